@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * The ABI of /dev/memwait: wait for, and notify, a word of memory.
+ *
+ * The semantics are those of ECMAScript's Atomics.wait, Atomics.waitAsync and Atomics.notify;
+ * the outcomes have the numbers of WebAssembly's memory.atomic.wait. All structs have the same
+ * layout for 32-bit and 64-bit callers. A struct may grow at its end: the size is part of the
+ * ioctl number, what an old caller does not pass counts as zero, and what an old kernel does not
+ * know must be zero (otherwise E2BIG).
+ */
+#ifndef _UAPI_LINUX_MEMWAIT_H
+#define _UAPI_LINUX_MEMWAIT_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/* What MEMWAIT_IOC_INFO reports in abi_version. */
+#define MEMWAIT_ABI_VERSION	1
+
+/* Outcomes: return values of the ioctls, and the result of entries and completions. */
+#define MEMWAIT_OK		0	/* counted by a notify */
+#define MEMWAIT_NOT_EQUAL	1	/* the word did not hold the expected value */
+#define MEMWAIT_TIMED_OUT	2	/* the deadline passed first */
+#define MEMWAIT_PENDING		3	/* an async wait was queued */
+
+/* Flags. The sizes and PRIVATE have futex2's values (FUTEX2_SIZE_U8 ... FUTEX2_PRIVATE). */
+#define MEMWAIT_SIZE_U8		0x0
+#define MEMWAIT_SIZE_U16	0x1
+#define MEMWAIT_SIZE_U32	0x2
+#define MEMWAIT_SIZE_U64	0x3
+#define MEMWAIT_SIZE_MASK	0x3
+#define MEMWAIT_PRIVATE		0x80	/* all users of the word share this address space */
+#define MEMWAIT_CLOCK_REALTIME	0x100	/* the deadline is of CLOCK_REALTIME, not _MONOTONIC */
+
+#define MEMWAIT_FOREVER		(~0ULL)	/* as a deadline: never */
+#define MEMWAIT_ALL		(~0U)	/* as a count: every waiter */
+
+/* Bits of memwait_info.features. */
+#define MEMWAIT_FEATURE_WAIT_U64	0x1	/* MEMWAIT_SIZE_U64: not on 32-bit kernels */
+#define MEMWAIT_FEATURE_WAIT_ANY	0x2	/* MEMWAIT_IOC_WAIT_ANY */
+#define MEMWAIT_FEATURE_REQUEUE		0x4	/* MEMWAIT_IOC_REQUEUE */
+#define MEMWAIT_FEATURE_NOTIFY_WAIT	0x8	/* MEMWAIT_IOC_NOTIFY_WAIT */
+
+/**
+ * struct memwait_info - what this kernel offers
+ * @abi_version: MEMWAIT_ABI_VERSION of the module
+ * @max_wait_any: most words of one MEMWAIT_IOC_WAIT_ANY, 0 without that feature
+ * @features: MEMWAIT_FEATURE_* bits
+ * @max_user_waits: most async waits that one user may have, pending or not yet read
+ *	(module parameter max_user_waits)
+ * @user_waits: how many of them the user who opened this context has now; out of date at once
+ */
+struct memwait_info {
+	__u32 abi_version;
+	__u32 max_wait_any;
+	__u64 features;
+	__u64 max_user_waits;
+	__u64 user_waits;
+};
+
+/**
+ * struct memwait_wait - a word, the value it is expected to hold, and until when to wait
+ * @addr: address of the word, a multiple of its size
+ * @expected: wait only while the word holds this value; compared on the word's size, the upper
+ *	bits are ignored
+ * @deadline: absolute, in nanoseconds, of CLOCK_MONOTONIC as the caller's time namespace shows
+ *	it, or of CLOCK_REALTIME by flag; MEMWAIT_FOREVER: never
+ * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME
+ * @reserved: 0
+ */
+struct memwait_wait {
+	__u64 addr;
+	__u64 expected;
+	__u64 deadline;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
+ * struct memwait_notify - a word, and how many of its waiters to wake
+ * @addr: address of the word, a multiple of its size
+ * @count: wake at most so many, the oldest first; 0: none; MEMWAIT_ALL: all.
+ *	0 for MEMWAIT_IOC_WAITERS
+ * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE. The size only says how @addr is aligned: waiters of
+ *	every size at @addr stand in one queue
+ */
+struct memwait_notify {
+	__u64 addr;
+	__u32 count;
+	__u32 flags;
+};
+
+/**
+ * struct memwait_async - one async wait of a batch
+ * @wait: what to wait for
+ * @user_data: returned in the completion, as it is
+ * @id: out: names the pending wait for MEMWAIT_IOC_CANCEL; never 0 for a pending one, and not
+ *	used again in this context. 0 if nothing was queued
+ * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative errno
+ * @reserved: 0
+ */
+struct memwait_async {
+	struct memwait_wait wait;
+	__u64 user_data;
+	__u64 id;
+	__s32 result;
+	__u32 reserved;
+};
+
+/**
+ * struct memwait_wait_async - a batch of async waits
+ * @waits: address of an array of struct memwait_async
+ * @count: its length, at most INT_MAX
+ * @flags: 0
+ */
+struct memwait_wait_async {
+	__u64 waits;
+	__u32 count;
+	__u32 flags;
+};
+
+/**
+ * struct memwait_completion - an async wait that has ended, as read(2) returns it
+ * @user_data: as given with the wait
+ * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC
+ * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
+ * @reserved: 0
+ */
+struct memwait_completion {
+	__u64 user_data;
+	__u64 id;
+	__s32 result;
+	__u32 reserved;
+};
+
+/**
+ * struct memwait_cancel - takes a pending async wait back
+ * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC on the same context
+ * @flags: 0
+ * @reserved: 0
+ */
+struct memwait_cancel {
+	__u64 id;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
+ * struct memwait_wait_any - waits on several words at once
+ * @waits: address of an array of struct memwait_wait, whose deadlines are not used
+ * @deadline: of the whole group, as in struct memwait_wait
+ * @count: length of the array
+ * @flags: 0 or MEMWAIT_CLOCK_REALTIME
+ * @index: out: the entry that the outcome is about
+ * @reserved: 0
+ *
+ * Needs MEMWAIT_FEATURE_WAIT_ANY.
+ */
+struct memwait_wait_any {
+	__u64 waits;
+	__u64 deadline;
+	__u32 count;
+	__u32 flags;
+	__u32 index;
+	__u32 reserved;
+};
+
+/**
+ * struct memwait_requeue - wakes some waiters of a word and moves others to another word
+ * @addr: address of the word
+ * @expected: do it only while the word holds this value
+ * @target: address of the word whose queue the moved waiters join, at its end
+ * @count: wake at most so many
+ * @move: move at most so many more
+ * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
+ * @reserved: 0
+ * @woken: out: how many were woken
+ * @moved: out: how many were moved
+ *
+ * Needs MEMWAIT_FEATURE_REQUEUE.
+ */
+struct memwait_requeue {
+	__u64 addr;
+	__u64 expected;
+	__u64 target;
+	__u32 count;
+	__u32 move;
+	__u32 flags;
+	__u32 reserved;
+	__u32 woken;
+	__u32 moved;
+};
+
+/**
+ * struct memwait_notify_wait - notifies one word, then waits on another
+ * @notify: done first
+ * @wait: done then
+ * @notified: out: how many @notify woke
+ * @reserved: 0
+ *
+ * Needs MEMWAIT_FEATURE_NOTIFY_WAIT.
+ */
+struct memwait_notify_wait {
+	struct memwait_notify notify;
+	struct memwait_wait wait;
+	__u32 notified;
+	__u32 reserved;
+};
+
+#define MEMWAIT_IOC_MAGIC	0xD8
+
+#define MEMWAIT_IOC_INFO	_IOR(MEMWAIT_IOC_MAGIC, 0x00, struct memwait_info)
+#define MEMWAIT_IOC_WAIT	_IOW(MEMWAIT_IOC_MAGIC, 0x01, struct memwait_wait)
+#define MEMWAIT_IOC_NOTIFY	_IOW(MEMWAIT_IOC_MAGIC, 0x02, struct memwait_notify)
+#define MEMWAIT_IOC_WAIT_ASYNC	_IOW(MEMWAIT_IOC_MAGIC, 0x03, struct memwait_wait_async)
+#define MEMWAIT_IOC_CANCEL	_IOW(MEMWAIT_IOC_MAGIC, 0x04, struct memwait_cancel)
+#define MEMWAIT_IOC_WAIT_ANY	_IOWR(MEMWAIT_IOC_MAGIC, 0x05, struct memwait_wait_any)
+#define MEMWAIT_IOC_REQUEUE	_IOWR(MEMWAIT_IOC_MAGIC, 0x06, struct memwait_requeue)
+#define MEMWAIT_IOC_NOTIFY_WAIT	_IOWR(MEMWAIT_IOC_MAGIC, 0x07, struct memwait_notify_wait)
+#define MEMWAIT_IOC_WAITERS	_IOW(MEMWAIT_IOC_MAGIC, 0x08, struct memwait_notify)
+
+#endif /* _UAPI_LINUX_MEMWAIT_H */
