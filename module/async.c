@@ -1,0 +1,779 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Contexts: async waits, their deadlines, and the completions that read(2) returns.
+ *
+ * One lock per context, the xa_lock of memwait_context.waits, protects the context and the state
+ * of each of its waits. It nests inside the lock of a queue. A wait passes through
+ *
+ *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> context->completed -> freed by read
+ *	     |                                   |
+ *	     +-> freed, not queued               +-> freed by cancel or close
+ *
+ * Whoever moves it from QUEUED to CLAIMED, under the lock, ends the wait and nobody else does:
+ *
+ *	notify	 holds the queue's lock too: takes it out of the queue and completes it in one step
+ *	deadline memwait_expire() claims some, takes them out of their queues, completes them
+ *	cancel	 claims it, takes it out, frees it
+ *	close	 as cancel, for all; then passes on what was completed with OK and never read
+ *
+ * The memory of a completion is that of its wait, so a notify needs none.
+ *
+ * poll against a completion:
+ *
+ *	poll					notify, deadline
+ *	add to context->pollers (its lock)	add to context->completed
+ *	load context->nr_completed		wake_up(&context->pollers) (its lock)
+ *
+ * Either poll was first, and is woken, or its load comes after the store, by the lock of pollers.
+ * A waker that has left the context's lock holds no reference to the context: it stays in an RCU
+ * read-side section until it has woken the pollers, and the context is freed a grace period after
+ * its close.
+ */
+#include <linux/fs.h>
+#include <linux/hrtimer.h>
+#include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/refcount.h>
+#include <linux/sched/signal.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/timerqueue.h>
+#include <linux/uaccess.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "memwait.h"
+
+/*
+ * An id is the wait's index in context->waits in the low bits, and how many waits the context had
+ * seen in the others: it comes again after 2^40 waits. Index 0 is not used, nor is id 0.
+ */
+#define MEMWAIT_ID_INDEX_BITS	24
+#define MEMWAIT_ID_INDEX_MASK	((1UL << MEMWAIT_ID_INDEX_BITS) - 1)
+
+/* One deadline queue for each clock. */
+enum { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
+
+/* Charged to the submitter; at the limit of a memory cgroup it fails instead of killing. */
+#define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
+
+/* Expired waits that are taken out, or completions that are read, between two lockings. */
+#define MEMWAIT_CHUNK	16
+
+enum memwait_state {
+	MEMWAIT_ARMING,		/* has an index; not in a queue yet */
+	MEMWAIT_QUEUED,		/* pending */
+	MEMWAIT_CLAIMED,	/* ended, by the one who claimed it */
+};
+
+/**
+ * struct memwait_user - what the contexts of one user share
+ * @uid: the user
+ * @contexts: how many contexts there are; protected by memwait_users_lock
+ * @waits: how many async waits they have, until cancelled or read
+ */
+struct memwait_user {
+	kuid_t uid;
+	unsigned int contexts;
+	atomic_long_t waits;
+};
+
+/**
+ * struct memwait_context - an open file of /dev/memwait
+ * @waits: index -> struct memwait_async_wait. Its xa_lock protects all up to @closing
+ * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
+ *	who holds @read_lock, takes them from the head
+ * @nr_pending: how many are in a queue, and not claimed
+ * @nr_completed: length of @completed; poll and read look at it without the lock
+ * @nr_armed: for the ids
+ * @deadlines: waits with a deadline, the earliest first
+ * @timers: run at the earliest of @deadlines, or before
+ * @closing: @timers are not to be started again
+ * @expire_work: ends the waits whose deadline has passed; queued by @timers
+ * @pollers: readers and pollers
+ * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
+ * @user: who opened it, and is charged
+ * @rcu: see the top of the file
+ */
+struct memwait_context {
+	struct xarray waits;
+	struct list_head completed;
+	unsigned int nr_pending;
+	unsigned int nr_completed;
+	u64 nr_armed;
+	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
+	struct hrtimer timers[MEMWAIT_CLOCKS];
+	bool closing;
+
+	struct work_struct expire_work;
+	wait_queue_head_t pollers;
+	struct mutex read_lock;		/* outside of all others */
+	struct memwait_user *user;
+	struct rcu_head rcu;
+};
+
+/**
+ * struct memwait_async_wait - an async wait, and later its completion
+ * @waiter: its entry in the queue; later in the context's list of completions
+ * @context: where it was armed
+ * @user_data: for the completion
+ * @id: for the completion and for cancel
+ * @result: of the completion
+ * @state: an enum memwait_state; protected by the context's lock
+ * @realtime: which of the context's deadline queues it is in
+ * @timed: it has a deadline, and is embedded in a struct memwait_timed_wait
+ */
+struct memwait_async_wait {
+	struct memwait_waiter waiter;
+	struct memwait_context *context;
+	u64 user_data;
+	u64 id;
+	s32 result;
+	u8 state;
+	bool realtime;
+	bool timed;
+};
+
+/**
+ * struct memwait_timed_wait - an async wait with a deadline
+ * @wait: the wait
+ * @deadline: in the context's queue of deadlines while the wait is pending
+ */
+struct memwait_timed_wait {
+	struct memwait_async_wait wait;
+	struct timerqueue_node deadline;
+};
+
+unsigned long memwait_max_user_waits = 1UL << 20;
+
+static DEFINE_MUTEX(memwait_users_lock);
+static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
+
+static struct kmem_cache *memwait_async_cache;
+static struct kmem_cache *memwait_timed_cache;
+static struct workqueue_struct *memwait_expire_queue;
+
+static struct memwait_async_wait *to_async(struct memwait_waiter *waiter)
+{
+	return container_of(waiter, struct memwait_async_wait, waiter);
+}
+
+static struct timerqueue_node *memwait_deadline(struct memwait_async_wait *wait)
+{
+	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
+}
+
+/* Users */
+
+static struct memwait_user *memwait_user_get(kuid_t uid)
+{
+	struct memwait_user *user;
+
+	mutex_lock(&memwait_users_lock);
+	user = xa_load(&memwait_users, __kuid_val(uid));
+	if (!user) {
+		user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
+		if (user) {
+			user->uid = uid;
+			if (xa_err(xa_store(&memwait_users, __kuid_val(uid), user, GFP_KERNEL))) {
+				kfree(user);
+				user = NULL;
+			}
+		}
+	}
+	if (user)
+		user->contexts++;
+	mutex_unlock(&memwait_users_lock);
+	return user;
+}
+
+static void memwait_user_put(struct memwait_user *user)
+{
+	mutex_lock(&memwait_users_lock);
+	if (!--user->contexts) {
+		WARN_ON_ONCE(atomic_long_read(&user->waits));
+		xa_erase(&memwait_users, __kuid_val(user->uid));
+		kfree(user);
+	}
+	mutex_unlock(&memwait_users_lock);
+}
+
+unsigned long memwait_context_user_waits(struct memwait_context *context)
+{
+	return atomic_long_read(&context->user->waits);
+}
+
+/* Waits */
+
+static struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed)
+{
+	struct memwait_user *user = context->user;
+	struct memwait_async_wait *wait;
+
+	if (atomic_long_inc_return(&user->waits) > READ_ONCE(memwait_max_user_waits)) {
+		atomic_long_dec(&user->waits);
+		return ERR_PTR(-ENOSPC);
+	}
+
+	wait = kmem_cache_alloc(timed ? memwait_timed_cache : memwait_async_cache,
+				MEMWAIT_GFP);
+	if (!wait) {
+		atomic_long_dec(&user->waits);
+		return ERR_PTR(-ENOMEM);
+	}
+	wait->context = context;
+	wait->state = MEMWAIT_ARMING;
+	wait->timed = timed;
+	wait->waiter.queue = NULL;
+	return wait;
+}
+
+/* Frees a wait that is in no queue and has no index any more. */
+static void memwait_async_free(struct memwait_async_wait *wait)
+{
+	atomic_long_dec(&wait->context->user->waits);
+	kmem_cache_free(wait->timed ? memwait_timed_cache : memwait_async_cache, wait);
+}
+
+static unsigned long memwait_async_index(const struct memwait_async_wait *wait)
+{
+	return wait->id & MEMWAIT_ID_INDEX_MASK;
+}
+
+/* Whoever gets true has ended the wait, and takes it on from there. */
+static bool memwait_async_claim(struct memwait_async_wait *wait)
+{
+	struct memwait_context *context = wait->context;
+
+	lockdep_assert_held(&context->waits.xa_lock);
+	if (wait->state != MEMWAIT_QUEUED)
+		return false;
+	wait->state = MEMWAIT_CLAIMED;
+	context->nr_pending--;
+	if (wait->timed)
+		timerqueue_del(&context->deadlines[wait->realtime], memwait_deadline(wait));
+	return true;
+}
+
+/* Turns a claimed wait, which is in no queue, into a completion. */
+static void memwait_async_complete(struct memwait_async_wait *wait, s32 result)
+{
+	struct memwait_context *context = wait->context;
+
+	lockdep_assert_held(&context->waits.xa_lock);
+	wait->result = result;
+	list_add_tail(&wait->waiter.node, &context->completed);
+	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
+}
+
+static void memwait_async_joined(struct memwait_waiter *waiter)
+{
+	struct memwait_async_wait *wait = to_async(waiter);
+	struct memwait_context *context = wait->context;
+
+	xa_lock(&context->waits);
+	wait->state = MEMWAIT_QUEUED;
+	context->nr_pending++;
+	if (wait->timed) {
+		struct timerqueue_node *deadline = memwait_deadline(wait);
+
+		if (timerqueue_add(&context->deadlines[wait->realtime], deadline))
+			hrtimer_start(&context->timers[wait->realtime], deadline->expires,
+				      HRTIMER_MODE_ABS);
+	}
+	xa_unlock(&context->waits);
+}
+
+static bool memwait_async_wake(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
+{
+	struct memwait_async_wait *wait = to_async(waiter);
+	struct memwait_context *context = wait->context;
+	unsigned int i;
+
+	xa_lock(&context->waits);
+	if (!memwait_async_claim(wait)) {
+		xa_unlock(&context->waits);
+		return false;
+	}
+	memwait_queue_remove(waiter);
+	memwait_async_complete(wait, MEMWAIT_OK);
+	xa_unlock(&context->waits);
+
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (wakes->contexts[i] == context)
+			return true;
+	}
+	if (i < MEMWAIT_WAKES_CONTEXTS)
+		wakes->contexts[wakes->nr_contexts++] = context;
+	else
+		memwait_context_wake(context);
+	return true;
+}
+
+static const struct memwait_waiter_ops memwait_async_ops = {
+	.joined = memwait_async_joined,
+	.wake = memwait_async_wake,
+};
+
+/**
+ * memwait_context_wake() - wake the readers and pollers of a context
+ * @context: may be closed already
+ *
+ * Context: within the RCU read-side section in which a completion was made, or with something
+ * else that keeps @context.
+ */
+void memwait_context_wake(struct memwait_context *context)
+{
+	wake_up_poll(&context->pollers, EPOLLIN | EPOLLRDNORM);
+}
+
+/* Deadlines */
+
+static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
+{
+	/* An interrupt must take no lock of ours: the rest is done in process context. */
+	queue_work(memwait_expire_queue, &context->expire_work);
+	return HRTIMER_NORESTART;
+}
+
+static enum hrtimer_restart memwait_monotonic_fired(struct hrtimer *timer)
+{
+	return memwait_timer_fired(container_of(timer, struct memwait_context,
+						timers[MEMWAIT_MONOTONIC]));
+}
+
+static enum hrtimer_restart memwait_realtime_fired(struct hrtimer *timer)
+{
+	return memwait_timer_fired(container_of(timer, struct memwait_context,
+						timers[MEMWAIT_REALTIME]));
+}
+
+/* Claims some waits whose deadline has passed; if there are fewer, starts the timer anew. */
+static unsigned int memwait_claim_expired(struct memwait_context *context, int clock, ktime_t now,
+					  struct memwait_async_wait **expired)
+{
+	struct timerqueue_node *next;
+	unsigned int nr = 0;
+
+	xa_lock(&context->waits);
+	while (nr < MEMWAIT_CHUNK) {
+		next = timerqueue_getnext(&context->deadlines[clock]);
+		if (!next)
+			break;
+		if (next->expires > now) {
+			if (!context->closing)
+				hrtimer_start(&context->timers[clock], next->expires,
+					      HRTIMER_MODE_ABS);
+			break;
+		}
+		expired[nr] = &container_of(next, struct memwait_timed_wait, deadline)->wait;
+		memwait_async_claim(expired[nr]);
+		nr++;
+	}
+	xa_unlock(&context->waits);
+	return nr;
+}
+
+static void memwait_expire(struct work_struct *work)
+{
+	struct memwait_context *context =
+		container_of(work, struct memwait_context, expire_work);
+	struct memwait_async_wait *expired[MEMWAIT_CHUNK];
+	unsigned int nr, i;
+	int clock;
+
+	for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
+		do {
+			ktime_t now = clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
+
+			nr = memwait_claim_expired(context, clock, now, expired);
+			if (!nr)
+				break;
+			for (i = 0; i < nr; i++)
+				memwait_queue_leave(&expired[i]->waiter);
+
+			xa_lock(&context->waits);
+			for (i = 0; i < nr; i++)
+				memwait_async_complete(expired[i], MEMWAIT_TIMED_OUT);
+			xa_unlock(&context->waits);
+			memwait_context_wake(context);
+			cond_resched();
+		} while (nr == MEMWAIT_CHUNK);
+	}
+}
+
+/* MEMWAIT_IOC_WAIT_ASYNC */
+
+/* Gives the wait its place in context->waits, and its id. */
+static int memwait_async_number(struct memwait_async_wait *wait)
+{
+	struct memwait_context *context = wait->context;
+	u32 index;
+	int err;
+
+	xa_lock(&context->waits);
+	err = __xa_alloc(&context->waits, &index, wait,
+			 XA_LIMIT(1, MEMWAIT_ID_INDEX_MASK), MEMWAIT_GFP);
+	if (!err)
+		wait->id = ++context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
+	xa_unlock(&context->waits);
+	return err == -EBUSY ? -ENOSPC : err;
+}
+
+/* Tells user space what became of an entry: id and result stand side by side. */
+static int memwait_async_report(struct memwait_async __user *entry, u64 id, s32 result)
+{
+	if (put_user(id, &entry->id) || put_user(result, &entry->result))
+		return -EFAULT;
+	return 0;
+}
+
+/*
+ * Arms one entry. The user's copy says PENDING before the wait is queued, for afterwards it would
+ * be too late to find that it cannot be written. Returns an outcome or a negative errno; only
+ * after MEMWAIT_PENDING nothing needs to be reported any more.
+ */
+static int memwait_async_arm(struct memwait_context *context, const struct memwait_async *arg,
+			     struct memwait_async __user *entry)
+{
+	struct memwait_async_wait *wait = NULL;
+	struct memwait_word word;
+	ktime_t expires;
+	int ret;
+
+	if (arg->reserved)
+		return -EINVAL;
+
+	for (;;) {
+		ret = memwait_prepare(&arg->wait, &word, &expires);
+		if (ret)
+			break;
+
+		if (!wait) {
+			wait = memwait_async_alloc(context, expires != KTIME_MAX);
+			if (IS_ERR(wait)) {
+				memwait_word_put(&word);
+				return PTR_ERR(wait);
+			}
+			wait->waiter.ops = &memwait_async_ops;
+			wait->user_data = arg->user_data;
+			wait->realtime = arg->wait.flags & MEMWAIT_CLOCK_REALTIME;
+
+			ret = memwait_async_number(wait);
+			if (ret) {
+				memwait_word_put(&word);
+				memwait_async_free(wait);
+				return ret;
+			}
+			ret = memwait_async_report(entry, wait->id, MEMWAIT_PENDING);
+			if (ret) {
+				memwait_word_put(&word);
+				break;
+			}
+		}
+		if (wait->timed) {
+			timerqueue_init(memwait_deadline(wait));
+			memwait_deadline(wait)->expires = expires;
+		}
+
+		memwait_word_keep(&word);
+		wait->waiter.word = word;
+		ret = memwait_queue_join(&wait->waiter, &arg->wait, MEMWAIT_GFP);
+		if (!ret)
+			return MEMWAIT_PENDING;	/* by now others may have ended and freed it */
+		memwait_word_drop(&word);
+		if (ret != -EAGAIN)
+			break;
+		if (fatal_signal_pending(current)) {
+			ret = -EINTR;
+			break;
+		}
+		cond_resched();
+	}
+
+	if (wait) {
+		xa_erase(&context->waits, memwait_async_index(wait));
+		memwait_async_free(wait);
+	}
+	return ret;
+}
+
+/**
+ * memwait_wait_async() - MEMWAIT_IOC_WAIT_ASYNC
+ * @context: the caller's
+ * @batch: as it came from user space
+ *
+ * Context: process context, may sleep, never waits for a word.
+ *
+ * Return: how many entries were processed, or a negative errno if the first one failed.
+ */
+int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
+{
+	struct memwait_async __user *entries = u64_to_user_ptr(batch->waits);
+	struct memwait_async arg;
+	u32 i;
+	int ret;
+
+	if (batch->flags || batch->count > INT_MAX)
+		return -EINVAL;
+
+	for (i = 0; i < batch->count; i++) {
+		if (copy_from_user(&arg, &entries[i], sizeof(arg)))
+			return i ?: -EFAULT;
+
+		ret = memwait_async_arm(context, &arg, &entries[i]);
+		if (ret != MEMWAIT_PENDING && memwait_async_report(&entries[i], 0, ret))
+			ret = -EFAULT;
+		if (ret < 0)
+			return i ?: ret;
+
+		if (fatal_signal_pending(current))
+			return i + 1;
+		cond_resched();
+	}
+	return i;
+}
+
+/**
+ * memwait_cancel() - MEMWAIT_IOC_CANCEL
+ * @context: the caller's
+ * @cancel: as it came from user space
+ *
+ * Context: process context.
+ *
+ * Return: 0: there will be no completion; -ENOENT: the wait has ended, or never was; -EINVAL.
+ */
+int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
+{
+	struct memwait_async_wait *wait;
+	bool claimed;
+
+	if (cancel->flags || cancel->reserved)
+		return -EINVAL;
+
+	xa_lock(&context->waits);
+	wait = xa_load(&context->waits, cancel->id & MEMWAIT_ID_INDEX_MASK);
+	claimed = wait && wait->id == cancel->id && memwait_async_claim(wait);
+	if (claimed)
+		__xa_erase(&context->waits, memwait_async_index(wait));
+	xa_unlock(&context->waits);
+	if (!claimed)
+		return -ENOENT;
+
+	memwait_queue_leave(&wait->waiter);
+	memwait_word_drop(&wait->waiter.word);
+	memwait_async_free(wait);
+	return 0;
+}
+
+/* The file */
+
+static int memwait_open(struct inode *inode, struct file *file)
+{
+	struct memwait_context *context;
+
+	context = kzalloc(sizeof(*context), GFP_KERNEL_ACCOUNT);
+	if (!context)
+		return -ENOMEM;
+	context->user = memwait_user_get(current_uid());
+	if (!context->user) {
+		kfree(context);
+		return -ENOMEM;
+	}
+
+	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	INIT_LIST_HEAD(&context->completed);
+	timerqueue_init_head(&context->deadlines[MEMWAIT_MONOTONIC]);
+	timerqueue_init_head(&context->deadlines[MEMWAIT_REALTIME]);
+	hrtimer_setup(&context->timers[MEMWAIT_MONOTONIC], memwait_monotonic_fired,
+		      CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	hrtimer_setup(&context->timers[MEMWAIT_REALTIME], memwait_realtime_fired,
+		      CLOCK_REALTIME, HRTIMER_MODE_ABS);
+	INIT_WORK(&context->expire_work, memwait_expire);
+	init_waitqueue_head(&context->pollers);
+	mutex_init(&context->read_lock);
+	file->private_data = context;
+
+	/* stream_open(): without a file position, readers do not wait for each other in read(2). */
+	return stream_open(inode, file);
+}
+
+static int memwait_release(struct inode *inode, struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+	struct memwait_async_wait *wait, *next;
+	unsigned long index;
+	bool claimed;
+
+	xa_lock(&context->waits);
+	context->closing = true;
+	xa_unlock(&context->waits);
+	hrtimer_cancel(&context->timers[MEMWAIT_MONOTONIC]);
+	hrtimer_cancel(&context->timers[MEMWAIT_REALTIME]);
+	cancel_work_sync(&context->expire_work);
+
+	/* First leave every queue, lest what is passed on below come back to this context. */
+	xa_for_each(&context->waits, index, wait) {
+		xa_lock(&context->waits);
+		claimed = memwait_async_claim(wait);
+		if (claimed)
+			__xa_erase(&context->waits, index);
+		xa_unlock(&context->waits);
+		if (claimed) {
+			memwait_queue_leave(&wait->waiter);
+			memwait_word_drop(&wait->waiter.word);
+			memwait_async_free(wait);
+		}
+		cond_resched();
+	}
+
+	/* What was counted and never read goes on to the next waiter. */
+	list_for_each_entry_safe(wait, next, &context->completed, waiter.node) {
+		if (wait->result == MEMWAIT_OK)
+			memwait_queue_notify(&wait->waiter.word.key, 1);
+		memwait_word_drop(&wait->waiter.word);
+		memwait_async_free(wait);
+		cond_resched();
+	}
+
+	xa_destroy(&context->waits);
+	memwait_user_put(context->user);
+	kfree_rcu(context, rcu);
+	return 0;
+}
+
+/* Copies out first: what user space did not get stays where it is. */
+static ssize_t memwait_read_some(struct memwait_context *context, char __user *buf, size_t room)
+{
+	struct memwait_completion records[MEMWAIT_CHUNK];
+	struct memwait_async_wait *wait, *next;
+	unsigned int nr = 0, delivered, i;
+	LIST_HEAD(done);
+
+	lockdep_assert_held(&context->read_lock);
+
+	memset(records, 0, sizeof(records));
+	xa_lock(&context->waits);
+	list_for_each_entry(wait, &context->completed, waiter.node) {
+		if (nr == MEMWAIT_CHUNK || (nr + 1) * sizeof(records[0]) > room)
+			break;
+		records[nr].user_data = wait->user_data;
+		records[nr].id = wait->id;
+		records[nr].result = wait->result;
+		nr++;
+	}
+	xa_unlock(&context->waits);
+	if (!nr)
+		return 0;
+
+	delivered = nr - DIV_ROUND_UP(copy_to_user(buf, records, nr * sizeof(records[0])),
+				      sizeof(records[0]));
+	if (!delivered)
+		return -EFAULT;
+
+	xa_lock(&context->waits);
+	for (i = 0; i < delivered; i++) {
+		wait = list_first_entry(&context->completed, struct memwait_async_wait,
+					waiter.node);
+		list_move_tail(&wait->waiter.node, &done);
+		__xa_erase(&context->waits, memwait_async_index(wait));
+	}
+	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
+	xa_unlock(&context->waits);
+
+	list_for_each_entry_safe(wait, next, &done, waiter.node) {
+		memwait_word_drop(&wait->waiter.word);
+		memwait_async_free(wait);
+	}
+	return delivered * sizeof(records[0]);
+}
+
+static ssize_t memwait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+{
+	struct memwait_context *context = file->private_data;
+	ssize_t ret, total = 0;
+
+	if (size < sizeof(struct memwait_completion))
+		return -EINVAL;
+
+	do {
+		if (mutex_lock_interruptible(&context->read_lock))
+			return -ERESTARTSYS;
+		while (total < size) {
+			ret = memwait_read_some(context, buf + total, size - total);
+			if (ret <= 0)
+				break;
+			total += ret;
+			if (signal_pending(current))
+				break;
+			cond_resched();
+		}
+		mutex_unlock(&context->read_lock);
+		if (total || ret)
+			return total ?: ret;
+
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		/* Only the very first one is worth blocking for. */
+		ret = wait_event_interruptible(context->pollers,
+					       READ_ONCE(context->nr_completed));
+	} while (!ret);
+	return ret;
+}
+
+static __poll_t memwait_poll(struct file *file, poll_table *table)
+{
+	struct memwait_context *context = file->private_data;
+
+	poll_wait(file, &context->pollers, table);
+	return READ_ONCE(context->nr_completed) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+#ifdef CONFIG_PROC_FS
+static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+	unsigned int pending, completed;
+
+	xa_lock(&context->waits);
+	pending = context->nr_pending;
+	completed = context->nr_completed;
+	xa_unlock(&context->waits);
+	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\n", pending, completed);
+}
+#endif
+
+const struct file_operations memwait_fops = {
+	.owner = THIS_MODULE,
+	.open = memwait_open,
+	.release = memwait_release,
+	.read = memwait_read,
+	.poll = memwait_poll,
+	.unlocked_ioctl = memwait_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+#ifdef CONFIG_PROC_FS
+	.show_fdinfo = memwait_show_fdinfo,
+#endif
+};
+
+int __init memwait_async_init(void)
+{
+	memwait_async_cache = KMEM_CACHE(memwait_async_wait, 0);
+	memwait_timed_cache = KMEM_CACHE(memwait_timed_wait, 0);
+	memwait_expire_queue = alloc_workqueue("memwait", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (memwait_async_cache && memwait_timed_cache && memwait_expire_queue)
+		return 0;
+
+	memwait_async_exit();
+	return -ENOMEM;
+}
+
+void memwait_async_exit(void)
+{
+	if (memwait_expire_queue)
+		destroy_workqueue(memwait_expire_queue);
+	kmem_cache_destroy(memwait_timed_cache);
+	kmem_cache_destroy(memwait_async_cache);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The only file that knows kernel versions. Each shim names the kernel that made it needed.
+ */
+#ifndef MEMWAIT_COMPAT_H
+#define MEMWAIT_COMPAT_H
+
+#include <linux/fs.h>
+#include <linux/hrtimer.h>
+#include <linux/magic.h>
+#include <linux/mm.h>
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
+
+/* lock_vma_under_rcu() came with 6.4; of the supported kernels, 7.2 is the first to export it. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0) && defined(CONFIG_PER_VMA_LOCK)
+static inline struct vm_area_struct *memwait_lock_vma(struct mm_struct *mm, unsigned long address)
+{
+	return lock_vma_under_rcu(mm, address);
+}
+
+static inline void memwait_unlock_vma(struct vm_area_struct *vma)
+{
+	vma_end_read(vma);
+}
+#else
+static inline struct vm_area_struct *memwait_lock_vma(struct mm_struct *mm, unsigned long address)
+{
+	return NULL;
+}
+
+static inline void memwait_unlock_vma(struct vm_area_struct *vma)
+{
+}
+#endif
+
+/*
+ * Before 6.16 an anonymous inode had no file type, so that S_ISREG alone kept it out. secretmem
+ * set S_IFREG by itself, and is refused on every kernel for the sake of one answer.
+ */
+static inline bool memwait_inode_is_anonymous(const struct inode *inode)
+{
+#ifdef S_ANON_INODE
+	if (inode->i_flags & S_ANON_INODE)
+		return true;
+#endif
+	return inode->i_sb->s_magic == ANON_INODE_FS_MAGIC ||
+	       inode->i_sb->s_magic == SECRETMEM_MAGIC;
+}
+
+#endif /* MEMWAIT_COMPAT_H */

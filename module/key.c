@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * From a user address to the key of a word, and what keeps a key meaningful.
+ *
+ * A word of a shared mapping of a regular file is *(address_space, byte offset)*: every process
+ * that maps it meets in one queue, wherever it maps it. Any other word is *(mm, address)*. With
+ * MEMWAIT_PRIVATE the caller promises that nobody outside its address space uses the word, and no
+ * mapping is looked at.
+ *
+ * A key must not outlive its owner, or a stranger that is allocated in the same place would meet
+ * its waiters. A word of a shared mapping therefore carries a reference to the vma's file. The mm
+ * of a private word is the caller's own, which stays while the call lasts; an async wait outlives
+ * the call, so it grabs the mm_struct (not its mappings: nothing of the process is kept running).
+ *
+ * What is pinned must never be able to pin a memwait context back, or the two would keep each
+ * other alive for ever. A regular file cannot; files of anonymous inodes (an io_uring can have a
+ * context among its registered files) and of devices might, and are refused.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/uaccess.h>
+
+#include "compat.h"
+#include "memwait.h"
+
+static void memwait_word_set_private(struct memwait_word *word, unsigned long address)
+{
+	word->key.owner = (unsigned long)current->mm;
+	word->key.offset = address;
+	word->file = NULL;
+}
+
+static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struct *vma,
+				 unsigned long address)
+{
+	struct inode *inode;
+
+	if (!vma_is_accessible(vma))
+		return -EFAULT;
+	if (vma->vm_flags & (VM_IO | VM_PFNMAP))
+		return -EOPNOTSUPP;
+
+	/* VM_MAYSHARE: VM_SHARED is not set if the file was opened for reading only. */
+	if (!(vma->vm_flags & VM_MAYSHARE) || !vma->vm_file) {
+		memwait_word_set_private(word, address);
+		return 0;
+	}
+
+	inode = file_inode(vma->vm_file);
+	if (!S_ISREG(inode->i_mode) || memwait_inode_is_anonymous(inode))
+		return -EOPNOTSUPP;
+
+	word->key.owner = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
+	word->key.offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) + (address - vma->vm_start);
+	word->file = get_file(vma->vm_file);
+	return 0;
+}
+
+/**
+ * memwait_word_get() - find the key of a word
+ * @word: filled in on success; given back with memwait_word_put()
+ * @addr: address of the word in the caller's address space, aligned
+ * @flags: MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
+ *
+ * Context: process context of the caller, may sleep. Takes the vma's lock or mmap_lock for
+ * reading, and neither with MEMWAIT_PRIVATE.
+ *
+ * Return:
+ * * 0
+ * * -EFAULT: no such user address, or, without MEMWAIT_PRIVATE, no accessible mapping there
+ * * -EOPNOTSUPP: a mapping of a device or of an anonymous inode's file
+ * * -EINTR: the task is being killed
+ */
+int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
+{
+	unsigned long address = (unsigned long)addr;
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	int err;
+
+	if (address != addr || !access_ok((void __user *)address, memwait_size(flags)))
+		return -EFAULT;
+
+	address = untagged_addr(address);
+	if (flags & MEMWAIT_PRIVATE) {
+		memwait_word_set_private(word, address);
+		return 0;
+	}
+
+	vma = memwait_lock_vma(mm, address);
+	if (vma) {
+		err = memwait_word_from_vma(word, vma, address);
+		memwait_unlock_vma(vma);
+		return err;
+	}
+
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
+	vma = vma_lookup(mm, address);
+	err = vma ? memwait_word_from_vma(word, vma, address) : -EFAULT;
+	mmap_read_unlock(mm);
+	return err;
+}
+
+/**
+ * memwait_word_put() - give back what memwait_word_get() took
+ * @word: not to be used any more
+ *
+ * Context: process context.
+ */
+void memwait_word_put(struct memwait_word *word)
+{
+	if (word->file)
+		fput(word->file);
+}
+
+/**
+ * memwait_word_keep() - let a word outlive the system call that looked it up
+ * @word: from memwait_word_get(), in the same task; given back with memwait_word_drop() instead
+ *	of memwait_word_put()
+ */
+void memwait_word_keep(struct memwait_word *word)
+{
+	if (!word->file)
+		mmgrab(current->mm);
+}
+
+/**
+ * memwait_word_drop() - give back a word that was kept
+ * @word: not to be used any more
+ *
+ * Context: process context: the last reference to an mm_struct must not go in an interrupt.
+ */
+void memwait_word_drop(struct memwait_word *word)
+{
+	if (word->file)
+		fput(word->file);
+	else
+		mmdrop((struct mm_struct *)(unsigned long)word->key.owner);
+}

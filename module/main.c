@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/memwait: the device, its ioctls, the module.
+ */
+#include <linux/build_bug.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/uaccess.h>
+
+#include "memwait.h"
+
+/* The ABI, the same in 32-bit and 64-bit builds. */
+static_assert(sizeof(struct memwait_info) == 32);
+static_assert(sizeof(struct memwait_wait) == 32);
+static_assert(sizeof(struct memwait_notify) == 16);
+static_assert(sizeof(struct memwait_async) == 56);
+static_assert(sizeof(struct memwait_wait_async) == 16);
+static_assert(sizeof(struct memwait_completion) == 24);
+static_assert(sizeof(struct memwait_cancel) == 16);
+static_assert(sizeof(struct memwait_wait_any) == 32);
+static_assert(sizeof(struct memwait_requeue) == 48);
+static_assert(sizeof(struct memwait_notify_wait) == 56);
+static_assert(offsetof(struct memwait_async, user_data) == 32);
+static_assert(offsetof(struct memwait_async, result) == 48);
+static_assert(offsetof(struct memwait_completion, result) == 16);
+
+module_param_named(max_user_waits, memwait_max_user_waits, ulong, 0644);
+MODULE_PARM_DESC(max_user_waits,
+		 "Most async waits one user may have, pending or unread (default 1048576)");
+
+/* INFO is read-only: a caller with a larger struct gets zeros for what is not known here. */
+static int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
+{
+	struct memwait_info info = {
+		.abi_version = MEMWAIT_ABI_VERSION,
+		.features = IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0,
+		.max_user_waits = READ_ONCE(memwait_max_user_waits),
+		.user_waits = memwait_context_user_waits(context),
+	};
+
+	if (size < sizeof(info))
+		return -EINVAL;
+	if (copy_to_user(arg, &info, sizeof(info)) ||
+	    clear_user(arg + sizeof(info), size - sizeof(info)))
+		return -EFAULT;
+	return 0;
+}
+
+static int memwait_check_notify(const struct memwait_notify *notify)
+{
+	if (notify->flags & ~(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
+		return -EINVAL;
+	if (!IS_ALIGNED(notify->addr, memwait_size(notify->flags)))
+		return -EINVAL;
+	return 0;
+}
+
+static int memwait_notify(const struct memwait_notify *notify)
+{
+	struct memwait_word word;
+	int ret;
+
+	ret = memwait_check_notify(notify);
+	if (ret || !notify->count)
+		return ret;
+	ret = memwait_word_get(&word, notify->addr, notify->flags);
+	if (ret)
+		return ret;
+	ret = memwait_queue_notify(&word.key, notify->count);
+	memwait_word_put(&word);
+	return ret;
+}
+
+static int memwait_waiters(const struct memwait_notify *notify)
+{
+	struct memwait_word word;
+	int ret;
+
+	ret = memwait_check_notify(notify);
+	if (ret || notify->count)
+		return ret ?: -EINVAL;
+	ret = memwait_word_get(&word, notify->addr, notify->flags);
+	if (ret)
+		return ret;
+	ret = memwait_queue_waiters(&word.key);
+	memwait_word_put(&word);
+	return ret;
+}
+
+/* All structs are of their first version still, so that is the least size as well. */
+static __always_inline int memwait_copy_arg(void *to, size_t known, const void __user *from,
+					    size_t size)
+{
+	if (likely(size == known))
+		return copy_from_user(to, from, known) ? -EFAULT : 0;
+	if (size < known)
+		return -EINVAL;
+	return copy_struct_from_user(to, known, from, size);
+}
+
+/* An ioctl number without the size of its struct, which may grow. */
+#define MEMWAIT_IOC(cmd)	((cmd) & ~IOCSIZE_MASK)
+
+/**
+ * memwait_ioctl() - the ioctls of /dev/memwait
+ * @file: the context
+ * @cmd: MEMWAIT_IOC_*, with the size of the struct as the caller knows it
+ * @argp: address of that struct
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: not negative as uapi/linux/memwait.h says; or
+ * * -ENOTTY: unknown ioctl
+ * * -EINVAL: a struct that is too small, or what the ioctl says of its fields
+ * * -E2BIG: a larger struct with something in it that this version does not know
+ * * -EFAULT: the struct cannot be read or written
+ */
+long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
+{
+	struct memwait_context *context = file->private_data;
+	void __user *arg = (void __user *)argp;
+	size_t size = _IOC_SIZE(cmd);
+	union {
+		struct memwait_wait wait;
+		struct memwait_notify notify;
+		struct memwait_wait_async wait_async;
+		struct memwait_cancel cancel;
+	} u;
+	int ret;
+
+	switch (MEMWAIT_IOC(cmd)) {
+	case MEMWAIT_IOC(MEMWAIT_IOC_INFO):
+		return memwait_info(context, arg, size);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT):
+		ret = memwait_copy_arg(&u.wait, sizeof(u.wait), arg, size);
+		return ret ?: memwait_wait(&u.wait);
+	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
+		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
+		return ret ?: memwait_notify(&u.notify);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS):
+		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
+		return ret ?: memwait_waiters(&u.notify);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
+		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
+		return ret ?: memwait_wait_async(context, &u.wait_async);
+	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
+		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size);
+		return ret ?: memwait_cancel(context, &u.cancel);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static struct miscdevice memwait_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "memwait",
+	.fops = &memwait_fops,
+	.mode = 0666,
+};
+
+static int __init memwait_init(void)
+{
+	int err;
+
+	err = memwait_queue_init();
+	if (err)
+		return err;
+	err = memwait_async_init();
+	if (err)
+		goto exit_queue;
+	err = misc_register(&memwait_device);
+	if (err)
+		goto exit_async;
+	return 0;
+
+exit_async:
+	memwait_async_exit();
+exit_queue:
+	memwait_queue_exit();
+	return err;
+}
+
+static void __exit memwait_exit(void)
+{
+	misc_deregister(&memwait_device);
+	memwait_async_exit();
+	memwait_queue_exit();
+}
+
+module_init(memwait_init);
+module_exit(memwait_exit);
+
+MODULE_DESCRIPTION("Wait for and notify words of memory, from threads and event loops");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");
