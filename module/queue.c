@@ -91,7 +91,7 @@ static const struct rhashtable_params memwait_queue_params = {
 	.key_offset = offsetof(struct memwait_queue, key),
 	.head_offset = offsetof(struct memwait_queue, node),
 	.obj_cmpfn = memwait_queue_compare,
-	.min_size = 256,
+	.min_size = 4096,	/* 32 KiB, so that an idle machine does not resize all the time */
 	.automatic_shrinking = true,
 };
 
