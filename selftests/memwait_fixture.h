@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One context, one private and one shared page, and the check that a test leaves nothing behind.
+ * A test has two minutes: the slowest VM takes seconds for what takes milliseconds natively.
+ */
+#ifndef MEMWAIT_FIXTURE_H
+#define MEMWAIT_FIXTURE_H
+
+#include "memwait_test.h"
+
+#define U32	MEMWAIT_SIZE_U32
+
+FIXTURE(memwait)
+{
+	int fd;
+	uint32_t *word;		/* private */
+	uint32_t *shared;
+	long page;
+	uint64_t user_waits;
+};
+
+FIXTURE_SETUP(memwait)
+{
+	self->page = sysconf(_SC_PAGESIZE);
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	self->word = private_page(self->page);
+	self->shared = shared_page(self->page);
+	ASSERT_NE(NULL, self->word);
+	ASSERT_NE(NULL, self->shared);
+	self->user_waits = mw_user_waits(self->fd);
+}
+
+FIXTURE_TEARDOWN(memwait)
+{
+	int fd = memwait_open(0);
+
+	EXPECT_EQ(0, mw_waiters(fd, self->word, U32 | MEMWAIT_PRIVATE));
+	close(self->fd);
+	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
+	close(fd);
+}
+
+#define MEMWAIT_TEST(name)	TEST_F_TIMEOUT(memwait, name, 120)
+
+/* Runs body in a child; its exit status is that of body, which may use EXPECT in the child. */
+static inline int child_status(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+#endif /* MEMWAIT_FIXTURE_H */

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What every test of /dev/memwait needs: the harness, one function per ioctl, waiting threads
+ * and processes, and ways to see that somebody sleeps instead of guessing by time.
+ *
+ * Calls return what the ioctl returned, or a negative errno.
+ */
+#ifndef MEMWAIT_TEST_H
+#define MEMWAIT_TEST_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/memwait.h>
+
+#include "kselftest_harness.h"
+
+#define NSEC_PER_SEC	1000000000ULL
+#define NSEC_PER_MSEC	1000000ULL
+
+static inline int memwait_open(int flags)
+{
+	int fd = open("/dev/memwait", O_RDWR | O_CLOEXEC | flags);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static inline int xioctl(int fd, unsigned long cmd, const void *arg)
+{
+	int ret = ioctl(fd, cmd, arg);
+
+	return ret < 0 ? -errno : ret;
+}
+
+static inline uint64_t now_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* An absolute CLOCK_MONOTONIC deadline, so many milliseconds from now. */
+static inline uint64_t in_ms(uint64_t ms)
+{
+	return now_ns(CLOCK_MONOTONIC) + ms * NSEC_PER_MSEC;
+}
+
+static inline int mw_wait(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
+			  uint32_t flags)
+{
+	struct memwait_wait arg = {
+		.addr = (uintptr_t)addr,
+		.expected = expected,
+		.deadline = deadline,
+		.flags = flags,
+	};
+
+	return xioctl(fd, MEMWAIT_IOC_WAIT, &arg);
+}
+
+static inline int mw_notify(int fd, const volatile void *addr, uint32_t count, uint32_t flags)
+{
+	struct memwait_notify arg = {
+		.addr = (uintptr_t)addr,
+		.count = count,
+		.flags = flags,
+	};
+
+	return xioctl(fd, MEMWAIT_IOC_NOTIFY, &arg);
+}
+
+static inline int mw_waiters(int fd, const volatile void *addr, uint32_t flags)
+{
+	struct memwait_notify arg = { .addr = (uintptr_t)addr, .flags = flags };
+
+	return xioctl(fd, MEMWAIT_IOC_WAITERS, &arg);
+}
+
+/*
+ * Arms one async wait. Returns the entry's result (an outcome or a negative errno); the id of a
+ * pending wait goes to *id, which may be NULL.
+ */
+static inline int mw_async(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
+			   uint32_t flags, uint64_t user_data, uint64_t *id)
+{
+	struct memwait_async entry = {
+		.wait = {
+			.addr = (uintptr_t)addr,
+			.expected = expected,
+			.deadline = deadline,
+			.flags = flags,
+		},
+		.user_data = user_data,
+		.id = 0xccccccccccccccccULL,
+		.result = 0x0ccccccc,
+	};
+	struct memwait_wait_async arg = { .waits = (uintptr_t)&entry, .count = 1 };
+	int ret = xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+
+	if (id)
+		*id = entry.id;
+	return ret < 0 ? ret : entry.result;
+}
+
+static inline int mw_cancel(int fd, uint64_t id)
+{
+	struct memwait_cancel arg = { .id = id };
+
+	return xioctl(fd, MEMWAIT_IOC_CANCEL, &arg);
+}
+
+static inline int mw_info(int fd, struct memwait_info *info)
+{
+	memset(info, 0xcc, sizeof(*info));
+	return xioctl(fd, MEMWAIT_IOC_INFO, info);
+}
+
+/* Reads up to n completions; returns how many, or a negative errno. */
+static inline int mw_read(int fd, struct memwait_completion *out, size_t n)
+{
+	ssize_t ret = read(fd, out, n * sizeof(*out));
+
+	if (ret < 0)
+		return -errno;
+	if (ret % (ssize_t)sizeof(*out))
+		return -EPROTO;
+	return (int)(ret / (ssize_t)sizeof(*out));
+}
+
+static inline bool mw_readable(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN);
+}
+
+/* Async waits that the user who opened fd has, pending or unread. */
+static inline uint64_t mw_user_waits(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_waits;
+}
+
+/* Spins until the word has n waiters: the state itself, not a sleep. */
+static inline void await_waiters(int fd, const volatile void *addr, uint32_t flags, int n)
+{
+	while (mw_waiters(fd, addr, flags) != n)
+		sched_yield();
+}
+
+/* Spins until the thread sleeps (state S or D in /proc) or is gone. */
+static inline void await_asleep(pid_t tid)
+{
+	char path[64], line[512], *state;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	for (;;) {
+		f = fopen(path, "r");
+		if (!f)
+			return;
+		if (!fgets(line, sizeof(line), f))
+			line[0] = 0;
+		fclose(f);
+		state = strrchr(line, ')');
+		if (!state || state[2] == 'S' || state[2] == 'D')
+			return;
+		sched_yield();
+	}
+}
+
+/* A thread that performs one WAIT and keeps what it returned. */
+struct waiter {
+	pthread_t thread;
+	int fd;
+	const volatile void *addr;
+	uint64_t expected;
+	uint64_t deadline;
+	uint32_t flags;
+	pid_t tid;		/* set by the thread before it waits */
+	int result;		/* valid when done */
+	int done;
+	int order;		/* the how-manieth of *ticket to finish, if ticket is given */
+	int *ticket;
+};
+
+static inline void *waiter_main(void *arg)
+{
+	struct waiter *w = arg;
+
+	__atomic_store_n(&w->tid, gettid(), __ATOMIC_RELEASE);
+	w->result = mw_wait(w->fd, w->addr, w->expected, w->deadline, w->flags);
+	if (w->ticket)
+		w->order = __atomic_add_fetch(w->ticket, 1, __ATOMIC_ACQ_REL);
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Starts w (fd, addr, expected, deadline and flags are set) and returns when it is queued: when
+ * its word has one waiter more than before. Nobody else may join or leave the word meanwhile.
+ */
+static inline void waiter_start(struct waiter *w)
+{
+	int before = mw_waiters(w->fd, w->addr, w->flags & ~MEMWAIT_CLOCK_REALTIME);
+
+	w->done = 0;
+	w->tid = 0;
+	if (pthread_create(&w->thread, NULL, waiter_main, w))
+		abort();
+	await_waiters(w->fd, w->addr, w->flags & ~MEMWAIT_CLOCK_REALTIME, before + 1);
+}
+
+static inline int waiter_join(struct waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->result;
+}
+
+/* Anonymous memory that processes share over fork; zeroed. */
+static inline void *shared_page(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static inline void *private_page(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+#endif /* MEMWAIT_TEST_H */

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=bash
+# What a VM needs, made once and kept in the cache: build roots with compilers, headers and kernel
+# images, the kernel source, the debug kernel, the built module, the built tests.
+# Sourced with $top, the top of the source tree, set.
+
+cache=${MEMWAIT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/memwait}
+here=$top/selftests/vm
+
+# Kernels by name: the oldest supported, long-term and newest one of Debian, each also with
+# PREEMPT_RT, and one of our own with every checker.
+all_kernels="6.1 6.1-rt 6.12 6.12-rt 7.2 7.2-rt debug"
+
+die()
+{
+	echo "${0##*/}: $*" >&2
+	exit 1
+}
+
+# step TEXT COMMAND...: a long command behind one line of progress. Shows its output if it fails.
+step()
+{
+	local text=$1 log pid start=$SECONDS status=0
+	shift
+	log=$(mktemp)
+	"$@" >"$log" 2>&1 </dev/null &
+	pid=$!
+	[ -t 2 ] || echo "$text ..." >&2
+	while kill -0 $pid 2>/dev/null; do
+		if [ -t 2 ]; then
+			printf '\r%s ... %d s' "$text" $((SECONDS - start)) >&2
+		elif [ $(((SECONDS - start) % 30)) -eq 29 ]; then
+			echo "$text ... $((SECONDS - start)) s: $(tail -n 1 "$log")" >&2
+		fi
+		sleep 1
+	done
+	wait $pid || status=$?
+	[ ! -t 2 ] || printf '\r' >&2
+	if [ $status -eq 0 ]; then
+		echo "$text: $((SECONDS - start)) s" >&2
+	else
+		echo "$text: failed" >&2
+		tail -n 50 "$log" >&2
+	fi
+	rm "$log"
+	return $status
+}
+
+# artefact DIR TEXT FUNCTION ARG...: unless DIR exists, FUNCTION DIR.tmp ARG... makes it. It gets
+# its name when it is whole, so that an interrupted run leaves nothing that is taken for it.
+artefact()
+{
+	local dir=$1 text=$2 function=$3
+	shift 3
+	if [ -d "$dir" ]; then
+		touch "$dir"
+		return
+	fi
+	mkdir -p "${dir%/*}"
+	(
+		flock 9
+		[ ! -d "$dir" ] || exit 0
+		rm -rf "$dir.tmp"
+		mkdir "$dir.tmp"
+		if [ -n "$text" ]; then
+			step "$text" "$function" "$dir.tmp" "$@" || exit 1
+		else
+			"$function" "$dir.tmp" "$@" || exit 1
+		fi
+		mv "$dir.tmp" "$dir"
+	) 9>"$dir.lock" || die "cannot make ${dir##*/}"
+	# What is named by its content is not used again once that has changed.
+	find "${dir%/*}" -mindepth 1 -maxdepth 1 -name '*-????????????????*' -mtime +7 \
+		-exec rm -rf {} +
+}
+
+# The first digits of a hash of the given files, of their names, and of standard input.
+hash_of()
+{
+	{ sha256sum -- "$@" | sed "s|$top/||"; cat; } | sha256sum | cut -c 1-16
+}
+
+# in_root ROOT COMMAND...: runs a command in a build root, where the cache is /cache. Mounts are
+# its own and go with it; objtool needs /proc.
+in_root()
+{
+	local root=$1 map=
+	shift
+	[ "$(id -u)" -eq 0 ] || map=--map-root-user
+	mkdir -p "$root/cache"
+	# shellcheck disable=SC2016
+	unshare $map --mount --pid --fork sh -euc '
+		root=$1
+		mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
+		mount --rbind /dev "$root/dev"
+		mount --bind "$2" "$root/cache"
+		shift 2
+		exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LC_ALL=C "$@"
+	' sh "$root" "$cache" "$@"
+}
+
+# The addresses of the Debian archives, as this machine's own apt sources name them.
+debian_uri()
+{
+	apt-get indextargets --format '$(ORIGIN)|$(CODENAME)|$(REPO_URI)' 'Created-By: Packages' |
+		awk -F '|' -v "security=$1" '
+			$1 == "Debian" && ($2 ~ /-security$/) == security && $2 !~ /-(updates|backports)/ {
+				print $3
+				exit
+			}'
+}
+
+make_root()
+{
+	local dir=$1 suite=$2 packages=$3 extra=$4 uri extra_uri mode=unshare
+	uri=$(debian_uri 0)
+	[ -n "$uri" ] || die "no apt source of Debian on this machine"
+	extra_uri=$uri
+	if [ "${extra#*-}" = security ]; then
+		extra_uri=$(debian_uri 1)
+		# Where no source names the security archive, it is next to the main one.
+		: "${extra_uri:=${uri%/}-security}"
+	fi
+	[ "$(id -u)" -ne 0 ] || mode=root
+	# Through a tar file, so that all files belong to whoever runs this.
+	mmdebstrap --mode=$mode --variant=apt --include="$packages" \
+		--customize-hook="$here/fetch-kernels \"\$1\"" \
+		"$suite" - "deb $uri $suite main" "deb $extra_uri $extra main" |
+		tar -C "$dir" -x --exclude='./dev/*'
+	[ "${PIPESTATUS[*]}" = "0 0" ]
+}
+
+# Sets $root to the build root that a kernel is built in.
+need_root()
+{
+	local packages=gcc,make,libc6-dev,sparse,kmod suite extra
+	case $1 in
+	6.* | debug)
+		suite=bookworm
+		extra=bookworm-security
+		packages+=,linux-headers-cloud-amd64,linux-headers-rt-amd64
+		packages+=,linux-headers-6.12-cloud-amd64,linux-headers-6.12-rt-amd64
+		# For the debug kernel, and for tests: 32-bit programs, file systems.
+		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
+		;;
+	7.*)
+		suite=trixie
+		extra=trixie-backports
+		packages+=,linux-headers-cloud-amd64/trixie-backports
+		packages+=,linux-headers-rt-amd64/trixie-backports
+		;;
+	*)
+		die "no kernel named $1; there are: $all_kernels"
+		;;
+	esac
+	root=$cache/root-$suite-$(echo "$packages" | hash_of "$here/fetch-kernels")
+	artefact "$root" "make build root $suite" make_root "$suite" "$packages" "$extra"
+}
+
+# Sets $linux_source to the source of the kernel that the debug kernel and the harness are of.
+need_source()
+{
+	local root
+	need_root 6.12
+	linux_source=$cache/linux-source-${root##*-}
+	artefact "$linux_source" "unpack kernel source" make_source "$root"
+}
+
+make_source()
+{
+	tar -C "$1" -xJf "$2/usr/src/linux-source-6.12.tar.xz" --strip-components=1
+}
+
+make_debug_kernel()
+{
+	local dir=/cache/${1##*/} source=/cache/${3##*/}
+	cp "$here/debug.config" "$1/"
+	in_root "$2" sh -euc "
+		cd $dir
+		make -s -C $source O=$dir tinyconfig
+		$source/scripts/kconfig/merge_config.sh -m .config debug.config
+		make -s olddefconfig
+		make -s -j$(nproc) bzImage modules
+	" || return 1
+	# KASAN drops out silently when something that it needs is missing.
+	grep -q '^CONFIG_KASAN=y' "$1/.config" || { echo "KASAN is not on"; return 1; }
+	find "$1" -name '*.o' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
+}
+
+# Sets of the kernel named $1: $root, $release, $image, and $headers (a path inside the root).
+need_kernel()
+{
+	local dir flavour=cloud linux_source
+	need_root "$1"
+	case $1 in
+	debug)
+		need_source
+		dir=$cache/debug-kernel-$(echo "$linux_source" | hash_of "$here/debug.config")
+		artefact "$dir" "build debug kernel" make_debug_kernel "$root" "$linux_source"
+		release=$(cat "$dir/include/config/kernel.release")
+		image=$dir/arch/x86/boot/bzImage
+		headers=/cache/${dir##*/}
+		return
+		;;
+	*-rt)
+		flavour=rt
+		;;
+	esac
+	# The backports move on: the newest kernel is whatever is there.
+	for dir in "$root/lib/modules/${1%-rt}"[.+-]*"-$flavour-amd64" \
+		"$root/lib/modules/"*"-$flavour-amd64"; do
+		[ ! -d "$dir" ] || break
+	done
+	release=${dir##*/}
+	image=$root/boot/vmlinuz-$release
+	[ -e "$image" ] || image=$dir/vmlinuz
+	headers=/lib/modules/$release/build
+}
+
+make_module()
+{
+	local dir=/cache/modules/${1##*/}
+	cp -R "$top/Kbuild" "$top/module" "$top/uapi" "$1/"
+	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 modules 2>&1 |
+		sed "s|$dir/||g" | tee "$1/build.log"
+	[ -e "$1/memwait.ko" ] || return 1
+	grep -E 'warning:|WARNING:' "$1/build.log" >"$1/warnings" || :
+}
+
+# Sets $module to a directory with memwait.ko and warnings, built for the kernel that need_kernel
+# has set.
+need_module()
+{
+	local files
+	mapfile -t files < <(find "$top/Kbuild" "$top/module" "$top/uapi" -name '[!.]*' -type f \
+		! -name '*.o' ! -name '*.mod*' | sort)
+	module=$cache/modules/memwait-$(echo "$root $release $image" | hash_of "${files[@]}")
+	artefact "$module" "build module for $release" make_module "$root" "$headers"
+}
+
+make_test()
+{
+	local dir=/cache/tests/${1##*/} source=/cache/${3##*/}
+	mkdir "$1/selftests"
+	cp -R "$top/uapi" "$1/"
+	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$top/selftests/$4" "$1/selftests/"
+	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
+		USERCFLAGS=-static TEST_GEN_PROGS="$5" TEST_PROGS=
+}
+
+# Sets $test to the statically linked program of the test $1.
+need_test()
+{
+	local root linux_source dir
+	need_source
+	need_root 6.12
+	dir=$cache/tests/$1-$(echo "$linux_source" | hash_of "$top/selftests/Makefile" \
+		"$top"/selftests/*.h "$top"/uapi/linux/*.h "$top/selftests/$1.c")
+	artefact "$dir" "build test $1" make_test "$root" "$linux_source" "$1.c" "$1"
+	test=$dir/selftests/$1
+}
+
+# Sets $demo to the statically linked demo.
+need_demo()
+{
+	local root dir
+	need_root 6.12
+	dir=$cache/tests/demo-$(hash_of "$top"/demo/*.[ch] "$top/demo/Makefile" \
+		"$top"/uapi/linux/*.h </dev/null)
+	artefact "$dir" "build demo" make_demo "$root"
+	demo=$dir/demo/memwait-demo
+}
+
+make_demo()
+{
+	cp -R "$top/uapi" "$top/demo" "$1/"
+	rm -f "$1/demo/memwait-demo"
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/demo"
+}
