@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Notify: counts, addresses, and how many waiters there are. */
+#include "memwait_fixture.h"
+
+#define NR	8
+
+static void start_all(int fd, uint32_t *word, struct waiter *w, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		w[i] = (struct waiter) { .fd = fd, .addr = word, .deadline = MEMWAIT_FOREVER,
+					 .flags = U32 };
+		waiter_start(&w[i]);
+	}
+}
+
+static int done(struct waiter *w, int n)
+{
+	int i, count = 0;
+
+	for (i = 0; i < n; i++)
+		count += __atomic_load_n(&w[i].done, __ATOMIC_ACQUIRE);
+	return count;
+}
+
+MEMWAIT_TEST(R13_without_waiters_nobody_is_woken)
+{
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32 | MEMWAIT_PRIVATE));
+}
+
+MEMWAIT_TEST(R13_count_zero_wakes_none)
+{
+	struct waiter w;
+
+	start_all(self->fd, self->word, &w, 1);
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, 0, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R13_count_zero_checks_arguments_only)
+{
+	EXPECT_EQ(-EINVAL, mw_notify(self->fd, (char *)self->word + 1, 0, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, NULL, 0, U32));
+}
+
+MEMWAIT_TEST(R13_wakes_as_many_as_it_says)
+{
+	struct waiter w[NR];
+	int i;
+
+	start_all(self->fd, self->word, w, NR);
+	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
+	EXPECT_EQ(NR - 3, mw_waiters(self->fd, self->word, U32));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
+	EXPECT_EQ(0, done(w + 3, NR - 3));
+
+	/* More than there are. */
+	EXPECT_EQ(NR - 3, mw_notify(self->fd, self->word, NR, U32));
+	for (i = 3; i < NR; i++)
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+MEMWAIT_TEST(R13_the_maximum_means_all)
+{
+	static const uint32_t counts[] = { MEMWAIT_ALL, MEMWAIT_ALL - 1, 1U << 31, INT32_MAX };
+	struct waiter w[NR];
+	size_t i;
+	int j;
+
+	for (i = 0; i < 4; i++) {
+		start_all(self->fd, self->shared, w, NR);
+		EXPECT_EQ(NR, mw_notify(self->fd, self->shared, counts[i], U32));
+		for (j = 0; j < NR; j++)
+			EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[j]));
+	}
+}
+
+MEMWAIT_TEST(R14_waiters_on_other_words_are_left_alone)
+{
+	struct waiter w[NR];
+	int i;
+
+	for (i = 0; i < NR; i++)
+		start_all(self->fd, self->word + i, &w[i], 1);
+	for (i = NR - 1; i >= 0; i--) {
+		EXPECT_EQ(1, mw_notify(self->fd, self->word + i, MEMWAIT_ALL, U32));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
+		EXPECT_EQ(0, done(w, i));
+	}
+}
+
+MEMWAIT_TEST(R15_does_not_read_the_word)
+{
+	struct waiter w;
+
+	start_all(self->fd, self->word, &w, 1);
+	/* The page is gone; a notify does not bring it back. */
+	EXPECT_EQ(0, madvise(self->word, self->page, MADV_DONTNEED));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	unsigned char resident;
+
+	EXPECT_EQ(0, mincore(self->word, self->page, &resident));
+	EXPECT_EQ(0, resident & 1);
+}
+
+MEMWAIT_TEST(R15_a_readable_mapping_is_enough)
+{
+	EXPECT_EQ(0, mprotect(self->word, self->page, PROT_READ));
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(0, mprotect(self->shared, self->page, PROT_READ));
+	EXPECT_EQ(0, mw_notify(self->fd, self->shared, 1, U32));
+}
+
+MEMWAIT_TEST(R15_no_mapping_is_efault_unless_private)
+{
+	uint32_t *hole = private_page(self->page);
+
+	EXPECT_EQ(0, mprotect(hole, self->page, PROT_NONE));
+	EXPECT_EQ(-EFAULT, mw_notify(self->fd, hole, 1, U32));
+	EXPECT_EQ(-EFAULT, mw_waiters(self->fd, hole, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, hole, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(0, munmap(hole, self->page));
+	EXPECT_EQ(-EFAULT, mw_notify(self->fd, hole, 1, U32));
+	EXPECT_EQ(-EFAULT, mw_waiters(self->fd, hole, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, hole, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(0, mw_waiters(self->fd, hole, U32 | MEMWAIT_PRIVATE));
+}
+
+MEMWAIT_TEST(R15_kernel_addresses_are_efault)
+{
+	struct memwait_notify arg = { .addr = 0xffff888000000000ULL, .count = 1, .flags = U32 };
+
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY, &arg));
+	arg.flags |= MEMWAIT_PRIVATE;
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY, &arg));
+	arg.addr = 0xfffffffffffffffcULL;
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY, &arg));
+}
+
+MEMWAIT_TEST(waiters_takes_no_count)
+{
+	struct memwait_notify arg = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 };
+
+	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAITERS, &arg));
+	arg.count = MEMWAIT_ALL;
+	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAITERS, &arg));
+}
+
+TEST_HARNESS_MAIN

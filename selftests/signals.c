@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R6: signals, and threads that die while they wait. */
+#include "memwait_fixture.h"
+#include <sys/resource.h>
+
+static volatile sig_atomic_t handled;
+
+static void count_signal(int sig)
+{
+	(void)sig;
+	handled++;
+}
+
+static void handle(int sig, int flags)
+{
+	struct sigaction sa = { .sa_handler = count_signal, .sa_flags = flags };
+
+	handled = 0;
+	sigaction(sig, &sa, NULL);
+}
+
+static struct waiter thread(int fd, uint32_t *word, uint64_t deadline)
+{
+	return (struct waiter) { .fd = fd, .addr = word, .deadline = deadline, .flags = U32 };
+}
+
+static void signal_and_await(struct waiter *w, int sig)
+{
+	int before = handled;
+
+	await_asleep(w->tid);
+	pthread_kill(w->thread, sig);
+	while (handled == before)
+		sched_yield();
+}
+
+MEMWAIT_TEST(R6_a_handled_signal_interrupts)
+{
+	struct waiter w = thread(self->fd, self->word, MEMWAIT_FOREVER);
+
+	handle(SIGUSR1, 0);
+	waiter_start(&w);
+	signal_and_await(&w, SIGUSR1);
+	EXPECT_EQ(-EINTR, waiter_join(&w));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+
+	w = thread(self->fd, self->word, in_ms(3600000));
+	waiter_start(&w);
+	signal_and_await(&w, SIGUSR1);
+	EXPECT_EQ(-EINTR, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R6_sa_restart_goes_on_waiting)
+{
+	struct waiter w = thread(self->fd, self->word, MEMWAIT_FOREVER);
+	int i;
+
+	handle(SIGUSR1, SA_RESTART);
+	waiter_start(&w);
+	for (i = 0; i < 5; i++) {
+		signal_and_await(&w, SIGUSR1);
+		await_waiters(self->fd, self->word, U32, 1);
+	}
+	EXPECT_EQ(5, handled);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R6_sa_restart_keeps_the_deadline)
+{
+	struct waiter w = thread(self->fd, self->word, in_ms(1500));
+
+	handle(SIGUSR1, SA_RESTART);
+	waiter_start(&w);
+	/* If each restart began anew, this would go on for ever. */
+	while (!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE)) {
+		pthread_kill(w.thread, SIGUSR1);
+		usleep(20000);
+	}
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w));
+	EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
+	EXPECT_LT(0, handled);
+}
+
+MEMWAIT_TEST(R6_sa_restart_compares_again)
+{
+	struct waiter w = thread(self->fd, self->word, MEMWAIT_FOREVER);
+
+	handle(SIGUSR1, SA_RESTART);
+	waiter_start(&w);
+	*self->word = 1;
+	signal_and_await(&w, SIGUSR1);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R6_stop_and_continue_do_not_end_a_wait)
+{
+	char path[64], line[256];
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
+	await_waiters(self->fd, self->shared, U32, 1);
+	kill(pid, SIGSTOP);
+	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	FILE *f = fopen(path, "r");
+
+	ASSERT_NE(NULL, f);
+	ASSERT_NE(NULL, fgets(line, sizeof(line), f));
+	fclose(f);
+	EXPECT_NE(NULL, strstr(line, ") T "));
+	kill(pid, SIGCONT);
+	await_waiters(self->fd, self->shared, U32, 1);
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(0, child_status(pid));
+}
+
+MEMWAIT_TEST(R6_ignored_signals_do_not_end_a_wait)
+{
+	struct waiter w = thread(self->fd, self->word, MEMWAIT_FOREVER);
+	int i;
+
+	signal(SIGUSR1, SIG_IGN);
+	waiter_start(&w);
+	await_asleep(w.tid);
+	for (i = 0; i < 100; i++)
+		pthread_kill(w.thread, SIGUSR1);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R6_a_killed_thread_leaves_at_once)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
+	await_waiters(self->fd, self->shared, U32, 1);
+	kill(pid, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, self->shared, 1, U32));
+}
+
+MEMWAIT_TEST(R6_a_killed_thread_leaves_from_the_middle_of_the_queue)
+{
+	struct waiter before = thread(self->fd, self->shared, MEMWAIT_FOREVER), after = before;
+	pid_t pid;
+
+	waiter_start(&before);
+	pid = fork();
+	if (!pid)
+		_exit(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
+	await_waiters(self->fd, self->shared, U32, 2);
+	waiter_start(&after);
+	kill(pid, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(2, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&before));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&after));
+}
+
+/* Binds to processor 0; with a priority, nobody else runs there while this does. */
+static int pin(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	return sched_setaffinity(0, sizeof(cpu), &cpu) ||
+	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+/*
+ * The victim cannot run between the signal and the notify, so the notify counts it. Returns what
+ * the notify returned and the victim's status.
+ */
+static int kill_and_notify(int fd, uint32_t *word, pid_t victim, int sig)
+{
+	int ret;
+
+	pin(20);
+	kill(victim, sig);
+	ret = mw_notify(fd, word, 1, U32);
+	pin(0);
+	return ret;
+}
+
+static pid_t fork_waiter(int fd, uint32_t *word)
+{
+	struct rlimit none = { 0 };
+	pid_t pid = fork();
+
+	if (!pid) {
+		setrlimit(RLIMIT_CORE, &none);
+		if (pin(0))
+			_exit(99);
+		_exit(mw_wait(fd, word, 0, MEMWAIT_FOREVER, U32));
+	}
+	return pid;
+}
+
+MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
+{
+	/* Killed; killed by a signal's default; made to dump core. */
+	static const int signals[] = { SIGKILL, SIGTERM, SIGQUIT, SIGSEGV };
+	cpu_set_t cpus;
+	size_t i;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		struct waiter next = thread(self->fd, self->shared, MEMWAIT_FOREVER);
+		pid_t victim = fork_waiter(self->fd, self->shared);
+
+		await_waiters(self->fd, self->shared, U32, 1);
+		waiter_start(&next);
+		EXPECT_EQ(1, kill_and_notify(self->fd, self->shared, victim, signals[i]));
+		EXPECT_EQ(128 + signals[i], child_status(victim));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
+		EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	}
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on_to_an_async_wait)
+{
+	struct memwait_completion done;
+	pid_t victim;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	victim = fork_waiter(self->fd, self->shared);
+	await_waiters(self->fd, self->shared, U32, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 9,
+					    NULL));
+	EXPECT_EQ(1, kill_and_notify(self->fd, self->shared, victim, SIGKILL));
+	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(9, done.user_data);
+}
+
+static void ignore_signal(int sig)
+{
+	(void)sig;
+	_exit(50);
+}
+
+MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_handled_signal)
+{
+	struct waiter next = thread(self->fd, self->shared, MEMWAIT_FOREVER);
+	pid_t victim;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	/* The handler runs after the wait returned, which it does with OK. */
+	handle(SIGQUIT, 0);
+	victim = fork();
+	if (!victim) {
+		int ret;
+
+		if (pin(0))
+			_exit(99);
+		ret = mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32);
+		_exit(ret == MEMWAIT_OK && handled == 1 ? 0 : 1);
+	}
+	await_waiters(self->fd, self->shared, U32, 1);
+	waiter_start(&next);
+	EXPECT_EQ(1, kill_and_notify(self->fd, self->shared, victim, SIGQUIT));
+	EXPECT_EQ(0, child_status(victim));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
+	signal(SIGQUIT, ignore_signal);
+}
+
+struct storm {
+	pthread_t target;
+	int stop;
+};
+
+static void *send_signals(void *arg)
+{
+	struct storm *s = arg;
+
+	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
+		pthread_kill(s->target, SIGUSR1);
+		sched_yield();
+	}
+	return NULL;
+}
+
+struct interrupted {
+	int fd;
+	uint32_t *word;
+	long oks, interrupted, other;
+	int stop;
+};
+
+static void *wait_under_fire(void *arg)
+{
+	struct interrupted *w = arg;
+
+	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+		int ret = mw_wait(w->fd, w->word, 0, in_ms(20), U32);
+
+		if (ret == MEMWAIT_OK)
+			w->oks++;
+		else if (ret == -EINTR)
+			w->interrupted++;
+		else if (ret != MEMWAIT_TIMED_OUT)
+			w->other++;
+	}
+	return NULL;
+}
+
+MEMWAIT_TEST(R5_signals_and_notifies_race_for_one_waiter)
+{
+	struct interrupted w = { .fd = self->fd, .word = self->word };
+	struct storm storm = { 0 };
+	uint64_t end = in_ms(2000);
+	pthread_t waiting, sending;
+	long notified = 0;
+
+	handle(SIGUSR1, 0);
+	ASSERT_EQ(0, pthread_create(&waiting, NULL, wait_under_fire, &w));
+	storm.target = waiting;
+	ASSERT_EQ(0, pthread_create(&sending, NULL, send_signals, &storm));
+	while (now_ns(CLOCK_MONOTONIC) < end)
+		notified += mw_notify(self->fd, self->word, 1, U32);
+	__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(sending, NULL);
+	__atomic_store_n(&w.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(waiting, NULL);
+	EXPECT_EQ(notified, w.oks);
+	EXPECT_EQ(0, w.other);
+	EXPECT_LT(0, w.interrupted);
+}
+
+TEST_HARNESS_MAIN
