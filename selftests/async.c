@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R18, R19, R23, and the deadlines of async waits. */
+#include "memwait_fixture.h"
+
+#define FOREVER	MEMWAIT_FOREVER
+
+static struct memwait_async entry(const void *word, uint64_t expected, uint64_t deadline,
+				  uint64_t user_data)
+{
+	return (struct memwait_async) {
+		.wait = { .addr = (uintptr_t)word, .expected = expected, .deadline = deadline,
+			  .flags = U32 },
+		.user_data = user_data,
+		.id = 0xccccccccccccccccULL,
+		.result = 0x0ccccccc,
+	};
+}
+
+static int arm(int fd, struct memwait_async *entries, uint32_t count)
+{
+	struct memwait_wait_async arg = { .waits = (uintptr_t)entries, .count = count };
+
+	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+}
+
+/* Waits until there is a completion, then reads up to n. */
+static int await(int fd, struct memwait_completion *done, int n)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	poll(&pfd, 1, 100000);
+	return mw_read(fd, done, n);
+}
+
+MEMWAIT_TEST(R18_reports_an_outcome_for_each_entry)
+{
+	struct memwait_async e[] = {
+		entry(self->word, 0, FOREVER, 10),
+		entry(self->word, 1, FOREVER, 11),
+		entry(self->word, 0, 0, 12),
+		entry(self->word, 1, 0, 13),
+		entry(self->shared, 0, in_ms(3600000), 14),
+	};
+	struct memwait_completion done[5];
+
+	EXPECT_EQ(5, arm(self->fd, e, 5));
+	EXPECT_EQ(MEMWAIT_PENDING, e[0].result);
+	EXPECT_NE(0, e[0].id);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, e[1].result);
+	EXPECT_EQ(0, e[1].id);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, e[2].result);
+	EXPECT_EQ(0, e[2].id);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, e[3].result);
+	EXPECT_EQ(MEMWAIT_PENDING, e[4].result);
+	EXPECT_NE(e[0].id, e[4].id);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	memset(done, 0xcc, sizeof(done));
+	EXPECT_EQ(2, mw_read(self->fd, done, 5));
+	EXPECT_EQ(14, done[0].user_data);
+	EXPECT_EQ(e[4].id, done[0].id);
+	EXPECT_EQ(MEMWAIT_OK, done[0].result);
+	EXPECT_EQ(0, done[0].reserved);
+	EXPECT_EQ(10, done[1].user_data);
+	EXPECT_EQ(e[0].id, done[1].id);
+}
+
+MEMWAIT_TEST(R18_leaves_the_input_of_an_entry_alone)
+{
+	struct memwait_async e = entry(self->word, 0xaaaaaaaa00000000ULL, FOREVER, ~0ULL), was = e;
+
+	EXPECT_EQ(1, arm(self->fd, &e, 1));
+	EXPECT_EQ(0, memcmp(&e.wait, &was.wait, sizeof(e.wait)));
+	EXPECT_EQ(was.user_data, e.user_data);
+	EXPECT_EQ(0, e.reserved);
+	EXPECT_EQ(0, mw_cancel(self->fd, e.id));
+}
+
+MEMWAIT_TEST(R18_an_empty_batch_does_nothing)
+{
+	EXPECT_EQ(0, arm(self->fd, NULL, 0));
+	EXPECT_EQ(0, arm(self->fd, (void *)-1UL, 0));
+}
+
+MEMWAIT_TEST(R18_a_bad_entry_ends_the_batch)
+{
+	struct memwait_async e[4];
+	uint32_t *hole = private_page(self->page);
+	int i, bad, error;
+
+	EXPECT_EQ(0, mprotect(hole, self->page, PROT_NONE));
+	for (bad = 0; bad < 4; bad++) {
+		for (i = 0; i < 4; i++)
+			e[i] = entry(self->word, 0, FOREVER, i);
+		error = bad % 2 ? -EFAULT : -EINVAL;
+		if (bad % 2)
+			e[bad].wait.addr = (uintptr_t)hole;
+		else
+			e[bad].wait.addr++;
+		EXPECT_EQ(bad ? bad : error, arm(self->fd, e, 4));
+		EXPECT_EQ(error, e[bad].result);
+		EXPECT_EQ(0, e[bad].id);
+		EXPECT_EQ(bad, mw_waiters(self->fd, self->word, U32));
+		for (i = 0; i < bad; i++) {
+			EXPECT_EQ(MEMWAIT_PENDING, e[i].result);
+			EXPECT_EQ(0, mw_cancel(self->fd, e[i].id));
+		}
+		/* What comes behind was not looked at. */
+		for (i = bad + 1; i < 4; i++)
+			EXPECT_EQ(0x0ccccccc, e[i].result);
+	}
+}
+
+MEMWAIT_TEST(R18_a_batch_that_leaves_memory)
+{
+	char *area = private_page(2 * self->page);
+	struct memwait_async *e = (void *)(area + self->page - 3 * sizeof(*e));
+	int i;
+
+	ASSERT_EQ(0, munmap(area + self->page, self->page));
+	for (i = 0; i < 3; i++)
+		e[i] = entry(self->word, 0, FOREVER, i);
+	EXPECT_EQ(3, arm(self->fd, e, 4));
+	EXPECT_EQ(3, arm(self->fd, e, INT32_MAX));
+	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)(area + self->page), 1));
+	EXPECT_EQ(-EFAULT, arm(self->fd, e + 1, 0) ?: -EFAULT);
+	EXPECT_EQ(6, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R18_hostile_batches)
+{
+	struct memwait_async e = entry(self->word, 0, FOREVER, 0);
+
+	EXPECT_EQ(-EINVAL, arm(self->fd, &e, 1U << 31));
+	EXPECT_EQ(-EINVAL, arm(self->fd, &e, ~0U));
+	EXPECT_EQ(-EFAULT, arm(self->fd, NULL, 1));
+	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)0xffff888000000000UL, INT32_MAX));
+	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)-56UL, INT32_MAX));
+	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)-1UL, 2));
+	EXPECT_EQ(0x0ccccccc, e.result);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+MEMWAIT_TEST(R18_an_entry_that_cannot_be_written_queues_nothing)
+{
+	struct memwait_async *e = private_page(self->page);
+
+	e[0] = entry(self->word, 0, FOREVER, 0);
+	ASSERT_EQ(0, mprotect(e, self->page, PROT_READ));
+	EXPECT_EQ(-EFAULT, arm(self->fd, e, 1));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	ASSERT_EQ(0, mprotect(e, self->page, PROT_READ | PROT_WRITE));
+	e[0].wait.expected = 1;
+	ASSERT_EQ(0, mprotect(e, self->page, PROT_READ));
+	EXPECT_EQ(-EFAULT, arm(self->fd, e, 1));
+}
+
+MEMWAIT_TEST(R18_misaligned_and_kernel_words)
+{
+	EXPECT_EQ(-EINVAL, mw_async(self->fd, (char *)self->word + 2, 0, FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_async(self->fd, (void *)0xffff888000000000UL, 0, FOREVER, U32, 0,
+				    NULL));
+	EXPECT_EQ(-EFAULT, mw_async(self->fd, (void *)0xffff888000000000UL, 0, FOREVER,
+				    U32 | MEMWAIT_PRIVATE, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_async(self->fd, NULL, 0, FOREVER, U32, 0, NULL));
+}
+
+MEMWAIT_TEST(R18_all_sizes)
+{
+	static const uint32_t sizes[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32,
+					  MEMWAIT_SIZE_U64 };
+	struct memwait_completion done[4];
+	uint64_t *word = (uint64_t *)self->word;
+	int i;
+
+	*word = 0x1122334455667788ULL;
+	for (i = 0; i < 4; i++) {
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, *word, FOREVER, sizes[i], i,
+						    NULL));
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_async(self->fd, word, *word ^ 0x80, FOREVER,
+						      sizes[i], i, NULL));
+	}
+	EXPECT_EQ(4, mw_notify(self->fd, word, MEMWAIT_ALL, MEMWAIT_SIZE_U8));
+	EXPECT_EQ(4, mw_read(self->fd, done, 4));
+}
+
+MEMWAIT_TEST(R23_cancel_takes_a_pending_wait_back)
+{
+	uint64_t id;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R23_cancel_after_the_end_is_enoent)
+{
+	struct memwait_completion done;
+	uint64_t id;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(id, done.id);
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(5), U32, 1, &id));
+	EXPECT_EQ(1, await(self->fd, &done, 1));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
+{
+	int other = memwait_open(O_NONBLOCK);
+	uint64_t id;
+	int bit;
+
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, 0));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, ~0ULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	for (bit = 0; bit < 64; bit++)
+		EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id ^ 1ULL << bit));
+	EXPECT_EQ(-ENOENT, mw_cancel(other, id));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	close(other);
+}
+
+MEMWAIT_TEST(R23_ids_are_not_used_again)
+{
+	uint64_t id, last = 0, kept;
+	int i;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &kept));
+	for (i = 0; i < 5000; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+		ASSERT_NE(0, id);
+		ASSERT_NE(kept, id);
+		/* The one before is gone, even if this one has its place. */
+		ASSERT_EQ(-ENOENT, mw_cancel(self->fd, last));
+		ASSERT_EQ(0, mw_cancel(self->fd, id));
+		last = id;
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, kept));
+}
+
+MEMWAIT_TEST(R4_async_time_outs_are_never_early)
+{
+	struct memwait_completion done[64];
+	uint64_t deadlines[64];
+	int i, n, seen = 0;
+
+	for (i = 0; i < 64; i++) {
+		clockid_t clock = i % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+
+		/* Out of order. */
+		deadlines[i] = now_ns(clock) + (1 + i * 37 % 64) * NSEC_PER_MSEC;
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadlines[i],
+						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
+						    NULL));
+	}
+	while (seen < 64) {
+		n = await(self->fd, done, 64);
+		ASSERT_LT(0, n);
+		for (i = 0; i < n; i++) {
+			clockid_t clock = done[i].user_data % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+
+			EXPECT_EQ(MEMWAIT_TIMED_OUT, done[i].result);
+			EXPECT_LE(deadlines[done[i].user_data], now_ns(clock));
+		}
+		seen += n;
+	}
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+MEMWAIT_TEST(R4_async_deadlines_come_in_order)
+{
+	struct memwait_completion done;
+	uint64_t base = in_ms(300), id;
+	int i;
+
+	for (i = 0; i < 50; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i % 5, 0,
+						    base + i * 29 % 50, U32, i * 29 % 50, NULL));
+	/* Neither a cancelled one nor one without a deadline is in the way. */
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, base - 1, U32, 99, &id));
+	ASSERT_EQ(0, mw_cancel(self->fd, id));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 98, &id));
+	for (i = 0; i < 50; i++) {
+		ASSERT_EQ(1, await(self->fd, &done, 1));
+		EXPECT_EQ(i, done.user_data);
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R4_an_earlier_deadline_that_comes_later_fires_first)
+{
+	struct memwait_completion done;
+	uint64_t far, id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 1,
+					    &far));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(20), U32, 2, &id));
+	ASSERT_EQ(1, await(self->fd, &done, 1));
+	EXPECT_EQ(2, done.user_data);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(20), U32, 3, &id));
+	ASSERT_EQ(1, await(self->fd, &done, 1));
+	EXPECT_EQ(3, done.user_data);
+	EXPECT_EQ(0, mw_cancel(self->fd, far));
+}
+
+MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
+{
+	struct memwait_completion done[2];
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(100), U32, 1, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(200), U32, 2, NULL));
+	ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	ASSERT_EQ(1, mw_read(self->fd, done, 2));
+	ASSERT_EQ(1, await(self->fd, done, 2));
+	EXPECT_EQ(2, done[0].user_data);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+}
+
+MEMWAIT_TEST(R4_async_realtime_deadlines_follow_the_clock)
+{
+	struct memwait_completion done;
+	struct timespec ts;
+	uint64_t id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0,
+					    now_ns(CLOCK_REALTIME) + 3600 * NSEC_PER_SEC,
+					    U32 | MEMWAIT_CLOCK_REALTIME, 1, &id));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 2,
+					    NULL));
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += 7200;
+	if (clock_settime(CLOCK_REALTIME, &ts)) {
+		mw_notify(self->fd, self->word, MEMWAIT_ALL, U32);
+		SKIP(return, "the clock cannot be set");
+	}
+	EXPECT_EQ(1, await(self->fd, &done, 1));
+	EXPECT_EQ(id, done.id);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec -= 7200;
+	clock_settime(CLOCK_REALTIME, &ts);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+}
+
+MEMWAIT_TEST(R19_a_completion_survives_until_it_is_read)
+{
+	struct memwait_completion done[100];
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, i,
+						    NULL));
+		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	}
+	ASSERT_EQ(100, mw_read(self->fd, done, 100));
+	for (i = 0; i < 100; i++)
+		EXPECT_EQ(i, done[i].user_data);
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 100));
+}
+
+MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
+{
+	struct memwait_completion done;
+	int fds[40], i, j;
+
+	/* More contexts than one notify remembers to wake at its end, each with two waits. */
+	for (i = 0; i < 40; i++) {
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+	}
+	for (j = 0; j < 2; j++)
+		for (i = 0; i < 40; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0, FOREVER, U32,
+							    j, NULL));
+	ASSERT_EQ(80, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	for (i = 0; i < 40; i++) {
+		for (j = 0; j < 2; j++) {
+			EXPECT_TRUE(mw_readable(fds[i]));
+			EXPECT_EQ(1, mw_read(fds[i], &done, 1));
+			EXPECT_EQ(j, done.user_data);
+		}
+		close(fds[i]);
+	}
+}
+
+struct arming {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	int *stop;
+	long notified;
+};
+
+static void *notify_hard(void *arg)
+{
+	struct arming *a = arg;
+
+	while (!__atomic_load_n(a->stop, __ATOMIC_RELAXED))
+		a->notified += mw_notify(a->fd, a->word, 1 + a->notified % 2, U32);
+	return NULL;
+}
+
+/* R5, R19: each wait ends once, by notify, deadline or cancel, and each notify is one OK. */
+MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
+{
+	struct arming a[2] = { 0 };
+	struct memwait_completion done[16];
+	long tries = 0, armed = 0, oks = 0, timed_out = 0, cancelled = 0;
+	uint64_t end = in_ms(3000), id;
+	int stop = 0, i, n;
+
+	for (i = 0; i < 2; i++) {
+		a[i] = (struct arming) { .fd = self->fd, .word = self->word, .stop = &stop };
+		ASSERT_EQ(0, pthread_create(&a[i].thread, NULL, notify_hard, &a[i]));
+	}
+	while (now_ns(CLOCK_MONOTONIC) < end) {
+		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + tries++ % 50 * 10000;
+		int ret = mw_async(self->fd, self->word, 0, deadline, U32, 0, &id);
+
+		if (ret != MEMWAIT_PENDING) {
+			ASSERT_EQ(MEMWAIT_TIMED_OUT, ret);
+			continue;
+		}
+		armed++;
+		if (armed % 3) {
+			ret = mw_cancel(self->fd, id);
+			ASSERT_TRUE(!ret || ret == -ENOENT);
+			cancelled += !ret;
+		}
+		n = mw_read(self->fd, done, 16);
+		for (i = 0; i < n; i++) {
+			oks += done[i].result == MEMWAIT_OK;
+			timed_out += done[i].result == MEMWAIT_TIMED_OUT;
+		}
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (i = 0; i < 2; i++)
+		pthread_join(a[i].thread, NULL);
+	while (armed > oks + timed_out + cancelled) {
+		n = await(self->fd, done, 16);
+		ASSERT_LT(0, n);
+		for (i = 0; i < n; i++) {
+			oks += done[i].result == MEMWAIT_OK;
+			timed_out += done[i].result == MEMWAIT_TIMED_OUT;
+		}
+	}
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 16));
+	EXPECT_EQ(armed, oks + timed_out + cancelled);
+	EXPECT_EQ(a[0].notified + a[1].notified, oks);
+	EXPECT_LT(0, oks);
+	EXPECT_LT(0, cancelled);
+}
+
+TEST_HARNESS_MAIN

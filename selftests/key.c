@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R8 to R11: which words are the same word, over every kind of memory, in one and two processes. */
+#include "memwait_fixture.h"
+#include <linux/io_uring.h>
+#include <sys/ipc.h>
+#include <sys/mount.h>
+#include <sys/shm.h>
+
+#ifndef MFD_HUGETLB
+#define MFD_HUGETLB	4U
+#endif
+
+/* Two mappings of the same shared memory, at different addresses. */
+struct area {
+	uint32_t *a, *b;
+	size_t size;
+	int file;
+};
+
+static void map_twice(struct area *area, int file, size_t size, off_t offset)
+{
+	area->file = file;
+	area->size = size;
+	area->a = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
+	area->b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
+	if (area->a == MAP_FAILED || area->b == MAP_FAILED)
+		area->a = NULL;
+}
+
+static void unmap(struct area *area)
+{
+	munmap(area->a, area->size);
+	munmap(area->b, area->size);
+	if (area->file >= 0)
+		close(area->file);
+}
+
+/* A waiter at @a is seen and woken at @b, in this process and from another one. */
+static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b)
+{
+	struct waiter w = { .fd = fd, .addr = a, .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	struct memwait_completion done;
+	pid_t pid;
+
+	waiter_start(&w);
+	EXPECT_EQ(1, mw_waiters(fd, b, U32));
+	EXPECT_EQ(0, mw_notify(fd, b + 1, 1, U32));
+	EXPECT_EQ(1, mw_notify(fd, b, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+
+	pid = fork();
+	if (!pid)
+		_exit(mw_wait(fd, b, 0, MEMWAIT_FOREVER, U32));
+	await_waiters(fd, a, U32, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, b, 0, MEMWAIT_FOREVER, U32, 3, NULL));
+	EXPECT_EQ(2, mw_notify(fd, a, MEMWAIT_ALL, U32));
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(1, mw_read(fd, &done, 1));
+	EXPECT_EQ(3, done.user_data);
+}
+
+static void expect_apart(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b,
+			 uint32_t flags_a, uint32_t flags_b)
+{
+	struct waiter w = { .fd = fd, .addr = a, .deadline = MEMWAIT_FOREVER, .flags = flags_a };
+
+	waiter_start(&w);
+	EXPECT_EQ(0, mw_waiters(fd, b, flags_b));
+	EXPECT_EQ(0, mw_notify(fd, b, MEMWAIT_ALL, flags_b));
+	EXPECT_EQ(1, mw_notify(fd, a, 1, flags_a));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+static void expect_shared(struct __test_metadata *_metadata, int fd, struct area *area)
+{
+	const size_t words = area->size / sizeof(uint32_t);
+
+	expect_meet(_metadata, fd, area->a, area->b);
+	expect_meet(_metadata, fd, area->a + words - 2, area->b + words - 2);
+	expect_apart(_metadata, fd, area->a, area->b + 1, U32, U32);
+	/* A promise that others break: the private key of a shared word is another one. */
+	expect_apart(_metadata, fd, area->a, area->b, U32, U32 | MEMWAIT_PRIVATE);
+	expect_apart(_metadata, fd, area->a, area->a, U32 | MEMWAIT_PRIVATE, U32);
+}
+
+static int temporary_file(const char *dir, size_t size)
+{
+	char path[128];
+	int file;
+
+	snprintf(path, sizeof(path), "%s/memwait-XXXXXX", dir);
+	file = mkstemp(path);
+	if (file >= 0) {
+		unlink(path);
+		if (ftruncate(file, size)) {
+			close(file);
+			return -1;
+		}
+	}
+	return file;
+}
+
+MEMWAIT_TEST(R8_memfd)
+{
+	struct area area;
+	int file = memfd_create("memwait", MFD_CLOEXEC);
+
+	ASSERT_LE(0, file);
+	ASSERT_EQ(0, ftruncate(file, 4 * self->page));
+	map_twice(&area, file, 4 * self->page, 0);
+	ASSERT_NE(NULL, area.a);
+	expect_shared(_metadata, self->fd, &area);
+	unmap(&area);
+}
+
+MEMWAIT_TEST(R8_tmpfs)
+{
+	struct area area;
+
+	map_twice(&area, temporary_file("/dev/shm", self->page), self->page, 0);
+	ASSERT_NE(NULL, area.a);
+	expect_shared(_metadata, self->fd, &area);
+	unmap(&area);
+}
+
+MEMWAIT_TEST(R8_regular_file)
+{
+	struct area area;
+
+	/* Of whatever file system /var/tmp or / is on: another one than tmpfs. */
+	int file = temporary_file("/var/tmp", self->page);
+
+	if (file < 0)
+		file = temporary_file("/", self->page);
+	ASSERT_LE(0, file);
+	map_twice(&area, file, self->page, 0);
+	ASSERT_NE(NULL, area.a);
+	expect_shared(_metadata, self->fd, &area);
+	unmap(&area);
+}
+
+MEMWAIT_TEST(R8_sysv_shared_memory)
+{
+	int id = shmget(IPC_PRIVATE, self->page, IPC_CREAT | 0600);
+	struct area area = { .size = self->page };
+
+	ASSERT_LE(0, id);
+	area.a = shmat(id, NULL, 0);
+	area.b = shmat(id, NULL, 0);
+	EXPECT_EQ(0, shmctl(id, IPC_RMID, NULL));
+	ASSERT_NE((void *)-1, area.a);
+	ASSERT_NE((void *)-1, area.b);
+	expect_shared(_metadata, self->fd, &area);
+	shmdt(area.a);
+	shmdt(area.b);
+}
+
+MEMWAIT_TEST(R8_hugetlb)
+{
+	const size_t huge = 2 << 20;
+	struct area area;
+	int file = memfd_create("memwait", MFD_HUGETLB);
+
+	if (file < 0 || ftruncate(file, huge))
+		SKIP(return, "no hugetlbfs");
+	map_twice(&area, file, huge, 0);
+	if (!area.a)
+		SKIP(return, "no free huge pages (vm.nr_hugepages)");
+	expect_shared(_metadata, self->fd, &area);
+	unmap(&area);
+}
+
+/* A second mapping of anonymous memory is made by mremap() of a size of 0. */
+static void anonymous_twice(struct area *area, int file, size_t size)
+{
+	area->file = file;
+	area->size = size;
+	area->a = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0), file, 0);
+	area->b = area->a == MAP_FAILED ? MAP_FAILED : mremap(area->a, 0, size, MREMAP_MAYMOVE);
+	if (area->b == MAP_FAILED)
+		area->a = NULL;
+}
+
+MEMWAIT_TEST(R8_shared_anonymous)
+{
+	struct area area;
+
+	anonymous_twice(&area, -1, self->page);
+	ASSERT_NE(NULL, area.a);
+	expect_shared(_metadata, self->fd, &area);
+	unmap(&area);
+}
+
+MEMWAIT_TEST(R8_dev_zero_shared)
+{
+	struct area area;
+
+	anonymous_twice(&area, open("/dev/zero", O_RDWR), self->page);
+	ASSERT_NE(NULL, area.a);
+	expect_shared(_metadata, self->fd, &area);
+	unmap(&area);
+}
+
+MEMWAIT_TEST(R8_offsets_count_from_the_start_of_the_file)
+{
+	int file = temporary_file("/dev/shm", 4 * self->page);
+	uint32_t *whole, *tail;
+
+	ASSERT_LE(0, file);
+	whole = mmap(NULL, 4 * self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	tail = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 3 * self->page);
+	ASSERT_NE(MAP_FAILED, whole);
+	ASSERT_NE(MAP_FAILED, tail);
+	expect_meet(_metadata, self->fd, whole + 3 * self->page / 4 + 5, tail + 5);
+	expect_apart(_metadata, self->fd, whole + 5, tail + 5, U32, U32);
+	close(file);
+}
+
+MEMWAIT_TEST(R8_far_offsets_are_not_truncated)
+{
+	const off_t far = 1LL << 34;
+	int file = memfd_create("memwait", 0);
+	uint32_t *near_word, *far_word;
+
+	ASSERT_LE(0, file);
+	ASSERT_EQ(0, ftruncate(file, far + self->page));
+	near_word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	far_word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, far);
+	ASSERT_NE(MAP_FAILED, near_word);
+	ASSERT_NE(MAP_FAILED, far_word);
+	expect_apart(_metadata, self->fd, near_word, far_word, U32, U32);
+	close(file);
+}
+
+MEMWAIT_TEST(R8_two_files_do_not_meet)
+{
+	int one = temporary_file("/dev/shm", self->page), two = temporary_file("/dev/shm",
+									       self->page);
+	uint32_t *a, *b;
+
+	ASSERT_LE(0, one);
+	ASSERT_LE(0, two);
+	a = mmap(NULL, self->page, PROT_READ, MAP_SHARED, one, 0);
+	b = mmap(NULL, self->page, PROT_READ, MAP_SHARED, two, 0);
+	expect_apart(_metadata, self->fd, a, b, U32, U32);
+	close(one);
+	close(two);
+}
+
+MEMWAIT_TEST(R8_a_file_opened_twice_is_one_file)
+{
+	char path[64];
+	int one = temporary_file("/dev/shm", self->page), two;
+	uint32_t *a, *b;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", one);
+	two = open(path, O_RDWR);
+	ASSERT_LE(0, two);
+	a = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, one, 0);
+	b = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, two, 0);
+	expect_meet(_metadata, self->fd, a, b);
+	close(one);
+	close(two);
+}
+
+MEMWAIT_TEST(R8_a_file_opened_for_reading_only_meets_its_writers)
+{
+	char path[64];
+	int one = temporary_file("/dev/shm", self->page), two;
+	uint32_t *a, *b;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", one);
+	two = open(path, O_RDONLY);
+	ASSERT_LE(0, two);
+	a = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, one, 0);
+	b = mmap(NULL, self->page, PROT_READ, MAP_SHARED, two, 0);
+	ASSERT_NE(MAP_FAILED, b);
+	expect_meet(_metadata, self->fd, a, b);
+	expect_meet(_metadata, self->fd, b, a);
+	close(one);
+	close(two);
+}
+
+MEMWAIT_TEST(R8_a_private_mapping_of_a_file_is_private)
+{
+	int file = temporary_file("/dev/shm", self->page);
+	uint32_t *shared, *private;
+
+	ASSERT_LE(0, file);
+	shared = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	private = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	expect_apart(_metadata, self->fd, shared, private, U32, U32);
+	/* Neither before nor after its page is copied. */
+	*private = 0;
+	expect_apart(_metadata, self->fd, private, shared, U32, U32);
+	close(file);
+}
+
+MEMWAIT_TEST(R9_private_and_plain_users_of_private_memory_meet)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER };
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		w.flags = U32 | (i & 1 ? MEMWAIT_PRIVATE : 0);
+		waiter_start(&w);
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1,
+				       U32 | (i & 2 ? MEMWAIT_PRIVATE : 0)));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	}
+}
+
+static void *fault_slowly(void *arg)
+{
+	char buffer[64];
+	ssize_t n = read(*(int *)arg, buffer, sizeof(buffer));
+
+	(void)n;
+	return NULL;
+}
+
+/* Whoever maps memory holds mmap_lock; PRIVATE must get by without. */
+MEMWAIT_TEST(R9_private_works_while_others_map_and_unmap)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER,
+			    .flags = U32 | MEMWAIT_PRIVATE };
+	int pipes[2], i;
+	pthread_t reader;
+
+	ASSERT_EQ(0, pipe(pipes));
+	ASSERT_EQ(0, pthread_create(&reader, NULL, fault_slowly, &pipes[0]));
+	for (i = 0; i < 300; i++) {
+		void *p = private_page(64 * self->page);
+
+		waiter_start(&w);
+		munmap(p, 64 * self->page);
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32 | MEMWAIT_PRIVATE));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	}
+	EXPECT_EQ(1, write(pipes[1], "x", 1));
+	pthread_join(reader, NULL);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void expect_refused(struct __test_metadata *_metadata, int fd, void *addr)
+{
+	EXPECT_EQ(-EOPNOTSUPP, mw_wait(fd, addr, 0, 0, U32));
+	EXPECT_EQ(-EOPNOTSUPP, mw_wait(fd, addr, ~0U, in_ms(10), U32));
+	EXPECT_EQ(-EOPNOTSUPP, mw_notify(fd, addr, 1, U32));
+	EXPECT_EQ(-EOPNOTSUPP, mw_waiters(fd, addr, U32));
+	EXPECT_EQ(-EOPNOTSUPP, mw_async(fd, addr, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+}
+
+MEMWAIT_TEST(R10_io_uring_is_refused)
+{
+	struct io_uring_params params = { 0 };
+	int ring = syscall(SYS_io_uring_setup, 4, &params);
+	void *addr;
+
+	if (ring < 0)
+		SKIP(return, "io_uring: %s", strerror(errno));
+	addr = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, ring,
+		    IORING_OFF_SQ_RING);
+	ASSERT_NE(MAP_FAILED, addr);
+	expect_refused(_metadata, self->fd, addr);
+	/* Without a look-up nothing is pinned that could pin back. */
+	EXPECT_EQ(0, mw_notify(self->fd, addr, 1, U32 | MEMWAIT_PRIVATE));
+	close(ring);
+}
+
+MEMWAIT_TEST(R10_device_memory_is_refused)
+{
+	/* The BIOS's ROM: mapped by /dev/mem even where memory of the system is not. */
+	int mem = open("/dev/mem", O_RDONLY);
+	void *addr;
+
+	if (mem < 0)
+		SKIP(return, "/dev/mem: %s", strerror(errno));
+	addr = mmap(NULL, self->page, PROT_READ, MAP_SHARED, mem, 0xf0000);
+	if (addr == MAP_FAILED)
+		SKIP(return, "mapping /dev/mem: %s", strerror(errno));
+	expect_refused(_metadata, self->fd, addr);
+	munmap(addr, self->page);
+	addr = mmap(NULL, self->page, PROT_READ, MAP_PRIVATE, mem, 0xf0000);
+	if (addr != MAP_FAILED)
+		expect_refused(_metadata, self->fd, addr);
+	close(mem);
+}
+
+MEMWAIT_TEST(R10_secret_memory_is_refused)
+{
+	int file = syscall(SYS_memfd_secret, 0);
+	void *addr;
+
+	if (file < 0)
+		SKIP(return, "memfd_secret: %s", strerror(errno));
+	ASSERT_EQ(0, ftruncate(file, self->page));
+	addr = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	ASSERT_NE(MAP_FAILED, addr);
+	expect_refused(_metadata, self->fd, addr);
+	close(file);
+}
+
+MEMWAIT_TEST(R11_fork_divides_private_words_and_not_shared_ones)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER,
+			    .flags = U32 };
+	pid_t pid;
+
+	waiter_start(&w);
+	pid = fork();
+	if (!pid)
+		_exit(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ||
+		      mw_notify(self->fd, self->word, MEMWAIT_ALL, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+
+	w.addr = self->shared;
+	waiter_start(&w);
+	pid = fork();
+	if (!pid)
+		_exit(mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(1, child_status(pid));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+static int notify_all(void *arg)
+{
+	struct waiter *w = arg;
+
+	_exit(mw_notify(w->fd, w->addr, MEMWAIT_ALL, w->flags));
+}
+
+MEMWAIT_TEST(R11_processes_of_one_mm_share_private_words)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER,
+			    .flags = U32 };
+	char *stack = private_page(16 * self->page);
+
+	waiter_start(&w);
+	EXPECT_EQ(1, child_status(clone(notify_all, stack + 16 * self->page,
+					CLONE_VM | CLONE_VFORK | SIGCHLD, &w)));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R11_munmap_under_a_wait)
+{
+	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER };
+	struct area area;
+
+	/* A shared word is there through its other mapping. */
+	map_twice(&area, temporary_file("/dev/shm", self->page), self->page, 0);
+	ASSERT_NE(NULL, area.a);
+	w.addr = area.a;
+	w.flags = U32;
+	waiter_start(&w);
+	EXPECT_EQ(0, munmap(area.a, self->page));
+	EXPECT_EQ(-EFAULT, mw_notify(self->fd, area.a, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, area.b, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	munmap(area.b, self->page);
+	close(area.file);
+
+	/* A private one by its address. */
+	w.addr = private_page(self->page);
+	w.flags = U32 | MEMWAIT_PRIVATE;
+	waiter_start(&w);
+	EXPECT_EQ(0, munmap((void *)w.addr, self->page));
+	EXPECT_EQ(1, mw_notify(self->fd, w.addr, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R11_munmap_of_the_last_mapping_and_close_of_the_file)
+{
+	int file = temporary_file("/dev/shm", self->page);
+	uint32_t *word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	uint64_t id;
+
+	ASSERT_NE(MAP_FAILED, word);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, MEMWAIT_FOREVER, U32, 1, &id));
+	EXPECT_EQ(0, munmap(word, self->page));
+	EXPECT_EQ(0, close(file));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R11_mremap_under_a_wait)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->shared, .deadline = MEMWAIT_FOREVER,
+			    .flags = U32 };
+	uint32_t *place = private_page(self->page), *moved;
+
+	/* The shared word keeps its key wherever it is mapped. */
+	waiter_start(&w);
+	moved = mremap(self->shared, self->page, self->page, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+	ASSERT_EQ(place, moved);
+	EXPECT_EQ(1, mw_notify(self->fd, moved, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+
+	/* The private one is left behind, as with futex. */
+	w.addr = private_page(self->page);
+	place = private_page(self->page);
+	waiter_start(&w);
+	moved = mremap((void *)w.addr, self->page, self->page, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       place);
+	ASSERT_EQ(place, moved);
+	EXPECT_EQ(0, mw_notify(self->fd, moved, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, w.addr, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+MEMWAIT_TEST(R11_truncate_under_a_wait)
+{
+	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	struct area area;
+
+	map_twice(&area, temporary_file("/dev/shm", self->page), self->page, 0);
+	ASSERT_NE(NULL, area.a);
+	w.addr = area.a;
+	waiter_start(&w);
+	EXPECT_EQ(0, ftruncate(area.file, 0));
+	/* Nothing is there to read, so nobody can begin to wait; the waiter is there still. */
+	EXPECT_EQ(-EFAULT, mw_wait(self->fd, area.b, 0, 0, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, area.b, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	unmap(&area);
+}
+
+struct execer {
+	int fd;
+	uint32_t *word;
+};
+
+static void *wait_for_ever(void *arg)
+{
+	struct execer *e = arg;
+
+	mw_wait(e->fd, e->word, 0, MEMWAIT_FOREVER, U32);
+	return NULL;
+}
+
+MEMWAIT_TEST(R11_exec_under_a_wait)
+{
+	struct execer e = { .fd = self->fd, .word = self->shared };
+	pid_t pid = fork();
+
+	if (!pid) {
+		pthread_t thread;
+		char *const argv[] = { "/proc/self/exe", "--no-such-option", NULL };
+		int null = open("/dev/null", O_WRONLY);
+
+		pthread_create(&thread, NULL, wait_for_ever, &e);
+		await_waiters(self->fd, self->shared, U32, 1);
+		dup2(null, 1);
+		dup2(null, 2);
+		execv(argv[0], argv);
+		_exit(99);
+	}
+	EXPECT_NE(99, child_status(pid));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+}
+
+MEMWAIT_TEST(R11_exit_under_a_wait)
+{
+	struct execer e = { .fd = self->fd, .word = self->shared };
+	pid_t pid = fork();
+
+	if (!pid) {
+		pthread_t thread;
+		int i;
+
+		for (i = 0; i < 4; i++)
+			pthread_create(&thread, NULL, wait_for_ever, &e);
+		await_waiters(self->fd, self->shared, U32, 4);
+		_exit(0);
+	}
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+}
+
+MEMWAIT_TEST(R11_umount_is_busy_while_somebody_waits)
+{
+	char dir[] = "/tmp/memwait-XXXXXX", path[64];
+	struct memwait_completion done;
+	uint32_t *word;
+	uint64_t id;
+	int file, i;
+
+	ASSERT_NE(NULL, mkdtemp(dir));
+	for (i = 0; i < 4; i++) {
+		if (mount("memwait", dir, "tmpfs", 0, NULL))
+			SKIP(return, "mount: %s", strerror(errno));
+		snprintf(path, sizeof(path), "%s/file", dir);
+		file = open(path, O_RDWR | O_CREAT, 0600);
+		ASSERT_LE(0, file);
+		ASSERT_EQ(0, ftruncate(file, self->page));
+		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+		ASSERT_NE(MAP_FAILED, word);
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0,
+						    i == 2 ? in_ms(1) : MEMWAIT_FOREVER, U32, i,
+						    &id));
+		if (i == 0)
+			EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+		munmap(word, self->page);
+		close(file);
+		EXPECT_EQ(-1, umount(dir));
+		EXPECT_EQ(EBUSY, errno);
+
+		switch (i) {
+		case 0:		/* read after notify */
+			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+			break;
+		case 1:
+			EXPECT_EQ(0, mw_cancel(self->fd, id));
+			break;
+		case 2:		/* read after time-out */
+			while (mw_read(self->fd, &done, 1) != 1)
+				sched_yield();
+			break;
+		case 3:
+			close(self->fd);
+			self->fd = memwait_open(O_NONBLOCK);
+			break;
+		}
+		EXPECT_EQ(0, umount(dir));
+	}
+	rmdir(dir);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R24: who pays for a pending wait, and what happens at the limit. */
+#include "memwait_fixture.h"
+
+#define PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
+#define CGROUP		"/sys/fs/cgroup/memwait-test"
+
+static int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static long read_file(const char *path)
+{
+	char text[64] = { 0 };
+	int fd = open(path, O_RDONLY);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? atol(text) : -1;
+}
+
+static int set_limit(uint64_t limit)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
+	return write_file(PARAMETER, text);
+}
+
+/* The limit is the module's: it must be as before, however a test ends. */
+FIXTURE(limits)
+{
+	int fd;
+	uint32_t *word;
+	uint64_t user_waits;
+	long limit;
+};
+
+FIXTURE_SETUP(limits)
+{
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	self->word = shared_page(4096);
+	self->user_waits = mw_user_waits(self->fd);
+	self->limit = read_file(PARAMETER);
+	ASSERT_LT(0, self->limit);
+	if (geteuid())
+		SKIP(return, "needs root to set the limit");
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	int fd = memwait_open(0);
+
+	set_limit(self->limit);
+	EXPECT_EQ(self->limit, read_file(PARAMETER));
+	close(self->fd);
+	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
+	EXPECT_EQ(0, mw_waiters(fd, self->word, U32));
+	close(fd);
+}
+
+#define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 120)
+
+LIMITS_TEST(R24_info_reports_the_limit_in_force)
+{
+	struct memwait_info info;
+
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	EXPECT_EQ((uint64_t)self->limit, info.max_user_waits);
+	ASSERT_EQ(0, set_limit(1234));
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	EXPECT_EQ(1234, info.max_user_waits);
+}
+
+LIMITS_TEST(R24_beyond_the_limit_is_enospc)
+{
+	struct memwait_completion done[16];
+	uint64_t ids[10], id;
+	int i;
+
+	ASSERT_EQ(0, set_limit(self->user_waits + 10));
+	for (i = 0; i < 10; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
+						    i, &ids[i]));
+	EXPECT_EQ(self->user_waits + 10, mw_user_waits(self->fd));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, &id));
+	EXPECT_EQ(0, id);
+	EXPECT_EQ(10, mw_waiters(self->fd, self->word, U32));
+	/* What needs no wait needs no place. */
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_async(self->fd, self->word, 1, MEMWAIT_FOREVER, U32, 0,
+					      NULL));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_async(self->fd, self->word, 0, 0, U32, 0, NULL));
+
+	/* A cancelled wait makes room. A completed one does when it is read. */
+	EXPECT_EQ(0, mw_cancel(self->fd, ids[3]));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 10,
+					    NULL));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(1, mw_read(self->fd, done, 16));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 11,
+					    NULL));
+}
+
+LIMITS_TEST(R24_a_batch_is_cut_at_the_limit)
+{
+	struct memwait_async e[8];
+	struct memwait_wait_async arg = { .waits = (uintptr_t)e, .count = 8 };
+	int i;
+
+	memset(e, 0, sizeof(e));
+	for (i = 0; i < 8; i++) {
+		e[i].wait.addr = (uintptr_t)self->word;
+		e[i].wait.deadline = MEMWAIT_FOREVER;
+		e[i].wait.flags = U32;
+	}
+	ASSERT_EQ(0, set_limit(self->user_waits + 5));
+	EXPECT_EQ(5, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+	EXPECT_EQ(-ENOSPC, e[5].result);
+	EXPECT_EQ(0, e[5].id);
+	EXPECT_EQ(5, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(-ENOSPC, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+	EXPECT_EQ(-ENOSPC, e[0].result);
+}
+
+LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
+{
+	int other = memwait_open(O_NONBLOCK);
+	pid_t pid;
+
+	ASSERT_EQ(0, set_limit(self->user_waits + 2));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
+					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-ENOSPC, mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+
+	pid = fork();
+	if (!pid) {
+		int fd;
+
+		if (setuid(65534))
+			_exit(1);
+		fd = memwait_open(O_NONBLOCK);
+		if (mw_user_waits(fd))
+			_exit(2);
+		if (mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != MEMWAIT_PENDING)
+			_exit(3);
+		/* A context that somebody else opened is at the opener's charge. */
+		if (mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != -ENOSPC)
+			_exit(4);
+		_exit(0);
+	}
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+	close(other);
+}
+
+LIMITS_TEST(R24_a_lower_limit_leaves_what_exists)
+{
+	struct memwait_completion done[4];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
+						    i, NULL));
+	ASSERT_EQ(0, set_limit(0));
+	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(4, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(4, mw_read(self->fd, done, 4));
+	/* Threads are not counted. */
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, self->word, 0, in_ms(1), U32));
+}
+
+#define MANY	20000
+
+static int enter_cgroup(void)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	return write_file(CGROUP "/cgroup.procs", pid);
+}
+
+static void leave_cgroup(void)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	write_file("/sys/fs/cgroup/cgroup.procs", pid);
+	rmdir(CGROUP);
+}
+
+LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
+{
+	static uint32_t words[MANY];
+	long before, after;
+	int i;
+
+	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
+		rmdir(CGROUP);
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	}
+	memset(words, 0, sizeof(words));
+	ASSERT_EQ(0, enter_cgroup());
+	before = read_file(CGROUP "/memory.current");
+	for (i = 0; i < MANY; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i,
+						    NULL));
+	after = read_file(CGROUP "/memory.current");
+	/* A wait and its queue; less than this would be a wait for nothing. */
+	EXPECT_LT(before + MANY * 120L, after);
+	EXPECT_GT(before + MANY * 400L, after);
+	close(self->fd);
+	self->fd = memwait_open(O_NONBLOCK);
+	leave_cgroup();
+}
+
+LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
+{
+	struct memwait_completion done[4];
+	static uint32_t words[1 << 18];
+	char limit[32];
+	int i, ret = MEMWAIT_PENDING;
+
+	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
+		rmdir(CGROUP);
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	}
+	memset(words, 0, sizeof(words));
+	ASSERT_EQ(0, enter_cgroup());
+	snprintf(limit, sizeof(limit), "%ld", read_file(CGROUP "/memory.current") + (4 << 20));
+	ASSERT_EQ(0, write_file(CGROUP "/memory.max", limit));
+	for (i = 0; i < 1 << 18 && ret == MEMWAIT_PENDING; i++)
+		ret = mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i, NULL);
+	EXPECT_EQ(-ENOMEM, ret);
+	EXPECT_EQ(self->user_waits + i - 1, mw_user_waits(self->fd));
+	EXPECT_EQ(0, mw_waiters(self->fd, &words[i - 1], U32));
+	EXPECT_EQ(1, mw_notify(self->fd, &words[0], 1, U32));
+	EXPECT_EQ(1, mw_read(self->fd, done, 4));
+	close(self->fd);
+	self->fd = memwait_open(O_NONBLOCK);
+	leave_cgroup();
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R20, R21: read. */
+#include "memwait_fixture.h"
+
+#define RECORD	sizeof(struct memwait_completion)
+
+static void complete(struct __test_metadata *_metadata, int fd, uint32_t *word, int from, int n)
+{
+	int i;
+
+	for (i = from; i < from + n; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, i, NULL));
+	ASSERT_EQ(n, mw_notify(fd, word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_their_making)
+{
+	struct memwait_completion done[12];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, MEMWAIT_FOREVER,
+						    U32, i, NULL));
+	/* Not the order of arming, nor of addresses. */
+	EXPECT_EQ(1, mw_notify(self->fd, self->word + 2, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(2, mw_read(self->fd, done, 12));
+	EXPECT_EQ(2, done[0].user_data);
+	EXPECT_EQ(0, done[1].user_data);
+
+	/* A time-out has its place among them. */
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + 4, 0, in_ms(10), U32, 4, NULL));
+	while (!mw_readable(self->fd))
+		sched_yield();
+	EXPECT_EQ(1, mw_notify(self->fd, self->word + 3, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
+	EXPECT_EQ(3, mw_read(self->fd, done, 12));
+	EXPECT_EQ(4, done[0].user_data);
+	EXPECT_EQ(3, done[1].user_data);
+	EXPECT_EQ(1, done[2].user_data);
+}
+
+MEMWAIT_TEST(R21_whole_records_only)
+{
+	char buffer[4 * RECORD];
+	ssize_t n;
+
+	complete(_metadata, self->fd, self->word, 0, 4);
+	memset(buffer, 0xcc, sizeof(buffer));
+	n = read(self->fd, buffer, 2 * RECORD + RECORD - 1);
+	EXPECT_EQ(2 * RECORD, n);
+	EXPECT_EQ((char)0xcc, buffer[2 * RECORD]);
+	n = read(self->fd, buffer, sizeof(buffer));
+	EXPECT_EQ(2 * RECORD, n);
+}
+
+MEMWAIT_TEST(R21_a_buffer_smaller_than_one_record_is_einval)
+{
+	char buffer[RECORD];
+	size_t size;
+
+	complete(_metadata, self->fd, self->word, 0, 1);
+	for (size = 0; size < RECORD; size++) {
+		EXPECT_EQ(-1, read(self->fd, buffer, size));
+		EXPECT_EQ(EINVAL, errno);
+	}
+	EXPECT_EQ(RECORD, read(self->fd, buffer, RECORD));
+}
+
+MEMWAIT_TEST(R21_empty_is_eagain_without_blocking)
+{
+	struct memwait_completion done;
+
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
+					    NULL));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+}
+
+MEMWAIT_TEST(R21_many_records_at_once)
+{
+	static struct memwait_completion done[1000];
+	int i;
+
+	complete(_metadata, self->fd, self->word, 0, 1000);
+	EXPECT_EQ(1000, mw_read(self->fd, done, 1000));
+	for (i = 0; i < 1000; i++)
+		EXPECT_EQ(i, done[i].user_data);
+}
+
+struct reader {
+	pthread_t thread;
+	int fd, result, done;
+	pid_t tid;
+	struct memwait_completion record;
+};
+
+static void *read_one(void *arg)
+{
+	struct reader *r = arg;
+
+	__atomic_store_n(&r->tid, gettid(), __ATOMIC_RELEASE);
+	r->result = mw_read(r->fd, &r->record, 1);
+	__atomic_store_n(&r->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void reader_start(struct reader *r, int fd)
+{
+	memset(r, 0, sizeof(*r));
+	r->fd = fd;
+	pthread_create(&r->thread, NULL, read_one, r);
+	while (!__atomic_load_n(&r->tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	await_asleep(r->tid);
+}
+
+MEMWAIT_TEST(R21_blocks_until_there_is_one)
+{
+	int fd = memwait_open(0);
+	struct reader r;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	reader_start(&r, fd);
+	EXPECT_EQ(0, __atomic_load_n(&r.done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(1, r.result);
+	EXPECT_EQ(5, r.record.user_data);
+
+	/* Woken by a time-out as well. */
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, in_ms(50), U32, 6, NULL));
+	EXPECT_EQ(1, mw_read(fd, &r.record, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, r.record.result);
+	close(fd);
+}
+
+static void nothing(int sig)
+{
+	(void)sig;
+}
+
+MEMWAIT_TEST(R21_is_interrupted_by_signals)
+{
+	struct sigaction sa = { .sa_handler = nothing };
+	int fd = memwait_open(0);
+	struct reader r;
+
+	sigaction(SIGUSR1, &sa, NULL);
+	reader_start(&r, fd);
+	pthread_kill(r.thread, SIGUSR1);
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(-EINTR, r.result);
+
+	sa.sa_flags = SA_RESTART;
+	sigaction(SIGUSR1, &sa, NULL);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	reader_start(&r, fd);
+	pthread_kill(r.thread, SIGUSR1);
+	await_asleep(r.tid);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(1, r.result);
+	close(fd);
+}
+
+MEMWAIT_TEST(R21_a_fault_part_way_loses_nothing)
+{
+	char *area = private_page(2 * self->page);
+	struct memwait_completion done[40];
+	int room, n, i;
+
+	ASSERT_EQ(0, munmap(area + self->page, self->page));
+	for (room = 0; room < 20; room++) {
+		complete(_metadata, self->fd, self->word, 0, 20);
+		/* So many records, and half of another one, have room before the hole. */
+		n = read(self->fd, area + self->page - room * RECORD - RECORD / 2, 40 * RECORD);
+		if (room) {
+			EXPECT_EQ((int)(room * RECORD), n);
+			memcpy(done, area + self->page - room * RECORD - RECORD / 2, room * RECORD);
+		} else {
+			EXPECT_EQ(-1, n);
+			EXPECT_EQ(EFAULT, errno);
+		}
+		EXPECT_EQ(20 - room, mw_read(self->fd, done + room, 40 - room));
+		for (i = 0; i < 20; i++)
+			EXPECT_EQ(i, done[i].user_data);
+	}
+}
+
+MEMWAIT_TEST(R21_hostile_buffers)
+{
+	struct memwait_completion done;
+	char *none = private_page(self->page);
+	void *buffers[] = { NULL, (void *)0xffff888000000000UL, (void *)-24UL, none };
+	size_t i;
+
+	ASSERT_EQ(0, mprotect(none, self->page, PROT_READ));
+	complete(_metadata, self->fd, self->word, 0, 1);
+	for (i = 0; i < 4; i++) {
+		EXPECT_EQ(-1, read(self->fd, buffers[i], RECORD));
+		EXPECT_EQ(EFAULT, errno);
+	}
+	EXPECT_TRUE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+}
+
+struct sharer {
+	pthread_t thread;
+	int fd;
+	unsigned char *seen;
+	long n;
+};
+
+static void *read_many(void *arg)
+{
+	struct memwait_completion done[7];
+	struct sharer *s = arg;
+	int i, n;
+
+	for (;;) {
+		n = mw_read(s->fd, done, 7);
+		for (i = 0; i < n; i++) {
+			if (done[i].user_data == ~0ULL)
+				return NULL;
+			__atomic_add_fetch(&s->seen[done[i].user_data], 1, __ATOMIC_RELAXED);
+			s->n++;
+		}
+		if (n < 0)
+			return NULL;
+	}
+}
+
+MEMWAIT_TEST(R22_several_readers_share_the_completions)
+{
+	static unsigned char seen[3000];
+	struct sharer readers[4];
+	int fd = memwait_open(0), i;
+	long sum = 0;
+
+	memset(seen, 0, sizeof(seen));
+	for (i = 0; i < 4; i++) {
+		readers[i] = (struct sharer) { .fd = fd, .seen = seen };
+		ASSERT_EQ(0, pthread_create(&readers[i].thread, NULL, read_many, &readers[i]));
+	}
+	for (i = 0; i < 3000; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, i,
+						    NULL));
+		if (i % 5 == 4)
+			ASSERT_EQ(5, mw_notify(fd, self->word, MEMWAIT_ALL, U32));
+	}
+	/* One for each reader, which ends with it, one at a time. */
+	for (i = 0; i < 4; i++) {
+		struct memwait_info info;
+
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, ~0ULL,
+						    NULL));
+		ASSERT_EQ(1, mw_notify(fd, self->word, 1, U32));
+		do {
+			mw_info(fd, &info);
+			sched_yield();
+		} while (info.user_waits != self->user_waits);
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(readers[i].thread, NULL);
+		sum += readers[i].n;
+	}
+	EXPECT_EQ(3000, sum);
+	for (i = 0; i < 3000; i++)
+		EXPECT_EQ(1, seen[i]);
+	close(fd);
+}
+
+TEST_HARNESS_MAIN
