@@ -36,13 +36,14 @@
 enum { COLLECTOR, PRODUCER, FIRST_WORKER };
 
 struct shared {
-	struct ring lines, counts;
+	struct ring lines;
+	struct ring counts;
 	_Atomic uint64_t lines_in;
 	_Atomic uint64_t lines_done;
 	struct counts roles[FIRST_WORKER + MAX_WORKERS];
 };
 
-_Noreturn void die(const char *what)
+void die(const char *what)
 {
 	fprintf(stderr, "demo: %s: %s\n", what, strerror(errno));
 	exit(1);
@@ -384,7 +385,8 @@ static bool report(struct collector *c, int workers, const struct table *expecte
 	       c->shared->roles[COLLECTOR].pending, c->shared->roles[COLLECTOR].cancelled);
 
 	if (sum.woken != sum.ok) {
-		printf("demo: FAILED: %" PRIu64 " were woken, %" PRIu64 " saw OK\n", sum.woken, sum.ok);
+		printf("demo: FAILED: %" PRIu64 " were woken, %" PRIu64 " saw OK\n", sum.woken,
+		       sum.ok);
 		good = false;
 	} else {
 		printf("demo: every waiter that a notify counted saw OK, and nobody else\n");

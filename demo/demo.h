@@ -52,13 +52,14 @@ _Noreturn void die(const char *what);
 /* A table of words and how often they came. */
 struct table;
 
+typedef void (*table_visit)(void *arg, const char *word, size_t length, uint64_t times);
+
 struct table *table_new(void);
 void table_add(struct table *table, const char *word, size_t length, uint64_t times);
 void table_add_text(struct table *table, const char *text, size_t length);
 uint64_t table_total(const struct table *table);
 size_t table_words(const struct table *table);
-void table_each(const struct table *table,
-		void (*visit)(void *arg, const char *word, size_t length, uint64_t times), void *arg);
+void table_each(const struct table *table, table_visit visit, void *arg);
 void table_print_most_frequent(const struct table *table, size_t most);
 bool table_equal(const struct table *a, const struct table *b);
 void table_clear(struct table *table);

@@ -50,7 +50,10 @@ void table_add(struct table *table, const char *word, size_t length, uint64_t ti
 		return;
 	}
 	entry = malloc(sizeof(*entry));
-	if (!entry || !(entry->word = malloc(length)))
+	if (!entry)
+		die("malloc");
+	entry->word = malloc(length);
+	if (!entry->word)
 		die("malloc");
 	memcpy(entry->word, word, length);
 	entry->length = length;
@@ -102,7 +105,7 @@ size_t table_words(const struct table *table)
 
 /* twalk_r() hands an argument through, which twalk() does not. */
 struct walk {
-	void (*visit)(void *arg, const char *word, size_t length, uint64_t times);
+	table_visit visit;
 	void *arg;
 };
 
@@ -115,8 +118,7 @@ static void visit_node(const void *node, VISIT which, void *closure)
 		walk->visit(walk->arg, entry->word, entry->length, entry->times);
 }
 
-void table_each(const struct table *table,
-		void (*visit)(void *arg, const char *word, size_t length, uint64_t times), void *arg)
+void table_each(const struct table *table, table_visit visit, void *arg)
 {
 	struct walk walk = { visit, arg };
 

@@ -70,7 +70,7 @@
 struct memwait_queue {
 	struct rhash_head node;
 	struct memwait_key key;
-	spinlock_t lock;
+	spinlock_t lock;	/* see the top of the file */
 	unsigned int nr_waiters;
 	struct list_head waiters;
 };

@@ -57,7 +57,7 @@ void memwait_wake_threads(struct list_head *threads)
 
 		/* (C): after the store the thread may return, and even exit. */
 		get_task_struct(task);
-		smp_store_release(&thread->woken, 1);
+		smp_store_release(&thread->woken, 1);	/* (C) pairs with the acquires below */
 		wake_up_process(task);
 		put_task_struct(task);
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The device and its ioctls as an interface: layouts, sizes, numbers, reserved bits, hostile input. */
+/* The device and its ioctls as an interface: layouts, sizes, numbers, reserved bits, bad input. */
 #include "memwait_fixture.h"
 #include <stddef.h>
 
@@ -145,7 +145,7 @@ MEMWAIT_TEST(ioctls_without_their_feature_bit_are_enotty)
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	/* With the feature, an argument full of ones has unknown flags. */
 	memset(arg, 0xff, sizeof(arg));
-	for (i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		EXPECT_EQ(info.features & optional[i].feature ? -EINVAL : -ENOTTY,
 			  xioctl(self->fd, optional[i].cmd, arg));
 }
@@ -302,7 +302,7 @@ MEMWAIT_TEST(the_device_does_not_write_seek_or_map)
 	EXPECT_EQ(ENODEV, errno);
 }
 
-static long fdinfo(int fd, const char *name)
+static long read_fdinfo(int fd, const char *name)
 {
 	char path[64], line[128], *value = NULL;
 	long number = -1;
@@ -326,21 +326,21 @@ MEMWAIT_TEST(fdinfo_counts_pending_and_completed)
 	struct memwait_completion done[4];
 	int i;
 
-	EXPECT_EQ(0, fdinfo(self->fd, "pending"));
-	EXPECT_EQ(0, fdinfo(self->fd, "completed"));
+	EXPECT_EQ(0, read_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(0, read_fdinfo(self->fd, "completed"));
 	for (i = 0; i < 5; i++)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
 						    i, NULL));
-	EXPECT_EQ(5, fdinfo(self->fd, "pending"));
+	EXPECT_EQ(5, read_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
-	EXPECT_EQ(2, fdinfo(self->fd, "pending"));
-	EXPECT_EQ(3, fdinfo(self->fd, "completed"));
+	EXPECT_EQ(2, read_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(3, read_fdinfo(self->fd, "completed"));
 	EXPECT_EQ(2, mw_read(self->fd, done, 2));
-	EXPECT_EQ(1, fdinfo(self->fd, "completed"));
+	EXPECT_EQ(1, read_fdinfo(self->fd, "completed"));
 	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(3, mw_read(self->fd, done, 4));
-	EXPECT_EQ(0, fdinfo(self->fd, "pending"));
-	EXPECT_EQ(0, fdinfo(self->fd, "completed"));
+	EXPECT_EQ(0, read_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(0, read_fdinfo(self->fd, "completed"));
 }
 
 TEST_HARNESS_MAIN

@@ -11,7 +11,8 @@ MEMWAIT_TEST(R25_close_ends_pending_waits_and_wakes_nobody)
 
 	for (i = 0; i < 10; i++) {
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + i % 2, 0,
-						    i % 3 ? FOREVER : in_ms(3600000), U32, i, NULL));
+						    i % 3 ? FOREVER : in_ms(3600000), U32, i,
+						    NULL));
 	}
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 1, NULL));
 	close(fd);
@@ -237,7 +238,7 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 	fd = receive_fd(sockets[0]);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, child_status(pid));
-	/* Its submitter is gone. The shared word is there; the private one of a dead mm is nobody's. */
+	/* Its submitter is gone. The shared word is there; the private one is nobody's. */
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	EXPECT_TRUE(mw_readable(fd));

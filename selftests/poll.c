@@ -280,8 +280,8 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 		while ((n = mw_read(self->fd, done, 4)) > 0) {
 			ASSERT_EQ(1, n);
 			if (++seen < l.rounds)
-				ASSERT_EQ(MEMWAIT_PENDING, mw_async(l.fd, l.word, 0, MEMWAIT_FOREVER,
-								    U32, 0, NULL));
+				ASSERT_EQ(MEMWAIT_PENDING, mw_async(l.fd, l.word, 0,
+								    MEMWAIT_FOREVER, U32, 0, NULL));
 		}
 	}
 	pthread_join(l.thread, NULL);

@@ -213,7 +213,7 @@ MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
 	sched_getaffinity(0, sizeof(cpus), &cpus);
-	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(signals); i++) {
 		struct waiter next = thread(self->fd, self->shared, MEMWAIT_FOREVER);
 		pid_t victim = fork_waiter(self->fd, self->shared);
 

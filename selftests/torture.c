@@ -184,7 +184,7 @@ static void drain(struct worker *w)
 			w->count->cancelled++;
 		}
 	}
-	/* What could not be cancelled has ended; one whose deadline came may be on its way still. */
+	/* What could not be cancelled has ended; its completion may be on its way still. */
 	do {
 		step_read(w);
 		left = 0;
@@ -261,7 +261,8 @@ static void process(struct shared *shared, int number, uint64_t seed)
 
 static struct counters torture(struct __test_metadata *_metadata, bool drained)
 {
-	const char *seconds = getenv("MEMWAIT_TORTURE_SECONDS"), *seed = getenv("MEMWAIT_TORTURE_SEED");
+	const char *seconds = getenv("MEMWAIT_TORTURE_SECONDS");
+	const char *seed = getenv("MEMWAIT_TORTURE_SEED");
 	uint64_t start = seed ? strtoull(seed, NULL, 0) : now_ns(CLOCK_REALTIME);
 	struct shared *shared = shared_page(sizeof(*shared));
 	struct counters sum = { 0 };
@@ -304,8 +305,9 @@ static struct counters torture(struct __test_metadata *_metadata, bool drained)
 			sum.closed_over += c->closed_over;
 		}
 	}
-	TH_LOG("notified %ld, thread OKs %ld, read OKs %ld, armed %ld, timed out %ld, cancelled %ld, closed over %ld",
-	       sum.notified, sum.thread_oks, sum.read_oks, sum.armed, sum.timed_out,
+	TH_LOG("notified %ld, OKs of threads %ld, of completions %ld", sum.notified, sum.thread_oks,
+	       sum.read_oks);
+	TH_LOG("armed %ld, timed out %ld, cancelled %ld, closed over %ld", sum.armed, sum.timed_out,
 	       sum.cancelled, sum.closed_over);
 
 	/* Every pending wait has ended once: broken() would tell of a second time. */
