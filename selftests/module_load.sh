@@ -41,7 +41,7 @@ result()
 load_and_unload()
 {
 	i=0
-	while [ $i -lt $loads ]; do
+	while [ $i -lt "$loads" ]; do
 		load && unload || return 1
 		i=$((i + 1))
 	done
