@@ -298,7 +298,7 @@ static void watch(int epoll, int fd)
 
 static void run_loop(struct collector *c, const sigset_t *mask)
 {
-	struct itimerspec interval = { { 0, 500000000 }, { 0, 500000000 } };
+	struct itimerspec interval = { { 0, 100000000 }, { 0, 100000000 } };
 	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	int signals = signalfd(-1, mask, SFD_CLOEXEC | SFD_NONBLOCK);
 	int epoll = epoll_create1(EPOLL_CLOEXEC), i, n;
@@ -340,6 +340,7 @@ static void run_loop(struct collector *c, const sigset_t *mask)
 				reap(c);
 		}
 	}
+	show_progress(c);
 	close(epoll);
 	close(timer);
 	close(signals);

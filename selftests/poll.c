@@ -245,6 +245,32 @@ MEMWAIT_TEST(R22_one_notify_of_many_waits_loses_no_edge)
 	close(epoll);
 }
 
+/* More contexts than one notify remembers, each of which must have its edge. */
+MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
+{
+	int epoll = epoll_create1(EPOLL_CLOEXEC), fds[40], i, j, round;
+	struct epoll_event events[64];
+
+	for (i = 0; i < 40; i++) {
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+		events[0] = (struct epoll_event) { .events = EPOLLIN | EPOLLET };
+		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &events[0]));
+	}
+	for (round = 0; round < 3; round++) {
+		for (j = 0; j < 2; j++)
+			for (i = 0; i < 40; i++)
+				ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0,
+								    MEMWAIT_FOREVER, U32, j, NULL));
+		EXPECT_EQ(80, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+		EXPECT_EQ(40, epoll_wait(epoll, events, 64, 0));
+		EXPECT_EQ(0, epoll_wait(epoll, events, 64, 0));
+	}
+	for (i = 0; i < 40; i++)
+		close(fds[i]);
+	close(epoll);
+}
+
 struct loop {
 	pthread_t thread;
 	int fd, other;
