@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R18, R19, R23, and the deadlines of async waits. */
-#include "memwait_fixture.h"
+#include "async_test.h"
 
 #define FOREVER	MEMWAIT_FOREVER
 
@@ -211,7 +211,7 @@ MEMWAIT_TEST(R23_cancel_after_the_end_is_enoent)
 	EXPECT_EQ(id, done.id);
 	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(5), U32, 1, &id));
+	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 1, &id));
 	EXPECT_EQ(1, await(self->fd, &done, 1));
 	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 }
@@ -260,7 +260,7 @@ MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 		clockid_t clock = i % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 
 		/* Out of order. */
-		deadlines[i] = now_ns(clock) + (1 + i * 37 % 64) * NSEC_PER_MSEC;
+		deadlines[i] = now_ns(clock) + (200 + i * 37 % 64) * NSEC_PER_MSEC;
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadlines[i],
 						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
 						    NULL));
@@ -282,7 +282,7 @@ MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 {
 	struct memwait_completion done;
-	uint64_t base = in_ms(300), id;
+	uint64_t base = in_ms(1000), id;
 	int i;
 
 	for (i = 0; i < 50; i++)
@@ -306,10 +306,10 @@ MEMWAIT_TEST(R4_an_earlier_deadline_that_comes_later_fires_first)
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 1,
 					    &far));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(20), U32, 2, &id));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 2, &id));
 	ASSERT_EQ(1, await(self->fd, &done, 1));
 	EXPECT_EQ(2, done.user_data);
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(20), U32, 3, &id));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 3, &id));
 	ASSERT_EQ(1, await(self->fd, &done, 1));
 	EXPECT_EQ(3, done.user_data);
 	EXPECT_EQ(0, mw_cancel(self->fd, far));
@@ -319,8 +319,8 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 {
 	struct memwait_completion done[2];
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(100), U32, 1, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(200), U32, 2, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(1000), U32, 1, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(1100), U32, 2, NULL));
 	ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	ASSERT_EQ(1, mw_read(self->fd, done, 2));
 	ASSERT_EQ(1, await(self->fd, done, 2));
@@ -461,6 +461,328 @@ MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
 	EXPECT_EQ(a[0].notified + a[1].notified, oks);
 	EXPECT_LT(0, oks);
 	EXPECT_LT(0, cancelled);
+}
+
+MEMWAIT_TEST(R18_a_large_batch)
+{
+	const int count = 5000;
+	struct memwait_async *e = private_page(count * sizeof(*e));
+	struct memwait_completion *done = private_page(count * sizeof(*done));
+	int i, pending = 0;
+
+	for (i = 0; i < count; i++)
+		e[i] = entry(self->word + i % 100, i % 3 == 1, i % 3 == 2 ? 1 : FOREVER, i);
+	ASSERT_EQ(count, arm(self->fd, e, count));
+	for (i = 0; i < count; i++) {
+		static const int results[] = { MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL,
+					       MEMWAIT_TIMED_OUT };
+
+		ASSERT_EQ(results[i % 3], e[i].result);
+		ASSERT_EQ(i % 3 == 0, e[i].id != 0);
+		pending += e[i].result == MEMWAIT_PENDING;
+	}
+	EXPECT_EQ(self->user_waits + pending, mw_user_waits(self->fd));
+	for (i = 0; i < 100; i++)
+		pending -= mw_notify(self->fd, self->word + i, MEMWAIT_ALL, U32);
+	EXPECT_EQ(0, pending);
+	pending = mw_read(self->fd, done, count);
+	EXPECT_EQ((count + 2) / 3, pending);
+	for (i = 0; i < pending; i++)
+		ASSERT_EQ(e[done[i].user_data].id, done[i].id);
+}
+
+MEMWAIT_TEST(R18_a_refused_word_ends_the_batch)
+{
+	struct memwait_async e[3];
+	void *memory = MAP_FAILED;
+	int mem = open("/dev/mem", O_RDONLY);
+
+	if (mem >= 0)
+		memory = mmap(NULL, self->page, PROT_READ, MAP_SHARED, mem, 0xf0000);
+	if (memory == MAP_FAILED)
+		SKIP(return, "/dev/mem: %s", strerror(errno));
+	e[0] = entry(self->word, 0, FOREVER, 0);
+	e[1] = entry(memory, 0, FOREVER, 1);
+	e[2] = entry(self->word, 0, FOREVER, 2);
+	EXPECT_EQ(1, arm(self->fd, e, 3));
+	EXPECT_EQ(-EOPNOTSUPP, e[1].result);
+	EXPECT_EQ(0, e[1].id);
+	EXPECT_EQ(-EOPNOTSUPP, arm(self->fd, e + 1, 2));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	close(mem);
+}
+
+MEMWAIT_TEST(R18_reserved_fields_of_an_entry_end_the_batch)
+{
+	struct memwait_async e[2];
+	int i, bit;
+
+	for (i = 0; i < 2; i++) {
+		for (bit = 0; bit < 32; bit++) {
+			e[0] = entry(self->word, 0, FOREVER, 0);
+			e[1] = e[0];
+			*(i ? &e[1].reserved : &e[1].wait.reserved) = 1U << bit;
+			ASSERT_EQ(1, arm(self->fd, e, 2));
+			ASSERT_EQ(-EINVAL, e[1].result);
+			ASSERT_EQ(-EINVAL, arm(self->fd, e + 1, 1));
+			ASSERT_EQ(0, e[1].id);
+			ASSERT_EQ(0, mw_cancel(self->fd, e[0].id));
+		}
+	}
+}
+
+MEMWAIT_TEST(R7_async_waits_fault_their_words_in)
+{
+	uint32_t *fresh = private_page(self->page), *read_only = private_page(self->page);
+	uint32_t *dropped = shared_page(self->page), *words[] = { fresh, read_only, dropped };
+	struct memwait_completion done[3];
+	int i;
+
+	ASSERT_EQ(0, mprotect(read_only, self->page, PROT_READ));
+	*dropped = 0;
+	ASSERT_EQ(0, madvise(dropped, self->page, MADV_DONTNEED));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[i], 0, FOREVER, U32, i, NULL));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(1, mw_notify(self->fd, words[i], 1, U32));
+	EXPECT_EQ(3, mw_read(self->fd, done, 3));
+}
+
+struct armer {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	uint64_t ids[500];
+};
+
+static void *arm_many(void *arg)
+{
+	struct armer *a = arg;
+	int i;
+
+	for (i = 0; i < 500; i++) {
+		if (mw_async(a->fd, a->word, 0, FOREVER, U32, i, &a->ids[i]) != MEMWAIT_PENDING)
+			a->ids[i] = 0;
+	}
+	return NULL;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The waits are the context's: they outlive their threads, and another one may end them. */
+MEMWAIT_TEST(R19_threads_arm_in_one_context)
+{
+	static struct armer a[4];
+	static uint64_t ids[2000];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		a[i].fd = self->fd;
+		a[i].word = self->word;
+		ASSERT_EQ(0, pthread_create(&a[i].thread, NULL, arm_many, &a[i]));
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(a[i].thread, NULL);
+		memcpy(ids + 500 * i, a[i].ids, sizeof(a[i].ids));
+	}
+	EXPECT_EQ(2000, mw_waiters(self->fd, self->word, U32));
+	qsort(ids, 2000, sizeof(ids[0]), compare_ids);
+	EXPECT_NE(0, ids[0]);
+	for (i = 1; i < 2000; i++)
+		ASSERT_LT(ids[i - 1], ids[i]);
+	for (i = 0; i < 2000; i++)
+		ASSERT_EQ(0, mw_cancel(self->fd, ids[i]));
+}
+
+struct collector {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	int *stop;
+	int n;
+	struct memwait_completion done[20000];
+};
+
+/* Notifies and reads, as soon as there is something, and in the end what is left. */
+static void *collect(void *arg)
+{
+	struct collector *c = arg;
+	bool last;
+	int n;
+
+	do {
+		last = __atomic_load_n(c->stop, __ATOMIC_ACQUIRE);
+		mw_notify(c->fd, c->word, MEMWAIT_ALL, U32);
+		n = mw_read(c->fd, c->done + c->n, ARRAY_SIZE(c->done) - c->n);
+		c->n += n > 0 ? n : 0;
+	} while (!last);
+	return NULL;
+}
+
+/* A wait may complete, and be read, before the call that arms it has returned. */
+MEMWAIT_TEST(R19_completions_are_read_while_the_batch_is_armed)
+{
+	static struct collector c;
+	static struct memwait_async e[20000];
+	static unsigned char seen[20000];
+	int stop = 0, i, early = 0;
+
+	memset(&c, 0, sizeof(c));
+	c.fd = self->fd;
+	c.word = self->word;
+	c.stop = &stop;
+	ASSERT_EQ(0, pthread_create(&c.thread, NULL, collect, &c));
+	for (i = 0; i < 20000; i++)
+		e[i] = entry(self->word, 0, FOREVER, i);
+	for (i = 0; i < 20000; i += 2000) {
+		ASSERT_EQ(2000, arm(self->fd, e + i, 2000));
+		early += __atomic_load_n(&c.n, __ATOMIC_RELAXED) > i;
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(c.thread, NULL);
+	TH_LOG("in %d of 10 batches some were read before the call returned", early);
+	ASSERT_EQ(20000, c.n);
+	for (i = 0; i < c.n; i++) {
+		ASSERT_EQ(i, c.done[i].user_data);
+		ASSERT_EQ(e[i].id, c.done[i].id);
+		ASSERT_EQ(0, seen[i]++);
+	}
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
+{
+	struct memwait_completion done[16];
+	uint64_t deadline = in_ms(1000);
+	unsigned char seen[100] = { 0 };
+	int i, n, count = 0;
+
+	for (i = 0; i < 100; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, deadline, U32, i,
+						    NULL));
+	while (count < 100) {
+		n = await(self->fd, done, 16);
+		ASSERT_LT(0, n);
+		ASSERT_LE(deadline, now_ns(CLOCK_MONOTONIC));
+		for (i = 0; i < n; i++) {
+			ASSERT_EQ(MEMWAIT_TIMED_OUT, done[i].result);
+			ASSERT_EQ(0, seen[done[i].user_data]++);
+		}
+		count += n;
+	}
+	EXPECT_FALSE(mw_readable(self->fd));
+}
+
+MEMWAIT_TEST(R4_far_async_deadlines_are_never)
+{
+	static const uint64_t far[] = { INT64_MAX - 1, INT64_MAX, 1ULL << 63, (1ULL << 63) + 1,
+					FOREVER - 1, FOREVER };
+	struct memwait_completion done[2];
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(far); i++)
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, far[i / 2],
+						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
+						    NULL));
+	/* They are not in the way of one that is near, nor taken for its like. */
+	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 99, NULL));
+	EXPECT_EQ(1, await(self->fd, done, 2));
+	EXPECT_EQ(99, done[0].user_data);
+	EXPECT_EQ((int)i, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
+{
+	struct memwait_completion done;
+	uint64_t deadline = now_ns(CLOCK_REALTIME) + 50 * NSEC_PER_MSEC;
+	struct timespec ts;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadline,
+					    U32 | MEMWAIT_CLOCK_REALTIME, 1, NULL));
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec -= 3600;
+	if (clock_settime(CLOCK_REALTIME, &ts)) {
+		mw_notify(self->fd, self->word, 1, U32);
+		SKIP(return, "the clock cannot be set");
+	}
+	if (now_ns(CLOCK_REALTIME) < deadline - 1800 * NSEC_PER_SEC &&
+	    !mw_readable(self->fd)) {
+		struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+
+		EXPECT_EQ(0, poll(&pfd, 1, 200));
+	}
+	ts.tv_sec += 3600;
+	clock_settime(CLOCK_REALTIME, &ts);
+	EXPECT_EQ(1, await(self->fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	EXPECT_LE(deadline, now_ns(CLOCK_REALTIME));
+}
+
+MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
+{
+	static const char * const offsets[] = { "monotonic 100000 0", "monotonic -3 0" };
+	struct memwait_completion done;
+	uint64_t deadline;
+	size_t i;
+	int fd;
+	pid_t pid;
+
+	for (i = 0; i < 2; i++) {
+		pid = fork();
+		if (!pid) {
+			if (unshare(CLONE_NEWTIME))
+				_exit(4);
+			fd = open("/proc/self/timens_offsets", O_WRONLY);
+			if (fd < 0 || write(fd, offsets[i], strlen(offsets[i])) < 0)
+				_exit(4);
+			close(fd);
+			pid = fork();
+			if (pid)
+				_exit(child_status(pid));
+			/* A deadline that is past is that in the namespace. */
+			if (mw_async(self->fd, self->word, 0, now_ns(CLOCK_MONOTONIC) - 1, U32, 0,
+				     NULL) != MEMWAIT_TIMED_OUT)
+				_exit(1);
+			deadline = in_ms(500);
+			if (mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL) !=
+			    MEMWAIT_PENDING)
+				_exit(2);
+			if (await(self->fd, &done, 1) != 1 || done.user_data != 1)
+				_exit(3);
+			_exit(now_ns(CLOCK_MONOTONIC) < deadline ? 5 : 0);
+		}
+		pid = child_status(pid);
+		if (pid == 4)
+			SKIP(return, "no time namespaces");
+		EXPECT_EQ(0, pid);
+	}
+}
+
+MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = FOREVER,
+			    .flags = U32 };
+	struct memwait_completion done[3];
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, NULL));
+	waiter_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 2, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 3, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 4, NULL));
+	ASSERT_EQ(1, await(self->fd, done, 3));
+	EXPECT_EQ(2, done[0].user_data);
+	EXPECT_EQ(4, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	EXPECT_EQ(2, mw_read(self->fd, done, 3));
+	EXPECT_EQ(1, done[0].user_data);
+	EXPECT_EQ(3, done[1].user_data);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }
 
 TEST_HARNESS_MAIN

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What outlives what: contexts, processes, words, and notifies that nobody has read (R25). */
-#include "memwait_fixture.h"
+#include "async_test.h"
+#include <linux/io_uring.h>
 #include <sys/un.h>
 
 #define FOREVER	MEMWAIT_FOREVER
@@ -95,7 +96,7 @@ MEMWAIT_TEST(R25_unread_time_outs_do_not_go_on)
 {
 	int fd = memwait_open(O_NONBLOCK);
 
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0, in_ms(20), U32, 0, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, async_soon(fd, self->shared, 20, 0, NULL));
 	while (!mw_readable(fd))
 		sched_yield();
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 1, NULL));
@@ -315,9 +316,9 @@ MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 		ASSERT_NE(MAP_FAILED, word);
 		for (i = 0; i < 4; i++)
-			EXPECT_EQ(MEMWAIT_PENDING, mw_async(fds[i % 2], word, 0,
-							    i < 2 ? FOREVER : in_ms(1), U32, i,
-							    NULL));
+			EXPECT_EQ(MEMWAIT_PENDING, i < 2 ?
+				  mw_async(fds[i % 2], word, 0, FOREVER, U32, i, NULL) :
+				  async_soon(fds[i % 2], word, 1, i, NULL));
 		EXPECT_LE(1, mw_notify(fds[0], word, 1, U32));
 		for (i = 0; i < 4; i++) {
 			switch (order[i]) {
@@ -389,6 +390,408 @@ MEMWAIT_TEST(R25_close_races_with_notify)
 	n = mw_read(self->fd, done, 64);
 	EXPECT_EQ(32, seen);
 	EXPECT_EQ(32, n);
+}
+
+MEMWAIT_TEST(R25_goes_on_in_the_order_of_completion)
+{
+	struct memwait_completion done[4];
+	int fd = memwait_open(O_NONBLOCK), i;
+
+	/* Private words, completed in another order than they are waited for then. */
+	arm_and_complete(_metadata, fd, self->word + 1, 1);
+	arm_and_complete(_metadata, fd, self->word, 1);
+	arm_and_complete(_metadata, fd, self->word + 2, 1);
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, FOREVER,
+						    U32 | MEMWAIT_PRIVATE, i, NULL));
+	close(fd);
+	EXPECT_EQ(3, mw_read(self->fd, done, 4));
+	EXPECT_EQ(1, done[0].user_data);
+	EXPECT_EQ(0, done[1].user_data);
+	EXPECT_EQ(2, done[2].user_data);
+}
+
+MEMWAIT_TEST(R25_a_copy_of_the_descriptor_keeps_everything)
+{
+	struct memwait_completion done[4];
+	int fd = memwait_open(O_NONBLOCK), copy = dup(fd);
+
+	arm_and_complete(_metadata, fd, self->shared, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 7, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 8, NULL));
+	close(fd);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared + 1, 1, U32));
+	EXPECT_EQ(2, mw_read(copy, done, 4));
+	close(copy);
+	EXPECT_FALSE(mw_readable(self->fd));
+}
+
+MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
+{
+	struct memwait_completion done;
+	int sockets[2], fd, fd_of_child;
+	uint32_t *word = self->word;
+	pid_t pid;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+	pid = fork();
+	if (!pid) {
+		/* In the sender's context, but of the receiver's memory: the submitter's key. */
+		fd = receive_fd(sockets[1]);
+		if (mw_async(fd, word, 0, FOREVER, U32, 2, NULL) != MEMWAIT_PENDING ||
+		    mw_waiters(fd, word, U32) != 1)
+			_exit(1);
+		if (mw_notify(fd, word, MEMWAIT_ALL, U32) != 1)
+			_exit(2);
+		if (mw_read(fd, &done, 1) != 1 || done.user_data != 2)
+			_exit(3);
+		_exit(0);
+	}
+	/* Not the fixture's, which the child has anyway. */
+	fd_of_child = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, fd_of_child);
+	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child));
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_FALSE(mw_readable(fd_of_child));
+	EXPECT_EQ(1, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(0, context_count(fd_of_child, "pending"));
+	close(fd_of_child);
+	close(sockets[0]);
+	close(sockets[1]);
+}
+
+MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
+{
+	struct memwait_completion done;
+	int sockets[2], fd = memwait_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	arm_and_complete(_metadata, fd, self->shared, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	ASSERT_EQ(0, send_fd(sockets[0], fd));
+	close(fd);
+	close(sockets[0]);
+	/* On its way it lives. */
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	close(sockets[1]);
+	while (!mw_readable(self->fd))
+		sched_yield();
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(2, done.user_data);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
+}
+
+MEMWAIT_TEST(R25_sockets_in_a_circle_swallow_no_notify)
+{
+	struct memwait_completion done;
+	int sockets[2], fd = memwait_open(O_NONBLOCK);
+
+	/* Only the kernel's search for such circles closes the context, at a later close. */
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+	arm_and_complete(_metadata, fd, self->shared, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	ASSERT_EQ(0, send_fd(sockets[0], fd));
+	ASSERT_EQ(0, send_fd(sockets[0], sockets[1]));
+	close(fd);
+	close(sockets[0]);
+	close(sockets[1]);
+	while (!mw_readable(self->fd)) {
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
+		close(sockets[0]);
+		close(sockets[1]);
+	}
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(2, done.user_data);
+}
+
+MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
+{
+	uint64_t *ids = (uint64_t *)(self->shared + 16);
+	struct memwait_completion done;
+	pid_t pid = fork();
+	int i;
+
+	if (!pid) {
+		for (i = 0; i < 2; i++) {
+			if (mw_async(self->fd, self->word, 0, FOREVER,
+				     U32 | (i ? MEMWAIT_PRIVATE : 0), i, &ids[i]) !=
+			    MEMWAIT_PENDING)
+				_exit(1);
+		}
+		if (mw_async(self->fd, self->word + 1, 0, FOREVER, U32, 5, NULL) !=
+		    MEMWAIT_PENDING || mw_notify(self->fd, self->word + 1, 1, U32) != 1)
+			_exit(2);
+		_exit(0);
+	}
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(2, context_count(self->fd, "pending"));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(5, done.user_data);
+
+	/* No process that comes after it has its words, though it may get its place in memory. */
+	for (i = 0; i < 100; i++) {
+		pid = fork();
+		if (!pid)
+			_exit(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ?:
+			      mw_notify(self->fd, self->word, MEMWAIT_ALL, U32 | MEMWAIT_PRIVATE));
+		ASSERT_EQ(0, child_status(pid));
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, ids[0]));
+	EXPECT_EQ(0, mw_cancel(self->fd, ids[1]));
+	EXPECT_EQ(0, context_count(self->fd, "pending"));
+}
+
+MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
+{
+	struct memwait_completion done;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		char *const argv[] = { "/proc/self/exe", "--no-such-option", NULL };
+		int null = open("/dev/null", O_WRONLY);
+
+		fcntl(self->fd, F_SETFD, 0);
+		arm_and_complete(_metadata, self->fd, self->word + 1, 1);
+		mw_async(self->fd, self->word, 0, FOREVER, U32, 5, NULL);
+		dup2(null, 1);
+		dup2(null, 2);
+		execv(argv[0], argv);
+		_exit(99);
+	}
+	status = child_status(pid);
+	EXPECT_LT(status, 99);
+	EXPECT_EQ(1, context_count(self->fd, "pending"));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R11_no_stranger_meets_a_word_whose_file_is_closed)
+{
+	int i, file = memfd_create("memwait", MFD_CLOEXEC);
+	uint32_t *word;
+	uint64_t id;
+
+	ASSERT_EQ(0, ftruncate(file, self->page));
+	word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	ASSERT_NE(MAP_FAILED, word);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, &id));
+	munmap(word, self->page);
+	close(file);
+	/* If its inode were freed, one of these would get its place. */
+	for (i = 0; i < 500; i++) {
+		file = memfd_create("memwait", MFD_CLOEXEC);
+		ASSERT_EQ(0, ftruncate(file, self->page));
+		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+		ASSERT_NE(MAP_FAILED, word);
+		ASSERT_EQ(0, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
+		munmap(word, self->page);
+		close(file);
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R11_munmap_under_a_pending_wait)
+{
+	uint32_t *word = private_page(self->page);
+	struct memwait_completion done;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, word, 50, 2, NULL));
+	ASSERT_EQ(0, munmap(word, self->page));
+	EXPECT_EQ(-EFAULT, mw_notify(self->fd, word, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(1, done.user_data);
+	while (!mw_readable(self->fd))
+		sched_yield();
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	EXPECT_EQ(0, mw_waiters(self->fd, word, U32 | MEMWAIT_PRIVATE));
+}
+
+MEMWAIT_TEST(R11_a_waiting_thread_outlives_its_descriptor)
+{
+	struct waiter w = { .fd = memwait_open(0), .addr = self->word, .deadline = FOREVER,
+			    .flags = U32 };
+
+	waiter_start(&w);
+	close(w.fd);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+struct racer {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	int *fd;
+	int own_fd, rounds;
+	uint32_t *word;
+	long notified;
+};
+
+static void *notify_once_a_round(void *arg)
+{
+	struct racer *r = arg;
+	int i;
+
+	for (i = 0; i < r->rounds; i++) {
+		pthread_barrier_wait(r->barrier);
+		r->notified += mw_notify(r->own_fd, r->word, 1, U32);
+		pthread_barrier_wait(r->barrier);
+	}
+	return NULL;
+}
+
+/*
+ * One notify against one close, with waits of the closing context in front and one of another
+ * behind. Whatever comes first, the one behind gets it: the notify is its own, or passed on.
+ */
+MEMWAIT_TEST(R25_a_notify_that_races_with_close_is_not_lost)
+{
+	pthread_barrier_t barrier;
+	struct racer r = { .barrier = &barrier, .own_fd = memwait_open(0), .rounds = 1000,
+			   .word = self->shared };
+	struct memwait_completion done[2];
+	int round, fd, i;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	ASSERT_EQ(0, pthread_create(&r.thread, NULL, notify_once_a_round, &r));
+	for (round = 0; round < r.rounds; round++) {
+		fd = memwait_open(O_NONBLOCK);
+		for (i = 0; i < round % 8; i++)
+			EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0,
+							    i % 2 ? FOREVER : in_ms(1000000), U32,
+							    i, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, round,
+						    NULL));
+		pthread_barrier_wait(&barrier);
+		close(fd);
+		pthread_barrier_wait(&barrier);
+		EXPECT_EQ(round + 1, r.notified);
+		ASSERT_EQ(1, mw_read(self->fd, done, 2));
+		ASSERT_EQ(round, done[0].user_data);
+		ASSERT_EQ(MEMWAIT_OK, done[0].result);
+	}
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	close(r.own_fd);
+	pthread_barrier_destroy(&barrier);
+}
+
+static void *arm_once_a_round(void *arg)
+{
+	struct racer *r = arg;
+	int i;
+
+	for (i = 0; i < r->rounds; i++) {
+		pthread_barrier_wait(r->barrier);
+		mw_async(*r->fd, r->word, 0, i % 2 ? FOREVER : in_ms(1000000), U32, i, NULL);
+		pthread_barrier_wait(r->barrier);
+	}
+	return NULL;
+}
+
+/* The wait is armed in the context before it is closed, or not at all. */
+MEMWAIT_TEST(R25_close_races_with_arming)
+{
+	pthread_barrier_t barrier;
+	int round, fd;
+	struct racer r = { .barrier = &barrier, .fd = &fd, .rounds = 1000, .word = self->shared };
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	ASSERT_EQ(0, pthread_create(&r.thread, NULL, arm_once_a_round, &r));
+	for (round = 0; round < r.rounds; round++) {
+		fd = memwait_open(O_NONBLOCK);
+		pthread_barrier_wait(&barrier);
+		close(fd);
+		pthread_barrier_wait(&barrier);
+		ASSERT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	}
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	pthread_barrier_destroy(&barrier);
+}
+
+static void *arm_and_close(void *arg)
+{
+	struct racer *r = arg;
+	unsigned int i;
+	int fd;
+
+	for (;;) {
+		fd = memwait_open(O_NONBLOCK);
+		for (i = 0; i < 8; i++)
+			mw_async(fd, r->word, 0, FOREVER, U32, i, NULL);
+		close(fd);
+	}
+	return NULL;
+}
+
+/* A process that arms, closes and never reads is killed at any point: whoever waits gets it all. */
+MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
+{
+	struct memwait_completion done[64];
+	struct racer r = { .word = self->shared };
+	int round, i, n, notified;
+	pthread_t thread;
+	pid_t pid;
+
+	for (round = 0; round < 50; round++) {
+		pid = fork();
+		if (!pid) {
+			for (i = 0; i < 2; i++)
+				pthread_create(&thread, NULL, arm_and_close, &r);
+			arm_and_close(&r);
+		}
+		while (!mw_waiters(self->fd, self->shared, U32))
+			sched_yield();
+		for (i = 0; i < 64; i++)
+			EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32,
+							    i, NULL));
+		for (i = notified = 0; i < 64; i++) {
+			if (i == round)
+				kill(pid, SIGKILL);
+			notified += mw_notify(self->fd, self->shared, 1, U32);
+		}
+		EXPECT_EQ(128 + SIGKILL, child_status(pid));
+		EXPECT_EQ(64, notified);
+		for (n = 0; n < 64; n += i) {
+			i = mw_read(self->fd, done, 64);
+			ASSERT_LT(0, i);
+		}
+		ASSERT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	}
+}
+
+MEMWAIT_TEST(R25_a_context_that_io_uring_holds_is_closed_with_the_ring)
+{
+	struct io_uring_params params = { 0 };
+	int ring = syscall(SYS_io_uring_setup, 4, &params), fd = memwait_open(O_NONBLOCK);
+	struct memwait_completion done;
+
+	if (ring < 0)
+		SKIP(return, "io_uring: %s", strerror(errno));
+	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_REGISTER_FILES, &fd, 1));
+	arm_and_complete(_metadata, fd, self->shared, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	close(fd);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	close(ring);
+	while (!mw_readable(self->fd))
+		sched_yield();
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(2, done.user_data);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
 }
 
 TEST_HARNESS_MAIN

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R24: who pays for a pending wait, and what happens at the limit. */
-#include "memwait_fixture.h"
+#include "async_test.h"
 
 #define PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
@@ -207,6 +207,7 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 	long before, after;
 	int i;
 
+	rmdir(CGROUP);	/* of a test that was killed */
 	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
 		rmdir(CGROUP);
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
@@ -233,6 +234,7 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	char limit[32];
 	int i, ret = MEMWAIT_PENDING;
 
+	rmdir(CGROUP);	/* of a test that was killed */
 	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
 		rmdir(CGROUP);
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
@@ -251,6 +253,78 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	close(self->fd);
 	self->fd = memwait_open(O_NONBLOCK);
 	leave_cgroup();
+}
+
+struct armer {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	int armed, refused, other;
+};
+
+static void *arm_beyond(void *arg)
+{
+	struct armer *a = arg;
+	int i, ret;
+
+	for (i = 0; i < 500; i++) {
+		ret = mw_async(a->fd, a->word, 0, MEMWAIT_FOREVER, U32, i, NULL);
+		if (ret == MEMWAIT_PENDING)
+			a->armed++;
+		else if (ret == -ENOSPC)
+			a->refused++;
+		else
+			a->other++;
+	}
+	return NULL;
+}
+
+LIMITS_TEST(R24_threads_cannot_race_past_the_limit)
+{
+	struct armer a[4] = { 0 };
+	int i, armed = 0;
+
+	ASSERT_EQ(0, set_limit(self->user_waits + 777));
+	for (i = 0; i < 4; i++) {
+		a[i].fd = i % 2 ? self->fd : memwait_open(O_NONBLOCK);
+		a[i].word = self->word;
+		ASSERT_EQ(0, pthread_create(&a[i].thread, NULL, arm_beyond, &a[i]));
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(a[i].thread, NULL);
+		armed += a[i].armed;
+		EXPECT_EQ(0, a[i].other);
+	}
+	EXPECT_EQ(777, armed);
+	EXPECT_EQ(777, mw_waiters(self->fd, self->word, U32));
+	for (i = 0; i < 4; i += 2)
+		close(a[i].fd);
+	EXPECT_EQ(self->user_waits + a[1].armed + a[3].armed, mw_user_waits(self->fd));
+}
+
+LIMITS_TEST(R24_a_time_out_is_counted_until_it_is_read)
+{
+	struct memwait_completion done;
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 0, NULL));
+	while (!mw_readable(self->fd))
+		sched_yield();
+	EXPECT_EQ(self->user_waits + 1, mw_user_waits(self->fd));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+}
+
+LIMITS_TEST(R24_an_entry_that_fails_is_not_counted)
+{
+	uint32_t *hole = private_page(4096);
+
+	ASSERT_EQ(0, mprotect(hole, 4096, PROT_NONE));
+	EXPECT_EQ(-EFAULT, mw_async(self->fd, hole, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_async(self->fd, hole, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0,
+				    NULL));
+	EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, ~0U, 0, NULL));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_async(self->fd, self->word, 1, in_ms(1000), U32, 0, NULL));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
 
 TEST_HARNESS_MAIN

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R22: poll, select and epoll in all their modes. */
-#include "memwait_fixture.h"
+#include "async_test.h"
 #include <sys/select.h>
 
 static void complete(struct __test_metadata *_metadata, int fd, uint32_t *word, int n)
@@ -81,7 +81,7 @@ MEMWAIT_TEST(R22_edge_triggered_a_new_edge_for_each_arrival)
 	}
 	EXPECT_EQ(10, mw_read(self->fd, done, 16));
 	EXPECT_EQ(0, events_now(epoll));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(10), U32, 0, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 10, 0, NULL));
 	struct epoll_event event;
 
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 100000));
@@ -313,6 +313,192 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 	pthread_join(l.thread, NULL);
 	close(l.other);
 	close(epoll);
+}
+
+MEMWAIT_TEST(R22_epollrdnorm_by_itself)
+{
+	int epoll = epoll_on(self->fd, EPOLLRDNORM), out = epoll_on(self->fd, EPOLLOUT | EPOLLPRI);
+
+	complete(_metadata, self->fd, self->word, 1);
+	EXPECT_EQ(EPOLLRDNORM, events_now(epoll));
+	/* Nothing can be written, ever, and nothing is wrong. */
+	EXPECT_EQ(0, events_now(out));
+	close(epoll);
+	close(out);
+}
+
+MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
+{
+	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), i;
+	struct sleeper s[2];
+
+	sleeper_start(&s[0], epoll, -1);
+	sleeper_start(&s[1], -1, self->fd);
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 1, NULL));
+	for (i = 0; i < 2; i++) {
+		pthread_join(s[i].thread, NULL);
+		EXPECT_EQ(1, s[i].result);
+	}
+	close(epoll);
+}
+
+MEMWAIT_TEST(R22_a_closed_context_leaves_its_epoll)
+{
+	int fd = memwait_open(O_NONBLOCK), epoll = epoll_on(fd, EPOLLIN);
+
+	complete(_metadata, fd, self->word, 1);
+	EXPECT_EQ(EPOLLIN, events_now(epoll));
+	close(fd);
+	EXPECT_EQ(0, events_now(epoll));
+	close(epoll);
+}
+
+MEMWAIT_TEST(R22_a_poller_outlives_its_descriptor)
+{
+	int fd = memwait_open(O_NONBLOCK);
+	struct sleeper s;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 1, NULL));
+	sleeper_start(&s, -1, fd);
+	close(fd);
+	/* poll holds the context, so its wait is there, until poll returns and closes it. */
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	pthread_join(s.thread, NULL);
+	EXPECT_EQ(1, s.result);
+}
+
+MEMWAIT_TEST(R22_a_child_polls_what_its_parent_completes)
+{
+	struct memwait_completion done;
+	struct epoll_event event;
+	int epoll = epoll_on(self->fd, EPOLLIN);
+	pid_t pid;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 9,
+					    NULL));
+	pid = fork();
+	if (!pid) {
+		if (epoll_wait(epoll, &event, 1, 100000) != 1)
+			_exit(1);
+		_exit(mw_read(self->fd, &done, 1) == 1 && done.user_data == 9 ? 0 : 2);
+	}
+	await_asleep(pid);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_FALSE(mw_readable(self->fd));
+	close(epoll);
+}
+
+#define EATERS	3
+
+struct eater {
+	pthread_t thread;
+	int fd, epoll, stop_fd;
+	uint32_t mode;
+	unsigned char *seen;
+	long n, bad;
+};
+
+/* Waits for an event, reads one completion or all of them, and so on until stop_fd is readable. */
+static void *eat(void *arg)
+{
+	struct eater *e = arg;
+	struct epoll_event event, again = { .events = EPOLLIN | e->mode };
+	struct memwait_completion done;
+
+	for (;;) {
+		if (epoll_wait(e->epoll, &event, 1, 100000) != 1) {
+			e->bad++;
+			return NULL;
+		}
+		if (event.data.fd == e->stop_fd)
+			return NULL;
+		while (mw_read(e->fd, &done, 1) == 1) {
+			__atomic_add_fetch(&e->seen[done.user_data], 1, __ATOMIC_RELAXED);
+			__atomic_add_fetch(&e->n, 1, __ATOMIC_RELEASE);
+			if (!(e->mode & EPOLLET))
+				break;
+		}
+		if (e->mode & EPOLLONESHOT)
+			epoll_ctl(e->epoll, EPOLL_CTL_MOD, e->fd, &again);
+	}
+}
+
+/* Several threads take all completions of one context, each once; with a set each, or one set. */
+static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, uint32_t mode,
+		    bool one_set)
+{
+	static unsigned char seen[3000];
+	struct epoll_event event = { .events = EPOLLIN };
+	struct eater e[EATERS] = { 0 };
+	int pipes[2], i, j;
+	long n;
+
+	ASSERT_EQ(0, pipe(pipes));
+	memset(seen, 0, sizeof(seen));
+	for (i = 0; i < EATERS; i++) {
+		e[i] = (struct eater) { .fd = fd, .stop_fd = pipes[0], .mode = mode,
+					.seen = seen };
+		if (one_set && i) {
+			e[i].epoll = e[0].epoll;
+		} else {
+			e[i].epoll = epoll_on(fd, EPOLLIN | mode);
+			ASSERT_LE(0, e[i].epoll);
+			event.data.fd = pipes[0];
+			ASSERT_EQ(0, epoll_ctl(e[i].epoll, EPOLL_CTL_ADD, pipes[0], &event));
+		}
+	}
+	for (i = 0; i < EATERS; i++)
+		ASSERT_EQ(0, pthread_create(&e[i].thread, NULL, eat, &e[i]));
+
+	for (i = 0; i < 3000; i += 5) {
+		for (j = 0; j < 5; j++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32,
+							    i + j, NULL));
+		ASSERT_EQ(5, mw_notify(fd, word, MEMWAIT_ALL, U32));
+	}
+	do {
+		for (n = i = 0; i < EATERS; i++)
+			n += __atomic_load_n(&e[i].n, __ATOMIC_ACQUIRE);
+		sched_yield();
+	} while (n < 3000);
+	ASSERT_EQ(1, write(pipes[1], "", 1));
+	for (i = 0; i < EATERS; i++) {
+		pthread_join(e[i].thread, NULL);
+		EXPECT_EQ(0, e[i].bad);
+		if (!one_set || !i)
+			close(e[i].epoll);
+	}
+	for (i = 0; i < 3000; i++)
+		ASSERT_EQ(1, seen[i]);
+	EXPECT_FALSE(mw_readable(fd));
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+MEMWAIT_TEST(R22_several_threads_on_one_level_triggered_set)
+{
+	eat_all(_metadata, self->fd, self->word, 0, true);
+}
+
+MEMWAIT_TEST(R22_several_threads_on_one_edge_triggered_set)
+{
+	eat_all(_metadata, self->fd, self->word, EPOLLET, true);
+}
+
+MEMWAIT_TEST(R22_several_threads_on_one_oneshot_set)
+{
+	eat_all(_metadata, self->fd, self->word, EPOLLONESHOT, true);
+}
+
+MEMWAIT_TEST(R22_several_exclusive_sets)
+{
+	eat_all(_metadata, self->fd, self->word, EPOLLEXCLUSIVE, false);
+}
+
+MEMWAIT_TEST(R22_several_exclusive_edge_triggered_sets)
+{
+	eat_all(_metadata, self->fd, self->word, EPOLLEXCLUSIVE | EPOLLET, false);
 }
 
 TEST_HARNESS_MAIN

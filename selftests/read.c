@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R20, R21: read. */
-#include "memwait_fixture.h"
+#include "async_test.h"
+#include <linux/userfaultfd.h>
 
 #define RECORD	sizeof(struct memwait_completion)
 
@@ -29,7 +30,7 @@ MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_their_making)
 	EXPECT_EQ(0, done[1].user_data);
 
 	/* A time-out has its place among them. */
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + 4, 0, in_ms(10), U32, 4, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word + 4, 10, 4, NULL));
 	while (!mw_readable(self->fd))
 		sched_yield();
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 3, 1, U32));
@@ -131,7 +132,7 @@ MEMWAIT_TEST(R21_blocks_until_there_is_one)
 	EXPECT_EQ(5, r.record.user_data);
 
 	/* Woken by a time-out as well. */
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, in_ms(50), U32, 6, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 50, 6, NULL));
 	EXPECT_EQ(1, mw_read(fd, &r.record, 1));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, r.record.result);
 	close(fd);
@@ -271,6 +272,172 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	for (i = 0; i < 3000; i++)
 		EXPECT_EQ(1, seen[i]);
 	close(fd);
+}
+
+MEMWAIT_TEST(R21_reads_no_more_than_there_is)
+{
+	struct memwait_completion done;
+	volatile size_t size = 1UL << 30;	/* nothing for the compiler to warn of */
+
+	/* There is room for one, and one there is. */
+	complete(_metadata, self->fd, self->word, 7, 1);
+	EXPECT_EQ(RECORD, read(self->fd, &done, size));
+	EXPECT_EQ(7, done.user_data);
+	EXPECT_EQ(-1, read(self->fd, &done, size));
+	EXPECT_EQ(EAGAIN, errno);
+}
+
+MEMWAIT_TEST(R21_nonblocking_is_what_it_is_now)
+{
+	struct memwait_completion done;
+	int fd = memwait_open(0);
+
+	EXPECT_EQ(0, fcntl(fd, F_SETFL, O_NONBLOCK));
+	EXPECT_EQ(-EAGAIN, mw_read(fd, &done, 1));
+	close(fd);
+}
+
+MEMWAIT_TEST(R21_a_blocked_reader_outlives_its_descriptor)
+{
+	int fd = memwait_open(0);
+	struct reader r;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	reader_start(&r, fd);
+	close(fd);
+	/* The read goes on, so it was not the last close. */
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(1, r.result);
+	EXPECT_EQ(5, r.record.user_data);
+}
+
+MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
+{
+	struct memwait_completion done;
+	int fd = memwait_open(0);
+	pid_t pid;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	pid = fork();
+	if (!pid) {
+		raise(SIGSTOP);
+		_exit(mw_read(fd, &done, 1));
+	}
+	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
+	kill(pid, SIGCONT);
+	await_asleep(pid);
+	kill(pid, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(1, mw_notify(fd, self->word, 1, U32));
+	EXPECT_EQ(1, mw_read(fd, &done, 1));
+	EXPECT_EQ(5, done.user_data);
+	close(fd);
+}
+
+struct big_reader {
+	pthread_t thread;
+	int fd, result;
+	struct memwait_completion *buffer;
+};
+
+static void *read_into_buffer(void *arg)
+{
+	struct big_reader *r = arg;
+
+	r->result = mw_read(r->fd, r->buffer, 64);
+	return NULL;
+}
+
+/* A reader whose buffer is not there yet, and who holds up none but other readers. */
+MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_zeropage zero = { 0 };
+	struct uffd_msg msg;
+	struct memwait_completion *buffer = private_page(self->page);
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), fd = memwait_open(0);
+	struct big_reader r = { .fd = fd, .buffer = buffer };
+	uint64_t id;
+
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(errno));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	complete(_metadata, fd, self->shared, 0, 3);
+
+	reg.range.start = (uintptr_t)buffer;
+	reg.range.len = self->page;
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_into_buffer, &r));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 7, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 8, &id));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(0, mw_cancel(fd, id));
+	EXPECT_TRUE(mw_readable(fd));
+
+	zero.range = reg.range;
+	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(r.thread, NULL);
+	/* The fourth one has come in the meantime, and may have been too late. */
+	if (r.result == 3)
+		r.result += mw_read(fd, buffer + 3, 1);
+	EXPECT_EQ(4, r.result);
+	EXPECT_EQ(0, buffer[0].user_data);
+	EXPECT_EQ(2, buffer[2].user_data);
+	EXPECT_EQ(7, buffer[3].user_data);
+	close(fd);
+	close(uffd);
+}
+
+struct notifier {
+	pthread_t thread;
+	int fd;
+	uint32_t *words;
+	int turns;
+};
+
+static void *notify_in_turn(void *arg)
+{
+	struct notifier *n = arg;
+	int i;
+
+	for (i = 0; i < n->turns; i++)
+		mw_notify(n->fd, n->words + i % 8, 3, U32);
+	return NULL;
+}
+
+/* What two threads complete at once is in one order, in which each word's waits are in theirs. */
+MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
+{
+	static struct memwait_completion done[8 * 300];
+	int last[8] = { 0 }, i, n, word, seen = 0;
+	struct notifier notifiers[2];
+
+	for (i = 0; i < 8 * 300; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i % 8, 0,
+						    MEMWAIT_FOREVER, U32, i, NULL));
+	for (i = 0; i < 2; i++) {
+		notifiers[i] = (struct notifier) { .fd = self->fd, .words = self->word,
+						   .turns = 8 * 50 };
+		ASSERT_EQ(0, pthread_create(&notifiers[i].thread, NULL, notify_in_turn,
+					    &notifiers[i]));
+	}
+	while (seen < 8 * 300) {
+		n = mw_read(self->fd, done + seen, 5);
+		ASSERT_TRUE(n > 0 || n == -EAGAIN);
+		seen += n > 0 ? n : 0;
+	}
+	for (i = 0; i < 2; i++)
+		pthread_join(notifiers[i].thread, NULL);
+	for (i = 0; i < 8 * 300; i++) {
+		word = done[i].user_data % 8;
+		ASSERT_EQ(word + 8 * last[word]++, done[i].user_data);
+	}
 }
 
 TEST_HARNESS_MAIN
