@@ -206,11 +206,14 @@ need_kernel()
 		flavour=rt
 		;;
 	esac
-	# The backports move on: the newest kernel is whatever is there.
-	for dir in "$root/lib/modules/${1%-rt}"[.+-]*"-$flavour-amd64" \
-		"$root/lib/modules/"*"-$flavour-amd64"; do
+	for dir in "$root/lib/modules/${1%-rt}"[.+-]*"-$flavour-amd64"; do
 		[ ! -d "$dir" ] || break
 	done
+	# The backports move on: the newest kernel is whatever is there.
+	if [ ! -d "$dir" ] && [ "${root#*-trixie-}" != "$root" ]; then
+		for dir in "$root/lib/modules/"*"-$flavour-amd64"; do :; done
+	fi
+	[ -d "$dir" ] || die "the build root has no kernel $1"
 	release=${dir##*/}
 	image=$root/boot/vmlinuz-$release
 	[ -e "$image" ] || image=$dir/vmlinuz
