@@ -229,10 +229,11 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 
 LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 {
-	struct memwait_completion done[4];
+	int i, ret = MEMWAIT_PENDING, max, waiters, notified, got;
+	struct memwait_completion done[4] = { 0 };
 	static uint32_t words[1 << 18];
+	uint64_t user_waits;
 	char limit[32];
-	int i, ret = MEMWAIT_PENDING;
 
 	rmdir(CGROUP);	/* of a test that was killed */
 	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
@@ -242,14 +243,27 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	memset(words, 0, sizeof(words));
 	ASSERT_EQ(0, enter_cgroup());
 	snprintf(limit, sizeof(limit), "%ld", read_file(CGROUP "/memory.current") + (4 << 20));
-	ASSERT_EQ(0, write_file(CGROUP "/memory.max", limit));
+	max = open(CGROUP "/memory.max", O_WRONLY);
+	ASSERT_LE(0, max);
+	/* A fault at the limit would kill: touch now what is used then, errno too. */
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 4));
+	EXPECT_EQ(0, mw_notify(self->fd, &words[0], 1, U32));
+	EXPECT_EQ(-EFAULT, mw_async(self->fd, NULL, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	ASSERT_LT(0, write(max, limit, strlen(limit)));
 	for (i = 0; i < 1 << 18 && ret == MEMWAIT_PENDING; i++)
 		ret = mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i, NULL);
+	user_waits = mw_user_waits(self->fd);
+	waiters = mw_waiters(self->fd, &words[i - 1], U32);
+	notified = mw_notify(self->fd, &words[0], 1, U32);
+	got = mw_read(self->fd, done, 4);
+	ASSERT_LT(0, write(max, "max", 3));
+	close(max);
+
 	EXPECT_EQ(-ENOMEM, ret);
-	EXPECT_EQ(self->user_waits + i - 1, mw_user_waits(self->fd));
-	EXPECT_EQ(0, mw_waiters(self->fd, &words[i - 1], U32));
-	EXPECT_EQ(1, mw_notify(self->fd, &words[0], 1, U32));
-	EXPECT_EQ(1, mw_read(self->fd, done, 4));
+	EXPECT_EQ(self->user_waits + i - 1, user_waits);
+	EXPECT_EQ(0, waiters);
+	EXPECT_EQ(1, notified);
+	EXPECT_EQ(1, got);
 	close(self->fd);
 	self->fd = memwait_open(O_NONBLOCK);
 	leave_cgroup();

@@ -466,9 +466,9 @@ static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, u
 	for (i = 0; i < EATERS; i++) {
 		pthread_join(e[i].thread, NULL);
 		EXPECT_EQ(0, e[i].bad);
-		if (!one_set || !i)
-			close(e[i].epoll);
 	}
+	for (i = 0; i < (one_set ? 1 : EATERS); i++)
+		close(e[i].epoll);
 	for (i = 0; i < 3000; i++)
 		ASSERT_EQ(1, seen[i]);
 	EXPECT_FALSE(mw_readable(fd));
