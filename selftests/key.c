@@ -599,7 +599,7 @@ MEMWAIT_TEST(R11_umount_is_busy_while_somebody_waits)
 		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 		ASSERT_NE(MAP_FAILED, word);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0,
-						    i == 2 ? in_ms(1) : MEMWAIT_FOREVER, U32, i,
+						    i == 2 ? in_ms(500) : MEMWAIT_FOREVER, U32, i,
 						    &id));
 		if (i == 0)
 			EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));

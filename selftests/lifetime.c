@@ -257,7 +257,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_time_out)
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(mw_async(self->fd, self->word, 0, in_ms(300), U32, 6, NULL) !=
+		_exit(mw_async(self->fd, self->word, 0, in_ms(1000), U32, 6, NULL) !=
 		      MEMWAIT_PENDING);
 	EXPECT_EQ(0, child_status(pid));
 	while (!mw_readable(self->fd))
