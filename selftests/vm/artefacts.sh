@@ -113,6 +113,7 @@ debian_uri()
 make_root()
 {
 	local dir=$1 suite=$2 packages=$3 extra=$4 uri extra_uri mode=unshare
+	local hook="$here/fetch-kernels \"\$1\""
 	uri=$(debian_uri 0)
 	[ -n "$uri" ] || die "no apt source of Debian on this machine"
 	extra_uri=$uri
@@ -122,19 +123,27 @@ make_root()
 		: "${extra_uri:=${uri%/}-security}"
 	fi
 	[ "$(id -u)" -ne 0 ] || mode=root
+	[[ $packages = *linux-headers* ]] || hook=true
 	# Through a tar file, so that all files belong to whoever runs this.
 	mmdebstrap --mode=$mode --variant=apt --include="$packages" \
-		--customize-hook="$here/fetch-kernels \"\$1\"" \
+		--customize-hook="$hook" \
 		"$suite" - "deb $uri $suite main" "deb $extra_uri $extra main" |
 		tar -C "$dir" -x --exclude='./dev/*'
 	[ "${PIPESTATUS[*]}" = "0 0" ]
 }
 
-# Sets $root to the build root that a kernel is built in.
+# Sets $root to the build root that a kernel, or the library, is built in.
 need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra
 	case $1 in
+	userlib)
+		suite=bookworm
+		extra=bookworm-security
+		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc
+		# Of the event loops in the examples.
+		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
+		;;
 	6.* | debug)
 		suite=bookworm
 		extra=bookworm-security

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Channels: a ring of slots, and two words that senders and receivers sleep on.
+ *
+ * Whoever moves head (or tail) on by compare-and-swap has the slot there. The slot's own sequence
+ * says what it is ready for: 2 * lap when it is free for that lap, 2 * lap + 1 when it is full;
+ * stored with release after the item was written (or read), loaded with acquire before. CLOSED is
+ * a bit of head, so that nothing is sent once it is set, and receivers know what is still to come.
+ *
+ * An event word (@filled, @freed) has a generation (internal.h), and how many wait:
+ *
+ *	waiter					sender, of a receiver that waits
+ *	(1) add itself, read the generation	(1) fill a slot
+ *	(2) look for a full slot		(2) change the generation
+ *	(3) sleep while the generation is	(3) notify one, if somebody waits
+ *
+ * (1) of the one and (2) of the other change the same word: either the waiter's look finds the
+ * slot, or the sender sees the waiter and finds it asleep, or the waiter does not go to sleep.
+ *
+ * One notify for each slot is not quite enough. A slot may be filled while one before it is not:
+ * its notify wakes a receiver that can do nothing with it, and sleeps again. Hence who has taken an
+ * item, and sees the next one there and somebody waiting, notifies too. And who takes the last item
+ * of a closed channel wakes all: nothing else will.
+ *
+ * (D) Who sleeps although the channel is closed has read head, closed, and then tail, which was not
+ *     up to it. Who takes the last item moves tail, and then reads head. In the one order of all
+ *     four, which is why they are sequentially consistent, closing comes before the latter's
+ *     reading of head. So it knows that the channel is closed, and wakes the former.
+ *
+ * A process that is killed between (1) and (2), within the copying of an item, leaves a slot behind
+ * that nobody gets past.
+ */
+#include <string.h>
+
+#include "internal.h"
+
+struct slot {
+	_Atomic uint64_t sequence;
+	unsigned char item[];
+};
+
+struct memwait_channel {
+	uint32_t item_size;
+	uint32_t capacity;		/* 0: not initialised */
+	uint64_t slot_size;
+	/* Apart, as senders and receivers write them at the same time. */
+	_Alignas(64) _Atomic uint64_t head;
+	_Atomic uint64_t filled;
+	_Alignas(64) _Atomic uint64_t tail;
+	_Atomic uint64_t freed;
+	_Alignas(64) unsigned char slots[];
+};
+
+#define CLOSED		(1ULL << 63)
+#define GENERATION	(1ULL << 32)
+
+static uint64_t index_of(uint64_t head)
+{
+	return head & ~CLOSED;
+}
+
+static uint64_t slot_size(size_t item_size)
+{
+	return (sizeof(struct slot) + item_size + 7) & ~7ULL;
+}
+
+static struct slot *slot_at(struct memwait_channel *channel, uint64_t index)
+{
+	return (struct slot *)(channel->slots + index % channel->capacity * channel->slot_size);
+}
+
+/* The sequence of a slot that is free for @index; one more, when it is full. */
+static uint64_t sequence_at(struct memwait_channel *channel, uint64_t index)
+{
+	return index / channel->capacity * 2;
+}
+
+static bool is_ready(struct memwait_channel *channel, uint64_t index, bool full)
+{
+	/* acquire: pairs with the release of who filled or emptied it */
+	return atomic_load_explicit(&slot_at(channel, index)->sequence, memory_order_acquire) ==
+	       sequence_at(channel, index) + full;
+}
+
+size_t memwait_channel_size(size_t item_size, size_t capacity)
+{
+	size_t size;
+
+	if (!item_size || !capacity || item_size > UINT32_MAX || capacity > UINT32_MAX)
+		return 0;
+	if (__builtin_mul_overflow(slot_size(item_size), capacity, &size) ||
+	    __builtin_add_overflow(size, sizeof(struct memwait_channel), &size))
+		return 0;
+	return size;
+}
+
+int memwait_channel_init(memwait_channel_t *channel, size_t item_size, size_t capacity)
+{
+	size_t i;
+
+	if (!channel || (uintptr_t)channel % 8 || !memwait_channel_size(item_size, capacity))
+		return EINVAL;
+	memset(channel, 0, sizeof(*channel));
+	channel->item_size = (uint32_t)item_size;
+	channel->capacity = (uint32_t)capacity;
+	channel->slot_size = slot_size(item_size);
+	for (i = 0; i < capacity; i++)
+		atomic_init(&slot_at(channel, i)->sequence, 0);
+	return 0;
+}
+
+static bool is_valid(struct memwait_channel *channel)
+{
+	return channel && channel->capacity;
+}
+
+int memwait_channel_destroy(memwait_channel_t *channel)
+{
+	if (!is_valid(channel))
+		return EINVAL;
+	/* acquire: who destroys it may free it */
+	if ((uint32_t)atomic_load_explicit(&channel->filled, memory_order_acquire) ||
+	    (uint32_t)atomic_load_explicit(&channel->freed, memory_order_acquire))
+		return EBUSY;
+	channel->capacity = 0;
+	return 0;
+}
+
+static uint32_t generation_of(uint64_t event)
+{
+	return (uint32_t)(event >> 32);
+}
+
+/* Something has happened: wakes so many of those who wait for it. */
+static int announce(_Atomic uint64_t *event, uint32_t count)
+{
+	/* acq_rel: the waiter comes after what has happened, or this comes after the waiter */
+	uint64_t was = atomic_fetch_add_explicit(event, GENERATION, memory_order_acq_rel);
+	int ret;
+
+	if (!(uint32_t)was)
+		return 0;
+	ret = memwait_wake(memwait_upper_half(event), count);
+	return ret < 0 ? -ret : 0;
+}
+
+/* There is one more than has been announced to those who wait now. */
+static void announce_next(_Atomic uint64_t *event)
+{
+	/* relaxed: who comes later looks itself */
+	if ((uint32_t)atomic_load_explicit(event, memory_order_relaxed))
+		memwait_wake(memwait_upper_half(event), 1);
+}
+
+/* Returns 0, EAGAIN or EPIPE; or an error from waking a receiver: the item has been sent. */
+static int try_send(struct memwait_channel *channel, const void *item)
+{
+	/* relaxed: the slot's sequence orders what is in it */
+	uint64_t head = atomic_load_explicit(&channel->head, memory_order_relaxed);
+	struct slot *slot;
+	int ret;
+
+	for (;;) {
+		if (head & CLOSED)
+			return EPIPE;
+		if (is_ready(channel, head, false)) {
+			/* relaxed, both: as above */
+			if (atomic_compare_exchange_weak_explicit(&channel->head, &head, head + 1,
+								  memory_order_relaxed,
+								  memory_order_relaxed))
+				break;
+		} else {
+			/* relaxed: as above */
+			uint64_t now = atomic_load_explicit(&channel->head, memory_order_relaxed);
+
+			if (now == head)
+				return EAGAIN;
+			head = now;
+		}
+	}
+	slot = slot_at(channel, head);
+	memcpy(slot->item, item, channel->item_size);
+	/* release: the item is there for who sees the slot full */
+	atomic_store_explicit(&slot->sequence, sequence_at(channel, head) + 1,
+			      memory_order_release);
+	ret = announce(&channel->filled, 1);
+	if (is_ready(channel, head + 1, false))
+		announce_next(&channel->freed);
+	return ret;
+}
+
+/* Returns 0, EAGAIN or EPIPE; or an error from waking somebody: the item has been received. */
+static int try_recv(struct memwait_channel *channel, void *item)
+{
+	/* relaxed: the slot's sequence orders what is in it */
+	uint64_t tail = atomic_load_explicit(&channel->tail, memory_order_relaxed);
+	struct slot *slot;
+	uint64_t head;
+	int ret;
+
+	for (;;) {
+		if (is_ready(channel, tail, true)) {
+			/* seq_cst: (D) */
+			if (atomic_compare_exchange_weak_explicit(&channel->tail, &tail, tail + 1,
+								  memory_order_seq_cst,
+								  memory_order_relaxed))
+				break;
+		} else {
+			uint64_t now;
+
+			/* seq_cst, both: (D) */
+			head = atomic_load_explicit(&channel->head, memory_order_seq_cst);
+			now = atomic_load_explicit(&channel->tail, memory_order_seq_cst);
+			if (now == tail)
+				return head == (CLOSED | tail) ? EPIPE : EAGAIN;
+			tail = now;
+		}
+	}
+	slot = slot_at(channel, tail);
+	memcpy(item, slot->item, channel->item_size);
+	/* release: the slot is written again after it was read */
+	atomic_store_explicit(&slot->sequence, sequence_at(channel, tail) + 2,
+			      memory_order_release);
+	ret = announce(&channel->freed, 1);
+
+	/* seq_cst: (D) */
+	head = atomic_load_explicit(&channel->head, memory_order_seq_cst);
+	if (head == (CLOSED | (tail + 1)))
+		announce(&channel->filled, MEMWAIT_ALL);
+	else if (is_ready(channel, tail + 1, true))
+		announce_next(&channel->filled);
+	return ret;
+}
+
+/* What differs between sending and receiving. */
+static int attempt(struct memwait_channel *channel, void *item, bool sending)
+{
+	return sending ? try_send(channel, item) : try_recv(channel, item);
+}
+
+static _Atomic uint64_t *event_of(struct memwait_channel *channel, bool sending)
+{
+	return sending ? &channel->freed : &channel->filled;
+}
+
+static uint32_t enter(_Atomic uint64_t *event)
+{
+	/* acq_rel: as announce() */
+	return generation_of(atomic_fetch_add_explicit(event, 1, memory_order_acq_rel));
+}
+
+static void leave(_Atomic uint64_t *event)
+{
+	/* release: pairs with memwait_channel_destroy() */
+	atomic_fetch_sub_explicit(event, 1, memory_order_release);
+}
+
+static uint32_t generation_now(_Atomic uint64_t *event)
+{
+	/* acquire: what has been announced is there for the look that follows */
+	return generation_of(atomic_load_explicit(event, memory_order_acquire));
+}
+
+static int transfer_until(struct memwait_channel *channel, void *item, bool sending,
+			  const struct memwait_deadline *deadline)
+{
+	_Atomic uint64_t *event;
+	uint32_t generation;
+	int ret;
+
+	if (!is_valid(channel) || !item)
+		return EINVAL;
+	ret = attempt(channel, item, sending);
+	if (ret != EAGAIN)
+		return ret;
+
+	event = event_of(channel, sending);
+	generation = enter(event);
+	for (;;) {
+		ret = attempt(channel, item, sending);
+		if (ret != EAGAIN)
+			break;
+		ret = memwait_sleep(memwait_upper_half(event), generation, MEMWAIT_SIZE_U32,
+				    deadline);
+		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
+			ret = ret < 0 ? -ret : ETIMEDOUT;
+			break;
+		}
+		generation = generation_now(event);
+	}
+	leave(event);
+	return ret;
+}
+
+static int transfer_clock(struct memwait_channel *channel, void *item, bool sending,
+			  clockid_t clock, const struct timespec *abstime)
+{
+	struct memwait_deadline deadline;
+	int err = memwait_deadline_set(&deadline, clock, abstime);
+
+	return err ? err : transfer_until(channel, item, sending, &deadline);
+}
+
+/* An item to send is only read. */
+static void *without_const(const void *item)
+{
+	return (void *)(uintptr_t)item;
+}
+
+int memwait_channel_send(memwait_channel_t *channel, const void *item)
+{
+	return transfer_until(channel, without_const(item), true, &MEMWAIT_NEVER);
+}
+
+int memwait_channel_recv(memwait_channel_t *channel, void *item)
+{
+	return transfer_until(channel, item, false, &MEMWAIT_NEVER);
+}
+
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item)
+{
+	if (!is_valid(channel) || !item)
+		return EINVAL;
+	return try_send(channel, item);
+}
+
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)
+{
+	if (!is_valid(channel) || !item)
+		return EINVAL;
+	return try_recv(channel, item);
+}
+
+int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
+			      const struct timespec *abstime)
+{
+	return transfer_clock(channel, without_const(item), true, clock, abstime);
+}
+
+int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, clockid_t clock,
+			      const struct timespec *abstime)
+{
+	return transfer_clock(channel, item, false, clock, abstime);
+}
+
+int memwait_channel_timedsend(memwait_channel_t *channel, const void *item,
+			      const struct timespec *abstime)
+{
+	return memwait_channel_clocksend(channel, item, CLOCK_REALTIME, abstime);
+}
+
+int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
+			      const struct timespec *abstime)
+{
+	return memwait_channel_clockrecv(channel, item, CLOCK_REALTIME, abstime);
+}
+
+static int transfer_step(struct memwait_op *op, bool sending, int outcome)
+{
+	struct memwait_channel *channel = op->object;
+	_Atomic uint64_t *event = event_of(channel, sending);
+	uint32_t generation;
+	int ret;
+
+	if (outcome == MEMWAIT_OP_BEGIN) {
+		ret = attempt(channel, op->item, sending);
+		if (ret != EAGAIN)
+			return ret;
+		generation = enter(event);
+	} else {
+		generation = generation_now(event);
+	}
+	for (;;) {
+		if (outcome == MEMWAIT_TIMED_OUT) {
+			ret = ETIMEDOUT;
+			break;
+		}
+		ret = attempt(channel, op->item, sending);
+		if (ret != EAGAIN)
+			break;
+		outcome = memwait_op_arm(op, memwait_upper_half(event), generation,
+					 MEMWAIT_SIZE_U32);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+		if (outcome < 0) {
+			ret = -outcome;
+			break;
+		}
+		generation = generation_now(event);
+	}
+	leave(event);
+	return ret;
+}
+
+static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
+{
+	_Atomic uint64_t *event = event_of(op->object, sending);
+
+	leave(event);
+	if (outcome == MEMWAIT_OK)
+		announce_next(event);
+}
+
+static int send_step(struct memwait_op *op, int outcome)
+{
+	return transfer_step(op, true, outcome);
+}
+
+static int recv_step(struct memwait_op *op, int outcome)
+{
+	return transfer_step(op, false, outcome);
+}
+
+static void send_undo(struct memwait_op *op, int outcome)
+{
+	transfer_undo(op, true, outcome);
+}
+
+static void recv_undo(struct memwait_op *op, int outcome)
+{
+	transfer_undo(op, false, outcome);
+}
+
+static const struct memwait_op_kind send_kind = { send_step, send_undo };
+static const struct memwait_op_kind recv_kind = { recv_step, recv_undo };
+
+static int begin(memwait_channel_t *channel, const struct memwait_op_kind *kind, void *item,
+		 const struct memwait_deadline *deadline, memwait_op_t *op)
+{
+	if (!is_valid(channel) || !item)
+		return EINVAL;
+	return memwait_op_begin(op, kind, channel, item, deadline);
+}
+
+int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op)
+{
+	return begin(channel, &send_kind, without_const(item), &MEMWAIT_NEVER, op);
+}
+
+int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op)
+{
+	return begin(channel, &recv_kind, item, &MEMWAIT_NEVER, op);
+}
+
+int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
+				    const struct timespec *abstime, memwait_op_t *op)
+{
+	struct memwait_deadline deadline;
+	int err = memwait_deadline_set(&deadline, clock, abstime);
+
+	return err ? err : begin(channel, &send_kind, without_const(item), &deadline, op);
+}
+
+int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, clockid_t clock,
+				    const struct timespec *abstime, memwait_op_t *op)
+{
+	struct memwait_deadline deadline;
+	int err = memwait_deadline_set(&deadline, clock, abstime);
+
+	return err ? err : begin(channel, &recv_kind, item, &deadline, op);
+}
+
+int memwait_channel_close(memwait_channel_t *channel)
+{
+	int ret, err;
+
+	if (!is_valid(channel))
+		return EINVAL;
+	/* seq_cst: (D) */
+	if (atomic_fetch_or_explicit(&channel->head, CLOSED, memory_order_seq_cst) & CLOSED)
+		return EPIPE;
+	ret = announce(&channel->filled, MEMWAIT_ALL);
+	err = announce(&channel->freed, MEMWAIT_ALL);
+	return ret ? ret : err;
+}
+
+size_t memwait_channel_length(memwait_channel_t *channel)
+{
+	uint64_t head, tail;
+
+	if (!is_valid(channel))
+		return 0;
+	/* relaxed, both: out of date at once */
+	tail = atomic_load_explicit(&channel->tail, memory_order_relaxed);
+	head = index_of(atomic_load_explicit(&channel->head, memory_order_relaxed));
+	return head > tail ? (size_t)(head - tail) : 0;
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The device, as all other files see it: sleep, wake. It is opened once, at first need.
+ */
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static _Atomic int device = -1;
+static _Atomic unsigned int forks;
+static __thread uint32_t thread_id;
+
+static void after_fork(void)
+{
+	thread_id = 0;
+	/* relaxed: a child has one thread */
+	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}
+
+__attribute__((constructor))
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, after_fork);
+}
+
+/* How many forks lie between the first process and this one: tells a child from its parent. */
+unsigned int memwait_forks(void)
+{
+	/* relaxed: changes in fork() only */
+	return atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+/* The kernel's number of the calling thread, which no thread of another process has. */
+uint32_t memwait_thread_id(void)
+{
+	if (!thread_id)
+		thread_id = (uint32_t)gettid();
+	return thread_id;
+}
+
+/* With one processor, who has the lock does not run while somebody spins. */
+bool memwait_may_spin(void)
+{
+	static _Atomic int processors;
+	/* relaxed: whoever comes second finds the same number */
+	int n = atomic_load_explicit(&processors, memory_order_relaxed);
+
+	if (!n) {
+		n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+		atomic_store_explicit(&processors, n, memory_order_relaxed);
+	}
+	return n > 1;
+}
+
+/* Opens one more context. Never a standard stream's number, even if the process has closed that. */
+int memwait_device_open(int flags)
+{
+	int fd, higher, saved = errno, state;
+
+	/* open() is a cancellation point, and the locks are not. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	fd = open("/dev/memwait", O_RDWR | O_CLOEXEC | flags);
+	if (fd < 0) {
+		fd = -errno;
+	} else if (fd <= STDERR_FILENO) {
+		higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		if (higher < 0)
+			higher = -errno;
+		close(fd);
+		fd = higher;
+	}
+	pthread_setcancelstate(state, NULL);
+	errno = saved;
+	return fd;
+}
+
+int memwait_device_ioctl(int fd, unsigned long command, const void *argument)
+{
+	int saved = errno;
+	int ret = ioctl(fd, command, argument);
+
+	if (ret < 0)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+
+/* The process's own context, which is never used for async waits. */
+static int device_get(void)
+{
+	/* relaxed: what the number means is the kernel's to know */
+	int fd = atomic_load_explicit(&device, memory_order_relaxed);
+	int other = -1, state;
+
+	if (fd >= 0)
+		return fd;
+	fd = memwait_device_open(0);
+	if (fd < 0)
+		return fd;
+	if (!atomic_compare_exchange_strong_explicit(&device, &other, fd, memory_order_relaxed,
+						     memory_order_relaxed)) {
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+		close(fd);
+		pthread_setcancelstate(state, NULL);
+		fd = other;
+	}
+	return fd;
+}
+
+/*
+ * Is @error the answer of a descriptor that the program has closed, as daemons close all, or that
+ * is something else by now? Then it is opened again. What it is by now is not ours to close.
+ */
+static bool device_was_closed(int fd, int error)
+{
+	struct memwait_info info;
+
+	if (error != -EBADF && error != -ENOTTY)
+		return false;
+	if (!memwait_device_ioctl(fd, MEMWAIT_IOC_INFO, &info))
+		return false;
+	atomic_compare_exchange_strong_explicit(&device, &fd, -1, memory_order_relaxed,
+						memory_order_relaxed);
+	return true;
+}
+
+/* Of the process's own context. */
+int memwait_device(unsigned long command, const void *argument)
+{
+	int fd, ret;
+
+	do {
+		fd = device_get();
+		if (fd < 0)
+			return fd;
+		ret = memwait_device_ioctl(fd, command, argument);
+	} while (device_was_closed(fd, ret));
+	return ret;
+}
+
+/* A time to be waited until. Returns 0, or EINVAL if there is no such clock, or no time. */
+int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
+			 const struct timespec *time)
+{
+	const uint64_t second = 1000000000;
+
+	if (!time || (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC))
+		return EINVAL;
+	deadline->flags = clock == CLOCK_REALTIME ? MEMWAIT_CLOCK_REALTIME : 0;
+	deadline->error = time->tv_nsec < 0 || time->tv_nsec >= (long)second ? EINVAL : 0;
+	if (time->tv_sec < 0)
+		deadline->ns = 0;
+	else if ((uint64_t)time->tv_sec >= MEMWAIT_FOREVER / second)
+		deadline->ns = MEMWAIT_FOREVER;
+	else
+		deadline->ns = (uint64_t)time->tv_sec * second + (uint64_t)time->tv_nsec;
+	return 0;
+}
+
+/* Sleeps while the word has the expected value. */
+int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
+		  const struct memwait_deadline *deadline)
+{
+	struct memwait_wait wait = {
+		.addr = (uintptr_t)word,
+		.expected = expected,
+		.deadline = deadline->ns,
+		.flags = flags | deadline->flags,
+	};
+
+	if (deadline->error)
+		return -deadline->error;
+	return memwait_device(MEMWAIT_IOC_WAIT, &wait);
+}
+
+/* Asynchronous cancellation is on around nothing but the system call. */
+static int wait_cancellable(int fd, const struct memwait_wait *wait,
+			    void (*cancelled)(void *argument), void *argument)
+{
+	int ret, type;
+
+	pthread_cleanup_push(cancelled, argument);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	ret = memwait_device_ioctl(fd, MEMWAIT_IOC_WAIT, wait);
+	pthread_setcanceltype(type, NULL);
+	pthread_cleanup_pop(0);
+	return ret;
+}
+
+/*
+ * The same as a cancellation point: @cancelled runs if the thread is cancelled, be it before, in or
+ * just after its sleep.
+ */
+int memwait_sleep_cancellable(const volatile void *word, uint64_t expected, uint32_t flags,
+			      const struct memwait_deadline *deadline,
+			      void (*cancelled)(void *argument), void *argument)
+{
+	struct memwait_wait wait = {
+		.addr = (uintptr_t)word,
+		.expected = expected,
+		.deadline = deadline->ns,
+		.flags = flags | deadline->flags,
+	};
+	int fd, ret;
+
+	if (deadline->error)
+		return -deadline->error;
+	do {
+		fd = device_get();
+		if (fd < 0)
+			return fd;
+		ret = wait_cancellable(fd, &wait, cancelled, argument);
+	} while (device_was_closed(fd, ret));
+	return ret;
+}
+
+/* Wakes the oldest sleepers; see internal.h for a word that is gone. */
+int memwait_wake(const volatile void *word, uint32_t count)
+{
+	struct memwait_notify notify = { .addr = (uintptr_t)word, .count = count };
+	int ret = memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
+
+	return ret == -EFAULT ? 0 : ret;
+}
+
+#define USERS_DESTROYING	0x80000000U
+
+/* The last access of one who waited. */
+void memwait_users_leave(_Atomic uint32_t *users)
+{
+	/* release: what was read before stays before destroy, which acquires */
+	if (atomic_fetch_sub_explicit(users, 1, memory_order_release) == (USERS_DESTROYING | 1))
+		memwait_wake(users, 1);
+}
+
+/*
+ * Waits until those who have been woken are gone. Returns EBUSY if somebody sleeps on @word, or if
+ * it takes longer than a second: an operation that was not dispatched, or somebody was killed.
+ */
+int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word)
+{
+	struct memwait_notify notify = { .addr = (uintptr_t)word };
+	struct memwait_deadline deadline;
+	struct timespec time;
+	uint32_t n;
+	int ret = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_sec++;
+	memwait_deadline_set(&deadline, CLOCK_MONOTONIC, &time);
+
+	/* acquire: pairs with memwait_users_leave() */
+	n = atomic_fetch_or_explicit(users, USERS_DESTROYING, memory_order_acquire) |
+	    USERS_DESTROYING;
+	while (n != USERS_DESTROYING) {
+		ret = memwait_device(MEMWAIT_IOC_WAITERS, &notify);
+		if (ret > 0)
+			ret = -EBUSY;
+		if (!ret)
+			ret = memwait_sleep(users, n, MEMWAIT_SIZE_U32, &deadline);
+		if (ret == MEMWAIT_TIMED_OUT)
+			ret = -EBUSY;
+		if (ret < 0 && ret != -EINTR)
+			break;
+		ret = 0;
+		n = atomic_load_explicit(users, memory_order_acquire);	/* as above */
+	}
+	/* relaxed: nobody learns anything from this bit */
+	atomic_fetch_and_explicit(users, ~USERS_DESTROYING, memory_order_relaxed);
+	return -ret;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the files of the library share, and the invariants of every word that others can see.
+ *
+ * A lock word (lock.c) has two bits, and is
+ *
+ *	0			unlocked; no fair waiter is asleep on it
+ *	LOCKED			locked; nobody has to be woken by the one who unlocks it
+ *	LOCKED | CONTENDED	locked; somebody may be asleep on it, or about to be
+ *
+ *	Whoever sleeps on a lock word sleeps as long as it is LOCKED | CONTENDED, and nobody takes
+ *	CONTENDED away without a notify.
+ *
+ * A semaphore has its value in the lower half of 64 bits, and in the upper half how many are within
+ * a wait; they sleep while the value is 0. Who posts learns of the sleepers by the same atomic that
+ * raises the value.
+ *
+ * A generation is the upper half of 64 bits that changes when all who wait are to go on: barrier,
+ * wait group, channel. It is what they sleep on; the lower half may change as it likes.
+ *
+ * All of them are waited for as shared words, as the library cannot know what memory it is given.
+ *
+ * Why a notify for a word that is not ours any more does no harm: a waiter may be released by the
+ * change of a word before the notify that follows it, go on, and unmap the word. EFAULT is nobody's
+ * concern then. And should the address have got another use, a waiter there sees a MEMWAIT_OK that
+ * was not meant for it: every sleeper of this library looks at its word again, and programs that
+ * use words of their own must do so, as with futex(2).
+ *
+ * A notify that was counted for somebody who does not use it has to go on to the next waiter. The
+ * kernel does it for those who die. Here it is to be done in two places: when an operation is
+ * cancelled whose completion is MEMWAIT_OK, and when a thread is cancelled in its sleep, in which
+ * case it cannot be known whether it was counted: a wake-up too many is no error.
+ */
+#ifndef MEMWAIT_INTERNAL_H
+#define MEMWAIT_INTERNAL_H
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* All else is hidden. */
+#pragma GCC visibility push(default)
+#include "memwait.h"
+#pragma GCC visibility pop
+
+/* Whether a time is given right is found when it is needed, as pthreads do. */
+struct memwait_deadline {
+	uint64_t ns;
+	uint32_t flags;		/* MEMWAIT_CLOCK_REALTIME or 0 */
+	int error;		/* EINVAL, or 0 */
+};
+
+#define MEMWAIT_NEVER	((struct memwait_deadline){ .ns = MEMWAIT_FOREVER })
+
+/* The half of 64 bits that the kernel is to look at. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define MEMWAIT_UPPER_HALF	4
+#else
+#define MEMWAIT_UPPER_HALF	0
+#endif
+#define MEMWAIT_LOWER_HALF	(4 - MEMWAIT_UPPER_HALF)
+
+static inline const volatile void *memwait_upper_half(_Atomic uint64_t *word)
+{
+	return (const volatile char *)word + MEMWAIT_UPPER_HALF;
+}
+
+static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
+{
+	return (const volatile char *)word + MEMWAIT_LOWER_HALF;
+}
+
+/* device.c: outcomes or negative error numbers; errno is left alone */
+int memwait_device_open(int flags);
+int memwait_device_ioctl(int fd, unsigned long command, const void *argument);
+int memwait_device(unsigned long command, const void *argument);
+int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
+			 const struct timespec *time);
+int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
+		  const struct memwait_deadline *deadline);
+int memwait_sleep_cancellable(const volatile void *word, uint64_t expected, uint32_t flags,
+			      const struct memwait_deadline *deadline,
+			      void (*cancelled)(void *argument), void *argument);
+int memwait_wake(const volatile void *word, uint32_t count);
+unsigned int memwait_forks(void);
+uint32_t memwait_thread_id(void);
+bool memwait_may_spin(void);
+
+/*
+ * Users: how many are within a wait, so that destroy can wait until they have left. A thread that
+ * has been woken is still within it.
+ */
+void memwait_users_leave(_Atomic uint32_t *users);
+int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word);
+
+/* loop.c */
+
+struct memwait_op;
+
+/* What is passed as outcome to a step, and returned by it, beside the kernel's outcomes. */
+#define MEMWAIT_OP_BEGIN	(-1)		/* the first step, before any wait */
+#define MEMWAIT_OP_WAITS	INT_MIN		/* from a step: a wait was armed */
+#define MEMWAIT_OP_TAKEN_BACK	(-1)		/* to undo: no notify was counted */
+
+/*
+ * What an operation does. Both are called with the loop locked; they do not block.
+ * @step: goes on after a wait has ended with @outcome (MEMWAIT_OK or MEMWAIT_TIMED_OUT), or begins.
+ *	Returns MEMWAIT_OP_WAITS or the result of the operation
+ * @undo: gives back what the operation has; @outcome is MEMWAIT_OK if a notify was counted for the
+ *	current wait
+ */
+struct memwait_op_kind {
+	int (*step)(struct memwait_op *op, int outcome);
+	void (*undo)(struct memwait_op *op, int outcome);
+};
+
+enum memwait_op_state {
+	MEMWAIT_OP_IDLE,
+	MEMWAIT_OP_QUEUED,	/* in the kernel */
+	MEMWAIT_OP_READY,	/* its completion was read; in the loop's list */
+};
+
+struct memwait_op {
+	memwait_loop_t *loop;
+	memwait_callback_t callback;
+	void *data;
+	const struct memwait_op_kind *kind;
+	struct memwait_op *next, *previous;	/* in the loop's list */
+	uint64_t id;				/* the kernel's */
+	_Atomic int state;
+	int outcome;				/* of its completion */
+	struct memwait_deadline deadline;
+
+	/* Of the kinds. */
+	void *object;
+	int phase;
+	bool execute;				/* mutex: unlock after the callback */
+	union {
+		struct {
+			uint64_t expected;
+			uint32_t flags;
+		} word;
+		struct {
+			memwait_mutex_t *mutex;
+			uint32_t count;
+			int result;
+		} cond;
+		uint32_t generation;
+		void *item;
+	};
+};
+
+_Static_assert(sizeof(struct memwait_op) <= sizeof(memwait_op_t), "the operation fits");
+
+int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op);
+int memwait_op_start(struct memwait_op *op);
+int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
+		     void *item, const struct memwait_deadline *deadline);
+int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
+		   uint32_t flags);
+
+/* lock.c */
+bool memwait_lock_try(_Atomic uint32_t *word);
+int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadline *deadline);
+int memwait_lock_release(_Atomic uint32_t *word, bool fair);
+int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome);
+void memwait_lock_undo(_Atomic uint32_t *word, bool fair, int outcome);
+
+/* mutex.c: for condition variables */
+bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
+int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count);
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count);
+int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
+			     int outcome);
+void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);
+
+#endif /* MEMWAIT_INTERNAL_H */

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Lock words: 32 bits that are locked, see internal.h. There are two ways.
+ *
+ * By default an unlocked word belongs to whoever is there first. Who wants to sleep sets CONTENDED
+ * by an exchange, which takes the lock if it was free by then. So whoever was woken has CONTENDED
+ * set for those who still sleep. Who unlocks exchanges by 0, and wakes one if CONTENDED was set.
+ *
+ * A fair word is handed over: who unlocks leaves LOCKED set, and the waiter that the notify has
+ * counted has the lock with that. It relies on the kernel: a notify returns 1 exactly if one waiter
+ * will see MEMWAIT_OK, and the queue is strictly first in, first out. How the word is unlocked
+ * when nobody is there:
+ *
+ *	owner				waiter
+ *	(1) take CONTENDED away		(1) set CONTENDED
+ *	(2) notify: 1: handed over	(2) sleep while LOCKED | CONTENDED
+ *	(3) LOCKED -> 0, or again (1)
+ *
+ * A waiter that slept before (2) gets the lock. One that was to sleep, and had set CONTENDED before
+ * (1), finds the word changed, and sets it again. Whoever sets it after (1) makes (3) fail. So
+ * after (3) nobody sleeps. Whoever is handed the lock sets CONTENDED again, for those behind it.
+ *
+ * Cancelled, timed out, interrupted: the kernel says exactly whether a waiter was counted. If it
+ * was not, it leaves nothing but perhaps CONTENDED, which costs one notify. If it was, a fair lock
+ * is its own and is unlocked; by default the notify goes on to the next sleeper, who takes the lock
+ * with CONTENDED set, or sets it and sleeps again.
+ */
+#include "internal.h"
+
+#define LOCKED		1U
+#define CONTENDED	2U
+
+/* How often to look before going to sleep; about what a system call takes. */
+#define SPINS		100
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+bool memwait_lock_try(_Atomic uint32_t *word)
+{
+	uint32_t unlocked = 0;
+
+	/* acquire: pairs with the release of memwait_lock_release() */
+	return atomic_compare_exchange_strong_explicit(word, &unlocked, LOCKED,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+/* Only while nobody sleeps: who sleeps is first. */
+static bool lock_by_spinning(_Atomic uint32_t *word)
+{
+	int i;
+
+	if (!memwait_may_spin())
+		return false;
+	for (i = 0; i < SPINS; i++) {
+		/* relaxed: a hint, memwait_lock_try() decides */
+		uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
+
+		if (now & CONTENDED)
+			return false;
+		if (!now && memwait_lock_try(word))
+			return true;
+		relax();
+	}
+	return false;
+}
+
+/* Takes the lock, or makes the word so that one can sleep on it. */
+static bool lock_or_contend(_Atomic uint32_t *word, bool fair)
+{
+	uint32_t now;
+
+	if (!fair)
+		/* acquire: as memwait_lock_try() */
+		return !atomic_exchange_explicit(word, LOCKED | CONTENDED, memory_order_acquire);
+
+	/* relaxed: only the compare-and-swap counts */
+	now = atomic_load_explicit(word, memory_order_relaxed);
+	for (;;) {
+		uint32_t next = now ? LOCKED | CONTENDED : LOCKED;
+
+		if (now == next)
+			return false;
+		/* acquire: as memwait_lock_try() */
+		if (atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
+							  memory_order_relaxed))
+			return !now;
+	}
+}
+
+/* After MEMWAIT_OK on a fair word: it is locked, for the caller. */
+static void lock_was_handed_over(_Atomic uint32_t *word)
+{
+	/* acquire: pairs with the release of the owner before, which changed the word as well */
+	atomic_fetch_or_explicit(word, CONTENDED, memory_order_acquire);
+}
+
+int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadline *deadline)
+{
+	int ret;
+
+	if (memwait_lock_try(word) || lock_by_spinning(word))
+		return 0;
+	while (!lock_or_contend(word, fair)) {
+		ret = memwait_sleep(word, LOCKED | CONTENDED, MEMWAIT_SIZE_U32, deadline);
+		if (ret == MEMWAIT_OK && fair) {
+			lock_was_handed_over(word);
+			return 0;
+		}
+		if (ret == MEMWAIT_TIMED_OUT)
+			return ETIMEDOUT;
+		if (ret < 0 && ret != -EINTR)
+			return -ret;
+	}
+	return 0;
+}
+
+static int release_fair(_Atomic uint32_t *word)
+{
+	int ret = 0;
+
+	for (;;) {
+		uint32_t locked = LOCKED;
+
+		/* release: what was done under the lock is there for the next who has it */
+		if (atomic_compare_exchange_strong_explicit(word, &locked, 0, memory_order_release,
+							    memory_order_relaxed))
+			return -ret;
+		if (!(locked & LOCKED))
+			return EPERM;
+		/* release: the same for whom it is handed over to, see lock_was_handed_over() */
+		atomic_fetch_and_explicit(word, ~CONTENDED, memory_order_release);
+		if (!ret)
+			ret = memwait_wake(word, 1);
+		if (ret > 0)
+			return 0;
+		/* An error: there is no waking, but the lock is unlocked. */
+	}
+}
+
+/* Returns EPERM if the word is not locked. */
+int memwait_lock_release(_Atomic uint32_t *word, bool fair)
+{
+	uint32_t was;
+	int ret;
+
+	if (fair)
+		return release_fair(word);
+
+	/* release: what was done under the lock is there for the next who has it */
+	was = atomic_exchange_explicit(word, 0, memory_order_release);
+	if (!was)
+		return EPERM;
+	if (!(was & CONTENDED))
+		return 0;
+	ret = memwait_wake(word, 1);
+	return ret < 0 ? -ret : 0;
+}
+
+/* As memwait_lock(), for an operation. */
+int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome)
+{
+	int ret;
+
+	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))
+		return 0;
+	if (outcome == MEMWAIT_OK && fair) {
+		lock_was_handed_over(word);
+		return 0;
+	}
+	if (outcome == MEMWAIT_TIMED_OUT)
+		return ETIMEDOUT;
+	while (!lock_or_contend(word, fair)) {
+		ret = memwait_op_arm(op, word, LOCKED | CONTENDED, MEMWAIT_SIZE_U32);
+		if (ret == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+		if (ret == MEMWAIT_TIMED_OUT)
+			return ETIMEDOUT;
+		if (ret < 0)
+			return -ret;
+	}
+	return 0;
+}
+
+void memwait_lock_undo(_Atomic uint32_t *word, bool fair, int outcome)
+{
+	if (outcome != MEMWAIT_OK)
+		return;
+	if (fair) {
+		lock_was_handed_over(word);
+		memwait_lock_release(word, true);
+	} else {
+		memwait_wake(word, 1);
+	}
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Loops and operations.
+ *
+ * An operation is idle, queued in the kernel, or ready: its completion was read and it stands in
+ * the loop's list. The loop's lock protects all of that; it is held over every step of an
+ * operation, never over a callback. So each operation that has begun ends exactly once: by its
+ * callback, whose thread has made it idle under the lock before it calls, or by being cancelled.
+ *
+ * A completion names its operation by address. That is safe because nobody may free an operation
+ * that is not idle, and cancelling makes one idle only when no completion of it can come any more:
+ * the kernel has taken the wait back, or says that it has ended, and then its completion is there
+ * to be read, perhaps behind others. These others become ready without their loop's descriptor
+ * being readable any more, so the loop is kicked: it always has a wait of its own pending, on a
+ * word of its own, and notifies that.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Most callbacks of one dispatch, and most completions of one read. */
+#define BATCH	64
+
+struct memwait_loop {
+	int fd;
+	unsigned int forks;		/* of the process that made it */
+	pthread_mutex_t lock;		/* protects the rest, and the operations */
+	struct memwait_op ready;	/* head of the list */
+	struct memwait_op kick;		/* pending, unless there was no memory for it */
+	_Atomic uint32_t kick_word;
+	bool kicked;			/* kick's completion is to come */
+	bool runs;			/* there has been a memwait_loop_run() */
+	bool stopped;
+	_Atomic size_t pending;
+};
+
+static memwait_op_t *to_public(struct memwait_op *op)
+{
+	return (memwait_op_t *)op;
+}
+
+static struct memwait_op *to_op(const memwait_op_t *op)
+{
+	return (struct memwait_op *)op;
+}
+
+/* With the lock held no thread is cancelled: read() is a cancellation point. */
+static int loop_lock(memwait_loop_t *loop)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&loop->lock);
+	return state;
+}
+
+static void loop_unlock(memwait_loop_t *loop, int state)
+{
+	pthread_mutex_unlock(&loop->lock);
+	pthread_setcancelstate(state, NULL);
+}
+
+static int op_state(const struct memwait_op *op)
+{
+	/* relaxed: written under the loop's lock; without it, out of date at once */
+	return atomic_load_explicit(&op->state, memory_order_relaxed);
+}
+
+static void op_set_state(struct memwait_op *op, enum memwait_op_state state)
+{
+	atomic_store_explicit(&op->state, state, memory_order_relaxed);
+}
+
+static void count_pending(memwait_loop_t *loop, int change)
+{
+	/* relaxed: as op_state() */
+	size_t pending = atomic_load_explicit(&loop->pending, memory_order_relaxed);
+
+	atomic_store_explicit(&loop->pending, pending + (size_t)change, memory_order_relaxed);
+}
+
+static bool ready_is_empty(const memwait_loop_t *loop)
+{
+	return loop->ready.next == &loop->ready;
+}
+
+static void ready_add(memwait_loop_t *loop, struct memwait_op *op)
+{
+	op->next = &loop->ready;
+	op->previous = loop->ready.previous;
+	op->previous->next = op;
+	loop->ready.previous = op;
+	op_set_state(op, MEMWAIT_OP_READY);
+}
+
+static void ready_remove(struct memwait_op *op)
+{
+	op->next->previous = op->previous;
+	op->previous->next = op->next;
+	op_set_state(op, MEMWAIT_OP_IDLE);
+}
+
+/* Makes operations ready. Returns how many completions there were, at most @most. */
+static int loop_read(memwait_loop_t *loop, int most)
+{
+	struct memwait_completion completions[BATCH];
+	ssize_t size, n, i;
+
+	do {
+		size = read(loop->fd, completions, (size_t)most * sizeof(completions[0]));
+	} while (size < 0 && errno == EINTR);
+	if (size < 0)
+		return errno == EAGAIN ? 0 : -errno;
+
+	n = size / (ssize_t)sizeof(completions[0]);
+	for (i = 0; i < n; i++) {
+		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
+
+		op->outcome = completions[i].result;
+		ready_add(loop, op);
+	}
+	return (int)n;
+}
+
+/*
+ * Queues an operation of a locked loop. Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL,
+ * MEMWAIT_TIMED_OUT or a negative error number.
+ */
+int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
+		   uint32_t flags)
+{
+	struct memwait_async entry = {
+		.wait = {
+			.addr = (uintptr_t)word,
+			.expected = expected,
+			.deadline = op->deadline.ns,
+			.flags = flags | op->deadline.flags,
+		},
+		.user_data = (uintptr_t)op,
+	};
+	struct memwait_wait_async batch = { .waits = (uintptr_t)&entry, .count = 1 };
+	int ret;
+
+	if (op->deadline.error)
+		return -op->deadline.error;
+	ret = memwait_device_ioctl(op->loop->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch);
+	if (ret < 0)
+		return ret;
+	if (entry.result == MEMWAIT_PENDING) {
+		op->id = entry.id;
+		op_set_state(op, MEMWAIT_OP_QUEUED);
+	}
+	return entry.result;
+}
+
+static int loop_arm_kick(memwait_loop_t *loop)
+{
+	/* relaxed: the kernel's comparison decides */
+	uint32_t now = atomic_load_explicit(&loop->kick_word, memory_order_relaxed);
+	int ret = memwait_op_arm(&loop->kick, &loop->kick_word, now,
+				 MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE);
+
+	return ret < 0 ? -ret : 0;
+}
+
+/* Makes the descriptor readable. */
+static void loop_kick(memwait_loop_t *loop)
+{
+	struct memwait_notify notify = {
+		.addr = (uintptr_t)&loop->kick_word,
+		.count = 1,
+		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
+	};
+
+	if (loop->kicked || (op_state(&loop->kick) == MEMWAIT_OP_IDLE && loop_arm_kick(loop)))
+		return;
+	/* relaxed: notify orders it */
+	atomic_fetch_add_explicit(&loop->kick_word, 1, memory_order_relaxed);
+	loop->kicked = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_NOTIFY, &notify) == 1;
+}
+
+/*
+ * Before the lock is dropped: is there something that the descriptor does not tell of? A
+ * memwait_loop_run() that sleeps in another thread may have nothing to wait for any more.
+ */
+static void loop_settle(memwait_loop_t *loop, bool is_run)
+{
+	if (!ready_is_empty(loop) || (loop->runs && !is_run && !memwait_loop_pending(loop)))
+		loop_kick(loop);
+}
+
+int memwait_loop_new(memwait_loop_t **loop)
+{
+	memwait_loop_t *new;
+	int err;
+
+	if (!loop)
+		return EINVAL;
+	new = calloc(1, sizeof(*new));
+	if (!new)
+		return ENOMEM;
+	new->fd = memwait_device_open(O_NONBLOCK);
+	if (new->fd < 0) {
+		err = -new->fd;
+		free(new);
+		return err;
+	}
+	new->forks = memwait_forks();
+	new->ready.next = &new->ready;
+	new->ready.previous = &new->ready;
+	new->kick.loop = new;
+	new->kick.deadline = MEMWAIT_NEVER;
+	pthread_mutex_init(&new->lock, NULL);
+	err = loop_arm_kick(new);
+	if (err) {
+		memwait_loop_free(new);
+		return err;
+	}
+	*loop = new;
+	return 0;
+}
+
+int memwait_loop_free(memwait_loop_t *loop)
+{
+	int state;
+
+	if (!loop)
+		return 0;
+	if (loop->forks == memwait_forks()) {
+		if (memwait_loop_pending(loop))
+			return EBUSY;
+		pthread_mutex_destroy(&loop->lock);
+	}
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	close(loop->fd);
+	pthread_setcancelstate(state, NULL);
+	free(loop);
+	return 0;
+}
+
+int memwait_loop_fd(const memwait_loop_t *loop)
+{
+	return loop ? loop->fd : -EINVAL;
+}
+
+size_t memwait_loop_pending(const memwait_loop_t *loop)
+{
+	/* relaxed: out of date at once */
+	return loop ? atomic_load_explicit(&loop->pending, memory_order_relaxed) : 0;
+}
+
+/* Runs one callback, and for memwait_mutex_execute_locked() unlocks after it. */
+static void call_back(struct memwait_op *op, int result)
+{
+	memwait_mutex_t *mutex = op->execute && !result ? op->object : NULL;
+
+	op->callback(to_public(op), result, op->data);
+	if (mutex)
+		memwait_mutex_unlock(mutex);
+}
+
+static int dispatch(memwait_loop_t *loop, bool until_stopped)
+{
+	int ran = 0, asked = 0, got = 0, state, result;
+	struct memwait_op *op;
+
+	if (!loop)
+		return -EINVAL;
+	if (loop->forks != memwait_forks())
+		return -EPERM;
+
+	state = loop_lock(loop);
+	while (ran < BATCH && !(until_stopped && loop->stopped)) {
+		if (ready_is_empty(loop)) {
+			if (asked)
+				break;
+			asked = BATCH - ran;
+			got = loop_read(loop, asked);
+			if (got <= 0)
+				break;
+		}
+		op = loop->ready.next;
+		ready_remove(op);
+		if (op == &loop->kick) {
+			loop->kicked = false;
+			continue;
+		}
+		result = op->kind->step(op, op->outcome);
+		if (result == MEMWAIT_OP_WAITS)
+			continue;
+		count_pending(loop, -1);
+		loop_unlock(loop, state);
+		call_back(op, result);
+		state = loop_lock(loop);
+		ran++;
+	}
+	if (op_state(&loop->kick) == MEMWAIT_OP_IDLE)
+		loop_arm_kick(loop);
+	/* Nothing is forgotten, even if one polls for edges and stops at 0. */
+	if (!ran && got > 0 && got == asked)
+		loop_kick(loop);
+	loop_settle(loop, until_stopped);
+	loop_unlock(loop, state);
+	return got < 0 && !ran ? got : ran;
+}
+
+int memwait_loop_dispatch(memwait_loop_t *loop)
+{
+	return dispatch(loop, false);
+}
+
+int memwait_loop_run(memwait_loop_t *loop)
+{
+	struct pollfd pollfd;
+	bool stopped;
+	int state, ret;
+
+	if (!loop)
+		return EINVAL;
+	if (loop->forks != memwait_forks())
+		return EPERM;
+	pollfd.fd = loop->fd;
+	pollfd.events = POLLIN;
+	for (;;) {
+		state = loop_lock(loop);
+		stopped = loop->stopped;
+		loop->stopped = false;
+		loop->runs = true;
+		loop_unlock(loop, state);
+		if (stopped || !memwait_loop_pending(loop))
+			return 0;
+		if (poll(&pollfd, 1, -1) < 0 && errno != EINTR)
+			return errno;
+		ret = dispatch(loop, true);
+		if (ret < 0)
+			return -ret;
+	}
+}
+
+int memwait_loop_stop(memwait_loop_t *loop)
+{
+	int state;
+
+	if (!loop)
+		return EINVAL;
+	if (loop->forks != memwait_forks())
+		return EPERM;
+	state = loop_lock(loop);
+	loop->stopped = true;
+	loop_kick(loop);
+	loop_unlock(loop, state);
+	return 0;
+}
+
+int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
+		    void *data)
+{
+	if (!op || !loop || !callback)
+		return EINVAL;
+	memset(op, 0, sizeof(*op));
+	to_op(op)->loop = loop;
+	to_op(op)->callback = callback;
+	to_op(op)->data = data;
+	return 0;
+}
+
+int memwait_op_pending(const memwait_op_t *op)
+{
+	return op && op_state(to_op(op)) != MEMWAIT_OP_IDLE;
+}
+
+/* Makes sure that an operation can begin, and locks its loop until memwait_op_start(). */
+int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
+{
+	memwait_loop_t *loop;
+
+	if (!public_op || !to_op(public_op)->loop)
+		return EINVAL;
+	loop = to_op(public_op)->loop;
+	if (loop->forks != memwait_forks())
+		return EPERM;
+	pthread_mutex_lock(&loop->lock);
+	if (op_state(to_op(public_op)) != MEMWAIT_OP_IDLE) {
+		pthread_mutex_unlock(&loop->lock);
+		return EBUSY;
+	}
+	*op = to_op(public_op);
+	(*op)->execute = false;
+	(*op)->phase = 0;
+	return 0;
+}
+
+/* The first step. Returns EINPROGRESS, or the operation's result. */
+int memwait_op_start(struct memwait_op *op)
+{
+	memwait_loop_t *loop = op->loop;
+	int result = op->kind->step(op, MEMWAIT_OP_BEGIN);
+
+	if (result == MEMWAIT_OP_WAITS) {
+		count_pending(loop, 1);
+		result = EINPROGRESS;
+	}
+	pthread_mutex_unlock(&loop->lock);
+	return result;
+}
+
+int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
+		     void *item, const struct memwait_deadline *deadline)
+{
+	struct memwait_op *op;
+	int err = memwait_op_take(public_op, &op);
+
+	if (err)
+		return err;
+	op->kind = kind;
+	op->object = object;
+	op->item = item;
+	op->deadline = *deadline;
+	return memwait_op_start(op);
+}
+
+int memwait_op_cancel(memwait_op_t *public_op)
+{
+	struct memwait_op *op = to_op(public_op);
+	struct memwait_cancel cancel = { 0 };
+	int state, ret, err = 0, outcome = MEMWAIT_OP_TAKEN_BACK;
+	memwait_loop_t *loop;
+
+	if (!op || !op->loop)
+		return EINVAL;
+	loop = op->loop;
+	if (loop->forks != memwait_forks())
+		return EPERM;
+
+	state = loop_lock(loop);
+	if (op_state(op) == MEMWAIT_OP_QUEUED) {
+		cancel.id = op->id;
+		ret = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_CANCEL, &cancel);
+		/* It has ended: its completion, and what comes before that, becomes ready. */
+		while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
+			if (loop_read(loop, BATCH) <= 0)
+				break;
+		}
+	}
+	switch (op_state(op)) {
+	case MEMWAIT_OP_IDLE:
+		err = ENOENT;
+		break;
+	case MEMWAIT_OP_READY:
+		outcome = op->outcome;
+		ready_remove(op);
+		break;
+	default:
+		op_set_state(op, MEMWAIT_OP_IDLE);
+	}
+	if (!err) {
+		op->kind->undo(op, outcome);
+		count_pending(loop, -1);
+	}
+	loop_settle(loop, false);
+	loop_unlock(loop, state);
+	return err;
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * libmemwait: locks, condition variables and more, for threads and for event loops, within a
+ * process and across processes.
+ *
+ * The blocking functions are those of pthreads with the prefix changed. Each has a form that does
+ * not block: it takes an operation (memwait_op_t), which belongs to a loop (memwait_loop_t), and
+ * the operation's callback runs when the loop is dispatched.
+ *
+ * Lock words are plain data without pointers. They may lie in any memory, shared or private, be
+ * mapped at different addresses, and are initialised when they are zero.
+ *
+ * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_PENDING, or
+ * a negative error number. Everything else: 0 or a positive error number, unless it says more.
+ * Where a function must sleep, or wake a sleeper, and /dev/memwait cannot be opened, it returns
+ * what open(2) said: ENOENT or ENODEV without the module. NULL, a clock that is neither
+ * CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL; so is a deadline whose
+ * nanoseconds are not within 0 and 999,999,999, when it is needed. Times before 1970 have passed.
+ *
+ * The functions *_timed*() take a deadline of CLOCK_REALTIME and the functions *_clock*() of the
+ * clock that they name. Deadlines are absolute.
+ *
+ * The functions *_async() return 0 if all is done already: the callback will not run. They return
+ * EINPROGRESS if it will, once, with what the blocking function would have returned. Other errors:
+ * nothing was begun; EBUSY: the operation is pending; EPERM: its loop is of the parent process.
+ * ENOSPC: the user has as many pending waits as the module allows; ENOMEM.
+ */
+#ifndef MEMWAIT_H
+#define MEMWAIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <linux/memwait.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Loops and operations */
+
+/* An event source: one context of /dev/memwait and the operations that are pending on it. */
+typedef struct memwait_loop memwait_loop_t;
+
+/*
+ * An operation that may be pending; belongs to the caller. memwait_op_init() makes it ready, and
+ * then it serves any number of operations, one at a time. Nothing is allocated for it. It must
+ * stay where it is, and not be freed, while it is pending: until its callback begins or
+ * memwait_op_cancel() returned 0.
+ */
+typedef union {
+	uint64_t reserved[32];
+	void *align;
+} memwait_op_t;
+
+/*
+ * Runs within memwait_loop_dispatch() or memwait_loop_run(), in the thread that called it, without
+ * any lock of the library. It may do anything: begin the next operation with @op, cancel others,
+ * lock, unlock, free @op, dispatch. @result: what the blocking function would have returned.
+ */
+typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
+
+/* ENOENT, ENODEV, EACCES, EMFILE ...: what open(2) of /dev/memwait said. ENOMEM, ENOSPC. */
+int memwait_loop_new(memwait_loop_t **loop);
+
+/* EBUSY: operations are pending. In a child of fork() it frees the child's copy. NULL is fine. */
+int memwait_loop_free(memwait_loop_t *loop);
+
+/*
+ * The descriptor to poll for POLLIN, in any event loop: it is readable when there is something to
+ * dispatch. Not to be read or closed. -EINVAL: loop is NULL.
+ */
+int memwait_loop_fd(const memwait_loop_t *loop);
+
+/*
+ * Runs the callbacks of what has completed, at most 64; never blocks. Returns how many it ran, or
+ * a negative error number: -EPERM in a child of fork(). What remains keeps the descriptor readable;
+ * with edge-triggered polling call again until it returns 0. Threads may dispatch at the same time.
+ */
+int memwait_loop_dispatch(memwait_loop_t *loop);
+
+/*
+ * For programs without a loop: dispatches until no operation is pending, or memwait_loop_stop().
+ * A cancellation point. EPERM in a child of fork().
+ */
+int memwait_loop_run(memwait_loop_t *loop);
+
+/*
+ * Makes memwait_loop_run() return after the current callback, or the next one return at once. From
+ * any thread. EPERM in a child of fork().
+ */
+int memwait_loop_stop(memwait_loop_t *loop);
+
+/* How many operations are pending: what a host loop stays alive for. */
+size_t memwait_loop_pending(const memwait_loop_t *loop);
+
+/*
+ * Binds an operation to a loop, for as long as one likes. @data is for the callback. Must not be
+ * called while the operation is pending.
+ */
+int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
+		    void *data);
+
+/*
+ * Takes an operation back, from any thread: 0 if the callback will not run; nothing has been locked
+ * or consumed, and a wake-up that had reached the operation goes to the next waiter. ENOENT: it is
+ * not pending; its callback has run, or has begun to. EPERM in a child of fork().
+ */
+int memwait_op_cancel(memwait_op_t *op);
+
+/* Whether the operation is pending: 1 or 0. */
+int memwait_op_pending(const memwait_op_t *op);
+
+/* Words */
+
+/* For the flags of the functions on words, beside MEMWAIT_PRIVATE and MEMWAIT_CLOCK_REALTIME. */
+#define MEMWAIT_RELATIVE	0x10000u	/* the timeout is counted from now */
+
+/*
+ * Waits while *word == expected. A word is a naturally aligned integer of that size, atomic or not.
+ * @timeout: NULL is for ever; otherwise a time of CLOCK_MONOTONIC, or by flag of CLOCK_REALTIME or
+ * relative. @flags: MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE.
+ *
+ * Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT; or -EINVAL (misaligned), -EFAULT,
+ * -EINTR, -EOPNOTSUPP (device memory; 64 bits on a 32-bit kernel), -ENOMEM.
+ */
+int memwait_wait8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
+		  unsigned int flags);
+int memwait_wait16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
+		   unsigned int flags);
+int memwait_wait32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
+		   unsigned int flags);
+int memwait_wait64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
+		   unsigned int flags);
+
+/*
+ * The same for a loop. Returns MEMWAIT_PENDING if the callback will run: with MEMWAIT_OK or
+ * MEMWAIT_TIMED_OUT; otherwise what the wait would have returned. -EBUSY, -EPERM, -ENOSPC as above.
+ */
+int memwait_wait8_async(const volatile void *word, uint8_t expected,
+			const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+int memwait_wait16_async(const volatile void *word, uint16_t expected,
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+int memwait_wait32_async(const volatile void *word, uint32_t expected,
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+int memwait_wait64_async(const volatile void *word, uint64_t expected,
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+
+/*
+ * Wakes up to @count waiters of the word, the oldest first; MEMWAIT_ALL: all. Waiters of every size
+ * stand in one queue. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken, or -EFAULT...
+ */
+int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags);
+
+/* How many waiters the word has, out of date at once: for tests and diagnosis. */
+int memwait_waiters(const volatile void *word, unsigned int flags);
+
+/* Mutexes */
+
+typedef union {
+	uint32_t reserved[8];
+	uint64_t align;
+} memwait_mutex_t;
+
+#define MEMWAIT_MUTEX_INIT	{ { 0 } }
+
+/* Kinds. FAIR can be added to one of the others. */
+#define MEMWAIT_MUTEX_NORMAL		0x0u	/* whoever is there first gets it */
+#define MEMWAIT_MUTEX_ERRORCHECK	0x1u	/* locked twice: EDEADLK; unlocked by others: EPERM */
+#define MEMWAIT_MUTEX_RECURSIVE		0x2u	/* its owner can lock it again; so owners matter */
+#define MEMWAIT_MUTEX_FAIR		0x4u	/* handed over in the order of waiting */
+
+/* EINVAL: no such kind. */
+int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind);
+
+/* EBUSY: it is locked. Afterwards the memory can be used for other things, or initialised again. */
+int memwait_mutex_destroy(memwait_mutex_t *mutex);
+
+/*
+ * Not a cancellation point, and no signal interrupts it. EDEADLK: an ERRORCHECK mutex that is the
+ * caller's. EAGAIN: a RECURSIVE one that is locked too often.
+ */
+int memwait_mutex_lock(memwait_mutex_t *mutex);
+
+/* EBUSY: somebody has it. */
+int memwait_mutex_trylock(memwait_mutex_t *mutex);
+
+/* ETIMEDOUT: the deadline came first. */
+int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime);
+int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
+			    const struct timespec *abstime);
+
+/* EPERM: it is not locked; or, if owners matter, not by the calling thread. */
+int memwait_mutex_unlock(memwait_mutex_t *mutex);
+
+/*
+ * The callback, or the caller if it returns 0, has the mutex locked. If owners matter, the owner
+ * is the thread that runs the callback.
+ */
+int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op);
+int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
+				  const struct timespec *abstime, memwait_op_t *op);
+
+/*
+ * Runs the callback, with result 0, once the mutex is locked, and unlocks it after the callback has
+ * returned. Never blocks. Returns 0 if the mutex was free: the callback has run already;
+ * EINPROGRESS if it will. If that fails the callback runs with the error and without the mutex.
+ */
+int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
+
+/* Condition variables */
+
+typedef union {
+	uint64_t reserved[4];
+} memwait_cond_t;
+
+#define MEMWAIT_COND_INIT	{ { 0 } }
+
+/* @flags: 0. */
+int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
+
+/*
+ * EBUSY: somebody waits. It can be destroyed once all waiters have been woken; those that are still
+ * on their way out are waited for, but no longer than a second: EBUSY then.
+ */
+int memwait_cond_destroy(memwait_cond_t *cond);
+
+/*
+ * The mutex is unlocked while waiting, and locked again on return, whatever is returned; a mutex
+ * that was locked recursively is unlocked entirely. They may return without a reason, as POSIX
+ * allows: look at the predicate again. Cancellation points: a cancelled thread has the mutex
+ * locked when its clean-up handlers run, and consumes no signal. EPERM: the mutex is not locked;
+ * then it was not unlocked either. ETIMEDOUT.
+ */
+int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex);
+int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
+			   const struct timespec *abstime);
+int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
+			   const struct timespec *abstime);
+
+/*
+ * Wake one, all, or up to @count of those who waited when it was called, oldest first, with or
+ * without the mutex.
+ */
+int memwait_cond_signal(memwait_cond_t *cond);
+int memwait_cond_broadcast(memwait_cond_t *cond);
+int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
+
+/*
+ * The caller has the mutex locked. EINPROGRESS: it is unlocked now, and the callback will run with
+ * the mutex locked, and result 0 or ETIMEDOUT. Anything else: the mutex is still locked. When the
+ * operation is cancelled the mutex is not locked for it, and no signal is lost.
+ *
+ * Should the wait for the mutex find no memory, or the user's limit, the callback runs with ENOMEM
+ * or ENOSPC and without the mutex; a signal has gone to the next waiter.
+ */
+int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op);
+int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
+				 const struct timespec *abstime, memwait_op_t *op);
+
+/* Semaphores */
+
+typedef union {
+	uint64_t reserved[2];
+} memwait_sem_t;
+
+#define MEMWAIT_SEM_VALUE_MAX	0x7fffffff
+
+/* @pshared is for the likeness to sem_init(3): they are always shared. EINVAL: value too large. */
+int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
+
+/* EBUSY: somebody waits. */
+int memwait_sem_destroy(memwait_sem_t *sem);
+
+/* Cancellation points. EINTR as sem_wait(3). ETIMEDOUT. trywait: EAGAIN. */
+int memwait_sem_wait(memwait_sem_t *sem);
+int memwait_sem_trywait(memwait_sem_t *sem);
+int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime);
+int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime);
+int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op);
+int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
+				const struct timespec *abstime, memwait_op_t *op);
+
+/* Async-signal-safe. EOVERFLOW: MEMWAIT_SEM_VALUE_MAX is reached. */
+int memwait_sem_post(memwait_sem_t *sem);
+int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
+
+/* Read-write locks: a waiting writer comes before readers that come later; no-one starves. */
+
+typedef union {
+	uint32_t reserved[8];
+	uint64_t align;
+} memwait_rwlock_t;
+
+#define MEMWAIT_RWLOCK_INIT	{ { 0 } }
+
+/* @flags: 0. */
+int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int flags);
+
+/* EBUSY: it is locked. */
+int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
+
+/*
+ * A thread that has it must not ask again, not even for reading: a writer may be waiting.
+ * EAGAIN: too many readers. try: EBUSY. ETIMEDOUT.
+ */
+int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock);
+int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock);
+int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime);
+int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
+			       const struct timespec *abstime);
+int memwait_rwlock_rdlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op);
+int memwait_rwlock_clockrdlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
+				     const struct timespec *abstime, memwait_op_t *op);
+int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock);
+int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock);
+int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime);
+int memwait_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
+			       const struct timespec *abstime);
+int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op);
+int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
+				     const struct timespec *abstime, memwait_op_t *op);
+
+/* EPERM: it is not locked. */
+int memwait_rwlock_unlock(memwait_rwlock_t *rwlock);
+
+/* Barriers */
+
+typedef union {
+	uint64_t reserved[4];
+} memwait_barrier_t;
+
+/* What one of the threads that meet gets instead of 0, as PTHREAD_BARRIER_SERIAL_THREAD. */
+#define MEMWAIT_BARRIER_SERIAL_THREAD	(-1)
+
+/* @flags: 0. @count: how many meet; EINVAL if 0. */
+int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count);
+
+/* EBUSY: somebody waits. Those on their way out are waited for, as by memwait_cond_destroy(). */
+int memwait_barrier_destroy(memwait_barrier_t *barrier);
+
+/* ETIMEDOUT and a cancelled operation: the arrival is taken back. EINVAL: not initialised. */
+int memwait_barrier_wait(memwait_barrier_t *barrier);
+int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime);
+int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
+			      const struct timespec *abstime);
+
+/* The last one to come gets MEMWAIT_BARRIER_SERIAL_THREAD at once, the others EINPROGRESS. */
+int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op);
+int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
+				    const struct timespec *abstime, memwait_op_t *op);
+
+/* Wait groups: wait until a count is zero. */
+
+typedef union {
+	uint64_t reserved[2];
+} memwait_waitgroup_t;
+
+#define MEMWAIT_WAITGROUP_INIT	{ { 0 } }
+#define MEMWAIT_WAITGROUP_MAX	0x7fffffff
+
+/* EINVAL: count too large. */
+int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int count);
+
+/* EBUSY: the count is not zero. */
+int memwait_waitgroup_destroy(memwait_waitgroup_t *group);
+
+/* Adds to the count, or takes away. EINVAL: it would be negative. EOVERFLOW: too large. */
+int memwait_waitgroup_add(memwait_waitgroup_t *group, int delta);
+
+/* Takes away one. */
+int memwait_waitgroup_done(memwait_waitgroup_t *group);
+
+/* Waits until the count is zero, be it for a moment. ETIMEDOUT. */
+int memwait_waitgroup_wait(memwait_waitgroup_t *group);
+int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespec *abstime);
+int memwait_waitgroup_clockwait(memwait_waitgroup_t *group, clockid_t clock,
+				const struct timespec *abstime);
+int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op);
+int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t clock,
+				      const struct timespec *abstime, memwait_op_t *op);
+
+/* Channels: bounded queues of items of one size, for several senders and receivers. */
+
+/* In the caller's memory: memwait_channel_size() bytes, aligned to 8, better to 64. */
+typedef struct memwait_channel memwait_channel_t;
+
+/* How many bytes a channel takes; 0 if it cannot be: nothing of it may be 0 or above 2^32 - 1. */
+size_t memwait_channel_size(size_t item_size, size_t capacity);
+
+/* EINVAL: as above; or misaligned. Zeroed memory is not a channel: EINVAL from all others. */
+int memwait_channel_init(memwait_channel_t *channel, size_t item_size, size_t capacity);
+
+/* EBUSY: somebody waits. */
+int memwait_channel_destroy(memwait_channel_t *channel);
+
+/* EPIPE: closed. try: EAGAIN: full. ETIMEDOUT. */
+int memwait_channel_send(memwait_channel_t *channel, const void *item);
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item);
+int memwait_channel_timedsend(memwait_channel_t *channel, const void *item,
+			      const struct timespec *abstime);
+int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
+			      const struct timespec *abstime);
+
+/* The item must stay where it is until the callback. */
+int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op);
+int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
+				    const struct timespec *abstime, memwait_op_t *op);
+
+/* EPIPE: closed, and all items have been received. try: EAGAIN: empty. ETIMEDOUT. */
+int memwait_channel_recv(memwait_channel_t *channel, void *item);
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item);
+int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
+			      const struct timespec *abstime);
+int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, clockid_t clock,
+			      const struct timespec *abstime);
+int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op);
+int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, clockid_t clock,
+				    const struct timespec *abstime, memwait_op_t *op);
+
+/* Nothing can be sent any more; what was sent can be received. EPIPE: it was closed already. */
+int memwait_channel_close(memwait_channel_t *channel);
+
+/* How many items there are, out of date at once. */
+size_t memwait_channel_length(memwait_channel_t *channel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MEMWAIT_H */

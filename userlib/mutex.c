@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Mutexes: a lock word (lock.c), and for some kinds its owner.
+ *
+ * Owner and count are written by who has the lock. Others read the owner as well, to see whether it
+ * is they themselves: a thread finds its own number there only if it has written it.
+ */
+#include <string.h>
+
+#include "internal.h"
+
+struct mutex {
+	_Atomic uint32_t word;
+	uint32_t kind;
+	_Atomic uint32_t owner;		/* a thread, or 0; if owners matter */
+	uint32_t count;			/* how often it has locked it */
+};
+
+_Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
+
+#define OWNERS_MATTER	(MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE)
+
+static struct mutex *to_mutex(memwait_mutex_t *mutex)
+{
+	return (struct mutex *)mutex;
+}
+
+static bool is_fair(const struct mutex *mutex)
+{
+	return mutex->kind & MEMWAIT_MUTEX_FAIR;
+}
+
+static bool owners_matter(const struct mutex *mutex)
+{
+	return mutex->kind & OWNERS_MATTER;
+}
+
+static bool is_own(struct mutex *mutex)
+{
+	/* relaxed: see above */
+	return atomic_load_explicit(&mutex->owner, memory_order_relaxed) == memwait_thread_id();
+}
+
+static void set_owner(struct mutex *mutex, uint32_t owner, uint32_t count)
+{
+	/* relaxed: ordered by the lock, but for is_own() */
+	atomic_store_explicit(&mutex->owner, owner, memory_order_relaxed);
+	mutex->count = count;
+}
+
+/* The lock word has just been locked. Returns 0. */
+static int locked(struct mutex *mutex)
+{
+	if (owners_matter(mutex))
+		set_owner(mutex, memwait_thread_id(), 1);
+	return 0;
+}
+
+/* If it is the caller's own: 0, it is locked once more, or EDEADLK, EAGAIN. Otherwise EBUSY. */
+static int lock_again(struct mutex *mutex)
+{
+	if (!owners_matter(mutex) || !is_own(mutex))
+		return EBUSY;
+	if (!(mutex->kind & MEMWAIT_MUTEX_RECURSIVE))
+		return EDEADLK;
+	if (mutex->count == UINT32_MAX)
+		return EAGAIN;
+	mutex->count++;
+	return 0;
+}
+
+int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
+{
+	if (!mutex || (kind & ~(OWNERS_MATTER | MEMWAIT_MUTEX_FAIR)) ||
+	    (kind & OWNERS_MATTER) == OWNERS_MATTER)
+		return EINVAL;
+	memset(mutex, 0, sizeof(*mutex));
+	to_mutex(mutex)->kind = kind;
+	return 0;
+}
+
+int memwait_mutex_destroy(memwait_mutex_t *mutex)
+{
+	if (!mutex)
+		return EINVAL;
+	/* acquire: who destroys it may free what it guarded */
+	if (atomic_load_explicit(&to_mutex(mutex)->word, memory_order_acquire))
+		return EBUSY;
+	return 0;
+}
+
+static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
+{
+	int ret = lock_again(mutex);
+
+	if (ret != EBUSY)
+		return ret;
+	ret = memwait_lock(&mutex->word, is_fair(mutex), deadline);
+	return ret ? ret : locked(mutex);
+}
+
+int memwait_mutex_lock(memwait_mutex_t *mutex)
+{
+	if (!mutex)
+		return EINVAL;
+	return lock_until(to_mutex(mutex), &MEMWAIT_NEVER);
+}
+
+int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+	int ret;
+
+	if (!mutex)
+		return EINVAL;
+	ret = lock_again(mutex);
+	if (ret == EDEADLK)
+		return EBUSY;
+	if (ret != EBUSY)
+		return ret;
+	return memwait_lock_try(&mutex->word) ? locked(mutex) : EBUSY;
+}
+
+int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
+			    const struct timespec *abstime)
+{
+	struct memwait_deadline deadline;
+	int err;
+
+	if (!mutex)
+		return EINVAL;
+	err = memwait_deadline_set(&deadline, clock, abstime);
+	return err ? err : lock_until(to_mutex(mutex), &deadline);
+}
+
+int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime)
+{
+	return memwait_mutex_clocklock(mutex, CLOCK_REALTIME, abstime);
+}
+
+int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+
+	if (!mutex)
+		return EINVAL;
+	if (owners_matter(mutex)) {
+		if (!is_own(mutex))
+			return EPERM;
+		if (--mutex->count)
+			return 0;
+		set_owner(mutex, 0, 0);
+	}
+	return memwait_lock_release(&mutex->word, is_fair(mutex));
+}
+
+static int lock_step(struct memwait_op *op, int outcome)
+{
+	struct mutex *mutex = op->object;
+	int ret = EBUSY;
+
+	if (outcome == MEMWAIT_OP_BEGIN)
+		ret = lock_again(mutex);
+	if (ret != EBUSY)
+		return ret;
+	ret = memwait_lock_step(op, &mutex->word, is_fair(mutex), outcome);
+	return ret ? ret : locked(mutex);
+}
+
+static void lock_undo(struct memwait_op *op, int outcome)
+{
+	struct mutex *mutex = op->object;
+
+	memwait_lock_undo(&mutex->word, is_fair(mutex), outcome);
+}
+
+static const struct memwait_op_kind lock_kind = { lock_step, lock_undo };
+
+int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op)
+{
+	if (!mutex)
+		return EINVAL;
+	return memwait_op_begin(op, &lock_kind, mutex, NULL, &MEMWAIT_NEVER);
+}
+
+int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
+				  const struct timespec *abstime, memwait_op_t *op)
+{
+	struct memwait_deadline deadline;
+	int err;
+
+	if (!mutex)
+		return EINVAL;
+	err = memwait_deadline_set(&deadline, clock, abstime);
+	return err ? err : memwait_op_begin(op, &lock_kind, mutex, NULL, &deadline);
+}
+
+int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op)
+{
+	struct memwait_op *op;
+	int ret;
+
+	if (!mutex)
+		return EINVAL;
+	ret = memwait_op_take(public_op, &op);
+	if (ret)
+		return ret;
+	op->kind = &lock_kind;
+	op->object = mutex;
+	op->deadline = MEMWAIT_NEVER;
+	op->execute = true;
+	ret = memwait_op_start(op);
+	if (ret)
+		return ret;
+	op->callback(public_op, 0, op->data);
+	return memwait_mutex_unlock(mutex);
+}
+
+/* Whether it is locked, by the caller if owners matter: for a condition variable. */
+bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+
+	if (owners_matter(mutex))
+		return is_own(mutex);
+	/* relaxed: the caller has locked it itself */
+	return atomic_load_explicit(&mutex->word, memory_order_relaxed);
+}
+
+/*
+ * Unlocks a mutex however often it is locked, for a condition variable. Returns EPERM if that
+ * cannot be; other errors come from waking somebody: it is unlocked, and the wait will meet them.
+ */
+int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+
+	*count = 0;
+	if (owners_matter(mutex)) {
+		if (!is_own(mutex))
+			return EPERM;
+		*count = mutex->count;
+		set_owner(mutex, 0, 0);
+	}
+	return memwait_lock_release(&mutex->word, is_fair(mutex)) == EPERM ? EPERM : 0;
+}
+
+static int locked_again(struct mutex *mutex, uint32_t count)
+{
+	if (owners_matter(mutex))
+		set_owner(mutex, memwait_thread_id(), count);
+	return 0;
+}
+
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+	int ret = memwait_lock(&mutex->word, is_fair(mutex), &MEMWAIT_NEVER);
+
+	return ret ? ret : locked_again(mutex, count);
+}
+
+int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
+			     int outcome)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+	int ret = memwait_lock_step(op, &mutex->word, is_fair(mutex), outcome);
+
+	return ret ? ret : locked_again(mutex, count);
+}
+
+void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+
+	memwait_lock_undo(&mutex->word, is_fair(mutex), outcome);
+}
