@@ -38,7 +38,7 @@ style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
 
 clean:						## remove what was built here; the cache stays
 	@if [ -d "$(KDIR)" ]; then $(MAKE) -C $(KDIR) M=$(CURDIR) clean; fi
-	@$(MAKE) -s -C demo clean
+	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules modules_install install check demo style clean

@@ -164,12 +164,37 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags);
 
-/* lock.c */
-bool memwait_lock_try(_Atomic uint32_t *word);
+/* lock.c; what needs no call is here, to be inlined */
+
+#define MEMWAIT_LOCKED		1U
+#define MEMWAIT_CONTENDED	2U
+
 int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadline *deadline);
-int memwait_lock_release(_Atomic uint32_t *word, bool fair);
+int memwait_lock_release_fair(_Atomic uint32_t *word);
+int memwait_lock_released(_Atomic uint32_t *word, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome);
 void memwait_lock_undo(_Atomic uint32_t *word, bool fair, int outcome);
+
+static inline bool memwait_lock_try(_Atomic uint32_t *word)
+{
+	uint32_t unlocked = 0;
+
+	/* acquire: pairs with the release of memwait_lock_release() */
+	return atomic_compare_exchange_strong_explicit(word, &unlocked, MEMWAIT_LOCKED,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+/* Returns EPERM if the word is not locked. */
+static inline int memwait_lock_release(_Atomic uint32_t *word, bool fair)
+{
+	uint32_t was;
+
+	if (fair)
+		return memwait_lock_release_fair(word);
+	/* release: what was done under the lock is there for the next who has it */
+	was = atomic_exchange_explicit(word, 0, memory_order_release);
+	return was == MEMWAIT_LOCKED ? 0 : memwait_lock_released(word, was);
+}
 
 /* mutex.c: for condition variables */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);

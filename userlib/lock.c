@@ -27,8 +27,8 @@
  */
 #include "internal.h"
 
-#define LOCKED		1U
-#define CONTENDED	2U
+/* What a word is that somebody sleeps on. */
+#define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
 /* How often to look before going to sleep; about what a system call takes. */
 #define SPINS		100
@@ -42,15 +42,6 @@ static void relax(void)
 #endif
 }
 
-bool memwait_lock_try(_Atomic uint32_t *word)
-{
-	uint32_t unlocked = 0;
-
-	/* acquire: pairs with the release of memwait_lock_release() */
-	return atomic_compare_exchange_strong_explicit(word, &unlocked, LOCKED,
-						       memory_order_acquire, memory_order_relaxed);
-}
-
 /* Only while nobody sleeps: who sleeps is first. */
 static bool lock_by_spinning(_Atomic uint32_t *word)
 {
@@ -62,7 +53,7 @@ static bool lock_by_spinning(_Atomic uint32_t *word)
 		/* relaxed: a hint, memwait_lock_try() decides */
 		uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
-		if (now & CONTENDED)
+		if (now & MEMWAIT_CONTENDED)
 			return false;
 		if (!now && memwait_lock_try(word))
 			return true;
@@ -78,12 +69,12 @@ static bool lock_or_contend(_Atomic uint32_t *word, bool fair)
 
 	if (!fair)
 		/* acquire: as memwait_lock_try() */
-		return !atomic_exchange_explicit(word, LOCKED | CONTENDED, memory_order_acquire);
+		return !atomic_exchange_explicit(word, BOTH, memory_order_acquire);
 
 	/* relaxed: only the compare-and-swap counts */
 	now = atomic_load_explicit(word, memory_order_relaxed);
 	for (;;) {
-		uint32_t next = now ? LOCKED | CONTENDED : LOCKED;
+		uint32_t next = now ? BOTH : MEMWAIT_LOCKED;
 
 		if (now == next)
 			return false;
@@ -98,7 +89,7 @@ static bool lock_or_contend(_Atomic uint32_t *word, bool fair)
 static void lock_was_handed_over(_Atomic uint32_t *word)
 {
 	/* acquire: pairs with the release of the owner before, which changed the word as well */
-	atomic_fetch_or_explicit(word, CONTENDED, memory_order_acquire);
+	atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_acquire);
 }
 
 int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadline *deadline)
@@ -108,7 +99,7 @@ int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadlin
 	if (memwait_lock_try(word) || lock_by_spinning(word))
 		return 0;
 	while (!lock_or_contend(word, fair)) {
-		ret = memwait_sleep(word, LOCKED | CONTENDED, MEMWAIT_SIZE_U32, deadline);
+		ret = memwait_sleep(word, BOTH, MEMWAIT_SIZE_U32, deadline);
 		if (ret == MEMWAIT_OK && fair) {
 			lock_was_handed_over(word);
 			return 0;
@@ -121,21 +112,22 @@ int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadlin
 	return 0;
 }
 
-static int release_fair(_Atomic uint32_t *word)
+/* What is left of memwait_lock_release() when it is not done by one atomic. */
+int memwait_lock_release_fair(_Atomic uint32_t *word)
 {
 	int ret = 0;
 
 	for (;;) {
-		uint32_t locked = LOCKED;
+		uint32_t locked = MEMWAIT_LOCKED;
 
 		/* release: what was done under the lock is there for the next who has it */
 		if (atomic_compare_exchange_strong_explicit(word, &locked, 0, memory_order_release,
 							    memory_order_relaxed))
 			return -ret;
-		if (!(locked & LOCKED))
+		if (!(locked & MEMWAIT_LOCKED))
 			return EPERM;
 		/* release: the same for whom it is handed over to, see lock_was_handed_over() */
-		atomic_fetch_and_explicit(word, ~CONTENDED, memory_order_release);
+		atomic_fetch_and_explicit(word, ~MEMWAIT_CONTENDED, memory_order_release);
 		if (!ret)
 			ret = memwait_wake(word, 1);
 		if (ret > 0)
@@ -144,21 +136,12 @@ static int release_fair(_Atomic uint32_t *word)
 	}
 }
 
-/* Returns EPERM if the word is not locked. */
-int memwait_lock_release(_Atomic uint32_t *word, bool fair)
+int memwait_lock_released(_Atomic uint32_t *word, uint32_t was)
 {
-	uint32_t was;
 	int ret;
 
-	if (fair)
-		return release_fair(word);
-
-	/* release: what was done under the lock is there for the next who has it */
-	was = atomic_exchange_explicit(word, 0, memory_order_release);
 	if (!was)
 		return EPERM;
-	if (!(was & CONTENDED))
-		return 0;
 	ret = memwait_wake(word, 1);
 	return ret < 0 ? -ret : 0;
 }
@@ -177,7 +160,7 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, 
 	if (outcome == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
 	while (!lock_or_contend(word, fair)) {
-		ret = memwait_op_arm(op, word, LOCKED | CONTENDED, MEMWAIT_SIZE_U32);
+		ret = memwait_op_arm(op, word, BOTH, MEMWAIT_SIZE_U32);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret == MEMWAIT_TIMED_OUT)

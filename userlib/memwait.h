@@ -30,6 +30,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include <linux/memwait.h>
@@ -167,7 +168,7 @@ typedef union {
 
 /* Kinds. FAIR can be added to one of the others. */
 #define MEMWAIT_MUTEX_NORMAL		0x0u	/* whoever is there first gets it */
-#define MEMWAIT_MUTEX_ERRORCHECK	0x1u	/* locked twice: EDEADLK; unlocked by others: EPERM */
+#define MEMWAIT_MUTEX_ERRORCHECK	0x1u	/* locking twice: EDEADLK, others unlock: EPERM */
 #define MEMWAIT_MUTEX_RECURSIVE		0x2u	/* its owner can lock it again; so owners matter */
 #define MEMWAIT_MUTEX_FAIR		0x4u	/* handed over in the order of waiting */
 

@@ -103,6 +103,8 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 {
 	if (!mutex)
 		return EINVAL;
+	if (!owners_matter(to_mutex(mutex)) && memwait_lock_try(&to_mutex(mutex)->word))
+		return 0;
 	return lock_until(to_mutex(mutex), &MEMWAIT_NEVER);
 }
 

@@ -252,40 +252,74 @@ need_module()
 
 make_test()
 {
-	local dir=/cache/tests/${1##*/} source=/cache/${3##*/}
-	mkdir "$1/selftests"
+	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4
+	mkdir -p "$1/selftests/userlib" "$1/userlib"
 	cp -R "$top/uapi" "$1/"
-	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$top/selftests/$4" "$1/selftests/"
+	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
+	cp "$top"/selftests/userlib/*.h "$1/selftests/userlib/"
+	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
+	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
-		USERCFLAGS=-static TEST_GEN_PROGS="$5" TEST_PROGS=
+		USERCFLAGS=-static TEST_GEN_PROGS="$test" TEST_PROGS=
+}
+
+# Copies what the library is built from to $1.
+copy_userlib()
+{
+	mkdir -p "$1/userlib"
+	cp -R "$top/uapi" "$1/"
+	cp -R "$top"/userlib/{Makefile,*.c,*.h,*.map,*.pc.in,man} "$1/userlib/"
+}
+
+make_userlib()
+{
+	copy_userlib "$1"
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" all
+	mv "$1"/userlib/libmemwait.* "$1/"
+}
+
+# Sets $userlib to a directory with the library, built to be linked to tests.
+need_userlib()
+{
+	local root
+	need_root 6.12
+	userlib=$cache/tests/userlib-$(hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
+		"$top"/uapi/linux/*.h </dev/null)
+	artefact "$userlib" "build library" make_userlib "$root"
 }
 
 # Sets $test to the statically linked program of the test $1.
 need_test()
 {
-	local root linux_source dir
+	local root linux_source dir userlib files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
 	need_source
 	need_root 6.12
-	dir=$cache/tests/$1-$(echo "$linux_source" | hash_of "$top/selftests/Makefile" \
-		"$top"/selftests/*.h "$top"/uapi/linux/*.h "$top/selftests/$1.c")
-	artefact "$dir" "build test $1" make_test "$root" "$linux_source" "$1.c" "$1"
+	need_userlib
+	if [[ $1 = */* ]]; then
+		files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch])
+	fi
+	dir=$cache/tests/${1//\//-}-$(echo "$linux_source" | hash_of "$top/selftests/Makefile" \
+		"${files[@]}" "$top/selftests/$1.c")
+	artefact "$dir" "build test $1" make_test "$root" "$linux_source" "$1" "$userlib"
 	test=$dir/selftests/$1
 }
 
 # Sets $demo to the statically linked demo.
 need_demo()
 {
-	local root dir
+	local root dir userlib
 	need_root 6.12
-	dir=$cache/tests/demo-$(hash_of "$top"/demo/*.[ch] "$top/demo/Makefile" \
-		"$top"/uapi/linux/*.h </dev/null)
-	artefact "$dir" "build demo" make_demo "$root"
-	demo=$dir/demo/memwait-demo
+	need_userlib
+	dir=$cache/tests/demo-$(echo "$userlib" | hash_of "$top"/userlib/examples/demo/{Makefile,*.[ch]})
+	artefact "$dir" "build demo" make_demo "$root" "$userlib"
+	demo=$dir/userlib/examples/demo/memwait-demo
 }
 
 make_demo()
 {
-	cp -R "$top/uapi" "$top/demo" "$1/"
-	rm -f "$1/demo/memwait-demo"
-	in_root "$2" make -s -C "/cache/tests/${1##*/}/demo"
+	mkdir -p "$1/userlib/examples/demo"
+	cp -R "$top/uapi" "$1/"
+	cp "$top"/userlib/*.h "$3"/*.a "$1/userlib/"
+	cp "$top"/userlib/examples/demo/{Makefile,*.[ch]} "$1/userlib/examples/demo/"
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/examples/demo"
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What every test of libmemwait needs: a loop, memory that processes share, threads that one can
+ * see sleeping, and the check that a test leaves nothing behind.
+ */
+#ifndef USERLIB_TEST_H
+#define USERLIB_TEST_H
+
+#include "../memwait_test.h"
+
+#include <memwait.h>
+
+/* A time that many milliseconds from now, or before it. */
+static inline struct timespec in_time(clockid_t clock, long ms)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	ts.tv_sec += ms / 1000;
+	ts.tv_nsec += ms % 1000 * 1000000;
+	if (ts.tv_nsec >= 1000000000) {
+		ts.tv_sec++;
+		ts.tv_nsec -= 1000000000;
+	} else if (ts.tv_nsec < 0) {
+		ts.tv_sec--;
+		ts.tv_nsec += 1000000000;
+	}
+	return ts;
+}
+
+/* A thread that runs one function and keeps what it returned. */
+struct runner {
+	pthread_t thread;
+	int (*function)(void *arg);
+	void *arg;
+	pid_t tid;		/* set by the thread before it begins */
+	int result;		/* valid when done */
+	int done;
+};
+
+static inline void *runner_main(void *arg)
+{
+	struct runner *runner = arg;
+
+	__atomic_store_n(&runner->tid, gettid(), __ATOMIC_RELEASE);
+	runner->result = runner->function(runner->arg);
+	__atomic_store_n(&runner->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static inline void runner_start(struct runner *runner, int (*function)(void *arg), void *arg)
+{
+	runner->function = function;
+	runner->arg = arg;
+	runner->tid = 0;
+	runner->done = 0;
+	if (pthread_create(&runner->thread, NULL, runner_main, runner))
+		abort();
+	while (!__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+/* Returns when the thread sleeps, which it does nowhere but in what is tested; or is done. */
+static inline void runner_await_asleep(struct runner *runner)
+{
+	await_asleep(runner->tid);
+}
+
+static inline bool runner_is_done(struct runner *runner)
+{
+	return __atomic_load_n(&runner->done, __ATOMIC_ACQUIRE);
+}
+
+static inline int runner_join(struct runner *runner)
+{
+	pthread_join(runner->thread, NULL);
+	return runner->result;
+}
+
+/* An operation whose callback counts its calls and keeps the last result. */
+struct counted_op {
+	memwait_op_t op;
+	int calls;
+	int result;
+};
+
+static inline void count_call(memwait_op_t *op, int result, void *data)
+{
+	struct counted_op *counted = data;
+
+	(void)op;
+	counted->calls++;
+	counted->result = result;
+}
+
+/* Sleeps in poll() until the loop has something, and dispatches; until that many callbacks ran. */
+static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
+{
+	while (*calls < n) {
+		struct pollfd pfd = { .fd = memwait_loop_fd(loop), .events = POLLIN };
+		int ret;
+
+		if (poll(&pfd, 1, -1) < 0 && errno != EINTR)
+			return -errno;
+		ret = memwait_loop_dispatch(loop);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static inline int userlib_child_status(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+FIXTURE(userlib)
+{
+	memwait_loop_t *loop;
+	void *shared;		/* zeroed pages, inherited over fork */
+	int fd;
+	uint64_t user_waits;
+};
+
+FIXTURE_SETUP(userlib)
+{
+	self->fd = memwait_open(0);
+	ASSERT_LE(0, self->fd);
+	self->user_waits = mw_user_waits(self->fd);
+	self->shared = shared_page(16 * 4096);
+	ASSERT_NE(NULL, self->shared);
+	ASSERT_EQ(0, memwait_loop_new(&self->loop));
+}
+
+FIXTURE_TEARDOWN(userlib)
+{
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	EXPECT_EQ(0, memwait_loop_free(self->loop));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	munmap(self->shared, 16 * 4096);
+	close(self->fd);
+}
+
+#define USERLIB_TEST(name)	TEST_F_TIMEOUT(userlib, name, 120)
+
+#endif /* USERLIB_TEST_H */
