@@ -10,6 +10,8 @@
 
 #include <memwait.h>
 
+#define U32_SIZE	MEMWAIT_SIZE_U32
+
 /* A time that many milliseconds from now, or before it. */
 static inline struct timespec in_time(clockid_t clock, long ms)
 {

@@ -323,3 +323,37 @@ make_demo()
 	cp "$top"/userlib/examples/demo/{Makefile,*.[ch]} "$1/userlib/examples/demo/"
 	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/examples/demo"
 }
+
+# Sets $examples to a directory with the programs in bin/, and in lib/ what they are linked to.
+need_examples()
+{
+	local root files
+	need_root userlib
+	mapfile -t files < <(find "$top"/userlib -name '*.[ch0-9]' -o -name Makefile -o -name '*.in' \
+		-o -name '*.map' | sort)
+	examples=$cache/tests/examples-$(echo "$root" | hash_of "${files[@]}" "$top"/uapi/linux/*.h)
+	artefact "$examples" "build examples" make_examples "$root"
+}
+
+make_examples()
+{
+	local dir=/cache/tests/${1##*/}
+	copy_userlib "$1"
+	mkdir -p "$1/userlib/examples" "$1/lib"
+	cp "$top"/userlib/examples/{Makefile,*.c} "$1/userlib/examples/"
+	# Installed where no system is, and found by pkg-config and by ldd.
+	in_root "$2" sh -euc "
+		make -s -C $dir/userlib install PREFIX=$dir/usr
+		export PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig LD_LIBRARY_PATH=$dir/usr/lib
+		make -s -C $dir/userlib/examples all manual OUT=$dir/bin
+		cd $dir
+		rm -f bin/*.c
+		for library in \$(ldd bin/* | grep -o '/[^ ]*' | grep -v ':\$' | sort -u); do
+			case \$library in
+			/lib*/ld-*) install -D \$library lib/.\$library ;;
+			*) cp -L \$library lib/ ;;
+			esac
+		done
+		rm -rf userlib uapi usr
+	"
+}

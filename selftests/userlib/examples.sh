@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Runs the examples of the library and of its manual pages: each ends by itself, and says by its
+# exit status whether it has found what it expects (4: not on this kernel).
+examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
+cd "$(dirname "$0")" || exit 1
+
+programs=
+for program in "$examples"/*; do
+	[ -f "$program" ] && [ -x "$program" ] && programs="$programs $program"
+done
+if [ -z "$programs" ]; then
+	echo "1..0 # SKIP no examples in $examples: make -C userlib/examples all manual"
+	exit 4
+fi
+
+echo "TAP version 13"
+# shellcheck disable=SC2086
+set -- $programs
+echo "1..$#"
+bad=0
+number=0
+for program; do
+	number=$((number + 1))
+	echo "# ${program##*/}"
+	timeout -k 5 100 "$program" >/tmp/example.out 2>&1 </dev/null
+	status=$?
+	sed 's/^/#   /' /tmp/example.out
+	case $status in
+	0) echo "ok $number ${program##*/}" ;;
+	4) echo "ok $number ${program##*/} # SKIP" ;;
+	*)
+		echo "not ok $number ${program##*/}: exit $status"
+		bad=1
+		;;
+	esac
+done
+rm -f /tmp/example.out
+exit $bad

@@ -1,0 +1,755 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Mutexes: exclusion, kinds, times, operations, processes. */
+#include "userlib_test.h"
+
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+
+static const unsigned int kinds[] = {
+	MEMWAIT_MUTEX_NORMAL,
+	MEMWAIT_MUTEX_ERRORCHECK,
+	MEMWAIT_MUTEX_RECURSIVE,
+	MEMWAIT_MUTEX_FAIR,
+	MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_ERRORCHECK,
+	MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_RECURSIVE,
+};
+
+#define KINDS	((int)ARRAY_SIZE(kinds))
+
+/* What a mutex guards; all of it shows when two are inside. */
+struct guarded {
+	memwait_mutex_t mutex;
+	long counter;
+	int inside;
+	int violations;
+	int stop;
+};
+
+static void visit(struct guarded *guarded)
+{
+	if (guarded->inside++)
+		guarded->violations++;
+	guarded->counter++;
+	if (--guarded->inside)
+		guarded->violations++;
+}
+
+static int visit_often(void *arg)
+{
+	struct guarded *guarded = arg;
+	int i, err;
+
+	for (i = 0; i < ROUNDS; i++) {
+		err = memwait_mutex_lock(&guarded->mutex);
+		if (err)
+			return err;
+		visit(guarded);
+		err = memwait_mutex_unlock(&guarded->mutex);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int lock_it(void *arg)
+{
+	return memwait_mutex_lock(arg);
+}
+
+static int lock_and_unlock(void *arg)
+{
+	int err = memwait_mutex_lock(arg);
+
+	return err ? err : memwait_mutex_unlock(arg);
+}
+
+static int trylock_it(void *arg)
+{
+	return memwait_mutex_trylock(arg);
+}
+
+static int unlock_it(void *arg)
+{
+	return memwait_mutex_unlock(arg);
+}
+
+/* In another thread. */
+static int elsewhere(int (*function)(void *), void *arg)
+{
+	struct runner runner;
+
+	runner_start(&runner, function, arg);
+	return runner_join(&runner);
+}
+
+/* An operation that visits again and again. */
+struct visitor {
+	memwait_op_t op;
+	struct guarded *guarded;
+	int rounds;
+	int error;
+	int done;
+};
+
+static void visit_by_callback(memwait_op_t *op, int result, void *data)
+{
+	struct visitor *visitor = data;
+	struct guarded *guarded = visitor->guarded;
+
+	while (!result) {
+		visit(guarded);
+		result = memwait_mutex_unlock(&guarded->mutex);
+		if (result || ++visitor->rounds == ROUNDS)
+			break;
+		result = memwait_mutex_lock_async(&guarded->mutex, op);
+	}
+	if (result == EINPROGRESS)
+		return;
+	visitor->error = result;
+	visitor->done = 1;
+}
+
+static void visit_with_loop(struct visitor *visitor, struct guarded *guarded, memwait_loop_t *loop)
+{
+	int ret;
+
+	memset(visitor, 0, sizeof(*visitor));
+	visitor->guarded = guarded;
+	memwait_op_init(&visitor->op, loop, visit_by_callback, visitor);
+	ret = memwait_mutex_lock_async(&guarded->mutex, &visitor->op);
+	if (ret != EINPROGRESS)
+		visit_by_callback(&visitor->op, ret, visitor);
+}
+
+USERLIB_TEST(threads_and_a_loop_exclude_each_other)
+{
+	struct guarded *guarded = self->shared;
+	struct visitor visitors[2];
+	struct runner runners[3];
+	int kind, i;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		memset(guarded, 0, sizeof(*guarded));
+		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, kinds[kind]));
+		for (i = 0; i < 3; i++)
+			runner_start(&runners[i], visit_often, guarded);
+		for (i = 0; i < 2; i++)
+			visit_with_loop(&visitors[i], guarded, self->loop);
+		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		for (i = 0; i < 3; i++)
+			ASSERT_EQ(0, runner_join(&runners[i]));
+		for (i = 0; i < 2; i++) {
+			ASSERT_EQ(1, visitors[i].done);
+			ASSERT_EQ(0, visitors[i].error);
+		}
+		EXPECT_EQ(5L * ROUNDS, guarded->counter);
+		EXPECT_EQ(0, guarded->violations);
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(&guarded->mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+	}
+}
+
+USERLIB_TEST(processes_that_map_it_elsewhere_exclude_each_other)
+{
+	int memfd = memfd_create("mutex", MFD_CLOEXEC), kind, i;
+	struct guarded *guarded;
+	struct visitor visitor;
+	pid_t children[3];
+
+	ASSERT_LE(0, memfd);
+	ASSERT_EQ(0, ftruncate(memfd, 4096));
+	guarded = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	ASSERT_NE(MAP_FAILED, guarded);
+	for (kind = 0; kind < KINDS; kind++) {
+		memset(guarded, 0, sizeof(*guarded));
+		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, kinds[kind]));
+		for (i = 0; i < 3; i++) {
+			children[i] = fork();
+			ASSERT_LE(0, children[i]);
+			if (!children[i]) {
+				void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
+						   memfd, 0);
+
+				munmap(guarded, 4096);
+				_exit(other == MAP_FAILED || visit_often(other));
+			}
+		}
+		visit_with_loop(&visitor, guarded, self->loop);
+		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		for (i = 0; i < 3; i++)
+			ASSERT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, visitor.error);
+		EXPECT_EQ(4L * ROUNDS, guarded->counter);
+		EXPECT_EQ(0, guarded->violations);
+		EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+	}
+	munmap(guarded, 4096);
+	close(memfd);
+}
+
+USERLIB_TEST(trylock_unlock_destroy_say_what_is_wrong)
+{
+	memwait_mutex_t *mutex = self->shared;
+	int kind;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_trylock(mutex));
+		EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+		EXPECT_EQ(EBUSY, memwait_mutex_destroy(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, 0x8));
+	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ERRORCHECK |
+					     MEMWAIT_MUTEX_RECURSIVE));
+	EXPECT_EQ(EINVAL, memwait_mutex_init(NULL, 0));
+	EXPECT_EQ(EINVAL, memwait_mutex_lock(NULL));
+	EXPECT_EQ(EINVAL, memwait_mutex_trylock(NULL));
+	EXPECT_EQ(EINVAL, memwait_mutex_unlock(NULL));
+	EXPECT_EQ(EINVAL, memwait_mutex_destroy(NULL));
+	EXPECT_EQ(EINVAL, memwait_mutex_lock_async(NULL, NULL));
+	EXPECT_EQ(EINVAL, memwait_mutex_execute_locked(NULL, NULL));
+}
+
+USERLIB_TEST(zero_is_initialised)
+{
+	static memwait_mutex_t initialised = MEMWAIT_MUTEX_INIT;
+	memwait_mutex_t *zeroed = self->shared;
+
+	EXPECT_EQ(0, memcmp(&initialised, zeroed, sizeof(*zeroed)));
+	EXPECT_EQ(0, memwait_mutex_lock(zeroed));
+	EXPECT_EQ(0, memwait_mutex_unlock(zeroed));
+}
+
+USERLIB_TEST(errorcheck_knows_its_owner)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op counted = { 0 };
+	struct timespec soon = in_time(CLOCK_REALTIME, 1);
+	unsigned int fair;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ERRORCHECK | fair));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(EDEADLK, memwait_mutex_lock(mutex));
+		EXPECT_EQ(EDEADLK, memwait_mutex_timedlock(mutex, &soon));
+		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		EXPECT_EQ(EDEADLK, memwait_mutex_lock_async(mutex, &counted.op));
+		EXPECT_EQ(0, memwait_op_pending(&counted.op));
+		EXPECT_EQ(EPERM, elsewhere(unlock_it, mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+	}
+}
+
+USERLIB_TEST(recursive_counts)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op counted = { 0 };
+	unsigned int fair;
+	int i;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_RECURSIVE | fair));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		ASSERT_EQ(0, memwait_mutex_trylock(mutex));
+		ASSERT_EQ(0, memwait_mutex_lock_async(mutex, &counted.op));
+		EXPECT_EQ(EPERM, elsewhere(unlock_it, mutex));
+		for (i = 0; i < 3; i++) {
+			EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+			EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		}
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, elsewhere(lock_and_unlock, mutex));
+	}
+}
+
+struct timed {
+	memwait_mutex_t *mutex;
+	clockid_t clock;
+	struct timespec time;
+};
+
+static int lock_until(void *arg)
+{
+	struct timed *timed = arg;
+
+	return memwait_mutex_clocklock(timed->mutex, timed->clock, &timed->time);
+}
+
+USERLIB_TEST(times)
+{
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	memwait_mutex_t *mutex = self->shared;
+	struct timed timed = { .mutex = mutex };
+	uint64_t start;
+	int kind, i;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		for (i = 0; i < 2; i++) {
+			timed.clock = clocks[i];
+			timed.time = in_time(clocks[i], 20);
+			start = now_ns(CLOCK_MONOTONIC);
+			EXPECT_EQ(ETIMEDOUT, elsewhere(lock_until, &timed));
+			EXPECT_LE(19 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
+			timed.time = in_time(clocks[i], -1000);
+			EXPECT_EQ(ETIMEDOUT, elsewhere(lock_until, &timed));
+			timed.time = (struct timespec){ -1, 0 };
+			EXPECT_EQ(ETIMEDOUT, elsewhere(lock_until, &timed));
+			timed.time = (struct timespec){ 1, 1000000000 };
+			EXPECT_EQ(EINVAL, elsewhere(lock_until, &timed));
+			timed.time = (struct timespec){ 1, -1 };
+			EXPECT_EQ(EINVAL, elsewhere(lock_until, &timed));
+		}
+		timed.clock = CLOCK_PROCESS_CPUTIME_ID;
+		EXPECT_EQ(EINVAL, elsewhere(lock_until, &timed));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+
+		/* Nobody looks at a deadline that is not needed. */
+		timed.clock = CLOCK_MONOTONIC;
+		timed.time = (struct timespec){ 1, -1 };
+		EXPECT_EQ(0, memwait_mutex_clocklock(mutex, timed.clock, &timed.time));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(EINVAL, memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, NULL));
+	}
+}
+
+USERLIB_TEST(a_deadline_beyond_time_is_never)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct timed timed = {
+		.mutex = mutex,
+		.clock = CLOCK_REALTIME,
+		.time = { INT64_MAX, 999999999 },
+	};
+	struct runner runner;
+
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	runner_start(&runner, lock_until, &timed);
+	runner_await_asleep(&runner);
+	EXPECT_FALSE(runner_is_done(&runner));
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+USERLIB_TEST(lock_async_at_once_and_later)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op counted = { 0 };
+	struct timespec soon;
+	int kind;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
+		memset(&counted, 0, sizeof(counted));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		EXPECT_EQ(0, memwait_mutex_lock_async(mutex, &counted.op));
+		EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+
+		ASSERT_EQ(0, elsewhere(lock_it, mutex));
+		EXPECT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
+		EXPECT_EQ(EBUSY, memwait_mutex_lock_async(mutex, &counted.op));
+		EXPECT_EQ(1, memwait_op_pending(&counted.op));
+		EXPECT_EQ(1, memwait_loop_pending(self->loop));
+		EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		/* Where owners matter the owner has gone, and nobody can unlock: cancel. */
+		if (kinds[kind] & (MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE)) {
+			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+			continue;
+		}
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
+		EXPECT_EQ(0, memwait_loop_pending(self->loop));
+		EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+
+		/* The same mutex, and it times out. */
+		soon = in_time(CLOCK_MONOTONIC, 10);
+		EXPECT_EQ(EINPROGRESS, memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon,
+								     &counted.op));
+		EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 2));
+		EXPECT_EQ(ETIMEDOUT, counted.result);
+		/* Now it has passed before it begins. */
+		EXPECT_EQ(ETIMEDOUT, memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon,
+								   &counted.op));
+		EXPECT_EQ(2, counted.calls);
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+}
+
+USERLIB_TEST(execute_locked_locks_and_unlocks)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op first = { 0 }, second = { 0 };
+	unsigned int fair;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, fair));
+		memset(&first, 0, sizeof(first));
+		memset(&second, 0, sizeof(second));
+		memwait_op_init(&first.op, self->loop, count_call, &first);
+		memwait_op_init(&second.op, self->loop, count_call, &second);
+
+		EXPECT_EQ(0, memwait_mutex_execute_locked(mutex, &first.op));
+		EXPECT_EQ(1, first.calls);
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(EINPROGRESS, memwait_mutex_execute_locked(mutex, &first.op));
+		EXPECT_EQ(EINPROGRESS, memwait_mutex_execute_locked(mutex, &second.op));
+		EXPECT_EQ(1, first.calls);
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, dispatch_until(self->loop, &first.calls, 2));
+		EXPECT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
+		EXPECT_EQ(0, first.result);
+		EXPECT_EQ(0, second.result);
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+	}
+}
+
+struct order {
+	memwait_mutex_t *mutex;
+	int *next;		/* protected by the mutex */
+	int place;
+	memwait_op_t op;
+	struct runner runner;
+};
+
+static int lock_and_note_place(void *arg)
+{
+	struct order *order = arg;
+	int err = memwait_mutex_lock(order->mutex);
+
+	if (err)
+		return err;
+	order->place = (*order->next)++;
+	return memwait_mutex_unlock(order->mutex);
+}
+
+static void note_place(memwait_op_t *op, int result, void *data)
+{
+	struct order *order = data;
+
+	(void)op;
+	if (result)
+		return;
+	order->place = (*order->next)++;
+	memwait_mutex_unlock(order->mutex);
+}
+
+static int barge_in(void *arg)
+{
+	struct guarded *guarded = arg;
+	int got = 0;
+
+	while (!__atomic_load_n(&guarded->stop, __ATOMIC_ACQUIRE)) {
+		if (!memwait_mutex_trylock(&guarded->mutex)) {
+			got++;
+			memwait_mutex_unlock(&guarded->mutex);
+		}
+		sched_yield();
+	}
+	return got;
+}
+
+#define IN_ORDER	12
+
+USERLIB_TEST(fair_is_first_in_first_out_for_threads_and_operations)
+{
+	struct guarded *guarded = self->shared;
+	struct order orders[IN_ORDER];
+	struct runner barger;
+	int next = 0, i;
+
+	ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, MEMWAIT_MUTEX_FAIR));
+	ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
+	for (i = 0; i < IN_ORDER; i++) {
+		orders[i] = (struct order){
+			.mutex = &guarded->mutex, .next = &next, .place = -1,
+		};
+		if (i % 3) {
+			runner_start(&orders[i].runner, lock_and_note_place, &orders[i]);
+		} else {
+			memwait_op_init(&orders[i].op, self->loop, note_place, &orders[i]);
+			ASSERT_EQ(EINPROGRESS,
+				  memwait_mutex_lock_async(&guarded->mutex, &orders[i].op));
+		}
+		/* The lock word is the first of the mutex. */
+		await_waiters(self->fd, &guarded->mutex, U32_SIZE, i + 1);
+	}
+	runner_start(&barger, barge_in, guarded);
+	ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
+	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	for (i = 0; i < IN_ORDER; i++) {
+		if (i % 3) {
+			EXPECT_EQ(0, runner_join(&orders[i].runner));
+		}
+		EXPECT_EQ(i, orders[i].place);
+	}
+	__atomic_store_n(&guarded->stop, 1, __ATOMIC_RELEASE);
+	runner_join(&barger);
+	EXPECT_EQ(IN_ORDER, next);
+	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+}
+
+static int hog(void *arg)
+{
+	struct guarded *guarded = arg;
+
+	while (!__atomic_load_n(&guarded->stop, __ATOMIC_ACQUIRE)) {
+		memwait_mutex_lock(&guarded->mutex);
+		visit(guarded);
+		memwait_mutex_unlock(&guarded->mutex);
+	}
+	return 0;
+}
+
+/* Two threads that take it again as soon as they have given it back cannot keep a third one out. */
+USERLIB_TEST(fair_does_not_starve)
+{
+	struct guarded *guarded = self->shared;
+	struct runner hogs[2];
+	struct visitor visitor;
+	int i;
+
+	ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, MEMWAIT_MUTEX_FAIR));
+	for (i = 0; i < 2; i++)
+		runner_start(&hogs[i], hog, guarded);
+	for (i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
+		visit(guarded);
+		ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
+	}
+	visit_with_loop(&visitor, guarded, self->loop);
+	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, visitor.error);
+	__atomic_store_n(&guarded->stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 2; i++)
+		runner_join(&hogs[i]);
+	EXPECT_EQ(0, guarded->violations);
+	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+}
+
+struct cancelling {
+	memwait_mutex_t mutex;
+	struct counted_op counted;
+	int begin, cancelled;
+};
+
+/* Waits at a gate so that both threads begin together. */
+static int unlock_at_once(void *arg)
+{
+	struct cancelling *cancelling = arg;
+
+	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
+		;
+	return memwait_mutex_unlock(&cancelling->mutex);
+}
+
+/*
+ * Cancel races with the unlock that wakes, or hands over to, the operation. Whatever happens, the
+ * lock is not left held, and the thread that waits behind the operation gets it.
+ */
+USERLIB_TEST(L3_cancel_races_with_unlock)
+{
+	struct cancelling *cancelling = self->shared;
+	unsigned int fair;
+	int round, taken_back = 0, called = 0;
+	struct runner unlocker, behind;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		for (round = 0; round < ROUNDS; round++) {
+			memset(cancelling, 0, sizeof(*cancelling));
+			ASSERT_EQ(0, memwait_mutex_init(&cancelling->mutex, fair));
+			memwait_op_init(&cancelling->counted.op, self->loop, count_call,
+					&cancelling->counted);
+			ASSERT_EQ(0, memwait_mutex_lock(&cancelling->mutex));
+			ASSERT_EQ(EINPROGRESS,
+				  memwait_mutex_lock_async(&cancelling->mutex,
+							   &cancelling->counted.op));
+			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
+			if (round % 2)
+				await_waiters(self->fd, &cancelling->mutex, U32_SIZE, 2);
+			runner_start(&unlocker, unlock_at_once, cancelling);
+			__atomic_store_n(&cancelling->begin, 1, __ATOMIC_RELEASE);
+			if (round % 3 == 2)
+				memwait_loop_dispatch(self->loop);
+			switch (memwait_op_cancel(&cancelling->counted.op)) {
+			case 0:
+				taken_back++;
+				ASSERT_EQ(0, cancelling->counted.calls);
+				break;
+			case ENOENT:
+				called++;
+				ASSERT_EQ(1, cancelling->counted.calls);
+				ASSERT_EQ(0, cancelling->counted.result);
+				ASSERT_EQ(0, memwait_mutex_unlock(&cancelling->mutex));
+				break;
+			default:
+				ASSERT_TRUE(false);
+			}
+			ASSERT_EQ(0, runner_join(&unlocker));
+			ASSERT_EQ(0, runner_join(&behind));
+			ASSERT_EQ(0, memwait_mutex_destroy(&cancelling->mutex));
+			ASSERT_EQ(0, memwait_loop_pending(self->loop));
+		}
+	}
+	EXPECT_LT(0, taken_back);
+	TH_LOG("%d taken back, %d called back", taken_back, called);
+}
+
+/* The same with a deadline instead of a cancel. */
+USERLIB_TEST(L3_time_outs_race_with_unlock)
+{
+	struct cancelling *cancelling = self->shared;
+	unsigned int fair;
+	int round, got = 0, timed_out = 0, ret;
+	struct runner unlocker, behind;
+	struct timespec time;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		for (round = 0; round < ROUNDS / 4; round++) {
+			struct counted_op *counted = &cancelling->counted;
+
+			memset(cancelling, 0, sizeof(*cancelling));
+			ASSERT_EQ(0, memwait_mutex_init(&cancelling->mutex, fair));
+			memwait_op_init(&counted->op, self->loop, count_call, counted);
+			ASSERT_EQ(0, memwait_mutex_lock(&cancelling->mutex));
+			time = in_time(CLOCK_MONOTONIC, 0);
+			time.tv_nsec += 100000 + round % 16 * 20000;
+			if (time.tv_nsec >= 1000000000) {
+				time.tv_sec++;
+				time.tv_nsec -= 1000000000;
+			}
+			ret = memwait_mutex_clocklock_async(&cancelling->mutex, CLOCK_MONOTONIC,
+							    &time, &counted->op);
+			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
+			runner_start(&unlocker, unlock_at_once, cancelling);
+			__atomic_store_n(&cancelling->begin, 1, __ATOMIC_RELEASE);
+			if (ret == EINPROGRESS) {
+				ASSERT_EQ(0, dispatch_until(self->loop, &counted->calls, 1));
+				ret = counted->result;
+			}
+			if (!ret) {
+				ASSERT_EQ(0, memwait_mutex_unlock(&cancelling->mutex));
+			} else {
+				ASSERT_EQ(ETIMEDOUT, ret);
+			}
+			got += !ret;
+			timed_out += !!ret;
+			ASSERT_EQ(0, runner_join(&unlocker));
+			ASSERT_EQ(0, runner_join(&behind));
+			ASSERT_EQ(0, memwait_mutex_destroy(&cancelling->mutex));
+		}
+	}
+	TH_LOG("%d locked, %d timed out", got, timed_out);
+}
+
+USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
+{
+	struct guarded *guarded = self->shared;
+	unsigned int fair;
+	pid_t child;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		memset(guarded, 0, sizeof(*guarded));
+		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
+		/* Uses the device before the fork, and after. */
+		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
+		child = fork();
+		ASSERT_LE(0, child);
+		if (!child)
+			_exit(visit_often(guarded));
+		await_waiters(self->fd, &guarded->mutex, U32_SIZE, 1);
+		ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
+		ASSERT_EQ(0, visit_often(guarded));
+		ASSERT_EQ(0, userlib_child_status(child));
+		EXPECT_EQ(2L * ROUNDS, guarded->counter);
+		EXPECT_EQ(0, guarded->violations);
+	}
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+USERLIB_TEST(signals_do_not_interrupt_it)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	memwait_mutex_t *mutex = self->shared;
+	struct runner runner;
+	int kind, i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (kind = 0; kind < KINDS; kind++) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		runner_start(&runner, lock_and_unlock, mutex);
+		for (i = 0; i < 10; i++) {
+			await_waiters(self->fd, mutex, U32_SIZE, 1);
+			pthread_kill(runner.thread, SIGUSR1);
+		}
+		ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, runner_join(&runner));
+	}
+}
+
+USERLIB_TEST(L5_it_is_not_a_cancellation_point)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct runner runner;
+
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	runner_start(&runner, lock_and_unlock, mutex);
+	await_waiters(self->fd, mutex, U32_SIZE, 1);
+	pthread_cancel(runner.thread);
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+	pthread_join(runner.thread, NULL);
+	EXPECT_EQ(1, runner.done);
+	EXPECT_EQ(0, runner.result);
+	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+}
+
+USERLIB_TEST(a_waiter_that_is_killed_is_not_missed)
+{
+	struct guarded *guarded = self->shared;
+	unsigned int fair;
+	int i;
+	pid_t child;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		memset(guarded, 0, sizeof(*guarded));
+		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
+		for (i = 0; i < 20; i++) {
+			struct runner behind;
+
+			ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
+			child = fork();
+			ASSERT_LE(0, child);
+			if (!child)
+				_exit(memwait_mutex_lock(&guarded->mutex));
+			await_waiters(self->fd, &guarded->mutex, U32_SIZE, 1);
+			runner_start(&behind, lock_and_unlock, &guarded->mutex);
+			await_waiters(self->fd, &guarded->mutex, U32_SIZE, 2);
+			kill(child, SIGKILL);
+			ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+			ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
+			ASSERT_EQ(0, runner_join(&behind));
+			ASSERT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+		}
+	}
+}
+
+TEST_HARNESS_MAIN
