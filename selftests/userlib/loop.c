@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Loops and operations, on plain words. */
+#include "userlib_test.h"
+
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 300 : 3000)
+
+static int arm(struct counted_op *counted, memwait_loop_t *loop, const volatile void *word)
+{
+	int err = memwait_op_init(&counted->op, loop, count_call, counted);
+
+	return err ? -err : memwait_wait32_async(word, 0, NULL, 0, &counted->op);
+}
+
+static bool is_readable(memwait_loop_t *loop)
+{
+	return mw_readable(memwait_loop_fd(loop));
+}
+
+USERLIB_TEST(an_operation_completes_once)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(1, memwait_loop_pending(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_TRUE(is_readable(self->loop));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(MEMWAIT_OK, counted.result);
+	EXPECT_EQ(0, memwait_op_pending(&counted.op));
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+}
+
+USERLIB_TEST(bad_input)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	memwait_op_t zeroed = { 0 };
+
+	EXPECT_EQ(EINVAL, memwait_loop_new(NULL));
+	EXPECT_EQ(0, memwait_loop_free(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_fd(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL));
+	EXPECT_EQ(EINVAL, memwait_loop_run(NULL));
+	EXPECT_EQ(EINVAL, memwait_loop_stop(NULL));
+	EXPECT_EQ(0, memwait_loop_pending(NULL));
+	EXPECT_EQ(EINVAL, memwait_op_init(NULL, self->loop, count_call, NULL));
+	EXPECT_EQ(EINVAL, memwait_op_init(&zeroed, NULL, count_call, NULL));
+	EXPECT_EQ(EINVAL, memwait_op_init(&zeroed, self->loop, NULL, NULL));
+	EXPECT_EQ(EINVAL, memwait_op_cancel(NULL));
+	EXPECT_EQ(EINVAL, memwait_op_cancel(&zeroed));
+	EXPECT_EQ(0, memwait_op_pending(NULL));
+	EXPECT_EQ(0, memwait_op_pending(&zeroed));
+	EXPECT_EQ(-EINVAL, memwait_wait32_async(word, 0, NULL, 0, &zeroed));
+	EXPECT_EQ(-EINVAL, memwait_wait32_async(word, 0, NULL, 0, NULL));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	EXPECT_EQ(-EINVAL, memwait_wait32_async((char *)word + 2, 0, NULL, 0, &counted.op));
+	EXPECT_EQ(-EINVAL, memwait_wait32_async(word, 0, NULL, 0x1000000, &counted.op));
+	EXPECT_EQ(-EFAULT, memwait_wait32_async(NULL, 0, NULL, 0, &counted.op));
+	EXPECT_EQ(0, memwait_op_pending(&counted.op));
+	EXPECT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	EXPECT_EQ(-EBUSY, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+	EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, counted.calls);
+}
+
+/* What a callback may do. */
+struct acting {
+	memwait_op_t op;
+	memwait_loop_t *loop;
+	uint32_t *word;
+	struct counted_op *other;
+	int calls, rearm, nested, cancelled;
+};
+
+static void act(memwait_op_t *op, int result, void *data)
+{
+	struct acting *acting = data;
+
+	acting->calls++;
+	if (result)
+		return;
+	if (acting->other)
+		acting->cancelled += !memwait_op_cancel(&acting->other->op);
+	if (acting->nested)
+		memwait_loop_dispatch(acting->loop);
+	if (acting->rearm-- > 0 &&
+	    memwait_wait32_async(acting->word, 0, NULL, 0, op) != MEMWAIT_PENDING)
+		abort();
+}
+
+USERLIB_TEST(a_callback_may_begin_its_operation_again)
+{
+	struct acting acting = { .loop = self->loop, .word = self->shared, .rearm = 10 };
+	int i;
+
+	memwait_op_init(&acting.op, self->loop, act, &acting);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(acting.word, 0, NULL, 0, &acting.op));
+	for (i = 1; i <= 11; i++) {
+		ASSERT_EQ(1, memwait_notify(acting.word, 1, 0));
+		ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+		ASSERT_EQ(i, acting.calls);
+	}
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+}
+
+USERLIB_TEST(a_callback_may_cancel_one_that_has_completed_too)
+{
+	struct counted_op other = { 0 }, behind = { 0 };
+	struct acting acting = { .loop = self->loop, .word = self->shared, .other = &other };
+
+	memwait_op_init(&acting.op, self->loop, act, &acting);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(acting.word, 0, NULL, 0, &acting.op));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&other, self->loop, acting.word));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&behind, self->loop, acting.word));
+	ASSERT_EQ(2, memwait_notify(acting.word, 2, 0));
+	/* Both have been read; the second is cancelled by the first, and goes on to the third. */
+	ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, acting.cancelled);
+	EXPECT_EQ(0, other.calls);
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+}
+
+static void free_self(memwait_op_t *op, int result, void *data)
+{
+	(void)result;
+	++*(int *)data;
+	memset(op, 0xa5, sizeof(*op));
+	free(op);
+}
+
+USERLIB_TEST(a_callback_may_free_its_operation)
+{
+	memwait_op_t *op = malloc(sizeof(*op));
+	uint32_t *word = self->shared;
+	int calls = 0;
+
+	memwait_op_init(op, self->loop, free_self, &calls);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, calls);
+
+	/* The same after memwait_mutex_execute_locked(), which still has to unlock. */
+	op = malloc(sizeof(*op));
+	memwait_op_init(op, self->loop, free_self, &calls);
+	EXPECT_EQ(0, memwait_mutex_execute_locked((memwait_mutex_t *)(word + 16), op));
+	EXPECT_EQ(2, calls);
+	EXPECT_EQ(EPERM, memwait_mutex_unlock((memwait_mutex_t *)(word + 16)));
+}
+
+USERLIB_TEST(a_callback_may_dispatch)
+{
+	struct counted_op other = { 0 };
+	struct acting acting = { .loop = self->loop, .word = self->shared, .nested = 1 };
+
+	memwait_op_init(&acting.op, self->loop, act, &acting);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(acting.word, 0, NULL, 0, &acting.op));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&other, self->loop, acting.word));
+	ASSERT_EQ(2, memwait_notify(acting.word, 2, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, acting.calls);
+	EXPECT_EQ(1, other.calls);
+}
+
+#define MANY	200
+
+USERLIB_TEST(a_dispatch_is_bounded_and_forgets_nothing)
+{
+	struct counted_op *counted = calloc(MANY, sizeof(*counted));
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(0), i, ret, total = 0;
+	uint32_t *word = self->shared;
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
+	for (i = 0; i < MANY; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
+	EXPECT_EQ(MANY, memwait_loop_pending(self->loop));
+	ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, -1));
+	do {
+		EXPECT_TRUE(is_readable(self->loop));
+		ret = memwait_loop_dispatch(self->loop);
+		ASSERT_LT(0, ret);
+		EXPECT_GE(64, ret);
+		total += ret;
+	} while (total < MANY);
+	EXPECT_EQ(MANY, total);
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	for (i = 0; i < MANY; i++)
+		EXPECT_EQ(1, counted[i].calls);
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	free(counted);
+	close(epoll);
+}
+
+/* A cancel that has to read completions of others leaves them to be dispatched, and seen. */
+USERLIB_TEST(cancel_leaves_the_others_readable)
+{
+	struct counted_op counted[5] = { 0 };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(0), i;
+	uint32_t *word = self->shared;
+
+	for (i = 0; i < 5; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
+	ASSERT_EQ(5, memwait_notify(word, 5, 0));
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
+	ASSERT_EQ(1, epoll_wait(epoll, &event, 1, -1));
+	ASSERT_EQ(0, memwait_op_cancel(&counted[4].op));
+	EXPECT_TRUE(is_readable(self->loop));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(4, memwait_loop_pending(self->loop));
+	EXPECT_EQ(4, memwait_loop_dispatch(self->loop));
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(1, counted[i].calls);
+	EXPECT_EQ(0, counted[4].calls);
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+	close(epoll);
+}
+
+struct race {
+	memwait_loop_t *loop;
+	struct counted_op counted;
+	uint32_t *word;
+	int begin, cancelled, stop;
+};
+
+static int cancel_at_once(void *arg)
+{
+	struct race *race = arg;
+
+	while (!__atomic_load_n(&race->begin, __ATOMIC_ACQUIRE))
+		;
+	return memwait_op_cancel(&race->counted.op);
+}
+
+static int wait_on_word(void *arg)
+{
+	return memwait_wait32(arg, 0, NULL, 0);
+}
+
+/* Either the callback runs, or cancel returns 0 and the thread behind is woken instead. */
+USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
+{
+	struct race race = { .loop = self->loop, .word = self->shared };
+	struct runner canceller, behind;
+	int round, ret, called = 0;
+
+	for (round = 0; round < ROUNDS; round++) {
+		memset(&race.counted, 0, sizeof(race.counted));
+		race.begin = 0;
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&race.counted, self->loop, race.word));
+		runner_start(&behind, wait_on_word, race.word);
+		await_waiters(self->fd, race.word, U32_SIZE, 2);
+		runner_start(&canceller, cancel_at_once, &race);
+		__atomic_store_n(&race.begin, 1, __ATOMIC_RELEASE);
+		ASSERT_EQ(1, memwait_notify(race.word, 1, 0));
+		if (round % 2)
+			memwait_loop_dispatch(self->loop);
+		ret = runner_join(&canceller);
+		if (ret == ENOENT) {
+			called++;
+			ASSERT_EQ(1, race.counted.calls);
+			ASSERT_EQ(1, memwait_notify(race.word, 1, 0));
+		} else {
+			ASSERT_EQ(0, ret);
+			ASSERT_EQ(0, race.counted.calls);
+		}
+		ASSERT_EQ(MEMWAIT_OK, runner_join(&behind));
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+		ASSERT_EQ(0, memwait_waiters(race.word, 0));
+	}
+	EXPECT_GT(ROUNDS, called);
+	TH_LOG("%d of %d called back", called, round);
+}
+
+static int dispatch_until_stopped(void *arg)
+{
+	struct race *race = arg;
+
+	while (!__atomic_load_n(&race->stop, __ATOMIC_ACQUIRE)) {
+		struct pollfd pfd = { .fd = memwait_loop_fd(race->loop), .events = POLLIN };
+
+		if (poll(&pfd, 1, 10) > 0 && memwait_loop_dispatch(race->loop) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void count_atomically(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)result;
+	__atomic_add_fetch((int *)data, 1, __ATOMIC_ACQ_REL);
+}
+
+USERLIB_TEST(two_threads_may_dispatch)
+{
+	struct race race = { .loop = self->loop };
+	memwait_op_t *ops = calloc(MANY, sizeof(*ops));
+	uint32_t *word = self->shared;
+	struct runner dispatchers[2];
+	int round, i, calls = 0;
+
+	for (i = 0; i < 2; i++)
+		runner_start(&dispatchers[i], dispatch_until_stopped, &race);
+	for (i = 0; i < MANY; i++)
+		memwait_op_init(&ops[i], self->loop, count_atomically, &calls);
+	for (round = 1; round <= 20; round++) {
+		for (i = 0; i < MANY; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &ops[i]));
+		ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
+		while (memwait_loop_pending(self->loop) ||
+		       __atomic_load_n(&calls, __ATOMIC_ACQUIRE) < round * MANY)
+			sched_yield();
+		ASSERT_EQ(round * MANY, __atomic_load_n(&calls, __ATOMIC_ACQUIRE));
+	}
+	__atomic_store_n(&race.stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&dispatchers[i]));
+	free(ops);
+}
+
+static int run_loop(void *arg)
+{
+	return memwait_loop_run(arg);
+}
+
+USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+
+	/* By a completion. */
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(1, counted.calls);
+
+	/* By a cancel from here. */
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, runner_join(&runner));
+
+	/* By a stop from here, and by one that came before. */
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, memwait_loop_stop(self->loop));
+	EXPECT_EQ(0, runner_join(&runner));
+	ASSERT_EQ(0, memwait_loop_stop(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(1, memwait_loop_pending(self->loop));
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+static void stop_loop(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)result;
+	memwait_loop_stop(data);
+}
+
+USERLIB_TEST(stop_in_a_callback_leaves_the_rest_for_later)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	memwait_op_t stopper;
+
+	memwait_op_init(&stopper, self->loop, stop_loop, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &stopper));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	ASSERT_EQ(2, memwait_notify(word, 2, 0));
+	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_TRUE(is_readable(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(1, counted.calls);
+}
+
+USERLIB_TEST(L5_run_is_a_cancellation_point_and_leaves_the_loop_usable)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, pthread_cancel(runner.thread));
+	pthread_join(runner.thread, NULL);
+	EXPECT_EQ(0, runner.done);
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(1, counted.calls);
+}
+
+USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
+{
+	struct counted_op counted = { 0 }, unused = { 0 };
+	uint32_t *word = self->shared;
+	memwait_loop_t *own;
+	int bad = 0;
+	pid_t child;
+
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	memwait_op_init(&unused.op, self->loop, count_call, &unused);
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		bad |= memwait_loop_dispatch(self->loop) != -EPERM;
+		bad |= memwait_loop_run(self->loop) != EPERM;
+		bad |= memwait_loop_stop(self->loop) != EPERM;
+		bad |= memwait_op_cancel(&counted.op) != EPERM;
+		bad |= memwait_wait32_async(word, 0, NULL, 0, &unused.op) != -EPERM;
+		bad |= memwait_mutex_lock_async((void *)(word + 16), &unused.op) != EPERM;
+		bad |= memwait_loop_free(self->loop);
+		/* A loop of its own works, on the same word. */
+		bad |= memwait_loop_new(&own);
+		bad |= arm(&unused, own, word) != MEMWAIT_PENDING;
+		bad |= memwait_op_cancel(&unused.op);
+		bad |= memwait_loop_free(own);
+		_exit(bad);
+	}
+	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(1, memwait_loop_pending(self->loop));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(MEMWAIT_OK, counted.result);
+}
+
+/* What daemons do. The locks find the device again; a loop's descriptor must not be closed. */
+USERLIB_TEST(a_device_that_was_closed_is_opened_again)
+{
+	memwait_mutex_t *mutex = self->shared;
+	int ends[2], fd, err;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	ASSERT_EQ(0, memwait_notify(mutex, 0, 0));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child) {
+		for (fd = 3; fd < 64; fd++)
+			close(fd);
+		/* Something else gets its number. */
+		for (fd = 0; fd < 32; fd++)
+			err = pipe(ends);
+		err |= memwait_mutex_lock(mutex);
+		err |= memwait_mutex_unlock(mutex);
+		_exit(err);
+	}
+	await_waiters(self->fd, mutex, U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+	EXPECT_EQ(0, userlib_child_status(child));
+}
+
+USERLIB_TEST(a_loop_whose_descriptor_was_closed_says_so)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	memwait_loop_t *loop;
+
+	ASSERT_EQ(0, memwait_loop_new(&loop));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, loop, word));
+	close(memwait_loop_fd(loop));
+	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+	EXPECT_EQ(0, memwait_loop_free(loop));
+	EXPECT_EQ(0, counted.calls);
+}
+
+TEST_HARNESS_MAIN

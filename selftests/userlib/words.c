@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The functions on words: what they add to the ioctls is times, and error numbers. */
+#include "userlib_test.h"
+
+USERLIB_TEST(every_size_compares_on_its_bits)
+{
+	uint64_t *word = self->shared;
+	struct timespec none = { 0, 0 };
+
+	*word = 0x1122334455667788;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait8(word, 0x87, NULL, 0));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait16(word, 0x8877, NULL, 0));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32(word, 0x88776655, NULL, 0));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait64(word, 0x8877665544332211, NULL, 0));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait8(word, 0x88, &none, 0));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait16(word, 0x7788, &none, 0));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0x55667788, &none, 0));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait64(word, 0x1122334455667788, &none, 0));
+}
+
+struct word_wait {
+	void *word;
+	int size;
+	unsigned int flags;
+};
+
+static int wait_sized(void *arg)
+{
+	struct word_wait *wait = arg;
+
+	switch (wait->size) {
+	case 1:
+		return memwait_wait8(wait->word, 0, NULL, wait->flags);
+	case 2:
+		return memwait_wait16(wait->word, 0, NULL, wait->flags);
+	case 4:
+		return memwait_wait32(wait->word, 0, NULL, wait->flags);
+	default:
+		return memwait_wait64(wait->word, 0, NULL, wait->flags);
+	}
+}
+
+static int arm_sized(struct word_wait *wait, memwait_op_t *op)
+{
+	switch (wait->size) {
+	case 1:
+		return memwait_wait8_async(wait->word, 0, NULL, wait->flags, op);
+	case 2:
+		return memwait_wait16_async(wait->word, 0, NULL, wait->flags, op);
+	case 4:
+		return memwait_wait32_async(wait->word, 0, NULL, wait->flags, op);
+	default:
+		return memwait_wait64_async(wait->word, 0, NULL, wait->flags, op);
+	}
+}
+
+USERLIB_TEST(threads_and_operations_of_all_sizes_stand_in_one_line)
+{
+	static const unsigned int flags[] = { 0, MEMWAIT_PRIVATE };
+	struct counted_op counted[4];
+	struct word_wait waits[8];
+	struct runner runners[4];
+	int i, private;
+
+	for (private = 0; private < 2; private++) {
+		memset(counted, 0, sizeof(counted));
+		for (i = 0; i < 8; i++) {
+			waits[i] = (struct word_wait){
+				self->shared, 1 << i / 2, flags[private],
+			};
+			if (i % 2) {
+				memwait_op_init(&counted[i / 2].op, self->loop, count_call,
+						&counted[i / 2]);
+				ASSERT_EQ(MEMWAIT_PENDING,
+					  arm_sized(&waits[i], &counted[i / 2].op));
+			} else {
+				runner_start(&runners[i / 2], wait_sized, &waits[i]);
+			}
+			while (memwait_waiters(self->shared, flags[private]) != i + 1)
+				sched_yield();
+		}
+		for (i = 0; i < 8; i++) {
+			ASSERT_EQ(1, memwait_notify(self->shared, 1, flags[private]));
+			if (i % 2) {
+				ASSERT_EQ(0, dispatch_until(self->loop, &counted[i / 2].calls, 1));
+				EXPECT_EQ(MEMWAIT_OK, counted[i / 2].result);
+			} else {
+				EXPECT_EQ(MEMWAIT_OK, runner_join(&runners[i / 2]));
+			}
+			EXPECT_EQ(7 - i, memwait_waiters(self->shared, flags[private]));
+		}
+		EXPECT_EQ(0, memwait_notify(self->shared, MEMWAIT_ALL, flags[private]));
+	}
+}
+
+USERLIB_TEST(time_outs_of_both_clocks_and_relative_ones)
+{
+	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
+	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct timespec time;
+	uint64_t start;
+	int i;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 0; i < 3; i++) {
+		start = now_ns(CLOCK_MONOTONIC);
+		time = i < 2 ? in_time(clocks[i], 20) : (struct timespec){ 0, 20000000 };
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &time, flags[i]));
+		EXPECT_LE(19 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
+		start = now_ns(CLOCK_MONOTONIC);
+		time = i < 2 ? in_time(clocks[i], 50) : (struct timespec){ 0, 50000000 };
+		if (memwait_wait32_async(word, 0, &time, flags[i], &counted.op) ==
+		    MEMWAIT_PENDING) {
+			counted.calls = 0;
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+			EXPECT_EQ(MEMWAIT_TIMED_OUT, counted.result);
+		}
+		EXPECT_LE(49 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
+		/* Past, but it compares first. */
+		time = (struct timespec){ -1, 0 };
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &time, flags[i]));
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32(word, 1, &time, flags[i]));
+		EXPECT_EQ(MEMWAIT_TIMED_OUT,
+			  memwait_wait32_async(word, 0, &time, flags[i], &counted.op));
+		/* No time at all. */
+		time = (struct timespec){ 0, 1000000000 };
+		EXPECT_EQ(-EINVAL, memwait_wait32(word, 0, &time, flags[i]));
+		time = (struct timespec){ 0, -1 };
+		EXPECT_EQ(-EINVAL, memwait_wait32(word, 0, &time, flags[i]));
+	}
+	EXPECT_EQ(-EINVAL, memwait_wait32(word, 0, NULL,
+					  MEMWAIT_RELATIVE | MEMWAIT_CLOCK_REALTIME));
+}
+
+struct timed {
+	uint32_t *word;
+	struct timespec time;
+	unsigned int flags;
+};
+
+static int wait_timed(void *arg)
+{
+	struct timed *timed = arg;
+
+	return memwait_wait32(timed->word, 0, &timed->time, timed->flags);
+}
+
+USERLIB_TEST(times_that_overflow_are_never)
+{
+	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
+	struct timed timed = { .word = self->shared };
+	struct runner runner;
+	int i, j;
+
+	for (i = 0; i < 3; i++) {
+		for (j = 0; j < 2; j++) {
+			timed.time = (struct timespec){ j ? INT64_MAX : 18446744072, 999999999 };
+			timed.flags = flags[i];
+			runner_start(&runner, wait_timed, &timed);
+			await_waiters(self->fd, timed.word, U32_SIZE, 1);
+			EXPECT_EQ(1, memwait_notify(timed.word, 1, 0));
+			EXPECT_EQ(MEMWAIT_OK, runner_join(&runner));
+		}
+	}
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+USERLIB_TEST(bad_input_and_signals)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	struct word_wait wait = { .word = self->shared, .size = 4 };
+	char *byte = self->shared;
+	struct runner runner;
+
+	EXPECT_EQ(0, memwait_wait8(byte + 1, 1, NULL, 0) - MEMWAIT_NOT_EQUAL);
+	EXPECT_EQ(-EINVAL, memwait_wait16(byte + 1, 1, NULL, 0));
+	EXPECT_EQ(-EINVAL, memwait_wait32(byte + 2, 1, NULL, 0));
+	EXPECT_EQ(-EINVAL, memwait_wait64(byte + 4, 1, NULL, 0));
+	EXPECT_EQ(-EINVAL, memwait_wait32(byte, 1, NULL, 1));
+	EXPECT_EQ(-EINVAL, memwait_wait32(byte, 1, NULL, 0x20000));
+	EXPECT_EQ(-EINVAL, memwait_notify(byte, 1, MEMWAIT_CLOCK_REALTIME));
+	EXPECT_EQ(-EINVAL, memwait_waiters(byte, MEMWAIT_CLOCK_REALTIME));
+	EXPECT_EQ(-EFAULT, memwait_wait32(NULL, 1, NULL, 0));
+	EXPECT_EQ(-EFAULT, memwait_notify(NULL, 1, 0));
+	EXPECT_EQ(0, memwait_notify(NULL, 1, MEMWAIT_PRIVATE));
+
+	sigaction(SIGUSR1, &action, NULL);
+	runner_start(&runner, wait_sized, &wait);
+	await_waiters(self->fd, byte, U32_SIZE, 1);
+	pthread_kill(runner.thread, SIGUSR1);
+	EXPECT_EQ(-EINTR, runner_join(&runner));
+}
+
+USERLIB_TEST(processes_meet_on_a_word)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	pid_t child;
+
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(memwait_wait32(word, 0, NULL, 0));
+	await_waiters(self->fd, word, U32_SIZE, 1);
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+}
+
+TEST_HARNESS_MAIN
