@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Semaphores: as many get through as there are posts, whatever becomes of those who wait. */
+#include "userlib_test.h"
+
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+
+struct shared {
+	memwait_sem_t sem;
+	int inside, most, violations;
+	long total;
+	int begin;
+};
+
+static int wait_once(void *arg)
+{
+	return memwait_sem_wait(arg);
+}
+
+static int wait_often(void *arg)
+{
+	int i, err = 0;
+
+	for (i = 0; i < ROUNDS && !err; i++)
+		err = memwait_sem_wait(arg);
+	return err;
+}
+
+static int post_often(void *arg)
+{
+	int i, err = 0;
+
+	for (i = 0; i < 2 * ROUNDS && !err; i++)
+		err = memwait_sem_post(arg);
+	return err;
+}
+
+static int value_of(memwait_sem_t *sem)
+{
+	int value = -1;
+
+	memwait_sem_getvalue(sem, &value);
+	return value;
+}
+
+USERLIB_TEST(value_and_errors)
+{
+	memwait_sem_t *sem = self->shared;
+	int value;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, 1, 2));
+	EXPECT_EQ(2, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_wait(sem));
+	EXPECT_EQ(0, memwait_sem_trywait(sem));
+	EXPECT_EQ(EAGAIN, memwait_sem_trywait(sem));
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(1, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, MEMWAIT_SEM_VALUE_MAX));
+	EXPECT_EQ(EOVERFLOW, memwait_sem_post(sem));
+	EXPECT_EQ(MEMWAIT_SEM_VALUE_MAX, value_of(sem));
+	EXPECT_EQ(EINVAL, memwait_sem_init(sem, 0, MEMWAIT_SEM_VALUE_MAX + 1U));
+	EXPECT_EQ(EINVAL, memwait_sem_init(NULL, 0, 0));
+	EXPECT_EQ(EINVAL, memwait_sem_wait(NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_trywait(NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_post(NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_destroy(NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_getvalue(sem, NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_getvalue(NULL, &value));
+	EXPECT_EQ(EINVAL, memwait_sem_wait_async(NULL, NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_wait_async(sem, NULL));
+}
+
+static void enter_and_leave(struct shared *shared)
+{
+	int now = __atomic_add_fetch(&shared->inside, 1, __ATOMIC_ACQ_REL);
+
+	if (now > 2)
+		__atomic_add_fetch(&shared->violations, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&shared->total, 1, __ATOMIC_RELAXED);
+	sched_yield();
+	__atomic_sub_fetch(&shared->inside, 1, __ATOMIC_ACQ_REL);
+}
+
+static int use_often(void *arg)
+{
+	struct shared *shared = arg;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		if (memwait_sem_wait(&shared->sem))
+			return -1;
+		enter_and_leave(shared);
+		if (memwait_sem_post(&shared->sem))
+			return -1;
+	}
+	return 0;
+}
+
+struct user_op {
+	struct shared *shared;
+	memwait_op_t op;
+	int rounds, error;
+};
+
+static void use_by_callback(memwait_op_t *op, int result, void *data)
+{
+	struct user_op *user = data;
+
+	while (!result) {
+		enter_and_leave(user->shared);
+		result = memwait_sem_post(&user->shared->sem);
+		if (result || ++user->rounds == ROUNDS)
+			break;
+		result = memwait_sem_wait_async(&user->shared->sem, op);
+	}
+	if (result != EINPROGRESS)
+		user->error = result;
+}
+
+USERLIB_TEST(no_more_than_its_value_are_inside_threads_processes_and_loop)
+{
+	int memfd = memfd_create("sem", MFD_CLOEXEC), i, ret;
+	struct user_op user = { 0 };
+	struct runner runners[2];
+	struct shared *shared;
+	pid_t children[2];
+
+	ASSERT_EQ(0, ftruncate(memfd, 4096));
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 1, 2));
+	for (i = 0; i < 2; i++) {
+		children[i] = fork();
+		ASSERT_LE(0, children[i]);
+		if (!children[i]) {
+			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
+					   0);
+
+			munmap(shared, 4096);
+			_exit(use_often(other));
+		}
+	}
+	for (i = 0; i < 2; i++)
+		runner_start(&runners[i], use_often, shared);
+	user.shared = shared;
+	memwait_op_init(&user.op, self->loop, use_by_callback, &user);
+	ret = memwait_sem_wait_async(&shared->sem, &user.op);
+	if (ret != EINPROGRESS)
+		use_by_callback(&user.op, ret, &user);
+	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, runner_join(&runners[i]));
+		EXPECT_EQ(0, userlib_child_status(children[i]));
+	}
+	EXPECT_EQ(0, user.error);
+	EXPECT_EQ(ROUNDS, user.rounds);
+	EXPECT_EQ(5L * ROUNDS, shared->total);
+	EXPECT_EQ(0, shared->violations);
+	EXPECT_EQ(2, value_of(&shared->sem));
+	EXPECT_EQ(0, memwait_sem_destroy(&shared->sem));
+	munmap(shared, 4096);
+	close(memfd);
+}
+
+USERLIB_TEST(every_post_lets_one_through)
+{
+	memwait_sem_t *sem = self->shared;
+	struct runner waiters[4], posters[2];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		runner_start(&waiters[i], wait_often, sem);
+	for (i = 0; i < 2; i++)
+		runner_start(&posters[i], post_often, sem);
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(0, runner_join(&waiters[i]));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&posters[i]));
+	EXPECT_EQ(0, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+USERLIB_TEST(times)
+{
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	memwait_sem_t *sem = self->shared;
+	struct counted_op counted = { 0 };
+	struct timespec time;
+	uint64_t start;
+	int i, ret;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 0; i < 2; i++) {
+		start = now_ns(CLOCK_MONOTONIC);
+		time = in_time(clocks[i], 20);
+		EXPECT_EQ(ETIMEDOUT, memwait_sem_clockwait(sem, clocks[i], &time));
+		time = in_time(clocks[i], 20);
+		counted.calls = 0;
+		ret = memwait_sem_clockwait_async(sem, clocks[i], &time, &counted.op);
+		if (ret == EINPROGRESS) {
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+			ret = counted.result;
+		}
+		EXPECT_EQ(ETIMEDOUT, ret);
+		EXPECT_LE(38 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
+		time = (struct timespec){ -1, 0 };
+		EXPECT_EQ(ETIMEDOUT, memwait_sem_clockwait(sem, clocks[i], &time));
+		EXPECT_EQ(ETIMEDOUT, memwait_sem_clockwait_async(sem, clocks[i], &time,
+								 &counted.op));
+		time = (struct timespec){ 0, 1000000000 };
+		EXPECT_EQ(EINVAL, memwait_sem_clockwait(sem, clocks[i], &time));
+		EXPECT_EQ(EINVAL, memwait_sem_clockwait_async(sem, clocks[i], &time,
+							      &counted.op));
+	}
+	time = in_time(CLOCK_REALTIME, 5);
+	EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(sem, &time));
+	EXPECT_EQ(EINVAL, memwait_sem_clockwait(sem, CLOCK_PROCESS_CPUTIME_ID, &time));
+	/* Not needed, not looked at. */
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	time = (struct timespec){ 0, -1 };
+	EXPECT_EQ(0, memwait_sem_timedwait(sem, &time));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+USERLIB_TEST(async_waits_stand_in_line)
+{
+	struct counted_op counted[3] = { 0 };
+	memwait_sem_t *sem = self->shared;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		memwait_op_init(&counted[i].op, self->loop, count_call, &counted[i]);
+		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted[i].op));
+	}
+	EXPECT_EQ(EBUSY, memwait_sem_destroy(sem));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, memwait_sem_post(sem));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted[i].calls, 1));
+		EXPECT_EQ(0, counted[i].result);
+		EXPECT_EQ(0, value_of(sem));
+	}
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+static int post_at_once(void *arg)
+{
+	struct shared *shared = arg;
+
+	while (!__atomic_load_n(&shared->begin, __ATOMIC_ACQUIRE))
+		;
+	return memwait_sem_post(&shared->sem);
+}
+
+USERLIB_TEST(L3_cancel_races_with_post)
+{
+	struct shared *shared = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner poster, behind;
+	int round, taken_back = 0;
+
+	for (round = 0; round < ROUNDS; round++) {
+		memset(shared, 0, sizeof(*shared));
+		memset(&counted, 0, sizeof(counted));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&shared->sem, &counted.op));
+		runner_start(&behind, wait_once, &shared->sem);
+		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
+		runner_start(&poster, post_at_once, shared);
+		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		if (round % 2)
+			memwait_loop_dispatch(self->loop);
+		if (!memwait_op_cancel(&counted.op)) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+		} else {
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, memwait_sem_post(&shared->sem));
+		}
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, runner_join(&poster));
+		ASSERT_EQ(0, value_of(&shared->sem));
+		ASSERT_EQ(0, memwait_sem_destroy(&shared->sem));
+	}
+	EXPECT_LT(0, taken_back);
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+USERLIB_TEST(L5_cancellation_races_with_post)
+{
+	struct shared *shared = self->shared;
+	struct runner cancelled, behind, poster;
+	int round, were_cancelled = 0;
+
+	for (round = 0; round < ROUNDS; round++) {
+		memset(shared, 0, sizeof(*shared));
+		runner_start(&cancelled, wait_once, &shared->sem);
+		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
+		runner_start(&behind, wait_once, &shared->sem);
+		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
+		runner_start(&poster, post_at_once, shared);
+		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
+		pthread_join(cancelled.thread, NULL);
+		if (cancelled.done) {
+			ASSERT_EQ(0, memwait_sem_post(&shared->sem));
+		} else {
+			were_cancelled++;
+		}
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, runner_join(&poster));
+		ASSERT_EQ(0, value_of(&shared->sem));
+		ASSERT_EQ(0, memwait_sem_destroy(&shared->sem));
+	}
+	EXPECT_LT(0, were_cancelled);
+	TH_LOG("%d of %d cancelled", were_cancelled, round);
+}
+
+USERLIB_TEST(L5_it_is_a_cancellation_point_even_with_a_value)
+{
+	memwait_sem_t *sem = self->shared;
+	struct runner runner;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, 1, 1000000000));
+	runner_start(&runner, wait_often, sem);
+	pthread_cancel(runner.thread);
+	pthread_join(runner.thread, NULL);
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+static memwait_sem_t *sem_of_handler;
+
+static void post_in_handler(int signal)
+{
+	(void)signal;
+	memwait_sem_post(sem_of_handler);
+}
+
+USERLIB_TEST(a_handler_interrupts_it_and_may_post)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	memwait_sem_t *sem = self->shared;
+	struct runner runner;
+
+	sigaction(SIGUSR1, &action, NULL);
+	runner_start(&runner, wait_once, sem);
+	await_waiters(self->fd, sem, U32_SIZE, 1);
+	pthread_kill(runner.thread, SIGUSR1);
+	EXPECT_EQ(EINTR, runner_join(&runner));
+
+	/* With SA_RESTART it goes on waiting, and gets what the handler itself has posted. */
+	action = (struct sigaction){ .sa_handler = post_in_handler, .sa_flags = SA_RESTART };
+	sem_of_handler = sem;
+	sigaction(SIGUSR1, &action, NULL);
+	runner_start(&runner, wait_once, sem);
+	await_waiters(self->fd, sem, U32_SIZE, 1);
+	pthread_kill(runner.thread, SIGUSR1);
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+USERLIB_TEST(a_waiter_that_is_killed_takes_nothing)
+{
+	memwait_sem_t *sem = self->shared;
+	struct runner behind;
+	pid_t child;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		memset(sem, 0, sizeof(*sem));
+		child = fork();
+		ASSERT_LE(0, child);
+		if (!child)
+			_exit(memwait_sem_wait(sem));
+		await_waiters(self->fd, sem, U32_SIZE, 1);
+		runner_start(&behind, wait_once, sem);
+		await_waiters(self->fd, sem, U32_SIZE, 2);
+		kill(child, SIGKILL);
+		/* The post races with the death. */
+		ASSERT_EQ(0, memwait_sem_post(sem));
+		if (userlib_child_status(child) == 0) {
+			ASSERT_EQ(0, memwait_sem_post(sem));
+		}
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, value_of(sem));
+	}
+}
+
+TEST_HARNESS_MAIN
