@@ -5,7 +5,7 @@
  * One lock per context, the xa_lock of memwait_context.waits, protects the context and the state
  * of each of its waits. It nests inside the lock of a queue. A wait passes through
  *
- *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> context->completed -> freed by read
+ *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> MEMWAIT_COMPLETED -> freed by read
  *	     |                                   |
  *	     +-> freed, not queued               +-> freed by cancel or close
  *
@@ -13,7 +13,8 @@
  *
  *	notify	 holds the queue's lock too: takes it out of the queue and completes it in one step
  *	deadline memwait_expire() claims some, takes them out of their queues, completes them
- *	cancel	 claims it, takes it out, frees it
+ *	cancel	 claims it, takes it out, frees it; if a deadline has claimed it, waits until it is
+ *		 completed, so that ENOENT says that the completion is there
  *	close	 as cancel, for all; then passes on what was completed with OK and never read
  *
  * The memory of a completion is that of its wait, so a notify needs none.
@@ -66,6 +67,7 @@ enum memwait_state {
 	MEMWAIT_ARMING,		/* has an index; not in a queue yet */
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended, by the one who claimed it */
+	MEMWAIT_COMPLETED,	/* in context->completed */
 };
 
 /**
@@ -263,6 +265,7 @@ static void memwait_async_complete(struct memwait_async_wait *wait, s32 result)
 	struct memwait_context *context = wait->context;
 
 	lockdep_assert_held(&context->waits.xa_lock);
+	wait->state = MEMWAIT_COMPLETED;
 	wait->result = result;
 	list_add_tail(&wait->waiter.node, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
@@ -541,24 +544,31 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
  * @context: the caller's
  * @cancel: as it came from user space
  *
- * Context: process context.
+ * Context: process context, may sleep.
  *
- * Return: 0: there will be no completion; -ENOENT: the wait has ended, or never was; -EINVAL.
+ * Return: 0: there will be no completion; -ENOENT: the wait has ended, and its completion can be
+ * read, or was read, or the wait never was; -EINVAL.
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
 	struct memwait_async_wait *wait;
-	bool claimed;
+	bool claimed = false, expiring = false;
 
 	if (cancel->flags || cancel->reserved)
 		return -EINVAL;
 
 	xa_lock(&context->waits);
 	wait = xa_load(&context->waits, cancel->id & MEMWAIT_ID_INDEX_MASK);
-	claimed = wait && wait->id == cancel->id && memwait_async_claim(wait);
+	if (wait && wait->id == cancel->id) {
+		claimed = memwait_async_claim(wait);
+		/* Only a deadline leaves a claimed wait to be found, and not for long. */
+		expiring = !claimed && wait->state == MEMWAIT_CLAIMED;
+	}
 	if (claimed)
 		__xa_erase(&context->waits, memwait_async_index(wait));
 	xa_unlock(&context->waits);
+	if (expiring)
+		flush_work(&context->expire_work);
 	if (!claimed)
 		return -ENOENT;
 

@@ -216,6 +216,73 @@ MEMWAIT_TEST(R23_cancel_after_the_end_is_enoent)
 	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 }
 
+struct busy {
+	int fd;
+	uint32_t *word;
+	int stop;
+};
+
+static void *keep_queues_busy(void *arg)
+{
+	struct busy *busy = arg;
+	int i;
+
+	for (i = 0; !__atomic_load_n(&busy->stop, __ATOMIC_ACQUIRE); i++)
+		mw_waiters(busy->fd, busy->word + i % 16, U32);
+	return NULL;
+}
+
+/*
+ * ENOENT says that the completion can be read, now: even while the deadline is just passing. So
+ * many waits end together that there is time to meet the last one on its way.
+ */
+MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
+{
+	enum { TOGETHER = 16 };
+	int round, ret, i, n, n_done, taken_back = 0, timed_out = 0;
+	struct busy busy = { .fd = self->fd, .word = self->word };
+	pthread_t threads[3];
+	struct memwait_completion done[TOGETHER];
+	uint64_t ids[TOGETHER], deadline;
+	bool found;
+
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, keep_queues_busy, &busy));
+	for (round = 0; round < 2000; round++) {
+		deadline = now_ns(CLOCK_MONOTONIC) + 200000;
+		n = 0;
+		for (i = 0; i < TOGETHER; i++) {
+			ret = mw_async(self->fd, self->word + i, 0, deadline, U32, i, &ids[n]);
+			n += ret == MEMWAIT_PENDING;
+		}
+		if (!n)
+			continue;
+		while (now_ns(CLOCK_MONOTONIC) < deadline + round % 64 * 1000)
+			;
+		ret = mw_cancel(self->fd, ids[n - 1]);
+		n_done = mw_read(self->fd, done, TOGETHER);
+		found = false;
+		for (i = 0; i < n_done; i++)
+			found |= done[i].id == ids[n - 1];
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(-ENOENT, ret);
+			ASSERT_TRUE(found);
+		} else {
+			taken_back++;
+			ASSERT_FALSE(found);
+		}
+		for (i = 0; i < n - 1; i++)
+			mw_cancel(self->fd, ids[i]);
+		while (mw_read(self->fd, done, TOGETHER) > 0)
+			;
+	}
+	__atomic_store_n(&busy.stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	TH_LOG("%d taken back, %d timed out", taken_back, timed_out);
+}
+
 MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
 {
 	int other = memwait_open(O_NONBLOCK);
