@@ -76,7 +76,7 @@ int memwait_device_open(int flags)
 	return fd;
 }
 
-int memwait_device_ioctl(int fd, unsigned long command, const void *argument)
+int memwait_device_ioctl(int fd, unsigned long command, void *argument)
 {
 	int saved = errno;
 	int ret = ioctl(fd, command, argument);
@@ -127,7 +127,7 @@ static bool device_was_closed(int fd, int error)
 }
 
 /* Of the process's own context. */
-int memwait_device(unsigned long command, const void *argument)
+int memwait_device(unsigned long command, void *argument)
 {
 	int fd, ret;
 
@@ -176,7 +176,7 @@ int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 }
 
 /* Asynchronous cancellation is on around nothing but the system call. */
-static int wait_cancellable(int fd, const struct memwait_wait *wait,
+static int wait_cancellable(int fd, struct memwait_wait *wait,
 			    void (*cancelled)(void *argument), void *argument)
 {
 	int ret, type;

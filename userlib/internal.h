@@ -77,8 +77,8 @@ static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 
 /* device.c: outcomes or negative error numbers; errno is left alone */
 int memwait_device_open(int flags);
-int memwait_device_ioctl(int fd, unsigned long command, const void *argument);
-int memwait_device(unsigned long command, const void *argument);
+int memwait_device_ioctl(int fd, unsigned long command, void *argument);
+int memwait_device(unsigned long command, void *argument);
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time);
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,

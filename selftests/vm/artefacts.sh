@@ -253,14 +253,14 @@ need_module()
 make_test()
 {
 	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4
-	mkdir -p "$1/selftests/userlib" "$1/userlib"
+	mkdir -p "$1/selftests/userlib/stress" "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
 	cp "$top"/selftests/userlib/*.h "$1/selftests/userlib/"
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
 	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
-		USERCFLAGS=-static TEST_GEN_PROGS="$test" TEST_PROGS=
+		USERCFLAGS=-static TEST_GEN_PROGS="$test" TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
 }
 
 # Copies what the library is built from to $1.

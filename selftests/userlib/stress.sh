@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# The stress program on the real device, each primitive for MEMWAIT_STRESS_SECONDS.
+seconds=${MEMWAIT_STRESS_SECONDS:-3}
+cd "$(dirname "$0")" || exit 1
+primitives="words mutex fair cond sem rwlock barrier waitgroup channel"
+
+echo "TAP version 13"
+echo "1..9"
+bad=0
+number=0
+for primitive in $primitives; do
+	number=$((number + 1))
+	if timeout $((seconds + 120)) stress/stress "$primitive" "$seconds" 2>&1 | sed 's/^/# /' |
+		tee /tmp/stress.out && grep -q uses /tmp/stress.out; then
+		echo "ok $number $primitive"
+	else
+		echo "not ok $number $primitive"
+		bad=1
+	fi
+done
+rm -f /tmp/stress.out
+exit $bad

@@ -1,0 +1,871 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * stress PRIMITIVE [SECONDS]: threads that block, a loop, and a thread that cancels the loop's
+ * operations use one object as hard as they can. What the object guards is plain memory, so that
+ * ThreadSanitizer sees a missing acquire or release; the totals show a lost or doubled turn.
+ * Without seconds, a small number of rounds.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <memwait.h>
+
+#define THREADS	3
+#define OPS	4
+#define ROUNDS	200	/* of each, without a time */
+
+/* Says which error it is. */
+#define CHECK_RESULT(result, expected) do {					\
+	int got_ = (result);							\
+										\
+	if (got_ && got_ != (expected)) {					\
+		fprintf(stderr, "stress: %s:%d: %s\n", __FILE__, __LINE__,	\
+			strerror(got_));						\
+		abort();							\
+	}									\
+} while (0)
+
+#define CHECK(condition) do {							\
+	if (!(condition)) {							\
+		fprintf(stderr, "stress: %s:%d: %s\n", __FILE__, __LINE__,	\
+			#condition);						\
+		abort();							\
+	}									\
+} while (0)
+
+static int is_over;
+static int seconds;
+static memwait_loop_t *loop;
+
+static bool over(long rounds)
+{
+	if (__atomic_load_n(&is_over, __ATOMIC_RELAXED))
+		return true;
+	return !seconds && rounds >= ROUNDS;
+}
+
+static struct timespec soon(long ns)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_nsec += ns;
+	if (time.tv_nsec >= 1000000000) {
+		time.tv_sec++;
+		time.tv_nsec -= 1000000000;
+	}
+	return time;
+}
+
+/* What is guarded. */
+static long counter, twin;
+static long uses, looks;	/* counted atomically */
+
+static void use(void)
+{
+	CHECK(counter == twin);
+	counter++;
+	twin++;
+	__atomic_add_fetch(&uses, 1, __ATOMIC_RELAXED);
+}
+
+static void look(void)
+{
+	CHECK(counter == twin);
+	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+}
+
+/* What can be locked, and so be stressed by the same threads. */
+struct lock {
+	int (*lock)(void);
+	int (*lock_until)(const struct timespec *time);
+	int (*trylock)(void);
+	int (*unlock)(void);
+	int (*lock_async)(memwait_op_t *op, const struct timespec *time);
+	void (*inside)(void);
+};
+
+static memwait_mutex_t mutex;
+static memwait_sem_t sem;
+static memwait_rwlock_t rwlock;
+
+static int mutex_lock(void)
+{
+	return memwait_mutex_lock(&mutex);
+}
+
+static int mutex_until(const struct timespec *time)
+{
+	return memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, time);
+}
+
+static int mutex_try(void)
+{
+	return memwait_mutex_trylock(&mutex);
+}
+
+static int mutex_unlock(void)
+{
+	return memwait_mutex_unlock(&mutex);
+}
+
+static int mutex_async(memwait_op_t *op, const struct timespec *time)
+{
+	return time ? memwait_mutex_clocklock_async(&mutex, CLOCK_MONOTONIC, time, op) :
+		memwait_mutex_lock_async(&mutex, op);
+}
+
+static int sem_lock(void)
+{
+	return memwait_sem_wait(&sem);
+}
+
+static int sem_until(const struct timespec *time)
+{
+	return memwait_sem_clockwait(&sem, CLOCK_MONOTONIC, time);
+}
+
+static int sem_try(void)
+{
+	return memwait_sem_trywait(&sem);
+}
+
+static int sem_unlock(void)
+{
+	return memwait_sem_post(&sem);
+}
+
+static int sem_async(memwait_op_t *op, const struct timespec *time)
+{
+	return time ? memwait_sem_clockwait_async(&sem, CLOCK_MONOTONIC, time, op) :
+		memwait_sem_wait_async(&sem, op);
+}
+
+static int write_lock(void)
+{
+	return memwait_rwlock_wrlock(&rwlock);
+}
+
+static int write_until(const struct timespec *time)
+{
+	return memwait_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, time);
+}
+
+static int write_try(void)
+{
+	return memwait_rwlock_trywrlock(&rwlock);
+}
+
+static int rwlock_unlock(void)
+{
+	return memwait_rwlock_unlock(&rwlock);
+}
+
+static int write_async(memwait_op_t *op, const struct timespec *time)
+{
+	return time ? memwait_rwlock_clockwrlock_async(&rwlock, CLOCK_MONOTONIC, time, op) :
+		memwait_rwlock_wrlock_async(&rwlock, op);
+}
+
+static int read_lock(void)
+{
+	return memwait_rwlock_rdlock(&rwlock);
+}
+
+static int read_until(const struct timespec *time)
+{
+	return memwait_rwlock_clockrdlock(&rwlock, CLOCK_MONOTONIC, time);
+}
+
+static int read_try(void)
+{
+	return memwait_rwlock_tryrdlock(&rwlock);
+}
+
+static int read_async(memwait_op_t *op, const struct timespec *time)
+{
+	return time ? memwait_rwlock_clockrdlock_async(&rwlock, CLOCK_MONOTONIC, time, op) :
+		memwait_rwlock_rdlock_async(&rwlock, op);
+}
+
+static const struct lock mutex_kind = {
+	mutex_lock, mutex_until, mutex_try, mutex_unlock, mutex_async, use,
+};
+
+static const struct lock sem_kind = {
+	sem_lock, sem_until, sem_try, sem_unlock, sem_async, use,
+};
+
+static const struct lock writer_kind = {
+	write_lock, write_until, write_try, rwlock_unlock, write_async, use,
+};
+
+static const struct lock reader_kind = {
+	read_lock, read_until, read_try, rwlock_unlock, read_async, look,
+};
+
+static void *lock_and_use(void *arg)
+{
+	const struct lock *lock = arg;
+	struct timespec time;
+	long i;
+	int ret;
+
+	for (i = 0; !over(i); i++) {
+		if (i % 8 == 7) {
+			time = soon(i % 32 * 1000);
+			ret = lock->lock_until(&time);
+			CHECK_RESULT(ret, ETIMEDOUT);
+		} else if (i % 8 == 3) {
+			ret = lock->trylock();
+			CHECK(!ret || ret == EBUSY || ret == EAGAIN);
+		} else {
+			ret = lock->lock();
+			CHECK(!ret);
+		}
+		if (ret)
+			continue;
+		lock->inside();
+		if (!(i % 16))
+			sched_yield();
+		ret = lock->unlock();
+		CHECK(!ret);
+	}
+	return NULL;
+}
+
+struct using_op {
+	memwait_op_t op;
+	const struct lock *lock;
+	long rounds;
+};
+
+static struct using_op using_ops[OPS];
+
+/* The lock is the operation's, or @result says why not. */
+static void go_on_using(memwait_op_t *op, int result, void *data)
+{
+	struct using_op *using = data;
+	struct timespec time;
+
+	for (;;) {
+		CHECK_RESULT(result, ETIMEDOUT);
+		if (!result) {
+			using->lock->inside();
+			result = using->lock->unlock();
+			CHECK(!result);
+		}
+		if (over(using->rounds++))
+			return;
+		time = soon(using->rounds % 64 * 1000);
+		result = using->lock->lock_async(op, using->rounds % 4 ? NULL : &time);
+		if (result == EINPROGRESS)
+			return;
+	}
+}
+
+static void *run_loop(void *arg)
+{
+	struct pollfd pollfd = { .fd = memwait_loop_fd(loop), .events = POLLIN };
+	int *stop = arg;
+
+	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE) || memwait_loop_pending(loop)) {
+		poll(&pollfd, 1, 1);
+		CHECK(memwait_loop_dispatch(loop) >= 0);
+	}
+	return NULL;
+}
+
+/* Who has taken an operation back begins it again. */
+static void *cancel_and_go_on(void *arg)
+{
+	long i;
+	int ret;
+
+	(void)arg;
+	for (i = 0; !over(i); i++) {
+		struct using_op *using = &using_ops[i % OPS];
+
+		ret = memwait_op_cancel(&using->op);
+		CHECK(!ret || ret == ENOENT);
+		if (!ret)
+			go_on_using(&using->op, ETIMEDOUT, using);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void stress_lock(const struct lock *first, const struct lock *second)
+{
+	pthread_t threads[THREADS], looping, cancelling;
+	int i, stop = 0, ret;
+
+	counter = 0;
+	twin = 0;
+	uses = 0;
+	for (i = 0; i < OPS; i++) {
+		using_ops[i].lock = i % 2 ? second : first;
+		using_ops[i].rounds = 0;
+		CHECK(!memwait_op_init(&using_ops[i].op, loop, go_on_using, &using_ops[i]));
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, lock_and_use,
+			       (void *)(i % 2 ? second : first));
+	for (i = 0; i < OPS; i++) {
+		ret = using_ops[i].lock->lock_async(&using_ops[i].op, NULL);
+		if (ret != EINPROGRESS)
+			go_on_using(&using_ops[i].op, ret, &using_ops[i]);
+	}
+	pthread_create(&looping, NULL, run_loop, &stop);
+	pthread_create(&cancelling, NULL, cancel_and_go_on, NULL);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_join(cancelling, NULL);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(looping, NULL);
+	CHECK(!first->lock());
+	CHECK(counter == uses && twin == uses);
+	CHECK(!first->unlock());
+}
+
+static void stress_mutex(void)
+{
+	CHECK(!memwait_mutex_init(&mutex, MEMWAIT_MUTEX_NORMAL));
+	stress_lock(&mutex_kind, &mutex_kind);
+	CHECK(!memwait_mutex_destroy(&mutex));
+}
+
+static void stress_fair(void)
+{
+	CHECK(!memwait_mutex_init(&mutex, MEMWAIT_MUTEX_FAIR));
+	stress_lock(&mutex_kind, &mutex_kind);
+	CHECK(!memwait_mutex_destroy(&mutex));
+}
+
+static void stress_sem(void)
+{
+	CHECK(!memwait_sem_init(&sem, 0, 1));
+	stress_lock(&sem_kind, &sem_kind);
+	CHECK(!memwait_sem_destroy(&sem));
+}
+
+static void stress_rwlock(void)
+{
+	CHECK(!memwait_rwlock_init(&rwlock, 0));
+	stress_lock(&writer_kind, &reader_kind);
+	CHECK(!memwait_rwlock_destroy(&rwlock));
+}
+
+/* Turns: everybody has its turn, and tells all; the word itself orders what they hand on. */
+static uint32_t turn;
+static bool last_round;
+
+static void have_turn(unsigned int me)
+{
+	CHECK(counter % (THREADS + 1) == (long)me);
+	use();
+	if (!me && over(counter / (THREADS + 1)))
+		last_round = true;
+}
+
+static bool pass_turn(uint32_t now)
+{
+	bool last = last_round;
+
+	__atomic_store_n(&turn, now + 1, __ATOMIC_RELEASE);
+	memwait_notify(&turn, MEMWAIT_ALL, 0);
+	return !last;
+}
+
+static void *take_turns(void *arg)
+{
+	unsigned int me = *(unsigned int *)arg;
+	uint32_t now;
+
+	do {
+		while ((now = __atomic_load_n(&turn, __ATOMIC_ACQUIRE)) % (THREADS + 1) != me)
+			CHECK(memwait_wait32(&turn, now, NULL, 0) >= 0);
+		have_turn(me);
+	} while (pass_turn(now));
+	return NULL;
+}
+
+static void take_turns_by_callback(memwait_op_t *op, int result, void *data)
+{
+	uint32_t now;
+
+	(void)data;
+	CHECK(result == MEMWAIT_OK);
+	for (;;) {
+		now = __atomic_load_n(&turn, __ATOMIC_ACQUIRE);
+		if (now % (THREADS + 1) == THREADS) {
+			have_turn(THREADS);
+			if (!pass_turn(now))
+				return;
+		} else {
+			result = memwait_wait32_async(&turn, now, NULL, 0, op);
+			if (result == MEMWAIT_PENDING)
+				return;
+			CHECK(result == MEMWAIT_NOT_EQUAL);
+		}
+	}
+}
+
+static void stress_words(void)
+{
+	unsigned int numbers[THREADS], i;
+	pthread_t threads[THREADS];
+	memwait_op_t op;
+
+	turn = 0;
+	counter = 0;
+	twin = 0;
+	last_round = false;
+	for (i = 0; i < THREADS; i++) {
+		numbers[i] = i;
+		pthread_create(&threads[i], NULL, take_turns, &numbers[i]);
+	}
+	CHECK(!memwait_op_init(&op, loop, take_turns_by_callback, NULL));
+	take_turns_by_callback(&op, MEMWAIT_OK, NULL);
+	CHECK(!memwait_loop_run(loop));
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(counter % (THREADS + 1) == 0);
+}
+
+/* A shop of tickets, under a mutex and a condition variable. */
+static memwait_cond_t cond;
+static long tickets, sold, taken;
+static bool closed;
+
+static void *take_tickets(void *arg)
+{
+	struct timespec time;
+	long i;
+	int ret;
+
+	(void)arg;
+	CHECK(!memwait_mutex_lock(&mutex));
+	for (i = 0;; i++) {
+		while (!tickets && !closed) {
+			time = soon(i % 64 * 1000);
+			ret = i % 4 ? memwait_cond_wait(&cond, &mutex) :
+				memwait_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &time);
+			CHECK_RESULT(ret, ETIMEDOUT);
+			i++;
+		}
+		if (!tickets)
+			break;
+		tickets--;
+		taken++;
+	}
+	CHECK(!memwait_mutex_unlock(&mutex));
+	return NULL;
+}
+
+static memwait_op_t ticket_ops[OPS];
+
+/* The mutex is locked. */
+static void go_on_taking(memwait_op_t *op, int result, void *data)
+{
+	static long attempts;	/* as all of this, protected by the mutex */
+	struct timespec time;
+
+	(void)data;
+	for (;;) {
+		CHECK_RESULT(result, ETIMEDOUT);
+		if (tickets) {
+			tickets--;
+			taken++;
+		} else if (closed) {
+			break;
+		}
+		time = soon(++attempts % 64 * 1000);
+		result = attempts % 4 ? memwait_cond_wait_async(&cond, &mutex, op) :
+			memwait_cond_clockwait_async(&cond, &mutex, CLOCK_MONOTONIC, &time, op);
+		if (result == EINPROGRESS)
+			return;
+	}
+	CHECK(!memwait_mutex_unlock(&mutex));
+}
+
+static void *sell_tickets(void *arg)
+{
+	long i;
+
+	for (i = 0; !over(i); i++) {
+		memwait_op_t *op = &ticket_ops[i % OPS];
+
+		CHECK(!memwait_mutex_lock(&mutex));
+		tickets++;
+		sold++;
+		CHECK(!memwait_mutex_unlock(&mutex));
+		CHECK(!memwait_cond_signal(&cond));
+		if (arg && !memwait_op_cancel(op)) {
+			CHECK(!memwait_mutex_lock(&mutex));
+			go_on_taking(op, 0, NULL);
+		}
+		if (!(i % 8))
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void stress_cond(void)
+{
+	pthread_t threads[THREADS], selling[2], looping;
+	int i, stop = 0;
+
+	CHECK(!memwait_mutex_init(&mutex, MEMWAIT_MUTEX_FAIR));
+	CHECK(!memwait_cond_init(&cond, 0));
+	tickets = 0;
+	sold = 0;
+	taken = 0;
+	closed = false;
+	for (i = 0; i < OPS; i++) {
+		CHECK(!memwait_op_init(&ticket_ops[i], loop, go_on_taking, NULL));
+		CHECK(!memwait_mutex_lock(&mutex));
+		go_on_taking(&ticket_ops[i], 0, NULL);
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, take_tickets, NULL);
+	pthread_create(&looping, NULL, run_loop, &stop);
+	/* One of them cancels as well. */
+	for (i = 0; i < 2; i++)
+		pthread_create(&selling[i], NULL, sell_tickets, i ? &selling[i] : NULL);
+	for (i = 0; i < 2; i++)
+		pthread_join(selling[i], NULL);
+	CHECK(!memwait_mutex_lock(&mutex));
+	closed = true;
+	CHECK(!memwait_mutex_unlock(&mutex));
+	CHECK(!memwait_cond_broadcast(&cond));
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(looping, NULL);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(!tickets && taken == sold);
+	uses = taken;
+	CHECK(!memwait_cond_destroy(&cond));
+	CHECK(!memwait_mutex_destroy(&mutex));
+}
+
+/* Rounds: in each everybody writes its place, and reads all of them when all have met. */
+static memwait_barrier_t barrier;
+static memwait_waitgroup_t group;
+static long places[THREADS + 1];
+static long met_rounds;
+
+/* Between the two meetings of a round nobody writes. */
+static bool has_met(int result, long round, bool second)
+{
+	int i;
+
+	CHECK(!result || result == MEMWAIT_BARRIER_SERIAL_THREAD);
+	if (second)
+		return true;
+	for (i = 0; i <= THREADS; i++)
+		CHECK(places[i] == round);
+	if (result && over(round))
+		last_round = true;
+	return true;
+}
+
+static void *meet(void *arg)
+{
+	long *place = arg, round;
+	bool last = false;
+
+	for (round = 1; !last; round++) {
+		*place = round;
+		has_met(memwait_barrier_wait(&barrier), round, false);
+		has_met(memwait_barrier_wait(&barrier), round, true);
+		last = last_round;
+		/* Nobody writes last_round until all have read it: a third meeting. */
+		has_met(memwait_barrier_wait(&barrier), round, true);
+	}
+	return NULL;
+}
+
+static long loop_meetings;
+
+static void meet_by_callback(memwait_op_t *op, int result, void *data)
+{
+	static bool last;
+
+	(void)data;
+	for (;;) {
+		long round = loop_meetings / 3 + 1;
+
+		has_met(result, round, loop_meetings % 3);
+		if (loop_meetings % 3 == 1)
+			last = last_round;
+		loop_meetings++;
+		if (loop_meetings % 3 == 0) {
+			met_rounds = round;
+			if (last)
+				return;
+			places[THREADS] = round + 1;
+		}
+		result = memwait_barrier_wait_async(&barrier, op);
+		if (result == EINPROGRESS)
+			return;
+	}
+}
+
+static void stress_barrier(void)
+{
+	pthread_t threads[THREADS];
+	memwait_op_t op;
+	int i, result;
+
+	CHECK(!memwait_barrier_init(&barrier, 0, THREADS + 1));
+	last_round = false;
+	loop_meetings = 0;
+	for (i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, meet, &places[i]);
+	CHECK(!memwait_op_init(&op, loop, meet_by_callback, NULL));
+	places[THREADS] = 1;
+	result = memwait_barrier_wait_async(&barrier, &op);
+	if (result != EINPROGRESS)
+		meet_by_callback(&op, result, NULL);
+	CHECK(!memwait_loop_run(loop));
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	uses = met_rounds;
+	CHECK(!memwait_barrier_destroy(&barrier));
+}
+
+static void *work(void *arg)
+{
+	++*(long *)arg;
+	CHECK(!memwait_waitgroup_done(&group));
+	return NULL;
+}
+
+static void group_done(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	CHECK(!result);
+	*(bool *)data = true;
+}
+
+static void stress_waitgroup(void)
+{
+	pthread_t threads[THREADS];
+	struct timespec time;
+	memwait_op_t op;
+	bool done;
+	long round;
+	int i, ret;
+
+	CHECK(!memwait_waitgroup_init(&group, 0));
+	CHECK(!memwait_op_init(&op, loop, group_done, &done));
+	memset(places, 0, sizeof(places));
+	for (round = 1; !over(round); round++) {
+		CHECK(!memwait_waitgroup_add(&group, THREADS));
+		for (i = 0; i < THREADS; i++)
+			pthread_create(&threads[i], NULL, work, &places[i]);
+		if (round % 3 == 1) {
+			CHECK(!memwait_waitgroup_wait(&group));
+		} else if (round % 3 == 2) {
+			do {
+				time = soon(20000);
+				ret = memwait_waitgroup_clockwait(&group, CLOCK_MONOTONIC, &time);
+				CHECK_RESULT(ret, ETIMEDOUT);
+			} while (ret);
+		} else {
+			done = false;
+			ret = memwait_waitgroup_wait_async(&group, &op);
+			if (!ret)
+				done = true;
+			else
+				CHECK(ret == EINPROGRESS);
+			CHECK(!memwait_loop_run(loop) && done);
+		}
+		/* Before they are joined, which would order it too. */
+		for (i = 0; i < THREADS; i++)
+			CHECK(places[i] == round);
+		for (i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+	}
+	uses = round;
+	CHECK(!memwait_waitgroup_destroy(&group));
+}
+
+struct parcel {
+	long number;
+	long twin;
+};
+
+static memwait_channel_t *channel;
+static long sent_sum, received_sum;
+
+static void unpack(const struct parcel *parcel)
+{
+	CHECK(parcel->number == parcel->twin);
+	__atomic_add_fetch(&received_sum, parcel->number, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&uses, 1, __ATOMIC_RELAXED);
+}
+
+static void *send_parcels(void *arg)
+{
+	struct parcel parcel;
+	struct timespec time;
+	long i;
+	int ret;
+
+	(void)arg;
+	for (i = 1; !over(i); i++) {
+		parcel = (struct parcel){ i, i };
+		time = soon(i % 64 * 1000);
+		ret = i % 4 ? memwait_channel_send(channel, &parcel) :
+			memwait_channel_clocksend(channel, &parcel, CLOCK_MONOTONIC, &time);
+		CHECK_RESULT(ret, ETIMEDOUT);
+		if (!ret)
+			__atomic_add_fetch(&sent_sum, i, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void *receive_parcels(void *arg)
+{
+	struct parcel parcel;
+	struct timespec time;
+	long i;
+	int ret;
+
+	(void)arg;
+	for (i = 0;; i++) {
+		time = soon(i % 64 * 1000);
+		ret = i % 4 ? memwait_channel_recv(channel, &parcel) :
+			memwait_channel_clockrecv(channel, &parcel, CLOCK_MONOTONIC, &time);
+		if (ret == EPIPE)
+			return NULL;
+		CHECK_RESULT(ret, ETIMEDOUT);
+		if (!ret)
+			unpack(&parcel);
+	}
+}
+
+struct parcel_op {
+	memwait_op_t op;
+	struct parcel parcel;
+};
+
+static struct parcel_op parcel_ops[OPS];
+
+static void go_on_receiving(memwait_op_t *op, int result, void *data)
+{
+	struct parcel_op *receiving = data;
+
+	do {
+		if (result == EPIPE)
+			return;
+		CHECK(!result || result == ECANCELED);
+		if (!result)
+			unpack(&receiving->parcel);
+		result = memwait_channel_recv_async(channel, &receiving->parcel, op);
+	} while (result != EINPROGRESS);
+}
+
+static void *cancel_receiving(void *arg)
+{
+	long i;
+
+	(void)arg;
+	for (i = 0; !over(i); i++) {
+		struct parcel_op *receiving = &parcel_ops[i % OPS];
+
+		if (!memwait_op_cancel(&receiving->op))
+			go_on_receiving(&receiving->op, ECANCELED, receiving);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void stress_channel(void)
+{
+	pthread_t sending[2], receiving[2], looping, cancelling;
+	int i, stop = 0;
+
+	channel = aligned_alloc(64, (memwait_channel_size(sizeof(struct parcel), 5) + 63) / 64 * 64);
+	CHECK(channel && !memwait_channel_init(channel, sizeof(struct parcel), 5));
+	uses = 0;
+	for (i = 0; i < OPS; i++) {
+		CHECK(!memwait_op_init(&parcel_ops[i].op, loop, go_on_receiving, &parcel_ops[i]));
+		go_on_receiving(&parcel_ops[i].op, ECANCELED, &parcel_ops[i]);
+	}
+	pthread_create(&looping, NULL, run_loop, &stop);
+	pthread_create(&cancelling, NULL, cancel_receiving, NULL);
+	for (i = 0; i < 2; i++) {
+		pthread_create(&sending[i], NULL, send_parcels, NULL);
+		pthread_create(&receiving[i], NULL, receive_parcels, NULL);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_join(sending[i], NULL);
+	pthread_join(cancelling, NULL);
+	CHECK(!memwait_channel_close(channel));
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(looping, NULL);
+	for (i = 0; i < 2; i++)
+		pthread_join(receiving[i], NULL);
+	CHECK(sent_sum == received_sum);
+	CHECK(!memwait_channel_destroy(channel));
+	free(channel);
+}
+
+static const struct {
+	const char *name;
+	void (*stress)(void);
+} primitives[] = {
+	{ "words", stress_words },
+	{ "mutex", stress_mutex },
+	{ "fair", stress_fair },
+	{ "cond", stress_cond },
+	{ "sem", stress_sem },
+	{ "rwlock", stress_rwlock },
+	{ "barrier", stress_barrier },
+	{ "waitgroup", stress_waitgroup },
+	{ "channel", stress_channel },
+};
+
+static void *end_after(void *arg)
+{
+	struct timespec time = { .tv_sec = seconds };
+
+	nanosleep(&time, NULL);
+	__atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
+	return arg;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t clock;
+	size_t i;
+
+	seconds = argc > 2 ? atoi(argv[2]) : 0;
+	for (i = 0; argc > 1 && i < sizeof(primitives) / sizeof(primitives[0]); i++) {
+		if (strcmp(argv[1], primitives[i].name))
+			continue;
+		CHECK(!memwait_loop_new(&loop));
+		if (seconds)
+			pthread_create(&clock, NULL, end_after, NULL);
+		primitives[i].stress();
+		if (seconds)
+			pthread_join(clock, NULL);
+		CHECK(!memwait_loop_pending(loop));
+		CHECK(!memwait_loop_free(loop));
+		printf("%s: %ld uses, %ld looks\n", argv[1], uses, looks);
+		return 0;
+	}
+	fprintf(stderr, "Usage: stress words|mutex|fair|cond|sem|rwlock|barrier|waitgroup|channel "
+		"[SECONDS]\n");
+	return 2;
+}
