@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * AsyncLock: workers that may block, and a main thread that must not, use one lock. The workers
+ * lock and unlock; the main thread says what it wants to be done once the lock is its own.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include <memwait.h>
+
+#define WORKERS	3
+#define TIMES	2000
+
+static memwait_mutex_t lock = MEMWAIT_MUTEX_INIT;
+static long account;	/* protected by nothing but the lock */
+static int executed, locked;
+
+static void *work(void *arg)
+{
+	int i;
+
+	(void)arg;
+	for (i = 0; i < TIMES; i++) {
+		memwait_mutex_lock(&lock);
+		account++;
+		memwait_mutex_unlock(&lock);
+	}
+	return NULL;
+}
+
+/* executeLocked: runs with the lock, which is given back afterwards. */
+static void execute(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)data;
+	if (!result) {
+		account++;
+		executed++;
+	}
+}
+
+/* lock: has the lock, and gives it back when it likes. */
+static void have_lock(memwait_op_t *op, int result, void *data)
+{
+	(void)data;
+	while (!result) {
+		account++;
+		memwait_mutex_unlock(&lock);
+		if (++locked == TIMES)
+			return;
+		result = memwait_mutex_lock_async(&lock, op);
+	}
+}
+
+int main(void)
+{
+	memwait_op_t locking, executing;
+	pthread_t workers[WORKERS];
+	memwait_loop_t *loop;
+	int i, err;
+
+	err = memwait_loop_new(&loop);
+	if (err) {
+		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		return 1;
+	}
+	for (i = 0; i < WORKERS; i++)
+		pthread_create(&workers[i], NULL, work, NULL);
+
+	memwait_op_init(&locking, loop, have_lock, NULL);
+	err = memwait_mutex_lock_async(&lock, &locking);
+	if (err != EINPROGRESS)
+		have_lock(&locking, err, NULL);
+	memwait_op_init(&executing, loop, execute, NULL);
+	while (executed < TIMES) {
+		err = memwait_mutex_execute_locked(&lock, &executing);
+		if (err && err != EINPROGRESS)
+			return 1;
+		/* Any event loop would do; this one ends when nothing is pending. */
+		memwait_loop_run(loop);
+	}
+	memwait_loop_run(loop);
+
+	for (i = 0; i < WORKERS; i++)
+		pthread_join(workers[i], NULL);
+	printf("%d workers and the main thread, which never blocked: %ld\n", WORKERS, account);
+	return account == (WORKERS + 2L) * TIMES && !memwait_loop_free(loop) ? 0 : 1;
+}

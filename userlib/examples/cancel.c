@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * How an operation can end: it completes, it times out, or it is taken back, here by another
+ * thread. Each of them once; and a lock that was not waited for to the end is not left locked.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include <memwait.h>
+
+static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
+
+static void say(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	printf("%s: %s\n", (const char *)data, result ? result == ETIMEDOUT ? "timed out" :
+	       "failed" : "locked");
+	if (!result)
+		memwait_mutex_unlock(&mutex);
+}
+
+static void *cancel(void *arg)
+{
+	int err = memwait_op_cancel(arg);
+
+	printf("the second: %s\n", err ? "came too late" : "taken back");
+	return NULL;
+}
+
+static struct timespec soon(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_nsec += 20000000;
+	if (time.tv_nsec >= 1000000000) {
+		time.tv_sec++;
+		time.tv_nsec -= 1000000000;
+	}
+	return time;
+}
+
+int main(void)
+{
+	memwait_op_t first, second, third;
+	struct timespec time;
+	memwait_loop_t *loop;
+	pthread_t thread;
+	int err = memwait_loop_new(&loop);
+
+	if (err) {
+		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		return 1;
+	}
+	memwait_op_init(&first, loop, say, "the first");
+	memwait_op_init(&second, loop, say, "the second");
+	memwait_op_init(&third, loop, say, "the third");
+
+	memwait_mutex_lock(&mutex);
+	time = soon();
+	err = memwait_mutex_clocklock_async(&mutex, CLOCK_MONOTONIC, &time, &first);
+	if (err == ETIMEDOUT)	/* a slow machine */
+		say(&first, err, "the first");
+	else if (err != EINPROGRESS)
+		return 1;
+	if (memwait_mutex_lock_async(&mutex, &second) != EINPROGRESS ||
+	    memwait_mutex_lock_async(&mutex, &third) != EINPROGRESS)
+		return 1;
+
+	/* The first one times out while the mutex is locked. */
+	while (memwait_op_pending(&first)) {
+		struct timespec pause = { 0, 1000000 };
+
+		nanosleep(&pause, NULL);
+		memwait_loop_dispatch(loop);
+	}
+	/* The second one is taken back. The third one then is the next. */
+	pthread_create(&thread, NULL, cancel, &second);
+	pthread_join(thread, NULL);
+	memwait_mutex_unlock(&mutex);
+	memwait_loop_run(loop);
+
+	/* Nobody has it. */
+	if (memwait_op_cancel(&second) != ENOENT || memwait_mutex_trylock(&mutex))
+		return 1;
+	memwait_mutex_unlock(&mutex);
+	return memwait_loop_free(loop) ? 1 : 0;
+}
