@@ -84,6 +84,6 @@ int main(void)
 
 	for (i = 0; i < WORKERS; i++)
 		pthread_join(workers[i], NULL);
-	printf("%d workers and the main thread, which never blocked: %ld\n", WORKERS, account);
+	printf("%d workers, and a loop that never blocked: %ld\n", WORKERS, account);
 	return account == (WORKERS + 2L) * TIMES && !memwait_loop_free(loop) ? 0 : 1;
 }

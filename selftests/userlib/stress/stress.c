@@ -792,10 +792,11 @@ static void *cancel_receiving(void *arg)
 
 static void stress_channel(void)
 {
+	size_t size = memwait_channel_size(sizeof(struct parcel), 5);
 	pthread_t sending[2], receiving[2], looping, cancelling;
 	int i, stop = 0;
 
-	channel = aligned_alloc(64, (memwait_channel_size(sizeof(struct parcel), 5) + 63) / 64 * 64);
+	channel = aligned_alloc(64, (size + 63) / 64 * 64);
 	CHECK(channel && !memwait_channel_init(channel, sizeof(struct parcel), 5));
 	uses = 0;
 	for (i = 0; i < OPS; i++) {
@@ -865,7 +866,6 @@ int main(int argc, char **argv)
 		printf("%s: %ld uses, %ld looks\n", argv[1], uses, looks);
 		return 0;
 	}
-	fprintf(stderr, "Usage: stress words|mutex|fair|cond|sem|rwlock|barrier|waitgroup|channel "
-		"[SECONDS]\n");
+	fprintf(stderr, "Usage: stress PRIMITIVE [SECONDS]\n");
 	return 2;
 }
