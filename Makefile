@@ -8,7 +8,7 @@ DEMO_KERNEL ?= 7.2
 
 VM := selftests/vm/run
 
-all: modules					## build the module for the running kernel
+all: modules lib			## build the module for the running kernel, and the library
 
 help:						## this list
 	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1 \2/p' $(MAKEFILE_LIST) | \
@@ -16,16 +16,22 @@ help:						## this list
 	@echo
 	@echo "KDIR=    kernel headers to build against (those of the running kernel)"
 	@echo "KERNELS= kernels of check: $(KERNELS), also 6.1-rt, 7.2-rt"
+	@echo "PREFIX=  where install-lib installs ($(PREFIX)), below DESTDIR="
 	@echo "TEXT=    file for demo to count the words of (the sources of this project)"
 
 modules:					## build memwait.ko against KDIR
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
+lib:					## build libmemwait, static and shared
+	$(MAKE) -C userlib all
+
 modules_install:				## install memwait.ko, run depmod
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
 
-install: modules_install			## modules_install, and the header in PREFIX
-	install -D -m 644 uapi/linux/memwait.h $(DESTDIR)$(PREFIX)/include/linux/memwait.h
+install: modules_install install-lib		## modules_install and install-lib
+
+install-lib:				## the library, headers and manual pages, in PREFIX
+	$(MAKE) -C userlib install PREFIX=$(PREFIX)
 
 check:						## style, builds and all tests, in VMs; counts at the end
 	@selftests/vm/check $(KERNELS)
@@ -41,4 +47,4 @@ clean:						## remove what was built here; the cache stays
 	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
 
-.PHONY: all help modules modules_install install check demo style clean
+.PHONY: all help modules lib modules_install install install-lib check demo style clean
