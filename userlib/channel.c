@@ -43,13 +43,18 @@ struct memwait_channel {
 	uint32_t item_size;
 	uint32_t capacity;		/* 0: not initialised */
 	uint64_t slot_size;
-	/* Apart, as senders and receivers write them at the same time. */
-	_Alignas(64) _Atomic uint64_t head;
+	/* Apart, as senders and receivers write them at the same time; if the whole is aligned. */
+	unsigned char padding[48];
+	_Atomic uint64_t head;
 	_Atomic uint64_t filled;
-	_Alignas(64) _Atomic uint64_t tail;
+	unsigned char padding_after_head[48];
+	_Atomic uint64_t tail;
 	_Atomic uint64_t freed;
-	_Alignas(64) unsigned char slots[];
+	unsigned char padding_after_tail[48];
+	unsigned char slots[];
 };
+
+_Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
 #define CLOSED		(1ULL << 63)
 #define GENERATION	(1ULL << 32)

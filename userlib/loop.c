@@ -32,7 +32,7 @@ struct memwait_loop {
 	struct memwait_op ready;	/* head of the list */
 	struct memwait_op kick;		/* pending, unless there was no memory for it */
 	_Atomic uint32_t kick_word;
-	bool kicked;			/* kick's completion is to come */
+	bool kicked;			/* kick's completion is there to be read */
 	bool runs;			/* there has been a memwait_loop_run() */
 	bool stopped;
 	_Atomic size_t pending;
@@ -104,7 +104,7 @@ static void ready_remove(struct memwait_op *op)
 	op_set_state(op, MEMWAIT_OP_IDLE);
 }
 
-/* Makes operations ready. Returns how many completions there were, at most @most. */
+/* Makes operations ready, and forgets a kick. Returns how many completions there were. */
 static int loop_read(memwait_loop_t *loop, int most)
 {
 	struct memwait_completion completions[BATCH];
@@ -120,6 +120,11 @@ static int loop_read(memwait_loop_t *loop, int most)
 	for (i = 0; i < n; i++) {
 		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
 
+		if (op == &loop->kick) {
+			op_set_state(op, MEMWAIT_OP_IDLE);
+			loop->kicked = false;
+			continue;
+		}
 		op->outcome = completions[i].result;
 		ready_add(loop, op);
 	}
@@ -280,15 +285,11 @@ static int dispatch(memwait_loop_t *loop, bool until_stopped)
 				break;
 			asked = BATCH - ran;
 			got = loop_read(loop, asked);
-			if (got <= 0)
+			if (got < 0 || ready_is_empty(loop))
 				break;
 		}
 		op = loop->ready.next;
 		ready_remove(op);
-		if (op == &loop->kick) {
-			loop->kicked = false;
-			continue;
-		}
 		result = op->kind->step(op, op->outcome);
 		if (result == MEMWAIT_OP_WAITS)
 			continue;

@@ -161,8 +161,7 @@ int memwait_waiters(const volatile void *word, unsigned int flags);
 
 typedef union {
 	uint32_t reserved[8];
-	uint64_t align;
-} memwait_mutex_t;
+} __attribute__((__aligned__(8))) memwait_mutex_t;
 
 #define MEMWAIT_MUTEX_INIT	{ { 0 } }
 
@@ -214,7 +213,7 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 
 typedef union {
 	uint64_t reserved[4];
-} memwait_cond_t;
+} __attribute__((__aligned__(8))) memwait_cond_t;
 
 #define MEMWAIT_COND_INIT	{ { 0 } }
 
@@ -264,7 +263,7 @@ int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, c
 
 typedef union {
 	uint64_t reserved[2];
-} memwait_sem_t;
+} __attribute__((__aligned__(8))) memwait_sem_t;
 
 #define MEMWAIT_SEM_VALUE_MAX	0x7fffffff
 
@@ -291,8 +290,7 @@ int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
 
 typedef union {
 	uint32_t reserved[8];
-	uint64_t align;
-} memwait_rwlock_t;
+} __attribute__((__aligned__(8))) memwait_rwlock_t;
 
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
@@ -330,7 +328,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock);
 
 typedef union {
 	uint64_t reserved[4];
-} memwait_barrier_t;
+} __attribute__((__aligned__(8))) memwait_barrier_t;
 
 /* What one of the threads that meet gets instead of 0, as PTHREAD_BARRIER_SERIAL_THREAD. */
 #define MEMWAIT_BARRIER_SERIAL_THREAD	(-1)
@@ -356,7 +354,7 @@ int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 
 typedef union {
 	uint64_t reserved[2];
-} memwait_waitgroup_t;
+} __attribute__((__aligned__(8))) memwait_waitgroup_t;
 
 #define MEMWAIT_WAITGROUP_INIT	{ { 0 } }
 #define MEMWAIT_WAITGROUP_MAX	0x7fffffff

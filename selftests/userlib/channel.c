@@ -283,6 +283,17 @@ USERLIB_TEST(sizes_and_errors)
 	}
 }
 
+USERLIB_TEST(memory_that_is_aligned_to_8_will_do)
+{
+	memwait_channel_t *channel = (void *)((char *)self->shared + 8);
+	uint64_t item = 1;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 8, 3));
+	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+	ASSERT_EQ(0, memwait_channel_destroy(channel));
+}
+
 USERLIB_TEST(times)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };

@@ -231,6 +231,28 @@ USERLIB_TEST(cancel_leaves_the_others_readable)
 	close(epoll);
 }
 
+/* The second cancel reads what made the descriptor readable after the first. */
+USERLIB_TEST(two_cancels_leave_the_others_readable)
+{
+	struct counted_op counted[4] = { 0 };
+	uint32_t *word = self->shared;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
+	ASSERT_EQ(3, memwait_notify(word, 3, 0));
+	ASSERT_EQ(0, memwait_op_cancel(&counted[2].op));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[3], self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	ASSERT_EQ(0, memwait_op_cancel(&counted[3].op));
+	EXPECT_TRUE(is_readable(self->loop));
+	EXPECT_EQ(2, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, counted[0].calls);
+	EXPECT_EQ(1, counted[1].calls);
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+}
+
 struct race {
 	memwait_loop_t *loop;
 	struct counted_op counted;
