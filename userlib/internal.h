@@ -169,7 +169,8 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 #define MEMWAIT_LOCKED		1U
 #define MEMWAIT_CONTENDED	2U
 
-int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadline *deadline);
+int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, bool fair,
+		 const struct memwait_deadline *deadline);
 int memwait_lock_release_fair(_Atomic uint32_t *word);
 int memwait_lock_released(_Atomic uint32_t *word, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome);

@@ -30,8 +30,8 @@
 /* What a word is that somebody sleeps on. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-/* How often to look before going to sleep; about what a system call takes. */
-#define SPINS		100
+/* How often to look at most before going to sleep; about what a system call takes. */
+#define MOST_SPINS	100
 
 static void relax(void)
 {
@@ -42,24 +42,33 @@ static void relax(void)
 #endif
 }
 
-/* Only while nobody sleeps: who sleeps is first. */
-static bool lock_by_spinning(_Atomic uint32_t *word)
+/*
+ * Only while nobody sleeps: who sleeps is first. Twice as long as it took lately, which @spins
+ * remembers for this lock: where spinning is in vain it soon becomes short.
+ */
+static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 {
-	int i;
+	bool locked = false;
+	uint32_t lately, i;
 
 	if (!memwait_may_spin())
 		return false;
-	for (i = 0; i < SPINS; i++) {
+	/* relaxed, both: no more than an estimate */
+	lately = atomic_load_explicit(spins, memory_order_relaxed);
+	for (i = 0; !locked && i < MOST_SPINS && i < 2 * lately + 10; i++) {
 		/* relaxed: a hint, memwait_lock_try() decides */
 		uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 		if (now & MEMWAIT_CONTENDED)
-			return false;
-		if (!now && memwait_lock_try(word))
-			return true;
-		relax();
+			break;
+		if (now)
+			relax();
+		else
+			locked = memwait_lock_try(word);
 	}
-	return false;
+	atomic_store_explicit(spins, locked ? (7 * lately + i) / 8 : lately / 2,
+			      memory_order_relaxed);
+	return locked;
 }
 
 /* Takes the lock, or makes the word so that one can sleep on it. */
@@ -92,11 +101,12 @@ static void lock_was_handed_over(_Atomic uint32_t *word)
 	atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_acquire);
 }
 
-int memwait_lock(_Atomic uint32_t *word, bool fair, const struct memwait_deadline *deadline)
+int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, bool fair,
+		 const struct memwait_deadline *deadline)
 {
 	int ret;
 
-	if (memwait_lock_try(word) || lock_by_spinning(word))
+	if (memwait_lock_try(word) || lock_by_spinning(word, spins))
 		return 0;
 	while (!lock_or_contend(word, fair)) {
 		ret = memwait_sleep(word, BOTH, MEMWAIT_SIZE_U32, deadline);

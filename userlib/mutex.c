@@ -14,6 +14,7 @@ struct mutex {
 	uint32_t kind;
 	_Atomic uint32_t owner;		/* a thread, or 0; if owners matter */
 	uint32_t count;			/* how often it has locked it */
+	_Atomic uint32_t spins;		/* of memwait_lock() */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
@@ -95,7 +96,7 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&mutex->word, is_fair(mutex), deadline);
+	ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), deadline);
 	return ret ? ret : locked(mutex);
 }
 
@@ -257,7 +258,7 @@ static int locked_again(struct mutex *mutex, uint32_t count)
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	int ret = memwait_lock(&mutex->word, is_fair(mutex), &MEMWAIT_NEVER);
+	int ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), &MEMWAIT_NEVER);
 
 	return ret ? ret : locked_again(mutex, count);
 }

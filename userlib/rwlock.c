@@ -21,6 +21,7 @@
 struct rwlock {
 	_Atomic uint32_t gate;
 	_Atomic uint32_t state;
+	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
 };
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
@@ -88,7 +89,7 @@ static int read_until(struct rwlock *lock, const struct memwait_deadline *deadli
 	ret = add_reader(lock);
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&lock->gate, true, deadline);
+	ret = memwait_lock(&lock->gate, &lock->spins, true, deadline);
 	return ret ? ret : add_reader_and_go(lock);
 }
 
@@ -144,7 +145,7 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 
 	if (!lock)
 		return EINVAL;
-	ret = memwait_lock(&lock->gate, true, deadline);
+	ret = memwait_lock(&lock->gate, &lock->spins, true, deadline);
 	if (ret)
 		return ret;
 	for (readers = close_state(lock); readers; readers = readers_left(lock)) {

@@ -2,7 +2,7 @@
 /* Mutexes: exclusion, kinds, times, operations, processes. */
 #include "userlib_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 1000)
 
 static const unsigned int kinds[] = {
 	MEMWAIT_MUTEX_NORMAL,
@@ -501,6 +501,52 @@ USERLIB_TEST(fair_is_first_in_first_out_for_threads_and_operations)
 	runner_join(&barger);
 	EXPECT_EQ(IN_ORDER, next);
 	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+}
+
+struct meeting {
+	memwait_mutex_t mutex;
+	int begun, ended;	/* rounds */
+};
+
+static int lock_in_each_round(void *arg)
+{
+	struct meeting *meeting = arg;
+	int round;
+
+	for (round = 1; round <= 20 * ROUNDS; round++) {
+		while (__atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round)
+			;
+		if (lock_and_unlock(&meeting->mutex))
+			return -1;
+		__atomic_store_n(&meeting->ended, round, __ATOMIC_RELEASE);
+	}
+	return 0;
+}
+
+/* There is nobody else who could wake it later. */
+USERLIB_TEST(a_waiter_that_is_about_to_sleep_is_not_forgotten)
+{
+	struct meeting *meeting = self->shared;
+	struct runner runner;
+	unsigned int fair;
+	volatile int delay;
+	int round;
+
+	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
+		memset(meeting, 0, sizeof(*meeting));
+		ASSERT_EQ(0, memwait_mutex_init(&meeting->mutex, fair));
+		runner_start(&runner, lock_in_each_round, meeting);
+		for (round = 1; round <= 20 * ROUNDS; round++) {
+			ASSERT_EQ(0, memwait_mutex_lock(&meeting->mutex));
+			__atomic_store_n(&meeting->begun, round, __ATOMIC_RELEASE);
+			for (delay = round % 1000; delay; delay--)
+				;
+			ASSERT_EQ(0, memwait_mutex_unlock(&meeting->mutex));
+			while (__atomic_load_n(&meeting->ended, __ATOMIC_ACQUIRE) < round)
+				sched_yield();
+		}
+		ASSERT_EQ(0, runner_join(&runner));
+	}
 }
 
 static int hog(void *arg)
