@@ -108,13 +108,17 @@ static void ready_remove(struct memwait_op *op)
 static int loop_read(memwait_loop_t *loop, int most)
 {
 	struct memwait_completion completions[BATCH];
+	int saved = errno, err = 0;
 	ssize_t size, n, i;
 
 	do {
 		size = read(loop->fd, completions, (size_t)most * sizeof(completions[0]));
 	} while (size < 0 && errno == EINTR);
 	if (size < 0)
-		return errno == EAGAIN ? 0 : -errno;
+		err = errno == EAGAIN ? 0 : -errno;
+	errno = saved;
+	if (size < 0)
+		return err;
 
 	n = size / (ssize_t)sizeof(completions[0]);
 	for (i = 0; i < n; i++) {
@@ -316,9 +320,9 @@ int memwait_loop_dispatch(memwait_loop_t *loop)
 
 int memwait_loop_run(memwait_loop_t *loop)
 {
+	int saved = errno, state, ret;
 	struct pollfd pollfd;
 	bool stopped;
-	int state, ret;
 
 	if (!loop)
 		return EINVAL;
@@ -334,8 +338,10 @@ int memwait_loop_run(memwait_loop_t *loop)
 		loop_unlock(loop, state);
 		if (stopped || !memwait_loop_pending(loop))
 			return 0;
-		if (poll(&pollfd, 1, -1) < 0 && errno != EINTR)
-			return errno;
+		ret = poll(&pollfd, 1, -1) < 0 ? errno : 0;
+		errno = saved;
+		if (ret && ret != EINTR)
+			return ret;
 		ret = dispatch(loop, true);
 		if (ret < 0)
 			return -ret;

@@ -701,6 +701,22 @@ USERLIB_TEST(destroy_right_after_broadcast)
 	}
 }
 
+/* An operation that was signalled, and not dispatched, is on its way out. */
+USERLIB_TEST(destroy_waits_for_operations_no_longer_than_a_second)
+{
+	struct monitor *monitor = self->shared;
+	struct standing standing = { .monitor = monitor };
+
+	monitor_init(monitor, 0);
+	ASSERT_EQ(EINPROGRESS, stand_with_loop(&standing, self->loop));
+	EXPECT_EQ(EBUSY, memwait_cond_destroy(&monitor->cond));
+	ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+	EXPECT_EQ(EBUSY, memwait_cond_destroy(&monitor->cond));
+	ASSERT_EQ(0, dispatch_until(self->loop, &standing.called, 1));
+	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+	EXPECT_EQ(1, monitor->n_order);
+}
+
 static void nothing(int signal)
 {
 	(void)signal;

@@ -34,9 +34,11 @@ USERLIB_TEST(an_operation_completes_once)
 	EXPECT_EQ(MEMWAIT_OK, counted.result);
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	errno = EXDEV;
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
-	EXPECT_FALSE(is_readable(self->loop));
 	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(EXDEV, errno);
+	EXPECT_FALSE(is_readable(self->loop));
 }
 
 USERLIB_TEST(bad_input)
