@@ -5,22 +5,46 @@
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
 
+/* What open(2) says of /dev/memwait, when it is hidden. */
+static int absent;
+
+/* A character device's major number that nobody has registered, of those for local use; or 0. */
+static unsigned int unused_major(void)
+{
+	FILE *f = fopen("/proc/devices", "r");
+	bool used[256] = { false };
+	unsigned int major;
+	char line[128];
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f) && strncmp(line, "Block", 5)) {
+		major = (unsigned int)strtoul(line, NULL, 10);
+		if (major < 256)
+			used[major] = true;
+	}
+	fclose(f);
+	for (major = 240; major < 255; major++)
+		if (!used[major])
+			return major;
+	return 0;
+}
+
 /*
- * Takes /dev away from this process, before the library has opened anything: @node is what
- * /dev/memwait is then, a device that nobody drives, or nothing.
+ * Takes /dev away from this process, before the library has opened anything: /dev/memwait is
+ * nothing then, or (@node) a device that nobody drives.
  */
 static int hide_device(bool node)
 {
+	unsigned int major = unused_major();
+
+	absent = node ? ENXIO : ENOENT;
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/dev", "tmpfs", 0, NULL))
 		return -1;
-	/* 240 to 254 are for local use. */
-	return node ? mknod("/dev/memwait", S_IFCHR | 0666, makedev(254, 254)) : 0;
-}
-
-static bool is_absent(int err)
-{
-	return err == ENOENT || err == ENODEV || err == ENXIO;
+	if (!node)
+		return 0;
+	return major ? mknod("/dev/memwait", S_IFCHR | 0666, makedev(major, 0)) : -1;
 }
 
 static int try_elsewhere(int (*function)(void *), void *arg)
@@ -49,87 +73,139 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	uint32_t word = 0;
 	uint64_t item = 1;
 	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
-	uint64_t start = now_ns(CLOCK_MONOTONIC);
+	struct timespec later_today = in_time(CLOCK_REALTIME, 3600 * 1000);
+	uint64_t start = now_ns(CLOCK_MONOTONIC), wide = 0;
+	int value, i;
 
 	ASSERT_EQ(0, hide_device(node));
 
-	EXPECT_TRUE(is_absent(memwait_loop_new(&loop)));
+	EXPECT_EQ(absent, memwait_loop_new(&loop));
 	EXPECT_EQ(NULL, loop);
-	EXPECT_TRUE(is_absent(-memwait_wait32(&word, 0, NULL, 0)));
-	EXPECT_TRUE(is_absent(-memwait_notify(&word, 1, 0)));
-	EXPECT_TRUE(is_absent(-memwait_waiters(&word, 0)));
+	EXPECT_EQ(-absent, memwait_wait32(&word, 0, NULL, 0));
+	EXPECT_EQ(-absent, memwait_wait32(&word, 0, &later, 0));
+	EXPECT_EQ(-absent, memwait_wait8(&word, 0, NULL, MEMWAIT_PRIVATE));
+	EXPECT_EQ(-absent, memwait_wait16(&word, 0, NULL, 0));
+	EXPECT_EQ(-absent, memwait_wait64(&wide, 0, NULL, 0));
+	EXPECT_EQ(-absent, memwait_notify(&word, 1, 0));
+	EXPECT_EQ(-absent, memwait_notify(&word, MEMWAIT_ALL, MEMWAIT_PRIVATE));
+	EXPECT_EQ(-absent, memwait_waiters(&word, 0));
 
 	memwait_mutex_init(&mutex, 0);
 	memwait_mutex_init(&fair, MEMWAIT_MUTEX_FAIR);
 	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
-	EXPECT_TRUE(is_absent(try_elsewhere(lock_it, &mutex)));
-	EXPECT_TRUE(is_absent(memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &later)));
+	EXPECT_EQ(absent, try_elsewhere(lock_it, &mutex));
+	EXPECT_EQ(absent, memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &later));
+	EXPECT_EQ(absent, memwait_mutex_timedlock(&mutex, &later_today));
 	EXPECT_EQ(EBUSY, memwait_mutex_trylock(&mutex));
+	EXPECT_EQ(EBUSY, memwait_mutex_destroy(&mutex));
 	/* Somebody may wait, in a process that has the device: this one cannot tell him. */
-	EXPECT_TRUE(is_absent(memwait_mutex_unlock(&mutex)));
+	EXPECT_EQ(absent, memwait_mutex_unlock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_lock(&fair));
-	EXPECT_TRUE(is_absent(try_elsewhere(lock_it, &fair)));
-	EXPECT_TRUE(is_absent(memwait_mutex_unlock(&fair)));
+	EXPECT_EQ(absent, try_elsewhere(lock_it, &fair));
+	EXPECT_EQ(absent, memwait_mutex_unlock(&fair));
 	EXPECT_EQ(0, memwait_mutex_trylock(&fair));
 	EXPECT_EQ(0, memwait_mutex_unlock(&fair));
+	EXPECT_EQ(EPERM, memwait_mutex_unlock(&fair));
+	EXPECT_EQ(0, memwait_mutex_destroy(&fair));
+
+	/* Those that know their owner. */
+	memwait_mutex_init(&mutex, MEMWAIT_MUTEX_ERRORCHECK);
+	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
+	EXPECT_EQ(EDEADLK, memwait_mutex_lock(&mutex));
+	EXPECT_EQ(absent, try_elsewhere(lock_it, &mutex));
+	EXPECT_EQ(absent, memwait_mutex_unlock(&mutex));
+	EXPECT_EQ(EPERM, memwait_mutex_unlock(&mutex));
+	EXPECT_EQ(0, memwait_mutex_trylock(&mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
+	memwait_mutex_init(&mutex, 0);
 
 	EXPECT_EQ(0, memwait_cond_signal(&cond));
+	EXPECT_EQ(0, memwait_cond_broadcast(&cond));
+	EXPECT_EQ(EPERM, memwait_cond_wait(&cond, &mutex));
 	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
-	EXPECT_TRUE(is_absent(memwait_cond_wait(&cond, &mutex)));
-	EXPECT_TRUE(is_absent(memwait_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &later)));
+	EXPECT_EQ(absent, memwait_cond_wait(&cond, &mutex));
+	EXPECT_EQ(absent, memwait_cond_timedwait(&cond, &mutex, &later_today));
+	EXPECT_EQ(absent, memwait_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &later));
 	EXPECT_EQ(EBUSY, memwait_mutex_trylock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 	EXPECT_EQ(0, memwait_cond_destroy(&cond));
 
 	EXPECT_EQ(0, memwait_sem_init(&sem, 1, 1));
 	EXPECT_EQ(0, memwait_sem_wait(&sem));
-	EXPECT_TRUE(is_absent(memwait_sem_wait(&sem)));
-	EXPECT_TRUE(is_absent(memwait_sem_clockwait(&sem, CLOCK_MONOTONIC, &later)));
+	EXPECT_EQ(absent, memwait_sem_wait(&sem));
+	EXPECT_EQ(absent, memwait_sem_clockwait(&sem, CLOCK_MONOTONIC, &later));
+	EXPECT_EQ(absent, memwait_sem_timedwait(&sem, &later_today));
+	EXPECT_EQ(EAGAIN, memwait_sem_trywait(&sem));
+	EXPECT_EQ(0, memwait_sem_getvalue(&sem, &value));
+	EXPECT_EQ(0, value);
 	EXPECT_EQ(0, memwait_sem_post(&sem));
 	EXPECT_EQ(0, memwait_sem_trywait(&sem));
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 
 	EXPECT_EQ(0, memwait_rwlock_rdlock(&rwlock));
-	EXPECT_TRUE(is_absent(memwait_rwlock_wrlock(&rwlock)));
+	EXPECT_EQ(absent, memwait_rwlock_wrlock(&rwlock));
+	EXPECT_EQ(absent, memwait_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, &later));
+	EXPECT_EQ(EBUSY, memwait_rwlock_trywrlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_tryrdlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_unlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_unlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_wrlock(&rwlock));
-	EXPECT_TRUE(is_absent(memwait_rwlock_rdlock(&rwlock)));
-	EXPECT_TRUE(is_absent(memwait_rwlock_unlock(&rwlock)));
+	EXPECT_EQ(absent, memwait_rwlock_rdlock(&rwlock));
+	EXPECT_EQ(absent, memwait_rwlock_timedrdlock(&rwlock, &later_today));
+	EXPECT_EQ(absent, memwait_rwlock_timedwrlock(&rwlock, &later_today));
+	EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(&rwlock));
+	EXPECT_EQ(absent, memwait_rwlock_unlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_trywrlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_unlock(&rwlock));
+	EXPECT_EQ(EPERM, memwait_rwlock_unlock(&rwlock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(&rwlock));
 
 	EXPECT_EQ(0, memwait_barrier_init(&barrier, 0, 1));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(&barrier));
 	EXPECT_EQ(0, memwait_barrier_init(&barrier, 0, 2));
-	EXPECT_TRUE(is_absent(memwait_barrier_wait(&barrier)));
+	/* Who cannot wait has not arrived: so the second one is not the last. */
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(absent, memwait_barrier_wait(&barrier));
+		EXPECT_EQ(absent, memwait_barrier_timedwait(&barrier, &later_today));
+	}
 	EXPECT_EQ(0, memwait_barrier_destroy(&barrier));
 
 	EXPECT_EQ(0, memwait_waitgroup_wait(&group));
 	EXPECT_EQ(0, memwait_waitgroup_add(&group, 1));
-	EXPECT_TRUE(is_absent(memwait_waitgroup_wait(&group)));
-	EXPECT_TRUE(is_absent(memwait_waitgroup_done(&group)));
+	EXPECT_EQ(absent, memwait_waitgroup_wait(&group));
+	EXPECT_EQ(absent, memwait_waitgroup_clockwait(&group, CLOCK_MONOTONIC, &later));
+	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&group));
+	EXPECT_EQ(absent, memwait_waitgroup_done(&group));
+	EXPECT_EQ(EINVAL, memwait_waitgroup_done(&group));
 	EXPECT_EQ(0, memwait_waitgroup_wait(&group));
+	EXPECT_EQ(0, memwait_waitgroup_destroy(&group));
 
 	channel = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
 	ASSERT_NE(NULL, channel);
 	EXPECT_EQ(0, memwait_channel_init(channel, 8, 1));
-	EXPECT_TRUE(is_absent(memwait_channel_recv(channel, &item)));
+	EXPECT_EQ(absent, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(absent, memwait_channel_timedrecv(channel, &item, &later_today));
+	EXPECT_EQ(0, memwait_channel_length(channel));
 	EXPECT_EQ(0, memwait_channel_send(channel, &item));
-	EXPECT_TRUE(is_absent(memwait_channel_send(channel, &item)));
+	item = 2;
+	EXPECT_EQ(absent, memwait_channel_send(channel, &item));
+	EXPECT_EQ(absent, memwait_channel_clocksend(channel, &item, CLOCK_MONOTONIC, &later));
+	EXPECT_EQ(EAGAIN, memwait_channel_trysend(channel, &item));
+	EXPECT_EQ(1, memwait_channel_length(channel));
 	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(1, item);
+	EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item));
 	EXPECT_EQ(0, memwait_channel_close(channel));
 	EXPECT_EQ(EPIPE, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 	free(channel);
 
 	/* All of that is not a matter of waiting. */
-	EXPECT_GT(30 * NSEC_PER_SEC, now_ns(CLOCK_MONOTONIC) - start);
+	EXPECT_GT(10 * NSEC_PER_SEC, now_ns(CLOCK_MONOTONIC) - start);
 }
 
 TEST(L2_without_a_node)
@@ -140,6 +216,26 @@ TEST(L2_without_a_node)
 TEST(L2_with_a_node_that_nobody_drives)
 {
 	check_all(_metadata, true);
+}
+
+/* The device is opened at first need, and that it was not there once is no reason to give up. */
+TEST(L2_the_device_comes_later)
+{
+	struct timespec soon = in_time(CLOCK_REALTIME, 5);
+	memwait_loop_t *loop = NULL;
+	struct stat device;
+	memwait_sem_t sem;
+
+	ASSERT_EQ(0, stat("/dev/memwait", &device));
+	ASSERT_EQ(0, hide_device(false));
+	ASSERT_EQ(0, memwait_sem_init(&sem, 0, 0));
+	EXPECT_EQ(ENOENT, memwait_sem_timedwait(&sem, &soon));
+	EXPECT_EQ(ENOENT, memwait_loop_new(&loop));
+	ASSERT_EQ(0, mknod("/dev/memwait", S_IFCHR | 0666, device.st_rdev));
+	EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&sem, &soon));
+	EXPECT_EQ(0, memwait_loop_new(&loop));
+	EXPECT_EQ(0, memwait_loop_free(loop));
+	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 }
 
 TEST_HARNESS_MAIN

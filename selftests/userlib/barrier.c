@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Barriers and wait groups. */
+/* Barriers: nobody goes on before all have come, and who gives up has not come. */
 #include "userlib_test.h"
 
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
@@ -7,10 +7,8 @@
 
 struct shared {
 	memwait_barrier_t barrier;
-	memwait_waitgroup_t group;
 	int serial, violations;
 	int rounds[MEET + 1];
-	long work[MEET + 1];
 	int begin;
 };
 
@@ -197,6 +195,18 @@ static int meet_at_once(void *arg)
 	return memwait_barrier_wait(&shared->barrier);
 }
 
+/*
+ * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
+ * out one way and the other.
+ */
+static void linger(int round)
+{
+	volatile int i;
+
+	for (i = 0; i < 1 << round % 19; i++)
+		;
+}
+
 /* The arrival was taken back, or it has let the other one through: never both, never neither. */
 USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 {
@@ -213,6 +223,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(&shared->barrier, &counted.op));
 		runner_start(&last, meet_at_once, shared);
 		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		linger(round);
 		if (round % 2)
 			sched_yield();
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
@@ -269,174 +280,322 @@ static void nothing(int signal)
 	(void)signal;
 }
 
-static int wait_for_group(void *arg)
-{
-	return memwait_waitgroup_wait(arg);
-}
-
-USERLIB_TEST(neither_is_interrupted_nor_cancelled)
+USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 {
 	struct sigaction action = { .sa_handler = nothing };
-	struct shared *shared = self->shared;
-	struct runner at_barrier, at_group;
+	memwait_barrier_t *barrier = self->shared;
+	struct runner runner;
 
 	sigaction(SIGUSR1, &action, NULL);
-	ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, 2));
-	ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 1));
-	runner_start(&at_barrier, meet_once, &shared->barrier);
-	runner_start(&at_group, wait_for_group, &shared->group);
-	await_waiters(self->fd, (uint32_t *)&shared->barrier + 1, U32_SIZE, 1);
-	await_waiters(self->fd, (uint32_t *)&shared->group + 1, U32_SIZE, 1);
-	pthread_kill(at_barrier.thread, SIGUSR1);
-	pthread_kill(at_group.thread, SIGUSR1);
-	pthread_cancel(at_barrier.thread);
-	pthread_cancel(at_group.thread);
-	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(&shared->barrier));
-	EXPECT_EQ(0, memwait_waitgroup_done(&shared->group));
-	EXPECT_EQ(0, runner_join(&at_barrier));
-	EXPECT_EQ(0, runner_join(&at_group));
-	EXPECT_EQ(1, at_barrier.done);
-	EXPECT_EQ(1, at_group.done);
-	EXPECT_EQ(0, memwait_barrier_destroy(&shared->barrier));
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	runner_start(&runner, meet_once, barrier);
+	await_waiters(self->fd, (uint32_t *)barrier + 1, U32_SIZE, 1);
+	pthread_kill(runner.thread, SIGUSR1);
+	pthread_cancel(runner.thread);
+	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(1, runner.done);
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-USERLIB_TEST(wait_group_counts)
+/* What they sleep on: the generation, the upper half of the first word. */
+static const void *generation_of(const void *object)
 {
-	memwait_waitgroup_t *group = self->shared;
-
-	EXPECT_EQ(0, memwait_waitgroup_wait(group));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_done(group));
-	EXPECT_EQ(0, memwait_waitgroup_add(group, 2));
-	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(group));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_add(group, -3));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_add(group, INT32_MIN));
-	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, INT32_MAX));
-	EXPECT_EQ(0, memwait_waitgroup_add(group, 0));
-	EXPECT_EQ(0, memwait_waitgroup_done(group));
-	EXPECT_EQ(0, memwait_waitgroup_add(group, -1));
-	EXPECT_EQ(0, memwait_waitgroup_wait(group));
-	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_init(group, MEMWAIT_WAITGROUP_MAX + 1U));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_init(NULL, 0));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_add(NULL, 1));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_wait(NULL));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_destroy(NULL));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_wait_async(NULL, NULL));
+	return (const uint32_t *)object + 1;
 }
 
-static int work_and_be_done(void *arg)
+struct timed {
+	memwait_barrier_t *barrier;
+	clockid_t clock;
+	struct timespec time;
+};
+
+static int meet_timed(void *arg)
 {
-	struct part *part = arg;
+	struct timed *timed = arg;
 
-	part->shared->work[part->number] += part->number + 1;
-	return memwait_waitgroup_done(&part->shared->group);
+	return memwait_barrier_clockwait(timed->barrier, timed->clock, &timed->time);
 }
 
-/* The work is plain memory: it is there for who has waited. */
-USERLIB_TEST(wait_group_waits_for_threads_and_processes)
-{
-	struct shared *shared = self->shared;
-	struct counted_op counted = { 0 };
-	struct runner runners[3];
-	struct part parts[4];
-	int round, ret, i;
-	pid_t child = -1;
-
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	for (round = 1; round <= ROUNDS / 4; round++) {
-		ASSERT_EQ(0, memwait_waitgroup_add(&shared->group, 3));
-		for (i = 0; i < 3; i++) {
-			parts[i] = (struct part){ shared, i };
-			runner_start(&runners[i], work_and_be_done, &parts[i]);
-		}
-		if (round % 32 == 1) {
-			ASSERT_EQ(0, memwait_waitgroup_add(&shared->group, 1));
-			child = fork();
-			ASSERT_LE(0, child);
-			parts[3] = (struct part){ shared, 3 };
-			if (!child)
-				_exit(work_and_be_done(&parts[3]));
-		}
-		if (round % 2) {
-			ASSERT_EQ(0, memwait_waitgroup_wait(&shared->group));
-		} else {
-			counted.calls = 0;
-			ret = memwait_waitgroup_wait_async(&shared->group, &counted.op);
-			if (ret == EINPROGRESS) {
-				ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-				ret = counted.result;
-			}
-			ASSERT_EQ(0, ret);
-		}
-		for (i = 0; i < 3; i++)
-			ASSERT_EQ((i + 1L) * round, shared->work[i]);
-		for (i = 0; i < 3; i++)
-			ASSERT_EQ(0, runner_join(&runners[i]));
-		if (round % 32 == 1) {
-			ASSERT_EQ(0, userlib_child_status(child));
-		}
-		ASSERT_EQ(0, memwait_waitgroup_destroy(&shared->group));
-	}
-}
-
-USERLIB_TEST(wait_group_lets_go_though_the_count_rises_again)
-{
-	memwait_waitgroup_t *group = self->shared;
-	struct counted_op counted = { 0 };
-	struct runner runners[3];
-	int i;
-
-	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
-	for (i = 0; i < 3; i++)
-		runner_start(&runners[i], wait_for_group, group);
-	await_waiters(self->fd, (uint32_t *)group + 1, U32_SIZE, 3);
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
-	ASSERT_EQ(0, memwait_waitgroup_done(group));
-	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
-	for (i = 0; i < 3; i++)
-		EXPECT_EQ(0, runner_join(&runners[i]));
-	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-	EXPECT_EQ(0, counted.result);
-	EXPECT_EQ(0, memwait_waitgroup_done(group));
-}
-
-USERLIB_TEST(wait_group_times_and_cancel)
+USERLIB_TEST(a_deadline_beyond_time_is_never)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
-	memwait_waitgroup_t *group = self->shared;
+	struct timed timed = { .barrier = self->shared };
 	struct counted_op counted = { 0 };
-	struct timespec time;
-	int i, ret;
+	struct runner runner;
+	int i;
 
-	ASSERT_EQ(0, memwait_waitgroup_init(group, 1));
+	ASSERT_EQ(0, memwait_barrier_init(timed.barrier, 0, 3));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
-		time = in_time(clocks[i], 10);
-		EXPECT_EQ(ETIMEDOUT, memwait_waitgroup_clockwait(group, clocks[i], &time));
-		time = in_time(clocks[i], 10);
+		timed.clock = clocks[i];
+		timed.time = (struct timespec){ INT64_MAX, 999999999 };
 		counted.calls = 0;
-		ret = memwait_waitgroup_clockwait_async(group, clocks[i], &time, &counted.op);
-		if (ret == EINPROGRESS) {
-			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-			ret = counted.result;
-		}
-		EXPECT_EQ(ETIMEDOUT, ret);
-		time = (struct timespec){ 0, 1000000000 };
-		EXPECT_EQ(EINVAL, memwait_waitgroup_clockwait(group, clocks[i], &time));
+		runner_start(&runner, meet_timed, &timed);
+		ASSERT_EQ(EINPROGRESS, memwait_barrier_clockwait_async(timed.barrier, clocks[i],
+								       &timed.time, &counted.op));
+		await_waiters(self->fd, generation_of(timed.barrier), U32_SIZE, 2);
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD,
+			  memwait_barrier_clockwait(timed.barrier, clocks[i], &timed.time));
+		EXPECT_EQ(0, runner_join(&runner));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
 	}
-	time = in_time(CLOCK_REALTIME, -1);
-	EXPECT_EQ(ETIMEDOUT, memwait_waitgroup_timedwait(group, &time));
-	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
-	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
-	/* Completed, and not dispatched: the cancel still comes in time. */
-	counted.calls = 0;
-	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
-	ASSERT_EQ(0, memwait_waitgroup_done(group));
-	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(EINVAL, memwait_barrier_clockwait(timed.barrier, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, memwait_barrier_timedwait(NULL, &timed.time));
+	EXPECT_EQ(EINVAL, memwait_barrier_clockwait(timed.barrier, CLOCK_PROCESS_CPUTIME_ID,
+						    &timed.time));
+	EXPECT_EQ(EINVAL, memwait_barrier_clockwait_async(timed.barrier, CLOCK_MONOTONIC, NULL,
+							  &counted.op));
+	EXPECT_EQ(EINVAL, memwait_barrier_wait_async(timed.barrier, NULL));
+	EXPECT_EQ(0, memwait_barrier_destroy(timed.barrier));
+}
+
+/* Nobody blocks: the last one to come lets the others go on. */
+USERLIB_TEST(operations_alone_meet)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted[3] = { 0 };
+	int round, i;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
+	for (i = 0; i < 3; i++)
+		memwait_op_init(&counted[i].op, self->loop, count_call, &counted[i]);
+	for (round = 0; round < ROUNDS; round++) {
+		int first = round % 3, second = (round + 1) % 3, last = (round + 2) % 3;
+
+		for (i = 0; i < 3; i++)
+			counted[i].calls = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted[first].op));
+		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted[second].op));
+		ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD,
+			  memwait_barrier_wait_async(barrier, &counted[last].op));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted[first].calls, 1));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted[second].calls, 1));
+		ASSERT_EQ(0, counted[first].result);
+		ASSERT_EQ(0, counted[second].result);
+		ASSERT_EQ(0, counted[last].calls);
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+}
+
+USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner runner;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+	EXPECT_EQ(EBUSY, memwait_barrier_wait_async(barrier, &counted.op));
+	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
 	EXPECT_EQ(0, counted.calls);
-	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
+	/* The next round takes two, as every other. */
+	runner_start(&runner, meet_once, barrier);
+	await_waiters(self->fd, generation_of(barrier), U32_SIZE, 1);
+	EXPECT_FALSE(runner_is_done(&runner));
+	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+}
+
+/* An operation that was released, and not dispatched, is on its way out still. */
+USERLIB_TEST(destroy_does_not_wait_for_ever_for_an_operation)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 };
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+	ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+	EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(0, counted.result);
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+}
+
+struct cancelling {
+	memwait_op_t *op;
+	int begin;
+};
+
+static int cancel_at_once(void *arg)
+{
+	struct cancelling *cancelling = arg;
+
+	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
+		;
+	return memwait_op_cancel(cancelling->op);
+}
+
+/* The canceller and the dispatcher agree on whether the callback runs. */
+USERLIB_TEST(L3_cancel_races_with_dispatch)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 }, last = { 0 };
+	struct cancelling cancelling = { .op = &counted.op };
+	int round, ret, cancelled, taken_back = 0;
+	struct runner canceller;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	memwait_op_init(&last.op, self->loop, count_call, &last);
+	for (round = 0; round < ROUNDS; round++) {
+		counted.calls = 0;
+		cancelling.begin = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+		runner_start(&canceller, cancel_at_once, &cancelling);
+		__atomic_store_n(&cancelling.begin, 1, __ATOMIC_RELEASE);
+		ret = memwait_barrier_wait_async(barrier, &last.op);
+		linger(round);
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		cancelled = runner_join(&canceller);
+		if (ret == EINPROGRESS) {
+			/* It was taken back before the other came, who is alone now. */
+			taken_back++;
+			ASSERT_EQ(0, cancelled);
+			ASSERT_EQ(0, counted.calls);
+			ASSERT_EQ(0, memwait_op_cancel(&last.op));
+		} else {
+			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, ret);
+			if (cancelled) {
+				ASSERT_EQ(ENOENT, cancelled);
+				ASSERT_EQ(0, counted.result);
+			}
+			ASSERT_EQ(!!cancelled, counted.calls);
+		}
+		ASSERT_EQ(0, last.calls);
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* Of two, both have met, or none. */
+USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
+{
+	struct timed timed = { .barrier = self->shared, .clock = CLOCK_MONOTONIC };
+	struct counted_op counted = { 0 };
+	int round, ret, other, timed_out = 0;
+	struct runner runner;
+
+	ASSERT_EQ(0, memwait_barrier_init(timed.barrier, 0, 2));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		counted.calls = 0;
+		timed.time = in_time(CLOCK_MONOTONIC, 0);
+		timed.time.tv_nsec += 1000 * (50 + round % 300);
+		if (timed.time.tv_nsec >= 1000000000) {
+			timed.time.tv_sec++;
+			timed.time.tv_nsec -= 1000000000;
+		}
+		runner_start(&runner, meet_timed, &timed);
+		linger(round);
+		other = memwait_barrier_wait_async(timed.barrier, &counted.op);
+		ret = runner_join(&runner);
+		if (ret == ETIMEDOUT) {
+			timed_out++;
+			ASSERT_EQ(EINPROGRESS, other);
+			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+			ASSERT_EQ(0, counted.calls);
+		} else if (ret == MEMWAIT_BARRIER_SERIAL_THREAD) {
+			ASSERT_EQ(EINPROGRESS, other);
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+			ASSERT_EQ(0, counted.result);
+		} else {
+			ASSERT_EQ(0, ret);
+			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, other);
+		}
+	}
+	EXPECT_EQ(0, memwait_barrier_destroy(timed.barrier));
+	TH_LOG("%d of %d timed out", timed_out, round);
+}
+
+/* Returns 0, or where it went wrong. */
+static int meet_as_child(memwait_barrier_t *barrier, memwait_loop_t *loop_of_parent)
+{
+	struct counted_op counted = { 0 };
+	memwait_loop_t *loop;
+	int ret;
+
+	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
+	if (memwait_barrier_wait_async(barrier, &counted.op) != EPERM)
+		return 1;
+	if (memwait_loop_new(&loop))
+		return 2;
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	if (memwait_barrier_wait_async(barrier, &counted.op) != EINPROGRESS)
+		return 3;
+	if (dispatch_until(loop, &counted.calls, 1) || counted.result)
+		return 4;
+	ret = memwait_barrier_wait(barrier);
+	if (ret && ret != MEMWAIT_BARRIER_SERIAL_THREAD)
+		return 5;
+	return memwait_loop_free(loop) ? 6 : 0;
+}
+
+USERLIB_TEST(L1_a_child_meets_its_parent)
+{
+	memwait_barrier_t *barrier = self->shared;
+	pid_t child;
+	int ret;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(meet_as_child(barrier, self->loop));
+	await_waiters(self->fd, generation_of(barrier), U32_SIZE, 1);
+	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+	ret = memwait_barrier_wait(barrier);
+	EXPECT_TRUE(ret == 0 || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+}
+
+/*
+ * Whether the arrival of a process that was killed counts is not said; but those who come
+ * afterwards meet, and the rounds after that are as they should be.
+ */
+USERLIB_TEST(others_meet_when_a_waiting_process_was_killed)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner runner;
+	int round, ret;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(memwait_barrier_wait(barrier));
+	await_waiters(self->fd, generation_of(barrier), U32_SIZE, 1);
+	kill(child, SIGKILL);
+	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	for (round = 0; round < 3; round++) {
+		counted.calls = 0;
+		runner_start(&runner, meet_once, barrier);
+		await_waiters(self->fd, generation_of(barrier), U32_SIZE, 1);
+		ret = memwait_barrier_wait_async(barrier, &counted.op);
+		if (round || ret == EINPROGRESS) {
+			ASSERT_EQ(EINPROGRESS, ret);
+			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+			ASSERT_EQ(0, counted.result);
+		} else {
+			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, ret);
+		}
+		ASSERT_EQ(0, runner_join(&runner));
+	}
 }
 
 TEST_HARNESS_MAIN

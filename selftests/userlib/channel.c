@@ -435,6 +435,18 @@ static int send_at_once(void *arg)
 	return send_once(race->channel);
 }
 
+/*
+ * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
+ * out one way and the other.
+ */
+static void linger(int round)
+{
+	volatile int i;
+
+	for (i = 0; i < 1 << round % 19; i++)
+		;
+}
+
 USERLIB_TEST(L3_cancel_races_with_send)
 {
 	struct race race = { .channel = self->shared };
@@ -454,6 +466,7 @@ USERLIB_TEST(L3_cancel_races_with_send)
 		race.begin = 0;
 		runner_start(&sending, send_at_once, &race);
 		__atomic_store_n(&race.begin, 1, __ATOMIC_RELEASE);
+		linger(round);
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
 		if (!memwait_op_cancel(&counted.op)) {
@@ -499,6 +512,615 @@ USERLIB_TEST(a_signal_does_not_interrupt_and_a_killed_receiver_takes_nothing)
 	ASSERT_EQ(0, send_once(channel));
 	EXPECT_EQ(0, runner_join(&behind));
 	EXPECT_EQ(0, memwait_channel_length(channel));
+}
+
+/* Items of every size arrive whole, while both sides are at work. */
+struct stream {
+	memwait_channel_t *channel;
+	size_t size;
+	int items;
+};
+
+static int send_stream(void *arg)
+{
+	struct stream *stream = arg;
+	unsigned char item[1000];
+	int i, err = 0;
+
+	for (i = 1; i <= stream->items && !err; i++) {
+		memset(item, i, sizeof(item));
+		err = memwait_channel_send(stream->channel, item);
+	}
+	return err;
+}
+
+USERLIB_TEST(items_of_every_size_arrive_whole)
+{
+	static const size_t sizes[] = { 1, 8, 24, 1000 }, capacities[] = { 1, 3 };
+	struct stream stream = { .channel = self->shared, .items = ROUNDS / 4 };
+	unsigned char item[1001];
+	struct runner sender;
+	size_t s, c, n;
+	int i;
+
+	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
+		for (c = 0; c < ARRAY_SIZE(capacities); c++) {
+			stream.size = sizes[s];
+			ASSERT_EQ(0, memwait_channel_init(stream.channel, sizes[s],
+							  capacities[c]));
+			runner_start(&sender, send_stream, &stream);
+			for (i = 1; i <= stream.items; i++) {
+				memset(item, 0, sizeof(item));
+				ASSERT_EQ(0, memwait_channel_recv(stream.channel, item));
+				for (n = 0; n < sizes[s]; n++)
+					ASSERT_EQ((unsigned char)i, item[n]);
+				ASSERT_EQ(0, item[sizes[s]]);
+				ASSERT_GE(capacities[c], memwait_channel_length(stream.channel));
+			}
+			ASSERT_EQ(0, runner_join(&sender));
+			ASSERT_EQ(0, memwait_channel_length(stream.channel));
+			ASSERT_EQ(0, memwait_channel_destroy(stream.channel));
+		}
+	}
+}
+
+/* What a receiving process has seen. */
+struct tally {
+	long received;
+	int violations;
+};
+
+USERLIB_TEST(receiving_processes_that_map_it_elsewhere)
+{
+	size_t size = memwait_channel_size(sizeof(struct item), 3);
+	int memfd = memfd_create("channel", MFD_CLOEXEC), i;
+	struct tally *tallies = self->shared;
+	struct sender senders[2] = { 0 };
+	memwait_channel_t *channel;
+	struct runner sending;
+	pid_t children[2];
+
+	ASSERT_LE(0, memfd);
+	ASSERT_EQ(0, ftruncate(memfd, size));
+	channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	ASSERT_NE(MAP_FAILED, channel);
+	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 3));
+	for (i = 0; i < 2; i++) {
+		children[i] = fork();
+		ASSERT_LE(0, children[i]);
+		if (!children[i]) {
+			struct receiver receiver = { 0 };
+			memwait_loop_t *loop;
+
+			receiver.channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+						memfd, 0);
+			munmap(channel, size);
+			if (i) {
+				receiver.result = receive_all(&receiver);
+			} else {
+				if (memwait_loop_new(&loop))
+					_exit(1);
+				begin_receiving(&receiver, loop);
+				if (memwait_loop_run(loop) || memwait_loop_free(loop))
+					_exit(2);
+			}
+			tallies[i].received = receiver.received;
+			tallies[i].violations = receiver.violations;
+			_exit(receiver.result == EPIPE ? 0 : 3);
+		}
+	}
+	for (i = 0; i < 2; i++) {
+		senders[i].channel = channel;
+		senders[i].number = (uint32_t)i;
+	}
+	runner_start(&sending, send_all, &senders[0]);
+	begin_sending(&senders[1], self->loop);
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, runner_join(&sending));
+	EXPECT_EQ(0, senders[1].result);
+	EXPECT_EQ(2 * ROUNDS, senders[0].sent + senders[1].sent);
+	ASSERT_EQ(0, memwait_channel_close(channel));
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, tallies[i].violations);
+	}
+	EXPECT_EQ(2L * ROUNDS, tallies[0].received + tallies[1].received);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+	munmap(channel, size);
+	close(memfd);
+}
+
+struct timed {
+	memwait_channel_t *channel;
+	struct timespec time;
+	clockid_t clock;
+	uint64_t item;
+};
+
+static int receive_timed(void *arg)
+{
+	struct timed *timed = arg;
+
+	return memwait_channel_clockrecv(timed->channel, &timed->item, timed->clock,
+					 &timed->time);
+}
+
+static int send_timed(void *arg)
+{
+	struct timed *timed = arg;
+
+	return memwait_channel_clocksend(timed->channel, &timed->item, timed->clock,
+					 &timed->time);
+}
+
+USERLIB_TEST(a_deadline_beyond_time_is_never)
+{
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	struct timed timed = { .channel = self->shared };
+	struct counted_op counted = { 0 };
+	struct runner runner;
+	uint64_t item;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(timed.channel, sizeof(item), 1));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 0; i < 2; i++) {
+		timed.clock = clocks[i];
+		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		runner_start(&runner, receive_timed, &timed);
+		runner_await_asleep(&runner);
+		EXPECT_FALSE(runner_is_done(&runner));
+		item = 5;
+		ASSERT_EQ(0, memwait_channel_send(timed.channel, &item));
+		EXPECT_EQ(0, runner_join(&runner));
+		EXPECT_EQ(5, timed.item);
+
+		ASSERT_EQ(0, memwait_channel_send(timed.channel, &item));
+		timed.item = 6;
+		runner_start(&runner, send_timed, &timed);
+		runner_await_asleep(&runner);
+		EXPECT_FALSE(runner_is_done(&runner));
+		EXPECT_EQ(0, memwait_channel_recv(timed.channel, &item));
+		EXPECT_EQ(0, runner_join(&runner));
+		EXPECT_EQ(0, memwait_channel_recv(timed.channel, &item));
+		EXPECT_EQ(6, item);
+
+		counted.calls = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_channel_clockrecv_async(timed.channel, &timed.item,
+								       clocks[i], &timed.time,
+								       &counted.op));
+		item = 7;
+		ASSERT_EQ(0, memwait_channel_send(timed.channel, &item));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
+		EXPECT_EQ(7, timed.item);
+
+		/* Before 1970. */
+		timed.time = (struct timespec){ -1, 0 };
+		EXPECT_EQ(ETIMEDOUT, receive_timed(&timed));
+		EXPECT_EQ(ETIMEDOUT, memwait_channel_clockrecv_async(timed.channel, &timed.item,
+								     clocks[i], &timed.time,
+								     &counted.op));
+		timed.time = (struct timespec){ 0, 1000000000 };
+		EXPECT_EQ(EINVAL, receive_timed(&timed));
+		EXPECT_EQ(EINVAL, memwait_channel_clockrecv_async(timed.channel, &timed.item,
+								  clocks[i], &timed.time,
+								  &counted.op));
+		/* Not needed, not looked at. */
+		EXPECT_EQ(0, send_timed(&timed));
+		EXPECT_EQ(EINVAL, send_timed(&timed));
+		EXPECT_EQ(EINVAL, memwait_channel_clocksend_async(timed.channel, &timed.item,
+								  clocks[i], &timed.time,
+								  &counted.op));
+		EXPECT_EQ(0, receive_timed(&timed));
+	}
+	EXPECT_EQ(EINVAL, memwait_channel_clockrecv(timed.channel, &item, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, memwait_channel_clocksend(timed.channel, &item, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, memwait_channel_timedrecv(NULL, &item, &timed.time));
+	EXPECT_EQ(EINVAL, memwait_channel_timedsend(NULL, &item, &timed.time));
+	EXPECT_EQ(EINVAL, memwait_channel_clockrecv(timed.channel, &item, CLOCK_PROCESS_CPUTIME_ID,
+						    &timed.time));
+	EXPECT_EQ(EINVAL, memwait_channel_send_async(timed.channel, &item, NULL));
+	EXPECT_EQ(EINVAL, memwait_channel_send_async(timed.channel, NULL, &counted.op));
+	EXPECT_EQ(EINVAL, memwait_channel_tryrecv(NULL, &item));
+	EXPECT_EQ(EINVAL, memwait_channel_trysend(NULL, &item));
+	EXPECT_EQ(EINVAL, memwait_channel_close(NULL));
+	EXPECT_EQ(EINVAL, memwait_channel_destroy(NULL));
+	EXPECT_EQ(0, memwait_channel_destroy(timed.channel));
+}
+
+USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
+{
+	memwait_channel_t *channel = self->shared;
+	struct counted_op first = { 0 }, behind = { 0 };
+	uint64_t item, to_first = 1, to_behind = 2;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 2));
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+
+	/* Pending. */
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
+	EXPECT_EQ(EBUSY, memwait_channel_recv_async(channel, &to_first, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, &behind.op));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&first.op));
+	item = 10;
+	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+	EXPECT_EQ(10, to_behind);
+
+	/* Completed, and not dispatched. */
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, &behind.op));
+	item = 11;
+	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 2));
+	EXPECT_EQ(0, behind.result);
+	EXPECT_EQ(11, to_behind);
+
+	/* Nobody is next: it stays. */
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
+	item = 12;
+	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(1, memwait_channel_length(channel));
+	EXPECT_EQ(0, memwait_channel_tryrecv(channel, &item));
+	EXPECT_EQ(12, item);
+
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, first.calls);
+	EXPECT_EQ(1, to_first);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
+{
+	memwait_channel_t *channel = self->shared;
+	struct counted_op first = { 0 }, behind = { 0 };
+	uint64_t item = 1, of_first = 2, of_behind = 3;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+
+	/* Pending. */
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, &behind.op));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(1, item);
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+
+	/* Completed, and not dispatched. The item of @behind is in the channel. */
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, &first.op));
+	of_behind = 4;
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, &behind.op));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(3, item);
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 2));
+	EXPECT_EQ(0, behind.result);
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(4, item);
+	EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, first.calls);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+static int receive_at_once(void *arg)
+{
+	struct race *race = arg;
+
+	while (!__atomic_load_n(&race->begin, __ATOMIC_ACQUIRE))
+		;
+	return receive_once(race->channel);
+}
+
+static int send_of_number(void *arg)
+{
+	struct sender *sender = arg;
+	struct item item;
+
+	make(&item, sender, 1);
+	return memwait_channel_send(sender->channel, &item);
+}
+
+/* The place in the channel goes to the operation, or to the thread behind it. */
+USERLIB_TEST(L3_cancel_races_with_receive)
+{
+	struct race race = { .channel = self->shared };
+	struct sender sender = { .channel = self->shared, .number = 2 };
+	struct sender by_operation = { .number = 1 }, before = { .number = 0 };
+	struct counted_op counted = { 0 };
+	struct runner receiving, behind;
+	int round, taken_back = 0;
+	struct item item, got;
+
+	ASSERT_EQ(0, memwait_channel_init(race.channel, sizeof(item), 1));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		counted.calls = 0;
+		race.begin = 0;
+		make(&item, &before, 1);
+		ASSERT_EQ(0, memwait_channel_send(race.channel, &item));
+		make(&item, &by_operation, 1);
+		ASSERT_EQ(EINPROGRESS,
+			  memwait_channel_send_async(race.channel, &item, &counted.op));
+		runner_start(&behind, send_of_number, &sender);
+		runner_await_asleep(&behind);
+		runner_start(&receiving, receive_at_once, &race);
+		__atomic_store_n(&race.begin, 1, __ATOMIC_RELEASE);
+		linger(round);
+		if (round % 2) {
+			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		}
+		if (!memwait_op_cancel(&counted.op)) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+		} else {
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+			ASSERT_EQ(0, memwait_channel_recv(race.channel, &got));
+			ASSERT_EQ(1, got.sender);
+		}
+		ASSERT_EQ(0, runner_join(&receiving));
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, memwait_channel_recv(race.channel, &got));
+		ASSERT_EQ(2, got.sender);
+		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(race.channel, &got));
+	}
+	EXPECT_LT(0, taken_back);
+	EXPECT_EQ(0, memwait_channel_destroy(race.channel));
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* An item is received, or it is in the channel still. */
+USERLIB_TEST(L3_a_deadline_races_with_send)
+{
+	struct timed timed = { .channel = self->shared, .clock = CLOCK_MONOTONIC };
+	int round, ret, timed_out = 0;
+	struct runner runner;
+	uint64_t item;
+
+	ASSERT_EQ(0, memwait_channel_init(timed.channel, sizeof(item), 1));
+	for (round = 0; round < ROUNDS; round++) {
+		timed.item = 0;
+		timed.time = in_time(CLOCK_MONOTONIC, 0);
+		timed.time.tv_nsec += 1000 * (50 + round % 300);
+		if (timed.time.tv_nsec >= 1000000000) {
+			timed.time.tv_sec++;
+			timed.time.tv_nsec -= 1000000000;
+		}
+		runner_start(&runner, receive_timed, &timed);
+		item = (uint64_t)round + 1;
+		linger(round);
+		ASSERT_EQ(0, memwait_channel_send(timed.channel, &item));
+		ret = runner_join(&runner);
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(ETIMEDOUT, ret);
+			ASSERT_EQ(1, memwait_channel_length(timed.channel));
+			ASSERT_EQ(0, memwait_channel_tryrecv(timed.channel, &timed.item));
+		}
+		ASSERT_EQ(item, timed.item);
+		ASSERT_EQ(0, memwait_channel_length(timed.channel));
+	}
+	EXPECT_EQ(0, memwait_channel_destroy(timed.channel));
+	TH_LOG("%d of %d timed out", timed_out, round);
+}
+
+struct closing {
+	memwait_channel_t *channel;
+	int yields;
+};
+
+static int close_soon(void *arg)
+{
+	struct closing *closing = arg;
+	int i;
+
+	for (i = 0; i < closing->yields; i++)
+		sched_yield();
+	return memwait_channel_close(closing->channel);
+}
+
+USERLIB_TEST(close_races_with_operations_and_threads)
+{
+	struct closing closing = { .channel = self->shared };
+	struct runner closer, sending, receiving;
+	struct receiver receivers[2];
+	struct sender senders[2];
+	int round, i, err;
+
+	for (round = 0; round < ROUNDS / 8; round++) {
+		ASSERT_EQ(0, memwait_channel_init(closing.channel, sizeof(struct item),
+						  1 + round % 4));
+		memset(receivers, 0, sizeof(receivers));
+		memset(senders, 0, sizeof(senders));
+		for (i = 0; i < 2; i++) {
+			receivers[i].channel = closing.channel;
+			senders[i].channel = closing.channel;
+			senders[i].number = (uint32_t)i;
+		}
+		closing.yields = round % 32;
+		begin_receiving(&receivers[0], self->loop);
+		begin_sending(&senders[0], self->loop);
+		runner_start(&sending, send_all, &senders[1]);
+		runner_start(&receiving, receive_all, &receivers[1]);
+		runner_start(&closer, close_soon, &closing);
+		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		ASSERT_EQ(0, runner_join(&closer));
+		err = runner_join(&sending);
+		ASSERT_TRUE(err == EPIPE || (!err && senders[1].sent == ROUNDS));
+		ASSERT_EQ(EPIPE, runner_join(&receiving));
+		ASSERT_EQ(1, senders[0].done);
+		err = senders[0].result;
+		ASSERT_TRUE(err == EPIPE || (!err && senders[0].sent == ROUNDS));
+		ASSERT_EQ(1, receivers[0].done);
+		ASSERT_EQ(EPIPE, receivers[0].result);
+		ASSERT_EQ(senders[0].sent + senders[1].sent,
+			  receivers[0].received + receivers[1].received);
+		ASSERT_EQ(0, receivers[0].violations + receivers[1].violations);
+		ASSERT_EQ(0, memwait_channel_length(closing.channel));
+		ASSERT_EQ(0, memwait_channel_destroy(closing.channel));
+	}
+}
+
+USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	struct timed timed[2] = { 0 };
+	memwait_channel_t *channel = self->shared;
+	struct runner runners[2];
+	uint64_t item = 1;
+	int sending, i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (sending = 0; sending < 2; sending++) {
+		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 2));
+		if (sending) {
+			ASSERT_EQ(0, memwait_channel_send(channel, &item));
+			ASSERT_EQ(0, memwait_channel_send(channel, &item));
+		}
+		for (i = 0; i < 2; i++) {
+			timed[i].channel = channel;
+			timed[i].item = 2;
+			timed[i].clock = i ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+			/* One with a time, one without. */
+			timed[i].time = i ? in_time(CLOCK_REALTIME, 3600 * 1000) :
+				(struct timespec){ INT64_MAX, 0 };
+			runner_start(&runners[i], sending ? send_timed : receive_timed, &timed[i]);
+			runner_await_asleep(&runners[i]);
+			pthread_kill(runners[i].thread, SIGUSR1);
+			pthread_cancel(runners[i].thread);
+		}
+		for (i = 0; i < 2; i++) {
+			if (sending) {
+				ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+			} else {
+				ASSERT_EQ(0, memwait_channel_send(channel, &item));
+			}
+		}
+		for (i = 0; i < 2; i++) {
+			EXPECT_EQ(0, runner_join(&runners[i]));
+			EXPECT_EQ(1, runners[i].done);
+			EXPECT_EQ(sending ? 2 : 1, timed[i].item);
+		}
+		EXPECT_EQ(sending ? 2 : 0, memwait_channel_length(channel));
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+	}
+}
+
+/* Returns 0, or where it went wrong. */
+static int use_as_child(memwait_channel_t *channel, memwait_loop_t *loop_of_parent)
+{
+	struct counted_op counted = { 0 };
+	memwait_loop_t *loop;
+	uint64_t item = 0;
+	int ret;
+
+	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
+	if (memwait_channel_recv_async(channel, &item, &counted.op) != EPERM ||
+	    memwait_channel_send_async(channel, &item, &counted.op) != EPERM)
+		return 1;
+	if (memwait_channel_recv(channel, &item) || item != 1)
+		return 2;
+	if (memwait_loop_new(&loop))
+		return 3;
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	ret = memwait_channel_recv_async(channel, &item, &counted.op);
+	if (ret == EINPROGRESS) {
+		if (dispatch_until(loop, &counted.calls, 1))
+			return 4;
+		ret = counted.result;
+	}
+	if (ret || item != 2)
+		return 5;
+	item = 3;
+	return memwait_channel_send(channel, &item) || memwait_loop_free(loop) ? 6 : 0;
+}
+
+USERLIB_TEST(L1_a_child_uses_the_channel_and_not_the_loop)
+{
+	memwait_channel_t *channel = self->shared;
+	uint64_t item;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(use_as_child(channel, self->loop));
+	await_asleep(child);
+	for (item = 1; item <= 2; item++)
+		ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(3, item);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* The wake-up that has reached an operation of a dead process goes on. */
+USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
+{
+	memwait_channel_t *channel = self->shared;
+	struct sender sender = { .channel = channel, .number = 1 };
+	struct item item = { 0 }, got;
+	struct runner behind;
+	int round, sending;
+	pid_t child;
+	int *armed;
+
+	/* Behind the channel. */
+	armed = (int *)((char *)self->shared + 4096);
+	for (round = 0; round < 20; round++) {
+		sending = round % 2;
+		*armed = 0;
+		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+		if (sending) {
+			ASSERT_EQ(0, memwait_channel_send(channel, &item));
+		}
+		child = fork();
+		ASSERT_LE(0, child);
+		if (!child) {
+			struct counted_op counted = { 0 };
+			memwait_loop_t *loop;
+			int ret;
+
+			if (memwait_loop_new(&loop))
+				_exit(1);
+			memwait_op_init(&counted.op, loop, count_call, &counted);
+			ret = sending ? memwait_channel_send_async(channel, &item, &counted.op) :
+				memwait_channel_recv_async(channel, &item, &counted.op);
+			if (ret != EINPROGRESS)
+				_exit(2);
+			__atomic_store_n(armed, 1, __ATOMIC_RELEASE);
+			for (;;)
+				pause();
+		}
+		while (!__atomic_load_n(armed, __ATOMIC_ACQUIRE))
+			sched_yield();
+		runner_start(&behind, sending ? send_of_number : receive_once,
+			     sending ? (void *)&sender : (void *)channel);
+		runner_await_asleep(&behind);
+		if (sending) {
+			ASSERT_EQ(0, memwait_channel_recv(channel, &got));
+		} else {
+			ASSERT_EQ(0, memwait_channel_send(channel, &item));
+		}
+		kill(child, SIGKILL);
+		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(0, runner_join(&behind));
+		EXPECT_EQ(sending, memwait_channel_length(channel));
+		if (sending) {
+			ASSERT_EQ(0, memwait_channel_recv(channel, &got));
+			EXPECT_EQ(1, got.sender);
+		}
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -323,6 +323,18 @@ static int unlock_at_once(void *arg)
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
+/*
+ * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
+ * out one way and the other.
+ */
+static void linger(int round)
+{
+	volatile int i;
+
+	for (i = 0; i < 1 << round % 19; i++)
+		;
+}
+
 /* Readers and writers that are cancelled at the gate, or waiting for readers to leave. */
 USERLIB_TEST(L3_cancel_races_with_unlock)
 {
@@ -350,6 +362,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		await_waiters(self->fd, &shared->lock, U32_SIZE, held ? 2 : 1);
 		runner_start(&unlocker, unlock_at_once, shared);
 		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		linger(round);
 		if (round % 5 > 2)
 			memwait_loop_dispatch(self->loop);
 		if (!memwait_op_cancel(&counted.op)) {
@@ -390,6 +403,586 @@ USERLIB_TEST(a_writer_that_is_killed_while_it_waits_for_the_gate)
 		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
 		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
 		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+}
+
+/* Where they sleep: at the gate, the first word; or a writer on the state, the second. */
+static const void *gate_of(memwait_rwlock_t *lock)
+{
+	return lock;
+}
+
+static const void *state_of(memwait_rwlock_t *lock)
+{
+	return (uint32_t *)lock + 1;
+}
+
+/* Returns only if all three are inside at the same time. */
+static int read_with_two_others(void *arg)
+{
+	struct shared *shared = arg;
+	int err = memwait_rwlock_rdlock(&shared->lock);
+
+	if (err)
+		return err;
+	__atomic_add_fetch(&shared->readers, 1, __ATOMIC_ACQ_REL);
+	while (__atomic_load_n(&shared->readers, __ATOMIC_ACQUIRE) < 3)
+		sched_yield();
+	return memwait_rwlock_unlock(&shared->lock);
+}
+
+USERLIB_TEST(three_threads_read_at_the_same_time)
+{
+	struct shared *shared = self->shared;
+	struct runner runners[3];
+	int held, i;
+
+	/* Whether they find it open, or have slept at the gate. */
+	for (held = 0; held < 2; held++) {
+		memset(shared, 0, sizeof(*shared));
+		if (held) {
+			ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		}
+		for (i = 0; i < 3; i++)
+			runner_start(&runners[i], read_with_two_others, shared);
+		if (held) {
+			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 3);
+			EXPECT_EQ(0, shared->readers);
+			ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+		}
+		for (i = 0; i < 3; i++)
+			EXPECT_EQ(0, runner_join(&runners[i]));
+		EXPECT_EQ(EPERM, memwait_rwlock_unlock(&shared->lock));
+		EXPECT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+}
+
+USERLIB_TEST(more_errors)
+{
+	memwait_rwlock_t *lock = self->shared;
+	struct counted_op counted = { 0 };
+	struct timespec time = in_time(CLOCK_MONOTONIC, 3600 * 1000);
+	memwait_rwlock_t initialised = MEMWAIT_RWLOCK_INIT;
+
+	EXPECT_EQ(0, memcmp(&initialised, lock, sizeof(*lock)));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, memwait_rwlock_timedrdlock(NULL, &time));
+	EXPECT_EQ(EINVAL, memwait_rwlock_timedwrlock(NULL, &time));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockrdlock(lock, CLOCK_PROCESS_CPUTIME_ID, &time));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockwrlock(lock, CLOCK_PROCESS_CPUTIME_ID, &time));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockrdlock_async(NULL, CLOCK_MONOTONIC, &time,
+							   &counted.op));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockwrlock_async(lock, CLOCK_MONOTONIC, NULL,
+							   &counted.op));
+	EXPECT_EQ(EINVAL, memwait_rwlock_rdlock_async(lock, NULL));
+
+	/* Not needed, not looked at. */
+	time = (struct timespec){ 0, 1000000000 };
+	EXPECT_EQ(0, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &time));
+	EXPECT_EQ(0, memwait_rwlock_clockrdlock_async(lock, CLOCK_MONOTONIC, &time,
+						      &counted.op));
+	/* Needed. */
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockwrlock_async(lock, CLOCK_MONOTONIC, &time,
+							   &counted.op));
+	EXPECT_EQ(0, memwait_rwlock_tryrdlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, &time));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &time));
+	EXPECT_EQ(EINVAL, memwait_rwlock_clockrdlock_async(lock, CLOCK_MONOTONIC, &time,
+							   &counted.op));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	EXPECT_EQ(0, counted.calls);
+
+	/* As many readers as there can be. */
+	*((uint32_t *)lock + 1) = 0x7fffffff;
+	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock(lock));
+	EXPECT_EQ(EAGAIN, memwait_rwlock_tryrdlock(lock));
+	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock_async(lock, &counted.op));
+	EXPECT_EQ(EBUSY, memwait_rwlock_trywrlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_tryrdlock(lock));
+	EXPECT_EQ(EAGAIN, memwait_rwlock_tryrdlock(lock));
+}
+
+struct timed {
+	struct shared *shared;
+	clockid_t clock;
+	struct timespec time;
+};
+
+static int write_timed(void *arg)
+{
+	struct timed *timed = arg;
+	int err = memwait_rwlock_clockwrlock(&timed->shared->lock, timed->clock, &timed->time);
+
+	if (err)
+		return err;
+	write_it(timed->shared);
+	return memwait_rwlock_unlock(&timed->shared->lock);
+}
+
+static int read_timed(void *arg)
+{
+	struct timed *timed = arg;
+	int err = memwait_rwlock_clockrdlock(&timed->shared->lock, timed->clock, &timed->time);
+
+	if (err)
+		return err;
+	read_it(timed->shared);
+	return memwait_rwlock_unlock(&timed->shared->lock);
+}
+
+USERLIB_TEST(a_deadline_beyond_time_is_never)
+{
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	struct timed timed = { .shared = self->shared };
+	memwait_rwlock_t *lock = &timed.shared->lock;
+	struct runner reader, writer;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		timed.clock = clocks[i];
+		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+		runner_start(&reader, read_timed, &timed);
+		runner_start(&writer, write_timed, &timed);
+		await_waiters(self->fd, gate_of(lock), U32_SIZE, 2);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, runner_join(&reader));
+		EXPECT_EQ(0, runner_join(&writer));
+
+		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+		runner_start(&writer, write_timed, &timed);
+		await_waiters(self->fd, state_of(lock), U32_SIZE, 1);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, runner_join(&writer));
+		EXPECT_EQ(0, timed.shared->violations);
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+}
+
+/* The writer gives up, and the readers behind it do not wait for the reader before it. */
+USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
+{
+	struct counted_op writer = { 0 }, reading = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct runner reader;
+
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	memwait_op_init(&reading.op, self->loop, count_call, &reading);
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+	EXPECT_EQ(1, memwait_waiters(state_of(lock), 0));
+	EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(lock));
+	runner_start(&reader, read_once, shared);
+	await_waiters(self->fd, gate_of(lock), U32_SIZE, 1);
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_rdlock_async(lock, &reading.op));
+
+	EXPECT_EQ(0, memwait_op_cancel(&writer.op));
+	EXPECT_EQ(0, runner_join(&reader));
+	ASSERT_EQ(0, dispatch_until(self->loop, &reading.calls, 1));
+	EXPECT_EQ(0, reading.result);
+	EXPECT_EQ(0, memwait_rwlock_tryrdlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, writer.calls);
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+USERLIB_TEST(readers_enter_when_the_waiting_writer_has_timed_out)
+{
+	struct timed timed = { .shared = self->shared, .clock = CLOCK_MONOTONIC };
+	memwait_rwlock_t *lock = &timed.shared->lock;
+	struct runner writer, reader;
+
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	timed.time = in_time(CLOCK_MONOTONIC, 20);
+	runner_start(&writer, write_timed, &timed);
+	runner_start(&reader, read_once, timed.shared);
+	/* The first reader is inside all the time. */
+	EXPECT_EQ(ETIMEDOUT, runner_join(&writer));
+	EXPECT_EQ(0, runner_join(&reader));
+	EXPECT_EQ(0, timed.shared->a);
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+USERLIB_TEST(L3_a_pending_operation_at_the_gate_is_cancelled)
+{
+	struct counted_op reader = { 0 }, writer = { 0 };
+	memwait_rwlock_t *lock = self->shared;
+
+	memwait_op_init(&reader.op, self->loop, count_call, &reader);
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_rdlock_async(lock, &reader.op));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+	EXPECT_EQ(EBUSY, memwait_rwlock_rdlock_async(lock, &reader.op));
+	EXPECT_EQ(2, memwait_waiters(gate_of(lock), 0));
+	EXPECT_EQ(0, memwait_op_cancel(&reader.op));
+	EXPECT_EQ(0, memwait_op_cancel(&writer.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&writer.op));
+	EXPECT_EQ(0, memwait_waiters(gate_of(lock), 0));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, reader.calls + writer.calls);
+	EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
+{
+	struct counted_op first = { 0 }, behind = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct runner thread;
+	int writing, ret;
+
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+	for (writing = 0; writing < 2; writing++) {
+		/* It has the gate already. */
+		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+		ret = writing ? memwait_rwlock_wrlock_async(lock, &first.op) :
+			memwait_rwlock_rdlock_async(lock, &first.op);
+		ASSERT_EQ(EINPROGRESS, ret);
+		behind.calls = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &behind.op));
+		runner_start(&thread, write_once, shared);
+		await_waiters(self->fd, gate_of(lock), U32_SIZE, 3);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(2, memwait_waiters(gate_of(lock), 0));
+		EXPECT_EQ(0, memwait_op_cancel(&first.op));
+		ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+		EXPECT_EQ(0, behind.result);
+		EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(lock));
+		EXPECT_FALSE(runner_is_done(&thread));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, runner_join(&thread));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+	/* A writer for whom the last reader has left. */
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &first.op));
+	runner_start(&thread, read_once, shared);
+	await_waiters(self->fd, gate_of(lock), U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, runner_join(&thread));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, first.calls);
+	EXPECT_EQ(0, shared->violations);
+	EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+/* The ticket says in which order they were let in. */
+struct visitor {
+	struct shared *shared;
+	memwait_op_t op;
+	bool writes;
+	int *tickets;
+	int ticket, error, done;
+};
+
+static void visit(memwait_op_t *op, int result, void *data)
+{
+	struct visitor *visitor = data;
+
+	(void)op;
+	visitor->done = 1;
+	visitor->error = result;
+	if (result)
+		return;
+	visitor->ticket = __atomic_add_fetch(visitor->tickets, 1, __ATOMIC_ACQ_REL);
+	if (visitor->writes)
+		write_it(visitor->shared);
+	else
+		read_it(visitor->shared);
+	visitor->error = memwait_rwlock_unlock(&visitor->shared->lock);
+}
+
+static int visit_as_thread(void *arg)
+{
+	struct visitor *visitor = arg;
+
+	visit(NULL, visitor->writes ? memwait_rwlock_wrlock(&visitor->shared->lock) :
+	      memwait_rwlock_rdlock(&visitor->shared->lock), visitor);
+	return visitor->error;
+}
+
+USERLIB_TEST(operations_and_threads_enter_in_the_order_of_coming)
+{
+	/* A reader that comes after a writer has it after the writer. */
+	static const bool writes[] = { false, true, true, false, true, false };
+	struct visitor visitors[ARRAY_SIZE(writes)];
+	struct runner runners[ARRAY_SIZE(writes)];
+	int n = ARRAY_SIZE(writes), round, i, ret, tickets;
+	struct shared *shared = self->shared;
+
+	/* In the first round those of even number are threads, in the second the others. */
+	for (round = 0; round < 2; round++) {
+		tickets = 0;
+		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		memset(visitors, 0, sizeof(visitors));
+		for (i = 0; i < n; i++) {
+			visitors[i].shared = shared;
+			visitors[i].writes = writes[i];
+			visitors[i].tickets = &tickets;
+			memwait_op_init(&visitors[i].op, self->loop, visit, &visitors[i]);
+			if (i % 2 == round) {
+				runner_start(&runners[i], visit_as_thread, &visitors[i]);
+			} else {
+				ret = writes[i] ?
+					memwait_rwlock_wrlock_async(&shared->lock,
+								    &visitors[i].op) :
+					memwait_rwlock_rdlock_async(&shared->lock,
+								    &visitors[i].op);
+				ASSERT_EQ(EINPROGRESS, ret);
+			}
+			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);
+		}
+		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+		for (i = 0; i < n; i++) {
+			if (i % 2 == round) {
+				EXPECT_EQ(0, runner_join(&runners[i]));
+			} else {
+				ASSERT_EQ(0, dispatch_until(self->loop, &visitors[i].done, 1));
+				EXPECT_EQ(0, visitors[i].error);
+			}
+		}
+		/* No two readers are neighbours, so the order is complete. */
+		for (i = 0; i < n; i++)
+			EXPECT_EQ(i + 1, visitors[i].ticket);
+		EXPECT_EQ(0, shared->violations);
+		EXPECT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+}
+
+struct cancelling {
+	memwait_op_t *op;
+	int begin;
+};
+
+static int cancel_at_once(void *arg)
+{
+	struct cancelling *cancelling = arg;
+
+	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
+		;
+	return memwait_op_cancel(cancelling->op);
+}
+
+/* Either the callback has the lock, or nobody has it. */
+USERLIB_TEST(L3_cancel_races_with_dispatch)
+{
+	memwait_rwlock_t *lock = self->shared;
+	struct counted_op counted = { 0 };
+	struct cancelling cancelling = { .op = &counted.op };
+	struct runner canceller;
+	int round, ret, taken_back = 0;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		counted.calls = 0;
+		cancelling.begin = 0;
+		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
+		ASSERT_EQ(0, ret);
+		ret = round % 3 == 1 ? memwait_rwlock_rdlock_async(lock, &counted.op) :
+			memwait_rwlock_wrlock_async(lock, &counted.op);
+		ASSERT_EQ(EINPROGRESS, ret);
+		runner_start(&canceller, cancel_at_once, &cancelling);
+		__atomic_store_n(&cancelling.begin, 1, __ATOMIC_RELEASE);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		linger(round);
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ret = runner_join(&canceller);
+		if (!ret) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+		} else {
+			ASSERT_EQ(ENOENT, ret);
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+			ASSERT_EQ(EBUSY, memwait_rwlock_trywrlock(lock));
+			ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		}
+		ASSERT_EQ(EPERM, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_trywrlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* Who has timed out has left nothing locked, and nobody waiting. */
+USERLIB_TEST(L3_a_deadline_races_with_unlock)
+{
+	struct timed timed = { .shared = self->shared, .clock = CLOCK_MONOTONIC };
+	memwait_rwlock_t *lock = &timed.shared->lock;
+	struct runner runner, behind;
+	int round, ret, timed_out = 0;
+
+	for (round = 0; round < ROUNDS; round++) {
+		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
+		ASSERT_EQ(0, ret);
+		timed.time = in_time(CLOCK_MONOTONIC, 0);
+		timed.time.tv_nsec += 1000 * (100 + round % 300);
+		if (timed.time.tv_nsec >= 1000000000) {
+			timed.time.tv_sec++;
+			timed.time.tv_nsec -= 1000000000;
+		}
+		runner_start(&runner, round % 3 == 1 ? read_timed : write_timed, &timed);
+		runner_start(&behind, round % 2 ? read_once : write_once, timed.shared);
+		linger(round);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		ret = runner_join(&runner);
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(ETIMEDOUT, ret);
+		}
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, timed.shared->violations);
+		ASSERT_EQ(EPERM, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+	TH_LOG("%d of %d timed out", timed_out, round);
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	struct timed timed = { .shared = self->shared, .clock = CLOCK_REALTIME };
+	memwait_rwlock_t *lock = &timed.shared->lock;
+	struct runner runners[5];
+	int i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	timed.time = in_time(CLOCK_REALTIME, 3600 * 1000);
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	runner_start(&runners[0], write_once, timed.shared);
+	await_waiters(self->fd, state_of(lock), U32_SIZE, 1);
+	runner_start(&runners[1], read_once, timed.shared);
+	runner_start(&runners[2], write_once, timed.shared);
+	runner_start(&runners[3], read_timed, &timed);
+	runner_start(&runners[4], write_timed, &timed);
+	await_waiters(self->fd, gate_of(lock), U32_SIZE, 4);
+	for (i = 0; i < 5; i++) {
+		pthread_kill(runners[i].thread, SIGUSR1);
+		pthread_cancel(runners[i].thread);
+	}
+	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+	for (i = 0; i < 5; i++) {
+		EXPECT_EQ(0, runner_join(&runners[i]));
+		EXPECT_EQ(1, runners[i].done);
+	}
+	EXPECT_EQ(3, timed.shared->a);
+	EXPECT_EQ(0, timed.shared->violations);
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+/* Returns 0, or where it went wrong. */
+static int use_as_child(struct shared *shared, memwait_loop_t *loop_of_parent)
+{
+	struct counted_op counted = { 0 };
+	memwait_loop_t *loop;
+	int ret;
+
+	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
+	if (memwait_rwlock_rdlock_async(&shared->lock, &counted.op) != EPERM ||
+	    memwait_rwlock_wrlock_async(&shared->lock, &counted.op) != EPERM)
+		return 1;
+	if (memwait_rwlock_tryrdlock(&shared->lock) != EBUSY || write_once(shared))
+		return 2;
+	if (memwait_loop_new(&loop))
+		return 3;
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	ret = memwait_rwlock_rdlock_async(&shared->lock, &counted.op);
+	if (ret == EINPROGRESS) {
+		if (dispatch_until(loop, &counted.calls, 1))
+			return 4;
+		ret = counted.result;
+	}
+	if (ret || shared->a != 1)
+		return 5;
+	return memwait_rwlock_unlock(&shared->lock) || memwait_loop_free(loop) ? 6 : 0;
+}
+
+USERLIB_TEST(L1_a_child_uses_the_lock_and_not_the_loop)
+{
+	struct shared *shared = self->shared;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(use_as_child(shared, self->loop));
+	await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(1, shared->a);
+	EXPECT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+}
+
+USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
+{
+	struct shared *shared = self->shared;
+	struct runner reader, writer;
+	pid_t children[3];
+	int round, i;
+
+	for (round = 0; round < 20; round++) {
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		for (i = 0; i < 3; i++) {
+			children[i] = fork();
+			ASSERT_LE(0, children[i]);
+			if (!children[i]) {
+				struct counted_op counted = { 0 };
+				memwait_loop_t *loop;
+
+				if (i < 2)
+					_exit(i ? read_once(shared) : write_once(shared));
+				/* An operation. */
+				if (memwait_loop_new(&loop))
+					_exit(1);
+				memwait_op_init(&counted.op, loop, count_call, &counted);
+				memwait_rwlock_rdlock_async(&shared->lock, &counted.op);
+				for (;;)
+					pause();
+			}
+			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);
+		}
+		runner_start(&reader, read_once, shared);
+		runner_start(&writer, write_once, shared);
+		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 5);
+		for (i = 0; i < 3; i++) {
+			kill(children[i], SIGKILL);
+			ASSERT_EQ(128 + SIGKILL, userlib_child_status(children[i]));
+		}
+		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 2);
+		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+		ASSERT_EQ(0, runner_join(&reader));
+		ASSERT_EQ(0, runner_join(&writer));
+		ASSERT_EQ(1, shared->a);
+		ASSERT_EQ(0, shared->violations);
 		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
 	}
 }

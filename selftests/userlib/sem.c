@@ -252,6 +252,18 @@ static int post_at_once(void *arg)
 	return memwait_sem_post(&shared->sem);
 }
 
+/*
+ * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
+ * out one way and the other.
+ */
+static void linger(int round)
+{
+	volatile int i;
+
+	for (i = 0; i < 1 << round % 19; i++)
+		;
+}
+
 USERLIB_TEST(L3_cancel_races_with_post)
 {
 	struct shared *shared = self->shared;
@@ -268,6 +280,7 @@ USERLIB_TEST(L3_cancel_races_with_post)
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
 		runner_start(&poster, post_at_once, shared);
 		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		linger(round);
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
 		if (!memwait_op_cancel(&counted.op)) {
@@ -300,6 +313,7 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
 		runner_start(&poster, post_at_once, shared);
 		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		linger(round);
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
 		pthread_join(cancelled.thread, NULL);
 		if (cancelled.done) {
@@ -388,6 +402,377 @@ USERLIB_TEST(a_waiter_that_is_killed_takes_nothing)
 		}
 		ASSERT_EQ(0, runner_join(&behind));
 		ASSERT_EQ(0, value_of(sem));
+	}
+}
+
+/* So many microseconds from now: about when something else happens. */
+static struct timespec in_microseconds(clockid_t clock, long us)
+{
+	struct timespec ts = in_time(clock, 0);
+
+	ts.tv_nsec += us * 1000;
+	if (ts.tv_nsec >= 1000000000) {
+		ts.tv_sec++;
+		ts.tv_nsec -= 1000000000;
+	}
+	return ts;
+}
+
+struct timed {
+	memwait_sem_t *sem;
+	clockid_t clock;
+	struct timespec time;
+};
+
+static int wait_timed(void *arg)
+{
+	struct timed *timed = arg;
+
+	return memwait_sem_clockwait(timed->sem, timed->clock, &timed->time);
+}
+
+USERLIB_TEST(a_deadline_beyond_time_is_never)
+{
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	struct timed timed = { .sem = self->shared };
+	struct counted_op counted = { 0 };
+	struct runner runner;
+	int i;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 0; i < 2; i++) {
+		timed.clock = clocks[i];
+		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		counted.calls = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_sem_clockwait_async(timed.sem, clocks[i],
+								   &timed.time, &counted.op));
+		runner_start(&runner, wait_timed, &timed);
+		await_waiters(self->fd, timed.sem, U32_SIZE, 2);
+		ASSERT_EQ(0, memwait_sem_post(timed.sem));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
+		EXPECT_FALSE(runner_is_done(&runner));
+		ASSERT_EQ(0, memwait_sem_post(timed.sem));
+		EXPECT_EQ(0, runner_join(&runner));
+		EXPECT_EQ(0, value_of(timed.sem));
+	}
+	EXPECT_EQ(EINVAL, memwait_sem_clockwait(timed.sem, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_timedwait(timed.sem, NULL));
+	EXPECT_EQ(EINVAL, memwait_sem_clockwait_async(timed.sem, CLOCK_MONOTONIC, NULL,
+						      &counted.op));
+	EXPECT_EQ(EINVAL, memwait_sem_clockwait_async(timed.sem, CLOCK_THREAD_CPUTIME_ID,
+						      &timed.time, &counted.op));
+	EXPECT_EQ(0, memwait_sem_destroy(timed.sem));
+}
+
+USERLIB_TEST(threads_and_operations_stand_in_one_line)
+{
+	struct counted_op first = { 0 }, third = { 0 };
+	memwait_sem_t *sem = self->shared;
+	struct runner second;
+
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&third.op, self->loop, count_call, &third);
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
+	runner_start(&second, wait_once, sem);
+	await_waiters(self->fd, sem, U32_SIZE, 2);
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &third.op));
+
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
+	EXPECT_EQ(2, memwait_waiters(sem, 0));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(0, runner_join(&second));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, third.calls);
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	ASSERT_EQ(0, dispatch_until(self->loop, &third.calls, 1));
+	EXPECT_EQ(1, first.calls);
+	EXPECT_EQ(0, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+USERLIB_TEST(L3_a_pending_wait_that_is_cancelled_takes_nothing)
+{
+	struct counted_op counted = { 0 };
+	memwait_sem_t *sem = self->shared;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
+	EXPECT_EQ(EBUSY, memwait_sem_wait_async(sem, &counted.op));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, memwait_op_pending(&counted.op));
+	EXPECT_EQ(0, memwait_waiters(sem, 0));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(1, value_of(sem));
+	/* And it serves again. */
+	EXPECT_EQ(0, memwait_sem_wait_async(sem, &counted.op));
+	EXPECT_EQ(0, value_of(sem));
+}
+
+USERLIB_TEST(L3_a_completed_wait_that_is_cancelled_gives_the_post_to_the_next)
+{
+	struct counted_op first = { 0 }, behind = { 0 };
+	memwait_sem_t *sem = self->shared;
+	struct runner thread;
+
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+
+	/* A thread is next. */
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
+	runner_start(&thread, wait_once, sem);
+	await_waiters(self->fd, sem, U32_SIZE, 2);
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(1, memwait_waiters(sem, 0));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, runner_join(&thread));
+	EXPECT_EQ(0, value_of(sem));
+
+	/* An operation is next. */
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &behind.op));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+	EXPECT_EQ(0, behind.result);
+	EXPECT_EQ(0, value_of(sem));
+
+	/* Nobody is next. */
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(1, value_of(sem));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, first.calls);
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+USERLIB_TEST(L3_a_wait_that_has_timed_out_can_be_cancelled_still)
+{
+	struct counted_op counted = { 0 };
+	memwait_sem_t *sem = self->shared;
+	struct timespec time;
+	struct pollfd pfd;
+	int ret;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	do {
+		time = in_time(CLOCK_MONOTONIC, 20);
+		ret = memwait_sem_clockwait_async(sem, CLOCK_MONOTONIC, &time, &counted.op);
+	} while (ret == ETIMEDOUT);
+	ASSERT_EQ(EINPROGRESS, ret);
+	pfd = (struct pollfd){ .fd = memwait_loop_fd(self->loop), .events = POLLIN };
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(1, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+struct cancelling {
+	memwait_op_t *op;
+	int begin;
+};
+
+static int cancel_at_once(void *arg)
+{
+	struct cancelling *cancelling = arg;
+
+	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
+		;
+	return memwait_op_cancel(cancelling->op);
+}
+
+/* Either the callback runs with the post, or the post is there still. */
+USERLIB_TEST(L3_cancel_races_with_dispatch)
+{
+	memwait_sem_t *sem = self->shared;
+	struct counted_op counted = { 0 };
+	struct cancelling cancelling = { .op = &counted.op };
+	struct runner canceller;
+	int round, ret, taken_back = 0;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		counted.calls = 0;
+		cancelling.begin = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
+		runner_start(&canceller, cancel_at_once, &cancelling);
+		__atomic_store_n(&cancelling.begin, 1, __ATOMIC_RELEASE);
+		ASSERT_EQ(0, memwait_sem_post(sem));
+		linger(round);
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ret = runner_join(&canceller);
+		if (!ret) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+			ASSERT_EQ(0, memwait_sem_trywait(sem));
+		} else {
+			ASSERT_EQ(ENOENT, ret);
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+		}
+		ASSERT_EQ(0, value_of(sem));
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+		ASSERT_EQ(0, memwait_sem_destroy(sem));
+	}
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* Either the waiter has the post, or the semaphore has it. */
+USERLIB_TEST(L3_a_deadline_races_with_post)
+{
+	struct timed timed = { .sem = self->shared, .clock = CLOCK_MONOTONIC };
+	struct counted_op counted = { 0 };
+	int round, ret, timed_out = 0;
+	struct runner runner;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		if (round % 2) {
+			timed.time = in_microseconds(timed.clock, 50 + round % 300);
+			runner_start(&runner, wait_timed, &timed);
+			linger(round);
+			ASSERT_EQ(0, memwait_sem_post(timed.sem));
+			ret = runner_join(&runner);
+		} else {
+			counted.calls = 0;
+			timed.time = in_microseconds(timed.clock, round % 300);
+			ret = memwait_sem_clockwait_async(timed.sem, timed.clock, &timed.time,
+							  &counted.op);
+			linger(round);
+			ASSERT_EQ(0, memwait_sem_post(timed.sem));
+			if (ret == EINPROGRESS) {
+				ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+				ret = counted.result;
+			}
+		}
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(ETIMEDOUT, ret);
+			ASSERT_EQ(0, memwait_sem_trywait(timed.sem));
+		}
+		ASSERT_EQ(0, value_of(timed.sem));
+		ASSERT_EQ(0, memwait_sem_destroy(timed.sem));
+	}
+	TH_LOG("%d of %d timed out", timed_out, round);
+}
+
+USERLIB_TEST(a_handler_interrupts_a_timed_wait_too)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	struct timed timed = { .sem = self->shared };
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	struct runner runner;
+	int i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (i = 0; i < 2; i++) {
+		timed.clock = clocks[i];
+		timed.time = in_time(clocks[i], 3600 * 1000);
+		runner_start(&runner, wait_timed, &timed);
+		await_waiters(self->fd, timed.sem, U32_SIZE, 1);
+		pthread_kill(runner.thread, SIGUSR1);
+		EXPECT_EQ(EINTR, runner_join(&runner));
+		EXPECT_EQ(0, memwait_waiters(timed.sem, 0));
+	}
+	EXPECT_EQ(0, memwait_sem_destroy(timed.sem));
+}
+
+/* What is inherited: the semaphore. What is not: the loop. Returns 0, or where it went wrong. */
+static int use_as_child(struct shared *shared, struct counted_op *of_parent,
+			memwait_loop_t *loop_of_parent)
+{
+	struct counted_op counted = { 0 };
+	memwait_loop_t *loop;
+	int ret;
+
+	if (memwait_op_cancel(&of_parent->op) != EPERM ||
+	    memwait_loop_dispatch(loop_of_parent) != -EPERM)
+		return 1;
+	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
+	if (memwait_sem_wait_async(&shared->sem, &counted.op) != EPERM)
+		return 2;
+	if (memwait_sem_wait(&shared->sem) || memwait_loop_new(&loop))
+		return 3;
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	ret = memwait_sem_wait_async(&shared->sem, &counted.op);
+	if (ret == EINPROGRESS) {
+		if (dispatch_until(loop, &counted.calls, 1))
+			return 4;
+		ret = counted.result;
+	}
+	return ret || memwait_loop_free(loop) ? 5 : 0;
+}
+
+USERLIB_TEST(L1_a_child_uses_the_semaphore_and_not_the_loop)
+{
+	struct shared *shared = self->shared;
+	struct counted_op counted = { 0 };
+	memwait_sem_t *other;
+	pid_t child;
+
+	other = (memwait_sem_t *)(shared + 1);
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(other, &counted.op));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(use_as_child(shared, &counted, self->loop));
+	await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_sem_post(&shared->sem));
+	ASSERT_EQ(0, memwait_sem_post(&shared->sem));
+	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, value_of(&shared->sem));
+	EXPECT_EQ(0, memwait_sem_destroy(&shared->sem));
+	/* The parent's operation has not noticed. */
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	ASSERT_EQ(0, memwait_sem_post(other));
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(0, counted.result);
+}
+
+/* It has got the post, and will never dispatch. */
+USERLIB_TEST(L3_a_process_that_is_killed_with_a_completed_wait_gives_the_post_to_the_next)
+{
+	struct shared *shared = self->shared;
+	struct runner behind;
+	pid_t child;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		memset(shared, 0, sizeof(*shared));
+		child = fork();
+		ASSERT_LE(0, child);
+		if (!child) {
+			struct counted_op counted = { 0 };
+			memwait_loop_t *loop;
+
+			if (memwait_loop_new(&loop))
+				_exit(1);
+			memwait_op_init(&counted.op, loop, count_call, &counted);
+			if (memwait_sem_wait_async(&shared->sem, &counted.op) != EINPROGRESS)
+				_exit(2);
+			for (;;)
+				pause();
+		}
+		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
+		runner_start(&behind, wait_once, &shared->sem);
+		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
+		ASSERT_EQ(0, memwait_sem_post(&shared->sem));
+		EXPECT_FALSE(runner_is_done(&behind));
+		kill(child, SIGKILL);
+		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, value_of(&shared->sem));
 	}
 }
 
