@@ -421,6 +421,67 @@ USERLIB_TEST(close_races_with_senders_and_receivers)
 	}
 }
 
+/* An item that a sender cannot read until it is let. */
+static struct {
+	void *page;
+	int reached, let;
+} obstacle;
+
+static void hold_up(int signal)
+{
+	(void)signal;
+	__atomic_store_n(&obstacle.reached, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&obstacle.let, __ATOMIC_ACQUIRE))
+		;
+	mprotect(obstacle.page, 4096, PROT_READ);
+}
+
+static int send_obstacle(void *arg)
+{
+	return memwait_channel_send(arg, obstacle.page);
+}
+
+/* What receivers sleep on: the generation of the word behind head. */
+#define RECEIVERS_WORD	(64 + 8 + 4)
+
+/*
+ * It was closed while a sender was under way. Those who wait for what is still to come are all told
+ * when it was the last.
+ */
+USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
+{
+	struct sigaction action = { .sa_handler = hold_up };
+	memwait_channel_t *channel = self->shared;
+	void *word = (char *)channel + RECEIVERS_WORD;
+	struct runner receiving[3], sending;
+	int i, received = 0, ended = 0, ret;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 4));
+	obstacle.page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, obstacle.page);
+	sigaction(SIGSEGV, &action, NULL);
+	for (i = 0; i < 3; i++)
+		runner_start(&receiving[i], receive_once, channel);
+	await_waiters(self->fd, word, U32_SIZE, 3);
+	runner_start(&sending, send_obstacle, channel);
+	while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
+		sched_yield();
+	/* Wakes all, who find that something is still to come, and go on waiting. */
+	ASSERT_EQ(0, memwait_channel_close(channel));
+	await_waiters(self->fd, word, U32_SIZE, 3);
+	__atomic_store_n(&obstacle.let, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, runner_join(&sending));
+	for (i = 0; i < 3; i++) {
+		ret = runner_join(&receiving[i]);
+		received += !ret;
+		ended += ret == EPIPE;
+	}
+	EXPECT_EQ(1, received);
+	EXPECT_EQ(2, ended);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+	munmap(obstacle.page, 4096);
+}
+
 struct race {
 	memwait_channel_t *channel;
 	int begin;
