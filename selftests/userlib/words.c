@@ -150,13 +150,15 @@ static int wait_timed(void *arg)
 USERLIB_TEST(times_that_overflow_are_never)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
+	/* The last that fits in 64 bits of nanoseconds, one that would begin anew, the largest. */
+	static const int64_t seconds[] = { 18446744072, 18446744074, INT64_MAX };
 	struct timed timed = { .word = self->shared };
 	struct runner runner;
 	int i, j;
 
 	for (i = 0; i < 3; i++) {
-		for (j = 0; j < 2; j++) {
-			timed.time = (struct timespec){ j ? INT64_MAX : 18446744072, 999999999 };
+		for (j = 0; j < 3; j++) {
+			timed.time = (struct timespec){ seconds[j], 999999999 };
 			timed.flags = flags[i];
 			runner_start(&runner, wait_timed, &timed);
 			await_waiters(self->fd, timed.word, U32_SIZE, 1);
