@@ -13,8 +13,8 @@
  * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_PENDING, or
  * a negative error number. Everything else: 0 or a positive error number, unless it says more.
  * Where a function must sleep, or wake a sleeper, and /dev/memwait cannot be opened, it returns
- * what open(2) said: ENOENT, ENODEV or ENXIO without the module. A lock is unlocked, and a semaphore
- * posted, nevertheless: it is only that nobody could be woken. NULL, a clock that is neither
+ * what open(2) said: ENOENT, ENODEV or ENXIO without the module. A lock is unlocked, and a
+ * semaphore posted, nevertheless: it is only that nobody could be woken. NULL, a clock that is neither
  * CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL; so is a deadline whose
  * nanoseconds are not within 0 and 999,999,999, when it is needed. Times before 1970 have passed.
  *
@@ -346,7 +346,10 @@ int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec 
 int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
 			      const struct timespec *abstime);
 
-/* The last one to come gets MEMWAIT_BARRIER_SERIAL_THREAD at once, the others EINPROGRESS. */
+/*
+ * The last one to come gets MEMWAIT_BARRIER_SERIAL_THREAD at once; the others EINPROGRESS, or 0 if
+ * all have met by now.
+ */
 int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op);
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op);
