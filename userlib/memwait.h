@@ -14,9 +14,11 @@
  * a negative error number. Everything else: 0 or a positive error number, unless it says more.
  * Where a function must sleep, or wake a sleeper, and /dev/memwait cannot be opened, it returns
  * what open(2) said: ENOENT, ENODEV or ENXIO without the module. A lock is unlocked, and a
- * semaphore posted, nevertheless: it is only that nobody could be woken. NULL, a clock that is neither
- * CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL; so is a deadline whose
- * nanoseconds are not within 0 and 999,999,999, when it is needed. Times before 1970 have passed.
+ * semaphore posted, nevertheless: it is only that nobody could be woken.
+ *
+ * NULL, a clock that is neither CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL;
+ * so is a deadline whose nanoseconds are not within 0 and 999,999,999, when it is needed. Times
+ * before 1970 have passed.
  *
  * The functions *_timed*() take a deadline of CLOCK_REALTIME and the functions *_clock*() of the
  * clock that they name. Deadlines are absolute.
