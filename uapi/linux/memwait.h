@@ -31,23 +31,27 @@
 #define MEMWAIT_SIZE_MASK	0x3
 #define MEMWAIT_PRIVATE		0x80	/* all users of the word share this address space */
 #define MEMWAIT_CLOCK_REALTIME	0x100	/* the deadline is of CLOCK_REALTIME, not _MONOTONIC */
+#define MEMWAIT_GROUP		0x200	/* an async wait on several words */
+#define MEMWAIT_NOTIFIED	0x400	/* in a MEMWAIT_IOC_NOTIFY_WAIT that was interrupted */
 
 #define MEMWAIT_FOREVER		(~0ULL)	/* as a deadline: never */
 #define MEMWAIT_ALL		(~0U)	/* as a count: every waiter */
+#define MEMWAIT_GROUP_MAX	128	/* most words of a group */
 
 /* Bits of memwait_info.features. */
 #define MEMWAIT_FEATURE_WAIT_U64	0x1	/* MEMWAIT_SIZE_U64: not on 32-bit kernels */
-#define MEMWAIT_FEATURE_WAIT_ANY	0x2	/* MEMWAIT_IOC_WAIT_ANY */
+#define MEMWAIT_FEATURE_WAIT_ANY	0x2	/* MEMWAIT_IOC_WAIT_ANY, MEMWAIT_GROUP */
 #define MEMWAIT_FEATURE_REQUEUE		0x4	/* MEMWAIT_IOC_REQUEUE */
 #define MEMWAIT_FEATURE_NOTIFY_WAIT	0x8	/* MEMWAIT_IOC_NOTIFY_WAIT */
+#define MEMWAIT_FEATURE_NOTIFY_MANY	0x10	/* MEMWAIT_IOC_NOTIFY_MANY */
 
 /**
  * struct memwait_info - what this kernel offers
  * @abi_version: MEMWAIT_ABI_VERSION of the module
- * @max_wait_any: most words of one MEMWAIT_IOC_WAIT_ANY, 0 without that feature
+ * @max_wait_any: most words of a group, 0 without MEMWAIT_FEATURE_WAIT_ANY
  * @features: MEMWAIT_FEATURE_* bits
- * @max_user_waits: most async waits that one user may have, pending or not yet read
- *	(module parameter max_user_waits)
+ * @max_user_waits: most async waits that one user may have, pending or not yet read; a group counts
+ *	as many as it has words (module parameter max_user_waits)
  * @user_waits: how many of them the user who opened this context has now; out of date at once
  */
 struct memwait_info {
@@ -92,19 +96,28 @@ struct memwait_notify {
 
 /**
  * struct memwait_async - one async wait of a batch
- * @wait: what to wait for
+ * @wait: what to wait for. A group, that is a wait on several words of which the first to be
+ *	notified ends it, has MEMWAIT_GROUP among its flags, and besides that only
+ *	MEMWAIT_CLOCK_REALTIME; @wait.addr is the address of an array of struct memwait_wait as for
+ *	MEMWAIT_IOC_WAIT_ANY, and @wait.expected its length
  * @user_data: returned in the completion, as it is
  * @id: out: names the pending wait for MEMWAIT_IOC_CANCEL; never 0 for a pending one, and not
  *	used again in this context. 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative errno
- * @reserved: 0
+ * @reserved: 0, but for a group
+ * @index: out, for a group that is MEMWAIT_NOT_EQUAL: the first word that is
+ *
+ * MEMWAIT_GROUP needs MEMWAIT_FEATURE_WAIT_ANY.
  */
 struct memwait_async {
 	struct memwait_wait wait;
 	__u64 user_data;
 	__u64 id;
 	__s32 result;
-	__u32 reserved;
+	union {
+		__u32 reserved;
+		__u32 index;
+	};
 };
 
 /**
@@ -124,13 +137,17 @@ struct memwait_wait_async {
  * @user_data: as given with the wait
  * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
- * @reserved: 0
+ * @index: of a group that is MEMWAIT_OK: the word that was notified; otherwise 0
+ * @reserved: the same, by its old name
  */
 struct memwait_completion {
 	__u64 user_data;
 	__u64 id;
 	__s32 result;
-	__u32 reserved;
+	union {
+		__u32 index;
+		__u32 reserved;
+	};
 };
 
 /**
@@ -147,14 +164,18 @@ struct memwait_cancel {
 
 /**
  * struct memwait_wait_any - waits on several words at once
- * @waits: address of an array of struct memwait_wait, whose deadlines are not used
+ * @waits: address of an array of struct memwait_wait: words of any sizes, shared and private, the
+ *	same one more than once if need be. Their deadlines are not used; their flags are
+ *	MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
  * @deadline: of the whole group, as in struct memwait_wait
- * @count: length of the array
+ * @count: length of the array, 1 to MEMWAIT_GROUP_MAX
  * @flags: 0 or MEMWAIT_CLOCK_REALTIME
- * @index: out: the entry that the outcome is about
+ * @index: out: with MEMWAIT_OK the word that was notified, with MEMWAIT_NOT_EQUAL the first one
+ *	that differs; otherwise left alone
  * @reserved: 0
  *
- * Needs MEMWAIT_FEATURE_WAIT_ANY.
+ * One notify ends the wait, and no other counts it, on whichever word. Needs
+ * MEMWAIT_FEATURE_WAIT_ANY.
  */
 struct memwait_wait_any {
 	__u64 waits;
@@ -167,16 +188,20 @@ struct memwait_wait_any {
 
 /**
  * struct memwait_requeue - wakes some waiters of a word and moves others to another word
- * @addr: address of the word
+ * @addr: address of the word, a multiple of its size
  * @expected: do it only while the word holds this value
- * @target: address of the word whose queue the moved waiters join, at its end
- * @count: wake at most so many
- * @move: move at most so many more
+ * @target: address of the word whose queue the moved waiters join, at its end and in their order;
+ *	a multiple of the size. It is not read. May be @addr itself
+ * @count: wake at most so many, the oldest first; MEMWAIT_ALL: all
+ * @move: move at most so many more; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
  * @reserved: 0
  * @woken: out: how many were woken
  * @moved: out: how many were moved
  *
+ * One step with respect to all other operations on both words. A moved waiter keeps its deadline,
+ * and its id; of a group, the one word moves, and keeps its index. A thread that a signal
+ * interrupts after it was moved, and that goes on waiting, begins again at its own word.
  * Needs MEMWAIT_FEATURE_REQUEUE.
  */
 struct memwait_requeue {
@@ -193,18 +218,38 @@ struct memwait_requeue {
 
 /**
  * struct memwait_notify_wait - notifies one word, then waits on another
- * @notify: done first
- * @wait: done then
- * @notified: out: how many @notify woke
+ * @notify: done first. @notify.flags has MEMWAIT_NOTIFIED set when the call was interrupted by a
+ *	signal (EINTR): called again with that, it does not notify, but goes on waiting. Otherwise
+ *	the struct is as it was passed
+ * @wait: done then; may be the same word
+ * @notified: out: how many @notify woke; set before the wait begins, and left alone with
+ *	MEMWAIT_NOTIFIED
  * @reserved: 0
  *
- * Needs MEMWAIT_FEATURE_NOTIFY_WAIT.
+ * The arguments of both are looked at before anything is done. Needs MEMWAIT_FEATURE_NOTIFY_WAIT.
  */
 struct memwait_notify_wait {
 	struct memwait_notify notify;
 	struct memwait_wait wait;
 	__u32 notified;
 	__u32 reserved;
+};
+
+/**
+ * struct memwait_notify_many - notifies several words
+ * @notifies: address of an array of struct memwait_notify, done in their order
+ * @woken: address of an array of __u32 that gets how many each of them woke; or 0
+ * @count: length of the arrays, at most INT_MAX
+ * @flags: 0
+ *
+ * An event loop that has completions of several of them is woken once, not for each of them. Needs
+ * MEMWAIT_FEATURE_NOTIFY_MANY.
+ */
+struct memwait_notify_many {
+	__u64 notifies;
+	__u64 woken;
+	__u32 count;
+	__u32 flags;
 };
 
 #define MEMWAIT_IOC_MAGIC	0xD8
@@ -218,5 +263,6 @@ struct memwait_notify_wait {
 #define MEMWAIT_IOC_REQUEUE	_IOWR(MEMWAIT_IOC_MAGIC, 0x06, struct memwait_requeue)
 #define MEMWAIT_IOC_NOTIFY_WAIT	_IOWR(MEMWAIT_IOC_MAGIC, 0x07, struct memwait_notify_wait)
 #define MEMWAIT_IOC_WAITERS	_IOW(MEMWAIT_IOC_MAGIC, 0x08, struct memwait_notify)
+#define MEMWAIT_IOC_NOTIFY_MANY	_IOW(MEMWAIT_IOC_MAGIC, 0x09, struct memwait_notify_many)
 
 #endif /* _UAPI_LINUX_MEMWAIT_H */
