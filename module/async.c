@@ -19,6 +19,12 @@
  *
  * The memory of a completion is that of its wait, so a notify needs none.
  *
+ * A group (see group.c) is one wait with several members. A notify may come while they are still
+ * joining: it claims the group by memwait_async_group.claimed, and who arms the group completes it
+ * when done. Once the group is QUEUED, the notify completes it at once, and takes the other members
+ * out after it has dropped its own queue's lock. By then the completion may have been read: whoever
+ * frees a group makes sure that its members are out, and frees it a grace period later.
+ *
  * poll against a completion:
  *
  *	poll					notify, deadline
@@ -126,6 +132,7 @@ struct memwait_context {
  * @state: an enum memwait_state; protected by the context's lock
  * @realtime: which of the context's deadline queues it is in
  * @timed: it has a deadline, and is embedded in a struct memwait_timed_wait
+ * @grouped: it is embedded in a struct memwait_async_group
  */
 struct memwait_async_wait {
 	struct memwait_waiter waiter;
@@ -136,6 +143,7 @@ struct memwait_async_wait {
 	u8 state;
 	bool realtime;
 	bool timed;
+	bool grouped;
 };
 
 /**
@@ -146,6 +154,25 @@ struct memwait_async_wait {
 struct memwait_timed_wait {
 	struct memwait_async_wait wait;
 	struct timerqueue_node deadline;
+};
+
+/**
+ * struct memwait_async_group - an async wait on several words
+ * @timed: the wait, with a deadline or not; its waiter is in no queue
+ * @rcu: see the top of the file
+ * @woken: in memwait_wakes.groups of the notify that has claimed it
+ * @nr: how many words
+ * @claimed: the member that was notified, or %NULL; or MEMWAIT_CLAIMED_BY_ITSELF while it leaves
+ *	because it could not join; protected by the context's lock
+ * @members: one for each word
+ */
+struct memwait_async_group {
+	struct memwait_timed_wait timed;
+	struct rcu_head rcu;
+	struct list_head woken;
+	u32 nr;
+	struct memwait_member *claimed;
+	struct memwait_member members[];
 };
 
 unsigned long memwait_max_user_waits = 1UL << 20;
@@ -165,6 +192,11 @@ static struct memwait_async_wait *to_async(struct memwait_waiter *waiter)
 static struct timerqueue_node *memwait_deadline(struct memwait_async_wait *wait)
 {
 	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
+}
+
+static struct memwait_async_group *to_group(struct memwait_async_wait *wait)
+{
+	return container_of(wait, struct memwait_async_group, timed.wait);
 }
 
 /* Users */
@@ -209,34 +241,66 @@ unsigned long memwait_context_user_waits(struct memwait_context *context)
 
 /* Waits */
 
-static struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed)
+/* How many waits it counts as. */
+static u32 memwait_async_words(struct memwait_async_wait *wait)
 {
-	struct memwait_user *user = context->user;
-	struct memwait_async_wait *wait;
-
-	if (atomic_long_inc_return(&user->waits) > READ_ONCE(memwait_max_user_waits)) {
-		atomic_long_dec(&user->waits);
-		return ERR_PTR(-ENOSPC);
-	}
-
-	wait = kmem_cache_alloc(timed ? memwait_timed_cache : memwait_async_cache,
-				MEMWAIT_GFP);
-	if (!wait) {
-		atomic_long_dec(&user->waits);
-		return ERR_PTR(-ENOMEM);
-	}
-	wait->context = context;
-	wait->state = MEMWAIT_ARMING;
-	wait->timed = timed;
-	wait->waiter.queue = NULL;
-	return wait;
+	return wait->grouped ? to_group(wait)->nr : 1;
 }
 
-/* Frees a wait that is in no queue and has no index any more. */
+/* Counts a wait against the limit of its user. */
+static int memwait_async_charge(struct memwait_async_wait *wait)
+{
+	struct memwait_user *user = wait->context->user;
+	u32 words = memwait_async_words(wait);
+
+	if (atomic_long_add_return(words, &user->waits) > READ_ONCE(memwait_max_user_waits)) {
+		atomic_long_sub(words, &user->waits);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+static void memwait_async_uncharge(struct memwait_async_wait *wait)
+{
+	atomic_long_sub(memwait_async_words(wait), &wait->context->user->waits);
+}
+
+/* Frees the memory of a wait that is not counted any more. */
 static void memwait_async_free(struct memwait_async_wait *wait)
 {
-	atomic_long_dec(&wait->context->user->waits);
-	kmem_cache_free(wait->timed ? memwait_timed_cache : memwait_async_cache, wait);
+	if (wait->grouped)
+		kfree_rcu(to_group(wait), rcu);
+	else
+		kmem_cache_free(wait->timed ? memwait_timed_cache : memwait_async_cache, wait);
+}
+
+/* Takes a claimed wait out of its queue, or queues. */
+static void memwait_async_leave(struct memwait_async_wait *wait)
+{
+	if (wait->grouped)
+		memwait_group_leave(to_group(wait)->members, to_group(wait)->nr);
+	else
+		memwait_queue_leave(&wait->waiter);
+}
+
+/* Gives all back that a wait has, and frees it: it has ended, and has no index any more. */
+static void memwait_async_release(struct memwait_async_wait *wait)
+{
+	if (wait->grouped) {
+		/* A notify may not have come to it yet. */
+		memwait_async_leave(wait);
+		memwait_group_put(to_group(wait)->members, to_group(wait)->nr);
+	} else {
+		memwait_word_put(&wait->waiter.word);
+	}
+	memwait_async_uncharge(wait);
+	memwait_async_free(wait);
+}
+
+/* The word by which a wait was notified. */
+static const struct memwait_word *memwait_async_word(struct memwait_async_wait *wait)
+{
+	return wait->grouped ? &to_group(wait)->claimed->waiter.word : &wait->waiter.word;
 }
 
 static unsigned long memwait_async_index(const struct memwait_async_wait *wait)
@@ -252,7 +316,7 @@ static bool memwait_async_claim(struct memwait_async_wait *wait)
 	lockdep_assert_held(&context->waits.xa_lock);
 	if (wait->state != MEMWAIT_QUEUED)
 		return false;
-	wait->state = MEMWAIT_CLAIMED;
+	WRITE_ONCE(wait->state, MEMWAIT_CLAIMED);
 	context->nr_pending--;
 	if (wait->timed)
 		timerqueue_del(&context->deadlines[wait->realtime], memwait_deadline(wait));
@@ -265,19 +329,19 @@ static void memwait_async_complete(struct memwait_async_wait *wait, s32 result)
 	struct memwait_context *context = wait->context;
 
 	lockdep_assert_held(&context->waits.xa_lock);
-	wait->state = MEMWAIT_COMPLETED;
+	WRITE_ONCE(wait->state, MEMWAIT_COMPLETED);
 	wait->result = result;
 	list_add_tail(&wait->waiter.node, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
 }
 
-static void memwait_async_joined(struct memwait_waiter *waiter)
+/* From now on it is pending. */
+static void memwait_async_queued(struct memwait_async_wait *wait)
 {
-	struct memwait_async_wait *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
 
-	xa_lock(&context->waits);
-	wait->state = MEMWAIT_QUEUED;
+	lockdep_assert_held(&context->waits.xa_lock);
+	WRITE_ONCE(wait->state, MEMWAIT_QUEUED);
 	context->nr_pending++;
 	if (wait->timed) {
 		struct timerqueue_node *deadline = memwait_deadline(wait);
@@ -286,14 +350,37 @@ static void memwait_async_joined(struct memwait_waiter *waiter)
 			hrtimer_start(&context->timers[wait->realtime], deadline->expires,
 				      HRTIMER_MODE_ABS);
 	}
+}
+
+static void memwait_async_joined(struct memwait_waiter *waiter)
+{
+	struct memwait_async_wait *wait = to_async(waiter);
+	struct memwait_context *context = wait->context;
+
+	xa_lock(&context->waits);
+	memwait_async_queued(wait);
 	xa_unlock(&context->waits);
+}
+
+/* Remembers to wake a context that has got a completion. */
+static void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context)
+{
+	unsigned int i;
+
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (wakes->contexts[i] == context)
+			return;
+	}
+	if (i < MEMWAIT_WAKES_CONTEXTS)
+		wakes->contexts[wakes->nr_contexts++] = context;
+	else
+		memwait_context_wake(context);
 }
 
 static bool memwait_async_wake(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
 {
 	struct memwait_async_wait *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
-	unsigned int i;
 
 	xa_lock(&context->waits);
 	if (!memwait_async_claim(wait)) {
@@ -304,21 +391,75 @@ static bool memwait_async_wake(struct memwait_waiter *waiter, struct memwait_wak
 	memwait_async_complete(wait, MEMWAIT_OK);
 	xa_unlock(&context->waits);
 
-	for (i = 0; i < wakes->nr_contexts; i++) {
-		if (wakes->contexts[i] == context)
-			return true;
-	}
-	if (i < MEMWAIT_WAKES_CONTEXTS)
-		wakes->contexts[wakes->nr_contexts++] = context;
-	else
-		memwait_context_wake(context);
+	memwait_wakes_add(wakes, context);
 	return true;
+}
+
+static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
+{
+	const struct memwait_async_wait *wait =
+		container_of(waiter, struct memwait_async_wait, waiter);
+
+	return READ_ONCE(wait->state) == MEMWAIT_QUEUED;
 }
 
 static const struct memwait_waiter_ops memwait_async_ops = {
 	.joined = memwait_async_joined,
 	.wake = memwait_async_wake,
+	.is_pending = memwait_async_is_pending,
 };
+
+static bool memwait_async_group_wake(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
+{
+	struct memwait_member *member = to_member(waiter);
+	struct memwait_async_group *group = member->owner;
+	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_context *context = wait->context;
+	bool completed, claimed;
+
+	xa_lock(&context->waits);
+	completed = memwait_async_claim(wait);
+	claimed = completed || (wait->state == MEMWAIT_ARMING && !group->claimed);
+	if (claimed) {
+		WRITE_ONCE(group->claimed, member);
+		memwait_queue_remove(waiter);
+	}
+	if (completed) {
+		memwait_async_complete(wait, MEMWAIT_OK);
+		list_add_tail(&group->woken, &wakes->groups);
+	}
+	xa_unlock(&context->waits);
+
+	if (completed)
+		memwait_wakes_add(wakes, context);
+	return claimed;
+}
+
+static bool memwait_async_group_is_pending(const struct memwait_waiter *waiter)
+{
+	const struct memwait_async_group *group = to_member(waiter)->owner;
+
+	return READ_ONCE(group->timed.wait.state) <= MEMWAIT_QUEUED && !READ_ONCE(group->claimed);
+}
+
+static const struct memwait_waiter_ops memwait_async_group_ops = {
+	.wake = memwait_async_group_wake,
+	.is_pending = memwait_async_group_is_pending,
+};
+
+/**
+ * memwait_leave_groups() - take the other members of claimed groups out of their queues
+ * @groups: the groups, by &memwait_async_group.woken
+ *
+ * Context: within the RCU read-side section in which they were claimed; no queue's lock is held.
+ */
+void memwait_leave_groups(struct list_head *groups)
+{
+	struct memwait_async_group *group, *next;
+
+	list_for_each_entry_safe(group, next, groups, woken)
+		memwait_group_leave(group->members, group->nr);
+}
 
 /**
  * memwait_context_wake() - wake the readers and pollers of a context
@@ -395,7 +536,7 @@ static void memwait_expire(struct work_struct *work)
 			if (!nr)
 				break;
 			for (i = 0; i < nr; i++)
-				memwait_queue_leave(&expired[i]->waiter);
+				memwait_async_leave(expired[i]);
 
 			xa_lock(&context->waits);
 			for (i = 0; i < nr; i++)
@@ -425,20 +566,71 @@ static int memwait_async_number(struct memwait_async_wait *wait)
 	return err == -EBUSY ? -ENOSPC : err;
 }
 
-/* Tells user space what became of an entry: id and result stand side by side. */
-static int memwait_async_report(struct memwait_async __user *entry, u64 id, s32 result)
+/* Tells user space what became of an entry: id, result and index stand side by side. */
+static int memwait_async_report(struct memwait_async __user *entry, const struct memwait_async *arg)
 {
-	if (put_user(id, &entry->id) || put_user(result, &entry->result))
+	if (put_user(arg->id, &entry->id) || put_user(arg->result, &entry->result))
+		return -EFAULT;
+	/* Of a single wait it is reserved. */
+	if ((arg->wait.flags & MEMWAIT_GROUP) && put_user(arg->index, &entry->index))
 		return -EFAULT;
 	return 0;
 }
 
 /*
- * Arms one entry. The user's copy says PENDING before the wait is queued, for afterwards it would
- * be too late to find that it cannot be written. Returns an outcome or a negative errno; only
- * after MEMWAIT_PENDING nothing needs to be reported any more.
+ * Gives a wait all that it needs before it is queued: it is counted, has an id, and the user's copy
+ * says PENDING, for afterwards it would be too late to find that it cannot be written. Returns 0 or
+ * a negative errno; then the wait has none of that.
  */
-static int memwait_async_arm(struct memwait_context *context, const struct memwait_async *arg,
+static int memwait_async_announce(struct memwait_async_wait *wait, struct memwait_async *arg,
+				  struct memwait_async __user *entry)
+{
+	int err;
+
+	err = memwait_async_charge(wait);
+	if (err)
+		return err;
+	err = memwait_async_number(wait);
+	if (err)
+		goto uncharge;
+	arg->id = wait->id;
+	arg->result = MEMWAIT_PENDING;
+	err = memwait_async_report(entry, arg);
+	if (err)
+		goto erase;
+	return 0;
+
+erase:
+	xa_erase(&wait->context->waits, memwait_async_index(wait));
+uncharge:
+	memwait_async_uncharge(wait);
+	return err;
+}
+
+/* Takes back what memwait_async_announce() has done, but for what user space has seen. */
+static void memwait_async_renounce(struct memwait_async_wait *wait)
+{
+	xa_erase(&wait->context->waits, memwait_async_index(wait));
+	memwait_async_uncharge(wait);
+}
+
+static void memwait_async_init_wait(struct memwait_async_wait *wait,
+				    struct memwait_context *context,
+				    const struct memwait_async *arg, ktime_t expires)
+{
+	wait->context = context;
+	wait->user_data = arg->user_data;
+	wait->state = MEMWAIT_ARMING;
+	wait->realtime = arg->wait.flags & MEMWAIT_CLOCK_REALTIME;
+	wait->timed = expires != KTIME_MAX;
+	wait->waiter.queue = NULL;
+}
+
+/*
+ * Arms one wait on one word. Returns an outcome or a negative errno; only after MEMWAIT_PENDING
+ * nothing needs to be reported any more.
+ */
+static int memwait_async_arm(struct memwait_context *context, struct memwait_async *arg,
 			     struct memwait_async __user *entry)
 {
 	struct memwait_async_wait *wait = NULL;
@@ -448,37 +640,42 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 
 	if (arg->reserved)
 		return -EINVAL;
+	ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+	if (ret)
+		return ret;
+	expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
 
-	for (;;) {
-		ret = memwait_prepare(&arg->wait, &word, &expires);
+	do {
+		ret = memwait_word_get(&word, arg->wait.addr, arg->wait.flags);
 		if (ret)
 			break;
+		ret = memwait_compare(arg->wait.addr, arg->wait.expected, arg->wait.flags);
+		if (!ret && memwait_has_passed(expires, arg->wait.flags))
+			ret = MEMWAIT_TIMED_OUT;
+		if (ret)
+			goto put_word;
 
 		if (!wait) {
-			wait = memwait_async_alloc(context, expires != KTIME_MAX);
-			if (IS_ERR(wait)) {
-				memwait_word_put(&word);
-				return PTR_ERR(wait);
+			wait = kmem_cache_alloc(expires == KTIME_MAX ? memwait_async_cache :
+								       memwait_timed_cache,
+						MEMWAIT_GFP);
+			if (!wait) {
+				ret = -ENOMEM;
+				goto put_word;
 			}
+			memwait_async_init_wait(wait, context, arg, expires);
+			wait->grouped = false;
 			wait->waiter.ops = &memwait_async_ops;
-			wait->user_data = arg->user_data;
-			wait->realtime = arg->wait.flags & MEMWAIT_CLOCK_REALTIME;
-
-			ret = memwait_async_number(wait);
+			if (wait->timed) {
+				timerqueue_init(memwait_deadline(wait));
+				memwait_deadline(wait)->expires = expires;
+			}
+			ret = memwait_async_announce(wait, arg, entry);
 			if (ret) {
-				memwait_word_put(&word);
 				memwait_async_free(wait);
-				return ret;
+				wait = NULL;
+				goto put_word;
 			}
-			ret = memwait_async_report(entry, wait->id, MEMWAIT_PENDING);
-			if (ret) {
-				memwait_word_put(&word);
-				break;
-			}
-		}
-		if (wait->timed) {
-			timerqueue_init(memwait_deadline(wait));
-			memwait_deadline(wait)->expires = expires;
 		}
 
 		memwait_word_keep(&word);
@@ -486,20 +683,131 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 		ret = memwait_queue_join(&wait->waiter, &arg->wait, MEMWAIT_GFP);
 		if (!ret)
 			return MEMWAIT_PENDING;	/* by now others may have ended and freed it */
-		memwait_word_drop(&word);
-		if (ret != -EAGAIN)
-			break;
-		if (fatal_signal_pending(current)) {
+put_word:
+		memwait_word_put(&word);
+		if (ret == -EAGAIN && fatal_signal_pending(current))
 			ret = -EINTR;
-			break;
-		}
 		cond_resched();
-	}
+	} while (ret == -EAGAIN);
 
 	if (wait) {
-		xa_erase(&context->waits, memwait_async_index(wait));
+		memwait_async_renounce(wait);
 		memwait_async_free(wait);
 	}
+	return ret;
+}
+
+/*
+ * Puts the members of an announced group into their queues. Returns MEMWAIT_PENDING if the group is
+ * pending, or has been notified on the way: then it has its completion. Otherwise what
+ * memwait_group_join() says, and the group is in no queue.
+ */
+static int memwait_async_group_join(struct memwait_async_group *group,
+				    const struct memwait_wait *waits, u32 *index)
+{
+	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_context *context = wait->context;
+	bool notified;
+	int ret;
+
+	ret = memwait_group_join(group->members, waits, group->nr, MEMWAIT_GFP, index);
+
+	xa_lock(&context->waits);
+	notified = group->claimed;
+	if (!ret && !notified)
+		memwait_async_queued(wait);
+	else if (!notified)
+		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
+	xa_unlock(&context->waits);
+	if (!ret && !notified)
+		return MEMWAIT_PENDING;		/* by now others may have ended and freed it */
+
+	memwait_group_leave(group->members, group->nr);
+	if (!notified)
+		return ret;
+
+	xa_lock(&context->waits);
+	memwait_async_complete(wait, MEMWAIT_OK);
+	xa_unlock(&context->waits);
+	memwait_context_wake(context);
+	return MEMWAIT_PENDING;
+}
+
+/* As memwait_async_arm(), for a group. @arg gets the index of a word that is not equal. */
+static int memwait_async_arm_group(struct memwait_context *context, struct memwait_async *arg,
+				   struct memwait_async __user *entry)
+{
+	struct memwait_async_group *group;
+	struct memwait_wait *waits;
+	bool announced = false;
+	ktime_t expires;
+	u32 nr, i;
+	int ret;
+
+	arg->index = 0;
+	if ((arg->wait.flags & ~(MEMWAIT_GROUP | MEMWAIT_CLOCK_REALTIME)) || arg->wait.reserved)
+		return -EINVAL;
+	if (!arg->wait.expected || arg->wait.expected > MEMWAIT_GROUP_MAX)
+		return -EINVAL;
+	nr = arg->wait.expected;
+
+	waits = kmalloc_array(nr, sizeof(*waits), MEMWAIT_GFP);
+	group = kmalloc(struct_size(group, members, nr), MEMWAIT_GFP);
+	if (!waits || !group) {
+		ret = -ENOMEM;
+		goto free;
+	}
+	ret = memwait_group_copy(waits, arg->wait.addr, nr);
+	if (ret)
+		goto free;
+
+	expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
+	memwait_async_init_wait(&group->timed.wait, context, arg, expires);
+	group->timed.wait.grouped = true;
+	group->nr = nr;
+	timerqueue_init(&group->timed.deadline);
+	group->timed.deadline.expires = expires;
+
+	do {
+		ret = memwait_group_get(group->members, waits, nr);
+		if (ret)
+			break;
+		ret = memwait_group_compare(waits, nr, &arg->index);
+		if (!ret && memwait_has_passed(expires, arg->wait.flags))
+			ret = MEMWAIT_TIMED_OUT;
+		if (ret)
+			goto put_words;
+
+		if (!announced) {
+			ret = memwait_async_announce(&group->timed.wait, arg, entry);
+			if (ret)
+				goto put_words;
+			announced = true;
+		}
+		group->claimed = NULL;
+		for (i = 0; i < nr; i++) {
+			memwait_word_keep(&group->members[i].waiter.word);
+			group->members[i].waiter.ops = &memwait_async_group_ops;
+			group->members[i].waiter.queue = NULL;
+			group->members[i].owner = group;
+		}
+		ret = memwait_async_group_join(group, waits, &arg->index);
+		if (ret == MEMWAIT_PENDING) {
+			kfree(waits);
+			return ret;
+		}
+put_words:
+		memwait_group_put(group->members, nr);
+		if (ret == -EAGAIN && fatal_signal_pending(current))
+			ret = -EINTR;
+		cond_resched();
+	} while (ret == -EAGAIN);
+
+	if (announced)
+		memwait_async_renounce(&group->timed.wait);
+free:
+	kfree(group);
+	kfree(waits);
 	return ret;
 }
 
@@ -526,9 +834,18 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 		if (copy_from_user(&arg, &entries[i], sizeof(arg)))
 			return i ?: -EFAULT;
 
-		ret = memwait_async_arm(context, &arg, &entries[i]);
-		if (ret != MEMWAIT_PENDING && memwait_async_report(&entries[i], 0, ret))
-			ret = -EFAULT;
+		if (arg.wait.flags & MEMWAIT_GROUP)
+			ret = memwait_async_arm_group(context, &arg, &entries[i]);
+		else
+			ret = memwait_async_arm(context, &arg, &entries[i]);
+		if (ret != MEMWAIT_PENDING) {
+			arg.id = 0;
+			arg.result = ret;
+			if (ret != MEMWAIT_NOT_EQUAL)
+				arg.index = 0;
+			if (memwait_async_report(&entries[i], &arg))
+				ret = -EFAULT;
+		}
 		if (ret < 0)
 			return i ?: ret;
 
@@ -572,9 +889,8 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	if (!claimed)
 		return -ENOENT;
 
-	memwait_queue_leave(&wait->waiter);
-	memwait_word_drop(&wait->waiter.word);
-	memwait_async_free(wait);
+	memwait_async_leave(wait);
+	memwait_async_release(wait);
 	return 0;
 }
 
@@ -632,9 +948,8 @@ static int memwait_release(struct inode *inode, struct file *file)
 			__xa_erase(&context->waits, index);
 		xa_unlock(&context->waits);
 		if (claimed) {
-			memwait_queue_leave(&wait->waiter);
-			memwait_word_drop(&wait->waiter.word);
-			memwait_async_free(wait);
+			memwait_async_leave(wait);
+			memwait_async_release(wait);
 		}
 		cond_resched();
 	}
@@ -642,9 +957,8 @@ static int memwait_release(struct inode *inode, struct file *file)
 	/* What was counted and never read goes on to the next waiter. */
 	list_for_each_entry_safe(wait, next, &context->completed, waiter.node) {
 		if (wait->result == MEMWAIT_OK)
-			memwait_queue_notify(&wait->waiter.word.key, 1);
-		memwait_word_drop(&wait->waiter.word);
-		memwait_async_free(wait);
+			memwait_queue_notify(&memwait_async_word(wait)->key, 1, false);
+		memwait_async_release(wait);
 		cond_resched();
 	}
 
@@ -672,6 +986,8 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 		records[nr].user_data = wait->user_data;
 		records[nr].id = wait->id;
 		records[nr].result = wait->result;
+		if (wait->grouped && wait->result == MEMWAIT_OK)
+			records[nr].index = to_group(wait)->claimed - to_group(wait)->members;
 		nr++;
 	}
 	xa_unlock(&context->waits);
@@ -693,10 +1009,8 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
 	xa_unlock(&context->waits);
 
-	list_for_each_entry_safe(wait, next, &done, waiter.node) {
-		memwait_word_drop(&wait->waiter.word);
-		memwait_async_free(wait);
-	}
+	list_for_each_entry_safe(wait, next, &done, waiter.node)
+		memwait_async_release(wait);
 	return delivered * sizeof(records[0]);
 }
 

@@ -15,6 +15,8 @@
  * What is pinned must never be able to pin a memwait context back, or the two would keep each
  * other alive for ever. A regular file cannot; files of anonymous inodes (an io_uring can have a
  * context among its registered files) and of devices might, and are refused.
+ *
+ * A waiter that is moved to another word by MEMWAIT_IOC_REQUEUE gets that word's key and pin.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -30,7 +32,7 @@ static void memwait_word_set_private(struct memwait_word *word, unsigned long ad
 {
 	word->key.owner = (unsigned long)current->mm;
 	word->key.offset = address;
-	word->file = NULL;
+	word->pin = NULL;
 }
 
 static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struct *vma,
@@ -55,7 +57,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 
 	word->key.owner = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
 	word->key.offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) + (address - vma->vm_start);
-	word->file = get_file(vma->vm_file);
+	word->pin = get_file(vma->vm_file);
 	return 0;
 }
 
@@ -105,39 +107,57 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
 	return err;
 }
 
+static bool memwait_word_is_shared(const struct memwait_word *word)
+{
+	return word->key.owner & MEMWAIT_KEY_SHARED;
+}
+
 /**
- * memwait_word_put() - give back what memwait_word_get() took
+ * memwait_word_put() - give back what keeps a word
  * @word: not to be used any more
  *
- * Context: process context.
+ * Context: process context. With a spinlock held only as memwait_word_move() does.
  */
 void memwait_word_put(struct memwait_word *word)
 {
-	if (word->file)
-		fput(word->file);
+	if (!word->pin)
+		return;
+	if (memwait_word_is_shared(word))
+		fput(word->pin);
+	else
+		mmdrop(word->pin);
 }
 
 /**
  * memwait_word_keep() - let a word outlive the system call that looked it up
- * @word: from memwait_word_get(), in the same task; given back with memwait_word_drop() instead
- *	of memwait_word_put()
+ * @word: from memwait_word_get(), in the same task
  */
 void memwait_word_keep(struct memwait_word *word)
 {
-	if (!word->file)
-		mmgrab(current->mm);
+	if (word->pin)
+		return;
+	mmgrab(current->mm);
+	word->pin = current->mm;
 }
 
 /**
- * memwait_word_drop() - give back a word that was kept
- * @word: not to be used any more
+ * memwait_word_move() - make a word the same as another
+ * @word: of a waiter that the caller moves; its word was the caller's too
+ * @target: the other word, from memwait_word_get() in the same task
  *
- * Context: process context: the last reference to an mm_struct must not go in an interrupt.
+ * The waiter may be of another process, so its word is kept from now on.
+ *
+ * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
+ * is the caller's own, so that its last reference is not here.
  */
-void memwait_word_drop(struct memwait_word *word)
+void memwait_word_move(struct memwait_word *word, const struct memwait_word *target)
 {
-	if (word->file)
-		fput(word->file);
+	struct memwait_word old = *word;
+
+	*word = *target;
+	if (memwait_word_is_shared(word))
+		get_file(word->pin);
 	else
-		mmdrop((struct mm_struct *)(unsigned long)word->key.owner);
+		memwait_word_keep(word);
+	memwait_word_put(&old);
 }

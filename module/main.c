@@ -21,6 +21,7 @@ static_assert(sizeof(struct memwait_cancel) == 16);
 static_assert(sizeof(struct memwait_wait_any) == 32);
 static_assert(sizeof(struct memwait_requeue) == 48);
 static_assert(sizeof(struct memwait_notify_wait) == 56);
+static_assert(sizeof(struct memwait_notify_many) == 24);
 static_assert(offsetof(struct memwait_async, user_data) == 32);
 static_assert(offsetof(struct memwait_async, result) == 48);
 static_assert(offsetof(struct memwait_completion, result) == 16);
@@ -34,7 +35,10 @@ static int memwait_info(struct memwait_context *context, void __user *arg, size_
 {
 	struct memwait_info info = {
 		.abi_version = MEMWAIT_ABI_VERSION,
-		.features = IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0,
+		.max_wait_any = MEMWAIT_GROUP_MAX,
+		.features = (IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0) |
+			    MEMWAIT_FEATURE_WAIT_ANY | MEMWAIT_FEATURE_REQUEUE |
+			    MEMWAIT_FEATURE_NOTIFY_WAIT | MEMWAIT_FEATURE_NOTIFY_MANY,
 		.max_user_waits = READ_ONCE(memwait_max_user_waits),
 		.user_waits = memwait_context_user_waits(context),
 	};
@@ -47,27 +51,18 @@ static int memwait_info(struct memwait_context *context, void __user *arg, size_
 	return 0;
 }
 
-static int memwait_check_notify(const struct memwait_notify *notify)
-{
-	if (notify->flags & ~(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
-		return -EINVAL;
-	if (!IS_ALIGNED(notify->addr, memwait_size(notify->flags)))
-		return -EINVAL;
-	return 0;
-}
-
 static int memwait_notify(const struct memwait_notify *notify)
 {
 	struct memwait_word word;
 	int ret;
 
-	ret = memwait_check_notify(notify);
+	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
 	if (ret || !notify->count)
 		return ret;
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_queue_notify(&word.key, notify->count);
+	ret = memwait_queue_notify(&word.key, notify->count, false);
 	memwait_word_put(&word);
 	return ret;
 }
@@ -77,7 +72,7 @@ static int memwait_waiters(const struct memwait_notify *notify)
 	struct memwait_word word;
 	int ret;
 
-	ret = memwait_check_notify(notify);
+	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
 	if (ret || notify->count)
 		return ret ?: -EINVAL;
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
@@ -85,6 +80,116 @@ static int memwait_waiters(const struct memwait_notify *notify)
 		return ret;
 	ret = memwait_queue_waiters(&word.key);
 	memwait_word_put(&word);
+	return ret;
+}
+
+/* Notifies that are copied, and done, together. */
+#define MEMWAIT_NOTIFIES	16
+
+/* Does the first few of them. Returns how many; fewer than @nr only if *@err is set. */
+static unsigned int memwait_notify_some(const struct memwait_notify __user *notifies,
+					u32 __user *results, unsigned int nr, int *err)
+{
+	struct memwait_notify notify[MEMWAIT_NOTIFIES];
+	struct memwait_word words[MEMWAIT_NOTIFIES];
+	u32 counts[MEMWAIT_NOTIFIES], woken[MEMWAIT_NOTIFIES];
+	unsigned int done, i;
+
+	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
+				 sizeof(notify[0]));
+	*err = done < nr ? -EFAULT : 0;
+
+	for (i = 0; i < done; i++) {
+		int ret = memwait_check(notify[i].addr, notify[i].flags, MEMWAIT_WORD_FLAGS);
+
+		counts[i] = notify[i].count;
+		words[i].pin = NULL;
+		if (!ret && counts[i])
+			ret = memwait_word_get(&words[i], notify[i].addr, notify[i].flags);
+		if (ret) {
+			*err = ret;
+			done = i;
+		}
+	}
+
+	memwait_queue_notify_many(words, counts, woken, done);
+	for (i = 0; i < done; i++)
+		memwait_word_put(&words[i]);
+
+	if (results) {
+		i = done - DIV_ROUND_UP(copy_to_user(results, woken, done * sizeof(woken[0])),
+					sizeof(woken[0]));
+		if (i < done) {
+			*err = -EFAULT;
+			done = i;
+		}
+	}
+	return done;
+}
+
+/* Returns how many entries were processed, or a negative errno if the first one failed. */
+static int memwait_notify_many(const struct memwait_notify_many *many)
+{
+	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
+	u32 __user *results = u64_to_user_ptr(many->woken);
+	u32 done = 0;
+	int err = 0;
+
+	if (many->flags || many->count > INT_MAX)
+		return -EINVAL;
+
+	while (done < many->count && !err) {
+		done += memwait_notify_some(notifies + done, results ? results + done : NULL,
+					    min_t(u32, many->count - done, MEMWAIT_NOTIFIES), &err);
+		if (fatal_signal_pending(current))
+			break;
+		cond_resched();
+	}
+	return done ?: err;
+}
+
+static int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user)
+{
+	struct memwait_word source, target;
+	int ret;
+
+	if (requeue->reserved)
+		return -EINVAL;
+	ret = memwait_check(requeue->addr, requeue->flags, MEMWAIT_WORD_FLAGS);
+	if (!ret)
+		ret = memwait_check(requeue->target, requeue->flags, MEMWAIT_WORD_FLAGS);
+	if (ret)
+		return ret;
+	if (!IS_ENABLED(CONFIG_64BIT) && memwait_size(requeue->flags) == 8)
+		return -EOPNOTSUPP;
+
+	requeue->woken = 0;
+	requeue->moved = 0;
+	if (put_user(0, &user->woken) || put_user(0, &user->moved))
+		return -EFAULT;
+
+	do {
+		ret = memwait_word_get(&source, requeue->addr, requeue->flags);
+		if (ret)
+			return ret;
+		ret = memwait_word_get(&target, requeue->target, requeue->flags);
+		if (!ret) {
+			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+			if (!ret)
+				ret = memwait_queue_requeue(requeue, &source, &target);
+			memwait_word_put(&target);
+		}
+		memwait_word_put(&source);
+		if (fatal_signal_pending(current))
+			break;
+		cond_resched();
+	} while (ret == -EAGAIN);
+	if (ret == -EAGAIN)
+		return -EINTR;
+
+	if (!ret && (put_user(requeue->woken, &user->woken) ||
+		     put_user(requeue->moved, &user->moved)))
+		ret = -EFAULT;
 	return ret;
 }
 
@@ -126,6 +231,10 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		struct memwait_notify notify;
 		struct memwait_wait_async wait_async;
 		struct memwait_cancel cancel;
+		struct memwait_wait_any wait_any;
+		struct memwait_requeue requeue;
+		struct memwait_notify_wait notify_wait;
+		struct memwait_notify_many notify_many;
 	} u;
 	int ret;
 
@@ -147,6 +256,18 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size);
 		return ret ?: memwait_cancel(context, &u.cancel);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
+		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
+		return ret ?: memwait_wait_any(&u.wait_any, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
+		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
+		return ret ?: memwait_requeue(&u.requeue, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
+		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
+		return ret ?: memwait_notify_wait(&u.notify_wait, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
+		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
+		return ret ?: memwait_notify_many(&u.notify_many);
 	default:
 		return -ENOTTY;
 	}

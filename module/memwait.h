@@ -2,11 +2,13 @@
 /*
  * What the files of the module share. Data flows one way:
  * ioctl (main.c) -> key (key.c) -> queue (queue.c) -> thread (wait.c) or async wait (async.c).
+ * What threads and async waits on several words have in common is in group.c.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
 
 #include <linux/atomic.h>
+#include <linux/container_of.h>
 #include <linux/list.h>
 #include <linux/ktime.h>
 #include <linux/types.h>
@@ -37,13 +39,13 @@ struct memwait_key {
 /**
  * struct memwait_word - a key together with what keeps it meaningful
  * @key: the word's key
- * @file: a reference to the file of a shared mapping. It is the file rather than the inode so
- *	that umount finds the file system busy instead of torn. %NULL for a private word, which
- *	lives as long as the caller's mm, or longer by memwait_word_keep().
+ * @pin: of a shared word a reference to the file of its mapping. It is the file rather than the
+ *	inode so that umount finds the file system busy instead of torn. Of a private word %NULL
+ *	while a system call of its own process lasts, or by memwait_word_keep() its mm_struct
  */
 struct memwait_word {
 	struct memwait_key key;
-	struct file *file;
+	void *pin;
 };
 
 /**
@@ -51,13 +53,15 @@ struct memwait_word {
  * @joined: the waiter was put into its queue. May be %NULL.
  * @wake: a notify has come to this waiter. Either claims it, takes it out of its queue by
  *	memwait_queue_remove() and returns true: the notify is spent. Or leaves it alone and
- *	returns false: somebody else has ended the wait already and is about to take it out.
+ *	returns false: the wait has been ended already, and is about to be taken out.
+ * @is_pending: whether the wait has not been ended; out of date at once.
  *
- * Context: both are called under the lock of the waiter's queue.
+ * Context: all are called under the lock of the waiter's queue.
  */
 struct memwait_waiter_ops {
 	void (*joined)(struct memwait_waiter *waiter);
 	bool (*wake)(struct memwait_waiter *waiter, struct memwait_wakes *wakes);
+	bool (*is_pending)(const struct memwait_waiter *waiter);
 };
 
 /**
@@ -66,7 +70,7 @@ struct memwait_waiter_ops {
  *	claimer's to use
  * @queue: the queue that it is in, or %NULL; written under the queue's lock
  * @ops: what to do with it
- * @word: what it waits on; not changed while it is queued
+ * @word: what it waits on; while it is queued, protected by the queue's lock
  */
 struct memwait_waiter {
 	struct list_head node;
@@ -75,17 +79,37 @@ struct memwait_waiter {
 	struct memwait_word word;
 };
 
+/**
+ * struct memwait_member - one of the words of a group, or the only one of a thread
+ * @waiter: its entry in the queue
+ * @owner: the group
+ */
+struct memwait_member {
+	struct memwait_waiter waiter;
+	void *owner;
+};
+
+static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
+{
+	return container_of(waiter, struct memwait_member, waiter);
+}
+
+/* Instead of a member that was notified: no notify has claimed the group. */
+#define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_member *)-1L)
+
 /* Contexts that one notify can wake at its end; beyond that they are woken one by one. */
 #define MEMWAIT_WAKES_CONTEXTS	8
 
 /**
- * struct memwait_wakes - whom to wake once the queue's lock has been dropped
- * @threads: claimed waiters of sleeping threads, by &memwait_waiter.node
+ * struct memwait_wakes - what is left to be done once the queue's lock has been dropped
+ * @threads: claimed members of sleeping threads, by &memwait_waiter.node
+ * @groups: claimed async groups, whose other members are in their queues still
  * @contexts: contexts that got completions
  * @nr_contexts: how many of them there are
  */
 struct memwait_wakes {
 	struct list_head threads;
+	struct list_head groups;
 	struct memwait_context *contexts[MEMWAIT_WAKES_CONTEXTS];
 	unsigned int nr_contexts;
 };
@@ -94,11 +118,16 @@ struct memwait_wakes {
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 void memwait_word_put(struct memwait_word *word);
 void memwait_word_keep(struct memwait_word *word);
-void memwait_word_drop(struct memwait_word *word);
+void memwait_word_move(struct memwait_word *word, const struct memwait_word *target);
 
 static inline unsigned int memwait_size(u32 flags)
 {
 	return 1U << (flags & MEMWAIT_SIZE_MASK);
+}
+
+static inline bool memwait_key_equal(const struct memwait_key *a, const struct memwait_key *b)
+{
+	return a->owner == b->owner && a->offset == b->offset;
 }
 
 /* queue.c */
@@ -106,15 +135,38 @@ int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp);
 bool memwait_queue_leave(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
-int memwait_queue_notify(const struct memwait_key *key, u32 count);
+int memwait_queue_notify(const struct memwait_key *key, u32 count, bool sync);
+void memwait_queue_notify_many(const struct memwait_word *words, const u32 *counts, u32 *woken,
+			       unsigned int nr);
+int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
+			  struct memwait_word *target);
 int memwait_queue_waiters(const struct memwait_key *key);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
 
+/* group.c */
+int memwait_check(u64 addr, u32 flags, u32 known);
+int memwait_check_wait(const struct memwait_wait *wait, u32 known);
+int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr);
+int memwait_group_get(struct memwait_member *members, const struct memwait_wait *waits, u32 nr);
+void memwait_group_put(struct memwait_member *members, u32 nr);
+int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
+int memwait_group_join(struct memwait_member *members, const struct memwait_wait *waits, u32 nr,
+		       gfp_t gfp, u32 *index);
+void memwait_group_leave(struct memwait_member *members, u32 nr);
+
+/* Flags of words in general, and what a wait that has a deadline of its own adds. */
+#define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
+#define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME)
+
 /* wait.c */
-int memwait_prepare(const struct memwait_wait *wait, struct memwait_word *word, ktime_t *expires);
+ktime_t memwait_expires(u64 deadline, u32 flags);
+bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_wait(const struct memwait_wait *wait);
-void memwait_wake_threads(struct list_head *threads);
+int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __user *user);
+int memwait_notify_wait(const struct memwait_notify_wait *arg,
+			struct memwait_notify_wait __user *user);
+void memwait_wake_threads(struct list_head *threads, bool sync);
 
 static inline clockid_t memwait_clock(u32 flags)
 {
@@ -128,6 +180,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
 unsigned long memwait_context_user_waits(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
+void memwait_leave_groups(struct list_head *groups);
 int memwait_async_init(void);
 void memwait_async_exit(void);
 

@@ -31,13 +31,20 @@
  * the lock from the one who inserted and passed (B), which is ordered before its load.
  *
  * Who ends a wait? There are notify, deadline, signal, cancel and close, and exactly one of them.
- * A thread's wait is claimed by removing it from its queue, under the queue's lock. An async wait
- * is claimed under its context's lock, and only the claimer removes it: notify, which holds the
- * queue's lock already, at once; the others by memwait_queue_leave() afterwards. A notify that
- * comes in between passes over such a waiter and does not count it.
+ * A thread's wait, or group, is claimed by a compare-and-exchange of memwait_thread.claimed; an
+ * async wait, or group, under its context's lock. Notify, which holds the queue's lock already,
+ * takes what it has claimed out at once; the others call memwait_queue_leave() afterwards. A notify
+ * that comes in between passes over such a waiter and does not count it. See group.c for groups.
  *
  * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
  *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
+ *
+ * Requeue locks both queues, having made those that are missing, and so sees and changes both words'
+ * waiters in one step: a waiter is in the source's queue, or in the target's, whoever looks. Its
+ * .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks the queue
+ * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
+ * wherever it has gone. A waiter that was claimed already is not moved, and not counted. Requeue
+ * needs no (A): it holds the source's queue in any case, and has passed (B) if it made it.
  *
  * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that has been freed, and even one
  * that serves another word by now. Hence the key is compared again under the lock. The object's
@@ -45,9 +52,13 @@
  *
  * Lock order: queue->lock -> context (xa_lock of memwait_context.waits) -> hrtimer's locks
  *	       queue->lock -> hash bucket's lock
- * At most one queue's lock is held, but for one exception that cannot block: a new queue, which
- * nobody can find, is locked before it is inserted. All of them are taken in process context only;
- * no interrupt handler of this module takes a lock.
+ *
+ * Two queues' locks are held by requeue only. Of two that others can find, the one with the lower
+ * address comes first, and it is held for the right key before the second is asked for. A new queue
+ * comes last, just before it is inserted: the object may have been another queue, and somebody with
+ * a stale pointer may hold its lock still, but finds the wrong key and lets go without asking for
+ * any other lock. All of them are taken in process context only; no interrupt handler of this
+ * module takes a lock.
  */
 #include <linux/list.h>
 #include <linux/rcupdate.h>
@@ -74,6 +85,8 @@ struct memwait_queue {
 	unsigned int nr_waiters;
 	struct list_head waiters;
 };
+
+enum { SOURCE, TARGET };	/* of requeue */
 
 static bool memwait_queue_has_key(const struct memwait_queue *queue, const struct memwait_key *key)
 {
@@ -150,14 +163,15 @@ static void memwait_queue_unlock(struct memwait_queue *queue)
 }
 
 /*
- * Makes @queue the queue of @key, locked. Returns 0, -EEXIST if the key has one already, or
- * -ENOMEM; unless it is 0, the queue is the caller's still.
+ * Makes @queue the queue of @key, locked; @depth: how many queues are locked already. Returns 0,
+ * -EEXIST if the key has one already, or -ENOMEM; unless it is 0, the queue is the caller's still.
  */
-static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key)
+static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key,
+				int depth)
 {
 	struct memwait_queue *other;
 
-	spin_lock(&queue->lock);
+	spin_lock_nested(&queue->lock, depth);
 	WRITE_ONCE(queue->key.offset, key->offset);
 	WRITE_ONCE(queue->key.owner, key->owner);
 
@@ -175,6 +189,104 @@ static int memwait_queue_insert(struct memwait_queue *queue, const struct memwai
 	WRITE_ONCE(queue->key.owner, 0);
 	spin_unlock(&queue->lock);
 	return IS_ERR(other) ? -ENOMEM : -EEXIST;
+}
+
+/* As memwait_queue_lock(), but makes the queue if there is none, or returns an ERR_PTR(). */
+static struct memwait_queue *memwait_queue_lock_or_insert(const struct memwait_key *key, gfp_t gfp)
+{
+	struct memwait_queue *queue, *spare = NULL;
+	int err;
+
+	for (;;) {
+		queue = memwait_queue_lock(key);
+		if (queue)
+			break;
+
+		if (!spare) {
+			spare = kmem_cache_alloc(memwait_queue_cache, gfp);
+			if (!spare)
+				return ERR_PTR(-ENOMEM);
+		}
+		err = memwait_queue_insert(spare, key, 0);
+		if (!err)
+			return spare;
+		if (err != -EEXIST) {
+			queue = ERR_PTR(err);
+			break;
+		}
+	}
+	if (spare)
+		kmem_cache_free(memwait_queue_cache, spare);
+	return queue;
+}
+
+/* One try of memwait_queue_lock_pair(): 0; or -EAGAIN, -EEXIST: try again; or -ENOMEM. */
+static int memwait_queue_try_lock_pair(struct memwait_queue *queues[2], struct memwait_queue **spare,
+				       const struct memwait_key *keys[2], int first)
+{
+	int depth, i, err;
+
+	for (depth = 0; depth < 2; depth++) {
+		i = depth ? !first : first;
+		if (queues[i]) {
+			spin_lock_nested(&queues[i]->lock, depth);
+			err = memwait_queue_has_key(queues[i], keys[i]) ? 0 : -EAGAIN;
+			if (err)
+				spin_unlock(&queues[i]->lock);
+			else
+				__release(&queues[i]->lock);	/* as memwait_queue_lock() */
+		} else {
+			err = memwait_queue_insert(spare[i], keys[i], depth);
+			if (!err)
+				swap(queues[i], spare[i]);
+		}
+		if (err) {
+			if (depth)
+				memwait_queue_unlock(queues[first]);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Finds or makes the queues of two different keys, and locks both. Returns 0 or -ENOMEM. See the
+ * top of the file for the order.
+ */
+static int memwait_queue_lock_pair(struct memwait_queue *queues[2],
+				   const struct memwait_key *keys[2])
+{
+	struct memwait_queue *spare[2] = { NULL, NULL };
+	int first, i, err;
+
+	do {
+		err = -EAGAIN;
+		rcu_read_lock();
+		for (i = 0; i < 2; i++)
+			queues[i] = rhashtable_lookup(&memwait_queues, keys[i],
+						      memwait_queue_params);
+		/* The same one twice has been one queue, and then the other. */
+		if ((queues[0] || spare[0]) && (queues[1] || spare[1]) &&
+		    (!queues[0] || queues[0] != queues[1])) {
+			first = !queues[0] || (queues[1] && queues[1] < queues[0]);
+			err = memwait_queue_try_lock_pair(queues, spare, keys, first);
+		}
+		rcu_read_unlock();
+
+		for (i = 0; err == -EAGAIN && i < 2; i++) {
+			if (queues[i] || spare[i])
+				continue;
+			spare[i] = kmem_cache_alloc(memwait_queue_cache, GFP_KERNEL);
+			if (!spare[i])
+				err = -ENOMEM;
+		}
+	} while (err == -EAGAIN || err == -EEXIST);
+
+	for (i = 0; i < 2; i++) {
+		if (spare[i])
+			kmem_cache_free(memwait_queue_cache, spare[i]);
+	}
+	return err;
 }
 
 /**
@@ -238,30 +350,11 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
  */
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp)
 {
-	const struct memwait_key *key = &waiter->word.key;
-	struct memwait_queue *queue, *spare = NULL;
+	struct memwait_queue *queue = memwait_queue_lock_or_insert(&waiter->word.key, gfp);
 	int ret;
 
-	for (;;) {
-		queue = memwait_queue_lock(key);
-		if (queue)
-			break;
-
-		if (!spare) {
-			spare = kmem_cache_alloc(memwait_queue_cache, gfp);
-			if (!spare)
-				return -ENOMEM;
-		}
-		ret = memwait_queue_insert(spare, key);
-		if (!ret) {
-			swap(queue, spare);
-			break;
-		}
-		if (ret != -EEXIST) {
-			kmem_cache_free(memwait_queue_cache, spare);
-			return ret;
-		}
-	}
+	if (IS_ERR(queue))
+		return PTR_ERR(queue);
 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
@@ -274,9 +367,6 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 			waiter->ops->joined(waiter);
 	}
 	memwait_queue_unlock(queue);
-
-	if (spare)
-		kmem_cache_free(memwait_queue_cache, spare);
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
 
@@ -329,10 +419,50 @@ bool memwait_queue_leave(struct memwait_waiter *waiter)
 	return true;
 }
 
+/* A context may be freed a grace period after its close, and likewise an async group. */
+static void memwait_wakes_begin(struct memwait_wakes *wakes)
+	__acquires(RCU)
+{
+	INIT_LIST_HEAD(&wakes->threads);
+	INIT_LIST_HEAD(&wakes->groups);
+	wakes->nr_contexts = 0;
+	rcu_read_lock();
+}
+
+/* Wakes whom memwait_queue_wake() has claimed. @sync: the caller is about to sleep. */
+static void memwait_wakes_finish(struct memwait_wakes *wakes, bool sync)
+	__releases(RCU)
+{
+	unsigned int i;
+
+	memwait_leave_groups(&wakes->groups);
+	for (i = 0; i < wakes->nr_contexts; i++)
+		memwait_context_wake(wakes->contexts[i]);
+	rcu_read_unlock();
+
+	memwait_wake_threads(&wakes->threads, sync);
+}
+
+/* Claims the oldest waiters of a locked queue, at most @count. Returns how many. */
+static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct memwait_wakes *wakes)
+{
+	struct memwait_waiter *waiter, *next;
+	u32 woken = 0;
+
+	lockdep_assert_held(&queue->lock);
+	list_for_each_entry_safe(waiter, next, &queue->waiters, node) {
+		if (woken == count)
+			break;
+		woken += waiter->ops->wake(waiter, wakes);
+	}
+	return woken;
+}
+
 /**
  * memwait_queue_notify() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
  * @count: at most so many, not 0
+ * @sync: the caller is about to sleep: let those who wake up take its processor, if that helps
  *
  * Allocates nothing and does not look at the word.
  *
@@ -340,13 +470,11 @@ bool memwait_queue_leave(struct memwait_waiter *waiter)
  *
  * Return: how many were woken: each of them, and nobody else, will see MEMWAIT_OK.
  */
-int memwait_queue_notify(const struct memwait_key *key, u32 count)
+int memwait_queue_notify(const struct memwait_key *key, u32 count, bool sync)
 {
-	struct memwait_waiter *waiter, *next;
 	struct memwait_wakes wakes;
 	struct memwait_queue *queue;
-	u32 woken = 0;
-	unsigned int i;
+	u32 woken;
 
 	smp_mb();	/* (A) pairs with (B) */
 
@@ -354,23 +482,122 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count)
 	if (!queue)
 		return 0;
 
-	INIT_LIST_HEAD(&wakes.threads);
-	wakes.nr_contexts = 0;
-
-	/* Keeps the contexts to wake: a context is freed after a grace period. */
-	rcu_read_lock();
-	list_for_each_entry_safe(waiter, next, &queue->waiters, node) {
-		if (waiter->ops->wake(waiter, &wakes) && ++woken == count)
-			break;
-	}
+	memwait_wakes_begin(&wakes);
+	woken = memwait_queue_wake(queue, count, &wakes);
 	memwait_queue_unlock(queue);
-
-	for (i = 0; i < wakes.nr_contexts; i++)
-		memwait_context_wake(wakes.contexts[i]);
-	rcu_read_unlock();
-
-	memwait_wake_threads(&wakes.threads);
+	memwait_wakes_finish(&wakes, sync);
 	return woken;
+}
+
+/**
+ * memwait_queue_notify_many() - wake the oldest waiters of several words
+ * @words: the words; held by the caller
+ * @counts: for each word, at most so many
+ * @woken: set to how many were woken, for each word
+ * @nr: how many words
+ *
+ * As many calls of memwait_queue_notify(), but a context is woken once for all of its completions.
+ *
+ * Context: process context; takes the queues' locks, one at a time.
+ */
+void memwait_queue_notify_many(const struct memwait_word *words, const u32 *counts, u32 *woken,
+			       unsigned int nr)
+{
+	struct memwait_wakes wakes;
+	struct memwait_queue *queue;
+	unsigned int i;
+
+	smp_mb();	/* (A) pairs with (B) */
+
+	memwait_wakes_begin(&wakes);
+	for (i = 0; i < nr; i++) {
+		woken[i] = 0;
+		queue = counts[i] ? memwait_queue_lock(&words[i].key) : NULL;
+		if (!queue)
+			continue;
+		woken[i] = memwait_queue_wake(queue, counts[i], &wakes);
+		memwait_queue_unlock(queue);
+	}
+	memwait_wakes_finish(&wakes, false);
+}
+
+/* Moves the oldest waiters of one locked queue to the end of another one. Returns how many. */
+static u32 memwait_queue_move(struct memwait_queue *source, struct memwait_queue *target,
+			      const struct memwait_word *word, u32 move)
+{
+	struct memwait_waiter *waiter, *next;
+	LIST_HEAD(moving);
+	u32 moved = 0;
+
+	lockdep_assert_held(&source->lock);
+	lockdep_assert_held(&target->lock);
+	list_for_each_entry_safe(waiter, next, &source->waiters, node) {
+		if (moved == move)
+			break;
+		if (!waiter->ops->is_pending(waiter))
+			continue;
+		list_move_tail(&waiter->node, &moving);
+		WRITE_ONCE(waiter->queue, target);
+		memwait_word_move(&waiter->word, word);
+		moved++;
+	}
+	/* At once, because the two may be the same. */
+	list_splice_tail(&moving, &target->waiters);
+	source->nr_waiters -= moved;
+	target->nr_waiters += moved;
+	return moved;
+}
+
+/**
+ * memwait_queue_requeue() - wake waiters of a word and move others to another word
+ * @requeue: as it came from user space, checked; woken and moved are set if the result is 0
+ * @source: the word that is compared; held by the caller
+ * @target: the word that they are moved to, or the same; held by the caller
+ *
+ * One step with respect to all other operations on both words.
+ *
+ * Context: process context, may sleep; takes the queues' locks.
+ *
+ * Return:
+ * * 0
+ * * MEMWAIT_NOT_EQUAL: the word holds another value; nothing was done
+ * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
+ * * -ENOMEM: a word that has no waiters needs a queue for a moment
+ */
+int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
+			  struct memwait_word *target)
+{
+	const struct memwait_key *keys[2] = { &source->key, &target->key };
+	bool same = memwait_key_equal(&source->key, &target->key);
+	struct memwait_queue *queues[2];
+	struct memwait_wakes wakes;
+	int ret = 0;
+
+	if (same) {
+		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, GFP_KERNEL);
+		queues[TARGET] = queues[SOURCE];
+		if (IS_ERR(queues[SOURCE]))
+			ret = PTR_ERR(queues[SOURCE]);
+	} else {
+		ret = memwait_queue_lock_pair(queues, keys);
+	}
+	if (ret)
+		return ret;
+
+	memwait_wakes_begin(&wakes);
+	pagefault_disable();
+	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+	pagefault_enable();
+	if (!ret) {
+		requeue->woken = memwait_queue_wake(queues[SOURCE], requeue->count, &wakes);
+		requeue->moved = memwait_queue_move(queues[SOURCE], queues[TARGET], target,
+						    requeue->move);
+	}
+	if (!same)
+		memwait_queue_unlock(queues[TARGET]);
+	memwait_queue_unlock(queues[SOURCE]);
+	memwait_wakes_finish(&wakes, false);
+	return ret == -EFAULT ? -EAGAIN : ret;
 }
 
 /**

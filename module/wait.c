@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Blocked threads: what every wait checks first, sleeping, deadlines and signals.
+ * Blocked threads: sleeping, deadlines and signals.
  *
- * The waiter of a thread lives on its stack. A notify claims it by taking it out of its queue, and
- * lets go of it by setting @woken; until then the thread stays, whatever else happens to it: a
- * notify that was counted beats a time-out and a signal.
+ * The members of a thread, one for each word that it waits on, live on its stack, or for large
+ * groups in memory of its own. Whoever changes memwait_thread.claimed from %NULL ends the wait. A
+ * notify that has claimed a thread lets go of it by setting @woken; until then the thread stays,
+ * whatever else happens to it: a notify that was counted beats a time-out and a signal.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
@@ -12,62 +13,108 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/slab.h>
 #include <linux/time_namespace.h>
 #include <linux/uaccess.h>
+#include <linux/wait.h>
 
 #include "memwait.h"
 
+/* Groups of up to so many words need no memory but the stack. */
+#define MEMWAIT_SMALL_GROUP	8
+
 /**
  * struct memwait_thread - a thread that waits
- * @waiter: its entry in the queue
  * @task: the thread
- * @woken: a notify has claimed @waiter and does not touch it any more
+ * @members: one for each word
+ * @nr: how many
+ * @woken: a notify has claimed the thread, and touches neither it nor its members any more
+ * @claimed: %NULL while the wait is pending; the member that was notified;
+ *	or MEMWAIT_CLAIMED_BY_ITSELF
  */
 struct memwait_thread {
-	struct memwait_waiter waiter;
 	struct task_struct *task;
+	struct memwait_member *members;
+	u32 nr;
 	int woken;
+	struct memwait_member *claimed;
 };
 
 static bool memwait_thread_wake(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
 {
+	struct memwait_member *member = to_member(waiter);
+	struct memwait_thread *thread = member->owner;
+
+	if (cmpxchg(&thread->claimed, NULL, member))
+		return false;
 	memwait_queue_remove(waiter);
 	list_add_tail(&waiter->node, &wakes->threads);
 	return true;
 }
 
+static bool memwait_thread_is_pending(const struct memwait_waiter *waiter)
+{
+	const struct memwait_thread *thread = to_member(waiter)->owner;
+
+	return !READ_ONCE(thread->claimed);
+}
+
 static const struct memwait_waiter_ops memwait_thread_ops = {
 	.wake = memwait_thread_wake,
+	.is_pending = memwait_thread_is_pending,
 };
+
+/* Wakes a task, which finds it good to run on this processor: the caller is about to sleep. */
+static void memwait_wake_up_sync(struct task_struct *task)
+{
+	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(head);
+	struct wait_queue_entry entry;
+
+	init_waitqueue_entry(&entry, task);
+	add_wait_queue(&head, &entry);
+	wake_up_sync(&head);
+}
 
 /**
  * memwait_wake_threads() - wake the threads that a notify has claimed
  * @threads: list of their waiters, of which nothing is valid any more afterwards
+ * @sync: the caller is about to sleep
  *
- * Context: no queue's lock is held, so that a thread that runs at once does not meet it.
+ * Context: no queue's lock is held, so that a thread that runs at once does not meet it. Takes the
+ * locks of the queues that other members of a group are in.
  */
-void memwait_wake_threads(struct list_head *threads)
+void memwait_wake_threads(struct list_head *threads, bool sync)
 {
 	struct memwait_waiter *waiter, *next;
 
 	list_for_each_entry_safe(waiter, next, threads, node) {
-		struct memwait_thread *thread =
-			container_of(waiter, struct memwait_thread, waiter);
+		struct memwait_thread *thread = to_member(waiter)->owner;
 		struct task_struct *task = thread->task;
+
+		if (thread->nr > 1)
+			memwait_group_leave(thread->members, thread->nr);
 
 		/* (C): after the store the thread may return, and even exit. */
 		get_task_struct(task);
 		smp_store_release(&thread->woken, 1);	/* (C) pairs with the acquires below */
-		wake_up_process(task);
+		if (sync)
+			memwait_wake_up_sync(task);
+		else
+			wake_up_process(task);
 		put_task_struct(task);
 	}
 }
 
-/*
- * A deadline of the caller's time namespace as a time of the host. KTIME_MAX, which is reached in
- * 292 years, is never.
+/**
+ * memwait_expires() - a deadline of the caller's time namespace as a time of the host
+ * @deadline: as it came from user space
+ * @flags: MEMWAIT_CLOCK_REALTIME or not
+ *
+ * Context: process context of the caller.
+ *
+ * Return: the time; KTIME_MAX, which is reached in 292 years, for never.
  */
-static ktime_t memwait_expires(u64 deadline, u32 flags)
+ktime_t memwait_expires(u64 deadline, u32 flags)
 {
 	ktime_t expires = min_t(u64, deadline, KTIME_MAX);
 
@@ -85,51 +132,40 @@ static ktime_t memwait_expires(u64 deadline, u32 flags)
 	return expires;
 }
 
-static bool memwait_has_passed(ktime_t expires, u32 flags)
+/**
+ * memwait_has_passed() - is it too late to wait?
+ * @expires: from memwait_expires()
+ * @flags: MEMWAIT_CLOCK_REALTIME or not
+ *
+ * Context: any.
+ *
+ * Return: whether the time has come.
+ */
+bool memwait_has_passed(ktime_t expires, u32 flags)
 {
 	if (expires == KTIME_MAX)
 		return false;
 	return expires <= (flags & MEMWAIT_CLOCK_REALTIME ? ktime_get_real() : ktime_get());
 }
 
-/**
- * memwait_prepare() - everything about a wait that comes before queueing, in the order of R2
- * @wait: as it came from user space
- * @word: the word, to be given back if the result is 0
- * @expires: the deadline in the host's time, KTIME_MAX for never
- *
- * Context: process context, may sleep.
- *
- * Return: 0: go on and wait; MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative errno.
- */
-int memwait_prepare(const struct memwait_wait *wait, struct memwait_word *word, ktime_t *expires)
+/* Ends the wait. Returns false if a notify has done so before, and has let go of the thread. */
+static bool memwait_thread_end(struct memwait_thread *thread)
 {
-	const u32 known = MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME;
-	int ret;
+	if (!cmpxchg(&thread->claimed, NULL, MEMWAIT_CLAIMED_BY_ITSELF))
+		return true;
 
-	if ((wait->flags & ~known) || wait->reserved)
-		return -EINVAL;
-	if (!IS_ALIGNED(wait->addr, memwait_size(wait->flags)))
-		return -EINVAL;
-	if (!IS_ENABLED(CONFIG_64BIT) && memwait_size(wait->flags) == 8)
-		return -EOPNOTSUPP;
-
-	ret = memwait_word_get(word, wait->addr, wait->flags);
-	if (ret)
-		return ret;
-
-	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
-	if (!ret) {
-		*expires = memwait_expires(wait->deadline, wait->flags);
-		if (memwait_has_passed(*expires, wait->flags))
-			ret = MEMWAIT_TIMED_OUT;
+	/* A notify has counted this thread, and is about to say so. */
+	for (;;) {
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		if (smp_load_acquire(&thread->woken))		/* (C) */
+			break;
+		schedule();
 	}
-	if (ret)
-		memwait_word_put(word);
-	return ret;
+	__set_current_state(TASK_RUNNING);
+	return false;
 }
 
-/* Sleeps until the thread is notified, or the deadline or a signal has taken it out. */
+/* Sleeps until the thread is notified, or the deadline or a signal has ended the wait. */
 static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clockid_t clock)
 {
 	int ret;
@@ -151,19 +187,7 @@ static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clocki
 		}
 	}
 	__set_current_state(TASK_RUNNING);
-
-	if (memwait_queue_leave(&thread->waiter))
-		return ret;
-
-	/* A notify has counted this thread, and is about to say so. */
-	for (;;) {
-		set_current_state(TASK_UNINTERRUPTIBLE);
-		if (smp_load_acquire(&thread->woken))		/* (C) */
-			break;
-		schedule();
-	}
-	__set_current_state(TASK_RUNNING);
-	return MEMWAIT_OK;
+	return memwait_thread_end(thread) ? ret : MEMWAIT_OK;
 }
 
 /*
@@ -198,50 +222,191 @@ static bool memwait_is_dying(void)
 	return dying;
 }
 
+/*
+ * Waits on the words that memwait_group_get() has found, and gives them back. The rest of R2's
+ * order: values, deadline, then wait. @index is set with MEMWAIT_OK and MEMWAIT_NOT_EQUAL.
+ *
+ * A notify that was counted for a thread which dies before it returns is passed on to the next
+ * waiter of the word. -ERESTARTSYS is right for a restart as well, for the deadline is absolute.
+ */
+static int memwait_wait_members(struct memwait_member *members, const struct memwait_wait *waits,
+				u32 nr, u64 deadline, u32 flags, u32 *index)
+{
+	struct memwait_thread thread = { .task = current, .members = members, .nr = nr };
+	ktime_t expires;
+	int ret;
+	u32 i;
+
+	for (;;) {
+		ret = memwait_group_compare(waits, nr, index);
+		if (ret)
+			break;
+		expires = memwait_expires(deadline, flags);
+		if (memwait_has_passed(expires, flags)) {
+			ret = MEMWAIT_TIMED_OUT;
+			break;
+		}
+
+		thread.claimed = NULL;
+		for (i = 0; i < nr; i++) {
+			members[i].owner = &thread;
+			members[i].waiter.ops = &memwait_thread_ops;
+			members[i].waiter.queue = NULL;
+		}
+		ret = memwait_group_join(members, waits, nr, GFP_KERNEL, index);
+		if (!ret)
+			ret = memwait_sleep(&thread, expires == KTIME_MAX ? NULL : &expires,
+					    memwait_clock(flags));
+		else if (!memwait_thread_end(&thread))
+			ret = MEMWAIT_OK;
+		memwait_group_leave(members, nr);
+
+		if (ret == MEMWAIT_OK) {
+			*index = thread.claimed - members;
+			if (memwait_is_dying()) {
+				memwait_queue_notify(&thread.claimed->waiter.word.key, 1, false);
+				ret = -ERESTARTSYS;
+			}
+		}
+		if (ret != -EAGAIN)
+			break;
+
+		/* The comparison above faults in what could not be read. */
+		memwait_group_put(members, nr);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+		ret = memwait_group_get(members, waits, nr);
+		if (ret)
+			return ret;
+	}
+	memwait_group_put(members, nr);
+	return ret;
+}
+
 /**
  * memwait_wait() - MEMWAIT_IOC_WAIT
  * @wait: as it came from user space
  *
- * A notify that was counted for a thread which dies before it returns is passed on to the next
- * waiter of the word.
- *
  * Context: process context, sleeps.
  *
- * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno. -ERESTARTSYS is
- * right for a restart as well, for the deadline is absolute.
+ * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
  */
 int memwait_wait(const struct memwait_wait *wait)
 {
-	struct memwait_thread thread = {
-		.waiter.ops = &memwait_thread_ops,
-		.task = current,
-	};
-	struct memwait_word *word = &thread.waiter.word;
-	ktime_t expires;
+	struct memwait_member member;
+	u32 index;
 	int ret;
 
-	for (;;) {
-		ret = memwait_prepare(wait, word, &expires);
-		if (ret)
-			return ret;
+	ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
+	if (!ret)
+		ret = memwait_group_get(&member, wait, 1);
+	if (ret)
+		return ret;
+	return memwait_wait_members(&member, wait, 1, wait->deadline, wait->flags, &index);
+}
 
-		ret = memwait_queue_join(&thread.waiter, wait, GFP_KERNEL);
-		if (ret != -EAGAIN)
-			break;
-		memwait_word_put(word);
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
+/**
+ * memwait_wait_any() - MEMWAIT_IOC_WAIT_ANY
+ * @any: as it came from user space
+ * @user: where it came from
+ *
+ * Context: process context, sleeps.
+ *
+ * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
+ */
+int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __user *user)
+{
+	struct memwait_wait small_waits[MEMWAIT_SMALL_GROUP], *waits = small_waits;
+	struct memwait_member small_members[MEMWAIT_SMALL_GROUP], *members = small_members;
+	u32 nr = any->count;
+	void *memory = NULL;
+	int ret;
+
+	if ((any->flags & ~MEMWAIT_CLOCK_REALTIME) || any->reserved)
+		return -EINVAL;
+	if (!nr || nr > MEMWAIT_GROUP_MAX)
+		return -EINVAL;
+	/* Before anything is done, for afterwards it would be too late to find that it fails. */
+	if (put_user(any->index, &user->index))
+		return -EFAULT;
+
+	if (nr > MEMWAIT_SMALL_GROUP) {
+		memory = kmalloc_array(nr, sizeof(*waits) + sizeof(*members), GFP_KERNEL_ACCOUNT);
+		if (!memory)
+			return -ENOMEM;
+		members = memory;
+		waits = memory + nr * sizeof(*members);
 	}
 
-	if (!ret) {
-		ret = memwait_sleep(&thread, expires == KTIME_MAX ? NULL : &expires,
-				    memwait_clock(wait->flags));
-		if (ret == MEMWAIT_OK && memwait_is_dying()) {
-			memwait_queue_notify(&word->key, 1);
-			ret = -ERESTARTSYS;
+	ret = memwait_group_copy(waits, any->waits, nr);
+	if (!ret)
+		ret = memwait_group_get(members, waits, nr);
+	if (!ret)
+		ret = memwait_wait_members(members, waits, nr, any->deadline, any->flags,
+					   &any->index);
+	if ((ret == MEMWAIT_OK || ret == MEMWAIT_NOT_EQUAL) && put_user(any->index, &user->index))
+		ret = -EFAULT;
+	kfree(memory);
+	return ret;
+}
+
+/**
+ * memwait_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
+ * @arg: as it came from user space
+ * @user: where it came from
+ *
+ * The notify is done once, even if a signal restarts the system call: then MEMWAIT_NOTIFIED is in
+ * the caller's flags.
+ *
+ * Context: process context, sleeps.
+ *
+ * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
+ */
+int memwait_notify_wait(const struct memwait_notify_wait *arg,
+			struct memwait_notify_wait __user *user)
+{
+	bool notified = arg->notify.flags & MEMWAIT_NOTIFIED;
+	u32 flags = arg->notify.flags & ~MEMWAIT_NOTIFIED;
+	struct memwait_member member;
+	struct memwait_word word;
+	u32 index, woken = 0;
+	int ret;
+
+	if (arg->reserved)
+		return -EINVAL;
+	ret = memwait_check(arg->notify.addr, flags, MEMWAIT_WORD_FLAGS);
+	if (!ret)
+		ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+	if (!ret)
+		ret = memwait_group_get(&member, &arg->wait, 1);
+	if (ret)
+		return ret;
+
+	if (!notified) {
+		ret = put_user(0, &user->notified);
+		if (!ret && arg->notify.count) {
+			ret = memwait_word_get(&word, arg->notify.addr, flags);
+			if (!ret) {
+				woken = memwait_queue_notify(&word.key, arg->notify.count, true);
+				memwait_word_put(&word);
+			}
+		}
+		if (!ret && woken)
+			ret = put_user(woken, &user->notified);
+		if (ret) {
+			memwait_group_put(&member, 1);
+			return ret;
 		}
 	}
-	memwait_word_put(word);
+
+	ret = memwait_wait_members(&member, &arg->wait, 1, arg->wait.deadline, arg->wait.flags,
+				   &index);
+	if (ret == -ERESTARTSYS) {
+		if (!notified && put_user(flags | MEMWAIT_NOTIFIED, &user->notify.flags))
+			ret = -EINTR;	/* if it cannot be told, it must not be restarted */
+	} else if (notified && put_user(flags, &user->notify.flags)) {
+		ret = ret < 0 ? ret : -EFAULT;
+	}
 	return ret;
 }
