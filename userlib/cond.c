@@ -16,8 +16,23 @@
  * A signal that reached a waiter which is cancelled goes on by a notify alone: those who were there
  * before that signal and do not sleep yet have seen it change the sequence.
  *
- * Where broadcast could move the sleepers to the mutex instead of waking them all, it is the notify
- * of memwait_cond_notify() that would become MEMWAIT_IOC_REQUEUE.
+ * Broadcast moves the sleepers to the mutex instead of waking all of them, if it knows where that
+ * is: it must lie in the same page (see internal.h), be the same for all waiters, and not be fair.
+ * Who is moved is woken by an unlock of the mutex, one after another. It cannot tell whether it was
+ * woken here or there; but it sees that there has been a broadcast, and then behaves as one who has
+ * slept on the mutex: it sets CONTENDED. @broadcast is the sequence that the last broadcast which
+ * moves has made. It is written before the move, the waiter is woken, or takes itself out, after it,
+ * and the kernel orders the two. Who has read that very sequence came between (1) and (3) below, if
+ * it was moved at all: it may have to set CONTENDED as well, but it was not meant by the broadcast.
+ *
+ *	broadcaster
+ *	(1) change the sequence
+ *	(2) write @broadcast
+ *	(3) move all to the mutex, if the sequence is as (1) has made it; otherwise wake all
+ *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one of those who sleep on it is woken
+ *	(5) look whether waiters with another mutex have come: wake all
+ *
+ * A waiter with another mutex says so in @mutex before it sleeps, so (5) sees it if (3) has moved it.
  */
 #include <string.h>
 
@@ -26,9 +41,14 @@
 struct cond {
 	_Atomic uint64_t sequence;
 	_Atomic uint32_t users;
+	_Atomic int32_t mutex;		/* how far behind the waiters' mutex is; or ELSEWHERE */
+	_Atomic uint64_t broadcast;
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
+
+/* There is no mutex yet, or none to which one could move. */
+#define ELSEWHERE	0
 
 static struct cond *to_cond(memwait_cond_t *cond)
 {
@@ -43,22 +63,63 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 	return 0;
 }
 
-int memwait_cond_destroy(memwait_cond_t *cond)
+/* Where the mutex is, for the broadcaster. */
+static _Atomic uint32_t *mutex_of(struct cond *cond, int32_t distance)
 {
+	return (_Atomic uint32_t *)((char *)cond + distance);
+}
+
+static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
+{
+	const uintptr_t page = 4096;	/* or more, but never less */
+	_Atomic uint32_t *word = memwait_mutex_word(mutex);
+
+	if (!word || (uintptr_t)word / page != (uintptr_t)cond / page)
+		return ELSEWHERE;
+	return (int32_t)((char *)word - (char *)cond);
+}
+
+int memwait_cond_destroy(memwait_cond_t *public_cond)
+{
+	struct cond *cond = to_cond(public_cond);
+	int32_t distance;
+
 	if (!cond)
 		return EINVAL;
-	return memwait_users_drain(&to_cond(cond)->users, &to_cond(cond)->sequence);
+	/* relaxed, both: nobody waits any more; who was moved does not have to get the mutex first */
+	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
+	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users, memory_order_relaxed))
+		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL);
+	return memwait_users_drain(&cond->users, &cond->sequence);
 }
 
 /* The caller has the mutex. Returns the sequence. */
-static uint64_t enter(struct cond *cond)
+static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex)
 {
 	/*
-	 * relaxed, both: a signaller that has to see this one has had the mutex since, or the
-	 * sequence has been changed by one that need not.
+	 * relaxed, all: a signaller that has to see this one has had the mutex since, or the
+	 * sequence has been changed by one that need not. For @mutex see the top of the file.
 	 */
-	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	uint32_t others = atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	int32_t distance = distance_to(cond, mutex);
+
+	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
+		atomic_store_explicit(&cond->mutex, others ? ELSEWHERE : distance,
+				      memory_order_relaxed);
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
+}
+
+/* The last broadcast that moves, or 0. To be asked before a waiter has left. */
+static uint64_t last_broadcast(struct cond *cond)
+{
+	/* relaxed: see the top of the file */
+	return atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
+}
+
+/* Whether a waiter may have been moved to the mutex. */
+static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
+{
+	return broadcast && broadcast >= sequence;
 }
 
 static int pass_on(struct cond *cond)
@@ -69,23 +130,28 @@ static int pass_on(struct cond *cond)
 struct waiting {
 	struct cond *cond;
 	memwait_mutex_t *mutex;
+	uint64_t sequence;
 	uint32_t count;
+	const volatile void *wake;	/* of the mutex, before it sleeps */
 };
 
 static void cancelled(void *argument)
 {
 	struct waiting *waiting = argument;
+	bool moved = may_be_moved(waiting->sequence, last_broadcast(waiting->cond));
 
+	if (waiting->wake)
+		memwait_wake(waiting->wake, 1);
 	pass_on(waiting->cond);
 	memwait_users_leave(&waiting->cond->users);
-	memwait_mutex_take_again(waiting->mutex, waiting->count);
+	memwait_mutex_take_again(waiting->mutex, waiting->count, moved);
 }
 
 static int wait_until(memwait_cond_t *cond, memwait_mutex_t *mutex,
 		      const struct memwait_deadline *deadline)
 {
 	struct waiting waiting = { .cond = to_cond(cond), .mutex = mutex };
-	uint64_t sequence;
+	uint64_t broadcast;
 	int ret, err;
 
 	if (!cond || !mutex)
@@ -93,22 +159,31 @@ static int wait_until(memwait_cond_t *cond, memwait_mutex_t *mutex,
 	if (deadline->error)
 		return deadline->error;
 
-	sequence = enter(waiting.cond);
-	if (memwait_mutex_release_all(mutex, &waiting.count)) {
+	waiting.sequence = enter(waiting.cond, mutex);
+	if (memwait_mutex_release_all(mutex, &waiting.count, &waiting.wake)) {
 		memwait_users_leave(&waiting.cond->users);
 		return EPERM;
 	}
-	do {
-		ret = memwait_sleep_cancellable(&waiting.cond->sequence, sequence,
-						MEMWAIT_SIZE_U64, deadline, cancelled, &waiting);
-	} while (ret == -EINTR);
+	for (;;) {
+		ret = memwait_sleep_cancellable(waiting.wake, &waiting.cond->sequence,
+						waiting.sequence, MEMWAIT_SIZE_U64, deadline,
+						cancelled, &waiting);
+		if (ret != -EINTR)
+			break;
+		waiting.wake = NULL;
+	}
+	if (ret < 0 && waiting.wake)
+		memwait_wake(waiting.wake, 1);
+	broadcast = last_broadcast(waiting.cond);
 	memwait_users_leave(&waiting.cond->users);
 
-	err = memwait_mutex_take_again(mutex, waiting.count);
+	err = memwait_mutex_take_again(mutex, waiting.count,
+				       may_be_moved(waiting.sequence, broadcast));
 	if (err)
 		return err;
+	/* A broadcast came before the deadline, and the wait for the mutex has none. */
 	if (ret == MEMWAIT_TIMED_OUT)
-		return ETIMEDOUT;
+		return broadcast > waiting.sequence ? 0 : ETIMEDOUT;
 	return ret < 0 ? -ret : 0;
 }
 
@@ -153,9 +228,49 @@ int memwait_cond_signal(memwait_cond_t *cond)
 	return memwait_cond_notify(cond, 1);
 }
 
-int memwait_cond_broadcast(memwait_cond_t *cond)
+/* Moves all who sleep to the mutex. Returns ENOTSUP if that cannot be: all are to be woken. */
+static int move_all(struct cond *cond, uint64_t sequence)
 {
-	return memwait_cond_notify(cond, MEMWAIT_ALL);
+	/* relaxed, all: see the top of the file */
+	int32_t distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
+	uint64_t last = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
+	unsigned int moved;
+	int err = 0;
+
+	if (distance == ELSEWHERE)
+		return ENOTSUP;
+	while (last < sequence &&
+	       !atomic_compare_exchange_weak_explicit(&cond->broadcast, &last, sequence,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
+	if (memwait_requeue(&cond->sequence, sequence, mutex_of(cond, distance), 0, MEMWAIT_ALL,
+			    MEMWAIT_SIZE_U64, NULL, &moved))
+		return ENOTSUP;
+	if (moved)
+		err = memwait_lock_adopt(mutex_of(cond, distance));
+	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
+		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL);
+	return err;
+}
+
+int memwait_cond_broadcast(memwait_cond_t *public_cond)
+{
+	struct cond *cond = to_cond(public_cond);
+	uint64_t sequence;
+	int ret;
+
+	if (!cond)
+		return EINVAL;
+	/* relaxed: see enter() */
+	if (!atomic_load_explicit(&cond->users, memory_order_relaxed))
+		return 0;
+	/* relaxed: as memwait_cond_notify() */
+	sequence = atomic_fetch_add_explicit(&cond->sequence, 1, memory_order_relaxed) + 1;
+	ret = move_all(cond, sequence);
+	if (ret != ENOTSUP)
+		return ret;
+	ret = memwait_wake(&cond->sequence, MEMWAIT_ALL);
+	return ret < 0 ? -ret : 0;
 }
 
 /* What an operation waits for. */
@@ -165,15 +280,14 @@ enum { FOR_SIGNAL, FOR_MUTEX };
 static int wait_begin(struct memwait_op *op)
 {
 	struct cond *cond = op->object;
-	uint64_t sequence;
 	int ret;
 
 	if (!memwait_mutex_is_held(op->cond.mutex))
 		return EPERM;
-	sequence = enter(cond);
-	ret = memwait_op_arm(op, &cond->sequence, sequence, MEMWAIT_SIZE_U64);
+	op->cond.sequence = enter(cond, op->cond.mutex);
+	ret = memwait_op_arm(op, &cond->sequence, op->cond.sequence, MEMWAIT_SIZE_U64);
 	if (ret == MEMWAIT_PENDING) {
-		memwait_mutex_release_all(op->cond.mutex, &op->cond.count);
+		memwait_mutex_release_all(op->cond.mutex, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
 	memwait_users_leave(&cond->users);
@@ -190,11 +304,16 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (outcome == MEMWAIT_OP_BEGIN)
 		return wait_begin(op);
 	if (op->phase == FOR_SIGNAL) {
+		uint64_t broadcast = last_broadcast(cond);
+
 		memwait_users_leave(&cond->users);
 		op->phase = FOR_MUTEX;
-		op->cond.result = outcome == MEMWAIT_OK ? 0 : ETIMEDOUT;
+		op->cond.result = 0;
+		if (outcome == MEMWAIT_TIMED_OUT && broadcast <= op->cond.sequence)
+			op->cond.result = ETIMEDOUT;
 		op->deadline = MEMWAIT_NEVER;
-		outcome = MEMWAIT_OP_BEGIN;
+		outcome = may_be_moved(op->cond.sequence, broadcast) ? MEMWAIT_NOT_EQUAL :
+								       MEMWAIT_OP_BEGIN;
 	}
 	ret = memwait_mutex_step_again(op->cond.mutex, op->cond.count, op, outcome);
 	if (ret == MEMWAIT_OP_WAITS)
@@ -212,6 +331,9 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_MUTEX) {
 		memwait_mutex_undo_again(op->cond.mutex, outcome);
 		signalled = !op->cond.result;
+	} else if (signalled && memwait_mutex_word(op->cond.mutex) &&
+		   may_be_moved(op->cond.sequence, last_broadcast(cond))) {
+		memwait_mutex_undo_again(op->cond.mutex, outcome);
 	}
 	if (signalled)
 		pass_on(cond);

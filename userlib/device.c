@@ -176,14 +176,14 @@ int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 }
 
 /* Asynchronous cancellation is on around nothing but the system call. */
-static int wait_cancellable(int fd, struct memwait_wait *wait,
+static int wait_cancellable(int fd, unsigned long command, void *wait,
 			    void (*cancelled)(void *argument), void *argument)
 {
 	int ret, type;
 
 	pthread_cleanup_push(cancelled, argument);
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	ret = memwait_device_ioctl(fd, MEMWAIT_IOC_WAIT, wait);
+	ret = memwait_device_ioctl(fd, command, wait);
 	pthread_setcanceltype(type, NULL);
 	pthread_cleanup_pop(0);
 	return ret;
@@ -191,17 +191,23 @@ static int wait_cancellable(int fd, struct memwait_wait *wait,
 
 /*
  * The same as a cancellation point: @cancelled runs if the thread is cancelled, be it before, in or
- * just after its sleep.
+ * just after its sleep. Before it sleeps it wakes the oldest sleeper of the word @wake, unless that
+ * is NULL: of that, too, @cancelled cannot know whether it was done. After -EINTR it was, and after
+ * other errors it may have been.
  */
-int memwait_sleep_cancellable(const volatile void *word, uint64_t expected, uint32_t flags,
+int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
+			      uint64_t expected, uint32_t flags,
 			      const struct memwait_deadline *deadline,
 			      void (*cancelled)(void *argument), void *argument)
 {
-	struct memwait_wait wait = {
-		.addr = (uintptr_t)word,
-		.expected = expected,
-		.deadline = deadline->ns,
-		.flags = flags | deadline->flags,
+	struct memwait_notify_wait both = {
+		.notify = { .addr = (uintptr_t)wake, .count = 1 },
+		.wait = {
+			.addr = (uintptr_t)word,
+			.expected = expected,
+			.deadline = deadline->ns,
+			.flags = flags | deadline->flags,
+		},
 	};
 	int fd, ret;
 
@@ -211,7 +217,12 @@ int memwait_sleep_cancellable(const volatile void *word, uint64_t expected, uint
 		fd = device_get();
 		if (fd < 0)
 			return fd;
-		ret = wait_cancellable(fd, &wait, cancelled, argument);
+		if (wake)
+			ret = wait_cancellable(fd, MEMWAIT_IOC_NOTIFY_WAIT, &both, cancelled,
+					       argument);
+		else
+			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
+					       argument);
 	} while (device_was_closed(fd, ret));
 	return ret;
 }

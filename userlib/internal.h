@@ -18,6 +18,9 @@
  * A generation is the upper half of 64 bits that changes when all who wait are to go on: barrier,
  * wait group, channel. It is what they sleep on; the lower half may change as it likes.
  *
+ * A condition variable remembers where the mutex of its waiters lies by the distance between the two,
+ * if they lie in the same page, because that is the same distance wherever they are mapped.
+ *
  * All of them are waited for as shared words, as the library cannot know what memory it is given.
  *
  * Why a notify for a word that is not ours any more does no harm: a waiter may be released by the
@@ -83,7 +86,8 @@ int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time);
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline);
-int memwait_sleep_cancellable(const volatile void *word, uint64_t expected, uint32_t flags,
+int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
+			      uint64_t expected, uint32_t flags,
 			      const struct memwait_deadline *deadline,
 			      void (*cancelled)(void *argument), void *argument);
 int memwait_wake(const volatile void *word, uint32_t count);
@@ -132,6 +136,7 @@ struct memwait_op {
 	const struct memwait_op_kind *kind;
 	struct memwait_op *next, *previous;	/* in the loop's list */
 	uint64_t id;				/* the kernel's */
+	uint32_t index;				/* of the word of a group that has ended it */
 	_Atomic int state;
 	int outcome;				/* of its completion */
 	struct memwait_deadline deadline;
@@ -147,6 +152,7 @@ struct memwait_op {
 		} word;
 		struct {
 			memwait_mutex_t *mutex;
+			uint64_t sequence;
 			uint32_t count;
 			int result;
 		} cond;
@@ -171,6 +177,9 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, bool fair,
 		 const struct memwait_deadline *deadline);
+int memwait_lock_contended(_Atomic uint32_t *word, bool fair,
+			   const struct memwait_deadline *deadline);
+int memwait_lock_adopt(_Atomic uint32_t *word);
 int memwait_lock_release_fair(_Atomic uint32_t *word);
 int memwait_lock_released(_Atomic uint32_t *word, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome);
@@ -199,8 +208,10 @@ static inline int memwait_lock_release(_Atomic uint32_t *word, bool fair)
 
 /* mutex.c: for condition variables */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
-int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count);
-int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count);
+_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex);
+int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count,
+			      const volatile void **wake);
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);

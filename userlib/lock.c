@@ -24,6 +24,8 @@
  * was not, it leaves nothing but perhaps CONTENDED, which costs one notify. If it was, a fair lock
  * is its own and is unlocked; by default the notify goes on to the next sleeper, who takes the lock
  * with CONTENDED set, or sets it and sleeps again.
+ *
+ * A condition variable moves its sleepers to a word that is not fair, by memwait_lock_adopt().
  */
 #include "internal.h"
 
@@ -104,10 +106,17 @@ static void lock_was_handed_over(_Atomic uint32_t *word)
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, bool fair,
 		 const struct memwait_deadline *deadline)
 {
-	int ret;
-
 	if (memwait_lock_try(word) || lock_by_spinning(word, spins))
 		return 0;
+	return memwait_lock_contended(word, fair, deadline);
+}
+
+/* The same for one that has been asleep: by default, the lock is taken with CONTENDED set. */
+int memwait_lock_contended(_Atomic uint32_t *word, bool fair,
+			   const struct memwait_deadline *deadline)
+{
+	int ret;
+
 	while (!lock_or_contend(word, fair)) {
 		ret = memwait_sleep(word, BOTH, MEMWAIT_SIZE_U32, deadline);
 		if (ret == MEMWAIT_OK && fair) {
@@ -156,7 +165,31 @@ int memwait_lock_released(_Atomic uint32_t *word, uint32_t was)
 	return ret < 0 ? -ret : 0;
 }
 
-/* As memwait_lock(), for an operation. */
+/*
+ * Sleepers of another word have been moved to this one, which may not even be locked: makes sure
+ * that they are woken. Each of them, when it is woken, takes the lock with CONTENDED set.
+ */
+int memwait_lock_adopt(_Atomic uint32_t *word)
+{
+	/* relaxed, all: the kernel has ordered the move before, and what is guarded is not touched */
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
+	int ret;
+
+	while (now == MEMWAIT_LOCKED) {
+		if (atomic_compare_exchange_weak_explicit(word, &now, BOTH, memory_order_relaxed,
+							  memory_order_relaxed))
+			return 0;
+	}
+	if (now)
+		return 0;
+	ret = memwait_wake(word, 1);
+	return ret < 0 ? -ret : 0;
+}
+
+/*
+ * As memwait_lock(), for an operation. As memwait_lock_contended(), if the outcome is that of a
+ * word that has changed.
+ */
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome)
 {
 	int ret;

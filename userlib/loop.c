@@ -130,13 +130,15 @@ static int loop_read(memwait_loop_t *loop, int most)
 			continue;
 		}
 		op->outcome = completions[i].result;
+		op->index = completions[i].index;
 		ready_add(loop, op);
 	}
 	return (int)n;
 }
 
 /*
- * Queues an operation of a locked loop. Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL,
+ * Queues an operation of a locked loop; with MEMWAIT_GROUP, for @expected words in the array @word.
+ * Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL,
  * MEMWAIT_TIMED_OUT or a negative error number.
  */
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
@@ -159,6 +161,7 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 	ret = memwait_device_ioctl(op->loop->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch);
 	if (ret < 0)
 		return ret;
+	op->index = entry.index;
 	if (entry.result == MEMWAIT_PENDING) {
 		op->id = entry.id;
 		op_set_state(op, MEMWAIT_OP_QUEUED);
@@ -378,6 +381,11 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 int memwait_op_pending(const memwait_op_t *op)
 {
 	return op && op_state(to_op(op)) != MEMWAIT_OP_IDLE;
+}
+
+unsigned int memwait_op_index(const memwait_op_t *op)
+{
+	return op ? to_op(op)->index : 0;
 }
 
 /* Makes sure that an operation can begin, and locks its loop until memwait_op_start(). */

@@ -116,6 +116,12 @@ int memwait_op_cancel(memwait_op_t *op);
 /* Whether the operation is pending: 1 or 0. */
 int memwait_op_pending(const memwait_op_t *op);
 
+/*
+ * Of a memwait_wait_any_async(): the word that its result MEMWAIT_OK, or MEMWAIT_NOT_EQUAL, is
+ * about. 0 of others.
+ */
+unsigned int memwait_op_index(const memwait_op_t *op);
+
 /* Words */
 
 /* For the flags of the functions on words, beside MEMWAIT_PRIVATE and MEMWAIT_CLOCK_REALTIME. */
@@ -159,6 +165,63 @@ int memwait_notify(const volatile void *word, unsigned int count, unsigned int f
 
 /* How many waiters the word has, out of date at once: for tests and diagnosis. */
 int memwait_waiters(const volatile void *word, unsigned int flags);
+
+/* Several words. MEMWAIT_SIZE_U8 ... _U64 among the flags say how large a word is. */
+
+/*
+ * Waits while all of @count words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one of
+ * them is notified: one notify, and no more, is spent on it. Of each of @waits the addr, expected
+ * and flags (size, MEMWAIT_PRIVATE) count, the rest is 0; words may occur more than once. @timeout
+ * and @flags as for memwait_wait32(), without MEMWAIT_PRIVATE. *@index (unless @index is NULL): the
+ * word that MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about; if several are not equal, the first of them.
+ *
+ * Returns as memwait_wait32().
+ */
+int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
+		     const struct timespec *timeout, unsigned int flags, unsigned int *index);
+
+/*
+ * The same for a loop; for the index see memwait_op_index(). @waits must stay as it is while the
+ * operation is pending.
+ */
+int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
+			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+
+/*
+ * While *word == expected: wakes up to @count of its waiters, and moves up to @move of those that
+ * come next to the end of @target's queue, as one step. @flags: a size, and MEMWAIT_PRIVATE, for
+ * both words. *@woken and *@moved, unless they are NULL: how many. A moved waiter does not know:
+ * should a signal interrupt it, it looks at its own word again; an operation that is cancelled after
+ * it was notified hands the wake-up to the next waiter of its own word.
+ *
+ * Returns 0, MEMWAIT_NOT_EQUAL: nothing was done; or a negative error number as memwait_wait32().
+ */
+int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
+		    unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
+		    unsigned int *moved);
+
+/*
+ * memwait_notify(target, count), then a wait on @word, in one system call: to hand over to somebody
+ * and wait for the answer. @flags: as for memwait_wait32(), and the size of @word; MEMWAIT_PRIVATE
+ * is for both. *@notified, unless it is NULL: how many were woken.
+ *
+ * Returns as memwait_wait32(). -EINTR: the notify has been done; go on with memwait_wait32() or its
+ * like. Other errors: see *@notified.
+ */
+int memwait_notify_wait(const volatile void *target, unsigned int count, const volatile void *word,
+			uint64_t expected, const struct timespec *timeout, unsigned int flags,
+			unsigned int *notified);
+
+/*
+ * Notifies @count words in one system call: of each of @notifies the addr, count and flags (0 or
+ * MEMWAIT_PRIVATE). @woken: NULL, or an array that gets how many each of them woke. A loop that has
+ * operations on several of them is woken once.
+ *
+ * Returns how many were done; what comes after that has failed. If it is the first: -EINVAL,
+ * -EFAULT, -EOPNOTSUPP.
+ */
+int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,
+			unsigned int *woken);
 
 /* Mutexes */
 

@@ -219,6 +219,15 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op
 	return memwait_mutex_unlock(mutex);
 }
 
+/* The word to which a condition variable can move its sleepers; NULL if it must not. */
+_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+
+	/* Who is counted on a fair word has the lock, and who was moved cannot tell. */
+	return is_fair(mutex) ? NULL : &mutex->word;
+}
+
 /* Whether it is locked, by the caller if owners matter: for a condition variable. */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 {
@@ -231,12 +240,16 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a mutex however often it is locked, for a condition variable. Returns EPERM if that
- * cannot be; other errors come from waking somebody: it is unlocked, and the wait will meet them.
+ * Unlocks a mutex however often it is locked, for a condition variable. The caller is to wake one of
+ * the sleepers of *@wake, unless it is NULL; without @wake it is done here. Returns EPERM if the
+ * mutex cannot be unlocked; other errors come from waking somebody: it is unlocked, and the wait
+ * will meet them.
  */
-int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count)
+int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count,
+			      const volatile void **wake)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
+	uint32_t was;
 
 	*count = 0;
 	if (owners_matter(mutex)) {
@@ -245,7 +258,13 @@ int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count)
 		*count = mutex->count;
 		set_owner(mutex, 0, 0);
 	}
-	return memwait_lock_release(&mutex->word, is_fair(mutex)) == EPERM ? EPERM : 0;
+	if (is_fair(mutex) || !wake)
+		return memwait_lock_release(&mutex->word, is_fair(mutex)) == EPERM ? EPERM : 0;
+	/* release: as memwait_lock_release() */
+	was = atomic_exchange_explicit(&mutex->word, 0, memory_order_release);
+	if (was & MEMWAIT_CONTENDED)
+		*wake = &mutex->word;
+	return was ? 0 : EPERM;
 }
 
 static int locked_again(struct mutex *mutex, uint32_t count)
@@ -255,11 +274,16 @@ static int locked_again(struct mutex *mutex, uint32_t count)
 	return 0;
 }
 
-int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
+/* @contended: others may sleep on it that have not set CONTENDED. */
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	int ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), &MEMWAIT_NEVER);
+	int ret;
 
+	if (contended)
+		ret = memwait_lock_contended(&mutex->word, is_fair(mutex), &MEMWAIT_NEVER);
+	else
+		ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), &MEMWAIT_NEVER);
 	return ret ? ret : locked_again(mutex, count);
 }
 

@@ -110,11 +110,21 @@ static void word_undo(struct memwait_op *op, int outcome)
 		notify(op->object, 1, op->word.flags & MEMWAIT_PRIVATE);
 }
 
-static const struct memwait_op_kind word_kind = { word_step, word_undo };
+static void group_undo(struct memwait_op *op, int outcome)
+{
+	const struct memwait_wait *waits = op->object;
 
-static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t size,
-			 const struct timespec *timeout, unsigned int flags,
-			 memwait_op_t *public_op)
+	if (outcome == MEMWAIT_OK)
+		notify((const void *)(uintptr_t)waits[op->index].addr, 1,
+		       waits[op->index].flags & MEMWAIT_PRIVATE);
+}
+
+static const struct memwait_op_kind word_kind = { word_step, word_undo };
+static const struct memwait_op_kind group_kind = { word_step, group_undo };
+
+static int begin(const struct memwait_op_kind *kind, const volatile void *word, uint64_t expected,
+		 uint32_t word_flags, const struct timespec *timeout, unsigned int flags,
+		 memwait_op_t *public_op)
 {
 	struct memwait_deadline deadline;
 	struct memwait_op *op;
@@ -125,13 +135,20 @@ static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t 
 		ret = memwait_op_take(public_op, &op);
 	if (ret)
 		return -ret;
-	op->kind = &word_kind;
+	op->kind = kind;
 	op->object = (void *)(uintptr_t)word;
 	op->deadline = deadline;
 	op->word.expected = expected;
-	op->word.flags = size | (flags & MEMWAIT_PRIVATE);
+	op->word.flags = word_flags;
 	ret = memwait_op_start(op);
 	return ret == EINPROGRESS ? MEMWAIT_PENDING : ret;
+}
+
+static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t size,
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+{
+	return begin(&word_kind, word, expected, size | (flags & MEMWAIT_PRIVATE), timeout, flags,
+		     op);
 }
 
 int memwait_wait8_async(const volatile void *word, uint8_t expected,
@@ -156,4 +173,101 @@ int memwait_wait64_async(const volatile void *word, uint64_t expected,
 			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
 {
 	return wait_on_async(word, expected, MEMWAIT_SIZE_U64, timeout, flags, op);
+}
+
+/* Several words */
+
+int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
+		     const struct timespec *timeout, unsigned int flags, unsigned int *index)
+{
+	struct memwait_deadline deadline;
+	struct memwait_wait_any any = { .waits = (uintptr_t)waits, .count = count };
+	int ret = flags & MEMWAIT_PRIVATE ? EINVAL : set_deadline(&deadline, timeout, flags);
+
+	if (ret)
+		return -ret;
+	any.deadline = deadline.ns;
+	any.flags = deadline.flags;
+	ret = memwait_device(MEMWAIT_IOC_WAIT_ANY, &any);
+	if (index && (ret == MEMWAIT_OK || ret == MEMWAIT_NOT_EQUAL))
+		*index = any.index;
+	return ret;
+}
+
+int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
+			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+{
+	if (flags & MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
+}
+
+/* Flags of functions that take one word of any size, or two. */
+#define WORD_FLAGS	((unsigned int)(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
+
+int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
+		    unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
+		    unsigned int *moved)
+{
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)word,
+		.expected = expected,
+		.target = (uintptr_t)target,
+		.count = count,
+		.move = move,
+		.flags = flags,
+	};
+	int ret;
+
+	if (flags & ~WORD_FLAGS)
+		return -EINVAL;
+	ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
+	if (ret < 0)
+		return ret;
+	if (woken)
+		*woken = requeue.woken;
+	if (moved)
+		*moved = requeue.moved;
+	return ret;
+}
+
+int memwait_notify_wait(const volatile void *target, unsigned int count, const volatile void *word,
+			uint64_t expected, const struct timespec *timeout, unsigned int flags,
+			unsigned int *notified)
+{
+	struct memwait_deadline deadline;
+	struct memwait_notify_wait both = {
+		.notify = {
+			.addr = (uintptr_t)target,
+			.count = count,
+			.flags = flags & MEMWAIT_PRIVATE,
+		},
+		.wait = {
+			.addr = (uintptr_t)word,
+			.expected = expected,
+		},
+	};
+	int ret = set_deadline(&deadline, timeout,
+			       flags & ~(unsigned int)MEMWAIT_SIZE_MASK);
+
+	if (ret)
+		return -ret;
+	both.wait.deadline = deadline.ns;
+	both.wait.flags = (flags & WORD_FLAGS) | deadline.flags;
+	ret = memwait_device(MEMWAIT_IOC_NOTIFY_WAIT, &both);
+	if (notified)
+		*notified = both.notified;
+	return ret;
+}
+
+int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,
+			unsigned int *woken)
+{
+	struct memwait_notify_many many = {
+		.notifies = (uintptr_t)notifies,
+		.woken = (uintptr_t)woken,
+		.count = count,
+	};
+
+	return memwait_device(MEMWAIT_IOC_NOTIFY_MANY, &many);
 }

@@ -13,13 +13,22 @@ struct kind {
 	void (*unlock)(void);
 	void (*wait)(void);
 	void (*signal)(void);
+	void (*broadcast)(void);
+	void (*wait_for_all)(void);
+	void (*all_are_there)(void);
 };
 
 static pthread_mutex_t glibc_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t glibc_cond = PTHREAD_COND_INITIALIZER;
-static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
-static memwait_mutex_t fair;
-static memwait_cond_t cond = MEMWAIT_COND_INIT;
+static pthread_cond_t glibc_all = PTHREAD_COND_INITIALIZER;
+
+/* As in any program: what belongs together lies together, here in one page. */
+static struct {
+	memwait_mutex_t mutex;
+	memwait_mutex_t fair;
+	memwait_cond_t cond;
+	memwait_cond_t all;
+} ours __attribute__((__aligned__(256)));
 
 static void glibc_lock(void)
 {
@@ -41,45 +50,83 @@ static void glibc_signal(void)
 	pthread_cond_signal(&glibc_cond);
 }
 
+static void glibc_broadcast(void)
+{
+	pthread_cond_broadcast(&glibc_cond);
+}
+
+static void glibc_wait_for_all(void)
+{
+	pthread_cond_wait(&glibc_all, &glibc_mutex);
+}
+
+static void glibc_all_are_there(void)
+{
+	pthread_cond_signal(&glibc_all);
+}
+
 static void memwait_lock(void)
 {
-	memwait_mutex_lock(&mutex);
+	memwait_mutex_lock(&ours.mutex);
 }
 
 static void memwait_unlock(void)
 {
-	memwait_mutex_unlock(&mutex);
+	memwait_mutex_unlock(&ours.mutex);
 }
 
 static void memwait_wait_(void)
 {
-	memwait_cond_wait(&cond, &mutex);
+	memwait_cond_wait(&ours.cond, &ours.mutex);
 }
 
 static void memwait_signal(void)
 {
-	memwait_cond_signal(&cond);
+	memwait_cond_signal(&ours.cond);
+}
+
+static void memwait_broadcast(void)
+{
+	memwait_cond_broadcast(&ours.cond);
+}
+
+static void memwait_wait_for_all(void)
+{
+	memwait_cond_wait(&ours.all, &ours.mutex);
+}
+
+static void memwait_all_are_there(void)
+{
+	memwait_cond_signal(&ours.all);
 }
 
 static void fair_lock(void)
 {
-	memwait_mutex_lock(&fair);
+	memwait_mutex_lock(&ours.fair);
 }
 
 static void fair_unlock(void)
 {
-	memwait_mutex_unlock(&fair);
+	memwait_mutex_unlock(&ours.fair);
 }
 
 static void fair_wait(void)
 {
-	memwait_cond_wait(&cond, &fair);
+	memwait_cond_wait(&ours.cond, &ours.fair);
+}
+
+static void fair_wait_for_all(void)
+{
+	memwait_cond_wait(&ours.all, &ours.fair);
 }
 
 static const struct kind kinds[] = {
-	{ "glibc", glibc_lock, glibc_unlock, glibc_wait, glibc_signal },
-	{ "memwait", memwait_lock, memwait_unlock, memwait_wait_, memwait_signal },
-	{ "fair", fair_lock, fair_unlock, fair_wait, memwait_signal },
+	{ "glibc", glibc_lock, glibc_unlock, glibc_wait, glibc_signal, glibc_broadcast,
+	  glibc_wait_for_all, glibc_all_are_there },
+	{ "memwait", memwait_lock, memwait_unlock, memwait_wait_, memwait_signal,
+	  memwait_broadcast, memwait_wait_for_all, memwait_all_are_there },
+	{ "fair", fair_lock, fair_unlock, fair_wait, memwait_signal, memwait_broadcast,
+	  fair_wait_for_all, memwait_all_are_there },
 };
 
 #define KINDS	((int)ARRAY_SIZE(kinds))
@@ -91,8 +138,11 @@ struct round {
 	int threads;
 	long counter;		/* protected by the lock */
 	int turn;		/* the same */
+	int there;		/* the same: how many wait for the next turn */
 	int ready;
 };
+
+#define MOST_THREADS	65
 
 struct part {
 	struct round *round;
@@ -140,12 +190,42 @@ static int ping_pong(void *arg)
 	return 0;
 }
 
+/* The first lets all others go, when all of them wait, and counts. */
+static int broadcast_to_all(void *arg)
+{
+	struct part *part = arg;
+	struct round *round = part->round;
+	int others = round->threads - 1, turn;
+	long i;
+
+	meet(round);
+	round->kind->lock();
+	for (i = 0; i < round->each; i++) {
+		if (!part->number) {
+			while (round->there != others)
+				round->kind->wait_for_all();
+			round->there = 0;
+			round->turn++;
+			round->kind->broadcast();
+		} else {
+			turn = round->turn;
+			if (++round->there == others)
+				round->kind->all_are_there();
+			while (round->turn == turn)
+				round->kind->wait();
+		}
+		round->counter++;
+	}
+	round->kind->unlock();
+	return 0;
+}
+
 /* Returns the time of one count, in ns, or -1 if the count is wrong. */
 static double run_round(const struct kind *kind, int (*function)(void *), int threads, long total)
 {
 	struct round round = { .kind = kind, .each = total / threads, .threads = threads };
-	struct runner runners[4];
-	struct part parts[4];
+	struct runner runners[MOST_THREADS];
+	struct part parts[MOST_THREADS];
 	uint64_t start = now_ns(CLOCK_MONOTONIC);
 	int i;
 
@@ -208,14 +288,15 @@ FIXTURE(compare)
 
 FIXTURE_SETUP(compare)
 {
-	ASSERT_EQ(0, memwait_mutex_init(&fair, MEMWAIT_MUTEX_FAIR));
+	ASSERT_EQ(0, memwait_mutex_init(&ours.fair, MEMWAIT_MUTEX_FAIR));
 }
 
 FIXTURE_TEARDOWN(compare)
 {
-	EXPECT_EQ(0, memwait_mutex_destroy(&mutex));
-	EXPECT_EQ(0, memwait_mutex_destroy(&fair));
-	EXPECT_EQ(0, memwait_cond_destroy(&cond));
+	EXPECT_EQ(0, memwait_mutex_destroy(&ours.mutex));
+	EXPECT_EQ(0, memwait_mutex_destroy(&ours.fair));
+	EXPECT_EQ(0, memwait_cond_destroy(&ours.cond));
+	EXPECT_EQ(0, memwait_cond_destroy(&ours.all));
 }
 
 TEST_F_TIMEOUT(compare, uncontended, 250)
@@ -236,6 +317,12 @@ TEST_F_TIMEOUT(compare, contended_by_4, 250)
 TEST_F_TIMEOUT(compare, condition_ping_pong, 250)
 {
 	ASSERT_EQ(0, compare("condition variable ping-pong", ping_pong, 2, thousands() / 10));
+}
+
+TEST_F_TIMEOUT(compare, broadcast_to_64, 250)
+{
+	ASSERT_EQ(0, compare("broadcast to 64 threads", broadcast_to_all, MOST_THREADS,
+			     thousands() / 10 + MOST_THREADS));
 }
 
 TEST_HARNESS_MAIN

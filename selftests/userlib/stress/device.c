@@ -164,34 +164,33 @@ static void need_timer(void)
 	pthread_detach(thread);
 }
 
+static bool is_equal(const struct memwait_wait *wait)
+{
+	void *word = (void *)(uintptr_t)wait->addr;
+
+	switch (wait->flags & MEMWAIT_SIZE_MASK) {
+	case MEMWAIT_SIZE_U8:
+		return __atomic_load_n((uint8_t *)word, __ATOMIC_SEQ_CST) ==
+		       (uint8_t)wait->expected;
+	case MEMWAIT_SIZE_U16:
+		return __atomic_load_n((uint16_t *)word, __ATOMIC_SEQ_CST) ==
+		       (uint16_t)wait->expected;
+	case MEMWAIT_SIZE_U32:
+		return __atomic_load_n((uint32_t *)word, __ATOMIC_SEQ_CST) ==
+		       (uint32_t)wait->expected;
+	default:
+		return __atomic_load_n((uint64_t *)word, __ATOMIC_SEQ_CST) == wait->expected;
+	}
+}
+
 /* Everything that comes before waiting; 0: wait. */
 static int prepare(struct waiter *waiter, const struct memwait_wait *wait)
 {
-	bool equal = false;
-	void *word = (void *)(uintptr_t)wait->addr;
-
 	if (wait->addr % (1U << (wait->flags & MEMWAIT_SIZE_MASK)))
 		return -EINVAL;
 	if (wait->addr < 4096)
 		return -EFAULT;
-	switch (wait->flags & MEMWAIT_SIZE_MASK) {
-	case MEMWAIT_SIZE_U8:
-		equal = __atomic_load_n((uint8_t *)word, __ATOMIC_SEQ_CST) ==
-			(uint8_t)wait->expected;
-		break;
-	case MEMWAIT_SIZE_U16:
-		equal = __atomic_load_n((uint16_t *)word, __ATOMIC_SEQ_CST) ==
-			(uint16_t)wait->expected;
-		break;
-	case MEMWAIT_SIZE_U32:
-		equal = __atomic_load_n((uint32_t *)word, __ATOMIC_SEQ_CST) ==
-			(uint32_t)wait->expected;
-		break;
-	case MEMWAIT_SIZE_U64:
-		equal = __atomic_load_n((uint64_t *)word, __ATOMIC_SEQ_CST) == wait->expected;
-		break;
-	}
-	if (!equal)
+	if (!is_equal(wait))
 		return MEMWAIT_NOT_EQUAL;
 	waiter->word = wait->addr;
 	waiter->deadline = wait->deadline;
@@ -233,14 +232,12 @@ static int wait_for(const struct memwait_wait *wait)
 	return ret;
 }
 
-static int notify(const struct memwait_notify *notify, bool only_count)
+/* With the lock. */
+static int wake(const struct memwait_notify *notify, bool only_count)
 {
 	struct waiter *waiter, *next;
 	int n = 0;
 
-	if (notify->addr < 4096)
-		return -EFAULT;
-	lock();
 	for (waiter = queue.next; waiter != &queue; waiter = next) {
 		next = waiter->next;
 		if (waiter->word != notify->addr)
@@ -259,8 +256,66 @@ static int notify(const struct memwait_notify *notify, bool only_count)
 		}
 		n++;
 	}
+	return n;
+}
+
+static int notify(const struct memwait_notify *notify, bool only_count)
+{
+	int n;
+
+	if (notify->addr < 4096)
+		return -EFAULT;
+	lock();
+	n = wake(notify, only_count);
 	unlock();
 	return n;
+}
+
+static int requeue(struct memwait_requeue *requeue)
+{
+	const struct memwait_wait wait = {
+		.addr = requeue->addr, .expected = requeue->expected, .flags = requeue->flags,
+	};
+	const struct memwait_notify count = { .addr = requeue->addr, .count = requeue->count };
+	struct waiter *waiter, *next, *last;
+
+	if (requeue->addr < 4096 || requeue->target < 4096)
+		return -EFAULT;
+	lock();
+	if (!is_equal(&wait)) {
+		unlock();
+		return MEMWAIT_NOT_EQUAL;
+	}
+	requeue->woken = (uint32_t)wake(&count, false);
+	last = queue.previous;
+	for (waiter = queue.next; waiter != &queue && requeue->moved < requeue->move;
+	     waiter = next) {
+		next = waiter == last ? &queue : waiter->next;
+		if (waiter->word != requeue->addr)
+			continue;
+		detach(waiter);
+		waiter->word = requeue->target;
+		append(waiter);
+		requeue->moved++;
+	}
+	unlock();
+	return 0;
+}
+
+static int notify_wait(struct memwait_notify_wait *both)
+{
+	int ret;
+
+	if (!(both->notify.flags & MEMWAIT_NOTIFIED)) {
+		ret = notify(&both->notify, false);
+		if (ret < 0)
+			return ret;
+		both->notified = (uint32_t)ret;
+	}
+	ret = wait_for(&both->wait);
+	if (ret == -EINTR)
+		both->notify.flags |= MEMWAIT_NOTIFIED;
+	return ret;
 }
 
 static int wait_async(struct context *context, const struct memwait_wait_async *batch)
@@ -332,6 +387,12 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	case MEMWAIT_IOC_NOTIFY:
 	case MEMWAIT_IOC_WAITERS:
 		ret = notify(argument, command == MEMWAIT_IOC_WAITERS);
+		break;
+	case MEMWAIT_IOC_NOTIFY_WAIT:
+		ret = notify_wait(argument);
+		break;
+	case MEMWAIT_IOC_REQUEUE:
+		ret = requeue(argument);
 		break;
 	case MEMWAIT_IOC_WAIT_ASYNC:
 		ret = wait_async(context, argument);

@@ -92,34 +92,38 @@ struct lock {
 	void (*inside)(void);
 };
 
-static memwait_mutex_t mutex;
+/* Side by side, so that a broadcast can move waiters from the one to the other. */
+static struct {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+} monitor __attribute__((__aligned__(128)));
 static memwait_sem_t sem;
 static memwait_rwlock_t rwlock;
 
 static int mutex_lock(void)
 {
-	return memwait_mutex_lock(&mutex);
+	return memwait_mutex_lock(&monitor.mutex);
 }
 
 static int mutex_until(const struct timespec *time)
 {
-	return memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, time);
+	return memwait_mutex_clocklock(&monitor.mutex, CLOCK_MONOTONIC, time);
 }
 
 static int mutex_try(void)
 {
-	return memwait_mutex_trylock(&mutex);
+	return memwait_mutex_trylock(&monitor.mutex);
 }
 
 static int mutex_unlock(void)
 {
-	return memwait_mutex_unlock(&mutex);
+	return memwait_mutex_unlock(&monitor.mutex);
 }
 
 static int mutex_async(memwait_op_t *op, const struct timespec *time)
 {
-	return time ? memwait_mutex_clocklock_async(&mutex, CLOCK_MONOTONIC, time, op) :
-		memwait_mutex_lock_async(&mutex, op);
+	return time ? memwait_mutex_clocklock_async(&monitor.mutex, CLOCK_MONOTONIC, time, op) :
+		memwait_mutex_lock_async(&monitor.mutex, op);
 }
 
 static int sem_lock(void)
@@ -337,16 +341,16 @@ static void stress_lock(const struct lock *first, const struct lock *second)
 
 static void stress_mutex(void)
 {
-	CHECK(!memwait_mutex_init(&mutex, MEMWAIT_MUTEX_NORMAL));
+	CHECK(!memwait_mutex_init(&monitor.mutex, MEMWAIT_MUTEX_NORMAL));
 	stress_lock(&mutex_kind, &mutex_kind);
-	CHECK(!memwait_mutex_destroy(&mutex));
+	CHECK(!memwait_mutex_destroy(&monitor.mutex));
 }
 
 static void stress_fair(void)
 {
-	CHECK(!memwait_mutex_init(&mutex, MEMWAIT_MUTEX_FAIR));
+	CHECK(!memwait_mutex_init(&monitor.mutex, MEMWAIT_MUTEX_FAIR));
 	stress_lock(&mutex_kind, &mutex_kind);
-	CHECK(!memwait_mutex_destroy(&mutex));
+	CHECK(!memwait_mutex_destroy(&monitor.mutex));
 }
 
 static void stress_sem(void)
@@ -441,7 +445,7 @@ static void stress_words(void)
 }
 
 /* A shop of tickets, under a mutex and a condition variable. */
-static memwait_cond_t cond;
+static bool broadcasts;
 static long tickets, sold, taken;
 static bool closed;
 
@@ -452,12 +456,12 @@ static void *take_tickets(void *arg)
 	int ret;
 
 	(void)arg;
-	CHECK(!memwait_mutex_lock(&mutex));
+	CHECK(!memwait_mutex_lock(&monitor.mutex));
 	for (i = 0;; i++) {
 		while (!tickets && !closed) {
 			time = soon(i % 64 * 1000);
-			ret = i % 4 ? memwait_cond_wait(&cond, &mutex) :
-				memwait_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &time);
+			ret = i % 4 ? memwait_cond_wait(&monitor.cond, &monitor.mutex) :
+				memwait_cond_clockwait(&monitor.cond, &monitor.mutex, CLOCK_MONOTONIC, &time);
 			CHECK_RESULT(ret, ETIMEDOUT);
 			i++;
 		}
@@ -466,7 +470,7 @@ static void *take_tickets(void *arg)
 		tickets--;
 		taken++;
 	}
-	CHECK(!memwait_mutex_unlock(&mutex));
+	CHECK(!memwait_mutex_unlock(&monitor.mutex));
 	return NULL;
 }
 
@@ -488,12 +492,12 @@ static void go_on_taking(memwait_op_t *op, int result, void *data)
 			break;
 		}
 		time = soon(++attempts % 64 * 1000);
-		result = attempts % 4 ? memwait_cond_wait_async(&cond, &mutex, op) :
-			memwait_cond_clockwait_async(&cond, &mutex, CLOCK_MONOTONIC, &time, op);
+		result = attempts % 4 ? memwait_cond_wait_async(&monitor.cond, &monitor.mutex, op) :
+			memwait_cond_clockwait_async(&monitor.cond, &monitor.mutex, CLOCK_MONOTONIC, &time, op);
 		if (result == EINPROGRESS)
 			return;
 	}
-	CHECK(!memwait_mutex_unlock(&mutex));
+	CHECK(!memwait_mutex_unlock(&monitor.mutex));
 }
 
 static void *sell_tickets(void *arg)
@@ -503,13 +507,22 @@ static void *sell_tickets(void *arg)
 	for (i = 0; !over(i); i++) {
 		memwait_op_t *op = &ticket_ops[i % OPS];
 
-		CHECK(!memwait_mutex_lock(&mutex));
+		CHECK(!memwait_mutex_lock(&monitor.mutex));
 		tickets++;
 		sold++;
-		CHECK(!memwait_mutex_unlock(&mutex));
-		CHECK(!memwait_cond_signal(&cond));
+		CHECK(!memwait_mutex_unlock(&monitor.mutex));
+		if (broadcasts && i % 2)
+			CHECK(!memwait_cond_broadcast(&monitor.cond));
+		else
+			CHECK(!memwait_cond_signal(&monitor.cond));
+		if (broadcasts && i % 5 == 0) {
+			/* With the mutex. */
+			CHECK(!memwait_mutex_lock(&monitor.mutex));
+			CHECK(!memwait_cond_broadcast(&monitor.cond));
+			CHECK(!memwait_mutex_unlock(&monitor.mutex));
+		}
 		if (arg && !memwait_op_cancel(op)) {
-			CHECK(!memwait_mutex_lock(&mutex));
+			CHECK(!memwait_mutex_lock(&monitor.mutex));
 			go_on_taking(op, 0, NULL);
 		}
 		if (!(i % 8))
@@ -518,20 +531,20 @@ static void *sell_tickets(void *arg)
 	return NULL;
 }
 
-static void stress_cond(void)
+static void sell_to_all(unsigned int kind)
 {
 	pthread_t threads[THREADS], selling[2], looping;
 	int i, stop = 0;
 
-	CHECK(!memwait_mutex_init(&mutex, MEMWAIT_MUTEX_FAIR));
-	CHECK(!memwait_cond_init(&cond, 0));
+	CHECK(!memwait_mutex_init(&monitor.mutex, kind));
+	CHECK(!memwait_cond_init(&monitor.cond, 0));
 	tickets = 0;
 	sold = 0;
 	taken = 0;
 	closed = false;
 	for (i = 0; i < OPS; i++) {
 		CHECK(!memwait_op_init(&ticket_ops[i], loop, go_on_taking, NULL));
-		CHECK(!memwait_mutex_lock(&mutex));
+		CHECK(!memwait_mutex_lock(&monitor.mutex));
 		go_on_taking(&ticket_ops[i], 0, NULL);
 	}
 	for (i = 0; i < THREADS; i++)
@@ -542,18 +555,30 @@ static void stress_cond(void)
 		pthread_create(&selling[i], NULL, sell_tickets, i ? &selling[i] : NULL);
 	for (i = 0; i < 2; i++)
 		pthread_join(selling[i], NULL);
-	CHECK(!memwait_mutex_lock(&mutex));
+	CHECK(!memwait_mutex_lock(&monitor.mutex));
 	closed = true;
-	CHECK(!memwait_mutex_unlock(&mutex));
-	CHECK(!memwait_cond_broadcast(&cond));
+	CHECK(!memwait_mutex_unlock(&monitor.mutex));
+	CHECK(!memwait_cond_broadcast(&monitor.cond));
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
 	pthread_join(looping, NULL);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	CHECK(!tickets && taken == sold);
 	uses = taken;
-	CHECK(!memwait_cond_destroy(&cond));
-	CHECK(!memwait_mutex_destroy(&mutex));
+	CHECK(!memwait_cond_destroy(&monitor.cond));
+	CHECK(!memwait_mutex_destroy(&monitor.mutex));
+}
+
+static void stress_cond(void)
+{
+	broadcasts = false;
+	sell_to_all(MEMWAIT_MUTEX_FAIR);
+}
+
+static void stress_broadcast(void)
+{
+	broadcasts = true;
+	sell_to_all(MEMWAIT_MUTEX_NORMAL);
 }
 
 /* Rounds: in each everybody writes its place, and reads all of them when all have met. */
@@ -830,6 +855,7 @@ static const struct {
 	{ "mutex", stress_mutex },
 	{ "fair", stress_fair },
 	{ "cond", stress_cond },
+	{ "broadcast", stress_broadcast },
 	{ "sem", stress_sem },
 	{ "rwlock", stress_rwlock },
 	{ "barrier", stress_barrier },
