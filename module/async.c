@@ -957,7 +957,7 @@ static int memwait_release(struct inode *inode, struct file *file)
 	/* What was counted and never read goes on to the next waiter. */
 	list_for_each_entry_safe(wait, next, &context->completed, waiter.node) {
 		if (wait->result == MEMWAIT_OK)
-			memwait_queue_notify(&memwait_async_word(wait)->key, 1, false);
+			memwait_queue_notify(&memwait_async_word(wait)->key, 1);
 		memwait_async_release(wait);
 		cond_resched();
 	}

@@ -62,7 +62,7 @@ static int memwait_notify(const struct memwait_notify *notify)
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_queue_notify(&word.key, notify->count, false);
+	ret = memwait_queue_notify(&word.key, notify->count);
 	memwait_word_put(&word);
 	return ret;
 }

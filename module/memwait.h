@@ -135,7 +135,7 @@ int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp);
 bool memwait_queue_leave(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
-int memwait_queue_notify(const struct memwait_key *key, u32 count, bool sync);
+int memwait_queue_notify(const struct memwait_key *key, u32 count);
 void memwait_queue_notify_many(const struct memwait_word *words, const u32 *counts, u32 *woken,
 			       unsigned int nr);
 int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
@@ -166,7 +166,7 @@ int memwait_wait(const struct memwait_wait *wait);
 int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __user *user);
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user);
-void memwait_wake_threads(struct list_head *threads, bool sync);
+void memwait_wake_threads(struct list_head *threads);
 
 static inline clockid_t memwait_clock(u32 flags)
 {

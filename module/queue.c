@@ -429,8 +429,8 @@ static void memwait_wakes_begin(struct memwait_wakes *wakes)
 	rcu_read_lock();
 }
 
-/* Wakes whom memwait_queue_wake() has claimed. @sync: the caller is about to sleep. */
-static void memwait_wakes_finish(struct memwait_wakes *wakes, bool sync)
+/* Wakes whom memwait_queue_wake() has claimed. */
+static void memwait_wakes_finish(struct memwait_wakes *wakes)
 	__releases(RCU)
 {
 	unsigned int i;
@@ -440,7 +440,7 @@ static void memwait_wakes_finish(struct memwait_wakes *wakes, bool sync)
 		memwait_context_wake(wakes->contexts[i]);
 	rcu_read_unlock();
 
-	memwait_wake_threads(&wakes->threads, sync);
+	memwait_wake_threads(&wakes->threads);
 }
 
 /* Claims the oldest waiters of a locked queue, at most @count. Returns how many. */
@@ -462,7 +462,6 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
  * memwait_queue_notify() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
  * @count: at most so many, not 0
- * @sync: the caller is about to sleep: let those who wake up take its processor, if that helps
  *
  * Allocates nothing and does not look at the word.
  *
@@ -470,7 +469,7 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
  *
  * Return: how many were woken: each of them, and nobody else, will see MEMWAIT_OK.
  */
-int memwait_queue_notify(const struct memwait_key *key, u32 count, bool sync)
+int memwait_queue_notify(const struct memwait_key *key, u32 count)
 {
 	struct memwait_wakes wakes;
 	struct memwait_queue *queue;
@@ -485,7 +484,7 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count, bool sync)
 	memwait_wakes_begin(&wakes);
 	woken = memwait_queue_wake(queue, count, &wakes);
 	memwait_queue_unlock(queue);
-	memwait_wakes_finish(&wakes, sync);
+	memwait_wakes_finish(&wakes);
 	return woken;
 }
 
@@ -518,7 +517,7 @@ void memwait_queue_notify_many(const struct memwait_word *words, const u32 *coun
 		woken[i] = memwait_queue_wake(queue, counts[i], &wakes);
 		memwait_queue_unlock(queue);
 	}
-	memwait_wakes_finish(&wakes, false);
+	memwait_wakes_finish(&wakes);
 }
 
 /* Moves the oldest waiters of one locked queue to the end of another one. Returns how many. */
@@ -596,7 +595,7 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 	if (!same)
 		memwait_queue_unlock(queues[TARGET]);
 	memwait_queue_unlock(queues[SOURCE]);
-	memwait_wakes_finish(&wakes, false);
+	memwait_wakes_finish(&wakes);
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
 

@@ -16,7 +16,6 @@
 #include <linux/slab.h>
 #include <linux/time_namespace.h>
 #include <linux/uaccess.h>
-#include <linux/wait.h>
 
 #include "memwait.h"
 
@@ -64,26 +63,14 @@ static const struct memwait_waiter_ops memwait_thread_ops = {
 	.is_pending = memwait_thread_is_pending,
 };
 
-/* Wakes a task, which finds it good to run on this processor: the caller is about to sleep. */
-static void memwait_wake_up_sync(struct task_struct *task)
-{
-	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(head);
-	struct wait_queue_entry entry;
-
-	init_waitqueue_entry(&entry, task);
-	add_wait_queue(&head, &entry);
-	wake_up_sync(&head);
-}
-
 /**
  * memwait_wake_threads() - wake the threads that a notify has claimed
  * @threads: list of their waiters, of which nothing is valid any more afterwards
- * @sync: the caller is about to sleep
  *
  * Context: no queue's lock is held, so that a thread that runs at once does not meet it. Takes the
  * locks of the queues that other members of a group are in.
  */
-void memwait_wake_threads(struct list_head *threads, bool sync)
+void memwait_wake_threads(struct list_head *threads)
 {
 	struct memwait_waiter *waiter, *next;
 
@@ -97,10 +84,7 @@ void memwait_wake_threads(struct list_head *threads, bool sync)
 		/* (C): after the store the thread may return, and even exit. */
 		get_task_struct(task);
 		smp_store_release(&thread->woken, 1);	/* (C) pairs with the acquires below */
-		if (sync)
-			memwait_wake_up_sync(task);
-		else
-			wake_up_process(task);
+		wake_up_process(task);
 		put_task_struct(task);
 	}
 }
@@ -264,7 +248,7 @@ static int memwait_wait_members(struct memwait_member *members, const struct mem
 		if (ret == MEMWAIT_OK) {
 			*index = thread.claimed - members;
 			if (memwait_is_dying()) {
-				memwait_queue_notify(&thread.claimed->waiter.word.key, 1, false);
+				memwait_queue_notify(&thread.claimed->waiter.word.key, 1);
 				ret = -ERESTARTSYS;
 			}
 		}
@@ -388,7 +372,7 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 		if (!ret && arg->notify.count) {
 			ret = memwait_word_get(&word, arg->notify.addr, flags);
 			if (!ret) {
-				woken = memwait_queue_notify(&word.key, arg->notify.count, true);
+				woken = memwait_queue_notify(&word.key, arg->notify.count);
 				memwait_word_put(&word);
 			}
 		}
