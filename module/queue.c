@@ -39,8 +39,8 @@
  * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
  *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
  *
- * Requeue locks both queues, having made those that are missing, and so sees and changes both words'
- * waiters in one step: a waiter is in the source's queue, or in the target's, whoever looks. Its
+ * Requeue locks both queues, having made those that are missing, and so sees and changes the waiters
+ * of both words in one step: a waiter is in the source's queue, or in the target's, whoever looks. Its
  * .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks the queue
  * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
  * wherever it has gone. A waiter that was claimed already is not moved, and not counted. Requeue
@@ -221,7 +221,8 @@ static struct memwait_queue *memwait_queue_lock_or_insert(const struct memwait_k
 }
 
 /* One try of memwait_queue_lock_pair(): 0; or -EAGAIN, -EEXIST: try again; or -ENOMEM. */
-static int memwait_queue_try_lock_pair(struct memwait_queue *queues[2], struct memwait_queue **spare,
+static int memwait_queue_try_lock_pair(struct memwait_queue *queues[2],
+				       struct memwait_queue *spare[2],
 				       const struct memwait_key *keys[2], int first)
 {
 	int depth, i, err;

@@ -39,7 +39,7 @@ struct game {
 	const struct kind *kind;
 	long turns;			/* of each player */
 	int words;
-	uint32_t word[2][MOST_WORDS] __attribute__((__aligned__(64)));
+	uint32_t word[2][MOST_WORDS];
 	int memwait, ntsync;
 	int fds[2];			/* eventfds, or ntsync's events */
 	long counter;

@@ -21,18 +21,18 @@
  * Who is moved is woken by an unlock of the mutex, one after another. It cannot tell whether it was
  * woken here or there; but it sees that there has been a broadcast, and then behaves as one who has
  * slept on the mutex: it sets CONTENDED. @broadcast is the sequence that the last broadcast which
- * moves has made. It is written before the move, the waiter is woken, or takes itself out, after it,
- * and the kernel orders the two. Who has read that very sequence came between (1) and (3) below, if
+ * moves has made. It is written before the move, and a waiter is woken, or takes itself out, after
+ * that: the kernel orders the two. Who has read that very sequence came between (1) and (3) below, if
  * it was moved at all: it may have to set CONTENDED as well, but it was not meant by the broadcast.
  *
  *	broadcaster
  *	(1) change the sequence
  *	(2) write @broadcast
  *	(3) move all to the mutex, if the sequence is as (1) has made it; otherwise wake all
- *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one of those who sleep on it is woken
+ *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one who sleeps on it is woken
  *	(5) look whether waiters with another mutex have come: wake all
  *
- * A waiter with another mutex says so in @mutex before it sleeps, so (5) sees it if (3) has moved it.
+ * A waiter with another mutex says so in @mutex before it sleeps: if (3) has moved it, (5) sees it.
  */
 #include <string.h>
 
@@ -86,7 +86,7 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 
 	if (!cond)
 		return EINVAL;
-	/* relaxed, both: nobody waits any more; who was moved does not have to get the mutex first */
+	/* relaxed, both: nobody waits any more. Who was moved need not get the mutex first. */
 	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users, memory_order_relaxed))
 		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL);

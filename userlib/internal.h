@@ -18,7 +18,7 @@
  * A generation is the upper half of 64 bits that changes when all who wait are to go on: barrier,
  * wait group, channel. It is what they sleep on; the lower half may change as it likes.
  *
- * A condition variable remembers where the mutex of its waiters lies by the distance between the two,
+ * A condition variable remembers where the mutex of its waiters lies by the distance between them,
  * if they lie in the same page, because that is the same distance wherever they are mapped.
  *
  * All of them are waited for as shared words, as the library cannot know what memory it is given.

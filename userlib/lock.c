@@ -171,7 +171,7 @@ int memwait_lock_released(_Atomic uint32_t *word, uint32_t was)
  */
 int memwait_lock_adopt(_Atomic uint32_t *word)
 {
-	/* relaxed, all: the kernel has ordered the move before, and what is guarded is not touched */
+	/* relaxed, all: the kernel has ordered the move before; what is guarded is not touched */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 	int ret;
 

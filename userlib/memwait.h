@@ -191,8 +191,8 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
  * While *word == expected: wakes up to @count of its waiters, and moves up to @move of those that
  * come next to the end of @target's queue, as one step. @flags: a size, and MEMWAIT_PRIVATE, for
  * both words. *@woken and *@moved, unless they are NULL: how many. A moved waiter does not know:
- * should a signal interrupt it, it looks at its own word again; an operation that is cancelled after
- * it was notified hands the wake-up to the next waiter of its own word.
+ * should a signal interrupt it, it looks at its own word again; an operation that is cancelled when
+ * it had been notified hands the wake-up to the next waiter of its own word.
  *
  * Returns 0, MEMWAIT_NOT_EQUAL: nothing was done; or a negative error number as memwait_wait32().
  */

@@ -240,8 +240,8 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a mutex however often it is locked, for a condition variable. The caller is to wake one of
- * the sleepers of *@wake, unless it is NULL; without @wake it is done here. Returns EPERM if the
+ * Unlocks a mutex however often it is locked, for a condition variable. The caller is to wake one
+ * who sleeps on *@wake, unless that is NULL; without @wake it is done here. Returns EPERM if the
  * mutex cannot be unlocked; other errors come from waking somebody: it is unlocked, and the wait
  * will meet them.
  */

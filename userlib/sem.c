@@ -108,8 +108,8 @@ static int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
 
 	enter(sem);
 	while (!take(sem, WAITER)) {
-		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, MEMWAIT_SIZE_U32, deadline,
-						cancelled, sem);
+		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, MEMWAIT_SIZE_U32,
+						deadline, cancelled, sem);
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {
 			leave(sem);
 			return ret < 0 ? -ret : ETIMEDOUT;

@@ -23,12 +23,12 @@ static pthread_cond_t glibc_cond = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t glibc_all = PTHREAD_COND_INITIALIZER;
 
 /* As in any program: what belongs together lies together, here in one page. */
-static struct {
+static _Alignas(256) struct {
 	memwait_mutex_t mutex;
 	memwait_mutex_t fair;
 	memwait_cond_t cond;
 	memwait_cond_t all;
-} ours __attribute__((__aligned__(256)));
+} ours;
 
 static void glibc_lock(void)
 {

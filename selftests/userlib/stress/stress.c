@@ -93,10 +93,10 @@ struct lock {
 };
 
 /* Side by side, so that a broadcast can move waiters from the one to the other. */
-static struct {
+static _Alignas(128) struct {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
-} monitor __attribute__((__aligned__(128)));
+} monitor;
 static memwait_sem_t sem;
 static memwait_rwlock_t rwlock;
 
@@ -461,7 +461,8 @@ static void *take_tickets(void *arg)
 		while (!tickets && !closed) {
 			time = soon(i % 64 * 1000);
 			ret = i % 4 ? memwait_cond_wait(&monitor.cond, &monitor.mutex) :
-				memwait_cond_clockwait(&monitor.cond, &monitor.mutex, CLOCK_MONOTONIC, &time);
+				memwait_cond_clockwait(&monitor.cond, &monitor.mutex,
+						       CLOCK_MONOTONIC, &time);
 			CHECK_RESULT(ret, ETIMEDOUT);
 			i++;
 		}
@@ -493,7 +494,8 @@ static void go_on_taking(memwait_op_t *op, int result, void *data)
 		}
 		time = soon(++attempts % 64 * 1000);
 		result = attempts % 4 ? memwait_cond_wait_async(&monitor.cond, &monitor.mutex, op) :
-			memwait_cond_clockwait_async(&monitor.cond, &monitor.mutex, CLOCK_MONOTONIC, &time, op);
+			memwait_cond_clockwait_async(&monitor.cond, &monitor.mutex,
+						     CLOCK_MONOTONIC, &time, op);
 		if (result == EINPROGRESS)
 			return;
 	}
