@@ -39,12 +39,12 @@
  * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
  *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
  *
- * Requeue locks both queues, having made those that are missing, and so sees and changes the waiters
- * of both words in one step: a waiter is in the source's queue, or in the target's, whoever looks. Its
- * .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks the queue
- * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
- * wherever it has gone. A waiter that was claimed already is not moved, and not counted. Requeue
- * needs no (A): it holds the source's queue in any case, and has passed (B) if it made it.
+ * Requeue locks both queues, having made those that are missing, and so sees and changes the
+ * waiters of both words in one step: a waiter is in the source's queue, or in the target's, whoever
+ * looks. Its .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks
+ * the queue that .queue names, and looks at .queue again: so a deadline, signal or cancel follows
+ * the waiter wherever it has gone. A waiter that was claimed already is not moved, and not counted.
+ * Requeue needs no (A): it holds the source's queue in any case, and has passed (B) if it made it.
  *
  * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that has been freed, and even one
  * that serves another word by now. Hence the key is compared again under the lock. The object's

@@ -22,8 +22,9 @@
  * woken here or there; but it sees that there has been a broadcast, and then behaves as one who has
  * slept on the mutex: it sets CONTENDED. @broadcast is the sequence that the last broadcast which
  * moves has made. It is written before the move, and a waiter is woken, or takes itself out, after
- * that: the kernel orders the two. Who has read that very sequence came between (1) and (3) below, if
- * it was moved at all: it may have to set CONTENDED as well, but it was not meant by the broadcast.
+ * that: the kernel orders the two. Who has read that very sequence came between (1) and (3) below,
+ * if it was moved at all: it may have to set CONTENDED as well, but it was not meant by the
+ * broadcast.
  *
  *	broadcaster
  *	(1) change the sequence
