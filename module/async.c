@@ -6,8 +6,10 @@
  * of each of its waits. It nests inside the lock of a queue. A wait passes through
  *
  *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> MEMWAIT_COMPLETED -> freed by read
- *	     |                                   |
- *	     +-> freed, not queued               +-> freed by cancel or close
+ *	     |                                   |                  ^
+ *	     +-> freed, not queued               +-> freed by       |
+ *	     |                                       cancel, close  |
+ *	     +-> a group that was notified while it joined ---------+
  *
  * Whoever moves it from QUEUED to CLAIMED, under the lock, ends the wait and nobody else does:
  *
@@ -23,7 +25,8 @@
  * joining: it claims the group by memwait_async_group.claimed, and who arms the group completes it
  * when done. Once the group is QUEUED, the notify completes it at once, and takes the other members
  * out after it has dropped its own queue's lock. By then the completion may have been read: whoever
- * frees a group makes sure that its members are out, and frees it a grace period later.
+ * frees a group takes its members out as well, whichever of the two is first, and frees it a grace
+ * period later.
  *
  * poll against a completion:
  *
@@ -265,6 +268,9 @@ static void memwait_async_uncharge(struct memwait_async_wait *wait)
 	atomic_long_sub(memwait_async_words(wait), &wait->context->user->waits);
 }
 
+static_assert(offsetof(struct memwait_timed_wait, wait) == 0);
+static_assert(offsetof(struct memwait_async_group, timed) == 0);
+
 /* Frees the memory of a wait that is not counted any more. */
 static void memwait_async_free(struct memwait_async_wait *wait)
 {
@@ -283,16 +289,17 @@ static void memwait_async_leave(struct memwait_async_wait *wait)
 		memwait_queue_leave(&wait->waiter);
 }
 
-/* Gives all back that a wait has, and frees it: it has ended, and has no index any more. */
+/*
+ * Gives all back that a wait has, and frees it: it has ended, and has no index any more. It may be
+ * in queues still: whoever notified a group may be about to take its other members out.
+ */
 static void memwait_async_release(struct memwait_async_wait *wait)
 {
-	if (wait->grouped) {
-		/* A notify may not have come to it yet. */
-		memwait_async_leave(wait);
+	memwait_async_leave(wait);
+	if (wait->grouped)
 		memwait_group_put(to_group(wait)->members, to_group(wait)->nr);
-	} else {
+	else
 		memwait_word_put(&wait->waiter.word);
-	}
 	memwait_async_uncharge(wait);
 	memwait_async_free(wait);
 }
@@ -889,7 +896,6 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	if (!claimed)
 		return -ENOENT;
 
-	memwait_async_leave(wait);
 	memwait_async_release(wait);
 	return 0;
 }
@@ -947,10 +953,8 @@ static int memwait_release(struct inode *inode, struct file *file)
 		if (claimed)
 			__xa_erase(&context->waits, index);
 		xa_unlock(&context->waits);
-		if (claimed) {
-			memwait_async_leave(wait);
+		if (claimed)
 			memwait_async_release(wait);
-		}
 		cond_resched();
 	}
 
@@ -998,6 +1002,12 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 				      sizeof(records[0]));
 	if (!delivered)
 		return -EFAULT;
+
+	/* What nobody will see stays, for another reader or for close to hand it on. */
+	if (memwait_is_dying()) {
+		memwait_context_wake(context);
+		return -ERESTARTSYS;
+	}
 
 	xa_lock(&context->waits);
 	for (i = 0; i < delivered; i++) {

@@ -93,7 +93,7 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 	struct memwait_notify notify[MEMWAIT_NOTIFIES];
 	struct memwait_word words[MEMWAIT_NOTIFIES];
 	u32 counts[MEMWAIT_NOTIFIES], woken[MEMWAIT_NOTIFIES];
-	unsigned int done, i;
+	unsigned int done, found, i;
 
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
 				 sizeof(notify[0]));
@@ -112,18 +112,21 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 		}
 	}
 
+	/* Before anything is done: can the results be written? */
+	found = done;
+	if (results && done) {
+		done -= DIV_ROUND_UP(clear_user(results, done * sizeof(woken[0])),
+				     sizeof(woken[0]));
+		if (done < found)
+			*err = -EFAULT;
+	}
+
 	memwait_queue_notify_many(words, counts, woken, done);
-	for (i = 0; i < done; i++)
+	for (i = 0; i < found; i++)
 		memwait_word_put(&words[i]);
 
-	if (results) {
-		i = done - DIV_ROUND_UP(copy_to_user(results, woken, done * sizeof(woken[0])),
-					sizeof(woken[0]));
-		if (i < done) {
-			*err = -EFAULT;
-			done = i;
-		}
-	}
+	if (results && copy_to_user(results, woken, done * sizeof(woken[0])))
+		*err = -EFAULT;
 	return done;
 }
 
@@ -180,12 +183,10 @@ static int memwait_requeue(struct memwait_requeue *requeue, struct memwait_reque
 			memwait_word_put(&target);
 		}
 		memwait_word_put(&source);
-		if (fatal_signal_pending(current))
-			break;
+		if (ret == -EAGAIN && signal_pending(current))
+			ret = -ERESTARTSYS;
 		cond_resched();
 	} while (ret == -EAGAIN);
-	if (ret == -EAGAIN)
-		return -EINTR;
 
 	if (!ret && (put_user(requeue->woken, &user->woken) ||
 		     put_user(requeue->moved, &user->moved)))

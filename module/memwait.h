@@ -53,7 +53,7 @@ struct memwait_word {
  * @joined: the waiter was put into its queue. May be %NULL.
  * @wake: a notify has come to this waiter. Either claims it, takes it out of its queue by
  *	memwait_queue_remove() and returns true: the notify is spent. Or leaves it alone and
- *	returns false: the wait has been ended already, and is about to be taken out.
+ *	returns false: the wait has been ended already, and its owner is about to take it out.
  * @is_pending: whether the wait has not been ended; out of date at once.
  *
  * Context: all are called under the lock of the waiter's queue.
@@ -133,7 +133,7 @@ static inline bool memwait_key_equal(const struct memwait_key *a, const struct m
 /* queue.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp);
-bool memwait_queue_leave(struct memwait_waiter *waiter);
+void memwait_queue_leave(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 int memwait_queue_notify(const struct memwait_key *key, u32 count);
 void memwait_queue_notify_many(const struct memwait_word *words, const u32 *counts, u32 *woken,
@@ -163,9 +163,10 @@ void memwait_group_leave(struct memwait_member *members, u32 nr);
 ktime_t memwait_expires(u64 deadline, u32 flags);
 bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_wait(const struct memwait_wait *wait);
-int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __user *user);
+int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user);
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user);
+bool memwait_is_dying(void);
 void memwait_wake_threads(struct list_head *threads);
 
 static inline clockid_t memwait_clock(u32 flags)

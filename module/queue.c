@@ -34,17 +34,21 @@
  * A thread's wait, or group, is claimed by a compare-and-exchange of memwait_thread.claimed; an
  * async wait, or group, under its context's lock. Notify, which holds the queue's lock already,
  * takes what it has claimed out at once; the others call memwait_queue_leave() afterwards. A notify
- * that comes in between passes over such a waiter and does not count it. See group.c for groups.
+ * that comes in between does not count such a waiter, and takes it out of the queue for them. See
+ * group.c for groups.
  *
  * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
  *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
- *
- * Requeue locks both queues, having made those that are missing, and so sees and changes the
- * waiters of both words in one step: a waiter is in the source's queue, or in the target's, whoever
- * looks. Its .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks
- * the queue that .queue names, and looks at .queue again: so a deadline, signal or cancel follows
- * the waiter wherever it has gone. A waiter that was claimed already is not moved, and not counted.
- * Requeue needs no (A): it holds the source's queue in any case, and has passed (B) if it made it.
+ * (D) Who finds that its waiter is in no queue any more takes no lock. The store-release of %NULL
+ * to .queue is the last access of the one who took it out for it, and the load-acquire makes what
+ * was done to the waiter under the queues' locks, a move above all, visible to its owner. Requeue
+ * locks both queues, having made those that are missing, and so sees and changes the waiters of
+ * both words in one step: a waiter is in the source's queue, or in the target's, whoever looks. Its
+ * .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks the queue
+ * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows
+ * the waiter wherever it has gone. A waiter that is claimed at the same time may be counted as
+ * moved: it was moved first. Requeue needs no (A): it holds the source's queue in any case, and has
+ * passed (B) if it made it.
  *
  * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that has been freed, and even one
  * that serves another word by now. Hence the key is compared again under the lock. The object's
@@ -52,6 +56,7 @@
  *
  * Lock order: queue->lock -> context (xa_lock of memwait_context.waits) -> hrtimer's locks
  *	       queue->lock -> hash bucket's lock
+ *	       queue->lock -> pollers of a context -> epoll's locks
  *
  * Two queues' locks are held by requeue only. Of two that others can find, the one with the lower
  * address comes first, and it is held for the right key before the second is asked for. A new queue
@@ -277,7 +282,7 @@ static int memwait_queue_lock_pair(struct memwait_queue *queues[2],
 		for (i = 0; err == -EAGAIN && i < 2; i++) {
 			if (queues[i] || spare[i])
 				continue;
-			spare[i] = kmem_cache_alloc(memwait_queue_cache, GFP_KERNEL);
+			spare[i] = kmem_cache_alloc(memwait_queue_cache, GFP_KERNEL_ACCOUNT);
 			if (!spare[i])
 				err = -ENOMEM;
 		}
@@ -373,7 +378,8 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 
 /**
  * memwait_queue_remove() - take a waiter out of its queue
- * @waiter: in a queue
+ * @waiter: in a queue. Its owner may free it as soon as this has been done, unless the caller has
+ *	claimed it
  *
  * Context: the queue's lock is held.
  */
@@ -384,7 +390,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 	lockdep_assert_held(&queue->lock);
 	list_del(&waiter->node);
 	queue->nr_waiters--;
-	WRITE_ONCE(waiter->queue, NULL);
+	smp_store_release(&waiter->queue, NULL);	/* (D) pairs with the acquire below */
 }
 
 /**
@@ -392,19 +398,17 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
  * @waiter: joined once; a thread's own, or an async wait that the caller has claimed
  *
  * Context: process context; takes the queue's lock.
- *
- * Return: whether the waiter was still in a queue. If not, a notify has claimed it.
  */
-bool memwait_queue_leave(struct memwait_waiter *waiter)
+void memwait_queue_leave(struct memwait_waiter *waiter)
 {
 	struct memwait_queue *queue;
 
 	rcu_read_lock();
 	for (;;) {
-		queue = READ_ONCE(waiter->queue);
+		queue = smp_load_acquire(&waiter->queue);	/* (D) */
 		if (!queue) {
 			rcu_read_unlock();
-			return false;
+			return;
 		}
 		spin_lock(&queue->lock);
 		if (waiter->queue == queue)
@@ -417,7 +421,6 @@ bool memwait_queue_leave(struct memwait_waiter *waiter)
 	/* Taken again, for sparse, by memwait_queue_unlock(). */
 	__release(&queue->lock);
 	memwait_queue_unlock(queue);
-	return true;
 }
 
 /* A context may be freed a grace period after its close, and likewise an async group. */
@@ -436,15 +439,17 @@ static void memwait_wakes_finish(struct memwait_wakes *wakes)
 {
 	unsigned int i;
 
+	memwait_wake_threads(&wakes->threads);
 	memwait_leave_groups(&wakes->groups);
 	for (i = 0; i < wakes->nr_contexts; i++)
 		memwait_context_wake(wakes->contexts[i]);
 	rcu_read_unlock();
-
-	memwait_wake_threads(&wakes->threads);
 }
 
-/* Claims the oldest waiters of a locked queue, at most @count. Returns how many. */
+/*
+ * Claims the oldest waiters of a locked queue, at most @count. Returns how many. Those who have
+ * been claimed by others are taken out on the way.
+ */
 static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct memwait_wakes *wakes)
 {
 	struct memwait_waiter *waiter, *next;
@@ -454,8 +459,24 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
 	list_for_each_entry_safe(waiter, next, &queue->waiters, node) {
 		if (woken == count)
 			break;
-		woken += waiter->ops->wake(waiter, wakes);
+		if (waiter->ops->wake(waiter, wakes))
+			woken++;
+		else
+			memwait_queue_remove(waiter);
 	}
+	return woken;
+}
+
+/* Claims the oldest waiters of a word. Returns how many. */
+static u32 memwait_key_wake(const struct memwait_key *key, u32 count, struct memwait_wakes *wakes)
+{
+	struct memwait_queue *queue = memwait_queue_lock(key);
+	u32 woken;
+
+	if (!queue)
+		return 0;
+	woken = memwait_queue_wake(queue, count, wakes);
+	memwait_queue_unlock(queue);
 	return woken;
 }
 
@@ -473,18 +494,12 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
 int memwait_queue_notify(const struct memwait_key *key, u32 count)
 {
 	struct memwait_wakes wakes;
-	struct memwait_queue *queue;
 	u32 woken;
 
 	smp_mb();	/* (A) pairs with (B) */
 
-	queue = memwait_queue_lock(key);
-	if (!queue)
-		return 0;
-
 	memwait_wakes_begin(&wakes);
-	woken = memwait_queue_wake(queue, count, &wakes);
-	memwait_queue_unlock(queue);
+	woken = memwait_key_wake(key, count, &wakes);
 	memwait_wakes_finish(&wakes);
 	return woken;
 }
@@ -504,20 +519,13 @@ void memwait_queue_notify_many(const struct memwait_word *words, const u32 *coun
 			       unsigned int nr)
 {
 	struct memwait_wakes wakes;
-	struct memwait_queue *queue;
 	unsigned int i;
 
 	smp_mb();	/* (A) pairs with (B) */
 
 	memwait_wakes_begin(&wakes);
-	for (i = 0; i < nr; i++) {
-		woken[i] = 0;
-		queue = counts[i] ? memwait_queue_lock(&words[i].key) : NULL;
-		if (!queue)
-			continue;
-		woken[i] = memwait_queue_wake(queue, counts[i], &wakes);
-		memwait_queue_unlock(queue);
-	}
+	for (i = 0; i < nr; i++)
+		woken[i] = counts[i] ? memwait_key_wake(&words[i].key, counts[i], &wakes) : 0;
 	memwait_wakes_finish(&wakes);
 }
 
@@ -534,8 +542,10 @@ static u32 memwait_queue_move(struct memwait_queue *source, struct memwait_queue
 	list_for_each_entry_safe(waiter, next, &source->waiters, node) {
 		if (moved == move)
 			break;
-		if (!waiter->ops->is_pending(waiter))
+		if (!waiter->ops->is_pending(waiter)) {
+			memwait_queue_remove(waiter);
 			continue;
+		}
 		list_move_tail(&waiter->node, &moving);
 		WRITE_ONCE(waiter->queue, target);
 		memwait_word_move(&waiter->word, word);
@@ -574,7 +584,7 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 	int ret = 0;
 
 	if (same) {
-		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, GFP_KERNEL);
+		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, GFP_KERNEL_ACCOUNT);
 		queues[TARGET] = queues[SOURCE];
 		if (IS_ERR(queues[SOURCE]))
 			ret = PTR_ERR(queues[SOURCE]);

@@ -174,12 +174,18 @@ static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clocki
 	return memwait_thread_end(thread) ? ret : MEMWAIT_OK;
 }
 
-/*
- * Will the current thread die before it returns to user space? Either it was killed, or a signal
- * is pending that will make it dump core; all other fatal signals look like SIGKILL by now. What
- * a tracer would make of the signal cannot be known: a traced thread is taken to live.
+/**
+ * memwait_is_dying() - will the current thread die before it returns to user space?
+ *
+ * Either it was killed, or a signal is pending that will make it dump core; all other fatal signals
+ * look like SIGKILL by now. What a tracer would make of the signal cannot be known: a traced thread
+ * is taken to live.
+ *
+ * Context: process context.
+ *
+ * Return: whether it will.
  */
-static bool memwait_is_dying(void)
+bool memwait_is_dying(void)
 {
 	struct sighand_struct *sighand;
 	bool dying = false;
@@ -208,21 +214,24 @@ static bool memwait_is_dying(void)
 
 /*
  * Waits on the words that memwait_group_get() has found, and gives them back. The rest of R2's
- * order: values, deadline, then wait. @index is set with MEMWAIT_OK and MEMWAIT_NOT_EQUAL.
+ * order: values, deadline, then wait. @user_index, unless it is %NULL, gets the word that
+ * MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
  *
- * A notify that was counted for a thread which dies before it returns is passed on to the next
- * waiter of the word. -ERESTARTSYS is right for a restart as well, for the deadline is absolute.
+ * A notify that was counted for a thread which dies before it returns, or which cannot be told the
+ * index, is passed on to the next waiter of the word. -ERESTARTSYS is right for a restart as well,
+ * for the deadline is absolute.
  */
 static int memwait_wait_members(struct memwait_member *members, const struct memwait_wait *waits,
-				u32 nr, u64 deadline, u32 flags, u32 *index)
+				u32 nr, u64 deadline, u32 flags, u32 __user *user_index)
 {
 	struct memwait_thread thread = { .task = current, .members = members, .nr = nr };
+	gfp_t gfp = nr > 1 ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 	ktime_t expires;
+	u32 i, index;
 	int ret;
-	u32 i;
 
 	for (;;) {
-		ret = memwait_group_compare(waits, nr, index);
+		ret = memwait_group_compare(waits, nr, &index);
 		if (ret)
 			break;
 		expires = memwait_expires(deadline, flags);
@@ -237,7 +246,7 @@ static int memwait_wait_members(struct memwait_member *members, const struct mem
 			members[i].waiter.ops = &memwait_thread_ops;
 			members[i].waiter.queue = NULL;
 		}
-		ret = memwait_group_join(members, waits, nr, GFP_KERNEL, index);
+		ret = memwait_group_join(members, waits, nr, gfp, &index);
 		if (!ret)
 			ret = memwait_sleep(&thread, expires == KTIME_MAX ? NULL : &expires,
 					    memwait_clock(flags));
@@ -246,25 +255,29 @@ static int memwait_wait_members(struct memwait_member *members, const struct mem
 		memwait_group_leave(members, nr);
 
 		if (ret == MEMWAIT_OK) {
-			*index = thread.claimed - members;
-			if (memwait_is_dying()) {
-				memwait_queue_notify(&thread.claimed->waiter.word.key, 1);
+			index = thread.claimed - members;
+			if (user_index && put_user(index, user_index))
+				ret = -EFAULT;
+			else if (memwait_is_dying())
 				ret = -ERESTARTSYS;
-			}
+			if (ret)
+				memwait_queue_notify(&thread.claimed->waiter.word.key, 1);
 		}
 		if (ret != -EAGAIN)
 			break;
 
 		/* The comparison above faults in what could not be read. */
 		memwait_group_put(members, nr);
-		if (fatal_signal_pending(current))
-			return -EINTR;
+		if (signal_pending(current))
+			return -ERESTARTSYS;
 		cond_resched();
 		ret = memwait_group_get(members, waits, nr);
 		if (ret)
 			return ret;
 	}
 	memwait_group_put(members, nr);
+	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
+		ret = -EFAULT;
 	return ret;
 }
 
@@ -279,7 +292,6 @@ static int memwait_wait_members(struct memwait_member *members, const struct mem
 int memwait_wait(const struct memwait_wait *wait)
 {
 	struct memwait_member member;
-	u32 index;
 	int ret;
 
 	ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
@@ -287,7 +299,7 @@ int memwait_wait(const struct memwait_wait *wait)
 		ret = memwait_group_get(&member, wait, 1);
 	if (ret)
 		return ret;
-	return memwait_wait_members(&member, wait, 1, wait->deadline, wait->flags, &index);
+	return memwait_wait_members(&member, wait, 1, wait->deadline, wait->flags, NULL);
 }
 
 /**
@@ -299,7 +311,7 @@ int memwait_wait(const struct memwait_wait *wait)
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
  */
-int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __user *user)
+int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user)
 {
 	struct memwait_wait small_waits[MEMWAIT_SMALL_GROUP], *waits = small_waits;
 	struct memwait_member small_members[MEMWAIT_SMALL_GROUP], *members = small_members;
@@ -328,10 +340,34 @@ int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __use
 		ret = memwait_group_get(members, waits, nr);
 	if (!ret)
 		ret = memwait_wait_members(members, waits, nr, any->deadline, any->flags,
-					   &any->index);
-	if ((ret == MEMWAIT_OK || ret == MEMWAIT_NOT_EQUAL) && put_user(any->index, &user->index))
-		ret = -EFAULT;
+					   &user->index);
 	kfree(memory);
+	return ret;
+}
+
+/* The notify of MEMWAIT_IOC_NOTIFY_WAIT, once it is known that the rest can be done. */
+static int memwait_notify_first(const struct memwait_notify_wait *arg,
+				struct memwait_notify_wait __user *user)
+{
+	struct memwait_word word = { .pin = NULL };
+	u32 woken = 0;
+	int ret;
+
+	ret = memwait_compare(arg->wait.addr, arg->wait.expected, arg->wait.flags);
+	if (ret < 0)
+		return ret;
+	if (arg->notify.count) {
+		ret = memwait_word_get(&word, arg->notify.addr, arg->notify.flags);
+		if (ret)
+			return ret;
+	}
+	ret = put_user(0, &user->notified);
+	if (!ret && arg->notify.count) {
+		woken = memwait_queue_notify(&word.key, arg->notify.count);
+		if (woken)
+			ret = put_user(woken, &user->notified);
+	}
+	memwait_word_put(&word);
 	return ret;
 }
 
@@ -341,7 +377,7 @@ int memwait_wait_any(struct memwait_wait_any *any, struct memwait_wait_any __use
  * @user: where it came from
  *
  * The notify is done once, even if a signal restarts the system call: then MEMWAIT_NOTIFIED is in
- * the caller's flags.
+ * the caller's flags. It is taken away before the wait, so that nothing is to be written after it.
  *
  * Context: process context, sleeps.
  *
@@ -353,8 +389,6 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 	bool notified = arg->notify.flags & MEMWAIT_NOTIFIED;
 	u32 flags = arg->notify.flags & ~MEMWAIT_NOTIFIED;
 	struct memwait_member member;
-	struct memwait_word word;
-	u32 index, woken = 0;
 	int ret;
 
 	if (arg->reserved)
@@ -362,35 +396,24 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 	ret = memwait_check(arg->notify.addr, flags, MEMWAIT_WORD_FLAGS);
 	if (!ret)
 		ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+	if (!ret && notified)
+		ret = put_user(flags, &user->notify.flags);
 	if (!ret)
 		ret = memwait_group_get(&member, &arg->wait, 1);
 	if (ret)
 		return ret;
 
 	if (!notified) {
-		ret = put_user(0, &user->notified);
-		if (!ret && arg->notify.count) {
-			ret = memwait_word_get(&word, arg->notify.addr, flags);
-			if (!ret) {
-				woken = memwait_queue_notify(&word.key, arg->notify.count);
-				memwait_word_put(&word);
-			}
-		}
-		if (!ret && woken)
-			ret = put_user(woken, &user->notified);
+		ret = memwait_notify_first(arg, user);
 		if (ret) {
 			memwait_group_put(&member, 1);
 			return ret;
 		}
 	}
-
 	ret = memwait_wait_members(&member, &arg->wait, 1, arg->wait.deadline, arg->wait.flags,
-				   &index);
-	if (ret == -ERESTARTSYS) {
-		if (!notified && put_user(flags | MEMWAIT_NOTIFIED, &user->notify.flags))
-			ret = -EINTR;	/* if it cannot be told, it must not be restarted */
-	} else if (notified && put_user(flags, &user->notify.flags)) {
-		ret = ret < 0 ? ret : -EFAULT;
-	}
+				   NULL);
+	/* If it cannot be told, it must not be restarted. */
+	if (ret == -ERESTARTSYS && put_user(flags | MEMWAIT_NOTIFIED, &user->notify.flags))
+		ret = -EINTR;
 	return ret;
 }
