@@ -7,15 +7,15 @@
  *
  *	notify of one word (its queue locked)	somebody else: another notify, deadline, signal, ...
  *	(1) claim the group: won		(1) claim the group: lost
- *	(2) take this member out		(2) a notify leaves the member where it is, does not
+ *	(2) take this member out		(2) a notify takes this member out as well, does not
  *	    of its queue			    count it, and goes on to the next waiter
  *	(3) count it, unlock
  *	(4) take the other members out, each
  *	    under the lock of its own queue
  *
  * So no notify is swallowed, and no two are spent on one group. Whoever has claimed a group takes
- * its other members out before its system call returns; a member of a claimed group is met only by
- * those who come in between, and by no-one twice.
+ * its other members out before its system call returns, except those that a notify has met, and taken
+ * out, before: a member of a claimed group is met once.
  *
  * The members join one after another, each comparing its word under the lock of its queue. A change
  * of a word after its member has joined is followed by a notify that finds the member, although

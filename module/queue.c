@@ -40,12 +40,13 @@
  * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
  *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
  * (D) Who finds that its waiter is in no queue any more takes no lock. The store-release of %NULL
- * to .queue is the last access of the one who took it out for it, and the load-acquire makes what
- * was done to the waiter under the queues' locks, a move above all, visible to its owner. Requeue
- * locks both queues, having made those that are missing, and so sees and changes the waiters of
- * both words in one step: a waiter is in the source's queue, or in the target's, whoever looks. Its
- * .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks the queue
- * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows
+ *     to .queue is the last access of the one who took it out for it, and the load-acquire makes
+ *     what was done to the waiter under queues' locks, a move above all, visible to its owner.
+ *
+ * Requeue locks both queues, having made those that are missing, and so sees and changes the
+ * waiters of both words in one step: a waiter is in the source's queue, or in the target's, whoever
+ * looks. Its .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks
+ * the queue that .queue names, and looks at .queue again: so a deadline, signal or cancel follows
  * the waiter wherever it has gone. A waiter that is claimed at the same time may be counted as
  * moved: it was moved first. Requeue needs no (A): it holds the source's queue in any case, and has
  * passed (B) if it made it.

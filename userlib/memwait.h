@@ -215,7 +215,7 @@ int memwait_notify_wait(const volatile void *target, unsigned int count, const v
 /*
  * Notifies @count words in one system call: of each of @notifies the addr, count and flags (0 or
  * MEMWAIT_PRIVATE). @woken: NULL, or an array that gets how many each of them woke. A loop that has
- * operations on several of them is woken once.
+ * operations on many of them is woken a few times only.
  *
  * Returns how many were done; what comes after that has failed. If it is the first: -EINVAL,
  * -EFAULT, -EOPNOTSUPP.

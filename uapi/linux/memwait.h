@@ -242,8 +242,8 @@ struct memwait_notify_wait {
  * @count: length of the arrays, at most INT_MAX
  * @flags: 0
  *
- * An event loop that has completions of several of them is woken once, not for each of them. Needs
- * MEMWAIT_FEATURE_NOTIFY_MANY.
+ * An event loop that gets completions of many of them is woken a few times, not for each of them.
+ * Needs MEMWAIT_FEATURE_NOTIFY_MANY.
  */
 struct memwait_notify_many {
 	__u64 notifies;
