@@ -771,6 +771,42 @@ MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
 	}
 }
 
+/* Killed while it sleeps in read(2): what comes then is not for it. */
+MEMWAIT_TEST(R25_a_reader_that_is_killed_swallows_no_notify)
+{
+	struct memwait_completion done;
+	int *ready = self->shared + 64;
+	int round, passed_on = 0, ret, fd;
+	pid_t pid;
+
+	for (round = 0; round < 200; round++) {
+		*ready = 0;
+		pid = fork();
+		if (!pid) {
+			fd = memwait_open(0);
+			if (mw_async(fd, self->shared, 0, FOREVER, U32, 0, NULL) !=
+			    MEMWAIT_PENDING)
+				_exit(1);
+			__atomic_store_n(ready, gettid(), __ATOMIC_RELEASE);
+			mw_read(fd, &done, 1);
+			_exit(0);
+		}
+		while (!__atomic_load_n(ready, __ATOMIC_ACQUIRE))
+			sched_yield();
+		await_asleep(pid);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 0,
+						    NULL));
+		kill(pid, SIGKILL);
+		ASSERT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+		ret = child_status(pid);
+		/* It was dead before, or it was not and has handed on what it could not see. */
+		ASSERT_EQ(128 + SIGKILL, ret);
+		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+		passed_on++;
+	}
+	EXPECT_EQ(200, passed_on);
+}
+
 MEMWAIT_TEST(R25_a_context_that_io_uring_holds_is_closed_with_the_ring)
 {
 	struct io_uring_params params = { 0 };
