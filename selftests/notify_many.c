@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R13, R15, R22: NOTIFY_MANY, which is as many notifies, one after another. */
+#include "several_test.h"
+
+#define MANY	1000	/* more than are done together */
+
+static int mw_notify_many(int fd, const struct memwait_notify *notifies, uint32_t count,
+			  uint32_t *woken)
+{
+	struct memwait_notify_many arg = {
+		.notifies = (uintptr_t)notifies,
+		.woken = (uintptr_t)woken,
+		.count = count,
+	};
+
+	return xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg);
+}
+
+static struct memwait_notify notify_of(const volatile void *word, uint32_t count, uint32_t flags)
+{
+	return (struct memwait_notify) { .addr = (uintptr_t)word, .count = count, .flags = flags };
+}
+
+/* n words in a row, as many waiters of each as are to be notified. */
+static void notifies_of(struct memwait_notify *notifies, const uint32_t *word, int n,
+			uint32_t count)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		notifies[i] = notify_of(word + i, count, U32);
+}
+
+/* One async wait at each of n words in a row; its number is its user_data. */
+static bool arm(int fd, const uint32_t *word, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (mw_async(fd, word + i, 0, FOREVER, U32, i, NULL) != MEMWAIT_PENDING)
+			return false;
+	}
+	return true;
+}
+
+/* How many of n words in a row have waiters. */
+static int left(int fd, const uint32_t *word, int n)
+{
+	int i, sum = 0;
+
+	for (i = 0; i < n; i++)
+		sum += mw_waiters(fd, word + i, U32) > 0;
+	return sum;
+}
+
+static void fill(uint32_t *woken, int n)
+{
+	while (n--)
+		woken[n] = UNTOUCHED;
+}
+
+/* Arguments */
+
+MEMWAIT_TEST(R2_notify_many_flags_and_count)
+{
+	struct memwait_notify notifies[2];
+	struct memwait_notify_many arg = { .notifies = (uintptr_t)notifies };
+	struct memwait_info info;
+	uint32_t woken[2];
+	int bit;
+
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	EXPECT_EQ(MEMWAIT_FEATURE_NOTIFY_MANY, info.features & MEMWAIT_FEATURE_NOTIFY_MANY);
+	ASSERT_TRUE(arm(self->fd, self->word, 2));
+	notifies_of(notifies, self->word, 2, 1);
+	for (bit = 0; bit < 32; bit++) {
+		arg.flags = 1U << bit;
+		arg.count = bit % 3;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, &arg));
+	}
+	fill(woken, 2);
+	EXPECT_EQ(-EINVAL, mw_notify_many(self->fd, notifies, 1U << 31, woken));
+	EXPECT_EQ(-EINVAL, mw_notify_many(self->fd, notifies, ~0U, woken));
+	EXPECT_EQ(0, mw_notify_many(self->fd, notifies, 0, woken));
+	EXPECT_EQ(0, mw_notify_many(self->fd, NULL, 0, NULL));
+	EXPECT_EQ(0, mw_notify_many(self->fd, (void *)-1UL, 0, (void *)-1UL));
+	EXPECT_EQ(UNTOUCHED, woken[0]);
+	EXPECT_EQ(2, left(self->fd, self->word, 2));
+	EXPECT_EQ(2, mw_notify_many(self->fd, notifies, 2, woken));
+}
+
+MEMWAIT_TEST(notify_many_structs_of_other_sizes)
+{
+	struct memwait_notify notifies[2];
+	struct {
+		struct memwait_notify_many many;
+		uint32_t more[4];
+	} arg = { .many = { .notifies = (uintptr_t)notifies, .count = 2 } };
+	struct memwait_notify_many *read_only = private_page(self->page);
+	size_t size, known = sizeof(arg.many);
+
+	ASSERT_TRUE(arm(self->fd, self->word, 2));
+	notifies_of(notifies, self->word, 2, 1);
+	for (size = 0; size < known; size++)
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, _IOC(_IOC_WRITE, MEMWAIT_IOC_MAGIC, 9, size),
+					  &arg));
+	arg.more[3] = 1U << 31;
+	EXPECT_EQ(-E2BIG, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 9, arg), &arg));
+	arg.more[3] = 0;
+	EXPECT_EQ(2, left(self->fd, self->word, 2));
+	EXPECT_EQ(2, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 9, arg), &arg));
+	EXPECT_EQ(0, left(self->fd, self->word, 2));
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, NULL));
+	EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 9,
+						  struct memwait_notify_many), &arg));
+	/* It is not written. */
+	*read_only = arg.many;
+	ASSERT_EQ(0, mprotect(read_only, self->page, PROT_READ));
+	EXPECT_EQ(2, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, read_only));
+}
+
+/* What is wrong with an entry is what would be wrong with a notify. */
+MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_it)
+{
+	static const int places[] = { 0, 1, 15, 16, 17, 39 };
+	struct memwait_notify notifies[40], bad[4];
+	int errors[4] = { -EINVAL, -EINVAL, -EFAULT, -EOPNOTSUPP };
+	struct memwait_completion done[40];
+	uint32_t woken[40];
+	size_t i, j;
+	int n;
+
+	bad[0] = notify_of((char *)self->word + 2, 0, U32);
+	bad[1] = notify_of(self->word, 1, U32 | MEMWAIT_CLOCK_REALTIME);
+	bad[2] = notify_of(hole_page(), 1, U32);
+	bad[3] = notify_of(device_word(), 1, U32);
+	if (!bad[3].addr)
+		errors[3] = -EFAULT;
+	for (i = 0; i < ARRAY_SIZE(places); i++) {
+		for (j = 0; j < 4; j++) {
+			ASSERT_TRUE(arm(self->fd, self->word, 40));
+			notifies_of(notifies, self->word, 40, 1);
+			notifies[places[i]] = bad[j];
+			fill(woken, 40);
+			EXPECT_EQ(places[i] ? places[i] : errors[j],
+				  mw_notify_many(self->fd, notifies, 40, woken));
+			/* Those before it are notified and none behind it. */
+			EXPECT_EQ(places[i] ? places[i] : -EAGAIN, mw_read(self->fd, done, 40));
+			for (n = 0; n < 40; n++) {
+				EXPECT_EQ(n >= places[i], mw_waiters(self->fd, self->word + n,
+								     U32));
+				EXPECT_EQ(n < places[i] ? 1 : UNTOUCHED, woken[n]);
+			}
+			/* The error comes when one begins with it. */
+			EXPECT_EQ(errors[j], mw_notify_many(self->fd, notifies + places[i], 1,
+							    woken));
+			notifies_of(notifies, self->word, 40, 1);
+			EXPECT_EQ(40, mw_notify_many(self->fd, notifies, 40, NULL));
+			EXPECT_EQ(40 - places[i], mw_read(self->fd, done, 40));
+		}
+	}
+}
+
+MEMWAIT_TEST(R2_notify_many_an_array_that_leaves_memory)
+{
+	static const int lengths[] = { 0, 1, 15, 16, 17, 39 };
+	char *area = private_page(2 * self->page);
+	struct memwait_notify *notifies;
+	uint32_t woken[40];
+	size_t i;
+	int n;
+
+	ASSERT_EQ(0, munmap(area + self->page, self->page));
+	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
+		n = lengths[i];
+		notifies = (void *)(area + self->page - n * sizeof(*notifies));
+		ASSERT_TRUE(arm(self->fd, self->word, 40));
+		notifies_of(notifies, self->word, n, 1);
+		fill(woken, 40);
+		EXPECT_EQ(n ? n : -EFAULT, mw_notify_many(self->fd, notifies, 40, woken));
+		EXPECT_EQ(40 - n, left(self->fd, self->word, 40));
+		EXPECT_EQ(UNTOUCHED, woken[n]);
+		EXPECT_EQ(n ? n : -EFAULT, mw_notify_many(self->fd, notifies, INT32_MAX, NULL));
+		/* Half an entry is none. */
+		notifies = (void *)((char *)notifies + 8);
+		if (n == 0)
+			EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, notifies - 1, 1, NULL));
+		for (n = 0; n < 40; n++)
+			mw_notify(self->fd, self->word + n, 1, U32);
+		while (mw_read(self->fd, &(struct memwait_completion) { 0 }, 1) == 1)
+			;
+	}
+	EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, NULL, 1, NULL));
+	EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, (void *)0xffff888000000000UL, 1, NULL));
+	EXPECT_EQ(-EFAULT, mw_notify_many(self->fd, (void *)-16UL, INT32_MAX, NULL));
+}
+
+/* An entry whose number cannot be written fails, and is not notified, nor what comes behind it. */
+MEMWAIT_TEST(R2_notify_many_numbers_that_cannot_be_written)
+{
+	static const int lengths[] = { 0, 1, 15, 16, 17, 39 };
+	char *area = private_page(2 * self->page);
+	struct memwait_notify notifies[40];
+	uint32_t *woken;
+	size_t i;
+	int n, j;
+
+	ASSERT_EQ(0, mprotect(area + self->page, self->page, PROT_READ));
+	notifies_of(notifies, self->word, 40, 1);
+	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
+		n = lengths[i];
+		woken = (uint32_t *)(area + self->page) - n;
+		fill(woken, n);
+		ASSERT_TRUE(arm(self->fd, self->word, 40));
+		EXPECT_EQ(n ? n : -EFAULT, mw_notify_many(self->fd, notifies, 40, woken));
+		for (j = 0; j < n; j++)
+			EXPECT_EQ(1, woken[j]);
+		EXPECT_EQ(0, left(self->fd, self->word, n));
+		EXPECT_EQ(40 - n, left(self->fd, self->word, 40));
+		EXPECT_EQ(40, mw_notify_many(self->fd, notifies, 40, NULL));
+		while (mw_read(self->fd, &(struct memwait_completion) { 0 }, 1) == 1)
+			;
+	}
+}
+
+/* Results */
+
+MEMWAIT_TEST(R13_notify_many_notifies_each)
+{
+	static const uint32_t counts[] = { 0, 1, 2, 3, 4, MEMWAIT_ALL };
+	struct memwait_notify notifies[60];
+	struct memwait_completion done[64];
+	uint32_t woken[60], expected, sum = 0;
+	uint32_t *words[] = { self->word, self->shared };
+	int i, j, n;
+
+	/* Three waiters for each word: private, shared, private by promise; aligned for less. */
+	for (i = 0; i < 60; i++) {
+		uint32_t *word = words[i % 3 == 1] + i;
+
+		for (j = 0; j < 3; j++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32,
+							    3 * i + j, NULL));
+		notifies[i] = notify_of(word, counts[i / 3 % 6],
+					i % 3 == 2 ? U32 | MEMWAIT_PRIVATE : i / 18 % 3);
+	}
+	fill(woken, 60);
+	EXPECT_EQ(60, mw_notify_many(self->fd, notifies, 60, woken));
+	for (i = 0; i < 60; i++) {
+		expected = notifies[i].count < 3 ? notifies[i].count : 3;
+		EXPECT_EQ(expected, woken[i]);
+		EXPECT_EQ(3 - (int)expected, mw_waiters(self->fd, words[i % 3 == 1] + i, U32));
+		sum += expected;
+	}
+	/* R20, R12: completions come in the order of the entries, the oldest of each first. */
+	for (i = 0; i < 60; i++) {
+		for (j = 0; j < (int)woken[i]; j++) {
+			ASSERT_EQ(1, mw_read(self->fd, done, 1));
+			EXPECT_EQ(3 * i + j, done[0].user_data);
+			sum--;
+		}
+	}
+	EXPECT_EQ(0, sum);
+	EXPECT_FALSE(mw_readable(self->fd));
+	/* The rest, and nobody asks how many. */
+	for (i = 0; i < 60; i++)
+		notifies[i].count = MEMWAIT_ALL;
+	EXPECT_EQ(60, mw_notify_many(self->fd, notifies, 60, NULL));
+	for (n = 0; (i = mw_read(self->fd, done, 64)) > 0; n += i)
+		;
+	EXPECT_EQ(180 - 111, n);	/* 36 of each 18 entries, and 3 of the last 6 */
+}
+
+MEMWAIT_TEST(R13_notify_many_of_a_word_more_than_once)
+{
+	struct memwait_completion done[10];
+	struct memwait_notify notifies[4];
+	uint32_t woken[4];
+	int i;
+
+	for (i = 0; i < 6; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, i,
+						    NULL));
+	for (i = 0; i < 4; i++)
+		notifies[i] = notify_of(self->word, i + 1, U32);
+	EXPECT_EQ(4, mw_notify_many(self->fd, notifies, 4, woken));
+	EXPECT_EQ(1, woken[0]);
+	EXPECT_EQ(2, woken[1]);
+	EXPECT_EQ(3, woken[2]);
+	EXPECT_EQ(0, woken[3]);
+	EXPECT_EQ(6, mw_read(self->fd, done, 10));
+	for (i = 0; i < 6; i++)
+		EXPECT_EQ(i, done[i].user_data);
+}
+
+MEMWAIT_TEST(R13_notify_many_very_many)
+{
+	static struct memwait_notify notifies[3 * MANY];
+	static uint32_t words[3 * MANY], woken[3 * MANY];
+	static struct memwait_completion done[3 * MANY];
+	int i;
+
+	for (i = 0; i < 3 * MANY; i += 3)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words + i, 0, FOREVER, U32, i, NULL));
+	notifies_of(notifies, words, 3 * MANY, 1);
+	EXPECT_EQ(3 * MANY, mw_notify_many(self->fd, notifies, 3 * MANY, woken));
+	for (i = 0; i < 3 * MANY; i++)
+		EXPECT_EQ(i % 3 == 0, woken[i]);
+	ASSERT_EQ(MANY, mw_read(self->fd, done, 3 * MANY));
+	for (i = 0; i < MANY; i++)
+		ASSERT_EQ(3 * i, done[i].user_data);
+}
+
+/* R15: by promise nobody looks whether the word is there; nor for a count of 0. */
+MEMWAIT_TEST(R15_notify_many_as_notify)
+{
+	uint32_t *hole = hole_page(), woken[3];
+	struct memwait_notify notifies[3];
+
+	notifies[0] = notify_of(hole, 1, U32 | MEMWAIT_PRIVATE);
+	notifies[1] = notify_of(hole, 0, U32);
+	notifies[2] = notify_of(hole, 1, U32);
+	fill(woken, 3);
+	EXPECT_EQ(0, mw_notify(self->fd, hole, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(0, mw_notify(self->fd, hole, 0, U32));
+	EXPECT_EQ(-EFAULT, mw_notify(self->fd, hole, 1, U32));
+	EXPECT_EQ(2, mw_notify_many(self->fd, notifies, 3, woken));
+	EXPECT_EQ(0, woken[0]);
+	EXPECT_EQ(0, woken[1]);
+	EXPECT_EQ(UNTOUCHED, woken[2]);
+}
+
+MEMWAIT_TEST(R13_notify_many_wakes_threads)
+{
+	struct memwait_notify notifies[20];
+	struct waiter w[20];
+	uint32_t woken[20];
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		w[i] = thread_at(self->fd, i % 2 ? self->shared + i / 4 : self->word + i / 4);
+		waiter_start(&w[i]);
+	}
+	for (i = 0; i < 20; i++)
+		notifies[i] = notify_of(w[i].addr, 1, U32);
+	EXPECT_EQ(20, mw_notify_many(self->fd, notifies, 20, woken));
+	for (i = 0; i < 20; i++) {
+		EXPECT_EQ(1, woken[i]);
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
+	}
+}
+
+/* R16: a group that an entry has woken is passed over by the next one. */
+MEMWAIT_TEST(R16_notify_many_wakes_a_group_once)
+{
+	struct memwait_notify notifies[3];
+	struct memwait_completion done[8];
+	struct memwait_wait waits[3];
+	struct any_waiter w;
+	uint32_t woken[3];
+
+	members(waits, self->word, 3);
+	notifies_of(notifies, self->word, 3, 1);
+	w = any_of(self->fd, waits, 3);
+	any_start(&w);
+	EXPECT_EQ(3, mw_notify_many(self->fd, notifies, 3, woken));
+	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
+	EXPECT_EQ(0, w.index);
+	EXPECT_EQ(1, woken[0]);
+	EXPECT_EQ(0, woken[1]);
+	EXPECT_EQ(0, woken[2]);
+	EXPECT_EQ(0, left(self->fd, self->word, 3));
+
+	/* With a second group and single waits behind. */
+	w = any_of(self->fd, waits, 3);
+	any_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 7, NULL));
+	ASSERT_TRUE(arm(self->fd, self->word, 3));
+	EXPECT_EQ(3, mw_notify_many(self->fd, notifies, 3, woken));
+	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
+	EXPECT_EQ(0, w.index);
+	EXPECT_EQ(1, woken[0]);
+	EXPECT_EQ(1, woken[1]);
+	EXPECT_EQ(1, woken[2]);
+	ASSERT_EQ(2, mw_read(self->fd, done, 8));
+	EXPECT_EQ(7, done[0].user_data);
+	EXPECT_EQ(1, done[0].index);
+	EXPECT_EQ(2, done[1].user_data);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 2, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
+}
+
+/* More contexts than one notify remembers to wake at its end, twice each. */
+MEMWAIT_TEST(R22_notify_many_contexts)
+{
+	struct memwait_completion done[4];
+	struct memwait_notify notifies[40];
+	int fds[20], i;
+
+	for (i = 0; i < 20; i++) {
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+	}
+	for (i = 0; i < 40; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i % 20], self->word + i, 0, FOREVER, U32,
+						    i, NULL));
+	notifies_of(notifies, self->word, 40, 1);
+	EXPECT_EQ(40, mw_notify_many(self->fd, notifies, 40, NULL));
+	for (i = 0; i < 20; i++) {
+		EXPECT_TRUE(mw_readable(fds[i]));
+		EXPECT_EQ(2, mw_read(fds[i], done, 4));
+		EXPECT_EQ(i, done[0].user_data);
+		EXPECT_EQ(20 + i, done[1].user_data);
+		close(fds[i]);
+	}
+}
+
+struct event_loop {
+	pthread_t thread;
+	int fd, epoll;
+	long events, completions;
+	int stop;
+};
+
+/* Counts edges, without sleep, so that two of one call are two. Reads nothing. */
+static void *count_edges(void *arg)
+{
+	struct event_loop *loop = arg;
+	struct epoll_event event;
+
+	while (!__atomic_load_n(&loop->stop, __ATOMIC_ACQUIRE)) {
+		if (epoll_wait(loop->epoll, &event, 1, 0) == 1)
+			__atomic_add_fetch(&loop->events, 1, __ATOMIC_ACQ_REL);
+	}
+	return NULL;
+}
+
+/* All completions of a call make one edge. */
+MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
+{
+	struct event_loop loop = { .fd = self->fd, .epoll = epoll_create1(EPOLL_CLOEXEC) };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct memwait_completion done[16];
+	struct memwait_notify notifies[16];
+	int i;
+
+	notifies_of(notifies, self->word, 16, 1);
+	ASSERT_LE(0, loop.epoll);
+	ASSERT_EQ(0, epoll_ctl(loop.epoll, EPOLL_CTL_ADD, self->fd, &event));
+	ASSERT_EQ(0, pthread_create(&loop.thread, NULL, count_edges, &loop));
+	for (i = 1; i <= 500; i++) {
+		ASSERT_TRUE(arm(self->fd, self->word, 16));
+		ASSERT_EQ(16, mw_notify_many(self->fd, notifies, 16, NULL));
+		/* A new edge for each call. */
+		while (__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) < i)
+			sched_yield();
+		ASSERT_EQ(16, mw_read(self->fd, done, 16));
+	}
+	__atomic_store_n(&loop.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(loop.thread, NULL);
+	EXPECT_EQ(500, loop.events);
+	close(loop.epoll);
+}
+
+/* R1: stores to many words, and one call for all of them. */
+struct rounds {
+	int fd, rounds;
+	uint32_t *word, *answer;
+	pthread_t thread;
+	long oks, notified, wrong;
+};
+
+static void *answer_rounds(void *arg)
+{
+	struct rounds *r = arg;
+	int i, ret;
+
+	for (i = 1; i <= r->rounds; i++) {
+		while (__atomic_load_n(r->word, __ATOMIC_ACQUIRE) != (uint32_t)i) {
+			ret = mw_wait(r->fd, r->word, i - 1, FOREVER, U32);
+			r->oks += ret == MEMWAIT_OK;
+			r->wrong += ret < 0;
+		}
+		__atomic_add_fetch(r->answer, 1, __ATOMIC_ACQ_REL);
+		r->notified += mw_notify(r->fd, r->answer, 1, U32);
+	}
+	return NULL;
+}
+
+MEMWAIT_TEST(R1_notify_many_no_wake_up_is_lost)
+{
+	enum { THREADS = 4, ROUNDS = 4000 };
+	uint32_t *answer = self->shared, value, woken[THREADS];
+	long oks = 0, notified = 0, answered = 0, answers = 0;
+	struct memwait_notify notifies[THREADS];
+	struct rounds r[THREADS] = { 0 };
+	int i, round, ret;
+
+	notifies_of(notifies, self->word, THREADS, 1);
+	for (i = 0; i < THREADS; i++) {
+		r[i] = (struct rounds) { .fd = self->fd, .rounds = ROUNDS, .word = self->word + i,
+					 .answer = answer };
+		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL, answer_rounds, &r[i]));
+	}
+	for (round = 1; round <= ROUNDS; round++) {
+		for (i = 0; i < THREADS; i++)
+			__atomic_store_n(self->word + i, round, __ATOMIC_RELEASE);
+		ASSERT_EQ(THREADS, mw_notify_many(self->fd, notifies, THREADS, woken));
+		for (i = 0; i < THREADS; i++)
+			notified += woken[i];
+		while ((value = __atomic_load_n(answer, __ATOMIC_ACQUIRE)) !=
+		       (uint32_t)(round * THREADS)) {
+			ret = mw_wait(self->fd, answer, value, FOREVER, U32);
+			ASSERT_LE(0, ret);
+			answered += ret == MEMWAIT_OK;
+		}
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(r[i].thread, NULL);
+		oks += r[i].oks;
+		answers += r[i].notified;
+		EXPECT_EQ(0, r[i].wrong);
+	}
+	EXPECT_EQ(notified, oks);
+	EXPECT_EQ(answers, answered);
+	EXPECT_LT(0, oks);
+}
+
+enum { WORDS = 20 };
+
+struct racer {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	int *stop;
+	long oks, notified, timed_out, other;
+};
+
+static void *notify_hard(void *arg)
+{
+	struct racer *r = arg;
+	struct memwait_notify notifies[WORDS];
+	uint32_t woken[WORDS];
+	int i, n;
+
+	for (n = 0; !__atomic_load_n(r->stop, __ATOMIC_RELAXED); n++) {
+		for (i = 0; i < WORDS; i++)
+			notifies[i] = notify_of(r->word + (n + i) % WORDS, (n + i) % 3, U32);
+		r->other += mw_notify_many(r->fd, notifies, WORDS, woken) != WORDS;
+		for (i = 0; i < WORDS; i++)
+			r->notified += woken[i];
+	}
+	return NULL;
+}
+
+static void *wait_hard(void *arg)
+{
+	struct racer *r = arg;
+	struct memwait_wait waits[WORDS];
+	uint32_t index;
+	int n, ret;
+
+	members(waits, r->word, WORDS);
+	for (n = 0; !__atomic_load_n(r->stop, __ATOMIC_RELAXED); n++) {
+		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + n % 64 * 2000;
+
+		ret = n % 2 ? mw_wait(r->fd, r->word + n % WORDS, 0, deadline, U32) :
+			      mw_wait_any(r->fd, waits + n % 8, 3 + n % 9, deadline, 0, &index);
+		r->oks += ret == MEMWAIT_OK;
+		r->timed_out += ret == MEMWAIT_TIMED_OUT;
+		r->other += ret != MEMWAIT_OK && ret != MEMWAIT_TIMED_OUT;
+	}
+	return NULL;
+}
+
+MEMWAIT_TEST(R5_notify_many_and_deadlines_race)
+{
+	struct racer r[5] = { 0 }, sum = { 0 };
+	struct memwait_completion done[16];
+	struct memwait_wait waits[WORDS];
+	uint64_t end = in_ms(3000);
+	long armed = 0, ended = 0;
+	int stop = 0, i, n, ret;
+
+	members(waits, self->word, WORDS);
+	for (i = 0; i < 5; i++) {
+		r[i] = (struct racer) { .fd = self->fd, .word = self->word, .stop = &stop };
+		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL, i < 2 ? notify_hard : wait_hard,
+					    &r[i]));
+	}
+	for (n = 0; now_ns(CLOCK_MONOTONIC) < end || ended < armed; n++) {
+		if (now_ns(CLOCK_MONOTONIC) < end) {
+			ret = n % 2 ? mw_async(self->fd, self->word + n % WORDS, 0,
+					       now_ns(CLOCK_MONOTONIC) + n % 50 * 5000, U32, 0,
+					       NULL) :
+				      mw_group(self->fd, waits, WORDS,
+					       now_ns(CLOCK_MONOTONIC) + n % 50 * 5000, 0, 0,
+					       NULL);
+			armed += ret == MEMWAIT_PENDING;
+			ASSERT_TRUE(ret == MEMWAIT_PENDING || ret == MEMWAIT_TIMED_OUT);
+		}
+		ret = mw_read(self->fd, done, 16);
+		for (i = 0; i < ret; i++) {
+			ended++;
+			sum.oks += done[i].result == MEMWAIT_OK;
+			sum.timed_out += done[i].result == MEMWAIT_TIMED_OUT;
+		}
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (i = 0; i < 5; i++) {
+		pthread_join(r[i].thread, NULL);
+		sum.oks += r[i].oks;
+		sum.notified += r[i].notified;
+		sum.timed_out += r[i].timed_out;
+		EXPECT_EQ(0, r[i].other);
+	}
+	EXPECT_EQ(armed, ended);
+	EXPECT_EQ(sum.notified, sum.oks);
+	EXPECT_LT(0, sum.oks);
+	EXPECT_LT(0, sum.timed_out);
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(0, left(self->fd, self->word, WORDS));
+}
+
+TEST_HARNESS_MAIN

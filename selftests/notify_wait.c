@@ -1,0 +1,841 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R17: NOTIFY_WAIT does what NOTIFY and then WAIT would, and a restart does not notify twice. */
+#include "several_test.h"
+
+static struct memwait_notify_wait notify_then_wait(const volatile void *notify, uint32_t count,
+						   const volatile void *wait, uint64_t expected,
+						   uint64_t deadline)
+{
+	return (struct memwait_notify_wait) {
+		.notify = { .addr = (uintptr_t)notify, .count = count, .flags = U32 },
+		.wait = { .addr = (uintptr_t)wait, .expected = expected, .deadline = deadline,
+			  .flags = U32 },
+		.notified = UNTOUCHED,
+	};
+}
+
+static int mw_notify_wait(int fd, struct memwait_notify_wait *arg)
+{
+	return xioctl(fd, MEMWAIT_IOC_NOTIFY_WAIT, arg);
+}
+
+/* Whether all is as it was passed, but what is returned in it. */
+static bool as_passed(struct memwait_notify_wait now, const struct memwait_notify_wait *was)
+{
+	now.notified = was->notified;
+	return !memcmp(&now, was, sizeof(now));
+}
+
+/* n async waits that only a notify of the word ends. */
+static bool arm(int fd, const void *word, int n)
+{
+	while (n--) {
+		if (mw_async(fd, word, 0, FOREVER, U32, n, NULL) != MEMWAIT_PENDING)
+			return false;
+	}
+	return true;
+}
+
+/* A thread that performs one NOTIFY_WAIT. */
+struct notifier {
+	pthread_t thread;
+	int fd;
+	struct memwait_notify_wait *arg;
+	pid_t tid;
+	int result, done;
+};
+
+static void *notifier_main(void *arg)
+{
+	struct notifier *n = arg;
+
+	__atomic_store_n(&n->tid, gettid(), __ATOMIC_RELEASE);
+	n->result = mw_notify_wait(n->fd, n->arg);
+	__atomic_store_n(&n->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Returns when it is in the queue, where it will be the n-th. */
+static void notifier_start(struct notifier *n, int nth)
+{
+	n->done = 0;
+	if (pthread_create(&n->thread, NULL, notifier_main, n))
+		abort();
+	await_waiters(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32, nth);
+}
+
+static int notifier_join(struct notifier *n)
+{
+	pthread_join(n->thread, NULL);
+	return n->result;
+}
+
+/* Arguments: nothing is done if they are bad */
+
+#define EXPECT_REFUSED(error_, arg_) do {						\
+	struct memwait_notify_wait was_ = (arg_);					\
+											\
+	EXPECT_EQ((error_), mw_notify_wait(self->fd, &(arg_)));				\
+	EXPECT_TRUE(as_passed((arg_), &was_));						\
+	EXPECT_EQ(UNTOUCHED, (arg_).notified);						\
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));				\
+} while (0)
+
+MEMWAIT_TEST(R2_notify_wait_unknown_flags_are_einval)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+	struct memwait_notify_wait arg;
+	int bit;
+
+	ASSERT_TRUE(arm(self->fd, a, 1));
+	for (bit = 0; bit < 32; bit++) {
+		arg = notify_then_wait(a, 1, b, 0, 0);
+		if (!(1U << bit & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_NOTIFIED))) {
+			arg.notify.flags |= 1U << bit;
+			EXPECT_REFUSED(-EINVAL, arg);
+		}
+		arg = notify_then_wait(a, 1, b, 0, 0);
+		if (!(1U << bit & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME))) {
+			arg.wait.flags |= 1U << bit;
+			EXPECT_REFUSED(-EINVAL, arg);
+		}
+		arg = notify_then_wait(a, 1, b, 0, 0);
+		arg.reserved = 1U << bit;
+		EXPECT_REFUSED(-EINVAL, arg);
+		arg = notify_then_wait(a, 1, b, 0, 0);
+		arg.wait.reserved = 1U << bit;
+		EXPECT_REFUSED(-EINVAL, arg);
+	}
+	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
+}
+
+MEMWAIT_TEST(R3_notify_wait_misaligned_words_are_einval)
+{
+	struct memwait_notify_wait arg;
+	uint32_t size, offset, count;
+
+	ASSERT_TRUE(arm(self->fd, self->word, 1));
+	for (size = 1; size < 4; size++) {
+		for (offset = 1; offset < 8; offset++) {
+			if (offset % (1 << size) == 0)
+				continue;
+			for (count = 0; count < 2; count++) {
+				arg = notify_then_wait((char *)self->word + offset, count,
+						       self->word + 2, 0, 0);
+				arg.notify.flags = size;
+				EXPECT_REFUSED(-EINVAL, arg);
+				arg = notify_then_wait(self->word, count,
+						       (char *)self->word + offset, 0, 0);
+				arg.wait.flags = size;
+				EXPECT_REFUSED(-EINVAL, arg);
+			}
+		}
+	}
+	/* The arguments of both come before the access to either. */
+	arg = notify_then_wait(NULL, 1, (void *)2, 0, 0);
+	EXPECT_REFUSED(-EINVAL, arg);
+	arg = notify_then_wait((void *)2, 1, NULL, 0, 0);
+	EXPECT_REFUSED(-EINVAL, arg);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+}
+
+MEMWAIT_TEST(R2_notify_wait_words_that_are_not_there_are_efault)
+{
+	uint32_t *a = self->word, *hole = hole_page(), *device = device_word();
+	uint32_t *kernel = (void *)0xffff888000000000ULL;
+	struct memwait_notify_wait arg;
+
+	ASSERT_TRUE(arm(self->fd, a, 1));
+	arg = notify_then_wait(a, 1, hole, 0, FOREVER);
+	EXPECT_REFUSED(-EFAULT, arg);
+	arg = notify_then_wait(a, 1, kernel, 0, FOREVER);
+	EXPECT_REFUSED(-EFAULT, arg);
+	arg.wait.flags |= MEMWAIT_PRIVATE;
+	EXPECT_REFUSED(-EFAULT, arg);
+	if (device) {
+		arg = notify_then_wait(a, 1, device, 0, FOREVER);
+		EXPECT_REFUSED(-EOPNOTSUPP, arg);
+	}
+
+	/* Nor does it wait if the word to be notified is bad. */
+	arg = notify_then_wait(hole, 1, a, 0, FOREVER);
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
+	arg = notify_then_wait(hole, 1, a, 1, FOREVER);
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
+	arg = notify_then_wait(kernel, 1, a, 0, FOREVER);
+	arg.notify.flags |= MEMWAIT_PRIVATE;
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
+	if (device) {
+		arg = notify_then_wait(device, 1, a, 0, FOREVER);
+		EXPECT_EQ(-EOPNOTSUPP, mw_notify_wait(self->fd, &arg));
+	}
+	EXPECT_EQ(1, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
+}
+
+MEMWAIT_TEST(R2_notify_wait_unwritable_structs_are_efault)
+{
+	struct memwait_notify_wait *arg = private_page(self->page);
+
+	ASSERT_TRUE(arm(self->fd, self->word, 2));
+	*arg = notify_then_wait(self->word, 1, self->word + 1, 0, FOREVER);
+	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ));
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, arg));
+	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ | PROT_WRITE));
+	arg->wait.deadline = 0;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_notify_wait(self->fd, arg));
+	EXPECT_EQ(1, arg->notified);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(notify_wait_structs_of_other_sizes)
+{
+	struct {
+		struct memwait_notify_wait arg;
+		uint32_t more[4];
+	} u = { .arg = notify_then_wait(self->word, 1, self->word + 1, 0, 0) };
+	size_t size, known = sizeof(u.arg);
+
+	ASSERT_TRUE(arm(self->fd, self->word, 3));
+	for (size = 0; size < known; size++)
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, _IOC(_IOC_READ | _IOC_WRITE, MEMWAIT_IOC_MAGIC,
+							 7, size), &u));
+	u.more[3] = 1U << 31;
+	EXPECT_EQ(-E2BIG, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 7, u), &u));
+	EXPECT_EQ(UNTOUCHED, u.arg.notified);
+	EXPECT_EQ(3, mw_waiters(self->fd, self->word, U32));
+	u.more[3] = 0;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 7, u), &u));
+	EXPECT_EQ(1, u.arg.notified);
+	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, NULL));
+	EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 7, struct memwait_notify_wait),
+				  &u));
+	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+/* Results */
+
+MEMWAIT_TEST(R17_notify_wait_notifies_as_notify)
+{
+	static const uint32_t counts[] = { 0, 1, 3, 5, 6, MEMWAIT_ALL };
+	static const uint32_t kinds[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U64,
+					  U32 | MEMWAIT_PRIVATE };
+	uint32_t *words[] = { self->word, self->shared };
+	struct memwait_notify_wait arg, was;
+	struct memwait_completion done[6];
+	size_t i, j;
+	int woken;
+
+	for (i = 0; i < ARRAY_SIZE(counts); i++) {
+		for (j = 0; j < 6; j++) {
+			uint32_t *word = words[j % 2];
+
+			ASSERT_TRUE(arm(self->fd, word, 5));
+			woken = counts[i] < 5 ? (int)counts[i] : 5;
+			/* The notify comes first, whatever comes of the wait. */
+			arg = notify_then_wait(word, counts[i], self->word + 2, j < 3, 0);
+			arg.notify.flags = kinds[j % 2 ? 0 : j / 2];
+			was = arg;
+			EXPECT_EQ(j < 3 ? MEMWAIT_NOT_EQUAL : MEMWAIT_TIMED_OUT,
+				  mw_notify_wait(self->fd, &arg));
+			EXPECT_EQ((uint32_t)woken, arg.notified);
+			EXPECT_TRUE(as_passed(arg, &was));
+			EXPECT_EQ(woken ? woken : -EAGAIN, mw_read(self->fd, done, 6));
+			if (woken)
+				EXPECT_EQ(4, done[0].user_data);	/* the oldest */
+			EXPECT_EQ(5 - woken, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
+			EXPECT_EQ(5 - woken ? 5 - woken : -EAGAIN, mw_read(self->fd, done, 6));
+		}
+	}
+}
+
+MEMWAIT_TEST(R17_notify_wait_waits_as_wait)
+{
+	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_notify_wait arg, was;
+	uint64_t deadline;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		deadline = now_ns(clocks[i % 2]) + i * 500000ULL;
+		arg = notify_then_wait(a, 1, b, 0, deadline);
+		arg.wait.flags |= i % 2 ? MEMWAIT_CLOCK_REALTIME : 0;
+		was = arg;
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_notify_wait(self->fd, &arg));
+		EXPECT_LE(deadline, now_ns(clocks[i % 2]));
+		EXPECT_EQ(0, arg.notified);
+		EXPECT_TRUE(as_passed(arg, &was));
+	}
+	/* The value comes before a deadline in the past, and is compared on its size. */
+	*b = 0x81828384;
+	arg = notify_then_wait(a, 1, b, 0x82, 0);
+	arg.wait.flags = MEMWAIT_SIZE_U8;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_notify_wait(self->fd, &arg));
+	arg.wait.expected = 0xffffff84;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_notify_wait(self->fd, &arg));
+	arg.wait.flags = U32;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_notify_wait(self->fd, &arg));
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+}
+
+MEMWAIT_TEST(R17_notify_wait_wakes_and_is_woken)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct waiter w = thread_at(self->fd, a);
+	struct memwait_notify_wait arg = notify_then_wait(a, 1, b, 0, FOREVER), was = arg;
+	struct notifier n = { .fd = self->fd, .arg = &arg };
+
+	waiter_start(&w);
+	notifier_start(&n, 1);
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	/* It is set before the wait begins. */
+	EXPECT_EQ(1, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(0, __atomic_load_n(&n.done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
+	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
+	EXPECT_EQ(1, arg.notified);
+	EXPECT_TRUE(as_passed(arg, &was));
+}
+
+MEMWAIT_TEST(R17_notify_wait_on_one_word_does_not_wake_the_caller)
+{
+	struct memwait_notify_wait arg = notify_then_wait(self->word, MEMWAIT_ALL, self->word, 0,
+							  FOREVER);
+	struct notifier first = { .fd = self->fd, .arg = &arg };
+	struct memwait_notify_wait again = arg;
+	struct notifier second = { .fd = self->fd, .arg = &again };
+	struct memwait_completion done[4];
+
+	ASSERT_TRUE(arm(self->fd, self->word, 3));
+	first.done = 0;
+	ASSERT_EQ(0, pthread_create(&first.thread, NULL, notifier_main, &first));
+	/* From three to one; between there is nobody. */
+	await_waiters(self->fd, self->word, U32, 1);
+	EXPECT_EQ(3, mw_read(self->fd, done, 4));
+	EXPECT_EQ(3, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
+	await_asleep(first.tid);
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(0, __atomic_load_n(&first.done, __ATOMIC_ACQUIRE));
+
+	/* The second one wakes the first, and takes its place. */
+	ASSERT_EQ(0, pthread_create(&second.thread, NULL, notifier_main, &second));
+	EXPECT_EQ(MEMWAIT_OK, notifier_join(&first));
+	await_waiters(self->fd, self->word, U32, 1);
+	EXPECT_EQ(1, __atomic_load_n(&again.notified, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(MEMWAIT_OK, notifier_join(&second));
+}
+
+MEMWAIT_TEST(R12_notify_wait_joins_at_the_end)
+{
+	struct memwait_notify_wait arg = notify_then_wait(self->word, 1, self->word, 0, FOREVER);
+	struct notifier n = { .fd = self->fd, .arg = &arg };
+	struct memwait_completion done[4];
+
+	ASSERT_TRUE(arm(self->fd, self->word, 2));
+	ASSERT_EQ(0, pthread_create(&n.thread, NULL, notifier_main, &n));
+	while (!mw_readable(self->fd))
+		sched_yield();
+	await_waiters(self->fd, self->word, U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(2, mw_read(self->fd, done, 4));
+	EXPECT_EQ(0, __atomic_load_n(&n.done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
+}
+
+MEMWAIT_TEST(R7_notify_wait_faults_the_word_in)
+{
+	uint32_t *fresh = private_page(self->page);
+	struct memwait_notify_wait arg;
+	struct notifier n = { .fd = self->fd, .arg = &arg };
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		ASSERT_TRUE(arm(self->fd, self->word, 2));
+		arg = notify_then_wait(self->word, 1, fresh, 0, FOREVER);
+		ASSERT_EQ(0, madvise(fresh, self->page, MADV_DONTNEED));
+		notifier_start(&n, 1);
+		/* However often it began anew, it has notified once. */
+		EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, fresh, 1, U32));
+		EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
+		EXPECT_EQ(1, arg.notified);
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	}
+}
+
+/* Signals */
+
+MEMWAIT_TEST(R17_notify_wait_restarted_does_not_notify_again)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_notify_wait arg = notify_then_wait(a, 2, b, 0, FOREVER), was = arg;
+	struct notifier n = { .fd = self->fd, .arg = &arg };
+	int i;
+
+	handle(SIGUSR1, SA_RESTART);
+	ASSERT_TRUE(arm(self->fd, a, 20));
+	notifier_start(&n, 1);
+	EXPECT_EQ(18, mw_waiters(self->fd, a, U32));
+	for (i = 0; i < 5; i++) {
+		interrupt_thread(n.thread, n.tid);
+		while (handled <= i)
+			sched_yield();
+		await_waiters(self->fd, b, U32, 1);
+		await_asleep(n.tid);
+		EXPECT_EQ(18, mw_waiters(self->fd, a, U32));
+		EXPECT_EQ(U32, arg.notify.flags);
+		EXPECT_EQ(i ? 77 : 2, arg.notified);
+		arg.notified = 77;
+	}
+	EXPECT_EQ(5, handled);
+	EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
+	EXPECT_EQ(77, arg.notified);	/* left alone since the first time */
+	EXPECT_TRUE(as_passed(arg, &was));
+	EXPECT_EQ(18, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R17_notify_wait_restarted_ends_as_passed)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_notify_wait arg, was;
+	struct notifier n = { .fd = self->fd, .arg = &arg };
+
+	handle(SIGUSR1, SA_RESTART);
+	/* By a value. */
+	ASSERT_TRUE(arm(self->fd, a, 2));
+	arg = notify_then_wait(a, 1, b, 0, FOREVER);
+	arg.notify.flags = MEMWAIT_SIZE_U8;
+	was = arg;
+	notifier_start(&n, 1);
+	*b = 1;
+	interrupt_thread(n.thread, n.tid);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, notifier_join(&n));
+	EXPECT_EQ(1, arg.notified);
+	EXPECT_TRUE(as_passed(arg, &was));
+	EXPECT_EQ(1, mw_waiters(self->fd, a, U32));
+
+	/* By its deadline, which is not put off. */
+	*b = 0;
+	arg = notify_then_wait(a, 1, b, 0, in_ms(1500));
+	was = arg;
+	notifier_start(&n, 1);
+	while (!__atomic_load_n(&n.done, __ATOMIC_ACQUIRE)) {
+		pthread_kill(n.thread, SIGUSR1);
+		usleep(20000);
+	}
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, notifier_join(&n));
+	EXPECT_LE(arg.wait.deadline, now_ns(CLOCK_MONOTONIC));
+	EXPECT_EQ(1, arg.notified);
+	EXPECT_TRUE(as_passed(arg, &was));
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+}
+
+MEMWAIT_TEST(R17_notify_wait_interrupted_and_called_again)
+{
+	static const int results[] = { MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT };
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_notify_wait arg, was;
+	struct notifier n = { .fd = self->fd, .arg = &arg };
+	int i, j;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < 3; i++) {
+		*b = 0;
+		ASSERT_TRUE(arm(self->fd, a, 10));
+		arg = notify_then_wait(a, 3, b, 0, FOREVER);
+		was = arg;
+		for (j = 0; j < 4; j++) {
+			notifier_start(&n, 1);
+			interrupt_thread(n.thread, n.tid);
+			EXPECT_EQ(-EINTR, notifier_join(&n));
+			EXPECT_EQ(U32 | MEMWAIT_NOTIFIED, arg.notify.flags);
+			EXPECT_EQ(j ? 77 : 3, arg.notified);
+			EXPECT_EQ(7, mw_waiters(self->fd, a, U32));
+			EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+			arg.notified = 77;
+		}
+		switch (results[i]) {
+		case MEMWAIT_OK:
+			notifier_start(&n, 1);
+			EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
+			EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
+			break;
+		case MEMWAIT_NOT_EQUAL:
+			*b = 1;
+			EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_notify_wait(self->fd, &arg));
+			break;
+		case MEMWAIT_TIMED_OUT:
+			arg.wait.deadline = 0;
+			was.wait.deadline = 0;
+			EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_notify_wait(self->fd, &arg));
+			break;
+		}
+		EXPECT_EQ(77, arg.notified);
+		EXPECT_TRUE(as_passed(arg, &was));
+		EXPECT_EQ(7, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+		/* Now it notifies again. */
+		ASSERT_TRUE(arm(self->fd, a, 10));
+		arg.wait.deadline = 0;
+		EXPECT_EQ(results[i] == MEMWAIT_NOT_EQUAL ? MEMWAIT_NOT_EQUAL : MEMWAIT_TIMED_OUT,
+			  mw_notify_wait(self->fd, &arg));
+		EXPECT_EQ(3, arg.notified);
+		EXPECT_EQ(7, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+	}
+}
+
+/* Where it cannot be told that the notify has been done, it must not be done again. */
+MEMWAIT_TEST(R17_notify_wait_with_a_struct_that_becomes_read_only)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_notify_wait *arg = private_page(self->page);
+	struct notifier n = { .fd = self->fd, .arg = arg };
+
+	handle(SIGUSR1, SA_RESTART);
+	ASSERT_TRUE(arm(self->fd, a, 5));
+	*arg = notify_then_wait(a, 1, b, 0, FOREVER);
+	notifier_start(&n, 1);
+	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ));
+	interrupt_thread(n.thread, n.tid);
+	EXPECT_EQ(-EINTR, notifier_join(&n));
+	EXPECT_EQ(4, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+}
+
+static pid_t fork_notifier(int fd, uint32_t *a, uint32_t *b)
+{
+	struct memwait_notify_wait arg = notify_then_wait(a, 1, b, 0, FOREVER);
+	pid_t pid = fork();
+
+	if (!pid) {
+		become_victim();
+		_exit(mw_notify_wait(fd, &arg) == MEMWAIT_OK &&
+		      arg.notify.flags == U32 ? 10 + (int)arg.notified : 1);
+	}
+	await_waiters(fd, b, U32, 1);
+	return pid;
+}
+
+MEMWAIT_TEST(R6_notify_wait_killed)
+{
+	uint32_t *a = self->shared, *b = self->shared + 1;
+	pid_t victim;
+
+	ASSERT_TRUE(arm(self->fd, a, 2));
+	victim = fork_notifier(self->fd, a, b);
+	kill(victim, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_EQ(1, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R6_notify_wait_killed_when_it_was_notified)
+{
+	uint32_t *a = self->shared, *b = self->shared + 1;
+	struct waiter next = thread_at(self->fd, b);
+	pid_t victim;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	victim = fork_notifier(self->fd, a, b);
+	waiter_start(&next);
+	EXPECT_EQ(1, signal_and_notify(self->fd, b, victim, SIGKILL));
+	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
+}
+
+MEMWAIT_TEST(R6_notify_wait_a_counted_notify_wins_over_a_signal)
+{
+	uint32_t *a = self->shared, *b = self->shared + 1;
+	pid_t victim;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	handle(SIGUSR1, 0);
+	ASSERT_TRUE(arm(self->fd, a, 2));
+	victim = fork_notifier(self->fd, a, b);
+	EXPECT_EQ(1, signal_and_notify(self->fd, b, victim, SIGUSR1));
+	EXPECT_EQ(11, child_status(victim));
+	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+}
+
+/* Two players, who hand the turn over in one call, with one struct each for the whole game */
+
+struct player {
+	pthread_t thread;
+	int fd, rounds;
+	uint32_t *mine, *theirs;	/* may be the same word */
+	uint32_t hold, give;		/* wait while mine holds one, set theirs to the other */
+	long oks, notified, interrupted, wrong;
+};
+
+static void await_turn(struct player *p)
+{
+	int ret;
+
+	while (__atomic_load_n(p->mine, __ATOMIC_ACQUIRE) == p->hold) {
+		ret = mw_wait(p->fd, p->mine, p->hold, FOREVER, U32);
+		p->oks += ret == MEMWAIT_OK;
+		p->wrong += ret < 0 && ret != -EINTR;
+	}
+	if (p->mine != p->theirs)
+		__atomic_store_n(p->mine, p->hold, __ATOMIC_RELEASE);
+}
+
+static void hand_over_and_await(struct player *p, struct memwait_notify_wait *arg,
+				const struct memwait_notify_wait *was)
+{
+	int ret;
+
+	__atomic_store_n(p->theirs, p->give, __ATOMIC_RELEASE);
+	arg->notified = UNTOUCHED;
+	while ((ret = mw_notify_wait(p->fd, arg)) == -EINTR) {
+		p->interrupted++;
+		p->wrong += arg->notify.flags != (U32 | MEMWAIT_NOTIFIED);
+	}
+	p->oks += ret == MEMWAIT_OK;
+	p->wrong += ret != MEMWAIT_OK && ret != MEMWAIT_NOT_EQUAL;
+	p->notified += arg->notified;
+	p->wrong += arg->notified > 1 || !as_passed(*arg, was);
+	/* A notify that came late may be of the turn before. */
+	await_turn(p);
+}
+
+static void *play_first(void *player)
+{
+	struct player *p = player;
+	struct memwait_notify_wait arg = notify_then_wait(p->theirs, 1, p->mine, p->hold, FOREVER);
+	const struct memwait_notify_wait was = arg;
+	int i;
+
+	for (i = 0; i < p->rounds; i++)
+		hand_over_and_await(p, &arg, &was);
+	return NULL;
+}
+
+static void *play_second(void *player)
+{
+	struct player *p = player;
+	struct memwait_notify_wait arg = notify_then_wait(p->theirs, 1, p->mine, p->hold, FOREVER);
+	const struct memwait_notify_wait was = arg;
+	int i;
+
+	await_turn(p);
+	for (i = 1; i < p->rounds; i++)
+		hand_over_and_await(p, &arg, &was);
+	__atomic_store_n(p->theirs, p->give, __ATOMIC_RELEASE);
+	p->notified += mw_notify(p->fd, p->theirs, 1, U32);
+	return NULL;
+}
+
+/* One word: it says whose turn it is. Two words: each says whether it is. */
+static void set_up(struct player p[2], int fd, uint32_t *one, uint32_t *two, int rounds)
+{
+	bool same = one == two;
+
+	p[0] = (struct player) { .fd = fd, .rounds = rounds, .mine = one, .theirs = two,
+				 .hold = same, .give = 1 };
+	p[1] = (struct player) { .fd = fd, .rounds = rounds, .mine = two, .theirs = one,
+				 .hold = 0, .give = same ? 0 : 1 };
+	*one = 0;
+	*two = 0;
+}
+
+MEMWAIT_TEST(R17_notify_wait_ping_pong_of_threads)
+{
+	struct player p[2];
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		set_up(p, self->fd, self->word, i ? self->word : self->shared, 5000);
+		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
+		play_first(&p[0]);
+		pthread_join(p[1].thread, NULL);
+		EXPECT_EQ(0, p[0].wrong);
+		EXPECT_EQ(0, p[1].wrong);
+		/* R5: each side's OKs are the other side's notifies. */
+		EXPECT_EQ(p[0].notified, p[1].oks);
+		EXPECT_EQ(p[1].notified, p[0].oks);
+		EXPECT_LT(0, p[0].notified + p[1].notified);
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+	}
+}
+
+MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
+{
+	struct player *p = shared_page(self->page);
+	pid_t pid;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		set_up(p, self->fd, self->shared, self->shared + i, 5000);
+		pid = fork();
+		if (!pid) {
+			play_second(&p[1]);
+			_exit(0);
+		}
+		play_first(&p[0]);
+		EXPECT_EQ(0, child_status(pid));
+		EXPECT_EQ(0, p[0].wrong);
+		EXPECT_EQ(0, p[1].wrong);
+		EXPECT_EQ(p[0].notified, p[1].oks);
+		EXPECT_EQ(p[1].notified, p[0].oks);
+		EXPECT_LT(0, p[0].notified + p[1].notified);
+	}
+}
+
+struct storm {
+	pthread_t thread;
+	pthread_t targets[2];
+	int stop;
+};
+
+static void *send_signals(void *arg)
+{
+	struct storm *s = arg;
+	int i;
+
+	for (i = 0; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); i++) {
+		pthread_kill(s->targets[i % 2], SIGUSR1);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Signals all the time, that restart or that interrupt: each turn is handed over once. */
+MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
+{
+	struct player p[2];
+	struct storm storm;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		handle(SIGUSR1, i / 2 ? SA_RESTART : 0);
+		set_up(p, self->fd, self->word, self->word + i % 2, 5000);
+		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
+		storm = (struct storm) { .targets = { pthread_self(), p[1].thread } };
+		ASSERT_EQ(0, pthread_create(&storm.thread, NULL, send_signals, &storm));
+		play_first(&p[0]);
+		__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
+		pthread_join(storm.thread, NULL);
+		pthread_join(p[1].thread, NULL);
+		TH_LOG("%d signals, %ld interrupted", handled, p[0].interrupted);
+		EXPECT_EQ(0, p[0].wrong);
+		EXPECT_EQ(0, p[1].wrong);
+		EXPECT_EQ(p[0].notified, p[1].oks);
+		EXPECT_EQ(p[1].notified, p[0].oks);
+		EXPECT_LT(0, handled);
+	}
+}
+
+struct race {
+	pthread_t thread;
+	int fd;
+	uint32_t *a, *b;
+	int *stop;
+	long oks, notified, interrupted, timed_out, wrong;
+};
+
+/* Notifies a and waits on b, until it ends otherwise than by a signal. */
+static void *notify_wait_hard(void *arg)
+{
+	struct race *r = arg;
+	struct memwait_notify_wait call;
+	int i, ret;
+
+	for (i = 0; !__atomic_load_n(r->stop, __ATOMIC_RELAXED); i++) {
+		call = notify_then_wait(r->a, 1 + i % 2, r->b, 0,
+					now_ns(CLOCK_MONOTONIC) + i % 64 * 2000);
+		while ((ret = mw_notify_wait(r->fd, &call)) == -EINTR)
+			r->interrupted++;
+		r->notified += call.notified;
+		r->oks += ret == MEMWAIT_OK;
+		r->timed_out += ret == MEMWAIT_TIMED_OUT;
+		r->wrong += ret != MEMWAIT_OK && ret != MEMWAIT_TIMED_OUT;
+		r->wrong += call.notify.flags != U32;
+	}
+	return NULL;
+}
+
+MEMWAIT_TEST(R5_notify_wait_deadlines_and_signals_race)
+{
+	uint32_t *words[] = { self->word, self->shared, self->word + 1 };
+	struct race r[4] = { 0 }, sum = { 0 };
+	uint64_t end = in_ms(3000);
+	int stop = 0, i;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < 4; i++) {
+		r[i] = (struct race) { .fd = self->fd, .a = words[i % 3], .b = words[(i + 1) % 3],
+				       .stop = &stop };
+		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL, notify_wait_hard, &r[i]));
+	}
+	for (i = 0; now_ns(CLOCK_MONOTONIC) < end; i++) {
+		pthread_kill(r[i % 4].thread, SIGUSR1);
+		sched_yield();
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (i = 0; i < 4; i++) {
+		pthread_join(r[i].thread, NULL);
+		sum.oks += r[i].oks;
+		sum.notified += r[i].notified;
+		sum.interrupted += r[i].interrupted;
+		sum.timed_out += r[i].timed_out;
+		EXPECT_EQ(0, r[i].wrong);
+	}
+	EXPECT_EQ(sum.notified, sum.oks);
+	EXPECT_LT(0, sum.oks);
+	EXPECT_LT(0, sum.timed_out);
+	EXPECT_LT(0, sum.interrupted);
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, mw_waiters(self->fd, words[i], U32));
+}
+
+/* The struct was passed without the flag when the call began, which a restart cannot know. */
+MEMWAIT_TEST(R17_notify_wait_that_ends_with_an_error_clears_the_flag)
+{
+	struct memwait_notify_wait arg = {
+		.notify = { .addr = (uintptr_t)self->word, .count = 1,
+			    .flags = U32 | MEMWAIT_NOTIFIED },
+		.wait = { .addr = (uintptr_t)hole_page(), .deadline = FOREVER, .flags = U32 },
+	};
+
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
+	EXPECT_EQ(U32, arg.notify.flags);
+}
+
+MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_private_word_notifies_nobody)
+{
+	struct memwait_notify_wait arg = {
+		.notify = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 },
+		.wait = { .addr = (uintptr_t)hole_page(), .deadline = FOREVER,
+			  .flags = U32 | MEMWAIT_PRIVATE },
+		.notified = UNTOUCHED,
+	};
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
+	EXPECT_EQ(UNTOUCHED, arg.notified);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_word_to_notify_leaves_notified)
+{
+	struct memwait_notify_wait arg = {
+		.notify = { .addr = (uintptr_t)hole_page(), .count = 1, .flags = U32 },
+		.wait = { .addr = (uintptr_t)self->word, .flags = U32 },
+		.notified = UNTOUCHED,
+	};
+
+	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
+	EXPECT_EQ(UNTOUCHED, arg.notified);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,1320 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R17, R12: waiters that are moved to another word, and what becomes of them there. */
+#include "several_test.h"
+
+/* An async wait by the name of a letter. */
+static int arm(int fd, const uint32_t *word, char name)
+{
+	return mw_async(fd, word, 0, FOREVER, U32, name, NULL);
+}
+
+/* Arms one wait for each letter. */
+static bool arm_all(int fd, const uint32_t *word, const char *names)
+{
+	for (; *names; names++) {
+		if (arm(fd, word, *names) != MEMWAIT_PENDING)
+			return false;
+	}
+	return true;
+}
+
+/* Reads what has completed: the names in their order, '!' for what is not OK. */
+static const char *names(int fd)
+{
+	static char text[65];
+	struct memwait_completion done[64];
+	int i, n = mw_read(fd, done, 64);
+
+	for (i = 0; i < n; i++)
+		text[i] = done[i].result == MEMWAIT_OK ? (char)done[i].user_data : '!';
+	text[n > 0 ? n : 0] = 0;
+	return text;
+}
+
+/* Notifies all waiters of a word: their names in their order. */
+static const char *notify_names(int fd, const uint32_t *word)
+{
+	mw_notify(fd, word, MEMWAIT_ALL, U32);
+	return names(fd);
+}
+
+/* Requeue with the usual arguments; asserts its three results. */
+#define EXPECT_REQUEUED(woken_, moved_, from_, to_, count_, move_) do {			\
+	struct requeued out_;								\
+											\
+	EXPECT_EQ(0, mw_requeue(self->fd, (from_), 0, (to_), (count_), (move_), U32, &out_));	\
+	EXPECT_EQ((uint32_t)(woken_), out_.woken);					\
+	EXPECT_EQ((uint32_t)(moved_), out_.moved);					\
+} while (0)
+
+/* Arguments */
+
+MEMWAIT_TEST(R2_requeue_unknown_flags_are_einval)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+	struct requeued out;
+	int bit;
+
+	ASSERT_TRUE(arm_all(self->fd, a, "ab"));
+	for (bit = 0; bit < 32; bit++) {
+		if (1U << bit & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
+			continue;
+		EXPECT_EQ(-EINVAL, mw_requeue(self->fd, a, 0, b, 1, 1, U32 | 1U << bit, &out));
+		EXPECT_EQ(-EINVAL, mw_requeue(self->fd, a, 1, b, 0, 0, U32 | 1U << bit, &out));
+		EXPECT_EQ(UNTOUCHED, out.woken);
+		EXPECT_EQ(UNTOUCHED, out.moved);
+	}
+	EXPECT_STREQ("ab", notify_names(self->fd, a));
+}
+
+MEMWAIT_TEST(R2_requeue_reserved_is_einval)
+{
+	struct memwait_requeue arg = { .addr = (uintptr_t)self->word, .flags = U32, .count = 1,
+				       .target = (uintptr_t)(self->word + 1), .move = 1 };
+	int bit;
+
+	ASSERT_TRUE(arm_all(self->fd, self->word, "ab"));
+	for (bit = 0; bit < 32; bit++) {
+		arg.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &arg));
+	}
+	EXPECT_STREQ("ab", notify_names(self->fd, self->word));
+}
+
+MEMWAIT_TEST(R3_requeue_misaligned_words_are_einval)
+{
+	static const uint32_t sizes[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32,
+					  MEMWAIT_SIZE_U64 };
+	char *word = (char *)self->word;
+	size_t size, offset;
+	uint32_t n;
+	int ret;
+
+	for (size = 0; size < 4; size++) {
+		for (offset = 0; offset < 8; offset++) {
+			ret = offset % (1 << size) ? -EINVAL : 0;
+			for (n = 0; n < 2; n++) {
+				EXPECT_EQ(ret, mw_requeue(self->fd, word + offset, 0, word, n, n,
+							  sizes[size], NULL));
+				EXPECT_EQ(ret, mw_requeue(self->fd, word, 0, word + offset, n, n,
+							  sizes[size], NULL));
+			}
+		}
+	}
+	/* Before anybody looks whether they are there. */
+	EXPECT_EQ(-EINVAL, mw_requeue(self->fd, NULL, 0, (void *)2, 0, 0, U32, NULL));
+	EXPECT_EQ(-EINVAL, mw_requeue(self->fd, (void *)2, 0, NULL, 0, 0, U32, NULL));
+}
+
+MEMWAIT_TEST(R2_requeue_words_that_are_not_there_are_efault)
+{
+	uint32_t *a = self->word, *hole = hole_page();
+	uint32_t *kernel = (void *)0xffff888000000000ULL;
+	uint32_t n;
+
+	ASSERT_TRUE(arm_all(self->fd, a, "ab"));
+	for (n = 0; n < 2; n++) {
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 0, hole, n, n, U32, NULL));
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, hole, 0, a, n, n, U32, NULL));
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, hole, 0, a, n, n, U32 | MEMWAIT_PRIVATE,
+					      NULL));
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 0, kernel, n, n, U32, NULL));
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, kernel, 0, a, n, n, U32, NULL));
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 0, kernel, n, n, U32 | MEMWAIT_PRIVATE,
+					      NULL));
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, kernel, 0, a, n, n, U32 | MEMWAIT_PRIVATE,
+					      NULL));
+		/* Access to both comes before the value of the one. */
+		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 1, hole, n, n, U32, NULL));
+	}
+	EXPECT_STREQ("ab", notify_names(self->fd, a));
+}
+
+MEMWAIT_TEST(R10_requeue_words_of_devices_are_refused)
+{
+	uint32_t *a = self->word, *device = device_word();
+
+	if (!device)
+		SKIP(return, "no /dev/mem");
+	ASSERT_TRUE(arm_all(self->fd, a, "ab"));
+	EXPECT_EQ(-EOPNOTSUPP, mw_requeue(self->fd, a, 0, device, 1, 1, U32, NULL));
+	EXPECT_EQ(-EOPNOTSUPP, mw_requeue(self->fd, a, 1, device, 1, 1, U32, NULL));
+	EXPECT_EQ(-EOPNOTSUPP, mw_requeue(self->fd, device, 0, a, 1, 1, U32, NULL));
+	EXPECT_EQ(-EOPNOTSUPP, mw_requeue(self->fd, device, 0, device, 0, 0, U32, NULL));
+	EXPECT_STREQ("ab", notify_names(self->fd, a));
+}
+
+/* By promise the target is the process's own, and is not looked at. */
+MEMWAIT_TEST(R9_requeue_to_a_private_word_that_is_not_mapped)
+{
+	uint32_t *a = self->word, *hole = hole_page();
+	struct requeued out;
+
+	ASSERT_TRUE(arm_all(self->fd, a, "abc"));
+	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, hole, 1, 1, U32 | MEMWAIT_PRIVATE, &out));
+	EXPECT_EQ(1, out.woken);
+	EXPECT_EQ(1, out.moved);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_EQ(1, mw_waiters(self->fd, hole, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(1, mw_notify(self->fd, hole, 1, U32 | MEMWAIT_PRIVATE));
+	EXPECT_STREQ("b", names(self->fd));
+	EXPECT_STREQ("c", notify_names(self->fd, a));
+}
+
+MEMWAIT_TEST(R2_requeue_unwritable_structs_are_efault)
+{
+	struct memwait_requeue *arg = private_page(self->page);
+
+	*arg = (struct memwait_requeue) { .addr = (uintptr_t)self->word, .flags = U32, .count = 1,
+					  .target = (uintptr_t)(self->word + 1), .move = 1 };
+	ASSERT_TRUE(arm_all(self->fd, self->word, "ab"));
+	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ));
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, arg));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+	EXPECT_STREQ("ab", notify_names(self->fd, self->word));
+	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ | PROT_WRITE));
+	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, arg));
+}
+
+MEMWAIT_TEST(requeue_structs_of_other_sizes)
+{
+	struct {
+		struct memwait_requeue requeue;
+		uint32_t more[4];
+	} arg = { .requeue = { .addr = (uintptr_t)self->word, .flags = U32, .count = 1, .move = 1,
+			       .target = (uintptr_t)(self->word + 1) } };
+	size_t size, known = sizeof(arg.requeue);
+
+	ASSERT_TRUE(arm_all(self->fd, self->word, "ab"));
+	for (size = 0; size < known; size++)
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, _IOC(_IOC_READ | _IOC_WRITE, MEMWAIT_IOC_MAGIC,
+							 6, size), &arg));
+	arg.more[3] = 1U << 31;
+	EXPECT_EQ(-E2BIG, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 6, arg), &arg));
+	arg.more[3] = 0;
+	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(0, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 6, arg), &arg));
+	EXPECT_EQ(1, arg.requeue.woken);
+	EXPECT_EQ(1, arg.requeue.moved);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_STREQ("b", notify_names(self->fd, self->word + 1));
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, NULL));
+	EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 6, struct memwait_requeue),
+				  &arg));
+}
+
+MEMWAIT_TEST(R17_requeue_compares)
+{
+	uint32_t *a = self->word, *b = self->word + 2;
+	uint64_t *word = (void *)a, value = 0x8182838485868788ULL, mask;
+	struct requeued out;
+	uint32_t size;
+	int bit;
+
+	for (size = 0; size < 4; size++) {
+		mask = ~0ULL >> (64 - (8 << size));
+		for (bit = 0; bit < 64; bit++) {
+			*word = 0;
+			ASSERT_TRUE(arm_all(self->fd, a, "abc"));
+			*word = value ^ 1ULL << bit;
+			if (1ULL << bit & mask) {
+				EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_requeue(self->fd, a, value, b, 1, 1,
+									size, &out));
+				EXPECT_EQ(0, out.woken);
+				EXPECT_EQ(0, out.moved);
+				EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+				EXPECT_STREQ("abc", notify_names(self->fd, a));
+			} else {
+				/* Bits beyond the size do not count, in the word or expected. */
+				EXPECT_EQ(0, mw_requeue(self->fd, a, value, b, 1, 1, size, &out));
+				EXPECT_EQ(1, out.woken);
+				EXPECT_EQ(1, out.moved);
+				EXPECT_STREQ("ab", notify_names(self->fd, b));
+				EXPECT_STREQ("c", notify_names(self->fd, a));
+			}
+		}
+	}
+	/* Without anything to do it compares as well; the target's value is nobody's business. */
+	*word = 0;
+	*b = 1;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_requeue(self->fd, a, 1, b, 0, 0, U32, &out));
+	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, b, 0, 0, U32, &out));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_requeue(self->fd, a, 1, a, 0, 0, U32, &out));
+	EXPECT_EQ(0, out.woken);
+	EXPECT_EQ(0, out.moved);
+}
+
+/* Waking and moving */
+
+MEMWAIT_TEST(R17_requeue_wakes_the_oldest_and_moves_the_next)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+
+	ASSERT_TRUE(arm_all(self->fd, a, "abcdefgh"));
+	ASSERT_TRUE(arm_all(self->fd, b, "xy"));
+	EXPECT_REQUEUED(0, 0, a, b, 0, 0);
+	EXPECT_EQ(8, mw_waiters(self->fd, a, U32));
+	EXPECT_REQUEUED(2, 3, a, b, 2, 3);
+	EXPECT_STREQ("ab", names(self->fd));
+	EXPECT_EQ(3, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(5, mw_waiters(self->fd, b, U32));
+	EXPECT_REQUEUED(0, 1, a, b, 0, 1);
+	EXPECT_REQUEUED(1, 0, a, b, 1, 0);
+	EXPECT_STREQ("g", names(self->fd));
+	/* Who comes later stands behind those who were moved. */
+	EXPECT_EQ(MEMWAIT_PENDING, arm(self->fd, b, 'z'));
+	EXPECT_STREQ("xycdefz", notify_names(self->fd, b));
+	EXPECT_STREQ("h", notify_names(self->fd, a));
+}
+
+MEMWAIT_TEST(R17_requeue_all_and_more_than_there_are)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+
+	ASSERT_TRUE(arm_all(self->fd, a, "abc"));
+	EXPECT_REQUEUED(0, 3, a, b, 0, MEMWAIT_ALL);
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+	EXPECT_REQUEUED(1, 2, b, a, 1, 1000);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_REQUEUED(2, 0, a, b, MEMWAIT_ALL, MEMWAIT_ALL);
+	EXPECT_STREQ("bc", names(self->fd));
+	/* Nobody is there. */
+	EXPECT_REQUEUED(0, 0, a, b, MEMWAIT_ALL, MEMWAIT_ALL);
+	EXPECT_REQUEUED(0, 0, a, b, 1, 1);
+	EXPECT_REQUEUED(0, 0, a, a, 1, 1);
+	ASSERT_TRUE(arm_all(self->fd, b, "xy"));
+	EXPECT_REQUEUED(0, 0, a, b, MEMWAIT_ALL, MEMWAIT_ALL);
+	EXPECT_STREQ("xy", notify_names(self->fd, b));
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+}
+
+MEMWAIT_TEST(R17_requeue_to_the_same_word)
+{
+	uint32_t *a = self->word;
+
+	ASSERT_TRUE(arm_all(self->fd, a, "abcdef"));
+	EXPECT_REQUEUED(1, 2, a, a, 1, 2);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_EQ(5, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(2, mw_notify(self->fd, a, 2, U32));
+	EXPECT_STREQ("de", names(self->fd));
+	/* f b c */
+	EXPECT_REQUEUED(0, 3, a, a, 0, MEMWAIT_ALL);
+	EXPECT_REQUEUED(0, 1, a, a, 0, 1);
+	EXPECT_STREQ("bcf", notify_names(self->fd, a));
+}
+
+/* One word by two addresses is the same word, too. */
+MEMWAIT_TEST(R17_requeue_to_the_same_word_of_a_file)
+{
+	int memfd = memfd_create("memwait", MFD_CLOEXEC);
+	uint32_t *one, *two;
+
+	ASSERT_LE(0, memfd);
+	ASSERT_EQ(0, ftruncate(memfd, self->page));
+	one = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	two = mmap(NULL, self->page, PROT_READ, MAP_SHARED, memfd, 0);
+	ASSERT_NE(MAP_FAILED, one);
+	ASSERT_NE(MAP_FAILED, two);
+	close(memfd);
+	ASSERT_TRUE(arm_all(self->fd, one, "abcd"));
+	EXPECT_REQUEUED(1, 1, one, two, 1, 1);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_EQ(3, mw_waiters(self->fd, one, U32));
+	EXPECT_STREQ("cdb", notify_names(self->fd, two));
+	/* Two words of one file are not. */
+	ASSERT_TRUE(arm_all(self->fd, one, "ab"));
+	EXPECT_REQUEUED(0, 1, two, two + 1, 0, 1);
+	EXPECT_STREQ("a", notify_names(self->fd, one + 1));
+	EXPECT_STREQ("b", notify_names(self->fd, two));
+}
+
+MEMWAIT_TEST(R3_requeue_moves_waiters_of_all_sizes)
+{
+	uint32_t *a = self->word, *b = self->word + 2;
+	uint32_t size;
+	int i;
+
+	for (size = 0; size < 4; size++) {
+		for (i = 0; i < 8; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, i % 4, 'a' + i,
+							    NULL));
+		EXPECT_EQ(0, mw_requeue(self->fd, a, 0, b, 1, 5, size, NULL));
+		EXPECT_STREQ("a", names(self->fd));
+		EXPECT_STREQ("bcdef", notify_names(self->fd, b));
+		EXPECT_STREQ("gh", notify_names(self->fd, a));
+	}
+	/* A target need not be aligned for the waiters, only for the call. */
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, MEMWAIT_SIZE_U64, 'x', NULL));
+	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, (char *)b + 3, 0, 1, MEMWAIT_SIZE_U8, NULL));
+	EXPECT_EQ(1, mw_notify(self->fd, (char *)b + 3, 1, MEMWAIT_SIZE_U8));
+	EXPECT_STREQ("x", names(self->fd));
+}
+
+/* Threads, async waits and groups of both kinds, in the order of their joining. */
+MEMWAIT_TEST(R12_requeue_keeps_the_order_of_all_kinds)
+{
+	uint32_t *a = self->word, *b = self->word + 9, *c = self->word + 1;
+	int other = memwait_open(O_NONBLOCK), i;
+	struct memwait_wait waits[2];
+	struct any_waiter any;
+	struct waiter w[2];
+
+	waits[0] = member(c, 0, U32);
+	waits[1] = member(a, 0, U32);
+	w[0] = thread_at(self->fd, a);
+	waiter_start(&w[0]);
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+	any = any_of(self->fd, waits, 2);
+	any_start(&any);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_group(other, waits, 2, FOREVER, 0, 'b', NULL));
+	w[1] = thread_at(self->fd, a);
+	waiter_start(&w[1]);
+	ASSERT_EQ(MEMWAIT_PENDING, arm(other, a, 'c'));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, b, 'x'));
+
+	EXPECT_REQUEUED(0, 6, a, b, 0, MEMWAIT_ALL);
+	EXPECT_EQ(0, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+	for (i = 0; i < 7; i++) {
+		EXPECT_EQ(7 - i, mw_waiters(self->fd, b, U32));
+		EXPECT_EQ(i < 4 ? 2 : i == 4, mw_waiters(self->fd, c, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
+		EXPECT_STREQ(i == 0 ? "x" : i == 2 ? "a" : "", names(self->fd));
+		EXPECT_STREQ(i == 4 ? "b" : i == 6 ? "c" : "", names(other));
+		if (i == 1)
+			EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[0]));
+		if (i == 3)
+			EXPECT_EQ(MEMWAIT_OK, any_join(&any));
+		if (i == 5)
+			EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[1]));
+	}
+	EXPECT_EQ(1, any.index);
+	close(other);
+}
+
+MEMWAIT_TEST(R12_requeue_many)
+{
+	const int count = 3000;
+	struct memwait_completion *done = private_page(count * sizeof(*done));
+	uint32_t *a = self->word, *b = self->word + 1;
+	int i, left = count, before = 0;
+
+	for (i = 0; i < count; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, i % 2 ? FOREVER : in_ms(HOUR),
+						    U32, i, NULL));
+	EXPECT_EQ(self->user_waits + count, mw_user_waits(self->fd));
+	for (i = 1; left; i++) {
+		EXPECT_EQ(0, mw_requeue(self->fd, a, 0, b, 0, i, U32, NULL));
+		left -= i < left ? i : left;
+		ASSERT_EQ(left, mw_waiters(self->fd, a, U32));
+		ASSERT_EQ(count - left, mw_waiters(self->fd, b, U32));
+		before++;
+	}
+	EXPECT_EQ(self->user_waits + count, mw_user_waits(self->fd));
+	EXPECT_REQUEUED(0, count, b, a, 0, MEMWAIT_ALL);
+	EXPECT_EQ(count, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
+	ASSERT_EQ(count, mw_read(self->fd, done, count));
+	for (i = 0; i < count; i++)
+		ASSERT_EQ(i, done[i].user_data);
+	EXPECT_EQ(77, before);	/* 1 + 2 + ... + 77 is the first sum that is enough */
+}
+
+MEMWAIT_TEST(R17_requeue_again_and_again)
+{
+	uint32_t *word[3] = { self->word, self->shared, self->word + 2 };
+	struct waiter w = thread_at(self->fd, word[0]);
+	int i;
+
+	waiter_start(&w);
+	ASSERT_TRUE(arm_all(self->fd, word[0], "abc"));
+	for (i = 0; i < 300; i++) {
+		EXPECT_REQUEUED(0, 4, word[i % 3], word[(i + 1) % 3], 0, MEMWAIT_ALL);
+		EXPECT_EQ(0, mw_waiters(self->fd, word[i % 3], U32));
+		EXPECT_EQ(4, mw_waiters(self->fd, word[(i + 1) % 3], U32));
+	}
+	EXPECT_EQ(1, mw_notify(self->fd, word[0], 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	EXPECT_STREQ("abc", notify_names(self->fd, word[0]));
+}
+
+MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+	int fds[20], i;
+
+	for (i = 0; i < 20; i++) {
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+		ASSERT_EQ(MEMWAIT_PENDING, arm(fds[i], a, 'a' + i));
+	}
+	/* More contexts than one notify remembers to wake at its end. */
+	EXPECT_REQUEUED(10, 10, a, b, 10, 10);
+	for (i = 0; i < 20; i++)
+		EXPECT_EQ(i < 10, mw_readable(fds[i]));
+	EXPECT_EQ(10, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
+	for (i = 0; i < 20; i++) {
+		char name[2] = { 'a' + i, 0 };
+
+		EXPECT_STREQ(name, names(fds[i]));
+		close(fds[i]);
+	}
+}
+
+/* Private and shared, R8 */
+
+MEMWAIT_TEST(R8_requeue_between_private_and_shared)
+{
+	struct waiter w[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		uint32_t *from = i ? self->shared : self->word;
+		uint32_t *to = i ? self->word : self->shared;
+
+		w[0] = thread_at(self->fd, from);
+		waiter_start(&w[0]);
+		w[1] = thread_at(self->fd, from);
+		waiter_start(&w[1]);
+		ASSERT_TRUE(arm_all(self->fd, from, "ab"));
+		EXPECT_REQUEUED(1, 3, from, to, 1, 3);
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[0]));
+		EXPECT_EQ(3, mw_notify(self->fd, to, MEMWAIT_ALL, U32));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[1]));
+		EXPECT_STREQ("ab", names(self->fd));
+	}
+}
+
+/* A process notifies at its own word whom another process has moved there from a private one. */
+MEMWAIT_TEST(R8_requeue_private_waiters_to_shared)
+{
+	struct waiter w = thread_at(self->fd, self->word);
+	struct requeued out;
+	pid_t pid;
+
+	waiter_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, self->word, 'a'));
+	EXPECT_EQ(0, mw_requeue(self->fd, self->word, 0, self->shared, 0, MEMWAIT_ALL, U32, &out));
+	EXPECT_EQ(2, out.moved);
+	pid = fork();
+	if (!pid)
+		_exit(mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(2, child_status(pid));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	EXPECT_STREQ("a", names(self->fd));
+}
+
+/* And the other way round: another process's waiters stand at a private word of the caller. */
+MEMWAIT_TEST(R8_requeue_waiters_of_others_to_a_private_word)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		int fd = memwait_open(0);
+
+		if (arm(fd, self->shared, 'x') != MEMWAIT_PENDING)
+			_exit(1);
+		if (mw_wait(fd, self->shared, 0, FOREVER, U32) != MEMWAIT_OK)
+			_exit(2);
+		if (strcmp(names(fd), "x"))	/* blocks */
+			_exit(3);
+		/* The word of this process at that address is another one. */
+		_exit(10 + mw_waiters(fd, self->word, U32));
+	}
+	await_waiters(self->fd, self->shared, U32, 2);
+	EXPECT_REQUEUED(0, 2, self->shared, self->word, 0, MEMWAIT_ALL);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32 | MEMWAIT_PRIVATE));
+	EXPECT_EQ(10, child_status(pid));
+}
+
+/* The word where they were moved to, and its process, may be gone before them. */
+MEMWAIT_TEST(R11_requeue_to_a_word_of_a_process_that_exits)
+{
+	struct waiter timed = thread_at(self->fd, self->shared), interrupted = timed;
+	uint64_t pending, deadline = in_ms(1500);
+	struct memwait_completion done;
+	pid_t pid;
+	int i;
+
+	handle(SIGUSR1, 0);
+	timed.deadline = deadline;
+	waiter_start(&timed);
+	waiter_start(&interrupted);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, deadline, U32, 7, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 8, &pending));
+	pid = fork();
+	if (!pid)
+		_exit(mw_requeue(self->fd, self->shared, 0, self->word, 0, MEMWAIT_ALL, U32, NULL));
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+	/* Processes after it do not meet them. */
+	for (i = 0; i < 20; i++) {
+		pid = fork();
+		if (!pid)
+			_exit(mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(0, child_status(pid));
+	}
+	interrupt_thread(interrupted.thread, interrupted.tid);
+	EXPECT_EQ(-EINTR, waiter_join(&interrupted));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&timed));
+	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
+	EXPECT_EQ(7, done.user_data);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	EXPECT_EQ(0, mw_cancel(self->fd, pending));
+}
+
+MEMWAIT_TEST(R11_requeue_then_unmap)
+{
+	uint32_t *from = shared_page(self->page), *to = shared_page(self->page);
+	struct waiter w = thread_at(self->fd, from);
+	pid_t pid;
+
+	waiter_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, from, 'a'));
+	pid = fork();
+	if (!pid) {
+		await_waiters(self->fd, to, U32, 2);
+		__atomic_store_n(self->shared, 1, __ATOMIC_RELEASE);
+		await_waiters(self->fd, self->shared + 1, U32, 1);
+		_exit(mw_notify(self->fd, to, MEMWAIT_ALL, U32));
+	}
+	EXPECT_REQUEUED(0, 2, from, to, 0, MEMWAIT_ALL);
+	while (!__atomic_load_n(self->shared, __ATOMIC_ACQUIRE))
+		sched_yield();
+	EXPECT_EQ(0, munmap(from, self->page));
+	EXPECT_EQ(0, munmap(to, self->page));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, self->shared + 1, 'b'));
+	EXPECT_EQ(2, child_status(pid));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_STREQ("b", notify_names(self->fd, self->shared + 1));
+}
+
+MEMWAIT_TEST(R7_requeue_faults_the_word_in)
+{
+	uint32_t *from = self->word, *to = private_page(self->page);
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		ASSERT_TRUE(arm_all(self->fd, from, "abc"));
+		ASSERT_EQ(0, madvise(from, self->page, MADV_DONTNEED));
+		EXPECT_REQUEUED(1, 1, from, to, 1, 1);
+		EXPECT_STREQ("a", names(self->fd));
+		/* The target is never touched. */
+		EXPECT_STREQ("b", notify_names(self->fd, to));
+		EXPECT_STREQ("c", notify_names(self->fd, from));
+	}
+	ASSERT_TRUE(arm_all(self->fd, from, "abc"));
+	EXPECT_EQ(0, mprotect(from, self->page, PROT_READ));
+	EXPECT_EQ(0, mprotect(to, self->page, PROT_READ));
+	EXPECT_REQUEUED(1, 1, from, to, 1, 1);
+	EXPECT_STREQ("ab", notify_names(self->fd, to));
+	EXPECT_STREQ("c", notify_names(self->fd, from));
+}
+
+/* Groups */
+
+MEMWAIT_TEST(R16_requeue_a_member_keeps_its_index_and_the_others_stay)
+{
+	uint32_t *a = self->word, *b = self->word + 1, *c = self->word + 2, *d = self->word + 9;
+	struct memwait_completion done;
+	struct memwait_wait waits[3];
+	struct any_waiter w;
+	int i;
+
+	members(waits, self->word, 3);
+	for (i = 0; i < 3; i++) {
+		w = any_of(self->fd, waits, 3);
+		any_start(&w);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, i, NULL));
+		EXPECT_REQUEUED(0, 2, b, d, 0, MEMWAIT_ALL);
+		EXPECT_EQ(2, mw_waiters(self->fd, a, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+		EXPECT_EQ(2, mw_waiters(self->fd, c, U32));
+		EXPECT_EQ(2, mw_waiters(self->fd, d, U32));
+		EXPECT_EQ(0, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
+		/* By the one that was moved, or by another. */
+		EXPECT_EQ(2, mw_notify(self->fd, i == 0 ? a : i == 1 ? d : c, MEMWAIT_ALL, U32));
+		EXPECT_EQ(MEMWAIT_OK, any_join(&w));
+		EXPECT_EQ((uint32_t)i, w.index);
+		memset(&done, 0xcc, sizeof(done));
+		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(MEMWAIT_OK, done.result);
+		EXPECT_EQ((uint32_t)i, done.index);
+		EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, c, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, d, U32));
+	}
+}
+
+MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
+{
+	uint32_t *d = self->word + 9;
+	struct memwait_completion done;
+	struct memwait_wait waits[3];
+	struct any_waiter w;
+	int i;
+
+	members(waits, self->word, 3);
+	w = any_of(self->fd, waits, 3);
+	any_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 1, NULL));
+	/* The last one first. */
+	for (i = 2; i >= 0; i--)
+		EXPECT_REQUEUED(0, 2, self->word + i, d, 0, MEMWAIT_ALL);
+	EXPECT_EQ(6, mw_waiters(self->fd, d, U32));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, d, 'a'));
+	EXPECT_EQ(1, mw_notify(self->fd, d, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
+	EXPECT_EQ(2, w.index);
+	EXPECT_EQ(4, mw_waiters(self->fd, d, U32));
+	/* A requeue wakes a group once, too, and does not move what is left of it. */
+	EXPECT_REQUEUED(1, 1, d, self->word, 1, MEMWAIT_ALL);
+	EXPECT_EQ(0, mw_waiters(self->fd, d, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(2, done.index);
+	EXPECT_STREQ("a", notify_names(self->fd, self->word));
+}
+
+/* What stands in the queue of a woken group is neither woken nor moved nor counted. */
+MEMWAIT_TEST(R16_requeue_passes_over_a_woken_group)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+	struct memwait_completion done;
+	struct memwait_wait waits[4];
+	struct any_waiter w;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		waits[i] = member(a, 0, U32);
+	w = any_of(self->fd, waits, 4);
+	any_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 4, FOREVER, 0, 1, NULL));
+	ASSERT_TRUE(arm_all(self->fd, a, "abc"));
+	EXPECT_EQ(11, mw_waiters(self->fd, a, U32));
+	EXPECT_REQUEUED(3, 1, a, b, 3, 1);
+	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
+	EXPECT_EQ(0, w.index);
+	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(1, done.user_data);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_STREQ("b", notify_names(self->fd, b));
+	EXPECT_STREQ("c", notify_names(self->fd, a));
+}
+
+/* Deadlines, cancel, close */
+
+MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_threads)
+{
+	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_wait waits[2];
+	struct any_waiter any;
+	struct waiter w[4];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		w[i] = thread_at(self->fd, a);
+		w[i].deadline = now_ns(clocks[i % 2]) + (1000 + i * 10) * NSEC_PER_MSEC;
+		w[i].flags |= i % 2 ? MEMWAIT_CLOCK_REALTIME : 0;
+		waiter_start(&w[i]);
+	}
+	waits[0] = member(self->word + 5, 0, U32);
+	waits[1] = member(a, 0, U32);
+	any = any_of(self->fd, waits, 2);
+	any.deadline = in_ms(1000);
+	any_start(&any);
+	EXPECT_REQUEUED(0, 5, a, b, 0, MEMWAIT_ALL);
+	for (i = 0; i < 4; i++) {
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w[i]));
+		EXPECT_LE(w[i].deadline, now_ns(clocks[i % 2]));
+	}
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, any_join(&any));
+	EXPECT_LE(any.deadline, now_ns(CLOCK_MONOTONIC));
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 5, U32));
+}
+
+MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_async_waits)
+{
+	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_completion done;
+	struct memwait_wait waits[2];
+	uint64_t deadlines[9], ids[9];
+	int i;
+
+	members(waits, a, 2);
+	for (i = 0; i < 9; i++) {
+		uint32_t realtime = i % 2 ? MEMWAIT_CLOCK_REALTIME : 0;
+
+		/* Out of order. */
+		deadlines[i] = now_ns(clocks[i % 2]) + (1000 + i * 5 % 9) * NSEC_PER_MSEC;
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  i % 3 ? mw_async(self->fd, a, 0, deadlines[i], U32 | realtime, i,
+					   &ids[i]) :
+				  mw_group(self->fd, waits, 2, deadlines[i], realtime, i,
+					   &ids[i]));
+	}
+	EXPECT_REQUEUED(0, 9, a, b, 0, MEMWAIT_ALL);
+	for (i = 0; i < 9; i++) {
+		ASSERT_EQ(1, await_completions(self->fd, &done, 1));
+		ASSERT_GT(9, done.user_data);
+		EXPECT_EQ(ids[done.user_data], done.id);
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+		EXPECT_LE(deadlines[done.user_data], now_ns(clocks[done.user_data % 2]));
+		ids[done.user_data] = 0;
+	}
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, a + 1, U32));
+}
+
+MEMWAIT_TEST(R23_requeue_then_cancel)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_wait waits[2];
+	uint64_t ids[6];
+	int i;
+
+	waits[0] = member(a + 1, 0, U32);
+	waits[1] = member(a, 0, U32);
+	for (i = 0; i < 6; i++) {
+		uint64_t deadline = i % 2 ? FOREVER : in_ms(HOUR);
+
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  i % 3 ? mw_async(self->fd, a, 0, deadline, U32, 'a' + i, &ids[i]) :
+				  mw_group(self->fd, waits, 2, deadline, 0, 'a' + i, &ids[i]));
+	}
+	EXPECT_REQUEUED(0, 5, a, b, 0, 5);
+	for (i = 1; i < 6; i += 2)
+		EXPECT_EQ(0, mw_cancel(self->fd, ids[i]));
+	EXPECT_EQ(3, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, a + 1, U32));
+	EXPECT_STREQ("ace", notify_names(self->fd, b));
+	for (i = 0; i < 6; i++)
+		EXPECT_EQ(-ENOENT, mw_cancel(self->fd, ids[i]));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+}
+
+MEMWAIT_TEST(R25_requeue_then_close)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_wait waits[2];
+	int fd = memwait_open(O_NONBLOCK);
+
+	members(waits, a, 2);
+	ASSERT_TRUE(arm_all(fd, a, "ab"));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, 2, FOREVER, 0, 'c', NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'd'));
+	EXPECT_REQUEUED(0, 4, a, b, 0, MEMWAIT_ALL);
+	close(fd);
+	EXPECT_EQ(1, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, a + 1, U32));
+	EXPECT_STREQ("", names(self->fd));
+	EXPECT_STREQ("d", notify_names(self->fd, b));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+}
+
+/* An unread OK goes on at the word where it was notified, which is not where it was armed. */
+MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
+{
+	uint32_t *words[] = { self->word, self->shared }, *a, *b;
+	struct memwait_wait waits[2];
+	int i, fd;
+
+	for (i = 0; i < 4; i++) {
+		a = words[i % 2];
+		b = words[!(i % 2)] + 1;
+		fd = memwait_open(O_NONBLOCK);
+		waits[0] = member(self->word + 5, 0, U32);
+		waits[1] = member(a, 0, U32);
+		ASSERT_EQ(MEMWAIT_PENDING, i < 2 ? arm(fd, a, 'x') :
+			  mw_group(fd, waits, 2, FOREVER, 0, 'x', NULL));
+		EXPECT_REQUEUED(0, 1, a, b, 0, 1);
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, self->word + 5, 'b'));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, b, 'c'));
+		EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
+		EXPECT_STREQ("", names(self->fd));
+		close(fd);
+		EXPECT_STREQ("c", names(self->fd));
+		EXPECT_STREQ("a", notify_names(self->fd, a));
+		EXPECT_STREQ("b", notify_names(self->fd, self->word + 5));
+
+		/* Woken by the requeue itself: at the word where it was. */
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_EQ(MEMWAIT_PENDING, arm(fd, a, 'x'));
+		ASSERT_TRUE(arm_all(self->fd, a, "ab"));
+		EXPECT_REQUEUED(1, 1, a, b, 1, 1);
+		close(fd);
+		EXPECT_STREQ("b", names(self->fd));
+		EXPECT_STREQ("a", notify_names(self->fd, b));
+	}
+}
+
+/* Signals */
+
+MEMWAIT_TEST(R6_requeue_then_interrupt)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_wait waits[2];
+	struct any_waiter any;
+	struct waiter w = thread_at(self->fd, a);
+
+	handle(SIGUSR1, 0);
+	waiter_start(&w);
+	waits[0] = member(a + 1, 0, U32);
+	waits[1] = member(a, 0, U32);
+	any = any_of(self->fd, waits, 2);
+	any_start(&any);
+	EXPECT_REQUEUED(0, 2, a, b, 0, MEMWAIT_ALL);
+	interrupt_thread(w.thread, w.tid);
+	EXPECT_EQ(-EINTR, waiter_join(&w));
+	EXPECT_EQ(1, mw_waiters(self->fd, b, U32));
+	interrupt_thread(any.thread, any.tid);
+	EXPECT_EQ(-EINTR, any_join(&any));
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(0, mw_waiters(self->fd, a + 1, U32));
+}
+
+MEMWAIT_TEST(R17_requeue_then_restart_begins_at_its_own_word)
+{
+	uint32_t *a = self->word, *b = self->shared;
+	struct memwait_wait waits[2];
+	struct any_waiter any;
+	struct waiter w = thread_at(self->fd, a);
+
+	handle(SIGUSR1, SA_RESTART);
+	waiter_start(&w);
+	waits[0] = member(a + 1, 0, U32);
+	waits[1] = member(a, 0, U32);
+	any = any_of(self->fd, waits, 2);
+	any_start(&any);
+	EXPECT_REQUEUED(0, 2, a, b, 0, MEMWAIT_ALL);
+	interrupt_thread(w.thread, w.tid);
+	await_waiters(self->fd, a, U32, 1);
+	EXPECT_EQ(1, mw_waiters(self->fd, b, U32));
+	interrupt_thread(any.thread, any.tid);
+	await_waiters(self->fd, a, U32, 2);
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+	EXPECT_EQ(1, mw_waiters(self->fd, a + 1, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+
+	/* It compares again. */
+	EXPECT_REQUEUED(0, 1, a, b, 0, MEMWAIT_ALL);
+	*a = 1;
+	interrupt_thread(any.thread, any.tid);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, any_join(&any));
+	EXPECT_EQ(1, any.index);
+	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+}
+
+static pid_t fork_waiter(int fd, const uint32_t *word)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		become_victim();
+		_exit(mw_wait(fd, word, 0, FOREVER, U32));
+	}
+	await_waiters(fd, word, U32, 1);
+	return pid;
+}
+
+MEMWAIT_TEST(R6_requeue_then_kill)
+{
+	uint32_t *a = self->shared, *private = self->word, *b = self->shared + 1;
+	uint32_t *targets[] = { b, private };
+	pid_t victim;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		victim = fork_waiter(self->fd, a);
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+		EXPECT_REQUEUED(0, 2, a, targets[i], 0, MEMWAIT_ALL);
+		kill(victim, SIGKILL);
+		EXPECT_EQ(128 + SIGKILL, child_status(victim));
+		EXPECT_EQ(1, mw_waiters(self->fd, targets[i], U32));
+		EXPECT_STREQ("a", notify_names(self->fd, targets[i]));
+	}
+}
+
+MEMWAIT_TEST(R6_requeue_a_notify_for_a_thread_that_dies_goes_on_at_the_target)
+{
+	uint32_t *a = self->shared, *targets[] = { self->shared + 1, self->word };
+	pid_t victim;
+	int i;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	for (i = 0; i < 2; i++) {
+		victim = fork_waiter(self->fd, a);
+		EXPECT_REQUEUED(0, 1, a, targets[i], 0, 1);
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, targets[i], 'b'));
+		EXPECT_EQ(1, signal_and_notify(self->fd, targets[i], victim, SIGKILL));
+		EXPECT_EQ(128 + SIGKILL, child_status(victim));
+		EXPECT_STREQ("b", names(self->fd));
+		EXPECT_STREQ("a", notify_names(self->fd, a));
+	}
+}
+
+MEMWAIT_TEST(R6_requeue_a_thread_that_it_woke_and_that_dies)
+{
+	uint32_t *a = self->shared, *b = self->shared + 1;
+	struct requeued out;
+	pid_t victim;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	victim = fork_waiter(self->fd, a);
+	ASSERT_TRUE(arm_all(self->fd, a, "abc"));
+	/* As signal_and_notify(). */
+	pin(20);
+	kill(victim, SIGKILL);
+	EXPECT_EQ(0, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));
+	pin(0);
+	EXPECT_EQ(1, out.woken);
+	EXPECT_EQ(1, out.moved);
+	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_STREQ("b", names(self->fd));
+	EXPECT_STREQ("a", notify_names(self->fd, b));
+	EXPECT_STREQ("c", notify_names(self->fd, a));
+}
+
+/* Races */
+
+enum { WORDS = 3 };
+
+struct racer {
+	pthread_t thread;
+	int fd;
+	uint32_t *words[WORDS];
+	int first;
+	int *stop;
+	long oks, notified, moved, timed_out, interrupted, other;
+};
+
+static bool stopped(struct racer *r)
+{
+	return __atomic_load_n(r->stop, __ATOMIC_RELAXED);
+}
+
+/* All from one word to the next, in a circle: one direction, or the other. */
+static void *move_around(void *arg)
+{
+	struct racer *r = arg;
+	struct requeued out;
+	int i, step = r->first % 2 ? 1 : WORDS - 1;
+
+	for (i = r->first; !stopped(r); i += step) {
+		if (mw_requeue(r->fd, r->words[i % WORDS], 0, r->words[(i + step) % WORDS], 0,
+			       MEMWAIT_ALL, U32, &out) || out.woken)
+			r->other++;
+		else
+			r->moved += out.moved;
+	}
+	return NULL;
+}
+
+static void start(struct racer *r, const struct racer *like, int i, void *(*body)(void *))
+{
+	*r = *like;
+	r->first = i;
+	if (pthread_create(&r->thread, NULL, body, r))
+		abort();
+}
+
+/* R17: A to B, and B to A: nobody hangs, nobody gets lost. */
+MEMWAIT_TEST(R17_requeue_in_opposite_directions)
+{
+	struct racer r[2], like = { .fd = self->fd };
+	struct waiter w[4];
+	struct memwait_wait waits[2];
+	struct any_waiter any;
+	uint64_t end;
+	int stop, i, round, total;
+
+	like.stop = &stop;
+	for (i = 0; i < WORDS; i++)
+		like.words[i] = self->word + i;
+	/* With two words; then with three, of which one is shared. */
+	for (round = 0; round < 2; round++) {
+		like.words[2] = round ? self->shared : self->word;
+		stop = 0;
+		for (i = 0; i < 4; i++) {
+			w[i] = thread_at(self->fd, self->word);
+			waiter_start(&w[i]);
+		}
+		ASSERT_TRUE(arm_all(self->fd, self->word, "abcdefghij"));
+		waits[0] = member(self->word + 9, 0, U32);
+		waits[1] = member(self->word, 0, U32);
+		any = any_of(self->fd, waits, 2);
+		any_start(&any);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 2, FOREVER, 0, 'k', NULL));
+		end = in_ms(1500);
+		for (i = 0; i < 2; i++)
+			start(&r[i], &like, i, move_around);
+		while (now_ns(CLOCK_MONOTONIC) < end)
+			usleep(10000);
+		__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+		for (i = 0; i < 2; i++) {
+			pthread_join(r[i].thread, NULL);
+			EXPECT_EQ(0, r[i].other);
+			EXPECT_LT(0, r[i].moved);
+		}
+		TH_LOG("%ld and %ld moved", r[0].moved, r[1].moved);
+		EXPECT_EQ(2, mw_waiters(self->fd, self->word + 9, U32));
+		total = 0;
+		for (i = 0; i < WORDS; i++)
+			total += mw_notify(self->fd, like.words[i], MEMWAIT_ALL, U32);
+		EXPECT_EQ(16, total);
+		for (i = 0; i < 4; i++)
+			EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
+		EXPECT_EQ(MEMWAIT_OK, any_join(&any));
+		EXPECT_EQ(1, any.index);
+		EXPECT_EQ(11, strlen(names(self->fd)));
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word + 9, U32));
+	}
+}
+
+static void *requeue_hard(void *arg)
+{
+	struct racer *r = arg;
+	struct requeued out;
+	unsigned int n;
+
+	for (n = r->first; !stopped(r); n++) {
+		uint32_t *from = r->words[n % WORDS], *to = r->words[n / 3 % WORDS];
+
+		if (mw_requeue(r->fd, from, 0, to, n % 5 == 0, n % 7, U32, &out))
+			r->other++;
+		r->notified += out.woken;
+		r->moved += out.moved;
+	}
+	return NULL;
+}
+
+static void *notify_hard(void *arg)
+{
+	struct racer *r = arg;
+	unsigned int n;
+
+	for (n = r->first; !stopped(r); n++)
+		r->notified += mw_notify(r->fd, r->words[n % WORDS], 1 + n % 2, U32);
+	return NULL;
+}
+
+static void *wait_hard(void *arg)
+{
+	struct racer *r = arg;
+	struct memwait_wait waits[WORDS];
+	unsigned int n;
+	uint32_t index;
+	int i, ret;
+
+	for (n = r->first; !stopped(r); n++) {
+		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + n % 64 * 2000;
+
+		for (i = 0; i < WORDS; i++)
+			waits[i] = member(r->words[(n + i) % WORDS], 0, U32);
+		ret = n % 2 ? mw_wait(r->fd, r->words[n % WORDS], 0, deadline, U32) :
+			      mw_wait_any(r->fd, waits, WORDS, deadline, 0, &index);
+		if (ret == MEMWAIT_OK)
+			r->oks++;
+		else if (ret == MEMWAIT_TIMED_OUT)
+			r->timed_out++;
+		else if (ret == -EINTR)
+			r->interrupted++;
+		else
+			r->other++;
+	}
+	return NULL;
+}
+
+/* Ends of async waits; every id once. */
+static void count_completions(struct __test_metadata *_metadata, int fd, unsigned char *seen,
+			      struct racer *sum)
+{
+	struct memwait_completion done[16];
+	int i, n;
+
+	while ((n = mw_read(fd, done, 16)) > 0) {
+		for (i = 0; i < n; i++) {
+			ASSERT_EQ(0, seen[done[i].user_data]++);
+			sum->oks += done[i].result == MEMWAIT_OK;
+			sum->timed_out += done[i].result == MEMWAIT_TIMED_OUT;
+		}
+	}
+}
+
+/* R5: what requeue, deadlines, cancel, signals and notifies do to each other's waiters. */
+MEMWAIT_TEST(R5_requeue_races_with_everything)
+{
+	enum { MOVERS = 2, NOTIFIERS = 1, WAITERS = 3, ALL = MOVERS + NOTIFIERS + WAITERS };
+	struct racer r[ALL], sum = { .fd = self->fd }, like = sum;
+	static unsigned char seen[1 << 20];
+	long armed, tries, ended = 0, cancelled = 0, interrupted = 0;
+	uint64_t end = in_ms(5000), id;
+	struct memwait_wait waits[WORDS];
+	int stop = 0, i, ret;
+
+	handle(SIGUSR1, 0);
+	like.stop = &stop;
+	for (i = 0; i < WORDS; i++) {
+		like.words[i] = i == 1 ? self->shared : self->word + i;
+		waits[i] = member(like.words[i], 0, U32);
+	}
+	for (i = 0; i < ALL; i++)
+		start(&r[i], &like, i, i < MOVERS ? requeue_hard :
+			i < MOVERS + NOTIFIERS ? notify_hard : wait_hard);
+	armed = 0;
+	for (tries = 0; now_ns(CLOCK_MONOTONIC) < end && armed < 1 << 20; tries++) {
+		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + tries % 50 * 5000;
+
+		ret = tries % 2 ? mw_async(self->fd, like.words[tries % WORDS], 0, deadline, U32,
+					   armed, &id) :
+				  mw_group(self->fd, waits, WORDS, deadline, 0, armed, &id);
+		if (ret == MEMWAIT_TIMED_OUT)
+			continue;
+		ASSERT_EQ(MEMWAIT_PENDING, ret);
+		armed++;
+		if (armed % 3 == 0) {
+			ret = mw_cancel(self->fd, id);
+			ASSERT_TRUE(!ret || ret == -ENOENT);
+			cancelled += !ret;
+			if (!ret)
+				ASSERT_EQ(0, seen[armed - 1]++);
+		}
+		if (tries % 64 == 0)
+			pthread_kill(r[ALL - 1 - tries / 64 % WAITERS].thread, SIGUSR1);
+		count_completions(_metadata, self->fd, seen, &sum);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (i = 0; i < ALL; i++)
+		pthread_join(r[i].thread, NULL);
+	/* What is left has a deadline. */
+	do {
+		count_completions(_metadata, self->fd, seen, &sum);
+		ended = sum.oks + sum.timed_out + cancelled;
+	} while (ended < armed);
+	EXPECT_EQ(armed, ended);
+	TH_LOG("%ld armed, %ld OK, %ld cancelled", armed, sum.oks, cancelled);
+	for (i = 0; i < ALL; i++) {
+		sum.oks += r[i].oks;
+		sum.notified += r[i].notified;
+		sum.moved += r[i].moved;
+		interrupted += r[i].interrupted;
+		EXPECT_EQ(0, r[i].other);
+	}
+	TH_LOG("%ld notified, %ld moved, %ld interrupted", sum.notified, sum.moved, interrupted);
+	EXPECT_EQ(sum.notified, sum.oks);
+	EXPECT_LT(0, sum.notified);
+	EXPECT_LT(0, sum.moved);
+	EXPECT_LT(0, sum.timed_out);
+	EXPECT_LT(0, cancelled);
+	EXPECT_LT(0, interrupted);
+	for (i = 0; i < WORDS; i++)
+		EXPECT_EQ(0, mw_waiters(self->fd, like.words[i], U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+}
+
+/*
+ * R17: one step. A waiter that goes to and fro between two words stands in one of them, whenever
+ * a requeue that holds both looks: moving from each to a third word catches it at once.
+ */
+MEMWAIT_TEST(R17_requeue_is_one_step)
+{
+	struct racer r, like = { .fd = self->fd };
+	uint32_t *a = self->word, *b = self->shared, *c = self->word + 7;
+	int stop = 0, i, n;
+	struct requeued out;
+
+	like.stop = &stop;
+	like.words[0] = a;
+	like.words[1] = b;
+	like.words[2] = a;
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+	start(&r, &like, 1, move_around);
+	for (i = 0; i < 20000; i++) {
+		/* Nobody else takes it from c. */
+		for (n = 0; !n; n = out.moved) {
+			ASSERT_EQ(0, mw_requeue(self->fd, a, 0, c, 0, 1, U32, &out));
+			if (!out.moved)
+				ASSERT_EQ(0, mw_requeue(self->fd, b, 0, c, 0, 1, U32, &out));
+		}
+		ASSERT_EQ(1, n);
+		ASSERT_EQ(1, mw_waiters(self->fd, c, U32));
+		ASSERT_EQ(0, mw_waiters(self->fd, a, U32) + mw_waiters(self->fd, b, U32));
+		ASSERT_EQ(0, mw_requeue(self->fd, c, 0, i % 2 ? a : b, 0, 1, U32, &out));
+		ASSERT_EQ(1, out.moved);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(0, r.other);
+	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32) + mw_notify(self->fd, b, 1, U32));
+	EXPECT_STREQ("a", names(self->fd));
+}
+
+struct closing {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	int fd, rounds;
+	uint32_t *a, *b;
+	int counted;
+};
+
+static void *requeue_each_round(void *arg)
+{
+	struct closing *c = arg;
+	int i;
+
+	for (i = 0; i < c->rounds; i++) {
+		pthread_barrier_wait(c->barrier);
+		if (mw_requeue(c->fd, c->a, 0, c->b, 0, MEMWAIT_ALL, U32, NULL))
+			abort();
+		c->counted += mw_notify(c->fd, c->b, 1, U32);
+		pthread_barrier_wait(c->barrier);
+	}
+	return NULL;
+}
+
+/* Whether the close comes before the move, before the notify or after it: one OK arrives. */
+MEMWAIT_TEST(R25_requeue_and_notify_race_with_the_close_of_the_owner)
+{
+	const int rounds = 3000;
+	struct closing c = { .fd = self->fd, .rounds = rounds, .a = self->word,
+			     .b = self->shared };
+	struct memwait_wait waits[2];
+	pthread_barrier_t barrier;
+	int i, fd;
+
+	members(waits, self->word, 2);
+	pthread_barrier_init(&barrier, NULL, 2);
+	c.barrier = &barrier;
+	ASSERT_EQ(0, pthread_create(&c.thread, NULL, requeue_each_round, &c));
+	for (i = 0; i < rounds; i++) {
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_EQ(MEMWAIT_PENDING, i % 2 ? arm(fd, c.a, 'x') :
+			  mw_group(fd, waits, 2, FOREVER, 0, 'x', NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, c.a, 'a'));
+		pthread_barrier_wait(&barrier);
+		close(fd);
+		pthread_barrier_wait(&barrier);
+		ASSERT_STREQ("a", names(self->fd));
+		ASSERT_EQ(0, mw_waiters(self->fd, c.b, U32));
+	}
+	pthread_join(c.thread, NULL);
+	EXPECT_EQ(rounds, c.counted);
+}
+
+TEST_HARNESS_MAIN

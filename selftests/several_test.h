@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of waits on several words, of requeue and of notify-and-wait need beside the
+ * fixture: one function per ioctl, threads that wait for several words, signals.
+ */
+#ifndef SEVERAL_TEST_H
+#define SEVERAL_TEST_H
+
+#include "async_test.h"
+#include <sys/resource.h>
+
+#define FOREVER		MEMWAIT_FOREVER
+#define HOUR		3600000ULL	/* in ms */
+#define UNTOUCHED	0x0cccccccU	/* what an out field holds before a call */
+
+/* A word of a group: the deadline is nobody's business. */
+static inline struct memwait_wait member(const volatile void *addr, uint64_t expected,
+					 uint32_t flags)
+{
+	return (struct memwait_wait) {
+		.addr = (uintptr_t)addr,
+		.expected = expected,
+		.deadline = UNTOUCHED,
+		.flags = flags,
+	};
+}
+
+/* n words of 32 bits in a row, expected to be 0. */
+static inline void members(struct memwait_wait *waits, const uint32_t *word, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		waits[i] = member(word + i, 0, U32);
+}
+
+/* index may be NULL. */
+static inline int mw_wait_any(int fd, const struct memwait_wait *waits, uint32_t count,
+			      uint64_t deadline, uint32_t flags, uint32_t *index)
+{
+	struct memwait_wait_any arg = {
+		.waits = (uintptr_t)waits,
+		.deadline = deadline,
+		.count = count,
+		.flags = flags,
+		.index = UNTOUCHED,
+	};
+	int ret = xioctl(fd, MEMWAIT_IOC_WAIT_ANY, &arg);
+
+	if (index)
+		*index = arg.index;
+	return ret;
+}
+
+/* An entry of a batch that is a group. */
+static inline struct memwait_async group_entry(const struct memwait_wait *waits, uint64_t count,
+					       uint64_t deadline, uint32_t flags,
+					       uint64_t user_data)
+{
+	return (struct memwait_async) {
+		.wait = {
+			.addr = (uintptr_t)waits,
+			.expected = count,
+			.deadline = deadline,
+			.flags = MEMWAIT_GROUP | flags,
+		},
+		.user_data = user_data,
+		.id = UNTOUCHED,
+		.result = UNTOUCHED,
+		.index = UNTOUCHED,
+	};
+}
+
+static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count)
+{
+	struct memwait_wait_async arg = { .waits = (uintptr_t)entries, .count = count };
+
+	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+}
+
+/* As mw_async(), for a group. id may be NULL. */
+static inline int mw_group(int fd, const struct memwait_wait *waits, uint64_t count,
+			   uint64_t deadline, uint32_t flags, uint64_t user_data, uint64_t *id)
+{
+	struct memwait_async entry = group_entry(waits, count, deadline, flags, user_data);
+	int ret = mw_batch(fd, &entry, 1);
+
+	if (id)
+		*id = entry.id;
+	return ret < 0 ? ret : entry.result;
+}
+
+/* A near deadline, as async_soon(). */
+static inline int group_soon(int fd, const struct memwait_wait *waits, uint64_t count, uint64_t ms,
+			     uint64_t user_data, uint64_t *id)
+{
+	int ret;
+
+	do {
+		ret = mw_group(fd, waits, count, in_ms(ms), 0, user_data, id);
+	} while (ret == MEMWAIT_TIMED_OUT);
+	return ret;
+}
+
+struct requeued {
+	uint32_t woken, moved;
+};
+
+/* out may be NULL. */
+static inline int mw_requeue(int fd, const volatile void *addr, uint64_t expected,
+			     const volatile void *target, uint32_t count, uint32_t move,
+			     uint32_t flags, struct requeued *out)
+{
+	struct memwait_requeue arg = {
+		.addr = (uintptr_t)addr,
+		.expected = expected,
+		.target = (uintptr_t)target,
+		.count = count,
+		.move = move,
+		.flags = flags,
+		.woken = UNTOUCHED,
+		.moved = UNTOUCHED,
+	};
+	int ret = xioctl(fd, MEMWAIT_IOC_REQUEUE, &arg);
+
+	if (out)
+		*out = (struct requeued) { .woken = arg.woken, .moved = arg.moved };
+	return ret;
+}
+
+/* Waits until there is a completion, then reads up to n. */
+static inline int await_completions(int fd, struct memwait_completion *done, int n)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	poll(&pfd, 1, 100000);
+	return mw_read(fd, done, n);
+}
+
+/* A thread that performs one WAIT_ANY and keeps what it returned. */
+struct any_waiter {
+	pthread_t thread;
+	int fd;
+	const struct memwait_wait *waits;
+	uint32_t count;
+	uint64_t deadline;
+	uint32_t flags;
+	pid_t tid;		/* set by the thread before it waits */
+	int result;		/* valid when done, and so is index */
+	uint32_t index;
+	int done;
+};
+
+static inline void *any_main(void *arg)
+{
+	struct any_waiter *w = arg;
+
+	__atomic_store_n(&w->tid, gettid(), __ATOMIC_RELEASE);
+	w->result = mw_wait_any(w->fd, w->waits, w->count, w->deadline, w->flags, &w->index);
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static inline void *word_of(const struct memwait_wait *wait)
+{
+	return (void *)(uintptr_t)wait->addr;
+}
+
+static inline int waiters_of(int fd, const struct memwait_wait *wait)
+{
+	return mw_waiters(fd, word_of(wait), wait->flags);
+}
+
+/*
+ * Starts w (fd, waits, count, deadline and flags are set) and returns when it is in all queues. The
+ * last word is joined last. Nobody else may join or leave that one meanwhile.
+ */
+static inline void any_start(struct any_waiter *w)
+{
+	const struct memwait_wait *last = &w->waits[w->count - 1];
+	int n = waiters_of(w->fd, last);
+	uint32_t i;
+
+	for (i = 0; i < w->count; i++)
+		n += w->waits[i].addr == last->addr;
+	w->done = 0;
+	w->tid = 0;
+	if (pthread_create(&w->thread, NULL, any_main, w))
+		abort();
+	await_waiters(w->fd, word_of(last), last->flags, n);
+}
+
+static inline int any_join(struct any_waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->result;
+}
+
+/* A thread that waits for ever for any of some words. */
+static inline struct any_waiter any_of(int fd, const struct memwait_wait *waits, uint32_t count)
+{
+	return (struct any_waiter) { .fd = fd, .waits = waits, .count = count,
+				     .deadline = FOREVER };
+}
+
+/* A thread that waits for ever for one word. */
+static inline struct waiter thread_at(int fd, const volatile void *word)
+{
+	return (struct waiter) { .fd = fd, .addr = word, .deadline = FOREVER, .flags = U32 };
+}
+
+/* A page that must not be touched. */
+static inline void *hole_page(void)
+{
+	void *page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0);
+
+	return page == MAP_FAILED ? NULL : page;
+}
+
+/* A word of a device's mapping, or NULL if the device is not there. */
+static inline void *device_word(void)
+{
+	int mem = open("/dev/mem", O_RDONLY);
+	void *page;
+
+	if (mem < 0)
+		return NULL;
+	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, mem, 0xf0000);
+	close(mem);
+	return page == MAP_FAILED ? NULL : page;
+}
+
+/* Signals */
+
+static volatile sig_atomic_t handled;
+
+static inline void count_signal(int sig)
+{
+	(void)sig;
+	handled++;
+}
+
+static inline void handle(int sig, int flags)
+{
+	struct sigaction sa = { .sa_handler = count_signal, .sa_flags = flags };
+
+	handled = 0;
+	sigaction(sig, &sa, NULL);
+}
+
+/* Interrupts a thread that sleeps, and returns when its handler has run. */
+static inline void interrupt_thread(pthread_t thread, pid_t tid)
+{
+	int before = handled;
+
+	await_asleep(tid);
+	pthread_kill(thread, SIGUSR1);
+	while (handled == before)
+		sched_yield();
+}
+
+/* Binds to processor 0; with a priority, nobody else runs there while this does. */
+static inline int pin(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	return sched_setaffinity(0, sizeof(cpu), &cpu) ||
+	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+/*
+ * The victim, which is bound to the same processor, cannot run between the signal and the notify,
+ * so the notify counts it. Returns what the notify returned.
+ */
+static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
+{
+	int ret;
+
+	pin(20);
+	kill(victim, sig);
+	ret = mw_notify(fd, word, 1, U32);
+	pin(0);
+	return ret;
+}
+
+/* In a child that is going to be a victim. */
+static inline void become_victim(void)
+{
+	struct rlimit none = { 0 };
+
+	setrlimit(RLIMIT_CORE, &none);
+	if (pin(0))
+		_exit(99);
+}
+
+#endif /* SEVERAL_TEST_H */
