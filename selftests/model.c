@@ -1,0 +1,1019 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * R5, R12, R16 to R20, R23, R25: random calls, of those that do not block, do exactly what a simple
+ * model says: a list of waiters for each word, oldest first. Async waits, single ones and groups,
+ * fill the lists; words are private or shared, seen at two addresses, and of all sizes.
+ *
+ * The steps are made up beforehand, in episodes that begin with nothing; what a step names exists
+ * whatever came before. So when module and model differ, steps can be left out as long as they
+ * still differ, and the few that remain are printed.
+ *
+ * MEMWAIT_MODEL_SEED and MEMWAIT_MODEL_STEPS set seed and length.
+ */
+#include "async_test.h"
+
+#define STEPS		1000000		/* or what SECONDS allow, if not less than LEAST_STEPS */
+#define LEAST_STEPS	20000
+#define SECONDS		60
+#define EPISODE		500
+#define CONTEXTS	3
+#define ENTRIES		16		/* of a batch */
+#define MOST_MEMBERS	16384		/* of all waits of an episode */
+#define MOST_READ	40
+#define READ_SIZES	(MOST_READ * sizeof(struct memwait_completion) + 1)
+#define RECENT		32		/* waits that are cancelled, perhaps */
+#define MANY		-1
+#define LATER		0x4000000000000000ULL	/* 146 years: a deadline, but not MEMWAIT_FOREVER */
+#define UNKNOWN_FLAG	0x40
+
+/* Memory of 16 bytes. SHARED and AGAIN are two mappings of one memfd. */
+enum area { PRIVATE, SHARED, AGAIN, AREAS };
+
+#define AREA_SIZE	16
+
+/* A word, and what is to be done with it. */
+struct entry {
+	uint8_t area, offset;
+	uint8_t flags;			/* MEMWAIT_SIZE_*, MEMWAIT_PRIVATE */
+	uint8_t unequal;		/* 0: expect what is there; otherwise which bit differs */
+	bool bad;			/* has an unknown flag */
+	bool realtime;
+	uint64_t deadline;		/* never in the near future */
+	uint32_t count;			/* for notifies */
+	bool group;			/* an async wait on the words of the next entries */
+	uint8_t words;			/* how many; those come again after the last entry */
+};
+
+struct step {
+	const struct kind *kind;
+	uint8_t context;
+	uint8_t nr;			/* of entries, in kinds with an array */
+	bool bad;			/* what is not zero should be */
+	bool other;			/* NOTIFY_WAIT: MEMWAIT_NOTIFIED; NOTIFY_MANY: no woken */
+	uint32_t number;		/* READ: bytes; CANCEL: which; STORE: what */
+	struct entry entries[ENTRIES];
+};
+
+/* The model. */
+
+struct member {
+	struct wait *wait;
+	int index;
+	struct queue *queue;		/* NULL: in none */
+};
+
+struct queue {
+	int nr;
+	struct member *members[MOST_MEMBERS];	/* oldest first */
+};
+
+struct wait {
+	struct context *context;	/* NULL: closed */
+	uint64_t user_data, id;
+	enum { PENDING, COMPLETED, CANCELLED, READ_OUT } state;
+	struct member *members;
+	int nr;
+	int index;			/* which of them was notified */
+	struct queue *queue;		/* and where */
+};
+
+struct context {
+	int fd;
+	int pending, nr, next;
+	struct wait *completed[MOST_MEMBERS];	/* from next on unread */
+};
+
+/* Mistakes of the model that prove that differences are found. */
+enum mistake { NO_MISTAKE, MOVES_BACKWARDS, MOVES_TO_HEAD, INDEX_OF_FIRST, PASSES_NOTHING_ON,
+	       GROUP_KEEPS_PLACES, MISTAKES };
+
+struct model {
+	enum mistake mistake;
+	uint8_t *memory[AREAS];
+	int watch;			/* a context of its own */
+	struct memwait_info info;	/* when there was no wait */
+	int sizes;			/* how many there are */
+
+	/* Since the beginning of the episode. */
+	struct queue queues[4 * AREA_SIZE];
+	struct context contexts[CONTEXTS];
+	struct wait waits[MOST_MEMBERS];
+	struct member members[MOST_MEMBERS];
+	int nr_waits, nr_members;
+	uint64_t user_waits;
+	const char *doing;
+	char difference[256];
+
+	/* Since the beginning: that there was something to compare. */
+	long woken, groups_woken, moved, cancelled, read, passed_on;
+};
+
+static void check(struct model *m, const char *what, int64_t module, int64_t model)
+{
+	if (module != model && !m->difference[0])
+		snprintf(m->difference, sizeof(m->difference), "%s: %s: module %lld, model %lld",
+			 m->doing, what, (long long)module, (long long)model);
+}
+
+/* That the module has written nothing else. */
+static void check_same(struct model *m, const char *what, const void *module, const void *model,
+		       size_t size)
+{
+	check(m, what, memcmp(module, model, size), 0);
+}
+
+/* A shared word has the same queue at both addresses, but not for those who say it is private. */
+static struct queue *queue_of(struct model *m, const struct entry *e)
+{
+	int kind = e->area;
+
+	if (kind != PRIVATE)
+		kind = e->flags & MEMWAIT_PRIVATE ? kind + 1 : SHARED;
+	return &m->queues[kind * AREA_SIZE + e->offset];
+}
+
+static bool is_valid(const struct entry *e)
+{
+	return !e->bad && e->offset % (1 << (e->flags & MEMWAIT_SIZE_MASK)) == 0;
+}
+
+static void leave(struct member *member)
+{
+	struct queue *q = member->queue;
+	int i;
+
+	if (!q)
+		return;
+	for (i = 0; q->members[i] != member; i++)
+		;
+	q->nr--;
+	memmove(&q->members[i], &q->members[i + 1], (q->nr - i) * sizeof(q->members[0]));
+	member->queue = NULL;
+}
+
+static void leave_all(struct wait *w)
+{
+	for (int i = 0; i < w->nr; i++)
+		leave(&w->members[i]);
+}
+
+static void join(struct member *member, struct queue *q, int at)
+{
+	memmove(&q->members[at + 1], &q->members[at], (q->nr - at) * sizeof(q->members[0]));
+	q->members[at] = member;
+	q->nr++;
+	member->queue = q;
+}
+
+/* Returns how many were woken. */
+static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
+{
+	uint32_t woken;
+
+	for (woken = 0; woken < count && q->nr; woken++) {
+		struct member *member = q->members[0];
+		struct wait *w = member->wait;
+
+		if (m->mistake != GROUP_KEEPS_PLACES || w->state == COMPLETED)
+			leave_all(w);
+		else
+			leave(member);
+		if (w->state != PENDING)
+			continue;
+		w->state = COMPLETED;
+		w->index = m->mistake == INDEX_OF_FIRST ? 0 : member->index;
+		w->queue = q;
+		w->context->pending--;
+		w->context->completed[w->context->nr++] = w;
+		m->groups_woken += w->nr > 1;
+	}
+	m->woken += woken;
+	return woken;
+}
+
+/* Returns how many were moved. */
+static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint32_t count)
+{
+	static struct member *moving[MOST_MEMBERS];
+	uint32_t nr = count < (uint32_t)from->nr ? count : (uint32_t)from->nr;
+	uint32_t i;
+
+	for (i = 0; i < nr; i++) {
+		moving[i] = from->members[0];
+		leave(moving[i]);
+	}
+	for (i = 0; i < nr; i++)
+		join(m->mistake == MOVES_BACKWARDS ? moving[nr - 1 - i] : moving[i], to,
+		     m->mistake == MOVES_TO_HEAD ? (int)i : to->nr);
+	m->moved += nr;
+	return nr;
+}
+
+static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
+{
+	for (int i = 0; i < m->nr_waits; i++) {
+		if (m->waits[i].context == c && m->waits[i].id == id)
+			return &m->waits[i];
+	}
+	return NULL;
+}
+
+/* A new pending wait on words[0], words[1], ... */
+static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t id,
+		const struct entry **words, int nr)
+{
+	struct wait *w = &m->waits[m->nr_waits];
+
+	check(m, "an id that is 0 or was used before", !id || find_wait(m, c, id), 0);
+	*w = (struct wait) {
+		.context = c,
+		.user_data = user_data,
+		.id = id,
+		.state = PENDING,
+		.members = &m->members[m->nr_members],
+		.nr = nr,
+	};
+	for (int i = 0; i < nr; i++) {
+		struct queue *q = queue_of(m, words[i]);
+
+		w->members[i] = (struct member) { .wait = w, .index = i };
+		join(&w->members[i], q, q->nr);
+	}
+	m->nr_waits++;
+	m->nr_members += nr;
+	m->user_waits += nr;
+	c->pending++;
+}
+
+/* What R2 says of a wait on these words; *index is set if it is MEMWAIT_NOT_EQUAL. */
+static int outcome(const struct entry **words, int nr, uint64_t deadline, uint32_t *index)
+{
+	int i;
+
+	for (i = 0; i < nr; i++) {
+		if (!is_valid(words[i]))
+			return -EINVAL;
+	}
+	for (i = 0; i < nr; i++) {
+		if (words[i]->unequal) {
+			*index = i;
+			return MEMWAIT_NOT_EQUAL;
+		}
+	}
+	return deadline < LATER ? MEMWAIT_TIMED_OUT : MEMWAIT_PENDING;
+}
+
+/* What goes to the module. */
+
+static uintptr_t address(struct model *m, const struct entry *e)
+{
+	return (uintptr_t)(m->memory[e->area] + e->offset);
+}
+
+static uint32_t flags(const struct entry *e)
+{
+	return e->flags | (e->bad ? UNKNOWN_FLAG : 0);
+}
+
+/* What is beyond the word's size is not zero, and must not matter. */
+static uint64_t expected(struct model *m, const struct entry *e)
+{
+	int size = 1 << (e->flags & MEMWAIT_SIZE_MASK);
+	uint64_t value;
+
+	memcpy(&value, m->memory[e->area] + (e->offset & -size), sizeof(value));
+	if (e->unequal)
+		value ^= 1ULL << (e->unequal % (8 * size));
+	return size == 8 ? value : value ^ 1ULL << 8 * size;
+}
+
+static struct memwait_wait wait_of(struct model *m, const struct entry *e, uint64_t deadline)
+{
+	return (struct memwait_wait) {
+		.addr = address(m, e),
+		.expected = expected(m, e),
+		.deadline = deadline,
+		.flags = flags(e) | (e->realtime ? MEMWAIT_CLOCK_REALTIME : 0),
+	};
+}
+
+static struct memwait_notify notify_of(struct model *m, const struct entry *e)
+{
+	return (struct memwait_notify) {
+		.addr = address(m, e),
+		.count = e->count,
+		.flags = flags(e),
+	};
+}
+
+/* The words of a group, which stand in the entries from first on. */
+static void group_of(struct model *m, const struct step *s, int first, int nr,
+		     struct memwait_wait *waits, const struct entry **words)
+{
+	for (int i = 0; i < nr; i++) {
+		words[i] = &s->entries[(first + i) % ENTRIES];
+		waits[i] = wait_of(m, words[i], words[i]->deadline);
+		waits[i].flags &= ~MEMWAIT_CLOCK_REALTIME;
+	}
+}
+
+/* The steps. Deadlines of waits that would block are in the past. */
+
+static void step_wait(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0];
+	struct memwait_wait arg = wait_of(m, e, 1);
+	uint32_t index;
+
+	arg.reserved = s->bad;
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_WAIT, &arg),
+	      s->bad ? -EINVAL : outcome(&e, 1, 0, &index));
+}
+
+static void step_wait_any(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0], *words[MEMWAIT_GROUP_MAX + 1];
+	struct memwait_wait waits[MEMWAIT_GROUP_MAX + 1];
+	struct memwait_wait_any got = {
+		.waits = (uintptr_t)waits,
+		.deadline = 1,
+		.count = e->words,
+		.flags = e->realtime ? MEMWAIT_CLOCK_REALTIME : 0,
+		.index = 0xcccccccc,
+		.reserved = s->bad,
+	};
+	struct memwait_wait_any want = got;
+	int ret = -EINVAL;
+
+	group_of(m, s, 1, e->words, waits, words);
+	if (!s->bad && e->words && e->words <= MEMWAIT_GROUP_MAX)
+		ret = outcome(words, e->words, 0, &want.index);
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_WAIT_ANY, &got), ret);
+	check(m, "index", got.index, want.index);
+	check_same(m, "struct", &got, &want, sizeof(got));
+}
+
+static void step_notify_wait(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0], *next = &s->entries[1];
+	struct memwait_notify_wait got = {
+		.notify = notify_of(m, e),
+		.wait = wait_of(m, next, 1),
+		.notified = 0xcccccccc,
+		.reserved = s->bad,
+	};
+	struct memwait_notify_wait want = got;
+	int ret = -EINVAL;
+	uint32_t index;
+
+	if (s->other)
+		got.notify.flags |= MEMWAIT_NOTIFIED;
+	if (!s->bad && is_valid(e) && is_valid(next)) {
+		if (!s->other)
+			want.notified = notify(m, queue_of(m, e), e->count);
+		ret = outcome(&next, 1, 0, &index);
+	} else {
+		want = got;
+	}
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_NOTIFY_WAIT, &got), ret);
+	check(m, "notified", got.notified, want.notified);
+	check_same(m, "struct", &got, &want, sizeof(got));
+}
+
+static void step_notify(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0];
+	struct memwait_notify arg = notify_of(m, e);
+
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_NOTIFY, &arg),
+	      is_valid(e) ? (int)notify(m, queue_of(m, e), e->count) : -EINVAL);
+}
+
+static void step_notify_many(struct model *m, struct context *c, const struct step *s)
+{
+	struct memwait_notify notifies[2 * ENTRIES];
+	uint32_t got[2 * ENTRIES], want[2 * ENTRIES];
+	struct memwait_notify_many arg = {
+		.notifies = (uintptr_t)notifies,
+		.woken = s->other ? 0 : (uintptr_t)got,
+		.count = s->number % 8 ? s->nr : 2 * s->nr,
+		.flags = s->bad,
+	};
+	uint32_t i;
+	int ret = 0;
+
+	memset(got, 0xcc, sizeof(got));
+	memset(want, 0xcc, sizeof(want));
+	for (i = 0; i < arg.count; i++)
+		notifies[i] = notify_of(m, &s->entries[i % ENTRIES]);
+	for (i = 0; i < arg.count && !s->bad; i++) {
+		const struct entry *e = &s->entries[i % ENTRIES];
+		uint32_t woken;
+
+		if (!is_valid(e))
+			break;
+		woken = notify(m, queue_of(m, e), e->count);
+		if (!s->other)
+			want[i] = woken;
+		ret++;
+	}
+	if (s->bad || (!ret && arg.count))
+		ret = -EINVAL;
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_NOTIFY_MANY, &arg), ret);
+	for (i = 0; i < arg.count; i++)
+		check(m, "one of woken", got[i], want[i]);
+	check_same(m, "woken", got, want, sizeof(got));
+}
+
+static void step_waiters(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0];
+	struct memwait_notify arg = notify_of(m, e);
+
+	arg.count = s->bad;
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_WAITERS, &arg),
+	      !s->bad && is_valid(e) ? queue_of(m, e)->nr : -EINVAL);
+}
+
+/* The flags are those of the first word, for both. */
+static void step_requeue(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0];
+	struct entry target = s->entries[1];
+	struct memwait_requeue got = {
+		.addr = address(m, e),
+		.expected = expected(m, e),
+		.target = address(m, &target),
+		.count = e->count,
+		.move = target.count,
+		.flags = flags(e),
+		.reserved = s->bad,
+		.woken = 0xcccccccc,
+		.moved = 0xcccccccc,
+	};
+	struct memwait_requeue want = got;
+	int ret = -EINVAL;
+
+	target.flags = e->flags;
+	target.bad = e->bad;
+	if (!s->bad && is_valid(e) && is_valid(&target)) {
+		ret = e->unequal ? MEMWAIT_NOT_EQUAL : 0;
+		want.woken = ret ? 0 : notify(m, queue_of(m, e), e->count);
+		want.moved = ret ? 0 : move(m, queue_of(m, e), queue_of(m, &target), target.count);
+	}
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_REQUEUE, &got), ret);
+	check(m, "woken", got.woken, want.woken);
+	check(m, "moved", got.moved, want.moved);
+	check_same(m, "struct", &got, &want, sizeof(got));
+}
+
+static void step_wait_async(struct model *m, struct context *c, const struct step *s)
+{
+	static struct memwait_wait waits[ENTRIES][MEMWAIT_GROUP_MAX + 1];
+	static const struct entry *words[ENTRIES][MEMWAIT_GROUP_MAX + 1];
+	struct memwait_async got[ENTRIES] = { 0 }, want[ENTRIES];
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)got,
+		.count = s->nr,
+		.flags = s->bad,
+	};
+	int i, ret, result = 0;
+
+	if (m->nr_members + ENTRIES * MEMWAIT_GROUP_MAX > MOST_MEMBERS)
+		return;
+
+	for (i = 0; i < s->nr; i++) {
+		const struct entry *e = &s->entries[i];
+
+		words[i][0] = e;
+		got[i].wait = wait_of(m, e, e->deadline);
+		if (e->group) {
+			group_of(m, s, i + 1, e->words, waits[i], words[i]);
+			got[i].wait.addr = (uintptr_t)waits[i];
+			got[i].wait.expected = e->words;
+			got[i].wait.flags &= MEMWAIT_CLOCK_REALTIME | UNKNOWN_FLAG;
+			got[i].wait.flags |= MEMWAIT_GROUP;
+			got[i].index = 0xcccccccc;
+		}
+		got[i].user_data = 0x100000000ULL * s->context + m->nr_waits + i;
+		got[i].id = 0xccccccccccccccccULL;
+		got[i].result = 0x0ccccccc;
+	}
+	memcpy(want, got, sizeof(want));
+	ret = xioctl(c->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+
+	for (i = 0; i < s->nr && !s->bad; i++) {
+		const struct entry *e = &s->entries[i];
+		int nr = e->group ? e->words : 1;
+		uint32_t index = 0;
+
+		if (e->group && (e->bad || !nr || nr > MEMWAIT_GROUP_MAX))
+			result = -EINVAL;
+		else
+			result = outcome(words[i], nr, e->deadline, &index);
+		want[i].result = result;
+		want[i].id = result == MEMWAIT_PENDING ? got[i].id : 0;
+		if (e->group)
+			want[i].index = index;
+		check(m, "result of an entry", got[i].result, result);
+		check(m, "index of an entry", got[i].index, want[i].index);
+		if (result == MEMWAIT_PENDING)
+			arm(m, c, got[i].user_data, got[i].id, words[i], nr);
+		if (result < 0)
+			break;
+	}
+	check(m, "returned", ret, s->bad ? -EINVAL : i ?: result);
+	check_same(m, "entries", got, want, sizeof(got));
+}
+
+static void step_cancel(struct model *m, struct context *c, const struct step *s)
+{
+	struct memwait_cancel arg = { .reserved = s->bad };
+	int back = s->number % RECENT;	/* a recent one; its id may be one of another context */
+	struct wait *w;
+	int ret;
+
+	if (back < m->nr_waits)
+		arg.id = m->waits[m->nr_waits - 1 - back].id;
+	else
+		arg.id = s->number;
+	w = find_wait(m, c, arg.id);
+	if (s->bad)
+		ret = -EINVAL;
+	else
+		ret = w && w->state == PENDING ? 0 : -ENOENT;
+	check(m, "returned", xioctl(c->fd, MEMWAIT_IOC_CANCEL, &arg), ret);
+	if (ret)
+		return;
+	leave_all(w);
+	w->state = CANCELLED;
+	c->pending--;
+	m->user_waits -= w->nr;
+	m->cancelled++;
+}
+
+static void step_read(struct model *m, struct context *c, const struct step *s)
+{
+	struct memwait_completion got[MOST_READ], want[MOST_READ];
+	size_t size = s->number % READ_SIZES;
+	int room = size / sizeof(got[0]), nr = c->nr - c->next;
+	ssize_t ret;
+	int i;
+
+	memset(got, 0xcc, sizeof(got));
+	memset(want, 0xcc, sizeof(want));
+	ret = read(c->fd, got, size);
+	if (ret < 0)
+		ret = -errno;
+	if (nr > room)
+		nr = room;
+	if (!nr) {
+		check(m, "returned", ret, room ? -EAGAIN : -EINVAL);
+		return;
+	}
+	check(m, "returned", ret, nr * sizeof(got[0]));
+	for (i = 0; i < nr; i++) {
+		struct wait *w = c->completed[c->next++];
+
+		want[i] = (struct memwait_completion) {
+			.user_data = w->user_data,
+			.id = w->id,
+			.result = MEMWAIT_OK,
+			.index = w->index,
+		};
+		check(m, "user_data of a completion", got[i].user_data, want[i].user_data);
+		check(m, "result of a completion", got[i].result, want[i].result);
+		check(m, "index of a completion", got[i].index, want[i].index);
+		w->state = READ_OUT;
+		m->user_waits -= w->nr;
+		m->read++;
+	}
+	check_same(m, "completions", got, want, sizeof(got));
+}
+
+static void step_look(struct model *m, struct context *c, const struct step *s)
+{
+	struct memwait_info info, want = m->info;
+
+	(void)s;
+	for (int i = 0; i < CONTEXTS; i++)
+		check(m, "readable", mw_readable(m->contexts[i].fd),
+		      m->contexts[i].next < m->contexts[i].nr);
+	want.user_waits += m->user_waits;
+	check(m, "INFO returned", mw_info(c->fd, &info), 0);
+	check(m, "user_waits", info.user_waits, want.user_waits);
+	check_same(m, "INFO", &info, &want, sizeof(info));
+}
+
+/* Stores through one mapping what will be compared through another. */
+static void step_store(struct model *m, struct context *c, const struct step *s)
+{
+	const struct entry *e = &s->entries[0];
+
+	(void)c;
+	memcpy(m->memory[e->area] + (e->offset & -4), &s->number, sizeof(s->number));
+}
+
+static void open_context(struct model *m, struct context *c)
+{
+	c->pending = 0;
+	c->nr = 0;
+	c->next = 0;
+	c->fd = memwait_open(O_NONBLOCK);
+	check(m, "open failed", c->fd < 0, 0);
+}
+
+/* All leave, then what was not read is passed on, in order. */
+static void close_context(struct model *m, struct context *c)
+{
+	int i;
+
+	close(c->fd);
+	for (i = 0; i < m->nr_waits; i++) {
+		struct wait *w = &m->waits[i];
+
+		if (w->context != c)
+			continue;
+		leave_all(w);
+		if (w->state == PENDING || w->state == COMPLETED)
+			m->user_waits -= w->nr;
+		w->context = NULL;
+	}
+	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++)
+		m->passed_on += notify(m, c->completed[i]->queue, 1);
+}
+
+static void step_reopen(struct model *m, struct context *c, const struct step *s)
+{
+	(void)s;
+	close_context(m, c);
+	open_context(m, c);
+}
+
+static const struct kind {
+	const char *name;
+	int weight;			/* how often */
+	void (*step)(struct model *m, struct context *c, const struct step *s);
+	int words;			/* how many it has, or MANY */
+	bool counts;			/* with a count each */
+} kinds[] = {
+	{ "WAIT", 4, step_wait, 1, false },
+	{ "WAIT_ANY", 4, step_wait_any, 1, false },
+	{ "NOTIFY_WAIT", 8, step_notify_wait, 2, true },
+	{ "NOTIFY", 14, step_notify, 1, true },
+	{ "NOTIFY_MANY", 5, step_notify_many, MANY, true },
+	{ "WAITERS", 8, step_waiters, 1, false },
+	{ "REQUEUE", 14, step_requeue, 2, true },
+	{ "WAIT_ASYNC", 24, step_wait_async, MANY, false },
+	{ "CANCEL", 8, step_cancel, 0, false },
+	{ "READ", 8, step_read, 0, false },
+	{ "LOOK", 4, step_look, 0, false },
+	{ "STORE", 4, step_store, 1, false },
+	{ "REOPEN", 2, step_reopen, 0, false },
+};
+
+/* Wakes and reads those that are left one by one, to see their order. */
+static void empty_queues(struct model *m)
+{
+	struct step all = { .number = READ_SIZES - 1 };
+	struct step one = { 0 }, none = { 0 };
+
+	for (int i = 0; i < 4 * AREA_SIZE; i++) {
+		struct entry e = {
+			.area = i < 2 * AREA_SIZE ? i / AREA_SIZE : i / AREA_SIZE - 1,
+			.offset = i % AREA_SIZE,
+			.flags = i < 2 * AREA_SIZE ? 0 : MEMWAIT_PRIVATE,
+		};
+
+		if (e.offset % 8 && !m->queues[i].nr)
+			continue;
+		none.entries[0] = e;
+		step_waiters(m, &m->contexts[0], &none);
+		e.count = 1;
+		one.entries[0] = e;
+		while (m->queues[i].nr && !m->difference[0]) {
+			step_notify(m, &m->contexts[0], &one);
+			for (int j = 0; j < CONTEXTS; j++)
+				step_read(m, &m->contexts[j], &all);
+		}
+	}
+}
+
+/* Returns how many steps it took to find a difference, or 0; it may be found after the last one. */
+static int run(struct model *m, const struct step *steps, int nr)
+{
+	int i, done = 0;
+
+	for (i = 0; i < 4 * AREA_SIZE; i++)
+		m->queues[i].nr = 0;
+	m->nr_waits = 0;
+	m->nr_members = 0;
+	m->user_waits = 0;
+	m->difference[0] = 0;
+	memset(m->memory[PRIVATE], 0, 2 * AREA_SIZE);
+	memset(m->memory[SHARED], 0, 2 * AREA_SIZE);
+	for (i = 0; i < CONTEXTS; i++)
+		open_context(m, &m->contexts[i]);
+
+	while (done < nr && !m->difference[0]) {
+		const struct step *s = &steps[done++];
+
+		m->doing = s->kind->name;
+		s->kind->step(m, &m->contexts[s->context], s);
+	}
+	m->doing = "afterwards";
+	if (!m->difference[0])
+		empty_queues(m);
+	for (i = 0; i < CONTEXTS; i++) {
+		struct context *c = &m->contexts[i];
+
+		check(m, "pending in fdinfo", context_count(c->fd, "pending"), c->pending);
+		check(m, "completed in fdinfo", context_count(c->fd, "completed"), c->nr - c->next);
+	}
+	for (i = 0; i < CONTEXTS; i++)
+		close_context(m, &m->contexts[i]);
+	check(m, "user_waits in the end", mw_user_waits(m->watch), m->info.user_waits);
+	return m->difference[0] ? done : 0;
+}
+
+/* Making up steps. */
+
+static uint64_t next_random(uint64_t *random)
+{
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return *random * 0x2545f4914f6cdd1dULL;
+}
+
+/* Takes a number below n out of a random one. */
+static uint32_t take(uint64_t *bits, uint32_t n)
+{
+	uint32_t number = *bits % n;
+
+	*bits /= n;
+	return number;
+}
+
+/* Few words, so that waiters meet; mostly valid and equal, as all words of a group must be. */
+static void make_entry(struct model *m, struct entry *e, uint64_t *random, int areas)
+{
+	static const uint32_t counts[] = { 0, 1, 1, 1, 1, 1, 2, 3, 4, 7, INT32_MAX, MEMWAIT_ALL };
+	static const uint64_t deadlines[] = { 0, 1, LATER, LATER, LATER + 1, LATER + 2 };
+	static const uint8_t words[] = { 0, 9, 32, MEMWAIT_GROUP_MAX, MEMWAIT_GROUP_MAX + 1 };
+	uint64_t bits = next_random(random);
+
+	e->area = take(&bits, areas);
+	e->offset = 8 * take(&bits, 2);
+	if (!take(&bits, 64))
+		e->offset += take(&bits, 8);
+	e->flags = take(&bits, m->sizes) | (take(&bits, 4) ? 0 : MEMWAIT_PRIVATE);
+	e->unequal = take(&bits, 24) ? 0 : take(&bits, 256);
+	e->bad = !take(&bits, 128);
+	e->count = counts[take(&bits, ARRAY_SIZE(counts))];
+
+	bits = next_random(random);
+	e->realtime = !take(&bits, 4);
+	e->deadline = MEMWAIT_FOREVER;
+	if (!take(&bits, 3))
+		e->deadline = deadlines[take(&bits, ARRAY_SIZE(deadlines))];
+	e->group = !take(&bits, 3);
+	e->words = 1 + take(&bits, 4);
+	if (!take(&bits, 32))
+		e->words = words[take(&bits, ARRAY_SIZE(words))];
+}
+
+static void make_steps(struct model *m, struct step *steps, uint64_t *random)
+{
+	uint64_t bits = next_random(random);
+	int areas = 1 + take(&bits, AREAS), weights = 0, i, j, pick;
+
+	for (i = 0; i < (int)ARRAY_SIZE(kinds); i++)
+		weights += kinds[i].weight;
+	for (i = 0; i < EPISODE; i++) {
+		struct step *s = &steps[i];
+
+		bits = next_random(random);
+		pick = take(&bits, weights);
+		for (j = 0; pick >= kinds[j].weight; j++)
+			pick -= kinds[j].weight;
+		s->kind = &kinds[j];
+		s->context = take(&bits, CONTEXTS);
+		s->nr = take(&bits, 4) ? take(&bits, 4) : take(&bits, ENTRIES + 1);
+		s->bad = !take(&bits, 64);
+		s->other = !take(&bits, 4);
+		s->number = next_random(random) >> 32;
+		for (j = 0; j < ENTRIES; j++)
+			make_entry(m, &s->entries[j], random, areas);
+	}
+}
+
+/* Making a sequence of steps short in which there is a difference. */
+
+static int try_without(struct model *m, struct step *steps, int nr, int at, int count)
+{
+	static struct step fewer[EPISODE];
+	int done;
+
+	memcpy(fewer, steps, at * sizeof(steps[0]));
+	memcpy(&fewer[at], &steps[at + count], (nr - at - count) * sizeof(steps[0]));
+	done = run(m, fewer, nr - count);
+	if (!m->difference[0])
+		return -1;
+	memcpy(steps, fewer, done * sizeof(steps[0]));
+	return done;
+}
+
+/* The how-manieth way to make a step simpler. Returns false if there are no more. */
+static bool simplify(struct step *s, int way)
+{
+	int i = way / 3;
+	struct entry *e = &s->entries[i];
+
+	if (i == ENTRIES)
+		return false;
+	switch (way % 3) {
+	case 0:
+		if (i < s->nr) {
+			s->nr--;
+			memmove(e, e + 1, (ENTRIES - 1 - i) * sizeof(*e));
+		}
+		break;
+	case 1:
+		s->other = false;
+		e->group = false;
+		e->flags = MEMWAIT_SIZE_U8;
+		break;
+	case 2:
+		e->words /= 2;
+		break;
+	}
+	return true;
+}
+
+/* Returns how many steps are left. */
+static int shrink(struct model *m, struct step *steps, int nr)
+{
+	uint64_t end = in_ms(SECONDS * 1000);
+	int chunk, at, fewer, way;
+	bool again = true;
+
+	if (run(m, steps, nr) != nr)
+		return nr;		/* not the same every time */
+	while (again && nr && in_ms(0) < end) {
+		again = false;
+		for (chunk = nr; chunk; chunk /= 2) {
+			for (at = 0; at + chunk <= nr && in_ms(0) < end; ) {
+				fewer = try_without(m, steps, nr, at, chunk);
+				if (fewer < 0) {
+					at += chunk;
+				} else {
+					nr = fewer;
+					again = true;
+				}
+			}
+		}
+		for (at = 0; at < nr; at++) {
+			struct step before = steps[at];
+
+			for (way = 0; simplify(&steps[at], way) && in_ms(0) < end; way++) {
+				if (!memcmp(&before, &steps[at], sizeof(before)))
+					continue;
+				if (run(m, steps, nr) == nr) {
+					before = steps[at];
+					again = true;
+					way = -1;
+				} else {
+					steps[at] = before;
+				}
+			}
+		}
+	}
+	run(m, steps, nr);		/* for m->difference */
+	return nr;
+}
+
+static void print_word(const struct entry *e)
+{
+	static const char *const areas[] = { "private", "shared", "again" };
+
+	fprintf(TH_LOG_STREAM, " %s+%d:%d%s%s%s", areas[e->area], e->offset,
+		8 << (e->flags & MEMWAIT_SIZE_MASK), e->flags & MEMWAIT_PRIVATE ? "(private)" : "",
+		e->unequal ? "(unequal)" : "", e->bad ? "(bad)" : "");
+}
+
+static void print_step(const struct step *s)
+{
+	bool any = s->kind->step == step_wait_any, async = s->kind->step == step_wait_async;
+	int nr = s->kind->words == MANY ? s->nr : s->kind->words;
+
+	fprintf(TH_LOG_STREAM, "#   context %d: %s%s%s", s->context, s->kind->name,
+		s->bad ? " (bad)" : "", s->other ? " (other)" : "");
+	if (s->kind->step == step_read)
+		fprintf(TH_LOG_STREAM, " %zu bytes", s->number % READ_SIZES);
+	if (s->kind->step == step_cancel)
+		fprintf(TH_LOG_STREAM, " wait %u from the last", s->number % RECENT);
+	for (int i = 0; i < nr; i++) {
+		const struct entry *e = &s->entries[i];
+
+		fprintf(TH_LOG_STREAM, i ? "," : "");
+		if (any || (async && e->group)) {
+			fprintf(TH_LOG_STREAM, " %d words%s:", e->words, e->bad ? "(bad)" : "");
+			for (int j = 0; j < e->words && j < ENTRIES; j++)
+				print_word(&s->entries[(i + 1 + j) % ENTRIES]);
+		} else {
+			print_word(e);
+		}
+		if (async && e->deadline != MEMWAIT_FOREVER)
+			fprintf(TH_LOG_STREAM, e->deadline < LATER ? " until now" : " until later");
+		if (s->kind->counts)
+			fprintf(TH_LOG_STREAM, " count %d", (int)e->count);
+	}
+	fprintf(TH_LOG_STREAM, "\n");
+}
+
+/*
+ * Runs episodes until so many steps are done, or there is a difference. Returns 0, or the length of
+ * the shortest sequence in which there is one, which is printed.
+ */
+static int compare(struct __test_metadata *_metadata, struct model *m, uint64_t seed, long steps)
+{
+	static struct step episode[EPISODE];
+	uint64_t random = (seed + 1) * 0x9e3779b97f4a7c15ULL ?: 1;
+	uint64_t end = in_ms(SECONDS * 1000);
+	long done;
+	int nr = 0;
+
+	for (done = 0; done < steps && !nr; done += EPISODE) {
+		if (done >= LEAST_STEPS && in_ms(0) > end)
+			break;
+		make_steps(m, episode, &random);
+		nr = run(m, episode, EPISODE);
+	}
+	TH_LOG("seed %llu, %ld steps", (unsigned long long)seed, done);
+	if (nr) {
+		TH_LOG("%s after %d steps of the last episode", m->difference, nr);
+		nr = shrink(m, episode, nr);
+		TH_LOG("%s after these %d steps:", m->difference, nr);
+		for (int i = 0; i < nr; i++)
+			print_step(&episode[i]);
+	}
+	return nr;
+}
+
+static struct model *make_model(struct __test_metadata *_metadata, void *private)
+{
+	static struct model model;
+	struct model *m = &model;
+	int fd = memfd_create("model", MFD_CLOEXEC);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, 4096));
+	m->memory[PRIVATE] = private;
+	m->memory[SHARED] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	m->memory[AGAIN] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, m->memory[SHARED]);
+	ASSERT_NE(MAP_FAILED, m->memory[AGAIN]);
+	close(fd);
+	m->watch = memwait_open(0);
+	ASSERT_LE(0, m->watch);
+	ASSERT_EQ(0, mw_info(m->watch, &m->info));
+	m->sizes = m->info.features & MEMWAIT_FEATURE_WAIT_U64 ? 4 : 3;
+	return m;
+}
+
+TEST_F_TIMEOUT(memwait, R5_the_module_does_what_a_simple_model_says, 86400)
+{
+	struct model *m = make_model(_metadata, self->word);
+	const char *seed = getenv("MEMWAIT_MODEL_SEED"), *steps = getenv("MEMWAIT_MODEL_STEPS");
+
+	ASSERT_EQ(0, compare(_metadata, m, seed ? strtoull(seed, NULL, 0) : now_ns(CLOCK_REALTIME),
+			     steps ? strtol(steps, NULL, 0) : STEPS));
+	TH_LOG("woken %ld, of them groups %ld, moved %ld, cancelled %ld, read %ld, passed on %ld",
+	       m->woken, m->groups_woken, m->moved, m->cancelled, m->read, m->passed_on);
+	EXPECT_LT(0, m->groups_woken);
+	EXPECT_LT(m->groups_woken, m->woken);
+	EXPECT_LT(0, m->moved);
+	EXPECT_LT(0, m->cancelled);
+	EXPECT_LT(0, m->read);
+	EXPECT_LT(0, m->passed_on);
+	close(m->watch);
+}
+
+/* Each of these takes a few steps to see. */
+TEST_F_TIMEOUT(memwait, R5_a_mistake_of_the_model_is_found, 600)
+{
+	struct model *m = make_model(_metadata, self->word);
+
+	for (m->mistake = NO_MISTAKE + 1; m->mistake < MISTAKES; m->mistake++) {
+		int nr;
+
+		TH_LOG("mistake %d", m->mistake);
+		nr = compare(_metadata, m, m->mistake, 100 * EPISODE);
+		EXPECT_LT(0, nr);
+		EXPECT_GE(12, nr);
+	}
+	close(m->watch);
+}
+
+TEST_HARNESS_MAIN
