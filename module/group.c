@@ -14,8 +14,8 @@
  *	    under the lock of its own queue
  *
  * So no notify is swallowed, and no two are spent on one group. Whoever has claimed a group takes
- * its other members out before its system call returns, except those that a notify has met, and taken
- * out, before: a member of a claimed group is met once.
+ * its other members out before its system call returns, except those that a notify has met and
+ * taken out before: a member of a claimed group is met once.
  *
  * The members join one after another, each comparing its word under the lock of its queue. A change
  * of a word after its member has joined is followed by a notify that finds the member, although

@@ -112,13 +112,13 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 		}
 	}
 
-	/* Before anything is done: can the results be written? */
+	/* Before anything is done: which results can be written? clear_user() may say too few. */
 	found = done;
-	if (results && done) {
-		done -= DIV_ROUND_UP(clear_user(results, done * sizeof(woken[0])),
-				     sizeof(woken[0]));
-		if (done < found)
+	for (i = 0; results && i < done; i++) {
+		if (put_user(0, &results[i])) {
 			*err = -EFAULT;
+			done = i;
+		}
 	}
 
 	memwait_queue_notify_many(words, counts, woken, done);
