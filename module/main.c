@@ -92,7 +92,7 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 {
 	struct memwait_notify notify[MEMWAIT_NOTIFIES];
 	struct memwait_word words[MEMWAIT_NOTIFIES];
-	u32 counts[MEMWAIT_NOTIFIES], woken[MEMWAIT_NOTIFIES];
+	u32 counts[MEMWAIT_NOTIFIES];
 	unsigned int done, found, i;
 
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
@@ -121,11 +121,11 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 		}
 	}
 
-	memwait_queue_notify_many(words, counts, woken, done);
+	memwait_queue_notify_many(words, counts, done);
 	for (i = 0; i < found; i++)
 		memwait_word_put(&words[i]);
 
-	if (results && copy_to_user(results, woken, done * sizeof(woken[0])))
+	if (results && copy_to_user(results, counts, done * sizeof(counts[0])))
 		*err = -EFAULT;
 	return done;
 }

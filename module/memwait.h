@@ -136,8 +136,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 void memwait_queue_leave(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 int memwait_queue_notify(const struct memwait_key *key, u32 count);
-void memwait_queue_notify_many(const struct memwait_word *words, const u32 *counts, u32 *woken,
-			       unsigned int nr);
+void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr);
 int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
 			  struct memwait_word *target);
 int memwait_queue_waiters(const struct memwait_key *key);

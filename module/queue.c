@@ -508,16 +508,14 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count)
 /**
  * memwait_queue_notify_many() - wake the oldest waiters of several words
  * @words: the words; held by the caller
- * @counts: for each word, at most so many
- * @woken: set to how many were woken, for each word
+ * @counts: for each word, at most so many; set to how many were woken
  * @nr: how many words
  *
  * As many calls of memwait_queue_notify(), but a context is woken once for all of its completions.
  *
  * Context: process context; takes the queues' locks, one at a time.
  */
-void memwait_queue_notify_many(const struct memwait_word *words, const u32 *counts, u32 *woken,
-			       unsigned int nr)
+void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr)
 {
 	struct memwait_wakes wakes;
 	unsigned int i;
@@ -525,8 +523,10 @@ void memwait_queue_notify_many(const struct memwait_word *words, const u32 *coun
 	smp_mb();	/* (A) pairs with (B) */
 
 	memwait_wakes_begin(&wakes);
-	for (i = 0; i < nr; i++)
-		woken[i] = counts[i] ? memwait_key_wake(&words[i].key, counts[i], &wakes) : 0;
+	for (i = 0; i < nr; i++) {
+		if (counts[i])
+			counts[i] = memwait_key_wake(&words[i].key, counts[i], &wakes);
+	}
 	memwait_wakes_finish(&wakes);
 }
 

@@ -445,13 +445,14 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	struct memwait_completion done[16];
 	struct memwait_notify notifies[16];
+	const int rounds = ROUNDS(500);
 	int i;
 
 	notifies_of(notifies, self->word, 16, 1);
 	ASSERT_LE(0, loop.epoll);
 	ASSERT_EQ(0, epoll_ctl(loop.epoll, EPOLL_CTL_ADD, self->fd, &event));
 	ASSERT_EQ(0, pthread_create(&loop.thread, NULL, count_edges, &loop));
-	for (i = 1; i <= 500; i++) {
+	for (i = 1; i <= rounds; i++) {
 		ASSERT_TRUE(arm(self->fd, self->word, 16));
 		ASSERT_EQ(16, mw_notify_many(self->fd, notifies, 16, NULL));
 		/* A new edge for each call. */
@@ -461,7 +462,7 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	}
 	__atomic_store_n(&loop.stop, 1, __ATOMIC_RELEASE);
 	pthread_join(loop.thread, NULL);
-	EXPECT_EQ(500, loop.events);
+	EXPECT_EQ(rounds, loop.events);
 	close(loop.epoll);
 }
 
@@ -492,7 +493,8 @@ static void *answer_rounds(void *arg)
 
 MEMWAIT_TEST(R1_notify_many_no_wake_up_is_lost)
 {
-	enum { THREADS = 4, ROUNDS = 4000 };
+	enum { THREADS = 4 };
+	const int rounds = ROUNDS(4000);
 	uint32_t *answer = self->shared, value, woken[THREADS];
 	long oks = 0, notified = 0, answered = 0, answers = 0;
 	struct memwait_notify notifies[THREADS];
@@ -501,11 +503,11 @@ MEMWAIT_TEST(R1_notify_many_no_wake_up_is_lost)
 
 	notifies_of(notifies, self->word, THREADS, 1);
 	for (i = 0; i < THREADS; i++) {
-		r[i] = (struct rounds) { .fd = self->fd, .rounds = ROUNDS, .word = self->word + i,
+		r[i] = (struct rounds) { .fd = self->fd, .rounds = rounds, .word = self->word + i,
 					 .answer = answer };
 		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL, answer_rounds, &r[i]));
 	}
-	for (round = 1; round <= ROUNDS; round++) {
+	for (round = 1; round <= rounds; round++) {
 		for (i = 0; i < THREADS; i++)
 			__atomic_store_n(self->word + i, round, __ATOMIC_RELEASE);
 		ASSERT_EQ(THREADS, mw_notify_many(self->fd, notifies, THREADS, woken));

@@ -1122,7 +1122,7 @@ static void *wait_hard(void *arg)
 	int i, ret;
 
 	for (n = r->first; !stopped(r); n++) {
-		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + n % 64 * 2000;
+		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + n % 64 * 10000;
 
 		for (i = 0; i < WORDS; i++)
 			waits[i] = member(r->words[(n + i) % WORDS], 0, U32);
@@ -1133,7 +1133,7 @@ static void *wait_hard(void *arg)
 		else if (ret == MEMWAIT_TIMED_OUT)
 			r->timed_out++;
 		else if (ret == -EINTR)
-			r->interrupted++;
+			__atomic_add_fetch(&r->interrupted, 1, __ATOMIC_RELAXED);
 		else
 			r->other++;
 	}
@@ -1154,6 +1154,15 @@ static void count_completions(struct __test_metadata *_metadata, int fd, unsigne
 			sum->timed_out += done[i].result == MEMWAIT_TIMED_OUT;
 		}
 	}
+}
+
+static bool was_interrupted(const struct racer *r, int n)
+{
+	long interrupted = 0;
+
+	while (n--)
+		interrupted += __atomic_load_n(&r[n].interrupted, __ATOMIC_RELAXED);
+	return interrupted;
 }
 
 /* R5: what requeue, deadlines, cancel, signals and notifies do to each other's waiters. */
@@ -1177,7 +1186,7 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 		start(&r[i], &like, i, i < MOVERS ? requeue_hard :
 			i < MOVERS + NOTIFIERS ? notify_hard : wait_hard);
 	armed = 0;
-	for (tries = 0; now_ns(CLOCK_MONOTONIC) < end && armed < 1 << 20; tries++) {
+	for (tries = 0; armed < 1 << 20; tries++) {
 		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + tries % 50 * 5000;
 
 		ret = tries % 2 ? mw_async(self->fd, like.words[tries % WORDS], 0, deadline, U32,
@@ -1194,9 +1203,11 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 			if (!ret)
 				ASSERT_EQ(0, seen[armed - 1]++);
 		}
-		if (tries % 64 == 0)
-			pthread_kill(r[ALL - 1 - tries / 64 % WAITERS].thread, SIGUSR1);
+		if (tries % 16 == 0)
+			pthread_kill(r[ALL - 1 - tries / 16 % WAITERS].thread, SIGUSR1);
 		count_completions(_metadata, self->fd, seen, &sum);
+		if (now_ns(CLOCK_MONOTONIC) >= end && was_interrupted(r, ALL))
+			break;
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (i = 0; i < ALL; i++)
@@ -1245,7 +1256,7 @@ MEMWAIT_TEST(R17_requeue_is_one_step)
 	like.words[2] = a;
 	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
 	start(&r, &like, 1, move_around);
-	for (i = 0; i < 20000; i++) {
+	for (i = 0; i < ROUNDS(20000); i++) {
 		/* Nobody else takes it from c. */
 		for (n = 0; !n; n = out.moved) {
 			ASSERT_EQ(0, mw_requeue(self->fd, a, 0, c, 0, 1, U32, &out));
@@ -1291,7 +1302,7 @@ static void *requeue_each_round(void *arg)
 /* Whether the close comes before the move, before the notify or after it: one OK arrives. */
 MEMWAIT_TEST(R25_requeue_and_notify_race_with_the_close_of_the_owner)
 {
-	const int rounds = 3000;
+	const int rounds = ROUNDS(3000);
 	struct closing c = { .fd = self->fd, .rounds = rounds, .a = self->word,
 			     .b = self->shared };
 	struct memwait_wait waits[2];

@@ -928,20 +928,26 @@ struct dropping {
 	pthread_t thread;
 	void *page;
 	size_t size;
-	int stop;
+	int times, stop;
 };
 
 static void *drop_pages(void *arg)
 {
 	struct dropping *d = arg;
 
-	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED))
+	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED)) {
+		if (__atomic_load_n(&d->times, __ATOMIC_RELAXED) <= 0) {
+			sched_yield();
+			continue;
+		}
+		__atomic_sub_fetch(&d->times, 1, __ATOMIC_RELAXED);
 		madvise(d->page, d->size, MADV_DONTNEED);
+	}
 	return NULL;
 }
 
-/* Some have joined when the next one faults, and all begin anew. */
-MEMWAIT_TEST(R7_any_pages_that_vanish_all_the_time)
+/* Some have joined when the next one faults, and all begin anew. It ends, as the dropping does. */
+MEMWAIT_TEST(R7_any_pages_that_vanish_while_words_join)
 {
 	struct dropping d = { .page = self->word, .size = self->page };
 	struct memwait_wait waits[16];
@@ -951,10 +957,12 @@ MEMWAIT_TEST(R7_any_pages_that_vanish_all_the_time)
 	for (i = 0; i < 16; i++)
 		waits[i] = member(i % 2 ? self->word + i : self->shared + i, 0, U32);
 	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
-	for (i = 0; i < 2000; i++) {
+	for (i = 0; i < ROUNDS(2000); i++) {
 		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + 300000;
 
+		__atomic_store_n(&d.times, i % 64, __ATOMIC_RELAXED);
 		ASSERT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, 16, deadline, 0, NULL));
+		__atomic_store_n(&d.times, i % 64, __ATOMIC_RELAXED);
 		ret = mw_group(self->fd, waits, 16, FOREVER, 0, i, &id);
 		ASSERT_EQ(MEMWAIT_PENDING, ret);
 		ASSERT_EQ(0, mw_cancel(self->fd, id));
@@ -1566,7 +1574,7 @@ MEMWAIT_TEST(R18_any_not_equal_in_the_middle_of_joining_leaves_nothing)
 
 	members(waits, self->word, MOST);
 	ASSERT_EQ(0, pthread_create(&t.thread, NULL, toggle, &t));
-	for (i = 0; i < 20000 || !differed; i++) {
+	for (i = 0; i < ROUNDS(1000) || !differed; i++) {
 		entry = group_entry(waits, MOST, FOREVER, 0, i);
 		ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
 		if (entry.result == MEMWAIT_NOT_EQUAL) {
@@ -1619,7 +1627,7 @@ static void *notify_each_round(void *arg)
 /* Either the group was notified, and its close passes that on; or it was gone before. */
 MEMWAIT_TEST(R25_group_close_races_with_a_notify)
 {
-	const int rounds = 3000;
+	const int rounds = ROUNDS(3000);
 	struct notify_once n = { .fd = self->fd, .word = self->shared + 2, .rounds = rounds };
 	struct memwait_completion done[2];
 	struct memwait_wait waits[16];
@@ -1716,7 +1724,7 @@ MEMWAIT_TEST(R1_any_no_wake_up_is_lost)
 	for (async = 0; async < 2; async++) {
 		memset(self->word, 0, self->page);
 		r = (struct rounds) { .fd = memwait_open(0), .async = async, .word = self->word,
-				      .rounds = 20000 };
+				      .rounds = ROUNDS(20000) };
 		oks = 0;
 		notified = 0;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, answer_rounds, &r));
