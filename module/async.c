@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Contexts: async waits, their deadlines, and the completions that read(2) returns.
+ * Contexts: async waits, their deadlines, and the completions that read(2) returns. async.pml is a
+ * model of it.
  *
  * One lock per context, the xa_lock of memwait_context.waits, protects the context and the state
  * of each of its waits. It nests inside the lock of a queue. A wait passes through

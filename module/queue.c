@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The queues: one for each word that somebody waits on, oldest waiter first.
+ * The queues: one for each word that somebody waits on, oldest waiter first. queue.pml is a model
+ * of what is argued for here.
  *
  * A queue exists while it has waiters. It stands in a hash table under its key; its lock protects
  * its list and everything that the list means. The invariant, whenever a queue's lock is free:

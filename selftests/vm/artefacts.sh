@@ -140,7 +140,7 @@ need_root()
 	userlib)
 		suite=bookworm
 		extra=bookworm-security
-		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc
+		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin
 		# Of the event loops in the examples.
 		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		;;
