@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What happens when memory runs out, or user memory goes away: each place where the kernel can be
+ * made to fail, an allocation or a copy from or to user space, fails once, in each call. Needs
+ * fault injection in the kernel, and is skipped without.
+ */
+#include "several_test.h"
+
+#define EFAULT_ONLY(ret)	((ret) == -EFAULT)
+#define NO_ROOM(ret)		((ret) == -EFAULT || (ret) == -ENOMEM)
+
+FIXTURE(fail)
+{
+	int fd;
+	int nth;		/* /proc/thread-self/fail-nth */
+	uint32_t *word;
+	uint64_t user_waits;
+};
+
+static void set(const char *parameter, const char *value)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/%s", parameter);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, value, strlen(value)) < 0) {
+		perror(path);
+		exit(KSFT_FAIL);
+	}
+	close(fd);
+}
+
+FIXTURE_SETUP(fail)
+{
+	self->nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, self->nth);
+	/* Those that may sleep too, and without a word in the log. */
+	set("failslab/ignore-gfp-wait", "N");
+	set("failslab/verbose", "0");
+	set("fail_page_alloc/ignore-gfp-wait", "N");
+	set("fail_page_alloc/ignore-gfp-highmem", "N");
+	set("fail_page_alloc/min-order", "0");
+	set("fail_page_alloc/verbose", "0");
+	set("fail_usercopy/verbose", "0");
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	self->word = private_page(sysconf(_SC_PAGESIZE));
+	ASSERT_NE(NULL, self->word);
+	*self->word = 0;
+	self->user_waits = mw_user_waits(self->fd);
+}
+
+FIXTURE_TEARDOWN(fail)
+{
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	close(self->fd);
+	close(self->nth);
+}
+
+#define FAIL_TEST(name)	TEST_F_TIMEOUT(fail, name, 120)
+
+/* The n-th place that the calling thread comes to fails. */
+static void fail_nth(int nth, int n)
+{
+	char text[16];
+	int len = snprintf(text, sizeof(text), "%d", n);
+
+	if (pwrite(nth, text, len, 0) != len)
+		abort();
+}
+
+/* Back to normal. Returns whether something has failed. */
+static bool has_failed(int nth)
+{
+	char text[16] = "";
+	/* If this fails itself, nothing has before. */
+	bool failed = pread(nth, text, sizeof(text) - 1, 0) > 0 && !strtol(text, NULL, 10);
+
+	while (pwrite(nth, "0", 1, 0) < 0)
+		;
+	return failed;
+}
+
+/* call, with the first place failing, then the second, until there is none left. */
+#define EACH_FAILURE(n, failed)	for (n = 1, failed = true; failed; n++)
+
+#define WITH_FAILURE(n, failed, call) ({		\
+	int ret_;					\
+							\
+	fail_nth(self->nth, n);				\
+	ret_ = (call);					\
+	failed = has_failed(self->nth);			\
+	ret_;						\
+})
+
+FAIL_TEST(info_and_waiters)
+{
+	int n, ret, errors = 0;
+	struct memwait_info info;
+	bool failed;
+
+	EACH_FAILURE(n, failed) {
+		ret = WITH_FAILURE(n, failed, mw_info(self->fd, &info));
+		EXPECT_TRUE(!ret || EFAULT_ONLY(ret));
+		errors += ret < 0;
+	}
+	EXPECT_LT(0, errors);
+	errors = 0;
+	EACH_FAILURE(n, failed) {
+		ret = WITH_FAILURE(n, failed, mw_waiters(self->fd, self->word, U32));
+		EXPECT_TRUE(!ret || EFAULT_ONLY(ret));
+		errors += ret < 0;
+	}
+	EXPECT_EQ(1, errors);
+}
+
+FAIL_TEST(open)
+{
+	int n, fd, errors = 0;
+	bool failed;
+
+	EACH_FAILURE(n, failed) {
+		fd = WITH_FAILURE(n, failed, memwait_open(0));
+		if (fd >= 0)
+			close(fd);
+		else
+			EXPECT_TRUE(NO_ROOM(fd));
+		errors += fd < 0;
+	}
+	EXPECT_LT(0, errors);
+}
+
+FAIL_TEST(R14_notify_fails_for_no_lack_of_memory)
+{
+	static const uint32_t flags[] = { U32, U32 | MEMWAIT_PRIVATE };
+	struct memwait_completion done;
+	struct memwait_wait waits[2];
+	int i, n, ret, errors;
+	struct any_waiter any;
+	bool failed;
+
+	members(waits, self->word, 2);
+	for (i = 0; i < 2; i++) {
+		errors = 0;
+		EACH_FAILURE(n, failed) {
+			any = any_of(self->fd, waits, 2);
+			any_start(&any);
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32,
+							    7, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 2, FOREVER, 0, 8,
+							    NULL));
+			ret = WITH_FAILURE(n, failed, mw_notify(self->fd, self->word, 3,
+								flags[i]));
+			if (EFAULT_ONLY(ret)) {
+				/* The argument could not be copied: nothing was done. */
+				errors++;
+				ret = mw_notify(self->fd, self->word, 3, flags[i]);
+			}
+			EXPECT_EQ(3, ret)
+				TH_LOG("failure %d", n);
+			EXPECT_EQ(MEMWAIT_OK, any_join(&any));
+			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+			EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+		}
+		EXPECT_EQ(1, errors);
+	}
+}
+
+FAIL_TEST(R14_notify_many_says_what_was_done)
+{
+	enum { WORDS = 20 };	/* more than are done together */
+	struct memwait_completion done[WORDS];
+	struct memwait_notify notifies[WORDS];
+	uint32_t woken[WORDS];
+	struct memwait_notify_many arg = {
+		.notifies = (uintptr_t)notifies,
+		.woken = (uintptr_t)woken,
+		.count = WORDS,
+	};
+	int n, i, ret, errors = 0;
+	bool failed;
+
+	EACH_FAILURE(n, failed) {
+		for (i = 0; i < WORDS; i++) {
+			notifies[i] = (struct memwait_notify) {
+				.addr = (uintptr_t)(self->word + i),
+				.count = 1,
+				.flags = U32,
+			};
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, FOREVER,
+							    U32, i, NULL));
+		}
+		ret = WITH_FAILURE(n, failed, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, &arg));
+		EXPECT_TRUE((ret > 0 && ret <= WORDS) || EFAULT_ONLY(ret));
+		errors += ret < WORDS;
+		for (i = 0; i < WORDS; i++)
+			EXPECT_EQ(i >= ret, mw_waiters(self->fd, self->word + i, U32))
+				TH_LOG("failure %d, word %d", n, i);
+		EXPECT_EQ(ret > 0 ? ret : -EAGAIN, mw_read(self->fd, done, WORDS));
+		for (i = ret > 0 ? ret : 0; i < WORDS; i++)
+			ASSERT_EQ(1, mw_notify(self->fd, self->word + i, 1, U32));
+		if (ret < WORDS)
+			ASSERT_LT(0, mw_read(self->fd, done, WORDS));
+	}
+	EXPECT_LT(0, errors);
+}
+
+/* Notifies a word all the time, so that waits on it end. */
+struct notifying {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	int stop;
+};
+
+static void *keep_notifying(void *arg)
+{
+	struct notifying *notifying = arg;
+
+	while (!__atomic_load_n(&notifying->stop, __ATOMIC_RELAXED)) {
+		mw_notify(notifying->fd, notifying->word, 1, U32);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void notifying_start(struct notifying *notifying, int fd, uint32_t *word)
+{
+	*notifying = (struct notifying) { .fd = fd, .word = word };
+	if (pthread_create(&notifying->thread, NULL, keep_notifying, notifying))
+		abort();
+}
+
+static void notifying_stop(struct notifying *notifying)
+{
+	__atomic_store_n(&notifying->stop, 1, __ATOMIC_RELAXED);
+	pthread_join(notifying->thread, NULL);
+}
+
+FAIL_TEST(wait_leaves_nothing_behind)
+{
+	struct notifying notifying;
+	int n, ret, errors = 0;
+	bool failed;
+
+	notifying_start(&notifying, self->fd, self->word);
+	EACH_FAILURE(n, failed) {
+		ret = WITH_FAILURE(n, failed, mw_wait(self->fd, self->word, 0, FOREVER, U32));
+		EXPECT_TRUE(ret == MEMWAIT_OK || NO_ROOM(ret))
+			TH_LOG("failure %d: %d", n, ret);
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+		errors += ret < 0;
+	}
+	EXPECT_LT(0, errors);
+	notifying_stop(&notifying);
+}
+
+FAIL_TEST(R16_wait_any_leaves_nothing_behind)
+{
+	static const int counts[] = { 3, 20 };	/* on the stack, and not */
+	struct memwait_wait waits[20];
+	struct notifying notifying;
+	int n, i, word, ret, errors;
+	uint32_t index;
+	bool failed;
+
+	members(waits, self->word, 20);
+	for (i = 0; i < 2; i++) {
+		errors = 0;
+		notifying_start(&notifying, self->fd, self->word + counts[i] - 1);
+		EACH_FAILURE(n, failed) {
+			ret = WITH_FAILURE(n, failed, mw_wait_any(self->fd, waits, counts[i],
+								  FOREVER, 0, &index));
+			EXPECT_TRUE(ret == MEMWAIT_OK || NO_ROOM(ret))
+				TH_LOG("failure %d: %d", n, ret);
+			for (word = 0; word < counts[i]; word++)
+				EXPECT_EQ(0, mw_waiters(self->fd, self->word + word, U32));
+			errors += ret < 0;
+		}
+		EXPECT_LT(counts[i], errors);
+		notifying_stop(&notifying);
+	}
+}
+
+FAIL_TEST(R17_requeue_does_all_or_nothing)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+	struct memwait_completion done;
+	int n, ret, errors = 0;
+	struct requeued out;
+	bool failed;
+
+	EACH_FAILURE(n, failed) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 1, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 2, NULL));
+		ret = WITH_FAILURE(n, failed, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));
+		EXPECT_TRUE(!ret || NO_ROOM(ret))
+			TH_LOG("failure %d: %d", n, ret);
+		EXPECT_EQ(ret ? 2 : 0, mw_waiters(self->fd, a, U32));
+		EXPECT_EQ(ret ? 0 : 1, mw_waiters(self->fd, b, U32));
+		if (!ret) {
+			EXPECT_EQ(1, out.woken);
+			EXPECT_EQ(1, out.moved);
+		}
+		errors += ret < 0;
+		EXPECT_EQ(ret ? 2 : 1, mw_notify(self->fd, a, 2, U32) +
+				       mw_notify(self->fd, b, 2, U32));
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	}
+	EXPECT_LT(1, errors);
+}
+
+FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
+{
+	uint32_t *a = self->word, *b = self->word + 1;
+	struct memwait_completion done;
+	struct notifying notifying;
+	int n, ret, errors = 0;
+	bool failed;
+
+	notifying_start(&notifying, self->fd, b);
+	EACH_FAILURE(n, failed) {
+		struct memwait_notify_wait arg = {
+			.notify = { .addr = (uintptr_t)a, .count = 1, .flags = U32 },
+			.wait = { .addr = (uintptr_t)b, .deadline = FOREVER, .flags = U32 },
+		};
+
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 1, NULL));
+		ret = WITH_FAILURE(n, failed, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg));
+		EXPECT_TRUE(ret == MEMWAIT_OK || NO_ROOM(ret))
+			TH_LOG("failure %d: %d", n, ret);
+		EXPECT_EQ(!arg.notified, mw_waiters(self->fd, a, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+		errors += ret < 0;
+		if (!arg.notified) {
+			EXPECT_GT(0, ret);
+			EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
+		}
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	}
+	EXPECT_LT(0, errors);
+	notifying_stop(&notifying);
+}
+
+/* A wait, one with a deadline, and a group. */
+FAIL_TEST(R24_wait_async_leaves_nothing_behind)
+{
+	struct memwait_completion done[3];
+	struct memwait_async entries[3];
+	struct memwait_wait waits[2];
+	int n, i, ret, errors = 0;
+	bool failed;
+
+	members(waits, self->word + 2, 2);
+	EACH_FAILURE(n, failed) {
+		for (i = 0; i < 2; i++) {
+			entries[i] = (struct memwait_async) {
+				.wait = {
+					.addr = (uintptr_t)(self->word + i),
+					.deadline = i ? in_ms(HOUR) : FOREVER,
+					.flags = U32,
+				},
+				.user_data = i,
+			};
+		}
+		entries[2] = group_entry(waits, 2, in_ms(HOUR), 0, 2);
+		entries[2].index = 0;
+		ret = WITH_FAILURE(n, failed, mw_batch(self->fd, entries, 3));
+		EXPECT_TRUE(ret > 0 || NO_ROOM(ret))
+			TH_LOG("failure %d: %d", n, ret);
+		errors += ret < 3;
+		for (i = 0; i < 3; i++) {
+			EXPECT_EQ(i < ret, mw_waiters(self->fd, self->word + i, U32))
+				TH_LOG("failure %d, entry %d", n, i);
+			EXPECT_EQ(i < ret, mw_notify(self->fd, self->word + i, 1, U32));
+		}
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word + 3, U32));
+		if (ret > 0)
+			EXPECT_EQ(ret, mw_read(self->fd, done, 3));
+		EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	}
+	EXPECT_LT(3, errors);
+}
+
+FAIL_TEST(R23_cancel_can_be_called_again)
+{
+	int n, ret, errors = 0;
+	bool failed;
+	uint64_t id;
+
+	EACH_FAILURE(n, failed) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1,
+						    &id));
+		ret = WITH_FAILURE(n, failed, mw_cancel(self->fd, id));
+		if (EFAULT_ONLY(ret)) {
+			errors++;
+			ret = mw_cancel(self->fd, id);
+		}
+		EXPECT_EQ(0, ret);
+	}
+	EXPECT_EQ(1, errors);
+}
+
+FAIL_TEST(R21_read_loses_nothing)
+{
+	struct memwait_completion done[2];
+	int n, ret, errors = 0;
+	bool failed;
+
+	EACH_FAILURE(n, failed) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, n,
+						    NULL));
+		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		ret = WITH_FAILURE(n, failed, mw_read(self->fd, done, 2));
+		if (EFAULT_ONLY(ret)) {
+			errors++;
+			ret = mw_read(self->fd, done, 2);
+		}
+		EXPECT_EQ(1, ret);
+		EXPECT_EQ(n, done[0].user_data);
+	}
+	EXPECT_EQ(1, errors);
+}
+
+int main(int argc, char **argv)
+{
+	if (access("/proc/thread-self/fail-nth", W_OK)) {
+		printf("# SKIP the kernel has no fault injection\n");
+		return KSFT_SKIP;
+	}
+	return test_harness_run(argc, argv);
+}
