@@ -17,12 +17,12 @@ FIXTURE(fail)
 	uint64_t user_waits;
 };
 
-static void set(const char *parameter, const char *value)
+#define DEBUG	"/sys/kernel/debug/"
+
+static void set(const char *path, const char *value)
 {
-	char path[128];
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/kernel/debug/%s", parameter);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, value, strlen(value)) < 0) {
 		perror(path);
@@ -36,13 +36,13 @@ FIXTURE_SETUP(fail)
 	self->nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, self->nth);
 	/* Those that may sleep too, and without a word in the log. */
-	set("failslab/ignore-gfp-wait", "N");
-	set("failslab/verbose", "0");
-	set("fail_page_alloc/ignore-gfp-wait", "N");
-	set("fail_page_alloc/ignore-gfp-highmem", "N");
-	set("fail_page_alloc/min-order", "0");
-	set("fail_page_alloc/verbose", "0");
-	set("fail_usercopy/verbose", "0");
+	set(DEBUG "failslab/ignore-gfp-wait", "N");
+	set(DEBUG "failslab/verbose", "0");
+	set(DEBUG "fail_page_alloc/ignore-gfp-wait", "N");
+	set(DEBUG "fail_page_alloc/ignore-gfp-highmem", "N");
+	set(DEBUG "fail_page_alloc/min-order", "0");
+	set(DEBUG "fail_page_alloc/verbose", "0");
+	set(DEBUG "fail_usercopy/verbose", "0");
 	self->fd = memwait_open(O_NONBLOCK);
 	ASSERT_LE(0, self->fd);
 	self->word = private_page(sysconf(_SC_PAGESIZE));
@@ -82,7 +82,10 @@ static bool has_failed(int nth)
 	return failed;
 }
 
-/* call, with the first place failing, then the second, until there is none left. */
+/*
+ * A call, with the first place failing, then the second, until there is none left. Some places are
+ * the kernel's own business and not there each time, so that one may be passed over.
+ */
 #define EACH_FAILURE(n, failed)	for (n = 1, failed = true; failed; n++)
 
 #define WITH_FAILURE(n, failed, call) ({		\
@@ -279,7 +282,7 @@ FAIL_TEST(R16_wait_any_leaves_nothing_behind)
 				EXPECT_EQ(0, mw_waiters(self->fd, self->word + word, U32));
 			errors += ret < 0;
 		}
-		EXPECT_LT(counts[i], errors);
+		EXPECT_LT(counts[i] / 2, errors);
 		notifying_stop(&notifying);
 	}
 }
@@ -310,7 +313,15 @@ FAIL_TEST(R17_requeue_does_all_or_nothing)
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	}
-	EXPECT_LT(1, errors);
+	EXPECT_LT(0, errors);
+	/* Of nobody: both words need a queue for a moment. */
+	errors = 0;
+	EACH_FAILURE(n, failed) {
+		ret = WITH_FAILURE(n, failed, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));
+		EXPECT_TRUE(!ret || NO_ROOM(ret));
+		errors += ret == -ENOMEM;
+	}
+	EXPECT_LT(0, errors);
 }
 
 FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
@@ -383,6 +394,33 @@ FAIL_TEST(R24_wait_async_leaves_nothing_behind)
 		EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 	}
 	EXPECT_LT(3, errors);
+}
+
+/*
+ * An index is tried for twice, and one failure is not enough: all allocations of a node fail for a
+ * while.
+ */
+FAIL_TEST(R24_no_room_for_an_index)
+{
+	uint64_t id;
+
+	set("/sys/kernel/slab/radix_tree_node/failslab", "1");
+	set(DEBUG "failslab/cache-filter", "Y");
+	set(DEBUG "failslab/task-filter", "Y");
+	set(DEBUG "failslab/times", "-1");
+	set("/proc/thread-self/make-it-fail", "1");
+	set(DEBUG "failslab/probability", "100");
+	EXPECT_EQ(-ENOMEM, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	set(DEBUG "failslab/probability", "0");
+	set("/proc/thread-self/make-it-fail", "0");
+	set(DEBUG "failslab/task-filter", "N");
+	set(DEBUG "failslab/cache-filter", "N");
+	set("/sys/kernel/slab/radix_tree_node/failslab", "0");
+	EXPECT_EQ(0, id);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
 }
 
 FAIL_TEST(R23_cancel_can_be_called_again)
