@@ -53,7 +53,7 @@ struct memwait_word {
  * @joined: the waiter was put into its queue. May be %NULL.
  * @wake: a notify has come to this waiter. Either claims it, takes it out of its queue by
  *	memwait_queue_remove() and returns true: the notify is spent. Or leaves it alone and
- *	returns false: the wait has been ended already, and its owner is about to take it out.
+ *	returns false: the wait has been ended already, and the caller takes it out for its owner.
  * @is_pending: whether the wait has not been ended; out of date at once.
  *
  * Context: all are called under the lock of the waiter's queue.
