@@ -39,4 +39,27 @@ static inline long context_count(int fd, const char *name)
 	return count;
 }
 
+/* Returns 0, or a negative errno. */
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+#define LIMIT_PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
+
+/* The limit is the module's: whoever sets it puts it back, however a test ends. */
+static inline int set_limit(uint64_t limit)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
+	return write_file(LIMIT_PARAMETER, text);
+}
+
 #endif /* ASYNC_TEST_H */

@@ -21,14 +21,10 @@ FIXTURE(fail)
 
 static void set(const char *path, const char *value)
 {
-	int fd;
-
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, value, strlen(value)) < 0) {
+	if (write_file(path, value)) {
 		perror(path);
 		exit(KSFT_FAIL);
 	}
-	close(fd);
 }
 
 FIXTURE_SETUP(fail)

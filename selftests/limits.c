@@ -2,19 +2,7 @@
 /* R24: who pays for a pending wait, and what happens at the limit. */
 #include "async_test.h"
 
-#define PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
-
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
-	close(fd);
-	return ret;
-}
 
 static long read_file(const char *path)
 {
@@ -25,14 +13,6 @@ static long read_file(const char *path)
 	if (fd >= 0)
 		close(fd);
 	return n > 0 ? atol(text) : -1;
-}
-
-static int set_limit(uint64_t limit)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
-	return write_file(PARAMETER, text);
 }
 
 /* The limit is the module's: it must be as before, however a test ends. */
@@ -50,7 +30,7 @@ FIXTURE_SETUP(limits)
 	ASSERT_LE(0, self->fd);
 	self->word = shared_page(4096);
 	self->user_waits = mw_user_waits(self->fd);
-	self->limit = read_file(PARAMETER);
+	self->limit = read_file(LIMIT_PARAMETER);
 	ASSERT_LT(0, self->limit);
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
@@ -61,7 +41,7 @@ FIXTURE_TEARDOWN(limits)
 	int fd = memwait_open(0);
 
 	set_limit(self->limit);
-	EXPECT_EQ(self->limit, read_file(PARAMETER));
+	EXPECT_EQ(self->limit, read_file(LIMIT_PARAMETER));
 	close(self->fd);
 	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
 	EXPECT_EQ(0, mw_waiters(fd, self->word, U32));

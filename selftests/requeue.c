@@ -307,16 +307,9 @@ MEMWAIT_TEST(R17_requeue_to_the_same_word)
 /* One word by two addresses is the same word, too. */
 MEMWAIT_TEST(R17_requeue_to_the_same_word_of_a_file)
 {
-	int memfd = memfd_create("memwait", MFD_CLOEXEC);
 	uint32_t *one, *two;
 
-	ASSERT_LE(0, memfd);
-	ASSERT_EQ(0, ftruncate(memfd, self->page));
-	one = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	two = mmap(NULL, self->page, PROT_READ, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, one);
-	ASSERT_NE(MAP_FAILED, two);
-	close(memfd);
+	ASSERT_EQ(0, map_twice(self->page, &one, &two));
 	ASSERT_TRUE(arm_all(self->fd, one, "abcd"));
 	EXPECT_REQUEUED(1, 1, one, two, 1, 1);
 	EXPECT_STREQ("a", names(self->fd));
@@ -915,18 +908,6 @@ MEMWAIT_TEST(R17_requeue_then_restart_begins_at_its_own_word)
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, any_join(&any));
 	EXPECT_EQ(1, any.index);
 	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
-}
-
-static pid_t fork_waiter(int fd, const uint32_t *word)
-{
-	pid_t pid = fork();
-
-	if (!pid) {
-		become_victim();
-		_exit(mw_wait(fd, word, 0, FOREVER, U32));
-	}
-	await_waiters(fd, word, U32, 1);
-	return pid;
 }
 
 MEMWAIT_TEST(R6_requeue_then_kill)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the tests of waits on several words, of requeue and of notify-and-wait need beside the
- * fixture: one function per ioctl, threads that wait for several words, signals.
+ * fixture: one function per ioctl, threads that wait for several words.
  */
 #ifndef SEVERAL_TEST_H
 #define SEVERAL_TEST_H
 
 #include "async_test.h"
-#include <sys/resource.h>
+#include "signal_test.h"
 
 #define FOREVER		MEMWAIT_FOREVER
 #define HOUR		3600000ULL	/* in ms */
@@ -212,6 +212,19 @@ static inline struct waiter thread_at(int fd, const volatile void *word)
 	return (struct waiter) { .fd = fd, .addr = word, .deadline = FOREVER, .flags = U32 };
 }
 
+/* The same memory by two addresses, the second one to be read only. Returns 0 or -1. */
+static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
+{
+	int memfd = memfd_create("memwait", MFD_CLOEXEC);
+
+	if (memfd < 0 || ftruncate(memfd, size))
+		return -1;
+	*one = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	*two = mmap(NULL, size, PROT_READ, MAP_SHARED, memfd, 0);
+	close(memfd);
+	return *one == MAP_FAILED || *two == MAP_FAILED ? -1 : 0;
+}
+
 /* A page that must not be touched. */
 static inline void *hole_page(void)
 {
@@ -232,72 +245,6 @@ static inline void *device_word(void)
 	page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, mem, 0xf0000);
 	close(mem);
 	return page == MAP_FAILED ? NULL : page;
-}
-
-/* Signals */
-
-static volatile sig_atomic_t handled;
-
-static inline void count_signal(int sig)
-{
-	(void)sig;
-	handled++;
-}
-
-static inline void handle(int sig, int flags)
-{
-	struct sigaction sa = { .sa_handler = count_signal, .sa_flags = flags };
-
-	handled = 0;
-	sigaction(sig, &sa, NULL);
-}
-
-/* Interrupts a thread that sleeps, and returns when its handler has run. */
-static inline void interrupt_thread(pthread_t thread, pid_t tid)
-{
-	int before = handled;
-
-	await_asleep(tid);
-	pthread_kill(thread, SIGUSR1);
-	while (handled == before)
-		sched_yield();
-}
-
-/* Binds to processor 0; with a priority, nobody else runs there while this does. */
-static inline int pin(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-	cpu_set_t cpu;
-
-	CPU_ZERO(&cpu);
-	CPU_SET(0, &cpu);
-	return sched_setaffinity(0, sizeof(cpu), &cpu) ||
-	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
-/*
- * The victim, which is bound to the same processor, cannot run between the signal and the notify,
- * so the notify counts it. Returns what the notify returned.
- */
-static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
-{
-	int ret;
-
-	pin(20);
-	kill(victim, sig);
-	ret = mw_notify(fd, word, 1, U32);
-	pin(0);
-	return ret;
-}
-
-/* In a child that is going to be a victim. */
-static inline void become_victim(void)
-{
-	struct rlimit none = { 0 };
-
-	setrlimit(RLIMIT_CORE, &none);
-	if (pin(0))
-		_exit(99);
 }
 
 #endif /* SEVERAL_TEST_H */

@@ -1,37 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R6: signals, and threads that die while they wait. */
-#include "memwait_fixture.h"
-#include <sys/resource.h>
-
-static volatile sig_atomic_t handled;
-
-static void count_signal(int sig)
-{
-	(void)sig;
-	handled++;
-}
-
-static void handle(int sig, int flags)
-{
-	struct sigaction sa = { .sa_handler = count_signal, .sa_flags = flags };
-
-	handled = 0;
-	sigaction(sig, &sa, NULL);
-}
+#include "signal_test.h"
 
 static struct waiter thread(int fd, uint32_t *word, uint64_t deadline)
 {
 	return (struct waiter) { .fd = fd, .addr = word, .deadline = deadline, .flags = U32 };
-}
-
-static void signal_and_await(struct waiter *w, int sig)
-{
-	int before = handled;
-
-	await_asleep(w->tid);
-	pthread_kill(w->thread, sig);
-	while (handled == before)
-		sched_yield();
 }
 
 MEMWAIT_TEST(R6_a_handled_signal_interrupts)
@@ -40,13 +13,13 @@ MEMWAIT_TEST(R6_a_handled_signal_interrupts)
 
 	handle(SIGUSR1, 0);
 	waiter_start(&w);
-	signal_and_await(&w, SIGUSR1);
+	interrupt_thread(w.thread, w.tid);
 	EXPECT_EQ(-EINTR, waiter_join(&w));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 
 	w = thread(self->fd, self->word, in_ms(3600000));
 	waiter_start(&w);
-	signal_and_await(&w, SIGUSR1);
+	interrupt_thread(w.thread, w.tid);
 	EXPECT_EQ(-EINTR, waiter_join(&w));
 }
 
@@ -58,7 +31,7 @@ MEMWAIT_TEST(R6_sa_restart_goes_on_waiting)
 	handle(SIGUSR1, SA_RESTART);
 	waiter_start(&w);
 	for (i = 0; i < 5; i++) {
-		signal_and_await(&w, SIGUSR1);
+		interrupt_thread(w.thread, w.tid);
 		await_waiters(self->fd, self->word, U32, 1);
 	}
 	EXPECT_EQ(5, handled);
@@ -89,7 +62,7 @@ MEMWAIT_TEST(R6_sa_restart_compares_again)
 	handle(SIGUSR1, SA_RESTART);
 	waiter_start(&w);
 	*self->word = 1;
-	signal_and_await(&w, SIGUSR1);
+	interrupt_thread(w.thread, w.tid);
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, waiter_join(&w));
 }
 
@@ -162,47 +135,6 @@ MEMWAIT_TEST(R6_a_killed_thread_leaves_from_the_middle_of_the_queue)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&after));
 }
 
-/* Binds to processor 0; with a priority, nobody else runs there while this does. */
-static int pin(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-	cpu_set_t cpu;
-
-	CPU_ZERO(&cpu);
-	CPU_SET(0, &cpu);
-	return sched_setaffinity(0, sizeof(cpu), &cpu) ||
-	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
-/*
- * The victim cannot run between the signal and the notify, so the notify counts it. Returns what
- * the notify returned and the victim's status.
- */
-static int kill_and_notify(int fd, uint32_t *word, pid_t victim, int sig)
-{
-	int ret;
-
-	pin(20);
-	kill(victim, sig);
-	ret = mw_notify(fd, word, 1, U32);
-	pin(0);
-	return ret;
-}
-
-static pid_t fork_waiter(int fd, uint32_t *word)
-{
-	struct rlimit none = { 0 };
-	pid_t pid = fork();
-
-	if (!pid) {
-		setrlimit(RLIMIT_CORE, &none);
-		if (pin(0))
-			_exit(99);
-		_exit(mw_wait(fd, word, 0, MEMWAIT_FOREVER, U32));
-	}
-	return pid;
-}
-
 MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
 {
 	/* Killed; killed by a signal's default; made to dump core. */
@@ -217,9 +149,8 @@ MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
 		struct waiter next = thread(self->fd, self->shared, MEMWAIT_FOREVER);
 		pid_t victim = fork_waiter(self->fd, self->shared);
 
-		await_waiters(self->fd, self->shared, U32, 1);
 		waiter_start(&next);
-		EXPECT_EQ(1, kill_and_notify(self->fd, self->shared, victim, signals[i]));
+		EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, signals[i]));
 		EXPECT_EQ(128 + signals[i], child_status(victim));
 		EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
 		EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
@@ -235,10 +166,9 @@ MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on_to_an_async_wait)
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
 	victim = fork_waiter(self->fd, self->shared);
-	await_waiters(self->fd, self->shared, U32, 1);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 9,
 					    NULL));
-	EXPECT_EQ(1, kill_and_notify(self->fd, self->shared, victim, SIGKILL));
+	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, SIGKILL));
 	EXPECT_EQ(128 + SIGKILL, child_status(victim));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(9, done.user_data);
@@ -270,7 +200,7 @@ MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_handled_signal)
 	}
 	await_waiters(self->fd, self->shared, U32, 1);
 	waiter_start(&next);
-	EXPECT_EQ(1, kill_and_notify(self->fd, self->shared, victim, SIGQUIT));
+	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, SIGQUIT));
 	EXPECT_EQ(0, child_status(victim));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));

@@ -440,19 +440,13 @@ MEMWAIT_TEST(R16_any_a_word_more_than_once)
 
 MEMWAIT_TEST(R8_any_a_file_mapped_twice_is_the_same_word)
 {
-	int memfd = memfd_create("memwait", MFD_CLOEXEC), i;
 	struct memwait_completion done;
 	struct memwait_wait waits[3];
 	struct any_waiter w;
 	uint32_t *one, *two;
+	int i;
 
-	ASSERT_LE(0, memfd);
-	ASSERT_EQ(0, ftruncate(memfd, self->page));
-	one = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	two = mmap(NULL, self->page, PROT_READ, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, one);
-	ASSERT_NE(MAP_FAILED, two);
-	close(memfd);
+	ASSERT_EQ(0, map_twice(self->page, &one, &two));
 	waits[0] = member(two + 3, 0, U32);
 	waits[1] = member(one + 3, 0, U32);
 	waits[2] = member(self->word, 0, U32);
@@ -1743,21 +1737,6 @@ MEMWAIT_TEST(R1_any_no_wake_up_is_lost)
 		EXPECT_LT(0, oks);
 		close(r.fd);
 	}
-}
-
-/* The limit is the module's: it must be as before, however a test ends. */
-
-#define PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
-
-static int set_limit(unsigned long limit)
-{
-	FILE *f = fopen(PARAMETER, "w");
-	int ret;
-
-	if (!f)
-		return -errno;
-	ret = fprintf(f, "%lu", limit) < 0;
-	return fclose(f) || ret ? -EIO : 0;
 }
 
 FIXTURE(group_limit)

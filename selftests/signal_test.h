@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of signals, and of threads that die while they wait, need beside the fixture. */
+#ifndef SIGNAL_TEST_H
+#define SIGNAL_TEST_H
+
+#include "memwait_fixture.h"
+#include <sys/resource.h>
+
+static volatile sig_atomic_t handled;
+
+static inline void count_signal(int sig)
+{
+	(void)sig;
+	handled++;
+}
+
+static inline void handle(int sig, int flags)
+{
+	struct sigaction sa = { .sa_handler = count_signal, .sa_flags = flags };
+
+	handled = 0;
+	sigaction(sig, &sa, NULL);
+}
+
+/* Interrupts a thread that sleeps, and returns when its handler has run. */
+static inline void interrupt_thread(pthread_t thread, pid_t tid)
+{
+	int before = handled;
+
+	await_asleep(tid);
+	pthread_kill(thread, SIGUSR1);
+	while (handled == before)
+		sched_yield();
+}
+
+/* Binds to processor 0; with a priority, nobody else runs there while this does. */
+static inline int pin(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	return sched_setaffinity(0, sizeof(cpu), &cpu) ||
+	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+/*
+ * The victim, which is bound to the same processor, cannot run between the signal and the notify,
+ * so the notify counts it. Returns what the notify returned.
+ */
+static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
+{
+	int ret;
+
+	pin(20);
+	kill(victim, sig);
+	ret = mw_notify(fd, word, 1, U32);
+	pin(0);
+	return ret;
+}
+
+/* In a child that is going to be a victim. */
+static inline void become_victim(void)
+{
+	struct rlimit none = { 0 };
+
+	setrlimit(RLIMIT_CORE, &none);
+	if (pin(0))
+		_exit(99);
+}
+
+/* A process that waits for ever, and is going to be a victim. */
+static inline pid_t fork_waiter(int fd, const uint32_t *word)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		become_victim();
+		_exit(mw_wait(fd, word, 0, MEMWAIT_FOREVER, U32));
+	}
+	await_waiters(fd, word, U32, 1);
+	return pid;
+}
+
+#endif /* SIGNAL_TEST_H */
