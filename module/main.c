@@ -183,8 +183,9 @@ static int memwait_requeue(struct memwait_requeue *requeue, struct memwait_reque
 			memwait_word_put(&target);
 		}
 		memwait_word_put(&source);
-		if (ret == -EAGAIN && signal_pending(current))
-			ret = -ERESTARTSYS;
+		/* It does not block: only who dies need not try again. */
+		if (ret == -EAGAIN && fatal_signal_pending(current))
+			ret = -EINTR;
 		cond_resched();
 	} while (ret == -EAGAIN);
 
