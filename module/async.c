@@ -67,9 +67,6 @@
 /* One deadline queue for each clock. */
 enum { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
-/* Charged to the submitter; at the limit of a memory cgroup it fails instead of killing. */
-#define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
-
 /* Expired waits that are taken out, or completions that are read, between two lockings. */
 #define MEMWAIT_CHUNK	16
 
@@ -212,9 +209,10 @@ static struct memwait_user *memwait_user_get(kuid_t uid)
 	mutex_lock(&memwait_users_lock);
 	user = xa_load(&memwait_users, __kuid_val(uid));
 	if (!user) {
-		user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
+		user = kzalloc(sizeof(*user), MEMWAIT_GFP);
 		if (user) {
 			user->uid = uid;
+			/* Not charged: other users are in it, too. */
 			if (xa_err(xa_store(&memwait_users, __kuid_val(uid), user, GFP_KERNEL))) {
 				kfree(user);
 				user = NULL;
@@ -907,7 +905,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context;
 
-	context = kzalloc(sizeof(*context), GFP_KERNEL_ACCOUNT);
+	context = kzalloc(sizeof(*context), MEMWAIT_GFP);
 	if (!context)
 		return -ENOMEM;
 	context->user = memwait_user_get(current_uid());

@@ -9,6 +9,7 @@
 
 #include <linux/atomic.h>
 #include <linux/container_of.h>
+#include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/ktime.h>
 #include <linux/types.h>
@@ -96,6 +97,9 @@ static inline struct memwait_member *to_member(const struct memwait_waiter *wait
 
 /* Instead of a member that was notified: no notify has claimed the group. */
 #define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_member *)-1L)
+
+/* Charged to the caller; at the limit of his memory cgroup it fails instead of killing. */
+#define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
 /* Contexts that one notify can wake at its end; beyond that they are woken one by one. */
 #define MEMWAIT_WAKES_CONTEXTS	8

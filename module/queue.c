@@ -284,7 +284,7 @@ static int memwait_queue_lock_pair(struct memwait_queue *queues[2],
 		for (i = 0; err == -EAGAIN && i < 2; i++) {
 			if (queues[i] || spare[i])
 				continue;
-			spare[i] = kmem_cache_alloc(memwait_queue_cache, GFP_KERNEL_ACCOUNT);
+			spare[i] = kmem_cache_alloc(memwait_queue_cache, MEMWAIT_GFP);
 			if (!spare[i])
 				err = -ENOMEM;
 		}
@@ -586,7 +586,7 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 	int ret = 0;
 
 	if (same) {
-		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, GFP_KERNEL_ACCOUNT);
+		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, MEMWAIT_GFP);
 		queues[TARGET] = queues[SOURCE];
 		if (IS_ERR(queues[SOURCE]))
 			ret = PTR_ERR(queues[SOURCE]);

@@ -225,7 +225,7 @@ static int memwait_wait_members(struct memwait_member *members, const struct mem
 				u32 nr, u64 deadline, u32 flags, u32 __user *user_index)
 {
 	struct memwait_thread thread = { .task = current, .members = members, .nr = nr };
-	gfp_t gfp = nr > 1 ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
+	gfp_t gfp = nr > 1 ? MEMWAIT_GFP : GFP_KERNEL;
 	ktime_t expires;
 	u32 i, index;
 	int ret;
@@ -328,7 +328,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		return -EFAULT;
 
 	if (nr > MEMWAIT_SMALL_GROUP) {
-		memory = kmalloc_array(nr, sizeof(*waits) + sizeof(*members), GFP_KERNEL_ACCOUNT);
+		memory = kmalloc_array(nr, sizeof(*waits) + sizeof(*members), MEMWAIT_GFP);
 		if (!memory)
 			return -ENOMEM;
 		members = memory;

@@ -1,54 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R24: who pays for a pending wait, and what happens at the limit. */
-#include "async_test.h"
-
-#define CGROUP		"/sys/fs/cgroup/memwait-test"
-
-static long read_file(const char *path)
-{
-	char text[64] = { 0 };
-	int fd = open(path, O_RDONLY);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd >= 0)
-		close(fd);
-	return n > 0 ? atol(text) : -1;
-}
-
-/* The limit is the module's: it must be as before, however a test ends. */
-FIXTURE(limits)
-{
-	int fd;
-	uint32_t *word;
-	uint64_t user_waits;
-	long limit;
-};
-
-FIXTURE_SETUP(limits)
-{
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
-	self->word = shared_page(4096);
-	self->user_waits = mw_user_waits(self->fd);
-	self->limit = read_file(LIMIT_PARAMETER);
-	ASSERT_LT(0, self->limit);
-	if (geteuid())
-		SKIP(return, "needs root to set the limit");
-}
-
-FIXTURE_TEARDOWN(limits)
-{
-	int fd = memwait_open(0);
-
-	set_limit(self->limit);
-	EXPECT_EQ(self->limit, read_file(LIMIT_PARAMETER));
-	close(self->fd);
-	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
-	EXPECT_EQ(0, mw_waiters(fd, self->word, U32));
-	close(fd);
-}
-
-#define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 120)
+#include "limits_test.h"
 
 LIMITS_TEST(R24_info_reports_the_limit_in_force)
 {
@@ -163,23 +115,6 @@ LIMITS_TEST(R24_a_lower_limit_leaves_what_exists)
 }
 
 #define MANY	20000
-
-static int enter_cgroup(void)
-{
-	char pid[16];
-
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	return write_file(CGROUP "/cgroup.procs", pid);
-}
-
-static void leave_cgroup(void)
-{
-	char pid[16];
-
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	write_file("/sys/fs/cgroup/cgroup.procs", pid);
-	rmdir(CGROUP);
-}
 
 LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 {
