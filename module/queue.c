@@ -413,7 +413,8 @@ void memwait_queue_leave(struct memwait_waiter *waiter)
 			return;
 		}
 		spin_lock(&queue->lock);
-		if (waiter->queue == queue)
+		/* If not, it is in another one, whose lock protects it. */
+		if (READ_ONCE(waiter->queue) == queue)
 			break;
 		spin_unlock(&queue->lock);
 	}
