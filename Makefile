@@ -5,6 +5,8 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 KERNELS ?= 6.1 6.12 7.2 6.12-rt debug
 DEMO_KERNEL ?= 7.2
+KERNEL ?= debug
+MINUTES ?= 10
 
 VM := selftests/vm/run
 
@@ -15,7 +17,9 @@ help:						## this list
 		while read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
 	@echo
 	@echo "KDIR=    kernel headers to build against (those of the running kernel)"
-	@echo "KERNELS= kernels of check: $(KERNELS), also 6.1-rt, 7.2-rt"
+	@echo "KERNELS= kernels of check: $(KERNELS)"
+	@echo "KERNEL=  kernel of torture and fuzz ($(KERNEL)); all there are: $(VM) kernels"
+	@echo "MINUTES= how long they last ($(MINUTES))"
 	@echo "PREFIX=  where install-lib installs ($(PREFIX)), below DESTDIR="
 	@echo "TEXT=    file for demo to count the words of (the sources of this project)"
 
@@ -36,6 +40,22 @@ install-lib:				## the library, headers and manual pages, in PREFIX
 check:						## style, builds and all tests, in VMs; counts at the end
 	@selftests/vm/check $(KERNELS)
 
+check-all:					## the same on all kernels there are, which takes hours
+	@selftests/vm/check all
+
+# Settings for a program in the guest, if they are given to make.
+settings = $(foreach name,$(1),$(if $($(name)),$(name)='$($(name))'))
+
+torture:					## everything at once with exact accounting, MINUTES long
+	@$(VM) --test torture --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
+		"MEMWAIT_TORTURE_SECONDS=$$(($(MINUTES) * 30)) \
+		$(call settings,MEMWAIT_TORTURE_SEED) /tests/torture"
+
+fuzz:						## random calls, guided by coverage, MINUTES long
+	@$(VM) --test fuzz/fuzz --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
+		"MEMWAIT_FUZZ_SECONDS=$$(($(MINUTES) * 60)) \
+		$(call settings,MEMWAIT_FUZZ_SEED MEMWAIT_FUZZ_REPLAY) /tests/fuzz/fuzz"
+
 demo:						## count words in five processes, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
@@ -47,4 +67,5 @@ clean:						## remove what was built here; the cache stays
 	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
 
-.PHONY: all help modules lib modules_install install install-lib check demo style clean
+.PHONY: all help modules lib modules_install install install-lib check check-all torture fuzz demo \
+	style clean

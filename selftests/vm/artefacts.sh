@@ -8,8 +8,13 @@ cache=${MEMWAIT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/memwait}
 here=$top/selftests/vm
 
 # Kernels by name: the oldest supported, long-term and newest one of Debian, each also with
-# PREEMPT_RT, and one of our own with every checker.
-all_kernels="6.1 6.1-rt 6.12 6.12-rt 7.2 7.2-rt debug"
+# PREEMPT_RT, and two of our own: with every checker, and with the one that excludes others. Then
+# 32-bit programs on a 64-bit kernel, and another architecture.
+all_kernels="6.1 6.1-rt 6.12 6.12-rt 7.2 7.2-rt debug kcsan 6.12-m32 6.12-arm64"
+
+# What tests are built with, and what else make is to know, for the kernel that is in use.
+cc=gcc
+cross=()
 
 die()
 {
@@ -112,8 +117,8 @@ debian_uri()
 
 make_root()
 {
-	local dir=$1 suite=$2 packages=$3 extra=$4 uri extra_uri mode=unshare
-	local hook="$here/fetch-kernels \"\$1\""
+	local dir=$1 suite=$2 packages=$3 extra=$4 architectures=$5 hook=${6:-true}
+	local uri extra_uri mode=unshare
 	uri=$(debian_uri 0)
 	[ -n "$uri" ] || die "no apt source of Debian on this machine"
 	extra_uri=$uri
@@ -123,28 +128,38 @@ make_root()
 		: "${extra_uri:=${uri%/}-security}"
 	fi
 	[ "$(id -u)" -ne 0 ] || mode=root
-	[[ $packages = *linux-headers* ]] || hook=true
 	# Through a tar file, so that all files belong to whoever runs this.
 	mmdebstrap --mode=$mode --variant=apt --include="$packages" \
-		--customize-hook="$hook" \
+		${architectures:+--architectures="$architectures"} \
+		--customize-hook="$hook \"\$1\"" \
 		"$suite" - "deb $uri $suite main" "deb $extra_uri $extra main" |
 		tar -C "$dir" -x --exclude='./dev/*'
 	[ "${PIPESTATUS[*]}" = "0 0" ]
 }
 
-# Sets $root to the build root that a kernel, or the library, is built in.
+# Sets $root to the build root that a kernel, or the library, is built in. That of the library also
+# has what looks at the code, models and coverage of the module.
 need_root()
 {
-	local packages=gcc,make,libc6-dev,sparse,kmod suite extra
+	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
+	[ "$1" = userlib ] || hook=$here/fetch-kernels
 	case $1 in
+	6.12-arm64)
+		suite=bookworm
+		extra=bookworm-security
+		architectures=amd64,arm64
+		hook=$here/fetch-arm64
+		# The tools of that kernel's headers are programs of this architecture.
+		packages=make,kmod,crossbuild-essential-arm64,linux-headers-6.12-cloud-amd64
+		;;
 	userlib)
 		suite=bookworm
 		extra=bookworm-security
-		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin
+		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
 		# Of the event loops in the examples.
 		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		;;
-	6.* | debug)
+	6.1 | 6.1-rt | 6.12 | 6.12-rt | 6.12-m32 | debug | kcsan)
 		suite=bookworm
 		extra=bookworm-security
 		packages+=,linux-headers-cloud-amd64,linux-headers-rt-amd64
@@ -152,7 +167,7 @@ need_root()
 		# For the debug kernel, and for tests: 32-bit programs, file systems.
 		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
 		;;
-	7.*)
+	7.2 | 7.2-rt)
 		suite=trixie
 		extra=trixie-backports
 		packages+=,linux-headers-cloud-amd64/trixie-backports
@@ -162,11 +177,12 @@ need_root()
 		die "no kernel named $1; there are: $all_kernels"
 		;;
 	esac
-	root=$cache/root-$suite-$(echo "$packages" | hash_of "$here/fetch-kernels")
-	artefact "$root" "make build root $suite" make_root "$suite" "$packages" "$extra"
+	root=$cache/root-$suite-$(echo "$packages" | hash_of "${hook:-$here/fetch-kernels}")
+	artefact "$root" "make build root $suite" make_root "$suite" "$packages" "$extra" \
+		"$architectures" "$hook"
 }
 
-# Sets $linux_source to the source of the kernel that the debug kernel and the harness are of.
+# Sets $linux_source to the source of our own kernels, and of the harness.
 need_source()
 {
 	local root
@@ -180,32 +196,52 @@ make_source()
 	tar -C "$1" -xJf "$2/usr/src/linux-source-6.12.tar.xz" --strip-components=1
 }
 
-make_debug_kernel()
+make_own_kernel()
 {
-	local dir=/cache/${1##*/} source=/cache/${3##*/}
-	cp "$here/debug.config" "$1/"
+	local dir=/cache/${1##*/} source=/cache/${3##*/} name=$4
+	cp "$here/machine.config" "$here/$name.config" "$1/"
 	in_root "$2" sh -euc "
 		cd $dir
 		make -s -C $source O=$dir tinyconfig
-		$source/scripts/kconfig/merge_config.sh -m .config debug.config
+		$source/scripts/kconfig/merge_config.sh -m .config machine.config $name.config
 		make -s olddefconfig
 		make -s -j$(nproc) bzImage modules
 	" || return 1
-	# KASAN drops out silently when something that it needs is missing.
-	grep -q '^CONFIG_KASAN=y' "$1/.config" || { echo "KASAN is not on"; return 1; }
+	# An option drops out silently when something that it needs is missing.
+	if sed -n 's/^\(CONFIG_[A-Z0-9_]*\)=n$/# \1 is not set/; /^\(# \)\?CONFIG_/p' \
+		"$1/machine.config" "$1/$name.config" | grep -vxFf "$1/.config"; then
+		return 1
+	fi
 	find "$1" -name '*.o' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
 }
 
-# Sets of the kernel named $1: $root, $release, $image, and $headers (a path inside the root).
+# Sets of the kernel named $1: $root, $release, $image, and $headers (a path inside the root); $cc
+# and $cross.
 need_kernel()
 {
 	local dir flavour=cloud linux_source
+	cc=gcc
+	cross=()
 	need_root "$1"
 	case $1 in
-	debug)
+	*-m32)
+		cc="gcc -m32"
+		;;
+	*-arm64)
+		cc=aarch64-linux-gnu-gcc
+		cross=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
+		for dir in "$root"/usr/src/linux-headers-*-cloud-arm64; do :; done
+		[ -d "$dir" ] || die "the build root has no kernel $1"
+		release=${dir##*/linux-headers-}
+		image=$root/boot/vmlinuz-$release
+		headers=${dir#"$root"}
+		return
+		;;
+	debug | kcsan)
 		need_source
-		dir=$cache/debug-kernel-$(echo "$linux_source" | hash_of "$here/debug.config")
-		artefact "$dir" "build debug kernel" make_debug_kernel "$root" "$linux_source"
+		dir=$cache/$1-kernel-$(echo "$linux_source" |
+			hash_of "$here/machine.config" "$here/$1.config")
+		artefact "$dir" "build $1 kernel" make_own_kernel "$root" "$linux_source" "$1"
 		release=$(cat "$dir/include/config/kernel.release")
 		image=$dir/arch/x86/boot/bzImage
 		headers=/cache/${dir##*/}
@@ -215,7 +251,7 @@ need_kernel()
 		flavour=rt
 		;;
 	esac
-	for dir in "$root/lib/modules/${1%-rt}"[.+-]*"-$flavour-amd64"; do
+	for dir in "$root/lib/modules/${1%%-*}"[.+-]*"-$flavour-amd64"; do
 		[ ! -d "$dir" ] || break
 	done
 	# The backports move on: the newest kernel is whatever is there.
@@ -233,7 +269,9 @@ make_module()
 {
 	local dir=/cache/modules/${1##*/}
 	cp -R "$top/Kbuild" "$top/module" "$top/uapi" "$1/"
-	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 modules 2>&1 |
+	# Counts which lines are run, on a kernel that has GCOV.
+	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 GCOV_PROFILE=y \
+		"${cross[@]}" modules 2>&1 |
 		sed "s|$dir/||g" | tee "$1/build.log"
 	[ -e "$1/memwait.ko" ] || return 1
 	grep -E 'warning:|WARNING:' "$1/build.log" >"$1/warnings" || :
@@ -246,21 +284,23 @@ need_module()
 	local files
 	mapfile -t files < <(find "$top/Kbuild" "$top/module" "$top/uapi" -name '[!.]*' -type f \
 		! -name '*.o' ! -name '*.mod*' | sort)
-	module=$cache/modules/memwait-$(echo "$root $release $image" | hash_of "${files[@]}")
+	module=$cache/modules/memwait-$(echo "$root $release $image" |
+		hash_of "${files[@]}" "$here/artefacts.sh")
 	artefact "$module" "build module for $release" make_module "$root" "$headers"
 }
 
 make_test()
 {
 	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4
-	mkdir -p "$1/selftests/userlib/stress" "$1/userlib"
+	mkdir -p "$1"/selftests/{userlib/stress,fuzz} "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
 	cp "$top"/selftests/userlib/*.h "$1/selftests/userlib/"
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
 	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
-		USERCFLAGS=-static TEST_GEN_PROGS="$test" TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
+		CC="$cc" USERCFLAGS=-static TEST_GEN_PROGS="$test" TEST_GEN_PROGS_EXTENDED= \
+		TEST_PROGS=
 }
 
 # Copies what the library is built from to $1.
@@ -274,17 +314,26 @@ copy_userlib()
 make_userlib()
 {
 	copy_userlib "$1"
-	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" all
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" CC="$cc" all
 	mv "$1"/userlib/libmemwait.* "$1/"
+}
+
+# Sets $root to the build root that has $cc.
+need_compiler()
+{
+	case $cc in
+	aarch64-*) need_root 6.12-arm64 ;;
+	*) need_root 6.12 ;;
+	esac
 }
 
 # Sets $userlib to a directory with the library, built to be linked to tests.
 need_userlib()
 {
 	local root
-	need_root 6.12
-	userlib=$cache/tests/userlib-$(hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
-		"$top"/uapi/linux/*.h </dev/null)
+	need_compiler
+	userlib=$cache/tests/userlib-$(echo "$cc" | hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
+		"$top"/uapi/linux/*.h)
 	artefact "$userlib" "build library" make_userlib "$root"
 }
 
@@ -293,12 +342,12 @@ need_test()
 {
 	local root linux_source dir userlib files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
 	need_source
-	need_root 6.12
+	need_compiler
 	need_userlib
-	if [[ $1 = */* ]]; then
+	if [[ $1 = userlib/* ]]; then
 		files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch])
 	fi
-	dir=$cache/tests/${1//\//-}-$(echo "$linux_source" | hash_of "$top/selftests/Makefile" \
+	dir=$cache/tests/${1//\//-}-$(echo "$linux_source $cc" | hash_of "$top/selftests/Makefile" \
 		"${files[@]}" "$top/selftests/$1.c")
 	artefact "$dir" "build test $1" make_test "$root" "$linux_source" "$1" "$userlib"
 	test=$dir/selftests/$1
