@@ -172,25 +172,36 @@ static inline void await_waiters(int fd, const volatile void *addr, uint32_t fla
 		sched_yield();
 }
 
-/* Spins until the thread sleeps (state S or D in /proc) or is gone. */
-static inline void await_asleep(pid_t tid)
+/* Its state as in /proc: S or D if it sleeps. 0 if it is gone. */
+static inline char thread_state(pid_t tid)
 {
 	char path[64], line[512], *state;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
-	for (;;) {
-		f = fopen(path, "r");
-		if (!f)
-			return;
-		if (!fgets(line, sizeof(line), f))
-			line[0] = 0;
+	f = fopen(path, "r");
+	state = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	if (f)
 		fclose(f);
-		state = strrchr(line, ')');
-		if (!state || state[2] == 'S' || state[2] == 'D')
-			return;
+	return state ? state[2] : 0;
+}
+
+/* Spins until the thread sleeps or is gone. */
+static inline void await_asleep(pid_t tid)
+{
+	char state;
+
+	while ((state = thread_state(tid)) && state != 'S' && state != 'D')
 		sched_yield();
-	}
+}
+
+/* xorshift64*; the state must not be 0. */
+static inline uint64_t next_random(uint64_t *random)
+{
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return *random * 0x2545f4914f6cdd1dULL;
 }
 
 /* A thread that performs one WAIT and keeps what it returned. */

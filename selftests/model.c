@@ -738,14 +738,6 @@ static int run(struct model *m, const struct step *steps, int nr)
 
 /* Making up steps. */
 
-static uint64_t next_random(uint64_t *random)
-{
-	*random ^= *random << 13;
-	*random ^= *random >> 7;
-	*random ^= *random << 17;
-	return *random * 0x2545f4914f6cdd1dULL;
-}
-
 /* Takes a number below n out of a random one. */
 static uint32_t take(uint64_t *bits, uint32_t n)
 {
