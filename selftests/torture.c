@@ -711,6 +711,18 @@ static void was_notified(struct order *order, uint64_t ticket)
 		;
 }
 
+/* Whoever keeps the slot, to arm or to cancel, may let go of it at the same time. */
+static void end_slot(struct worker *w, struct slot *slot)
+{
+	uint32_t state;
+
+	do {
+		state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+		if (state == FREE || state == ENDED)
+			return broken(w, "ended twice", state, slot->id);
+	} while (!become(slot, state, state == PENDING ? FREE : ENDED));
+}
+
 static void completed(struct worker *w, const struct memwait_completion *done)
 {
 	uint32_t number = done->user_data >> 32, i = done->user_data >> 16 & 0xffff;
@@ -736,9 +748,7 @@ static void completed(struct worker *w, const struct memwait_completion *done)
 	} else {
 		broken(w, "completion's result", done->result, slot->timed);
 	}
-	if (!become(slot, PENDING, FREE) && !become(slot, ARMING, ENDED) &&
-	    !become(slot, CANCELLING, ENDED))
-		broken(w, "ended twice", slot->state, done->id);
+	end_slot(w, slot);
 }
 
 /* Returns how many completions it has read, or a negative errno. */
