@@ -691,9 +691,7 @@ static int memwait_async_arm(struct memwait_context *context, struct memwait_asy
 			return MEMWAIT_PENDING;	/* by now others may have ended and freed it */
 put_word:
 		memwait_word_put(&word);
-		if (ret == -EAGAIN && fatal_signal_pending(current))
-			ret = -EINTR;
-		cond_resched();
+		ret = memwait_queue_retry(ret);
 	} while (ret == -EAGAIN);
 
 	if (wait) {
@@ -804,9 +802,7 @@ static int memwait_async_arm_group(struct memwait_context *context, struct memwa
 		}
 put_words:
 		memwait_group_put(group->members, nr);
-		if (ret == -EAGAIN && fatal_signal_pending(current))
-			ret = -EINTR;
-		cond_resched();
+		ret = memwait_queue_retry(ret);
 	} while (ret == -EAGAIN);
 
 	if (announced)

@@ -183,10 +183,7 @@ static int memwait_requeue(struct memwait_requeue *requeue, struct memwait_reque
 			memwait_word_put(&target);
 		}
 		memwait_word_put(&source);
-		/* It does not block: only who dies need not try again. */
-		if (ret == -EAGAIN && fatal_signal_pending(current))
-			ret = -EINTR;
-		cond_resched();
+		ret = memwait_queue_retry(ret);
 	} while (ret == -EAGAIN);
 
 	if (!ret && (put_user(requeue->woken, &user->woken) ||

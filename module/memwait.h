@@ -143,6 +143,7 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count);
 void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr);
 int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
 			  struct memwait_word *target);
+int memwait_queue_retry(int ret);
 int memwait_queue_waiters(const struct memwait_key *key);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);

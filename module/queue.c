@@ -70,6 +70,7 @@
 #include <linux/list.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
@@ -611,6 +612,24 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 	memwait_queue_unlock(queues[SOURCE]);
 	memwait_wakes_finish(&wakes);
 	return ret == -EFAULT ? -EAGAIN : ret;
+}
+
+/**
+ * memwait_queue_retry() - shall a call that does not block try again?
+ * @ret: what memwait_queue_join() or memwait_queue_requeue() returned, or what came before them
+ *
+ * No signal interrupts such a call; only who dies need not try again.
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: @ret; but -EINTR instead of -EAGAIN if the task is being killed.
+ */
+int memwait_queue_retry(int ret)
+{
+	if (ret == -EAGAIN && fatal_signal_pending(current))
+		ret = -EINTR;
+	cond_resched();
+	return ret;
 }
 
 /**
