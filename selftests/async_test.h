@@ -23,32 +23,10 @@ static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uin
 /* A count of the context in its fdinfo: "pending" or "completed". */
 static inline long context_count(int fd, const char *name)
 {
-	char path[64], line[128];
-	size_t n = strlen(name);
-	long count = -1;
-	FILE *f;
+	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, name, n) && line[n] == ':')
-			count = strtol(line + n + 1, NULL, 10);
-	}
-	if (f)
-		fclose(f);
-	return count;
-}
-
-/* Returns 0, or a negative errno. */
-static inline int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY), ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
-	close(fd);
-	return ret;
+	return read_number_of(path, name);
 }
 
 #define LIMIT_PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
@@ -56,10 +34,7 @@ static inline int write_file(const char *path, const char *text)
 /* The limit is the module's: whoever sets it puts it back, however a test ends. */
 static inline int set_limit(uint64_t limit)
 {
-	char text[32];
-
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)limit);
-	return write_file(LIMIT_PARAMETER, text);
+	return write_number(LIMIT_PARAMETER, limit);
 }
 
 #endif /* ASYNC_TEST_H */

@@ -178,11 +178,6 @@ FAIL_TEST(R14_notify_many_says_what_was_done)
 	struct memwait_completion done[WORDS];
 	struct memwait_notify notifies[WORDS];
 	uint32_t woken[WORDS];
-	struct memwait_notify_many arg = {
-		.notifies = (uintptr_t)notifies,
-		.woken = (uintptr_t)woken,
-		.count = WORDS,
-	};
 	int n, i, ret, errors = 0;
 	bool failed;
 
@@ -196,7 +191,7 @@ FAIL_TEST(R14_notify_many_says_what_was_done)
 			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, FOREVER,
 							    U32, i, NULL));
 		}
-		ret = WITH_FAILURE(n, failed, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, &arg));
+		ret = WITH_FAILURE(n, failed, mw_notify_many(self->fd, notifies, WORDS, woken));
 		EXPECT_TRUE((ret > 0 && ret <= WORDS) || EFAULT_ONLY(ret));
 		errors += ret < WORDS;
 		for (i = 0; i < WORDS; i++)

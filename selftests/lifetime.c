@@ -193,34 +193,6 @@ MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
 	EXPECT_EQ(2, done[0].user_data);
 }
 
-static int send_fd(int socket, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] = { 0 }, byte = 0;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(header), &fd, sizeof(int));
-	return sendmsg(socket, &msg, 0) == 1 ? 0 : -1;
-}
-
-static int receive_fd(int socket)
-{
-	char control[CMSG_SPACE(sizeof(int))] = { 0 }, byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	int fd = -1;
-
-	if (recvmsg(socket, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
-	return fd;
-}
-
 MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 {
 	struct memwait_completion done;
@@ -234,9 +206,9 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 		if (mw_async(fd, self->shared, 0, FOREVER, U32, 5, NULL) != MEMWAIT_PENDING ||
 		    mw_async(fd, self->word, 0, FOREVER, U32, 6, NULL) != MEMWAIT_PENDING)
 			_exit(1);
-		_exit(send_fd(sockets[1], fd) ? 2 : 0);
+		_exit(send_fd(sockets[1], fd, 0) ? 2 : 0);
 	}
-	fd = receive_fd(sockets[0]);
+	fd = receive_fd(sockets[0], NULL);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, child_status(pid));
 	/* Its submitter is gone. The shared word is there; the private one is nobody's. */
@@ -440,7 +412,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	pid = fork();
 	if (!pid) {
 		/* In the sender's context, but of the receiver's memory: the submitter's key. */
-		fd = receive_fd(sockets[1]);
+		fd = receive_fd(sockets[1], NULL);
 		if (mw_async(fd, word, 0, FOREVER, U32, 2, NULL) != MEMWAIT_PENDING ||
 		    mw_waiters(fd, word, U32) != 1)
 			_exit(1);
@@ -453,7 +425,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	/* Not the fixture's, which the child has anyway. */
 	fd_of_child = memwait_open(O_NONBLOCK);
 	ASSERT_LE(0, fd_of_child);
-	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child));
+	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child, 0));
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_FALSE(mw_readable(fd_of_child));
@@ -473,7 +445,7 @@ MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
 	arm_and_complete(_metadata, fd, self->shared, 1);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 1, NULL));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
-	ASSERT_EQ(0, send_fd(sockets[0], fd));
+	ASSERT_EQ(0, send_fd(sockets[0], fd, 0));
 	close(fd);
 	close(sockets[0]);
 	/* On its way it lives. */
@@ -496,8 +468,8 @@ MEMWAIT_TEST(R25_sockets_in_a_circle_swallow_no_notify)
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	arm_and_complete(_metadata, fd, self->shared, 1);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
-	ASSERT_EQ(0, send_fd(sockets[0], fd));
-	ASSERT_EQ(0, send_fd(sockets[0], sockets[1]));
+	ASSERT_EQ(0, send_fd(sockets[0], fd, 0));
+	ASSERT_EQ(0, send_fd(sockets[0], sockets[1], 0));
 	close(fd);
 	close(sockets[0]);
 	close(sockets[1]);

@@ -122,18 +122,15 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 	long before, after;
 	int i;
 
-	rmdir(CGROUP);	/* of a test that was killed */
-	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
-		rmdir(CGROUP);
+	if (!make_cgroup())
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
-	}
 	memset(words, 0, sizeof(words));
 	ASSERT_EQ(0, enter_cgroup());
-	before = read_file(CGROUP "/memory.current");
+	before = read_number(CGROUP "/memory.current");
 	for (i = 0; i < MANY; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i,
 						    NULL));
-	after = read_file(CGROUP "/memory.current");
+	after = read_number(CGROUP "/memory.current");
 	/* A wait and its queue; less than this would be a wait for nothing. */
 	EXPECT_LT(before + MANY * 120L, after);
 	EXPECT_GT(before + MANY * 400L, after);
@@ -150,14 +147,11 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	uint64_t user_waits;
 	char limit[32];
 
-	rmdir(CGROUP);	/* of a test that was killed */
-	if (mkdir(CGROUP, 0755) || read_file(CGROUP "/memory.current") < 0) {
-		rmdir(CGROUP);
+	if (!make_cgroup())
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
-	}
 	memset(words, 0, sizeof(words));
 	ASSERT_EQ(0, enter_cgroup());
-	snprintf(limit, sizeof(limit), "%ld", read_file(CGROUP "/memory.current") + (4 << 20));
+	snprintf(limit, sizeof(limit), "%ld", read_number(CGROUP "/memory.current") + (4 << 20));
 	max = open(CGROUP "/memory.max", O_WRONLY);
 	ASSERT_LE(0, max);
 	/* A fault at the limit would kill: touch now what is used then, errno too. */

@@ -7,17 +7,6 @@
 
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
 
-static inline long read_file(const char *path)
-{
-	char text[64] = { 0 };
-	int fd = open(path, O_RDONLY);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd >= 0)
-		close(fd);
-	return n > 0 ? atol(text) : -1;
-}
-
 /* The limit is the module's: it must be as before, however a test ends. */
 FIXTURE(limits)
 {
@@ -33,7 +22,7 @@ FIXTURE_SETUP(limits)
 	ASSERT_LE(0, self->fd);
 	self->word = shared_page(4096);
 	self->user_waits = mw_user_waits(self->fd);
-	self->limit = read_file(LIMIT_PARAMETER);
+	self->limit = read_number(LIMIT_PARAMETER);
 	ASSERT_LT(0, self->limit);
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
@@ -44,7 +33,7 @@ FIXTURE_TEARDOWN(limits)
 	int fd = memwait_open(0);
 
 	set_limit(self->limit);
-	EXPECT_EQ(self->limit, read_file(LIMIT_PARAMETER));
+	EXPECT_EQ(self->limit, read_number(LIMIT_PARAMETER));
 	close(self->fd);
 	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
 	EXPECT_EQ(0, mw_waiters(fd, self->word, U32));
@@ -53,20 +42,24 @@ FIXTURE_TEARDOWN(limits)
 
 #define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 120)
 
+/* Returns false if there are no memory cgroups of version 2. */
+static inline bool make_cgroup(void)
+{
+	rmdir(CGROUP);	/* of a test that was killed */
+	if (!mkdir(CGROUP, 0755) && read_number(CGROUP "/memory.current") >= 0)
+		return true;
+	rmdir(CGROUP);
+	return false;
+}
+
 static inline int enter_cgroup(void)
 {
-	char pid[16];
-
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	return write_file(CGROUP "/cgroup.procs", pid);
+	return write_number(CGROUP "/cgroup.procs", getpid());
 }
 
 static inline void leave_cgroup(void)
 {
-	char pid[16];
-
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	write_file("/sys/fs/cgroup/cgroup.procs", pid);
+	write_number("/sys/fs/cgroup/cgroup.procs", getpid());
 	rmdir(CGROUP);
 }
 

@@ -20,18 +20,7 @@ static double seconds_since(uint64_t start)
 /* A line of /proc/meminfo, in bytes. */
 static long memory_of(const char *name)
 {
-	char line[128], *end;
-	long value = 0;
-	FILE *f = fopen("/proc/meminfo", "r");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		end = strchr(line, ':');
-		if (end && end - line == (long)strlen(name) && !strncmp(line, name, end - line))
-			value = strtol(end + 1, NULL, 10);
-	}
-	if (f)
-		fclose(f);
-	return value * 1024;
+	return read_number_of("/proc/meminfo", name) * 1024;
 }
 
 /* Threads, more than a machine may allow at first. */
@@ -51,14 +40,6 @@ FIXTURE(crowd)
 	long before[2];		/* of thread_limits; 0: left alone */
 };
 
-static void set_number(const char *path, long number)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%ld", number);
-	write_file(path, text);
-}
-
 FIXTURE_SETUP(crowd)
 {
 	struct rlimit many;
@@ -77,12 +58,12 @@ FIXTURE_SETUP(crowd)
 	madvise(self->stacks, (size_t)self->n * STACK, MADV_NOHUGEPAGE);
 
 	for (i = 0; i < 2; i++) {
-		limit = read_file(thread_limits[i]);
+		limit = read_number(thread_limits[i]);
 		if (limit >= 3 * self->n)
 			continue;
 		self->before[i] = limit;
-		set_number(thread_limits[i], 3 * self->n);
-		if (read_file(thread_limits[i]) < 3 * self->n)
+		write_number(thread_limits[i], 3 * self->n);
+		if (read_number(thread_limits[i]) < 3 * self->n)
 			SKIP(return, "needs root for so many threads");
 	}
 	getrlimit(RLIMIT_NPROC, &many);
@@ -98,8 +79,8 @@ FIXTURE_TEARDOWN(crowd)
 
 	for (i = 0; i < 2; i++) {
 		if (self->before[i]) {
-			set_number(thread_limits[i], self->before[i]);
-			EXPECT_EQ(self->before[i], read_file(thread_limits[i]));
+			write_number(thread_limits[i], self->before[i]);
+			EXPECT_EQ(self->before[i], read_number(thread_limits[i]));
 		}
 	}
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
@@ -434,11 +415,7 @@ static int notify_the_rest(struct many *m, int fd, int *wrong)
 {
 	static struct memwait_notify notifies[BATCH];
 	static uint32_t woken[BATCH];
-	struct memwait_notify_many arg = {
-		.notifies = (uintptr_t)notifies,
-		.woken = (uintptr_t)woken,
-	};
-	int i, j, c, sum = mw_notify(fd, m->words, MEMWAIT_ALL, U32);
+	int i, j, c, nr, sum = mw_notify(fd, m->words, MEMWAIT_ALL, U32);
 
 	/* In the order of arming. */
 	for (c = 0; c < CONTEXTS; c++) {
@@ -447,16 +424,16 @@ static int notify_the_rest(struct many *m, int fd, int *wrong)
 				notified(m, i);
 		}
 	}
-	for (i = m->crowded; i < m->n; i += arg.count) {
-		arg.count = m->n - i < BATCH ? m->n - i : BATCH;
-		for (j = 0; j < (int)arg.count; j++) {
+	for (i = m->crowded; i < m->n; i += nr) {
+		nr = m->n - i < BATCH ? m->n - i : BATCH;
+		for (j = 0; j < nr; j++) {
 			notifies[j].addr = (uintptr_t)&m->words[i + j];
 			notifies[j].count = MEMWAIT_ALL;
 			notifies[j].flags = U32;
 		}
-		if (xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg) != (int)arg.count)
+		if (mw_notify_many(fd, notifies, nr, woken) != nr)
 			return -1;
-		for (j = 0; j < (int)arg.count; j++) {
+		for (j = 0; j < nr; j++) {
 			*wrong += woken[j] != (m->state[i + j] == ARMED);
 			sum += woken[j];
 			if (woken[j])
@@ -599,25 +576,11 @@ struct storm_thread {
 	long notified, calls, armed, oks, cancelled, wrong;
 };
 
-static void bind_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
-}
-
 static void *storm_notify(void *arg)
 {
 	struct storm_thread *t = arg;
 	struct memwait_notify notifies[STORM_WORDS];
 	uint32_t woken[STORM_WORDS];
-	struct memwait_notify_many many = {
-		.notifies = (uintptr_t)notifies,
-		.woken = (uintptr_t)woken,
-		.count = STORM_WORDS,
-	};
 	int fd = memwait_open(O_NONBLOCK), i, ret;
 
 	bind_to(t->cpu);
@@ -636,7 +599,7 @@ static void *storm_notify(void *arg)
 				.flags = U32,
 			};
 		}
-		t->wrong += xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &many) != STORM_WORDS;
+		t->wrong += mw_notify_many(fd, notifies, STORM_WORDS, woken) != STORM_WORDS;
 		for (i = 0; i < STORM_WORDS; i++)
 			t->notified += woken[i];
 		t->calls++;
@@ -874,7 +837,7 @@ static void confined_main(struct confined *c)
 	/* errno is in memory too. */
 	if (mw_read(fd, c->done, 1) != -EAGAIN)
 		_exit(2);
-	snprintf(limit, sizeof(limit), "%ld", read_file(CGROUP "/memory.current") + c->room);
+	snprintf(limit, sizeof(limit), "%ld", read_number(CGROUP "/memory.current") + c->room);
 	if (write(max, limit, strlen(limit)) < 0)
 		_exit(3);
 
@@ -932,22 +895,6 @@ static void confined_main(struct confined *c)
 	_exit(0);
 }
 
-/* A number of the cgroup's memory.events. */
-static long memory_event(const char *name)
-{
-	char line[64];
-	long value = -1;
-	FILE *f = fopen(CGROUP "/memory.events", "r");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ' ')
-			value = strtol(line + strlen(name), NULL, 10);
-	}
-	if (f)
-		fclose(f);
-	return value;
-}
-
 static void confine(struct __test_metadata *_metadata, int count, int words_each)
 {
 	struct confined *c = shared_page(sizeof(*c));
@@ -970,8 +917,8 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	if (!pid)
 		confined_main(c);
 	status = child_status(pid);
-	EXPECT_EQ(0, memory_event("oom_kill"));
-	EXPECT_LT(0, memory_event("max"));
+	EXPECT_EQ(0, read_number_of(CGROUP "/memory.events", "oom_kill"));
+	EXPECT_LT(0, read_number_of(CGROUP "/memory.events", "max"));
 	EXPECT_EQ(0, rmdir(CGROUP));
 	ASSERT_EQ(0, status);
 
@@ -1010,15 +957,6 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	EXPECT_EQ(c->drained, c->fit);
 	EXPECT_EQ(c->user_waits, c->at_end);
 	munmap(c, sizeof(*c));
-}
-
-static bool make_cgroup(void)
-{
-	rmdir(CGROUP);	/* of a test that was killed */
-	if (!mkdir(CGROUP, 0755) && read_file(CGROUP "/memory.current") >= 0)
-		return true;
-	rmdir(CGROUP);
-	return false;
 }
 
 LIMITS_TEST(R24_a_batch_is_cut_at_the_limit_of_the_cgroup)

@@ -13,6 +13,7 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -90,6 +91,19 @@ static inline int mw_notify(int fd, const volatile void *addr, uint32_t count, u
 	};
 
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY, &arg);
+}
+
+/* woken may be NULL. */
+static inline int mw_notify_many(int fd, const struct memwait_notify *notifies, uint32_t count,
+				 uint32_t *woken)
+{
+	struct memwait_notify_many arg = {
+		.notifies = (uintptr_t)notifies,
+		.woken = (uintptr_t)woken,
+		.count = count,
+	};
+
+	return xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg);
 }
 
 static inline int mw_waiters(int fd, const volatile void *addr, uint32_t flags)
@@ -264,6 +278,127 @@ static inline void *private_page(size_t size)
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Drops pages, again and again, in a thread of its own. */
+struct dropper {
+	pthread_t thread;
+	void *page;
+	size_t size;
+	int times;		/* so often, and then only if it is set again */
+	int stop;
+};
+
+static inline void *drop_pages(void *arg)
+{
+	struct dropper *d = arg;
+
+	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED)) {
+		if (__atomic_load_n(&d->times, __ATOMIC_RELAXED) <= 0) {
+			sched_yield();
+			continue;
+		}
+		__atomic_sub_fetch(&d->times, 1, __ATOMIC_RELAXED);
+		madvise(d->page, d->size, MADV_DONTNEED);
+	}
+	return NULL;
+}
+
+static inline void dropper_stop(struct dropper *d)
+{
+	__atomic_store_n(&d->stop, 1, __ATOMIC_RELAXED);
+	pthread_join(d->thread, NULL);
+}
+
+/* Binds the calling thread to a processor. */
+static inline int bind_to(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* Sends a descriptor and a number to another process. Returns 0 or -1. */
+static inline int send_fd(int socket, int fd, int number)
+{
+	char control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec iov = { &number, sizeof(number) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &fd, sizeof(int));
+	return sendmsg(socket, &msg, 0) == sizeof(number) ? 0 : -1;
+}
+
+/* Returns the descriptor, or -1. number may be NULL. */
+static inline int receive_fd(int socket, int *number)
+{
+	char control[CMSG_SPACE(sizeof(int))] = { 0 };
+	int fd = -1, sent = -1;
+	struct iovec iov = { &sent, sizeof(sent) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+
+	if (recvmsg(socket, &msg, MSG_CMSG_CLOEXEC) == sizeof(sent) && CMSG_FIRSTHDR(&msg))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
+	if (number)
+		*number = sent;
+	return fd;
+}
+
+/* Returns 0, or a negative errno. */
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static inline int write_number(const char *path, uint64_t number)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+	return write_file(path, text);
+}
+
+/* The number that a file begins with, or -1. */
+static inline long read_number(const char *path)
+{
+	char text[64] = { 0 };
+	int fd = open(path, O_RDONLY);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? atol(text) : -1;
+}
+
+/* The number in a file's line that begins with a name, and ":" or " "; or -1. */
+static inline long read_number_of(const char *path, const char *name)
+{
+	size_t n = strlen(name);
+	char line[128];
+	long number = -1;
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, name, n) && (line[n] == ':' || line[n] == ' '))
+			number = strtol(line + n + 1, NULL, 10);
+	}
+	if (f)
+		fclose(f);
+	return number;
 }
 
 #endif /* MEMWAIT_TEST_H */

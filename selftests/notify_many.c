@@ -4,18 +4,6 @@
 
 #define MANY	1000	/* more than are done together */
 
-static int mw_notify_many(int fd, const struct memwait_notify *notifies, uint32_t count,
-			  uint32_t *woken)
-{
-	struct memwait_notify_many arg = {
-		.notifies = (uintptr_t)notifies,
-		.woken = (uintptr_t)woken,
-		.count = count,
-	};
-
-	return xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg);
-}
-
 static struct memwait_notify notify_of(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	return (struct memwait_notify) { .addr = (uintptr_t)word, .count = count, .flags = flags };

@@ -608,27 +608,11 @@ MEMWAIT_TEST(R7_requeue_faults_the_word_in)
 	EXPECT_STREQ("c", notify_names(self->fd, from));
 }
 
-struct dropper {
-	pthread_t thread;
-	uint32_t *word;
-	size_t size;
-	bool stop;
-};
-
-static void *drop_page(void *arg)
-{
-	struct dropper *d = arg;
-
-	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED))
-		madvise(d->word, d->size, MADV_DONTNEED);
-	return NULL;
-}
-
 /* It does not block, so no signal ends it, even if it has to try again for want of the page. */
 MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 {
 	struct itimerval often = { { 0, 1000 }, { 0, 1000 } }, never = { 0 };
-	struct dropper d = { .word = self->word, .size = self->page };
+	struct dropper d = { .page = self->word, .size = self->page, .times = INT_MAX };
 	sigset_t alarm;
 	int i;
 
@@ -636,14 +620,13 @@ MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 	sigemptyset(&alarm);
 	sigaddset(&alarm, SIGALRM);
 	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
-	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_page, &d));
+	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
 	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 	for (i = 0; i < ROUNDS(10000); i++)
 		ASSERT_EQ(0, mw_requeue(self->fd, self->word, 0, self->word + 1, 1, 1, U32, NULL));
 	setitimer(ITIMER_REAL, &never, NULL);
-	__atomic_store_n(&d.stop, true, __ATOMIC_RELAXED);
-	pthread_join(d.thread, NULL);
+	dropper_stop(&d);
 	EXPECT_LT(0, handled);
 }
 

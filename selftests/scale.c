@@ -78,19 +78,8 @@ static void reap_all(struct __test_metadata *_metadata, int fd, size_t from, siz
 /* Of the whole machine, in bytes: slabs, and the hash table, which is large. */
 static long kernel_memory(void)
 {
-	long slab = 0, vmalloc = 0, value;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "r");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "Slab: %ld", &value) == 1)
-			slab = value;
-		else if (sscanf(line, "VmallocUsed: %ld", &value) == 1)
-			vmalloc = value;
-	}
-	if (f)
-		fclose(f);
-	return (slab + vmalloc) * 1024;
+	return (read_number_of("/proc/meminfo", "Slab") +
+		read_number_of("/proc/meminfo", "VmallocUsed")) * 1024;
 }
 
 static void measure(struct __test_metadata *_metadata, int fd, bool shared, bool timed)

@@ -37,11 +37,8 @@ static inline void interrupt_thread(pthread_t thread, pid_t tid)
 static inline int pin(int priority)
 {
 	struct sched_param param = { .sched_priority = priority };
-	cpu_set_t cpu;
 
-	CPU_ZERO(&cpu);
-	CPU_SET(0, &cpu);
-	return sched_setaffinity(0, sizeof(cpu), &cpu) ||
+	return bind_to(0) ||
 	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 

@@ -74,7 +74,6 @@ enum state {
 struct slot {
 	uint32_t state;
 	uint16_t generation;
-	bool timed;
 	uint8_t process, nr;
 	uint8_t words[ASYNC_WORDS];
 	struct memwait_wait waits[ASYNC_WORDS];
@@ -376,34 +375,44 @@ static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 	return strict || one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4;
 }
 
+/* Counts what it has woken. What it returns is the caller's to judge if it is an error. */
+static int notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
+{
+	struct call *call = begin(w, "notify", 0, word, count);
+
+	call->result = mw_notify(w->fd, address(w, word), count, flags);
+	if (call->result > 0)
+		w->record->notified += call->result;
+	return call->result;
+}
+
+static void notify_all(struct worker *w, uint32_t word)
+{
+	int ret = notify(w, word, MEMWAIT_ALL, 0);
+
+	if (ret < 0)
+		broken(w, "notify all", ret, word);
+}
+
 static void step_notify(struct worker *w)
 {
 	uint32_t word = random_word(w);
 	uint64_t to, count = change(w, word, &to);
-	struct call *call = begin(w, "notify", 0, word, count);
+	int ret = notify(w, word, count, random_flags(w, word));
 
-	call->result = mw_notify(w->fd, address(w, word), count, random_flags(w, word));
 	settle(word, to);
-	if (call->result >= 0)
-		w->record->notified += call->result;
-	else if (!is_allowed(word, call->result))
-		broken(w, "notify", call->result, word);
+	if (ret < 0 && !is_allowed(word, ret))
+		broken(w, "notify", ret, word);
 }
 
 static void step_notify_many(struct worker *w)
 {
 	struct memwait_notify notifies[BATCH];
-	uint32_t woken[BATCH] = { 0 };
-	struct memwait_notify_many many = {
-		.notifies = (uintptr_t)notifies,
-		.woken = (uintptr_t)woken,
-		.count = 1 + draw(w) % BATCH,
-	};
-	uint32_t words[BATCH], i;
+	uint32_t words[BATCH], woken[BATCH] = { 0 }, count = 1 + draw(w) % BATCH, i;
 	uint64_t to[BATCH];
 	struct call *call;
 
-	for (i = 0; i < many.count; i++) {
+	for (i = 0; i < count; i++) {
 		/* Nothing that would stop it before words that have changed. */
 		do {
 			words[i] = random_word(w);
@@ -414,11 +423,11 @@ static void step_notify_many(struct worker *w)
 			.flags = random_flags(w, words[i]),
 		};
 	}
-	call = begin(w, "notify many", 0, many.count, 0);
-	call->result = xioctl(w->fd, MEMWAIT_IOC_NOTIFY_MANY, &many);
-	if (call->result != many.count)
-		broken(w, "notify many", call->result, many.count);
-	for (i = 0; i < many.count; i++) {
+	call = begin(w, "notify many", 0, count, 0);
+	call->result = mw_notify_many(w->fd, notifies, count, woken);
+	if (call->result != count)
+		broken(w, "notify many", call->result, count);
+	for (i = 0; i < count; i++) {
 		settle(words[i], to[i]);
 		w->record->notified += woken[i];
 	}
@@ -457,7 +466,7 @@ static void step_notify_wait(struct worker *w)
 		broken(w, "notify wait", call->result, word);
 	/* It may have done nothing, but the word has changed. */
 	if (HAS_KIND(word, STRICT))
-		w->record->notified += mw_notify(w->fd, (void *)arg.notify.addr, MEMWAIT_ALL, 0);
+		notify_all(w, word);
 }
 
 /*
@@ -474,18 +483,14 @@ static void step_storm(struct worker *w)
 	int ret;
 
 	while (phase() == RUN && now_ns(CLOCK_MONOTONIC) < end) {
-		w->record->calls++;
 		if (notifies) {
 			to = __atomic_add_fetch((uint64_t *)address(w, word), 1, __ATOMIC_RELAXED);
-			ret = mw_notify(w->fd, address(w, word), MEMWAIT_ALL, 0);
-			if (ret < 0)
-				broken(w, "notify", ret, word);
-			else
-				w->record->notified += ret;
+			notify_all(w, word);
 			settle(word, to);
 			usleep(500);
 			continue;
 		}
+		w->record->calls++;
 		wait = random_wait(w, word);
 		wait.deadline = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC / 5;
 		ret = mw_async(w->fd, address(w, word), wait.expected, wait.deadline, wait.flags, 0,
@@ -553,6 +558,11 @@ static void put_context(int number)
 	pthread_rwlock_unlock(&shared->contexts[number].lock);
 }
 
+static bool is_timed(const struct slot *slot)
+{
+	return slot->deadline != MEMWAIT_FOREVER;
+}
+
 static bool become(struct slot *slot, uint32_t from, uint32_t to)
 {
 	return __atomic_compare_exchange_n(&slot->state, &from, to, false, __ATOMIC_ACQ_REL,
@@ -591,7 +601,6 @@ static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 	slot->ticket = 0;
 	slot->process = w->child ? FORKED : process_number;
 	slot->nr = !ordered && one_in(w, 4) ? 1 + draw(w) % ASYNC_WORDS : 1;
-	slot->timed = deadline != MEMWAIT_FOREVER;
 	for (j = 0; j < slot->nr; j++) {
 		/* A child may arm on its own words: then deadline or cancel ends the wait. */
 		slot->words[j] = ordered ?: w->child ? draw(w) % WORDS : random_word(w);
@@ -741,12 +750,12 @@ static void completed(struct worker *w, const struct memwait_completion *done)
 		w->record->read_oks++;
 		if (slot->ticket)
 			was_notified(&shared->orders[slot->words[0]], slot->ticket);
-	} else if (done->result == MEMWAIT_TIMED_OUT && slot->timed) {
+	} else if (done->result == MEMWAIT_TIMED_OUT && is_timed(slot)) {
 		w->record->timed_out++;
 		check_time_out(w, slot->deadline);
 		check_missed(w, slot->process, slot->words, slot->waits, slot->nr, slot->deadline);
 	} else {
-		broken(w, "completion's result", done->result, slot->timed);
+		broken(w, "completion's result", done->result, is_timed(slot));
 	}
 	end_slot(w, slot);
 }
@@ -789,30 +798,25 @@ static void step_poll(struct worker *w)
 	int epoll, ret, i;
 
 	for (i = 0; i < SLOTS; i++)
-		comes |= slots[i].timed && slots[i].state == PENDING;
+		comes |= is_timed(&slots[i]) && slots[i].state == PENDING;
 	if (!comes)
 		return;
 	switch (draw(w) % 3) {
 	case 0:
 		fcntl(pfd.fd, F_SETFL, O_RDWR);
-		do {
-			ret = read_context(w, w->own, BATCH);
-		} while (ret == -EINTR);
+		while (read_context(w, w->own, BATCH) == -EINTR)
+			;
 		fcntl(pfd.fd, F_SETFL, O_RDWR | O_NONBLOCK);
 		return;
 	case 1:
 		call = begin(w, "poll", w->own, 0, 0);
-		do {
-			ret = poll(&pfd, 1, PATIENCE / NSEC_PER_MSEC);
-		} while (ret < 0 && errno == EINTR);
+		ret = TEMP_FAILURE_RETRY(poll(&pfd, 1, PATIENCE / NSEC_PER_MSEC));
 		break;
 	default:
 		call = begin(w, "epoll", w->own, event.events, 0);
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 		epoll_ctl(epoll, EPOLL_CTL_ADD, pfd.fd, &event);
-		do {
-			ret = epoll_wait(epoll, &event, 1, PATIENCE / NSEC_PER_MSEC);
-		} while (ret < 0 && errno == EINTR);
+		ret = TEMP_FAILURE_RETRY(epoll_wait(epoll, &event, 1, PATIENCE / NSEC_PER_MSEC));
 		close(epoll);
 	}
 	call->result = ret;
@@ -897,27 +901,14 @@ static void step_close(struct worker *w)
 static void step_pass(struct worker *w)
 {
 	int to = draw(w) % PROCESSES, number = draw(w) % OWN_CONTEXTS;
-	char control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec iov = { .iov_base = &number, .iov_len = sizeof(number) };
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	struct call *call;
 
 	if (to == process_number || !take_all_of_context(number))
 		return;
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(header), &fds[number], sizeof(int));
 	call = begin(w, "pass", number, to, 0);
 	shared->contexts[number].owner = NOBODY;
-	call->result = sendmsg(mail[to][0], &message, MSG_DONTWAIT);
-	if (call->result == sizeof(number))
+	call->result = send_fd(mail[to][0], fds[number], number);
+	if (!call->result)
 		close(fds[number]);
 	else
 		shared->contexts[number].owner = process_number;
@@ -926,25 +917,17 @@ static void step_pass(struct worker *w)
 
 static void step_receive(struct worker *w)
 {
-	char control[CMSG_SPACE(sizeof(int))];
-	int number = NOBODY;
-	struct iovec iov = { .iov_base = &number, .iov_len = sizeof(number) };
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
+	int number, fd = receive_fd(mail[process_number][1], &number);
 	struct context *context;
 
-	if (recvmsg(mail[process_number][1], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+	if (fd < 0)
 		return;
 	context = &shared->contexts[number];
 	pthread_rwlock_wrlock(&context->lock);
-	memcpy(&fds[number], CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	fds[number] = fd;
 	__atomic_store_n(&context->owner, process_number, __ATOMIC_RELEASE);
 	put_context(number);
-	begin(w, "receive", number, fds[number], 0)->result = 0;
+	begin(w, "receive", number, fd, 0)->result = 0;
 }
 
 /* Does something to the page of a wild word, and undoes it. */
@@ -1001,8 +984,8 @@ static void step_fork(struct worker *w)
 		some_steps_of_a_child(w);
 		_exit(0);
 	}
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	if (pid > 0)
+		TEMP_FAILURE_RETRY(waitpid(pid, &status, 0));
 	__atomic_store_n(&w->record->forking, false, __ATOMIC_RELEASE);
 	call->result = status;
 	if (status)
@@ -1044,8 +1027,7 @@ static void step_pass_on(struct worker *w)
 		wait_to_end(sockets[1], word, n);
 	if (pid < 0)
 		return broken(w, "fork", errno, 0);
-	while (read(sockets[0], &byte, 1) < 0 && errno == EINTR)
-		;
+	TEMP_FAILURE_RETRY(read(sockets[0], &byte, 1));
 	heir = memwait_open(O_NONBLOCK);
 	for (i = 0; i < n; i++)
 		mw_async(heir, word, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32, i, NULL);
@@ -1054,8 +1036,7 @@ static void step_pass_on(struct worker *w)
 		kill(pid, SIGKILL);
 	else if (write(sockets[0], &byte, 1) != 1)
 		broken(w, "write", errno, 0);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
 
 	call->result = mw_read(heir, done, BATCH);
 	if (ret != notified || call->result != (notified ?: -EAGAIN))
@@ -1203,15 +1184,8 @@ static void pause_a_moment(void)
 /* Wakes whoever waits on some words; in the end nobody does. */
 static void flush(struct worker *w, uint32_t from, uint32_t to)
 {
-	for (uint32_t word = from; word < to; word++) {
-		struct call *call = begin(w, "flush", 0, word, 0);
-
-		call->result = mw_notify(w->fd, address(w, word), MEMWAIT_ALL, 0);
-		if (call->result < 0)
-			broken(w, "flush", call->result, word);
-		else
-			w->record->notified += call->result;
-	}
+	for (uint32_t word = from; word < to; word++)
+		notify_all(w, word);
 }
 
 static void count_own_waiters(struct worker *w)
@@ -1485,7 +1459,7 @@ static const char *restless(int64_t *a, int64_t *b)
 			struct slot *slot = &shared->contexts[i].slots[j];
 
 			*b = slot->state;
-			if (slot->state != FREE && (slot->state != PENDING || slot->timed))
+			if (slot->state != FREE && (slot->state != PENDING || is_timed(slot)))
 				return "a wait with a deadline does not end";
 		}
 	}
@@ -1680,7 +1654,7 @@ static void report(struct __test_metadata *_metadata)
 		if (record->broken)
 			TH_LOG("thread %d: %s", i, record->why);
 	}
-	for (i = 0; i <= WORKERS && somebody_is_broken(); i++) {
+	for (i = 0; i <= WORKERS; i++) {
 		struct record *record = record_of(i);
 
 		for (j = 0; j < RECENT; j++) {
@@ -1696,28 +1670,39 @@ static void report(struct __test_metadata *_metadata)
 	}
 }
 
+/* The counts of the first threads; the last record is that of the test itself. */
+static struct record sum_of(int threads)
+{
+	struct record sum = { 0 };
+	int i;
+
+	for (i = 0; i < threads; i++) {
+		struct record *record = record_of(i);
+
+		sum.calls += record->calls;
+		sum.notified += record->notified;
+		sum.thread_oks += record->thread_oks;
+		sum.read_oks += record->read_oks;
+		sum.armed += record->armed;
+		sum.timed_out += record->timed_out;
+		sum.cancelled += record->cancelled;
+		sum.closed_over += record->closed_over;
+		sum.interrupted += record->interrupted;
+	}
+	return sum;
+}
+
 /* Notifies and OKs must be as many, but for those that may have been lost; and so with waits. */
 static void account(long lost, uint64_t user_waits)
 {
-	long notified = 0, oks = 0, armed = 0, ended = 0;
-	int i;
+	struct record all = sum_of(WORKERS + 1), living = sum_of(PROCESSES * THREADS);
+	long oks = all.thread_oks + all.read_oks;
+	long ended = living.read_oks + living.timed_out + living.cancelled + living.closed_over;
 
-	for (i = 0; i <= WORKERS; i++) {
-		struct record *record = record_of(i);
-
-		notified += record->notified;
-		oks += record->thread_oks + record->read_oks;
-		lost += record->closed_over;
-		if (process_of(i) >= PROCESSES)
-			continue;
-		armed += record->armed;
-		ended += record->read_oks + record->timed_out + record->cancelled +
-			 record->closed_over;
-	}
-	if (notified < oks || notified > oks + lost)
-		broken(&self_worker, "notified, and OKs", notified, oks);
-	if (armed != ended)
-		broken(&self_worker, "armed, and ended", armed, ended);
+	if (all.notified < oks || all.notified > oks + lost + all.closed_over)
+		broken(&self_worker, "notified, and OKs", all.notified, oks);
+	if (living.armed != ended)
+		broken(&self_worker, "armed, and ended", living.armed, ended);
 	if (mw_user_waits(self_worker.fd) != user_waits)
 		broken(&self_worker, "waits of the user", mw_user_waits(self_worker.fd),
 		       user_waits);
@@ -1747,22 +1732,8 @@ static void one_round(int memfd, uint64_t *deaths, long *lost, uint64_t user_wai
 
 static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 {
-	struct record sum = { 0 };
-	int i;
+	struct record sum = sum_of(WORKERS + 1);
 
-	for (i = 0; i <= WORKERS; i++) {
-		struct record *record = record_of(i);
-
-		sum.calls += record->calls;
-		sum.notified += record->notified;
-		sum.thread_oks += record->thread_oks;
-		sum.read_oks += record->read_oks;
-		sum.armed += record->armed;
-		sum.timed_out += record->timed_out;
-		sum.cancelled += record->cancelled;
-		sum.closed_over += record->closed_over;
-		sum.interrupted += record->interrupted;
-	}
 	TH_LOG("%u rounds, %ld calls, %ld interrupted; %llu processes died", shared->round - 1,
 	       sum.calls, sum.interrupted, (unsigned long long)deaths);
 	TH_LOG("notified %ld, OKs of threads %ld, of completions %ld", sum.notified, sum.thread_oks,
@@ -1778,6 +1749,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	uint64_t end, user_waits, deaths = 0;
 	long size = sysconf(_SC_PAGESIZE), lost = 0;
 	int memfd = memfd_create("words", MFD_CLOEXEC), i, status;
+	bool failed;
 
 	shared = shared_page(sizeof(*shared));
 	ASSERT_NE(NULL, shared);
@@ -1793,7 +1765,8 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	wild_areas[INHERITED] = shared_page(size);
 	map_memfd(memfd);
 	for (i = 0; i < PROCESSES; i++)
-		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, mail[i]));
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+					mail[i]));
 	for (i = 0; i < ALL_CONTEXTS; i++)
 		shared->contexts[i].owner = NOBODY;
 	new_worker(&self_worker, WORKERS, 0);
@@ -1812,11 +1785,12 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	} while (now_ns(CLOCK_MONOTONIC) < end && !somebody_is_broken());
 
 	set_phase(STOP);
-	EXPECT_FALSE(somebody_is_broken());
-	if (somebody_is_broken())
+	failed = somebody_is_broken();
+	EXPECT_FALSE(failed);
+	if (failed)
 		report(_metadata);
 	for (i = 0; i < PROCESSES; i++) {
-		if (somebody_is_broken())
+		if (failed)
 			kill(pids[i], SIGKILL);
 		waitpid(pids[i], &status, 0);
 		EXPECT_EQ(0, status);

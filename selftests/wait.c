@@ -362,28 +362,17 @@ MEMWAIT_TEST(R7_pages_that_were_dropped_come_back)
 	}
 }
 
-static void *drop_pages(void *arg)
-{
-	struct racer *r = arg;
-
-	while (!__atomic_load_n(r->stop, __ATOMIC_RELAXED))
-		madvise(r->word, 4096, MADV_DONTNEED);
-	return NULL;
-}
-
 MEMWAIT_TEST(R7_pages_that_vanish_all_the_time)
 {
-	struct racer r = { .word = self->word };
-	int stop = 0, i;
+	struct dropper d = { .page = self->word, .size = self->page, .times = INT_MAX };
+	int i;
 
 	/* The load under the queue's lock faults now and then, and everything starts anew. */
-	r.stop = &stop;
-	ASSERT_EQ(0, pthread_create(&r.thread, NULL, drop_pages, &r));
+	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
 	for (i = 0; i < 3000; i++)
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, self->word, 0,
 						     now_ns(CLOCK_MONOTONIC) + 300000, U32));
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	pthread_join(r.thread, NULL);
+	dropper_stop(&d);
 }
 
 MEMWAIT_TEST(R7_copy_on_write_after_fork)

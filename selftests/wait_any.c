@@ -918,32 +918,10 @@ MEMWAIT_TEST(R7_any_words_are_faulted_in)
 	}
 }
 
-struct dropping {
-	pthread_t thread;
-	void *page;
-	size_t size;
-	int times, stop;
-};
-
-static void *drop_pages(void *arg)
-{
-	struct dropping *d = arg;
-
-	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED)) {
-		if (__atomic_load_n(&d->times, __ATOMIC_RELAXED) <= 0) {
-			sched_yield();
-			continue;
-		}
-		__atomic_sub_fetch(&d->times, 1, __ATOMIC_RELAXED);
-		madvise(d->page, d->size, MADV_DONTNEED);
-	}
-	return NULL;
-}
-
 /* Some have joined when the next one faults, and all begin anew. It ends, as the dropping does. */
 MEMWAIT_TEST(R7_any_pages_that_vanish_while_words_join)
 {
-	struct dropping d = { .page = self->word, .size = self->page };
+	struct dropper d = { .page = self->word, .size = self->page };
 	struct memwait_wait waits[16];
 	uint64_t id;
 	int i, ret;
@@ -961,8 +939,7 @@ MEMWAIT_TEST(R7_any_pages_that_vanish_while_words_join)
 		ASSERT_EQ(MEMWAIT_PENDING, ret);
 		ASSERT_EQ(0, mw_cancel(self->fd, id));
 	}
-	__atomic_store_n(&d.stop, 1, __ATOMIC_RELAXED);
-	pthread_join(d.thread, NULL);
+	dropper_stop(&d);
 	EXPECT_TRUE(nobody(self->fd, waits, 16));
 }
 

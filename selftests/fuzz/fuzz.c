@@ -84,15 +84,11 @@ static __printf(1, 2) void fail(const char *format, ...)
 	va_end(args);
 }
 
-/* Random numbers: xorshift64*. */
 static uint64_t seed;
 
 static uint32_t rnd(uint32_t below)
 {
-	seed ^= seed >> 12;
-	seed ^= seed << 25;
-	seed ^= seed >> 27;
-	return (uint32_t)((seed * 2685821657736338717ULL) >> 33) % below;
+	return (uint32_t)(next_random(&seed) >> 32) % below;
 }
 
 /*
@@ -1361,14 +1357,7 @@ static void run_child(const struct program *p, unsigned int number)
 
 static long taint(void)
 {
-	char text[32] = { 0 };
-	int fd = open("/proc/sys/kernel/tainted", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-		text[0] = 0;
-	if (fd >= 0)
-		close(fd);
-	return atol(text);
+	return read_number("/proc/sys/kernel/tainted");
 }
 
 /* Whoever waits on the words of the files still is found by waking all. */
@@ -1377,10 +1366,6 @@ static void check_waiters(int fd)
 	static const int files[] = { SHARED, FILE_SHARED, ANON_SHARED, HUGE_SHARED };
 	struct memwait_notify notifies[COUNT_OF(files) * COUNT_OF(offsets)];
 	uint32_t woken[COUNT_OF(notifies)], n = 0;
-	struct memwait_notify_many arg = {
-		.notifies = (uintptr_t)notifies,
-		.woken = (uintptr_t)woken,
-	};
 	size_t i, j;
 
 	for (i = 0; i < COUNT_OF(files); i++) {
@@ -1392,8 +1377,7 @@ static void check_waiters(int fd)
 				.count = MEMWAIT_ALL,
 			};
 	}
-	arg.count = n;
-	if (xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg) != (int)n)
+	if (mw_notify_many(fd, notifies, n, woken) != (int)n)
 		fail("the words cannot be looked at");
 	for (i = 0; i < n && !shared->failed; i++) {
 		if (woken[i])
