@@ -993,8 +993,12 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	if (!nr)
 		return 0;
 
+	/* Before a hole it may have copied more than it says: then one by one. */
 	delivered = nr - DIV_ROUND_UP(copy_to_user(buf, records, nr * sizeof(records[0])),
 				      sizeof(records[0]));
+	while (delivered < nr && !copy_to_user(buf + delivered * sizeof(records[0]),
+					       &records[delivered], sizeof(records[0])))
+		delivered++;
 	if (!delivered)
 		return -EFAULT;
 

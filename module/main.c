@@ -95,8 +95,11 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 	u32 counts[MEMWAIT_NOTIFIES];
 	unsigned int done, found, i;
 
+	/* Before a hole it may have copied more than it says: then one by one. */
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
 				 sizeof(notify[0]));
+	while (done < nr && !copy_from_user(&notify[done], &notifies[done], sizeof(notify[0])))
+		done++;
 	*err = done < nr ? -EFAULT : 0;
 
 	for (i = 0; i < done; i++) {
