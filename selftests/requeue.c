@@ -110,8 +110,8 @@ MEMWAIT_TEST(R3_requeue_misaligned_words_are_einval)
 MEMWAIT_TEST(R2_requeue_words_that_are_not_there_are_efault)
 {
 	uint32_t *a = self->word, *hole = hole_page();
-	uint32_t *kernel = (void *)0xffff888000000000ULL;
-	uint32_t n;
+	uint32_t *kernel = kernel_address(), n, flags;
+	int i;
 
 	ASSERT_TRUE(arm_all(self->fd, a, "ab"));
 	for (n = 0; n < 2; n++) {
@@ -119,12 +119,11 @@ MEMWAIT_TEST(R2_requeue_words_that_are_not_there_are_efault)
 		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, hole, 0, a, n, n, U32, NULL));
 		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, hole, 0, a, n, n, U32 | MEMWAIT_PRIVATE,
 					      NULL));
-		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 0, kernel, n, n, U32, NULL));
-		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, kernel, 0, a, n, n, U32, NULL));
-		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 0, kernel, n, n, U32 | MEMWAIT_PRIVATE,
-					      NULL));
-		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, kernel, 0, a, n, n, U32 | MEMWAIT_PRIVATE,
-					      NULL));
+		for (i = 0; kernel && i < 2; i++) {
+			flags = U32 | (i ? MEMWAIT_PRIVATE : 0);
+			EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 0, kernel, n, n, flags, NULL));
+			EXPECT_EQ(-EFAULT, mw_requeue(self->fd, kernel, 0, a, n, n, flags, NULL));
+		}
 		/* Access to both comes before the value of the one. */
 		EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, 1, hole, n, n, U32, NULL));
 	}

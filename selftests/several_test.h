@@ -225,6 +225,12 @@ static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 	return *one == MAP_FAILED || *two == MAP_FAILED ? -1 : 0;
 }
 
+/* NULL in a program of 32 bits, whose pointers do not reach there. */
+static inline void *kernel_address(void)
+{
+	return sizeof(void *) == 8 ? (void *)(uintptr_t)0xffff888000000000ULL : NULL;
+}
+
 /* A page that must not be touched. */
 static inline void *hole_page(void)
 {

@@ -24,10 +24,9 @@ static unsigned int unused_major(void)
 			used[major] = true;
 	}
 	fclose(f);
-	for (major = 240; major < 255; major++)
-		if (!used[major])
-			return major;
-	return 0;
+	for (major = 254; major && used[major]; major--)
+		;
+	return major;
 }
 
 /*

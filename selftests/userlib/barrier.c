@@ -329,7 +329,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
-		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		timed.time = (struct timespec){ TIME_MAX, 999999999 };
 		counted.calls = 0;
 		runner_start(&runner, meet_timed, &timed);
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_clockwait_async(timed.barrier, clocks[i],

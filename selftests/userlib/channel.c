@@ -727,7 +727,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
-		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		timed.time = (struct timespec){ TIME_MAX, 999999999 };
 		runner_start(&runner, receive_timed, &timed);
 		runner_await_asleep(&runner);
 		EXPECT_FALSE(runner_is_done(&runner));
@@ -1053,7 +1053,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 			timed[i].clock = i ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 			/* One with a time, one without. */
 			timed[i].time = i ? in_time(CLOCK_REALTIME, 3600 * 1000) :
-				(struct timespec){ INT64_MAX, 0 };
+				(struct timespec){ TIME_MAX, 0 };
 			runner_start(&runners[i], sending ? send_timed : receive_timed, &timed[i]);
 			runner_await_asleep(&runners[i]);
 			pthread_kill(runners[i].thread, SIGUSR1);

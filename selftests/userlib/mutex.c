@@ -327,7 +327,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 	struct timed timed = {
 		.mutex = mutex,
 		.clock = CLOCK_REALTIME,
-		.time = { INT64_MAX, 999999999 },
+		.time = { TIME_MAX, 999999999 },
 	};
 	struct runner runner;
 

@@ -548,7 +548,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
-		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		timed.time = (struct timespec){ TIME_MAX, 999999999 };
 		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
 		runner_start(&reader, read_timed, &timed);
 		runner_start(&writer, write_timed, &timed);

@@ -442,7 +442,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
-		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		timed.time = (struct timespec){ TIME_MAX, 999999999 };
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_sem_clockwait_async(timed.sem, clocks[i],
 								   &timed.time, &counted.op));

@@ -324,7 +324,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, memwait_waitgroup_add(timed.group, 1));
 		timed.clock = clocks[i];
-		timed.time = (struct timespec){ INT64_MAX, 999999999 };
+		timed.time = (struct timespec){ TIME_MAX, 999999999 };
 		counted.calls = 0;
 		runner_start(&runner, wait_timed, &timed);
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_clockwait_async(timed.group, clocks[i],
