@@ -492,9 +492,8 @@ MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
 		a[i] = (struct arming) { .fd = self->fd, .word = self->word, .stop = &stop };
 		ASSERT_EQ(0, pthread_create(&a[i].thread, NULL, notify_hard, &a[i]));
 	}
-	while (now_ns(CLOCK_MONOTONIC) < end) {
-		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + tries++ % 50 * 10000;
-		int ret = mw_async(self->fd, self->word, 0, deadline, U32, 0, &id);
+	while (now_ns(CLOCK_MONOTONIC) < end || !oks || !cancelled) {
+		int ret = mw_async(self->fd, self->word, 0, soon(tries++), U32, 0, &id);
 
 		if (ret != MEMWAIT_PENDING) {
 			ASSERT_EQ(MEMWAIT_TIMED_OUT, ret);
@@ -526,8 +525,6 @@ MEMWAIT_TEST(R19_notify_deadline_and_cancel_race_for_one_wait)
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 16));
 	EXPECT_EQ(armed, oks + timed_out + cancelled);
 	EXPECT_EQ(a[0].notified + a[1].notified, oks);
-	EXPECT_LT(0, oks);
-	EXPECT_LT(0, cancelled);
 }
 
 MEMWAIT_TEST(R18_a_large_batch)

@@ -69,6 +69,32 @@ static inline uint64_t in_ms(uint64_t ms)
 	return now_ns(CLOCK_MONOTONIC) + ms * NSEC_PER_MSEC;
 }
 
+/*
+ * A deadline, from a microsecond to some milliseconds from now, as the tries go: for races that are
+ * to come out each way, on a slow machine as on a fast one.
+ */
+static inline uint64_t soon(unsigned long tries)
+{
+	return now_ns(CLOCK_MONOTONIC) + (1000ULL << tries % 13);
+}
+
+/* What a thread counts while another one looks: the race goes on until it came out each way. */
+static inline void add_one(long *counter)
+{
+	__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
+}
+
+static inline long counted(const long *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static inline void await_counted(const long *counter)
+{
+	while (!counted(counter))
+		usleep(1000);
+}
+
 static inline int mw_wait(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 			  uint32_t flags)
 {

@@ -555,7 +555,7 @@ static void *wait_hard(void *arg)
 
 	members(waits, r->word, WORDS);
 	for (n = 0; !__atomic_load_n(r->stop, __ATOMIC_RELAXED); n++) {
-		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + n % 64 * 2000;
+		uint64_t deadline = soon(n);
 
 		ret = n % 2 ? mw_wait(r->fd, r->word + n % WORDS, 0, deadline, U32) :
 			      mw_wait_any(r->fd, waits + n % 8, 3 + n % 9, deadline, 0, &index);
@@ -574,6 +574,7 @@ MEMWAIT_TEST(R5_notify_many_and_deadlines_race)
 	uint64_t end = in_ms(3000);
 	long armed = 0, ended = 0;
 	int stop = 0, i, n, ret;
+	bool enough = false;
 
 	members(waits, self->word, WORDS);
 	for (i = 0; i < 5; i++) {
@@ -581,14 +582,12 @@ MEMWAIT_TEST(R5_notify_many_and_deadlines_race)
 		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL, i < 2 ? notify_hard : wait_hard,
 					    &r[i]));
 	}
-	for (n = 0; now_ns(CLOCK_MONOTONIC) < end || ended < armed; n++) {
-		if (now_ns(CLOCK_MONOTONIC) < end) {
-			ret = n % 2 ? mw_async(self->fd, self->word + n % WORDS, 0,
-					       now_ns(CLOCK_MONOTONIC) + n % 50 * 5000, U32, 0,
-					       NULL) :
-				      mw_group(self->fd, waits, WORDS,
-					       now_ns(CLOCK_MONOTONIC) + n % 50 * 5000, 0, 0,
-					       NULL);
+	for (n = 0; !enough || ended < armed; n++) {
+		enough = now_ns(CLOCK_MONOTONIC) >= end && sum.oks && sum.timed_out;
+		if (!enough) {
+			ret = n % 2 ? mw_async(self->fd, self->word + n % WORDS, 0, soon(n), U32,
+					       0, NULL) :
+				      mw_group(self->fd, waits, WORDS, soon(n), 0, 0, NULL);
 			armed += ret == MEMWAIT_PENDING;
 			ASSERT_TRUE(ret == MEMWAIT_PENDING || ret == MEMWAIT_TIMED_OUT);
 		}
@@ -609,8 +608,6 @@ MEMWAIT_TEST(R5_notify_many_and_deadlines_race)
 	}
 	EXPECT_EQ(armed, ended);
 	EXPECT_EQ(sum.notified, sum.oks);
-	EXPECT_LT(0, sum.oks);
-	EXPECT_LT(0, sum.timed_out);
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(0, left(self->fd, self->word, WORDS));
 }

@@ -1023,7 +1023,7 @@ static void *move_around(void *arg)
 			       MEMWAIT_ALL, U32, &out) || out.woken)
 			r->other++;
 		else
-			r->moved += out.moved;
+			__atomic_add_fetch(&r->moved, out.moved, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
@@ -1066,13 +1066,13 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 		end = in_ms(1500);
 		for (i = 0; i < 2; i++)
 			start(&r[i], &like, i, move_around);
-		while (now_ns(CLOCK_MONOTONIC) < end)
+		while (now_ns(CLOCK_MONOTONIC) < end || !counted(&r[0].moved) ||
+		       !counted(&r[1].moved))
 			usleep(10000);
 		__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 		for (i = 0; i < 2; i++) {
 			pthread_join(r[i].thread, NULL);
 			EXPECT_EQ(0, r[i].other);
-			EXPECT_LT(0, r[i].moved);
 		}
 		TH_LOG("%ld and %ld moved", r[0].moved, r[1].moved);
 		EXPECT_EQ(2, mw_waiters(self->fd, self->word + 9, U32));
@@ -1125,7 +1125,7 @@ static void *wait_hard(void *arg)
 	int i, ret;
 
 	for (n = r->first; !stopped(r); n++) {
-		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + n % 64 * 10000;
+		uint64_t deadline = soon(n);
 
 		for (i = 0; i < WORDS; i++)
 			waits[i] = member(r->words[(n + i) % WORDS], 0, U32);
@@ -1136,7 +1136,7 @@ static void *wait_hard(void *arg)
 		else if (ret == MEMWAIT_TIMED_OUT)
 			r->timed_out++;
 		else if (ret == -EINTR)
-			__atomic_add_fetch(&r->interrupted, 1, __ATOMIC_RELAXED);
+			add_one(&r->interrupted);
 		else
 			r->other++;
 	}
@@ -1164,7 +1164,7 @@ static bool was_interrupted(const struct racer *r, int n)
 	long interrupted = 0;
 
 	while (n--)
-		interrupted += __atomic_load_n(&r[n].interrupted, __ATOMIC_RELAXED);
+		interrupted += counted(&r[n].interrupted);
 	return interrupted;
 }
 
@@ -1190,7 +1190,7 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 			i < MOVERS + NOTIFIERS ? notify_hard : wait_hard);
 	armed = 0;
 	for (tries = 0; armed < 1 << 20; tries++) {
-		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + tries % 50 * 5000;
+		uint64_t deadline = soon(tries);
 
 		ret = tries % 2 ? mw_async(self->fd, like.words[tries % WORDS], 0, deadline, U32,
 					   armed, &id) :
@@ -1209,7 +1209,8 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 		if (tries % 16 == 0)
 			pthread_kill(r[ALL - 1 - tries / 16 % WAITERS].thread, SIGUSR1);
 		count_completions(_metadata, self->fd, seen, &sum);
-		if (now_ns(CLOCK_MONOTONIC) >= end && was_interrupted(r, ALL))
+		if (now_ns(CLOCK_MONOTONIC) >= end && was_interrupted(r, ALL) && sum.oks &&
+		    sum.timed_out && cancelled)
 			break;
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
@@ -1231,11 +1232,7 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 	}
 	TH_LOG("%ld notified, %ld moved, %ld interrupted", sum.notified, sum.moved, interrupted);
 	EXPECT_EQ(sum.notified, sum.oks);
-	EXPECT_LT(0, sum.notified);
 	EXPECT_LT(0, sum.moved);
-	EXPECT_LT(0, sum.timed_out);
-	EXPECT_LT(0, cancelled);
-	EXPECT_LT(0, interrupted);
 	for (i = 0; i < WORDS; i++)
 		EXPECT_EQ(0, mw_waiters(self->fd, like.words[i], U32));
 	EXPECT_FALSE(mw_readable(self->fd));

@@ -216,7 +216,7 @@ static uint64_t value(struct worker *w, uint32_t word)
 		__atomic_load_n((uint64_t *)address(w, word), __ATOMIC_RELAXED);
 }
 
-static uint64_t soon(struct worker *w)
+static uint64_t soon_of(struct worker *w)
 {
 	return now_ns(CLOCK_MONOTONIC) + draw(w) % (2 * NSEC_PER_MSEC);
 }
@@ -226,7 +226,7 @@ static uint64_t random_deadline(struct worker *w)
 {
 	bool may_stay = w->number % THREADS && !w->child;
 
-	return may_stay && one_in(w, 3) ? MEMWAIT_FOREVER : soon(w);
+	return may_stay && one_in(w, 3) ? MEMWAIT_FOREVER : soon_of(w);
 }
 
 static bool is_allowed(uint32_t word, int ret)
@@ -591,7 +591,7 @@ static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 {
 	uint32_t i = draw(w) % SLOTS;
 	struct slot *slot = &shared->contexts[number].slots[i];
-	uint64_t deadline = one_in(w, 2) ? MEMWAIT_FOREVER : soon(w);
+	uint64_t deadline = one_in(w, 2) ? MEMWAIT_FOREVER : soon_of(w);
 	uint32_t j;
 
 	if (!become(slot, FREE, ARMING))

@@ -517,7 +517,7 @@ USERLIB_TEST(L3_cancel_races_with_send)
 	struct item item;
 
 	ASSERT_EQ(0, memwait_channel_init(race.channel, sizeof(item), 2));
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS,
@@ -541,7 +541,6 @@ USERLIB_TEST(L3_cancel_races_with_send)
 		ASSERT_EQ(0, runner_join(&behind));
 		ASSERT_EQ(0, memwait_channel_length(race.channel));
 	}
-	EXPECT_LT(0, taken_back);
 	EXPECT_EQ(0, memwait_channel_destroy(race.channel));
 	TH_LOG("%d of %d taken back", taken_back, round);
 }
@@ -903,7 +902,7 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 
 	ASSERT_EQ(0, memwait_channel_init(race.channel, sizeof(item), 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		counted.calls = 0;
 		race.begin = 0;
 		make(&item, &before, 1);
@@ -934,7 +933,6 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 		ASSERT_EQ(2, got.sender);
 		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(race.channel, &got));
 	}
-	EXPECT_LT(0, taken_back);
 	EXPECT_EQ(0, memwait_channel_destroy(race.channel));
 	TH_LOG("%d of %d taken back", taken_back, round);
 }

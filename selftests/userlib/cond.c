@@ -568,7 +568,7 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 	struct runner signaller;
 	int round, taken_back = 0, called = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		race->begin = 0;
 		monitor_init(&race->monitor, round % 2 ? MEMWAIT_MUTEX_FAIR : 0);
 		first = (struct standing){ .monitor = &race->monitor, .number = 1 };
@@ -594,7 +594,6 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 		ASSERT_EQ(0, memwait_cond_destroy(&race->monitor.cond));
 		ASSERT_EQ(0, memwait_mutex_destroy(&race->monitor.mutex));
 	}
-	EXPECT_LT(0, taken_back);
 	TH_LOG("%d taken back, %d called back", taken_back, called);
 }
 
@@ -648,7 +647,7 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 	struct runner cancelled, behind, signaller;
 	int round, were_cancelled = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !were_cancelled; round++) {
 		race->begin = 0;
 		monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK |
 			     (round % 2 ? MEMWAIT_MUTEX_FAIR : 0));
@@ -678,7 +677,6 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 		ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
 		ASSERT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
 	}
-	EXPECT_LT(0, were_cancelled);
 	TH_LOG("%d of %d cancelled", were_cancelled, round);
 }
 

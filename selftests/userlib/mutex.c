@@ -618,7 +618,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 	struct runner unlocker, behind;
 
 	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
-		for (round = 0; round < ROUNDS; round++) {
+		for (round = 0; round < ROUNDS || !taken_back; round++) {
 			memset(cancelling, 0, sizeof(*cancelling));
 			ASSERT_EQ(0, memwait_mutex_init(&cancelling->mutex, fair));
 			memwait_op_init(&cancelling->counted.op, self->loop, count_call,
@@ -654,7 +654,6 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 			ASSERT_EQ(0, memwait_loop_pending(self->loop));
 		}
 	}
-	EXPECT_LT(0, taken_back);
 	TH_LOG("%d taken back, %d called back", taken_back, called);
 }
 

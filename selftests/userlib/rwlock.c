@@ -343,7 +343,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 	struct runner unlocker, behind;
 	int round, held, wanted, ret, taken_back = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		memset(shared, 0, sizeof(*shared));
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
@@ -378,7 +378,6 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		ASSERT_EQ(0, shared->violations);
 		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
 	}
-	EXPECT_LT(0, taken_back);
 	TH_LOG("%d of %d taken back", taken_back, round);
 }
 

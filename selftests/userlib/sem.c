@@ -271,7 +271,7 @@ USERLIB_TEST(L3_cancel_races_with_post)
 	struct runner poster, behind;
 	int round, taken_back = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		memset(shared, 0, sizeof(*shared));
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
@@ -295,7 +295,6 @@ USERLIB_TEST(L3_cancel_races_with_post)
 		ASSERT_EQ(0, value_of(&shared->sem));
 		ASSERT_EQ(0, memwait_sem_destroy(&shared->sem));
 	}
-	EXPECT_LT(0, taken_back);
 	TH_LOG("%d of %d taken back", taken_back, round);
 }
 
@@ -305,7 +304,7 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 	struct runner cancelled, behind, poster;
 	int round, were_cancelled = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !were_cancelled; round++) {
 		memset(shared, 0, sizeof(*shared));
 		runner_start(&cancelled, wait_once, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
@@ -326,7 +325,6 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 		ASSERT_EQ(0, value_of(&shared->sem));
 		ASSERT_EQ(0, memwait_sem_destroy(&shared->sem));
 	}
-	EXPECT_LT(0, were_cancelled);
 	TH_LOG("%d of %d cancelled", were_cancelled, round);
 }
 

@@ -403,7 +403,7 @@ USERLIB_TEST(L3_cancel_races_with_done)
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	memwait_op_init(&other.op, self->loop, count_call, &other);
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		shared->begin = 0;
 		counted.calls = 0;
 		other.calls = 0;
@@ -434,7 +434,6 @@ USERLIB_TEST(L3_cancel_races_with_done)
 		ASSERT_EQ(!!ret, counted.calls);
 		ASSERT_EQ(0, memwait_waitgroup_destroy(&shared->group));
 	}
-	EXPECT_LT(0, taken_back);
 	TH_LOG("%d of %d taken back", taken_back, round);
 }
 
