@@ -7,7 +7,7 @@
 
 /*
  * Arms a wait for 0 whose deadline is so near that a slow machine may find it past, and then takes
- * another one.
+ * one twice as far.
  */
 static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uint64_t user_data,
 			     uint64_t *id)
@@ -16,6 +16,7 @@ static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uin
 
 	do {
 		ret = mw_async(fd, addr, 0, in_ms(ms), U32, user_data, id);
+		ms *= 2;
 	} while (ret == MEMWAIT_TIMED_OUT);
 	return ret;
 }

@@ -101,6 +101,7 @@ static inline int group_soon(int fd, const struct memwait_wait *waits, uint64_t 
 
 	do {
 		ret = mw_group(fd, waits, count, in_ms(ms), 0, user_data, id);
+		ms *= 2;
 	} while (ret == MEMWAIT_TIMED_OUT);
 	return ret;
 }

@@ -1742,6 +1742,19 @@ static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 	       sum.cancelled, sum.closed_over);
 }
 
+/* Have those who matter in this test done anything? */
+static bool has_begun(bool exact)
+{
+	long calls_of_victims = 0;
+	int i;
+
+	if (exact)
+		return record_of(0)->notified;
+	for (i = PROCESSES * THREADS; i < WORKERS; i++)
+		calls_of_victims += record_of(i)->calls;
+	return calls_of_victims;
+}
+
 static void torture(struct __test_metadata *_metadata, bool exact)
 {
 	const char *seconds = getenv("MEMWAIT_TORTURE_SECONDS");
@@ -1782,7 +1795,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	end = now_ns(CLOCK_MONOTONIC) + (seconds ? atoi(seconds) : 5) * NSEC_PER_SEC;
 	do {
 		one_round(memfd, &deaths, &lost, user_waits);
-	} while (now_ns(CLOCK_MONOTONIC) < end && !somebody_is_broken());
+	} while ((now_ns(CLOCK_MONOTONIC) < end || !has_begun(exact)) && !somebody_is_broken());
 
 	set_phase(STOP);
 	failed = somebody_is_broken();
@@ -1817,18 +1830,11 @@ FIXTURE_TEARDOWN(torture)
 TEST_F_TIMEOUT(torture, R5_every_notify_is_one_ok, 86400)
 {
 	torture(_metadata, true);
-	EXPECT_LT(0, record_of(0)->notified);
 }
 
 TEST_F_TIMEOUT(torture, R25_close_and_death_pass_notifies_on, 86400)
 {
-	long calls_of_victims = 0;
-	int i;
-
 	torture(_metadata, false);
-	for (i = PROCESSES * THREADS; i < WORKERS; i++)
-		calls_of_victims += record_of(i)->calls;
-	EXPECT_LT(0, calls_of_victims);
 }
 
 TEST_HARNESS_MAIN
