@@ -481,7 +481,8 @@ static uint64_t place(struct thread *t, uint8_t how, const void *arg, size_t siz
 	case IN_KERNEL:
 		return 0xffff888000100000ULL;
 	case IN_READ_ONLY:
-		return (uintptr_t)region(READ_ONLY) + 64;
+		/* The same file as above: where only words are, and no other thread's struct. */
+		return (uintptr_t)region(READ_ONLY) + 8;
 	}
 	if (at + size > t->area + AREA)
 		size = t->area + AREA - at;
