@@ -441,25 +441,21 @@ FAIL_TEST(R23_cancel_can_be_called_again)
 	EXPECT_EQ(1, errors);
 }
 
+/* Records that cannot be copied at once are copied one by one, so one failure is not even seen. */
 FAIL_TEST(R21_read_loses_nothing)
 {
 	struct memwait_completion done[2];
-	int n, ret, errors = 0;
 	bool failed;
+	int n;
 
 	EACH_FAILURE(n, failed) {
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, n,
 						    NULL));
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-		ret = WITH_FAILURE(n, failed, mw_read(self->fd, done, 2));
-		if (EFAULT_ONLY(ret)) {
-			errors++;
-			ret = mw_read(self->fd, done, 2);
-		}
-		EXPECT_EQ(1, ret);
+		EXPECT_EQ(1, WITH_FAILURE(n, failed, mw_read(self->fd, done, 2)));
 		EXPECT_EQ(n, done[0].user_data);
 	}
-	EXPECT_EQ(1, errors);
+	EXPECT_LT(2, n);
 }
 
 int main(int argc, char **argv)
