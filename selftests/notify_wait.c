@@ -755,8 +755,7 @@ static void *notify_wait_hard(void *arg)
 	int i, ret;
 
 	for (i = 0; !__atomic_load_n(r->stop, __ATOMIC_RELAXED); i++) {
-		call = notify_then_wait(r->a, 1 + i % 2, r->b, 0,
-					soon(i));
+		call = notify_then_wait(r->a, 1 + i % 2, r->b, 0, soon(i));
 		while ((ret = mw_notify_wait(r->fd, &call)) == -EINTR)
 			add_one(&r->interrupted);
 		r->notified += call.notified;

@@ -1232,7 +1232,11 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 	}
 	TH_LOG("%ld notified, %ld moved, %ld interrupted", sum.notified, sum.moved, interrupted);
 	EXPECT_EQ(sum.notified, sum.oks);
+	EXPECT_LT(0, sum.notified);
 	EXPECT_LT(0, sum.moved);
+	EXPECT_LT(0, sum.timed_out);
+	EXPECT_LT(0, cancelled);
+	EXPECT_LT(0, interrupted);
 	for (i = 0; i < WORDS; i++)
 		EXPECT_EQ(0, mw_waiters(self->fd, like.words[i], U32));
 	EXPECT_FALSE(mw_readable(self->fd));

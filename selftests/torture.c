@@ -1745,14 +1745,9 @@ static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 /* Have those who matter in this test done anything? */
 static bool has_begun(bool exact)
 {
-	long calls_of_victims = 0;
-	int i;
-
 	if (exact)
 		return record_of(0)->notified;
-	for (i = PROCESSES * THREADS; i < WORKERS; i++)
-		calls_of_victims += record_of(i)->calls;
-	return calls_of_victims;
+	return sum_of(WORKERS).calls > sum_of(PROCESSES * THREADS).calls;
 }
 
 static void torture(struct __test_metadata *_metadata, bool exact)

@@ -1386,8 +1386,7 @@ static void *wait_for_words(void *arg)
 	for (i = 0; i < r->count; i++)
 		waits[i] = member(r->word + (r->first + i) % WORDS, 0, U32);
 	for (i = 0; !stopped(r); i++) {
-		ret = mw_wait_any(r->fd, waits, r->count,
-				  soon(i), 0, &index);
+		ret = mw_wait_any(r->fd, waits, r->count, soon(i), 0, &index);
 		if (ret == MEMWAIT_OK && index < (uint32_t)r->count)
 			add_one(&t->oks[(r->first + index) % WORDS]);
 		else if (ret == MEMWAIT_TIMED_OUT)
