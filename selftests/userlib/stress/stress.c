@@ -486,12 +486,11 @@ static void go_on_taking(memwait_op_t *op, int result, void *data)
 	(void)data;
 	for (;;) {
 		CHECK_RESULT(result, ETIMEDOUT);
-		if (tickets) {
-			tickets--;
-			taken++;
-		} else if (closed) {
+		/* All of them: once it is closed nobody tells of those that are left. */
+		taken += tickets;
+		tickets = 0;
+		if (closed)
 			break;
-		}
 		time = soon(++attempts % 64 * 1000);
 		result = attempts % 4 ? memwait_cond_wait_async(&monitor.cond, &monitor.mutex, op) :
 			memwait_cond_clockwait_async(&monitor.cond, &monitor.mutex,
