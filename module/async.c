@@ -3,8 +3,8 @@
  * Contexts: async waits, their deadlines, and the completions that read(2) returns. async.pml is a
  * model of it.
  *
- * One lock per context, the xa_lock of memwait_context.waits, protects the context and the state
- * of each of its waits. It nests inside the lock of a queue. A wait passes through
+ * One lock per context, memwait_context.lock, protects the context and the state of each of its
+ * waits. It nests inside the lock of a queue. A wait passes through
  *
  *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> MEMWAIT_COMPLETED -> freed by read
  *	     |                                   |                  ^
@@ -41,6 +41,7 @@
  * its close.
  */
 #include <linux/fs.h>
+#include <linux/generic-radix-tree.h>
 #include <linux/hrtimer.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
@@ -48,6 +49,7 @@
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/timerqueue.h>
 #include <linux/uaccess.h>
 #include <linux/wait.h>
@@ -58,11 +60,14 @@
 #include "memwait.h"
 
 /*
- * An id is the wait's index in context->waits in the low bits, and how many waits the context had
+ * An id is the wait's index in context->slots in the low bits, and how many waits the context had
  * seen in the others: it comes again after 2^40 waits. Index 0 is not used, nor is id 0.
  */
 #define MEMWAIT_ID_INDEX_BITS	24
 #define MEMWAIT_ID_INDEX_MASK	((1UL << MEMWAIT_ID_INDEX_BITS) - 1)
+
+/* A table of more slots than these is given back when none is used. */
+#define MEMWAIT_KEPT_SLOTS	4096
 
 /* One deadline queue for each clock. */
 enum { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
@@ -89,9 +94,25 @@ struct memwait_user {
 	atomic_long_t waits;
 };
 
+/*
+ * A table of waits by their index, protected by the context's lock. A slot that is free, and was
+ * used before, has the index of the next such slot, or 0, made odd, which no pointer is.
+ *
+ * It grows without the context's lock, as that needs memory, and by one thread at a time: kernels
+ * before 6.11 corrupt a tree that several extend. What is there already does not change by that.
+ */
+struct memwait_slots {
+	GENRADIX(unsigned long)tree;
+	u32 free;	/* the first free one that was used before, or 0 */
+	u32 used;	/* how many hold a wait */
+	u32 nr;		/* the highest index that was ever used */
+	struct mutex growing;	/* outside of the context's lock */
+};
+
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @waits: index -> struct memwait_async_wait. Its xa_lock protects all up to @closing
+ * @lock: protects all up to @closing
+ * @slots: index -> struct memwait_async_wait, and how to make it larger
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
  *	who holds @read_lock, takes them from the head
  * @nr_pending: how many are in a queue, and not claimed
@@ -107,7 +128,8 @@ struct memwait_user {
  * @rcu: see the top of the file
  */
 struct memwait_context {
-	struct xarray waits;
+	spinlock_t lock;	/* see the top of the file */
+	struct memwait_slots slots;
 	struct list_head completed;
 	unsigned int nr_pending;
 	unsigned int nr_completed;
@@ -309,9 +331,54 @@ static const struct memwait_word *memwait_async_word(struct memwait_async_wait *
 	return wait->grouped ? &to_group(wait)->claimed->waiter.word : &wait->waiter.word;
 }
 
-static unsigned long memwait_async_index(const struct memwait_async_wait *wait)
+/* The wait that has an index, or NULL. */
+static struct memwait_async_wait *memwait_async_find(struct memwait_context *context, u32 index)
 {
-	return wait->id & MEMWAIT_ID_INDEX_MASK;
+	struct memwait_slots *slots = &context->slots;
+	unsigned long slot = 0;
+
+	lockdep_assert_held(&context->lock);
+	if (index && index <= slots->nr)
+		slot = *genradix_ptr(&slots->tree, index);
+	return slot & 1 ? NULL : (struct memwait_async_wait *)slot;
+}
+
+/* Takes the index away from a wait. */
+static void memwait_async_erase(struct memwait_async_wait *wait)
+{
+	struct memwait_slots *slots = &wait->context->slots;
+	u32 index = wait->id & MEMWAIT_ID_INDEX_MASK;
+
+	lockdep_assert_held(&wait->context->lock);
+	*genradix_ptr(&slots->tree, index) = (unsigned long)slots->free << 1 | 1;
+	slots->free = index;
+	slots->used--;
+}
+
+/* Whether there is something to give back. */
+static bool memwait_slots_idle(struct memwait_context *context)
+{
+	lockdep_assert_held(&context->lock);
+	return !context->slots.used && context->slots.nr > MEMWAIT_KEPT_SLOTS;
+}
+
+/* Gives the table's memory back, unless it has come into use again. */
+static void memwait_slots_trim(struct memwait_context *context)
+{
+	struct memwait_slots *slots = &context->slots;
+	typeof(slots->tree) idle;
+
+	genradix_init(&idle);
+	mutex_lock(&slots->growing);
+	spin_lock(&context->lock);
+	if (memwait_slots_idle(context)) {
+		swap(slots->tree, idle);
+		slots->free = 0;
+		slots->nr = 0;
+	}
+	spin_unlock(&context->lock);
+	mutex_unlock(&slots->growing);
+	genradix_free(&idle);
 }
 
 /* Whoever gets true has ended the wait, and takes it on from there. */
@@ -319,7 +386,7 @@ static bool memwait_async_claim(struct memwait_async_wait *wait)
 {
 	struct memwait_context *context = wait->context;
 
-	lockdep_assert_held(&context->waits.xa_lock);
+	lockdep_assert_held(&context->lock);
 	if (wait->state != MEMWAIT_QUEUED)
 		return false;
 	WRITE_ONCE(wait->state, MEMWAIT_CLAIMED);
@@ -334,7 +401,7 @@ static void memwait_async_complete(struct memwait_async_wait *wait, s32 result)
 {
 	struct memwait_context *context = wait->context;
 
-	lockdep_assert_held(&context->waits.xa_lock);
+	lockdep_assert_held(&context->lock);
 	WRITE_ONCE(wait->state, MEMWAIT_COMPLETED);
 	wait->result = result;
 	list_add_tail(&wait->waiter.node, &context->completed);
@@ -346,7 +413,7 @@ static void memwait_async_queued(struct memwait_async_wait *wait)
 {
 	struct memwait_context *context = wait->context;
 
-	lockdep_assert_held(&context->waits.xa_lock);
+	lockdep_assert_held(&context->lock);
 	WRITE_ONCE(wait->state, MEMWAIT_QUEUED);
 	context->nr_pending++;
 	if (wait->timed) {
@@ -363,9 +430,9 @@ static void memwait_async_joined(struct memwait_waiter *waiter)
 	struct memwait_async_wait *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	memwait_async_queued(wait);
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 }
 
 /* Remembers to wake a context that has got a completion. */
@@ -388,14 +455,14 @@ static bool memwait_async_wake(struct memwait_waiter *waiter, struct memwait_wak
 	struct memwait_async_wait *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	if (!memwait_async_claim(wait)) {
-		xa_unlock(&context->waits);
+		spin_unlock(&context->lock);
 		return false;
 	}
 	memwait_queue_remove(waiter);
 	memwait_async_complete(wait, MEMWAIT_OK);
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 
 	memwait_wakes_add(wakes, context);
 	return true;
@@ -423,7 +490,7 @@ static bool memwait_async_group_wake(struct memwait_waiter *waiter, struct memwa
 	struct memwait_context *context = wait->context;
 	bool completed, claimed;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	completed = memwait_async_claim(wait);
 	claimed = completed || (wait->state == MEMWAIT_ARMING && !group->claimed);
 	if (claimed) {
@@ -434,7 +501,7 @@ static bool memwait_async_group_wake(struct memwait_waiter *waiter, struct memwa
 		memwait_async_complete(wait, MEMWAIT_OK);
 		list_add_tail(&group->woken, &wakes->groups);
 	}
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 
 	if (completed)
 		memwait_wakes_add(wakes, context);
@@ -507,7 +574,7 @@ static unsigned int memwait_claim_expired(struct memwait_context *context, int c
 	struct timerqueue_node *next;
 	unsigned int nr = 0;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	while (nr < MEMWAIT_CHUNK) {
 		next = timerqueue_getnext(&context->deadlines[clock]);
 		if (!next)
@@ -522,7 +589,7 @@ static unsigned int memwait_claim_expired(struct memwait_context *context, int c
 		memwait_async_claim(expired[nr]);
 		nr++;
 	}
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 	return nr;
 }
 
@@ -544,10 +611,10 @@ static void memwait_expire(struct work_struct *work)
 			for (i = 0; i < nr; i++)
 				memwait_async_leave(expired[i]);
 
-			xa_lock(&context->waits);
+			spin_lock(&context->lock);
 			for (i = 0; i < nr; i++)
 				memwait_async_complete(expired[i], MEMWAIT_TIMED_OUT);
-			xa_unlock(&context->waits);
+			spin_unlock(&context->lock);
 			memwait_context_wake(context);
 			cond_resched();
 		} while (nr == MEMWAIT_CHUNK);
@@ -556,20 +623,39 @@ static void memwait_expire(struct work_struct *work)
 
 /* MEMWAIT_IOC_WAIT_ASYNC */
 
-/* Gives the wait its place in context->waits, and its id. */
+/* Gives the wait a slot, and its id. */
 static int memwait_async_number(struct memwait_async_wait *wait)
 {
 	struct memwait_context *context = wait->context;
+	struct memwait_slots *slots = &context->slots;
+	unsigned long *slot;
 	u32 index;
-	int err;
 
-	xa_lock(&context->waits);
-	err = __xa_alloc(&context->waits, &index, wait,
-			 XA_LIMIT(1, MEMWAIT_ID_INDEX_MASK), MEMWAIT_GFP);
-	if (!err)
-		wait->id = ++context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
-	xa_unlock(&context->waits);
-	return err == -EBUSY ? -ENOSPC : err;
+	for (;;) {
+		spin_lock(&context->lock);
+		index = slots->free ?: slots->nr + 1;
+		/* The table may be growing: this slot is there by now, or it is not. */
+		slot = data_race(genradix_ptr(&slots->tree, index));
+		if (slot)
+			break;
+		spin_unlock(&context->lock);
+		if (index > MEMWAIT_ID_INDEX_MASK)
+			return -ENOSPC;
+		mutex_lock(&slots->growing);
+		slot = genradix_ptr_alloc(&slots->tree, index, MEMWAIT_GFP);
+		mutex_unlock(&slots->growing);
+		if (!slot)
+			return -ENOMEM;
+	}
+	slots->used++;
+	if (slots->free)
+		slots->free = *slot >> 1;
+	else
+		slots->nr = index;
+	*slot = (unsigned long)wait;
+	wait->id = ++context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
+	spin_unlock(&context->lock);
+	return 0;
 }
 
 /* Tells user space what became of an entry: id, result and index stand side by side. */
@@ -581,6 +667,21 @@ static int memwait_async_report(struct memwait_async __user *entry, const struct
 	if ((arg->wait.flags & MEMWAIT_GROUP) && put_user(arg->index, &entry->index))
 		return -EFAULT;
 	return 0;
+}
+
+/* Takes back what memwait_async_announce() has done, but for what user space has seen. */
+static void memwait_async_renounce(struct memwait_async_wait *wait)
+{
+	struct memwait_context *context = wait->context;
+	bool idle;
+
+	spin_lock(&context->lock);
+	memwait_async_erase(wait);
+	idle = memwait_slots_idle(context);
+	spin_unlock(&context->lock);
+	if (idle)
+		memwait_slots_trim(context);
+	memwait_async_uncharge(wait);
 }
 
 /*
@@ -597,27 +698,16 @@ static int memwait_async_announce(struct memwait_async_wait *wait, struct memwai
 	if (err)
 		return err;
 	err = memwait_async_number(wait);
-	if (err)
-		goto uncharge;
+	if (err) {
+		memwait_async_uncharge(wait);
+		return err;
+	}
 	arg->id = wait->id;
 	arg->result = MEMWAIT_PENDING;
 	err = memwait_async_report(entry, arg);
 	if (err)
-		goto erase;
-	return 0;
-
-erase:
-	xa_erase(&wait->context->waits, memwait_async_index(wait));
-uncharge:
-	memwait_async_uncharge(wait);
+		memwait_async_renounce(wait);
 	return err;
-}
-
-/* Takes back what memwait_async_announce() has done, but for what user space has seen. */
-static void memwait_async_renounce(struct memwait_async_wait *wait)
-{
-	xa_erase(&wait->context->waits, memwait_async_index(wait));
-	memwait_async_uncharge(wait);
 }
 
 static void memwait_async_init_wait(struct memwait_async_wait *wait,
@@ -716,13 +806,13 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 
 	ret = memwait_group_join(group->members, waits, group->nr, MEMWAIT_GFP, index);
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	notified = group->claimed;
 	if (!ret && !notified)
 		memwait_async_queued(wait);
 	else if (!notified)
 		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 	if (!ret && !notified)
 		return MEMWAIT_PENDING;		/* by now others may have ended and freed it */
 
@@ -730,9 +820,9 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 	if (!notified)
 		return ret;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	memwait_async_complete(wait, MEMWAIT_OK);
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 	memwait_context_wake(context);
 	return MEMWAIT_PENDING;
 }
@@ -871,21 +961,25 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
 	struct memwait_async_wait *wait;
-	bool claimed = false, expiring = false;
+	bool claimed = false, expiring = false, idle = false;
 
 	if (cancel->flags || cancel->reserved)
 		return -EINVAL;
 
-	xa_lock(&context->waits);
-	wait = xa_load(&context->waits, cancel->id & MEMWAIT_ID_INDEX_MASK);
+	spin_lock(&context->lock);
+	wait = memwait_async_find(context, cancel->id & MEMWAIT_ID_INDEX_MASK);
 	if (wait && wait->id == cancel->id) {
 		claimed = memwait_async_claim(wait);
 		/* Only a deadline leaves a claimed wait to be found, and not for long. */
 		expiring = !claimed && wait->state == MEMWAIT_CLAIMED;
 	}
-	if (claimed)
-		__xa_erase(&context->waits, memwait_async_index(wait));
-	xa_unlock(&context->waits);
+	if (claimed) {
+		memwait_async_erase(wait);
+		idle = memwait_slots_idle(context);
+	}
+	spin_unlock(&context->lock);
+	if (idle)
+		memwait_slots_trim(context);
 	if (expiring)
 		flush_work(&context->expire_work);
 	if (!claimed)
@@ -910,7 +1004,9 @@ static int memwait_open(struct inode *inode, struct file *file)
 		return -ENOMEM;
 	}
 
-	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	spin_lock_init(&context->lock);
+	genradix_init(&context->slots.tree);
+	mutex_init(&context->slots.growing);
 	INIT_LIST_HEAD(&context->completed);
 	timerqueue_init_head(&context->deadlines[MEMWAIT_MONOTONIC]);
 	timerqueue_init_head(&context->deadlines[MEMWAIT_REALTIME]);
@@ -931,23 +1027,22 @@ static int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 	struct memwait_async_wait *wait, *next;
-	unsigned long index;
 	bool claimed;
+	u32 index;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	context->closing = true;
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 	hrtimer_cancel(&context->timers[MEMWAIT_MONOTONIC]);
 	hrtimer_cancel(&context->timers[MEMWAIT_REALTIME]);
 	cancel_work_sync(&context->expire_work);
 
 	/* First leave every queue, lest what is passed on below come back to this context. */
-	xa_for_each(&context->waits, index, wait) {
-		xa_lock(&context->waits);
-		claimed = memwait_async_claim(wait);
-		if (claimed)
-			__xa_erase(&context->waits, index);
-		xa_unlock(&context->waits);
+	for (index = 1; index <= context->slots.nr; index++) {
+		spin_lock(&context->lock);
+		wait = memwait_async_find(context, index);
+		claimed = wait && memwait_async_claim(wait);
+		spin_unlock(&context->lock);
 		if (claimed)
 			memwait_async_release(wait);
 		cond_resched();
@@ -961,7 +1056,7 @@ static int memwait_release(struct inode *inode, struct file *file)
 		cond_resched();
 	}
 
-	xa_destroy(&context->waits);
+	genradix_free(&context->slots.tree);
 	memwait_user_put(context->user);
 	kfree_rcu(context, rcu);
 	return 0;
@@ -974,11 +1069,12 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	struct memwait_async_wait *wait, *next;
 	unsigned int nr = 0, delivered, i;
 	LIST_HEAD(done);
+	bool idle;
 
 	lockdep_assert_held(&context->read_lock);
 
 	memset(records, 0, sizeof(records));
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	list_for_each_entry(wait, &context->completed, waiter.node) {
 		if (nr == MEMWAIT_CHUNK || (nr + 1) * sizeof(records[0]) > room)
 			break;
@@ -989,7 +1085,7 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 			records[nr].index = to_group(wait)->claimed - to_group(wait)->members;
 		nr++;
 	}
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 	if (!nr)
 		return 0;
 
@@ -1008,15 +1104,18 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 		return -ERESTARTSYS;
 	}
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	for (i = 0; i < delivered; i++) {
 		wait = list_first_entry(&context->completed, struct memwait_async_wait,
 					waiter.node);
 		list_move_tail(&wait->waiter.node, &done);
-		__xa_erase(&context->waits, memwait_async_index(wait));
+		memwait_async_erase(wait);
 	}
 	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
-	xa_unlock(&context->waits);
+	idle = memwait_slots_idle(context);
+	spin_unlock(&context->lock);
+	if (idle)
+		memwait_slots_trim(context);
 
 	list_for_each_entry_safe(wait, next, &done, waiter.node)
 		memwait_async_release(wait);
@@ -1070,10 +1169,10 @@ static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	struct memwait_context *context = file->private_data;
 	unsigned int pending, completed;
 
-	xa_lock(&context->waits);
+	spin_lock(&context->lock);
 	pending = context->nr_pending;
 	completed = context->nr_completed;
-	xa_unlock(&context->waits);
+	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\n", pending, completed);
 }
 #endif

@@ -30,8 +30,8 @@ byte claimed = NONE;
 bool exists = true;		/* its memory */
 
 /* struct memwait_context */
-bool waits_locked;		/* xa_lock */
-bool has_index;			/* it is found in context->waits */
+bool waits_locked;		/* memwait_context.lock */
+bool has_index;			/* it is found in context->slots */
 bool completed;			/* it is in context->completed */
 byte nr_completed;
 bool context_exists = true;

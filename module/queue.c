@@ -56,7 +56,7 @@
  * that serves another word by now. Hence the key is compared again under the lock. The object's
  * lock is initialised by the cache's constructor only, and stays valid in between.
  *
- * Lock order: queue->lock -> context (xa_lock of memwait_context.waits) -> hrtimer's locks
+ * Lock order: queue->lock -> memwait_context.lock -> hrtimer's locks
  *	       queue->lock -> hash bucket's lock
  *	       queue->lock -> pollers of a context -> epoll's locks
  *

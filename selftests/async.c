@@ -299,6 +299,72 @@ MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
 	close(other);
 }
 
+#define COMERS		4
+#define COME		1500	/* together they are more than a context's table keeps */
+
+/* One that arms waits on its own words and takes them back, at the same time as the others. */
+struct comer {
+	pthread_t thread;
+	pthread_barrier_t *all_armed;
+	uint32_t *words;
+	int fd, rounds, wrong;
+};
+
+static void *come_and_go(void *arg)
+{
+	struct comer *comer = arg;
+	struct memwait_async *entries = calloc(COME, sizeof(*entries));
+	uint64_t *old = calloc(COME, sizeof(*old));
+	int round, i;
+
+	for (round = 0; round < comer->rounds; round++) {
+		for (i = 0; i < COME; i++)
+			entries[i] = entry(&comer->words[i], 0, FOREVER, i);
+		comer->wrong += arm(comer->fd, entries, COME) != COME;
+		for (i = 0; i < COME; i++) {
+			comer->wrong += entries[i].result != MEMWAIT_PENDING;
+			comer->wrong += round && mw_cancel(comer->fd, old[i]) != -ENOENT;
+		}
+		/* The table goes out of use, and who is done first brings it into use again. */
+		pthread_barrier_wait(comer->all_armed);
+		for (i = 0; i < COME; i++) {
+			old[i] = entries[i].id;
+			comer->wrong += mw_cancel(comer->fd, old[i]) != 0;
+		}
+	}
+	free(old);
+	free(entries);
+	return NULL;
+}
+
+MEMWAIT_TEST(R23_many_come_and_go_together)
+{
+	size_t size = COMERS * COME * sizeof(uint32_t);
+	uint32_t *words = private_page(size);
+	struct comer comers[COMERS];
+	pthread_barrier_t all_armed;
+	int i;
+
+	ASSERT_NE(NULL, words);
+	ASSERT_EQ(0, pthread_barrier_init(&all_armed, NULL, COMERS));
+	for (i = 0; i < COMERS; i++) {
+		comers[i] = (struct comer){
+			.all_armed = &all_armed,
+			.words = words + i * COME,
+			.fd = self->fd,
+			.rounds = getenv("MEMWAIT_LOADS") ? 3 : 20,
+		};
+		ASSERT_EQ(0, pthread_create(&comers[i].thread, NULL, come_and_go, &comers[i]));
+	}
+	for (i = 0; i < COMERS; i++) {
+		pthread_join(comers[i].thread, NULL);
+		EXPECT_EQ(0, comers[i].wrong);
+	}
+	EXPECT_EQ(0, context_count(self->fd, "pending"));
+	pthread_barrier_destroy(&all_armed);
+	munmap(words, size);
+}
+
 MEMWAIT_TEST(R23_ids_are_not_used_again)
 {
 	uint64_t id, last = 0, kept;
