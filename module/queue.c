@@ -471,19 +471,6 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
 	return woken;
 }
 
-/* Claims the oldest waiters of a word. Returns how many. */
-static u32 memwait_key_wake(const struct memwait_key *key, u32 count, struct memwait_wakes *wakes)
-{
-	struct memwait_queue *queue = memwait_queue_lock(key);
-	u32 woken;
-
-	if (!queue)
-		return 0;
-	woken = memwait_queue_wake(queue, count, wakes);
-	memwait_queue_unlock(queue);
-	return woken;
-}
-
 /**
  * memwait_queue_notify() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
@@ -497,13 +484,18 @@ static u32 memwait_key_wake(const struct memwait_key *key, u32 count, struct mem
  */
 int memwait_queue_notify(const struct memwait_key *key, u32 count)
 {
+	struct memwait_queue *queue;
 	struct memwait_wakes wakes;
 	u32 woken;
 
 	smp_mb();	/* (A) pairs with (B) */
 
+	queue = memwait_queue_lock(key);
+	if (!queue)
+		return 0;
 	memwait_wakes_begin(&wakes);
-	woken = memwait_key_wake(key, count, &wakes);
+	woken = memwait_queue_wake(queue, count, &wakes);
+	memwait_queue_unlock(queue);
 	memwait_wakes_finish(&wakes);
 	return woken;
 }
@@ -520,6 +512,7 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count)
  */
 void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr)
 {
+	struct memwait_queue *queue;
 	struct memwait_wakes wakes;
 	unsigned int i;
 
@@ -527,8 +520,13 @@ void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, un
 
 	memwait_wakes_begin(&wakes);
 	for (i = 0; i < nr; i++) {
-		if (counts[i])
-			counts[i] = memwait_key_wake(&words[i].key, counts[i], &wakes);
+		queue = counts[i] ? memwait_queue_lock(&words[i].key) : NULL;
+		if (!queue) {
+			counts[i] = 0;
+			continue;
+		}
+		counts[i] = memwait_queue_wake(queue, counts[i], &wakes);
+		memwait_queue_unlock(queue);
 	}
 	memwait_wakes_finish(&wakes);
 }
