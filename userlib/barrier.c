@@ -142,7 +142,7 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 
 int memwait_barrier_wait(memwait_barrier_t *barrier)
 {
-	return wait_until(to_barrier(barrier), &MEMWAIT_NEVER);
+	return wait_until(to_barrier(barrier), &memwait_never);
 }
 
 int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
@@ -198,7 +198,7 @@ int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op)
 {
 	if (!barrier)
 		return EINVAL;
-	return memwait_op_begin(op, &wait_kind, barrier, NULL, &MEMWAIT_NEVER);
+	return memwait_op_begin(op, &wait_kind, barrier, NULL, &memwait_never);
 }
 
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,

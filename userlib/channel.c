@@ -314,12 +314,12 @@ static void *without_const(const void *item)
 
 int memwait_channel_send(memwait_channel_t *channel, const void *item)
 {
-	return transfer_until(channel, without_const(item), true, &MEMWAIT_NEVER);
+	return transfer_until(channel, without_const(item), true, &memwait_never);
 }
 
 int memwait_channel_recv(memwait_channel_t *channel, void *item)
 {
-	return transfer_until(channel, item, false, &MEMWAIT_NEVER);
+	return transfer_until(channel, item, false, &memwait_never);
 }
 
 int memwait_channel_trysend(memwait_channel_t *channel, const void *item)
@@ -439,12 +439,12 @@ static int begin(memwait_channel_t *channel, const struct memwait_op_kind *kind,
 
 int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op)
 {
-	return begin(channel, &send_kind, without_const(item), &MEMWAIT_NEVER, op);
+	return begin(channel, &send_kind, without_const(item), &memwait_never, op);
 }
 
 int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op)
 {
-	return begin(channel, &recv_kind, item, &MEMWAIT_NEVER, op);
+	return begin(channel, &recv_kind, item, &memwait_never, op);
 }
 
 int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,

@@ -190,7 +190,7 @@ static int wait_until(memwait_cond_t *cond, memwait_mutex_t *mutex,
 
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex)
 {
-	return wait_until(cond, mutex, &MEMWAIT_NEVER);
+	return wait_until(cond, mutex, &memwait_never);
 }
 
 int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
@@ -312,7 +312,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 		op->cond.result = 0;
 		if (outcome == MEMWAIT_TIMED_OUT && broadcast <= op->cond.sequence)
 			op->cond.result = ETIMEDOUT;
-		op->deadline = MEMWAIT_NEVER;
+		op->deadline = memwait_never;
 		outcome = may_be_moved(op->cond.sequence, broadcast) ? MEMWAIT_NOT_EQUAL :
 								       MEMWAIT_OP_BEGIN;
 	}
@@ -365,7 +365,7 @@ static int wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex,
 
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op)
 {
-	return wait_async(cond, mutex, &MEMWAIT_NEVER, op);
+	return wait_async(cond, mutex, &memwait_never, op);
 }
 
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,

@@ -58,7 +58,7 @@ struct memwait_deadline {
 	int error;		/* EINVAL, or 0 */
 };
 
-#define MEMWAIT_NEVER	((struct memwait_deadline){ .ns = MEMWAIT_FOREVER })
+static const struct memwait_deadline memwait_never = { .ns = MEMWAIT_FOREVER };
 
 /* The half of 64 bits that the kernel is to look at. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -225,7 +225,7 @@ int memwait_loop_new(memwait_loop_t **loop)
 	new->ready.next = &new->ready;
 	new->ready.previous = &new->ready;
 	new->kick.loop = new;
-	new->kick.deadline = MEMWAIT_NEVER;
+	new->kick.deadline = memwait_never;
 	pthread_mutex_init(&new->lock, NULL);
 	err = loop_arm_kick(new);
 	if (err) {

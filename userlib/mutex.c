@@ -106,7 +106,7 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 		return EINVAL;
 	if (!owners_matter(to_mutex(mutex)) && memwait_lock_try(&to_mutex(mutex)->word))
 		return 0;
-	return lock_until(to_mutex(mutex), &MEMWAIT_NEVER);
+	return lock_until(to_mutex(mutex), &memwait_never);
 }
 
 int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
@@ -141,19 +141,26 @@ int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *absti
 	return memwait_mutex_clocklock(mutex, CLOCK_REALTIME, abstime);
 }
 
+/* Not inlined: so the usual mutex is unlocked without a stack frame. */
+__attribute__((__noinline__))
+static int unlock_own(struct mutex *mutex)
+{
+	if (!is_own(mutex))
+		return EPERM;
+	if (--mutex->count)
+		return 0;
+	set_owner(mutex, 0, 0);
+	return memwait_lock_release(&mutex->word, is_fair(mutex));
+}
+
 int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
 	if (!mutex)
 		return EINVAL;
-	if (owners_matter(mutex)) {
-		if (!is_own(mutex))
-			return EPERM;
-		if (--mutex->count)
-			return 0;
-		set_owner(mutex, 0, 0);
-	}
+	if (owners_matter(mutex))
+		return unlock_own(mutex);
 	return memwait_lock_release(&mutex->word, is_fair(mutex));
 }
 
@@ -183,7 +190,7 @@ int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	if (!mutex)
 		return EINVAL;
-	return memwait_op_begin(op, &lock_kind, mutex, NULL, &MEMWAIT_NEVER);
+	return memwait_op_begin(op, &lock_kind, mutex, NULL, &memwait_never);
 }
 
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
@@ -210,7 +217,7 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op
 		return ret;
 	op->kind = &lock_kind;
 	op->object = mutex;
-	op->deadline = MEMWAIT_NEVER;
+	op->deadline = memwait_never;
 	op->execute = true;
 	ret = memwait_op_start(op);
 	if (ret)
@@ -281,9 +288,9 @@ int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool
 	int ret;
 
 	if (contended)
-		ret = memwait_lock_contended(&mutex->word, is_fair(mutex), &MEMWAIT_NEVER);
+		ret = memwait_lock_contended(&mutex->word, is_fair(mutex), &memwait_never);
 	else
-		ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), &MEMWAIT_NEVER);
+		ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), &memwait_never);
 	return ret ? ret : locked_again(mutex, count);
 }
 

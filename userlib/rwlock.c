@@ -95,7 +95,7 @@ static int read_until(struct rwlock *lock, const struct memwait_deadline *deadli
 
 int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
 {
-	return read_until(to_rwlock(rwlock), &MEMWAIT_NEVER);
+	return read_until(to_rwlock(rwlock), &memwait_never);
 }
 
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
@@ -160,7 +160,7 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 
 int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
 {
-	return write_until(to_rwlock(rwlock), &MEMWAIT_NEVER);
+	return write_until(to_rwlock(rwlock), &memwait_never);
 }
 
 int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
@@ -292,7 +292,7 @@ static int begin(memwait_rwlock_t *lock, const struct memwait_op_kind *kind, mem
 {
 	if (!lock)
 		return EINVAL;
-	return memwait_op_begin(op, kind, lock, NULL, &MEMWAIT_NEVER);
+	return memwait_op_begin(op, kind, lock, NULL, &memwait_never);
 }
 
 static int begin_until(memwait_rwlock_t *lock, const struct memwait_op_kind *kind,

@@ -96,15 +96,11 @@ static void cancelled(void *argument)
 	pass_on(argument);
 }
 
-static int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
+/* Not inlined: so what does not sleep needs next to no stack frame. */
+__attribute__((__noinline__))
+static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
 	int ret;
-
-	if (!sem)
-		return EINVAL;
-	pthread_testcancel();
-	if (take(sem, 0))
-		return 0;
 
 	enter(sem);
 	while (!take(sem, WAITER)) {
@@ -118,9 +114,17 @@ static int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
 	return 0;
 }
 
+static inline int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
+{
+	if (!sem)
+		return EINVAL;
+	pthread_testcancel();
+	return take(sem, 0) ? 0 : sleep_until(sem, deadline);
+}
+
 int memwait_sem_wait(memwait_sem_t *sem)
 {
-	return wait_until(to_sem(sem), &MEMWAIT_NEVER);
+	return wait_until(to_sem(sem), &memwait_never);
 }
 
 int memwait_sem_trywait(memwait_sem_t *sem)
@@ -214,7 +218,7 @@ int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op)
 {
 	if (!sem)
 		return EINVAL;
-	return memwait_op_begin(op, &wait_kind, sem, NULL, &MEMWAIT_NEVER);
+	return memwait_op_begin(op, &wait_kind, sem, NULL, &memwait_never);
 }
 
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,

@@ -139,7 +139,7 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 
 int memwait_waitgroup_wait(memwait_waitgroup_t *group)
 {
-	return wait_until(to_group(group), &MEMWAIT_NEVER);
+	return wait_until(to_group(group), &memwait_never);
 }
 
 int memwait_waitgroup_clockwait(memwait_waitgroup_t *group, clockid_t clock,
@@ -191,7 +191,7 @@ int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op)
 {
 	if (!group)
 		return EINVAL;
-	return memwait_op_begin(op, &wait_kind, group, NULL, &MEMWAIT_NEVER);
+	return memwait_op_begin(op, &wait_kind, group, NULL, &memwait_never);
 }
 
 int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t clock,

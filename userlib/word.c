@@ -14,7 +14,7 @@ static int set_deadline(struct memwait_deadline *deadline, const struct timespec
 	    (flags & MEMWAIT_RELATIVE && flags & MEMWAIT_CLOCK_REALTIME))
 		return EINVAL;
 	if (!timeout) {
-		*deadline = MEMWAIT_NEVER;
+		*deadline = memwait_never;
 		return 0;
 	}
 	err = memwait_deadline_set(deadline, clock, timeout);
