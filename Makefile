@@ -6,6 +6,7 @@ PREFIX ?= /usr
 KERNELS ?= 6.1 6.12 7.2 6.12-rt debug
 DEMO_KERNEL ?= 7.2
 KERNEL ?= debug
+BENCH_KERNEL ?= 7.2
 MINUTES ?= 10
 
 VM := selftests/vm/run
@@ -56,6 +57,12 @@ fuzz:						## random calls, guided by coverage, MINUTES long
 		"MEMWAIT_FUZZ_SECONDS=$$(($(MINUTES) * 60)) \
 		$(call settings,MEMWAIT_FUZZ_SEED MEMWAIT_FUZZ_REPLAY) /tests/fuzz/fuzz"
 
+bench:						## beside futex, io_uring, eventfd, glibc and others
+	@selftests/vm/bench $(BENCH_KERNEL)
+
+bench-report:				## the same, and record it, for later ones and the documents
+	@selftests/vm/bench --record $(BENCH_KERNEL)
+
 demo:						## count words in five processes, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
@@ -67,5 +74,5 @@ clean:						## remove what was built here; the cache stays
 	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
 
-.PHONY: all help modules lib modules_install install install-lib check check-all torture fuzz demo \
-	style clean
+.PHONY: all help modules lib modules_install install install-lib check check-all torture fuzz bench \
+	bench-report demo style clean

@@ -142,7 +142,7 @@ make_root()
 need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
-	[ "$1" = userlib ] || hook=$here/fetch-kernels
+	[ "$1" = userlib ] || [ "$1" = plots ] || hook=$here/fetch-kernels
 	case $1 in
 	6.12-arm64)
 		suite=bookworm
@@ -158,6 +158,11 @@ need_root()
 		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
 		# Of the event loops in the examples.
 		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
+		;;
+	plots)
+		suite=bookworm
+		extra=bookworm-security
+		packages=gnuplot-nox
 		;;
 	6.1 | 6.1-rt | 6.12 | 6.12-rt | 6.12-m32 | debug | kcsan)
 		suite=bookworm
@@ -292,10 +297,11 @@ need_module()
 make_test()
 {
 	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4
-	mkdir -p "$1"/selftests/{userlib/stress,fuzz} "$1/userlib"
+	mkdir -p "$1"/selftests/{userlib/stress,bench,fuzz} "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
 	cp "$top"/selftests/userlib/*.h "$1/selftests/userlib/"
+	cp "$top"/selftests/bench/*.h "$1/selftests/bench/"
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
 	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
@@ -346,6 +352,8 @@ need_test()
 	need_userlib
 	if [[ $1 = userlib/* ]]; then
 		files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch])
+	elif [[ $1 = bench/* ]]; then
+		files+=("$top"/selftests/bench/*.h "$top"/userlib/*.[ch])
 	fi
 	dir=$cache/tests/${1//\//-}-$(echo "$linux_source $cc" | hash_of "$top/selftests/Makefile" \
 		"${files[@]}" "$top/selftests/$1.c")

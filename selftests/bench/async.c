@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Async waits: what it costs to arm, notify and reap them, with others pending too; to take one
+ * back before its deadline; and how much memory a pending one takes.
+ *
+ * memwait does a batch in three calls: it arms all, notifies all, and reads all completions. For
+ * io_uring two are best: one submits the waits, and the other the wakes, whose completions nobody
+ * needs, and returns when the waits are completed. A single wait is woken by futex(2), as that was
+ * found to be two or three per cent cheaper than a second submission.
+ */
+#include "io_uring.h"
+#include "kernel_memory.h"
+
+#include <linux/futex.h>
+
+#define BATCH	256
+
+/* Waits on words of their own; a wait has the number of its word as user data. */
+struct waits {
+	const struct side *side;
+	long nr;
+	uint32_t flags;		/* of memwait and of futex2 */
+	uint64_t deadline;	/* of the first; 0: none have one */
+	uint32_t *words;
+	bool *armed;		/* its completion has not been seen */
+	uint64_t *ids;		/* for memwait */
+	int fd;
+	struct ring ring;
+	double memory;		/* of the kernel, before */
+};
+
+/* All are for the waits from @from on. */
+struct side {
+	bool (*open)(struct waits *waits);
+	void (*close)(struct waits *waits);
+	bool (*arm)(struct waits *waits, long from, int n);
+	bool (*end)(struct waits *waits, long from, int n);	/* notifies and reaps */
+	bool (*again)(struct waits *waits, long i);		/* cancels and arms again */
+};
+
+static uint32_t word_flags(const struct waits *waits)
+{
+	return waits->flags | MEMWAIT_SIZE_U32;
+}
+
+/* Far away, and not in the order in which they are armed. */
+static uint64_t deadline_of(const struct waits *waits, long i)
+{
+	return waits->deadline + (uint64_t)i * 7919 % 1000003;
+}
+
+/* Each comes once, and only from those that were armed. */
+static bool has_ended(struct waits *waits, uint64_t user_data)
+{
+	if (user_data >= (uint64_t)waits->nr || !waits->armed[user_data])
+		return false;
+	waits->armed[user_data] = false;
+	return true;
+}
+
+static bool memwait_open_side(struct waits *waits)
+{
+	waits->fd = memwait_open(O_NONBLOCK);
+	return waits->fd >= 0;
+}
+
+static void memwait_close_side(struct waits *waits)
+{
+	close(waits->fd);
+}
+
+static bool memwait_arm(struct waits *waits, long from, int n)
+{
+	static struct memwait_async entries[BATCH];
+	struct memwait_wait_async batch = { .waits = (uintptr_t)entries, .count = n };
+	int i;
+
+	for (i = 0; i < n; i++)
+		entries[i] = (struct memwait_async) {
+			.wait = {
+				.addr = (uintptr_t)&waits->words[from + i],
+				.deadline = waits->deadline ? deadline_of(waits, from + i) :
+							      MEMWAIT_FOREVER,
+				.flags = word_flags(waits),
+			},
+			.user_data = from + i,
+		};
+	if (xioctl(waits->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch) != n)
+		return false;
+	for (i = 0; i < n; i++) {
+		if (entries[i].result != MEMWAIT_PENDING)
+			return false;
+		waits->ids[from + i] = entries[i].id;
+		waits->armed[from + i] = true;
+	}
+	return true;
+}
+
+static bool memwait_end(struct waits *waits, long from, int n)
+{
+	static struct memwait_notify notifies[BATCH];
+	static struct memwait_completion done[BATCH];
+	int i;
+
+	if (n == 1) {
+		if (mw_notify(waits->fd, &waits->words[from], 1, word_flags(waits)) != 1)
+			return false;
+	} else {
+		for (i = 0; i < n; i++)
+			notifies[i] = (struct memwait_notify) {
+				.addr = (uintptr_t)&waits->words[from + i],
+				.count = 1,
+				.flags = word_flags(waits),
+			};
+		if (mw_notify_many(waits->fd, notifies, n, NULL) != n)
+			return false;
+	}
+	if (mw_read(waits->fd, done, n) != n)
+		return false;
+	for (i = 0; i < n; i++)
+		if (done[i].result != MEMWAIT_OK || !has_ended(waits, done[i].user_data))
+			return false;
+	return true;
+}
+
+static bool memwait_again(struct waits *waits, long i)
+{
+	return !mw_cancel(waits->fd, waits->ids[i]) && has_ended(waits, i) &&
+	       memwait_arm(waits, i, 1);
+}
+
+static const struct side memwait_side = {
+	.open = memwait_open_side,
+	.close = memwait_close_side,
+	.arm = memwait_arm,
+	.end = memwait_end,
+	.again = memwait_again,
+};
+
+/* A batch fits, with the deadlines of its waits. */
+static bool ring_open_side(struct waits *waits)
+{
+	return ring_open(&waits->ring, 2 * BATCH, 2 * BATCH);
+}
+
+static void ring_close_side(struct waits *waits)
+{
+	ring_close(&waits->ring);
+}
+
+/* Nobody needs to be told that a wait's deadline was given up together with the wait. */
+static void ring_queue_waits(struct waits *waits, long from, int n)
+{
+	static struct __kernel_timespec deadlines[BATCH];
+	struct io_uring_sqe *sqe;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		sqe = ring_wait(&waits->ring, &waits->words[from + i], 0, word_flags(waits),
+				from + i);
+		waits->armed[from + i] = true;
+		if (!waits->deadline)
+			continue;
+		sqe->flags = IOSQE_IO_LINK;
+		deadlines[i].tv_sec = deadline_of(waits, from + i) / NSEC_PER_SEC;
+		deadlines[i].tv_nsec = deadline_of(waits, from + i) % NSEC_PER_SEC;
+		sqe = ring_next(&waits->ring);
+		sqe->opcode = IORING_OP_LINK_TIMEOUT;
+		sqe->flags = IOSQE_CQE_SKIP_SUCCESS;
+		sqe->addr = (uintptr_t)&deadlines[i];
+		sqe->len = 1;
+		sqe->timeout_flags = IORING_TIMEOUT_ABS;
+		sqe->user_data = waits->nr;
+	}
+}
+
+static bool ring_arm(struct waits *waits, long from, int n)
+{
+	ring_queue_waits(waits, from, n);
+	return ring_submit(&waits->ring, 0);
+}
+
+static bool ring_reap(struct waits *waits, int n, int result)
+{
+	const struct io_uring_cqe *cqe;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		cqe = ring_completion(&waits->ring);
+		if (!cqe || cqe->res != result || !has_ended(waits, cqe->user_data))
+			return false;
+		ring_reaped(&waits->ring);
+	}
+	return true;
+}
+
+static bool futex_wake(const struct waits *waits, long i)
+{
+	int operation = waits->flags & MEMWAIT_PRIVATE ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE;
+
+	return syscall(SYS_futex, &waits->words[i], operation, 1, NULL, NULL, 0) == 1;
+}
+
+static bool ring_end(struct waits *waits, long from, int n)
+{
+	struct io_uring_sqe *sqe;
+	int i;
+
+	if (n == 1 && !futex_wake(waits, from))
+		return false;
+	for (i = 0; i < n && n > 1; i++) {
+		sqe = ring_next(&waits->ring);
+		sqe->opcode = RING_OP_FUTEX_WAKE;
+		sqe->flags = IOSQE_CQE_SKIP_SUCCESS;
+		sqe->fd = (int)word_flags(waits);
+		sqe->addr = (uintptr_t)&waits->words[from + i];
+		sqe->addr2 = 1;
+		sqe->addr3 = ~0U;
+		sqe->user_data = waits->nr;
+	}
+	return ring_submit(&waits->ring, n) && ring_reap(waits, n, 0) &&
+	       !ring_completion(&waits->ring);
+}
+
+/* In one call, which returns when the cancelled wait has completed. */
+static bool ring_again(struct waits *waits, long i)
+{
+	struct io_uring_sqe *sqe = ring_next(&waits->ring);
+
+	sqe->opcode = IORING_OP_ASYNC_CANCEL;
+	sqe->flags = IOSQE_CQE_SKIP_SUCCESS;
+	sqe->fd = -1;
+	sqe->addr = i;
+	sqe->user_data = waits->nr;
+	ring_queue_waits(waits, i, 1);
+	if (!ring_submit(&waits->ring, 1) || !ring_reap(waits, 1, -ECANCELED))
+		return false;
+	waits->armed[i] = true;
+	return !ring_completion(&waits->ring);
+}
+
+static const struct side ring_side = {
+	.open = ring_open_side,
+	.close = ring_close_side,
+	.arm = ring_arm,
+	.end = ring_end,
+	.again = ring_again,
+};
+
+static void free_waits(struct waits *waits)
+{
+	munmap(waits->words, waits->nr * sizeof(uint32_t));
+	free(waits->armed);
+	free(waits->ids);
+}
+
+/* Returns 0, or what the contender returns. The words are there before memory is looked at. */
+static double open_waits(struct waits *waits, const struct side *side, long nr, uint32_t flags,
+			 bool timed)
+{
+	size_t size = nr * sizeof(uint32_t);
+
+	memset(waits, 0, sizeof(*waits));
+	waits->side = side;
+	waits->nr = nr;
+	waits->flags = flags;
+	waits->deadline = timed ? in_ms(36000000) : 0;
+	waits->words = flags & MEMWAIT_PRIVATE ? private_page(size) : shared_page(size);
+	waits->armed = calloc(nr, sizeof(*waits->armed));
+	waits->ids = calloc(nr, sizeof(*waits->ids));
+	if (!waits->words || !waits->armed || !waits->ids)
+		return BENCH_FAILED;
+	memset(waits->words, 0, size);
+	waits->memory = kernel_memory();
+	if (!side->open(waits)) {
+		free_waits(waits);
+		return side == &ring_side ? BENCH_ABSENT : BENCH_FAILED;
+	}
+	return 0;
+}
+
+static void close_waits(struct waits *waits)
+{
+	waits->side->close(waits);
+	await_freed(waits->memory);
+	free_waits(waits);
+}
+
+static int batch_at(const struct waits *waits, long from)
+{
+	return waits->nr - from < BATCH ? waits->nr - from : BATCH;
+}
+
+static bool arm_all(struct waits *waits)
+{
+	long i;
+
+	for (i = 0; i < waits->nr; i += BATCH)
+		if (!waits->side->arm(waits, i, batch_at(waits, i)))
+			return false;
+	return true;
+}
+
+static bool end_all(struct waits *waits)
+{
+	long i;
+
+	for (i = 0; i < waits->nr; i += BATCH)
+		if (!waits->side->end(waits, i, batch_at(waits, i)))
+			return false;
+	return true;
+}
+
+/* Batches of so many. The first one is not measured: a loop has its memory from then on. */
+static double batches(const struct side *side, int batch, uint32_t flags, long times)
+{
+	struct waits waits;
+	double result = open_waits(&waits, side, batch, flags, false);
+	uint64_t start;
+	bool right;
+	long i;
+
+	if (result)
+		return result;
+	right = arm_all(&waits) && end_all(&waits);
+	start = now_ns(CLOCK_MONOTONIC);
+	for (i = 0; i < times && right; i += batch)
+		right = side->arm(&waits, 0, batch) && side->end(&waits, 0, batch);
+	result = bench_ns_each(start, i);
+	close_waits(&waits);
+	return right ? result : BENCH_FAILED;
+}
+
+static double run_batches(const struct contender *contender, long times)
+{
+	return batches(contender->how, contender->number, contender->flags, times);
+}
+
+/* While so many others are pending for each one that is measured. */
+static double run_with_others(const struct contender *contender, long times)
+{
+	struct waits others;
+	double result;
+
+	if (!contender->number)
+		return batches(&memwait_side, BATCH, 0, times);
+	result = open_waits(&others, &memwait_side, contender->number * times, 0, false);
+	if (result)
+		return result;
+	result = arm_all(&others) ? batches(&memwait_side, BATCH, 0, times) : BENCH_FAILED;
+	close_waits(&others);
+	return result;
+}
+
+#define TIMED	1
+
+static double run_memory(const struct contender *contender, long times)
+{
+	struct waits waits;
+	double result = open_waits(&waits, contender->how, times, contender->flags,
+				   contender->number == TIMED), before;
+	bool right;
+
+	if (result)
+		return result;
+	before = settled_kernel_memory();
+	right = arm_all(&waits);
+	result = (settled_kernel_memory() - before) / (double)times;
+	right = right && end_all(&waits);
+	close_waits(&waits);
+	return right ? result : BENCH_FAILED;
+}
+
+/*
+ * Takes a wait back and arms it again, while so many timed ones are pending for each time. The
+ * latest is what io_uring finds first in its list of them all; it has no quicker way to name a wait
+ * on a futex than by its user data.
+ */
+static double churn(const struct contender *contender, long times, bool any)
+{
+	struct waits waits;
+	double result = open_waits(&waits, contender->how, contender->number * times,
+				   contender->flags, true);
+	uint64_t random = 1, start;
+	bool right;
+	long i;
+
+	if (result)
+		return result;
+	right = arm_all(&waits);
+	start = now_ns(CLOCK_MONOTONIC);
+	for (i = 0; i < times && right; i++)
+		right = waits.side->again(&waits, any ? (long)(next_random(&random) % waits.nr) :
+							waits.nr - 1);
+	result = bench_ns_each(start, times);
+	right = right && end_all(&waits);
+	close_waits(&waits);
+	return right ? result : BENCH_FAILED;
+}
+
+static double run_churn(const struct contender *contender, long times)
+{
+	return churn(contender, times, false);
+}
+
+static double run_churn_any(const struct contender *contender, long times)
+{
+	return churn(contender, times, true);
+}
+
+/* They do the same: a batch of so many, or what else the number means. */
+#define BOTH(run, number, word_flags)					\
+	.contenders = {							\
+		{ "io_uring", run, number, word_flags, &ring_side },	\
+		{ "memwait", run, number, word_flags, &memwait_side },	\
+	}
+
+#define BATCHES(batch, word_flags)					\
+	.times = 10240,							\
+	.check = 512,							\
+	BOTH(run_batches, batch, word_flags)
+
+FIXTURE_VARIANT_ADD(bench, async_1_private) { BATCHES(1, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, async_16_private) { BATCHES(16, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, async_256_private) { BATCHES(256, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, async_1_shared) { BATCHES(1, 0) };
+FIXTURE_VARIANT_ADD(bench, async_16_shared) { BATCHES(16, 0) };
+FIXTURE_VARIANT_ADD(bench, async_256_shared) { BATCHES(256, 0) };
+
+/* A million, and some thousand where only counts matter. */
+FIXTURE_VARIANT_ADD(bench, async_others) {
+	.times = 25600,
+	.check = 256,
+	.contenders = {
+		{ "none pending", run_with_others, 0, 0, NULL },
+		{ "others pending", run_with_others, 40, 0, NULL },
+	},
+};
+
+#define MEMORY(timed, word_flags)					\
+	.unit = "B",							\
+	.times = 100000,						\
+	.check = 100,							\
+	BOTH(run_memory, timed, word_flags)
+
+FIXTURE_VARIANT_ADD(bench, memory_private) { MEMORY(0, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, memory_shared) { MEMORY(0, 0) };
+FIXTURE_VARIANT_ADD(bench, memory_timed_private) { MEMORY(TIMED, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, memory_timed_shared) { MEMORY(TIMED, 0) };
+
+/* A hundred thousand are pending, and some hundred where only counts matter. */
+FIXTURE_VARIANT_ADD(bench, churn) {
+	.times = 10000,
+	.check = 10,
+	BOTH(run_churn, 10, MEMWAIT_PRIVATE)
+};
+
+FIXTURE_VARIANT_ADD(bench, churn_any) {
+	.times = 250,
+	.check = 2,
+	BOTH(run_churn_any, 400, MEMWAIT_PRIVATE)
+};
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Contenders that do the same work side by side. As a test a program proves that each of them
+ * counts right, with a few operations of each, and no time counts. With MEMWAIT_BENCH_ROUNDS=n it
+ * measures: n rounds of each contender, interleaved, so that what disturbs a round disturbs all; a
+ * round before them warms up. The figures are printed for selftests/bench/figures, a line for each
+ * contender:
+ *
+ *	# bench	CONTENDER	UNIT	FIGURE...
+ *
+ * after the line with which the harness says which work begins.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include "../memwait_test.h"
+
+#define MOST_CONTENDERS	8
+#define MOST_ROUNDS	99
+
+/* What a contender returns instead of a figure. */
+#define BENCH_FAILED	(-1.0)
+#define BENCH_ABSENT	(-2.0)	/* this kernel does not have it */
+
+struct contender {
+	const char *name;
+	/* Does the work so many times, and returns what one costs, in the unit of the work. */
+	double (*run)(const struct contender *contender, long times);
+	int number;		/* for @run, as are these */
+	uint32_t flags;
+	const void *how;
+};
+
+/*
+ * What @run has to say beside its figure, of the same round: printed as a contender of its own,
+ * whose name is that of the contender and this one's. NULL: nothing.
+ */
+static struct {
+	const char *name, *unit;
+	double figure;
+} bench_aside;
+
+/* Whether figures are looked at; otherwise only counts are. */
+static inline bool bench_measures(void)
+{
+	return getenv("MEMWAIT_BENCH_ROUNDS");
+}
+
+/* One processor only: who spins keeps those from running whom it waits for. */
+static inline bool bench_alone(void)
+{
+	return sysconf(_SC_NPROCESSORS_ONLN) < 2;
+}
+
+/* In ns. Never 0, which says that something failed, even if a coarse clock has not moved. */
+static inline uint64_t bench_since(uint64_t start)
+{
+	uint64_t ns = now_ns(CLOCK_MONOTONIC) - start;
+
+	return ns ? ns : 1;
+}
+
+static inline double bench_ns_each(uint64_t start, long times)
+{
+	return (double)(now_ns(CLOCK_MONOTONIC) - start) / (double)times;
+}
+
+FIXTURE(bench)
+{
+	int rounds;		/* 0: only check */
+};
+
+FIXTURE_VARIANT(bench)
+{
+	const char *unit;	/* "ns" if it is NULL */
+	long times;		/* of a round that is measured */
+	long check;		/* of one that is only to count right */
+	struct contender contenders[MOST_CONTENDERS];
+};
+
+FIXTURE_SETUP(bench)
+{
+	const char *rounds = getenv("MEMWAIT_BENCH_ROUNDS");
+
+	self->rounds = rounds ? atoi(rounds) : 0;
+	if (self->rounds > MOST_ROUNDS)
+		self->rounds = MOST_ROUNDS;
+}
+
+FIXTURE_TEARDOWN(bench)
+{
+}
+
+static inline void bench_print(const char *name, const char *aside, const char *unit,
+			       const double *figures, int n)
+{
+	int i;
+
+	if (!n || figures[0] == BENCH_ABSENT)
+		return;
+	printf("# bench\t%s%s%s\t%s", name, aside ? " " : "", aside ? aside : "", unit);
+	for (i = 0; i < n; i++)
+		printf("\t%.4g", figures[i]);
+	printf("\n");
+}
+
+/* A work of a bench is a variant of this test. */
+TEST_F_TIMEOUT(bench, counts_right, 3600)
+{
+	static double figures[MOST_CONTENDERS][MOST_ROUNDS + 1];
+	static double asides[MOST_CONTENDERS][MOST_ROUNDS + 1];
+	const char *aside[MOST_CONTENDERS] = { NULL }, *aside_unit = NULL;
+	const struct contender *contender;
+	long times = self->rounds ? variant->times : variant->check;
+	int round, i;
+
+	for (round = 0; round <= self->rounds; round++) {
+		for (i = 0; i < MOST_CONTENDERS && variant->contenders[i].name; i++) {
+			contender = &variant->contenders[i];
+			bench_aside.name = NULL;
+			figures[i][round] = contender->run(contender, times);
+			ASSERT_NE(BENCH_FAILED, figures[i][round]) {
+				TH_LOG("%s failed in round %d", contender->name, round);
+			}
+			if (bench_aside.name) {
+				aside[i] = bench_aside.name;
+				aside_unit = bench_aside.unit;
+				asides[i][round] = bench_aside.figure;
+			}
+		}
+	}
+	for (i = 0; i < MOST_CONTENDERS && variant->contenders[i].name; i++) {
+		contender = &variant->contenders[i];
+		bench_print(contender->name, NULL, variant->unit ? variant->unit : "ns",
+			    figures[i] + 1, self->rounds);
+		if (aside[i])
+			bench_print(contender->name, aside[i], aside_unit, asides[i] + 1,
+				    self->rounds);
+	}
+	fflush(stdout);
+}
+
+#endif /* BENCH_H */

@@ -1,0 +1,810 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The locks of libmemwait beside glibc's, and its channels beside pipes.
+ *
+ * Whatever is done is done by threads, or processes, that begin together; also what one does alone:
+ * in a process that has never had a second thread glibc leaves out atomic operations.
+ */
+#include "bench.h"
+
+#include <memwait.h>
+#include <semaphore.h>
+
+#define WAITERS		64	/* of a broadcast */
+#define MOST_MEMBERS	(WAITERS + 1)
+#define MEETING		8	/* at the barrier */
+#define SLOTS		64	/* of a channel */
+#define MOST_WORDS	8	/* of a message */
+#define TOIL		450	/* about 5 microseconds */
+
+/* Of which library the locks are: the peer's, which is glibc or a pipe, or ours. */
+enum { PEER, MEMWAIT, MEMWAIT_FAIR };
+
+struct work;
+
+struct plan {
+	/* What each member does. Returns something other than 0 if a call has failed. */
+	int (*part)(struct work *work, int me);
+	int members;
+	int counting;		/* how many of them count operations */
+	int toil;		/* how long to work with the mutex, and then without */
+	int words;		/* of a message */
+	bool processes;
+};
+
+struct member {
+	_Alignas(64) struct work *work;
+	pthread_t thread;
+	pid_t process, tid;
+	uint64_t random;
+	long count;
+	int err;
+};
+
+/*
+ * As in any program: what is used together lies together, beginning with a cache line of its own.
+ * All locks are in one page.
+ */
+struct work {
+	struct {
+		_Alignas(64) pthread_mutex_t mutex;
+		pthread_cond_t conds[2];
+
+		_Alignas(64) pthread_rwlock_t rwlock;
+		_Alignas(64) pthread_barrier_t barrier;
+		_Alignas(64) sem_t sems[2];
+	} glibc;
+	struct {
+		_Alignas(64) memwait_mutex_t mutex;
+		memwait_cond_t conds[2];
+
+		_Alignas(64) memwait_rwlock_t rwlock;
+		_Alignas(64) memwait_barrier_t barrier;
+		_Alignas(64) memwait_sem_t sems[2];
+	} ours;
+
+	_Alignas(64) long left;		/* operations to be done */
+	long written[2];
+	int turn;
+	int there;
+	uint64_t begun, ended, ns;	/* if not all of the time counts */
+
+	_Alignas(64) int library;
+	const struct plan *plan;
+	long share;			/* most operations of each member that counts */
+	int pipes[2][2];
+	memwait_channel_t *channels[2];
+	int ready;
+	bool go;
+	struct member members[MOST_MEMBERS];
+};
+
+static inline int lock(struct work *work)
+{
+	return work->library == PEER ? pthread_mutex_lock(&work->glibc.mutex) :
+				       memwait_mutex_lock(&work->ours.mutex);
+}
+
+static inline int unlock(struct work *work)
+{
+	return work->library == PEER ? pthread_mutex_unlock(&work->glibc.mutex) :
+				       memwait_mutex_unlock(&work->ours.mutex);
+}
+
+static int wait_for(struct work *work, int which)
+{
+	return work->library == PEER ?
+		pthread_cond_wait(&work->glibc.conds[which], &work->glibc.mutex) :
+		memwait_cond_wait(&work->ours.conds[which], &work->ours.mutex);
+}
+
+static int wake_one(struct work *work, int which)
+{
+	return work->library == PEER ? pthread_cond_signal(&work->glibc.conds[which]) :
+				       memwait_cond_signal(&work->ours.conds[which]);
+}
+
+static int wake_all(struct work *work, int which)
+{
+	return work->library == PEER ? pthread_cond_broadcast(&work->glibc.conds[which]) :
+				       memwait_cond_broadcast(&work->ours.conds[which]);
+}
+
+static int post(struct work *work, int which)
+{
+	return work->library == PEER ? sem_post(&work->glibc.sems[which]) :
+				       memwait_sem_post(&work->ours.sems[which]);
+}
+
+static int take(struct work *work, int which)
+{
+	return work->library == PEER ? sem_wait(&work->glibc.sems[which]) :
+				       memwait_sem_wait(&work->ours.sems[which]);
+}
+
+/* The mutex */
+
+/* Does what takes the same time whoever does it, and however often it is interrupted. */
+static inline void toil(uint64_t *random, int times)
+{
+	for (; times; times--)
+		next_random(random);
+}
+
+static int lock_alone(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err = 0;
+
+	/* Two loops: to ask which library it is would count here. */
+	for (; work->library == PEER && *count < work->share; ++*count) {
+		err |= pthread_mutex_lock(&work->glibc.mutex);
+		work->left--;
+		err |= pthread_mutex_unlock(&work->glibc.mutex);
+	}
+	for (; work->library != PEER && *count < work->share; ++*count) {
+		err |= memwait_mutex_lock(&work->ours.mutex);
+		work->left--;
+		err |= memwait_mutex_unlock(&work->ours.mutex);
+	}
+	return err;
+}
+
+static int lock_among_others(struct work *work, int me)
+{
+	struct member *member = &work->members[me];
+	int times = work->plan->toil, err = 0;
+	long left, count = 0;
+
+	do {
+		err |= lock(work);
+		left = work->left;
+		if (left) {
+			work->left = left - 1;
+			count++;
+		}
+		toil(&member->random, times);
+		err |= unlock(work);
+		toil(&member->random, times);
+	} while (left > 1 && count < work->share);
+	member->count = count;
+	return err;
+}
+
+/* The condition variable: each player has one, and is signalled while the mutex is locked. */
+static int take_turns(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err = lock(work);
+
+	for (; *count < work->share; ++*count) {
+		while (work->turn != me && !err)
+			err |= wait_for(work, me);
+		work->turn = !me;
+		work->left--;
+		err |= wake_one(work, !me);
+	}
+	return err | unlock(work);
+}
+
+/* What is waited for in a broadcast. */
+enum { TO_BE_LET_GO, ALL_ARE_THERE };
+
+/* The time is that from the broadcast until the last waiter has the mutex. */
+static int let_all_go(struct work *work)
+{
+	int err = lock(work), i;
+
+	while (work->there != WAITERS && !err)
+		err |= wait_for(work, ALL_ARE_THERE);
+	while (work->turn < work->share && !err) {
+		/* They have unlocked the mutex: if they sleep now, then for the broadcast. */
+		err |= unlock(work);
+		for (i = 1; i <= WAITERS; i++)
+			await_asleep(work->members[i].tid);
+		err |= lock(work);
+
+		work->there = 0;
+		work->turn++;
+		work->begun = now_ns(CLOCK_MONOTONIC);
+		err |= wake_all(work, TO_BE_LET_GO);
+		while (work->there != WAITERS && !err)
+			err |= wait_for(work, ALL_ARE_THERE);
+		work->ns += work->ended - work->begun;
+	}
+	return err | unlock(work);
+}
+
+static int wait_for_broadcast(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err;
+
+	if (!me)
+		return let_all_go(work);
+	err = lock(work);
+	for (;;) {
+		if (++work->there == WAITERS) {
+			work->ended = now_ns(CLOCK_MONOTONIC);
+			err |= wake_one(work, ALL_ARE_THERE);
+		}
+		if (*count == work->share)
+			break;
+		while (work->turn == *count && !err)
+			err |= wait_for(work, TO_BE_LET_GO);
+		++*count;
+		work->left--;
+	}
+	return err | unlock(work);
+}
+
+/* The read-write lock */
+
+static int read_lock(struct work *work)
+{
+	return work->library == PEER ? pthread_rwlock_rdlock(&work->glibc.rwlock) :
+				       memwait_rwlock_rdlock(&work->ours.rwlock);
+}
+
+static int write_lock(struct work *work)
+{
+	return work->library == PEER ? pthread_rwlock_wrlock(&work->glibc.rwlock) :
+				       memwait_rwlock_wrlock(&work->ours.rwlock);
+}
+
+static int unlock_rwlock(struct work *work)
+{
+	return work->library == PEER ? pthread_rwlock_unlock(&work->glibc.rwlock) :
+				       memwait_rwlock_unlock(&work->ours.rwlock);
+}
+
+/* Each tenth time it writes two numbers, which are the same for who reads them. */
+static int read_and_write(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err = 0;
+
+	while (*count < work->share) {
+		if (++*count % 10) {
+			err |= read_lock(work);
+			err |= work->written[0] != work->written[1];
+		} else {
+			err |= write_lock(work);
+			work->written[0]++;
+			work->left -= 10;
+			work->written[1]++;
+		}
+		err |= unlock_rwlock(work);
+	}
+	return err;
+}
+
+/* The semaphore */
+
+static int post_alone(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err = 0;
+
+	/* As in lock_alone(). */
+	for (; work->library == PEER && *count < work->share; ++*count) {
+		err |= sem_post(&work->glibc.sems[1]);
+		err |= sem_wait(&work->glibc.sems[1]);
+		work->left--;
+	}
+	for (; work->library != PEER && *count < work->share; ++*count) {
+		err |= memwait_sem_post(&work->ours.sems[1]);
+		err |= memwait_sem_wait(&work->ours.sems[1]);
+		work->left--;
+	}
+	return err;
+}
+
+/* The first semaphore is 1 in the beginning. */
+static int take_turns_by_sem(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err = 0;
+
+	for (; *count < work->share; ++*count) {
+		err |= take(work, me);
+		work->left--;
+		err |= post(work, !me);
+	}
+	return err;
+}
+
+/* The barrier: a round is counted by the one to whom the barrier says so. */
+static int meet_at_barrier(struct work *work, int me)
+{
+	struct member *member = &work->members[me];
+	int ret, err = 0;
+	long i;
+
+	for (i = 0; i < work->share && !err; i++) {
+		if (work->library == PEER)
+			ret = pthread_barrier_wait(&work->glibc.barrier);
+		else
+			ret = memwait_barrier_wait(&work->ours.barrier);
+		if (ret == PTHREAD_BARRIER_SERIAL_THREAD) {
+			member->count++;
+			work->left--;
+		} else {
+			err |= ret;
+		}
+	}
+	return err;
+}
+
+_Static_assert(PTHREAD_BARRIER_SERIAL_THREAD == MEMWAIT_BARRIER_SERIAL_THREAD, "the same");
+
+/* Channels: @which is the way that a message goes. */
+
+static int send_words(struct work *work, int which, const uint64_t *message)
+{
+	ssize_t size = work->plan->words * (ssize_t)sizeof(*message);
+
+	if (work->library == PEER)
+		return write(work->pipes[which][1], message, size) != size;
+	return memwait_channel_send(work->channels[which], message);
+}
+
+static int receive_words(struct work *work, int which, uint64_t *message)
+{
+	ssize_t size = work->plan->words * (ssize_t)sizeof(*message);
+
+	if (work->library == PEER)
+		return read(work->pipes[which][0], message, size) != size;
+	return memwait_channel_recv(work->channels[which], message);
+}
+
+/* The message says how often it has been sent. */
+static int return_message(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	uint64_t sent = 0;
+	int err = 0;
+
+	for (; *count < work->share && !err; ++*count) {
+		if (me || *count)
+			err |= receive_words(work, !me, &sent);
+		sent++;
+		err |= send_words(work, me, &sent);
+	}
+	if (!me) {
+		err |= receive_words(work, !me, &sent);
+		work->left -= (long)sent;
+	}
+	return err;
+}
+
+/* The second counts what the first sends. */
+static int stream_messages(struct work *work, int me)
+{
+	uint64_t message[MOST_WORDS] = { 0 }, sum = 0, sums = 0;
+	int last = work->plan->words - 1, err = 0;
+	long i;
+
+	for (i = 0; i < work->share && !err; i++) {
+		if (!me) {
+			message[0] = i;
+			message[last] = ~message[0];
+			err |= send_words(work, 0, message);
+		} else {
+			err |= receive_words(work, 0, message);
+			sum += message[0] + 1;
+			sums += message[0] + message[last] + 1;
+		}
+	}
+	if (me) {
+		work->members[me].count = i;
+		work->left -= i;
+		err |= sums || sum != (uint64_t)i * (i + 1) / 2;
+	}
+	return err;
+}
+
+/* The rounds */
+
+static int open_channels(struct work *work)
+{
+	size_t item = work->plan->words * sizeof(uint64_t);
+	int i, err = 0;
+
+	for (i = 0; i < 2; i++) {
+		err |= pipe2(work->pipes[i], O_CLOEXEC);
+		err |= posix_memalign((void **)&work->channels[i], 64,
+				      memwait_channel_size(item, SLOTS));
+		if (!err)
+			err |= memwait_channel_init(work->channels[i], item, SLOTS);
+	}
+	return err;
+}
+
+static int close_channels(struct work *work)
+{
+	int i, err = 0;
+
+	for (i = 0; i < 2; i++) {
+		close(work->pipes[i][0]);
+		close(work->pipes[i][1]);
+		err |= memwait_channel_destroy(work->channels[i]);
+		free(work->channels[i]);
+	}
+	return err;
+}
+
+/* The locks are both libraries', whichever is used. */
+static int set_up(struct work *work)
+{
+	pthread_mutexattr_t attr;
+	int i, err;
+
+	err = pthread_mutexattr_init(&attr);
+	if (work->plan->processes)
+		err |= pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	err |= pthread_mutex_init(&work->glibc.mutex, &attr);
+	err |= memwait_mutex_init(&work->ours.mutex, work->library == MEMWAIT_FAIR ?
+				  MEMWAIT_MUTEX_FAIR : MEMWAIT_MUTEX_NORMAL);
+	pthread_mutexattr_destroy(&attr);
+	for (i = 0; i < 2; i++) {
+		err |= pthread_cond_init(&work->glibc.conds[i], NULL);
+		err |= memwait_cond_init(&work->ours.conds[i], 0);
+		err |= sem_init(&work->glibc.sems[i], 0, !i);
+		err |= memwait_sem_init(&work->ours.sems[i], 0, !i);
+	}
+	err |= pthread_rwlock_init(&work->glibc.rwlock, NULL);
+	err |= memwait_rwlock_init(&work->ours.rwlock, 0);
+	err |= pthread_barrier_init(&work->glibc.barrier, NULL, MEETING);
+	err |= memwait_barrier_init(&work->ours.barrier, 0, MEETING);
+	if (work->plan->words)
+		err |= open_channels(work);
+	return err;
+}
+
+static int tear_down(struct work *work)
+{
+	int i, err;
+
+	err = pthread_mutex_destroy(&work->glibc.mutex);
+	err |= memwait_mutex_destroy(&work->ours.mutex);
+	for (i = 0; i < 2; i++) {
+		err |= pthread_cond_destroy(&work->glibc.conds[i]);
+		err |= memwait_cond_destroy(&work->ours.conds[i]);
+		err |= sem_destroy(&work->glibc.sems[i]);
+		err |= memwait_sem_destroy(&work->ours.sems[i]);
+	}
+	err |= pthread_rwlock_destroy(&work->glibc.rwlock);
+	err |= memwait_rwlock_destroy(&work->ours.rwlock);
+	err |= pthread_barrier_destroy(&work->glibc.barrier);
+	err |= memwait_barrier_destroy(&work->ours.barrier);
+	if (work->plan->words)
+		err |= close_channels(work);
+	return err;
+}
+
+static void *member_main(void *arg)
+{
+	struct member *member = arg;
+	struct work *work = member->work;
+
+	member->tid = gettid();
+	__atomic_add_fetch(&work->ready, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&work->go, __ATOMIC_ACQUIRE))
+		sched_yield();
+	member->err = work->plan->part(work, (int)(member - work->members));
+	return NULL;
+}
+
+static void start_member(struct member *member)
+{
+	pid_t process;
+
+	if (!member->work->plan->processes) {
+		if (pthread_create(&member->thread, NULL, member_main, member))
+			abort();
+		return;
+	}
+	process = fork();
+	if (process < 0)
+		abort();
+	if (!process) {
+		member_main(member);
+		_exit(0);
+	}
+	member->process = process;
+}
+
+static int join_member(struct member *member)
+{
+	int status = 0;
+
+	if (!member->work->plan->processes)
+		pthread_join(member->thread, NULL);
+	else if (waitpid(member->process, &status, 0) != member->process)
+		return -1;
+	return member->err | status;
+}
+
+/* Returns how long it took, in ns. */
+static uint64_t run_members(struct work *work, int *err)
+{
+	struct member *member, *end = work->members + work->plan->members;
+	uint64_t start;
+
+	for (member = work->members; member < end; member++) {
+		member->work = work;
+		member->random = member - work->members + 1;
+		start_member(member);
+	}
+	while (__atomic_load_n(&work->ready, __ATOMIC_ACQUIRE) < work->plan->members)
+		sched_yield();
+	start = now_ns(CLOCK_MONOTONIC);
+	__atomic_store_n(&work->go, true, __ATOMIC_RELEASE);
+	for (member = work->members; member < end; member++)
+		*err |= join_member(member);
+	return work->ns ? work->ns : now_ns(CLOCK_MONOTONIC) - start;
+}
+
+/* How many times as often as the last one the first one had the lock. */
+static double spread(const struct work *work)
+{
+	long count, most = 0, least = LONG_MAX;
+	int i;
+
+	for (i = 0; i < work->plan->members; i++) {
+		count = work->members[i].count;
+		if (count > most)
+			most = count;
+		if (count < least)
+			least = count;
+	}
+	return (double)most / (double)(least ? least : 1);
+}
+
+/* @free: each member does as much as it gets, instead of its share. */
+static double run_round(const struct contender *contender, long times, bool free)
+{
+	static _Alignas(4096) struct work in_process;
+	const struct plan *plan = contender->how;
+	struct work *work = plan->processes ? shared_page(sizeof(*work)) : &in_process;
+	long total = times / plan->counting * plan->counting, counted = 0;
+	uint64_t ns;
+	int err, i;
+
+	if (!work)
+		return BENCH_FAILED;
+	memset(work, 0, sizeof(*work));
+	work->library = contender->number;
+	work->plan = plan;
+	work->left = total;
+	work->share = free ? total : times / plan->counting;
+	err = set_up(work);
+	if (err)
+		return BENCH_FAILED;
+	ns = run_members(work, &err);
+	err |= tear_down(work);
+	for (i = 0; i < plan->members; i++)
+		counted += work->members[i].count;
+	err |= work->left || counted != total;
+	if (free) {
+		bench_aside.name = "spread";
+		bench_aside.unit = "ratio";
+		bench_aside.figure = spread(work);
+	}
+	if (plan->processes)
+		munmap(work, sizeof(*work));
+	return err ? BENCH_FAILED : (double)ns / (double)total;
+}
+
+static double run(const struct contender *contender, long times)
+{
+	return run_round(contender, times, false);
+}
+
+/* With another round, in which the lock says who has it how often. */
+static double run_and_spread(const struct contender *contender, long times)
+{
+	double figure = run_round(contender, times, false);
+
+	if (run_round(contender, times, true) == BENCH_FAILED)
+		return BENCH_FAILED;
+	return figure;
+}
+
+#define CONTENDER(name, run, library, plan)	{ name, run, library, 0, plan }
+
+static const struct plan mutex = { lock_alone, .members = 1, .counting = 1 };
+
+FIXTURE_VARIANT_ADD(bench, mutex)
+{
+	.times = 500000, .check = 1000,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &mutex),
+		CONTENDER("memwait", run, MEMWAIT, &mutex),
+	},
+};
+
+static const struct plan mutex_2 = { lock_among_others, .members = 2, .counting = 2 };
+
+FIXTURE_VARIANT_ADD(bench, mutex_2)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		CONTENDER("glibc", run_and_spread, PEER, &mutex_2),
+		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_2),
+		CONTENDER("memwait fair", run_and_spread, MEMWAIT_FAIR, &mutex_2),
+	},
+};
+
+static const struct plan mutex_4 = { lock_among_others, .members = 4, .counting = 4 };
+
+FIXTURE_VARIANT_ADD(bench, mutex_4)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		CONTENDER("glibc", run_and_spread, PEER, &mutex_4),
+		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_4),
+		CONTENDER("memwait fair", run_and_spread, MEMWAIT_FAIR, &mutex_4),
+	},
+};
+
+static const struct plan mutex_8 = { lock_among_others, .members = 8, .counting = 8 };
+
+FIXTURE_VARIANT_ADD(bench, mutex_8)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		CONTENDER("glibc", run_and_spread, PEER, &mutex_8),
+		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_8),
+	},
+};
+
+static const struct plan mutex_long_2 = {
+	lock_among_others, .members = 2, .counting = 2, .toil = TOIL,
+};
+
+FIXTURE_VARIANT_ADD(bench, mutex_long_2)
+{
+	.times = 4000, .check = 400,
+	.contenders = {
+		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_2),
+		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_2),
+	},
+};
+
+static const struct plan mutex_long_4 = {
+	lock_among_others, .members = 4, .counting = 4, .toil = TOIL,
+};
+
+FIXTURE_VARIANT_ADD(bench, mutex_long_4)
+{
+	.times = 4000, .check = 400,
+	.contenders = {
+		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_4),
+		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_4),
+	},
+};
+
+static const struct plan mutex_long_8 = {
+	lock_among_others, .members = 8, .counting = 8, .toil = TOIL,
+};
+
+FIXTURE_VARIANT_ADD(bench, mutex_long_8)
+{
+	.times = 4000, .check = 400,
+	.contenders = {
+		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_8),
+		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_8),
+	},
+};
+
+static const struct plan mutex_processes = {
+	lock_among_others, .members = 2, .counting = 2, .processes = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, mutex_processes)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &mutex_processes),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_processes),
+	},
+};
+
+static const struct plan cond = { take_turns, .members = 2, .counting = 2 };
+
+FIXTURE_VARIANT_ADD(bench, cond)
+{
+	.times = 2000, .check = 100,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &cond),
+		CONTENDER("memwait", run, MEMWAIT, &cond),
+		CONTENDER("memwait fair", run, MEMWAIT_FAIR, &cond),
+	},
+};
+
+static const struct plan broadcast = {
+	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS,
+};
+
+FIXTURE_VARIANT_ADD(bench, broadcast)
+{
+	.times = 20 * WAITERS, .check = 3 * WAITERS,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &broadcast),
+		CONTENDER("memwait", run, MEMWAIT, &broadcast),
+	},
+};
+
+static const struct plan rwlock_4 = { read_and_write, .members = 4, .counting = 4 };
+
+FIXTURE_VARIANT_ADD(bench, rwlock_4_90_10)
+{
+	.times = 100000, .check = 4000,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &rwlock_4),
+		CONTENDER("memwait", run, MEMWAIT, &rwlock_4),
+	},
+};
+
+static const struct plan sem = { post_alone, .members = 1, .counting = 1 };
+
+FIXTURE_VARIANT_ADD(bench, sem)
+{
+	.times = 500000, .check = 1000,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &sem),
+		CONTENDER("memwait", run, MEMWAIT, &sem),
+	},
+};
+
+static const struct plan sem_turns = { take_turns_by_sem, .members = 2, .counting = 2 };
+
+FIXTURE_VARIANT_ADD(bench, sem_turns)
+{
+	.times = 2000, .check = 100,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &sem_turns),
+		CONTENDER("memwait", run, MEMWAIT, &sem_turns),
+	},
+};
+
+static const struct plan barrier = { meet_at_barrier, .members = MEETING, .counting = 1 };
+
+FIXTURE_VARIANT_ADD(bench, barrier)
+{
+	.times = 200, .check = 20,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &barrier),
+		CONTENDER("memwait", run, MEMWAIT, &barrier),
+	},
+};
+
+static const struct plan channel_turns = {
+	return_message, .members = 2, .counting = 2, .words = 1,
+};
+
+FIXTURE_VARIANT_ADD(bench, channel_turns)
+{
+	.times = 2000, .check = 100,
+	.contenders = {
+		CONTENDER("pipe", run, PEER, &channel_turns),
+		CONTENDER("memwait", run, MEMWAIT, &channel_turns),
+	},
+};
+
+static const struct plan channel_stream = {
+	stream_messages, .members = 2, .counting = 1, .words = MOST_WORDS,
+};
+
+FIXTURE_VARIANT_ADD(bench, channel_stream)
+{
+	.times = 10000, .check = 1000,
+	.contenders = {
+		CONTENDER("pipe", run, PEER, &channel_stream),
+		CONTENDER("memwait", run, MEMWAIT, &channel_stream),
+	},
+};
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An event loop with ten thousand words in shared memory, of which four processes notify random
+ * ones: with an eventfd for each word, with io_uring's waits on futexes, and with memwait.
+ *
+ * Each word is a counter. A process adds one to it and then tells the loop; the loop looks how much
+ * was added each time that it is told, and has to see everything.
+ */
+#include "io_uring.h"
+#include "kernel_memory.h"
+
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+
+#define WORDS		10000
+#define PROCESSES	4
+#define BATCH		256	/* events, completions and waits in one call */
+
+/* What the processes share. */
+struct board {
+	pthread_barrier_t ready;
+	uint32_t words[WORDS];
+	long woken;		/* the sum of what notifies have returned */
+};
+
+struct loop {
+	const struct kind *kind;
+	struct board *board;
+	int words;
+	uint32_t seen_of[WORDS];
+	long seen;		/* the sum of @seen_of */
+	long ended;		/* waits that were notified */
+	int epoll;
+	int fd;
+	int eventfds[WORDS];
+	struct ring ring;
+};
+
+struct kind {
+	/* Returns false if this machine does not have it. */
+	bool (*open)(struct loop *loop);
+	void (*close)(struct loop *loop);
+	/* What every word takes. */
+	bool (*arm_all)(struct loop *loop);
+	/* Waits for something to do, and does a batch of it. */
+	bool (*turn)(struct loop *loop);
+	/* Called by a process. Returns how many it has woken, or a negative number. */
+	int (*tell)(struct loop *loop, int word);
+	/* Takes what came after the loop had seen everything. */
+	bool (*drain)(struct loop *loop);
+};
+
+/* Sees what was added to a word. Returns its value. */
+static uint32_t look(struct loop *loop, int word)
+{
+	uint32_t value = __atomic_load_n(&loop->board->words[word], __ATOMIC_SEQ_CST);
+
+	loop->seen += value - loop->seen_of[word];
+	loop->seen_of[word] = value;
+	return value;
+}
+
+static int await_events(struct loop *loop, struct epoll_event *events, int room)
+{
+	return epoll_wait(loop->epoll, events, room, 60000);
+}
+
+/* One eventfd for each word. Nobody reads them: each write is a new edge. */
+
+static const struct kind eventfd_kind;
+
+static bool eventfd_open_all(struct loop *loop)
+{
+	struct rlimit files = { 2 * WORDS, 2 * WORDS }, before;
+
+	if (getrlimit(RLIMIT_NOFILE, &before))
+		return false;
+	if (before.rlim_cur < files.rlim_cur) {
+		if (before.rlim_max > files.rlim_max)
+			files.rlim_max = before.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &files))
+			return false;
+	}
+	loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+	return loop->epoll >= 0;
+}
+
+static bool eventfd_arm_all(struct loop *loop)
+{
+	struct epoll_event event = {
+		.events = loop->kind == &eventfd_kind ? EPOLLIN | EPOLLET : EPOLLIN,
+	};
+	int i;
+
+	for (i = 0; i < loop->words; i++) {
+		loop->eventfds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		event.data.u32 = i;
+		if (loop->eventfds[i] < 0 ||
+		    epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->eventfds[i], &event))
+			return false;
+	}
+	return true;
+}
+
+static void eventfd_close_all(struct loop *loop)
+{
+	int i;
+
+	close(loop->epoll);
+	for (i = 0; i < loop->words; i++)
+		close(loop->eventfds[i]);
+}
+
+static bool eventfd_turn(struct loop *loop)
+{
+	struct epoll_event events[BATCH];
+	int i, n = await_events(loop, events, BATCH);
+
+	for (i = 0; i < n; i++)
+		look(loop, events[i].data.u32);
+	return n > 0;
+}
+
+/* As most programs have it: level-triggered, so that it has to be read. */
+static bool eventfd_turn_and_read(struct loop *loop)
+{
+	struct epoll_event events[BATCH];
+	int i, n = await_events(loop, events, BATCH);
+	uint64_t count;
+
+	for (i = 0; i < n; i++) {
+		if (read(loop->eventfds[events[i].data.u32], &count, sizeof(count)) < 0)
+			return false;
+		look(loop, events[i].data.u32);
+	}
+	return n > 0;
+}
+
+static int eventfd_tell(struct loop *loop, int word)
+{
+	uint64_t one = 1;
+
+	return write(loop->eventfds[word], &one, sizeof(one)) == sizeof(one) ? 0 : -1;
+}
+
+static bool eventfd_drain(struct loop *loop)
+{
+	(void)loop;
+	return true;
+}
+
+static const struct kind eventfd_kind = {
+	.open = eventfd_open_all,
+	.close = eventfd_close_all,
+	.arm_all = eventfd_arm_all,
+	.turn = eventfd_turn,
+	.tell = eventfd_tell,
+	.drain = eventfd_drain,
+};
+
+static const struct kind eventfd_read_kind = {
+	.open = eventfd_open_all,
+	.close = eventfd_close_all,
+	.arm_all = eventfd_arm_all,
+	.turn = eventfd_turn_and_read,
+	.tell = eventfd_tell,
+	.drain = eventfd_drain,
+};
+
+/* A context for all words, in an epoll as any loop has it. */
+
+static bool memwait_open_loop(struct loop *loop)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	loop->fd = memwait_open(O_NONBLOCK);
+	loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+	return loop->fd >= 0 && !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->fd, &event);
+}
+
+static void memwait_close_loop(struct loop *loop)
+{
+	close(loop->epoll);
+	close(loop->fd);
+}
+
+/* A word that has changed since it was looked at is looked at again. */
+static bool memwait_arm(struct loop *loop, int *words, int n)
+{
+	struct memwait_async entries[BATCH];
+	struct memwait_wait_async batch = { .waits = (uintptr_t)entries };
+	int i, left;
+
+	for (; n; n = left) {
+		for (i = 0; i < n; i++)
+			entries[i] = (struct memwait_async) {
+				.wait = {
+					.addr = (uintptr_t)&loop->board->words[words[i]],
+					.expected = look(loop, words[i]),
+					.deadline = MEMWAIT_FOREVER,
+					.flags = MEMWAIT_SIZE_U32,
+				},
+				.user_data = words[i],
+			};
+		batch.count = n;
+		if (xioctl(loop->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch) != n)
+			return false;
+		for (i = left = 0; i < n; i++) {
+			if (entries[i].result == MEMWAIT_NOT_EQUAL)
+				words[left++] = words[i];
+			else if (entries[i].result != MEMWAIT_PENDING)
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool memwait_arm_all(struct loop *loop)
+{
+	int words[BATCH], i, n;
+
+	for (i = 0; i < loop->words; ) {
+		for (n = 0; n < BATCH && i < loop->words; n++)
+			words[n] = i++;
+		if (!memwait_arm(loop, words, n))
+			return false;
+	}
+	return true;
+}
+
+static bool memwait_turn(struct loop *loop)
+{
+	struct memwait_completion done[BATCH];
+	struct epoll_event event;
+	int words[BATCH], i, n;
+
+	if (await_events(loop, &event, 1) != 1)
+		return false;
+	n = mw_read(loop->fd, done, BATCH);
+	if (n <= 0)
+		return false;
+	loop->ended += n;
+	for (i = 0; i < n; i++)
+		words[i] = (int)done[i].user_data;
+	return memwait_arm(loop, words, n);
+}
+
+static int memwait_tell(struct loop *loop, int word)
+{
+	return mw_notify(loop->fd, &loop->board->words[word], 1, MEMWAIT_SIZE_U32);
+}
+
+static bool memwait_drain(struct loop *loop)
+{
+	struct memwait_completion done[BATCH];
+	int n;
+
+	while ((n = mw_read(loop->fd, done, BATCH)) > 0)
+		loop->ended += n;
+	return n == -EAGAIN;
+}
+
+static const struct kind memwait_kind = {
+	.open = memwait_open_loop,
+	.close = memwait_close_loop,
+	.arm_all = memwait_arm_all,
+	.turn = memwait_turn,
+	.tell = memwait_tell,
+	.drain = memwait_drain,
+};
+
+/* The loop waits in the ring itself, and the processes wake by futex(2). */
+
+static bool ring_open_loop(struct loop *loop)
+{
+	return ring_open(&loop->ring, BATCH, 2 * WORDS);
+}
+
+static void ring_close_loop(struct loop *loop)
+{
+	ring_close(&loop->ring);
+}
+
+static void ring_arm(struct loop *loop, int word)
+{
+	ring_wait(&loop->ring, &loop->board->words[word], look(loop, word), MEMWAIT_SIZE_U32, word);
+}
+
+static bool ring_arm_all(struct loop *loop)
+{
+	int i;
+
+	for (i = 0; i < loop->words; i++) {
+		ring_arm(loop, i);
+		if ((i + 1) % BATCH == 0 && !ring_submit(&loop->ring, 0))
+			return false;
+	}
+	return ring_submit(&loop->ring, 0);
+}
+
+/* A word that has changed since it was looked at completes with EAGAIN. */
+static bool ring_turn(struct loop *loop)
+{
+	const struct io_uring_cqe *cqe;
+	int i;
+
+	if (!ring_submit(&loop->ring, 1))
+		return false;
+	for (i = 0; i < BATCH; i++) {
+		cqe = ring_completion(&loop->ring);
+		if (!cqe)
+			break;
+		if (cqe->res && cqe->res != -EAGAIN)
+			return false;
+		loop->ended += !cqe->res;
+		ring_arm(loop, (int)cqe->user_data);
+		ring_reaped(&loop->ring);
+	}
+	return true;
+}
+
+static int ring_tell(struct loop *loop, int word)
+{
+	return (int)syscall(SYS_futex, &loop->board->words[word], FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/*
+ * Submits what was queued last, and something that completes at once, lest it wait. A ring makes
+ * some completions at a time.
+ */
+static bool ring_drain(struct loop *loop)
+{
+	const struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+	bool more;
+
+	do {
+		sqe = ring_next(&loop->ring);
+		sqe->opcode = IORING_OP_NOP;
+		sqe->user_data = WORDS;
+		if (!ring_submit(&loop->ring, 1))
+			return false;
+		for (more = false; (cqe = ring_completion(&loop->ring)); ring_reaped(&loop->ring)) {
+			if (cqe->user_data != WORDS) {
+				loop->ended += !cqe->res;
+				more = true;
+			}
+		}
+	} while (more);
+	return true;
+}
+
+static const struct kind ring_kind = {
+	.open = ring_open_loop,
+	.close = ring_close_loop,
+	.arm_all = ring_arm_all,
+	.turn = ring_turn,
+	.tell = ring_tell,
+	.drain = ring_drain,
+};
+
+static void notify_random_words(struct loop *loop, int process, long times)
+{
+	uint64_t random = process + 1;
+	long woken = 0;
+	int word, ret;
+
+	pthread_barrier_wait(&loop->board->ready);
+	for (; times; times--) {
+		word = (int)(next_random(&random) % WORDS);
+		__atomic_add_fetch(&loop->board->words[word], 1, __ATOMIC_SEQ_CST);
+		ret = loop->kind->tell(loop, word);
+		if (ret < 0)
+			_exit(1);
+		woken += ret;
+	}
+	__atomic_add_fetch(&loop->board->woken, woken, __ATOMIC_RELAXED);
+	_exit(0);
+}
+
+static struct board *new_board(void)
+{
+	struct board *board = shared_page(sizeof(*board));
+	pthread_barrierattr_t shared;
+
+	if (!board)
+		return NULL;
+	memset(board, 0, sizeof(*board));
+	pthread_barrierattr_init(&shared);
+	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&board->ready, &shared, PROCESSES + 1);
+	pthread_barrierattr_destroy(&shared);
+	return board;
+}
+
+static bool all_have_exited(const pid_t *pids)
+{
+	bool right = true;
+	int status, i;
+
+	for (i = 0; i < PROCESSES; i++)
+		right &= waitpid(pids[i], &status, 0) == pids[i] && !status;
+	return right;
+}
+
+/* And each notify that was counted has ended a wait. */
+static bool everything_was_seen(const struct loop *loop, long times)
+{
+	long sum = 0;
+	int i;
+
+	for (i = 0; i < WORDS; i++)
+		sum += loop->board->words[i];
+	return sum == times && loop->seen == times && loop->ended == loop->board->woken;
+}
+
+static double run_loop(struct loop *loop, long times)
+{
+	pid_t pids[PROCESSES];
+	bool right;
+	double result;
+	uint64_t start;
+	int i;
+
+	if (!loop->kind->arm_all(loop))
+		return BENCH_FAILED;
+	for (i = 0; i < PROCESSES; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0) {
+			while (i--)
+				kill(pids[i], SIGKILL);
+			return BENCH_FAILED;
+		}
+		if (!pids[i])
+			notify_random_words(loop, i, times / PROCESSES);
+	}
+
+	pthread_barrier_wait(&loop->board->ready);
+	start = now_ns(CLOCK_MONOTONIC);
+	do
+		right = loop->kind->turn(loop);
+	while (right && loop->seen < times);
+	result = bench_ns_each(start, times);
+
+	right &= all_have_exited(pids);
+	right &= loop->kind->drain(loop);
+	return right && everything_was_seen(loop, times) ? result : BENCH_FAILED;
+}
+
+static double run_memory(struct loop *loop, long times)
+{
+	double before = settled_kernel_memory();
+
+	if (!loop->kind->arm_all(loop))
+		return BENCH_FAILED;
+	return (settled_kernel_memory() - before) / (double)times;
+}
+
+static double with_loop(const struct contender *contender, int words, long times,
+			double (*run)(struct loop *loop, long times))
+{
+	static struct loop loop;
+	double memory = kernel_memory(), result = BENCH_ABSENT;
+
+	memset(&loop, 0, sizeof(loop));
+	loop.kind = contender->how;
+	loop.words = words;
+	loop.board = new_board();
+	if (!loop.board)
+		return BENCH_FAILED;
+	if (loop.kind->open(&loop)) {
+		result = run(&loop, times);
+		loop.kind->close(&loop);
+		await_freed(memory);
+	} else if (loop.kind == &memwait_kind) {
+		result = BENCH_FAILED;
+	}
+	munmap(loop.board, sizeof(*loop.board));
+	return result;
+}
+
+static double run_loop_of(const struct contender *contender, long times)
+{
+	return with_loop(contender, WORDS, times, run_loop);
+}
+
+static double run_memory_of(const struct contender *contender, long times)
+{
+	return with_loop(contender, (int)times, times, run_memory);
+}
+
+FIXTURE_VARIANT_ADD(bench, loop) {
+	.times = 20000,
+	.check = 2000,
+	.contenders = {
+		{ "eventfd", run_loop_of, 0, 0, &eventfd_kind },
+		{ "eventfd read", run_loop_of, 0, 0, &eventfd_read_kind },
+		{ "io_uring", run_loop_of, 0, 0, &ring_kind },
+		{ "memwait", run_loop_of, 0, 0, &memwait_kind },
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, loop_memory) {
+	.unit = "B",
+	.times = WORDS,
+	.check = 100,
+	.contenders = {
+		{ "eventfd", run_memory_of, 0, 0, &eventfd_kind },
+		{ "memwait", run_memory_of, 0, 0, &memwait_kind },
+	},
+};
+
+TEST_HARNESS_MAIN
