@@ -20,6 +20,7 @@ help:						## this list
 	@echo "KDIR=    kernel headers to build against (those of the running kernel)"
 	@echo "KERNELS= kernels of check: $(KERNELS)"
 	@echo "KERNEL=  kernel of torture and fuzz ($(KERNEL)); all there are: $(VM) kernels"
+	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
 	@echo "MINUTES= how long they last ($(MINUTES))"
 	@echo "PREFIX=  where install-lib installs ($(PREFIX)), below DESTDIR="
 	@echo "TEXT=    file for demo to count the words of (the sources of this project)"
