@@ -352,7 +352,7 @@ int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
 
-/* Read-write locks: a waiting writer comes before readers that come later; no-one starves. */
+/* Read-write locks: readers that come later do not keep a writer waiting. */
 
 typedef union {
 	uint32_t reserved[8];
@@ -360,8 +360,11 @@ typedef union {
 
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
-/* @flags: 0. */
-int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int flags);
+/* Kinds. By default whoever is there first gets in. */
+#define MEMWAIT_RWLOCK_FAIR		0x4u	/* all who wait get in in the order of waiting */
+
+/* EINVAL: no such kind. */
+int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 
 /* EBUSY: it is locked. */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);

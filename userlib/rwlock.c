@@ -2,12 +2,14 @@
 /*
  * Read-write locks: a number of readers that a writer can close, behind a gate.
  *
- * The gate is a fair lock word (lock.c). A writer locks it, closes the state, and waits until the
+ * The gate is a lock word (lock.c). A writer locks it, closes the state, and waits until the
  * readers are gone; it has the gate until it unlocks. A reader only adds itself as long as the
  * state is open. If it is closed, the reader goes through the gate: there is no writer when it has
- * the gate, as that opens the state before it unlocks the gate. So readers and writers that have
- * to wait enter in the order of waiting, readers one after another without a herd, and a writer at
- * the gate waits for no reader that comes later.
+ * the gate, as that opens the state before it unlocks the gate. So readers enter one after another
+ * without a herd, and a writer that has the gate waits for no reader that comes later.
+ *
+ * Of a fair lock the gate is fair: readers and writers that have to wait enter in the order of
+ * waiting. That costs a switch of threads for each as soon as one of them waits.
  *
  *	state: number of readers, and CLOSED: a writer has the gate and wants, or has, the lock
  *
@@ -22,6 +24,7 @@ struct rwlock {
 	_Atomic uint32_t gate;
 	_Atomic uint32_t state;
 	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
+	uint32_t kind;
 };
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
@@ -34,11 +37,17 @@ static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 	return (struct rwlock *)rwlock;
 }
 
-int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int flags)
+static bool is_fair(const struct rwlock *lock)
 {
-	if (!rwlock || flags)
+	return lock->kind & MEMWAIT_RWLOCK_FAIR;
+}
+
+int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
+{
+	if (!rwlock || (kind & ~MEMWAIT_RWLOCK_FAIR))
 		return EINVAL;
 	memset(rwlock, 0, sizeof(*rwlock));
+	to_rwlock(rwlock)->kind = kind;
 	return 0;
 }
 
@@ -76,7 +85,7 @@ static int add_reader_and_go(struct rwlock *lock)
 {
 	int ret = add_reader(lock);
 
-	memwait_lock_release(&lock->gate, true);
+	memwait_lock_release(&lock->gate, is_fair(lock));
 	return ret;
 }
 
@@ -89,7 +98,7 @@ static int read_until(struct rwlock *lock, const struct memwait_deadline *deadli
 	ret = add_reader(lock);
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&lock->gate, &lock->spins, true, deadline);
+	ret = memwait_lock(&lock->gate, &lock->spins, is_fair(lock), deadline);
 	return ret ? ret : add_reader_and_go(lock);
 }
 
@@ -135,7 +144,7 @@ static int open_state(struct rwlock *lock)
 {
 	/* release: what was written is there for the readers that come */
 	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
-	return memwait_lock_release(&lock->gate, true);
+	return memwait_lock_release(&lock->gate, is_fair(lock));
 }
 
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -145,7 +154,7 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 
 	if (!lock)
 		return EINVAL;
-	ret = memwait_lock(&lock->gate, &lock->spins, true, deadline);
+	ret = memwait_lock(&lock->gate, &lock->spins, is_fair(lock), deadline);
 	if (ret)
 		return ret;
 	for (readers = close_state(lock); readers; readers = readers_left(lock)) {
@@ -176,7 +185,7 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 	if (atomic_compare_exchange_strong_explicit(&lock->state, &nobody, CLOSED,
 						    memory_order_acquire, memory_order_relaxed))
 		return 0;
-	memwait_lock_release(&lock->gate, true);
+	memwait_lock_release(&lock->gate, is_fair(lock));
 	return EBUSY;
 }
 
@@ -229,7 +238,7 @@ static int read_step(struct memwait_op *op, int outcome)
 		if (ret != EBUSY)
 			return ret;
 	}
-	ret = memwait_lock_step(op, &lock->gate, true, outcome);
+	ret = memwait_lock_step(op, &lock->gate, is_fair(lock), outcome);
 	return ret ? ret : add_reader_and_go(lock);
 }
 
@@ -237,7 +246,7 @@ static void read_undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	memwait_lock_undo(&lock->gate, true, outcome);
+	memwait_lock_undo(&lock->gate, is_fair(lock), outcome);
 }
 
 /* What a writer waits for. */
@@ -250,7 +259,7 @@ static int write_step(struct memwait_op *op, int outcome)
 	int ret;
 
 	if (op->phase == FOR_GATE) {
-		ret = memwait_lock_step(op, &lock->gate, true, outcome);
+		ret = memwait_lock_step(op, &lock->gate, is_fair(lock), outcome);
 		if (ret)
 			return ret;
 		op->phase = FOR_READERS;
@@ -280,7 +289,7 @@ static void write_undo(struct memwait_op *op, int outcome)
 
 	/* The writer is alone on the state: there is nobody to pass its wake-up on to. */
 	if (op->phase == FOR_GATE)
-		memwait_lock_undo(&lock->gate, true, outcome);
+		memwait_lock_undo(&lock->gate, is_fair(lock), outcome);
 	else
 		open_state(lock);
 }

@@ -454,7 +454,8 @@ static int set_up(struct work *work)
 		err |= memwait_sem_init(&work->ours.sems[i], 0, !i);
 	}
 	err |= pthread_rwlock_init(&work->glibc.rwlock, NULL);
-	err |= memwait_rwlock_init(&work->ours.rwlock, 0);
+	err |= memwait_rwlock_init(&work->ours.rwlock, work->library == MEMWAIT_FAIR ?
+				   MEMWAIT_RWLOCK_FAIR : 0);
 	err |= pthread_barrier_init(&work->glibc.barrier, NULL, MEETING);
 	err |= memwait_barrier_init(&work->ours.barrier, 0, MEETING);
 	if (work->plan->words)
@@ -745,6 +746,7 @@ FIXTURE_VARIANT_ADD(bench, rwlock_4_90_10)
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &rwlock_4),
 		CONTENDER("memwait", run, MEMWAIT, &rwlock_4),
+		CONTENDER("memwait fair", run, MEMWAIT_FAIR, &rwlock_4),
 	},
 };
 

@@ -88,7 +88,10 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 		user->error = result;
 }
 
-USERLIB_TEST(threads_processes_and_a_loop)
+static const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_FAIR };
+
+static void use_by_all(struct __test_metadata *_metadata, FIXTURE_DATA(userlib) *self,
+		       unsigned int kind)
 {
 	int memfd = memfd_create("rwlock", MFD_CLOEXEC), i, ret;
 	struct user_op users[2] = { 0 };
@@ -99,6 +102,7 @@ USERLIB_TEST(threads_processes_and_a_loop)
 	ASSERT_EQ(0, ftruncate(memfd, 4096));
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	ASSERT_NE(MAP_FAILED, shared);
+	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kind));
 	for (i = 0; i < 2; i++) {
 		children[i] = fork();
 		ASSERT_LE(0, children[i]);
@@ -133,10 +137,18 @@ USERLIB_TEST(threads_processes_and_a_loop)
 	close(memfd);
 }
 
+USERLIB_TEST(threads_processes_and_a_loop)
+{
+	use_by_all(_metadata, self, 0);
+	use_by_all(_metadata, self, MEMWAIT_RWLOCK_FAIR);
+}
+
 USERLIB_TEST(try_and_errors)
 {
 	memwait_rwlock_t *lock = self->shared;
 
+	EXPECT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR));
+	EXPECT_EQ(EINVAL, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR | 2));
 	ASSERT_EQ(0, memwait_rwlock_init(lock, 0));
 	EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, memwait_rwlock_rdlock(lock));
@@ -274,7 +286,7 @@ static int write_on_and_on(void *arg)
 	return 0;
 }
 
-USERLIB_TEST(neither_readers_nor_writers_starve)
+USERLIB_TEST(fair_neither_readers_nor_writers_starve)
 {
 	struct shared *shared = self->shared;
 	struct runner busy[3];
@@ -282,6 +294,7 @@ USERLIB_TEST(neither_readers_nor_writers_starve)
 
 	for (writers = 0; writers < 2; writers++) {
 		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_FAIR));
 		for (i = 0; i < 3; i++)
 			runner_start(&busy[i], writers ? write_on_and_on : read_on_and_on, shared);
 		for (i = 0; i < 200; i++)
@@ -645,12 +658,14 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 	struct shared *shared = self->shared;
 	memwait_rwlock_t *lock = &shared->lock;
 	struct runner thread;
-	int writing, ret;
+	int turn, writing, ret;
 
 	memwait_op_init(&first.op, self->loop, count_call, &first);
 	memwait_op_init(&behind.op, self->loop, count_call, &behind);
-	for (writing = 0; writing < 2; writing++) {
-		/* It has the gate already. */
+	for (turn = 0; turn < 4; turn++) {
+		writing = turn % 2;
+		/* If it is fair, it has the gate already. */
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[turn / 2]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
 		ret = writing ? memwait_rwlock_wrlock_async(lock, &first.op) :
 			memwait_rwlock_rdlock_async(lock, &first.op);
@@ -721,7 +736,7 @@ static int visit_as_thread(void *arg)
 	return visitor->error;
 }
 
-USERLIB_TEST(operations_and_threads_enter_in_the_order_of_coming)
+USERLIB_TEST(fair_operations_and_threads_enter_in_the_order_of_coming)
 {
 	/* A reader that comes after a writer has it after the writer. */
 	static const bool writes[] = { false, true, true, false, true, false };
@@ -733,6 +748,7 @@ USERLIB_TEST(operations_and_threads_enter_in_the_order_of_coming)
 	/* In the first round those of even number are threads, in the second the others. */
 	for (round = 0; round < 2; round++) {
 		tickets = 0;
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_FAIR));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
 		memset(visitors, 0, sizeof(visitors));
 		for (i = 0; i < n; i++) {
@@ -794,6 +810,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % 2]));
 		counted.calls = 0;
 		cancelling.begin = 0;
 		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
@@ -834,6 +851,7 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 	int round, ret, timed_out = 0;
 
 	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % 2]));
 		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
 		ASSERT_EQ(0, ret);
 		timed.time = in_time(CLOCK_MONOTONIC, 0);
@@ -949,6 +967,7 @@ USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 
 	for (round = 0; round < 20; round++) {
 		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kinds[round % 2]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
 		for (i = 0; i < 3; i++) {
 			children[i] = fork();

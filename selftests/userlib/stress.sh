@@ -3,10 +3,10 @@
 # The stress program on the real device, each primitive for MEMWAIT_STRESS_SECONDS.
 seconds=${MEMWAIT_STRESS_SECONDS:-3}
 cd "$(dirname "$0")" || exit 1
-primitives="words mutex fair cond broadcast sem rwlock barrier waitgroup channel"
+primitives="words mutex fair cond broadcast sem rwlock rwlock_fair barrier waitgroup channel"
 
 echo "TAP version 13"
-echo "1..10"
+echo "1..11"
 bad=0
 number=0
 for primitive in $primitives; do

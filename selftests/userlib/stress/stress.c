@@ -367,6 +367,13 @@ static void stress_rwlock(void)
 	CHECK(!memwait_rwlock_destroy(&rwlock));
 }
 
+static void stress_rwlock_fair(void)
+{
+	CHECK(!memwait_rwlock_init(&rwlock, MEMWAIT_RWLOCK_FAIR));
+	stress_lock(&writer_kind, &reader_kind);
+	CHECK(!memwait_rwlock_destroy(&rwlock));
+}
+
 /* Turns: everybody has its turn, and tells all; the word itself orders what they hand on. */
 static uint32_t turn;
 static bool last_round;
@@ -859,6 +866,7 @@ static const struct {
 	{ "broadcast", stress_broadcast },
 	{ "sem", stress_sem },
 	{ "rwlock", stress_rwlock },
+	{ "rwlock_fair", stress_rwlock_fair },
 	{ "barrier", stress_barrier },
 	{ "waitgroup", stress_waitgroup },
 	{ "channel", stress_channel },
