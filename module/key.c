@@ -113,15 +113,13 @@ static bool memwait_word_is_shared(const struct memwait_word *word)
 }
 
 /**
- * memwait_word_put() - give back what keeps a word
- * @word: not to be used any more
+ * memwait_word_unpin() - let go of what keeps a word, for memwait_word_put()
+ * @word: pinned; not to be used any more
  *
  * Context: process context. With a spinlock held only as memwait_word_move() does.
  */
-void memwait_word_put(struct memwait_word *word)
+void memwait_word_unpin(struct memwait_word *word)
 {
-	if (!word->pin)
-		return;
 	if (memwait_word_is_shared(word))
 		fput(word->pin);
 	else

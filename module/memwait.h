@@ -120,13 +120,20 @@ struct memwait_wakes {
 
 /* key.c */
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
-void memwait_word_put(struct memwait_word *word);
+void memwait_word_unpin(struct memwait_word *word);
 void memwait_word_keep(struct memwait_word *word);
 void memwait_word_move(struct memwait_word *word, const struct memwait_word *target);
 
 static inline unsigned int memwait_size(u32 flags)
 {
 	return 1U << (flags & MEMWAIT_SIZE_MASK);
+}
+
+/* Gives back what keeps a word; a private one, within its system call, is kept by nothing. */
+static inline void memwait_word_put(struct memwait_word *word)
+{
+	if (word->pin)
+		memwait_word_unpin(word);
 }
 
 static inline bool memwait_key_equal(const struct memwait_key *a, const struct memwait_key *b)

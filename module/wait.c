@@ -296,7 +296,7 @@ int memwait_wait(const struct memwait_wait *wait)
 
 	ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
 	if (!ret)
-		ret = memwait_group_get(&member, wait, 1);
+		ret = memwait_word_get(&member.waiter.word, wait->addr, wait->flags);
 	if (ret)
 		return ret;
 	return memwait_wait_members(&member, wait, 1, wait->deadline, wait->flags, NULL);
@@ -399,14 +399,14 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 	if (!ret && notified)
 		ret = put_user(flags, &user->notify.flags);
 	if (!ret)
-		ret = memwait_group_get(&member, &arg->wait, 1);
+		ret = memwait_word_get(&member.waiter.word, arg->wait.addr, arg->wait.flags);
 	if (ret)
 		return ret;
 
 	if (!notified) {
 		ret = memwait_notify_first(arg, user);
 		if (ret) {
-			memwait_group_put(&member, 1);
+			memwait_word_put(&member.waiter.word);
 			return ret;
 		}
 	}
