@@ -361,7 +361,7 @@ typedef union {
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
 /* Kinds. By default whoever is there first gets in. */
-#define MEMWAIT_RWLOCK_FAIR		0x4u	/* all who wait get in in the order of waiting */
+#define MEMWAIT_RWLOCK_FAIR		0x4u	/* whoever waits gets it in the order of waiting */
 
 /* EINVAL: no such kind. */
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);

@@ -90,8 +90,7 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 
 static const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_FAIR };
 
-static void use_by_all(struct __test_metadata *_metadata, FIXTURE_DATA(userlib) *self,
-		       unsigned int kind)
+static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, unsigned int kind)
 {
 	int memfd = memfd_create("rwlock", MFD_CLOEXEC), i, ret;
 	struct user_op users[2] = { 0 };
@@ -118,12 +117,12 @@ static void use_by_all(struct __test_metadata *_metadata, FIXTURE_DATA(userlib) 
 		runner_start(&runners[i], use_often, shared);
 	for (i = 0; i < 2; i++) {
 		users[i].shared = shared;
-		memwait_op_init(&users[i].op, self->loop, use_by_callback, &users[i]);
+		memwait_op_init(&users[i].op, loop, use_by_callback, &users[i]);
 		ret = begin_use(&users[i]);
 		if (ret != EINPROGRESS)
 			use_by_callback(&users[i].op, ret, &users[i]);
 	}
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(loop));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, runner_join(&runners[i]));
 		EXPECT_EQ(0, userlib_child_status(children[i]));
@@ -139,8 +138,8 @@ static void use_by_all(struct __test_metadata *_metadata, FIXTURE_DATA(userlib) 
 
 USERLIB_TEST(threads_processes_and_a_loop)
 {
-	use_by_all(_metadata, self, 0);
-	use_by_all(_metadata, self, MEMWAIT_RWLOCK_FAIR);
+	use_by_all(_metadata, self->loop, 0);
+	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_FAIR);
 }
 
 USERLIB_TEST(try_and_errors)
