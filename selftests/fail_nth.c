@@ -395,33 +395,6 @@ FAIL_TEST(R24_wait_async_leaves_nothing_behind)
 	EXPECT_LT(3, errors);
 }
 
-/*
- * An index is tried for twice, and one failure is not enough: all allocations of a node fail for a
- * while.
- */
-FAIL_TEST(R24_no_room_for_an_index)
-{
-	uint64_t id;
-
-	set("/sys/kernel/slab/radix_tree_node/failslab", "1");
-	set(DEBUG "failslab/cache-filter", "Y");
-	set(DEBUG "failslab/task-filter", "Y");
-	set(DEBUG "failslab/times", "-1");
-	set("/proc/thread-self/make-it-fail", "1");
-	set(DEBUG "failslab/probability", "100");
-	EXPECT_EQ(-ENOMEM, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
-	set(DEBUG "failslab/probability", "0");
-	set("/proc/thread-self/make-it-fail", "0");
-	set(DEBUG "failslab/task-filter", "N");
-	set(DEBUG "failslab/cache-filter", "N");
-	set("/sys/kernel/slab/radix_tree_node/failslab", "0");
-	EXPECT_EQ(0, id);
-	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
-	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
-	EXPECT_EQ(0, mw_cancel(self->fd, id));
-}
-
 FAIL_TEST(R23_cancel_can_be_called_again)
 {
 	int n, ret, errors = 0;
