@@ -368,7 +368,7 @@ static void notify_random_words(struct loop *loop, int process, long times)
 
 	pthread_barrier_wait(&loop->board->ready);
 	for (; times; times--) {
-		word = (int)(next_random(&random) % WORDS);
+		word = (int)(next_random(&random) % loop->words);
 		__atomic_add_fetch(&loop->board->words[word], 1, __ATOMIC_SEQ_CST);
 		ret = loop->kind->tell(loop, word);
 		if (ret < 0)
@@ -482,7 +482,7 @@ static double with_loop(const struct contender *contender, int words, long times
 
 static double run_loop_of(const struct contender *contender, long times)
 {
-	return with_loop(contender, WORDS, times, run_loop);
+	return with_loop(contender, bench_measures() ? WORDS : 100, times, run_loop);
 }
 
 static double run_memory_of(const struct contender *contender, long times)
