@@ -22,7 +22,7 @@
  *
  * The memory of a completion is that of its wait, so a notify needs none.
  *
- * A group (see group.c) is one wait with several members. A notify may come while they are still
+ * A group (see group.h) is one wait with several members. A notify may come while they are still
  * joining: it claims the group by memwait_async_group.claimed, and who arms the group completes it
  * when done. Once the group is QUEUED, the notify completes it at once, and takes the other members
  * out after it has dropped its own queue's lock. By then the completion may have been read: whoever
@@ -57,6 +57,7 @@
 #include <linux/xarray.h>
 
 #include "compat.h"
+#include "group.h"
 #include "memwait.h"
 
 /*

@@ -2,16 +2,18 @@
 /*
  * What the files of the module share. Data flows one way:
  * ioctl (main.c) -> key (key.c) -> queue (queue.c) -> thread (wait.c) or async wait (async.c).
- * What threads and async waits on several words have in common is in group.c.
+ * What threads and async waits on several words have in common is in group.h.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
 
+#include <linux/align.h>
 #include <linux/atomic.h>
 #include <linux/container_of.h>
 #include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/ktime.h>
+#include <linux/sched/signal.h>
 #include <linux/types.h>
 #include <uapi/linux/memwait.h>
 
@@ -129,6 +131,43 @@ static inline unsigned int memwait_size(u32 flags)
 	return 1U << (flags & MEMWAIT_SIZE_MASK);
 }
 
+/**
+ * memwait_check() - is an address fit for a word of these flags?
+ * @addr: address of the word
+ * @flags: of the word
+ * @known: which flags are allowed
+ *
+ * Context: any.
+ *
+ * Return: 0, or -EINVAL: an unknown flag, a misaligned address.
+ */
+static inline int memwait_check(u64 addr, u32 flags, u32 known)
+{
+	if ((flags & ~known) || !IS_ALIGNED(addr, memwait_size(flags)))
+		return -EINVAL;
+	return 0;
+}
+
+/**
+ * memwait_check_wait() - the same for a word that is to be compared
+ * @wait: as it came from user space
+ * @known: which flags are allowed
+ *
+ * Context: any.
+ *
+ * Return: 0, -EINVAL; or -EOPNOTSUPP: 64 bits on a 32-bit kernel.
+ */
+static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
+{
+	int ret = memwait_check(wait->addr, wait->flags, known);
+
+	if (ret || wait->reserved)
+		return -EINVAL;
+	if (!IS_ENABLED(CONFIG_64BIT) && memwait_size(wait->flags) == 8)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
 /* Gives back what keeps a word; a private one, within its system call, is kept by nothing. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
@@ -144,7 +183,7 @@ static inline bool memwait_key_equal(const struct memwait_key *a, const struct m
 /* queue.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp);
-void memwait_queue_leave(struct memwait_waiter *waiter);
+void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 int memwait_queue_notify(const struct memwait_key *key, u32 count);
 void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr);
@@ -155,16 +194,17 @@ int memwait_queue_waiters(const struct memwait_key *key);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
 
-/* group.c */
-int memwait_check(u64 addr, u32 flags, u32 known);
-int memwait_check_wait(const struct memwait_wait *wait, u32 known);
-int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr);
-int memwait_group_get(struct memwait_member *members, const struct memwait_wait *waits, u32 nr);
-void memwait_group_put(struct memwait_member *members, u32 nr);
-int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
-int memwait_group_join(struct memwait_member *members, const struct memwait_wait *waits, u32 nr,
-		       gfp_t gfp, u32 *index);
-void memwait_group_leave(struct memwait_member *members, u32 nr);
+/**
+ * memwait_queue_leave() - take a waiter out of its queue, if it is in one
+ * @waiter: joined once; a thread's own, or an async wait that the caller has claimed
+ *
+ * Context: process context; takes the queue's lock.
+ */
+static inline void memwait_queue_leave(struct memwait_waiter *waiter)
+{
+	if (smp_load_acquire(&waiter->queue))	/* (D), see the top of queue.c */
+		memwait_queue_take_out(waiter);
+}
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
@@ -177,8 +217,20 @@ int memwait_wait(const struct memwait_wait *wait);
 int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user);
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user);
-bool memwait_is_dying(void);
+bool memwait_dies_of_signal(void);
 void memwait_wake_threads(struct list_head *threads);
+
+/**
+ * memwait_is_dying() - will the current thread die before it returns to user space?
+ *
+ * Context: process context.
+ *
+ * Return: whether it will.
+ */
+static inline bool memwait_is_dying(void)
+{
+	return unlikely(signal_pending(current)) && memwait_dies_of_signal();
+}
 
 static inline clockid_t memwait_clock(u32 flags)
 {

@@ -36,7 +36,7 @@
  * async wait, or group, under its context's lock. Notify, which holds the queue's lock already,
  * takes what it has claimed out at once; the others call memwait_queue_leave() afterwards. A notify
  * that comes in between does not count such a waiter, and takes it out of the queue for them. See
- * group.c for groups.
+ * group.h for groups.
  *
  * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
  *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
@@ -397,12 +397,12 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 }
 
 /**
- * memwait_queue_leave() - take a waiter out of its queue, if it is in one
- * @waiter: joined once; a thread's own, or an async wait that the caller has claimed
+ * memwait_queue_take_out() - memwait_queue_leave() of a waiter that may be in a queue
+ * @waiter: as there
  *
  * Context: process context; takes the queue's lock.
  */
-void memwait_queue_leave(struct memwait_waiter *waiter)
+void memwait_queue_take_out(struct memwait_waiter *waiter)
 {
 	struct memwait_queue *queue;
 
@@ -471,6 +471,19 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
 	return woken;
 }
 
+/* Not inline: who finds nobody, as most notifies do, must not pay for the frame of this one. */
+static noinline u32 memwait_queue_notify_locked(struct memwait_queue *queue, u32 count)
+{
+	struct memwait_wakes wakes;
+	u32 woken;
+
+	memwait_wakes_begin(&wakes);
+	woken = memwait_queue_wake(queue, count, &wakes);
+	memwait_queue_unlock(queue);
+	memwait_wakes_finish(&wakes);
+	return woken;
+}
+
 /**
  * memwait_queue_notify() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
@@ -485,19 +498,11 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
 int memwait_queue_notify(const struct memwait_key *key, u32 count)
 {
 	struct memwait_queue *queue;
-	struct memwait_wakes wakes;
-	u32 woken;
 
 	smp_mb();	/* (A) pairs with (B) */
 
 	queue = memwait_queue_lock(key);
-	if (!queue)
-		return 0;
-	memwait_wakes_begin(&wakes);
-	woken = memwait_queue_wake(queue, count, &wakes);
-	memwait_queue_unlock(queue);
-	memwait_wakes_finish(&wakes);
-	return woken;
+	return queue ? memwait_queue_notify_locked(queue, count) : 0;
 }
 
 /**

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues as a model for Spin: the protocol that the comments at the top of queue.c, group.c and
+ * The queues as a model for Spin: the protocol that the comments at the top of queue.c, group.h and
  * wait.c argue for, with their steps and names. selftests/lint/spin runs it, for each of the
  * scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
  * are there all the time: JOIN, PAIR and COME_AND_GO are about how they come and go, and the others

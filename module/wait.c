@@ -17,6 +17,7 @@
 #include <linux/time_namespace.h>
 #include <linux/uaccess.h>
 
+#include "group.h"
 #include "memwait.h"
 
 /* Groups of up to so many words need no memory but the stack. */
@@ -164,8 +165,10 @@ static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clocki
 			ret = -ERESTARTSYS;
 			break;
 		}
-		if (!schedule_hrtimeout_range_clock(expires, current->timer_slack_ns,
-						    HRTIMER_MODE_ABS, clock)) {
+		if (!expires) {
+			schedule();
+		} else if (!schedule_hrtimeout_range_clock(expires, current->timer_slack_ns,
+							   HRTIMER_MODE_ABS, clock)) {
 			ret = MEMWAIT_TIMED_OUT;
 			break;
 		}
@@ -175,7 +178,7 @@ static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clocki
 }
 
 /**
- * memwait_is_dying() - will the current thread die before it returns to user space?
+ * memwait_dies_of_signal() - memwait_is_dying() of a thread that has a signal pending
  *
  * Either it was killed, or a signal is pending that will make it dump core; all other fatal signals
  * look like SIGKILL by now. What a tracer would make of the signal cannot be known: a traced thread
@@ -185,15 +188,13 @@ static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clocki
  *
  * Return: whether it will.
  */
-bool memwait_is_dying(void)
+bool memwait_dies_of_signal(void)
 {
 	struct sighand_struct *sighand;
 	bool dying = false;
 	sigset_t pending;
 	int sig;
 
-	if (likely(!signal_pending(current)))
-		return false;
 	if (fatal_signal_pending(current))
 		return true;
 	if (current->ptrace || (current->signal->flags & SIGNAL_UNKILLABLE))
@@ -220,9 +221,12 @@ bool memwait_is_dying(void)
  * A notify that was counted for a thread which dies before it returns, or which cannot be told the
  * index, is passed on to the next waiter of the word. -ERESTARTSYS is right for a restart as well,
  * for the deadline is absolute.
+ *
+ * Inline, so that for one word no loop is left.
  */
-static int memwait_wait_members(struct memwait_member *members, const struct memwait_wait *waits,
-				u32 nr, u64 deadline, u32 flags, u32 __user *user_index)
+static __always_inline int memwait_wait_members(struct memwait_member *members,
+						const struct memwait_wait *waits, u32 nr,
+						u64 deadline, u32 flags, u32 __user *user_index)
 {
 	struct memwait_thread thread = { .task = current, .members = members, .nr = nr };
 	gfp_t gfp = nr > 1 ? MEMWAIT_GFP : GFP_KERNEL;

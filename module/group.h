@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Groups: several words that are waited for together, by a thread or by an async wait.
  *
@@ -24,49 +24,15 @@
  * A change before its member has joined is seen by the comparison. Nothing is missed in between,
  * and no two queues need to be locked at once.
  *
- * A thread is a group of one word if it waits for one.
+ * A thread is a group of one word if it waits for one. That is why all of this is inline: for the
+ * one word no loop is left.
  */
-#include <linux/align.h>
+#ifndef MEMWAIT_GROUP_H
+#define MEMWAIT_GROUP_H
+
 #include <linux/uaccess.h>
 
 #include "memwait.h"
-
-/**
- * memwait_check() - is an address fit for a word of these flags?
- * @addr: address of the word
- * @flags: of the word
- * @known: which flags are allowed
- *
- * Context: any.
- *
- * Return: 0, or -EINVAL: an unknown flag, a misaligned address.
- */
-int memwait_check(u64 addr, u32 flags, u32 known)
-{
-	if ((flags & ~known) || !IS_ALIGNED(addr, memwait_size(flags)))
-		return -EINVAL;
-	return 0;
-}
-
-/**
- * memwait_check_wait() - the same for a word that is to be compared
- * @wait: as it came from user space
- * @known: which flags are allowed
- *
- * Context: any.
- *
- * Return: 0, -EINVAL; or -EOPNOTSUPP: 64 bits on a 32-bit kernel.
- */
-int memwait_check_wait(const struct memwait_wait *wait, u32 known)
-{
-	int ret = memwait_check(wait->addr, wait->flags, known);
-
-	if (ret || wait->reserved)
-		return -EINVAL;
-	if (!IS_ENABLED(CONFIG_64BIT) && memwait_size(wait->flags) == 8)
-		return -EOPNOTSUPP;
-	return 0;
-}
 
 /**
  * memwait_group_copy() - copy the words of a group from user space and check them
@@ -78,7 +44,7 @@ int memwait_check_wait(const struct memwait_wait *wait, u32 known)
  *
  * Return: 0, -EFAULT, -EINVAL or -EOPNOTSUPP.
  */
-int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr)
+static inline int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr)
 {
 	u32 i;
 	int ret;
@@ -94,6 +60,21 @@ int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr)
 }
 
 /**
+ * memwait_group_put() - give back what memwait_group_get() took
+ * @members: in no queue
+ * @nr: how many
+ *
+ * Context: process context.
+ */
+static inline void memwait_group_put(struct memwait_member *members, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		memwait_word_put(&members[i].waiter.word);
+}
+
+/**
  * memwait_group_get() - find the keys of a group's words
  * @members: their words are set on success; given back with memwait_group_put()
  * @waits: address and flags of each word, checked
@@ -103,7 +84,8 @@ int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr)
  *
  * Return: 0, or what memwait_word_get() says of the first word that has no key.
  */
-int memwait_group_get(struct memwait_member *members, const struct memwait_wait *waits, u32 nr)
+static inline int memwait_group_get(struct memwait_member *members,
+				    const struct memwait_wait *waits, u32 nr)
 {
 	u32 i;
 	int ret;
@@ -119,21 +101,6 @@ int memwait_group_get(struct memwait_member *members, const struct memwait_wait 
 }
 
 /**
- * memwait_group_put() - give back what memwait_group_get() took
- * @members: in no queue
- * @nr: how many
- *
- * Context: process context.
- */
-void memwait_group_put(struct memwait_member *members, u32 nr)
-{
-	u32 i;
-
-	for (i = 0; i < nr; i++)
-		memwait_word_put(&members[i].waiter.word);
-}
-
-/**
  * memwait_group_compare() - do all words hold their expected values?
  * @waits: the words
  * @nr: how many
@@ -143,7 +110,7 @@ void memwait_group_put(struct memwait_member *members, u32 nr)
  *
  * Return: 0: they do; MEMWAIT_NOT_EQUAL; or -EFAULT, which comes first whatever the words hold.
  */
-int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
+static inline int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
 {
 	int ret = 0, one;
 	u32 i;
@@ -175,8 +142,9 @@ int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
  *
  * Return: 0, or what memwait_queue_join() says of the first one that could not join.
  */
-int memwait_group_join(struct memwait_member *members, const struct memwait_wait *waits, u32 nr,
-		       gfp_t gfp, u32 *index)
+static inline int memwait_group_join(struct memwait_member *members,
+				     const struct memwait_wait *waits, u32 nr, gfp_t gfp,
+				     u32 *index)
 {
 	u32 i;
 	int ret;
@@ -198,10 +166,12 @@ int memwait_group_join(struct memwait_member *members, const struct memwait_wait
  *
  * Context: process context; takes the queues' locks, one at a time.
  */
-void memwait_group_leave(struct memwait_member *members, u32 nr)
+static inline void memwait_group_leave(struct memwait_member *members, u32 nr)
 {
 	u32 i;
 
 	for (i = 0; i < nr; i++)
 		memwait_queue_leave(&members[i].waiter);
 }
+
+#endif /* MEMWAIT_GROUP_H */
