@@ -1106,12 +1106,13 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	}
 
 	spin_lock(&context->lock);
-	for (i = 0; i < delivered; i++) {
-		wait = list_first_entry(&context->completed, struct memwait_async_wait,
-					waiter.node);
-		list_move_tail(&wait->waiter.node, &done);
+	i = 0;
+	list_for_each_entry(wait, &context->completed, waiter.node) {
 		memwait_async_erase(wait);
+		if (++i == delivered)
+			break;
 	}
+	list_cut_position(&done, &context->completed, &wait->waiter.node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
 	idle = memwait_slots_idle(context);
 	spin_unlock(&context->lock);
