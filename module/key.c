@@ -81,6 +81,7 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
 	unsigned long address = (unsigned long)addr;
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
+	bool vma_locked;
 	int err;
 
 	if (address != addr || !access_ok((void __user *)address, memwait_size(flags)))
@@ -93,17 +94,17 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
 	}
 
 	vma = memwait_lock_vma(mm, address);
-	if (vma) {
-		err = memwait_word_from_vma(word, vma, address);
-		memwait_unlock_vma(vma);
-		return err;
+	vma_locked = vma;
+	if (!vma_locked) {
+		if (mmap_read_lock_killable(mm))
+			return -EINTR;
+		vma = vma_lookup(mm, address);
 	}
-
-	if (mmap_read_lock_killable(mm))
-		return -EINTR;
-	vma = vma_lookup(mm, address);
 	err = vma ? memwait_word_from_vma(word, vma, address) : -EFAULT;
-	mmap_read_unlock(mm);
+	if (vma_locked)
+		memwait_unlock_vma(vma);
+	else
+		mmap_read_unlock(mm);
 	return err;
 }
 
