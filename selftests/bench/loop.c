@@ -61,9 +61,10 @@ static uint32_t look(struct loop *loop, int word)
 	return value;
 }
 
+/* What a closed ring leaves to be done by its thread interrupts it as a signal does. */
 static int await_events(struct loop *loop, struct epoll_event *events, int room)
 {
-	return epoll_wait(loop->epoll, events, room, 60000);
+	return (int)TEMP_FAILURE_RETRY(epoll_wait(loop->epoll, events, room, 60000));
 }
 
 /* One eventfd for each word. Nobody reads them: each write is a new edge. */
