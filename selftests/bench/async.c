@@ -8,10 +8,9 @@
  * needs, and returns when the waits are completed. A single wait is woken by futex(2), as that was
  * found to be two or three per cent cheaper than a second submission.
  */
+#include "futex_calls.h"
 #include "io_uring.h"
 #include "kernel_memory.h"
-
-#include <linux/futex.h>
 
 #define BATCH	256
 
@@ -194,19 +193,12 @@ static bool ring_reap(struct waits *waits, int n, int result)
 	return true;
 }
 
-static bool futex_wake(const struct waits *waits, long i)
-{
-	int operation = waits->flags & MEMWAIT_PRIVATE ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE;
-
-	return syscall(SYS_futex, &waits->words[i], operation, 1, NULL, NULL, 0) == 1;
-}
-
 static bool ring_end(struct waits *waits, long from, int n)
 {
 	struct io_uring_sqe *sqe;
 	int i;
 
-	if (n == 1 && !futex_wake(waits, from))
+	if (n == 1 && futex_wake(&waits->words[from], 1, waits->flags & MEMWAIT_PRIVATE) != 1)
 		return false;
 	for (i = 0; i < n && n > 1; i++) {
 		sqe = ring_next(&waits->ring);

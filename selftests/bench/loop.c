@@ -6,10 +6,10 @@
  * Each word is a counter. A process adds one to it and then tells the loop; the loop looks how much
  * was added each time that it is told, and has to see everything.
  */
+#include "futex_calls.h"
 #include "io_uring.h"
 #include "kernel_memory.h"
 
-#include <linux/futex.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
@@ -323,7 +323,7 @@ static bool ring_turn(struct loop *loop)
 
 static int ring_tell(struct loop *loop, int word)
 {
-	return (int)syscall(SYS_futex, &loop->board->words[word], FUTEX_WAKE, 1, NULL, NULL, 0);
+	return (int)futex_wake(&loop->board->words[word], 1, 0);
 }
 
 /*
