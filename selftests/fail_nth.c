@@ -54,7 +54,7 @@ FIXTURE_TEARDOWN(fail)
 	close(self->nth);
 }
 
-#define FAIL_TEST(name)	TEST_F_TIMEOUT(fail, name, 120)
+#define FAIL_TEST(name)	TEST_F_TIMEOUT(fail, name, 300)
 
 /* The n-th place that the calling thread comes to fails. */
 static void fail_nth(int nth, int n)

@@ -40,7 +40,7 @@ FIXTURE_TEARDOWN(limits)
 	close(fd);
 }
 
-#define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 120)
+#define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 300)
 
 /* Returns false if there are no memory cgroups of version 2. */
 static inline bool make_cgroup(void)

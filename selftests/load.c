@@ -87,7 +87,7 @@ FIXTURE_TEARDOWN(crowd)
 	close(self->fd);
 }
 
-#define CROWD_TEST(name)	TEST_F_TIMEOUT(crowd, name, 240)
+#define CROWD_TEST(name)	TEST_F_TIMEOUT(crowd, name, 600)
 
 /* Returns what pthread_create() does. The stack is the i-th. */
 static int start_small(pthread_t *thread, char *stacks, int i, void *(*start)(void *), void *arg)
@@ -443,7 +443,7 @@ static int notify_the_rest(struct many *m, int fd, int *wrong)
 	return sum;
 }
 
-TEST_F_TIMEOUT(limits, R24_a_million_pending_waits, 240)
+TEST_F_TIMEOUT(limits, R24_a_million_pending_waits, 600)
 {
 	struct many m = { .n = LOAD(1000000, 20000), .random = 1 };
 	uint64_t start, begin = now_ns(CLOCK_MONOTONIC), deadline = in_ms(HOUR), left;

@@ -41,7 +41,7 @@ FIXTURE_TEARDOWN(memwait)
 	close(fd);
 }
 
-#define MEMWAIT_TEST(name)	TEST_F_TIMEOUT(memwait, name, 120)
+#define MEMWAIT_TEST(name)	TEST_F_TIMEOUT(memwait, name, 300)
 
 /* Runs body in a child; its exit status is that of body, which may use EXPECT in the child. */
 static inline int child_status(pid_t pid)

@@ -1530,11 +1530,10 @@ struct toggling {
 static void *toggle(void *arg)
 {
 	struct toggling *t = arg;
-	int i;
+	uint32_t i;
 
-	while (!__atomic_load_n(&t->stop, __ATOMIC_RELAXED)) {
-		for (i = 0; i < 50; i++)
-			__atomic_store_n(t->word, i < 10, __ATOMIC_RELAXED);
+	for (i = 0; !__atomic_load_n(&t->stop, __ATOMIC_RELAXED); i++) {
+		__atomic_store_n(t->word, i % 2, __ATOMIC_RELAXED);
 		sched_yield();
 	}
 	return NULL;
@@ -1752,7 +1751,7 @@ FIXTURE_TEARDOWN(group_limit)
 	close(self->fd);
 }
 
-TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 120)
+TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 {
 	struct memwait_wait waits[MOST];
 	struct memwait_completion done;

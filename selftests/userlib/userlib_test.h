@@ -148,6 +148,6 @@ FIXTURE_TEARDOWN(userlib)
 	close(self->fd);
 }
 
-#define USERLIB_TEST(name)	TEST_F_TIMEOUT(userlib, name, 120)
+#define USERLIB_TEST(name)	TEST_F_TIMEOUT(userlib, name, 300)
 
 #endif /* USERLIB_TEST_H */
