@@ -285,6 +285,14 @@ static __always_inline int memwait_wait_members(struct memwait_member *members,
 	return ret;
 }
 
+/* The same for many words, but not inline: the frame of memwait_wait_any() is large already. */
+static noinline_for_stack int memwait_wait_group(struct memwait_member *members,
+						 const struct memwait_wait *waits, u32 nr,
+						 u64 deadline, u32 flags, u32 __user *user_index)
+{
+	return memwait_wait_members(members, waits, nr, deadline, flags, user_index);
+}
+
 /**
  * memwait_wait() - MEMWAIT_IOC_WAIT
  * @wait: as it came from user space
@@ -343,8 +351,8 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	if (!ret)
 		ret = memwait_group_get(members, waits, nr);
 	if (!ret)
-		ret = memwait_wait_members(members, waits, nr, any->deadline, any->flags,
-					   &user->index);
+		ret = memwait_wait_group(members, waits, nr, any->deadline, any->flags,
+					 &user->index);
 	kfree(memory);
 	return ret;
 }
