@@ -114,7 +114,7 @@ static bool memwait_end(struct waits *waits, long from, int n)
 		if (mw_notify_many(waits->fd, notifies, n, NULL) != n)
 			return false;
 	}
-	/* What a closed ring leaves to be done by its thread ends a read early, as a signal does. */
+	/* What a closed ring leaves to its thread ends a read early, as a signal does. */
 	for (; n; n -= got) {
 		got = mw_read(waits->fd, done, n);
 		if (got <= 0)
