@@ -248,15 +248,20 @@ static struct memwait_user *memwait_user_get(kuid_t uid)
 	return user;
 }
 
-static void memwait_user_put(struct memwait_user *user)
+/* Returns whether there are no contexts any more. */
+static bool memwait_user_put(struct memwait_user *user)
 {
+	bool last;
+
 	mutex_lock(&memwait_users_lock);
 	if (!--user->contexts) {
 		WARN_ON_ONCE(atomic_long_read(&user->waits));
 		xa_erase(&memwait_users, __kuid_val(user->uid));
 		kfree(user);
 	}
+	last = xa_empty(&memwait_users);
 	mutex_unlock(&memwait_users_lock);
+	return last;
 }
 
 unsigned long memwait_context_user_waits(struct memwait_context *context)
@@ -1058,7 +1063,8 @@ static int memwait_release(struct inode *inode, struct file *file)
 	}
 
 	genradix_free(&context->slots.tree);
-	memwait_user_put(context->user);
+	if (memwait_user_put(context->user))
+		memwait_queue_expel_all();
 	kfree_rcu(context, rcu);
 	return 0;
 }

@@ -191,6 +191,7 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 			  struct memwait_word *target);
 int memwait_queue_retry(int ret);
 int memwait_queue_waiters(const struct memwait_key *key);
+void memwait_queue_expel_all(void);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
 

@@ -3,10 +3,17 @@
  * The queues: one for each word that somebody waits on, oldest waiter first. queue.pml is a model
  * of what is argued for here.
  *
- * A queue exists while it has waiters. It stands in a hash table under its key; its lock protects
- * its list and everything that the list means. The invariant, whenever a queue's lock is free:
+ * A queue stands in a hash table under its key; its lock protects its list and everything that the
+ * list means. The invariant, whenever a queue's lock is free:
  *
- *	in the hash table  <=>  key is set  <=>  has waiters
+ *	has waiters or is kept  <=>  in the hash table  <=>  key is set
+ *
+ * A queue whose last waiter leaves is kept for the next one: most words are waited on again soon.
+ * Each processor keeps the last MEMWAIT_KEPT_QUEUES that became empty there, and expels the one
+ * that it has kept longest for each further one; nobody keeps any when the last context is closed.
+ * A queue that is expelled while it has waiters lives on, and is kept again when they have left.
+ * What an empty queue is the queue of may be gone, and its key another word's by now: that is the
+ * same to an empty queue, which holds no reference.
  *
  * Waiter					Waker
  *
@@ -29,7 +36,9 @@
  *	load word			look the queue up
  *
  * cannot both miss. A later waiter that finds the queue needs no barrier of its own: it has taken
- * the lock from the one who inserted and passed (B), which is ordered before its load.
+ * the lock from the one who inserted and passed (B), which is ordered before its load. Nor can a
+ * waker miss a queue that has waiters because it was expelled: it leaves the table empty, and under
+ * its lock.
  *
  * Who ends a wait? There are notify, deadline, signal, cancel and close, and exactly one of them.
  * A thread's wait, or group, is claimed by a compare-and-exchange of memwait_thread.claimed; an
@@ -64,10 +73,13 @@
  * address comes first, and it is held for the right key before the second is asked for. A new queue
  * comes last, just before it is inserted: the object may have been another queue, and somebody with
  * a stale pointer may hold its lock still, but finds the wrong key and lets go without asking for
- * any other lock. All of them are taken in process context only; no interrupt handler of this
- * module takes a lock.
+ * any other lock. A queue that is to be expelled is locked when no other queue is. All of them are
+ * taken in process context only; no interrupt handler of this module takes a lock.
  */
+#include <linux/atomic.h>
+#include <linux/cpumask.h>
 #include <linux/list.h>
+#include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
@@ -84,14 +96,29 @@
  *	look-ups in the hash table
  * @lock: protects the rest
  * @nr_waiters: length of @waiters
+ * @kept: a processor keeps it, or is about to; who expels it resets this, and frees it if empty
  * @waiters: oldest first
  */
 struct memwait_queue {
 	struct rhash_head node;
 	struct memwait_key key;
 	spinlock_t lock;	/* see the top of the file */
-	unsigned int nr_waiters;
+	unsigned int nr_waiters : 31;
+	unsigned int kept : 1;
 	struct list_head waiters;
+};
+
+/* A power of two, and enough for the words of some batches of async waits. */
+#define MEMWAIT_KEPT_QUEUES	512
+
+/**
+ * struct memwait_kept_queues - the queues that a processor keeps, see the top of the file
+ * @nr: how many were kept here up to now
+ * @queues: the last of them, as a ring; some may be %NULL. Exchanged without a lock
+ */
+struct memwait_kept_queues {
+	unsigned int nr;
+	struct memwait_queue *queues[MEMWAIT_KEPT_QUEUES];
 };
 
 enum { SOURCE, TARGET };	/* of requeue */
@@ -118,6 +145,7 @@ static const struct rhashtable_params memwait_queue_params = {
 
 static struct rhashtable memwait_queues;
 static struct kmem_cache *memwait_queue_cache;
+static struct memwait_kept_queues __percpu *memwait_kept_queues;
 
 static void memwait_queue_construct(void *object)
 {
@@ -126,6 +154,7 @@ static void memwait_queue_construct(void *object)
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->waiters);
 	queue->nr_waiters = 0;
+	queue->kept = false;
 	queue->key.owner = 0;
 	queue->key.offset = 0;
 }
@@ -153,21 +182,56 @@ static struct memwait_queue *memwait_queue_lock(const struct memwait_key *key)
 	return queue;
 }
 
-/* Unlocks a queue, and lets it die if its last waiter has left. */
-static void memwait_queue_unlock(struct memwait_queue *queue)
+/* Keeps a queue no longer: frees it, or leaves it to its waiters. */
+static void memwait_queue_expel(struct memwait_queue *queue)
 {
-	bool died = list_empty(&queue->waiters);
+	bool empty;
 
-	lockdep_assert_held(&queue->lock);
-	__acquire(&queue->lock);
-
-	if (died) {
+	spin_lock(&queue->lock);
+	queue->kept = false;
+	empty = list_empty(&queue->waiters);
+	if (empty) {
 		rhashtable_remove_fast(&memwait_queues, &queue->node, memwait_queue_params);
 		WRITE_ONCE(queue->key.owner, 0);
 	}
 	spin_unlock(&queue->lock);
-	if (died)
+	if (empty)
 		kmem_cache_free(memwait_queue_cache, queue);
+}
+
+/* Keeps a queue, which its caller has marked as kept, instead of one that was kept for long. */
+static noinline void memwait_queue_keep(struct memwait_queue *queue)
+{
+	unsigned int i = this_cpu_inc_return(memwait_kept_queues->nr) % MEMWAIT_KEPT_QUEUES;
+	struct memwait_queue *other;
+
+	/* The processor may be another one by now: which of them keeps it does not matter. */
+	other = xchg(&raw_cpu_ptr(memwait_kept_queues)->queues[i], queue);
+	if (other)
+		memwait_queue_expel(other);
+}
+
+/*
+ * Unlocks a queue. Returns whether it became empty: then the caller is to call memwait_queue_keep()
+ * as soon as it holds no queue's lock.
+ */
+static bool memwait_queue_unlock_only(struct memwait_queue *queue)
+{
+	bool keep = list_empty(&queue->waiters) && !queue->kept;
+
+	lockdep_assert_held(&queue->lock);
+	__acquire(&queue->lock);
+
+	if (keep)
+		queue->kept = true;
+	spin_unlock(&queue->lock);
+	return keep;
+}
+
+static void memwait_queue_unlock(struct memwait_queue *queue)
+{
+	if (memwait_queue_unlock_only(queue))
+		memwait_queue_keep(queue);
 }
 
 /*
@@ -588,7 +652,9 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 	bool same = memwait_key_equal(&source->key, &target->key);
 	struct memwait_queue *queues[2];
 	struct memwait_wakes wakes;
+	bool keep[2];
 	int ret = 0;
+	int i;
 
 	if (same) {
 		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, MEMWAIT_GFP);
@@ -610,9 +676,12 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 		requeue->moved = memwait_queue_move(queues[SOURCE], queues[TARGET], target,
 						    requeue->move);
 	}
-	if (!same)
-		memwait_queue_unlock(queues[TARGET]);
-	memwait_queue_unlock(queues[SOURCE]);
+	keep[TARGET] = !same && memwait_queue_unlock_only(queues[TARGET]);
+	keep[SOURCE] = memwait_queue_unlock_only(queues[SOURCE]);
+	for (i = 0; i < 2; i++) {
+		if (keep[i])
+			memwait_queue_keep(queues[i]);
+	}
 	memwait_wakes_finish(&wakes);
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
@@ -655,23 +724,53 @@ int memwait_queue_waiters(const struct memwait_key *key)
 	return nr;
 }
 
+/**
+ * memwait_queue_expel_all() - keep no queue any longer
+ *
+ * Queues that come into use meanwhile may be kept all the same.
+ *
+ * Context: process context, may sleep; takes queues' locks, one at a time.
+ */
+void memwait_queue_expel_all(void)
+{
+	struct memwait_kept_queues *kept;
+	struct memwait_queue *queue;
+	unsigned int i;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		kept = per_cpu_ptr(memwait_kept_queues, cpu);
+		for (i = 0; i < MEMWAIT_KEPT_QUEUES; i++) {
+			if (!READ_ONCE(kept->queues[i]))
+				continue;
+			queue = xchg(&kept->queues[i], NULL);
+			if (queue)
+				memwait_queue_expel(queue);
+		}
+		cond_resched();
+	}
+}
+
 int __init memwait_queue_init(void)
 {
-	int err;
+	int err = -ENOMEM;
 
 	memwait_queue_cache = kmem_cache_create("memwait_queue", sizeof(struct memwait_queue), 0,
 						SLAB_TYPESAFE_BY_RCU, memwait_queue_construct);
-	if (!memwait_queue_cache)
-		return -ENOMEM;
-
-	err = rhashtable_init(&memwait_queues, &memwait_queue_params);
-	if (err)
+	memwait_kept_queues = alloc_percpu(struct memwait_kept_queues);
+	if (memwait_queue_cache && memwait_kept_queues)
+		err = rhashtable_init(&memwait_queues, &memwait_queue_params);
+	if (err) {
+		free_percpu(memwait_kept_queues);
 		kmem_cache_destroy(memwait_queue_cache);
+	}
 	return err;
 }
 
+/* The last context has been closed: no queue is left. */
 void memwait_queue_exit(void)
 {
 	rhashtable_destroy(&memwait_queues);
+	free_percpu(memwait_kept_queues);
 	kmem_cache_destroy(memwait_queue_cache);
 }
