@@ -68,8 +68,9 @@ static const struct memwait_waiter_ops memwait_thread_ops = {
  * memwait_wake_threads() - wake the threads that a notify has claimed
  * @threads: list of their waiters, of which nothing is valid any more afterwards
  *
- * Context: no queue's lock is held, so that a thread that runs at once does not meet it. Takes the
- * locks of the queues that other members of a group are in.
+ * Context: within the RCU read-side critical section in which they were claimed; no queue's lock is
+ * held, so that a thread that runs at once does not meet it. Takes the locks of the queues that
+ * other members of a group are in.
  */
 void memwait_wake_threads(struct list_head *threads)
 {
@@ -82,11 +83,9 @@ void memwait_wake_threads(struct list_head *threads)
 		if (thread->nr > 1)
 			memwait_group_leave(thread->members, thread->nr);
 
-		/* (C): after the store the thread may return, and even exit. */
-		get_task_struct(task);
+		/* After the store the thread may return, and even exit, but RCU keeps the task. */
 		smp_store_release(&thread->woken, 1);	/* (C) pairs with the acquires below */
 		wake_up_process(task);
-		put_task_struct(task);
 	}
 }
 
