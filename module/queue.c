@@ -140,7 +140,7 @@ static int memwait_queue_compare(struct rhashtable_compare_arg *arg, const void 
  * In half the time that all 16 bytes would take. The words of one owner, which a user can choose,
  * lose nothing by that, nor do owners that differ in their lower halves.
  */
-static u32 memwait_queue_hash(const void *data, u32 len, u32 seed)
+static __always_inline u32 memwait_queue_hash(const void *data, u32 len, u32 seed)
 {
 	const struct memwait_key *key = data;
 
