@@ -21,6 +21,11 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/* Before 6.8 nobody could ask for that; the compiler clears all that is on the stack, then. */
+#ifndef __uninitialized
+#define __uninitialized
+#endif
+
 /* lock_vma_under_rcu() came with 6.4; of the supported kernels, 7.2 is the first to export it. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0) && defined(CONFIG_PER_VMA_LOCK)
 static inline struct vm_area_struct *memwait_lock_vma(struct mm_struct *mm, unsigned long address)

@@ -8,6 +8,7 @@
 #include <linux/module.h>
 #include <linux/uaccess.h>
 
+#include "compat.h"
 #include "memwait.h"
 
 /* The ABI, the same in 32-bit and 64-bit builds. */
@@ -53,7 +54,7 @@ static int memwait_info(struct memwait_context *context, void __user *arg, size_
 
 static int memwait_notify(const struct memwait_notify *notify)
 {
-	struct memwait_word word;
+	struct memwait_word word __uninitialized;
 	int ret;
 
 	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
@@ -90,9 +91,9 @@ static int memwait_waiters(const struct memwait_notify *notify)
 static unsigned int memwait_notify_some(const struct memwait_notify __user *notifies,
 					u32 __user *results, unsigned int nr, int *err)
 {
-	struct memwait_notify notify[MEMWAIT_NOTIFIES];
-	struct memwait_word words[MEMWAIT_NOTIFIES];
-	u32 counts[MEMWAIT_NOTIFIES];
+	struct memwait_notify notify[MEMWAIT_NOTIFIES] __uninitialized;
+	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
+	u32 counts[MEMWAIT_NOTIFIES] __uninitialized;
 	unsigned int done, found, i;
 
 	/* Before a hole it may have copied more than it says: then one by one. */
@@ -228,65 +229,48 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 	struct memwait_context *context = file->private_data;
 	void __user *arg = (void __user *)argp;
 	size_t size = _IOC_SIZE(cmd);
+	union {
+		struct memwait_wait wait;
+		struct memwait_notify notify;
+		struct memwait_wait_async wait_async;
+		struct memwait_cancel cancel;
+		struct memwait_wait_any wait_any;
+		struct memwait_requeue requeue;
+		struct memwait_notify_wait notify_wait;
+		struct memwait_notify_many notify_many;
+	} u __uninitialized;
 	int ret;
 
 	switch (MEMWAIT_IOC(cmd)) {
 	case MEMWAIT_IOC(MEMWAIT_IOC_INFO):
 		return memwait_info(context, arg, size);
-	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT): {
-		struct memwait_wait wait;
-
-		ret = memwait_copy_arg(&wait, sizeof(wait), arg, size);
-		return ret ?: memwait_wait(&wait);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY): {
-		struct memwait_notify notify;
-
-		ret = memwait_copy_arg(&notify, sizeof(notify), arg, size);
-		return ret ?: memwait_notify(&notify);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS): {
-		struct memwait_notify notify;
-
-		ret = memwait_copy_arg(&notify, sizeof(notify), arg, size);
-		return ret ?: memwait_waiters(&notify);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC): {
-		struct memwait_wait_async wait_async;
-
-		ret = memwait_copy_arg(&wait_async, sizeof(wait_async), arg, size);
-		return ret ?: memwait_wait_async(context, &wait_async);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL): {
-		struct memwait_cancel cancel;
-
-		ret = memwait_copy_arg(&cancel, sizeof(cancel), arg, size);
-		return ret ?: memwait_cancel(context, &cancel);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY): {
-		struct memwait_wait_any wait_any;
-
-		ret = memwait_copy_arg(&wait_any, sizeof(wait_any), arg, size);
-		return ret ?: memwait_wait_any(&wait_any, arg);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE): {
-		struct memwait_requeue requeue;
-
-		ret = memwait_copy_arg(&requeue, sizeof(requeue), arg, size);
-		return ret ?: memwait_requeue(&requeue, arg);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT): {
-		struct memwait_notify_wait notify_wait;
-
-		ret = memwait_copy_arg(&notify_wait, sizeof(notify_wait), arg, size);
-		return ret ?: memwait_notify_wait(&notify_wait, arg);
-	}
-	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY): {
-		struct memwait_notify_many notify_many;
-
-		ret = memwait_copy_arg(&notify_many, sizeof(notify_many), arg, size);
-		return ret ?: memwait_notify_many(&notify_many);
-	}
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT):
+		ret = memwait_copy_arg(&u.wait, sizeof(u.wait), arg, size);
+		return ret ?: memwait_wait(&u.wait);
+	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
+		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
+		return ret ?: memwait_notify(&u.notify);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS):
+		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
+		return ret ?: memwait_waiters(&u.notify);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
+		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
+		return ret ?: memwait_wait_async(context, &u.wait_async);
+	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
+		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size);
+		return ret ?: memwait_cancel(context, &u.cancel);
+	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
+		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
+		return ret ?: memwait_wait_any(&u.wait_any, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
+		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
+		return ret ?: memwait_requeue(&u.requeue, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
+		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
+		return ret ?: memwait_notify_wait(&u.notify_wait, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
+		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
+		return ret ?: memwait_notify_many(&u.notify_many);
 	default:
 		return -ENOTTY;
 	}

@@ -89,6 +89,7 @@
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
+#include "compat.h"
 #include "memwait.h"
 
 /**
@@ -557,7 +558,7 @@ static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct mem
 /* Not inline: who finds nobody, as most notifies do, must not pay for the frame of this one. */
 static noinline u32 memwait_queue_notify_locked(struct memwait_queue *queue, u32 count)
 {
-	struct memwait_wakes wakes;
+	struct memwait_wakes wakes __uninitialized;
 	u32 woken;
 
 	memwait_wakes_init(&wakes);
@@ -606,7 +607,7 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count)
 void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr)
 {
 	struct memwait_queue *queue;
-	struct memwait_wakes wakes;
+	struct memwait_wakes wakes __uninitialized;
 	unsigned int i;
 
 	smp_mb();	/* (A) pairs with (B) */
@@ -677,7 +678,7 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
 	const struct memwait_key *keys[2] = { &source->key, &target->key };
 	bool same = memwait_key_equal(&source->key, &target->key);
 	struct memwait_queue *queues[2];
-	struct memwait_wakes wakes;
+	struct memwait_wakes wakes __uninitialized;
 	bool keep[2];
 	int ret = 0;
 	int i;

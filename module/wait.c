@@ -17,6 +17,7 @@
 #include <linux/time_namespace.h>
 #include <linux/uaccess.h>
 
+#include "compat.h"
 #include "group.h"
 #include "memwait.h"
 
@@ -302,7 +303,7 @@ static noinline_for_stack int memwait_wait_group(struct memwait_member *members,
  */
 int memwait_wait(const struct memwait_wait *wait)
 {
-	struct memwait_member member;
+	struct memwait_member member __uninitialized;
 	int ret;
 
 	ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
@@ -399,7 +400,7 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 {
 	bool notified = arg->notify.flags & MEMWAIT_NOTIFIED;
 	u32 flags = arg->notify.flags & ~MEMWAIT_NOTIFIED;
-	struct memwait_member member;
+	struct memwait_member member __uninitialized;
 	int ret;
 
 	if (arg->reserved)
