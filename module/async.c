@@ -6,9 +6,9 @@
  * One lock per context, memwait_context.lock, protects the context and the state of each of its
  * waits. It nests inside the lock of a queue. A wait passes through
  *
- *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> MEMWAIT_COMPLETED -> freed by read
+ *	MEMWAIT_ARMING -> MEMWAIT_QUEUED -> MEMWAIT_CLAIMED -> MEMWAIT_COMPLETED -> retired by read
  *	     |                                   |                  ^
- *	     +-> freed, not queued               +-> freed by       |
+ *	     +-> retired, not queued             +-> retired by     |
  *	     |                                       cancel, close  |
  *	     +-> a group that was notified while it joined ---------+
  *
@@ -16,11 +16,13 @@
  *
  *	notify	 holds the queue's lock too: takes it out of the queue and completes it in one step
  *	deadline memwait_expire() claims some, takes them out of their queues, completes them
- *	cancel	 claims it, takes it out, frees it; if a deadline has claimed it, waits until it is
- *		 completed, so that ENOENT says that the completion is there
+ *	cancel	 claims it, takes it out, retires it; if a deadline has claimed it, waits until it
+ *		 is completed, so that ENOENT says that the completion is there
  *	close	 as cancel, for all; then passes on what was completed with OK and never read
  *
- * The memory of a completion is that of its wait, so a notify needs none.
+ * The memory of a completion is that of its wait, so a notify needs none. A wait that is retired is
+ * freed, or, some of them for each context, kept with its index for the next wait, which makes no
+ * difference to anybody: none but its context knows of it any more.
  *
  * A group (see group.h) is one wait with several members. A notify may come while they are still
  * joining: it claims the group by memwait_async_group.claimed, and who arms the group completes it
@@ -70,6 +72,9 @@
 /* A table of more slots than these is given back when none is used. */
 #define MEMWAIT_KEPT_SLOTS	4096
 
+/* Retired waits of each kind that a context keeps, at most. */
+#define MEMWAIT_MAX_SPARES	256
+
 /* One deadline queue for each clock. */
 enum { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
@@ -81,6 +86,7 @@ enum memwait_state {
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended, by the one who claimed it */
 	MEMWAIT_COMPLETED,	/* in context->completed */
+	MEMWAIT_SPARE,		/* in context->spares, with its index and a former id */
 };
 
 /**
@@ -105,9 +111,19 @@ struct memwait_user {
 struct memwait_slots {
 	GENRADIX(unsigned long)tree;
 	u32 free;	/* the first free one that was used before, or 0 */
-	u32 used;	/* how many hold a wait */
+	u32 used;	/* how many hold a wait, spares included */
 	u32 nr;		/* the highest index that was ever used */
 	struct mutex growing;	/* outside of the context's lock */
+};
+
+/**
+ * struct memwait_spares - retired waits that a context keeps, by &memwait_async_wait.next_spare
+ * @first: the last one that was retired
+ * @nr: how many
+ */
+struct memwait_spares {
+	struct memwait_async_wait *first;
+	unsigned int nr;
 };
 
 /**
@@ -119,6 +135,7 @@ struct memwait_slots {
  * @nr_pending: how many are in a queue, and not claimed
  * @nr_completed: length of @completed; poll and read look at it without the lock
  * @nr_armed: for the ids
+ * @spares: of waits without a deadline, and with one
  * @deadlines: waits with a deadline, the earliest first
  * @timers: run at the earliest of @deadlines, or before
  * @closing: @timers are not to be started again
@@ -135,6 +152,7 @@ struct memwait_context {
 	unsigned int nr_pending;
 	unsigned int nr_completed;
 	u64 nr_armed;
+	struct memwait_spares spares[2];
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
 	bool closing;
@@ -151,7 +169,8 @@ struct memwait_context {
  * @waiter: its entry in the queue; later in the context's list of completions
  * @context: where it was armed
  * @user_data: for the completion
- * @id: for the completion and for cancel
+ * @next_spare: in the context's list of spares
+ * @id: for the completion and for cancel; 0: it has no index yet
  * @result: of the completion
  * @state: an enum memwait_state; protected by the context's lock
  * @realtime: which of the context's deadline queues it is in
@@ -161,7 +180,10 @@ struct memwait_context {
 struct memwait_async_wait {
 	struct memwait_waiter waiter;
 	struct memwait_context *context;
-	u64 user_data;
+	union {
+		u64 user_data;
+		struct memwait_async_wait *next_spare;
+	};
 	u64 id;
 	s32 result;
 	u8 state;
@@ -203,6 +225,7 @@ unsigned long memwait_max_user_waits = 1UL << 20;
 
 static DEFINE_MUTEX(memwait_users_lock);
 static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
+static unsigned int memwait_nr_contexts;	/* protected by memwait_users_lock */
 
 static struct kmem_cache *memwait_async_cache;
 static struct kmem_cache *memwait_timed_cache;
@@ -242,8 +265,10 @@ static struct memwait_user *memwait_user_get(kuid_t uid)
 			}
 		}
 	}
-	if (user)
+	if (user) {
 		user->contexts++;
+		memwait_nr_contexts++;
+	}
 	mutex_unlock(&memwait_users_lock);
 	return user;
 }
@@ -259,7 +284,7 @@ static bool memwait_user_put(struct memwait_user *user)
 		xa_erase(&memwait_users, __kuid_val(user->uid));
 		kfree(user);
 	}
-	last = xa_empty(&memwait_users);
+	last = !--memwait_nr_contexts;
 	mutex_unlock(&memwait_users_lock);
 	return last;
 }
@@ -317,8 +342,8 @@ static void memwait_async_leave(struct memwait_async_wait *wait)
 }
 
 /*
- * Gives all back that a wait has, and frees it: it has ended, and has no index any more. It may be
- * in queues still: whoever notified a group may be about to take its other members out.
+ * Gives all back that an ended wait has, but its index. It may be in queues still: whoever notified
+ * a group may be about to take its other members out.
  */
 static void memwait_async_release(struct memwait_async_wait *wait)
 {
@@ -328,7 +353,6 @@ static void memwait_async_release(struct memwait_async_wait *wait)
 	else
 		memwait_word_put(&wait->waiter.word);
 	memwait_async_uncharge(wait);
-	memwait_async_free(wait);
 }
 
 /* The word by which a wait was notified. */
@@ -365,26 +389,81 @@ static void memwait_async_erase(struct memwait_async_wait *wait)
 static bool memwait_slots_idle(struct memwait_context *context)
 {
 	lockdep_assert_held(&context->lock);
-	return !context->slots.used && context->slots.nr > MEMWAIT_KEPT_SLOTS;
+	return context->slots.nr > MEMWAIT_KEPT_SLOTS &&
+	       context->slots.used == context->spares[false].nr + context->spares[true].nr;
+}
+
+static void memwait_spares_free(struct memwait_spares *spares)
+{
+	struct memwait_async_wait *wait;
+
+	while ((wait = spares->first)) {
+		spares->first = wait->next_spare;
+		memwait_async_free(wait);
+	}
 }
 
 /* Gives the table's memory back, unless it has come into use again. */
 static void memwait_slots_trim(struct memwait_context *context)
 {
 	struct memwait_slots *slots = &context->slots;
+	struct memwait_spares spares[2] = {};
 	typeof(slots->tree) idle;
 
 	genradix_init(&idle);
 	mutex_lock(&slots->growing);
 	spin_lock(&context->lock);
 	if (memwait_slots_idle(context)) {
+		swap(context->spares[false], spares[false]);
+		swap(context->spares[true], spares[true]);
 		swap(slots->tree, idle);
 		slots->free = 0;
+		slots->used = 0;
 		slots->nr = 0;
 	}
 	spin_unlock(&context->lock);
 	mutex_unlock(&slots->growing);
 	genradix_free(&idle);
+	memwait_spares_free(&spares[false]);
+	memwait_spares_free(&spares[true]);
+}
+
+/*
+ * Retires a wait that has nothing any more but, if it was given one, its index. Returns whether it
+ * is kept; if not, the caller is to free it.
+ */
+static bool memwait_async_keep(struct memwait_async_wait *wait)
+{
+	struct memwait_spares *spares = &wait->context->spares[wait->timed];
+
+	lockdep_assert_held(&wait->context->lock);
+	if (wait->grouped || spares->nr == MEMWAIT_MAX_SPARES) {
+		memwait_async_erase(wait);
+		return false;
+	}
+	WRITE_ONCE(wait->state, MEMWAIT_SPARE);
+	wait->next_spare = spares->first;
+	spares->first = wait;
+	spares->nr++;
+	return true;
+}
+
+/* The same for one wait, which is freed. */
+static void memwait_async_retire(struct memwait_async_wait *wait)
+{
+	struct memwait_context *context = wait->context;
+	bool kept = false, idle = false;
+
+	if (wait->id) {
+		spin_lock(&context->lock);
+		kept = memwait_async_keep(wait);
+		idle = memwait_slots_idle(context);
+		spin_unlock(&context->lock);
+	}
+	if (!kept)
+		memwait_async_free(wait);
+	if (idle)
+		memwait_slots_trim(context);
 }
 
 /* Whoever gets true has ended the wait, and takes it on from there. */
@@ -629,6 +708,11 @@ static void memwait_expire(struct work_struct *work)
 
 /* MEMWAIT_IOC_WAIT_ASYNC */
 
+static void memwait_async_set_id(struct memwait_async_wait *wait, u32 index)
+{
+	wait->id = ++wait->context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
+}
+
 /* Gives the wait a slot, and its id. */
 static int memwait_async_number(struct memwait_async_wait *wait)
 {
@@ -659,7 +743,7 @@ static int memwait_async_number(struct memwait_async_wait *wait)
 	else
 		slots->nr = index;
 	*slot = (unsigned long)wait;
-	wait->id = ++context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
+	memwait_async_set_id(wait, index);
 	spin_unlock(&context->lock);
 	return 0;
 }
@@ -675,25 +759,10 @@ static int memwait_async_report(struct memwait_async __user *entry, const struct
 	return 0;
 }
 
-/* Takes back what memwait_async_announce() has done, but for what user space has seen. */
-static void memwait_async_renounce(struct memwait_async_wait *wait)
-{
-	struct memwait_context *context = wait->context;
-	bool idle;
-
-	spin_lock(&context->lock);
-	memwait_async_erase(wait);
-	idle = memwait_slots_idle(context);
-	spin_unlock(&context->lock);
-	if (idle)
-		memwait_slots_trim(context);
-	memwait_async_uncharge(wait);
-}
-
 /*
  * Gives a wait all that it needs before it is queued: it is counted, has an id, and the user's copy
  * says PENDING, for afterwards it would be too late to find that it cannot be written. Returns 0 or
- * a negative errno; then the wait has none of that.
+ * a negative errno; then the wait is not counted, and the caller is to retire it.
  */
 static int memwait_async_announce(struct memwait_async_wait *wait, struct memwait_async *arg,
 				  struct memwait_async __user *entry)
@@ -703,29 +772,63 @@ static int memwait_async_announce(struct memwait_async_wait *wait, struct memwai
 	err = memwait_async_charge(wait);
 	if (err)
 		return err;
-	err = memwait_async_number(wait);
-	if (err) {
-		memwait_async_uncharge(wait);
-		return err;
+	if (!wait->id)
+		err = memwait_async_number(wait);
+	if (!err) {
+		arg->id = wait->id;
+		arg->result = MEMWAIT_PENDING;
+		err = memwait_async_report(entry, arg);
 	}
-	arg->id = wait->id;
-	arg->result = MEMWAIT_PENDING;
-	err = memwait_async_report(entry, arg);
 	if (err)
-		memwait_async_renounce(wait);
+		memwait_async_uncharge(wait);
 	return err;
 }
 
-static void memwait_async_init_wait(struct memwait_async_wait *wait,
-				    struct memwait_context *context,
-				    const struct memwait_async *arg, ktime_t expires)
+/* What does not change while a wait is used again and again; it has no index. */
+static void memwait_async_construct(struct memwait_async_wait *wait,
+				    struct memwait_context *context, bool timed, bool grouped)
 {
 	wait->context = context;
-	wait->user_data = arg->user_data;
+	wait->id = 0;
 	wait->state = MEMWAIT_ARMING;
+	wait->timed = timed;
+	wait->grouped = grouped;
+}
+
+static void memwait_async_init_wait(struct memwait_async_wait *wait,
+				    const struct memwait_async *arg, ktime_t expires)
+{
+	wait->user_data = arg->user_data;
 	wait->realtime = arg->wait.flags & MEMWAIT_CLOCK_REALTIME;
-	wait->timed = expires != KTIME_MAX;
 	wait->waiter.queue = NULL;
+	if (wait->timed) {
+		timerqueue_init(memwait_deadline(wait));
+		memwait_deadline(wait)->expires = expires;
+	}
+}
+
+/* A wait on one word: a spare one, which has an id, or a new one, or %NULL. */
+static struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed)
+{
+	struct memwait_spares *spares = &context->spares[timed];
+	struct memwait_async_wait *wait;
+
+	spin_lock(&context->lock);
+	wait = spares->first;
+	if (wait) {
+		spares->first = wait->next_spare;
+		spares->nr--;
+		memwait_async_set_id(wait, wait->id & MEMWAIT_ID_INDEX_MASK);
+		WRITE_ONCE(wait->state, MEMWAIT_ARMING);
+	}
+	spin_unlock(&context->lock);
+	if (wait)
+		return wait;
+
+	wait = kmem_cache_alloc(timed ? memwait_timed_cache : memwait_async_cache, MEMWAIT_GFP);
+	if (wait)
+		memwait_async_construct(wait, context, timed, false);
+	return wait;
 }
 
 /*
@@ -758,23 +861,16 @@ static int memwait_async_arm(struct memwait_context *context, struct memwait_asy
 			goto put_word;
 
 		if (!wait) {
-			wait = kmem_cache_alloc(expires == KTIME_MAX ? memwait_async_cache :
-								       memwait_timed_cache,
-						MEMWAIT_GFP);
+			wait = memwait_async_alloc(context, expires != KTIME_MAX);
 			if (!wait) {
 				ret = -ENOMEM;
 				goto put_word;
 			}
-			memwait_async_init_wait(wait, context, arg, expires);
-			wait->grouped = false;
+			memwait_async_init_wait(wait, arg, expires);
 			wait->waiter.ops = &memwait_async_ops;
-			if (wait->timed) {
-				timerqueue_init(memwait_deadline(wait));
-				memwait_deadline(wait)->expires = expires;
-			}
 			ret = memwait_async_announce(wait, arg, entry);
 			if (ret) {
-				memwait_async_free(wait);
+				memwait_async_retire(wait);
 				wait = NULL;
 				goto put_word;
 			}
@@ -791,8 +887,8 @@ put_word:
 	} while (ret == -EAGAIN);
 
 	if (wait) {
-		memwait_async_renounce(wait);
-		memwait_async_free(wait);
+		memwait_async_uncharge(wait);
+		memwait_async_retire(wait);
 	}
 	return ret;
 }
@@ -862,11 +958,9 @@ static int memwait_async_arm_group(struct memwait_context *context, struct memwa
 		goto free;
 
 	expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
-	memwait_async_init_wait(&group->timed.wait, context, arg, expires);
-	group->timed.wait.grouped = true;
+	memwait_async_construct(&group->timed.wait, context, expires != KTIME_MAX, true);
+	memwait_async_init_wait(&group->timed.wait, arg, expires);
 	group->nr = nr;
-	timerqueue_init(&group->timed.deadline);
-	group->timed.deadline.expires = expires;
 
 	do {
 		ret = memwait_group_get(group->members, waits, nr);
@@ -902,7 +996,9 @@ put_words:
 	} while (ret == -EAGAIN);
 
 	if (announced)
-		memwait_async_renounce(&group->timed.wait);
+		memwait_async_uncharge(&group->timed.wait);
+	memwait_async_retire(&group->timed.wait);
+	group = NULL;
 free:
 	kfree(group);
 	kfree(waits);
@@ -921,7 +1017,7 @@ free:
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
 {
 	struct memwait_async __user *entries = u64_to_user_ptr(batch->waits);
-	struct memwait_async arg;
+	struct memwait_async arg __uninitialized;
 	u32 i;
 	int ret;
 
@@ -967,7 +1063,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
 	struct memwait_async_wait *wait;
-	bool claimed = false, expiring = false, idle = false;
+	bool claimed = false, expiring = false;
 
 	if (cancel->flags || cancel->reserved)
 		return -EINVAL;
@@ -976,22 +1072,17 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	wait = memwait_async_find(context, cancel->id & MEMWAIT_ID_INDEX_MASK);
 	if (wait && wait->id == cancel->id) {
 		claimed = memwait_async_claim(wait);
-		/* Only a deadline leaves a claimed wait to be found, and not for long. */
+		/* By a deadline, or another cancel, then there is nothing to wait for. */
 		expiring = !claimed && wait->state == MEMWAIT_CLAIMED;
 	}
-	if (claimed) {
-		memwait_async_erase(wait);
-		idle = memwait_slots_idle(context);
-	}
 	spin_unlock(&context->lock);
-	if (idle)
-		memwait_slots_trim(context);
 	if (expiring)
 		flush_work(&context->expire_work);
 	if (!claimed)
 		return -ENOENT;
 
 	memwait_async_release(wait);
+	memwait_async_retire(wait);
 	return 0;
 }
 
@@ -1049,8 +1140,10 @@ static int memwait_release(struct inode *inode, struct file *file)
 		wait = memwait_async_find(context, index);
 		claimed = wait && memwait_async_claim(wait);
 		spin_unlock(&context->lock);
-		if (claimed)
+		if (claimed) {
 			memwait_async_release(wait);
+			memwait_async_free(wait);
+		}
 		cond_resched();
 	}
 
@@ -1059,9 +1152,12 @@ static int memwait_release(struct inode *inode, struct file *file)
 		if (wait->result == MEMWAIT_OK)
 			memwait_queue_notify(&memwait_async_word(wait)->key, 1);
 		memwait_async_release(wait);
+		memwait_async_free(wait);
 		cond_resched();
 	}
 
+	memwait_spares_free(&context->spares[false]);
+	memwait_spares_free(&context->spares[true]);
 	genradix_free(&context->slots.tree);
 	if (memwait_user_put(context->user))
 		memwait_queue_expel_all();
@@ -1072,15 +1168,14 @@ static int memwait_release(struct inode *inode, struct file *file)
 /* Copies out first: what user space did not get stays where it is. */
 static ssize_t memwait_read_some(struct memwait_context *context, char __user *buf, size_t room)
 {
-	struct memwait_completion records[MEMWAIT_CHUNK];
-	struct memwait_async_wait *wait, *next;
+	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
+	struct memwait_async_wait *wait, *gone[MEMWAIT_CHUNK] __uninitialized;
 	unsigned int nr = 0, delivered, i;
 	LIST_HEAD(done);
 	bool idle;
 
 	lockdep_assert_held(&context->read_lock);
 
-	memset(records, 0, sizeof(records));
 	spin_lock(&context->lock);
 	list_for_each_entry(wait, &context->completed, waiter.node) {
 		if (nr == MEMWAIT_CHUNK || (nr + 1) * sizeof(records[0]) > room)
@@ -1088,6 +1183,7 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 		records[nr].user_data = wait->user_data;
 		records[nr].id = wait->id;
 		records[nr].result = wait->result;
+		records[nr].index = 0;
 		if (wait->grouped && wait->result == MEMWAIT_OK)
 			records[nr].index = to_group(wait)->claimed - to_group(wait)->members;
 		nr++;
@@ -1114,19 +1210,28 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	spin_lock(&context->lock);
 	i = 0;
 	list_for_each_entry(wait, &context->completed, waiter.node) {
-		memwait_async_erase(wait);
 		if (++i == delivered)
 			break;
 	}
 	list_cut_position(&done, &context->completed, &wait->waiter.node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
+	spin_unlock(&context->lock);
+
+	list_for_each_entry(wait, &done, waiter.node)
+		memwait_async_release(wait);
+
+	nr = 0;
+	spin_lock(&context->lock);
+	list_for_each_entry(wait, &done, waiter.node) {
+		if (!memwait_async_keep(wait))
+			gone[nr++] = wait;
+	}
 	idle = memwait_slots_idle(context);
 	spin_unlock(&context->lock);
+	for (i = 0; i < nr; i++)
+		memwait_async_free(gone[i]);
 	if (idle)
 		memwait_slots_trim(context);
-
-	list_for_each_entry_safe(wait, next, &done, waiter.node)
-		memwait_async_release(wait);
 	return delivered * sizeof(records[0]);
 }
 
@@ -1216,4 +1321,5 @@ void memwait_async_exit(void)
 		destroy_workqueue(memwait_expire_queue);
 	kmem_cache_destroy(memwait_timed_cache);
 	kmem_cache_destroy(memwait_async_cache);
+	xa_destroy(&memwait_users);	/* what a store that failed may have left */
 }

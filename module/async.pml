@@ -131,6 +131,17 @@ inline release()
 	exists = false
 }
 
+/*
+ * memwait_async_retire(): whether its memory is freed, or kept for the next wait, makes no
+ * difference to this one. Until then its id can be found.
+ */
+inline retire()
+{
+	lock(waits_locked);
+	has_index = false;
+	waits_locked = false
+}
+
 /* memwait_queue_notify() of the word of member m */
 proctype notifier(byte m)
 {
@@ -295,10 +306,6 @@ proctype canceller()
 		wait_for_work = !done && state == CLAIMED
 	:: else
 	fi;
-	if
-	:: done -> has_index = false
-	:: else
-	fi;
 	waits_locked = false;
 	if
 #ifndef MUTATION_CANCEL_DOES_NOT_AWAIT_THE_DEADLINE
@@ -309,7 +316,7 @@ proctype canceller()
 	/* R23: ENOENT says that the completion is, or was, readable. */
 	assert(done || !found || state == COMPLETED || state == FREED);
 	if
-	:: done -> release(); taken_back++
+	:: done -> release(); retire(); taken_back++
 	:: else
 	fi;
 	running--
@@ -351,14 +358,14 @@ proctype reader()
 		:: delivered ->
 			lock(waits_locked);
 			completed = false;
-			has_index = false;
 			nr_completed--;
 			waits_locked = false;
 			if
 			:: result == OK -> seen++
 			:: else -> timed_out++
 			fi;
-			release()
+			release();
+			retire()
 		:: else
 		fi
 	od;
