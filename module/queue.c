@@ -198,14 +198,15 @@ static struct memwait_queue *memwait_queue_lock(const struct memwait_key *key)
 	}
 }
 
-/* Keeps a queue no longer: frees it, or leaves it to its waiters. */
+/* Keeps a locked queue no longer: frees it, or leaves it to its waiters. */
 static void memwait_queue_expel(struct memwait_queue *queue)
 {
-	bool empty;
+	bool empty = list_empty(&queue->waiters);
 
-	spin_lock(&queue->lock);
+	lockdep_assert_held(&queue->lock);
+	__acquire(&queue->lock);
+
 	queue->kept = false;
-	empty = list_empty(&queue->waiters);
 	if (empty) {
 		rhashtable_remove_fast(&memwait_queues, &queue->node, memwait_queue_params);
 		WRITE_ONCE(queue->key.owner, 0);
@@ -219,12 +220,23 @@ static void memwait_queue_expel(struct memwait_queue *queue)
 static noinline void memwait_queue_keep(struct memwait_queue *queue)
 {
 	unsigned int i = this_cpu_inc_return(memwait_kept_queues->nr) % MEMWAIT_KEPT_QUEUES;
-	struct memwait_queue *other;
+	struct memwait_queue **slot, *other;
 
 	/* The processor may be another one by now: which of them keeps it does not matter. */
-	other = xchg(&raw_cpu_ptr(memwait_kept_queues)->queues[i], queue);
-	if (other)
-		memwait_queue_expel(other);
+	slot = &raw_cpu_ptr(memwait_kept_queues)->queues[i];
+	other = xchg(slot, queue);
+	if (!other)
+		return;
+	if (!spin_trylock(&other->lock)) {
+		/* Strangers are at work there, maybe for long: rather one's own. */
+		other = xchg(slot, other);
+		if (!other)
+			return;
+		spin_lock(&other->lock);
+	}
+	/* Taken again, for sparse, by memwait_queue_expel(). */
+	__release(&other->lock);
+	memwait_queue_expel(other);
 }
 
 /*
@@ -517,9 +529,9 @@ static void memwait_wakes_init(struct memwait_wakes *wakes)
 }
 
 /*
- * Wakes whom memwait_queue_wake() has claimed, in the same RCU read-side critical section: a context
- * may be freed a grace period after its close, and likewise an async group, and a task after its
- * exit.
+ * Wakes whom memwait_queue_wake() has claimed, in the same RCU read-side critical section: a
+ * context may be freed a grace period after its close, and likewise an async group, and a task
+ * after its exit.
  */
 static void memwait_wakes_finish(struct memwait_wakes *wakes)
 {
@@ -776,8 +788,11 @@ void memwait_queue_expel_all(void)
 			if (!READ_ONCE(kept->queues[i]))
 				continue;
 			queue = xchg(&kept->queues[i], NULL);
-			if (queue)
-				memwait_queue_expel(queue);
+			if (!queue)
+				continue;
+			spin_lock(&queue->lock);
+			__release(&queue->lock);	/* as memwait_queue_keep() */
+			memwait_queue_expel(queue);
 		}
 		cond_resched();
 	}
@@ -799,9 +814,10 @@ int __init memwait_queue_init(void)
 	return err;
 }
 
-/* The last context has been closed: no queue is left. */
+/* No context is left, nor any waiter. */
 void memwait_queue_exit(void)
 {
+	memwait_queue_expel_all();
 	rhashtable_destroy(&memwait_queues);
 	free_percpu(memwait_kept_queues);
 	kmem_cache_destroy(memwait_queue_cache);

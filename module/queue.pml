@@ -4,7 +4,7 @@
  * wait.c argue for, with their steps and names. selftests/lint/spin runs it, for each of the
  * scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
  * are there all the time: JOIN, PAIR and COME_AND_GO are about how they come and go, and the others
- * need not be.
+ * need not be. There is one processor, and it keeps one queue, so that they go as often as can be.
  *
  * Spin's memory is sequentially consistent. What processors do to the two stores that the barriers
  * (A) and (B) are for is modelled: a store to a word, and the insertion of a queue, is seen by
@@ -17,7 +17,10 @@
 #define A	0
 #define B	1
 
-/* So many objects: enough for spares of all, but in COME_AND_GO, where one may have to wait. */
+/*
+ * So many objects: enough for spares of all, but in COME_AND_GO, where one may have to wait until
+ * another is expelled.
+ */
 #if defined(JOIN) || defined(PAIR)
 #define QUEUES	4
 #else
@@ -34,8 +37,10 @@ byte inserting[2] = NONE;	/* a queue that was inserted, not seen yet */
 /* struct memwait_queue. They are SLAB_TYPESAFE_BY_RCU: what is free can be locked. */
 bool locked[QUEUES];
 byte key[QUEUES] = NONE;
+bool kept[QUEUES];
 bool used[QUEUES];
 byte in_use;
+byte kept_queue = NONE;		/* struct memwait_kept_queues */
 chan waiters[QUEUES] = [ENTRIES] of { byte };
 
 /* struct memwait_waiter */
@@ -99,23 +104,80 @@ inline queue_lock(k, q)
 #endif
 }
 
-/* memwait_queue_unlock() */
-inline queue_unlock(q)
+/* memwait_queue_expel() */
+inline queue_expel(q)
 {
 	assert(locked[q]);
-#ifdef FIXED
-	locked[q] = false
-#else
+	assert(used[q] && kept[q] && (table[key[q]] == q || inserting[key[q]] == q));
+	kept[q] = false;
 	if
+#ifdef MUTATION_EXPELS_WITH_ITS_WAITERS
+	:: true ->
+#else
 	:: len(waiters[q]) == 0 ->
+#endif
 		/* The bucket's lock comes free when the insertion is seen. */
 		atomic { inserting[key[q]] == NONE -> table[key[q]] = NONE };
 		key[q] = NONE;
 		locked[q] = false;
 		used[q] = false; in_use--
-	:: else ->
-		assert(key[q] != NONE);
-		locked[q] = false
+#ifndef MUTATION_EXPELS_WITH_ITS_WAITERS
+	:: else -> locked[q] = false
+#endif
+	fi
+}
+
+/* memwait_queue_keep() */
+inline queue_keep(q)
+{
+	atomic { other = kept_queue; kept_queue = q };	/* xchg */
+	if
+	:: other == NONE
+	:: other != NONE ->
+		if
+		:: atomic { !locked[other] -> locked[other] = true };	/* spin_trylock() */
+		   queue_expel(other)
+		:: atomic { locked[other] -> mine = kept_queue; kept_queue = other; other = mine };
+		   if
+#ifndef MUTATION_FORGETS_WHAT_COMES_BACK
+		   :: other != NONE -> spin_lock(other); queue_expel(other)
+#endif
+		   :: else
+		   fi
+		fi
+	fi
+}
+
+/* memwait_queue_unlock_only(): keep says what it returns. */
+inline queue_unlock_only(q, keep)
+{
+	assert(locked[q]);
+#ifdef FIXED
+	keep = false;
+	locked[q] = false
+#else
+	assert(key[q] != NONE);
+#ifdef MUTATION_KEPT_TWICE
+	keep = len(waiters[q]) == 0;
+#else
+	keep = len(waiters[q]) == 0 && !kept[q];
+#endif
+	if
+	:: keep -> kept[q] = true
+	:: else
+	fi;
+	locked[q] = false
+#endif
+}
+
+/* memwait_queue_unlock() */
+inline queue_unlock(q)
+{
+	queue_unlock_only(q, keep);
+#ifndef FIXED
+	if
+	:: keep -> queue_keep(q)
+	:: else
 	fi
 #endif
 }
@@ -138,6 +200,7 @@ inline queue_alloc(q)
 inline queue_insert(q, k, inserted)
 {
 	spin_lock(q);
+	assert(!kept[q]);
 	key[q] = k;
 	atomic {
 		inserting[k] == NONE ->		/* the bucket's lock */
@@ -424,7 +487,7 @@ inline finished()
 	running--
 }
 
-#define LOCALS byte q, spare, e, i, nr, k; bool ok, equal, won; byte woke[ENTRIES]
+#define LOCALS byte q, spare, other, mine, e, i, nr, k; bool ok, equal, won, keep; byte woke[ENTRIES]
 
 proctype waiter(byte self; bool timed; bool mortal)
 {
@@ -469,6 +532,7 @@ proctype requeuer(byte source; byte target)
 {
 	LOCALS;
 	byte base = 2 * source, depth, first, j;
+	bool keep_target;
 
 again:
 #ifdef FIXED
@@ -581,17 +645,31 @@ again:
 	:: else
 	fi;
 	q = queues[base + TARGET];
-	queue_unlock(q);
+	queue_unlock_only(q, keep_target);
 	q = queues[base + SOURCE];
 	queue_unlock(q);
+#ifndef FIXED
+	q = queues[base + TARGET];
+	if
+	:: keep_target -> queue_keep(q)
+	:: else
+	fi;
+#endif
 	finished()
 }
 #endif
 
-/* Nobody is left, nothing is left, and the accounts agree. */
+/* Nobody is left, nothing is left when the last context is closed, and the accounts agree. */
 inline all_is_well()
 {
 	running == 0;
+#ifndef FIXED
+	/* memwait_queue_expel_all() */
+	if
+	:: kept_queue != NONE -> spin_lock(kept_queue); queue_expel(kept_queue)
+	:: else
+	fi;
+#endif
 	assert(counted == seen);
 	assert(table[A] == NONE && table[B] == NONE);
 	assert(len(waiters[0]) == 0 && len(waiters[1]) == 0 && len(waiters[2]) == 0);
