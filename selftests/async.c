@@ -383,6 +383,52 @@ MEMWAIT_TEST(R23_ids_are_not_used_again)
 	EXPECT_EQ(0, mw_cancel(self->fd, kept));
 }
 
+/* More than a context keeps of waits that have ended, of both kinds. */
+#define PLACES	600
+
+/* Waits that get the places of others are new ones, however those have ended. */
+MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
+{
+	uint64_t ids[PLACES], before[PLACES] = {};
+	struct memwait_completion done[PLACES];
+	bool seen[PLACES];
+	int round, i, n, got;
+
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < PLACES; i++) {
+			uint64_t deadline = (i + round) % 3 ? FOREVER : in_ms(3600000);
+
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadline, U32,
+							    round * PLACES + i, &ids[i]));
+			/* The others that are pending are not touched by it. */
+			ASSERT_EQ(-ENOENT, mw_cancel(self->fd, before[i]));
+		}
+		memset(seen, 0, sizeof(seen));
+		if (round % 2) {
+			for (i = 0; i < PLACES; i++)
+				ASSERT_EQ(0, mw_cancel(self->fd, ids[i]));
+		} else {
+			ASSERT_EQ(PLACES, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+			for (got = 0; got < PLACES; got += n) {
+				n = mw_read(self->fd, done, PLACES);
+				ASSERT_LT(0, n);
+				for (i = 0; i < n; i++) {
+					int which = done[i].user_data - round * PLACES;
+
+					ASSERT_TRUE(which >= 0 && which < PLACES && !seen[which]);
+					ASSERT_EQ(ids[which], done[i].id);
+					ASSERT_EQ(MEMWAIT_OK, done[i].result);
+					seen[which] = true;
+				}
+			}
+		}
+		EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 1));
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(0, mw_user_waits(self->fd));
+		memcpy(before, ids, sizeof(before));
+	}
+}
+
 MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 {
 	struct memwait_completion done[64];

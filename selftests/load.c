@@ -761,6 +761,43 @@ TEST_F_TIMEOUT(memwait, R19_storms_of_notifies_on_shared_words, 86400)
 	storm(_metadata, self->fd, self->shared);
 }
 
+/* Words that are not waited on any more. */
+
+/* Queues that the kernel holds memory for, roughly, or -1. */
+static long queues(void)
+{
+	return read_number_of("/proc/slabinfo", "memwait_queue");
+}
+
+TEST_F_TIMEOUT(memwait, R11_queues_that_nobody_waits_in_are_given_back, 600)
+{
+	int i, n = LOAD(50000, 10000);
+	uint64_t *ids = calloc(n, sizeof(*ids)), start;
+	uint32_t *words = private_page(n * sizeof(*words));
+	long before = queues(), most;
+
+	if (before < 0)
+		SKIP(return, "needs root to read /proc/slabinfo");
+	ASSERT_TRUE(ids && words);
+	for (i = 0; i < n; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i,
+						    &ids[i]));
+	}
+	most = queues();
+	EXPECT_LE(n, most);
+	for (i = 0; i < n; i++)
+		ASSERT_EQ(0, mw_cancel(self->fd, ids[i]));
+
+	/* But for some of each processor; and it takes a while until slabs are free. */
+	start = now_ns(CLOCK_MONOTONIC);
+	while (queues() > before + n / 2)
+		usleep(10000);
+	TH_LOG("%ld queues, %ld while %d words were waited on, %ld again %.1f s later", before,
+	       most, n, queues(), seconds_since(start));
+	munmap(words, n * sizeof(*words));
+	free(ids);
+}
+
 /* At the limit of a memory cgroup. */
 
 #define SINGLES		65536	/* more than fit, of either kind */
