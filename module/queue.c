@@ -600,8 +600,12 @@ int memwait_queue_notify(const struct memwait_key *key, u32 count)
 
 	rcu_read_lock();
 	queue = memwait_queue_lock(key);
-	if (queue)
-		woken = memwait_queue_notify_locked(queue, count);
+	if (queue) {
+		if (list_empty(&queue->waiters))
+			memwait_queue_unlock(queue);
+		else
+			woken = memwait_queue_notify_locked(queue, count);
+	}
 	rcu_read_unlock();
 	return woken;
 }
