@@ -448,7 +448,7 @@ static bool memwait_async_keep(struct memwait_async_wait *wait)
 	return true;
 }
 
-/* The same for one wait, which is freed. */
+/* The same for one wait, and frees it unless it is kept. */
 static void memwait_async_retire(struct memwait_async_wait *wait)
 {
 	struct memwait_context *context = wait->context;

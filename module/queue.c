@@ -200,12 +200,11 @@ static struct memwait_queue *memwait_queue_lock(const struct memwait_key *key)
 
 /* Keeps a locked queue no longer: frees it, or leaves it to its waiters. */
 static void memwait_queue_expel(struct memwait_queue *queue)
+	__releases(&queue->lock)
 {
 	bool empty = list_empty(&queue->waiters);
 
 	lockdep_assert_held(&queue->lock);
-	__acquire(&queue->lock);
-
 	queue->kept = false;
 	if (empty) {
 		rhashtable_remove_fast(&memwait_queues, &queue->node, memwait_queue_params);
@@ -234,8 +233,6 @@ static noinline void memwait_queue_keep(struct memwait_queue *queue)
 			return;
 		spin_lock(&other->lock);
 	}
-	/* Taken again, for sparse, by memwait_queue_expel(). */
-	__release(&other->lock);
 	memwait_queue_expel(other);
 }
 
@@ -795,7 +792,6 @@ void memwait_queue_expel_all(void)
 			if (!queue)
 				continue;
 			spin_lock(&queue->lock);
-			__release(&queue->lock);	/* as memwait_queue_keep() */
 			memwait_queue_expel(queue);
 		}
 		cond_resched();
