@@ -295,8 +295,8 @@ USERLIB_TEST(times)
 		ASSERT_EQ(0, memwait_mutex_lock(mutex));
 		for (i = 0; i < 2; i++) {
 			timed.clock = clocks[i];
-			timed.time = in_time(clocks[i], 20);
 			start = now_ns(CLOCK_MONOTONIC);
+			timed.time = in_time(clocks[i], 20);
 			EXPECT_EQ(ETIMEDOUT, elsewhere(lock_until, &timed));
 			EXPECT_LE(19 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
 			timed.time = in_time(clocks[i], -1000);
