@@ -1169,7 +1169,7 @@ static int memwait_release(struct inode *inode, struct file *file)
 static ssize_t memwait_read_some(struct memwait_context *context, char __user *buf, size_t room)
 {
 	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
-	struct memwait_async_wait *wait, *gone[MEMWAIT_CHUNK] __uninitialized;
+	struct memwait_async_wait *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
 	unsigned int nr = 0, delivered, i;
 	LIST_HEAD(done);
 	bool idle;
@@ -1186,7 +1186,7 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 		records[nr].index = 0;
 		if (wait->grouped && wait->result == MEMWAIT_OK)
 			records[nr].index = to_group(wait)->claimed - to_group(wait)->members;
-		nr++;
+		waits[nr++] = wait;
 	}
 	spin_unlock(&context->lock);
 	if (!nr)
@@ -1208,28 +1208,24 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	}
 
 	spin_lock(&context->lock);
-	i = 0;
-	list_for_each_entry(wait, &context->completed, waiter.node) {
-		if (++i == delivered)
-			break;
-	}
-	list_cut_position(&done, &context->completed, &wait->waiter.node);
+	list_cut_position(&done, &context->completed, &waits[delivered - 1]->waiter.node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
 	spin_unlock(&context->lock);
 
-	list_for_each_entry(wait, &done, waiter.node)
-		memwait_async_release(wait);
+	for (i = 0; i < delivered; i++)
+		memwait_async_release(waits[i]);
 
-	nr = 0;
 	spin_lock(&context->lock);
-	list_for_each_entry(wait, &done, waiter.node) {
-		if (!memwait_async_keep(wait))
-			gone[nr++] = wait;
+	for (i = 0; i < delivered; i++) {
+		if (memwait_async_keep(waits[i]))
+			waits[i] = NULL;
 	}
 	idle = memwait_slots_idle(context);
 	spin_unlock(&context->lock);
-	for (i = 0; i < nr; i++)
-		memwait_async_free(gone[i]);
+	for (i = 0; i < delivered; i++) {
+		if (waits[i])
+			memwait_async_free(waits[i]);
+	}
 	if (idle)
 		memwait_slots_trim(context);
 	return delivered * sizeof(records[0]);
