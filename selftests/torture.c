@@ -1207,8 +1207,12 @@ static void rest_for_process(struct worker *w, uint32_t round)
 
 	step_receive(w);
 	for (i = 0; i < OWN_CONTEXTS; i++) {
+		/* A thread that has not come to rest may be closing it. */
+		if (pthread_rwlock_tryrdlock(&shared->contexts[i].lock))
+			continue;
 		if (shared->contexts[i].owner == process_number)
 			read_all(w, i);
+		put_context(i);
 	}
 	for (i = 1; i < THREADS && phase() == REST; i++) {
 		struct record *record = w->record + i;
