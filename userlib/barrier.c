@@ -12,6 +12,7 @@ struct barrier {
 	_Atomic uint64_t state;		/* arrived; upper half: generation */
 	uint32_t count;
 	_Atomic uint32_t users;
+	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
@@ -35,10 +36,11 @@ static const volatile void *generation_word(struct barrier *barrier)
 
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
 {
-	if (!barrier || flags || !count)
+	if (!barrier || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || !count)
 		return EINVAL;
 	memset(barrier, 0, sizeof(*barrier));
 	to_barrier(barrier)->count = count;
+	to_barrier(barrier)->flags = flags;
 	return 0;
 }
 
@@ -48,12 +50,12 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 
 	if (!barrier)
 		return EINVAL;
-	return memwait_users_drain(&barrier->users, generation_word(barrier));
+	return memwait_users_drain(&barrier->users, generation_word(barrier), barrier->flags);
 }
 
 static int leave(struct barrier *barrier, int ret)
 {
-	memwait_users_leave(&barrier->users);
+	memwait_users_leave(&barrier->users, barrier->flags);
 	return ret;
 }
 
@@ -82,7 +84,7 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 		return 0;
 	ret = 0;
 	if (barrier->count > 1)
-		ret = memwait_wake(generation_word(barrier), MEMWAIT_ALL);
+		ret = memwait_wake(generation_word(barrier), MEMWAIT_ALL, barrier->flags);
 	return leave(barrier, ret < 0 ? -ret : MEMWAIT_BARRIER_SERIAL_THREAD);
 }
 
@@ -133,8 +135,8 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 	if (ret)
 		return ret;
 	do {
-		ret = memwait_sleep(generation_word(barrier), generation, MEMWAIT_SIZE_U32,
-				    deadline);
+		ret = memwait_sleep(generation_word(barrier), generation,
+				    MEMWAIT_SIZE_U32 | barrier->flags, deadline);
 		ret = woken(barrier, generation, ret);
 	} while (ret == MEMWAIT_OP_WAITS);
 	return leave(barrier, ret);
@@ -175,7 +177,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	}
 	do {
 		ret = memwait_op_arm(op, generation_word(barrier), op->generation,
-				     MEMWAIT_SIZE_U32);
+				     MEMWAIT_SIZE_U32 | barrier->flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		ret = woken(barrier, op->generation, ret);

@@ -43,8 +43,9 @@ struct memwait_channel {
 	uint32_t item_size;
 	uint32_t capacity;		/* 0: not initialised */
 	uint64_t slot_size;
+	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 	/* Apart, as senders and receivers write them at the same time; if the whole is aligned. */
-	unsigned char padding[48];
+	unsigned char padding[44];
 	_Atomic uint64_t head;
 	_Atomic uint64_t filled;
 	unsigned char padding_after_head[48];
@@ -99,16 +100,19 @@ size_t memwait_channel_size(size_t item_size, size_t capacity)
 	return size;
 }
 
-int memwait_channel_init(memwait_channel_t *channel, size_t item_size, size_t capacity)
+int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
+			 size_t capacity)
 {
 	size_t i;
 
-	if (!channel || (uintptr_t)channel % 8 || !memwait_channel_size(item_size, capacity))
+	if (!channel || (uintptr_t)channel % 8 || (flags & ~(unsigned int)MEMWAIT_PRIVATE) ||
+	    !memwait_channel_size(item_size, capacity))
 		return EINVAL;
 	memset(channel, 0, sizeof(*channel));
 	channel->item_size = (uint32_t)item_size;
 	channel->capacity = (uint32_t)capacity;
 	channel->slot_size = slot_size(item_size);
+	channel->flags = flags;
 	for (i = 0; i < capacity; i++)
 		atomic_init(&slot_at(channel, i)->sequence, 0);
 	return 0;
@@ -137,24 +141,25 @@ static uint32_t generation_of(uint64_t event)
 }
 
 /* Something has happened: wakes so many of those who wait for it. */
-static int announce(_Atomic uint64_t *event, uint32_t count)
+static int announce(struct memwait_channel *channel, _Atomic uint64_t *event, uint32_t count)
 {
+	uint32_t flags = channel->flags;
 	/* acq_rel: the waiter comes after what has happened, or this comes after the waiter */
 	uint64_t was = atomic_fetch_add_explicit(event, GENERATION, memory_order_acq_rel);
 	int ret;
 
 	if (!(uint32_t)was)
 		return 0;
-	ret = memwait_wake(memwait_upper_half(event), count);
+	ret = memwait_wake(memwait_upper_half(event), count, flags);
 	return ret < 0 ? -ret : 0;
 }
 
 /* There is one more than has been announced to those who wait now. */
-static void announce_next(_Atomic uint64_t *event)
+static void announce_next(struct memwait_channel *channel, _Atomic uint64_t *event)
 {
 	/* relaxed: who comes later looks itself */
 	if ((uint32_t)atomic_load_explicit(event, memory_order_relaxed))
-		memwait_wake(memwait_upper_half(event), 1);
+		memwait_wake(memwait_upper_half(event), 1, channel->flags);
 }
 
 /* Returns 0, EAGAIN or EPIPE; or an error from waking a receiver: the item has been sent. */
@@ -188,9 +193,9 @@ static int try_send(struct memwait_channel *channel, const void *item)
 	/* release: the item is there for who sees the slot full */
 	atomic_store_explicit(&slot->sequence, sequence_at(channel, head) + 1,
 			      memory_order_release);
-	ret = announce(&channel->filled, 1);
+	ret = announce(channel, &channel->filled, 1);
 	if (is_ready(channel, head + 1, false))
-		announce_next(&channel->freed);
+		announce_next(channel, &channel->freed);
 	return ret;
 }
 
@@ -226,14 +231,14 @@ static int try_recv(struct memwait_channel *channel, void *item)
 	/* release: the slot is written again after it was read */
 	atomic_store_explicit(&slot->sequence, sequence_at(channel, tail) + 2,
 			      memory_order_release);
-	ret = announce(&channel->freed, 1);
+	ret = announce(channel, &channel->freed, 1);
 
 	/* seq_cst: (D) */
 	head = atomic_load_explicit(&channel->head, memory_order_seq_cst);
 	if (head == (CLOSED | (tail + 1)))
-		announce(&channel->filled, MEMWAIT_ALL);
+		announce(channel, &channel->filled, MEMWAIT_ALL);
 	else if (is_ready(channel, tail + 1, true))
-		announce_next(&channel->filled);
+		announce_next(channel, &channel->filled);
 	return ret;
 }
 
@@ -285,8 +290,8 @@ static int transfer_until(struct memwait_channel *channel, void *item, bool send
 		ret = attempt(channel, item, sending);
 		if (ret != EAGAIN)
 			break;
-		ret = memwait_sleep(memwait_upper_half(event), generation, MEMWAIT_SIZE_U32,
-				    deadline);
+		ret = memwait_sleep(memwait_upper_half(event), generation,
+				    MEMWAIT_SIZE_U32 | channel->flags, deadline);
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
 			ret = ret < 0 ? -ret : ETIMEDOUT;
 			break;
@@ -384,7 +389,7 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 		if (ret != EAGAIN)
 			break;
 		outcome = memwait_op_arm(op, memwait_upper_half(event), generation,
-					 MEMWAIT_SIZE_U32);
+					 MEMWAIT_SIZE_U32 | channel->flags);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (outcome < 0) {
@@ -399,11 +404,12 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 
 static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 {
-	_Atomic uint64_t *event = event_of(op->object, sending);
+	struct memwait_channel *channel = op->object;
+	_Atomic uint64_t *event = event_of(channel, sending);
 
 	leave(event);
 	if (outcome == MEMWAIT_OK)
-		announce_next(event);
+		announce_next(channel, event);
 }
 
 static int send_step(struct memwait_op *op, int outcome)
@@ -474,8 +480,8 @@ int memwait_channel_close(memwait_channel_t *channel)
 	/* seq_cst: (D) */
 	if (atomic_fetch_or_explicit(&channel->head, CLOSED, memory_order_seq_cst) & CLOSED)
 		return EPIPE;
-	ret = announce(&channel->filled, MEMWAIT_ALL);
-	err = announce(&channel->freed, MEMWAIT_ALL);
+	ret = announce(channel, &channel->filled, MEMWAIT_ALL);
+	err = announce(channel, &channel->freed, MEMWAIT_ALL);
 	return ret ? ret : err;
 }
 

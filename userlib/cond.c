@@ -17,14 +17,14 @@
  * before that signal and do not sleep yet have seen it change the sequence.
  *
  * Broadcast moves the sleepers to the mutex instead of waking all of them, if it knows where that
- * is: it must lie in the same page (see internal.h), be the same for all waiters, and not be fair.
- * Who is moved is woken by an unlock of the mutex, one after another. It cannot tell whether it was
- * woken here or there; but it sees that there has been a broadcast, and then behaves as one who has
- * slept on the mutex: it sets CONTENDED. @broadcast is the sequence that the last broadcast which
- * moves has made. It is written before the move, and a waiter is woken, or takes itself out, after
- * that: the kernel orders the two. Who has read that very sequence came between (1) and (3) below,
- * if it was moved at all: it may have to set CONTENDED as well, but it was not meant by the
- * broadcast.
+ * is: it must lie in the same page (see internal.h), be the same for all waiters, not be fair, and
+ * be MEMWAIT_PRIVATE if the condition variable is, and only then. Who is moved is woken by an
+ * unlock of the mutex, one after another. It cannot tell whether it was woken here or there; but it
+ * sees that there has been a broadcast, and then behaves as one who has slept on the mutex: it sets
+ * CONTENDED. @broadcast is the sequence that the last broadcast which moves has made. It is written
+ * before the move, and a waiter is woken, or takes itself out, after that: the kernel orders the
+ * two. Who has read that very sequence came between (1) and (3) below, if it was moved at all: it
+ * may have to set CONTENDED as well, but it was not meant by the broadcast.
  *
  *	broadcaster
  *	(1) change the sequence
@@ -44,6 +44,7 @@ struct cond {
 	_Atomic uint32_t users;
 	_Atomic int32_t mutex;		/* how far behind the waiters' mutex is; or ELSEWHERE */
 	_Atomic uint64_t broadcast;
+	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
@@ -58,9 +59,10 @@ static struct cond *to_cond(memwait_cond_t *cond)
 
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 {
-	if (!cond || flags)
+	if (!cond || (flags & ~(unsigned int)MEMWAIT_PRIVATE))
 		return EINVAL;
 	memset(cond, 0, sizeof(*cond));
+	to_cond(cond)->flags = flags;
 	return 0;
 }
 
@@ -73,7 +75,7 @@ static _Atomic uint32_t *mutex_of(struct cond *cond, int32_t distance)
 static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 {
 	const uintptr_t page = 4096;	/* or more, but never less */
-	_Atomic uint32_t *word = memwait_mutex_word(mutex);
+	_Atomic uint32_t *word = memwait_mutex_word(mutex, cond->flags);
 
 	if (!word || (uintptr_t)word / page != (uintptr_t)cond / page)
 		return ELSEWHERE;
@@ -90,8 +92,8 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	/* relaxed, both: nobody waits any more. Who was moved need not get the mutex first. */
 	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users, memory_order_relaxed))
-		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL);
-	return memwait_users_drain(&cond->users, &cond->sequence);
+		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->flags);
+	return memwait_users_drain(&cond->users, &cond->sequence, cond->flags);
 }
 
 /* The caller has the mutex. Returns the sequence. */
@@ -123,9 +125,15 @@ static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 	return broadcast && broadcast >= sequence;
 }
 
-static int pass_on(struct cond *cond)
+static void leave(struct cond *cond)
 {
-	return memwait_wake(&cond->sequence, 1);
+	memwait_users_leave(&cond->users, cond->flags);
+}
+
+/* Who has left does not look at it any more. */
+static void pass_on(struct cond *cond, uint32_t flags)
+{
+	memwait_wake(&cond->sequence, 1, flags);
 }
 
 struct waiting {
@@ -139,19 +147,21 @@ struct waiting {
 static void cancelled(void *argument)
 {
 	struct waiting *waiting = argument;
-	bool moved = may_be_moved(waiting->sequence, last_broadcast(waiting->cond));
+	struct cond *cond = waiting->cond;
+	bool moved = may_be_moved(waiting->sequence, last_broadcast(cond));
 
 	if (waiting->wake)
-		memwait_wake(waiting->wake, 1);
-	pass_on(waiting->cond);
-	memwait_users_leave(&waiting->cond->users);
+		memwait_wake(waiting->wake, 1, cond->flags);
+	pass_on(cond, cond->flags);
+	leave(cond);
 	memwait_mutex_take_again(waiting->mutex, waiting->count, moved);
 }
 
-static int wait_until(memwait_cond_t *cond, memwait_mutex_t *mutex,
+static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 		      const struct memwait_deadline *deadline)
 {
-	struct waiting waiting = { .cond = to_cond(cond), .mutex = mutex };
+	struct cond *cond = to_cond(public_cond);
+	struct waiting waiting = { .cond = cond, .mutex = mutex };
 	uint64_t broadcast;
 	int ret, err;
 
@@ -160,23 +170,23 @@ static int wait_until(memwait_cond_t *cond, memwait_mutex_t *mutex,
 	if (deadline->error)
 		return deadline->error;
 
-	waiting.sequence = enter(waiting.cond, mutex);
-	if (memwait_mutex_release_all(mutex, &waiting.count, &waiting.wake)) {
-		memwait_users_leave(&waiting.cond->users);
+	waiting.sequence = enter(cond, mutex);
+	if (memwait_mutex_release_all(mutex, cond->flags, &waiting.count, &waiting.wake)) {
+		leave(cond);
 		return EPERM;
 	}
 	for (;;) {
-		ret = memwait_sleep_cancellable(waiting.wake, &waiting.cond->sequence,
-						waiting.sequence, MEMWAIT_SIZE_U64, deadline,
+		ret = memwait_sleep_cancellable(waiting.wake, &cond->sequence, waiting.sequence,
+						MEMWAIT_SIZE_U64 | cond->flags, deadline,
 						cancelled, &waiting);
 		if (ret != -EINTR)
 			break;
 		waiting.wake = NULL;
 	}
 	if (ret < 0 && waiting.wake)
-		memwait_wake(waiting.wake, 1);
-	broadcast = last_broadcast(waiting.cond);
-	memwait_users_leave(&waiting.cond->users);
+		memwait_wake(waiting.wake, 1, cond->flags);
+	broadcast = last_broadcast(cond);
+	leave(cond);
 
 	err = memwait_mutex_take_again(mutex, waiting.count,
 				       may_be_moved(waiting.sequence, broadcast));
@@ -211,6 +221,7 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 {
 	struct cond *cond = to_cond(public_cond);
+	uint32_t flags;
 	int ret;
 
 	if (!cond)
@@ -218,9 +229,10 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	/* relaxed: see enter() */
 	if (!count || !atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
+	flags = cond->flags;
 	/* relaxed: the kernel orders it before the notify */
 	atomic_fetch_add_explicit(&cond->sequence, 1, memory_order_relaxed);
-	ret = memwait_wake(&cond->sequence, count);
+	ret = memwait_wake(&cond->sequence, count, flags);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -245,12 +257,12 @@ static int move_all(struct cond *cond, uint64_t sequence)
 						      memory_order_relaxed, memory_order_relaxed))
 		;
 	if (memwait_requeue(&cond->sequence, sequence, mutex_of(cond, distance), 0, MEMWAIT_ALL,
-			    MEMWAIT_SIZE_U64, NULL, &moved))
+			    MEMWAIT_SIZE_U64 | cond->flags, NULL, &moved))
 		return ENOTSUP;
 	if (moved)
-		err = memwait_lock_adopt(mutex_of(cond, distance));
+		err = memwait_lock_adopt(mutex_of(cond, distance), cond->flags);
 	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
-		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL);
+		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->flags);
 	return err;
 }
 
@@ -270,7 +282,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	ret = move_all(cond, sequence);
 	if (ret != ENOTSUP)
 		return ret;
-	ret = memwait_wake(&cond->sequence, MEMWAIT_ALL);
+	ret = memwait_wake(&cond->sequence, MEMWAIT_ALL, cond->flags);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -286,12 +298,13 @@ static int wait_begin(struct memwait_op *op)
 	if (!memwait_mutex_is_held(op->cond.mutex))
 		return EPERM;
 	op->cond.sequence = enter(cond, op->cond.mutex);
-	ret = memwait_op_arm(op, &cond->sequence, op->cond.sequence, MEMWAIT_SIZE_U64);
+	ret = memwait_op_arm(op, &cond->sequence, op->cond.sequence,
+			     MEMWAIT_SIZE_U64 | cond->flags);
 	if (ret == MEMWAIT_PENDING) {
-		memwait_mutex_release_all(op->cond.mutex, &op->cond.count, NULL);
+		memwait_mutex_release_all(op->cond.mutex, cond->flags, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
-	memwait_users_leave(&cond->users);
+	leave(cond);
 	if (ret == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
 	return ret < 0 ? -ret : 0;
@@ -307,7 +320,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_SIGNAL) {
 		uint64_t broadcast = last_broadcast(cond);
 
-		memwait_users_leave(&cond->users);
+		leave(cond);
 		op->phase = FOR_MUTEX;
 		op->cond.result = 0;
 		if (outcome == MEMWAIT_TIMED_OUT && broadcast <= op->cond.sequence)
@@ -320,7 +333,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
 	if (ret && !op->cond.result)
-		pass_on(cond);
+		pass_on(cond, op->cond.flags);
 	return ret ? ret : op->cond.result;
 }
 
@@ -332,14 +345,14 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_MUTEX) {
 		memwait_mutex_undo_again(op->cond.mutex, outcome);
 		signalled = !op->cond.result;
-	} else if (signalled && memwait_mutex_word(op->cond.mutex) &&
+	} else if (signalled && memwait_mutex_word(op->cond.mutex, op->cond.flags) &&
 		   may_be_moved(op->cond.sequence, last_broadcast(cond))) {
 		memwait_mutex_undo_again(op->cond.mutex, outcome);
 	}
 	if (signalled)
-		pass_on(cond);
+		pass_on(cond, op->cond.flags);
 	if (op->phase == FOR_SIGNAL)
-		memwait_users_leave(&cond->users);
+		leave(cond);
 }
 
 static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };
@@ -360,6 +373,7 @@ static int wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex,
 	op->deadline = *deadline;
 	op->phase = FOR_SIGNAL;
 	op->cond.mutex = mutex;
+	op->cond.flags = to_cond(cond)->flags;
 	return memwait_op_start(op);
 }
 

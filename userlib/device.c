@@ -192,8 +192,8 @@ static int wait_cancellable(int fd, unsigned long command, void *wait,
 /*
  * The same as a cancellation point: @cancelled runs if the thread is cancelled, be it before, in or
  * just after its sleep. Before it sleeps it wakes the oldest sleeper of the word @wake, unless that
- * is NULL: of that, too, @cancelled cannot know whether it was done. After -EINTR it was, and after
- * other errors it may have been.
+ * is NULL; it is MEMWAIT_PRIVATE if @word is. Whether that was done @cancelled cannot know either.
+ * After -EINTR it was, and after other errors it may have been.
  */
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
 			      uint64_t expected, uint32_t flags,
@@ -201,7 +201,11 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			      void (*cancelled)(void *argument), void *argument)
 {
 	struct memwait_notify_wait both = {
-		.notify = { .addr = (uintptr_t)wake, .count = 1 },
+		.notify = {
+			.addr = (uintptr_t)wake,
+			.count = 1,
+			.flags = flags & MEMWAIT_PRIVATE,
+		},
 		.wait = {
 			.addr = (uintptr_t)word,
 			.expected = expected,
@@ -228,9 +232,13 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 }
 
 /* Wakes the oldest sleepers; see internal.h for a word that is gone. */
-int memwait_wake(const volatile void *word, uint32_t count)
+int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 {
-	struct memwait_notify notify = { .addr = (uintptr_t)word, .count = count };
+	struct memwait_notify notify = {
+		.addr = (uintptr_t)word,
+		.count = count,
+		.flags = flags & MEMWAIT_PRIVATE,
+	};
 	int ret = memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
 
 	return ret == -EFAULT ? 0 : ret;
@@ -239,20 +247,20 @@ int memwait_wake(const volatile void *word, uint32_t count)
 #define USERS_DESTROYING	0x80000000U
 
 /* The last access of one who waited. */
-void memwait_users_leave(_Atomic uint32_t *users)
+void memwait_users_leave(_Atomic uint32_t *users, uint32_t flags)
 {
 	/* release: what was read before stays before destroy, which acquires */
 	if (atomic_fetch_sub_explicit(users, 1, memory_order_release) == (USERS_DESTROYING | 1))
-		memwait_wake(users, 1);
+		memwait_wake(users, 1, flags);
 }
 
 /*
  * Waits until those who have been woken are gone. Returns EBUSY if somebody sleeps on @word, or if
  * it takes longer than a second: an operation that was not dispatched, or somebody was killed.
  */
-int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word)
+int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word, uint32_t flags)
 {
-	struct memwait_notify notify = { .addr = (uintptr_t)word };
+	struct memwait_notify notify = { .addr = (uintptr_t)word, .flags = flags };
 	struct memwait_deadline deadline;
 	struct timespec time;
 	uint32_t n;
@@ -270,7 +278,7 @@ int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word)
 		if (ret > 0)
 			ret = -EBUSY;
 		if (!ret)
-			ret = memwait_sleep(users, n, MEMWAIT_SIZE_U32, &deadline);
+			ret = memwait_sleep(users, n, MEMWAIT_SIZE_U32 | flags, &deadline);
 		if (ret == MEMWAIT_TIMED_OUT)
 			ret = -EBUSY;
 		if (ret < 0 && ret != -EINTR)

@@ -12,8 +12,8 @@
  *	CONTENDED away without a notify.
  *
  * A semaphore has its value in the lower half of 64 bits, and in the upper half how many are within
- * a wait; they sleep while the value is 0. Who posts learns of the sleepers by the same atomic that
- * raises the value.
+ * a wait, above a bit that says whether it is private; they sleep while the value is 0. Who posts
+ * learns of all that by the same atomic that raises the value.
  *
  * A generation is the upper half of 64 bits that changes when all who wait are to go on: barrier,
  * wait group, channel. It is what they sleep on; the lower half may change as it likes.
@@ -21,7 +21,9 @@
  * A condition variable remembers where the mutex of its waiters lies by the distance between them,
  * if they lie in the same page, because that is the same distance wherever they are mapped.
  *
- * All of them are waited for as shared words, as the library cannot know what memory it is given.
+ * All of them are waited for as shared words, as the library cannot know what memory it is given,
+ * unless init was told that they are MEMWAIT_PRIVATE: each object remembers that, and who is not to
+ * touch it any more after its atomic has read it before.
  *
  * Why a notify for a word that is not ours any more does no harm: a waiter may be released by the
  * change of a word before the notify that follows it, go on, and unmap the word. EFAULT is nobody's
@@ -90,7 +92,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			      uint64_t expected, uint32_t flags,
 			      const struct memwait_deadline *deadline,
 			      void (*cancelled)(void *argument), void *argument);
-int memwait_wake(const volatile void *word, uint32_t count);
+int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 unsigned int memwait_forks(void);
 uint32_t memwait_thread_id(void);
 bool memwait_may_spin(void);
@@ -99,8 +101,8 @@ bool memwait_may_spin(void);
  * Users: how many are within a wait, so that destroy can wait until they have left. A thread that
  * has been woken is still within it.
  */
-void memwait_users_leave(_Atomic uint32_t *users);
-int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word);
+void memwait_users_leave(_Atomic uint32_t *users, uint32_t flags);
+int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word, uint32_t flags);
 
 /* loop.c */
 
@@ -154,6 +156,7 @@ struct memwait_op {
 			memwait_mutex_t *mutex;
 			uint64_t sequence;
 			uint32_t count;
+			uint32_t flags;		/* for when it has left, and it is gone */
 			int result;
 		} cond;
 		uint32_t generation;
@@ -170,20 +173,23 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags);
 
-/* lock.c; what needs no call is here, to be inlined */
+/*
+ * lock.c; what needs no call is here, to be inlined. @kind: MEMWAIT_MUTEX_FAIR and MEMWAIT_PRIVATE
+ * count, and are the same for all users of a word.
+ */
 
 #define MEMWAIT_LOCKED		1U
 #define MEMWAIT_CONTENDED	2U
 
-int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, bool fair,
+int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
-int memwait_lock_contended(_Atomic uint32_t *word, bool fair,
+int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline);
-int memwait_lock_adopt(_Atomic uint32_t *word);
-int memwait_lock_release_fair(_Atomic uint32_t *word);
-int memwait_lock_released(_Atomic uint32_t *word, uint32_t was);
-int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome);
-void memwait_lock_undo(_Atomic uint32_t *word, bool fair, int outcome);
+int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind);
+int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
+int memwait_lock_released(_Atomic uint32_t *word, uint32_t kind, uint32_t was);
+int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome);
+void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome);
 
 static inline bool memwait_lock_try(_Atomic uint32_t *word)
 {
@@ -195,21 +201,21 @@ static inline bool memwait_lock_try(_Atomic uint32_t *word)
 }
 
 /* Returns EPERM if the word is not locked. */
-static inline int memwait_lock_release(_Atomic uint32_t *word, bool fair)
+static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t was;
 
-	if (fair)
-		return memwait_lock_release_fair(word);
+	if (kind & MEMWAIT_MUTEX_FAIR)
+		return memwait_lock_release_fair(word, kind);
 	/* release: what was done under the lock is there for the next who has it */
 	was = atomic_exchange_explicit(word, 0, memory_order_release);
-	return was == MEMWAIT_LOCKED ? 0 : memwait_lock_released(word, was);
+	return was == MEMWAIT_LOCKED ? 0 : memwait_lock_released(word, kind, was);
 }
 
 /* mutex.c: for condition variables */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
-_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex);
-int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count,
+_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags);
+int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			      const volatile void **wake);
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,

@@ -74,11 +74,11 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 }
 
 /* Takes the lock, or makes the word so that one can sleep on it. */
-static bool lock_or_contend(_Atomic uint32_t *word, bool fair)
+static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t now;
 
-	if (!fair)
+	if (!(kind & MEMWAIT_MUTEX_FAIR))
 		/* acquire: as memwait_lock_try() */
 		return !atomic_exchange_explicit(word, BOTH, memory_order_acquire);
 
@@ -103,23 +103,24 @@ static void lock_was_handed_over(_Atomic uint32_t *word)
 	atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_acquire);
 }
 
-int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, bool fair,
+int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline)
 {
 	if (memwait_lock_try(word) || lock_by_spinning(word, spins))
 		return 0;
-	return memwait_lock_contended(word, fair, deadline);
+	return memwait_lock_contended(word, kind, deadline);
 }
 
 /* The same for one that has been asleep: by default, the lock is taken with CONTENDED set. */
-int memwait_lock_contended(_Atomic uint32_t *word, bool fair,
+int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline)
 {
 	int ret;
 
-	while (!lock_or_contend(word, fair)) {
-		ret = memwait_sleep(word, BOTH, MEMWAIT_SIZE_U32, deadline);
-		if (ret == MEMWAIT_OK && fair) {
+	while (!lock_or_contend(word, kind)) {
+		ret = memwait_sleep(word, BOTH, MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE),
+				    deadline);
+		if (ret == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
 			lock_was_handed_over(word);
 			return 0;
 		}
@@ -132,7 +133,7 @@ int memwait_lock_contended(_Atomic uint32_t *word, bool fair,
 }
 
 /* What is left of memwait_lock_release() when it is not done by one atomic. */
-int memwait_lock_release_fair(_Atomic uint32_t *word)
+int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 {
 	int ret = 0;
 
@@ -148,20 +149,20 @@ int memwait_lock_release_fair(_Atomic uint32_t *word)
 		/* release: the same for whom it is handed over to, see lock_was_handed_over() */
 		atomic_fetch_and_explicit(word, ~MEMWAIT_CONTENDED, memory_order_release);
 		if (!ret)
-			ret = memwait_wake(word, 1);
+			ret = memwait_wake(word, 1, kind);
 		if (ret > 0)
 			return 0;
 		/* An error: there is no waking, but the lock is unlocked. */
 	}
 }
 
-int memwait_lock_released(_Atomic uint32_t *word, uint32_t was)
+int memwait_lock_released(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
 	int ret;
 
 	if (!was)
 		return EPERM;
-	ret = memwait_wake(word, 1);
+	ret = memwait_wake(word, 1, kind);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -169,7 +170,7 @@ int memwait_lock_released(_Atomic uint32_t *word, uint32_t was)
  * Sleepers of another word have been moved to this one, which may not even be locked: makes sure
  * that they are woken. Each of them, when it is woken, takes the lock with CONTENDED set.
  */
-int memwait_lock_adopt(_Atomic uint32_t *word)
+int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed, all: the kernel has ordered the move before; what is guarded is not touched */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
@@ -182,7 +183,7 @@ int memwait_lock_adopt(_Atomic uint32_t *word)
 	}
 	if (now)
 		return 0;
-	ret = memwait_wake(word, 1);
+	ret = memwait_wake(word, 1, kind);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -190,20 +191,20 @@ int memwait_lock_adopt(_Atomic uint32_t *word)
  * As memwait_lock(), for an operation. As memwait_lock_contended(), if the outcome is that of a
  * word that has changed.
  */
-int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, int outcome)
+int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome)
 {
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))
 		return 0;
-	if (outcome == MEMWAIT_OK && fair) {
+	if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
 		lock_was_handed_over(word);
 		return 0;
 	}
 	if (outcome == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
-	while (!lock_or_contend(word, fair)) {
-		ret = memwait_op_arm(op, word, BOTH, MEMWAIT_SIZE_U32);
+	while (!lock_or_contend(word, kind)) {
+		ret = memwait_op_arm(op, word, BOTH, MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret == MEMWAIT_TIMED_OUT)
@@ -214,14 +215,14 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, bool fair, 
 	return 0;
 }
 
-void memwait_lock_undo(_Atomic uint32_t *word, bool fair, int outcome)
+void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
 {
 	if (outcome != MEMWAIT_OK)
 		return;
-	if (fair) {
+	if (kind & MEMWAIT_MUTEX_FAIR) {
 		lock_was_handed_over(word);
-		memwait_lock_release(word, true);
+		memwait_lock_release(word, kind);
 	} else {
-		memwait_wake(word, 1);
+		memwait_wake(word, 1, kind);
 	}
 }

@@ -8,7 +8,9 @@
  * the operation's callback runs when the loop is dispatched.
  *
  * Lock words are plain data without pointers. They may lie in any memory, shared or private, be
- * mapped at different addresses, and are initialised when they are zero.
+ * mapped at different addresses, and are initialised when they are zero. Those that init was told
+ * to be MEMWAIT_PRIVATE are for the threads and loops of one address space only, at one address,
+ * and cost less to wait on and to wake: the memory need not be looked up.
  *
  * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_PENDING, or
  * a negative error number. Everything else: 0 or a positive error number, unless it says more.
@@ -231,7 +233,7 @@ typedef union {
 
 #define MEMWAIT_MUTEX_INIT	{ { 0 } }
 
-/* Kinds. FAIR can be added to one of the others. */
+/* Kinds. FAIR can be added to one of the others, and so can MEMWAIT_PRIVATE. */
 #define MEMWAIT_MUTEX_NORMAL		0x0u	/* whoever is there first gets it */
 #define MEMWAIT_MUTEX_ERRORCHECK	0x1u	/* locking twice: EDEADLK, others unlock: EPERM */
 #define MEMWAIT_MUTEX_RECURSIVE		0x2u	/* its owner can lock it again; so owners matter */
@@ -283,7 +285,7 @@ typedef union {
 
 #define MEMWAIT_COND_INIT	{ { 0 } }
 
-/* @flags: 0. */
+/* @flags: 0 or MEMWAIT_PRIVATE, as its mutexes should be. */
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
 
 /*
@@ -333,7 +335,7 @@ typedef union {
 
 #define MEMWAIT_SEM_VALUE_MAX	0x7fffffff
 
-/* @pshared is for the likeness to sem_init(3): they are always shared. EINVAL: value too large. */
+/* @pshared: 0 for a MEMWAIT_PRIVATE one, as of sem_init(3). EINVAL: value too large. */
 int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
 
 /* EBUSY: somebody waits. */
@@ -360,7 +362,7 @@ typedef union {
 
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
-/* Kinds. By default whoever is there first gets in. */
+/* Kinds, to which MEMWAIT_PRIVATE can be added. By default whoever is there first gets in. */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* whoever waits gets it in the order of waiting */
 
 /* EINVAL: no such kind. */
@@ -402,7 +404,7 @@ typedef union {
 /* What one of the threads that meet gets instead of 0, as PTHREAD_BARRIER_SERIAL_THREAD. */
 #define MEMWAIT_BARRIER_SERIAL_THREAD	(-1)
 
-/* @flags: 0. @count: how many meet; EINVAL if 0. */
+/* @flags: 0 or MEMWAIT_PRIVATE. @count: how many meet; EINVAL if 0. */
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count);
 
 /* EBUSY: somebody waits. Those on their way out are waited for, as by memwait_cond_destroy(). */
@@ -431,8 +433,8 @@ typedef union {
 #define MEMWAIT_WAITGROUP_INIT	{ { 0 } }
 #define MEMWAIT_WAITGROUP_MAX	0x7fffffff
 
-/* EINVAL: count too large. */
-int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int count);
+/* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: count too large. */
+int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count);
 
 /* EBUSY: the count is not zero. */
 int memwait_waitgroup_destroy(memwait_waitgroup_t *group);
@@ -460,8 +462,12 @@ typedef struct memwait_channel memwait_channel_t;
 /* How many bytes a channel takes; 0 if it cannot be: nothing of it may be 0 or above 2^32 - 1. */
 size_t memwait_channel_size(size_t item_size, size_t capacity);
 
-/* EINVAL: as above; or misaligned. Zeroed memory is not a channel: EINVAL from all others. */
-int memwait_channel_init(memwait_channel_t *channel, size_t item_size, size_t capacity);
+/*
+ * @flags: 0 or MEMWAIT_PRIVATE. EINVAL: as above; or misaligned. Zeroed memory is not a channel:
+ * EINVAL from all others.
+ */
+int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
+			 size_t capacity);
 
 /* EBUSY: somebody waits. */
 int memwait_channel_destroy(memwait_channel_t *channel);

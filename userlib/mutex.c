@@ -72,7 +72,7 @@ static int lock_again(struct mutex *mutex)
 
 int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 {
-	if (!mutex || (kind & ~(OWNERS_MATTER | MEMWAIT_MUTEX_FAIR)) ||
+	if (!mutex || (kind & ~(OWNERS_MATTER | MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE)) ||
 	    (kind & OWNERS_MATTER) == OWNERS_MATTER)
 		return EINVAL;
 	memset(mutex, 0, sizeof(*mutex));
@@ -96,7 +96,7 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), deadline);
+	ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
 	return ret ? ret : locked(mutex);
 }
 
@@ -150,7 +150,7 @@ static int unlock_own(struct mutex *mutex)
 	if (--mutex->count)
 		return 0;
 	set_owner(mutex, 0, 0);
-	return memwait_lock_release(&mutex->word, is_fair(mutex));
+	return memwait_lock_release(&mutex->word, mutex->kind);
 }
 
 int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
@@ -161,7 +161,7 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 		return EINVAL;
 	if (owners_matter(mutex))
 		return unlock_own(mutex);
-	return memwait_lock_release(&mutex->word, is_fair(mutex));
+	return memwait_lock_release(&mutex->word, mutex->kind);
 }
 
 static int lock_step(struct memwait_op *op, int outcome)
@@ -173,7 +173,7 @@ static int lock_step(struct memwait_op *op, int outcome)
 		ret = lock_again(mutex);
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock_step(op, &mutex->word, is_fair(mutex), outcome);
+	ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
 	return ret ? ret : locked(mutex);
 }
 
@@ -181,7 +181,7 @@ static void lock_undo(struct memwait_op *op, int outcome)
 {
 	struct mutex *mutex = op->object;
 
-	memwait_lock_undo(&mutex->word, is_fair(mutex), outcome);
+	memwait_lock_undo(&mutex->word, mutex->kind, outcome);
 }
 
 static const struct memwait_op_kind lock_kind = { lock_step, lock_undo };
@@ -226,13 +226,18 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op
 	return memwait_mutex_unlock(mutex);
 }
 
-/* The word to which a condition variable can move its sleepers; NULL if it must not. */
-_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex)
+/*
+ * The word to which a condition variable with @flags can move its sleepers, and which it can wake
+ * in one call with its own sleep; NULL if it must not.
+ */
+_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
 	/* Who is counted on a fair word has the lock, and who was moved cannot tell. */
-	return is_fair(mutex) ? NULL : &mutex->word;
+	if (is_fair(mutex) || (mutex->kind & MEMWAIT_PRIVATE) != flags)
+		return NULL;
+	return &mutex->word;
 }
 
 /* Whether it is locked, by the caller if owners matter: for a condition variable. */
@@ -247,12 +252,12 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a mutex however often it is locked, for a condition variable. The caller is to wake one
- * who sleeps on *@wake, unless that is NULL; without @wake it is done here. Returns EPERM if the
- * mutex cannot be unlocked; other errors come from waking somebody: it is unlocked, and the wait
- * will meet them.
+ * Unlocks a mutex however often it is locked, for a condition variable with @flags. The caller is
+ * to wake one who sleeps on *@wake, together with its own sleep, unless that is NULL; without @wake
+ * it is done here. Returns EPERM if the mutex cannot be unlocked; other errors come from waking
+ * somebody: it is unlocked, and the wait will meet them.
  */
-int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count,
+int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			      const volatile void **wake)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
@@ -265,8 +270,8 @@ int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t *count,
 		*count = mutex->count;
 		set_owner(mutex, 0, 0);
 	}
-	if (is_fair(mutex) || !wake)
-		return memwait_lock_release(&mutex->word, is_fair(mutex)) == EPERM ? EPERM : 0;
+	if (!wake || !memwait_mutex_word(public_mutex, flags))
+		return memwait_lock_release(&mutex->word, mutex->kind) == EPERM ? EPERM : 0;
 	/* release: as memwait_lock_release() */
 	was = atomic_exchange_explicit(&mutex->word, 0, memory_order_release);
 	if (was & MEMWAIT_CONTENDED)
@@ -288,9 +293,9 @@ int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool
 	int ret;
 
 	if (contended)
-		ret = memwait_lock_contended(&mutex->word, is_fair(mutex), &memwait_never);
+		ret = memwait_lock_contended(&mutex->word, mutex->kind, &memwait_never);
 	else
-		ret = memwait_lock(&mutex->word, &mutex->spins, is_fair(mutex), &memwait_never);
+		ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, &memwait_never);
 	return ret ? ret : locked_again(mutex, count);
 }
 
@@ -298,7 +303,7 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 			     int outcome)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	int ret = memwait_lock_step(op, &mutex->word, is_fair(mutex), outcome);
+	int ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
 
 	return ret ? ret : locked_again(mutex, count);
 }
@@ -307,5 +312,5 @@ void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
-	memwait_lock_undo(&mutex->word, is_fair(mutex), outcome);
+	memwait_lock_undo(&mutex->word, mutex->kind, outcome);
 }

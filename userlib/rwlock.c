@@ -28,6 +28,7 @@ struct rwlock {
 };
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
+_Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the gate's");
 
 #define CLOSED		0x80000000U
 #define MOST_READERS	0x7fffffffU
@@ -37,14 +38,9 @@ static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 	return (struct rwlock *)rwlock;
 }
 
-static bool is_fair(const struct rwlock *lock)
-{
-	return lock->kind & MEMWAIT_RWLOCK_FAIR;
-}
-
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 {
-	if (!rwlock || (kind & ~MEMWAIT_RWLOCK_FAIR))
+	if (!rwlock || (kind & ~(MEMWAIT_RWLOCK_FAIR | MEMWAIT_PRIVATE)))
 		return EINVAL;
 	memset(rwlock, 0, sizeof(*rwlock));
 	to_rwlock(rwlock)->kind = kind;
@@ -85,7 +81,7 @@ static int add_reader_and_go(struct rwlock *lock)
 {
 	int ret = add_reader(lock);
 
-	memwait_lock_release(&lock->gate, is_fair(lock));
+	memwait_lock_release(&lock->gate, lock->kind);
 	return ret;
 }
 
@@ -98,7 +94,7 @@ static int read_until(struct rwlock *lock, const struct memwait_deadline *deadli
 	ret = add_reader(lock);
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&lock->gate, &lock->spins, is_fair(lock), deadline);
+	ret = memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
 	return ret ? ret : add_reader_and_go(lock);
 }
 
@@ -144,7 +140,7 @@ static int open_state(struct rwlock *lock)
 {
 	/* release: what was written is there for the readers that come */
 	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
-	return memwait_lock_release(&lock->gate, is_fair(lock));
+	return memwait_lock_release(&lock->gate, lock->kind);
 }
 
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -154,11 +150,12 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 
 	if (!lock)
 		return EINVAL;
-	ret = memwait_lock(&lock->gate, &lock->spins, is_fair(lock), deadline);
+	ret = memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
 	if (ret)
 		return ret;
 	for (readers = close_state(lock); readers; readers = readers_left(lock)) {
-		ret = memwait_sleep(&lock->state, CLOSED | readers, MEMWAIT_SIZE_U32, deadline);
+		ret = memwait_sleep(&lock->state, CLOSED | readers,
+				    MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
 			open_state(lock);
 			return ret < 0 ? -ret : ETIMEDOUT;
@@ -185,7 +182,7 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 	if (atomic_compare_exchange_strong_explicit(&lock->state, &nobody, CLOSED,
 						    memory_order_acquire, memory_order_relaxed))
 		return 0;
-	memwait_lock_release(&lock->gate, is_fair(lock));
+	memwait_lock_release(&lock->gate, lock->kind);
 	return EBUSY;
 }
 
@@ -206,11 +203,12 @@ int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
-	uint32_t state;
+	uint32_t state, kind;
 	int ret;
 
 	if (!lock)
 		return EINVAL;
+	kind = lock->kind;	/* who has it next may free it */
 	/* relaxed: if the caller is a reader there are readers, whatever else happens */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	if (state == CLOSED)
@@ -224,7 +222,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 							memory_order_relaxed));
 	if (state != (CLOSED | 1))
 		return 0;
-	ret = memwait_wake(&lock->state, 1);
+	ret = memwait_wake(&lock->state, 1, kind);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -238,7 +236,7 @@ static int read_step(struct memwait_op *op, int outcome)
 		if (ret != EBUSY)
 			return ret;
 	}
-	ret = memwait_lock_step(op, &lock->gate, is_fair(lock), outcome);
+	ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
 	return ret ? ret : add_reader_and_go(lock);
 }
 
@@ -246,7 +244,7 @@ static void read_undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	memwait_lock_undo(&lock->gate, is_fair(lock), outcome);
+	memwait_lock_undo(&lock->gate, lock->kind, outcome);
 }
 
 /* What a writer waits for. */
@@ -259,7 +257,7 @@ static int write_step(struct memwait_op *op, int outcome)
 	int ret;
 
 	if (op->phase == FOR_GATE) {
-		ret = memwait_lock_step(op, &lock->gate, is_fair(lock), outcome);
+		ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
 		if (ret)
 			return ret;
 		op->phase = FOR_READERS;
@@ -272,7 +270,8 @@ static int write_step(struct memwait_op *op, int outcome)
 		readers = readers_left(lock);
 	}
 	for (; readers; readers = readers_left(lock)) {
-		ret = memwait_op_arm(op, &lock->state, CLOSED | readers, MEMWAIT_SIZE_U32);
+		ret = memwait_op_arm(op, &lock->state, CLOSED | readers,
+				     MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret != MEMWAIT_NOT_EQUAL) {
@@ -289,7 +288,7 @@ static void write_undo(struct memwait_op *op, int outcome)
 
 	/* The writer is alone on the state: there is nobody to pass its wake-up on to. */
 	if (op->phase == FOR_GATE)
-		memwait_lock_undo(&lock->gate, is_fair(lock), outcome);
+		memwait_lock_undo(&lock->gate, lock->kind, outcome);
 	else
 		open_state(lock);
 }

@@ -11,12 +11,13 @@
 #include "internal.h"
 
 struct sem {
-	_Atomic uint64_t state;		/* value; upper half: waiters */
+	_Atomic uint64_t state;		/* value; upper half: PRIVATE, waiters */
 };
 
 _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits");
 
-#define WAITER		(1ULL << 32)
+#define PRIVATE		(1ULL << 32)	/* in the state: whoever has posted must not look again */
+#define WAITER		(1ULL << 33)
 
 static struct sem *to_sem(memwait_sem_t *sem)
 {
@@ -26,6 +27,11 @@ static struct sem *to_sem(memwait_sem_t *sem)
 static uint32_t value_of(uint64_t state)
 {
 	return (uint32_t)state;
+}
+
+static uint32_t flags_of(uint64_t state)
+{
+	return state & PRIVATE ? MEMWAIT_PRIVATE : 0;
 }
 
 /* What the waiters sleep on. */
@@ -50,10 +56,12 @@ static bool take(struct sem *sem, uint64_t less)
 	return false;
 }
 
-static void enter(struct sem *sem)
+/* Returns how to wait: the size of the word, and whether it is private. */
+static uint32_t enter(struct sem *sem)
 {
 	/* relaxed: a post that comes later sees it, as it changes the same word */
-	atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
+	return MEMWAIT_SIZE_U32 | flags_of(atomic_fetch_add_explicit(&sem->state, WAITER,
+								      memory_order_relaxed));
 }
 
 static void leave(struct sem *sem)
@@ -66,17 +74,18 @@ static void leave(struct sem *sem)
 static void pass_on(struct sem *sem)
 {
 	/* relaxed: who takes it acquires */
-	if (value_of(atomic_load_explicit(&sem->state, memory_order_relaxed)))
-		memwait_wake(value_word(sem), 1);
+	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
+
+	if (value_of(state))
+		memwait_wake(value_word(sem), 1, flags_of(state));
 }
 
 int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value)
 {
-	(void)pshared;
 	if (!sem || value > MEMWAIT_SEM_VALUE_MAX)
 		return EINVAL;
 	memset(sem, 0, sizeof(*sem));
-	atomic_init(&to_sem(sem)->state, value);
+	atomic_init(&to_sem(sem)->state, value | (pshared ? 0 : PRIVATE));
 	return 0;
 }
 
@@ -100,12 +109,12 @@ static void cancelled(void *argument)
 __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
+	uint32_t flags = enter(sem);
 	int ret;
 
-	enter(sem);
 	while (!take(sem, WAITER)) {
-		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, MEMWAIT_SIZE_U32,
-						deadline, cancelled, sem);
+		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
+						cancelled, sem);
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {
 			leave(sem);
 			return ret < 0 ? -ret : ETIMEDOUT;
@@ -166,7 +175,7 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 							memory_order_relaxed));
 	if (state < WAITER)
 		return 0;
-	ret = memwait_wake(value_word(sem), 1);
+	ret = memwait_wake(value_word(sem), 1, flags_of(state));
 	return ret < 0 ? -ret : 0;
 }
 
@@ -190,9 +199,9 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (take(sem, less))
 		return 0;
 	if (outcome == MEMWAIT_OP_BEGIN)
-		enter(sem);
+		op->word.flags = enter(sem);
 	do {
-		ret = memwait_op_arm(op, value_word(sem), 0, MEMWAIT_SIZE_U32);
+		ret = memwait_op_arm(op, value_word(sem), 0, op->word.flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret != MEMWAIT_NOT_EQUAL)

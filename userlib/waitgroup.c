@@ -10,6 +10,7 @@
 struct waitgroup {
 	/* Lower half: the count, and WAITERS. Upper half: the generation. */
 	_Atomic uint64_t state;
+	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 };
 
 _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wait group fits");
@@ -33,12 +34,13 @@ static const volatile void *generation_word(struct waitgroup *group)
 	return memwait_upper_half(&group->state);
 }
 
-int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int count)
+int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count)
 {
-	if (!group || count > MEMWAIT_WAITGROUP_MAX)
+	if (!group || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || count > MEMWAIT_WAITGROUP_MAX)
 		return EINVAL;
 	memset(group, 0, sizeof(*group));
 	atomic_init(&to_group(group)->state, count);
+	to_group(group)->flags = flags;
 	return 0;
 }
 
@@ -56,6 +58,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 {
 	struct waitgroup *group = to_group(public_group);
 	uint64_t state, next;
+	uint32_t flags;
 	int64_t count;
 	int ret;
 
@@ -63,6 +66,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 		return EINVAL;
 	if (!delta)
 		return 0;
+	flags = group->flags;	/* who has waited may free it */
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
 	do {
@@ -80,7 +84,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 							memory_order_relaxed));
 	if (count || !(state & WAITERS))
 		return 0;
-	ret = memwait_wake(generation_word(group), MEMWAIT_ALL);
+	ret = memwait_wake(generation_word(group), MEMWAIT_ALL, flags);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -130,8 +134,8 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 	if (!enter(group, &generation))
 		return 0;
 	do {
-		ret = memwait_sleep(generation_word(group), generation, MEMWAIT_SIZE_U32,
-				    deadline);
+		ret = memwait_sleep(generation_word(group), generation,
+				    MEMWAIT_SIZE_U32 | group->flags, deadline);
 		ret = woken(group, generation, ret);
 	} while (ret == MEMWAIT_OP_WAITS);
 	return ret;
@@ -171,7 +175,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	}
 	do {
 		ret = memwait_op_arm(op, generation_word(group), op->generation,
-				     MEMWAIT_SIZE_U32);
+				     MEMWAIT_SIZE_U32 | group->flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		ret = woken(group, op->generation, ret);

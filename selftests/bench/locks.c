@@ -416,7 +416,7 @@ static int open_channels(struct work *work)
 		err |= posix_memalign((void **)&work->channels[i], 64,
 				      memwait_channel_size(item, SLOTS));
 		if (!err)
-			err |= memwait_channel_init(work->channels[i], item, SLOTS);
+			err |= memwait_channel_init(work->channels[i], 0, item, SLOTS);
 	}
 	return err;
 }

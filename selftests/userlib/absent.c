@@ -185,7 +185,7 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 
 	channel = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
 	ASSERT_NE(NULL, channel);
-	EXPECT_EQ(0, memwait_channel_init(channel, 8, 1));
+	EXPECT_EQ(0, memwait_channel_init(channel, 0, 8, 1));
 	EXPECT_EQ(absent, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(absent, memwait_channel_timedrecv(channel, &item, &later_today));
 	EXPECT_EQ(0, memwait_channel_length(channel));

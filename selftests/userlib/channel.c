@@ -138,7 +138,7 @@ USERLIB_TEST(many_senders_and_receivers_in_threads_and_a_loop)
 	int i;
 
 	for (c = 0; c < ARRAY_SIZE(capacities); c++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), capacities[c]));
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), capacities[c]));
 		memset(receivers, 0, sizeof(receivers));
 		memset(senders, 0, sizeof(senders));
 		for (i = 0; i < 3; i++) {
@@ -193,7 +193,7 @@ USERLIB_TEST(processes)
 	ASSERT_EQ(0, ftruncate(memfd, size));
 	channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	ASSERT_NE(MAP_FAILED, channel);
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 5));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 5));
 	for (i = 0; i < SENDERS; i++) {
 		children[i] = fork();
 		ASSERT_LE(0, children[i]);
@@ -237,9 +237,9 @@ USERLIB_TEST(sizes_and_errors)
 	EXPECT_EQ(0, memwait_channel_size(1ULL << 32, 1));
 	EXPECT_EQ(0, memwait_channel_size(1, 1ULL << 32));
 	EXPECT_LT(0, memwait_channel_size(1, 1));
-	EXPECT_EQ(EINVAL, memwait_channel_init(NULL, 1, 1));
-	EXPECT_EQ(EINVAL, memwait_channel_init(channel, 0, 1));
-	EXPECT_EQ(EINVAL, memwait_channel_init((void *)((char *)channel + 4), 1, 1));
+	EXPECT_EQ(EINVAL, memwait_channel_init(NULL, 0, 1, 1));
+	EXPECT_EQ(EINVAL, memwait_channel_init(channel, 0, 0, 1));
+	EXPECT_EQ(EINVAL, memwait_channel_init((void *)((char *)channel + 4), 0, 1, 1));
 	/* Zeroed is not initialised. */
 	EXPECT_EQ(EINVAL, memwait_channel_send(channel, in));
 	EXPECT_EQ(EINVAL, memwait_channel_recv(channel, in));
@@ -250,7 +250,7 @@ USERLIB_TEST(sizes_and_errors)
 	EXPECT_EQ(EINVAL, memwait_channel_recv_async(NULL, in, NULL));
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, sizes[i], 3));
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizes[i], 3));
 		EXPECT_EQ(EINVAL, memwait_channel_send(channel, NULL));
 		EXPECT_EQ(EINVAL, memwait_channel_recv(channel, NULL));
 		EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, out));
@@ -288,7 +288,7 @@ USERLIB_TEST(memory_that_is_aligned_to_8_will_do)
 	memwait_channel_t *channel = (void *)((char *)self->shared + 8);
 	uint64_t item = 1;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 8, 3));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, 8, 3));
 	ASSERT_EQ(0, memwait_channel_send(channel, &item));
 	ASSERT_EQ(0, memwait_channel_recv(channel, &item));
 	ASSERT_EQ(0, memwait_channel_destroy(channel));
@@ -303,7 +303,7 @@ USERLIB_TEST(times)
 	int full, i, ret;
 	uint64_t item = 1;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (full = 0; full < 2; full++) {
 		for (i = 0; i < 2; i++) {
@@ -361,7 +361,7 @@ USERLIB_TEST(close_wakes_all)
 	int full, i;
 
 	for (full = 0; full < 2; full++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
 		if (full) {
 			ASSERT_EQ(0, memwait_channel_send(channel, &item));
 		}
@@ -395,7 +395,7 @@ USERLIB_TEST(close_races_with_senders_and_receivers)
 	int round, i;
 
 	for (round = 0; round < ROUNDS / 8; round++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 1 + round % 4));
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 1 + round % 4));
 		memset(receivers, 0, sizeof(receivers));
 		memset(senders, 0, sizeof(senders));
 		for (i = 0; i < 2; i++) {
@@ -456,7 +456,7 @@ USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 	struct runner receiving[3], sending;
 	int i, received = 0, ended = 0, ret;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 4));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 4));
 	obstacle.page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, obstacle.page);
 	sigaction(SIGSEGV, &action, NULL);
@@ -516,7 +516,7 @@ USERLIB_TEST(L3_cancel_races_with_send)
 	int round, taken_back = 0;
 	struct item item;
 
-	ASSERT_EQ(0, memwait_channel_init(race.channel, sizeof(item), 2));
+	ASSERT_EQ(0, memwait_channel_init(race.channel, 0, sizeof(item), 2));
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
@@ -558,7 +558,7 @@ USERLIB_TEST(a_signal_does_not_interrupt_and_a_killed_receiver_takes_nothing)
 	pid_t child;
 
 	sigaction(SIGUSR1, &action, NULL);
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 2));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 2));
 	child = fork();
 	ASSERT_LE(0, child);
 	if (!child)
@@ -606,7 +606,7 @@ USERLIB_TEST(items_of_every_size_arrive_whole)
 	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
 		for (c = 0; c < ARRAY_SIZE(capacities); c++) {
 			stream.size = sizes[s];
-			ASSERT_EQ(0, memwait_channel_init(stream.channel, sizes[s],
+			ASSERT_EQ(0, memwait_channel_init(stream.channel, 0, sizes[s],
 							  capacities[c]));
 			runner_start(&sender, send_stream, &stream);
 			for (i = 1; i <= stream.items; i++) {
@@ -644,7 +644,7 @@ USERLIB_TEST(receiving_processes_that_map_it_elsewhere)
 	ASSERT_EQ(0, ftruncate(memfd, size));
 	channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	ASSERT_NE(MAP_FAILED, channel);
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(struct item), 3));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 3));
 	for (i = 0; i < 2; i++) {
 		children[i] = fork();
 		ASSERT_LE(0, children[i]);
@@ -722,7 +722,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 	uint64_t item;
 	int i;
 
-	ASSERT_EQ(0, memwait_channel_init(timed.channel, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(timed.channel, 0, sizeof(item), 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
@@ -795,7 +795,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	struct counted_op first = { 0 }, behind = { 0 };
 	uint64_t item, to_first = 1, to_behind = 2;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 2));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 2));
 	memwait_op_init(&first.op, self->loop, count_call, &first);
 	memwait_op_init(&behind.op, self->loop, count_call, &behind);
 
@@ -841,7 +841,7 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	struct counted_op first = { 0 }, behind = { 0 };
 	uint64_t item = 1, of_first = 2, of_behind = 3;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
 	memwait_op_init(&first.op, self->loop, count_call, &first);
 	memwait_op_init(&behind.op, self->loop, count_call, &behind);
 	ASSERT_EQ(0, memwait_channel_send(channel, &item));
@@ -900,7 +900,7 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 	int round, taken_back = 0;
 	struct item item, got;
 
-	ASSERT_EQ(0, memwait_channel_init(race.channel, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(race.channel, 0, sizeof(item), 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		counted.calls = 0;
@@ -945,7 +945,7 @@ USERLIB_TEST(L3_a_deadline_races_with_send)
 	struct runner runner;
 	uint64_t item;
 
-	ASSERT_EQ(0, memwait_channel_init(timed.channel, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(timed.channel, 0, sizeof(item), 1));
 	for (round = 0; round < ROUNDS; round++) {
 		timed.item = 0;
 		timed.time = in_time(CLOCK_MONOTONIC, 0);
@@ -996,7 +996,7 @@ USERLIB_TEST(close_races_with_operations_and_threads)
 	int round, i, err;
 
 	for (round = 0; round < ROUNDS / 8; round++) {
-		ASSERT_EQ(0, memwait_channel_init(closing.channel, sizeof(struct item),
+		ASSERT_EQ(0, memwait_channel_init(closing.channel, 0, sizeof(struct item),
 						  1 + round % 4));
 		memset(receivers, 0, sizeof(receivers));
 		memset(senders, 0, sizeof(senders));
@@ -1040,7 +1040,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 
 	sigaction(SIGUSR1, &action, NULL);
 	for (sending = 0; sending < 2; sending++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 2));
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 2));
 		if (sending) {
 			ASSERT_EQ(0, memwait_channel_send(channel, &item));
 			ASSERT_EQ(0, memwait_channel_send(channel, &item));
@@ -1109,7 +1109,7 @@ USERLIB_TEST(L1_a_child_uses_the_channel_and_not_the_loop)
 	uint64_t item;
 	pid_t child;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
 	child = fork();
 	ASSERT_LE(0, child);
 	if (!child)
@@ -1139,7 +1139,7 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 	for (round = 0; round < 20; round++) {
 		sending = round % 2;
 		*armed = 0;
-		ASSERT_EQ(0, memwait_channel_init(channel, sizeof(item), 1));
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
 		if (sending) {
 			ASSERT_EQ(0, memwait_channel_send(channel, &item));
 		}

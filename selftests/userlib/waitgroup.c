@@ -51,7 +51,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 	struct runner runner;
 
 	sigaction(SIGUSR1, &action, NULL);
-	ASSERT_EQ(0, memwait_waitgroup_init(group, 1));
+	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
 	runner_start(&runner, wait_for_group, group);
 	await_waiters(self->fd, generation_of(group), U32_SIZE, 1);
 	pthread_kill(runner.thread, SIGUSR1);
@@ -78,8 +78,8 @@ USERLIB_TEST(it_counts)
 	EXPECT_EQ(0, memwait_waitgroup_add(group, -1));
 	EXPECT_EQ(0, memwait_waitgroup_wait(group));
 	EXPECT_EQ(0, memwait_waitgroup_destroy(group));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_init(group, MEMWAIT_WAITGROUP_MAX + 1U));
-	EXPECT_EQ(EINVAL, memwait_waitgroup_init(NULL, 0));
+	EXPECT_EQ(EINVAL, memwait_waitgroup_init(group, 0, MEMWAIT_WAITGROUP_MAX + 1U));
+	EXPECT_EQ(EINVAL, memwait_waitgroup_init(NULL, 0, 0));
 	EXPECT_EQ(EINVAL, memwait_waitgroup_add(NULL, 1));
 	EXPECT_EQ(EINVAL, memwait_waitgroup_wait(NULL));
 	EXPECT_EQ(EINVAL, memwait_waitgroup_destroy(NULL));
@@ -171,7 +171,7 @@ USERLIB_TEST(times_and_cancel)
 	struct timespec time;
 	int i, ret;
 
-	ASSERT_EQ(0, memwait_waitgroup_init(group, 1));
+	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		time = in_time(clocks[i], 10);
@@ -236,7 +236,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere)
 	ASSERT_EQ(0, ftruncate(memfd, 4096));
 	crossing = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	ASSERT_NE(MAP_FAILED, crossing);
-	ASSERT_EQ(0, memwait_waitgroup_init(&crossing->group, 1));
+	ASSERT_EQ(0, memwait_waitgroup_init(&crossing->group, 0, 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	child = fork();
 	ASSERT_LE(0, child);
@@ -277,7 +277,7 @@ USERLIB_TEST(the_largest_count)
 	struct counted_op counted = { 0 };
 
 	EXPECT_EQ(0, memcmp(&initialised, group, sizeof(*group)));
-	ASSERT_EQ(0, memwait_waitgroup_init(group, MEMWAIT_WAITGROUP_MAX));
+	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, MEMWAIT_WAITGROUP_MAX));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, 1));
 	/* A waiter changes nothing about it. */
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
@@ -368,7 +368,7 @@ USERLIB_TEST(a_count_that_rises_at_once_holds_nobody_back)
 	int round, i;
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	ASSERT_EQ(0, memwait_waitgroup_init(group, 1));
+	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
 	for (round = 0; round < ROUNDS / 2; round++) {
 		counted.calls = 0;
 		for (i = 0; i < 2; i++)
@@ -407,7 +407,7 @@ USERLIB_TEST(L3_cancel_races_with_done)
 		shared->begin = 0;
 		counted.calls = 0;
 		other.calls = 0;
-		ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 1));
+		ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 0, 1));
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(&shared->group, &counted.op));
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(&shared->group, &other.op));
 		runner_start(&thread, wait_for_group, &shared->group);

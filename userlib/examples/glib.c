@@ -65,7 +65,7 @@ int main(void)
 	source = g_unix_fd_add(memwait_loop_fd(loop), G_IO_IN, dispatch, NULL);
 
 	channel = malloc(memwait_channel_size(sizeof(int), 8));
-	if (!channel || memwait_channel_init(channel, sizeof(int), 8))
+	if (!channel || memwait_channel_init(channel, 0, sizeof(int), 8))
 		return 1;
 	memwait_op_init(&op, loop, received, main_loop);
 	if (memwait_channel_recv_async(channel, &item, &op) != EINPROGRESS)

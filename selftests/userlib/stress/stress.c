@@ -348,7 +348,7 @@ static void stress_mutex(void)
 
 static void stress_fair(void)
 {
-	CHECK(!memwait_mutex_init(&monitor.mutex, MEMWAIT_MUTEX_FAIR));
+	CHECK(!memwait_mutex_init(&monitor.mutex, MEMWAIT_PRIVATE | MEMWAIT_MUTEX_FAIR));
 	stress_lock(&mutex_kind, &mutex_kind);
 	CHECK(!memwait_mutex_destroy(&monitor.mutex));
 }
@@ -369,7 +369,7 @@ static void stress_rwlock(void)
 
 static void stress_rwlock_fair(void)
 {
-	CHECK(!memwait_rwlock_init(&rwlock, MEMWAIT_RWLOCK_FAIR));
+	CHECK(!memwait_rwlock_init(&rwlock, MEMWAIT_PRIVATE | MEMWAIT_RWLOCK_FAIR));
 	stress_lock(&writer_kind, &reader_kind);
 	CHECK(!memwait_rwlock_destroy(&rwlock));
 }
@@ -545,7 +545,7 @@ static void sell_to_all(unsigned int kind)
 	int i, stop = 0;
 
 	CHECK(!memwait_mutex_init(&monitor.mutex, kind));
-	CHECK(!memwait_cond_init(&monitor.cond, 0));
+	CHECK(!memwait_cond_init(&monitor.cond, kind & MEMWAIT_PRIVATE));
 	tickets = 0;
 	sold = 0;
 	taken = 0;
@@ -586,7 +586,7 @@ static void stress_cond(void)
 static void stress_broadcast(void)
 {
 	broadcasts = true;
-	sell_to_all(MEMWAIT_MUTEX_NORMAL);
+	sell_to_all(MEMWAIT_PRIVATE | MEMWAIT_MUTEX_NORMAL);
 }
 
 /* Rounds: in each everybody writes its place, and reads all of them when all have met. */
@@ -658,7 +658,7 @@ static void stress_barrier(void)
 	memwait_op_t op;
 	int i, result;
 
-	CHECK(!memwait_barrier_init(&barrier, 0, THREADS + 1));
+	CHECK(!memwait_barrier_init(&barrier, MEMWAIT_PRIVATE, THREADS + 1));
 	last_round = false;
 	loop_meetings = 0;
 	for (i = 0; i < THREADS; i++)
@@ -698,7 +698,7 @@ static void stress_waitgroup(void)
 	long round;
 	int i, ret;
 
-	CHECK(!memwait_waitgroup_init(&group, 0));
+	CHECK(!memwait_waitgroup_init(&group, 0, 0));
 	CHECK(!memwait_op_init(&op, loop, group_done, &done));
 	memset(places, 0, sizeof(places));
 	for (round = 1; !over(round); round++) {
@@ -830,7 +830,7 @@ static void stress_channel(void)
 	int i, stop = 0;
 
 	channel = aligned_alloc(64, (size + 63) / 64 * 64);
-	CHECK(channel && !memwait_channel_init(channel, sizeof(struct parcel), 5));
+	CHECK(channel && !memwait_channel_init(channel, MEMWAIT_PRIVATE, sizeof(struct parcel), 5));
 	uses = 0;
 	for (i = 0; i < OPS; i++) {
 		CHECK(!memwait_op_init(&parcel_ops[i].op, loop, go_on_receiving, &parcel_ops[i]));

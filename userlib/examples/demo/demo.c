@@ -445,11 +445,11 @@ static void set_up(struct collector *c, struct shared *shared)
 	c->shared = shared;
 	shared->counts_at = 4096 + channel_span();
 	check(memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_FAIR), "memwait_mutex_init");
-	check(memwait_waitgroup_init(&shared->workers, (unsigned int)c->workers),
+	check(memwait_waitgroup_init(&shared->workers, 0, (unsigned int)c->workers),
 	      "memwait_waitgroup_init");
-	check(memwait_channel_init(lines_of(shared), sizeof(struct item), ITEMS),
+	check(memwait_channel_init(lines_of(shared), 0, sizeof(struct item), ITEMS),
 	      "memwait_channel_init");
-	check(memwait_channel_init(counts_of(shared), sizeof(struct item), ITEMS),
+	check(memwait_channel_init(counts_of(shared), 0, sizeof(struct item), ITEMS),
 	      "memwait_channel_init");
 	check(memwait_op_init(&c->receive, c->loop, received, c), "memwait_op_init");
 	check(memwait_op_init(&c->all_done, c->loop, workers_done, c), "memwait_op_init");
