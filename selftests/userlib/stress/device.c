@@ -40,7 +40,7 @@ int __wrap_close(int fd);
 
 struct waiter {
 	struct waiter *next, *previous;	/* in the one queue of all words, oldest first */
-	uintptr_t word;
+	uint64_t word;
 	uint64_t deadline;
 	bool realtime;
 	uint32_t woken;			/* a thread's: the futex that it sleeps on */
@@ -183,6 +183,12 @@ static bool is_equal(const struct memwait_wait *wait)
 	}
 }
 
+/* As of shared memory: who promises that a word is private does not meet who does not. */
+static uint64_t key_of(uint64_t addr, uint32_t flags)
+{
+	return flags & MEMWAIT_PRIVATE ? addr | 1ULL << 63 : addr;
+}
+
 /* Everything that comes before waiting; 0: wait. */
 static int prepare(struct waiter *waiter, const struct memwait_wait *wait)
 {
@@ -192,7 +198,7 @@ static int prepare(struct waiter *waiter, const struct memwait_wait *wait)
 		return -EFAULT;
 	if (!is_equal(wait))
 		return MEMWAIT_NOT_EQUAL;
-	waiter->word = wait->addr;
+	waiter->word = key_of(wait->addr, wait->flags);
 	waiter->deadline = wait->deadline;
 	waiter->realtime = wait->flags & MEMWAIT_CLOCK_REALTIME;
 	return has_passed(waiter) ? MEMWAIT_TIMED_OUT : 0;
@@ -240,7 +246,7 @@ static int wake(const struct memwait_notify *notify, bool only_count)
 
 	for (waiter = queue.next; waiter != &queue; waiter = next) {
 		next = waiter->next;
-		if (waiter->word != notify->addr)
+		if (waiter->word != key_of(notify->addr, notify->flags))
 			continue;
 		if (!only_count) {
 			if ((uint32_t)n == notify->count)
@@ -276,7 +282,9 @@ static int requeue(struct memwait_requeue *requeue)
 	const struct memwait_wait wait = {
 		.addr = requeue->addr, .expected = requeue->expected, .flags = requeue->flags,
 	};
-	const struct memwait_notify count = { .addr = requeue->addr, .count = requeue->count };
+	const struct memwait_notify count = {
+		.addr = requeue->addr, .count = requeue->count, .flags = requeue->flags,
+	};
 	struct waiter *waiter, *next, *last;
 
 	if (requeue->addr < 4096 || requeue->target < 4096)
@@ -291,10 +299,10 @@ static int requeue(struct memwait_requeue *requeue)
 	for (waiter = queue.next; waiter != &queue && requeue->moved < requeue->move;
 	     waiter = next) {
 		next = waiter == last ? &queue : waiter->next;
-		if (waiter->word != requeue->addr)
+		if (waiter->word != key_of(requeue->addr, requeue->flags))
 			continue;
 		detach(waiter);
-		waiter->word = requeue->target;
+		waiter->word = key_of(requeue->target, requeue->flags);
 		append(waiter);
 		requeue->moved++;
 	}
