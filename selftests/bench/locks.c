@@ -408,6 +408,7 @@ static int stream_messages(struct work *work, int me)
 
 static int open_channels(struct work *work)
 {
+	unsigned int flags = work->plan->processes ? 0 : MEMWAIT_PRIVATE;
 	size_t item = work->plan->words * sizeof(uint64_t);
 	int i, err = 0;
 
@@ -416,7 +417,7 @@ static int open_channels(struct work *work)
 		err |= posix_memalign((void **)&work->channels[i], 64,
 				      memwait_channel_size(item, SLOTS));
 		if (!err)
-			err |= memwait_channel_init(work->channels[i], 0, item, SLOTS);
+			err |= memwait_channel_init(work->channels[i], flags, item, SLOTS);
 	}
 	return err;
 }
@@ -437,6 +438,8 @@ static int close_channels(struct work *work)
 /* The locks are both libraries', whichever is used. */
 static int set_up(struct work *work)
 {
+	unsigned int flags = work->plan->processes ? 0 : MEMWAIT_PRIVATE;
+	bool fair = work->library == MEMWAIT_FAIR;
 	pthread_mutexattr_t attr;
 	int i, err;
 
@@ -444,20 +447,18 @@ static int set_up(struct work *work)
 	if (work->plan->processes)
 		err |= pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	err |= pthread_mutex_init(&work->glibc.mutex, &attr);
-	err |= memwait_mutex_init(&work->ours.mutex, work->library == MEMWAIT_FAIR ?
-				  MEMWAIT_MUTEX_FAIR : MEMWAIT_MUTEX_NORMAL);
+	err |= memwait_mutex_init(&work->ours.mutex, flags | (fair ? MEMWAIT_MUTEX_FAIR : 0));
 	pthread_mutexattr_destroy(&attr);
 	for (i = 0; i < 2; i++) {
 		err |= pthread_cond_init(&work->glibc.conds[i], NULL);
-		err |= memwait_cond_init(&work->ours.conds[i], 0);
+		err |= memwait_cond_init(&work->ours.conds[i], flags);
 		err |= sem_init(&work->glibc.sems[i], 0, !i);
 		err |= memwait_sem_init(&work->ours.sems[i], 0, !i);
 	}
 	err |= pthread_rwlock_init(&work->glibc.rwlock, NULL);
-	err |= memwait_rwlock_init(&work->ours.rwlock, work->library == MEMWAIT_FAIR ?
-				   MEMWAIT_RWLOCK_FAIR : 0);
+	err |= memwait_rwlock_init(&work->ours.rwlock, flags | (fair ? MEMWAIT_RWLOCK_FAIR : 0));
 	err |= pthread_barrier_init(&work->glibc.barrier, NULL, MEETING);
-	err |= memwait_barrier_init(&work->ours.barrier, 0, MEETING);
+	err |= memwait_barrier_init(&work->ours.barrier, flags, MEETING);
 	if (work->plan->words)
 		err |= open_channels(work);
 	return err;
