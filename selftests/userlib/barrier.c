@@ -246,6 +246,11 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 	TH_LOG("taken back before the other came: %d of %d", alone, round);
 }
 
+static int destroy_it(void *barrier)
+{
+	return memwait_barrier_destroy(barrier);
+}
+
 static int meet_and_destroy(void *arg)
 {
 	struct shared *shared = arg;
@@ -253,7 +258,7 @@ static int meet_and_destroy(void *arg)
 
 	if (ret != MEMWAIT_BARRIER_SERIAL_THREAD)
 		return ret;
-	ret = memwait_barrier_destroy(&shared->barrier);
+	ret = destroy_at_last(destroy_it, &shared->barrier);
 	memset(&shared->barrier, 0xa5, sizeof(shared->barrier));
 	return ret;
 }

@@ -198,6 +198,7 @@ struct standing {
 	int flag;		/* may go; protected by the mutex */
 	int result;
 	int called;
+	struct timespec time;	/* of stand_until() */
 	memwait_op_t op;
 	struct runner runner;
 };
@@ -680,6 +681,11 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 	TH_LOG("%d of %d cancelled", were_cancelled, round);
 }
 
+static int destroy_it(void *cond)
+{
+	return memwait_cond_destroy(cond);
+}
+
 USERLIB_TEST(destroy_right_after_broadcast)
 {
 	struct monitor *monitor = self->shared;
@@ -693,7 +699,7 @@ USERLIB_TEST(destroy_right_after_broadcast)
 		await_waiting(monitor, 3);
 		give_tickets(monitor, 3);
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
+		ASSERT_EQ(0, destroy_at_last(destroy_it, &monitor->cond));
 		/* Whoever touches it from now on finds this. */
 		memset(&monitor->cond, 0xa5, sizeof(monitor->cond));
 		for (i = 0; i < 3; i++)
@@ -883,12 +889,12 @@ static int stand_until(void *arg)
 {
 	struct standing *standing = arg;
 	struct monitor *monitor = standing->monitor;
-	struct timespec time = in_time(CLOCK_MONOTONIC, 200);
 	int err;
 
 	memwait_mutex_lock(&monitor->mutex);
 	monitor->waiting++;
-	err = memwait_cond_clockwait(&monitor->cond, &monitor->mutex, CLOCK_MONOTONIC, &time);
+	err = memwait_cond_clockwait(&monitor->cond, &monitor->mutex, CLOCK_MONOTONIC,
+				     &standing->time);
 	leave_line(standing);
 	memwait_mutex_unlock(&monitor->mutex);
 	return err;
@@ -898,24 +904,46 @@ static int stand_until(void *arg)
 USERLIB_TEST(a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
 {
 	struct monitor *monitor = self->shared;
-	struct standing thread = { .monitor = monitor }, op = { .monitor = monitor };
-	struct timespec time;
+	struct standing thread, op;
+	uint64_t deadline;
+	long ms = 100;
+	int ret;
 
-	monitor_init(monitor, 0);
-	runner_start(&thread.runner, stand_until, &thread);
-	await_sleeping(self->fd, monitor, 1);
-	memwait_op_init(&op.op, self->loop, called_from_line, &op);
-	time = in_time(CLOCK_MONOTONIC, 200);
-	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-	ASSERT_EQ(EINPROGRESS, memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
-							    CLOCK_MONOTONIC, &time, &op.op));
-	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
+	/* Again, with a later one, until both wait and are moved before their deadline. */
+	do {
+		ms *= 2;
+		monitor_init(monitor, 0);
+		thread = (struct standing){ .monitor = monitor };
+		thread.time = in_time(CLOCK_MONOTONIC, ms);
+		deadline = (uint64_t)thread.time.tv_sec * NSEC_PER_SEC + thread.time.tv_nsec;
+		op = (struct standing){ .monitor = monitor };
+		memwait_op_init(&op.op, self->loop, called_from_line, &op);
+		runner_start(&thread.runner, stand_until, &thread);
+		while (!runner_is_done(&thread.runner) && memwait_waiters(&monitor->cond, 0) != 1)
+			sched_yield();
+		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+		ret = memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
+						   CLOCK_MONOTONIC, &thread.time, &op.op);
+		if (ret == EINPROGRESS) {
+			ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+		} else {
+			ASSERT_EQ(ETIMEDOUT, ret);
+		}
+		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
+		if (ret == EINPROGRESS && now_ns(CLOCK_MONOTONIC) < deadline)
+			break;
+		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		if (ret == EINPROGRESS) {
+			ASSERT_EQ(0, dispatch_until(self->loop, &op.called, 1));
+		}
+		runner_join(&thread.runner);
+	} while (true);
+
 	/* Both leave the mutex's word when their time has come, and sleep on it without one. */
 	while (!mw_readable(memwait_loop_fd(self->loop)))
 		sched_yield();
 	EXPECT_LE(0, memwait_loop_dispatch(self->loop));
-	while (now_ns(CLOCK_MONOTONIC) < (uint64_t)time.tv_sec * NSEC_PER_SEC + time.tv_nsec)
+	while (now_ns(CLOCK_MONOTONIC) < deadline)
 		sched_yield();
 	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
@@ -1028,7 +1056,7 @@ USERLIB_TEST(destroy_after_broadcast_with_the_mutex_locked)
 	monitor->tickets = 3;
 	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
 	ASSERT_EQ(3, sleepers_of_mutex(monitor));
-	ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
+	ASSERT_EQ(0, destroy_at_last(destroy_it, &monitor->cond));
 	memset(&monitor->cond, 0xa5, sizeof(monitor->cond));
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 	for (i = 0; i < 3; i++)

@@ -23,7 +23,7 @@ number=0
 for program; do
 	number=$((number + 1))
 	echo "# ${program##*/}"
-	timeout -k 5 100 "$program" >/tmp/example.out 2>&1 </dev/null
+	timeout -k 5 300 "$program" >/tmp/example.out 2>&1 </dev/null
 	status=$?
 	sed 's/^/#   /' /tmp/example.out
 	case $status in

@@ -514,11 +514,13 @@ struct meeting {
 static int lock_in_each_round(void *arg)
 {
 	struct meeting *meeting = arg;
-	int round;
+	int round, looks;
 
 	for (round = 1; round <= 20 * ROUNDS; round++) {
-		while (__atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round)
-			;
+		/* Without a yield at first: it is to come to the mutex while that is locked. */
+		for (looks = 0; __atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round; looks++)
+			if (looks > 1000)
+				sched_yield();
 		if (lock_and_unlock(&meeting->mutex))
 			return -1;
 		__atomic_store_n(&meeting->ended, round, __ATOMIC_RELEASE);

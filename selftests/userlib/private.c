@@ -655,7 +655,7 @@ USERLIB_TEST(broadcast_moves_by_the_address)
 			EXPECT_EQ(WAITERS,
 				  mw_waiters(self->fd, &monitor->mutex, size | MEMWAIT_PRIVATE));
 			EXPECT_EQ(0, mw_waiters(self->fd, &monitor->mutex, size));
-			EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+			EXPECT_EQ(0, destroy_at_last(destroy_cond, monitor));
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		}
 		for (i = 0; i < WAITERS; i++)
