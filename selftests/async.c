@@ -239,6 +239,7 @@ static void *keep_queues_busy(void *arg)
 MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 {
 	enum { TOGETHER = 16 };
+	const int rounds = getenv("MEMWAIT_LOADS") ? 200 : 2000;
 	int round, ret, i, n, n_done, taken_back = 0, timed_out = 0;
 	struct busy busy = { .fd = self->fd, .word = self->word };
 	pthread_t threads[3];
@@ -248,7 +249,7 @@ MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, pthread_create(&threads[i], NULL, keep_queues_busy, &busy));
-	for (round = 0; round < 2000; round++) {
+	for (round = 0; round < rounds; round++) {
 		deadline = now_ns(CLOCK_MONOTONIC) + 200000;
 		n = 0;
 		for (i = 0; i < TOGETHER; i++) {
@@ -424,25 +425,36 @@ MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
 		}
 		EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 1));
 		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
-		EXPECT_EQ(0, mw_user_waits(self->fd));
+		EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 		memcpy(before, ids, sizeof(before));
 	}
+}
+
+/* A context without what was armed before. */
+static void renew(int *fd)
+{
+	close(*fd);
+	*fd = memwait_open(O_NONBLOCK);
 }
 
 MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 {
 	struct memwait_completion done[64];
-	uint64_t deadlines[64];
-	int i, n, seen = 0;
+	uint64_t deadlines[64], ms;
+	int i, n, ret, seen = 0;
 
 	for (i = 0; i < 64; i++) {
 		clockid_t clock = i % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 
 		/* Out of order. */
-		deadlines[i] = now_ns(clock) + (200 + i * 37 % 64) * NSEC_PER_MSEC;
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadlines[i],
-						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
-						    NULL));
+		ms = 200 + i * 37 % 64;
+		do {
+			deadlines[i] = now_ns(clock) + ms * NSEC_PER_MSEC;
+			ret = mw_async(self->fd, self->word, 0, deadlines[i],
+				       U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i, NULL);
+			ms *= 2;
+		} while (ret == MEMWAIT_TIMED_OUT);
+		ASSERT_EQ(MEMWAIT_PENDING, ret);
 	}
 	while (seen < 64) {
 		n = await(self->fd, done, 64);
@@ -461,15 +473,25 @@ MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 MEMWAIT_TEST(R4_async_deadlines_come_in_order)
 {
 	struct memwait_completion done;
-	uint64_t base = in_ms(1000), id;
-	int i;
+	uint64_t ms = 500, base, id;
+	int i, pending, cancelled;
 
-	for (i = 0; i < 50; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i % 5, 0,
-						    base + i * 29 % 50, U32, i * 29 % 50, NULL));
-	/* Neither a cancelled one nor one without a deadline is in the way. */
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, base - 1, U32, 99, &id));
-	ASSERT_EQ(0, mw_cancel(self->fd, id));
+	/* With later ones, until none has passed when all are armed. */
+	do {
+		ms *= 2;
+		renew(&self->fd);
+		base = in_ms(ms);
+		pending = 0;
+		for (i = 0; i < 50; i++)
+			pending += mw_async(self->fd, self->word + i % 5, 0, base + i * 29 % 50,
+					    U32, i * 29 % 50, NULL) == MEMWAIT_PENDING;
+		/* Neither a cancelled one nor one without a deadline is in the way. */
+		pending += mw_async(self->fd, self->word, 0, base - 1, U32, 99, &id) ==
+			   MEMWAIT_PENDING;
+		cancelled = !mw_cancel(self->fd, id);
+	} while (in_ms(0) >= base - 1);
+	ASSERT_EQ(51, pending);
+	ASSERT_EQ(1, cancelled);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 98, &id));
 	for (i = 0; i < 50; i++) {
 		ASSERT_EQ(1, await(self->fd, &done, 1));
@@ -497,11 +519,22 @@ MEMWAIT_TEST(R4_an_earlier_deadline_that_comes_later_fires_first)
 MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 {
 	struct memwait_completion done[2];
+	uint64_t ms = 500, deadline;
+	int woken, n;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(1000), U32, 1, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(1100), U32, 2, NULL));
-	ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	ASSERT_EQ(1, mw_read(self->fd, done, 2));
+	/* With later ones, until the first was notified, and read, before its deadline. */
+	do {
+		ms *= 2;
+		renew(&self->fd);
+		deadline = in_ms(ms);
+		mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL);
+		mw_async(self->fd, self->word, 0, deadline + 100 * NSEC_PER_MSEC, U32, 2, NULL);
+		woken = mw_notify(self->fd, self->word, 1, U32);
+		n = mw_read(self->fd, done, 2);
+	} while (in_ms(0) >= deadline);
+	ASSERT_EQ(1, woken);
+	ASSERT_EQ(1, n);
+	ASSERT_EQ(1, done[0].user_data);
 	ASSERT_EQ(1, await(self->fd, done, 2));
 	EXPECT_EQ(2, done[0].user_data);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
@@ -834,13 +867,21 @@ MEMWAIT_TEST(R19_completions_are_read_while_the_batch_is_armed)
 MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
 {
 	struct memwait_completion done[16];
-	uint64_t deadline = in_ms(1000);
+	uint64_t deadline, ms = 500;
 	unsigned char seen[100] = { 0 };
-	int i, n, count = 0;
+	int i, n, pending, count = 0;
 
-	for (i = 0; i < 100; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, deadline, U32, i,
-						    NULL));
+	/* With a later one, until it has not passed when all are armed. */
+	do {
+		ms *= 2;
+		renew(&self->fd);
+		deadline = in_ms(ms);
+		pending = 0;
+		for (i = 0; i < 100; i++)
+			pending += mw_async(self->fd, self->word + i, 0, deadline, U32, i, NULL) ==
+				   MEMWAIT_PENDING;
+	} while (in_ms(0) >= deadline);
+	ASSERT_EQ(100, pending);
 	while (count < 100) {
 		n = await(self->fd, done, 16);
 		ASSERT_LT(0, n);
@@ -875,22 +916,30 @@ MEMWAIT_TEST(R4_far_async_deadlines_are_never)
 MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
 {
 	struct memwait_completion done;
-	uint64_t deadline = now_ns(CLOCK_REALTIME) + 50 * NSEC_PER_MSEC;
+	uint64_t ms = 25, start, deadline;
 	struct timespec ts;
+	int ret;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadline,
-					    U32 | MEMWAIT_CLOCK_REALTIME, 1, NULL));
+	do {
+		ms *= 2;
+		start = now_ns(CLOCK_MONOTONIC);
+		deadline = now_ns(CLOCK_REALTIME) + ms * NSEC_PER_MSEC;
+		ret = mw_async(self->fd, self->word, 0, deadline, U32 | MEMWAIT_CLOCK_REALTIME, 1,
+			       NULL);
+	} while (ret == MEMWAIT_TIMED_OUT);
+	ASSERT_EQ(MEMWAIT_PENDING, ret);
 	clock_gettime(CLOCK_REALTIME, &ts);
 	ts.tv_sec -= 3600;
 	if (clock_settime(CLOCK_REALTIME, &ts)) {
 		mw_notify(self->fd, self->word, 1, U32);
 		SKIP(return, "the clock cannot be set");
 	}
+	/* If it had not passed before the step. */
 	if (now_ns(CLOCK_REALTIME) < deadline - 1800 * NSEC_PER_SEC &&
-	    !mw_readable(self->fd)) {
+	    now_ns(CLOCK_MONOTONIC) < start + ms * NSEC_PER_MSEC) {
 		struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
 
-		EXPECT_EQ(0, poll(&pfd, 1, 200));
+		EXPECT_EQ(0, poll(&pfd, 1, 4 * ms));
 	}
 	ts.tv_sec += 3600;
 	clock_settime(CLOCK_REALTIME, &ts);
@@ -903,9 +952,9 @@ MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
 {
 	static const char * const offsets[] = { "monotonic 100000 0", "monotonic -3 0" };
 	struct memwait_completion done;
-	uint64_t deadline;
+	uint64_t deadline, ms;
 	size_t i;
-	int fd;
+	int fd, ret;
 	pid_t pid;
 
 	for (i = 0; i < 2; i++) {
@@ -924,9 +973,13 @@ MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
 			if (mw_async(self->fd, self->word, 0, now_ns(CLOCK_MONOTONIC) - 1, U32, 0,
 				     NULL) != MEMWAIT_TIMED_OUT)
 				_exit(1);
-			deadline = in_ms(500);
-			if (mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL) !=
-			    MEMWAIT_PENDING)
+			ms = 500;
+			do {
+				deadline = in_ms(ms);
+				ret = mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL);
+				ms *= 2;
+			} while (ret == MEMWAIT_TIMED_OUT);
+			if (ret != MEMWAIT_PENDING)
 				_exit(2);
 			if (await(self->fd, &done, 1) != 1 || done.user_data != 1)
 				_exit(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R8 to R11: which words are the same word, over every kind of memory, in one and two processes. */
-#include "memwait_fixture.h"
+#include "async_test.h"
 #include <linux/io_uring.h>
 #include <sys/ipc.h>
 #include <sys/mount.h>
@@ -598,9 +598,8 @@ MEMWAIT_TEST(R11_umount_is_busy_while_somebody_waits)
 		ASSERT_EQ(0, ftruncate(file, self->page));
 		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 		ASSERT_NE(MAP_FAILED, word);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0,
-						    i == 2 ? in_ms(500) : MEMWAIT_FOREVER, U32, i,
-						    &id));
+		EXPECT_EQ(MEMWAIT_PENDING, i == 2 ? async_soon(self->fd, word, 500, i, &id) :
+			  mw_async(self->fd, word, 0, MEMWAIT_FOREVER, U32, i, &id));
 		if (i == 0)
 			EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
 		munmap(word, self->page);

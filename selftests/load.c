@@ -873,7 +873,6 @@ static void confined_main(struct confined *c)
 	int max = open(CGROUP "/memory.max", O_WRONLY), fd = memwait_open(O_NONBLOCK), i, ret;
 	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
 	char limit[32];
-	uint64_t until;
 
 	c->user_waits = mw_user_waits(fd);
 	if (max < 0 || fd < 0 || enter_cgroup() || mlockall(MCL_CURRENT))
@@ -918,10 +917,9 @@ static void confined_main(struct confined *c)
 	c->after_release = mw_user_waits(fd);
 
 	/* A group's memory comes back after a grace period. */
-	until = in_ms(60000);
 	while (c->rearmed < RELEASED) {
 		ret = mw_batch(fd, c->again + c->rearmed, RELEASED - c->rearmed);
-		if ((ret < 0 && ret != -ENOMEM) || now_ns(CLOCK_MONOTONIC) > until)
+		if (ret < 0 && ret != -ENOMEM)
 			_exit(5);
 		c->rearmed += ret < 0 ? 0 : ret;
 	}

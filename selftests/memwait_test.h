@@ -226,12 +226,15 @@ static inline char thread_state(pid_t tid)
 	return state ? state[2] : 0;
 }
 
-/* Spins until the thread sleeps or is gone. */
+/*
+ * Spins until the thread sleeps, so that a signal would wake it, or is gone. A page fault, or on
+ * PREEMPT_RT a spinlock, is not what is waited for: that is D.
+ */
 static inline void await_asleep(pid_t tid)
 {
 	char state;
 
-	while ((state = thread_state(tid)) && state != 'S' && state != 'D')
+	while ((state = thread_state(tid)) && state != 'S')
 		sched_yield();
 }
 
@@ -271,18 +274,23 @@ static inline void *waiter_main(void *arg)
 	return NULL;
 }
 
-/* Starts w (fd, addr, expected, deadline and flags are set) and returns when it is queued: when
- * its word has one waiter more than before. Nobody else may join or leave the word meanwhile.
+/*
+ * Starts w (fd, addr, expected, deadline and flags are set) and returns when it is queued: when
+ * its word has one waiter more than before; or when its deadline has passed already. Nobody else
+ * may join or leave the word meanwhile.
  */
 static inline void waiter_start(struct waiter *w)
 {
-	int before = mw_waiters(w->fd, w->addr, w->flags & ~MEMWAIT_CLOCK_REALTIME);
+	uint32_t flags = w->flags & ~MEMWAIT_CLOCK_REALTIME;
+	int before = mw_waiters(w->fd, w->addr, flags);
 
 	w->done = 0;
 	w->tid = 0;
 	if (pthread_create(&w->thread, NULL, waiter_main, w))
 		abort();
-	await_waiters(w->fd, w->addr, w->flags & ~MEMWAIT_CLOCK_REALTIME, before + 1);
+	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE) &&
+	       mw_waiters(w->fd, w->addr, flags) != before + 1)
+		sched_yield();
 }
 
 static inline int waiter_join(struct waiter *w)

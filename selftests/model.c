@@ -846,7 +846,7 @@ static bool simplify(struct step *s, int way)
 /* Returns how many steps are left. */
 static int shrink(struct model *m, struct step *steps, int nr)
 {
-	uint64_t end = in_ms(SECONDS * 1000);
+	uint64_t end = m->mistake ? ~0ULL : in_ms(SECONDS * 1000);
 	int chunk, at, fewer, way;
 	bool again = true;
 

@@ -61,7 +61,9 @@ static void notifier_start(struct notifier *n, int nth)
 	n->done = 0;
 	if (pthread_create(&n->thread, NULL, notifier_main, n))
 		abort();
-	await_waiters(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32, nth);
+	while (!__atomic_load_n(&n->done, __ATOMIC_ACQUIRE) &&
+	       mw_waiters(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32) != nth)
+		sched_yield();
 }
 
 static int notifier_join(struct notifier *n)
@@ -726,6 +728,8 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
 		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
 		storm = (struct storm) { .targets = { pthread_self(), p[1].thread } };
 		ASSERT_EQ(0, pthread_create(&storm.thread, NULL, send_signals, &storm));
+		while (!handled)
+			sched_yield();
 		play_first(&p[0]);
 		__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
 		pthread_join(storm.thread, NULL);

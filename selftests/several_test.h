@@ -176,8 +176,9 @@ static inline int waiters_of(int fd, const struct memwait_wait *wait)
 }
 
 /*
- * Starts w (fd, waits, count, deadline and flags are set) and returns when it is in all queues. The
- * last word is joined last. Nobody else may join or leave that one meanwhile.
+ * Starts w (fd, waits, count, deadline and flags are set) and returns when it is in all queues, or
+ * its deadline has passed. The last word is joined last. Nobody else may join or leave that one
+ * meanwhile.
  */
 static inline void any_start(struct any_waiter *w)
 {
@@ -191,7 +192,8 @@ static inline void any_start(struct any_waiter *w)
 	w->tid = 0;
 	if (pthread_create(&w->thread, NULL, any_main, w))
 		abort();
-	await_waiters(w->fd, word_of(last), last->flags, n);
+	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE) && waiters_of(w->fd, last) != n)
+		sched_yield();
 }
 
 static inline int any_join(struct any_waiter *w)

@@ -41,18 +41,21 @@ MEMWAIT_TEST(R6_sa_restart_goes_on_waiting)
 
 MEMWAIT_TEST(R6_sa_restart_keeps_the_deadline)
 {
-	struct waiter w = thread(self->fd, self->word, in_ms(1500));
+	uint64_t ms = 750;
+	struct waiter w;
 
 	handle(SIGUSR1, SA_RESTART);
-	waiter_start(&w);
-	/* If each restart began anew, this would go on for ever. */
-	while (!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE)) {
-		pthread_kill(w.thread, SIGUSR1);
-		usleep(20000);
-	}
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w));
-	EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
-	EXPECT_LT(0, handled);
+	do {
+		w = thread(self->fd, self->word, in_ms(ms *= 2));
+		waiter_start(&w);
+		/* If each restart began anew, this would go on for ever. */
+		while (!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE)) {
+			pthread_kill(w.thread, SIGUSR1);
+			usleep(20000);
+		}
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w));
+		EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
+	} while (!handled);
 }
 
 MEMWAIT_TEST(R6_sa_restart_compares_again)

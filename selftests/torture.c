@@ -1615,9 +1615,23 @@ static long end_process(int process)
 	return forget_process(process);
 }
 
-/* Signals, notifies, and deaths, while the others run. Returns how many notifies may be lost. */
+static long calls_of(int process)
+{
+	long calls = 0;
+	int i;
+
+	for (i = process * THREADS; i < (process + 1) * THREADS; i++)
+		calls += record_of(i)->calls;
+	return calls;
+}
+
+/*
+ * Signals, notifies, and deaths, while the others run. Who is to die has done something before.
+ * Returns how many notifies may be lost.
+ */
 static long disturb(int memfd, uint64_t end, uint64_t *deaths)
 {
+	static long calls_before[PROCESSES + VICTIMS];
 	struct worker *w = &self_worker;
 	long lost = 0;
 
@@ -1630,9 +1644,11 @@ static long disturb(int memfd, uint64_t end, uint64_t *deaths)
 				one_in(w, 2) ? SIGUSR1 : SIGUSR2);
 		step_notify(w);
 		pause_a_moment();
-		if (shared->exact || !one_in(w, 16))
+		if (shared->exact || !one_in(w, 16) ||
+		    (pids[process] > 0 && calls_of(process) == calls_before[process]))
 			continue;
 		lost += end_process(process);
+		calls_before[process] = calls_of(process);
 		pids[process] = start_process(process, memfd, ++*deaths);
 	}
 	return lost;

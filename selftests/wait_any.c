@@ -628,17 +628,21 @@ MEMWAIT_TEST(R4_group_time_outs)
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct memwait_wait waits[MOST];
 	struct memwait_completion done;
-	uint64_t deadlines[40], ids[40];
-	int i, n;
+	uint64_t deadlines[40], ids[40], ms;
+	int i, n, ret;
 
 	members(waits, self->word, MOST);
 	for (i = 0; i < 40; i++) {
 		n = group_sizes[i % ARRAY_SIZE(group_sizes)];
 		/* Out of order. */
-		deadlines[i] = now_ns(clocks[i % 2]) + (300 + i * 29 % 40) * NSEC_PER_MSEC;
-		ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, n, deadlines[i],
-						    i % 2 ? MEMWAIT_CLOCK_REALTIME : 0, i,
-						    &ids[i]));
+		ms = 300 + i * 29 % 40;
+		do {
+			deadlines[i] = now_ns(clocks[i % 2]) + ms * NSEC_PER_MSEC;
+			ret = mw_group(self->fd, waits, n, deadlines[i],
+				       i % 2 ? MEMWAIT_CLOCK_REALTIME : 0, i, &ids[i]);
+			ms *= 2;
+		} while (ret == MEMWAIT_TIMED_OUT);
+		ASSERT_EQ(MEMWAIT_PENDING, ret);
 	}
 	for (i = 0; i < 40; i++) {
 		memset(&done, 0xcc, sizeof(done));
@@ -737,20 +741,22 @@ MEMWAIT_TEST(R6_any_sa_restart_keeps_the_deadline)
 {
 	struct memwait_wait waits[3];
 	struct any_waiter w;
+	uint64_t ms = 750;
 
 	members(waits, self->word, 3);
 	handle(SIGUSR1, SA_RESTART);
-	w = any_of(self->fd, waits, 3);
-	w.deadline = in_ms(1500);
-	any_start(&w);
-	/* If each restart began anew, this would go on for ever. */
-	while (!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE)) {
-		pthread_kill(w.thread, SIGUSR1);
-		usleep(20000);
-	}
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, any_join(&w));
-	EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
-	EXPECT_LT(0, handled);
+	do {
+		w = any_of(self->fd, waits, 3);
+		w.deadline = in_ms(ms *= 2);
+		any_start(&w);
+		/* If each restart began anew, this would go on for ever. */
+		while (!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE)) {
+			pthread_kill(w.thread, SIGUSR1);
+			usleep(20000);
+		}
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, any_join(&w));
+		EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
+	} while (!handled);
 }
 
 MEMWAIT_TEST(R6_any_sa_restart_compares_again)

@@ -1418,7 +1418,7 @@ static void run_program(int fd, const struct program *p, unsigned int number)
 		;
 
 	/* All are dead, but the last reference to a file may be given back by a kernel thread. */
-	until = in_ms(2000);
+	until = in_ms(LIMIT_MS);
 	while (mw_user_waits(fd) != before && now_ns(CLOCK_MONOTONIC) < until)
 		sched_yield();
 	if (mw_user_waits(fd) != before)
@@ -1828,7 +1828,7 @@ FIXTURE_TEARDOWN(fuzz)
 }
 
 /* What cannot be read back cannot be replayed. */
-TEST_F(fuzz, a_program_is_read_as_it_was_printed)
+TEST_F_TIMEOUT(fuzz, a_program_is_read_as_it_was_printed, 300)
 {
 	struct program p, copy;
 	char text[TEXT];
