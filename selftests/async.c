@@ -430,13 +430,6 @@ MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
 	}
 }
 
-/* A context without what was armed before. */
-static void renew(int *fd)
-{
-	close(*fd);
-	*fd = memwait_open(O_NONBLOCK);
-}
-
 MEMWAIT_TEST(R4_async_time_outs_are_never_early)
 {
 	struct memwait_completion done[64];

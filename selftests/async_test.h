@@ -21,6 +21,14 @@ static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uin
 	return ret;
 }
 
+/* A context without what was armed in the one before. Returns whether there is one. */
+static inline bool renew(int *fd)
+{
+	close(*fd);
+	*fd = memwait_open(O_NONBLOCK);
+	return *fd >= 0;
+}
+
 /* A count of the context in its fdinfo: "pending" or "completed". */
 static inline long context_count(int fd, const char *name)
 {

@@ -78,17 +78,10 @@ static bool has_failed(int nth)
 	return failed;
 }
 
-/* The only context is another one: the module has kept neither waits nor queues for it. */
-static bool renew(int *fd)
-{
-	close(*fd);
-	*fd = memwait_open(O_NONBLOCK);
-	return *fd >= 0;
-}
-
 /*
  * A call, with the first place failing, then the second, until there is none left. Some places are
- * the kernel's own business and not there each time, so that one may be passed over.
+ * the kernel's own business and not there each time, so that one may be passed over. The only
+ * context is another one each time: the module has kept neither waits nor queues for it.
  */
 #define EACH_FAILURE(n, failed)	\
 	for (n = 1, failed = true; failed && renew(&self->fd); n++)

@@ -212,6 +212,14 @@ static inline void await_waiters(int fd, const volatile void *addr, uint32_t fla
 		sched_yield();
 }
 
+/* The same for one that may be done, as *done says then, before anybody has looked. */
+static inline void await_waiters_or_done(int fd, const volatile void *addr, uint32_t flags, int n,
+					 const int *done)
+{
+	while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && mw_waiters(fd, addr, flags) != n)
+		sched_yield();
+}
+
 /* Its state as in /proc: S or D if it sleeps. 0 if it is gone. */
 static inline char thread_state(pid_t tid)
 {
@@ -288,9 +296,7 @@ static inline void waiter_start(struct waiter *w)
 	w->tid = 0;
 	if (pthread_create(&w->thread, NULL, waiter_main, w))
 		abort();
-	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE) &&
-	       mw_waiters(w->fd, w->addr, flags) != before + 1)
-		sched_yield();
+	await_waiters_or_done(w->fd, w->addr, flags, before + 1, &w->done);
 }
 
 static inline int waiter_join(struct waiter *w)

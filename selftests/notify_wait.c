@@ -61,9 +61,7 @@ static void notifier_start(struct notifier *n, int nth)
 	n->done = 0;
 	if (pthread_create(&n->thread, NULL, notifier_main, n))
 		abort();
-	while (!__atomic_load_n(&n->done, __ATOMIC_ACQUIRE) &&
-	       mw_waiters(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32) != nth)
-		sched_yield();
+	await_waiters_or_done(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32, nth, &n->done);
 }
 
 static int notifier_join(struct notifier *n)
@@ -433,10 +431,7 @@ MEMWAIT_TEST(R17_notify_wait_restarted_ends_as_passed)
 	arg = notify_then_wait(a, 1, b, 0, in_ms(1500));
 	was = arg;
 	notifier_start(&n, 1);
-	while (!__atomic_load_n(&n.done, __ATOMIC_ACQUIRE)) {
-		pthread_kill(n.thread, SIGUSR1);
-		usleep(20000);
-	}
+	interrupt_until(n.thread, &n.done);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, notifier_join(&n));
 	EXPECT_LE(arg.wait.deadline, now_ns(CLOCK_MONOTONIC));
 	EXPECT_EQ(1, arg.notified);

@@ -778,8 +778,7 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_async_waits)
 	/* With later ones, until all of them were moved before. */
 	do {
 		ms *= 2;
-		close(self->fd);
-		self->fd = memwait_open(O_NONBLOCK);
+		renew(&self->fd);
 		for (i = 0; i < 9; i++) {
 			uint32_t realtime = i % 2 ? MEMWAIT_CLOCK_REALTIME : 0;
 

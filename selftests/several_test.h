@@ -192,8 +192,7 @@ static inline void any_start(struct any_waiter *w)
 	w->tid = 0;
 	if (pthread_create(&w->thread, NULL, any_main, w))
 		abort();
-	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE) && waiters_of(w->fd, last) != n)
-		sched_yield();
+	await_waiters_or_done(w->fd, word_of(last), last->flags, n, &w->done);
 }
 
 static inline int any_join(struct any_waiter *w)

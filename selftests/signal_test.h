@@ -33,6 +33,15 @@ static inline void interrupt_thread(pthread_t thread, pid_t tid)
 		sched_yield();
 }
 
+/* Interrupts a thread now and then until it is done. */
+static inline void interrupt_until(pthread_t thread, const int *done)
+{
+	while (!__atomic_load_n(done, __ATOMIC_ACQUIRE)) {
+		pthread_kill(thread, SIGUSR1);
+		usleep(20000);
+	}
+}
+
 /* Binds to processor 0; with a priority, nobody else runs there while this does. */
 static inline int pin(int priority)
 {

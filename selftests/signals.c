@@ -49,10 +49,7 @@ MEMWAIT_TEST(R6_sa_restart_keeps_the_deadline)
 		w = thread(self->fd, self->word, in_ms(ms *= 2));
 		waiter_start(&w);
 		/* If each restart began anew, this would go on for ever. */
-		while (!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE)) {
-			pthread_kill(w.thread, SIGUSR1);
-			usleep(20000);
-		}
+		interrupt_until(w.thread, &w.done);
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&w));
 		EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
 	} while (!handled);

@@ -535,7 +535,24 @@ static void step_requeue(struct worker *w)
 		broken(w, "requeue", call->result, word);
 }
 
-/* A context that this process has: locked, for as long as its waits are looked at. */
+static void put_context(int number)
+{
+	pthread_rwlock_unlock(&shared->contexts[number].lock);
+}
+
+/* Locks a context, if this process has it, for as long as its waits are looked at. */
+static bool take_part_of_context(int number)
+{
+	struct context *context = &shared->contexts[number];
+
+	if (pthread_rwlock_tryrdlock(&context->lock))
+		return false;
+	if (context->owner == process_number)
+		return true;
+	put_context(number);
+	return false;
+}
+
 static int take_context(struct worker *w)
 {
 	uint32_t number = draw(w) % OWN_CONTEXTS;
@@ -544,18 +561,7 @@ static int take_context(struct worker *w)
 	/* A child has no part in what becomes of contexts that threads share. */
 	if (w->child || __atomic_load_n(&context->owner, __ATOMIC_ACQUIRE) != process_number)
 		number = w->own;
-	context = &shared->contexts[number];
-	if (pthread_rwlock_tryrdlock(&context->lock))
-		return -1;
-	if (context->owner == process_number)
-		return number;
-	pthread_rwlock_unlock(&context->lock);
-	return -1;
-}
-
-static void put_context(int number)
-{
-	pthread_rwlock_unlock(&shared->contexts[number].lock);
+	return take_part_of_context(number) ? (int)number : -1;
 }
 
 static bool is_timed(const struct slot *slot)
@@ -1208,10 +1214,9 @@ static void rest_for_process(struct worker *w, uint32_t round)
 	step_receive(w);
 	for (i = 0; i < OWN_CONTEXTS; i++) {
 		/* A thread that has not come to rest may be closing it. */
-		if (pthread_rwlock_tryrdlock(&shared->contexts[i].lock))
+		if (!take_part_of_context(i))
 			continue;
-		if (shared->contexts[i].owner == process_number)
-			read_all(w, i);
+		read_all(w, i);
 		put_context(i);
 	}
 	for (i = 1; i < THREADS && phase() == REST; i++) {

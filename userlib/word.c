@@ -67,7 +67,7 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
 	return wait_on(word, expected, MEMWAIT_SIZE_U64, timeout, flags);
 }
 
-static int notify(const volatile void *word, unsigned int count, unsigned int flags)
+int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags)
 {
 	struct memwait_notify argument = {
 		.addr = (uintptr_t)word,
@@ -78,11 +78,6 @@ static int notify(const volatile void *word, unsigned int count, unsigned int fl
 	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
 		return -EINVAL;
 	return memwait_device(MEMWAIT_IOC_NOTIFY, &argument);
-}
-
-int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags)
-{
-	return notify(word, count, flags);
 }
 
 int memwait_waiters(const volatile void *word, unsigned int flags)
@@ -107,7 +102,7 @@ static int word_step(struct memwait_op *op, int outcome)
 static void word_undo(struct memwait_op *op, int outcome)
 {
 	if (outcome == MEMWAIT_OK)
-		notify(op->object, 1, op->word.flags & MEMWAIT_PRIVATE);
+		memwait_wake(op->object, 1, op->word.flags);
 }
 
 static void group_undo(struct memwait_op *op, int outcome)
@@ -115,8 +110,8 @@ static void group_undo(struct memwait_op *op, int outcome)
 	const struct memwait_wait *waits = op->object;
 
 	if (outcome == MEMWAIT_OK)
-		notify((const void *)(uintptr_t)waits[op->index].addr, 1,
-		       waits[op->index].flags & MEMWAIT_PRIVATE);
+		memwait_wake((const void *)(uintptr_t)waits[op->index].addr, 1,
+			     waits[op->index].flags);
 }
 
 static const struct memwait_op_kind word_kind = { word_step, word_undo };

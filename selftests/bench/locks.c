@@ -406,9 +406,8 @@ static int stream_messages(struct work *work, int me)
 
 /* The rounds */
 
-static int open_channels(struct work *work)
+static int open_channels(struct work *work, unsigned int flags)
 {
-	unsigned int flags = work->plan->processes ? 0 : MEMWAIT_PRIVATE;
 	size_t item = work->plan->words * sizeof(uint64_t);
 	int i, err = 0;
 
@@ -460,7 +459,7 @@ static int set_up(struct work *work)
 	err |= pthread_barrier_init(&work->glibc.barrier, NULL, MEETING);
 	err |= memwait_barrier_init(&work->ours.barrier, flags, MEETING);
 	if (work->plan->words)
-		err |= open_channels(work);
+		err |= open_channels(work, flags);
 	return err;
 }
 

@@ -919,8 +919,8 @@ USERLIB_TEST(a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
 		op = (struct standing){ .monitor = monitor };
 		memwait_op_init(&op.op, self->loop, called_from_line, &op);
 		runner_start(&thread.runner, stand_until, &thread);
-		while (!runner_is_done(&thread.runner) && memwait_waiters(&monitor->cond, 0) != 1)
-			sched_yield();
+		await_waiters_or_done(self->fd, &monitor->cond, U32_SIZE, 1,
+				      &thread.runner.done);
 		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 		ret = memwait_cond_clockwait_async(&monitor->cond, &monitor->mutex,
 						   CLOCK_MONOTONIC, &thread.time, &op.op);
