@@ -163,18 +163,21 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	struct cond *cond = to_cond(public_cond);
 	struct waiting waiting = { .cond = cond, .mutex = mutex };
 	uint64_t broadcast;
-	int ret, err;
+	int ret;
 
 	if (!cond || !mutex)
 		return EINVAL;
 	if (deadline->error)
 		return deadline->error;
+	if (!memwait_mutex_is_held(mutex))
+		return EPERM;
+	/* Here the mutex need not be locked again, which may take a while. */
+	ret = memwait_device_check();
+	if (ret)
+		return -ret;
 
 	waiting.sequence = enter(cond, mutex);
-	if (memwait_mutex_release_all(mutex, cond->flags, &waiting.count, &waiting.wake)) {
-		leave(cond);
-		return EPERM;
-	}
+	memwait_mutex_release_all(mutex, cond->flags, &waiting.count, &waiting.wake);
 	for (;;) {
 		ret = memwait_sleep_cancellable(waiting.wake, &cond->sequence, waiting.sequence,
 						MEMWAIT_SIZE_U64 | cond->flags, deadline,
@@ -188,10 +191,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	broadcast = last_broadcast(cond);
 	leave(cond);
 
-	err = memwait_mutex_take_again(mutex, waiting.count,
-				       may_be_moved(waiting.sequence, broadcast));
-	if (err)
-		return err;
+	memwait_mutex_take_again(mutex, waiting.count, may_be_moved(waiting.sequence, broadcast));
 	/* A broadcast came before the deadline, and the wait for the mutex has none. */
 	if (ret == MEMWAIT_TIMED_OUT)
 		return broadcast > waiting.sequence ? 0 : ETIMEDOUT;

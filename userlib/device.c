@@ -126,6 +126,14 @@ static bool device_was_closed(int fd, int error)
 	return true;
 }
 
+/* For what must not be begun without it. Returns 0 or a negative error number. */
+int memwait_device_check(void)
+{
+	int fd = device_get();
+
+	return fd < 0 ? fd : 0;
+}
+
 /* Of the process's own context. */
 int memwait_device(unsigned long command, void *argument)
 {

@@ -83,6 +83,7 @@ static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 /* device.c: outcomes or negative error numbers; errno is left alone */
 int memwait_device_open(int flags);
 int memwait_device_ioctl(int fd, unsigned long command, void *argument);
+int memwait_device_check(void);
 int memwait_device(unsigned long command, void *argument);
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time);
@@ -215,9 +216,9 @@ static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 /* mutex.c: for condition variables */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
 _Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags);
-int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
-			      const volatile void **wake);
-int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
+void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
+			       const volatile void **wake);
+void memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);

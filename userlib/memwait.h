@@ -299,7 +299,7 @@ int memwait_cond_destroy(memwait_cond_t *cond);
  * that was locked recursively is unlocked entirely. They may return without a reason, as POSIX
  * allows: look at the predicate again. Cancellation points: a cancelled thread has the mutex
  * locked when its clean-up handlers run, and consumes no signal. EPERM: the mutex is not locked;
- * then it was not unlocked either. ETIMEDOUT.
+ * then, and if the device cannot be opened, it was not unlocked either. ETIMEDOUT.
  */
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex);
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,

@@ -252,51 +252,62 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a mutex however often it is locked, for a condition variable with @flags. The caller is
+ * Unlocks a mutex that is held, however often, for a condition variable with @flags. The caller is
  * to wake one who sleeps on *@wake, together with its own sleep, unless that is NULL; without @wake
- * it is done here. Returns EPERM if the mutex cannot be unlocked; other errors come from waking
- * somebody: it is unlocked, and the wait will meet them.
+ * it is done here. If that fails the mutex is unlocked, and the wait will meet the error.
  */
-int memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
-			      const volatile void **wake)
+void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
+			       const volatile void **wake)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 	uint32_t was;
 
 	*count = 0;
 	if (owners_matter(mutex)) {
-		if (!is_own(mutex))
-			return EPERM;
 		*count = mutex->count;
 		set_owner(mutex, 0, 0);
 	}
-	if (!wake || !memwait_mutex_word(public_mutex, flags))
-		return memwait_lock_release(&mutex->word, mutex->kind) == EPERM ? EPERM : 0;
+	if (!wake || !memwait_mutex_word(public_mutex, flags)) {
+		memwait_lock_release(&mutex->word, mutex->kind);
+		return;
+	}
 	/* release: as memwait_lock_release() */
 	was = atomic_exchange_explicit(&mutex->word, 0, memory_order_release);
 	if (was & MEMWAIT_CONTENDED)
 		*wake = &mutex->word;
-	return was ? 0 : EPERM;
 }
 
-static int locked_again(struct mutex *mutex, uint32_t count)
+static void locked_again(struct mutex *mutex, uint32_t count)
 {
 	if (owners_matter(mutex))
 		set_owner(mutex, memwait_thread_id(), count);
-	return 0;
 }
 
-/* @contended: others may sleep on it that have not set CONTENDED. */
-int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
+/* No cancellation point. */
+static void nap(void)
+{
+	const struct timespec time = { .tv_nsec = 1000000 };
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	pthread_setcancelstate(state, NULL);
+}
+
+/*
+ * @contended: others may sleep on it that have not set CONTENDED. Whoever waits for a condition has
+ * been promised the mutex, and cannot do without: where it cannot sleep, for want of memory or of a
+ * descriptor for the device that the program has closed, it looks now and then.
+ */
+void memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	int ret;
 
-	if (contended)
-		ret = memwait_lock_contended(&mutex->word, mutex->kind, &memwait_never);
-	else
-		ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, &memwait_never);
-	return ret ? ret : locked_again(mutex, count);
+	if (contended || memwait_lock(&mutex->word, &mutex->spins, mutex->kind, &memwait_never)) {
+		while (memwait_lock_contended(&mutex->word, mutex->kind, &memwait_never))
+			nap();
+	}
+	locked_again(mutex, count);
 }
 
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
@@ -305,7 +316,9 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 	struct mutex *mutex = to_mutex(public_mutex);
 	int ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
 
-	return ret ? ret : locked_again(mutex, count);
+	if (!ret)
+		locked_again(mutex, count);
+	return ret;
 }
 
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Condition variables: signals are neither lost nor stolen, by threads and by operations. */
+#include <sys/resource.h>
+
 #include "userlib_test.h"
 
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
@@ -973,6 +975,127 @@ USERLIB_TEST(a_time_out_after_an_old_broadcast_is_one)
 						    CLOCK_MONOTONIC, &time));
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+}
+
+/* A thread that waits, and is to have the mutex after whoever held it meanwhile. */
+struct deprived {
+	struct monitor *monitor;
+	struct runner runner;
+	int released;		/* by the one who held it; protected by the mutex */
+	int is_next;
+	int over;
+};
+
+static void has_mutex(void *arg)
+{
+	struct deprived *deprived = arg;
+
+	deprived->is_next = deprived->released;
+	memwait_mutex_unlock(&deprived->monitor->mutex);
+	__atomic_store_n(&deprived->over, 1, __ATOMIC_RELEASE);
+}
+
+static int wait_deprived(void *arg)
+{
+	struct deprived *deprived = arg;
+	struct monitor *monitor = deprived->monitor;
+	int err = memwait_mutex_lock(&monitor->mutex);
+
+	pthread_cleanup_push(has_mutex, deprived);
+	if (!err)
+		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
+	pthread_cleanup_pop(1);
+	return err;
+}
+
+/* Closes what the library has opened for the process. */
+static int close_device_but(int fd, int loop)
+{
+	char path[64], name[64];
+	int i, closed = 0;
+
+	for (i = 3; i < 1024; i++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", i);
+		memset(name, 0, sizeof(name));
+		if (i == fd || i == loop || readlink(path, name, sizeof(name) - 1) < 0)
+			continue;
+		if (!strcmp(name, "/dev/memwait") && !close(i))
+			closed++;
+	}
+	return closed;
+}
+
+/* How often a thread has gone to sleep, from its status in /proc. */
+static long times_asleep(int status)
+{
+	static const char name[] = "\nvoluntary_ctxt_switches:";
+	char text[4096] = { 0 };
+	const char *line;
+
+	if (pread(status, text, sizeof(text) - 1, 0) <= 0)
+		return -1;
+	line = strstr(text, name);
+	return line ? atol(line + sizeof(name) - 1) : -1;
+}
+
+static void *exit_thread(void *arg)
+{
+	pthread_exit(arg);
+}
+
+/*
+ * The mutex is locked again, come what may: here by one that is notified, and by one that is
+ * cancelled, after the program has closed the device, and while there is no descriptor left.
+ */
+USERLIB_TEST(L5_who_cannot_sleep_on_the_mutex_gets_it_nevertheless)
+{
+	struct monitor *monitor = self->shared;
+	struct deprived deprived;
+	struct rlimit limit, none;
+	pthread_t thread;
+	char path[64];
+	int cancel, status;
+	long before;
+
+	/* So that the C library has opened what it unwinds stacks with. */
+	ASSERT_EQ(0, pthread_create(&thread, NULL, exit_thread, NULL));
+	pthread_join(thread, NULL);
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+	none = limit;
+	none.rlim_cur = 0;
+	for (cancel = 0; cancel < 2; cancel++) {
+		monitor_init(monitor, 0);
+		deprived = (struct deprived){ .monitor = monitor };
+		runner_start(&deprived.runner, wait_deprived, &deprived);
+		await_sleeping(self->fd, monitor, 1);
+		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+		snprintf(path, sizeof(path), "/proc/self/task/%d/status", deprived.runner.tid);
+		status = open(path, O_RDONLY);
+		ASSERT_LE(0, status);
+		ASSERT_EQ(1, close_device_but(self->fd, memwait_loop_fd(self->loop)));
+		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+		before = times_asleep(status);
+		ASSERT_LE(0, before);
+		if (cancel) {
+			ASSERT_EQ(0, pthread_cancel(deprived.runner.thread));
+		} else {
+			ASSERT_EQ(1, mw_notify(self->fd, &monitor->cond, 1, MEMWAIT_SIZE_U64));
+		}
+		while (!__atomic_load_n(&deprived.over, __ATOMIC_ACQUIRE) &&
+		       times_asleep(status) < before + 3)
+			sched_yield();
+		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+		close(status);
+		EXPECT_EQ(0, __atomic_load_n(&deprived.over, __ATOMIC_ACQUIRE));
+		deprived.released = 1;
+		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		pthread_join(deprived.runner.thread, NULL);
+		EXPECT_EQ(1, deprived.is_next);
+		if (!cancel)
+			EXPECT_EQ(0, deprived.runner.result);
+		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
+	}
 }
 
 /* L3: a moved operation that is cancelled, before and after an unlock has come to it. */
