@@ -18,6 +18,8 @@ _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits"
 
 #define PRIVATE		(1ULL << 32)	/* in the state: whoever has posted must not look again */
 #define WAITER		(1ULL << 33)
+#define WAITERS		(-WAITER)
+#define OVERFLOW	(1ULL << 31)	/* in the state of one more than MEMWAIT_SEM_VALUE_MAX */
 
 static struct sem *to_sem(memwait_sem_t *sem)
 {
@@ -156,16 +158,12 @@ int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 	return memwait_sem_clockwait(sem, CLOCK_REALTIME, abstime);
 }
 
-int memwait_sem_post(memwait_sem_t *public_sem)
+/* Not inlined, as above. */
+__attribute__((__noinline__))
+static int post_and_wake(struct sem *sem, uint64_t state)
 {
-	struct sem *sem = to_sem(public_sem);
-	uint64_t state;
 	int ret;
 
-	if (!sem)
-		return EINVAL;
-	/* relaxed: only the compare-and-swap counts */
-	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 	do {
 		if (value_of(state) == MEMWAIT_SEM_VALUE_MAX)
 			return EOVERFLOW;
@@ -177,6 +175,24 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 		return 0;
 	ret = memwait_wake(value_word(sem), 1, flags_of(state));
 	return ret < 0 ? -ret : 0;
+}
+
+int memwait_sem_post(memwait_sem_t *public_sem)
+{
+	struct sem *sem = to_sem(public_sem);
+	uint64_t state;
+
+	if (!sem)
+		return EINVAL;
+	/* relaxed: only the compare-and-swap counts */
+	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
+	/* One look for all that is rare: somebody waits, or there is no room for one more. */
+	if (!((state + 1) & (OVERFLOW | WAITERS)) &&
+	    /* release: as above */
+	    atomic_compare_exchange_strong_explicit(&sem->state, &state, state + 1,
+						    memory_order_release, memory_order_relaxed))
+		return 0;
+	return post_and_wake(sem, state);
 }
 
 int memwait_sem_getvalue(memwait_sem_t *sem, int *value)
