@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A ring of one thread, set up as its documentation advises: only this thread submits, completions
- * are made when it asks for them, the ring's descriptor is registered, and submissions are taken in
- * the order in which they lie there. Every kernel whose rings wait for futexes can do all of that.
+ * are made when it asks for them or, the other kind of ring, whenever it leaves the kernel; the
+ * ring's descriptor is registered, and submissions are taken in the order in which they lie there.
+ * Every kernel whose rings wait for futexes can do all of that.
  */
 #ifndef BENCH_IO_URING_H
 #define BENCH_IO_URING_H
@@ -61,13 +62,15 @@ static inline void ring_close(struct ring *ring)
 
 /*
  * With room for so many submissions, and for so many completions that were not looked at yet.
- * Returns false if this kernel does not have it.
+ * @task_work: IORING_SETUP_DEFER_TASKRUN or IORING_SETUP_COOP_TASKRUN. Returns false if this kernel
+ * does not have it.
  */
-static inline bool ring_open(struct ring *ring, uint32_t submissions, uint32_t completions)
+static inline bool ring_open(struct ring *ring, uint32_t submissions, uint32_t completions,
+			     uint32_t task_work)
 {
 	struct io_uring_params params = {
-		.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-			 RING_SETUP_NO_SQARRAY | IORING_SETUP_CQSIZE,
+		.flags = IORING_SETUP_SINGLE_ISSUER | task_work | RING_SETUP_NO_SQARRAY |
+			 IORING_SETUP_CQSIZE,
 		.cq_entries = completions,
 	};
 	char *rings;
@@ -134,6 +137,15 @@ static inline bool ring_submit(struct ring *ring, uint32_t completions)
 	return syscall(__NR_io_uring_enter, ring->registered.offset, queued, completions,
 		       IORING_ENTER_REGISTERED_RING | (completions ? IORING_ENTER_GETEVENTS : 0),
 		       NULL, 0) == (long)queued;
+}
+
+/* The same, but without a call if nothing is queued and the completions are there. */
+static inline bool ring_await(struct ring *ring, uint32_t completions)
+{
+	if (ring->tail == *ring->sq_tail &&
+	    __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE) - *ring->cq_head >= completions)
+		return true;
+	return ring_submit(ring, completions);
 }
 
 /* Returns the oldest completion, until ring_reaped(), or NULL. */

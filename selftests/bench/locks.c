@@ -13,7 +13,7 @@
 #define WAITERS		64	/* of a broadcast */
 #define MOST_MEMBERS	(WAITERS + 1)
 #define MEETING		8	/* at the barrier */
-#define SLOTS		64	/* of a channel */
+#define SLOTS		1024	/* of a channel: as many of the largest messages as a pipe takes */
 #define MOST_WORDS	8	/* of a message */
 #define TOIL		450	/* about 5 microseconds */
 
@@ -30,6 +30,7 @@ struct plan {
 	int toil;		/* how long to work with the mutex, and then without */
 	int words;		/* of a message */
 	bool processes;
+	bool unlocked;		/* the mutex is, when it is broadcast */
 };
 
 struct member {
@@ -70,6 +71,7 @@ struct work {
 	uint64_t begun, ended, ns;	/* if not all of the time counts */
 
 	_Alignas(64) int library;
+	int kind;			/* of glibc's mutex */
 	const struct plan *plan;
 	long share;			/* most operations of each member that counts */
 	int pipes[2][2];
@@ -207,7 +209,11 @@ static int let_all_go(struct work *work)
 		work->there = 0;
 		work->turn++;
 		work->begun = now_ns(CLOCK_MONOTONIC);
+		if (work->plan->unlocked)
+			err |= unlock(work);
 		err |= wake_all(work, TO_BE_LET_GO);
+		if (work->plan->unlocked)
+			err |= lock(work);
 		while (work->there != WAITERS && !err)
 			err |= wait_for(work, ALL_ARE_THERE);
 		work->ns += work->ended - work->begun;
@@ -443,6 +449,7 @@ static int set_up(struct work *work)
 	int i, err;
 
 	err = pthread_mutexattr_init(&attr);
+	err |= pthread_mutexattr_settype(&attr, work->kind);
 	if (work->plan->processes)
 		err |= pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	err |= pthread_mutex_init(&work->glibc.mutex, &attr);
@@ -577,6 +584,7 @@ static double run_round(const struct contender *contender, long times, bool free
 		return BENCH_FAILED;
 	memset(work, 0, sizeof(*work));
 	work->library = contender->number;
+	work->kind = (int)contender->flags;
 	work->plan = plan;
 	work->left = total;
 	work->share = free ? total : times / plan->counting;
@@ -603,17 +611,21 @@ static double run(const struct contender *contender, long times)
 	return run_round(contender, times, false);
 }
 
-/* With another round, in which the lock says who has it how often. */
+/*
+ * With another round, in which the lock says who has it how often. On one processor that would be
+ * whoever had how many slices of time.
+ */
 static double run_and_spread(const struct contender *contender, long times)
 {
 	double figure = run_round(contender, times, false);
 
-	if (run_round(contender, times, true) == BENCH_FAILED)
+	if (!bench_alone() && run_round(contender, times, true) == BENCH_FAILED)
 		return BENCH_FAILED;
 	return figure;
 }
 
 #define CONTENDER(name, run, library, plan)	{ name, run, library, 0, plan }
+#define ADAPTIVE(run, plan)	{ "glibc adaptive", run, PEER, PTHREAD_MUTEX_ADAPTIVE_NP, plan }
 
 static const struct plan mutex = { lock_alone, .members = 1, .counting = 1 };
 
@@ -633,6 +645,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_2)
 	.times = 200000, .check = 8000,
 	.contenders = {
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_2),
+		ADAPTIVE(run_and_spread, &mutex_2),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_2),
 		CONTENDER("memwait fair", run_and_spread, MEMWAIT_FAIR, &mutex_2),
 	},
@@ -645,6 +658,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_4)
 	.times = 200000, .check = 8000,
 	.contenders = {
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_4),
+		ADAPTIVE(run_and_spread, &mutex_4),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_4),
 		CONTENDER("memwait fair", run_and_spread, MEMWAIT_FAIR, &mutex_4),
 	},
@@ -657,6 +671,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_8)
 	.times = 200000, .check = 8000,
 	.contenders = {
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_8),
+		ADAPTIVE(run_and_spread, &mutex_8),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_8),
 	},
 };
@@ -670,6 +685,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_long_2)
 	.times = 4000, .check = 400,
 	.contenders = {
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_2),
+		ADAPTIVE(run_and_spread, &mutex_long_2),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_2),
 	},
 };
@@ -683,6 +699,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_long_4)
 	.times = 4000, .check = 400,
 	.contenders = {
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_4),
+		ADAPTIVE(run_and_spread, &mutex_long_4),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_4),
 	},
 };
@@ -696,6 +713,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_long_8)
 	.times = 4000, .check = 400,
 	.contenders = {
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_long_8),
+		ADAPTIVE(run_and_spread, &mutex_long_8),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_long_8),
 	},
 };
@@ -709,6 +727,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_processes)
 	.times = 200000, .check = 8000,
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &mutex_processes),
+		ADAPTIVE(run, &mutex_processes),
 		CONTENDER("memwait", run, MEMWAIT, &mutex_processes),
 	},
 };
@@ -717,7 +736,7 @@ static const struct plan cond = { take_turns, .members = 2, .counting = 2 };
 
 FIXTURE_VARIANT_ADD(bench, cond)
 {
-	.times = 2000, .check = 100,
+	.times = 10000, .check = 100,
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &cond),
 		CONTENDER("memwait", run, MEMWAIT, &cond),
@@ -729,12 +748,18 @@ static const struct plan broadcast = {
 	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS,
 };
 
+static const struct plan broadcast_unlocked = {
+	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS, .unlocked = true,
+};
+
 FIXTURE_VARIANT_ADD(bench, broadcast)
 {
 	.times = 20 * WAITERS, .check = 3 * WAITERS,
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &broadcast),
+		CONTENDER("glibc unlocked", run, PEER, &broadcast_unlocked),
 		CONTENDER("memwait", run, MEMWAIT, &broadcast),
+		CONTENDER("memwait unlocked", run, MEMWAIT, &broadcast_unlocked),
 	},
 };
 
@@ -765,7 +790,7 @@ static const struct plan sem_turns = { take_turns_by_sem, .members = 2, .countin
 
 FIXTURE_VARIANT_ADD(bench, sem_turns)
 {
-	.times = 2000, .check = 100,
+	.times = 10000, .check = 100,
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &sem_turns),
 		CONTENDER("memwait", run, MEMWAIT, &sem_turns),
@@ -776,7 +801,7 @@ static const struct plan barrier = { meet_at_barrier, .members = MEETING, .count
 
 FIXTURE_VARIANT_ADD(bench, barrier)
 {
-	.times = 200, .check = 20,
+	.times = 1000, .check = 20,
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &barrier),
 		CONTENDER("memwait", run, MEMWAIT, &barrier),
@@ -789,7 +814,7 @@ static const struct plan channel_turns = {
 
 FIXTURE_VARIANT_ADD(bench, channel_turns)
 {
-	.times = 2000, .check = 100,
+	.times = 10000, .check = 100,
 	.contenders = {
 		CONTENDER("pipe", run, PEER, &channel_turns),
 		CONTENDER("memwait", run, MEMWAIT, &channel_turns),
