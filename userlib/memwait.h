@@ -354,7 +354,7 @@ int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
 
-/* Read-write locks: readers that come later do not keep a writer waiting. */
+/* Read-write locks: readers that come later do not keep the first waiting writer waiting. */
 
 typedef union {
 	uint32_t reserved[8];

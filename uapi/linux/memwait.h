@@ -102,7 +102,7 @@ struct memwait_notify {
  *	MEMWAIT_IOC_WAIT_ANY, and @wait.expected its length
  * @user_data: returned in the completion, as it is
  * @id: out: names the pending wait for MEMWAIT_IOC_CANCEL; never 0 for a pending one, and not
- *	used again in this context. 0 if nothing was queued
+ *	used again in this context for 2^40 waits. 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative errno
  * @reserved: 0, but for a group
  * @index: out, for a group that is MEMWAIT_NOT_EQUAL: the first word that is
@@ -219,8 +219,8 @@ struct memwait_requeue {
 /**
  * struct memwait_notify_wait - notifies one word, then waits on another
  * @notify: done first. @notify.flags has MEMWAIT_NOTIFIED set when the call was interrupted by a
- *	signal (EINTR): called again with that, it does not notify, but goes on waiting. Otherwise
- *	the struct is as it was passed
+ *	signal (EINTR): called again with that, it takes the flag away, does not notify, and goes
+ *	on waiting
  * @wait: done then; may be the same word
  * @notified: out: how many @notify woke; set before the wait begins, and left alone with
  *	MEMWAIT_NOTIFIED
