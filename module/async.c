@@ -1043,7 +1043,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 		if (ret < 0)
 			return i ?: ret;
 
-		if (fatal_signal_pending(current))
+		if (memwait_is_killed())
 			return i + 1;
 		cond_resched();
 	}

@@ -148,7 +148,7 @@ static int memwait_notify_many(const struct memwait_notify_many *many)
 	while (done < many->count && !err) {
 		done += memwait_notify_some(notifies + done, results ? results + done : NULL,
 					    min_t(u32, many->count - done, MEMWAIT_NOTIFIES), &err);
-		if (fatal_signal_pending(current))
+		if (memwait_is_killed())
 			break;
 		cond_resched();
 	}

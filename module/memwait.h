@@ -222,6 +222,19 @@ bool memwait_dies_of_signal(void);
 void memwait_wake_threads(struct list_head *threads);
 
 /**
+ * memwait_is_killed() - has the current thread been killed?
+ *
+ * Context: process context.
+ *
+ * Return: whether it has.
+ */
+static inline bool memwait_is_killed(void)
+{
+	/* The kernel's look is plain: what is sent meanwhile is seen now, or by who looks next. */
+	return data_race(fatal_signal_pending(current));
+}
+
+/**
  * memwait_is_dying() - will the current thread die before it returns to user space?
  *
  * Context: process context.

@@ -740,7 +740,7 @@ int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *
  */
 int memwait_queue_retry(int ret)
 {
-	if (ret == -EAGAIN && fatal_signal_pending(current))
+	if (ret == -EAGAIN && memwait_is_killed())
 		ret = -EINTR;
 	cond_resched();
 	return ret;

@@ -195,9 +195,9 @@ bool memwait_dies_of_signal(void)
 	sigset_t pending;
 	int sig;
 
-	if (fatal_signal_pending(current))
+	if (memwait_is_killed())
 		return true;
-	if (current->ptrace || (current->signal->flags & SIGNAL_UNKILLABLE))
+	if (READ_ONCE(current->ptrace) || (READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE))
 		return false;
 
 	sighand = rcu_dereference_protected(current->sighand, true);	/* one's own stays */
