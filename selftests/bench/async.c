@@ -382,13 +382,14 @@ static double run_memory(const struct contender *contender, long times)
 	return right ? result : BENCH_FAILED;
 }
 
+/* How long churn is measured at least: some contenders are too quick for a few times. */
+#define LEAST_CHURN	(100 * NSEC_PER_MSEC)
+
 /*
  * Takes a wait back and arms it again, while so many timed ones are pending for each time. The
  * latest is what io_uring finds first in its list of them all; it has no quicker way to name a wait
  * on a futex than by its user data.
  */
-#define LEAST_CHURN	(100 * NSEC_PER_MSEC)
-
 static double churn(const struct contender *contender, long times, bool any)
 {
 	struct waits waits;
