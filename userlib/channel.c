@@ -7,28 +7,44 @@
  * stored with release after the item was written (or read), loaded with acquire before. CLOSED is
  * a bit of head, so that nothing is sent once it is set, and receivers know what is still to come.
  *
- * An event word (@filled, @freed) has a generation (internal.h), and how many wait:
+ * An event word (@filled, @freed) has a generation (internal.h), how many wait, and ARMED, without
+ * which nobody has to be notified:
  *
  *	waiter					sender, of a receiver that waits
- *	(1) add itself, read the generation	(1) fill a slot
+ *	(1) arm: ARMED; read the generation	(1) fill a slot
  *	(2) look for a full slot		(2) change the generation
- *	(3) sleep while the generation is	(3) notify one, if somebody waits
+ *	(3) sleep while the generation is	(3) notify one, if ARMED
+ *						(4) take ARMED away, if nobody sleeps
  *
  * (1) of the one and (2) of the other change the same word: either the waiter's look finds the
- * slot, or the sender sees the waiter and finds it asleep, or the waiter does not go to sleep.
+ * slot, or the sender sees ARMED and finds the waiter asleep, or the waiter does not go to sleep.
+ *
+ * Who has been notified arms again before it sleeps again, and looks in between. Until then nobody
+ * has to tell it of anything, and a stream of items does not cost a notify for each of them while
+ * it has not run yet. Hence (4): nobody sleeps who has armed before (2), if none was found asleep,
+ * or just one and no more than one waited, as they have the old generation. It is a
+ * compare-and-swap, which must fail if anybody has armed since. So who arms leaves a stamp, the
+ * lower bits of the generation. If the stamp was another one than that of (2), then who arms at
+ * that generation changes it, and nobody changes it back before the generation is another one. (4)
+ * comes after (3), so that a notify that fails, or is not made as its process was killed, is made
+ * up for by the next one.
+ *
+ * ARMED may be there for nothing: one notify does not tell whether more are asleep if several wait;
+ * of two that announce at once neither may get to take it away.
  *
  * One notify for each slot is not quite enough. A slot may be filled while one before it is not:
  * its notify wakes a receiver that can do nothing with it, and sleeps again. Hence who has taken an
- * item, and sees the next one there and somebody waiting, notifies too. And who takes the last item
- * of a closed channel wakes all: nothing else will.
+ * item, and sees the next one there and ARMED, notifies too. And who takes the last item of a
+ * closed channel wakes all: nothing else will.
  *
  * (D) Who sleeps although the channel is closed has read head, closed, and then tail, which was not
  *     up to it. Who takes the last item moves tail, and then reads head. In the one order of all
  *     four, which is why they are sequentially consistent, closing comes before the latter's
  *     reading of head. So it knows that the channel is closed, and wakes the former.
  *
- * A process that is killed between (1) and (2), within the copying of an item, leaves a slot behind
- * that nobody gets past.
+ * A process that is killed before (1) is done, within the copying of an item, leaves a slot behind
+ * that nobody gets past. One that is killed after (1) and before (3) leaves an item that a sleeper
+ * does not learn of until the next one is sent; or a place, until the next one is received.
  */
 #include <string.h>
 
@@ -58,6 +74,12 @@ struct memwait_channel {
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
 #define CLOSED		(1ULL << 63)
+
+/* Of an event word. STAMP: as many of the generation's lower bits as there is room for. */
+#define ARMED		1ULL
+#define WAITER		(1ULL << 1)
+#define WAITERS		(((1ULL << 22) - 1) * WAITER)
+#define STAMP		(((1ULL << 9) - 1) << 23)
 #define GENERATION	(1ULL << 32)
 
 static uint64_t index_of(uint64_t head)
@@ -127,9 +149,9 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 {
 	if (!is_valid(channel))
 		return EINVAL;
-	/* acquire: who destroys it may free it */
-	if ((uint32_t)atomic_load_explicit(&channel->filled, memory_order_acquire) ||
-	    (uint32_t)atomic_load_explicit(&channel->freed, memory_order_acquire))
+	/* acquire, both: who destroys it may free it */
+	if ((atomic_load_explicit(&channel->filled, memory_order_acquire) & WAITERS) ||
+	    (atomic_load_explicit(&channel->freed, memory_order_acquire) & WAITERS))
 		return EBUSY;
 	channel->capacity = 0;
 	return 0;
@@ -140,26 +162,38 @@ static uint32_t generation_of(uint64_t event)
 	return (uint32_t)(event >> 32);
 }
 
+/* What STAMP is of who arms now. */
+static uint64_t stamp_of(uint64_t event)
+{
+	return event >> 9 & STAMP;
+}
+
 /* Something has happened: wakes so many of those who wait for it. */
 static int announce(struct memwait_channel *channel, _Atomic uint64_t *event, uint32_t count)
 {
-	uint32_t flags = channel->flags;
 	/* acq_rel: the waiter comes after what has happened, or this comes after the waiter */
 	uint64_t was = atomic_fetch_add_explicit(event, GENERATION, memory_order_acq_rel);
-	int ret;
+	uint64_t now = was + GENERATION;
+	int woken;
 
-	if (!(uint32_t)was)
+	if (!(was & ARMED))
 		return 0;
-	ret = memwait_wake(memwait_upper_half(event), count, flags);
-	return ret < 0 ? -ret : 0;
+	woken = memwait_device_notify(memwait_upper_half(event), count, channel->flags);
+	if (woken < 0)
+		return -woken;
+	if ((!woken || (woken == 1 && (was & WAITERS) == WAITER)) && (now & STAMP) != stamp_of(now))
+		/* relaxed, both: who arms after this comes after (2) all the same */
+		atomic_compare_exchange_strong_explicit(event, &now, now & ~ARMED,
+							memory_order_relaxed, memory_order_relaxed);
+	return 0;
 }
 
 /* There is one more than has been announced to those who wait now. */
 static void announce_next(struct memwait_channel *channel, _Atomic uint64_t *event)
 {
 	/* relaxed: who comes later looks itself */
-	if ((uint32_t)atomic_load_explicit(event, memory_order_relaxed))
-		memwait_wake(memwait_upper_half(event), 1, channel->flags);
+	if (atomic_load_explicit(event, memory_order_relaxed) & ARMED)
+		announce(channel, event, 1);
 }
 
 /* Returns 0, EAGAIN or EPIPE; or an error from waking a receiver: the item has been sent. */
@@ -253,22 +287,58 @@ static _Atomic uint64_t *event_of(struct memwait_channel *channel, bool sending)
 	return sending ? &channel->freed : &channel->filled;
 }
 
-static uint32_t enter(_Atomic uint64_t *event)
+/* Before each look that may be followed by sleep. @enters: it does not wait yet. 0 or ENOMEM. */
+static int arm(_Atomic uint64_t *event, bool enters, uint32_t *generation)
 {
-	/* acq_rel: as announce() */
-	return generation_of(atomic_fetch_add_explicit(event, 1, memory_order_acq_rel));
+	/* relaxed: what is read counts only if it is still so */
+	uint64_t was = atomic_load_explicit(event, memory_order_relaxed);
+	uint64_t now;
+
+	do {
+		if (enters && (was & WAITERS) == WAITERS)
+			return ENOMEM;
+		now = (was & ~STAMP) | stamp_of(was) | ARMED;
+		if (enters)
+			now += WAITER;
+		/* acq_rel: as announce(); relaxed: as above */
+	} while (!atomic_compare_exchange_weak_explicit(event, &was, now, memory_order_acq_rel,
+							memory_order_relaxed));
+	*generation = generation_of(now);
+	return 0;
 }
 
+/* ARMED goes with the last one: a notify for nobody can fail, after its item has been sent. */
 static void leave(_Atomic uint64_t *event)
 {
-	/* release: pairs with memwait_channel_destroy() */
-	atomic_fetch_sub_explicit(event, 1, memory_order_release);
+	/* relaxed: what is read counts only if it is still so */
+	uint64_t was = atomic_load_explicit(event, memory_order_relaxed);
+	uint64_t now;
+
+	do {
+		now = was - WAITER;
+		if (!(now & WAITERS))
+			now &= ~ARMED;
+		/* release: pairs with memwait_channel_destroy(); relaxed: as above */
+	} while (!atomic_compare_exchange_weak_explicit(event, &was, now, memory_order_release,
+							memory_order_relaxed));
 }
 
-static uint32_t generation_now(_Atomic uint64_t *event)
+/*
+ * Returns EAGAIN if it is to sleep while the generation is @generation, and what attempt() returns
+ * otherwise, or ENOMEM. It arms only if there is nothing to be had without.
+ */
+static int look(struct memwait_channel *channel, void *item, bool sending, bool *waits,
+		uint32_t *generation)
 {
-	/* acquire: what has been announced is there for the look that follows */
-	return generation_of(atomic_load_explicit(event, memory_order_acquire));
+	int ret = attempt(channel, item, sending);
+
+	if (ret != EAGAIN)
+		return ret;
+	ret = arm(event_of(channel, sending), !*waits, generation);
+	if (ret)
+		return ret;
+	*waits = true;
+	return attempt(channel, item, sending);
 }
 
 static int transfer_until(struct memwait_channel *channel, void *item, bool sending,
@@ -276,18 +346,14 @@ static int transfer_until(struct memwait_channel *channel, void *item, bool send
 {
 	_Atomic uint64_t *event;
 	uint32_t generation;
+	bool waits = false;
 	int ret;
 
 	if (!is_valid(channel) || !item)
 		return EINVAL;
-	ret = attempt(channel, item, sending);
-	if (ret != EAGAIN)
-		return ret;
-
 	event = event_of(channel, sending);
-	generation = enter(event);
 	for (;;) {
-		ret = attempt(channel, item, sending);
+		ret = look(channel, item, sending, &waits, &generation);
 		if (ret != EAGAIN)
 			break;
 		ret = memwait_sleep(memwait_upper_half(event), generation,
@@ -296,9 +362,9 @@ static int transfer_until(struct memwait_channel *channel, void *item, bool send
 			ret = ret < 0 ? -ret : ETIMEDOUT;
 			break;
 		}
-		generation = generation_now(event);
 	}
-	leave(event);
+	if (waits)
+		leave(event);
 	return ret;
 }
 
@@ -369,23 +435,16 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 {
 	struct memwait_channel *channel = op->object;
 	_Atomic uint64_t *event = event_of(channel, sending);
+	bool waits = outcome != MEMWAIT_OP_BEGIN;
 	uint32_t generation;
 	int ret;
 
-	if (outcome == MEMWAIT_OP_BEGIN) {
-		ret = attempt(channel, op->item, sending);
-		if (ret != EAGAIN)
-			return ret;
-		generation = enter(event);
-	} else {
-		generation = generation_now(event);
-	}
 	for (;;) {
 		if (outcome == MEMWAIT_TIMED_OUT) {
 			ret = ETIMEDOUT;
 			break;
 		}
-		ret = attempt(channel, op->item, sending);
+		ret = look(channel, op->item, sending, &waits, &generation);
 		if (ret != EAGAIN)
 			break;
 		outcome = memwait_op_arm(op, memwait_upper_half(event), generation,
@@ -396,9 +455,9 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 			ret = -outcome;
 			break;
 		}
-		generation = generation_now(event);
 	}
-	leave(event);
+	if (waits)
+		leave(event);
 	return ret;
 }
 
@@ -407,9 +466,9 @@ static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 	struct memwait_channel *channel = op->object;
 	_Atomic uint64_t *event = event_of(channel, sending);
 
-	leave(event);
 	if (outcome == MEMWAIT_OK)
 		announce_next(channel, event);
+	leave(event);
 }
 
 static int send_step(struct memwait_op *op, int outcome)

@@ -239,15 +239,22 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 	return ret;
 }
 
-/* Wakes the oldest sleepers; see internal.h for a word that is gone. */
-int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
+/* Wakes the oldest sleepers. Returns how many, or a negative error number. */
+int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	struct memwait_notify notify = {
 		.addr = (uintptr_t)word,
 		.count = count,
 		.flags = flags & MEMWAIT_PRIVATE,
 	};
-	int ret = memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
+
+	return memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
+}
+
+/* The same; see internal.h for a word that is gone. */
+int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
+{
+	int ret = memwait_device_notify(word, count, flags);
 
 	return ret == -EFAULT ? 0 : ret;
 }

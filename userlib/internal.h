@@ -29,7 +29,7 @@
  * change of a word before the notify that follows it, go on, and unmap the word. EFAULT is nobody's
  * concern then. And should the address have got another use, a waiter there sees a MEMWAIT_OK that
  * was not meant for it: every sleeper of this library looks at its word again, and programs that
- * use words of their own must do so, as with futex(2).
+ * use words of their own must do so, as with futex(2). A channel has to outlive every call on it.
  *
  * A notify that was counted for somebody who does not use it has to go on to the next waiter. The
  * kernel does it for those who die. Here it is to be done in two places: when an operation is
@@ -93,6 +93,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			      uint64_t expected, uint32_t flags,
 			      const struct memwait_deadline *deadline,
 			      void (*cancelled)(void *argument), void *argument);
+int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 unsigned int memwait_forks(void);
 uint32_t memwait_thread_id(void);

@@ -469,7 +469,7 @@ size_t memwait_channel_size(size_t item_size, size_t capacity);
 int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
 			 size_t capacity);
 
-/* EBUSY: somebody waits. */
+/* EBUSY: somebody waits. Otherwise nobody may be within a call. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
 /* EPIPE: closed. try: EAGAIN: full. ETIMEDOUT. */
