@@ -15,7 +15,7 @@
  *
  * Then they go on. In a second test contexts are closed as they are, and there are processes that
  * are killed, dump core or call execve(2). A notify that one of them had may be passed on, or find
- * nobody to be passed on to. So no more may be missing than they could have had.
+ * nobody to be passed on to. So in no round may more be missing than they could have had.
  *
  * A thread's choices follow from the seed, what comes of them also from the scheduler. On failure
  * the last calls of every thread are printed. MEMWAIT_TORTURE_SECONDS sets the length of each test,
@@ -1717,15 +1717,23 @@ static struct record sum_of(int threads)
 	return sum;
 }
 
-/* Notifies and OKs must be as many, but for those that may have been lost; and so with waits. */
+/*
+ * Notifies and OKs must be as many, but for those that may have been lost in this round; waits and
+ * their ends exactly.
+ */
 static void account(long lost, uint64_t user_waits)
 {
+	static long missing_before, closed_over_before;
 	struct record all = sum_of(WORKERS + 1), living = sum_of(PROCESSES * THREADS);
 	long oks = all.thread_oks + all.read_oks;
 	long ended = living.read_oks + living.timed_out + living.cancelled + living.closed_over;
+	long missing = all.notified - oks - missing_before;
 
-	if (all.notified < oks || all.notified > oks + lost + all.closed_over)
-		broken(&self_worker, "notified, and OKs", all.notified, oks);
+	if (missing < 0 || missing > lost + all.closed_over - closed_over_before)
+		broken(&self_worker, "notified without an OK in this round, and may have been",
+		       missing, lost + all.closed_over - closed_over_before);
+	missing_before += missing;
+	closed_over_before = all.closed_over;
 	if (living.armed != ended)
 		broken(&self_worker, "armed, and ended", living.armed, ended);
 	if (mw_user_waits(self_worker.fd) != user_waits)
@@ -1733,13 +1741,15 @@ static void account(long lost, uint64_t user_waits)
 		       user_waits);
 }
 
-static void one_round(int memfd, uint64_t *deaths, long *lost, uint64_t user_waits)
+static void one_round(int memfd, uint64_t *deaths, uint64_t user_waits)
 {
+	long lost;
+
 	shared->round++;
 	set_phase(RUN);
-	*lost += disturb(memfd, now_ns(CLOCK_MONOTONIC) + ROUND, deaths);
+	lost = disturb(memfd, now_ns(CLOCK_MONOTONIC) + ROUND, deaths);
 	set_phase(REST);
-	*lost += end_victims();
+	lost += end_victims();
 	if (!await(restless))
 		return;
 	look_at_waiters();
@@ -1752,7 +1762,7 @@ static void one_round(int memfd, uint64_t *deaths, long *lost, uint64_t user_wai
 	set_phase(DRAIN);
 	if (!await(not_drained))
 		return;
-	account(*lost, user_waits);
+	account(lost, user_waits);
 }
 
 static void totals(struct __test_metadata *_metadata, uint64_t deaths)
@@ -1780,7 +1790,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	const char *seconds = getenv("MEMWAIT_TORTURE_SECONDS");
 	const char *seed = getenv("MEMWAIT_TORTURE_SEED");
 	uint64_t end, user_waits, deaths = 0;
-	long size = sysconf(_SC_PAGESIZE), lost = 0;
+	long size = sysconf(_SC_PAGESIZE);
 	int memfd = memfd_create("words", MFD_CLOEXEC), i, status;
 	bool failed;
 
@@ -1814,7 +1824,7 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	await(not_drained);		/* which is the same as ready, now */
 	end = now_ns(CLOCK_MONOTONIC) + (seconds ? atoi(seconds) : 5) * NSEC_PER_SEC;
 	do {
-		one_round(memfd, &deaths, &lost, user_waits);
+		one_round(memfd, &deaths, user_waits);
 	} while ((now_ns(CLOCK_MONOTONIC) < end || !has_begun(exact)) && !somebody_is_broken());
 
 	set_phase(STOP);
