@@ -423,7 +423,7 @@ USERLIB_TEST(close_races_with_senders_and_receivers)
 	}
 }
 
-/* An item that a sender cannot read until it is let. */
+/* An item that a sender cannot read, or a receiver write, until it is let. */
 static struct {
 	void *page;
 	int reached, let;
@@ -435,7 +435,18 @@ static void hold_up(int signal)
 	__atomic_store_n(&obstacle.reached, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&obstacle.let, __ATOMIC_ACQUIRE))
 		;
-	mprotect(obstacle.page, 4096, PROT_READ);
+	mprotect(obstacle.page, 4096, PROT_READ | PROT_WRITE);
+}
+
+static void *new_obstacle(void)
+{
+	struct sigaction action = { .sa_handler = hold_up };
+
+	sigaction(SIGSEGV, &action, NULL);
+	obstacle.reached = 0;
+	obstacle.let = 0;
+	obstacle.page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return obstacle.page;
 }
 
 static int send_obstacle(void *arg)
@@ -443,8 +454,14 @@ static int send_obstacle(void *arg)
 	return memwait_channel_send(arg, obstacle.page);
 }
 
-/* What receivers sleep on: the generation of the word behind head. */
+static int receive_obstacle(void *arg)
+{
+	return memwait_channel_recv(arg, obstacle.page);
+}
+
+/* What receivers sleep on: the generation of the word behind head. Senders: of that behind tail. */
 #define RECEIVERS_WORD	(64 + 8 + 4)
+#define SENDERS_WORD	(128 + 8 + 4)
 
 /*
  * It was closed while a sender was under way. Those who wait for what is still to come are all told
@@ -452,16 +469,13 @@ static int send_obstacle(void *arg)
  */
 USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 {
-	struct sigaction action = { .sa_handler = hold_up };
 	memwait_channel_t *channel = self->shared;
 	void *word = (char *)channel + RECEIVERS_WORD;
 	struct runner receiving[3], sending;
 	int i, received = 0, ended = 0, ret;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 4));
-	obstacle.page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, obstacle.page);
-	sigaction(SIGSEGV, &action, NULL);
+	ASSERT_NE(MAP_FAILED, new_obstacle());
 	for (i = 0; i < 3; i++)
 		runner_start(&receiving[i], receive_once, channel);
 	await_waiters(self->fd, word, U32_SIZE, 3);
@@ -482,6 +496,39 @@ USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 	EXPECT_EQ(2, ended);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 	munmap(obstacle.page, 4096);
+}
+
+/* Who gets over the obstacle wakes one. That one finds that there is one more, for the other. */
+USERLIB_TEST(a_slot_that_is_ready_late_does_not_hide_the_next_one)
+{
+	memwait_channel_t *channel = self->shared;
+	struct runner ahead, waiting[2];
+	int full, i;
+	void *word;
+
+	for (full = 0; full < 2; full++) {
+		word = (char *)channel + (full ? SENDERS_WORD : RECEIVERS_WORD);
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 2));
+		for (i = 0; full && i < 2; i++)
+			ASSERT_EQ(0, send_once(channel));
+		ASSERT_NE(MAP_FAILED, new_obstacle());
+		runner_start(&ahead, full ? receive_obstacle : send_obstacle, channel);
+		while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
+			sched_yield();
+		for (i = 0; i < 2; i++)
+			runner_start(&waiting[i], full ? send_once : receive_once, channel);
+		await_waiters(self->fd, word, U32_SIZE, 2);
+		/* Wakes one, who finds nothing yet, and sleeps again. */
+		ASSERT_EQ(0, full ? receive_once(channel) : send_once(channel));
+		await_waiters(self->fd, word, U32_SIZE, 2);
+		__atomic_store_n(&obstacle.let, 1, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, runner_join(&ahead));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiting[i]));
+		EXPECT_EQ(full ? 2 : 0, memwait_channel_length(channel));
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+		munmap(obstacle.page, 4096);
+	}
 }
 
 struct race {
