@@ -41,6 +41,13 @@
  * A waker that has left the context's lock holds no reference to the context: it stays in an RCU
  * read-side section until it has woken the pollers, and the context is freed a grace period after
  * its close.
+ *
+ * A notify wakes a context once, for all the completions that it has made, and holds no lock then:
+ * as many pollers as somebody likes may be registered with it. It remembers some contexts on its
+ * stack, and chains further ones by memwait_context.owed. That has room for one notify, which is
+ * named by .owed_by, and takes its name away, under the context's lock, before it wakes. Whoever
+ * finds another one there wakes at once, lest he have to wait until that one runs; but only so many
+ * times, and then leaves it to that one, whose wake-up comes after the completions of both.
  */
 #include <linux/fs.h>
 #include <linux/generic-radix-tree.h>
@@ -128,7 +135,7 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @lock: protects all up to @closing
+ * @lock: protects all up to @owed_by
  * @slots: index -> struct memwait_async_wait, and how to make it larger
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
  *	who holds @read_lock, takes them from the head
@@ -139,6 +146,8 @@ struct memwait_spares {
  * @deadlines: waits with a deadline, the earliest first
  * @timers: run at the earliest of @deadlines, or before
  * @closing: @timers are not to be started again
+ * @owed_by: the notify that has chained the context, and is going to wake @pollers; or %NULL
+ * @owed: in memwait_wakes.more_contexts of @owed_by, and nobody else's
  * @expire_work: ends the waits whose deadline has passed; queued by @timers
  * @pollers: readers and pollers
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
@@ -156,7 +165,9 @@ struct memwait_context {
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
 	bool closing;
+	struct memwait_wakes *owed_by;
 
+	struct list_head owed;
 	struct work_struct expire_work;
 	wait_queue_head_t pollers;
 	struct mutex read_lock;		/* outside of all others */
@@ -520,6 +531,25 @@ static void memwait_async_joined(struct memwait_waiter *waiter)
 	spin_unlock(&context->lock);
 }
 
+/* Not inline: it is rare. */
+static noinline void memwait_wakes_add_more(struct memwait_wakes *wakes,
+					    struct memwait_context *context)
+{
+	struct memwait_wakes *owed_by;
+
+	spin_lock(&context->lock);
+	owed_by = context->owed_by;
+	if (!owed_by) {
+		context->owed_by = wakes;
+		list_add_tail(&context->owed, &wakes->more_contexts);
+	}
+	spin_unlock(&context->lock);
+	if (owed_by && owed_by != wakes && wakes->nr_at_once < MEMWAIT_WAKES_AT_ONCE) {
+		wakes->nr_at_once++;
+		memwait_context_wake(context);
+	}
+}
+
 /* Remembers to wake a context that has got a completion. */
 static void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context)
 {
@@ -532,7 +562,7 @@ static void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_contex
 	if (i < MEMWAIT_WAKES_CONTEXTS)
 		wakes->contexts[wakes->nr_contexts++] = context;
 	else
-		memwait_context_wake(context);
+		memwait_wakes_add_more(wakes, context);
 }
 
 static bool memwait_async_wake(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
@@ -629,6 +659,25 @@ void memwait_leave_groups(struct list_head *groups)
 void memwait_context_wake(struct memwait_context *context)
 {
 	wake_up_poll(&context->pollers, EPOLLIN | EPOLLRDNORM);
+}
+
+/**
+ * memwait_wake_owed() - wake the readers and pollers of chained contexts
+ * @contexts: of the caller's struct memwait_wakes; nothing of it is valid any more afterwards
+ *
+ * Context: within the RCU read-side section in which completions were made; no queue's lock is
+ * held.
+ */
+void memwait_wake_owed(struct list_head *contexts)
+{
+	struct memwait_context *context, *next;
+
+	list_for_each_entry_safe(context, next, contexts, owed) {
+		spin_lock(&context->lock);
+		context->owed_by = NULL;	/* from now on others may chain it */
+		spin_unlock(&context->lock);
+		memwait_context_wake(context);
+	}
 }
 
 /* Deadlines */

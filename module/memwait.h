@@ -103,8 +103,11 @@ static inline struct memwait_member *to_member(const struct memwait_waiter *wait
 /* Charged to the caller; at the limit of his memory cgroup it fails instead of killing. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
-/* Contexts that one notify can wake at its end; beyond that they are woken one by one. */
+/* Contexts that a notify remembers by itself; further ones are chained, see the top of async.c. */
 #define MEMWAIT_WAKES_CONTEXTS	8
+
+/* How often a notify wakes contexts that another one has chained, with its queue's lock held. */
+#define MEMWAIT_WAKES_AT_ONCE	16
 
 /**
  * struct memwait_wakes - what is left to be done once the queue's lock has been dropped
@@ -112,12 +115,16 @@ static inline struct memwait_member *to_member(const struct memwait_waiter *wait
  * @groups: claimed async groups, whose other members are in their queues still
  * @contexts: contexts that got completions
  * @nr_contexts: how many of them there are
+ * @more_contexts: further ones, once @contexts is full
+ * @nr_at_once: how many have been woken already, because another notify has chained them
  */
 struct memwait_wakes {
 	struct list_head threads;
 	struct list_head groups;
 	struct memwait_context *contexts[MEMWAIT_WAKES_CONTEXTS];
 	unsigned int nr_contexts;
+	struct list_head more_contexts;
+	unsigned int nr_at_once;
 };
 
 /* key.c */
@@ -258,6 +265,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
 unsigned long memwait_context_user_waits(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
+void memwait_wake_owed(struct list_head *contexts);
 void memwait_leave_groups(struct list_head *groups);
 int memwait_async_init(void);
 void memwait_async_exit(void);

@@ -523,6 +523,8 @@ static void memwait_wakes_init(struct memwait_wakes *wakes)
 	INIT_LIST_HEAD(&wakes->threads);
 	INIT_LIST_HEAD(&wakes->groups);
 	wakes->nr_contexts = 0;
+	INIT_LIST_HEAD(&wakes->more_contexts);
+	wakes->nr_at_once = 0;
 }
 
 /*
@@ -530,7 +532,7 @@ static void memwait_wakes_init(struct memwait_wakes *wakes)
  * context may be freed a grace period after its close, and likewise an async group, and a task
  * after its exit.
  */
-static void memwait_wakes_finish(struct memwait_wakes *wakes)
+static inline void memwait_wakes_finish(struct memwait_wakes *wakes)
 {
 	unsigned int i;
 
@@ -541,6 +543,8 @@ static void memwait_wakes_finish(struct memwait_wakes *wakes)
 		memwait_leave_groups(&wakes->groups);
 	for (i = 0; i < wakes->nr_contexts; i++)
 		memwait_context_wake(wakes->contexts[i]);
+	if (!list_empty(&wakes->more_contexts))
+		memwait_wake_owed(&wakes->more_contexts);
 }
 
 /*

@@ -271,6 +271,138 @@ MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 	close(epoll);
 }
 
+/* More contexts than a notify remembers by itself. */
+#define CONTEXTS	24
+
+/*
+ * However many of its waits a notify ends, wherever its context stands: more than that would be as
+ * many turns through all pollers, of which there may be any number. Of the exclusive ones each turn
+ * wakes one.
+ */
+MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
+{
+	int fds[CONTEXTS], i, j, round, asleep;
+	struct memwait_completion done[64];
+	struct sleeper s[8];
+
+	for (i = 0; i < CONTEXTS; i++) {
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+	}
+	for (round = 0; round < CONTEXTS; round++) {
+		for (i = 0; i < 8; i++) {
+			int epoll = epoll_on(fds[round], EPOLLIN | EPOLLEXCLUSIVE);
+
+			ASSERT_LE(0, epoll);
+			sleeper_start(&s[i], epoll, -1);
+		}
+		for (j = 0; j < 2; j++)
+			for (i = 0; i < CONTEXTS; i++)
+				ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0,
+								    MEMWAIT_FOREVER, U32, j, NULL));
+		EXPECT_EQ(2 * CONTEXTS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+		for (i = asleep = 0; i < 8; i++)
+			asleep += thread_state(s[i].tid) == 'S' &&
+				  !__atomic_load_n(&s[i].done, __ATOMIC_ACQUIRE);
+		EXPECT_EQ(7, asleep);
+
+		/* Now the others, one by one. */
+		for (i = 1; i < 8; i++) {
+			while (awake(s, 8) < i)
+				sched_yield();
+			complete(_metadata, fds[round], self->word, 1);
+		}
+		for (i = 0; i < 8; i++) {
+			pthread_join(s[i].thread, NULL);
+			EXPECT_EQ(1, s[i].result);
+			close(s[i].epoll);
+		}
+		for (i = 0; i < CONTEXTS; i++)
+			EXPECT_LT(0, mw_read(fds[i], done, 64));
+	}
+	for (i = 0; i < CONTEXTS; i++)
+		close(fds[i]);
+}
+
+struct crowd {
+	pthread_t thread;
+	pthread_barrier_t *barrier;
+	int fd;
+	uint32_t *word;
+};
+
+#define ROUNDS	200
+
+static void *notify_all(void *arg)
+{
+	struct crowd *c = arg;
+	long woken = 0;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(c->barrier);
+		woken += mw_notify(c->fd, c->word, MEMWAIT_ALL, U32);
+	}
+	return (void *)woken;
+}
+
+/*
+ * Each context waits on the words of several notifies, and each of them owes it an edge after its
+ * completion, whichever of them wakes. The reader runs at once, wherever that finds a notify.
+ */
+MEMWAIT_TEST(R22_notifies_that_reach_many_contexts_at_once_lose_no_edge)
+{
+	int epoll = epoll_create1(EPOLL_CLOEXEC), fds[CONTEXTS], i, j, n, round, left;
+	struct sched_param first = { .sched_priority = 1 }, usual = { 0 };
+	struct memwait_completion done[8];
+	pthread_barrier_t barrier;
+	struct crowd crowds[3];
+	struct epoll_event event;
+	void *woken;
+
+	/* Not for long: threads inherit it. */
+	if (sched_setscheduler(0, SCHED_FIFO, &first))
+		SKIP(return, "SCHED_FIFO: %s", strerror(errno));
+	ASSERT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &usual));
+	pthread_barrier_init(&barrier, NULL, 4);
+	for (j = 0; j < 3; j++) {
+		crowds[j] = (struct crowd) { .barrier = &barrier, .fd = self->fd,
+					     .word = self->shared + j };
+		ASSERT_EQ(0, pthread_create(&crowds[j].thread, NULL, notify_all, &crowds[j]));
+	}
+	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &first));
+	for (i = 0; i < CONTEXTS; i++) {
+		fds[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[i]);
+		event = (struct epoll_event) { .events = EPOLLIN | EPOLLET, .data.u32 = i };
+		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event));
+	}
+	for (round = 0; round < ROUNDS; round++) {
+		for (i = 0; i < CONTEXTS; i++)
+			for (j = 0; j < 3; j++)
+				ASSERT_EQ(MEMWAIT_PENDING,
+					  mw_async(fds[i], self->shared + j, 0, MEMWAIT_FOREVER,
+						   U32, j, NULL));
+		pthread_barrier_wait(&barrier);
+		/* Without an edge after the last completion of a context this does not end. */
+		for (left = 3 * CONTEXTS; left; ) {
+			ASSERT_EQ(1, epoll_wait(epoll, &event, 1, -1));
+			while ((n = mw_read(fds[event.data.u32], done, 8)) > 0)
+				left -= n;
+			ASSERT_EQ(-EAGAIN, n);
+		}
+	}
+	ASSERT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &usual));
+	for (j = 0; j < 3; j++) {
+		pthread_join(crowds[j].thread, &woken);
+		EXPECT_EQ(ROUNDS * CONTEXTS, (long)woken);
+	}
+	for (i = 0; i < CONTEXTS; i++)
+		close(fds[i]);
+	close(epoll);
+	pthread_barrier_destroy(&barrier);
+}
+
 struct loop {
 	pthread_t thread;
 	int fd, other;
