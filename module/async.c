@@ -261,26 +261,25 @@ static struct memwait_async_group *to_group(struct memwait_async_wait *wait)
 
 static struct memwait_user *memwait_user_get(kuid_t uid)
 {
-	struct memwait_user *user;
+	struct memwait_user *user, *new;
+
+	/* Without the lock: it may take as long as the caller's memory cgroup has it. */
+	new = kzalloc(sizeof(*new), MEMWAIT_GFP);
+	if (!new)
+		return NULL;
+	new->uid = uid;
 
 	mutex_lock(&memwait_users_lock);
 	user = xa_load(&memwait_users, __kuid_val(uid));
-	if (!user) {
-		user = kzalloc(sizeof(*user), MEMWAIT_GFP);
-		if (user) {
-			user->uid = uid;
-			/* Not charged: other users are in it, too. */
-			if (xa_err(xa_store(&memwait_users, __kuid_val(uid), user, GFP_KERNEL))) {
-				kfree(user);
-				user = NULL;
-			}
-		}
-	}
+	/* Not charged: other users are in it, too. */
+	if (!user && !xa_err(xa_store(&memwait_users, __kuid_val(uid), new, GFP_KERNEL)))
+		swap(user, new);
 	if (user) {
 		user->contexts++;
 		memwait_nr_contexts++;
 	}
 	mutex_unlock(&memwait_users_lock);
+	kfree(new);
 	return user;
 }
 
