@@ -53,6 +53,7 @@
 #include <linux/generic-radix-tree.h>
 #include <linux/hrtimer.h>
 #include <linux/mutex.h>
+#include <linux/nospec.h>
 #include <linux/poll.h>
 #include <linux/refcount.h>
 #include <linux/sched/signal.h>
@@ -378,8 +379,9 @@ static struct memwait_async_wait *memwait_async_find(struct memwait_context *con
 	unsigned long slot = 0;
 
 	lockdep_assert_held(&context->lock);
+	/* In a cancel it comes from user space: nothing beyond is to be read speculatively. */
 	if (index && index <= slots->nr)
-		slot = *genradix_ptr(&slots->tree, index);
+		slot = *genradix_ptr(&slots->tree, array_index_nospec(index, slots->nr + 1));
 	return slot & 1 ? NULL : (struct memwait_async_wait *)slot;
 }
 
