@@ -62,6 +62,7 @@
 #include <linux/spinlock.h>
 #include <linux/timerqueue.h>
 #include <linux/uaccess.h>
+#include <linux/uio.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -139,7 +140,7 @@ struct memwait_spares {
  * @lock: protects all up to @owed_by
  * @slots: index -> struct memwait_async_wait, and how to make it larger
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
- *	who holds @read_lock, takes them from the head
+ *	who holds @read_lock, takes them from the head, or puts them back there
  * @nr_pending: how many are in a queue, and not claimed
  * @nr_completed: length of @completed; poll and read look at it without the lock
  * @nr_armed: for the ids
@@ -440,10 +441,7 @@ static void memwait_slots_trim(struct memwait_context *context)
 	memwait_spares_free(&spares[true]);
 }
 
-/*
- * Retires a wait that has nothing any more but, if it was given one, its index. Returns whether it
- * is kept; if not, the caller is to free it.
- */
+/* Returns whether a wait that is retired is kept; if not, the caller is to free it. */
 static bool memwait_async_keep(struct memwait_async_wait *wait)
 {
 	struct memwait_spares *spares = &wait->context->spares[wait->timed];
@@ -460,22 +458,35 @@ static bool memwait_async_keep(struct memwait_async_wait *wait)
 	return true;
 }
 
-/* The same for one wait, and frees it unless it is kept. */
-static void memwait_async_retire(struct memwait_async_wait *wait)
+/* Retires waits that have nothing any more but an index, and frees those that are not kept. */
+static void memwait_async_retire_some(struct memwait_context *context,
+				      struct memwait_async_wait **waits, unsigned int nr)
 {
-	struct memwait_context *context = wait->context;
-	bool kept = false, idle = false;
+	unsigned int i;
+	bool idle;
 
-	if (wait->id) {
-		spin_lock(&context->lock);
-		kept = memwait_async_keep(wait);
-		idle = memwait_slots_idle(context);
-		spin_unlock(&context->lock);
+	spin_lock(&context->lock);
+	for (i = 0; i < nr; i++) {
+		if (memwait_async_keep(waits[i]))
+			waits[i] = NULL;
 	}
-	if (!kept)
-		memwait_async_free(wait);
+	idle = memwait_slots_idle(context);
+	spin_unlock(&context->lock);
+	for (i = 0; i < nr; i++) {
+		if (waits[i])
+			memwait_async_free(waits[i]);
+	}
 	if (idle)
 		memwait_slots_trim(context);
+}
+
+/* Retires a wait, which may have no index yet. */
+static void memwait_async_retire(struct memwait_async_wait *wait)
+{
+	if (wait->id)
+		memwait_async_retire_some(wait->context, &wait, 1);
+	else
+		memwait_async_free(wait);
 }
 
 /* Whoever gets true has ended the wait, and takes it on from there. */
@@ -1165,6 +1176,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&context->pollers);
 	mutex_init(&context->read_lock);
 	file->private_data = context;
+	file->f_mode |= FMODE_NOWAIT;
 
 	/* stream_open(): without a file position, readers do not wait for each other in read(2). */
 	return stream_open(inode, file);
@@ -1215,20 +1227,44 @@ static int memwait_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* Copies out first: what user space did not get stays where it is. */
-static ssize_t memwait_read_some(struct memwait_context *context, char __user *buf, size_t room)
+/* Copies records out. Returns how many of them are there as a whole. */
+static unsigned int memwait_copy_records(const struct memwait_completion *records, unsigned int nr,
+					 struct iov_iter *to)
+{
+	size_t bytes = copy_to_iter(records, nr * sizeof(*records), to);
+	unsigned int copied = bytes / sizeof(*records);
+
+	/* Before a hole it may have copied more than it says: then one by one. */
+	while (copied < nr) {
+		iov_iter_revert(to, bytes % sizeof(*records));
+		bytes = copy_to_iter(&records[copied], sizeof(*records), to);
+		if (bytes < sizeof(*records)) {
+			iov_iter_revert(to, bytes);
+			break;
+		}
+		copied++;
+	}
+	return copied;
+}
+
+/*
+ * Moves some of the oldest completions to the end of @taken. Copies out first: what user space did
+ * not get stays where it is. Returns how many, or -EFAULT.
+ */
+static int memwait_read_some(struct memwait_context *context, struct iov_iter *to,
+			     struct list_head *taken)
 {
 	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
 	struct memwait_async_wait *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
-	unsigned int nr = 0, delivered, i;
-	LIST_HEAD(done);
-	bool idle;
+	unsigned int room = min_t(size_t, iov_iter_count(to) / sizeof(records[0]), MEMWAIT_CHUNK);
+	unsigned int nr = 0;
+	LIST_HEAD(copied);
 
 	lockdep_assert_held(&context->read_lock);
 
 	spin_lock(&context->lock);
 	list_for_each_entry(wait, &context->completed, waiter.node) {
-		if (nr == MEMWAIT_CHUNK || (nr + 1) * sizeof(records[0]) > room)
+		if (nr == room)
 			break;
 		records[nr].user_data = wait->user_data;
 		records[nr].id = wait->id;
@@ -1242,76 +1278,114 @@ static ssize_t memwait_read_some(struct memwait_context *context, char __user *b
 	if (!nr)
 		return 0;
 
-	/* Before a hole it may have copied more than it says: then one by one. */
-	delivered = nr - DIV_ROUND_UP(copy_to_user(buf, records, nr * sizeof(records[0])),
-				      sizeof(records[0]));
-	while (delivered < nr && !copy_to_user(buf + delivered * sizeof(records[0]),
-					       &records[delivered], sizeof(records[0])))
-		delivered++;
-	if (!delivered)
+	nr = memwait_copy_records(records, nr, to);
+	if (!nr)
 		return -EFAULT;
 
-	/* What nobody will see stays, for another reader or for close to hand it on. */
-	if (memwait_is_dying()) {
-		memwait_context_wake(context);
-		return -ERESTARTSYS;
-	}
-
 	spin_lock(&context->lock);
-	list_cut_position(&done, &context->completed, &waits[delivered - 1]->waiter.node);
-	WRITE_ONCE(context->nr_completed, context->nr_completed - delivered);
+	list_cut_position(&copied, &context->completed, &waits[nr - 1]->waiter.node);
+	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
 	spin_unlock(&context->lock);
-
-	for (i = 0; i < delivered; i++)
-		memwait_async_release(waits[i]);
-
-	spin_lock(&context->lock);
-	for (i = 0; i < delivered; i++) {
-		if (memwait_async_keep(waits[i]))
-			waits[i] = NULL;
-	}
-	idle = memwait_slots_idle(context);
-	spin_unlock(&context->lock);
-	for (i = 0; i < delivered; i++) {
-		if (waits[i])
-			memwait_async_free(waits[i]);
-	}
-	if (idle)
-		memwait_slots_trim(context);
-	return delivered * sizeof(records[0]);
+	list_splice_tail(&copied, taken);
+	return nr;
 }
 
-static ssize_t memwait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+/* Puts back what nobody will see, for another reader, or for close to hand it on. */
+static void memwait_unread(struct memwait_context *context, struct list_head *taken,
+			   unsigned int nr)
 {
-	struct memwait_context *context = file->private_data;
-	ssize_t ret, total = 0;
+	lockdep_assert_held(&context->read_lock);
 
-	if (size < sizeof(struct memwait_completion))
-		return -EINVAL;
+	spin_lock(&context->lock);
+	list_splice(taken, &context->completed);
+	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
+	spin_unlock(&context->lock);
+	memwait_context_wake(context);
+}
 
-	do {
-		if (mutex_lock_interruptible(&context->read_lock))
-			return -ERESTARTSYS;
-		while (total < size) {
-			ret = memwait_read_some(context, buf + total, size - total);
-			if (ret <= 0)
-				break;
-			total += ret;
-			if (signal_pending(current))
-				break;
+static void memwait_async_retire_all(struct memwait_context *context, struct list_head *taken)
+{
+	struct memwait_async_wait *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
+	unsigned int nr = 0;
+
+	list_for_each_entry_safe(wait, next, taken, waiter.node) {
+		memwait_async_release(wait);
+		waits[nr++] = wait;
+		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, waiter.node)) {
+			memwait_async_retire_some(context, waits, nr);
+			nr = 0;
 			cond_resched();
 		}
-		mutex_unlock(&context->read_lock);
-		if (total || ret)
-			return total ?: ret;
+	}
+}
 
-		if (file->f_flags & O_NONBLOCK)
+/* @nowait: as @nonblocking, and does not wait for other readers' page faults either. */
+static ssize_t memwait_read_to(struct memwait_context *context, struct iov_iter *to,
+			       bool nonblocking, bool nowait)
+{
+	const size_t size = sizeof(struct memwait_completion);
+	unsigned int nr = 0;
+	LIST_HEAD(taken);
+	bool dying;
+	int ret;
+
+	if (iov_iter_count(to) < size)
+		return -EINVAL;
+
+	for (;;) {
+		if (!mutex_trylock(&context->read_lock)) {
+			if (nowait)
+				return -EAGAIN;
+			if (mutex_lock_interruptible(&context->read_lock))
+				return -ERESTARTSYS;
+		}
+		do {
+			ret = memwait_read_some(context, to, &taken);
+			if (ret <= 0)
+				break;
+			nr += ret;
+			cond_resched();
+		} while (iov_iter_count(to) >= size && !signal_pending(current));
+		/* Asked after the last fault, for all that was read. */
+		dying = nr && memwait_is_dying();
+		if (dying)
+			memwait_unread(context, &taken, nr);
+		mutex_unlock(&context->read_lock);
+		if (dying)
+			return -ERESTARTSYS;
+		if (nr) {
+			memwait_async_retire_all(context, &taken);
+			return nr * size;
+		}
+		if (ret)
+			return ret;
+
+		if (nonblocking || nowait)
 			return -EAGAIN;
 		/* Only the very first one is worth blocking for. */
 		ret = wait_event_interruptible(context->pollers,
 					       READ_ONCE(context->nr_completed));
-	} while (!ret);
-	return ret;
+		if (ret)
+			return ret;
+	}
+}
+
+/* For read(2): the kernel takes twice as many instructions to get to read_iter. */
+static ssize_t memwait_read(struct file *file, char __user *buf, size_t size, loff_t *pos)
+{
+	struct iov_iter to;
+
+	iov_iter_ubuf(&to, ITER_DEST, buf, size);
+	return memwait_read_to(file->private_data, &to, file->f_flags & O_NONBLOCK, false);
+}
+
+/* For readv(2), whose segments are one buffer, and io_uring. */
+static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	struct file *file = iocb->ki_filp;
+
+	return memwait_read_to(file->private_data, to, file->f_flags & O_NONBLOCK,
+			       iocb->ki_flags & IOCB_NOWAIT);
 }
 
 static __poll_t memwait_poll(struct file *file, poll_table *table)
@@ -1341,6 +1415,7 @@ const struct file_operations memwait_fops = {
 	.open = memwait_open,
 	.release = memwait_release,
 	.read = memwait_read,
+	.read_iter = memwait_read_iter,
 	.poll = memwait_poll,
 	.unlocked_ioctl = memwait_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,

@@ -9,6 +9,7 @@
 #include <linux/hrtimer.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
+#include <linux/uio.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
@@ -19,6 +20,11 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 	hrtimer_init(timer, clock, mode);
 	timer->function = function;
 }
+#endif
+
+/* Before 6.2 it had the name of the call that it is for. */
+#ifndef ITER_DEST
+#define ITER_DEST READ
 #endif
 
 /* Before 6.8 nobody could ask for that; the compiler clears all that is on the stack, then. */

@@ -2,6 +2,7 @@
 /* R20, R21: read. */
 #include "async_test.h"
 #include <linux/userfaultfd.h>
+#include <sys/uio.h>
 
 #define RECORD	sizeof(struct memwait_completion)
 
@@ -89,6 +90,90 @@ MEMWAIT_TEST(R21_many_records_at_once)
 	EXPECT_EQ(1000, mw_read(self->fd, done, 1000));
 	for (i = 0; i < 1000; i++)
 		EXPECT_EQ(i, done[i].user_data);
+}
+
+/* A vector is one buffer. */
+MEMWAIT_TEST(R21_readv_returns_what_is_there)
+{
+	struct memwait_completion done[3];
+	struct iovec each[2] = { { &done[0], RECORD }, { &done[1], RECORD } };
+	struct iovec across[3] = { { done, 10 }, { (char *)done + 10, 30 },
+				   { (char *)done + 40, 3 * RECORD - 40 } };
+	int fd = memwait_open(0);
+
+	complete(_metadata, fd, self->word, 0, 1);
+	/* It would block for the second one. */
+	EXPECT_EQ(RECORD, readv(fd, each, 2));
+	EXPECT_EQ(0, done[0].user_data);
+
+	complete(_metadata, fd, self->word, 1, 5);
+	EXPECT_EQ(3 * RECORD, readv(fd, across, 3));
+	EXPECT_EQ(1, done[0].user_data);
+	EXPECT_EQ(2, done[1].user_data);
+	EXPECT_EQ(3, done[2].user_data);
+	EXPECT_EQ(MEMWAIT_OK, done[2].result);
+	each[1].iov_len = RECORD - 1;
+	EXPECT_EQ(RECORD, readv(fd, each, 2));
+	EXPECT_EQ(4, done[0].user_data);
+	each[0].iov_len = 1;
+	each[1].iov_base = (char *)done + 1;
+	EXPECT_EQ(RECORD, readv(fd, each, 2));
+	EXPECT_EQ(5, done[0].user_data);
+	each[1].iov_len = RECORD - 2;
+	EXPECT_EQ(-1, readv(fd, each, 2));
+	EXPECT_EQ(EINVAL, errno);
+	close(fd);
+}
+
+MEMWAIT_TEST(R21_readv_into_a_hole_loses_nothing)
+{
+	char *hole = private_page(self->page);
+	struct memwait_completion done[4];
+	struct iovec io[2] = { { done, 0 }, { hole, 2 * RECORD } };
+	size_t whole;
+
+	ASSERT_EQ(0, mprotect(hole, self->page, PROT_NONE));
+	complete(_metadata, self->fd, self->word, 0, 4);
+	/* So many records, and a part of one, before the hole. */
+	for (whole = 0; whole < 3; whole++) {
+		memset(done, 0xcc, sizeof(done));
+		io[0].iov_len = whole * RECORD + 6;
+		if (whole) {
+			EXPECT_EQ(whole * RECORD, readv(self->fd, io, 2));
+		} else {
+			EXPECT_EQ(-1, readv(self->fd, io, 2));
+			EXPECT_EQ(EFAULT, errno);
+		}
+		if (whole == 1)
+			EXPECT_EQ(0, done[0].user_data);
+		if (whole == 2)
+			EXPECT_EQ(2, done[1].user_data);
+	}
+	EXPECT_EQ(1, mw_read(self->fd, done, 4));
+	EXPECT_EQ(3, done[0].user_data);
+	munmap(hole, self->page);
+}
+
+/* Returns what preadv2(2) does of one record that is not to be waited for, or -errno. */
+static int read_nowait(int fd, struct memwait_completion *done)
+{
+	struct iovec io = { done, RECORD };
+	ssize_t size = preadv2(fd, &io, 1, -1, RWF_NOWAIT);
+
+	return size < 0 ? -errno : (int)(size / RECORD);
+}
+
+MEMWAIT_TEST(R21_nowait_is_as_nonblocking)
+{
+	struct memwait_completion done;
+	int fd = memwait_open(0);
+
+	EXPECT_EQ(-EAGAIN, read_nowait(fd, &done));
+	complete(_metadata, fd, self->word, 3, 1);
+	EXPECT_EQ(1, read_nowait(fd, &done));
+	EXPECT_EQ(3, done.user_data);
+	EXPECT_EQ(-EAGAIN, read_nowait(fd, &done));
+	close(fd);
 }
 
 struct reader {
@@ -350,6 +435,47 @@ static void *read_into_buffer(void *arg)
 	return NULL;
 }
 
+/*
+ * Its first records are there long before it is killed, in a fault on the place of the others: as
+ * long as the call lasts, none of them has been read.
+ */
+MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffd_msg msg;
+	struct big_reader r = { .fd = self->fd };
+	struct memwait_completion done[64];
+	char *pages = private_page(2 * self->page);
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), i;
+	pid_t pid;
+
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(errno));
+	close(uffd);
+	complete(_metadata, self->fd, self->shared, 0, 64);
+	/* So that 40 of 64 are before the second page. */
+	r.buffer = (void *)(pages + self->page - 40 * RECORD);
+	pid = fork();
+	if (!pid) {
+		uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+		reg.range.start = (uintptr_t)pages + self->page;
+		reg.range.len = self->page;
+		if (ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &reg) ||
+		    pthread_create(&r.thread, NULL, read_into_buffer, &r) ||
+		    read(uffd, &msg, sizeof(msg)) != sizeof(msg))
+			_exit(1);
+		kill(getpid(), SIGKILL);
+		_exit(1);
+	}
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_TRUE(mw_readable(self->fd));
+	EXPECT_EQ(64, mw_read(self->fd, done, 64));
+	for (i = 0; i < 64; i++)
+		EXPECT_EQ(i, done[i].user_data);
+	munmap(pages, 2 * self->page);
+}
+
 /* A reader whose buffer is not there yet, and who holds up none but other readers. */
 MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 {
@@ -357,7 +483,7 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	struct uffdio_zeropage zero = { 0 };
 	struct uffd_msg msg;
-	struct memwait_completion *buffer = private_page(self->page);
+	struct memwait_completion done, *buffer = private_page(self->page);
 	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), fd = memwait_open(0);
 	struct big_reader r = { .fd = fd, .buffer = buffer };
 	uint64_t id;
@@ -379,6 +505,7 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(0, mw_cancel(fd, id));
 	EXPECT_TRUE(mw_readable(fd));
+	EXPECT_EQ(-EAGAIN, read_nowait(fd, &done));
 
 	zero.range = reg.range;
 	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
