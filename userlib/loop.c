@@ -13,6 +13,23 @@
  * to be read, perhaps behind others. These others become ready without their loop's descriptor
  * being readable any more, so the loop is kicked: it always has a wait of its own pending, on a
  * word of its own, and notifies that.
+ *
+ * A kick also wakes threads that sleep in memwait_loop_run() and are to return: nothing is pending
+ * any more, or memwait_loop_stop() has told those to leave that were there. Any thread may read
+ * that kick, and poll() looks again before it returns. So nobody lets go of the lock, to leave, to
+ * sleep or to call back, while somebody sleeps who has to leave and no kick is there to be read;
+ * and who has woken is no longer counted as asleep, so that the kicks end with the last of them. As
+ * all of it is counted under the lock, a stop finds each memwait_loop_run() either there, and that
+ * sees the stop before it sleeps again, or not there; if nobody is, it is kept for the next one.
+ * While a callback runs nothing may be pending, and its operation may begin again: those who sleep
+ * until nothing is pending are woken only when it has returned.
+ *
+ * A thread can be cancelled in a callback and in poll(), never with the lock held. A clean-up
+ * handler does what it would have done on its way out: it is not counted any more, and what it
+ * leaves behind in the list is told of by a kick. Whoever is within a call has the loop in use, so
+ * that a callback cannot free it. If a callback, or a signal handler, has forked, the child comes
+ * back into a loop that is not its own, may be locked by a thread that it does not have, or has
+ * been freed: it leaves without looking at it.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -33,9 +50,23 @@ struct memwait_loop {
 	struct memwait_op kick;		/* pending, unless there was no memory for it */
 	_Atomic uint32_t kick_word;
 	bool kicked;			/* kick's completion is there to be read */
-	bool runs;			/* there has been a memwait_loop_run() */
-	bool stopped;
+	unsigned int visits;		/* calls of dispatch and run that are under way */
+	unsigned int runs;		/* those of run */
+	unsigned int asleep;		/* those of run that are in poll() */
+	unsigned int leaving;		/* those in poll() that a stop has told to return */
+	unsigned int stops;		/* how many there were, with somebody to stop */
+	bool stopped;			/* there was one with nobody to stop */
 	_Atomic size_t pending;
+};
+
+/* A call of memwait_loop_dispatch() or memwait_loop_run(); on its stack, for one thread. */
+struct visit {
+	memwait_loop_t *loop;
+	unsigned int forks;		/* of the process that called */
+	int state;			/* from loop_lock() */
+	bool is_run;
+	bool asleep;
+	unsigned int stops;		/* of the loop, when it began */
 };
 
 static memwait_op_t *to_public(struct memwait_op *op)
@@ -195,14 +226,77 @@ static void loop_kick(memwait_loop_t *loop)
 	loop->kicked = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_NOTIFY, &notify) == 1;
 }
 
-/*
- * Before the lock is dropped: is there something that the descriptor does not tell of? A
- * memwait_loop_run() that sleeps in another thread may have nothing to wait for any more.
- */
-static void loop_settle(memwait_loop_t *loop, bool is_run)
+/* Before the lock is dropped: is there something that the descriptor does not tell of? */
+static void loop_settle(memwait_loop_t *loop)
 {
-	if (!ready_is_empty(loop) || (loop->runs && !is_run && !memwait_loop_pending(loop)))
+	if (!ready_is_empty(loop) || loop->leaving ||
+	    (loop->asleep && !memwait_loop_pending(loop)))
 		loop_kick(loop);
+}
+
+static bool visit_is_stopped(const struct visit *visit)
+{
+	return visit->is_run && visit->stops != visit->loop->stops;
+}
+
+static void visit_begin(struct visit *visit)
+{
+	memwait_loop_t *loop = visit->loop;
+
+	visit->state = loop_lock(loop);
+	visit->stops = loop->stops;
+	loop->visits++;
+	loop->runs += visit->is_run;
+}
+
+static void visit_end(struct visit *visit)
+{
+	memwait_loop_t *loop = visit->loop;
+
+	if (visit->forks != memwait_forks())
+		return;
+	loop->visits--;
+	loop->runs -= visit->is_run;
+	loop_settle(loop);
+	loop_unlock(loop, visit->state);
+}
+
+/*
+ * Between these two the loop is not locked. In a child of fork() the second returns false, and it
+ * stays so.
+ */
+static void visit_leave(struct visit *visit, bool to_sleep)
+{
+	memwait_loop_t *loop = visit->loop;
+
+	visit->asleep = to_sleep;
+	loop->asleep += to_sleep;
+	if (to_sleep)
+		loop_settle(loop);
+	else if (loop->leaving)
+		loop_kick(loop);
+	loop_unlock(loop, visit->state);
+}
+
+static bool visit_return(struct visit *visit)
+{
+	memwait_loop_t *loop = visit->loop;
+
+	if (visit->forks != memwait_forks())
+		return false;
+	visit->state = loop_lock(loop);
+	if (visit->asleep) {
+		loop->asleep--;
+		loop->leaving -= visit_is_stopped(visit);
+	}
+	visit->asleep = false;
+	return true;
+}
+
+static void cancelled(void *argument)
+{
+	if (visit_return(argument))
+		visit_end(argument);
 }
 
 int memwait_loop_new(memwait_loop_t **loop)
@@ -238,12 +332,16 @@ int memwait_loop_new(memwait_loop_t **loop)
 
 int memwait_loop_free(memwait_loop_t *loop)
 {
+	bool busy;
 	int state;
 
 	if (!loop)
 		return 0;
 	if (loop->forks == memwait_forks()) {
-		if (memwait_loop_pending(loop))
+		state = loop_lock(loop);
+		busy = memwait_loop_pending(loop) || loop->visits;
+		loop_unlock(loop, state);
+		if (busy)
 			return EBUSY;
 		pthread_mutex_destroy(&loop->lock);
 	}
@@ -275,18 +373,13 @@ static void call_back(struct memwait_op *op, int result)
 		memwait_mutex_unlock(mutex);
 }
 
-static int dispatch(memwait_loop_t *loop, bool until_stopped)
+static int dispatch(struct visit *visit)
 {
-	int ran = 0, asked = 0, got = 0, state, result;
+	memwait_loop_t *loop = visit->loop;
+	int ran = 0, asked = 0, got = 0, result;
 	struct memwait_op *op;
 
-	if (!loop)
-		return -EINVAL;
-	if (loop->forks != memwait_forks())
-		return -EPERM;
-
-	state = loop_lock(loop);
-	while (ran < BATCH && !(until_stopped && loop->stopped)) {
+	while (ran < BATCH && !visit_is_stopped(visit)) {
 		if (ready_is_empty(loop)) {
 			if (asked)
 				break;
@@ -301,9 +394,10 @@ static int dispatch(memwait_loop_t *loop, bool until_stopped)
 		if (result == MEMWAIT_OP_WAITS)
 			continue;
 		count_pending(loop, -1);
-		loop_unlock(loop, state);
+		visit_leave(visit, false);
 		call_back(op, result);
-		state = loop_lock(loop);
+		if (!visit_return(visit))
+			return -EPERM;
 		ran++;
 	}
 	if (op_state(&loop->kick) == MEMWAIT_OP_IDLE)
@@ -311,44 +405,58 @@ static int dispatch(memwait_loop_t *loop, bool until_stopped)
 	/* Nothing is forgotten, even if one polls for edges and stops at 0. */
 	if (!ran && got > 0 && got == asked)
 		loop_kick(loop);
-	loop_settle(loop, until_stopped);
-	loop_unlock(loop, state);
 	return got < 0 && !ran ? got : ran;
+}
+
+static int run(struct visit *visit)
+{
+	memwait_loop_t *loop = visit->loop;
+	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
+	int saved = errno, ret;
+
+	if (loop->stopped) {
+		loop->stopped = false;
+		return 0;
+	}
+	while (!visit_is_stopped(visit) && memwait_loop_pending(loop)) {
+		visit_leave(visit, true);
+		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+		errno = saved;
+		if (!visit_return(visit))
+			return -EPERM;
+		if (!ret || ret == -EINTR)
+			ret = dispatch(visit);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static int visit_make(memwait_loop_t *loop, bool is_run)
+{
+	struct visit visit = { .loop = loop, .forks = memwait_forks(), .is_run = is_run };
+	int ret;
+
+	if (!loop)
+		return -EINVAL;
+	if (loop->forks != visit.forks)
+		return -EPERM;
+	pthread_cleanup_push(cancelled, &visit);
+	visit_begin(&visit);
+	ret = is_run ? run(&visit) : dispatch(&visit);
+	visit_end(&visit);
+	pthread_cleanup_pop(0);
+	return ret;
 }
 
 int memwait_loop_dispatch(memwait_loop_t *loop)
 {
-	return dispatch(loop, false);
+	return visit_make(loop, false);
 }
 
 int memwait_loop_run(memwait_loop_t *loop)
 {
-	int saved = errno, state, ret;
-	struct pollfd pollfd;
-	bool stopped;
-
-	if (!loop)
-		return EINVAL;
-	if (loop->forks != memwait_forks())
-		return EPERM;
-	pollfd.fd = loop->fd;
-	pollfd.events = POLLIN;
-	for (;;) {
-		state = loop_lock(loop);
-		stopped = loop->stopped;
-		loop->stopped = false;
-		loop->runs = true;
-		loop_unlock(loop, state);
-		if (stopped || !memwait_loop_pending(loop))
-			return 0;
-		ret = poll(&pollfd, 1, -1) < 0 ? errno : 0;
-		errno = saved;
-		if (ret && ret != EINTR)
-			return ret;
-		ret = dispatch(loop, true);
-		if (ret < 0)
-			return -ret;
-	}
+	return -visit_make(loop, true);
 }
 
 int memwait_loop_stop(memwait_loop_t *loop)
@@ -360,8 +468,13 @@ int memwait_loop_stop(memwait_loop_t *loop)
 	if (loop->forks != memwait_forks())
 		return EPERM;
 	state = loop_lock(loop);
-	loop->stopped = true;
-	loop_kick(loop);
+	if (loop->runs) {
+		loop->stops++;
+		loop->leaving = loop->asleep;
+	} else {
+		loop->stopped = true;
+	}
+	loop_settle(loop);
 	loop_unlock(loop, state);
 	return 0;
 }
@@ -476,7 +589,7 @@ int memwait_op_cancel(memwait_op_t *public_op)
 		op->kind->undo(op, outcome);
 		count_pending(loop, -1);
 	}
-	loop_settle(loop, false);
+	loop_settle(loop);
 	loop_unlock(loop, state);
 	return err;
 }

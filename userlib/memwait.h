@@ -63,14 +63,19 @@ typedef union {
 /*
  * Runs within memwait_loop_dispatch() or memwait_loop_run(), in the thread that called it, without
  * any lock of the library. It may do anything: begin the next operation with @op, cancel others,
- * lock, unlock, free @op, dispatch. @result: what the blocking function would have returned.
+ * lock, unlock, free @op, dispatch, end its thread; but not free the loop, nor leave by longjmp()
+ * or an exception. @result: what the blocking function would have returned.
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /* ENOENT, ENODEV, EACCES, EMFILE ...: what open(2) of /dev/memwait said. ENOMEM, ENOSPC. */
 int memwait_loop_new(memwait_loop_t **loop);
 
-/* EBUSY: operations are pending. In a child of fork() it frees the child's copy. NULL is fine. */
+/*
+ * EBUSY: operations are pending, or somebody is within memwait_loop_dispatch() or
+ * memwait_loop_run(), as a callback is. In a child of fork() it frees the child's copy. NULL is
+ * fine.
+ */
 int memwait_loop_free(memwait_loop_t *loop);
 
 /*
@@ -88,13 +93,15 @@ int memwait_loop_dispatch(memwait_loop_t *loop);
 
 /*
  * For programs without a loop: dispatches until no operation is pending, or memwait_loop_stop().
- * A cancellation point. EPERM in a child of fork().
+ * Several threads may run one loop. An operation is not pending while its callback runs: a thread
+ * that looks then may return. A cancellation point. EPERM in a child of fork().
  */
 int memwait_loop_run(memwait_loop_t *loop);
 
 /*
- * Makes memwait_loop_run() return after the current callback, or the next one return at once. From
- * any thread. EPERM in a child of fork().
+ * Makes each memwait_loop_run() that is under way, in whichever thread, return after the current
+ * callback. If there is none, the next one returns at once. From any thread. EPERM in a child of
+ * fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
 

@@ -421,6 +421,312 @@ USERLIB_TEST(stop_in_a_callback_leaves_the_rest_for_later)
 	EXPECT_EQ(1, counted.calls);
 }
 
+/* A run that is over, however it ended, leaves nothing that makes a host loop spin. */
+USERLIB_TEST(dispatch_is_quiet_after_a_run)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+	int stopped;
+
+	for (stopped = 0; stopped < 2; stopped++) {
+		counted.calls = 0;
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+		runner_start(&runner, run_loop, self->loop);
+		runner_await_asleep(&runner);
+		if (stopped) {
+			ASSERT_EQ(0, memwait_loop_stop(self->loop));
+		} else {
+			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+		}
+		EXPECT_EQ(0, runner_join(&runner));
+		if (!stopped) {
+			ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+		}
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(1, counted.calls);
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_FALSE(is_readable(self->loop));
+	}
+}
+
+/*
+ * Binds to processor 0; with a priority, nobody else runs there while this does: threads that were
+ * started with priority 0 have been woken, but not left poll().
+ */
+static int pin(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	return bind_to(0) || sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+USERLIB_TEST(stop_reaches_a_run_although_another_thread_dispatches)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	ASSERT_EQ(0, pin(0));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, pin(20));
+	ASSERT_EQ(0, memwait_loop_stop(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+static void join_runner(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	if (result || runner_join(data))
+		abort();
+}
+
+static void stop_and_join(memwait_op_t *op, int result, void *data)
+{
+	struct runner *runner = data;
+
+	if (memwait_loop_stop(runner->arg) || memwait_loop_dispatch(runner->arg))
+		abort();
+	join_runner(op, result, data);
+}
+
+/* The dispatch within the callback reads the kick of the stop, and then the callback blocks. */
+USERLIB_TEST(stop_reaches_a_run_while_a_callback_waits_for_it)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+	memwait_op_t joiner;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	ASSERT_EQ(0, pin(0));
+	memwait_op_init(&joiner, self->loop, stop_and_join, &runner);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &joiner));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, pin(20));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+/* The same, with a kick that is read together with the completion. */
+USERLIB_TEST(stop_reaches_a_run_before_a_callback_that_waits_for_it)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+	memwait_op_t joiner;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	ASSERT_EQ(0, pin(0));
+	memwait_op_init(&joiner, self->loop, join_runner, &runner);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &joiner));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, pin(20));
+	ASSERT_EQ(0, memwait_loop_stop(self->loop));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+/* Each of them, by the last completion, that one of them reads; by a cancel; by one stop. */
+USERLIB_TEST(all_runs_end)
+{
+	struct runner runners[3];
+	struct counted_op counted;
+	uint32_t *word = self->shared;
+	bool ended;
+	int how, i;
+
+	/* Most likely one is done then before the next looks. */
+	bind_to(0);
+	for (how = 0; how < 3; how++) {
+		counted = (struct counted_op){ 0 };
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+		for (i = 0; i < 3; i++) {
+			runner_start(&runners[i], run_loop, self->loop);
+			runner_await_asleep(&runners[i]);
+		}
+		if (how == 0)
+			ended = memwait_notify(word, 1, 0) == 1;
+		else if (how == 1)
+			ended = !memwait_op_cancel(&counted.op);
+		else
+			ended = !memwait_loop_stop(self->loop);
+		ASSERT_TRUE(ended);
+		for (i = 0; i < 3; i++)
+			EXPECT_EQ(0, runner_join(&runners[i]));
+		EXPECT_EQ(how == 0, counted.calls);
+		if (how == 2)
+			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_FALSE(is_readable(self->loop));
+	}
+}
+
+/* The run that reads the last completion leaves, and the other one has not looked yet. */
+USERLIB_TEST(a_run_that_ends_wakes_one_that_sleeps)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	ASSERT_EQ(0, pin(0));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(0, pin(20));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(0, runner_join(&runner));
+}
+
+/* A stop is for those that are there, and not for who comes later. */
+USERLIB_TEST(a_stop_that_was_obeyed_is_over)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+	memwait_op_t stopper;
+
+	memwait_op_init(&stopper, self->loop, stop_loop, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &stopper));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	/* Nothing is pending either. */
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	runner_start(&runner, run_loop, self->loop);
+	runner_await_asleep(&runner);
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(1, counted.calls);
+}
+
+static void end_thread(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)result;
+	if (data)
+		pthread_exit(NULL);
+	pthread_cancel(pthread_self());
+	pthread_testcancel();
+}
+
+static int dispatch_once(void *arg)
+{
+	return memwait_loop_dispatch(arg);
+}
+
+/* Its thread has read the completions of others, which another thread's poll() has to see. */
+USERLIB_TEST(L5_a_callback_may_end_its_thread)
+{
+	int (*functions[])(void *) = { run_loop, dispatch_once };
+	struct counted_op counted;
+	uint32_t *word = self->shared;
+	struct runner runner;
+	memwait_op_t ender;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		counted = (struct counted_op){ 0 };
+		memwait_op_init(&ender, self->loop, end_thread, i / 2 ? word : NULL);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &ender));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+		ASSERT_EQ(2, memwait_notify(word, 2, 0));
+		runner_start(&runner, functions[i % 2], self->loop);
+		pthread_join(runner.thread, NULL);
+		EXPECT_FALSE(runner_is_done(&runner));
+		EXPECT_TRUE(is_readable(self->loop));
+		EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(1, counted.calls);
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_FALSE(is_readable(self->loop));
+	}
+}
+
+struct freeing {
+	memwait_op_t op;
+	memwait_loop_t *loop;
+	pid_t child;
+	int err;
+};
+
+static void free_loop(memwait_op_t *op, int result, void *data)
+{
+	struct freeing *freeing = data;
+
+	(void)op;
+	(void)result;
+	freeing->err = memwait_loop_free(freeing->loop);
+}
+
+USERLIB_TEST(a_callback_cannot_free_its_loop)
+{
+	struct freeing freeing = { .loop = self->loop };
+	uint32_t *word = self->shared;
+
+	memwait_op_init(&freeing.op, self->loop, free_loop, &freeing);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(EBUSY, freeing.err);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	freeing.err = 0;
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(EBUSY, freeing.err);
+}
+
+static void fork_and_free(memwait_op_t *op, int result, void *data)
+{
+	struct freeing *freeing = data;
+
+	freeing->child = fork();
+	if (!freeing->child)
+		free_loop(op, result, data);
+}
+
+/* The completions that come next are the parent's. */
+USERLIB_TEST(L1_a_callback_may_fork)
+{
+	struct freeing freeing = { .loop = self->loop };
+	uint32_t *word = self->shared;
+	struct counted_op counted;
+	int run, ret;
+
+	for (run = 0; run < 2; run++) {
+		counted = (struct counted_op){ 0 };
+		memwait_op_init(&freeing.op, self->loop, fork_and_free, &freeing);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+		ASSERT_EQ(2, memwait_notify(word, 2, 0));
+		ret = run ? memwait_loop_run(self->loop) : memwait_loop_dispatch(self->loop);
+		if (!freeing.child)
+			_exit(ret != (run ? EPERM : -EPERM) || freeing.err || counted.calls);
+		EXPECT_EQ(run ? 0 : 2, ret);
+		EXPECT_EQ(1, counted.calls);
+		EXPECT_EQ(0, userlib_child_status(freeing.child));
+	}
+}
+
 USERLIB_TEST(L5_run_is_a_cancellation_point_and_leaves_the_loop_usable)
 {
 	struct counted_op counted = { 0 };
