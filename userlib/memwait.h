@@ -44,6 +44,9 @@
 extern "C" {
 #endif
 
+/* In plain C99 <time.h> has none. */
+struct timespec;
+
 /* Loops and operations */
 
 /* An event source: one context of /dev/memwait and the operations that are pending on it. */

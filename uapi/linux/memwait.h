@@ -109,7 +109,7 @@ struct memwait_notify {
  *
  * MEMWAIT_GROUP needs MEMWAIT_FEATURE_WAIT_ANY.
  */
-struct memwait_async {
+__extension__ struct memwait_async {
 	struct memwait_wait wait;
 	__u64 user_data;
 	__u64 id;
@@ -140,7 +140,7 @@ struct memwait_wait_async {
  * @index: of a group that is MEMWAIT_OK: the word that was notified; otherwise 0
  * @reserved: the same, by its old name
  */
-struct memwait_completion {
+__extension__ struct memwait_completion {
 	__u64 user_data;
 	__u64 id;
 	__s32 result;
