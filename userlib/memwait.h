@@ -20,7 +20,8 @@
  *
  * NULL, a clock that is neither CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL;
  * so is a deadline whose nanoseconds are not within 0 and 999,999,999, when it is needed. Times
- * before 1970 have passed.
+ * before 1970 have passed. A word, or an array of several words, that is NULL is -EFAULT where
+ * the kernel looks at it: not at a private word that is notified.
  *
  * The functions *_timed*() take a deadline of CLOCK_REALTIME and the functions *_clock*() of the
  * clock that they name. Deadlines are absolute.
@@ -113,7 +114,8 @@ size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
  * Binds an operation to a loop, for as long as one likes. @data is for the callback. Must not be
- * called while the operation is pending.
+ * called while the operation is pending. Must be called before all others: they refuse zeroed
+ * memory (EINVAL), and cannot tell other memory from an operation.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
@@ -226,8 +228,9 @@ int memwait_notify_wait(const volatile void *target, unsigned int count, const v
 
 /*
  * Notifies @count words in one system call: of each of @notifies the addr, count and flags (0 or
- * MEMWAIT_PRIVATE). @woken: NULL, or an array that gets how many each of them woke. A loop that has
- * operations on many of them is woken a few times only.
+ * MEMWAIT_PRIVATE). The kernel reads them as they are: it also takes a size among the flags, and
+ * then the addr has to be a multiple of it. @woken: NULL, or an array that gets how many each of
+ * them woke. A loop that has operations on many of them is woken a few times only.
  *
  * Returns how many were done; what comes after that has failed. If it is the first: -EINVAL,
  * -EFAULT, -EOPNOTSUPP.
@@ -284,6 +287,8 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
  * Runs the callback, with result 0, once the mutex is locked, and unlocks it after the callback has
  * returned. Never blocks. Returns 0 if the mutex was free: the callback has run already;
  * EINPROGRESS if it will. If that fails the callback runs with the error and without the mutex.
+ * The callback must leave the mutex locked: EPERM, or ENOENT and so on from waking, is of the
+ * unlocking, and then the callback has run.
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 
