@@ -48,7 +48,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
 
-	if (!barrier)
+	if (!barrier || !barrier->count)
 		return EINVAL;
 	return memwait_users_drain(&barrier->users, generation_word(barrier), barrier->flags);
 }

@@ -422,10 +422,13 @@ typedef union {
 /* @flags: 0 or MEMWAIT_PRIVATE. @count: how many meet; EINVAL if 0. */
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count);
 
-/* EBUSY: somebody waits. Those on their way out are waited for, as by memwait_cond_destroy(). */
+/*
+ * EBUSY: somebody waits. Those on their way out are waited for, as by memwait_cond_destroy().
+ * EINVAL, here and below: zeroed memory, which is not a barrier.
+ */
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
-/* ETIMEDOUT and a cancelled operation: the arrival is taken back. EINVAL: not initialised. */
+/* ETIMEDOUT and a cancelled operation: the arrival is taken back. */
 int memwait_barrier_wait(memwait_barrier_t *barrier);
 int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime);
 int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,

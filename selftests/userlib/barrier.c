@@ -125,6 +125,7 @@ USERLIB_TEST(barrier_errors)
 	struct runner runner;
 
 	EXPECT_EQ(EINVAL, memwait_barrier_wait(barrier));
+	EXPECT_EQ(EINVAL, memwait_barrier_destroy(barrier));
 	EXPECT_EQ(EINVAL, memwait_barrier_init(barrier, 0, 0));
 	EXPECT_EQ(EINVAL, memwait_barrier_init(barrier, 1, 1));
 	EXPECT_EQ(EINVAL, memwait_barrier_init(NULL, 0, 1));
