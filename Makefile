@@ -3,6 +3,7 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
+INSTALL_MOD_PATH ?= $(DESTDIR)
 KERNELS ?= 6.1 6.12 7.2 6.12-rt debug
 DEMO_KERNEL ?= 7.2
 KERNEL ?= debug
@@ -22,7 +23,9 @@ help:						## this list
 	@echo "KERNEL=  kernel of torture and fuzz ($(KERNEL)); all there are: $(VM) kernels"
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
 	@echo "MINUTES= how long they last ($(MINUTES))"
-	@echo "PREFIX=  where install-lib installs ($(PREFIX)), below DESTDIR="
+	@echo "PREFIX=  where install-lib installs ($(PREFIX))"
+	@echo "DESTDIR= root to install below, and then neither depmod nor ldconfig is run;"
+	@echo "         INSTALL_MOD_PATH= is the same for the module alone"
 	@echo "TEXT=    file for demo to count the words of (the sources of this project)"
 
 modules:					## build memwait.ko against KDIR
@@ -31,13 +34,34 @@ modules:					## build memwait.ko against KDIR
 lib:					## build libmemwait, static and shared
 	$(MAKE) -C userlib all
 
+# The kernel's Makefile does not run depmod without a System.map, which the headers of a distribution
+# lack. Below another root it is for whoever puts the files into place. The release is what uname says
+# there: Debian's kernel.release is another one.
+kernel_release = $$(sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
+	$(KDIR)/include/generated/utsrelease.h)
+depmod = [ -n "$(INSTALL_MOD_PATH)" ] || PATH="$$PATH:/usr/sbin:/sbin" depmod "$$release"
+
 modules_install:				## install memwait.ko, run depmod
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
+	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(INSTALL_MOD_PATH) DEPMOD=true \
+		modules_install
+	release=$(kernel_release) && { $(depmod); }
+
+# Where the kernel's Makefile puts it, by its version.
+modules_uninstall:				## remove memwait.ko, run depmod
+	release=$(kernel_release) && \
+	for directory in $(or $(INSTALL_MOD_DIR),extra updates); do \
+		rm -f "$(INSTALL_MOD_PATH)/lib/modules/$$release/$$directory/memwait.ko"*; \
+	done && { $(depmod); }
 
 install: modules_install install-lib		## modules_install and install-lib
 
 install-lib:				## the library, headers and manual pages, in PREFIX
 	$(MAKE) -C userlib install PREFIX=$(PREFIX)
+
+uninstall: uninstall-lib modules_uninstall	## remove what install has installed
+
+uninstall-lib:				## the same of install-lib
+	$(MAKE) -C userlib uninstall PREFIX=$(PREFIX)
 
 check:						## style, builds and all tests, in VMs; counts at the end
 	@selftests/vm/check $(KERNELS)
@@ -75,5 +99,5 @@ clean:						## remove what was built here; the cache stays
 	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
 
-.PHONY: all help modules lib modules_install install install-lib check check-all torture fuzz bench \
-	bench-report demo style clean
+.PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
+	uninstall-lib check check-all torture fuzz bench bench-report demo style clean
