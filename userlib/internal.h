@@ -170,6 +170,7 @@ _Static_assert(sizeof(struct memwait_op) <= sizeof(memwait_op_t), "the operation
 
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op);
 int memwait_op_start(struct memwait_op *op);
+int memwait_op_call_back(struct memwait_op *op, int result);
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
 		     void *item, const struct memwait_deadline *deadline);
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,

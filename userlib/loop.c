@@ -363,14 +363,19 @@ size_t memwait_loop_pending(const memwait_loop_t *loop)
 	return loop ? atomic_load_explicit(&loop->pending, memory_order_relaxed) : 0;
 }
 
-/* Runs one callback, and for memwait_mutex_execute_locked() unlocks after it. */
-static void call_back(struct memwait_op *op, int result)
+/*
+ * Runs a callback, and for memwait_mutex_execute_locked() unlocks after it; returns what that says.
+ * If the callback has forked, the lock is the parent's.
+ */
+int memwait_op_call_back(struct memwait_op *op, int result)
 {
 	memwait_mutex_t *mutex = op->execute && !result ? op->object : NULL;
+	unsigned int forks = memwait_forks();
 
 	op->callback(to_public(op), result, op->data);
-	if (mutex)
-		memwait_mutex_unlock(mutex);
+	if (!mutex)
+		return 0;
+	return memwait_forks() == forks ? memwait_mutex_unlock(mutex) : EPERM;
 }
 
 static int dispatch(struct visit *visit)
@@ -395,7 +400,7 @@ static int dispatch(struct visit *visit)
 			continue;
 		count_pending(loop, -1);
 		visit_leave(visit, false);
-		call_back(op, result);
+		memwait_op_call_back(op, result);
 		if (!visit_return(visit))
 			return -EPERM;
 		ran++;

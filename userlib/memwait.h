@@ -288,7 +288,7 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
  * returned. Never blocks. Returns 0 if the mutex was free: the callback has run already;
  * EINPROGRESS if it will. If that fails the callback runs with the error and without the mutex.
  * The callback must leave the mutex locked: EPERM, or ENOENT and so on from waking, is of the
- * unlocking, and then the callback has run.
+ * unlocking, and then the callback has run. In a child that the callback returns in: EPERM.
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 

@@ -222,8 +222,7 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op
 	ret = memwait_op_start(op);
 	if (ret)
 		return ret;
-	op->callback(public_op, 0, op->data);
-	return memwait_mutex_unlock(mutex);
+	return memwait_op_call_back(op, 0);
 }
 
 /*

@@ -391,6 +391,55 @@ USERLIB_TEST(lock_async_at_once_and_later)
 	}
 }
 
+struct forking {
+	memwait_op_t op;
+	memwait_mutex_t *mutex;
+	pid_t child;
+	int status, err;
+};
+
+/* Returns in the child as well. */
+static void fork_and_look(memwait_op_t *op, int result, void *data)
+{
+	struct forking *forking = data;
+
+	(void)op;
+	forking->err = result;
+	forking->child = fork();
+	if (forking->child) {
+		forking->status = userlib_child_status(forking->child);
+		forking->err = memwait_mutex_trylock(forking->mutex);
+	}
+}
+
+/* What a child returns from is not its own, nor is the lock. */
+USERLIB_TEST(L1_a_child_does_not_unlock_what_execute_locked_has_locked)
+{
+	struct forking forking = { .mutex = self->shared };
+	int ret;
+
+	ASSERT_EQ(0, memwait_mutex_init(forking.mutex, MEMWAIT_MUTEX_NORMAL));
+	memwait_op_init(&forking.op, self->loop, fork_and_look, &forking);
+	ret = memwait_mutex_execute_locked(forking.mutex, &forking.op);
+	if (!forking.child)
+		_exit(ret != EPERM);
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(0, forking.status);
+	EXPECT_EQ(EBUSY, forking.err);
+
+	ASSERT_EQ(0, memwait_mutex_lock(forking.mutex));
+	EXPECT_EQ(EINPROGRESS, memwait_mutex_execute_locked(forking.mutex, &forking.op));
+	EXPECT_EQ(0, memwait_mutex_unlock(forking.mutex));
+	ret = memwait_loop_dispatch(self->loop);
+	if (!forking.child)
+		_exit(ret != -EPERM);
+	EXPECT_EQ(1, ret);
+	EXPECT_EQ(0, forking.status);
+	EXPECT_EQ(EBUSY, forking.err);
+	EXPECT_EQ(0, memwait_mutex_trylock(forking.mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(forking.mutex));
+}
+
 USERLIB_TEST(execute_locked_locks_and_unlocks)
 {
 	memwait_mutex_t *mutex = self->shared;
