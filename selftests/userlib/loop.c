@@ -462,6 +462,17 @@ static int pin(int priority)
 	return bind_to(0) || sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 
+/* A run sleeps, as @counted is pending, and cannot leave poll() while this thread is busy. */
+static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runner,
+			 memwait_loop_t *loop, struct counted_op *counted, uint32_t *word)
+{
+	ASSERT_EQ(0, pin(0));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(counted, loop, word));
+	runner_start(runner, run_loop, loop);
+	runner_await_asleep(runner);
+	ASSERT_EQ(0, pin(20));
+}
+
 USERLIB_TEST(stop_reaches_a_run_although_another_thread_dispatches)
 {
 	struct counted_op counted = { 0 };
@@ -470,11 +481,7 @@ USERLIB_TEST(stop_reaches_a_run_although_another_thread_dispatches)
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	ASSERT_EQ(0, pin(0));
-	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
-	runner_await_asleep(&runner);
-	ASSERT_EQ(0, pin(20));
+	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
 	EXPECT_EQ(0, runner_join(&runner));
@@ -509,13 +516,9 @@ USERLIB_TEST(stop_reaches_a_run_while_a_callback_waits_for_it)
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	ASSERT_EQ(0, pin(0));
 	memwait_op_init(&joiner, self->loop, stop_and_join, &runner);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &joiner));
-	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
-	runner_await_asleep(&runner);
-	ASSERT_EQ(0, pin(20));
+	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
@@ -531,13 +534,9 @@ USERLIB_TEST(stop_reaches_a_run_before_a_callback_that_waits_for_it)
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	ASSERT_EQ(0, pin(0));
 	memwait_op_init(&joiner, self->loop, join_runner, &runner);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &joiner));
-	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
-	runner_await_asleep(&runner);
-	ASSERT_EQ(0, pin(20));
+	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
@@ -588,11 +587,7 @@ USERLIB_TEST(a_run_that_ends_wakes_one_that_sleeps)
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	ASSERT_EQ(0, pin(0));
-	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
-	runner_await_asleep(&runner);
-	ASSERT_EQ(0, pin(20));
+	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, memwait_loop_run(self->loop));
 	EXPECT_EQ(1, counted.calls);
