@@ -9,7 +9,6 @@
 #include <linux/hrtimer.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
-#include <linux/uio.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
@@ -22,12 +21,7 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* Before 6.2 it had the name of the call that it is for. */
-#ifndef ITER_DEST
-#define ITER_DEST READ
-#endif
-
-/* Before 6.8 nobody could ask for that; the compiler clears all that is on the stack, then. */
+/* Before 6.8 it cannot be asked for; the compiler clears all that is on the stack, then. */
 #ifndef __uninitialized
 #define __uninitialized
 #endif

@@ -7,16 +7,15 @@
  * MEMWAIT_PRIVATE the caller promises that nobody outside its address space uses the word, and no
  * mapping is looked at.
  *
- * A key must not outlive its owner, or a stranger that is allocated in the same place would meet
- * its waiters. A word of a shared mapping therefore carries a reference to the vma's file. The mm
- * of a private word is the caller's own, which stays while the call lasts; an async wait outlives
- * the call, so it grabs the mm_struct (not its mappings: nothing of the process is kept running).
+ * A key must not outlive its owner, or waiters of another owner that is allocated in the same place
+ * would share its queue. A word of a shared mapping therefore carries a reference to the vma's file.
+ * The mm of a private word is the caller's own, which stays while the call lasts. An async wait
+ * outlives the call, so its context pins the file, or the mm_struct (not its mappings: nothing of
+ * the process is kept running), see user.c.
  *
- * What is pinned must never be able to pin a memwait context back, or the two would keep each
- * other alive for ever. A regular file cannot; files of anonymous inodes (an io_uring can have a
- * context among its registered files) and of devices might, and are refused.
- *
- * A waiter that is moved to another word by MEMWAIT_IOC_REQUEUE gets that word's key and pin.
+ * What is kept must never be able to keep a memwait context, or the two would keep each other alive
+ * for ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among
+ * its registered files) and of devices might, and are refused.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -32,7 +31,7 @@ static void memwait_word_set_private(struct memwait_word *word, unsigned long ad
 {
 	word->key.owner = (unsigned long)current->mm;
 	word->key.offset = address;
-	word->pin = NULL;
+	word->object = NULL;
 }
 
 static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struct *vma,
@@ -57,7 +56,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 
 	word->key.owner = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
 	word->key.offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) + (address - vma->vm_start);
-	word->pin = get_file(vma->vm_file);
+	word->object = get_file(vma->vm_file);
 	return 0;
 }
 
@@ -108,43 +107,32 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
 	return err;
 }
 
-static bool memwait_word_is_shared(const struct memwait_word *word)
+static bool memwait_key_is_shared(const struct memwait_key *key)
 {
-	return word->key.owner & MEMWAIT_KEY_SHARED;
+	return key->owner & MEMWAIT_KEY_SHARED;
 }
 
 /**
- * memwait_word_unpin() - let go of what keeps a word, for memwait_word_put()
- * @word: pinned; not to be used any more
+ * memwait_object_put() - let go of what keeps a word, for memwait_word_put() and pins
+ * @key: of the word
+ * @object: its file or mm_struct
  *
- * Context: process context. With a spinlock held only as memwait_word_move() does.
+ * Context: any but interrupts. With a spinlock held only as memwait_word_move() does.
  */
-void memwait_word_unpin(struct memwait_word *word)
+void memwait_object_put(const struct memwait_key *key, void *object)
 {
-	if (memwait_word_is_shared(word))
-		fput(word->pin);
+	if (memwait_key_is_shared(key))
+		fput(object);
 	else
-		mmdrop(word->pin);
+		mmdrop(object);
 }
 
 /**
- * memwait_word_keep() - let a word outlive the system call that looked it up
- * @word: from memwait_word_get(), in the same task
- */
-void memwait_word_keep(struct memwait_word *word)
-{
-	if (word->pin)
-		return;
-	mmgrab(current->mm);
-	word->pin = current->mm;
-}
-
-/**
- * memwait_word_move() - make a word the same as another
- * @word: of a waiter that the caller moves; its word was the caller's too
+ * memwait_word_move() - make the word of a blocked thread the same as another
+ * @word: of a thread that the caller moves; its word was the caller's too
  * @target: the other word, from memwait_word_get() in the same task
  *
- * The waiter may be of another process, so its word is kept from now on.
+ * The thread may be of another process, so that its word needs a reference from now on.
  *
  * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
  * is the caller's own, so that its last reference is not here.
@@ -153,10 +141,12 @@ void memwait_word_move(struct memwait_word *word, const struct memwait_word *tar
 {
 	struct memwait_word old = *word;
 
-	*word = *target;
-	if (memwait_word_is_shared(word))
-		get_file(word->pin);
-	else
-		memwait_word_keep(word);
+	word->key = target->key;
+	if (memwait_key_is_shared(&word->key)) {
+		word->object = get_file(target->object);
+	} else {
+		mmgrab(current->mm);
+		word->object = current->mm;
+	}
 	memwait_word_put(&old);
 }

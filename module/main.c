@@ -9,50 +9,59 @@
 #include <linux/uaccess.h>
 
 #include "compat.h"
+#include "context.h"
 #include "memwait.h"
 
 /* The ABI, the same in 32-bit and 64-bit builds. */
-static_assert(sizeof(struct memwait_info) == 32);
+static_assert(sizeof(struct memwait_info) == 64);
 static_assert(sizeof(struct memwait_wait) == 32);
 static_assert(sizeof(struct memwait_notify) == 16);
+static_assert(sizeof(struct memwait_wait_any) == 32);
 static_assert(sizeof(struct memwait_async) == 56);
 static_assert(sizeof(struct memwait_wait_async) == 16);
-static_assert(sizeof(struct memwait_completion) == 24);
+static_assert(sizeof(struct memwait_completion) == 32);
 static_assert(sizeof(struct memwait_cancel) == 16);
-static_assert(sizeof(struct memwait_wait_any) == 32);
 static_assert(sizeof(struct memwait_requeue) == 48);
 static_assert(sizeof(struct memwait_notify_wait) == 56);
 static_assert(sizeof(struct memwait_notify_many) == 24);
-static_assert(offsetof(struct memwait_async, user_data) == 32);
-static_assert(offsetof(struct memwait_async, result) == 48);
-static_assert(offsetof(struct memwait_completion, result) == 16);
+static_assert(offsetof(struct memwait_wait_any, deadline) ==
+	      offsetof(struct memwait_wait, deadline));
+static_assert(offsetof(struct memwait_wait_any, flags) == offsetof(struct memwait_wait, flags));
 
-module_param_named(max_user_waits, memwait_max_user_waits, ulong, 0644);
+module_param_named(max_user_waits, memwait_limits[MEMWAIT_WAITS], ulong, 0644);
 MODULE_PARM_DESC(max_user_waits,
 		 "Most async waits one user may have, pending or unread (default 1048576)");
+module_param_named(max_user_contexts, memwait_limits[MEMWAIT_CONTEXTS], ulong, 0644);
+MODULE_PARM_DESC(max_user_contexts,
+		 "Most contexts one user may have open (default 16384)");
+module_param_named(max_user_pins, memwait_limits[MEMWAIT_PINS], ulong, 0644);
+MODULE_PARM_DESC(max_user_pins,
+		 "Most files and address spaces that the async waits of one user may keep, for each context (default 16384)");
 
 /* INFO is read-only: a caller with a larger struct gets zeros for what is not known here. */
 static int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 {
+	struct memwait_user *user = context->user;
 	struct memwait_info info = {
-		.abi_version = MEMWAIT_ABI_VERSION,
-		.max_wait_any = MEMWAIT_GROUP_MAX,
-		.features = (IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0) |
-			    MEMWAIT_FEATURE_WAIT_ANY | MEMWAIT_FEATURE_REQUEUE |
-			    MEMWAIT_FEATURE_NOTIFY_WAIT | MEMWAIT_FEATURE_NOTIFY_MANY,
-		.max_user_waits = READ_ONCE(memwait_max_user_waits),
-		.user_waits = memwait_context_user_waits(context),
+		.features = IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0,
+		.max_user_waits = READ_ONCE(memwait_limits[MEMWAIT_WAITS]),
+		.user_waits = atomic_long_read(&user->used[MEMWAIT_WAITS]),
+		.max_group = MEMWAIT_GROUP_MAX,
+		.max_user_contexts = READ_ONCE(memwait_limits[MEMWAIT_CONTEXTS]),
+		.user_contexts = atomic_long_read(&user->used[MEMWAIT_CONTEXTS]),
+		.max_user_pins = READ_ONCE(memwait_limits[MEMWAIT_PINS]),
+		.user_pins = atomic_long_read(&user->used[MEMWAIT_PINS]),
 	};
+	size_t known = min(size, sizeof(info));
 
-	if (size < sizeof(info))
+	if (size < offsetofend(struct memwait_info, reserved))
 		return -EINVAL;
-	if (copy_to_user(arg, &info, sizeof(info)) ||
-	    clear_user(arg + sizeof(info), size - sizeof(info)))
+	if (copy_to_user(arg, &info, known) || clear_user(arg + known, size - known))
 		return -EFAULT;
 	return 0;
 }
 
-static int memwait_notify(const struct memwait_notify *notify)
+static int memwait_ioctl_notify(const struct memwait_notify *notify)
 {
 	struct memwait_word word __uninitialized;
 	int ret;
@@ -63,12 +72,12 @@ static int memwait_notify(const struct memwait_notify *notify)
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_queue_notify(&word.key, notify->count);
+	ret = memwait_notify(&word.key, notify->count);
 	memwait_word_put(&word);
 	return ret;
 }
 
-static int memwait_waiters(const struct memwait_notify *notify)
+static int memwait_ioctl_waiters(const struct memwait_notify *notify)
 {
 	struct memwait_word word;
 	int ret;
@@ -87,9 +96,12 @@ static int memwait_waiters(const struct memwait_notify *notify)
 /* Notifies that are copied, and done, together. */
 #define MEMWAIT_NOTIFIES	16
 
-/* Does the first few of them. Returns how many; fewer than @nr only if *@err is set. */
-static unsigned int memwait_notify_some(const struct memwait_notify __user *notifies,
-					u32 __user *results, unsigned int nr, int *err)
+/*
+ * Does the first few of them. Returns how many; fewer than @nr only if *@err is set; or -EFAULT:
+ * they were done, but the results cannot be told any more.
+ */
+static int memwait_notify_some(const struct memwait_notify __user *notifies, u32 __user *results,
+			       unsigned int nr, u64 call, int *err)
 {
 	struct memwait_notify notify[MEMWAIT_NOTIFIES] __uninitialized;
 	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
@@ -107,7 +119,7 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 		int ret = memwait_check(notify[i].addr, notify[i].flags, MEMWAIT_WORD_FLAGS);
 
 		counts[i] = notify[i].count;
-		words[i].pin = NULL;
+		words[i].object = NULL;
 		if (!ret && counts[i])
 			ret = memwait_word_get(&words[i], notify[i].addr, notify[i].flags);
 		if (ret) {
@@ -125,39 +137,48 @@ static unsigned int memwait_notify_some(const struct memwait_notify __user *noti
 		}
 	}
 
-	memwait_queue_notify_many(words, counts, done);
+	memwait_notify_many(words, counts, done, call);
 	for (i = 0; i < found; i++)
 		memwait_word_put(&words[i]);
 
 	if (results && copy_to_user(results, counts, done * sizeof(counts[0])))
-		*err = -EFAULT;
+		return -EFAULT;
 	return done;
 }
 
-/* Returns how many entries were processed, or a negative errno if the first one failed. */
-static int memwait_notify_many(const struct memwait_notify_many *many)
+/*
+ * Returns how many entries were processed, or a negative errno if the first one failed, or if
+ * results are lost.
+ */
+static int memwait_ioctl_notify_many(const struct memwait_notify_many *many)
 {
 	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
 	u32 __user *results = u64_to_user_ptr(many->woken);
+	u64 call = many->count > MEMWAIT_NOTIFIES ? memwait_new_call() : 0;
 	u32 done = 0;
-	int err = 0;
+	int err = 0, ret;
 
 	if (many->flags || many->count > INT_MAX)
 		return -EINVAL;
 
 	while (done < many->count && !err) {
-		done += memwait_notify_some(notifies + done, results ? results + done : NULL,
-					    min_t(u32, many->count - done, MEMWAIT_NOTIFIES), &err);
-		if (memwait_is_killed())
-			break;
+		ret = memwait_notify_some(notifies + done, results ? results + done : NULL,
+					  min_t(u32, many->count - done, MEMWAIT_NOTIFIES), call,
+					  &err);
+		if (ret < 0)
+			return ret;
+		done += ret;
 		cond_resched();
+		if (signal_pending(current))
+			break;
 	}
 	return done ?: err;
 }
 
-static int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user)
+static int memwait_ioctl_requeue(struct memwait_context *context, struct memwait_requeue *requeue,
+				 struct memwait_requeue __user *user)
 {
-	struct memwait_word source, target;
+	struct memwait_word source, target, pinned;
 	int ret;
 
 	if (requeue->reserved)
@@ -180,12 +201,28 @@ static int memwait_requeue(struct memwait_requeue *requeue, struct memwait_reque
 		if (ret)
 			return ret;
 		ret = memwait_word_get(&target, requeue->target, requeue->flags);
-		if (!ret) {
-			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
-			if (!ret)
-				ret = memwait_queue_requeue(requeue, &source, &target);
-			memwait_word_put(&target);
+		if (ret)
+			goto put_source;
+		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+		if (ret)
+			goto put_target;
+		ret = memwait_requeue(requeue, &source, &target, NULL);
+		if (ret == MEMWAIT_NEEDS_PIN) {
+			/* The word itself is for threads that are moved. */
+			pinned = target;
+			if (pinned.object)
+				get_file(pinned.object);
+			ret = memwait_word_pin(&pinned, context);
+			if (ret) {
+				memwait_word_put(&pinned);
+				goto put_target;
+			}
+			ret = memwait_requeue(requeue, &source, &target, pinned.pin);
+			memwait_pin_put(pinned.pin);
 		}
+put_target:
+		memwait_word_put(&target);
+put_source:
 		memwait_word_put(&source);
 		ret = memwait_queue_retry(ret);
 	} while (ret == -EAGAIN);
@@ -249,10 +286,10 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_wait(&u.wait);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
-		return ret ?: memwait_notify(&u.notify);
+		return ret ?: memwait_ioctl_notify(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
-		return ret ?: memwait_waiters(&u.notify);
+		return ret ?: memwait_ioctl_waiters(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
 		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
 		return ret ?: memwait_wait_async(context, &u.wait_async);
@@ -264,13 +301,13 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_wait_any(&u.wait_any, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
 		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
-		return ret ?: memwait_requeue(&u.requeue, arg);
+		return ret ?: memwait_ioctl_requeue(context, &u.requeue, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
 		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
 		return ret ?: memwait_notify_wait(&u.notify_wait, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
 		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
-		return ret ?: memwait_notify_many(&u.notify_many);
+		return ret ?: memwait_ioctl_notify_many(&u.notify_many);
 	default:
 		return -ENOTTY;
 	}
@@ -293,11 +330,16 @@ static int __init memwait_init(void)
 	err = memwait_async_init();
 	if (err)
 		goto exit_queue;
-	err = misc_register(&memwait_device);
+	err = memwait_expire_init();
 	if (err)
 		goto exit_async;
+	err = misc_register(&memwait_device);
+	if (err)
+		goto exit_expire;
 	return 0;
 
+exit_expire:
+	memwait_expire_exit();
 exit_async:
 	memwait_async_exit();
 exit_queue:
@@ -308,6 +350,7 @@ exit_queue:
 static void __exit memwait_exit(void)
 {
 	misc_deregister(&memwait_device);
+	memwait_expire_exit();
 	memwait_async_exit();
 	memwait_queue_exit();
 }
@@ -316,5 +359,6 @@ module_init(memwait_init);
 module_exit(memwait_exit);
 
 MODULE_DESCRIPTION("Wait for and notify words of memory, from threads and event loops");
+MODULE_AUTHOR("memwait authors");
 MODULE_LICENSE("GPL");
-MODULE_VERSION("0.1.0");
+MODULE_VERSION("1.0.0-rc");

@@ -1,8 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the module share. Data flows one way:
- * ioctl (main.c) -> key (key.c) -> queue (queue.c) -> thread (wait.c) or async wait (async.c).
- * What threads and async waits on several words have in common is in group.h.
+ * What the files of the module share. Each file calls only files below it:
+ *
+ *	main.c			ioctls, the module
+ *	wait.c, context.c	blocked threads; the open file
+ *	expire.c		deadlines of async waits
+ *	async.c			async waits
+ *	notify.c		notify and requeue, in steps
+ *	group.c			several words that are waited for together
+ *	queue.c			the queues of waiters
+ *	user.c			limits and pins
+ *	key.c, deadline.c	addresses and times, as user space gives them
+ *
+ * A waker calls into a waiter through struct memwait_waiter_ops only, and gets back what it has to
+ * wake as data, in struct memwait_wakes. What async waits, contexts and pins consist of is in
+ * context.h.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -13,12 +25,15 @@
 #include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/ktime.h>
+#include <linux/rhashtable-types.h>
 #include <linux/sched/signal.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 #include <uapi/linux/memwait.h>
 
-struct file;
 struct memwait_context;
+struct memwait_group;
+struct memwait_pin;
 struct memwait_queue;
 struct memwait_wakes;
 struct memwait_waiter;
@@ -26,7 +41,7 @@ struct memwait_waiter;
 /**
  * struct memwait_key - what identifies a word
  * @owner: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set, or the mm_struct;
- *	0: a queue that died
+ *	0: a queue that was freed
  * @offset: in bytes, within the address_space; or the address within the mm
  *
  * Two keys are the same if, and only if, they name the same word, for as long as something keeps
@@ -42,29 +57,41 @@ struct memwait_key {
 /**
  * struct memwait_word - a key together with what keeps it meaningful
  * @key: the word's key
- * @pin: of a shared word a reference to the file of its mapping. It is the file rather than the
- *	inode so that umount finds the file system busy instead of torn. Of a private word %NULL
- *	while a system call of its own process lasts, or by memwait_word_keep() its mm_struct
+ * @object: of a system call and of a blocked thread: a reference to the file of a shared mapping,
+ *	or to the mm_struct of a private word; %NULL while a system call of the word's own process
+ *	lasts. Given back with memwait_word_put()
+ * @pin: of an async wait: a reference to a pin. Given back with memwait_pin_put()
+ *
+ * The file rather than the inode is kept, so that umount finds the file system busy.
  */
 struct memwait_word {
 	struct memwait_key key;
-	void *pin;
+	union {
+		void *object;
+		struct memwait_pin *pin;
+	};
 };
 
 /**
- * struct memwait_waiter_ops - what differs between a thread and an async wait
+ * struct memwait_waiter_ops - what differs between threads, async waits and groups
  * @joined: the waiter was put into its queue. May be %NULL.
- * @wake: a notify has come to this waiter. Either claims it, takes it out of its queue by
- *	memwait_queue_remove() and returns true: the notify is spent. Or leaves it alone and
- *	returns false: the wait has been ended already, and the caller takes it out for its owner.
- * @is_pending: whether the wait has not been ended; out of date at once.
+ * @claim: a notify has come to this waiter. Either ends the wait, takes the waiter out by
+ *	memwait_queue_remove(), notes in @wakes what is to be woken, and returns true: the notify is
+ *	spent. Or leaves the waiter alone and returns false: the wait has ended already, and the
+ *	caller takes the waiter out.
+ * @is_pending: whether the wait has not ended; out of date at once.
+ * @move: the waiter is moved to another word, whose pin is @pin; %NULL unless @needs_pin.
+ * @needs_pin: @move needs a pin.
  *
  * Context: all are called under the lock of the waiter's queue.
  */
 struct memwait_waiter_ops {
 	void (*joined)(struct memwait_waiter *waiter);
-	bool (*wake)(struct memwait_waiter *waiter, struct memwait_wakes *wakes);
+	bool (*claim)(struct memwait_waiter *waiter, struct memwait_wakes *wakes);
 	bool (*is_pending)(const struct memwait_waiter *waiter);
+	void (*move)(struct memwait_waiter *waiter, const struct memwait_word *target,
+		     struct memwait_pin *pin);
+	bool needs_pin;
 };
 
 /**
@@ -74,63 +101,78 @@ struct memwait_waiter_ops {
  * @queue: the queue that it is in, or %NULL; written under the queue's lock
  * @ops: what to do with it
  * @word: what it waits on; while it is queued, protected by the queue's lock
+ * @epoch: that of the queue when it joined; protected by the queue's lock
+ * @state: of an async wait, as are the next three: here, where there is room for them
+ * @kind: an enum memwait_async_kind
+ * @clock: an enum memwait_async_clock
+ * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
  */
 struct memwait_waiter {
 	struct list_head node;
 	struct memwait_queue *queue;
 	const struct memwait_waiter_ops *ops;
 	struct memwait_word word;
+	u32 epoch;
+	u8 state;
+	u8 kind;
+	u8 clock;
+	u8 result;
 };
 
 /**
- * struct memwait_member - one of the words of a group, or the only one of a thread
- * @waiter: its entry in the queue
- * @owner: the group
+ * struct memwait_queue - the waiters of one word
+ * @node: in the hash table
+ * @key: the word; an owner of 0 marks a queue that was freed. Written under @lock, read without it
+ *	by look-ups in the hash table
+ * @lock: protects the rest
+ * @nr_waiters: length of @waiters
+ * @waiters: oldest first
+ * @epoch: goes up when a call has to come back for the rest of its waiters
+ * @nr_calls: calls that will come back to the queue
+ * @kept: a processor keeps the queue, or is about to
+ * @needs_pin: a waiter that needs a pin to be moved has joined since the queue was empty
  */
-struct memwait_member {
-	struct memwait_waiter waiter;
-	void *owner;
+struct memwait_queue {
+	struct rhash_head node;
+	struct memwait_key key;
+	spinlock_t lock;	/* see the top of queue.c */
+	u32 nr_waiters;
+	struct list_head waiters;
+	u32 epoch;
+	u32 nr_calls : 30;
+	u32 kept : 1;
+	u32 needs_pin : 1;
 };
 
-static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
-{
-	return container_of(waiter, struct memwait_member, waiter);
-}
-
-/* Instead of a member that was notified: no notify has claimed the group. */
-#define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_member *)-1L)
-
-/* Charged to the caller; at the limit of his memory cgroup it fails instead of killing. */
+/* Charged to the caller; at the limit of its memory cgroup it fails instead of killing. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
-/* Contexts that a notify remembers by itself; further ones are chained, see the top of async.c. */
-#define MEMWAIT_WAKES_CONTEXTS	8
-
-/* How often a notify wakes contexts that another one has chained, with its queue's lock held. */
-#define MEMWAIT_WAKES_AT_ONCE	16
+/* Waiters that are looked at, and threads and contexts that are woken, in one step of a call. */
+#define MEMWAIT_STEP		64
+#define MEMWAIT_STEP_WAKES	16
 
 /**
  * struct memwait_wakes - what is left to be done once the queue's lock has been dropped
- * @threads: claimed members of sleeping threads, by &memwait_waiter.node
- * @groups: claimed async groups, whose other members are in their queues still
- * @contexts: contexts that got completions
- * @nr_contexts: how many of them there are
- * @more_contexts: further ones, once @contexts is full
- * @nr_at_once: how many have been woken already, because another notify has chained them
+ * @call: 0, or the number of a call that may take several steps
+ * @nr_tasks: length of @tasks
+ * @nr_contexts: length of @contexts
+ * @groups: groups that were claimed, whose other members are in their queues still; chained by
+ *	&memwait_group.next, with a reference to each
+ * @tasks: threads that were claimed, with a reference to each
+ * @contexts: contexts that got completions, with a reference to each
  */
 struct memwait_wakes {
-	struct list_head threads;
-	struct list_head groups;
-	struct memwait_context *contexts[MEMWAIT_WAKES_CONTEXTS];
+	u64 call;
+	unsigned int nr_tasks;
 	unsigned int nr_contexts;
-	struct list_head more_contexts;
-	unsigned int nr_at_once;
+	struct memwait_group *groups;
+	struct task_struct *tasks[MEMWAIT_STEP_WAKES];
+	struct memwait_context *contexts[MEMWAIT_STEP_WAKES];
 };
 
 /* key.c */
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
-void memwait_word_unpin(struct memwait_word *word);
-void memwait_word_keep(struct memwait_word *word);
+void memwait_object_put(const struct memwait_key *key, void *object);
 void memwait_word_move(struct memwait_word *word, const struct memwait_word *target);
 
 static inline unsigned int memwait_size(u32 flags)
@@ -175,58 +217,62 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
-/* Gives back what keeps a word; a private one, within its system call, is kept by nothing. */
+/* Gives back what keeps a word of a system call or of a blocked thread. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
-	if (word->pin)
-		memwait_word_unpin(word);
-}
-
-static inline bool memwait_key_equal(const struct memwait_key *a, const struct memwait_key *b)
-{
-	return a->owner == b->owner && a->offset == b->offset;
+	if (word->object)
+		memwait_object_put(&word->key, word->object);
 }
 
 /* queue.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp);
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
 void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
-int memwait_queue_notify(const struct memwait_key *key, u32 count);
-void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr);
-int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
-			  struct memwait_word *target);
+struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
+struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key);
+void memwait_queue_lock_pair(struct memwait_queue *queues[2]);
+void memwait_queue_unlock(struct memwait_queue *queue);
+void memwait_queue_unlock_pair(struct memwait_queue *queues[2]);
 int memwait_queue_retry(int ret);
 int memwait_queue_waiters(const struct memwait_key *key);
-void memwait_queue_expel_all(void);
+void memwait_queue_evict_all(void);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
 
 /**
  * memwait_queue_leave() - take a waiter out of its queue, if it is in one
- * @waiter: joined once; a thread's own, or an async wait that the caller has claimed
+ * @waiter: joined once; of the current thread, or of a group or async wait that has been claimed
  *
  * Context: process context; takes the queue's lock.
  */
 static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 {
-	if (smp_load_acquire(&waiter->queue))	/* (D), see the top of queue.c */
+	if (smp_load_acquire(&waiter->queue))	/* (C), see the top of queue.c */
 		memwait_queue_take_out(waiter);
 }
+
+/* notify.c */
+int memwait_notify(const struct memwait_key *key, u32 count);
+void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
+			 u64 call);
+int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *source,
+		    const struct memwait_word *target, struct memwait_pin *pin);
+u64 memwait_new_call(void);
+
+/* What memwait_requeue() returns when it needs a pin of the target. */
+#define MEMWAIT_NEEDS_PIN	1000
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME)
 
 /* wait.c */
-ktime_t memwait_expires(u64 deadline, u32 flags);
-bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_wait(const struct memwait_wait *wait);
 int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user);
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user);
 bool memwait_dies_of_signal(void);
-void memwait_wake_threads(struct list_head *threads);
 
 /**
  * memwait_is_killed() - has the current thread been killed?
@@ -237,7 +283,7 @@ void memwait_wake_threads(struct list_head *threads);
  */
 static inline bool memwait_is_killed(void)
 {
-	/* The kernel's look is plain: what is sent meanwhile is seen now, or by who looks next. */
+	/* The kernel's look is plain: what is sent meanwhile is seen now, or by the next look. */
 	return data_race(fatal_signal_pending(current));
 }
 
@@ -258,19 +304,8 @@ static inline clockid_t memwait_clock(u32 flags)
 	return flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 }
 
-/* async.c */
-extern const struct file_operations memwait_fops;
-extern unsigned long memwait_max_user_waits;
-int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
-int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
-unsigned long memwait_context_user_waits(struct memwait_context *context);
-void memwait_context_wake(struct memwait_context *context);
-void memwait_wake_owed(struct list_head *contexts);
-void memwait_leave_groups(struct list_head *groups);
-int memwait_async_init(void);
-void memwait_async_exit(void);
-
-/* main.c */
-long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+/* deadline.c */
+ktime_t memwait_expires(u64 deadline, u32 flags);
+bool memwait_has_passed(ktime_t expires, u32 flags);
 
 #endif /* MEMWAIT_H */

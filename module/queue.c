@@ -1,80 +1,87 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The queues: one for each word that somebody waits on, oldest waiter first. queue.pml is a model
- * of what is argued for here.
+ * The queues: one for each word that has waiters, oldest waiter first. queue.pml is a model of what
+ * is argued for here.
  *
- * A queue stands in a hash table under its key; its lock protects its list and everything that the
+ * A queue stands in a hash table under its key. Its lock protects its list and everything that the
  * list means. The invariant, whenever a queue's lock is free:
  *
- *	has waiters or is kept  <=>  in the hash table  <=>  key is set
+ *	has waiters, is kept, or a call will come back to it  <=>  in the hash table  <=>  key is set
  *
- * A queue whose last waiter leaves is kept for the next one: most words are waited on again soon.
- * Each processor keeps the last MEMWAIT_KEPT_QUEUES that became empty there, and expels the one
- * that it has kept longest for each further one; nobody keeps any when the last context is closed.
- * A queue that is expelled while it has waiters lives on, and is kept again when they have left.
- * What an empty queue is the queue of may be gone, and its key another word's by now: that is the
- * same to an empty queue, which holds no reference.
+ * A queue whose last waiter leaves is kept for the next waiter: most words are waited on again
+ * soon, and to insert a queue and to remove it takes as long as the wait itself. Each processor
+ * keeps the last MEMWAIT_KEPT_QUEUES that became empty there. For each further one it evicts the
+ * one that it has kept longest. All are evicted when the last context is closed. A queue that is
+ * evicted while it has waiters stays in the table, and is kept again when they have left. The owner
+ * of an empty queue's key may be gone, and its address may be that of another owner by now. That
+ * does no harm: an empty queue holds no reference.
  *
- * Waiter					Waker
+ * Waiter					Notifier
  *
  * (1) find the queue of the key and lock it,	(1) store to the word, in user space
  *     or insert a new one that is locked	(A) full barrier
  * (B) full barrier, if inserted		(2) find the queue of the key;
- * (2) load the word; not the expected value:	    none: nobody waits
+ * (2) load the word; not the expected value:	    none: the word has no waiters
  *     unlock, leave				(3) lock it
- * (3) append itself				(4) take the oldest waiters out and claim them
+ * (3) append itself				(4) claim the oldest waiters, take them out
  * (4) unlock, sleep				(5) unlock, wake them
  *
- * No wake-up is lost. If the waker finds the queue, both hold its lock in some order: a waiter
- * that was first is in the list, and a waiter that comes later loads the word after the waker's
- * store. If the waker finds no queue, then its (2) came before the insertion in the order of the
- * hash bucket; (A) orders its store before that look-up, (B) the insertion before the waiter's
- * load, so the waiter sees the store:
+ * No wake-up is lost. If the notifier finds the queue, both hold its lock in some order: a waiter
+ * that was first is in the list, and a waiter that comes later loads the word after the notifier's
+ * store. If the notifier finds no queue, then its (2) came before the insertion in the order of the
+ * hash bucket. (A) orders its store before that look-up, and (B) orders the insertion before the
+ * waiter's load, so the waiter sees the store:
  *
  *	insert queue			store word
  *	(B) smp_mb			(A) smp_mb
  *	load word			look the queue up
  *
  * cannot both miss. A later waiter that finds the queue needs no barrier of its own: it has taken
- * the lock from the one who inserted and passed (B), which is ordered before its load. Nor can a
- * waker miss a queue that has waiters because it was expelled: it leaves the table empty, and under
- * its lock.
+ * the lock from the waiter that inserted the queue and passed (B), which is ordered before its
+ * load. Nor can a notifier miss a queue that has waiters because it was evicted: a queue leaves the
+ * table empty, and under its lock.
  *
- * Who ends a wait? There are notify, deadline, signal, cancel and close, and exactly one of them.
- * A thread's wait, or group, is claimed by a compare-and-exchange of memwait_thread.claimed; an
- * async wait, or group, under its context's lock. Notify, which holds the queue's lock already,
- * takes what it has claimed out at once; the others call memwait_queue_leave() afterwards. A notify
- * that comes in between does not count such a waiter, and takes it out of the queue for them. See
- * group.h for groups.
+ * What ends a wait? Notify, deadline, signal, cancel or close, and exactly one of them. The wait of
+ * a thread is claimed by a compare-and-exchange of memwait_group.claimed. An async wait is claimed
+ * under its context's lock. A notify holds the queue's lock already, and takes the waiter that it
+ * has claimed out at once. The others call memwait_queue_leave() afterwards; a notify that comes in
+ * between does not count such a waiter, and takes it out of the queue. See group.c for groups.
  *
- * (C) A claimed thread must not leave before the waker has done with its waiter, which is on its
- *     stack: it sleeps until the waker's store-release of memwait_thread.woken, its last access.
- * (D) Who finds that its waiter is in no queue any more takes no lock. The store-release of %NULL
- *     to .queue is the last access of the one who took it out for it, and the load-acquire makes
- *     what was done to the waiter under queues' locks, a move above all, visible to its owner.
+ * (C) The last access to a waiter by a notifier, or by anything else that takes it out for its
+ *     owner, is the store-release of %NULL to .queue, under the queue's lock. An owner whose
+ *     load-acquire finds %NULL takes no lock, and sees all that was done to the waiter under
+ *     queues' locks, a move above all. An owner that finds a queue there takes its lock. So the
+ *     owner of a waiter waits for a critical section of a queue's lock at most, and never for the
+ *     notifier to be scheduled.
  *
- * Requeue locks both queues, having made those that are missing, and so sees and changes the
- * waiters of both words in one step: a waiter is in the source's queue, or in the target's, whoever
- * looks. Its .queue is never %NULL in between, and who takes it out by memwait_queue_leave() locks
- * the queue that .queue names, and looks at .queue again: so a deadline, signal or cancel follows
- * the waiter wherever it has gone. A waiter that is claimed at the same time may be counted as
+ * Many waiters are worked on in steps: a step looks at MEMWAIT_STEP waiters at most, under the
+ * lock, and then drops it. A call that comes back to a queue holds it by .nr_calls. It must
+ * not touch waiters that joined after it began. Therefore it raises .epoch when its first step
+ * ends, and goes on only as far as waiters have the epoch that it found. The list is sorted by
+ * epoch, because waiters are appended only. Each step of a call that raises .epoch has taken the
+ * oldest waiter out or moved it, so the epochs in a list differ by less than its length was, and
+ * their difference as a signed number tells which one is older.
+ *
+ * Requeue holds both queues, having inserted those that are missing, and locks both. So it sees and
+ * changes the waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
+ * every other call. Its .queue is never %NULL in between, and memwait_queue_leave() locks the queue
+ * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
+ * to the queue that it was moved to. A waiter that is claimed at the same time may be counted as
  * moved: it was moved first. Requeue needs no (A): it holds the source's queue in any case, and has
- * passed (B) if it made it.
+ * passed (B) if it inserted that queue.
  *
  * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that has been freed, and even one
  * that serves another word by now. Hence the key is compared again under the lock. The object's
  * lock is initialised by the cache's constructor only, and stays valid in between.
  *
- * Lock order: queue->lock -> memwait_context.lock -> hrtimer's locks
+ * Lock order: queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
  *	       queue->lock -> hash bucket's lock
- *	       queue->lock -> pollers of a context -> epoll's locks
  *
- * Two queues' locks are held by requeue only. Of two that others can find, the one with the lower
- * address comes first, and it is held for the right key before the second is asked for. A new queue
- * comes last, just before it is inserted: the object may have been another queue, and somebody with
- * a stale pointer may hold its lock still, but finds the wrong key and lets go without asking for
- * any other lock. A queue that is to be expelled is locked when no other queue is. All of them are
- * taken in process context only; no interrupt handler of this module takes a lock.
+ * Two queues' locks are held by requeue only, which takes that of the lower address first; neither
+ * queue can be freed and become another word's, as both are held. A queue that is to be inserted or
+ * evicted is locked when no other queue is. expire.c asks for a queue's lock under a context's lock,
+ * but only tries. All of them are taken in process context only; no interrupt handler of this module
+ * takes a lock.
  */
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
@@ -92,39 +99,18 @@
 #include "compat.h"
 #include "memwait.h"
 
-/**
- * struct memwait_queue - the waiters of one word
- * @node: in memwait_queues
- * @key: the word; an owner of 0 marks a queue that died. Written under @lock, read without it by
- *	look-ups in the hash table
- * @lock: protects the rest
- * @nr_waiters: length of @waiters
- * @kept: a processor keeps it, or is about to; who expels it resets this, and frees it if empty
- * @waiters: oldest first
- */
-struct memwait_queue {
-	struct rhash_head node;
-	struct memwait_key key;
-	spinlock_t lock;	/* see the top of the file */
-	unsigned int nr_waiters : 31;
-	unsigned int kept : 1;
-	struct list_head waiters;
-};
-
 /* A power of two, and enough for the words of some batches of async waits. */
 #define MEMWAIT_KEPT_QUEUES	512
 
 /**
  * struct memwait_kept_queues - the queues that a processor keeps, see the top of the file
- * @nr: how many were kept here up to now
+ * @nr: how many it has kept up to now
  * @queues: the last of them, as a ring; some may be %NULL. Exchanged without a lock
  */
 struct memwait_kept_queues {
 	unsigned int nr;
 	struct memwait_queue *queues[MEMWAIT_KEPT_QUEUES];
 };
-
-enum { SOURCE, TARGET };	/* of requeue */
 
 static bool memwait_queue_has_key(const struct memwait_queue *queue, const struct memwait_key *key)
 {
@@ -139,7 +125,7 @@ static int memwait_queue_compare(struct rhashtable_compare_arg *arg, const void 
 
 /*
  * In half the time that all 16 bytes would take. The words of one owner, which a user can choose,
- * lose nothing by that, nor do owners that differ in their lower halves.
+ * are hashed as well as by all of them, and so are owners that differ in their lower halves.
  */
 static __always_inline u32 memwait_queue_hash(const void *data, u32 len, u32 seed)
 {
@@ -170,48 +156,64 @@ static void memwait_queue_construct(void *object)
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->waiters);
 	queue->nr_waiters = 0;
+	queue->epoch = 0;
+	queue->nr_calls = 0;
 	queue->kept = false;
+	queue->needs_pin = false;
 	queue->key.owner = 0;
 	queue->key.offset = 0;
 }
 
-/*
- * Finds the queue of @key and returns it locked, or NULL if there is none. Called within an RCU
- * read-side critical section, as every look-up.
+/**
+ * memwait_queue_find() - find the queue of a word and lock it
+ * @key: the word's key; what it names is kept by the caller
+ *
+ * Context: process context; takes the queue's lock, for memwait_queue_unlock().
+ *
+ * Return: the queue, or %NULL if the word has none.
  */
-static struct memwait_queue *memwait_queue_lock(const struct memwait_key *key)
+struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
 {
 	struct memwait_queue *queue;
 
+	rcu_read_lock();
 	for (;;) {
 		queue = rhashtable_lookup(&memwait_queues, key, memwait_queue_params);
 		if (!queue)
-			return NULL;
+			break;
 
 		spin_lock(&queue->lock);
 		if (likely(memwait_queue_has_key(queue, key))) {
 			/* Balanced by memwait_queue_unlock(): sparse cannot follow. */
 			__release(&queue->lock);
-			return queue;
+			break;
 		}
 		spin_unlock(&queue->lock);
 	}
+	rcu_read_unlock();
+	return queue;
 }
 
-/* Keeps a locked queue no longer: frees it, or leaves it to its waiters. */
-static void memwait_queue_expel(struct memwait_queue *queue)
+/* Neither waiters nor calls need a locked queue. */
+static bool memwait_queue_is_idle(const struct memwait_queue *queue)
+{
+	lockdep_assert_held(&queue->lock);
+	return list_empty(&queue->waiters) && !queue->nr_calls;
+}
+
+/* Keeps a locked queue no longer: frees it, or leaves it to its waiters and calls. */
+static void memwait_queue_evict(struct memwait_queue *queue)
 	__releases(&queue->lock)
 {
-	bool empty = list_empty(&queue->waiters);
+	bool idle = memwait_queue_is_idle(queue);
 
-	lockdep_assert_held(&queue->lock);
 	queue->kept = false;
-	if (empty) {
+	if (idle) {
 		rhashtable_remove_fast(&memwait_queues, &queue->node, memwait_queue_params);
 		WRITE_ONCE(queue->key.owner, 0);
 	}
 	spin_unlock(&queue->lock);
-	if (empty)
+	if (idle)
 		kmem_cache_free(memwait_queue_cache, queue);
 }
 
@@ -227,48 +229,93 @@ static noinline void memwait_queue_keep(struct memwait_queue *queue)
 	if (!other)
 		return;
 	if (!spin_trylock(&other->lock)) {
-		/* Strangers are at work there, maybe for long: rather one's own. */
+		/* It is in use, maybe by another user: rather evict the caller's own queue. */
 		other = xchg(slot, other);
 		if (!other)
 			return;
 		spin_lock(&other->lock);
 	}
-	memwait_queue_expel(other);
+	memwait_queue_evict(other);
 }
 
 /*
- * Unlocks a queue. Returns whether it became empty: then the caller is to call memwait_queue_keep()
+ * Unlocks a queue. Returns whether it became idle: then the caller is to call memwait_queue_keep()
  * as soon as it holds no queue's lock.
  */
 static bool memwait_queue_unlock_only(struct memwait_queue *queue)
 {
-	bool keep = list_empty(&queue->waiters) && !queue->kept;
+	bool idle = memwait_queue_is_idle(queue);
+	bool keep = idle && !queue->kept;
 
-	lockdep_assert_held(&queue->lock);
 	__acquire(&queue->lock);
-
+	if (idle)
+		queue->needs_pin = false;
 	if (keep)
 		queue->kept = true;
 	spin_unlock(&queue->lock);
 	return keep;
 }
 
-static void memwait_queue_unlock(struct memwait_queue *queue)
+/**
+ * memwait_queue_unlock() - drop the lock of a queue
+ * @queue: locked; not to be used any more, unless the caller holds it by .nr_calls
+ *
+ * Context: no other queue's lock is held; may take that of a queue which it evicts.
+ */
+void memwait_queue_unlock(struct memwait_queue *queue)
 {
 	if (memwait_queue_unlock_only(queue))
 		memwait_queue_keep(queue);
 }
 
-/*
- * Makes @queue the queue of @key, locked; @depth: how many queues are locked already. Returns 0,
- * -EEXIST if the key has one already, or -ENOMEM; unless it is 0, the queue is the caller's still.
+/**
+ * memwait_queue_unlock_pair() - drop the locks of two queues, or of one
+ * @queues: locked; the same one twice is one
+ *
+ * Context: as memwait_queue_unlock().
  */
-static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key,
-				int depth)
+void memwait_queue_unlock_pair(struct memwait_queue *queues[2])
+{
+	bool keep[2];
+	int i;
+
+	keep[1] = queues[1] != queues[0] && memwait_queue_unlock_only(queues[1]);
+	keep[0] = memwait_queue_unlock_only(queues[0]);
+	for (i = 0; i < 2; i++) {
+		if (keep[i])
+			memwait_queue_keep(queues[i]);
+	}
+}
+
+/**
+ * memwait_queue_lock_pair() - take the locks of two queues
+ * @queues: held by .nr_calls; the same one twice is one
+ *
+ * Context: process context.
+ */
+void memwait_queue_lock_pair(struct memwait_queue *queues[2])
+{
+	struct memwait_queue *first = min(queues[0], queues[1]);
+	struct memwait_queue *second = max(queues[0], queues[1]);
+
+	spin_lock(&first->lock);
+	__release(&first->lock);	/* as memwait_queue_find() */
+	if (first != second) {
+		spin_lock_nested(&second->lock, 1);
+		__release(&second->lock);
+	}
+}
+
+/*
+ * Makes @queue the queue of @key, locked. Returns 0, -EEXIST if the key has one already, or -ENOMEM;
+ * unless it is 0, the queue is the caller's still.
+ */
+static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key)
 {
 	struct memwait_queue *other;
 
-	spin_lock_nested(&queue->lock, depth);
+	/* A thread with a stale pointer to this memory may hold the lock: it will find the wrong key. */
+	spin_lock(&queue->lock);
 	WRITE_ONCE(queue->key.offset, key->offset);
 	WRITE_ONCE(queue->key.owner, key->owner);
 
@@ -288,105 +335,34 @@ static int memwait_queue_insert(struct memwait_queue *queue, const struct memwai
 	return IS_ERR(other) ? -ENOMEM : -EEXIST;
 }
 
-/* As memwait_queue_lock(), but makes the queue if there is none, or returns an ERR_PTR(). */
-static struct memwait_queue *memwait_queue_lock_or_insert(const struct memwait_key *key, gfp_t gfp)
+/**
+ * memwait_queue_find_or_insert() - as memwait_queue_find(), but insert a queue if there is none
+ * @key: the word's key
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ *
+ * Return: the queue; or %NULL: there is no memory.
+ */
+struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key)
 {
-	struct memwait_queue *queue, *spare = NULL;
-	int err;
+	struct memwait_queue *queue, *new = NULL;
+	int err = -EEXIST;
 
-	for (;;) {
-		rcu_read_lock();
-		queue = memwait_queue_lock(key);
-		rcu_read_unlock();
+	while (err == -EEXIST) {
+		queue = memwait_queue_find(key);
 		if (queue)
 			break;
-
-		if (!spare) {
-			spare = kmem_cache_alloc(memwait_queue_cache, gfp);
-			if (!spare)
-				return ERR_PTR(-ENOMEM);
-		}
-		err = memwait_queue_insert(spare, key, 0);
+		if (!new)
+			new = kmem_cache_alloc(memwait_queue_cache, MEMWAIT_GFP);
+		if (!new)
+			return NULL;
+		err = memwait_queue_insert(new, key);
 		if (!err)
-			return spare;
-		if (err != -EEXIST) {
-			queue = ERR_PTR(err);
-			break;
-		}
+			return new;
 	}
-	if (spare)
-		kmem_cache_free(memwait_queue_cache, spare);
+	if (new)
+		kmem_cache_free(memwait_queue_cache, new);
 	return queue;
-}
-
-/* One try of memwait_queue_lock_pair(): 0; or -EAGAIN, -EEXIST: try again; or -ENOMEM. */
-static int memwait_queue_try_lock_pair(struct memwait_queue *queues[2],
-				       struct memwait_queue *spare[2],
-				       const struct memwait_key *keys[2], int first)
-{
-	int depth, i, err;
-
-	for (depth = 0; depth < 2; depth++) {
-		i = depth ? !first : first;
-		if (queues[i]) {
-			spin_lock_nested(&queues[i]->lock, depth);
-			err = memwait_queue_has_key(queues[i], keys[i]) ? 0 : -EAGAIN;
-			if (err)
-				spin_unlock(&queues[i]->lock);
-			else
-				__release(&queues[i]->lock);	/* as memwait_queue_lock() */
-		} else {
-			err = memwait_queue_insert(spare[i], keys[i], depth);
-			if (!err)
-				swap(queues[i], spare[i]);
-		}
-		if (err) {
-			if (depth)
-				memwait_queue_unlock(queues[first]);
-			return err;
-		}
-	}
-	return 0;
-}
-
-/*
- * Finds or makes the queues of two different keys, and locks both. Returns 0 or -ENOMEM. See the
- * top of the file for the order.
- */
-static int memwait_queue_lock_pair(struct memwait_queue *queues[2],
-				   const struct memwait_key *keys[2])
-{
-	struct memwait_queue *spare[2] = { NULL, NULL };
-	int first, i, err;
-
-	do {
-		err = -EAGAIN;
-		rcu_read_lock();
-		for (i = 0; i < 2; i++)
-			queues[i] = rhashtable_lookup(&memwait_queues, keys[i],
-						      memwait_queue_params);
-		/* The same one twice has been one queue, and then the other. */
-		if ((queues[0] || spare[0]) && (queues[1] || spare[1]) &&
-		    (!queues[0] || queues[0] != queues[1])) {
-			first = !queues[0] || (queues[1] && queues[1] < queues[0]);
-			err = memwait_queue_try_lock_pair(queues, spare, keys, first);
-		}
-		rcu_read_unlock();
-
-		for (i = 0; err == -EAGAIN && i < 2; i++) {
-			if (queues[i] || spare[i])
-				continue;
-			spare[i] = kmem_cache_alloc(memwait_queue_cache, MEMWAIT_GFP);
-			if (!spare[i])
-				err = -ENOMEM;
-		}
-	} while (err == -EAGAIN || err == -EEXIST);
-
-	for (i = 0; i < 2; i++) {
-		if (spare[i])
-			kmem_cache_free(memwait_queue_cache, spare[i]);
-	}
-	return err;
 }
 
 /**
@@ -436,7 +412,6 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
  * @waiter: its word and ops are set, the rest is filled in
  * @wait: address, expected value and size of the word
- * @gfp: how to allocate a queue if the word has none: with or without charge
  *
  * The comparison and the joining are one step with respect to a notify of the same word.
  *
@@ -448,13 +423,13 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
  * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
  * * -ENOMEM
  */
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, gfp_t gfp)
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
-	struct memwait_queue *queue = memwait_queue_lock_or_insert(&waiter->word.key, gfp);
+	struct memwait_queue *queue = memwait_queue_find_or_insert(&waiter->word.key);
 	int ret;
 
-	if (IS_ERR(queue))
-		return PTR_ERR(queue);
+	if (!queue)
+		return -ENOMEM;
 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
@@ -462,6 +437,9 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 	if (likely(!ret)) {
 		list_add_tail(&waiter->node, &queue->waiters);
 		queue->nr_waiters++;
+		waiter->epoch = queue->epoch;
+		if (waiter->ops->needs_pin)
+			queue->needs_pin = true;
 		WRITE_ONCE(waiter->queue, queue);
 		if (waiter->ops->joined)
 			waiter->ops->joined(waiter);
@@ -472,8 +450,8 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 
 /**
  * memwait_queue_remove() - take a waiter out of its queue
- * @waiter: in a queue. Its owner may free it as soon as this has been done, unless the caller has
- *	claimed it
+ * @waiter: in a queue. Its owner may free it as soon as this has been done, unless the caller holds
+ *	a lock or a reference that prevents it
  *
  * Context: the queue's lock is held.
  */
@@ -484,7 +462,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 	lockdep_assert_held(&queue->lock);
 	list_del(&waiter->node);
 	queue->nr_waiters--;
-	smp_store_release(&waiter->queue, NULL);	/* (D) pairs with the acquire below */
+	smp_store_release(&waiter->queue, NULL);	/* (C) pairs with the acquires */
 }
 
 /**
@@ -499,7 +477,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
 
 	rcu_read_lock();
 	for (;;) {
-		queue = smp_load_acquire(&waiter->queue);	/* (D) */
+		queue = smp_load_acquire(&waiter->queue);	/* (C) */
 		if (!queue) {
 			rcu_read_unlock();
 			return;
@@ -518,225 +496,11 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
 	memwait_queue_unlock(queue);
 }
 
-static void memwait_wakes_init(struct memwait_wakes *wakes)
-{
-	INIT_LIST_HEAD(&wakes->threads);
-	INIT_LIST_HEAD(&wakes->groups);
-	wakes->nr_contexts = 0;
-	INIT_LIST_HEAD(&wakes->more_contexts);
-	wakes->nr_at_once = 0;
-}
-
-/*
- * Wakes whom memwait_queue_wake() has claimed, in the same RCU read-side critical section: a
- * context may be freed a grace period after its close, and likewise an async group, and a task
- * after its exit.
- */
-static inline void memwait_wakes_finish(struct memwait_wakes *wakes)
-{
-	unsigned int i;
-
-	RCU_LOCKDEP_WARN(!rcu_read_lock_held(), "what was claimed may be freed");
-	if (!list_empty(&wakes->threads))
-		memwait_wake_threads(&wakes->threads);
-	if (!list_empty(&wakes->groups))
-		memwait_leave_groups(&wakes->groups);
-	for (i = 0; i < wakes->nr_contexts; i++)
-		memwait_context_wake(wakes->contexts[i]);
-	if (!list_empty(&wakes->more_contexts))
-		memwait_wake_owed(&wakes->more_contexts);
-}
-
-/*
- * Claims the oldest waiters of a locked queue, at most @count. Returns how many. Those who have
- * been claimed by others are taken out on the way.
- */
-static u32 memwait_queue_wake(struct memwait_queue *queue, u32 count, struct memwait_wakes *wakes)
-{
-	struct memwait_waiter *waiter, *next;
-	u32 woken = 0;
-
-	lockdep_assert_held(&queue->lock);
-	list_for_each_entry_safe(waiter, next, &queue->waiters, node) {
-		if (woken == count)
-			break;
-		if (waiter->ops->wake(waiter, wakes))
-			woken++;
-		else
-			memwait_queue_remove(waiter);
-	}
-	return woken;
-}
-
-/* Not inline: who finds nobody, as most notifies do, must not pay for the frame of this one. */
-static noinline u32 memwait_queue_notify_locked(struct memwait_queue *queue, u32 count)
-{
-	struct memwait_wakes wakes __uninitialized;
-	u32 woken;
-
-	memwait_wakes_init(&wakes);
-	woken = memwait_queue_wake(queue, count, &wakes);
-	memwait_queue_unlock(queue);
-	memwait_wakes_finish(&wakes);
-	return woken;
-}
-
-/**
- * memwait_queue_notify() - wake the oldest waiters of a word
- * @key: the word's key; held by the caller
- * @count: at most so many, not 0
- *
- * Allocates nothing and does not look at the word.
- *
- * Context: process context; takes the queue's lock.
- *
- * Return: how many were woken: each of them, and nobody else, will see MEMWAIT_OK.
- */
-int memwait_queue_notify(const struct memwait_key *key, u32 count)
-{
-	struct memwait_queue *queue;
-	u32 woken = 0;
-
-	smp_mb();	/* (A) pairs with (B) */
-
-	rcu_read_lock();
-	queue = memwait_queue_lock(key);
-	if (queue) {
-		if (list_empty(&queue->waiters))
-			memwait_queue_unlock(queue);
-		else
-			woken = memwait_queue_notify_locked(queue, count);
-	}
-	rcu_read_unlock();
-	return woken;
-}
-
-/**
- * memwait_queue_notify_many() - wake the oldest waiters of several words
- * @words: the words; held by the caller
- * @counts: for each word, at most so many; set to how many were woken
- * @nr: how many words
- *
- * As many calls of memwait_queue_notify(), but a context is woken once for all of its completions.
- *
- * Context: process context; takes the queues' locks, one at a time.
- */
-void memwait_queue_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr)
-{
-	struct memwait_queue *queue;
-	struct memwait_wakes wakes __uninitialized;
-	unsigned int i;
-
-	smp_mb();	/* (A) pairs with (B) */
-
-	memwait_wakes_init(&wakes);
-	rcu_read_lock();
-	for (i = 0; i < nr; i++) {
-		queue = counts[i] ? memwait_queue_lock(&words[i].key) : NULL;
-		if (!queue) {
-			counts[i] = 0;
-			continue;
-		}
-		counts[i] = memwait_queue_wake(queue, counts[i], &wakes);
-		memwait_queue_unlock(queue);
-	}
-	memwait_wakes_finish(&wakes);
-	rcu_read_unlock();
-}
-
-/* Moves the oldest waiters of one locked queue to the end of another one. Returns how many. */
-static u32 memwait_queue_move(struct memwait_queue *source, struct memwait_queue *target,
-			      const struct memwait_word *word, u32 move)
-{
-	struct memwait_waiter *waiter, *next;
-	LIST_HEAD(moving);
-	u32 moved = 0;
-
-	lockdep_assert_held(&source->lock);
-	lockdep_assert_held(&target->lock);
-	list_for_each_entry_safe(waiter, next, &source->waiters, node) {
-		if (moved == move)
-			break;
-		if (!waiter->ops->is_pending(waiter)) {
-			memwait_queue_remove(waiter);
-			continue;
-		}
-		list_move_tail(&waiter->node, &moving);
-		WRITE_ONCE(waiter->queue, target);
-		memwait_word_move(&waiter->word, word);
-		moved++;
-	}
-	/* At once, because the two may be the same. */
-	list_splice_tail(&moving, &target->waiters);
-	source->nr_waiters -= moved;
-	target->nr_waiters += moved;
-	return moved;
-}
-
-/**
- * memwait_queue_requeue() - wake waiters of a word and move others to another word
- * @requeue: as it came from user space, checked; woken and moved are set if the result is 0
- * @source: the word that is compared; held by the caller
- * @target: the word that they are moved to, or the same; held by the caller
- *
- * One step with respect to all other operations on both words.
- *
- * Context: process context, may sleep; takes the queues' locks.
- *
- * Return:
- * * 0
- * * MEMWAIT_NOT_EQUAL: the word holds another value; nothing was done
- * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
- * * -ENOMEM: a word that has no waiters needs a queue for a moment
- */
-int memwait_queue_requeue(struct memwait_requeue *requeue, struct memwait_word *source,
-			  struct memwait_word *target)
-{
-	const struct memwait_key *keys[2] = { &source->key, &target->key };
-	bool same = memwait_key_equal(&source->key, &target->key);
-	struct memwait_queue *queues[2];
-	struct memwait_wakes wakes __uninitialized;
-	bool keep[2];
-	int ret = 0;
-	int i;
-
-	if (same) {
-		queues[SOURCE] = memwait_queue_lock_or_insert(&source->key, MEMWAIT_GFP);
-		queues[TARGET] = queues[SOURCE];
-		if (IS_ERR(queues[SOURCE]))
-			ret = PTR_ERR(queues[SOURCE]);
-	} else {
-		ret = memwait_queue_lock_pair(queues, keys);
-	}
-	if (ret)
-		return ret;
-
-	memwait_wakes_init(&wakes);
-	rcu_read_lock();
-	pagefault_disable();
-	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
-	pagefault_enable();
-	if (!ret) {
-		requeue->woken = memwait_queue_wake(queues[SOURCE], requeue->count, &wakes);
-		requeue->moved = memwait_queue_move(queues[SOURCE], queues[TARGET], target,
-						    requeue->move);
-	}
-	keep[TARGET] = !same && memwait_queue_unlock_only(queues[TARGET]);
-	keep[SOURCE] = memwait_queue_unlock_only(queues[SOURCE]);
-	for (i = 0; i < 2; i++) {
-		if (keep[i])
-			memwait_queue_keep(queues[i]);
-	}
-	memwait_wakes_finish(&wakes);
-	rcu_read_unlock();
-	return ret == -EFAULT ? -EAGAIN : ret;
-}
-
 /**
  * memwait_queue_retry() - shall a call that does not block try again?
- * @ret: what memwait_queue_join() or memwait_queue_requeue() returned, or what came before them
+ * @ret: what memwait_queue_join() or memwait_requeue() returned, or what came before them
  *
- * No signal interrupts such a call; only who dies need not try again.
+ * No signal interrupts such a call; only a thread that dies need not try again.
  *
  * Context: process context, may sleep.
  *
@@ -763,24 +527,22 @@ int memwait_queue_waiters(const struct memwait_key *key)
 	struct memwait_queue *queue;
 	int nr = 0;
 
-	rcu_read_lock();
-	queue = memwait_queue_lock(key);
+	queue = memwait_queue_find(key);
 	if (queue) {
 		nr = queue->nr_waiters;
 		memwait_queue_unlock(queue);
 	}
-	rcu_read_unlock();
 	return nr;
 }
 
 /**
- * memwait_queue_expel_all() - keep no queue any longer
+ * memwait_queue_evict_all() - keep no queue any longer
  *
  * Queues that come into use meanwhile may be kept all the same.
  *
  * Context: process context, may sleep; takes queues' locks, one at a time.
  */
-void memwait_queue_expel_all(void)
+void memwait_queue_evict_all(void)
 {
 	struct memwait_kept_queues *kept;
 	struct memwait_queue *queue;
@@ -796,7 +558,7 @@ void memwait_queue_expel_all(void)
 			if (!queue)
 				continue;
 			spin_lock(&queue->lock);
-			memwait_queue_expel(queue);
+			memwait_queue_evict(queue);
 		}
 		cond_resched();
 	}
@@ -821,7 +583,7 @@ int __init memwait_queue_init(void)
 /* No context is left, nor any waiter. */
 void memwait_queue_exit(void)
 {
-	memwait_queue_expel_all();
+	memwait_queue_evict_all();
 	rhashtable_destroy(&memwait_queues);
 	free_percpu(memwait_kept_queues);
 	kmem_cache_destroy(memwait_queue_cache);

@@ -2,164 +2,71 @@
 /*
  * Blocked threads: sleeping, deadlines and signals.
  *
- * The members of a thread, one for each word that it waits on, live on its stack, or for large
- * groups in memory of its own. Whoever changes memwait_thread.claimed from %NULL ends the wait. A
- * notify that has claimed a thread lets go of it by setting @woken; until then the thread stays,
- * whatever else happens to it: a notify that was counted beats a time-out and a signal.
+ * A thread waits as a group, see group.h, be it of one word. The group of one word is on the
+ * thread's stack. The change of memwait_group.claimed from %NULL ends the wait. A notify that was
+ * counted beats a time-out and a signal: a thread that finds itself claimed returns MEMWAIT_OK. It
+ * waits for nothing then but the lock of the queue, if the notify still holds it, see (C) at the
+ * top of queue.c.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
-#include <linux/nsproxy.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
-#include <linux/time_namespace.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
 #include "group.h"
 #include "memwait.h"
 
-/* Groups of up to so many words need no memory but the stack. */
-#define MEMWAIT_SMALL_GROUP	8
-
-/**
- * struct memwait_thread - a thread that waits
- * @task: the thread
- * @members: one for each word
- * @nr: how many
- * @woken: a notify has claimed the thread, and touches neither it nor its members any more
- * @claimed: %NULL while the wait is pending; the member that was notified;
- *	or MEMWAIT_CLAIMED_BY_ITSELF
- */
-struct memwait_thread {
-	struct task_struct *task;
-	struct memwait_member *members;
-	u32 nr;
-	int woken;
-	struct memwait_member *claimed;
-};
-
-static bool memwait_thread_wake(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
+static bool memwait_thread_notified(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
 {
 	struct memwait_member *member = to_member(waiter);
-	struct memwait_thread *thread = member->owner;
+	struct memwait_group *group = member->group;
 
-	if (cmpxchg(&thread->claimed, NULL, member))
+	if (cmpxchg(&group->claimed, NULL, member))
 		return false;
+	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
+	if (group->nr > 1)
+		memwait_group_keep(group, wakes);
 	memwait_queue_remove(waiter);
-	list_add_tail(&waiter->node, &wakes->threads);
 	return true;
 }
 
 static bool memwait_thread_is_pending(const struct memwait_waiter *waiter)
 {
-	const struct memwait_thread *thread = to_member(waiter)->owner;
+	return !READ_ONCE(to_member(waiter)->group->claimed);
+}
 
-	return !READ_ONCE(thread->claimed);
+static void memwait_thread_move(struct memwait_waiter *waiter, const struct memwait_word *target,
+				struct memwait_pin *pin)
+{
+	memwait_word_move(&waiter->word, target);
 }
 
 static const struct memwait_waiter_ops memwait_thread_ops = {
-	.wake = memwait_thread_wake,
+	.claim = memwait_thread_notified,
 	.is_pending = memwait_thread_is_pending,
+	.move = memwait_thread_move,
 };
 
-/**
- * memwait_wake_threads() - wake the threads that a notify has claimed
- * @threads: list of their waiters, of which nothing is valid any more afterwards
- *
- * Context: within the RCU read-side critical section in which they were claimed; no queue's lock is
- * held, so that a thread that runs at once does not meet it. Takes the locks of the queues that
- * other members of a group are in.
- */
-void memwait_wake_threads(struct list_head *threads)
+/* Ends the wait of the current thread. Returns false if a notify has done so before. */
+static bool memwait_thread_end(struct memwait_group *group)
 {
-	struct memwait_waiter *waiter, *next;
-
-	list_for_each_entry_safe(waiter, next, threads, node) {
-		struct memwait_thread *thread = to_member(waiter)->owner;
-		struct task_struct *task = thread->task;
-
-		if (thread->nr > 1)
-			memwait_group_leave(thread->members, thread->nr);
-
-		/* After the store the thread may return, and even exit, but RCU keeps the task. */
-		smp_store_release(&thread->woken, 1);	/* (C) pairs with the acquires below */
-		wake_up_process(task);
-	}
-}
-
-/**
- * memwait_expires() - a deadline of the caller's time namespace as a time of the host
- * @deadline: as it came from user space
- * @flags: MEMWAIT_CLOCK_REALTIME or not
- *
- * Context: process context of the caller.
- *
- * Return: the time; KTIME_MAX, which is reached in 292 years, for never.
- */
-ktime_t memwait_expires(u64 deadline, u32 flags)
-{
-	ktime_t expires = min_t(u64, deadline, KTIME_MAX);
-
-#ifdef CONFIG_TIME_NS
-	if (expires != KTIME_MAX && memwait_clock(flags) == CLOCK_MONOTONIC) {
-		ktime_t offset =
-			timespec64_to_ktime(current->nsproxy->time_ns->offsets.monotonic);
-
-		if (offset > 0)
-			expires = max_t(ktime_t, ktime_sub(expires, offset), 0);
-		else if (offset < 0)
-			expires = ktime_add_safe(expires, -offset);
-	}
-#endif
-	return expires;
-}
-
-/**
- * memwait_has_passed() - is it too late to wait?
- * @expires: from memwait_expires()
- * @flags: MEMWAIT_CLOCK_REALTIME or not
- *
- * Context: any.
- *
- * Return: whether the time has come.
- */
-bool memwait_has_passed(ktime_t expires, u32 flags)
-{
-	if (expires == KTIME_MAX)
-		return false;
-	return expires <= (flags & MEMWAIT_CLOCK_REALTIME ? ktime_get_real() : ktime_get());
-}
-
-/* Ends the wait. Returns false if a notify has done so before, and has let go of the thread. */
-static bool memwait_thread_end(struct memwait_thread *thread)
-{
-	if (!cmpxchg(&thread->claimed, NULL, MEMWAIT_CLAIMED_BY_ITSELF))
-		return true;
-
-	/* A notify has counted this thread, and is about to say so. */
-	for (;;) {
-		set_current_state(TASK_UNINTERRUPTIBLE);
-		if (smp_load_acquire(&thread->woken))		/* (C) */
-			break;
-		schedule();
-	}
-	__set_current_state(TASK_RUNNING);
-	return false;
+	return !cmpxchg(&group->claimed, NULL, MEMWAIT_CLAIMED_BY_ITSELF);
 }
 
 /* Sleeps until the thread is notified, or the deadline or a signal has ended the wait. */
-static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clockid_t clock)
+static int memwait_sleep(struct memwait_group *group, ktime_t *expires, clockid_t clock)
 {
 	int ret;
 
 	for (;;) {
 		set_current_state(TASK_INTERRUPTIBLE | TASK_FREEZABLE);
-		if (smp_load_acquire(&thread->woken)) {		/* (C) */
-			__set_current_state(TASK_RUNNING);
-			return MEMWAIT_OK;
+		if (READ_ONCE(group->claimed)) {
+			ret = MEMWAIT_OK;
+			break;
 		}
 		if (signal_pending(current)) {
 			ret = -ERESTARTSYS;
@@ -174,7 +81,7 @@ static int memwait_sleep(struct memwait_thread *thread, ktime_t *expires, clocki
 		}
 	}
 	__set_current_state(TASK_RUNNING);
-	return memwait_thread_end(thread) ? ret : MEMWAIT_OK;
+	return ret == MEMWAIT_OK || memwait_thread_end(group) ? ret : MEMWAIT_OK;
 }
 
 /**
@@ -200,7 +107,7 @@ bool memwait_dies_of_signal(void)
 	if (READ_ONCE(current->ptrace) || (READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE))
 		return false;
 
-	sighand = rcu_dereference_protected(current->sighand, true);	/* one's own stays */
+	sighand = rcu_dereference_protected(current->sighand, true);	/* current's stays */
 	spin_lock_irq(&sighand->siglock);
 	sigorsets(&pending, &current->pending.signal, &current->signal->shared_pending.signal);
 	sigandnsets(&pending, &pending, &current->blocked);
@@ -221,17 +128,12 @@ bool memwait_dies_of_signal(void)
  * A notify that was counted for a thread which dies before it returns, or which cannot be told the
  * index, is passed on to the next waiter of the word. -ERESTARTSYS is right for a restart as well,
  * for the deadline is absolute.
- *
- * Inline, so that for one word no loop is left.
  */
-static __always_inline int memwait_wait_members(struct memwait_member *members,
-						const struct memwait_wait *waits, u32 nr,
-						u64 deadline, u32 flags, u32 __user *user_index)
+static int memwait_thread_wait(struct memwait_group *group, const struct memwait_wait *waits,
+			       u64 deadline, u32 flags, u32 __user *user_index)
 {
-	struct memwait_thread thread = { .task = current, .members = members, .nr = nr };
-	gfp_t gfp = nr > 1 ? MEMWAIT_GFP : GFP_KERNEL;
+	u32 nr = group->nr, index, i;
 	ktime_t expires;
-	u32 i, index;
 	int ret;
 
 	for (;;) {
@@ -244,53 +146,53 @@ static __always_inline int memwait_wait_members(struct memwait_member *members,
 			break;
 		}
 
-		thread.claimed = NULL;
+		group->claimed = NULL;
 		for (i = 0; i < nr; i++) {
-			members[i].owner = &thread;
-			members[i].waiter.ops = &memwait_thread_ops;
-			members[i].waiter.queue = NULL;
+			group->members[i].group = group;
+			group->members[i].waiter.ops = &memwait_thread_ops;
+			group->members[i].waiter.queue = NULL;
 		}
-		ret = memwait_group_join(members, waits, nr, gfp, &index);
+		ret = memwait_group_join(group, waits, &index);
 		if (!ret)
-			ret = memwait_sleep(&thread, expires == KTIME_MAX ? NULL : &expires,
+			ret = memwait_sleep(group, expires == KTIME_MAX ? NULL : &expires,
 					    memwait_clock(flags));
-		else if (!memwait_thread_end(&thread))
+		else if (!memwait_thread_end(group))
 			ret = MEMWAIT_OK;
-		memwait_group_leave(members, nr);
+		memwait_group_leave(group);
 
 		if (ret == MEMWAIT_OK) {
-			index = thread.claimed - members;
+			index = group->claimed - group->members;
 			if (user_index && put_user(index, user_index))
 				ret = -EFAULT;
 			else if (memwait_is_dying())
 				ret = -ERESTARTSYS;
 			if (ret)
-				memwait_queue_notify(&thread.claimed->waiter.word.key, 1);
+				memwait_notify(&group->claimed->waiter.word.key, 1);
 		}
 		if (ret != -EAGAIN)
 			break;
 
 		/* The comparison above faults in what could not be read. */
-		memwait_group_put(members, nr);
+		memwait_group_put_words(group, nr);
 		if (signal_pending(current))
 			return -ERESTARTSYS;
 		cond_resched();
-		ret = memwait_group_get(members, waits, nr);
+		ret = memwait_group_get(group, waits);
 		if (ret)
 			return ret;
 	}
-	memwait_group_put(members, nr);
+	memwait_group_put_words(group, nr);
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
 		ret = -EFAULT;
 	return ret;
 }
 
-/* The same for many words, but not inline: the frame of memwait_wait_any() is large already. */
-static noinline_for_stack int memwait_wait_group(struct memwait_member *members,
-						 const struct memwait_wait *waits, u32 nr,
-						 u64 deadline, u32 flags, u32 __user *user_index)
+/* The wait of a thread on one word, which memwait_word_get() has found for @member. */
+static int memwait_wait_one(struct memwait_member *member, const struct memwait_wait *wait)
 {
-	return memwait_wait_members(members, waits, nr, deadline, flags, user_index);
+	struct memwait_group group = { .nr = 1, .members = member, .task = current };
+
+	return memwait_thread_wait(&group, wait, wait->deadline, wait->flags, NULL);
 }
 
 /**
@@ -309,9 +211,7 @@ int memwait_wait(const struct memwait_wait *wait)
 	ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
 	if (!ret)
 		ret = memwait_word_get(&member.waiter.word, wait->addr, wait->flags);
-	if (ret)
-		return ret;
-	return memwait_wait_members(&member, wait, 1, wait->deadline, wait->flags, NULL);
+	return ret ?: memwait_wait_one(&member, wait);
 }
 
 /**
@@ -325,10 +225,9 @@ int memwait_wait(const struct memwait_wait *wait)
  */
 int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user)
 {
-	struct memwait_wait small_waits[MEMWAIT_SMALL_GROUP], *waits = small_waits;
-	struct memwait_member small_members[MEMWAIT_SMALL_GROUP], *members = small_members;
+	struct memwait_group *group;
+	struct memwait_wait *waits;
 	u32 nr = any->count;
-	void *memory = NULL;
 	int ret;
 
 	if ((any->flags & ~MEMWAIT_CLOCK_REALTIME) || any->reserved)
@@ -339,21 +238,29 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	if (put_user(any->index, &user->index))
 		return -EFAULT;
 
-	if (nr > MEMWAIT_SMALL_GROUP) {
-		memory = kmalloc_array(nr, sizeof(*waits) + sizeof(*members), MEMWAIT_GFP);
-		if (!memory)
-			return -ENOMEM;
-		members = memory;
-		waits = memory + nr * sizeof(*members);
+	/* A notify may need the members longer than this thread does. */
+	waits = kmalloc_array(nr, sizeof(*waits), MEMWAIT_GFP);
+	group = kmalloc(sizeof(*group) + nr * sizeof(*group->members), MEMWAIT_GFP);
+	if (!waits || !group) {
+		ret = -ENOMEM;
+		goto free;
 	}
+	refcount_set(&group->refs, 1);
+	group->nr = nr;
+	group->members = (struct memwait_member *)(group + 1);
+	group->task = current;
 
 	ret = memwait_group_copy(waits, any->waits, nr);
 	if (!ret)
-		ret = memwait_group_get(members, waits, nr);
-	if (!ret)
-		ret = memwait_wait_group(members, waits, nr, any->deadline, any->flags,
-					 &user->index);
-	kfree(memory);
+		ret = memwait_group_get(group, waits);
+	if (ret)
+		goto free;
+	ret = memwait_thread_wait(group, waits, any->deadline, any->flags, &user->index);
+	memwait_group_put(group);
+	group = NULL;
+free:
+	kfree(group);
+	kfree(waits);
 	return ret;
 }
 
@@ -361,7 +268,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user)
 {
-	struct memwait_word word = { .pin = NULL };
+	struct memwait_word word = { .object = NULL };
 	u32 woken = 0;
 	int ret;
 
@@ -375,7 +282,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	}
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
-		woken = memwait_queue_notify(&word.key, arg->notify.count);
+		woken = memwait_notify(&word.key, arg->notify.count);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}
@@ -388,8 +295,8 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  * @arg: as it came from user space
  * @user: where it came from
  *
- * The notify is done once, even if a signal restarts the system call: then MEMWAIT_NOTIFIED is in
- * the caller's flags. It is taken away before the wait, so that nothing is to be written after it.
+ * The notify is done once, even if a signal restarts the system call: then the caller's state is
+ * MEMWAIT_NOTIFIED. It is set to 0 before the wait, so that nothing is to be written after it.
  *
  * Context: process context, sleeps.
  *
@@ -398,34 +305,31 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user)
 {
-	bool notified = arg->notify.flags & MEMWAIT_NOTIFIED;
-	u32 flags = arg->notify.flags & ~MEMWAIT_NOTIFIED;
 	struct memwait_member member __uninitialized;
 	int ret;
 
-	if (arg->reserved)
+	if (arg->state > MEMWAIT_NOTIFIED)
 		return -EINVAL;
-	ret = memwait_check(arg->notify.addr, flags, MEMWAIT_WORD_FLAGS);
+	ret = memwait_check(arg->notify.addr, arg->notify.flags, MEMWAIT_WORD_FLAGS);
 	if (!ret)
 		ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
-	if (!ret && notified)
-		ret = put_user(flags, &user->notify.flags);
+	if (!ret && arg->state)
+		ret = put_user(0, &user->state);
 	if (!ret)
 		ret = memwait_word_get(&member.waiter.word, arg->wait.addr, arg->wait.flags);
 	if (ret)
 		return ret;
 
-	if (!notified) {
+	if (!arg->state) {
 		ret = memwait_notify_first(arg, user);
 		if (ret) {
 			memwait_word_put(&member.waiter.word);
 			return ret;
 		}
 	}
-	ret = memwait_wait_members(&member, &arg->wait, 1, arg->wait.deadline, arg->wait.flags,
-				   NULL);
+	ret = memwait_wait_one(&member, &arg->wait);
 	/* If it cannot be told, it must not be restarted. */
-	if (ret == -ERESTARTSYS && put_user(flags | MEMWAIT_NOTIFIED, &user->notify.flags))
+	if (ret == -ERESTARTSYS && put_user(MEMWAIT_NOTIFIED, &user->state))
 		ret = -EINTR;
 	return ret;
 }

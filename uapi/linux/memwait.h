@@ -3,19 +3,21 @@
  * The ABI of /dev/memwait: wait for, and notify, a word of memory.
  *
  * The semantics are those of ECMAScript's Atomics.wait, Atomics.waitAsync and Atomics.notify;
- * the outcomes have the numbers of WebAssembly's memory.atomic.wait. All structs have the same
- * layout for 32-bit and 64-bit callers. A struct may grow at its end: the size is part of the
- * ioctl number, what an old caller does not pass counts as zero, and what an old kernel does not
- * know must be zero (otherwise E2BIG).
+ * WebAssembly's memory.atomic.wait returns the same numbers for the outcomes OK, NOT_EQUAL and
+ * TIMED_OUT. All structs have the same layout for 32-bit and 64-bit callers.
+ *
+ * The struct of an ioctl may grow at its end: its size is part of the ioctl number. An element of
+ * an array of struct memwait_async may grow as well: memwait_wait_async.entry_size is its size.
+ * In both cases a field that an old caller does not pass counts as zero, and a field that an old
+ * kernel does not know must be zero, or the call fails with E2BIG. struct memwait_wait, struct
+ * memwait_notify, struct memwait_wait_any within struct memwait_async, and struct
+ * memwait_completion never grow.
  */
 #ifndef _UAPI_LINUX_MEMWAIT_H
 #define _UAPI_LINUX_MEMWAIT_H
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
-
-/* What MEMWAIT_IOC_INFO reports in abi_version. */
-#define MEMWAIT_ABI_VERSION	1
 
 /* Outcomes: return values of the ioctls, and the result of entries and completions. */
 #define MEMWAIT_OK		0	/* counted by a notify */
@@ -32,34 +34,45 @@
 #define MEMWAIT_PRIVATE		0x80	/* all users of the word share this address space */
 #define MEMWAIT_CLOCK_REALTIME	0x100	/* the deadline is of CLOCK_REALTIME, not _MONOTONIC */
 #define MEMWAIT_GROUP		0x200	/* an async wait on several words */
-#define MEMWAIT_NOTIFIED	0x400	/* in a MEMWAIT_IOC_NOTIFY_WAIT that was interrupted */
+
+/* In memwait_notify_wait.state: the notify has been done. */
+#define MEMWAIT_NOTIFIED	1
 
 #define MEMWAIT_FOREVER		(~0ULL)	/* as a deadline: never */
 #define MEMWAIT_ALL		(~0U)	/* as a count: every waiter */
 #define MEMWAIT_GROUP_MAX	128	/* most words of a group */
 
-/* Bits of memwait_info.features. */
+/* Bits of memwait_info.features: what one kernel has and another may lack. */
 #define MEMWAIT_FEATURE_WAIT_U64	0x1	/* MEMWAIT_SIZE_U64: not on 32-bit kernels */
-#define MEMWAIT_FEATURE_WAIT_ANY	0x2	/* MEMWAIT_IOC_WAIT_ANY, MEMWAIT_GROUP */
-#define MEMWAIT_FEATURE_REQUEUE		0x4	/* MEMWAIT_IOC_REQUEUE */
-#define MEMWAIT_FEATURE_NOTIFY_WAIT	0x8	/* MEMWAIT_IOC_NOTIFY_WAIT */
-#define MEMWAIT_FEATURE_NOTIFY_MANY	0x10	/* MEMWAIT_IOC_NOTIFY_MANY */
 
 /**
- * struct memwait_info - what this kernel offers
- * @abi_version: MEMWAIT_ABI_VERSION of the module
- * @max_wait_any: most words of a group, 0 without MEMWAIT_FEATURE_WAIT_ANY
+ * struct memwait_info - what this kernel offers, and the limits in force
  * @features: MEMWAIT_FEATURE_* bits
  * @max_user_waits: most async waits that one user may have, pending or not yet read; a group counts
  *	as many as it has words (module parameter max_user_waits)
  * @user_waits: how many of them the user who opened this context has now; out of date at once
+ * @max_group: most words of a group, MEMWAIT_GROUP_MAX
+ * @reserved: 0
+ * @max_user_contexts: most contexts that one user may have open (module parameter
+ *	max_user_contexts)
+ * @user_contexts: how many of them the user has now
+ * @max_user_pins: most files and address spaces that the async waits of one user may keep alive,
+ *	counted once for each context (module parameter max_user_pins)
+ * @user_pins: how many of them the user has now
+ *
+ * The limits are those of the user who opened the context. A user namespace that was not made by
+ * root brings no limits of its own: its users count as the user who made it.
  */
 struct memwait_info {
-	__u32 abi_version;
-	__u32 max_wait_any;
 	__u64 features;
 	__u64 max_user_waits;
 	__u64 user_waits;
+	__u32 max_group;
+	__u32 reserved;
+	__u64 max_user_contexts;
+	__u64 user_contexts;
+	__u64 max_user_pins;
+	__u64 user_pins;
 };
 
 /**
@@ -95,41 +108,62 @@ struct memwait_notify {
 };
 
 /**
+ * struct memwait_wait_any - waits on several words at once
+ * @waits: address of an array of struct memwait_wait: words of any sizes, shared and private, the
+ *	same one more than once if need be. Their deadlines are not used; their flags are
+ *	MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
+ * @count: length of the array, 1 to MEMWAIT_GROUP_MAX
+ * @reserved: 0
+ * @deadline: of the whole group, as in struct memwait_wait
+ * @flags: 0 or MEMWAIT_CLOCK_REALTIME; within struct memwait_async MEMWAIT_GROUP besides
+ * @index: out: with MEMWAIT_OK the word that was notified, with MEMWAIT_NOT_EQUAL the first word
+ *	that differs; otherwise left alone
+ *
+ * One notify ends the wait, and no other notify counts it, on whichever word. @deadline and @flags
+ * stand where they do in struct memwait_wait.
+ */
+struct memwait_wait_any {
+	__u64 waits;
+	__u32 count;
+	__u32 reserved;
+	__u64 deadline;
+	__u32 flags;
+	__u32 index;
+};
+
+/**
  * struct memwait_async - one async wait of a batch
- * @wait: what to wait for. A group, that is a wait on several words of which the first to be
- *	notified ends it, has MEMWAIT_GROUP among its flags, and besides that only
- *	MEMWAIT_CLOCK_REALTIME; @wait.addr is the address of an array of struct memwait_wait as for
- *	MEMWAIT_IOC_WAIT_ANY, and @wait.expected its length
+ * @wait: what to wait for
+ * @any: the same for a group, that is a wait on several words of which the first to be notified
+ *	ends it. @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL only; of
+ *	MEMWAIT_OK the completion tells it
  * @user_data: returned in the completion, as it is
  * @id: out: names the pending wait for MEMWAIT_IOC_CANCEL; never 0 for a pending one, and not
  *	used again in this context for 2^40 waits. 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative errno
- * @reserved: 0, but for a group
- * @index: out, for a group that is MEMWAIT_NOT_EQUAL: the first word that is
- *
- * MEMWAIT_GROUP needs MEMWAIT_FEATURE_WAIT_ANY.
+ * @reserved: 0
  */
-__extension__ struct memwait_async {
-	struct memwait_wait wait;
+struct memwait_async {
+	union {
+		struct memwait_wait wait;
+		struct memwait_wait_any any;
+	};
 	__u64 user_data;
 	__u64 id;
 	__s32 result;
-	union {
-		__u32 reserved;
-		__u32 index;
-	};
+	__u32 reserved;
 };
 
 /**
  * struct memwait_wait_async - a batch of async waits
  * @waits: address of an array of struct memwait_async
  * @count: its length, at most INT_MAX
- * @flags: 0
+ * @entry_size: the size of an element, sizeof(struct memwait_async)
  */
 struct memwait_wait_async {
 	__u64 waits;
 	__u32 count;
-	__u32 flags;
+	__u32 entry_size;
 };
 
 /**
@@ -138,16 +172,16 @@ struct memwait_wait_async {
  * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
  * @index: of a group that is MEMWAIT_OK: the word that was notified; otherwise 0
- * @reserved: the same, by its old name
+ * @count: how many notifies have counted the wait: 1 with MEMWAIT_OK, 0 with MEMWAIT_TIMED_OUT
+ * @flags: 0
  */
-__extension__ struct memwait_completion {
+struct memwait_completion {
 	__u64 user_data;
 	__u64 id;
 	__s32 result;
-	union {
-		__u32 index;
-		__u32 reserved;
-	};
+	__u32 index;
+	__u32 count;
+	__u32 flags;
 };
 
 /**
@@ -159,30 +193,6 @@ __extension__ struct memwait_completion {
 struct memwait_cancel {
 	__u64 id;
 	__u32 flags;
-	__u32 reserved;
-};
-
-/**
- * struct memwait_wait_any - waits on several words at once
- * @waits: address of an array of struct memwait_wait: words of any sizes, shared and private, the
- *	same one more than once if need be. Their deadlines are not used; their flags are
- *	MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
- * @deadline: of the whole group, as in struct memwait_wait
- * @count: length of the array, 1 to MEMWAIT_GROUP_MAX
- * @flags: 0 or MEMWAIT_CLOCK_REALTIME
- * @index: out: with MEMWAIT_OK the word that was notified, with MEMWAIT_NOT_EQUAL the first one
- *	that differs; otherwise left alone
- * @reserved: 0
- *
- * One notify ends the wait, and no other counts it, on whichever word. Needs
- * MEMWAIT_FEATURE_WAIT_ANY.
- */
-struct memwait_wait_any {
-	__u64 waits;
-	__u64 deadline;
-	__u32 count;
-	__u32 flags;
-	__u32 index;
 	__u32 reserved;
 };
 
@@ -199,10 +209,11 @@ struct memwait_wait_any {
  * @woken: out: how many were woken
  * @moved: out: how many were moved
  *
- * One step with respect to all other operations on both words. A moved waiter keeps its deadline,
- * and its id; of a group, the one word moves, and keeps its index. A thread that a signal
- * interrupts after it was moved, and that goes on waiting, begins again at its own word.
- * Needs MEMWAIT_FEATURE_REQUEUE.
+ * The comparison, and the waking and moving of the first waiters, are one step with respect to all
+ * other operations on both words. Further waiters may be woken and moved in later steps, with other
+ * calls in between; no waiter that joined after the call began is among them. A moved waiter keeps
+ * its deadline, and its id; of a group, the one word moves, and keeps its index. A thread that a
+ * signal interrupts after it was moved, and that goes on waiting, begins again at its own word.
  */
 struct memwait_requeue {
 	__u64 addr;
@@ -218,21 +229,20 @@ struct memwait_requeue {
 
 /**
  * struct memwait_notify_wait - notifies one word, then waits on another
- * @notify: done first. @notify.flags has MEMWAIT_NOTIFIED set when the call was interrupted by a
- *	signal (EINTR): called again with that, it takes the flag away, does not notify, and goes
- *	on waiting
+ * @notify: done first
  * @wait: done then; may be the same word
- * @notified: out: how many @notify woke; set before the wait begins, and left alone with
+ * @notified: out: how many @notify woke; set before the wait begins, and left alone if @state is
  *	MEMWAIT_NOTIFIED
- * @reserved: 0
+ * @state: 0. Out: MEMWAIT_NOTIFIED when a signal has interrupted the wait (EINTR). The call can
+ *	be repeated with that: it sets @state to 0, does not notify, and goes on waiting
  *
- * The arguments of both are looked at before anything is done. Needs MEMWAIT_FEATURE_NOTIFY_WAIT.
+ * The arguments of both are looked at before anything is done.
  */
 struct memwait_notify_wait {
 	struct memwait_notify notify;
 	struct memwait_wait wait;
 	__u32 notified;
-	__u32 reserved;
+	__u32 state;
 };
 
 /**
@@ -243,7 +253,7 @@ struct memwait_notify_wait {
  * @flags: 0
  *
  * An event loop that gets completions of many of them is woken a few times, not for each of them.
- * Needs MEMWAIT_FEATURE_NOTIFY_MANY.
+ * A signal ends the call between two notifies; it returns how many it has done.
  */
 struct memwait_notify_many {
 	__u64 notifies;

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The open file: read(2), poll(2), fdinfo, close.
+ *
+ * The last close of all evicts the queues that are kept for later waiters.
+ */
+#include <linux/fs.h>
+#include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/uio.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "context.h"
+#include "memwait.h"
+
+/* Completions that are read between two lockings. */
+#define MEMWAIT_CHUNK	16
+
+static atomic_t memwait_nr_open;
+
+static int memwait_open(struct inode *inode, struct file *file)
+{
+	struct memwait_context *context;
+	int err = -ENOMEM;
+
+	context = kzalloc(sizeof(*context), MEMWAIT_GFP);
+	if (!context)
+		return -ENOMEM;
+	context->user = memwait_user_get();
+	if (!context->user)
+		goto free_context;
+	if (!memwait_user_charge(context->user, MEMWAIT_CONTEXTS, 1)) {
+		err = -EMFILE;
+		goto put_user;
+	}
+
+	refcount_set(&context->refs, 1);
+	spin_lock_init(&context->lock);
+	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	INIT_LIST_HEAD(&context->completed);
+	context->pins = RB_ROOT;
+	memwait_expire_open(context);
+	init_waitqueue_head(&context->pollers);
+	mutex_init(&context->read_lock);
+	atomic_inc(&memwait_nr_open);
+	file->private_data = context;
+	file->f_mode |= FMODE_NOWAIT;
+
+	/* stream_open(): without a file position, readers do not wait for each other in read(2). */
+	return stream_open(inode, file);
+
+put_user:
+	memwait_user_put(context->user);
+free_context:
+	kfree(context);
+	return err;
+}
+
+static int memwait_release(struct inode *inode, struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+
+	memwait_expire_close(context);
+	memwait_async_close(context);
+	memwait_context_put(context);
+	if (atomic_dec_and_test(&memwait_nr_open))
+		memwait_queue_evict_all();
+	return 0;
+}
+
+/* Copies records out. Returns how many of them are there as a whole. */
+static unsigned int memwait_copy_records(const struct memwait_completion *records, unsigned int nr,
+					 struct iov_iter *to)
+{
+	size_t bytes = copy_to_iter(records, nr * sizeof(*records), to);
+	unsigned int copied = bytes / sizeof(*records);
+
+	/* Before a hole it may have copied more than it says: then one by one. */
+	while (copied < nr) {
+		iov_iter_revert(to, bytes % sizeof(*records));
+		bytes = copy_to_iter(&records[copied], sizeof(*records), to);
+		if (bytes < sizeof(*records)) {
+			iov_iter_revert(to, bytes);
+			break;
+		}
+		copied++;
+	}
+	return copied;
+}
+
+/*
+ * Moves some of the oldest completions to the end of @taken. Copies out first: what user space did
+ * not get stays where it is. Returns how many, or -EFAULT.
+ */
+static int memwait_read_some(struct memwait_context *context, struct iov_iter *to,
+			     struct list_head *taken)
+{
+	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
+	struct memwait_async_wait *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
+	unsigned int room = min_t(size_t, iov_iter_count(to) / sizeof(records[0]), MEMWAIT_CHUNK);
+	unsigned int nr = 0;
+	LIST_HEAD(copied);
+
+	lockdep_assert_held(&context->read_lock);
+
+	spin_lock(&context->lock);
+	list_for_each_entry(wait, &context->completed, waiter.node) {
+		if (nr == room)
+			break;
+		records[nr].user_data = wait->user_data;
+		records[nr].id = wait->id;
+		records[nr].result = wait->waiter.result;
+		records[nr].index = memwait_async_index(wait);
+		records[nr].count = wait->waiter.result == MEMWAIT_OK;
+		records[nr].flags = 0;
+		waits[nr++] = wait;
+	}
+	spin_unlock(&context->lock);
+	if (!nr)
+		return 0;
+
+	nr = memwait_copy_records(records, nr, to);
+	if (!nr)
+		return -EFAULT;
+
+	spin_lock(&context->lock);
+	list_cut_position(&copied, &context->completed, &waits[nr - 1]->waiter.node);
+	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
+	spin_unlock(&context->lock);
+	list_splice_tail(&copied, taken);
+	return nr;
+}
+
+/* Puts back what the dying caller will not see, for another reader, or for close to pass it on. */
+static void memwait_unread(struct memwait_context *context, struct list_head *taken,
+			   unsigned int nr)
+{
+	lockdep_assert_held(&context->read_lock);
+
+	spin_lock(&context->lock);
+	list_splice(taken, &context->completed);
+	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
+	spin_unlock(&context->lock);
+	memwait_context_wake(context);
+}
+
+/* Gives back what a reader has got. */
+static void memwait_retire_all(struct memwait_context *context, struct list_head *taken)
+{
+	struct memwait_async_wait *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
+	unsigned int nr = 0;
+
+	list_for_each_entry_safe(wait, next, taken, waiter.node) {
+		memwait_async_end(wait);
+		waits[nr++] = wait;
+		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, waiter.node)) {
+			memwait_async_retire(context, waits, nr);
+			nr = 0;
+			cond_resched();
+		}
+	}
+}
+
+/* For read(2), readv(2), whose segments are one buffer, and io_uring. */
+static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
+	struct memwait_context *context = iocb->ki_filp->private_data;
+	const size_t size = sizeof(struct memwait_completion);
+	unsigned int nr = 0;
+	LIST_HEAD(taken);
+	bool dying;
+	int ret;
+
+	if (iov_iter_count(to) < size)
+		return -EINVAL;
+
+	for (;;) {
+		if (!mutex_trylock(&context->read_lock)) {
+			/* Another reader may be in a page fault, for as long as it likes. */
+			if (nonblocking)
+				return -EAGAIN;
+			if (mutex_lock_interruptible(&context->read_lock))
+				return -ERESTARTSYS;
+		}
+		do {
+			ret = memwait_read_some(context, to, &taken);
+			if (ret <= 0)
+				break;
+			nr += ret;
+			cond_resched();
+		} while (iov_iter_count(to) >= size && !signal_pending(current));
+		/* Asked after the last fault, for all that was read. */
+		dying = nr && memwait_is_dying();
+		if (dying)
+			memwait_unread(context, &taken, nr);
+		mutex_unlock(&context->read_lock);
+		if (dying)
+			return -ERESTARTSYS;
+		if (nr) {
+			memwait_retire_all(context, &taken);
+			return nr * size;
+		}
+		if (ret)
+			return ret;
+
+		if (nonblocking)
+			return -EAGAIN;
+		/* Only the very first one is worth blocking for. */
+		ret = wait_event_interruptible(context->pollers,
+					       READ_ONCE(context->nr_completed));
+		if (ret)
+			return ret;
+	}
+}
+
+static __poll_t memwait_poll(struct file *file, poll_table *table)
+{
+	struct memwait_context *context = file->private_data;
+
+	poll_wait(file, &context->pollers, table);
+	return READ_ONCE(context->nr_completed) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+#ifdef CONFIG_PROC_FS
+static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
+{
+	struct memwait_context *context = file->private_data;
+	unsigned int pending, completed, pins;
+
+	spin_lock(&context->lock);
+	pending = context->nr_pending;
+	completed = context->nr_completed;
+	pins = context->nr_pins;
+	spin_unlock(&context->lock);
+	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\n", pending, completed, pins);
+}
+#endif
+
+const struct file_operations memwait_fops = {
+	.owner = THIS_MODULE,
+	.open = memwait_open,
+	.release = memwait_release,
+	.read_iter = memwait_read_iter,
+	.poll = memwait_poll,
+	.unlocked_ioctl = memwait_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+#ifdef CONFIG_PROC_FS
+	.show_fdinfo = memwait_show_fdinfo,
+#endif
+};

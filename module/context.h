@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What contexts, async waits and pins consist of, for the files that work on them. The protocol is
+ * told at the top of async.c.
+ */
+#ifndef MEMWAIT_CONTEXT_H
+#define MEMWAIT_CONTEXT_H
+
+#include <linux/hrtimer.h>
+#include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/rbtree.h>
+#include <linux/refcount.h>
+#include <linux/timerqueue.h>
+#include <linux/uidgid.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "group.h"
+#include "memwait.h"
+
+/* What is counted of each user, and limited by a module parameter. */
+enum memwait_resource {
+	MEMWAIT_WAITS,		/* async waits, until cancelled or read */
+	MEMWAIT_CONTEXTS,
+	MEMWAIT_PINS,
+	MEMWAIT_SPARES,		/* waits that contexts keep to use them again */
+	MEMWAIT_RESOURCES,
+};
+
+/**
+ * struct memwait_user - what the contexts of one user share
+ * @uid: the user
+ * @refs: one for each context; it goes to 0 under the lock of the table of users
+ * @used: how much there is of each resource
+ */
+struct memwait_user {
+	kuid_t uid;
+	refcount_t refs;
+	atomic_long_t used[MEMWAIT_RESOURCES];
+};
+
+/**
+ * struct memwait_pin - keeps a file or an mm_struct for the async waits of a context
+ * @node: in memwait_context.pins while @refs is not 0
+ * @key: of which the owner counts
+ * @object: the reference that is kept
+ * @context: for which it is counted; it holds a reference to that
+ * @refs: one for each wait on a word of the owner. It goes to 0 under the context's lock
+ */
+struct memwait_pin {
+	struct rb_node node;
+	struct memwait_key key;
+	void *object;
+	struct memwait_context *context;
+	refcount_t refs;
+};
+
+/* One deadline queue for each clock. */
+enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
+
+/* What an async wait is embedded in. The first two are the kinds of spares. */
+enum memwait_async_kind {
+	MEMWAIT_UNTIMED,	/* nothing */
+	MEMWAIT_TIMED,		/* struct memwait_timed_wait */
+	MEMWAIT_GROUPED,	/* struct memwait_async_group, without a deadline */
+	MEMWAIT_TIMED_GROUP,	/* the same, with a deadline */
+};
+
+enum memwait_state {
+	MEMWAIT_ARMING,		/* has an id; not in a queue yet */
+	MEMWAIT_QUEUED,		/* pending */
+	MEMWAIT_CLAIMED,	/* ended by cancel or close */
+	MEMWAIT_COMPLETED,	/* in context->completed */
+	MEMWAIT_SPARE,		/* in context->spares, with its index and a former id */
+};
+
+/**
+ * struct memwait_async_wait - an async wait, and later its completion
+ * @waiter: its entry in the queue; later in the context's list of completions. Its state is
+ *	protected by the context's lock
+ * @context: where it was armed
+ * @user_data: for the completion
+ * @next_spare: in the context's list of spares
+ * @id: for the completion and for cancel; 0: it has no index yet
+ */
+struct memwait_async_wait {
+	struct memwait_waiter waiter;
+	struct memwait_context *context;
+	union {
+		u64 user_data;
+		struct memwait_async_wait *next_spare;
+	};
+	u64 id;
+};
+
+/**
+ * struct memwait_timed_wait - an async wait with a deadline
+ * @wait: the wait
+ * @deadline: in the context's queue of deadlines while the wait is pending
+ */
+struct memwait_timed_wait {
+	struct memwait_async_wait wait;
+	struct timerqueue_node deadline;
+};
+
+/**
+ * struct memwait_async_group - an async wait on several words
+ * @group: its words; memory and pins are kept by its references
+ * @timed: the wait, with a deadline or not; its waiter is in no queue
+ * @members: of @group
+ */
+struct memwait_async_group {
+	struct memwait_group group;
+	struct memwait_timed_wait timed;
+	struct memwait_member members[];
+};
+
+/**
+ * struct memwait_spares - waits that have ended and that a context keeps
+ * @first: the last one that was retired, chained by &memwait_async_wait.next_spare
+ * @nr: how many
+ */
+struct memwait_spares {
+	struct memwait_async_wait *first;
+	unsigned int nr;
+};
+
+/**
+ * struct memwait_context - an open file of /dev/memwait
+ * @refs: one of the file, one of each pin, one of each notify that is going to wake @pollers
+ * @lock: protects all up to @closing
+ * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
+ * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
+ *	which holds @read_lock, takes them from the head, or puts them back there
+ * @nr_pending: how many are in a queue, and not claimed
+ * @nr_completed: length of @completed; poll and read look at it without the lock
+ * @nr_armed: for the ids
+ * @woken_by: the number of the last call of several steps that has woken @pollers
+ * @spares: one list for each kind
+ * @pins: what the waits keep alive, by owner
+ * @last_pin: the last one that was found there, or %NULL
+ * @nr_pins: how many there are
+ * @deadlines: waits with a deadline, the earliest first
+ * @timers: run at the earliest of @deadlines, or before
+ * @closing: @timers are not to be started again
+ * @expire_work: ends the waits whose deadline has passed; queued by @timers
+ * @pollers: readers and pollers
+ * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
+ * @user: the user that opened it, and is charged
+ */
+struct memwait_context {
+	refcount_t refs;
+	spinlock_t lock;	/* see the top of async.c */
+	struct xarray waits;
+	struct list_head completed;
+	unsigned int nr_pending;
+	unsigned int nr_completed;
+	u64 nr_armed;
+	u64 woken_by;
+	struct memwait_spares spares[2];
+	struct rb_root pins;
+	struct memwait_pin *last_pin;
+	unsigned int nr_pins;
+	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
+	struct hrtimer timers[MEMWAIT_CLOCKS];
+	bool closing;
+
+	struct work_struct expire_work;
+	wait_queue_head_t pollers;
+	struct mutex read_lock;		/* outside of all others */
+	struct memwait_user *user;
+};
+
+/* user.c */
+extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
+struct memwait_user *memwait_user_get(void);
+void memwait_user_put(struct memwait_user *user);
+bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
+			 unsigned long n);
+void memwait_user_uncharge(struct memwait_user *user, enum memwait_resource resource,
+			   unsigned long n);
+int memwait_word_pin(struct memwait_word *word, struct memwait_context *context);
+void memwait_pin_put(struct memwait_pin *pin);
+void memwait_pin_move(struct memwait_word *word, const struct memwait_word *target,
+		      struct memwait_pin *pin);
+void memwait_context_free(struct memwait_context *context);
+
+static inline void memwait_context_put(struct memwait_context *context)
+{
+	if (refcount_dec_and_test(&context->refs))
+		memwait_context_free(context);
+}
+
+/* Wakes the readers and pollers of a context that the caller has a reference to. */
+static inline void memwait_context_wake(struct memwait_context *context)
+{
+	wake_up_poll(&context->pollers, EPOLLIN | EPOLLRDNORM);
+}
+
+static inline struct memwait_async_wait *to_async(const struct memwait_waiter *waiter)
+{
+	return container_of(waiter, struct memwait_async_wait, waiter);
+}
+
+static inline bool memwait_async_is_group(const struct memwait_async_wait *wait)
+{
+	return wait->waiter.kind >= MEMWAIT_GROUPED;
+}
+
+static inline bool memwait_async_is_timed(const struct memwait_async_wait *wait)
+{
+	return wait->waiter.kind & MEMWAIT_TIMED;
+}
+
+static inline struct memwait_async_group *to_group(struct memwait_async_wait *wait)
+{
+	return container_of(wait, struct memwait_async_group, timed.wait);
+}
+
+static inline struct timerqueue_node *memwait_deadline(struct memwait_async_wait *wait)
+{
+	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
+}
+
+/* async.c */
+bool memwait_async_claim(struct memwait_async_wait *wait);
+void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
+u32 memwait_async_index(struct memwait_async_wait *wait);
+void memwait_async_end(struct memwait_async_wait *wait);
+void memwait_async_retire(struct memwait_context *context, struct memwait_async_wait **waits,
+			  unsigned int nr);
+void memwait_async_close(struct memwait_context *context);
+int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
+int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
+int memwait_async_init(void);
+void memwait_async_exit(void);
+
+/* expire.c */
+void memwait_expire_open(struct memwait_context *context);
+void memwait_expire_close(struct memwait_context *context);
+int memwait_expire_init(void);
+void memwait_expire_exit(void);
+
+/* context.c */
+extern const struct file_operations memwait_fops;
+
+/* main.c */
+long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+
+#endif /* MEMWAIT_CONTEXT_H */

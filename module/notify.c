@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Notify and requeue: what claims waiters, in steps, and wakes them.
+ *
+ * A step claims, under the queue's lock, as many waiters as struct memwait_wakes has room for. It
+ * takes a reference to each thread, context and group, and has done with the waiter itself when it
+ * drops the lock. What it wakes afterwards may have left its wait by then, for its deadline or by
+ * SIGKILL, or may have been closed: it gets a wake-up too many, which every sleeper can bear.
+ *
+ * A waiter must not depend on its notifier's being scheduled. From the claim until the wake-up the
+ * notifier is not preempted, therefore. With PREEMPT_RT it can be, because locks may sleep there; a
+ * claimed thread then still meets its deadline and dies of SIGKILL, as a thread that futex(2) is
+ * about to wake. Only the other members of a group are taken out of their queues later: until then
+ * a notify passes over them.
+ *
+ * Between two steps the call lets others run. It ends early only if its thread is killed: a notify
+ * of all waiters that stopped for a signal would leave some asleep, and its caller could not tell.
+ * It is bounded all the same, as it does not touch waiters that joined after it began.
+ */
+#include <linux/atomic.h>
+#include <linux/freezer.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/poll.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+
+#include "context.h"
+#include "group.h"
+#include "memwait.h"
+
+/**
+ * struct memwait_call - how far a notify or requeue has come
+ * @count: wake at most so many
+ * @woken: so many were woken
+ * @move: move at most so many
+ * @moved: so many were moved
+ * @epoch: waiters of a later one have joined after the call began
+ * @wakes: of the present step
+ */
+struct memwait_call {
+	u32 count;
+	u32 woken;
+	u32 move;
+	u32 moved;
+	u32 epoch;
+	struct memwait_wakes wakes;
+};
+
+enum { SOURCE, TARGET };	/* of requeue */
+
+static atomic64_t memwait_nr_calls;
+
+/**
+ * memwait_new_call() - number a call that may wake a context more than once
+ *
+ * Context: any.
+ *
+ * Return: a number that no other call has, not 0.
+ */
+u64 memwait_new_call(void)
+{
+	return atomic64_inc_return(&memwait_nr_calls);
+}
+
+static void memwait_step_begin(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+}
+
+/* Wakes what was claimed since memwait_step_begin(); no queue's lock is held. */
+static void memwait_step_end(struct memwait_wakes *wakes)
+{
+	struct memwait_context *context;
+	struct task_struct *task;
+
+	while (wakes->nr_tasks) {
+		task = wakes->tasks[--wakes->nr_tasks];
+		wake_up_process(task);
+		put_task_struct(task);
+	}
+	while (wakes->nr_contexts) {
+		context = wakes->contexts[--wakes->nr_contexts];
+		memwait_context_wake(context);
+		memwait_context_put(context);
+	}
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+	if (unlikely(wakes->groups))
+		memwait_group_leave_all(&wakes->groups);
+}
+
+static bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
+{
+	return wakes->nr_tasks == MEMWAIT_STEP_WAKES || wakes->nr_contexts == MEMWAIT_STEP_WAKES;
+}
+
+static void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
+{
+	call->count = count;
+	call->woken = 0;
+	call->move = move;
+	call->moved = 0;
+	call->wakes.call = 0;
+	call->wakes.nr_tasks = 0;
+	call->wakes.nr_contexts = 0;
+	call->wakes.groups = NULL;
+}
+
+/* The call's first look at a locked queue: these waiters are its own to claim or move. */
+static void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue)
+{
+	call->epoch = queue->epoch;
+	if (unlikely(min(call->count, queue->nr_waiters) > MEMWAIT_STEP_WAKES) &&
+	    !call->wakes.call)
+		call->wakes.call = memwait_new_call();
+}
+
+/* The oldest waiter of a locked queue, unless it has joined after the call began. */
+static struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
+						struct memwait_queue *queue)
+{
+	struct memwait_waiter *waiter;
+
+	lockdep_assert_held(&queue->lock);
+	waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
+	return waiter && (s32)(waiter->epoch - call->epoch) <= 0 ? waiter : NULL;
+}
+
+/*
+ * Claims some of the oldest waiters of a locked queue. Takes those out that have been claimed by
+ * others. Returns whether there may be more to do.
+ */
+static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
+{
+	struct memwait_waiter *waiter;
+	unsigned int looked;
+
+	for (looked = 0; call->woken < call->count; looked++) {
+		waiter = memwait_call_next(call, queue);
+		if (!waiter)
+			break;
+		if (looked == MEMWAIT_STEP || memwait_wakes_are_full(&call->wakes))
+			return true;
+		if (waiter->ops->claim(waiter, &call->wakes))
+			call->woken++;
+		else
+			memwait_queue_remove(waiter);
+	}
+	return false;
+}
+
+/* Before the lock of the first step is dropped: the call will come back for older waiters. */
+static void memwait_call_hold(struct memwait_queue *queue)
+{
+	lockdep_assert_held(&queue->lock);
+	queue->epoch++;
+	queue->nr_calls++;
+}
+
+/* Between two steps. Returns whether to go on. */
+static bool memwait_call_pause(void)
+{
+	cond_resched();
+	try_to_freeze();
+	return !memwait_is_killed();
+}
+
+/* The steps after the first one, of a notify that holds the queue. */
+static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue *queue)
+{
+	bool more;
+
+	do {
+		more = memwait_call_pause();
+		memwait_step_begin();
+		spin_lock(&queue->lock);
+		__release(&queue->lock);	/* as memwait_queue_find() */
+		more = more && memwait_call_claim(call, queue);
+		if (!more)
+			queue->nr_calls--;
+		memwait_queue_unlock(queue);
+		memwait_step_end(&call->wakes);
+	} while (more);
+}
+
+/* Not inline: a notify that finds no waiter, as most do, must not pay for the frame of this one. */
+static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count)
+{
+	struct memwait_call call __uninitialized;
+	bool more;
+
+	memwait_call_init(&call, count, 0);
+	memwait_call_start(&call, queue);
+	more = memwait_call_claim(&call, queue);
+	if (more)
+		memwait_call_hold(queue);
+	memwait_step_begin();
+	memwait_queue_unlock(queue);
+	memwait_step_end(&call.wakes);
+	if (more)
+		memwait_notify_rest(&call, queue);
+	return call.woken;
+}
+
+/**
+ * memwait_notify() - wake the oldest waiters of a word
+ * @key: the word's key; held by the caller
+ * @count: at most so many, not 0
+ *
+ * Allocates nothing and does not look at the word.
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ *
+ * Return: how many were woken: each of them, and no other waiter, will see MEMWAIT_OK.
+ */
+int memwait_notify(const struct memwait_key *key, u32 count)
+{
+	struct memwait_queue *queue;
+
+	smp_mb();	/* (A) pairs with (B), see the top of queue.c */
+
+	queue = memwait_queue_find(key);
+	if (!queue)
+		return 0;
+	if (list_empty(&queue->waiters)) {
+		memwait_queue_unlock(queue);
+		return 0;
+	}
+	return memwait_notify_locked(queue, count);
+}
+
+/**
+ * memwait_notify_many() - wake the oldest waiters of several words
+ * @words: the words; held by the caller
+ * @counts: for each word, at most so many; set to how many were woken
+ * @nr: how many words, few enough for one step
+ * @number: of the call, from memwait_new_call(), or 0 if this is all of it
+ *
+ * As many calls of memwait_notify(), but a context is woken once for all of its completions, unless
+ * it has been read in between.
+ *
+ * Context: process context, may sleep; takes the queues' locks, one at a time.
+ */
+void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
+			 u64 number)
+{
+	struct memwait_call call __uninitialized;
+	struct memwait_queue *queue;
+	unsigned int i;
+	bool more;
+
+	smp_mb();	/* (A) pairs with (B) */
+
+	memwait_call_init(&call, 0, 0);
+	call.wakes.call = number;
+	memwait_step_begin();
+	for (i = 0; i < nr; i++) {
+		queue = counts[i] ? memwait_queue_find(&words[i].key) : NULL;
+		if (!queue) {
+			counts[i] = 0;
+			continue;
+		}
+		call.count = counts[i];
+		call.woken = 0;
+		memwait_call_start(&call, queue);
+		more = memwait_call_claim(&call, queue);
+		if (more)
+			memwait_call_hold(queue);
+		memwait_queue_unlock(queue);
+		if (more || memwait_wakes_are_full(&call.wakes)) {
+			memwait_step_end(&call.wakes);
+			if (more)
+				memwait_notify_rest(&call, queue);
+			memwait_step_begin();
+		}
+		counts[i] = call.woken;
+	}
+	memwait_step_end(&call.wakes);
+}
+
+/*
+ * Moves some of the oldest waiters of one locked queue to the end of another one. Returns whether
+ * there may be more to do.
+ */
+static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
+			      const struct memwait_word *target, struct memwait_pin *pin)
+{
+	struct memwait_waiter *waiter;
+	unsigned int looked;
+
+	lockdep_assert_held(&queues[TARGET]->lock);
+	for (looked = 0; call->moved < call->move; looked++) {
+		waiter = memwait_call_next(call, queues[SOURCE]);
+		if (!waiter)
+			break;
+		if (looked == MEMWAIT_STEP)
+			return true;
+		if (!waiter->ops->is_pending(waiter)) {
+			memwait_queue_remove(waiter);
+			continue;
+		}
+		list_move_tail(&waiter->node, &queues[TARGET]->waiters);
+		queues[SOURCE]->nr_waiters--;
+		queues[TARGET]->nr_waiters++;
+		waiter->epoch = queues[TARGET]->epoch;
+		if (waiter->ops->needs_pin)
+			queues[TARGET]->needs_pin = true;
+		WRITE_ONCE(waiter->queue, queues[TARGET]);
+		waiter->ops->move(waiter, target, pin);
+		call->moved++;
+	}
+	return false;
+}
+
+/* Finds or inserts the queue of a word, and holds it. Returns %NULL if there is no memory. */
+static struct memwait_queue *memwait_queue_hold(const struct memwait_key *key)
+{
+	struct memwait_queue *queue = memwait_queue_find_or_insert(key);
+
+	if (queue) {
+		queue->nr_calls++;
+		memwait_queue_unlock(queue);
+	}
+	return queue;
+}
+
+static void memwait_requeue_done(struct memwait_queue *queues[2])
+{
+	lockdep_assert_held(&queues[SOURCE]->lock);
+	lockdep_assert_held(&queues[TARGET]->lock);
+	queues[SOURCE]->nr_calls--;
+	queues[TARGET]->nr_calls--;
+}
+
+/* The steps after the first one, of a requeue that holds both queues. */
+static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue *queues[2],
+				 const struct memwait_word *target, struct memwait_pin *pin)
+{
+	bool more;
+
+	do {
+		more = memwait_call_pause();
+		memwait_step_begin();
+		memwait_queue_lock_pair(queues);
+		more = more && (memwait_call_claim(call, queues[SOURCE]) ||
+				memwait_call_move(call, queues, target, pin));
+		if (!more)
+			memwait_requeue_done(queues);
+		memwait_queue_unlock_pair(queues);
+		memwait_step_end(&call->wakes);
+	} while (more);
+}
+
+/**
+ * memwait_requeue() - wake waiters of a word and move others to another word
+ * @requeue: as it came from user space, checked; woken and moved are set if the result is 0
+ * @source: the word that is compared; held by the caller
+ * @target: the word that they are moved to, or the same; held by the caller
+ * @pin: keeps @target for async waits that are moved; or %NULL, as long as none was asked for
+ *
+ * The comparison and the first waiters are one step with respect to all other operations on both
+ * words.
+ *
+ * Context: process context, may sleep; takes the queues' locks.
+ *
+ * Return:
+ * * 0
+ * * MEMWAIT_NOT_EQUAL: the word holds another value; nothing was done
+ * * MEMWAIT_NEEDS_PIN: nothing was done, as there are async waits to be moved
+ * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
+ * * -ENOMEM: a word that has no waiters needs a queue for a moment
+ */
+int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *source,
+		    const struct memwait_word *target, struct memwait_pin *pin)
+{
+	struct memwait_call call __uninitialized;
+	struct memwait_queue *queues[2];
+	bool more = false;
+	int ret;
+
+	queues[SOURCE] = memwait_queue_hold(&source->key);
+	if (!queues[SOURCE])
+		return -ENOMEM;
+	queues[TARGET] = memwait_queue_hold(&target->key);
+	if (!queues[TARGET]) {
+		queues[TARGET] = queues[SOURCE];
+		memwait_queue_lock_pair(queues);
+		queues[SOURCE]->nr_calls--;
+		memwait_queue_unlock_pair(queues);
+		return -ENOMEM;
+	}
+
+	memwait_call_init(&call, requeue->count, requeue->move);
+	memwait_queue_lock_pair(queues);
+	pagefault_disable();
+	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+	pagefault_enable();
+	if (!ret && call.move && queues[SOURCE]->needs_pin && !pin)
+		ret = MEMWAIT_NEEDS_PIN;
+	if (!ret) {
+		memwait_call_start(&call, queues[SOURCE]);
+		/* Lest a waiter that goes to the end of the same queue be taken for an old one. */
+		if (queues[SOURCE] == queues[TARGET] && call.move && queues[SOURCE]->nr_waiters)
+			queues[SOURCE]->epoch++;
+		more = memwait_call_claim(&call, queues[SOURCE]) ||
+		       memwait_call_move(&call, queues, target, pin);
+	}
+	if (more)
+		queues[SOURCE]->epoch++;
+	else
+		memwait_requeue_done(queues);
+	memwait_step_begin();
+	memwait_queue_unlock_pair(queues);
+	memwait_step_end(&call.wakes);
+	if (more)
+		memwait_requeue_rest(&call, queues, target, pin);
+	requeue->woken = call.woken;
+	requeue->moved = call.moved;
+	return ret == -EFAULT ? -EAGAIN : ret;
+}
