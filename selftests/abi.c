@@ -4,40 +4,139 @@
 #include <stddef.h>
 #include <sys/utsname.h>
 
-_Static_assert(sizeof(struct memwait_info) == 32, "ABI");
-_Static_assert(sizeof(struct memwait_wait) == 32, "ABI");
-_Static_assert(offsetof(struct memwait_wait, flags) == 24, "ABI");
-_Static_assert(sizeof(struct memwait_notify) == 16, "ABI");
-_Static_assert(offsetof(struct memwait_notify, flags) == 12, "ABI");
-_Static_assert(sizeof(struct memwait_async) == 56, "ABI");
-_Static_assert(offsetof(struct memwait_async, id) == 40, "ABI");
-_Static_assert(sizeof(struct memwait_wait_async) == 16, "ABI");
-_Static_assert(sizeof(struct memwait_completion) == 24, "ABI");
-_Static_assert(sizeof(struct memwait_cancel) == 16, "ABI");
-_Static_assert(sizeof(struct memwait_wait_any) == 32, "ABI");
-_Static_assert(sizeof(struct memwait_requeue) == 48, "ABI");
-_Static_assert(sizeof(struct memwait_notify_wait) == 56, "ABI");
-_Static_assert(sizeof(struct memwait_notify_many) == 24, "ABI");
-_Static_assert(offsetof(struct memwait_async, index) == 52, "ABI");
-_Static_assert(offsetof(struct memwait_completion, index) == 20, "ABI");
-_Static_assert(offsetof(struct memwait_completion, reserved) == 20, "ABI");
+#define SIZE(type, size)		_Static_assert(sizeof(struct type) == (size), #type)
+#define PLACE(type, member, offset) \
+	_Static_assert(offsetof(struct type, member) == (offset), #type "." #member)
+#define SAME(name, value)		_Static_assert((name) == (value), #name)
+
+SIZE(memwait_wait, 32);
+PLACE(memwait_wait, addr, 0);
+PLACE(memwait_wait, expected, 8);
+PLACE(memwait_wait, deadline, 16);
+PLACE(memwait_wait, flags, 24);
+PLACE(memwait_wait, reserved, 28);
+
+SIZE(memwait_notify, 16);
+PLACE(memwait_notify, addr, 0);
+PLACE(memwait_notify, count, 8);
+PLACE(memwait_notify, flags, 12);
+
+SIZE(memwait_wait_any, 32);
+PLACE(memwait_wait_any, waits, 0);
+PLACE(memwait_wait_any, count, 8);
+PLACE(memwait_wait_any, reserved, 12);
+PLACE(memwait_wait_any, deadline, 16);
+PLACE(memwait_wait_any, flags, 24);
+PLACE(memwait_wait_any, index, 28);
+
+SIZE(memwait_async, 56);
+PLACE(memwait_async, wait, 0);
+PLACE(memwait_async, any, 0);
+PLACE(memwait_async, user_data, 32);
+PLACE(memwait_async, id, 40);
+PLACE(memwait_async, result, 48);
+PLACE(memwait_async, reserved, 52);
+
+SIZE(memwait_wait_async, 16);
+PLACE(memwait_wait_async, waits, 0);
+PLACE(memwait_wait_async, count, 8);
+PLACE(memwait_wait_async, entry_size, 12);
+
+SIZE(memwait_completion, 32);
+PLACE(memwait_completion, user_data, 0);
+PLACE(memwait_completion, id, 8);
+PLACE(memwait_completion, result, 16);
+PLACE(memwait_completion, index, 20);
+PLACE(memwait_completion, count, 24);
+PLACE(memwait_completion, flags, 28);
+
+SIZE(memwait_cancel, 16);
+PLACE(memwait_cancel, id, 0);
+PLACE(memwait_cancel, flags, 8);
+PLACE(memwait_cancel, reserved, 12);
+
+SIZE(memwait_requeue, 48);
+PLACE(memwait_requeue, addr, 0);
+PLACE(memwait_requeue, expected, 8);
+PLACE(memwait_requeue, target, 16);
+PLACE(memwait_requeue, count, 24);
+PLACE(memwait_requeue, move, 28);
+PLACE(memwait_requeue, flags, 32);
+PLACE(memwait_requeue, reserved, 36);
+PLACE(memwait_requeue, woken, 40);
+PLACE(memwait_requeue, moved, 44);
+
+SIZE(memwait_notify_wait, 56);
+PLACE(memwait_notify_wait, notify, 0);
+PLACE(memwait_notify_wait, wait, 16);
+PLACE(memwait_notify_wait, notified, 48);
+PLACE(memwait_notify_wait, state, 52);
+
+SIZE(memwait_notify_many, 24);
+PLACE(memwait_notify_many, notifies, 0);
+PLACE(memwait_notify_many, woken, 8);
+PLACE(memwait_notify_many, count, 16);
+PLACE(memwait_notify_many, flags, 20);
+
+SIZE(memwait_info, 64);
+PLACE(memwait_info, features, 0);
+PLACE(memwait_info, max_user_waits, 8);
+PLACE(memwait_info, user_waits, 16);
+PLACE(memwait_info, max_group, 24);
+PLACE(memwait_info, reserved, 28);
+PLACE(memwait_info, max_user_contexts, 32);
+PLACE(memwait_info, user_contexts, 40);
+PLACE(memwait_info, max_user_pins, 48);
+PLACE(memwait_info, user_pins, 56);
+
+/* What a caller of the first version knows of INFO. */
+#define INFO_LEAST	32
+
+SAME(MEMWAIT_OK, 0);
+SAME(MEMWAIT_NOT_EQUAL, 1);
+SAME(MEMWAIT_TIMED_OUT, 2);
+SAME(MEMWAIT_PENDING, 3);
+SAME(MEMWAIT_SIZE_U8, 0);
+SAME(MEMWAIT_SIZE_U16, 1);
+SAME(MEMWAIT_SIZE_U32, 2);
+SAME(MEMWAIT_SIZE_U64, 3);
+SAME(MEMWAIT_PRIVATE, 0x80);
+SAME(MEMWAIT_CLOCK_REALTIME, 0x100);
+SAME(MEMWAIT_GROUP, 0x200);
+SAME(MEMWAIT_NOTIFIED, 1);
+SAME(MEMWAIT_FOREVER, 0xffffffffffffffffULL);
+SAME(MEMWAIT_ALL, 0xffffffffU);
+SAME(MEMWAIT_GROUP_MAX, 128);
+SAME(MEMWAIT_FEATURE_WAIT_U64, 1);
+SAME(MEMWAIT_IOC_INFO, 0x8040d800);
+SAME(MEMWAIT_IOC_WAIT, 0x4020d801);
+SAME(MEMWAIT_IOC_NOTIFY, 0x4010d802);
+SAME(MEMWAIT_IOC_WAIT_ASYNC, 0x4010d803);
+SAME(MEMWAIT_IOC_CANCEL, 0x4010d804);
+SAME(MEMWAIT_IOC_WAIT_ANY, 0xc020d805);
+SAME(MEMWAIT_IOC_REQUEUE, 0xc030d806);
+SAME(MEMWAIT_IOC_NOTIFY_WAIT, 0xc038d807);
+SAME(MEMWAIT_IOC_WAITERS, 0x4010d808);
+SAME(MEMWAIT_IOC_NOTIFY_MANY, 0x4018d809);
 
 #define NR_IOCTLS	10
 
+#define STRUCT(cmd_, type, least_)	{ cmd_, sizeof(struct type), least_ }
+
 static const struct {
 	unsigned long cmd;
-	size_t size;
+	size_t size, least;
 } ioctls[NR_IOCTLS] = {
-	{ MEMWAIT_IOC_INFO, sizeof(struct memwait_info) },
-	{ MEMWAIT_IOC_WAIT, sizeof(struct memwait_wait) },
-	{ MEMWAIT_IOC_NOTIFY, sizeof(struct memwait_notify) },
-	{ MEMWAIT_IOC_WAIT_ASYNC, sizeof(struct memwait_wait_async) },
-	{ MEMWAIT_IOC_CANCEL, sizeof(struct memwait_cancel) },
-	{ MEMWAIT_IOC_WAIT_ANY, sizeof(struct memwait_wait_any) },
-	{ MEMWAIT_IOC_REQUEUE, sizeof(struct memwait_requeue) },
-	{ MEMWAIT_IOC_NOTIFY_WAIT, sizeof(struct memwait_notify_wait) },
-	{ MEMWAIT_IOC_WAITERS, sizeof(struct memwait_notify) },
-	{ MEMWAIT_IOC_NOTIFY_MANY, sizeof(struct memwait_notify_many) },
+	STRUCT(MEMWAIT_IOC_INFO, memwait_info, INFO_LEAST),
+	STRUCT(MEMWAIT_IOC_WAIT, memwait_wait, sizeof(struct memwait_wait)),
+	STRUCT(MEMWAIT_IOC_NOTIFY, memwait_notify, sizeof(struct memwait_notify)),
+	STRUCT(MEMWAIT_IOC_WAIT_ASYNC, memwait_wait_async, sizeof(struct memwait_wait_async)),
+	STRUCT(MEMWAIT_IOC_CANCEL, memwait_cancel, sizeof(struct memwait_cancel)),
+	STRUCT(MEMWAIT_IOC_WAIT_ANY, memwait_wait_any, sizeof(struct memwait_wait_any)),
+	STRUCT(MEMWAIT_IOC_REQUEUE, memwait_requeue, sizeof(struct memwait_requeue)),
+	STRUCT(MEMWAIT_IOC_NOTIFY_WAIT, memwait_notify_wait, sizeof(struct memwait_notify_wait)),
+	STRUCT(MEMWAIT_IOC_WAITERS, memwait_notify, sizeof(struct memwait_notify)),
+	STRUCT(MEMWAIT_IOC_NOTIFY_MANY, memwait_notify_many, sizeof(struct memwait_notify_many)),
 };
 
 static unsigned long resized(unsigned long cmd, size_t size)
@@ -45,22 +144,40 @@ static unsigned long resized(unsigned long cmd, size_t size)
 	return _IOC(_IOC_DIR(cmd), _IOC_TYPE(cmd), _IOC_NR(cmd), size);
 }
 
-MEMWAIT_TEST(info_reports_version_features_and_limits)
+MEMWAIT_TEST(info_reports_features_and_limits)
 {
 	struct memwait_info info;
 	struct utsname name;
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
-	EXPECT_EQ(MEMWAIT_ABI_VERSION, info.abi_version);
 	/* A program of 32 bits may run on a kernel of 64, and is told so by uname(2). */
 	ASSERT_EQ(0, uname(&name));
 	EXPECT_EQ(!!strstr(name.machine, "64"), !!(info.features & MEMWAIT_FEATURE_WAIT_U64));
 	EXPECT_LT(0, info.max_user_waits);
 	EXPECT_EQ(self->user_waits, info.user_waits);
-	EXPECT_EQ(MEMWAIT_GROUP_MAX, info.max_wait_any);
-	EXPECT_EQ(MEMWAIT_FEATURE_WAIT_ANY | MEMWAIT_FEATURE_REQUEUE |
-		  MEMWAIT_FEATURE_NOTIFY_WAIT | MEMWAIT_FEATURE_NOTIFY_MANY,
-		  info.features & ~MEMWAIT_FEATURE_WAIT_U64);
+	EXPECT_EQ(MEMWAIT_GROUP_MAX, info.max_group);
+	EXPECT_EQ(0, info.reserved);
+	EXPECT_EQ(0, info.features & ~MEMWAIT_FEATURE_WAIT_U64);
+	EXPECT_LT(0, info.max_user_contexts);
+	EXPECT_LE(1, info.user_contexts);
+	EXPECT_GE(info.max_user_contexts, info.user_contexts);
+	EXPECT_LT(0, info.max_user_pins);
+	EXPECT_GE(info.max_user_pins, info.user_pins);
+}
+
+MEMWAIT_TEST(info_of_a_shorter_struct_is_cut)
+{
+	unsigned char info[sizeof(struct memwait_info)], whole[sizeof(info)];
+	size_t size, i;
+
+	ASSERT_EQ(0, mw_info(self->fd, (struct memwait_info *)whole));
+	for (size = INFO_LEAST; size < sizeof(info); size += 4) {
+		memset(info, 0xcc, sizeof(info));
+		ASSERT_EQ(0, xioctl(self->fd, resized(MEMWAIT_IOC_INFO, size), info));
+		EXPECT_EQ(0, memcmp(info, whole, size));
+		for (i = size; i < sizeof(info); i++)
+			EXPECT_EQ(0xcc, info[i]);
+	}
 }
 
 MEMWAIT_TEST(info_of_a_longer_struct_is_filled_with_zeros)
@@ -80,7 +197,7 @@ MEMWAIT_TEST(a_shorter_struct_is_einval)
 	int i;
 
 	for (i = 0; i < NR_IOCTLS; i++) {
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, resized(ioctls[i].cmd, ioctls[i].size - 4),
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, resized(ioctls[i].cmd, ioctls[i].least - 4),
 					  arg));
 		EXPECT_EQ(-EINVAL, xioctl(self->fd, resized(ioctls[i].cmd, 0), arg));
 	}
@@ -135,6 +252,7 @@ MEMWAIT_TEST(unknown_numbers_and_types_are_enotty)
 	unsigned char arg[64] = { 0 };
 	unsigned int nr, dir;
 
+	/* 0x0a and 0x0b are kept free for what is to come. */
 	for (nr = _IOC_NR(MEMWAIT_IOC_NOTIFY_MANY) + 1; nr < 256; nr++) {
 		for (dir = 0; dir < 4; dir++)
 			EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOC(dir, MEMWAIT_IOC_MAGIC, nr, 32),
@@ -200,7 +318,11 @@ MEMWAIT_TEST(reserved_fields_are_einval)
 {
 	struct memwait_wait wait = { .addr = (uintptr_t)self->word, .flags = U32 };
 	struct memwait_async entry = { .wait = wait };
-	struct memwait_wait_async batch = { .waits = (uintptr_t)&entry, .count = 1 };
+	struct memwait_wait_async batch = {
+		.waits = (uintptr_t)&entry,
+		.count = 1,
+		.entry_size = sizeof(entry),
+	};
 	struct memwait_cancel cancel = { .id = 1 };
 	int bit;
 
@@ -215,9 +337,6 @@ MEMWAIT_TEST(reserved_fields_are_einval)
 		entry.reserved = 1U << bit;
 		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch));
 		entry.reserved = 0;
-		batch.flags = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch));
-		batch.flags = 0;
 
 		cancel.flags = 1U << bit;
 		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_CANCEL, &cancel));
@@ -227,6 +346,163 @@ MEMWAIT_TEST(reserved_fields_are_einval)
 		cancel.reserved = 0;
 	}
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+/* An element as a later version may have it. */
+struct longer_async {
+	struct memwait_async entry;
+	uint64_t more[2];
+};
+
+static void longer_entries(struct longer_async *e, uint32_t *word, int n)
+{
+	int i;
+
+	memset(e, 0, n * sizeof(*e));
+	for (i = 0; i < n; i++) {
+		e[i].entry.wait.addr = (uintptr_t)(word + i);
+		e[i].entry.wait.deadline = MEMWAIT_FOREVER;
+		e[i].entry.wait.flags = U32;
+		e[i].entry.user_data = i;
+	}
+}
+
+MEMWAIT_TEST(elements_may_be_longer_if_the_rest_is_zero)
+{
+	struct longer_async e[3];
+	struct memwait_completion done[3];
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)e,
+		.count = 3,
+		.entry_size = sizeof(e[0]),
+	};
+	int i;
+
+	longer_entries(e, self->word, 3);
+	EXPECT_EQ(3, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(MEMWAIT_PENDING, e[i].entry.result);
+		EXPECT_EQ(0, e[i].more[0] | e[i].more[1]);
+		EXPECT_EQ(1, mw_notify(self->fd, self->word + i, 1, U32));
+	}
+	ASSERT_EQ(3, mw_read(self->fd, done, 3));
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(i, done[i].user_data);
+		EXPECT_EQ(e[i].entry.id, done[i].id);
+	}
+}
+
+MEMWAIT_TEST(an_element_with_something_unknown_is_e2big)
+{
+	struct longer_async e[3];
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)e,
+		.count = 3,
+		.entry_size = sizeof(e[0]),
+	};
+
+	longer_entries(e, self->word, 3);
+	e[0].more[1] = 1ULL << 63;
+	EXPECT_EQ(-E2BIG, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+	EXPECT_EQ(-E2BIG, e[0].entry.result);
+	EXPECT_EQ(0, e[0].entry.id);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+
+	/* It ends the batch. */
+	longer_entries(e, self->word, 3);
+	e[1].more[0] = 1;
+	EXPECT_EQ(1, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+	EXPECT_EQ(MEMWAIT_PENDING, e[0].entry.result);
+	EXPECT_EQ(-E2BIG, e[1].entry.result);
+	EXPECT_EQ(0, e[2].entry.result);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+	EXPECT_EQ(0, mw_cancel(self->fd, e[0].entry.id));
+}
+
+MEMWAIT_TEST(a_bad_size_of_elements_is_refused_before_anything_is_done)
+{
+	struct longer_async e[1];
+	struct memwait_wait_async arg = { .waits = (uintptr_t)e, .count = 1 };
+	uint32_t sizes[] = { 0, 1, 55, 1U << 31, ~0U };
+	size_t i;
+
+	longer_entries(e, self->word, 1);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		arg.entry_size = sizes[i];
+		EXPECT_EQ(sizes[i] < sizeof(struct memwait_async) ? -EINVAL : -E2BIG,
+			  xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+		EXPECT_EQ(0, e[0].entry.result);
+	}
+	arg.entry_size = 0;
+	arg.count = 0;
+	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+/* The places of what is to come: persistent waits and owners. */
+MEMWAIT_TEST(flags_that_are_kept_free_are_einval)
+{
+	static const uint32_t flags[] = { 0x400, 0x800 };
+	struct memwait_notify_wait both = {
+		.notify = { .addr = (uintptr_t)self->word, .flags = U32 },
+		.wait = { .addr = (uintptr_t)self->word, .flags = U32 },
+	};
+	struct memwait_requeue requeue = { .addr = (uintptr_t)self->word,
+					   .target = (uintptr_t)self->word };
+	struct memwait_wait wait = { .addr = (uintptr_t)self->word, .flags = U32 };
+	struct memwait_wait_any any = { .waits = (uintptr_t)&wait, .count = 1 };
+	struct memwait_async entry = { .any = any };
+	struct memwait_wait_async batch = {
+		.waits = (uintptr_t)&entry,
+		.count = 1,
+		.entry_size = sizeof(entry),
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		uint32_t flag = flags[i];
+
+		EXPECT_EQ(-EINVAL, mw_wait(self->fd, self->word, 0, 0, U32 | flag));
+		EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, 0, U32 | flag, 0, NULL));
+		EXPECT_EQ(-EINVAL, mw_notify(self->fd, self->word, 1, U32 | flag));
+		EXPECT_EQ(-EINVAL, mw_waiters(self->fd, self->word, U32 | flag));
+		requeue.flags = U32 | flag;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+		any.flags = flag;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &any));
+		entry.any.flags = MEMWAIT_GROUP | flag;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch));
+		both.notify.flags = U32 | flag;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both));
+		both.notify.flags = U32;
+		both.wait.flags = U32 | flag;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both));
+		both.wait.flags = U32;
+	}
+}
+
+MEMWAIT_TEST(a_completion_counts_its_notifies)
+{
+	struct memwait_completion done[2];
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	memset(done, 0xcc, sizeof(done));
+	ASSERT_EQ(1, mw_read(self->fd, done, 1));
+	EXPECT_EQ(MEMWAIT_OK, done[0].result);
+	EXPECT_EQ(1, done[0].count);
+	EXPECT_EQ(0, done[0].flags);
+	while (mw_async(self->fd, self->word, 0, in_ms(20), U32, 2, NULL) != MEMWAIT_PENDING)
+		;
+	ASSERT_EQ(1, poll(&pfd, 1, 100000));
+	memset(done, 0xcc, sizeof(done));
+	ASSERT_EQ(1, mw_read(self->fd, done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+	EXPECT_EQ(0, done[0].count);
+	EXPECT_EQ(0, done[0].flags);
+	EXPECT_EQ(0, done[0].index);
 }
 
 MEMWAIT_TEST(fds_of_another_kind_do_not_know_the_ioctls)

@@ -18,7 +18,11 @@ static struct memwait_async entry(const void *word, uint64_t expected, uint64_t 
 
 static int arm(int fd, struct memwait_async *entries, uint32_t count)
 {
-	struct memwait_wait_async arg = { .waits = (uintptr_t)entries, .count = count };
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)entries,
+		.count = count,
+		.entry_size = sizeof(entries[0]),
+	};
 
 	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
 }
@@ -62,7 +66,9 @@ MEMWAIT_TEST(R18_reports_an_outcome_for_each_entry)
 	EXPECT_EQ(14, done[0].user_data);
 	EXPECT_EQ(e[4].id, done[0].id);
 	EXPECT_EQ(MEMWAIT_OK, done[0].result);
-	EXPECT_EQ(0, done[0].reserved);
+	EXPECT_EQ(0, done[0].index);
+	EXPECT_EQ(1, done[0].count);
+	EXPECT_EQ(0, done[0].flags);
 	EXPECT_EQ(10, done[1].user_data);
 	EXPECT_EQ(e[0].id, done[1].id);
 }

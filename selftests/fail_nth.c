@@ -397,7 +397,6 @@ FAIL_TEST(R24_wait_async_leaves_nothing_behind)
 			};
 		}
 		entries[2] = group_entry(waits, 2, in_ms(HOUR), 0, 2);
-		entries[2].index = 0;
 		ret = WITH_FAILURE(n, failed, mw_batch(self->fd, entries, 3));
 		EXPECT_TRUE(ret > 0 || NO_ROOM(ret))
 			TH_LOG("failure %d: %d", n, ret);

@@ -47,7 +47,11 @@ LIMITS_TEST(R24_beyond_the_limit_is_enospc)
 LIMITS_TEST(R24_a_batch_is_cut_at_the_limit)
 {
 	struct memwait_async e[8];
-	struct memwait_wait_async arg = { .waits = (uintptr_t)e, .count = 8 };
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)e,
+		.count = 8,
+		.entry_size = sizeof(e[0]),
+	};
 	int i;
 
 	memset(e, 0, sizeof(e));

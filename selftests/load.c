@@ -1060,7 +1060,6 @@ static bool user_arm(struct user_thread *t)
 	}
 	if (nr == USER_BATCH)
 		entries[nr - 1] = group_entry(waits, USER_BATCH, FOREVER, 0, 0);
-	entries[nr - 1].index = 0;
 
 	ret = mw_batch(t->fd, entries, nr);
 	if (ret < nr && entries[ret < 0 ? 0 : ret].result != -ENOSPC)

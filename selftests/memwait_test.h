@@ -157,7 +157,11 @@ static inline int mw_async(int fd, const volatile void *addr, uint64_t expected,
 		.id = 0xccccccccccccccccULL,
 		.result = 0x0ccccccc,
 	};
-	struct memwait_wait_async arg = { .waits = (uintptr_t)&entry, .count = 1 };
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)&entry,
+		.count = 1,
+		.entry_size = sizeof(entry),
+	};
 	int ret = xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
 
 	if (id)

@@ -360,17 +360,16 @@ static void step_notify_wait(struct model *m, struct context *c, const struct st
 		.notify = notify_of(m, e),
 		.wait = wait_of(m, next, 1),
 		.notified = 0xcccccccc,
-		.reserved = s->bad,
+		.state = s->bad ? 1 + s->bad : s->other,
 	};
 	struct memwait_notify_wait want = got;
 	int ret = -EINVAL;
 	uint32_t index;
 
-	if (s->other)
-		got.notify.flags |= MEMWAIT_NOTIFIED;
 	if (!s->bad && is_valid(e) && is_valid(next)) {
 		if (!s->other)
 			want.notified = notify(m, queue_of(m, e), e->count);
+		want.state = 0;
 		ret = outcome(&next, 1, 0, &index);
 	} else {
 		want = got;
@@ -475,7 +474,7 @@ static void step_wait_async(struct model *m, struct context *c, const struct ste
 	struct memwait_wait_async arg = {
 		.waits = (uintptr_t)got,
 		.count = s->nr,
-		.flags = s->bad,
+		.entry_size = s->bad ? sizeof(got[0]) - 1 : sizeof(got[0]),
 	};
 	int i, ret, result = 0;
 
@@ -484,16 +483,20 @@ static void step_wait_async(struct model *m, struct context *c, const struct ste
 
 	for (i = 0; i < s->nr; i++) {
 		const struct entry *e = &s->entries[i];
+		uint32_t flags;
 
 		words[i][0] = e;
 		got[i].wait = wait_of(m, e, e->deadline);
 		if (e->group) {
 			group_of(m, s, i + 1, e->words, waits[i], words[i]);
-			got[i].wait.addr = (uintptr_t)waits[i];
-			got[i].wait.expected = e->words;
-			got[i].wait.flags &= MEMWAIT_CLOCK_REALTIME | UNKNOWN_FLAG;
-			got[i].wait.flags |= MEMWAIT_GROUP;
-			got[i].index = 0xcccccccc;
+			flags = got[i].wait.flags & (MEMWAIT_CLOCK_REALTIME | UNKNOWN_FLAG);
+			got[i].any = (struct memwait_wait_any) {
+				.waits = (uintptr_t)waits[i],
+				.count = e->words,
+				.deadline = got[i].wait.deadline,
+				.flags = flags | MEMWAIT_GROUP,
+				.index = 0xcccccccc,
+			};
 		}
 		got[i].user_data = 0x100000000ULL * s->context + m->nr_waits + i;
 		got[i].id = 0xccccccccccccccccULL;
@@ -513,10 +516,11 @@ static void step_wait_async(struct model *m, struct context *c, const struct ste
 			result = outcome(words[i], nr, e->deadline, &index);
 		want[i].result = result;
 		want[i].id = result == MEMWAIT_PENDING ? got[i].id : 0;
-		if (e->group)
-			want[i].index = index;
+		if (e->group && result == MEMWAIT_NOT_EQUAL)
+			want[i].any.index = index;
 		check(m, "result of an entry", got[i].result, result);
-		check(m, "index of an entry", got[i].index, want[i].index);
+		if (e->group)
+			check(m, "index of an entry", got[i].any.index, want[i].any.index);
 		if (result == MEMWAIT_PENDING)
 			arm(m, c, got[i].user_data, got[i].id, words[i], nr);
 		if (result < 0)
@@ -580,6 +584,7 @@ static void step_read(struct model *m, struct context *c, const struct step *s)
 			.id = w->id,
 			.result = MEMWAIT_OK,
 			.index = w->index,
+			.count = 1,
 		};
 		check(m, "user_data of a completion", got[i].user_data, want[i].user_data);
 		check(m, "result of a completion", got[i].result, want[i].result);
@@ -602,6 +607,13 @@ static void step_look(struct model *m, struct context *c, const struct step *s)
 	want.user_waits += m->user_waits;
 	check(m, "INFO returned", mw_info(c->fd, &info), 0);
 	check(m, "user_waits", info.user_waits, want.user_waits);
+	/* Waits that a context has moved are pinned for it, even when it is closed. */
+	check(m, "too few contexts", info.user_contexts < want.user_contexts + CONTEXTS, 0);
+	check(m, "too many pins", info.user_pins - want.user_pins >
+	      2 * (info.user_contexts - want.user_contexts), 0);
+	check(m, "waits without pins", m->user_waits && info.user_pins == want.user_pins, 0);
+	want.user_contexts = info.user_contexts;
+	want.user_pins = info.user_pins;
 	check_same(m, "INFO", &info, &want, sizeof(info));
 }
 
@@ -702,6 +714,7 @@ static void empty_queues(struct model *m)
 /* Returns how many steps it took to find a difference, or 0; it may be found after the last one. */
 static int run(struct model *m, const struct step *steps, int nr)
 {
+	struct memwait_info info;
 	int i, done = 0;
 
 	for (i = 0; i < 4 * AREA_SIZE; i++)
@@ -732,7 +745,8 @@ static int run(struct model *m, const struct step *steps, int nr)
 	}
 	for (i = 0; i < CONTEXTS; i++)
 		close_context(m, &m->contexts[i]);
-	check(m, "user_waits in the end", mw_user_waits(m->watch), m->info.user_waits);
+	check(m, "INFO in the end", mw_info(m->watch, &info), 0);
+	check_same(m, "INFO in the end", &info, &m->info, sizeof(info));
 	return m->difference[0] ? done : 0;
 }
 

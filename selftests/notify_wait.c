@@ -90,7 +90,7 @@ MEMWAIT_TEST(R2_notify_wait_unknown_flags_are_einval)
 	ASSERT_TRUE(arm(self->fd, a, 1));
 	for (bit = 0; bit < 32; bit++) {
 		arg = notify_then_wait(a, 1, b, 0, 0);
-		if (!(1U << bit & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_NOTIFIED))) {
+		if (!(1U << bit & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))) {
 			arg.notify.flags |= 1U << bit;
 			EXPECT_REFUSED(-EINVAL, arg);
 		}
@@ -100,7 +100,10 @@ MEMWAIT_TEST(R2_notify_wait_unknown_flags_are_einval)
 			EXPECT_REFUSED(-EINVAL, arg);
 		}
 		arg = notify_then_wait(a, 1, b, 0, 0);
-		arg.reserved = 1U << bit;
+		arg.state = 2U << bit;
+		if (arg.state)
+			EXPECT_REFUSED(-EINVAL, arg);
+		arg.state = 1U << bit | 2;
 		EXPECT_REFUSED(-EINVAL, arg);
 		arg = notify_then_wait(a, 1, b, 0, 0);
 		arg.wait.reserved = 1U << bit;
@@ -457,7 +460,7 @@ MEMWAIT_TEST(R17_notify_wait_interrupted_and_called_again)
 			notifier_start(&n, 1);
 			interrupt_thread(n.thread, n.tid);
 			EXPECT_EQ(-EINTR, notifier_join(&n));
-			EXPECT_EQ(U32 | MEMWAIT_NOTIFIED, arg.notify.flags);
+			EXPECT_EQ(MEMWAIT_NOTIFIED, arg.state);
 			EXPECT_EQ(j ? 77 : 3, arg.notified);
 			EXPECT_EQ(7, mw_waiters(self->fd, a, U32));
 			EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
@@ -599,7 +602,7 @@ static void hand_over_and_await(struct player *p, struct memwait_notify_wait *ar
 	arg->notified = UNTOUCHED;
 	while ((ret = mw_notify_wait(p->fd, arg)) == -EINTR) {
 		p->interrupted++;
-		p->wrong += arg->notify.flags != (U32 | MEMWAIT_NOTIFIED);
+		p->wrong += arg->state != MEMWAIT_NOTIFIED;
 	}
 	p->oks += ret == MEMWAIT_OK;
 	p->wrong += ret != MEMWAIT_OK && ret != MEMWAIT_NOT_EQUAL;
@@ -803,17 +806,17 @@ MEMWAIT_TEST(R5_notify_wait_deadlines_and_signals_race)
 		EXPECT_EQ(0, mw_waiters(self->fd, words[i], U32));
 }
 
-/* The struct was passed without the flag when the call began, which a restart cannot know. */
-MEMWAIT_TEST(R17_notify_wait_that_ends_with_an_error_clears_the_flag)
+/* The struct was passed with 0 when the call began, which a restart cannot know. */
+MEMWAIT_TEST(R17_notify_wait_that_ends_with_an_error_clears_its_state)
 {
 	struct memwait_notify_wait arg = {
-		.notify = { .addr = (uintptr_t)self->word, .count = 1,
-			    .flags = U32 | MEMWAIT_NOTIFIED },
+		.notify = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 },
 		.wait = { .addr = (uintptr_t)hole_page(), .deadline = FOREVER, .flags = U32 },
+		.state = MEMWAIT_NOTIFIED,
 	};
 
 	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
-	EXPECT_EQ(U32, arg.notify.flags);
+	EXPECT_EQ(0, arg.state);
 }
 
 MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_private_word_notifies_nobody)

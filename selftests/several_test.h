@@ -56,33 +56,37 @@ static inline int mw_wait_any(int fd, const struct memwait_wait *waits, uint32_t
 }
 
 /* An entry of a batch that is a group. */
-static inline struct memwait_async group_entry(const struct memwait_wait *waits, uint64_t count,
+static inline struct memwait_async group_entry(const struct memwait_wait *waits, uint32_t count,
 					       uint64_t deadline, uint32_t flags,
 					       uint64_t user_data)
 {
 	return (struct memwait_async) {
-		.wait = {
-			.addr = (uintptr_t)waits,
-			.expected = count,
+		.any = {
+			.waits = (uintptr_t)waits,
+			.count = count,
 			.deadline = deadline,
 			.flags = MEMWAIT_GROUP | flags,
+			.index = UNTOUCHED,
 		},
 		.user_data = user_data,
 		.id = UNTOUCHED,
 		.result = UNTOUCHED,
-		.index = UNTOUCHED,
 	};
 }
 
 static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count)
 {
-	struct memwait_wait_async arg = { .waits = (uintptr_t)entries, .count = count };
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)entries,
+		.count = count,
+		.entry_size = sizeof(entries[0]),
+	};
 
 	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
 }
 
 /* As mw_async(), for a group. id may be NULL. */
-static inline int mw_group(int fd, const struct memwait_wait *waits, uint64_t count,
+static inline int mw_group(int fd, const struct memwait_wait *waits, uint32_t count,
 			   uint64_t deadline, uint32_t flags, uint64_t user_data, uint64_t *id)
 {
 	struct memwait_async entry = group_entry(waits, count, deadline, flags, user_data);
@@ -94,7 +98,7 @@ static inline int mw_group(int fd, const struct memwait_wait *waits, uint64_t co
 }
 
 /* A near deadline, as async_soon(). */
-static inline int group_soon(int fd, const struct memwait_wait *waits, uint64_t count, uint64_t ms,
+static inline int group_soon(int fd, const struct memwait_wait *waits, uint32_t count, uint64_t ms,
 			     uint64_t user_data, uint64_t *id)
 {
 	int ret;

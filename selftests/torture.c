@@ -453,7 +453,7 @@ static void step_notify_wait(struct worker *w)
 	do {
 		call->result = xioctl(w->fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg);
 		again = call->result == -EINTR;
-		if (again && !(arg.notify.flags & MEMWAIT_NOTIFIED))
+		if (again && arg.state != MEMWAIT_NOTIFIED)
 			broken(w, "notify wait does not say that it has notified", 0, 0);
 	} while (again);
 	has_waited(w, call->result, arg.wait.deadline);

@@ -63,9 +63,8 @@ MEMWAIT_TEST(R2_any_counts_from_one_to_the_most)
 	uint32_t n;
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
-	EXPECT_EQ(MEMWAIT_FEATURE_WAIT_ANY, info.features & MEMWAIT_FEATURE_WAIT_ANY);
 	EXPECT_EQ(128, MOST);
-	EXPECT_EQ(MOST, info.max_wait_any);
+	EXPECT_EQ(MOST, info.max_group);
 	members(waits, self->word, MOST + 1);
 	EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, 0, 0, 0, NULL));
 	EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, MOST + 1, 0, 0, NULL));
@@ -292,7 +291,7 @@ MEMWAIT_TEST(R16_any_the_lowest_index_wins)
 		entry = group_entry(waits, MOST, first % 2 * FOREVER, 0, 0);
 		EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, entry.result);
-		EXPECT_EQ(first, entry.index);
+		EXPECT_EQ(first, entry.any.index);
 		EXPECT_EQ(0, entry.id);
 	}
 	EXPECT_TRUE(nobody(self->fd, waits, MOST));
@@ -355,7 +354,7 @@ MEMWAIT_TEST(R16_any_tells_which_word_was_notified)
 			entry = group_entry(waits, n, FOREVER, 0, 1000 + i);
 			EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
 			EXPECT_EQ(MEMWAIT_PENDING, entry.result);
-			EXPECT_EQ(0, entry.index);
+			EXPECT_EQ(UNTOUCHED, entry.any.index);
 			EXPECT_NE(0, entry.id);
 			EXPECT_EQ(1, waiters_of(self->fd, &waits[n - 1]));
 			EXPECT_EQ(1, mw_notify(self->fd, self->word + i, MEMWAIT_ALL, U32));
@@ -1031,8 +1030,7 @@ MEMWAIT_TEST(R11_any_fork_under_the_wait)
 
 MEMWAIT_TEST(R18_group_flags_and_counts)
 {
-	static const uint64_t counts[] = { 0, MOST + 1, 1ULL << 32, (1ULL << 32) + 1, 1ULL << 63,
-					   ~0ULL };
+	static const uint32_t counts[] = { 0, MOST + 1, 1U << 31, ~0U };
 	struct memwait_wait waits[MOST + 1];
 	struct memwait_async entry;
 	size_t i;
@@ -1046,11 +1044,15 @@ MEMWAIT_TEST(R18_group_flags_and_counts)
 		EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
 		EXPECT_EQ(-EINVAL, entry.result);
 		EXPECT_EQ(0, entry.id);
-		EXPECT_EQ(0, entry.index);
+		EXPECT_EQ(UNTOUCHED, entry.any.index);
 	}
 	for (bit = 0; bit < 32; bit++) {
 		entry = group_entry(waits, 2, FOREVER, 0, 0);
-		entry.wait.reserved = 1U << bit;
+		entry.any.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
+		EXPECT_EQ(-EINVAL, entry.result);
+		entry = group_entry(waits, 2, FOREVER, 0, 0);
+		entry.reserved = 1U << bit;
 		EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
 		EXPECT_EQ(-EINVAL, entry.result);
 	}
@@ -1069,38 +1071,33 @@ MEMWAIT_TEST(R18_group_index_of_an_entry)
 
 	members(waits, self->word, 3);
 	for (i = 0; i < 3; i++) {
-		/* It may be anything before, and is 0 afterwards unless a word differed. */
+		/* It may be anything before, and is left alone unless a word differed. */
 		entry = group_entry(waits, 3, FOREVER, 0, 77);
-		entry.index = index[i];
+		entry.any.index = index[i];
 		was = entry;
 		EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
 		EXPECT_EQ(MEMWAIT_PENDING, entry.result);
-		EXPECT_EQ(0, entry.index);
-		EXPECT_EQ(0, memcmp(&entry.wait, &was.wait, sizeof(entry.wait)));
+		EXPECT_EQ(0, memcmp(&entry.any, &was.any, sizeof(entry.any)));
 		EXPECT_EQ(77, entry.user_data);
 		EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
 		EXPECT_TRUE(nobody(self->fd, waits, 3));
 
 		entry = group_entry(waits, 3, 0, 0, 77);
-		entry.index = index[i];
+		entry.any.index = index[i];
 		EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, entry.result);
-		EXPECT_EQ(0, entry.index);
+		EXPECT_EQ(index[i], entry.any.index);
 		EXPECT_EQ(0, entry.id);
 
 		waits[2].expected = 1;
 		entry = group_entry(waits, 3, 0, 0, 77);
-		entry.index = index[i];
+		entry.any.index = index[i];
 		EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, entry.result);
-		EXPECT_EQ(2, entry.index);
+		EXPECT_EQ(2, entry.any.index);
 		EXPECT_EQ(0, entry.id);
 		waits[2].expected = 0;
 	}
-	/* Of a single wait it is reserved still. */
-	entry = group_entry(NULL, 0, FOREVER, 0, 0);
-	entry.wait = member(self->word, 0, U32);
-	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
 }
 
 MEMWAIT_TEST(R18_groups_and_single_waits_in_one_batch)
@@ -1117,7 +1114,6 @@ MEMWAIT_TEST(R18_groups_and_single_waits_in_one_batch)
 			if (i % 2) {
 				e[i].wait = member(self->word, 0, U32);
 				e[i].wait.deadline = FOREVER;
-				e[i].reserved = 0;
 			}
 		}
 		e[bad].wait.flags |= 1U << 20;
@@ -1560,11 +1556,11 @@ MEMWAIT_TEST(R18_any_not_equal_in_the_middle_of_joining_leaves_nothing)
 		ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
 		if (entry.result == MEMWAIT_NOT_EQUAL) {
 			differed++;
-			ASSERT_EQ(last, entry.index);
+			ASSERT_EQ(last, entry.any.index);
 			ASSERT_EQ(0, entry.id);
 		} else {
 			ASSERT_EQ(MEMWAIT_PENDING, entry.result);
-			ASSERT_EQ(0, entry.index);
+			ASSERT_EQ(UNTOUCHED, entry.any.index);
 			ASSERT_EQ(0, mw_cancel(self->fd, entry.id));
 		}
 		ASSERT_EQ(0, mw_waiters(self->fd, self->word + i % MOST, U32));
@@ -1780,7 +1776,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(2, mw_batch(self->fd, e, 3));
 	EXPECT_EQ(-ENOSPC, e[2].result);
 	EXPECT_EQ(0, e[2].id);
-	EXPECT_EQ(0, e[2].index);
+	EXPECT_EQ(UNTOUCHED, e[2].any.index);
 	EXPECT_EQ(self->user_waits + 8, mw_user_waits(self->fd));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(2, waiters_of(self->fd, &waits[i]));

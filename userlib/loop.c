@@ -175,24 +175,35 @@ static int loop_read(memwait_loop_t *loop, int most)
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags)
 {
-	struct memwait_async entry = {
-		.wait = {
-			.addr = (uintptr_t)word,
-			.expected = expected,
-			.deadline = op->deadline.ns,
-			.flags = flags | op->deadline.flags,
-		},
-		.user_data = (uintptr_t)op,
+	struct memwait_async entry = { .user_data = (uintptr_t)op };
+	struct memwait_wait_async batch = {
+		.waits = (uintptr_t)&entry,
+		.count = 1,
+		.entry_size = sizeof(entry),
 	};
-	struct memwait_wait_async batch = { .waits = (uintptr_t)&entry, .count = 1 };
 	int ret;
 
 	if (op->deadline.error)
 		return -op->deadline.error;
+	if (flags & MEMWAIT_GROUP) {
+		entry.any = (struct memwait_wait_any) {
+			.waits = (uintptr_t)word,
+			.count = (uint32_t)expected,
+			.deadline = op->deadline.ns,
+			.flags = flags | op->deadline.flags,
+		};
+	} else {
+		entry.wait = (struct memwait_wait) {
+			.addr = (uintptr_t)word,
+			.expected = expected,
+			.deadline = op->deadline.ns,
+			.flags = flags | op->deadline.flags,
+		};
+	}
 	ret = memwait_device_ioctl(op->loop->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch);
 	if (ret < 0)
 		return ret;
-	op->index = entry.index;
+	op->index = flags & MEMWAIT_GROUP ? entry.any.index : 0;
 	if (entry.result == MEMWAIT_PENDING) {
 		op->id = entry.id;
 		op_set_state(op, MEMWAIT_OP_QUEUED);

@@ -263,6 +263,18 @@ int memwait_notify_many(const struct memwait_notify *notifies, unsigned int coun
 		.woken = (uintptr_t)woken,
 		.count = count,
 	};
+	unsigned int done = 0;
+	int ret;
 
-	return memwait_device(MEMWAIT_IOC_NOTIFY_MANY, &many);
+	/* A signal ends the call between two of them: then it is called again for the rest. */
+	do {
+		ret = memwait_device(MEMWAIT_IOC_NOTIFY_MANY, &many);
+		if (ret < 0)
+			return done ? (int)done : ret;
+		done += (unsigned int)ret;
+		many.notifies = (uintptr_t)(notifies + done);
+		many.woken = woken ? (uintptr_t)(woken + done) : 0;
+		many.count = count - done;
+	} while (ret && many.count);
+	return (int)done;
 }

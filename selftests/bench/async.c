@@ -73,7 +73,11 @@ static void memwait_close_side(struct waits *waits)
 static bool memwait_arm(struct waits *waits, long from, int n)
 {
 	static struct memwait_async entries[BATCH];
-	struct memwait_wait_async batch = { .waits = (uintptr_t)entries, .count = n };
+	struct memwait_wait_async batch = {
+		.waits = (uintptr_t)entries,
+		.count = n,
+		.entry_size = sizeof(entries[0]),
+	};
 	int i;
 
 	for (i = 0; i < n; i++)

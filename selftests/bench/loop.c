@@ -190,7 +190,10 @@ static void memwait_close_loop(struct loop *loop)
 static bool memwait_arm(struct loop *loop, int *words, int n)
 {
 	struct memwait_async entries[BATCH];
-	struct memwait_wait_async batch = { .waits = (uintptr_t)entries };
+	struct memwait_wait_async batch = {
+		.waits = (uintptr_t)entries,
+		.entry_size = sizeof(entries[0]),
+	};
 	int i, left;
 
 	for (; n; n = left) {

@@ -361,8 +361,8 @@ static const uint32_t flag_sets[] = {
 	MEMWAIT_SIZE_U64 | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME,
 	MEMWAIT_GROUP,
 	MEMWAIT_GROUP | MEMWAIT_CLOCK_REALTIME,
-	MEMWAIT_SIZE_U32 | MEMWAIT_NOTIFIED,
-	MEMWAIT_SIZE_U8 | MEMWAIT_PRIVATE | MEMWAIT_NOTIFIED,
+	MEMWAIT_SIZE_U32 | 0x400,
+	MEMWAIT_SIZE_U8 | MEMWAIT_PRIVATE,
 	MEMWAIT_SIZE_U32 | MEMWAIT_GROUP,
 	0x4, 0x40, 0x800, 0x80000000, ~0U,
 };
@@ -613,8 +613,8 @@ static void do_info(struct thread *t)
 	if (t->ret)
 		return;
 	may_change(t, at, size);
-	CHECK(t, info->abi_version == MEMWAIT_ABI_VERSION);
-	CHECK(t, info->max_wait_any == MEMWAIT_GROUP_MAX);
+	CHECK(t, info->max_group == MEMWAIT_GROUP_MAX);
+	CHECK(t, !info->reserved);
 	for (i = sizeof(*info); i < size; i++)
 		CHECK(t, !((uint8_t *)info)[i]);
 }
@@ -721,15 +721,18 @@ static void check_entry(struct thread *t, const struct memwait_async *entry,
 	if (entry->result == MEMWAIT_TIMED_OUT)
 		check_deadline(t, was->wait.deadline, was->wait.flags);
 	if (grouped)
-		CHECK(t, entry->index < (entry->result == MEMWAIT_NOT_EQUAL ? was->wait.expected :
-									      1));
+		CHECK(t, entry->result == MEMWAIT_NOT_EQUAL ?
+			 entry->any.index < was->any.count : entry->any.index == was->any.index);
 }
 
 static void do_wait_async(struct thread *t)
 {
 	const struct call *c = t->call;
 	struct memwait_async entries[ENTRIES] = { 0 }, before[ENTRIES];
-	struct memwait_wait_async arg = { .count = PICK(nrs, c->arg[3]) };
+	struct memwait_wait_async arg = {
+		.count = PICK(nrs, c->arg[3]),
+		.entry_size = sizeof(entries[0]),
+	};
 	struct memwait_wait group[MEMWAIT_GROUP_MAX];
 	const struct memwait_async *entry;
 	uint32_t i, nr;
@@ -746,10 +749,14 @@ static void do_wait_async(struct thread *t)
 		nr = PICK(nrs, a[1]);
 		make_group(group, nr > MEMWAIT_GROUP_MAX ? MEMWAIT_GROUP_MAX : nr, a[0], a[1] / 16,
 			   a[3] & 0x80);
-		entries[i].wait.expected = nr;
-		entries[i].wait.addr = place(t, i == 3 ? (uint8_t)CUT : (uint8_t)NORMAL, group,
-					     sizeof(group), GROUP_AT + i % 2 * PAGE);
-		entries[i].index = a[2];
+		entries[i].any = (struct memwait_wait_any) {
+			.waits = place(t, i == 3 ? (uint8_t)CUT : (uint8_t)NORMAL, group,
+				       sizeof(group), GROUP_AT + i % 2 * PAGE),
+			.count = nr,
+			.deadline = entries[i].wait.deadline,
+			.flags = entries[i].wait.flags,
+			.index = a[2],
+		};
 	}
 	/* As few as are asked for: the area ends behind them. */
 	nr = arg.count < ENTRIES ? arg.count : ENTRIES;
@@ -847,31 +854,24 @@ static void do_notify_wait(struct thread *t)
 	};
 	uint64_t at = issue(t, MEMWAIT_IOC_NOTIFY_WAIT, &arg, sizeof(arg), 0);
 	const struct memwait_notify_wait *now = (void *)(uintptr_t)at, *was = passed(t, at);
-	uint32_t flags;
-	bool notified;
 
 	if (!was) {
-		may_change(t, at + offsetof(struct memwait_notify_wait, notify.flags), 4);
-		may_change(t, at + offsetof(struct memwait_notify_wait, notified), 4);
+		may_change(t, at + offsetof(struct memwait_notify_wait, notified), 8);
 		return;
 	}
-	flags = was->notify.flags;
-	notified = now->notify.flags & MEMWAIT_NOTIFIED;
-	CHECK(t, !((now->notify.flags ^ flags) & ~MEMWAIT_NOTIFIED));
 	if (t->ret == -EINTR)
-		CHECK(t, notified);
+		CHECK(t, now->state == MEMWAIT_NOTIFIED);
 	else if (t->ret >= 0)
-		CHECK(t, !notified);
+		CHECK(t, !now->state);
 	else if (t->ret != -EBADF)	/* closed before a restart, which then does not get here */
-		CHECK(t, !notified || (flags & MEMWAIT_NOTIFIED));
+		CHECK(t, !now->state || now->state == was->state);
 	if (t->ret == MEMWAIT_TIMED_OUT)
 		check_deadline(t, was->wait.deadline, was->wait.flags);
 	if (now->notified != was->notified) {
-		CHECK(t, !(flags & MEMWAIT_NOTIFIED));
+		CHECK(t, !was->state);
 		CHECK(t, now->notified <= was->notify.count);
 	}
-	may_change(t, (uintptr_t)&now->notify.flags, sizeof(flags));
-	may_change(t, (uintptr_t)&now->notified, sizeof(now->notified));
+	may_change(t, (uintptr_t)&now->notified, 8);
 }
 
 #define NOTIFIES	24	/* more than the module does at a time */

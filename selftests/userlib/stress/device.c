@@ -314,15 +314,16 @@ static int notify_wait(struct memwait_notify_wait *both)
 {
 	int ret;
 
-	if (!(both->notify.flags & MEMWAIT_NOTIFIED)) {
+	if (!both->state) {
 		ret = notify(&both->notify, false);
 		if (ret < 0)
 			return ret;
 		both->notified = (uint32_t)ret;
 	}
+	both->state = 0;
 	ret = wait_for(&both->wait);
 	if (ret == -EINTR)
-		both->notify.flags |= MEMWAIT_NOTIFIED;
+		both->state = MEMWAIT_NOTIFIED;
 	return ret;
 }
 
