@@ -217,23 +217,6 @@ void memwait_async_complete(struct memwait_async_wait *wait, u8 result)
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
 }
 
-/**
- * memwait_async_index() - which of its words has ended a wait
- * @wait: completed
- *
- * Context: the context's lock is held, or the wait is the caller's.
- *
- * Return: the index; 0 for a single wait, or one that has timed out.
- */
-u32 memwait_async_index(struct memwait_async_wait *wait)
-{
-	struct memwait_group *group = &to_group(wait)->group;
-
-	if (!memwait_async_is_group(wait) || wait->waiter.result != MEMWAIT_OK)
-		return 0;
-	return group->claimed - group->members;
-}
-
 /* From now on it is pending. */
 static void memwait_async_queued(struct memwait_async_wait *wait)
 {
@@ -313,7 +296,6 @@ static const struct memwait_waiter_ops memwait_async_ops = {
 	.claim = memwait_async_notified,
 	.is_pending = memwait_async_is_pending,
 	.move = memwait_async_move,
-	.needs_pin = true,
 };
 
 static struct memwait_async_group *to_async_group(const struct memwait_waiter *waiter)
@@ -358,7 +340,6 @@ static const struct memwait_waiter_ops memwait_async_group_ops = {
 	.claim = memwait_async_group_notified,
 	.is_pending = memwait_async_group_is_pending,
 	.move = memwait_async_move,
-	.needs_pin = true,
 };
 
 /* MEMWAIT_IOC_WAIT_ASYNC */

@@ -116,7 +116,9 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		records[nr].user_data = wait->user_data;
 		records[nr].id = wait->id;
 		records[nr].result = wait->waiter.result;
-		records[nr].index = memwait_async_index(wait);
+		records[nr].index = 0;
+		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
+			records[nr].index = to_group(wait)->group.claimed - to_group(wait)->members;
 		records[nr].count = wait->waiter.result == MEMWAIT_OK;
 		records[nr].flags = 0;
 		waits[nr++] = wait;

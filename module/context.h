@@ -141,7 +141,9 @@ struct memwait_spares {
  * @spares: one list for each kind
  * @pins: what the waits keep alive, by owner
  * @last_pin: the last one that was found there, or %NULL
- * @nr_pins: how many there are
+ * @spare_pin: the memory of one that was given back, or %NULL: a context that often has no wait
+ *	needs one for each
+ * @nr_pins: how many pins there are
  * @deadlines: waits with a deadline, the earliest first
  * @timers: run at the earliest of @deadlines, or before
  * @closing: @timers are not to be started again
@@ -162,6 +164,7 @@ struct memwait_context {
 	struct memwait_spares spares[2];
 	struct rb_root pins;
 	struct memwait_pin *last_pin;
+	struct memwait_pin *spare_pin;
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
@@ -177,15 +180,40 @@ struct memwait_context {
 extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
 struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
-bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
-			 unsigned long n);
-void memwait_user_uncharge(struct memwait_user *user, enum memwait_resource resource,
-			   unsigned long n);
 int memwait_word_pin(struct memwait_word *word, struct memwait_context *context);
 void memwait_pin_put(struct memwait_pin *pin);
 void memwait_pin_move(struct memwait_word *word, const struct memwait_word *target,
 		      struct memwait_pin *pin);
 void memwait_context_free(struct memwait_context *context);
+
+/**
+ * memwait_user_charge() - count something that a user makes the kernel keep
+ * @user: the user
+ * @resource: what it is
+ * @n: how many
+ *
+ * Context: any.
+ *
+ * Return: whether it is within the limit; if not, nothing was counted.
+ */
+static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
+				       unsigned long n)
+{
+	unsigned long limit = READ_ONCE(memwait_limits[resource]);
+	long used = atomic_long_read(&user->used[resource]);
+
+	do {
+		if (n > limit || used > limit - n)
+			return false;
+	} while (!atomic_long_try_cmpxchg(&user->used[resource], &used, used + n));
+	return true;
+}
+
+static inline void memwait_user_uncharge(struct memwait_user *user,
+					 enum memwait_resource resource, unsigned long n)
+{
+	atomic_long_sub(n, &user->used[resource]);
+}
 
 static inline void memwait_context_put(struct memwait_context *context)
 {
@@ -227,7 +255,6 @@ static inline struct timerqueue_node *memwait_deadline(struct memwait_async_wait
 /* async.c */
 bool memwait_async_claim(struct memwait_async_wait *wait);
 void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
-u32 memwait_async_index(struct memwait_async_wait *wait);
 void memwait_async_end(struct memwait_async_wait *wait);
 void memwait_async_retire(struct memwait_context *context, struct memwait_async_wait **waits,
 			  unsigned int nr);

@@ -80,8 +80,8 @@ struct memwait_word {
  *	spent. Or leaves the waiter alone and returns false: the wait has ended already, and the
  *	caller takes the waiter out.
  * @is_pending: whether the wait has not ended; out of date at once.
- * @move: the waiter is moved to another word, whose pin is @pin; %NULL unless @needs_pin.
- * @needs_pin: @move needs a pin.
+ * @move: the waiter is moved to another word, whose pin is @pin. %NULL: it is a thread, to which
+ *	memwait_word_move() is done.
  *
  * Context: all are called under the lock of the waiter's queue.
  */
@@ -91,7 +91,6 @@ struct memwait_waiter_ops {
 	bool (*is_pending)(const struct memwait_waiter *waiter);
 	void (*move)(struct memwait_waiter *waiter, const struct memwait_word *target,
 		     struct memwait_pin *pin);
-	bool needs_pin;
 };
 
 /**
@@ -130,7 +129,7 @@ struct memwait_waiter {
  * @epoch: goes up when a call has to come back for the rest of its waiters
  * @nr_calls: calls that will come back to the queue
  * @kept: a processor keeps the queue, or is about to
- * @needs_pin: a waiter that needs a pin to be moved has joined since the queue was empty
+ * @needs_pin: a waiter that is moved by its ops has joined since the queue was empty
  */
 struct memwait_queue {
 	struct rhash_head node;
@@ -230,7 +229,8 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
-struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key);
+int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
+			    const struct memwait_key *target);
 void memwait_queue_lock_pair(struct memwait_queue *queues[2]);
 void memwait_queue_unlock(struct memwait_queue *queue);
 void memwait_queue_unlock_pair(struct memwait_queue *queues[2]);

@@ -120,15 +120,11 @@ static void memwait_call_start(struct memwait_call *call, const struct memwait_q
 		call->wakes.call = memwait_new_call();
 }
 
-/* The oldest waiter of a locked queue, unless it has joined after the call began. */
-static struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
-						struct memwait_queue *queue)
+/* Whether a waiter has joined before the call began. */
+static bool memwait_call_covers(const struct memwait_call *call,
+				const struct memwait_waiter *waiter)
 {
-	struct memwait_waiter *waiter;
-
-	lockdep_assert_held(&queue->lock);
-	waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
-	return waiter && (s32)(waiter->epoch - call->epoch) <= 0 ? waiter : NULL;
+	return (s32)(waiter->epoch - call->epoch) <= 0;
 }
 
 /*
@@ -140,9 +136,10 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 	struct memwait_waiter *waiter;
 	unsigned int looked;
 
+	lockdep_assert_held(&queue->lock);
 	for (looked = 0; call->woken < call->count; looked++) {
-		waiter = memwait_call_next(call, queue);
-		if (!waiter)
+		waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
+		if (!waiter || !memwait_call_covers(call, waiter))
 			break;
 		if (looked == MEMWAIT_STEP || memwait_wakes_are_full(&call->wakes))
 			return true;
@@ -290,51 +287,45 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
 			      const struct memwait_word *target, struct memwait_pin *pin)
 {
-	struct memwait_waiter *waiter;
-	unsigned int looked;
+	struct memwait_queue *from = queues[SOURCE], *to = queues[TARGET];
+	struct memwait_waiter *waiter, *next, *last = NULL;
+	unsigned int looked = 0, moved = 0;
+	bool more = false;
+	LIST_HEAD(moving);
 
-	lockdep_assert_held(&queues[TARGET]->lock);
-	for (looked = 0; call->moved < call->move; looked++) {
-		waiter = memwait_call_next(call, queues[SOURCE]);
-		if (!waiter)
+	lockdep_assert_held(&from->lock);
+	lockdep_assert_held(&to->lock);
+	list_for_each_entry_safe(waiter, next, &from->waiters, node) {
+		if (call->moved + moved == call->move || !memwait_call_covers(call, waiter))
 			break;
-		if (looked == MEMWAIT_STEP)
-			return true;
+		if (looked++ == MEMWAIT_STEP) {
+			more = true;
+			break;
+		}
 		if (!waiter->ops->is_pending(waiter)) {
 			memwait_queue_remove(waiter);
 			continue;
 		}
-		list_move_tail(&waiter->node, &queues[TARGET]->waiters);
-		queues[SOURCE]->nr_waiters--;
-		queues[TARGET]->nr_waiters++;
-		waiter->epoch = queues[TARGET]->epoch;
-		if (waiter->ops->needs_pin)
-			queues[TARGET]->needs_pin = true;
-		WRITE_ONCE(waiter->queue, queues[TARGET]);
-		waiter->ops->move(waiter, target, pin);
-		call->moved++;
+		waiter->epoch = to->epoch;
+		WRITE_ONCE(waiter->queue, to);
+		if (waiter->ops->move) {
+			to->needs_pin = true;
+			waiter->ops->move(waiter, target, pin);
+		} else {
+			memwait_word_move(&waiter->word, target);
+		}
+		last = waiter;
+		moved++;
 	}
-	return false;
-}
-
-/* Finds or inserts the queue of a word, and holds it. Returns %NULL if there is no memory. */
-static struct memwait_queue *memwait_queue_hold(const struct memwait_key *key)
-{
-	struct memwait_queue *queue = memwait_queue_find_or_insert(key);
-
-	if (queue) {
-		queue->nr_calls++;
-		memwait_queue_unlock(queue);
+	/* At once, because the two queues may be the same. */
+	if (last) {
+		list_cut_position(&moving, &from->waiters, &last->node);
+		list_splice_tail(&moving, &to->waiters);
 	}
-	return queue;
-}
-
-static void memwait_requeue_done(struct memwait_queue *queues[2])
-{
-	lockdep_assert_held(&queues[SOURCE]->lock);
-	lockdep_assert_held(&queues[TARGET]->lock);
-	queues[SOURCE]->nr_calls--;
-	queues[TARGET]->nr_calls--;
+	from->nr_waiters -= moved;
+	to->nr_waiters += moved;
+	call->moved += moved;
+	return more;
 }
 
 /* The steps after the first one, of a requeue that holds both queues. */
@@ -349,8 +340,10 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 		memwait_queue_lock_pair(queues);
 		more = more && (memwait_call_claim(call, queues[SOURCE]) ||
 				memwait_call_move(call, queues, target, pin));
-		if (!more)
-			memwait_requeue_done(queues);
+		if (!more) {
+			queues[SOURCE]->nr_calls--;
+			queues[TARGET]->nr_calls--;
+		}
 		memwait_queue_unlock_pair(queues);
 		memwait_step_end(&call->wakes);
 	} while (more);
@@ -383,20 +376,11 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *
 	bool more = false;
 	int ret;
 
-	queues[SOURCE] = memwait_queue_hold(&source->key);
-	if (!queues[SOURCE])
-		return -ENOMEM;
-	queues[TARGET] = memwait_queue_hold(&target->key);
-	if (!queues[TARGET]) {
-		queues[TARGET] = queues[SOURCE];
-		memwait_queue_lock_pair(queues);
-		queues[SOURCE]->nr_calls--;
-		memwait_queue_unlock_pair(queues);
-		return -ENOMEM;
-	}
+	ret = memwait_queue_find_pair(queues, &source->key, &target->key);
+	if (ret)
+		return ret;
 
 	memwait_call_init(&call, requeue->count, requeue->move);
-	memwait_queue_lock_pair(queues);
 	pagefault_disable();
 	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	pagefault_enable();
@@ -410,10 +394,10 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *
 		more = memwait_call_claim(&call, queues[SOURCE]) ||
 		       memwait_call_move(&call, queues, target, pin);
 	}
-	if (more)
-		queues[SOURCE]->epoch++;
-	else
-		memwait_requeue_done(queues);
+	if (more) {
+		memwait_call_hold(queues[SOURCE]);
+		queues[TARGET]->nr_calls++;
+	}
 	memwait_step_begin();
 	memwait_queue_unlock_pair(queues);
 	memwait_step_end(&call.wakes);

@@ -62,8 +62,8 @@
  * oldest waiter out or moved it, so the epochs in a list differ by less than its length was, and
  * their difference as a signed number tells which one is older.
  *
- * Requeue holds both queues, having inserted those that are missing, and locks both. So it sees and
- * changes the waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
+ * Requeue locks both queues, having inserted those that are missing. So it sees and changes the
+ * waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
  * every other call. Its .queue is never %NULL in between, and memwait_queue_leave() locks the queue
  * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
  * to the queue that it was moved to. A waiter that is claimed at the same time may be counted as
@@ -77,10 +77,11 @@
  * Lock order: queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
  *	       queue->lock -> hash bucket's lock
  *
- * Two queues' locks are held by requeue only, which takes that of the lower address first; neither
- * queue can be freed and become another word's, as both are held. A queue that is to be inserted or
- * evicted is locked when no other queue is. expire.c asks for a queue's lock under a context's lock,
- * but only tries. All of them are taken in process context only; no interrupt handler of this module
+ * Two queues' locks are held by requeue only. It tries to lock the second one; if that lock is not
+ * free, or the queue is missing, it holds both queues by .nr_calls, so that neither becomes another
+ * word's, and takes the lock of the lower address first. A queue that is to be inserted or evicted
+ * is locked when no other queue is. expire.c asks for a queue's lock under a context's lock, but
+ * only tries. All of them are taken in process context only; no interrupt handler of this module
  * takes a lock.
  */
 #include <linux/atomic.h>
@@ -164,15 +165,8 @@ static void memwait_queue_construct(void *object)
 	queue->key.offset = 0;
 }
 
-/**
- * memwait_queue_find() - find the queue of a word and lock it
- * @key: the word's key; what it names is kept by the caller
- *
- * Context: process context; takes the queue's lock, for memwait_queue_unlock().
- *
- * Return: the queue, or %NULL if the word has none.
- */
-struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
+/* Finds the queue of a word and locks it, or returns NULL if the word has none. */
+static __always_inline struct memwait_queue *__memwait_queue_find(const struct memwait_key *key)
 {
 	struct memwait_queue *queue;
 
@@ -192,6 +186,19 @@ struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
 	}
 	rcu_read_unlock();
 	return queue;
+}
+
+/**
+ * memwait_queue_find() - find the queue of a word and lock it
+ * @key: the word's key; what it names is kept by the caller
+ *
+ * Context: process context; takes the queue's lock, for memwait_queue_unlock().
+ *
+ * Return: the queue, or %NULL if the word has none.
+ */
+struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
+{
+	return __memwait_queue_find(key);
 }
 
 /* Neither waiters nor calls need a locked queue. */
@@ -335,22 +342,15 @@ static int memwait_queue_insert(struct memwait_queue *queue, const struct memwai
 	return IS_ERR(other) ? -ENOMEM : -EEXIST;
 }
 
-/**
- * memwait_queue_find_or_insert() - as memwait_queue_find(), but insert a queue if there is none
- * @key: the word's key
- *
- * Context: process context, may sleep; takes the queue's lock.
- *
- * Return: the queue; or %NULL: there is no memory.
- */
-struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key)
+/* As memwait_queue_find(), but inserts a queue if there is none; NULL: there is no memory. */
+static struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key)
 {
 	struct memwait_queue *queue, *new = NULL;
 	int err = -EEXIST;
 
 	while (err == -EEXIST) {
-		queue = memwait_queue_find(key);
-		if (queue)
+		queue = __memwait_queue_find(key);
+		if (likely(queue))
 			break;
 		if (!new)
 			new = kmem_cache_alloc(memwait_queue_cache, MEMWAIT_GFP);
@@ -360,9 +360,73 @@ struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key
 		if (!err)
 			return new;
 	}
-	if (new)
+	if (unlikely(new))
 		kmem_cache_free(memwait_queue_cache, new);
 	return queue;
+}
+
+/*
+ * Locks the queue of another word, if there is one, and if its lock is free: so in any order.
+ * Returns it, or NULL.
+ */
+static struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
+						    struct memwait_queue *locked)
+{
+	struct memwait_queue *queue;
+
+	rcu_read_lock();
+	queue = rhashtable_lookup(&memwait_queues, key, memwait_queue_params);
+	if (queue && queue != locked) {
+		if (!spin_trylock(&queue->lock)) {
+			queue = NULL;
+		} else if (!memwait_queue_has_key(queue, key)) {
+			spin_unlock(&queue->lock);
+			queue = NULL;
+		} else {
+			__release(&queue->lock);	/* as memwait_queue_find() */
+		}
+	}
+	rcu_read_unlock();
+	return queue;
+}
+
+/**
+ * memwait_queue_find_pair() - find or insert the queues of two words, and lock both
+ * @queues: set to them; the same one twice if the keys are the same
+ * @source: a word's key
+ * @target: the other word's key
+ *
+ * Context: process context, may sleep; takes the queues' locks.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
+			    const struct memwait_key *target)
+{
+	queues[0] = memwait_queue_find_or_insert(source);
+	if (!queues[0])
+		return -ENOMEM;
+	queues[1] = memwait_queue_try_find(target, queues[0]);
+	if (likely(queues[1]))
+		return 0;
+
+	/* One after the other, then both in their order. */
+	queues[0]->nr_calls++;
+	memwait_queue_unlock(queues[0]);
+	queues[1] = memwait_queue_find_or_insert(target);
+	if (queues[1]) {
+		queues[1]->nr_calls++;
+		memwait_queue_unlock(queues[1]);
+		memwait_queue_lock_pair(queues);
+		queues[0]->nr_calls--;
+		queues[1]->nr_calls--;
+		return 0;
+	}
+	queues[1] = queues[0];
+	memwait_queue_lock_pair(queues);
+	queues[0]->nr_calls--;
+	memwait_queue_unlock_pair(queues);
+	return -ENOMEM;
 }
 
 /**
@@ -438,7 +502,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 		list_add_tail(&waiter->node, &queue->waiters);
 		queue->nr_waiters++;
 		waiter->epoch = queue->epoch;
-		if (waiter->ops->needs_pin)
+		if (waiter->ops->move)
 			queue->needs_pin = true;
 		WRITE_ONCE(waiter->queue, queue);
 		if (waiter->ops->joined)

@@ -95,48 +95,12 @@ void memwait_user_put(struct memwait_user *user)
 
 	if (!refcount_dec_and_lock(&user->refs, &memwait_users.xa_lock))
 		return;
+	__acquire(&memwait_users.xa_lock);	/* sparse cannot follow */
 	__xa_erase(&memwait_users, __kuid_val(user->uid));
 	xa_unlock(&memwait_users);
 	for (i = 0; i < MEMWAIT_RESOURCES; i++)
 		WARN_ON_ONCE(atomic_long_read(&user->used[i]));
 	kfree(user);
-}
-
-/**
- * memwait_user_charge() - count something that a user makes the kernel keep
- * @user: the user
- * @resource: what it is
- * @n: how many
- *
- * Context: any.
- *
- * Return: whether it is within the limit; if not, nothing was counted.
- */
-bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
-			 unsigned long n)
-{
-	unsigned long limit = READ_ONCE(memwait_limits[resource]);
-	long used = atomic_long_read(&user->used[resource]);
-
-	do {
-		if (n > limit || used > limit - n)
-			return false;
-	} while (!atomic_long_try_cmpxchg(&user->used[resource], &used, used + n));
-	return true;
-}
-
-/**
- * memwait_user_uncharge() - count what was given back
- * @user: the user
- * @resource: what it is
- * @n: how many
- *
- * Context: any.
- */
-void memwait_user_uncharge(struct memwait_user *user, enum memwait_resource resource,
-			   unsigned long n)
-{
-	atomic_long_sub(n, &user->used[resource]);
 }
 
 static int memwait_pin_compare_owner(u64 owner, const struct rb_node *node)
@@ -179,7 +143,7 @@ static void memwait_pin_free(struct memwait_pin *pin)
 
 	memwait_object_put(&pin->key, pin->object);
 	memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
-	kfree(pin);
+	kfree(xchg(&context->spare_pin, pin));
 	memwait_context_put(context);
 }
 
@@ -192,7 +156,9 @@ static struct memwait_pin *memwait_pin_new(struct memwait_word *word,
 
 	if (!memwait_user_charge(context->user, MEMWAIT_PINS, 1))
 		return ERR_PTR(-ENOSPC);
-	pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
+	pin = xchg(&context->spare_pin, NULL);
+	if (!pin)
+		pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
 	if (!pin) {
 		memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
 		return ERR_PTR(-ENOMEM);
@@ -267,6 +233,7 @@ void memwait_pin_put(struct memwait_pin *pin)
 
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return;
+	__acquire(&context->lock);	/* sparse cannot follow */
 	rb_erase(&pin->node, &context->pins);
 	if (context->last_pin == pin)
 		context->last_pin = NULL;
@@ -305,5 +272,6 @@ void memwait_context_free(struct memwait_context *context)
 {
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	memwait_user_put(context->user);
+	kfree(context->spare_pin);
 	kfree(context);
 }
