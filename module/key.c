@@ -7,9 +7,9 @@
  * MEMWAIT_PRIVATE the caller promises that nobody outside its address space uses the word, and no
  * mapping is looked at.
  *
- * A key must not outlive its owner, or waiters of another owner that is allocated in the same place
- * would share its queue. A word of a shared mapping therefore carries a reference to the vma's file.
- * The mm of a private word is the caller's own, which stays while the call lasts. An async wait
+ * A key must not outlive its owner, or waiters of another owner that is allocated at its address
+ * would share its queue. A word of a shared mapping therefore carries a reference to the file of its
+ * vma. The mm of a private word is the caller's own, which stays while the call lasts. An async wait
  * outlives the call, so its context pins the file, or the mm_struct (not its mappings: nothing of
  * the process is kept running), see user.c.
  *

@@ -4,9 +4,9 @@
  * is argued for here.
  *
  * A queue stands in a hash table under its key. Its lock protects its list and everything that the
- * list means. The invariant, whenever a queue's lock is free:
+ * list means. Whenever a queue's lock is free:
  *
- *	has waiters, is kept, or a call will come back to it  <=>  in the hash table  <=>  key is set
+ *	has waiters, is kept, or is held by a call  <=>  in the hash table  <=>  key is set
  *
  * A queue whose last waiter leaves is kept for the next waiter: most words are waited on again
  * soon, and to insert a queue and to remove it takes as long as the wait itself. Each processor
@@ -314,14 +314,14 @@ void memwait_queue_lock_pair(struct memwait_queue *queues[2])
 }
 
 /*
- * Makes @queue the queue of @key, locked. Returns 0, -EEXIST if the key has one already, or -ENOMEM;
- * unless it is 0, the queue is the caller's still.
+ * Makes @queue the queue of @key, locked. Returns 0; or -EEXIST: the key has one already; or -ENOMEM.
+ * Unless it is 0, the queue is the caller's still.
  */
 static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key)
 {
 	struct memwait_queue *other;
 
-	/* A thread with a stale pointer to this memory may hold the lock: it will find the wrong key. */
+	/* A thread with a stale pointer may hold the lock: it will find the wrong key. */
 	spin_lock(&queue->lock);
 	WRITE_ONCE(queue->key.offset, key->offset);
 	WRITE_ONCE(queue->key.owner, key->owner);

@@ -705,7 +705,7 @@ static void check_entry(struct thread *t, const struct memwait_async *entry,
 	may_change(t, (uintptr_t)&entry->id, sizeof(entry->id));
 	may_change(t, (uintptr_t)&entry->result, sizeof(entry->result));
 	if (grouped)
-		may_change(t, (uintptr_t)&entry->index, sizeof(entry->index));
+		may_change(t, (uintptr_t)&entry->any.index, sizeof(entry->any.index));
 	if (failed) {
 		CHECK(t, entry->id == 0);
 		CHECK(t, entry->result == -EINVAL || entry->result == -EFAULT ||
