@@ -424,9 +424,12 @@ static void step_notify_many(struct worker *w)
 		};
 	}
 	call = begin(w, "notify many", 0, count, 0);
-	call->result = mw_notify_many(w->fd, notifies, count, woken);
-	if (call->result != count)
-		broken(w, "notify many", call->result, count);
+	/* A signal may end it, but not before it has done some. */
+	for (i = 0; i < count; i += call->result) {
+		call->result = mw_notify_many(w->fd, notifies + i, count - i, woken + i);
+		if (call->result <= 0 || call->result > count - i)
+			broken(w, "notify many", call->result, count);
+	}
 	for (i = 0; i < count; i++) {
 		settle(words[i], to[i]);
 		w->record->notified += woken[i];
@@ -659,7 +662,7 @@ static void step_arm(struct worker *w)
 	if (ordered)
 		unlock_order(&shared->orders[ordered]);
 
-	/* The first one that fails ends the batch. */
+	/* The first one that fails ends the batch, or a signal does, but not before the first one. */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
 		struct slot *slot =
@@ -670,7 +673,8 @@ static void step_arm(struct worker *w)
 		for (j = 0; j < slot->nr; j++)
 			wild |= HAS_KIND(slot->words[j], WILD);
 		if ((int)i < done ? result < MEMWAIT_NOT_EQUAL || result > MEMWAIT_PENDING :
-		    (int)i == done ? !wild || result != -EFAULT : result != UNTOUCHED)
+		    (int)i > done || (done && result == UNTOUCHED) ? result != UNTOUCHED :
+		    !wild || result != -EFAULT)
 			broken(w, "arm", result, i);
 		if (result == MEMWAIT_TIMED_OUT)
 			check_time_out(w, slot->deadline);

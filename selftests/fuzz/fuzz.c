@@ -734,6 +734,7 @@ static void do_wait_async(struct thread *t)
 		.entry_size = sizeof(entries[0]),
 	};
 	struct memwait_wait group[MEMWAIT_GROUP_MAX];
+	const struct memwait_wait_async *was;
 	const struct memwait_async *entry;
 	uint32_t i, nr;
 
@@ -763,9 +764,14 @@ static void do_wait_async(struct thread *t)
 	arg.waits = place(t, c->arg[2] / PLACES, entries, nr * sizeof(entries[0]), ARRAY_AT);
 	if (c->flip >= 128 && nr && c->arg[2] / PLACES % PLACES == NORMAL)
 		flip_bit(arg.waits, 0, nr * sizeof(entries[0]), c->flip);
-	issue(t, MEMWAIT_IOC_WAIT_ASYNC, &arg, sizeof(arg), 8);
+	was = passed(t, issue(t, MEMWAIT_IOC_WAIT_ASYNC, &arg, sizeof(arg), 8));
 	if (!in_area(t, arg.waits))
 		return;
+	/* With another size of the elements they are others, and lie elsewhere. */
+	if (was && was->entry_size != sizeof(entries[0])) {
+		may_change(t, arg.waits, AREA);
+		return;
+	}
 
 	/* The copy changes as the entries are looked at. */
 	memcpy(before, t->copy + (arg.waits - (uintptr_t)t->area),
