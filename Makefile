@@ -4,10 +4,10 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 INSTALL_MOD_PATH ?= $(DESTDIR)
-KERNELS ?= 6.1 6.12 7.2 6.12-rt debug
-DEMO_KERNEL ?= 7.2
+KERNELS ?= 6.1 6.12 newest 6.12-rt debug
+DEMO_KERNEL ?= newest
 KERNEL ?= debug
-BENCH_KERNEL ?= 7.2
+BENCH_KERNEL ?= newest
 MINUTES ?= 10
 
 VM := selftests/vm/run

@@ -9,8 +9,9 @@ here=$top/selftests/vm
 
 # Kernels by name: the oldest supported, long-term and newest one of Debian, each also with
 # PREEMPT_RT, and two of our own: with every checker, and with the one that excludes others. Then
-# 32-bit programs on a 64-bit kernel, and another architecture.
-all_kernels="6.1 6.1-rt 6.12 6.12-rt 7.2 7.2-rt debug kcsan 6.12-m32 6.12-arm64"
+# 32-bit programs on a 64-bit kernel, and another architecture. The newest is what Debian's backports
+# had on the day that its build root was made: only its release tells which one that is.
+all_kernels="6.1 6.1-rt 6.12 6.12-rt newest newest-rt debug kcsan 6.12-m32 6.12-arm64"
 
 # What tests are built with, and what else make is to know, for the kernel that is in use.
 cc=gcc
@@ -172,7 +173,7 @@ need_root()
 		# For the debug kernel, and for tests: 32-bit programs, file systems.
 		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
 		;;
-	7.2 | 7.2-rt)
+	newest | newest-rt)
 		suite=trixie
 		extra=trixie-backports
 		packages+=,linux-headers-cloud-amd64/trixie-backports
@@ -256,12 +257,12 @@ need_kernel()
 		flavour=rt
 		;;
 	esac
-	for dir in "$root/lib/modules/${1%%-*}"[.+-]*"-$flavour-amd64"; do
-		[ ! -d "$dir" ] || break
-	done
-	# The backports move on: the newest kernel is whatever is there.
-	if [ ! -d "$dir" ] && [ "${root#*-trixie-}" != "$root" ]; then
+	if [ "${1%-rt}" = newest ]; then
 		for dir in "$root/lib/modules/"*"-$flavour-amd64"; do :; done
+	else
+		for dir in "$root/lib/modules/${1%%-*}"[.+-]*"-$flavour-amd64"; do
+			[ ! -d "$dir" ] || break
+		done
 	fi
 	[ -d "$dir" ] || die "the build root has no kernel $1"
 	release=${dir##*/}
