@@ -28,20 +28,21 @@ mtype state = ARMING;
 mtype result;
 byte claimed = NONE;
 bool exists = true;		/* its memory */
+byte group_refs = 1;
 
 /* struct memwait_context */
 bool waits_locked;		/* memwait_context.lock */
-bool has_index;			/* it is found in context->slots */
+bool has_index;			/* it is found in context->waits */
 bool completed;			/* it is in context->completed */
 byte nr_completed;
 bool context_exists = true;
+byte context_refs = 1;		/* that of the file */
 bool closing;
 bool expiring;			/* the work item runs */
 
 /* context->pollers: a poller, or a reader that blocks */
 bool pollers_locked, polls, poller_woken;
 
-byte rcu_readers;
 byte counted, seen, passed_on, taken_back, timed_out;
 byte running;
 
@@ -68,11 +69,32 @@ inline claim(done)
 inline complete(how)
 {
 	assert(exists && (state == CLAIMED || state == ARMING));
+#ifndef GROUP
+	assert(!in_queue[0]);
+#endif
 	d_step {
 		state = COMPLETED;
 		result = how;
 		completed = true;
 		nr_completed++
+	}
+}
+
+/* memwait_context_put() */
+inline context_put()
+{
+	d_step {
+		context_refs--;
+		context_exists = context_refs > 0
+	}
+}
+
+/* memwait_group_put(), and of a single wait memwait_async_put() */
+inline wait_put()
+{
+	d_step {
+		group_refs--;
+		exists = group_refs > 0
 	}
 }
 
@@ -103,7 +125,7 @@ inline queue_leave(member)
 	fi
 }
 
-/* memwait_async_leave() */
+/* memwait_group_leave(), or memwait_queue_leave() of a single wait */
 inline leave()
 {
 	queue_leave(0);
@@ -112,23 +134,20 @@ inline leave()
 #endif
 }
 
-/* memwait_async_release(): the memory of a group goes a grace period later. */
+/* memwait_async_end(), and the reference of its owner */
 inline release()
 {
 #ifndef MUTATION_FREED_WITHOUT_LEAVING
 	leave();
 #endif
 	assert(exists);
-	/* memwait_group_put(): what its words hold on to may go. */
+	/* What its words are pinned by may go. */
 	assert(!in_queue[0]);
 #ifdef GROUP
 	assert(!in_queue[1]);
-#ifndef MUTATION_NO_GRACE_PERIOD
-	rcu_readers == 0;
-#endif
 #endif
 	state = FREED;
-	exists = false
+	wait_put()
 }
 
 /*
@@ -142,18 +161,15 @@ inline retire()
 	waits_locked = false
 }
 
-/* memwait_queue_notify() of the word of member m */
+/* memwait_notify() of the word of member m */
 proctype notifier(byte m)
 {
 	bool won, done;
 
-#ifndef MUTATION_NO_RCU_READER
-	rcu_readers++;
-#endif
 	lock(queue_locked[m]);
 	if
 	:: in_queue[m] ->
-		/* memwait_async_wake(), memwait_async_group_wake() */
+		/* memwait_async_notified(), memwait_async_group_notified() */
 		assert(exists);
 		lock(waits_locked);
 		claim(done);
@@ -173,7 +189,14 @@ proctype notifier(byte m)
 		:: else
 		fi;
 		if
-		:: done -> complete(OK)
+		:: done ->
+			complete(OK);
+#ifndef MUTATION_NO_REFERENCE_TO_CONTEXT
+			context_refs++;
+#endif
+#if defined(GROUP) && !defined(MUTATION_NO_REFERENCE_TO_GROUP)
+			group_refs++
+#endif
 		:: else
 		fi;
 		waits_locked = false;
@@ -185,20 +208,21 @@ proctype notifier(byte m)
 	fi;
 	queue_locked[m] = false;
 
+	/* memwait_step_end() */
+	if
+	:: done ->
+		context_wake();
+#ifndef MUTATION_NO_REFERENCE_TO_CONTEXT
+		context_put();
+#endif
 #ifdef GROUP
-	/* memwait_leave_groups() */
-	if
-	:: done -> queue_leave(1 - m)
+		queue_leave(1 - m);
+#ifndef MUTATION_NO_REFERENCE_TO_GROUP
+		wait_put()
+#endif
+#endif
 	:: else
 	fi;
-#endif
-	if
-	:: done -> context_wake()
-	:: else
-	fi;
-#ifndef MUTATION_NO_RCU_READER
-	rcu_readers--;
-#endif
 	running--
 }
 
@@ -236,8 +260,7 @@ proctype armer()
 		has_index = false;
 		state = FREED;
 		waits_locked = false;
-		rcu_readers == 0;
-		exists = false;
+		wait_put();
 		taken_back++
 	:: notified ->
 		leave();
@@ -276,18 +299,57 @@ proctype expirer()
 		:: else -> goto out
 		fi
 	};
+	/* memwait_lock_expired() */
 	lock(waits_locked);
+#ifdef GROUP
 	claim(done);
-	waits_locked = false;
 	if
 	:: done ->
-		leave();
-		lock(waits_locked);
-		complete(TIMED_OUT);
-		waits_locked = false;
-		context_wake()
+		group_refs++;
+		complete(TIMED_OUT)
 	:: else
 	fi;
+	waits_locked = false;
+	if
+	:: done -> leave(); wait_put(); context_wake()
+	:: else
+	fi;
+#else
+	if
+	:: state == QUEUED ->
+		if
+		:: atomic { !queue_locked[0] -> queue_locked[0] = true }	/* spin_trylock() */
+		:: atomic { queue_locked[0] -> waits_locked = false };
+		   lock(queue_locked[0]);
+		   lock(waits_locked)
+		fi;
+#ifdef MUTATION_DEADLINE_DOES_NOT_LOOK_AGAIN
+		done = true;
+		state = CLAIMED;
+#else
+		claim(done);
+#endif
+		if
+		:: done ->
+#ifndef MUTATION_DEADLINE_COMPLETES_WITHOUT_LEAVING
+			in_queue[0] = false;
+#endif
+#ifdef MUTATION_DEADLINE_IN_TWO_STEPS
+			waits_locked = false;
+			lock(waits_locked);
+#endif
+			complete(TIMED_OUT)
+		:: else
+		fi;
+		waits_locked = false;
+		queue_locked[0] = false
+	:: else -> waits_locked = false
+	fi;
+	if
+	:: done -> context_wake()
+	:: else
+	fi;
+#endif
 	expiring = false;
 out:
 	running--
@@ -296,25 +358,17 @@ out:
 /* memwait_cancel() */
 proctype canceller()
 {
-	bool done, wait_for_work, found;
+	bool done, found;
 
 	lock(waits_locked);
-	found = has_index && state != ARMING;	/* before, nobody knows the id */
+	found = has_index && state != ARMING;	/* before, no program knows the id */
 	if
-	:: found ->
-		claim(done);
-		wait_for_work = !done && state == CLAIMED
-	:: else
-	fi;
-	waits_locked = false;
-	if
-#ifndef MUTATION_CANCEL_DOES_NOT_AWAIT_THE_DEADLINE
-	:: wait_for_work -> !expiring		/* flush_work() */
-#endif
+	:: found -> claim(done)
 	:: else
 	fi;
 	/* R23: ENOENT says that the completion is, or was, readable. */
 	assert(done || !found || state == COMPLETED || state == FREED);
+	waits_locked = false;
 	if
 	:: done -> release(); retire(); taken_back++
 	:: else
@@ -322,7 +376,7 @@ proctype canceller()
 	running--
 }
 
-/* memwait_poll() and memwait_read(), until the wait has ended in one way or the other. */
+/* memwait_poll() and memwait_read_iter(), until the wait has ended in one way or the other. */
 proctype reader()
 {
 	bool ready, delivered;
@@ -372,7 +426,7 @@ proctype reader()
 	running--
 }
 
-/* memwait_release(): nobody calls the context any more, but notifies and its work item go on. */
+/* memwait_release(): no ioctl or read comes any more, but notifies and the work go on. */
 proctype closer()
 {
 	bool done;
@@ -393,7 +447,7 @@ proctype closer()
 	:: done -> release(); taken_back++
 	:: else
 	fi;
-	/* Nobody completes anything now. */
+	/* Nothing is completed any more. */
 	if
 	:: completed ->
 		if
@@ -408,10 +462,7 @@ proctype closer()
 		release()
 	:: else
 	fi;
-#ifndef MUTATION_NO_GRACE_PERIOD
-	rcu_readers == 0;
-#endif
-	context_exists = false;
+	context_put();
 	running--
 }
 

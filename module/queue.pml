@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues as a model for Spin: the protocol that the comments at the top of queue.c, group.h and
- * wait.c argue for, with their steps and names. selftests/lint/spin runs it, for each of the
- * scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
- * are there all the time: JOIN, PAIR and COME_AND_GO are about how they come and go, and the others
- * need not be. There is one processor, and it keeps one queue, so that they go as often as can be.
+ * The queues as a model for Spin: the protocol that the comments at the top of queue.c, notify.c,
+ * group.c and wait.c argue for, with their steps and names. selftests/lint/spin runs it, for each of
+ * the scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
+ * are there all the time: JOIN, HELD, PAIR and COME_AND_GO are about how they come and go, and the
+ * others need not be. There is one processor, and it keeps one queue, so that they go as often as can
+ * be. A step of a call claims one waiter.
  *
  * Spin's memory is sequentially consistent. What processors do to the two stores that the barriers
  * (A) and (B) are for is modelled: a store to a word, and the insertion of a queue, is seen by
@@ -13,13 +14,17 @@
  *
  * An invalid end state is a wake-up that was lost, or a deadlock; assertions are the rest.
  */
+#if defined(STEPS) || defined(HELD)
+#define IN_STEPS
+#endif
+
 #define NONE	255
 #define A	0
 #define B	1
 
 /*
  * So many objects: enough for spares of all, but in COME_AND_GO, where one may have to wait until
- * another is expelled.
+ * another is evicted.
  */
 #if defined(JOIN) || defined(PAIR)
 #define QUEUES	4
@@ -39,6 +44,8 @@ bool locked[QUEUES];
 byte key[QUEUES] = NONE;
 bool kept[QUEUES];
 bool used[QUEUES];
+byte calls[QUEUES];		/* .nr_calls */
+byte epoch[QUEUES];
 byte in_use;
 byte kept_queue = NONE;		/* struct memwait_kept_queues */
 chan waiters[QUEUES] = [ENTRIES] of { byte };
@@ -46,12 +53,16 @@ chan waiters[QUEUES] = [ENTRIES] of { byte };
 /* struct memwait_waiter */
 byte queue[ENTRIES] = NONE;
 byte word_of[ENTRIES];		/* .word.key */
-bool exists[ENTRIES];		/* it is on the stack of its thread */
+bool exists[ENTRIES];		/* it is on the stack of its thread, or in the memory of a group */
+byte epoch_of[ENTRIES];
+bool is_late[ENTRIES];		/* it has joined after the call of STEPS began; not in the module */
 byte counted_on[ENTRIES];	/* the word by which it was notified; not in the module */
 
-/* struct memwait_thread */
+/* struct memwait_group */
 byte claimed[ENTRIES] = NONE;
-bool woken[ENTRIES];
+byte refs;			/* of the one that is not on a stack */
+
+bool in_call;			/* the call of STEPS has begun */
 
 /* The accounts (R5): notifies that were counted, MEMWAIT_OKs seen, and those handed on. */
 byte counted, seen;
@@ -78,7 +89,7 @@ inline spin_lock(q)
 	atomic { !locked[q] -> locked[q] = true }
 }
 
-/* memwait_queue_lock(): q is NONE if there is none. */
+/* memwait_queue_find(): q is NONE if there is none. */
 inline queue_lock(k, q)
 {
 #ifdef FIXED
@@ -104,24 +115,24 @@ inline queue_lock(k, q)
 #endif
 }
 
-/* memwait_queue_expel() */
-inline queue_expel(q)
+/* memwait_queue_evict() */
+inline queue_evict(q)
 {
 	assert(locked[q]);
 	assert(used[q] && kept[q] && (table[key[q]] == q || inserting[key[q]] == q));
 	kept[q] = false;
 	if
-#ifdef MUTATION_EXPELS_WITH_ITS_WAITERS
+#ifdef MUTATION_EVICTS_WITH_ITS_WAITERS
 	:: true ->
 #else
-	:: len(waiters[q]) == 0 ->
+	:: len(waiters[q]) == 0 && calls[q] == 0 ->
 #endif
 		/* The bucket's lock comes free when the insertion is seen. */
 		atomic { inserting[key[q]] == NONE -> table[key[q]] = NONE };
 		key[q] = NONE;
 		locked[q] = false;
 		used[q] = false; in_use--
-#ifndef MUTATION_EXPELS_WITH_ITS_WAITERS
+#ifndef MUTATION_EVICTS_WITH_ITS_WAITERS
 	:: else -> locked[q] = false
 #endif
 	fi
@@ -136,11 +147,11 @@ inline queue_keep(q)
 	:: other != NONE ->
 		if
 		:: atomic { !locked[other] -> locked[other] = true };	/* spin_trylock() */
-		   queue_expel(other)
+		   queue_evict(other)
 		:: atomic { locked[other] -> mine = kept_queue; kept_queue = other; other = mine };
 		   if
 #ifndef MUTATION_FORGETS_WHAT_COMES_BACK
-		   :: other != NONE -> spin_lock(other); queue_expel(other)
+		   :: other != NONE -> spin_lock(other); queue_evict(other)
 #endif
 		   :: else
 		   fi
@@ -158,9 +169,9 @@ inline queue_unlock_only(q, keep)
 #else
 	assert(key[q] != NONE);
 #ifdef MUTATION_KEPT_TWICE
-	keep = len(waiters[q]) == 0;
+	keep = len(waiters[q]) == 0 && calls[q] == 0;
 #else
-	keep = len(waiters[q]) == 0 && !kept[q];
+	keep = len(waiters[q]) == 0 && calls[q] == 0 && !kept[q];
 #endif
 	if
 	:: keep -> kept[q] = true
@@ -221,7 +232,7 @@ inline queue_insert(q, k, inserted)
 	fi
 }
 
-/* memwait_queue_lock_or_insert() */
+/* memwait_queue_find_or_insert() */
 inline queue_lock_or_insert(k, q)
 {
 #ifdef FIXED
@@ -263,7 +274,11 @@ inline queue_join(e, k)
 #endif
 	atomic {
 		if
-		:: equal -> waiters[q]!e; queue[e] = q
+		:: equal ->
+			waiters[q]!e;
+			queue[e] = q;
+			epoch_of[e] = epoch[q];
+			is_late[e] = in_call
 		:: else
 		fi;
 		ok = equal
@@ -275,7 +290,7 @@ inline queue_join(e, k)
 inline queue_leave(e)
 {
 	do
-	:: q = queue[e];		/* (D) load-acquire */
+	:: q = queue[e];		/* (C) load-acquire */
 	   if
 	   :: q == NONE -> break
 	   :: else
@@ -310,14 +325,33 @@ inline group_leave(e)
 #endif
 }
 
+/* memwait_call_covers() of the oldest waiter, if there is one. */
+inline look(q)
+{
+	d_step {
+		covered = len(waiters[q]) > 0;
+#if defined(IN_STEPS) && !defined(MUTATION_NO_EPOCH)
+		if
+		:: covered -> waiters[q]?<e>; covered = epoch_of[e] <= limit
+		:: else
+		fi
+#endif
+	}
+}
+
 /*
- * memwait_queue_wake() on the locked queue q, and its threads' claims: memwait_thread_wake(). What
- * it has claimed is in woke[]. Whom others have claimed it takes out.
+ * memwait_call_claim() on the locked queue q, and its threads' claims: memwait_thread_notified().
+ * Claims until nr is most. The notifier remembers a group in woken_group, with a reference. A waiter
+ * that has been claimed otherwise is taken out.
  */
-inline queue_wake(q, k, count)
+inline call_claim(q, k, most)
 {
 	do
-	:: nr < count && len(waiters[q]) > 0 ->
+	:: look(q);
+	   if
+	   :: nr == most || !covered -> break
+	   :: else
+	   fi;
 		waiters[q]?e;
 		assert(exists[e] && queue[e] == q);
 #ifdef MUTATION_CLAIM_IN_TWO_STEPS
@@ -342,75 +376,128 @@ inline queue_wake(q, k, count)
 		if
 		:: won ->
 			d_step {
-				queue[e] = NONE;
+#ifdef IN_STEPS
+				assert(!of_all || !is_late[e]);
+#endif
 				counted_on[e] = k;
-				woke[nr] = e;
-				nr++
-			}
-		:: else ->
-#ifdef MUTATION_LEAVES_BEFORE_LAST_ACCESS
-			queue[e] = NONE;
-			assert(exists[e])
-#else
-			assert(exists[e]);
-			queue[e] = NONE		/* (D) store-release */
-#endif
-		fi
-	:: else -> break
-	od
-}
-
-/* memwait_wakes_finish(): memwait_wake_threads() */
-inline wakes_finish()
-{
-	d_step {
-		counted = counted + nr;
-		i = 0
-	};
-	do
-	:: i < nr ->
-		e = woke[i];
-#ifdef MUTATION_WOKEN_BEFORE_LAST_ACCESS
-		woken[OWNER(e)] = true;
-#endif
+				nr++;
+				counted++
+			};
 #ifdef GROUP
-		if
-		:: OWNER(e) == 0 -> queue_leave(0); queue_leave(1)
+			if
+			:: OWNER(e) == 0 ->
+				woken_group = true;
+#ifndef MUTATION_NO_REFERENCE_TO_GROUP
+				refs++
+#endif
+			:: else
+			fi
+#endif
 		:: else
 		fi;
-#endif
+#ifdef MUTATION_LEAVES_BEFORE_LAST_ACCESS
+		queue[e] = NONE;
+		assert(exists[e])
+#else
 		assert(exists[e]);
-#ifndef MUTATION_WOKEN_BEFORE_LAST_ACCESS
-		woken[OWNER(e)] = true;		/* (C) store-release */
+		queue[e] = NONE		/* (C) store-release */
 #endif
-		i++
-	:: else -> break
 	od
 }
 
-/* memwait_queue_notify() */
-inline queue_notify(k, count)
+/* memwait_group_put() */
+inline group_put()
+{
+	d_step {
+		refs--;
+		if
+		:: refs == 0 -> exists[0] = false; exists[1] = false
+		:: else
+		fi
+	}
+}
+
+/* memwait_step_end(): a thread is woken by a reference to it, of a group the members are taken out. */
+inline step_end()
+{
+#ifdef GROUP
+	if
+	:: woken_group ->
+		assert(exists[0] && exists[1]);
+		queue_leave(0);
+		assert(exists[1]);
+		queue_leave(1);
+#ifndef MUTATION_NO_REFERENCE_TO_GROUP
+		group_put();
+#endif
+		woken_group = false
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
+/* memwait_notify(), and in STEPS and HELD memwait_notify_rest() */
+inline notify(k, count)
 {
 	nr = 0;
 	queue_lock(k, q);
 	if
 	:: q != NONE ->
-		queue_wake(q, k, count);
+#ifdef IN_STEPS
+		limit = epoch[q];
+		of_all = count > 1;
+		in_call = in_call || of_all;
+		held = false;
+		do
+		:: one = (nr < count -> nr + 1 : nr);
+		   call_claim(q, k, one);
+		   look(q);
+		   more = nr < count && covered;
+		   if
+		   :: more && !held ->
+			held = true;
+			epoch[q]++;
+#ifndef MUTATION_NOT_HELD
+			calls[q]++
+#endif
+		   :: !more && held ->
+#ifndef MUTATION_NOT_HELD
+			calls[q]--
+#endif
+		   :: else
+		   fi;
+		   queue_unlock(q);
+		   if
+		   :: !more -> break
+		   :: else
+		   fi;
+		   spin_lock(q);
+#ifndef FIXED
+		   assert(used[q] && key[q] == k)
+#endif
+		od;
+		in_call = in_call && !of_all
+#else
+		call_claim(q, k, count);
 		queue_unlock(q)
+#endif
 	:: else
 	fi;
-	wakes_finish()
+	step_end()
 }
 
 /*
- * memwait_wait_members(). timed: it may end by itself, by deadline or signal; mortal: it may die
+ * memwait_thread_wait(). timed: it may end by itself, by deadline or signal; mortal: it may die
  * with a notify that was counted. first and last are its entries.
  */
 inline wait(first, last, timed, mortal)
 {
 	d_step {
 		exists[first] = true;
-		exists[last] = true
+		exists[last] = true;
+		refs = (first == last -> refs : 1)
 	};
 	/* memwait_group_join() */
 	i = first;
@@ -423,7 +510,7 @@ inline wait(first, last, timed, mortal)
 	od;
 	/* memwait_sleep() and memwait_thread_end() */
 	if
-	:: ok && woken[first]				/* (C) load-acquire */
+	:: ok && claimed[first] != NONE
 	:: ok && timed -> end_wait(first)
 	:: !ok -> end_wait(first)
 	fi;
@@ -453,14 +540,14 @@ inline wait(first, last, timed, mortal)
 	/* Whose reference it gives back, and where it hands its notify on. */
 	assert(e == word_of[(won -> claimed[first] : first)]);
 	assert(!won || e == counted_on[claimed[first]]);
-	d_step {
-		exists[first] = false;
-		exists[last] = false
-	};
+	if
+	:: first == last -> exists[first] = false
+	:: else -> group_put()
+	fi;
 	if
 	:: won -> seen++
 #ifndef MUTATION_DIES_WITH_ITS_NOTIFY
-	:: won && mortal -> seen++; k = e; queue_notify(k, 1)
+	:: won && mortal -> seen++; k = e; notify(k, 1)
 #else
 	:: won && mortal
 #endif
@@ -475,11 +562,7 @@ inline end_wait(t)
 		:: claimed[t] == NONE -> claimed[t] = SELF
 		:: else
 		fi
-	};
-	if
-	:: claimed[t] == SELF
-	:: else -> woken[t]
-	fi
+	}
 }
 
 inline finished()
@@ -487,7 +570,8 @@ inline finished()
 	running--
 }
 
-#define LOCALS byte q, spare, other, mine, e, i, nr, k; bool ok, equal, won, keep; byte woke[ENTRIES]
+#define LOCALS	byte q, spare, other, mine, e, i, nr, k, limit, one; \
+	bool ok, equal, won, keep, more, held, covered, of_all, woken_group
 
 proctype waiter(byte self; bool timed; bool mortal)
 {
@@ -518,115 +602,103 @@ proctype notifier(byte on; bool stores; byte count)
 #ifndef MUTATION_NO_BARRIER_A
 	!storing[on];		/* (A) smp_mb */
 #endif
-	queue_notify(on, count);
+	notify(on, count);
 	finished()
 }
 
-#if defined(MOVE) || defined(PAIR) || defined(COME_AND_GO)
-byte queues[4] = NONE, spares[4] = NONE;	/* [2 * requeuer + SOURCE or TARGET] */
-#define SOURCE	0
-#define TARGET	1
+#ifdef HELD
+/* A waiter whose word turns out to be another: its queue is idle at once, and is kept. */
+proctype passer(byte on)
+{
+	LOCALS;
 
-/* memwait_queue_lock_pair() and the move; the keys are source and target. */
+	queue_lock_or_insert(on, q);
+	queue_unlock(q);
+	finished()
+}
+#endif
+
+#ifdef STEPS
+/* Notifies all until the untimed waiter has been there. */
+proctype caller(byte on; byte count)
+{
+	LOCALS;
+
+	do
+	:: claimed[0] == NONE ->
+		in_call = false;
+		d_step { is_late[0] = false; is_late[1] = false; is_late[2] = false };
+		notify(on, count)
+	:: else -> break
+	od;
+	finished()
+}
+#endif
+
+#if defined(MOVE) || defined(PAIR) || defined(COME_AND_GO)
+/* memwait_queue_find_pair() and the move; the keys are source and target. */
 proctype requeuer(byte source; byte target)
 {
 	LOCALS;
-	byte base = 2 * source, depth, first, j;
-	bool keep_target;
+	byte from, to;
+	bool keep_target, both;
 
-again:
+	queue_lock_or_insert(source, from);
+	/* memwait_queue_try_find() */
+	both = false;
 #ifdef FIXED
-	queues[base + SOURCE] = source;
-	queues[base + TARGET] = target;
+	to = target;
 #else
-	queues[base + SOURCE] = table[source];
-	queues[base + TARGET] = table[target];
-	i = 0;
-	do
-	:: i < 2 && queues[base + i] == NONE && spares[base + i] == NONE ->
-		queue_alloc(q);
-		spares[base + i] = q;
-		goto again
-	:: i < 2 && (queues[base + i] != NONE || spares[base + i] != NONE) -> i++
-	:: i == 2 -> break
-	od;
+	to = table[target];
+#endif
 	if
-	:: queues[base] != NONE && queues[base] == queues[base + 1] -> goto again
-	:: else
-	fi;
-#endif
-#ifdef MUTATION_LOCKS_IN_ANY_ORDER
-	first = SOURCE;
-#else
-#ifdef MUTATION_NEW_QUEUE_FIRST
-	first = (queues[base] != NONE -> TARGET : SOURCE);
-#else
-	first = (queues[base] == NONE ||
-		 (queues[base + 1] != NONE && queues[base + 1] < queues[base]) -> TARGET : SOURCE);
-#endif
-#endif
-	depth = 0;
-	do
-	:: depth == 2 -> break
-	:: depth < 2 ->
-		j = (depth == 0 -> first : 1 - first);
-		k = (j == SOURCE -> source : target);
-		q = queues[base + j];
+	:: to == NONE
+	:: to != NONE ->
 		if
-		:: q != NONE ->
-			spin_lock(q);
+		:: atomic { !locked[to] -> locked[to] = true };
 #ifdef FIXED
-			ok = true;
+		   both = true
 #else
-			ok = key[q] == k;
+		   both = key[to] == target;
+		   if
+		   :: !both -> locked[to] = false
+		   :: else
+		   fi
 #endif
-			if
-			:: !ok -> locked[q] = false
-			:: else
-			fi
-		:: else ->
-			spare = spares[base + j];
-			queue_insert(spare, k, ok);
-			if
-			:: ok -> queues[base + j] = spare; spares[base + j] = NONE
-			:: else
-			fi
-		fi;
+		:: atomic { locked[to] -> skip }
+		fi
+	fi;
+	if
+	:: both
+	:: else ->
+		calls[from]++;
+		q = from;
+		queue_unlock(q);
+		queue_lock_or_insert(target, to);
+		calls[to]++;
+		q = to;
+		queue_unlock(q);
+		/* memwait_queue_lock_pair() */
+#ifdef MUTATION_LOCKS_IN_ANY_ORDER
+		spin_lock(from);
+		spin_lock(to);
+#else
 		if
-		:: !ok ->
-			if
-			:: depth == 1 -> q = queues[base + first]; queue_unlock(q)
-			:: else
-			fi;
-			goto again
-		:: else
+		:: from < to -> spin_lock(from); spin_lock(to)
+		:: else -> spin_lock(to); spin_lock(from)
 		fi;
-		depth++
-	od;
-	i = 0;
-	do
-	:: i < 2 ->
-		d_step {
-			if
-			:: spares[base + i] != NONE ->
-				used[spares[base + i]] = false;
-				in_use--;
-				spares[base + i] = NONE
-			:: else
-			fi;
-			i++
-		}
-	:: else -> break
-	od;
+#endif
+		calls[from]--;
+		calls[to]--
+	fi;
 
-	/* memwait_queue_requeue() */
-	nr = 0;
+	/* memwait_requeue() */
 	if
 	:: word[source] == 0 ->
-		/* memwait_queue_move() */
+		/* memwait_call_move() */
 		do
-		:: len(waiters[queues[base]]) > 0 ->
-			waiters[queues[base]]?e;
+		:: len(waiters[from]) > 0 ->
+			waiters[from]?e;
 			assert(exists[e]);
 			if
 			:: claimed[OWNER(e)] != NONE -> queue[e] = NONE
@@ -634,8 +706,8 @@ again:
 #ifdef MUTATION_IN_NO_QUEUE_WHILE_IT_MOVES
 				queue[e] = NONE;
 #endif
-				waiters[queues[base + 1]]!e;
-				queue[e] = queues[base + 1];
+				waiters[to]!e;
+				queue[e] = to;
 #ifndef MUTATION_MOVED_WAITER_KEEPS_ITS_WORD
 				word_of[e] = target
 #endif
@@ -644,12 +716,11 @@ again:
 		od
 	:: else
 	fi;
-	q = queues[base + TARGET];
-	queue_unlock_only(q, keep_target);
-	q = queues[base + SOURCE];
+	queue_unlock_only(to, keep_target);
+	q = from;
 	queue_unlock(q);
 #ifndef FIXED
-	q = queues[base + TARGET];
+	q = to;
 	if
 	:: keep_target -> queue_keep(q)
 	:: else
@@ -659,14 +730,26 @@ again:
 }
 #endif
 
+#ifdef STEPS
+/* Waits, and then once more, so that a call could come upon it twice. */
+proctype returner(byte self; byte again)
+{
+	LOCALS;
+
+	wait(self, self, false, false);
+	wait(again, again, true, false);
+	finished()
+}
+#endif
+
 /* Nobody is left, nothing is left when the last context is closed, and the accounts agree. */
 inline all_is_well()
 {
 	running == 0;
 #ifndef FIXED
-	/* memwait_queue_expel_all() */
+	/* memwait_queue_evict_all() */
 	if
-	:: kept_queue != NONE -> spin_lock(kept_queue); queue_expel(kept_queue)
+	:: kept_queue != NONE -> spin_lock(kept_queue); queue_evict(kept_queue)
 	:: else
 	fi;
 #endif
@@ -689,6 +772,21 @@ init
 		run waiter(1, false, false);
 		run waiter(2, true, false);
 		run notifier(A, true, 2)
+#elif defined(STEPS)
+		/* A call of several steps, and a waiter that comes back. */
+		running = 3;
+		run returner(0, 2);
+		run waiter(1, true, false);
+		run caller(A, 3)
+#elif defined(HELD)
+		/* The waiters leave the queue between two steps, and another queue is kept. */
+		running = 4;
+		word_of[0] = A;
+		word_of[1] = A;
+		run waiter(0, true, false);
+		run waiter(1, true, false);
+		run passer(B);
+		run notifier(A, false, 2)
 #elif defined(CLAIM)
 		/* Deadlines, signals and deaths against two notifies. */
 		running = 4;
