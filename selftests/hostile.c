@@ -48,11 +48,12 @@ static int processors(void)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* Where MEMWAIT_LOADS is set, the kernel checks itself, which takes its time. */
 static int how_many_waits(int usual)
 {
 	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");
 
-	return n ? atoi(n) : usual;
+	return n ? atoi(n) : getenv("MEMWAIT_LOADS") ? usual / 25 : usual;
 }
 
 /* Returns how many of n waits for 0 are pending now; their ids go to ids, which may be NULL. */
@@ -1089,25 +1090,26 @@ static long stop_edges(struct edges *e, int fd, long n)
 
 MEMWAIT_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 {
+	int n = how_many_waits(EDGES_WAITS);
 	struct edges e;
 	long edges;
 
-	ASSERT_EQ(EDGES_WAITS, arm_many(self->fd, self->shared, EDGES_WAITS, MEMWAIT_FOREVER,
+	ASSERT_EQ(n, arm_many(self->fd, self->shared, n, MEMWAIT_FOREVER,
 					NULL));
 	start_edges(_metadata, &e, self->fd);
-	ASSERT_EQ(EDGES_WAITS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
-	edges = stop_edges(&e, self->fd, EDGES_WAITS);
-	TH_LOG("notify of %d: %ld edges", EDGES_WAITS, edges);
+	ASSERT_EQ(n, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	edges = stop_edges(&e, self->fd, n);
+	TH_LOG("notify of %d: %ld edges", n, edges);
 	EXPECT_LE(1, edges);
 	EXPECT_GE(16, edges);
 
 	ASSERT_TRUE(renew(&self->fd));
-	ASSERT_NE(0, arm_timed(&self->fd, self->shared, EDGES_WAITS, NULL));
+	ASSERT_NE(0, arm_timed(&self->fd, self->shared, n, NULL));
 	start_edges(_metadata, &e, self->fd);
-	edges = stop_edges(&e, self->fd, EDGES_WAITS);
-	TH_LOG("expiry of %d: %ld edges", EDGES_WAITS, edges);
+	edges = stop_edges(&e, self->fd, n);
+	TH_LOG("expiry of %d: %ld edges", n, edges);
 	EXPECT_LE(1, edges);
-	EXPECT_GE(EDGES_WAITS / 100, edges);
+	EXPECT_GE(n / 100, edges);
 }
 
 /* R30: who cancels one wait while many others expire. */
