@@ -8,10 +8,10 @@
  * mapping is looked at.
  *
  * A key must not outlive its owner, or waiters of another owner that is allocated at its address
- * would share its queue. A word of a shared mapping therefore carries a reference to the file of its
- * vma. The mm of a private word is the caller's own, which stays while the call lasts. An async wait
- * outlives the call, so its context pins the file, or the mm_struct (not its mappings: nothing of
- * the process is kept running), see user.c.
+ * would share its queue. A word of a shared mapping therefore carries a reference to the file of
+ * its vma. The mm of a private word is the caller's own, which stays while the call lasts. An async
+ * wait outlives the call, so its context pins the file, or the mm_struct (not its mappings: nothing
+ * of the process is kept running), see user.c.
  *
  * What is kept must never be able to keep a memwait context, or the two would keep each other alive
  * for ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among

@@ -50,7 +50,7 @@
  * @features: MEMWAIT_FEATURE_* bits
  * @max_user_waits: most async waits that one user may have, pending or not yet read; a group counts
  *	as many as it has words (module parameter max_user_waits)
- * @user_waits: how many of them the user who opened this context has now; out of date at once
+ * @user_waits: how many of them the user that opened this context has now; out of date at once
  * @max_group: most words of a group, MEMWAIT_GROUP_MAX
  * @reserved: 0
  * @max_user_contexts: most contexts that one user may have open (module parameter
@@ -60,8 +60,8 @@
  *	counted once for each context (module parameter max_user_pins)
  * @user_pins: how many of them the user has now
  *
- * The limits are those of the user who opened the context. A user namespace that was not made by
- * root brings no limits of its own: its users count as the user who made it.
+ * The limits are those of the user that opened the context. A user namespace that was not made by
+ * root brings no limits of its own: its users count as the user that made it.
  */
 struct memwait_info {
 	__u64 features;
