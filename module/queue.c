@@ -314,8 +314,8 @@ void memwait_queue_lock_pair(struct memwait_queue *queues[2])
 }
 
 /*
- * Makes @queue the queue of @key, locked. Returns 0; or -EEXIST: the key has one already; or -ENOMEM.
- * Unless it is 0, the queue is the caller's still.
+ * Makes @queue the queue of @key, locked. Returns 0; or, and then the queue is the caller's still,
+ * -EEXIST: the key has one already; or -ENOMEM.
  */
 static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key)
 {
