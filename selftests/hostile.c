@@ -1094,8 +1094,7 @@ MEMWAIT_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 	struct edges e;
 	long edges;
 
-	ASSERT_EQ(n, arm_many(self->fd, self->shared, n, MEMWAIT_FOREVER,
-					NULL));
+	ASSERT_EQ(n, arm_many(self->fd, self->shared, n, MEMWAIT_FOREVER, NULL));
 	start_edges(_metadata, &e, self->fd);
 	ASSERT_EQ(n, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	edges = stop_edges(&e, self->fd, n);
