@@ -662,7 +662,7 @@ static void step_arm(struct worker *w)
 	if (ordered)
 		unlock_order(&shared->orders[ordered]);
 
-	/* The first one that fails ends the batch. So does a signal, but not before one is armed. */
+	/* The first one that fails ends the batch. So does a signal, once one is armed. */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
 		struct slot *slot =
