@@ -285,29 +285,23 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		return -EFAULT;
 
 	/* A notify may need the members longer than this thread does. */
-	waits = kmalloc_array(nr, sizeof(*waits), MEMWAIT_GFP);
-	group = kmalloc(sizeof(*group) + nr * sizeof(*group->members), MEMWAIT_GFP);
-	if (!waits || !group) {
-		ret = -ENOMEM;
-		goto free;
-	}
+	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->members) + sizeof(*waits)),
+			MEMWAIT_GFP);
+	if (!group)
+		return -ENOMEM;
 	refcount_set(&group->refs, 1);
 	group->nr = nr;
 	group->members = (struct memwait_member *)(group + 1);
 	group->task = current;
+	waits = (struct memwait_wait *)(group->members + nr);
 
 	ret = memwait_group_copy(waits, any->waits, nr);
 	if (!ret)
 		ret = memwait_group_get(group, waits);
-	if (ret)
-		goto free;
-	ret = memwait_thread_wait(group, waits, false, any->deadline, any->flags,
-				  &user->index);
+	if (!ret)
+		ret = memwait_thread_wait(group, waits, false, any->deadline, any->flags,
+					  &user->index);
 	memwait_group_put(group);
-	group = NULL;
-free:
-	kfree(group);
-	kfree(waits);
 	return ret;
 }
 
