@@ -504,7 +504,7 @@ static bool try_watched(struct __test_metadata *_metadata, const char *name, str
 	return ok;
 }
 
-#define MANY_WAITS	500000
+#define MANY_WAITS	200000
 
 /* An operation on waits without a deadline, another one, and the close of what they have left. */
 static void watch_operation(struct __test_metadata *_metadata, const char *name, uint32_t *words,
@@ -1112,7 +1112,7 @@ MEMWAIT_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
 }
 
 /* R30: who cancels one wait while many others expire. */
-#define CANCEL_WAITS	500000
+#define CANCEL_WAITS	200000
 
 struct canceller {
 	uint64_t since;		/* it is in a cancel; 0: it is not */
