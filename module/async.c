@@ -776,6 +776,7 @@ void memwait_async_close(struct memwait_context *context)
 			memwait_async_end(wait);
 			memwait_async_close_one(wait);
 		}
+		cond_resched();
 	}
 
 	list_for_each_entry_safe(wait, next, &context->completed, waiter.node) {
@@ -783,7 +784,7 @@ void memwait_async_close(struct memwait_context *context)
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
 		if (wait->waiter.result == MEMWAIT_OK)
-			memwait_notify(key, 1);
+			memwait_pass_on(key);
 		memwait_async_end(wait);
 		memwait_async_close_one(wait);
 	}

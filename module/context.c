@@ -68,6 +68,7 @@ static int memwait_release(struct inode *inode, struct file *file)
 
 	memwait_expire_close(context);
 	memwait_async_close(context);
+	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	memwait_context_put(context);
 	if (atomic_dec_and_test(&memwait_nr_open))
 		memwait_queue_evict_all();
@@ -169,6 +170,29 @@ static void memwait_retire_all(struct memwait_context *context, struct list_head
 	}
 }
 
+/*
+ * Lets other readers read. One that was refused meanwhile may have had the only edge of a completion
+ * that this reader has not seen: then there is a new edge. Pairs with memwait_read_trylock().
+ */
+static void memwait_read_unlock(struct memwait_context *context)
+{
+	mutex_unlock(&context->read_lock);
+	smp_mb();
+	if (READ_ONCE(context->refused) && xchg(&context->refused, false) &&
+	    READ_ONCE(context->nr_completed))
+		memwait_context_wake(context);
+}
+
+/* Either gets the lock, or the reader that has it sees that another one was refused. */
+static bool memwait_read_trylock(struct memwait_context *context)
+{
+	if (mutex_trylock(&context->read_lock))
+		return true;
+	WRITE_ONCE(context->refused, true);
+	smp_mb();
+	return mutex_trylock(&context->read_lock);
+}
+
 /* For read(2), readv(2), whose segments are one buffer, and io_uring. */
 static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
@@ -184,13 +208,11 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		return -EINVAL;
 
 	for (;;) {
-		if (!mutex_trylock(&context->read_lock)) {
-			/* Another reader may be in a page fault, for as long as it likes. */
-			if (nonblocking)
-				return -EAGAIN;
-			if (mutex_lock_interruptible(&context->read_lock))
-				return -ERESTARTSYS;
-		}
+		/* Another reader may be in a page fault, for as long as it likes. */
+		if (nonblocking && !memwait_read_trylock(context))
+			return -EAGAIN;
+		if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
+			return -ERESTARTSYS;
 		do {
 			ret = memwait_read_some(context, to, &taken);
 			if (ret <= 0)
@@ -202,7 +224,7 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		dying = nr && memwait_is_dying();
 		if (dying)
 			memwait_unread(context, &taken, nr);
-		mutex_unlock(&context->read_lock);
+		memwait_read_unlock(context);
 		if (dying)
 			return -ERESTARTSYS;
 		if (nr) {

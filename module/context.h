@@ -150,6 +150,7 @@ struct memwait_spares {
  * @expire_work: ends the waits whose deadline has passed; queued by @timers
  * @pollers: readers and pollers
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
+ * @refused: a reader that must not block has not got @read_lock
  * @user: the user that opened it, and is charged
  */
 struct memwait_context {
@@ -173,6 +174,7 @@ struct memwait_context {
 	struct work_struct expire_work;
 	wait_queue_head_t pollers;
 	struct mutex read_lock;		/* outside of all others */
+	bool refused;
 	struct memwait_user *user;
 };
 

@@ -153,6 +153,7 @@ struct memwait_queue {
 /**
  * struct memwait_wakes - what is left to be done once the queue's lock has been dropped
  * @call: 0, or the number of a call that may take several steps
+ * @looked: so many waiters were looked at
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
  * @groups: groups that were claimed, whose other members are in their queues still; chained by
@@ -162,6 +163,7 @@ struct memwait_queue {
  */
 struct memwait_wakes {
 	u64 call;
+	unsigned int looked;
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;
 	struct memwait_group *groups;
@@ -254,6 +256,7 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 
 /* notify.c */
 int memwait_notify(const struct memwait_key *key, u32 count);
+void memwait_pass_on(const struct memwait_key *key);
 void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
 			 u64 call);
 int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *source,

@@ -39,6 +39,7 @@
  * @move: move at most so many
  * @moved: so many were moved
  * @epoch: waiters of a later one have joined after the call began
+ * @passes_on: the call is made for a thread or context that has ended
  * @wakes: of the present step
  */
 struct memwait_call {
@@ -47,6 +48,7 @@ struct memwait_call {
 	u32 move;
 	u32 moved;
 	u32 epoch;
+	bool passes_on;
 	struct memwait_wakes wakes;
 };
 
@@ -75,19 +77,19 @@ static void memwait_step_begin(void)
 /* Wakes what was claimed since memwait_step_begin(); no queue's lock is held. */
 static void memwait_step_end(struct memwait_wakes *wakes)
 {
-	struct memwait_context *context;
-	struct task_struct *task;
+	unsigned int i;
 
-	while (wakes->nr_tasks) {
-		task = wakes->tasks[--wakes->nr_tasks];
-		wake_up_process(task);
-		put_task_struct(task);
+	for (i = 0; i < wakes->nr_tasks; i++) {
+		wake_up_process(wakes->tasks[i]);
+		put_task_struct(wakes->tasks[i]);
 	}
-	while (wakes->nr_contexts) {
-		context = wakes->contexts[--wakes->nr_contexts];
-		memwait_context_wake(context);
-		memwait_context_put(context);
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		memwait_context_wake(wakes->contexts[i]);
+		memwait_context_put(wakes->contexts[i]);
 	}
+	wakes->looked = 0;
+	wakes->nr_tasks = 0;
+	wakes->nr_contexts = 0;
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
 	if (unlikely(wakes->groups))
@@ -96,7 +98,8 @@ static void memwait_step_end(struct memwait_wakes *wakes)
 
 static bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 {
-	return wakes->nr_tasks == MEMWAIT_STEP_WAKES || wakes->nr_contexts == MEMWAIT_STEP_WAKES;
+	return wakes->looked == MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
+	       wakes->nr_contexts == MEMWAIT_STEP_WAKES;
 }
 
 static void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
@@ -105,7 +108,9 @@ static void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->woken = 0;
 	call->move = move;
 	call->moved = 0;
+	call->passes_on = false;
 	call->wakes.call = 0;
+	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
 	call->wakes.groups = NULL;
@@ -134,15 +139,15 @@ static bool memwait_call_covers(const struct memwait_call *call,
 static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
 {
 	struct memwait_waiter *waiter;
-	unsigned int looked;
 
 	lockdep_assert_held(&queue->lock);
-	for (looked = 0; call->woken < call->count; looked++) {
+	while (call->woken < call->count) {
 		waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
 		if (!waiter || !memwait_call_covers(call, waiter))
 			break;
-		if (looked == MEMWAIT_STEP || memwait_wakes_are_full(&call->wakes))
+		if (memwait_wakes_are_full(&call->wakes))
 			return true;
+		call->wakes.looked++;
 		if (waiter->ops->claim(waiter, &call->wakes))
 			call->woken++;
 		else
@@ -159,10 +164,12 @@ static void memwait_call_hold(struct memwait_queue *queue)
 	queue->nr_calls++;
 }
 
-/* Between two steps. Returns whether to go on. */
-static bool memwait_call_pause(void)
+/* Between two steps. Returns whether to go on. A dying thread must not lose what it passes on. */
+static bool memwait_call_pause(const struct memwait_call *call)
 {
 	cond_resched();
+	if (call->passes_on)
+		return true;
 	try_to_freeze();
 	return !memwait_is_killed();
 }
@@ -173,7 +180,7 @@ static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue 
 	bool more;
 
 	do {
-		more = memwait_call_pause();
+		more = memwait_call_pause(call);
 		memwait_step_begin();
 		spin_lock(&queue->lock);
 		__release(&queue->lock);	/* as memwait_queue_find() */
@@ -186,12 +193,13 @@ static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue 
 }
 
 /* Not inline: a notify that finds no waiter, as most do, must not pay for the frame of this one. */
-static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count)
+static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count, bool passes_on)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
 	memwait_call_init(&call, count, 0);
+	call.passes_on = passes_on;
 	memwait_call_start(&call, queue);
 	more = memwait_call_claim(&call, queue);
 	if (more)
@@ -202,6 +210,23 @@ static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count
 	if (more)
 		memwait_notify_rest(&call, queue);
 	return call.woken;
+}
+
+static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
+					    bool passes_on)
+{
+	struct memwait_queue *queue;
+
+	smp_mb();	/* (A) pairs with (B), see the top of queue.c */
+
+	queue = memwait_queue_find(key);
+	if (!queue)
+		return 0;
+	if (list_empty(&queue->waiters)) {
+		memwait_queue_unlock(queue);
+		return 0;
+	}
+	return memwait_notify_locked(queue, count, passes_on);
 }
 
 /**
@@ -217,18 +242,20 @@ static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count
  */
 int memwait_notify(const struct memwait_key *key, u32 count)
 {
-	struct memwait_queue *queue;
+	return __memwait_notify(key, count, false);
+}
 
-	smp_mb();	/* (A) pairs with (B), see the top of queue.c */
-
-	queue = memwait_queue_find(key);
-	if (!queue)
-		return 0;
-	if (list_empty(&queue->waiters)) {
-		memwait_queue_unlock(queue);
-		return 0;
-	}
-	return memwait_notify_locked(queue, count);
+/**
+ * memwait_pass_on() - give a notify to the next waiter, for one that has ended
+ * @key: the word's key; held by the caller
+ *
+ * As memwait_notify(), but neither the death of the current thread nor the freezer ends it.
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ */
+void memwait_pass_on(const struct memwait_key *key)
+{
+	__memwait_notify(key, 1, true);
 }
 
 /**
@@ -335,7 +362,7 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 	bool more;
 
 	do {
-		more = memwait_call_pause();
+		more = memwait_call_pause(call);
 		memwait_step_begin();
 		memwait_queue_lock_pair(queues);
 		more = more && (memwait_call_claim(call, queues[SOURCE]) ||

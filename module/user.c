@@ -270,7 +270,6 @@ void memwait_pin_move(struct memwait_word *word, const struct memwait_word *targ
  */
 void memwait_context_free(struct memwait_context *context)
 {
-	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	memwait_user_put(context->user);
 	kfree(context->spare_pin);
 	kfree(context);

@@ -209,7 +209,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			else if (memwait_is_dying())
 				ret = -ERESTARTSYS;
 			if (ret)
-				memwait_notify(&group->claimed->waiter.word.key, 1);
+				memwait_pass_on(&group->claimed->waiter.word.key);
 		}
 		if (ret != -EAGAIN)
 			break;
