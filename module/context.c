@@ -47,6 +47,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	context->pins = RB_ROOT;
 	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
+	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
 	atomic_inc(&memwait_nr_open);
 	file->private_data = context;
@@ -171,6 +172,16 @@ static void memwait_retire_all(struct memwait_context *context, struct list_head
 }
 
 /*
+ * A reader that has been woken goes on to sleep or returns. What it leaves is for the next one: only
+ * one reader was woken.
+ */
+static void memwait_read_pass_on(struct memwait_context *context)
+{
+	if (READ_ONCE(context->nr_completed))
+		memwait_context_wake_reader(context);
+}
+
+/*
  * Lets other readers read. One that was refused meanwhile may have had the only edge of a completion
  * that this reader has not seen: then there is a new edge. Pairs with memwait_read_trylock().
  */
@@ -181,6 +192,8 @@ static void memwait_read_unlock(struct memwait_context *context)
 	if (READ_ONCE(context->refused) && xchg(&context->refused, false) &&
 	    READ_ONCE(context->nr_completed))
 		memwait_context_wake(context);
+	else
+		memwait_read_pass_on(context);
 }
 
 /* Either gets the lock, or the reader that has it sees that another one was refused. */
@@ -211,8 +224,10 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		/* Another reader may be in a page fault, for as long as it likes. */
 		if (nonblocking && !memwait_read_trylock(context))
 			return -EAGAIN;
-		if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
+		if (!nonblocking && mutex_lock_interruptible(&context->read_lock)) {
+			memwait_read_pass_on(context);
 			return -ERESTARTSYS;
+		}
 		do {
 			ret = memwait_read_some(context, to, &taken);
 			if (ret <= 0)
@@ -237,8 +252,8 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		if (nonblocking)
 			return -EAGAIN;
 		/* Only the very first one is worth blocking for. */
-		ret = wait_event_interruptible(context->pollers,
-					       READ_ONCE(context->nr_completed));
+		ret = wait_event_interruptible_exclusive(context->readers,
+							 READ_ONCE(context->nr_completed));
 		if (ret)
 			return ret;
 	}

@@ -129,7 +129,7 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one of each pin, one of each notify that is going to wake @pollers
+ * @refs: one of the file, one of each pin, one of each notify that is going to wake it
  * @lock: protects all up to @closing
  * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
@@ -137,7 +137,7 @@ struct memwait_spares {
  * @nr_pending: how many are in a queue, and not claimed
  * @nr_completed: length of @completed; poll and read look at it without the lock
  * @nr_armed: for the ids
- * @woken_by: the number of the last call of several steps that has woken @pollers
+ * @woken_by: the number of the last call of several steps that has woken it
  * @spares: one list for each kind
  * @pins: what the waits keep alive, by owner
  * @last_pin: the last one that was found there, or %NULL
@@ -148,7 +148,8 @@ struct memwait_spares {
  * @timers: run at the earliest of @deadlines, or before
  * @closing: @timers are not to be started again
  * @expire_work: ends the waits whose deadline has passed; queued by @timers
- * @pollers: readers and pollers
+ * @pollers: of poll(2) and epoll(7)
+ * @readers: of read(2), exclusive: a completion wakes one of them
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
  * @refused: a reader that must not block has not got @read_lock
  * @user: the user that opened it, and is charged
@@ -173,6 +174,7 @@ struct memwait_context {
 
 	struct work_struct expire_work;
 	wait_queue_head_t pollers;
+	wait_queue_head_t readers;
 	struct mutex read_lock;		/* outside of all others */
 	bool refused;
 	struct memwait_user *user;
@@ -223,10 +225,18 @@ static inline void memwait_context_put(struct memwait_context *context)
 		memwait_context_free(context);
 }
 
-/* Wakes the readers and pollers of a context that the caller has a reference to. */
+/* Wakes a reader, if there is one, which wakes the next if it leaves something. See async.c. */
+static inline void memwait_context_wake_reader(struct memwait_context *context)
+{
+	if (wq_has_sleeper(&context->readers))
+		wake_up(&context->readers);
+}
+
+/* Wakes the pollers and a reader of a context that the caller has a reference to. */
 static inline void memwait_context_wake(struct memwait_context *context)
 {
 	wake_up_poll(&context->pollers, EPOLLIN | EPOLLRDNORM);
+	memwait_context_wake_reader(context);
 }
 
 static inline struct memwait_async_wait *to_async(const struct memwait_waiter *waiter)

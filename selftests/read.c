@@ -359,6 +359,117 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	close(fd);
 }
 
+/* Spins until the thread is on no processor, nor about to be: then its switches are counted. */
+static void await_switched_out(pid_t tid)
+{
+	char path[64], line[16];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
+	do {
+		sched_yield();
+		fd = open(path, O_RDONLY);
+		n = fd < 0 ? 0 : read(fd, line, sizeof(line));
+		close(fd);
+	} while (n > 0 && line[0] == 'r');	/* "running" */
+}
+
+static long switches(pid_t tid)
+{
+	char path[64], line[128];
+	long n = -1;
+	FILE *f;
+
+	await_switched_out(tid);
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "voluntary_ctxt_switches: %ld", &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+#define READERS	32
+
+static int readers_done(struct reader *readers)
+{
+	int i, n = 0;
+
+	for (i = 0; i < READERS; i++)
+		n += __atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE);
+	return n;
+}
+
+/* Else a notify would be as long as the readers are many. */
+MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
+{
+	static struct reader readers[READERS];
+	int fd = memwait_open(0), i;
+	long before[READERS];
+
+	for (i = 0; i < READERS; i++)
+		reader_start(&readers[i], fd);
+	for (i = 0; i < READERS; i++) {
+		before[i] = switches(readers[i].tid);
+		ASSERT_LT(0, before[i]);
+	}
+	complete(_metadata, fd, self->word, 0, 1);
+	while (!readers_done(readers))
+		sched_yield();
+	for (i = 0; i < READERS; i++)
+		if (!__atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE))
+			EXPECT_EQ(before[i], switches(readers[i].tid));
+	EXPECT_EQ(1, readers_done(readers));
+
+	/* All completions of one notify, each of which is the last one that its reader takes. */
+	complete(_metadata, fd, self->word, 1, READERS - 1);
+	for (i = 0; i < READERS; i++) {
+		pthread_join(readers[i].thread, NULL);
+		EXPECT_EQ(1, readers[i].result);
+	}
+	EXPECT_FALSE(mw_readable(fd));
+	close(fd);
+}
+
+/* A reader that is woken and does not read, because of a signal, has another one woken. */
+MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
+{
+	const struct sigaction action = { .sa_handler = nothing };
+	struct reader readers[3];
+	int fd = memwait_open(0), round, i, got, interrupted;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (round = 0; round < 300; round++) {
+		for (i = 0; i < 3; i++)
+			reader_start(&readers[i], fd);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, round,
+						    NULL));
+		if (round % 2)
+			pthread_kill(readers[0].thread, SIGUSR1);
+		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		if (round % 2 == 0)
+			pthread_kill(readers[0].thread, SIGUSR1);
+		/* It has returned, with the completion or without; then one of the others has it. */
+		pthread_join(readers[0].thread, NULL);
+		got = readers[0].result == 1;
+		interrupted = readers[0].result == -EINTR;
+		ASSERT_EQ(1, got + interrupted);
+		while (!got)
+			for (i = 1; i < 3; i++)
+				got += __atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE);
+		ASSERT_EQ(1, got);
+		complete(_metadata, fd, self->word, 0, interrupted ? 1 : 2);
+		for (i = 1; i < 3; i++) {
+			pthread_join(readers[i].thread, NULL);
+			ASSERT_EQ(1, readers[i].result);
+		}
+	}
+	close(fd);
+}
+
 MEMWAIT_TEST(R21_reads_no_more_than_there_is)
 {
 	struct memwait_completion done;
