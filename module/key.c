@@ -132,7 +132,8 @@ void memwait_object_put(const struct memwait_key *key, void *object)
  * @word: of a thread that the caller moves; its word was the caller's too
  * @target: the other word, from memwait_word_get() in the same task
  *
- * The thread may be of another process, so that its word needs a reference from now on.
+ * What keeps one word of an owner keeps all of them. A thread that is moved to a word of another owner
+ * may be of another process, so that its word needs a reference from now on.
  *
  * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
  * is the caller's own, so that its last reference is not here.
@@ -142,6 +143,8 @@ void memwait_word_move(struct memwait_word *word, const struct memwait_word *tar
 	struct memwait_word old = *word;
 
 	word->key = target->key;
+	if (old.key.owner == target->key.owner)
+		return;
 	if (memwait_key_is_shared(&word->key)) {
 		word->object = get_file(target->object);
 	} else {

@@ -80,8 +80,8 @@ struct memwait_word {
  *	spent. Or leaves the waiter alone and returns false: the wait has ended already, and the
  *	caller takes the waiter out.
  * @is_pending: whether the wait has not ended; out of date at once.
- * @move: the waiter is moved to another word, whose pin is @pin. %NULL: it is a thread, to which
- *	memwait_word_move() is done.
+ * @move: the waiter is moved to another word, whose pin is @pin if it has another owner. %NULL:
+ *	it is a thread, to which memwait_word_move() is done.
  *
  * Context: all are called under the lock of the waiter's queue.
  */
@@ -263,7 +263,7 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *
 		    const struct memwait_word *target, struct memwait_pin *pin);
 u64 memwait_new_call(void);
 
-/* What memwait_requeue() returns when it needs a pin of the target. */
+/* What memwait_requeue() returns if it needs a pin of the target. */
 #define MEMWAIT_NEEDS_PIN	1000
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */

@@ -391,7 +391,8 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
  * Return:
  * * 0
  * * MEMWAIT_NOT_EQUAL: the word holds another value; nothing was done
- * * MEMWAIT_NEEDS_PIN: nothing was done, as there are async waits to be moved
+ * * MEMWAIT_NEEDS_PIN: nothing was done, as there are async waits to be moved to a word of another
+ *   owner
  * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
  * * -ENOMEM: a word that has no waiters needs a queue for a moment
  */
@@ -411,7 +412,8 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *
 	pagefault_disable();
 	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	pagefault_enable();
-	if (!ret && call.move && queues[SOURCE]->needs_pin && !pin)
+	if (!ret && call.move && queues[SOURCE]->needs_pin && !pin &&
+	    source->key.owner != target->key.owner)
 		ret = MEMWAIT_NEEDS_PIN;
 	if (!ret) {
 		memwait_call_start(&call, queues[SOURCE]);

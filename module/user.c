@@ -10,8 +10,9 @@
  * a file, or an mm_struct, once, however many of its waits are on words of it: files that were
  * closed count against no RLIMIT_NOFILE, and the mm_struct of a dead process against nothing. Of a
  * file it is the address_space that counts, as in the key; the file that came first stands for all
- * others of the same address_space. A wait of another context that is moved to a word takes the pin
- * of the context by which it was moved: that user makes the kernel keep it.
+ * others of the same address_space. A wait that is moved to a word of the same owner keeps its pin.
+ * One that is moved to a word of another owner takes a pin of the context by which it was moved: that
+ * user makes the kernel keep it.
  *
  * Lock order: queue->lock -> memwait_context.lock; queue->lock -> memwait_users.xa_lock.
  */
@@ -246,7 +247,8 @@ void memwait_pin_put(struct memwait_pin *pin)
  * memwait_pin_move() - make the word of an async wait the same as another
  * @word: of a wait that the caller moves; its word was the caller's too
  * @target: the other word
- * @pin: of @target; the caller has a reference, and the wait gets one of its own
+ * @pin: of @target; the caller has a reference, and the wait gets one of its own. Not used, and
+ *	may be %NULL, if both words have the same owner
  *
  * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
  * is the caller's own, so that its last reference is not here.
@@ -255,9 +257,12 @@ void memwait_pin_move(struct memwait_word *word, const struct memwait_word *targ
 		      struct memwait_pin *pin)
 {
 	struct memwait_pin *old = word->pin;
+	bool same_owner = word->key.owner == target->key.owner;
 
-	refcount_inc(&pin->refs);
 	word->key = target->key;
+	if (same_owner)
+		return;
+	refcount_inc(&pin->refs);
 	word->pin = pin;
 	memwait_pin_put(old);
 }

@@ -1305,34 +1305,109 @@ LIMITS_TEST(R31_a_call_that_is_refused_changes_no_count_that_others_see)
 	munmap(enospc, 4096);
 }
 
-/* A user namespace is no other user. */
-LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
-{
-	pid_t pid;
-	int ret;
+/* A check in a child, which ends with the first that does not hold. */
+#define CHECK(condition)						\
+	do {								\
+		if (!(condition)) {					\
+			fprintf(stderr, "# line %d: %s\n", __LINE__, #condition); \
+			_exit(1);					\
+		}							\
+	} while (0)
 
-	ASSERT_EQ(0, set_limit(20));
+/* Subordinate users, as newuidmap(1) maps them: the first is 0 in the namespace. */
+#define SUBORDINATE	100000
+
+/*
+ * Enters a user namespace of its own, whose map the parent writes, and becomes the first user there,
+ * if there are any. The caller has forked by fork_into_namespace().
+ */
+static void enter_namespace(int parent)
+{
+	char c = 0;
+
+	if (unshare(CLONE_NEWUSER))
+		_exit(77);
+	if (write(parent, &c, 1) != 1 || read(parent, &c, 1) != 1 || setresuid(0, 0, 0))
+		_exit(98);
+}
+
+/* Forks a child that calls enter_namespace(*parent). Returns 0 in the child. */
+static pid_t fork_into_namespace(int *parent)
+{
+	int ends[2], map;
+	char path[64], c;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		return -1;
 	pid = fork();
 	if (!pid) {
-		int fd, i;
+		*parent = ends[1];
+		close(ends[0]);
+		return 0;
+	}
+	close(ends[1]);
+	/* If the child has ended, its status tells why. */
+	if (read(ends[0], &c, 1) == 1) {
+		snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+		map = open(path, O_WRONLY);
+		if (dprintf(map, "0 %d 2\n", SUBORDINATE) > 0 && write(ends[0], &c, 1) != 1)
+			kill(pid, SIGKILL);
+		close(map);
+	}
+	close(ends[0]);
+	return pid;
+}
 
+/* Arms up to n waits, in a context that stays open. Returns how many could be armed. */
+static int arm_some(uint32_t *word, int n)
+{
+	int fd = memwait_open(0), i;
+
+	for (i = 0; i < n; i++)
+		if (mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != MEMWAIT_PENDING)
+			break;
+	return i;
+}
+
+/* A user has the users of his user namespaces for himself: they are no others. */
+LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
+{
+	int parent, ret;
+	pid_t pid;
+
+	ASSERT_EQ(0, set_limit(20));
+	pid = fork_into_namespace(&parent);
+	if (!pid) {
 		become_nobody();
-		fd = memwait_open(0);
-		for (i = 0; i < 15; i++) {
-			if (mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL) !=
-			    MEMWAIT_PENDING)
-				_exit(1);
-		}
-		if (unshare(CLONE_NEWUSER))
-			_exit(77);
-		fd = memwait_open(0);
-		for (i = 0; i < 5; i++) {
-			if (mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL) !=
-			    MEMWAIT_PENDING)
-				_exit(2);
-		}
-		ret = mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL);
-		_exit(ret == -ENOSPC ? 0 : 3);
+		CHECK(arm_some(self->word, 10) == 10);
+		enter_namespace(parent);
+		CHECK(arm_some(self->word, 5) == 5);
+		CHECK(!setresuid(1, 1, 1));
+		CHECK(arm_some(self->word, 6) == 5);
+		_exit(0);
+	}
+	ret = child_status(pid);
+	if (ret == 77)
+		SKIP(return, "no user namespaces");
+	EXPECT_EQ(0, ret);
+}
+
+/* Those of a namespace that root has made are users whom root has made. */
+LIMITS_TEST(R31_users_of_a_namespace_of_root_have_limits_of_their_own)
+{
+	int parent, ret;
+	pid_t pid;
+
+	ASSERT_EQ(0, set_limit(20));
+	pid = fork_into_namespace(&parent);
+	if (!pid) {
+		CHECK(arm_some(self->word, 10) == 10);
+		enter_namespace(parent);
+		CHECK(arm_some(self->word, 21) == 20);
+		CHECK(!setresuid(1, 1, 1));
+		CHECK(arm_some(self->word, 21) == 20);
+		_exit(0);
 	}
 	ret = child_status(pid);
 	if (ret == 77)
@@ -1505,15 +1580,6 @@ FIXTURE_TEARDOWN(counts)
 
 #define COUNTS_TEST(name)	TEST_F_TIMEOUT(counts, name, 300)
 
-/* A check in a child, which ends with the first that does not hold. */
-#define CHECK(condition)						\
-	do {								\
-		if (!(condition)) {					\
-			fprintf(stderr, "# line %d: %s\n", __LINE__, #condition); \
-			_exit(1);					\
-		}							\
-	} while (0)
-
 static uint64_t user_pins(int fd)
 {
 	struct memwait_info info;
@@ -1666,14 +1732,12 @@ COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted)
 	EXPECT_EQ(0, child_status(pid));
 }
 
-static void run_opener(bool namespace)
+static void run_opener(void)
 {
 	int fds[CONTEXTS], i;
 
 	become_nobody();
 	for (i = 0; i < CONTEXTS; i++) {
-		if (namespace && i == CONTEXTS / 2 && unshare(CLONE_NEWUSER))
-			_exit(77);
 		fds[i] = memwait_open(0);
 		CHECK(fds[i] >= 0);
 	}
@@ -1698,24 +1762,55 @@ COUNTS_TEST(R31_contexts_are_counted)
 	for (i = 0; i < 2; i++) {
 		pid = fork();
 		if (!pid)
-			run_opener(false);
+			run_opener();
 		EXPECT_EQ(0, child_status(pid));
 	}
 }
 
-COUNTS_TEST(R31_contexts_are_counted_over_user_namespaces)
+/*
+ * Else a process could fill another one's limit: whose waits are moved within a file, as by a condition
+ * variable, and who does not read, would have a pin of each context that moves them.
+ */
+COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 {
-	pid_t pid;
-	int ret;
+	int mover = memwait_open(O_NONBLOCK), elsewhere = memfd_create("elsewhere", MFD_CLOEXEC);
+	uint64_t pins = user_pins(self->fd);
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)self->word,
+		.target = (uintptr_t)(self->word + 1),
+		.move = 1,
+		.flags = U32,
+	};
+	uint32_t *other;
 
-	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", CONTEXTS));
-	pid = fork();
-	if (!pid)
-		run_opener(true);
-	ret = child_status(pid);
-	if (ret == 77)
-		SKIP(return, "no user namespaces");
-	EXPECT_EQ(0, ret);
+	ASSERT_LE(0, mover);
+	ASSERT_EQ(0, ftruncate(elsewhere, 4096));
+	other = mmap(NULL, 4096, PROT_READ, MAP_SHARED, elsewhere, 0);
+	ASSERT_NE(MAP_FAILED, other);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
+					    NULL));
+	EXPECT_EQ(pins + 1, user_pins(self->fd));
+	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, requeue.moved);
+	EXPECT_EQ(1, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, context_count(mover, "pins"));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
+
+	/* Another file is kept because the mover has chosen it. */
+	requeue.addr = (uintptr_t)(self->word + 1);
+	requeue.target = (uintptr_t)other;
+	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, requeue.moved);
+	EXPECT_EQ(0, context_count(self->fd, "pins"));
+	EXPECT_EQ(1, context_count(mover, "pins"));
+	close(mover);
+	EXPECT_EQ(pins + 1, user_pins(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, other, 1, U32));
+	close(self->fd);
+	self->fd = memwait_open(O_NONBLOCK);
+	EXPECT_EQ(pins, user_pins(self->fd));
+	munmap(other, 4096);
+	close(elsewhere);
 }
 
 TEST_HARNESS_MAIN
