@@ -172,18 +172,10 @@ static void memwait_retire_all(struct memwait_context *context, struct list_head
 }
 
 /*
- * A reader that has been woken goes on to sleep or returns. What it leaves is for the next one: only
- * one reader was woken.
- */
-static void memwait_read_pass_on(struct memwait_context *context)
-{
-	if (READ_ONCE(context->nr_completed))
-		memwait_context_wake_reader(context);
-}
-
-/*
- * Lets other readers read. One that was refused meanwhile may have had the only edge of a completion
- * that this reader has not seen: then there is a new edge. Pairs with memwait_read_trylock().
+ * Lets other readers read. Only one of those that sleep was woken: if it has left something, or was
+ * interrupted while it waited for the lock, the next one is woken here. A reader that was refused
+ * meanwhile may have had the only edge of a completion that this reader has not seen: then there is
+ * a new edge. Pairs with memwait_read_trylock().
  */
 static void memwait_read_unlock(struct memwait_context *context)
 {
@@ -192,8 +184,8 @@ static void memwait_read_unlock(struct memwait_context *context)
 	if (READ_ONCE(context->refused) && xchg(&context->refused, false) &&
 	    READ_ONCE(context->nr_completed))
 		memwait_context_wake(context);
-	else
-		memwait_read_pass_on(context);
+	else if (READ_ONCE(context->nr_completed))
+		memwait_context_wake_reader(context);
 }
 
 /* Either gets the lock, or the reader that has it sees that another one was refused. */
@@ -224,10 +216,8 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		/* Another reader may be in a page fault, for as long as it likes. */
 		if (nonblocking && !memwait_read_trylock(context))
 			return -EAGAIN;
-		if (!nonblocking && mutex_lock_interruptible(&context->read_lock)) {
-			memwait_read_pass_on(context);
+		if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
 			return -ERESTARTSYS;
-		}
 		do {
 			ret = memwait_read_some(context, to, &taken);
 			if (ret <= 0)

@@ -132,8 +132,8 @@ void memwait_object_put(const struct memwait_key *key, void *object)
  * @word: of a thread that the caller moves; its word was the caller's too
  * @target: the other word, from memwait_word_get() in the same task
  *
- * What keeps one word of an owner keeps all of them. A thread that is moved to a word of another owner
- * may be of another process, so that its word needs a reference from now on.
+ * What keeps one word of an owner keeps all of them. A thread that is moved to a word of another
+ * owner may be of another process, so that its word needs a reference from now on.
  *
  * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
  * is the caller's own, so that its last reference is not here.

@@ -1318,8 +1318,8 @@ LIMITS_TEST(R31_a_call_that_is_refused_changes_no_count_that_others_see)
 #define SUBORDINATE	100000
 
 /*
- * Enters a user namespace of its own, whose map the parent writes, and becomes the first user there,
- * if there are any. The caller has forked by fork_into_namespace().
+ * Enters a user namespace of its own, whose map the parent writes, and becomes the first user
+ * there. If there are none, exits with 77.
  */
 static void enter_namespace(int parent)
 {
@@ -1768,8 +1768,8 @@ COUNTS_TEST(R31_contexts_are_counted)
 }
 
 /*
- * Else a process could fill another one's limit: whose waits are moved within a file, as by a condition
- * variable, and who does not read, would have a pin of each context that moves them.
+ * Else a process could fill another one's limit: whose waits are moved within a file, as by a
+ * condition variable, and who does not read, would have a pin of each context that moves them.
  */
 COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 {

@@ -452,7 +452,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 		if (round % 2 == 0)
 			pthread_kill(readers[0].thread, SIGUSR1);
-		/* It has returned, with the completion or without; then one of the others has it. */
+		/* It has returned, with the completion or without: then another one has it. */
 		pthread_join(readers[0].thread, NULL);
 		got = readers[0].result == 1;
 		interrupted = readers[0].result == -EINTR;

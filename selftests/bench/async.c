@@ -71,8 +71,8 @@ static void memwait_close_side(struct waits *waits)
 }
 
 /*
- * What a closed ring has left to its thread ends a batch of memwait early, as a signal does; it goes
- * on with the rest.
+ * What a closed ring has left to its thread ends a batch of memwait early, as a signal does; it
+ * goes on with the rest.
  */
 static bool memwait_arm(struct waits *waits, long from, int n)
 {
