@@ -34,7 +34,7 @@
  *
  *	poll					notify, deadline
  *	add to context->pollers (its lock)	add to context->completed
- *	load context->nr_completed		wake_up(&context->pollers) (its lock)
+ *	load context->nr_completed		wake context->pollers (its lock)
  *
  * Either poll was first, and is woken, or its load comes after the store, by the lock of pollers. A
  * notify takes a reference to the context with its completion, under the context's lock, and gives

@@ -232,13 +232,6 @@ static inline void memwait_context_wake_reader(struct memwait_context *context)
 		wake_up(&context->readers);
 }
 
-/* Wakes the pollers and a reader of a context that the caller has a reference to. */
-static inline void memwait_context_wake(struct memwait_context *context)
-{
-	wake_up_poll(&context->pollers, EPOLLIN | EPOLLRDNORM);
-	memwait_context_wake_reader(context);
-}
-
 static inline struct memwait_async_wait *to_async(const struct memwait_waiter *waiter)
 {
 	return container_of(waiter, struct memwait_async_wait, waiter);
@@ -263,6 +256,9 @@ static inline struct timerqueue_node *memwait_deadline(struct memwait_async_wait
 {
 	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
 }
+
+/* notify.c */
+void memwait_context_wake(struct memwait_context *context);
 
 /* async.c */
 bool memwait_async_claim(struct memwait_async_wait *wait);

@@ -146,7 +146,10 @@ struct memwait_queue {
 /* Charged to the caller; at the limit of its memory cgroup it fails instead of killing. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
-/* Waiters that are looked at, and threads and contexts that are woken, in one step of a call. */
+/*
+ * Waiters that are looked at, or pollers of one context that are woken, and threads and contexts that
+ * are woken, in one step of a call.
+ */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16
 

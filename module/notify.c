@@ -13,6 +13,10 @@
  * about to wake. Only the other members of a group are taken out of their queues later: until then
  * a notify passes over them.
  *
+ * A context may have any number of pollers, which are woken with interrupts disabled. So the first
+ * MEMWAIT_STEP of each context are woken at once, and the others afterwards, where the notifier may
+ * be preempted.
+ *
  * Between two steps the call lets others run. It ends early only if its thread is killed: a notify
  * of all waiters that stopped for a signal would leave some asleep, and its caller could not tell.
  * It is bounded all the same, as it does not touch waiters that joined after it began.
@@ -27,6 +31,7 @@
 #include <linux/sched/task.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
+#include <linux/wait.h>
 
 #include "context.h"
 #include "group.h"
@@ -68,6 +73,79 @@ u64 memwait_new_call(void)
 	return atomic64_inc_return(&memwait_nr_calls);
 }
 
+/* Returns whether it was the only one to be woken. */
+static bool memwait_poller_wake(struct wait_queue_entry *poller)
+{
+	unsigned int flags = poller->flags;
+	int ret = poller->func(poller, TASK_NORMAL, 0, poll_to_key(EPOLLIN | EPOLLRDNORM));
+
+	return ret < 0 || (ret && (flags & WQ_FLAG_EXCLUSIVE));
+}
+
+/* Wakes a reader and the first pollers. Returns whether memwait_context_wake_rest() is needed. */
+static bool memwait_context_wake_first(struct memwait_context *context)
+{
+	struct wait_queue_entry *poller, *next;
+	unsigned int nr = 0;
+	bool more = false;
+
+	spin_lock_irq(&context->pollers.lock);
+	list_for_each_entry_safe(poller, next, &context->pollers.head, entry) {
+		more = nr++ == MEMWAIT_STEP;
+		if (more || memwait_poller_wake(poller))
+			break;
+	}
+	spin_unlock_irq(&context->pollers.lock);
+	memwait_context_wake_reader(context);
+	return more;
+}
+
+/* A place in the list of pollers: passed over by every other walk. */
+static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, int flags,
+			     void *key)
+{
+	return 0;
+}
+
+/* Wakes all pollers, in steps. Those that are added meanwhile look by themselves. */
+static void memwait_context_wake_rest(struct memwait_context *context)
+{
+	struct wait_queue_head *pollers = &context->pollers;
+	struct wait_queue_entry place = { .func = memwait_no_poller };
+	struct wait_queue_entry end = { .func = memwait_no_poller };
+	struct wait_queue_entry *poller;
+	unsigned int nr = 0;
+
+	spin_lock_irq(&pollers->lock);
+	list_add(&place.entry, &pollers->head);
+	list_add_tail(&end.entry, &pollers->head);
+	while ((poller = list_next_entry(&place, entry)) != &end) {
+		list_move(&place.entry, &poller->entry);
+		if (memwait_poller_wake(poller))
+			break;
+		if (++nr % MEMWAIT_STEP == 0) {
+			spin_unlock_irq(&pollers->lock);
+			cond_resched();
+			spin_lock_irq(&pollers->lock);
+		}
+	}
+	list_del(&place.entry);
+	list_del(&end.entry);
+	spin_unlock_irq(&pollers->lock);
+}
+
+/**
+ * memwait_context_wake() - wake the pollers and a reader of a context
+ * @context: the caller has a reference
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_context_wake(struct memwait_context *context)
+{
+	if (memwait_context_wake_first(context))
+		memwait_context_wake_rest(context);
+}
+
 static void memwait_step_begin(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -77,21 +155,29 @@ static void memwait_step_begin(void)
 /* Wakes what was claimed since memwait_step_begin(); no queue's lock is held. */
 static void memwait_step_end(struct memwait_wakes *wakes)
 {
-	unsigned int i;
+	struct memwait_context *context;
+	unsigned int i, more = 0;
 
 	for (i = 0; i < wakes->nr_tasks; i++) {
 		wake_up_process(wakes->tasks[i]);
 		put_task_struct(wakes->tasks[i]);
 	}
 	for (i = 0; i < wakes->nr_contexts; i++) {
-		memwait_context_wake(wakes->contexts[i]);
+		context = wakes->contexts[i];
+		if (unlikely(memwait_context_wake_first(context)))
+			wakes->contexts[more++] = context;
+		else
+			memwait_context_put(context);
+	}
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+	for (i = 0; i < more; i++) {
+		memwait_context_wake_rest(wakes->contexts[i]);
 		memwait_context_put(wakes->contexts[i]);
 	}
 	wakes->looked = 0;
 	wakes->nr_tasks = 0;
 	wakes->nr_contexts = 0;
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		preempt_enable();
 	if (unlikely(wakes->groups))
 		memwait_group_leave_all(&wakes->groups);
 }

@@ -568,6 +568,57 @@ MEMWAIT_TEST(R29_an_expiry_of_many_leaves_the_processor)
 	EXPECT_TRUE(good);
 }
 
+#define POLLERS	100000
+
+static bool do_notify_one(struct operation *op)
+{
+	return mw_notify(op->fd, op->words, 1, U32) == 1;
+}
+
+/* Returns how many descriptors of an edge-triggered set are ready. */
+static int drain(int epoll)
+{
+	static struct epoll_event events[1024];
+	int n, sum = 0;
+
+	while ((n = epoll_wait(epoll, events, 1024, 0)) > 0)
+		sum += n;
+	return sum;
+}
+
+/* An epoll set has a context as often as there are descriptors of it. */
+MEMWAIT_TEST(R29_a_notify_of_a_context_with_many_pollers_leaves_the_processor)
+{
+	struct rlimit many = { POLLERS + 100, POLLERS + 100 }, before;
+	int n = (long)POLLERS * how_many_waits(MANY_WAITS) / MANY_WAITS, epoll, fd, i;
+	struct operation op = { .words = self->shared, .n = n };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	bool good = false;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	op.fd = memwait_open(O_NONBLOCK);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	getrlimit(RLIMIT_NOFILE, &before);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
+	for (i = 0; i < n; i++) {
+		fd = dup(op.fd);
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+	}
+	for (i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(1, arm_many(op.fd, op.words, 1, MEMWAIT_FOREVER, NULL));
+		ASSERT_TRUE(try_watched(_metadata, "notify, with pollers instead of", &op,
+					do_notify_one, &good));
+		/* All of them have been woken. */
+		ASSERT_EQ(n, drain(epoll));
+	}
+	EXPECT_TRUE(good);
+	close_range(epoll, ~0U, 0);
+	close(op.fd);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
+
 /* Who moves all waits to and fro for ever, now alone on his processor, now driven out of it. */
 #define MEETINGS	21
 
