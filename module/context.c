@@ -175,12 +175,12 @@ static void memwait_retire_all(struct memwait_context *context, struct list_head
  * Lets other readers read. Only one of those that sleep was woken: if it has left something, or was
  * interrupted while it waited for the lock, the next one is woken here. A reader that was refused
  * meanwhile may have had the only edge of a completion that this reader has not seen: then there is
- * a new edge. Pairs with memwait_read_trylock().
+ * a new edge.
  */
 static void memwait_read_unlock(struct memwait_context *context)
 {
 	mutex_unlock(&context->read_lock);
-	smp_mb();
+	smp_mb();	/* pairs with memwait_read_trylock() */
 	if (READ_ONCE(context->refused) && xchg(&context->refused, false) &&
 	    READ_ONCE(context->nr_completed))
 		memwait_context_wake(context);
@@ -194,7 +194,7 @@ static bool memwait_read_trylock(struct memwait_context *context)
 	if (mutex_trylock(&context->read_lock))
 		return true;
 	WRITE_ONCE(context->refused, true);
-	smp_mb();
+	smp_mb();	/* pairs with memwait_read_unlock() */
 	return mutex_trylock(&context->read_lock);
 }
 

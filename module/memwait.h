@@ -147,8 +147,8 @@ struct memwait_queue {
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
 /*
- * Waiters that are looked at, or pollers of one context that are woken, and threads and contexts that
- * are woken, in one step of a call.
+ * What a step of a call is bounded by: waiters that are looked at, or pollers of one context that
+ * are woken; threads and contexts that are woken.
  */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16

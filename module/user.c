@@ -11,8 +11,8 @@
  * closed count against no RLIMIT_NOFILE, and the mm_struct of a dead process against nothing. Of a
  * file it is the address_space that counts, as in the key; the file that came first stands for all
  * others of the same address_space. A wait that is moved to a word of the same owner keeps its pin.
- * One that is moved to a word of another owner takes a pin of the context by which it was moved: that
- * user makes the kernel keep it.
+ * One that is moved to a word of another owner takes a pin of the context by which it was moved:
+ * that user makes the kernel keep it.
  *
  * Lock order: queue->lock -> memwait_context.lock; queue->lock -> memwait_users.xa_lock.
  */
