@@ -474,6 +474,61 @@ MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
 	close(epoll);
 }
 
+#define CROWD	200
+
+/* Returns how many descriptors of an edge-triggered set are ready. */
+static int ready(int epoll)
+{
+	struct epoll_event events[CROWD];
+
+	return epoll_wait(epoll, events, CROWD, 0);
+}
+
+/* More than are woken in one step; an exclusive one comes after all others, and is the last. */
+MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
+{
+	int fds[CROWD], crowd = epoll_create1(EPOLL_CLOEXEC), exclusive[2], i;
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct memwait_completion done;
+	struct sleeper s[2];
+
+	for (i = 0; i < CROWD; i++) {
+		fds[i] = dup(self->fd);
+		ASSERT_LE(0, fds[i]);
+		ASSERT_EQ(0, epoll_ctl(crowd, EPOLL_CTL_ADD, fds[i], &event));
+	}
+	for (i = 0; i < 2; i++) {
+		exclusive[i] = epoll_on(self->fd, EPOLLIN | EPOLLEXCLUSIVE);
+		ASSERT_LE(0, exclusive[i]);
+		sleeper_start(&s[i], exclusive[i], -1);
+	}
+	for (i = 1; i <= 2; i++) {
+		complete(_metadata, self->fd, self->word, 1);
+		EXPECT_EQ(CROWD, ready(crowd));
+		while (awake(s, 2) < i)
+			sched_yield();
+		EXPECT_EQ(i, awake(s, 2));
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	}
+	for (i = 0; i < 2; i++) {
+		pthread_join(s[i].thread, NULL);
+		EXPECT_EQ(1, s[i].result);
+	}
+
+	/* By a time-out as well. */
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 1, NULL));
+	while (!mw_readable(self->fd))
+		sched_yield();
+	for (i = 0; i < CROWD; )
+		i += ready(crowd);
+	EXPECT_EQ(CROWD, i);
+	for (i = 0; i < 2; i++)
+		close(exclusive[i]);
+	for (i = 0; i < CROWD; i++)
+		close(fds[i]);
+	close(crowd);
+}
+
 MEMWAIT_TEST(R22_a_closed_context_leaves_its_epoll)
 {
 	int fd = memwait_open(O_NONBLOCK), epoll = epoll_on(fd, EPOLLIN);
