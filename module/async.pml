@@ -151,10 +151,10 @@ inline release()
 }
 
 /*
- * memwait_async_retire(): whether its memory is freed, or kept for the next wait, makes no
+ * memwait_async_free(): whether its memory is freed, or kept for the next wait, makes no
  * difference to this one. Until then its id can be found.
  */
-inline retire()
+inline free_wait()
 {
 	lock(waits_locked);
 	has_index = false;
@@ -370,7 +370,7 @@ proctype canceller()
 	assert(done || !found || state == COMPLETED || state == FREED);
 	waits_locked = false;
 	if
-	:: done -> release(); retire(); taken_back++
+	:: done -> release(); free_wait(); taken_back++
 	:: else
 	fi;
 	running--
@@ -419,7 +419,7 @@ proctype reader()
 			:: else -> timed_out++
 			fi;
 			release();
-			retire()
+			free_wait()
 		:: else
 		fi
 	od;

@@ -155,7 +155,7 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 }
 
 /* Gives back what a reader has got. */
-static void memwait_retire_all(struct memwait_context *context, struct list_head *taken)
+static void memwait_read_free(struct memwait_context *context, struct list_head *taken)
 {
 	struct memwait_async_wait *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
 	unsigned int nr = 0;
@@ -164,7 +164,7 @@ static void memwait_retire_all(struct memwait_context *context, struct list_head
 		memwait_async_end(wait);
 		waits[nr++] = wait;
 		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, waiter.node)) {
-			memwait_async_retire(context, waits, nr);
+			memwait_async_free(context, waits, nr);
 			nr = 0;
 			cond_resched();
 		}
@@ -233,7 +233,7 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		if (dying)
 			return -ERESTARTSYS;
 		if (nr) {
-			memwait_retire_all(context, &taken);
+			memwait_read_free(context, &taken);
 			return nr * size;
 		}
 		if (ret)

@@ -119,7 +119,7 @@ struct memwait_async_group {
 
 /**
  * struct memwait_spares - waits that have ended and that a context keeps
- * @first: the last one that was retired, chained by &memwait_async_wait.next_spare
+ * @first: the last one that was freed, chained by &memwait_async_wait.next_spare
  * @nr: how many
  */
 struct memwait_spares {
@@ -264,8 +264,8 @@ void memwait_context_wake(struct memwait_context *context);
 bool memwait_async_claim(struct memwait_async_wait *wait);
 void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
 void memwait_async_end(struct memwait_async_wait *wait);
-void memwait_async_retire(struct memwait_context *context, struct memwait_async_wait **waits,
-			  unsigned int nr);
+void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
+			unsigned int nr);
 void memwait_async_close(struct memwait_context *context);
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);

@@ -5,36 +5,37 @@
  * A lock word (lock.c) has two bits, and is
  *
  *	0			unlocked; no fair waiter is asleep on it
- *	LOCKED			locked; nobody has to be woken by the one who unlocks it
- *	LOCKED | CONTENDED	locked; somebody may be asleep on it, or about to be
+ *	LOCKED			locked; unlock need not notify
+ *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
  *
- *	Whoever sleeps on a lock word sleeps as long as it is LOCKED | CONTENDED, and nobody takes
- *	CONTENDED away without a notify.
+ *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never cleared
+ *	without a notify.
  *
- * A semaphore has its value in the lower half of 64 bits, and in the upper half how many are within
- * a wait, above a bit that says whether it is private; they sleep while the value is 0. Who posts
- * learns of all that by the same atomic that raises the value.
+ * A semaphore has its value in the lower half of 64 bits. The upper half counts the waiters, above a
+ * bit that says whether the semaphore is private. Waiters sleep while the value is 0. The atomic
+ * operation that raises the value tells post all of that.
  *
- * A generation is the upper half of 64 bits that changes when all who wait are to go on: barrier,
- * wait group, channel. It is what they sleep on; the lower half may change as it likes.
+ * A generation is the upper half of 64 bits. It changes when all waiters are to go on: barrier, wait
+ * group, channel. Waiters sleep on it; the lower half may change meanwhile.
  *
- * A condition variable remembers where the mutex of its waiters lies by the distance between them,
- * if they lie in the same page, because that is the same distance wherever they are mapped.
+ * A condition variable remembers where the mutex of its waiters lies: the distance between the two,
+ * if both are in the same page. That distance is the same in every mapping.
  *
- * All of them are waited for as shared words, as the library cannot know what memory it is given,
- * unless init was told that they are MEMWAIT_PRIVATE: each object remembers that, and who is not to
- * touch it any more after its atomic has read it before.
+ * All objects are waited for as shared words, because the library cannot know what memory it is
+ * given, unless init was given MEMWAIT_PRIVATE. Each object remembers that flag. A function that must
+ * not touch an object after its atomic operation has read the flag before.
  *
- * Why a notify for a word that is not ours any more does no harm: a waiter may be released by the
- * change of a word before the notify that follows it, go on, and unmap the word. EFAULT is nobody's
- * concern then. And should the address have got another use, a waiter there sees a MEMWAIT_OK that
- * was not meant for it: every sleeper of this library looks at its word again, and programs that
- * use words of their own must do so, as with futex(2). A channel has to outlive every call on it.
+ * A notify may come to a word whose object is gone: the change of the word may release a waiter,
+ * which goes on and unmaps the memory before the notify. That does no harm. If nothing is mapped
+ * there, the notify fails with EFAULT, which is ignored. If the address has another use by then, a
+ * waiter there gets a MEMWAIT_OK that was not meant for it. Every waiter of this library looks at its
+ * word again, and programs that use words of their own must do so, as with futex(2). A channel has
+ * to outlive every call on it.
  *
- * A notify that was counted for somebody who does not use it has to go on to the next waiter. The
- * kernel does it for those who die. Here it is to be done in two places: when an operation is
- * cancelled whose completion is MEMWAIT_OK, and when a thread is cancelled in its sleep, in which
- * case it cannot be known whether it was counted: a wake-up too many is no error.
+ * A notify that was counted for a waiter which does not use it has to go on to the next waiter. The
+ * kernel does that when a thread dies. The library does it in two places: when an operation is
+ * cancelled whose completion is MEMWAIT_OK, and when a thread is cancelled in its sleep. In the
+ * latter case it cannot be known whether the thread was counted: a wake-up too many is no error.
  */
 #ifndef MEMWAIT_INTERNAL_H
 #define MEMWAIT_INTERNAL_H
