@@ -8,32 +8,32 @@
  *	LOCKED			locked; unlock need not notify
  *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
  *
- *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never cleared
- *	without a notify.
+ *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never
+ *	cleared without a notify.
  *
- * A semaphore has its value in the lower half of 64 bits. The upper half counts the waiters, above a
- * bit that says whether the semaphore is private. Waiters sleep while the value is 0. The atomic
+ * A semaphore has its value in the lower half of 64 bits. The upper half counts the waiters, above
+ * a bit that says whether the semaphore is private. Waiters sleep while the value is 0. The atomic
  * operation that raises the value tells post all of that.
  *
- * A generation is the upper half of 64 bits. It changes when all waiters are to go on: barrier, wait
- * group, channel. Waiters sleep on it; the lower half may change meanwhile.
+ * A generation is the upper half of 64 bits. It changes when all waiters are to go on: barrier,
+ * wait group, channel. Waiters sleep on it; the lower half may change meanwhile.
  *
- * A condition variable remembers where the mutex of its waiters lies: the distance between the two,
- * if both are in the same page. That distance is the same in every mapping.
+ * A condition variable remembers where the mutex of its waiters lies: the distance between the
+ * two, if both are in the same page. That distance is the same in every mapping.
  *
  * All objects are waited for as shared words, because the library cannot know what memory it is
- * given, unless init was given MEMWAIT_PRIVATE. Each object remembers that flag. A function that must
- * not touch an object after its atomic operation has read the flag before.
+ * given, unless init was given MEMWAIT_PRIVATE. Each object remembers that flag. A function that
+ * must not touch an object after its atomic operation has read the flag before.
  *
  * A notify may come to a word whose object is gone: the change of the word may release a waiter,
  * which goes on and unmaps the memory before the notify. That does no harm. If nothing is mapped
  * there, the notify fails with EFAULT, which is ignored. If the address has another use by then, a
- * waiter there gets a MEMWAIT_OK that was not meant for it. Every waiter of this library looks at its
- * word again, and programs that use words of their own must do so, as with futex(2). A channel has
- * to outlive every call on it.
+ * waiter there gets a MEMWAIT_OK that was not meant for it. Every waiter of this library looks at
+ * its word again, and programs that use words of their own must do so, as with futex(2). A channel
+ * has to outlive every call on it.
  *
- * A notify that was counted for a waiter which does not use it has to go on to the next waiter. The
- * kernel does that when a thread dies. The library does it in two places: when an operation is
+ * A notify that was counted for a waiter which does not use it has to go on to the next waiter.
+ * The kernel does that when a thread dies. The library does it in two places: when an operation is
  * cancelled whose completion is MEMWAIT_OK, and when a thread is cancelled in its sleep. In the
  * latter case it cannot be known whether the thread was counted: a wake-up too many is no error.
  */
