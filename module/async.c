@@ -44,7 +44,7 @@
  * A reader that blocks is an exclusive waiter of context->readers. The barrier of wq_has_sleeper()
  * pairs with that of prepare_to_wait_event(): either the notify finds the reader, or the reader
  * sees the completion. Only one reader is woken, however many completions there are, and so each
- * reader that gives up read_lock while something is left wakes the next.
+ * reader that gives up read_lock while something is left wakes the next: read.pml is a model of it.
  *
  * A notify wakes a context once in a step, for all the completions that it has made, and holds no
  * lock then: any number of pollers may be registered with it. A call of several steps does not wake
