@@ -107,7 +107,10 @@ static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, 
 	return 0;
 }
 
-/* Wakes all pollers, in steps. Those that are added meanwhile look by themselves. */
+/*
+ * Wakes all pollers, in steps; the first ones once more. Those that are added meanwhile look by
+ * themselves.
+ */
 static void memwait_context_wake_rest(struct memwait_context *context)
 {
 	struct wait_queue_head *pollers = &context->pollers;
