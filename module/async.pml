@@ -38,7 +38,6 @@ byte nr_completed;
 bool context_exists = true;
 byte context_refs = 1;		/* that of the file */
 bool closing;
-bool expiring;			/* the work item runs */
 
 /* context->pollers: a poller, or a reader that blocks */
 bool pollers_locked, polls, poller_woken;
@@ -292,10 +291,10 @@ proctype expirer()
 	bool done;
 
 	state != ARMING;	/* the timer is started then */
-	/* hrtimer_cancel() and cancel_work_sync(): not once it is closing. */
+	/* hrtimer_cancel(): not once it is closing. The work has a reference. */
 	atomic {
 		if
-		:: !closing -> expiring = true
+		:: !closing -> context_refs++
 		:: else -> goto out
 		fi
 	};
@@ -350,7 +349,7 @@ proctype expirer()
 	:: else
 	fi;
 #endif
-	expiring = false;
+	context_put();
 out:
 	running--
 }
@@ -432,7 +431,6 @@ proctype closer()
 	bool done;
 
 	closing = true;
-	!expiring;
 	lock(waits_locked);
 	if
 	:: has_index -> claim(done)

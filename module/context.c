@@ -32,7 +32,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	context = kzalloc(sizeof(*context), MEMWAIT_GFP);
 	if (!context)
 		return -ENOMEM;
-	context->user = memwait_user_get();
+	context->user = memwait_user_get(memwait_expire);
 	if (!context->user)
 		goto free_context;
 	if (!memwait_user_charge(context->user, MEMWAIT_CONTEXTS, 1)) {

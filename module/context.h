@@ -7,6 +7,7 @@
 #define MEMWAIT_CONTEXT_H
 
 #include <linux/hrtimer.h>
+#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
@@ -32,13 +33,19 @@ enum memwait_resource {
 /**
  * struct memwait_user - what the contexts of one user share
  * @uid: the user
- * @refs: one for each context; it goes to 0 under the lock of the table of users
+ * @refs: one for each context, one of @expire_work; it goes to 0 under the lock of the table of users
  * @used: how much there is of each resource
+ * @expired: contexts whose earliest deadline has passed, the last one first; added by their timers
+ * @expire_next: contexts that were taken from @expired, the first one first; of @expire_work alone
+ * @expire_work: ends the waits of the contexts in both, and has a reference while it is queued
  */
 struct memwait_user {
 	kuid_t uid;
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
+	struct llist_head expired;
+	struct llist_node *expire_next;
+	struct work_struct expire_work;
 };
 
 /**
@@ -129,7 +136,8 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one of each pin, one of each notify that is going to wake it
+ * @refs: one of the file, one of each pin, one of each notify that is going to wake it, one while
+ *	@expiring
  * @lock: protects all up to @closing
  * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
@@ -147,7 +155,8 @@ struct memwait_spares {
  * @deadlines: waits with a deadline, the earliest first
  * @timers: run at the earliest of @deadlines, or before
  * @closing: @timers are not to be started again
- * @expire_work: ends the waits whose deadline has passed; queued by @timers
+ * @expiring: in one of the lists of its user, with a reference
+ * @expire_node: there
  * @pollers: of poll(2) and epoll(7)
  * @readers: of read(2), exclusive: a completion wakes one of them
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
@@ -172,7 +181,8 @@ struct memwait_context {
 	struct hrtimer timers[MEMWAIT_CLOCKS];
 	bool closing;
 
-	struct work_struct expire_work;
+	bool expiring;
+	struct llist_node expire_node;
 	wait_queue_head_t pollers;
 	wait_queue_head_t readers;
 	struct mutex read_lock;		/* outside of all others */
@@ -182,7 +192,7 @@ struct memwait_context {
 
 /* user.c */
 extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
-struct memwait_user *memwait_user_get(void);
+struct memwait_user *memwait_user_get(work_func_t expire);
 void memwait_user_put(struct memwait_user *user);
 int memwait_word_pin(struct memwait_word *word, struct memwait_context *context);
 void memwait_pin_put(struct memwait_pin *pin);
@@ -273,6 +283,7 @@ int memwait_async_init(void);
 void memwait_async_exit(void);
 
 /* expire.c */
+void memwait_expire(struct work_struct *work);
 void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 int memwait_expire_init(void);

@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Deadlines of async waits. A context has a timer for each clock, which runs at its earliest
- * deadline. What the timer finds is ended by a work of the context, because an interrupt must take
- * no lock of this module. The work is bounded: after MEMWAIT_EXPIRE_RUN waits it wakes the pollers,
- * once, and queues itself again behind the works of other contexts. It has no high priority: the
- * waits are those of a user.
+ * deadline. What the timer finds is ended by a work, because an interrupt must take no lock of this
+ * module. There is one work for each user, so that a user with many contexts has no more kernel
+ * threads at work than another one, and keeps nobody's deadline waiting. The work is bounded: after
+ * MEMWAIT_EXPIRE_RUN waits of a context it wakes the pollers, once, puts the context behind the
+ * others of the user, and queues itself again. It has no high priority: the waits are those of a
+ * user.
+ *
+ * A timer adds its context to a list of its user without a lock, unless .expiring says that it is
+ * there. The work takes it out, clears .expiring, and looks at the deadlines after that: so it sees
+ * what the timer has found, or the timer adds the context again. The list has a reference to the
+ * context: close does not wait for the work, which may find that close has ended the waits.
  *
  * A wait is ended under the lock of its queue and that of its context, in one step, as by a notify.
  * The work knows the context first, against the lock order, and so tries to lock the queue. If the
  * queue is locked already, the work drops the context's lock, takes both in order, and looks again.
  * RCU keeps the memory of the queue meanwhile, see the top of queue.c.
  */
+#include <linux/atomic.h>
 #include <linux/hrtimer.h>
+#include <linux/llist.h>
 #include <linux/rcupdate.h>
+#include <linux/refcount.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/timerqueue.h>
@@ -22,14 +32,32 @@
 #include "context.h"
 #include "memwait.h"
 
-/* Waits that are ended in one run of the work. */
+/* Waits of a context that are ended in one run of the work. */
 #define MEMWAIT_EXPIRE_RUN	1024
 
 static struct workqueue_struct *memwait_expire_queue;
 
+/* Has the work run once more. The caller has a reference to the user. */
+static void memwait_expire_queue_work(struct memwait_user *user)
+{
+	refcount_inc(&user->refs);
+	if (!queue_work(memwait_expire_queue, &user->expire_work))
+		refcount_dec(&user->refs);
+}
+
+/* Has the work look at a context. The caller has a reference to the context. */
+static void memwait_expire_add(struct memwait_context *context)
+{
+	if (xchg(&context->expiring, true))
+		return;
+	refcount_inc(&context->refs);
+	llist_add(&context->expire_node, &context->user->expired);
+	memwait_expire_queue_work(context->user);
+}
+
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
-	queue_work(memwait_expire_queue, &context->expire_work);
+	memwait_expire_add(context);
 	return HRTIMER_NORESTART;
 }
 
@@ -128,10 +156,9 @@ static bool memwait_expire_one(struct memwait_context *context, int clock, ktime
 	return wait;
 }
 
-static void memwait_expire(struct work_struct *work)
+/* Ends the waits of a context whose deadlines have passed. Returns whether there may be more. */
+static bool memwait_expire_some(struct memwait_context *context)
 {
-	struct memwait_context *context =
-		container_of(work, struct memwait_context, expire_work);
 	struct timerqueue_node *next;
 	unsigned int nr = 0;
 	ktime_t now;
@@ -146,10 +173,8 @@ static void memwait_expire(struct work_struct *work)
 	}
 	if (nr)
 		memwait_context_wake(context);
-	if (nr == MEMWAIT_EXPIRE_RUN) {
-		queue_work(memwait_expire_queue, work);
-		return;
-	}
+	if (nr == MEMWAIT_EXPIRE_RUN)
+		return true;
 
 	spin_lock(&context->lock);
 	for (clock = 0; clock < MEMWAIT_CLOCKS && !context->closing; clock++) {
@@ -158,6 +183,33 @@ static void memwait_expire(struct work_struct *work)
 			hrtimer_start(&context->timers[clock], next->expires, HRTIMER_MODE_ABS);
 	}
 	spin_unlock(&context->lock);
+	return false;
+}
+
+/**
+ * memwait_expire() - the work of a user: looks at one of the contexts that timers have found
+ * @work: in struct memwait_user
+ *
+ * Context: a kernel thread.
+ */
+void memwait_expire(struct work_struct *work)
+{
+	struct memwait_user *user = container_of(work, struct memwait_user, expire_work);
+	struct memwait_context *context;
+
+	if (!user->expire_next)
+		user->expire_next = llist_reverse_order(llist_del_all(&user->expired));
+	if (user->expire_next) {
+		context = llist_entry(user->expire_next, struct memwait_context, expire_node);
+		user->expire_next = user->expire_next->next;
+		xchg(&context->expiring, false);	/* a full barrier, see the top of the file */
+		if (memwait_expire_some(context))
+			memwait_expire_add(context);
+		memwait_context_put(context);
+	}
+	if (user->expire_next || !llist_empty(&user->expired))
+		memwait_expire_queue_work(user);
+	memwait_user_put(user);
 }
 
 /**
@@ -174,14 +226,13 @@ void memwait_expire_open(struct memwait_context *context)
 		      CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	hrtimer_setup(&context->timers[MEMWAIT_REALTIME], memwait_realtime_fired,
 		      CLOCK_REALTIME, HRTIMER_MODE_ABS);
-	INIT_WORK(&context->expire_work, memwait_expire);
 }
 
 /**
- * memwait_expire_close() - let no deadline pass any more
- * @context: the context
+ * memwait_expire_close() - let no timer of a context run any more
+ * @context: closed; the work may still be looking at it
  *
- * Context: process context, sleeps until a run has ended.
+ * Context: process context, waits for a timer that is running.
  */
 void memwait_expire_close(struct memwait_context *context)
 {
@@ -190,7 +241,6 @@ void memwait_expire_close(struct memwait_context *context)
 	spin_unlock(&context->lock);
 	hrtimer_cancel(&context->timers[MEMWAIT_MONOTONIC]);
 	hrtimer_cancel(&context->timers[MEMWAIT_REALTIME]);
-	cancel_work_sync(&context->expire_work);
 }
 
 int __init memwait_expire_init(void)

@@ -53,12 +53,13 @@ static kuid_t memwait_current_user(void)
 
 /**
  * memwait_user_get() - find the user of the current thread
+ * @expire: what the work of a new one is to do
  *
  * Context: process context, may sleep.
  *
  * Return: the user, for memwait_user_put(); or %NULL: there is no memory.
  */
-struct memwait_user *memwait_user_get(void)
+struct memwait_user *memwait_user_get(work_func_t expire)
 {
 	kuid_t uid = memwait_current_user();
 	struct memwait_user *user, *new;
@@ -69,6 +70,8 @@ struct memwait_user *memwait_user_get(void)
 		return NULL;
 	new->uid = uid;
 	refcount_set(&new->refs, 1);
+	init_llist_head(&new->expired);
+	INIT_WORK(&new->expire_work, expire);
 
 	xa_lock(&memwait_users);
 	/* The table's own memory is not charged: other users are in it, too. */
