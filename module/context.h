@@ -33,7 +33,8 @@ enum memwait_resource {
 /**
  * struct memwait_user - what the contexts of one user share
  * @uid: the user
- * @refs: one for each context, one of @expire_work; it goes to 0 under the lock of the table of users
+ * @refs: one for each context, one of @expire_work; it goes to 0 under the lock of the table of
+ *	users
  * @used: how much there is of each resource
  * @expired: contexts whose earliest deadline has passed, the last one first; added by their timers
  * @expire_next: contexts that were taken from @expired, the first one first; of @expire_work alone

@@ -202,7 +202,7 @@ void memwait_expire(struct work_struct *work)
 	if (user->expire_next) {
 		context = llist_entry(user->expire_next, struct memwait_context, expire_node);
 		user->expire_next = user->expire_next->next;
-		xchg(&context->expiring, false);	/* a full barrier, see the top of the file */
+		xchg(&context->expiring, false);	/* full barrier: see above */
 		if (memwait_expire_some(context))
 			memwait_expire_add(context);
 		memwait_context_put(context);

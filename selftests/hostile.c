@@ -977,7 +977,7 @@ MEMWAIT_TEST(R29_a_long_batch_freezes)
  * expire all at once. Others, one on each processor, are to feel little of it.
  */
 #define EXPIRING	600000
-#define OWNED_CONTEXTS	4	/* so that there is something to do for each processor */
+#define OWNED_CONTEXTS	32	/* one kernel thread for each would leave others nothing */
 
 struct counter {
 	pthread_t thread;
