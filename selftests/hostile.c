@@ -11,6 +11,7 @@
 #include <linux/membarrier.h>
 #include <linux/userfaultfd.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 
 #define NOBODY		65534
 #define BOX		"/sys/fs/cgroup/memwait-hostile"
@@ -646,6 +647,17 @@ static pid_t fork_spinner(int cpu, struct mover *m)
 	return pid;
 }
 
+/*
+ * With PREEMPT_RT the mover may be driven out while it has the lock, and has then three of a thousand
+ * parts of its processor until it gives the lock back.
+ */
+static long lock_ms(void)
+{
+	struct utsname name;
+
+	return !uname(&name) && strstr(name.version, "PREEMPT_RT") ? 60000 : 3000;
+}
+
 /* How late a thread's time-outs are, and how long notifies take, beside the mover. */
 static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word, const char *how)
 {
@@ -668,8 +680,8 @@ static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word
 	       (long)took[MEETINGS / 2] / 1000, (long)took[MEETINGS - 1] / 1000);
 	EXPECT_GT(40, in_millis(late[MEETINGS / 2]));
 	EXPECT_GT(40, in_millis(took[MEETINGS / 2]));
-	EXPECT_GT(3000, in_millis(late[MEETINGS - 1]));
-	EXPECT_GT(3000, in_millis(took[MEETINGS - 1]));
+	EXPECT_GT(lock_ms(), in_millis(late[MEETINGS - 1]));
+	EXPECT_GT(lock_ms(), in_millis(took[MEETINGS - 1]));
 }
 
 MEMWAIT_TEST(R28_who_requeues_for_ever_holds_up_nobody)
