@@ -756,7 +756,7 @@ MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
 MEMWAIT_TEST(R25_a_reader_that_is_killed_swallows_no_notify)
 {
 	struct memwait_completion done;
-	int *ready = self->shared + 64;
+	int *ready = (int *)(self->shared + 64);
 	int round, passed_on = 0, ret, fd;
 	pid_t pid;
 

@@ -306,8 +306,8 @@ make_test()
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
 	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
-		CC="$cc" USERCFLAGS=-static TEST_GEN_PROGS="$test" TEST_GEN_PROGS_EXTENDED= \
-		TEST_PROGS=
+		CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="$test" \
+		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
 }
 
 # Copies what the library is built from to $1.
