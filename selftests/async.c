@@ -16,17 +16,6 @@ static struct memwait_async entry(const void *word, uint64_t expected, uint64_t 
 	};
 }
 
-static int arm(int fd, struct memwait_async *entries, uint32_t count)
-{
-	struct memwait_wait_async arg = {
-		.waits = (uintptr_t)entries,
-		.count = count,
-		.entry_size = sizeof(entries[0]),
-	};
-
-	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
-}
-
 /* Waits until there is a completion, then reads up to n. */
 static int await(int fd, struct memwait_completion *done, int n)
 {
@@ -47,7 +36,7 @@ MEMWAIT_TEST(R18_reports_an_outcome_for_each_entry)
 	};
 	struct memwait_completion done[5];
 
-	EXPECT_EQ(5, arm(self->fd, e, 5));
+	EXPECT_EQ(5, mw_batch(self->fd, e, 5));
 	EXPECT_EQ(MEMWAIT_PENDING, e[0].result);
 	EXPECT_NE(0, e[0].id);
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, e[1].result);
@@ -77,7 +66,7 @@ MEMWAIT_TEST(R18_leaves_the_input_of_an_entry_alone)
 {
 	struct memwait_async e = entry(self->word, 0xaaaaaaaa00000000ULL, FOREVER, ~0ULL), was = e;
 
-	EXPECT_EQ(1, arm(self->fd, &e, 1));
+	EXPECT_EQ(1, mw_batch(self->fd, &e, 1));
 	EXPECT_EQ(0, memcmp(&e.wait, &was.wait, sizeof(e.wait)));
 	EXPECT_EQ(was.user_data, e.user_data);
 	EXPECT_EQ(0, e.reserved);
@@ -86,8 +75,8 @@ MEMWAIT_TEST(R18_leaves_the_input_of_an_entry_alone)
 
 MEMWAIT_TEST(R18_an_empty_batch_does_nothing)
 {
-	EXPECT_EQ(0, arm(self->fd, NULL, 0));
-	EXPECT_EQ(0, arm(self->fd, (void *)-1UL, 0));
+	EXPECT_EQ(0, mw_batch(self->fd, NULL, 0));
+	EXPECT_EQ(0, mw_batch(self->fd, (void *)-1UL, 0));
 }
 
 MEMWAIT_TEST(R18_a_bad_entry_ends_the_batch)
@@ -105,7 +94,7 @@ MEMWAIT_TEST(R18_a_bad_entry_ends_the_batch)
 			e[bad].wait.addr = (uintptr_t)hole;
 		else
 			e[bad].wait.addr++;
-		EXPECT_EQ(bad ? bad : error, arm(self->fd, e, 4));
+		EXPECT_EQ(bad ? bad : error, mw_batch(self->fd, e, 4));
 		EXPECT_EQ(error, e[bad].result);
 		EXPECT_EQ(0, e[bad].id);
 		EXPECT_EQ(bad, mw_waiters(self->fd, self->word, U32));
@@ -128,10 +117,10 @@ MEMWAIT_TEST(R18_a_batch_that_leaves_memory)
 	ASSERT_EQ(0, munmap(area + self->page, self->page));
 	for (i = 0; i < 3; i++)
 		e[i] = entry(self->word, 0, FOREVER, i);
-	EXPECT_EQ(3, arm(self->fd, e, 4));
-	EXPECT_EQ(3, arm(self->fd, e, INT32_MAX));
-	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)(area + self->page), 1));
-	EXPECT_EQ(-EFAULT, arm(self->fd, e + 1, 0) ?: -EFAULT);
+	EXPECT_EQ(3, mw_batch(self->fd, e, 4));
+	EXPECT_EQ(3, mw_batch(self->fd, e, INT32_MAX));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, (void *)(area + self->page), 1));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, e + 1, 0) ?: -EFAULT);
 	EXPECT_EQ(6, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }
 
@@ -139,12 +128,12 @@ MEMWAIT_TEST(R18_hostile_batches)
 {
 	struct memwait_async e = entry(self->word, 0, FOREVER, 0);
 
-	EXPECT_EQ(-EINVAL, arm(self->fd, &e, 1U << 31));
-	EXPECT_EQ(-EINVAL, arm(self->fd, &e, ~0U));
-	EXPECT_EQ(-EFAULT, arm(self->fd, NULL, 1));
-	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)0xffff888000000000UL, INT32_MAX));
-	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)-56UL, INT32_MAX));
-	EXPECT_EQ(-EFAULT, arm(self->fd, (void *)-1UL, 2));
+	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &e, 1U << 31));
+	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &e, ~0U));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, NULL, 1));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, (void *)0xffff888000000000UL, INT32_MAX));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, (void *)-56UL, INT32_MAX));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, (void *)-1UL, 2));
 	EXPECT_EQ(0x0ccccccc, e.result);
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 }
@@ -155,13 +144,13 @@ MEMWAIT_TEST(R18_an_entry_that_cannot_be_written_queues_nothing)
 
 	e[0] = entry(self->word, 0, FOREVER, 0);
 	ASSERT_EQ(0, mprotect(e, self->page, PROT_READ));
-	EXPECT_EQ(-EFAULT, arm(self->fd, e, 1));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, e, 1));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 	ASSERT_EQ(0, mprotect(e, self->page, PROT_READ | PROT_WRITE));
 	e[0].wait.expected = 1;
 	ASSERT_EQ(0, mprotect(e, self->page, PROT_READ));
-	EXPECT_EQ(-EFAULT, arm(self->fd, e, 1));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, e, 1));
 }
 
 MEMWAIT_TEST(R18_misaligned_and_kernel_words)
@@ -327,7 +316,7 @@ static void *come_and_go(void *arg)
 	for (round = 0; round < comer->rounds; round++) {
 		for (i = 0; i < COME; i++)
 			entries[i] = entry(&comer->words[i], 0, FOREVER, i);
-		comer->wrong += arm(comer->fd, entries, COME) != COME;
+		comer->wrong += mw_batch(comer->fd, entries, COME) != COME;
 		for (i = 0; i < COME; i++) {
 			comer->wrong += entries[i].result != MEMWAIT_PENDING;
 			comer->wrong += round && mw_cancel(comer->fd, old[i]) != -ENOENT;
@@ -680,7 +669,7 @@ MEMWAIT_TEST(R18_a_large_batch)
 
 	for (i = 0; i < count; i++)
 		e[i] = entry(self->word + i % 100, i % 3 == 1, i % 3 == 2 ? 1 : FOREVER, i);
-	ASSERT_EQ(count, arm(self->fd, e, count));
+	ASSERT_EQ(count, mw_batch(self->fd, e, count));
 	for (i = 0; i < count; i++) {
 		static const int results[] = { MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL,
 					       MEMWAIT_TIMED_OUT };
@@ -712,10 +701,10 @@ MEMWAIT_TEST(R18_a_refused_word_ends_the_batch)
 	e[0] = entry(self->word, 0, FOREVER, 0);
 	e[1] = entry(memory, 0, FOREVER, 1);
 	e[2] = entry(self->word, 0, FOREVER, 2);
-	EXPECT_EQ(1, arm(self->fd, e, 3));
+	EXPECT_EQ(1, mw_batch(self->fd, e, 3));
 	EXPECT_EQ(-EOPNOTSUPP, e[1].result);
 	EXPECT_EQ(0, e[1].id);
-	EXPECT_EQ(-EOPNOTSUPP, arm(self->fd, e + 1, 2));
+	EXPECT_EQ(-EOPNOTSUPP, mw_batch(self->fd, e + 1, 2));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 	close(mem);
 }
@@ -730,9 +719,9 @@ MEMWAIT_TEST(R18_reserved_fields_of_an_entry_end_the_batch)
 			e[0] = entry(self->word, 0, FOREVER, 0);
 			e[1] = e[0];
 			*(i ? &e[1].reserved : &e[1].wait.reserved) = 1U << bit;
-			ASSERT_EQ(1, arm(self->fd, e, 2));
+			ASSERT_EQ(1, mw_batch(self->fd, e, 2));
 			ASSERT_EQ(-EINVAL, e[1].result);
-			ASSERT_EQ(-EINVAL, arm(self->fd, e + 1, 1));
+			ASSERT_EQ(-EINVAL, mw_batch(self->fd, e + 1, 1));
 			ASSERT_EQ(0, e[1].id);
 			ASSERT_EQ(0, mw_cancel(self->fd, e[0].id));
 		}
@@ -848,7 +837,7 @@ MEMWAIT_TEST(R19_completions_are_read_while_the_batch_is_armed)
 	for (i = 0; i < 20000; i++)
 		e[i] = entry(self->word, 0, FOREVER, i);
 	for (i = 0; i < 20000; i += 2000) {
-		ASSERT_EQ(2000, arm(self->fd, e + i, 2000));
+		ASSERT_EQ(2000, mw_batch(self->fd, e + i, 2000));
 		early += __atomic_load_n(&c.n, __ATOMIC_RELAXED) > i;
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);

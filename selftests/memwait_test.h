@@ -139,6 +139,18 @@ static inline int mw_waiters(int fd, const volatile void *addr, uint32_t flags)
 	return xioctl(fd, MEMWAIT_IOC_WAITERS, &arg);
 }
 
+/* Arms async waits. Returns how many of the entries were done, or a negative errno. */
+static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count)
+{
+	struct memwait_wait_async arg = {
+		.waits = (uintptr_t)entries,
+		.count = count,
+		.entry_size = sizeof(entries[0]),
+	};
+
+	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+}
+
 /*
  * Arms one async wait. Returns the entry's result (an outcome or a negative errno); the id of a
  * pending wait goes to *id, which may be NULL.
@@ -157,12 +169,7 @@ static inline int mw_async(int fd, const volatile void *addr, uint64_t expected,
 		.id = 0xccccccccccccccccULL,
 		.result = 0x0ccccccc,
 	};
-	struct memwait_wait_async arg = {
-		.waits = (uintptr_t)&entry,
-		.count = 1,
-		.entry_size = sizeof(entry),
-	};
-	int ret = xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+	int ret = mw_batch(fd, &entry, 1);
 
 	if (id)
 		*id = entry.id;

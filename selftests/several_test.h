@@ -74,17 +74,6 @@ static inline struct memwait_async group_entry(const struct memwait_wait *waits,
 	};
 }
 
-static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count)
-{
-	struct memwait_wait_async arg = {
-		.waits = (uintptr_t)entries,
-		.count = count,
-		.entry_size = sizeof(entries[0]),
-	};
-
-	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
-}
-
 /* As mw_async(), for a group. id may be NULL. */
 static inline int mw_group(int fd, const struct memwait_wait *waits, uint32_t count,
 			   uint64_t deadline, uint32_t flags, uint64_t user_data, uint64_t *id)

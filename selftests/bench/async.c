@@ -70,19 +70,10 @@ static void memwait_close_side(struct waits *waits)
 	close(waits->fd);
 }
 
-/*
- * What a closed ring has left to its thread ends a batch of memwait early, as a signal does; it
- * goes on with the rest.
- */
 static bool memwait_arm(struct waits *waits, long from, int n)
 {
 	static struct memwait_async entries[BATCH];
-	struct memwait_wait_async batch = {
-		.waits = (uintptr_t)entries,
-		.count = n,
-		.entry_size = sizeof(entries[0]),
-	};
-	int armed, i;
+	int i;
 
 	for (i = 0; i < n; i++)
 		entries[i] = (struct memwait_async) {
@@ -94,11 +85,8 @@ static bool memwait_arm(struct waits *waits, long from, int n)
 			},
 			.user_data = from + i,
 		};
-	for (; batch.count; batch.count -= armed, batch.waits += armed * sizeof(entries[0])) {
-		armed = xioctl(waits->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch);
-		if (armed <= 0)
-			return false;
-	}
+	if (!bench_arm(waits->fd, entries, n))
+		return false;
 	for (i = 0; i < n; i++) {
 		if (entries[i].result != MEMWAIT_PENDING)
 			return false;
@@ -112,7 +100,7 @@ static bool memwait_end(struct waits *waits, long from, int n)
 {
 	static struct memwait_notify notifies[BATCH];
 	static struct memwait_completion done[BATCH];
-	int done_with, got, i;
+	int got, i;
 
 	if (n == 1) {
 		if (mw_notify(waits->fd, &waits->words[from], 1, word_flags(waits)) != 1)
@@ -124,11 +112,8 @@ static bool memwait_end(struct waits *waits, long from, int n)
 				.count = 1,
 				.flags = word_flags(waits),
 			};
-		for (i = 0; i < n; i += done_with) {
-			done_with = mw_notify_many(waits->fd, notifies + i, n - i, NULL);
-			if (done_with <= 0)
-				return false;
-		}
+		if (!bench_notify(waits->fd, notifies, n))
+			return false;
 	}
 	for (; n; n -= got) {
 		got = mw_read(waits->fd, done, n);

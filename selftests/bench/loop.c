@@ -190,10 +190,6 @@ static void memwait_close_loop(struct loop *loop)
 static bool memwait_arm(struct loop *loop, int *words, int n)
 {
 	struct memwait_async entries[BATCH];
-	struct memwait_wait_async batch = {
-		.waits = (uintptr_t)entries,
-		.entry_size = sizeof(entries[0]),
-	};
 	int i, left;
 
 	for (; n; n = left) {
@@ -207,8 +203,7 @@ static bool memwait_arm(struct loop *loop, int *words, int n)
 				},
 				.user_data = words[i],
 			};
-		batch.count = n;
-		if (xioctl(loop->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch) != n)
+		if (!bench_arm(loop->fd, entries, n))
 			return false;
 		for (i = left = 0; i < n; i++) {
 			if (entries[i].result == MEMWAIT_NOT_EQUAL)
