@@ -149,9 +149,6 @@ struct memwait_spares {
  * @woken_by: the number of the last call of several steps that has woken it
  * @spares: one list for each kind
  * @pins: what the waits keep alive, by owner
- * @last_pin: the last one that was found there, or %NULL
- * @spare_pin: the memory of one that was given back, or %NULL: a context that often has no wait
- *	needs one for each
  * @nr_pins: how many pins there are
  * @deadlines: waits with a deadline, the earliest first
  * @timers: run at the earliest of @deadlines, or before
@@ -175,8 +172,6 @@ struct memwait_context {
 	u64 woken_by;
 	struct memwait_spares spares[2];
 	struct rb_root pins;
-	struct memwait_pin *last_pin;
-	struct memwait_pin *spare_pin;
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];

@@ -127,17 +127,9 @@ static int memwait_pin_add_cmp(struct rb_node *new, const struct rb_node *node)
 /* The pin of an owner that a context has, or %NULL. */
 static struct memwait_pin *memwait_pin_find(struct memwait_context *context, u64 owner)
 {
-	struct memwait_pin *pin = context->last_pin;
-	struct rb_node *node;
-
 	lockdep_assert_held(&context->lock);
-	if (pin && pin->key.owner == owner)
-		return pin;
-	node = rb_find(&owner, &context->pins, memwait_pin_find_cmp);
-	if (!node)
-		return NULL;
-	context->last_pin = rb_entry(node, struct memwait_pin, node);
-	return context->last_pin;
+	return rb_entry_safe(rb_find(&owner, &context->pins, memwait_pin_find_cmp),
+			     struct memwait_pin, node);
 }
 
 /* The pin is referred to by nothing, and in no tree. */
@@ -147,7 +139,7 @@ static void memwait_pin_free(struct memwait_pin *pin)
 
 	memwait_object_put(&pin->key, pin->object);
 	memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
-	kfree(xchg(&context->spare_pin, pin));
+	kfree(pin);
 	memwait_context_put(context);
 }
 
@@ -160,9 +152,7 @@ static struct memwait_pin *memwait_pin_new(struct memwait_word *word,
 
 	if (!memwait_user_charge(context->user, MEMWAIT_PINS, 1))
 		return ERR_PTR(-ENOSPC);
-	pin = xchg(&context->spare_pin, NULL);
-	if (!pin)
-		pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
+	pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
 	if (!pin) {
 		memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
 		return ERR_PTR(-ENOMEM);
@@ -183,7 +173,6 @@ static struct memwait_pin *memwait_pin_new(struct memwait_word *word,
 		other = rb_entry(node, struct memwait_pin, node);
 		refcount_inc(&other->refs);
 	} else {
-		context->last_pin = pin;
 		context->nr_pins++;
 	}
 	spin_unlock(&context->lock);
@@ -239,8 +228,6 @@ void memwait_pin_put(struct memwait_pin *pin)
 		return;
 	__acquire(&context->lock);	/* sparse cannot follow */
 	rb_erase(&pin->node, &context->pins);
-	if (context->last_pin == pin)
-		context->last_pin = NULL;
 	context->nr_pins--;
 	spin_unlock(&context->lock);
 	memwait_pin_free(pin);
@@ -279,6 +266,5 @@ void memwait_pin_move(struct memwait_word *word, const struct memwait_word *targ
 void memwait_context_free(struct memwait_context *context)
 {
 	memwait_user_put(context->user);
-	kfree(context->spare_pin);
 	kfree(context);
 }
