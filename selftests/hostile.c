@@ -648,8 +648,8 @@ static pid_t fork_spinner(int cpu, struct mover *m)
 }
 
 /*
- * With PREEMPT_RT the mover may be driven out while it has the lock, and has then three of a thousand
- * parts of its processor until it gives the lock back.
+ * With PREEMPT_RT the mover may be preempted while it has the lock. Until it gives the lock back it
+ * has three thousandths of its processor.
  */
 static long lock_ms(void)
 {
