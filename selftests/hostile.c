@@ -647,20 +647,21 @@ static pid_t fork_spinner(int cpu, struct mover *m)
 	return pid;
 }
 
-/*
- * With PREEMPT_RT the mover may be preempted while it has the lock. Until it gives the lock back it
- * has three thousandths of its processor.
- */
-static long lock_ms(void)
+static bool is_preempt_rt(void)
 {
 	struct utsname name;
 
-	return !uname(&name) && strstr(name.version, "PREEMPT_RT") ? 60000 : 3000;
+	return !uname(&name) && strstr(name.version, "PREEMPT_RT");
 }
 
-/* How late a thread's time-outs are, and how long notifies take, beside the mover. */
+/*
+ * How late a thread's time-outs are, and how long notifies take, beside the mover. With PREEMPT_RT
+ * the mover may be preempted while it has the lock, and then has three thousandths of its processor
+ * until it gives the lock back; or it takes the lock again before a thread that waited for it runs.
+ */
 static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word, const char *how)
 {
+	long median = is_preempt_rt() ? 5000 : 40, worst = is_preempt_rt() ? 60000 : 3000;
 	uint64_t late[MEETINGS], took[MEETINGS], time;
 	int i, ret;
 
@@ -678,10 +679,10 @@ static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word
 	TH_LOG("%s: time-out late by %ld us (median) to %ld us, notify of one %ld us to %ld us",
 	       how, (long)late[MEETINGS / 2] / 1000, (long)late[MEETINGS - 1] / 1000,
 	       (long)took[MEETINGS / 2] / 1000, (long)took[MEETINGS - 1] / 1000);
-	EXPECT_GT(40, in_millis(late[MEETINGS / 2]));
-	EXPECT_GT(40, in_millis(took[MEETINGS / 2]));
-	EXPECT_GT(lock_ms(), in_millis(late[MEETINGS - 1]));
-	EXPECT_GT(lock_ms(), in_millis(took[MEETINGS - 1]));
+	EXPECT_GT(median, in_millis(late[MEETINGS / 2]));
+	EXPECT_GT(median, in_millis(took[MEETINGS / 2]));
+	EXPECT_GT(worst, in_millis(late[MEETINGS - 1]));
+	EXPECT_GT(worst, in_millis(took[MEETINGS - 1]));
 }
 
 MEMWAIT_TEST(R28_who_requeues_for_ever_holds_up_nobody)
