@@ -208,7 +208,7 @@ bool memwait_async_claim(struct memwait_async_wait *wait)
 /**
  * memwait_async_complete() - turn a wait into a completion
  * @wait: claimed; in no queue, or a group
- * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
+ * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  *
  * Context: the context's lock is held.
  */
@@ -269,7 +269,8 @@ static void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_contex
 	wakes->contexts[wakes->nr_contexts++] = context;
 }
 
-static bool memwait_async_notified(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
+static bool memwait_async_end_claimed(struct memwait_waiter *waiter, u8 result,
+				      struct memwait_wakes *wakes)
 {
 	struct memwait_async_wait *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
@@ -278,8 +279,8 @@ static bool memwait_async_notified(struct memwait_waiter *waiter, struct memwait
 	spin_lock(&context->lock);
 	claimed = memwait_async_claim(wait);
 	if (claimed) {
-		memwait_queue_remove(waiter);
-		memwait_async_complete(wait, MEMWAIT_OK);
+		memwait_queue_remove_claimed(waiter);
+		memwait_async_complete(wait, result);
 		memwait_wakes_add(wakes, context);
 	}
 	spin_unlock(&context->lock);
@@ -299,7 +300,7 @@ static void memwait_async_move(struct memwait_waiter *waiter, const struct memwa
 
 static const struct memwait_waiter_ops memwait_async_ops = {
 	.joined = memwait_async_joined,
-	.claim = memwait_async_notified,
+	.claim = memwait_async_end_claimed,
 	.is_pending = memwait_async_is_pending,
 	.move = memwait_async_move,
 };
@@ -309,7 +310,8 @@ static struct memwait_async_group *to_async_group(const struct memwait_waiter *w
 	return container_of(to_member(waiter)->group, struct memwait_async_group, group);
 }
 
-static bool memwait_async_group_notified(struct memwait_waiter *waiter,
+/* The words of a group are not waited for with MEMWAIT_OWNED: the result is OK. */
+static bool memwait_async_group_notified(struct memwait_waiter *waiter, u8 result,
 					 struct memwait_wakes *wakes)
 {
 	struct memwait_async_group *group = to_async_group(waiter);
@@ -458,11 +460,14 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 			     struct memwait_async __user *entry)
 {
 	struct memwait_async_wait *wait = NULL;
+	struct memwait_identity *identity;
 	struct memwait_word word;
 	ktime_t expires;
 	int ret;
 
 	ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+	if (!ret)
+		ret = memwait_own_identity(arg->wait.flags, context, &identity);
 	if (ret)
 		return ret;
 	expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
@@ -472,6 +477,8 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 		if (ret)
 			break;
 		ret = memwait_compare(arg->wait.addr, arg->wait.expected, arg->wait.flags);
+		if (!ret && memwait_names_the_dead(&arg->wait))
+			ret = MEMWAIT_OWNER_DIED;
 		if (!ret && memwait_has_passed(expires, arg->wait.flags))
 			ret = MEMWAIT_TIMED_OUT;
 		if (ret)
@@ -484,6 +491,7 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 				goto put_word;
 			}
 			memwait_async_init_wait(wait, arg->wait.flags, arg->user_data, expires);
+			wait->waiter.identity = identity;
 			ret = memwait_async_publish(wait, entry);
 			if (ret) {
 				memwait_async_drop(wait);
@@ -555,6 +563,7 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 		member->group = &group->group;
 		member->waiter.ops = &memwait_async_group_ops;
 		member->waiter.queue = NULL;
+		member->waiter.identity = NULL;
 	}
 	ret = memwait_group_join(&group->group, waits, index);
 
@@ -619,6 +628,7 @@ static int memwait_async_arm_group(struct memwait_context *context,
 							       MEMWAIT_TIMED_GROUP;
 	group->timed.wait.context = context;
 	group->timed.wait.id = 0;
+	group->timed.wait.waiter.identity = NULL;
 	memwait_async_init_wait(&group->timed.wait, flags, user_data, expires);
 
 	do {

@@ -48,6 +48,11 @@ static inline void memwait_unlock_vma(struct vm_area_struct *vma)
 }
 #endif
 
+/* Since 6.16 the probe of sched_process_exit is told whether the whole process is dead. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define MEMWAIT_EXIT_HAS_GROUP_DEAD
+#endif
+
 /*
  * Before 6.16 an anonymous inode had no file type, so that S_ISREG alone kept it out. secretmem
  * set S_IFREG by itself, and is refused on every kernel for the sake of one answer.

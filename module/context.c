@@ -69,6 +69,8 @@ static int memwait_release(struct inode *inode, struct file *file)
 
 	memwait_expire_close(context);
 	memwait_async_close(context);
+	if (context->identity)
+		memwait_owner_die(context->identity);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	memwait_context_put(context);
 	if (atomic_dec_and_test(&memwait_nr_open))

@@ -26,6 +26,7 @@ enum memwait_resource {
 	MEMWAIT_WAITS,		/* async waits, until cancelled or read */
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_PINS,
+	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_SPARES,		/* waits that contexts keep to use them again */
 	MEMWAIT_RESOURCES,
 };
@@ -33,12 +34,14 @@ enum memwait_resource {
 /**
  * struct memwait_user - what the contexts of one user share
  * @uid: the user
- * @refs: one for each context, one of @expire_work; it goes to 0 under the lock of the table of
- *	users
+ * @refs: one for each context and each identity, one of @expire_work; it goes to 0 under the lock
+ *	of the table of users
  * @used: how much there is of each resource
  * @expired: contexts whose earliest deadline has passed, the last one first; added by their timers
  * @expire_next: contexts that were taken from @expired, the first one first; of @expire_work alone
  * @expire_work: ends the waits of the contexts in both, and has a reference while it is queued
+ * @dead: identities that have died, and of which waiters are to be told; of the work in owner.c
+ * @dead_node: among the users that have some; of that work, too
  */
 struct memwait_user {
 	kuid_t uid;
@@ -47,6 +50,8 @@ struct memwait_user {
 	struct llist_head expired;
 	struct llist_node *expire_next;
 	struct work_struct expire_work;
+	struct list_head dead;
+	struct list_head dead_node;
 };
 
 /**
@@ -160,6 +165,7 @@ struct memwait_spares {
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
  * @refused: a reader that must not block has not got @read_lock
  * @user: the user that opened it, and is charged
+ * @identity: its id, if it has been given one; set once
  */
 struct memwait_context {
 	refcount_t refs;
@@ -184,6 +190,7 @@ struct memwait_context {
 	struct mutex read_lock;		/* outside of all others */
 	bool refused;
 	struct memwait_user *user;
+	struct memwait_identity *identity;
 };
 
 /* user.c */
@@ -277,6 +284,12 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
 int memwait_async_init(void);
 void memwait_async_exit(void);
+
+/* owner.c */
+int memwait_owner(struct memwait_context *context, struct memwait_owner *owner);
+void memwait_owner_die(struct memwait_identity *identity);
+int memwait_owner_init(void);
+void memwait_owner_exit(void);
 
 /* expire.c */
 void memwait_expire(struct work_struct *work);

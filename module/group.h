@@ -29,6 +29,8 @@ struct memwait_member {
  * @task: the thread, of a group of a thread
  * @claimed: %NULL while the wait is pending; the member that was notified; or
  *	MEMWAIT_CLAIMED_BY_ITSELF
+ * @result: of a group of a thread that was claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written
+ *	before @claimed, under the lock of the queue of its only word
  *
  * The group of a thread that waits for a single word is on the thread's stack, and has no @refs.
  */
@@ -39,6 +41,7 @@ struct memwait_group {
 	struct memwait_group *next;
 	struct task_struct *task;
 	struct memwait_member *claimed;
+	u8 result;
 };
 
 /* Instead of a member that was notified: no notify has claimed the group. */

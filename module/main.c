@@ -10,10 +10,11 @@
 
 #include "compat.h"
 #include "context.h"
+#include "identity.h"
 #include "memwait.h"
 
 /* The ABI, the same in 32-bit and 64-bit builds. */
-static_assert(sizeof(struct memwait_info) == 64);
+static_assert(sizeof(struct memwait_info) == 80);
 static_assert(sizeof(struct memwait_wait) == 32);
 static_assert(sizeof(struct memwait_notify) == 16);
 static_assert(sizeof(struct memwait_wait_any) == 32);
@@ -24,6 +25,8 @@ static_assert(sizeof(struct memwait_cancel) == 16);
 static_assert(sizeof(struct memwait_requeue) == 48);
 static_assert(sizeof(struct memwait_notify_wait) == 56);
 static_assert(sizeof(struct memwait_notify_many) == 24);
+static_assert(sizeof(struct memwait_owner) == 16);
+static_assert(sizeof(struct memwait_change) == 32);
 static_assert(offsetof(struct memwait_wait_any, deadline) ==
 	      offsetof(struct memwait_wait, deadline));
 static_assert(offsetof(struct memwait_wait_any, flags) == offsetof(struct memwait_wait, flags));
@@ -37,13 +40,17 @@ MODULE_PARM_DESC(max_user_contexts,
 module_param_named(max_user_pins, memwait_limits[MEMWAIT_PINS], ulong, 0644);
 MODULE_PARM_DESC(max_user_pins,
 		 "Most files and address spaces that the async waits of one user may keep, for each context (default 16384)");
+module_param_named(max_user_owners, memwait_limits[MEMWAIT_OWNERS], ulong, 0644);
+MODULE_PARM_DESC(max_user_owners,
+		 "Most threads and contexts of one user that may have an id (default 262144)");
 
 /* INFO is read-only: a caller with a larger struct gets zeros for what is not known here. */
 static int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 {
 	struct memwait_user *user = context->user;
 	struct memwait_info info = {
-		.features = IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0,
+		.features = (IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0) |
+			    (memwait_has_owners ? MEMWAIT_FEATURE_OWNERS : 0),
 		.max_user_waits = READ_ONCE(memwait_limits[MEMWAIT_WAITS]),
 		.user_waits = atomic_long_read(&user->used[MEMWAIT_WAITS]),
 		.max_group = MEMWAIT_GROUP_MAX,
@@ -51,6 +58,8 @@ static int memwait_info(struct memwait_context *context, void __user *arg, size_
 		.user_contexts = atomic_long_read(&user->used[MEMWAIT_CONTEXTS]),
 		.max_user_pins = READ_ONCE(memwait_limits[MEMWAIT_PINS]),
 		.user_pins = atomic_long_read(&user->used[MEMWAIT_PINS]),
+		.max_user_owners = READ_ONCE(memwait_limits[MEMWAIT_OWNERS]),
+		.user_owners = atomic_long_read(&user->used[MEMWAIT_OWNERS]),
 	};
 	size_t known = min(size, sizeof(info));
 
@@ -233,6 +242,17 @@ put_source:
 	return ret;
 }
 
+/* An id that cannot be told is given all the same, and told by the next call. */
+static int memwait_ioctl_owner(struct memwait_context *context, struct memwait_owner *owner,
+			       struct memwait_owner __user *user)
+{
+	int ret = memwait_owner(context, owner);
+
+	if (!ret && put_user(owner->id, &user->id))
+		ret = -EFAULT;
+	return ret;
+}
+
 /* All structs are of their first version still, so that is the least size as well. */
 static __always_inline int memwait_copy_arg(void *to, size_t known, const void __user *from,
 					    size_t size)
@@ -275,6 +295,8 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		struct memwait_requeue requeue;
 		struct memwait_notify_wait notify_wait;
 		struct memwait_notify_many notify_many;
+		struct memwait_owner owner;
+		struct memwait_change change;
 	} u __uninitialized;
 	int ret;
 
@@ -308,6 +330,12 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
 		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
 		return ret ?: memwait_ioctl_notify_many(&u.notify_many);
+	case MEMWAIT_IOC(MEMWAIT_IOC_OWNER):
+		ret = memwait_copy_arg(&u.owner, sizeof(u.owner), arg, size);
+		return ret ?: memwait_ioctl_owner(context, &u.owner, arg);
+	case MEMWAIT_IOC(MEMWAIT_IOC_CHANGE_NOTIFY):
+		ret = memwait_copy_arg(&u.change, sizeof(u.change), arg, size);
+		return ret ?: memwait_change_notify(&u.change, arg);
 	default:
 		return -ENOTTY;
 	}
@@ -333,11 +361,21 @@ static int __init memwait_init(void)
 	err = memwait_expire_init();
 	if (err)
 		goto exit_async;
-	err = misc_register(&memwait_device);
+	err = memwait_identity_init();
 	if (err)
 		goto exit_expire;
+	err = memwait_owner_init();
+	if (err)
+		goto exit_identity;
+	err = misc_register(&memwait_device);
+	if (err)
+		goto exit_owner;
 	return 0;
 
+exit_owner:
+	memwait_owner_exit();
+exit_identity:
+	memwait_identity_exit();
 exit_expire:
 	memwait_expire_exit();
 exit_async:
@@ -350,6 +388,8 @@ exit_queue:
 static void __exit memwait_exit(void)
 {
 	misc_deregister(&memwait_device);
+	memwait_owner_exit();
+	memwait_identity_exit();
 	memwait_expire_exit();
 	memwait_async_exit();
 	memwait_queue_exit();

@@ -4,11 +4,14 @@
  *
  *	main.c			ioctls, the module
  *	wait.c, context.c	blocked threads; the open file
+ *	change.c		change and notify
+ *	owner.c			owners and their deaths
  *	expire.c		deadlines of async waits
  *	async.c			async waits
  *	notify.c		notify and requeue, in steps
  *	group.c			several words that are waited for together
  *	queue.c			the queues of waiters
+ *	identity.c		ids of threads and contexts, and which queues look to them
  *	user.c			limits and pins
  *	key.c, deadline.c	addresses and times, as user space gives them
  *
@@ -33,6 +36,7 @@
 
 struct memwait_context;
 struct memwait_group;
+struct memwait_identity;
 struct memwait_pin;
 struct memwait_queue;
 struct memwait_wakes;
@@ -75,10 +79,11 @@ struct memwait_word {
 /**
  * struct memwait_waiter_ops - what differs between threads, async waits and groups
  * @joined: the waiter was put into its queue. May be %NULL.
- * @claim: a notify has come to this waiter. Either ends the wait, takes the waiter out by
- *	memwait_queue_remove(), notes in @wakes what is to be woken, and returns true: the notify is
- *	spent. Or leaves the waiter alone and returns false: the wait has ended already, and the
- *	caller takes the waiter out.
+ * @claim: a notify has come to this waiter, or a death, as @result says: MEMWAIT_OK or
+ *	MEMWAIT_OWNER_DIED. Either ends the wait, takes the waiter out by
+ *	memwait_queue_remove_claimed(), notes in @wakes what is to be woken, and returns true: the
+ *	notify is spent. Or leaves the waiter alone and returns false: the wait has ended already,
+ *	and the caller takes the waiter out.
  * @is_pending: whether the wait has not ended; out of date at once.
  * @move: the waiter is moved to another word, whose pin is @pin if it has another owner. %NULL:
  *	it is a thread, to which memwait_word_move() is done.
@@ -87,7 +92,7 @@ struct memwait_word {
  */
 struct memwait_waiter_ops {
 	void (*joined)(struct memwait_waiter *waiter);
-	bool (*claim)(struct memwait_waiter *waiter, struct memwait_wakes *wakes);
+	bool (*claim)(struct memwait_waiter *waiter, u8 result, struct memwait_wakes *wakes);
 	bool (*is_pending)(const struct memwait_waiter *waiter);
 	void (*move)(struct memwait_waiter *waiter, const struct memwait_word *target,
 		     struct memwait_pin *pin);
@@ -100,17 +105,21 @@ struct memwait_waiter_ops {
  * @queue: the queue that it is in, or %NULL; written under the queue's lock
  * @ops: what to do with it
  * @word: what it waits on; while it is queued, protected by the queue's lock
+ * @identity: of a wait with MEMWAIT_OWNED: the thread or context that waits; otherwise %NULL
+ * @owned_node: then, in the queue's list of such waiters; protected by the queue's lock
  * @epoch: that of the queue when it joined; protected by the queue's lock
  * @state: of an async wait, as are the next three: here, where there is room for them
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
- * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
+ * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
 struct memwait_waiter {
 	struct list_head node;
 	struct memwait_queue *queue;
 	const struct memwait_waiter_ops *ops;
 	struct memwait_word word;
+	struct memwait_identity *identity;
+	struct list_head owned_node;
 	u32 epoch;
 	u8 state;
 	u8 kind;
@@ -126,6 +135,11 @@ struct memwait_waiter {
  * @lock: protects the rest
  * @nr_waiters: length of @waiters
  * @waiters: oldest first
+ * @owned: those of them that are told of deaths, oldest first
+ * @looks_to: whose death they are told of, see identity.c
+ * @looks_to_node: in &memwait_identity.queues of it; protected by its lock, too
+ * @mover: the thread that has moved waiters here last, whose death they are told of as well
+ * @mover_node: in &memwait_identity.moved_to of it; likewise
  * @epoch: goes up when a call has to come back for the rest of its waiters
  * @nr_calls: calls that will come back to the queue
  * @kept: a processor keeps the queue, or is about to
@@ -137,6 +151,11 @@ struct memwait_queue {
 	spinlock_t lock;	/* see the top of queue.c */
 	u32 nr_waiters;
 	struct list_head waiters;
+	struct list_head owned;
+	struct memwait_identity *looks_to;
+	struct list_head looks_to_node;
+	struct memwait_identity *mover;
+	struct list_head mover_node;
 	u32 epoch;
 	u32 nr_calls : 30;
 	u32 kept : 1;
@@ -228,11 +247,22 @@ static inline void memwait_word_put(struct memwait_word *word)
 		memwait_object_put(&word->key, word->object);
 }
 
+/* identity.c */
+void memwait_queue_look_away(struct memwait_queue *queue);
+void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity);
+void memwait_queue_forget_mover(struct memwait_queue *queue);
+bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity);
+bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait);
+bool memwait_names_the_dead(const struct memwait_wait *wait);
+int memwait_own_identity(u32 flags, struct memwait_context *context,
+			 struct memwait_identity **identity);
+
 /* queue.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
 void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
+void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
 int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
 			    const struct memwait_key *target);
@@ -259,7 +289,9 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 
 /* notify.c */
 int memwait_notify(const struct memwait_key *key, u32 count);
+int memwait_notify_surely(const struct memwait_key *key, u32 count);
 void memwait_pass_on(const struct memwait_key *key);
+bool memwait_tell_of_death(struct memwait_identity *identity);
 void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
 			 u64 call);
 int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *source,
@@ -271,7 +303,7 @@ u64 memwait_new_call(void);
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
-#define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME)
+#define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
 
 /* wait.c */
 int memwait_wait(const struct memwait_wait *wait);
@@ -309,6 +341,9 @@ static inline clockid_t memwait_clock(u32 flags)
 {
 	return flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 }
+
+/* change.c */
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
 
 /* deadline.c */
 ktime_t memwait_expires(u64 deadline, u32 flags);

@@ -19,6 +19,7 @@
  *
  * Between two steps the call lets others run. It ends early only if its thread is killed: a notify
  * of all waiters that stopped for a signal would leave some asleep, and its caller could not tell.
+ * A notify that belongs to a change of the word does not even end then.
  * It is bounded all the same, as it does not touch waiters that joined after it began.
  */
 #include <linux/atomic.h>
@@ -35,7 +36,15 @@
 
 #include "context.h"
 #include "group.h"
+#include "identity.h"
 #include "memwait.h"
+
+/* What ends a call early, and what it stops for. */
+enum memwait_call_kind {
+	MEMWAIT_CALL,		/* SIGKILL ends it; it stops for the freezer */
+	MEMWAIT_CALL_SURE,	/* it stops for the freezer */
+	MEMWAIT_CALL_PASSES_ON,	/* nothing: it is for a thread or a context that has ended */
+};
 
 /**
  * struct memwait_call - how far a notify or requeue has come
@@ -44,7 +53,7 @@
  * @move: move at most so many
  * @moved: so many were moved
  * @epoch: waiters of a later one have joined after the call began
- * @passes_on: the call is made for a thread or context that has ended
+ * @kind: what ends it early
  * @wakes: of the present step
  */
 struct memwait_call {
@@ -53,7 +62,7 @@ struct memwait_call {
 	u32 move;
 	u32 moved;
 	u32 epoch;
-	bool passes_on;
+	enum memwait_call_kind kind;
 	struct memwait_wakes wakes;
 };
 
@@ -197,7 +206,7 @@ static void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->woken = 0;
 	call->move = move;
 	call->moved = 0;
-	call->passes_on = false;
+	call->kind = MEMWAIT_CALL;
 	call->wakes.call = 0;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
@@ -237,7 +246,7 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 		if (memwait_wakes_are_full(&call->wakes))
 			return true;
 		call->wakes.looked++;
-		if (waiter->ops->claim(waiter, &call->wakes))
+		if (waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes))
 			call->woken++;
 		else
 			memwait_queue_remove(waiter);
@@ -253,14 +262,14 @@ static void memwait_call_hold(struct memwait_queue *queue)
 	queue->nr_calls++;
 }
 
-/* Between two steps. Returns whether to go on. A dying thread must not lose what it passes on. */
+/* Between two steps. Returns whether to go on. */
 static bool memwait_call_pause(const struct memwait_call *call)
 {
 	cond_resched();
-	if (call->passes_on)
+	if (call->kind == MEMWAIT_CALL_PASSES_ON)
 		return true;
 	try_to_freeze();
-	return !memwait_is_killed();
+	return call->kind == MEMWAIT_CALL_SURE || !memwait_is_killed();
 }
 
 /* The steps after the first one, of a notify that holds the queue. */
@@ -282,13 +291,14 @@ static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue 
 }
 
 /* Not inline: a notify that finds no waiter, as most do, must not pay for the frame of this one. */
-static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count, bool passes_on)
+static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count,
+					  enum memwait_call_kind kind)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
 	memwait_call_init(&call, count, 0);
-	call.passes_on = passes_on;
+	call.kind = kind;
 	memwait_call_start(&call, queue);
 	more = memwait_call_claim(&call, queue);
 	if (more)
@@ -302,7 +312,7 @@ static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count
 }
 
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    bool passes_on)
+					    enum memwait_call_kind kind)
 {
 	struct memwait_queue *queue;
 
@@ -315,7 +325,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 		memwait_queue_unlock(queue);
 		return 0;
 	}
-	return memwait_notify_locked(queue, count, passes_on);
+	return memwait_notify_locked(queue, count, kind);
 }
 
 /**
@@ -331,7 +341,21 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
  */
 int memwait_notify(const struct memwait_key *key, u32 count)
 {
-	return __memwait_notify(key, count, false);
+	return __memwait_notify(key, count, MEMWAIT_CALL);
+}
+
+/**
+ * memwait_notify_surely() - memwait_notify() that no signal ends, not even SIGKILL
+ * @key: the word's key; held by the caller
+ * @count: at most so many, not 0
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ *
+ * Return: how many were woken.
+ */
+int memwait_notify_surely(const struct memwait_key *key, u32 count)
+{
+	return __memwait_notify(key, count, MEMWAIT_CALL_SURE);
 }
 
 /**
@@ -344,7 +368,63 @@ int memwait_notify(const struct memwait_key *key, u32 count)
  */
 void memwait_pass_on(const struct memwait_key *key)
 {
-	__memwait_notify(key, 1, true);
+	__memwait_notify(key, 1, MEMWAIT_CALL_PASSES_ON);
+}
+
+/*
+ * Tells the oldest waiter with MEMWAIT_OWNED that the owner has died to which a locked queue looks.
+ * The queue looks to that waiter then, or to nobody if there is none; or, if the step is full,
+ * where it did.
+ */
+static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_identity *identity,
+			       struct memwait_wakes *wakes)
+{
+	struct memwait_waiter *waiter;
+
+	lockdep_assert_held(&queue->lock);
+	while (!memwait_wakes_are_full(wakes)) {
+		waiter = list_first_entry_or_null(&queue->owned, struct memwait_waiter,
+						  owned_node);
+		if (!waiter) {
+			memwait_queue_look_away(queue);
+			memwait_queue_forget_mover(queue);
+			break;
+		}
+		wakes->looked++;
+		if (waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes)) {
+			if (queue->mover == identity)
+				memwait_queue_forget_mover(queue);
+			break;
+		}
+		memwait_queue_remove(waiter);
+	}
+}
+
+/**
+ * memwait_tell_of_death() - one step of telling waiters that an owner has died
+ * @identity: the owner
+ *
+ * Context: process context, may sleep; takes the locks of queues that look to it.
+ *
+ * Return: whether there may be more to do; if not, no queue looks to the owner, and none will.
+ */
+bool memwait_tell_of_death(struct memwait_identity *identity)
+{
+	struct memwait_call call __uninitialized;
+	struct memwait_queue *queue = NULL;
+	unsigned int nr;
+
+	memwait_call_init(&call, 0, 0);
+	memwait_step_begin();
+	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
+		queue = memwait_identity_lock_queue(identity);
+		if (!queue)
+			break;
+		memwait_queue_tell(queue, identity, &call.wakes);
+		memwait_queue_unlock(queue);
+	}
+	memwait_step_end(&call.wakes);
+	return queue;
 }
 
 /**
@@ -397,16 +477,18 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 }
 
 /*
- * Moves some of the oldest waiters of one locked queue to the end of another one. Returns whether
- * there may be more to do.
+ * Moves some of the oldest waiters of one locked queue to the end of another one. Those that are
+ * told of deaths look to the calling thread as well from then on, if it has an id: it has moved
+ * them, and is to see to it that they are woken. Returns whether there may be more to do.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
 			      const struct memwait_word *target, struct memwait_pin *pin)
 {
 	struct memwait_queue *from = queues[SOURCE], *to = queues[TARGET];
 	struct memwait_waiter *waiter, *next, *last = NULL;
+	struct memwait_identity *caller;
 	unsigned int looked = 0, moved = 0;
-	bool more = false;
+	bool more = false, owned = false;
 	LIST_HEAD(moving);
 
 	lockdep_assert_held(&from->lock);
@@ -423,6 +505,10 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 			continue;
 		}
 		waiter->epoch = to->epoch;
+		if (waiter->identity) {
+			list_move_tail(&waiter->owned_node, &to->owned);
+			owned = true;
+		}
 		WRITE_ONCE(waiter->queue, to);
 		if (waiter->ops->move) {
 			to->needs_pin = true;
@@ -441,6 +527,11 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 	from->nr_waiters -= moved;
 	to->nr_waiters += moved;
 	call->moved += moved;
+	if (owned) {
+		caller = memwait_identity_of(current);
+		if (caller)
+			memwait_queue_moved_by(to, caller);
+	}
 	return more;
 }
 

@@ -75,6 +75,7 @@
  * lock is initialised by the cache's constructor only, and stays valid in between.
  *
  * Lock order: queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
+ *	       queue->lock -> memwait_context.lock -> memwait_identity.lock
  *	       queue->lock -> hash bucket's lock
  *
  * Two queues' locks are held by requeue only. It tries to lock the second one; if that lock is not
@@ -156,6 +157,9 @@ static void memwait_queue_construct(void *object)
 
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->waiters);
+	INIT_LIST_HEAD(&queue->owned);
+	queue->looks_to = NULL;
+	queue->mover = NULL;
 	queue->nr_waiters = 0;
 	queue->epoch = 0;
 	queue->nr_calls = 0;
@@ -255,8 +259,11 @@ static bool memwait_queue_unlock_only(struct memwait_queue *queue)
 	bool keep = idle && !queue->kept;
 
 	__acquire(&queue->lock);
-	if (idle)
+	if (idle) {
 		queue->needs_pin = false;
+		memwait_queue_look_away(queue);
+		memwait_queue_forget_mover(queue);
+	}
 	if (keep)
 		queue->kept = true;
 	spin_unlock(&queue->lock);
@@ -474,7 +481,7 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
 
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: its word and ops are set, the rest is filled in
+ * @waiter: its word, ops and identity are set, the rest is filled in
  * @wait: address, expected value and size of the word
  *
  * The comparison and the joining are one step with respect to a notify of the same word.
@@ -484,6 +491,7 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
  * Return:
  * * 0: it is in the queue, and its joined() was called
  * * MEMWAIT_NOT_EQUAL: the word holds another value
+ * * MEMWAIT_OWNER_DIED: the owner that it names is dead
  * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
  * * -ENOMEM
  */
@@ -498,8 +506,12 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
+	if (unlikely(waiter->identity) && !ret && !memwait_queue_name_owner(queue, wait))
+		ret = MEMWAIT_OWNER_DIED;
 	if (likely(!ret)) {
 		list_add_tail(&waiter->node, &queue->waiters);
+		if (unlikely(waiter->identity))
+			list_add_tail(&waiter->owned_node, &queue->owned);
 		queue->nr_waiters++;
 		waiter->epoch = queue->epoch;
 		if (waiter->ops->move)
@@ -525,8 +537,25 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 
 	lockdep_assert_held(&queue->lock);
 	list_del(&waiter->node);
+	if (unlikely(waiter->identity))
+		list_del(&waiter->owned_node);
 	queue->nr_waiters--;
 	smp_store_release(&waiter->queue, NULL);	/* (C) pairs with the acquires */
+}
+
+/**
+ * memwait_queue_remove_claimed() - take a waiter out of its queue that was claimed for its owner
+ * @waiter: as memwait_queue_remove(). If it was told, or woken, with MEMWAIT_OWNED, the others look
+ *	to it from now on
+ *
+ * Context: the queue's lock is held.
+ */
+void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
+{
+	/* It lives: its owner cannot leave before the waiter is out of the queue. */
+	if (unlikely(waiter->identity))
+		memwait_queue_look_to(waiter->queue, waiter->identity);
+	memwait_queue_remove(waiter);
 }
 
 /**

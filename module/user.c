@@ -29,6 +29,7 @@ unsigned long memwait_limits[MEMWAIT_RESOURCES] = {
 	[MEMWAIT_WAITS] = 1UL << 20,
 	[MEMWAIT_CONTEXTS] = 1UL << 14,
 	[MEMWAIT_PINS] = 1UL << 14,
+	[MEMWAIT_OWNERS] = 1UL << 18,
 	[MEMWAIT_SPARES] = 1UL << 16,
 };
 
@@ -72,6 +73,7 @@ struct memwait_user *memwait_user_get(work_func_t expire)
 	refcount_set(&new->refs, 1);
 	init_llist_head(&new->expired);
 	INIT_WORK(&new->expire_work, expire);
+	INIT_LIST_HEAD(&new->dead);
 
 	xa_lock(&memwait_users);
 	/* The table's own memory is not charged: other users are in it, too. */

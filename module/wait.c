@@ -20,17 +20,21 @@
 #include "group.h"
 #include "memwait.h"
 
-static bool memwait_thread_notified(struct memwait_waiter *waiter, struct memwait_wakes *wakes)
+static bool memwait_thread_claim(struct memwait_waiter *waiter, u8 result,
+				 struct memwait_wakes *wakes)
 {
 	struct memwait_member *member = to_member(waiter);
 	struct memwait_group *group = member->group;
 
+	/* Of several words none is waited for with MEMWAIT_OWNED: all that claim it write OK. */
+	if (group->nr == 1)
+		group->result = result;
 	if (cmpxchg(&group->claimed, NULL, member))
 		return false;
 	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
 	if (group->nr > 1)
 		memwait_group_keep(group, wakes);
-	memwait_queue_remove(waiter);
+	memwait_queue_remove_claimed(waiter);
 	return true;
 }
 
@@ -40,7 +44,7 @@ static bool memwait_thread_is_pending(const struct memwait_waiter *waiter)
 }
 
 static const struct memwait_waiter_ops memwait_thread_ops = {
-	.claim = memwait_thread_notified,
+	.claim = memwait_thread_claim,
 	.is_pending = memwait_thread_is_pending,
 };
 
@@ -149,8 +153,11 @@ static __always_inline int memwait_thread_join(struct memwait_group *group,
 	u32 i;
 
 	group->claimed = NULL;
+	group->result = MEMWAIT_OK;
 	for (i = 0; i < (single ? 1 : group->nr); i++) {
 		group->members[i].group = group;
+		if (!single)
+			group->members[i].waiter.identity = NULL;
 		group->members[i].waiter.ops = &memwait_thread_ops;
 		group->members[i].waiter.queue = NULL;
 	}
@@ -169,7 +176,7 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
 
 /*
  * Waits on the words that memwait_thread_get() has found, and gives them back. The rest of R2's
- * order: values, deadline, then wait. @user_index, unless it is %NULL, gets the word that
+ * order: values, owner, deadline, then wait. @user_index, unless it is %NULL, gets the word that
  * MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
  *
  * A notify that was counted for a thread which dies before it returns, or which cannot be told the
@@ -188,6 +195,10 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		ret = memwait_thread_compare(group, waits, single, &index);
 		if (ret)
 			break;
+		if (single && memwait_names_the_dead(waits)) {
+			ret = MEMWAIT_OWNER_DIED;
+			break;
+		}
 		expires = memwait_expires(deadline, flags);
 		if (memwait_has_passed(expires, flags)) {
 			ret = MEMWAIT_TIMED_OUT;
@@ -202,6 +213,9 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			ret = MEMWAIT_OK;
 		memwait_thread_leave(group, single);
 
+		/* A death is not passed on: the queue looks to this thread now. */
+		if (ret == MEMWAIT_OK)
+			ret = group->result;
 		if (ret == MEMWAIT_OK) {
 			index = group->claimed - group->members;
 			if (user_index && put_user(index, user_index))
@@ -229,6 +243,15 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	return ret;
 }
 
+/* Checks a wait on one word before anything is done, and fills in the identity of @member. */
+static __always_inline int memwait_check_one(struct memwait_member *member,
+					     const struct memwait_wait *wait)
+{
+	int ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
+
+	return ret ?: memwait_own_identity(wait->flags, NULL, &member->waiter.identity);
+}
+
 /* The wait of a thread on one word, which memwait_word_get() has found for @member. */
 static __always_inline int memwait_wait_one(struct memwait_member *member,
 					    const struct memwait_wait *wait)
@@ -247,14 +270,14 @@ static __always_inline int memwait_wait_one(struct memwait_member *member,
  *
  * Context: process context, sleeps.
  *
- * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
+ * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
 int memwait_wait(const struct memwait_wait *wait)
 {
 	struct memwait_member member __uninitialized;
 	int ret;
 
-	ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
+	ret = memwait_check_one(&member, wait);
 	if (!ret)
 		ret = memwait_word_get(&member.waiter.word, wait->addr, wait->flags);
 	return ret ?: memwait_wait_one(&member, wait);
@@ -341,7 +364,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  *
  * Context: process context, sleeps.
  *
- * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
+ * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user)
@@ -353,7 +376,7 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 		return -EINVAL;
 	ret = memwait_check(arg->notify.addr, arg->notify.flags, MEMWAIT_WORD_FLAGS);
 	if (!ret)
-		ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+		ret = memwait_check_one(&member, &arg->wait);
 	if (!ret && arg->state)
 		ret = put_user(0, &user->state);
 	if (!ret)

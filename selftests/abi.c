@@ -78,7 +78,19 @@ PLACE(memwait_notify_many, woken, 8);
 PLACE(memwait_notify_many, count, 16);
 PLACE(memwait_notify_many, flags, 20);
 
-SIZE(memwait_info, 64);
+SIZE(memwait_owner, 16);
+PLACE(memwait_owner, id, 0);
+PLACE(memwait_owner, flags, 8);
+PLACE(memwait_owner, reserved, 12);
+
+SIZE(memwait_change, 32);
+PLACE(memwait_change, notify, 0);
+PLACE(memwait_change, operation, 16);
+PLACE(memwait_change, operand, 20);
+PLACE(memwait_change, old, 24);
+PLACE(memwait_change, reserved, 28);
+
+SIZE(memwait_info, 80);
 PLACE(memwait_info, features, 0);
 PLACE(memwait_info, max_user_waits, 8);
 PLACE(memwait_info, user_waits, 16);
@@ -88,6 +100,8 @@ PLACE(memwait_info, max_user_contexts, 32);
 PLACE(memwait_info, user_contexts, 40);
 PLACE(memwait_info, max_user_pins, 48);
 PLACE(memwait_info, user_pins, 56);
+PLACE(memwait_info, max_user_owners, 64);
+PLACE(memwait_info, user_owners, 72);
 
 /* What a caller of the first version knows of INFO. */
 #define INFO_LEAST	32
@@ -96,6 +110,7 @@ SAME(MEMWAIT_OK, 0);
 SAME(MEMWAIT_NOT_EQUAL, 1);
 SAME(MEMWAIT_TIMED_OUT, 2);
 SAME(MEMWAIT_PENDING, 3);
+SAME(MEMWAIT_OWNER_DIED, 4);
 SAME(MEMWAIT_SIZE_U8, 0);
 SAME(MEMWAIT_SIZE_U16, 1);
 SAME(MEMWAIT_SIZE_U32, 2);
@@ -103,12 +118,22 @@ SAME(MEMWAIT_SIZE_U64, 3);
 SAME(MEMWAIT_PRIVATE, 0x80);
 SAME(MEMWAIT_CLOCK_REALTIME, 0x100);
 SAME(MEMWAIT_GROUP, 0x200);
+SAME(MEMWAIT_OWNED, 0x800);
+SAME(MEMWAIT_OWNER_CONTEXT, 1);
+SAME(MEMWAIT_OWNER_EXIT, 2);
+SAME(MEMWAIT_OWNER_MASK, 0x3fffffffffffffffULL);
+SAME(MEMWAIT_CHANGE_SET, 0);
+SAME(MEMWAIT_CHANGE_ADD, 1);
+SAME(MEMWAIT_CHANGE_AND, 2);
+SAME(MEMWAIT_CHANGE_OR, 3);
+SAME(MEMWAIT_CHANGE_XOR, 4);
 SAME(MEMWAIT_NOTIFIED, 1);
 SAME(MEMWAIT_FOREVER, 0xffffffffffffffffULL);
 SAME(MEMWAIT_ALL, 0xffffffffU);
 SAME(MEMWAIT_GROUP_MAX, 128);
 SAME(MEMWAIT_FEATURE_WAIT_U64, 1);
-SAME(MEMWAIT_IOC_INFO, 0x8040d800);
+SAME(MEMWAIT_FEATURE_OWNERS, 2);
+SAME(MEMWAIT_IOC_INFO, 0x8050d800);
 SAME(MEMWAIT_IOC_WAIT, 0x4020d801);
 SAME(MEMWAIT_IOC_NOTIFY, 0x4010d802);
 SAME(MEMWAIT_IOC_WAIT_ASYNC, 0x4010d803);
@@ -118,8 +143,10 @@ SAME(MEMWAIT_IOC_REQUEUE, 0xc030d806);
 SAME(MEMWAIT_IOC_NOTIFY_WAIT, 0xc038d807);
 SAME(MEMWAIT_IOC_WAITERS, 0x4010d808);
 SAME(MEMWAIT_IOC_NOTIFY_MANY, 0x4018d809);
+SAME(MEMWAIT_IOC_OWNER, 0xc010d80a);
+SAME(MEMWAIT_IOC_CHANGE_NOTIFY, 0xc020d80b);
 
-#define NR_IOCTLS	10
+#define NR_IOCTLS	12
 
 #define STRUCT(cmd_, type, least_)	{ cmd_, sizeof(struct type), least_ }
 
@@ -137,6 +164,8 @@ static const struct {
 	STRUCT(MEMWAIT_IOC_NOTIFY_WAIT, memwait_notify_wait, sizeof(struct memwait_notify_wait)),
 	STRUCT(MEMWAIT_IOC_WAITERS, memwait_notify, sizeof(struct memwait_notify)),
 	STRUCT(MEMWAIT_IOC_NOTIFY_MANY, memwait_notify_many, sizeof(struct memwait_notify_many)),
+	STRUCT(MEMWAIT_IOC_OWNER, memwait_owner, sizeof(struct memwait_owner)),
+	STRUCT(MEMWAIT_IOC_CHANGE_NOTIFY, memwait_change, sizeof(struct memwait_change)),
 };
 
 static unsigned long resized(unsigned long cmd, size_t size)
@@ -157,12 +186,15 @@ MEMWAIT_TEST(info_reports_features_and_limits)
 	EXPECT_EQ(self->user_waits, info.user_waits);
 	EXPECT_EQ(MEMWAIT_GROUP_MAX, info.max_group);
 	EXPECT_EQ(0, info.reserved);
-	EXPECT_EQ(0, info.features & ~MEMWAIT_FEATURE_WAIT_U64);
+	EXPECT_EQ(!!strstr(name.machine, "64"), !!(info.features & MEMWAIT_FEATURE_OWNERS));
+	EXPECT_EQ(0, info.features & ~(MEMWAIT_FEATURE_WAIT_U64 | MEMWAIT_FEATURE_OWNERS));
 	EXPECT_LT(0, info.max_user_contexts);
 	EXPECT_LE(1, info.user_contexts);
 	EXPECT_GE(info.max_user_contexts, info.user_contexts);
 	EXPECT_LT(0, info.max_user_pins);
 	EXPECT_GE(info.max_user_pins, info.user_pins);
+	EXPECT_LT(0, info.max_user_owners);
+	EXPECT_GE(info.max_user_owners, info.user_owners);
 }
 
 MEMWAIT_TEST(info_of_a_shorter_struct_is_cut)
@@ -252,8 +284,7 @@ MEMWAIT_TEST(unknown_numbers_and_types_are_enotty)
 	unsigned char arg[64] = { 0 };
 	unsigned int nr, dir;
 
-	/* 0x0a and 0x0b are kept free for what is to come. */
-	for (nr = _IOC_NR(MEMWAIT_IOC_NOTIFY_MANY) + 1; nr < 256; nr++) {
+	for (nr = _IOC_NR(MEMWAIT_IOC_CHANGE_NOTIFY) + 1; nr < 256; nr++) {
 		for (dir = 0; dir < 4; dir++)
 			EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOC(dir, MEMWAIT_IOC_MAGIC, nr, 32),
 						  arg));
@@ -285,7 +316,8 @@ MEMWAIT_TEST(info_into_read_only_memory_is_efault)
 
 MEMWAIT_TEST(each_unknown_flag_of_wait_is_einval)
 {
-	const uint32_t known = MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME;
+	const uint32_t known = MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME |
+			       MEMWAIT_OWNED;
 	int bit;
 
 	for (bit = 0; bit < 32; bit++) {
@@ -439,10 +471,10 @@ MEMWAIT_TEST(a_bad_size_of_elements_is_refused_before_anything_is_done)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 }
 
-/* The places of what is to come: persistent waits and owners. */
-MEMWAIT_TEST(flags_that_are_kept_free_are_einval)
+/* The place of what is to come: persistent waits. */
+MEMWAIT_TEST(a_flag_that_is_kept_free_is_einval)
 {
-	static const uint32_t flags[] = { 0x400, 0x800 };
+	static const uint32_t flags[] = { 0x400 };
 	struct memwait_notify_wait both = {
 		.notify = { .addr = (uintptr_t)self->word, .flags = U32 },
 		.wait = { .addr = (uintptr_t)self->word, .flags = U32 },

@@ -61,6 +61,7 @@ static struct shared {
 	char failure[512];
 	uint64_t ids[16];		/* of async waits, the last ones */
 	uint32_t nr_ids;
+	uint64_t owner;			/* an id that was given to a thread or a context */
 	uint64_t calls;
 	uint64_t points;		/* of the module that were reached */
 	uint64_t edges;
@@ -359,6 +360,8 @@ static const uint32_t flag_sets[] = {
 	MEMWAIT_SIZE_U64,
 	MEMWAIT_SIZE_U32 | MEMWAIT_CLOCK_REALTIME,
 	MEMWAIT_SIZE_U64 | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME,
+	MEMWAIT_SIZE_U64 | MEMWAIT_OWNED,
+	MEMWAIT_SIZE_U32 | MEMWAIT_OWNED,
 	MEMWAIT_GROUP,
 	MEMWAIT_GROUP | MEMWAIT_CLOCK_REALTIME,
 	MEMWAIT_SIZE_U32 | 0x400,
@@ -423,6 +426,13 @@ static uint64_t id_of(uint8_t value)
 	default:
 		return id;
 	}
+}
+
+/* Some are the id of an owner, alive or dead. */
+static uint64_t value_of(uint8_t byte)
+{
+	return byte % 8 == 7 ? __atomic_load_n(&shared->owner, __ATOMIC_RELAXED) :
+			       PICK(values, byte);
 }
 
 static void keep_id(uint64_t id)
@@ -625,7 +635,7 @@ static struct memwait_wait wait_arg(const uint8_t *arg)
 
 	return (struct memwait_wait) {
 		.addr = word_at(arg[0]),
-		.expected = PICK(values, arg[1]),
+		.expected = value_of(arg[1]),
 		.deadline = deadline_of(arg[2], flags),
 		.flags = flags,
 	};
@@ -686,7 +696,7 @@ static void make_group(struct memwait_wait *waits, uint32_t nr, uint8_t word, ui
 	for (i = 0; i < nr; i++) {
 		waits[i] = (struct memwait_wait) {
 			.addr = word_at(word) + i * step,
-			.expected = PICK(values, value),
+			.expected = value_of(value),
 			.flags = PICK(flag_sets, flags) & ~MEMWAIT_GROUP,
 		};
 		if (i % 3 == 2)
@@ -710,11 +720,12 @@ static void check_entry(struct thread *t, const struct memwait_async *entry,
 		CHECK(t, entry->id == 0);
 		CHECK(t, entry->result == -EINVAL || entry->result == -EFAULT ||
 		      entry->result == -EOPNOTSUPP || entry->result == -ENOSPC ||
-		      entry->result == -ENOMEM);
+		      entry->result == -ENOMEM || entry->result == -EPERM);
 		CHECK(t, t->ret > 0 || t->ret == entry->result);
 		return;
 	}
-	CHECK(t, entry->result >= MEMWAIT_NOT_EQUAL && entry->result <= MEMWAIT_PENDING);
+	CHECK(t, entry->result >= MEMWAIT_NOT_EQUAL && entry->result <= MEMWAIT_OWNER_DIED);
+	CHECK(t, entry->result != MEMWAIT_OWNER_DIED || (was->wait.flags & MEMWAIT_OWNED));
 	CHECK(t, !entry->id == (entry->result != MEMWAIT_PENDING));
 	if (entry->id)
 		keep_id(entry->id);
@@ -831,7 +842,7 @@ static void do_requeue(struct thread *t)
 	const struct call *c = t->call;
 	struct memwait_requeue arg = {
 		.addr = word_at(c->arg[3]),
-		.expected = PICK(values, c->arg[4]),
+		.expected = value_of(c->arg[4]),
 		.target = word_at(c->arg[5]),
 		.count = PICK(counts, c->arg[6]),
 		.move = PICK(counts, c->arg[7]),
@@ -918,6 +929,40 @@ static void do_notify_many(struct thread *t)
 	}
 }
 
+static void do_owner(struct thread *t)
+{
+	static const uint32_t flags[] = { 0, 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT, 3, 4 };
+	struct memwait_owner arg = { .flags = PICK(flags, t->call->arg[3]) };
+	uint64_t at = issue(t, MEMWAIT_IOC_OWNER, &arg, sizeof(arg), 8);
+	const struct memwait_owner *now = (void *)(uintptr_t)at;
+
+	if (!passed(t, at) || t->ret) {
+		CHECK(t, t->ret != -EFAULT || !passed(t, at));
+		may_change(t, at, t->ret ? 0 : sizeof(now->id));
+		return;
+	}
+	may_change(t, at, sizeof(now->id));
+	CHECK(t, !(now->id & ~MEMWAIT_OWNER_MASK));
+	if (now->id)
+		__atomic_store_n(&shared->owner, now->id, __ATOMIC_RELAXED);
+}
+
+static void do_change_notify(struct thread *t)
+{
+	struct memwait_change arg = {
+		.notify = notify_arg(t->call->arg + 3),
+		.operation = t->call->arg[6] % 6,
+		.operand = value_of(t->call->arg[7]),
+		.old = 0x5a5a5a5a,
+	};
+	uint64_t at = issue(t, MEMWAIT_IOC_CHANGE_NOTIFY, &arg, sizeof(arg), 8);
+	const struct memwait_change *was = passed(t, at);
+
+	CHECK(t, t->ret <= 0 || !was || t->ret <= was->notify.count);
+	if (t->ret != -EINVAL && t->ret != -E2BIG)
+		may_change(t, at + offsetof(struct memwait_change, old), sizeof(arg.old));
+}
+
 /* Any number, direction and size. */
 static void do_raw(struct thread *t)
 {
@@ -927,7 +972,7 @@ static void do_raw(struct thread *t)
 
 	issue(t, _IOC(c->arg[3] % 4, type, nr, 0), bytes, sizeof(bytes), 0);
 	/* It may be one that there is, or one that any file has: those write. */
-	if (type == MEMWAIT_IOC_MAGIC && nr > _IOC_NR(MEMWAIT_IOC_NOTIFY_MANY))
+	if (type == MEMWAIT_IOC_MAGIC && nr > _IOC_NR(MEMWAIT_IOC_CHANGE_NOTIFY))
 		CHECK(t, t->ret == -ENOTTY || t->ret == -EBADF);
 	else
 		remember(t);
@@ -937,7 +982,8 @@ static void check_completion(struct thread *t, const struct memwait_completion *
 {
 	/* The user data may be any: a bit of it may have been flipped on its way in. */
 	CHECK(t, done->id);
-	CHECK(t, done->result == MEMWAIT_OK || done->result == MEMWAIT_TIMED_OUT);
+	CHECK(t, done->result == MEMWAIT_OK || done->result == MEMWAIT_TIMED_OUT ||
+	      done->result == MEMWAIT_OWNER_DIED);
 	CHECK(t, done->index < (done->result == MEMWAIT_OK ? MEMWAIT_GROUP_MAX : 1));
 }
 
@@ -1085,7 +1131,7 @@ static void do_fdinfo(struct thread *t)
 
 static void do_store(struct thread *t)
 {
-	uint64_t value = PICK(values, t->call->arg[1]);
+	uint64_t value = value_of(t->call->arg[1]);
 
 	copy_to(t, word_at(t->call->arg[0]), &value, 1 << t->call->arg[2] % 4);
 }
@@ -1186,13 +1232,13 @@ struct kind {
 
 static const struct kind kinds[] = {
 	{ "info", do_info, 3, 0, { EFAULT, EINVAL }, { CONTEXT, SIZE, PLACE } },
-	{ "wait", do_wait, 10, MEMWAIT_TIMED_OUT,
-	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR, ENOMEM },
+	{ "wait", do_wait, 10, MEMWAIT_OWNER_DIED,
+	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR, ENOMEM, EPERM },
 	  { CONTEXT, SIZE, PLACE, WORD, VALUE, DEADLINE, FLAGS } },
 	{ "notify", do_notify, 14, ANY_RESULT, { EFAULT, EINVAL, E2BIG, EOPNOTSUPP },
 	  { CONTEXT, SIZE, PLACE, WORD, COUNT, FLAGS } },
 	{ "wait_async", do_wait_async, 20, ANY_RESULT,
-	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM },
+	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM, EPERM },
 	  { CONTEXT, SIZE, PLACE, NR,
 	    WORD, VALUE, DEADLINE, FLAGS, WORD, VALUE, DEADLINE, FLAGS } },
 	{ "cancel", do_cancel, 10, 0, { EFAULT, EINVAL, E2BIG, ENOENT },
@@ -1203,13 +1249,18 @@ static const struct kind kinds[] = {
 	{ "requeue", do_requeue, 10, MEMWAIT_NOT_EQUAL,
 	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOMEM },
 	  { CONTEXT, SIZE, PLACE, WORD, VALUE, WORD, COUNT, COUNT, FLAGS } },
-	{ "notify_wait", do_notify_wait, 8, MEMWAIT_TIMED_OUT,
-	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR, ENOMEM },
+	{ "notify_wait", do_notify_wait, 8, MEMWAIT_OWNER_DIED,
+	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR, ENOMEM, EPERM },
 	  { CONTEXT, SIZE, PLACE, WORD, COUNT, FLAGS, WORD, VALUE, DEADLINE, FLAGS } },
 	{ "waiters", do_waiters, 3, ANY_RESULT, { EFAULT, EINVAL, E2BIG, EOPNOTSUPP },
 	  { CONTEXT, SIZE, PLACE, WORD, COUNT, FLAGS } },
 	{ "notify_many", do_notify_many, 10, ANY_RESULT, { EFAULT, EINVAL, E2BIG, EOPNOTSUPP },
 	  { CONTEXT, SIZE, PLACE, NR, WORD, COUNT, FLAGS, WORD, COUNT, FLAGS, PLACE } },
+	{ "owner", do_owner, 8, 0, { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM },
+	  { CONTEXT, SIZE, PLACE, NUMBER } },
+	{ "change_notify", do_change_notify, 8, ANY_RESULT,
+	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR },
+	  { CONTEXT, SIZE, PLACE, WORD, COUNT, FLAGS, NUMBER, VALUE } },
 	{ "raw", do_raw, 2, ANY_RESULT,
 	  { EFAULT, EINVAL, E2BIG, ENOTTY, ENOENT, EOPNOTSUPP, EINTR, ENOMEM },
 	  { CONTEXT, SIZE, PLACE, NUMBER, NUMBER, NUMBER } },
@@ -1650,7 +1701,7 @@ static void describe_arg(enum type type, uint8_t value)
 			printf(" %#llx", (unsigned long long)address);
 		break;
 	case VALUE:
-		printf(" =%#llx", (unsigned long long)PICK(values, value));
+		printf(" =%#llx", (unsigned long long)value_of(value));
 		break;
 	case DEADLINE:
 		printf(" until:%s", PICK(deadline_names, value));

@@ -24,6 +24,7 @@
 #define MEMWAIT_NOT_EQUAL	1	/* the word did not hold the expected value */
 #define MEMWAIT_TIMED_OUT	2	/* the deadline passed first */
 #define MEMWAIT_PENDING		3	/* an async wait was queued */
+#define MEMWAIT_OWNER_DIED	4	/* the owner, or a waiter that was woken before, has died */
 
 /* Flags. The sizes and PRIVATE have futex2's values (FUTEX2_SIZE_U8 ... FUTEX2_PRIVATE). */
 #define MEMWAIT_SIZE_U8		0x0
@@ -34,6 +35,21 @@
 #define MEMWAIT_PRIVATE		0x80	/* all users of the word share this address space */
 #define MEMWAIT_CLOCK_REALTIME	0x100	/* the deadline is of CLOCK_REALTIME, not _MONOTONIC */
 #define MEMWAIT_GROUP		0x200	/* an async wait on several words */
+#define MEMWAIT_OWNED		0x800	/* a wait that is told of deaths */
+
+/* Flags of memwait_owner. */
+#define MEMWAIT_OWNER_CONTEXT	0x1	/* the id of this context, not of the calling thread */
+#define MEMWAIT_OWNER_EXIT	0x2	/* the thread's id is to die now */
+
+/* Which bits of a 64-bit word are the id of its owner, to a wait with MEMWAIT_OWNED. */
+#define MEMWAIT_OWNER_MASK	((1ULL << 62) - 1)
+
+/* Operations of memwait_change. */
+#define MEMWAIT_CHANGE_SET	0	/* word = operand */
+#define MEMWAIT_CHANGE_ADD	1	/* word += operand */
+#define MEMWAIT_CHANGE_AND	2	/* word &= operand */
+#define MEMWAIT_CHANGE_OR	3	/* word |= operand */
+#define MEMWAIT_CHANGE_XOR	4	/* word ^= operand */
 
 /* In memwait_notify_wait.state: the notify has been done. */
 #define MEMWAIT_NOTIFIED	1
@@ -44,6 +60,9 @@
 
 /* Bits of memwait_info.features: what one kernel has and another may lack. */
 #define MEMWAIT_FEATURE_WAIT_U64	0x1	/* MEMWAIT_SIZE_U64: not on 32-bit kernels */
+#define MEMWAIT_FEATURE_OWNERS		0x2	/* MEMWAIT_IOC_OWNER, MEMWAIT_OWNED: not on 32-bit
+						 * kernels, nor without tracepoints
+						 */
 
 /**
  * struct memwait_info - what this kernel offers, and the limits in force
@@ -59,6 +78,8 @@
  * @max_user_pins: most files and address spaces that the async waits of one user may keep alive,
  *	counted once for each context (module parameter max_user_pins)
  * @user_pins: how many of them the user has now
+ * @max_user_owners: most ids of living threads and contexts (module parameter max_user_owners)
+ * @user_owners: how many of them the user has now
  *
  * The limits are those of the user that opened the context. A user namespace that was not made by
  * root brings no limits of its own: its users count as the user that made it.
@@ -73,6 +94,8 @@ struct memwait_info {
 	__u64 user_contexts;
 	__u64 max_user_pins;
 	__u64 user_pins;
+	__u64 max_user_owners;
+	__u64 user_owners;
 };
 
 /**
@@ -82,8 +105,15 @@ struct memwait_info {
  *	bits are ignored
  * @deadline: absolute, in nanoseconds, of CLOCK_MONOTONIC as the caller's time namespace shows
  *	it, or of CLOCK_REALTIME by flag; MEMWAIT_FOREVER: never
- * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME
+ * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_OWNED
  * @reserved: 0
+ *
+ * With MEMWAIT_OWNED the lower 62 bits of @expected name the owner of a 64-bit word, or nobody if
+ * they are 0; a smaller word names no owner. If that owner is dead, the outcome is
+ * MEMWAIT_OWNER_DIED at once. If it dies later, or if a waiter dies that was woken before with
+ * MEMWAIT_OK or MEMWAIT_OWNER_DIED, the oldest MEMWAIT_OWNED waiter of the word gets
+ * MEMWAIT_OWNER_DIED. It looks at the word, and calls again: the kernel never writes to the word.
+ * Of several waiters that were woken, only the last one is known.
  */
 struct memwait_wait {
 	__u64 addr;
@@ -170,9 +200,9 @@ struct memwait_wait_async {
  * struct memwait_completion - an async wait that has ended, as read(2) returns it
  * @user_data: as given with the wait
  * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC
- * @result: MEMWAIT_OK or MEMWAIT_TIMED_OUT
+ * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  * @index: of a group that is MEMWAIT_OK: the word that was notified; otherwise 0
- * @count: how many notifies have counted the wait: 1 with MEMWAIT_OK, 0 with MEMWAIT_TIMED_OUT
+ * @count: how many notifies have counted the wait: 1 with MEMWAIT_OK, otherwise 0
  * @flags: 0
  */
 struct memwait_completion {
@@ -214,6 +244,10 @@ struct memwait_cancel {
  * calls in between; no waiter that joined after the call began is among them. A moved waiter keeps
  * its deadline, and its id; of a group, the one word moves, and keeps its index. A thread that a
  * signal interrupts after it was moved, and that goes on waiting, begins again at its own word.
+ *
+ * If a moved waiter has MEMWAIT_OWNED, the waiters of @target that have it are told of the death of
+ * the calling thread as well, if that has an id: the oldest one gets MEMWAIT_OWNER_DIED. That lasts
+ * until another thread moves such waiters there, or @target has no waiters any more.
  */
 struct memwait_requeue {
 	__u64 addr;
@@ -262,6 +296,42 @@ struct memwait_notify_many {
 	__u32 flags;
 };
 
+/**
+ * struct memwait_owner - an id by which a word can say who has it
+ * @id: out: not 0, within MEMWAIT_OWNER_MASK, never used again while the machine is up, and the
+ *	same number in every namespace. With MEMWAIT_OWNER_EXIT the id that was ended, or 0
+ * @flags: 0: the id of the calling thread, the same by whichever context, until the thread exits,
+ *	or executes another program; MEMWAIT_OWNER_CONTEXT: the id of this context, until its last
+ *	close; MEMWAIT_OWNER_EXIT: ends the id of the calling thread
+ * @reserved: 0
+ *
+ * The first call makes the id. It counts for the user that opened the context. A child of fork(2)
+ * begins without one.
+ */
+struct memwait_owner {
+	__u64 id;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
+ * struct memwait_change - changes a word, then notifies it
+ * @notify: the word, of 32 bits, and how many of its waiters to wake; 0: none
+ * @operation: MEMWAIT_CHANGE_*: one atomic operation, a full barrier
+ * @operand: of the operation
+ * @old: out: what the word held before, written when all is done
+ * @reserved: 0
+ *
+ * No signal comes in between, nor does SIGKILL: if the word is changed, its waiters are woken.
+ */
+struct memwait_change {
+	struct memwait_notify notify;
+	__u32 operation;
+	__u32 operand;
+	__u32 old;
+	__u32 reserved;
+};
+
 #define MEMWAIT_IOC_MAGIC	0xD8
 
 #define MEMWAIT_IOC_INFO	_IOR(MEMWAIT_IOC_MAGIC, 0x00, struct memwait_info)
@@ -274,5 +344,7 @@ struct memwait_notify_many {
 #define MEMWAIT_IOC_NOTIFY_WAIT	_IOWR(MEMWAIT_IOC_MAGIC, 0x07, struct memwait_notify_wait)
 #define MEMWAIT_IOC_WAITERS	_IOW(MEMWAIT_IOC_MAGIC, 0x08, struct memwait_notify)
 #define MEMWAIT_IOC_NOTIFY_MANY	_IOW(MEMWAIT_IOC_MAGIC, 0x09, struct memwait_notify_many)
+#define MEMWAIT_IOC_OWNER	_IOWR(MEMWAIT_IOC_MAGIC, 0x0A, struct memwait_owner)
+#define MEMWAIT_IOC_CHANGE_NOTIFY	_IOWR(MEMWAIT_IOC_MAGIC, 0x0B, struct memwait_change)
 
 #endif /* _UAPI_LINUX_MEMWAIT_H */

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Owners: the ids of threads and contexts, and which queues look to them.
+ *
+ * The kernel writes to no lock word. A program writes the id of the owner into it. A waiter with
+ * MEMWAIT_OWNED names that id, and is told when the owner has died.
+ *
+ * A queue looks to at most one owner: the one that is to do the next step for its waiters.
+ *
+ *	a waiter joins that names an owner	the queue looks to that owner
+ *	a MEMWAIT_OWNED waiter is woken		the queue looks to that waiter's own thread or
+ *						context
+ *	the queue becomes empty			the queue looks to nobody
+ *
+ * Beside that owner it looks to the thread that has moved MEMWAIT_OWNED waiters to it last, if that
+ * has an id.
+ *
+ * If the owner dies that a queue looks to, the oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED,
+ * and the queue looks to it from then on. This covers an owner that dies with a lock, one that dies
+ * between its store and its notify, a waiter that dies between its wake-up and what it does to the
+ * word, and one that dies after that. It also covers a thread that moves waiters, for a broadcast,
+ * and dies before it has seen to it that the word they were moved to will be notified; or one that
+ * moves them to where they are, and dies before it has changed other words, and woken them.
+ *
+ * A thread that came in between and has taken the lock without a system call is not looked to. It
+ * need not be: the waiter that is told, or that was woken, finds the id of that thread in the word,
+ * and names it when it waits again.
+ *
+ * How a death is seen. The kernel's tracepoints sched_process_exit and sched_process_exec run in
+ * the thread that exits, or has executed another program, of every process: the probe of each finds
+ * the thread in a hash table, or returns. No thread of a process can be missed by its clone(2)
+ * flags, a vfork(2) or a PID namespace, and closed descriptors do not matter. The exit of a thread
+ * comes before its parent can know of it, and the exec before the first instruction of the new
+ * program. A context dies with its last close.
+ *
+ * The probes do little: they are called where locks that sleep on PREEMPT_RT must not be taken.
+ * They mark the thread dead, and leave the rest to a work, see owner.c.
+ *
+ *	death				a waiter that names the owner
+ *
+ *	(1) set .dead			(1) lock the queue, compare the word
+ *	(2) queue the work		(2) lock the owner
+ *	(3) work: lock the owner	(3) load .dead: set: MEMWAIT_OWNER_DIED
+ *	(4) look at its queues		(4) add the queue to the owner's
+ *
+ * Either the waiter locks the owner first, and the work finds the queue; or it locks the owner
+ * after the work, and sees .dead, for queueing a work orders what came before it.
+ *
+ * (A) A thread that is told of a death reads what the dead one wrote in user space, and must not
+ *     find it out of date. So setting .dead is a store-release, and looking at it a load-acquire.
+ *     An identity that is not there any more has been drained by the work, which came after the
+ *     death: the look-up needs a read barrier then.
+ *
+ * A waiter in a queue has a living owner of its own: its thread is in the kernel, its context is
+ * open. A notify makes the queue look to that owner before it takes the waiter out. So an identity
+ * that the work has drained gets no queue again, and can be freed: look-ups by id are under RCU.
+ *
+ * Ids count nanoseconds since boot when the module is loaded, and go up by one for each owner. So a
+ * module that is loaded again does not give an id twice. A living thread that has an id keeps the
+ * module loaded.
+ *
+ * Lock order: queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the last by
+ * address
+ */
+#include <linux/atomic.h>
+#include <linux/err.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/rhashtable.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/timekeeping.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "context.h"
+#include "identity.h"
+#include "memwait.h"
+
+static const struct rhashtable_params memwait_threads_params = {
+	.key_len = sizeof(struct task_struct *),
+	.key_offset = offsetof(struct memwait_identity, task),
+	.head_offset = offsetof(struct memwait_identity, thread_node),
+	.automatic_shrinking = true,
+};
+
+static struct rhashtable memwait_threads;	/* task -> living identity */
+static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work is done with it */
+static atomic64_t memwait_last_id;
+
+/* Whether this kernel can tell of deaths; set when the module is loaded. */
+bool memwait_has_owners __ro_after_init;
+
+/**
+ * memwait_identity_of() - find the identity of a thread
+ * @task: the thread: the current one, or one that is kept from exiting
+ *
+ * Context: any but interrupts.
+ *
+ * Return: its identity, which lives as long as the thread does and keeps its id; or %NULL.
+ */
+struct memwait_identity *memwait_identity_of(struct task_struct *task)
+{
+	return rhashtable_lookup_fast(&memwait_threads, &task, memwait_threads_params);
+}
+
+/**
+ * memwait_identity_new() - give an id to a thread or a context
+ * @context: by which it is asked for, and for whose user it is counted
+ * @task: the current thread, which has none; or %NULL
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the identity; or an ERR_PTR(): -ENOSPC: over the user's limit; -ENOMEM.
+ */
+struct memwait_identity *memwait_identity_new(struct memwait_context *context,
+					      struct task_struct *task)
+{
+	struct memwait_identity *identity;
+	int err = -ENOMEM;
+
+	if (!memwait_user_charge(context->user, MEMWAIT_OWNERS, 1))
+		return ERR_PTR(-ENOSPC);
+	identity = kmalloc(sizeof(*identity), MEMWAIT_GFP);
+	if (!identity)
+		goto uncharge;
+	identity->id = atomic64_inc_return(&memwait_last_id);
+	identity->user = context->user;
+	identity->dead = false;
+	identity->task = task;
+	spin_lock_init(&identity->lock);
+	INIT_LIST_HEAD(&identity->queues);
+	INIT_LIST_HEAD(&identity->moved_to);
+	if (task) {
+		err = rhashtable_insert_fast(&memwait_threads, &identity->thread_node,
+					     memwait_threads_params);
+		if (err)
+			goto free;
+	}
+	/*
+	 * At last: a waiter can name an id that was not told yet, and then queues look to it. The
+	 * table's own memory is not charged: other users are in it, too.
+	 */
+	err = xa_insert(&memwait_identities, identity->id, identity, GFP_KERNEL);
+	if (err)
+		goto remove;
+	refcount_inc(&identity->user->refs);
+	__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
+	return identity;
+
+remove:
+	if (task)
+		rhashtable_remove_fast(&memwait_threads, &identity->thread_node,
+				       memwait_threads_params);
+free:
+	/* Other look-ups in the table of threads may be looking at it. */
+	kfree_rcu(identity, rcu);
+uncharge:
+	memwait_user_uncharge(context->user, MEMWAIT_OWNERS, 1);
+	return ERR_PTR(err);
+}
+
+/**
+ * memwait_identity_kill() - mark an identity dead
+ * @identity: of the current thread, or of a context that the caller closes
+ *
+ * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
+ */
+void memwait_identity_kill(struct memwait_identity *identity)
+{
+	if (identity->task)
+		rhashtable_remove_fast(&memwait_threads, &identity->thread_node,
+				       memwait_threads_params);
+	smp_store_release(&identity->dead, true);	/* (A) */
+}
+
+/**
+ * memwait_identity_lock_queue() - lock one of the queues that look to a dead owner
+ * @identity: dead
+ *
+ * Context: process context; takes the queue's lock, for memwait_queue_unlock().
+ *
+ * Return: the queue; or %NULL: none is left, and none will be added.
+ */
+struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity)
+{
+	struct memwait_queue *queue;
+
+	/* RCU keeps the memory of the queue, see the top of queue.c. */
+	rcu_read_lock();
+	for (;;) {
+		spin_lock(&identity->lock);
+		queue = list_first_entry_or_null(&identity->queues, struct memwait_queue,
+						 looks_to_node);
+		if (!queue)
+			queue = list_first_entry_or_null(&identity->moved_to, struct memwait_queue,
+							 mover_node);
+		spin_unlock(&identity->lock);
+		if (!queue)
+			break;
+		spin_lock(&queue->lock);
+		if (queue->looks_to == identity || queue->mover == identity) {
+			/* As memwait_queue_find(). */
+			__release(&queue->lock);
+			break;
+		}
+		spin_unlock(&queue->lock);
+	}
+	rcu_read_unlock();
+	return queue;
+}
+
+/**
+ * memwait_identity_free() - free a dead identity to which no queue looks any more
+ * @identity: memwait_identity_lock_queue() has returned %NULL for it
+ *
+ * Context: the work, process context.
+ */
+void memwait_identity_free(struct memwait_identity *identity)
+{
+	struct memwait_user *user = identity->user;
+
+	xa_erase(&memwait_identities, identity->id);
+	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
+	kfree_rcu(identity, rcu);
+	memwait_user_put(user);
+	module_put(THIS_MODULE);	/* to unload it waits for the work */
+}
+
+/**
+ * memwait_queue_look_away() - let a queue look to no owner
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held.
+ */
+void memwait_queue_look_away(struct memwait_queue *queue)
+{
+	struct memwait_identity *identity = queue->looks_to;
+
+	lockdep_assert_held(&queue->lock);
+	if (!identity)
+		return;
+	spin_lock(&identity->lock);
+	list_del(&queue->looks_to_node);
+	spin_unlock(&identity->lock);
+	queue->looks_to = NULL;
+}
+
+/**
+ * memwait_queue_look_to() - let a queue look to an owner
+ * @queue: the queue
+ * @identity: the owner; kept by RCU, or because it lives
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: whether the owner lives; if not, the queue looks where it did.
+ */
+bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity)
+{
+	struct memwait_identity *old = queue->looks_to, *first, *second;
+	bool alive;
+
+	lockdep_assert_held(&queue->lock);
+	if (smp_load_acquire(&identity->dead))	/* (A) */
+		return false;
+	if (old == identity)
+		return true;
+
+	if (!old) {
+		spin_lock(&identity->lock);
+		alive = !smp_load_acquire(&identity->dead);	/* (A) */
+		if (likely(alive)) {
+			list_add_tail(&queue->looks_to_node, &identity->queues);
+			queue->looks_to = identity;
+		}
+		spin_unlock(&identity->lock);
+		return alive;
+	}
+
+	/* Both at once: if the new one dies now, the queue must not have forgotten the old one. */
+	first = min(old, identity);
+	second = max(old, identity);
+	spin_lock(&first->lock);
+	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
+	alive = !smp_load_acquire(&identity->dead);	/* (A) */
+	if (likely(alive)) {
+		list_move_tail(&queue->looks_to_node, &identity->queues);
+		queue->looks_to = identity;
+	}
+	spin_unlock(&second->lock);
+	spin_unlock(&first->lock);
+	return alive;
+}
+
+/**
+ * memwait_queue_forget_mover() - the thread that has moved waiters to a queue counts no more
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held.
+ */
+void memwait_queue_forget_mover(struct memwait_queue *queue)
+{
+	struct memwait_identity *identity = queue->mover;
+
+	lockdep_assert_held(&queue->lock);
+	if (likely(!identity))
+		return;
+	spin_lock(&identity->lock);
+	list_del(&queue->mover_node);
+	spin_unlock(&identity->lock);
+	queue->mover = NULL;
+}
+
+/**
+ * memwait_queue_moved_by() - note the thread that has moved waiters to a queue
+ * @queue: the queue
+ * @identity: of the current thread
+ *
+ * Context: the queue's lock is held.
+ */
+void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity)
+{
+	lockdep_assert_held(&queue->lock);
+	if (queue->mover == identity)
+		return;
+	memwait_queue_forget_mover(queue);
+	spin_lock(&identity->lock);
+	list_add_tail(&queue->mover_node, &identity->moved_to);
+	spin_unlock(&identity->lock);
+	queue->mover = identity;
+}
+
+/* The id that a wait names, or 0. */
+static u64 memwait_named_id(const struct memwait_wait *wait)
+{
+	return memwait_size(wait->flags) == 8 ? wait->expected & MEMWAIT_OWNER_MASK : 0;
+}
+
+/**
+ * memwait_queue_name_owner() - let a queue look to the owner that a waiter names, if it names one
+ * @queue: the queue that it is about to join
+ * @wait: what it waits for, with MEMWAIT_OWNED
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: whether that owner lives, or nobody is named.
+ */
+bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait)
+{
+	u64 id = memwait_named_id(wait);
+	struct memwait_identity *identity;
+	bool alive;
+
+	if (!id)
+		return true;
+	rcu_read_lock();
+	identity = xa_load(&memwait_identities, id);
+	alive = identity && memwait_queue_look_to(queue, identity);
+	rcu_read_unlock();
+	if (!identity)
+		smp_rmb();	/* (A) */
+	return alive;
+}
+
+/**
+ * memwait_names_the_dead() - is the owner dead that a waiter names?
+ * @wait: what it waits for
+ *
+ * Context: any but interrupts.
+ *
+ * Return: whether it is; an id that was never given is that of a dead one.
+ */
+bool memwait_names_the_dead(const struct memwait_wait *wait)
+{
+	struct memwait_identity *identity;
+	bool dead;
+	u64 id;
+
+	if (likely(!(wait->flags & MEMWAIT_OWNED)))
+		return false;
+	id = memwait_named_id(wait);
+	if (!id)
+		return false;
+	rcu_read_lock();
+	identity = xa_load(&memwait_identities, id);
+	dead = !identity || smp_load_acquire(&identity->dead);	/* (A) */
+	rcu_read_unlock();
+	if (!identity)
+		smp_rmb();	/* (A) */
+	return dead;
+}
+
+/**
+ * memwait_own_identity() - who a waiter with MEMWAIT_OWNED is
+ * @flags: of the wait
+ * @context: of an async wait; %NULL: the current thread waits
+ * @identity: set to the identity; to %NULL without MEMWAIT_OWNED
+ *
+ * Context: process context.
+ *
+ * Return: 0; -EPERM: it has no id; -EOPNOTSUPP: this kernel cannot tell of deaths.
+ */
+int memwait_own_identity(u32 flags, struct memwait_context *context,
+			 struct memwait_identity **identity)
+{
+	*identity = NULL;
+	if (likely(!(flags & MEMWAIT_OWNED)))
+		return 0;
+	if (!memwait_has_owners)
+		return -EOPNOTSUPP;
+	*identity = context ? READ_ONCE(context->identity) : memwait_identity_of(current);
+	return *identity ? 0 : -EPERM;
+}
+
+int __init memwait_identity_init(void)
+{
+	atomic64_set(&memwait_last_id, ktime_get_boottime_ns());
+	return rhashtable_init(&memwait_threads, &memwait_threads_params);
+}
+
+/* No thread has an id, nor is there a context. */
+void memwait_identity_exit(void)
+{
+	rhashtable_destroy(&memwait_threads);
+	xa_destroy(&memwait_identities);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What has an id: a thread or a context. See identity.c.
+ */
+#ifndef MEMWAIT_IDENTITY_H
+#define MEMWAIT_IDENTITY_H
+
+#include <linux/llist.h>
+#include <linux/rcupdate.h>
+#include <linux/rhashtable-types.h>
+
+#include "memwait.h"
+
+struct memwait_user;
+
+/**
+ * struct memwait_identity - a thread or a context that has an id
+ * @id: its id
+ * @user: for which it is counted, with a reference
+ * @dead: set once, before it is added to the dead
+ * @task: the thread, only compared; or %NULL
+ * @thread_node: in the table of threads, until it is dead
+ * @lock: protects the next two
+ * @queues: the queues that look to it, by &memwait_queue.looks_to_node
+ * @moved_to: the queues that look to it as the thread that has moved waiters there, by
+ *	&memwait_queue.mover_node
+ * @dead_llist: among the dead that the work has not seen yet
+ * @dead_node: in &memwait_user.dead; of the work
+ * @rcu: frees it
+ */
+struct memwait_identity {
+	u64 id;
+	struct memwait_user *user;
+	bool dead;
+	struct task_struct *task;
+	struct rhash_head thread_node;
+	spinlock_t lock;	/* see the top of identity.c */
+	struct list_head queues;
+	struct list_head moved_to;
+	union {
+		struct llist_node dead_llist;
+		struct list_head dead_node;
+		struct rcu_head rcu;
+	};
+};
+
+extern bool memwait_has_owners;
+struct memwait_identity *memwait_identity_of(struct task_struct *task);
+struct memwait_identity *memwait_identity_new(struct memwait_context *context,
+					      struct task_struct *task);
+void memwait_identity_kill(struct memwait_identity *identity);
+struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
+void memwait_identity_free(struct memwait_identity *identity);
+int memwait_identity_init(void);
+void memwait_identity_exit(void);
+
+#endif /* MEMWAIT_IDENTITY_H */

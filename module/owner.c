@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Owners: MEMWAIT_IOC_OWNER, how the deaths of threads are seen, and the work that tells waiters of
+ * them. What an owner is to a queue, and why a death is never missed, is told at the top of
+ * identity.c.
+ *
+ * One work tells of all deaths. It goes round the users that have dead, and does one step for each:
+ * a user whose threads die by the thousand, or with a million of locks, keeps one kernel thread
+ * busy at most, and delays another user's by a step. A run of the work is bounded, and queues the
+ * work again for the rest. All that it sorts the dead into is its own, and needs no lock.
+ */
+#include <linux/err.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/sched.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+#include <linux/workqueue.h>
+#include <trace/events/sched.h>
+
+#include "compat.h"
+#include "context.h"
+#include "identity.h"
+#include "memwait.h"
+
+/* Steps of one run of the work. */
+#define MEMWAIT_DEATH_RUN	64
+
+static LLIST_HEAD(memwait_dead);	/* identities, the last one first */
+static LIST_HEAD(memwait_bereaved);	/* users that have dead, the next one first; of the work */
+static struct workqueue_struct *memwait_death_queue;
+
+/* Sorts those that have died since the last run by their users. */
+static void memwait_sort_dead(void)
+{
+	struct memwait_identity *identity, *next;
+
+	llist_for_each_entry_safe(identity, next,
+				  llist_reverse_order(llist_del_all(&memwait_dead)), dead_llist) {
+		struct memwait_user *user = identity->user;
+
+		if (list_empty(&user->dead))
+			list_add_tail(&user->dead_node, &memwait_bereaved);
+		list_add_tail(&identity->dead_node, &user->dead);
+		cond_resched();
+	}
+}
+
+/* One step for the first dead of a user. */
+static void memwait_bury(struct memwait_user *user)
+{
+	struct memwait_identity *identity;
+
+	identity = list_first_entry(&user->dead, struct memwait_identity, dead_node);
+	if (memwait_tell_of_death(identity)) {
+		/* Anybody can name it, in any number of waits: its user's other dead go on, too. */
+		list_move_tail(&identity->dead_node, &user->dead);
+		list_move_tail(&user->dead_node, &memwait_bereaved);
+		return;
+	}
+	list_del(&identity->dead_node);
+	if (list_empty(&user->dead))
+		list_del(&user->dead_node);
+	else
+		list_move_tail(&user->dead_node, &memwait_bereaved);
+	memwait_identity_free(identity);	/* and maybe the user */
+}
+
+static void memwait_death(struct work_struct *work)
+{
+	unsigned int nr;
+
+	memwait_sort_dead();
+	for (nr = 0; nr < MEMWAIT_DEATH_RUN && !list_empty(&memwait_bereaved); nr++) {
+		memwait_bury(list_first_entry(&memwait_bereaved, struct memwait_user, dead_node));
+		cond_resched();
+	}
+	if (!list_empty(&memwait_bereaved))
+		queue_work(memwait_death_queue, work);
+}
+
+static DECLARE_WORK(memwait_death_work, memwait_death);
+
+/**
+ * memwait_owner_die() - the thread has exited or executed a program, or the context is closed
+ * @identity: of the current thread, or of the context that the caller closes
+ *
+ * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
+ */
+void memwait_owner_die(struct memwait_identity *identity)
+{
+	memwait_identity_kill(identity);
+	llist_add(&identity->dead_llist, &memwait_dead);
+	queue_work(memwait_death_queue, &memwait_death_work);
+}
+
+/* The identity of a context, which gets one if it has none; or an ERR_PTR(). */
+static struct memwait_identity *memwait_context_identity(struct memwait_context *context)
+{
+	struct memwait_identity *identity = READ_ONCE(context->identity), *other;
+
+	if (identity)
+		return identity;
+	identity = memwait_identity_new(context, NULL);
+	if (IS_ERR(identity))
+		return identity;
+	other = cmpxchg(&context->identity, NULL, identity);
+	if (!other)
+		return identity;
+	memwait_owner_die(identity);
+	return other;
+}
+
+/**
+ * memwait_owner() - MEMWAIT_IOC_OWNER
+ * @context: the caller's
+ * @owner: as it came from user space; its id is set
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel cannot tell of deaths; -ENOSPC: over the user's
+ * limit; -ENOMEM.
+ */
+int memwait_owner(struct memwait_context *context, struct memwait_owner *owner)
+{
+	struct memwait_identity *identity;
+
+	if (owner->reserved)
+		return -EINVAL;
+	if (owner->flags & ~(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_EXIT))
+		return -EINVAL;
+	if (owner->flags == (MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_EXIT))
+		return -EINVAL;
+	if (!memwait_has_owners)
+		return -EOPNOTSUPP;
+
+	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
+		identity = memwait_context_identity(context);
+	} else {
+		identity = memwait_identity_of(current);
+		if (owner->flags & MEMWAIT_OWNER_EXIT) {
+			owner->id = identity ? identity->id : 0;
+			if (identity)
+				memwait_owner_die(identity);
+			return 0;
+		}
+		if (!identity)
+			identity = memwait_identity_new(context, current);
+	}
+	if (IS_ERR(identity))
+		return PTR_ERR(identity);
+	owner->id = identity->id;
+	return 0;
+}
+
+/* In the thread that exits, or has executed another program. */
+static void memwait_thread_has_died(struct task_struct *task)
+{
+	struct memwait_identity *identity = memwait_identity_of(task);
+
+	if (unlikely(identity))
+		memwait_owner_die(identity);
+}
+
+#ifdef MEMWAIT_EXIT_HAS_GROUP_DEAD
+static void memwait_exit_probe(void *data, struct task_struct *task, bool group_dead)
+#else
+static void memwait_exit_probe(void *data, struct task_struct *task)
+#endif
+{
+	memwait_thread_has_died(task);
+}
+
+static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_pid,
+			       struct linux_binprm *bprm)
+{
+	memwait_thread_has_died(task);
+}
+
+/* The kernel does not export these two by their names, but all of its tracepoints for a search. */
+static struct tracepoint *memwait_exit_tracepoint, *memwait_exec_tracepoint;
+
+static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
+{
+	if (!strcmp(tracepoint->name, "sched_process_exit"))
+		memwait_exit_tracepoint = tracepoint;
+	else if (!strcmp(tracepoint->name, "sched_process_exec"))
+		memwait_exec_tracepoint = tracepoint;
+}
+
+/**
+ * memwait_owner_init() - begin to see threads die, if the kernel can tell
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0; or a negative errno.
+ */
+int __init memwait_owner_init(void)
+{
+	int err;
+
+	memwait_death_queue = alloc_workqueue("memwait_death", WQ_UNBOUND, 0);
+	if (!memwait_death_queue)
+		return -ENOMEM;
+
+	/* An owner's id and its two bits need a word of 64. */
+	if (!IS_ENABLED(CONFIG_64BIT) || !IS_ENABLED(CONFIG_TRACEPOINTS))
+		return 0;
+	for_each_kernel_tracepoint(memwait_find_tracepoint, NULL);
+	if (!memwait_exit_tracepoint || !memwait_exec_tracepoint)
+		return 0;
+
+	check_trace_callback_type_sched_process_exit(memwait_exit_probe);
+	check_trace_callback_type_sched_process_exec(memwait_exec_probe);
+	err = tracepoint_probe_register(memwait_exit_tracepoint, memwait_exit_probe, NULL);
+	if (err)
+		goto destroy_queue;
+	err = tracepoint_probe_register(memwait_exec_tracepoint, memwait_exec_probe, NULL);
+	if (err)
+		goto unregister_exit;
+	memwait_has_owners = true;
+	return 0;
+
+unregister_exit:
+	tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
+	tracepoint_synchronize_unregister();
+destroy_queue:
+	destroy_workqueue(memwait_death_queue);
+	return err;
+}
+
+/**
+ * memwait_owner_exit() - see no more threads die
+ *
+ * Context: process context, may sleep; when it returns, no probe runs any more.
+ */
+void memwait_owner_exit(void)
+{
+	if (memwait_has_owners) {
+		tracepoint_probe_unregister(memwait_exec_tracepoint, memwait_exec_probe, NULL);
+		tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
+		tracepoint_synchronize_unregister();
+	}
+	destroy_workqueue(memwait_death_queue);
+}

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Deaths as a model for Spin: what the top of identity.c argues for, with its steps and names: which
+ * queues look to whom, the work that tells of a death, and when an identity may be freed. A thread is
+ * killed at any step, as far as the kernel lets it: not under a lock, nor within a notify.
+ * selftests/lint/spin runs this as it does queue.pml.
+ *
+ * LOCK, TWO: the word of a queue names the owner of a lock. Who finds it locked waits. Who is told of
+ * a death asks whether it was the owner's, and takes the lock over then. Who unlocks stores 0 and
+ * notifies one. MOVE: a thread moves waiters, and notifies one; each one that is woken notifies the
+ * next. userlib/death.pml has the locks of the library, on a kernel whose calls are single steps.
+ *
+ * Queues are there all the time. But the memory of one that becomes empty may be used for another
+ * word at once, so it must be in nobody's list then.
+ *
+ * What is done under a lock to what that lock protects is one step with the locking before it, and
+ * the unlocking after it.
+ */
+#define NOBODY	0	/* threads count from 1 */
+#define A	0
+#define B	1
+#define THREADS	3
+#define QUEUES	2
+#ifndef DEATHS
+#define DEATHS	2
+#endif
+#ifndef ROUNDS
+#define ROUNDS	1
+#endif
+
+mtype = { PENDING, OK, OWNER_DIED, NOT_EQUAL, BY_ITSELF };	/* of a wait */
+mtype = { RUNS, SLEEPS, IDLE, EXITED };				/* of a thread */
+
+byte word[QUEUES];		/* LOCK, TWO: 0, or the owner */
+
+/* struct memwait_queue */
+bool locked[QUEUES];
+chan waiters[QUEUES] = [THREADS] of { byte };
+byte looks_to[QUEUES];
+byte mover[QUEUES];
+
+/* struct memwait_identity, of a thread; .queues and .moved_to have a bit for each queue */
+bool identity_locked[THREADS + 1];
+byte queues[THREADS + 1];
+byte moved_to[THREADS + 1];
+bool dead[THREADS + 1];
+bool in_work[THREADS + 1];	/* it was added to the dead, for the work */
+bool erased[THREADS + 1];	/* it cannot be looked up any more */
+bool freed[THREADS + 1];
+byte readers;			/* RCU sections that look identities up */
+
+/* struct memwait_waiter, and .claimed of its group */
+byte queue[THREADS + 1];	/* the queue's number + 1, or 0 */
+byte word_of[THREADS + 1];
+mtype claimed[THREADS + 1] = PENDING;
+
+mtype state[THREADS + 1] = RUNS;
+bool in_kernel[THREADS + 1];
+bool killed[THREADS + 1];
+byte deaths;
+
+#define BIT(q)		(1 << (q))
+
+inline spin_lock(lock)
+{
+	atomic { !lock -> lock = true }
+}
+
+/* memwait_queue_look_away() */
+inline look_away(q)
+{
+	atomic {
+		!identity_locked[looks_to[q]] ->
+		assert(looks_to[q] == NOBODY || !freed[looks_to[q]]);
+		queues[looks_to[q]] = queues[looks_to[q]] & ~BIT(q);
+		looks_to[q] = NOBODY
+	}
+}
+
+/* memwait_queue_forget_mover() */
+inline forget_mover(q)
+{
+	atomic {
+		!identity_locked[mover[q]] ->
+		assert(mover[q] == NOBODY || !freed[mover[q]]);
+		moved_to[mover[q]] = moved_to[mover[q]] & ~BIT(q);
+		mover[q] = NOBODY
+	}
+}
+
+/* memwait_queue_look_to(): alive is what it returns. */
+inline look_to(q, i)
+{
+	if
+	:: atomic { dead[i] || looks_to[q] == i -> alive = !dead[i] }
+	:: !dead[i] && looks_to[q] != i ->
+		look_away(q);
+		atomic {
+			!identity_locked[i] -> identity_locked[i] = true;
+			assert(!freed[i]);
+#ifdef MUTATION_NO_SECOND_LOOK_AT_DEAD
+			alive = true
+#else
+			alive = !dead[i]
+#endif
+		};
+		d_step {
+			if
+			:: alive -> queues[i] = queues[i] | BIT(q); looks_to[q] = i
+			:: !alive
+			fi;
+			identity_locked[i] = false
+		}
+	fi
+}
+
+/* memwait_queue_unlock() */
+inline queue_unlock(q)
+{
+	do
+#ifndef MUTATION_LOOKS_ON_WHEN_EMPTY
+	:: empty(waiters[q]) && looks_to[q] != NOBODY -> look_away(q)
+	:: empty(waiters[q]) && mover[q] != NOBODY -> forget_mover(q)
+#endif
+	:: atomic {
+		else ->
+		/* The memory of an empty one may be that of another queue from now on. */
+		assert(nempty(waiters[q]) || ((queues[1] | queues[2] | queues[3] |
+			moved_to[1] | moved_to[2] | moved_to[3]) & BIT(q)) == 0);
+		locked[q] = false;
+		break
+	   }
+	od
+}
+
+/* Claims the oldest waiter of a locked queue that waits still, and takes it out. */
+inline claim(q, result)
+{
+	do
+	:: atomic { empty(waiters[q]) -> won = false; break }
+	:: d_step {
+		nempty(waiters[q]) ->
+		waiters[q]?<t>;
+		won = claimed[t] == PENDING;
+		claimed[t] = (won -> result : claimed[t])
+#ifdef MUTATION_ONE_THAT_HAS_ENDED_IS_TOLD
+		;
+		won = true
+#endif
+	   };
+	   if
+	   /* memwait_queue_remove() */
+	   :: atomic { !won -> waiters[q]?t; queue[t] = 0; t = 0 }
+	   /* memwait_queue_remove_claimed(); the last access to the waiter, see (C) in queue.c */
+	   :: won ->
+#if !defined(MUTATION_WOKEN_IS_NOT_LOOKED_TO) && !defined(MUTATION_LOOKS_TO_ONE_THAT_IS_OUT)
+		look_to(q, t);
+		assert(alive);
+#endif
+		d_step { waiters[q]?t; queue[t] = 0 };
+#ifdef MUTATION_LOOKS_TO_ONE_THAT_IS_OUT
+		look_to(q, t);
+#endif
+		atomic { t = 0; break }
+	   fi
+	od
+}
+
+/* memwait_notify() of one, by a thread that lives until it is done */
+inline notify(q)
+{
+	atomic { !locked[q] -> locked[q] = true; in_kernel[me] = true };
+	claim(q, OK);
+	queue_unlock(q);
+	in_kernel[me] = false
+}
+
+/*
+ * MEMWAIT_IOC_WAIT with MEMWAIT_OWNED. named: by the expected value, or nobody. may_end: it has a
+ * deadline.
+ */
+inline wait(q, expected, named, may_end)
+{
+	/* memwait_queue_join() */
+	atomic {
+		!locked[q] -> locked[q] = true;
+		in_kernel[me] = true;
+		how = (word[q] == expected -> OK : NOT_EQUAL)
+	};
+	/* memwait_queue_name_owner() */
+	if
+#ifndef MUTATION_NAMES_NOBODY
+	:: how == OK && named != NOBODY ->
+		atomic {
+#ifndef MUTATION_LOOKS_UP_WITHOUT_RCU
+			readers++;
+#endif
+			alive = !erased[named]
+		};
+		if
+		:: alive -> look_to(q, named)
+		:: !alive
+		fi;
+		d_step {
+			how = (alive -> OK : OWNER_DIED);
+#ifndef MUTATION_LOOKS_UP_WITHOUT_RCU
+			readers--
+#endif
+		}
+#endif
+	:: else
+	fi;
+	if
+	:: how != OK -> queue_unlock(q)
+	:: atomic {
+		how == OK ->
+		claimed[me] = PENDING;
+		state[me] = SLEEPS;
+		word_of[me] = q;
+		waiters[q]!me;
+		queue[me] = (q) + 1;
+		locked[q] = false
+	   };
+	   /* memwait_sleep(), memwait_queue_leave(): see queue.pml for a waiter that is moved then */
+end_asleep: do
+	   :: atomic {
+		claimed[me] == PENDING && (killed[me] || may_end) -> claimed[me] = BY_ITSELF
+	      }
+	   :: atomic {
+		claimed[me] != PENDING && queue[me] != 0 && !locked[queue[me] - 1] ->
+		p = queue[me] - 1;
+		locked[p] = true;
+		waiters[p]??eval(me);
+		queue[me] = 0
+	      };
+	      queue_unlock(p)
+	   :: atomic {
+		claimed[me] != PENDING && queue[me] == 0 ->
+		how = claimed[me];
+		state[me] = RUNS;
+		break
+	      }
+	   od;
+	   /* memwait_pass_on() */
+	   p = word_of[me];
+	   if
+	   :: how == OK && killed[me] -> notify(p)
+	   :: else
+	   fi;
+	   p = 0
+	fi;
+	in_kernel[me] = false
+}
+
+#ifdef MOVE
+#define MOVER	3
+#define MAY_SLEEP(t)	(word_of[t] == A && state[MOVER] == EXITED)
+#else
+#define MAY_SLEEP(t)	false
+#endif
+
+#define LOCALS	byte t, p, seen; bool alive, won; mtype how
+
+/* Its death. Only then it leaves the kernel, if it was there. */
+inline die()
+{
+#ifdef MUTATION_DEAD_AFTER_THE_WORK_IS_QUEUED
+	in_work[me] = true;
+	dead[me] = true;
+#else
+	dead[me] = true;	/* (1) */
+	in_work[me] = true;	/* (2) */
+#endif
+	d_step { t = 0; p = 0; seen = 0; alive = false; won = false; how = 0; state[me] = EXITED }
+}
+
+#define KILLED	(killed[me] && !in_kernel[me])
+
+inline idle()
+{
+	state[me] = IDLE;
+end_idle:
+	false
+}
+
+#ifndef MOVE
+/* Locks, unless it gives up, and unlocks. */
+proctype user(byte me; byte q; byte rounds; bool may_end)
+{
+	LOCALS;
+
+	{
+		do
+		:: rounds == 0 -> break
+		:: atomic {
+			rounds > 0 ->
+			rounds--;
+			seen = word[q];
+			word[q] = (seen == 0 -> me : seen)
+		   };
+		   do
+		   :: seen == 0 -> break
+		   :: seen != 0 ->
+			wait(q, seen, seen, may_end);
+			atomic {
+				/* Told of the owner's death, it takes the lock over. */
+				if
+				:: how == BY_ITSELF -> break
+				:: how == OWNER_DIED && word[q] == seen && dead[seen] -> seen = 0
+				:: else -> seen = word[q]
+				fi;
+				word[q] = (seen == 0 -> me : seen)
+			}
+		   od;
+		   if
+		   :: how == BY_ITSELF -> how = 0
+		   :: else ->
+			assert(word[q] == me);
+			word[q] = 0;
+			notify(q)
+		   fi
+		od;
+		idle()
+	} unless { KILLED };
+	die();
+	rounds = 0
+}
+
+/* Has both locks from the beginning, and unlocks neither. */
+proctype owner(byte me)
+{
+	LOCALS;
+
+end_has_both:
+	KILLED;
+	die()
+}
+#endif
+
+#ifdef MOVE
+proctype waiter(byte me)
+{
+	LOCALS;
+
+	{
+		wait(A, 0, NOBODY, false);
+		if
+		:: how == NOT_EQUAL
+		:: how != NOT_EQUAL ->
+			notify(B)
+		fi;
+		idle()
+	} unless { KILLED };
+	die()
+}
+
+/* memwait_requeue() of all, whose word has been changed */
+inline requeue()
+{
+	atomic { !locked[A] -> locked[A] = true; in_kernel[me] = true };
+	spin_lock(locked[B]);
+	/* memwait_call_move() */
+	d_step {
+		won = nempty(waiters[A]);
+		do
+		:: nempty(waiters[A]) ->
+			waiters[A]?t;
+			waiters[B]!t;
+			queue[t] = B + 1;
+			word_of[t] = B
+		:: empty(waiters[A]) -> break
+		od;
+		t = 0
+	};
+	if
+#ifndef MUTATION_MOVER_IS_NOT_LOOKED_TO
+	:: won ->
+		/* memwait_queue_moved_by() */
+		forget_mover(B);
+		atomic {
+			!identity_locked[me] ->
+			moved_to[me] = moved_to[me] | BIT(B);
+			mover[B] = me
+		}
+#endif
+	:: else
+	fi;
+	queue_unlock(B);
+	queue_unlock(A);
+	in_kernel[me] = false
+}
+
+proctype requeuer(byte me)
+{
+	LOCALS;
+
+	{
+		word[A] = 1;
+		requeue();
+		notify(B);
+		idle()
+	} unless { KILLED };
+	die()
+}
+#endif
+
+/* memwait_death(), and memwait_tell_of_death() of each, to the end */
+active proctype work()
+{
+	byte d, q, t;
+	bool alive, won;
+
+end:	do
+	:: atomic {
+		if
+		:: in_work[1] -> d = 1
+		:: in_work[2] -> d = 2
+		:: in_work[3] -> d = 3
+		fi
+	   };
+	   do
+	   ::
+		/* memwait_identity_lock_queue() */
+		atomic {
+			!identity_locked[d] ->
+			if
+			:: queues[d] != 0 -> q = (queues[d] & BIT(A) -> A : B)
+			:: queues[d] == 0 && moved_to[d] != 0 -> q = (moved_to[d] & BIT(A) -> A : B)
+			:: queues[d] == 0 && moved_to[d] == 0 -> break
+			fi
+#ifdef MUTATION_LOCKS_A_QUEUE_UNDER_AN_IDENTITY
+			;
+			identity_locked[d] = true
+#endif
+		};
+		spin_lock(locked[q]);
+#ifdef MUTATION_LOCKS_A_QUEUE_UNDER_AN_IDENTITY
+		identity_locked[d] = false;
+#endif
+		if
+#ifdef MUTATION_DOES_NOT_LOOK_AGAIN
+		:: true ->
+#else
+		:: looks_to[q] == d || mover[q] == d ->
+#endif
+			assert(looks_to[q] == d || mover[q] == d);
+			/* memwait_queue_tell() */
+			claim(q, OWNER_DIED);
+			if
+			:: !won -> look_away(q); forget_mover(q)
+			:: won && mover[q] == d -> forget_mover(q)
+			:: else
+			fi;
+			queue_unlock(q)
+#ifndef MUTATION_DOES_NOT_LOOK_AGAIN
+		:: looks_to[q] != d && mover[q] != d -> locked[q] = false
+#endif
+		fi
+#ifdef MUTATION_TELLS_ONE_QUEUE
+		;
+		break
+#endif
+	   od;
+	   /* memwait_identity_free() */
+	   erased[d] = true;
+	   d_step { readers == 0 -> freed[d] = true; in_work[d] = false; d = 0; q = 0 }
+	od
+}
+
+#define MAY_DIE(t)	(deaths < DEATHS && !killed[t] && state[t] != IDLE)
+
+active proctype killer()
+{
+end:	do
+	:: atomic { MAY_DIE(1) -> killed[1] = true; deaths++ }
+	:: atomic { MAY_DIE(2) -> killed[2] = true; deaths++ }
+	:: atomic { MAY_DIE(3) -> killed[3] = true; deaths++ }
+	od
+}
+
+#define RESTS(t)	((state[t] == SLEEPS && claimed[t] == PENDING && !killed[t]) || \
+			 state[t] == IDLE || (state[t] == EXITED && !in_work[t]))
+#define OVERSLEEPS(t)	(state[t] == SLEEPS && !MAY_SLEEP(t))
+
+/* All have come to rest, and somebody sleeps for what can be had. */
+active proctype monitor()
+{
+end:	atomic {
+		RESTS(1) && RESTS(2) && RESTS(3) &&
+		(OVERSLEEPS(1) || OVERSLEEPS(2) || OVERSLEEPS(3)) ->
+		assert(false)
+	}
+}
+
+init
+{
+	atomic {
+#if defined(LOCK)
+		run user(1, A, ROUNDS, false);
+		run user(2, A, ROUNDS, true);
+		run user(3, A, ROUNDS, false)
+#elif defined(TWO)
+		word[A] = 1;
+		word[B] = 1;
+		run owner(1);
+		run user(2, A, ROUNDS, false);
+		run user(3, B, ROUNDS, false)
+#elif defined(MOVE)
+		run waiter(1);
+		run waiter(2);
+		run requeuer(MOVER)
+#endif
+	}
+}

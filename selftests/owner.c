@@ -1,0 +1,1187 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Owners: ids, what is told of whose death, and every way in which a thread can end. */
+#include "memwait_fixture.h"
+#include <sys/ptrace.h>
+
+#define U64	MEMWAIT_SIZE_U64
+#define OWNED64	(U64 | MEMWAIT_OWNED)
+#define OWNED32	(U32 | MEMWAIT_OWNED)
+
+#define OWNER_LIMIT	"/sys/module/memwait/parameters/max_user_owners"
+
+/* What a process tells another one. */
+struct board {
+	uint64_t word;		/* of an owner */
+	uint32_t small;		/* of nobody */
+	uint32_t go;
+	uint64_t id;
+	int result[4];
+};
+
+static int mw_owner(int fd, uint32_t flags, uint64_t *id)
+{
+	struct memwait_owner arg = { .id = 0xcccccccccccccccc, .flags = flags };
+	int ret = xioctl(fd, MEMWAIT_IOC_OWNER, &arg);
+
+	if (id)
+		*id = arg.id;
+	return ret;
+}
+
+/* The id of the calling thread, or 0. */
+static uint64_t my_id(int fd)
+{
+	uint64_t id;
+
+	return mw_owner(fd, 0, &id) ? 0 : id;
+}
+
+static uint64_t user_owners(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+static void await_owners(int fd, uint64_t n)
+{
+	while (user_owners(fd) != n)
+		usleep(1000);
+}
+
+static int64_t load_id(const uint64_t *id)
+{
+	return __atomic_load_n(id, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t await_id(const uint64_t *id)
+{
+	while (!load_id(id))
+		usleep(100);
+	return load_id(id);
+}
+
+static void store_id(uint64_t *to, uint64_t id)
+{
+	__atomic_store_n(to, id, __ATOMIC_RELEASE);
+}
+
+/* A thread that has an id, waits once, and keeps what it was told. */
+struct owned_waiter {
+	pthread_t thread;
+	int fd;
+	const void *addr;
+	uint64_t expected;
+	uint32_t flags;
+	uint64_t id;
+	int result;
+	int done;
+	int stays;		/* until it is 0, the thread lives on */
+};
+
+static void *owned_waiter_main(void *arg)
+{
+	struct owned_waiter *w = arg;
+
+	store_id(&w->id, my_id(w->fd));
+	w->result = mw_wait(w->fd, w->addr, w->expected, MEMWAIT_FOREVER, w->flags);
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return NULL;
+}
+
+static void owned_waiter_start(struct owned_waiter *w)
+{
+	uint32_t flags = w->flags & ~MEMWAIT_OWNED;
+	int before = mw_waiters(w->fd, w->addr, flags);
+
+	w->done = 0;
+	w->id = 0;
+	if (pthread_create(&w->thread, NULL, owned_waiter_main, w))
+		abort();
+	await_waiters_or_done(w->fd, w->addr, flags, before + 1, &w->done);
+}
+
+static int owned_waiter_result(struct owned_waiter *w)
+{
+	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return w->result;
+}
+
+static int owned_waiter_join(struct owned_waiter *w)
+{
+	__atomic_store_n(&w->stays, 0, __ATOMIC_RELEASE);
+	pthread_join(w->thread, NULL);
+	return w->result;
+}
+
+FIXTURE(owner)
+{
+	int fd;
+	long page;
+	struct board *board;
+	uint64_t id;
+	uint64_t owners;	/* with this thread's */
+};
+
+FIXTURE_SETUP(owner)
+{
+	struct memwait_info info;
+
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	self->page = sysconf(_SC_PAGESIZE);
+	self->board = shared_page(self->page);
+	ASSERT_NE(NULL, self->board);
+	self->id = my_id(self->fd);
+	ASSERT_NE(0, self->id);
+	self->owners = user_owners(self->fd);
+}
+
+FIXTURE_TEARDOWN(owner)
+{
+	int fd = memwait_open(0);
+
+	close(self->fd);
+	await_owners(fd, self->owners);
+	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL));
+	close(fd);
+}
+
+#define OWNER_TEST(name)	TEST_F_TIMEOUT(owner, name, 300)
+
+/* Whether the kernel takes an id for that of a living one. */
+static bool lives(int fd, uint64_t id)
+{
+	uint64_t word = id;
+	int ret = mw_wait(fd, &word, id, 0, OWNED64);
+
+	return ret == MEMWAIT_TIMED_OUT ? true : ret == MEMWAIT_OWNER_DIED ? false : (abort(), 0);
+}
+
+static void *tell_id(void *arg)
+{
+	struct owned_waiter *w = arg;
+
+	store_id(&w->id, my_id(w->fd));
+	while (__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return NULL;
+}
+
+OWNER_TEST(R33_a_thread_has_one_id_by_whichever_context)
+{
+	int other = memwait_open(0);
+
+	EXPECT_EQ(0, self->id & ~MEMWAIT_OWNER_MASK);
+	EXPECT_EQ(self->id, my_id(self->fd));
+	EXPECT_EQ(self->id, my_id(other));
+	close(other);
+	EXPECT_EQ(self->id, my_id(self->fd));
+	EXPECT_EQ(self->owners, user_owners(self->fd));
+}
+
+OWNER_TEST(R33_a_context_has_one_id_of_its_own)
+{
+	int other = memwait_open(0);
+	uint64_t one, two, again;
+
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &one));
+	ASSERT_EQ(0, mw_owner(other, MEMWAIT_OWNER_CONTEXT, &two));
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &again));
+	EXPECT_EQ(one, again);
+	EXPECT_NE(one, two);
+	EXPECT_NE(one, self->id);
+	EXPECT_NE(0, one);
+	EXPECT_EQ(self->owners + 2, user_owners(self->fd));
+	EXPECT_TRUE(lives(self->fd, two));
+	close(other);
+	EXPECT_FALSE(lives(self->fd, two));
+	EXPECT_TRUE(lives(self->fd, one));
+}
+
+OWNER_TEST(R33_no_id_is_used_again)
+{
+	struct owned_waiter w = { .fd = self->fd };
+	uint64_t last = self->id;
+	pthread_t thread;
+	int i;
+
+	for (i = 0; i < 500; i++) {
+		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
+		pthread_join(thread, NULL);
+		EXPECT_LT(last, w.id);
+		last = w.id;
+	}
+	await_owners(self->fd, self->owners);
+}
+
+OWNER_TEST(R33_bad_arguments)
+{
+	struct memwait_owner arg = { 0 };
+	int bit;
+
+	for (bit = 2; bit < 32; bit++)
+		EXPECT_EQ(-EINVAL, mw_owner(self->fd, 1U << bit, NULL));
+	EXPECT_EQ(-EINVAL, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_EXIT, NULL));
+	for (bit = 0; bit < 32; bit++) {
+		arg.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_OWNER, &arg));
+	}
+	EXPECT_EQ(0, mprotect(self->board, self->page, PROT_READ));
+	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_OWNER, self->board));
+	EXPECT_TRUE(lives(self->fd, self->id));
+}
+
+OWNER_TEST(R34_bad_arguments)
+{
+	struct memwait_wait wait = { .addr = (uintptr_t)&self->board->word, .flags = OWNED64 };
+	struct memwait_wait_any any = { .waits = (uintptr_t)&wait, .count = 1 };
+	struct memwait_async entry = { .any = any };
+
+	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &any));
+	entry.any.flags = MEMWAIT_GROUP;
+	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
+	wait.flags = U64;
+	any.flags = MEMWAIT_OWNED;
+	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &any));
+	entry.any.flags = MEMWAIT_GROUP | MEMWAIT_OWNED;
+	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
+	EXPECT_EQ(-EINVAL, mw_notify(self->fd, &self->board->word, 1, OWNED64));
+	EXPECT_EQ(-EINVAL, mw_waiters(self->fd, &self->board->word, OWNED64));
+}
+
+OWNER_TEST(R34_a_waiter_without_an_id_is_eperm)
+{
+	struct memwait_notify_wait both = {
+		.notify = { .addr = (uintptr_t)&self->board->go, .count = 1, .flags = U32 },
+		.wait = { .addr = (uintptr_t)&self->board->word, .flags = OWNED64 },
+	};
+	struct waiter w = { .fd = self->fd, .addr = &self->board->go,
+			    .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	uint64_t id;
+
+	/* The context has none yet, though the thread has. */
+	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->board->word, 0, 0, OWNED64, 0, NULL));
+	EXPECT_EQ(-EPERM, mw_async(self->fd, &self->board->word, 1, 0, OWNED64, 0, NULL));
+	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_async(self->fd, &self->board->word, 0, 0, OWNED64, 0,
+					      NULL));
+
+	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, &id));
+	EXPECT_EQ(self->id, id);
+	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, &id));
+	EXPECT_EQ(0, id);
+	EXPECT_EQ(-EPERM, mw_wait(self->fd, &self->board->word, 0, 0, OWNED64));
+	EXPECT_EQ(-EPERM, mw_wait(self->fd, &self->board->word, 1, 0, OWNED64));
+	EXPECT_EQ(-EPERM, mw_wait(self->fd, NULL, 1, 0, OWNED64));
+	EXPECT_EQ(-EINVAL, mw_wait(self->fd, &self->board->go, 0, 0, OWNED64));
+
+	/* Nothing is notified either. */
+	waiter_start(&w);
+	EXPECT_EQ(-EPERM, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both));
+	EXPECT_EQ(1, mw_waiters(self->fd, &self->board->go, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, &self->board->go, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	EXPECT_NE(0, my_id(self->fd));
+}
+
+OWNER_TEST(R34_value_then_owner_then_deadline)
+{
+	uint64_t *word = &self->board->word;
+
+	*word = 1;	/* was given long before this machine loaded the module, if ever */
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(self->fd, word, 2, 0, OWNED64));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, 1, 0, OWNED64));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, 1, MEMWAIT_FOREVER, OWNED64));
+	*word = self->id;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, *word, 0, OWNED64));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, *word, in_ms(1), OWNED64));
+	*word = 0;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, 0, 0, OWNED64));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, 0, in_ms(1), OWNED64));
+}
+
+OWNER_TEST(R34_the_upper_two_bits_are_the_programs)
+{
+	uint64_t *word = &self->board->word;
+	uint64_t bits;
+
+	for (bits = 0; bits < 4; bits++) {
+		*word = self->id | bits << 62;
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, *word, 0, OWNED64));
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(self->fd, word, *word ^ 1ULL << 62, 0,
+						     OWNED64));
+		*word = bits << 62;
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, word, *word, 0, OWNED64));
+		*word = 1 | bits << 62;
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, 0, OWNED64));
+	}
+}
+
+OWNER_TEST(R34_made_up_ids_are_of_the_dead)
+{
+	static const uint64_t ids[] = { 1, 2, 1ULL << 32, 1ULL << 61, MEMWAIT_OWNER_MASK };
+	uint64_t *word = &self->board->word;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ids); i++) {
+		*word = ids[i];
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER,
+						      OWNED64));
+	}
+	*word = ~0ULL;
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
+	*word = self->id + 1000000;	/* not given yet */
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, word, *word, MEMWAIT_FOREVER, OWNED64));
+	EXPECT_EQ(0, mw_waiters(self->fd, word, U64));
+}
+
+/* Smaller words name no owner, whatever they hold. */
+OWNER_TEST(R34_a_smaller_word_names_nobody)
+{
+	uint32_t size;
+
+	self->board->word = 0x0101010101010101;
+	for (size = MEMWAIT_SIZE_U8; size <= MEMWAIT_SIZE_U32; size++)
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &self->board->word, 0x01010101, 0,
+						     size | MEMWAIT_OWNED));
+}
+
+/* How an owner ends: in a process of its own, after it has told its id. */
+enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, THREAD_EXITS, LEADER_EXITS, SAYS_SO, ENDS };
+
+static void *execute(void *arg)
+{
+	struct board *board = arg;
+	int fd = memwait_open(0);
+
+	board->id = my_id(fd);
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	execl("/bin/busybox", "sleep", "1000", NULL);
+	execlp("sleep", "sleep", "1000", NULL);
+	return NULL;
+}
+
+static void *exit_thread(void *arg)
+{
+	struct board *board = arg;
+	int fd = memwait_open(0);
+
+	store_id(&board->id, my_id(fd));
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return NULL;
+}
+
+static void *outlive(void *arg)
+{
+	(void)arg;
+	pause();
+	return NULL;
+}
+
+static void end_as(int how, struct board *board)
+{
+	int fd = memwait_open(0);
+	pthread_t thread;
+
+	switch (how) {
+	case THREAD_EXECUTES:
+		pthread_create(&thread, NULL, execute, board);
+		pause();
+		break;
+	case THREAD_EXITS:
+		pthread_create(&thread, NULL, exit_thread, board);
+		pthread_join(thread, NULL);
+		pause();
+		break;
+	case LEADER_EXITS:
+		pthread_create(&thread, NULL, outlive, NULL);
+		break;
+	case EXECUTES:
+		execute(board);
+		break;
+	}
+	store_id(&board->id, my_id(fd));
+	if (how == IS_KILLED)
+		pause();
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	if (how == SAYS_SO) {
+		mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL);
+		pause();
+	}
+	if (how == LEADER_EXITS)
+		pthread_exit(NULL);
+}
+
+static pid_t start_owner(struct board *board, int how)
+{
+	pid_t pid;
+
+	board->id = 0;
+	board->go = 0;
+	pid = fork();
+	if (!pid) {
+		end_as(how, board);
+		_exit(0);
+	}
+	await_id(&board->id);
+	return pid;
+}
+
+OWNER_TEST(R33_every_end_of_a_thread_is_told)
+{
+	struct board *board = self->board;
+	int how;
+
+	for (how = 0; how < ENDS; how++) {
+		pid_t pid = start_owner(board, how);
+		struct owned_waiter w = { .fd = self->fd, .addr = &board->word,
+					  .expected = board->id, .flags = OWNED64 };
+
+		TH_LOG("end %d", how);
+		board->word = board->id;
+		EXPECT_TRUE(lives(self->fd, board->id));
+		owned_waiter_start(&w);
+		if (how == IS_KILLED)
+			kill(pid, SIGKILL);
+		__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
+		EXPECT_FALSE(lives(self->fd, board->id));
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	}
+}
+
+/* What a parent knows by waitpid(2), a waiter knows too. */
+OWNER_TEST(R34_a_child_that_was_waited_for_is_dead_at_once)
+{
+	struct board *board = self->board;
+	int i;
+
+	for (i = 0; i < 200; i++) {
+		pid_t pid = start_owner(board, i % 2 ? EXITS : IS_KILLED);
+
+		__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		ASSERT_FALSE(lives(self->fd, board->id));
+	}
+}
+
+OWNER_TEST(R33_a_thread_that_was_joined_is_dead_and_its_process_lives)
+{
+	struct owned_waiter w = { .fd = self->fd, .stays = 1 };
+	struct owned_waiter waits = { .fd = self->fd, .addr = &self->board->word,
+				      .flags = OWNED64 };
+
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, tell_id, &w));
+	self->board->word = await_id(&w.id);
+	waits.expected = w.id;
+	owned_waiter_start(&waits);
+	EXPECT_TRUE(lives(self->fd, w.id));
+	owned_waiter_join(&w);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&waits));
+	EXPECT_TRUE(lives(self->fd, self->id));
+}
+
+OWNER_TEST(R33_a_child_of_fork_is_nobodys_owner_and_does_not_end_its_parents)
+{
+	struct board *board = self->board;
+	pid_t pid = fork();
+
+	if (!pid) {
+		board->result[0] = mw_wait(self->fd, &board->word, 0, 0, OWNED64);
+		board->id = my_id(self->fd);
+		_exit(0);
+	}
+	ASSERT_EQ(0, child_status(pid));
+	EXPECT_EQ(-EPERM, board->result[0]);
+	EXPECT_NE(0, board->id);
+	EXPECT_NE(self->id, board->id);
+	EXPECT_FALSE(lives(self->fd, board->id));
+	EXPECT_TRUE(lives(self->fd, self->id));
+	EXPECT_EQ(self->id, my_id(self->fd));
+}
+
+static int vfork_child(void *arg)
+{
+	struct board *board = arg;
+
+	board->result[0] = mw_wait(board->result[1], &board->word, 0, 0, OWNED64);
+	board->id = my_id(board->result[1]);
+	return 0;
+}
+
+OWNER_TEST(R33_a_child_of_vfork_has_an_id_of_its_own)
+{
+	char *stack = private_page(16 * self->page);
+	struct board *board = self->board;
+	pid_t pid;
+
+	board->result[1] = self->fd;
+	pid = clone(vfork_child, stack + 16 * self->page, CLONE_VM | CLONE_VFORK | SIGCHLD, board);
+	ASSERT_LT(0, pid);
+	ASSERT_EQ(0, child_status(pid));
+	EXPECT_EQ(-EPERM, board->result[0]);
+	EXPECT_NE(self->id, board->id);
+	EXPECT_FALSE(lives(self->fd, board->id));
+	EXPECT_TRUE(lives(self->fd, self->id));
+}
+
+OWNER_TEST(R33_closed_descriptors_are_no_death)
+{
+	struct board *board = self->board;
+	pid_t pid = fork();
+
+	if (!pid) {
+		int fd = memwait_open(0);
+
+		store_id(&board->id, my_id(fd));
+		/* As a daemon does. */
+		for (fd = 0; fd < 256; fd++)
+			close(fd);
+		__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
+		pause();
+		_exit(0);
+	}
+	await_id(&board->id);
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	board->word = board->id;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &board->word, board->id, in_ms(20),
+					     OWNED64));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+					      OWNED64));
+	waitpid(pid, NULL, 0);
+}
+
+OWNER_TEST(R33_a_context_dies_with_its_last_descriptor)
+{
+	struct board *board = self->board;
+	int fd = memwait_open(0), copy;
+	uint64_t id;
+	pid_t pid;
+
+	ASSERT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, &id));
+	copy = dup(fd);
+	close(fd);
+	EXPECT_TRUE(lives(self->fd, id));
+	pid = fork();
+	if (!pid) {
+		pause();
+		_exit(0);
+	}
+	close(copy);
+	/* The child has it. */
+	board->word = id;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &board->word, id, in_ms(20), OWNED64));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, id, MEMWAIT_FOREVER,
+					      OWNED64));
+	waitpid(pid, NULL, 0);
+}
+
+OWNER_TEST(R33_ids_mean_the_same_in_every_pid_namespace)
+{
+	struct board *board = self->board;
+	pid_t pids[2];
+	int i;
+
+	if (geteuid())
+		SKIP(return, "needs root for PID namespaces");
+	for (i = 0; i < 2; i++) {
+		int space = i;
+
+		pids[i] = fork();
+		if (!pids[i]) {
+			pid_t first;
+
+			if (unshare(CLONE_NEWPID))
+				_exit(1);
+			first = fork();
+			if (!first) {
+				uint64_t *ids = (uint64_t *)(board + 1);
+				int fd = memwait_open(0);
+
+				if (getpid() != 1)
+					_exit(1);
+				store_id(&ids[space], my_id(fd));
+				while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+					usleep(100);
+				/* Sees the other alive, whose thread id is the same. */
+				board->result[space] = lives(fd, await_id(&ids[!space]));
+				_exit(0);
+			}
+			_exit(child_status(first));
+		}
+	}
+	EXPECT_NE(await_id((uint64_t *)(board + 1)), await_id((uint64_t *)(board + 1) + 1));
+	/* Both are there until both have looked: this one is alive, too. */
+	EXPECT_TRUE(lives(self->fd, ((uint64_t *)(board + 1))[0]));
+	EXPECT_TRUE(lives(self->fd, ((uint64_t *)(board + 1))[1]));
+	__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, child_status(pids[0]));
+	EXPECT_EQ(0, child_status(pids[1]));
+	EXPECT_EQ(1, board->result[0] | board->result[1]);
+	EXPECT_FALSE(lives(self->fd, ((uint64_t *)(board + 1))[0]));
+	EXPECT_FALSE(lives(self->fd, ((uint64_t *)(board + 1))[1]));
+}
+
+OWNER_TEST(R33_a_debugger_is_no_death)
+{
+	struct board *board = self->board;
+	pid_t pid = start_owner(board, IS_KILLED);
+	int status;
+
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, NULL));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	board->word = board->id;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &board->word, board->id, in_ms(20),
+					     OWNED64));
+	ASSERT_EQ(0, ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	EXPECT_TRUE(lives(self->fd, board->id));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+					      OWNED64));
+	waitpid(pid, NULL, 0);
+}
+
+#define CGROUP	"/sys/fs/cgroup/memwait-owner"
+
+OWNER_TEST(R33_the_oom_killer_is_one)
+{
+	struct board *board = self->board;
+	int status;
+	pid_t pid;
+
+	if (mkdir(CGROUP, 0755) || read_number(CGROUP "/memory.current") < 0) {
+		rmdir(CGROUP);
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	}
+	pid = fork();
+	if (!pid) {
+		int fd = memwait_open(0);
+
+		if (write_number(CGROUP "/cgroup.procs", getpid()) ||
+		    write_number(CGROUP "/memory.max", 16 << 20))
+			_exit(1);
+		store_id(&board->id, my_id(fd));
+		while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+			usleep(100);
+		for (;;)
+			memset(private_page(1 << 20), 1, 1 << 20);
+	}
+	board->word = await_id(&board->id);
+	__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->word,
+					      MEMWAIT_FOREVER, OWNED64));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	while (rmdir(CGROUP) && errno == EBUSY)
+		usleep(1000);
+}
+
+OWNER_TEST(R34_the_oldest_owned_waiter_is_told_and_no_other)
+{
+	struct board *board = self->board;
+	pid_t pid = start_owner(board, IS_KILLED);
+	struct waiter plain = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+				.deadline = MEMWAIT_FOREVER, .flags = U64 };
+	struct owned_waiter w[3];
+	int i;
+
+	board->word = board->id;
+	waiter_start(&plain);
+	for (i = 0; i < 3; i++) {
+		w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word, .stays = 1,
+					       .expected = board->id, .flags = OWNED64 };
+		owned_waiter_start(&w[i]);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
+	EXPECT_EQ(3, mw_waiters(self->fd, &board->word, U64));
+
+	/* Each that is told dies in turn: the next is told. */
+	for (i = 1; i < 3; i++) {
+		owned_waiter_join(&w[i - 1]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[i]));
+		EXPECT_EQ(3 - i, mw_waiters(self->fd, &board->word, U64));
+	}
+	owned_waiter_join(&w[2]);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&plain));
+}
+
+/* On a word of every size, of which none names an owner. */
+OWNER_TEST(R34_a_waiter_that_was_woken_and_dies_passes_the_word_on)
+{
+	struct board *board = self->board;
+	struct owned_waiter w[3];
+	uint32_t size;
+	int i;
+
+	for (size = MEMWAIT_SIZE_U8; size <= MEMWAIT_SIZE_U64; size++) {
+		for (i = 0; i < 3; i++) {
+			w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word,
+						       .stays = 1, .flags = size | MEMWAIT_OWNED };
+			owned_waiter_start(&w[i]);
+		}
+		EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
+		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
+		EXPECT_EQ(2, mw_waiters(self->fd, &board->word, size));
+		owned_waiter_join(&w[0]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[1]));
+		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, size));
+		/* It was told, and wakes the next instead of dying: that one is looked to now. */
+		EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
+		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[2]));
+		owned_waiter_join(&w[1]);
+		owned_waiter_join(&w[2]);
+	}
+}
+
+/* A thread that came in between is named by the next waiter: its death is told. */
+OWNER_TEST(R34_the_latest_owner_that_was_named_counts)
+{
+	struct board *board = self->board;
+	pid_t old = start_owner(board, IS_KILLED), new;
+	struct owned_waiter w[2];
+	uint64_t id = board->id;
+
+	board->word = id;
+	w[0] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word, .stays = 1,
+				       .expected = id, .flags = OWNED64 };
+	owned_waiter_start(&w[0]);
+	new = start_owner(board, IS_KILLED);
+	board->word = board->id;
+	w[1] = w[0];
+	w[1].expected = board->id;
+	owned_waiter_start(&w[1]);
+	kill(old, SIGKILL);
+	waitpid(old, NULL, 0);
+	while (lives(self->fd, id))
+		;
+	EXPECT_EQ(2, mw_waiters(self->fd, &board->word, U64));
+	kill(new, SIGKILL);
+	waitpid(new, NULL, 0);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
+	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+	owned_waiter_join(&w[0]);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
+}
+
+OWNER_TEST(R34_an_event_loop_is_told)
+{
+	struct board *board = self->board;
+	pid_t pid = start_owner(board, IS_KILLED);
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct memwait_completion done;
+	uint64_t id;
+
+	board->word = board->id;
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+					    OWNED64, 42, NULL));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	ASSERT_EQ(1, poll(&pfd, 1, 100000));
+	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	EXPECT_EQ(42, done.user_data);
+	EXPECT_EQ(0, done.count);
+	EXPECT_EQ(0, done.index);
+	EXPECT_EQ(0, done.flags);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_async(self->fd, &board->word, board->id,
+					       MEMWAIT_FOREVER, OWNED64, 42, NULL));
+}
+
+/* Told and not read, or read and not acted on: the close is a death, and the next is told. */
+OWNER_TEST(R34_a_loop_that_was_told_and_closes_passes_the_word_on)
+{
+	struct board *board = self->board;
+	struct memwait_completion done;
+	int reads;
+
+	for (reads = 0; reads < 2; reads++) {
+		pid_t pid = start_owner(board, IS_KILLED);
+		struct owned_waiter w = { .fd = self->fd, .addr = &board->word,
+					  .expected = board->id, .flags = OWNED64 };
+		int loop = memwait_open(0);
+
+		board->word = board->id;
+		ASSERT_EQ(0, mw_owner(loop, MEMWAIT_OWNER_CONTEXT, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(loop, &board->word, board->id,
+						    in_ms(1000000), OWNED64, 1, NULL));
+		owned_waiter_start(&w);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		while (!mw_readable(loop))
+			sched_yield();
+		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+		if (reads)
+			EXPECT_EQ(1, mw_read(loop, &done, 1));
+		close(loop);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
+	}
+}
+
+OWNER_TEST(R34_a_moved_waiter_is_told_by_the_target)
+{
+	struct board *board = self->board;
+	pid_t pid = start_owner(board, IS_KILLED);
+	struct owned_waiter stays = { .fd = self->fd, .addr = &board->word, .stays = 1,
+				      .expected = board->id, .flags = OWNED64 };
+	struct owned_waiter moved = { .fd = self->fd, .addr = &board->result, .flags = OWNED64 };
+	struct memwait_requeue arg = {
+		.addr = (uintptr_t)&board->result,
+		.target = (uintptr_t)&board->word,
+		.move = 1,
+		.flags = U64,
+	};
+
+	board->word = board->id;
+	owned_waiter_start(&stays);
+	owned_waiter_start(&moved);
+	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &arg));
+	ASSERT_EQ(1, arg.moved);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&stays));
+	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+	owned_waiter_join(&stays);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&moved));
+}
+
+struct mover {
+	int fd;
+	const void *addr, *target;
+	bool has_id;
+	uint32_t moved;
+	int result;
+};
+
+static void *move_and_end(void *arg)
+{
+	struct mover *mover = arg;
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)mover->addr,
+		.target = (uintptr_t)mover->target,
+		.move = MEMWAIT_ALL,
+		.flags = U32,
+	};
+
+	if (mover->has_id && !my_id(mover->fd))
+		abort();
+	mover->result = xioctl(mover->fd, MEMWAIT_IOC_REQUEUE, &requeue);
+	mover->moved = requeue.moved;
+	return NULL;
+}
+
+/* To another word, or to where they are; beside the owner to which they look already. */
+OWNER_TEST(R34_a_thread_that_moves_waiters_and_dies_is_told_of)
+{
+	struct board *board = self->board;
+	struct mover mover = { .fd = self->fd, .addr = &board->small };
+	struct owned_waiter w[4];
+	pthread_t thread;
+	int i, round;
+
+	for (round = 0; round < 4; round++) {
+		mover.target = round % 2 ? (void *)&board->small : (void *)&board->result;
+		mover.has_id = round < 2;
+		for (i = 0; i < 4; i++) {
+			w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->small,
+						       .stays = 1, .flags = OWNED32 };
+			owned_waiter_start(&w[i]);
+		}
+		/* They look to this one. */
+		EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
+		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, move_and_end, &mover));
+		pthread_join(thread, NULL);
+		ASSERT_EQ(0, mover.result);
+		EXPECT_EQ(3, mover.moved);
+		if (mover.has_id) {
+			EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[1]));
+		} else {
+			/* Nobody has died that is known: only the first one, where they were. */
+			EXPECT_EQ(1, mw_notify(self->fd, mover.target, 1, U32));
+			EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[1]));
+		}
+		owned_waiter_join(&w[0]);
+		EXPECT_EQ(2, mw_waiters(self->fd, mover.target, U32));
+		owned_waiter_join(&w[1]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[2]));
+		owned_waiter_join(&w[2]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[3]));
+	}
+}
+
+/* The owner to which they look dies, and not the one that has moved them. */
+OWNER_TEST(R34_a_mover_does_not_take_the_place_of_an_owner)
+{
+	struct board *board = self->board;
+	struct mover mover = { .fd = self->fd, .addr = &board->small, .target = &board->small };
+	struct owned_waiter w[2];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->small,
+					       .stays = 1, .flags = OWNED32 };
+		owned_waiter_start(&w[i]);
+	}
+	EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
+	move_and_end(&mover);
+	EXPECT_EQ(1, mover.moved);
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[0]));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
+}
+
+OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
+{
+	struct board *board = self->board;
+	pid_t pid = start_owner(board, IS_KILLED);
+	struct owned_waiter w = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+				  .flags = OWNED64 };
+	uint64_t id;
+
+	board->word = board->id;
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
+					    OWNED64, 0, &id));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &board->word, board->id, in_ms(2),
+					     OWNED64));
+	owned_waiter_start(&w);
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
+	EXPECT_FALSE(mw_readable(self->fd));
+}
+
+OWNER_TEST(R31_owners_are_limited)
+{
+	long limit = read_number(OWNER_LIMIT);
+	struct owned_waiter w = { .fd = self->fd };
+	pthread_t thread;
+	int fd;
+
+	if (geteuid())
+		SKIP(return, "needs root to set the limit");
+	ASSERT_EQ(0, write_number(OWNER_LIMIT, self->owners + 1));
+	fd = memwait_open(0);
+	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	EXPECT_EQ(-ENOSPC, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	EXPECT_EQ(self->id, my_id(self->fd));
+	w.id = 1;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, w.id);
+	close(fd);
+	/* It counts until the waiters of its words have been told. */
+	await_owners(self->fd, self->owners);
+	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
+}
+
+OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
+{
+	long before = read_number("/sys/module/memwait/refcnt");
+	struct owned_waiter w = { .fd = memwait_open(0), .stays = 1 };
+
+	if (before < 0)
+		SKIP(return, "the module is built in");
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, tell_id, &w));
+	await_id(&w.id);
+	close(w.fd);
+	EXPECT_LT(before, read_number("/sys/module/memwait/refcnt"));
+	owned_waiter_join(&w);
+	while (read_number("/sys/module/memwait/refcnt") != before)
+		usleep(1000);
+}
+
+/*
+ * Threads that lock, unlock and are killed at random: whoever waits goes on. The word names its
+ * owner; who finds it taken sets the top bit and waits.
+ */
+#define CONTENDED	(MEMWAIT_OWNER_MASK + 1)
+#define LOCKERS		4
+
+static int lock_word(int fd, uint64_t *word, uint64_t me)
+{
+	uint64_t old = 0;
+	int ret = MEMWAIT_OK;
+
+	if (__atomic_compare_exchange_n(word, &old, me, false, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED))
+		return 0;
+	for (;;) {
+		uint64_t owner = old & MEMWAIT_OWNER_MASK;
+
+		/* Free, or of a dead one: taken as contended, for others may be waiting. */
+		if (!owner || ret == MEMWAIT_OWNER_DIED) {
+			if (__atomic_compare_exchange_n(word, &old, me | CONTENDED, false,
+							__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+				return owner ? EOWNERDEAD : 0;
+			ret = MEMWAIT_OK;
+			continue;
+		}
+		if (!(old & CONTENDED) &&
+		    !__atomic_compare_exchange_n(word, &old, old | CONTENDED, false,
+						 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			continue;
+		old |= CONTENDED;
+		ret = mw_wait(fd, word, old, MEMWAIT_FOREVER, OWNED64);
+		/* Told that somebody died: maybe not the owner. Ask about what is there now. */
+		if (ret == MEMWAIT_OWNER_DIED) {
+			old = __atomic_load_n(word, __ATOMIC_RELAXED);
+			if (old & MEMWAIT_OWNER_MASK)
+				ret = mw_wait(fd, word, old, 0, OWNED64);
+		} else {
+			old = __atomic_load_n(word, __ATOMIC_RELAXED);
+		}
+	}
+}
+
+static void unlock_word(int fd, uint64_t *word)
+{
+	if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) & CONTENDED)
+		mw_notify(fd, word, 1, U64);
+}
+
+struct locked {
+	uint64_t word;
+	uint64_t inside;	/* the id of the one inside */
+	uint64_t turns;
+	uint64_t recovered;
+	uint64_t broken;
+};
+
+static void lock_for_ever(struct locked *l)
+{
+	int fd = memwait_open(0);
+	uint64_t me = my_id(fd);
+
+	for (;;) {
+		if (lock_word(fd, &l->word, me) == EOWNERDEAD)
+			l->recovered++;
+		else if (l->inside)
+			l->broken++;
+		l->inside = me;
+		l->turns++;
+		if (l->inside != me)
+			l->broken++;
+		l->inside = 0;
+		unlock_word(fd, &l->word);
+	}
+}
+
+OWNER_TEST(R35_a_lock_survives_its_owners)
+{
+	struct locked *l = (struct locked *)(self->board + 1);
+	uint64_t random = 2463534242ULL, end = in_ms(5000), turns;
+	struct timespec pause = { 0, 0 };
+	pid_t pids[LOCKERS];
+	int i, deaths = 0;
+
+	for (i = 0; i < LOCKERS; i++) {
+		pids[i] = fork();
+		if (!pids[i])
+			lock_for_ever(l);
+	}
+	while (deaths < 100 || now_ns(CLOCK_MONOTONIC) < end) {
+		pause.tv_nsec = next_random(&random) % 3000000;
+		nanosleep(&pause, NULL);
+		i = next_random(&random) % LOCKERS;
+		kill(pids[i], SIGKILL);
+		ASSERT_EQ(pids[i], waitpid(pids[i], NULL, 0));
+		deaths++;
+		/* The others go on without it: there is a turn that was not yet when it died. */
+		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
+		while (__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) == turns)
+			sched_yield();
+		pids[i] = fork();
+		if (!pids[i])
+			lock_for_ever(l);
+	}
+	for (i = 0; i < LOCKERS; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	TH_LOG("%d deaths, %llu with the lock, %llu turns", deaths,
+	       (unsigned long long)l->recovered, (unsigned long long)l->turns);
+	EXPECT_EQ(0, l->broken);
+	EXPECT_LT(0, l->recovered);
+}
+
+/* A million locks of one owner: its waiters are told in steps, and each of them once. */
+OWNER_TEST(R29_a_million_words_of_one_owner)
+{
+	const int n = 1 << 20, batch = 1024;
+	struct board *board = self->board;
+	struct memwait_async *entries = calloc(batch, sizeof(*entries));
+	struct memwait_completion *done = calloc(batch, sizeof(*done));
+	uint64_t *words, start, id, end = in_ms(20000);
+	int i, j, got, armed = 0;
+	pid_t pid;
+
+	words = mmap(NULL, n * sizeof(*words), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		     -1, 0);
+	ASSERT_NE(MAP_FAILED, words);
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	pid = start_owner(board, IS_KILLED);
+	id = board->id;
+	while (armed < n) {
+		for (j = 0; j < batch; j++) {
+			words[armed + j] = id;
+			entries[j].wait = (struct memwait_wait) {
+				.addr = (uintptr_t)&words[armed + j],
+				.expected = id,
+				.deadline = MEMWAIT_FOREVER,
+				.flags = OWNED64,
+			};
+			entries[j].user_data = armed + j;
+		}
+		got = mw_batch(self->fd, entries, batch);
+		armed += got > 0 ? got : 0;
+		/* A machine with checkers is too small, or too slow, for all of them. */
+		if (got == -ENOSPC || got == -ENOMEM || now_ns(CLOCK_MONOTONIC) > end)
+			break;
+		ASSERT_LT(0, got);
+	}
+	ASSERT_LT(batch, armed);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	start = now_ns(CLOCK_MONOTONIC);
+	for (i = 0; i < armed; i += got) {
+		struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+
+		ASSERT_EQ(1, poll(&pfd, 1, 200000));
+		got = mw_read(self->fd, done, batch);
+		ASSERT_LT(0, got);
+		for (j = 0; j < got; j++) {
+			ASSERT_EQ(MEMWAIT_OWNER_DIED, done[j].result);
+			ASSERT_EQ(id, words[done[j].user_data]);
+			words[done[j].user_data] = 0;
+		}
+	}
+	TH_LOG("%d waiters were told in %llu ms", armed,
+	       (unsigned long long)((now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_MSEC));
+	munmap(words, n * sizeof(*words));
+	free(entries);
+	free(done);
+}
+
+TEST_HARNESS_MAIN
