@@ -2,8 +2,37 @@
 /*
  * Barriers: how many have arrived, and a generation (internal.h) that changes when all have.
  *
- * Who gives up takes its arrival back, unless the generation has changed by then.
+ * A waiter that gives up takes its arrival back, unless the generation has changed by then.
+ *
+ * Of a private barrier the one that arrives last changes the generation, and wakes the others,
+ * which sleep on it.
+ *
+ * Between processes a waiter that dies does not count, though it has arrived. So the number of
+ * arrivals is an upper bound: only when it says that all are here, the kernel is asked how many
+ * sleep. The lower half counts arrivals, and goes on counting from one generation to the next; the
+ * generation is what it was when that began. Waiters sleep on the lower half.
+ *
+ *	(1) arrive: one more; likewise whenever one comes back to (2), or gives up
+ *	(2) fewer than all: sleep while the lower half is what it is
+ *	(3) otherwise ask how many sleep, if it is still the same, and answer for them
+ *	(4) all but this one: begin a new generation; wake all
+ *	(5) otherwise sleep while the lower half is what it is
+ *
+ * Of two that do (3), the one that came last to (1) has changed the number that the other has seen.
+ * Either that one slept before, and is counted at (3), or it does not go to sleep, and comes back
+ * to
+ * (1). So one of them finds all. The number becomes too large, which does no harm. It never goes
+ * back, or a waiter could take it for the number that it has seen.
+ *
+ * More than the barrier's count must not come at a time: of those that are on their way, it cannot
+ * be told which the others have found asleep.
+ *
+ * Any change by others, an arrival or one that gives up, makes (4) fail, which is a
+ * compare-and-swap, and all is done again. If the caller dies after (3), the oldest waiter is told.
+ * If the generation has changed, that wakes the others. If not, it goes to (1): the dead one is not
+ * among them.
  */
+#include <sched.h>
 #include <string.h>
 
 #include "internal.h"
@@ -13,6 +42,7 @@ struct barrier {
 	uint32_t count;
 	_Atomic uint32_t users;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
+	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
@@ -29,9 +59,40 @@ static uint32_t generation_of(uint64_t state)
 	return (uint32_t)(state >> 32);
 }
 
-static const volatile void *generation_word(struct barrier *barrier)
+/* Counts in the lower half only, which comes round. */
+static uint64_t one_more(uint64_t state)
 {
-	return memwait_upper_half(&barrier->state);
+	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + 1);
+}
+
+/* Of a shared barrier: how many have arrived, or more. */
+static uint32_t arrived(uint64_t state)
+{
+	return (uint32_t)state - generation_of(state);
+}
+
+static uint64_t new_generation(uint64_t state)
+{
+	uint32_t begins = (uint32_t)state + 1;
+
+	return begins * GENERATION + begins;
+}
+
+static bool is_private(const struct barrier *barrier)
+{
+	return barrier->flags & MEMWAIT_PRIVATE;
+}
+
+/* What waiters sleep on, see above. */
+static const volatile void *sleep_word(struct barrier *barrier)
+{
+	return is_private(barrier) ? memwait_upper_half(&barrier->state) :
+				     memwait_lower_half(&barrier->state);
+}
+
+static uint32_t sleep_flags(const struct barrier *barrier)
+{
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(barrier->flags);
 }
 
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
@@ -44,33 +105,48 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return 0;
 }
 
+/* Whether nobody has arrived since the last generation. */
+static bool is_empty(const struct barrier *barrier, uint64_t state)
+{
+	return is_private(barrier) ? !(uint32_t)state : !arrived(state);
+}
+
 int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
+	const volatile void *word;
+	uint64_t state;
 
 	if (!barrier || !barrier->count)
 		return EINVAL;
-	return memwait_users_drain(&barrier->users, generation_word(barrier), barrier->flags);
+	/* relaxed: an operation whose callback has not begun waits still */
+	if (atomic_load_explicit(&barrier->operations, memory_order_relaxed))
+		return EBUSY;
+	/* relaxed: a caller that has been at the barrier sees the generation of then, at least */
+	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+	/* Those that sleep while nobody has arrived are of the last one, and are being woken. */
+	word = is_empty(barrier, state) ? NULL : sleep_word(barrier);
+	return memwait_users_drain(&barrier->users, word, barrier->flags);
 }
 
-static int leave(struct barrier *barrier, int ret)
+/* The last access; @op: of an operation. */
+static int leave(struct barrier *barrier, struct memwait_op *op, int ret)
 {
+	/* relaxed: see memwait_barrier_destroy() */
+	if (op)
+		atomic_fetch_sub_explicit(&barrier->operations, 1, memory_order_relaxed);
 	memwait_users_leave(&barrier->users, barrier->flags);
 	return ret;
 }
 
-/* Returns MEMWAIT_BARRIER_SERIAL_THREAD if the caller was the last one, or an error; 0: to wait. */
+/* Of a private barrier: MEMWAIT_BARRIER_SERIAL_THREAD if it is the last one, or an error. */
 static int arrive(struct barrier *barrier, uint32_t *generation)
 {
-	uint64_t state, next;
-	int ret;
-
-	if (!barrier->count)
-		return EINVAL;
-	/* relaxed: memwait_barrier_destroy() is not called while somebody comes */
-	atomic_fetch_add_explicit(&barrier->users, 1, memory_order_relaxed);
 	/* relaxed: only the compare-and-swap counts */
-	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+	uint64_t next;
+	int ret = 0;
+
 	do {
 		*generation = generation_of(state);
 		next = state + 1;
@@ -81,22 +157,23 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 							memory_order_acq_rel,
 							memory_order_relaxed));
 	if (generation_of(next) == *generation)
-		return 0;
-	ret = 0;
+		return MEMWAIT_OP_WAITS;
 	if (barrier->count > 1)
-		ret = memwait_wake(generation_word(barrier), MEMWAIT_ALL, barrier->flags);
-	return leave(barrier, ret < 0 ? -ret : MEMWAIT_BARRIER_SERIAL_THREAD);
+		ret = memwait_wake(sleep_word(barrier), MEMWAIT_ALL, barrier->flags);
+	return ret < 0 ? -ret : MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-/* Whether it still was to be taken back. */
+/* Gives up. Returns false if the generation has changed, so that all are here. */
 static bool take_back(struct barrier *barrier, uint32_t generation)
 {
-	/* acquire: if it is too late, then as has_passed() */
+	/* acquire: if it is too late, then as woken() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 
 	while (generation_of(state) == generation) {
+		uint64_t next = is_private(barrier) ? state - 1 : one_more(state);
+
 		/* acquire: as above */
-		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, state - 1,
+		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							  memory_order_acquire,
 							  memory_order_acquire))
 			return true;
@@ -104,21 +181,129 @@ static bool take_back(struct barrier *barrier, uint32_t generation)
 	return false;
 }
 
-static bool has_passed(struct barrier *barrier, uint32_t generation)
+/*
+ * Before one that has come already does (1) once more, which makes all fail that have not got to
+ * sleep since: a while that becomes longer, and differs from thread to thread. Returns whether it
+ * has waited, and is to look again first.
+ */
+static bool back_off(int *tries)
 {
-	/* acquire: pairs with the one who came last */
-	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	uint32_t n = (uint32_t)*tries / 2, i;
 
-	return generation_of(state) != generation;
+	if ((*tries)++ % 2)
+		return false;
+	if (!memwait_may_spin()) {
+		sched_yield();
+		return true;
+	}
+	i = (memwait_thread_id() + n) * 0x9e3779b1U >> (n < 8 ? 24 - n : 16);
+	while (i--)
+		memwait_relax();
+	return true;
 }
 
-/* A wait has ended: the result, or MEMWAIT_OP_WAITS to wait on. */
-static int woken(struct barrier *barrier, uint32_t generation, int outcome)
+/*
+ * Of one that has arrived at a shared barrier, by (1) if it was it that has made @state: 0: all are
+ * here; MEMWAIT_BARRIER_SERIAL_THREAD: and it is this one that has seen it; MEMWAIT_OP_WAITS: to
+ * sleep while the number is @expected; or an error.
+ */
+static int meet(struct barrier *barrier, uint32_t generation, uint64_t state, bool has_come,
+		uint32_t *expected, int *tries)
 {
-	if (has_passed(barrier, generation))
+	int others;
+
+	for (;; has_come = false) {
+		if (generation_of(state) != generation)
+			return 0;
+		*expected = (uint32_t)state;
+		if (arrived(state) < barrier->count)
+			return MEMWAIT_OP_WAITS;
+		if (!has_come) {
+			if (back_off(tries)) {
+				state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+				continue;
+			}
+			/* acquire, all: pairs with the one that changed the generation */
+			if (!atomic_compare_exchange_strong_explicit(&barrier->state, &state,
+								     one_more(state),
+								     memory_order_acquire,
+								     memory_order_acquire))
+				continue;
+			state = one_more(state);
+			*expected = (uint32_t)state;
+		}
+		others = memwait_answer_for(sleep_word(barrier), *expected, barrier->flags);
+		if (others < 0)
+			return -others;
+		if (others == MEMWAIT_CHANGED) {
+			state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+			continue;
+		}
+		if ((uint32_t)others + 1 < barrier->count)
+			return MEMWAIT_OP_WAITS;
+		/* acq_rel: what each did before is there for all of them afterwards */
+		if (atomic_compare_exchange_strong_explicit(&barrier->state, &state,
+							    new_generation(state),
+							    memory_order_acq_rel,
+							    memory_order_acquire))
+			break;
+	}
+	others = memwait_wake_all(sleep_word(barrier), barrier->flags);
+	return others < 0 ? -others : MEMWAIT_BARRIER_SERIAL_THREAD;
+}
+
+/*
+ * Arrives. The result, or MEMWAIT_OP_WAITS: to sleep while the word is @expected. Of a private
+ * barrier that is the generation.
+ */
+static int begin(struct barrier *barrier, uint32_t *generation, uint32_t *expected, int *tries)
+{
+	uint64_t state;
+	int ret;
+
+	if (is_private(barrier)) {
+		ret = arrive(barrier, generation);
+		*expected = *generation;
+		return ret;
+	}
+	if (barrier->count == 1)
+		return MEMWAIT_BARRIER_SERIAL_THREAD;
+	/* relaxed: only the compare-and-swap counts */
+	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+	/* acq_rel: what it did before is there for all of them afterwards */
+	while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
+						      memory_order_acq_rel, memory_order_relaxed))
+		;
+	*generation = generation_of(state);
+	ret = meet(barrier, *generation, one_more(state), true, expected, tries);
+	/* An error, so it does not wait. */
+	if (ret > 0)
+		take_back(barrier, *generation);
+	return ret;
+}
+
+/* A wait has ended: the result, or MEMWAIT_OP_WAITS to wait on, as begin(). */
+static int woken(struct barrier *barrier, uint32_t generation, uint32_t *expected, int *tries,
+		 int outcome)
+{
+	/* acquire: pairs with the one that changed the generation */
+	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	int ret;
+
+	if (generation_of(state) != generation) {
+		/* The one that was to wake all has died. */
+		if (outcome == MEMWAIT_OWNER_DIED)
+			memwait_wake_all(sleep_word(barrier), barrier->flags);
 		return 0;
-	if (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)
-		return MEMWAIT_OP_WAITS;
+	}
+	if (memwait_was_woken(outcome) || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR) {
+		if (is_private(barrier))
+			return MEMWAIT_OP_WAITS;
+		ret = meet(barrier, generation, state, false, expected, tries);
+		if (ret <= 0)
+			return ret;
+		outcome = -ret;
+	}
 	if (!take_back(barrier, generation))
 		return 0;
 	return outcome < 0 ? -outcome : ETIMEDOUT;
@@ -126,20 +311,20 @@ static int woken(struct barrier *barrier, uint32_t generation, int outcome)
 
 static int wait_until(struct barrier *barrier, const struct memwait_deadline *deadline)
 {
-	uint32_t generation;
+	uint32_t generation, expected;
+	int tries = 0;
 	int ret;
 
-	if (!barrier)
+	if (!barrier || !barrier->count)
 		return EINVAL;
-	ret = arrive(barrier, &generation);
-	if (ret)
-		return ret;
-	do {
-		ret = memwait_sleep(generation_word(barrier), generation,
-				    MEMWAIT_SIZE_U32 | barrier->flags, deadline);
-		ret = woken(barrier, generation, ret);
-	} while (ret == MEMWAIT_OP_WAITS);
-	return leave(barrier, ret);
+	/* relaxed: memwait_barrier_destroy() is not called while somebody comes */
+	atomic_fetch_add_explicit(&barrier->users, 1, memory_order_relaxed);
+	ret = begin(barrier, &generation, &expected, &tries);
+	while (ret == MEMWAIT_OP_WAITS) {
+		ret = memwait_sleep(sleep_word(barrier), expected, sleep_flags(barrier), deadline);
+		ret = woken(barrier, generation, &expected, &tries, ret);
+	}
+	return leave(barrier, NULL, ret);
 }
 
 int memwait_barrier_wait(memwait_barrier_t *barrier)
@@ -164,34 +349,36 @@ int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec 
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
+	uint32_t expected = op->generation;
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
-		ret = arrive(barrier, &op->generation);
-		if (ret)
-			return ret;
+		if (!barrier->count)
+			return EINVAL;
+		/* relaxed, both: as wait_until() */
+		atomic_fetch_add_explicit(&barrier->users, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&barrier->operations, 1, memory_order_relaxed);
+		ret = begin(barrier, &op->generation, &expected, &op->phase);
 	} else {
-		ret = woken(barrier, op->generation, outcome);
-		if (ret != MEMWAIT_OP_WAITS)
-			return leave(barrier, ret);
+		ret = woken(barrier, op->generation, &expected, &op->phase, outcome);
 	}
-	do {
-		ret = memwait_op_arm(op, generation_word(barrier), op->generation,
-				     MEMWAIT_SIZE_U32 | barrier->flags);
+	while (ret == MEMWAIT_OP_WAITS) {
+		ret = memwait_op_arm(op, sleep_word(barrier), expected, sleep_flags(barrier));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
-		ret = woken(barrier, op->generation, ret);
-	} while (ret == MEMWAIT_OP_WAITS);
-	return leave(barrier, ret);
+		ret = woken(barrier, op->generation, &expected, &op->phase, ret);
+	}
+	return leave(barrier, op, ret);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	(void)outcome;	/* all are woken: there is nothing to pass on */
-	take_back(barrier, op->generation);
-	leave(barrier, 0);
+	/* As in woken(): if it was told of a death, the others may not have been woken. */
+	if (!take_back(barrier, op->generation) && outcome == MEMWAIT_OWNER_DIED)
+		memwait_wake_all(sleep_word(barrier), barrier->flags);
+	leave(barrier, op, 0);
 }
 
 static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };

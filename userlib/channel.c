@@ -1,58 +1,69 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Channels: a ring of slots, and two words that senders and receivers sleep on.
+ * Channels: a ring of items between two positions, each with a lock.
  *
- * Whoever moves head (or tail) on by compare-and-swap has the slot there. The slot's own sequence
- * says what it is ready for: 2 * lap when it is free for that lap, 2 * lap + 1 when it is full;
- * stored with release after the item was written (or read), loaded with acquire before. CLOSED is
- * a bit of head, so that nothing is sent once it is set, and receivers know what is still to come.
+ * Senders write the item at head, and then move head on, one after another: they have the lock of
+ * that side. Receivers read the item at tail, and then move tail on, likewise. A position counts up
+ * to a large multiple of twice the capacity: a full ring and an empty one differ, and a waiter that
+ * stands still between (1) and (3) below does not take a later position for the one that it has
+ * seen.
  *
- * An event word (@filled, @freed) has a generation (internal.h), how many wait, and ARMED, without
- * which nobody has to be notified:
+ * Death. To move a position on is one atomic operation. Before it nothing has been sent, or
+ * received; after it, everything. So the lock of a process that died with it can be taken over as
+ * it is (owner.c): what the dead has lost is the item that it had in hand. It cannot have lost a
+ * place.
  *
- *	waiter					sender, of a receiver that waits
- *	(1) arm: ARMED; read the generation	(1) fill a slot
- *	(2) look for a full slot		(2) change the generation
- *	(3) sleep while the generation is	(3) notify one, if ARMED
- *						(4) take ARMED away, if nobody sleeps
+ * An event word (@filled, @freed) has its side's position in the lower half, beside CLOSED. In the
+ * upper half are ARMED, without which nobody has to be notified of a change, and how many wait.
+ *
+ *	waiter					the other side
+ *	(1) arm: ARMED				(1) write or read the item
+ *	(2) look, with the lock			(2) not ARMED: compare-and-swap the position
+ *	(3) sleep while the position is	    ARMED: change it, and notify one
+ *	    as it was at (1)			(3) take ARMED away, if nobody sleeps
  *
  * (1) of the one and (2) of the other change the same word: either the waiter's look finds the
- * slot, or the sender sees ARMED and finds the waiter asleep, or the waiter does not go to sleep.
+ * change, or the other side sees ARMED. It changes the position and notifies by one system call
+ * then, so that no death can separate the two. A waiter that has been notified, and dies before it
+ * has received, is made up for: the next one is told (MEMWAIT_OWNED, see internal.h).
  *
- * Who has been notified arms again before it sleeps again, and looks in between. Until then nobody
- * has to tell it of anything, and a stream of items does not cost a notify for each of them while
- * it has not run yet. Hence (4): nobody sleeps who has armed before (2), if none was found asleep,
- * or just one and no more than one waited, as they have the old generation. It is a
- * compare-and-swap, which must fail if anybody has armed since. So who arms leaves a stamp, the
- * lower bits of the generation. If the stamp was another one than that of (2), then who arms at
- * that generation changes it, and nobody changes it back before the generation is another one. (4)
- * comes after (3), so that a notify that fails, or is not made as its process was killed, is made
- * up for by the next one.
+ * A waiter that has been notified arms again before it sleeps again, and looks in between. Until
+ * then nobody has to tell it of anything, and a stream of items does not cost a notify for each of
+ * them while it has not run yet. Hence (3): no waiter sleeps that has armed before (2), if none was
+ * found asleep, or just one and no more than one waited, as they have the old position. It is a
+ * compare-and-swap, which must fail if anybody has armed since. Therefore a waiter that arms leaves
+ * a stamp, the lower bits of the position. If the stamp was another one than that of (2), a waiter
+ * that arms at that position changes it, and nobody changes it back while the other side has its
+ * lock. If this thread dies before (3), or the notify fails, the next change makes up for it.
  *
- * ARMED may be there for nothing: one notify does not tell whether more are asleep if several wait;
- * of two that announce at once neither may get to take it away.
+ * ARMED may be there for nothing: one notify does not tell whether more are asleep if several wait.
  *
- * One notify for each slot is not quite enough. A slot may be filled while one before it is not:
- * its notify wakes a receiver that can do nothing with it, and sleeps again. Hence who has taken an
- * item, and sees the next one there and ARMED, notifies too. And who takes the last item of a
- * closed channel wakes all: nothing else will.
+ * Two notifies wake two waiters, and the kernel looks to the second one only, see internal.h. Hence
+ * a thread that has taken an item, and sees the next one there and ARMED, notifies too.
  *
- * (D) Who sleeps although the channel is closed has read head, closed, and then tail, which was not
- *     up to it. Who takes the last item moves tail, and then reads head. In the one order of all
- *     four, which is why they are sequentially consistent, closing comes before the latter's
- *     reading of head. So it knows that the channel is closed, and wakes the former.
+ * CLOSED is set without a lock, at head and then at tail, each time together with waking all that
+ * sleep there. So none of them goes to sleep any more, or sleeps on. At head it counts: a sender
+ * that has seen it not set there, with the lock, sends all the same. So a receiver that finds the
+ * ring empty, and CLOSED, takes the senders' lock for a moment: after that nothing comes any more.
  *
- * A process that is killed before (1) is done, within the copying of an item, leaves a slot behind
- * that nobody gets past. One that is killed after (1) and before (3) leaves an item that a sleeper
- * does not learn of until the next one is sent; or a place, until the next one is received.
+ * The thread that closes may die between the two. It answers for the senders that sleep, so one of
+ * them is told; and each thread that finds CLOSED at head, and not at tail, sets it there.
+ *
+ * Lock order: receivers, senders.
  */
 #include <string.h>
 
 #include "internal.h"
 
-struct slot {
-	_Atomic uint64_t sequence;
-	unsigned char item[];
+/* What one side writes: a cache line, if the whole is aligned. */
+struct side {
+	union {
+		_Atomic uint64_t owned;		/* the lock, an owner word */
+		_Atomic uint32_t word;		/* of a private channel, a lock word */
+	};
+	_Atomic uint64_t event;
+	_Atomic uint32_t spins;			/* of the lock */
+	unsigned char padding[44];
 };
 
 struct memwait_channel {
@@ -60,61 +71,40 @@ struct memwait_channel {
 	uint32_t capacity;		/* 0: not initialised */
 	uint64_t slot_size;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
-	/* Apart, as senders and receivers write them at the same time; if the whole is aligned. */
-	unsigned char padding[44];
-	_Atomic uint64_t head;
-	_Atomic uint64_t filled;
-	unsigned char padding_after_head[48];
-	_Atomic uint64_t tail;
-	_Atomic uint64_t freed;
-	unsigned char padding_after_tail[48];
+	uint32_t positions;		/* how many there are, below MOST_POSITIONS */
+	unsigned char padding[40];
+	struct side senders;		/* head; receivers sleep on its event */
+	struct side receivers;		/* tail */
 	unsigned char slots[];
 };
 
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
-#define CLOSED		(1ULL << 63)
-
-/* Of an event word. STAMP: as many of the generation's lower bits as there is room for. */
-#define ARMED		1ULL
-#define WAITER		(1ULL << 1)
+/* Of an event word. STAMP: as many of the position's lower bits as there is room for. */
+#define CLOSED		1ULL
+#define POSITION	2ULL
+#define LOWER_HALF	((uint64_t)UINT32_MAX)
+#define ARMED		(1ULL << 32)
+#define WAITER		(1ULL << 33)
 #define WAITERS		(((1ULL << 22) - 1) * WAITER)
-#define STAMP		(((1ULL << 9) - 1) << 23)
-#define GENERATION	(1ULL << 32)
+#define STAMP_BITS	9
+#define STAMP_PLACE	55
+#define STAMP		(((1ULL << STAMP_BITS) - 1) << STAMP_PLACE)
 
-static uint64_t index_of(uint64_t head)
-{
-	return head & ~CLOSED;
-}
+/* So that a position, and CLOSED, are 32 bits. */
+#define MOST_POSITIONS	(1U << 31)
+#define MOST_SLOTS	(MOST_POSITIONS / 2)
 
 static uint64_t slot_size(size_t item_size)
 {
-	return (sizeof(struct slot) + item_size + 7) & ~7ULL;
-}
-
-static struct slot *slot_at(struct memwait_channel *channel, uint64_t index)
-{
-	return (struct slot *)(channel->slots + index % channel->capacity * channel->slot_size);
-}
-
-/* The sequence of a slot that is free for @index; one more, when it is full. */
-static uint64_t sequence_at(struct memwait_channel *channel, uint64_t index)
-{
-	return index / channel->capacity * 2;
-}
-
-static bool is_ready(struct memwait_channel *channel, uint64_t index, bool full)
-{
-	/* acquire: pairs with the release of who filled or emptied it */
-	return atomic_load_explicit(&slot_at(channel, index)->sequence, memory_order_acquire) ==
-	       sequence_at(channel, index) + full;
+	return (item_size + 7) & ~(size_t)7;
 }
 
 size_t memwait_channel_size(size_t item_size, size_t capacity)
 {
 	size_t size;
 
-	if (!item_size || !capacity || item_size > UINT32_MAX || capacity > UINT32_MAX)
+	if (!item_size || !capacity || item_size > UINT32_MAX || capacity > MOST_SLOTS)
 		return 0;
 	if (__builtin_mul_overflow(slot_size(item_size), capacity, &size) ||
 	    __builtin_add_overflow(size, sizeof(struct memwait_channel), &size))
@@ -125,8 +115,6 @@ size_t memwait_channel_size(size_t item_size, size_t capacity)
 int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
 			 size_t capacity)
 {
-	size_t i;
-
 	if (!channel || (uintptr_t)channel % 8 || (flags & ~(unsigned int)MEMWAIT_PRIVATE) ||
 	    !memwait_channel_size(item_size, capacity))
 		return EINVAL;
@@ -134,9 +122,8 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 	channel->item_size = (uint32_t)item_size;
 	channel->capacity = (uint32_t)capacity;
 	channel->slot_size = slot_size(item_size);
+	channel->positions = MOST_POSITIONS / (2 * (uint32_t)capacity) * 2 * (uint32_t)capacity;
 	channel->flags = flags;
-	for (i = 0; i < capacity; i++)
-		atomic_init(&slot_at(channel, i)->sequence, 0);
 	return 0;
 }
 
@@ -145,227 +132,359 @@ static bool is_valid(struct memwait_channel *channel)
 	return channel && channel->capacity;
 }
 
+static bool is_private(const struct memwait_channel *channel)
+{
+	return channel->flags & MEMWAIT_PRIVATE;
+}
+
+static const volatile void *event_word(struct side *side)
+{
+	return memwait_lower_half(&side->event);
+}
+
+/* Those that transfer an item stand on one side, and wait for the other one. */
+static struct side *side_of(struct memwait_channel *channel, bool sending)
+{
+	return sending ? &channel->senders : &channel->receivers;
+}
+
 int memwait_channel_destroy(memwait_channel_t *channel)
 {
 	if (!is_valid(channel))
 		return EINVAL;
 	/* acquire, both: who destroys it may free it */
-	if ((atomic_load_explicit(&channel->filled, memory_order_acquire) & WAITERS) ||
-	    (atomic_load_explicit(&channel->freed, memory_order_acquire) & WAITERS))
-		return EBUSY;
+	if ((atomic_load_explicit(&channel->senders.event, memory_order_acquire) & WAITERS) ||
+	    (atomic_load_explicit(&channel->receivers.event, memory_order_acquire) & WAITERS)) {
+		/* Those that were killed in their sleep are counted as well. */
+		if (is_private(channel) || memwait_sleepers(event_word(&channel->senders), 0) ||
+		    memwait_sleepers(event_word(&channel->receivers), 0))
+			return EBUSY;
+	}
 	channel->capacity = 0;
 	return 0;
 }
 
-static uint32_t generation_of(uint64_t event)
+/* Returns 0 or an error. */
+static int lock(struct memwait_channel *channel, struct side *side,
+		const struct memwait_deadline *deadline)
 {
-	return (uint32_t)(event >> 32);
+	int ret;
+
+	if (is_private(channel))
+		return memwait_lock(&side->word, &side->spins, channel->flags, deadline);
+	ret = memwait_owner_lock(&side->owned, &side->spins, channel->flags, deadline);
+	if (ret == EOWNERDEAD) {
+		memwait_owner_make_consistent(&side->owned);
+		return 0;
+	}
+	return ret;
 }
 
-/* What STAMP is of who arms now. */
+/* Returns 0; or an error from waking the next one, and then it is unlocked all the same. */
+static int unlock(struct memwait_channel *channel, struct side *side)
+{
+	if (is_private(channel))
+		return memwait_lock_release(&side->word, channel->flags);
+	return memwait_owner_unlock(&side->owned, channel->flags);
+}
+
+static uint32_t position_of(uint64_t event)
+{
+	return (uint32_t)(event / POSITION & (LOWER_HALF / POSITION));
+}
+
 static uint64_t stamp_of(uint64_t event)
 {
-	return event >> 9 & STAMP;
+	return (uint64_t)position_of(event) << STAMP_PLACE;
 }
 
-/* Something has happened: wakes so many of those who wait for it. */
-static int announce(struct memwait_channel *channel, _Atomic uint64_t *event, uint32_t count)
+/* The lower half of an event whose position moves on. CLOSED stays. */
+static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 {
-	/* acq_rel: the waiter comes after what has happened, or this comes after the waiter */
-	uint64_t was = atomic_fetch_add_explicit(event, GENERATION, memory_order_acq_rel);
-	uint64_t now = was + GENERATION;
-	int woken;
+	uint32_t next = position_of(event) + 1;
 
-	if (!(was & ARMED))
-		return 0;
-	woken = memwait_device_notify(memwait_upper_half(event), count, channel->flags);
+	return (next == channel->positions ? 0 : next) * (uint32_t)POSITION |
+	       (uint32_t)(event & CLOSED);
+}
+
+static unsigned char *item_at(struct memwait_channel *channel, uint32_t position)
+{
+	return channel->slots + position % channel->capacity * channel->slot_size;
+}
+
+static uint32_t length_between(const struct memwait_channel *channel, uint32_t head, uint32_t tail)
+{
+	return head >= tail ? head - tail : head + channel->positions - tail;
+}
+
+/* Moves the position of a locked side on: (2) and (3). Returns 0 or an error from waking. */
+static int move_on(struct memwait_channel *channel, struct side *side)
+{
+	/* relaxed: only the compare-and-swap counts, and the position is the caller's */
+	uint64_t was = atomic_load_explicit(&side->event, memory_order_relaxed), now;
+	uint32_t next;
+	int woken = 0;
+
+	do {
+		next = moved_on(channel, was);
+		now = (was & ~LOWER_HALF) | next;
+		if (was & ARMED && woken >= 0) {
+			/* CLOSED may be set meanwhile, and stays. */
+			woken = memwait_change(event_word(side), MEMWAIT_CHANGE_ADD,
+					       next - (uint32_t)was, 1, channel->flags, NULL);
+			if (woken >= 0)
+				break;
+		}
+		/* release: the item has been written, or read, for who sees this */
+	} while (!atomic_compare_exchange_weak_explicit(&side->event, &was, now,
+							memory_order_release,
+							memory_order_relaxed));
 	if (woken < 0)
 		return -woken;
-	if ((!woken || (woken == 1 && (was & WAITERS) == WAITER)) && (now & STAMP) != stamp_of(now))
+	if (was & ARMED && (!woken || (woken == 1 && (was & WAITERS) == WAITER)) &&
+	    (was & STAMP) != stamp_of(now))
 		/* relaxed, both: who arms after this comes after (2) all the same */
-		atomic_compare_exchange_strong_explicit(event, &now, now & ~ARMED,
+		atomic_compare_exchange_strong_explicit(&side->event, &now, now & ~ARMED,
 							memory_order_relaxed, memory_order_relaxed);
 	return 0;
 }
 
-/* There is one more than has been announced to those who wait now. */
-static void announce_next(struct memwait_channel *channel, _Atomic uint64_t *event)
+/* There is one more than those were notified of that wait for this side. */
+static void notify_next(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: who comes later looks itself */
-	if (atomic_load_explicit(event, memory_order_relaxed) & ARMED)
-		announce(channel, event, 1);
+	if (atomic_load_explicit(&side->event, memory_order_relaxed) & ARMED)
+		memwait_wake(event_word(side), 1, channel->flags);
 }
 
-/* Returns 0, EAGAIN or EPIPE; or an error from waking a receiver: the item has been sent. */
-static int try_send(struct memwait_channel *channel, const void *item)
+/* Returns 0; EPIPE: it was set already; or an error from waking those that sleep there. */
+static int set_closed(struct memwait_channel *channel, struct side *side)
 {
-	/* relaxed: the slot's sequence orders what is in it */
-	uint64_t head = atomic_load_explicit(&channel->head, memory_order_relaxed);
-	struct slot *slot;
-	int ret;
-
-	for (;;) {
-		if (head & CLOSED)
-			return EPIPE;
-		if (is_ready(channel, head, false)) {
-			/* relaxed, both: as above */
-			if (atomic_compare_exchange_weak_explicit(&channel->head, &head, head + 1,
-								  memory_order_relaxed,
-								  memory_order_relaxed))
-				break;
-		} else {
-			/* relaxed: as above */
-			uint64_t now = atomic_load_explicit(&channel->head, memory_order_relaxed);
-
-			if (now == head)
-				return EAGAIN;
-			head = now;
-		}
-	}
-	slot = slot_at(channel, head);
-	memcpy(slot->item, item, channel->item_size);
-	/* release: the item is there for who sees the slot full */
-	atomic_store_explicit(&slot->sequence, sequence_at(channel, head) + 1,
-			      memory_order_release);
-	ret = announce(channel, &channel->filled, 1);
-	if (is_ready(channel, head + 1, false))
-		announce_next(channel, &channel->freed);
-	return ret;
-}
-
-/* Returns 0, EAGAIN or EPIPE; or an error from waking somebody: the item has been received. */
-static int try_recv(struct memwait_channel *channel, void *item)
-{
-	/* relaxed: the slot's sequence orders what is in it */
-	uint64_t tail = atomic_load_explicit(&channel->tail, memory_order_relaxed);
-	struct slot *slot;
-	uint64_t head;
-	int ret;
-
-	for (;;) {
-		if (is_ready(channel, tail, true)) {
-			/* seq_cst: (D) */
-			if (atomic_compare_exchange_weak_explicit(&channel->tail, &tail, tail + 1,
-								  memory_order_seq_cst,
-								  memory_order_relaxed))
-				break;
-		} else {
-			uint64_t now;
-
-			/* seq_cst, both: (D) */
-			head = atomic_load_explicit(&channel->head, memory_order_seq_cst);
-			now = atomic_load_explicit(&channel->tail, memory_order_seq_cst);
-			if (now == tail)
-				return head == (CLOSED | tail) ? EPIPE : EAGAIN;
-			tail = now;
-		}
-	}
-	slot = slot_at(channel, tail);
-	memcpy(item, slot->item, channel->item_size);
-	/* release: the slot is written again after it was read */
-	atomic_store_explicit(&slot->sequence, sequence_at(channel, tail) + 2,
-			      memory_order_release);
-	ret = announce(channel, &channel->freed, 1);
-
-	/* seq_cst: (D) */
-	head = atomic_load_explicit(&channel->head, memory_order_seq_cst);
-	if (head == (CLOSED | (tail + 1)))
-		announce(channel, &channel->filled, MEMWAIT_ALL);
-	else if (is_ready(channel, tail + 1, true))
-		announce_next(channel, &channel->filled);
-	return ret;
-}
-
-/* What differs between sending and receiving. */
-static int attempt(struct memwait_channel *channel, void *item, bool sending)
-{
-	return sending ? try_send(channel, item) : try_recv(channel, item);
-}
-
-static _Atomic uint64_t *event_of(struct memwait_channel *channel, bool sending)
-{
-	return sending ? &channel->freed : &channel->filled;
-}
-
-/* Before each look that may be followed by sleep. @enters: it does not wait yet. 0 or ENOMEM. */
-static int arm(_Atomic uint64_t *event, bool enters, uint32_t *generation)
-{
-	/* relaxed: what is read counts only if it is still so */
-	uint64_t was = atomic_load_explicit(event, memory_order_relaxed);
-	uint64_t now;
+	/* relaxed: only the compare-and-swap counts */
+	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed);
+	uint32_t was;
+	int ret = 0;
 
 	do {
-		if (enters && (was & WAITERS) == WAITERS)
-			return ENOMEM;
-		now = (was & ~STAMP) | stamp_of(was) | ARMED;
-		if (enters)
-			now += WAITER;
-		/* acq_rel: as announce(); relaxed: as above */
-	} while (!atomic_compare_exchange_weak_explicit(event, &was, now, memory_order_acq_rel,
+		if (event & CLOSED)
+			return EPIPE;
+		if (event & ARMED && !ret) {
+			ret = memwait_change(event_word(side), MEMWAIT_CHANGE_OR, CLOSED,
+					     MEMWAIT_ALL, channel->flags, &was);
+			if (ret >= 0)
+				return was & CLOSED ? EPIPE : 0;
+		}
+		/* release: a sender that finds it at tail when it arms, finds it at head */
+	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, event | CLOSED,
+							memory_order_release,
 							memory_order_relaxed));
-	*generation = generation_of(now);
+	return -ret;
+}
+
+/* It is closed at head. */
+static void finish_closing(struct memwait_channel *channel, uint64_t freed)
+{
+	if (!(freed & CLOSED))
+		set_closed(channel, &channel->receivers);
+}
+
+/* With the senders' lock. Returns 0, EAGAIN or EPIPE; *@err gets an error from waking somebody. */
+static int put(struct memwait_channel *channel, const void *item, int *err)
+{
+	/* relaxed: with the lock it is the caller's; for CLOSED see arm() */
+	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
+	/* acquire: the item that was there has been read */
+	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
+	uint32_t head = position_of(filled);
+	uint32_t length = length_between(channel, head, position_of(freed));
+
+	if (filled & CLOSED) {
+		finish_closing(channel, freed);
+		return EPIPE;
+	}
+	if (length == channel->capacity)
+		return EAGAIN;
+	memcpy(item_at(channel, head), item, channel->item_size);
+	*err = move_on(channel, &channel->senders);
+	if (length + 1 < channel->capacity)
+		notify_next(channel, &channel->receivers);
 	return 0;
 }
 
-/* ARMED goes with the last one: a notify for nobody can fail, after its item has been sent. */
-static void leave(_Atomic uint64_t *event)
+/* Whether nothing comes any more; the channel was found empty and closed. Or an error. */
+static int await_senders(struct memwait_channel *channel, const struct memwait_deadline *deadline)
 {
-	/* relaxed: what is read counts only if it is still so */
-	uint64_t was = atomic_load_explicit(event, memory_order_relaxed);
-	uint64_t now;
+	int ret = lock(channel, &channel->senders, deadline);
 
-	do {
-		now = was - WAITER;
-		if (!(now & WAITERS))
-			now &= ~ARMED;
-		/* release: pairs with memwait_channel_destroy(); relaxed: as above */
-	} while (!atomic_compare_exchange_weak_explicit(event, &was, now, memory_order_release,
-							memory_order_relaxed));
+	return ret ? ret : unlock(channel, &channel->senders);
+}
+
+/* With the receivers' lock; as put(). Or an error, if it cannot be known whether that is all. */
+static int get(struct memwait_channel *channel, void *item,
+	       const struct memwait_deadline *deadline, int *err)
+{
+	/* relaxed: with the lock it is the caller's */
+	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
+	/* acquire: the item has been written */
+	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
+	uint32_t tail = position_of(freed);
+	uint32_t length = length_between(channel, position_of(filled), tail);
+	int ret;
+
+	if (filled & CLOSED)
+		finish_closing(channel, freed);
+	if (!length && filled & CLOSED) {
+		ret = await_senders(channel, deadline);
+		if (ret)
+			return ret;
+		/* acquire: as above */
+		filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
+		length = length_between(channel, position_of(filled), tail);
+	}
+	if (!length)
+		return filled & CLOSED ? EPIPE : EAGAIN;
+	memcpy(item, item_at(channel, tail), channel->item_size);
+	*err = move_on(channel, &channel->receivers);
+	if (length > 1)
+		notify_next(channel, &channel->senders);
+	return 0;
 }
 
 /*
- * Returns EAGAIN if it is to sleep while the generation is @generation, and what attempt() returns
- * otherwise, or ENOMEM. It arms only if there is nothing to be had without.
+ * Returns 0, EAGAIN or EPIPE; ETIMEDOUT or an error of the device: it was not tried. An error from
+ * waking somebody: the item has been transferred.
  */
-static int look(struct memwait_channel *channel, void *item, bool sending, bool *waits,
-		uint32_t *generation)
+static int attempt(struct memwait_channel *channel, void *item, bool sending,
+		   const struct memwait_deadline *deadline)
 {
-	int ret = attempt(channel, item, sending);
+	struct side *side = side_of(channel, sending);
+	int ret, err = 0, unlock_err;
+
+	ret = lock(channel, side, deadline);
+	if (ret)
+		return ret;
+	ret = sending ? put(channel, item, &err) : get(channel, item, deadline, &err);
+	unlock_err = unlock(channel, side);
+	if (ret)
+		return ret;
+	return err ? err : unlock_err;
+}
+
+/*
+ * (1). @entering: the waiter is not counted yet. Returns 0; or ENOMEM if there are 2^22 already,
+ * and then it is not. @expected: what to sleep on.
+ */
+static int arm(struct side *side, bool entering, uint32_t *expected)
+{
+	/* relaxed: only the compare-and-swap counts */
+	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed), next;
+
+	do {
+		next = (event & ~STAMP) | ARMED | stamp_of(event);
+		if (entering) {
+			if ((event & WAITERS) == WAITERS)
+				return ENOMEM;
+			next += WAITER;
+		}
+		/* acquire: what was changed before is found by the look that follows */
+	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, next,
+							memory_order_acquire,
+							memory_order_relaxed));
+	*expected = (uint32_t)event;
+	return 0;
+}
+
+/*
+ * ARMED goes with the last one: a notify for nobody can fail, after its item has been sent. Returns
+ * whether others wait.
+ */
+static bool leave(struct side *side)
+{
+	/* relaxed: only the compare-and-swap counts */
+	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed), next;
+
+	do {
+		next = event - WAITER;
+		if (!(next & WAITERS))
+			next &= ~ARMED;
+		/* release: pairs with memwait_channel_destroy() */
+	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, next,
+							memory_order_release,
+							memory_order_relaxed));
+	return next & ARMED;
+}
+
+/* A transfer that may have to wait. */
+struct wait {
+	struct memwait_channel *channel;
+	struct side *other;		/* what it waits for */
+	bool sending;
+	bool waits;			/* it is counted there */
+	bool woken;			/* and has not looked since */
+};
+
+/*
+ * One that has slept, or may have, is done with it: @ret is its result. One that gives up before it
+ * has looked leaves to others what it was notified of.
+ */
+static int finish(struct wait *wait, int ret)
+{
+	const volatile void *word = event_word(wait->other);
+	uint32_t flags = wait->channel->flags;
+
+	/* Afterwards it may be gone. */
+	if (wait->waits && leave(wait->other) && ret && wait->woken)
+		memwait_wake(word, 1, flags);
+	return ret;
+}
+
+/*
+ * Tries, arms if nothing is to be had, and tries again. Returns EAGAIN to sleep while the position
+ * is @expected, or the result.
+ */
+static int look(struct wait *wait, void *item, const struct memwait_deadline *deadline,
+		uint32_t *expected)
+{
+	int ret = attempt(wait->channel, item, wait->sending, deadline);
 
 	if (ret != EAGAIN)
 		return ret;
-	ret = arm(event_of(channel, sending), !*waits, generation);
+	wait->woken = false;
+	ret = arm(wait->other, !wait->waits, expected);
 	if (ret)
 		return ret;
-	*waits = true;
-	return attempt(channel, item, sending);
+	wait->waits = true;
+	return attempt(wait->channel, item, wait->sending, deadline);
+}
+
+static uint32_t sleep_flags(const struct memwait_channel *channel)
+{
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(channel->flags);
 }
 
 static int transfer_until(struct memwait_channel *channel, void *item, bool sending,
 			  const struct memwait_deadline *deadline)
 {
-	_Atomic uint64_t *event;
-	uint32_t generation;
-	bool waits = false;
+	struct wait wait = { .channel = channel, .sending = sending };
+	uint32_t expected;
 	int ret;
 
 	if (!is_valid(channel) || !item)
 		return EINVAL;
-	event = event_of(channel, sending);
+	wait.other = side_of(channel, !sending);
 	for (;;) {
-		ret = look(channel, item, sending, &waits, &generation);
+		ret = look(&wait, item, deadline, &expected);
 		if (ret != EAGAIN)
 			break;
-		ret = memwait_sleep(memwait_upper_half(event), generation,
-				    MEMWAIT_SIZE_U32 | channel->flags, deadline);
+		ret = memwait_sleep(event_word(wait.other), expected, sleep_flags(channel),
+				    deadline);
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
 			ret = ret < 0 ? -ret : ETIMEDOUT;
 			break;
 		}
+		wait.woken = memwait_was_woken(ret);
 	}
-	if (waits)
-		leave(event);
-	return ret;
+	return finish(&wait, ret);
 }
 
 static int transfer_clock(struct memwait_channel *channel, void *item, bool sending,
@@ -397,14 +516,14 @@ int memwait_channel_trysend(memwait_channel_t *channel, const void *item)
 {
 	if (!is_valid(channel) || !item)
 		return EINVAL;
-	return try_send(channel, item);
+	return attempt(channel, without_const(item), true, &memwait_never);
 }
 
 int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)
 {
 	if (!is_valid(channel) || !item)
 		return EINVAL;
-	return try_recv(channel, item);
+	return attempt(channel, item, false, &memwait_never);
 }
 
 int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
@@ -431,12 +550,21 @@ int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
 	return memwait_channel_clockrecv(channel, item, CLOCK_REALTIME, abstime);
 }
 
+/*
+ * It never waits in its loop for a lock of the channel, but as a thread does, for as long as
+ * another one is within its call. If it was in the loop that an unlock had woken it, a thread of
+ * that loop which waits for the same lock would wait for ever.
+ */
 static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 {
-	struct memwait_channel *channel = op->object;
-	_Atomic uint64_t *event = event_of(channel, sending);
-	bool waits = outcome != MEMWAIT_OP_BEGIN;
-	uint32_t generation;
+	struct wait wait = {
+		.channel = op->object,
+		.other = side_of(op->object, !sending),
+		.sending = sending,
+		.waits = outcome != MEMWAIT_OP_BEGIN,
+		.woken = memwait_was_woken(outcome),
+	};
+	uint32_t expected;
 	int ret;
 
 	for (;;) {
@@ -444,11 +572,11 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 			ret = ETIMEDOUT;
 			break;
 		}
-		ret = look(channel, op->item, sending, &waits, &generation);
+		ret = look(&wait, op->item, &op->deadline, &expected);
 		if (ret != EAGAIN)
 			break;
-		outcome = memwait_op_arm(op, memwait_upper_half(event), generation,
-					 MEMWAIT_SIZE_U32 | channel->flags);
+		outcome = memwait_op_arm(op, event_word(wait.other), expected,
+					 sleep_flags(wait.channel));
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (outcome < 0) {
@@ -456,19 +584,17 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 			break;
 		}
 	}
-	if (waits)
-		leave(event);
-	return ret;
+	return finish(&wait, ret);
 }
 
 static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 {
 	struct memwait_channel *channel = op->object;
-	_Atomic uint64_t *event = event_of(channel, sending);
+	struct side *other = side_of(channel, !sending);
+	uint32_t flags = channel->flags;
 
-	if (outcome == MEMWAIT_OK)
-		announce_next(channel, event);
-	leave(event);
+	if (leave(other) && memwait_was_woken(outcome))
+		memwait_wake(event_word(other), 1, flags);
 }
 
 static int send_step(struct memwait_op *op, int outcome)
@@ -532,26 +658,31 @@ int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, cloc
 
 int memwait_channel_close(memwait_channel_t *channel)
 {
+	const volatile void *freed;
+	uint64_t event;
 	int ret, err;
 
 	if (!is_valid(channel))
 		return EINVAL;
-	/* seq_cst: (D) */
-	if (atomic_fetch_or_explicit(&channel->head, CLOSED, memory_order_seq_cst) & CLOSED)
-		return EPIPE;
-	ret = announce(channel, &channel->filled, MEMWAIT_ALL);
-	err = announce(channel, &channel->freed, MEMWAIT_ALL);
-	return ret ? ret : err;
+	freed = event_word(&channel->receivers);
+	/* relaxed, both: the kernel compares it */
+	event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
+	while (event & ARMED && !is_private(channel) &&
+	       memwait_answer_for(freed, (uint32_t)event, 0) == MEMWAIT_CHANGED)
+		event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
+	ret = set_closed(channel, &channel->senders);
+	err = set_closed(channel, &channel->receivers);
+	return ret || err == EPIPE ? ret : err;
 }
 
 size_t memwait_channel_length(memwait_channel_t *channel)
 {
-	uint64_t head, tail;
+	uint64_t filled, freed;
 
 	if (!is_valid(channel))
 		return 0;
 	/* relaxed, both: out of date at once */
-	tail = atomic_load_explicit(&channel->tail, memory_order_relaxed);
-	head = index_of(atomic_load_explicit(&channel->head, memory_order_relaxed));
-	return head > tail ? (size_t)(head - tail) : 0;
+	freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
+	filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
+	return length_between(channel, position_of(filled), position_of(freed));
 }

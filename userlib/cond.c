@@ -13,6 +13,12 @@
  * of them does not sleep yet, it has got the signal with the change. The notify may then wake one
  * more, which POSIX calls a spurious wake-up. 64 bits do not come round.
  *
+ * Between processes a waiter sleeps with MEMWAIT_OWNED, which takes 64 bits for an owner's id. It
+ * sleeps on the lower half of the sequence, therefore, and would miss signals if it stood still
+ * between (1) and (3) for 2^32 of them, or a multiple of that, exactly. A waiter that dies after it
+ * was woken, and before it has the mutex, is made up for: the next one is told, and returns. A
+ * signaller that dies within its call has signalled, or has not.
+ *
  * A signal that reached a waiter which is cancelled goes on by a notify alone: those who were there
  * before that signal and do not sleep yet have seen it change the sequence.
  *
@@ -34,6 +40,10 @@
  *	(5) look whether waiters with another mutex have come: wake all
  *
  * A waiter with another mutex says so in @mutex before it sleeps: if (3) has moved it, (5) sees it.
+ *
+ * If the broadcaster dies after (3), the oldest of those that were moved is told, for they look to
+ * the thread that has moved them, and does what it would have done if it had been woken: it takes
+ * the mutex, with CONTENDED set, or sets that.
  */
 #include <string.h>
 
@@ -45,6 +55,7 @@ struct cond {
 	_Atomic int32_t mutex;		/* how far behind the waiters' mutex is; or ELSEWHERE */
 	_Atomic uint64_t broadcast;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
+	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
@@ -64,6 +75,22 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 	memset(cond, 0, sizeof(*cond));
 	to_cond(cond)->flags = flags;
 	return 0;
+}
+
+/* What waiters sleep on, see above. */
+static const volatile void *sequence_word(struct cond *cond, uint32_t flags)
+{
+	return flags & MEMWAIT_PRIVATE ? &cond->sequence : memwait_lower_half(&cond->sequence);
+}
+
+static uint32_t sequence_size(uint32_t flags)
+{
+	return flags & MEMWAIT_PRIVATE ? MEMWAIT_SIZE_U64 : MEMWAIT_SIZE_U32;
+}
+
+static uint32_t sleep_flags(uint32_t flags)
+{
+	return sequence_size(flags) | memwait_sleep_flags(flags);
 }
 
 /* Where the mutex is, for the broadcaster. */
@@ -93,7 +120,10 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users, memory_order_relaxed))
 		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->flags);
-	return memwait_users_drain(&cond->users, &cond->sequence, cond->flags);
+	/* relaxed: an operation whose callback has not begun waits still */
+	if (atomic_load_explicit(&cond->operations, memory_order_relaxed))
+		return EBUSY;
+	return memwait_users_drain(&cond->users, sequence_word(cond, cond->flags), cond->flags);
 }
 
 /* The caller has the mutex. Returns the sequence. */
@@ -133,7 +163,7 @@ static void leave(struct cond *cond)
 /* Who has left does not look at it any more. */
 static void pass_on(struct cond *cond, uint32_t flags)
 {
-	memwait_wake(&cond->sequence, 1, flags);
+	memwait_wake(sequence_word(cond, flags), 1, flags);
 }
 
 struct waiting {
@@ -163,7 +193,8 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	struct cond *cond = to_cond(public_cond);
 	struct waiting waiting = { .cond = cond, .mutex = mutex };
 	uint64_t broadcast;
-	int ret;
+	uint32_t flags;
+	int ret, err;
 
 	if (!cond || !mutex)
 		return EINVAL;
@@ -176,22 +207,29 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	if (ret)
 		return -ret;
 
+	flags = cond->flags;	/* for when it has left, and it is gone */
 	waiting.sequence = enter(cond, mutex);
-	memwait_mutex_release_all(mutex, cond->flags, &waiting.count, &waiting.wake);
+	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
-		ret = memwait_sleep_cancellable(waiting.wake, &cond->sequence, waiting.sequence,
-						MEMWAIT_SIZE_U64 | cond->flags, deadline,
+		ret = memwait_sleep_cancellable(waiting.wake, sequence_word(cond, flags),
+						waiting.sequence, sleep_flags(flags), deadline,
 						cancelled, &waiting);
 		if (ret != -EINTR)
 			break;
 		waiting.wake = NULL;
 	}
 	if (ret < 0 && waiting.wake)
-		memwait_wake(waiting.wake, 1, cond->flags);
+		memwait_wake(waiting.wake, 1, flags);
 	broadcast = last_broadcast(cond);
 	leave(cond);
 
-	memwait_mutex_take_again(mutex, waiting.count, may_be_moved(waiting.sequence, broadcast));
+	err = memwait_mutex_take_again(mutex, waiting.count,
+				       may_be_moved(waiting.sequence, broadcast));
+	/* The owner of the mutex has died; ENOTRECOVERABLE: and it is not locked. */
+	if (err && !memwait_has_locked(err) && memwait_was_woken(ret))
+		pass_on(cond, flags);
+	if (err)
+		return err;
 	/* A broadcast came before the deadline, and the wait for the mutex has none. */
 	if (ret == MEMWAIT_TIMED_OUT)
 		return broadcast > waiting.sequence ? 0 : ETIMEDOUT;
@@ -232,7 +270,7 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	flags = cond->flags;
 	/* relaxed: the kernel orders it before the notify */
 	atomic_fetch_add_explicit(&cond->sequence, 1, memory_order_relaxed);
-	ret = memwait_wake(&cond->sequence, count, flags);
+	ret = memwait_wake(sequence_word(cond, flags), count, flags);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -248,16 +286,20 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	int32_t distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	uint64_t last = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
 	unsigned int moved;
+	uint64_t id;
 	int err = 0;
 
 	if (distance == ELSEWHERE)
 		return ENOTSUP;
+	/* So that it is known if this thread dies. Where there are no ids, it is not. */
+	if (!(cond->flags & MEMWAIT_PRIVATE))
+		(void)memwait_owner(&id);
 	while (last < sequence &&
 	       !atomic_compare_exchange_weak_explicit(&cond->broadcast, &last, sequence,
 						      memory_order_relaxed, memory_order_relaxed))
 		;
-	if (memwait_requeue(&cond->sequence, sequence, mutex_of(cond, distance), 0, MEMWAIT_ALL,
-			    MEMWAIT_SIZE_U64 | cond->flags, NULL, &moved))
+	if (memwait_requeue(sequence_word(cond, cond->flags), sequence, mutex_of(cond, distance), 0,
+			    MEMWAIT_ALL, sequence_size(cond->flags) | cond->flags, NULL, &moved))
 		return ENOTSUP;
 	if (moved)
 		err = memwait_lock_adopt(mutex_of(cond, distance), cond->flags);
@@ -282,12 +324,20 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	ret = move_all(cond, sequence);
 	if (ret != ENOTSUP)
 		return ret;
-	ret = memwait_wake(&cond->sequence, MEMWAIT_ALL, cond->flags);
+	ret = memwait_wake(sequence_word(cond, cond->flags), MEMWAIT_ALL, cond->flags);
 	return ret < 0 ? -ret : 0;
 }
 
 /* What an operation waits for. */
 enum { FOR_SIGNAL, FOR_MUTEX };
+
+/* It is counted as an operation besides. */
+static void leave_loop(struct cond *cond)
+{
+	/* relaxed: see memwait_cond_destroy() */
+	atomic_fetch_sub_explicit(&cond->operations, 1, memory_order_relaxed);
+	leave(cond);
+}
 
 /* Queues itself while the mutex is still locked, so that nothing can come in between. */
 static int wait_begin(struct memwait_op *op)
@@ -298,13 +348,15 @@ static int wait_begin(struct memwait_op *op)
 	if (!memwait_mutex_is_held(op->cond.mutex))
 		return EPERM;
 	op->cond.sequence = enter(cond, op->cond.mutex);
-	ret = memwait_op_arm(op, &cond->sequence, op->cond.sequence,
-			     MEMWAIT_SIZE_U64 | cond->flags);
+	/* relaxed: as in leave_loop() */
+	atomic_fetch_add_explicit(&cond->operations, 1, memory_order_relaxed);
+	ret = memwait_op_arm(op, sequence_word(cond, cond->flags), op->cond.sequence,
+			     sleep_flags(cond->flags));
 	if (ret == MEMWAIT_PENDING) {
 		memwait_mutex_release_all(op->cond.mutex, cond->flags, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
-	leave(cond);
+	leave_loop(cond);
 	if (ret == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
 	return ret < 0 ? -ret : 0;
@@ -320,7 +372,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_SIGNAL) {
 		uint64_t broadcast = last_broadcast(cond);
 
-		leave(cond);
+		leave_loop(cond);
 		op->phase = FOR_MUTEX;
 		op->cond.result = 0;
 		if (outcome == MEMWAIT_TIMED_OUT && broadcast <= op->cond.sequence)
@@ -332,7 +384,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	ret = memwait_mutex_step_again(op->cond.mutex, op->cond.count, op, outcome);
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
-	if (ret && !op->cond.result)
+	if (!memwait_has_locked(ret) && !op->cond.result)
 		pass_on(cond, op->cond.flags);
 	return ret ? ret : op->cond.result;
 }
@@ -340,7 +392,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct cond *cond = op->object;
-	bool signalled = outcome == MEMWAIT_OK;
+	bool signalled = memwait_was_woken(outcome);
 
 	if (op->phase == FOR_MUTEX) {
 		memwait_mutex_undo_again(op->cond.mutex, outcome);
@@ -352,7 +404,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	if (signalled)
 		pass_on(cond, op->cond.flags);
 	if (op->phase == FOR_SIGNAL)
-		leave(cond);
+		leave_loop(cond);
 }
 
 static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };

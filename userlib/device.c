@@ -10,11 +10,13 @@
 
 static _Atomic int device = -1;
 static _Atomic unsigned int forks;
-static __thread uint32_t thread_id;
+static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec")));
+__thread uint64_t memwait_own_id;
 
 static void after_fork(void)
 {
 	thread_id = 0;
+	memwait_own_id = 0;
 	/* relaxed: a child has one thread */
 	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
 }
@@ -32,7 +34,7 @@ unsigned int memwait_forks(void)
 	return atomic_load_explicit(&forks, memory_order_relaxed);
 }
 
-/* The kernel's number of the calling thread, which no thread of another process has. */
+/* The number of the calling thread, which no other thread of its address space has. */
 uint32_t memwait_thread_id(void)
 {
 	if (!thread_id)
@@ -148,6 +150,49 @@ int memwait_device(unsigned long command, void *argument)
 	return ret;
 }
 
+/*
+ * The id of the calling thread, which no other thread has, in whichever process or namespace.
+ * Returns 0 or a negative error number.
+ */
+int memwait_owner(uint64_t *id)
+{
+	struct memwait_owner owner = { 0 };
+	int ret;
+
+	if (!id)
+		return -EINVAL;
+	if (!memwait_own_id) {
+		ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
+		if (ret < 0)
+			return ret;
+		memwait_own_id = owner.id;
+	}
+	*id = memwait_own_id;
+	return 0;
+}
+
+/* Whether a wait said that the thread has no id: it is a child that fork() did not make. */
+static bool owner_is_another(uint32_t flags, int error)
+{
+	if (error != -EPERM || !(flags & MEMWAIT_OWNED) || !memwait_own_id)
+		return false;
+	memwait_own_id = 0;
+	return true;
+}
+
+/*
+ * Where a thread cannot have an id, as on a 32-bit kernel or over a limit, it waits all the same,
+ * but is not told of deaths. What cannot do without ids has asked for one before.
+ */
+static uint32_t owned_if_possible(uint32_t flags)
+{
+	uint64_t id;
+
+	if (flags & MEMWAIT_OWNED && memwait_owner(&id))
+		flags &= ~(uint32_t)MEMWAIT_OWNED;
+	return flags;
+}
+
 /* A time to be waited until. Returns 0, or EINVAL if there is no such clock, or no time. */
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time)
@@ -175,12 +220,16 @@ int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		.addr = (uintptr_t)word,
 		.expected = expected,
 		.deadline = deadline->ns,
-		.flags = flags | deadline->flags,
 	};
+	int ret;
 
 	if (deadline->error)
 		return -deadline->error;
-	return memwait_device(MEMWAIT_IOC_WAIT, &wait);
+	do {
+		wait.flags = owned_if_possible(flags) | deadline->flags;
+		ret = memwait_device(MEMWAIT_IOC_WAIT, &wait);
+	} while (owner_is_another(wait.flags, ret));
+	return ret;
 }
 
 /* Asynchronous cancellation is on around nothing but the system call. */
@@ -218,7 +267,6 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			.addr = (uintptr_t)word,
 			.expected = expected,
 			.deadline = deadline->ns,
-			.flags = flags | deadline->flags,
 		},
 	};
 	int fd, ret;
@@ -226,6 +274,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 	if (deadline->error)
 		return -deadline->error;
 	do {
+		both.wait.flags = owned_if_possible(flags) | deadline->flags;
 		fd = device_get();
 		if (fd < 0)
 			return fd;
@@ -235,7 +284,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 		else
 			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
 					       argument);
-	} while (device_was_closed(fd, ret));
+	} while (device_was_closed(fd, ret) || owner_is_another(both.wait.flags, ret));
 	return ret;
 }
 
@@ -259,7 +308,78 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 	return ret == -EFAULT ? 0 : ret;
 }
 
+/*
+ * Changes 32 bits, and wakes the oldest of those who sleep on them, in one call that no death
+ * splits. @old, unless it is NULL, gets what they were. Returns how many were woken; or a negative
+ * error number, and then nothing was done.
+ */
+int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
+		   uint32_t flags, uint32_t *old)
+{
+	struct memwait_change change = {
+		.notify = {
+			.addr = (uintptr_t)word,
+			.count = count,
+			.flags = MEMWAIT_SIZE_U32 | (flags & MEMWAIT_PRIVATE),
+		},
+		.operation = operation,
+		.operand = operand,
+	};
+	int ret = memwait_device(MEMWAIT_IOC_CHANGE_NOTIFY, &change);
+
+	if (old && ret >= 0)
+		*old = change.old;
+	return ret;
+}
+
+/* Wakes all, even if this thread is killed meanwhile. */
+int memwait_wake_all(const volatile void *word, uint32_t flags)
+{
+	int ret = memwait_change(word, MEMWAIT_CHANGE_OR, 0, MEMWAIT_ALL, flags, NULL);
+
+	return ret == -EFAULT ? 0 : ret;
+}
+
+/*
+ * How many sleep on 32 bits that hold @expected; MEMWAIT_CHANGED if they do not, or a negative
+ * error number. If this thread dies afterwards, before it has woken one of them, the oldest of
+ * those who are MEMWAIT_OWNED is told: they were moved by it, if only to where they were.
+ */
+int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags)
+{
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)word,
+		.expected = expected,
+		.target = (uintptr_t)word,
+		.move = MEMWAIT_ALL,
+		.flags = MEMWAIT_SIZE_U32 | (flags & MEMWAIT_PRIVATE),
+	};
+	uint64_t id;
+	int ret;
+
+	/* Without an id it is as where there are none. */
+	(void)memwait_owner(&id);
+	ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
+	if (ret == MEMWAIT_NOT_EQUAL)
+		return MEMWAIT_CHANGED;
+	return ret < 0 ? ret : (int)requeue.moved;
+}
+
+/* How many sleep on a word. */
+int memwait_sleepers(const volatile void *word, uint32_t flags)
+{
+	struct memwait_notify notify = {
+		.addr = (uintptr_t)word,
+		.flags = flags & MEMWAIT_PRIVATE,
+	};
+
+	return memwait_device(MEMWAIT_IOC_WAITERS, &notify);
+}
+
 #define USERS_DESTROYING	0x80000000U
+
+/* How long a number of users may stay the same, in seconds, before they are taken for dead. */
+#define USERS_ARE_DEAD	10
 
 /* The last access of one who waited. */
 void memwait_users_leave(_Atomic uint32_t *users, uint32_t flags)
@@ -270,36 +390,38 @@ void memwait_users_leave(_Atomic uint32_t *users, uint32_t flags)
 }
 
 /*
- * Waits until those who have been woken are gone. Returns EBUSY if somebody sleeps on @word, or if
- * it takes longer than a second: an operation that was not dispatched, or somebody was killed.
+ * Waits until those who have been woken are gone, however long that takes. Returns EBUSY if
+ * somebody sleeps on @word, unless that is NULL. Of an object that processes share, a user that was
+ * killed is counted for ever: EBUSY, if nobody leaves for ten seconds.
  */
 int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word, uint32_t flags)
 {
-	struct memwait_notify notify = { .addr = (uintptr_t)word, .flags = flags };
-	struct memwait_deadline deadline;
+	struct memwait_deadline deadline = memwait_never;
 	struct timespec time;
-	uint32_t n;
+	uint32_t n, last = 0;
 	int ret = 0;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	time.tv_sec++;
-	memwait_deadline_set(&deadline, CLOCK_MONOTONIC, &time);
 
 	/* acquire: pairs with memwait_users_leave() */
 	n = atomic_fetch_or_explicit(users, USERS_DESTROYING, memory_order_acquire) |
 	    USERS_DESTROYING;
 	while (n != USERS_DESTROYING) {
-		ret = memwait_device(MEMWAIT_IOC_WAITERS, &notify);
+		if (n != last && !(flags & MEMWAIT_PRIVATE)) {
+			clock_gettime(CLOCK_MONOTONIC, &time);
+			time.tv_sec += USERS_ARE_DEAD;
+			memwait_deadline_set(&deadline, CLOCK_MONOTONIC, &time);
+		}
+		last = n;
+		ret = word ? memwait_sleepers(word, flags) : 0;
 		if (ret > 0)
 			ret = -EBUSY;
 		if (!ret)
 			ret = memwait_sleep(users, n, MEMWAIT_SIZE_U32 | flags, &deadline);
-		if (ret == MEMWAIT_TIMED_OUT)
+		n = atomic_load_explicit(users, memory_order_acquire);	/* as above */
+		if (ret == MEMWAIT_TIMED_OUT && n == last)
 			ret = -EBUSY;
 		if (ret < 0 && ret != -EINTR)
 			break;
 		ret = 0;
-		n = atomic_load_explicit(users, memory_order_acquire);	/* as above */
 	}
 	/* relaxed: nobody learns anything from this bit */
 	atomic_fetch_and_explicit(users, ~USERS_DESTROYING, memory_order_relaxed);

@@ -11,12 +11,37 @@
  *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never
  *	cleared without a notify.
  *
+ * An owner word (owner.c) has 64 bits: the id of the thread that has the lock, and two more. It is
+ *
+ *	0			unlocked
+ *	id			locked; unlock need not notify
+ *	id | CONTENDED		locked; a waiter may be asleep on it, or about to be
+ *	... | INCONSISTENT	locked, and an owner before this one has died with it
+ *	INCONSISTENT		not recoverable, for ever
+ *
  * A semaphore has its value in the lower half of 64 bits. The upper half counts the waiters, above
  * a bit that says whether the semaphore is private. Waiters sleep while the value is 0. The atomic
  * operation that raises the value tells post all of that.
  *
  * A generation is the upper half of 64 bits. It changes when all waiters are to go on: barrier,
- * wait group, channel. Waiters sleep on it; the lower half may change meanwhile.
+ * wait group.
+ *
+ * Death. A process can be killed at any instruction. Of an object that processes share, what is
+ * free must nevertheless be taken by one that waits for it. There are three ways to that, see also
+ * the top of owner.c.
+ *
+ *	A change of a word, and the notify that it calls for, are one system call where somebody may
+ *	sleep: memwait_change().
+ *
+ *	Who sleeps does so with MEMWAIT_OWNED. If a thread dies that has been woken, the next one is
+ *	told, and looks at the word again: MEMWAIT_OWNER_DIED is to be treated like MEMWAIT_OK. Only
+ *	the thread that was woken last is looked to. So a thread that was woken, and leaves
+ *	something behind that others can have, wakes one of them.
+ *
+ *	Where neither is enough, a thread has itself looked to before it makes its change:
+ *	memwait_answer_for().
+ *
+ * The threads of a private object die together, so it does without.
  *
  * A condition variable remembers where the mutex of its waiters lies: the distance between the
  * two, if both are in the same page. That distance is the same in every mapping.
@@ -33,9 +58,10 @@
  * has to outlive every call on it.
  *
  * A notify that was counted for a waiter which does not use it has to go on to the next waiter.
- * The kernel does that when a thread dies. The library does it in two places: when an operation is
- * cancelled whose completion is MEMWAIT_OK, and when a thread is cancelled in its sleep. In the
- * latter case it cannot be known whether the thread was counted: a wake-up too many is no error.
+ * The kernel does that when a thread dies within a wait. The library does it in two places: when an
+ * operation is cancelled whose completion is MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is
+ * cancelled in its sleep. In the latter case it cannot be known whether the thread was counted: a
+ * wake-up too many is no error.
  */
 #ifndef MEMWAIT_INTERNAL_H
 #define MEMWAIT_INTERNAL_H
@@ -53,6 +79,9 @@
 #pragma GCC visibility push(default)
 #include "memwait.h"
 #pragma GCC visibility pop
+
+/* Processes share them: they must not be made of a lock of the process's own. */
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruction");
 
 /* Whether a time is given right is found when it is needed, as pthreads do. */
 struct memwait_deadline {
@@ -81,6 +110,21 @@ static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 	return (const volatile char *)word + MEMWAIT_LOWER_HALF;
 }
 
+/* How to sleep on a word of an object: @flags of it, of which MEMWAIT_PRIVATE counts. */
+static inline uint32_t memwait_sleep_flags(uint32_t flags)
+{
+	return flags & MEMWAIT_PRIVATE ? MEMWAIT_PRIVATE : MEMWAIT_OWNED;
+}
+
+/* Whether a wait ended because of others: its next step is owed to those who still wait. */
+static inline bool memwait_was_woken(int outcome)
+{
+	return outcome == MEMWAIT_OK || outcome == MEMWAIT_OWNER_DIED;
+}
+
+/* Beside the kernel's outcomes: a word is not what it was. */
+#define MEMWAIT_CHANGED		INT_MAX
+
 /* device.c: outcomes or negative error numbers; errno is left alone */
 int memwait_device_open(int flags);
 int memwait_device_ioctl(int fd, unsigned long command, void *argument);
@@ -96,7 +140,18 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			      void (*cancelled)(void *argument), void *argument);
 int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
+int memwait_wake_all(const volatile void *word, uint32_t flags);
+int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
+		   uint32_t flags, uint32_t *old);
+int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags);
+int memwait_sleepers(const volatile void *word, uint32_t flags);
 unsigned int memwait_forks(void);
+/*
+ * What memwait_owner() has returned to the calling thread, or 0. Without a call for each access,
+ * also in the shared library: a lock needs little else.
+ */
+extern __thread uint64_t memwait_own_id
+	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
 uint32_t memwait_thread_id(void);
 bool memwait_may_spin(void);
 
@@ -118,10 +173,12 @@ struct memwait_op;
 
 /*
  * What an operation does. Both are called with the loop locked; they do not block.
- * @step: goes on after a wait has ended with @outcome (MEMWAIT_OK or MEMWAIT_TIMED_OUT), or begins.
+ * @step: goes on after a wait has ended with @outcome (MEMWAIT_OK, MEMWAIT_TIMED_OUT or, of one
+ * that
+ *	is MEMWAIT_OWNED, MEMWAIT_OWNER_DIED), or begins.
  *	Returns MEMWAIT_OP_WAITS or the result of the operation
  * @undo: gives back what the operation has; @outcome is MEMWAIT_OK if a notify was counted for the
- *	current wait
+ *	current wait, MEMWAIT_OWNER_DIED if it was told of a death
  */
 struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
@@ -163,6 +220,10 @@ struct memwait_op {
 			int result;
 		} cond;
 		uint32_t generation;
+		struct {
+			uint64_t owner;		/* of the gate, if that is robust */
+			int gate;		/* what locking the gate has said */
+		} rwlock;
 		void *item;
 	};
 };
@@ -174,8 +235,54 @@ int memwait_op_start(struct memwait_op *op);
 int memwait_op_call_back(struct memwait_op *op, int result);
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
 		     void *item, const struct memwait_deadline *deadline);
+bool memwait_op_has_id(const struct memwait_op *op);
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags);
+
+/*
+ * Spinning before one sleeps. Twice as long as it took lately, which @spins remembers for a lock:
+ * where spinning is in vain it soon becomes short. At most about what a system call takes.
+ */
+struct memwait_spin {
+	uint32_t lately;
+	uint32_t most;
+	uint32_t times;
+};
+
+static inline void memwait_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static inline bool memwait_spin_begin(struct memwait_spin *spin, _Atomic uint32_t *spins)
+{
+	const uint32_t most = 100;
+
+	if (!memwait_may_spin())
+		return false;
+	/* relaxed, here and below: no more than an estimate */
+	spin->lately = atomic_load_explicit(spins, memory_order_relaxed);
+	spin->most = 2 * spin->lately + 10 < most ? 2 * spin->lately + 10 : most;
+	spin->times = 0;
+	return true;
+}
+
+static inline bool memwait_spin_again(struct memwait_spin *spin)
+{
+	return spin->times++ < spin->most;
+}
+
+static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uint32_t *spins,
+				    bool locked)
+{
+	uint32_t next = locked ? (7 * spin->lately + spin->times) / 8 : spin->lately / 2;
+
+	atomic_store_explicit(spins, next, memory_order_relaxed);
+}
 
 /*
  * lock.c; what needs no call is here, to be inlined. @kind: MEMWAIT_MUTEX_FAIR and MEMWAIT_PRIVATE
@@ -191,7 +298,7 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline);
 int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
-int memwait_lock_released(_Atomic uint32_t *word, uint32_t kind, uint32_t was);
+int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome);
 void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome);
 
@@ -207,13 +314,46 @@ static inline bool memwait_lock_try(_Atomic uint32_t *word)
 /* Returns EPERM if the word is not locked. */
 static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 {
-	uint32_t was;
+	uint32_t was = MEMWAIT_LOCKED;
 
 	if (kind & MEMWAIT_MUTEX_FAIR)
 		return memwait_lock_release_fair(word, kind);
 	/* release: what was done under the lock is there for the next who has it */
-	was = atomic_exchange_explicit(word, 0, memory_order_release);
-	return was == MEMWAIT_LOCKED ? 0 : memwait_lock_released(word, kind, was);
+	if (atomic_compare_exchange_strong_explicit(word, &was, 0, memory_order_release,
+						    memory_order_relaxed))
+		return 0;
+	return memwait_lock_release_contended(word, kind, was);
+}
+
+/* owner.c. @kind: MEMWAIT_PRIVATE counts. */
+
+#define MEMWAIT_OWNER_CONTENDED		(1ULL << 62)
+#define MEMWAIT_OWNER_INCONSISTENT	(1ULL << 63)
+#define MEMWAIT_NOT_RECOVERABLE		MEMWAIT_OWNER_INCONSISTENT
+
+int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
+		       const struct memwait_deadline *deadline);
+int memwait_owner_trylock(_Atomic uint64_t *word, uint32_t kind);
+int memwait_owner_unlock(_Atomic uint64_t *word, uint32_t kind);
+int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind);
+void memwait_owner_make_consistent(_Atomic uint64_t *word);
+int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind);
+int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome);
+void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome);
+
+static inline bool memwait_owner_try(_Atomic uint64_t *word, uint64_t id)
+{
+	uint64_t unlocked = 0;
+
+	/* acquire: pairs with the release of memwait_owner_unlock() */
+	return atomic_compare_exchange_strong_explicit(word, &unlocked, id, memory_order_acquire,
+						       memory_order_relaxed);
+}
+
+/* Whether a result of locking means that it is locked. */
+static inline bool memwait_has_locked(int ret)
+{
+	return !ret || ret == EOWNERDEAD;
 }
 
 /* mutex.c: for condition variables */
@@ -221,7 +361,7 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
 _Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags);
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake);
-void memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);

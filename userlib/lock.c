@@ -2,9 +2,14 @@
 /*
  * Lock words: 32 bits that are locked, see internal.h. There are two ways.
  *
- * By default an unlocked word belongs to whoever is there first. Who wants to sleep sets CONTENDED
- * by an exchange, which takes the lock if it was free by then. So whoever was woken has CONTENDED
- * set for those who still sleep. Who unlocks exchanges by 0, and wakes one if CONTENDED was set.
+ * By default an unlocked word belongs to the thread that is there first. A thread that wants to
+ * sleep sets CONTENDED by an exchange, which takes the lock if it was free by then. So one that was
+ * woken has CONTENDED set for those that still sleep. To unlock is a compare-and-swap from LOCKED
+ * to 0. If CONTENDED is set, the word becomes 0 and one is woken: by one system call, unless the
+ * word is private.
+ *
+ * A thread that dies with the lock leaves it locked. But the lock is not free then. If one dies
+ * that was woken, the next is told, and tries in its place (MEMWAIT_OWNED, see internal.h).
  *
  * A fair word is handed over: who unlocks leaves LOCKED set, and the waiter that the notify has
  * counted has the lock with that. It relies on the kernel: a notify returns 1 exactly if one waiter
@@ -32,45 +37,38 @@
 /* What a word is that somebody sleeps on. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-/* How often to look at most before going to sleep; about what a system call takes. */
-#define MOST_SPINS	100
-
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-/*
- * Only while nobody sleeps: who sleeps is first. Twice as long as it took lately, which @spins
- * remembers for this lock: where spinning is in vain it soon becomes short.
- */
+/* Only while nobody sleeps: who sleeps is first. */
 static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 {
+	struct memwait_spin spin;
 	bool locked = false;
-	uint32_t lately, i;
 
-	if (!memwait_may_spin())
+	if (!memwait_spin_begin(&spin, spins))
 		return false;
-	/* relaxed, both: no more than an estimate */
-	lately = atomic_load_explicit(spins, memory_order_relaxed);
-	for (i = 0; !locked && i < MOST_SPINS && i < 2 * lately + 10; i++) {
+	while (!locked && memwait_spin_again(&spin)) {
 		/* relaxed: a hint, memwait_lock_try() decides */
 		uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 		if (now & MEMWAIT_CONTENDED)
 			break;
 		if (now)
-			relax();
+			memwait_relax();
 		else
 			locked = memwait_lock_try(word);
 	}
-	atomic_store_explicit(spins, locked ? (7 * lately + i) / 8 : lately / 2,
-			      memory_order_relaxed);
+	memwait_spin_end(&spin, spins, locked);
 	return locked;
+}
+
+/*
+ * How to sleep. A fair word was handed over to a thread that was woken: it is locked, and stays so,
+ * if that thread dies. There is nothing to tell the others.
+ */
+static uint32_t wait_flags(uint32_t kind)
+{
+	if (kind & MEMWAIT_MUTEX_FAIR)
+		return MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE);
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind);
 }
 
 /* Takes the lock, or makes the word so that one can sleep on it. */
@@ -118,8 +116,7 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 	int ret;
 
 	while (!lock_or_contend(word, kind)) {
-		ret = memwait_sleep(word, BOTH, MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE),
-				    deadline);
+		ret = memwait_sleep(word, BOTH, wait_flags(kind), deadline);
 		if (ret == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
 			lock_was_handed_over(word);
 			return 0;
@@ -156,13 +153,25 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 	}
 }
 
-int memwait_lock_released(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
+/*
+ * What is left of memwait_lock_release() of a word that is not fair. Of one that processes share,
+ * the store and the notify are one call. If that fails the lock is unlocked all the same.
+ */
+int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
 	int ret;
 
 	if (!was)
 		return EPERM;
-	ret = memwait_wake(word, 1, kind);
+	if (!(kind & MEMWAIT_PRIVATE)) {
+		ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, NULL);
+		if (ret >= 0)
+			return 0;
+	}
+	/* release: as memwait_lock_release() */
+	atomic_store_explicit(word, 0, memory_order_release);
+	if (kind & MEMWAIT_PRIVATE)
+		ret = memwait_wake(word, 1, kind);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -204,7 +213,7 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 	if (outcome == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
 	while (!lock_or_contend(word, kind)) {
-		ret = memwait_op_arm(op, word, BOTH, MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE));
+		ret = memwait_op_arm(op, word, BOTH, wait_flags(kind));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret == MEMWAIT_TIMED_OUT)
@@ -217,7 +226,7 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 
 void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
 {
-	if (outcome != MEMWAIT_OK)
+	if (!memwait_was_woken(outcome))
 		return;
 	if (kind & MEMWAIT_MUTEX_FAIR) {
 		lock_was_handed_over(word);

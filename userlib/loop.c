@@ -44,6 +44,7 @@
 
 struct memwait_loop {
 	int fd;
+	bool has_id;			/* its waits can be told of deaths */
 	unsigned int forks;		/* of the process that made it */
 	pthread_mutex_t lock;		/* protects the rest, and the operations */
 	struct memwait_op ready;	/* head of the list */
@@ -167,10 +168,16 @@ static int loop_read(memwait_loop_t *loop, int most)
 	return (int)n;
 }
 
+/* Whether its loop has an id, so that its waits can be told of deaths. */
+bool memwait_op_has_id(const struct memwait_op *op)
+{
+	return op->loop->has_id;
+}
+
 /*
  * Queues an operation of a locked loop; with MEMWAIT_GROUP, for @expected words in the array @word.
- * Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL,
- * MEMWAIT_TIMED_OUT or a negative error number.
+ * Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative error number; and
+ * MEMWAIT_OWNER_DIED only if it was not queued, because the owner that @expected names is dead.
  */
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags)
@@ -185,6 +192,8 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 
 	if (op->deadline.error)
 		return -op->deadline.error;
+	if (!memwait_op_has_id(op))
+		flags &= ~(uint32_t)MEMWAIT_OWNED;
 	if (flags & MEMWAIT_GROUP) {
 		entry.any = (struct memwait_wait_any) {
 			.waits = (uintptr_t)word,
@@ -310,6 +319,16 @@ static void cancelled(void *argument)
 		visit_end(argument);
 }
 
+/* So that what its waits owe to others is known if the process dies. A 32-bit kernel has no ids. */
+static int loop_get_id(memwait_loop_t *loop)
+{
+	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
+	int ret = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_OWNER, &owner);
+
+	loop->has_id = !ret;
+	return ret == -EOPNOTSUPP ? 0 : -ret;
+}
+
 int memwait_loop_new(memwait_loop_t **loop)
 {
 	memwait_loop_t *new;
@@ -332,7 +351,9 @@ int memwait_loop_new(memwait_loop_t **loop)
 	new->kick.loop = new;
 	new->kick.deadline = memwait_never;
 	pthread_mutex_init(&new->lock, NULL);
-	err = loop_arm_kick(new);
+	err = loop_get_id(new);
+	if (!err)
+		err = loop_arm_kick(new);
 	if (err) {
 		memwait_loop_free(new);
 		return err;
@@ -380,7 +401,7 @@ size_t memwait_loop_pending(const memwait_loop_t *loop)
  */
 int memwait_op_call_back(struct memwait_op *op, int result)
 {
-	memwait_mutex_t *mutex = op->execute && !result ? op->object : NULL;
+	memwait_mutex_t *mutex = op->execute && memwait_has_locked(result) ? op->object : NULL;
 	unsigned int forks = memwait_forks();
 
 	op->callback(to_public(op), result, op->data);

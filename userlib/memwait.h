@@ -12,8 +12,8 @@
  * to be MEMWAIT_PRIVATE are for the threads and loops of one address space only, at one address,
  * and cost less to wait on and to wake: the memory need not be looked up.
  *
- * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_PENDING, or
- * a negative error number. Everything else: 0 or a positive error number, unless it says more.
+ * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED,
+ * or a negative error number. Everything else: 0 or a positive error number, unless it says more.
  * Where a function must sleep, or wake a sleeper, and /dev/memwait cannot be opened, it returns
  * what open(2) said: ENOENT, ENODEV or ENXIO without the module. A lock is unlocked, and a
  * semaphore posted, nevertheless: it is only that nobody could be woken.
@@ -27,9 +27,10 @@
  * clock that they name. Deadlines are absolute.
  *
  * The functions *_async() return 0 if all is done already: the callback will not run. They return
- * EINPROGRESS if it will, once, with what the blocking function would have returned. Other errors:
- * nothing was begun; EBUSY: the operation is pending; EPERM: its loop is of the parent process.
- * ENOSPC: the user has as many pending waits as the module allows; ENOMEM.
+ * EINPROGRESS if it will, once, with what the blocking function would have returned. EOWNERDEAD: as
+ * 0, see memwait_mutex_lock(). Other errors: nothing was begun; EBUSY: the operation is pending;
+ * EPERM: its loop is of the parent process. ENOSPC: the user has as many pending waits as the
+ * module allows; ENOMEM.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -72,7 +73,10 @@ typedef union {
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
-/* ENOENT, ENODEV, EACCES, EMFILE ...: what open(2) of /dev/memwait said. ENOMEM, ENOSPC. */
+/*
+ * ENOENT, ENODEV, EACCES, EMFILE ...: what open(2) of /dev/memwait said. ENOMEM. ENOSPC: over one
+ * of the user's limits, of waits or of ids.
+ */
 int memwait_loop_new(memwait_loop_t **loop);
 
 /*
@@ -144,10 +148,14 @@ unsigned int memwait_op_index(const memwait_op_t *op);
 /*
  * Waits while *word == expected. A word is a naturally aligned integer of that size, atomic or not.
  * @timeout: NULL is for ever; otherwise a time of CLOCK_MONOTONIC, or by flag of CLOCK_REALTIME or
- * relative. @flags: MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE.
+ * relative. @flags: MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
  *
- * Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT; or -EINVAL (misaligned), -EFAULT,
- * -EINTR, -EOPNOTSUPP (device memory; 64 bits on a 32-bit kernel), -ENOMEM.
+ * MEMWAIT_OWNED: it is told of deaths, see memwait(4): MEMWAIT_OWNER_DIED. The lower 62 bits of a
+ * word of 64 bits are its owner's id, see memwait_owner(). The calling thread gets an id:
+ * -EOPNOTSUPP, -ENOSPC, -ENOMEM.
+ *
+ * Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED; or -EINVAL
+ * (misaligned), -EFAULT, -EINTR, -EOPNOTSUPP (device memory; 64 bits on a 32-bit kernel), -ENOMEM.
  */
 int memwait_wait8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
 		  unsigned int flags);
@@ -159,8 +167,9 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
 		   unsigned int flags);
 
 /*
- * The same for a loop. Returns MEMWAIT_PENDING if the callback will run: with MEMWAIT_OK or
- * MEMWAIT_TIMED_OUT; otherwise what the wait would have returned. -EBUSY, -EPERM, -ENOSPC as above.
+ * The same for a loop, which has an id. Returns MEMWAIT_PENDING if the callback will run: with
+ * MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED; otherwise what the wait would have returned.
+ * -EBUSY, -EPERM, -ENOSPC as above.
  */
 int memwait_wait8_async(const volatile void *word, uint8_t expected,
 			const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
@@ -176,6 +185,22 @@ int memwait_wait64_async(const volatile void *word, uint64_t expected,
  * stand in one queue. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken, or -EFAULT...
  */
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags);
+
+/*
+ * Changes a word of 32 bits by an atomic operation, MEMWAIT_CHANGE_SET, _ADD, _AND, _OR or _XOR,
+ * and wakes up to @count of its waiters, in one system call that no signal and no SIGKILL can
+ * split. *@old, unless it is NULL: what it held before. @flags: 0 or MEMWAIT_PRIVATE. Returns how
+ * many were woken; or, and then nothing was done: -EINVAL, -EFAULT, -EOPNOTSUPP.
+ */
+int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
+			  unsigned int count, unsigned int flags, uint32_t *old);
+
+/*
+ * The id of the calling thread, by which a word can say who has it: not 0, within
+ * MEMWAIT_OWNER_MASK, never used again, the same in every process and namespace. -EOPNOTSUPP: the
+ * kernel has none; -ENOSPC: the user's limit; -ENOMEM; or what open(2) of the device said.
+ */
+int memwait_owner(uint64_t *id);
 
 /* How many waiters the word has, out of date at once: for tests and diagnosis. */
 int memwait_waiters(const volatile void *word, unsigned int flags);
@@ -246,25 +271,38 @@ typedef union {
 
 #define MEMWAIT_MUTEX_INIT	{ { 0 } }
 
-/* Kinds. FAIR can be added to one of the others, and so can MEMWAIT_PRIVATE. */
+/*
+ * Kinds. FAIR or ROBUST can be added to one of the first three, and MEMWAIT_PRIVATE to all. Owners
+ * matter to all but NORMAL and FAIR. Unless it is PRIVATE and not ROBUST, such a mutex knows its
+ * owner by an id of the kernel's, which a thread gets when it first needs one: ENOENT and so on
+ * without the device, EOPNOTSUPP where the kernel has none, ENOSPC over the user's limit.
+ */
 #define MEMWAIT_MUTEX_NORMAL		0x0u	/* whoever is there first gets it */
-#define MEMWAIT_MUTEX_ERRORCHECK	0x1u	/* locking twice: EDEADLK, others unlock: EPERM */
-#define MEMWAIT_MUTEX_RECURSIVE		0x2u	/* its owner can lock it again; so owners matter */
+#define MEMWAIT_MUTEX_RECURSIVE		0x1u	/* its owner can lock it again; so owners matter */
+#define MEMWAIT_MUTEX_ERRORCHECK	0x2u	/* locking twice: EDEADLK, others unlock: EPERM */
 #define MEMWAIT_MUTEX_FAIR		0x4u	/* handed over in the order of waiting */
+#define MEMWAIT_MUTEX_ROBUST		0x8u	/* if its owner dies the next one gets EOWNERDEAD */
 
 /* EINVAL: no such kind. */
 int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind);
 
-/* EBUSY: it is locked. Afterwards the memory can be used for other things, or initialised again. */
+/*
+ * EBUSY: it is locked; a ROBUST one, by a living thread. Afterwards the memory can be used for
+ * other things, or initialised again.
+ */
 int memwait_mutex_destroy(memwait_mutex_t *mutex);
 
 /*
  * Not a cancellation point, and no signal interrupts it. EDEADLK: an ERRORCHECK mutex that is the
  * caller's. EAGAIN: a RECURSIVE one that is locked too often.
+ *
+ * A ROBUST one, here and in all functions below that lock: EOWNERDEAD: it is locked, but the thread
+ * that had it before has died with it. Put right what it guards, call memwait_mutex_consistent(),
+ * and go on. ENOTRECOVERABLE: it was unlocked without that, and can only be destroyed.
  */
 int memwait_mutex_lock(memwait_mutex_t *mutex);
 
-/* EBUSY: somebody has it. */
+/* EBUSY: somebody has it, and lives. */
 int memwait_mutex_trylock(memwait_mutex_t *mutex);
 
 /* ETIMEDOUT: the deadline came first. */
@@ -276,19 +314,25 @@ int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
 int memwait_mutex_unlock(memwait_mutex_t *mutex);
 
 /*
- * The callback, or the caller if it returns 0, has the mutex locked. If owners matter, the owner
- * is the thread that runs the callback.
+ * After EOWNERDEAD: what the mutex guards is right again. EINVAL: it is not ROBUST, or there was no
+ * need. EPERM: another thread has it.
+ */
+int memwait_mutex_consistent(memwait_mutex_t *mutex);
+
+/*
+ * The callback, or the caller if it returns 0, has the mutex locked; EOWNERDEAD likewise, see
+ * above. If owners matter, the owner is the thread that runs the callback.
  */
 int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 				  const struct timespec *abstime, memwait_op_t *op);
 
 /*
- * Runs the callback, with result 0, once the mutex is locked, and unlocks it after the callback has
- * returned. Never blocks. Returns 0 if the mutex was free: the callback has run already;
- * EINPROGRESS if it will. If that fails the callback runs with the error and without the mutex.
- * The callback must leave the mutex locked: EPERM, or ENOENT and so on from waking, is of the
- * unlocking, and then the callback has run. In a child that the callback returns in: EPERM.
+ * Runs the callback, with result 0 or EOWNERDEAD, once the mutex is locked, and unlocks it after
+ * the callback has returned. Never blocks. Returns 0 if the mutex was free: the callback has run
+ * already; EINPROGRESS if it will. If that fails the callback runs with the error and without the
+ * mutex. The callback must leave the mutex locked: EPERM, or ENOENT and so on from waking, is of
+ * the unlocking, and then the callback has run. In a child that the callback returns in: EPERM.
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 
@@ -304,17 +348,22 @@ typedef union {
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
 
 /*
- * EBUSY: somebody waits. It can be destroyed once all waiters have been woken; those that are still
- * on their way out are waited for, but no longer than a second: EBUSY then.
+ * EBUSY: somebody waits, be it an operation that was woken and whose callback has not begun. It can
+ * be destroyed once all waiters have been woken: those that are still on their way out are waited
+ * for, however long that takes. One that was killed while it waited never leaves; so one that is
+ * not PRIVATE is EBUSY if nobody has left for ten seconds. The memory can be initialised again.
  */
 int memwait_cond_destroy(memwait_cond_t *cond);
 
 /*
- * The mutex is unlocked while waiting, and locked again on return, whatever is returned; a mutex
+ * The mutex is unlocked while waiting, and locked again on return, whatever is returned, but for
+ * ENOTRECOVERABLE; a mutex
  * that was locked recursively is unlocked entirely. They may return without a reason, as POSIX
  * allows: look at the predicate again. Cancellation points: a cancelled thread has the mutex
  * locked when its clean-up handlers run, and consumes no signal. EPERM: the mutex is not locked;
- * then, and if the device cannot be opened, it was not unlocked either. ETIMEDOUT.
+ * then, and if the device cannot be opened, it was not unlocked either. ETIMEDOUT. Of a ROBUST
+ * mutex EOWNERDEAD: it is locked, and its owner has died meanwhile; ENOTRECOVERABLE: it is not
+ * locked.
  */
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex);
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
@@ -336,7 +385,8 @@ int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
  * operation is cancelled the mutex is not locked for it, and no signal is lost.
  *
  * Should the wait for the mutex find no memory, or the user's limit, the callback runs with ENOMEM
- * or ENOSPC and without the mutex; a signal has gone to the next waiter.
+ * or ENOSPC and without the mutex; a signal has gone to the next waiter. EOWNERDEAD,
+ * ENOTRECOVERABLE: as above.
  */
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
@@ -353,7 +403,7 @@ typedef union {
 /* @pshared: 0 for a MEMWAIT_PRIVATE one, as of sem_init(3). EINVAL: value too large. */
 int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
 
-/* EBUSY: somebody waits. */
+/* EBUSY: somebody waits. One that was woken is not counted, unless it is private. */
 int memwait_sem_destroy(memwait_sem_t *sem);
 
 /* Cancellation points. EINTR as sem_wait(3). ETIMEDOUT. trywait: EAGAIN. */
@@ -379,16 +429,22 @@ typedef union {
 
 /* Kinds, to which MEMWAIT_PRIVATE can be added. By default whoever is there first gets in. */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* whoever waits gets it in the order of waiting */
+#define MEMWAIT_RWLOCK_ROBUST		0x8u	/* if a writer dies the next one gets EOWNERDEAD */
 
 /* EINVAL: no such kind. */
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 
-/* EBUSY: it is locked. */
+/* EBUSY: it is locked; a ROBUST one, by readers or by a living writer. */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*
  * A thread that has it must not ask again, not even for reading: a writer may be waiting.
  * EAGAIN: too many readers. try: EBUSY. ETIMEDOUT.
+ *
+ * A ROBUST one, here and in all functions that lock: EOWNERDEAD: a writer has died. The caller has
+ * the lock for writing, whichever it asked for. It puts right what is guarded, calls
+ * memwait_rwlock_consistent(), and unlocks. ENOTRECOVERABLE: that was left out. A reader that dies
+ * stays a reader: writers wait for ever. ENOENT and so on, ENOSPC: as of a ROBUST mutex.
  */
 int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock);
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock);
@@ -407,8 +463,11 @@ int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op);
 int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
 				     const struct timespec *abstime, memwait_op_t *op);
 
-/* EPERM: it is not locked. */
+/* EPERM: it is not locked; a ROBUST one, by another writer. */
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock);
+
+/* As memwait_mutex_consistent(). */
+int memwait_rwlock_consistent(memwait_rwlock_t *rwlock);
 
 /* Barriers */
 
@@ -435,8 +494,8 @@ int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
 			      const struct timespec *abstime);
 
 /*
- * The last one to come gets MEMWAIT_BARRIER_SERIAL_THREAD at once; the others EINPROGRESS, or 0 if
- * all have met by now.
+ * 0: all have met by now; MEMWAIT_BARRIER_SERIAL_THREAD: and it is the one of them; EINPROGRESS:
+ * the callback gets one of the two. Of a private barrier the last one to come is the one.
  */
 int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op);
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
@@ -477,7 +536,10 @@ int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t cloc
 /* In the caller's memory: memwait_channel_size() bytes, aligned to 8, better to 64. */
 typedef struct memwait_channel memwait_channel_t;
 
-/* How many bytes a channel takes; 0 if it cannot be: nothing of it may be 0 or above 2^32 - 1. */
+/*
+ * How many bytes a channel takes; 0 if it cannot be: neither may be 0, item_size not above 2^32 -
+ * 1, capacity not above 2^30.
+ */
 size_t memwait_channel_size(size_t item_size, size_t capacity);
 
 /*
@@ -487,7 +549,7 @@ size_t memwait_channel_size(size_t item_size, size_t capacity);
 int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
 			 size_t capacity);
 
-/* EBUSY: somebody waits. Otherwise nobody may be within a call. */
+/* EBUSY: somebody waits, as of memwait_sem_destroy(). Otherwise nobody may be within a call. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
 /* EPIPE: closed. try: EAGAIN: full. ETIMEDOUT. */

@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Mutexes: a lock word (lock.c), and for some kinds its owner.
+ * Mutexes. By default a lock word (lock.c), and for some kinds its owner. A robust one is an owner
+ * word (owner.c).
  *
- * Owner and count are written by who has the lock. Others read the owner as well, to see whether it
- * is they themselves: a thread finds its own number there only if it has written it.
+ * Owner and count are written by the thread that has the lock. Others read the owner as well, to
+ * see whether it is they themselves: a thread finds its own id there only if it has written it. Of
+ * a mutex that processes share that is the kernel's id, because processes in two PID namespaces may
+ * have threads of one number.
  */
 #include <string.h>
 
 #include "internal.h"
 
 struct mutex {
-	_Atomic uint32_t word;
+	union {
+		_Atomic uint32_t word;
+		_Atomic uint64_t owned;		/* of a robust one */
+	};
 	uint32_t kind;
-	_Atomic uint32_t owner;		/* a thread, or 0; if owners matter */
-	uint32_t count;			/* how often it has locked it */
+	uint32_t count;			/* how often its owner has locked it; if owners matter */
+	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and it is not robust */
 	_Atomic uint32_t spins;		/* of memwait_lock() */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
 
-#define OWNERS_MATTER	(MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE)
+#define OWNERS_MATTER	(MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_MUTEX_ROBUST)
 
 static struct mutex *to_mutex(memwait_mutex_t *mutex)
 {
 	return (struct mutex *)mutex;
 }
 
-static bool is_fair(const struct mutex *mutex)
+static bool is_robust(const struct mutex *mutex)
 {
-	return mutex->kind & MEMWAIT_MUTEX_FAIR;
+	return mutex->kind & MEMWAIT_MUTEX_ROBUST;
 }
 
 static bool owners_matter(const struct mutex *mutex)
@@ -36,34 +42,77 @@ static bool owners_matter(const struct mutex *mutex)
 	return mutex->kind & OWNERS_MATTER;
 }
 
-static bool is_own(struct mutex *mutex)
+/* As what the caller owns it. Returns 0 or an error. */
+static int identify(const struct mutex *mutex, uint64_t *id)
 {
-	/* relaxed: see above */
-	return atomic_load_explicit(&mutex->owner, memory_order_relaxed) == memwait_thread_id();
+	if (mutex->kind & MEMWAIT_PRIVATE && !is_robust(mutex)) {
+		*id = memwait_thread_id();
+		return 0;
+	}
+	return -memwait_owner(id);
 }
 
-static void set_owner(struct mutex *mutex, uint32_t owner, uint32_t count)
+static uint64_t owner_of(struct mutex *mutex)
+{
+	/* relaxed, both: see above */
+	if (is_robust(mutex))
+		return atomic_load_explicit(&mutex->owned, memory_order_relaxed) &
+		       MEMWAIT_OWNER_MASK;
+	return atomic_load_explicit(&mutex->owner, memory_order_relaxed);
+}
+
+/* Whether the calling thread has it; if owners matter. */
+static bool is_own(struct mutex *mutex)
+{
+	uint64_t id;
+
+	return !identify(mutex, &id) && owner_of(mutex) == id;
+}
+
+static void set_owner(struct mutex *mutex, uint64_t owner, uint32_t count)
 {
 	/* relaxed: ordered by the lock, but for is_own() */
-	atomic_store_explicit(&mutex->owner, owner, memory_order_relaxed);
+	if (!is_robust(mutex))
+		atomic_store_explicit(&mutex->owner, owner, memory_order_relaxed);
 	mutex->count = count;
 }
 
-/* The lock word has just been locked. Returns 0. */
-static int locked(struct mutex *mutex)
+/*
+ * @ret is what locking has returned: 0 or EOWNERDEAD if it is locked now, @count times. A dead
+ * owner may have left any count.
+ */
+static int locked(struct mutex *mutex, uint32_t count, int ret)
 {
-	if (owners_matter(mutex))
-		set_owner(mutex, memwait_thread_id(), 1);
-	return 0;
+	uint64_t id = 0;
+
+	if (!memwait_has_locked(ret) || !owners_matter(mutex))
+		return ret;
+	/* It cannot fail, as it was asked for before. */
+	identify(mutex, &id);
+	set_owner(mutex, id, count);
+	return ret;
 }
 
-/* If it is the caller's own: 0, it is locked once more, or EDEADLK, EAGAIN. Otherwise EBUSY. */
+/*
+ * Before locking. If it is the caller's own: 0, it is locked once more, or EDEADLK, EAGAIN. EBUSY:
+ * it is to be locked. Other errors: the caller cannot own it.
+ */
 static int lock_again(struct mutex *mutex)
 {
-	if (!owners_matter(mutex) || !is_own(mutex))
+	uint64_t id;
+	int ret;
+
+	if (!owners_matter(mutex))
 		return EBUSY;
-	if (!(mutex->kind & MEMWAIT_MUTEX_RECURSIVE))
+	ret = identify(mutex, &id);
+	if (ret)
+		return ret;
+	if (owner_of(mutex) != id)
+		return EBUSY;
+	if (mutex->kind & MEMWAIT_MUTEX_ERRORCHECK)
 		return EDEADLK;
+	if (!(mutex->kind & MEMWAIT_MUTEX_RECURSIVE))
+		return EBUSY;
 	if (mutex->count == UINT32_MAX)
 		return EAGAIN;
 	mutex->count++;
@@ -72,22 +121,31 @@ static int lock_again(struct mutex *mutex)
 
 int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 {
-	if (!mutex || (kind & ~(OWNERS_MATTER | MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE)) ||
-	    (kind & OWNERS_MATTER) == OWNERS_MATTER)
+	const unsigned int one_of = MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE;
+	const unsigned int other = MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_ROBUST;
+
+	if (!mutex || (kind & ~(one_of | other | MEMWAIT_PRIVATE)) ||
+	    (kind & one_of) == one_of || (kind & other) == other)
 		return EINVAL;
 	memset(mutex, 0, sizeof(*mutex));
 	to_mutex(mutex)->kind = kind;
 	return 0;
 }
 
-int memwait_mutex_destroy(memwait_mutex_t *mutex)
+int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 {
+	struct mutex *mutex = to_mutex(public_mutex);
+	uint64_t now;
+
 	if (!mutex)
 		return EINVAL;
-	/* acquire: who destroys it may free what it guarded */
-	if (atomic_load_explicit(&to_mutex(mutex)->word, memory_order_acquire))
-		return EBUSY;
-	return 0;
+	/* acquire, both: who destroys it may free what it guarded */
+	if (!is_robust(mutex))
+		return atomic_load_explicit(&mutex->word, memory_order_acquire) ? EBUSY : 0;
+	now = atomic_load_explicit(&mutex->owned, memory_order_acquire);
+	if (!now || now == MEMWAIT_NOT_RECOVERABLE)
+		return 0;
+	return memwait_owner_is_dead(&mutex->owned, now, mutex->kind) == 1 ? 0 : EBUSY;
 }
 
 static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
@@ -96,16 +154,26 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
-	return ret ? ret : locked(mutex);
+	if (is_robust(mutex))
+		ret = memwait_owner_lock(&mutex->owned, &mutex->spins, mutex->kind, deadline);
+	else
+		ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
+	return locked(mutex, 1, ret);
 }
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
 {
 	if (!mutex)
 		return EINVAL;
-	if (!owners_matter(to_mutex(mutex)) && memwait_lock_try(&to_mutex(mutex)->word))
+	/* The usual ones, without a call. */
+	if (!owners_matter(to_mutex(mutex))) {
+		if (memwait_lock_try(&to_mutex(mutex)->word))
+			return 0;
+	} else if (is_robust(to_mutex(mutex)) && memwait_own_id &&
+		   memwait_owner_try(&to_mutex(mutex)->owned, memwait_own_id)) {
+		to_mutex(mutex)->count = 1;
 		return 0;
+	}
 	return lock_until(to_mutex(mutex), &memwait_never);
 }
 
@@ -121,7 +189,11 @@ int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
 		return EBUSY;
 	if (ret != EBUSY)
 		return ret;
-	return memwait_lock_try(&mutex->word) ? locked(mutex) : EBUSY;
+	if (is_robust(mutex))
+		ret = memwait_owner_trylock(&mutex->owned, mutex->kind);
+	else
+		ret = memwait_lock_try(&mutex->word) ? 0 : EBUSY;
+	return locked(mutex, 1, ret);
 }
 
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
@@ -147,10 +219,24 @@ static int unlock_own(struct mutex *mutex)
 {
 	if (!is_own(mutex))
 		return EPERM;
-	if (--mutex->count)
+	if (mutex->kind & MEMWAIT_MUTEX_RECURSIVE && --mutex->count)
 		return 0;
+	if (is_robust(mutex))
+		return memwait_owner_unlock(&mutex->owned, mutex->kind);
 	set_owner(mutex, 0, 0);
 	return memwait_lock_release(&mutex->word, mutex->kind);
+}
+
+/* If nobody waits for it, and it was locked once: as memwait_owner_unlock(), without a call. */
+static inline bool unlock_robust(struct mutex *mutex)
+{
+	uint64_t id = memwait_own_id;
+
+	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE)
+		return false;
+	/* release: what was done under the lock is there for the next who has it */
+	return atomic_compare_exchange_strong_explicit(&mutex->owned, &id, 0, memory_order_release,
+						       memory_order_relaxed);
 }
 
 int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
@@ -160,28 +246,64 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 	if (!mutex)
 		return EINVAL;
 	if (owners_matter(mutex))
-		return unlock_own(mutex);
+		return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_own(mutex);
 	return memwait_lock_release(&mutex->word, mutex->kind);
+}
+
+int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+	uint64_t now;
+
+	if (!mutex || !is_robust(mutex))
+		return EINVAL;
+	/* relaxed: if the caller has it, it has written it itself */
+	now = atomic_load_explicit(&mutex->owned, memory_order_relaxed);
+	if (!(now & MEMWAIT_OWNER_INCONSISTENT) || now == MEMWAIT_NOT_RECOVERABLE)
+		return EINVAL;
+	if (!is_own(mutex))
+		return EPERM;
+	memwait_owner_make_consistent(&mutex->owned);
+	return 0;
+}
+
+static void undo(struct mutex *mutex, int outcome)
+{
+	if (is_robust(mutex))
+		memwait_owner_undo(&mutex->owned, mutex->kind, outcome);
+	else
+		memwait_lock_undo(&mutex->word, mutex->kind, outcome);
+}
+
+static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int outcome)
+{
+	uint64_t id;
+	int ret;
+
+	/* The thread that goes on may be another one than that which began. */
+	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
+	if (ret) {
+		undo(mutex, outcome);
+		return outcome == MEMWAIT_TIMED_OUT ? ETIMEDOUT : ret;
+	}
+	if (is_robust(mutex))
+		ret = memwait_owner_step(op, &mutex->owned, mutex->kind, outcome);
+	else
+		ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
+	return locked(mutex, count, ret);
 }
 
 static int lock_step(struct memwait_op *op, int outcome)
 {
 	struct mutex *mutex = op->object;
-	int ret = EBUSY;
+	int ret = outcome == MEMWAIT_OP_BEGIN ? lock_again(mutex) : EBUSY;
 
-	if (outcome == MEMWAIT_OP_BEGIN)
-		ret = lock_again(mutex);
-	if (ret != EBUSY)
-		return ret;
-	ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
-	return ret ? ret : locked(mutex);
+	return ret == EBUSY ? step(mutex, 1, op, outcome) : ret;
 }
 
 static void lock_undo(struct memwait_op *op, int outcome)
 {
-	struct mutex *mutex = op->object;
-
-	memwait_lock_undo(&mutex->word, mutex->kind, outcome);
+	undo(op->object, outcome);
 }
 
 static const struct memwait_op_kind lock_kind = { lock_step, lock_undo };
@@ -220,21 +342,20 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op
 	op->deadline = memwait_never;
 	op->execute = true;
 	ret = memwait_op_start(op);
-	if (ret)
-		return ret;
-	return memwait_op_call_back(op, 0);
+	return memwait_has_locked(ret) ? memwait_op_call_back(op, ret) : ret;
 }
 
 /*
- * The word to which a condition variable with @flags can move its sleepers, and which it can wake
- * in one call with its own sleep; NULL if it must not.
+ * The word to which a condition variable with @flags can move its sleepers; NULL if it must not.
+ * One that sleeps on a fair word has the lock if it is counted, and one that was moved cannot tell.
+ * One that was moved to an owner word has not named the owner.
  */
 _Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
-	/* Who is counted on a fair word has the lock, and who was moved cannot tell. */
-	if (is_fair(mutex) || (mutex->kind & MEMWAIT_PRIVATE) != flags)
+	if ((mutex->kind & (MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_ROBUST)) ||
+	    (mutex->kind & MEMWAIT_PRIVATE) != flags)
 		return NULL;
 	return &mutex->word;
 }
@@ -253,7 +374,8 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 /*
  * Unlocks a mutex that is held, however often, for a condition variable with @flags. The caller is
  * to wake one who sleeps on *@wake, together with its own sleep, unless that is NULL; without @wake
- * it is done here. If that fails the mutex is unlocked, and the wait will meet the error.
+ * it is done here, and so it is if processes share the mutex: the caller might die in between. If
+ * that fails the mutex is unlocked, and the wait will meet the error.
  */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake)
@@ -266,7 +388,11 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 		*count = mutex->count;
 		set_owner(mutex, 0, 0);
 	}
-	if (!wake || !memwait_mutex_word(public_mutex, flags)) {
+	if (is_robust(mutex)) {
+		memwait_owner_unlock(&mutex->owned, mutex->kind);
+		return;
+	}
+	if (!wake || !(flags & MEMWAIT_PRIVATE) || !memwait_mutex_word(public_mutex, flags)) {
 		memwait_lock_release(&mutex->word, mutex->kind);
 		return;
 	}
@@ -274,12 +400,6 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 	was = atomic_exchange_explicit(&mutex->word, 0, memory_order_release);
 	if (was & MEMWAIT_CONTENDED)
 		*wake = &mutex->word;
-}
-
-static void locked_again(struct mutex *mutex, uint32_t count)
-{
-	if (owners_matter(mutex))
-		set_owner(mutex, memwait_thread_id(), count);
 }
 
 /* No cancellation point. */
@@ -294,35 +414,39 @@ static void nap(void)
 }
 
 /*
- * @contended: others may sleep on it that have not set CONTENDED. Whoever waits for a condition has
- * been promised the mutex, and cannot do without: where it cannot sleep, for want of memory or of a
+ * @contended: others may sleep on it that have not set CONTENDED. Returns 0; of a robust one also
+ * EOWNERDEAD, or ENOTRECOVERABLE: it is not locked. A thread that waits for a condition has been
+ * promised the mutex, and cannot do without: where it cannot sleep, for want of memory or of a
  * descriptor for the device that the program has closed, it looks now and then.
  */
-void memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
+	int ret;
 
-	if (contended || memwait_lock(&mutex->word, &mutex->spins, mutex->kind, &memwait_never)) {
-		while (memwait_lock_contended(&mutex->word, mutex->kind, &memwait_never))
-			nap();
+	for (;;) {
+		if (is_robust(mutex))
+			ret = memwait_owner_lock(&mutex->owned, &mutex->spins, mutex->kind,
+						 &memwait_never);
+		else if (contended)
+			ret = memwait_lock_contended(&mutex->word, mutex->kind, &memwait_never);
+		else
+			ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind,
+					   &memwait_never);
+		if (memwait_has_locked(ret) || ret == ENOTRECOVERABLE)
+			return locked(mutex, count, ret);
+		contended = true;
+		nap();
 	}
-	locked_again(mutex, count);
 }
 
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome)
 {
-	struct mutex *mutex = to_mutex(public_mutex);
-	int ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
-
-	if (!ret)
-		locked_again(mutex, count);
-	return ret;
+	return step(to_mutex(public_mutex), count, op, outcome);
 }
 
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)
 {
-	struct mutex *mutex = to_mutex(public_mutex);
-
-	memwait_lock_undo(&mutex->word, mutex->kind, outcome);
+	undo(to_mutex(public_mutex), outcome);
 }

@@ -15,13 +15,23 @@
  *
  * The writer sleeps on the state; the reader that leaves CLOSED alone behind wakes it. A writer
  * that gives up opens the state, and unlocks the gate.
+ *
+ * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
+ * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
+ * it wanted, as there may be something to be put right. If it gives up because there still are
+ * readers, it abandons the gate, and leaves the state closed. If the state is open, the dead one
+ * had not begun to write, or has ended: nothing has happened. A lock that is not recoverable stays
+ * closed.
  */
 #include <string.h>
 
 #include "internal.h"
 
 struct rwlock {
-	_Atomic uint32_t gate;
+	union {
+		_Atomic uint32_t gate;
+		_Atomic uint64_t owned_gate;	/* of a robust lock */
+	};
 	_Atomic uint32_t state;
 	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
 	uint32_t kind;
@@ -38,9 +48,16 @@ static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 	return (struct rwlock *)rwlock;
 }
 
+static bool is_robust(const struct rwlock *lock)
+{
+	return lock->kind & MEMWAIT_RWLOCK_ROBUST;
+}
+
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 {
-	if (!rwlock || (kind & ~(MEMWAIT_RWLOCK_FAIR | MEMWAIT_PRIVATE)))
+	const unsigned int one_of = MEMWAIT_RWLOCK_FAIR | MEMWAIT_RWLOCK_ROBUST;
+
+	if (!rwlock || (kind & ~(one_of | MEMWAIT_PRIVATE)) || (kind & one_of) == one_of)
 		return EINVAL;
 	memset(rwlock, 0, sizeof(*rwlock));
 	to_rwlock(rwlock)->kind = kind;
@@ -49,13 +66,60 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 {
-	if (!rwlock)
+	struct rwlock *lock = to_rwlock(rwlock);
+	uint64_t gate;
+
+	if (!lock)
 		return EINVAL;
-	/* acquire: who destroys it may free what it guarded */
-	if (atomic_load_explicit(&to_rwlock(rwlock)->state, memory_order_acquire) ||
-	    atomic_load_explicit(&to_rwlock(rwlock)->gate, memory_order_acquire))
+	/* acquire, all: who destroys it may free what it guarded */
+	if (atomic_load_explicit(&lock->state, memory_order_acquire) & ~CLOSED)
 		return EBUSY;
+	if (!is_robust(lock))
+		return atomic_load_explicit(&lock->state, memory_order_acquire) ||
+		       atomic_load_explicit(&lock->gate, memory_order_acquire) ? EBUSY : 0;
+	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
+	if (!gate || gate == MEMWAIT_NOT_RECOVERABLE)
+		return 0;
+	return memwait_owner_is_dead(&lock->owned_gate, gate, lock->kind) == 1 ? 0 : EBUSY;
+}
+
+static int release_gate(struct rwlock *lock)
+{
+	if (is_robust(lock))
+		return memwait_owner_unlock(&lock->owned_gate, lock->kind);
+	return memwait_lock_release(&lock->gate, lock->kind);
+}
+
+/*
+ * @ret is what locking the gate has returned. Returns 0: the gate is the caller's; EOWNERDEAD: it
+ * is and a writer has died; or an error.
+ */
+static int look_behind_gate(struct rwlock *lock, int ret)
+{
+	if (ret != EOWNERDEAD)
+		return ret;
+	/* relaxed: with the gate nobody else closes or opens it */
+	if (atomic_load_explicit(&lock->state, memory_order_relaxed) & CLOSED)
+		return EOWNERDEAD;
+	memwait_owner_make_consistent(&lock->owned_gate);
 	return 0;
+}
+
+static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	int ret;
+
+	if (!is_robust(lock))
+		return memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
+	ret = memwait_owner_lock(&lock->owned_gate, &lock->spins, lock->kind, deadline);
+	return look_behind_gate(lock, ret);
+}
+
+static int try_gate(struct rwlock *lock)
+{
+	if (!is_robust(lock))
+		return memwait_lock_try(&lock->gate) ? 0 : EBUSY;
+	return look_behind_gate(lock, memwait_owner_trylock(&lock->owned_gate, lock->kind));
 }
 
 /* Adds a reader, unless the state is closed (EBUSY) or full (EAGAIN). */
@@ -76,12 +140,68 @@ static int add_reader(struct rwlock *lock)
 	return 0;
 }
 
-/* The caller has the gate, so the state is open. */
+/* The caller has the gate, and no writer has died, so the state is open. */
 static int add_reader_and_go(struct rwlock *lock)
 {
 	int ret = add_reader(lock);
 
-	memwait_lock_release(&lock->gate, lock->kind);
+	release_gate(lock);
+	return ret;
+}
+
+/* The caller has the gate. Returns the number of readers that it has to wait for. */
+static uint32_t close_state(struct rwlock *lock)
+{
+	/* acquire: pairs with the release of readers that have left, and of the writer before */
+	return atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire) & ~CLOSED;
+}
+
+static uint32_t readers_left(struct rwlock *lock)
+{
+	/* acquire: pairs with the release of readers that have left */
+	return atomic_load_explicit(&lock->state, memory_order_acquire) & ~CLOSED;
+}
+
+/* Whether the writer that has the gate has not put right what a dead one has left. */
+static bool is_inconsistent(struct rwlock *lock)
+{
+	/* relaxed: it has written that itself */
+	return is_robust(lock) &&
+	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
+		MEMWAIT_OWNER_INCONSISTENT);
+}
+
+/* Of a writer that has the lock, or that gives up. */
+static int open_state(struct rwlock *lock)
+{
+	/* release: what was written is there for the readers that come */
+	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
+	return release_gate(lock);
+}
+
+/* Of a writer that waits for readers no longer. */
+static void give_up(struct rwlock *lock)
+{
+	if (is_inconsistent(lock))
+		memwait_owner_abandon(&lock->owned_gate, lock->kind);
+	else
+		open_state(lock);
+}
+
+/* The caller has the gate, by @ret: 0 or EOWNERDEAD. That is returned when no reader is left. */
+static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
+{
+	uint32_t readers;
+	int err;
+
+	for (readers = close_state(lock); readers; readers = readers_left(lock)) {
+		err = memwait_sleep(&lock->state, CLOSED | readers,
+				    MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
+		if (err == MEMWAIT_TIMED_OUT || (err < 0 && err != -EINTR)) {
+			give_up(lock);
+			return err < 0 ? -err : ETIMEDOUT;
+		}
+	}
 	return ret;
 }
 
@@ -94,8 +214,19 @@ static int read_until(struct rwlock *lock, const struct memwait_deadline *deadli
 	ret = add_reader(lock);
 	if (ret != EBUSY)
 		return ret;
-	ret = memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
+	ret = lock_gate(lock, deadline);
+	if (ret == EOWNERDEAD)
+		return wait_for_readers(lock, deadline, ret);
 	return ret ? ret : add_reader_and_go(lock);
+}
+
+/* The caller has the gate, by @ret, and does not wait. */
+static int try_to_write(struct rwlock *lock, int ret)
+{
+	if (!close_state(lock))
+		return ret;
+	give_up(lock);
+	return EBUSY;
 }
 
 int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
@@ -105,7 +236,18 @@ int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
 
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 {
-	return rwlock ? add_reader(to_rwlock(rwlock)) : EINVAL;
+	struct rwlock *lock = to_rwlock(rwlock);
+	int ret;
+
+	if (!lock)
+		return EINVAL;
+	ret = add_reader(lock);
+	if (ret != EBUSY || !is_robust(lock))
+		return ret;
+	ret = try_gate(lock);
+	if (ret == EOWNERDEAD)
+		return try_to_write(lock, ret);
+	return ret ? ret : add_reader_and_go(lock);
 }
 
 int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
@@ -122,46 +264,14 @@ int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *
 	return memwait_rwlock_clockrdlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
-/* The caller has the gate. Returns the number of readers that it has to wait for. */
-static uint32_t close_state(struct rwlock *lock)
-{
-	/* acquire: pairs with the release of readers that have left, and of the writer before */
-	return atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire) & ~CLOSED;
-}
-
-static uint32_t readers_left(struct rwlock *lock)
-{
-	/* acquire: pairs with the release of readers that have left */
-	return atomic_load_explicit(&lock->state, memory_order_acquire) & ~CLOSED;
-}
-
-/* Of a writer that has the lock, or gives up. */
-static int open_state(struct rwlock *lock)
-{
-	/* release: what was written is there for the readers that come */
-	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
-	return memwait_lock_release(&lock->gate, lock->kind);
-}
-
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	uint32_t readers;
 	int ret;
 
 	if (!lock)
 		return EINVAL;
-	ret = memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
-	if (ret)
-		return ret;
-	for (readers = close_state(lock); readers; readers = readers_left(lock)) {
-		ret = memwait_sleep(&lock->state, CLOSED | readers,
-				    MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
-		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
-			open_state(lock);
-			return ret < 0 ? -ret : ETIMEDOUT;
-		}
-	}
-	return 0;
+	ret = lock_gate(lock, deadline);
+	return memwait_has_locked(ret) ? wait_for_readers(lock, deadline, ret) : ret;
 }
 
 int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
@@ -173,16 +283,20 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
 	uint32_t nobody = 0;
+	int ret;
 
 	if (!lock)
 		return EINVAL;
-	if (!memwait_lock_try(&lock->gate))
-		return EBUSY;
+	ret = try_gate(lock);
+	if (ret == EOWNERDEAD)
+		return try_to_write(lock, ret);
+	if (ret)
+		return ret;
 	/* acquire: as close_state() */
 	if (atomic_compare_exchange_strong_explicit(&lock->state, &nobody, CLOSED,
 						    memory_order_acquire, memory_order_relaxed))
 		return 0;
-	memwait_lock_release(&lock->gate, lock->kind);
+	release_gate(lock);
 	return EBUSY;
 }
 
@@ -200,101 +314,218 @@ int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *
 	return memwait_rwlock_clockwrlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
-int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
+/* Whether the calling thread has the gate of a robust lock. */
+static bool gate_is_own(struct rwlock *lock)
 {
-	struct rwlock *lock = to_rwlock(rwlock);
-	uint32_t state, kind;
-	int ret;
+	uint64_t id;
 
-	if (!lock)
-		return EINVAL;
+	/* relaxed: if it is the caller's id, it has written it itself */
+	return memwait_owner(&id) >= 0 &&
+	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
+		MEMWAIT_OWNER_MASK) == id;
+}
+
+static int unlock_writer(struct rwlock *lock)
+{
+	if (!is_robust(lock))
+		return open_state(lock);
+	if (!gate_is_own(lock))
+		return EPERM;
+	/* It stays closed if it is not recoverable any more. */
+	return is_inconsistent(lock) ? release_gate(lock) : open_state(lock);
+}
+
+/* Not inlined: so a reader that leaves others behind needs no stack frame. */
+__attribute__((__noinline__))
+static int unlock_slowly(struct rwlock *lock)
+{
+	uint32_t state, kind;
+	int ret = 0;
+
 	kind = lock->kind;	/* who has it next may free it */
 	/* relaxed: if the caller is a reader there are readers, whatever else happens */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	if (state == CLOSED)
-		return open_state(lock);
+		return unlock_writer(lock);
 	do {
 		if (!(state & ~CLOSED))
 			return EPERM;
+		/* The store and the notify are one call, see internal.h. */
+		if (state == (CLOSED | 1) && !(kind & MEMWAIT_PRIVATE) && !ret) {
+			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, UINT32_MAX, 1, kind,
+					     NULL);
+			if (ret >= 0)
+				return 0;
+		}
 		/* release: the writer comes after what was read */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state - 1,
 							memory_order_release,
 							memory_order_relaxed));
-	if (state != (CLOSED | 1))
-		return 0;
-	ret = memwait_wake(&lock->state, 1, kind);
+	if (state == (CLOSED | 1) && !ret)
+		ret = memwait_wake(&lock->state, 1, kind);
 	return ret < 0 ? -ret : 0;
 }
 
-static int read_step(struct memwait_op *op, int outcome)
+int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 {
-	struct rwlock *lock = op->object;
-	int ret;
+	struct rwlock *lock = to_rwlock(rwlock);
+	uint32_t state;
 
-	if (outcome == MEMWAIT_OP_BEGIN) {
-		ret = add_reader(lock);
-		if (ret != EBUSY)
-			return ret;
+	if (!lock)
+		return EINVAL;
+	/* relaxed: only the compare-and-swap counts */
+	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+	/* release: the writer comes after what was read */
+	if ((state & ~CLOSED) && state != (CLOSED | 1) &&
+	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - 1,
+						    memory_order_release, memory_order_relaxed))
+		return 0;
+	return unlock_slowly(lock);
+}
+
+int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
+{
+	struct rwlock *lock = to_rwlock(rwlock);
+
+	if (!lock || !is_inconsistent(lock))
+		return EINVAL;
+	if (gate_is_own(lock)) {
+		memwait_owner_make_consistent(&lock->owned_gate);
+		return 0;
 	}
-	ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
-	return ret ? ret : add_reader_and_go(lock);
+	/* relaxed: out of date at once */
+	return atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) ==
+	       MEMWAIT_NOT_RECOVERABLE ? EINVAL : EPERM;
 }
 
-static void read_undo(struct memwait_op *op, int outcome)
-{
-	struct rwlock *lock = op->object;
-
-	memwait_lock_undo(&lock->gate, lock->kind, outcome);
-}
-
-/* What a writer waits for. */
+/* What an operation waits for. */
 enum { FOR_GATE, FOR_READERS };
 
-static int write_step(struct memwait_op *op, int outcome)
+static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 {
-	struct rwlock *lock = op->object;
+	int ret;
+
+	if (!is_robust(lock)) {
+		ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
+	} else {
+		ret = memwait_owner_step(op, &lock->owned_gate, lock->kind, outcome);
+		if (memwait_has_locked(ret))
+			(void)memwait_owner(&op->rwlock.owner);
+		ret = look_behind_gate(lock, ret);
+	}
+	op->rwlock.gate = ret;
+	return ret;
+}
+
+/*
+ * The thread that goes on, after the wait for readers, may be another one than that which has
+ * locked the robust gate. Returns whether the gate is the caller's: it has been taken away if that
+ * thread has ended.
+ */
+static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
+{
+	uint64_t id, now;
+
+	if (!is_robust(lock))
+		return true;
+	/* relaxed, both: the loop's lock orders what that thread has done */
+	now = atomic_load_explicit(&lock->owned_gate, memory_order_relaxed);
+	if (memwait_owner(&id) < 0) {
+		/* This thread cannot have it. */
+		if ((now & MEMWAIT_OWNER_MASK) == op->rwlock.owner)
+			memwait_owner_abandon(&lock->owned_gate, lock->kind);
+		return false;
+	}
+	do {
+		if ((now & MEMWAIT_OWNER_MASK) != op->rwlock.owner)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&lock->owned_gate, &now,
+							(now & ~MEMWAIT_OWNER_MASK) | id,
+							memory_order_relaxed,
+							memory_order_relaxed));
+	/* One that sleeps has named the thread before. */
+	if (op->rwlock.owner != id && now & MEMWAIT_OWNER_CONTENDED)
+		memwait_wake(&lock->owned_gate, 1, lock->kind);
+	op->rwlock.owner = id;
+	return true;
+}
+
+/* As wait_for_readers(), for an operation whose gate is the caller's. */
+static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
+{
 	uint32_t readers;
 	int ret;
 
-	if (op->phase == FOR_GATE) {
-		ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
-		if (ret)
-			return ret;
-		op->phase = FOR_READERS;
-		readers = close_state(lock);
-	} else {
-		if (outcome == MEMWAIT_TIMED_OUT) {
-			open_state(lock);
-			return ETIMEDOUT;
-		}
-		readers = readers_left(lock);
+	if (op->phase == FOR_READERS && outcome == MEMWAIT_TIMED_OUT) {
+		give_up(lock);
+		return ETIMEDOUT;
 	}
+	readers = op->phase == FOR_GATE ? close_state(lock) : readers_left(lock);
+	op->phase = FOR_READERS;
 	for (; readers; readers = readers_left(lock)) {
 		ret = memwait_op_arm(op, &lock->state, CLOSED | readers,
 				     MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret != MEMWAIT_NOT_EQUAL) {
-			open_state(lock);
+			give_up(lock);
 			return ret < 0 ? -ret : ETIMEDOUT;
 		}
 	}
-	return 0;
+	return op->rwlock.gate;
 }
 
-static void write_undo(struct memwait_op *op, int outcome)
+static int step(struct memwait_op *op, bool writing, int outcome)
+{
+	struct rwlock *lock = op->object;
+	int ret;
+
+	if (op->phase == FOR_READERS) {
+		if (take_over_gate(lock, op))
+			return readers_step(lock, op, outcome);
+		if (outcome == MEMWAIT_TIMED_OUT)
+			return ETIMEDOUT;
+		op->phase = FOR_GATE;
+		outcome = MEMWAIT_OP_BEGIN;
+	}
+	if (outcome == MEMWAIT_OP_BEGIN && !writing) {
+		ret = add_reader(lock);
+		if (ret != EBUSY)
+			return ret;
+	}
+	ret = gate_step(lock, op, outcome);
+	if (ret == EOWNERDEAD || (!ret && writing))
+		return readers_step(lock, op, outcome);
+	return ret ? ret : add_reader_and_go(lock);
+}
+
+static int read_step(struct memwait_op *op, int outcome)
+{
+	return step(op, false, outcome);
+}
+
+static int write_step(struct memwait_op *op, int outcome)
+{
+	return step(op, true, outcome);
+}
+
+static void undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
 	/* The writer is alone on the state: there is nobody to pass its wake-up on to. */
-	if (op->phase == FOR_GATE)
+	if (op->phase == FOR_READERS) {
+		if (take_over_gate(lock, op))
+			give_up(lock);
+	} else if (is_robust(lock)) {
+		memwait_owner_undo(&lock->owned_gate, lock->kind, outcome);
+	} else {
 		memwait_lock_undo(&lock->gate, lock->kind, outcome);
-	else
-		open_state(lock);
+	}
 }
 
-static const struct memwait_op_kind read_kind = { read_step, read_undo };
-static const struct memwait_op_kind write_kind = { write_step, write_undo };
+static const struct memwait_op_kind read_kind = { read_step, undo };
+static const struct memwait_op_kind write_kind = { write_step, undo };
 
 static int begin(memwait_rwlock_t *lock, const struct memwait_op_kind *kind, memwait_op_t *op)
 {

@@ -2,9 +2,17 @@
 /*
  * Semaphores: a value, and how many are within a wait, in one word of 64 bits (internal.h).
  *
- * What counts is the value: who has been woken takes from it, or sleeps again if somebody else was
- * faster, who then has used the post. Each post notifies one, so that there are never sleepers
- * beside a value that nobody has been woken for.
+ * What counts is the value: a waiter that has been woken takes from it, or sleeps again if another
+ * was faster, which then has used the post. Each post notifies one, so that there are never
+ * sleepers beside a value that nobody has been woken for.
+ *
+ * Between processes: a post that may find sleepers raises the value and wakes one in one system
+ * call. Two posts wake two waiters, and the kernel looks to the second one only, see internal.h. If
+ * the first one dies before it has taken, its post is left. Therefore a waiter that was woken, and
+ * leaves a value behind beside others that wait, wakes one more of them.
+ *
+ * A waiter that dies in its sleep is counted for ever. Each post is a system call then, and destroy
+ * asks the kernel how many sleep.
  */
 #include <string.h>
 
@@ -42,15 +50,16 @@ static const volatile void *value_word(struct sem *sem)
 	return memwait_lower_half(&sem->state);
 }
 
-/* Takes one, and @less from the state with it; or returns false. */
-static bool take(struct sem *sem, uint64_t less)
+/* Takes one, and @less from the state with it; or returns false. @left gets what remains. */
+static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 
 	while (value_of(state)) {
 		/* acquire: pairs with memwait_sem_post() */
-		if (atomic_compare_exchange_weak_explicit(&sem->state, &state, state - 1 - less,
+		*left = state - 1 - less;
+		if (atomic_compare_exchange_weak_explicit(&sem->state, &state, *left,
 							  memory_order_acquire,
 							  memory_order_relaxed))
 			return true;
@@ -58,12 +67,25 @@ static bool take(struct sem *sem, uint64_t less)
 	return false;
 }
 
-/* Returns how to wait: the size of the word, and whether it is private. */
+/* The same for one that waits. If it was woken it may have to wake another one, see above. */
+static bool take_and_leave(struct sem *sem, bool woken)
+{
+	uint64_t left;
+
+	if (!take(sem, WAITER, &left))
+		return false;
+	if (woken && value_of(left) && left >= WAITER && !(left & PRIVATE))
+		memwait_wake(value_word(sem), 1, 0);
+	return true;
+}
+
+/* Returns how to wait. */
 static uint32_t enter(struct sem *sem)
 {
 	/* relaxed: a post that comes later sees it, as it changes the same word */
-	return MEMWAIT_SIZE_U32 | flags_of(atomic_fetch_add_explicit(&sem->state, WAITER,
-								      memory_order_relaxed));
+	uint64_t was = atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
+
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(was));
 }
 
 static void leave(struct sem *sem)
@@ -91,14 +113,20 @@ int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value)
 	return 0;
 }
 
-int memwait_sem_destroy(memwait_sem_t *sem)
+int memwait_sem_destroy(memwait_sem_t *public_sem)
 {
+	struct sem *sem = to_sem(public_sem);
+	uint64_t state;
+
 	if (!sem)
 		return EINVAL;
 	/* acquire: who destroys it may free what it guarded */
-	if (atomic_load_explicit(&to_sem(sem)->state, memory_order_acquire) >= WAITER)
+	state = atomic_load_explicit(&sem->state, memory_order_acquire);
+	if (state < WAITER)
+		return 0;
+	if (state & PRIVATE)
 		return EBUSY;
-	return 0;
+	return memwait_sleepers(value_word(sem), 0) ? EBUSY : 0;
 }
 
 static void cancelled(void *argument)
@@ -112,25 +140,31 @@ __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
 	uint32_t flags = enter(sem);
+	bool woken = false;
 	int ret;
 
-	while (!take(sem, WAITER)) {
+	while (!take_and_leave(sem, woken)) {
 		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
 						cancelled, sem);
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {
 			leave(sem);
+			if (woken)
+				pass_on(sem);
 			return ret < 0 ? -ret : ETIMEDOUT;
 		}
+		woken = memwait_was_woken(ret);
 	}
 	return 0;
 }
 
 static inline int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
+	uint64_t left;
+
 	if (!sem)
 		return EINVAL;
 	pthread_testcancel();
-	return take(sem, 0) ? 0 : sleep_until(sem, deadline);
+	return take(sem, 0, &left) ? 0 : sleep_until(sem, deadline);
 }
 
 int memwait_sem_wait(memwait_sem_t *sem)
@@ -140,9 +174,11 @@ int memwait_sem_wait(memwait_sem_t *sem)
 
 int memwait_sem_trywait(memwait_sem_t *sem)
 {
+	uint64_t left;
+
 	if (!sem)
 		return EINVAL;
-	return take(to_sem(sem), 0) ? 0 : EAGAIN;
+	return take(to_sem(sem), 0, &left) ? 0 : EAGAIN;
 }
 
 int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime)
@@ -162,18 +198,26 @@ int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem, uint64_t state)
 {
-	int ret;
+	int ret = 0;
 
 	do {
-		if (value_of(state) == MEMWAIT_SEM_VALUE_MAX)
+		/* Posts by memwait_change() may have gone beyond it, by as many as came at once. */
+		if (value_of(state) >= MEMWAIT_SEM_VALUE_MAX)
 			return EOVERFLOW;
+		if (state >= WAITER && !(state & PRIVATE) && !ret) {
+			ret = memwait_change(value_word(sem), MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL);
+			if (ret >= 0)
+				return 0;
+		}
 		/* release: what was done before is there for who takes it */
 	} while (!atomic_compare_exchange_weak_explicit(&sem->state, &state, state + 1,
 							memory_order_release,
 							memory_order_relaxed));
 	if (state < WAITER)
 		return 0;
-	ret = memwait_wake(value_word(sem), 1, flags_of(state));
+	/* If the system call has failed, the semaphore is posted all the same. */
+	if (!ret)
+		ret = memwait_wake(value_word(sem), 1, flags_of(state));
 	return ret < 0 ? -ret : 0;
 }
 
@@ -207,33 +251,37 @@ int memwait_sem_getvalue(memwait_sem_t *sem, int *value)
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct sem *sem = op->object;
-	uint64_t less = outcome == MEMWAIT_OP_BEGIN ? 0 : WAITER;
+	bool woken = memwait_was_woken(outcome);
 	int ret = outcome;
+	uint64_t left;
 
 	if (outcome == MEMWAIT_TIMED_OUT)
 		goto leave;
-	if (take(sem, less))
-		return 0;
-	if (outcome == MEMWAIT_OP_BEGIN)
+	if (outcome == MEMWAIT_OP_BEGIN) {
+		if (take(sem, 0, &left))
+			return 0;
 		op->word.flags = enter(sem);
-	do {
+	}
+	while (!take_and_leave(sem, woken)) {
 		ret = memwait_op_arm(op, value_word(sem), 0, op->word.flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret != MEMWAIT_NOT_EQUAL)
 			goto leave;
-	} while (!take(sem, WAITER));
+	}
 	return 0;
 
 leave:
 	leave(sem);
+	if (woken)
+		pass_on(sem);
 	return ret < 0 ? -ret : ETIMEDOUT;
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
 {
 	leave(op->object);
-	if (outcome == MEMWAIT_OK)
+	if (memwait_was_woken(outcome))
 		pass_on(op->object);
 }
 

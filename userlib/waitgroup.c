@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Wait groups: a count, and a generation (internal.h) that changes when the count becomes zero. So
- * a waiter goes on even if the count rises again before it runs.
+ * Wait groups: a count, and a generation (internal.h), so that a waiter goes on even if the count
+ * rises again before it runs.
+ *
+ * Waiters sleep where the lower half is, which holds the count and WAITERS, while the whole is as
+ * they have seen it; on big-endian machines, while that half is. With WAITERS set the count becomes
+ * 0 by one system call that wakes all, so no death can come between the two. It leaves 0 beside
+ * WAITERS. The next one that adds to the count clears WAITERS and changes the generation: a waiter
+ * goes on if it finds 0, or another generation. It may be woken for nothing, if somebody has added
+ * to the count before the kernel has taken away the last one.
  */
 #include <string.h>
 
@@ -29,10 +36,13 @@ static uint32_t generation_of(uint64_t state)
 	return (uint32_t)(state >> 32);
 }
 
-static const volatile void *generation_word(struct waitgroup *group)
+/* What changes by a system call, and what waiters sleep on: both have the same address. */
+static const volatile void *count_word(struct waitgroup *group)
 {
-	return memwait_upper_half(&group->state);
+	return memwait_lower_half(&group->state);
 }
+
+#define SLEEP_SIZE	(MEMWAIT_LOWER_HALF ? MEMWAIT_SIZE_U32 : MEMWAIT_SIZE_U64)
 
 int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count)
 {
@@ -54,13 +64,32 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *group)
 	return 0;
 }
 
+/*
+ * Takes the last ones away, and wakes all. Returns 0; or an error, and then nothing was done.
+ */
+static int finish(struct waitgroup *group, int delta, uint32_t flags)
+{
+	uint32_t was;
+	int ret;
+
+	ret = memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)delta, MEMWAIT_ALL,
+			     flags, &was);
+	if (ret < 0)
+		return -ret;
+	if ((int64_t)(was & COUNT) + delta >= 0)
+		return 0;
+	/* Two have called for the same one: as if this call had not been. */
+	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, 0, flags, NULL);
+	return EINVAL;
+}
+
 int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 {
 	struct waitgroup *group = to_group(public_group);
 	uint64_t state, next;
 	uint32_t flags;
 	int64_t count;
-	int ret;
+	int ret = 0;
 
 	if (!group)
 		return EINVAL;
@@ -75,17 +104,19 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 			return EINVAL;
 		if (count > MEMWAIT_WAITGROUP_MAX)
 			return EOVERFLOW;
+		if (!count && state & WAITERS && !ret) {
+			ret = finish(group, delta, flags);
+			if (!ret || ret == EINVAL)
+				return ret;
+		}
 		next = (state & ~COUNT) | (uint64_t)count;
-		if (!count)
+		if (next & WAITERS && (!count || !(state & COUNT)))
 			next = (next & ~WAITERS) + GENERATION;
 		/* acq_rel: what all did before the count was zero is there for who waited */
 	} while (!atomic_compare_exchange_weak_explicit(&group->state, &state, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
-	if (count || !(state & WAITERS))
-		return 0;
-	ret = memwait_wake(generation_word(group), MEMWAIT_ALL, flags);
-	return ret < 0 ? -ret : 0;
+	return ret;
 }
 
 int memwait_waitgroup_done(memwait_waitgroup_t *group)
@@ -93,8 +124,8 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 	return memwait_waitgroup_add(group, -1);
 }
 
-/* Whether one has to wait, and for which generation to end. */
-static bool enter(struct waitgroup *group, uint32_t *generation)
+/* Whether one has to wait, and for which generation to end. @expected: what to sleep on. */
+static bool enter(struct waitgroup *group, uint32_t *generation, uint64_t *expected)
 {
 	/* acquire: pairs with memwait_waitgroup_add() */
 	uint64_t state = atomic_load_explicit(&group->state, memory_order_acquire);
@@ -103,6 +134,7 @@ static bool enter(struct waitgroup *group, uint32_t *generation)
 		if (!(state & COUNT))
 			return false;
 		*generation = generation_of(state);
+		*expected = state | WAITERS;
 		/* acquire: as above */
 	} while (!(state & WAITERS) &&
 		 !atomic_compare_exchange_weak_explicit(&group->state, &state, state | WAITERS,
@@ -111,14 +143,15 @@ static bool enter(struct waitgroup *group, uint32_t *generation)
 	return true;
 }
 
-/* A wait has ended: the result, or MEMWAIT_OP_WAITS to wait on. */
-static int woken(struct waitgroup *group, uint32_t generation, int outcome)
+/* A wait has ended: the result, or MEMWAIT_OP_WAITS to wait on, while it is @expected. */
+static int woken(struct waitgroup *group, uint32_t generation, uint64_t *expected, int outcome)
 {
 	/* acquire: pairs with memwait_waitgroup_add() */
 	uint64_t state = atomic_load_explicit(&group->state, memory_order_acquire);
 
-	if (generation_of(state) != generation)
+	if (generation_of(state) != generation || !(state & COUNT))
 		return 0;
+	*expected = state;
 	if (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)
 		return MEMWAIT_OP_WAITS;
 	return outcome < 0 ? -outcome : ETIMEDOUT;
@@ -126,17 +159,18 @@ static int woken(struct waitgroup *group, uint32_t generation, int outcome)
 
 static int wait_until(struct waitgroup *group, const struct memwait_deadline *deadline)
 {
+	uint64_t expected;
 	uint32_t generation;
 	int ret;
 
 	if (!group)
 		return EINVAL;
-	if (!enter(group, &generation))
+	if (!enter(group, &generation, &expected))
 		return 0;
 	do {
-		ret = memwait_sleep(generation_word(group), generation,
-				    MEMWAIT_SIZE_U32 | group->flags, deadline);
-		ret = woken(group, generation, ret);
+		ret = memwait_sleep(count_word(group), expected, SLEEP_SIZE | group->flags,
+				    deadline);
+		ret = woken(group, generation, &expected, ret);
 	} while (ret == MEMWAIT_OP_WAITS);
 	return ret;
 }
@@ -163,22 +197,23 @@ int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespe
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
+	uint64_t expected;
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
-		if (!enter(group, &op->generation))
+		if (!enter(group, &op->generation, &expected))
 			return 0;
 	} else {
-		ret = woken(group, op->generation, outcome);
+		ret = woken(group, op->generation, &expected, outcome);
 		if (ret != MEMWAIT_OP_WAITS)
 			return ret;
 	}
 	do {
-		ret = memwait_op_arm(op, generation_word(group), op->generation,
-				     MEMWAIT_SIZE_U32 | group->flags);
+		ret = memwait_op_arm(op, count_word(group), expected,
+				     SLEEP_SIZE | group->flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
-		ret = woken(group, op->generation, ret);
+		ret = woken(group, op->generation, &expected, ret);
 	} while (ret == MEMWAIT_OP_WAITS);
 	return ret;
 }

@@ -10,7 +10,8 @@ static int set_deadline(struct memwait_deadline *deadline, const struct timespec
 	struct timespec time;
 	int err;
 
-	if ((flags & ~(MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE)) ||
+	if ((flags & ~(MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE |
+		       MEMWAIT_OWNED)) ||
 	    (flags & MEMWAIT_RELATIVE && flags & MEMWAIT_CLOCK_REALTIME))
 		return EINVAL;
 	if (!timeout) {
@@ -32,15 +33,28 @@ static int set_deadline(struct memwait_deadline *deadline, const struct timespec
 	return 0;
 }
 
+/* Of flags of words: what the kernel is to know. */
+#define WAIT_FLAGS	((unsigned int)(MEMWAIT_PRIVATE | MEMWAIT_OWNED))
+
+/* A thread that waits with MEMWAIT_OWNED needs an id. */
+static int set_thread_deadline(struct memwait_deadline *deadline, const struct timespec *timeout,
+			       unsigned int flags)
+{
+	uint64_t id;
+	int err = set_deadline(deadline, timeout, flags);
+
+	return err || !(flags & MEMWAIT_OWNED) ? err : -memwait_owner(&id);
+}
+
 static int wait_on(const volatile void *word, uint64_t expected, uint32_t size,
 		   const struct timespec *timeout, unsigned int flags)
 {
 	struct memwait_deadline deadline;
-	int err = set_deadline(&deadline, timeout, flags);
+	int err = set_thread_deadline(&deadline, timeout, flags);
 
 	if (err)
 		return -err;
-	return memwait_sleep(word, expected, size | (flags & MEMWAIT_PRIVATE), &deadline);
+	return memwait_sleep(word, expected, size | (flags & WAIT_FLAGS), &deadline);
 }
 
 int memwait_wait8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
@@ -89,19 +103,29 @@ int memwait_waiters(const volatile void *word, unsigned int flags)
 	return memwait_device(MEMWAIT_IOC_WAITERS, &argument);
 }
 
+int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
+			  unsigned int count, unsigned int flags, uint32_t *old)
+{
+	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return memwait_change(word, operation, operand, count, flags, old);
+}
+
 static int word_step(struct memwait_op *op, int outcome)
 {
 	int ret;
 
 	if (outcome != MEMWAIT_OP_BEGIN)
 		return outcome;
+	if (op->word.flags & MEMWAIT_OWNED && !memwait_op_has_id(op))
+		return -EOPNOTSUPP;
 	ret = memwait_op_arm(op, op->object, op->word.expected, op->word.flags);
 	return ret == MEMWAIT_PENDING ? MEMWAIT_OP_WAITS : ret;
 }
 
 static void word_undo(struct memwait_op *op, int outcome)
 {
-	if (outcome == MEMWAIT_OK)
+	if (memwait_was_woken(outcome))
 		memwait_wake(op->object, 1, op->word.flags);
 }
 
@@ -142,8 +166,7 @@ static int begin(const struct memwait_op_kind *kind, const volatile void *word, 
 static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t size,
 			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
 {
-	return begin(&word_kind, word, expected, size | (flags & MEMWAIT_PRIVATE), timeout, flags,
-		     op);
+	return begin(&word_kind, word, expected, size | (flags & WAIT_FLAGS), timeout, flags, op);
 }
 
 int memwait_wait8_async(const volatile void *word, uint8_t expected,
@@ -177,7 +200,7 @@ int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
 {
 	struct memwait_deadline deadline;
 	struct memwait_wait_any any = { .waits = (uintptr_t)waits, .count = count };
-	int ret = flags & MEMWAIT_PRIVATE ? EINVAL : set_deadline(&deadline, timeout, flags);
+	int ret = flags & WAIT_FLAGS ? EINVAL : set_deadline(&deadline, timeout, flags);
 
 	if (ret)
 		return -ret;
@@ -192,7 +215,7 @@ int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
 int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
 {
-	if (flags & MEMWAIT_PRIVATE)
+	if (flags & WAIT_FLAGS)
 		return -EINVAL;
 	return begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
 }
@@ -242,13 +265,13 @@ int memwait_notify_wait(const volatile void *target, unsigned int count, const v
 			.expected = expected,
 		},
 	};
-	int ret = set_deadline(&deadline, timeout,
-			       flags & ~(unsigned int)MEMWAIT_SIZE_MASK);
+	int ret = set_thread_deadline(&deadline, timeout,
+				      flags & ~(unsigned int)MEMWAIT_SIZE_MASK);
 
 	if (ret)
 		return -ret;
 	both.wait.deadline = deadline.ns;
-	both.wait.flags = (flags & WORD_FLAGS) | deadline.flags;
+	both.wait.flags = (flags & (WORD_FLAGS | WAIT_FLAGS)) | deadline.flags;
 	ret = memwait_device(MEMWAIT_IOC_NOTIFY_WAIT, &both);
 	if (notified)
 		*notified = both.notified;

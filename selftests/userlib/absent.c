@@ -73,7 +73,12 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	uint64_t item = 1;
 	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
 	struct timespec later_today = in_time(CLOCK_REALTIME, 3600 * 1000);
-	uint64_t wide = 0;
+	/* By an id of the kernel's. */
+	const unsigned int known[] = {
+		MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_ROBUST,
+		MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE,
+	};
+	uint64_t wide = 0, id;
 	int value, i;
 
 	ASSERT_EQ(0, hide_device(node));
@@ -85,9 +90,13 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	EXPECT_EQ(-absent, memwait_wait8(&word, 0, NULL, MEMWAIT_PRIVATE));
 	EXPECT_EQ(-absent, memwait_wait16(&word, 0, NULL, 0));
 	EXPECT_EQ(-absent, memwait_wait64(&wide, 0, NULL, 0));
+	EXPECT_EQ(-absent, memwait_wait64(&wide, 0, NULL, MEMWAIT_OWNED));
 	EXPECT_EQ(-absent, memwait_notify(&word, 1, 0));
 	EXPECT_EQ(-absent, memwait_notify(&word, MEMWAIT_ALL, MEMWAIT_PRIVATE));
 	EXPECT_EQ(-absent, memwait_waiters(&word, 0));
+	EXPECT_EQ(-absent, memwait_change_notify(&word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL));
+	EXPECT_EQ(0, word);
+	EXPECT_EQ(-absent, memwait_owner(&id));
 
 	memwait_mutex_init(&mutex, 0);
 	memwait_mutex_init(&fair, MEMWAIT_MUTEX_FAIR);
@@ -112,7 +121,16 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	EXPECT_EQ(0, memwait_mutex_destroy(&fair));
 
 	/* Those that know their owner. */
-	memwait_mutex_init(&mutex, MEMWAIT_MUTEX_ERRORCHECK);
+	for (i = 0; i < (int)ARRAY_SIZE(known); i++) {
+		memwait_mutex_init(&mutex, known[i]);
+		EXPECT_EQ(absent, memwait_mutex_lock(&mutex));
+		EXPECT_EQ(absent, memwait_mutex_trylock(&mutex));
+		EXPECT_EQ(absent, memwait_mutex_timedlock(&mutex, &later_today));
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(&mutex));
+		EXPECT_EQ(EINVAL, memwait_mutex_consistent(&mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(&mutex));
+	}
+	memwait_mutex_init(&mutex, MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_PRIVATE);
 	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
 	EXPECT_EQ(EDEADLK, memwait_mutex_lock(&mutex));
 	EXPECT_EQ(absent, try_elsewhere(lock_it, &mutex));
@@ -162,6 +180,12 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	EXPECT_EQ(0, memwait_rwlock_unlock(&rwlock));
 	EXPECT_EQ(EPERM, memwait_rwlock_unlock(&rwlock));
 	EXPECT_EQ(0, memwait_rwlock_destroy(&rwlock));
+	EXPECT_EQ(0, memwait_rwlock_init(&rwlock, MEMWAIT_RWLOCK_ROBUST));
+	EXPECT_EQ(0, memwait_rwlock_rdlock(&rwlock));
+	EXPECT_EQ(absent, memwait_rwlock_wrlock(&rwlock));
+	EXPECT_EQ(absent, memwait_rwlock_trywrlock(&rwlock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(&rwlock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(&rwlock));
 
 	EXPECT_EQ(0, memwait_barrier_init(&barrier, 0, 1));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(&barrier));
@@ -186,6 +210,13 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	channel = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
 	ASSERT_NE(NULL, channel);
 	EXPECT_EQ(0, memwait_channel_init(channel, 0, 8, 1));
+	EXPECT_EQ(absent, memwait_channel_trysend(channel, &item));
+	EXPECT_EQ(absent, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(0, memwait_channel_close(channel));
+	EXPECT_EQ(EPIPE, memwait_channel_close(channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+	/* Within a process it needs no ids. */
+	EXPECT_EQ(0, memwait_channel_init(channel, MEMWAIT_PRIVATE, 8, 1));
 	EXPECT_EQ(absent, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(absent, memwait_channel_timedrecv(channel, &item, &later_today));
 	EXPECT_EQ(0, memwait_channel_length(channel));

@@ -459,14 +459,11 @@ static int receive_obstacle(void *arg)
 	return memwait_channel_recv(arg, obstacle.page);
 }
 
-/* What receivers sleep on: the generation of the word behind head. Senders: of that behind tail. */
-#define RECEIVERS_WORD	(64 + 8 + 4)
-#define SENDERS_WORD	(128 + 8 + 4)
+/* What receivers sleep on: the half of a word that has head, behind a lock. Senders: tail. */
+#define RECEIVERS_WORD	(64 + 8)
+#define SENDERS_WORD	(128 + 8)
 
-/*
- * It was closed while a sender was under way. Those who wait for what is still to come are all told
- * when it was the last.
- */
+/* It is closed while a sender is under way. Those who wait are told when that one is done. */
 USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 {
 	memwait_channel_t *channel = self->shared;
@@ -482,9 +479,10 @@ USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 	runner_start(&sending, send_obstacle, channel);
 	while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
 		sched_yield();
-	/* Wakes all, who find that something is still to come, and go on waiting. */
 	ASSERT_EQ(0, memwait_channel_close(channel));
-	await_waiters(self->fd, word, U32_SIZE, 3);
+	await_waiters(self->fd, word, U32_SIZE, 0);
+	for (i = 0; i < 3; i++)
+		runner_await_asleep(&receiving[i]);
 	__atomic_store_n(&obstacle.let, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, runner_join(&sending));
 	for (i = 0; i < 3; i++) {
@@ -498,11 +496,11 @@ USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 	munmap(obstacle.page, 4096);
 }
 
-/* Who gets over the obstacle wakes one. That one finds that there is one more, for the other. */
-USERLIB_TEST(a_slot_that_is_ready_late_does_not_hide_the_next_one)
+/* One that is slow keeps others of its side waiting, and nothing of theirs is lost. */
+USERLIB_TEST(those_behind_a_slow_one_get_theirs)
 {
 	memwait_channel_t *channel = self->shared;
-	struct runner ahead, waiting[2];
+	struct runner ahead, behind, waiting[2];
 	int full, i;
 	void *word;
 
@@ -518,11 +516,12 @@ USERLIB_TEST(a_slot_that_is_ready_late_does_not_hide_the_next_one)
 		for (i = 0; i < 2; i++)
 			runner_start(&waiting[i], full ? send_once : receive_once, channel);
 		await_waiters(self->fd, word, U32_SIZE, 2);
-		/* Wakes one, who finds nothing yet, and sleeps again. */
-		ASSERT_EQ(0, full ? receive_once(channel) : send_once(channel));
+		runner_start(&behind, full ? receive_once : send_once, channel);
+		runner_await_asleep(&behind);
 		await_waiters(self->fd, word, U32_SIZE, 2);
 		__atomic_store_n(&obstacle.let, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, runner_join(&ahead));
+		EXPECT_EQ(0, runner_join(&behind));
 		for (i = 0; i < 2; i++)
 			EXPECT_EQ(0, runner_join(&waiting[i]));
 		EXPECT_EQ(full ? 2 : 0, memwait_channel_length(channel));
@@ -1232,7 +1231,8 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 }
 
 /*
- * All ioctls of this program go through here: notifies, the library's and one's own, are counted,
+ * All ioctls of this program go through here: notifies, with or without a change of the word, are
+ * counted,
  * can fail, and something can happen between what the kernel did and the library's learning of it.
  */
 static struct {
@@ -1245,6 +1245,7 @@ static struct {
 
 int ioctl(int fd, unsigned long request, ...)
 {
+	bool is_notify = request == MEMWAIT_IOC_NOTIFY || request == MEMWAIT_IOC_CHANGE_NOTIFY;
 	void (*then)(void *arg);
 	void *argument;
 	va_list list;
@@ -1253,7 +1254,7 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	if (request == MEMWAIT_IOC_NOTIFY) {
+	if (is_notify) {
 		__atomic_fetch_add(&kernel.notifies, 1, __ATOMIC_RELAXED);
 		if (kernel.error) {
 			errno = kernel.error;
@@ -1261,7 +1262,7 @@ int ioctl(int fd, unsigned long request, ...)
 		}
 	}
 	ret = (int)syscall(SYS_ioctl, fd, request, argument);
-	if (request == MEMWAIT_IOC_NOTIFY && kernel.then) {
+	if (is_notify && kernel.then) {
 		then = kernel.then;
 		kernel.then = NULL;
 		then(kernel.arg);
@@ -1466,7 +1467,7 @@ USERLIB_TEST(who_waits_again_while_it_is_notified_is_notified_again)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* And so if it has not armed for as many generations as there are stamps. */
+/* And so if it has not armed for as many positions as there are stamps. */
 USERLIB_TEST(who_waits_again_long_after_it_has_armed_is_notified_again)
 {
 	memwait_channel_t *channel = self->shared;
@@ -1550,16 +1551,16 @@ USERLIB_TEST(who_could_not_be_notified_is_notified_next_time)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* How many wait to receive is counted in 22 bits of the word behind head, above one. */
+/* How many wait to receive is counted in 22 bits of the word that has head, above 33. */
 USERLIB_TEST(no_more_wait_than_can_be_counted)
 {
 	memwait_channel_t *channel = self->shared;
 	uint64_t *event = (void *)((char *)channel + 64 + 8);
-	const uint64_t most = ((1 << 22) - 1) << 1;
+	const uint64_t one = 1ULL << 33, most = ((1 << 22) - 1) * one;
 	struct receiving receiving;
 	uint64_t item;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, MEMWAIT_PRIVATE, sizeof(item), 8));
 	*event = most;
 	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(ENOMEM, receiving_begin(&receiving, channel, self->loop));
@@ -1568,7 +1569,7 @@ USERLIB_TEST(no_more_wait_than_can_be_counted)
 	EXPECT_EQ(0, send_number(channel, 1));
 	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
 	/* One more, who may arm as often as it likes. */
-	*event -= 2;
+	*event -= one;
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	EXPECT_EQ(most, *event & most);
 	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item));
@@ -1577,8 +1578,8 @@ USERLIB_TEST(no_more_wait_than_can_be_counted)
 	ASSERT_EQ(0, send_number(channel, 3));
 	ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
 	EXPECT_EQ(3, receiving.item);
-	EXPECT_EQ(most - 2, *event & most);
-	*event = 0;
+	EXPECT_EQ(most - one, *event & most);
+	*event &= ~most;
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 

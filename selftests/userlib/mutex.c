@@ -203,7 +203,7 @@ USERLIB_TEST(trylock_unlock_destroy_say_what_is_wrong)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 	}
-	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, 0x8));
+	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, 0x10));
 	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ERRORCHECK |
 					     MEMWAIT_MUTEX_RECURSIVE));
 	EXPECT_EQ(EINVAL, memwait_mutex_init(NULL, 0));

@@ -252,8 +252,8 @@ USERLIB_TEST(a_waiting_writer_comes_before_later_readers)
 
 	ASSERT_EQ(0, memwait_rwlock_rdlock(&shared->lock));
 	runner_start(&writer, write_once, shared);
-	/* The writer sleeps on the state, which is the second word. */
-	await_waiters(self->fd, (uint32_t *)&shared->lock + 1, U32_SIZE, 1);
+	/* The writer sleeps on the state, behind the 64 bits of the gate. */
+	await_waiters(self->fd, (uint32_t *)&shared->lock + 2, U32_SIZE, 1);
 	EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(&shared->lock));
 	runner_start(&reader, read_once, shared);
 	await_waiters(self->fd, &shared->lock, U32_SIZE, 1);
@@ -418,7 +418,7 @@ USERLIB_TEST(a_writer_that_is_killed_while_it_waits_for_the_gate)
 	}
 }
 
-/* Where they sleep: at the gate, the first word; or a writer on the state, the second. */
+/* Where they sleep: at the gate, the first 64 bits; or a writer on the state, behind it. */
 static const void *gate_of(memwait_rwlock_t *lock)
 {
 	return lock;
@@ -426,7 +426,7 @@ static const void *gate_of(memwait_rwlock_t *lock)
 
 static const void *state_of(memwait_rwlock_t *lock)
 {
-	return (uint32_t *)lock + 1;
+	return (uint32_t *)lock + 2;
 }
 
 /* Returns only if all three are inside at the same time. */
@@ -511,7 +511,7 @@ USERLIB_TEST(more_errors)
 	EXPECT_EQ(0, counted.calls);
 
 	/* As many readers as there can be. */
-	*((uint32_t *)lock + 1) = 0x7fffffff;
+	*((uint32_t *)lock + 2) = 0x7fffffff;
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock(lock));
 	EXPECT_EQ(EAGAIN, memwait_rwlock_tryrdlock(lock));
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock_async(lock, &counted.op));

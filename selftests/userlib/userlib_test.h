@@ -112,22 +112,6 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 	return 0;
 }
 
-/*
- * The library waits for those on their way out no longer than a second, which a busy machine may
- * let pass. Returns what it said at last.
- */
-static inline int destroy_at_last(int (*destroy)(void *object), void *object)
-{
-	uint64_t start;
-	int ret;
-
-	do {
-		start = now_ns(CLOCK_MONOTONIC);
-		ret = destroy(object);
-	} while (ret == EBUSY && now_ns(CLOCK_MONOTONIC) - start >= NSEC_PER_SEC);
-	return ret;
-}
-
 static inline int userlib_child_status(pid_t pid)
 {
 	int status;

@@ -16,10 +16,10 @@ struct part {
 	int number;
 };
 
-/* What they sleep on: the generation, the upper half of the first word. */
-static const void *generation_of(memwait_waitgroup_t *group)
+/* What they sleep on: the count, the lower half of the first word. */
+static const void *count_of(memwait_waitgroup_t *group)
 {
-	return (uint32_t *)group + 1;
+	return group;
 }
 
 static int wait_for_group(void *arg)
@@ -53,7 +53,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 	sigaction(SIGUSR1, &action, NULL);
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
 	runner_start(&runner, wait_for_group, group);
-	await_waiters(self->fd, generation_of(group), U32_SIZE, 1);
+	await_waiters(self->fd, count_of(group), U32_SIZE, 1);
 	pthread_kill(runner.thread, SIGUSR1);
 	pthread_cancel(runner.thread);
 	EXPECT_EQ(0, memwait_waitgroup_done(group));
@@ -151,7 +151,7 @@ USERLIB_TEST(it_lets_go_though_the_count_rises_again)
 	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
 	for (i = 0; i < 3; i++)
 		runner_start(&runners[i], wait_for_group, group);
-	await_waiters(self->fd, (uint32_t *)group + 1, U32_SIZE, 3);
+	await_waiters(self->fd, group, U32_SIZE, 3);
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
 	ASSERT_EQ(0, memwait_waitgroup_done(group));
@@ -330,7 +330,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_clockwait_async(timed.group, clocks[i],
 									 &timed.time,
 									 &counted.op));
-		await_waiters(self->fd, generation_of(timed.group), U32_SIZE, 2);
+		await_waiters(self->fd, count_of(timed.group), U32_SIZE, 2);
 		ASSERT_EQ(0, memwait_waitgroup_done(timed.group));
 		EXPECT_EQ(0, runner_join(&runner));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
@@ -374,7 +374,7 @@ USERLIB_TEST(a_count_that_rises_at_once_holds_nobody_back)
 		for (i = 0; i < 2; i++)
 			runner_start(&runners[i], wait_for_group, group);
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
-		await_waiters(self->fd, generation_of(group), U32_SIZE, 3);
+		await_waiters(self->fd, count_of(group), U32_SIZE, 3);
 		ASSERT_EQ(0, memwait_waitgroup_done(group));
 		ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
 		for (i = 0; i < 2; i++)
@@ -477,10 +477,10 @@ USERLIB_TEST(L3_a_pending_wait_that_is_cancelled)
 	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &first.op));
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &second.op));
-	EXPECT_EQ(2, memwait_waiters(generation_of(group), 0));
+	EXPECT_EQ(2, memwait_waiters(count_of(group), 0));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(ENOENT, memwait_op_cancel(&first.op));
-	EXPECT_EQ(1, memwait_waiters(generation_of(group), 0));
+	EXPECT_EQ(1, memwait_waiters(count_of(group), 0));
 	ASSERT_EQ(0, memwait_waitgroup_done(group));
 	ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
 	EXPECT_EQ(0, second.result);
@@ -519,7 +519,7 @@ USERLIB_TEST(L1_a_child_uses_the_group_and_not_the_loop)
 	ASSERT_LE(0, child);
 	if (!child)
 		_exit(use_as_child(shared, self->loop));
-	await_waiters(self->fd, generation_of(&shared->group), U32_SIZE, 2);
+	await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_waitgroup_done(&shared->group));
 	EXPECT_EQ(0, userlib_child_status(child));
 	EXPECT_EQ(0, memwait_waitgroup_destroy(&shared->group));
@@ -552,12 +552,12 @@ USERLIB_TEST(waiting_processes_that_are_killed_disturb_nobody)
 			}
 		}
 		runner_start(&thread, wait_for_group, &shared->group);
-		await_waiters(self->fd, generation_of(&shared->group), U32_SIZE, 3);
+		await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 3);
 		for (i = 0; i < 2; i++) {
 			kill(children[i], SIGKILL);
 			ASSERT_EQ(128 + SIGKILL, userlib_child_status(children[i]));
 		}
-		await_waiters(self->fd, generation_of(&shared->group), U32_SIZE, 1);
+		await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 1);
 		ASSERT_EQ(0, memwait_waitgroup_done(&shared->group));
 		ASSERT_EQ(0, runner_join(&thread));
 		ASSERT_EQ(0, memwait_waitgroup_destroy(&shared->group));

@@ -33,6 +33,9 @@ int __real_ioctl(int fd, unsigned long command, void *argument);
 ssize_t __real_read(int fd, void *buffer, size_t size);
 int __real_close(int fd);
 
+/* The kernel's atomic operation on a word, where ThreadSanitizer sees it: in stress.c. */
+uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand);
+
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_ioctl(int fd, unsigned long command, void *argument);
 ssize_t __wrap_read(int fd, void *buffer, size_t size);
@@ -51,6 +54,7 @@ struct waiter {
 
 struct context {
 	int fd;				/* 0: free */
+	uint64_t id;			/* as an owner, or 0 */
 	struct memwait_completion done[WAITERS];
 	unsigned int first, count;	/* of a ring */
 };
@@ -58,7 +62,7 @@ struct context {
 static struct waiter queue = { .next = &queue, .previous = &queue };
 static struct context contexts[CONTEXTS];
 static struct waiter pool[WAITERS];
-static uint64_t last_id;
+static uint64_t last_id, last_owner;
 static uint32_t the_lock;
 static bool timer_runs;
 
@@ -277,6 +281,34 @@ static int notify(const struct memwait_notify *notify, bool only_count)
 	return n;
 }
 
+static int change_notify(struct memwait_change *change)
+{
+	int n;
+
+	if (change->notify.addr < 4096)
+		return -EFAULT;
+	lock();
+	change->old = stress_change((uint32_t *)(uintptr_t)change->notify.addr, change->operation,
+				    change->operand);
+	n = wake(&change->notify, false);
+	unlock();
+	return n;
+}
+
+/* Nobody dies here, so an id is all that there is to owners. */
+static int owner(struct context *context, struct memwait_owner *owner)
+{
+	static __thread uint64_t id;
+	uint64_t *where = owner->flags & MEMWAIT_OWNER_CONTEXT ? &context->id : &id;
+
+	lock();
+	if (!*where)
+		*where = ++last_owner;
+	unlock();
+	owner->id = *where;
+	return 0;
+}
+
 static int requeue(struct memwait_requeue *requeue)
 {
 	const struct memwait_wait wait = {
@@ -403,6 +435,12 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	case MEMWAIT_IOC_REQUEUE:
 		ret = requeue(argument);
 		break;
+	case MEMWAIT_IOC_CHANGE_NOTIFY:
+		ret = change_notify(argument);
+		break;
+	case MEMWAIT_IOC_OWNER:
+		ret = owner(context, argument);
+		break;
 	case MEMWAIT_IOC_WAIT_ASYNC:
 		ret = wait_async(context, argument);
 		break;
@@ -432,6 +470,7 @@ int __wrap_open(const char *path, int flags, ...)
 	for (i = 0; i < CONTEXTS && contexts[i].fd; i++)
 		;
 	if (i < CONTEXTS) {
+		contexts[i].id = 0;
 		contexts[i].first = 0;
 		contexts[i].count = 0;
 		contexts[i].fd = (int)syscall(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -3,7 +3,7 @@
  * stress PRIMITIVE [SECONDS]: threads that block, a loop, and a thread that cancels the loop's
  * operations use one object as hard as they can. What the object guards is plain memory, so that
  * ThreadSanitizer sees a missing acquire or release; the totals show a lost or doubled turn.
- * Without seconds, a small number of rounds.
+ * Without seconds, a small number of rounds. Without a primitive, their names.
  */
 #include <errno.h>
 #include <poll.h>
@@ -39,6 +39,9 @@
 		abort();							\
 	}									\
 } while (0)
+
+/* MEMWAIT_PRIVATE, or 0: as objects between processes, which work otherwise in much. */
+static unsigned int sharing;
 
 static int is_over;
 static int seconds;
@@ -80,6 +83,28 @@ static void look(void)
 {
 	CHECK(counter == twin);
 	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * What the kernel does to a word for the stand-in of the device: there ThreadSanitizer would not
+ * see it.
+ */
+uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand);
+
+uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand)
+{
+	switch (operation) {
+	case MEMWAIT_CHANGE_SET:
+		return __atomic_exchange_n(word, operand, __ATOMIC_SEQ_CST);
+	case MEMWAIT_CHANGE_ADD:
+		return __atomic_fetch_add(word, operand, __ATOMIC_SEQ_CST);
+	case MEMWAIT_CHANGE_AND:
+		return __atomic_fetch_and(word, operand, __ATOMIC_SEQ_CST);
+	case MEMWAIT_CHANGE_OR:
+		return __atomic_fetch_or(word, operand, __ATOMIC_SEQ_CST);
+	default:
+		return __atomic_fetch_xor(word, operand, __ATOMIC_SEQ_CST);
+	}
 }
 
 /* What can be locked, and so be stressed by the same threads. */
@@ -341,7 +366,7 @@ static void stress_lock(const struct lock *first, const struct lock *second)
 
 static void stress_mutex(void)
 {
-	CHECK(!memwait_mutex_init(&monitor.mutex, MEMWAIT_MUTEX_NORMAL));
+	CHECK(!memwait_mutex_init(&monitor.mutex, sharing));
 	stress_lock(&mutex_kind, &mutex_kind);
 	CHECK(!memwait_mutex_destroy(&monitor.mutex));
 }
@@ -353,16 +378,23 @@ static void stress_fair(void)
 	CHECK(!memwait_mutex_destroy(&monitor.mutex));
 }
 
+static void stress_robust(void)
+{
+	CHECK(!memwait_mutex_init(&monitor.mutex, sharing | MEMWAIT_MUTEX_ROBUST));
+	stress_lock(&mutex_kind, &mutex_kind);
+	CHECK(!memwait_mutex_destroy(&monitor.mutex));
+}
+
 static void stress_sem(void)
 {
-	CHECK(!memwait_sem_init(&sem, 0, 1));
+	CHECK(!memwait_sem_init(&sem, !sharing, 1));
 	stress_lock(&sem_kind, &sem_kind);
 	CHECK(!memwait_sem_destroy(&sem));
 }
 
 static void stress_rwlock(void)
 {
-	CHECK(!memwait_rwlock_init(&rwlock, 0));
+	CHECK(!memwait_rwlock_init(&rwlock, sharing));
 	stress_lock(&writer_kind, &reader_kind);
 	CHECK(!memwait_rwlock_destroy(&rwlock));
 }
@@ -370,6 +402,13 @@ static void stress_rwlock(void)
 static void stress_rwlock_fair(void)
 {
 	CHECK(!memwait_rwlock_init(&rwlock, MEMWAIT_PRIVATE | MEMWAIT_RWLOCK_FAIR));
+	stress_lock(&writer_kind, &reader_kind);
+	CHECK(!memwait_rwlock_destroy(&rwlock));
+}
+
+static void stress_rwlock_robust(void)
+{
+	CHECK(!memwait_rwlock_init(&rwlock, sharing | MEMWAIT_RWLOCK_ROBUST));
 	stress_lock(&writer_kind, &reader_kind);
 	CHECK(!memwait_rwlock_destroy(&rwlock));
 }
@@ -586,7 +625,7 @@ static void stress_cond(void)
 static void stress_broadcast(void)
 {
 	broadcasts = true;
-	sell_to_all(MEMWAIT_PRIVATE | MEMWAIT_MUTEX_NORMAL);
+	sell_to_all(sharing | MEMWAIT_MUTEX_NORMAL);
 }
 
 /* Rounds: in each everybody writes its place, and reads all of them when all have met. */
@@ -658,7 +697,7 @@ static void stress_barrier(void)
 	memwait_op_t op;
 	int i, result;
 
-	CHECK(!memwait_barrier_init(&barrier, MEMWAIT_PRIVATE, THREADS + 1));
+	CHECK(!memwait_barrier_init(&barrier, sharing, THREADS + 1));
 	last_round = false;
 	loop_meetings = 0;
 	for (i = 0; i < THREADS; i++)
@@ -698,7 +737,7 @@ static void stress_waitgroup(void)
 	long round;
 	int i, ret;
 
-	CHECK(!memwait_waitgroup_init(&group, 0, 0));
+	CHECK(!memwait_waitgroup_init(&group, sharing, 0));
 	CHECK(!memwait_op_init(&op, loop, group_done, &done));
 	memset(places, 0, sizeof(places));
 	for (round = 1; !over(round); round++) {
@@ -830,7 +869,7 @@ static void stress_channel(void)
 	int i, stop = 0;
 
 	channel = aligned_alloc(64, (size + 63) / 64 * 64);
-	CHECK(channel && !memwait_channel_init(channel, MEMWAIT_PRIVATE, sizeof(struct parcel), 5));
+	CHECK(channel && !memwait_channel_init(channel, sharing, sizeof(struct parcel), 5));
 	uses = 0;
 	for (i = 0; i < OPS; i++) {
 		CHECK(!memwait_op_init(&parcel_ops[i].op, loop, go_on_receiving, &parcel_ops[i]));
@@ -858,18 +897,26 @@ static void stress_channel(void)
 static const struct {
 	const char *name;
 	void (*stress)(void);
+	unsigned int sharing;
 } primitives[] = {
-	{ "words", stress_words },
-	{ "mutex", stress_mutex },
-	{ "fair", stress_fair },
-	{ "cond", stress_cond },
-	{ "broadcast", stress_broadcast },
-	{ "sem", stress_sem },
-	{ "rwlock", stress_rwlock },
-	{ "rwlock_fair", stress_rwlock_fair },
-	{ "barrier", stress_barrier },
-	{ "waitgroup", stress_waitgroup },
-	{ "channel", stress_channel },
+	{ "words", stress_words, MEMWAIT_PRIVATE },
+	{ "mutex", stress_mutex, MEMWAIT_PRIVATE },
+	{ "mutex_shared", stress_mutex, 0 },
+	{ "fair", stress_fair, MEMWAIT_PRIVATE },
+	{ "robust", stress_robust, 0 },
+	{ "cond", stress_cond, MEMWAIT_PRIVATE },
+	{ "broadcast", stress_broadcast, MEMWAIT_PRIVATE },
+	{ "broadcast_shared", stress_broadcast, 0 },
+	{ "sem", stress_sem, MEMWAIT_PRIVATE },
+	{ "sem_shared", stress_sem, 0 },
+	{ "rwlock", stress_rwlock, 0 },
+	{ "rwlock_fair", stress_rwlock_fair, MEMWAIT_PRIVATE },
+	{ "rwlock_robust", stress_rwlock_robust, 0 },
+	{ "barrier", stress_barrier, MEMWAIT_PRIVATE },
+	{ "barrier_shared", stress_barrier, 0 },
+	{ "waitgroup", stress_waitgroup, 0 },
+	{ "channel", stress_channel, MEMWAIT_PRIVATE },
+	{ "channel_shared", stress_channel, 0 },
 };
 
 static void *end_after(void *arg)
@@ -890,6 +937,7 @@ int main(int argc, char **argv)
 	for (i = 0; argc > 1 && i < sizeof(primitives) / sizeof(primitives[0]); i++) {
 		if (strcmp(argv[1], primitives[i].name))
 			continue;
+		sharing = primitives[i].sharing;
 		CHECK(!memwait_loop_new(&loop));
 		if (seconds)
 			pthread_create(&clock, NULL, end_after, NULL);
@@ -901,6 +949,12 @@ int main(int argc, char **argv)
 		printf("%s: %ld uses, %ld looks\n", argv[1], uses, looks);
 		return 0;
 	}
-	fprintf(stderr, "Usage: stress PRIMITIVE [SECONDS]\n");
+	/* The scripts that run all of them ask for the names. */
+	if (argc == 1) {
+		for (i = 0; i < sizeof(primitives) / sizeof(primitives[0]); i++)
+			puts(primitives[i].name);
+		return 0;
+	}
+	fprintf(stderr, "Usage: stress [PRIMITIVE [SECONDS]]\n");
 	return 2;
 }

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L8: condition variables and barriers can be destroyed when all have been woken. Destroy waits for
+ * those that have not left yet, however long that takes, and refuses only while somebody waits.
+ */
+#include "death_test.h"
+
+/* As long as a waiter is kept from leaving: more than any limit that was there. */
+#define KEPT_MS		(getenv("MEMWAIT_LOADS") ? 2500 : 4000)
+
+struct board {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+	memwait_barrier_t barrier;
+	int there;
+};
+
+/* In the handler of a thread that has been woken. */
+static int in_handler, may_leave;
+
+static void keep(int signal)
+{
+	(void)signal;
+	set(&in_handler, 1);
+	while (!get(&may_leave))
+		usleep(1000);
+}
+
+/* What can be destroyed, and has waiters. */
+struct thing {
+	int (*set_up)(struct board *board, unsigned int flags);
+	int (*wait)(struct board *board);
+	int (*wait_async)(struct board *board, memwait_op_t *op);
+	int (*wake)(struct board *board);	/* all of them; does not wait */
+	int (*destroy)(struct board *board);
+};
+
+static int set_up_cond(struct board *board, unsigned int flags)
+{
+	int err = memwait_mutex_init(&board->mutex, flags);
+
+	return err ? err : memwait_cond_init(&board->cond, flags);
+}
+
+static int wait_for_cond(struct board *board)
+{
+	int err = memwait_mutex_lock(&board->mutex);
+
+	set(&board->there, 1);
+	if (!err)
+		err = memwait_cond_wait(&board->cond, &board->mutex);
+	return err ? err : memwait_mutex_unlock(&board->mutex);
+}
+
+static int wait_for_cond_async(struct board *board, memwait_op_t *op)
+{
+	int err = memwait_mutex_lock(&board->mutex);
+
+	return err ? err : memwait_cond_wait_async(&board->cond, &board->mutex, op);
+}
+
+static int signal_cond(struct board *board)
+{
+	return memwait_cond_signal(&board->cond);
+}
+
+static int broadcast_cond(struct board *board)
+{
+	return memwait_cond_broadcast(&board->cond);
+}
+
+static int destroy_cond(struct board *board)
+{
+	return memwait_cond_destroy(&board->cond);
+}
+
+static int set_up_barrier(struct board *board, unsigned int flags)
+{
+	memwait_mutex_init(&board->mutex, flags);
+	return memwait_barrier_init(&board->barrier, flags, 2);
+}
+
+static int wait_at_barrier(struct board *board)
+{
+	set(&board->there, 1);
+	return memwait_barrier_wait(&board->barrier);
+}
+
+static int wait_at_barrier_async(struct board *board, memwait_op_t *op)
+{
+	return memwait_barrier_wait_async(&board->barrier, op);
+}
+
+/* The last one to come does not wait. */
+static int come_last(struct board *board)
+{
+	int ret = memwait_barrier_wait(&board->barrier);
+
+	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : -1;
+}
+
+static int destroy_barrier(struct board *board)
+{
+	return memwait_barrier_destroy(&board->barrier);
+}
+
+static const struct thing things[] = {
+	{ set_up_cond, wait_for_cond, wait_for_cond_async, signal_cond, destroy_cond },
+	{ set_up_cond, wait_for_cond, wait_for_cond_async, broadcast_cond, destroy_cond },
+	{ set_up_barrier, wait_at_barrier, wait_at_barrier_async, come_last, destroy_barrier },
+};
+
+static const unsigned int flags[] = { 0, MEMWAIT_PRIVATE };
+
+struct use {
+	const struct thing *thing;
+	struct board *board;
+};
+
+static int wait_bound(void *arg)
+{
+	struct use *use = arg;
+
+	return pin(0) ? -1 : use->thing->wait(use->board);
+}
+
+static int destroy_it(void *arg)
+{
+	struct use *use = arg;
+
+	return use->thing->destroy(use->board);
+}
+
+/*
+ * Wakes the waiter, which cannot run before it has got the signal as well: that stops it, or keeps
+ * it in a handler, when the wait has ended and before it is back in the library.
+ */
+static int wake_and_keep(struct use *use, pid_t process, pid_t tid, int signal)
+{
+	int ret = pin(20);
+
+	if (!ret)
+		ret = use->thing->wake(use->board);
+	if (!ret)
+		ret = tgkill(process, tid, signal);
+	return pin(0) ? -1 : ret;
+}
+
+static void await_waiting(struct board *board, pid_t tid)
+{
+	while (!get(&board->there))
+		usleep(100);
+	await_asleep(tid);
+}
+
+/* It is destroyed at last, and not before the waiter has left. */
+static void check_destroy(struct __test_metadata *_metadata, struct use *use,
+			  void (*let_go)(pid_t process), pid_t process)
+{
+	uint64_t start = now_ns(CLOCK_MONOTONIC);
+	struct runner destroyer;
+
+	runner_start(&destroyer, destroy_it, use);
+	runner_await_asleep(&destroyer);
+	/* A second was too long once; what is waited for here is that nothing happens. */
+	while (now_ns(CLOCK_MONOTONIC) - start < KEPT_MS * NSEC_PER_MSEC) {
+		ASSERT_FALSE(runner_is_done(&destroyer));
+		usleep(50000);
+	}
+	let_go(process);
+	EXPECT_EQ(0, runner_join(&destroyer));
+	EXPECT_EQ(0, memwait_mutex_destroy(&use->board->mutex));
+}
+
+static void let_thread_go(pid_t process)
+{
+	(void)process;
+	set(&may_leave, 1);
+}
+
+static void let_process_go(pid_t process)
+{
+	kill(process, SIGCONT);
+}
+
+USERLIB_TEST(L8_a_thread_is_kept_in_a_signal_handler)
+{
+	struct sigaction action = { .sa_handler = keep };
+	struct board *board = self->shared;
+	struct runner waiter;
+	size_t i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
+		struct use use = { &things[i / 2], board };
+
+		memset(board, 0, sizeof(*board));
+		set(&in_handler, 0);
+		set(&may_leave, 0);
+		ASSERT_EQ(0, use.thing->set_up(board, flags[i % 2]));
+		runner_start(&waiter, wait_bound, &use);
+		await_waiting(board, waiter.tid);
+		ASSERT_EQ(0, wake_and_keep(&use, getpid(), waiter.tid, SIGUSR1));
+		while (!get(&in_handler))
+			usleep(100);
+		EXPECT_FALSE(runner_is_done(&waiter));
+		check_destroy(_metadata, &use, let_thread_go, 0);
+		EXPECT_EQ(0, runner_join(&waiter));
+	}
+}
+
+USERLIB_TEST(L8_a_process_is_stopped)
+{
+	struct board *board = self->shared;
+	pid_t pid;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(things); i++) {
+		struct use use = { &things[i], board };
+
+		memset(board, 0, sizeof(*board));
+		ASSERT_EQ(0, use.thing->set_up(board, 0));
+		pid = fork();
+		if (!pid)
+			_exit(wait_bound(&use));
+		await_waiting(board, pid);
+		ASSERT_EQ(0, wake_and_keep(&use, pid, pid, SIGSTOP));
+		while (thread_state(pid) != 'T')
+			usleep(100);
+		check_destroy(_metadata, &use, let_process_go, pid);
+		EXPECT_EQ(0, userlib_child_status(pid));
+	}
+}
+
+/* That it was refused has no effect. */
+USERLIB_TEST(L8_it_is_refused_while_somebody_waits)
+{
+	struct board *board = self->shared;
+	struct counted_op counted;
+	struct runner waiter;
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
+		struct use use = { &things[i / 2], board };
+
+		/* A thread. */
+		memset(board, 0, sizeof(*board));
+		ASSERT_EQ(0, use.thing->set_up(board, flags[i % 2]));
+		runner_start(&waiter, wait_bound, &use);
+		await_waiting(board, waiter.tid);
+		EXPECT_EQ(EBUSY, destroy_it(&use));
+		EXPECT_EQ(EBUSY, destroy_it(&use));
+		EXPECT_FALSE(runner_is_done(&waiter));
+		EXPECT_EQ(0, use.thing->wake(board));
+		EXPECT_EQ(0, destroy_it(&use));
+		EXPECT_EQ(0, runner_join(&waiter));
+
+		/* An operation, which waits until its callback begins. */
+		memset(&counted, 0, sizeof(counted));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		ASSERT_EQ(0, use.thing->set_up(board, flags[i % 2]));
+		ASSERT_EQ(EINPROGRESS, use.thing->wait_async(board, &counted.op));
+		EXPECT_EQ(EBUSY, destroy_it(&use));
+		EXPECT_EQ(0, use.thing->wake(board));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
+		EXPECT_EQ(0, destroy_it(&use));
+
+		/* One that is taken back. */
+		ASSERT_EQ(0, use.thing->set_up(board, flags[i % 2]));
+		ASSERT_EQ(EINPROGRESS, use.thing->wait_async(board, &counted.op));
+		EXPECT_EQ(EBUSY, destroy_it(&use));
+		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		EXPECT_EQ(0, destroy_it(&use));
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Waiters that die: the one that was woken, of each thing to wait for; and those at a barrier. */
+#include "robust_test.h"
+
+/* Something to wait for. */
+struct thing {
+	const char *name;
+	unsigned int kind;
+	int (*set_up)(struct board *board, unsigned int kind);
+	int (*take)(struct board *board);	/* waits, at most half a minute */
+	int (*give)(struct board *board);	/* wakes one */
+};
+
+static struct timespec at_last(void)
+{
+	return in_time(CLOCK_MONOTONIC, HALF_A_MINUTE);
+}
+
+static int set_up_mutex(struct board *board, unsigned int kind)
+{
+	int err = memwait_mutex_init(&board->mutex, kind);
+
+	return err ? err : memwait_mutex_lock(&board->mutex);
+}
+
+static int take_mutex(struct board *board)
+{
+	struct timespec time = at_last();
+
+	return memwait_mutex_clocklock(&board->mutex, CLOCK_MONOTONIC, &time);
+}
+
+static int give_mutex(struct board *board)
+{
+	return memwait_mutex_unlock(&board->mutex);
+}
+
+static int set_up_rwlock(struct board *board, unsigned int kind)
+{
+	int err = memwait_rwlock_init(&board->rwlock, kind);
+
+	return err ? err : memwait_rwlock_wrlock(&board->rwlock);
+}
+
+static int take_rwlock(struct board *board)
+{
+	struct timespec time = at_last();
+
+	return memwait_rwlock_clockwrlock(&board->rwlock, CLOCK_MONOTONIC, &time);
+}
+
+static int take_rwlock_to_read(struct board *board)
+{
+	struct timespec time = at_last();
+
+	return memwait_rwlock_clockrdlock(&board->rwlock, CLOCK_MONOTONIC, &time);
+}
+
+static int give_rwlock(struct board *board)
+{
+	return memwait_rwlock_unlock(&board->rwlock);
+}
+
+static int set_up_sem(struct board *board, unsigned int kind)
+{
+	(void)kind;
+	return memwait_sem_init(&board->sem, 1, 0);
+}
+
+static int take_sem(struct board *board)
+{
+	struct timespec time = at_last();
+
+	return memwait_sem_clockwait(&board->sem, CLOCK_MONOTONIC, &time);
+}
+
+static int give_sem(struct board *board)
+{
+	return memwait_sem_post(&board->sem);
+}
+
+/* Half of it is to be filled, and half of it is to be emptied. */
+static memwait_channel_t *channel_of(struct board *board)
+{
+	return (memwait_channel_t *)board->channel;
+}
+
+static int set_up_channel(struct board *board, unsigned int full)
+{
+	const uint64_t item = 1;
+
+	if (memwait_channel_size(sizeof(item), 1) > sizeof(board->channel) ||
+	    memwait_channel_init(channel_of(board), 0, sizeof(item), 1))
+		return -1;
+	return full ? memwait_channel_send(channel_of(board), &item) : 0;
+}
+
+static int receive(struct board *board)
+{
+	struct timespec time = at_last();
+	uint64_t item;
+
+	return memwait_channel_clockrecv(channel_of(board), &item, CLOCK_MONOTONIC, &time);
+}
+
+static int send_item(struct board *board)
+{
+	struct timespec time = at_last();
+	const uint64_t item = 1;
+
+	return memwait_channel_clocksend(channel_of(board), &item, CLOCK_MONOTONIC, &time);
+}
+
+static int set_up_cond(struct board *board, unsigned int kind)
+{
+	int err = memwait_mutex_init(&board->mutex, kind);
+
+	return err ? err : memwait_cond_init(&board->cond, 0);
+}
+
+static int wait_for_cond(struct board *board)
+{
+	struct timespec time = at_last();
+	int err = memwait_mutex_lock(&board->mutex);
+
+	if (!err)
+		err = memwait_cond_clockwait(&board->cond, &board->mutex, CLOCK_MONOTONIC, &time);
+	return err ? err : memwait_mutex_unlock(&board->mutex);
+}
+
+static int signal_cond(struct board *board)
+{
+	return memwait_cond_signal(&board->cond);
+}
+
+static const struct thing things[] = {
+	{ "mutex", MEMWAIT_MUTEX_NORMAL, set_up_mutex, take_mutex, give_mutex },
+	{ "recursive mutex", MEMWAIT_MUTEX_RECURSIVE, set_up_mutex, take_mutex, give_mutex },
+	{ "robust mutex", MEMWAIT_MUTEX_ROBUST, set_up_mutex, take_mutex, give_mutex },
+	{ "rwlock, writers", 0, set_up_rwlock, take_rwlock, give_rwlock },
+	{ "rwlock, readers", 0, set_up_rwlock, take_rwlock_to_read, give_rwlock },
+	{ "robust rwlock", MEMWAIT_RWLOCK_ROBUST, set_up_rwlock, take_rwlock, give_rwlock },
+	{ "semaphore", 0, set_up_sem, take_sem, give_sem },
+	{ "channel, receivers", 0, set_up_channel, receive, send_item },
+	{ "channel, senders", 1, set_up_channel, send_item, receive },
+	{ "condition", MEMWAIT_MUTEX_NORMAL, set_up_cond, wait_for_cond, signal_cond },
+	{ "condition, robust", MEMWAIT_MUTEX_ROBUST, set_up_cond, wait_for_cond, signal_cond },
+};
+
+/*
+ * The first of two that wait is woken, and stopped before it is back in its program: it has been
+ * counted, and can do nothing for the other one. Then it is killed.
+ */
+ROBUST_TEST(L7_who_was_woken_dies)
+{
+	struct board *board = self->board;
+	pid_t pids[2];
+	size_t i;
+	int j;
+
+	for (i = 0; i < ARRAY_SIZE(things); i++) {
+		const struct thing *thing = &things[i];
+
+		memset(board, 0, sizeof(*board));
+		ASSERT_EQ(0, thing->set_up(board, thing->kind));
+		for (j = 0; j < 2; j++) {
+			pids[j] = fork();
+			if (!pids[j])
+				_exit(!j && pin(0) ? 100 : thing->take(board));
+			await_asleep(pids[j]);
+		}
+		ASSERT_EQ(0, pin(20));
+		EXPECT_EQ(0, thing->give(board));
+		kill(pids[0], SIGSTOP);
+		ASSERT_EQ(0, pin(0));
+		while (thread_state(pids[0]) != 'T')
+			usleep(100);
+		EXPECT_EQ('S', thread_state(pids[1]));
+		kill(pids[0], SIGKILL);
+		EXPECT_EQ(128 + SIGKILL, userlib_child_status(pids[0]));
+		EXPECT_EQ(0, userlib_child_status(pids[1])) {
+			TH_LOG("%s", thing->name);
+		}
+	}
+}
+
+/* Barriers: who died while it waited is not counted. */
+
+static int meet(void *arg)
+{
+	struct board *board = arg;
+	struct timespec time = at_last();
+
+	return memwait_barrier_clockwait(&board->barrier, CLOCK_MONOTONIC, &time);
+}
+
+/* Who meets, and who of them saw that they have met. */
+static bool met(int ret, int *serial)
+{
+	*serial += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
+	return !ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD;
+}
+
+ROBUST_TEST(L7_who_waits_at_a_barrier_dies)
+{
+	struct board *board = self->board;
+	struct runner runners[2];
+	struct timespec soon;
+	int deaths, i, serial;
+	pid_t pid;
+
+	for (deaths = 1; deaths <= 3; deaths++) {
+		ASSERT_EQ(0, memwait_barrier_init(&board->barrier, 0, 3));
+		runner_start(&runners[0], meet, board);
+		runner_await_asleep(&runners[0]);
+		/* One after another, so that all who arrive are too many. */
+		for (i = 0; i < deaths; i++) {
+			pid = fork();
+			if (!pid)
+				_exit(meet(board));
+			await_asleep(pid);
+			EXPECT_FALSE(runner_is_done(&runners[0]));
+			kill(pid, SIGKILL);
+			EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
+		}
+		/* With this one they are two. */
+		soon = in_time(CLOCK_MONOTONIC, 20);
+		EXPECT_EQ(ETIMEDOUT, memwait_barrier_clockwait(&board->barrier, CLOCK_MONOTONIC,
+							       &soon));
+		EXPECT_FALSE(runner_is_done(&runners[0]));
+		runner_start(&runners[1], meet, board);
+		runner_await_asleep(&runners[1]);
+		EXPECT_FALSE(runner_is_done(&runners[1]));
+		serial = 0;
+		EXPECT_TRUE(met(meet(board), &serial));
+		for (i = 0; i < 2; i++)
+			EXPECT_TRUE(met(runner_join(&runners[i]), &serial));
+		EXPECT_EQ(1, serial);
+	}
+}
+
+TEST_HARNESS_MAIN
