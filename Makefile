@@ -4,7 +4,7 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 INSTALL_MOD_PATH ?= $(DESTDIR)
-KERNELS ?= 6.1 6.12 newest 6.12-rt debug
+KERNELS ?= 6.1 newest 6.12-rt debug
 DEMO_KERNEL ?= newest
 KERNEL ?= debug
 BENCH_KERNEL ?= newest
@@ -20,7 +20,7 @@ help:						## this list
 	@echo
 	@echo "KDIR=    kernel headers to build against (those of the running kernel)"
 	@echo "KERNELS= kernels of check: $(KERNELS)"
-	@echo "KERNEL=  kernel of torture and fuzz ($(KERNEL)); all there are: $(VM) kernels"
+	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); all there are: $(VM) kernels"
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
 	@echo "MINUTES= how long they last ($(MINUTES))"
 	@echo "PREFIX=  where install-lib installs ($(PREFIX))"
@@ -77,6 +77,11 @@ torture:					## everything at once with exact accounting, MINUTES long
 		"MEMWAIT_TORTURE_SECONDS=$$(($(MINUTES) * 30)) \
 		$(call settings,MEMWAIT_TORTURE_SEED) /tests/torture"
 
+deaths:						## processes that are killed in the library, MINUTES long
+	@$(VM) --test userlib/deaths --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
+		"MEMWAIT_DEATHS_SECONDS=$$(($(MINUTES) * 60)) \
+		$(call settings,MEMWAIT_DEATHS_SEED MEMWAIT_DEATHS_ONLY) /tests/userlib/deaths"
+
 fuzz:						## random calls, guided by coverage, MINUTES long
 	@$(VM) --test fuzz/fuzz --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
 		"MEMWAIT_FUZZ_SECONDS=$$(($(MINUTES) * 60)) \
@@ -88,7 +93,7 @@ bench:						## beside futex, io_uring, eventfd, glibc and others
 bench-report:				## the same, and record it, for later ones and the documents
 	@selftests/vm/bench --record $(BENCH_KERNEL)
 
-demo:						## count words in five processes, in a VM
+demo:						## count words while processes are killed, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
@@ -100,4 +105,4 @@ clean:						## remove what was built here; the cache stays
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib check check-all torture fuzz bench bench-report demo style clean
+	uninstall-lib check check-all torture deaths fuzz bench bench-report demo style clean

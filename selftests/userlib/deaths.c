@@ -1,0 +1,1196 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Death at any instruction, with exact accounting. Processes use one object of each kind, in memory
+ * that each of them maps at an address of its own. They block, try, give up, and wait in loops. One
+ * after the other they are killed at random, and replaced. No more may be lost than they had:
+ *
+ * - a ROBUST lock tells of each owner that died with it, and of no other, and all who wait are told
+ *   if it cannot be recovered; what is guarded is as the last owner left it;
+ * - another mutex stays locked if its owner has died with it, and is unlocked here in its place; a
+ *   mutex that is free is taken by those who wait;
+ * - a semaphore has what was posted less what was taken;
+ * - producers and consumers wait for conditions, and none sleeps while there is something to do;
+ * - what was sent is received once, in the order of each sender, or was in the hands of a dead
+ *   process; a channel never gets smaller, and once it is closed all come to an end;
+ * - nobody passes a barrier, or a wait group, before all have arrived or are done; and then all do.
+ *
+ * A process writes down in shared memory what it is about to do, and that it has done it. So only
+ * the call that it dies in is uncertain. Every other second all come to rest, and everything must
+ * add up. If something makes no progress though it could, that is a failure as well: what the words
+ * hold and what each process was about is printed.
+ *
+ * MEMWAIT_DEATHS_SECONDS sets the length, MEMWAIT_DEATHS_SEED the seed of all choices, of which the
+ * scheduler makes more. MEMWAIT_DEATHS_ONLY is a list of teams; the others stay away.
+ */
+#include "deaths_test.h"
+#include <sys/prctl.h>
+
+#define ROUND		(2 * NSEC_PER_SEC)
+#define ROUND_DEATHS	20		/* at least, on a slow machine */
+#define PATIENCE	(60 * NSEC_PER_SEC)
+#define LULL		(5 * NSEC_PER_MSEC)	/* until a lock is suspected to be a dead one's */
+
+struct team {
+	const char *name;
+	void (*work)(int object);
+	int object;
+	int least, most;	/* so many are there in a round */
+	bool locks, meets, helps;
+	bool is_spared;		/* a reader that dies is a reader for ever */
+};
+
+static const struct team teams[] = {
+	{ "lockers", use_locks, 0, 2, 5, .locks = true },
+	{ "readers", read_locks, ROBUST_RWLOCK, 0, 2, .is_spared = true },
+	{ "producers", produce, QUEUE, 1, 2, .locks = false },
+	{ "consumers", consume, QUEUE, 1, 2, .locks = false },
+	{ "robust producers", produce, ROBUST_QUEUE, 1, 2, .locks = false },
+	{ "robust consumers", consume, ROBUST_QUEUE, 1, 2, .locks = false },
+	{ "senders", send_items, 0, 1, 2, .locks = false },
+	{ "receivers", receive_items, 0, 1, 2, .locks = false },
+	{ "members", meet, 0, 2, 4, .meets = true },
+	{ "helpers", help, 0, 1, 3, .helps = true },
+	{ "jugglers", juggle, 0, 0, 2, .locks = true, .meets = true, .helps = true },
+};
+
+/* Deaths with a lock, and with one maybe: since the last account. */
+static struct book {
+	uint64_t sure, maybe;
+	uint64_t all_sure, all_maybe, all_told, all_turns;
+	/* Of what is not robust: whether it may be a dead one's, as long as there was no turn. */
+	bool doubted;
+	uint64_t doubted_at, left_locked;
+	uint64_t posted;	/* tokens, in the place of the dead */
+} books[OBJECTS];
+
+enum { TRADE = OBJECTS, ROBUST_TRADE, CHANNEL, BARRIER, GROUP, WATCHES };
+
+static struct watch {
+	uint64_t progress, since;
+} watches[WATCHES];
+
+static const struct team *slot_team[MOST_SLOTS];
+static bool present[MOST_SLOTS];	/* in this round */
+static int slots, members, memfd;
+static uint64_t births, deaths, rounds, ruins;
+static uint64_t may_have_sent, may_have_received, unsure_of, all_lost, all_unsure;
+static struct counted_op stand_ins[MOST_SLOTS];
+static uint64_t seed;
+
+static struct record *record_of(int slot)
+{
+	return &area->records[slot];
+}
+
+static bool lives(int slot)
+{
+	return record_of(slot)->pid;
+}
+
+static void map_area(void)
+{
+	void *old = area, *hint = NULL;
+
+	/* Somewhere else, if there is room. */
+	if (old)
+		hint = (void *)((uintptr_t)old - (2 + draw(1000)) * (sizeof(*area) / 4096 * 4096));
+	area = mmap(hint, sizeof(*area), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	if (old)
+		munmap(old, sizeof(*area));
+}
+
+static void live(int slot)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	my_random = (seed + births) * 0x9e3779b97f4a7c15ULL | 1;
+	map_area();
+	if (area == MAP_FAILED || memwait_loop_new(&my_loop) ||
+	    memwait_op_init(&my_op.op, my_loop, count_call, &my_op))
+		_exit(2);
+	memset(my_last, 0, sizeof(my_last));
+	my_slot = slot;
+	me = record_of(slot);
+	slot_team[slot]->work(slot_team[slot]->object);
+	_exit(0);
+}
+
+static void start_process(int slot)
+{
+	struct record *record = record_of(slot);
+	pid_t pid;
+
+	births++;
+	if (!record->returned && slot_team[slot]->meets)
+		record->returned = stamp();
+	record->passed = 0;
+	record->steps = 0;
+	record->doing = "to start";
+	record->form = "";
+	pid = fork();
+	if (!pid)
+		live(slot);
+	if (pid < 0)
+		broken("fork");
+	store(&record->pid, pid > 0 ? pid : 0);
+}
+
+static uint32_t left_of(const struct guarded *g, int o)
+{
+	int value;
+
+	if (o != TOKENS)
+		return g->mutex.reserved[0];
+	memwait_sem_getvalue((memwait_sem_t *)&g->sem, &value);
+	return !value;
+}
+
+/*
+ * Whether it is taken, and no living process has it. A process that has just got it, and has not
+ * written that down, does not sleep. If it is free now and then, the second look finds it so, or
+ * finds a turn, or the process that has it.
+ */
+static bool is_left_locked(int o)
+{
+	struct guarded *g = &area->objects[o];
+	uint64_t turns = load(&g->turns);
+	int look, slot;
+
+	for (look = 0; look < 2; look++) {
+		if (!left_of(g, o))
+			return false;
+		for (slot = 0; slot < slots; slot++) {
+			uint32_t hand = load(&record_of(slot)->hands[o]);
+
+			if (!lives(slot) || hand == FREE || hand == RUINED)
+				continue;
+			if (hand == HELD || hand == GIVING ||
+			    thread_state(record_of(slot)->pid) != 'S')
+				return false;
+		}
+	}
+	return turns == load(&g->turns);
+}
+
+/*
+ * Unlocks it in the place of a dead process. A fair mutex is handed over as the dead process would
+ * have done it, which may have taken CONTENDED away by then. With a queue a signal may be lost.
+ */
+static void unlock_for_the_dead(int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	store(&g->two, g->one);
+	store(&g->inside, 0);
+	if (o == FAIR && memwait_notify(&g->mutex, 1, 0) == 1)
+		return;
+	expect(kinds[o].calls->give(g), 0, kinds[o].name);
+	if (o == QUEUE) {
+		CHECK_OK(memwait_cond_broadcast(&g->filled));
+		CHECK_OK(memwait_cond_broadcast(&g->freed));
+	}
+}
+
+static void settle_doubt(int o)
+{
+	struct book *book = &books[o];
+	uint64_t turns = load(&area->objects[o].turns);
+
+	if (!book->doubted)
+		return;
+	if (turns != book->doubted_at) {
+		book->doubted = false;
+		return;
+	}
+	if (now_ns(CLOCK_MONOTONIC) - watches[o].since < LULL || !is_left_locked(o))
+		return;
+	book->doubted = false;
+	book->left_locked++;
+	unlock_for_the_dead(o);
+}
+
+/* If all tokens are gone, and all processes wait for them: the dead have had them. */
+static void settle_tokens(void)
+{
+	struct book *book = &books[TOKENS];
+	uint32_t i;
+
+	if (now_ns(CLOCK_MONOTONIC) - watches[TOKENS].since < LULL || !is_left_locked(TOKENS))
+		return;
+	if (book->maybe < area->tokens + book->posted)
+		broken("semaphore: nothing left of %u and %llu, and %llu may have died with one",
+		       area->tokens, (unsigned long long)book->posted,
+		       (unsigned long long)book->maybe);
+	for (i = 0; i < area->tokens; i++)
+		CHECK_OK(memwait_sem_post(&area->objects[TOKENS].sem));
+	book->posted += area->tokens;
+	book->left_locked++;
+}
+
+static void bury_hand(int o, enum hand hand)
+{
+	struct book *book = &books[o];
+	bool sure = hand == HELD;
+
+	if (hand == FREE || hand == RUINED)
+		return;
+	book->sure += sure;
+	book->maybe += !sure;
+	if (kinds[o].robust)
+		return;
+	if (o == TOKENS) {
+		if (sure)
+			CHECK_OK(memwait_sem_post(&area->objects[o].sem));
+	} else if (sure) {
+		unlock_for_the_dead(o);
+	} else {
+		book->doubted = true;
+		book->doubted_at = load(&area->objects[o].turns);
+	}
+}
+
+static void bury_tickets(int slot)
+{
+	int i;
+
+	for (i = 0; i < TICKETS; i++) {
+		uint32_t ticket = load(&area->tickets[i]);
+
+		if (TICKET_SLOT(ticket) != slot)
+			continue;
+		if (TICKET_STATE(ticket) == CLAIMED) {
+			store(&area->tickets[i], TICKET(FINISHING, MOST_SLOTS));
+			CHECK_OK(memwait_waitgroup_done(&area->group));
+			store(&area->tickets[i], TICKET(DONE, MOST_SLOTS));
+		} else if (TICKET_STATE(ticket) == FINISHING) {
+			unsure_of++;
+			store(&area->tickets[i], TICKET(UNSURE, MOST_SLOTS));
+		}
+	}
+}
+
+/* What a process had when it died, as it has written it down. */
+static void bury(int slot)
+{
+	struct record *record = record_of(slot);
+	int o;
+
+	store(&record->pid, 0);
+	if (record->arrived > record->returned)
+		store(&record->returned, stamp());
+	if (record->sending) {
+		may_have_sent++;
+		record->next = record->sending + 1;
+		record->sending = 0;
+	}
+	may_have_received += record->receiving;
+	record->receiving = 0;
+	bury_tickets(slot);
+	for (o = 0; o < OBJECTS; o++) {
+		bury_hand(o, record->hands[o]);
+		record->hands[o] = FREE;
+	}
+	/* The signal that was to come. */
+	for (o = 0; o < OBJECTS; o++) {
+		struct guarded *g = &area->objects[o];
+
+		if (record->tells[o])
+			CHECK_OK(memwait_cond_signal(cond_of(g, record->tells[o])));
+		record->tells[o] = NOBODY;
+	}
+}
+
+static void has_ended(int slot, int status)
+{
+	broken("slot %d has ended with %x, in \"%s, %s\"", slot, status, record_of(slot)->doing,
+	       record_of(slot)->form);
+}
+
+/* Changes whenever the process writes something down. */
+static uint64_t trace_of(const struct record *record)
+{
+	uint64_t trace = load(&record->steps) + load(&record->arrived) + load(&record->returned) +
+			 load(&record->sending) + load(&record->receiving);
+	int o;
+
+	for (o = 0; o < OBJECTS; o++)
+		trace = trace * 31 + load(&record->hands[o]) + load(&record->tells[o]);
+	return trace;
+}
+
+/* Until the process has written something down, and a bit longer: it is in a call by then. */
+static void await_trace(const struct record *record)
+{
+	uint64_t end = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC / 4;
+	uint64_t trace = trace_of(record);
+	volatile uint32_t n = draw(1024);
+
+	while (trace_of(record) == trace && now_ns(CLOCK_MONOTONIC) < end)
+		;
+	while (n)
+		n--;
+}
+
+/* Most of those that die have done something. Returns the slot, or -1. */
+static int kill_one(void)
+{
+	int slot = draw(slots), status;
+
+	if (!lives(slot) || slot_team[slot]->is_spared ||
+	    (!load(&record_of(slot)->steps) && !one_in(8)))
+		return -1;
+	if (one_in(2))
+		await_trace(record_of(slot));
+	kill(record_of(slot)->pid, SIGKILL);
+	if (waitpid(record_of(slot)->pid, &status, 0) < 0 || (status && status != SIGKILL))
+		has_ended(slot, status);
+	bury(slot);
+	deaths++;
+	return slot;
+}
+
+/* Buries those that have ended by themselves. Returns how many are left. */
+static int reap(void)
+{
+	int slot, status, living = 0;
+
+	for (slot = 0; slot < slots; slot++) {
+		if (!lives(slot))
+			continue;
+		if (waitpid(record_of(slot)->pid, &status, WNOHANG) <= 0) {
+			living++;
+			continue;
+		}
+		if (status || running())
+			has_ended(slot, status);
+		bury(slot);
+	}
+	return living;
+}
+
+static int init(int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	if (o == ROBUST_WORD)
+		return 0;
+	if (o == TOKENS)
+		return memwait_sem_init(&g->sem, 1, area->tokens);
+	if (o == ROBUST_RWLOCK)
+		return memwait_rwlock_init(&g->rwlock, kinds[o].flags);
+	return memwait_mutex_init(&g->mutex, kinds[o].flags);
+}
+
+/* Nobody uses it any more. That some have died while they did is no obstacle. */
+static int destroy(int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	if (o == ROBUST_WORD)
+		return 0;
+	if (o == TOKENS)
+		return memwait_sem_destroy(&g->sem);
+	if (o == ROBUST_RWLOCK)
+		return memwait_rwlock_destroy(&g->rwlock);
+	return memwait_mutex_destroy(&g->mutex);
+}
+
+/* Once all that use it have been told that it is not recoverable, it is made anew. */
+static void renew_ruined(int o)
+{
+	struct guarded *g = &area->objects[o];
+	int slot;
+
+	if (!load(&g->ruined))
+		return;
+	for (slot = 0; slot < slots; slot++) {
+		if (present[slot] && slot_team[slot]->locks &&
+		    load(&record_of(slot)->hands[o]) != RUINED)
+			return;
+	}
+	expect(kinds[o].calls->take(g, TRY, NULL, NULL), ENOTRECOVERABLE, "what is ruined");
+	CHECK_OK(destroy(o));
+	CHECK_OK(init(o));
+	store(&g->ruined, 0);
+	for (slot = 0; slot < slots; slot++)
+		store(&record_of(slot)->hands[o], FREE);
+	ruins++;
+}
+
+/* Some have died while they called done: it has happened, or has not. */
+static void settle_tickets(void)
+{
+	uint64_t unsure = 0, not_done = 0;
+	int i, ret;
+
+	for (i = 0; i < TICKETS; i++)
+		unsure += TICKET_STATE(area->tickets[i]) == UNSURE;
+	if (!unsure)
+		return;
+	while (!(ret = memwait_waitgroup_done(&area->group)))
+		not_done++;
+	expect(ret, EINVAL, "one too many");
+	if (not_done > unsure)
+		broken("wait group: %llu are missing, and %llu may be",
+		       (unsigned long long)not_done, (unsigned long long)unsure);
+	for (i = 0; i < TICKETS; i++)
+		store(&area->tickets[i], TICKET(DONE, MOST_SLOTS));
+}
+
+static void begin_tickets(void)
+{
+	int i;
+
+	CHECK_OK(memwait_waitgroup_add(&area->group, TICKETS));
+	for (i = 0; i < TICKETS; i++)
+		store(&area->tickets[i], TICKET(UNCLAIMED, 0));
+}
+
+static bool all_done(void)
+{
+	int i;
+
+	for (i = 0; i < TICKETS; i++) {
+		uint32_t state = TICKET_STATE(load(&area->tickets[i]));
+
+		if (state != DONE && state != UNSURE)
+			return false;
+	}
+	settle_tickets();
+	return true;
+}
+
+/* Once all processes have passed the end of an epoch, the next one begins. */
+static void tend_group(void)
+{
+	static uint32_t stopped;
+	int slot;
+
+	/* There may be nobody left to claim them. */
+	if (!running())
+		claim_tickets();
+	if (!all_done())
+		return;
+	for (slot = 0; slot < slots; slot++) {
+		if (lives(slot) && slot_team[slot]->helps &&
+		    load(&record_of(slot)->passed) != area->epoch)
+			return;
+	}
+	if (running())
+		begin_tickets();
+	else if (stopped == area->epoch)
+		return;
+	store(&area->epoch, area->epoch + 1);
+	stopped = area->epoch;
+	if (memwait_notify(&area->epoch, MEMWAIT_ALL, 0) < 0)
+		broken("notify");
+}
+
+static int members_left(void)
+{
+	int slot, left = 0;
+
+	for (slot = 0; slot < slots; slot++)
+		left += area->members[slot] && lives(slot);
+	return left;
+}
+
+/* The test itself arrives in the place of each member that is gone, as long as others are left. */
+static void stand_in(void)
+{
+	int slot, ret;
+
+	if (memwait_loop_dispatch(my_loop) < 0)
+		broken("dispatch");
+	for (slot = 0; slot < slots && members_left(); slot++) {
+		struct record *record = record_of(slot);
+
+		if (!area->members[slot] || lives(slot) ||
+		    memwait_op_pending(&stand_ins[slot].op))
+			continue;
+		store(&record->arrived, stamp());
+		ret = memwait_barrier_wait_async(&area->barrier, &stand_ins[slot].op);
+		if (ret == MEMWAIT_BARRIER_SERIAL_THREAD)
+			store(&record->returned, stamp());
+		else if (ret)
+			expect(ret, EINPROGRESS, "barrier");
+	}
+}
+
+static void stand_down(void)
+{
+	int slot;
+
+	for (slot = 0; slot < slots; slot++) {
+		memwait_op_cancel(&stand_ins[slot].op);
+		record_of(slot)->arrived = 0;
+		record_of(slot)->returned = 0;
+	}
+}
+
+/* No more will come: told with the lock held, so that once is enough. */
+static void close_queue(int o)
+{
+	struct guarded *g = &area->objects[o];
+	int ret;
+
+	if (g->closed)
+		return;
+	ret = memwait_mutex_trylock(&g->mutex);
+	if (ret == EBUSY)
+		return;
+	enter_queue(o, ret);
+	store(&g->closed, 1);
+	leave(o);
+	CHECK_OK(memwait_cond_broadcast(&g->filled));
+	CHECK_OK(memwait_cond_broadcast(&g->freed));
+}
+
+/* Half the time another process begins to close it, and is killed. */
+static void close_channel(void)
+{
+	struct timespec time = { .tv_nsec = draw(NSEC_PER_MSEC) };
+	pid_t pid;
+	int ret;
+
+	if (one_in(2)) {
+		pid = fork();
+		if (!pid) {
+			memwait_channel_close(channel());
+			_exit(0);
+		}
+		nanosleep(&time, NULL);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	ret = memwait_channel_close(channel());
+	if (ret != EPIPE)
+		expect(ret, 0, "close");
+}
+
+/* A receiver ends when it gets one. If these are too many, they are received here in the end. */
+static void poison_receivers(void)
+{
+	struct item item = { .sender = POISON };
+	int ret;
+
+	if (memwait_channel_length(channel()))
+		return;
+	ret = memwait_channel_trysend(channel(), &item);
+	if (ret != EAGAIN)
+		expect(ret, 0, "poison");
+}
+
+/* Whether a process lives that does this work. */
+static bool has_team(void (*work)(int object), int object)
+{
+	int slot;
+
+	for (slot = 0; slot < slots; slot++) {
+		if (lives(slot) && slot_team[slot]->work == work &&
+		    slot_team[slot]->object == object)
+			return true;
+	}
+	return false;
+}
+
+static bool is_being_taken(int o)
+{
+	int slot;
+
+	for (slot = 0; slot < slots; slot++) {
+		if (load(&record_of(slot)->hands[o]) == TAKING)
+			return true;
+	}
+	return false;
+}
+
+static bool can_trade(int o)
+{
+	uint64_t there = load(&area->objects[o].made) - load(&area->objects[o].taken);
+
+	return there ? has_team(consume, o) || (there < area->queue_size && has_team(produce, o)) :
+		       has_team(produce, o);
+}
+
+static bool can_transfer(void)
+{
+	bool sends = false, receives = false;
+	size_t there = memwait_channel_length(channel());
+	int slot;
+
+	for (slot = 0; slot < slots; slot++) {
+		void (*work)(int object) = slot_team[slot]->work;
+
+		if (!lives(slot))
+			continue;
+		receives |= work == juggle || work == receive_items;
+		sends |= (work == juggle || work == send_items) &&
+			 load(&record_of(slot)->next) < MOST_ITEMS;
+	}
+	return (there && receives) || (there < area->channel_size && sends);
+}
+
+static bool can_meet(void)
+{
+	return members && members_left() == members;
+}
+
+/* The epoch can end, if all is done, or there is a helper to do it. */
+static bool can_pass(void)
+{
+	int slot;
+
+	if (!all_done() && !has_team(help, 0))
+		return false;
+	for (slot = 0; slot < slots; slot++) {
+		if (lives(slot) && slot_team[slot]->helps)
+			return true;
+	}
+	return false;
+}
+
+/* Whether there are processes that can go on here, and so will. */
+static bool is_due(int watch)
+{
+	switch (watch) {
+	case TRADE:
+		return can_trade(QUEUE);
+	case ROBUST_TRADE:
+		return can_trade(ROBUST_QUEUE);
+	case CHANNEL:
+		return can_transfer();
+	case BARRIER:
+		return can_meet();
+	case GROUP:
+		return can_pass();
+	default:
+		return is_being_taken(watch);
+	}
+}
+
+static uint64_t progress_of(int watch)
+{
+	struct guarded *objects = area->objects;
+
+	switch (watch) {
+	case TRADE:
+		return load(&objects[QUEUE].made) + load(&objects[QUEUE].taken);
+	case ROBUST_TRADE:
+		return load(&objects[ROBUST_QUEUE].made) + load(&objects[ROBUST_QUEUE].taken);
+	case CHANNEL:
+		return load(&area->items_sent) + load(&area->items_received);
+	case BARRIER:
+		return load(&area->meetings);
+	case GROUP:
+		return load(&area->epoch);
+	default:
+		return load(&objects[watch].turns);
+	}
+}
+
+static const char *name_of(int watch)
+{
+	static const char *const names[] = { "trade", "robust trade", "channel", "barrier",
+					     "wait group" };
+
+	return watch < OBJECTS ? kinds[watch].name : names[watch - OBJECTS];
+}
+
+/* While all come to an end, let_them_end() has an eye on the time. */
+static void watch_all(void)
+{
+	uint64_t now = now_ns(CLOCK_MONOTONIC);
+	int i;
+
+	for (i = 0; i < WATCHES; i++) {
+		struct watch *watch = &watches[i];
+		uint64_t progress = progress_of(i);
+
+		if (progress != watch->progress || !watch->since) {
+			watch->progress = progress;
+			watch->since = now;
+		} else if (now - watch->since > PATIENCE && running() && is_due(i)) {
+			broken("%s: no progress", name_of(i));
+		}
+	}
+}
+
+static void tend(void)
+{
+	watch_all();
+	settle_doubt(NORMAL);
+	settle_doubt(FAIR);
+	settle_doubt(QUEUE);
+	settle_tokens();
+	renew_ruined(ROBUST_ERRORCHECK);
+	tend_group();
+}
+
+static bool goes_on(uint64_t end)
+{
+	return now_ns(CLOCK_MONOTONIC) < end && !load(&area->broken);
+}
+
+static void pause_a_moment(void)
+{
+	struct timespec time = { .tv_nsec = NSEC_PER_MSEC / 10 + draw(5 * NSEC_PER_MSEC) };
+
+	/* Many short ones. */
+	if (one_in(2))
+		time.tv_nsec /= 10;
+	nanosleep(&time, NULL);
+}
+
+/*
+ * After a death all processes that can go on do so, before a new one comes, which might wake those
+ * that sleep although they can go on.
+ */
+static void await_progress(void)
+{
+	uint64_t before[WATCHES];
+	int i;
+
+	for (i = 0; i < WATCHES; i++)
+		before[i] = progress_of(i);
+	for (i = 0; i < WATCHES; i++) {
+		while (progress_of(i) == before[i] && is_due(i) && !load(&area->broken)) {
+			reap();
+			tend();
+			sched_yield();
+		}
+	}
+}
+
+static void let_them_run(void)
+{
+	uint64_t least = deaths + ROUND_DEATHS, end;
+	int slot;
+
+	store(&area->phase, RUN);
+	for (slot = 0; slot < slots; slot++) {
+		if (present[slot])
+			start_process(slot);
+	}
+	end = now_ns(CLOCK_MONOTONIC) + ROUND;
+	while (goes_on(end) || (deaths < least && !load(&area->broken))) {
+		pause_a_moment();
+		slot = kill_one();
+		if (slot >= 0 && one_in(3))
+			await_progress();
+		if (slot >= 0 && !load(&area->broken))
+			start_process(slot);
+		reap();
+		tend();
+	}
+}
+
+/* All end by themselves, but for some that are killed even now. */
+static void let_them_end(void)
+{
+	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
+	bool closes = rounds % 2;
+
+	store(&area->phase, STOP);
+	if (closes)
+		close_channel();
+	while (reap() && !load(&area->broken)) {
+		if (one_in(4))
+			kill_one();
+		tend();
+		close_queue(QUEUE);
+		close_queue(ROBUST_QUEUE);
+		stand_in();
+		if (!closes)
+			poison_receivers();
+		if (!goes_on(end))
+			broken("not all have come to an end");
+		pause_a_moment();
+	}
+}
+
+static void account_for_lock(int o)
+{
+	struct guarded *g = &area->objects[o];
+	struct book *book = &books[o];
+	int ret;
+
+	if (!kinds[o].robust && left_of(g, o)) {
+		if (!book->doubted)
+			broken("%s: locked, by nobody", kinds[o].name);
+		unlock_for_the_dead(o);
+	}
+	ret = kinds[o].calls->take(g, TRY, NULL, NULL);
+	if (ret == ENOTRECOVERABLE) {
+		expect(g->ruined, 1, "not recoverable");
+	} else {
+		enter(o, ret);
+		store(&g->ruined, 0);
+		if (ret == EOWNERDEAD && o == ROBUST_ERRORCHECK)
+			kinds[o].calls->make_consistent(g);
+		leave(o);
+	}
+	if (kinds[o].robust && (g->told < book->sure || g->told > book->sure + book->maybe))
+		broken("%s: %llu died with it, and %llu maybe; %llu were told", kinds[o].name,
+		       (unsigned long long)book->sure, (unsigned long long)book->maybe,
+		       (unsigned long long)g->told);
+	CHECK_OK(destroy(o));
+}
+
+static void account_for_tokens(void)
+{
+	struct guarded *g = &area->objects[TOKENS];
+	struct book *book = &books[TOKENS];
+	uint64_t there = area->tokens + book->posted;
+	unsigned int value;
+
+	CHECK_OK(memwait_sem_getvalue(&g->sem, (int *)&value));
+	if (value > there || value + book->maybe < there)
+		broken("semaphore: %u of %llu, and %llu may have died with one", value,
+		       (unsigned long long)there, (unsigned long long)book->maybe);
+	CHECK_OK(memwait_sem_destroy(&g->sem));
+}
+
+static void account_for_queue(int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	account_for_lock(o);
+	if (g->made - g->taken > area->queue_size)
+		broken("%s: %llu made, %llu taken", kinds[o].name, (unsigned long long)g->made,
+		       (unsigned long long)g->taken);
+}
+
+/* It is as large as ever. */
+static void fill_channel(void)
+{
+	struct item item = { .sender = POISON };
+	uint32_t i;
+
+	for (i = 0; i < area->channel_size; i++)
+		CHECK_OK(memwait_channel_trysend(channel(), &item));
+	expect(memwait_channel_trysend(channel(), &item), EAGAIN, "one more than there is room");
+	for (i = 0; i < area->channel_size; i++)
+		CHECK_OK(memwait_channel_tryrecv(channel(), &item));
+}
+
+static void account_for_channel(bool closed)
+{
+	uint64_t lost = 0, unsure = 0;
+	struct item item;
+	size_t i;
+	int slot, ret;
+
+	while (!(ret = memwait_channel_tryrecv(channel(), &item)))
+		has_received(ret, &item);
+	expect(ret, closed ? EPIPE : EAGAIN, "the end of what was sent");
+	if (!closed)
+		fill_channel();
+	for (slot = 0; slot < MOST_SLOTS; slot++) {
+		for (i = 0; i < MOST_ITEMS / 64; i++) {
+			uint64_t sent = area->sent[slot][i], received = area->received[slot][i];
+
+			lost += __builtin_popcountll(sent & ~received);
+			unsure += __builtin_popcountll(received & ~sent);
+		}
+	}
+	if (lost > may_have_received || unsure > may_have_sent)
+		broken("channel: %llu lost, %llu died with one in hand; %llu came, %llu unsure",
+		       (unsigned long long)lost, (unsigned long long)may_have_received,
+		       (unsigned long long)unsure, (unsigned long long)may_have_sent);
+	all_lost += lost;
+	all_unsure += unsure;
+	CHECK_OK(memwait_channel_destroy(channel()));
+}
+
+static void close_books(void)
+{
+	int o;
+
+	for (o = 0; o < OBJECTS; o++) {
+		struct guarded *g = &area->objects[o];
+		struct book *book = &books[o];
+
+		book->all_sure += book->sure;
+		book->all_maybe += book->maybe;
+		book->all_told += g->told;
+		book->all_turns += g->turns;
+		book->sure = 0;
+		book->maybe = 0;
+		book->doubted = false;
+		book->posted = 0;
+	}
+	may_have_sent = 0;
+	may_have_received = 0;
+}
+
+/* How many of each team there are in this round. */
+static void draw_teams(void)
+{
+	int slot = 0, i, n, there;
+
+	members = 0;
+	for (i = 0; slot < slots; i++) {
+		const struct team *team = slot_team[slot];
+
+		there = team->least + draw(team->most - team->least + 1);
+		for (n = 0; n < team->most; n++, slot++) {
+			present[slot] = n < there;
+			area->members[slot] = present[slot] && team->meets;
+			members += area->members[slot];
+		}
+	}
+}
+
+/* Everything as new, but for what goes on. */
+static void begin_round(void)
+{
+	int o, slot;
+
+	area->tokens = 1 + draw(2);
+	area->queue_size = 1 + draw(MOST_THERE);
+	area->channel_size = 1 + draw(MOST_THERE);
+	draw_teams();
+	for (o = 0; o < OBJECTS; o++) {
+		struct guarded *g = &area->objects[o];
+
+		memset(g, 0, sizeof(*g));
+		CHECK_OK(init(o));
+		CHECK_OK(memwait_cond_init(&g->filled, 0));
+		CHECK_OK(memwait_cond_init(&g->freed, 0));
+	}
+	memset(my_last, 0, sizeof(my_last));
+	memset(area->sent, 0, sizeof(area->sent));
+	memset(area->received, 0, sizeof(area->received));
+	for (slot = 0; slot < slots; slot++)
+		record_of(slot)->next = 1;
+	CHECK_OK(memwait_channel_init(channel(), 0, sizeof(struct item), area->channel_size));
+	if (members)
+		CHECK_OK(memwait_barrier_init(&area->barrier, 0, members));
+	CHECK_OK(memwait_waitgroup_init(&area->group, 0, 0));
+	begin_tickets();
+	area->epoch++;
+	memset(watches, 0, sizeof(watches));
+	rounds++;
+}
+
+static void one_round(void)
+{
+	int o;
+
+	begin_round();
+	let_them_run();
+	if (!load(&area->broken))
+		let_them_end();
+	if (load(&area->broken))
+		return;
+	stand_down();
+	tend_group();
+	for (o = 0; o < TOKENS; o++)
+		account_for_lock(o);
+	account_for_tokens();
+	account_for_queue(QUEUE);
+	account_for_queue(ROBUST_QUEUE);
+	account_for_channel(rounds % 2);
+	CHECK_OK(memwait_waitgroup_destroy(&area->group));
+	close_books();
+}
+
+/* In words of 32 bits. */
+static const char *words_of(const void *object, size_t size)
+{
+	static char text[512];
+	const uint32_t *words = object;
+	size_t i, n = 0;
+
+	text[0] = 0;
+	for (i = 0; i < size / 4 && n < sizeof(text) - 10; i++)
+		n += snprintf(text + n, sizeof(text) - n, " %x", words[i]);
+	return text;
+}
+
+static void report_object(struct __test_metadata *_metadata, int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	TH_LOG("%s:%s; %d waiters, %d on the upper half", kinds[o].name, words_of(&g->mutex, 32),
+	       memwait_waiters(&g->mutex, 0), memwait_waiters(&g->mutex.reserved[1], 0));
+	TH_LOG("  %llu turns, %llu %llu, inside %d, ruined %d", (unsigned long long)g->turns,
+	       (unsigned long long)g->one, (unsigned long long)g->two, (int)g->inside - 1,
+	       g->ruined);
+	TH_LOG("  told %llu, sure %llu, maybe %llu%s", (unsigned long long)g->told,
+	       (unsigned long long)books[o].sure, (unsigned long long)books[o].maybe,
+	       books[o].doubted ? ", in doubt" : "");
+	if (o < QUEUE)
+		return;
+	TH_LOG("  %llu made, %llu taken, closed %d", (unsigned long long)g->made,
+	       (unsigned long long)g->taken, g->closed);
+	TH_LOG("  filled:%s; %d waiters", words_of(&g->filled, sizeof(g->filled)),
+	       memwait_waiters(&g->filled, 0));
+	TH_LOG("  freed:%s; %d waiters", words_of(&g->freed, sizeof(g->freed)),
+	       memwait_waiters(&g->freed, 0));
+}
+
+static void report_process(struct __test_metadata *_metadata, int slot)
+{
+	struct record *record = record_of(slot);
+
+	if (!present[slot])
+		return;
+	TH_LOG("slot %d, %s: %s, %s: %c; hands%s", slot, slot_team[slot]->name, record->doing,
+	       record->form, lives(slot) ? thread_state(record->pid) : '-',
+	       words_of(record->hands, sizeof(record->hands)));
+	TH_LOG("  arrived %llu, returned %llu, sends %llu, receives %d, passed %d",
+	       (unsigned long long)record->arrived, (unsigned long long)record->returned,
+	       (unsigned long long)record->sending, record->receiving, record->passed);
+}
+
+static void report(struct __test_metadata *_metadata)
+{
+	int i;
+
+	TH_LOG("%s", area->why);
+	for (i = 0; i < WATCHES; i++)
+		TH_LOG("%s: progress %llu, none for %llu ms", name_of(i),
+		       (unsigned long long)watches[i].progress,
+		       (unsigned long long)((now_ns(CLOCK_MONOTONIC) - watches[i].since) /
+					    NSEC_PER_MSEC));
+	for (i = 0; i < OBJECTS; i++)
+		report_object(_metadata, i);
+	TH_LOG("channel:%s; length %d", words_of(channel(), 192),
+	       (int)memwait_channel_length(channel()));
+	for (i = 64; i < 192; i += 4) {
+		int waiters = memwait_waiters(area->channel + i, 0);
+
+		if (waiters)
+			TH_LOG("  %d waiters at %d", waiters, i);
+	}
+	TH_LOG("barrier of %d:%s; %d and %d waiters", members,
+	       words_of(&area->barrier, sizeof(area->barrier)), memwait_waiters(&area->barrier, 0),
+	       memwait_waiters((char *)&area->barrier + 4, 0));
+	TH_LOG("wait group:%s; %d and %d waiters; epoch %d",
+	       words_of(&area->group, sizeof(area->group)), memwait_waiters(&area->group, 0),
+	       memwait_waiters((char *)&area->group + 4, 0), area->epoch);
+	TH_LOG("tickets:%s", words_of(area->tickets, sizeof(area->tickets)));
+	for (i = 0; i < slots; i++)
+		report_process(_metadata, i);
+}
+
+static void totals(struct __test_metadata *_metadata)
+{
+	int o;
+
+	TH_LOG("%llu deaths in %llu rounds", (unsigned long long)deaths,
+	       (unsigned long long)rounds);
+	for (o = 0; o < OBJECTS; o++)
+		TH_LOG("%s: %llu turns; died with it: %llu, maybe %llu; told %llu, left %llu",
+		       kinds[o].name, (unsigned long long)books[o].all_turns,
+		       (unsigned long long)books[o].all_sure,
+		       (unsigned long long)books[o].all_maybe,
+		       (unsigned long long)books[o].all_told,
+		       (unsigned long long)books[o].left_locked);
+	TH_LOG("ruined and renewed: %llu", (unsigned long long)ruins);
+	TH_LOG("channel: %llu sent, %llu received, %llu lost, %llu sent by the dead",
+	       (unsigned long long)area->items_sent, (unsigned long long)area->items_received,
+	       (unsigned long long)all_lost, (unsigned long long)all_unsure);
+	TH_LOG("barrier: %llu passed; wait group: %d epochs, %llu died while done",
+	       (unsigned long long)area->meetings, area->epoch, (unsigned long long)unsure_of);
+}
+
+/* "a,b": a name may be the beginning of several. */
+static bool is_asked_for(const char *only, const char *name)
+{
+	const char *p = only;
+
+	while (p && *p) {
+		size_t n = strcspn(p, ",");
+
+		if (!strncmp(p, name, n))
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return !only;
+}
+
+static void fill_slots(void)
+{
+	const char *only = getenv("MEMWAIT_DEATHS_ONLY");
+	size_t i;
+	int n;
+
+	for (i = 0; i < ARRAY_SIZE(teams); i++) {
+		for (n = 0; n < teams[i].most && is_asked_for(only, teams[i].name); n++)
+			slot_team[slots++] = &teams[i];
+	}
+}
+
+static uint64_t user_owners(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+/* The dead are not counted any more, once their waiters have been told. */
+static bool await_owners(int fd, uint64_t n)
+{
+	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
+
+	while (user_owners(fd) != n && now_ns(CLOCK_MONOTONIC) < end)
+		usleep(1000);
+	return user_owners(fd) == n;
+}
+
+TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
+{
+	const char *seconds = getenv("MEMWAIT_DEATHS_SECONDS");
+	const char *given = getenv("MEMWAIT_DEATHS_SEED");
+	uint64_t end = in_ms(1000 * (seconds ? atoi(seconds) : 5));
+	struct memwait_info info;
+	uint64_t id, owners;
+	int slot;
+
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	seed = given ? strtoull(given, NULL, 0) : now_ns(CLOCK_REALTIME);
+	my_random = seed | 1;
+	TH_LOG("seed %llu", (unsigned long long)seed);
+	my_loop = self->loop;
+	ASSERT_EQ(0, memwait_owner(&id));
+	owners = user_owners(self->fd);
+	fill_slots();
+	ASSERT_LE(slots, MOST_SLOTS);
+	ASSERT_GE(sizeof(area->channel),
+		  memwait_channel_size(sizeof(struct item), MOST_THERE));
+	memfd = memfd_create("deaths", MFD_CLOEXEC);
+	ASSERT_EQ(0, ftruncate(memfd, sizeof(*area)));
+	map_area();
+	ASSERT_NE(MAP_FAILED, area);
+	me = record_of(MOST_SLOTS);
+	for (slot = 0; slot < slots; slot++)
+		EXPECT_EQ(0, memwait_op_init(&stand_ins[slot].op, my_loop, count_call,
+					     &stand_ins[slot]));
+	do {
+		one_round();
+	} while (goes_on(end));
+
+	EXPECT_EQ(0, area->broken);
+	if (area->broken) {
+		report(_metadata);
+		close_books();
+	}
+	for (slot = 0; slot < slots; slot++) {
+		if (!lives(slot))
+			continue;
+		kill(record_of(slot)->pid, SIGKILL);
+		waitpid(record_of(slot)->pid, NULL, 0);
+	}
+	totals(_metadata);
+	for (slot = 0; slot < slots; slot++)
+		memwait_op_cancel(&stand_ins[slot].op);
+	EXPECT_TRUE(await_owners(self->fd, owners));
+	munmap(area, sizeof(*area));
+	close(memfd);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,1258 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the processes of deaths.c do until they are killed, and what they write down before and
+ * after each call. See the top of that file.
+ */
+#ifndef DEATHS_TEST_H
+#define DEATHS_TEST_H
+
+#include "userlib_test.h"
+#include <stdarg.h>
+
+#define HOT		(20 * NSEC_PER_MSEC)	/* so long most use the same lock */
+#define MOST_THERE	4	/* tokens, items in a queue or in the channel: 1 to that many */
+#define MOST_ITEMS	131072			/* of a sender in one round */
+#define TICKETS		3
+#define POISON		UINT32_MAX		/* as a sender: the receiver is to go */
+
+/* What is locked, and what it guards. Everything lies in one page, as broadcasts like it. */
+struct guarded {
+	_Alignas(512)
+	union {
+		memwait_mutex_t mutex;
+		memwait_rwlock_t rwlock;
+		memwait_sem_t sem;
+		uint64_t word;
+	};
+	uint64_t one, two;	/* equal, whenever it is not locked */
+	uint64_t turns;		/* how often it has been locked */
+	uint64_t told;		/* how often with EOWNERDEAD */
+	uint32_t inside;	/* 1 + slot of its owner */
+	uint32_t ruined;	/* it was unlocked without having been made consistent */
+	/* Of a queue. */
+	memwait_cond_t filled, freed;
+	uint64_t made, taken;
+	uint64_t items[MOST_THERE];
+	uint32_t closed;
+};
+
+/* Those from QUEUE on are the producers' and consumers'. */
+enum object {
+	ROBUST,
+	ROBUST_RECURSIVE,
+	ROBUST_ERRORCHECK,
+	ROBUST_RWLOCK,
+	ROBUST_WORD,
+	NORMAL,
+	FAIR,
+	TOKENS,
+	QUEUE,
+	ROBUST_QUEUE,
+	OBJECTS
+};
+
+/* What a process has of an object. It writes that down before each call, and after it. */
+enum hand {
+	FREE,
+	TAKING,		/* may have it */
+	HELD,
+	WAITING,	/* for a condition: may have it */
+	GIVING,		/* may have it still */
+	RUINED,		/* has been told that it cannot be recovered */
+};
+
+enum told { NOBODY, FILLED, FREED };
+
+enum ticket { UNCLAIMED, CLAIMED, FINISHING, UNSURE, DONE };
+
+#define TICKET(state, slot)	((state) | (uint32_t)(slot) << 8)
+#define TICKET_STATE(ticket)	((ticket) & 0xff)
+#define TICKET_SLOT(ticket)	((int)((ticket) >> 8))
+
+#define MOST_SLOTS	32	/* processes; the one after these is the test itself */
+
+/* What a process writes down. The next process in its slot goes on with what is marked so. */
+struct record {
+	_Alignas(64) pid_t pid;		/* 0: it is gone */
+	uint32_t steps;
+	const char *doing, *form;
+	uint32_t hands[OBJECTS];
+	uint32_t tells[OBJECTS];	/* a condition that has come true, and was not signalled */
+	uint64_t arrived, returned;	/* by the clock, at the barrier; goes on */
+	uint64_t next;			/* item to send; goes on */
+	uint64_t sending;
+	uint32_t receiving;
+	uint32_t passed;		/* how many epochs of the wait group */
+};
+
+struct item {
+	uint32_t sender;
+	uint32_t check;
+	uint64_t number;
+};
+
+struct shared {
+	char channel[1024];		/* first, as it is to be aligned */
+	uint32_t phase;
+	uint32_t broken;
+	char why[256];
+	uint64_t clock;			/* each look at it moves it on */
+	uint32_t tokens, queue_size, channel_size;	/* in this round */
+	struct guarded objects[OBJECTS];
+	memwait_barrier_t barrier;
+	bool members[MOST_SLOTS];	/* of the barrier, in this round */
+	uint64_t meetings;
+	memwait_waitgroup_t group;
+	uint32_t epoch;
+	uint32_t tickets[TICKETS];
+	uint64_t items_sent, items_received;
+	struct record records[MOST_SLOTS + 1];
+	uint64_t sent[MOST_SLOTS][MOST_ITEMS / 64];
+	uint64_t received[MOST_SLOTS][MOST_ITEMS / 64];
+};
+
+enum phase { RUN, STOP };
+
+static struct shared *area;		/* each process has it elsewhere */
+static struct record *me;
+static int my_slot = MOST_SLOTS;
+static uint64_t my_random;
+static memwait_loop_t *my_loop;
+static struct counted_op my_op;
+static uint64_t my_last[MOST_SLOTS];	/* item of each sender that this process has received */
+
+#define load(p)		__atomic_load_n(p, __ATOMIC_SEQ_CST)
+#define store(p, v)	__atomic_store_n(p, v, __ATOMIC_SEQ_CST)
+#define add(p, n)	__atomic_add_fetch(p, n, __ATOMIC_SEQ_CST)
+
+static uint32_t draw(uint32_t n)
+{
+	return (next_random(&my_random) >> 32) % n;
+}
+
+static bool one_in(uint32_t n)
+{
+	return !draw(n);
+}
+
+static bool running(void)
+{
+	return load(&area->phase) == RUN;
+}
+
+/* Says what is wrong, once. A process of a team then stays as it is, to be looked at. */
+static __printf(1, 2) void broken(const char *format, ...)
+{
+	uint32_t no = 0;
+	va_list args;
+
+	if (__atomic_compare_exchange_n(&area->broken, &no, 1, false, __ATOMIC_SEQ_CST,
+					__ATOMIC_SEQ_CST)) {
+		va_start(args, format);
+		vsnprintf(area->why, sizeof(area->why), format, args);
+		va_end(args);
+		store(&area->broken, 2);
+	}
+	while (my_slot != MOST_SLOTS)
+		pause();
+}
+
+static void expect(int result, int expected, const char *what)
+{
+	if (result != expected)
+		broken("%s is %d (%s)", what, result, strerror(result > 0 ? result : -result));
+}
+
+#define CHECK_OK(call)	expect(call, 0, #call)
+
+static struct timespec soon_time(void)
+{
+	uint64_t ns = now_ns(CLOCK_MONOTONIC) + draw(2 * NSEC_PER_MSEC);
+
+	return (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
+}
+
+/* Leaves the others time, and death. */
+static void linger(void)
+{
+	volatile uint32_t n = draw(64);
+
+	if (one_in(4))
+		sched_yield();
+	while (one_in(2) && n)
+		n--;
+}
+
+static void step(const char *doing, const char *form)
+{
+	me->doing = doing;
+	me->form = form;
+	store(&me->steps, me->steps + 1);
+}
+
+/* The operation of this process's loop, for one call. */
+static memwait_op_t *op_begin(void)
+{
+	my_op.calls = 0;
+	return &my_op.op;
+}
+
+/* What came of the call. Now and then it is cancelled: ECANCELED. */
+static int op_end(int ret)
+{
+	if (ret != EINPROGRESS)
+		return ret;
+	if (one_in(8)) {
+		linger();
+		if (one_in(2) && memwait_loop_dispatch(my_loop) < 0)
+			broken("dispatch");
+		ret = ECANCELED;
+		if (!memwait_op_cancel(&my_op.op))
+			return ret;
+	}
+	ret = dispatch_until(my_loop, &my_op.calls, 1);
+	if (ret)
+		broken("dispatch: %d", ret);
+	return my_op.result;
+}
+
+/* The ways to wait. */
+enum form { TRY, UNTIL, ASYNC_UNTIL, ASYNC, BLOCK, FORMS };
+
+static const char *const form_names[FORMS] = {
+	"try", "until", "async, until", "async", "block"
+};
+
+static enum form draw_form(const char *doing)
+{
+	static const enum form forms[] = { TRY, UNTIL, ASYNC_UNTIL, ASYNC, ASYNC, BLOCK, BLOCK,
+					   BLOCK };
+	enum form how = forms[draw(ARRAY_SIZE(forms))];
+
+	step(doing, form_names[how]);
+	return how;
+}
+
+static int call_mutex(struct guarded *g, enum form how, const struct timespec *time,
+		      memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+		return memwait_mutex_trylock(&g->mutex);
+	case UNTIL:
+		return memwait_mutex_clocklock(&g->mutex, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_mutex_clocklock_async(&g->mutex, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_mutex_lock_async(&g->mutex, op);
+	default:
+		return memwait_mutex_lock(&g->mutex);
+	}
+}
+
+static int call_writer(struct guarded *g, enum form how, const struct timespec *time,
+		       memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+		return memwait_rwlock_trywrlock(&g->rwlock);
+	case UNTIL:
+		return memwait_rwlock_clockwrlock(&g->rwlock, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_rwlock_clockwrlock_async(&g->rwlock, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_rwlock_wrlock_async(&g->rwlock, op);
+	default:
+		return memwait_rwlock_wrlock(&g->rwlock);
+	}
+}
+
+static int call_reader(struct guarded *g, enum form how, const struct timespec *time,
+		       memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+		return memwait_rwlock_tryrdlock(&g->rwlock);
+	case UNTIL:
+		return memwait_rwlock_clockrdlock(&g->rwlock, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_rwlock_clockrdlock_async(&g->rwlock, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_rwlock_rdlock_async(&g->rwlock, op);
+	default:
+		return memwait_rwlock_rdlock(&g->rwlock);
+	}
+}
+
+static int call_sem(struct guarded *g, enum form how, const struct timespec *time,
+		    memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+		return memwait_sem_trywait(&g->sem);
+	case UNTIL:
+		return memwait_sem_clockwait(&g->sem, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_sem_clockwait_async(&g->sem, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_sem_wait_async(&g->sem, op);
+	default:
+		return memwait_sem_wait(&g->sem);
+	}
+}
+
+/* A lock made of what there is for words: the id of its owner, or 0; and CONTENDED. */
+#define CONTENDED	(MEMWAIT_OWNER_MASK + 1)
+
+static int wait_for_word(uint64_t *word, uint64_t old, enum form how, const struct timespec *time)
+{
+	const struct timespec past = { 0, 0 };
+	int ret;
+
+	switch (how) {
+	case TRY:
+		return memwait_wait64(word, old, &past, MEMWAIT_OWNED);
+	case ASYNC:
+	case ASYNC_UNTIL:
+		ret = memwait_wait64_async(word, old, how == ASYNC ? NULL : time, MEMWAIT_OWNED,
+					   op_begin());
+		if (ret != MEMWAIT_PENDING)
+			return ret;
+		ret = op_end(EINPROGRESS);
+		return ret == ECANCELED ? MEMWAIT_TIMED_OUT : ret;
+	default:
+		return memwait_wait64(word, old, how == UNTIL ? time : NULL, MEMWAIT_OWNED);
+	}
+}
+
+static bool change_word(uint64_t *word, uint64_t *old, uint64_t new)
+{
+	return __atomic_compare_exchange_n(word, old, new, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_SEQ_CST);
+}
+
+/* As owner.c in the library. A process that was woken, and gives up, wakes the next one. */
+static int call_word(struct guarded *g, enum form how, const struct timespec *time,
+		     memwait_op_t *op)
+{
+	uint64_t old = 0, id;
+	bool woken = false;
+	int ret;
+
+	(void)op;
+	CHECK_OK(memwait_owner(&id));
+	if (change_word(&g->word, &old, id))
+		return 0;
+	for (;;) {
+		if (!old && change_word(&g->word, &old, id | CONTENDED))
+			return 0;
+		if (!old || (!(old & CONTENDED) && !change_word(&g->word, &old, old | CONTENDED)))
+			continue;
+		old |= CONTENDED;
+		ret = wait_for_word(&g->word, old, how, time);
+		if (ret == MEMWAIT_TIMED_OUT || ret < 0)
+			break;
+		woken |= ret != MEMWAIT_NOT_EQUAL;
+		/* Somebody has died: maybe not the owner. */
+		if (ret == MEMWAIT_OWNER_DIED &&
+		    wait_for_word(&g->word, old, TRY, NULL) == MEMWAIT_OWNER_DIED &&
+		    change_word(&g->word, &old, id | CONTENDED)) {
+			ret = EOWNERDEAD;
+			return ret;
+		}
+		old = load(&g->word);
+	}
+	if (woken)
+		memwait_notify(&g->word, 1, 0);
+	return ret < 0 ? -ret : ETIMEDOUT;
+}
+
+static int unlock_word(struct guarded *g)
+{
+	if (__atomic_exchange_n(&g->word, 0, __ATOMIC_SEQ_CST) & CONTENDED)
+		return memwait_notify(&g->word, 1, 0) < 0;
+	return 0;
+}
+
+static int unlock_mutex(struct guarded *g)
+{
+	return memwait_mutex_unlock(&g->mutex);
+}
+
+static int unlock_rwlock(struct guarded *g)
+{
+	return memwait_rwlock_unlock(&g->rwlock);
+}
+
+static int post(struct guarded *g)
+{
+	return memwait_sem_post(&g->sem);
+}
+
+static int make_mutex_consistent(struct guarded *g)
+{
+	return memwait_mutex_consistent(&g->mutex);
+}
+
+static int make_rwlock_consistent(struct guarded *g)
+{
+	return memwait_rwlock_consistent(&g->rwlock);
+}
+
+static int no_op(struct guarded *g)
+{
+	(void)g;
+	return 0;
+}
+
+struct calls {
+	int (*take)(struct guarded *g, enum form how, const struct timespec *time,
+		    memwait_op_t *op);
+	int (*give)(struct guarded *g);
+	int (*make_consistent)(struct guarded *g);
+};
+
+static const struct calls mutex_calls = { call_mutex, unlock_mutex, make_mutex_consistent };
+static const struct calls write_calls = { call_writer, unlock_rwlock, make_rwlock_consistent };
+static const struct calls read_calls = { call_reader, unlock_rwlock, make_rwlock_consistent };
+static const struct calls sem_calls = { call_sem, post, NULL };
+static const struct calls word_calls = { call_word, unlock_word, no_op };
+
+#define RECURSIVE_TOO	(MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_RECURSIVE)
+#define ERRORCHECK_TOO	(MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_ERRORCHECK)
+
+static const struct kind {
+	const char *name;
+	const struct calls *calls;
+	unsigned int flags;
+	bool robust;
+} kinds[OBJECTS] = {
+	[ROBUST] = { "robust", &mutex_calls, MEMWAIT_MUTEX_ROBUST, true },
+	[ROBUST_RECURSIVE] = { "robust, recursive", &mutex_calls, RECURSIVE_TOO, true },
+	[ROBUST_ERRORCHECK] = { "robust, errorcheck", &mutex_calls, ERRORCHECK_TOO, true },
+	[ROBUST_RWLOCK] = { "robust rwlock", &write_calls, MEMWAIT_RWLOCK_ROBUST, true },
+	[ROBUST_WORD] = { "robust word", &word_calls, 0, true },
+	[NORMAL] = { "normal", &mutex_calls, MEMWAIT_MUTEX_NORMAL, false },
+	[FAIR] = { "fair", &mutex_calls, MEMWAIT_MUTEX_FAIR, false },
+	[TOKENS] = { "semaphore", &sem_calls, 0, false },
+	[QUEUE] = { "queue", &mutex_calls, MEMWAIT_MUTEX_NORMAL, false },
+	[ROBUST_QUEUE] = { "robust queue", &mutex_calls, MEMWAIT_MUTEX_ROBUST, true },
+};
+
+static void put_hand(int o, enum hand hand)
+{
+	store(&me->hands[o], hand);
+}
+
+/*
+ * The lock has been taken, as @ret says: all is as its last owner has left it. Whether EOWNERDEAD
+ * was told is written down first, whether the lock is held after that, so that no death hides it.
+ */
+static void enter(int o, int ret)
+{
+	struct guarded *g = &area->objects[o];
+
+	if (ret && (ret != EOWNERDEAD || !kinds[o].robust))
+		broken("%s: %s", kinds[o].name, strerror(ret));
+	if (ret == EOWNERDEAD) {
+		store(&g->told, g->told + 1);
+		store(&g->two, g->one);
+		store(&g->inside, 0);
+		store(&g->ruined, 0);
+	}
+	put_hand(o, HELD);
+	if (o == TOKENS) {
+		add(&g->turns, 1);
+		linger();
+		return;
+	}
+	if (g->inside || g->one != g->two)
+		broken("%s: slot %d got it, and slot %d is inside; %llu, %llu", kinds[o].name,
+		       my_slot, (int)g->inside - 1, (unsigned long long)g->one,
+		       (unsigned long long)g->two);
+	store(&g->inside, my_slot + 1);
+	store(&g->one, g->one + 1);
+	linger();
+	store(&g->two, g->two + 1);
+	store(&g->inside, 0);
+	store(&g->turns, g->turns + 1);
+	if (ret == EOWNERDEAD && o == ROBUST_ERRORCHECK && one_in(4))
+		store(&g->ruined, 1);
+	else if (ret == EOWNERDEAD)
+		expect(kinds[o].calls->make_consistent(g), 0, "consistent");
+}
+
+static void leave(int o)
+{
+	put_hand(o, GIVING);
+	expect(kinds[o].calls->give(&area->objects[o]), 0, kinds[o].name);
+	put_hand(o, FREE);
+}
+
+/* For reading; or for writing, after EOWNERDEAD. */
+static void enter_to_read(int o, int ret)
+{
+	struct guarded *g = &area->objects[o];
+
+	if (ret == EOWNERDEAD) {
+		enter(o, ret);
+		return;
+	}
+	put_hand(o, HELD);
+	expect(ret, 0, "read lock");
+	if (load(&g->inside) || load(&g->one) != load(&g->two))
+		broken("%s: a reader and slot %d are inside", kinds[o].name, (int)g->inside - 1);
+	linger();
+	add(&g->turns, 1);
+}
+
+/* It cannot be had any more, and all that use it are to know that. */
+static void give_up_ruined(int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	if (!load(&g->ruined))
+		broken("%s: not recoverable", kinds[o].name);
+	add(&g->turns, 1);
+	put_hand(o, RUINED);
+}
+
+static bool is_taken(int ret)
+{
+	return !ret || ret == EOWNERDEAD;
+}
+
+static bool has_given_up(int ret)
+{
+	return ret == EBUSY || ret == EAGAIN || ret == ETIMEDOUT || ret == ECANCELED;
+}
+
+/* In one of the ways. */
+static int take(int o, const struct calls *calls)
+{
+	struct guarded *g = &area->objects[o];
+	struct timespec time = soon_time();
+	int ret;
+
+	put_hand(o, TAKING);
+	ret = op_end(calls->take(g, draw_form(kinds[o].name), &time, op_begin()));
+	if (has_given_up(ret))
+		put_hand(o, FREE);
+	else if (ret == ENOTRECOVERABLE)
+		give_up_ruined(o);
+	return ret;
+}
+
+static void lock_twice(int o)
+{
+	struct guarded *g = &area->objects[o];
+
+	if (o == ROBUST_RECURSIVE) {
+		CHECK_OK(memwait_mutex_lock(&g->mutex));
+		linger();
+		CHECK_OK(memwait_mutex_unlock(&g->mutex));
+	} else if (o == ROBUST_ERRORCHECK) {
+		expect(memwait_mutex_lock(&g->mutex), EDEADLK, "locked twice");
+	}
+}
+
+/* Sometimes with another lock, further down the list, lest processes wait in a circle. */
+static void use(int o, const struct calls *calls)
+{
+	int ret = take(o, calls);
+
+	if (!is_taken(ret))
+		return;
+	if (calls == &read_calls)
+		enter_to_read(o, ret);
+	else
+		enter(o, ret);
+	if (one_in(8))
+		lock_twice(o);
+	if (one_in(8) && o + 1 < QUEUE && calls != &read_calls) {
+		int other = o + 1 + draw(QUEUE - o - 1);
+
+		if (load(&me->hands[other]) == FREE)
+			use(other, kinds[other].calls);
+	}
+	leave(o);
+}
+
+struct in_callback {
+	int object;
+	int calls;
+};
+
+static void use_in_callback(memwait_op_t *op, int ret, void *data)
+{
+	struct in_callback *in = data;
+
+	(void)op;
+	in->calls++;
+	enter(in->object, ret);
+	put_hand(in->object, GIVING);
+}
+
+/* The library unlocks it. */
+static void execute(int o)
+{
+	struct in_callback in = { .object = o };
+	memwait_op_t op;
+	int ret;
+
+	step(kinds[o].name, "execute");
+	CHECK_OK(memwait_op_init(&op, my_loop, use_in_callback, &in));
+	put_hand(o, TAKING);
+	ret = memwait_mutex_execute_locked(&area->objects[o].mutex, &op);
+	if (ret == EINPROGRESS)
+		ret = dispatch_until(my_loop, &in.calls, 1);
+	expect(ret, 0, "execute");
+	put_hand(o, FREE);
+}
+
+static bool executes(int o)
+{
+	return o == ROBUST || o == NORMAL || o == FAIR;
+}
+
+/* Mostly the same for all processes. If a lock is ruined, that, until the process knows it. */
+static int pick_lock(void)
+{
+	uint32_t o = now_ns(CLOCK_MONOTONIC) / HOT % QUEUE;
+
+	if (load(&area->objects[ROBUST_ERRORCHECK].ruined))
+		o = ROBUST_ERRORCHECK;
+	return one_in(4) || load(&me->hands[o]) == RUINED ? draw(QUEUE) : o;
+}
+
+static void use_locks(int unused)
+{
+	(void)unused;
+	while (running()) {
+		int o = pick_lock();
+
+		if (load(&me->hands[o]) == RUINED)
+			sched_yield();
+		else if (executes(o) && one_in(4))
+			execute(o);
+		else
+			use(o, kinds[o].calls);
+	}
+}
+
+static void read_locks(int o)
+{
+	while (running()) {
+		use(o, &read_calls);
+		sched_yield();
+	}
+}
+
+/* Queues: producers and consumers wait for conditions. */
+
+static memwait_cond_t *cond_of(struct guarded *g, enum told told)
+{
+	return told == FILLED ? &g->filled : &g->freed;
+}
+
+static bool may_go_on(const struct guarded *g, bool produces)
+{
+	uint64_t there = g->made - g->taken;
+
+	return g->closed || (produces ? there < area->queue_size : there > 0);
+}
+
+/* A dead owner may have had a signal in hand, or have been about to give one. */
+static void enter_queue(int o, int ret)
+{
+	struct guarded *g = &area->objects[o];
+
+	enter(o, ret);
+	if (ret == EOWNERDEAD) {
+		CHECK_OK(memwait_cond_broadcast(&g->filled));
+		CHECK_OK(memwait_cond_broadcast(&g->freed));
+	}
+}
+
+static int call_cond(memwait_cond_t *cond, struct guarded *g, enum form how,
+		     const struct timespec *time, memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+	case UNTIL:
+		return memwait_cond_clockwait(cond, &g->mutex, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_cond_clockwait_async(cond, &g->mutex, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_cond_wait_async(cond, &g->mutex, op);
+	default:
+		return memwait_cond_wait(cond, &g->mutex);
+	}
+}
+
+/* With the lock. */
+static void await_change(int o, memwait_cond_t *cond)
+{
+	struct guarded *g = &area->objects[o];
+	struct timespec time = soon_time();
+	int ret;
+
+	put_hand(o, WAITING);
+	ret = op_end(call_cond(cond, g, draw_form("wait"), &time, op_begin()));
+	if (ret == ECANCELED) {
+		put_hand(o, TAKING);
+		step("lock again", "");
+		ret = memwait_mutex_lock(&g->mutex);
+	}
+	enter_queue(o, ret == ETIMEDOUT ? 0 : ret);
+}
+
+static void tell(int o, enum told told)
+{
+	memwait_cond_t *cond = cond_of(&area->objects[o], told);
+
+	if (one_in(4))
+		CHECK_OK(memwait_cond_broadcast(cond));
+	else
+		CHECK_OK(memwait_cond_signal(cond));
+	store(&me->tells[o], NOBODY);
+}
+
+/* With the lock: adds one or takes one. Then it is unlocked, and told, in either order. */
+static void go_on(int o, bool produces)
+{
+	struct guarded *g = &area->objects[o];
+	enum told told = produces ? FILLED : FREED;
+	bool early = one_in(2);
+
+	store(&me->tells[o], told);
+	if (produces) {
+		store(&g->items[g->made % area->queue_size], g->made + 1);
+		store(&g->made, g->made + 1);
+	} else {
+		if (g->items[g->taken % area->queue_size] != g->taken + 1)
+			broken("%s: item %llu is %llu", kinds[o].name,
+			       (unsigned long long)g->taken + 1,
+			       (unsigned long long)g->items[g->taken % area->queue_size]);
+		store(&g->taken, g->taken + 1);
+	}
+	if (early)
+		tell(o, told);
+	leave(o);
+	if (!early)
+		tell(o, told);
+}
+
+static void trade(int o, bool produces)
+{
+	struct guarded *g = &area->objects[o];
+	int ret;
+
+	for (;;) {
+		ret = take(o, kinds[o].calls);
+		if (!is_taken(ret))
+			continue;
+		enter_queue(o, ret);
+		while (!may_go_on(g, produces))
+			await_change(o, cond_of(g, produces ? FREED : FILLED));
+		if (g->closed)
+			break;
+		go_on(o, produces);
+	}
+	leave(o);
+}
+
+static void produce(int o)
+{
+	trade(o, true);
+}
+
+static void consume(int o)
+{
+	trade(o, false);
+}
+
+/* The channel. */
+
+static memwait_channel_t *channel(void)
+{
+	return (memwait_channel_t *)area->channel;
+}
+
+static uint32_t check_of(const struct item *item)
+{
+	return (item->sender + 1) * 2654435761U ^ (uint32_t)item->number;
+}
+
+/* Returns whether it was not yet. */
+static bool mark(uint64_t (*marks)[MOST_ITEMS / 64], int sender, uint64_t number)
+{
+	uint64_t bit = 1ULL << number % 64;
+
+	return !(__atomic_fetch_or(&marks[sender][number / 64 % (MOST_ITEMS / 64)], bit,
+				   __ATOMIC_SEQ_CST) & bit);
+}
+
+/* The next item, if this round has one: written down before it is sent. */
+static bool make_item(struct item *item)
+{
+	if (me->next >= MOST_ITEMS)
+		return false;
+	*item = (struct item){ .sender = my_slot, .number = me->next };
+	item->check = check_of(item);
+	store(&me->sending, item->number);
+	return true;
+}
+
+/* EPIPE: false. */
+static bool has_sent(int ret)
+{
+	if (!ret) {
+		mark(area->sent, my_slot, me->sending);
+		store(&me->next, me->sending + 1);
+		add(&area->items_sent, 1);
+	} else if (ret != EPIPE && !has_given_up(ret)) {
+		expect(ret, 0, "send");
+	}
+	store(&me->sending, 0);
+	return ret != EPIPE;
+}
+
+static int call_send(const struct item *item, enum form how, const struct timespec *time,
+		     memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+		return memwait_channel_trysend(channel(), item);
+	case UNTIL:
+		return memwait_channel_clocksend(channel(), item, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_channel_clocksend_async(channel(), item, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_channel_send_async(channel(), item, op);
+	default:
+		return memwait_channel_send(channel(), item);
+	}
+}
+
+static void send_items(int unused)
+{
+	struct timespec time;
+	struct item item;
+	int ret;
+
+	(void)unused;
+	do {
+		time = soon_time();
+		ret = EAGAIN;
+		if (make_item(&item))
+			ret = op_end(call_send(&item, draw_form("send"), &time, op_begin()));
+		else
+			usleep(1000);
+	} while (has_sent(ret) && running());
+}
+
+/* Returns whether to go on. */
+static bool has_received(int ret, const struct item *item)
+{
+	if (has_given_up(ret) || ret == EPIPE) {
+		store(&me->receiving, 0);
+		return ret != EPIPE;
+	}
+	expect(ret, 0, "receive");
+	add(&area->items_received, 1);
+	if (item->sender != POISON) {
+		if (item->sender >= MOST_SLOTS || item->check != check_of(item))
+			broken("item %llu of %u is torn", (unsigned long long)item->number,
+			       item->sender);
+		if (item->number <= my_last[item->sender])
+			broken("item %llu of %u after item %llu", (unsigned long long)item->number,
+			       item->sender, (unsigned long long)my_last[item->sender]);
+		my_last[item->sender] = item->number;
+		if (!mark(area->received, item->sender, item->number))
+			broken("item %llu of %u twice", (unsigned long long)item->number,
+			       item->sender);
+	}
+	store(&me->receiving, 0);
+	return item->sender != POISON;
+}
+
+static int call_receive(struct item *item, enum form how, const struct timespec *time,
+			memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+		return memwait_channel_tryrecv(channel(), item);
+	case UNTIL:
+		return memwait_channel_clockrecv(channel(), item, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_channel_clockrecv_async(channel(), item, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_channel_recv_async(channel(), item, op);
+	default:
+		return memwait_channel_recv(channel(), item);
+	}
+}
+
+static void receive_items(int unused)
+{
+	struct timespec time;
+	struct item item;
+	int ret;
+
+	(void)unused;
+	do {
+		time = soon_time();
+		store(&me->receiving, 1);
+		ret = op_end(call_receive(&item, draw_form("receive"), &time, op_begin()));
+	} while (has_received(ret, &item));
+}
+
+/* The barrier: a process is there from before it calls until after it has returned. */
+
+static uint64_t stamp(void)
+{
+	return add(&area->clock, 1);
+}
+
+static bool is_absent(const struct record *record)
+{
+	uint64_t returned = load(&record->returned);
+
+	return load(&record->arrived) < returned && returned < me->arrived;
+}
+
+static void arrive(void)
+{
+	store(&me->arrived, stamp());
+}
+
+/* There was a time since it has arrived when all were there. So none has been away since then. */
+static void return_from_barrier(int ret)
+{
+	int slot;
+
+	if (!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD) {
+		for (slot = 0; slot < MOST_SLOTS; slot++) {
+			if (area->members[slot] && is_absent(&area->records[slot]))
+				broken("slot %d has passed the barrier, and slot %d was not there",
+				       my_slot, slot);
+		}
+		add(&area->meetings, 1);
+	} else if (ret != ETIMEDOUT && ret != ECANCELED) {
+		broken("barrier: %s", strerror(ret));
+	}
+	store(&me->returned, stamp());
+}
+
+static int call_barrier(enum form how, const struct timespec *time, memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+	case UNTIL:
+		return memwait_barrier_clockwait(&area->barrier, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_barrier_clockwait_async(&area->barrier, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_barrier_wait_async(&area->barrier, op);
+	default:
+		return memwait_barrier_wait(&area->barrier);
+	}
+}
+
+static void meet(int unused)
+{
+	struct timespec time;
+
+	(void)unused;
+	while (running()) {
+		linger();
+		time = soon_time();
+		arrive();
+		return_from_barrier(op_end(call_barrier(draw_form("meet"), &time, op_begin())));
+	}
+}
+
+/* The wait group: in each epoch there are tickets. When all are done, all processes go on. */
+
+static void claim_tickets(void)
+{
+	int i;
+
+	for (i = 0; i < TICKETS; i++) {
+		uint32_t unclaimed = TICKET(UNCLAIMED, 0);
+
+		if (!__atomic_compare_exchange_n(&area->tickets[i], &unclaimed,
+						 TICKET(CLAIMED, my_slot), false, __ATOMIC_SEQ_CST,
+						 __ATOMIC_SEQ_CST))
+			continue;
+		step("done", "");
+		linger();
+		step("done", "finish");
+		store(&area->tickets[i], TICKET(FINISHING, my_slot));
+		CHECK_OK(memwait_waitgroup_done(&area->group));
+		store(&area->tickets[i], TICKET(DONE, my_slot));
+		linger();
+	}
+}
+
+static void pass_epoch(uint32_t epoch, int ret)
+{
+	int i;
+
+	if (has_given_up(ret))
+		return;
+	expect(ret, 0, "wait for all");
+	for (i = 0; i < TICKETS; i++) {
+		uint32_t ticket = load(&area->tickets[i]);
+
+		if (TICKET_STATE(ticket) == UNCLAIMED || TICKET_STATE(ticket) == CLAIMED)
+			broken("wait group: slot %d goes on, and ticket %d is %x", my_slot, i,
+			       ticket);
+	}
+	store(&me->passed, epoch);
+}
+
+static int call_group(enum form how, const struct timespec *time, memwait_op_t *op)
+{
+	switch (how) {
+	case TRY:
+	case UNTIL:
+		return memwait_waitgroup_clockwait(&area->group, CLOCK_MONOTONIC, time);
+	case ASYNC_UNTIL:
+		return memwait_waitgroup_clockwait_async(&area->group, CLOCK_MONOTONIC, time, op);
+	case ASYNC:
+		return memwait_waitgroup_wait_async(&area->group, op);
+	default:
+		return memwait_waitgroup_wait(&area->group);
+	}
+}
+
+static void await_all(uint32_t epoch)
+{
+	struct timespec time = soon_time();
+
+	pass_epoch(epoch, op_end(call_group(draw_form("wait for all"), &time, op_begin())));
+}
+
+static void help(int unused)
+{
+	(void)unused;
+	while (running()) {
+		uint32_t epoch = load(&area->epoch);
+
+		if (me->passed == epoch) {
+			step("next epoch", "");
+			if (memwait_wait32(&area->epoch, epoch, NULL, 0) < 0)
+				broken("wait for an epoch");
+			continue;
+		}
+		claim_tickets();
+		await_all(epoch);
+	}
+}
+
+/*
+ * A process that does all of this at once, in one loop. A task begins something, which ends at once
+ * or by a callback.
+ */
+struct task {
+	const char *name;
+	int (*begin)(struct task *task);
+	void (*end)(struct task *task, int ret);
+	int object;
+	bool waits;
+	bool pending;
+	bool over;
+	uint32_t epoch;
+	struct item item;
+	memwait_op_t op;
+};
+
+static void task_ended(memwait_op_t *op, int ret, void *data)
+{
+	struct task *task = data;
+
+	(void)op;
+	task->pending = false;
+	task->end(task, ret);
+}
+
+static int begin_lock(struct task *task)
+{
+	static const int objects[] = { ROBUST, ROBUST_RECURSIVE, ROBUST_ERRORCHECK, ROBUST_RWLOCK,
+				       TOKENS };
+	struct timespec time = soon_time();
+
+	task->object = objects[draw(ARRAY_SIZE(objects))];
+	if (load(&area->objects[ROBUST_ERRORCHECK].ruined))
+		task->object = ROBUST_ERRORCHECK;
+	if (load(&me->hands[task->object]) == RUINED)
+		task->object = ROBUST;
+	put_hand(task->object, TAKING);
+	return kinds[task->object].calls->take(&area->objects[task->object],
+					       one_in(8) ? ASYNC_UNTIL : ASYNC, &time, &task->op);
+}
+
+static void end_lock(struct task *task, int ret)
+{
+	if (ret == ENOTRECOVERABLE) {
+		give_up_ruined(task->object);
+	} else if (has_given_up(ret)) {
+		put_hand(task->object, FREE);
+	} else {
+		enter(task->object, ret);
+		leave(task->object);
+	}
+}
+
+static int begin_consume(struct task *task)
+{
+	task->waits = false;
+	put_hand(task->object, TAKING);
+	return call_mutex(&area->objects[task->object], ASYNC, NULL, &task->op);
+}
+
+static void end_consume(struct task *task, int ret)
+{
+	struct guarded *g = &area->objects[task->object];
+
+	if (ret == ECANCELED) {
+		put_hand(task->object, FREE);
+		return;
+	}
+	enter_queue(task->object, ret);
+	while (!may_go_on(g, false)) {
+		put_hand(task->object, WAITING);
+		ret = memwait_cond_wait_async(&g->filled, &g->mutex, &task->op);
+		if (ret == EINPROGRESS) {
+			task->pending = true;
+			return;
+		}
+		enter_queue(task->object, ret);
+	}
+	if (g->closed)
+		leave(task->object);
+	else
+		go_on(task->object, false);
+}
+
+static int begin_send(struct task *task)
+{
+	int ret = EAGAIN;
+
+	if (!make_item(&task->item))
+		return ret;
+	return call_send(&task->item, ASYNC, NULL, &task->op);
+}
+
+static void end_send(struct task *task, int ret)
+{
+	if (!has_sent(ret))
+		task->over = true;
+}
+
+static int begin_receive(struct task *task)
+{
+	store(&me->receiving, 1);
+	return call_receive(&task->item, ASYNC, NULL, &task->op);
+}
+
+static void end_receive(struct task *task, int ret)
+{
+	if (!has_received(ret, &task->item))
+		task->over = true;
+}
+
+static int begin_meet(struct task *task)
+{
+	arrive();
+	return call_barrier(ASYNC, NULL, &task->op);
+}
+
+static void end_meet(struct task *task, int ret)
+{
+	(void)task;
+	return_from_barrier(ret);
+}
+
+/* For the next epoch, which is a wait for a word, or for the end of this one. */
+static int begin_epoch(struct task *task)
+{
+	int ret;
+
+	task->epoch = load(&area->epoch);
+	task->waits = me->passed == task->epoch;
+	if (!task->waits)
+		return call_group(ASYNC, NULL, &task->op);
+	ret = memwait_wait32_async(&area->epoch, task->epoch, NULL, 0, &task->op);
+	if (ret < 0)
+		broken("wait for an epoch: %d", ret);
+	return ret == MEMWAIT_PENDING ? EINPROGRESS : 0;
+}
+
+static void end_epoch(struct task *task, int ret)
+{
+	if (!task->waits)
+		pass_epoch(task->epoch, ret);
+}
+
+static struct task tasks[] = {
+	{ .name = "lock", .begin = begin_lock, .end = end_lock },
+	{ .name = "consume", .begin = begin_consume, .end = end_consume, .object = ROBUST_QUEUE },
+	{ .name = "send", .begin = begin_send, .end = end_send },
+	{ .name = "receive", .begin = begin_receive, .end = end_receive },
+	{ .name = "meet", .begin = begin_meet, .end = end_meet },
+	{ .name = "epoch", .begin = begin_epoch, .end = end_epoch },
+};
+
+/* Returns whether there is nothing to do but to wait. */
+static bool begin_task(struct task *task)
+{
+	int ret;
+
+	if (task->pending || task->over)
+		return true;
+	step(task->name, "juggle");
+	ret = task->begin(task);
+	task->pending = ret == EINPROGRESS;
+	if (!task->pending)
+		task->end(task, ret);
+	return task->pending;
+}
+
+static void cancel_tasks(void)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(tasks); i++) {
+		step(tasks[i].name, "cancel");
+		if (!tasks[i].pending)
+			continue;
+		CHECK_OK(memwait_op_cancel(&tasks[i].op));
+		tasks[i].pending = false;
+		tasks[i].end(&tasks[i], ECANCELED);
+	}
+}
+
+static void juggle(int unused)
+{
+	struct pollfd pfd = { .fd = memwait_loop_fd(my_loop), .events = POLLIN };
+	bool all_pend;
+	size_t i;
+
+	(void)unused;
+	for (i = 0; i < ARRAY_SIZE(tasks); i++)
+		CHECK_OK(memwait_op_init(&tasks[i].op, my_loop, task_ended, &tasks[i]));
+	while (running()) {
+		all_pend = true;
+		for (i = 0; i < ARRAY_SIZE(tasks); i++)
+			all_pend = begin_task(&tasks[i]) && all_pend;
+		/* With a deadline only to look at the phase. */
+		if (poll(&pfd, 1, all_pend ? 10 : 0) > 0 && memwait_loop_dispatch(my_loop) < 0)
+			broken("dispatch");
+	}
+	cancel_tasks();
+}
+
+#endif /* DEATHS_TEST_H */

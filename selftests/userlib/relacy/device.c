@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A model of the device, for simulated threads. What it orders is what the kernel orders, and no
+ * more; see the top of module/queue.c.
+ *
+ * A wait first compares the word, and neither locks nor orders anything for that. Only then it
+ * locks the word's queue, compares again, and joins. A notify that finds no queue is ordered before
+ * the wait that inserts one, by the two full barriers: that wait sees all that came before the
+ * notify. But not the other way round: the notify has learned nothing. A notify that finds a queue
+ * has locked it. So a wait always comes after all notifies before it, and a notify after the waits
+ * before it if there is a waiter. A waiter that is woken comes after the notify.
+ *
+ * A queue that is kept, although it has no waiters, would be found as well, and locked; that orders
+ * more, and here no queue is kept. To remove a queue and to insert another one for the same word
+ * takes the same lock of the hash table: a wait comes after all that was done to the queue before.
+ *
+ * Which threads a queue looks to is told at the top of module/identity.c. A waiter that is told of
+ * a death comes after all that the dead thread did.
+ *
+ * The library is linked with --wrap for the calls that it makes to the system.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/memwait.h>
+
+#include "device.h"
+
+#define DEVICE		1000		/* the descriptor */
+#define QUEUES		16
+#define FIRST_ID	0x100		/* of the first thread */
+#define NOBODY		(-1)
+
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_ioctl(int fd, unsigned long command, void *argument);
+long __wrap_sysconf(int name);
+pid_t __wrap_gettid(void);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+
+struct queue;
+
+struct waiter {
+	struct queue *queue;		/* NULL: in none */
+	int outcome;			/* once it is in none */
+	uintptr_t word;			/* that it was taken out for */
+	bool owned;
+	struct sim_sync woken;		/* by the thread that took it out */
+};
+
+struct thread {
+	struct waiter waiter;
+	unsigned int life;		/* steps that are left, of a mortal one; or 0 */
+	bool dies_of_it;
+	bool has_id, dead, ended, asleep;
+	struct sim_sync death;
+	jmp_buf end;
+};
+
+struct queue {
+	uintptr_t word;
+	unsigned int nr;
+	struct waiter *waiters[SIM_THREADS];	/* oldest first */
+	int looks_to;			/* a thread, or NOBODY */
+	int mover;			/* likewise: it looks to that, too */
+	struct sim_sync lock;
+};
+
+static struct thread threads[SIM_THREADS];
+static unsigned int nr_threads;
+static struct queue queues[QUEUES];
+static unsigned int nr_queues;
+static bool (*may_all_stop)(void);
+static bool stopping;
+static bool missing;
+
+void device_set_up(unsigned int nr)
+{
+	memset(threads, 0, sizeof(threads));
+	memset(queues, 0, sizeof(queues));
+	nr_threads = nr;
+	nr_queues = 0;
+	may_all_stop = NULL;
+	stopping = false;
+	missing = false;
+}
+
+void device_is_missing(void)
+{
+	missing = true;
+}
+
+void device_mortal(unsigned int thread, unsigned int steps)
+{
+	threads[thread].life = 1 + sim_random(steps);
+	threads[thread].dies_of_it = sim_random(8);
+}
+
+static struct thread *current(void)
+{
+	return &threads[sim_thread()];
+}
+
+static unsigned int number_of(const struct thread *thread)
+{
+	return (unsigned int)(thread - threads);
+}
+
+static struct thread *thread_of(struct waiter *waiter)
+{
+	return (struct thread *)((char *)waiter - offsetof(struct thread, waiter));
+}
+
+static struct queue *queue_of(uintptr_t word)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_queues; i++) {
+		if (queues[i].word == word)
+			return &queues[i];
+	}
+	if (nr_queues == QUEUES)
+		sim_fail("more words than the model has queues");
+	queues[i].word = word;
+	queues[i].looks_to = NOBODY;
+	queues[i].mover = NOBODY;
+	nr_queues++;
+	return &queues[i];
+}
+
+bool device_is_dead(unsigned int thread)
+{
+	return threads[thread].dead;
+}
+
+unsigned int device_sleepers(void)
+{
+	unsigned int nr = 0, i;
+
+	for (i = 0; i < nr_threads; i++)
+		nr += threads[i].asleep;
+	return nr;
+}
+
+unsigned int device_sleepers_on(const void *word)
+{
+	return queue_of((uintptr_t)word)->nr;
+}
+
+void device_may_stop(bool (*may_stop)(void))
+{
+	may_all_stop = may_stop;
+}
+
+/* There is no step between the two. */
+static void lock(struct queue *queue)
+{
+	sim_acquire(&queue->lock);
+}
+
+static void unlock(struct queue *queue)
+{
+	if (!queue->nr) {
+		queue->looks_to = NOBODY;
+		queue->mover = NOBODY;
+	}
+	sim_release(&queue->lock);
+}
+
+/* The queue is locked, here and in the next two. */
+static void take_out(struct waiter *waiter)
+{
+	struct queue *queue = waiter->queue;
+	unsigned int i = 0;
+
+	while (queue->waiters[i] != waiter)
+		i++;
+	for (queue->nr--; i < queue->nr; i++)
+		queue->waiters[i] = queue->waiters[i + 1];
+	waiter->queue = NULL;
+}
+
+static void append(struct queue *queue, struct waiter *waiter)
+{
+	queue->waiters[queue->nr++] = waiter;
+	waiter->queue = queue;
+}
+
+static void wake(struct waiter *waiter, int outcome)
+{
+	struct thread *thread = thread_of(waiter);
+
+	if (waiter->owned)
+		waiter->queue->looks_to = (int)number_of(thread);
+	waiter->word = waiter->queue->word;
+	take_out(waiter);
+	waiter->outcome = outcome;
+	sim_release(&waiter->woken);
+	if (thread->asleep) {
+		thread->asleep = false;
+		sim_unpark(number_of(thread));
+	}
+}
+
+static unsigned int notify(uint64_t word, uint32_t count)
+{
+	struct queue *queue = queue_of(word);
+	unsigned int woken = 0;
+
+	if (queue->nr)
+		lock(queue);
+	while (queue->nr && woken < count) {
+		wake(queue->waiters[0], MEMWAIT_OK);
+		woken++;
+	}
+	/* What came before a notify that found no queue is seen by the wait that inserts one. */
+	unlock(queue);
+	sim_note("notified %llx: %u", (unsigned long long)word, woken);
+	return woken;
+}
+
+/* The oldest waiter is told that wants to be, and the queue looks to it then. */
+static void tell_of_death(struct queue *queue, int thread)
+{
+	unsigned int i = 0;
+
+	if (queue->looks_to != thread && queue->mover != thread)
+		return;
+	lock(queue);
+	while (i < queue->nr && !queue->waiters[i]->owned)
+		i++;
+	if (i < queue->nr) {
+		wake(queue->waiters[i], MEMWAIT_OWNER_DIED);
+	} else {
+		queue->looks_to = NOBODY;
+		queue->mover = NOBODY;
+	}
+	if (queue->mover == thread)
+		queue->mover = NOBODY;
+	unlock(queue);
+}
+
+/* If no thread is left that could go on. */
+static void look_for_end(void)
+{
+	unsigned int i;
+
+	if (!may_all_stop)
+		return;
+	for (i = 0; i < nr_threads; i++) {
+		if (!threads[i].asleep && !threads[i].ended)
+			return;
+	}
+	if (!may_all_stop())
+		return;
+	stopping = true;
+	for (i = 0; i < nr_threads; i++) {
+		if (threads[i].asleep) {
+			threads[i].asleep = false;
+			if (i != sim_thread())
+				sim_unpark(i);
+		}
+	}
+}
+
+static void die(void)
+{
+	struct thread *thread = current();
+	unsigned int i;
+
+	sim_note("dies");
+	thread->dead = true;
+	sim_release(&thread->death);
+	for (i = 0; i < nr_queues; i++)
+		tell_of_death(&queues[i], (int)number_of(thread));
+	longjmp(thread->end, 1);
+}
+
+/* See sim.h. */
+void sim_user_step(void)
+{
+	struct thread *thread = current();
+
+	if (thread->life && !--thread->life && thread->dies_of_it)
+		die();
+}
+
+void device_thread(void (*function)(unsigned int thread), unsigned int number)
+{
+	struct thread *thread = &threads[number];
+
+	if (!setjmp(thread->end))
+		function(number);
+	/* Not the one that was in a variable: those are as setjmp() has left them. */
+	threads[sim_thread()].ended = true;
+	look_for_end();
+}
+
+static bool is_dead_owner(uint64_t id)
+{
+	return id && (id < FIRST_ID || id >= FIRST_ID + SIM_THREADS ||
+		      threads[id - FIRST_ID].dead);
+}
+
+static uint64_t named_by(const struct memwait_wait *wait)
+{
+	if (!(wait->flags & MEMWAIT_OWNED) ||
+	    (wait->flags & MEMWAIT_SIZE_MASK) != MEMWAIT_SIZE_U64)
+		return 0;
+	return wait->expected & MEMWAIT_OWNER_MASK;
+}
+
+/* All that the dead thread did comes before this. An id that never was orders nothing. */
+static int owner_has_died(uint64_t id)
+{
+	if (id >= FIRST_ID && id < FIRST_ID + SIM_THREADS)
+		sim_acquire(&threads[id - FIRST_ID].death);
+	return MEMWAIT_OWNER_DIED;
+}
+
+static bool is_equal(const struct memwait_wait *wait)
+{
+	size_t size = 1U << (wait->flags & MEMWAIT_SIZE_MASK);
+	uint64_t value = sim_peek((void *)(uintptr_t)wait->addr, size);
+	uint64_t expected = size == 8 ? wait->expected : (uint32_t)wait->expected;
+
+	sim_note("wait for %llx while it is %llx: it is %llx", (unsigned long long)wait->addr,
+		 (unsigned long long)expected, (unsigned long long)value);
+	return value == expected;
+}
+
+/* Until it is woken, the time is over, or it dies. */
+static int sleep_in(struct waiter *waiter, bool timed)
+{
+	struct thread *thread = current();
+	bool dies = thread->life == 1 && thread->dies_of_it && sim_random(2);
+	struct queue *queue;
+	bool woken;
+
+	thread->asleep = true;
+	look_for_end();
+	woken = stopping || sim_park(timed || dies);
+	thread->asleep = false;
+	if (stopping)
+		longjmp(thread->end, 1);
+	if (!woken) {
+		queue = waiter->queue;
+		lock(queue);
+		take_out(waiter);
+		unlock(queue);
+		if (dies)
+			die();
+		return MEMWAIT_TIMED_OUT;
+	}
+	sim_acquire(&waiter->woken);
+	return waiter->outcome;
+}
+
+static int wait_on(const struct memwait_wait *wait)
+{
+	struct thread *thread = current();
+	struct waiter *waiter = &thread->waiter;
+	uint64_t now = DEVICE_NOW * 1000000000ULL;
+	uint64_t owner = named_by(wait);
+	struct queue *queue;
+
+	if (wait->flags & MEMWAIT_OWNED && !thread->has_id)
+		return -EPERM;
+	if (!is_equal(wait))
+		return MEMWAIT_NOT_EQUAL;
+	if (is_dead_owner(owner))
+		return owner_has_died(owner);
+	if (wait->deadline <= now)
+		return MEMWAIT_TIMED_OUT;
+
+	sim_step();
+	queue = queue_of(wait->addr);
+	lock(queue);
+	if (!is_equal(wait)) {
+		unlock(queue);
+		return MEMWAIT_NOT_EQUAL;
+	}
+	if (is_dead_owner(owner)) {
+		unlock(queue);
+		return owner_has_died(owner);
+	}
+	memset(waiter, 0, sizeof(*waiter));
+	waiter->owned = wait->flags & MEMWAIT_OWNED;
+	append(queue, waiter);
+	if (owner)
+		queue->looks_to = (int)(owner - FIRST_ID);
+	unlock(queue);
+	return sleep_in(waiter, wait->deadline < now + 1000000000);
+}
+
+/* As wait_on(); a notify that was counted for a thread that is killed goes on. */
+static int wait_or_die(const struct memwait_wait *wait)
+{
+	struct thread *thread = current();
+	int ret = wait_on(wait);
+
+	if (ret == MEMWAIT_OK && thread->life == 1 && thread->dies_of_it && sim_random(2)) {
+		notify(thread->waiter.word, 1);
+		die();
+	}
+	return ret;
+}
+
+static int requeue(struct memwait_requeue *requeue)
+{
+	const struct memwait_wait wait = {
+		.addr = requeue->addr, .expected = requeue->expected, .flags = requeue->flags,
+	};
+	struct queue *from = queue_of(requeue->addr), *to = queue_of(requeue->target);
+	unsigned int nr = from->nr;	/* it may be moved to where it was */
+	bool equal, owned = false;
+
+	requeue->woken = 0;
+	requeue->moved = 0;
+	lock(from);
+	lock(to);
+	equal = is_equal(&wait);
+	for (; equal && nr && requeue->woken < requeue->count; nr--) {
+		wake(from->waiters[0], MEMWAIT_OK);
+		requeue->woken++;
+	}
+	for (; equal && nr && requeue->moved < requeue->move; nr--) {
+		struct waiter *waiter = from->waiters[0];
+
+		owned |= waiter->owned;
+		take_out(waiter);
+		append(to, waiter);
+		requeue->moved++;
+	}
+	if (owned && current()->has_id)
+		to->mover = (int)sim_thread();
+	unlock(from);
+	unlock(to);
+	sim_note("requeued: %u moved", requeue->moved);
+	return equal ? MEMWAIT_OK : MEMWAIT_NOT_EQUAL;
+}
+
+static int change_notify(struct memwait_change *change)
+{
+	static const enum sim_operation operations[] = {
+		SIM_SET, SIM_ADD, SIM_AND, SIM_OR, SIM_XOR,
+	};
+
+	change->old = sim_change_u32((void *)(uintptr_t)change->notify.addr,
+				     operations[change->operation], change->operand);
+	sim_note("change %llx: it was %x", (unsigned long long)change->notify.addr, change->old);
+	sim_step();
+	return change->notify.count ? (int)notify(change->notify.addr, change->notify.count) : 0;
+}
+
+static int waiters(const struct memwait_notify *argument)
+{
+	struct queue *queue = queue_of(argument->addr);
+
+	if (queue->nr) {
+		lock(queue);
+		unlock(queue);
+	}
+	return (int)queue->nr;
+}
+
+static int notify_many(const struct memwait_notify_many *many)
+{
+	const struct memwait_notify *notifies = (const void *)(uintptr_t)many->notifies;
+	uint32_t *woken = (uint32_t *)(uintptr_t)many->woken;
+	uint32_t i, nr;
+
+	for (i = 0; i < many->count; i++) {
+		sim_step();
+		nr = notify(notifies[i].addr, notifies[i].count);
+		if (woken)
+			woken[i] = nr;
+	}
+	return (int)i;
+}
+
+static int call_device(unsigned long command, void *argument)
+{
+	struct memwait_notify_wait *both = argument;
+	struct memwait_notify *one = argument;
+	struct memwait_owner *owner = argument;
+
+	switch (command) {
+	case MEMWAIT_IOC_INFO:
+		memset(argument, 0, sizeof(struct memwait_info));
+		((struct memwait_info *)argument)->features = MEMWAIT_FEATURE_WAIT_U64 |
+							       MEMWAIT_FEATURE_OWNERS;
+		return 0;
+	case MEMWAIT_IOC_WAIT:
+		return wait_or_die(argument);
+	case MEMWAIT_IOC_NOTIFY:
+		return (int)notify(one->addr, one->count);
+	case MEMWAIT_IOC_NOTIFY_WAIT:
+		both->notified = notify(both->notify.addr, both->notify.count);
+		sim_step();
+		return wait_or_die(&both->wait);
+	case MEMWAIT_IOC_NOTIFY_MANY:
+		return notify_many(argument);
+	case MEMWAIT_IOC_REQUEUE:
+		return requeue(argument);
+	case MEMWAIT_IOC_WAITERS:
+		return waiters(argument);
+	case MEMWAIT_IOC_CHANGE_NOTIFY:
+		return change_notify(argument);
+	case MEMWAIT_IOC_OWNER:
+		current()->has_id = true;
+		owner->id = FIRST_ID + sim_thread();
+		return 0;
+	}
+	sim_fail("the model has no call %lx", command);
+	return -ENOTTY;
+}
+
+/* Alone nobody is woken, nor can sleep. */
+static int call_alone(unsigned long command, void *argument)
+{
+	const struct memwait_wait *wait = argument;
+
+	if (command != MEMWAIT_IOC_WAIT)
+		return 0;
+	return is_dead_owner(named_by(wait)) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;
+}
+
+int __wrap_ioctl(int fd, unsigned long command, void *argument)
+{
+	int ret;
+
+	if (!sim_is_running())
+		return call_alone(command, argument);
+	sim_step();
+	sim_user_step();
+	ret = missing ? -ENODEV : call_device(command, argument);
+	if (ret < 0) {
+		errno = -ret;
+		return -1;
+	}
+	return ret;
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	return DEVICE;
+}
+
+/* One processor: nobody spins, which would only make the executions longer. */
+long __wrap_sysconf(int name)
+{
+	return 1;
+}
+
+pid_t __wrap_gettid(void)
+{
+	return (pid_t)sim_thread() + 1;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+	time->tv_sec = DEVICE_NOW;
+	time->tv_nsec = 0;
+	return 0;
+}

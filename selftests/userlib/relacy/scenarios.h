@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What threads do with the library: scenarios/, one file for each kind of object.
+ *
+ * The simulation looks after what is in the shared memory and no atomic: an access that the library
+ * does not order is a failure. So is a thread that sleeps when all others sleep or have ended.
+ */
+#ifndef SCENARIOS_H
+#define SCENARIOS_H
+
+#include <stdatomic.h>
+
+#include "memwait.h"
+
+#include "device.h"
+#include "sim.h"
+
+struct shared {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+	memwait_sem_t sem;
+	memwait_rwlock_t rwlock;
+	memwait_barrier_t barrier;
+	memwait_waitgroup_t group;
+	uint32_t data;
+	uint32_t more_data;
+	uint32_t of_thread[SIM_THREADS];
+	_Atomic uint32_t flag;
+	_Atomic uint32_t step;
+	unsigned char channel[512] __attribute__((__aligned__(8)));
+	memwait_mutex_t far_mutex __attribute__((__aligned__(4096)));
+};
+
+_Static_assert(sizeof(struct shared) <= SIM_MEMORY, "the shared memory is large enough");
+
+#define shared ((struct shared *)sim_memory)
+
+/* What each thread has done, for the end: not shared, and not simulated. */
+extern uint32_t done[SIM_THREADS];
+
+/* A deadline that may have passed when a thread waits, or may not. */
+extern const struct timespec soon;
+
+#define CHECK(condition) do { \
+	if (!(condition)) \
+		sim_fail("line %d: not so: %s", __LINE__, #condition); \
+} while (0)
+
+/* As struct sim_scenario. */
+#define SCENARIO(text, threads, set_up, thread, finish) \
+	SCENARIO_(text, threads, set_up, thread, finish, __COUNTER__)
+#define SCENARIO_(text, threads, set_up, thread, finish, number) \
+	SCENARIO__(text, threads, set_up, thread, finish, number)
+#define SCENARIO__(text, threads, set_up, thread, finish, number) \
+	static const struct sim_scenario scenario_ ## number \
+		__attribute__((__section__("sim_scenarios"), __aligned__(8), __used__)) = { \
+			text, threads, set_up, thread, finish \
+		}
+
+uint32_t done_by_all(void);
+unsigned int deaths(void);
+
+/* Where a thread may die, beside the steps of the library. */
+void step(void);
+
+/* For a thread that is to know that something has been done. It gives up in the end. */
+void set_flag(void);
+bool wait_for_flag(void);
+
+void no_finish(void);
+
+#endif /* SCENARIOS_H */

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Barriers: what was written before is there after it, for all. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void barrier_set_up_for(unsigned int flags, unsigned int count)
+{
+	CHECK(!memwait_barrier_init(&shared->barrier, flags, count));
+}
+
+static void barrier_set_up(void)
+{
+	barrier_set_up_for(0, 2);
+}
+
+static void barrier_private_set_up(void)
+{
+	barrier_set_up_for(MEMWAIT_PRIVATE, 2);
+}
+
+static void barrier_of_three_set_up(void)
+{
+	barrier_set_up_for(0, 3);
+}
+
+static void barrier_of_three_private_set_up(void)
+{
+	barrier_set_up_for(MEMWAIT_PRIVATE, 3);
+}
+
+static void barrier_pass(unsigned int thread, unsigned int count)
+{
+	unsigned int i;
+	int ret;
+
+	shared->of_thread[thread]++;
+	ret = memwait_barrier_wait(&shared->barrier);
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	done[thread] += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
+	for (i = 0; i < count; i++)
+		CHECK(shared->of_thread[i]);
+}
+
+/* Twice: those that have passed wait for those that have not. */
+static void barrier_thread(unsigned int thread)
+{
+	int ret;
+
+	barrier_pass(thread, 2);
+	ret = memwait_barrier_wait(&shared->barrier);
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	done[thread] += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
+	shared->of_thread[!thread]++;
+}
+
+static void barrier_of_three_thread(unsigned int thread)
+{
+	barrier_pass(thread, 3);
+}
+
+static void barrier_finish(void)
+{
+	CHECK(done_by_all() == 2);
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+}
+
+static void barrier_of_three_finish(void)
+{
+	CHECK(done_by_all() == 1);
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+}
+
+SCENARIO("barrier", 2, barrier_set_up, barrier_thread, barrier_finish);
+SCENARIO("barrier private", 2, barrier_private_set_up, barrier_thread, barrier_finish);
+SCENARIO("barrier of three", 3, barrier_of_three_set_up, barrier_of_three_thread,
+	 barrier_of_three_finish);
+SCENARIO("barrier private of three", 3, barrier_of_three_private_set_up, barrier_of_three_thread,
+	 barrier_of_three_finish);
+
+/* Any of those that have passed may destroy and free it. */
+static void barrier_freed_thread(unsigned int thread)
+{
+	barrier_pass(thread, 0);
+	if (thread)
+		return;
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+	sim_free(&shared->barrier, sizeof(shared->barrier));
+}
+
+SCENARIO("barrier freed", 3, barrier_of_three_set_up, barrier_freed_thread, no_finish);
+SCENARIO("barrier private freed", 3, barrier_of_three_private_set_up, barrier_freed_thread,
+	 no_finish);
+
+/* One that gives up has not arrived, or has passed. */
+static void barrier_timed_thread(unsigned int thread)
+{
+	unsigned int i;
+	int ret = 0;
+
+	if (!thread) {
+		barrier_pass(thread, 0);
+		return;
+	}
+	shared->of_thread[thread]++;
+	for (i = 0; i < 2; i++) {
+		ret = memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, &soon);
+		if (ret != ETIMEDOUT)
+			break;
+	}
+	if (ret == ETIMEDOUT)
+		ret = memwait_barrier_wait(&shared->barrier);
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	CHECK(shared->of_thread[0]);
+	done[thread] += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
+}
+
+static void barrier_timed_finish(void)
+{
+	CHECK(done_by_all() == 1);
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+}
+
+SCENARIO("barrier deadline", 2, barrier_set_up, barrier_timed_thread, barrier_timed_finish);
+SCENARIO("barrier private deadline", 2, barrier_private_set_up, barrier_timed_thread,
+	 barrier_timed_finish);
+
+/* Between processes one that has died does not count: of two others none is left behind. */
+static bool barrier_may_stop(void)
+{
+	return device_sleepers() == 1;
+}
+
+static void barrier_death_set_up(void)
+{
+	barrier_set_up();
+	device_mortal(0, 12);
+	device_may_stop(barrier_may_stop);
+}
+
+static void barrier_death_thread(unsigned int thread)
+{
+	int ret = memwait_barrier_wait(&shared->barrier);
+
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+}
+
+SCENARIO("barrier death", 3, barrier_death_set_up, barrier_death_thread, no_finish);
+
+/* One gives up, and two others do meet, if it has not met one of them. */
+static void barrier_given_up_set_up(void)
+{
+	barrier_set_up();
+	device_may_stop(barrier_may_stop);
+}
+
+static void barrier_given_up_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread)
+		ret = memwait_barrier_wait(&shared->barrier);
+	else
+		ret = memwait_barrier_clockwait(&shared->barrier, CLOCK_MONOTONIC, &soon);
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD || (ret == ETIMEDOUT && !thread));
+	if (ret == ETIMEDOUT)
+		device_may_stop(NULL);
+}
+
+SCENARIO("barrier given up", 3, barrier_given_up_set_up, barrier_given_up_thread, no_finish);

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Channels: an item is what was sent; each is received once; none is left when all has ended. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static memwait_channel_t *channel(void)
+{
+	return (memwait_channel_t *)shared->channel;
+}
+
+static void channel_set_up_for(unsigned int flags, unsigned int capacity)
+{
+	CHECK(memwait_channel_size(8, capacity) <= sizeof(shared->channel));
+	CHECK(!memwait_channel_init(channel(), flags, 8, capacity));
+}
+
+static void channel_set_up(void)
+{
+	channel_set_up_for(0, 1);
+}
+
+static void channel_private_set_up(void)
+{
+	channel_set_up_for(MEMWAIT_PRIVATE, 1);
+}
+
+static void channel_of_two_set_up(void)
+{
+	channel_set_up_for(0, 2);
+}
+
+static void channel_of_two_private_set_up(void)
+{
+	channel_set_up_for(MEMWAIT_PRIVATE, 2);
+}
+
+static void channel_send(uint64_t item)
+{
+	CHECK(!memwait_channel_send(channel(), &item));
+}
+
+static int channel_receive(unsigned int thread)
+{
+	uint64_t item = 0;
+	int ret = memwait_channel_recv(channel(), &item);
+
+	if (ret)
+		return ret;
+	CHECK(item == 1 || item == 2);
+	done[thread] += (uint32_t)item;
+	return 0;
+}
+
+static void channel_two_senders_thread(unsigned int thread)
+{
+	if (thread) {
+		channel_send(thread);
+		return;
+	}
+	CHECK(!channel_receive(thread));
+	CHECK(!channel_receive(thread));
+}
+
+static void channel_two_receivers_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!channel_receive(thread));
+		return;
+	}
+	channel_send(1);
+	channel_send(2);
+}
+
+static void channel_finish(void)
+{
+	CHECK(done_by_all() == 1 + 2);
+	CHECK(!memwait_channel_length(channel()));
+	CHECK(!memwait_channel_destroy(channel()));
+}
+
+SCENARIO("channel two senders", 3, channel_set_up, channel_two_senders_thread, channel_finish);
+SCENARIO("channel private two senders", 3, channel_private_set_up, channel_two_senders_thread,
+	 channel_finish);
+SCENARIO("channel two receivers", 3, channel_set_up, channel_two_receivers_thread, channel_finish);
+SCENARIO("channel private two receivers", 3, channel_private_set_up, channel_two_receivers_thread,
+	 channel_finish);
+SCENARIO("channel of two", 3, channel_of_two_set_up, channel_two_receivers_thread, channel_finish);
+SCENARIO("channel private of two", 3, channel_of_two_private_set_up, channel_two_receivers_thread,
+	 channel_finish);
+
+/* Closed: those that receive get what is left, and then go; those that send go. */
+static void channel_close_thread(unsigned int thread)
+{
+	if (thread) {
+		while (!channel_receive(thread))
+			;
+		return;
+	}
+	channel_send(1);
+	channel_send(2);
+	CHECK(!memwait_channel_close(channel()));
+}
+
+static void channel_close_senders_thread(unsigned int thread)
+{
+	uint64_t item = thread;
+	int ret;
+
+	if (!thread) {
+		CHECK(!memwait_channel_close(channel()));
+		return;
+	}
+	do {
+		ret = memwait_channel_send(channel(), &item);
+		CHECK(!ret || ret == EPIPE);
+	} while (!ret);
+}
+
+SCENARIO("channel close", 3, channel_set_up, channel_close_thread, channel_finish);
+SCENARIO("channel private close", 3, channel_private_set_up, channel_close_thread, channel_finish);
+SCENARIO("channel close senders", 3, channel_set_up, channel_close_senders_thread, no_finish);
+SCENARIO("channel private close senders", 3, channel_private_set_up, channel_close_senders_thread,
+	 no_finish);
+
+/* Freed by one that has been told that the other is back from its call. */
+static void channel_freed_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!channel_receive(thread));
+		set_flag();
+		return;
+	}
+	channel_send(1);
+	if (!wait_for_flag())
+		return;
+	CHECK(!memwait_channel_destroy(channel()));
+	sim_free(shared->channel, sizeof(shared->channel));
+}
+
+SCENARIO("channel freed", 2, channel_set_up, channel_freed_thread, no_finish);
+SCENARIO("channel private freed", 2, channel_private_set_up, channel_freed_thread, no_finish);
+
+/* Without the device nobody can wait. */
+static void channel_missing_set_up(void)
+{
+	channel_private_set_up();
+	device_is_missing();
+}
+
+static void channel_missing_thread(unsigned int thread)
+{
+	uint64_t item = 1;
+	unsigned int i;
+	int ret;
+
+	if (!thread) {
+		ret = memwait_channel_send(channel(), &item);
+		CHECK(!ret || ret == ENODEV);
+		ret = memwait_channel_close(channel());
+		CHECK(!ret || ret == ENODEV);
+		return;
+	}
+	for (i = 0; i < 3; i++) {
+		ret = channel_receive(thread);
+		CHECK(!ret || ret == ENODEV || ret == EPIPE);
+	}
+}
+
+SCENARIO("channel without the device", 3, channel_missing_set_up, channel_missing_thread,
+	 no_finish);
+
+/* Death: what is lost is at most the item that the dead one had in hand. */
+static void channel_sender_dies_set_up(void)
+{
+	channel_set_up();
+	device_mortal(1, 24);
+}
+
+/* The second one's item comes. */
+static void channel_sender_dies_thread(unsigned int thread)
+{
+	if (thread) {
+		channel_send(thread);
+		return;
+	}
+	while (done[0] < 2)
+		CHECK(!channel_receive(thread));
+}
+
+SCENARIO("channel sender dies", 3, channel_sender_dies_set_up, channel_sender_dies_thread,
+	 no_finish);
+
+static void channel_receiver_dies_set_up(void)
+{
+	channel_of_two_set_up();
+	device_mortal(1, 24);
+}
+
+SCENARIO("channel receiver dies", 3, channel_receiver_dies_set_up, channel_two_receivers_thread,
+	 no_finish);
+
+/* It is closed or not; a thread that closes it again finds that. */
+static void channel_closer_dies_set_up(void)
+{
+	channel_set_up();
+	device_mortal(0, 20);
+}
+
+static void channel_closer_dies_thread(unsigned int thread)
+{
+	uint64_t item = 1;
+	int ret;
+
+	if (thread < 2) {
+		ret = memwait_channel_close(channel());
+		CHECK(!ret || ret == EPIPE);
+		return;
+	}
+	do {
+		ret = memwait_channel_send(channel(), &item);
+		CHECK(!ret || ret == EPIPE);
+	} while (!ret);
+}
+
+SCENARIO("channel closer dies", 4, channel_closer_dies_set_up, channel_closer_dies_thread,
+	 no_finish);
+
+static void channel_closer_dies_receivers_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread >= 2) {
+		CHECK(channel_receive(thread) == EPIPE);
+		return;
+	}
+	ret = memwait_channel_close(channel());
+	CHECK(!ret || ret == EPIPE);
+}
+
+SCENARIO("channel closer of receivers dies", 4, channel_closer_dies_set_up,
+	 channel_closer_dies_receivers_thread, no_finish);
+
+/* With a deadline. */
+static void channel_timed_thread(unsigned int thread)
+{
+	uint64_t item = 1;
+	int ret;
+
+	if (thread == 1)
+		ret = memwait_channel_clockrecv(channel(), &item, CLOCK_MONOTONIC, &soon);
+	else if (thread)
+		ret = channel_receive(thread);
+	else
+		ret = memwait_channel_send(channel(), &item);
+	CHECK(!ret || (ret == ETIMEDOUT && thread == 1));
+	if (thread != 1 || ret)
+		return;
+	CHECK(item == 1);
+	channel_send(1);
+}
+
+SCENARIO("channel deadline", 3, channel_set_up, channel_timed_thread, no_finish);

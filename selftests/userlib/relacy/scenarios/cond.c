@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Condition variables. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void cond_init(unsigned int cond_flags, unsigned int kind)
+{
+	CHECK(!memwait_cond_init(&shared->cond, cond_flags));
+	CHECK(!memwait_mutex_init(&shared->mutex, kind));
+	CHECK(!memwait_mutex_init(&shared->far_mutex, kind));
+}
+
+static void cond_set_up(void)
+{
+	cond_init(0, MEMWAIT_MUTEX_NORMAL);
+}
+
+static void cond_private_set_up(void)
+{
+	cond_init(MEMWAIT_PRIVATE, MEMWAIT_PRIVATE);
+}
+
+static void cond_fair_set_up(void)
+{
+	cond_init(0, MEMWAIT_MUTEX_FAIR);
+}
+
+static void cond_robust_set_up(void)
+{
+	cond_init(0, MEMWAIT_MUTEX_ROBUST);
+}
+
+static void cond_wait_for_data(memwait_mutex_t *mutex)
+{
+	CHECK(!memwait_mutex_lock(mutex));
+	while (!shared->data)
+		CHECK(!memwait_cond_wait(&shared->cond, mutex));
+	shared->data--;
+	CHECK(!memwait_mutex_unlock(mutex));
+}
+
+static void cond_signal_thread(unsigned int thread)
+{
+	if (thread) {
+		cond_wait_for_data(&shared->mutex);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	CHECK(!memwait_cond_signal(&shared->cond));
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data++;
+	CHECK(!memwait_cond_signal(&shared->cond));
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void cond_finish(void)
+{
+	CHECK(!shared->data);
+	CHECK(!memwait_cond_destroy(&shared->cond));
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("cond signal", 3, cond_set_up, cond_signal_thread, cond_finish);
+SCENARIO("cond private signal", 3, cond_private_set_up, cond_signal_thread, cond_finish);
+
+/* Broadcast, with those that sleep moved to the mutex if that can be. */
+static void cond_broadcast_by(unsigned int thread, memwait_mutex_t *mutex)
+{
+	if (thread) {
+		cond_wait_for_data(mutex);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(mutex));
+	shared->data += 2;
+	CHECK(!memwait_cond_broadcast(&shared->cond));
+	CHECK(!memwait_mutex_unlock(mutex));
+}
+
+static void cond_broadcast_thread(unsigned int thread)
+{
+	cond_broadcast_by(thread, &shared->mutex);
+}
+
+static void cond_far_thread(unsigned int thread)
+{
+	cond_broadcast_by(thread, &shared->far_mutex);
+}
+
+/* Without the mutex. */
+static void cond_broadcast_late_thread(unsigned int thread)
+{
+	if (thread) {
+		cond_wait_for_data(&shared->mutex);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data += 2;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	CHECK(!memwait_cond_broadcast(&shared->cond));
+}
+
+SCENARIO("cond broadcast", 3, cond_set_up, cond_broadcast_thread, cond_finish);
+SCENARIO("cond private broadcast", 3, cond_private_set_up, cond_broadcast_thread, cond_finish);
+SCENARIO("cond broadcast without the mutex", 3, cond_set_up, cond_broadcast_late_thread,
+	 cond_finish);
+SCENARIO("cond broadcast fair", 3, cond_fair_set_up, cond_broadcast_thread, cond_finish);
+SCENARIO("cond broadcast robust", 3, cond_robust_set_up, cond_broadcast_thread, cond_finish);
+SCENARIO("cond broadcast far", 3, cond_set_up, cond_far_thread, cond_finish);
+
+/* Waiters with two mutexes, one after the other: the one that must not be moved is woken. */
+static void cond_two_mutexes_thread(unsigned int thread)
+{
+	memwait_mutex_t *mutex = thread == 1 ? &shared->mutex : &shared->far_mutex;
+	uint32_t *data = thread == 1 ? &shared->data : &shared->more_data;
+	bool waits = true;
+
+	if (thread == 2) {
+		CHECK(!memwait_mutex_lock(&shared->mutex));
+		waits = shared->of_thread[1];
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+	}
+	if (thread) {
+		CHECK(!memwait_mutex_lock(mutex));
+		if (thread == 1)
+			shared->of_thread[1] = 1;
+		while (waits && !*data)
+			CHECK(!memwait_cond_wait(&shared->cond, mutex));
+		CHECK(!memwait_mutex_unlock(mutex));
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data = 1;
+	CHECK(!memwait_mutex_lock(&shared->far_mutex));
+	shared->more_data = 1;
+	CHECK(!memwait_mutex_unlock(&shared->far_mutex));
+	CHECK(!memwait_cond_broadcast(&shared->cond));
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void cond_two_mutexes_finish(void)
+{
+	CHECK(!memwait_cond_destroy(&shared->cond));
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+	CHECK(!memwait_mutex_destroy(&shared->far_mutex));
+}
+
+SCENARIO("cond broadcast to two mutexes", 3, cond_set_up, cond_two_mutexes_thread,
+	 cond_two_mutexes_finish);
+
+/* Destroyed and freed after a broadcast, while those that were woken leave. */
+static void cond_freed_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!memwait_mutex_lock(&shared->mutex));
+		shared->more_data++;
+		while (!shared->data)
+			CHECK(!memwait_cond_wait(&shared->cond, &shared->mutex));
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data = 1;
+	/* Those that come later do not wait. */
+	CHECK(!memwait_cond_broadcast(&shared->cond));
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	CHECK(!memwait_cond_destroy(&shared->cond));
+	sim_free(&shared->cond, sizeof(shared->cond));
+}
+
+SCENARIO("cond freed", 3, cond_set_up, cond_freed_thread, no_finish);
+SCENARIO("cond private freed", 3, cond_private_set_up, cond_freed_thread, no_finish);
+SCENARIO("cond fair freed", 3, cond_fair_set_up, cond_freed_thread, no_finish);
+
+/* With a deadline. */
+static void cond_timed_thread(unsigned int thread)
+{
+	int ret = 0;
+
+	if (thread != 1) {
+		cond_broadcast_by(thread, &shared->mutex);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	while (!shared->data && !ret)
+		ret = memwait_cond_clockwait(&shared->cond, &shared->mutex, CLOCK_MONOTONIC, &soon);
+	CHECK(!ret || ret == ETIMEDOUT);
+	shared->more_data++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void cond_timed_finish(void)
+{
+	CHECK(shared->data == 1);
+	CHECK(!memwait_cond_destroy(&shared->cond));
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("cond deadline", 3, cond_set_up, cond_timed_thread, cond_timed_finish);
+
+/* Death of a waiter, or of the one that broadcasts, with a robust mutex. */
+static void cond_lock_again(int ret)
+{
+	CHECK(!ret || ret == EOWNERDEAD);
+	if (ret)
+		CHECK(!memwait_mutex_consistent(&shared->mutex));
+}
+
+static void cond_death_thread(unsigned int thread)
+{
+	cond_lock_again(memwait_mutex_lock(&shared->mutex));
+	if (thread) {
+		while (!shared->data)
+			cond_lock_again(memwait_cond_wait(&shared->cond, &shared->mutex));
+	} else {
+		shared->data = 1;
+		CHECK(!memwait_cond_broadcast(&shared->cond));
+	}
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void cond_death_set_up(void)
+{
+	cond_init(0, MEMWAIT_MUTEX_ROBUST);
+	device_mortal(1, 20);
+}
+
+SCENARIO("cond death", 3, cond_death_set_up, cond_death_thread, no_finish);
+
+/*
+ * With a mutex that is not: those that were moved are woken, though the thread that moved them has
+ * died. They may sleep on if that has the mutex, or has not moved them.
+ */
+static bool cond_may_stop(void)
+{
+	return device_is_dead(0) && !done[0] &&
+	       (sim_latest(&shared->mutex, 4) || !device_sleepers_on(&shared->mutex));
+}
+
+static void cond_mover_dies_set_up(void)
+{
+	cond_init(0, MEMWAIT_MUTEX_NORMAL);
+	device_mortal(0, 20);
+	device_may_stop(cond_may_stop);
+}
+
+static void cond_mover_dies_thread(unsigned int thread)
+{
+	if (thread) {
+		cond_wait_for_data(&shared->mutex);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data += 2;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	CHECK(!memwait_cond_broadcast(&shared->cond));
+	done[thread] = 1;
+}
+
+SCENARIO("cond broadcast death", 3, cond_mover_dies_set_up, cond_mover_dies_thread, no_finish);

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Mutexes: the data is the holder's; nobody sleeps that could have it. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void mutex_set_up(unsigned int kind)
+{
+	CHECK(!memwait_mutex_init(&shared->mutex, kind));
+}
+
+static void mutex_shared_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_NORMAL);
+}
+
+static void mutex_private_set_up(void)
+{
+	mutex_set_up(MEMWAIT_PRIVATE);
+}
+
+static void mutex_fair_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_FAIR);
+}
+
+static void mutex_recursive_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_RECURSIVE);
+}
+
+static void mutex_robust_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
+}
+
+static void mutex_thread(unsigned int thread)
+{
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void mutex_finish(void)
+{
+	CHECK(shared->data == 3);
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("mutex", 3, mutex_shared_set_up, mutex_thread, mutex_finish);
+SCENARIO("mutex private", 3, mutex_private_set_up, mutex_thread, mutex_finish);
+SCENARIO("mutex fair", 3, mutex_fair_set_up, mutex_thread, mutex_finish);
+SCENARIO("mutex robust", 3, mutex_robust_set_up, mutex_thread, mutex_finish);
+
+/* The owner of a recursive one is read by others. */
+static void mutex_recursive_thread(unsigned int thread)
+{
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+SCENARIO("mutex recursive", 3, mutex_recursive_set_up, mutex_recursive_thread, mutex_finish);
+
+/* Tries only, and waits with a deadline. */
+static void mutex_try_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread == 1)
+		ret = memwait_mutex_clocklock(&shared->mutex, CLOCK_MONOTONIC, &soon);
+	else
+		ret = memwait_mutex_trylock(&shared->mutex);
+	if (ret) {
+		CHECK(ret == (thread == 1 ? ETIMEDOUT : EBUSY));
+		return;
+	}
+	shared->data++;
+	done[thread]++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void mutex_try_finish(void)
+{
+	CHECK(shared->data == done_by_all());
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("mutex trylock", 3, mutex_shared_set_up, mutex_try_thread, mutex_try_finish);
+SCENARIO("mutex fair trylock", 3, mutex_fair_set_up, mutex_try_thread, mutex_try_finish);
+SCENARIO("mutex robust trylock", 3, mutex_robust_set_up, mutex_try_thread, mutex_try_finish);
+
+/* Without the device nobody can wait. What is unlocked is there for others all the same. */
+static void mutex_missing_set_up(void)
+{
+	mutex_shared_set_up();
+	device_is_missing();
+}
+
+static void mutex_missing_thread(unsigned int thread)
+{
+	int ret = memwait_mutex_lock(&shared->mutex);
+
+	if (ret) {
+		CHECK(ret == ENODEV);
+		ret = memwait_mutex_trylock(&shared->mutex);
+		CHECK(!ret || ret == EBUSY);
+	}
+	if (ret)
+		return;
+	shared->data++;
+	done[thread]++;
+	ret = memwait_mutex_unlock(&shared->mutex);
+	CHECK(!ret || ret == ENODEV);
+}
+
+SCENARIO("mutex without the device", 3, mutex_missing_set_up, mutex_missing_thread,
+	 mutex_try_finish);
+
+/* The last one that has it frees what it guards, and the mutex itself. */
+static void mutex_freed_thread(unsigned int thread)
+{
+	bool last;
+
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	last = ++shared->data == 3;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	if (!last)
+		return;
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+	sim_free(&shared->mutex, sizeof(shared->mutex));
+}
+
+SCENARIO("mutex freed", 3, mutex_shared_set_up, mutex_freed_thread, no_finish);
+SCENARIO("mutex private freed", 3, mutex_private_set_up, mutex_freed_thread, no_finish);
+SCENARIO("mutex robust freed", 3, mutex_robust_set_up, mutex_freed_thread, no_finish);
+
+/* One that destroy says is not locked may be freed, with what it has guarded. */
+static void mutex_destroyed_thread(unsigned int thread)
+{
+	if (!thread) {
+		CHECK(!memwait_mutex_lock(&shared->mutex));
+		set_flag();
+		shared->data++;
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+	} else if (wait_for_flag() && !memwait_mutex_destroy(&shared->mutex)) {
+		shared->data++;
+		sim_free(&shared->mutex, sizeof(shared->mutex));
+	}
+}
+
+SCENARIO("mutex destroyed", 2, mutex_shared_set_up, mutex_destroyed_thread, no_finish);
+SCENARIO("mutex robust destroyed", 2, mutex_robust_set_up, mutex_destroyed_thread, no_finish);
+
+/*
+ * Death. Of a mutex that is not robust it may stay locked then, if it was the holder that died: one
+ * that was within its calls.
+ */
+static bool mutex_may_stop(void)
+{
+	unsigned int thread;
+
+	if (!sim_latest(&shared->mutex, 4))
+		return false;
+	for (thread = 0; thread < 3; thread++) {
+		if (device_is_dead(thread) && !done[thread])
+			return true;
+	}
+	return false;
+}
+
+static void mutex_death_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_NORMAL);
+	device_mortal(0, 12);
+	device_mortal(1, 12);
+	device_may_stop(mutex_may_stop);
+}
+
+static void mutex_death_thread(unsigned int thread)
+{
+	mutex_thread(thread);
+	done[thread] = 1;
+}
+
+SCENARIO("mutex death", 3, mutex_death_set_up, mutex_death_thread, no_finish);
+
+/* Of a robust one the next is told, and sees what the dead has written. */
+static void robust_death_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
+	device_mortal(0, 14);
+	device_mortal(1, 14);
+}
+
+static void robust_death_thread(unsigned int thread)
+{
+	int ret = thread == 2 && sim_random(4) == 0 ? memwait_mutex_trylock(&shared->mutex) :
+						      memwait_mutex_lock(&shared->mutex);
+
+	if (ret == EBUSY)
+		return;
+	if (ret == EOWNERDEAD) {
+		CHECK(deaths());
+		shared->data = shared->more_data;
+		CHECK(!memwait_mutex_consistent(&shared->mutex));
+	} else {
+		CHECK(!ret);
+	}
+	CHECK(shared->data == shared->more_data);
+	shared->data++;
+	step();
+	shared->more_data++;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void robust_death_finish(void)
+{
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("mutex robust death", 3, robust_death_set_up, robust_death_thread, robust_death_finish);
+
+/* One that gives up, although it may have been told. */
+static void robust_timed_death_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread != 2) {
+		robust_death_thread(thread);
+		return;
+	}
+	ret = memwait_mutex_clocklock(&shared->mutex, CLOCK_MONOTONIC, &soon);
+	if (ret == ETIMEDOUT)
+		return;
+	CHECK(!ret || ret == EOWNERDEAD);
+	if (ret)
+		CHECK(!memwait_mutex_consistent(&shared->mutex));
+	shared->data = shared->more_data;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void robust_timed_death_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
+	device_mortal(0, 14);
+}
+
+SCENARIO("mutex robust deadline death", 3, robust_timed_death_set_up, robust_timed_death_thread,
+	 robust_death_finish);
+
+/* Not made consistent, it is not recoverable; and nobody sleeps on it. */
+static void robust_lost_thread(unsigned int thread)
+{
+	int ret = memwait_mutex_lock(&shared->mutex);
+
+	if (ret == ENOTRECOVERABLE) {
+		CHECK(deaths());
+		return;
+	}
+	CHECK(!ret || ret == EOWNERDEAD);
+	shared->data++;
+	step();
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	CHECK(!ret || memwait_mutex_trylock(&shared->mutex) == ENOTRECOVERABLE);
+}
+
+SCENARIO("mutex robust not recoverable", 3, robust_death_set_up, robust_lost_thread,
+	 robust_death_finish);
+
+/* The mutex of a dead owner may be destroyed. */
+static void robust_dead_destroyed_thread(unsigned int thread)
+{
+	if (!thread) {
+		CHECK(!memwait_mutex_lock(&shared->mutex));
+		set_flag();
+		shared->data++;
+		step();
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+	} else if (wait_for_flag() && !memwait_mutex_destroy(&shared->mutex)) {
+		shared->data++;
+		sim_free(&shared->mutex, sizeof(shared->mutex));
+	}
+}
+
+static void robust_dead_destroyed_set_up(void)
+{
+	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
+	device_mortal(0, 8);
+}
+
+SCENARIO("mutex robust death destroyed", 2, robust_dead_destroyed_set_up,
+	 robust_dead_destroyed_thread, no_finish);

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Read-write locks. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void rwlock_set_up_as(unsigned int kind)
+{
+	CHECK(!memwait_rwlock_init(&shared->rwlock, kind));
+}
+
+static void rwlock_set_up(void)
+{
+	rwlock_set_up_as(0);
+}
+
+static void rwlock_private_set_up(void)
+{
+	rwlock_set_up_as(MEMWAIT_PRIVATE);
+}
+
+static void rwlock_fair_set_up(void)
+{
+	rwlock_set_up_as(MEMWAIT_RWLOCK_FAIR);
+}
+
+static void rwlock_robust_set_up(void)
+{
+	rwlock_set_up_as(MEMWAIT_RWLOCK_ROBUST);
+}
+
+static void rwlock_write(void)
+{
+	shared->data++;
+	shared->more_data++;
+}
+
+static void rwlock_read(void)
+{
+	CHECK(shared->data == shared->more_data);
+}
+
+static void rwlock_thread(unsigned int thread)
+{
+	if (thread < 2) {
+		CHECK(!memwait_rwlock_rdlock(&shared->rwlock));
+		rwlock_read();
+	} else {
+		CHECK(!memwait_rwlock_wrlock(&shared->rwlock));
+		rwlock_write();
+	}
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+static void rwlock_writers_thread(unsigned int thread)
+{
+	rwlock_thread(thread ? 2 : 0);
+}
+
+static void rwlock_finish(void)
+{
+	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
+}
+
+SCENARIO("rwlock", 3, rwlock_set_up, rwlock_thread, rwlock_finish);
+SCENARIO("rwlock two writers", 3, rwlock_set_up, rwlock_writers_thread, rwlock_finish);
+SCENARIO("rwlock private", 3, rwlock_private_set_up, rwlock_thread, rwlock_finish);
+SCENARIO("rwlock fair", 3, rwlock_fair_set_up, rwlock_thread, rwlock_finish);
+SCENARIO("rwlock robust", 3, rwlock_robust_set_up, rwlock_thread, rwlock_finish);
+
+static void rwlock_try_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		rwlock_thread(0);
+		return;
+	}
+	ret = thread == 1 ? memwait_rwlock_tryrdlock(&shared->rwlock) :
+			    memwait_rwlock_trywrlock(&shared->rwlock);
+	CHECK(!ret || ret == EBUSY);
+	if (ret)
+		return;
+	if (thread == 1)
+		rwlock_read();
+	else
+		rwlock_write();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+SCENARIO("rwlock trylock", 3, rwlock_set_up, rwlock_try_thread, rwlock_finish);
+
+/* One that destroy says is not locked may be freed, with what it has guarded. */
+static void rwlock_destroyed_by(unsigned int thread, bool writes)
+{
+	if (!thread) {
+		CHECK(!(writes ? memwait_rwlock_wrlock(&shared->rwlock) :
+				 memwait_rwlock_rdlock(&shared->rwlock)));
+		set_flag();
+		if (writes)
+			rwlock_write();
+		else
+			rwlock_read();
+		CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+	} else if (wait_for_flag() && !memwait_rwlock_destroy(&shared->rwlock)) {
+		rwlock_write();
+		sim_free(&shared->rwlock, sizeof(shared->rwlock));
+	}
+}
+
+static void rwlock_writer_destroyed_thread(unsigned int thread)
+{
+	rwlock_destroyed_by(thread, true);
+}
+
+static void rwlock_reader_destroyed_thread(unsigned int thread)
+{
+	rwlock_destroyed_by(thread, false);
+}
+
+SCENARIO("rwlock destroyed after a writer", 2, rwlock_set_up, rwlock_writer_destroyed_thread,
+	 no_finish);
+SCENARIO("rwlock destroyed after a reader", 2, rwlock_set_up, rwlock_reader_destroyed_thread,
+	 no_finish);
+SCENARIO("rwlock robust destroyed after a writer", 2, rwlock_robust_set_up,
+	 rwlock_writer_destroyed_thread, no_finish);
+SCENARIO("rwlock robust destroyed after a reader", 2, rwlock_robust_set_up,
+	 rwlock_reader_destroyed_thread, no_finish);
+
+/* Death of a writer. */
+static void rwlock_death_set_up(void)
+{
+	rwlock_robust_set_up();
+	device_mortal(2, 16);
+}
+
+static void rwlock_death_thread(unsigned int thread)
+{
+	int ret = thread ? memwait_rwlock_wrlock(&shared->rwlock) :
+			   memwait_rwlock_rdlock(&shared->rwlock);
+
+	if (ret == EOWNERDEAD) {
+		CHECK(device_is_dead(2));
+		shared->data = shared->more_data;
+		CHECK(!memwait_rwlock_consistent(&shared->rwlock));
+		rwlock_write();
+	} else {
+		CHECK(!ret);
+		CHECK(shared->data == shared->more_data);
+		if (thread) {
+			shared->data++;
+			step();
+			shared->more_data++;
+		}
+	}
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+SCENARIO("rwlock death", 3, rwlock_death_set_up, rwlock_death_thread, rwlock_finish);
+
+static void rwlock_lost_thread(unsigned int thread)
+{
+	int ret = thread ? memwait_rwlock_wrlock(&shared->rwlock) :
+			   memwait_rwlock_rdlock(&shared->rwlock);
+
+	if (ret == ENOTRECOVERABLE) {
+		CHECK(device_is_dead(2));
+		return;
+	}
+	CHECK(!ret || ret == EOWNERDEAD);
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+SCENARIO("rwlock not recoverable", 3, rwlock_death_set_up, rwlock_lost_thread, no_finish);
+
+/* One that inherits the gate, and gives up as there are readers, leaves the rest to the next. */
+static void rwlock_abandoned_set_up(void)
+{
+	rwlock_robust_set_up();
+	device_mortal(2, 8);
+}
+
+static void rwlock_abandoned_thread(unsigned int thread)
+{
+	unsigned int i;
+	int ret;
+
+	if (thread > 1) {
+		rwlock_death_thread(thread);
+		return;
+	}
+	if (!thread) {
+		ret = memwait_rwlock_tryrdlock(&shared->rwlock);
+		for (i = 0; i < 10; i++)
+			step();
+	} else {
+		for (ret = EBUSY, i = 0; ret == EBUSY && i < 5; i++)
+			ret = memwait_rwlock_trywrlock(&shared->rwlock);
+	}
+	if (ret == EBUSY)
+		return;
+	CHECK(!ret || ret == EOWNERDEAD);
+	if (ret) {
+		shared->data = shared->more_data;
+		CHECK(!memwait_rwlock_consistent(&shared->rwlock));
+	}
+	if (ret || thread)
+		rwlock_write();
+	else
+		rwlock_read();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+SCENARIO("rwlock abandoned", 4, rwlock_abandoned_set_up, rwlock_abandoned_thread, rwlock_finish);

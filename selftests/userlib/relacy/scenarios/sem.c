@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Semaphores: what was written before a post is there for the thread that has taken it. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void sem_init(int pshared, unsigned int value)
+{
+	CHECK(!memwait_sem_init(&shared->sem, pshared, value));
+}
+
+static void sem_set_up(void)
+{
+	sem_init(1, 0);
+}
+
+static void sem_private_set_up(void)
+{
+	sem_init(0, 0);
+}
+
+static void sem_thread(unsigned int thread)
+{
+	if (!thread) {
+		shared->data = 1;
+		CHECK(!memwait_sem_post(&shared->sem));
+		CHECK(!memwait_sem_post(&shared->sem));
+	} else {
+		CHECK(!memwait_sem_wait(&shared->sem));
+		CHECK(shared->data == 1);
+	}
+}
+
+static void sem_finish(void)
+{
+	int value;
+
+	CHECK(!memwait_sem_getvalue(&shared->sem, &value) && !value);
+	CHECK(!memwait_sem_destroy(&shared->sem));
+}
+
+SCENARIO("sem", 3, sem_set_up, sem_thread, sem_finish);
+SCENARIO("sem private", 3, sem_private_set_up, sem_thread, sem_finish);
+
+/* Two post, two wait. */
+static void sem_many_thread(unsigned int thread)
+{
+	if (thread < 2) {
+		CHECK(!memwait_sem_post(&shared->sem));
+	} else {
+		CHECK(!memwait_sem_wait(&shared->sem));
+	}
+}
+
+SCENARIO("sem two posts", 4, sem_set_up, sem_many_thread, sem_finish);
+SCENARIO("sem private two posts", 4, sem_private_set_up, sem_many_thread, sem_finish);
+
+/* As a lock. */
+static void sem_lock_set_up(void)
+{
+	sem_init(1, 1);
+}
+
+static void sem_lock_private_set_up(void)
+{
+	sem_init(0, 1);
+}
+
+static void sem_lock_thread(unsigned int thread)
+{
+	CHECK(!memwait_sem_wait(&shared->sem));
+	shared->data++;
+	CHECK(!memwait_sem_post(&shared->sem));
+}
+
+static void sem_lock_finish(void)
+{
+	CHECK(shared->data == 3);
+	CHECK(!memwait_sem_destroy(&shared->sem));
+}
+
+SCENARIO("sem as a lock", 3, sem_lock_set_up, sem_lock_thread, sem_lock_finish);
+SCENARIO("sem private as a lock", 3, sem_lock_private_set_up, sem_lock_thread, sem_lock_finish);
+
+/* A thread that has waited may free it. */
+static void sem_freed_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!memwait_sem_post(&shared->sem));
+		return;
+	}
+	CHECK(!memwait_sem_wait(&shared->sem));
+	CHECK(!memwait_sem_destroy(&shared->sem));
+	sim_free(&shared->sem, sizeof(shared->sem));
+}
+
+SCENARIO("sem freed", 2, sem_set_up, sem_freed_thread, no_finish);
+SCENARIO("sem private freed", 2, sem_private_set_up, sem_freed_thread, no_finish);
+
+/* One that destroy says has no waiter may be freed, with what the posts have told of. */
+static void sem_destroyed_thread(unsigned int thread)
+{
+	int value = 0;
+	unsigned int i;
+
+	if (thread) {
+		shared->data++;
+		CHECK(!memwait_sem_post(&shared->sem));
+		return;
+	}
+	for (i = 0; i < 10 && !value; i++)
+		CHECK(!memwait_sem_getvalue(&shared->sem, &value));
+	if (!value)
+		return;
+	CHECK(!memwait_sem_destroy(&shared->sem));
+	shared->data++;
+	sim_free(&shared->sem, sizeof(shared->sem));
+}
+
+SCENARIO("sem destroyed", 2, sem_set_up, sem_destroyed_thread, no_finish);
+
+/* With a deadline. No post is lost. */
+static void sem_timed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		shared->data = 1;
+		CHECK(!memwait_sem_post(&shared->sem));
+		return;
+	}
+	ret = thread == 1 ? memwait_sem_clockwait(&shared->sem, CLOCK_MONOTONIC, &soon) :
+			    memwait_sem_wait(&shared->sem);
+	CHECK(!ret || ret == ETIMEDOUT);
+	if (ret)
+		return;
+	CHECK(shared->data == 1);
+	/* For the other one. */
+	CHECK(!memwait_sem_post(&shared->sem));
+}
+
+static void sem_timed_finish(void)
+{
+	int value;
+
+	CHECK(!memwait_sem_getvalue(&shared->sem, &value) && value == 1);
+	CHECK(!memwait_sem_destroy(&shared->sem));
+}
+
+SCENARIO("sem deadline", 3, sem_set_up, sem_timed_thread, sem_timed_finish);
+
+/*
+ * Two posts for three waiters, of which two may die: nobody sleeps beside a value, and no more is
+ * lost than the dead had taken.
+ */
+static bool sem_may_stop(void)
+{
+	return !sim_latest(&shared->sem, 4);
+}
+
+static void sem_death_set_up(void)
+{
+	sem_set_up();
+	device_mortal(1, 10);
+	device_mortal(2, 10);
+	device_may_stop(sem_may_stop);
+}
+
+static void sem_death_thread(unsigned int thread)
+{
+	if (!thread) {
+		CHECK(!memwait_sem_post(&shared->sem));
+		CHECK(!memwait_sem_post(&shared->sem));
+	} else {
+		CHECK(!memwait_sem_wait(&shared->sem));
+		done[thread]++;
+	}
+}
+
+static void sem_death_finish(void)
+{
+	int value;
+
+	CHECK(!memwait_sem_getvalue(&shared->sem, &value));
+	CHECK((uint32_t)value + done_by_all() <= 2);
+	CHECK((uint32_t)value + done_by_all() + deaths() >= 2);
+}
+
+SCENARIO("sem death", 4, sem_death_set_up, sem_death_thread, sem_death_finish);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Wait groups. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void group_set_up_for(unsigned int flags, unsigned int count)
+{
+	CHECK(!memwait_waitgroup_init(&shared->group, flags, count));
+}
+
+static void group_set_up(void)
+{
+	group_set_up_for(0, 2);
+}
+
+static void group_private_set_up(void)
+{
+	group_set_up_for(MEMWAIT_PRIVATE, 2);
+}
+
+/* A thread that has waited has all that was done before, and may free it. */
+static void group_thread(unsigned int thread)
+{
+	if (thread) {
+		shared->of_thread[thread]++;
+		CHECK(!memwait_waitgroup_done(&shared->group));
+		return;
+	}
+	CHECK(!memwait_waitgroup_wait(&shared->group));
+	CHECK(shared->of_thread[1] && shared->of_thread[2]);
+	CHECK(!memwait_waitgroup_destroy(&shared->group));
+	sim_free(&shared->group, sizeof(shared->group));
+}
+
+SCENARIO("waitgroup", 3, group_set_up, group_thread, no_finish);
+SCENARIO("waitgroup private", 3, group_private_set_up, group_thread, no_finish);
+
+/* Two wait, and the count rises again. */
+static void group_waiters_set_up(void)
+{
+	group_set_up_for(0, 1);
+}
+
+static void group_waiters_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!memwait_waitgroup_wait(&shared->group));
+		CHECK(shared->data);
+		return;
+	}
+	shared->data = 1;
+	CHECK(!memwait_waitgroup_done(&shared->group));
+	CHECK(!memwait_waitgroup_add(&shared->group, 1));
+	CHECK(!memwait_waitgroup_done(&shared->group));
+}
+
+static void group_finish(void)
+{
+	CHECK(!memwait_waitgroup_destroy(&shared->group));
+}
+
+SCENARIO("waitgroup two waiters", 3, group_waiters_set_up, group_waiters_thread, group_finish);
+
+/* Destroyed by one that has not waited. */
+static void group_destroyed_thread(unsigned int thread)
+{
+	if (!thread) {
+		shared->data++;
+		CHECK(!memwait_waitgroup_done(&shared->group));
+	} else if (!memwait_waitgroup_destroy(&shared->group)) {
+		shared->data++;
+		sim_free(&shared->group, sizeof(shared->group));
+	}
+}
+
+SCENARIO("waitgroup destroyed", 2, group_waiters_set_up, group_destroyed_thread, no_finish);
+
+static void group_timed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		shared->data++;
+		CHECK(!memwait_waitgroup_done(&shared->group));
+		return;
+	}
+	ret = memwait_waitgroup_clockwait(&shared->group, CLOCK_MONOTONIC, &soon);
+	CHECK(!ret || ret == ETIMEDOUT);
+	if (!ret)
+		CHECK(shared->data);
+}
+
+SCENARIO("waitgroup deadline", 2, group_waiters_set_up, group_timed_thread, group_finish);
+
+/* One that dies is done, or is not. */
+static bool group_may_stop(void)
+{
+	return deaths() && sim_latest(&shared->group, 4) & MEMWAIT_WAITGROUP_MAX;
+}
+
+static void group_death_set_up(void)
+{
+	group_set_up();
+	device_mortal(0, 8);
+	device_may_stop(group_may_stop);
+}
+
+static void group_death_thread(unsigned int thread)
+{
+	if (thread < 2)
+		CHECK(!memwait_waitgroup_done(&shared->group));
+	else
+		CHECK(!memwait_waitgroup_wait(&shared->group));
+}
+
+SCENARIO("waitgroup death", 4, group_death_set_up, group_death_thread, no_finish);

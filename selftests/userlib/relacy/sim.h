@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Simulated threads: what sim.cc makes of Relacy for the C sources.
+ *
+ * The memory that the threads share is sim_memory. Its atomics are simulated: a load may give any
+ * value that C11 allows. Its other data may be read by threads that are ordered after its last
+ * writer, and written by one that is ordered after its readers, too: all else is a data race, and a
+ * failure. Memory elsewhere is as usual.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIM_THREADS	4		/* most of them */
+#define SIM_MEMORY	8192
+
+extern unsigned char sim_memory[SIM_MEMORY];
+
+/* As Relacy numbers them. */
+enum sim_order {
+	SIM_RELAXED,
+	SIM_CONSUME,
+	SIM_ACQUIRE,
+	SIM_RELEASE,
+	SIM_ACQ_REL,
+	SIM_SEQ_CST,
+};
+
+enum sim_operation { SIM_SET, SIM_ADD, SIM_SUB, SIM_AND, SIM_OR, SIM_XOR };
+
+/* A memory order in the sources. All of them are in one section, so that they can be listed. */
+struct sim_site {
+	const char *file;
+	const char *function;
+	const char *access;		/* the operation and what it is done to */
+	int line;
+	int order;
+	int kind;			/* enum sim_kind */
+	int weakened;			/* the order to use instead, or -1 */
+	int reached;
+};
+
+enum sim_kind { SIM_KIND_LOAD, SIM_KIND_STORE, SIM_KIND_CHANGE, SIM_KIND_FAILURE };
+
+uint64_t sim_load(const volatile void *word, size_t size, struct sim_site *site);
+void sim_store(volatile void *word, size_t size, uint64_t value, struct sim_site *site);
+uint64_t sim_change(volatile void *word, size_t size, enum sim_operation operation,
+		    uint64_t operand, struct sim_site *site);
+bool sim_compare_exchange(volatile void *word, size_t size, uint64_t *expected, uint64_t desired,
+			  bool weak, struct sim_site *success, struct sim_site *failure);
+void sim_init(volatile void *word, size_t size, uint64_t value);
+
+void *sim_memcpy(void *to, const void *from, size_t size);
+void *sim_memset(void *to, int byte, size_t size);
+
+/* All accesses so far have to come before this, and there must not be any more. */
+void sim_free(const void *memory, size_t size);
+
+/* No access: for a look at how it ended. */
+uint64_t sim_latest(const volatile void *word, size_t size);
+
+/*
+ * For the device: a relaxed load that is no step of its own; an operation on 32 bits, which is
+ * sequentially consistent.
+ */
+uint64_t sim_peek(const volatile void *word, size_t size);
+uint32_t sim_change_u32(volatile void *word, enum sim_operation operation, uint32_t operand);
+
+/* Order between threads other than by atomics: of a lock, or of a wake-up. */
+struct sim_sync {
+	size_t seen[SIM_THREADS];
+};
+
+void sim_acquire(const struct sim_sync *sync);
+void sim_release(struct sim_sync *sync);
+
+/* The threads. Any other may run at a step. */
+unsigned int sim_thread(void);
+void sim_step(void);
+void sim_user_step(void);	/* not here: what is to happen at each access to an atomic */
+unsigned int sim_random(unsigned int limit);
+bool sim_park(bool timed);	/* until sim_unpark(): true; false: it ends by itself */
+void sim_unpark(unsigned int thread);
+bool sim_is_running(void);	/* false before the threads begin, and after they have ended */
+void sim_note(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
+void sim_fail(const char *format, ...) __attribute__((__format__(__printf__, 1, 2)));
+
+/* What is simulated. Each is run from @set_up to @finish, over and over, never the same way. */
+struct sim_scenario {
+	const char *name;
+	unsigned int threads;
+	void (*set_up)(void);		/* alone, with sim_memory all zero */
+	void (*thread)(unsigned int thread);
+	void (*finish)(void);		/* alone, when all have ended */
+};
+
+/* Fills @failure, and returns which execution it was, if one fails; otherwise returns 0. */
+uint64_t sim_run(const struct sim_scenario *scenario, uint64_t executions, bool show,
+		 char *failure, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SIM_H */
