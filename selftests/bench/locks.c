@@ -18,7 +18,10 @@
 #define TOIL		450	/* about 5 microseconds */
 
 /* Of which library the locks are: the peer's, which is glibc or a pipe, or ours. */
-enum { PEER, MEMWAIT, MEMWAIT_FAIR };
+enum { PEER, MEMWAIT };
+
+/* Added to a type of glibc's. */
+#define GLIBC_ROBUST	0x100
 
 struct work;
 
@@ -30,6 +33,7 @@ struct plan {
 	int toil;		/* how long to work with the mutex, and then without */
 	int words;		/* of a message */
 	bool processes;
+	bool shared;		/* the locks are, as those of processes */
 	bool unlocked;		/* the mutex is, when it is broadcast */
 };
 
@@ -71,7 +75,7 @@ struct work {
 	uint64_t begun, ended, ns;	/* if not all of the time counts */
 
 	_Alignas(64) int library;
-	int kind;			/* of glibc's mutex */
+	int kind;			/* of the library's mutex, and of our rwlock */
 	const struct plan *plan;
 	long share;			/* most operations of each member that counts */
 	int pipes[2][2];
@@ -170,6 +174,93 @@ static int lock_among_others(struct work *work, int me)
 		toil(&member->random, times);
 	} while (left > 1 && count < work->share);
 	member->count = count;
+	return err;
+}
+
+/*
+ * Whoever has it lets the others run, who come to sleep for it; and once more when it is unlocked.
+ * So on one processor, too, each has to wait each time, and each unlock has somebody to wake.
+ */
+static int lock_and_yield(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int err = 0;
+
+	for (; *count < work->share; ++*count) {
+		err |= lock(work);
+		work->left--;
+		sched_yield();
+		err |= unlock(work);
+		sched_yield();
+	}
+	return err;
+}
+
+static int make_consistent(struct work *work)
+{
+	return work->library == PEER ? pthread_mutex_consistent(&work->glibc.mutex) :
+				       memwait_mutex_consistent(&work->ours.mutex);
+}
+
+/* A process that has the mutex when this returns, and for ever. */
+static pid_t start_owner(struct work *work)
+{
+	pid_t process = fork();
+
+	if (!process) {
+		__atomic_store_n(&work->there, lock(work) ? -1 : 1, __ATOMIC_RELEASE);
+		for (;;)
+			pause();
+	}
+	while (process > 0 && !__atomic_load_n(&work->there, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return process;
+}
+
+/* The time is that from the kill until the one who waits has the mutex. */
+static int kill_owners(struct work *work)
+{
+	struct member *heir = &work->members[1];
+	int err = 0, i;
+
+	for (i = 1; i <= work->share && !err; i++) {
+		pid_t owner = start_owner(work);
+
+		err |= owner < 0 || work->there < 0;
+		work->there = 0;
+		__atomic_store_n(&work->turn, err ? -1 : i, __ATOMIC_RELEASE);
+		await_asleep(heir->tid);
+		work->begun = now_ns(CLOCK_MONOTONIC);
+		kill(owner, SIGKILL);
+		waitpid(owner, NULL, 0);
+		while (!err && counted(&heir->count) < i)
+			sched_yield();
+		work->ns += work->ended - work->begun;
+	}
+	return err;
+}
+
+static int outlive_owners(struct work *work, int me)
+{
+	long *count = &work->members[me].count;
+	int turn, err = 0;
+
+	if (!me)
+		return kill_owners(work);
+	while (*count < work->share) {
+		do {
+			sched_yield();
+			turn = __atomic_load_n(&work->turn, __ATOMIC_ACQUIRE);
+		} while (turn >= 0 && turn <= *count);
+		if (turn < 0)
+			return -1;
+		err |= lock(work) != EOWNERDEAD;
+		work->ended = now_ns(CLOCK_MONOTONIC);
+		work->left--;
+		err |= make_consistent(work);
+		err |= unlock(work);
+		add_one(count);
+	}
 	return err;
 }
 
@@ -412,15 +503,25 @@ static int stream_messages(struct work *work, int me)
 
 /* The rounds */
 
+static bool is_shared(const struct plan *plan)
+{
+	return plan->processes || plan->shared;
+}
+
+static size_t item_size(const struct plan *plan)
+{
+	return plan->words * sizeof(uint64_t);
+}
+
 static int open_channels(struct work *work, unsigned int flags)
 {
-	size_t item = work->plan->words * sizeof(uint64_t);
+	size_t item = item_size(work->plan), size = memwait_channel_size(item, SLOTS);
 	int i, err = 0;
 
 	for (i = 0; i < 2; i++) {
 		err |= pipe2(work->pipes[i], O_CLOEXEC);
-		err |= posix_memalign((void **)&work->channels[i], 64,
-				      memwait_channel_size(item, SLOTS));
+		work->channels[i] = is_shared(work->plan) ? shared_page(size) : private_page(size);
+		err |= !work->channels[i];
 		if (!err)
 			err |= memwait_channel_init(work->channels[i], flags, item, SLOTS);
 	}
@@ -429,41 +530,62 @@ static int open_channels(struct work *work, unsigned int flags)
 
 static int close_channels(struct work *work)
 {
+	size_t size = memwait_channel_size(item_size(work->plan), SLOTS);
 	int i, err = 0;
 
 	for (i = 0; i < 2; i++) {
 		close(work->pipes[i][0]);
 		close(work->pipes[i][1]);
 		err |= memwait_channel_destroy(work->channels[i]);
-		free(work->channels[i]);
+		munmap(work->channels[i], size);
 	}
+	return err;
+}
+
+static int set_up_glibc(struct work *work)
+{
+	int pshared = is_shared(work->plan) ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE;
+	int kind = work->library == PEER ? work->kind : PTHREAD_MUTEX_DEFAULT;
+	pthread_barrierattr_t barrier;
+	pthread_rwlockattr_t rwlock;
+	pthread_mutexattr_t mutex;
+	pthread_condattr_t cond;
+	int i, err;
+
+	err = pthread_mutexattr_init(&mutex);
+	err |= pthread_mutexattr_settype(&mutex, kind & ~GLIBC_ROBUST);
+	if (kind & GLIBC_ROBUST)
+		err |= pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
+	err |= pthread_mutexattr_setpshared(&mutex, pshared);
+	err |= pthread_mutex_init(&work->glibc.mutex, &mutex);
+	err |= pthread_condattr_init(&cond);
+	err |= pthread_condattr_setpshared(&cond, pshared);
+	for (i = 0; i < 2; i++) {
+		err |= pthread_cond_init(&work->glibc.conds[i], &cond);
+		err |= sem_init(&work->glibc.sems[i], pshared, !i);
+	}
+	err |= pthread_rwlockattr_init(&rwlock);
+	err |= pthread_rwlockattr_setpshared(&rwlock, pshared);
+	err |= pthread_rwlock_init(&work->glibc.rwlock, &rwlock);
+	err |= pthread_barrierattr_init(&barrier);
+	err |= pthread_barrierattr_setpshared(&barrier, pshared);
+	err |= pthread_barrier_init(&work->glibc.barrier, &barrier, MEETING);
 	return err;
 }
 
 /* The locks are both libraries', whichever is used. */
 static int set_up(struct work *work)
 {
-	unsigned int flags = work->plan->processes ? 0 : MEMWAIT_PRIVATE;
-	bool fair = work->library == MEMWAIT_FAIR;
-	pthread_mutexattr_t attr;
-	int i, err;
+	unsigned int flags = is_shared(work->plan) ? 0 : MEMWAIT_PRIVATE;
+	unsigned int kind = work->library == PEER ? 0 : work->kind;
+	int i, err = set_up_glibc(work);
 
-	err = pthread_mutexattr_init(&attr);
-	err |= pthread_mutexattr_settype(&attr, work->kind);
-	if (work->plan->processes)
-		err |= pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	err |= pthread_mutex_init(&work->glibc.mutex, &attr);
-	err |= memwait_mutex_init(&work->ours.mutex, flags | (fair ? MEMWAIT_MUTEX_FAIR : 0));
-	pthread_mutexattr_destroy(&attr);
+	err |= memwait_mutex_init(&work->ours.mutex, flags | kind);
 	for (i = 0; i < 2; i++) {
-		err |= pthread_cond_init(&work->glibc.conds[i], NULL);
 		err |= memwait_cond_init(&work->ours.conds[i], flags);
-		err |= sem_init(&work->glibc.sems[i], 0, !i);
-		err |= memwait_sem_init(&work->ours.sems[i], 0, !i);
+		err |= memwait_sem_init(&work->ours.sems[i], is_shared(work->plan), !i);
 	}
-	err |= pthread_rwlock_init(&work->glibc.rwlock, NULL);
-	err |= memwait_rwlock_init(&work->ours.rwlock, flags | (fair ? MEMWAIT_RWLOCK_FAIR : 0));
-	err |= pthread_barrier_init(&work->glibc.barrier, NULL, MEETING);
+	err |= memwait_rwlock_init(&work->ours.rwlock, flags | (kind & MEMWAIT_RWLOCK_FAIR));
 	err |= memwait_barrier_init(&work->ours.barrier, flags, MEETING);
 	if (work->plan->words)
 		err |= open_channels(work, flags);
@@ -575,7 +697,7 @@ static double run_round(const struct contender *contender, long times, bool free
 {
 	static _Alignas(4096) struct work in_process;
 	const struct plan *plan = contender->how;
-	struct work *work = plan->processes ? shared_page(sizeof(*work)) : &in_process;
+	struct work *work = is_shared(plan) ? shared_page(sizeof(*work)) : &in_process;
 	long total = times / plan->counting * plan->counting, counted = 0;
 	uint64_t ns;
 	int err, i;
@@ -601,7 +723,7 @@ static double run_round(const struct contender *contender, long times, bool free
 		bench_aside.unit = "ratio";
 		bench_aside.figure = spread(work);
 	}
-	if (plan->processes)
+	if (is_shared(plan))
 		munmap(work, sizeof(*work));
 	return err ? BENCH_FAILED : (double)ns / (double)total;
 }
@@ -626,6 +748,9 @@ static double run_and_spread(const struct contender *contender, long times)
 
 #define CONTENDER(name, run, library, plan)	{ name, run, library, 0, plan }
 #define ADAPTIVE(run, plan)	{ "glibc adaptive", run, PEER, PTHREAD_MUTEX_ADAPTIVE_NP, plan }
+#define FAIR(run, plan)		{ "memwait fair", run, MEMWAIT, MEMWAIT_MUTEX_FAIR, plan }
+#define ROBUST(plan)		{ "memwait robust", run, MEMWAIT, MEMWAIT_MUTEX_ROBUST, plan }
+#define PEER_ROBUST(plan)	{ "glibc robust", run, PEER, GLIBC_ROBUST, plan }
 
 static const struct plan mutex = { lock_alone, .members = 1, .counting = 1 };
 
@@ -647,7 +772,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_2)
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_2),
 		ADAPTIVE(run_and_spread, &mutex_2),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_2),
-		CONTENDER("memwait fair", run_and_spread, MEMWAIT_FAIR, &mutex_2),
+		FAIR(run_and_spread, &mutex_2),
 	},
 };
 
@@ -660,7 +785,7 @@ FIXTURE_VARIANT_ADD(bench, mutex_4)
 		CONTENDER("glibc", run_and_spread, PEER, &mutex_4),
 		ADAPTIVE(run_and_spread, &mutex_4),
 		CONTENDER("memwait", run_and_spread, MEMWAIT, &mutex_4),
-		CONTENDER("memwait fair", run_and_spread, MEMWAIT_FAIR, &mutex_4),
+		FAIR(run_and_spread, &mutex_4),
 	},
 };
 
@@ -732,6 +857,157 @@ FIXTURE_VARIANT_ADD(bench, mutex_processes)
 	},
 };
 
+static const struct plan mutex_contended = { lock_and_yield, .members = 2, .counting = 2 };
+
+FIXTURE_VARIANT_ADD(bench, mutex_contended)
+{
+	.times = 20000, .check = 100,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &mutex_contended),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_contended),
+	},
+};
+
+static const struct plan mutex_contended_shared = {
+	lock_and_yield, .members = 2, .counting = 2, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, mutex_contended_shared)
+{
+	.times = 20000, .check = 100,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &mutex_contended_shared),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_contended_shared),
+	},
+};
+
+static const struct plan robust = { lock_alone, .members = 1, .counting = 1 };
+
+FIXTURE_VARIANT_ADD(bench, robust)
+{
+	.times = 500000, .check = 1000,
+	.contenders = {
+		PEER_ROBUST(&robust),
+		ROBUST(&robust),
+		CONTENDER("memwait", run, MEMWAIT, &robust),
+	},
+};
+
+static const struct plan robust_shared = {
+	lock_alone, .members = 1, .counting = 1, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_shared)
+{
+	.times = 500000, .check = 1000,
+	.contenders = {
+		PEER_ROBUST(&robust_shared),
+		ROBUST(&robust_shared),
+		CONTENDER("memwait", run, MEMWAIT, &robust_shared),
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_2)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		PEER_ROBUST(&mutex_2),
+		ROBUST(&mutex_2),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_2),
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_4)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		PEER_ROBUST(&mutex_4),
+		ROBUST(&mutex_4),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_4),
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_long_2)
+{
+	.times = 4000, .check = 400,
+	.contenders = {
+		PEER_ROBUST(&mutex_long_2),
+		ROBUST(&mutex_long_2),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_long_2),
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_processes)
+{
+	.times = 200000, .check = 8000,
+	.contenders = {
+		PEER_ROBUST(&mutex_processes),
+		ROBUST(&mutex_processes),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_processes),
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_contended)
+{
+	.times = 20000, .check = 100,
+	.contenders = {
+		PEER_ROBUST(&mutex_contended),
+		ROBUST(&mutex_contended),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_contended),
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_contended_shared)
+{
+	.times = 20000, .check = 100,
+	.contenders = {
+		PEER_ROBUST(&mutex_contended_shared),
+		ROBUST(&mutex_contended_shared),
+		CONTENDER("memwait", run, MEMWAIT, &mutex_contended_shared),
+	},
+};
+
+static const struct plan robust_contended_4 = {
+	lock_and_yield, .members = 4, .counting = 4, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_contended_4)
+{
+	.times = 20000, .check = 100,
+	.contenders = {
+		PEER_ROBUST(&robust_contended_4),
+		ROBUST(&robust_contended_4),
+		CONTENDER("memwait", run, MEMWAIT, &robust_contended_4),
+	},
+};
+
+static const struct plan robust_contended_processes = {
+	lock_and_yield, .members = 2, .counting = 2, .processes = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, robust_contended_processes)
+{
+	.times = 20000, .check = 100,
+	.contenders = {
+		PEER_ROBUST(&robust_contended_processes),
+		ROBUST(&robust_contended_processes),
+		CONTENDER("memwait", run, MEMWAIT, &robust_contended_processes),
+	},
+};
+
+static const struct plan owner_killed = {
+	outlive_owners, .members = 2, .counting = 1, .processes = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, owner_killed)
+{
+	.times = 200, .check = 10,
+	.contenders = {
+		PEER_ROBUST(&owner_killed),
+		ROBUST(&owner_killed),
+	},
+};
+
 static const struct plan cond = { take_turns, .members = 2, .counting = 2 };
 
 FIXTURE_VARIANT_ADD(bench, cond)
@@ -740,7 +1016,20 @@ FIXTURE_VARIANT_ADD(bench, cond)
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &cond),
 		CONTENDER("memwait", run, MEMWAIT, &cond),
-		CONTENDER("memwait fair", run, MEMWAIT_FAIR, &cond),
+		FAIR(run, &cond),
+	},
+};
+
+static const struct plan cond_shared = {
+	take_turns, .members = 2, .counting = 2, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, cond_shared)
+{
+	.times = 10000, .check = 100,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &cond_shared),
+		CONTENDER("memwait", run, MEMWAIT, &cond_shared),
 	},
 };
 
@@ -763,6 +1052,19 @@ FIXTURE_VARIANT_ADD(bench, broadcast)
 	},
 };
 
+static const struct plan broadcast_shared = {
+	wait_for_broadcast, .members = MOST_MEMBERS, .counting = WAITERS, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, broadcast_shared)
+{
+	.times = 20 * WAITERS, .check = 3 * WAITERS,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &broadcast_shared),
+		CONTENDER("memwait", run, MEMWAIT, &broadcast_shared),
+	},
+};
+
 static const struct plan rwlock_4 = { read_and_write, .members = 4, .counting = 4 };
 
 FIXTURE_VARIANT_ADD(bench, rwlock_4_90_10)
@@ -771,7 +1073,7 @@ FIXTURE_VARIANT_ADD(bench, rwlock_4_90_10)
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &rwlock_4),
 		CONTENDER("memwait", run, MEMWAIT, &rwlock_4),
-		CONTENDER("memwait fair", run, MEMWAIT_FAIR, &rwlock_4),
+		FAIR(run, &rwlock_4),
 	},
 };
 
@@ -797,6 +1099,19 @@ FIXTURE_VARIANT_ADD(bench, sem_turns)
 	},
 };
 
+static const struct plan sem_turns_shared = {
+	take_turns_by_sem, .members = 2, .counting = 2, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, sem_turns_shared)
+{
+	.times = 10000, .check = 100,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &sem_turns_shared),
+		CONTENDER("memwait", run, MEMWAIT, &sem_turns_shared),
+	},
+};
+
 static const struct plan barrier = { meet_at_barrier, .members = MEETING, .counting = 1 };
 
 FIXTURE_VARIANT_ADD(bench, barrier)
@@ -805,6 +1120,19 @@ FIXTURE_VARIANT_ADD(bench, barrier)
 	.contenders = {
 		CONTENDER("glibc", run, PEER, &barrier),
 		CONTENDER("memwait", run, MEMWAIT, &barrier),
+	},
+};
+
+static const struct plan barrier_shared = {
+	meet_at_barrier, .members = MEETING, .counting = 1, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, barrier_shared)
+{
+	.times = 1000, .check = 20,
+	.contenders = {
+		CONTENDER("glibc", run, PEER, &barrier_shared),
+		CONTENDER("memwait", run, MEMWAIT, &barrier_shared),
 	},
 };
 
@@ -821,6 +1149,19 @@ FIXTURE_VARIANT_ADD(bench, channel_turns)
 	},
 };
 
+static const struct plan channel_turns_shared = {
+	return_message, .members = 2, .counting = 2, .words = 1, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, channel_turns_shared)
+{
+	.times = 10000, .check = 100,
+	.contenders = {
+		CONTENDER("pipe", run, PEER, &channel_turns_shared),
+		CONTENDER("memwait", run, MEMWAIT, &channel_turns_shared),
+	},
+};
+
 static const struct plan channel_stream = {
 	stream_messages, .members = 2, .counting = 1, .words = MOST_WORDS,
 };
@@ -831,6 +1172,19 @@ FIXTURE_VARIANT_ADD(bench, channel_stream)
 	.contenders = {
 		CONTENDER("pipe", run, PEER, &channel_stream),
 		CONTENDER("memwait", run, MEMWAIT, &channel_stream),
+	},
+};
+
+static const struct plan channel_stream_shared = {
+	stream_messages, .members = 2, .counting = 1, .words = MOST_WORDS, .shared = true,
+};
+
+FIXTURE_VARIANT_ADD(bench, channel_stream_shared)
+{
+	.times = 10000, .check = 1000,
+	.contenders = {
+		CONTENDER("pipe", run, PEER, &channel_stream_shared),
+		CONTENDER("memwait", run, MEMWAIT, &channel_stream_shared),
 	},
 };
 

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The main job, on real input: count the words of a text in several processes that share a memfd.
+ * The main job, on real input, while processes die: count the words of a text in several processes
+ * that share a memfd. A supervisor kills them at random and starts new ones, and the result is that
+ * of a single process.
  *
- *	producer --lines--> channel --> workers, which block in memwait_channel_recv()
- *					--counts--> channel --> collector, an epoll loop
+ *	supervisor,      --pieces of the text-->  channel  -->  workers,    --words-->  table,
+ *	an epoll loop						which block		with a mutex
  *
- * The collector never blocks on any of it: it receives by memwait_channel_recv_async(), waits for
- * the last worker by memwait_waitgroup_wait_async(), and reads what all have done so far, for its
- * progress lines, by memwait_mutex_execute_locked(). The loop's descriptor is in one epoll with a
- * timerfd (progress) and a signalfd (children, ^C).
+ * What a worker leaves behind when it is killed, and how the others go on:
+ *
+ *	The mutex is robust. The next one that locks it gets EOWNERDEAD, and takes back what the
+ *	dead one has begun to change in the table, see worker.c.
+ *
+ *	A piece that the worker has received is lost with it; the channel goes on. Beside each piece
+ *	stands whether it has been counted. Once the channel is empty the supervisor sends all
+ *	others again. It need not know who had them, or whether a living worker still has one: a
+ *	piece that comes twice is counted once.
+ *
+ * The supervisor never blocks on any of it: it sends by memwait_channel_send_async(), and looks at
+ * the table by memwait_mutex_execute_locked(). The loop's descriptor is in one epoll with two
+ * timers, one to look and one to kill, and a signalfd (children, ^C).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,59 +39,46 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <memwait.h>
-
 #include "demo.h"
 
-#define MAX_WORKERS	64
-#define FLUSH_WORDS	400	/* a worker sends its counts when it has so many words */
+#define ITEMS		64		/* in the channel; an item is the number of a piece */
+#define LOOK_NS		100000000	/* 0.1 s */
+#define KILL_NS		2000000		/* at most so long after it is time to kill */
+#define STUCK_S		60		/* so long without a piece is a failure */
 
-#define ITEMS		64	/* in a channel */
-#define ITEM_SIZE	248
-
-enum { COLLECTOR, PRODUCER, FIRST_WORKER };
-
-/* What goes through a channel: a line, or how often a word has come, and the word. */
-struct item {
-	uint64_t times;
-	uint32_t length;
-	char text[ITEM_SIZE];
+static const char *const doings[DOINGS] = {
+	[STARTING] = "had just been started",
+	[RECEIVING] = "waited in the channel, or received a piece",
+	[COUNTING] = "had a piece in hand, and split it into words",
+	[LOCKING] = "had a piece in hand, and locked the mutex, waited for it, or unlocked it",
+	[UPDATING] = "had a piece in hand, and the mutex, and changed the table",
 };
 
-/* What a role has done. */
-struct done {
-	uint64_t lines;
-	uint64_t words;
+struct supervisor {
+	const char *text;
+	size_t text_size;
+	struct table *alone;		/* what a single process counts */
+	int memfd;
+	struct shared *shared;
+	size_t shared_size;
+
+	memwait_loop_t *loop;
+	memwait_op_t look, send;
+	uint32_t *to_send;		/* numbers of pieces */
+	uint32_t pieces, planned, next;
+	uint64_t sent, again;
+
+	int workers, living;
+	pid_t pids[MAX_WORKERS];
+	bool dying[MAX_WORKERS];
+	int timer, kill_timer;
+	bool kill_is_due;
+	unsigned int deaths, kills, died[DOINGS];
+
+	bool quiet, finished;
+	uint64_t seen;
+	struct timespec started;
 };
-
-struct shared {
-	memwait_mutex_t mutex;		/* fair; protects the next two */
-	struct done produced;
-	struct done counted[MAX_WORKERS];
-	memwait_waitgroup_t workers;
-	size_t counts_at;		/* where the second channel begins */
-};
-
-static memwait_channel_t *lines_of(struct shared *shared)
-{
-	return (memwait_channel_t *)((char *)shared + 4096);
-}
-
-static memwait_channel_t *counts_of(struct shared *shared)
-{
-	return (memwait_channel_t *)((char *)shared + shared->counts_at);
-}
-
-/* A page for what is above, then the channels. */
-static size_t channel_span(void)
-{
-	return (memwait_channel_size(sizeof(struct item), ITEMS) + 4095) / 4096 * 4096;
-}
-
-static size_t shared_size(void)
-{
-	return 4096 + 2 * channel_span();
-}
 
 void die(const char *what)
 {
@@ -88,16 +86,8 @@ void die(const char *what)
 	exit(1);
 }
 
-uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 /* The library's functions return error numbers. */
-static void check(int error, const char *what)
+void check(int error, const char *what)
 {
 	if (error) {
 		errno = error;
@@ -106,210 +96,207 @@ static void check(int error, const char *what)
 }
 
 /* Each process maps the memfd anew, at an address of its own. */
-static struct shared *map_shared(int memfd, size_t shift)
+static struct shared *map_shared(const struct supervisor *s, size_t shift)
 {
-	char *place = mmap(NULL, shared_size() + (shift << 16), PROT_NONE,
+	char *place = mmap(NULL, s->shared_size + (shift << 16), PROT_NONE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct shared *shared;
 
 	if (place == MAP_FAILED)
 		die("mmap");
-	shared = mmap(place + (shift << 16), shared_size(), PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_FIXED, memfd, 0);
+	shared = mmap(place + (shift << 16), s->shared_size, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_FIXED, s->memfd, 0);
 	if (shared == MAP_FAILED)
 		die("mmap of the memfd");
 	return shared;
 }
 
-/* How much of the text goes into one item: a line, or if it is long, up to the end of a word. */
-static size_t next_piece(const char *text, size_t left)
-{
-	const char *newline = memchr(text, '\n', left);
-	size_t length = newline ? (size_t)(newline - text) + 1 : left, cut;
-
-	if (length <= ITEM_SIZE)
-		return length;
-	for (cut = ITEM_SIZE; cut > 0; cut--)
-		if (!is_word(text[cut - 1]))
-			return cut;
-	return 0;
-}
-
-static void add_done(struct shared *shared, struct done *done, uint64_t lines, uint64_t words)
-{
-	check(memwait_mutex_lock(&shared->mutex), "memwait_mutex_lock");
-	done->lines += lines;
-	done->words += words;
-	check(memwait_mutex_unlock(&shared->mutex), "memwait_mutex_unlock");
-}
-
-static void produce(int memfd, const char *text, size_t size)
-{
-	struct shared *shared = map_shared(memfd, PRODUCER);
-	struct item item = { 0 };
-	size_t at = 0;
-
-	while (at < size) {
-		item.length = (uint32_t)next_piece(text + at, size - at);
-		if (!item.length) {
-			/* main() has seen that there is none: the file must have changed. */
-			fprintf(stderr, "demo: a word is longer than %d bytes\n", ITEM_SIZE);
-			exit(1);
-		}
-		memcpy(item.text, text + at, item.length);
-		check(memwait_channel_send(lines_of(shared), &item), "memwait_channel_send");
-		at += item.length;
-		add_done(shared, &shared->produced, 1, 0);
-	}
-	check(memwait_channel_close(lines_of(shared)), "memwait_channel_close");
-	exit(0);
-}
-
-static void send_count(void *arg, const char *word, size_t length, uint64_t times)
-{
-	struct item item = { .times = times, .length = (uint32_t)length };
-
-	memcpy(item.text, word, length);
-	check(memwait_channel_send(arg, &item), "memwait_channel_send");
-}
-
-static void work(int memfd, int number)
-{
-	struct shared *shared = map_shared(memfd, FIRST_WORKER + number);
-	struct table *table = table_new();
-	uint64_t words;
-	struct item item;
-	int error;
-
-	while (!(error = memwait_channel_recv(lines_of(shared), &item))) {
-		words = table_total(table);
-		table_add_text(table, item.text, item.length);
-		add_done(shared, &shared->counted[number], 1, table_total(table) - words);
-		if (table_words(table) >= FLUSH_WORDS) {
-			table_each(table, send_count, counts_of(shared));
-			table_clear(table);
-		}
-	}
-	if (error != EPIPE)	/* closed, and empty */
-		check(error, "memwait_channel_recv");
-	table_each(table, send_count, counts_of(shared));
-	check(memwait_waitgroup_done(&shared->workers), "memwait_waitgroup_done");
-	exit(0);
-}
-
-static pid_t start(int memfd, int role, const char *text, size_t size)
+static void start(struct supervisor *s, int slot)
 {
 	pid_t parent = getpid(), pid;
+	struct shared *shared;
 	sigset_t none;
 
+	s->shared->workers[slot].doing = STARTING;
 	fflush(stdout);
 	pid = fork();
 	if (pid < 0)
 		die("fork");
-	if (pid)
-		return pid;
+	if (pid) {
+		s->pids[slot] = pid;
+		s->dying[slot] = false;
+		s->living++;
+		return;
+	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		exit(1);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGINT, SIG_IGN);	/* ^C is for the collector, who ends the others */
-	if (role == PRODUCER)
-		produce(memfd, text, size);
-	work(memfd, role - FIRST_WORKER);
-	return 0;
+	signal(SIGINT, SIG_IGN);	/* ^C is for the supervisor, who ends the others */
+	shared = map_shared(s, (size_t)slot + 1);
+	work(shared, s->text, &shared->workers[slot]);
 }
 
-struct collector {
-	struct shared *shared;
-	struct table *table;
-	memwait_loop_t *loop;
-	memwait_op_t receive, all_done, progress;
-	struct item item;	/* that is received next */
-	uint64_t at_once, waited;
-	int workers, children;
-	bool quiet, finished;
-	uint64_t started;
-};
-
-/* Takes what is there, and leaves an operation behind for what comes. */
-static void collect(struct collector *c, int error)
+static double seconds(const struct supervisor *s)
 {
-	while (!error) {
-		table_add(c->table, c->item.text, c->item.length, c->item.times);
-		error = memwait_channel_recv_async(counts_of(c->shared), &c->item, &c->receive);
-		c->at_once += !error;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)(now.tv_sec - s->started.tv_sec) +
+	       (double)(now.tv_nsec - s->started.tv_nsec) / 1e9;
+}
+
+/* The deaths are spread evenly over the pieces, but their moments are random. */
+static void time_to_kill(struct supervisor *s)
+{
+	struct itimerspec once = { .it_value.tv_nsec = 1 + random() % KILL_NS };
+
+	if (s->kill_is_due || s->kills == s->deaths || s->finished ||
+	    s->sent * s->deaths < (uint64_t)s->pieces * (s->kills + 1))
+		return;
+	s->kill_is_due = true;
+	timerfd_settime(s->kill_timer, 0, &once, NULL);
+}
+
+static void kill_one(struct supervisor *s)
+{
+	int slot = (int)(random() % s->workers);
+
+	s->kill_is_due = false;
+	if (s->finished)
+		return;
+	if (!s->dying[slot]) {
+		kill(s->pids[slot], SIGKILL);
+		s->dying[slot] = true;
+		s->kills++;
 	}
-	if (error == EINPROGRESS)
-		c->waited++;
-	else if (error == EPIPE)
-		c->finished = true;
-	else
-		check(error, "memwait_channel_recv_async");
+	time_to_kill(s);
 }
 
-static void received(memwait_op_t *op, int result, void *data)
+/* With the mutex: what has not been counted is to be sent. */
+static void plan(struct supervisor *s)
 {
-	(void)op;
-	collect(data, result);
+	uint32_t i;
+
+	s->next = 0;
+	s->planned = 0;
+	for (i = 0; i < s->pieces; i++)
+		if (!s->shared->pieces[i].counted)
+			s->to_send[s->planned++] = i;
 }
 
-/* The last worker has sent its last count. */
-static void workers_done(memwait_op_t *op, int result, void *data)
+/* Sends while there is room, and leaves an operation behind for when there will be. */
+static void send_pieces(struct supervisor *s)
 {
-	struct collector *c = data;
+	int error = 0;
 
+	while (!error && s->next < s->planned) {
+		error = memwait_channel_send_async(channel_of(s->shared),
+						   &s->to_send[s->next++], &s->send);
+		s->sent++;
+	}
+	if (error != EINPROGRESS)
+		check(error, "memwait_channel_send_async");
+	time_to_kill(s);
+}
+
+static void has_sent(memwait_op_t *op, int result, void *data)
+{
 	(void)op;
-	check(result, "memwait_waitgroup_wait_async");
-	check(memwait_channel_close(counts_of(c->shared)), "memwait_channel_close");
+	check(result, "memwait_channel_send_async");
+	send_pieces(data);
 }
 
 /* Runs with the mutex locked. */
-static void show_progress(memwait_op_t *op, int result, void *data)
+static void look(memwait_op_t *op, int result, void *data)
 {
-	struct collector *c = data;
-	uint64_t lines = 0;
-	int i;
+	struct supervisor *s = data;
+	struct shared *shared = s->shared;
 
 	(void)op;
-	check(result, "memwait_mutex_execute_locked");
-	for (i = 0; i < c->workers; i++)
-		lines += c->shared->counted[i].lines;
-	printf("%6.1f s  lines in %8" PRIu64 "  counted %8" PRIu64 "  words collected %9" PRIu64
-	       "\n", (double)(now() - c->started) / 1e9, c->shared->produced.lines, lines,
-	       table_total(c->table));
-	fflush(stdout);
+	if (result == EOWNERDEAD)
+		recover(shared);
+	else
+		check(result, "memwait_mutex_execute_locked");
+	if (s->seen != shared->counted)
+		alarm(STUCK_S);
+	s->seen = shared->counted;
+	if (!s->quiet) {
+		printf("%6.1f s  pieces sent %8" PRIu64 "  counted %8" PRIu64 "  words %9" PRIu64
+		       "  killed %4u\n", seconds(s), s->sent, s->seen,
+		       table_of(shared)->total, s->kills);
+		fflush(stdout);
+	}
+	if (s->finished)
+		return;
+	if (s->seen >= s->pieces) {
+		s->finished = true;
+		check(memwait_channel_close(channel_of(shared)), "memwait_channel_close");
+	} else if (s->next == s->planned && !memwait_op_pending(&s->send) &&
+		   !memwait_channel_length(channel_of(shared))) {
+		/* What is missing has been lost, but for what the living have in hand. */
+		plan(s);
+		s->again += s->planned;
+		send_pieces(s);
+	}
 }
 
-static void ask_for_progress(struct collector *c)
+static void ask_to_look(struct supervisor *s)
 {
-	int error;
+	int error = memwait_mutex_execute_locked(&s->shared->mutex, &s->look);
 
-	if (c->quiet)
-		return;
-	error = memwait_mutex_execute_locked(&c->shared->mutex, &c->progress);
 	/* EBUSY: the one before still waits for the mutex. */
 	if (error != EINPROGRESS && error != EBUSY)
 		check(error, "memwait_mutex_execute_locked");
 }
 
-static void take_signal(struct collector *c, int signals)
+static void dispatch(struct supervisor *s)
+{
+	int ret = memwait_loop_dispatch(s->loop);
+
+	check(ret < 0 ? -ret : 0, "memwait_loop_dispatch");
+}
+
+static int slot_of(const struct supervisor *s, pid_t pid)
+{
+	int slot = 0;
+
+	while (s->pids[slot] != pid)
+		slot++;
+	return slot;
+}
+
+static void bury(struct supervisor *s, int slot, int status)
+{
+	s->living--;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+		s->died[s->shared->workers[slot].doing]++;
+		if (!s->finished)
+			start(s, slot);
+	} else if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		fprintf(stderr, "demo: a worker has failed\n");
+		exit(1);
+	}
+}
+
+static void take_signal(struct supervisor *s, int signals)
 {
 	struct signalfd_siginfo info;
 	int status;
+	pid_t pid;
 
 	while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGALRM) {
+			printf("demo: FAILED: nothing has been counted for %d s\n", STUCK_S);
+			exit(1);
+		}
 		if (info.ssi_signo != SIGCHLD) {
 			printf("demo: stopped by a signal\n");
 			exit(130);	/* the children die with their parent */
 		}
-		while (waitpid(-1, &status, WNOHANG) > 0) {
-			c->children--;
-			if (!WIFEXITED(status) || WEXITSTATUS(status)) {
-				fprintf(stderr, "demo: a child has failed\n");
-				exit(1);
-			}
-		}
+		while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+			bury(s, slot_of(s, pid), status);
 	}
 }
 
@@ -321,189 +308,222 @@ static void watch(int epoll, int fd)
 		die("epoll");
 }
 
-static void run_loop(struct collector *c, const sigset_t *mask)
+static void run_loop(struct supervisor *s, int signals)
 {
-	struct itimerspec interval = { { 0, 100000000 }, { 0, 100000000 } };
-	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	int signals = signalfd(-1, mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	struct itimerspec interval = { { 0, LOOK_NS }, { 0, LOOK_NS } };
 	int epoll = epoll_create1(EPOLL_CLOEXEC), i, n;
-	struct epoll_event events[3];
+	struct epoll_event events[4];
 	uint64_t expirations;
 
-	watch(epoll, memwait_loop_fd(c->loop));
-	watch(epoll, timer);
+	watch(epoll, memwait_loop_fd(s->loop));
+	watch(epoll, s->timer);
+	watch(epoll, s->kill_timer);
 	watch(epoll, signals);
-	timerfd_settime(timer, 0, &interval, NULL);
-
-	n = memwait_waitgroup_wait_async(&c->shared->workers, &c->all_done);
-	if (n == EINPROGRESS)
-		n = 0;
-	else if (!n)
-		workers_done(&c->all_done, 0, c);
-	check(n, "memwait_waitgroup_wait_async");
-	n = memwait_channel_recv_async(counts_of(c->shared), &c->item, &c->receive);
-	c->at_once += !n;
-	collect(c, n);
-
-	while (c->children || !c->finished || memwait_loop_pending(c->loop)) {
-		n = epoll_wait(epoll, events, 3, -1);
+	timerfd_settime(s->timer, 0, &interval, NULL);
+	send_pieces(s);
+	while (s->living || memwait_loop_pending(s->loop)) {
+		n = epoll_wait(epoll, events, 4, -1);
 		if (n < 0 && errno != EINTR)
 			die("epoll_wait");
 		for (i = 0; i < n; i++) {
-			if (events[i].data.fd == timer) {
-				if (read(timer, &expirations, sizeof(expirations)) > 0)
-					ask_for_progress(c);
-			} else if (events[i].data.fd == signals) {
-				take_signal(c, signals);
-			} else if (memwait_loop_dispatch(c->loop) < 0) {
-				die("memwait_loop_dispatch");
-			}
+			int fd = events[i].data.fd;
+
+			if (fd == signals)
+				take_signal(s, signals);
+			else if (fd == memwait_loop_fd(s->loop))
+				dispatch(s);
+			else if (read(fd, &expirations, sizeof(expirations)) < 0)
+				continue;
+			else if (fd == s->timer)
+				ask_to_look(s);
+			else
+				kill_one(s);
 		}
 	}
-	ask_for_progress(c);
 	close(epoll);
-	close(timer);
-	close(signals);
 }
 
-static void print_done(const char *role, int number, const struct done *done)
+static bool expect(bool good, const char *what)
 {
-	printf("  %-9s %2d  %8" PRIu64 " lines  %9" PRIu64 " words\n", role, number, done->lines,
-	       done->words);
-}
-
-static bool report(struct collector *c, const struct table *expected)
-{
-	struct done sum = { 0 };
-	bool good = true;
-	int i;
-
-	printf("\n%" PRIu64 " words, %zu distinct, in %.1f s. The most frequent:\n",
-	       table_total(c->table), table_words(c->table), (double)(now() - c->started) / 1e9);
-	table_print_most_frequent(c->table, 15);
-	printf("\n");
-	for (i = 0; i < c->workers; i++) {
-		print_done("worker", i + 1, &c->shared->counted[i]);
-		sum.lines += c->shared->counted[i].lines;
-		sum.words += c->shared->counted[i].words;
-	}
-	printf("  The collector received %" PRIu64 " counts at once, and waited %" PRIu64
-	       " times in its loop\n\n", c->at_once, c->waited);
-
-	if (sum.lines != c->shared->produced.lines || sum.words != table_total(c->table)) {
-		printf("demo: FAILED: %" PRIu64 " lines produced, %" PRIu64 " lines and %" PRIu64
-		       " words counted\n", c->shared->produced.lines, sum.lines, sum.words);
-		good = false;
-	} else {
-		printf("demo: every line was counted once, and every count was collected once\n");
-	}
-	if (!table_equal(c->table, expected)) {
-		printf("demo: FAILED: a single process counts %" PRIu64 " words, %zu distinct\n",
-		       table_total(expected), table_words(expected));
-		good = false;
-	} else {
-		printf("demo: the result is that of a single process\n");
-	}
+	printf("demo: %s%s\n", good ? "" : "FAILED: not so: ", what);
 	return good;
 }
 
-static const char *read_text(const char *path, size_t *size)
+static bool report(struct supervisor *s)
+{
+	struct shared *shared = s->shared;
+	struct table *table = table_of(shared);
+	uint64_t pieces = 0, words = 0;
+	unsigned int deaths = 0;
+	bool good;
+	int i;
+
+	/* The last one may have died with it. */
+	lock(shared);
+	printf("\n%" PRIu64 " words, %" PRIu64 " distinct, in %.1f s. The most frequent:\n",
+	       table->total, table->words, seconds(s));
+	table_print_most_frequent(table, s->text, 15);
+	printf("\n");
+	for (i = 0; i < s->workers; i++) {
+		printf("  worker  %2d  %8" PRIu64 " pieces  %9" PRIu64 " words\n", i + 1,
+		       shared->workers[i].pieces, shared->workers[i].words);
+		pieces += shared->workers[i].pieces;
+		words += shared->workers[i].words;
+	}
+	for (i = 0; i < DOINGS; i++)
+		deaths += s->died[i];
+	printf("\n%u workers were killed, and others started in their place:\n", deaths);
+	for (i = 0; i < DOINGS; i++)
+		printf("  %8u  %s\n", s->died[i], doings[i]);
+	printf("The mutex was found with a dead owner %" PRIu64 " times (EOWNERDEAD): %" PRIu64
+	       " changes were taken back.\n", shared->owners_died, shared->taken_back);
+	printf("%" PRIu64 " pieces were sent again, of which %" PRIu64 " had not been lost.\n\n",
+	       s->again, shared->twice);
+
+	good = expect(shared->owners_died >= s->died[UPDATING] && shared->owners_died <= deaths,
+		      "each death with the mutex was told to the next who locked it");
+	good &= expect(pieces == s->pieces && words == table->total,
+		       "every piece was counted once");
+	good &= expect(table_equal(s->alone, table, s->text),
+		       "the result is that of a single process");
+	unlock(shared);
+	return good;
+}
+
+static void read_text(struct supervisor *s, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
-	void *text;
 
 	if (fd < 0 || fstat(fd, &st))
 		die(path);
-	*size = st.st_size;
-	if (!*size)
-		return "";
-	text = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (text == MAP_FAILED)
+	if (st.st_size > UINT32_MAX) {
+		errno = EFBIG;
+		die(path);
+	}
+	s->text_size = (size_t)st.st_size;
+	s->text = "";
+	if (s->text_size)
+		s->text = mmap(NULL, s->text_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (s->text == MAP_FAILED)
 		die(path);
 	close(fd);
-	return text;
 }
 
-static void check_text(const char *text, size_t size)
+/* As many lines as there is room for; of one that is too long, as many words. */
+static size_t piece_length(const char *text, size_t left)
 {
-	const size_t longest = ITEM_SIZE;
-	size_t i, run = 0;
+	size_t length = left < PIECE_SIZE ? left : PIECE_SIZE, words;
+	const char *newline = memrchr(text, '\n', length);
 
-	for (i = 0; i < size; i++) {
-		run = is_word(text[i]) ? run + 1 : 0;
-		if (run > longest) {
-			fprintf(stderr, "demo: the text has a word of more than %zu bytes\n",
-				longest);
-			exit(1);
-		}
-	}
+	if (left == length)
+		return length;
+	if (newline)
+		return (size_t)(newline - text) + 1;
+	for (words = length; words > 0; words--)
+		if (!is_word(text[words - 1]))
+			return words;
+	fprintf(stderr, "demo: the text has a word of more than %d bytes\n", PIECE_SIZE);
+	exit(1);
 }
 
-static void set_up(struct collector *c, struct shared *shared)
+/* Returns how many there are; writes them down unless @pieces is NULL. */
+static uint32_t split_text(const char *text, size_t size, struct piece *pieces)
 {
-	c->shared = shared;
-	shared->counts_at = 4096 + channel_span();
-	check(memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_FAIR), "memwait_mutex_init");
-	check(memwait_waitgroup_init(&shared->workers, 0, (unsigned int)c->workers),
-	      "memwait_waitgroup_init");
-	check(memwait_channel_init(lines_of(shared), 0, sizeof(struct item), ITEMS),
-	      "memwait_channel_init");
-	check(memwait_channel_init(counts_of(shared), 0, sizeof(struct item), ITEMS),
-	      "memwait_channel_init");
-	check(memwait_op_init(&c->receive, c->loop, received, c), "memwait_op_init");
-	check(memwait_op_init(&c->all_done, c->loop, workers_done, c), "memwait_op_init");
-	check(memwait_op_init(&c->progress, c->loop, show_progress, c), "memwait_op_init");
+	size_t at, length;
+	uint32_t n = 0;
+
+	for (at = 0; at < size; at += length) {
+		length = piece_length(text + at, size - at);
+		if (pieces)
+			pieces[n].place = place_of(at, length);
+		n++;
+	}
+	return n;
 }
 
-int main(int argc, char **argv)
+static size_t aligned(size_t size)
 {
-	struct collector c = { 0 };
-	struct table *expected;
-	int workers = 3, memfd, option, i;
-	const char *text;
-	sigset_t mask;
-	size_t size;
+	return (size + 63) / 64 * 64;
+}
 
-	while ((option = getopt(argc, argv, "w:q")) != -1) {
-		if (option == 'w')
-			workers = atoi(optarg);
-		else if (option == 'q')
-			c.quiet = true;
-		else
-			workers = 0;
-	}
-	if (optind != argc - 1 || workers < 1 || workers > MAX_WORKERS) {
-		fprintf(stderr, "Usage: %s [-w WORKERS] [-q] TEXT\n", argv[0]);
-		return 2;
-	}
-	text = read_text(argv[optind], &size);
-	check_text(text, size);
-	check(memwait_loop_new(&c.loop), "/dev/memwait (modprobe memwait?)");
-	memfd = memfd_create("memwait-demo", MFD_CLOEXEC);
-	if (memfd < 0 || ftruncate(memfd, (off_t)shared_size()))
+static void set_up(struct supervisor *s)
+{
+	size_t channel_at, table_at;
+
+	/* This also tells how large the table has to be. */
+	s->alone = table_of_text(s->text, s->text_size);
+	s->pieces = split_text(s->text, s->text_size, NULL);
+	channel_at = aligned(sizeof(struct shared) + s->pieces * sizeof(struct piece));
+	table_at = channel_at + aligned(memwait_channel_size(sizeof(uint32_t), ITEMS));
+	s->shared_size = table_at + table_bytes(s->alone->size);
+	s->memfd = memfd_create("memwait-demo", MFD_CLOEXEC);
+	if (s->memfd < 0 || ftruncate(s->memfd, (off_t)s->shared_size))
 		die("memfd");
-	c.table = table_new();
-	c.workers = workers;
-	set_up(&c, map_shared(memfd, COLLECTOR));
+	s->shared = map_shared(s, 0);
+	s->shared->channel_at = channel_at;
+	s->shared->table_at = table_at;
+	split_text(s->text, s->text_size, s->shared->pieces);
+	table_of(s->shared)->size = s->alone->size;
+	s->to_send = calloc(s->pieces + 1, sizeof(*s->to_send));
+	if (!s->to_send)
+		die("calloc");
+	plan(s);
 
-	/* Before the first child, whose end must not be missed. */
+	check(memwait_loop_new(&s->loop), "/dev/memwait (modprobe memwait?)");
+	check(memwait_mutex_init(&s->shared->mutex, MEMWAIT_MUTEX_ROBUST), "memwait_mutex_init");
+	check(memwait_channel_init(channel_of(s->shared), 0, sizeof(uint32_t), ITEMS),
+	      "memwait_channel_init");
+	check(memwait_op_init(&s->look, s->loop, look, s), "memwait_op_init");
+	check(memwait_op_init(&s->send, s->loop, has_sent, s), "memwait_op_init");
+	s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	s->kill_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	clock_gettime(CLOCK_MONOTONIC, &s->started);
+	srandom((unsigned int)s->started.tv_nsec);
+}
+
+/* Before the first child, whose end must not be missed. */
+static int catch_signals(void)
+{
+	sigset_t mask;
+
 	sigemptyset(&mask);
+	sigaddset(&mask, SIGALRM);
 	sigaddset(&mask, SIGCHLD);
 	sigaddset(&mask, SIGINT);
 	sigaddset(&mask, SIGTERM);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
+	return signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+}
 
-	printf("Counting the words of %s (%zu bytes): a producer, %d workers, a collector\n",
-	       argv[optind], size, workers);
-	c.started = now();
-	for (i = 0; i < workers; i++)
-		start(memfd, FIRST_WORKER + i, NULL, 0);
-	start(memfd, PRODUCER, text, size);
-	c.children = workers + 1;
-	run_loop(&c, &mask);
+int main(int argc, char **argv)
+{
+	struct supervisor s = { .workers = 3, .deaths = 200 };
+	int option, signals, i;
 
-	expected = table_new();
-	table_add_text(expected, text, size);
-	return report(&c, expected) ? 0 : 1;
+	while ((option = getopt(argc, argv, "w:d:q")) != -1) {
+		if (option == 'w')
+			s.workers = atoi(optarg);
+		else if (option == 'd')
+			s.deaths = (unsigned int)atoi(optarg);
+		else if (option == 'q')
+			s.quiet = true;
+		else
+			s.workers = 0;
+	}
+	if (optind != argc - 1 || s.workers < 1 || s.workers > MAX_WORKERS) {
+		fprintf(stderr, "Usage: %s [-w WORKERS] [-d DEATHS] [-q] TEXT\n", argv[0]);
+		return 2;
+	}
+	read_text(&s, argv[optind]);
+	set_up(&s);
+	signals = catch_signals();
+	alarm(STUCK_S);
+
+	printf("Counting the words of %s (%zu bytes, %u pieces): %d workers, %u are to die\n",
+	       argv[optind], s.text_size, s.pieces, s.workers, s.deaths);
+	for (i = 0; i < s.workers; i++)
+		start(&s, i);
+	run_loop(&s, signals);
+	return report(&s) ? 0 : 1;
 }

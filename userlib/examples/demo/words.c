@@ -2,197 +2,161 @@
 /* Counting words: runs of letters, digits and underscores, in lower case. */
 #include <ctype.h>
 #include <inttypes.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <strings.h>
 
 #include "demo.h"
-
-struct counted {
-	char *word;
-	size_t length;
-	uint64_t times;
-};
-
-struct table {
-	void *root;		/* of tsearch(3) */
-	uint64_t total;
-	size_t words;
-};
-
-static int compare_words(const void *a, const void *b)
-{
-	const struct counted *x = a, *y = b;
-	size_t common = x->length < y->length ? x->length : y->length;
-	int order = memcmp(x->word, y->word, common);
-
-	return order ? order : (x->length > y->length) - (x->length < y->length);
-}
-
-struct table *table_new(void)
-{
-	struct table *table = calloc(1, sizeof(*table));
-
-	if (!table)
-		die("calloc");
-	return table;
-}
-
-void table_add(struct table *table, const char *word, size_t length, uint64_t times)
-{
-	struct counted key = { .word = (char *)word, .length = length }, *entry;
-	struct counted **found = tfind(&key, &table->root, compare_words);
-
-	table->total += times;
-	if (found) {
-		(*found)->times += times;
-		return;
-	}
-	entry = malloc(sizeof(*entry));
-	if (!entry)
-		die("malloc");
-	entry->word = malloc(length);
-	if (!entry->word)
-		die("malloc");
-	memcpy(entry->word, word, length);
-	entry->length = length;
-	entry->times = times;
-	if (!tsearch(entry, &table->root, compare_words))
-		die("tsearch");
-	table->words++;
-}
 
 bool is_word(char c)
 {
 	return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The text is not cut within a word. */
-void table_add_text(struct table *table, const char *text, size_t length)
+/* Finds the next word between *@at and @end, and moves *@at behind it. */
+bool next_word(const char *text, size_t end, size_t *at, struct word *word)
 {
-	size_t i, start, capacity = 0;
-	char *word = NULL;
+	uint32_t hash = 2166136261;	/* FNV-1a */
+	size_t begin = *at, i;
 
-	for (i = 0; i < length;) {
-		if (!is_word(text[i])) {
-			i++;
-			continue;
-		}
-		for (start = i; i < length && is_word(text[i]); i++) {
-			if (i - start == capacity) {
-				capacity = capacity ? 2 * capacity : 64;
-				word = realloc(word, capacity);
-				if (!word)
-					die("realloc");
-			}
-			word[i - start] = tolower((unsigned char)text[i]);
-		}
-		table_add(table, word, i - start, 1);
-	}
-	free(word);
+	while (begin < end && !is_word(text[begin]))
+		begin++;
+	for (i = begin; i < end && is_word(text[i]); i++)
+		hash = (hash ^ (uint32_t)tolower((unsigned char)text[i])) * 16777619;
+	*word = (struct word) { place_of(begin, i - begin), hash };
+	*at = i;
+	return i > begin;
 }
 
-uint64_t table_total(const struct table *table)
+size_t table_bytes(size_t size)
 {
-	return table->total;
+	return sizeof(struct table) + size * sizeof(struct entry);
 }
 
-size_t table_words(const struct table *table)
+static bool is_same(const char *text, uint64_t a, uint64_t b)
 {
-	return table->words;
+	return place_length(a) == place_length(b) &&
+	       !strncasecmp(text + place_at(a), text + place_at(b), place_length(a));
 }
 
-/* twalk_r() hands an argument through, which twalk() does not. */
-struct walk {
-	table_visit visit;
-	void *arg;
-};
-
-static void visit_node(const void *node, VISIT which, void *closure)
+/* The entry of the word, or the free one that is for it. */
+struct entry *table_find(struct table *table, const char *text, const struct word *word)
 {
-	const struct counted *entry = *(const struct counted *const *)node;
-	const struct walk *walk = closure;
+	uint64_t i = word->hash % table->size;
 
-	if (which == postorder || which == leaf)
-		walk->visit(walk->arg, entry->word, entry->length, entry->times);
+	while (table->entries[i].times && !is_same(text, table->entries[i].place, word->place))
+		i = i + 1 == table->size ? 0 : i + 1;
+	return &table->entries[i];
 }
 
-void table_each(const struct table *table, table_visit visit, void *arg)
+static struct word word_at(const char *text, uint64_t place)
 {
-	struct walk walk = { visit, arg };
+	size_t at = place_at(place);
+	struct word word;
 
-	twalk_r(table->root, visit_node, &walk);
+	next_word(text, at + place_length(place), &at, &word);
+	return word;
 }
 
-struct list {
-	struct counted *entries;
-	size_t n;
-};
-
-static void append(void *arg, const char *word, size_t length, uint64_t times)
+static struct table *table_new(size_t size)
 {
-	struct list *list = arg;
+	struct table *table = calloc(1, table_bytes(size));
 
-	list->entries[list->n++] = (struct counted) { (char *)word, length, times };
-}
-
-static struct list to_list(const struct table *table)
-{
-	struct list list = { .entries = calloc(table->words + 1, sizeof(struct counted)) };
-
-	if (!list.entries)
+	if (!table)
 		die("calloc");
-	table_each(table, append, &list);
-	return list;
+	table->size = size;
+	return table;
 }
 
-static int compare_times(const void *a, const void *b)
+static struct table *table_grow(struct table *table, const char *text)
 {
-	const struct counted *x = a, *y = b;
+	struct table *larger = table_new(2 * table->size);
+	struct entry *entry;
+	struct word word;
 
-	return x->times == y->times ? compare_words(a, b) : x->times < y->times ? 1 : -1;
+	for (entry = table->entries; entry < table->entries + table->size; entry++) {
+		if (!entry->times)
+			continue;
+		word = word_at(text, entry->place);
+		*table_find(larger, text, &word) = *entry;
+	}
+	larger->words = table->words;
+	larger->total = table->total;
+	free(table);
+	return larger;
 }
 
-void table_print_most_frequent(const struct table *table, size_t most)
+/* What a single process counts. Half of the table's entries, or more, are free. */
+struct table *table_of_text(const char *text, size_t size)
 {
-	struct list list = to_list(table);
+	struct table *table = table_new(1024);
+	struct entry *entry;
+	struct word word;
+	size_t at = 0;
+
+	while (next_word(text, size, &at, &word)) {
+		if (2 * table->words == table->size)
+			table = table_grow(table, text);
+		entry = table_find(table, text, &word);
+		table->words += !entry->times;
+		table->total++;
+		entry->place = word.place;
+		entry->times++;
+	}
+	return table;
+}
+
+/* For qsort_r(): the most frequent first, then by the words. */
+static int compare(const void *a, const void *b, void *text)
+{
+	const struct entry *x = a, *y = b;
+	size_t x_length = place_length(x->place), y_length = place_length(y->place);
+	int order;
+
+	if (x->times != y->times)
+		return x->times < y->times ? 1 : -1;
+	order = strncasecmp((char *)text + place_at(x->place), (char *)text + place_at(y->place),
+			    x_length < y_length ? x_length : y_length);
+	return order ? order : (x_length > y_length) - (x_length < y_length);
+}
+
+static void print_entry(const char *text, const struct entry *entry)
+{
 	size_t i;
 
-	qsort(list.entries, list.n, sizeof(*list.entries), compare_times);
-	for (i = 0; i < list.n && i < most; i++)
-		printf("  %8" PRIu64 "  %.*s\n", list.entries[i].times, (int)list.entries[i].length,
-		       list.entries[i].word);
-	free(list.entries);
+	printf("  %8" PRIu64 "  ", entry->times);
+	for (i = 0; i < place_length(entry->place); i++)
+		putchar(tolower((unsigned char)text[place_at(entry->place) + i]));
+	printf("\n");
 }
 
-bool table_equal(const struct table *a, const struct table *b)
+void table_print_most_frequent(const struct table *table, const char *text, size_t most)
 {
-	struct list x = to_list(a), y = to_list(b);
-	bool equal = a->total == b->total && x.n == y.n;
-	size_t i;
+	struct entry *list = calloc(table->words + 1, sizeof(*list));
+	size_t i, n = 0;
 
-	/* Both come in the order of the words. */
-	for (i = 0; equal && i < x.n; i++)
-		equal = !compare_words(&x.entries[i], &y.entries[i]) &&
-			x.entries[i].times == y.entries[i].times;
-	free(x.entries);
-	free(y.entries);
-	return equal;
+	if (!list)
+		die("calloc");
+	for (i = 0; i < table->size && n < table->words; i++)
+		if (table->entries[i].times)
+			list[n++] = table->entries[i];
+	qsort_r(list, n, sizeof(*list), compare, (void *)text);
+	for (i = 0; i < n && i < most; i++)
+		print_entry(text, &list[i]);
+	free(list);
 }
 
-static void free_counted(void *node)
+bool table_equal(const struct table *a, struct table *b, const char *text)
 {
-	struct counted *entry = node;
+	const struct entry *entry;
+	struct word word;
 
-	free(entry->word);
-	free(entry);
-}
-
-void table_clear(struct table *table)
-{
-	tdestroy(table->root, free_counted);
-	table->root = NULL;
-	table->total = 0;
-	table->words = 0;
+	for (entry = a->entries; entry < a->entries + a->size; entry++) {
+		if (!entry->times)
+			continue;
+		word = word_at(text, entry->place);
+		if (table_find(b, text, &word)->times != entry->times)
+			return false;
+	}
+	return a->words == b->words && a->total == b->total;
 }
