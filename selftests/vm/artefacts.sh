@@ -86,6 +86,30 @@ hash_of()
 	{ sha256sum -- "$@" | sed "s|$top/||"; cat; } | sha256sum | cut -c 1-16
 }
 
+# answered NAME FILE... -- COMMAND...: prints what COMMAND does, or what it printed when it succeeded
+# with the same FILEs, and packages in $root, before. For what depends on nothing else.
+answered()
+{
+	local name=$1 files=() answer
+	shift
+	while [ "$1" != -- ]; do
+		files+=("$1")
+		shift
+	done
+	shift
+	files+=("$here/host" "$root/var/lib/dpkg/status")
+	answer=$cache/answers/$name-$(hash_of "${files[@]}" </dev/null)
+	if [ -e "$answer" ]; then
+		touch "$answer"
+		cat "$answer"
+		echo "# $name: the same inputs as before, and so the same answer"
+		return
+	fi
+	mkdir -p "$cache/answers"
+	find "$cache/answers" -type f -mtime +7 -delete
+	"$@" | tee "$answer.$$" && mv "$answer.$$" "$answer"
+}
+
 # in_root ROOT COMMAND...: runs a command in a build root, where the cache is /cache. Mounts are
 # its own and go with it; objtool needs /proc.
 in_root()
