@@ -43,10 +43,9 @@ static void set(const char *path, const char *value)
 	}
 }
 
-FIXTURE_SETUP(fail)
+/* Returns the descriptor of /proc/thread-self/fail-nth. */
+static int start_failures(void)
 {
-	self->nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, self->nth);
 	/* Those that may sleep too, and without a word in the log. */
 	set(DEBUG "failslab/ignore-gfp-wait", "N");
 	set(DEBUG "failslab/verbose", "0");
@@ -55,6 +54,13 @@ FIXTURE_SETUP(fail)
 	set(DEBUG "fail_page_alloc/min-order", "0");
 	set(DEBUG "fail_page_alloc/verbose", "0");
 	set(DEBUG "fail_usercopy/verbose", "0");
+	return open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
+}
+
+FIXTURE_SETUP(fail)
+{
+	self->nth = start_failures();
+	ASSERT_LE(0, self->nth);
 	self->fd = memwait_open(O_NONBLOCK);
 	ASSERT_LE(0, self->fd);
 	self->word = variant->shared ? shared_page(sysconf(_SC_PAGESIZE)) :
@@ -455,6 +461,127 @@ FAIL_TEST(R21_read_loses_nothing)
 		EXPECT_EQ(n, done[0].user_data);
 	}
 	EXPECT_LT(2, n);
+}
+
+/*
+ * R26: the module itself. Of all that loading one allocates, only what these functions ask for fails;
+ * others that it calls, such as kmem_cache_create(), print a trace when they do. The module is left
+ * loaded.
+ */
+static const char *const failing[] = {
+	"alloc_workqueue", "tracepoint_probe_register_prio", "misc_register",
+};
+
+FIXTURE(load)
+{
+	int nth;
+	int file;		/* MEMWAIT_KO */
+};
+
+static const char *const filtered[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
+
+static void set_filter(unsigned long start, unsigned long end)
+{
+	char path[64], number[32];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(filtered); i++) {
+		snprintf(path, sizeof(path), DEBUG "%s/require-start", filtered[i]);
+		snprintf(number, sizeof(number), "%#lx", start);
+		set(path, number);
+		snprintf(path, sizeof(path), DEBUG "%s/require-end", filtered[i]);
+		snprintf(number, sizeof(number), "%#lx", end);
+		set(path, number);
+	}
+}
+
+/* Sets where a function of the kernel begins, and the next one. */
+static bool find_function(const char *name, unsigned long *start, unsigned long *end)
+{
+	char *line = NULL, type, symbol[128];
+	FILE *file = fopen("/proc/kallsyms", "r");
+	unsigned long address;
+	size_t size = 0;
+
+	*start = 0;
+	*end = ~0UL;
+	/* They need not be in order: look for the one, then for what comes after it. */
+	while (file && !*start && getline(&line, &size, file) > 0)
+		if (sscanf(line, "%lx %c %127s", &address, &type, symbol) == 3 &&
+		    !strcmp(symbol, name))
+			*start = address;
+	if (file)
+		rewind(file);
+	while (file && *start && getline(&line, &size, file) > 0)
+		if (sscanf(line, "%lx", &address) == 1 && address > *start && address < *end)
+			*end = address;
+	free(line);
+	if (file)
+		fclose(file);
+	return *start;
+}
+
+static int load_module(int file)
+{
+	return syscall(SYS_finit_module, file, "", 0) ? -errno : 0;
+}
+
+/* A file whose last user has just died may take a moment to be released. */
+static int unload_module(void)
+{
+	int i, ret = -1;
+
+	for (i = 0; i < 1000 && ret; i++) {
+		ret = syscall(SYS_delete_module, "memwait", O_NONBLOCK);
+		if (ret)
+			usleep(1000);
+	}
+	return ret;
+}
+
+FIXTURE_SETUP(load)
+{
+	const char *path = getenv("MEMWAIT_KO");
+
+	if (!path || access(DEBUG "failslab/require-start", W_OK))
+		SKIP(return, "needs MEMWAIT_KO, and a filter for fault injection");
+	self->file = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, self->file);
+	self->nth = start_failures();
+	ASSERT_LE(0, self->nth);
+	ASSERT_EQ(0, unload_module());
+}
+
+FIXTURE_TEARDOWN(load)
+{
+	if (self->file) {
+		set_filter(0, ~0UL);
+		EXPECT_EQ(0, load_module(self->file));
+	}
+}
+
+TEST_F_TIMEOUT(load, R26_a_load_that_fails_leaves_nothing, 600)
+{
+	unsigned long start, end;
+	int i, n, ret, errors;
+	bool failed;
+
+	for (i = 0; i < (int)ARRAY_SIZE(failing); i++) {
+		ASSERT_TRUE(find_function(failing[i], &start, &end));
+		set_filter(start, end);
+		errors = 0;
+		for (n = 1, failed = true; failed; n++) {
+			ret = WITH_FAILURE(n, failed, load_module(self->file));
+			EXPECT_TRUE(!ret || ret == -ENOMEM)
+				TH_LOG("%s, failure %d: %s", failing[i], n, strerror(-ret));
+			EXPECT_EQ(!ret, !access("/dev/memwait", F_OK));
+			errors += ret < 0;
+			if (!ret)
+				ASSERT_EQ(0, unload_module());
+		}
+		TH_LOG("%s: %d of %d failures are an error", failing[i], errors, n - 2);
+		EXPECT_LT(0, errors);
+	}
 }
 
 int main(int argc, char **argv)
