@@ -15,6 +15,7 @@ struct monitor {
 	int taken;
 	int violations;
 	int locked_in_handler;
+	int leave;		/* not protected */
 	int order[64];
 	int n_order;
 };
@@ -40,6 +41,20 @@ static int take_ticket(void *arg)
 	monitor->tickets--;
 	monitor->taken++;
 	return memwait_mutex_unlock(&monitor->mutex);
+}
+
+/*
+ * It lives on until all may leave: if a thread ends that was woken last, one that waits is told of a
+ * death, and comes back.
+ */
+static int take_ticket_and_stay(void *arg)
+{
+	struct monitor *monitor = arg;
+	int err = take_ticket(monitor);
+
+	while (!__atomic_load_n(&monitor->leave, __ATOMIC_ACQUIRE))
+		sched_yield();
+	return err;
 }
 
 static int read_locked(struct monitor *monitor, const int *what)
@@ -80,7 +95,7 @@ USERLIB_TEST(signal_wakes_one_and_broadcast_all)
 
 	monitor_init(monitor, 0);
 	for (i = 0; i < 6; i++)
-		runner_start(&runners[i], take_ticket, monitor);
+		runner_start(&runners[i], take_ticket_and_stay, monitor);
 	await_sleeping(self->fd, monitor, 6);
 	EXPECT_EQ(EBUSY, memwait_cond_destroy(&monitor->cond));
 	give_tickets(monitor, 6);
@@ -91,6 +106,7 @@ USERLIB_TEST(signal_wakes_one_and_broadcast_all)
 	ASSERT_EQ(0, memwait_cond_notify(&monitor->cond, 0));
 	EXPECT_EQ(3, memwait_waiters(&monitor->cond, 0));
 	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
+	__atomic_store_n(&monitor->leave, 1, __ATOMIC_RELEASE);
 	for (i = 0; i < 6; i++)
 		EXPECT_EQ(0, runner_join(&runners[i]));
 	left = monitor->tickets;
@@ -257,10 +273,7 @@ static int stand_with_loop(struct standing *standing, memwait_loop_t *loop)
 	return err;
 }
 
-/*
- * It lives on until @flag is set: if a thread ends that was woken last, one that waits is told of a
- * death, and comes back.
- */
+/* As take_ticket_and_stay(), until @flag is set. */
 static int stand_in_line_and_stay(void *arg)
 {
 	struct standing *standing = arg;
