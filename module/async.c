@@ -102,12 +102,13 @@ static void memwait_async_erase(struct memwait_async_wait *wait)
 }
 
 /* Gives back the pins of the first few words of a group, which are in no queue. */
-static void memwait_group_unpin(struct memwait_group *group, u32 nr)
+static void memwait_group_unpin(struct memwait_group *group, u32 nr,
+				struct memwait_context *context)
 {
 	u32 i;
 
 	for (i = 0; i < nr; i++)
-		memwait_pin_put(group->members[i].waiter.word.pin);
+		memwait_pin_put(group->members[i].waiter.word.pin, context);
 }
 
 /**
@@ -121,10 +122,11 @@ void memwait_async_end(struct memwait_async_wait *wait)
 {
 	if (memwait_async_is_group(wait)) {
 		memwait_group_leave(&to_group(wait)->group);
-		memwait_group_unpin(&to_group(wait)->group, to_group(wait)->group.nr);
+		memwait_group_unpin(&to_group(wait)->group, to_group(wait)->group.nr,
+				    wait->context);
 	} else {
 		memwait_queue_leave(&wait->waiter);
-		memwait_pin_put(wait->waiter.word.pin);
+		memwait_pin_put(wait->waiter.word.pin, wait->context);
 	}
 	memwait_async_uncharge(wait);
 }
@@ -292,17 +294,10 @@ static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
 	return READ_ONCE(waiter->state) == MEMWAIT_QUEUED;
 }
 
-static void memwait_async_move(struct memwait_waiter *waiter, const struct memwait_word *target,
-			       struct memwait_pin *pin)
-{
-	memwait_pin_move(&waiter->word, target, pin);
-}
-
 static const struct memwait_waiter_ops memwait_async_ops = {
 	.joined = memwait_async_joined,
 	.claim = memwait_async_end_claimed,
 	.is_pending = memwait_async_is_pending,
-	.move = memwait_async_move,
 };
 
 static struct memwait_async_group *to_async_group(const struct memwait_waiter *waiter)
@@ -347,7 +342,6 @@ static bool memwait_async_group_is_pending(const struct memwait_waiter *waiter)
 static const struct memwait_waiter_ops memwait_async_group_ops = {
 	.claim = memwait_async_group_notified,
 	.is_pending = memwait_async_group_is_pending,
-	.move = memwait_async_move,
 };
 
 /* MEMWAIT_IOC_WAIT_ASYNC */
@@ -507,7 +501,7 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 		ret = memwait_queue_join(&wait->waiter, &arg->wait);
 		if (!ret)
 			return MEMWAIT_PENDING;	/* by now others may have ended and freed it */
-		memwait_pin_put(word.pin);
+		memwait_pin_put(word.pin, context);
 		goto retry;
 put_word:
 		memwait_word_put(&word);
@@ -536,7 +530,7 @@ static int memwait_async_group_pin(struct memwait_group *group, struct memwait_c
 	if (pinned == group->nr)
 		return 0;
 
-	memwait_group_unpin(group, pinned);
+	memwait_group_unpin(group, pinned, context);
 	for (i = pinned; i < group->nr; i++)
 		memwait_word_put(&group->members[i].waiter.word);
 	return err;
@@ -579,7 +573,7 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 
 	memwait_group_leave(&group->group);
 	if (!notified) {
-		memwait_group_unpin(&group->group, group->group.nr);
+		memwait_group_unpin(&group->group, group->group.nr, context);
 		return ret;
 	}
 

@@ -57,16 +57,14 @@ struct memwait_user {
 /**
  * struct memwait_pin - keeps a file or an mm_struct for the async waits of a context
  * @node: in memwait_context.pins while @refs is not 0
- * @key: of which the owner counts
- * @object: the reference that is kept
- * @context: for which it is counted; it holds a reference to that
+ * @owner: as in a key
+ * @file: the reference that is kept; %NULL: @owner is an mm_struct, and one to that is kept
  * @refs: one for each wait on a word of the owner. It goes to 0 under the context's lock
  */
 struct memwait_pin {
 	struct rb_node node;
-	struct memwait_key key;
-	void *object;
-	struct memwait_context *context;
+	u64 owner;
+	struct file *file;
 	refcount_t refs;
 };
 
@@ -142,8 +140,7 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one of each pin, one of each notify that is going to wake it, one while
- *	@expiring
+ * @refs: one of the file, one of each notify that is going to wake it, one while @expiring
  * @lock: protects all up to @closing
  * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
@@ -198,9 +195,7 @@ extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
 struct memwait_user *memwait_user_get(work_func_t expire);
 void memwait_user_put(struct memwait_user *user);
 int memwait_word_pin(struct memwait_word *word, struct memwait_context *context);
-void memwait_pin_put(struct memwait_pin *pin);
-void memwait_pin_move(struct memwait_word *word, const struct memwait_word *target,
-		      struct memwait_pin *pin);
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context);
 void memwait_context_free(struct memwait_context *context);
 
 /**

@@ -17,7 +17,6 @@
  * for ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among
  * its registered files) and of devices might, and are refused.
  */
-#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -31,7 +30,7 @@ static void memwait_word_set_private(struct memwait_word *word, unsigned long ad
 {
 	word->key.owner = (unsigned long)current->mm;
 	word->key.offset = address;
-	word->object = NULL;
+	word->file = NULL;
 }
 
 static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struct *vma,
@@ -56,7 +55,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 
 	word->key.owner = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
 	word->key.offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) + (address - vma->vm_start);
-	word->object = get_file(vma->vm_file);
+	word->file = get_file(vma->vm_file);
 	return 0;
 }
 
@@ -105,51 +104,4 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
 	else
 		mmap_read_unlock(mm);
 	return err;
-}
-
-static bool memwait_key_is_shared(const struct memwait_key *key)
-{
-	return key->owner & MEMWAIT_KEY_SHARED;
-}
-
-/**
- * memwait_object_put() - let go of what keeps a word, for memwait_word_put() and pins
- * @key: of the word
- * @object: its file or mm_struct
- *
- * Context: any but interrupts. With a spinlock held only as memwait_word_move() does.
- */
-void memwait_object_put(const struct memwait_key *key, void *object)
-{
-	if (memwait_key_is_shared(key))
-		fput(object);
-	else
-		mmdrop(object);
-}
-
-/**
- * memwait_word_move() - make the word of a blocked thread the same as another
- * @word: of a thread that the caller moves; its word was the caller's too
- * @target: the other word, from memwait_word_get() in the same task
- *
- * What keeps one word of an owner keeps all of them. A thread that is moved to a word of another
- * owner may be of another process, so that its word needs a reference from now on.
- *
- * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
- * is the caller's own, so that its last reference is not here.
- */
-void memwait_word_move(struct memwait_word *word, const struct memwait_word *target)
-{
-	struct memwait_word old = *word;
-
-	word->key = target->key;
-	if (old.key.owner == target->key.owner)
-		return;
-	if (memwait_key_is_shared(&word->key)) {
-		word->object = get_file(target->object);
-	} else {
-		mmgrab(current->mm);
-		word->object = current->mm;
-	}
-	memwait_word_put(&old);
 }

@@ -128,7 +128,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		int ret = memwait_check(notify[i].addr, notify[i].flags, MEMWAIT_WORD_FLAGS);
 
 		counts[i] = notify[i].count;
-		words[i].object = NULL;
+		words[i].file = NULL;
 		if (!ret && counts[i])
 			ret = memwait_word_get(&words[i], notify[i].addr, notify[i].flags);
 		if (ret) {
@@ -184,10 +184,10 @@ static int memwait_ioctl_notify_many(const struct memwait_notify_many *many)
 	return done ?: err;
 }
 
-static int memwait_ioctl_requeue(struct memwait_context *context, struct memwait_requeue *requeue,
+static int memwait_ioctl_requeue(struct memwait_requeue *requeue,
 				 struct memwait_requeue __user *user)
 {
-	struct memwait_word source, target, pinned;
+	struct memwait_word source, target;
 	int ret;
 
 	if (requeue->reserved)
@@ -212,24 +212,12 @@ static int memwait_ioctl_requeue(struct memwait_context *context, struct memwait
 		ret = memwait_word_get(&target, requeue->target, requeue->flags);
 		if (ret)
 			goto put_source;
-		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
-		if (ret)
-			goto put_target;
-		ret = memwait_requeue(requeue, &source, &target, NULL);
-		if (ret == MEMWAIT_NEEDS_PIN) {
-			/* The word itself is for threads that are moved. */
-			pinned = target;
-			if (pinned.object)
-				get_file(pinned.object);
-			ret = memwait_word_pin(&pinned, context);
-			if (ret) {
-				memwait_word_put(&pinned);
-				goto put_target;
-			}
-			ret = memwait_requeue(requeue, &source, &target, pinned.pin);
-			memwait_pin_put(pinned.pin);
-		}
-put_target:
+		/* A waiter is given nothing to keep that it did not ask for. */
+		ret = source.key.owner == target.key.owner ? 0 : -EXDEV;
+		if (!ret)
+			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+		if (!ret)
+			ret = memwait_requeue(requeue, &source.key, &target.key);
 		memwait_word_put(&target);
 put_source:
 		memwait_word_put(&source);
@@ -323,7 +311,7 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_wait_any(&u.wait_any, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
 		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
-		return ret ?: memwait_ioctl_requeue(context, &u.requeue, arg);
+		return ret ?: memwait_ioctl_requeue(&u.requeue, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
 		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
 		return ret ?: memwait_notify_wait(&u.notify_wait, arg);

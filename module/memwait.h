@@ -25,6 +25,7 @@
 #include <linux/align.h>
 #include <linux/atomic.h>
 #include <linux/container_of.h>
+#include <linux/file.h>
 #include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/ktime.h>
@@ -61,9 +62,8 @@ struct memwait_key {
 /**
  * struct memwait_word - a key together with what keeps it meaningful
  * @key: the word's key
- * @object: of a system call and of a blocked thread: a reference to the file of a shared mapping,
- *	or to the mm_struct of a private word; %NULL while a system call of the word's own process
- *	lasts. Given back with memwait_word_put()
+ * @file: of a system call and of a blocked thread: a reference to the file of a shared mapping;
+ *	%NULL for a private word, of the caller's own mm. Given back with memwait_word_put()
  * @pin: of an async wait: a reference to a pin. Given back with memwait_pin_put()
  *
  * The file rather than the inode is kept, so that umount finds the file system busy.
@@ -71,7 +71,7 @@ struct memwait_key {
 struct memwait_word {
 	struct memwait_key key;
 	union {
-		void *object;
+		struct file *file;
 		struct memwait_pin *pin;
 	};
 };
@@ -85,8 +85,6 @@ struct memwait_word {
  *	notify is spent. Or leaves the waiter alone and returns false: the wait has ended already,
  *	and the caller takes the waiter out.
  * @is_pending: whether the wait has not ended; out of date at once.
- * @move: the waiter is moved to another word, whose pin is @pin if it has another owner. %NULL:
- *	it is a thread, to which memwait_word_move() is done.
  *
  * Context: all are called under the lock of the waiter's queue.
  */
@@ -94,8 +92,6 @@ struct memwait_waiter_ops {
 	void (*joined)(struct memwait_waiter *waiter);
 	bool (*claim)(struct memwait_waiter *waiter, u8 result, struct memwait_wakes *wakes);
 	bool (*is_pending)(const struct memwait_waiter *waiter);
-	void (*move)(struct memwait_waiter *waiter, const struct memwait_word *target,
-		     struct memwait_pin *pin);
 };
 
 /**
@@ -143,7 +139,6 @@ struct memwait_waiter {
  * @epoch: goes up when a call has to come back for the rest of its waiters
  * @nr_calls: calls that will come back to the queue
  * @kept: a processor keeps the queue, or is about to
- * @needs_pin: a waiter that is moved by its ops has joined since the queue was empty
  */
 struct memwait_queue {
 	struct rhash_head node;
@@ -157,9 +152,8 @@ struct memwait_queue {
 	struct memwait_identity *mover;
 	struct list_head mover_node;
 	u32 epoch;
-	u32 nr_calls : 30;
+	u32 nr_calls : 31;
 	u32 kept : 1;
-	u32 needs_pin : 1;
 };
 
 /* Charged to the caller; at the limit of its memory cgroup it fails instead of killing. */
@@ -195,8 +189,6 @@ struct memwait_wakes {
 
 /* key.c */
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
-void memwait_object_put(const struct memwait_key *key, void *object);
-void memwait_word_move(struct memwait_word *word, const struct memwait_word *target);
 
 static inline unsigned int memwait_size(u32 flags)
 {
@@ -243,8 +235,8 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 /* Gives back what keeps a word of a system call or of a blocked thread. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
-	if (word->object)
-		memwait_object_put(&word->key, word->object);
+	if (word->file)
+		fput(word->file);
 }
 
 /* identity.c */
@@ -294,12 +286,9 @@ void memwait_pass_on(const struct memwait_key *key);
 bool memwait_tell_of_death(struct memwait_identity *identity);
 void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
 			 u64 call);
-int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *source,
-		    const struct memwait_word *target, struct memwait_pin *pin);
+int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *source,
+		    const struct memwait_key *target);
 u64 memwait_new_call(void);
-
-/* What memwait_requeue() returns if it needs a pin of the target. */
-#define MEMWAIT_NEEDS_PIN	1000
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)

@@ -482,7 +482,7 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
  * them, and is to see to it that they are woken. Returns whether there may be more to do.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
-			      const struct memwait_word *target, struct memwait_pin *pin)
+			      const struct memwait_key *target)
 {
 	struct memwait_queue *from = queues[SOURCE], *to = queues[TARGET];
 	struct memwait_waiter *waiter, *next, *last = NULL;
@@ -510,12 +510,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 			owned = true;
 		}
 		WRITE_ONCE(waiter->queue, to);
-		if (waiter->ops->move) {
-			to->needs_pin = true;
-			waiter->ops->move(waiter, target, pin);
-		} else {
-			memwait_word_move(&waiter->word, target);
-		}
+		waiter->word.key = *target;
 		last = waiter;
 		moved++;
 	}
@@ -537,7 +532,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 
 /* The steps after the first one, of a requeue that holds both queues. */
 static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue *queues[2],
-				 const struct memwait_word *target, struct memwait_pin *pin)
+				 const struct memwait_key *target)
 {
 	bool more;
 
@@ -546,7 +541,7 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 		memwait_step_begin();
 		memwait_queue_lock_pair(queues);
 		more = more && (memwait_call_claim(call, queues[SOURCE]) ||
-				memwait_call_move(call, queues, target, pin));
+				memwait_call_move(call, queues, target));
 		if (!more) {
 			queues[SOURCE]->nr_calls--;
 			queues[TARGET]->nr_calls--;
@@ -559,9 +554,9 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 /**
  * memwait_requeue() - wake waiters of a word and move others to another word
  * @requeue: as it came from user space, checked; woken and moved are set if the result is 0
- * @source: the word that is compared; held by the caller
- * @target: the word that they are moved to, or the same; held by the caller
- * @pin: keeps @target for async waits that are moved; or %NULL, as long as none was asked for
+ * @source: of the word that is compared; held by the caller
+ * @target: of the word that they are moved to, or the same; of the same owner, so that what keeps the
+ *	one word for a waiter keeps the other
  *
  * The comparison and the first waiters are one step with respect to all other operations on both
  * words.
@@ -571,20 +566,18 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
  * Return:
  * * 0
  * * MEMWAIT_NOT_EQUAL: the word holds another value; nothing was done
- * * MEMWAIT_NEEDS_PIN: nothing was done, as there are async waits to be moved to a word of another
- *   owner
  * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
  * * -ENOMEM: a word that has no waiters needs a queue for a moment
  */
-int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *source,
-		    const struct memwait_word *target, struct memwait_pin *pin)
+int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *source,
+		    const struct memwait_key *target)
 {
 	struct memwait_call call __uninitialized;
 	struct memwait_queue *queues[2];
 	bool more = false;
 	int ret;
 
-	ret = memwait_queue_find_pair(queues, &source->key, &target->key);
+	ret = memwait_queue_find_pair(queues, source, target);
 	if (ret)
 		return ret;
 
@@ -592,16 +585,13 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *
 	pagefault_disable();
 	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	pagefault_enable();
-	if (!ret && call.move && queues[SOURCE]->needs_pin && !pin &&
-	    source->key.owner != target->key.owner)
-		ret = MEMWAIT_NEEDS_PIN;
 	if (!ret) {
 		memwait_call_start(&call, queues[SOURCE]);
 		/* Lest a waiter that goes to the end of the same queue be taken for an old one. */
 		if (queues[SOURCE] == queues[TARGET] && call.move && queues[SOURCE]->nr_waiters)
 			queues[SOURCE]->epoch++;
 		more = memwait_call_claim(&call, queues[SOURCE]) ||
-		       memwait_call_move(&call, queues, target, pin);
+		       memwait_call_move(&call, queues, target);
 	}
 	if (more) {
 		memwait_call_hold(queues[SOURCE]);
@@ -611,7 +601,7 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_word *
 	memwait_queue_unlock_pair(queues);
 	memwait_step_end(&call.wakes);
 	if (more)
-		memwait_requeue_rest(&call, queues, target, pin);
+		memwait_requeue_rest(&call, queues, target);
 	requeue->woken = call.woken;
 	requeue->moved = call.moved;
 	return ret == -EFAULT ? -EAGAIN : ret;

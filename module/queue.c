@@ -164,7 +164,6 @@ static void memwait_queue_construct(void *object)
 	queue->epoch = 0;
 	queue->nr_calls = 0;
 	queue->kept = false;
-	queue->needs_pin = false;
 	queue->key.owner = 0;
 	queue->key.offset = 0;
 }
@@ -260,7 +259,6 @@ static bool memwait_queue_unlock_only(struct memwait_queue *queue)
 
 	__acquire(&queue->lock);
 	if (idle) {
-		queue->needs_pin = false;
 		memwait_queue_look_away(queue);
 		memwait_queue_forget_mover(queue);
 	}
@@ -514,8 +512,6 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 			list_add_tail(&waiter->owned_node, &queue->owned);
 		queue->nr_waiters++;
 		waiter->epoch = queue->epoch;
-		if (waiter->ops->move)
-			queue->needs_pin = true;
 		WRITE_ONCE(waiter->queue, queue);
 		if (waiter->ops->joined)
 			waiter->ops->joined(waiter);

@@ -10,9 +10,8 @@
  * a file, or an mm_struct, once, however many of its waits are on words of it: files that were
  * closed count against no RLIMIT_NOFILE, and the mm_struct of a dead process against nothing. Of a
  * file it is the address_space that counts, as in the key; the file that came first stands for all
- * others of the same address_space. A wait that is moved to a word of the same owner keeps its pin.
- * One that is moved to a word of another owner takes a pin of the context by which it was moved:
- * that user makes the kernel keep it.
+ * others of the same address_space. A requeue moves a wait to a word of the same owner only, so
+ * that the wait keeps its pin.
  *
  * Lock order: queue->lock -> memwait_context.lock; queue->lock -> memwait_users.xa_lock.
  */
@@ -113,7 +112,7 @@ static int memwait_pin_compare_owner(u64 owner, const struct rb_node *node)
 {
 	const struct memwait_pin *pin = rb_entry(node, struct memwait_pin, node);
 
-	return owner < pin->key.owner ? -1 : owner > pin->key.owner;
+	return owner < pin->owner ? -1 : owner > pin->owner;
 }
 
 static int memwait_pin_find_cmp(const void *key, const struct rb_node *node)
@@ -123,7 +122,7 @@ static int memwait_pin_find_cmp(const void *key, const struct rb_node *node)
 
 static int memwait_pin_add_cmp(struct rb_node *new, const struct rb_node *node)
 {
-	return memwait_pin_compare_owner(rb_entry(new, struct memwait_pin, node)->key.owner, node);
+	return memwait_pin_compare_owner(rb_entry(new, struct memwait_pin, node)->owner, node);
 }
 
 /* The pin of an owner that a context has, or %NULL. */
@@ -135,14 +134,14 @@ static struct memwait_pin *memwait_pin_find(struct memwait_context *context, u64
 }
 
 /* The pin is referred to by nothing, and in no tree. */
-static void memwait_pin_free(struct memwait_pin *pin)
+static void memwait_pin_free(struct memwait_pin *pin, struct memwait_context *context)
 {
-	struct memwait_context *context = pin->context;
-
-	memwait_object_put(&pin->key, pin->object);
+	if (pin->file)
+		fput(pin->file);
+	else
+		mmdrop((struct mm_struct *)(unsigned long)pin->owner);
 	memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
 	kfree(pin);
-	memwait_context_put(context);
 }
 
 /* For the first wait of a context on a word of its owner. Returns the pin, or an ERR_PTR(). */
@@ -159,15 +158,11 @@ static struct memwait_pin *memwait_pin_new(struct memwait_word *word,
 		memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
 		return ERR_PTR(-ENOMEM);
 	}
-	if (!word->object) {
+	pin->owner = word->key.owner;
+	pin->file = word->file;
+	if (!pin->file)
 		mmgrab(current->mm);
-		word->object = current->mm;
-	}
-	pin->key = word->key;
-	pin->object = word->object;
-	pin->context = context;
 	refcount_set(&pin->refs, 1);
-	refcount_inc(&context->refs);
 
 	spin_lock(&context->lock);
 	node = rb_find_add(&pin->node, &context->pins, memwait_pin_add_cmp);
@@ -181,14 +176,14 @@ static struct memwait_pin *memwait_pin_new(struct memwait_word *word,
 	if (!other)
 		return pin;
 
-	memwait_pin_free(pin);
+	memwait_pin_free(pin, context);
 	return other;
 }
 
 /**
  * memwait_word_pin() - let a word outlive the system call that looked it up
  * @word: from memwait_word_get(), in the same task. On success it has a pin, for memwait_pin_put(),
- *	and no object any more
+ *	and no file any more
  * @context: of the async wait
  *
  * Context: process context, may sleep; takes the context's lock.
@@ -218,45 +213,19 @@ int memwait_word_pin(struct memwait_word *word, struct memwait_context *context)
 /**
  * memwait_pin_put() - give a pin back
  * @pin: from memwait_word_pin()
+ * @context: as there
  *
- * Context: any but interrupts; takes the lock of the pin's context. With a queue locked only as
- * memwait_pin_move() does.
+ * Context: process context; takes the context's lock.
  */
-void memwait_pin_put(struct memwait_pin *pin)
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context)
 {
-	struct memwait_context *context = pin->context;
-
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return;
 	__acquire(&context->lock);	/* sparse cannot follow */
 	rb_erase(&pin->node, &context->pins);
 	context->nr_pins--;
 	spin_unlock(&context->lock);
-	memwait_pin_free(pin);
-}
-
-/**
- * memwait_pin_move() - make the word of an async wait the same as another
- * @word: of a wait that the caller moves; its word was the caller's too
- * @target: the other word
- * @pin: of @target; the caller has a reference, and the wait gets one of its own. Not used, and
- *	may be %NULL, if both words have the same owner
- *
- * Context: the queues of both words are locked. fput() does not sleep, and the mm of a private word
- * is the caller's own, so that its last reference is not here.
- */
-void memwait_pin_move(struct memwait_word *word, const struct memwait_word *target,
-		      struct memwait_pin *pin)
-{
-	struct memwait_pin *old = word->pin;
-	bool same_owner = word->key.owner == target->key.owner;
-
-	word->key = target->key;
-	if (same_owner)
-		return;
-	refcount_inc(&pin->refs);
-	word->pin = pin;
-	memwait_pin_put(old);
+	memwait_pin_free(pin, context);
 }
 
 /**

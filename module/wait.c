@@ -332,7 +332,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user)
 {
-	struct memwait_word word = { .object = NULL };
+	struct memwait_word word = { .file = NULL };
 	u32 woken = 0;
 	int ret;
 

@@ -122,13 +122,18 @@ static void check_same(struct model *m, const char *what, const void *module, co
 	check(m, what, memcmp(module, model, size), 0);
 }
 
+static bool is_shared(const struct entry *e)
+{
+	return e->area != PRIVATE && !(e->flags & MEMWAIT_PRIVATE);
+}
+
 /* A shared word has the same queue at both addresses, but not for those who say it is private. */
 static struct queue *queue_of(struct model *m, const struct entry *e)
 {
 	int kind = e->area;
 
 	if (kind != PRIVATE)
-		kind = e->flags & MEMWAIT_PRIVATE ? kind + 1 : SHARED;
+		kind = is_shared(e) ? SHARED : kind + 1;
 	return &m->queues[kind * AREA_SIZE + e->offset];
 }
 
@@ -456,7 +461,8 @@ static void step_requeue(struct model *m, struct context *c, const struct step *
 	target.flags = e->flags;
 	target.bad = e->bad;
 	if (!s->bad && is_valid(e) && is_valid(&target)) {
-		ret = e->unequal ? MEMWAIT_NOT_EQUAL : 0;
+		ret = is_shared(e) != is_shared(&target) ? -EXDEV :
+		      e->unequal ? MEMWAIT_NOT_EQUAL : 0;
 		want.woken = ret ? 0 : notify(m, queue_of(m, e), e->count);
 		want.moved = ret ? 0 : move(m, queue_of(m, e), queue_of(m, &target), target.count);
 	}

@@ -414,7 +414,7 @@ MEMWAIT_TEST(R12_requeue_many)
 
 MEMWAIT_TEST(R17_requeue_again_and_again)
 {
-	uint32_t *word[3] = { self->word, self->shared, self->word + 2 };
+	uint32_t *word[3] = { self->shared, self->shared + 1, self->shared + 2 };
 	struct waiter w = thread_at(self->fd, word[0]);
 	int i;
 
@@ -453,83 +453,103 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 	}
 }
 
-/* Private and shared, R8 */
+/* Words of two objects, R17 */
 
-MEMWAIT_TEST(R8_requeue_between_private_and_shared)
+/*
+ * A waiter that is moved would be given what keeps the other word: a file that it has not asked for,
+ * and whose last reference would then be its own. So the words are of one object, or nothing is done.
+ */
+MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 {
-	struct waiter w[2];
-	int i;
+	uint32_t *other = shared_page(self->page), *hole = hole_page(), *a, *b;
+	uint32_t *words[] = { self->word, self->shared, other };
+	struct waiter w;
+	int from, to, n;
 
-	for (i = 0; i < 2; i++) {
-		uint32_t *from = i ? self->shared : self->word;
-		uint32_t *to = i ? self->word : self->shared;
+	for (from = 0; from < 3; from++) {
+		a = words[from];
+		w = thread_at(self->fd, a);
+		waiter_start(&w);
+		ASSERT_TRUE(arm_all(self->fd, a, "ab"));
+		for (to = 0; to < 3; to++) {
+			struct requeued out = { 7, 7 };
 
-		w[0] = thread_at(self->fd, from);
-		waiter_start(&w[0]);
-		w[1] = thread_at(self->fd, from);
-		waiter_start(&w[1]);
-		ASSERT_TRUE(arm_all(self->fd, from, "ab"));
-		EXPECT_REQUEUED(1, 3, from, to, 1, 3);
-		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[0]));
-		EXPECT_EQ(3, mw_notify(self->fd, to, MEMWAIT_ALL, U32));
-		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[1]));
-		EXPECT_STREQ("ab", names(self->fd));
+			b = words[to] + 1;
+			if (to == from)
+				continue;
+			for (n = 0; n < 2; n++) {
+				/* Before the value is looked at, and after access to both. */
+				EXPECT_EQ(-EXDEV, mw_requeue(self->fd, a, n, b, n, n, U32, &out));
+				EXPECT_EQ(-EXDEV, mw_requeue(self->fd, a, 0, b, 1, 2, U32, &out));
+				EXPECT_EQ(-EFAULT, mw_requeue(self->fd, a, n, hole, n, n, U32,
+							      NULL));
+			}
+			EXPECT_EQ(0, out.woken);
+			EXPECT_EQ(0, out.moved);
+			EXPECT_EQ(3, mw_waiters(self->fd, a, U32));
+			EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
+		}
+		EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+		EXPECT_STREQ("ab", notify_names(self->fd, a));
 	}
+	munmap(other, self->page);
 }
 
-/* A process notifies at its own word whom another process has moved there from a private one. */
-MEMWAIT_TEST(R8_requeue_private_waiters_to_shared)
+/* One object: a file at two addresses, by two open files; and all that is private to one mm. */
+MEMWAIT_TEST(R17_requeue_within_an_object)
 {
-	struct waiter w = thread_at(self->fd, self->word);
-	struct requeued out;
-	pid_t pid;
+	int file = memfd_create("object", MFD_CLOEXEC), again;
+	uint32_t *here, *there, *elsewhere = private_page(self->page);
+	char path[32];
 
-	waiter_start(&w);
-	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, self->word, 'a'));
-	EXPECT_EQ(0, mw_requeue(self->fd, self->word, 0, self->shared, 0, MEMWAIT_ALL, U32, &out));
-	EXPECT_EQ(2, out.moved);
-	pid = fork();
-	if (!pid)
-		_exit(mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
-	EXPECT_EQ(2, child_status(pid));
-	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	ASSERT_EQ(0, ftruncate(file, 2 * self->page));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	again = open(path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, again);
+	here = mmap(NULL, self->page, PROT_READ, MAP_SHARED, file, 0);
+	there = mmap(NULL, self->page, PROT_READ, MAP_SHARED, again, self->page);
+	ASSERT_NE(MAP_FAILED, here);
+	ASSERT_NE(MAP_FAILED, there);
+	ASSERT_TRUE(arm_all(self->fd, here, "ab"));
+	EXPECT_REQUEUED(1, 1, here, there, 1, 1);
 	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_STREQ("b", notify_names(self->fd, there));
+	munmap(here, self->page);
+	munmap(there, self->page);
+	close(again);
+	close(file);
+
+	ASSERT_TRUE(arm_all(self->fd, self->word, "ab"));
+	EXPECT_REQUEUED(1, 1, self->word, elsewhere, 1, 1);
+	EXPECT_STREQ("a", names(self->fd));
+	EXPECT_STREQ("b", notify_names(self->fd, elsewhere));
+	munmap(elsewhere, self->page);
 }
 
-/* And the other way round: another process's waiters stand at a private word of the caller. */
-MEMWAIT_TEST(R8_requeue_waiters_of_others_to_a_private_word)
+/* Who says that both are private means words of its own address space, whatever is mapped there. */
+MEMWAIT_TEST(R9_requeue_private_words_of_two_files)
 {
-	pid_t pid = fork();
+	uint32_t *other = shared_page(self->page);
+	uint32_t flags = U32 | MEMWAIT_PRIVATE;
+	struct requeued out;
 
-	if (!pid) {
-		int fd = memwait_open(0);
-
-		if (arm(fd, self->shared, 'x') != MEMWAIT_PENDING)
-			_exit(1);
-		if (mw_wait(fd, self->shared, 0, FOREVER, U32) != MEMWAIT_OK)
-			_exit(2);
-		if (strcmp(names(fd), "x"))	/* blocks */
-			_exit(3);
-		/* The word of this process at that address is another one. */
-		_exit(10 + mw_waiters(fd, self->word, U32));
-	}
-	await_waiters(self->fd, self->shared, U32, 2);
-	EXPECT_REQUEUED(0, 2, self->shared, self->word, 0, MEMWAIT_ALL);
-	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
-	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
-	EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32 | MEMWAIT_PRIVATE));
-	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32 | MEMWAIT_PRIVATE));
-	EXPECT_EQ(10, child_status(pid));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, flags, 'a', NULL));
+	EXPECT_EQ(0, mw_requeue(self->fd, self->shared, 0, other, 0, 1, flags, &out));
+	EXPECT_EQ(1, out.moved);
+	EXPECT_EQ(1, mw_notify(self->fd, other, 1, flags));
+	EXPECT_STREQ("a", names(self->fd));
+	munmap(other, self->page);
 }
 
-/* The word where they were moved to, and its process, may be gone before them. */
-MEMWAIT_TEST(R11_requeue_to_a_word_of_a_process_that_exits)
+/* Another process has moved them, and has gone: they are where it has moved them. */
+MEMWAIT_TEST(R11_requeue_by_a_process_that_exits)
 {
 	struct waiter timed = thread_at(self->fd, self->shared), interrupted = timed;
+	uint32_t *target = self->shared + 1;
 	struct memwait_completion done;
 	uint64_t pending;
 	pid_t pid;
-	int i;
 
 	handle(SIGUSR1, 0);
 	waiter_start(&interrupted);
@@ -540,28 +560,22 @@ MEMWAIT_TEST(R11_requeue_to_a_word_of_a_process_that_exits)
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->shared, 1500, 7, NULL));
 	pid = fork();
 	if (!pid)
-		_exit(mw_requeue(self->fd, self->shared, 0, self->word, 0, MEMWAIT_ALL, U32, NULL));
+		_exit(mw_requeue(self->fd, self->shared, 0, target, 0, MEMWAIT_ALL, U32, NULL));
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
-	/* Processes after it do not meet them. */
-	for (i = 0; i < 20; i++) {
-		pid = fork();
-		if (!pid)
-			_exit(mw_waiters(self->fd, self->word, U32));
-		EXPECT_EQ(0, child_status(pid));
-	}
 	interrupt_thread(interrupted.thread, interrupted.tid);
 	EXPECT_EQ(-EINTR, waiter_join(&interrupted));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, waiter_join(&timed));
 	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
 	EXPECT_EQ(7, done.user_data);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	EXPECT_EQ(1, mw_waiters(self->fd, target, U32));
 	EXPECT_EQ(0, mw_cancel(self->fd, pending));
 }
 
 MEMWAIT_TEST(R11_requeue_then_unmap)
 {
-	uint32_t *from = shared_page(self->page), *to = shared_page(self->page);
+	uint32_t *from = shared_page(2 * self->page), *to = from + self->page / sizeof(*from);
 	struct waiter w = thread_at(self->fd, from);
 	pid_t pid;
 
@@ -729,7 +743,7 @@ MEMWAIT_TEST(R16_requeue_passes_over_a_woken_group)
 MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_threads)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
-	uint32_t *a = self->word, *b = self->shared;
+	uint32_t *a = self->shared, *b = self->shared + 16;
 	struct memwait_wait waits[2];
 	struct requeued requeued;
 	struct any_waiter any;
@@ -767,7 +781,7 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_threads)
 MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_async_waits)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
-	uint32_t *a = self->word, *b = self->shared;
+	uint32_t *a = self->shared, *b = self->shared + 16;
 	struct memwait_completion done;
 	struct memwait_wait waits[2];
 	uint64_t deadlines[9], ids[9], ms = 500;
@@ -806,7 +820,7 @@ MEMWAIT_TEST(R4_requeue_keeps_the_deadlines_of_async_waits)
 
 MEMWAIT_TEST(R23_requeue_then_cancel)
 {
-	uint32_t *a = self->word, *b = self->shared;
+	uint32_t *a = self->shared, *b = self->shared + 16;
 	struct memwait_wait waits[2];
 	uint64_t ids[6];
 	int i;
@@ -834,7 +848,7 @@ MEMWAIT_TEST(R23_requeue_then_cancel)
 
 MEMWAIT_TEST(R25_requeue_then_close)
 {
-	uint32_t *a = self->word, *b = self->shared;
+	uint32_t *a = self->shared, *b = self->shared + 16;
 	struct memwait_wait waits[2];
 	int fd = memwait_open(O_NONBLOCK);
 
@@ -854,13 +868,13 @@ MEMWAIT_TEST(R25_requeue_then_close)
 /* An unread OK goes on at the word where it was notified, which is not where it was armed. */
 MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
 {
-	uint32_t *words[] = { self->word, self->shared }, *a, *b;
 	struct memwait_wait waits[2];
+	uint32_t *a, *b;
 	int i, fd;
 
 	for (i = 0; i < 4; i++) {
-		a = words[i % 2];
-		b = words[!(i % 2)] + 1;
+		a = i % 2 ? self->shared : self->word;
+		b = a + 1;
 		fd = memwait_open(O_NONBLOCK);
 		waits[0] = member(self->word + 5, 0, U32);
 		waits[1] = member(a, 0, U32);
@@ -892,7 +906,7 @@ MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
 
 MEMWAIT_TEST(R6_requeue_then_interrupt)
 {
-	uint32_t *a = self->word, *b = self->shared;
+	uint32_t *a = self->shared, *b = self->shared + 16;
 	struct memwait_wait waits[2];
 	struct any_waiter any;
 	struct waiter w = thread_at(self->fd, a);
@@ -915,7 +929,7 @@ MEMWAIT_TEST(R6_requeue_then_interrupt)
 
 MEMWAIT_TEST(R17_requeue_then_restart_begins_at_its_own_word)
 {
-	uint32_t *a = self->word, *b = self->shared;
+	uint32_t *a = self->shared, *b = self->shared + 16;
 	struct memwait_wait waits[2];
 	struct any_waiter any;
 	struct waiter w = thread_at(self->fd, a);
@@ -949,40 +963,32 @@ MEMWAIT_TEST(R17_requeue_then_restart_begins_at_its_own_word)
 
 MEMWAIT_TEST(R6_requeue_then_kill)
 {
-	uint32_t *a = self->shared, *private = self->word, *b = self->shared + 1;
-	uint32_t *targets[] = { b, private };
-	pid_t victim;
-	int i;
+	uint32_t *a = self->shared, *b = self->shared + 1;
+	pid_t victim = fork_waiter(self->fd, a);
 
-	for (i = 0; i < 2; i++) {
-		victim = fork_waiter(self->fd, a);
-		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
-		EXPECT_REQUEUED(0, 2, a, targets[i], 0, MEMWAIT_ALL);
-		kill(victim, SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, child_status(victim));
-		EXPECT_EQ(1, mw_waiters(self->fd, targets[i], U32));
-		EXPECT_STREQ("a", notify_names(self->fd, targets[i]));
-	}
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+	EXPECT_REQUEUED(0, 2, a, b, 0, MEMWAIT_ALL);
+	kill(victim, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_EQ(1, mw_waiters(self->fd, b, U32));
+	EXPECT_STREQ("a", notify_names(self->fd, b));
 }
 
 MEMWAIT_TEST(R6_requeue_a_notify_for_a_thread_that_dies_goes_on_at_the_target)
 {
-	uint32_t *a = self->shared, *targets[] = { self->shared + 1, self->word };
+	uint32_t *a = self->shared, *b = self->shared + 1;
 	pid_t victim;
-	int i;
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	for (i = 0; i < 2; i++) {
-		victim = fork_waiter(self->fd, a);
-		EXPECT_REQUEUED(0, 1, a, targets[i], 0, 1);
-		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
-		ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, targets[i], 'b'));
-		EXPECT_EQ(1, signal_and_notify(self->fd, targets[i], victim, SIGKILL));
-		EXPECT_EQ(128 + SIGKILL, child_status(victim));
-		EXPECT_STREQ("b", names(self->fd));
-		EXPECT_STREQ("a", notify_names(self->fd, a));
-	}
+	victim = fork_waiter(self->fd, a);
+	EXPECT_REQUEUED(0, 1, a, b, 0, 1);
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, b, 'b'));
+	EXPECT_EQ(1, signal_and_notify(self->fd, b, victim, SIGKILL));
+	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_STREQ("b", names(self->fd));
+	EXPECT_STREQ("a", notify_names(self->fd, a));
 }
 
 MEMWAIT_TEST(R6_requeue_a_thread_that_it_woke_and_that_dies)
@@ -1058,23 +1064,24 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 	struct waiter w[4];
 	struct memwait_wait waits[2];
 	struct any_waiter any;
+	uint32_t *word;
 	uint64_t end;
 	int stop, i, round, total;
 
 	like.stop = &stop;
-	for (i = 0; i < WORDS; i++)
-		like.words[i] = self->word + i;
-	/* With two words; then with three, of which one is shared. */
+	/* With two words; then with three, which are shared. */
 	for (round = 0; round < 2; round++) {
-		like.words[2] = round ? self->shared : self->word;
+		word = round ? self->shared : self->word;
+		for (i = 0; i < WORDS; i++)
+			like.words[i] = word + (round || i < 2 ? i : 0);
 		stop = 0;
 		for (i = 0; i < 4; i++) {
-			w[i] = thread_at(self->fd, self->word);
+			w[i] = thread_at(self->fd, word);
 			waiter_start(&w[i]);
 		}
-		ASSERT_TRUE(arm_all(self->fd, self->word, "abcdefghij"));
-		waits[0] = member(self->word + 9, 0, U32);
-		waits[1] = member(self->word, 0, U32);
+		ASSERT_TRUE(arm_all(self->fd, word, "abcdefghij"));
+		waits[0] = member(word + 9, 0, U32);
+		waits[1] = member(word, 0, U32);
 		any = any_of(self->fd, waits, 2);
 		any_start(&any);
 		ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 2, FOREVER, 0, 'k', NULL));
@@ -1090,7 +1097,7 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 			EXPECT_EQ(0, r[i].other);
 		}
 		TH_LOG("%ld and %ld moved", r[0].moved, r[1].moved);
-		EXPECT_EQ(2, mw_waiters(self->fd, self->word + 9, U32));
+		EXPECT_EQ(2, mw_waiters(self->fd, word + 9, U32));
 		total = 0;
 		for (i = 0; i < WORDS; i++)
 			total += mw_notify(self->fd, like.words[i], MEMWAIT_ALL, U32);
@@ -1100,7 +1107,7 @@ MEMWAIT_TEST(R17_requeue_in_opposite_directions)
 		EXPECT_EQ(MEMWAIT_OK, any_join(&any));
 		EXPECT_EQ(1, any.index);
 		EXPECT_EQ(11, strlen(names(self->fd)));
-		EXPECT_EQ(0, mw_waiters(self->fd, self->word + 9, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, word + 9, U32));
 	}
 }
 
@@ -1197,7 +1204,7 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 	handle(SIGUSR1, 0);
 	like.stop = &stop;
 	for (i = 0; i < WORDS; i++) {
-		like.words[i] = i == 1 ? self->shared : self->word + i;
+		like.words[i] = self->shared + i;
 		waits[i] = member(like.words[i], 0, U32);
 	}
 	for (i = 0; i < ALL; i++)
@@ -1265,7 +1272,7 @@ MEMWAIT_TEST(R5_requeue_races_with_everything)
 MEMWAIT_TEST(R17_requeue_is_one_step)
 {
 	struct racer r, like = { .fd = self->fd };
-	uint32_t *a = self->word, *b = self->shared, *c = self->word + 7;
+	uint32_t *a = self->shared, *b = self->shared + 1, *c = self->shared + 7;
 	int stop = 0, i, n;
 	struct requeued out;
 
@@ -1322,13 +1329,13 @@ static void *requeue_each_round(void *arg)
 MEMWAIT_TEST(R25_requeue_and_notify_race_with_the_close_of_the_owner)
 {
 	const int rounds = ROUNDS(3000);
-	struct closing c = { .fd = self->fd, .rounds = rounds, .a = self->word,
-			     .b = self->shared };
+	struct closing c = { .fd = self->fd, .rounds = rounds, .a = self->shared,
+			     .b = self->shared + 16 };
 	struct memwait_wait waits[2];
 	pthread_barrier_t barrier;
 	int i, fd;
 
-	members(waits, self->word, 2);
+	members(waits, self->shared, 2);
 	pthread_barrier_init(&barrier, NULL, 2);
 	c.barrier = &barrier;
 	ASSERT_EQ(0, pthread_create(&c.thread, NULL, requeue_each_round, &c));

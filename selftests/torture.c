@@ -522,7 +522,8 @@ static void step_requeue(struct worker *w)
 {
 	uint32_t places = w->no_own_words ? OWN : PLACES;
 	uint32_t word = draw(w) % places * KINDS + MOVING + draw(w) % 2;
-	uint32_t target = draw(w) % places * KINDS + MOVING + draw(w) % 2;
+	uint32_t place = one_in(w, 16) ? draw(w) % places : PLACE(word);
+	uint32_t target = place * KINDS + MOVING + draw(w) % 2;
 	uint32_t flags = draw(w) % 4;
 	struct requeued out = { 0 };
 	struct call *call = begin(w, "requeue", 0, word, target);
@@ -532,9 +533,9 @@ static void step_requeue(struct worker *w)
 	call->result = mw_requeue(w->fd, address(w, word), value(w, word), address(w, target),
 				  w->victim ? 0 : draw(w) % 3,
 				  one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4, flags, &out);
-	if (!call->result)
+	if (!call->result && PLACE(target) == PLACE(word))
 		w->record->notified += out.woken;
-	else if (call->result != MEMWAIT_NOT_EQUAL)
+	else if (call->result != (PLACE(target) == PLACE(word) ? MEMWAIT_NOT_EQUAL : -EXDEV))
 		broken(w, "requeue", call->result, word);
 }
 

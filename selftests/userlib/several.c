@@ -182,6 +182,7 @@ static int wait_plainly(void *arg)
 
 USERLIB_TEST(requeue_wakes_some_and_moves_others)
 {
+	static uint32_t own;
 	uint32_t *words = self->shared;
 	struct plain_wait wait = { words };
 	struct counted_op counted[2];
@@ -224,6 +225,7 @@ USERLIB_TEST(requeue_wakes_some_and_moves_others)
 					   NULL));
 	EXPECT_EQ(-EINVAL, memwait_requeue(words, 0, &words[1], 1, 1, MEMWAIT_SIZE_U64, NULL,
 					   NULL));
+	EXPECT_EQ(-EXDEV, memwait_requeue(words, 0, &own, 1, 1, U32_SIZE, NULL, NULL));
 	EXPECT_EQ(-EFAULT, memwait_requeue(NULL, 0, words, 1, 1, U32_SIZE, NULL, NULL));
 	EXPECT_EQ(-EFAULT, memwait_requeue(words, 0, NULL, 1, 1, U32_SIZE, NULL, NULL));
 }

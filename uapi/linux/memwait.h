@@ -231,7 +231,9 @@ struct memwait_cancel {
  * @addr: address of the word, a multiple of its size
  * @expected: do it only while the word holds this value
  * @target: address of the word whose queue the moved waiters join, at its end and in their order;
- *	a multiple of the size. It is not read. May be @addr itself
+ *	a multiple of the size. It is not read. May be @addr itself, and is of the same object: of the
+ *	same file if @addr is in a shared mapping of a file; otherwise, and with MEMWAIT_PRIVATE, of
+ *	the caller's address space. If not: EXDEV, and nothing is done
  * @count: wake at most so many, the oldest first; MEMWAIT_ALL: all
  * @move: move at most so many more; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
