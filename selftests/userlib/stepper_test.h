@@ -231,10 +231,27 @@ static inline bool helper_is_busy(int me)
 	return __atomic_load_n(&scene->requests[me].busy, __ATOMIC_ACQUIRE);
 }
 
-/* It sleeps nowhere else while it is busy. */
+/*
+ * Whether it sleeps in the library, which does that in ioctl(2) and poll(2). The state alone does
+ * not tell: a thread that is about to read its request, and is preempted on the way, is in state S
+ * as well. The kernel tells the system call only of a thread that has left its processor.
+ */
 static inline bool helper_is_asleep(struct stage *stage, int me)
 {
-	return thread_state(stage->helpers[me].pid) == 'S' && helper_is_busy(me);
+	char path[64], line[128];
+	long call = -1;
+	FILE *file;
+
+	if (!helper_is_busy(me) || thread_state(stage->helpers[me].pid) != 'S')
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/syscall", stage->helpers[me].pid);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	if (!fgets(line, sizeof(line), file) || sscanf(line, "%ld", &call) != 1)
+		call = -1;
+	fclose(file);
+	return call >= 0 && call != SYS_read && helper_is_busy(me);
 }
 
 static inline void helper_start(struct stage *stage, int me, helper_function function)
