@@ -464,9 +464,9 @@ FAIL_TEST(R21_read_loses_nothing)
 }
 
 /*
- * R26: the module itself. Of all that loading one allocates, only what these functions ask for fails;
- * others that it calls, such as kmem_cache_create(), print a trace when they do. The module is left
- * loaded.
+ * R26: the module itself. Of all that loading one allocates, only what these functions ask for
+ * fails; others that it calls, such as kmem_cache_create(), print a trace when they do. The module
+ * is left loaded.
  */
 static const char *const failing[] = {
 	"alloc_workqueue", "tracepoint_probe_register_prio", "misc_register",
@@ -512,9 +512,11 @@ static bool find_function(const char *name, unsigned long *start, unsigned long 
 			*start = address;
 	if (file)
 		rewind(file);
-	while (file && *start && getline(&line, &size, file) > 0)
-		if (sscanf(line, "%lx", &address) == 1 && address > *start && address < *end)
+	while (file && *start && getline(&line, &size, file) > 0) {
+		address = strtoul(line, NULL, 16);
+		if (address > *start && address < *end)
 			*end = address;
+	}
 	free(line);
 	if (file)
 		fclose(file);

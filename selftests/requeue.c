@@ -456,8 +456,9 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 /* Words of two objects, R17 */
 
 /*
- * A waiter that is moved would be given what keeps the other word: a file that it has not asked for,
- * and whose last reference would then be its own. So the words are of one object, or nothing is done.
+ * A waiter that is moved would be given what keeps the other word: a file that it has not asked
+ * for, and whose last reference would then be its own. So the words are of one object, or nothing
+ * is done.
  */
 MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 {

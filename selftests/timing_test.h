@@ -15,7 +15,14 @@ static inline long in_millis(uint64_t ns)
 	return (long)(ns / NSEC_PER_MSEC);
 }
 
-#define EXPECT_IN_TIME(condition)	EXPECT_TRUE(condition) TH_LOG("late: %s", #condition)
-#define EXPECT_WITHIN_MS(ms, ns)	EXPECT_GT(ms, in_millis(ns)) TH_LOG("late: %s", #ns)
+#define EXPECT_IN_TIME(condition) do {			\
+	EXPECT_TRUE(condition)				\
+		TH_LOG("late: %s", #condition);		\
+} while (0)
+
+#define EXPECT_WITHIN_MS(ms, ns) do {			\
+	EXPECT_GT(ms, in_millis(ns))			\
+		TH_LOG("late: %s", #ns);		\
+} while (0)
 
 #endif

@@ -233,8 +233,8 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
  * should a signal interrupt it, it looks at its own word again; an operation that is cancelled when
  * it had been notified hands the wake-up to the next waiter of its own word.
  *
- * Returns 0, MEMWAIT_NOT_EQUAL: nothing was done; or a negative error number as memwait_wait32(), or
- * -EXDEV: the words are of two files, or one is of a file and the other one is not.
+ * Returns 0, MEMWAIT_NOT_EQUAL: nothing was done; or a negative error number as memwait_wait32(),
+ * or -EXDEV: the words are of two files, or one is of a file and the other one is not.
  */
 int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
 		    unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,

@@ -44,8 +44,8 @@ static int take_ticket(void *arg)
 }
 
 /*
- * It lives on until all may leave: if a thread ends that was woken last, one that waits is told of a
- * death, and comes back.
+ * It lives on until all may leave: if a thread ends that was woken last, one that waits is told of
+ * a death, and comes back.
  */
 static int take_ticket_and_stay(void *arg)
 {
