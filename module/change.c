@@ -57,6 +57,7 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
  * * -EFAULT: the word cannot be written, nor read; or @user cannot be written
  * * -EOPNOTSUPP: a mapping of a device or of an anonymous inode's file
  * * -EINTR: the task is being killed
+ * * -ERESTARTNOINTR: a signal has come
  */
 int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user)
 {
@@ -85,9 +86,10 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 			return ret;
 		if (fault_in_safe_writeable(u64_to_user_ptr(notify->addr), sizeof(u32)))
 			return -EFAULT;
-		ret = memwait_queue_retry(-EAGAIN);
-		if (ret != -EAGAIN)
-			return ret;
+		/* Nothing is done yet. The page may go each time, or be one of a shadow stack. */
+		if (signal_pending(current))
+			return -ERESTARTNOINTR;
+		cond_resched();
 	}
 	if (notify->count)
 		ret = memwait_notify_surely(&word.key, notify->count);

@@ -281,7 +281,8 @@ int memwait_async_init(void);
 void memwait_async_exit(void);
 
 /* owner.c */
-int memwait_owner(struct memwait_context *context, struct memwait_owner *owner);
+int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
+		  struct memwait_owner __user *user);
 void memwait_owner_die(struct memwait_identity *identity);
 int memwait_owner_init(void);
 void memwait_owner_exit(void);

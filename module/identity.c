@@ -30,8 +30,8 @@
  * the thread that exits, or has executed another program, of every process: the probe of each finds
  * the thread in a hash table, or returns. No thread of a process can be missed by its clone(2)
  * flags, a vfork(2) or a PID namespace, and closed descriptors do not matter. The exit of a thread
- * comes before its parent can know of it, and the exec before the first instruction of the new
- * program. A context dies with its last close.
+ * comes before its parent can know of it by waitpid(2), and the exec before the first instruction of
+ * the new program. Who joins a thread, or waits for an exec of its vfork(2), may be sooner. A context dies with its last close.
  *
  * The probes do little: they are called where locks that sleep on PREEMPT_RT must not be taken.
  * They mark the thread dead, and leave the rest to a work, see owner.c.
@@ -64,9 +64,10 @@
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
+#include <linux/hashtable.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
-#include <linux/rhashtable.h>
+#include <linux/rculist.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -78,14 +79,12 @@
 #include "identity.h"
 #include "memwait.h"
 
-static const struct rhashtable_params memwait_threads_params = {
-	.key_len = sizeof(struct task_struct *),
-	.key_offset = offsetof(struct memwait_identity, task),
-	.head_offset = offsetof(struct memwait_identity, thread_node),
-	.automatic_shrinking = true,
-};
-
-static struct rhashtable memwait_threads;	/* task -> living identity */
+/*
+ * task -> living identity. No rhashtable: that disables softirqs on 6.1, which a thread that must
+ * not sleep may not do with PREEMPT_RT.
+ */
+static DEFINE_HASHTABLE(memwait_threads, 14);
+static DEFINE_RAW_SPINLOCK(memwait_threads_lock);	/* of those who change it */
 static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work is done with it */
 static atomic64_t memwait_last_id;
 
@@ -102,7 +101,15 @@ bool memwait_has_owners __ro_after_init;
  */
 struct memwait_identity *memwait_identity_of(struct task_struct *task)
 {
-	return rhashtable_lookup_fast(&memwait_threads, &task, memwait_threads_params);
+	struct memwait_identity *identity;
+
+	rcu_read_lock();
+	hash_for_each_possible_rcu(memwait_threads, identity, thread_node, (unsigned long)task) {
+		if (identity->task == task)
+			break;
+	}
+	rcu_read_unlock();
+	return identity;
 }
 
 /**
@@ -127,35 +134,30 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 		goto uncharge;
 	identity->id = atomic64_inc_return(&memwait_last_id);
 	identity->user = context->user;
+	identity->call = memwait_new_call();
 	identity->dead = false;
 	identity->task = task;
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->queues);
 	INIT_LIST_HEAD(&identity->moved_to);
-	if (task) {
-		err = rhashtable_insert_fast(&memwait_threads, &identity->thread_node,
-					     memwait_threads_params);
-		if (err)
-			goto free;
-	}
 	/*
-	 * At last: a waiter can name an id that was not told yet, and then queues look to it. The
-	 * table's own memory is not charged: other users are in it, too.
+	 * A waiter can name an id that was not told yet, and then queues look to it: from now on it
+	 * is there. The table's own memory is not charged: other users are in it, too.
 	 */
 	err = xa_insert(&memwait_identities, identity->id, identity, GFP_KERNEL);
 	if (err)
-		goto remove;
+		goto free;
+	if (task) {
+		raw_spin_lock(&memwait_threads_lock);
+		hash_add_rcu(memwait_threads, &identity->thread_node, (unsigned long)task);
+		raw_spin_unlock(&memwait_threads_lock);
+	}
 	refcount_inc(&identity->user->refs);
 	__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
 	return identity;
 
-remove:
-	if (task)
-		rhashtable_remove_fast(&memwait_threads, &identity->thread_node,
-				       memwait_threads_params);
 free:
-	/* Other look-ups in the table of threads may be looking at it. */
-	kfree_rcu(identity, rcu);
+	kfree(identity);
 uncharge:
 	memwait_user_uncharge(context->user, MEMWAIT_OWNERS, 1);
 	return ERR_PTR(err);
@@ -169,9 +171,11 @@ uncharge:
  */
 void memwait_identity_kill(struct memwait_identity *identity)
 {
-	if (identity->task)
-		rhashtable_remove_fast(&memwait_threads, &identity->thread_node,
-				       memwait_threads_params);
+	if (identity->task) {
+		raw_spin_lock(&memwait_threads_lock);
+		hash_del_rcu(&identity->thread_node);
+		raw_spin_unlock(&memwait_threads_lock);
+	}
 	smp_store_release(&identity->dead, true);	/* (A) */
 }
 
@@ -247,16 +251,32 @@ void memwait_queue_look_away(struct memwait_queue *queue)
 	queue->looks_to = NULL;
 }
 
+/* Puts a queue, which is in no such list, into that of an owner: see memwait_queue_look_to(). */
+static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_identity *identity,
+				const struct memwait_identity *waiter)
+{
+	lockdep_assert_held(&identity->lock);
+	if (waiter->user == identity->user)
+		list_add(&queue->looks_to_node, &identity->queues);
+	else
+		list_add_tail(&queue->looks_to_node, &identity->queues);
+}
+
 /**
  * memwait_queue_look_to() - let a queue look to an owner
  * @queue: the queue
  * @identity: the owner; kept by RCU, or because it lives
+ * @waiter: the identity of the waiter by which the queue does
+ *
+ * Anybody can name an owner in any number of waits. So the queues of the owner's own user stand
+ * before those of others, and are told first.
  *
  * Context: the queue's lock is held.
  *
  * Return: whether the owner lives; if not, the queue looks where it did.
  */
-bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity)
+bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity,
+			   const struct memwait_identity *waiter)
 {
 	struct memwait_identity *old = queue->looks_to, *first, *second;
 	bool alive;
@@ -271,7 +291,7 @@ bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity 
 		spin_lock(&identity->lock);
 		alive = !smp_load_acquire(&identity->dead);	/* (A) */
 		if (likely(alive)) {
-			list_add_tail(&queue->looks_to_node, &identity->queues);
+			memwait_queue_stand(queue, identity, waiter);
 			queue->looks_to = identity;
 		}
 		spin_unlock(&identity->lock);
@@ -285,7 +305,8 @@ bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity 
 	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
 	alive = !smp_load_acquire(&identity->dead);	/* (A) */
 	if (likely(alive)) {
-		list_move_tail(&queue->looks_to_node, &identity->queues);
+		list_del(&queue->looks_to_node);
+		memwait_queue_stand(queue, identity, waiter);
 		queue->looks_to = identity;
 	}
 	spin_unlock(&second->lock);
@@ -341,12 +362,14 @@ static u64 memwait_named_id(const struct memwait_wait *wait)
  * memwait_queue_name_owner() - let a queue look to the owner that a waiter names, if it names one
  * @queue: the queue that it is about to join
  * @wait: what it waits for, with MEMWAIT_OWNED
+ * @waiter: its own identity
  *
  * Context: the queue's lock is held.
  *
  * Return: whether that owner lives, or nobody is named.
  */
-bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait)
+bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
+			      const struct memwait_identity *waiter)
 {
 	u64 id = memwait_named_id(wait);
 	struct memwait_identity *identity;
@@ -356,7 +379,7 @@ bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_
 		return true;
 	rcu_read_lock();
 	identity = xa_load(&memwait_identities, id);
-	alive = identity && memwait_queue_look_to(queue, identity);
+	alive = identity && memwait_queue_look_to(queue, identity, waiter);
 	rcu_read_unlock();
 	if (!identity)
 		smp_rmb();	/* (A) */
@@ -413,15 +436,13 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 	return *identity ? 0 : -EPERM;
 }
 
-int __init memwait_identity_init(void)
+void __init memwait_identity_init(void)
 {
 	atomic64_set(&memwait_last_id, ktime_get_boottime_ns());
-	return rhashtable_init(&memwait_threads, &memwait_threads_params);
 }
 
 /* No thread has an id, nor is there a context. */
 void memwait_identity_exit(void)
 {
-	rhashtable_destroy(&memwait_threads);
 	xa_destroy(&memwait_identities);
 }

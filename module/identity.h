@@ -7,7 +7,7 @@
 
 #include <linux/llist.h>
 #include <linux/rcupdate.h>
-#include <linux/rhashtable-types.h>
+#include <linux/types.h>
 
 #include "memwait.h"
 
@@ -17,6 +17,7 @@ struct memwait_user;
  * struct memwait_identity - a thread or a context that has an id
  * @id: its id
  * @user: for which it is counted, with a reference
+ * @call: the number of the call, of many steps, by which waiters are told of its death
  * @dead: set once, before it is added to the dead
  * @task: the thread, only compared; or %NULL
  * @thread_node: in the table of threads, until it is dead
@@ -31,9 +32,10 @@ struct memwait_user;
 struct memwait_identity {
 	u64 id;
 	struct memwait_user *user;
+	u64 call;
 	bool dead;
 	struct task_struct *task;
-	struct rhash_head thread_node;
+	struct hlist_node thread_node;
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head queues;
 	struct list_head moved_to;
@@ -51,7 +53,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 void memwait_identity_kill(struct memwait_identity *identity);
 struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
 void memwait_identity_free(struct memwait_identity *identity);
-int memwait_identity_init(void);
+void memwait_identity_init(void);
 void memwait_identity_exit(void);
 
 #endif /* MEMWAIT_IDENTITY_H */

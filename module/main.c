@@ -230,17 +230,6 @@ put_source:
 	return ret;
 }
 
-/* An id that cannot be told is given all the same, and told by the next call. */
-static int memwait_ioctl_owner(struct memwait_context *context, struct memwait_owner *owner,
-			       struct memwait_owner __user *user)
-{
-	int ret = memwait_owner(context, owner);
-
-	if (!ret && put_user(owner->id, &user->id))
-		ret = -EFAULT;
-	return ret;
-}
-
 /* All structs are of their first version still, so that is the least size as well. */
 static __always_inline int memwait_copy_arg(void *to, size_t known, const void __user *from,
 					    size_t size)
@@ -320,7 +309,7 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_ioctl_notify_many(&u.notify_many);
 	case MEMWAIT_IOC(MEMWAIT_IOC_OWNER):
 		ret = memwait_copy_arg(&u.owner, sizeof(u.owner), arg, size);
-		return ret ?: memwait_ioctl_owner(context, &u.owner, arg);
+		return ret ?: memwait_owner(context, &u.owner, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CHANGE_NOTIFY):
 		ret = memwait_copy_arg(&u.change, sizeof(u.change), arg, size);
 		return ret ?: memwait_change_notify(&u.change, arg);
@@ -349,9 +338,7 @@ static int __init memwait_init(void)
 	err = memwait_expire_init();
 	if (err)
 		goto exit_async;
-	err = memwait_identity_init();
-	if (err)
-		goto exit_expire;
+	memwait_identity_init();
 	err = memwait_owner_init();
 	if (err)
 		goto exit_identity;
@@ -364,7 +351,6 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
-exit_expire:
 	memwait_expire_exit();
 exit_async:
 	memwait_async_exit();

@@ -243,8 +243,10 @@ static inline void memwait_word_put(struct memwait_word *word)
 void memwait_queue_look_away(struct memwait_queue *queue);
 void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity);
 void memwait_queue_forget_mover(struct memwait_queue *queue);
-bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity);
-bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait);
+bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity,
+			   const struct memwait_identity *waiter);
+bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
+			      const struct memwait_identity *waiter);
 bool memwait_names_the_dead(const struct memwait_wait *wait);
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);

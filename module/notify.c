@@ -415,6 +415,7 @@ bool memwait_tell_of_death(struct memwait_identity *identity)
 	unsigned int nr;
 
 	memwait_call_init(&call, 0, 0);
+	call.wakes.call = identity->call;
 	memwait_step_begin();
 	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
 		queue = memwait_identity_lock_queue(identity);
@@ -555,8 +556,8 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
  * memwait_requeue() - wake waiters of a word and move others to another word
  * @requeue: as it came from user space, checked; woken and moved are set if the result is 0
  * @source: of the word that is compared; held by the caller
- * @target: of the word that they are moved to, or the same; of the same owner, so that what keeps the
- *	one word for a waiter keeps the other
+ * @target: of the word that they are moved to, or the same; of the same owner, so that what keeps
+ *	the one word for a waiter keeps the other
  *
  * The comparison and the first waiters are one step with respect to all other operations on both
  * words.

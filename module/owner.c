@@ -15,6 +15,7 @@
 #include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
+#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 #include <trace/events/sched.h>
 
@@ -70,13 +71,14 @@ static void memwait_death(struct work_struct *work)
 {
 	unsigned int nr;
 
-	memwait_sort_dead();
-	for (nr = 0; nr < MEMWAIT_DEATH_RUN && !list_empty(&memwait_bereaved); nr++) {
+	for (nr = 0; nr < MEMWAIT_DEATH_RUN; nr++) {
+		memwait_sort_dead();
+		if (list_empty(&memwait_bereaved))
+			return;
 		memwait_bury(list_first_entry(&memwait_bereaved, struct memwait_user, dead_node));
 		cond_resched();
 	}
-	if (!list_empty(&memwait_bereaved))
-		queue_work(memwait_death_queue, work);
+	queue_work(memwait_death_queue, work);
 }
 
 static DECLARE_WORK(memwait_death_work, memwait_death);
@@ -114,16 +116,19 @@ static struct memwait_identity *memwait_context_identity(struct memwait_context 
 /**
  * memwait_owner() - MEMWAIT_IOC_OWNER
  * @context: the caller's
- * @owner: as it came from user space; its id is set
+ * @owner: as it came from user space
+ * @user: where it came from: gets the id
  *
  * Context: process context, may sleep.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel cannot tell of deaths; -ENOSPC: over the user's
- * limit; -ENOMEM.
+ * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel cannot tell of deaths; -EFAULT: @user cannot be
+ * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM.
  */
-int memwait_owner(struct memwait_context *context, struct memwait_owner *owner)
+int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
+		  struct memwait_owner __user *user)
 {
 	struct memwait_identity *identity;
+	u64 id;
 
 	if (owner->reserved)
 		return -EINVAL;
@@ -133,24 +138,26 @@ int memwait_owner(struct memwait_context *context, struct memwait_owner *owner)
 		return -EINVAL;
 	if (!memwait_has_owners)
 		return -EOPNOTSUPP;
+	/* Before anything is done. */
+	if (put_user(0, &user->id))
+		return -EFAULT;
 
 	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
 		identity = memwait_context_identity(context);
 	} else {
 		identity = memwait_identity_of(current);
 		if (owner->flags & MEMWAIT_OWNER_EXIT) {
-			owner->id = identity ? identity->id : 0;
+			id = identity ? identity->id : 0;
 			if (identity)
 				memwait_owner_die(identity);
-			return 0;
+			return put_user(id, &user->id) ? -EFAULT : 0;
 		}
 		if (!identity)
 			identity = memwait_identity_new(context, current);
 	}
 	if (IS_ERR(identity))
 		return PTR_ERR(identity);
-	owner->id = identity->id;
-	return 0;
+	return put_user(identity->id, &user->id) ? -EFAULT : 0;
 }
 
 /* In the thread that exits, or has executed another program. */
@@ -236,7 +243,7 @@ destroy_queue:
  */
 void memwait_owner_exit(void)
 {
-	if (memwait_has_owners) {
+	if (IS_ENABLED(CONFIG_TRACEPOINTS) && memwait_has_owners) {
 		tracepoint_probe_unregister(memwait_exec_tracepoint, memwait_exec_probe, NULL);
 		tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
 		tracepoint_synchronize_unregister();

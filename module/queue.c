@@ -504,7 +504,8 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
-	if (unlikely(waiter->identity) && !ret && !memwait_queue_name_owner(queue, wait))
+	if (unlikely(waiter->identity) && !ret &&
+	    !memwait_queue_name_owner(queue, wait, waiter->identity))
 		ret = MEMWAIT_OWNER_DIED;
 	if (likely(!ret)) {
 		list_add_tail(&waiter->node, &queue->waiters);
@@ -550,7 +551,7 @@ void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 {
 	/* It lives: its owner cannot leave before the waiter is out of the queue. */
 	if (unlikely(waiter->identity))
-		memwait_queue_look_to(waiter->queue, waiter->identity);
+		memwait_queue_look_to(waiter->queue, waiter->identity, waiter->identity);
 	memwait_queue_remove(waiter);
 }
 

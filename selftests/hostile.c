@@ -1559,6 +1559,127 @@ MEMWAIT_TEST(R4_async_deadlines_close_together_are_not_early)
 	EXPECT_EQ(0, early);
 }
 
+/*
+ * R30, R31: anybody can name any owner, in as many waits as he may have. Those of the owner's user are
+ * told of its death all the same before that has been told to others.
+ */
+#define NAMED_BY_OTHERS	200000
+
+struct naming {
+	int ready, stop;
+	long told;
+};
+
+static int arm_owned(int fd, const uint64_t *words, int n, uint64_t id)
+{
+	static struct memwait_async e[BATCH];
+	int armed = 0, some, i;
+
+	while (armed < n) {
+		struct memwait_wait_async arg = BATCH_OF(e, n - armed < BATCH ? n - armed : BATCH);
+
+		some = arg.count;
+		memset(e, 0, sizeof(e));
+		for (i = 0; i < some; i++) {
+			e[i].wait.addr = (uintptr_t)&words[armed + i];
+			e[i].wait.expected = id;
+			e[i].wait.deadline = MEMWAIT_FOREVER;
+			e[i].wait.flags = MEMWAIT_SIZE_U64 | MEMWAIT_OWNED;
+		}
+		if (xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg) != some ||
+		    e[some - 1].result != MEMWAIT_PENDING)
+			break;
+		armed += some;
+	}
+	return armed;
+}
+
+static void name_owner(struct naming *n, uint64_t id)
+{
+	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
+	int many = how_many_waits(NAMED_BY_OTHERS), fd, i;
+	uint64_t *words = private_page(many * sizeof(*words));
+
+	if (setresuid(NOBODY, NOBODY, NOBODY))
+		_exit(1);
+	for (i = 0; i < many; i++)
+		words[i] = id;
+	fd = memwait_open(O_NONBLOCK);
+	if (xioctl(fd, MEMWAIT_IOC_OWNER, &owner) || arm_owned(fd, words, many, id) != many)
+		_exit(2);
+	store(&n->ready, 1);
+	while (!load(&n->stop))
+		usleep(1000);
+	n->told = context_count(fd, "completed");
+	_exit(0);
+}
+
+struct bereaved {
+	pthread_t thread;
+	int fd;
+	uint64_t *word;
+	int result;
+};
+
+static void *wait_for_owner(void *arg)
+{
+	struct memwait_owner owner = { 0 };
+	struct bereaved *b = arg;
+
+	b->result = xioctl(b->fd, MEMWAIT_IOC_OWNER, &owner) ? :
+		    mw_wait(b->fd, b->word, *b->word, MEMWAIT_FOREVER,
+			    MEMWAIT_SIZE_U64 | MEMWAIT_OWNED);
+	return NULL;
+}
+
+MEMWAIT_TEST(R31_an_owner_that_others_name_is_told_of_at_once)
+{
+	struct memwait_owner owner = { 0 };
+	struct naming *n = shared_page(4096);
+	uint64_t *id = (uint64_t *)self->shared;
+	struct bereaved bereaved = { .fd = self->fd, .word = id };
+	struct memwait_info info;
+	int ready[2], many = how_many_waits(NAMED_BY_OTHERS);
+	pid_t dying, naming;
+	char byte;
+
+	if (geteuid())
+		SKIP(return, "needs root to be another user");
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	ASSERT_EQ(0, pipe(ready));
+	dying = fork();
+	if (!dying) {
+		if (xioctl(self->fd, MEMWAIT_IOC_OWNER, &owner))
+			_exit(1);
+		*id = owner.id;
+		if (write(ready[1], "", 1) != 1)
+			_exit(2);
+		pause();
+		_exit(0);
+	}
+	ASSERT_EQ(1, read(ready[0], &byte, 1));
+	naming = fork();
+	if (!naming)
+		name_owner(n, *id);
+	EXPECT_TRUE(await_flag(&n->ready, 60));
+	/* The last one to name it. */
+	ASSERT_EQ(0, pthread_create(&bereaved.thread, NULL, wait_for_owner, &bereaved));
+	await_waiters(self->fd, id, MEMWAIT_SIZE_U64, 1);
+	kill(dying, SIGKILL);
+	pthread_join(bereaved.thread, NULL);
+	store(&n->stop, 1);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, bereaved.result);
+	EXPECT_EQ(0, child_status(naming));
+	TH_LOG("told to %ld of %d others before", n->told, many);
+	EXPECT_GT(many / 2, n->told);
+	waitpid(dying, NULL, 0);
+	close(ready[0]);
+	close(ready[1]);
+	munmap(n, 4096);
+}
+
 struct sleeper {
 	pthread_t thread;
 	int fd;

@@ -233,9 +233,32 @@ OWNER_TEST(R33_bad_arguments)
 		arg.reserved = 1U << bit;
 		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_OWNER, &arg));
 	}
-	EXPECT_EQ(0, mprotect(self->board, self->page, PROT_READ));
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_OWNER, self->board));
+}
+
+/* The id can be told to nobody: then none is given, or taken back. */
+OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
+{
+	struct memwait_owner *arg = (struct memwait_owner *)self->board;
+	static const uint32_t flags[] = { 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT };
+	int fd = memwait_open(O_NONBLOCK), status, i;
+	pid_t pid;
+
+	for (i = 0; i < 3; i++) {
+		memset(arg, 0, sizeof(*arg));
+		arg->flags = flags[i];
+		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ));
+		EXPECT_EQ(-EFAULT, xioctl(fd, MEMWAIT_IOC_OWNER, arg));
+		/* This thread has an id; a child has none. */
+		pid = fork();
+		if (!pid)
+			_exit(xioctl(fd, MEMWAIT_IOC_OWNER, arg) != -EFAULT);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(0, status);
+		EXPECT_EQ(self->owners, user_owners(self->fd));
+		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ | PROT_WRITE));
+	}
 	EXPECT_TRUE(lives(self->fd, self->id));
+	close(fd);
 }
 
 OWNER_TEST(R34_bad_arguments)

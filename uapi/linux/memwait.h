@@ -78,7 +78,8 @@
  * @max_user_pins: most files and address spaces that the async waits of one user may keep alive,
  *	counted once for each context (module parameter max_user_pins)
  * @user_pins: how many of them the user has now
- * @max_user_owners: most ids of living threads and contexts (module parameter max_user_owners)
+ * @max_user_owners: most ids of threads and contexts, of the dead ones until their waiters have been
+ *	told (module parameter max_user_owners)
  * @user_owners: how many of them the user has now
  *
  * The limits are those of the user that opened the context. A user namespace that was not made by
@@ -170,7 +171,8 @@ struct memwait_wait_any {
  * @user_data: returned in the completion, as it is
  * @id: out: names the pending wait for MEMWAIT_IOC_CANCEL; never 0 for a pending one, and not
  *	used again in this context for 2^40 waits. 0 if nothing was queued
- * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative errno
+ * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
+ *	negative errno
  * @reserved: 0
  */
 struct memwait_async {
@@ -231,9 +233,9 @@ struct memwait_cancel {
  * @addr: address of the word, a multiple of its size
  * @expected: do it only while the word holds this value
  * @target: address of the word whose queue the moved waiters join, at its end and in their order;
- *	a multiple of the size. It is not read. May be @addr itself, and is of the same object: of the
- *	same file if @addr is in a shared mapping of a file; otherwise, and with MEMWAIT_PRIVATE, of
- *	the caller's address space. If not: EXDEV, and nothing is done
+ *	a multiple of the size. It is not read. May be @addr itself, and is of the same object: of
+ *	the same file if @addr is in a shared mapping of a file; otherwise, and with
+ *	MEMWAIT_PRIVATE, of the caller's address space. If not: EXDEV, and nothing is done
  * @count: wake at most so many, the oldest first; MEMWAIT_ALL: all
  * @move: move at most so many more; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
