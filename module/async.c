@@ -13,8 +13,9 @@
  *
  * The transition from QUEUED, under the lock, ends the wait, and happens once:
  *
- *	notify	 holds the queue's lock too: takes the wait out of the queue and completes it
- *	deadline does the same, see expire.c
+ *	notify	 holds the queue's lock too: takes the wait out of the queue and completes it; with
+ *		 TIMED_OUT, and goes on to the next waiter, if the deadline has passed
+ *	deadline does the same, in read(2), see expire.c
  *	cancel	 claims it, takes it out of the queue afterwards, frees it
  *	close	 as cancel, for all; then passes on what was completed with OK and never read
  *
@@ -271,22 +272,38 @@ static void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_contex
 	wakes->contexts[wakes->nr_contexts++] = context;
 }
 
-static bool memwait_async_end_claimed(struct memwait_waiter *waiter, u8 result,
-				      struct memwait_wakes *wakes)
+/*
+ * Whether the deadline of a wait has passed, which no reader has seen yet: then it must not take a
+ * notify from the next waiter.
+ */
+static bool memwait_async_is_overdue(struct memwait_async_wait *wait)
+{
+	return memwait_async_is_timed(wait) &&
+	       memwait_deadline(wait)->expires <= memwait_now(wait->waiter.clock);
+}
+
+static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waiter, u8 result,
+						    struct memwait_wakes *wakes)
 {
 	struct memwait_async_wait *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
-	bool claimed;
+	enum memwait_claim claim = MEMWAIT_NOT_CLAIMED;
 
 	spin_lock(&context->lock);
-	claimed = memwait_async_claim(wait);
-	if (claimed) {
-		memwait_queue_remove_claimed(waiter);
-		memwait_async_complete(wait, result);
+	if (memwait_async_claim(wait)) {
+		if (memwait_async_is_overdue(wait)) {
+			claim = MEMWAIT_OVERDUE;
+			memwait_queue_remove(waiter);
+			memwait_async_complete(wait, MEMWAIT_TIMED_OUT);
+		} else {
+			claim = MEMWAIT_NOTIFIED_IT;
+			memwait_queue_remove_claimed(waiter);
+			memwait_async_complete(wait, result);
+		}
 		memwait_wakes_add(wakes, context);
 	}
 	spin_unlock(&context->lock);
-	return claimed;
+	return claim;
 }
 
 static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
@@ -306,12 +323,13 @@ static struct memwait_async_group *to_async_group(const struct memwait_waiter *w
 }
 
 /* The words of a group are not waited for with MEMWAIT_OWNED: the result is OK. */
-static bool memwait_async_group_notified(struct memwait_waiter *waiter, u8 result,
-					 struct memwait_wakes *wakes)
+static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *waiter, u8 result,
+						       struct memwait_wakes *wakes)
 {
 	struct memwait_async_group *group = to_async_group(waiter);
 	struct memwait_async_wait *wait = &group->timed.wait;
 	struct memwait_context *context = wait->context;
+	enum memwait_claim claim = MEMWAIT_NOT_CLAIMED;
 	bool completed, claimed;
 
 	spin_lock(&context->lock);
@@ -321,14 +339,18 @@ static bool memwait_async_group_notified(struct memwait_waiter *waiter, u8 resul
 	if (claimed) {
 		WRITE_ONCE(group->group.claimed, to_member(waiter));
 		memwait_queue_remove(waiter);
+		claim = MEMWAIT_NOTIFIED_IT;
 	}
 	if (completed) {
+		if (memwait_async_is_overdue(wait))
+			claim = MEMWAIT_OVERDUE;
 		memwait_group_keep(&group->group, wakes);
-		memwait_async_complete(wait, MEMWAIT_OK);
+		memwait_async_complete(wait, claim == MEMWAIT_OVERDUE ? MEMWAIT_TIMED_OUT :
+									MEMWAIT_OK);
 		memwait_wakes_add(wakes, context);
 	}
 	spin_unlock(&context->lock);
-	return claimed;
+	return claim;
 }
 
 static bool memwait_async_group_is_pending(const struct memwait_waiter *waiter)

@@ -2,7 +2,7 @@
 /*
  * Contexts as a model for Spin: the life of an async wait, or group, as the top of async.c tells
  * it, with its steps and names: notify, deadline, cancel, read and close against each other, and
- * poll against a completion. selftests/lint/spin runs it as it does queue.pml.
+ * poll against a completion and against the timer. selftests/lint/spin runs it as it does queue.pml.
  *
  * One context, one wait. Queues are there all the time, and only this wait is in them: how it comes
  * there is queue.pml's.
@@ -38,6 +38,9 @@ byte nr_completed;
 bool context_exists = true;
 byte context_refs = 1;		/* that of the file */
 bool closing;
+bool due;
+bool passed;			/* the deadline has; not in the module, which asks the clock */
+bool timer_runs;
 
 /* context->pollers: a poller, or a reader that blocks */
 bool pollers_locked, polls, poller_woken;
@@ -67,7 +70,7 @@ inline claim(done)
 /* memwait_async_complete(), the context's lock is held. */
 inline complete(how)
 {
-	assert(exists && (state == CLAIMED || state == ARMING));
+	assert(exists && !completed && (state == CLAIMED || state == ARMING));
 #ifndef GROUP
 	assert(!in_queue[0]);
 #endif
@@ -163,7 +166,7 @@ inline free_wait()
 /* memwait_notify() of the word of member m */
 proctype notifier(byte m)
 {
-	bool won, done;
+	bool won, done, overdue;
 
 	lock(queue_locked[m]);
 	if
@@ -184,12 +187,23 @@ proctype notifier(byte m)
 		fi;
 #endif
 		if
-		:: won -> claimed = m; in_queue[m] = false; counted++
+		:: won ->
+			claimed = m;
+			in_queue[m] = false;
+			overdue = done && passed;	/* memwait_async_is_overdue() */
+#ifdef MUTATION_OVERDUE_ONE_IS_COUNTED
+			counted++
+#else
+			counted = counted + 1 - overdue
+#endif
 		:: else
 		fi;
 		if
 		:: done ->
-			complete(OK);
+			if
+			:: overdue -> complete(TIMED_OUT)
+			:: else -> complete(OK)
+			fi;
 #ifndef MUTATION_NO_REFERENCE_TO_CONTEXT
 			context_refs++;
 #endif
@@ -285,23 +299,54 @@ proctype armer()
 	running--
 }
 
-/* memwait_expire(), which the timer queues. */
-proctype expirer()
+/* memwait_timer_fired() */
+proctype timer()
 {
-	bool done;
-
-	state != ARMING;	/* the timer is started then */
-	/* hrtimer_cancel(): not once it is closing. The work has a reference. */
+	state != ARMING;	/* it is started then */
+	/* hrtimer_cancel() */
 	atomic {
 		if
-		:: !closing -> context_refs++
-		:: else -> goto out
+		:: closing -> goto out
+		:: else -> timer_runs = true
 		fi
 	};
+	passed = true;
+	due = true;
+	context_wake();
+	timer_runs = false;
+out:
+	running--
+}
+
+/* memwait_is_due() */
+inline is_due(is)
+{
+	lock(waits_locked);
+#ifdef MUTATION_DUE_IS_CLEARED_AFTER_THE_LOOK
+	is = state == QUEUED && passed;
+	due = false;
+#else
+	due = false;
+	is = state == QUEUED && passed;
+#endif
+	if
+	:: is -> due = true
+	:: else
+	fi;
+	waits_locked = false
+}
+
+/* memwait_expire_one() */
+inline expire()
+{
 	/* memwait_lock_expired() */
 	lock(waits_locked);
 #ifdef GROUP
-	claim(done);
+	done = false;
+	if
+	:: passed -> claim(done)
+	:: else
+	fi;
 	if
 	:: done ->
 		group_refs++;
@@ -310,12 +355,12 @@ proctype expirer()
 	fi;
 	waits_locked = false;
 	if
-	:: done -> leave(); wait_put(); context_wake()
+	:: done -> leave(); wait_put()
 	:: else
-	fi;
+	fi
 #else
 	if
-	:: state == QUEUED ->
+	:: state == QUEUED && passed ->
 		if
 		:: atomic { !queue_locked[0] -> queue_locked[0] = true }	/* spin_trylock() */
 		:: atomic { queue_locked[0] -> waits_locked = false };
@@ -343,15 +388,8 @@ proctype expirer()
 		waits_locked = false;
 		queue_locked[0] = false
 	:: else -> waits_locked = false
-	fi;
-	if
-	:: done -> context_wake()
-	:: else
-	fi;
+	fi
 #endif
-	context_put();
-out:
-	running--
 }
 
 /* memwait_cancel() */
@@ -378,7 +416,7 @@ proctype canceller()
 /* memwait_poll() and memwait_read_iter(), until the wait has ended in one way or the other. */
 proctype reader()
 {
-	bool ready, delivered;
+	bool ready, delivered, done;
 
 	do
 	:: taken_back + seen + timed_out == 1 -> break
@@ -394,6 +432,12 @@ proctype reader()
 #ifndef MUTATION_LOOKS_BEFORE_IT_POLLS
 		ready = nr_completed != 0;
 #endif
+#ifndef MUTATION_POLL_IGNORES_DEADLINES
+		if
+		:: !ready && due -> is_due(ready)
+		:: else
+		fi;
+#endif
 		if
 		:: ready
 		:: else ->
@@ -403,6 +447,11 @@ proctype reader()
 			fi
 		fi;
 		polls = false;
+		/* memwait_read_iter() */
+		if
+		:: due -> expire(); is_due(ready)
+		:: else
+		fi;
 		/* memwait_read_some() */
 		lock(waits_locked);
 		delivered = completed;
@@ -425,12 +474,13 @@ proctype reader()
 	running--
 }
 
-/* memwait_release(): no ioctl or read comes any more, but notifies and the work go on. */
+/* memwait_release(): no ioctl or read comes any more, but notifies go on. */
 proctype closer()
 {
 	bool done;
 
 	closing = true;
+	!timer_runs;		/* hrtimer_cancel() */
 	lock(waits_locked);
 	if
 	:: has_index -> claim(done)
@@ -475,8 +525,15 @@ init
 #endif
 #ifdef READ
 		running++;
+#if !defined(GROUP) && !defined(CANCEL)
+		/* The timer may have run for another wait. */
+		if
+		:: due = true
+		:: skip
+		fi;
+#endif
 		run armer();
-		run expirer();
+		run timer();
 		run reader();
 #ifdef CANCEL
 		running++;
@@ -490,7 +547,7 @@ init
 #ifdef GROUP
 		in_queue[1] = true;
 #endif
-		run expirer();
+		run timer();
 		run closer()
 #endif
 	};

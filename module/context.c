@@ -32,7 +32,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	context = kzalloc(sizeof(*context), MEMWAIT_GFP);
 	if (!context)
 		return -ENOMEM;
-	context->user = memwait_user_get(memwait_expire);
+	context->user = memwait_user_get();
 	if (!context->user)
 		goto free_context;
 	if (!memwait_user_charge(context->user, MEMWAIT_CONTEXTS, 1)) {
@@ -184,9 +184,9 @@ static void memwait_read_unlock(struct memwait_context *context)
 	mutex_unlock(&context->read_lock);
 	smp_mb();	/* pairs with memwait_read_trylock() */
 	if (READ_ONCE(context->refused) && xchg(&context->refused, false) &&
-	    READ_ONCE(context->nr_completed))
+	    memwait_context_is_readable(context))
 		memwait_context_wake(context);
-	else if (READ_ONCE(context->nr_completed))
+	else if (memwait_context_is_readable(context))
 		memwait_context_wake_reader(context);
 }
 
@@ -220,6 +220,8 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 			return -EAGAIN;
 		if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
 			return -ERESTARTSYS;
+		if (READ_ONCE(context->due))
+			memwait_expire(context, iov_iter_count(to) / size);
 		do {
 			ret = memwait_read_some(context, to, &taken);
 			if (ret <= 0)
@@ -245,7 +247,7 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 			return -EAGAIN;
 		/* Only the very first one is worth blocking for. */
 		ret = wait_event_interruptible_exclusive(context->readers,
-							 READ_ONCE(context->nr_completed));
+							 memwait_context_is_readable(context));
 		if (ret)
 			return ret;
 	}
@@ -256,7 +258,10 @@ static __poll_t memwait_poll(struct file *file, poll_table *table)
 	struct memwait_context *context = file->private_data;
 
 	poll_wait(file, &context->pollers, table);
-	return READ_ONCE(context->nr_completed) ? EPOLLIN | EPOLLRDNORM : 0;
+	if (READ_ONCE(context->nr_completed) ||
+	    (READ_ONCE(context->due) && memwait_is_due(context)))
+		return EPOLLIN | EPOLLRDNORM;
+	return 0;
 }
 
 #ifdef CONFIG_PROC_FS

@@ -7,11 +7,11 @@
 #define MEMWAIT_CONTEXT_H
 
 #include <linux/hrtimer.h>
-#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
+#include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
@@ -34,12 +34,8 @@ enum memwait_resource {
 /**
  * struct memwait_user - what the contexts of one user share
  * @uid: the user
- * @refs: one for each context and each identity, one of @expire_work; it goes to 0 under the lock
- *	of the table of users
+ * @refs: one for each context and each identity; it goes to 0 under the lock of the table of users
  * @used: how much there is of each resource
- * @expired: contexts whose earliest deadline has passed, the last one first; added by their timers
- * @expire_next: contexts that were taken from @expired, the first one first; of @expire_work alone
- * @expire_work: ends the waits of the contexts in both, and has a reference while it is queued
  * @dead: identities that have died, and of which waiters are to be told; of the work in owner.c
  * @dead_node: among the users that have some; of that work, too
  */
@@ -47,9 +43,6 @@ struct memwait_user {
 	kuid_t uid;
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
-	struct llist_head expired;
-	struct llist_node *expire_next;
-	struct work_struct expire_work;
 	struct list_head dead;
 	struct list_head dead_node;
 };
@@ -140,8 +133,8 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one of each notify that is going to wake it, one while @expiring
- * @lock: protects all up to @closing
+ * @refs: one of the file, one of each notify that is going to wake it
+ * @lock: protects all up to @timers
  * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
  *	which holds @read_lock, takes them from the head, or puts them back there
@@ -154,9 +147,8 @@ struct memwait_spares {
  * @nr_pins: how many pins there are
  * @deadlines: waits with a deadline, the earliest first
  * @timers: run at the earliest of @deadlines, or before
- * @closing: @timers are not to be started again
- * @expiring: in one of the lists of its user, with a reference
- * @expire_node: there
+ * @due: a timer has run, and no reader has looked at @deadlines since then, or one has left some
+ * @wake_rest: wakes the pollers that a timer has left
  * @pollers: of poll(2) and epoll(7)
  * @readers: of read(2), exclusive: a completion wakes one of them
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
@@ -178,10 +170,9 @@ struct memwait_context {
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
-	bool closing;
 
-	bool expiring;
-	struct llist_node expire_node;
+	bool due;
+	struct work_struct wake_rest;
 	wait_queue_head_t pollers;
 	wait_queue_head_t readers;
 	struct mutex read_lock;		/* outside of all others */
@@ -192,7 +183,7 @@ struct memwait_context {
 
 /* user.c */
 extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
-struct memwait_user *memwait_user_get(work_func_t expire);
+struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
 int memwait_word_pin(struct memwait_word *word, struct memwait_context *context);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context);
@@ -265,7 +256,20 @@ static inline struct timerqueue_node *memwait_deadline(struct memwait_async_wait
 	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
 }
 
+static inline ktime_t memwait_now(int clock)
+{
+	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
+}
+
+/* Whether read(2) has a completion, or has to look whether a deadline has passed. */
+static inline bool memwait_context_is_readable(const struct memwait_context *context)
+{
+	return READ_ONCE(context->nr_completed) || READ_ONCE(context->due);
+}
+
 /* notify.c */
+bool memwait_context_wake_first(struct memwait_context *context);
+void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
 
 /* async.c */
@@ -288,11 +292,10 @@ int memwait_owner_init(void);
 void memwait_owner_exit(void);
 
 /* expire.c */
-void memwait_expire(struct work_struct *work);
+bool memwait_is_due(struct memwait_context *context);
+void memwait_expire(struct memwait_context *context, size_t room);
 void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
-int memwait_expire_init(void);
-void memwait_expire_exit(void);
 
 /* context.c */
 extern const struct file_operations memwait_fops;

@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Deadlines of async waits. A context has a timer for each clock, which runs at its earliest
- * deadline. What the timer finds is ended by a work, because an interrupt must take no lock of this
- * module. There is one work for each user, so that a user with many contexts has no more kernel
- * threads at work than another one, and keeps nobody's deadline waiting. The work is bounded: after
- * MEMWAIT_EXPIRE_RUN waits of a context it wakes the pollers, once, puts the context behind the
- * others of the user, and queues itself again. It has no high priority: the waits are those of a
- * user.
+ * deadline. The timer ends no wait, because an interrupt must take no lock of this module: it sets
+ * .due, and wakes the pollers and a reader. read(2) ends the waits whose deadlines have passed, as
+ * many as its buffer has room for. So the work is done by the thread that it is for, at its
+ * priority and expense; until a thread reads, there is none.
  *
- * A timer adds its context to a list of its user without a lock, unless .expiring says that it is
- * there. The work takes it out, clears .expiring, and looks at the deadlines after that: so it sees
- * what the timer has found, or the timer adds the context again. The list has a reference to the
- * context: close does not wait for the work, which may find that close has ended the waits.
+ *	timer				poll, a reader that blocks
+ *	store .due			add itself to .pollers or .readers
+ *	wake them (their lock)		load .due
+ *
+ * as for completions, see the top of async.c. A thread that finds .due set, in poll(2) or read(2),
+ * clears it and looks at the earliest deadlines, under the context's lock: it sets .due again if
+ * one has passed, and starts the timer for one that has not. A timer that runs meanwhile sets .due
+ * after that exchange, and .due stays. So .due is set, or a timer runs, whenever a wait has a
+ * deadline; and poll(2) does not say that there is something to read if the timer has run for a
+ * wait that ended otherwise. While .due is set no further deadline wakes anything.
+ *
+ * The timer wakes MEMWAIT_STEP pollers at most, with interrupts disabled, and leaves the rest to a
+ * work.
  *
  * A wait is ended under the lock of its queue and that of its context, in one step, as by a notify.
- * The work knows the context first, against the lock order, and so tries to lock the queue. If the
- * queue is locked already, the work drops the context's lock, takes both in order, and looks again.
- * RCU keeps the memory of the queue meanwhile, see the top of queue.c.
+ * The reader knows the context first, against the lock order, and so tries to lock the queue. If
+ * the queue is locked already, the reader drops the context's lock, takes both in order, and looks
+ * again. RCU keeps the memory of the queue meanwhile, see the top of queue.c.
  */
 #include <linux/atomic.h>
 #include <linux/hrtimer.h>
-#include <linux/llist.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/timerqueue.h>
 #include <linux/workqueue.h>
@@ -32,32 +39,12 @@
 #include "context.h"
 #include "memwait.h"
 
-/* Waits of a context that are ended in one run of the work. */
-#define MEMWAIT_EXPIRE_RUN	1024
-
-static struct workqueue_struct *memwait_expire_queue;
-
-/* Has the work run once more. The caller has a reference to the user. */
-static void memwait_expire_queue_work(struct memwait_user *user)
-{
-	refcount_inc(&user->refs);
-	if (!queue_work(memwait_expire_queue, &user->expire_work))
-		refcount_dec(&user->refs);
-}
-
-/* Has the work look at a context. The caller has a reference to the context. */
-static void memwait_expire_add(struct memwait_context *context)
-{
-	if (xchg(&context->expiring, true))
-		return;
-	refcount_inc(&context->refs);
-	llist_add(&context->expire_node, &context->user->expired);
-	memwait_expire_queue_work(context->user);
-}
-
+/* In an interrupt; with PREEMPT_RT, in a thread of the kernel's. */
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
-	memwait_expire_add(context);
+	WRITE_ONCE(context->due, true);
+	if (memwait_context_wake_first(context))
+		queue_work(system_unbound_wq, &context->wake_rest);
 	return HRTIMER_NORESTART;
 }
 
@@ -71,6 +58,11 @@ static enum hrtimer_restart memwait_realtime_fired(struct hrtimer *timer)
 {
 	return memwait_timer_fired(container_of(timer, struct memwait_context,
 						timers[MEMWAIT_REALTIME]));
+}
+
+static void memwait_wake_rest(struct work_struct *work)
+{
+	memwait_context_wake_rest(container_of(work, struct memwait_context, wake_rest));
 }
 
 /* The wait with the earliest deadline, if that has passed, or NULL. */
@@ -156,60 +148,65 @@ static bool memwait_expire_one(struct memwait_context *context, int clock, ktime
 	return wait;
 }
 
-/* Ends the waits of a context whose deadlines have passed. Returns whether there may be more. */
-static bool memwait_expire_some(struct memwait_context *context)
+/**
+ * memwait_is_due() - has a deadline of a context passed?
+ * @context: the context; .due is set
+ *
+ * Says what .due should be, and makes it so: a timer may have run for a wait that has ended
+ * otherwise, or the clock have been set back.
+ *
+ * Context: any but interrupts; takes the context's lock.
+ *
+ * Return: whether read(2) will find a wait to end.
+ */
+bool memwait_is_due(struct memwait_context *context)
 {
 	struct timerqueue_node *next;
-	unsigned int nr = 0;
-	ktime_t now;
+	bool due = false;
 	int clock;
 
-	for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
-		now = clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
-		while (nr < MEMWAIT_EXPIRE_RUN && memwait_expire_one(context, clock, now)) {
-			nr++;
-			cond_resched();
-		}
-	}
-	if (nr)
-		memwait_context_wake(context);
-	if (nr == MEMWAIT_EXPIRE_RUN)
-		return true;
-
 	spin_lock(&context->lock);
-	for (clock = 0; clock < MEMWAIT_CLOCKS && !context->closing; clock++) {
+	xchg(&context->due, false);	/* full barrier: see the top of the file */
+	for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
 		next = timerqueue_getnext(&context->deadlines[clock]);
-		if (next)
+		if (!next)
+			continue;
+		if (next->expires <= memwait_now(clock))
+			due = true;
+		else
 			hrtimer_start(&context->timers[clock], next->expires, HRTIMER_MODE_ABS);
 	}
+	if (due)
+		WRITE_ONCE(context->due, true);
 	spin_unlock(&context->lock);
-	return false;
+	return due;
 }
 
 /**
- * memwait_expire() - the work of a user: looks at one of the contexts that timers have found
- * @work: in struct memwait_user
+ * memwait_expire() - end waits of a context whose deadlines have passed
+ * @context: the context; .due is set
+ * @room: how many at most, less those that have ended already
  *
- * Context: a kernel thread.
+ * Context: process context, may sleep; holds context->read_lock; takes queues' locks.
  */
-void memwait_expire(struct work_struct *work)
+void memwait_expire(struct memwait_context *context, size_t room)
 {
-	struct memwait_user *user = container_of(work, struct memwait_user, expire_work);
-	struct memwait_context *context;
+	unsigned int nr;
+	ktime_t now;
+	int clock;
 
-	if (!user->expire_next)
-		user->expire_next = llist_reverse_order(llist_del_all(&user->expired));
-	if (user->expire_next) {
-		context = llist_entry(user->expire_next, struct memwait_context, expire_node);
-		user->expire_next = user->expire_next->next;
-		xchg(&context->expiring, false);	/* full barrier: see above */
-		if (memwait_expire_some(context))
-			memwait_expire_add(context);
-		memwait_context_put(context);
+	lockdep_assert_held(&context->read_lock);
+	for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
+		now = memwait_now(clock);
+		do {
+			cond_resched();
+			nr = READ_ONCE(context->nr_completed);
+			/* A reader that has nothing yet must not say EAGAIN for a signal. */
+			if (nr >= room || (nr && signal_pending(current)))
+				break;
+		} while (memwait_expire_one(context, clock, now));
 	}
-	if (user->expire_next || !llist_empty(&user->expired))
-		memwait_expire_queue_work(user);
-	memwait_user_put(user);
+	memwait_is_due(context);
 }
 
 /**
@@ -226,30 +223,18 @@ void memwait_expire_open(struct memwait_context *context)
 		      CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	hrtimer_setup(&context->timers[MEMWAIT_REALTIME], memwait_realtime_fired,
 		      CLOCK_REALTIME, HRTIMER_MODE_ABS);
+	INIT_WORK(&context->wake_rest, memwait_wake_rest);
 }
 
 /**
  * memwait_expire_close() - let no timer of a context run any more
- * @context: closed; the work may still be looking at it
+ * @context: closed, so that no wait is armed, and no deadline read
  *
- * Context: process context, waits for a timer that is running.
+ * Context: process context, waits for a timer or a work that is running.
  */
 void memwait_expire_close(struct memwait_context *context)
 {
-	spin_lock(&context->lock);
-	context->closing = true;
-	spin_unlock(&context->lock);
 	hrtimer_cancel(&context->timers[MEMWAIT_MONOTONIC]);
 	hrtimer_cancel(&context->timers[MEMWAIT_REALTIME]);
-}
-
-int __init memwait_expire_init(void)
-{
-	memwait_expire_queue = alloc_workqueue("memwait", WQ_UNBOUND, 0);
-	return memwait_expire_queue ? 0 : -ENOMEM;
-}
-
-void memwait_expire_exit(void)
-{
-	destroy_workqueue(memwait_expire_queue);
+	cancel_work_sync(&context->wake_rest);
 }

@@ -335,9 +335,6 @@ static int __init memwait_init(void)
 	err = memwait_async_init();
 	if (err)
 		goto exit_queue;
-	err = memwait_expire_init();
-	if (err)
-		goto exit_async;
 	memwait_identity_init();
 	err = memwait_owner_init();
 	if (err)
@@ -351,8 +348,6 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
-	memwait_expire_exit();
-exit_async:
 	memwait_async_exit();
 exit_queue:
 	memwait_queue_exit();
@@ -364,7 +359,6 @@ static void __exit memwait_exit(void)
 	misc_deregister(&memwait_device);
 	memwait_owner_exit();
 	memwait_identity_exit();
-	memwait_expire_exit();
 	memwait_async_exit();
 	memwait_queue_exit();
 }

@@ -76,21 +76,27 @@ struct memwait_word {
 	};
 };
 
+/* What a notify, or a death, that has come to a waiter has made of it. */
+enum memwait_claim {
+	MEMWAIT_NOT_CLAIMED,	/* the wait has ended already: the caller takes the waiter out */
+	MEMWAIT_OVERDUE,	/* its deadline has passed: it was ended by that, and taken out */
+	MEMWAIT_NOTIFIED_IT,	/* it was ended, and taken out: the notify is spent */
+};
+
 /**
  * struct memwait_waiter_ops - what differs between threads, async waits and groups
  * @joined: the waiter was put into its queue. May be %NULL.
  * @claim: a notify has come to this waiter, or a death, as @result says: MEMWAIT_OK or
- *	MEMWAIT_OWNER_DIED. Either ends the wait, takes the waiter out by
- *	memwait_queue_remove_claimed(), notes in @wakes what is to be woken, and returns true: the
- *	notify is spent. Or leaves the waiter alone and returns false: the wait has ended already,
- *	and the caller takes the waiter out.
+ *	MEMWAIT_OWNER_DIED. Ends the wait, if it is pending, takes the waiter out by
+ *	memwait_queue_remove_claimed(), and notes in @wakes what is to be woken.
  * @is_pending: whether the wait has not ended; out of date at once.
  *
  * Context: all are called under the lock of the waiter's queue.
  */
 struct memwait_waiter_ops {
 	void (*joined)(struct memwait_waiter *waiter);
-	bool (*claim)(struct memwait_waiter *waiter, u8 result, struct memwait_wakes *wakes);
+	enum memwait_claim (*claim)(struct memwait_waiter *waiter, u8 result,
+				    struct memwait_wakes *wakes);
 	bool (*is_pending)(const struct memwait_waiter *waiter);
 };
 

@@ -91,20 +91,28 @@ static bool memwait_poller_wake(struct wait_queue_entry *poller)
 	return ret < 0 || (ret && (flags & WQ_FLAG_EXCLUSIVE));
 }
 
-/* Wakes a reader and the first pollers. Returns whether memwait_context_wake_rest() is needed. */
-static bool memwait_context_wake_first(struct memwait_context *context)
+/**
+ * memwait_context_wake_first() - wake a reader and the first pollers of a context
+ * @context: the context
+ *
+ * Context: any.
+ *
+ * Return: whether memwait_context_wake_rest() is needed.
+ */
+bool memwait_context_wake_first(struct memwait_context *context)
 {
 	struct wait_queue_entry *poller, *next;
 	unsigned int nr = 0;
+	unsigned long flags;
 	bool more = false;
 
-	spin_lock_irq(&context->pollers.lock);
+	spin_lock_irqsave(&context->pollers.lock, flags);
 	list_for_each_entry_safe(poller, next, &context->pollers.head, entry) {
 		more = nr++ == MEMWAIT_STEP;
 		if (more || memwait_poller_wake(poller))
 			break;
 	}
-	spin_unlock_irq(&context->pollers.lock);
+	spin_unlock_irqrestore(&context->pollers.lock, flags);
 	memwait_context_wake_reader(context);
 	return more;
 }
@@ -116,11 +124,13 @@ static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, 
 	return 0;
 }
 
-/*
- * Wakes all pollers, in steps; the first ones once more. Those that are added meanwhile look by
- * themselves.
+/**
+ * memwait_context_wake_rest() - wake all pollers of a context in steps; the first ones once more
+ * @context: the context. Pollers that are added meanwhile look by themselves
+ *
+ * Context: process context, may sleep.
  */
-static void memwait_context_wake_rest(struct memwait_context *context)
+void memwait_context_wake_rest(struct memwait_context *context)
 {
 	struct wait_queue_head *pollers = &context->pollers;
 	struct wait_queue_entry place = { .func = memwait_no_poller };
@@ -237,6 +247,7 @@ static bool memwait_call_covers(const struct memwait_call *call,
 static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
 {
 	struct memwait_waiter *waiter;
+	enum memwait_claim claim;
 
 	lockdep_assert_held(&queue->lock);
 	while (call->woken < call->count) {
@@ -246,9 +257,10 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 		if (memwait_wakes_are_full(&call->wakes))
 			return true;
 		call->wakes.looked++;
-		if (waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes))
+		claim = waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes);
+		if (likely(claim == MEMWAIT_NOTIFIED_IT))
 			call->woken++;
-		else
+		else if (claim == MEMWAIT_NOT_CLAIMED)
 			memwait_queue_remove(waiter);
 	}
 	return false;
@@ -380,6 +392,7 @@ static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_ident
 			       struct memwait_wakes *wakes)
 {
 	struct memwait_waiter *waiter;
+	enum memwait_claim claim;
 
 	lockdep_assert_held(&queue->lock);
 	while (!memwait_wakes_are_full(wakes)) {
@@ -391,12 +404,14 @@ static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_ident
 			break;
 		}
 		wakes->looked++;
-		if (waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes)) {
+		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
+		if (claim == MEMWAIT_NOTIFIED_IT) {
 			if (queue->mover == identity)
 				memwait_queue_forget_mover(queue);
 			break;
 		}
-		memwait_queue_remove(waiter);
+		if (claim == MEMWAIT_NOT_CLAIMED)
+			memwait_queue_remove(waiter);
 	}
 }
 

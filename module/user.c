@@ -53,13 +53,12 @@ static kuid_t memwait_current_user(void)
 
 /**
  * memwait_user_get() - find the user of the current thread
- * @expire: what the work of a new one is to do
  *
  * Context: process context, may sleep.
  *
  * Return: the user, for memwait_user_put(); or %NULL: there is no memory.
  */
-struct memwait_user *memwait_user_get(work_func_t expire)
+struct memwait_user *memwait_user_get(void)
 {
 	kuid_t uid = memwait_current_user();
 	struct memwait_user *user, *new;
@@ -70,8 +69,6 @@ struct memwait_user *memwait_user_get(work_func_t expire)
 		return NULL;
 	new->uid = uid;
 	refcount_set(&new->refs, 1);
-	init_llist_head(&new->expired);
-	INIT_WORK(&new->expire_work, expire);
 	INIT_LIST_HEAD(&new->dead);
 
 	xa_lock(&memwait_users);

@@ -20,8 +20,8 @@
 #include "group.h"
 #include "memwait.h"
 
-static bool memwait_thread_claim(struct memwait_waiter *waiter, u8 result,
-				 struct memwait_wakes *wakes)
+static enum memwait_claim memwait_thread_claim(struct memwait_waiter *waiter, u8 result,
+					       struct memwait_wakes *wakes)
 {
 	struct memwait_member *member = to_member(waiter);
 	struct memwait_group *group = member->group;
@@ -30,12 +30,12 @@ static bool memwait_thread_claim(struct memwait_waiter *waiter, u8 result,
 	if (group->nr == 1)
 		group->result = result;
 	if (cmpxchg(&group->claimed, NULL, member))
-		return false;
+		return MEMWAIT_NOT_CLAIMED;
 	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
 	if (group->nr > 1)
 		memwait_group_keep(group, wakes);
 	memwait_queue_remove_claimed(waiter);
-	return true;
+	return MEMWAIT_NOTIFIED_IT;
 }
 
 static bool memwait_thread_is_pending(const struct memwait_waiter *waiter)

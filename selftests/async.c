@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R18, R19, R23, and the deadlines of async waits. */
-#include "async_test.h"
+#include "several_test.h"
 
 #define FOREVER	MEMWAIT_FOREVER
 
@@ -526,6 +526,85 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 	ASSERT_EQ(1, await(self->fd, done, 2));
 	EXPECT_EQ(2, done[0].user_data);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+}
+
+/* Deadlines are ended by read(2): as many as there is room for, and the others by the next one. */
+MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
+{
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct memwait_completion done[5];
+	int i, armed = 0, n;
+
+	for (i = 0; i < 5; i++)
+		armed += async_soon(self->fd, self->word, 5, i, NULL) == MEMWAIT_PENDING;
+	ASSERT_EQ(5, armed);
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	usleep(20000);		/* until all have passed, or it takes a reader longer */
+	EXPECT_EQ(5, context_count(self->fd, "pending"));
+	EXPECT_EQ(0, context_count(self->fd, "completed"));
+	for (i = 0; i < 5; i += n) {
+		ASSERT_EQ(1, poll(&pfd, 1, -1));
+		n = mw_read(self->fd, done, 2);
+		ASSERT_LT(0, n);
+		ASSERT_GE(2, n);
+		EXPECT_EQ(i, done[0].user_data);
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+		EXPECT_EQ(5 - i - n, context_count(self->fd, "pending"));
+		EXPECT_EQ(0, context_count(self->fd, "completed"));
+	}
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 5));
+}
+
+/* One whose deadline has passed takes no notify from those behind it, read or not. */
+MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue)
+{
+	int fd = memwait_open(O_NONBLOCK), group;
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct memwait_completion done;
+	struct memwait_wait waits[2];
+	uint64_t deadline;
+	int ret;
+
+	members(waits, self->word, 2);
+	for (group = 0; group < 2; group++) {
+		do {
+			deadline = in_ms(5);
+			ret = group ? mw_group(fd, waits, 2, deadline, 0, 7, NULL) :
+				      mw_async(fd, self->word, 0, deadline, U32, 7, NULL);
+		} while (ret == MEMWAIT_TIMED_OUT);
+		ASSERT_EQ(MEMWAIT_PENDING, ret);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
+						    8, NULL));
+		ASSERT_EQ(1, poll(&pfd, 1, -1));
+		EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(8, done.user_data);
+		EXPECT_EQ(MEMWAIT_OK, done.result);
+		ASSERT_EQ(1, mw_read(fd, &done, 1));
+		EXPECT_EQ(7, done.user_data);
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+		EXPECT_EQ(0, done.count);
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+	}
+	close(fd);
+}
+
+/* What is overdue and not read can be taken back: no completion comes. */
+MEMWAIT_TEST(R23_cancel_of_what_is_overdue)
+{
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct memwait_completion done;
+	uint64_t id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 7, &id));
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 }
 
 MEMWAIT_TEST(R4_async_realtime_deadlines_follow_the_clock)

@@ -85,6 +85,33 @@ MEMWAIT_TEST(R22_edge_triggered_a_new_edge_for_each_arrival)
 	struct epoll_event event;
 
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 100000));
+	EXPECT_EQ(1, mw_read(self->fd, done, 16));
+	close(epoll);
+}
+
+/* The timer runs all the same: nobody is told of a deadline whose wait has ended otherwise. */
+MEMWAIT_TEST(R22_a_deadline_of_what_has_ended_is_not_readable)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct memwait_completion done;
+	uint64_t id, deadline;
+	int ret;
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
+	do {
+		deadline = in_ms(50);
+		ret = mw_async(self->fd, self->word, 0, deadline, U32, 1, &id);
+	} while (ret == MEMWAIT_TIMED_OUT);
+	ASSERT_EQ(MEMWAIT_PENDING, ret);
+	if (mw_cancel(self->fd, id)) {
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+		SKIP(return, "too slow for the cancel to come before the deadline");
+	}
+	EXPECT_EQ(0, poll(&pfd, 1, 200));
+	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 200));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
 	close(epoll);
 }
 
@@ -462,6 +489,7 @@ MEMWAIT_TEST(R22_epollrdnorm_by_itself)
 MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
 {
 	int epoll = epoll_on(self->fd, EPOLLIN | EPOLLET), i;
+	struct memwait_completion done;
 	struct sleeper s[2];
 
 	sleeper_start(&s[0], epoll, -1);
@@ -471,6 +499,7 @@ MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
 		pthread_join(s[i].thread, NULL);
 		EXPECT_EQ(1, s[i].result);
 	}
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	close(epoll);
 }
 
@@ -531,6 +560,7 @@ MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
 	memset(marked, 0, sizeof(marked));
 	for (i = 0; i < CROWD; )
 		i += mark_ready(crowd, marked);
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	for (i = 0; i < 2; i++)
 		close(exclusive[i]);
 	for (i = 0; i < CROWD; i++)

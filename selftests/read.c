@@ -30,16 +30,16 @@ MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_their_making)
 	EXPECT_EQ(2, done[0].user_data);
 	EXPECT_EQ(0, done[1].user_data);
 
-	/* A time-out has its place among them. */
+	/* A time-out is made when it is read. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word + 4, 10, 4, NULL));
 	while (!mw_readable(self->fd))
 		sched_yield();
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 3, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
 	EXPECT_EQ(3, mw_read(self->fd, done, 12));
-	EXPECT_EQ(4, done[0].user_data);
-	EXPECT_EQ(3, done[1].user_data);
-	EXPECT_EQ(1, done[2].user_data);
+	EXPECT_EQ(3, done[0].user_data);
+	EXPECT_EQ(1, done[1].user_data);
+	EXPECT_EQ(4, done[2].user_data);
 }
 
 MEMWAIT_TEST(R21_whole_records_only)
