@@ -505,7 +505,7 @@ int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 /* Wait groups: wait until a count is zero. */
 
 typedef union {
-	uint64_t reserved[2];
+	uint64_t reserved[4];
 } __attribute__((__aligned__(8))) memwait_waitgroup_t;
 
 #define MEMWAIT_WAITGROUP_INIT	{ { 0 } }
@@ -514,7 +514,10 @@ typedef union {
 /* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: count too large. */
 int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count);
 
-/* EBUSY: the count is not zero. */
+/*
+ * EBUSY: the count is not zero, or a callback has not begun. Those on their way out are waited for,
+ * as by memwait_cond_destroy().
+ */
 int memwait_waitgroup_destroy(memwait_waitgroup_t *group);
 
 /* Adds to the count, or takes away. EINVAL: it would be negative. EOVERFLOW: too large. */

@@ -9,6 +9,9 @@
  * WAITERS. The next one that adds to the count clears WAITERS and changes the generation: a waiter
  * goes on if it finds 0, or another generation. It may be woken for nothing, if somebody has added
  * to the count before the kernel has taken away the last one.
+ *
+ * Who has been woken looks at the state once more, so all that have to wait are counted as users,
+ * and destroy waits until they have left. Who makes the count 0 touches nothing afterwards.
  */
 #include <string.h>
 
@@ -18,6 +21,8 @@ struct waitgroup {
 	/* Lower half: the count, and WAITERS. Upper half: the generation. */
 	_Atomic uint64_t state;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
+	_Atomic uint32_t users;
+	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
 };
 
 _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wait group fits");
@@ -54,14 +59,20 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	return 0;
 }
 
-int memwait_waitgroup_destroy(memwait_waitgroup_t *group)
+int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 {
+	struct waitgroup *group = to_group(public_group);
+
 	if (!group)
 		return EINVAL;
 	/* acquire: who destroys it may free what it guarded */
-	if (atomic_load_explicit(&to_group(group)->state, memory_order_acquire) & COUNT)
+	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return EBUSY;
-	return 0;
+	/* relaxed: an operation whose callback has not begun waits still */
+	if (atomic_load_explicit(&group->operations, memory_order_relaxed))
+		return EBUSY;
+	/* Those that sleep while the count is 0 are being woken. */
+	return memwait_users_drain(&group->users, NULL, group->flags);
 }
 
 /*
@@ -124,6 +135,23 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 	return memwait_waitgroup_add(group, -1);
 }
 
+/* Whether there is nothing to wait for, before one becomes a user. */
+static bool is_zero(struct waitgroup *group)
+{
+	/* acquire: pairs with memwait_waitgroup_add() */
+	return !(atomic_load_explicit(&group->state, memory_order_acquire) & COUNT);
+}
+
+/* The last access of a user; @op: of an operation. */
+static int leave(struct waitgroup *group, struct memwait_op *op, int ret)
+{
+	/* relaxed: see memwait_waitgroup_destroy() */
+	if (op)
+		atomic_fetch_sub_explicit(&group->operations, 1, memory_order_relaxed);
+	memwait_users_leave(&group->users, group->flags);
+	return ret;
+}
+
 /* Whether one has to wait, and for which generation to end. @expected: what to sleep on. */
 static bool enter(struct waitgroup *group, uint32_t *generation, uint64_t *expected)
 {
@@ -165,14 +193,17 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 
 	if (!group)
 		return EINVAL;
-	if (!enter(group, &generation, &expected))
+	if (is_zero(group))
 		return 0;
-	do {
+	/* relaxed: memwait_waitgroup_destroy() is not called while somebody comes */
+	atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
+	ret = enter(group, &generation, &expected) ? MEMWAIT_OP_WAITS : 0;
+	while (ret == MEMWAIT_OP_WAITS) {
 		ret = memwait_sleep(count_word(group), expected, SLEEP_SIZE | group->flags,
 				    deadline);
 		ret = woken(group, generation, &expected, ret);
-	} while (ret == MEMWAIT_OP_WAITS);
-	return ret;
+	}
+	return leave(group, NULL, ret);
 }
 
 int memwait_waitgroup_wait(memwait_waitgroup_t *group)
@@ -201,27 +232,29 @@ static int wait_step(struct memwait_op *op, int outcome)
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
-		if (!enter(group, &op->generation, &expected))
+		if (is_zero(group))
 			return 0;
+		/* relaxed, both: as wait_until() */
+		atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&group->operations, 1, memory_order_relaxed);
+		ret = enter(group, &op->generation, &expected) ? MEMWAIT_OP_WAITS : 0;
 	} else {
 		ret = woken(group, op->generation, &expected, outcome);
-		if (ret != MEMWAIT_OP_WAITS)
-			return ret;
 	}
-	do {
+	while (ret == MEMWAIT_OP_WAITS) {
 		ret = memwait_op_arm(op, count_word(group), expected,
 				     SLEEP_SIZE | group->flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		ret = woken(group, op->generation, &expected, ret);
-	} while (ret == MEMWAIT_OP_WAITS);
-	return ret;
+	}
+	return leave(group, op, ret);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
 {
-	(void)op;
 	(void)outcome;	/* all are woken: there is nothing to pass on */
+	leave(op->object, op, 0);
 }
 
 static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };

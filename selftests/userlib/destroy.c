@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L8: condition variables and barriers can be destroyed when all have been woken. Destroy waits for
- * those that have not left yet, however long that takes, and refuses only while somebody waits.
+ * L8: condition variables, barriers and wait groups can be destroyed when all have been woken.
+ * Destroy waits for those that have not left yet, however long that takes, and refuses only while
+ * somebody waits.
  */
 #include "death_test.h"
 
@@ -12,6 +13,7 @@ struct board {
 	memwait_mutex_t mutex;
 	memwait_cond_t cond;
 	memwait_barrier_t barrier;
+	memwait_waitgroup_t group;
 	int there;
 };
 
@@ -104,10 +106,38 @@ static int destroy_barrier(struct board *board)
 	return memwait_barrier_destroy(&board->barrier);
 }
 
+static int set_up_group(struct board *board, unsigned int flags)
+{
+	memwait_mutex_init(&board->mutex, flags);
+	return memwait_waitgroup_init(&board->group, flags, 1);
+}
+
+static int wait_for_group(struct board *board)
+{
+	set(&board->there, 1);
+	return memwait_waitgroup_wait(&board->group);
+}
+
+static int wait_for_group_async(struct board *board, memwait_op_t *op)
+{
+	return memwait_waitgroup_wait_async(&board->group, op);
+}
+
+static int be_done(struct board *board)
+{
+	return memwait_waitgroup_done(&board->group);
+}
+
+static int destroy_group(struct board *board)
+{
+	return memwait_waitgroup_destroy(&board->group);
+}
+
 static const struct thing things[] = {
 	{ set_up_cond, wait_for_cond, wait_for_cond_async, signal_cond, destroy_cond },
 	{ set_up_cond, wait_for_cond, wait_for_cond_async, broadcast_cond, destroy_cond },
 	{ set_up_barrier, wait_at_barrier, wait_at_barrier_async, come_last, destroy_barrier },
+	{ set_up_group, wait_for_group, wait_for_group_async, be_done, destroy_group },
 };
 
 static const unsigned int flags[] = { 0, MEMWAIT_PRIVATE };
@@ -262,6 +292,7 @@ USERLIB_TEST(L8_it_is_refused_while_somebody_waits)
 		ASSERT_EQ(EINPROGRESS, use.thing->wait_async(board, &counted.op));
 		EXPECT_EQ(EBUSY, destroy_it(&use));
 		EXPECT_EQ(0, use.thing->wake(board));
+		EXPECT_EQ(EBUSY, destroy_it(&use));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
 		EXPECT_EQ(0, destroy_it(&use));
@@ -271,7 +302,49 @@ USERLIB_TEST(L8_it_is_refused_while_somebody_waits)
 		ASSERT_EQ(EINPROGRESS, use.thing->wait_async(board, &counted.op));
 		EXPECT_EQ(EBUSY, destroy_it(&use));
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		if (use.thing->wake == be_done) {
+			EXPECT_EQ(EBUSY, destroy_it(&use));
+			EXPECT_EQ(0, be_done(board));
+		}
 		EXPECT_EQ(0, destroy_it(&use));
+	}
+}
+
+/* Of two that have waited, the one that comes back first destroys it, and unmaps it. */
+struct last_use {
+	struct board *board;
+	int came;
+};
+
+static int wait_and_unmap(void *arg)
+{
+	struct last_use *use = arg;
+	int ret = memwait_waitgroup_wait(&use->board->group);
+
+	if (ret || __atomic_fetch_add(&use->came, 1, __ATOMIC_ACQ_REL))
+		return ret;
+	ret = memwait_waitgroup_destroy(&use->board->group);
+	return munmap(use->board, 4096) ? -1 : ret;
+}
+
+USERLIB_TEST(L8_the_first_that_comes_back_unmaps_it)
+{
+	struct runner waiters[2];
+	int round, i;
+
+	for (round = 0; round < (getenv("MEMWAIT_LOADS") ? 50 : 500); round++) {
+		struct last_use use = { .board = shared_page(4096) };
+
+		ASSERT_NE(NULL, use.board);
+		ASSERT_EQ(0, memwait_waitgroup_init(&use.board->group, flags[round % 2], 1));
+		for (i = 0; i < 2; i++)
+			runner_start(&waiters[i], wait_and_unmap, &use);
+		/* The count, which they sleep on, is where the group begins. */
+		while (memwait_waiters(&use.board->group, flags[round % 2]) < 2)
+			usleep(100);
+		ASSERT_EQ(0, memwait_waitgroup_done(&use.board->group));
+		for (i = 0; i < 2; i++)
+			ASSERT_EQ(0, runner_join(&waiters[i]));
 	}
 }
 
