@@ -435,7 +435,11 @@ typedef union {
 /* EINVAL: no such kind. */
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 
-/* EBUSY: it is locked; a ROBUST one, by readers or by a living writer. */
+/*
+ * EBUSY: it is locked; a ROBUST one, by readers or by a living writer. The last one to unlock it
+ * can destroy it: a writer before that is still within unlock is waited for. One that was killed
+ * there never leaves: EBUSY after ten seconds, unless it is PRIVATE or ROBUST.
+ */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*

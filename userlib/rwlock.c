@@ -16,6 +16,9 @@
  * The writer sleeps on the state; the reader that leaves CLOSED alone behind wakes it. A writer
  * that gives up opens the state, and unlocks the gate.
  *
+ * Between these two readers come and go, and the last of them may destroy the lock. If destroy
+ * finds the state open, and the gate taken, it waits until the gate is free.
+ *
  * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
  * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
  * it wanted, as there may be something to be put right. If it gives up because there still are
@@ -62,25 +65,6 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 	memset(rwlock, 0, sizeof(*rwlock));
 	to_rwlock(rwlock)->kind = kind;
 	return 0;
-}
-
-int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
-{
-	struct rwlock *lock = to_rwlock(rwlock);
-	uint64_t gate;
-
-	if (!lock)
-		return EINVAL;
-	/* acquire, all: who destroys it may free what it guarded */
-	if (atomic_load_explicit(&lock->state, memory_order_acquire) & ~CLOSED)
-		return EBUSY;
-	if (!is_robust(lock))
-		return atomic_load_explicit(&lock->state, memory_order_acquire) ||
-		       atomic_load_explicit(&lock->gate, memory_order_acquire) ? EBUSY : 0;
-	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
-	if (!gate || gate == MEMWAIT_NOT_RECOVERABLE)
-		return 0;
-	return memwait_owner_is_dead(&lock->owned_gate, gate, lock->kind) == 1 ? 0 : EBUSY;
 }
 
 static int release_gate(struct rwlock *lock)
@@ -203,6 +187,86 @@ static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *
 		}
 	}
 	return ret;
+}
+
+/* How long destroy waits for the gate before it looks at the state again, in ms; and how often. */
+#define DESTROY_LOOKS_AFTER	100
+#define GATE_IS_DEAD		100
+
+/*
+ * Whether nobody has it: 0; EBUSY; or EAGAIN: the gate is not free, but nobody is inside, as when a
+ * writer is about to leave. Or an error of the device.
+ */
+static int look_for_users(struct rwlock *lock)
+{
+	/* acquire, all: who destroys it may free what it guarded */
+	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
+	uint64_t gate;
+	int dead;
+
+	if (state & ~CLOSED)
+		return EBUSY;
+	if (!is_robust(lock)) {
+		if (state)
+			return EBUSY;
+		return atomic_load_explicit(&lock->gate, memory_order_acquire) ? EAGAIN : 0;
+	}
+	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
+	if (!gate || gate == MEMWAIT_NOT_RECOVERABLE)
+		return 0;
+	dead = memwait_owner_is_dead(&lock->owned_gate, gate, lock->kind);
+	if (dead < 0)
+		return -dead;
+	if (dead == 1)
+		return 0;
+	return state && !dead ? EBUSY : EAGAIN;
+}
+
+/* Has the gate for a moment, or does not get it in time. Returns 0 or an error. */
+static int await_gate(struct rwlock *lock)
+{
+	struct memwait_deadline deadline;
+	struct timespec time;
+	int ret;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_nsec += DESTROY_LOOKS_AFTER * 1000000L;
+	if (time.tv_nsec >= 1000000000) {
+		time.tv_nsec -= 1000000000;
+		time.tv_sec++;
+	}
+	memwait_deadline_set(&deadline, CLOCK_MONOTONIC, &time);
+	ret = lock_gate(lock, &deadline);
+	if (ret == EOWNERDEAD)
+		return memwait_owner_abandon(&lock->owned_gate, lock->kind);
+	if (ret == ETIMEDOUT || ret == ENOTRECOVERABLE)
+		return 0;
+	return ret ? ret : release_gate(lock);
+}
+
+/*
+ * A writer that is about to leave is waited for, however long that takes. If processes share the
+ * lock it may have been killed: EBUSY after ten seconds; whether that of a robust lock lives is
+ * known.
+ */
+int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
+{
+	struct rwlock *lock = to_rwlock(rwlock);
+	int ret, looks = 0;
+
+	if (!lock)
+		return EINVAL;
+	for (;;) {
+		ret = look_for_users(lock);
+		if (ret != EAGAIN)
+			return ret;
+		if (!(lock->kind & (MEMWAIT_PRIVATE | MEMWAIT_RWLOCK_ROBUST)) &&
+		    looks++ == GATE_IS_DEAD)
+			return EBUSY;
+		ret = await_gate(lock);
+		if (ret)
+			return ret;
+	}
 }
 
 static int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)

@@ -2,9 +2,11 @@
 /*
  * L8: condition variables, barriers and wait groups can be destroyed when all have been woken.
  * Destroy waits for those that have not left yet, however long that takes, and refuses only while
- * somebody waits.
+ * somebody waits. The last reader of a read-write lock can destroy it, wherever the writer is that
+ * has let it in.
  */
 #include "death_test.h"
+#include <sys/ptrace.h>
 
 /* As long as a waiter is kept from leaving: more than any limit that was there. */
 #define KEPT_MS		(getenv("MEMWAIT_LOADS") ? 2500 : 4000)
@@ -345,6 +347,91 @@ USERLIB_TEST(L8_the_first_that_comes_back_unmaps_it)
 		ASSERT_EQ(0, memwait_waitgroup_done(&use.board->group));
 		for (i = 0; i < 2; i++)
 			ASSERT_EQ(0, runner_join(&waiters[i]));
+	}
+}
+
+static int unlock_in_steps(memwait_rwlock_t *lock)
+{
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) || memwait_rwlock_wrlock(lock))
+		return 90;
+	raise(SIGSTOP);
+	return memwait_rwlock_unlock(lock);
+}
+
+/*
+ * Starts a process that has the lock for writing, and has it unlock it instruction by instruction,
+ * until there is a reader.
+ */
+static pid_t step_until_read(memwait_rwlock_t *lock)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(unlock_in_steps(lock));
+	while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+		if (!memwait_rwlock_tryrdlock(lock))
+			return pid;
+		ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL);
+	}
+	return -1;
+}
+
+static int destroy_rwlock(void *arg)
+{
+	return memwait_rwlock_destroy(arg);
+}
+
+USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
+{
+	const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_FAIR, MEMWAIT_RWLOCK_ROBUST };
+	memwait_rwlock_t *lock = self->shared, freed;
+	struct runner destroyer;
+	bool waits;
+	size_t i;
+	pid_t pid;
+
+	memset(&freed, 0x5a, sizeof(freed));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[i]));
+		pid = step_until_read(lock);
+		ASSERT_LT(0, pid);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		runner_start(&destroyer, destroy_rwlock, lock);
+		runner_await_asleep(&destroyer);
+		/* Either it waits for the writer, or that does nothing to it any more. */
+		waits = !runner_is_done(&destroyer);
+		if (!waits)
+			*lock = freed;
+		ASSERT_EQ(0, ptrace(PTRACE_CONT, pid, NULL, NULL));
+		EXPECT_EQ(0, userlib_child_status(pid));
+		EXPECT_EQ(0, runner_join(&destroyer));
+		if (!waits) {
+			EXPECT_EQ(0, memcmp(lock, &freed, sizeof(freed)));
+		}
+	}
+}
+
+/* A writer that dies there never leaves; that of a robust lock is known to be dead. */
+USERLIB_TEST(L8_it_does_not_wait_for_a_writer_that_was_killed)
+{
+	const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_ROBUST };
+	memwait_rwlock_t *lock = self->shared;
+	struct runner destroyer;
+	size_t i;
+	pid_t pid;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[i]));
+		pid = step_until_read(lock);
+		ASSERT_LT(0, pid);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		runner_start(&destroyer, destroy_rwlock, lock);
+		runner_await_asleep(&destroyer);
+		EXPECT_FALSE(runner_is_done(&destroyer));
+		kill(pid, SIGKILL);
+		EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
+		EXPECT_EQ(kinds[i] ? 0 : EBUSY, runner_join(&destroyer));
 	}
 }
 
