@@ -457,6 +457,17 @@ static int look(struct wait *wait, void *item, const struct memwait_deadline *de
 	return attempt(wait->channel, item, wait->sending, deadline);
 }
 
+/*
+ * The deadline has passed. There may be something all the same: whoever was notified of it does not
+ * run, say.
+ */
+static int look_once_more(struct wait *wait, void *item, const struct memwait_deadline *deadline)
+{
+	int ret = attempt(wait->channel, item, wait->sending, deadline);
+
+	return ret == EAGAIN ? ETIMEDOUT : ret;
+}
+
 static uint32_t sleep_flags(const struct memwait_channel *channel)
 {
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(channel->flags);
@@ -478,8 +489,12 @@ static int transfer_until(struct memwait_channel *channel, void *item, bool send
 			break;
 		ret = memwait_sleep(event_word(wait.other), expected, sleep_flags(channel),
 				    deadline);
-		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
-			ret = ret < 0 ? -ret : ETIMEDOUT;
+		if (ret == MEMWAIT_TIMED_OUT) {
+			ret = look_once_more(&wait, item, deadline);
+			break;
+		}
+		if (ret < 0 && ret != -EINTR) {
+			ret = -ret;
 			break;
 		}
 		wait.woken = memwait_was_woken(ret);
@@ -569,7 +584,7 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 
 	for (;;) {
 		if (outcome == MEMWAIT_TIMED_OUT) {
-			ret = ETIMEDOUT;
+			ret = look_once_more(&wait, op->item, &op->deadline);
 			break;
 		}
 		ret = look(&wait, op->item, &op->deadline, &expected);

@@ -94,6 +94,15 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 	}
 }
 
+/*
+ * The deadline has passed. The lock may be free all the same: whoever was woken for it does not
+ * run, say. CONTENDED is set for those that sleep on.
+ */
+static int look_once_more(_Atomic uint32_t *word, uint32_t kind)
+{
+	return lock_or_contend(word, kind) ? 0 : ETIMEDOUT;
+}
+
 /* After MEMWAIT_OK on a fair word: it is locked, for the caller. */
 static void lock_was_handed_over(_Atomic uint32_t *word)
 {
@@ -122,7 +131,7 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			return 0;
 		}
 		if (ret == MEMWAIT_TIMED_OUT)
-			return ETIMEDOUT;
+			return look_once_more(word, kind);
 		if (ret < 0 && ret != -EINTR)
 			return -ret;
 	}
@@ -211,7 +220,7 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 		return 0;
 	}
 	if (outcome == MEMWAIT_TIMED_OUT)
-		return ETIMEDOUT;
+		return look_once_more(word, kind);
 	while (!lock_or_contend(word, kind)) {
 		ret = memwait_op_arm(op, word, BOTH, wait_flags(kind));
 		if (ret == MEMWAIT_PENDING)

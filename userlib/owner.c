@@ -30,6 +30,9 @@
  * thread that unlocks may die before it has woken them; so each one that finds this after it has
  * slept wakes all the others.
  *
+ * Who gives up because its deadline has passed has looked once more, at the word and at its owner.
+ * If it gets the lock so, it wakes the next one, which names it.
+ *
  * A waiter that was woken or told, finds the lock taken, and gives up at once because its deadline
  * has passed, has not named the owner that it found. Therefore it wakes the next one, which does.
  */
@@ -119,6 +122,24 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 	return locked;
 }
 
+/* The deadline has passed: as memwait_owner_lock(), at once. */
+static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
+{
+	uint64_t seen;
+	int ret, dead;
+
+	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
+		dead = memwait_owner_is_dead(word, seen, kind);
+		if (dead <= 0)
+			return ETIMEDOUT;
+		if (dead == 1 && inherit(word, id, seen) == EOWNERDEAD)
+			return EOWNERDEAD;
+	}
+	if (!ret)
+		memwait_wake(word, 1, kind);
+	return ret;
+}
+
 /*
  * Returns 0; EOWNERDEAD: it is locked, but its last owner died with it; ENOTRECOVERABLE, ETIMEDOUT;
  * or an error of the device. A lock that the caller has already it waits for.
@@ -128,7 +149,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 {
 	bool slept = false, woken = false;
 	uint64_t id, seen;
-	int ret, dead;
+	int ret;
 
 	ret = memwait_owner(&id);
 	if (ret < 0)
@@ -142,16 +163,14 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 		/* If a signal handler has forked, the child has another one. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
 			ret = -EAGAIN;
-		/* The owner may have died just before the deadline. */
-		if (ret == MEMWAIT_OWNER_DIED || ret == MEMWAIT_TIMED_OUT) {
-			dead = memwait_owner_is_dead(word, seen, kind);
-			if (dead == 1 && inherit(word, id, seen) == EOWNERDEAD)
-				return EOWNERDEAD;
-		}
+		if (ret == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
+		    inherit(word, id, seen) == EOWNERDEAD)
+			return EOWNERDEAD;
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
-			if (woken)
+			ret = ret < 0 ? -ret : look_once_more(word, id, kind);
+			if (woken && !memwait_has_locked(ret))
 				memwait_wake(word, 1, kind);
-			return ret < 0 ? -ret : ETIMEDOUT;
+			break;
 		}
 	}
 	if (ret == ENOTRECOVERABLE && slept)
@@ -242,8 +261,10 @@ static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, in
 		goto give_up;
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_owner_try(word, id))
 		return 0;
-	if (outcome == MEMWAIT_TIMED_OUT)
-		return ETIMEDOUT;
+	if (outcome == MEMWAIT_TIMED_OUT) {
+		ret = look_once_more(word, id, kind);
+		goto out;
+	}
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
 		ret = memwait_op_arm(op, word, seen, wait_flags(kind));
 		if (ret == MEMWAIT_PENDING)
@@ -254,6 +275,7 @@ static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, in
 		if (ret == MEMWAIT_OWNER_DIED && inherit(word, id, seen) == EOWNERDEAD)
 			return EOWNERDEAD;
 	}
+out:
 	if (ret == ENOTRECOVERABLE && outcome != MEMWAIT_OP_BEGIN)
 		memwait_wake_all(word, kind);
 	return ret;

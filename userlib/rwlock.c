@@ -181,6 +181,8 @@ static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *
 	for (readers = close_state(lock); readers; readers = readers_left(lock)) {
 		err = memwait_sleep(&lock->state, CLOSED | readers,
 				    MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
+		if (err == MEMWAIT_TIMED_OUT && !readers_left(lock))
+			break;
 		if (err == MEMWAIT_TIMED_OUT || (err < 0 && err != -EINTR)) {
 			give_up(lock);
 			return err < 0 ? -err : ETIMEDOUT;
@@ -269,6 +271,15 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 	}
 }
 
+/*
+ * A reader has not got the gate, and @ret says why. If that is its deadline, it looks once more:
+ * the state may be open, while whoever was woken at the gate, or has it, does not run.
+ */
+static int read_at_last(struct rwlock *lock, int ret)
+{
+	return ret == ETIMEDOUT && !add_reader(lock) ? 0 : ret;
+}
+
 static int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
 	int ret;
@@ -281,7 +292,7 @@ static int read_until(struct rwlock *lock, const struct memwait_deadline *deadli
 	ret = lock_gate(lock, deadline);
 	if (ret == EOWNERDEAD)
 		return wait_for_readers(lock, deadline, ret);
-	return ret ? ret : add_reader_and_go(lock);
+	return ret ? read_at_last(lock, ret) : add_reader_and_go(lock);
 }
 
 /* The caller has the gate, by @ret, and does not wait. */
@@ -520,7 +531,7 @@ static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 	uint32_t readers;
 	int ret;
 
-	if (op->phase == FOR_READERS && outcome == MEMWAIT_TIMED_OUT) {
+	if (op->phase == FOR_READERS && outcome == MEMWAIT_TIMED_OUT && readers_left(lock)) {
 		give_up(lock);
 		return ETIMEDOUT;
 	}
@@ -547,10 +558,9 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 	if (op->phase == FOR_READERS) {
 		if (take_over_gate(lock, op))
 			return readers_step(lock, op, outcome);
-		if (outcome == MEMWAIT_TIMED_OUT)
-			return ETIMEDOUT;
 		op->phase = FOR_GATE;
-		outcome = MEMWAIT_OP_BEGIN;
+		if (outcome != MEMWAIT_TIMED_OUT)
+			outcome = MEMWAIT_OP_BEGIN;
 	}
 	if (outcome == MEMWAIT_OP_BEGIN && !writing) {
 		ret = add_reader(lock);
@@ -560,6 +570,8 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 	ret = gate_step(lock, op, outcome);
 	if (ret == EOWNERDEAD || (!ret && writing))
 		return readers_step(lock, op, outcome);
+	if (ret && !writing)
+		return read_at_last(lock, ret);
 	return ret ? ret : add_reader_and_go(lock);
 }
 

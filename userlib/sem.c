@@ -129,10 +129,17 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 	return memwait_sleepers(value_word(sem), 0) ? EBUSY : 0;
 }
 
+/* While it still waits: afterwards the semaphore may be gone. */
+static void pass_on_and_leave(struct sem *sem, bool woken)
+{
+	if (woken)
+		pass_on(sem);
+	leave(sem);
+}
+
 static void cancelled(void *argument)
 {
-	leave(argument);
-	pass_on(argument);
+	pass_on_and_leave(argument, true);
 }
 
 /* Not inlined: so what does not sleep needs next to no stack frame. */
@@ -146,10 +153,11 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 	while (!take_and_leave(sem, woken)) {
 		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
 						cancelled, sem);
+		/* The value may be above 0: whoever was woken for it does not run, say. */
+		if (ret == MEMWAIT_TIMED_OUT && take_and_leave(sem, woken))
+			return 0;
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {
-			leave(sem);
-			if (woken)
-				pass_on(sem);
+			pass_on_and_leave(sem, woken);
 			return ret < 0 ? -ret : ETIMEDOUT;
 		}
 		woken = memwait_was_woken(ret);
@@ -255,34 +263,28 @@ static int wait_step(struct memwait_op *op, int outcome)
 	int ret = outcome;
 	uint64_t left;
 
-	if (outcome == MEMWAIT_TIMED_OUT)
-		goto leave;
 	if (outcome == MEMWAIT_OP_BEGIN) {
 		if (take(sem, 0, &left))
 			return 0;
 		op->word.flags = enter(sem);
 	}
+	/* One whose deadline has passed looks once more, as above. */
 	while (!take_and_leave(sem, woken)) {
-		ret = memwait_op_arm(op, value_word(sem), 0, op->word.flags);
+		if (ret != MEMWAIT_TIMED_OUT)
+			ret = memwait_op_arm(op, value_word(sem), 0, op->word.flags);
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
-		if (ret != MEMWAIT_NOT_EQUAL)
-			goto leave;
+		if (ret != MEMWAIT_NOT_EQUAL) {
+			pass_on_and_leave(sem, woken);
+			return ret < 0 ? -ret : ETIMEDOUT;
+		}
 	}
 	return 0;
-
-leave:
-	leave(sem);
-	if (woken)
-		pass_on(sem);
-	return ret < 0 ? -ret : ETIMEDOUT;
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
 {
-	leave(op->object);
-	if (memwait_was_woken(outcome))
-		pass_on(op->object);
+	pass_on_and_leave(op->object, memwait_was_woken(outcome));
 }
 
 static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };
