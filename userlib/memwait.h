@@ -420,7 +420,10 @@ int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
 
-/* Read-write locks: readers that come later do not keep the first waiting writer waiting. */
+/*
+ * Read-write locks: readers that come later do not keep the first waiting writer waiting, unless
+ * the lock prefers readers.
+ */
 
 typedef union {
 	uint32_t reserved[8];
@@ -431,6 +434,7 @@ typedef union {
 /* Kinds, to which MEMWAIT_PRIVATE can be added. By default whoever is there first gets in. */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* whoever waits gets it in the order of waiting */
 #define MEMWAIT_RWLOCK_ROBUST		0x8u	/* if a writer dies the next one gets EOWNERDEAD */
+#define MEMWAIT_RWLOCK_PREFER_READER	0x10u	/* waiting writers keep no reader out; not FAIR */
 
 /* EINVAL: no such kind. */
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
@@ -443,7 +447,8 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*
- * A thread that has it must not ask again, not even for reading: a writer may be waiting.
+ * A thread that has it must not ask again, not even for reading: a writer may be waiting. With
+ * PREFER_READER one that has it for reading may, and unlocks it as often.
  * EAGAIN: too many readers. try: EBUSY. ETIMEDOUT.
  *
  * A ROBUST one, here and in all functions that lock: EOWNERDEAD: a writer has died. The caller has

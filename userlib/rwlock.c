@@ -11,13 +11,20 @@
  * Of a fair lock the gate is fair: readers and writers that have to wait enter in the order of
  * waiting. That costs a switch of threads for each as soon as one of them waits.
  *
- *	state: number of readers, and CLOSED: a writer has the gate and wants, or has, the lock
+ *	state: number of readers, and
+ *	CLOSED: a writer has the gate and wants, or has, the lock
+ *	WAITING: writers may be asleep on the state, or about to be, without the gate
  *
  * The writer sleeps on the state; the reader that leaves CLOSED alone behind wakes it. A writer
  * that gives up opens the state, and unlocks the gate.
  *
  * Between these two readers come and go, and the last of them may destroy the lock. If destroy
  * finds the state open, and the gate taken, it waits until the gate is free.
+ *
+ * Of a lock that prefers readers, a writer closes the state only if there is no reader. If there is
+ * one, it says so by WAITING, unlocks the gate, and sleeps on the state; the last reader wakes all
+ * that do, and they go through the gate again. So nobody has the gate for longer than a moment, but
+ * a writer that is inside, and a thread that is inside as a reader can come in once more.
  *
  * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
  * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
@@ -44,7 +51,9 @@ _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits
 _Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the gate's");
 
 #define CLOSED		0x80000000U
-#define MOST_READERS	0x7fffffffU
+#define WAITING		0x40000000U
+#define MOST_READERS	0x3fffffffU
+#define READERS		MOST_READERS
 
 static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 {
@@ -56,11 +65,17 @@ static bool is_robust(const struct rwlock *lock)
 	return lock->kind & MEMWAIT_RWLOCK_ROBUST;
 }
 
+static bool prefers_readers(const struct rwlock *lock)
+{
+	return lock->kind & MEMWAIT_RWLOCK_PREFER_READER;
+}
+
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 {
-	const unsigned int one_of = MEMWAIT_RWLOCK_FAIR | MEMWAIT_RWLOCK_ROBUST;
+	const unsigned int others = MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_READER;
 
-	if (!rwlock || (kind & ~(one_of | MEMWAIT_PRIVATE)) || (kind & one_of) == one_of)
+	if (!rwlock || (kind & ~(MEMWAIT_RWLOCK_FAIR | others | MEMWAIT_PRIVATE)) ||
+	    (kind & MEMWAIT_RWLOCK_FAIR && kind & others))
 		return EINVAL;
 	memset(rwlock, 0, sizeof(*rwlock));
 	to_rwlock(rwlock)->kind = kind;
@@ -115,7 +130,7 @@ static int add_reader(struct rwlock *lock)
 	do {
 		if (state & CLOSED)
 			return EBUSY;
-		if (state == MOST_READERS)
+		if ((state & READERS) == MOST_READERS)
 			return EAGAIN;
 		/* acquire: pairs with the writer that opened it */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state + 1,
@@ -137,13 +152,59 @@ static int add_reader_and_go(struct rwlock *lock)
 static uint32_t close_state(struct rwlock *lock)
 {
 	/* acquire: pairs with the release of readers that have left, and of the writer before */
-	return atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire) & ~CLOSED;
+	return atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire) & READERS;
+}
+
+/*
+ * The same if there is no reader, and it will not be waited for any. Returns 0, or EBUSY. All that
+ * have slept on the state have been woken then.
+ */
+static int close_if_empty(struct rwlock *lock)
+{
+	/* relaxed: only the compare-and-swap counts */
+	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+
+	do {
+		if (state & READERS)
+			return EBUSY;
+		/* acquire: as close_state() */
+	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, CLOSED,
+							memory_order_acquire,
+							memory_order_relaxed));
+	return 0;
+}
+
+/*
+ * Of a lock that prefers readers: closes the state if there is no reader, and otherwise unlocks the
+ * gate, by which it has got EBUSY, and is to sleep on the state while that is @seen.
+ */
+static int close_or_leave(struct rwlock *lock, uint32_t *seen)
+{
+	/* relaxed, all: only close_if_empty() counts */
+	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+
+	for (;;) {
+		if (!(state & READERS)) {
+			if (!close_if_empty(lock))
+				return 0;
+			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+			continue;
+		}
+		*seen = state | WAITING;
+		if (state & WAITING ||
+		    atomic_compare_exchange_weak_explicit(&lock->state, &state, *seen,
+							  memory_order_relaxed,
+							  memory_order_relaxed))
+			break;
+	}
+	release_gate(lock);
+	return EBUSY;
 }
 
 static uint32_t readers_left(struct rwlock *lock)
 {
 	/* acquire: pairs with the release of readers that have left */
-	return atomic_load_explicit(&lock->state, memory_order_acquire) & ~CLOSED;
+	return atomic_load_explicit(&lock->state, memory_order_acquire) & READERS;
 }
 
 /* Whether the writer that has the gate has not put right what a dead one has left. */
@@ -206,10 +267,10 @@ static int look_for_users(struct rwlock *lock)
 	uint64_t gate;
 	int dead;
 
-	if (state & ~CLOSED)
+	if (state & READERS)
 		return EBUSY;
 	if (!is_robust(lock)) {
-		if (state)
+		if (state & CLOSED)
 			return EBUSY;
 		return atomic_load_explicit(&lock->gate, memory_order_acquire) ? EAGAIN : 0;
 	}
@@ -221,7 +282,7 @@ static int look_for_users(struct rwlock *lock)
 		return -dead;
 	if (dead == 1)
 		return 0;
-	return state && !dead ? EBUSY : EAGAIN;
+	return state & CLOSED && !dead ? EBUSY : EAGAIN;
 }
 
 /* Has the gate for a moment, or does not get it in time. Returns 0 or an error. */
@@ -339,6 +400,27 @@ int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *
 	return memwait_rwlock_clockrdlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
+/* The caller has the gate, of a lock that prefers readers, and no writer has died. */
+static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	int ret, slept = MEMWAIT_OK;
+	uint32_t seen;
+
+	while (close_or_leave(lock, &seen)) {
+		if (slept == MEMWAIT_TIMED_OUT)
+			return ETIMEDOUT;
+		slept = memwait_sleep(&lock->state, seen,
+				      MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
+		if (slept < 0 && slept != -EINTR)
+			return -slept;
+		/* Once more if the deadline has passed: the gate does that by itself. */
+		ret = lock_gate(lock, deadline);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
 	int ret;
@@ -346,6 +428,8 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 	if (!lock)
 		return EINVAL;
 	ret = lock_gate(lock, deadline);
+	if (!ret && prefers_readers(lock))
+		return write_when_empty(lock, deadline);
 	return memwait_has_locked(ret) ? wait_for_readers(lock, deadline, ret) : ret;
 }
 
@@ -357,7 +441,6 @@ int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
 int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
-	uint32_t nobody = 0;
 	int ret;
 
 	if (!lock)
@@ -365,12 +448,8 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 	ret = try_gate(lock);
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);
-	if (ret)
+	if (ret || !close_if_empty(lock))
 		return ret;
-	/* acquire: as close_state() */
-	if (atomic_compare_exchange_strong_explicit(&lock->state, &nobody, CLOSED,
-						    memory_order_acquire, memory_order_relaxed))
-		return 0;
 	release_gate(lock);
 	return EBUSY;
 }
@@ -415,6 +494,7 @@ __attribute__((__noinline__))
 static int unlock_slowly(struct rwlock *lock)
 {
 	uint32_t state, kind;
+	bool is_last;
 	int ret = 0;
 
 	kind = lock->kind;	/* who has it next may free it */
@@ -423,12 +503,14 @@ static int unlock_slowly(struct rwlock *lock)
 	if (state == CLOSED)
 		return unlock_writer(lock);
 	do {
-		if (!(state & ~CLOSED))
+		if (!(state & READERS))
 			return EPERM;
+		/* If it is closed one sleeps there, otherwise there may be several. */
+		is_last = state == (CLOSED | 1) || state == (WAITING | 1);
 		/* The store and the notify are one call, see internal.h. */
-		if (state == (CLOSED | 1) && !(kind & MEMWAIT_PRIVATE) && !ret) {
-			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, UINT32_MAX, 1, kind,
-					     NULL);
+		if (is_last && !(kind & MEMWAIT_PRIVATE) && !ret) {
+			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, UINT32_MAX,
+					     MEMWAIT_ALL, kind, NULL);
 			if (ret >= 0)
 				return 0;
 		}
@@ -436,8 +518,8 @@ static int unlock_slowly(struct rwlock *lock)
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state - 1,
 							memory_order_release,
 							memory_order_relaxed));
-	if (state == (CLOSED | 1) && !ret)
-		ret = memwait_wake(&lock->state, 1, kind);
+	if (is_last && !ret)
+		ret = memwait_wake(&lock->state, MEMWAIT_ALL, kind);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -451,7 +533,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: the writer comes after what was read */
-	if ((state & ~CLOSED) && state != (CLOSED | 1) &&
+	if ((state == 1 || (state & READERS) > 1) &&
 	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - 1,
 						    memory_order_release, memory_order_relaxed))
 		return 0;
@@ -474,7 +556,7 @@ int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 }
 
 /* What an operation waits for. */
-enum { FOR_GATE, FOR_READERS };
+enum { FOR_GATE, FOR_READERS, WITHOUT_GATE };
 
 static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 {
@@ -550,29 +632,66 @@ static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 	return op->rwlock.gate;
 }
 
+/*
+ * As write_when_empty(), for an operation whose gate is the caller's. EAGAIN: it is to go through
+ * the gate again, by *@outcome.
+ */
+static int empty_step(struct rwlock *lock, struct memwait_op *op, int *outcome)
+{
+	uint32_t seen;
+
+	if (!close_or_leave(lock, &seen))
+		return 0;
+	if (*outcome == MEMWAIT_TIMED_OUT)
+		return ETIMEDOUT;
+	*outcome = memwait_op_arm(op, &lock->state, seen,
+				  MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE));
+	if (*outcome < 0)
+		return -*outcome;
+	if (*outcome == MEMWAIT_PENDING) {
+		op->phase = WITHOUT_GATE;
+		return MEMWAIT_OP_WAITS;
+	}
+	if (*outcome == MEMWAIT_NOT_EQUAL)
+		*outcome = MEMWAIT_OP_BEGIN;
+	return EAGAIN;
+}
+
+/* Of one that prefers readers, and is to be written: until no reader is there. */
+static int through_gate(struct rwlock *lock, struct memwait_op *op, bool writing, int *outcome)
+{
+	int ret;
+
+	do {
+		ret = gate_step(lock, op, *outcome);
+		if (ret || !writing || !prefers_readers(lock))
+			return ret;
+		ret = empty_step(lock, op, outcome);
+	} while (ret == EAGAIN);
+	return ret;
+}
+
 static int step(struct memwait_op *op, bool writing, int outcome)
 {
 	struct rwlock *lock = op->object;
 	int ret;
 
-	if (op->phase == FOR_READERS) {
-		if (take_over_gate(lock, op))
-			return readers_step(lock, op, outcome);
-		op->phase = FOR_GATE;
-		if (outcome != MEMWAIT_TIMED_OUT)
-			outcome = MEMWAIT_OP_BEGIN;
-	}
+	if (op->phase == FOR_READERS && take_over_gate(lock, op))
+		return readers_step(lock, op, outcome);
+	if (op->phase != FOR_GATE && outcome != MEMWAIT_TIMED_OUT)
+		outcome = MEMWAIT_OP_BEGIN;
+	op->phase = FOR_GATE;
 	if (outcome == MEMWAIT_OP_BEGIN && !writing) {
 		ret = add_reader(lock);
 		if (ret != EBUSY)
 			return ret;
 	}
-	ret = gate_step(lock, op, outcome);
-	if (ret == EOWNERDEAD || (!ret && writing))
+	ret = through_gate(lock, op, writing, &outcome);
+	if (ret == EOWNERDEAD || (!ret && writing && !prefers_readers(lock)))
 		return readers_step(lock, op, outcome);
 	if (ret && !writing)
 		return read_at_last(lock, ret);
-	return ret ? ret : add_reader_and_go(lock);
+	return ret || writing ? ret : add_reader_and_go(lock);
 }
 
 static int read_step(struct memwait_op *op, int outcome)
@@ -589,7 +708,9 @@ static void undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	/* The writer is alone on the state: there is nobody to pass its wake-up on to. */
+	/* Who sleeps on the state is alone there, or all are woken: there is nothing to pass on. */
+	if (op->phase == WITHOUT_GATE)
+		return;
 	if (op->phase == FOR_READERS) {
 		if (take_over_gate(lock, op))
 			give_up(lock);

@@ -151,6 +151,7 @@ static bool enters_by_loop(int way)
 
 static const unsigned int rwlock_kinds[] = {
 	MEMWAIT_RWLOCK_ROBUST, MEMWAIT_RWLOCK_ROBUST | MEMWAIT_PRIVATE,
+	MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_READER,
 };
 
 ROBUST_TEST(L6_who_comes_after_a_writers_death_has_it_for_writing)

@@ -140,6 +140,8 @@ USERLIB_TEST(threads_processes_and_a_loop)
 {
 	use_by_all(_metadata, self->loop, 0);
 	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_FAIR);
+	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_READER);
+	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_RWLOCK_ROBUST);
 }
 
 USERLIB_TEST(try_and_errors)
@@ -148,6 +150,8 @@ USERLIB_TEST(try_and_errors)
 
 	EXPECT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR));
 	EXPECT_EQ(EINVAL, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR | 2));
+	EXPECT_EQ(EINVAL, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR |
+					      MEMWAIT_RWLOCK_PREFER_READER));
 	ASSERT_EQ(0, memwait_rwlock_init(lock, 0));
 	EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, memwait_rwlock_rdlock(lock));
@@ -511,7 +515,7 @@ USERLIB_TEST(more_errors)
 	EXPECT_EQ(0, counted.calls);
 
 	/* As many readers as there can be. */
-	*((uint32_t *)lock + 2) = 0x7fffffff;
+	*((uint32_t *)lock + 2) = 0x3fffffff;
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock(lock));
 	EXPECT_EQ(EAGAIN, memwait_rwlock_tryrdlock(lock));
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock_async(lock, &counted.op));
@@ -1001,6 +1005,144 @@ USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 		ASSERT_EQ(1, shared->a);
 		ASSERT_EQ(0, shared->violations);
 		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+}
+
+/* Those that prefer readers. */
+static const unsigned int preferring[] = {
+	MEMWAIT_RWLOCK_PREFER_READER,
+	MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_PRIVATE,
+	MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_RWLOCK_ROBUST,
+};
+
+static void await_sleepers(const void *word, unsigned int kind, int n)
+{
+	while (memwait_waiters(word, kind & MEMWAIT_PRIVATE) != n)
+		sched_yield();
+}
+
+USERLIB_TEST(a_thread_reads_several_times_while_writers_wait)
+{
+	struct counted_op writer = { 0 }, reader = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct runner writers[2], other;
+	struct timespec time;
+	size_t i;
+	int n;
+
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	memwait_op_init(&reader.op, self->loop, count_call, &reader);
+	for (i = 0; i < ARRAY_SIZE(preferring); i++) {
+		memset(shared, 0, sizeof(*shared));
+		writer.calls = 0;
+		ASSERT_EQ(0, memwait_rwlock_init(lock, preferring[i]));
+		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+		for (n = 0; n < 2; n++)
+			runner_start(&writers[n], write_once, shared);
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+		await_sleepers(state_of(lock), preferring[i], 3);
+
+		EXPECT_EQ(0, memwait_rwlock_rdlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_tryrdlock(lock));
+		time = in_time(CLOCK_MONOTONIC, 3600 * 1000);
+		EXPECT_EQ(0, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &time));
+		EXPECT_EQ(0, memwait_rwlock_rdlock_async(lock, &reader.op));
+		EXPECT_EQ(EBUSY, memwait_rwlock_trywrlock(lock));
+		time = in_time(CLOCK_MONOTONIC, 10);
+		EXPECT_EQ(ETIMEDOUT, memwait_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, &time));
+		EXPECT_EQ(EBUSY, memwait_rwlock_destroy(lock));
+		runner_start(&other, read_once, shared);
+		EXPECT_EQ(0, runner_join(&other));
+
+		/* The last one lets the writers in, all of them. */
+		for (n = 0; n < 5; n++)
+			EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, dispatch_until(self->loop, &writer.calls, 1));
+		EXPECT_EQ(0, writer.result);
+		EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		for (n = 0; n < 2; n++)
+			EXPECT_EQ(0, runner_join(&writers[n]));
+		EXPECT_EQ(2, shared->a);
+		EXPECT_EQ(0, shared->violations);
+		EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+}
+
+/* One that has slept at the gate, and stands there behind a writer that waits for readers. */
+USERLIB_TEST(a_reader_behind_a_waiting_writer_gets_in)
+{
+	struct counted_op writer = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct runner reader;
+	size_t i;
+
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	for (i = 0; i < ARRAY_SIZE(preferring); i++) {
+		memset(shared, 0, sizeof(*shared));
+		writer.calls = 0;
+		ASSERT_EQ(0, memwait_rwlock_init(lock, preferring[i]));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+		runner_start(&reader, read_once, shared);
+		await_sleepers(gate_of(lock), preferring[i], 2);
+		/* This wakes the writer. */
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, runner_join(&reader));
+		EXPECT_EQ(0, writer.calls);
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, dispatch_until(self->loop, &writer.calls, 1));
+		EXPECT_EQ(0, writer.result);
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+}
+
+/* Writers that give up, are taken back, or die while they wait for readers leave nothing behind. */
+USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_goes)
+{
+	struct counted_op writer = { 0 }, late = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct timespec time;
+	pid_t child;
+	size_t i;
+
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	memwait_op_init(&late.op, self->loop, count_call, &late);
+	for (i = 0; i < ARRAY_SIZE(preferring); i++) {
+		memset(shared, 0, sizeof(*shared));
+		late.calls = 0;
+		ASSERT_EQ(0, memwait_rwlock_init(lock, preferring[i]));
+		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+		if (!(preferring[i] & MEMWAIT_PRIVATE)) {
+			child = fork();
+			if (!child)
+				_exit(write_once(shared));
+			await_sleepers(state_of(lock), preferring[i], 1);
+			kill(child, SIGKILL);
+			ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		}
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+		time = in_time(CLOCK_MONOTONIC, 20);
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_clockwrlock_async(lock, CLOCK_MONOTONIC,
+									&time, &late.op));
+		ASSERT_EQ(0, dispatch_until(self->loop, &late.calls, 1));
+		EXPECT_EQ(ETIMEDOUT, late.result);
+		EXPECT_EQ(0, memwait_op_cancel(&writer.op));
+		/* One that has been woken. */
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, memwait_op_cancel(&writer.op));
+		EXPECT_EQ(0, writer.calls);
+		EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 	}
 }
 

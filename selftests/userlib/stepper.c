@@ -1015,6 +1015,14 @@ RWLOCK_TEST(unlock_written_contended, "unlock of a writer, contended", .prepare 
 	    .approach = wrlock, .before = { read_visit, write_visit }, .operation = unlock_rwlock,
 	    .number = GIVES)
 
+RWLOCK_TEST(prefer_wrlock_readers, "PREFER_READER wrlock, contended by a reader",
+	    .prepare = make_read_rwlock, .kind = MEMWAIT_RWLOCK_PREFER_READER, .operation = wrlock,
+	    .behind = { write_visit }, .release = release_rwlock, .number = TAKES)
+RWLOCK_TEST(prefer_unlock_read, "PREFER_READER unlock of a reader, contended",
+	    .prepare = make_rwlock, .kind = MEMWAIT_RWLOCK_PREFER_READER, .approach = rdlock,
+	    .before = { write_visit, write_visit }, .operation = unlock_rwlock,
+	    .number = GIVES | FOR_READING)
+
 RWLOCK_TEST(robust_wrlock, "ROBUST wrlock", .prepare = make_rwlock, .kind = ROBUST,
 	    .operation = wrlock, .number = TAKES)
 RWLOCK_TEST(robust_rdlock, "ROBUST rdlock", .prepare = make_rwlock, .kind = ROBUST,

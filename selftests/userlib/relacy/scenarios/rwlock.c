@@ -30,6 +30,21 @@ static void rwlock_robust_set_up(void)
 	rwlock_set_up_as(MEMWAIT_RWLOCK_ROBUST);
 }
 
+static void rwlock_prefer_set_up(void)
+{
+	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_READER);
+}
+
+static void rwlock_prefer_private_set_up(void)
+{
+	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_PRIVATE);
+}
+
+static void rwlock_prefer_robust_set_up(void)
+{
+	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_RWLOCK_ROBUST);
+}
+
 static void rwlock_write(void)
 {
 	shared->data++;
@@ -68,6 +83,26 @@ SCENARIO("rwlock two writers", 3, rwlock_set_up, rwlock_writers_thread, rwlock_f
 SCENARIO("rwlock private", 3, rwlock_private_set_up, rwlock_thread, rwlock_finish);
 SCENARIO("rwlock fair", 3, rwlock_fair_set_up, rwlock_thread, rwlock_finish);
 SCENARIO("rwlock robust", 3, rwlock_robust_set_up, rwlock_thread, rwlock_finish);
+
+/* One comes in twice, whatever the writer waits for. */
+static void rwlock_twice_thread(unsigned int thread)
+{
+	if (thread == 1)
+		CHECK(!memwait_rwlock_rdlock(&shared->rwlock));
+	rwlock_thread(thread);
+	if (thread != 1)
+		return;
+	rwlock_read();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+SCENARIO("rwlock prefer reader", 3, rwlock_prefer_set_up, rwlock_twice_thread, rwlock_finish);
+SCENARIO("rwlock prefer reader two writers", 3, rwlock_prefer_set_up, rwlock_writers_thread,
+	 rwlock_finish);
+SCENARIO("rwlock prefer reader private", 3, rwlock_prefer_private_set_up, rwlock_twice_thread,
+	 rwlock_finish);
+SCENARIO("rwlock prefer reader robust", 3, rwlock_prefer_robust_set_up, rwlock_twice_thread,
+	 rwlock_finish);
 
 static void rwlock_try_thread(unsigned int thread)
 {
