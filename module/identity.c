@@ -30,8 +30,9 @@
  * the thread that exits, or has executed another program, of every process: the probe of each finds
  * the thread in a hash table, or returns. No thread of a process can be missed by its clone(2)
  * flags, a vfork(2) or a PID namespace, and closed descriptors do not matter. The exit of a thread
- * comes before its parent can know of it by waitpid(2), and the exec before the first instruction of
- * the new program. Who joins a thread, or waits for an exec of its vfork(2), may be sooner. A context dies with its last close.
+ * comes before its parent can know of it by waitpid(2), and the exec before the first instruction
+ * of the new program. A thread that joins another one, or waits for an exec of its vfork(2), may be
+ * sooner. A context dies with its last close.
  *
  * The probes do little: they are called where locks that sleep on PREEMPT_RT must not be taken.
  * They mark the thread dead, and leave the rest to a work, see owner.c.

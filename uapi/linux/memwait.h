@@ -78,8 +78,8 @@
  * @max_user_pins: most files and address spaces that the async waits of one user may keep alive,
  *	counted once for each context (module parameter max_user_pins)
  * @user_pins: how many of them the user has now
- * @max_user_owners: most ids of threads and contexts, of the dead ones until their waiters have been
- *	told (module parameter max_user_owners)
+ * @max_user_owners: most ids of threads and contexts, of the dead ones until their waiters have
+ *	been told (module parameter max_user_owners)
  * @user_owners: how many of them the user has now
  *
  * The limits are those of the user that opened the context. A user namespace that was not made by
