@@ -18,11 +18,22 @@
  * any more, or memwait_loop_stop() has told those to leave that were there. Any thread may read
  * that kick, and poll() looks again before it returns. So nobody lets go of the lock, to leave, to
  * sleep or to call back, while somebody sleeps who has to leave and no kick is there to be read;
- * and who has woken is no longer counted as asleep, so that the kicks end with the last of them. As
- * all of it is counted under the lock, a stop finds each memwait_loop_run() either there, and that
- * sees the stop before it sleeps again, or not there; if nobody is, it is kept for the next one.
+ * and who has woken is no longer counted as asleep, so that the kicks end with the last of them.
  * While a callback runs nothing may be pending, and its operation may begin again: those who sleep
  * until nothing is pending are woken only when it has returned.
+ *
+ * A stop may come from a signal handler, in a thread that has the lock. So it takes none. It
+ * changes one word, @runs_and_stops, in which it finds how many memwait_loop_run() are there: if
+ * nobody is, it is kept for the next one.
+ *
+ *	stop				who lets go of the lock while somebody sleeps, or is to
+ *	(1) count the stop		(1) queue the kick, if it is not
+ *	(2) notify the kick		(2) is there a new stop? Kick
+ *
+ * The kernel orders a notify that finds no kick queued before the wait that queues it. So if there
+ * is none to be notified, the one who has read it, and must let go of the lock, sees the stop. Two
+ * stops may use up one kick: those who have to leave are counted under the lock, by who sees the
+ * stop there first.
  *
  * A thread can be cancelled in a callback and in poll(), never with the lock held. A clean-up
  * handler does what it would have done on its way out: it is not counted any more, and what it
@@ -52,13 +63,21 @@ struct memwait_loop {
 	_Atomic uint32_t kick_word;
 	bool kicked;			/* kick's completion is there to be read */
 	unsigned int visits;		/* calls of dispatch and run that are under way */
-	unsigned int runs;		/* those of run */
-	unsigned int asleep;		/* those of run that are in poll() */
-	unsigned int leaving;		/* those in poll() that a stop has told to return */
-	unsigned int stops;		/* how many there were, with somebody to stop */
-	bool stopped;			/* there was one with nobody to stop */
+	uint32_t asleep;		/* those of run that are in poll() */
+	uint32_t leaving;		/* those in poll() that a stop has told to return */
+	uint32_t stops_seen;		/* of @runs_and_stops */
+	_Atomic uint64_t runs_and_stops;	/* not under the lock, see above */
 	_Atomic size_t pending;
 };
+
+/* Of runs_and_stops: calls of run under way, and how many stops there were that met some. */
+#define RUN		1ULL
+#define RUNS		0x7fffffffULL
+#define STOPPED		0x80000000ULL	/* one that met none, for the next */
+#define STOP		(1ULL << 32)
+
+/* How often one looks in milliseconds that cannot be kicked. */
+#define WITHOUT_KICK	100
 
 /* A call of memwait_loop_dispatch() or memwait_loop_run(); on its stack, for one thread. */
 struct visit {
@@ -67,7 +86,7 @@ struct visit {
 	int state;			/* from loop_lock() */
 	bool is_run;
 	bool asleep;
-	unsigned int stops;		/* of the loop, when it began */
+	uint32_t stops;			/* of the loop, when it began */
 };
 
 static memwait_op_t *to_public(struct memwait_op *op)
@@ -230,8 +249,13 @@ static int loop_arm_kick(memwait_loop_t *loop)
 	return ret < 0 ? -ret : 0;
 }
 
-/* Makes the descriptor readable. */
-static void loop_kick(memwait_loop_t *loop)
+static bool kick_is_idle(const memwait_loop_t *loop)
+{
+	return op_state(&loop->kick) == MEMWAIT_OP_IDLE;
+}
+
+/* Returns whether there was a kick to be notified. */
+static bool loop_notify_kick(const memwait_loop_t *loop)
 {
 	struct memwait_notify notify = {
 		.addr = (uintptr_t)&loop->kick_word,
@@ -239,24 +263,75 @@ static void loop_kick(memwait_loop_t *loop)
 		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
 	};
 
-	if (loop->kicked || (op_state(&loop->kick) == MEMWAIT_OP_IDLE && loop_arm_kick(loop)))
+	return memwait_device_ioctl(loop->fd, MEMWAIT_IOC_NOTIFY, &notify) == 1;
+}
+
+/* Makes the descriptor readable. */
+static void loop_kick(memwait_loop_t *loop)
+{
+	if (loop->kicked || (kick_is_idle(loop) && loop_arm_kick(loop)))
 		return;
 	/* relaxed: notify orders it */
 	atomic_fetch_add_explicit(&loop->kick_word, 1, memory_order_relaxed);
-	loop->kicked = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_NOTIFY, &notify) == 1;
+	loop->kicked = loop_notify_kick(loop);
 }
 
-/* Before the lock is dropped: is there something that the descriptor does not tell of? */
+static uint32_t loop_stops(const memwait_loop_t *loop)
+{
+	/* acquire: what was done before a stop is there for the run that obeys it */
+	return (uint32_t)(atomic_load_explicit(&loop->runs_and_stops, memory_order_acquire) /
+			  STOP);
+}
+
+/* Those who sleep began before the stops that were not seen yet. */
+static void loop_see_stops(memwait_loop_t *loop, uint32_t stops)
+{
+	if (loop->stops_seen == stops)
+		return;
+	loop->stops_seen = stops;
+	loop->leaving = loop->asleep;
+}
+
+/* Before the lock is dropped: does somebody sleep who has to leave? */
+static void loop_heed_stops(memwait_loop_t *loop)
+{
+	if (loop->asleep && kick_is_idle(loop))
+		loop_arm_kick(loop);
+	loop_see_stops(loop, loop_stops(loop));
+	if (loop->leaving)
+		loop_kick(loop);
+}
+
+/* The same: or is there something else that the descriptor does not tell of? */
 static void loop_settle(memwait_loop_t *loop)
 {
-	if (!ready_is_empty(loop) || loop->leaving ||
-	    (loop->asleep && !memwait_loop_pending(loop)))
+	loop_heed_stops(loop);
+	if (!ready_is_empty(loop) || (loop->asleep && !memwait_loop_pending(loop)))
 		loop_kick(loop);
 }
 
 static bool visit_is_stopped(const struct visit *visit)
 {
-	return visit->is_run && visit->stops != visit->loop->stops;
+	return visit->is_run && visit->stops != loop_stops(visit->loop);
+}
+
+/* Returns false if there was a stop before, for this one. */
+static bool run_begin(struct visit *visit)
+{
+	memwait_loop_t *loop = visit->loop;
+	/* relaxed: only the compare-and-swap counts */
+	uint64_t was = atomic_load_explicit(&loop->runs_and_stops, memory_order_relaxed), next;
+
+	do {
+		next = (was & ~STOPPED) + RUN;
+		/* acquire: as above */
+	} while (!atomic_compare_exchange_weak_explicit(&loop->runs_and_stops, &was, next,
+							memory_order_acquire,
+							memory_order_relaxed));
+	visit->stops = (uint32_t)(next / STOP);
+	/* It is not meant by these. */
+	loop_see_stops(loop, visit->stops);
+	return !(was & STOPPED);
 }
 
 static void visit_begin(struct visit *visit)
@@ -264,9 +339,7 @@ static void visit_begin(struct visit *visit)
 	memwait_loop_t *loop = visit->loop;
 
 	visit->state = loop_lock(loop);
-	visit->stops = loop->stops;
 	loop->visits++;
-	loop->runs += visit->is_run;
 }
 
 static void visit_end(struct visit *visit)
@@ -276,7 +349,9 @@ static void visit_end(struct visit *visit)
 	if (visit->forks != memwait_forks())
 		return;
 	loop->visits--;
-	loop->runs -= visit->is_run;
+	/* relaxed: a stop that finds it has it return, as it does */
+	if (visit->is_run)
+		atomic_fetch_sub_explicit(&loop->runs_and_stops, RUN, memory_order_relaxed);
 	loop_settle(loop);
 	loop_unlock(loop, visit->state);
 }
@@ -293,8 +368,8 @@ static void visit_leave(struct visit *visit, bool to_sleep)
 	loop->asleep += to_sleep;
 	if (to_sleep)
 		loop_settle(loop);
-	else if (loop->leaving)
-		loop_kick(loop);
+	else
+		loop_heed_stops(loop);
 	loop_unlock(loop, visit->state);
 }
 
@@ -306,8 +381,9 @@ static bool visit_return(struct visit *visit)
 		return false;
 	visit->state = loop_lock(loop);
 	if (visit->asleep) {
+		loop_see_stops(loop, loop_stops(loop));
 		loop->asleep--;
-		loop->leaving -= visit_is_stopped(visit);
+		loop->leaving -= visit->stops != loop->stops_seen;
 	}
 	visit->asleep = false;
 	return true;
@@ -437,8 +513,6 @@ static int dispatch(struct visit *visit)
 			return -EPERM;
 		ran++;
 	}
-	if (op_state(&loop->kick) == MEMWAIT_OP_IDLE)
-		loop_arm_kick(loop);
 	/* Nothing is forgotten, even if one polls for edges and stops at 0. */
 	if (!ran && got > 0 && got == asked)
 		loop_kick(loop);
@@ -451,13 +525,11 @@ static int run(struct visit *visit)
 	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
 	int saved = errno, ret;
 
-	if (loop->stopped) {
-		loop->stopped = false;
+	if (!run_begin(visit))
 		return 0;
-	}
 	while (!visit_is_stopped(visit) && memwait_loop_pending(loop)) {
 		visit_leave(visit, true);
-		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+		ret = poll(&pollfd, 1, kick_is_idle(loop) ? WITHOUT_KICK : -1) < 0 ? -errno : 0;
 		errno = saved;
 		if (!visit_return(visit))
 			return -EPERM;
@@ -498,21 +570,22 @@ int memwait_loop_run(memwait_loop_t *loop)
 
 int memwait_loop_stop(memwait_loop_t *loop)
 {
-	int state;
+	uint64_t was, next;
 
 	if (!loop)
 		return EINVAL;
 	if (loop->forks != memwait_forks())
 		return EPERM;
-	state = loop_lock(loop);
-	if (loop->runs) {
-		loop->stops++;
-		loop->leaving = loop->asleep;
-	} else {
-		loop->stopped = true;
-	}
-	loop_settle(loop);
-	loop_unlock(loop, state);
+	/* relaxed: only the compare-and-swap counts */
+	was = atomic_load_explicit(&loop->runs_and_stops, memory_order_relaxed);
+	do {
+		next = was & RUNS ? was + STOP : was | STOPPED;
+		/* release: pairs with loop_stops() and run_begin() */
+	} while (!atomic_compare_exchange_weak_explicit(&loop->runs_and_stops, &was, next,
+							memory_order_release,
+							memory_order_relaxed));
+	if (was & RUNS)
+		loop_notify_kick(loop);
 	return 0;
 }
 

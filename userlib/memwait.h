@@ -108,8 +108,8 @@ int memwait_loop_run(memwait_loop_t *loop);
 
 /*
  * Makes each memwait_loop_run() that is under way, in whichever thread, return after the current
- * callback. If there is none, the next one returns at once. From any thread. EPERM in a child of
- * fork().
+ * callback. If there is none, the next one returns at once. From any thread, or signal handler.
+ * EPERM in a child of fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
 

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L12: what a signal handler may call. The signal comes at each system call that the library makes,
+ * where the thread may have a lock of the library's.
+ */
+#include "userlib_test.h"
+
+#include <stdarg.h>
+
+static void (*handle)(void);
+static int calls_left = -1;	/* system calls until the signal; below 0: none comes */
+static int handled;
+
+static void on_signal(int number)
+{
+	int saved = errno;
+
+	(void)number;
+	handle();
+	/* What it calls leaves errno alone. */
+	if (errno != saved)
+		abort();
+	handled++;
+}
+
+static void may_be_interrupted(void)
+{
+	if (calls_left >= 0 && !calls_left--)
+		raise(SIGUSR1);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	void *argument;
+	va_list list;
+	int ret;
+
+	va_start(list, request);
+	argument = va_arg(list, void *);
+	va_end(list);
+	may_be_interrupted();
+	ret = (int)syscall(SYS_ioctl, fd, request, argument);
+	may_be_interrupted();
+	return ret;
+}
+
+ssize_t read(int fd, void *buffer, size_t size)
+{
+	ssize_t ret;
+
+	may_be_interrupted();
+	ret = syscall(SYS_read, fd, buffer, size);
+	may_be_interrupted();
+	return ret;
+}
+
+int poll(struct pollfd *fds, nfds_t nr, int timeout)
+{
+	struct timespec time = { timeout / 1000, timeout % 1000 * 1000000L };
+
+	may_be_interrupted();
+	return ppoll(fds, nr, timeout < 0 ? NULL : &time, NULL);
+}
+
+/* The signal comes at that system call from now. */
+static void interrupt_at(int call, void (*handler)(void))
+{
+	handle = handler;
+	handled = 0;
+	calls_left = call;
+	signal(SIGUSR1, on_signal);
+}
+
+static memwait_loop_t *loop_to_stop;
+
+static void stop_it(void)
+{
+	if (memwait_loop_stop(loop_to_stop))
+		abort();
+}
+
+struct busy {
+	memwait_op_t op;
+	uint32_t *word;
+	int calls, calls_after;	/* of its callback; those after the signal */
+	int most;		/* then it does not begin again */
+};
+
+/* Begins again, and completes at once: so the loop goes through all that it does. */
+static void go_on(memwait_op_t *op, int result, void *data)
+{
+	struct busy *busy = data;
+
+	(void)result;
+	busy->calls++;
+	busy->calls_after += handled;
+	if (busy->calls >= busy->most)
+		return;
+	if (memwait_wait32_async(busy->word, 0, NULL, 0, op) != MEMWAIT_PENDING ||
+	    memwait_notify(busy->word, 1, 0) != 1)
+		abort();
+}
+
+#define CALLS	60
+
+USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
+{
+	struct counted_op counted = { 0 };
+	struct busy busy = { .word = self->shared };
+	/* Until it sleeps it makes so many calls, or more. */
+	static const struct {
+		int most, calls;
+	} loops[] = { { CALLS, CALLS }, { 2, 8 }, { 1, 4 } };
+	uint32_t *word = self->shared;
+	size_t i;
+	int call;
+
+	loop_to_stop = self->loop;
+	/* Something that stays, so that nothing but the stop ends a run. */
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
+	memwait_op_init(&busy.op, self->loop, go_on, &busy);
+	for (i = 0; i < ARRAY_SIZE(loops); i++) {
+		for (call = 0; call < loops[i].calls; call++) {
+			busy.calls = 0;
+			busy.calls_after = 0;
+			busy.most = loops[i].most;
+			ASSERT_EQ(MEMWAIT_PENDING,
+				  memwait_wait32_async(word, 0, NULL, 0, &busy.op));
+			ASSERT_EQ(1, memwait_notify(word, 1, 0));
+			interrupt_at(call, stop_it);
+			ASSERT_EQ(0, memwait_loop_run(self->loop));
+			ASSERT_EQ(1, handled);
+			EXPECT_GE(1, busy.calls_after);
+			if (memwait_op_pending(&busy.op)) {
+				ASSERT_EQ(0, memwait_op_cancel(&busy.op));
+			}
+		}
+	}
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, counted.calls);
+	/* All of them were obeyed. */
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
+}
+
+static int run_loop(void *loop)
+{
+	return memwait_loop_run(loop);
+}
+
+/* The thread that is interrupted begins and cancels, and others sleep in the loop. */
+USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
+{
+	struct counted_op counted = { 0 }, other = { 0 };
+	struct runner runners[2];
+	uint32_t *word = self->shared;
+	int call, i;
+
+	loop_to_stop = self->loop;
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	memwait_op_init(&other.op, self->loop, count_call, &other);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
+	for (call = 0; call < 6; call++) {
+		for (i = 0; i < 2; i++) {
+			runner_start(&runners[i], run_loop, self->loop);
+			runner_await_asleep(&runners[i]);
+		}
+		interrupt_at(call, stop_it);
+		while (!handled) {
+			ASSERT_EQ(MEMWAIT_PENDING,
+				  memwait_wait32_async(word, 0, NULL, 0, &other.op));
+			ASSERT_EQ(0, memwait_op_cancel(&other.op));
+			ASSERT_EQ(0, memwait_loop_dispatch(self->loop));
+		}
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&runners[i]));
+	}
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(0, other.calls);
+}
+
+struct objects {
+	memwait_sem_t sem;
+	memwait_cond_t cond;
+	memwait_mutex_t mutex;
+	memwait_waitgroup_t group;
+	uint32_t word;
+};
+
+static struct objects *objects;
+
+/* All that posts and notifies. */
+static void post_and_notify(void)
+{
+	struct memwait_notify notify = { .addr = (uintptr_t)&objects->word, .count = 1 };
+
+	if (memwait_sem_post(&objects->sem) || memwait_cond_signal(&objects->cond) ||
+	    memwait_cond_notify(&objects->cond, 2) || memwait_cond_broadcast(&objects->cond) ||
+	    memwait_waitgroup_done(&objects->group) || memwait_notify(&objects->word, 1, 0) < 0 ||
+	    memwait_notify_many(&notify, 1, NULL) != 1 ||
+	    memwait_change_notify(&objects->word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL) < 0)
+		abort();
+}
+
+/* Waits for each of the objects, with a deadline; and operates on them. */
+static void use_objects(struct __test_metadata *_metadata, memwait_op_t *op)
+{
+	const struct timespec past = { 0, 0 };
+	int ret;
+
+	ret = memwait_sem_timedwait(&objects->sem, &past);
+	EXPECT_TRUE(!ret || ret == ETIMEDOUT);
+	if (!ret)
+		EXPECT_EQ(0, memwait_sem_post(&objects->sem));
+	ASSERT_EQ(0, memwait_mutex_lock(&objects->mutex));
+	ret = memwait_cond_timedwait(&objects->cond, &objects->mutex, &past);
+	EXPECT_TRUE(!ret || ret == ETIMEDOUT);
+	ASSERT_EQ(0, memwait_mutex_unlock(&objects->mutex));
+	ret = memwait_waitgroup_timedwait(&objects->group, &past);
+	EXPECT_EQ(ETIMEDOUT, ret);
+	ret = memwait_sem_wait_async(&objects->sem, op);
+	if (ret == EINPROGRESS) {
+		EXPECT_EQ(0, memwait_op_cancel(op));
+	} else {
+		EXPECT_EQ(0, ret);
+		EXPECT_EQ(0, memwait_sem_post(&objects->sem));
+	}
+}
+
+USERLIB_TEST(L12_posts_and_notifies_in_a_handler_wherever_it_comes)
+{
+	struct counted_op counted = { 0 };
+	int call, value;
+
+	objects = self->shared;
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(0, memwait_sem_init(&objects->sem, 1, 0));
+	ASSERT_EQ(0, memwait_waitgroup_init(&objects->group, 0, CALLS + 2));
+	for (call = 0; call < CALLS; call++) {
+		interrupt_at(call, post_and_notify);
+		while (!handled)
+			use_objects(_metadata, &counted.op);
+	}
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(0, memwait_sem_getvalue(&objects->sem, &value));
+	EXPECT_EQ(CALLS, value);
+	EXPECT_EQ(CALLS, objects->word);
+	EXPECT_EQ(0, memwait_waitgroup_add(&objects->group, -2));
+	EXPECT_EQ(0, memwait_waitgroup_destroy(&objects->group));
+	EXPECT_EQ(0, memwait_cond_destroy(&objects->cond));
+	EXPECT_EQ(0, memwait_sem_destroy(&objects->sem));
+}
+
+TEST_HARNESS_MAIN
