@@ -56,10 +56,39 @@ bool memwait_may_spin(void)
 	return n > 1;
 }
 
-/* Opens one more context. Never a standard stream's number, even if the process has closed that. */
+int memwait_device_ioctl(int fd, unsigned long command, void *argument)
+{
+	int saved = errno;
+	int ret = ioctl(fd, command, argument);
+
+	if (ret < 0)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+
+/*
+ * What the library's number is for by now: 0: the device. ENOTTY: something else, or it looks as
+ * the device does and has none of its ioctls; or why it cannot be used at all, as EBADF.
+ */
+int memwait_device_probe(int fd)
+{
+	struct memwait_info info = { 0 };
+	int ret = memwait_device_ioctl(fd, MEMWAIT_IOC_INFO, &info);
+
+	/* An epoll instance and /dev/urandom say EINVAL of what they do not know. */
+	if (ret == -EINVAL || (!ret && !info.max_group))
+		return ENOTTY;
+	return -ret;
+}
+
+/*
+ * Opens one more context. Never a standard stream's number, even if the process has closed that.
+ * What opens and is no device, as in a container that stands in for the kernel, is closed again.
+ */
 int memwait_device_open(int flags)
 {
-	int fd, higher, saved = errno, state;
+	int fd, higher, err, saved = errno, state;
 
 	/* open() is a cancellation point, and the locks are not. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
@@ -73,20 +102,14 @@ int memwait_device_open(int flags)
 		close(fd);
 		fd = higher;
 	}
+	err = fd < 0 ? 0 : memwait_device_probe(fd);
+	if (err) {
+		close(fd);
+		fd = -err;
+	}
 	pthread_setcancelstate(state, NULL);
 	errno = saved;
 	return fd;
-}
-
-int memwait_device_ioctl(int fd, unsigned long command, void *argument)
-{
-	int saved = errno;
-	int ret = ioctl(fd, command, argument);
-
-	if (ret < 0)
-		ret = -errno;
-	errno = saved;
-	return ret;
 }
 
 /* The process's own context, which is never used for async waits. */
@@ -113,18 +136,16 @@ static int device_get(void)
 
 /*
  * Is @error the answer of a descriptor that the program has closed, as daemons close all, or that
- * is something else by now? Then it is opened again. What it is by now is not ours to close.
+ * is something else by now? Then it is opened again, once in a call. What it is by now is not ours
+ * to close.
  */
-static bool device_was_closed(int fd, int error)
+static bool device_was_closed(int fd, int error, bool *reopened)
 {
-	struct memwait_info info;
-
-	if (error != -EBADF && error != -ENOTTY)
-		return false;
-	if (!memwait_device_ioctl(fd, MEMWAIT_IOC_INFO, &info))
+	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd))
 		return false;
 	atomic_compare_exchange_strong_explicit(&device, &fd, -1, memory_order_relaxed,
 						memory_order_relaxed);
+	*reopened = true;
 	return true;
 }
 
@@ -139,6 +160,7 @@ int memwait_device_check(void)
 /* Of the process's own context. */
 int memwait_device(unsigned long command, void *argument)
 {
+	bool reopened = false;
 	int fd, ret;
 
 	do {
@@ -146,7 +168,7 @@ int memwait_device(unsigned long command, void *argument)
 		if (fd < 0)
 			return fd;
 		ret = memwait_device_ioctl(fd, command, argument);
-	} while (device_was_closed(fd, ret));
+	} while (device_was_closed(fd, ret, &reopened));
 	return ret;
 }
 
@@ -269,6 +291,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			.deadline = deadline->ns,
 		},
 	};
+	bool reopened = false;
 	int fd, ret;
 
 	if (deadline->error)
@@ -284,7 +307,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 		else
 			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
 					       argument);
-	} while (device_was_closed(fd, ret) || owner_is_another(both.wait.flags, ret));
+	} while (device_was_closed(fd, ret, &reopened) || owner_is_another(both.wait.flags, ret));
 	return ret;
 }
 

@@ -127,6 +127,7 @@ static inline bool memwait_was_woken(int outcome)
 
 /* device.c: outcomes or negative error numbers; errno is left alone */
 int memwait_device_open(int flags);
+int memwait_device_probe(int fd);
 int memwait_device_ioctl(int fd, unsigned long command, void *argument);
 int memwait_device_check(void);
 int memwait_device(unsigned long command, void *argument);

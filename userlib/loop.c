@@ -55,7 +55,7 @@
 
 struct memwait_loop {
 	int fd;
-	bool has_id;			/* its waits can be told of deaths */
+	uint64_t id;			/* by which its waits can be told of deaths; or 0 */
 	unsigned int forks;		/* of the process that made it */
 	pthread_mutex_t lock;		/* protects the rest, and the operations */
 	struct memwait_op ready;	/* head of the list */
@@ -155,6 +155,27 @@ static void ready_remove(struct memwait_op *op)
 	op_set_state(op, MEMWAIT_OP_IDLE);
 }
 
+/*
+ * Whether the number is still the loop's, and not closed, or somebody else's, be it another loop's.
+ * To be asked before something is taken from it, or taken back, or it is closed.
+ */
+static bool loop_is_open(const memwait_loop_t *loop)
+{
+	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
+
+	if (!loop->id)
+		return !memwait_device_probe(loop->fd);
+	return !memwait_device_ioctl(loop->fd, MEMWAIT_IOC_OWNER, &owner) && owner.id == loop->id;
+}
+
+/* What does not know the call is not the loop's descriptor any more. */
+static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *argument)
+{
+	int ret = memwait_device_ioctl(loop->fd, command, argument);
+
+	return ret < 0 && ret != -EINTR && memwait_device_probe(loop->fd) ? -EBADF : ret;
+}
+
 /* Makes operations ready, and forgets a kick. Returns how many completions there were. */
 static int loop_read(memwait_loop_t *loop, int most)
 {
@@ -162,6 +183,8 @@ static int loop_read(memwait_loop_t *loop, int most)
 	int saved = errno, err = 0;
 	ssize_t size, n, i;
 
+	if (!loop_is_open(loop))
+		return -EBADF;
 	do {
 		size = read(loop->fd, completions, (size_t)most * sizeof(completions[0]));
 	} while (size < 0 && errno == EINTR);
@@ -175,6 +198,9 @@ static int loop_read(memwait_loop_t *loop, int most)
 	for (i = 0; i < n; i++) {
 		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
 
+		/* Of one whose number was closed, and is this loop's now: it is told EBADF. */
+		if (op->loop != loop)
+			continue;
 		if (op == &loop->kick) {
 			op_set_state(op, MEMWAIT_OP_IDLE);
 			loop->kicked = false;
@@ -190,7 +216,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 /* Whether its loop has an id, so that its waits can be told of deaths. */
 bool memwait_op_has_id(const struct memwait_op *op)
 {
-	return op->loop->has_id;
+	return op->loop->id;
 }
 
 /*
@@ -228,7 +254,7 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 			.flags = flags | op->deadline.flags,
 		};
 	}
-	ret = memwait_device_ioctl(op->loop->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch);
+	ret = loop_ioctl(op->loop, MEMWAIT_IOC_WAIT_ASYNC, &batch);
 	if (ret < 0)
 		return ret;
 	op->index = flags & MEMWAIT_GROUP ? entry.any.index : 0;
@@ -399,9 +425,9 @@ static void cancelled(void *argument)
 static int loop_get_id(memwait_loop_t *loop)
 {
 	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
-	int ret = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_OWNER, &owner);
+	int ret = loop_ioctl(loop, MEMWAIT_IOC_OWNER, &owner);
 
-	loop->has_id = !ret;
+	loop->id = ret ? 0 : owner.id;
 	return ret == -EOPNOTSUPP ? 0 : -ret;
 }
 
@@ -454,7 +480,8 @@ int memwait_loop_free(memwait_loop_t *loop)
 		pthread_mutex_destroy(&loop->lock);
 	}
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	close(loop->fd);
+	if (loop_is_open(loop))
+		close(loop->fd);
 	pthread_setcancelstate(state, NULL);
 	free(loop);
 	return 0;
@@ -527,6 +554,9 @@ static int run(struct visit *visit)
 
 	if (!run_begin(visit))
 		return 0;
+	/* What it is by now may never be readable. */
+	if (!loop_is_open(loop))
+		return -EBADF;
 	while (!visit_is_stopped(visit) && memwait_loop_pending(loop)) {
 		visit_leave(visit, true);
 		ret = poll(&pollfd, 1, kick_is_idle(loop) ? WITHOUT_KICK : -1) < 0 ? -errno : 0;
@@ -675,9 +705,9 @@ int memwait_op_cancel(memwait_op_t *public_op)
 		return EPERM;
 
 	state = loop_lock(loop);
-	if (op_state(op) == MEMWAIT_OP_QUEUED) {
+	if (op_state(op) == MEMWAIT_OP_QUEUED && loop_is_open(loop)) {
 		cancel.id = op->id;
-		ret = memwait_device_ioctl(loop->fd, MEMWAIT_IOC_CANCEL, &cancel);
+		ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
 		/* It has ended: its completion, and what comes before that, becomes ready. */
 		while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
 			if (loop_read(loop, BATCH) <= 0)

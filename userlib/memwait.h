@@ -15,8 +15,8 @@
  * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED,
  * or a negative error number. Everything else: 0 or a positive error number, unless it says more.
  * Where a function must sleep, or wake a sleeper, and /dev/memwait cannot be opened, it returns
- * what open(2) said: ENOENT, ENODEV or ENXIO without the module. A lock is unlocked, and a
- * semaphore posted, nevertheless: it is only that nobody could be woken.
+ * what open(2) said: ENOENT, ENODEV or ENXIO without the module; or ENOTTY: it is something else.
+ * A lock is unlocked, and a semaphore posted, nevertheless: it is only that nobody could be woken.
  *
  * NULL, a clock that is neither CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL;
  * so is a deadline whose nanoseconds are not within 0 and 999,999,999, when it is needed. Times
@@ -74,8 +74,8 @@ typedef union {
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * ENOENT, ENODEV, EACCES, EMFILE ...: what open(2) of /dev/memwait said. ENOMEM. ENOSPC: over one
- * of the user's limits, of waits or of ids.
+ * ENOENT, ENODEV, EACCES, EMFILE ...: what open(2) of /dev/memwait said; ENOTTY: it is something
+ * else. ENOMEM. ENOSPC: over one of the user's limits, of waits or of ids.
  */
 int memwait_loop_new(memwait_loop_t **loop);
 

@@ -29,21 +29,31 @@ static unsigned int unused_major(void)
 	return major;
 }
 
-/*
- * Takes /dev away from this process, before the library has opened anything: /dev/memwait is
- * nothing then, or (@node) a device that nobody drives.
- */
-static int hide_device(bool node)
-{
-	unsigned int major = unused_major();
+/* What /dev/memwait is: nothing, a device that nobody drives, or one that opens and is another. */
+enum what { NOTHING, UNDRIVEN, NULL_DEVICE, URANDOM };
 
-	absent = node ? ENXIO : ENOENT;
+/* Takes /dev away from this process, before the library has opened anything. */
+static int hide_device(enum what what)
+{
+	const int errors[] = { ENOENT, ENXIO, ENOTTY, ENOTTY };
+	const dev_t numbers[] = { 0, makedev(unused_major(), 0), makedev(1, 3), makedev(1, 9) };
+
+	absent = errors[what];
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/dev", "tmpfs", 0, NULL))
 		return -1;
-	if (!node)
+	if (what == NOTHING)
 		return 0;
-	return major ? mknod("/dev/memwait", S_IFCHR | 0666, makedev(major, 0)) : -1;
+	return numbers[what] ? mknod("/dev/memwait", S_IFCHR | 0666, numbers[what]) : -1;
+}
+
+/* The number that the next descriptor gets. */
+static int next_number(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	close(fd);
+	return fd;
 }
 
 static int try_elsewhere(int (*function)(void *), void *arg)
@@ -59,8 +69,9 @@ static int lock_it(void *arg)
 	return memwait_mutex_lock(arg);
 }
 
-static void check_all(struct __test_metadata *_metadata, bool node)
+static void check_all(struct __test_metadata *_metadata, enum what what)
 {
+	int next = next_number();
 	memwait_mutex_t mutex, fair;
 	memwait_cond_t cond = MEMWAIT_COND_INIT;
 	memwait_rwlock_t rwlock = MEMWAIT_RWLOCK_INIT;
@@ -81,7 +92,7 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	uint64_t wide = 0, id;
 	int value, i;
 
-	ASSERT_EQ(0, hide_device(node));
+	ASSERT_EQ(0, hide_device(what));
 
 	EXPECT_EQ(absent, memwait_loop_new(&loop));
 	EXPECT_EQ(NULL, loop);
@@ -233,6 +244,8 @@ static void check_all(struct __test_metadata *_metadata, bool node)
 	EXPECT_EQ(EPIPE, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 	free(channel);
+	/* No descriptor is left behind. */
+	EXPECT_EQ(next, next_number());
 }
 
 /* For the time that a test may take. */
@@ -250,12 +263,22 @@ FIXTURE_TEARDOWN(absent)
 
 TEST_F_TIMEOUT(absent, L2_without_a_node, 300)
 {
-	check_all(_metadata, false);
+	check_all(_metadata, NOTHING);
 }
 
 TEST_F_TIMEOUT(absent, L2_with_a_node_that_nobody_drives, 300)
 {
-	check_all(_metadata, true);
+	check_all(_metadata, UNDRIVEN);
+}
+
+TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_no_ioctl, 300)
+{
+	check_all(_metadata, NULL_DEVICE);
+}
+
+TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_other_ioctls, 300)
+{
+	check_all(_metadata, URANDOM);
 }
 
 /* The device is opened at first need, and that it was not there once is no reason to give up. */
@@ -267,7 +290,7 @@ TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 	memwait_sem_t sem;
 
 	ASSERT_EQ(0, stat("/dev/memwait", &device));
-	ASSERT_EQ(0, hide_device(false));
+	ASSERT_EQ(0, hide_device(NOTHING));
 	ASSERT_EQ(0, memwait_sem_init(&sem, 0, 0));
 	EXPECT_EQ(ENOENT, memwait_sem_timedwait(&sem, &soon));
 	EXPECT_EQ(ENOENT, memwait_loop_new(&loop));

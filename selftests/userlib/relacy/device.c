@@ -482,6 +482,15 @@ static int notify_many(const struct memwait_notify_many *many)
 	return (int)i;
 }
 
+static int info(struct memwait_info *info)
+{
+	*info = (struct memwait_info){
+		.features = MEMWAIT_FEATURE_WAIT_U64 | MEMWAIT_FEATURE_OWNERS,
+		.max_group = MEMWAIT_GROUP_MAX,
+	};
+	return 0;
+}
+
 static int call_device(unsigned long command, void *argument)
 {
 	struct memwait_notify_wait *both = argument;
@@ -490,10 +499,7 @@ static int call_device(unsigned long command, void *argument)
 
 	switch (command) {
 	case MEMWAIT_IOC_INFO:
-		memset(argument, 0, sizeof(struct memwait_info));
-		((struct memwait_info *)argument)->features = MEMWAIT_FEATURE_WAIT_U64 |
-							       MEMWAIT_FEATURE_OWNERS;
-		return 0;
+		return info(argument);
 	case MEMWAIT_IOC_WAIT:
 		return wait_or_die(argument);
 	case MEMWAIT_IOC_NOTIFY:
@@ -524,6 +530,8 @@ static int call_alone(unsigned long command, void *argument)
 {
 	const struct memwait_wait *wait = argument;
 
+	if (command == MEMWAIT_IOC_INFO)
+		return info(argument);
 	if (command != MEMWAIT_IOC_WAIT)
 		return 0;
 	return is_dead_owner(named_by(wait)) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;

@@ -420,6 +420,7 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	switch (command) {
 	case MEMWAIT_IOC_INFO:
 		memset(argument, 0, sizeof(struct memwait_info));
+		((struct memwait_info *)argument)->max_group = MEMWAIT_GROUP_MAX;
 		ret = 0;
 		break;
 	case MEMWAIT_IOC_WAIT:

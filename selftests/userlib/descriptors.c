@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+/* L10: descriptors that the program has closed, and whose numbers something else has got since. */
+#include "userlib_test.h"
+
+#include <sys/eventfd.h>
+
+/* The number of the device that the library has opened for the process, or -1. */
+static int library_number(int own, memwait_loop_t *loop)
+{
+	struct stat device, st;
+	int fd;
+
+	if (fstat(own, &device))
+		return -1;
+	for (fd = 3; fd < 256; fd++) {
+		if (fd != own && fd != memwait_loop_fd(loop) && !fstat(fd, &st) &&
+		    st.st_rdev == device.st_rdev && st.st_ino == device.st_ino)
+			return fd;
+	}
+	return -1;
+}
+
+/* What may get a number. Each says something else of an ioctl that it does not know. */
+enum { NOTHING, EPOLL, URANDOM, EVENTFD, NULL_DEVICE, PIPE, THINGS };
+
+static int open_thing(int thing)
+{
+	int ends[2];
+
+	switch (thing) {
+	case EPOLL:
+		return epoll_create1(EPOLL_CLOEXEC);
+	case URANDOM:
+		return open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+	case EVENTFD:
+		return eventfd(1, EFD_CLOEXEC);
+	case NULL_DEVICE:
+		return open("/dev/null", O_RDWR | O_CLOEXEC);
+	default:
+		/* The end to read from; something can be read. */
+		if (pipe(ends) || write(ends[1], "pipe", 4) != 4)
+			return -1;
+		close(ends[1]);
+		return ends[0];
+	}
+}
+
+/* Something else has the number. @st: what it is. */
+static int replace(int number, int thing, struct stat *st)
+{
+	int fd;
+
+	if (thing == NOTHING)
+		return close(number);
+	fd = open_thing(thing);
+	if (fd < 0 || dup2(fd, number) != number)
+		return -1;
+	close(fd);
+	return fstat(number, st);
+}
+
+/* Whether it is there still, as it was. */
+static bool is_untouched(int number, int thing, const struct stat *was)
+{
+	char buffer[64];
+	struct stat st;
+
+	if (thing == NOTHING)
+		return true;
+	if (fstat(number, &st) || st.st_ino != was->st_ino || st.st_dev != was->st_dev)
+		return false;
+	if (thing == PIPE)
+		return read(number, buffer, sizeof(buffer)) == 4;
+	if (thing == EVENTFD)
+		return read(number, buffer, 8) == 8 && buffer[0] == 1;
+	return true;
+}
+
+static int wait_cancellably(void *sem)
+{
+	return memwait_sem_wait(sem);
+}
+
+static int lock_and_unlock(void *mutex)
+{
+	int err = memwait_mutex_lock(mutex);
+
+	return err ? err : memwait_mutex_unlock(mutex);
+}
+
+USERLIB_TEST(L10_the_number_of_the_device_is_something_else)
+{
+	const struct timespec none = { 0, 0 };
+	memwait_mutex_t *mutex = self->shared;
+	memwait_sem_t *sem = (memwait_sem_t *)(mutex + 1);
+	uint32_t *word = (uint32_t *)(sem + 1);
+	struct runner runner;
+	struct stat st;
+	int thing, way, number;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, 1, 0));
+	for (thing = 0; thing < THINGS; thing++) {
+		for (way = 0; way < 4; way++) {
+			/* By what it is found. */
+			ASSERT_EQ(0, memwait_mutex_lock(mutex));
+			runner_start(&runner, way == 2 ? wait_cancellably : lock_and_unlock,
+				     way == 2 ? (void *)sem : mutex);
+			runner_await_asleep(&runner);
+			ASSERT_EQ(0, memwait_notify(word, 1, 0));
+			number = library_number(self->fd, self->loop);
+			ASSERT_LE(0, number);
+			ASSERT_EQ(0, replace(number, thing, &st));
+			if (way == 0) {
+				EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &none, 0));
+			} else if (way == 1) {
+				EXPECT_EQ(0, memwait_notify(word, 1, 0));
+			} else if (way == 2) {
+				EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(sem, &none));
+			}
+			EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+			if (way == 2) {
+				EXPECT_EQ(0, memwait_sem_post(sem));
+			}
+			EXPECT_EQ(0, runner_join(&runner));
+			EXPECT_TRUE(is_untouched(number, thing, &st)) {
+				TH_LOG("thing %d, way %d", thing, way);
+			}
+			if (thing != NOTHING)
+				close(number);
+		}
+	}
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
+{
+	struct counted_op counted;
+	uint32_t *word = self->shared;
+	memwait_loop_t *loop;
+	struct stat st;
+	int thing, number;
+
+	for (thing = 0; thing < THINGS; thing++) {
+		counted = (struct counted_op){ 0 };
+		ASSERT_EQ(0, memwait_loop_new(&loop));
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+		number = memwait_loop_fd(loop);
+		ASSERT_EQ(0, replace(number, thing, &st));
+		EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
+		EXPECT_EQ(EBADF, memwait_loop_run(loop));
+		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+		EXPECT_EQ(0, counted.calls);
+		EXPECT_EQ(0, memwait_loop_free(loop));
+		EXPECT_TRUE(is_untouched(number, thing, &st)) {
+			TH_LOG("thing %d", thing);
+		}
+		if (thing != NOTHING)
+			close(number);
+	}
+}
+
+/* Both are the device. */
+USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
+{
+	struct counted_op lost = { 0 }, counted = { 0 };
+	uint32_t *word = self->shared;
+	memwait_loop_t *old, *new;
+	int number;
+
+	ASSERT_EQ(0, memwait_loop_new(&old));
+	memwait_op_init(&lost.op, old, count_call, &lost);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &lost.op));
+	number = memwait_loop_fd(old);
+	close(number);
+	ASSERT_EQ(0, memwait_loop_new(&new));
+	ASSERT_EQ(number, memwait_loop_fd(new));
+	memwait_op_init(&counted.op, new, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+	EXPECT_EQ(1, memwait_notify(word, MEMWAIT_ALL, 0));
+	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old));
+	EXPECT_EQ(0, memwait_op_cancel(&lost.op));
+	EXPECT_EQ(0, memwait_loop_free(old));
+	EXPECT_EQ(1, memwait_loop_dispatch(new));
+	EXPECT_EQ(0, lost.calls);
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(0, memwait_loop_free(new));
+}
+
+TEST_HARNESS_MAIN
