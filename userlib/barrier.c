@@ -102,7 +102,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	memset(barrier, 0, sizeof(*barrier));
 	to_barrier(barrier)->count = count;
 	to_barrier(barrier)->flags = flags;
-	return 0;
+	return memwait_need_device();
 }
 
 /* Whether nobody has arrived since the last generation. */
@@ -317,6 +317,9 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 
 	if (!barrier || !barrier->count)
 		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
 	/* relaxed: memwait_barrier_destroy() is not called while somebody comes */
 	atomic_fetch_add_explicit(&barrier->users, 1, memory_order_relaxed);
 	ret = begin(barrier, &generation, &expected, &tries);

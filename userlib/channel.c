@@ -124,7 +124,7 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 	channel->slot_size = slot_size(item_size);
 	channel->positions = MOST_POSITIONS / (2 * (uint32_t)capacity) * 2 * (uint32_t)capacity;
 	channel->flags = flags;
-	return 0;
+	return memwait_need_device();
 }
 
 static bool is_valid(struct memwait_channel *channel)
@@ -360,7 +360,9 @@ static int attempt(struct memwait_channel *channel, void *item, bool sending,
 	struct side *side = side_of(channel, sending);
 	int ret, err = 0, unlock_err;
 
-	ret = lock(channel, side, deadline);
+	ret = memwait_need_device();
+	if (!ret)
+		ret = lock(channel, side, deadline);
 	if (ret)
 		return ret;
 	ret = sending ? put(channel, item, &err) : get(channel, item, deadline, &err);
@@ -679,6 +681,9 @@ int memwait_channel_close(memwait_channel_t *channel)
 
 	if (!is_valid(channel))
 		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
 	freed = event_word(&channel->receivers);
 	/* relaxed, both: the kernel compares it */
 	event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);

@@ -74,7 +74,7 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 		return EINVAL;
 	memset(cond, 0, sizeof(*cond));
 	to_cond(cond)->flags = flags;
-	return 0;
+	return memwait_need_device();
 }
 
 /* What waiters sleep on, see above. */
@@ -203,9 +203,9 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	if (!memwait_mutex_is_held(mutex))
 		return EPERM;
 	/* Here the mutex need not be locked again, which may take a while. */
-	ret = memwait_device_check();
+	ret = memwait_need_device();
 	if (ret)
-		return -ret;
+		return ret;
 
 	flags = cond->flags;	/* for when it has left, and it is gone */
 	waiting.sequence = enter(cond, mutex);
@@ -264,6 +264,9 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 
 	if (!cond)
 		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
 	/* relaxed: see enter() */
 	if (!count || !atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
@@ -316,6 +319,9 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 
 	if (!cond)
 		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
 	/* relaxed: see enter() */
 	if (!atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;

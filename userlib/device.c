@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The device, as all other files see it: sleep, wake. It is opened once, at first need.
+ * The device, as all other files see it: sleep, wake. It is opened once, by the first function that
+ * begins something, so that what ends it need not.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -8,7 +9,7 @@
 
 #include "internal.h"
 
-static _Atomic int device = -1;
+_Atomic int memwait_device_number = -1;
 static _Atomic unsigned int forks;
 static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec")));
 __thread uint64_t memwait_own_id;
@@ -116,7 +117,7 @@ int memwait_device_open(int flags)
 static int device_get(void)
 {
 	/* relaxed: what the number means is the kernel's to know */
-	int fd = atomic_load_explicit(&device, memory_order_relaxed);
+	int fd = atomic_load_explicit(&memwait_device_number, memory_order_relaxed);
 	int other = -1, state;
 
 	if (fd >= 0)
@@ -124,8 +125,8 @@ static int device_get(void)
 	fd = memwait_device_open(0);
 	if (fd < 0)
 		return fd;
-	if (!atomic_compare_exchange_strong_explicit(&device, &other, fd, memory_order_relaxed,
-						     memory_order_relaxed)) {
+	if (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
+						     memory_order_relaxed, memory_order_relaxed)) {
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		close(fd);
 		pthread_setcancelstate(state, NULL);
@@ -143,18 +144,18 @@ static bool device_was_closed(int fd, int error, bool *reopened)
 {
 	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd))
 		return false;
-	atomic_compare_exchange_strong_explicit(&device, &fd, -1, memory_order_relaxed,
-						memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, -1,
+						memory_order_relaxed, memory_order_relaxed);
 	*reopened = true;
 	return true;
 }
 
-/* For what must not be begun without it. Returns 0 or a negative error number. */
-int memwait_device_check(void)
+/* Of memwait_need_device(), the first time. Returns 0 or an error. */
+int memwait_device_first(void)
 {
 	int fd = device_get();
 
-	return fd < 0 ? fd : 0;
+	return fd < 0 ? -fd : 0;
 }
 
 /* Of the process's own context. */

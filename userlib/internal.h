@@ -129,7 +129,7 @@ static inline bool memwait_was_woken(int outcome)
 int memwait_device_open(int flags);
 int memwait_device_probe(int fd);
 int memwait_device_ioctl(int fd, unsigned long command, void *argument);
-int memwait_device_check(void);
+int memwait_device_first(void);
 int memwait_device(unsigned long command, void *argument);
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time);
@@ -147,6 +147,32 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags);
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 unsigned int memwait_forks(void);
+
+/* The process's own context, or -1 until it is opened. */
+extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")));
+
+/*
+ * What must not be begun without the device asks for it first, whether there is somebody to wait
+ * for or not: who is let in here unlocks and posts later, and must be able to wake others then.
+ * That is too late to find that the process has no descriptor left, or cannot see the device.
+ */
+static inline bool memwait_has_device(void)
+{
+#ifdef __SANITIZE_THREAD__
+	/* relaxed: what the number means is the kernel's to know */
+	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) != -1;
+#else
+	/* The same, and no more than two instructions: no atomic becomes part of a comparison. */
+	return *(const int *)&memwait_device_number != -1;
+#endif
+}
+
+/* Returns 0 or an error. */
+static inline int memwait_need_device(void)
+{
+	return memwait_has_device() ? 0 : memwait_device_first();
+}
+
 /*
  * What memwait_owner() has returned to the calling thread, or 0. Without a call for each access,
  * also in the shared library: a lock needs little else.

@@ -438,6 +438,9 @@ int memwait_loop_new(memwait_loop_t **loop)
 
 	if (!loop)
 		return EINVAL;
+	err = memwait_need_device();
+	if (err)
+		return err;
 	new = calloc(1, sizeof(*new));
 	if (!new)
 		return ENOMEM;
@@ -645,12 +648,16 @@ unsigned int memwait_op_index(const memwait_op_t *op)
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 {
 	memwait_loop_t *loop;
+	int err;
 
 	if (!public_op || !to_op(public_op)->loop)
 		return EINVAL;
 	loop = to_op(public_op)->loop;
 	if (loop->forks != memwait_forks())
 		return EPERM;
+	err = memwait_need_device();
+	if (err)
+		return err;
 	pthread_mutex_lock(&loop->lock);
 	if (op_state(to_op(public_op)) != MEMWAIT_OP_IDLE) {
 		pthread_mutex_unlock(&loop->lock);

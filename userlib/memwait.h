@@ -14,9 +14,10 @@
  *
  * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED,
  * or a negative error number. Everything else: 0 or a positive error number, unless it says more.
- * Where a function must sleep, or wake a sleeper, and /dev/memwait cannot be opened, it returns
- * what open(2) said: ENOENT, ENODEV or ENXIO without the module; or ENOTTY: it is something else.
- * A lock is unlocked, and a semaphore posted, nevertheless: it is only that nobody could be woken.
+ * Where a function might have to sleep, or to wake a sleeper, now or when it is undone, and
+ * /dev/memwait cannot be opened, it does nothing and returns what open(2) said: ENOENT, ENODEV or
+ * ENXIO without the module, EMFILE ...; or ENOTTY: it is something else. So do the functions that
+ * initialise. Whoever could lock or wait can unlock and wake.
  *
  * NULL, a clock that is neither CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL;
  * so is a deadline whose nanoseconds are not within 0 and 999,999,999, when it is needed. Times

@@ -94,16 +94,14 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 }
 
 /*
- * Before locking. If it is the caller's own: 0, it is locked once more, or EDEADLK, EAGAIN. EBUSY:
- * it is to be locked. Other errors: the caller cannot own it.
+ * Before locking; if owners matter. If it is the caller's own: 0, it is locked once more, or
+ * EDEADLK, EAGAIN. EBUSY: it is to be locked. Other errors: the caller cannot own it.
  */
-static int lock_again(struct mutex *mutex)
+static int lock_own_again(struct mutex *mutex)
 {
 	uint64_t id;
 	int ret;
 
-	if (!owners_matter(mutex))
-		return EBUSY;
 	ret = identify(mutex, &id);
 	if (ret)
 		return ret;
@@ -119,6 +117,11 @@ static int lock_again(struct mutex *mutex)
 	return 0;
 }
 
+static inline int lock_again(struct mutex *mutex)
+{
+	return owners_matter(mutex) ? lock_own_again(mutex) : EBUSY;
+}
+
 int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 {
 	const unsigned int one_of = MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE;
@@ -129,7 +132,7 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 		return EINVAL;
 	memset(mutex, 0, sizeof(*mutex));
 	to_mutex(mutex)->kind = kind;
-	return 0;
+	return memwait_need_device();
 }
 
 int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
@@ -148,10 +151,15 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	return memwait_owner_is_dead(&mutex->owned, now, mutex->kind) == 1 ? 0 : EBUSY;
 }
 
-static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
-{
-	int ret = lock_again(mutex);
+static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadline);
 
+static inline int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
+{
+	int ret;
+
+	if (!memwait_has_device())
+		return lock_first(mutex, deadline);
+	ret = lock_again(mutex);
 	if (ret != EBUSY)
 		return ret;
 	if (is_robust(mutex))
@@ -161,13 +169,22 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 	return locked(mutex, 1, ret);
 }
 
+/* The first ones are not inlined: so the others do not keep registers for them. */
+__attribute__((__noinline__))
+static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadline)
+{
+	int err = memwait_device_first();
+
+	return err ? err : lock_until(mutex, deadline);
+}
+
 int memwait_mutex_lock(memwait_mutex_t *mutex)
 {
 	if (!mutex)
 		return EINVAL;
 	/* The usual ones, without a call. */
 	if (!owners_matter(to_mutex(mutex))) {
-		if (memwait_lock_try(&to_mutex(mutex)->word))
+		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word))
 			return 0;
 	} else if (is_robust(to_mutex(mutex)) && memwait_own_id &&
 		   memwait_owner_try(&to_mutex(mutex)->owned, memwait_own_id)) {
@@ -177,14 +194,11 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 	return lock_until(to_mutex(mutex), &memwait_never);
 }
 
-int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
+/* If owners matter. */
+static inline int trylock_owned(struct mutex *mutex)
 {
-	struct mutex *mutex = to_mutex(public_mutex);
-	int ret;
+	int ret = lock_own_again(mutex);
 
-	if (!mutex)
-		return EINVAL;
-	ret = lock_again(mutex);
 	if (ret == EDEADLK)
 		return EBUSY;
 	if (ret != EBUSY)
@@ -194,6 +208,25 @@ int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
 	else
 		ret = memwait_lock_try(&mutex->word) ? 0 : EBUSY;
 	return locked(mutex, 1, ret);
+}
+
+__attribute__((__noinline__))
+static int trylock_first(memwait_mutex_t *mutex)
+{
+	int err = memwait_device_first();
+
+	return err ? err : memwait_mutex_trylock(mutex);
+}
+
+int memwait_mutex_trylock(memwait_mutex_t *mutex)
+{
+	if (!mutex)
+		return EINVAL;
+	if (!memwait_has_device())
+		return trylock_first(mutex);
+	if (owners_matter(to_mutex(mutex)))
+		return trylock_owned(to_mutex(mutex));
+	return memwait_lock_try(&to_mutex(mutex)->word) ? 0 : EBUSY;
 }
 
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,

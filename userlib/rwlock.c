@@ -79,7 +79,7 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 		return EINVAL;
 	memset(rwlock, 0, sizeof(*rwlock));
 	to_rwlock(rwlock)->kind = kind;
-	return 0;
+	return memwait_need_device();
 }
 
 static int release_gate(struct rwlock *lock)
@@ -114,7 +114,7 @@ static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadlin
 	return look_behind_gate(lock, ret);
 }
 
-static int try_gate(struct rwlock *lock)
+static inline int try_gate(struct rwlock *lock)
 {
 	if (!is_robust(lock))
 		return memwait_lock_try(&lock->gate) ? 0 : EBUSY;
@@ -341,19 +341,27 @@ static int read_at_last(struct rwlock *lock, int ret)
 	return ret == ETIMEDOUT && !add_reader(lock) ? 0 : ret;
 }
 
-static int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
+/* Not inlined: so a reader that need not wait needs no stack frame. */
+__attribute__((__noinline__))
+static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	int ret;
+	int ret = memwait_need_device();
 
-	if (!lock)
-		return EINVAL;
-	ret = add_reader(lock);
+	if (!ret)
+		ret = add_reader(lock);
 	if (ret != EBUSY)
 		return ret;
 	ret = lock_gate(lock, deadline);
 	if (ret == EOWNERDEAD)
 		return wait_for_readers(lock, deadline, ret);
 	return ret ? read_at_last(lock, ret) : add_reader_and_go(lock);
+}
+
+static inline int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	if (!lock)
+		return EINVAL;
+	return memwait_has_device() && !add_reader(lock) ? 0 : read_slowly(lock, deadline);
 }
 
 /* The caller has the gate, by @ret, and does not wait. */
@@ -370,20 +378,29 @@ int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
 	return read_until(to_rwlock(rwlock), &memwait_never);
 }
 
-int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
+/* Not inlined, as above. */
+__attribute__((__noinline__))
+static int tryread_slowly(struct rwlock *lock)
 {
-	struct rwlock *lock = to_rwlock(rwlock);
-	int ret;
+	int ret = memwait_need_device();
 
-	if (!lock)
-		return EINVAL;
-	ret = add_reader(lock);
+	if (!ret)
+		ret = add_reader(lock);
 	if (ret != EBUSY || !is_robust(lock))
 		return ret;
 	ret = try_gate(lock);
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);
 	return ret ? ret : add_reader_and_go(lock);
+}
+
+int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
+{
+	struct rwlock *lock = to_rwlock(rwlock);
+
+	if (!lock)
+		return EINVAL;
+	return memwait_has_device() && !add_reader(lock) ? 0 : tryread_slowly(lock);
 }
 
 int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
@@ -421,21 +438,42 @@ static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *
 	return 0;
 }
 
+static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline);
+
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
 	int ret;
 
 	if (!lock)
 		return EINVAL;
+	if (!memwait_has_device())
+		return write_first(lock, deadline);
 	ret = lock_gate(lock, deadline);
 	if (!ret && prefers_readers(lock))
 		return write_when_empty(lock, deadline);
 	return memwait_has_locked(ret) ? wait_for_readers(lock, deadline, ret) : ret;
 }
 
+/* Not inlined: so the others do not keep registers for it. */
+__attribute__((__noinline__))
+static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	int err = memwait_device_first();
+
+	return err ? err : write_until(lock, deadline);
+}
+
 int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
 {
 	return write_until(to_rwlock(rwlock), &memwait_never);
+}
+
+__attribute__((__noinline__))
+static int trywrite_first(memwait_rwlock_t *rwlock)
+{
+	int err = memwait_device_first();
+
+	return err ? err : memwait_rwlock_trywrlock(rwlock);
 }
 
 int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
@@ -445,6 +483,8 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 
 	if (!lock)
 		return EINVAL;
+	if (!memwait_has_device())
+		return trywrite_first(rwlock);
 	ret = try_gate(lock);
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);

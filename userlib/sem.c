@@ -110,7 +110,7 @@ int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value)
 		return EINVAL;
 	memset(sem, 0, sizeof(*sem));
 	atomic_init(&to_sem(sem)->state, value | (pshared ? 0 : PRIVATE));
-	return 0;
+	return memwait_need_device();
 }
 
 int memwait_sem_destroy(memwait_sem_t *public_sem)
@@ -146,10 +146,14 @@ static void cancelled(void *argument)
 __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
-	uint32_t flags = enter(sem);
 	bool woken = false;
+	uint32_t flags;
 	int ret;
 
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
+	flags = enter(sem);
 	while (!take_and_leave(sem, woken)) {
 		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
 						cancelled, sem);
@@ -172,12 +176,23 @@ static inline int wait_until(struct sem *sem, const struct memwait_deadline *dea
 	if (!sem)
 		return EINVAL;
 	pthread_testcancel();
-	return take(sem, 0, &left) ? 0 : sleep_until(sem, deadline);
+	if (memwait_has_device() && take(sem, 0, &left))
+		return 0;
+	return sleep_until(sem, deadline);
 }
 
 int memwait_sem_wait(memwait_sem_t *sem)
 {
 	return wait_until(to_sem(sem), &memwait_never);
+}
+
+/* Not inlined, as above. */
+__attribute__((__noinline__))
+static int trywait_first(memwait_sem_t *sem)
+{
+	int err = memwait_device_first();
+
+	return err ? err : memwait_sem_trywait(sem);
 }
 
 int memwait_sem_trywait(memwait_sem_t *sem)
@@ -186,6 +201,8 @@ int memwait_sem_trywait(memwait_sem_t *sem)
 
 	if (!sem)
 		return EINVAL;
+	if (!memwait_has_device())
+		return trywait_first(sem);
 	return take(to_sem(sem), 0, &left) ? 0 : EAGAIN;
 }
 
@@ -204,10 +221,15 @@ int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 
 /* Not inlined, as above. */
 __attribute__((__noinline__))
-static int post_and_wake(struct sem *sem, uint64_t state)
+static int post_and_wake(struct sem *sem)
 {
-	int ret = 0;
+	int ret = memwait_need_device();
+	uint64_t state;
 
+	if (ret)
+		return ret;
+	/* relaxed: only the compare-and-swap counts */
+	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 	do {
 		/* Posts by memwait_change() may have gone beyond it, by as many as came at once. */
 		if (value_of(state) >= MEMWAIT_SEM_VALUE_MAX)
@@ -236,6 +258,8 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 
 	if (!sem)
 		return EINVAL;
+	if (!memwait_has_device())
+		return post_and_wake(sem);
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 	/* One look for all that is rare: somebody waits, or there is no room for one more. */
@@ -244,7 +268,7 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 	    atomic_compare_exchange_strong_explicit(&sem->state, &state, state + 1,
 						    memory_order_release, memory_order_relaxed))
 		return 0;
-	return post_and_wake(sem, state);
+	return post_and_wake(sem);
 }
 
 int memwait_sem_getvalue(memwait_sem_t *sem, int *value)

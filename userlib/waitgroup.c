@@ -56,7 +56,7 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	memset(group, 0, sizeof(*group));
 	atomic_init(&to_group(group)->state, count);
 	to_group(group)->flags = flags;
-	return 0;
+	return memwait_need_device();
 }
 
 int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
@@ -100,12 +100,13 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	uint64_t state, next;
 	uint32_t flags;
 	int64_t count;
-	int ret = 0;
+	int ret;
 
 	if (!group)
 		return EINVAL;
-	if (!delta)
-		return 0;
+	ret = memwait_need_device();
+	if (ret || !delta)
+		return ret;
 	flags = group->flags;	/* who has waited may free it */
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
@@ -193,6 +194,9 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 
 	if (!group)
 		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
 	if (is_zero(group))
 		return 0;
 	/* relaxed: memwait_waitgroup_destroy() is not called while somebody comes */

@@ -107,7 +107,7 @@ static void mutex_missing_thread(unsigned int thread)
 	if (ret) {
 		CHECK(ret == ENODEV);
 		ret = memwait_mutex_trylock(&shared->mutex);
-		CHECK(!ret || ret == EBUSY);
+		CHECK(!ret || ret == EBUSY || ret == ENODEV);
 	}
 	if (ret)
 		return;

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L2: what is begun can be ended. A process that has no descriptor left wakes those who wait,
+ * although it has never had to before.
+ */
+#include "userlib_test.h"
+
+#include <sys/resource.h>
+
+struct objects {
+	union {
+		memwait_mutex_t mutex;
+		memwait_rwlock_t rwlock;
+		memwait_barrier_t barrier;
+		memwait_waitgroup_t group;
+		memwait_sem_t sem;
+	};
+	memwait_mutex_t other;
+	memwait_cond_t cond;
+	uint64_t open;
+	uint64_t item;
+	uint64_t channel[64];
+};
+
+static struct objects *shared;
+
+static memwait_channel_t *channel(void)
+{
+	return (memwait_channel_t *)shared->channel;
+}
+
+static int lock_mutex(void)
+{
+	return memwait_mutex_lock(&shared->mutex);
+}
+
+static int trylock_mutex(void)
+{
+	return memwait_mutex_trylock(&shared->mutex);
+}
+
+static int unlock_mutex(void)
+{
+	return memwait_mutex_unlock(&shared->mutex);
+}
+
+static int init_and_lock_fair(void)
+{
+	return memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_FAIR) || lock_mutex();
+}
+
+static int init_and_lock_recursive(void)
+{
+	return memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_RECURSIVE) || lock_mutex();
+}
+
+static int init_and_lock_robust(void)
+{
+	return memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST) || lock_mutex();
+}
+
+static int read_lock(void)
+{
+	return memwait_rwlock_rdlock(&shared->rwlock);
+}
+
+static int try_read_lock(void)
+{
+	return memwait_rwlock_tryrdlock(&shared->rwlock);
+}
+
+static int write_lock(void)
+{
+	return memwait_rwlock_wrlock(&shared->rwlock);
+}
+
+static int try_write_lock(void)
+{
+	return memwait_rwlock_trywrlock(&shared->rwlock);
+}
+
+static int unlock_rwlock(void)
+{
+	return memwait_rwlock_unlock(&shared->rwlock);
+}
+
+static int init_sem(void)
+{
+	return memwait_sem_init(&shared->sem, 1, 0);
+}
+
+static int wait_for_sem(void)
+{
+	return memwait_sem_wait(&shared->sem);
+}
+
+static int post(void)
+{
+	return memwait_sem_post(&shared->sem);
+}
+
+static int init_cond(void)
+{
+	return memwait_cond_init(&shared->cond, 0);
+}
+
+static int wait_for_cond(void)
+{
+	int err = memwait_mutex_lock(&shared->other);
+
+	while (!err && !__atomic_load_n(&shared->open, __ATOMIC_RELAXED))
+		err = memwait_cond_wait(&shared->cond, &shared->other);
+	return err ? err : memwait_mutex_unlock(&shared->other);
+}
+
+static int signal_cond(void)
+{
+	__atomic_store_n(&shared->open, 1, __ATOMIC_RELAXED);
+	return memwait_cond_signal(&shared->cond);
+}
+
+static int broadcast_cond(void)
+{
+	__atomic_store_n(&shared->open, 1, __ATOMIC_RELAXED);
+	return memwait_cond_broadcast(&shared->cond);
+}
+
+static int init_group(void)
+{
+	return memwait_waitgroup_init(&shared->group, 0, 1);
+}
+
+static int add_to_group(void)
+{
+	return memwait_waitgroup_add(&shared->group, 1);
+}
+
+static int wait_for_group(void)
+{
+	return memwait_waitgroup_wait(&shared->group);
+}
+
+static int done(void)
+{
+	return memwait_waitgroup_done(&shared->group);
+}
+
+static int init_barrier(void)
+{
+	return memwait_barrier_init(&shared->barrier, 0, 2);
+}
+
+static int come_to_barrier(void)
+{
+	int err = memwait_barrier_wait(&shared->barrier);
+
+	return err == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : err;
+}
+
+static int init_channel(void)
+{
+	return memwait_channel_init(channel(), 0, sizeof(uint64_t), 1);
+}
+
+static int fill_channel(void)
+{
+	return init_channel() || memwait_channel_send(channel(), &shared->item);
+}
+
+static int receive(void)
+{
+	return memwait_channel_recv(channel(), &shared->item);
+}
+
+static int send_to_channel(void)
+{
+	return memwait_channel_send(channel(), &shared->item);
+}
+
+static int close_channel(void)
+{
+	return memwait_channel_close(channel());
+}
+
+static int receive_the_end(void)
+{
+	return receive() != EPIPE;
+}
+
+/* One process begins, another one waits, and the first one ends it. */
+static const struct {
+	const char *name;
+	int (*begin)(void);
+	int (*wait)(void);
+	int (*end)(void);
+} ways[] = {
+	{ "mutex", lock_mutex, lock_mutex, unlock_mutex },
+	{ "mutex, tried", trylock_mutex, lock_mutex, unlock_mutex },
+	{ "fair mutex", init_and_lock_fair, lock_mutex, unlock_mutex },
+	{ "recursive mutex", init_and_lock_recursive, lock_mutex, unlock_mutex },
+	{ "robust mutex", init_and_lock_robust, lock_mutex, unlock_mutex },
+	{ "reader", read_lock, write_lock, unlock_rwlock },
+	{ "reader, tried", try_read_lock, write_lock, unlock_rwlock },
+	{ "writer", write_lock, read_lock, unlock_rwlock },
+	{ "writer, tried", try_write_lock, write_lock, unlock_rwlock },
+	{ "semaphore", init_sem, wait_for_sem, post },
+	{ "signal", init_cond, wait_for_cond, signal_cond },
+	{ "broadcast", init_cond, wait_for_cond, broadcast_cond },
+	{ "wait group", init_group, wait_for_group, done },
+	{ "wait group, added to", add_to_group, wait_for_group, done },
+	{ "barrier", init_barrier, come_to_barrier, come_to_barrier },
+	{ "channel, sent to", init_channel, receive, send_to_channel },
+	{ "channel, received from", fill_channel, send_to_channel, receive },
+	{ "channel, closed", init_channel, receive_the_end, close_channel },
+};
+
+/* Of this process; what is open stays open. */
+static int forbid_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return -1;
+	limit.rlim_cur = 0;
+	return setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* No loop: the process must not have had the device before. */
+FIXTURE(limits)
+{
+};
+
+FIXTURE_SETUP(limits)
+{
+	shared = shared_page(sizeof(*shared));
+	ASSERT_NE(NULL, shared);
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	munmap(shared, sizeof(*shared));
+}
+
+TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
+{
+	int begun[2], go[2];
+	pid_t first, waiter;
+	size_t i;
+	char c;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		TH_LOG("%s", ways[i].name);
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, pipe(begun));
+		ASSERT_EQ(0, pipe(go));
+		first = fork();
+		ASSERT_LE(0, first);
+		if (!first) {
+			if (ways[i].begin() || write(begun[1], "", 1) != 1 ||
+			    read(go[0], &c, 1) != 1 || forbid_descriptors())
+				_exit(100);
+			_exit(ways[i].end());
+		}
+		ASSERT_EQ(1, read(begun[0], &c, 1));
+		waiter = fork();
+		ASSERT_LE(0, waiter);
+		if (!waiter)
+			_exit(ways[i].wait());
+		await_asleep(waiter);
+		ASSERT_EQ(1, write(go[1], "", 1));
+		EXPECT_EQ(0, userlib_child_status(first));
+		EXPECT_EQ(0, userlib_child_status(waiter));
+		close(begun[0]);
+		close(begun[1]);
+		close(go[0]);
+		close(go[1]);
+	}
+}
+
+/* And what cannot be ended is not begun. */
+TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_begins_nothing, 300)
+{
+	int value;
+	size_t i;
+
+	ASSERT_EQ(0, forbid_descriptors());
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		memset(shared, 0, sizeof(*shared));
+		EXPECT_NE(0, ways[i].begin()) {
+			TH_LOG("%s", ways[i].name);
+		}
+	}
+	memset(shared, 0, sizeof(*shared));
+	EXPECT_EQ(EMFILE, memwait_mutex_lock(&shared->mutex));
+	EXPECT_EQ(0, memwait_mutex_destroy(&shared->mutex));
+	EXPECT_EQ(EMFILE, memwait_sem_post(&shared->sem));
+	EXPECT_EQ(0, memwait_sem_getvalue(&shared->sem, &value));
+	EXPECT_EQ(0, value);
+}
+
+TEST_HARNESS_MAIN
