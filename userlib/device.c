@@ -5,41 +5,79 @@
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "internal.h"
 
 _Atomic int memwait_device_number = -1;
-static _Atomic unsigned int forks;
-static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec")));
 __thread uint64_t memwait_own_id;
+__thread uint32_t memwait_own_process;
+static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec")));
+static __thread uint32_t thread_process __attribute__((__tls_model__("initial-exec")));
+
+/*
+ * Processes are counted, from the first one to its children. The number is in a page that the
+ * kernel clears in a child, however that is made: _Fork() and clone() run no handlers. Where there
+ * is no such page it is here, and fork() alone is seen.
+ */
+static _Atomic uint32_t without_page = 1;
+static _Atomic uint32_t last_process = 1;
+_Atomic uint32_t *memwait_process = &without_page;
 
 static void after_fork(void)
 {
-	thread_id = 0;
-	memwait_own_id = 0;
-	/* relaxed: a child has one thread */
-	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+	/* relaxed, here and below: a child has one thread, and nothing comes with the number */
+	atomic_store_explicit(memwait_process, 0, memory_order_relaxed);
 }
 
 __attribute__((constructor))
 static void watch_forks(void)
 {
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	pthread_atfork(NULL, NULL, after_fork);
+	if (page == MAP_FAILED)
+		return;
+	if (madvise(page, size, MADV_WIPEONFORK)) {
+		munmap(page, size);
+		return;
+	}
+	atomic_init((_Atomic uint32_t *)page, 1);
+	memwait_process = page;
 }
 
-/* How many forks lie between the first process and this one: tells a child from its parent. */
-unsigned int memwait_forks(void)
+/* The number of this process: tells a child from its parent. */
+uint32_t memwait_process_number(void)
 {
-	/* relaxed: changes in fork() only */
-	return atomic_load_explicit(&forks, memory_order_relaxed);
+	uint32_t number = atomic_load_explicit(memwait_process, memory_order_relaxed), next;
+
+	if (number)
+		return number;
+	/* Threads that come here at the same time do the same. */
+	next = atomic_load_explicit(&last_process, memory_order_relaxed) + 1;
+	atomic_store_explicit(&last_process, next, memory_order_relaxed);
+	atomic_store_explicit(memwait_process, next, memory_order_relaxed);
+	return next;
+}
+
+/* A signal handler must not find an id as that of a process to which it does not belong. */
+static void order_for_handlers(void)
+{
+	__asm__ volatile("" : : : "memory");
 }
 
 /* The number of the calling thread, which no other thread of its address space has. */
 uint32_t memwait_thread_id(void)
 {
-	if (!thread_id)
+	uint32_t process = memwait_process_number();
+
+	if (thread_process != process) {
 		thread_id = (uint32_t)gettid();
+		order_for_handlers();
+		thread_process = process;
+	}
 	return thread_id;
 }
 
@@ -180,21 +218,26 @@ int memwait_device(unsigned long command, void *argument)
 int memwait_owner(uint64_t *id)
 {
 	struct memwait_owner owner = { 0 };
+	uint32_t process;
 	int ret;
 
 	if (!id)
 		return -EINVAL;
-	if (!memwait_own_id) {
-		ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
-		if (ret < 0)
-			return ret;
-		memwait_own_id = owner.id;
-	}
-	*id = memwait_own_id;
+	*id = memwait_known_id();
+	if (*id)
+		return 0;
+	process = memwait_process_number();
+	ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
+	if (ret < 0)
+		return ret;
+	memwait_own_id = owner.id;
+	order_for_handlers();
+	memwait_own_process = process;
+	*id = owner.id;
 	return 0;
 }
 
-/* Whether a wait said that the thread has no id: it is a child that fork() did not make. */
+/* Whether a wait said that the thread has no id: it is a child, and nothing else has told that. */
 static bool owner_is_another(uint32_t flags, int error)
 {
 	if (error != -EPERM || !(flags & MEMWAIT_OWNED) || !memwait_own_id)

@@ -146,7 +146,7 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 		   uint32_t flags, uint32_t *old);
 int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags);
 int memwait_sleepers(const volatile void *word, uint32_t flags);
-unsigned int memwait_forks(void);
+uint32_t memwait_process_number(void);
 
 /* The process's own context, or -1 until it is opened. */
 extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")));
@@ -174,11 +174,25 @@ static inline int memwait_need_device(void)
 }
 
 /*
- * What memwait_owner() has returned to the calling thread, or 0. Without a call for each access,
- * also in the shared library: a lock needs little else.
+ * What memwait_owner() has returned to the calling thread, or its parent, or 0. Without a call for
+ * each access, also in the shared library: a lock needs little else.
  */
 extern __thread uint64_t memwait_own_id
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
+/* The process that it was returned in, and the one that this is; or 0: a child, not counted yet. */
+extern __thread uint32_t memwait_own_process
+	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
+extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
+
+/* The id of the calling thread; or 0, if it has not asked for one, or its parent has. */
+static inline uint64_t memwait_known_id(void)
+{
+	/* relaxed: changes in a child only, before anything else of it */
+	uint32_t process = atomic_load_explicit(memwait_process, memory_order_relaxed);
+
+	return memwait_own_process == process ? memwait_own_id : 0;
+}
+
 uint32_t memwait_thread_id(void);
 bool memwait_may_spin(void);
 

@@ -56,7 +56,7 @@
 struct memwait_loop {
 	int fd;
 	uint64_t id;			/* by which its waits can be told of deaths; or 0 */
-	unsigned int forks;		/* of the process that made it */
+	uint32_t process;		/* that made it */
 	pthread_mutex_t lock;		/* protects the rest, and the operations */
 	struct memwait_op ready;	/* head of the list */
 	struct memwait_op kick;		/* pending, unless there was no memory for it */
@@ -82,7 +82,7 @@ struct memwait_loop {
 /* A call of memwait_loop_dispatch() or memwait_loop_run(); on its stack, for one thread. */
 struct visit {
 	memwait_loop_t *loop;
-	unsigned int forks;		/* of the process that called */
+	uint32_t process;		/* that called */
 	int state;			/* from loop_lock() */
 	bool is_run;
 	bool asleep;
@@ -372,7 +372,7 @@ static void visit_end(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 
-	if (visit->forks != memwait_forks())
+	if (visit->process != memwait_process_number())
 		return;
 	loop->visits--;
 	/* relaxed: a stop that finds it has it return, as it does */
@@ -403,7 +403,7 @@ static bool visit_return(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 
-	if (visit->forks != memwait_forks())
+	if (visit->process != memwait_process_number())
 		return false;
 	visit->state = loop_lock(loop);
 	if (visit->asleep) {
@@ -450,7 +450,7 @@ int memwait_loop_new(memwait_loop_t **loop)
 		free(new);
 		return err;
 	}
-	new->forks = memwait_forks();
+	new->process = memwait_process_number();
 	new->ready.next = &new->ready;
 	new->ready.previous = &new->ready;
 	new->kick.loop = new;
@@ -474,7 +474,7 @@ int memwait_loop_free(memwait_loop_t *loop)
 
 	if (!loop)
 		return 0;
-	if (loop->forks == memwait_forks()) {
+	if (loop->process == memwait_process_number()) {
 		state = loop_lock(loop);
 		busy = memwait_loop_pending(loop) || loop->visits;
 		loop_unlock(loop, state);
@@ -508,12 +508,12 @@ size_t memwait_loop_pending(const memwait_loop_t *loop)
 int memwait_op_call_back(struct memwait_op *op, int result)
 {
 	memwait_mutex_t *mutex = op->execute && memwait_has_locked(result) ? op->object : NULL;
-	unsigned int forks = memwait_forks();
+	uint32_t process = memwait_process_number();
 
 	op->callback(to_public(op), result, op->data);
 	if (!mutex)
 		return 0;
-	return memwait_forks() == forks ? memwait_mutex_unlock(mutex) : EPERM;
+	return memwait_process_number() == process ? memwait_mutex_unlock(mutex) : EPERM;
 }
 
 static int dispatch(struct visit *visit)
@@ -576,12 +576,16 @@ static int run(struct visit *visit)
 
 static int visit_make(memwait_loop_t *loop, bool is_run)
 {
-	struct visit visit = { .loop = loop, .forks = memwait_forks(), .is_run = is_run };
+	struct visit visit = {
+		.loop = loop,
+		.process = memwait_process_number(),
+		.is_run = is_run,
+	};
 	int ret;
 
 	if (!loop)
 		return -EINVAL;
-	if (loop->forks != visit.forks)
+	if (loop->process != visit.process)
 		return -EPERM;
 	pthread_cleanup_push(cancelled, &visit);
 	visit_begin(&visit);
@@ -607,7 +611,7 @@ int memwait_loop_stop(memwait_loop_t *loop)
 
 	if (!loop)
 		return EINVAL;
-	if (loop->forks != memwait_forks())
+	if (loop->process != memwait_process_number())
 		return EPERM;
 	/* relaxed: only the compare-and-swap counts */
 	was = atomic_load_explicit(&loop->runs_and_stops, memory_order_relaxed);
@@ -653,7 +657,7 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	if (!public_op || !to_op(public_op)->loop)
 		return EINVAL;
 	loop = to_op(public_op)->loop;
-	if (loop->forks != memwait_forks())
+	if (loop->process != memwait_process_number())
 		return EPERM;
 	err = memwait_need_device();
 	if (err)
@@ -708,7 +712,7 @@ int memwait_op_cancel(memwait_op_t *public_op)
 	if (!op || !op->loop)
 		return EINVAL;
 	loop = op->loop;
-	if (loop->forks != memwait_forks())
+	if (loop->process != memwait_process_number())
 		return EPERM;
 
 	state = loop_lock(loop);

@@ -180,16 +180,20 @@ static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadli
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
 {
+	uint64_t id;
+
 	if (!mutex)
 		return EINVAL;
 	/* The usual ones, without a call. */
 	if (!owners_matter(to_mutex(mutex))) {
 		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word))
 			return 0;
-	} else if (is_robust(to_mutex(mutex)) && memwait_own_id &&
-		   memwait_owner_try(&to_mutex(mutex)->owned, memwait_own_id)) {
-		to_mutex(mutex)->count = 1;
-		return 0;
+	} else if (is_robust(to_mutex(mutex))) {
+		id = memwait_known_id();
+		if (id && memwait_owner_try(&to_mutex(mutex)->owned, id)) {
+			to_mutex(mutex)->count = 1;
+			return 0;
+		}
 	}
 	return lock_until(to_mutex(mutex), &memwait_never);
 }
@@ -263,7 +267,7 @@ static int unlock_own(struct mutex *mutex)
 /* If nobody waits for it, and it was locked once: as memwait_owner_unlock(), without a call. */
 static inline bool unlock_robust(struct mutex *mutex)
 {
-	uint64_t id = memwait_own_id;
+	uint64_t id = memwait_known_id();
 
 	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE)
 		return false;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+/* L10: a child is nobody's owner and no loop's creator, however it was made. */
+#include "userlib_test.h"
+
+static pid_t raw_clone(void)
+{
+	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+/* The second one runs no handlers of pthread_atfork(), as _Fork() does not. */
+static pid_t (* const makers[])(void) = { fork, raw_clone };
+
+static const unsigned int kinds[] = {
+	MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_ROBUST,
+	MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_PRIVATE,
+	MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_RECURSIVE,
+};
+
+struct objects {
+	memwait_mutex_t mutexes[ARRAY_SIZE(kinds)];
+	memwait_rwlock_t rwlock;
+	uint32_t word;
+};
+
+/* What a child must not be let do. Returns how often it was wrong. */
+static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct counted_op *counted,
+		      uint64_t parent)
+{
+	uint64_t id = parent;
+	int wrong = 0;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		wrong += memwait_mutex_trylock(&objects->mutexes[i]) != EBUSY;
+		wrong += memwait_mutex_unlock(&objects->mutexes[i]) != EPERM;
+	}
+	wrong += memwait_rwlock_unlock(&objects->rwlock) != EPERM;
+	wrong += memwait_owner(&id) || id == parent;
+	wrong += memwait_loop_dispatch(loop) != -EPERM;
+	wrong += memwait_loop_run(loop) != EPERM;
+	wrong += memwait_loop_stop(loop) != EPERM;
+	wrong += memwait_op_cancel(&counted->op) != EPERM;
+	wrong += memwait_loop_free(loop) != 0;
+	/* It has loops of its own. */
+	if (memwait_loop_new(&loop))
+		return wrong + 1;
+	wrong += memwait_loop_dispatch(loop) != 0;
+	wrong += memwait_loop_free(loop) != 0;
+	return wrong;
+}
+
+USERLIB_TEST(L10_a_child_is_not_its_parent)
+{
+	struct objects *objects = self->shared;
+	struct counted_op counted = { 0 };
+	size_t i, maker, grandmaker;
+	uint64_t id;
+	pid_t child, grandchild;
+
+	ASSERT_EQ(0, memwait_owner(&id));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ASSERT_EQ(0, memwait_mutex_init(&objects->mutexes[i], kinds[i]));
+		ASSERT_EQ(0, memwait_mutex_lock(&objects->mutexes[i]));
+	}
+	ASSERT_EQ(0, memwait_rwlock_init(&objects->rwlock, MEMWAIT_RWLOCK_ROBUST));
+	ASSERT_EQ(0, memwait_rwlock_wrlock(&objects->rwlock));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&objects->word, 0, NULL, 0, &counted.op));
+	ASSERT_EQ(1, memwait_notify(&objects->word, 1, 0));
+	for (maker = 0; maker < ARRAY_SIZE(makers); maker++) {
+		child = makers[maker]();
+		ASSERT_LE(0, child);
+		if (!child)
+			_exit(be_a_child(objects, self->loop, &counted, id));
+		EXPECT_EQ(0, userlib_child_status(child));
+
+		/* And a child that has called nothing has children. */
+		for (grandmaker = 0; grandmaker < ARRAY_SIZE(makers); grandmaker++) {
+			child = makers[maker]();
+			ASSERT_LE(0, child);
+			if (!child) {
+				grandchild = makers[grandmaker]();
+				if (!grandchild)
+					_exit(be_a_child(objects, self->loop, &counted, id));
+				_exit(userlib_child_status(grandchild) ||
+				      be_a_child(objects, self->loop, &counted, id));
+			}
+			EXPECT_EQ(0, userlib_child_status(child));
+		}
+	}
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(0, memwait_rwlock_unlock(&objects->rwlock));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		EXPECT_EQ(0, memwait_mutex_unlock(&objects->mutexes[i]));
+		EXPECT_EQ(0, memwait_mutex_destroy(&objects->mutexes[i]));
+	}
+}
+
+TEST_HARNESS_MAIN
