@@ -7,6 +7,7 @@
  *	0			unlocked; no fair waiter is asleep on it
  *	LOCKED			locked; unlock need not notify
  *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
+ *	CONTENDED		unlocked; there was no waking the waiter: who locks it next owes that
  *
  *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never
  *	cleared without a notify.
@@ -337,6 +338,7 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline);
+bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was);

@@ -78,7 +78,8 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 
 	if (!(kind & MEMWAIT_MUTEX_FAIR))
 		/* acquire: as memwait_lock_try() */
-		return !atomic_exchange_explicit(word, BOTH, memory_order_acquire);
+		return !(atomic_exchange_explicit(word, BOTH, memory_order_acquire) &
+			 MEMWAIT_LOCKED);
 
 	/* relaxed: only the compare-and-swap counts */
 	now = atomic_load_explicit(word, memory_order_relaxed);
@@ -90,7 +91,7 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 		/* acquire: as memwait_lock_try() */
 		if (atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
 							  memory_order_relaxed))
-			return !now;
+			return !(now & MEMWAIT_LOCKED);
 	}
 }
 
@@ -101,6 +102,14 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 static int look_once_more(_Atomic uint32_t *word, uint32_t kind)
 {
 	return lock_or_contend(word, kind) ? 0 : ETIMEDOUT;
+}
+
+/* What memwait_lock_try() does not take: a word whose last owner could not wake the waiter. */
+bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
+{
+	/* relaxed: a hint */
+	return atomic_load_explicit(word, memory_order_relaxed) == MEMWAIT_CONTENDED &&
+	       lock_or_contend(word, kind);
 }
 
 /* After MEMWAIT_OK on a fair word: it is locked, for the caller. */
@@ -144,10 +153,11 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 	int ret = 0;
 
 	for (;;) {
-		uint32_t locked = MEMWAIT_LOCKED;
+		uint32_t locked = MEMWAIT_LOCKED, unlocked = ret < 0 ? MEMWAIT_CONTENDED : 0;
 
 		/* release: what was done under the lock is there for the next who has it */
-		if (atomic_compare_exchange_strong_explicit(word, &locked, 0, memory_order_release,
+		if (atomic_compare_exchange_strong_explicit(word, &locked, unlocked,
+							    memory_order_release,
 							    memory_order_relaxed))
 			return -ret;
 		if (!(locked & MEMWAIT_LOCKED))
@@ -158,19 +168,20 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 			ret = memwait_wake(word, 1, kind);
 		if (ret > 0)
 			return 0;
-		/* An error: there is no waking, but the lock is unlocked. */
+		/* An error: there is no waking, but the lock is unlocked, and says so. */
 	}
 }
 
 /*
  * What is left of memwait_lock_release() of a word that is not fair. Of one that processes share,
- * the store and the notify are one call. If that fails the lock is unlocked all the same.
+ * the store and the notify are one call. If that fails the lock is unlocked all the same, and says
+ * that there is somebody to be woken.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
 	int ret;
 
-	if (!was)
+	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
 	if (!(kind & MEMWAIT_PRIVATE)) {
 		ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, NULL);
@@ -178,7 +189,8 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 			return 0;
 	}
 	/* release: as memwait_lock_release() */
-	atomic_store_explicit(word, 0, memory_order_release);
+	atomic_store_explicit(word, kind & MEMWAIT_PRIVATE ? 0 : MEMWAIT_CONTENDED,
+			      memory_order_release);
 	if (kind & MEMWAIT_PRIVATE)
 		ret = memwait_wake(word, 1, kind);
 	return ret < 0 ? -ret : 0;
@@ -199,7 +211,7 @@ int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 							  memory_order_relaxed))
 			return 0;
 	}
-	if (now)
+	if (now & MEMWAIT_LOCKED)
 		return 0;
 	ret = memwait_wake(word, 1, kind);
 	return ret < 0 ? -ret : 0;

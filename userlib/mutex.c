@@ -144,7 +144,8 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 		return EINVAL;
 	/* acquire, both: who destroys it may free what it guarded */
 	if (!is_robust(mutex))
-		return atomic_load_explicit(&mutex->word, memory_order_acquire) ? EBUSY : 0;
+		return atomic_load_explicit(&mutex->word, memory_order_acquire) & MEMWAIT_LOCKED ?
+		       EBUSY : 0;
 	now = atomic_load_explicit(&mutex->owned, memory_order_acquire);
 	if (!now || now == MEMWAIT_NOT_RECOVERABLE)
 		return 0;
@@ -210,7 +211,8 @@ static inline int trylock_owned(struct mutex *mutex)
 	if (is_robust(mutex))
 		ret = memwait_owner_trylock(&mutex->owned, mutex->kind);
 	else
-		ret = memwait_lock_try(&mutex->word) ? 0 : EBUSY;
+		ret = memwait_lock_try(&mutex->word) ||
+		      memwait_lock_try_owing(&mutex->word, mutex->kind) ? 0 : EBUSY;
 	return locked(mutex, 1, ret);
 }
 
@@ -230,7 +232,9 @@ int memwait_mutex_trylock(memwait_mutex_t *mutex)
 		return trylock_first(mutex);
 	if (owners_matter(to_mutex(mutex)))
 		return trylock_owned(to_mutex(mutex));
-	return memwait_lock_try(&to_mutex(mutex)->word) ? 0 : EBUSY;
+	if (memwait_lock_try(&to_mutex(mutex)->word))
+		return 0;
+	return memwait_lock_try_owing(&to_mutex(mutex)->word, to_mutex(mutex)->kind) ? 0 : EBUSY;
 }
 
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
@@ -405,7 +409,7 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 	if (owners_matter(mutex))
 		return is_own(mutex);
 	/* relaxed: the caller has locked it itself */
-	return atomic_load_explicit(&mutex->word, memory_order_relaxed);
+	return atomic_load_explicit(&mutex->word, memory_order_relaxed) & MEMWAIT_LOCKED;
 }
 
 /*

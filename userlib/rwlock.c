@@ -117,7 +117,8 @@ static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadlin
 static inline int try_gate(struct rwlock *lock)
 {
 	if (!is_robust(lock))
-		return memwait_lock_try(&lock->gate) ? 0 : EBUSY;
+		return memwait_lock_try(&lock->gate) ||
+		       memwait_lock_try_owing(&lock->gate, lock->kind) ? 0 : EBUSY;
 	return look_behind_gate(lock, memwait_owner_trylock(&lock->owned_gate, lock->kind));
 }
 
@@ -272,7 +273,8 @@ static int look_for_users(struct rwlock *lock)
 	if (!is_robust(lock)) {
 		if (state & CLOSED)
 			return EBUSY;
-		return atomic_load_explicit(&lock->gate, memory_order_acquire) ? EAGAIN : 0;
+		return atomic_load_explicit(&lock->gate, memory_order_acquire) & MEMWAIT_LOCKED ?
+		       EAGAIN : 0;
 	}
 	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
 	if (!gate || gate == MEMWAIT_NOT_RECOVERABLE)

@@ -277,6 +277,40 @@ TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
 	}
 }
 
+/* It closes what is not its own, and can open nothing. The next one makes up for it. */
+TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
+{
+	const unsigned int kinds[] = { MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_FAIR };
+	struct rlimit limit;
+	pid_t waiter;
+	int fd, way;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+	for (way = 0; way < 4; way++) {
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, kinds[way % 2]));
+		waiter = fork();
+		ASSERT_LE(0, waiter);
+		if (!waiter) {
+			while (!__atomic_load_n(&shared->open, __ATOMIC_ACQUIRE))
+				sched_yield();
+			_exit(lock_mutex());
+		}
+		ASSERT_EQ(0, lock_mutex());
+		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
+		await_asleep(waiter);
+		for (fd = 3; fd < 64; fd++)
+			close(fd);
+		ASSERT_EQ(0, forbid_descriptors());
+		EXPECT_EQ(EMFILE, unlock_mutex());
+		EXPECT_EQ(EPERM, unlock_mutex());
+		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+		EXPECT_EQ(0, way / 2 ? trylock_mutex() : lock_mutex());
+		EXPECT_EQ(0, unlock_mutex());
+		EXPECT_EQ(0, userlib_child_status(waiter));
+	}
+}
+
 /* And what cannot be ended is not begun. */
 TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_begins_nothing, 300)
 {
