@@ -16,13 +16,17 @@ static inline long in_millis(uint64_t ns)
 }
 
 #define EXPECT_IN_TIME(condition) do {			\
-	EXPECT_TRUE(condition)				\
+	bool in_time_ = (condition);			\
+							\
+	EXPECT_TRUE(in_time_)				\
 		TH_LOG("late: %s", #condition);		\
 } while (0)
 
 #define EXPECT_WITHIN_MS(ms, ns) do {			\
-	EXPECT_GT(ms, in_millis(ns))			\
-		TH_LOG("late: %s", #ns);		\
+	long took_ = in_millis(ns);			\
+							\
+	EXPECT_GT(ms, took_)				\
+		TH_LOG("late: %s: %ld ms", #ns, took_);	\
 } while (0)
 
 #endif

@@ -7,7 +7,7 @@
  *	0			unlocked; no fair waiter is asleep on it
  *	LOCKED			locked; unlock need not notify
  *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
- *	CONTENDED		unlocked; no waiter could be woken: the next one to unlock it wakes one
+ *	CONTENDED		unlocked; no waiter could be woken: the next unlock does it
  *
  *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never
  *	cleared without a notify.

@@ -238,8 +238,8 @@ static inline bool helper_is_busy(int me)
  */
 static inline bool helper_is_asleep(struct stage *stage, int me)
 {
-	char path[64], line[128];
-	long call = -1;
+	char path[64], line[128] = "", *end;
+	long call;
 	FILE *file;
 
 	if (!helper_is_busy(me) || thread_state(stage->helpers[me].pid) != 'S')
@@ -248,10 +248,10 @@ static inline bool helper_is_asleep(struct stage *stage, int me)
 	file = fopen(path, "r");
 	if (!file)
 		return false;
-	if (!fgets(line, sizeof(line), file) || sscanf(line, "%ld", &call) != 1)
-		call = -1;
+	/* "running" is no number. */
+	call = strtol(fgets(line, sizeof(line), file) ? line : "", &end, 10);
 	fclose(file);
-	return call >= 0 && call != SYS_read && helper_is_busy(me);
+	return end != line && call >= 0 && call != SYS_read && helper_is_busy(me);
 }
 
 static inline void helper_start(struct stage *stage, int me, helper_function function)
