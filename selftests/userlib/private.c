@@ -672,7 +672,7 @@ USERLIB_TEST(broadcast_moves_by_the_address)
 
 USERLIB_TEST(no_other_flag_is_one)
 {
-	const unsigned int bad[] = { 0x10, 0x40, 0x100, MEMWAIT_PRIVATE | 0x200, ~0U };
+	const unsigned int bad[] = { 0x20, 0x40, 0x100, MEMWAIT_PRIVATE | 0x200, ~0U };
 	void *object = self->shared;
 	size_t i;
 
@@ -684,6 +684,9 @@ USERLIB_TEST(no_other_flag_is_one)
 		EXPECT_EQ(EINVAL, memwait_waitgroup_init(object, bad[i], 1));
 		EXPECT_EQ(EINVAL, memwait_channel_init(object, bad[i], 1, 1));
 	}
+	EXPECT_EQ(EINVAL, memwait_mutex_init(object, MEMWAIT_RWLOCK_PREFER_READER));
+	EXPECT_EQ(EINVAL, memwait_rwlock_init(object, MEMWAIT_RWLOCK_PREFER_READER |
+						      MEMWAIT_RWLOCK_FAIR));
 }
 
 TEST_HARNESS_MAIN
