@@ -1215,6 +1215,8 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 
 	if (geteuid())
 		SKIP(return, "needs root for threads of real time");
+	if (is_preempt_rt())
+		SKIP(return, "PREEMPT_RT runs timers in kernel threads, those of timerfd too");
 	if (n > MAX_PROCESSORS)
 		n = MAX_PROCESSORS;
 	ASSERT_EQ(0, set_fifo(50));
