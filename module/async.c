@@ -82,12 +82,6 @@ static u32 memwait_async_words(struct memwait_async_wait *wait)
 	return memwait_async_is_group(wait) ? to_group(wait)->group.nr : 1;
 }
 
-/* Counts a wait against the limit of its user. */
-static bool memwait_async_charge(struct memwait_async_wait *wait)
-{
-	return memwait_user_charge(wait->context->user, MEMWAIT_WAITS, memwait_async_words(wait));
-}
-
 static void memwait_async_uncharge(struct memwait_async_wait *wait)
 {
 	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, memwait_async_words(wait));
@@ -102,13 +96,12 @@ static void memwait_async_erase(struct memwait_async_wait *wait)
 	xa_erase(&wait->context->waits, wait->id & MEMWAIT_ID_INDEX_MASK);
 }
 
-/* Gives back the pins of the first few words of a group, which are in no queue. */
-static void memwait_group_unpin(struct memwait_group *group, u32 nr,
-				struct memwait_context *context)
+/* Gives back the pins of a group, whose members are in no queue. */
+static void memwait_group_unpin(struct memwait_group *group, struct memwait_context *context)
 {
 	u32 i;
 
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < group->nr; i++)
 		memwait_pin_put(group->members[i].waiter.word.pin, context);
 }
 
@@ -121,12 +114,13 @@ static void memwait_group_unpin(struct memwait_group *group, u32 nr,
  */
 void memwait_async_end(struct memwait_async_wait *wait)
 {
+	struct memwait_kept_queues *kept = &wait->context->user->kept;
+
 	if (memwait_async_is_group(wait)) {
-		memwait_group_leave(&to_group(wait)->group);
-		memwait_group_unpin(&to_group(wait)->group, to_group(wait)->group.nr,
-				    wait->context);
+		memwait_group_leave(&to_group(wait)->group, kept);
+		memwait_group_unpin(&to_group(wait)->group, wait->context);
 	} else {
-		memwait_queue_leave(&wait->waiter);
+		memwait_queue_leave(&wait->waiter, kept);
 		memwait_pin_put(wait->waiter.word.pin, wait->context);
 	}
 	memwait_async_uncharge(wait);
@@ -226,7 +220,7 @@ void memwait_async_complete(struct memwait_async_wait *wait, u8 result)
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
 }
 
-/* From now on it is pending. */
+/* From now on it is pending, and others may end and free it as soon as the locks are dropped. */
 static void memwait_async_queued(struct memwait_async_wait *wait)
 {
 	struct memwait_context *context = wait->context;
@@ -242,15 +236,6 @@ static void memwait_async_queued(struct memwait_async_wait *wait)
 			hrtimer_start(&context->timers[clock], deadline->expires,
 				      HRTIMER_MODE_ABS);
 	}
-}
-
-static void memwait_async_joined(struct memwait_waiter *waiter)
-{
-	struct memwait_async_wait *wait = to_async(waiter);
-
-	spin_lock(&wait->context->lock);
-	memwait_async_queued(wait);
-	spin_unlock(&wait->context->lock);
 }
 
 /* Notes that a context has got a completion and is to be woken, see the top of the file. */
@@ -312,7 +297,6 @@ static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
 }
 
 static const struct memwait_waiter_ops memwait_async_ops = {
-	.joined = memwait_async_joined,
 	.claim = memwait_async_end_claimed,
 	.is_pending = memwait_async_is_pending,
 };
@@ -398,23 +382,15 @@ static int memwait_async_report(struct memwait_async __user *entry, u64 id, s32 
 }
 
 /*
- * Gives a wait all that it needs before it is queued: it is counted, has an id, and the user's copy
- * says PENDING, for afterwards it would be too late to find that it cannot be written. Returns 0 or
- * a negative errno; then the wait is not counted.
+ * Gives a wait its id, and lets the user's copy say PENDING: once the wait is queued it would be
+ * too late to find that it cannot be written. Returns 0 or a negative errno.
  */
 static int memwait_async_publish(struct memwait_async_wait *wait,
 				 struct memwait_async __user *entry)
 {
-	int err;
+	int err = wait->id ? 0 : memwait_async_number(wait);
 
-	if (!memwait_async_charge(wait))
-		return -ENOSPC;
-	err = wait->id ? 0 : memwait_async_number(wait);
-	if (!err)
-		err = memwait_async_report(entry, wait->id, MEMWAIT_PENDING);
-	if (err)
-		memwait_async_uncharge(wait);
-	return err;
+	return err ?: memwait_async_report(entry, wait->id, MEMWAIT_PENDING);
 }
 
 /* Gives a wait back that was not queued, and is not counted. */
@@ -438,13 +414,18 @@ static void memwait_async_init_wait(struct memwait_async_wait *wait, u32 flags, 
 	}
 }
 
-/* A wait on one word: a spare one, which has an id, or a new one, or %NULL. */
-static struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed)
+/*
+ * A wait on one word: a spare one, which has an id, or a new one, or %NULL. *@pinned says whether
+ * the context has a pin of the word's owner.
+ */
+static struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed,
+						      u64 owner, bool *pinned)
 {
 	struct memwait_spares *spares = &context->spares[timed];
 	struct memwait_async_wait *wait;
 
 	spin_lock(&context->lock);
+	*pinned = memwait_pin_find(context, owner);
 	wait = spares->first;
 	if (wait) {
 		spares->first = wait->next_spare;
@@ -469,6 +450,39 @@ static struct memwait_async_wait *memwait_async_alloc(struct memwait_context *co
 }
 
 /*
+ * Queues a published wait on one word, and counts it, in one step. Returns MEMWAIT_PENDING; what
+ * memwait_queue_begin_join() says; or what memwait_pins_get() says.
+ */
+static int memwait_async_join(struct memwait_async_wait *wait, const struct memwait_wait *arg,
+			      struct memwait_pin **prepared)
+{
+	struct memwait_context *context = wait->context;
+	struct memwait_queue *queue;
+	struct memwait_pin *pin;
+	int ret;
+
+	ret = memwait_queue_begin_join(&wait->waiter, arg, &context->user->kept, &queue);
+	if (ret)
+		return ret;
+	spin_lock(&context->lock);
+	pin = memwait_pin_find(context, wait->waiter.word.key.owner);
+	if (unlikely(!pin))
+		ret = memwait_pins_get(context, &wait->waiter.word, 0, 1, prepared);
+	else if (memwait_user_charge(context->user, MEMWAIT_WAITS, 1))
+		memwait_pin_give(pin, &wait->waiter.word);
+	else
+		ret = -ENOSPC;
+	if (likely(!ret)) {
+		memwait_queue_append(queue, &wait->waiter);
+		memwait_async_queued(wait);
+		ret = MEMWAIT_PENDING;
+	}
+	spin_unlock(&context->lock);
+	memwait_queue_unlock(queue, &context->user->kept);
+	return ret;
+}
+
+/*
  * Arms one wait on one word. Returns an outcome or a negative errno; only after MEMWAIT_PENDING
  * nothing needs to be reported any more.
  */
@@ -476,8 +490,10 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 			     struct memwait_async __user *entry)
 {
 	struct memwait_async_wait *wait = NULL;
+	struct memwait_pin *prepared = NULL;
 	struct memwait_identity *identity;
 	struct memwait_word word;
+	bool pinned = false;
 	ktime_t expires;
 	int ret;
 
@@ -497,71 +513,60 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
 			ret = MEMWAIT_OWNER_DIED;
 		if (!ret && memwait_has_passed(expires, arg->wait.flags))
 			ret = MEMWAIT_TIMED_OUT;
-		if (ret)
-			goto put_word;
-
-		if (!wait) {
-			wait = memwait_async_alloc(context, expires != KTIME_MAX);
-			if (!wait) {
-				ret = -ENOMEM;
-				goto put_word;
+		if (!ret && !wait) {
+			wait = memwait_async_alloc(context, expires != KTIME_MAX, word.key.owner,
+						   &pinned);
+			if (wait) {
+				memwait_async_init_wait(wait, arg->wait.flags, arg->user_data,
+							expires);
+				wait->waiter.identity = identity;
 			}
-			memwait_async_init_wait(wait, arg->wait.flags, arg->user_data, expires);
-			wait->waiter.identity = identity;
-			ret = memwait_async_publish(wait, entry);
-			if (ret) {
-				memwait_async_drop(wait);
-				wait = NULL;
-				goto put_word;
-			}
+			ret = wait ? memwait_async_publish(wait, entry) : -ENOMEM;
 		}
-
-		ret = memwait_word_pin(&word, context);
-		if (ret)
-			goto put_word;
-		wait->waiter.word = word;
-		ret = memwait_queue_join(&wait->waiter, &arg->wait);
-		if (!ret)
-			return MEMWAIT_PENDING;	/* by now others may have ended and freed it */
-		memwait_pin_put(word.pin, context);
-		goto retry;
-put_word:
+		if (!ret && !pinned)
+			ret = memwait_pins_prepare(context, &word, 0, 1, &prepared);
+		if (!ret) {
+			pinned = false;		/* to look again, if it is to be tried again */
+			wait->waiter.word = word;
+			ret = memwait_async_join(wait, &arg->wait, &prepared);
+			if (ret == MEMWAIT_PENDING)
+				break;
+		}
 		memwait_word_put(&word);
-retry:
 		ret = memwait_queue_retry(ret);
 	} while (ret == -EAGAIN);
 
-	if (wait) {
-		memwait_async_uncharge(wait);
+	memwait_pins_drop(&prepared);
+	if (wait && ret != MEMWAIT_PENDING)
 		memwait_async_drop(wait);
-	}
 	return ret;
 }
 
-/* Pins the words of a group, or gives all of them back and returns a negative errno. */
-static int memwait_async_group_pin(struct memwait_group *group, struct memwait_context *context)
+/*
+ * Counts a group and pins its words. Returns 0; or a negative errno, and then its words are given
+ * back.
+ */
+static int memwait_async_group_pin(struct memwait_group *group, struct memwait_context *context,
+				   struct memwait_pin **prepared)
 {
-	u32 pinned, i;
+	struct memwait_word *words = &group->members->waiter.word;
+	const size_t stride = sizeof(*group->members);
 	int err;
 
-	for (pinned = 0; pinned < group->nr; pinned++) {
-		err = memwait_word_pin(&group->members[pinned].waiter.word, context);
-		if (err)
-			break;
-	}
-	if (pinned == group->nr)
-		return 0;
-
-	memwait_group_unpin(group, pinned, context);
-	for (i = pinned; i < group->nr; i++)
-		memwait_word_put(&group->members[i].waiter.word);
+	spin_lock(&context->lock);
+	err = memwait_pins_get(context, words, stride, group->nr, prepared);
+	spin_unlock(&context->lock);
+	if (err == -EAGAIN)
+		err = memwait_pins_prepare(context, words, stride, group->nr, prepared) ?: err;
+	if (err)
+		memwait_group_put_words(group, group->nr);
 	return err;
 }
 
 /*
- * Puts the members of a published group into their queues. Returns MEMWAIT_PENDING if the group is
- * pending, or has been notified on the way: then it has its completion. Otherwise what
- * memwait_group_join() says, and the group is in no queue and has no pins.
+ * Puts the members of a group that is counted into their queues. Returns MEMWAIT_PENDING if the
+ * group is pending, or has been notified on the way: then it has its completion. Otherwise what
+ * memwait_group_join() says, and the group is in no queue, not counted, and has no pins.
  */
 static int memwait_async_group_join(struct memwait_async_group *group,
 				    const struct memwait_wait *waits, u32 *index)
@@ -581,7 +586,7 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 		member->waiter.queue = NULL;
 		member->waiter.identity = NULL;
 	}
-	ret = memwait_group_join(&group->group, waits, index);
+	ret = memwait_group_join(&group->group, waits, index, &context->user->kept);
 
 	spin_lock(&context->lock);
 	notified = group->group.claimed;
@@ -593,9 +598,10 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 	if (!ret && !notified)
 		return MEMWAIT_PENDING;		/* by now others may have ended and freed it */
 
-	memwait_group_leave(&group->group);
+	memwait_group_leave(&group->group, &context->user->kept);
 	if (!notified) {
-		memwait_group_unpin(&group->group, group->group.nr, context);
+		memwait_group_unpin(&group->group, context);
+		memwait_async_uncharge(wait);
 		return ret;
 	}
 
@@ -613,6 +619,7 @@ static int memwait_async_arm_group(struct memwait_context *context,
 				   struct memwait_async __user *entry)
 {
 	u32 flags = any->flags & ~MEMWAIT_GROUP, nr = any->count, index = 0;
+	struct memwait_pin *prepared = NULL;
 	struct memwait_async_group *group;
 	struct memwait_wait *waits;
 	bool published = false;
@@ -658,23 +665,18 @@ static int memwait_async_arm_group(struct memwait_context *context,
 			ret = memwait_async_publish(&group->timed.wait, entry);
 			published = !ret;
 		}
-		if (ret) {
+		if (ret)
 			memwait_group_put_words(&group->group, nr);
-		} else {
-			ret = memwait_async_group_pin(&group->group, context);
-			if (!ret)
-				ret = memwait_async_group_join(group, waits, &index);
-			if (ret == MEMWAIT_PENDING) {
-				kfree(waits);
-				return ret;
-			}
-		}
+		else
+			ret = memwait_async_group_pin(&group->group, context, &prepared);
+		if (!ret)
+			ret = memwait_async_group_join(group, waits, &index);
 		ret = memwait_queue_retry(ret);
 	} while (ret == -EAGAIN);
 
-	if (published)
-		memwait_async_uncharge(&group->timed.wait);
-	memwait_async_drop(&group->timed.wait);
+	memwait_pins_drop(&prepared);
+	if (ret != MEMWAIT_PENDING)
+		memwait_async_drop(&group->timed.wait);
 	group = NULL;
 	if (ret == MEMWAIT_NOT_EQUAL && put_user(index, &entry->any.index))
 		ret = -EFAULT;
@@ -816,7 +818,7 @@ void memwait_async_close(struct memwait_context *context)
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
 		if (wait->waiter.result == MEMWAIT_OK)
-			memwait_pass_on(key);
+			memwait_pass_on(key, &context->user->kept);
 		memwait_async_end(wait);
 		memwait_async_close_one(wait);
 	}

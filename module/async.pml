@@ -288,7 +288,7 @@ proctype armer()
 	:: else
 	fi;
 #else
-	/* memwait_queue_join() and memwait_async_joined() */
+	/* memwait_async_join() */
 	lock(queue_locked[0]);
 	in_queue[0] = true;
 	lock(waits_locked);

@@ -49,6 +49,7 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
  * memwait_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
  * @change: as it came from user space
  * @user: where it came from: gets the old value at the end
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context, may sleep before the change.
  *
@@ -59,7 +60,8 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
  * * -EINTR: the task is being killed
  * * -ERESTARTNOINTR: a signal has come
  */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user)
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user,
+			  struct memwait_kept_queues *kept)
 {
 	const struct memwait_notify *notify = &change->notify;
 	struct memwait_word word __uninitialized;
@@ -92,7 +94,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 		cond_resched();
 	}
 	if (notify->count)
-		ret = memwait_notify_surely(&word.key, notify->count);
+		ret = memwait_notify_surely(&word.key, notify->count, kept);
 	memwait_word_put(&word);
 	/* It could be written before. If it cannot be any more, the change is made all the same. */
 	(void)put_user(old, &user->old);

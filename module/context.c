@@ -2,7 +2,8 @@
 /*
  * The open file: read(2), poll(2), fdinfo, close.
  *
- * The last close of all evicts the queues that are kept for later waiters.
+ * The last close of a user's contexts evicts the queues that are kept for the user's later waiters:
+ * no call of the user is under way then, so that none is inserted.
  */
 #include <linux/fs.h>
 #include <linux/mutex.h>
@@ -21,8 +22,6 @@
 
 /* Completions that are read between two lockings. */
 #define MEMWAIT_CHUNK	16
-
-static atomic_t memwait_nr_open;
 
 static int memwait_open(struct inode *inode, struct file *file)
 {
@@ -49,7 +48,6 @@ static int memwait_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&context->pollers);
 	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
-	atomic_inc(&memwait_nr_open);
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 
@@ -72,9 +70,9 @@ static int memwait_release(struct inode *inode, struct file *file)
 	if (context->identity)
 		memwait_owner_die(context->identity);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
+	if (!atomic_long_read(&context->user->used[MEMWAIT_CONTEXTS]))
+		memwait_queue_evict_all(&context->user->kept);
 	memwait_context_put(context);
-	if (atomic_dec_and_test(&memwait_nr_open))
-		memwait_queue_evict_all();
 	return 0;
 }
 

@@ -36,26 +36,35 @@ enum memwait_resource {
  * @uid: the user
  * @refs: one for each context and each identity; it goes to 0 under the lock of the table of users
  * @used: how much there is of each resource
+ * @pin_lock: held while pins are counted
  * @dead: identities that have died, and of which waiters are to be told; of the work in owner.c
  * @dead_node: among the users that have some; of that work, too
+ * @kept: queues that are kept for later waiters
  */
 struct memwait_user {
 	kuid_t uid;
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
+	spinlock_t pin_lock;	/* innermost */
 	struct list_head dead;
 	struct list_head dead_node;
+	struct memwait_kept_queues kept;
 };
+
+static_assert(sizeof(struct memwait_user) <= PAGE_SIZE);
 
 /**
  * struct memwait_pin - keeps a file or an mm_struct for the async waits of a context
  * @node: in memwait_context.pins while @refs is not 0
+ * @next: among those that a call has prepared
  * @owner: as in a key
  * @file: the reference that is kept; %NULL: @owner is an mm_struct, and one to that is kept
- * @refs: one for each wait on a word of the owner. It goes to 0 under the context's lock
+ * @refs: one for each wait on a word of the owner. It goes to 0, and comes from it, under the
+ *	context's lock
  */
 struct memwait_pin {
 	struct rb_node node;
+	struct memwait_pin *next;
 	u64 owner;
 	struct file *file;
 	refcount_t refs;
@@ -185,7 +194,11 @@ struct memwait_context {
 extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
 struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
-int memwait_word_pin(struct memwait_word *word, struct memwait_context *context);
+int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,
+			 size_t stride, u32 nr, struct memwait_pin **prepared);
+int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
+		     u32 nr, struct memwait_pin **prepared);
+void memwait_pins_drop(struct memwait_pin **prepared);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context);
 void memwait_context_free(struct memwait_context *context);
 
@@ -216,6 +229,39 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 					 enum memwait_resource resource, unsigned long n)
 {
 	atomic_long_sub(n, &user->used[resource]);
+}
+
+static inline int memwait_pin_cmp(const void *owner, const struct rb_node *node)
+{
+	const struct memwait_pin *pin = rb_entry(node, struct memwait_pin, node);
+
+	return *(const u64 *)owner < pin->owner ? -1 : *(const u64 *)owner > pin->owner;
+}
+
+/**
+ * memwait_pin_find() - the pin of an owner
+ * @context: of async waits
+ * @owner: as in a key
+ *
+ * Context: the context's lock is held.
+ *
+ * Return: the pin, or %NULL: the context has none.
+ */
+static __always_inline struct memwait_pin *memwait_pin_find(struct memwait_context *context,
+							    u64 owner)
+{
+	lockdep_assert_held(&context->lock);
+	return rb_entry_safe(rb_find(&owner, &context->pins, memwait_pin_cmp),
+			     struct memwait_pin, node);
+}
+
+/* Gives a word a reference to a pin instead of that to the file. The context's lock is held. */
+static __always_inline void memwait_pin_give(struct memwait_pin *pin, struct memwait_word *word)
+{
+	if (!refcount_inc_not_zero(&pin->refs))
+		refcount_set(&pin->refs, 1);
+	memwait_word_put(word);
+	word->pin = pin;
 }
 
 static inline void memwait_context_put(struct memwait_context *context)

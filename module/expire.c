@@ -140,9 +140,9 @@ static bool memwait_expire_one(struct memwait_context *context, int clock, ktime
 	__acquire(&context->lock);
 	spin_unlock(&context->lock);
 	if (queue)
-		memwait_queue_unlock(queue);
+		memwait_queue_unlock(queue, &context->user->kept);
 	if (group) {
-		memwait_group_leave(group);
+		memwait_group_leave(group, &context->user->kept);
 		memwait_group_put(group);
 	}
 	return wait;

@@ -129,6 +129,7 @@ int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
  * @group: its members' words and ops are set, and they are in no queue
  * @waits: the words' expected values
  * @index: set to the first that could not join, unless the result is 0
+ * @kept: as memwait_queue_unlock()
  *
  * A notify may claim the group as soon as its first member has joined. If not all of them join, the
  * caller claims it unless a notify has, and in any case calls memwait_group_leave().
@@ -137,13 +138,14 @@ int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
  *
  * Return: 0, or what memwait_queue_join() says of the first one that could not join.
  */
-int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index)
+int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index,
+		       struct memwait_kept_queues *kept)
 {
 	u32 i;
 	int ret;
 
 	for (i = 0; i < group->nr; i++) {
-		ret = memwait_queue_join(&group->members[i].waiter, &waits[i]);
+		ret = memwait_queue_join(&group->members[i].waiter, &waits[i], kept);
 		if (ret) {
 			*index = i;
 			return ret;
@@ -155,30 +157,32 @@ int memwait_group_join(struct memwait_group *group, const struct memwait_wait *w
 /**
  * memwait_group_leave() - take the members of a group out of the queues that they are in
  * @group: claimed. Another thread may do the same at the same time
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context; takes the queues' locks, one at a time.
  */
-void memwait_group_leave(struct memwait_group *group)
+void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues *kept)
 {
 	u32 i;
 
 	for (i = 0; i < group->nr; i++)
-		memwait_queue_leave(&group->members[i].waiter);
+		memwait_queue_leave(&group->members[i].waiter, kept);
 }
 
 /**
  * memwait_group_leave_all() - the same for all groups that a notify has claimed
  * @groups: in struct memwait_wakes
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queues' locks, one at a time.
  */
-void memwait_group_leave_all(struct memwait_group **groups)
+void memwait_group_leave_all(struct memwait_group **groups, struct memwait_kept_queues *kept)
 {
 	struct memwait_group *group;
 
 	while ((group = *groups)) {
 		*groups = group->next;
-		memwait_group_leave(group);
+		memwait_group_leave(group, kept);
 		memwait_group_put(group);
 		cond_resched();
 	}

@@ -56,9 +56,10 @@ int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr);
 int memwait_group_get(struct memwait_group *group, const struct memwait_wait *waits);
 void memwait_group_put_words(struct memwait_group *group, u32 nr);
 int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
-int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index);
-void memwait_group_leave(struct memwait_group *group);
-void memwait_group_leave_all(struct memwait_group **groups);
+int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index,
+		       struct memwait_kept_queues *kept);
+void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues *kept);
+void memwait_group_leave_all(struct memwait_group **groups, struct memwait_kept_queues *kept);
 
 /**
  * memwait_group_keep() - let a notify take the other members of a group out later

@@ -116,7 +116,7 @@ struct memwait_identity *memwait_identity_of(struct task_struct *task)
 /**
  * memwait_identity_new() - give an id to a thread or a context
  * @context: by which it is asked for, and for whose user it is counted
- * @task: the current thread, which has none; or %NULL
+ * @task: the current thread, which has none; or %NULL: the context gets one, if it has none
  *
  * Context: process context, may sleep.
  *
@@ -125,14 +125,13 @@ struct memwait_identity *memwait_identity_of(struct task_struct *task)
 struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      struct task_struct *task)
 {
-	struct memwait_identity *identity;
-	int err = -ENOMEM;
+	struct memwait_identity *identity, *other = NULL;
+	bool counted = false;
+	int err;
 
-	if (!memwait_user_charge(context->user, MEMWAIT_OWNERS, 1))
-		return ERR_PTR(-ENOSPC);
 	identity = kmalloc(sizeof(*identity), MEMWAIT_GFP);
 	if (!identity)
-		goto uncharge;
+		return ERR_PTR(-ENOMEM);
 	identity->id = atomic64_inc_return(&memwait_last_id);
 	identity->user = context->user;
 	identity->call = memwait_new_call();
@@ -141,13 +140,31 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->queues);
 	INIT_LIST_HEAD(&identity->moved_to);
-	/*
-	 * A waiter can name an id that was not told yet, and then queues look to it: from now on it
-	 * is there. The table's own memory is not charged: other users are in it, too.
-	 */
-	err = xa_insert(&memwait_identities, identity->id, identity, GFP_KERNEL);
+	/* The table's own memory is not charged: other users are in it, too. */
+	err = xa_reserve(&memwait_identities, identity->id, GFP_KERNEL);
 	if (err)
 		goto free;
+
+	/* What can fail is done: a count that another call has seen is not taken back. */
+	spin_lock(&context->lock);
+	if (!task)
+		other = context->identity;
+	if (!other)
+		counted = memwait_user_charge(context->user, MEMWAIT_OWNERS, 1);
+	if (counted) {
+		/*
+		 * A waiter can name an id that was not told yet, and then queues look to it: from
+		 * now on it is there. The place was reserved.
+		 */
+		xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
+		if (!task)
+			WRITE_ONCE(context->identity, identity);
+	}
+	spin_unlock(&context->lock);
+	if (!counted) {
+		err = -ENOSPC;
+		goto release;
+	}
 	if (task) {
 		raw_spin_lock(&memwait_threads_lock);
 		hash_add_rcu(memwait_threads, &identity->thread_node, (unsigned long)task);
@@ -157,11 +174,11 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 	__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
 	return identity;
 
+release:
+	xa_release(&memwait_identities, identity->id);
 free:
 	kfree(identity);
-uncharge:
-	memwait_user_uncharge(context->user, MEMWAIT_OWNERS, 1);
-	return ERR_PTR(err);
+	return other ?: ERR_PTR(err);
 }
 
 /**

@@ -70,7 +70,8 @@ static int memwait_info(struct memwait_context *context, void __user *arg, size_
 	return 0;
 }
 
-static int memwait_ioctl_notify(const struct memwait_notify *notify)
+static int memwait_ioctl_notify(const struct memwait_notify *notify,
+				struct memwait_kept_queues *kept)
 {
 	struct memwait_word word __uninitialized;
 	int ret;
@@ -81,7 +82,7 @@ static int memwait_ioctl_notify(const struct memwait_notify *notify)
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_notify(&word.key, notify->count);
+	ret = memwait_notify(&word.key, notify->count, kept);
 	memwait_word_put(&word);
 	return ret;
 }
@@ -110,7 +111,8 @@ static int memwait_ioctl_waiters(const struct memwait_notify *notify)
  * they were done, but the results cannot be told any more.
  */
 static int memwait_notify_some(const struct memwait_notify __user *notifies, u32 __user *results,
-			       unsigned int nr, u64 call, int *err)
+			       unsigned int nr, u64 call, int *err,
+			       struct memwait_kept_queues *kept)
 {
 	struct memwait_notify notify[MEMWAIT_NOTIFIES] __uninitialized;
 	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
@@ -146,7 +148,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		}
 	}
 
-	memwait_notify_many(words, counts, done, call);
+	memwait_notify_many(words, counts, done, call, kept);
 	for (i = 0; i < found; i++)
 		memwait_word_put(&words[i]);
 
@@ -159,7 +161,8 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
  * Returns how many entries were processed, or a negative errno if the first one failed, or if
  * results are lost.
  */
-static int memwait_ioctl_notify_many(const struct memwait_notify_many *many)
+static int memwait_ioctl_notify_many(const struct memwait_notify_many *many,
+				     struct memwait_kept_queues *kept)
 {
 	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
 	u32 __user *results = u64_to_user_ptr(many->woken);
@@ -173,7 +176,7 @@ static int memwait_ioctl_notify_many(const struct memwait_notify_many *many)
 	while (done < many->count && !err) {
 		ret = memwait_notify_some(notifies + done, results ? results + done : NULL,
 					  min_t(u32, many->count - done, MEMWAIT_NOTIFIES), call,
-					  &err);
+					  &err, kept);
 		if (ret < 0)
 			return ret;
 		done += ret;
@@ -185,7 +188,8 @@ static int memwait_ioctl_notify_many(const struct memwait_notify_many *many)
 }
 
 static int memwait_ioctl_requeue(struct memwait_requeue *requeue,
-				 struct memwait_requeue __user *user)
+				 struct memwait_requeue __user *user,
+				 struct memwait_kept_queues *kept)
 {
 	struct memwait_word source, target;
 	int ret;
@@ -217,7 +221,7 @@ static int memwait_ioctl_requeue(struct memwait_requeue *requeue,
 		if (!ret)
 			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 		if (!ret)
-			ret = memwait_requeue(requeue, &source.key, &target.key);
+			ret = memwait_requeue(requeue, &source.key, &target.key, kept);
 		memwait_word_put(&target);
 put_source:
 		memwait_word_put(&source);
@@ -261,6 +265,7 @@ static __always_inline int memwait_copy_arg(void *to, size_t known, const void _
 long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 {
 	struct memwait_context *context = file->private_data;
+	struct memwait_kept_queues *kept = &context->user->kept;
 	void __user *arg = (void __user *)argp;
 	size_t size = _IOC_SIZE(cmd);
 	union {
@@ -282,10 +287,10 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return memwait_info(context, arg, size);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT):
 		ret = memwait_copy_arg(&u.wait, sizeof(u.wait), arg, size);
-		return ret ?: memwait_wait(&u.wait);
+		return ret ?: memwait_wait(&u.wait, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
-		return ret ?: memwait_ioctl_notify(&u.notify);
+		return ret ?: memwait_ioctl_notify(&u.notify, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
 		return ret ?: memwait_ioctl_waiters(&u.notify);
@@ -297,22 +302,22 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_cancel(context, &u.cancel);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
-		return ret ?: memwait_wait_any(&u.wait_any, arg);
+		return ret ?: memwait_wait_any(&u.wait_any, arg, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
 		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
-		return ret ?: memwait_ioctl_requeue(&u.requeue, arg);
+		return ret ?: memwait_ioctl_requeue(&u.requeue, arg, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
 		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
-		return ret ?: memwait_notify_wait(&u.notify_wait, arg);
+		return ret ?: memwait_notify_wait(&u.notify_wait, arg, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
 		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
-		return ret ?: memwait_ioctl_notify_many(&u.notify_many);
+		return ret ?: memwait_ioctl_notify_many(&u.notify_many, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_OWNER):
 		ret = memwait_copy_arg(&u.owner, sizeof(u.owner), arg, size);
 		return ret ?: memwait_owner(context, &u.owner, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CHANGE_NOTIFY):
 		ret = memwait_copy_arg(&u.change, sizeof(u.change), arg, size);
-		return ret ?: memwait_change_notify(&u.change, arg);
+		return ret ?: memwait_change_notify(&u.change, arg, kept);
 	default:
 		return -ENOTTY;
 	}

@@ -27,8 +27,9 @@
 #include <linux/container_of.h>
 #include <linux/file.h>
 #include <linux/gfp.h>
-#include <linux/list.h>
 #include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/lockdep.h>
 #include <linux/rhashtable-types.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
@@ -64,7 +65,7 @@ struct memwait_key {
  * @key: the word's key
  * @file: of a system call and of a blocked thread: a reference to the file of a shared mapping;
  *	%NULL for a private word, of the caller's own mm. Given back with memwait_word_put()
- * @pin: of an async wait: a reference to a pin. Given back with memwait_pin_put()
+ * @pin: of an async wait that is queued: a reference to a pin. Given back with memwait_pin_put()
  *
  * The file rather than the inode is kept, so that umount finds the file system busy.
  */
@@ -85,7 +86,6 @@ enum memwait_claim {
 
 /**
  * struct memwait_waiter_ops - what differs between threads, async waits and groups
- * @joined: the waiter was put into its queue. May be %NULL.
  * @claim: a notify has come to this waiter, or a death, as @result says: MEMWAIT_OK or
  *	MEMWAIT_OWNER_DIED. Ends the wait, if it is pending, takes the waiter out by
  *	memwait_queue_remove_claimed(), and notes in @wakes what is to be woken.
@@ -94,7 +94,6 @@ enum memwait_claim {
  * Context: all are called under the lock of the waiter's queue.
  */
 struct memwait_waiter_ops {
-	void (*joined)(struct memwait_waiter *waiter);
 	enum memwait_claim (*claim)(struct memwait_waiter *waiter, u8 result,
 				    struct memwait_wakes *wakes);
 	bool (*is_pending)(const struct memwait_waiter *waiter);
@@ -144,7 +143,7 @@ struct memwait_waiter {
  * @mover_node: in &memwait_identity.moved_to of it; likewise
  * @epoch: goes up when a call has to come back for the rest of its waiters
  * @nr_calls: calls that will come back to the queue
- * @kept: a processor keeps the queue, or is about to
+ * @kept: a user keeps the queue, or a call is about to keep or evict it
  */
 struct memwait_queue {
 	struct rhash_head node;
@@ -160,6 +159,19 @@ struct memwait_queue {
 	u32 epoch;
 	u32 nr_calls : 31;
 	u32 kept : 1;
+};
+
+/* Enough for the words of some batches of async waits; struct memwait_user fits into a page. */
+#define MEMWAIT_KEPT_QUEUES	480
+
+/**
+ * struct memwait_kept_queues - the queues that a user keeps, see the top of queue.c
+ * @nr: how many it has kept up to now, modulo 2^32
+ * @queues: the last of them, as a ring; some may be %NULL. Exchanged without a lock
+ */
+struct memwait_kept_queues {
+	atomic_t nr;
+	struct memwait_queue *queues[MEMWAIT_KEPT_QUEUES];
 };
 
 /* Charged to the caller; at the limit of its memory cgroup it fails instead of killing. */
@@ -259,43 +271,68 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 
 /* queue.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
-void memwait_queue_take_out(struct memwait_waiter *waiter);
+int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
+			     struct memwait_kept_queues *kept, struct memwait_queue **queue);
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
+		       struct memwait_kept_queues *kept);
+void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
 int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
-			    const struct memwait_key *target);
+			    const struct memwait_key *target, struct memwait_kept_queues *kept);
 void memwait_queue_lock_pair(struct memwait_queue *queues[2]);
-void memwait_queue_unlock(struct memwait_queue *queue);
-void memwait_queue_unlock_pair(struct memwait_queue *queues[2]);
+void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queues *kept);
+void memwait_queue_unlock_pair(struct memwait_queue *queues[2], struct memwait_kept_queues *kept);
 int memwait_queue_retry(int ret);
 int memwait_queue_waiters(const struct memwait_key *key);
-void memwait_queue_evict_all(void);
+void memwait_queue_evict_all(struct memwait_kept_queues *kept);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
 
 /**
+ * memwait_queue_append() - put a waiter at the end of a queue
+ * @queue: from memwait_queue_begin_join()
+ * @waiter: as there; its ops are set, the rest is filled in
+ *
+ * Context: the queue's lock is held.
+ */
+static inline void memwait_queue_append(struct memwait_queue *queue,
+					struct memwait_waiter *waiter)
+{
+	lockdep_assert_held(&queue->lock);
+	list_add_tail(&waiter->node, &queue->waiters);
+	if (unlikely(waiter->identity))
+		list_add_tail(&waiter->owned_node, &queue->owned);
+	queue->nr_waiters++;
+	waiter->epoch = queue->epoch;
+	WRITE_ONCE(waiter->queue, queue);
+}
+
+/**
  * memwait_queue_leave() - take a waiter out of its queue, if it is in one
  * @waiter: joined once; of the current thread, or of a group or async wait that has been claimed
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context; takes the queue's lock.
  */
-static inline void memwait_queue_leave(struct memwait_waiter *waiter)
+static inline void memwait_queue_leave(struct memwait_waiter *waiter,
+				       struct memwait_kept_queues *kept)
 {
 	if (smp_load_acquire(&waiter->queue))	/* (C), see the top of queue.c */
-		memwait_queue_take_out(waiter);
+		memwait_queue_take_out(waiter, kept);
 }
 
 /* notify.c */
-int memwait_notify(const struct memwait_key *key, u32 count);
-int memwait_notify_surely(const struct memwait_key *key, u32 count);
-void memwait_pass_on(const struct memwait_key *key);
+int memwait_notify(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept);
+int memwait_notify_surely(const struct memwait_key *key, u32 count,
+			  struct memwait_kept_queues *kept);
+void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *kept);
 bool memwait_tell_of_death(struct memwait_identity *identity);
 void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
-			 u64 call);
+			 u64 call, struct memwait_kept_queues *kept);
 int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *source,
-		    const struct memwait_key *target);
+		    const struct memwait_key *target, struct memwait_kept_queues *kept);
 u64 memwait_new_call(void);
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */
@@ -303,10 +340,12 @@ u64 memwait_new_call(void);
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
 
 /* wait.c */
-int memwait_wait(const struct memwait_wait *wait);
-int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user);
+int memwait_wait(const struct memwait_wait *wait, struct memwait_kept_queues *kept);
+int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
+		     struct memwait_kept_queues *kept);
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
-			struct memwait_notify_wait __user *user);
+			struct memwait_notify_wait __user *user,
+			struct memwait_kept_queues *kept);
 bool memwait_dies_of_signal(void);
 
 /**
@@ -340,7 +379,8 @@ static inline clockid_t memwait_clock(u32 flags)
 }
 
 /* change.c */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user,
+			  struct memwait_kept_queues *kept);
 
 /* deadline.c */
 ktime_t memwait_expires(u64 deadline, u32 flags);

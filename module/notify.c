@@ -54,6 +54,7 @@ enum memwait_call_kind {
  * @moved: so many were moved
  * @epoch: waiters of a later one have joined after the call began
  * @kind: what ends it early
+ * @kept: as memwait_queue_unlock()
  * @wakes: of the present step
  */
 struct memwait_call {
@@ -63,6 +64,7 @@ struct memwait_call {
 	u32 moved;
 	u32 epoch;
 	enum memwait_call_kind kind;
+	struct memwait_kept_queues *kept;
 	struct memwait_wakes wakes;
 };
 
@@ -175,8 +177,9 @@ static void memwait_step_begin(void)
 }
 
 /* Wakes what was claimed since memwait_step_begin(); no queue's lock is held. */
-static void memwait_step_end(struct memwait_wakes *wakes)
+static void memwait_step_end(struct memwait_call *call)
 {
+	struct memwait_wakes *wakes = &call->wakes;
 	struct memwait_context *context;
 	unsigned int i, more = 0;
 
@@ -201,7 +204,7 @@ static void memwait_step_end(struct memwait_wakes *wakes)
 	wakes->nr_tasks = 0;
 	wakes->nr_contexts = 0;
 	if (unlikely(wakes->groups))
-		memwait_group_leave_all(&wakes->groups);
+		memwait_group_leave_all(&wakes->groups, call->kept);
 }
 
 static bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
@@ -210,13 +213,15 @@ static bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 	       wakes->nr_contexts == MEMWAIT_STEP_WAKES;
 }
 
-static void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
+static void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
+			      struct memwait_kept_queues *kept)
 {
 	call->count = count;
 	call->woken = 0;
 	call->move = move;
 	call->moved = 0;
 	call->kind = MEMWAIT_CALL;
+	call->kept = kept;
 	call->wakes.call = 0;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
@@ -297,34 +302,36 @@ static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue 
 		more = more && memwait_call_claim(call, queue);
 		if (!more)
 			queue->nr_calls--;
-		memwait_queue_unlock(queue);
-		memwait_step_end(&call->wakes);
+		memwait_queue_unlock(queue, call->kept);
+		memwait_step_end(call);
 	} while (more);
 }
 
 /* Not inline: a notify that finds no waiter, as most do, must not pay for the frame of this one. */
 static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count,
-					  enum memwait_call_kind kind)
+					  enum memwait_call_kind kind,
+					  struct memwait_kept_queues *kept)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
-	memwait_call_init(&call, count, 0);
+	memwait_call_init(&call, count, 0, kept);
 	call.kind = kind;
 	memwait_call_start(&call, queue);
 	more = memwait_call_claim(&call, queue);
 	if (more)
 		memwait_call_hold(queue);
 	memwait_step_begin();
-	memwait_queue_unlock(queue);
-	memwait_step_end(&call.wakes);
+	memwait_queue_unlock(queue, kept);
+	memwait_step_end(&call);
 	if (more)
 		memwait_notify_rest(&call, queue);
 	return call.woken;
 }
 
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    enum memwait_call_kind kind)
+					    enum memwait_call_kind kind,
+					    struct memwait_kept_queues *kept)
 {
 	struct memwait_queue *queue;
 
@@ -334,16 +341,17 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 	if (!queue)
 		return 0;
 	if (list_empty(&queue->waiters)) {
-		memwait_queue_unlock(queue);
+		memwait_queue_unlock(queue, kept);
 		return 0;
 	}
-	return memwait_notify_locked(queue, count, kind);
+	return memwait_notify_locked(queue, count, kind, kept);
 }
 
 /**
  * memwait_notify() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
  * @count: at most so many, not 0
+ * @kept: as memwait_queue_unlock()
  *
  * Allocates nothing and does not look at the word.
  *
@@ -351,36 +359,39 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
  *
  * Return: how many were woken: each of them, and no other waiter, will see MEMWAIT_OK.
  */
-int memwait_notify(const struct memwait_key *key, u32 count)
+int memwait_notify(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept)
 {
-	return __memwait_notify(key, count, MEMWAIT_CALL);
+	return __memwait_notify(key, count, MEMWAIT_CALL, kept);
 }
 
 /**
  * memwait_notify_surely() - memwait_notify() that no signal ends, not even SIGKILL
  * @key: the word's key; held by the caller
  * @count: at most so many, not 0
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
  * Return: how many were woken.
  */
-int memwait_notify_surely(const struct memwait_key *key, u32 count)
+int memwait_notify_surely(const struct memwait_key *key, u32 count,
+			  struct memwait_kept_queues *kept)
 {
-	return __memwait_notify(key, count, MEMWAIT_CALL_SURE);
+	return __memwait_notify(key, count, MEMWAIT_CALL_SURE, kept);
 }
 
 /**
  * memwait_pass_on() - give a notify to the next waiter, for one that has ended
  * @key: the word's key; held by the caller
+ * @kept: as memwait_queue_unlock()
  *
  * As memwait_notify(), but neither the death of the current thread nor the freezer ends it.
  *
  * Context: process context, may sleep; takes the queue's lock.
  */
-void memwait_pass_on(const struct memwait_key *key)
+void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *kept)
 {
-	__memwait_notify(key, 1, MEMWAIT_CALL_PASSES_ON);
+	__memwait_notify(key, 1, MEMWAIT_CALL_PASSES_ON, kept);
 }
 
 /*
@@ -429,7 +440,7 @@ bool memwait_tell_of_death(struct memwait_identity *identity)
 	struct memwait_queue *queue = NULL;
 	unsigned int nr;
 
-	memwait_call_init(&call, 0, 0);
+	memwait_call_init(&call, 0, 0, NULL);
 	call.wakes.call = identity->call;
 	memwait_step_begin();
 	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
@@ -437,9 +448,9 @@ bool memwait_tell_of_death(struct memwait_identity *identity)
 		if (!queue)
 			break;
 		memwait_queue_tell(queue, identity, &call.wakes);
-		memwait_queue_unlock(queue);
+		memwait_queue_unlock(queue, NULL);
 	}
-	memwait_step_end(&call.wakes);
+	memwait_step_end(&call);
 	return queue;
 }
 
@@ -449,6 +460,7 @@ bool memwait_tell_of_death(struct memwait_identity *identity)
  * @counts: for each word, at most so many; set to how many were woken
  * @nr: how many words, few enough for one step
  * @number: of the call, from memwait_new_call(), or 0 if this is all of it
+ * @kept: as memwait_queue_unlock()
  *
  * As many calls of memwait_notify(), but a context is woken once for all of its completions, unless
  * it has been read in between.
@@ -456,7 +468,7 @@ bool memwait_tell_of_death(struct memwait_identity *identity)
  * Context: process context, may sleep; takes the queues' locks, one at a time.
  */
 void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
-			 u64 number)
+			 u64 number, struct memwait_kept_queues *kept)
 {
 	struct memwait_call call __uninitialized;
 	struct memwait_queue *queue;
@@ -465,7 +477,7 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 
 	smp_mb();	/* (A) pairs with (B) */
 
-	memwait_call_init(&call, 0, 0);
+	memwait_call_init(&call, 0, 0, kept);
 	call.wakes.call = number;
 	memwait_step_begin();
 	for (i = 0; i < nr; i++) {
@@ -480,16 +492,16 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 		more = memwait_call_claim(&call, queue);
 		if (more)
 			memwait_call_hold(queue);
-		memwait_queue_unlock(queue);
+		memwait_queue_unlock(queue, kept);
 		if (more || memwait_wakes_are_full(&call.wakes)) {
-			memwait_step_end(&call.wakes);
+			memwait_step_end(&call);
 			if (more)
 				memwait_notify_rest(&call, queue);
 			memwait_step_begin();
 		}
 		counts[i] = call.woken;
 	}
-	memwait_step_end(&call.wakes);
+	memwait_step_end(&call);
 }
 
 /*
@@ -562,8 +574,8 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 			queues[SOURCE]->nr_calls--;
 			queues[TARGET]->nr_calls--;
 		}
-		memwait_queue_unlock_pair(queues);
-		memwait_step_end(&call->wakes);
+		memwait_queue_unlock_pair(queues, call->kept);
+		memwait_step_end(call);
 	} while (more);
 }
 
@@ -573,6 +585,7 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
  * @source: of the word that is compared; held by the caller
  * @target: of the word that they are moved to, or the same; of the same owner, so that what keeps
  *	the one word for a waiter keeps the other
+ * @kept: as memwait_queue_unlock()
  *
  * The comparison and the first waiters are one step with respect to all other operations on both
  * words.
@@ -586,18 +599,18 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
  * * -ENOMEM: a word that has no waiters needs a queue for a moment
  */
 int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *source,
-		    const struct memwait_key *target)
+		    const struct memwait_key *target, struct memwait_kept_queues *kept)
 {
 	struct memwait_call call __uninitialized;
 	struct memwait_queue *queues[2];
 	bool more = false;
 	int ret;
 
-	ret = memwait_queue_find_pair(queues, source, target);
+	ret = memwait_queue_find_pair(queues, source, target, kept);
 	if (ret)
 		return ret;
 
-	memwait_call_init(&call, requeue->count, requeue->move);
+	memwait_call_init(&call, requeue->count, requeue->move, kept);
 	pagefault_disable();
 	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	pagefault_enable();
@@ -614,8 +627,8 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *s
 		queues[TARGET]->nr_calls++;
 	}
 	memwait_step_begin();
-	memwait_queue_unlock_pair(queues);
-	memwait_step_end(&call.wakes);
+	memwait_queue_unlock_pair(queues, kept);
+	memwait_step_end(&call);
 	if (more)
 		memwait_requeue_rest(&call, queues, target);
 	requeue->woken = call.woken;

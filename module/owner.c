@@ -96,23 +96,6 @@ void memwait_owner_die(struct memwait_identity *identity)
 	queue_work(memwait_death_queue, &memwait_death_work);
 }
 
-/* The identity of a context, which gets one if it has none; or an ERR_PTR(). */
-static struct memwait_identity *memwait_context_identity(struct memwait_context *context)
-{
-	struct memwait_identity *identity = READ_ONCE(context->identity), *other;
-
-	if (identity)
-		return identity;
-	identity = memwait_identity_new(context, NULL);
-	if (IS_ERR(identity))
-		return identity;
-	other = cmpxchg(&context->identity, NULL, identity);
-	if (!other)
-		return identity;
-	memwait_owner_die(identity);
-	return other;
-}
-
 /**
  * memwait_owner() - MEMWAIT_IOC_OWNER
  * @context: the caller's
@@ -143,7 +126,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		return -EFAULT;
 
 	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
-		identity = memwait_context_identity(context);
+		identity = READ_ONCE(context->identity) ?: memwait_identity_new(context, NULL);
 	} else {
 		identity = memwait_identity_of(current);
 		if (owner->flags & MEMWAIT_OWNER_EXIT) {

@@ -9,12 +9,13 @@
  *	has waiters, is kept, or is held by a call  <=>  in the hash table  <=>  key is set
  *
  * A queue whose last waiter leaves is kept for the next waiter: most words are waited on again
- * soon, and to insert a queue and to remove it takes as long as the wait itself. Each processor
- * keeps the last MEMWAIT_KEPT_QUEUES that became empty there. For each further one it evicts the
- * one that it has kept longest. All are evicted when the last context is closed. A queue that is
- * evicted while it has waiters stays in the table, and is kept again when they have left. The owner
- * of an empty queue's key may be gone, and its address may be that of another owner by now. That
- * does no harm: an empty queue holds no reference.
+ * soon, and to insert a queue and to remove it takes a fifth of an async wait. Each user keeps
+ * the last MEMWAIT_KEPT_QUEUES that became empty in a call on one of its contexts. For each further
+ * one it evicts the one that it has kept longest. The last close of its contexts evicts all. So
+ * only a user's own calls fill and evict what it keeps, and nothing tells another user of them. A
+ * queue that is evicted while it has waiters stays in the table, and is kept again when they have
+ * left. The owner of an empty queue's key may be gone, and its address may be that of another owner
+ * by now. That does no harm: an empty queue holds no reference.
  *
  * Waiter					Notifier
  *
@@ -86,11 +87,9 @@
  * takes a lock.
  */
 #include <linux/atomic.h>
-#include <linux/cpumask.h>
 #include <linux/jhash.h>
 #include <linux/kernel.h>
 #include <linux/list.h>
-#include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
@@ -100,19 +99,6 @@
 
 #include "compat.h"
 #include "memwait.h"
-
-/* A power of two, and enough for the words of some batches of async waits. */
-#define MEMWAIT_KEPT_QUEUES	512
-
-/**
- * struct memwait_kept_queues - the queues that a processor keeps, see the top of the file
- * @nr: how many it has kept up to now
- * @queues: the last of them, as a ring; some may be %NULL. Exchanged without a lock
- */
-struct memwait_kept_queues {
-	unsigned int nr;
-	struct memwait_queue *queues[MEMWAIT_KEPT_QUEUES];
-};
 
 static bool memwait_queue_has_key(const struct memwait_queue *queue, const struct memwait_key *key)
 {
@@ -149,7 +135,6 @@ static const struct rhashtable_params memwait_queue_params = {
 
 static struct rhashtable memwait_queues;
 static struct kmem_cache *memwait_queue_cache;
-static struct memwait_kept_queues __percpu *memwait_kept_queues;
 
 static void memwait_queue_construct(void *object)
 {
@@ -227,14 +212,21 @@ static void memwait_queue_evict(struct memwait_queue *queue)
 		kmem_cache_free(memwait_queue_cache, queue);
 }
 
-/* Keeps a queue, which its caller has marked as kept, instead of one that was kept for long. */
-static noinline void memwait_queue_keep(struct memwait_queue *queue)
+/*
+ * Keeps a queue, which its caller has marked as kept, instead of one that was kept for long. If
+ * there is no user to keep it for, it is evicted.
+ */
+static noinline void memwait_queue_keep(struct memwait_queue *queue,
+					struct memwait_kept_queues *kept)
 {
-	unsigned int i = this_cpu_inc_return(memwait_kept_queues->nr) % MEMWAIT_KEPT_QUEUES;
 	struct memwait_queue **slot, *other;
 
-	/* The processor may be another one by now: which of them keeps it does not matter. */
-	slot = &raw_cpu_ptr(memwait_kept_queues)->queues[i];
+	if (!kept) {
+		spin_lock(&queue->lock);
+		memwait_queue_evict(queue);
+		return;
+	}
+	slot = &kept->queues[(unsigned int)atomic_inc_return(&kept->nr) % MEMWAIT_KEPT_QUEUES];
 	other = xchg(slot, queue);
 	if (!other)
 		return;
@@ -271,22 +263,24 @@ static bool memwait_queue_unlock_only(struct memwait_queue *queue)
 /**
  * memwait_queue_unlock() - drop the lock of a queue
  * @queue: locked; not to be used any more, unless the caller holds it by .nr_calls
+ * @kept: of the user by whose context it is called, to keep the queue if it is empty; or %NULL
  *
  * Context: no other queue's lock is held; may take that of a queue which it evicts.
  */
-void memwait_queue_unlock(struct memwait_queue *queue)
+void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queues *kept)
 {
 	if (memwait_queue_unlock_only(queue))
-		memwait_queue_keep(queue);
+		memwait_queue_keep(queue, kept);
 }
 
 /**
  * memwait_queue_unlock_pair() - drop the locks of two queues, or of one
  * @queues: locked; the same one twice is one
+ * @kept: as memwait_queue_unlock()
  *
  * Context: as memwait_queue_unlock().
  */
-void memwait_queue_unlock_pair(struct memwait_queue *queues[2])
+void memwait_queue_unlock_pair(struct memwait_queue *queues[2], struct memwait_kept_queues *kept)
 {
 	bool keep[2];
 	int i;
@@ -295,7 +289,7 @@ void memwait_queue_unlock_pair(struct memwait_queue *queues[2])
 	keep[0] = memwait_queue_unlock_only(queues[0]);
 	for (i = 0; i < 2; i++) {
 		if (keep[i])
-			memwait_queue_keep(queues[i]);
+			memwait_queue_keep(queues[i], kept);
 	}
 }
 
@@ -400,13 +394,14 @@ static struct memwait_queue *memwait_queue_try_find(const struct memwait_key *ke
  * @queues: set to them; the same one twice if the keys are the same
  * @source: a word's key
  * @target: the other word's key
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queues' locks.
  *
  * Return: 0 or -ENOMEM.
  */
 int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
-			    const struct memwait_key *target)
+			    const struct memwait_key *target, struct memwait_kept_queues *kept)
 {
 	queues[0] = memwait_queue_find_or_insert(source);
 	if (!queues[0])
@@ -417,11 +412,11 @@ int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwai
 
 	/* One after the other, then both in their order. */
 	queues[0]->nr_calls++;
-	memwait_queue_unlock(queues[0]);
+	memwait_queue_unlock(queues[0], kept);
 	queues[1] = memwait_queue_find_or_insert(target);
 	if (queues[1]) {
 		queues[1]->nr_calls++;
-		memwait_queue_unlock(queues[1]);
+		memwait_queue_unlock(queues[1], kept);
 		memwait_queue_lock_pair(queues);
 		queues[0]->nr_calls--;
 		queues[1]->nr_calls--;
@@ -430,7 +425,7 @@ int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwai
 	queues[1] = queues[0];
 	memwait_queue_lock_pair(queues);
 	queues[0]->nr_calls--;
-	memwait_queue_unlock_pair(queues);
+	memwait_queue_unlock_pair(queues, kept);
 	return -ENOMEM;
 }
 
@@ -478,47 +473,66 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
 }
 
 /**
- * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: its word, ops and identity are set, the rest is filled in
+ * memwait_queue_begin_join() - lock the queue of a word that holds the expected value
+ * @waiter: its word and identity are set
  * @wait: address, expected value and size of the word
+ * @kept: as memwait_queue_unlock()
+ * @queue: set to the locked queue, for memwait_queue_unlock(), if the result is 0
  *
- * The comparison and the joining are one step with respect to a notify of the same word.
+ * The comparison, and what is done until the queue is unlocked, are one step with respect to a
+ * notify of the word.
  *
- * Context: process context, may sleep.
+ * Context: process context, may sleep; takes the queue's lock.
  *
  * Return:
- * * 0: it is in the queue, and its joined() was called
+ * * 0: it does
  * * MEMWAIT_NOT_EQUAL: the word holds another value
  * * MEMWAIT_OWNER_DIED: the owner that it names is dead
  * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
  * * -ENOMEM
  */
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
+int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
+			     struct memwait_kept_queues *kept, struct memwait_queue **queue)
 {
-	struct memwait_queue *queue = memwait_queue_find_or_insert(&waiter->word.key);
 	int ret;
 
-	if (!queue)
+	*queue = memwait_queue_find_or_insert(&waiter->word.key);
+	if (!*queue)
 		return -ENOMEM;
 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
 	if (unlikely(waiter->identity) && !ret &&
-	    !memwait_queue_name_owner(queue, wait, waiter->identity))
+	    !memwait_queue_name_owner(*queue, wait, waiter->identity))
 		ret = MEMWAIT_OWNER_DIED;
-	if (likely(!ret)) {
-		list_add_tail(&waiter->node, &queue->waiters);
-		if (unlikely(waiter->identity))
-			list_add_tail(&waiter->owned_node, &queue->owned);
-		queue->nr_waiters++;
-		waiter->epoch = queue->epoch;
-		WRITE_ONCE(waiter->queue, queue);
-		if (waiter->ops->joined)
-			waiter->ops->joined(waiter);
-	}
-	memwait_queue_unlock(queue);
+	if (likely(!ret))
+		return 0;
+	memwait_queue_unlock(*queue, kept);
 	return ret == -EFAULT ? -EAGAIN : ret;
+}
+
+/**
+ * memwait_queue_join() - join the queue of a word while the word holds the expected value
+ * @waiter: its word, ops and identity are set, the rest is filled in
+ * @wait: as memwait_queue_begin_join()
+ * @kept: as there
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ *
+ * Return: 0: it is in the queue; or as memwait_queue_begin_join().
+ */
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
+		       struct memwait_kept_queues *kept)
+{
+	struct memwait_queue *queue;
+	int ret = memwait_queue_begin_join(waiter, wait, kept, &queue);
+
+	if (ret)
+		return ret;
+	memwait_queue_append(queue, waiter);
+	memwait_queue_unlock(queue, kept);
+	return 0;
 }
 
 /**
@@ -558,10 +572,11 @@ void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 /**
  * memwait_queue_take_out() - memwait_queue_leave() of a waiter that may be in a queue
  * @waiter: as there
+ * @kept: as there
  *
  * Context: process context; takes the queue's lock.
  */
-void memwait_queue_take_out(struct memwait_waiter *waiter)
+void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept)
 {
 	struct memwait_queue *queue;
 
@@ -583,7 +598,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
 	memwait_queue_remove(waiter);
 	/* Taken again, for sparse, by memwait_queue_unlock(). */
 	__release(&queue->lock);
-	memwait_queue_unlock(queue);
+	memwait_queue_unlock(queue, kept);
 }
 
 /**
@@ -620,37 +635,31 @@ int memwait_queue_waiters(const struct memwait_key *key)
 	queue = memwait_queue_find(key);
 	if (queue) {
 		nr = queue->nr_waiters;
-		memwait_queue_unlock(queue);
+		memwait_queue_unlock(queue, NULL);
 	}
 	return nr;
 }
 
 /**
- * memwait_queue_evict_all() - keep no queue any longer
- *
- * Queues that come into use meanwhile may be kept all the same.
+ * memwait_queue_evict_all() - keep no queue of a user any longer
+ * @kept: the user's. What its calls keep meanwhile may stay
  *
  * Context: process context, may sleep; takes queues' locks, one at a time.
  */
-void memwait_queue_evict_all(void)
+void memwait_queue_evict_all(struct memwait_kept_queues *kept)
 {
-	struct memwait_kept_queues *kept;
 	struct memwait_queue *queue;
 	unsigned int i;
-	int cpu;
 
-	for_each_possible_cpu(cpu) {
-		kept = per_cpu_ptr(memwait_kept_queues, cpu);
-		for (i = 0; i < MEMWAIT_KEPT_QUEUES; i++) {
-			if (!READ_ONCE(kept->queues[i]))
-				continue;
-			queue = xchg(&kept->queues[i], NULL);
-			if (!queue)
-				continue;
-			spin_lock(&queue->lock);
-			memwait_queue_evict(queue);
-		}
+	for (i = 0; i < MEMWAIT_KEPT_QUEUES; i++) {
 		cond_resched();
+		if (!READ_ONCE(kept->queues[i]))
+			continue;
+		queue = xchg(&kept->queues[i], NULL);
+		if (!queue)
+			continue;
+		spin_lock(&queue->lock);
+		memwait_queue_evict(queue);
 	}
 }
 
@@ -660,21 +669,16 @@ int __init memwait_queue_init(void)
 
 	memwait_queue_cache = kmem_cache_create("memwait_queue", sizeof(struct memwait_queue), 0,
 						SLAB_TYPESAFE_BY_RCU, memwait_queue_construct);
-	memwait_kept_queues = alloc_percpu(struct memwait_kept_queues);
-	if (memwait_queue_cache && memwait_kept_queues)
+	if (memwait_queue_cache)
 		err = rhashtable_init(&memwait_queues, &memwait_queue_params);
-	if (err) {
-		free_percpu(memwait_kept_queues);
+	if (err)
 		kmem_cache_destroy(memwait_queue_cache);
-	}
 	return err;
 }
 
-/* No context is left, nor any waiter. */
+/* No context is left, nor any waiter: no queue is kept. */
 void memwait_queue_exit(void)
 {
-	memwait_queue_evict_all();
 	rhashtable_destroy(&memwait_queues);
-	free_percpu(memwait_kept_queues);
 	kmem_cache_destroy(memwait_queue_cache);
 }

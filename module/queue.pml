@@ -4,7 +4,7 @@
  * group.c and wait.c argue for, with their steps and names. selftests/lint/spin runs it, for each of
  * the scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
  * are there all the time: JOIN, HELD, PAIR and COME_AND_GO are about how they come and go, and the
- * others need not be. There is one processor, and it keeps one queue, so that they go as often as can
+ * others need not be. There is one user, which keeps one queue, so that they go as often as can
  * be. A step of a call claims one waiter.
  *
  * Spin's memory is sequentially consistent. What processors do to the two stores that the barriers

@@ -4,7 +4,10 @@
  *
  * Each resource is counted for the user that opened the context, and charged to the memory cgroup
  * of the thread that asks for it. A charge that is over the limit changes nothing, so that it
- * cannot make another one fail.
+ * cannot make another one fail; and it is the last step that can fail, so that no count is taken
+ * back which another call has seen. An async wait and the pins that it needs are counted in one
+ * step: only under memwait_user.pin_lock do pins become more. (The wait of a group is counted
+ * before its words are compared for the last time.)
  *
  * A word of an async wait outlives the system call, and so does what its key names. A context pins
  * a file, or an mm_struct, once, however many of its waits are on words of it: files that were
@@ -13,7 +16,8 @@
  * others of the same address_space. A requeue moves a wait to a word of the same owner only, so
  * that the wait keeps its pin.
  *
- * Lock order: queue->lock -> memwait_context.lock; queue->lock -> memwait_users.xa_lock.
+ * Lock order: queue->lock -> memwait_context.lock -> memwait_user.pin_lock;
+ *	       queue->lock -> memwait_users.xa_lock.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -63,6 +67,14 @@ struct memwait_user *memwait_user_get(void)
 	kuid_t uid = memwait_current_user();
 	struct memwait_user *user, *new;
 
+	xa_lock(&memwait_users);
+	user = xa_load(&memwait_users, __kuid_val(uid));
+	if (user)
+		refcount_inc(&user->refs);
+	xa_unlock(&memwait_users);
+	if (user)
+		return user;
+
 	/* Without the lock: it may take as long as the caller's memory cgroup has it. */
 	new = kzalloc(sizeof(*new), MEMWAIT_GFP);
 	if (!new)
@@ -70,6 +82,7 @@ struct memwait_user *memwait_user_get(void)
 	new->uid = uid;
 	refcount_set(&new->refs, 1);
 	INIT_LIST_HEAD(&new->dead);
+	spin_lock_init(&new->pin_lock);
 
 	xa_lock(&memwait_users);
 	/* The table's own memory is not charged: other users are in it, too. */
@@ -105,111 +118,174 @@ void memwait_user_put(struct memwait_user *user)
 	kfree(user);
 }
 
-static int memwait_pin_compare_owner(u64 owner, const struct rb_node *node)
+static bool memwait_pin_less(struct rb_node *new, const struct rb_node *node)
 {
-	const struct memwait_pin *pin = rb_entry(node, struct memwait_pin, node);
-
-	return owner < pin->owner ? -1 : owner > pin->owner;
+	return memwait_pin_cmp(&rb_entry(new, struct memwait_pin, node)->owner, node) < 0;
 }
 
-static int memwait_pin_find_cmp(const void *key, const struct rb_node *node)
-{
-	return memwait_pin_compare_owner(*(const u64 *)key, node);
-}
-
-static int memwait_pin_add_cmp(struct rb_node *new, const struct rb_node *node)
-{
-	return memwait_pin_compare_owner(rb_entry(new, struct memwait_pin, node)->owner, node);
-}
-
-/* The pin of an owner that a context has, or %NULL. */
-static struct memwait_pin *memwait_pin_find(struct memwait_context *context, u64 owner)
-{
-	lockdep_assert_held(&context->lock);
-	return rb_entry_safe(rb_find(&owner, &context->pins, memwait_pin_find_cmp),
-			     struct memwait_pin, node);
-}
-
-/* The pin is referred to by nothing, and in no tree. */
-static void memwait_pin_free(struct memwait_pin *pin, struct memwait_context *context)
+/* Gives a pin back that is in no tree. */
+static void memwait_pin_free(struct memwait_pin *pin)
 {
 	if (pin->file)
 		fput(pin->file);
 	else
 		mmdrop((struct mm_struct *)(unsigned long)pin->owner);
-	memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
 	kfree(pin);
 }
 
-/* For the first wait of a context on a word of its owner. Returns the pin, or an ERR_PTR(). */
-static struct memwait_pin *memwait_pin_new(struct memwait_word *word,
-					   struct memwait_context *context)
-{
-	struct memwait_pin *pin, *other = NULL;
-	struct rb_node *node;
-
-	if (!memwait_user_charge(context->user, MEMWAIT_PINS, 1))
-		return ERR_PTR(-ENOSPC);
-	pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
-	if (!pin) {
-		memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
-		return ERR_PTR(-ENOMEM);
-	}
-	pin->owner = word->key.owner;
-	pin->file = word->file;
-	if (!pin->file)
-		mmgrab(current->mm);
-	refcount_set(&pin->refs, 1);
-
-	spin_lock(&context->lock);
-	node = rb_find_add(&pin->node, &context->pins, memwait_pin_add_cmp);
-	if (node) {
-		other = rb_entry(node, struct memwait_pin, node);
-		refcount_inc(&other->refs);
-	} else {
-		context->nr_pins++;
-	}
-	spin_unlock(&context->lock);
-	if (!other)
-		return pin;
-
-	memwait_pin_free(pin, context);
-	return other;
-}
-
 /**
- * memwait_word_pin() - let a word outlive the system call that looked it up
- * @word: from memwait_word_get(), in the same task. On success it has a pin, for memwait_pin_put(),
- *	and no file any more
- * @context: of the async wait
+ * memwait_pins_drop() - give back pins that were prepared and not used
+ * @prepared: from memwait_pins_prepare(); set to %NULL
  *
- * Context: process context, may sleep; takes the context's lock.
- *
- * Return: 0; -ENOSPC: over the user's limit; or -ENOMEM.
+ * Context: process context, may sleep.
  */
-int memwait_word_pin(struct memwait_word *word, struct memwait_context *context)
+void memwait_pins_drop(struct memwait_pin **prepared)
 {
 	struct memwait_pin *pin;
 
-	spin_lock(&context->lock);
-	pin = memwait_pin_find(context, word->key.owner);
-	if (pin)
-		refcount_inc(&pin->refs);
-	spin_unlock(&context->lock);
-	if (pin) {
-		memwait_word_put(word);
-	} else {
-		pin = memwait_pin_new(word, context);
-		if (IS_ERR(pin))
-			return PTR_ERR(pin);
+	while ((pin = *prepared)) {
+		*prepared = pin->next;
+		memwait_pin_free(pin);
 	}
-	word->pin = pin;
+}
+
+/* The place of an owner's pin among those that were prepared, or that of the %NULL at their end. */
+static struct memwait_pin **memwait_pin_prepared(struct memwait_pin **prepared, u64 owner)
+{
+	while (*prepared && (*prepared)->owner != owner)
+		prepared = &(*prepared)->next;
+	return prepared;
+}
+
+static struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
+{
+	return (struct memwait_word *)((char *)words + i * stride);
+}
+
+/**
+ * memwait_pins_prepare() - get pins ready for words whose owners the context does not pin
+ * @context: of the async wait
+ * @words: the first word, from memwait_word_get(), in the same task
+ * @stride: bytes from one word to the next
+ * @nr: how many words
+ * @prepared: what was prepared before, and is given back; set to the new pins, not counted yet, for
+ *	memwait_pins_get() or memwait_pins_drop()
+ *
+ * Context: process context, may sleep; takes the context's lock.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,
+			 size_t stride, u32 nr, struct memwait_pin **prepared)
+{
+	struct memwait_pin *pin, **end;
+	struct memwait_word *word;
+	u32 i;
+
+	memwait_pins_drop(prepared);
+	for (i = 0; i < nr; i++) {
+		word = memwait_word_at(words, stride, i);
+		spin_lock(&context->lock);
+		pin = memwait_pin_find(context, word->key.owner);
+		spin_unlock(&context->lock);
+		end = memwait_pin_prepared(prepared, word->key.owner);
+		if (pin || *end)
+			continue;
+		pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
+		if (!pin)
+			return -ENOMEM;
+		pin->owner = word->key.owner;
+		pin->file = word->file;
+		if (pin->file)
+			get_file(pin->file);
+		else
+			mmgrab(current->mm);
+		refcount_set(&pin->refs, 0);
+		pin->next = NULL;
+		*end = pin;
+	}
+	return 0;
+}
+
+/* Counts an async wait on @waits words, and @pins more pins, or nothing. */
+static bool memwait_user_charge_wait(struct memwait_user *user, u32 waits, u32 pins)
+{
+	unsigned long limit = READ_ONCE(memwait_limits[MEMWAIT_PINS]);
+	bool charged;
+
+	if (!pins)
+		return memwait_user_charge(user, MEMWAIT_WAITS, waits);
+	spin_lock(&user->pin_lock);
+	charged = atomic_long_read(&user->used[MEMWAIT_PINS]) + pins <= limit &&
+		  memwait_user_charge(user, MEMWAIT_WAITS, waits);
+	if (charged)
+		atomic_long_add(pins, &user->used[MEMWAIT_PINS]);
+	spin_unlock(&user->pin_lock);
+	return charged;
+}
+
+/**
+ * memwait_pins_get() - count an async wait, and let its words outlive the system call
+ * @context: of the wait
+ * @words: the first word, from memwait_word_get(), in the same task. On success each has a pin, for
+ *	memwait_pin_put(), and no file any more
+ * @stride: bytes from one word to the next
+ * @nr: how many words; the wait is counted as so many
+ * @prepared: pins for owners that the context does not pin; those that are used are taken out
+ *
+ * Context: the context's lock is held.
+ *
+ * Return: 0; or, and nothing was done, -EAGAIN: a word's owner has no pin: memwait_pins_prepare();
+ * -ENOSPC: over a limit of the user.
+ */
+int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
+		     u32 nr, struct memwait_pin **prepared)
+{
+	struct memwait_pin *pin, **place, *added = NULL;
+	struct memwait_word *word;
+	u32 i, nr_added = 0;
+	int err = 0;
+
+	lockdep_assert_held(&context->lock);
+	for (i = 0; i < nr; i++) {
+		word = memwait_word_at(words, stride, i);
+		if (memwait_pin_find(context, word->key.owner))
+			continue;
+		place = memwait_pin_prepared(prepared, word->key.owner);
+		pin = *place;
+		if (!pin) {
+			err = -EAGAIN;
+			break;
+		}
+		*place = pin->next;
+		pin->next = added;
+		added = pin;
+		nr_added++;
+		rb_add(&pin->node, &context->pins, memwait_pin_less);
+	}
+	if (!err && !memwait_user_charge_wait(context->user, nr, nr_added))
+		err = -ENOSPC;
+	if (unlikely(err)) {
+		while ((pin = added)) {
+			added = pin->next;
+			rb_erase(&pin->node, &context->pins);
+			pin->next = *prepared;
+			*prepared = pin;
+		}
+		return err;
+	}
+
+	context->nr_pins += nr_added;
+	for (i = 0; i < nr; i++) {
+		word = memwait_word_at(words, stride, i);
+		memwait_pin_give(memwait_pin_find(context, word->key.owner), word);
+	}
 	return 0;
 }
 
 /**
  * memwait_pin_put() - give a pin back
- * @pin: from memwait_word_pin()
+ * @pin: from memwait_pins_get()
  * @context: as there
  *
  * Context: process context; takes the context's lock.
@@ -222,7 +298,8 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context)
 	rb_erase(&pin->node, &context->pins);
 	context->nr_pins--;
 	spin_unlock(&context->lock);
-	memwait_pin_free(pin, context);
+	memwait_pin_free(pin);
+	memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
 }
 
 /**

@@ -148,7 +148,7 @@ static __always_inline int memwait_thread_compare(struct memwait_group *group,
 
 static __always_inline int memwait_thread_join(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
-					       u32 *index)
+					       u32 *index, struct memwait_kept_queues *kept)
 {
 	u32 i;
 
@@ -162,16 +162,17 @@ static __always_inline int memwait_thread_join(struct memwait_group *group,
 		group->members[i].waiter.queue = NULL;
 	}
 	if (single)
-		return memwait_queue_join(&group->members->waiter, waits);
-	return memwait_group_join(group, waits, index);
+		return memwait_queue_join(&group->members->waiter, waits, kept);
+	return memwait_group_join(group, waits, index, kept);
 }
 
-static __always_inline void memwait_thread_leave(struct memwait_group *group, bool single)
+static __always_inline void memwait_thread_leave(struct memwait_group *group, bool single,
+						 struct memwait_kept_queues *kept)
 {
 	if (single)
-		memwait_queue_leave(&group->members->waiter);
+		memwait_queue_leave(&group->members->waiter, kept);
 	else
-		memwait_group_leave(group);
+		memwait_group_leave(group, kept);
 }
 
 /*
@@ -185,7 +186,8 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
  */
 static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
-					       u64 deadline, u32 flags, u32 __user *user_index)
+					       u64 deadline, u32 flags, u32 __user *user_index,
+					       struct memwait_kept_queues *kept)
 {
 	ktime_t expires;
 	u32 index = 0;
@@ -205,13 +207,13 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			break;
 		}
 
-		ret = memwait_thread_join(group, waits, single, &index);
+		ret = memwait_thread_join(group, waits, single, &index, kept);
 		if (!ret)
 			ret = memwait_sleep(group, expires == KTIME_MAX ? NULL : &expires,
 					    memwait_clock(flags));
 		else if (!memwait_thread_end(group))
 			ret = MEMWAIT_OK;
-		memwait_thread_leave(group, single);
+		memwait_thread_leave(group, single, kept);
 
 		/* A death is not passed on: the queue looks to this thread now. */
 		if (ret == MEMWAIT_OK)
@@ -223,7 +225,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			else if (memwait_is_dying())
 				ret = -ERESTARTSYS;
 			if (ret)
-				memwait_pass_on(&group->claimed->waiter.word.key);
+				memwait_pass_on(&group->claimed->waiter.word.key, kept);
 		}
 		if (ret != -EAGAIN)
 			break;
@@ -254,25 +256,27 @@ static __always_inline int memwait_check_one(struct memwait_member *member,
 
 /* The wait of a thread on one word, which memwait_word_get() has found for @member. */
 static __always_inline int memwait_wait_one(struct memwait_member *member,
-					    const struct memwait_wait *wait)
+					    const struct memwait_wait *wait,
+					    struct memwait_kept_queues *kept)
 {
 	struct memwait_group group __uninitialized;
 
 	group.nr = 1;
 	group.members = member;
 	group.task = current;
-	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL);
+	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, kept);
 }
 
 /**
  * memwait_wait() - MEMWAIT_IOC_WAIT
  * @wait: as it came from user space
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context, sleeps.
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
-int memwait_wait(const struct memwait_wait *wait)
+int memwait_wait(const struct memwait_wait *wait, struct memwait_kept_queues *kept)
 {
 	struct memwait_member member __uninitialized;
 	int ret;
@@ -280,19 +284,21 @@ int memwait_wait(const struct memwait_wait *wait)
 	ret = memwait_check_one(&member, wait);
 	if (!ret)
 		ret = memwait_word_get(&member.waiter.word, wait->addr, wait->flags);
-	return ret ?: memwait_wait_one(&member, wait);
+	return ret ?: memwait_wait_one(&member, wait, kept);
 }
 
 /**
  * memwait_wait_any() - MEMWAIT_IOC_WAIT_ANY
  * @any: as it came from user space
  * @user: where it came from
+ * @kept: as memwait_queue_unlock()
  *
  * Context: process context, sleeps.
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
  */
-int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user)
+int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
+		     struct memwait_kept_queues *kept)
 {
 	struct memwait_group *group;
 	struct memwait_wait *waits;
@@ -323,14 +329,15 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		ret = memwait_group_get(group, waits);
 	if (!ret)
 		ret = memwait_thread_wait(group, waits, false, any->deadline, any->flags,
-					  &user->index);
+					  &user->index, kept);
 	memwait_group_put(group);
 	return ret;
 }
 
 /* The notify of MEMWAIT_IOC_NOTIFY_WAIT, once it is known that the rest can be done. */
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
-				struct memwait_notify_wait __user *user)
+				struct memwait_notify_wait __user *user,
+				struct memwait_kept_queues *kept)
 {
 	struct memwait_word word = { .file = NULL };
 	u32 woken = 0;
@@ -346,7 +353,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	}
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
-		woken = memwait_notify(&word.key, arg->notify.count);
+		woken = memwait_notify(&word.key, arg->notify.count, kept);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}
@@ -358,6 +365,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  * memwait_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
  * @arg: as it came from user space
  * @user: where it came from
+ * @kept: as memwait_queue_unlock()
  *
  * The notify is done once, even if a signal restarts the system call: then the caller's state is
  * MEMWAIT_NOTIFIED. It is set to 0 before the wait, so that nothing is to be written after it.
@@ -367,7 +375,8 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
-			struct memwait_notify_wait __user *user)
+			struct memwait_notify_wait __user *user,
+			struct memwait_kept_queues *kept)
 {
 	struct memwait_member member __uninitialized;
 	int ret;
@@ -385,13 +394,13 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 		return ret;
 
 	if (!arg->state) {
-		ret = memwait_notify_first(arg, user);
+		ret = memwait_notify_first(arg, user, kept);
 		if (ret) {
 			memwait_word_put(&member.waiter.word);
 			return ret;
 		}
 	}
-	ret = memwait_wait_one(&member, &arg->wait);
+	ret = memwait_wait_one(&member, &arg->wait, kept);
 	/* If it cannot be told, it must not be restarted. */
 	if (ret == -ERESTARTSYS && put_user(MEMWAIT_NOTIFIED, &user->state))
 		ret = -EINTR;

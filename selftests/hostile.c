@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 
-#define NOBODY		65534
 #define BOX		"/sys/fs/cgroup/memwait-hostile"
 #define BATCH		1024
 
@@ -122,13 +121,6 @@ static int set_fifo(int priority)
 	struct sched_param param = { .sched_priority = priority };
 
 	return sched_setscheduler(0, SCHED_FIFO, &param);
-}
-
-static void become_nobody(void)
-{
-	if (setgid(NOBODY) || setuid(NOBODY))
-		_exit(99);
-	prctl(PR_SET_DUMPABLE, 1);	/* so that /proc/self is its own */
 }
 
 /* Until *flag is set, or so many seconds. Returns whether it is. */
@@ -1349,104 +1341,6 @@ MEMWAIT_TEST(R28_a_thread_in_a_cancel_can_be_killed)
 	EXPECT_WITHIN_MS(1000, death);
 	free(ids);
 	munmap(c, 4096);
-}
-
-/* R31: a call that is refused, again and again, at the limit of a user. */
-#define TRIES		200000
-#define TOO_MANY	11	/* one word more than the limit */
-
-static int arm_group(int fd, struct memwait_wait *waits, int n)
-{
-	struct memwait_async entry = { 0 };
-	struct memwait_wait_async arg = BATCH_OF(&entry, 1);
-	int ret;
-
-#ifdef MEMWAIT_ABI_VERSION
-	entry.wait.addr = (uintptr_t)waits;
-	entry.wait.expected = n;
-	entry.wait.flags = MEMWAIT_GROUP;
-	entry.wait.deadline = MEMWAIT_FOREVER;
-#else
-	entry.any.waits = (uintptr_t)waits;
-	entry.any.count = n;
-	entry.any.flags = MEMWAIT_GROUP;
-	entry.any.deadline = MEMWAIT_FOREVER;
-#endif
-	ret = xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
-	return ret < 0 ? ret : entry.result;
-}
-
-struct refused {
-	int stop, others, ready;
-	long refused;
-};
-
-static void run_refused(struct refused *r, uint32_t *word)
-{
-	struct memwait_wait waits[TOO_MANY];
-	int fd, i;
-
-	become_nobody();
-	fd = memwait_open(0);
-	memset(waits, 0, sizeof(waits));
-	for (i = 0; i < TOO_MANY; i++) {
-		waits[i].addr = (uintptr_t)word;
-		waits[i].flags = U32 | MEMWAIT_PRIVATE;
-	}
-	while (!load(&r->stop)) {
-		if (arm_group(fd, waits, TOO_MANY) == -ENOSPC)
-			r->refused++;
-		else
-			r->others++;
-		store(&r->ready, 1);
-	}
-	_exit(0);
-}
-
-static void run_modest(uint32_t *word, int *enospc, int *others)
-{
-	uint64_t id;
-	int fd, i, ret;
-
-	become_nobody();
-	fd = memwait_open(0);
-	for (i = 0; i < TRIES; i++) {
-		ret = mw_async(fd, word, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0, &id);
-		if (ret == MEMWAIT_PENDING)
-			*others += mw_cancel(fd, id) != 0;
-		else if (ret == -ENOSPC)
-			++*enospc;
-		else
-			++*others;
-	}
-	_exit(0);
-}
-
-LIMITS_TEST(R31_a_call_that_is_refused_changes_no_count_that_others_see)
-{
-	struct refused *r = shared_page(4096);
-	int *enospc = shared_page(4096), *others = enospc + 1;
-	pid_t refused, modest;
-
-	ASSERT_EQ(0, set_limit(TOO_MANY - 1));
-	refused = fork();
-	if (!refused)
-		run_refused(r, self->word);
-	EXPECT_TRUE(await_flag(&r->ready, 10));
-	modest = fork();
-	if (!modest)
-		run_modest(self->word, enospc, others);
-	EXPECT_EQ(0, child_status(modest));
-	store(&r->stop, 1);
-	EXPECT_EQ(0, child_status(refused));
-	TH_LOG("%d of %d were refused in error, beside %ld in good order", *enospc, TRIES,
-	       r->refused);
-	EXPECT_EQ(0, *enospc);
-	EXPECT_EQ(0, *others);
-	EXPECT_EQ(0, r->others);
-	EXPECT_LT(100, r->refused);
-	munmap(r, 4096);
-	munmap(enospc, 4096);
 }
 
 /* A check in a child, which ends with the first that does not hold. */

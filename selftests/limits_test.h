@@ -3,9 +3,21 @@
 #ifndef LIMITS_TEST_H
 #define LIMITS_TEST_H
 
+#include <sys/prctl.h>
+
 #include "async_test.h"
 
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
+
+/* A user whose counts are those of the test alone. */
+#define NOBODY		65534
+
+static inline void become_nobody(void)
+{
+	if (setgid(NOBODY) || setuid(NOBODY))
+		_exit(99);
+	prctl(PR_SET_DUMPABLE, 1);	/* so that /proc/self is its own */
+}
 
 /* The limit is the module's: it must be as before, however a test ends. */
 FIXTURE(limits)

@@ -795,7 +795,7 @@ TEST_F_TIMEOUT(memwait, R11_queues_that_nobody_waits_in_are_given_back, 600)
 		ASSERT_LT(0, ret);
 	}
 
-	/* But for some of each processor; and it takes a while until slabs are free. */
+	/* But for some of each user; and it takes a while until slabs are free. */
 	start = now_ns(CLOCK_MONOTONIC);
 	while (queues() > before + n / 2)
 		usleep(10000);
@@ -803,6 +803,83 @@ TEST_F_TIMEOUT(memwait, R11_queues_that_nobody_waits_in_are_given_back, 600)
 	       most, n, queues(), seconds_since(start));
 	munmap(words, n * sizeof(*words));
 	free(ids);
+}
+
+#define PASSING		2000	/* words; more than a user keeps queues of */
+#define KEPT_AT_LEAST	300	/* fewer than it does */
+
+/* Waits for each of many words and takes that back, as user @uid, on one processor. */
+static void pass_by(uid_t uid, int *passed, const int *leave)
+{
+	uint32_t *words = private_page(PASSING * sizeof(*words));
+	cpu_set_t one;
+	uint64_t id;
+	int fd, i;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	if (sched_setaffinity(0, sizeof(one), &one) || setuid(uid))
+		_exit(1);
+	fd = memwait_open(0);
+	for (i = 0; i < PASSING; i++) {
+		if (mw_async(fd, &words[i], 0, MEMWAIT_FOREVER, U32, 0, &id) != MEMWAIT_PENDING ||
+		    mw_cancel(fd, id))
+			_exit(2);
+	}
+	__atomic_store_n(passed, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(leave, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	_exit(0);
+}
+
+/* Waits until there are few queues, but for what the allocator holds back. */
+static void await_queues(long most)
+{
+	while (queues() > most) {
+		write_number("/sys/kernel/slab/memwait_queue/shrink", 1);
+		usleep(10000);
+	}
+}
+
+/* Starts such a process, and waits until it has passed by. */
+static pid_t start_passing(uid_t uid, int *passed, const int *leave)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		pass_by(uid, passed, leave);
+	while (!__atomic_load_n(passed, __ATOMIC_ACQUIRE) && !kill(pid, 0) &&
+	       waitpid(pid, NULL, WNOHANG) == 0)
+		usleep(1000);
+	return pid;
+}
+
+/* Else a process could tell by its own queues how many waits another user's have ended. */
+TEST_F_TIMEOUT(memwait, R31_queues_that_are_kept_evict_none_of_another_user, 600)
+{
+	int *flags = shared_page(4096);
+	long before = queues(), one, both;
+	pid_t first, second;
+
+	if (before < 0)
+		SKIP(return, "needs root to read /proc/slabinfo");
+	first = start_passing(60001, &flags[0], &flags[4]);
+	one = queues();
+	second = start_passing(60002, &flags[1], &flags[5]);
+	both = queues();
+	TH_LOG("%ld queues, %ld with those of one user, %ld with another's", before, one, both);
+	EXPECT_LE(before + KEPT_AT_LEAST, one);
+	EXPECT_GT(before + PASSING / 2, one);
+	EXPECT_LE(one + KEPT_AT_LEAST, both);
+	/* The last close of a user evicts its own. */
+	__atomic_store_n(&flags[5], 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, child_status(second));
+	await_queues(one + KEPT_AT_LEAST / 2);
+	EXPECT_LE(before + KEPT_AT_LEAST / 2, queues());
+	__atomic_store_n(&flags[4], 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, child_status(first));
+	await_queues(before + KEPT_AT_LEAST / 2);
+	munmap(flags, 4096);
 }
 
 /* At the limit of a memory cgroup. */

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * R31: a call that is refused changes no count that another call could see, and a call within its
+ * limits is never refused because another was. All is done by a user whose counts are its own.
+ */
+#include <sys/mman.h>
+
+#include "limits_test.h"
+
+#define PARAMETERS	"/sys/module/memwait/parameters/"
+#define PINS		PARAMETERS "max_user_pins"
+#define OWNERS		PARAMETERS "max_user_owners"
+
+#define TRIES		20000
+#define ROUNDS		3000
+
+/* The limits are the module's: they are put back however a test ends. */
+FIXTURE(refused)
+{
+	long waits, pins, owners;
+};
+
+FIXTURE_SETUP(refused)
+{
+	self->waits = read_number(LIMIT_PARAMETER);
+	self->pins = read_number(PINS);
+	self->owners = read_number(OWNERS);
+	ASSERT_LT(0, self->waits);
+	ASSERT_LT(0, self->pins);
+	ASSERT_LT(0, self->owners);
+	if (geteuid())
+		SKIP(return, "needs root to set the limits");
+}
+
+FIXTURE_TEARDOWN(refused)
+{
+	EXPECT_EQ(0, set_limit(self->waits));
+	EXPECT_EQ(0, write_number(PINS, self->pins));
+	EXPECT_EQ(0, write_number(OWNERS, self->owners));
+}
+
+#define REFUSED_TEST(name)	TEST_F_TIMEOUT(refused, name, 300)
+
+/* A word of a file that nothing else maps, or NULL. */
+static uint32_t *file_page(int protection)
+{
+	int memory = memfd_create("page", MFD_CLOEXEC);
+	void *page = MAP_FAILED;
+
+	if (memory >= 0 && !ftruncate(memory, 4096))
+		page = mmap(NULL, 4096, protection, MAP_SHARED, memory, 0);
+	close(memory);
+	return page == MAP_FAILED ? NULL : page;
+}
+
+/*
+ * One process asks for what it is refused, again and again. Another one of the same user arms one
+ * wait and takes it back, which is within the limits.
+ */
+struct pair {
+	int (*attempt)(int fd, void *arg);
+	int error;			/* of each attempt */
+	int pinned;			/* waits of the modest one that stay */
+	int armed, ready, stop, stopped;
+	long refused, others;
+	int enospc, wrong;
+};
+
+static void run_refused(struct pair *p, void *arg)
+{
+	int fd;
+
+	become_nobody();
+	fd = memwait_open(0);
+	while (!__atomic_load_n(&p->armed, __ATOMIC_ACQUIRE))
+		sched_yield();
+	while (!__atomic_load_n(&p->stop, __ATOMIC_RELAXED)) {
+		if (p->attempt(fd, arg) == p->error)
+			p->refused++;
+		else
+			p->others++;
+		__atomic_store_n(&p->ready, 1, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&p->stopped, 1, __ATOMIC_RELEASE);
+	_exit(0);
+}
+
+static void run_modest(struct pair *p)
+{
+	uint32_t *words = private_page(4096);
+	int fd, i, ret;
+	uint64_t id;
+
+	become_nobody();
+	fd = memwait_open(0);
+	for (i = 0; i < p->pinned; i++) {
+		if (mw_async(fd, words, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0, &id) !=
+		    MEMWAIT_PENDING)
+			p->wrong++;
+	}
+	__atomic_store_n(&p->armed, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE))
+		sched_yield();
+	for (i = 0; i < TRIES; i++) {
+		ret = mw_async(fd, words, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0, &id);
+		if (ret == MEMWAIT_PENDING)
+			p->wrong += mw_cancel(fd, id) != 0;
+		else if (ret == -ENOSPC)
+			p->enospc++;
+		else
+			p->wrong++;
+	}
+	/* What it keeps must stay until the other one asks no more. */
+	__atomic_store_n(&p->stop, 1, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&p->stopped, __ATOMIC_ACQUIRE))
+		sched_yield();
+	_exit(0);
+}
+
+static void refuse(struct __test_metadata *_metadata, struct pair pair, void *arg)
+{
+	struct pair *p = shared_page(4096);
+	pid_t refused, modest;
+
+	ASSERT_NE(NULL, p);
+	*p = pair;
+	modest = fork();
+	if (!modest)
+		run_modest(p);
+	refused = fork();
+	if (!refused)
+		run_refused(p, arg);
+	EXPECT_EQ(0, child_status(modest));
+	EXPECT_EQ(0, child_status(refused));
+	TH_LOG("%d of %d were refused in error, beside %ld in good order", p->enospc, TRIES,
+	       p->refused);
+	EXPECT_EQ(0, p->enospc);
+	EXPECT_EQ(0, p->wrong);
+	EXPECT_EQ(0, p->others);
+	EXPECT_LT(100, p->refused);
+	munmap(p, 4096);
+}
+
+#define TOO_MANY	11	/* one word more than the limit */
+
+static int ask_for_too_many(int fd, void *arg)
+{
+	struct memwait_wait waits[TOO_MANY] = { 0 };
+	struct memwait_async entry = { 0 };
+	int i, ret;
+
+	for (i = 0; i < TOO_MANY; i++) {
+		waits[i].addr = (uintptr_t)arg;
+		waits[i].flags = U32 | MEMWAIT_PRIVATE;
+	}
+	entry.any.waits = (uintptr_t)waits;
+	entry.any.count = TOO_MANY;
+	entry.any.flags = MEMWAIT_GROUP;
+	entry.any.deadline = MEMWAIT_FOREVER;
+	ret = mw_batch(fd, &entry, 1);
+	return ret < 0 ? ret : entry.result;
+}
+
+REFUSED_TEST(R31_a_group_that_is_too_large_is_not_seen)
+{
+	ASSERT_EQ(0, set_limit(TOO_MANY - 1));
+	refuse(_metadata, (struct pair) {
+		.attempt = ask_for_too_many,
+		.error = -ENOSPC,
+	}, private_page(4096));
+}
+
+static int ask_read_only(int fd, void *arg)
+{
+	return mw_batch(fd, arg, 1);
+}
+
+REFUSED_TEST(R31_a_batch_whose_results_cannot_be_written_is_not_seen)
+{
+	struct memwait_async *entry = private_page(4096);
+
+	entry->wait.addr = (uintptr_t)&entry[1];
+	entry->wait.flags = U32 | MEMWAIT_PRIVATE;
+	entry->wait.deadline = MEMWAIT_FOREVER;
+	ASSERT_EQ(0, mprotect(entry, 4096, PROT_READ));
+	ASSERT_EQ(0, set_limit(1));
+	refuse(_metadata, (struct pair) {
+		.attempt = ask_read_only,
+		.error = -EFAULT,
+	}, entry);
+}
+
+static int ask_for_a_pin(int fd, void *arg)
+{
+	return mw_async(fd, arg, 0, MEMWAIT_FOREVER, U32, 0, NULL);
+}
+
+static int ask_for_pins(int fd, void *arg)
+{
+	struct memwait_wait waits[2] = {
+		{ .addr = (uintptr_t)arg, .flags = U32 },
+		{ .addr = (uintptr_t)waits, .flags = U32 | MEMWAIT_PRIVATE },
+	};
+	struct memwait_async entry = { 0 };
+	int ret;
+
+	waits[1].expected = (uint32_t)(uintptr_t)arg;
+	entry.any.waits = (uintptr_t)waits;
+	entry.any.count = 2;
+	entry.any.flags = MEMWAIT_GROUP;
+	entry.any.deadline = MEMWAIT_FOREVER;
+	ret = mw_batch(fd, &entry, 1);
+	return ret < 0 ? ret : entry.result;
+}
+
+REFUSED_TEST(R31_a_wait_that_is_refused_its_pin_is_not_seen)
+{
+	ASSERT_EQ(0, set_limit(2));
+	ASSERT_EQ(0, write_number(PINS, 1));
+	refuse(_metadata, (struct pair) {
+		.attempt = ask_for_a_pin,
+		.error = -ENOSPC,
+		.pinned = 1,
+	}, file_page(PROT_READ));
+}
+
+REFUSED_TEST(R31_a_group_that_is_refused_one_of_its_pins_is_not_seen)
+{
+	ASSERT_EQ(0, set_limit(3));
+	ASSERT_EQ(0, write_number(PINS, 2));
+	refuse(_metadata, (struct pair) {
+		.attempt = ask_for_pins,
+		.error = -ENOSPC,
+		.pinned = 1,
+	}, file_page(PROT_READ));
+}
+
+REFUSED_TEST(R31_a_wait_that_is_too_many_pins_nothing)
+{
+	ASSERT_EQ(0, set_limit(TOO_MANY - 1));
+	ASSERT_EQ(0, write_number(PINS, 1));
+	refuse(_metadata, (struct pair) {
+		.attempt = ask_for_too_many,
+		.error = -ENOSPC,
+	}, private_page(4096));
+}
+
+/* Two threads, one context. */
+struct twins {
+	pthread_t thread;
+	pthread_barrier_t barrier;
+	int (*attempt)(struct twins *twins, uint64_t *result);
+	int fd;
+	uint32_t *word;
+	int errors[2];
+	uint64_t results[2];
+};
+
+static int pin_word(struct twins *twins, uint64_t *id)
+{
+	return mw_async(twins->fd, twins->word, 0, MEMWAIT_FOREVER, U32, 0, id);
+}
+
+static int ask_for_id(struct twins *twins, uint64_t *id)
+{
+	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
+	int ret = xioctl(twins->fd, MEMWAIT_IOC_OWNER, &owner);
+
+	*id = owner.id;
+	return ret;
+}
+
+static void *second_twin(void *arg)
+{
+	struct twins *twins = arg;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&twins->barrier);
+		twins->errors[1] = twins->attempt(twins, &twins->results[1]);
+		pthread_barrier_wait(&twins->barrier);
+	}
+	return NULL;
+}
+
+static void twins_start(struct twins *twins, int (*attempt)(struct twins *twins, uint64_t *result))
+{
+	twins->attempt = attempt;
+	pthread_barrier_init(&twins->barrier, NULL, 2);
+	if (pthread_create(&twins->thread, NULL, second_twin, twins))
+		_exit(1);
+}
+
+static void twins_go(struct twins *twins)
+{
+	pthread_barrier_wait(&twins->barrier);
+	twins->errors[0] = twins->attempt(twins, &twins->results[0]);
+	pthread_barrier_wait(&twins->barrier);
+}
+
+static void run_pinners(int *wrong)
+{
+	struct twins twins;
+	int i, t;
+
+	become_nobody();
+	twins.fd = memwait_open(0);
+	twins_start(&twins, pin_word);
+	for (i = 0; i < ROUNDS; i++) {
+		twins.word = file_page(PROT_READ);
+		twins_go(&twins);
+		for (t = 0; t < 2; t++) {
+			if (twins.errors[t] != MEMWAIT_PENDING)
+				++*wrong;
+			else if (mw_cancel(twins.fd, twins.results[t]))
+				_exit(2);
+		}
+		munmap(twins.word, 4096);
+	}
+	_exit(0);
+}
+
+REFUSED_TEST(R31_two_threads_that_pin_one_file_need_one_pin)
+{
+	int *wrong = shared_page(4096);
+	pid_t pid;
+
+	ASSERT_EQ(0, write_number(PINS, 1));
+	pid = fork();
+	if (!pid)
+		run_pinners(wrong);
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(0, *wrong);
+	munmap(wrong, 4096);
+}
+
+static void run_askers(int *wrong)
+{
+	struct memwait_info info;
+	struct twins twins;
+	int i, keep;
+
+	become_nobody();
+	keep = memwait_open(0);
+	twins_start(&twins, ask_for_id);
+	for (i = 0; i < ROUNDS; i++) {
+		twins.fd = memwait_open(0);
+		twins_go(&twins);
+		if (twins.errors[0] || twins.errors[1] || twins.results[0] != twins.results[1])
+			++*wrong;
+		close(twins.fd);
+		do {
+			if (mw_info(keep, &info))
+				_exit(2);
+		} while (info.user_owners);
+	}
+	_exit(0);
+}
+
+REFUSED_TEST(R33_two_threads_that_ask_for_the_id_of_a_context_need_one)
+{
+	int *wrong = shared_page(4096);
+	pid_t pid;
+
+	ASSERT_EQ(0, write_number(OWNERS, 1));
+	pid = fork();
+	if (!pid)
+		run_askers(wrong);
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(0, *wrong);
+	munmap(wrong, 4096);
+}
+
+TEST_HARNESS_MAIN
