@@ -773,7 +773,7 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	return 0;
 }
 
-/* Frees a wait of a context that is being closed. */
+/* Frees a wait of a context that ends. */
 static void memwait_async_close_one(struct memwait_async_wait *wait)
 {
 	struct memwait_context *context = wait->context;
@@ -785,24 +785,45 @@ static void memwait_async_close_one(struct memwait_async_wait *wait)
 	cond_resched();
 }
 
+/* Takes out the oldest completion of a context that ends, or returns NULL. */
+static struct memwait_async_wait *memwait_async_first_completed(struct memwait_context *context)
+{
+	struct memwait_async_wait *wait;
+
+	spin_lock(&context->lock);
+	wait = list_first_entry_or_null(&context->completed, struct memwait_async_wait,
+					waiter.node);
+	if (wait) {
+		list_del(&wait->waiter.node);
+		WRITE_ONCE(context->nr_completed, context->nr_completed - 1);
+	}
+	spin_unlock(&context->lock);
+	return wait;
+}
+
 /**
- * memwait_async_close() - end all waits of a context
- * @context: closed, its deadlines too; notifies may still come to its waits
+ * memwait_async_end_some() - end some of the waits of a context that ends
+ * @context: nothing is armed, cancelled or read any more, nor ended by another thread; notifies may
+ *	still come to its waits
+ * @nr: how many to look at
  *
  * What was completed with MEMWAIT_OK and never read goes on to the next waiter of its word.
  *
  * Context: process context, may sleep.
+ *
+ * Return: whether there may be more.
  */
-void memwait_async_close(struct memwait_context *context)
+bool memwait_async_end_some(struct memwait_context *context, unsigned int nr)
 {
-	struct memwait_async_wait *wait, *next;
+	struct memwait_async_wait *wait;
 	const struct memwait_key *key;
-	unsigned long index;
 	bool claimed;
-	int kind;
 
 	/* First leave every queue, lest what is passed on below come back to this context. */
-	xa_for_each(&context->waits, index, wait) {
+	for (; nr; nr--) {
+		wait = xa_find_after(&context->waits, &context->ended_upto, ULONG_MAX, XA_PRESENT);
+		if (!wait)
+			break;
 		spin_lock(&context->lock);
 		claimed = memwait_async_claim(wait);
 		spin_unlock(&context->lock);
@@ -813,7 +834,10 @@ void memwait_async_close(struct memwait_context *context)
 		cond_resched();
 	}
 
-	list_for_each_entry_safe(wait, next, &context->completed, waiter.node) {
+	for (; nr; nr--) {
+		wait = memwait_async_first_completed(context);
+		if (!wait)
+			return false;
 		key = &wait->waiter.word.key;
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
@@ -822,6 +846,22 @@ void memwait_async_close(struct memwait_context *context)
 		memwait_async_end(wait);
 		memwait_async_close_one(wait);
 	}
+	return true;
+}
+
+/**
+ * memwait_async_close() - end all waits of a context
+ * @context: closed, its deadlines too; as for memwait_async_end_some()
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_async_close(struct memwait_context *context)
+{
+	struct memwait_async_wait *wait;
+	int kind;
+
+	while (memwait_async_end_some(context, UINT_MAX))
+		;
 
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares[kind].nr);

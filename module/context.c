@@ -2,12 +2,33 @@
 /*
  * The open file: read(2), poll(2), fdinfo, close.
  *
+ * A context that is bound to a process ends when that dies, though others have copies of its
+ * descriptor: its waits end as with its last close. None but the process itself arms, cancels or
+ * reads there. So nobody is within such a call when it has died, and only the work that ends the
+ * context, in steps under .read_lock, and the last close can meet. The last close takes the context
+ * away from the work, by the list that it stands in, before it does anything else:
+ *
+ *	the last close				work
+ *	lock .read_lock				find the context in the list, take a reference
+ *	leave the list				lock .read_lock
+ *	unlock .read_lock			still in the list? End some, leave if none is left
+ *	end all					unlock .read_lock
+ *
+ * A process that dies closes its descriptors after that, and takes part in the work itself
+ * (->flush()), so that a parent which has waited for it finds its waits ended. The rest is for the
+ * work: of a process that has closed its own copy before, shares its table of descriptors with
+ * another one, or executes a program.
+ *
+ * To whom it belongs is decided once, by the first call of those that must be the process's own. A
+ * call of another process is refused, or was there first, and then the context cannot be bound.
+ *
  * The last close of a user's contexts evicts the queues that are kept for the user's later waiters:
  * no call of the user is under way then, so that none is inserted.
  */
 #include <linux/fs.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -22,6 +43,9 @@
 
 /* Completions that are read between two lockings. */
 #define MEMWAIT_CHUNK	16
+
+/* Waits that are ended in one step of the work. */
+#define MEMWAIT_END_STEP	16
 
 static int memwait_open(struct inode *inode, struct file *file)
 {
@@ -48,6 +72,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&context->pollers);
 	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
+	INIT_LIST_HEAD(&context->process_node);
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 
@@ -61,10 +86,101 @@ free_context:
 	return err;
 }
 
+/**
+ * memwait_context_use() - is this call the current process's to do?
+ * @context: the context
+ *
+ * The first one decides that the context is anybody's, unless it has been bound.
+ *
+ * Context: process context.
+ *
+ * Return: 0; -EPERM: the context is bound to another process, which may have died.
+ */
+int memwait_context_use(struct memwait_context *context)
+{
+	struct memwait_identity *process = READ_ONCE(context->process);
+	bool own;
+
+	if (likely(process == &memwait_anybody))
+		return 0;
+	if (!process)
+		cmpxchg(&context->process, NULL, &memwait_anybody);
+	rcu_read_lock();
+	process = READ_ONCE(context->process);
+	/* Dead, and the same: the address has come to another process. */
+	own = process == &memwait_anybody ||
+	      (process->who == current->signal && !READ_ONCE(process->dead));
+	rcu_read_unlock();
+	return own ? 0 : -EPERM;
+}
+
+/* Under RCU, as the process's identity may be freed when its list is empty. */
+static void memwait_context_leave_process(struct memwait_context *context)
+{
+	struct memwait_identity *process;
+
+	lockdep_assert_held(&context->read_lock);
+	rcu_read_lock();
+	process = context->process;
+	WRITE_ONCE(context->process, &memwait_nobody);
+	spin_lock(&process->lock);
+	list_del_init(&context->process_node);
+	if (list_empty(&process->contexts))
+		memwait_owner_die(process);
+	spin_unlock(&process->lock);
+	rcu_read_unlock();
+}
+
+/**
+ * memwait_context_end_some() - end some of what a context has whose process has died
+ * @context: the caller has a reference
+ *
+ * Context: process context; takes context->read_lock.
+ *
+ * Return: whether there is more.
+ */
+bool memwait_context_end_some(struct memwait_context *context)
+{
+	bool more = false;
+
+	mutex_lock(&context->read_lock);
+	if (list_empty(&context->process_node))
+		goto unlock;
+	if (!context->ended_upto && memwait_context_wake_first(context))
+		queue_work(system_unbound_wq, &context->wake_rest);
+	more = memwait_async_end_some(context, MEMWAIT_END_STEP);
+	if (!more) {
+		/* After its waits: see identity.c. */
+		if (context->identity)
+			memwait_owner_die(context->identity);
+		context->identity = NULL;
+		memwait_context_leave_process(context);
+	}
+unlock:
+	mutex_unlock(&context->read_lock);
+	return more;
+}
+
+/* One descriptor is closed. */
+static int memwait_flush(struct file *file, fl_owner_t id)
+{
+	struct memwait_context *context = file->private_data;
+
+	if (unlikely(memwait_context_has_ended(context))) {
+		while (memwait_context_end_some(context))
+			cond_resched();
+	}
+	return 0;
+}
+
 static int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 
+	mutex_lock(&context->read_lock);
+	if (!list_empty(&context->process_node))
+		memwait_context_leave_process(context);
+	mutex_unlock(&context->read_lock);
 	memwait_expire_close(context);
 	memwait_async_close(context);
 	if (context->identity)
@@ -211,6 +327,9 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 
 	if (iov_iter_count(to) < size)
 		return -EINVAL;
+	ret = memwait_context_use(context);
+	if (ret)
+		return ret;
 
 	for (;;) {
 		/* Another reader may be in a page fault, for as long as it likes. */
@@ -256,6 +375,8 @@ static __poll_t memwait_poll(struct file *file, poll_table *table)
 	struct memwait_context *context = file->private_data;
 
 	poll_wait(file, &context->pollers, table);
+	if (unlikely(memwait_context_has_ended(context)))
+		return EPOLLERR | EPOLLHUP;
 	if (READ_ONCE(context->nr_completed) ||
 	    (READ_ONCE(context->due) && memwait_is_due(context)))
 		return EPOLLIN | EPOLLRDNORM;
@@ -280,6 +401,7 @@ static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 const struct file_operations memwait_fops = {
 	.owner = THIS_MODULE,
 	.open = memwait_open,
+	.flush = memwait_flush,
 	.release = memwait_release,
 	.read_iter = memwait_read_iter,
 	.poll = memwait_poll,

@@ -10,6 +10,7 @@
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
+#include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
@@ -19,6 +20,7 @@
 #include <linux/xarray.h>
 
 #include "group.h"
+#include "identity.h"
 #include "memwait.h"
 
 /* What is counted of each user, and limited by a module parameter. */
@@ -163,7 +165,14 @@ struct memwait_spares {
  * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
  * @refused: a reader that must not block has not got @read_lock
  * @user: the user that opened it, and is charged
- * @identity: its id, if it has been given one; set once
+ * @identity: its id, if it has been given one; set once, and %NULL again when it has ended
+ * @id: the same, which stays
+ * @process: %NULL: nobody has used it yet; &memwait_anybody: it serves every process that has it;
+ *	or the process that it is bound to, and ends with; &memwait_nobody: it has ended. Read
+ *	under RCU
+ * @process_node: in &memwait_identity.contexts of @process, until it has ended. It leaves that
+ *	list under @read_lock
+ * @ended_upto: the last index in @waits that was looked at, when it ends; under @read_lock
  */
 struct memwait_context {
 	refcount_t refs;
@@ -188,6 +197,10 @@ struct memwait_context {
 	bool refused;
 	struct memwait_user *user;
 	struct memwait_identity *identity;
+	u64 id;
+	struct memwait_identity *process;
+	struct list_head process_node;
+	unsigned long ended_upto;
 };
 
 /* user.c */
@@ -307,6 +320,19 @@ static inline ktime_t memwait_now(int clock)
 	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
 }
 
+/* Whether the process has died that the context is bound to. */
+static inline bool memwait_context_has_ended(const struct memwait_context *context)
+{
+	const struct memwait_identity *process;
+	bool ended;
+
+	rcu_read_lock();
+	process = READ_ONCE(context->process);
+	ended = process && READ_ONCE(process->dead);
+	rcu_read_unlock();
+	return ended;
+}
+
 /* Whether read(2) has a completion, or has to look whether a deadline has passed. */
 static inline bool memwait_context_is_readable(const struct memwait_context *context)
 {
@@ -324,6 +350,7 @@ void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
 void memwait_async_end(struct memwait_async_wait *wait);
 void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
 			unsigned int nr);
+bool memwait_async_end_some(struct memwait_context *context, unsigned int nr);
 void memwait_async_close(struct memwait_context *context);
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
@@ -344,6 +371,8 @@ void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 
 /* context.c */
+int memwait_context_use(struct memwait_context *context);
+bool memwait_context_end_some(struct memwait_context *context);
 extern const struct file_operations memwait_fops;
 
 /* main.c */

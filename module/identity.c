@@ -34,6 +34,15 @@
  * of the new program. A thread that joins another one, or waits for an exec of its vfork(2), may be
  * sooner. A context dies with its last close.
  *
+ * A process dies with the last of its threads, or executes another program; its identity, also
+ * with the last context that is bound to it. It is known by its signal_struct, which all its
+ * threads have and no child of it. When the count of its living threads is 0, each of them has
+ * left its last system call. Two of them may find that at once, so killing an identity tells who
+ * was first.
+ *
+ * A context that was bound ends with the process that did it, whoever has copies of its descriptor:
+ * see memwait_context_use() and memwait_context_end_some().
+ *
  * The probes do little: they are called where locks that sleep on PREEMPT_RT must not be taken.
  * They mark the thread dead, and leave the rest to a work, see owner.c.
  *
@@ -61,7 +70,7 @@
  * module loaded.
  *
  * Lock order: queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the last by
- * address
+ *	       address -> memwait_living_lock; memwait_new_lock -> memwait_living_lock
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -81,32 +90,38 @@
 #include "memwait.h"
 
 /*
- * task -> living identity. No rhashtable: that disables softirqs on 6.1, which a thread that must
- * not sleep may not do with PREEMPT_RT.
+ * task_struct or signal_struct -> living identity. No rhashtable: that disables softirqs on 6.1,
+ * which a thread that must not sleep may not do with PREEMPT_RT.
  */
-static DEFINE_HASHTABLE(memwait_threads, 14);
-static DEFINE_RAW_SPINLOCK(memwait_threads_lock);	/* of those who change it */
+static DEFINE_HASHTABLE(memwait_living, 14);
+static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* of those who change it, and of .dead */
+/* Of those who make one, so that two threads do not make two. */
+static DEFINE_SPINLOCK(memwait_new_lock);
 static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work is done with it */
 static atomic64_t memwait_last_id;
 
 /* Whether this kernel can tell of deaths; set when the module is loaded. */
 bool memwait_has_owners __ro_after_init;
 
+/* The process of a context that is nobody's in particular, and of one that has ended. */
+struct memwait_identity memwait_anybody, memwait_nobody = { .dead = true };
+
 /**
- * memwait_identity_of() - find the identity of a thread
- * @task: the thread: the current one, or one that is kept from exiting
+ * memwait_identity_of() - find the identity of a thread or a process
+ * @who: the current thread, or its signal_struct; or a thread that is kept from exiting
  *
- * Context: any but interrupts.
+ * Context: any but interrupts; for a process, under RCU.
  *
- * Return: its identity, which lives as long as the thread does and keeps its id; or %NULL.
+ * Return: its identity, which lives as long as the thread does and keeps its id, or as long as the
+ * process has contexts that are bound to it; or %NULL.
  */
-struct memwait_identity *memwait_identity_of(struct task_struct *task)
+struct memwait_identity *memwait_identity_of(const void *who)
 {
 	struct memwait_identity *identity;
 
 	rcu_read_lock();
-	hash_for_each_possible_rcu(memwait_threads, identity, thread_node, (unsigned long)task) {
-		if (identity->task == task)
+	hash_for_each_possible_rcu(memwait_living, identity, who_node, (unsigned long)who) {
+		if (identity->who == who)
 			break;
 	}
 	rcu_read_unlock();
@@ -114,16 +129,16 @@ struct memwait_identity *memwait_identity_of(struct task_struct *task)
 }
 
 /**
- * memwait_identity_new() - give an id to a thread or a context
+ * memwait_identity_new() - give an id to a thread, a process or a context, unless it has one
  * @context: by which it is asked for, and for whose user it is counted
- * @task: the current thread, which has none; or %NULL: the context gets one, if it has none
+ * @who: the current thread, or its signal_struct; or %NULL: the context
  *
  * Context: process context, may sleep.
  *
- * Return: the identity; or an ERR_PTR(): -ENOSPC: over the user's limit; -ENOMEM.
+ * Return: the identity, maybe one that another thread has made meanwhile; or an ERR_PTR(): -ENOSPC:
+ * over the user's limit; -ENOMEM.
  */
-struct memwait_identity *memwait_identity_new(struct memwait_context *context,
-					      struct task_struct *task)
+struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who)
 {
 	struct memwait_identity *identity, *other = NULL;
 	bool counted = false;
@@ -136,45 +151,43 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 	identity->user = context->user;
 	identity->call = memwait_new_call();
 	identity->dead = false;
-	identity->task = task;
+	identity->who = who;
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->queues);
 	INIT_LIST_HEAD(&identity->moved_to);
+	INIT_LIST_HEAD(&identity->contexts);
 	/* The table's own memory is not charged: other users are in it, too. */
 	err = xa_reserve(&memwait_identities, identity->id, GFP_KERNEL);
 	if (err)
 		goto free;
 
 	/* What can fail is done: a count that another call has seen is not taken back. */
-	spin_lock(&context->lock);
-	if (!task)
-		other = context->identity;
+	spin_lock(&memwait_new_lock);
+	other = who ? memwait_identity_of(who) : context->identity;
 	if (!other)
 		counted = memwait_user_charge(context->user, MEMWAIT_OWNERS, 1);
 	if (counted) {
+		refcount_inc(&identity->user->refs);
+		__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
 		/*
 		 * A waiter can name an id that was not told yet, and then queues look to it: from
 		 * now on it is there. The place was reserved.
 		 */
 		xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
-		if (!task)
+		if (who) {
+			raw_spin_lock(&memwait_living_lock);
+			hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)who);
+			raw_spin_unlock(&memwait_living_lock);
+		} else {
+			WRITE_ONCE(context->id, identity->id);
 			WRITE_ONCE(context->identity, identity);
+		}
 	}
-	spin_unlock(&context->lock);
-	if (!counted) {
-		err = -ENOSPC;
-		goto release;
-	}
-	if (task) {
-		raw_spin_lock(&memwait_threads_lock);
-		hash_add_rcu(memwait_threads, &identity->thread_node, (unsigned long)task);
-		raw_spin_unlock(&memwait_threads_lock);
-	}
-	refcount_inc(&identity->user->refs);
-	__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
-	return identity;
+	spin_unlock(&memwait_new_lock);
+	if (counted)
+		return identity;
 
-release:
+	err = -ENOSPC;
 	xa_release(&memwait_identities, identity->id);
 free:
 	kfree(identity);
@@ -183,18 +196,24 @@ free:
 
 /**
  * memwait_identity_kill() - mark an identity dead
- * @identity: of the current thread, or of a context that the caller closes
+ * @identity: of the current thread or its process, or of a context that the caller ends; kept by
+ *	RCU, if another thread of the process may do the same
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
+ *
+ * Return: whether it was alive.
  */
-void memwait_identity_kill(struct memwait_identity *identity)
+bool memwait_identity_kill(struct memwait_identity *identity)
 {
-	if (identity->task) {
-		raw_spin_lock(&memwait_threads_lock);
-		hash_del_rcu(&identity->thread_node);
-		raw_spin_unlock(&memwait_threads_lock);
-	}
+	bool alive;
+
+	raw_spin_lock(&memwait_living_lock);
+	alive = !identity->dead;
+	if (alive && identity->who)
+		hash_del_rcu(&identity->who_node);
 	smp_store_release(&identity->dead, true);	/* (A) */
+	raw_spin_unlock(&memwait_living_lock);
+	return alive;
 }
 
 /**

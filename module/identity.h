@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What has an id: a thread or a context. See identity.c.
+ * What has an id: a thread, a process or a context. See identity.c.
  */
 #ifndef MEMWAIT_IDENTITY_H
 #define MEMWAIT_IDENTITY_H
 
+#include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/rcupdate.h>
 #include <linux/types.h>
@@ -14,17 +15,19 @@
 struct memwait_user;
 
 /**
- * struct memwait_identity - a thread or a context that has an id
+ * struct memwait_identity - a thread, a process or a context that has an id
  * @id: its id
  * @user: for which it is counted, with a reference
  * @call: the number of the call, of many steps, by which waiters are told of its death
  * @dead: set once, before it is added to the dead
- * @task: the thread, only compared; or %NULL
- * @thread_node: in the table of threads, until it is dead
- * @lock: protects the next two
+ * @who: the task_struct of the thread, or the signal_struct of the process, only compared; %NULL:
+ *	of a context
+ * @who_node: in the table of those, until it is dead
+ * @lock: protects the next three
  * @queues: the queues that look to it, by &memwait_queue.looks_to_node
  * @moved_to: the queues that look to it as the thread that has moved waiters there, by
  *	&memwait_queue.mover_node
+ * @contexts: of a process: those that end with it, by &memwait_context.process_node
  * @dead_llist: among the dead that the work has not seen yet
  * @dead_node: in &memwait_user.dead; of the work
  * @rcu: frees it
@@ -34,11 +37,12 @@ struct memwait_identity {
 	struct memwait_user *user;
 	u64 call;
 	bool dead;
-	struct task_struct *task;
-	struct hlist_node thread_node;
+	const void *who;
+	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head queues;
 	struct list_head moved_to;
+	struct list_head contexts;
 	union {
 		struct llist_node dead_llist;
 		struct list_head dead_node;
@@ -47,10 +51,10 @@ struct memwait_identity {
 };
 
 extern bool memwait_has_owners;
-struct memwait_identity *memwait_identity_of(struct task_struct *task);
-struct memwait_identity *memwait_identity_new(struct memwait_context *context,
-					      struct task_struct *task);
-void memwait_identity_kill(struct memwait_identity *identity);
+extern struct memwait_identity memwait_anybody, memwait_nobody;
+struct memwait_identity *memwait_identity_of(const void *who);
+struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
+bool memwait_identity_kill(struct memwait_identity *identity);
 struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
 void memwait_identity_free(struct memwait_identity *identity);
 void memwait_identity_init(void);

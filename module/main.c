@@ -296,9 +296,11 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_ioctl_waiters(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
 		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
+		ret = ret ?: memwait_context_use(context);
 		return ret ?: memwait_wait_async(context, &u.wait_async);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size);
+		ret = ret ?: memwait_context_use(context);
 		return ret ?: memwait_cancel(context, &u.cancel);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);

@@ -85,12 +85,22 @@ u64 memwait_new_call(void)
 }
 
 /* Returns whether it was the only one to be woken. */
-static bool memwait_poller_wake(struct wait_queue_entry *poller)
+static bool memwait_poller_wake(struct wait_queue_entry *poller, __poll_t events)
 {
 	unsigned int flags = poller->flags;
-	int ret = poller->func(poller, TASK_NORMAL, 0, poll_to_key(EPOLLIN | EPOLLRDNORM));
+	int ret = poller->func(poller, TASK_NORMAL, 0, poll_to_key(events));
 
 	return ret < 0 || (ret && (flags & WQ_FLAG_EXCLUSIVE));
+}
+
+/* Of what pollers are woken. */
+static __poll_t memwait_context_events(const struct memwait_context *context)
+{
+	__poll_t events = EPOLLIN | EPOLLRDNORM;
+
+	if (unlikely(memwait_context_has_ended(context)))
+		events |= EPOLLERR | EPOLLHUP;
+	return events;
 }
 
 /**
@@ -103,6 +113,7 @@ static bool memwait_poller_wake(struct wait_queue_entry *poller)
  */
 bool memwait_context_wake_first(struct memwait_context *context)
 {
+	__poll_t events = memwait_context_events(context);
 	struct wait_queue_entry *poller, *next;
 	unsigned int nr = 0;
 	unsigned long flags;
@@ -111,7 +122,7 @@ bool memwait_context_wake_first(struct memwait_context *context)
 	spin_lock_irqsave(&context->pollers.lock, flags);
 	list_for_each_entry_safe(poller, next, &context->pollers.head, entry) {
 		more = nr++ == MEMWAIT_STEP;
-		if (more || memwait_poller_wake(poller))
+		if (more || memwait_poller_wake(poller, events))
 			break;
 	}
 	spin_unlock_irqrestore(&context->pollers.lock, flags);
@@ -134,6 +145,7 @@ static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, 
  */
 void memwait_context_wake_rest(struct memwait_context *context)
 {
+	__poll_t events = memwait_context_events(context);
 	struct wait_queue_head *pollers = &context->pollers;
 	struct wait_queue_entry place = { .func = memwait_no_poller };
 	struct wait_queue_entry end = { .func = memwait_no_poller };
@@ -145,7 +157,7 @@ void memwait_context_wake_rest(struct memwait_context *context)
 	list_add_tail(&end.entry, &pollers->head);
 	while ((poller = list_next_entry(&place, entry)) != &end) {
 		list_move(&place.entry, &poller->entry);
-		if (memwait_poller_wake(poller))
+		if (memwait_poller_wake(poller, events))
 			break;
 		if (++nr % MEMWAIT_STEP == 0) {
 			spin_unlock_irq(&pollers->lock);

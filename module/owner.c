@@ -8,11 +8,18 @@
  * a user whose threads die by the thousand, or with a million of locks, keeps one kernel thread
  * busy at most, and delays another user's by a step. A run of the work is bounded, and queues the
  * work again for the rest. All that it sorts the dead into is its own, and needs no lock.
+ *
+ * The same work ends the contexts of a process that has died, in steps, as far as the process does
+ * not do so when it closes its descriptors: see the top of context.c.
  */
 #include <linux/err.h>
 #include <linux/list.h>
 #include <linux/llist.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
@@ -47,13 +54,31 @@ static void memwait_sort_dead(void)
 	}
 }
 
+/* One step for a context of a dead process. Returns whether there was one. */
+static bool memwait_end_contexts(struct memwait_identity *process)
+{
+	struct memwait_context *context;
+
+	spin_lock(&process->lock);
+	context = list_first_entry_or_null(&process->contexts, struct memwait_context,
+					   process_node);
+	if (context)
+		refcount_inc(&context->refs);
+	spin_unlock(&process->lock);
+	if (!context)
+		return false;
+	memwait_context_end_some(context);
+	memwait_context_put(context);
+	return true;
+}
+
 /* One step for the first dead of a user. */
 static void memwait_bury(struct memwait_user *user)
 {
 	struct memwait_identity *identity;
 
 	identity = list_first_entry(&user->dead, struct memwait_identity, dead_node);
-	if (memwait_tell_of_death(identity)) {
+	if (memwait_end_contexts(identity) || memwait_tell_of_death(identity)) {
 		/* Anybody can name it, in any number of waits: its user's other dead go on, too. */
 		list_move_tail(&identity->dead_node, &user->dead);
 		list_move_tail(&user->dead_node, &memwait_bereaved);
@@ -84,16 +109,62 @@ static void memwait_death(struct work_struct *work)
 static DECLARE_WORK(memwait_death_work, memwait_death);
 
 /**
- * memwait_owner_die() - the thread has exited or executed a program, or the context is closed
- * @identity: of the current thread, or of the context that the caller closes
+ * memwait_owner_die() - the thread has exited or executed a program, or the context has ended
+ * @identity: as for memwait_identity_kill()
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
  */
 void memwait_owner_die(struct memwait_identity *identity)
 {
-	memwait_identity_kill(identity);
+	if (!memwait_identity_kill(identity))
+		return;
 	llist_add(&identity->dead_llist, &memwait_dead);
 	queue_work(memwait_death_queue, &memwait_death_work);
+}
+
+/*
+ * Binds a context to the current process. That has an identity as long as there are such contexts:
+ * it dies with the last of them, and -EAGAIN says that it has. Or 0, or a negative errno.
+ */
+static int memwait_process_add(struct memwait_identity *process, struct memwait_context *context)
+{
+	struct memwait_identity *old;
+	int err = 0;
+
+	spin_lock(&process->lock);
+	if (READ_ONCE(process->dead)) {
+		err = -EAGAIN;
+		goto unlock;
+	}
+	old = cmpxchg(&context->process, NULL, process);
+	if (!old)
+		list_add_tail(&context->process_node, &process->contexts);
+	else if (old != process)
+		err = old == &memwait_anybody ? -EBUSY : -EPERM;
+	if (list_empty(&process->contexts))
+		memwait_owner_die(process);
+unlock:
+	spin_unlock(&process->lock);
+	return err;
+}
+
+static int memwait_context_bind(struct memwait_context *context)
+{
+	struct memwait_identity *process;
+	int err;
+
+	do {
+		rcu_read_lock();
+		process = memwait_identity_of(current->signal);
+		err = process ? memwait_process_add(process, context) : -EAGAIN;
+		rcu_read_unlock();
+		if (!process) {
+			process = memwait_identity_new(context, current->signal);
+			if (IS_ERR(process))
+				return PTR_ERR(process);
+		}
+	} while (err == -EAGAIN);
+	return err;
 }
 
 /**
@@ -105,19 +176,21 @@ void memwait_owner_die(struct memwait_identity *identity)
  * Context: process context, may sleep.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel cannot tell of deaths; -EFAULT: @user cannot be
- * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM.
+ * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM; -EPERM: the context is
+ * another process's; -EBUSY: it cannot be bound any more.
  */
 int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user)
 {
 	struct memwait_identity *identity;
 	u64 id;
+	int err;
 
 	if (owner->reserved)
 		return -EINVAL;
-	if (owner->flags & ~(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_EXIT))
-		return -EINVAL;
-	if (owner->flags == (MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_EXIT))
+	if (owner->flags && owner->flags != MEMWAIT_OWNER_CONTEXT &&
+	    owner->flags != MEMWAIT_OWNER_EXIT &&
+	    owner->flags != (MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND))
 		return -EINVAL;
 	if (!memwait_has_owners)
 		return -EOPNOTSUPP;
@@ -126,30 +199,48 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		return -EFAULT;
 
 	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
+		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_context_bind(context) :
+							  memwait_context_use(context);
+		/* Which context it is may be known to all who have it. */
+		id = READ_ONCE(context->id);
+		if (err == -EPERM && id && owner->flags == MEMWAIT_OWNER_CONTEXT)
+			return put_user(id, &user->id) ? -EFAULT : 0;
+		if (err)
+			return err;
 		identity = READ_ONCE(context->identity) ?: memwait_identity_new(context, NULL);
 	} else {
-		identity = memwait_identity_of(current);
 		if (owner->flags & MEMWAIT_OWNER_EXIT) {
+			identity = memwait_identity_of(current);
 			id = identity ? identity->id : 0;
 			if (identity)
 				memwait_owner_die(identity);
 			return put_user(id, &user->id) ? -EFAULT : 0;
 		}
-		if (!identity)
-			identity = memwait_identity_new(context, current);
+		identity = memwait_identity_of(current) ?: memwait_identity_new(context, current);
 	}
 	if (IS_ERR(identity))
 		return PTR_ERR(identity);
 	return put_user(identity->id, &user->id) ? -EFAULT : 0;
 }
 
-/* In the thread that exits, or has executed another program. */
-static void memwait_thread_has_died(struct task_struct *task)
+/* In a thread that exits, or has executed another program: it, or its process, has died. */
+static void memwait_has_died(const void *who)
 {
-	struct memwait_identity *identity = memwait_identity_of(task);
+	struct memwait_identity *identity;
 
+	rcu_read_lock();
+	identity = memwait_identity_of(who);
 	if (unlikely(identity))
 		memwait_owner_die(identity);
+	rcu_read_unlock();
+}
+
+/* The kernel has counted down before it calls the probe. */
+static void memwait_thread_exits(struct task_struct *task)
+{
+	memwait_has_died(task);
+	if (!atomic_read(&task->signal->live))
+		memwait_has_died(task->signal);
 }
 
 #ifdef MEMWAIT_EXIT_HAS_GROUP_DEAD
@@ -158,13 +249,14 @@ static void memwait_exit_probe(void *data, struct task_struct *task, bool group_
 static void memwait_exit_probe(void *data, struct task_struct *task)
 #endif
 {
-	memwait_thread_has_died(task);
+	memwait_thread_exits(task);
 }
 
 static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_pid,
 			       struct linux_binprm *bprm)
 {
-	memwait_thread_has_died(task);
+	memwait_has_died(task);
+	memwait_has_died(task->signal);
 }
 
 /* The kernel does not export these two by their names, but all of its tracepoints for a search. */

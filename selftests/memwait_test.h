@@ -183,6 +183,16 @@ static inline int mw_cancel(int fd, uint64_t id)
 	return xioctl(fd, MEMWAIT_IOC_CANCEL, &arg);
 }
 
+static inline int mw_owner(int fd, uint32_t flags, uint64_t *id)
+{
+	struct memwait_owner arg = { .id = 0xcccccccccccccccc, .flags = flags };
+	int ret = xioctl(fd, MEMWAIT_IOC_OWNER, &arg);
+
+	if (id)
+		*id = arg.id;
+	return ret;
+}
+
 static inline int mw_info(int fd, struct memwait_info *info)
 {
 	memset(info, 0xcc, sizeof(*info));

@@ -18,16 +18,6 @@ struct board {
 	int result[4];
 };
 
-static int mw_owner(int fd, uint32_t flags, uint64_t *id)
-{
-	struct memwait_owner arg = { .id = 0xcccccccccccccccc, .flags = flags };
-	int ret = xioctl(fd, MEMWAIT_IOC_OWNER, &arg);
-
-	if (id)
-		*id = arg.id;
-	return ret;
-}
-
 /* The id of the calling thread, or 0. */
 static uint64_t my_id(int fd)
 {

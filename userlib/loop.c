@@ -421,10 +421,13 @@ static void cancelled(void *argument)
 		visit_end(argument);
 }
 
-/* So that what its waits owe to others is known if the process dies. A 32-bit kernel has no ids. */
+/*
+ * So that what its waits owe to others is known if the process dies, and they end then, whoever has
+ * copies of the descriptor. A 32-bit kernel has no ids.
+ */
 static int loop_get_id(memwait_loop_t *loop)
 {
-	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT };
+	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND };
 	int ret = loop_ioctl(loop, MEMWAIT_IOC_OWNER, &owner);
 
 	loop->id = ret ? 0 : owner.id;

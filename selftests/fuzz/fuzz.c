@@ -931,7 +931,10 @@ static void do_notify_many(struct thread *t)
 
 static void do_owner(struct thread *t)
 {
-	static const uint32_t flags[] = { 0, 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT, 3, 4 };
+	static const uint32_t flags[] = {
+		0, 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT, 3, 4,
+		MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND,
+	};
 	struct memwait_owner arg = { .flags = PICK(flags, t->call->arg[3]) };
 	uint64_t at = issue(t, MEMWAIT_IOC_OWNER, &arg, sizeof(arg), 8);
 	const struct memwait_owner *now = (void *)(uintptr_t)at;

@@ -97,4 +97,93 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 	}
 }
 
+struct helped {
+	memwait_mutex_t mutex;
+	memwait_sem_t sem;
+	int ready;
+	pid_t helper;
+};
+
+/* A process that waits in a loop, and whose child lives on with copies of its descriptors. */
+static void be_helped(struct helped *helped, pid_t (*make)(void))
+{
+	struct counted_op lock = { 0 }, get = { 0 }, word = { 0 };
+	static uint32_t never;
+	memwait_loop_t *loop;
+	pid_t helper;
+
+	if (memwait_loop_new(&loop))
+		return;
+	memwait_op_init(&lock.op, loop, count_call, &lock);
+	memwait_op_init(&get.op, loop, count_call, &get);
+	memwait_op_init(&word.op, loop, count_call, &word);
+	if (memwait_mutex_lock_async(&helped->mutex, &lock.op) != EINPROGRESS ||
+	    memwait_sem_wait_async(&helped->sem, &get.op) != EINPROGRESS ||
+	    memwait_wait32_async(&never, 0, NULL, 0, &word.op) != MEMWAIT_PENDING)
+		return;
+	helper = make();
+	if (helper) {
+		helped->helper = helper;
+		__atomic_store_n(&helped->ready, 1, __ATOMIC_RELEASE);
+	}
+	for (;;)
+		pause();
+}
+
+static int lock_helped(void *arg)
+{
+	struct helped *helped = arg;
+
+	return memwait_mutex_lock(&helped->mutex) ?: memwait_mutex_unlock(&helped->mutex);
+}
+
+static int wait_helped(void *arg)
+{
+	struct helped *helped = arg;
+
+	return memwait_sem_wait(&helped->sem);
+}
+
+USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
+{
+	const unsigned int kind[] = { 0, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_ROBUST };
+	struct helped *helped = self->shared;
+	struct runner locks, waits;
+	pid_t pid;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(makers) * ARRAY_SIZE(kind); i++) {
+		helped->ready = 0;
+		ASSERT_EQ(0, memwait_mutex_init(&helped->mutex, kind[i / ARRAY_SIZE(makers)]));
+		ASSERT_EQ(0, memwait_sem_init(&helped->sem, 1, 0));
+		ASSERT_EQ(0, memwait_mutex_lock(&helped->mutex));
+		pid = fork();
+		if (!pid) {
+			be_helped(helped, makers[i % ARRAY_SIZE(makers)]);
+			_exit(1);
+		}
+		ASSERT_LT(0, pid);
+		while (!__atomic_load_n(&helped->ready, __ATOMIC_ACQUIRE))
+			usleep(100);
+		runner_start(&locks, lock_helped, helped);
+		runner_await_asleep(&locks);
+		runner_start(&waits, wait_helped, helped);
+		runner_await_asleep(&waits);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(128 + SIGKILL, userlib_child_status(pid));
+
+		/* The dead one was first: what is for it goes to those who live. */
+		EXPECT_EQ(0, memwait_mutex_unlock(&helped->mutex));
+		EXPECT_EQ(0, memwait_sem_post(&helped->sem));
+		EXPECT_EQ(0, runner_join(&locks));
+		EXPECT_EQ(0, runner_join(&waits));
+		EXPECT_EQ(0, memwait_sem_destroy(&helped->sem));
+		EXPECT_EQ(0, memwait_mutex_destroy(&helped->mutex));
+		/* It has copies of this loop, too. */
+		kill(helped->helper, SIGKILL);
+		while (strchr("RSDt", thread_state(helped->helper) ?: 'X'))
+			usleep(100);
+	}
+}
+
 TEST_HARNESS_MAIN

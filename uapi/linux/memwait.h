@@ -40,6 +40,7 @@
 /* Flags of memwait_owner. */
 #define MEMWAIT_OWNER_CONTEXT	0x1	/* the id of this context, not of the calling thread */
 #define MEMWAIT_OWNER_EXIT	0x2	/* the thread's id is to die now */
+#define MEMWAIT_OWNER_BIND	0x4	/* with _CONTEXT: it ends with the calling process */
 
 /* Which bits of a 64-bit word are the id of its owner, to a wait with MEMWAIT_OWNED. */
 #define MEMWAIT_OWNER_MASK	((1ULL << 62) - 1)
@@ -306,11 +307,20 @@ struct memwait_notify_many {
  *	same number in every namespace. With MEMWAIT_OWNER_EXIT the id that was ended, or 0
  * @flags: 0: the id of the calling thread, the same by whichever context, until the thread exits,
  *	or executes another program; MEMWAIT_OWNER_CONTEXT: the id of this context, until its last
- *	close; MEMWAIT_OWNER_EXIT: ends the id of the calling thread
+ *	close; MEMWAIT_OWNER_EXIT: ends the id of the calling thread;
+ *	MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND: binds the context to the calling process first
  * @reserved: 0
  *
  * The first call makes the id. It counts for the user that opened the context. A child of fork(2)
  * begins without one.
+ *
+ * A context that is bound ends with its process, when that exits, is killed, or executes another
+ * program, even if other processes have copies of the descriptor: pending waits end without waking
+ * anyone, what was completed with MEMWAIT_OK and not read goes on to the next waiters, and the
+ * context's id dies. poll(2) reports EPOLLHUP and EPOLLERR then. To other processes, before that
+ * and after it, WAIT_ASYNC, CANCEL and read(2) say EPERM, and so does MEMWAIT_OWNER_BIND. The
+ * process counts as one more owner as long as it has such contexts. EBUSY: the context has served
+ * one of these calls, or has been given an id, without being bound.
  */
 struct memwait_owner {
 	__u64 id;

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Contexts that end with their process, while another one has a copy of the descriptor. */
+#include "async_test.h"
+#include <sys/epoll.h>
+
+#define FOREVER	MEMWAIT_FOREVER
+#define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
+
+/* What two processes tell each other, and the words of their waits. */
+struct board {
+	uint32_t pending, completed;
+	uint64_t owned;
+	uint64_t id, cancelled;
+	int ready, go;
+	int result;
+};
+
+static void tell(int *flag)
+{
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+static void await(const int *flag)
+{
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+		usleep(100);
+}
+
+/* How the process ends that has bound the context; it ends it all the same. */
+enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, LAST_THREAD_EXITS, HAS_CLOSED_IT, ENDS };
+
+static void *execute(void *arg)
+{
+	await(arg);
+	execl("/bin/busybox", "sleep", "1000", NULL);
+	execlp("sleep", "sleep", "1000", NULL);
+	return NULL;
+}
+
+static void *outlive(void *arg)
+{
+	await(arg);
+	usleep(1000);
+	return NULL;
+}
+
+static void end_as(int how, int fd, int *go)
+{
+	pthread_t thread;
+
+	switch (how) {
+	case IS_KILLED:
+		pause();
+		break;
+	case EXECUTES:
+		execute(go);
+		break;
+	case THREAD_EXECUTES:
+		pthread_create(&thread, NULL, execute, go);
+		pause();
+		break;
+	case LAST_THREAD_EXITS:
+		pthread_create(&thread, NULL, outlive, go);
+		pthread_exit(NULL);
+		break;
+	case HAS_CLOSED_IT:
+		close(fd);
+		break;
+	}
+	await(go);
+}
+
+/*
+ * Binds @fd in a child, which has waits there that are pending, and some that have ended; word by
+ * word one thing for itself, and nothing yet for those who come after it.
+ */
+static pid_t start_maker(struct board *board, int fd, int how)
+{
+	pid_t pid;
+
+	memset(board, 0, sizeof(*board));
+	pid = fork();
+	if (pid)
+		return pid;
+	board->result = mw_owner(fd, BIND, &board->id);
+	board->owned = board->id;
+	board->result |= mw_async(fd, &board->pending, 0, FOREVER, U32, 1, &board->cancelled) !=
+			 MEMWAIT_PENDING;
+	board->result |= mw_async(fd, &board->pending, 0, in_ms(3600000), U32, 2, NULL) !=
+			 MEMWAIT_PENDING;
+	board->result |= mw_async(fd, &board->completed, 0, FOREVER, U32, 3, NULL) !=
+			 MEMWAIT_PENDING;
+	board->result |= mw_async(fd, &board->owned, board->id, FOREVER,
+				  MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, 4, NULL) != MEMWAIT_PENDING;
+	board->result |= mw_notify(fd, &board->completed, 1, U32) != 1;
+	tell(&board->ready);
+	end_as(how, fd, &board->go);
+	_exit(0);
+}
+
+/* A process that is not the context's own may look, and nothing else. */
+static void expect_refused(struct __test_metadata *_metadata, int fd, struct board *board)
+{
+	struct memwait_completion done[4];
+	uint64_t id = 0;
+
+	EXPECT_EQ(-EPERM, mw_async(fd, &board->pending, 0, FOREVER, U32, 9, NULL));
+	EXPECT_EQ(-EPERM, mw_cancel(fd, board->cancelled));
+	EXPECT_EQ(-EPERM, mw_read(fd, done, 4));
+	EXPECT_EQ(-EPERM, mw_owner(fd, BIND, NULL));
+	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, &id));
+	EXPECT_EQ(board->id, id);
+	/* What is no context's own goes on. */
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(fd, &board->pending, 1, FOREVER, U32));
+	EXPECT_EQ(0, mw_notify(fd, &board->id, 1, U32));
+}
+
+static void await_counts_gone(int fd)
+{
+	while (context_count(fd, "pending") || context_count(fd, "completed"))
+		usleep(100);
+}
+
+MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
+{
+	struct board *board = (void *)self->shared;
+	struct epoll_event event = { .events = EPOLLET }, events[2];
+	struct memwait_completion done[4];
+	int how, fd, epoll;
+	pid_t pid;
+
+	for (how = 0; how < ENDS; how++) {
+		TH_LOG("end %d", how);
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fd);
+		pid = start_maker(board, fd, how);
+		ASSERT_LT(0, pid);
+		await(&board->ready);
+		ASSERT_EQ(0, board->result);
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+		EXPECT_EQ(0, epoll_wait(epoll, events, 2, 0));
+		EXPECT_TRUE(mw_readable(fd));
+		EXPECT_EQ(3, context_count(fd, "pending"));
+		EXPECT_EQ(1, context_count(fd, "completed"));
+		expect_refused(_metadata, fd, board);
+
+		EXPECT_EQ(MEMWAIT_PENDING,
+			  mw_async(self->fd, &board->pending, 0, FOREVER, U32, 5, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING,
+			  mw_async(self->fd, &board->completed, 0, FOREVER, U32, 6, NULL));
+		EXPECT_EQ(3, mw_waiters(self->fd, &board->pending, U32));
+		if (how == IS_KILLED)
+			kill(pid, SIGKILL);
+		tell(&board->go);
+
+		EXPECT_EQ(1, epoll_wait(epoll, events, 2, -1));
+		EXPECT_EQ(EPOLLERR | EPOLLHUP, events[0].events);
+		await_counts_gone(fd);
+		/* The notify that was not read has gone on; nobody else was woken. */
+		while (!mw_readable(self->fd))
+			usleep(100);
+		EXPECT_EQ(1, mw_read(self->fd, done, 4));
+		EXPECT_EQ(6, done[0].user_data);
+		EXPECT_EQ(MEMWAIT_OK, done[0].result);
+		EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, &board->owned, MEMWAIT_SIZE_U64));
+		EXPECT_EQ(1, mw_notify(self->fd, &board->pending, MEMWAIT_ALL, U32));
+		EXPECT_EQ(1, mw_read(self->fd, done, 4));
+		EXPECT_EQ(5, done[0].user_data);
+		expect_refused(_metadata, fd, board);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		close(epoll);
+		close(fd);
+	}
+}
+
+MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
+{
+	static const int ways[] = { EXITS, IS_KILLED, LAST_THREAD_EXITS };
+	struct board *board = (void *)self->shared;
+	int round, fd;
+	pid_t pid;
+
+	for (round = 0; round < 100; round++) {
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fd);
+		pid = start_maker(board, fd, ways[round % ARRAY_SIZE(ways)]);
+		ASSERT_LT(0, pid);
+		await(&board->ready);
+		ASSERT_EQ(0, board->result);
+		if (ways[round % ARRAY_SIZE(ways)] == IS_KILLED)
+			kill(pid, SIGKILL);
+		tell(&board->go);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		ASSERT_EQ(0, context_count(fd, "pending"));
+		ASSERT_EQ(0, context_count(fd, "completed"));
+		ASSERT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
+		close(fd);
+	}
+}
+
+/* Its id dies with it, too: who waits for what its waits were to do is told. */
+MEMWAIT_TEST(L10_the_id_of_a_bound_context_dies_with_its_process)
+{
+	struct board *board = (void *)self->shared;
+	int fd = memwait_open(O_NONBLOCK);
+	pid_t pid = start_maker(board, fd, IS_KILLED);
+	uint64_t word;
+
+	ASSERT_LT(0, pid);
+	await(&board->ready);
+	ASSERT_EQ(0, board->result);
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	ASSERT_EQ(0, mw_owner(self->fd, 0, NULL));
+	word = board->id;
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &word, word, 0,
+					     MEMWAIT_SIZE_U64 | MEMWAIT_OWNED));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &word, word, FOREVER,
+					      MEMWAIT_SIZE_U64 | MEMWAIT_OWNED));
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	close(fd);
+}
+
+static void *return_at_once(void *arg)
+{
+	return arg;
+}
+
+struct by_vfork {
+	int fd;
+	struct board *board;
+	int result;
+};
+
+static int use_by_vfork(void *arg)
+{
+	struct by_vfork *child = arg;
+
+	child->result = mw_async(child->fd, &child->board->pending, 0, FOREVER, U32, 9, NULL);
+	return 0;
+}
+
+/* The ends of its threads and children do not end it, whatever they share with it. */
+MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
+{
+	static const int shares[] = {
+		CLONE_VM | CLONE_VFORK, CLONE_VM | CLONE_FILES | CLONE_FS,
+		CLONE_VM | CLONE_FILES | CLONE_SIGHAND,
+	};
+	struct board *board = (void *)self->shared;
+	struct memwait_completion done[2];
+	char *stack = private_page(16 * self->page);
+	struct by_vfork child = { .board = board };
+	pthread_t thread;
+	size_t i;
+	pid_t pid;
+
+	child.fd = memwait_open(O_NONBLOCK);
+	ASSERT_EQ(0, mw_owner(child.fd, BIND, NULL));
+	EXPECT_EQ(0, mw_owner(child.fd, BIND, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(child.fd, &board->pending, 0, FOREVER, U32, 1, NULL));
+	for (i = 0; i < ARRAY_SIZE(shares); i++) {
+		child.result = 0;
+		pid = clone(use_by_vfork, stack + 16 * self->page, shares[i] | SIGCHLD, &child);
+		ASSERT_LT(0, pid);
+		ASSERT_EQ(0, child_status(pid));
+		EXPECT_EQ(-EPERM, child.result);
+	}
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	ASSERT_EQ(0, child_status(pid));
+	pid = vfork();
+	if (!pid) {
+		execl("/bin/busybox", "true", NULL);
+		execlp("true", "true", NULL);
+		_exit(1);
+	}
+	ASSERT_EQ(0, child_status(pid));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, return_at_once, NULL));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->pending, 1, U32));
+	EXPECT_EQ(1, mw_read(child.fd, done, 2));
+	EXPECT_EQ(1, done[0].user_data);
+	close(child.fd);
+}
+
+/* Who has used it before it was bound may be within such a call still. */
+MEMWAIT_TEST(L10_what_was_used_cannot_be_bound)
+{
+	struct memwait_completion done;
+	int call, fd;
+
+	for (call = 0; call < 4; call++) {
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(0, mw_notify(fd, self->shared, 1, U32));
+		switch (call) {
+		case 0:
+			EXPECT_EQ(-EAGAIN, mw_read(fd, &done, 1));
+			break;
+		case 1:
+			EXPECT_EQ(MEMWAIT_NOT_EQUAL,
+				  mw_async(fd, self->shared, 1, FOREVER, U32, 1, NULL));
+			break;
+		case 2:
+			EXPECT_EQ(-ENOENT, mw_cancel(fd, 1));
+			break;
+		case 3:
+			EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, NULL));
+			break;
+		}
+		EXPECT_EQ(-EBUSY, mw_owner(fd, BIND, NULL));
+		EXPECT_EQ(-EAGAIN, mw_read(fd, &done, 1));
+		close(fd);
+	}
+	EXPECT_EQ(-EINVAL, mw_owner(self->fd, MEMWAIT_OWNER_BIND, NULL));
+	EXPECT_EQ(-EINVAL, mw_owner(self->fd, BIND | MEMWAIT_OWNER_EXIT, NULL));
+	EXPECT_EQ(-EINVAL, mw_owner(self->fd, MEMWAIT_OWNER_EXIT | MEMWAIT_OWNER_BIND, NULL));
+}
+
+static uint64_t user_owners(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+/* The process and its contexts, as long as there are any. */
+MEMWAIT_TEST(L10_a_process_counts_while_it_has_bound_contexts)
+{
+	uint64_t before = user_owners(self->fd);
+	int round, i, fds[3];
+
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 3; i++) {
+			fds[i] = memwait_open(O_NONBLOCK);
+			ASSERT_EQ(0, mw_owner(fds[i], BIND, NULL));
+			EXPECT_GE(before + 2 + i, user_owners(self->fd));
+		}
+		for (i = 0; i < 3; i++)
+			close(fds[i]);
+		while (user_owners(self->fd) > before)
+			usleep(100);
+	}
+}
+
+#define WAITS	300
+
+/* The last close meets the work that ends the context, at every point of it. */
+MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
+{
+	struct board *board = (void *)self->shared;
+	int fd, round, i;
+	pid_t pid;
+
+	for (round = 0; round < 100; round++) {
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fd);
+		memset(board, 0, sizeof(*board));
+		pid = fork();
+		if (!pid) {
+			board->result = mw_owner(fd, BIND, NULL);
+			for (i = 0; i < 2 * WAITS; i++)
+				mw_async(fd, i % 2 ? &board->completed : &board->pending, 0,
+					 FOREVER, U32, i, NULL);
+			mw_notify(fd, &board->completed, MEMWAIT_ALL, U32);
+			tell(&board->ready);
+			pause();
+		}
+		ASSERT_LT(0, pid);
+		await(&board->ready);
+		ASSERT_EQ(0, board->result);
+		EXPECT_EQ(WAITS, mw_waiters(self->fd, &board->pending, U32));
+		EXPECT_EQ(MEMWAIT_PENDING,
+			  mw_async(self->fd, &board->completed, 0, FOREVER, U32, round, NULL));
+		kill(pid, SIGKILL);
+		usleep(next_random(&(uint64_t){ round + 1 }) % 3000);
+		close(fd);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		while (mw_waiters(self->fd, &board->pending, U32))
+			usleep(100);
+		EXPECT_EQ(0, mw_waiters(self->fd, &board->completed, U32));
+		while (!mw_readable(self->fd))
+			usleep(100);
+		EXPECT_EQ(1, mw_read(self->fd, &(struct memwait_completion){ 0 }, 1));
+	}
+}
+
+#define THREADS	4
+#define CONTEXTS	32
+
+struct binders {
+	int fds[THREADS][CONTEXTS];
+	pthread_barrier_t start;
+	int failed;
+};
+
+struct binder {
+	struct binders *all;
+	int number;
+};
+
+static void *bind_all(void *arg)
+{
+	struct binder *binder = arg;
+	int i;
+
+	pthread_barrier_wait(&binder->all->start);
+	for (i = 0; i < CONTEXTS; i++) {
+		/* It may be the first of the process, and the last. */
+		int fd = memwait_open(O_NONBLOCK);
+
+		if (fd < 0 || mw_owner(fd, BIND, NULL))
+			__atomic_store_n(&binder->all->failed, 1, __ATOMIC_RELAXED);
+		close(fd);
+		if (mw_owner(binder->all->fds[binder->number][i], BIND, NULL))
+			__atomic_store_n(&binder->all->failed, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Threads that are the first of their process to bind at the same time make it one process. */
+MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
+{
+	struct binder binders[THREADS];
+	struct binders all = { .failed = 0 };
+	struct board *board = (void *)self->shared;
+	pthread_t threads[THREADS];
+	int round, i, j;
+	pid_t pid;
+
+	for (round = 0; round < 10; round++) {
+		memset(board, 0, sizeof(*board));
+		for (i = 0; i < THREADS * CONTEXTS; i++) {
+			all.fds[i / CONTEXTS][i % CONTEXTS] = memwait_open(O_NONBLOCK);
+			ASSERT_LE(0, all.fds[i / CONTEXTS][i % CONTEXTS]);
+		}
+		pid = fork();
+		if (!pid) {
+			pthread_barrier_init(&all.start, NULL, THREADS);
+			for (i = 0; i < THREADS; i++) {
+				binders[i] = (struct binder){ &all, i };
+				pthread_create(&threads[i], NULL, bind_all, &binders[i]);
+			}
+			for (i = 0; i < THREADS; i++)
+				pthread_join(threads[i], NULL);
+			board->result = all.failed;
+			tell(&board->ready);
+			pause();
+		}
+		ASSERT_LT(0, pid);
+		await(&board->ready);
+		EXPECT_EQ(0, board->result);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		for (i = 0; i < THREADS; i++) {
+			for (j = 0; j < CONTEXTS; j++) {
+				struct pollfd pfd = { .fd = all.fds[i][j] };
+
+				/* At once, as what a parent knows by waitpid(2) is known. */
+				EXPECT_EQ(1, poll(&pfd, 1, 0));
+				EXPECT_EQ(POLLERR | POLLHUP, pfd.revents);
+				close(pfd.fd);
+			}
+		}
+	}
+}
+
+TEST_HARNESS_MAIN
