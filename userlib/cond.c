@@ -39,6 +39,9 @@
  *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one who sleeps on it is woken
  *	(5) look whether waiters with another mutex have come: wake all
  *
+ * From (1) on a waiter may return, and destroy it. So the broadcaster is counted as a user, and
+ * destroy waits for it.
+ *
  * A waiter with another mutex says so in @mutex before it sleeps: if (3) has moved it, (5) sees it.
  *
  * If the broadcaster dies after (3), the oldest of those that were moved is told, for they look to
@@ -315,7 +318,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 {
 	struct cond *cond = to_cond(public_cond);
 	uint64_t sequence;
-	int ret;
+	int ret, woken;
 
 	if (!cond)
 		return EINVAL;
@@ -325,13 +328,19 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	/* relaxed: see enter() */
 	if (!atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
-	/* relaxed: as memwait_cond_notify() */
+	/*
+	 * As a user: who sees the sequence change may destroy it, and that waits for users.
+	 * relaxed, both: as memwait_cond_notify()
+	 */
+	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
 	sequence = atomic_fetch_add_explicit(&cond->sequence, 1, memory_order_relaxed) + 1;
 	ret = move_all(cond, sequence);
-	if (ret != ENOTSUP)
-		return ret;
-	ret = memwait_wake(sequence_word(cond, cond->flags), MEMWAIT_ALL, cond->flags);
-	return ret < 0 ? -ret : 0;
+	if (ret == ENOTSUP) {
+		woken = memwait_wake(sequence_word(cond, cond->flags), MEMWAIT_ALL, cond->flags);
+		ret = woken < 0 ? -woken : 0;
+	}
+	leave(cond);
+	return ret;
 }
 
 /* What an operation waits for. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Channels: everything that is sent is received, once, in the order of each sender. */
-#include <stdarg.h>
 
 #include "userlib_test.h"
+#include "ioctl_test.h"
 
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
 #define SENDERS	3
@@ -1231,9 +1231,8 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 }
 
 /*
- * All ioctls of this program go through here: notifies, with or without a change of the word, are
- * counted,
- * can fail, and something can happen between what the kernel did and the library's learning of it.
+ * Notifies, with or without a change of the word, are counted, can fail, and something can happen
+ * between what the kernel did and the library's learning of it.
  */
 static struct {
 	int notifies;
@@ -1243,17 +1242,12 @@ static struct {
 	int hold;		/* who has waited does not return while this is set */
 } kernel;
 
-int ioctl(int fd, unsigned long request, ...)
+static int intercept(int fd, unsigned long request, void *argument)
 {
 	bool is_notify = request == MEMWAIT_IOC_NOTIFY || request == MEMWAIT_IOC_CHANGE_NOTIFY;
 	void (*then)(void *arg);
-	void *argument;
-	va_list list;
 	int ret;
 
-	va_start(list, request);
-	argument = va_arg(list, void *);
-	va_end(list);
 	if (is_notify) {
 		__atomic_fetch_add(&kernel.notifies, 1, __ATOMIC_RELAXED);
 		if (kernel.error) {
@@ -1261,7 +1255,7 @@ int ioctl(int fd, unsigned long request, ...)
 			return -1;
 		}
 	}
-	ret = (int)syscall(SYS_ioctl, fd, request, argument);
+	ret = ioctl_of_kernel(fd, request, argument);
 	if (is_notify && kernel.then) {
 		then = kernel.then;
 		kernel.then = NULL;

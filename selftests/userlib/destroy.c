@@ -6,6 +6,7 @@
  * has let it in.
  */
 #include "death_test.h"
+#include "ioctl_test.h"
 #include <sys/ptrace.h>
 
 /* As long as a waiter is kept from leaving: more than any limit that was there. */
@@ -347,6 +348,67 @@ USERLIB_TEST(L8_the_first_that_comes_back_unmaps_it)
 		ASSERT_EQ(0, memwait_waitgroup_done(&use.board->group));
 		for (i = 0; i < 2; i++)
 			ASSERT_EQ(0, runner_join(&waiters[i]));
+	}
+}
+
+/* A waiter that is about to sleep, a broadcast that has begun, and what the waiter does then. */
+struct meeting {
+	struct board *board;
+	int about_to_sleep, has_begun;
+	struct runner waiter;
+};
+
+static struct meeting *meeting;
+static __thread bool is_waiter;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	bool waits = request == MEMWAIT_IOC_WAIT || request == MEMWAIT_IOC_NOTIFY_WAIT;
+
+	if (waits && is_waiter && !get(&meeting->about_to_sleep)) {
+		set(&meeting->about_to_sleep, 1);
+		await(&meeting->has_begun);
+	}
+	/* The sequence has been changed by now: the waiter is left to go as far as it gets. */
+	if (meeting && !waits && !is_waiter && get(&meeting->about_to_sleep) &&
+	    request != MEMWAIT_IOC_OWNER && !get(&meeting->has_begun)) {
+		set(&meeting->has_begun, 1);
+		while (!runner_is_done(&meeting->waiter) &&
+		       thread_state(meeting->waiter.tid) != 'S')
+			usleep(100);
+	}
+	return ioctl_of_kernel(fd, request, argument);
+}
+
+static int wait_and_unmap_cond(void *arg)
+{
+	struct board *board = arg;
+	int ret;
+
+	is_waiter = true;
+	ret = wait_for_cond(board);
+	if (!ret)
+		ret = memwait_cond_destroy(&board->cond);
+	return munmap(board, 4096) ? -1 : ret;
+}
+
+/* A waiter that has seen a broadcast's change returns, wherever the broadcaster is. */
+USERLIB_TEST(L8_a_waiter_destroys_it_while_the_broadcaster_is_within)
+{
+	struct meeting now;
+	int round;
+
+	for (round = 0; round < 20; round++) {
+		memset(&now, 0, sizeof(now));
+		now.board = shared_page(4096);
+		ASSERT_NE(NULL, now.board);
+		ASSERT_EQ(0, set_up_cond(now.board, flags[round % 2]));
+		meeting = &now;
+		runner_start(&now.waiter, wait_and_unmap_cond, now.board);
+		await(&now.about_to_sleep);
+		EXPECT_EQ(0, memwait_cond_broadcast(&now.board->cond));
+		EXPECT_EQ(0, runner_join(&now.waiter));
+		meeting = NULL;
 	}
 }
 

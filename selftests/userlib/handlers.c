@@ -4,8 +4,7 @@
  * where the thread may have a lock of the library's.
  */
 #include "userlib_test.h"
-
-#include <stdarg.h>
+#include "ioctl_test.h"
 
 static void (*handle)(void);
 static int calls_left = -1;	/* system calls until the signal; below 0: none comes */
@@ -29,17 +28,12 @@ static void may_be_interrupted(void)
 		raise(SIGUSR1);
 }
 
-int ioctl(int fd, unsigned long request, ...)
+static int intercept(int fd, unsigned long request, void *argument)
 {
-	void *argument;
-	va_list list;
 	int ret;
 
-	va_start(list, request);
-	argument = va_arg(list, void *);
-	va_end(list);
 	may_be_interrupted();
-	ret = (int)syscall(SYS_ioctl, fd, request, argument);
+	ret = ioctl_of_kernel(fd, request, argument);
 	may_be_interrupted();
 	return ret;
 }

@@ -5,6 +5,7 @@
  * that has forgotten what the object is finds nobody, and somebody sleeps for ever.
  */
 #include "userlib_test.h"
+#include "ioctl_test.h"
 
 /* Enough for each object; where in it they sleep is the library's business. */
 #define OBJECT_SIZE	512
@@ -535,16 +536,10 @@ USERLIB_TEST(L3_a_cancelled_operation_does_not_touch_what_it_has_left)
 /* A thread that has been woken does not return from its wait while this is set. */
 static int hold;
 
-int ioctl(int fd, unsigned long request, ...)
+static int intercept(int fd, unsigned long request, void *argument)
 {
-	void *argument;
-	va_list list;
-	int ret;
+	int ret = ioctl_of_kernel(fd, request, argument);
 
-	va_start(list, request);
-	argument = va_arg(list, void *);
-	va_end(list);
-	ret = (int)syscall(SYS_ioctl, fd, request, argument);
 	while (request == MEMWAIT_IOC_WAIT && __atomic_load_n(&hold, __ATOMIC_ACQUIRE))
 		sched_yield();
 	return ret;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * All ioctls of a test that includes this go through its intercept(), the library's among them.
+ * That calls ioctl_of_kernel() for what is to be done.
+ */
+#ifndef IOCTL_TEST_H
+#define IOCTL_TEST_H
+
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int intercept(int fd, unsigned long request, void *argument);
+
+static inline int ioctl_of_kernel(int fd, unsigned long request, void *argument)
+{
+	return (int)syscall(SYS_ioctl, fd, request, argument);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	void *argument;
+	va_list list;
+
+	va_start(list, request);
+	argument = va_arg(list, void *);
+	va_end(list);
+	return intercept(fd, request, argument);
+}
+
+#endif /* IOCTL_TEST_H */
