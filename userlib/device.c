@@ -212,6 +212,26 @@ int memwait_device(unsigned long command, void *argument)
 }
 
 /*
+ * Asks for what locks need, in a way that changes nothing: a wait for what a word does not hold,
+ * and a notify of nobody. INFO has been asked for when the device was opened.
+ */
+int memwait_available(void)
+{
+	uint32_t word = 0;
+	struct memwait_wait wait = {
+		.addr = (uintptr_t)&word,
+		.expected = 1,
+		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
+	};
+	int ret = memwait_device(MEMWAIT_IOC_WAIT, &wait);
+
+	if (ret < 0)
+		return ret;
+	ret = memwait_change(&word, MEMWAIT_CHANGE_SET, 0, 0, MEMWAIT_PRIVATE, NULL);
+	return ret < 0 ? ret : 0;
+}
+
+/*
  * The id of the calling thread, which no other thread has, in whichever process or namespace.
  * Returns 0 or a negative error number.
  */

@@ -50,6 +50,13 @@ extern "C" {
 /* In plain C99 <time.h> has none. */
 struct timespec;
 
+/*
+ * Whether the device can be used: 0, and then it has been opened; or a negative error number, as
+ * the other functions would say it: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: it
+ * is something else, or another version; -EPERM ...: what a seccomp filter says.
+ */
+int memwait_available(void);
+
 /* Loops and operations */
 
 /* An event source: one context of /dev/memwait and the operations that are pending on it. */

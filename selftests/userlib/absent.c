@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L2: without the device. What might have to wait or to wake fails, at once, with the reason. */
+/*
+ * L2: without the device. What might have to wait or to wake fails, at once, with the reason. And
+ * L0: nobody is let in who has no lock, also where the device was there once.
+ */
 #include "userlib_test.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 /* What open(2) says of /dev/memwait, when it is hidden. */
@@ -47,6 +55,28 @@ static int hide_device(enum what what)
 	return numbers[what] ? mknod("/dev/memwait", S_IFCHR | 0666, numbers[what]) : -1;
 }
 
+/* Whether the kernel has filters at all. */
+static bool can_refuse(void)
+{
+	return !prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+}
+
+/* As a sandbox does: the system call is EPERM for the calling thread from now on. */
+static int refuse(unsigned int call)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+
+	absent = EPERM;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
 /* The number that the next descriptor gets. */
 static int next_number(void)
 {
@@ -69,7 +99,7 @@ static int lock_it(void *arg)
 	return memwait_mutex_lock(arg);
 }
 
-static void check_all(struct __test_metadata *_metadata, enum what what)
+static void check_all(struct __test_metadata *_metadata)
 {
 	int next = next_number();
 	memwait_mutex_t mutex, zeroed = MEMWAIT_MUTEX_INIT;
@@ -92,8 +122,7 @@ static void check_all(struct __test_metadata *_metadata, enum what what)
 	uint64_t wide = 0, id;
 	int value, i;
 
-	ASSERT_EQ(0, hide_device(what));
-
+	EXPECT_EQ(-absent, memwait_available());
 	EXPECT_EQ(absent, memwait_loop_new(&loop));
 	EXPECT_EQ(NULL, loop);
 	EXPECT_EQ(-absent, memwait_wait32(&word, 0, NULL, 0));
@@ -192,6 +221,7 @@ static void check_all(struct __test_metadata *_metadata, enum what what)
 		EXPECT_EQ(0, memwait_channel_destroy(channel));
 	}
 	free(channel);
+	EXPECT_EQ(-absent, memwait_available());
 	/* No descriptor is left behind. */
 	EXPECT_EQ(next, next_number());
 }
@@ -211,22 +241,26 @@ FIXTURE_TEARDOWN(absent)
 
 TEST_F_TIMEOUT(absent, L2_without_a_node, 300)
 {
-	check_all(_metadata, NOTHING);
+	ASSERT_EQ(0, hide_device(NOTHING));
+	check_all(_metadata);
 }
 
 TEST_F_TIMEOUT(absent, L2_with_a_node_that_nobody_drives, 300)
 {
-	check_all(_metadata, UNDRIVEN);
+	ASSERT_EQ(0, hide_device(UNDRIVEN));
+	check_all(_metadata);
 }
 
 TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_no_ioctl, 300)
 {
-	check_all(_metadata, NULL_DEVICE);
+	ASSERT_EQ(0, hide_device(NULL_DEVICE));
+	check_all(_metadata);
 }
 
 TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_other_ioctls, 300)
 {
-	check_all(_metadata, URANDOM);
+	ASSERT_EQ(0, hide_device(URANDOM));
+	check_all(_metadata);
 }
 
 /* The device is opened at first need, and that it was not there once is no reason to give up. */
@@ -242,11 +276,158 @@ TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 	ASSERT_EQ(ENOENT, memwait_sem_init(&sem, 0, 0));
 	EXPECT_EQ(ENOENT, memwait_sem_timedwait(&sem, &soon));
 	EXPECT_EQ(ENOENT, memwait_loop_new(&loop));
+	EXPECT_EQ(-ENOENT, memwait_available());
 	ASSERT_EQ(0, mknod("/dev/memwait", S_IFCHR | 0666, device.st_rdev));
+	EXPECT_EQ(0, memwait_available());
 	EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&sem, &soon));
 	EXPECT_EQ(0, memwait_loop_new(&loop));
 	EXPECT_EQ(0, memwait_loop_free(loop));
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
+}
+
+TEST_F_TIMEOUT(absent, L0_to_open_is_refused, 300)
+{
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_EQ(0, refuse(__NR_openat));
+	check_all(_metadata);
+}
+
+TEST_F_TIMEOUT(absent, L0_an_ioctl_is_refused, 300)
+{
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_EQ(0, refuse(__NR_ioctl));
+	check_all(_metadata);
+}
+
+TEST_F_TIMEOUT(absent, L0_what_keeps_the_device_away_is_told, 300)
+{
+	struct rlimit limit;
+	int n = next_number();
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = (rlim_t)n;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+	EXPECT_EQ(-EMFILE, memwait_available());
+	limit.rlim_cur = (rlim_t)n + 1;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+	EXPECT_EQ(0, memwait_available());
+	/* It has the device, and keeps it. */
+	EXPECT_EQ(0, memwait_available());
+	limit.rlim_cur = (rlim_t)n + 2;
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+	EXPECT_EQ(n + 1, next_number());
+}
+
+static const unsigned int lock_kinds[] = {
+	MEMWAIT_MUTEX_NORMAL, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_RECURSIVE,
+	MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_ROBUST,
+};
+
+static const unsigned int rwlock_kinds[] = {
+	0, MEMWAIT_PRIVATE, MEMWAIT_RWLOCK_FAIR, MEMWAIT_RWLOCK_ROBUST,
+};
+
+/* What somebody else has, or has not done yet. */
+struct taken {
+	memwait_mutex_t mutexes[ARRAY_SIZE(lock_kinds)];
+	memwait_rwlock_t read[ARRAY_SIZE(rwlock_kinds)], written[ARRAY_SIZE(rwlock_kinds)];
+	memwait_sem_t sem;
+	memwait_barrier_t barrier;
+	memwait_waitgroup_t group;
+	memwait_cond_t cond;
+	memwait_mutex_t mutex;		/* of cond */
+	memwait_channel_t *empty, *full;
+	unsigned int call;		/* that is refused */
+};
+
+/* Returns how often one was let in, or was told that something has happened. */
+static int try_in_a_sandbox(void *arg)
+{
+	struct taken *taken = arg;
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
+	uint64_t item = 0;
+	int in = 0;
+	size_t i;
+
+	if (refuse(taken->call))
+		return -1;
+	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++) {
+		in += !memwait_mutex_trylock(&taken->mutexes[i]);
+		in += !memwait_mutex_clocklock(&taken->mutexes[i], CLOCK_MONOTONIC, &soon);
+		in += taken->call == __NR_ioctl && !memwait_mutex_lock(&taken->mutexes[i]);
+	}
+	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
+		in += !memwait_rwlock_trywrlock(&taken->read[i]);
+		in += !memwait_rwlock_clockwrlock(&taken->read[i], CLOCK_MONOTONIC, &soon);
+		in += !memwait_rwlock_tryrdlock(&taken->written[i]);
+		in += !memwait_rwlock_clockrdlock(&taken->written[i], CLOCK_MONOTONIC, &soon);
+		in += !memwait_rwlock_trywrlock(&taken->written[i]);
+		in += !memwait_rwlock_clockwrlock(&taken->written[i], CLOCK_MONOTONIC, &soon);
+	}
+	in += !memwait_sem_trywait(&taken->sem);
+	in += !memwait_sem_clockwait(&taken->sem, CLOCK_MONOTONIC, &soon);
+	in += !memwait_barrier_clockwait(&taken->barrier, CLOCK_MONOTONIC, &soon);
+	in += !memwait_waitgroup_clockwait(&taken->group, CLOCK_MONOTONIC, &soon);
+	in += !memwait_channel_tryrecv(taken->empty, &item);
+	in += !memwait_channel_clockrecv(taken->empty, &item, CLOCK_MONOTONIC, &soon);
+	in += !memwait_channel_trysend(taken->full, &item);
+	in += !memwait_channel_clocksend(taken->full, &item, CLOCK_MONOTONIC, &soon);
+	/* What is free may be had; then it is held. */
+	if (!memwait_mutex_lock(&taken->mutex)) {
+		in += !memwait_cond_clockwait(&taken->cond, &taken->mutex, CLOCK_MONOTONIC, &soon);
+		in += memwait_mutex_trylock(&taken->mutex) != EBUSY;
+		in += memwait_mutex_unlock(&taken->mutex) != 0;
+	}
+	return in;
+}
+
+TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
+{
+	static const unsigned int calls[] = { __NR_openat, __NR_ioctl };
+	struct taken *taken = aligned_alloc(64, (sizeof(*taken) + 63) / 64 * 64);
+	uint64_t item = 1;
+	size_t i;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_NE(NULL, taken);
+	memset(taken, 0, sizeof(*taken));
+	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++) {
+		ASSERT_EQ(0, memwait_mutex_init(&taken->mutexes[i], lock_kinds[i]));
+		ASSERT_EQ(0, memwait_mutex_lock(&taken->mutexes[i]));
+	}
+	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
+		ASSERT_EQ(0, memwait_rwlock_init(&taken->read[i], rwlock_kinds[i]));
+		ASSERT_EQ(0, memwait_rwlock_rdlock(&taken->read[i]));
+		ASSERT_EQ(0, memwait_rwlock_init(&taken->written[i], rwlock_kinds[i]));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(&taken->written[i]));
+	}
+	ASSERT_EQ(0, memwait_sem_init(&taken->sem, 1, 0));
+	ASSERT_EQ(0, memwait_barrier_init(&taken->barrier, 0, 2));
+	ASSERT_EQ(0, memwait_waitgroup_init(&taken->group, 0, 1));
+	taken->empty = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
+	taken->full = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
+	ASSERT_EQ(0, memwait_channel_init(taken->empty, 0, 8, 1));
+	ASSERT_EQ(0, memwait_channel_init(taken->full, 0, 8, 1));
+	ASSERT_EQ(0, memwait_channel_send(taken->full, &item));
+	for (i = 0; i < ARRAY_SIZE(calls); i++) {
+		taken->call = calls[i];
+		EXPECT_EQ(0, try_elsewhere(try_in_a_sandbox, taken));
+	}
+	/* Whoever has them is not disturbed. */
+	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++)
+		EXPECT_EQ(0, memwait_mutex_unlock(&taken->mutexes[i]));
+	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
+		EXPECT_EQ(0, memwait_rwlock_unlock(&taken->read[i]));
+		EXPECT_EQ(0, memwait_rwlock_unlock(&taken->written[i]));
+	}
+	EXPECT_EQ(0, memwait_mutex_lock(&taken->mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(&taken->mutex));
+	free(taken->empty);
+	free(taken->full);
+	free(taken);
 }
 
 TEST_HARNESS_MAIN
