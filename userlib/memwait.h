@@ -429,8 +429,8 @@ int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
 
 /*
- * Read-write locks: readers that come later do not keep the first waiting writer waiting, unless
- * the lock prefers readers.
+ * Read-write locks. By default they prefer readers, as glibc's do: waiting writers keep no reader
+ * out. Readers that come and go without a gap keep the writers of such a lock waiting for ever.
  */
 
 typedef union {
@@ -439,10 +439,15 @@ typedef union {
 
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
-/* Kinds, to which MEMWAIT_PRIVATE can be added. By default whoever is there first gets in. */
+/*
+ * Kinds, to which MEMWAIT_PRIVATE can be added. Of those that have to wait, whoever is there first
+ * gets in, unless it is FAIR. PREFER_WRITER: the first writer that waits comes before all readers
+ * that come later.
+ */
+#define MEMWAIT_RWLOCK_PREFER_READER	0x0u	/* the default */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* whoever waits gets it in the order of waiting */
 #define MEMWAIT_RWLOCK_ROBUST		0x8u	/* if a writer dies the next one gets EOWNERDEAD */
-#define MEMWAIT_RWLOCK_PREFER_READER	0x10u	/* waiting writers keep no reader out; not FAIR */
+#define MEMWAIT_RWLOCK_PREFER_WRITER	0x10u	/* no thread reads twice at a time; not FAIR */
 
 /* EINVAL: no such kind. */
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
@@ -455,8 +460,8 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*
- * A thread that has it must not ask again, not even for reading: a writer may be waiting. With
- * PREFER_READER one that has it for reading may, and unlocks it as often.
+ * A thread that has it for reading may ask for that again, and unlocks it as often; of a FAIR or
+ * PREFER_WRITER one it must not, as a writer may be waiting. It must not ask for writing.
  * EAGAIN: too many readers. try: EBUSY. ETIMEDOUT.
  *
  * A ROBUST one, here and in all functions that lock: EOWNERDEAD: a writer has died. The caller has

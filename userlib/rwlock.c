@@ -21,10 +21,12 @@
  * Between these two readers come and go, and the last of them may destroy the lock. If destroy
  * finds the state open, and the gate taken, it waits until the gate is free.
  *
- * Of a lock that prefers readers, a writer closes the state only if there is no reader. If there is
- * one, it says so by WAITING, unlocks the gate, and sleeps on the state; the last reader wakes all
- * that do, and they go through the gate again. So nobody has the gate for longer than a moment, but
- * a writer that is inside, and a thread that is inside as a reader can come in once more.
+ * That is so of locks that prefer writers, and of fair ones. By default a lock prefers readers, as
+ * glibc's does: POSIX lets a thread have it for reading several times. A writer closes the state
+ * only if there is no reader. If there is one, it says so by WAITING, unlocks the gate, and sleeps
+ * on the state; the last reader wakes all that do, and they go through the gate again. So nobody
+ * has the gate for longer than a moment, but a writer that is inside, and a thread that is inside
+ * as a reader can come in once more.
  *
  * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
  * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
@@ -67,12 +69,12 @@ static bool is_robust(const struct rwlock *lock)
 
 static bool prefers_readers(const struct rwlock *lock)
 {
-	return lock->kind & MEMWAIT_RWLOCK_PREFER_READER;
+	return !(lock->kind & (MEMWAIT_RWLOCK_FAIR | MEMWAIT_RWLOCK_PREFER_WRITER));
 }
 
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 {
-	const unsigned int others = MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_READER;
+	const unsigned int others = MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER;
 
 	if (!rwlock || (kind & ~(MEMWAIT_RWLOCK_FAIR | others | MEMWAIT_PRIVATE)) ||
 	    (kind & MEMWAIT_RWLOCK_FAIR && kind & others))
@@ -440,6 +442,15 @@ static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *
 	return 0;
 }
 
+/* The caller has the gate, and there are readers; or a writer has died. Not inlined, as above. */
+__attribute__((__noinline__))
+static int write_slowly(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
+{
+	if (!ret && prefers_readers(lock))
+		return write_when_empty(lock, deadline);
+	return wait_for_readers(lock, deadline, ret);
+}
+
 static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline);
 
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -451,9 +462,9 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 	if (!memwait_has_device())
 		return write_first(lock, deadline);
 	ret = lock_gate(lock, deadline);
-	if (!ret && prefers_readers(lock))
-		return write_when_empty(lock, deadline);
-	return memwait_has_locked(ret) ? wait_for_readers(lock, deadline, ret) : ret;
+	if (!ret && !close_if_empty(lock))
+		return 0;
+	return memwait_has_locked(ret) ? write_slowly(lock, deadline, ret) : ret;
 }
 
 /* Not inlined: so the others do not keep registers for it. */

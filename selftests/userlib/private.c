@@ -679,8 +679,8 @@ USERLIB_TEST(no_other_flag_is_one)
 		EXPECT_EQ(EINVAL, memwait_waitgroup_init(object, bad[i], 1));
 		EXPECT_EQ(EINVAL, memwait_channel_init(object, bad[i], 1, 1));
 	}
-	EXPECT_EQ(EINVAL, memwait_mutex_init(object, MEMWAIT_RWLOCK_PREFER_READER));
-	EXPECT_EQ(EINVAL, memwait_rwlock_init(object, MEMWAIT_RWLOCK_PREFER_READER |
+	EXPECT_EQ(EINVAL, memwait_mutex_init(object, MEMWAIT_RWLOCK_PREFER_WRITER));
+	EXPECT_EQ(EINVAL, memwait_rwlock_init(object, MEMWAIT_RWLOCK_PREFER_WRITER |
 						      MEMWAIT_RWLOCK_FAIR));
 }
 

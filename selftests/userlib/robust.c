@@ -162,7 +162,7 @@ ROBUST_TEST(L6_kinds)
 		if (bit == MEMWAIT_PRIVATE)
 			continue;
 		EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST | bit));
-		EXPECT_EQ(bit == MEMWAIT_RWLOCK_PREFER_READER ? 0 : EINVAL,
+		EXPECT_EQ(bit == MEMWAIT_RWLOCK_PREFER_WRITER ? 0 : EINVAL,
 			  memwait_rwlock_init(&self->board->rwlock, MEMWAIT_RWLOCK_ROBUST | bit));
 	}
 }

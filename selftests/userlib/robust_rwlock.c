@@ -151,7 +151,7 @@ static bool enters_by_loop(int way)
 
 static const unsigned int rwlock_kinds[] = {
 	MEMWAIT_RWLOCK_ROBUST, MEMWAIT_RWLOCK_ROBUST | MEMWAIT_PRIVATE,
-	MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_READER,
+	MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER,
 };
 
 ROBUST_TEST(L6_who_comes_after_a_writers_death_has_it_for_writing)
@@ -414,7 +414,8 @@ ROBUST_TEST(L6_a_writer_dies_that_waits_for_readers)
 		const int way = ways[i / 2];
 
 		times_out = i % 2;
-		ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST));
+		ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST |
+						 MEMWAIT_RWLOCK_PREFER_WRITER));
 		ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
 		pid = fork();
 		if (!pid)

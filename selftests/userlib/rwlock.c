@@ -88,7 +88,7 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 		user->error = result;
 }
 
-static const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_FAIR };
+static const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_PREFER_WRITER, MEMWAIT_RWLOCK_FAIR };
 
 static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, unsigned int kind)
 {
@@ -140,8 +140,9 @@ USERLIB_TEST(threads_processes_and_a_loop)
 {
 	use_by_all(_metadata, self->loop, 0);
 	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_FAIR);
-	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_READER);
-	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_RWLOCK_ROBUST);
+	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_WRITER);
+	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_ROBUST);
+	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_RWLOCK_ROBUST);
 }
 
 USERLIB_TEST(try_and_errors)
@@ -151,7 +152,7 @@ USERLIB_TEST(try_and_errors)
 	EXPECT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR));
 	EXPECT_EQ(EINVAL, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR | 2));
 	EXPECT_EQ(EINVAL, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_FAIR |
-					      MEMWAIT_RWLOCK_PREFER_READER));
+					      MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_init(lock, 0));
 	EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, memwait_rwlock_rdlock(lock));
@@ -254,6 +255,7 @@ USERLIB_TEST(a_waiting_writer_comes_before_later_readers)
 	struct shared *shared = self->shared;
 	struct runner writer, reader;
 
+	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(&shared->lock));
 	runner_start(&writer, write_once, shared);
 	/* The writer sleeps on the state, behind the 64 bits of the gate. */
@@ -363,6 +365,8 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		memset(shared, 0, sizeof(*shared));
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		/* One that closes the lock, so that those behind wait at the gate. */
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 		held = round % 2;
 		wanted = round / 2 % 2;
 		if (held) {
@@ -592,6 +596,7 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 
 	memwait_op_init(&writer.op, self->loop, count_call, &writer);
 	memwait_op_init(&reading.op, self->loop, count_call, &reading);
+	ASSERT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 	EXPECT_EQ(1, memwait_waiters(state_of(lock), 0));
@@ -665,7 +670,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 
 	memwait_op_init(&first.op, self->loop, count_call, &first);
 	memwait_op_init(&behind.op, self->loop, count_call, &behind);
-	for (turn = 0; turn < 4; turn++) {
+	for (turn = 0; turn < 2 * (int)ARRAY_SIZE(kinds); turn++) {
 		writing = turn % 2;
 		/* If it is fair, it has the gate already. */
 		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[turn / 2]));
@@ -813,7 +818,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS; round++) {
-		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % 2]));
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
 		counted.calls = 0;
 		cancelling.begin = 0;
 		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
@@ -854,7 +859,7 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 	int round, ret, timed_out = 0;
 
 	for (round = 0; round < ROUNDS; round++) {
-		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % 2]));
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
 		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
 		ASSERT_EQ(0, ret);
 		timed.time = in_time(CLOCK_MONOTONIC, 0);
@@ -895,6 +900,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 
 	sigaction(SIGUSR1, &action, NULL);
 	timed.time = in_time(CLOCK_REALTIME, 3600 * 1000);
+	ASSERT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 	runner_start(&runners[0], write_once, timed.shared);
 	await_waiters(self->fd, state_of(lock), U32_SIZE, 1);
@@ -970,7 +976,7 @@ USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 
 	for (round = 0; round < 20; round++) {
 		memset(shared, 0, sizeof(*shared));
-		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kinds[round % 2]));
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kinds[round % ARRAY_SIZE(kinds)]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
 		for (i = 0; i < 3; i++) {
 			children[i] = fork();

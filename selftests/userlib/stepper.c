@@ -1001,12 +1001,14 @@ RWLOCK_TEST(wrlock, "wrlock", .prepare = make_rwlock, .operation = wrlock, .numb
 RWLOCK_TEST(wrlock_contended, "wrlock, contended by a writer", .prepare = make_written_rwlock,
 	    .operation = wrlock, .behind = { read_visit, write_visit }, .release = release_rwlock,
 	    .number = TAKES)
-RWLOCK_TEST(wrlock_readers, "wrlock, contended by a reader", .prepare = make_read_rwlock,
+RWLOCK_TEST(wrlock_readers, "PREFER_WRITER wrlock, contended by a reader",
+	    .prepare = make_read_rwlock, .kind = MEMWAIT_RWLOCK_PREFER_WRITER,
 	    .operation = wrlock, .behind = { read_visit, write_visit }, .release = release_rwlock,
 	    .number = TAKES)
 RWLOCK_TEST(unlock_read, "unlock of a reader", .prepare = make_rwlock, .approach = rdlock,
 	    .operation = unlock_rwlock, .number = GIVES | FOR_READING)
-RWLOCK_TEST(unlock_read_contended, "unlock of a reader, contended", .prepare = make_rwlock,
+RWLOCK_TEST(unlock_read_contended, "PREFER_WRITER unlock of a reader, contended",
+	    .prepare = make_rwlock, .kind = MEMWAIT_RWLOCK_PREFER_WRITER,
 	    .approach = rdlock, .before = { write_visit, read_visit }, .operation = unlock_rwlock,
 	    .number = GIVES | FOR_READING)
 RWLOCK_TEST(unlock_written, "unlock of a writer", .prepare = make_rwlock, .approach = wrlock,
@@ -1015,10 +1017,10 @@ RWLOCK_TEST(unlock_written_contended, "unlock of a writer, contended", .prepare 
 	    .approach = wrlock, .before = { read_visit, write_visit }, .operation = unlock_rwlock,
 	    .number = GIVES)
 
-RWLOCK_TEST(prefer_wrlock_readers, "PREFER_READER wrlock, contended by a reader",
+RWLOCK_TEST(prefer_wrlock_readers, "wrlock, contended by a reader",
 	    .prepare = make_read_rwlock, .kind = MEMWAIT_RWLOCK_PREFER_READER, .operation = wrlock,
 	    .behind = { write_visit }, .release = release_rwlock, .number = TAKES)
-RWLOCK_TEST(prefer_unlock_read, "PREFER_READER unlock of a reader, contended",
+RWLOCK_TEST(prefer_unlock_read, "unlock of a reader, contended",
 	    .prepare = make_rwlock, .kind = MEMWAIT_RWLOCK_PREFER_READER, .approach = rdlock,
 	    .before = { write_visit, write_visit }, .operation = unlock_rwlock,
 	    .number = GIVES | FOR_READING)

@@ -12,12 +12,12 @@ static void rwlock_set_up_as(unsigned int kind)
 
 static void rwlock_set_up(void)
 {
-	rwlock_set_up_as(0);
+	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_WRITER);
 }
 
 static void rwlock_private_set_up(void)
 {
-	rwlock_set_up_as(MEMWAIT_PRIVATE);
+	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_PRIVATE);
 }
 
 static void rwlock_fair_set_up(void)
@@ -27,7 +27,7 @@ static void rwlock_fair_set_up(void)
 
 static void rwlock_robust_set_up(void)
 {
-	rwlock_set_up_as(MEMWAIT_RWLOCK_ROBUST);
+	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_RWLOCK_ROBUST);
 }
 
 static void rwlock_prefer_set_up(void)
