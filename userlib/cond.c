@@ -183,8 +183,9 @@ static void cancelled(void *argument)
 	struct cond *cond = waiting->cond;
 	bool moved = may_be_moved(waiting->sequence, last_broadcast(cond));
 
-	if (waiting->wake)
-		memwait_wake(waiting->wake, 1, cond->flags);
+	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
+	if (waiting->wake && memwait_wake(waiting->wake, 1, cond->flags) < 0)
+		moved = true;
 	pass_on(cond, cond->flags);
 	leave(cond);
 	memwait_mutex_take_again(waiting->mutex, waiting->count, moved);
@@ -196,6 +197,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	struct cond *cond = to_cond(public_cond);
 	struct waiting waiting = { .cond = cond, .mutex = mutex };
 	uint64_t broadcast;
+	bool contended;
 	uint32_t flags;
 	int ret, err;
 
@@ -221,13 +223,13 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 			break;
 		waiting.wake = NULL;
 	}
-	if (ret < 0 && waiting.wake)
-		memwait_wake(waiting.wake, 1, flags);
+	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
+	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);
 	leave(cond);
 
-	err = memwait_mutex_take_again(mutex, waiting.count,
-				       may_be_moved(waiting.sequence, broadcast));
+	contended = contended || may_be_moved(waiting.sequence, broadcast);
+	err = memwait_mutex_take_again(mutex, waiting.count, contended);
 	/* The owner of the mutex has died; ENOTRECOVERABLE: and it is not locked. */
 	if (err && !memwait_has_locked(err) && memwait_was_woken(ret))
 		pass_on(cond, flags);

@@ -5,8 +5,7 @@
  * By default an unlocked word belongs to the thread that is there first. A thread that wants to
  * sleep sets CONTENDED by an exchange, which takes the lock if it was free by then. So one that was
  * woken has CONTENDED set for those that still sleep. To unlock is a compare-and-swap from LOCKED
- * to 0. If CONTENDED is set, the word becomes 0 and one is woken: by one system call, unless the
- * word is private.
+ * to 0. If CONTENDED is set, the word becomes 0 and one is woken, by one system call.
  *
  * A thread that dies with the lock leaves it locked. But the lock is not free then. If one dies
  * that was woken, the next is told, and tries in its place (MEMWAIT_OWNED, see internal.h).
@@ -173,9 +172,9 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /*
- * What is left of memwait_lock_release() of a word that is not fair. Of one that processes share,
- * the store and the notify are one call. If that fails the lock is unlocked all the same, and says
- * that there is somebody to be woken.
+ * What is left of memwait_lock_release() of a word that is not fair. The store and the notify are
+ * one call: afterwards it would be too late to say that there is somebody to be woken, as whoever
+ * has the lock next may free it. If the call fails the lock is unlocked all the same, and says so.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
@@ -183,16 +182,22 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 
 	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
-	if (!(kind & MEMWAIT_PRIVATE)) {
-		ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, NULL);
-		if (ret >= 0)
-			return 0;
-	}
+	ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, NULL);
+	if (ret >= 0)
+		return 0;
 	/* release: as memwait_lock_release() */
-	atomic_store_explicit(word, kind & MEMWAIT_PRIVATE ? 0 : MEMWAIT_CONTENDED,
-			      memory_order_release);
-	if (kind & MEMWAIT_PRIVATE)
-		ret = memwait_wake(word, 1, kind);
+	atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
+	return -ret;
+}
+
+/* Wakes one who sleeps on a word that the caller may look at still; or has others do so. */
+static int wake_or_owe(_Atomic uint32_t *word, uint32_t kind)
+{
+	int ret = memwait_wake(word, 1, kind);
+
+	/* relaxed: who takes the lock so wakes another one when it unlocks */
+	if (ret < 0)
+		atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -204,17 +209,13 @@ int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed, all: the kernel has ordered the move before; what is guarded is not touched */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
-	int ret;
 
 	while (now == MEMWAIT_LOCKED) {
 		if (atomic_compare_exchange_weak_explicit(word, &now, BOTH, memory_order_relaxed,
 							  memory_order_relaxed))
 			return 0;
 	}
-	if (now & MEMWAIT_LOCKED)
-		return 0;
-	ret = memwait_wake(word, 1, kind);
-	return ret < 0 ? -ret : 0;
+	return now & MEMWAIT_LOCKED ? 0 : wake_or_owe(word, kind);
 }
 
 /*
@@ -253,6 +254,6 @@ void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
 		lock_was_handed_over(word);
 		memwait_lock_release(word, kind);
 	} else {
-		memwait_wake(word, 1, kind);
+		wake_or_owe(word, kind);
 	}
 }

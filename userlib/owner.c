@@ -27,8 +27,12 @@
  *
  * The owner takes INCONSISTENT away when it has put right what is guarded. If it unlocks without
  * having done so, nothing is left in the word but INCONSISTENT, for ever. All are woken then. The
- * thread that unlocks may die before it has woken them; so each one that finds this after it has
- * slept wakes all the others.
+ * thread that unlocks may die before it has woken them, or cannot wake them; so each one that finds
+ * this wakes all the others.
+ *
+ * Nothing is looked at after an unlock, as whoever has the lock next may free it. So whether others
+ * can be woken is asked before. If not, the lock is free, and CONTENDED stays; who takes it has it
+ * with CONTENDED set.
  *
  * Who gives up because its deadline has passed has looked once more, at the word and at its owner.
  * If it gets the lock so, it wakes the next one, which names it.
@@ -39,6 +43,23 @@
 #include "internal.h"
 
 static const struct memwait_deadline passed = { .ns = 0 };
+
+/* What a word is that is free, and whose last owner could not wake the one that sleeps on it. */
+#define OWED	MEMWAIT_OWNER_CONTENDED
+
+/* Wakes one who sleeps on a word that the caller may look at still; or has others do so. */
+static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
+{
+	/* relaxed, both: who takes the lock so wakes another one when it unlocks */
+	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
+
+	if (memwait_wake(word, 1, kind) >= 0)
+		return;
+	while (now != MEMWAIT_NOT_RECOVERABLE &&
+	       !atomic_compare_exchange_weak_explicit(word, &now, now | MEMWAIT_OWNER_CONTENDED,
+						      memory_order_relaxed, memory_order_relaxed))
+		;
+}
 
 static uint32_t wait_flags(uint32_t kind)
 {
@@ -55,7 +76,9 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	for (;;) {
-		uint64_t next = now ? now | MEMWAIT_OWNER_CONTENDED : id | MEMWAIT_OWNER_CONTENDED;
+		bool is_free = !now || now == OWED;
+		uint64_t next = is_free ? id | MEMWAIT_OWNER_CONTENDED :
+					  now | MEMWAIT_OWNER_CONTENDED;
 
 		*seen = next;
 		if (now == MEMWAIT_NOT_RECOVERABLE)
@@ -65,7 +88,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 		/* acquire: pairs with the release of memwait_owner_unlock() */
 		if (atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
 							  memory_order_relaxed))
-			return now ? EBUSY : 0;
+			return is_free ? 0 : EBUSY;
 	}
 }
 
@@ -136,7 +159,7 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 			return EOWNERDEAD;
 	}
 	if (!ret)
-		memwait_wake(word, 1, kind);
+		wake_or_owe(word, kind);
 	return ret;
 }
 
@@ -147,7 +170,7 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		       const struct memwait_deadline *deadline)
 {
-	bool slept = false, woken = false;
+	bool woken = false;
 	uint64_t id, seen;
 	int ret;
 
@@ -158,7 +181,6 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 		return 0;
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
 		ret = memwait_sleep(word, seen, wait_flags(kind), deadline);
-		slept = true;
 		woken = woken || memwait_was_woken(ret);
 		/* If a signal handler has forked, the child has another one. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
@@ -169,11 +191,11 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
 			ret = ret < 0 ? -ret : look_once_more(word, id, kind);
 			if (woken && !memwait_has_locked(ret))
-				memwait_wake(word, 1, kind);
+				wake_or_owe(word, kind);
 			break;
 		}
 	}
-	if (ret == ENOTRECOVERABLE && slept)
+	if (ret == ENOTRECOVERABLE)
 		memwait_wake_all(word, kind);
 	return ret;
 }
@@ -194,6 +216,8 @@ int memwait_owner_trylock(_Atomic uint64_t *word, uint32_t kind)
 		seen = atomic_load_explicit(word, memory_order_relaxed);
 		if (seen == MEMWAIT_NOT_RECOVERABLE)
 			return ENOTRECOVERABLE;
+		if (seen == OWED && !lock_or_contend(word, id, &seen))
+			return 0;
 		ret = seen ? memwait_owner_is_dead(word, seen, kind) : MEMWAIT_CHANGED;
 		if (ret == 1 && inherit(word, id, seen) == EOWNERDEAD)
 			return EOWNERDEAD;
@@ -222,9 +246,11 @@ int memwait_owner_unlock(_Atomic uint64_t *word, uint32_t kind)
 		atomic_store_explicit(word, MEMWAIT_NOT_RECOVERABLE, memory_order_relaxed);
 		ret = memwait_wake_all(word, kind);
 	} else {
+		ret = memwait_sleepers(word, kind);
 		/* release: as above */
-		atomic_store_explicit(word, 0, memory_order_release);
-		ret = memwait_wake(word, 1, kind);
+		atomic_store_explicit(word, ret < 0 ? OWED : 0, memory_order_release);
+		if (ret >= 0)
+			ret = memwait_wake(word, 1, kind);
 	}
 	return ret < 0 ? -ret : 0;
 }
@@ -276,7 +302,7 @@ static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, in
 			return EOWNERDEAD;
 	}
 out:
-	if (ret == ENOTRECOVERABLE && outcome != MEMWAIT_OP_BEGIN)
+	if (ret == ENOTRECOVERABLE)
 		memwait_wake_all(word, kind);
 	return ret;
 
@@ -295,7 +321,7 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 	int ret = step(op, word, kind, outcome);
 
 	if (memwait_has_locked(ret) && memwait_was_woken(outcome))
-		memwait_wake(word, 1, kind);
+		wake_or_owe(word, kind);
 	return ret;
 }
 
@@ -303,5 +329,5 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome)
 {
 	if (memwait_was_woken(outcome))
-		memwait_wake(word, 1, kind);
+		wake_or_owe(word, kind);
 }

@@ -8,8 +8,9 @@
  *
  * Between processes: a post that may find sleepers raises the value and wakes one in one system
  * call. Two posts wake two waiters, and the kernel looks to the second one only, see internal.h. If
- * the first one dies before it has taken, its post is left. Therefore a waiter that was woken, and
- * leaves a value behind beside others that wait, wakes one more of them.
+ * the first one dies before it has taken, its post is left; and so is a post that could not wake
+ * anybody. Therefore a waiter that was woken, and leaves a value behind beside others that wait,
+ * wakes one more of them.
  *
  * A waiter that dies in its sleep is counted for ever. Each post is a system call then, and destroy
  * asks the kernel how many sleep.
@@ -74,8 +75,8 @@ static bool take_and_leave(struct sem *sem, bool woken)
 
 	if (!take(sem, WAITER, &left))
 		return false;
-	if (woken && value_of(left) && left >= WAITER && !(left & PRIVATE))
-		memwait_wake(value_word(sem), 1, 0);
+	if (woken && value_of(left) && left >= WAITER)
+		memwait_wake(value_word(sem), 1, flags_of(left));
 	return true;
 }
 

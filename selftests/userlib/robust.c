@@ -863,15 +863,19 @@ ROBUST_TEST(L6_ids_that_were_made_up)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 	}
 
-	/* Bits without an id: it is nobody's, and nobody unlocks it. A deadline is kept. */
+	/* Both bits without an id: it is nobody's, and nobody unlocks it. A deadline is kept. */
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
-	for (i = 0; i < 2; i++) {
-		*word = contended | (i ? inconsistent : 0);
-		soon = in_time(CLOCK_MONOTONIC, 5);
-		EXPECT_EQ(ETIMEDOUT, memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, &soon));
-		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
-		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
-	}
+	*word = contended | inconsistent;
+	soon = in_time(CLOCK_MONOTONIC, 5);
+	EXPECT_EQ(ETIMEDOUT, memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, &soon));
+	EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
+	EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+	/* It is free, and its last owner could not wake the next one. */
+	*word = contended;
+	EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+	EXPECT_EQ(0, memwait_mutex_trylock(mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+	EXPECT_EQ(0, *word);
 }
 
 static const unsigned int owners_matter[] = {
