@@ -62,6 +62,7 @@
 #include "context.h"
 #include "group.h"
 #include "memwait.h"
+#include "trace.h"
 
 /*
  * An id is the wait's index in context->waits in the low bits, and how many waits the context had
@@ -75,12 +76,6 @@
 
 static struct kmem_cache *memwait_async_cache;
 static struct kmem_cache *memwait_timed_cache;
-
-/* How many waits it counts as. */
-static u32 memwait_async_words(struct memwait_async_wait *wait)
-{
-	return memwait_async_is_group(wait) ? to_group(wait)->group.nr : 1;
-}
 
 static void memwait_async_uncharge(struct memwait_async_wait *wait)
 {
@@ -218,6 +213,7 @@ void memwait_async_complete(struct memwait_async_wait *wait, u8 result)
 	wait->waiter.result = result;
 	list_add_tail(&wait->waiter.node, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
+	trace_memwait_async_complete(wait);
 }
 
 /* From now on it is pending, and others may end and free it as soon as the locks are dropped. */
@@ -236,6 +232,7 @@ static void memwait_async_queued(struct memwait_async_wait *wait)
 			hrtimer_start(&context->timers[clock], deadline->expires,
 				      HRTIMER_MODE_ABS);
 	}
+	trace_memwait_async_arm(wait);
 }
 
 /* Notes that a context has got a completion and is to be woken, see the top of the file. */
@@ -607,6 +604,7 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 
 	/* The file is open: its context stays. */
 	spin_lock(&context->lock);
+	trace_memwait_async_arm(wait);
 	memwait_async_complete(wait, MEMWAIT_OK);
 	spin_unlock(&context->lock);
 	memwait_context_wake(context);
@@ -768,6 +766,7 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	if (!claimed)
 		return -ENOENT;
 
+	trace_memwait_cancel(wait);
 	memwait_async_end(wait);
 	memwait_async_free(context, &wait, 1);
 	return 0;
@@ -828,6 +827,7 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr)
 		claimed = memwait_async_claim(wait);
 		spin_unlock(&context->lock);
 		if (claimed) {
+			trace_memwait_cancel(wait);
 			memwait_async_end(wait);
 			memwait_async_close_one(wait);
 		}

@@ -40,12 +40,15 @@
 #include "compat.h"
 #include "context.h"
 #include "memwait.h"
+#include "trace.h"
 
 /* Completions that are read between two lockings. */
 #define MEMWAIT_CHUNK	16
 
 /* Waits that are ended in one step of the work. */
 #define MEMWAIT_END_STEP	16
+
+static atomic64_t memwait_last_context;
 
 static int memwait_open(struct inode *inode, struct file *file)
 {
@@ -73,6 +76,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
 	INIT_LIST_HEAD(&context->process_node);
+	context->number = atomic64_inc_return(&memwait_last_context);
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 
@@ -277,6 +281,7 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 	unsigned int nr = 0;
 
 	list_for_each_entry_safe(wait, next, taken, waiter.node) {
+		trace_memwait_async_read(wait);
 		memwait_async_end(wait);
 		waits[nr++] = wait;
 		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, waiter.node)) {
@@ -387,6 +392,7 @@ static __poll_t memwait_poll(struct file *file, poll_table *table)
 static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
+	struct memwait_identity *identity = READ_ONCE(context->identity);
 	unsigned int pending, completed, pins;
 
 	spin_lock(&context->lock);
@@ -395,6 +401,8 @@ static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	pins = context->nr_pins;
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\n", pending, completed, pins);
+	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
+		   identity ? identity->id : 0);
 }
 #endif
 

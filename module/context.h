@@ -173,6 +173,7 @@ struct memwait_spares {
  * @process_node: in &memwait_identity.contexts of @process, until it has ended. It leaves that
  *	list under @read_lock
  * @ended_upto: the last index in @waits that was looked at, when it ends; under @read_lock
+ * @number: of all contexts that have been opened; for tracing
  */
 struct memwait_context {
 	refcount_t refs;
@@ -201,6 +202,7 @@ struct memwait_context {
 	struct memwait_identity *process;
 	struct list_head process_node;
 	unsigned long ended_upto;
+	u64 number;
 };
 
 /* user.c */
@@ -308,6 +310,12 @@ static inline bool memwait_async_is_timed(const struct memwait_async_wait *wait)
 static inline struct memwait_async_group *to_group(struct memwait_async_wait *wait)
 {
 	return container_of(wait, struct memwait_async_group, timed.wait);
+}
+
+/* How many waits it counts as. */
+static inline u32 memwait_async_words(struct memwait_async_wait *wait)
+{
+	return memwait_async_is_group(wait) ? to_group(wait)->group.nr : 1;
 }
 
 static inline struct timerqueue_node *memwait_deadline(struct memwait_async_wait *wait)

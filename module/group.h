@@ -31,6 +31,7 @@ struct memwait_member {
  *	MEMWAIT_CLAIMED_BY_ITSELF
  * @result: of a group of a thread that was claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written
  *	before @claimed, under the lock of the queue of its only word
+ * @begun: of a group of a thread: when it began to wait, if it was traced then; or 0
  *
  * The group of a thread that waits for a single word is on the thread's stack, and has no @refs.
  */
@@ -42,6 +43,7 @@ struct memwait_group {
 	struct task_struct *task;
 	struct memwait_member *claimed;
 	u8 result;
+	u64 begun;
 };
 
 /* Instead of a member that was notified: no notify has claimed the group. */

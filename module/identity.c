@@ -152,6 +152,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context, c
 	identity->call = memwait_new_call();
 	identity->dead = false;
 	identity->who = who;
+	identity->tid = who == current ? task_pid_nr(current) : 0;
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->queues);
 	INIT_LIST_HEAD(&identity->moved_to);

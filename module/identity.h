@@ -22,6 +22,7 @@ struct memwait_user;
  * @dead: set once, before it is added to the dead
  * @who: the task_struct of the thread, or the signal_struct of the process, only compared; %NULL:
  *	of a context
+ * @tid: the thread, as the initial PID namespace calls it; or 0
  * @who_node: in the table of those, until it is dead
  * @lock: protects the next three
  * @queues: the queues that look to it, by &memwait_queue.looks_to_node
@@ -38,6 +39,7 @@ struct memwait_identity {
 	u64 call;
 	bool dead;
 	const void *who;
+	pid_t tid;
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head queues;

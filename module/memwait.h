@@ -14,6 +14,7 @@
  *	identity.c		ids of threads and contexts, and which queues look to them
  *	user.c			limits and pins
  *	key.c, deadline.c	addresses and times, as user space gives them
+ *	trace.c, name.c		tracepoints; what words are called outside
  *
  * A waker calls into a waiter through struct memwait_waiter_ops only, and gets back what it has to
  * wake as data, in struct memwait_wakes. What async waits, contexts and pins consist of is in

@@ -38,6 +38,7 @@
 #include "group.h"
 #include "identity.h"
 #include "memwait.h"
+#include "trace.h"
 
 /* What ends a call early, and what it stops for. */
 enum memwait_call_kind {
@@ -359,6 +360,26 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 	return memwait_notify_locked(queue, count, kind, kept);
 }
 
+/* Not inline: while it is not traced, a notify is not to pay for it. */
+static noinline int memwait_notify_traced(const struct memwait_key *key, u32 count,
+					  enum memwait_call_kind kind,
+					  struct memwait_kept_queues *kept)
+{
+	int woken = __memwait_notify(key, count, kind, kept);
+
+	trace_memwait_notify(key, count, woken, kind == MEMWAIT_CALL_PASSES_ON);
+	return woken;
+}
+
+static __always_inline int memwait_notify_call(const struct memwait_key *key, u32 count,
+					       enum memwait_call_kind kind,
+					       struct memwait_kept_queues *kept)
+{
+	if (trace_memwait_notify_enabled())
+		return memwait_notify_traced(key, count, kind, kept);
+	return __memwait_notify(key, count, kind, kept);
+}
+
 /**
  * memwait_notify() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
@@ -373,7 +394,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
  */
 int memwait_notify(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept)
 {
-	return __memwait_notify(key, count, MEMWAIT_CALL, kept);
+	return memwait_notify_call(key, count, MEMWAIT_CALL, kept);
 }
 
 /**
@@ -389,7 +410,7 @@ int memwait_notify(const struct memwait_key *key, u32 count, struct memwait_kept
 int memwait_notify_surely(const struct memwait_key *key, u32 count,
 			  struct memwait_kept_queues *kept)
 {
-	return __memwait_notify(key, count, MEMWAIT_CALL_SURE, kept);
+	return memwait_notify_call(key, count, MEMWAIT_CALL_SURE, kept);
 }
 
 /**
@@ -403,7 +424,7 @@ int memwait_notify_surely(const struct memwait_key *key, u32 count,
  */
 void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *kept)
 {
-	__memwait_notify(key, 1, MEMWAIT_CALL_PASSES_ON, kept);
+	memwait_notify_call(key, 1, MEMWAIT_CALL_PASSES_ON, kept);
 }
 
 /*
@@ -494,12 +515,10 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 	memwait_step_begin();
 	for (i = 0; i < nr; i++) {
 		queue = counts[i] ? memwait_queue_find(&words[i].key) : NULL;
-		if (!queue) {
-			counts[i] = 0;
-			continue;
-		}
 		call.count = counts[i];
 		call.woken = 0;
+		if (!queue)
+			goto done;
 		memwait_call_start(&call, queue);
 		more = memwait_call_claim(&call, queue);
 		if (more)
@@ -511,6 +530,9 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 				memwait_notify_rest(&call, queue);
 			memwait_step_begin();
 		}
+done:
+		if (call.count)
+			trace_memwait_notify(&words[i].key, call.count, call.woken, false);
 		counts[i] = call.woken;
 	}
 	memwait_step_end(&call);
@@ -645,5 +667,7 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *s
 		memwait_requeue_rest(&call, queues, target);
 	requeue->woken = call.woken;
 	requeue->moved = call.moved;
+	if (!ret)
+		trace_memwait_requeue(source, target, requeue);
 	return ret == -EFAULT ? -EAGAIN : ret;
 }

@@ -30,6 +30,7 @@
 #include "context.h"
 #include "identity.h"
 #include "memwait.h"
+#include "trace.h"
 
 /* Steps of one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
@@ -118,6 +119,7 @@ void memwait_owner_die(struct memwait_identity *identity)
 {
 	if (!memwait_identity_kill(identity))
 		return;
+	trace_memwait_owner_died(identity);
 	llist_add(&identity->dead_llist, &memwait_dead);
 	queue_work(memwait_death_queue, &memwait_death_work);
 }

@@ -19,6 +19,7 @@
 #include "compat.h"
 #include "group.h"
 #include "memwait.h"
+#include "trace_wait.h"
 
 static enum memwait_claim memwait_thread_claim(struct memwait_waiter *waiter, u8 result,
 					       struct memwait_wakes *wakes)
@@ -207,6 +208,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			break;
 		}
 
+		memwait_trace_begin(group);
 		ret = memwait_thread_join(group, waits, single, &index, kept);
 		if (!ret)
 			ret = memwait_sleep(group, expires == KTIME_MAX ? NULL : &expires,
@@ -227,6 +229,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			if (ret)
 				memwait_pass_on(&group->claimed->waiter.word.key, kept);
 		}
+		memwait_trace_end(group, single ? 0 : index, ret);
 		if (ret != -EAGAIN)
 			break;
 

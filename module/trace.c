@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What tracepoints need when they are on. Off, each is a jump that is not there.
+ */
+#include <linux/ktime.h>
+#include <linux/sched.h>
+
+#include "context.h"
+#include "group.h"
+#include "memwait.h"
+#include "trace_wait.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+/**
+ * memwait_async_key() - the word that an async wait is about
+ * @wait: the wait; its pins are held
+ *
+ * Context: any but interrupts.
+ *
+ * Return: the key of its word; of several, of the one that was notified, or of the first.
+ */
+const struct memwait_key *memwait_async_key(struct memwait_async_wait *wait)
+{
+	struct memwait_member *member;
+
+	if (!memwait_async_is_group(wait))
+		return &wait->waiter.word.key;
+	member = READ_ONCE(to_group(wait)->group.claimed);
+	if (!member || member == MEMWAIT_CLAIMED_BY_ITSELF)
+		member = to_group(wait)->members;
+	return &member->waiter.word.key;
+}
+
+/**
+ * __memwait_trace_begin() - memwait_trace_begin() of a thread that is traced
+ * @group: as there
+ *
+ * Context: process context.
+ */
+void __memwait_trace_begin(struct memwait_group *group)
+{
+	u32 i;
+
+	for (i = 0; i < group->nr; i++)
+		trace_memwait_wait_begin(&group->members[i].waiter.word.key, group->nr);
+	group->begun = ktime_get_ns();
+}
+
+/**
+ * __memwait_trace_end() - memwait_trace_end() of a thread that is traced
+ * @group: as there
+ * @index: as there
+ * @result: as there
+ *
+ * Context: process context.
+ */
+void __memwait_trace_end(const struct memwait_group *group, u32 index, int result)
+{
+	const struct memwait_member *member = READ_ONCE(group->claimed);
+
+	if (!member || member == MEMWAIT_CLAIMED_BY_ITSELF)
+		member = &group->members[index];
+	trace_memwait_wait_end(&member->waiter.word.key, result,
+			       group->begun ? ktime_get_ns() - group->begun : 0);
+}

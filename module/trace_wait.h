@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The tracepoints of a thread's wait, which is to take no time for them, nor look at the clock,
+ * while they are off.
+ */
+#ifndef MEMWAIT_TRACE_WAIT_H
+#define MEMWAIT_TRACE_WAIT_H
+
+#include "group.h"
+#include "trace.h"
+
+void __memwait_trace_begin(struct memwait_group *group);
+void __memwait_trace_end(const struct memwait_group *group, u32 index, int result);
+
+/**
+ * memwait_trace_begin() - the current thread is about to join the queues of its words
+ * @group: the words
+ *
+ * Context: process context.
+ */
+static __always_inline void memwait_trace_begin(struct memwait_group *group)
+{
+	group->begun = 0;
+	if (trace_memwait_wait_begin_enabled() || trace_memwait_wait_end_enabled())
+		__memwait_trace_begin(group);
+}
+
+/**
+ * memwait_trace_end() - the current thread has left the queues of its words
+ * @group: the words
+ * @index: the one that the result is about, unless it was notified
+ * @result: an outcome or a negative errno
+ *
+ * Context: process context.
+ */
+static __always_inline void memwait_trace_end(const struct memwait_group *group, u32 index,
+					      int result)
+{
+	if (trace_memwait_wait_end_enabled())
+		__memwait_trace_end(group, index, result);
+}
+
+#endif /* MEMWAIT_TRACE_WAIT_H */
