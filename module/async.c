@@ -55,6 +55,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/xarray.h>
 
@@ -293,9 +294,29 @@ static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
 	return READ_ONCE(waiter->state) == MEMWAIT_QUEUED;
 }
 
+static void memwait_async_describe_wait(struct memwait_async_wait *wait,
+					struct memwait_description *description)
+{
+	description->kind = memwait_async_is_group(wait) ? "group" : "async";
+	description->pid = wait->context->pid;
+	description->context = wait->context->number;
+	description->id = wait->id;
+	description->expires = memwait_async_is_timed(wait) ? memwait_deadline(wait)->expires :
+							      KTIME_MAX;
+	description->clock = wait->waiter.clock;
+	strscpy(description->command, wait->context->command, sizeof(description->command));
+}
+
+static void memwait_async_describe(const struct memwait_waiter *waiter,
+				   struct memwait_description *description)
+{
+	memwait_async_describe_wait(to_async(waiter), description);
+}
+
 static const struct memwait_waiter_ops memwait_async_ops = {
 	.claim = memwait_async_end_claimed,
 	.is_pending = memwait_async_is_pending,
+	.describe = memwait_async_describe,
 };
 
 static struct memwait_async_group *to_async_group(const struct memwait_waiter *waiter)
@@ -342,9 +363,16 @@ static bool memwait_async_group_is_pending(const struct memwait_waiter *waiter)
 	       !READ_ONCE(group->group.claimed);
 }
 
+static void memwait_async_group_describe(const struct memwait_waiter *waiter,
+					 struct memwait_description *description)
+{
+	memwait_async_describe_wait(&to_async_group(waiter)->timed.wait, description);
+}
+
 static const struct memwait_waiter_ops memwait_async_group_ops = {
 	.claim = memwait_async_group_notified,
 	.is_pending = memwait_async_group_is_pending,
+	.describe = memwait_async_group_describe,
 };
 
 /* MEMWAIT_IOC_WAIT_ASYNC */

@@ -77,6 +77,8 @@ static int memwait_open(struct inode *inode, struct file *file)
 	mutex_init(&context->read_lock);
 	INIT_LIST_HEAD(&context->process_node);
 	context->number = atomic64_inc_return(&memwait_last_context);
+	context->pid = task_tgid_nr(current);
+	get_task_comm(context->command, current);
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 

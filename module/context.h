@@ -173,7 +173,9 @@ struct memwait_spares {
  * @process_node: in &memwait_identity.contexts of @process, until it has ended. It leaves that
  *	list under @read_lock
  * @ended_upto: the last index in @waits that was looked at, when it ends; under @read_lock
- * @number: of all contexts that have been opened; for tracing
+ * @number: of all contexts that have been opened; for tracing, as the next two
+ * @pid: the process that has opened it, as the initial PID namespace calls it
+ * @command: and the thread's name
  */
 struct memwait_context {
 	refcount_t refs;
@@ -203,6 +205,8 @@ struct memwait_context {
 	struct list_head process_node;
 	unsigned long ended_upto;
 	u64 number;
+	pid_t pid;
+	char command[TASK_COMM_LEN];
 };
 
 /* user.c */

@@ -31,6 +31,8 @@ struct memwait_member {
  *	MEMWAIT_CLAIMED_BY_ITSELF
  * @result: of a group of a thread that was claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written
  *	before @claimed, under the lock of the queue of its only word
+ * @expires: of a group of a thread: its deadline; KTIME_MAX: never
+ * @flags: and MEMWAIT_CLOCK_REALTIME, or not
  * @begun: of a group of a thread: when it began to wait, if it was traced then; or 0
  *
  * The group of a thread that waits for a single word is on the thread's stack, and has no @refs.
@@ -43,6 +45,8 @@ struct memwait_group {
 	struct task_struct *task;
 	struct memwait_member *claimed;
 	u8 result;
+	u32 flags;
+	ktime_t expires;
 	u64 begun;
 };
 

@@ -10,6 +10,7 @@
 
 #include "compat.h"
 #include "context.h"
+#include "debugfs.h"
 #include "identity.h"
 #include "memwait.h"
 
@@ -349,6 +350,7 @@ static int __init memwait_init(void)
 	err = misc_register(&memwait_device);
 	if (err)
 		goto exit_owner;
+	memwait_debugfs_init();
 	return 0;
 
 exit_owner:
@@ -363,6 +365,7 @@ exit_queue:
 
 static void __exit memwait_exit(void)
 {
+	memwait_debugfs_exit();
 	misc_deregister(&memwait_device);
 	memwait_owner_exit();
 	memwait_identity_exit();

@@ -16,6 +16,8 @@
  *	key.c, deadline.c	addresses and times, as user space gives them
  *	trace.c, name.c		tracepoints; what words are called outside
  *
+ * debugfs.c walks along all queues, and stands beside these.
+ *
  * A waker calls into a waiter through struct memwait_waiter_ops only, and gets back what it has to
  * wake as data, in struct memwait_wakes. What async waits, contexts and pins consist of is in
  * context.h.
@@ -28,10 +30,12 @@
 #include <linux/container_of.h>
 #include <linux/file.h>
 #include <linux/gfp.h>
+#include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/rhashtable-types.h>
+#include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -86,11 +90,34 @@ enum memwait_claim {
 };
 
 /**
+ * struct memwait_description - what a waiter is, for root to read
+ * @kind: thread, any (a thread on several words), async, or group (an async wait on several words)
+ * @pid: the process that waits, or that has opened the context
+ * @tid: the thread, or 0
+ * @context: the number of the context, or 0
+ * @id: of the async wait, or 0
+ * @expires: the deadline; KTIME_MAX: never
+ * @clock: an enum memwait_async_clock
+ * @command: of the thread, or of the one that has opened the context
+ */
+struct memwait_description {
+	const char *kind;
+	pid_t pid;
+	pid_t tid;
+	u64 context;
+	u64 id;
+	ktime_t expires;
+	int clock;
+	char command[TASK_COMM_LEN];
+};
+
+/**
  * struct memwait_waiter_ops - what differs between threads, async waits and groups
  * @claim: a notify has come to this waiter, or a death, as @result says: MEMWAIT_OK or
  *	MEMWAIT_OWNER_DIED. Ends the wait, if it is pending, takes the waiter out by
  *	memwait_queue_remove_claimed(), and notes in @wakes what is to be woken.
  * @is_pending: whether the wait has not ended; out of date at once.
+ * @describe: what it is, of a waiter that was pending. May be %NULL if none ever is.
  *
  * Context: all are called under the lock of the waiter's queue.
  */
@@ -98,6 +125,8 @@ struct memwait_waiter_ops {
 	enum memwait_claim (*claim)(struct memwait_waiter *waiter, u8 result,
 				    struct memwait_wakes *wakes);
 	bool (*is_pending)(const struct memwait_waiter *waiter);
+	void (*describe)(const struct memwait_waiter *waiter,
+			 struct memwait_description *description);
 };
 
 /**
@@ -110,6 +139,7 @@ struct memwait_waiter_ops {
  * @identity: of a wait with MEMWAIT_OWNED: the thread or context that waits; otherwise %NULL
  * @owned_node: then, in the queue's list of such waiters; protected by the queue's lock
  * @epoch: that of the queue when it joined; protected by the queue's lock
+ * @since: when it joined its first queue, in jiffies
  * @state: of an async wait, as are the next three: here, where there is room for them
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
@@ -123,6 +153,7 @@ struct memwait_waiter {
 	struct memwait_identity *identity;
 	struct list_head owned_node;
 	u32 epoch;
+	u32 since;
 	u8 state;
 	u8 kind;
 	u8 clock;
@@ -271,6 +302,7 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
 
 /* queue.c */
+extern struct rhashtable memwait_queues;
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 			     struct memwait_kept_queues *kept, struct memwait_queue **queue);
@@ -307,6 +339,7 @@ static inline void memwait_queue_append(struct memwait_queue *queue,
 		list_add_tail(&waiter->owned_node, &queue->owned);
 	queue->nr_waiters++;
 	waiter->epoch = queue->epoch;
+	waiter->since = jiffies;
 	WRITE_ONCE(waiter->queue, queue);
 }
 

@@ -98,6 +98,7 @@
 #include <linux/uaccess.h>
 
 #include "compat.h"
+#include "debugfs.h"
 #include "memwait.h"
 
 static bool memwait_queue_has_key(const struct memwait_queue *queue, const struct memwait_key *key)
@@ -133,7 +134,7 @@ static const struct rhashtable_params memwait_queue_params = {
 	.automatic_shrinking = true,
 };
 
-static struct rhashtable memwait_queues;
+struct rhashtable memwait_queues;
 static struct kmem_cache *memwait_queue_cache;
 
 static void memwait_queue_construct(void *object)
@@ -634,7 +635,7 @@ int memwait_queue_waiters(const struct memwait_key *key)
 
 	queue = memwait_queue_find(key);
 	if (queue) {
-		nr = queue->nr_waiters;
+		nr = queue->nr_waiters - memwait_queue_markers(queue);
 		memwait_queue_unlock(queue, NULL);
 	}
 	return nr;

@@ -17,6 +17,7 @@
 #include <linux/uaccess.h>
 
 #include "compat.h"
+#include "context.h"
 #include "group.h"
 #include "memwait.h"
 #include "trace_wait.h"
@@ -44,9 +45,24 @@ static bool memwait_thread_is_pending(const struct memwait_waiter *waiter)
 	return !READ_ONCE(to_member(waiter)->group->claimed);
 }
 
+static void memwait_thread_describe(const struct memwait_waiter *waiter,
+				    struct memwait_description *description)
+{
+	const struct memwait_group *group = to_member(waiter)->group;
+
+	description->kind = group->nr == 1 ? "thread" : "any";
+	description->pid = task_tgid_nr(group->task);
+	description->tid = task_pid_nr(group->task);
+	description->expires = group->expires;
+	description->clock = group->flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME :
+								     MEMWAIT_MONOTONIC;
+	get_task_comm(description->command, group->task);
+}
+
 static const struct memwait_waiter_ops memwait_thread_ops = {
 	.claim = memwait_thread_claim,
 	.is_pending = memwait_thread_is_pending,
+	.describe = memwait_thread_describe,
 };
 
 /* Ends the wait of the current thread. Returns false if a notify has done so before. */
@@ -56,7 +72,7 @@ static bool memwait_thread_end(struct memwait_group *group)
 }
 
 /* Sleeps until the thread is notified, or the deadline or a signal has ended the wait. */
-static int memwait_sleep(struct memwait_group *group, ktime_t *expires, clockid_t clock)
+static int memwait_sleep(struct memwait_group *group, clockid_t clock)
 {
 	int ret;
 
@@ -70,9 +86,9 @@ static int memwait_sleep(struct memwait_group *group, ktime_t *expires, clockid_
 			ret = -ERESTARTSYS;
 			break;
 		}
-		if (!expires) {
+		if (group->expires == KTIME_MAX) {
 			schedule();
-		} else if (!schedule_hrtimeout_range_clock(expires, current->timer_slack_ns,
+		} else if (!schedule_hrtimeout_range_clock(&group->expires, current->timer_slack_ns,
 							   HRTIMER_MODE_ABS, clock)) {
 			ret = MEMWAIT_TIMED_OUT;
 			break;
@@ -190,7 +206,6 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       u64 deadline, u32 flags, u32 __user *user_index,
 					       struct memwait_kept_queues *kept)
 {
-	ktime_t expires;
 	u32 index = 0;
 	int ret;
 
@@ -202,8 +217,9 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 			ret = MEMWAIT_OWNER_DIED;
 			break;
 		}
-		expires = memwait_expires(deadline, flags);
-		if (memwait_has_passed(expires, flags)) {
+		group->expires = memwait_expires(deadline, flags);
+		group->flags = flags;
+		if (memwait_has_passed(group->expires, flags)) {
 			ret = MEMWAIT_TIMED_OUT;
 			break;
 		}
@@ -211,8 +227,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		memwait_trace_begin(group);
 		ret = memwait_thread_join(group, waits, single, &index, kept);
 		if (!ret)
-			ret = memwait_sleep(group, expires == KTIME_MAX ? NULL : &expires,
-					    memwait_clock(flags));
+			ret = memwait_sleep(group, memwait_clock(flags));
 		else if (!memwait_thread_end(group))
 			ret = MEMWAIT_OK;
 		memwait_thread_leave(group, single, kept);

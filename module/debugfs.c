@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * debugfs memwait/queues, for root: all waiters, one on each line.
+ *
+ * Each waiter is there once that stands in its queue from the first read(2) to the last, whatever
+ * others do meanwhile. One that comes, goes or is moved may be there or not, or twice.
+ *
+ * First the keys of all queues are gathered that have waiters. A queue that keeps a waiter stays
+ * in the hash table, but the table may be resized, which moves queues between two tables. That is
+ * done with the table's mutex held, and so is the gathering, which sleeps where it likes; nobody
+ * else waits for that mutex. A queue that was freed, and is another word's now, may lead a walk
+ * along a bucket into another bucket: the end of each bucket tells which one it is, and the walk
+ * is done anew then, as look-ups do. Within one bucket it can only lead back: what was seen is
+ * known.
+ *
+ * Then the queue of each key is looked up, and its waiters are noted, MEMWAIT_WALK_STEP of them at
+ * a time, under its lock. Between two steps two markers stand in the queue: behind what was noted,
+ * and behind what stood there when the walk came to it, so that waiters that keep coming cannot
+ * hold it. A marker is a waiter that is not pending, and that nobody can claim: as any waiter
+ * whose wait has ended, and that has not left yet, it is taken out by a notify, or by a requeue,
+ * that comes to it, and is not counted. Both begin with the oldest waiter, and take out, or move
+ * to the end, each that they come to. So if a marker is gone, then so is what stood before it: the
+ * walk goes on with the oldest waiter; or, without the last marker, has done with this queue.
+ *
+ * MEMWAIT_IOC_WAITERS does not count markers.
+ *
+ * Lock order: queue->lock -> memwait_walks_lock
+ */
+#include <linux/debugfs.h>
+#include <linux/fs.h>
+#include <linux/jiffies.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/rhashtable.h>
+#include <linux/sched.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/timekeeping.h>
+
+#include "compat.h"
+#include "context.h"
+#include "debugfs.h"
+#include "identity.h"
+#include "memwait.h"
+#include "name.h"
+
+/* Waiters that are looked at under the lock of their queue. */
+#define MEMWAIT_WALK_STEP	16
+
+/* Room for keys at first, and then as much again each time. */
+#define MEMWAIT_WALK_KEYS	256
+
+/**
+ * struct memwait_line - what is told of a waiter
+ * @word: what its word is called
+ * @waiter: what it is itself
+ * @since: when it joined its first queue, in jiffies
+ * @self: its own id as an owner, or 0
+ * @owner: to whom its queue looks, or 0
+ * @owner_tid: the thread that this is, or 0
+ */
+struct memwait_line {
+	struct memwait_name word;
+	struct memwait_description waiter;
+	u32 since;
+	u64 self;
+	u64 owner;
+	pid_t owner_tid;
+};
+
+/**
+ * struct memwait_walk - an open file
+ * @node: in the list of all
+ * @gathered: whether the keys are there
+ * @keys: of the queues that had waiters
+ * @nr_keys: how many
+ * @max_keys: for how many there is room
+ * @next_key: the queue that is worked on
+ * @begun: and whether there was a step of it
+ * @place: the marker behind what was noted; as @end, in its queue or not, under the queue's lock
+ * @end: the marker behind the rest
+ * @next_line: the first of @lines that was not shown
+ * @nr_lines: length of @lines
+ * @lines: of the last step
+ */
+struct memwait_walk {
+	struct list_head node;
+	bool gathered;
+	struct memwait_key *keys;
+	size_t nr_keys;
+	size_t max_keys;
+	size_t next_key;
+	bool begun;
+	struct memwait_waiter place;
+	struct memwait_waiter end;
+	unsigned int next_line;
+	unsigned int nr_lines;
+	struct memwait_line lines[MEMWAIT_WALK_STEP];
+};
+
+static LIST_HEAD(memwait_walks);
+static DEFINE_SPINLOCK(memwait_walks_lock);
+static struct dentry *memwait_debugfs;
+
+static enum memwait_claim memwait_marker_claim(struct memwait_waiter *waiter, u8 result,
+					       struct memwait_wakes *wakes)
+{
+	return MEMWAIT_NOT_CLAIMED;
+}
+
+static bool memwait_marker_is_pending(const struct memwait_waiter *waiter)
+{
+	return false;
+}
+
+static const struct memwait_waiter_ops memwait_marker_ops = {
+	.claim = memwait_marker_claim,
+	.is_pending = memwait_marker_is_pending,
+};
+
+/**
+ * memwait_queue_markers() - how many of the waiters of a queue are none
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: how many markers it has.
+ */
+u32 memwait_queue_markers(const struct memwait_queue *queue)
+{
+	struct memwait_walk *walk;
+	u32 nr = 0;
+
+	lockdep_assert_held(&queue->lock);
+	if (likely(list_empty(&memwait_walks)))
+		return 0;
+	spin_lock(&memwait_walks_lock);
+	list_for_each_entry(walk, &memwait_walks, node) {
+		nr += READ_ONCE(walk->place.queue) == queue;
+		nr += READ_ONCE(walk->end.queue) == queue;
+	}
+	spin_unlock(&memwait_walks_lock);
+	return nr;
+}
+
+/* Makes room for more keys. */
+static int memwait_walk_grow(struct memwait_walk *walk)
+{
+	size_t max = walk->max_keys ? 2 * walk->max_keys : MEMWAIT_WALK_KEYS;
+	struct memwait_key *keys = kvmalloc_array(max, sizeof(*keys), GFP_KERNEL_ACCOUNT);
+
+	if (!keys)
+		return -ENOMEM;
+	if (walk->nr_keys)
+		memcpy(keys, walk->keys, walk->nr_keys * sizeof(*keys));
+	kvfree(walk->keys);
+	walk->keys = keys;
+	walk->max_keys = max;
+	return 0;
+}
+
+/* Notes the key of a queue, unless it is among those from @first on. Returns false: no room. */
+static bool memwait_walk_add(struct memwait_walk *walk, size_t first,
+			     const struct memwait_queue *queue)
+{
+	struct memwait_key key = {
+		.owner = READ_ONCE(queue->key.owner),
+		.offset = READ_ONCE(queue->key.offset),
+	};
+	size_t i;
+
+	/* Of a queue that is freed now it may be anything: then no queue will be found by it. */
+	if (!key.owner || !READ_ONCE(queue->nr_waiters))
+		return true;
+	for (i = first; i < walk->nr_keys; i++) {
+		if (walk->keys[i].owner == key.owner && walk->keys[i].offset == key.offset)
+			return true;
+	}
+	if (walk->nr_keys == walk->max_keys)
+		return false;
+	walk->keys[walk->nr_keys++] = key;
+	return true;
+}
+
+static int memwait_walk_gather_bucket(struct memwait_walk *walk, struct bucket_table *table,
+				      unsigned int hash)
+{
+	size_t first = walk->nr_keys;
+	struct memwait_queue *queue;
+	struct rhash_head *head;
+	bool room, whole;
+	int err = 0;
+
+	do {
+		walk->nr_keys = first;
+		room = true;
+		rcu_read_lock();
+		rht_for_each_rcu(head, table, hash) {
+			queue = container_of(head, struct memwait_queue, node);
+			room = memwait_walk_add(walk, first, queue);
+			if (!room)
+				break;
+		}
+		whole = room && head == RHT_NULLS_MARKER(rht_bucket(table, hash));
+		rcu_read_unlock();
+		if (!room)
+			err = memwait_walk_grow(walk);
+		else if (!whole)
+			cond_resched();
+	} while (!err && !whole);
+	return err;
+}
+
+static int memwait_walk_gather(struct memwait_walk *walk)
+{
+	struct rhashtable *queues = &memwait_queues;
+	struct bucket_table *table;
+	unsigned int hash;
+	int err;
+
+	if (mutex_lock_killable(&queues->mutex))
+		return -EINTR;
+	walk->nr_keys = 0;
+	err = walk->keys ? 0 : memwait_walk_grow(walk);
+	table = rht_dereference(queues->tbl, queues);
+	while (table && !err) {
+		for (hash = 0; hash < table->size && !err; hash++) {
+			err = memwait_walk_gather_bucket(walk, table, hash);
+			if (memwait_is_killed())
+				err = -EINTR;
+			cond_resched();
+		}
+		/* From there on queues are inserted there, and none is moved. */
+		table = rht_dereference(table->future_tbl, queues);
+	}
+	mutex_unlock(&queues->mutex);
+	walk->gathered = !err;
+	return err;
+}
+
+/* Puts a marker behind a waiter of a locked queue. */
+static void memwait_marker_put(struct memwait_waiter *marker, struct memwait_queue *queue,
+			       const struct memwait_waiter *behind)
+{
+	lockdep_assert_held(&queue->lock);
+	marker->epoch = behind->epoch;
+	list_add(&marker->node, (struct list_head *)&behind->node);
+	queue->nr_waiters++;
+	WRITE_ONCE(marker->queue, queue);
+}
+
+static void memwait_walk_note(struct memwait_walk *walk, const struct memwait_queue *queue,
+			      const struct memwait_waiter *waiter)
+{
+	struct memwait_line *line = &walk->lines[walk->nr_lines];
+
+	lockdep_assert_held(&queue->lock);
+	if (!waiter->ops->is_pending(waiter))
+		return;
+	memset(line, 0, sizeof(*line));
+	memwait_name(&line->word, &waiter->word.key);
+	waiter->ops->describe(waiter, &line->waiter);
+	line->since = waiter->since;
+	line->self = waiter->identity ? waiter->identity->id : 0;
+	/* It stays: it is freed when no queue looks to it any more, and the lock is held. */
+	line->owner = queue->looks_to ? queue->looks_to->id : 0;
+	line->owner_tid = queue->looks_to ? queue->looks_to->tid : 0;
+	walk->nr_lines++;
+}
+
+/* One step in a locked queue. Returns whether it needs another one. */
+static bool memwait_walk_queue(struct memwait_walk *walk, struct memwait_queue *queue)
+{
+	struct memwait_waiter *waiter, *last = NULL;
+	unsigned int nr = 0;
+
+	lockdep_assert_held(&queue->lock);
+	if (walk->begun && READ_ONCE(walk->end.queue) != queue) {
+		if (READ_ONCE(walk->place.queue) == queue)
+			memwait_queue_remove(&walk->place);
+		return false;
+	}
+	waiter = list_first_entry(&queue->waiters, struct memwait_waiter, node);
+	if (READ_ONCE(walk->place.queue) == queue) {
+		waiter = list_next_entry(&walk->place, node);
+		memwait_queue_remove(&walk->place);
+	}
+	list_for_each_entry_from(waiter, &queue->waiters, node) {
+		if (waiter == &walk->end) {
+			memwait_queue_remove(&walk->end);
+			return false;
+		}
+		if (nr++ == MEMWAIT_WALK_STEP)
+			break;
+		memwait_walk_note(walk, queue, waiter);
+		last = waiter;
+	}
+	if (list_entry_is_head(waiter, &queue->waiters, node))
+		return false;
+	if (!walk->begun)
+		memwait_marker_put(&walk->end, queue,
+				   list_last_entry(&queue->waiters, struct memwait_waiter, node));
+	memwait_marker_put(&walk->place, queue, last);
+	walk->begun = true;
+	return true;
+}
+
+/* Notes some more waiters. Returns -ENOENT if there are none. */
+static int memwait_walk_step(struct memwait_walk *walk)
+{
+	struct memwait_queue *queue;
+	bool more;
+
+	walk->next_line = 0;
+	walk->nr_lines = 0;
+	while (walk->next_key < walk->nr_keys) {
+		queue = memwait_queue_find(&walk->keys[walk->next_key]);
+		more = queue && memwait_walk_queue(walk, queue);
+		if (queue)
+			memwait_queue_unlock(queue, NULL);
+		if (!more) {
+			walk->begun = false;
+			walk->next_key++;
+		}
+		if (walk->nr_lines)
+			return 0;
+		if (memwait_is_killed())
+			return -EINTR;
+		cond_resched();
+	}
+	return -ENOENT;
+}
+
+/* The next line to be shown. */
+static void *memwait_walk_line(struct memwait_walk *walk)
+{
+	int err;
+
+	if (walk->next_line == walk->nr_lines) {
+		err = memwait_walk_step(walk);
+		if (err)
+			return err == -ENOENT ? NULL : ERR_PTR(err);
+	}
+	return &walk->lines[walk->next_line];
+}
+
+/* The file cannot be sought in: what is to be shown next is what was not shown. */
+static void *memwait_walk_start(struct seq_file *seq, loff_t *pos)
+{
+	struct memwait_walk *walk = seq->private;
+	int err;
+
+	if (!walk->gathered) {
+		err = memwait_walk_gather(walk);
+		if (err)
+			return ERR_PTR(err);
+	}
+	return *pos ? memwait_walk_line(walk) : SEQ_START_TOKEN;
+}
+
+static void *memwait_walk_next(struct seq_file *seq, void *line, loff_t *pos)
+{
+	struct memwait_walk *walk = seq->private;
+
+	++*pos;
+	if (line != SEQ_START_TOKEN)
+		walk->next_line++;
+	return memwait_walk_line(walk);
+}
+
+static void memwait_walk_stop(struct seq_file *seq, void *line)
+{
+}
+
+static void memwait_show_number(struct seq_file *seq, u64 number)
+{
+	if (number)
+		seq_printf(seq, "\t%llu", number);
+	else
+		seq_puts(seq, "\t-");
+}
+
+static int memwait_walk_show(struct seq_file *seq, void *shown)
+{
+	const struct memwait_line *line = shown;
+	const struct memwait_description *waiter = &line->waiter;
+	s64 left;
+
+	if (shown == SEQ_START_TOKEN) {
+		seq_puts(seq, "word\tkind\tpid\ttid\tcontext\tid\twaited_ms\tleft_ms\tself\towner\t"
+			 "owner_tid\tcommand\n");
+		return 0;
+	}
+	seq_printf(seq, "%u:%u:%llu:0x%llx\t%s\t%d", MAJOR(line->word.dev),
+		   MINOR(line->word.dev), line->word.ino, line->word.offset, waiter->kind,
+		   waiter->pid);
+	memwait_show_number(seq, waiter->tid);
+	memwait_show_number(seq, waiter->context);
+	memwait_show_number(seq, waiter->id);
+	seq_printf(seq, "\t%u", jiffies_to_msecs((u32)jiffies - line->since));
+	if (waiter->expires == KTIME_MAX) {
+		seq_puts(seq, "\t-");
+	} else {
+		left = ktime_ms_delta(waiter->expires, memwait_now(waiter->clock));
+		seq_printf(seq, "\t%lld", left);
+	}
+	memwait_show_number(seq, line->self);
+	memwait_show_number(seq, line->owner);
+	memwait_show_number(seq, line->owner_tid);
+	seq_putc(seq, '\t');
+	seq_escape(seq, waiter->command, " \t\n\\");
+	seq_putc(seq, '\n');
+	return 0;
+}
+
+static const struct seq_operations memwait_walk_ops = {
+	.start = memwait_walk_start,
+	.next = memwait_walk_next,
+	.stop = memwait_walk_stop,
+	.show = memwait_walk_show,
+};
+
+static int memwait_walk_open(struct inode *inode, struct file *file)
+{
+	struct memwait_walk *walk;
+
+	walk = __seq_open_private(file, &memwait_walk_ops, sizeof(*walk));
+	if (!walk)
+		return -ENOMEM;
+	walk->place.ops = &memwait_marker_ops;
+	walk->end.ops = &memwait_marker_ops;
+	spin_lock(&memwait_walks_lock);
+	list_add(&walk->node, &memwait_walks);
+	spin_unlock(&memwait_walks_lock);
+	return nonseekable_open(inode, file);
+}
+
+static int memwait_walk_release(struct inode *inode, struct file *file)
+{
+	struct memwait_walk *walk = ((struct seq_file *)file->private_data)->private;
+
+	memwait_queue_leave(&walk->place, NULL);
+	memwait_queue_leave(&walk->end, NULL);
+	spin_lock(&memwait_walks_lock);
+	list_del(&walk->node);
+	spin_unlock(&memwait_walks_lock);
+	kvfree(walk->keys);
+	return seq_release_private(inode, file);
+}
+
+static const struct file_operations memwait_walk_fops = {
+	.owner = THIS_MODULE,
+	.open = memwait_walk_open,
+	.read = seq_read,
+	.release = memwait_walk_release,
+};
+
+/**
+ * memwait_debugfs_init() - make the list readable
+ *
+ * Context: process context, may sleep.
+ */
+void __init memwait_debugfs_init(void)
+{
+	memwait_debugfs = debugfs_create_dir("memwait", NULL);
+	debugfs_create_file("queues", 0400, memwait_debugfs, NULL, &memwait_walk_fops);
+}
+
+/**
+ * memwait_debugfs_exit() - the opposite
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_debugfs_exit(void)
+{
+	debugfs_remove(memwait_debugfs);
+}
