@@ -4,13 +4,13 @@
  * a thread that was woken may say so before the one that has woken it.
  */
 #include "async_test.h"
+#include "patching_test.h"
 #include "several_test.h"
 #include <stdarg.h>
 #include <sys/sysmacros.h>
 
 #define TRACING		"/sys/kernel/tracing"
 #define INSTANCE	TRACING "/instances/memwait-test"
-#define PROCESSORS	"/sys/devices/system/cpu"
 #define LINES		64
 #define PRIVATE		(U32 | MEMWAIT_PRIVATE)
 
@@ -32,43 +32,14 @@ FIXTURE(trace)
 	struct lines expected;
 };
 
-/* The emulator may stumble over code that the kernel patches while another processor runs it. */
-static bool is_emulated(void)
-{
-	char line[256];
-	bool emulated = false;
-	FILE *f = fopen("/proc/cpuinfo", "r");
-
-	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "QEMU TCG"))
-			emulated = true;
-	if (f)
-		fclose(f);
-	return emulated;
-}
-
-static int set_online(int cpu, int online)
-{
-	char path[96];
-
-	snprintf(path, sizeof(path), PROCESSORS "/cpu%d/online", cpu);
-	return write_number(path, online);
-}
-
 FIXTURE_SETUP(trace)
 {
 	struct stat st;
-	int cpu;
 
 	if (access(TRACING "/events", F_OK))
 		SKIP(return, "this kernel has no events");
 	ASSERT_EQ(0, access(TRACING "/events/memwait", F_OK));
-	self->offline = 0;
-	for (cpu = 1; is_emulated() && cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
-		if (!set_online(cpu, 0))
-			self->offline |= 1ULL << cpu;
-	}
-	if (is_emulated() && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+	if (!begin_patching(&self->offline))
 		SKIP(return, "emulated, and more than one processor");
 
 	self->page = sysconf(_SC_PAGESIZE);
@@ -92,15 +63,10 @@ FIXTURE_SETUP(trace)
 
 FIXTURE_TEARDOWN(trace)
 {
-	int cpu;
-
 	if (self->fd > 0)
 		close(self->fd);
 	rmdir(INSTANCE);
-	for (cpu = 1; cpu < 64; cpu++) {
-		if (self->offline & 1ULL << cpu)
-			set_online(cpu, 1);
-	}
+	end_patching(self->offline);
 }
 
 static int compare_lines(const void *a, const void *b)

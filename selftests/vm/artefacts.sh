@@ -341,13 +341,17 @@ copy_userlib()
 	mkdir -p "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp -R "$top"/userlib/{Makefile,*.c,*.h,*.map,*.pc.in,man} "$1/userlib/"
+	mkdir "$1/userlib/tools"
+	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
 }
 
 make_userlib()
 {
 	copy_userlib "$1"
 	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" CC="$cc" all
-	mv "$1"/userlib/libmemwait.* "$1/"
+	rm "$1/userlib/tools/memwaitctl"
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/tools" CC="$cc" LDFLAGS=-static all
+	mv "$1"/userlib/libmemwait.* "$1/userlib/tools/memwaitctl" "$1/"
 }
 
 # Sets $root to the build root that has $cc.
@@ -365,14 +369,14 @@ need_userlib()
 	local root
 	need_compiler
 	userlib=$cache/tests/userlib-$(echo "$cc" | hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
-		"$top"/uapi/linux/*.h)
+		"$top"/userlib/tools/{Makefile,*.c} "$top"/uapi/linux/*.h)
 	artefact "$userlib" "build library" make_userlib "$root"
 }
 
-# Sets $test to the statically linked program of the test $1.
+# Sets $test to the statically linked program of the test $1, and $userlib.
 need_test()
 {
-	local root linux_source dir userlib files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
+	local root linux_source dir files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
 	need_source
 	need_compiler
 	need_userlib

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Tests that switch tracepoints on make the kernel patch its code. An emulator may stumble over
+ * code that is patched while another processor runs it: there the others are offline meanwhile.
+ */
+#ifndef PATCHING_TEST_H
+#define PATCHING_TEST_H
+
+#include "memwait_test.h"
+
+static inline bool is_emulated(void)
+{
+	char line[256];
+	bool emulated = false;
+	FILE *f = fopen("/proc/cpuinfo", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strstr(line, "QEMU TCG"))
+			emulated = true;
+	}
+	if (f)
+		fclose(f);
+	return emulated;
+}
+
+static inline int set_online(int cpu, int online)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	return write_number(path, online);
+}
+
+/* Notes the processors, by their numbers, that are to come back. Returns whether to go on. */
+static inline bool begin_patching(uint64_t *offline)
+{
+	int cpu;
+
+	*offline = 0;
+	if (!is_emulated())
+		return true;
+	for (cpu = 1; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
+		if (!set_online(cpu, 0))
+			*offline |= 1ULL << cpu;
+	}
+	return sysconf(_SC_NPROCESSORS_ONLN) == 1;
+}
+
+static inline void end_patching(uint64_t offline)
+{
+	int cpu;
+
+	for (cpu = 1; cpu < 64; cpu++) {
+		if (offline & 1ULL << cpu)
+			set_online(cpu, 1);
+	}
+}
+
+#endif /* PATCHING_TEST_H */

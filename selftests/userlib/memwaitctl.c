@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+/* memwaitctl: what it prints, and what it exits with. */
+#include "../memwait_fixture.h"
+#include "../patching_test.h"
+#include <memwait.h>
+
+#define TOOL	"PATH=$PATH:../../userlib/tools memwaitctl "
+
+/* What a command has printed, also to standard error, and its exit status. */
+struct output {
+	int status;
+	char text[16384];
+};
+
+static void run(struct output *output, const char *format, ...)
+{
+	char command[512] = TOOL;
+	size_t used = strlen(command), length;
+	va_list args;
+	FILE *f;
+	int status;
+
+	va_start(args, format);
+	vsnprintf(command + used, sizeof(command) - used, format, args);
+	va_end(args);
+	strncat(command, " 2>&1", sizeof(command) - strlen(command) - 1);
+	fflush(stdout);
+	f = popen(command, "r");
+	length = f ? fread(output->text, 1, sizeof(output->text) - 1, f) : 0;
+	output->text[length] = 0;
+	status = f ? pclose(f) : -1;
+	output->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define EXPECT_SAYS(output, part)							\
+({											\
+	EXPECT_NE(NULL, strstr((output)->text, (part)))					\
+		TH_LOG("\"%s\" is not in: %s", (part), (output)->text);			\
+})
+
+FIXTURE(tool)
+{
+	int fd;
+	char file[64];
+	uint32_t *words;
+	long page;
+	pid_t children[4];
+	int nr;
+};
+
+FIXTURE_SETUP(tool)
+{
+	struct output output;
+	int file;
+
+	run(&output, "--help");
+	if (output.status)
+		SKIP(return, "memwaitctl is not installed");
+	self->nr = 0;
+	self->page = sysconf(_SC_PAGESIZE);
+	self->fd = memwait_open(0);
+	ASSERT_LE(0, self->fd);
+	snprintf(self->file, sizeof(self->file), "/dev/shm/memwaitctl-test-%d", getpid());
+	file = open(self->file, O_RDWR | O_CREAT | O_TRUNC, 0644);
+	ASSERT_LE(0, file);
+	ASSERT_EQ(0, ftruncate(file, 2 * self->page));
+	self->words = mmap(NULL, 2 * self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	ASSERT_NE(MAP_FAILED, self->words);
+	close(file);
+}
+
+FIXTURE_TEARDOWN(tool)
+{
+	int i;
+
+	for (i = 0; i < self->nr; i++) {
+		kill(self->children[i], SIGKILL);
+		waitpid(self->children[i], NULL, 0);
+	}
+	unlink(self->file);
+}
+
+#define TOOL_TEST(name)	TEST_F_TIMEOUT(tool, name, 300)
+
+TOOL_TEST(R37_info_says_whether_the_device_can_be_used)
+{
+	struct output output;
+	struct stat st;
+	pid_t child;
+
+	run(&output, "info");
+	EXPECT_EQ(0, output.status);
+	EXPECT_SAYS(&output, "can be used:  yes\n");
+	EXPECT_SAYS(&output, "contexts    2 of ");
+
+	ASSERT_EQ(0, stat("/dev/memwait", &st));
+	ASSERT_EQ(0, chmod("/dev/memwait", 0600));
+	child = fork();
+	if (!child) {
+		if (setgid(1234) || setuid(1234))
+			_exit(99);
+		run(&output, "info");
+		_exit(!strstr(output.text, "can be used:  no: Permission denied: ") ||
+		      output.status != 3);
+	}
+	EXPECT_EQ(0, child_status(child));
+	ASSERT_EQ(0, chmod("/dev/memwait", st.st_mode & 07777));
+}
+
+TOOL_TEST(R37_a_script_waits_and_notifies)
+{
+	uint32_t *word = self->words + self->page / sizeof(uint32_t) + 2;
+	unsigned long offset = self->page + 8;
+	struct output output;
+	pid_t child = fork();
+
+	if (!child) {
+		run(&output, "wait %s %lu 0", self->file, offset);
+		_exit(output.status);
+	}
+	await_waiters(self->fd, word, MEMWAIT_SIZE_U32, 1);
+	run(&output, "notify %s 0x%lx", self->file, offset);
+	EXPECT_EQ(0, output.status);
+	EXPECT_STREQ("1\n", output.text);
+	EXPECT_EQ(0, child_status(child));
+
+	run(&output, "notify %s %lu all", self->file, offset);
+	EXPECT_EQ(1, output.status);
+	EXPECT_STREQ("0\n", output.text);
+	run(&output, "wait %s %lu 7", self->file, offset);
+	EXPECT_EQ(1, output.status);
+	run(&output, "wait --timeout 0.05 %s %lu 0", self->file, offset);
+	EXPECT_EQ(2, output.status);
+	*word = 0x1234;
+	run(&output, "wait --size 2 --timeout 0.05 %s %lu 0x1234", self->file, offset);
+	EXPECT_EQ(2, output.status);
+	run(&output, "wait --size 1 --timeout 0.05 %s %lu 0x34", self->file, offset);
+	EXPECT_EQ(2, output.status);
+	run(&output, "wait --size 8 --timeout 0.05 %s %lu 0x1234", self->file, offset);
+	EXPECT_EQ(2, output.status);
+}
+
+TOOL_TEST(R37_wrong_arguments_are_told_from_failures)
+{
+	static const char * const wrong[] = {
+		"", "nothing", "list more", "wait", "wait %s 0", "wait %s 2 0", "wait %s 0 x",
+		"wait --size 3 %s 0 0", "wait --size 1 %s 0 256", "wait --timeout -1 %s 0 0",
+		"notify %s", "notify %s 0 -1", "notify %s 0 4294967296", "list --word x",
+		"top --interval 0",
+	};
+	struct output output;
+	char command[256];
+	size_t i;
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		const char *file = strstr(wrong[i], "%s");
+
+		snprintf(command, sizeof(command), "%.*s%s%s",
+			 (int)(file ? file - wrong[i] : (long)strlen(wrong[i])), wrong[i],
+			 file ? self->file : "", file ? file + 2 : "");
+		run(&output, "%s", command);
+		EXPECT_EQ(64, output.status)
+			TH_LOG("memwaitctl %s", command);
+	}
+	run(&output, "wait /nowhere 0 0");
+	EXPECT_EQ(4, output.status);
+	run(&output, "wait %s %ld 0", self->file, 2 * self->page);
+	EXPECT_EQ(4, output.status);
+	run(&output, "info >/dev/full");
+	EXPECT_EQ(4, output.status);
+}
+
+TOOL_TEST(R37_list_shows_the_file_of_a_word)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->words + 4, .flags = MEMWAIT_SIZE_U32,
+			    .deadline = MEMWAIT_FOREVER };
+	struct output output;
+	char expected[256];
+
+	waiter_start(&w);
+	run(&output, "list");
+	EXPECT_EQ(0, output.status);
+	snprintf(expected, sizeof(expected), "%s:0x10\n", self->file);
+	EXPECT_SAYS(&output, expected);
+	run(&output, "list --word %s:16 --pid %d", self->file, getpid());
+	EXPECT_EQ(0, output.status);
+	EXPECT_SAYS(&output, expected);
+	run(&output, "list --word %s:20", self->file);
+	EXPECT_EQ(1, output.status);
+	EXPECT_STREQ("", output.text);
+	run(&output, "list --pid 1");
+	EXPECT_EQ(1, output.status);
+
+	run(&output, "list --json --word %s:0x10", self->file);
+	EXPECT_EQ(0, output.status);
+	snprintf(expected, sizeof(expected), "\"kind\": \"thread\", \"pid\": %d, \"tid\": %d, ",
+		 getpid(), w.tid);
+	EXPECT_SAYS(&output, expected);
+	snprintf(expected, sizeof(expected), "\"path\": \"%s\", \"offset\": \"0x10\"}\n]\n",
+		 self->file);
+	EXPECT_SAYS(&output, expected);
+	EXPECT_SAYS(&output, "\"left_ms\": null");
+	run(&output, "list --json --word %s:20", self->file);
+	EXPECT_EQ(1, output.status);
+	EXPECT_STREQ("[]\n", output.text);
+
+	EXPECT_EQ(1, mw_notify(self->fd, w.addr, 1, MEMWAIT_SIZE_U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+}
+
+/* What two processes lock, each in another order. */
+struct locks {
+	memwait_mutex_t mutex[2];
+	uint32_t locked[2];
+};
+
+static pid_t lock_both(struct locks *locks, int first, bool second)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	if (memwait_mutex_lock(&locks->mutex[first]))
+		_exit(1);
+	__atomic_store_n(&locks->locked[first], 1, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&locks->locked[!first], __ATOMIC_SEQ_CST) && second)
+		usleep(1000);
+	if (second && memwait_mutex_lock(&locks->mutex[!first]))
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
+{
+	struct locks *locks = (struct locks *)self->words;
+	struct output output;
+	char expected[64];
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		int err = memwait_mutex_init(&locks->mutex[i], MEMWAIT_MUTEX_ROBUST);
+
+		if (err == EOPNOTSUPP || err == ENOTSUP)
+			SKIP(return, "this kernel cannot tell of deaths");
+		ASSERT_EQ(0, err);
+	}
+	self->children[self->nr++] = lock_both(locks, 0, true);
+	while (!__atomic_load_n(&locks->locked[0], __ATOMIC_SEQ_CST))
+		usleep(1000);
+	run(&output, "owners");
+	EXPECT_EQ(0, output.status);
+	EXPECT_STREQ("nobody waits for an owner\n", output.text);
+
+	/* The first one has a lock, and waits for nothing; a third one waits for it. */
+	self->children[self->nr++] = fork();
+	if (!self->children[1])
+		_exit(memwait_mutex_lock(&locks->mutex[0]));
+	snprintf(expected, sizeof(expected), "(thread %d, ", self->children[0]);
+	do
+		run(&output, "owners");
+	while (!output.status && !strstr(output.text, expected));
+	EXPECT_EQ(0, output.status);
+	snprintf(expected, sizeof(expected), "  thread %d (", self->children[1]);
+	EXPECT_SAYS(&output, expected);
+	EXPECT_SAYS(&output, self->file);
+
+	self->children[self->nr++] = lock_both(locks, 1, true);
+	do
+		run(&output, "owners");
+	while (!output.status);
+	EXPECT_EQ(1, output.status);
+	EXPECT_SAYS(&output, "deadlock:\n");
+	for (i = 0; i < 3; i += 2) {
+		snprintf(expected, sizeof(expected), "which is for thread %d to give\n",
+			 self->children[i]);
+		EXPECT_SAYS(&output, expected);
+	}
+
+	/* Who waits beside the circle is not in it. */
+	snprintf(expected, sizeof(expected), "which is for thread %d to give\n",
+		 self->children[1]);
+	EXPECT_EQ(NULL, strstr(output.text, expected));
+}
+
+TOOL_TEST(R37_top_counts_what_happens)
+{
+	struct output output;
+	uint64_t offline;
+	unsigned int waits;
+	pid_t child;
+
+	if (!begin_patching(&offline))
+		SKIP(return, "emulated, and more than one processor");
+	child = fork();
+	if (!child) {
+		/* One wait of 20 ms after the other. */
+		for (;;)
+			mw_wait(self->fd, self->words, 0, in_ms(20), MEMWAIT_SIZE_U32);
+	}
+	self->children[self->nr++] = child;
+	run(&output, "top --interval 2 --count 1 | awk '$6 ~ /:0x0$/ { print $3 }'");
+	waits = strtoul(output.text, NULL, 10);
+	end_patching(offline);
+	EXPECT_EQ(0, output.status);
+	EXPECT_LE(3, waits);
+	EXPECT_GE(100, waits);
+	/* What it has made for itself is gone. */
+	run(&output, "--help >/dev/null; ls /sys/kernel/tracing/instances");
+	EXPECT_STREQ("", output.text);
+}
+
+TEST_HARNESS_MAIN
