@@ -51,6 +51,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "probes.h"
 
 struct cond {
 	_Atomic uint64_t sequence;
@@ -77,6 +78,7 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 		return EINVAL;
 	memset(cond, 0, sizeof(*cond));
 	to_cond(cond)->flags = flags;
+	MEMWAIT_PROBE2(cond_init, cond, NULL);
 	return memwait_need_device();
 }
 
@@ -119,6 +121,7 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 
 	if (!cond)
 		return EINVAL;
+	MEMWAIT_PROBE1(cond_destroy, public_cond);
 	/* relaxed, both: nobody waits any more. Who was moved need not get the mutex first. */
 	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users, memory_order_relaxed))
@@ -243,6 +246,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex)
 {
+	MEMWAIT_PROBE2(cond_wait, cond, mutex);
 	return wait_until(cond, mutex, &memwait_never);
 }
 
@@ -252,6 +256,7 @@ int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid
 	struct memwait_deadline deadline;
 	int err = memwait_deadline_set(&deadline, clock, abstime);
 
+	MEMWAIT_PROBE2(cond_wait, cond, mutex);
 	return err ? err : wait_until(cond, mutex, &deadline);
 }
 
@@ -284,6 +289,7 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 
 int memwait_cond_signal(memwait_cond_t *cond)
 {
+	MEMWAIT_PROBE1(cond_signal, cond);
 	return memwait_cond_notify(cond, 1);
 }
 
@@ -324,6 +330,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 
 	if (!cond)
 		return EINVAL;
+	MEMWAIT_PROBE1(cond_broadcast, public_cond);
 	ret = memwait_need_device();
 	if (ret)
 		return ret;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "probes.h"
 
 struct mutex {
 	union {
@@ -132,6 +133,7 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 		return EINVAL;
 	memset(mutex, 0, sizeof(*mutex));
 	to_mutex(mutex)->kind = kind;
+	MEMWAIT_PROBE1(mutex_init, mutex);
 	return memwait_need_device();
 }
 
@@ -142,6 +144,7 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 
 	if (!mutex)
 		return EINVAL;
+	MEMWAIT_PROBE1(mutex_destroy, public_mutex);
 	/* acquire, both: who destroys it may free what it guarded */
 	if (!is_robust(mutex))
 		return atomic_load_explicit(&mutex->word, memory_order_acquire) & MEMWAIT_LOCKED ?
@@ -182,21 +185,29 @@ static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadli
 int memwait_mutex_lock(memwait_mutex_t *mutex)
 {
 	uint64_t id;
+	int err;
 
 	if (!mutex)
 		return EINVAL;
+	MEMWAIT_PROBE1(mutex_entry, mutex);
 	/* The usual ones, without a call. */
 	if (!owners_matter(to_mutex(mutex))) {
-		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word))
+		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word)) {
+			MEMWAIT_PROBE1(mutex_acquired, mutex);
 			return 0;
+		}
 	} else if (is_robust(to_mutex(mutex))) {
 		id = memwait_known_id();
 		if (id && memwait_owner_try(&to_mutex(mutex)->owned, id)) {
 			to_mutex(mutex)->count = 1;
+			MEMWAIT_PROBE1(mutex_acquired, mutex);
 			return 0;
 		}
 	}
-	return lock_until(to_mutex(mutex), &memwait_never);
+	err = lock_until(to_mutex(mutex), &memwait_never);
+	if (memwait_probe_got(err))
+		MEMWAIT_PROBE1(mutex_acquired, mutex);
+	return err;
 }
 
 /* If owners matter. */
@@ -237,21 +248,33 @@ int memwait_mutex_trylock(memwait_mutex_t *mutex)
 	return memwait_lock_try_owing(&to_mutex(mutex)->word, to_mutex(mutex)->kind) ? 0 : EBUSY;
 }
 
+static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct timespec *abstime)
+{
+	struct memwait_deadline deadline;
+	int err = memwait_deadline_set(&deadline, clock, abstime);
+
+	if (!err)
+		err = lock_until(to_mutex(mutex), &deadline);
+	if (memwait_probe_got(err))
+		MEMWAIT_PROBE1(mutex_timedlock_acquired, mutex);
+	return err;
+}
+
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
 			    const struct timespec *abstime)
 {
-	struct memwait_deadline deadline;
-	int err;
-
 	if (!mutex)
 		return EINVAL;
-	err = memwait_deadline_set(&deadline, clock, abstime);
-	return err ? err : lock_until(to_mutex(mutex), &deadline);
+	MEMWAIT_PROBE3(mutex_clocklock_entry, mutex, clock, abstime);
+	return clocklock(mutex, clock, abstime);
 }
 
 int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime)
 {
-	return memwait_mutex_clocklock(mutex, CLOCK_REALTIME, abstime);
+	if (!mutex)
+		return EINVAL;
+	MEMWAIT_PROBE2(mutex_timedlock_entry, mutex, abstime);
+	return clocklock(mutex, CLOCK_REALTIME, abstime);
 }
 
 /* Not inlined: so the usual mutex is unlocked without a stack frame. */
@@ -286,6 +309,8 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 
 	if (!mutex)
 		return EINVAL;
+	/* Before the next one can have it. */
+	MEMWAIT_PROBE1(mutex_release, public_mutex);
 	if (owners_matter(mutex))
 		return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_own(mutex);
 	return memwait_lock_release(&mutex->word, mutex->kind);

@@ -38,6 +38,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "probes.h"
 
 struct rwlock {
 	union {
@@ -323,6 +324,7 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 
 	if (!lock)
 		return EINVAL;
+	MEMWAIT_PROBE1(rwlock_destroy, rwlock);
 	for (;;) {
 		ret = look_for_users(lock);
 		if (ret != EAGAIN)
@@ -379,7 +381,13 @@ static int try_to_write(struct rwlock *lock, int ret)
 
 int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
 {
-	return read_until(to_rwlock(rwlock), &memwait_never);
+	int err;
+
+	MEMWAIT_PROBE1(rdlock_entry, rwlock);
+	err = read_until(to_rwlock(rwlock), &memwait_never);
+	if (memwait_probe_got(err))
+		MEMWAIT_PROBE1(rdlock_acquire_read, rwlock);
+	return err;
 }
 
 /* Not inlined, as above. */
@@ -413,7 +421,12 @@ int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
 	struct memwait_deadline deadline;
 	int err = memwait_deadline_set(&deadline, clock, abstime);
 
-	return err ? err : read_until(to_rwlock(rwlock), &deadline);
+	MEMWAIT_PROBE1(rdlock_entry, rwlock);
+	if (!err)
+		err = read_until(to_rwlock(rwlock), &deadline);
+	if (memwait_probe_got(err))
+		MEMWAIT_PROBE1(rdlock_acquire_read, rwlock);
+	return err;
 }
 
 int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
@@ -478,7 +491,13 @@ static int write_first(struct rwlock *lock, const struct memwait_deadline *deadl
 
 int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
 {
-	return write_until(to_rwlock(rwlock), &memwait_never);
+	int err;
+
+	MEMWAIT_PROBE1(wrlock_entry, rwlock);
+	err = write_until(to_rwlock(rwlock), &memwait_never);
+	if (memwait_probe_got(err))
+		MEMWAIT_PROBE1(wrlock_acquire_write, rwlock);
+	return err;
 }
 
 __attribute__((__noinline__))
@@ -513,7 +532,12 @@ int memwait_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
 	struct memwait_deadline deadline;
 	int err = memwait_deadline_set(&deadline, clock, abstime);
 
-	return err ? err : write_until(to_rwlock(rwlock), &deadline);
+	MEMWAIT_PROBE1(wrlock_entry, rwlock);
+	if (!err)
+		err = write_until(to_rwlock(rwlock), &deadline);
+	if (memwait_probe_got(err))
+		MEMWAIT_PROBE1(wrlock_acquire_write, rwlock);
+	return err;
 }
 
 int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
@@ -583,6 +607,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 
 	if (!lock)
 		return EINVAL;
+	MEMWAIT_PROBE1(rwlock_unlock, rwlock);
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: the writer comes after what was read */

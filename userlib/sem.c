@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "probes.h"
 
 struct sem {
 	_Atomic uint64_t state;		/* value; upper half: PRIVATE, waiters */
@@ -184,7 +185,13 @@ static inline int wait_until(struct sem *sem, const struct memwait_deadline *dea
 
 int memwait_sem_wait(memwait_sem_t *sem)
 {
-	return wait_until(to_sem(sem), &memwait_never);
+	int err;
+
+	MEMWAIT_PROBE1(sem_entry, sem);
+	err = wait_until(to_sem(sem), &memwait_never);
+	if (!err)
+		MEMWAIT_PROBE1(sem_acquired, sem);
+	return err;
 }
 
 /* Not inlined, as above. */
@@ -212,7 +219,12 @@ int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct time
 	struct memwait_deadline deadline;
 	int err = memwait_deadline_set(&deadline, clock, abstime);
 
-	return err ? err : wait_until(to_sem(sem), &deadline);
+	MEMWAIT_PROBE1(sem_entry, sem);
+	if (!err)
+		err = wait_until(to_sem(sem), &deadline);
+	if (!err)
+		MEMWAIT_PROBE1(sem_acquired, sem);
+	return err;
 }
 
 int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
@@ -259,6 +271,7 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 
 	if (!sem)
 		return EINVAL;
+	MEMWAIT_PROBE1(sem_post, public_sem);
 	if (!memwait_has_device())
 		return post_and_wake(sem);
 	/* relaxed: only the compare-and-swap counts */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Probes for tools that look at locks (USDT): systemtap, bpftrace, perf, gdb. They have the names
+ * and arguments of glibc's, where that has them, by the provider libmemwait. Each is one
+ * instruction that does nothing, and a note in the library's file. There are none if it was built
+ * without <sys/sdt.h>, which systemtap-sdt-dev has.
+ */
+#ifndef MEMWAIT_PROBES_H
+#define MEMWAIT_PROBES_H
+
+#include <errno.h>
+
+#if defined(__has_include)
+#if __has_include("sys/sdt.h")
+#define MEMWAIT_HAS_PROBES
+#endif
+#endif
+
+#ifdef MEMWAIT_HAS_PROBES
+#include <sys/sdt.h>
+#define MEMWAIT_PROBE1(name, one)		STAP_PROBE1(libmemwait, name, one)
+#define MEMWAIT_PROBE2(name, one, two)		STAP_PROBE2(libmemwait, name, one, two)
+#define MEMWAIT_PROBE3(name, one, two, three)	STAP_PROBE3(libmemwait, name, one, two, three)
+#else
+#define MEMWAIT_PROBE1(name, one)		((void)#name, (void)(one))
+#define MEMWAIT_PROBE2(name, one, two)		((void)#name, (void)(one), (void)(two))
+#define MEMWAIT_PROBE3(name, one, two, three)	\
+	((void)#name, (void)(one), (void)(two), (void)(three))
+#endif
+
+/* Whether a lock function has got the lock. */
+static inline int memwait_probe_got(int err)
+{
+	return !err || err == EOWNERDEAD;
+}
+
+#endif /* MEMWAIT_PROBES_H */
