@@ -379,4 +379,4 @@ module_exit(memwait_exit);
 MODULE_DESCRIPTION("Wait for and notify words of memory, from threads and event loops");
 MODULE_AUTHOR("memwait authors");
 MODULE_LICENSE("GPL");
-MODULE_VERSION("1.0.0-rc");
+MODULE_VERSION(MEMWAIT_VERSION);

@@ -299,7 +299,7 @@ need_kernel()
 make_module()
 {
 	local dir=/cache/modules/${1##*/}
-	cp -R "$top/Kbuild" "$top/module" "$top/uapi" "$1/"
+	cp -R "$top"/{Kbuild,dkms.conf,module,uapi} "$1/"
 	# Counts which lines are run, on a kernel that has GCOV.
 	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 GCOV_PROFILE=y \
 		"${cross[@]}" modules 2>&1 |
@@ -313,7 +313,7 @@ make_module()
 need_module()
 {
 	local files
-	mapfile -t files < <(find "$top/Kbuild" "$top/module" "$top/uapi" -name '[!.]*' -type f \
+	mapfile -t files < <(find "$top"/{Kbuild,dkms.conf,module,uapi} -name '[!.]*' -type f \
 		! -name '*.o' ! -name '*.mod*' | sort)
 	module=$cache/modules/memwait-$(echo "$root $release $image" |
 		hash_of "${files[@]}" "$here/artefacts.sh")
@@ -339,7 +339,7 @@ make_test()
 copy_userlib()
 {
 	mkdir -p "$1/userlib"
-	cp -R "$top/uapi" "$1/"
+	cp -R "$top"/{dkms.conf,uapi} "$1/"
 	cp -R "$top"/userlib/{Makefile,*.c,*.h,*.map,*.pc.in,man} "$1/userlib/"
 	mkdir "$1/userlib/tools"
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
@@ -418,7 +418,8 @@ need_examples()
 	need_root userlib
 	mapfile -t files < <(find "$top"/userlib -name '*.[ch0-9]' -o -name Makefile -o -name '*.in' \
 		-o -name '*.map' | sort)
-	examples=$cache/tests/examples-$(echo "$root" | hash_of "${files[@]}" "$top"/uapi/linux/*.h)
+	examples=$cache/tests/examples-$(echo "$root" | hash_of "${files[@]}" "$top/dkms.conf" \
+		"$top"/uapi/linux/*.h)
 	artefact "$examples" "build examples" make_examples "$root"
 }
 
