@@ -9,6 +9,7 @@ DEMO_KERNEL ?= newest
 KERNEL ?= debug
 BENCH_KERNEL ?= newest
 MINUTES ?= 10
+DIST ?= dist
 
 VM := selftests/vm/run
 
@@ -23,6 +24,7 @@ help:						## this list
 	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); all there are: $(VM) kernels"
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
 	@echo "MINUTES= how long they last ($(MINUTES))"
+	@echo "DIST=    where dist and deb put what they make ($(DIST))"
 	@echo "PREFIX=  where install-lib installs ($(PREFIX))"
 	@echo "DESTDIR= root to install below, and then neither depmod nor ldconfig is run;"
 	@echo "         INSTALL_MOD_PATH= is the same for the module alone"
@@ -41,9 +43,13 @@ kernel_release = $$(sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
 	$(KDIR)/include/generated/utsrelease.h)
 depmod = [ -n "$(INSTALL_MOD_PATH)" ] || PATH="$$PATH:/usr/sbin:/sbin" depmod "$$release"
 
+# The headers of a distribution have no key to sign with, and the kernel's Makefile would try.
+signing_key = $(wildcard $(KDIR)/certs/signing_key.pem)
+
 modules_install:				## install memwait.ko, run depmod
 	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(INSTALL_MOD_PATH) DEPMOD=true \
-		modules_install
+		$(if $(signing_key),,CONFIG_MODULE_SIG_ALL=) modules_install
+	$(if $(signing_key),,@echo "memwait.ko is not signed, see Documentation/install.rst")
 	release=$(kernel_release) && { $(depmod); }
 
 # Where the kernel's Makefile puts it, by its version.
@@ -62,6 +68,13 @@ uninstall: uninstall-lib modules_uninstall	## remove what install has installed
 
 uninstall-lib:				## the same of install-lib
 	$(MAKE) -C userlib uninstall PREFIX=$(PREFIX)
+
+# The tarball is the same for the same files.
+dist:						## memwait-VERSION.tar.xz, in DIST
+	@packaging/dist $(DIST)
+
+deb:						## the packages of Debian, in DIST
+	@packaging/deb $(DIST)
 
 check:						## style, builds and all tests, in VMs; counts at the end
 	@selftests/vm/check $(KERNELS)
@@ -105,4 +118,4 @@ clean:						## remove what was built here; the cache stays
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib check check-all torture deaths fuzz bench bench-report demo style clean
+	uninstall-lib dist deb check check-all torture deaths fuzz bench bench-report demo style clean
