@@ -13,6 +13,9 @@ here=$top/selftests/vm
 # had on the day that its build root was made: only its release tells which one that is.
 all_kernels="6.1 6.1-rt 6.12 6.12-rt newest newest-rt debug kcsan 6.12-m32 6.12-arm64"
 
+# The guest's clock counts instructions.
+icount=false
+
 # What tests are built with, and what else make is to know, for the kernel that is in use.
 cc=gcc
 cross=()
@@ -162,12 +165,17 @@ make_root()
 	[ "${PIPESTATUS[*]}" = "0 0" ]
 }
 
-# Sets $root to the build root that a kernel, or the library, is built in. That of the library also
-# has what looks at the code, models and coverage of the module.
+# Sets $root to the build root that a kernel, the library, or packages are built in. That of the library
+# also has what looks at the code, models and coverage of the module. system-SUITE is no build root: it is
+# what packages are installed into.
 need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
-	[ "$1" = userlib ] || [ "$1" = plots ] || hook=$here/fetch-kernels
+	case $1 in
+	userlib | plots | deb) ;;
+	system-*) hook=$here/fetch-packages ;;
+	*) hook=$here/fetch-kernels ;;
+	esac
 	case $1 in
 	6.12-arm64)
 		suite=bookworm
@@ -189,6 +197,18 @@ need_root()
 		suite=bookworm
 		extra=bookworm-security
 		packages=gnuplot-nox
+		;;
+	deb)
+		suite=bookworm
+		extra=bookworm-security
+		packages=build-essential,debhelper,dh-dkms,lintian,xz-utils
+		;;
+	system-*)
+		# As a user has it: a kernel and its headers.
+		suite=${1#system-}
+		extra=$suite-security
+		packages=linux-image-cloud-amd64,linux-headers-cloud-amd64,systemd-sysv,udev,kmod
+		packages+=,apt-utils,e2fsprogs
 		;;
 	6.1 | 6.1-rt | 6.12 | 6.12-rt | 6.12-m32 | debug | kcsan)
 		suite=bookworm
@@ -318,6 +338,30 @@ need_module()
 	module=$cache/modules/memwait-$(echo "$root $release $image" |
 		hash_of "${files[@]}" "$here/artefacts.sh")
 	artefact "$module" "build module for $release" make_module "$root" "$headers"
+}
+
+# Prints the acceleration options: KVM where a guest runs under it. That the device opens does not
+# tell; some hosts let a guest hang in its first instructions. Asked once per boot of the host.
+acceleration()
+{
+	local known
+	if $icount; then
+		echo "-accel tcg,thread=single -icount shift=0,sleep=off -cpu max"
+		return
+	fi
+	known=$cache/kvm-$(cat /proc/sys/kernel/random/boot_id)
+	if [ ! -e "$known" ]; then
+		rm -f "$cache"/kvm-*
+		# Without a root file system the kernel panics, and with that QEMU ends.
+		if [ -w /dev/kvm ] && timeout 10 qemu-system-x86_64 -accel kvm -cpu host -m 512 \
+			-display none -no-reboot -kernel "$image" -append panic=-1 \
+			</dev/null >/dev/null 2>&1; then
+			echo "-accel kvm -cpu host" >"$known"
+		else
+			echo "-accel tcg,thread=multi -cpu max" >"$known"
+		fi
+	fi
+	cat "$known"
 }
 
 make_test()
