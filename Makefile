@@ -25,6 +25,7 @@ help:						## this list
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
 	@echo "MINUTES= how long they last ($(MINUTES))"
 	@echo "DIST=    where dist and deb put what they make ($(DIST))"
+	@echo "KERNEL_TREE= source of a kernel, for in-tree"
 	@echo "PREFIX=  where install-lib installs ($(PREFIX))"
 	@echo "DESTDIR= root to install below, and then neither depmod nor ldconfig is run;"
 	@echo "         INSTALL_MOD_PATH= is the same for the module alone"
@@ -76,6 +77,9 @@ dist:						## memwait-VERSION.tar.xz, in DIST
 deb:						## the packages of Debian, in DIST
 	@packaging/deb $(DIST)
 
+in-tree:					## patches for KERNEL_TREE, in DIST, and applied
+	@packaging/in-tree $(KERNEL_TREE) $(DIST)
+
 check:						## style, builds and all tests, in VMs; counts at the end
 	@selftests/vm/check $(KERNELS)
 
@@ -118,4 +122,4 @@ clean:						## remove what was built here; the cache stays
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb check check-all torture deaths fuzz bench bench-report demo style clean
+	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo style clean

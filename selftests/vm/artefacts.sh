@@ -172,7 +172,7 @@ need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
 	case $1 in
-	userlib | plots | deb) ;;
+	userlib | plots | deb | tree) ;;
 	system-*) hook=$here/fetch-packages ;;
 	*) hook=$here/fetch-kernels ;;
 	esac
@@ -202,6 +202,12 @@ need_root()
 		suite=bookworm
 		extra=bookworm-security
 		packages=build-essential,debhelper,dh-dkms,lintian,xz-utils
+		;;
+	tree)
+		# The newest source of Debian, and what it is built with.
+		suite=trixie
+		extra=trixie-backports
+		packages+=,flex,bison,bc,libelf-dev,perl,python3,linux-source/trixie-backports
 		;;
 	system-*)
 		# As a user has it: a kernel and its headers.
@@ -244,7 +250,15 @@ need_source()
 
 make_source()
 {
-	tar -C "$1" -xJf "$2/usr/src/linux-source-6.12.tar.xz" --strip-components=1
+	tar -C "$1" -xJf "$2"/usr/src/linux-source-*.tar.xz --strip-components=1
+}
+
+# Sets $linux_tree to the newest source, and $root to what it is built in.
+need_tree()
+{
+	need_root tree
+	linux_tree=$cache/linux-tree-${root##*-}
+	artefact "$linux_tree" "unpack newest kernel source" make_source "$root"
 }
 
 make_own_kernel()
