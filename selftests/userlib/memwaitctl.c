@@ -147,6 +147,7 @@ TOOL_TEST(R37_wrong_arguments_are_told_from_failures)
 		"wait --size 3 %s 0 0", "wait --size 1 %s 0 256", "wait --timeout -1 %s 0 0",
 		"notify %s", "notify %s 0 -1", "notify %s 0 4294967296", "list --word x",
 		"top --interval 0",
+		"wait --size 8 %s 0 ' -1'",
 	};
 	struct output output;
 	char command[256];

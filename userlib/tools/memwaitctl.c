@@ -97,7 +97,7 @@ static uint64_t number(const char *text, const char *what)
 
 	errno = 0;
 	value = strtoull(text, &end, 0);
-	if (errno || end == text || *end || text[0] == '-')
+	if (errno || *end || text[0] < '0' || text[0] > '9')
 		fail(EXIT_USAGE, "%s cannot be %s", what, text);
 	return value;
 }
