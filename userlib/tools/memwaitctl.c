@@ -791,10 +791,14 @@ struct word_use {
 };
 
 static char instance[96];
+static int events = -1;
 static volatile sig_atomic_t stopped;
 
+/* It cannot be removed while its trace_pipe is open. */
 static void remove_instance(void)
 {
+	if (events >= 0)
+		close(events);
 	rmdir(instance);
 }
 
@@ -816,27 +820,28 @@ static void set_event(const char *event)
 	close(fd);
 }
 
-static int open_events(void)
+static void open_events(void)
 {
 	struct sigaction action = { .sa_handler = stop };
 	char path[128];
-	int fd;
 
+	/* None may leave the instance behind, which goes on recording. */
+	sigaction(SIGHUP, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGPIPE, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 	snprintf(instance, sizeof(instance), TRACING "/instances/memwaitctl-%d", getpid());
 	if (mkdir(instance, 0700))
 		fail(EXIT_ERROR, "%s: %s: tracefs is not mounted, or only root can use it",
 		     instance, strerror(errno));
 	atexit(remove_instance);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
 	snprintf(path, sizeof(path), "%s/trace_pipe", instance);
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
+	events = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (events < 0)
 		fail(EXIT_ERROR, "%s: %s", path, strerror(errno));
 	set_event("memwait_notify");
 	set_event("memwait_wait_end");
 	set_event("memwait_async_complete");
-	return fd;
 }
 
 static struct word_use *find_use(struct word_use **uses, size_t *nr, const char *word)
@@ -909,7 +914,7 @@ static void show_uses(struct word_use *uses, size_t nr, bool clear)
 }
 
 /* Reads what was recorded until a time. */
-static void read_events(int fd, struct word_use **uses, size_t *nr, uint64_t until)
+static void read_events(struct word_use **uses, size_t *nr, uint64_t until)
 {
 	static char buffer[65536];
 	static size_t length;
@@ -918,7 +923,7 @@ static void read_events(int fd, struct word_use **uses, size_t *nr, uint64_t unt
 	ssize_t n;
 
 	while (!stopped && now() < until) {
-		n = read(fd, buffer + length, sizeof(buffer) - 1 - length);
+		n = read(events, buffer + length, sizeof(buffer) - 1 - length);
 		if (n <= 0) {
 			/* trace_pipe can be polled, but wakes late. */
 			nanosleep(&pause, NULL);
@@ -945,7 +950,7 @@ static int do_top(int argc, char **argv)
 		{ 0 }
 	};
 	uint64_t interval = 2 * ONE_SECOND, count = UINT64_MAX, i;
-	int option, fd;
+	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (option == 'i')
@@ -957,16 +962,15 @@ static int do_top(int argc, char **argv)
 	}
 	if (argc != optind || !interval)
 		usage();
-	fd = open_events();
-	for (i = 0; i < count && !stopped; i++) {
+	open_events();
+	for (i = 0; i < count && !stopped && !ferror(stdout); i++) {
 		struct word_use *uses = NULL;
 		size_t nr = 0;
 
-		read_events(fd, &uses, &nr, now() + interval);
+		read_events(&uses, &nr, now() + interval);
 		show_uses(uses, nr, isatty(STDOUT_FILENO));
 		free(uses);
 	}
-	close(fd);
 	return 0;
 }
 
