@@ -72,13 +72,13 @@ uninstall-lib:				## the same of install-lib
 
 # The tarball is the same for the same files.
 dist:						## memwait-VERSION.tar.xz, in DIST
-	@packaging/dist $(DIST)
+	@packaging/dist "$(DIST)"
 
 deb:						## the packages of Debian, in DIST
-	@packaging/deb $(DIST)
+	@packaging/deb "$(DIST)"
 
 in-tree:					## patches for KERNEL_TREE, in DIST, and applied
-	@packaging/in-tree $(KERNEL_TREE) $(DIST)
+	@packaging/in-tree "$(KERNEL_TREE)" "$(DIST)"
 
 check:						## style, builds and all tests, in VMs; counts at the end
 	@selftests/vm/check $(KERNELS)
