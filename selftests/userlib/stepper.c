@@ -412,7 +412,7 @@ static void store_result(memwait_op_t *called, int result, void *data)
 
 static int make_loop(struct objects *objects)
 {
-	scene->loops[VICTIM] = 1;
+	scene->loops[VICTIM] = IDS_OF_A_LOOP;
 	if (memwait_loop_new(&loop))
 		return -1;
 	memwait_op_init(&op, loop, store_result, &objects->called_back);
@@ -451,7 +451,7 @@ static int visit_by_loop(struct objects *objects, int me)
 	memwait_loop_t *own;
 	int result, ret;
 
-	scene->loops[me] = 1;
+	scene->loops[me] = IDS_OF_A_LOOP;
 	if (memwait_loop_new(&own))
 		return -1;
 	memwait_op_init(&visitor, own, store_result, &result);

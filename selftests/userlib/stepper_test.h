@@ -27,6 +27,9 @@
 #define PATIENCE_MS	20000
 #define PATIENCE_LOST	1000	/* in milliseconds, both */
 #define MOST_STEPS	10000
+
+/* A loop's context has an id, and so has the process that it ends with. */
+#define IDS_OF_A_LOOP	2
 #define MOST_REPORTS	4
 #define MOST_FAILURES	400
 
@@ -75,7 +78,7 @@ struct scene {
 	struct objects before;		/* a step */
 	struct objects at_death;
 	struct request requests[HELPERS];
-	int loops[HELPERS + 1];		/* each has an id of its own */
+	int loops[HELPERS + 1];		/* ids of their loops */
 	long patience;			/* in milliseconds */
 	unsigned int kind;
 };
