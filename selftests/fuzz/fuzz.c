@@ -933,7 +933,6 @@ static void do_owner(struct thread *t)
 {
 	static const uint32_t flags[] = {
 		0, 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT, 3, 4,
-		MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND,
 	};
 	struct memwait_owner arg = { .flags = PICK(flags, t->call->arg[3]) };
 	uint64_t at = issue(t, MEMWAIT_IOC_OWNER, &arg, sizeof(arg), 8);
