@@ -69,6 +69,7 @@ static int memwait_open(struct inode *inode, struct file *file)
 	refcount_set(&context->refs, 1);
 	spin_lock_init(&context->lock);
 	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&context->places, XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&context->completed);
 	context->pins = RB_ROOT;
 	memwait_expire_open(context);
@@ -189,6 +190,7 @@ static int memwait_release(struct inode *inode, struct file *file)
 	mutex_unlock(&context->read_lock);
 	memwait_expire_close(context);
 	memwait_async_close(context);
+	memwait_places_free(context);
 	if (context->identity)
 		memwait_owner_die(context->identity);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);

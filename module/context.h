@@ -23,9 +23,11 @@
 #include "identity.h"
 #include "memwait.h"
 
+struct memwait_place;
+
 /* What is counted of each user, and limited by a module parameter. */
 enum memwait_resource {
-	MEMWAIT_WAITS,		/* async waits, until cancelled or read */
+	MEMWAIT_WAITS,		/* async waits, until cancelled or read; places */
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_PINS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
@@ -145,8 +147,10 @@ struct memwait_spares {
 /**
  * struct memwait_context - an open file of /dev/memwait
  * @refs: one of the file, one of each notify that is going to wake it
- * @lock: protects all up to @timers
+ * @lock: protects all up to @timers but @places and @next_place
  * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
+ * @places: of threads that were interrupted, by thread id; see place.c
+ * @next_place: where to look next for those of dead threads; protected by the lock of @places
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
  *	which holds @read_lock, takes them from the head, or puts them back there
  * @nr_pending: how many are in a queue, and not claimed
@@ -181,6 +185,8 @@ struct memwait_context {
 	refcount_t refs;
 	spinlock_t lock;	/* see the top of async.c */
 	struct xarray waits;
+	struct xarray places;
+	unsigned long next_place;
 	struct list_head completed;
 	unsigned int nr_pending;
 	unsigned int nr_completed;
@@ -368,6 +374,14 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
 int memwait_async_init(void);
 void memwait_async_exit(void);
+
+/* place.c */
+struct memwait_place *memwait_place_find(struct memwait_context *context);
+void memwait_place_apply(const struct memwait_place *place, struct memwait_group *group);
+void memwait_place_keep(struct memwait_context *context, struct memwait_place *place,
+			const struct memwait_group *group);
+void memwait_place_drop(struct memwait_context *context, struct memwait_place *place);
+void memwait_places_free(struct memwait_context *context);
 
 /* owner.c */
 int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,

@@ -22,6 +22,9 @@
  * to the end, each that they come to. So if a marker is gone, then so is what stood before it: the
  * walk goes on with the oldest waiter; or, without the last marker, has done with this queue.
  *
+ * Waiters that have returned to their places stand in a tree by number. They are noted first, and
+ * there the walk remembers the last number.
+ *
  * MEMWAIT_IOC_WAITERS does not count markers.
  *
  * Lock order: queue->lock -> memwait_walks_lock
@@ -80,7 +83,9 @@ struct memwait_line {
  * @nr_keys: how many
  * @max_keys: for how many there is room
  * @next_key: the queue that is worked on
- * @begun: and whether there was a step of it
+ * @begun: and whether there was a step of it, along the list
+ * @last: the number of its last waiter when the walk came to it
+ * @returned: those that have returned to their places were noted up to this number
  * @place: the marker behind what was noted; as @end, in its queue or not, under the queue's lock
  * @end: the marker behind the rest
  * @next_line: the first of @lines that was not shown
@@ -95,6 +100,8 @@ struct memwait_walk {
 	size_t max_keys;
 	size_t next_key;
 	bool begun;
+	u64 last;
+	u64 returned;
 	struct memwait_waiter place;
 	struct memwait_waiter end;
 	unsigned int next_line;
@@ -247,7 +254,7 @@ static void memwait_marker_put(struct memwait_waiter *marker, struct memwait_que
 			       const struct memwait_waiter *behind)
 {
 	lockdep_assert_held(&queue->lock);
-	marker->epoch = behind->epoch;
+	marker->number = behind->number;
 	list_add(&marker->node, (struct list_head *)&behind->node);
 	queue->nr_waiters++;
 	WRITE_ONCE(marker->queue, queue);
@@ -272,6 +279,28 @@ static void memwait_walk_note(struct memwait_walk *walk, const struct memwait_qu
 	walk->nr_lines++;
 }
 
+/*
+ * Notes some of those that have returned to their places. Returns whether there may be more: they
+ * have no greater numbers than had been given when the walk came to the queue.
+ */
+static bool memwait_walk_returned(struct memwait_walk *walk, struct memwait_queue *queue)
+{
+	struct memwait_waiter *waiter;
+	unsigned int nr;
+
+	lockdep_assert_held(&queue->lock);
+	if (!walk->last)
+		walk->last = queue->number;
+	for (nr = 0; nr < MEMWAIT_WALK_STEP; nr++) {
+		waiter = memwait_queue_next_returned(queue, walk->returned);
+		if (!waiter || waiter->number > walk->last)
+			return false;
+		memwait_walk_note(walk, queue, waiter);
+		walk->returned = waiter->number;
+	}
+	return true;
+}
+
 /* One step in a locked queue. Returns whether it needs another one. */
 static bool memwait_walk_queue(struct memwait_walk *walk, struct memwait_queue *queue)
 {
@@ -279,6 +308,10 @@ static bool memwait_walk_queue(struct memwait_walk *walk, struct memwait_queue *
 	unsigned int nr = 0;
 
 	lockdep_assert_held(&queue->lock);
+	if (!walk->begun && memwait_walk_returned(walk, queue))
+		return true;
+	if (walk->nr_lines && !walk->begun && !list_empty(&queue->waiters))
+		return true;
 	if (walk->begun && READ_ONCE(walk->end.queue) != queue) {
 		if (READ_ONCE(walk->place.queue) == queue)
 			memwait_queue_remove(&walk->place);
@@ -324,6 +357,8 @@ static int memwait_walk_step(struct memwait_walk *walk)
 			memwait_queue_unlock(queue, NULL);
 		if (!more) {
 			walk->begun = false;
+			walk->last = 0;
+			walk->returned = 0;
 			walk->next_key++;
 		}
 		if (walk->nr_lines)

@@ -14,10 +14,12 @@
  * struct memwait_member - one of the words of a group
  * @waiter: its entry in the queue
  * @group: the group
+ * @returned: in &memwait_queue.returned
  */
 struct memwait_member {
 	struct memwait_waiter waiter;
 	struct memwait_group *group;
+	struct rb_node returned;
 };
 
 /**

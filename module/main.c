@@ -288,7 +288,7 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return memwait_info(context, arg, size);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT):
 		ret = memwait_copy_arg(&u.wait, sizeof(u.wait), arg, size);
-		return ret ?: memwait_wait(&u.wait, kept);
+		return ret ?: memwait_wait(&u.wait, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
 		return ret ?: memwait_ioctl_notify(&u.notify, kept);
@@ -305,13 +305,13 @@ long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 		return ret ?: memwait_cancel(context, &u.cancel);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
-		return ret ?: memwait_wait_any(&u.wait_any, arg, kept);
+		return ret ?: memwait_wait_any(&u.wait_any, arg, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
 		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
 		return ret ?: memwait_ioctl_requeue(&u.requeue, arg, kept);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
 		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
-		return ret ?: memwait_notify_wait(&u.notify_wait, arg, kept);
+		return ret ?: memwait_notify_wait(&u.notify_wait, arg, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
 		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
 		return ret ?: memwait_ioctl_notify_many(&u.notify_many, kept);

@@ -9,6 +9,7 @@
  *	expire.c		deadlines of async waits
  *	async.c			async waits
  *	notify.c		notify and requeue, in steps
+ *	place.c			what a thread that was interrupted keeps of its wait
  *	group.c			several words that are waited for together
  *	queue.c			the queues of waiters
  *	identity.c		ids of threads and contexts, and which queues look to them
@@ -34,6 +35,7 @@
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
+#include <linux/rbtree.h>
 #include <linux/rhashtable-types.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -131,14 +133,15 @@ struct memwait_waiter_ops {
 
 /**
  * struct memwait_waiter - an entry of a queue
- * @node: in the queue's list; protected by the queue's lock. Once claimed and removed, it is the
- *	claimer's to use
+ * @node: in the queue's list; or @node.next is %NULL: it has returned to its place. Protected by
+ *	the queue's lock. Once claimed and removed, it is the claimer's to use
  * @queue: the queue that it is in, or %NULL; written under the queue's lock
  * @ops: what to do with it
  * @word: what it waits on; while it is queued, protected by the queue's lock
  * @identity: of a wait with MEMWAIT_OWNED: the thread or context that waits; otherwise %NULL
  * @owned_node: then, in the queue's list of such waiters; protected by the queue's lock
- * @epoch: that of the queue when it joined; protected by the queue's lock
+ * @number: of joining, in its queue; protected by the queue's lock. Before it joins: 0, or that of
+ *	the place to which a thread returns
  * @since: when it joined its first queue, in jiffies
  * @state: of an async wait, as are the next three: here, where there is room for them
  * @kind: an enum memwait_async_kind
@@ -152,7 +155,7 @@ struct memwait_waiter {
 	struct memwait_word word;
 	struct memwait_identity *identity;
 	struct list_head owned_node;
-	u32 epoch;
+	u64 number;
 	u32 since;
 	u8 state;
 	u8 kind;
@@ -166,14 +169,15 @@ struct memwait_waiter {
  * @key: the word; an owner of 0 marks a queue that was freed. Written under @lock, read without it
  *	by look-ups in the hash table
  * @lock: protects the rest
- * @nr_waiters: length of @waiters
- * @waiters: oldest first
- * @owned: those of them that are told of deaths, oldest first
+ * @nr_waiters: how many there are
+ * @waiters: those that have joined at the end, oldest first
+ * @returned: those that have returned to their places, by number
+ * @owned: those waiters that are told of deaths, oldest first; see memwait_queue_return()
  * @looks_to: whose death they are told of, see identity.c
  * @looks_to_node: in &memwait_identity.queues of it; protected by its lock, too
  * @mover: the thread that has moved waiters here last, whose death they are told of as well
  * @mover_node: in &memwait_identity.moved_to of it; likewise
- * @epoch: goes up when a call has to come back for the rest of its waiters
+ * @number: that of the last one that has joined
  * @nr_calls: calls that will come back to the queue
  * @kept: a user keeps the queue, or a call is about to keep or evict it
  */
@@ -183,12 +187,13 @@ struct memwait_queue {
 	spinlock_t lock;	/* see the top of queue.c */
 	u32 nr_waiters;
 	struct list_head waiters;
+	struct rb_root returned;
 	struct list_head owned;
 	struct memwait_identity *looks_to;
 	struct list_head looks_to_node;
 	struct memwait_identity *mover;
 	struct list_head mover_node;
-	u32 epoch;
+	u64 number;
 	u32 nr_calls : 31;
 	u32 kept : 1;
 };
@@ -309,7 +314,10 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 		       struct memwait_kept_queues *kept);
 void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept);
+struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue);
+struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number);
 void memwait_queue_remove(struct memwait_waiter *waiter);
+void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
 int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
@@ -338,9 +346,31 @@ static inline void memwait_queue_append(struct memwait_queue *queue,
 	if (unlikely(waiter->identity))
 		list_add_tail(&waiter->owned_node, &queue->owned);
 	queue->nr_waiters++;
-	waiter->epoch = queue->epoch;
+	waiter->number = ++queue->number;
 	waiter->since = jiffies;
 	WRITE_ONCE(waiter->queue, queue);
+}
+
+/**
+ * memwait_queue_oldest() - the waiter that has waited longest
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: the waiter, whose wait may have ended; or %NULL.
+ */
+static inline struct memwait_waiter *memwait_queue_oldest(struct memwait_queue *queue)
+{
+	lockdep_assert_held(&queue->lock);
+	if (unlikely(!RB_EMPTY_ROOT(&queue->returned)))
+		return memwait_queue_oldest_returned(queue);
+	return list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
+}
+
+/* Whether a waiter that is in a queue has returned to its place. */
+static inline bool memwait_waiter_has_returned(const struct memwait_waiter *waiter)
+{
+	return unlikely(!waiter->node.next);
 }
 
 /**
@@ -374,12 +404,12 @@ u64 memwait_new_call(void);
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
 
 /* wait.c */
-int memwait_wait(const struct memwait_wait *wait, struct memwait_kept_queues *kept);
+int memwait_wait(const struct memwait_wait *wait, struct memwait_context *context);
 int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
-		     struct memwait_kept_queues *kept);
+		     struct memwait_context *context);
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user,
-			struct memwait_kept_queues *kept);
+			struct memwait_context *context);
 bool memwait_dies_of_signal(void);
 
 /**

@@ -53,7 +53,8 @@ enum memwait_call_kind {
  * @woken: so many were woken
  * @move: move at most so many
  * @moved: so many were moved
- * @epoch: waiters of a later one have joined after the call began
+ * @number: waiters with a greater one have joined after the call began
+ * @in_vain: so many more of those that have returned may have ended by themselves
  * @kind: what ends it early
  * @kept: as memwait_queue_unlock()
  * @wakes: of the present step
@@ -63,7 +64,8 @@ struct memwait_call {
 	u32 woken;
 	u32 move;
 	u32 moved;
-	u32 epoch;
+	u32 in_vain;
+	u64 number;
 	enum memwait_call_kind kind;
 	struct memwait_kept_queues *kept;
 	struct memwait_wakes wakes;
@@ -245,17 +247,32 @@ static void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
 /* The call's first look at a locked queue: these waiters are its own to claim or move. */
 static void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue)
 {
-	call->epoch = queue->epoch;
+	call->number = queue->number;
+	call->in_vain = queue->nr_waiters + MEMWAIT_STEP;
 	if (unlikely(min(call->count, queue->nr_waiters) > MEMWAIT_STEP_WAKES) &&
 	    !call->wakes.call)
 		call->wakes.call = memwait_new_call();
 }
 
-/* Whether a waiter has joined before the call began. */
-static bool memwait_call_covers(const struct memwait_call *call,
-				const struct memwait_waiter *waiter)
+/* The oldest waiter, if it has joined before the call began; or NULL. */
+static struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
+						struct memwait_queue *queue)
 {
-	return (s32)(waiter->epoch - call->epoch) <= 0;
+	struct memwait_waiter *waiter;
+
+	if (likely(call->in_vain))
+		waiter = memwait_queue_oldest(queue);
+	else
+		waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
+	return waiter && waiter->number <= call->number ? waiter : NULL;
+}
+
+/* Takes a waiter out that has ended by itself. */
+static void memwait_call_take_out(struct memwait_call *call, struct memwait_waiter *waiter)
+{
+	if (memwait_waiter_has_returned(waiter))
+		call->in_vain--;
+	memwait_queue_remove(waiter);
 }
 
 /*
@@ -269,8 +286,8 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 
 	lockdep_assert_held(&queue->lock);
 	while (call->woken < call->count) {
-		waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
-		if (!waiter || !memwait_call_covers(call, waiter))
+		waiter = memwait_call_next(call, queue);
+		if (!waiter)
 			break;
 		if (memwait_wakes_are_full(&call->wakes))
 			return true;
@@ -279,7 +296,7 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 		if (likely(claim == MEMWAIT_NOTIFIED_IT))
 			call->woken++;
 		else if (claim == MEMWAIT_NOT_CLAIMED)
-			memwait_queue_remove(waiter);
+			memwait_call_take_out(call, waiter);
 	}
 	return false;
 }
@@ -288,7 +305,6 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 static void memwait_call_hold(struct memwait_queue *queue)
 {
 	lockdep_assert_held(&queue->lock);
-	queue->epoch++;
 	queue->nr_calls++;
 }
 
@@ -353,7 +369,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 	queue = memwait_queue_find(key);
 	if (!queue)
 		return 0;
-	if (list_empty(&queue->waiters)) {
+	if (!queue->nr_waiters) {
 		memwait_queue_unlock(queue, kept);
 		return 0;
 	}
@@ -547,43 +563,33 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 			      const struct memwait_key *target)
 {
 	struct memwait_queue *from = queues[SOURCE], *to = queues[TARGET];
-	struct memwait_waiter *waiter, *next, *last = NULL;
+	struct memwait_waiter *waiter;
 	struct memwait_identity *caller;
-	unsigned int looked = 0, moved = 0;
+	unsigned int looked = 0;
 	bool more = false, owned = false;
-	LIST_HEAD(moving);
 
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
-	list_for_each_entry_safe(waiter, next, &from->waiters, node) {
-		if (call->moved + moved == call->move || !memwait_call_covers(call, waiter))
+	while (call->moved < call->move) {
+		waiter = memwait_call_next(call, from);
+		if (!waiter)
 			break;
 		if (looked++ == MEMWAIT_STEP) {
 			more = true;
 			break;
 		}
 		if (!waiter->ops->is_pending(waiter)) {
-			memwait_queue_remove(waiter);
+			memwait_call_take_out(call, waiter);
 			continue;
 		}
-		waiter->epoch = to->epoch;
+		memwait_queue_move(waiter, to);
 		if (waiter->identity) {
 			list_move_tail(&waiter->owned_node, &to->owned);
 			owned = true;
 		}
-		WRITE_ONCE(waiter->queue, to);
 		waiter->word.key = *target;
-		last = waiter;
-		moved++;
+		call->moved++;
 	}
-	/* At once, because the two queues may be the same. */
-	if (last) {
-		list_cut_position(&moving, &from->waiters, &last->node);
-		list_splice_tail(&moving, &to->waiters);
-	}
-	from->nr_waiters -= moved;
-	to->nr_waiters += moved;
-	call->moved += moved;
 	if (owned) {
 		caller = memwait_identity_of(current);
 		if (caller)
@@ -650,9 +656,6 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *s
 	pagefault_enable();
 	if (!ret) {
 		memwait_call_start(&call, queues[SOURCE]);
-		/* Lest a waiter that goes to the end of the same queue be taken for an old one. */
-		if (queues[SOURCE] == queues[TARGET] && call.move && queues[SOURCE]->nr_waiters)
-			queues[SOURCE]->epoch++;
 		more = memwait_call_claim(&call, queues[SOURCE]) ||
 		       memwait_call_move(&call, queues, target);
 	}

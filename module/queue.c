@@ -57,11 +57,22 @@
  *
  * Many waiters are worked on in steps: a step looks at MEMWAIT_STEP waiters at most, under the
  * lock, and then drops it. A call that comes back to a queue holds it by .nr_calls. It must
- * not touch waiters that joined after it began. Therefore it raises .epoch when its first step
- * ends, and goes on only as far as waiters have the epoch that it found. The list is sorted by
- * epoch, because waiters are appended only. Each step of a call that raises .epoch has taken the
- * oldest waiter out or moved it, so the epochs in a list differ by less than its length was, and
- * their difference as a signed number tells which one is older.
+ * not touch waiters that joined after it began. Therefore waiters are numbered as they join. A call
+ * goes on only as far as waiters have no greater number than the last one when it began. The list
+ * is sorted by number, because waiters are appended only.
+ *
+ * A thread that comes back from a signal's handler returns to its place, see place.c: it has the
+ * number that it had. Such waiters stand in a tree by number, beside the list, so that to insert
+ * one takes no walk whose length others set. The oldest waiter is the first of the one or of the
+ * other. Numbers of a word do not come again, even if its queue is freed in between: then the
+ * number goes into memwait_last_number, before the queue leaves the table; and one that is
+ * inserted looks at that afterwards. The lock of the hash bucket orders the two.
+ *
+ * A call covers those that return while it works, for they are as old as others that it covers.
+ * Each that it wakes or moves uses up a number, of which there are so many as it found given. But
+ * a thread may end its wait, be taken out by the call, and return, again and again. So the call
+ * looks for those that returned only until it has taken out as many of them in vain as the queue
+ * had waiters, and a step's more.
  *
  * Requeue locks both queues, having inserted those that are missing. So it sees and changes the
  * waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
@@ -99,6 +110,7 @@
 
 #include "compat.h"
 #include "debugfs.h"
+#include "group.h"
 #include "memwait.h"
 
 static bool memwait_queue_has_key(const struct memwait_queue *queue, const struct memwait_key *key)
@@ -136,6 +148,8 @@ static const struct rhashtable_params memwait_queue_params = {
 
 struct rhashtable memwait_queues;
 static struct kmem_cache *memwait_queue_cache;
+/* No queue that was freed had a greater one. */
+static atomic64_t memwait_last_number;
 
 static void memwait_queue_construct(void *object)
 {
@@ -143,11 +157,12 @@ static void memwait_queue_construct(void *object)
 
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->waiters);
+	queue->returned = RB_ROOT;
 	INIT_LIST_HEAD(&queue->owned);
 	queue->looks_to = NULL;
 	queue->mover = NULL;
 	queue->nr_waiters = 0;
-	queue->epoch = 0;
+	queue->number = 0;
 	queue->nr_calls = 0;
 	queue->kept = false;
 	queue->key.owner = 0;
@@ -194,7 +209,18 @@ struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
 static bool memwait_queue_is_idle(const struct memwait_queue *queue)
 {
 	lockdep_assert_held(&queue->lock);
-	return list_empty(&queue->waiters) && !queue->nr_calls;
+	return !queue->nr_waiters && !queue->nr_calls;
+}
+
+/* Waiters that join any queue of this word later get greater numbers. */
+static void memwait_queue_raise_number(const struct memwait_queue *queue)
+{
+	s64 last = atomic64_read(&memwait_last_number);
+
+	lockdep_assert_held(&queue->lock);
+	while (last < (s64)queue->number &&
+	       !atomic64_try_cmpxchg(&memwait_last_number, &last, queue->number))
+		;
 }
 
 /* Keeps a locked queue no longer: frees it, or leaves it to its waiters and calls. */
@@ -205,6 +231,7 @@ static void memwait_queue_evict(struct memwait_queue *queue)
 
 	queue->kept = false;
 	if (idle) {
+		memwait_queue_raise_number(queue);
 		rhashtable_remove_fast(&memwait_queues, &queue->node, memwait_queue_params);
 		WRITE_ONCE(queue->key.owner, 0);
 	}
@@ -332,6 +359,7 @@ static int memwait_queue_insert(struct memwait_queue *queue, const struct memwai
 	rcu_read_unlock();
 	if (likely(!other)) {
 		smp_mb();	/* (B) pairs with (A) */
+		queue->number = max_t(s64, queue->number, atomic64_read(&memwait_last_number));
 		/* Balanced by memwait_queue_unlock(). */
 		__release(&queue->lock);
 		return 0;
@@ -513,9 +541,86 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
 
+static struct memwait_waiter *memwait_returned(const struct rb_node *node)
+{
+	return &rb_entry(node, struct memwait_member, returned)->waiter;
+}
+
+static bool memwait_returned_less(struct rb_node *a, const struct rb_node *b)
+{
+	return memwait_returned(a)->number < memwait_returned(b)->number;
+}
+
+/**
+ * memwait_queue_oldest_returned() - memwait_queue_oldest() of a queue to which waiters returned
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: the waiter.
+ */
+struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue)
+{
+	struct memwait_waiter *joined, *returned;
+
+	joined = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
+	returned = memwait_returned(rb_first(&queue->returned));
+	return joined && joined->number < returned->number ? joined : returned;
+}
+
+/**
+ * memwait_queue_next_returned() - the next of the waiters that have returned to their places
+ * @queue: the queue
+ * @number: the waiter with the lowest number above this
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: the waiter, or %NULL.
+ */
+struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number)
+{
+	struct rb_node *node = queue->returned.rb_node;
+	struct memwait_waiter *found = NULL;
+
+	lockdep_assert_held(&queue->lock);
+	while (node) {
+		if (memwait_returned(node)->number > number) {
+			found = memwait_returned(node);
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return found;
+}
+
+/*
+ * Puts a waiter of a thread back to its place. Among those that are told of deaths it comes first
+ * or last: whichever of them is told, it looks at the word.
+ */
+static noinline void memwait_queue_return(struct memwait_queue *queue,
+					  struct memwait_waiter *waiter)
+{
+	const struct memwait_waiter *first;
+
+	lockdep_assert_held(&queue->lock);
+	waiter->node.next = NULL;
+	rb_add(&to_member(waiter)->returned, &queue->returned, memwait_returned_less);
+	if (waiter->identity) {
+		first = list_first_entry_or_null(&queue->owned, struct memwait_waiter, owned_node);
+		if (first && waiter->number < first->number)
+			list_add(&waiter->owned_node, &queue->owned);
+		else
+			list_add_tail(&waiter->owned_node, &queue->owned);
+	}
+	queue->nr_waiters++;
+	waiter->since = jiffies;
+	WRITE_ONCE(waiter->queue, queue);
+}
+
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: its word, ops and identity are set, the rest is filled in
+ * @waiter: its word, ops, identity and number are set, the rest is filled in
  * @wait: as memwait_queue_begin_join()
  * @kept: as there
  *
@@ -531,7 +636,10 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 
 	if (ret)
 		return ret;
-	memwait_queue_append(queue, waiter);
+	if (likely(!waiter->number))
+		memwait_queue_append(queue, waiter);
+	else
+		memwait_queue_return(queue, waiter);
 	memwait_queue_unlock(queue, kept);
 	return 0;
 }
@@ -548,11 +656,39 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 	struct memwait_queue *queue = waiter->queue;
 
 	lockdep_assert_held(&queue->lock);
-	list_del(&waiter->node);
+	if (memwait_waiter_has_returned(waiter))
+		rb_erase(&to_member(waiter)->returned, &queue->returned);
+	else
+		list_del(&waiter->node);
 	if (unlikely(waiter->identity))
 		list_del(&waiter->owned_node);
 	queue->nr_waiters--;
 	smp_store_release(&waiter->queue, NULL);	/* (C) pairs with the acquires */
+}
+
+/**
+ * memwait_queue_move() - move a waiter to the end of a queue, as its youngest
+ * @waiter: in a queue
+ * @to: the queue, or the same one
+ *
+ * Context: the locks of both queues are held.
+ */
+void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to)
+{
+	struct memwait_queue *from = waiter->queue;
+
+	lockdep_assert_held(&from->lock);
+	lockdep_assert_held(&to->lock);
+	if (memwait_waiter_has_returned(waiter)) {
+		rb_erase(&to_member(waiter)->returned, &from->returned);
+		list_add_tail(&waiter->node, &to->waiters);
+	} else {
+		list_move_tail(&waiter->node, &to->waiters);
+	}
+	from->nr_waiters--;
+	to->nr_waiters++;
+	waiter->number = ++to->number;
+	WRITE_ONCE(waiter->queue, to);
 }
 
 /**

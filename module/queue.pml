@@ -45,7 +45,8 @@ byte key[QUEUES] = NONE;
 bool kept[QUEUES];
 bool used[QUEUES];
 byte calls[QUEUES];		/* .nr_calls */
-byte epoch[QUEUES];
+byte number[QUEUES];
+byte last_number;		/* memwait_last_number */
 byte in_use;
 byte kept_queue = NONE;		/* struct memwait_kept_queues */
 chan waiters[QUEUES] = [ENTRIES] of { byte };
@@ -54,7 +55,10 @@ chan waiters[QUEUES] = [ENTRIES] of { byte };
 byte queue[ENTRIES] = NONE;
 byte word_of[ENTRIES];		/* .word.key */
 bool exists[ENTRIES];		/* it is on the stack of its thread, or in the memory of a group */
-byte epoch_of[ENTRIES];
+byte number_of[ENTRIES];
+bool returns[ENTRIES];		/* it was interrupted, and has the number that it had */
+byte age[ENTRIES];		/* when the wait began, or 0; not in the module */
+byte ages;
 bool is_late[ENTRIES];		/* it has joined after the call of STEPS began; not in the module */
 byte counted_on[ENTRIES];	/* the word by which it was notified; not in the module */
 
@@ -126,6 +130,9 @@ inline queue_evict(q)
 	:: true ->
 #else
 	:: len(waiters[q]) == 0 && calls[q] == 0 ->
+#endif
+#ifndef MUTATION_NUMBERS_BEGIN_ANEW
+		last_number = (number[q] > last_number -> number[q] : last_number);
 #endif
 		/* The bucket's lock comes free when the insertion is seen. */
 		atomic { inserting[key[q]] == NONE -> table[key[q]] = NONE };
@@ -224,9 +231,12 @@ inline queue_insert(q, k, inserted)
 	if
 	:: inserted ->
 #ifndef MUTATION_NO_BARRIER_B
-		inserting[k] == NONE		/* (B) smp_mb */
+		inserting[k] == NONE;		/* (B) smp_mb */
+#endif
+#ifdef MUTATION_NUMBERS_BEGIN_ANEW
+		number[q] = 0
 #else
-		skip
+		number[q] = (last_number > number[q] -> last_number : number[q])
 #endif
 	:: else -> key[q] = NONE; locked[q] = false
 	fi
@@ -262,6 +272,50 @@ inline queue_lock_or_insert(k, q)
 #endif
 }
 
+/* memwait_queue_append(), or memwait_queue_return(): both lists of the module are one here. */
+inline queue_append(q, e)
+{
+#ifdef PLACE
+	if
+	:: returns[e] ->
+		x = len(waiters[q]);
+		put = false;
+		do
+		:: x == 0 -> break
+		:: else ->
+			waiters[q]?y;
+			if
+			:: !put && number_of[y] > number_of[e] -> waiters[q]!e; put = true
+			:: else
+			fi;
+			waiters[q]!y;
+			x--
+		od;
+		if
+		:: !put -> waiters[q]!e
+		:: else
+		fi;
+		x = 0; y = 0; put = false
+	:: else ->
+		number[q]++;
+		number_of[e] = number[q];
+		waiters[q]!e
+	fi;
+	if
+	:: age[e] == 0 -> ages++; age[e] = ages
+	:: else
+	fi
+#else
+	waiters[q]!e;
+#ifdef IN_STEPS
+	number[q]++;
+	number_of[e] = number[q]
+#else
+	skip
+#endif
+#endif
+}
+
 /* memwait_queue_join(): ok says whether the word was equal. */
 inline queue_join(e, k)
 {
@@ -275,9 +329,8 @@ inline queue_join(e, k)
 	atomic {
 		if
 		:: equal ->
-			waiters[q]!e;
+			queue_append(q, e);
 			queue[e] = q;
-			epoch_of[e] = epoch[q];
 			is_late[e] = in_call
 		:: else
 		fi;
@@ -330,9 +383,9 @@ inline look(q)
 {
 	d_step {
 		covered = len(waiters[q]) > 0;
-#if defined(IN_STEPS) && !defined(MUTATION_NO_EPOCH)
+#if defined(IN_STEPS) && !defined(MUTATION_NO_NUMBER)
 		if
-		:: covered -> waiters[q]?<e>; covered = epoch_of[e] <= limit
+		:: covered -> waiters[q]?<e>; covered = number_of[e] <= limit
 		:: else
 		fi
 #endif
@@ -376,6 +429,19 @@ inline call_claim(q, k, most)
 		if
 		:: won ->
 			d_step {
+#ifdef PLACE
+				/* R12: whoever stands behind it began to wait later. */
+				x = len(waiters[q]);
+				do
+				:: x == 0 -> break
+				:: else ->
+					waiters[q]?y;
+					assert(age[y] > age[e]);
+					waiters[q]!y;
+					x--
+				od;
+				x = 0; y = 0;
+#endif
 #ifdef IN_STEPS
 				assert(!of_all || !is_late[e]);
 #endif
@@ -446,7 +512,7 @@ inline notify(k, count)
 	if
 	:: q != NONE ->
 #ifdef IN_STEPS
-		limit = epoch[q];
+		limit = number[q];
 		of_all = count > 1;
 		in_call = in_call || of_all;
 		held = false;
@@ -458,7 +524,6 @@ inline notify(k, count)
 		   if
 		   :: more && !held ->
 			held = true;
-			epoch[q]++;
 #ifndef MUTATION_NOT_HELD
 			calls[q]++
 #endif
@@ -570,8 +635,13 @@ inline finished()
 	running--
 }
 
+#ifdef PLACE
+#define PLACE_LOCALS	byte x, y; bool put
+#else
+#define PLACE_LOCALS	bit unused
+#endif
 #define LOCALS	byte q, spare, other, mine, e, i, nr, k, limit, one; \
-	bool ok, equal, won, keep, more, held, covered, of_all, woken_group
+	bool ok, equal, won, keep, more, held, covered, of_all, woken_group; PLACE_LOCALS
 
 proctype waiter(byte self; bool timed; bool mortal)
 {
@@ -606,7 +676,7 @@ proctype notifier(byte on; bool stores; byte count)
 	finished()
 }
 
-#ifdef HELD
+#if defined(HELD) || (defined(PLACE) && !defined(FIXED))
 /* A waiter whose word turns out to be another: its queue is idle at once, and is kept. */
 proctype passer(byte on)
 {
@@ -630,6 +700,50 @@ proctype caller(byte on; byte count)
 		d_step { is_late[0] = false; is_late[1] = false; is_late[2] = false };
 		notify(on, count)
 	:: else -> break
+	od;
+	finished()
+}
+#endif
+
+#ifdef PLACE
+/*
+ * A thread with its record: memwait_place_apply(), _keep() and _drop(). It may be interrupted, comes
+ * back, waits until it is notified, and then, with FIXED, waits once more.
+ */
+proctype guest(byte self)
+{
+	LOCALS;
+
+	wait(self, self, true, false);
+	if
+	:: !ok
+	:: ok && !won ->
+#ifndef MUTATION_PLACE_IS_LOST
+		returns[self] = true;
+#endif
+		claimed[self] = NONE;
+		wait(self, self, false, false);
+	:: ok && won
+	fi;
+#ifdef FIXED
+#ifndef MUTATION_PLACE_IS_KEPT_FOR_EVER
+	returns[self] = false;
+#endif
+	age[self] = 0;
+	claimed[self] = NONE;
+	wait(self, self, false, false);
+#endif
+	finished()
+}
+
+/* Notifies until all have been. */
+proctype host(byte on)
+{
+	LOCALS;
+
+	do
+	:: running > 1 -> notify(on, 1)
+	:: running == 1 -> break
 	od;
 	finished()
 }
@@ -794,6 +908,17 @@ init
 		run waiter(1, true, false);
 		run notifier(A, false, 1);
 		run notifier(A, false, 1)
+#elif defined(PLACE)
+		/* One is interrupted, and comes back; others are there, or come meanwhile. */
+		running = 4;
+		run guest(0);
+		run waiter(1, false, false);
+#ifdef FIXED
+		run waiter(2, false, false);
+#else
+		run passer(B);
+#endif
+		run host(A)
 #elif defined(GROUP)
 		/* A group waits for A and B, others for each of them, and each is notified. */
 		running = 4;

@@ -165,7 +165,8 @@ static __always_inline int memwait_thread_compare(struct memwait_group *group,
 
 static __always_inline int memwait_thread_join(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
-					       u32 *index, struct memwait_kept_queues *kept)
+					       u32 *index, const struct memwait_place *place,
+					       struct memwait_kept_queues *kept)
 {
 	u32 i;
 
@@ -177,7 +178,10 @@ static __always_inline int memwait_thread_join(struct memwait_group *group,
 			group->members[i].waiter.identity = NULL;
 		group->members[i].waiter.ops = &memwait_thread_ops;
 		group->members[i].waiter.queue = NULL;
+		group->members[i].waiter.number = 0;
 	}
+	if (unlikely(place))
+		memwait_place_apply(place, group);
 	if (single)
 		return memwait_queue_join(&group->members->waiter, waits, kept);
 	return memwait_group_join(group, waits, index, kept);
@@ -204,10 +208,15 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
 static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
 					       u64 deadline, u32 flags, u32 __user *user_index,
-					       struct memwait_kept_queues *kept)
+					       struct memwait_context *context)
 {
+	struct memwait_kept_queues *kept = &context->user->kept;
+	struct memwait_place *place = NULL;
 	u32 index = 0;
 	int ret;
+
+	if (unlikely(!xa_empty(&context->places)))
+		place = memwait_place_find(context);
 
 	for (;;) {
 		ret = memwait_thread_compare(group, waits, single, &index);
@@ -225,7 +234,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		}
 
 		memwait_trace_begin(group);
-		ret = memwait_thread_join(group, waits, single, &index, kept);
+		ret = memwait_thread_join(group, waits, single, &index, place, kept);
 		if (!ret)
 			ret = memwait_sleep(group, memwait_clock(flags));
 		else if (!memwait_thread_end(group))
@@ -257,6 +266,10 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		if (ret)
 			return ret;
 	}
+	if (unlikely(ret == -ERESTARTSYS))
+		memwait_place_keep(context, place, group);
+	else if (unlikely(place) && ret != MEMWAIT_NOT_EQUAL)
+		memwait_place_drop(context, place);
 	memwait_thread_put(group, single);
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
 		ret = -EFAULT;
@@ -275,26 +288,26 @@ static __always_inline int memwait_check_one(struct memwait_member *member,
 /* The wait of a thread on one word, which memwait_word_get() has found for @member. */
 static __always_inline int memwait_wait_one(struct memwait_member *member,
 					    const struct memwait_wait *wait,
-					    struct memwait_kept_queues *kept)
+					    struct memwait_context *context)
 {
 	struct memwait_group group __uninitialized;
 
 	group.nr = 1;
 	group.members = member;
 	group.task = current;
-	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, kept);
+	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, context);
 }
 
 /**
  * memwait_wait() - MEMWAIT_IOC_WAIT
  * @wait: as it came from user space
- * @kept: as memwait_queue_unlock()
+ * @context: the caller's
  *
  * Context: process context, sleeps.
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED or a negative errno.
  */
-int memwait_wait(const struct memwait_wait *wait, struct memwait_kept_queues *kept)
+int memwait_wait(const struct memwait_wait *wait, struct memwait_context *context)
 {
 	struct memwait_member member __uninitialized;
 	int ret;
@@ -302,21 +315,21 @@ int memwait_wait(const struct memwait_wait *wait, struct memwait_kept_queues *ke
 	ret = memwait_check_one(&member, wait);
 	if (!ret)
 		ret = memwait_word_get(&member.waiter.word, wait->addr, wait->flags);
-	return ret ?: memwait_wait_one(&member, wait, kept);
+	return ret ?: memwait_wait_one(&member, wait, context);
 }
 
 /**
  * memwait_wait_any() - MEMWAIT_IOC_WAIT_ANY
  * @any: as it came from user space
  * @user: where it came from
- * @kept: as memwait_queue_unlock()
+ * @context: the caller's
  *
  * Context: process context, sleeps.
  *
  * Return: MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT or a negative errno.
  */
 int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any __user *user,
-		     struct memwait_kept_queues *kept)
+		     struct memwait_context *context)
 {
 	struct memwait_group *group;
 	struct memwait_wait *waits;
@@ -347,7 +360,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		ret = memwait_group_get(group, waits);
 	if (!ret)
 		ret = memwait_thread_wait(group, waits, false, any->deadline, any->flags,
-					  &user->index, kept);
+					  &user->index, context);
 	memwait_group_put(group);
 	return ret;
 }
@@ -383,7 +396,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  * memwait_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
  * @arg: as it came from user space
  * @user: where it came from
- * @kept: as memwait_queue_unlock()
+ * @context: the caller's
  *
  * The notify is done once, even if a signal restarts the system call: then the caller's state is
  * MEMWAIT_NOTIFIED. It is set to 0 before the wait, so that nothing is to be written after it.
@@ -394,7 +407,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
  */
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user,
-			struct memwait_kept_queues *kept)
+			struct memwait_context *context)
 {
 	struct memwait_member member __uninitialized;
 	int ret;
@@ -412,13 +425,13 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 		return ret;
 
 	if (!arg->state) {
-		ret = memwait_notify_first(arg, user, kept);
+		ret = memwait_notify_first(arg, user, &context->user->kept);
 		if (ret) {
 			memwait_word_put(&member.waiter.word);
 			return ret;
 		}
 	}
-	ret = memwait_wait_one(&member, &arg->wait, kept);
+	ret = memwait_wait_one(&member, &arg->wait, context);
 	/* If it cannot be told, it must not be restarted. */
 	if (ret == -ERESTARTSYS && put_user(MEMWAIT_NOTIFIED, &user->state))
 		ret = -EINTR;

@@ -309,6 +309,15 @@ static void has_waited(struct worker *w, int ret, uint64_t deadline)
 	__atomic_store_n(&w->record->nr_waiting, 0, __ATOMIC_RELEASE);
 }
 
+/* A wait that is over at once: with it ends the place of one that was interrupted. */
+static void end_place(struct worker *w)
+{
+	uint32_t word = 0;
+
+	if (mw_wait(w->fd, &word, 0, 1, MEMWAIT_SIZE_U32) != MEMWAIT_TIMED_OUT)
+		broken(w, "a deadline has passed", 0, 0);
+}
+
 static struct memwait_wait random_wait(struct worker *w, uint32_t word)
 {
 	return (struct memwait_wait) {
@@ -993,6 +1002,7 @@ static void step_fork(struct worker *w)
 	pid = fork();
 	if (!pid) {
 		some_steps_of_a_child(w);
+		end_place(w);
 		_exit(0);
 	}
 	if (pid > 0)
@@ -1266,6 +1276,7 @@ static void rest(struct worker *w)
 	}
 	if (now != DRAIN)
 		return;
+	end_place(w);
 	drain(w, w->own);
 	for (i = 0; first && i < OWN_CONTEXTS; i++) {
 		if (shared->contexts[i].owner == process_number)

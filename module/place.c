@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Places: what a thread that was interrupted keeps of its wait.
+ *
+ * A signal, a stop, a tracer or work of the kernel's ends the sleep of a thread with -ERESTARTSYS,
+ * and it leaves its queue. It comes back by a restart, or by a call of its own after EINTR. A
+ * record tells then at which number it stood in the queue of each of its words, and it returns
+ * there: see memwait_queue_return(). A waiter that was moved has stood at its target. While the
+ * thread is away nothing of it is in a queue.
+ *
+ * A record is of a thread and a context. It is made when a wait is interrupted, and changed when
+ * that happens again. It ends with the next wait by that context that ends in another way, be it on
+ * other words, or that is interrupted on other words. MEMWAIT_NOT_EQUAL is no wait: a lock word
+ * that names its owner has another value for each of them, and a place that its change could take
+ * away would be none. A wait that is not interrupted pays a look at an empty table.
+ *
+ * Without memory, or at the limit of the user's waits, for each word counts as one, there is no
+ * record. The wait is right without it, but begins at the end.
+ *
+ * A record keeps no file, mm_struct or queue. So its key may be that of another owner by now, as an
+ * address can come again. Hence the inode's number and generation are compared, and for a private
+ * word the program that the thread executes, by .self_exec_id.
+ *
+ * The table is indexed by thread ids, and a record has a reference to its struct pid: so none is
+ * taken for that of another thread with the same id. Only its thread changes a record, or ends it
+ * while it lives. A thread that dies leaves its record, counted. Each new record looks at the next
+ * two in the table and ends those of the dead, so that they do not pile up: an interrupted thread
+ * pays for two others, whatever their number is. The last close ends all; no thread is in a call
+ * then. A look-up is under RCU, for a record with the right id may be a dead thread's that is being
+ * ended. It has another pid, which cannot be at the same address while the record is in the table.
+ *
+ * Numbers are the kernel's only: a thread returns to where it stood, and nowhere else.
+ *
+ * Lock order: the lock of the table is taken with no other held.
+ */
+#include <linux/pid.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "context.h"
+#include "group.h"
+#include "memwait.h"
+
+/* Records of others that a new one looks at. */
+#define MEMWAIT_PLACE_SWEEP	2
+
+/**
+ * struct memwait_stand - where a thread stood
+ * @key: of the word, the waiter's target if it was moved
+ * @ino: of a shared mapping: the inode's number; or 0
+ * @generation: and its generation
+ * @number: in the queue, not 0
+ */
+struct memwait_stand {
+	struct memwait_key key;
+	u64 ino;
+	u32 generation;
+	u64 number;
+};
+
+/**
+ * struct memwait_place - the place of a thread that was interrupted
+ * @pid: the thread, with a reference
+ * @exec_id: of the program that it executed
+ * @rcu: frees it
+ * @nr: length of @stands
+ * @stands: for each word of the wait
+ */
+struct memwait_place {
+	struct pid *pid;
+	u64 exec_id;
+	struct rcu_head rcu;
+	u32 nr;
+	struct memwait_stand stands[];
+};
+
+static unsigned long memwait_place_index(void)
+{
+	return task_pid_nr(current);
+}
+
+/* Ends a record that is in the table no more. */
+static void memwait_place_free(struct memwait_context *context, struct memwait_place *place)
+{
+	memwait_user_uncharge(context->user, MEMWAIT_WAITS, place->nr);
+	put_pid(place->pid);
+	kfree_rcu(place, rcu);
+}
+
+/**
+ * memwait_place_find() - the record of the current thread
+ * @context: of its call
+ *
+ * Context: process context.
+ *
+ * Return: the record, which stays until the thread changes it; or %NULL.
+ */
+struct memwait_place *memwait_place_find(struct memwait_context *context)
+{
+	struct memwait_place *place;
+
+	rcu_read_lock();
+	place = xa_load(&context->places, memwait_place_index());
+	if (place && (place->pid != task_pid(current) ||
+		      place->exec_id != READ_ONCE(current->self_exec_id)))
+		place = NULL;
+	rcu_read_unlock();
+	return place;
+}
+
+static void memwait_stand_set(struct memwait_stand *stand, const struct memwait_waiter *waiter)
+{
+	const struct inode *inode = waiter->word.file ? file_inode(waiter->word.file) : NULL;
+
+	stand->key = waiter->word.key;
+	stand->ino = inode ? inode->i_ino : 0;
+	stand->generation = inode ? inode->i_generation : 0;
+	stand->number = waiter->number;
+}
+
+static bool memwait_stand_is_of(const struct memwait_stand *stand,
+				const struct memwait_waiter *waiter)
+{
+	struct memwait_stand other;
+
+	memwait_stand_set(&other, waiter);
+	return stand->key.owner == other.key.owner && stand->key.offset == other.key.offset &&
+	       stand->ino == other.ino && stand->generation == other.generation;
+}
+
+/**
+ * memwait_place_apply() - let a thread that comes back to the same words return to its place
+ * @place: its record
+ * @group: the words; in no queue
+ *
+ * Context: process context.
+ */
+void memwait_place_apply(const struct memwait_place *place, struct memwait_group *group)
+{
+	u32 i;
+
+	if (place->nr != group->nr)
+		return;
+	for (i = 0; i < group->nr; i++) {
+		if (!memwait_stand_is_of(&place->stands[i], &group->members[i].waiter))
+			return;
+	}
+	for (i = 0; i < group->nr; i++)
+		group->members[i].waiter.number = place->stands[i].number;
+}
+
+/* Ends some records of threads that have died. */
+static void memwait_places_sweep(struct memwait_context *context)
+{
+	struct memwait_place *place;
+	unsigned int nr;
+
+	lockdep_assert_held(&context->places.xa_lock);
+	for (nr = 0; nr < MEMWAIT_PLACE_SWEEP; nr++) {
+		place = xa_find_after(&context->places, &context->next_place, ULONG_MAX,
+				      XA_PRESENT);
+		if (!place) {
+			context->next_place = 0;
+			break;
+		}
+		if (pid_has_task(place->pid, PIDTYPE_PID))
+			continue;
+		__xa_erase(&context->places, context->next_place);
+		memwait_place_free(context, place);
+	}
+}
+
+/**
+ * memwait_place_keep() - note where the current thread stood
+ * @context: of its call
+ * @place: its record, or %NULL
+ * @group: the words of its wait, which was interrupted; in no queue any more
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_place_keep(struct memwait_context *context, struct memwait_place *place,
+			const struct memwait_group *group)
+{
+	struct memwait_place *old;
+	u32 i;
+
+	if (place && place->nr != group->nr) {
+		memwait_place_drop(context, place);
+		place = NULL;
+	}
+	if (place) {
+		for (i = 0; i < group->nr; i++)
+			memwait_stand_set(&place->stands[i], &group->members[i].waiter);
+		return;
+	}
+
+	if (memwait_is_killed())
+		return;
+	place = kmalloc(struct_size(place, stands, group->nr), MEMWAIT_GFP);
+	if (!place)
+		return;
+	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, group->nr)) {
+		kfree(place);
+		return;
+	}
+	place->pid = get_pid(task_pid(current));
+	place->exec_id = READ_ONCE(current->self_exec_id);
+	place->nr = group->nr;
+	for (i = 0; i < group->nr; i++)
+		memwait_stand_set(&place->stands[i], &group->members[i].waiter);
+
+	xa_lock(&context->places);
+	memwait_places_sweep(context);
+	xa_unlock(&context->places);
+	/* Instead of a dead thread's with the same id, or of that of another program. */
+	old = xa_store(&context->places, memwait_place_index(), place, MEMWAIT_GFP);
+	if (xa_is_err(old))
+		old = place;
+	if (old)
+		memwait_place_free(context, old);
+}
+
+/**
+ * memwait_place_drop() - the current thread has no place to return to any more
+ * @context: of its call
+ * @place: its record
+ *
+ * Context: process context.
+ */
+void memwait_place_drop(struct memwait_context *context, struct memwait_place *place)
+{
+	xa_erase(&context->places, memwait_place_index());
+	memwait_place_free(context, place);
+}
+
+/**
+ * memwait_places_free() - end all records of a context
+ * @context: closed
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_places_free(struct memwait_context *context)
+{
+	struct memwait_place *place;
+	unsigned long index;
+
+	xa_for_each(&context->places, index, place) {
+		memwait_place_free(context, place);
+		cond_resched();
+	}
+	xa_destroy(&context->places);
+}

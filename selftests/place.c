@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R12: a thread that is interrupted, and comes back to its words, has kept its place. */
+#include "signal_test.h"
+#include <sys/ptrace.h>
+
+/* How the thread of a test waits, and comes back. */
+enum way {
+	RESTARTS,		/* SA_RESTART */
+	CALLS_AGAIN,		/* after EINTR */
+	ANY_RESTARTS,		/* WAIT_ANY on three words, the word last */
+	ANY_CALLS_AGAIN,
+	NOTIFY_WAIT_RESTARTS,
+	NOTIFY_WAIT_CALLS_AGAIN,
+	OWNED_RESTARTS,
+	OWNED_CALLS_AGAIN,
+};
+
+struct thread {
+	pthread_t thread;
+	pid_t tid;
+	int fd;
+	uint64_t *words;	/* the last of three is waited on */
+	enum way way;
+	uint32_t *second;	/* the word of the second call, if it is another one */
+	int away;		/* EINTR was seen */
+	int come_back;		/* it may call again */
+	uint64_t expected;	/* in the second call */
+	int result;
+	int done;
+};
+
+static int wait_once(struct thread *t, uint64_t expected)
+{
+	struct memwait_wait waits[3];
+	struct memwait_notify_wait both = {
+		.notify = { .addr = (uintptr_t)&t->words[0], .count = 1, .flags = U32 },
+		.wait = { .addr = (uintptr_t)&t->words[2], .expected = expected, .flags = U32,
+			  .deadline = MEMWAIT_FOREVER },
+	};
+	struct memwait_wait_any any = {
+		.waits = (uintptr_t)waits, .count = 3, .deadline = MEMWAIT_FOREVER,
+	};
+	int i;
+
+	for (i = 0; i < 3; i++)
+		waits[i] = (struct memwait_wait) { .addr = (uintptr_t)&t->words[i],
+						   .expected = i == 2 ? expected : 0,
+						   .flags = U32 };
+	switch (t->way) {
+	case RESTARTS:
+	case CALLS_AGAIN:
+		return mw_wait(t->fd, &t->words[2], expected, MEMWAIT_FOREVER, U32);
+	case ANY_RESTARTS:
+	case ANY_CALLS_AGAIN:
+		return xioctl(t->fd, MEMWAIT_IOC_WAIT_ANY, &any);
+	case NOTIFY_WAIT_RESTARTS:
+	case NOTIFY_WAIT_CALLS_AGAIN:
+		return xioctl(t->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both);
+	case OWNED_RESTARTS:
+	case OWNED_CALLS_AGAIN:
+		return mw_wait(t->fd, &t->words[2], expected, MEMWAIT_FOREVER,
+			       MEMWAIT_SIZE_U64 | MEMWAIT_OWNED);
+	}
+	return -EINVAL;
+}
+
+static void *thread_main(void *arg)
+{
+	struct thread *t = arg;
+	uint64_t id;
+
+	if (t->way == OWNED_RESTARTS || t->way == OWNED_CALLS_AGAIN)
+		mw_owner(t->fd, 0, &id);
+	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
+	t->result = wait_once(t, 0);
+	while (t->result == -EINTR) {
+		__atomic_store_n(&t->away, 1, __ATOMIC_RELEASE);
+		while (!__atomic_load_n(&t->come_back, __ATOMIC_ACQUIRE))
+			sched_yield();
+		t->result = t->second ?
+			    mw_wait(t->fd, t->second, 0, MEMWAIT_FOREVER, U32) :
+			    wait_once(t, t->expected);
+	}
+	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void thread_start(struct thread *t)
+{
+	int before = mw_waiters(t->fd, &t->words[2], U32);
+
+	if (pthread_create(&t->thread, NULL, thread_main, t))
+		abort();
+	await_waiters(t->fd, &t->words[2], U32, before + 1);
+}
+
+static int thread_join(struct thread *t)
+{
+	pthread_join(t->thread, NULL);
+	return t->result;
+}
+
+/* Interrupts it; returns when it has seen EINTR, and is in no queue. */
+static void send_away(struct thread *t)
+{
+	interrupt_thread(t->thread, t->tid);
+	while (!__atomic_load_n(&t->away, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+static void call_back(struct thread *t)
+{
+	__atomic_store_n(&t->come_back, 1, __ATOMIC_RELEASE);
+}
+
+static struct thread one(int fd, uint64_t *words, enum way way)
+{
+	return (struct thread) { .fd = fd, .words = words, .way = way };
+}
+
+FIXTURE(place)
+{
+	int fd;
+	uint64_t *words;
+	uint64_t user_waits;
+};
+
+FIXTURE_SETUP(place)
+{
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	self->words = shared_page(sysconf(_SC_PAGESIZE));
+	ASSERT_NE(NULL, self->words);
+	self->user_waits = mw_user_waits(self->fd);
+}
+
+FIXTURE_TEARDOWN(place)
+{
+	int fd = memwait_open(0);
+
+	close(self->fd);
+	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
+	close(fd);
+}
+
+FIXTURE_VARIANT(place)
+{
+	enum way way;
+};
+
+FIXTURE_VARIANT_ADD(place, wait) { .way = RESTARTS };
+FIXTURE_VARIANT_ADD(place, wait_any) { .way = ANY_RESTARTS };
+FIXTURE_VARIANT_ADD(place, notify_wait) { .way = NOTIFY_WAIT_RESTARTS };
+FIXTURE_VARIANT_ADD(place, owned) { .way = OWNED_RESTARTS };
+
+#define PLACE_TEST(name)	TEST_F_TIMEOUT(place, name, 300)
+
+/* An async wait on the word behind the others. */
+#define ARM(user_data)									\
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &self->words[2], 0, MEMWAIT_FOREVER, U32,	\
+					    user_data, NULL))
+
+#define EXPECT_COMPLETED(n)								\
+	do {										\
+		struct memwait_completion completion;					\
+											\
+		EXPECT_EQ(1, mw_read(self->fd, &completion, 1));			\
+		EXPECT_EQ(n, completion.user_data);					\
+	} while (0)
+
+PLACE_TEST(R12_a_restarted_wait_keeps_its_place)
+{
+	struct thread t = one(self->fd, self->words, variant->way);
+	int i;
+
+	handle(SIGUSR1, SA_RESTART);
+	ARM(1);
+	thread_start(&t);
+	ARM(2);
+	for (i = 0; i < 5; i++) {
+		interrupt_thread(t.thread, t.tid);
+		await_waiters(self->fd, &self->words[2], U32, 3);
+	}
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
+	EXPECT_COMPLETED(1);
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
+	EXPECT_COMPLETED(2);
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+}
+
+PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
+{
+	struct thread t = one(self->fd, self->words, variant->way + 1);
+
+	handle(SIGUSR1, 0);
+	thread_start(&t);
+	ARM(1);
+	ARM(2);
+	send_away(&t);
+	/* While it is away it is passed over, and counted as one wait of each of its words. */
+	EXPECT_EQ(2, mw_waiters(self->fd, &self->words[2], U32));
+	EXPECT_EQ(self->user_waits + 2 + (variant->way == ANY_RESTARTS ? 3 : 1),
+		  mw_user_waits(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
+	EXPECT_COMPLETED(1);
+	ARM(3);
+	call_back(&t);
+	await_waiters(self->fd, &self->words[2], U32, 3);
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(2, mw_notify(self->fd, &self->words[2], MEMWAIT_ALL, U32));
+	EXPECT_COMPLETED(2);
+	EXPECT_COMPLETED(3);
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+	/* And the record is given back. */
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+}
+
+/* It has the number of its joining, though its queue was another one then. */
+PLACE_TEST(R12_a_place_outlives_the_queue)
+{
+	struct thread t = one(self->fd, self->words, variant->way + 1);
+	uint32_t *others = shared_page(1 << 14);
+	uint64_t id;
+	int i;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &self->words[2], 0, MEMWAIT_FOREVER,
+						    U32, 0, &id));
+		EXPECT_EQ(0, mw_cancel(self->fd, id));
+	}
+	thread_start(&t);
+	send_away(&t);
+	/* More queues than a user keeps. */
+	for (i = 0; i < 1024; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &others[i], 0, MEMWAIT_FOREVER, U32,
+						    0, &id));
+		EXPECT_EQ(0, mw_cancel(self->fd, id));
+	}
+	ARM(1);
+	ARM(2);
+	call_back(&t);
+	await_waiters(self->fd, &self->words[2], U32, 3);
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(2, mw_notify(self->fd, &self->words[2], MEMWAIT_ALL, U32));
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+	munmap(others, 1 << 14);
+}
+
+/* The word may have had another value: only waits end a place. */
+PLACE_TEST(R12_not_equal_keeps_the_place)
+{
+	struct thread t = one(self->fd, self->words, variant->way + 1);
+
+	handle(SIGUSR1, 0);
+	t.expected = 7;
+	thread_start(&t);
+	ARM(1);
+	send_away(&t);
+	call_back(&t);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
+	EXPECT_EQ(self->user_waits + 1 + (variant->way == ANY_RESTARTS ? 3 : 1),
+		  mw_user_waits(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R12_a_place_is_lost_with_another_wait)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct thread t = one(self->fd, words, CALLS_AGAIN);
+	uint32_t *other = (uint32_t *)&words[4];
+
+	handle(SIGUSR1, 0);
+	thread_start(&t);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	send_away(&t);
+	/* First to another word, and from there back. */
+	t.second = other;
+	__atomic_store_n(&t.away, 0, __ATOMIC_RELEASE);
+	call_back(&t);
+	await_waiters(self->fd, other, U32, 1);
+	__atomic_store_n(&t.come_back, 0, __ATOMIC_RELEASE);
+	send_away(&t);
+	t.second = NULL;
+	call_back(&t);
+	await_waiters(self->fd, &words[2], U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, &words[2], 1, U32));
+	EXPECT_TRUE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, &words[2], 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+}
+
+MEMWAIT_TEST(R12_a_moved_waiter_keeps_its_place_at_the_target)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct thread t = one(self->fd, words, CALLS_AGAIN);
+	uint32_t *target = (uint32_t *)&words[4];
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)&words[2], .target = (uintptr_t)target, .move = 1, .flags = U32,
+	};
+
+	handle(SIGUSR1, 0);
+	thread_start(&t);
+	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, mw_waiters(self->fd, target, U32));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, target, 0, MEMWAIT_FOREVER, U32, 1, NULL));
+	t.second = target;
+	send_away(&t);
+	call_back(&t);
+	await_waiters(self->fd, target, U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, target, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, target, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+}
+
+/* Those that have returned are moved as others are: in their order, to the end. */
+MEMWAIT_TEST(R12_one_that_has_returned_is_moved_in_its_turn)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct thread t = one(self->fd, words, RESTARTS);
+	uint32_t *target = (uint32_t *)&words[4];
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)&words[2], .target = (uintptr_t)target, .move = 1, .flags = U32,
+	};
+
+	handle(SIGUSR1, SA_RESTART);
+	thread_start(&t);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	interrupt_thread(t.thread, t.tid);
+	await_waiters(self->fd, &words[2], U32, 2);
+	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, mw_notify(self->fd, target, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, target, 1, U32));
+	EXPECT_TRUE(mw_readable(self->fd));
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+}
+
+#define MANY	40
+
+/* They come back in the opposite order, with others behind them. */
+MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct memwait_completion done;
+	struct thread t[MANY];
+	int i, j;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < MANY; i++) {
+		t[i] = one(self->fd, words, CALLS_AGAIN);
+		thread_start(&t[i]);
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0, MEMWAIT_FOREVER, U32,
+						    i, NULL));
+	}
+	for (i = 0; i < MANY; i++)
+		send_away(&t[i]);
+	for (i = MANY; i--;) {
+		call_back(&t[i]);
+		await_waiters(self->fd, &words[2], U32, 2 * MANY - i);
+	}
+	for (i = 0; i < MANY; i++) {
+		EXPECT_EQ(1, mw_notify(self->fd, &words[2], 1, U32));
+		EXPECT_EQ(MEMWAIT_OK, thread_join(&t[i]));
+		EXPECT_FALSE(mw_readable(self->fd));
+		for (j = i + 1; j < MANY; j++)
+			EXPECT_EQ(0, __atomic_load_n(&t[j].done, __ATOMIC_ACQUIRE));
+		EXPECT_EQ(1, mw_notify(self->fd, &words[2], 1, U32));
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(i, done.user_data);
+	}
+}
+
+/* What threads leave that die while they are away does not pile up. */
+MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct thread t;
+	int i;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < 50; i++) {
+		t = one(self->fd, words, CALLS_AGAIN);
+		t.expected = 7;
+		thread_start(&t);
+		send_away(&t);
+		call_back(&t);
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
+	}
+	EXPECT_LT(self->user_waits, mw_user_waits(self->fd));
+	EXPECT_GE(self->user_waits + 10, mw_user_waits(self->fd));
+}
+
+static pid_t fork_first(int fd, const uint32_t *word)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(mw_wait(fd, word, 0, MEMWAIT_FOREVER, U32));
+	await_waiters(fd, word, U32, 1);
+	return pid;
+}
+
+MEMWAIT_TEST(R12_a_stopped_thread_keeps_its_place)
+{
+	pid_t pid = fork_first(self->fd, self->shared);
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	kill(pid, SIGSTOP);
+	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
+	kill(pid, SIGCONT);
+	await_waiters(self->fd, self->shared, U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(0, child_status(pid));
+}
+
+MEMWAIT_TEST(R12_a_traced_thread_keeps_its_place)
+{
+	pid_t pid = fork_first(self->fd, self->shared);
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, NULL));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
+	ASSERT_EQ(0, ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	await_waiters(self->fd, self->shared, U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(0, child_status(pid));
+}
+
+TEST_HARNESS_MAIN
