@@ -609,7 +609,6 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 		member->group = &group->group;
 		member->waiter.ops = &memwait_async_group_ops;
 		member->waiter.queue = NULL;
-		member->waiter.number = 0;
 		member->waiter.identity = NULL;
 	}
 	ret = memwait_group_join(&group->group, waits, index, &context->user->kept);

@@ -375,12 +375,18 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 int memwait_async_init(void);
 void memwait_async_exit(void);
 
+/* Whether any thread has a place to return to. */
+static inline bool memwait_has_places(const struct memwait_context *context)
+{
+	/* The current thread has stored its own record itself; others' do not matter. */
+	return !data_race(xa_empty(&context->places));
+}
+
 /* place.c */
-struct memwait_place *memwait_place_find(struct memwait_context *context);
-void memwait_place_apply(const struct memwait_place *place, struct memwait_group *group);
-void memwait_place_keep(struct memwait_context *context, struct memwait_place *place,
-			const struct memwait_group *group);
-void memwait_place_drop(struct memwait_context *context, struct memwait_place *place);
+int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
+		       const struct memwait_wait *waits, u32 *index);
+void memwait_place_keep(struct memwait_context *context, const struct memwait_group *group);
+void memwait_place_drop(struct memwait_context *context);
 void memwait_places_free(struct memwait_context *context);
 
 /* owner.c */

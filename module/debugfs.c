@@ -84,7 +84,7 @@ struct memwait_line {
  * @max_keys: for how many there is room
  * @next_key: the queue that is worked on
  * @begun: and whether there was a step of it, along the list
- * @last: the number of its last waiter when the walk came to it
+ * @last_number: that of its last waiter when the walk came to it
  * @returned: those that have returned to their places were noted up to this number
  * @place: the marker behind what was noted; as @end, in its queue or not, under the queue's lock
  * @end: the marker behind the rest
@@ -100,7 +100,7 @@ struct memwait_walk {
 	size_t max_keys;
 	size_t next_key;
 	bool begun;
-	u64 last;
+	u64 last_number;
 	u64 returned;
 	struct memwait_waiter place;
 	struct memwait_waiter end;
@@ -289,11 +289,11 @@ static bool memwait_walk_returned(struct memwait_walk *walk, struct memwait_queu
 	unsigned int nr;
 
 	lockdep_assert_held(&queue->lock);
-	if (!walk->last)
-		walk->last = queue->number;
+	if (!walk->last_number)
+		walk->last_number = queue->number;
 	for (nr = 0; nr < MEMWAIT_WALK_STEP; nr++) {
 		waiter = memwait_queue_next_returned(queue, walk->returned);
-		if (!waiter || waiter->number > walk->last)
+		if (!waiter || waiter->number > walk->last_number)
 			return false;
 		memwait_walk_note(walk, queue, waiter);
 		walk->returned = waiter->number;
@@ -357,7 +357,7 @@ static int memwait_walk_step(struct memwait_walk *walk)
 			memwait_queue_unlock(queue, NULL);
 		if (!more) {
 			walk->begun = false;
-			walk->last = 0;
+			walk->last_number = 0;
 			walk->returned = 0;
 			walk->next_key++;
 		}

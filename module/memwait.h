@@ -140,8 +140,8 @@ struct memwait_waiter_ops {
  * @word: what it waits on; while it is queued, protected by the queue's lock
  * @identity: of a wait with MEMWAIT_OWNED: the thread or context that waits; otherwise %NULL
  * @owned_node: then, in the queue's list of such waiters; protected by the queue's lock
- * @number: of joining, in its queue; protected by the queue's lock. Before it joins: 0, or that of
- *	the place to which a thread returns
+ * @number: of joining, in its queue; protected by the queue's lock. For memwait_queue_return():
+ *	that of the place, or 0
  * @since: when it joined its first queue, in jiffies
  * @state: of an async wait, as are the next three: here, where there is room for them
  * @kind: an enum memwait_async_kind
@@ -172,7 +172,7 @@ struct memwait_waiter {
  * @nr_waiters: how many there are
  * @waiters: those that have joined at the end, oldest first
  * @returned: those that have returned to their places, by number
- * @owned: those waiters that are told of deaths, oldest first; see memwait_queue_return()
+ * @owned: those waiters that are told of deaths, oldest first; see memwait_queue_insert_returned()
  * @looks_to: whose death they are told of, see identity.c
  * @looks_to_node: in &memwait_identity.queues of it; protected by its lock, too
  * @mover: the thread that has moved waiters here last, whose death they are told of as well
@@ -313,6 +313,8 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 			     struct memwait_kept_queues *kept, struct memwait_queue **queue);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 		       struct memwait_kept_queues *kept);
+int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wait *wait,
+			 struct memwait_kept_queues *kept);
 void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept);
 struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue);
 struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number);

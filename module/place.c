@@ -90,15 +90,8 @@ static void memwait_place_free(struct memwait_context *context, struct memwait_p
 	kfree_rcu(place, rcu);
 }
 
-/**
- * memwait_place_find() - the record of the current thread
- * @context: of its call
- *
- * Context: process context.
- *
- * Return: the record, which stays until the thread changes it; or %NULL.
- */
-struct memwait_place *memwait_place_find(struct memwait_context *context)
+/* The record of the current thread, which stays until the thread changes it; or NULL. */
+static struct memwait_place *memwait_place_find(struct memwait_context *context)
 {
 	struct memwait_place *place;
 
@@ -131,25 +124,52 @@ static bool memwait_stand_is_of(const struct memwait_stand *stand,
 	       stand->ino == other.ino && stand->generation == other.generation;
 }
 
-/**
- * memwait_place_apply() - let a thread that comes back to the same words return to its place
- * @place: its record
- * @group: the words; in no queue
- *
- * Context: process context.
- */
-void memwait_place_apply(const struct memwait_place *place, struct memwait_group *group)
+/* Whether these are the words of the wait that was interrupted. */
+static bool memwait_place_is_of(const struct memwait_place *place,
+				const struct memwait_group *group)
 {
 	u32 i;
 
 	if (place->nr != group->nr)
-		return;
+		return false;
 	for (i = 0; i < group->nr; i++) {
 		if (!memwait_stand_is_of(&place->stands[i], &group->members[i].waiter))
-			return;
+			return false;
 	}
-	for (i = 0; i < group->nr; i++)
-		group->members[i].waiter.number = place->stands[i].number;
+	return true;
+}
+
+/**
+ * memwait_place_join() - join the queues of the current thread's words, at its place if it has one
+ * @context: of its call
+ * @group: as memwait_group_join()
+ * @waits: as there
+ * @index: as there
+ *
+ * Context: process context, may sleep; takes queues' locks, one at a time.
+ *
+ * Return: as memwait_group_join().
+ */
+int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
+		       const struct memwait_wait *waits, u32 *index)
+{
+	struct memwait_place *place = memwait_place_find(context);
+	struct memwait_waiter *waiter;
+	int ret;
+	u32 i;
+
+	if (place && !memwait_place_is_of(place, group))
+		place = NULL;
+	for (i = 0; i < group->nr; i++) {
+		waiter = &group->members[i].waiter;
+		waiter->number = place ? place->stands[i].number : 0;
+		ret = memwait_queue_return(waiter, &waits[i], &context->user->kept);
+		if (ret) {
+			*index = i;
+			return ret;
+		}
+	}
+	return 0;
 }
 
 /* Ends some records of threads that have died. */
@@ -174,21 +194,35 @@ static void memwait_places_sweep(struct memwait_context *context)
 }
 
 /**
+ * memwait_place_drop() - the current thread has no place to return to any more
+ * @context: of its call
+ *
+ * Context: process context.
+ */
+void memwait_place_drop(struct memwait_context *context)
+{
+	struct memwait_place *place = memwait_place_find(context);
+
+	if (!place)
+		return;
+	xa_erase(&context->places, memwait_place_index());
+	memwait_place_free(context, place);
+}
+
+/**
  * memwait_place_keep() - note where the current thread stood
  * @context: of its call
- * @place: its record, or %NULL
  * @group: the words of its wait, which was interrupted; in no queue any more
  *
  * Context: process context, may sleep.
  */
-void memwait_place_keep(struct memwait_context *context, struct memwait_place *place,
-			const struct memwait_group *group)
+void memwait_place_keep(struct memwait_context *context, const struct memwait_group *group)
 {
-	struct memwait_place *old;
+	struct memwait_place *old, *place = memwait_place_find(context);
 	u32 i;
 
 	if (place && place->nr != group->nr) {
-		memwait_place_drop(context, place);
+		memwait_place_drop(context);
 		place = NULL;
 	}
 	if (place) {
@@ -221,19 +255,6 @@ void memwait_place_keep(struct memwait_context *context, struct memwait_place *p
 		old = place;
 	if (old)
 		memwait_place_free(context, old);
-}
-
-/**
- * memwait_place_drop() - the current thread has no place to return to any more
- * @context: of its call
- * @place: its record
- *
- * Context: process context.
- */
-void memwait_place_drop(struct memwait_context *context, struct memwait_place *place)
-{
-	xa_erase(&context->places, memwait_place_index());
-	memwait_place_free(context, place);
 }
 
 /**

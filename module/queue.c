@@ -598,7 +598,7 @@ struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, 
  * Puts a waiter of a thread back to its place. Among those that are told of deaths it comes first
  * or last: whichever of them is told, it looks at the word.
  */
-static noinline void memwait_queue_return(struct memwait_queue *queue,
+static void memwait_queue_insert_returned(struct memwait_queue *queue,
 					  struct memwait_waiter *waiter)
 {
 	const struct memwait_waiter *first;
@@ -620,7 +620,7 @@ static noinline void memwait_queue_return(struct memwait_queue *queue,
 
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: its word, ops, identity and number are set, the rest is filled in
+ * @waiter: its word, ops and identity are set, the rest is filled in
  * @wait: as memwait_queue_begin_join()
  * @kept: as there
  *
@@ -636,10 +636,33 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 
 	if (ret)
 		return ret;
-	if (likely(!waiter->number))
-		memwait_queue_append(queue, waiter);
+	memwait_queue_append(queue, waiter);
+	memwait_queue_unlock(queue, kept);
+	return 0;
+}
+
+/**
+ * memwait_queue_return() - memwait_queue_join() of a thread that may have a place in the queue
+ * @waiter: as there; its number is that of its place, or 0
+ * @wait: as there
+ * @kept: as there
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ *
+ * Return: as memwait_queue_join().
+ */
+int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wait *wait,
+			 struct memwait_kept_queues *kept)
+{
+	struct memwait_queue *queue;
+	int ret = memwait_queue_begin_join(waiter, wait, kept, &queue);
+
+	if (ret)
+		return ret;
+	if (waiter->number)
+		memwait_queue_insert_returned(queue, waiter);
 	else
-		memwait_queue_return(queue, waiter);
+		memwait_queue_append(queue, waiter);
 	memwait_queue_unlock(queue, kept);
 	return 0;
 }

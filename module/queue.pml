@@ -707,7 +707,7 @@ proctype caller(byte on; byte count)
 
 #ifdef PLACE
 /*
- * A thread with its record: memwait_place_apply(), _keep() and _drop(). It may be interrupted, comes
+ * A thread with its record: memwait_place_join(), _keep() and _drop(). It may be interrupted, comes
  * back, waits until it is notified, and then, with FIXED, waits once more.
  */
 proctype guest(byte self)

@@ -165,7 +165,7 @@ static __always_inline int memwait_thread_compare(struct memwait_group *group,
 
 static __always_inline int memwait_thread_join(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
-					       u32 *index, const struct memwait_place *place,
+					       u32 *index, struct memwait_context *context,
 					       struct memwait_kept_queues *kept)
 {
 	u32 i;
@@ -178,10 +178,9 @@ static __always_inline int memwait_thread_join(struct memwait_group *group,
 			group->members[i].waiter.identity = NULL;
 		group->members[i].waiter.ops = &memwait_thread_ops;
 		group->members[i].waiter.queue = NULL;
-		group->members[i].waiter.number = 0;
 	}
-	if (unlikely(place))
-		memwait_place_apply(place, group);
+	if (unlikely(memwait_has_places(context)))
+		return memwait_place_join(context, group, waits, index);
 	if (single)
 		return memwait_queue_join(&group->members->waiter, waits, kept);
 	return memwait_group_join(group, waits, index, kept);
@@ -211,12 +210,8 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       struct memwait_context *context)
 {
 	struct memwait_kept_queues *kept = &context->user->kept;
-	struct memwait_place *place = NULL;
 	u32 index = 0;
 	int ret;
-
-	if (unlikely(!xa_empty(&context->places)))
-		place = memwait_place_find(context);
 
 	for (;;) {
 		ret = memwait_thread_compare(group, waits, single, &index);
@@ -234,7 +229,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		}
 
 		memwait_trace_begin(group);
-		ret = memwait_thread_join(group, waits, single, &index, place, kept);
+		ret = memwait_thread_join(group, waits, single, &index, context, kept);
 		if (!ret)
 			ret = memwait_sleep(group, memwait_clock(flags));
 		else if (!memwait_thread_end(group))
@@ -252,6 +247,8 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 				ret = -ERESTARTSYS;
 			if (ret)
 				memwait_pass_on(&group->claimed->waiter.word.key, kept);
+		} else if (ret == -ERESTARTSYS) {
+			memwait_place_keep(context, group);
 		}
 		memwait_trace_end(group, single ? 0 : index, ret);
 		if (ret != -EAGAIN)
@@ -266,10 +263,9 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		if (ret)
 			return ret;
 	}
-	if (unlikely(ret == -ERESTARTSYS))
-		memwait_place_keep(context, place, group);
-	else if (unlikely(place) && ret != MEMWAIT_NOT_EQUAL)
-		memwait_place_drop(context, place);
+	if (unlikely(memwait_has_places(context)) && ret != MEMWAIT_NOT_EQUAL &&
+	    ret != -ERESTARTSYS)
+		memwait_place_drop(context);
 	memwait_thread_put(group, single);
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
 		ret = -EFAULT;
