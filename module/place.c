@@ -2,11 +2,11 @@
 /*
  * Places: what a thread that was interrupted keeps of its wait.
  *
- * A signal, a stop, a tracer or work of the kernel's ends the sleep of a thread with -ERESTARTSYS,
- * and it leaves its queue. It comes back by a restart, or by a call of its own after EINTR. A
- * record tells then at which number it stood in the queue of each of its words, and it returns
- * there: see memwait_queue_return(). A waiter that was moved has stood at its target. While the
- * thread is away nothing of it is in a queue.
+ * A signal, a stop, a tracer, cgroup.freeze or work of the kernel's ends the sleep of a thread with
+ * -ERESTARTSYS, and it leaves its queue. It comes back by a restart, or by a call of its own after
+ * EINTR. A record tells then at which number it stood in the queue of each of its words, and it
+ * returns there: see memwait_queue_return(). A waiter that was moved has stood at its target. While
+ * the thread is away nothing of it is in a queue.
  *
  * A record is of a thread and a context. It is made when a wait is interrupted, and changed when
  * that happens again. It ends with the next wait by that context that ends in another way, be it on
