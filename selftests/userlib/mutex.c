@@ -805,6 +805,69 @@ USERLIB_TEST(signals_do_not_interrupt_it)
 	}
 }
 
+/* A fair mutex, and in which order it was had. */
+struct turns {
+	memwait_mutex_t mutex;
+	pid_t order[2];
+	int nr;
+	int interrupted;
+};
+
+static struct turns *interrupted_turns;
+
+static void count_interrupted(int signal)
+{
+	(void)signal;
+	__atomic_add_fetch(&interrupted_turns->interrupted, 1, __ATOMIC_RELEASE);
+}
+
+static int take_turn(void *arg)
+{
+	struct turns *turns = arg;
+	int err = memwait_mutex_lock(&turns->mutex);
+
+	if (err)
+		return err;
+	turns->order[turns->nr++] = gettid();
+	return memwait_mutex_unlock(&turns->mutex);
+}
+
+/* As a profiler does it, over and over. */
+USERLIB_TEST(R12_a_thread_that_is_interrupted_has_its_turn)
+{
+	const unsigned int shared[] = { 0, MEMWAIT_PRIVATE };
+	struct sigaction action = { .sa_handler = count_interrupted };
+	struct turns *turns = self->shared;
+	struct runner first, second;
+	int kind, i;
+
+	interrupted_turns = turns;
+	for (kind = 0; kind < 4; kind++) {
+		memset(turns, 0, sizeof(*turns));
+		action.sa_flags = kind / 2 ? SA_RESTART : 0;
+		sigaction(SIGUSR1, &action, NULL);
+		ASSERT_EQ(0, memwait_mutex_init(&turns->mutex,
+						MEMWAIT_MUTEX_FAIR | shared[kind % 2]));
+		ASSERT_EQ(0, memwait_mutex_lock(&turns->mutex));
+		runner_start(&first, take_turn, turns);
+		runner_await_asleep(&first);
+		runner_start(&second, take_turn, turns);
+		runner_await_asleep(&second);
+		for (i = 1; i <= 10; i++) {
+			pthread_kill(first.thread, SIGUSR1);
+			while (__atomic_load_n(&turns->interrupted, __ATOMIC_ACQUIRE) < i)
+				sched_yield();
+			runner_await_asleep(&first);
+		}
+		ASSERT_EQ(0, memwait_mutex_unlock(&turns->mutex));
+		EXPECT_EQ(0, runner_join(&first));
+		EXPECT_EQ(0, runner_join(&second));
+		EXPECT_EQ(first.tid, turns->order[0]);
+		EXPECT_EQ(second.tid, turns->order[1]);
+		EXPECT_EQ(0, memwait_mutex_destroy(&turns->mutex));
+	}
+}
+
 USERLIB_TEST(L5_it_is_not_a_cancellation_point)
 {
 	memwait_mutex_t *mutex = self->shared;
