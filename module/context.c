@@ -153,7 +153,7 @@ bool memwait_context_end_some(struct memwait_context *context)
 	mutex_lock(&context->read_lock);
 	if (list_empty(&context->process_node))
 		goto unlock;
-	if (!context->ended_upto && memwait_context_wake_first(context))
+	if (!context->ended_upto && memwait_context_wake_first(context, MEMWAIT_STEP))
 		queue_work(system_unbound_wq, &context->wake_rest);
 	more = memwait_async_end_some(context, MEMWAIT_END_STEP);
 	if (!more) {

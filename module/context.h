@@ -358,7 +358,7 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 }
 
 /* notify.c */
-bool memwait_context_wake_first(struct memwait_context *context);
+bool memwait_context_wake_first(struct memwait_context *context, unsigned int most);
 void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
 

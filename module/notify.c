@@ -13,9 +13,9 @@
  * about to wake. Only the other members of a group are taken out of their queues later: until then
  * a notify passes over them.
  *
- * A context may have any number of pollers, which are woken with interrupts disabled. So the first
- * MEMWAIT_STEP of each context are woken at once, and the others afterwards, where the notifier may
- * be preempted.
+ * A context may have any number of pollers, which are woken with interrupts disabled. So a step
+ * wakes MEMWAIT_STEP of them at once, which its contexts share: the first 4 of each at least. The
+ * others are woken afterwards, where the notifier may be preempted.
  *
  * Between two steps the call lets others run. It ends early only if its thread is killed: a notify
  * of all waiters that stopped for a signal would leave some asleep, and its caller could not tell.
@@ -109,12 +109,13 @@ static __poll_t memwait_context_events(const struct memwait_context *context)
 /**
  * memwait_context_wake_first() - wake a reader and the first pollers of a context
  * @context: the context
+ * @most: how many pollers
  *
  * Context: any.
  *
  * Return: whether memwait_context_wake_rest() is needed.
  */
-bool memwait_context_wake_first(struct memwait_context *context)
+bool memwait_context_wake_first(struct memwait_context *context, unsigned int most)
 {
 	__poll_t events = memwait_context_events(context);
 	struct wait_queue_entry *poller, *next;
@@ -124,7 +125,7 @@ bool memwait_context_wake_first(struct memwait_context *context)
 
 	spin_lock_irqsave(&context->pollers.lock, flags);
 	list_for_each_entry_safe(poller, next, &context->pollers.head, entry) {
-		more = nr++ == MEMWAIT_STEP;
+		more = nr++ == most;
 		if (more || memwait_poller_wake(poller, events))
 			break;
 	}
@@ -181,7 +182,7 @@ void memwait_context_wake_rest(struct memwait_context *context)
  */
 void memwait_context_wake(struct memwait_context *context)
 {
-	if (memwait_context_wake_first(context))
+	if (memwait_context_wake_first(context, MEMWAIT_STEP))
 		memwait_context_wake_rest(context);
 }
 
@@ -204,7 +205,8 @@ static void memwait_step_end(struct memwait_call *call)
 	}
 	for (i = 0; i < wakes->nr_contexts; i++) {
 		context = wakes->contexts[i];
-		if (unlikely(memwait_context_wake_first(context)))
+		if (unlikely(memwait_context_wake_first(context,
+							MEMWAIT_STEP / wakes->nr_contexts)))
 			wakes->contexts[more++] = context;
 		else
 			memwait_context_put(context);

@@ -619,6 +619,52 @@ MEMWAIT_TEST(R29_a_notify_of_a_context_with_many_pollers_leaves_the_processor)
 	setrlimit(RLIMIT_NOFILE, &before);
 }
 
+/*
+ * R29: contexts of one step, with more pollers each than a step wakes. What a step wakes is woken with
+ * preemption disabled, so it must come to the last context before it has woken many of the others.
+ */
+#define STEP_CONTEXTS	16
+#define STEP_POLLERS	64
+#define CONTEXT_POLLERS	70
+#define ALL_POLLERS	(STEP_CONTEXTS * CONTEXT_POLLERS)
+
+MEMWAIT_TEST(R29_many_pollers_of_many_contexts_are_not_one_step)
+{
+	struct rlimit many = { ALL_POLLERS + 100, ALL_POLLERS + 100 }, before;
+	static struct epoll_event ready[ALL_POLLERS + 1];
+	int epoll = epoll_create1(EPOLL_CLOEXEC), contexts[STEP_CONTEXTS], seen = 0, fd, i, j;
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int woken[STEP_CONTEXTS] = { 0 };
+
+	if (geteuid())
+		SKIP(return, "needs root for so many descriptors");
+	getrlimit(RLIMIT_NOFILE, &before);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
+	for (i = 0; i < STEP_CONTEXTS; i++) {
+		contexts[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, contexts[i]);
+		ASSERT_EQ(1, arm_many(contexts[i], self->shared, 1, MEMWAIT_FOREVER, NULL));
+		event.data.u32 = i;
+		for (j = 0; j < CONTEXT_POLLERS; j++) {
+			fd = dup(contexts[i]);
+			ASSERT_LE(0, fd);
+			ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+		}
+	}
+	EXPECT_EQ(STEP_CONTEXTS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	/* In the order in which they were woken. */
+	EXPECT_EQ(ALL_POLLERS, epoll_wait(epoll, ready, ALL_POLLERS + 1, 0));
+	for (i = 0; i < ALL_POLLERS; i++) {
+		seen += !woken[ready[i].data.u32]++;
+		if (i == STEP_POLLERS - 1)
+			EXPECT_EQ(STEP_CONTEXTS, seen);
+	}
+	for (i = 0; i < STEP_CONTEXTS; i++)
+		EXPECT_EQ(CONTEXT_POLLERS, woken[i]);
+	close_range(epoll, ~0U, 0);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
+
 /* Who moves all waits to and fro for ever, now alone on his processor, now driven out of it. */
 #define MEETINGS	21
 
