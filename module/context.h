@@ -217,6 +217,7 @@ struct memwait_context {
 
 /* user.c */
 extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
+void memwait_limits_init(void);
 struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
 int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,

@@ -28,15 +28,49 @@
 #include "context.h"
 #include "memwait.h"
 
+/* ULONG_MAX: not set when the module is loaded. */
 unsigned long memwait_limits[MEMWAIT_RESOURCES] = {
-	[MEMWAIT_WAITS] = 1UL << 20,
-	[MEMWAIT_CONTEXTS] = 1UL << 14,
-	[MEMWAIT_PINS] = 1UL << 14,
-	[MEMWAIT_OWNERS] = 1UL << 18,
-	[MEMWAIT_SPARES] = 1UL << 16,
+	[0 ... MEMWAIT_RESOURCES - 1] = ULONG_MAX,
 };
 
+/*
+ * A default limit is one for each 2^n bytes of memory. Of a 64-bit kernel a wait with a queue of
+ * its own takes 300 bytes, a context with its file 750, an identity 200, a spare 150; a pin keeps
+ * 1.5 KiB of a file, beside what is in it, or up to 12 KiB of a dead process. All together that is
+ * a twentieth of the memory.
+ */
+static const u8 memwait_memory_each[MEMWAIT_RESOURCES] __initconst = {
+	[MEMWAIT_WAITS] = 14,
+	[MEMWAIT_CONTEXTS] = 18,
+	[MEMWAIT_PINS] = 19,
+	[MEMWAIT_OWNERS] = 16,
+	[MEMWAIT_SPARES] = 17,
+};
+
+/* A machine with less memory has the limits of this much. */
+#define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
+
 static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
+
+/**
+ * memwait_limits_init() - set the limits that were not set when the module was loaded
+ *
+ * Context: process context.
+ */
+void __init memwait_limits_init(void)
+{
+	enum memwait_resource i;
+	struct sysinfo info;
+	u64 memory;
+
+	si_meminfo(&info);
+	memory = (u64)(info.totalram - info.totalhigh) * info.mem_unit;
+	memory = max_t(u64, memory, MEMWAIT_LEAST_MEMORY);
+	for (i = 0; i < MEMWAIT_RESOURCES; i++) {
+		if (memwait_limits[i] == ULONG_MAX)
+			memwait_limits[i] = memory >> memwait_memory_each[i];
+	}
+}
 
 /*
  * The user that answers for the current thread. User namespaces give no fresh limits: in one that

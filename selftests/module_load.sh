@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# R26: insmod, rmmod and rmmod while in use. MEMWAIT_KO names the module's file where it is not
-# installed. The module is left loaded if it was loaded before.
+# R26: insmod, rmmod and rmmod while in use. R31: the default limits. MEMWAIT_KO names the module's file
+# where it is not installed. The module is left loaded if it was loaded before.
 
 loads=${MEMWAIT_LOADS:-200}
 count=0
@@ -15,9 +15,9 @@ loaded()
 load()
 {
 	if [ -n "$MEMWAIT_KO" ]; then
-		insmod "$MEMWAIT_KO"
+		insmod "$MEMWAIT_KO" "$@"
 	else
-		modprobe memwait
+		modprobe memwait "$@"
 	fi
 }
 
@@ -47,6 +47,22 @@ load_and_unload()
 	done
 }
 
+# limit NAME: what holds.
+limit()
+{
+	cat "/sys/module/memwait/parameters/max_user_$1"
+}
+
+# grows NAME KIB: is there one for so much memory? The machine's may have changed a little since the
+# module was loaded.
+grows()
+{
+	memory=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
+	[ "$memory" -ge 262144 ] || memory=262144
+	[ $((100 * $(limit "$1") * $2)) -ge $((99 * memory)) ] &&
+		[ $((100 * $(limit "$1") * $2)) -le $((101 * memory)) ]
+}
+
 echo "TAP version 13"
 if [ "$(id -u)" -ne 0 ]; then
 	echo "1..0 # SKIP needs root"
@@ -56,7 +72,7 @@ if ! loaded && ! load 2>/dev/null; then
 	echo "1..0 # SKIP the module is not installed, and MEMWAIT_KO does not name it"
 	exit 4
 fi
-echo "1..7"
+echo "1..10"
 
 [ -c /dev/memwait ]
 result $? "R26 loaded: the device exists"
@@ -81,7 +97,19 @@ result $? "R26 rmmod after close removes module and device"
 load_and_unload
 result $? "R26 $loads times insmod and rmmod"
 
-load && [ -c /dev/memwait ]
+load max_user_waits=1234 && [ -c /dev/memwait ]
 result $? "R26 loads again after that"
+
+[ "$(limit waits)" = 1234 ] && grows contexts 256
+result $? "R31 a limit that is set when the module is loaded holds"
+
+unload && load
+grows waits 16 && grows contexts 256 && grows pins 512 && grows owners 64
+result $? "R31 other limits grow with the memory"
+
+# What one of each takes: 312 bytes, 744, 12 KiB and 208.
+taken=$(($(limit waits) * 312 + $(limit contexts) * 744 + $(limit pins) * 12288 + $(limit owners) * 208))
+[ $taken -lt $((memory * 1024 / 20)) ] || [ "$memory" -eq 262144 ]
+result $? "R31 all of them are a small part of the memory: $((taken >> 20)) of $((memory >> 10)) MiB"
 
 exit $bad

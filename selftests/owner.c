@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Owners: ids, what is told of whose death, and every way in which a thread can end. */
-#include "memwait_fixture.h"
+#include "async_test.h"
 #include <sys/ptrace.h>
 
 #define U64	MEMWAIT_SIZE_U64
@@ -114,6 +114,7 @@ FIXTURE(owner)
 	struct board *board;
 	uint64_t id;
 	uint64_t owners;	/* with this thread's */
+	uint64_t max_waits;
 };
 
 FIXTURE_SETUP(owner)
@@ -131,6 +132,7 @@ FIXTURE_SETUP(owner)
 	self->id = my_id(self->fd);
 	ASSERT_NE(0, self->id);
 	self->owners = user_owners(self->fd);
+	self->max_waits = info.max_user_waits;
 }
 
 FIXTURE_TEARDOWN(owner)
@@ -140,6 +142,7 @@ FIXTURE_TEARDOWN(owner)
 	close(self->fd);
 	await_owners(fd, self->owners);
 	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL));
+	EXPECT_TRUE(geteuid() || !set_limit(self->max_waits));
 	close(fd);
 }
 
@@ -1153,6 +1156,7 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 	words = mmap(NULL, n * sizeof(*words), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		     -1, 0);
 	ASSERT_NE(MAP_FAILED, words);
+	ASSERT_TRUE(geteuid() || !set_limit(n));
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 	pid = start_owner(board, IS_KILLED);
 	id = board->id;
