@@ -268,7 +268,9 @@ void memwait_places_free(struct memwait_context *context)
 	struct memwait_place *place;
 	unsigned long index;
 
+	/* xa_destroy() would free a whole table with interrupts disabled. */
 	xa_for_each(&context->places, index, place) {
+		xa_erase(&context->places, index);
 		memwait_place_free(context, place);
 		cond_resched();
 	}
