@@ -236,10 +236,6 @@ void memwait_place_keep(struct memwait_context *context, const struct memwait_gr
 	place = kmalloc(struct_size(place, stands, group->nr), MEMWAIT_GFP);
 	if (!place)
 		return;
-	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, group->nr)) {
-		kfree(place);
-		return;
-	}
 	place->pid = get_pid(task_pid(current));
 	place->exec_id = READ_ONCE(current->self_exec_id);
 	place->nr = group->nr;
@@ -252,9 +248,16 @@ void memwait_place_keep(struct memwait_context *context, const struct memwait_gr
 	/* Instead of a dead thread's with the same id, or of that of another program. */
 	old = xa_store(&context->places, memwait_place_index(), place, MEMWAIT_GFP);
 	if (xa_is_err(old))
-		old = place;
+		goto free;
 	if (old)
 		memwait_place_free(context, old);
+	/* Last, lest it be taken back when others have seen it. */
+	if (memwait_user_charge(context->user, MEMWAIT_WAITS, group->nr))
+		return;
+	xa_erase(&context->places, memwait_place_index());
+free:
+	put_pid(place->pid);
+	kfree(place);
 }
 
 /**
