@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R12: a thread that is interrupted, and comes back to its words, has kept its place. */
 #include "signal_test.h"
+#include <linux/io_uring.h>
 #include <sys/ptrace.h>
+
+#define BOX	"/sys/fs/cgroup/memwait-place"
 
 /* How the thread of a test waits, and comes back. */
 enum way {
@@ -441,6 +444,191 @@ MEMWAIT_TEST(R12_a_traced_thread_keeps_its_place)
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	EXPECT_EQ(0, child_status(pid));
+}
+
+MEMWAIT_TEST(R12_a_thread_that_cgroup_freeze_freezes_keeps_its_place)
+{
+	bool frozen = false;
+	pid_t pid;
+
+	rmdir(BOX);	/* of a test that was killed */
+	if (mkdir(BOX, 0755) || read_number(BOX "/cgroup.freeze")) {
+		rmdir(BOX);
+		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
+	}
+	pid = fork_first(self->fd, self->shared);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	EXPECT_EQ(0, write_number(BOX "/cgroup.procs", pid));
+	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 1));
+	while (!frozen)
+		frozen = read_number_of(BOX "/cgroup.events", "frozen") == 1;
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
+	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 0));
+	await_waiters(self->fd, self->shared, U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(0, rmdir(BOX));
+}
+
+/* A ring with a poll request of the current thread's, and how many of its requests are done. */
+struct ring {
+	int fd;
+	const uint32_t *done;
+};
+
+static void *map_ring(int fd, size_t size, off_t offset)
+{
+	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, offset);
+}
+
+/* Returns 0 or an errno. */
+static int ring_poll(struct ring *ring, int fd)
+{
+	struct io_uring_params params = { 0 };
+	struct io_uring_sqe *sqes;
+	uint32_t *sq, *cq;
+
+	ring->fd = syscall(SYS_io_uring_setup, 1, &params);
+	if (ring->fd < 0)
+		return errno;
+	sq = map_ring(ring->fd, params.sq_off.array + sizeof(*sq), IORING_OFF_SQ_RING);
+	cq = map_ring(ring->fd, params.cq_off.cqes, IORING_OFF_CQ_RING);
+	sqes = map_ring(ring->fd, sizeof(*sqes), IORING_OFF_SQES);
+	if (sq == MAP_FAILED || cq == MAP_FAILED || sqes == MAP_FAILED)
+		return errno;
+	ring->done = &cq[params.cq_off.tail / sizeof(*cq)];
+	*sqes = (struct io_uring_sqe) { .opcode = IORING_OP_POLL_ADD, .fd = fd,
+					.poll32_events = POLLIN };
+	sq[params.sq_off.array / sizeof(*sq)] = 0;
+	__atomic_store_n(&sq[params.sq_off.tail / sizeof(*sq)], 1, __ATOMIC_RELEASE);
+	return syscall(SYS_io_uring_enter, ring->fd, 1, 0, 0, NULL, 0) == 1 ? 0 : errno;
+}
+
+struct ring_thread {
+	struct waiter waiter;
+	struct ring ring;
+	int polled, err;
+};
+
+static void *ring_thread_main(void *arg)
+{
+	struct ring_thread *t = arg;
+
+	t->err = ring_poll(&t->ring, t->polled);
+	return t->err ? NULL : waiter_main(&t->waiter);
+}
+
+/* No signal is there for it, but work, without which the request would not be done. */
+MEMWAIT_TEST(R12_a_thread_that_does_work_of_io_uring_keeps_its_place)
+{
+	struct ring_thread t = { .waiter = { .fd = self->fd, .addr = self->shared,
+					     .deadline = MEMWAIT_FOREVER, .flags = U32 } };
+	int fds[2], ring = syscall(SYS_io_uring_setup, 1, &(struct io_uring_params) { 0 });
+
+	if (ring < 0)
+		SKIP(return, "io_uring: %s", strerror(errno));
+	close(ring);
+	ASSERT_EQ(0, pipe(fds));
+	t.polled = fds[0];
+	ASSERT_EQ(0, pthread_create(&t.waiter.thread, NULL, ring_thread_main, &t));
+	await_waiters(self->fd, self->shared, U32, 1);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	await_asleep(t.waiter.tid);
+	EXPECT_EQ(0, __atomic_load_n(t.ring.done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(1, write(fds[1], "", 1));
+	while (!__atomic_load_n(t.ring.done, __ATOMIC_ACQUIRE))
+		sched_yield();
+	await_waiters(self->fd, self->shared, U32, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	pthread_join(t.waiter.thread, NULL);
+	EXPECT_EQ(0, t.err);
+	EXPECT_EQ(MEMWAIT_OK, t.waiter.result);
+	close(t.ring.fd);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void *execute(void *arg)
+{
+	struct thread *t = arg;
+
+	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
+	t->result = wait_once(t, 0);
+	__atomic_store_n(&t->away, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&t->come_back, __ATOMIC_ACQUIRE))
+		sched_yield();
+	execl("/bin/busybox", "sleep", "1000", NULL);
+	execlp("sleep", "sleep", "1000", NULL);
+	_exit(99);
+}
+
+/* Two threads have places, and the second executes a program: it is the first one from then on. */
+static void interrupt_both_and_execute(int fd, uint64_t *words)
+{
+	struct thread second = one(fd, words, CALLS_AGAIN);
+
+	handle(SIGUSR1, 0);
+	if (pthread_create(&second.thread, NULL, execute, &second))
+		_exit(98);
+	await_waiters(fd, &words[2], U32, 1);
+	send_away(&second);
+	if (mw_wait(fd, &words[2], 0, MEMWAIT_FOREVER, U32) != -EINTR)
+		_exit(97);
+	call_back(&second);
+	for (;;)
+		pause();
+}
+
+/* Makes a record and ends it: so others are looked at. */
+static void interrupt_one(int fd, uint64_t *words)
+{
+	struct thread t = one(fd, words, CALLS_AGAIN);
+
+	thread_start(&t);
+	send_away(&t);
+	call_back(&t);
+	await_waiters(fd, &words[2], U32, 1);
+	mw_notify(fd, &words[2], 1, U32);
+	thread_join(&t);
+}
+
+MEMWAIT_TEST(R12_an_exec_by_another_thread_leaves_places_that_end)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	int fds[2], i;
+	char c;
+	pid_t pid;
+
+	handle(SIGUSR1, 0);
+	ASSERT_EQ(0, pipe2(fds, O_CLOEXEC));
+	pid = fork();
+	if (!pid)
+		interrupt_both_and_execute(self->fd, words);
+	close(fds[1]);
+	while (mw_user_waits(self->fd) != self->user_waits + 1)
+		sched_yield();
+	await_waiters(self->fd, &words[2], U32, 1);
+	await_asleep(pid);
+	kill(pid, SIGUSR1);
+	/* Until the program runs. */
+	ASSERT_EQ(0, read(fds[0], &c, 1));
+	EXPECT_EQ(self->user_waits + 2, mw_user_waits(self->fd));
+	/* There is no thread with the id of the second one any more. */
+	for (i = 0; i < 4; i++)
+		interrupt_one(self->fd, words);
+	EXPECT_EQ(self->user_waits + 1, mw_user_waits(self->fd));
+	kill(pid, SIGKILL);
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	for (i = 0; i < 4; i++)
+		interrupt_one(self->fd, words);
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	close(fds[0]);
 }
 
 TEST_HARNESS_MAIN
