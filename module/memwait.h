@@ -316,7 +316,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 			 struct memwait_kept_queues *kept);
 void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept);
-struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue);
+struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue, u64 above);
 struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to);
@@ -356,16 +356,17 @@ static inline void memwait_queue_append(struct memwait_queue *queue,
 /**
  * memwait_queue_oldest() - the waiter that has waited longest
  * @queue: the queue
+ * @above: of those that have returned, only such with a greater number
  *
  * Context: the queue's lock is held.
  *
  * Return: the waiter, whose wait may have ended; or %NULL.
  */
-static inline struct memwait_waiter *memwait_queue_oldest(struct memwait_queue *queue)
+static inline struct memwait_waiter *memwait_queue_oldest(struct memwait_queue *queue, u64 above)
 {
 	lockdep_assert_held(&queue->lock);
 	if (unlikely(!RB_EMPTY_ROOT(&queue->returned)))
-		return memwait_queue_oldest_returned(queue);
+		return memwait_queue_oldest_returned(queue, above);
 	return list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
 }
 

@@ -54,7 +54,7 @@ enum memwait_call_kind {
  * @move: move at most so many
  * @moved: so many were moved
  * @number: waiters with a greater one have joined after the call began
- * @in_vain: so many more of those that have returned may have ended by themselves
+ * @reached: the number of the last one that it has looked at: it goes on from there
  * @kind: what ends it early
  * @kept: as memwait_queue_unlock()
  * @wakes: of the present step
@@ -64,8 +64,8 @@ struct memwait_call {
 	u32 woken;
 	u32 move;
 	u32 moved;
-	u32 in_vain;
 	u64 number;
+	u64 reached;
 	enum memwait_call_kind kind;
 	struct memwait_kept_queues *kept;
 	struct memwait_wakes wakes;
@@ -250,7 +250,7 @@ static void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
 static void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue)
 {
 	call->number = queue->number;
-	call->in_vain = queue->nr_waiters + MEMWAIT_STEP;
+	call->reached = 0;
 	if (unlikely(min(call->count, queue->nr_waiters) > MEMWAIT_STEP_WAKES) &&
 	    !call->wakes.call)
 		call->wakes.call = memwait_new_call();
@@ -260,21 +260,9 @@ static void memwait_call_start(struct memwait_call *call, const struct memwait_q
 static struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
 						struct memwait_queue *queue)
 {
-	struct memwait_waiter *waiter;
+	struct memwait_waiter *waiter = memwait_queue_oldest(queue, call->reached);
 
-	if (likely(call->in_vain))
-		waiter = memwait_queue_oldest(queue);
-	else
-		waiter = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
 	return waiter && waiter->number <= call->number ? waiter : NULL;
-}
-
-/* Takes a waiter out that has ended by itself. */
-static void memwait_call_take_out(struct memwait_call *call, struct memwait_waiter *waiter)
-{
-	if (memwait_waiter_has_returned(waiter))
-		call->in_vain--;
-	memwait_queue_remove(waiter);
 }
 
 /*
@@ -294,11 +282,12 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 		if (memwait_wakes_are_full(&call->wakes))
 			return true;
 		call->wakes.looked++;
+		call->reached = waiter->number;
 		claim = waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes);
 		if (likely(claim == MEMWAIT_NOTIFIED_IT))
 			call->woken++;
 		else if (claim == MEMWAIT_NOT_CLAIMED)
-			memwait_call_take_out(call, waiter);
+			memwait_queue_remove(waiter);
 	}
 	return false;
 }
@@ -580,8 +569,9 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 			more = true;
 			break;
 		}
+		call->reached = waiter->number;
 		if (!waiter->ops->is_pending(waiter)) {
-			memwait_call_take_out(call, waiter);
+			memwait_queue_remove(waiter);
 			continue;
 		}
 		memwait_queue_move(waiter, to);

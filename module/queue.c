@@ -68,11 +68,10 @@
  * number goes into memwait_last_number, before the queue leaves the table; and one that is
  * inserted looks at that afterwards. The lock of the hash bucket orders the two.
  *
- * A call covers those that return while it works, for they are as old as others that it covers.
- * Each that it wakes or moves uses up a number, of which there are so many as it found given. But
- * a thread may end its wait, be taken out by the call, and return, again and again. So the call
- * looks for those that returned only until it has taken out as many of them in vain as the queue
- * had waiters, and a step's more.
+ * A call covers those that return while it works, for they are as old as others that it covers; but
+ * none with a number that it has come to already. Such a one was not there then, and has compared
+ * the word since. So a call comes to each number once, and a thread that returns, ends its wait, is
+ * taken out, and returns again, cannot hold it.
  *
  * Requeue locks both queues, having inserted those that are missing. So it sees and changes the
  * waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
@@ -552,23 +551,6 @@ static bool memwait_returned_less(struct rb_node *a, const struct rb_node *b)
 }
 
 /**
- * memwait_queue_oldest_returned() - memwait_queue_oldest() of a queue to which waiters returned
- * @queue: the queue
- *
- * Context: the queue's lock is held.
- *
- * Return: the waiter.
- */
-struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue)
-{
-	struct memwait_waiter *joined, *returned;
-
-	joined = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
-	returned = memwait_returned(rb_first(&queue->returned));
-	return joined && joined->number < returned->number ? joined : returned;
-}
-
-/**
  * memwait_queue_next_returned() - the next of the waiters that have returned to their places
  * @queue: the queue
  * @number: the waiter with the lowest number above this
@@ -592,6 +574,24 @@ struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, 
 		}
 	}
 	return found;
+}
+
+/**
+ * memwait_queue_oldest_returned() - memwait_queue_oldest() of a queue to which waiters returned
+ * @queue: the queue
+ * @above: as there
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: as there.
+ */
+struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue, u64 above)
+{
+	struct memwait_waiter *joined, *returned;
+
+	joined = list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
+	returned = memwait_queue_next_returned(queue, above);
+	return returned && !(joined && joined->number < returned->number) ? returned : joined;
 }
 
 /*

@@ -14,8 +14,11 @@
  *
  * An invalid end state is a wake-up that was lost, or a deadlock; assertions are the rest.
  */
-#if defined(STEPS) || defined(HELD)
+#if defined(STEPS) || defined(HELD) || defined(RETURNS)
 #define IN_STEPS
+#endif
+#ifdef RETURNS
+#define PLACE
 #endif
 
 #define NONE	255
@@ -331,7 +334,7 @@ inline queue_join(e, k)
 		:: equal ->
 			queue_append(q, e);
 			queue[e] = q;
-			is_late[e] = in_call
+			is_late[e] = in_call && !returns[e]
 		:: else
 		fi;
 		ok = equal
@@ -378,16 +381,43 @@ inline group_leave(e)
 #endif
 }
 
-/* memwait_call_covers() of the oldest waiter, if there is one. */
+/* memwait_call_next(): e, if it is covered. */
 inline look(q)
 {
 	d_step {
+#ifdef RETURNS
+		covered = false;
+		x = len(waiters[q]);
+		do
+		:: x == 0 -> break
+		:: else ->
+			waiters[q]?y;
+			waiters[q]!y;
+			if
+#ifndef MUTATION_COMES_TO_A_NUMBER_AGAIN
+			:: !covered && !(returns[y] && number_of[y] <= reached) ->
+#else
+			:: !covered ->
+#endif
+				e = y;
+				covered = true
+			:: else
+			fi;
+			x--
+		od;
+		y = 0;
+		covered = covered && number_of[e] <= limit;
+#ifdef MUTATION_PASSES_ONE_THAT_WAITS_FOR_THE_NEXT_STEP
+		reached = (covered -> number_of[e] : reached)
+#endif
+#else
 		covered = len(waiters[q]) > 0;
 #if defined(IN_STEPS) && !defined(MUTATION_NO_NUMBER)
 		if
 		:: covered -> waiters[q]?<e>; covered = number_of[e] <= limit
 		:: else
 		fi
+#endif
 #endif
 	}
 }
@@ -405,7 +435,17 @@ inline call_claim(q, k, most)
 	   :: nr == most || !covered -> break
 	   :: else
 	   fi;
+#ifdef RETURNS
+		d_step {
+			waiters[q]??eval(e);
+#ifndef MUTATION_PASSES_ONE_THAT_WAITS_FOR_THE_NEXT_STEP
+			assert(number_of[e] > reached);
+			reached = number_of[e]
+#endif
+		};
+#else
 		waiters[q]?e;
+#endif
 		assert(exists[e] && queue[e] == q);
 #ifdef MUTATION_CLAIM_IN_TWO_STEPS
 		won = claimed[OWNER(e)] == NONE;
@@ -429,7 +469,7 @@ inline call_claim(q, k, most)
 		if
 		:: won ->
 			d_step {
-#ifdef PLACE
+#if defined(PLACE) && !defined(RETURNS)
 				/* R12: whoever stands behind it began to wait later. */
 				x = len(waiters[q]);
 				do
@@ -513,6 +553,9 @@ inline notify(k, count)
 	:: q != NONE ->
 #ifdef IN_STEPS
 		limit = number[q];
+#ifdef RETURNS
+		reached = 0;
+#endif
 		of_all = count > 1;
 		in_call = in_call || of_all;
 		held = false;
@@ -636,7 +679,7 @@ inline finished()
 }
 
 #ifdef PLACE
-#define PLACE_LOCALS	byte x, y; bool put
+#define PLACE_LOCALS	byte x, y, reached; bool put
 #else
 #define PLACE_LOCALS	bit unused
 #endif
@@ -725,7 +768,7 @@ proctype guest(byte self)
 		wait(self, self, false, false);
 	:: ok && won
 	fi;
-#ifdef FIXED
+#if defined(FIXED) && !defined(RETURNS)
 #ifndef MUTATION_PLACE_IS_KEPT_FOR_EVER
 	returns[self] = false;
 #endif
@@ -736,15 +779,26 @@ proctype guest(byte self)
 	finished()
 }
 
-/* Notifies until all have been. */
 proctype host(byte on)
 {
 	LOCALS;
 
+#ifdef RETURNS
+	/* Notifies all in steps, if it likes, and all that are there once it has stored. */
+	if
+	:: notify(on, 3);
+	   d_step { is_late[0] = false; is_late[1] = false; is_late[2] = false }
+	:: skip
+	fi;
+	word[on] = 1;
+	notify(on, 3);
+#else
+	/* Notifies until all have been. */
 	do
 	:: running > 1 -> notify(on, 1)
 	:: running == 1 -> break
 	od;
+#endif
 	finished()
 }
 #endif
@@ -908,6 +962,16 @@ init
 		run waiter(1, true, false);
 		run notifier(A, false, 1);
 		run notifier(A, false, 1)
+#elif defined(RETURNS)
+		/* The first or second of three is interrupted, and comes back, while all are notified. */
+		running = 4;
+		if
+		:: run guest(0); queue[0] != NONE; run waiter(1, false, false); queue[1] != NONE
+		:: run waiter(1, false, false); queue[1] != NONE; run guest(0); queue[0] != NONE
+		fi;
+		run waiter(2, false, false);
+		queue[2] != NONE;
+		run host(A)
 #elif defined(PLACE)
 		/* One is interrupted, and comes back; others are there, or come meanwhile. */
 		running = 4;

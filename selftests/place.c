@@ -382,6 +382,33 @@ MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
 	}
 }
 
+/* More than are woken in one step, with others between some of them. */
+MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct memwait_completion done[MANY];
+	struct thread t[MANY];
+	int i;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < MANY; i++) {
+		t[i] = one(self->fd, words, CALLS_AGAIN);
+		thread_start(&t[i]);
+		if (i % 4 == 0)
+			EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0,
+							    MEMWAIT_FOREVER, U32, i, NULL));
+	}
+	for (i = 0; i < MANY; i++) {
+		send_away(&t[i]);
+		call_back(&t[i]);
+	}
+	await_waiters(self->fd, &words[2], U32, MANY + MANY / 4);
+	EXPECT_EQ(MANY + MANY / 4, mw_notify(self->fd, &words[2], MEMWAIT_ALL, U32));
+	for (i = 0; i < MANY; i++)
+		EXPECT_EQ(MEMWAIT_OK, thread_join(&t[i]));
+	EXPECT_EQ(MANY / 4, mw_read(self->fd, done, MANY));
+}
+
 /* What threads leave that die while they are away does not pile up. */
 MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
 {
