@@ -834,8 +834,8 @@ static void pass_by(uid_t uid, int *passed, const int *leave)
 }
 
 /*
- * Waits until there are so few queues, and returns how many. Those that were freed count until their
- * grace period has ended, and until the allocator has taken them from its processors.
+ * Waits until there are so few queues, and returns how many. Those that were freed count until
+ * their grace period has ended, and until the allocator has taken them from its processors.
  */
 static long await_queues(long most)
 {
