@@ -396,7 +396,6 @@ static __poll_t memwait_poll(struct file *file, poll_table *table)
 static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
-	struct memwait_identity *identity = READ_ONCE(context->identity);
 	unsigned int pending, completed, pins;
 
 	spin_lock(&context->lock);
@@ -405,8 +404,9 @@ static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	pins = context->nr_pins;
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\n", pending, completed, pins);
+	/* Not by its identity, which is freed when a bound context ends. */
 	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
-		   identity ? identity->id : 0);
+		   READ_ONCE(context->id));
 }
 #endif
 

@@ -348,6 +348,109 @@ MEMWAIT_TEST(L10_a_process_counts_while_it_has_bound_contexts)
 	}
 }
 
+/*
+ * A context that ends is looked at meanwhile. Who looks is driven out at any point, and goes on
+ * when all is over, and the id's memory was given back.
+ */
+#define LOOKS	40
+
+struct look {
+	int fd;			/* of fdinfo */
+	int stop;
+	long looks;
+	int failed;
+};
+
+static void *look_at(void *arg)
+{
+	struct sched_param none = { 0 };
+	struct look *look = arg;
+	char text[512];
+
+	look->failed = bind_to(1) || sched_setscheduler(0, SCHED_IDLE, &none);
+	while (!__atomic_load_n(&look->stop, __ATOMIC_RELAXED)) {
+		look->failed |= pread(look->fd, text, sizeof(text), 0) <= 0;
+		add_one(&look->looks);
+	}
+	return NULL;
+}
+
+struct driver {
+	int go, stop, failed;
+};
+
+/* Lets nothing else run on that processor, once it may, for as long as it must. */
+static void *drive_out(void *arg)
+{
+	struct sched_param first = { .sched_priority = 10 };
+	struct driver *driver = arg;
+
+	driver->failed = bind_to(1) || sched_setscheduler(0, SCHED_FIFO, &first);
+	await(&driver->go);
+	while (!__atomic_load_n(&driver->stop, __ATOMIC_ACQUIRE))
+		;
+	return NULL;
+}
+
+static void become_bound(int fd, struct board *board)
+{
+	board->result = mw_owner(fd, BIND, NULL);
+	tell(&board->ready);
+	while (1)
+		pause();
+}
+
+MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
+{
+	struct board *board = (void *)self->shared;
+	uint64_t before = user_owners(self->fd);
+	pthread_t looker, driving;
+	int round, fd;
+	char path[64];
+	pid_t pid;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || geteuid())
+		SKIP(return, "needs root, and two processors");
+	ASSERT_EQ(0, bind_to(0));
+	for (round = 0; round < LOOKS; round++) {
+		struct look look = { 0 };
+		struct driver driver = { 0 };
+
+		fd = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fd);
+		memset(board, 0, sizeof(*board));
+		pid = fork();
+		if (!pid)
+			become_bound(fd, board);
+		await(&board->ready);
+		ASSERT_EQ(0, board->result);
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		look.fd = open(path, O_RDONLY);
+		ASSERT_LE(0, look.fd);
+		ASSERT_EQ(0, pthread_create(&looker, NULL, look_at, &look));
+		ASSERT_EQ(0, pthread_create(&driving, NULL, drive_out, &driver));
+		await_counted(&look.looks);
+
+		tell(&driver.go);
+		usleep(1000);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		while (user_owners(self->fd) > before)
+			usleep(100);
+		/* The kernel keeps for seconds what it is to free, unless it is short of memory. */
+		EXPECT_EQ(0, write_number("/proc/sys/vm/drop_caches", 2));
+		usleep(200000);
+		tell(&driver.stop);
+		tell(&look.stop);
+		pthread_join(driving, NULL);
+		pthread_join(looker, NULL);
+		EXPECT_EQ(0, look.failed);
+		EXPECT_EQ(0, driver.failed);
+		close(look.fd);
+		close(fd);
+	}
+}
+
 #define WAITS	300
 
 /* The last close meets the work that ends the context, at every point of it. */
