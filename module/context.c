@@ -4,20 +4,25 @@
  *
  * A context that is bound to a process ends when that dies, though others have copies of its
  * descriptor: its waits end as with its last close. None but the process itself arms, cancels or
- * reads there. So nobody is within such a call when it has died, and only the work that ends the
- * context, in steps under .read_lock, and the last close can meet. The last close takes the context
- * away from the work, by the list that it stands in, before it does anything else:
+ * reads there. So nobody is within such a call when it has died. The work ends the context, in
+ * steps under .read_lock, while it stands in the list of the process's. A close that ends it takes
+ * it out of that list before it does anything else:
  *
- *	the last close				work
- *	lock .read_lock				find the context in the list, take a reference
- *	leave the list				lock .read_lock
- *	unlock .read_lock			still in the list? End some, leave if none is left
- *	end all					unlock .read_lock
+ *	close					work
+ *	lock the process			lock the process
+ *	leave the list				find the context, take a reference
+ *	unlock the process			lock .read_lock: it is free
+ *	lock .read_lock: wait for a step	unlock the process
+ *	end all					end some, leave the list if none is left
+ *	unlock .read_lock			unlock .read_lock
  *
- * A process that dies closes its descriptors after that, and takes part in the work itself
- * (->flush()), so that a parent which has waited for it finds its waits ended. The rest is for the
- * work: of a process that has closed its own copy before, shares its table of descriptors with
- * another one, or executes a program.
+ * So the close waits for a step of the work, and the work for no close: it tells of the deaths of
+ * all users, and must not depend on the thread that closes, which may not run for long.
+ *
+ * A process that dies closes its descriptors after that, and ends its contexts itself (->flush()),
+ * so that a parent which has waited for it finds its waits ended. The rest is for the work: of a
+ * process that has closed its own copy before, shares its table of descriptors with another one, or
+ * executes a program. The closes of other processes leave it to them.
  *
  * To whom it belongs is decided once, by the first call of those that must be the process's own. A
  * call of another process is refused, or was there first, and then the context cannot be bound.
@@ -121,51 +126,70 @@ int memwait_context_use(struct memwait_context *context)
 	return own ? 0 : -EPERM;
 }
 
-/* Under RCU, as the process's identity may be freed when its list is empty. */
-static void memwait_context_leave_process(struct memwait_context *context)
+/**
+ * memwait_context_leave_process() - take a context out of the list of its process's
+ * @context: that of a closed file; or the process has died
+ *
+ * Context: process context. Does not wait for a step of the work.
+ *
+ * Return: whether it stood there: then it is the caller's to end.
+ */
+bool memwait_context_leave_process(struct memwait_context *context)
 {
 	struct memwait_identity *process;
+	bool left = false;
 
-	lockdep_assert_held(&context->read_lock);
+	/* The process's identity may be freed when its list is empty. */
 	rcu_read_lock();
-	process = context->process;
-	WRITE_ONCE(context->process, &memwait_nobody);
-	spin_lock(&process->lock);
-	list_del_init(&context->process_node);
-	if (list_empty(&process->contexts))
-		memwait_owner_die(process);
-	spin_unlock(&process->lock);
+	process = READ_ONCE(context->process);
+	if (process && process->who) {
+		spin_lock(&process->lock);
+		left = !list_empty(&context->process_node);
+		if (left) {
+			WRITE_ONCE(context->process, &memwait_nobody);
+			list_del_init(&context->process_node);
+		}
+		if (left && list_empty(&process->contexts))
+			memwait_owner_die(process);
+		spin_unlock(&process->lock);
+	}
 	rcu_read_unlock();
+	return left;
 }
 
 /**
  * memwait_context_end_some() - end some of what a context has whose process has died
- * @context: the caller has a reference
+ * @context: the caller has a reference, and context->read_lock
  *
- * Context: process context; takes context->read_lock.
+ * Context: process context, may sleep.
  *
  * Return: whether there is more.
  */
 bool memwait_context_end_some(struct memwait_context *context)
 {
-	bool more = false;
-
-	mutex_lock(&context->read_lock);
-	if (list_empty(&context->process_node))
-		goto unlock;
+	lockdep_assert_held(&context->read_lock);
 	if (!context->ended_upto && memwait_context_wake_first(context, MEMWAIT_STEP))
 		queue_work(system_unbound_wq, &context->wake_rest);
-	more = memwait_async_end_some(context, MEMWAIT_END_STEP);
-	if (!more) {
-		/* After its waits: see identity.c. */
-		if (context->identity)
-			memwait_owner_die(context->identity);
-		context->identity = NULL;
-		memwait_context_leave_process(context);
-	}
-unlock:
-	mutex_unlock(&context->read_lock);
-	return more;
+	if (memwait_async_end_some(context, MEMWAIT_END_STEP))
+		return true;
+	/* After its waits: see identity.c. */
+	if (context->identity)
+		memwait_owner_die(context->identity);
+	context->identity = NULL;
+	return false;
+}
+
+/* Whether a context is bound to the current process, which dies, or has executed a program. */
+static bool memwait_context_ends_here(const struct memwait_context *context)
+{
+	const struct memwait_identity *process;
+	bool here;
+
+	rcu_read_lock();
+	process = READ_ONCE(context->process);
+	here = process && process->who == current->signal && READ_ONCE(process->dead);
+	rcu_read_unlock();
+	return here;
 }
 
 /* One descriptor is closed. */
@@ -173,10 +197,12 @@ static int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
 
-	if (unlikely(memwait_context_has_ended(context))) {
-		while (memwait_context_end_some(context))
-			cond_resched();
-	}
+	if (likely(!memwait_context_ends_here(context)) || !memwait_context_leave_process(context))
+		return 0;
+	mutex_lock(&context->read_lock);
+	while (memwait_context_end_some(context))
+		cond_resched();
+	mutex_unlock(&context->read_lock);
 	return 0;
 }
 
@@ -184,9 +210,9 @@ static int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 
+	memwait_context_leave_process(context);
+	/* A step of the work may be under way. */
 	mutex_lock(&context->read_lock);
-	if (!list_empty(&context->process_node))
-		memwait_context_leave_process(context);
 	mutex_unlock(&context->read_lock);
 	memwait_expire_close(context);
 	memwait_async_close(context);

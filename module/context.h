@@ -174,8 +174,8 @@ struct memwait_spares {
  * @process: %NULL: nobody has used it yet; &memwait_anybody: it serves every process that has it;
  *	or the process that it is bound to, and ends with; &memwait_nobody: it has ended. Read
  *	under RCU
- * @process_node: in &memwait_identity.contexts of @process, until it has ended. It leaves that
- *	list under @read_lock
+ * @process_node: in &memwait_identity.contexts of @process, until it has ended, or a close is to
+ *	end it; protected by &memwait_identity.lock of that
  * @ended_upto: the last index in @waits that was looked at, when it ends; under @read_lock
  * @number: of all contexts that have been opened; for tracing, as the next two
  * @pid: the process that has opened it, as the initial PID namespace calls it
@@ -405,6 +405,7 @@ void memwait_expire_close(struct memwait_context *context);
 
 /* context.c */
 int memwait_context_use(struct memwait_context *context);
+bool memwait_context_leave_process(struct memwait_context *context);
 bool memwait_context_end_some(struct memwait_context *context);
 extern const struct file_operations memwait_fops;
 

@@ -10,11 +10,12 @@
  * work again for the rest. All that it sorts the dead into is its own, and needs no lock.
  *
  * The same work ends the contexts of a process that has died, in steps, as far as the process does
- * not do so when it closes its descriptors: see the top of context.c.
+ * not do so when it closes its descriptors: see the top of context.c. It waits for nobody there.
  */
 #include <linux/err.h>
 #include <linux/list.h>
 #include <linux/llist.h>
+#include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/sched.h>
@@ -63,12 +64,17 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 	spin_lock(&process->lock);
 	context = list_first_entry_or_null(&process->contexts, struct memwait_context,
 					   process_node);
-	if (context)
+	if (context) {
 		refcount_inc(&context->refs);
+		/* It is free while the context stands there: see the top of context.c. */
+		WARN_ON_ONCE(!mutex_trylock(&context->read_lock));
+	}
 	spin_unlock(&process->lock);
 	if (!context)
 		return false;
-	memwait_context_end_some(context);
+	if (!memwait_context_end_some(context))
+		memwait_context_leave_process(context);
+	mutex_unlock(&context->read_lock);
 	memwait_context_put(context);
 	return true;
 }

@@ -453,7 +453,10 @@ MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 
 #define WAITS	300
 
-/* The last close meets the work that ends the context, at every point of it. */
+/*
+ * The last close meets the end of the context, at every point of it: the process's own, or, of one
+ * that has closed its copy, the work's.
+ */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 {
 	struct board *board = (void *)self->shared;
@@ -471,6 +474,8 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 				mw_async(fd, i % 2 ? &board->completed : &board->pending, 0,
 					 FOREVER, U32, i, NULL);
 			mw_notify(fd, &board->completed, MEMWAIT_ALL, U32);
+			if (round % 2)
+				close(fd);
 			tell(&board->ready);
 			pause();
 		}

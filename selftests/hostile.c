@@ -1714,6 +1714,123 @@ LIMITS_TEST(R31_an_owner_that_others_name_is_told_of_at_once)
 	munmap(n, 4096);
 }
 
+/*
+ * R28, R30: one kernel thread tells of all deaths, and ends what was bound to processes. Processes
+ * of no importance die with many waits, and are driven out while they end them. Then another user's
+ * owner dies.
+ */
+#define SLOW_ROUNDS	3
+#define SLOW_DEATHS	8
+#define SLOW_WAITS	20000
+
+struct driver {
+	pthread_t thread;
+	int begin[2];		/* a pipe */
+	int told, in_time, failed;
+};
+
+/* Lets nothing else run on the processor, until the other one was told. */
+static void *drive_out(void *arg)
+{
+	struct driver *driver = arg;
+	uint64_t end;
+	char byte;
+
+	/* No longer than 800 ms: the kernel lets others run for some of each second. */
+	driver->failed = bind_to(1) || set_fifo(10) || read(driver->begin[0], &byte, 1) != 1;
+	end = now() + 800 * NSEC_PER_MSEC;
+	while (!load(&driver->told) && now() < end)
+		;
+	driver->in_time = load(&driver->told);
+	return NULL;
+}
+
+static void die_slowly(int *ready, const uint32_t *word)
+{
+	struct memwait_owner owner = { .flags = MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND };
+	int fd, many = how_many_waits(SLOW_WAITS);
+
+	become_nobody();
+	fd = memwait_open(O_NONBLOCK);
+	if (xioctl(fd, MEMWAIT_IOC_OWNER, &owner) || bind_to(1) || set_idle() ||
+	    arm_many(fd, word, many, MEMWAIT_FOREVER, NULL) != many)
+		_exit(1);
+	store(ready, 1);
+	while (1)
+		pause();
+}
+
+static void die_as_owner(int *ready, int fd, uint64_t *word)
+{
+	struct memwait_owner owner = { 0 };
+
+	if (xioctl(fd, MEMWAIT_IOC_OWNER, &owner))
+		_exit(1);
+	*word = owner.id;
+	store(ready, 1);
+	while (1)
+		pause();
+}
+
+MEMWAIT_TEST(R28_processes_that_do_not_get_to_their_ends_hold_up_no_other_death)
+{
+	int *ready = shared_page(4096), many = how_many_waits(SLOW_WAITS), round, i;
+	uint64_t *word = (uint64_t *)self->shared;
+	uint32_t *waits = self->shared + 4;
+	struct bereaved bereaved = { .fd = self->fd, .word = word };
+	pid_t slow[SLOW_DEATHS], owner;
+	struct memwait_info info;
+
+	if (processors() < 2 || geteuid())
+		SKIP(return, "needs root, and two processors");
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	ASSERT_EQ(0, bind_to(0));
+	for (round = 0; round < SLOW_ROUNDS; round++) {
+		struct driver driver = { 0 };
+
+		memset(ready, 0, (SLOW_DEATHS + 1) * sizeof(*ready));
+		for (i = 0; i < SLOW_DEATHS; i++) {
+			slow[i] = fork();
+			if (!slow[i])
+				die_slowly(&ready[i], waits + i);
+		}
+		owner = fork();
+		if (!owner)
+			die_as_owner(&ready[i], self->fd, word);
+		for (i = 0; i <= SLOW_DEATHS; i++)
+			ASSERT_TRUE(await_flag(&ready[i], 60));
+		ASSERT_EQ(0, pthread_create(&bereaved.thread, NULL, wait_for_owner, &bereaved));
+		await_waiters(self->fd, word, MEMWAIT_SIZE_U64, 1);
+		ASSERT_EQ(0, pipe(driver.begin));
+		ASSERT_EQ(0, pthread_create(&driver.thread, NULL, drive_out, &driver));
+
+		for (i = 0; i < SLOW_DEATHS; i++)
+			kill(slow[i], SIGKILL);
+		for (i = 0; i < SLOW_DEATHS; i++) {
+			while (mw_waiters(self->fd, waits + i, U32) == many)
+				sched_yield();
+		}
+		ASSERT_EQ(1, write(driver.begin[1], "", 1));
+		kill(owner, SIGKILL);
+		pthread_join(bereaved.thread, NULL);
+		store(&driver.told, 1);
+		pthread_join(driver.thread, NULL);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, bereaved.result);
+		EXPECT_EQ(0, driver.failed);
+		EXPECT_IN_TIME(driver.in_time);
+		EXPECT_EQ(128 + SIGKILL, child_status(owner));
+		for (i = 0; i < SLOW_DEATHS; i++) {
+			EXPECT_EQ(128 + SIGKILL, child_status(slow[i]));
+			EXPECT_EQ(0, mw_waiters(self->fd, waits + i, U32));
+		}
+		close(driver.begin[0]);
+		close(driver.begin[1]);
+	}
+	munmap(ready, 4096);
+}
+
 struct sleeper {
 	pthread_t thread;
 	int fd;
