@@ -116,7 +116,7 @@ int memwait_context_use(struct memwait_context *context)
 	if (likely(process == &memwait_anybody))
 		return 0;
 	if (!process)
-		cmpxchg(&context->process, NULL, &memwait_anybody);
+		memwait_identity_share(context);
 	rcu_read_lock();
 	process = READ_ONCE(context->process);
 	/* Dead, and the same: the address has come to another process. */

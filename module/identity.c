@@ -70,7 +70,8 @@
  * module loaded.
  *
  * Lock order: queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the last by
- *	       address -> memwait_living_lock; memwait_new_lock -> memwait_living_lock
+ *	       address -> memwait_living_lock;
+ *	       memwait_new_lock -> memwait_identity.lock
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -95,7 +96,10 @@
  */
 static DEFINE_HASHTABLE(memwait_living, 14);
 static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* of those who change it, and of .dead */
-/* Of those who make one, so that two threads do not make two. */
+/*
+ * Of those who make one, so that two threads do not make two; and of those who decide to whom a
+ * context belongs.
+ */
 static DEFINE_SPINLOCK(memwait_new_lock);
 static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work is done with it */
 static atomic64_t memwait_last_id;
@@ -128,20 +132,11 @@ struct memwait_identity *memwait_identity_of(const void *who)
 	return identity;
 }
 
-/**
- * memwait_identity_new() - give an id to a thread, a process or a context, unless it has one
- * @context: by which it is asked for, and for whose user it is counted
- * @who: the current thread, or its signal_struct; or %NULL: the context
- *
- * Context: process context, may sleep.
- *
- * Return: the identity, maybe one that another thread has made meanwhile; or an ERR_PTR(): -ENOSPC:
- * over the user's limit; -ENOMEM.
- */
-struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who)
+/* An identity that nobody knows of, and that is not counted; or an ERR_PTR(). */
+static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
+						       const void *who)
 {
-	struct memwait_identity *identity, *other = NULL;
-	bool counted = false;
+	struct memwait_identity *identity;
 	int err;
 
 	identity = kmalloc(sizeof(*identity), MEMWAIT_GFP);
@@ -159,40 +154,183 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context, c
 	INIT_LIST_HEAD(&identity->contexts);
 	/* The table's own memory is not charged: other users are in it, too. */
 	err = xa_reserve(&memwait_identities, identity->id, GFP_KERNEL);
-	if (err)
-		goto free;
+	if (err) {
+		kfree(identity);
+		return ERR_PTR(err);
+	}
+	return identity;
+}
+
+/* Gives back an identity that nobody got to know of, or %NULL. */
+static void memwait_identity_drop(struct memwait_identity *identity)
+{
+	if (!identity)
+		return;
+	xa_release(&memwait_identities, identity->id);
+	kfree(identity);
+}
+
+/* Lets an identity be known, which is counted. */
+static void memwait_identity_add(struct memwait_identity *identity,
+				 struct memwait_context *context)
+{
+	lockdep_assert_held(&memwait_new_lock);
+	refcount_inc(&identity->user->refs);
+	__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
+	/*
+	 * A waiter can name an id that was not told yet, and then queues look to it: from now on it
+	 * is there. The place was reserved.
+	 */
+	xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
+	if (identity->who) {
+		raw_spin_lock(&memwait_living_lock);
+		hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)identity->who);
+		raw_spin_unlock(&memwait_living_lock);
+	} else {
+		WRITE_ONCE(context->id, identity->id);
+		WRITE_ONCE(context->identity, identity);
+	}
+}
+
+/**
+ * memwait_identity_new() - give an id to a thread or a context, unless it has one
+ * @context: by which it is asked for, and for whose user it is counted
+ * @who: the current thread; or %NULL: the context
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the identity, maybe one that another thread has made meanwhile; or an ERR_PTR(): -ENOSPC:
+ * over the user's limit; -ENOMEM.
+ */
+struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who)
+{
+	struct memwait_identity *new, *identity;
+
+	new = memwait_identity_alloc(context, who);
+	if (IS_ERR(new))
+		return new;
 
 	/* What can fail is done: a count that another call has seen is not taken back. */
 	spin_lock(&memwait_new_lock);
-	other = who ? memwait_identity_of(who) : context->identity;
-	if (!other)
-		counted = memwait_user_charge(context->user, MEMWAIT_OWNERS, 1);
-	if (counted) {
-		refcount_inc(&identity->user->refs);
-		__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
-		/*
-		 * A waiter can name an id that was not told yet, and then queues look to it: from
-		 * now on it is there. The place was reserved.
-		 */
-		xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
-		if (who) {
-			raw_spin_lock(&memwait_living_lock);
-			hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)who);
-			raw_spin_unlock(&memwait_living_lock);
-		} else {
-			WRITE_ONCE(context->id, identity->id);
-			WRITE_ONCE(context->identity, identity);
-		}
+	identity = who ? memwait_identity_of(who) : context->identity;
+	if (!identity && memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
+		memwait_identity_add(new, context);
+		swap(identity, new);
 	}
 	spin_unlock(&memwait_new_lock);
-	if (counted)
-		return identity;
+	memwait_identity_drop(new);
+	return identity ?: ERR_PTR(-ENOSPC);
+}
 
-	err = -ENOSPC;
-	xa_release(&memwait_identities, identity->id);
-free:
-	kfree(identity);
-	return other ?: ERR_PTR(err);
+/**
+ * memwait_identity_share() - decide that a context is anybody's, unless that was decided
+ * @context: the context
+ *
+ * Context: process context.
+ */
+void memwait_identity_share(struct memwait_context *context)
+{
+	spin_lock(&memwait_new_lock);
+	if (!context->process)
+		WRITE_ONCE(context->process, &memwait_anybody);
+	spin_unlock(&memwait_new_lock);
+}
+
+/* Locks the identity of the current process, if it has one that lives, or returns %NULL. */
+static struct memwait_identity *memwait_lock_process(void)
+{
+	struct memwait_identity *process = memwait_identity_of(current->signal);
+
+	if (!process)
+		return NULL;
+	spin_lock(&process->lock);
+	/* It may have died with the last context that was bound to it. */
+	if (READ_ONCE(process->dead)) {
+		spin_unlock(&process->lock);
+		return NULL;
+	}
+	__release(&process->lock);	/* sparse cannot follow */
+	return process;
+}
+
+/*
+ * Binds a context to the current process, and lets both have an identity. @new has one for each, of
+ * which those that are used are set to %NULL. Counts all of them, or does nothing.
+ */
+static int memwait_bind(struct memwait_context *context, struct memwait_identity *new[2])
+{
+	struct memwait_identity *process = context->process;
+	unsigned int nr;
+
+	lockdep_assert_held(&memwait_new_lock);
+	if (process == &memwait_anybody)
+		return -EBUSY;
+	if (process && (process->who != current->signal || READ_ONCE(process->dead)))
+		return -EPERM;
+
+	process = memwait_lock_process();
+	nr = !process + !context->identity;
+	if (nr && !memwait_user_charge(context->user, MEMWAIT_OWNERS, nr)) {
+		if (process) {
+			__acquire(&process->lock);
+			spin_unlock(&process->lock);
+		}
+		return -ENOSPC;
+	}
+	if (!process) {
+		process = new[0];
+		new[0] = NULL;
+		memwait_identity_add(process, context);
+		spin_lock(&process->lock);
+		__release(&process->lock);
+	}
+	if (!context->process) {
+		list_add_tail(&context->process_node, &process->contexts);
+		WRITE_ONCE(context->process, process);
+	}
+	__acquire(&process->lock);
+	spin_unlock(&process->lock);
+	if (!context->identity) {
+		memwait_identity_add(new[1], context);
+		new[1] = NULL;
+	}
+	return 0;
+}
+
+/**
+ * memwait_identity_bind() - bind a context to the current process, and give it an id
+ * @context: the context, whose user both are counted for
+ *
+ * The process has an identity as long as contexts are bound to it.
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0; or, and then nothing was done, -EBUSY: it is anybody's; -EPERM: it is bound to another
+ * process; -ENOSPC: over the user's limit; -ENOMEM.
+ */
+int memwait_identity_bind(struct memwait_context *context)
+{
+	struct memwait_identity *new[2];
+	int err = 0, i;
+
+	new[0] = memwait_identity_alloc(context, current->signal);
+	new[1] = memwait_identity_alloc(context, NULL);
+	for (i = 0; i < 2; i++) {
+		if (IS_ERR(new[i])) {
+			err = PTR_ERR(new[i]);
+			new[i] = NULL;
+		}
+	}
+	if (!err) {
+		spin_lock(&memwait_new_lock);
+		rcu_read_lock();
+		err = memwait_bind(context, new);
+		rcu_read_unlock();
+		spin_unlock(&memwait_new_lock);
+	}
+	for (i = 0; i < 2; i++)
+		memwait_identity_drop(new[i]);
+	return err;
 }
 
 /**

@@ -56,6 +56,8 @@ extern bool memwait_has_owners;
 extern struct memwait_identity memwait_anybody, memwait_nobody;
 struct memwait_identity *memwait_identity_of(const void *who);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
+void memwait_identity_share(struct memwait_context *context);
+int memwait_identity_bind(struct memwait_context *context);
 bool memwait_identity_kill(struct memwait_identity *identity);
 struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
 void memwait_identity_free(struct memwait_identity *identity);

@@ -130,51 +130,6 @@ void memwait_owner_die(struct memwait_identity *identity)
 	queue_work(memwait_death_queue, &memwait_death_work);
 }
 
-/*
- * Binds a context to the current process. That has an identity as long as there are such contexts:
- * it dies with the last of them, and -EAGAIN says that it has. Or 0, or a negative errno.
- */
-static int memwait_process_add(struct memwait_identity *process, struct memwait_context *context)
-{
-	struct memwait_identity *old;
-	int err = 0;
-
-	spin_lock(&process->lock);
-	if (READ_ONCE(process->dead)) {
-		err = -EAGAIN;
-		goto unlock;
-	}
-	old = cmpxchg(&context->process, NULL, process);
-	if (!old)
-		list_add_tail(&context->process_node, &process->contexts);
-	else if (old != process)
-		err = old == &memwait_anybody ? -EBUSY : -EPERM;
-	if (list_empty(&process->contexts))
-		memwait_owner_die(process);
-unlock:
-	spin_unlock(&process->lock);
-	return err;
-}
-
-static int memwait_context_bind(struct memwait_context *context)
-{
-	struct memwait_identity *process;
-	int err;
-
-	do {
-		rcu_read_lock();
-		process = memwait_identity_of(current->signal);
-		err = process ? memwait_process_add(process, context) : -EAGAIN;
-		rcu_read_unlock();
-		if (!process) {
-			process = memwait_identity_new(context, current->signal);
-			if (IS_ERR(process))
-				return PTR_ERR(process);
-		}
-	} while (err == -EAGAIN);
-	return err;
-}
-
 /**
  * memwait_owner() - MEMWAIT_IOC_OWNER
  * @context: the caller's
@@ -207,7 +162,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		return -EFAULT;
 
 	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
-		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_context_bind(context) :
+		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_identity_bind(context) :
 							  memwait_context_use(context);
 		/* Which context it is may be known to all who have it. */
 		id = READ_ONCE(context->id);

@@ -371,4 +371,87 @@ REFUSED_TEST(R33_two_threads_that_ask_for_the_id_of_a_context_need_one)
 	munmap(wrong, 4096);
 }
 
+#define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
+
+/* What becomes of MEMWAIT_OWNER_BIND, and how many owners there are then. */
+struct binds {
+	int used, bound, full, last;
+	uint64_t owners_full, owners_last;
+	int read;		/* by another process */
+	int ready;
+};
+
+static uint64_t owners_of(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+static void run_binder(struct binds *b)
+{
+	struct memwait_completion completion;
+	int used, bound, fresh;
+	pid_t pid;
+
+	become_nobody();
+	used = memwait_open(O_NONBLOCK);
+	bound = memwait_open(O_NONBLOCK);
+	fresh = memwait_open(O_NONBLOCK);
+	if (mw_cancel(used, 1) != -ENOENT)
+		_exit(1);
+	pid = fork();
+	if (!pid) {
+		__atomic_store_n(&b->ready, mw_owner(bound, BIND, NULL) ?: 1, __ATOMIC_RELEASE);
+		pause();
+		_exit(0);
+	}
+	while (!__atomic_load_n(&b->ready, __ATOMIC_ACQUIRE))
+		sched_yield();
+	if (b->ready != 1)
+		_exit(2);
+	b->used = mw_owner(used, BIND, NULL);
+	b->bound = mw_owner(bound, BIND, NULL);
+	b->full = mw_owner(fresh, BIND, NULL);
+	b->owners_full = owners_of(used);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(bound);
+	while (owners_of(used))
+		sched_yield();
+
+	/* There is room for the process, and not for the context besides. */
+	if (mw_owner(used, 0, NULL))
+		_exit(3);
+	b->last = mw_owner(fresh, BIND, NULL);
+	b->owners_last = owners_of(used);
+	pid = fork();
+	if (!pid) {
+		b->read = mw_read(fresh, &completion, 1);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	_exit(0);
+}
+
+REFUSED_TEST(R31_a_bind_that_is_refused_does_nothing)
+{
+	struct binds *b = shared_page(4096);
+	pid_t pid;
+
+	ASSERT_EQ(0, write_number(OWNERS, 2));
+	pid = fork();
+	if (!pid)
+		run_binder(b);
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(-EBUSY, b->used);
+	EXPECT_EQ(-EPERM, b->bound);
+	EXPECT_EQ(-ENOSPC, b->full);
+	EXPECT_EQ(2, b->owners_full);
+	EXPECT_EQ(-ENOSPC, b->last);
+	EXPECT_EQ(1, b->owners_last);
+	EXPECT_EQ(-EAGAIN, b->read);
+	munmap(b, 4096);
+}
+
 TEST_HARNESS_MAIN
