@@ -21,16 +21,21 @@
 #include "memwait.h"
 #include "name.h"
 
-/* The process that an address space belongs to, as the initial PID namespace calls it; 0: none. */
+/*
+ * The process that an address space belongs to, as the initial PID namespace calls it; 0: none. Not
+ * the current one, if that can be helped: it may be one of several that share the address space, as
+ * a child of vfork(2), and all are to call it alike.
+ */
 static pid_t memwait_mm_process(const struct mm_struct *mm)
 {
-	const struct task_struct *task = mm == current->mm ? current : NULL;
+	const struct task_struct *task;
 	pid_t pid;
 
 	rcu_read_lock();
 #ifdef CONFIG_MEMCG
-	if (!task)
-		task = rcu_dereference(mm->owner);
+	task = rcu_dereference(mm->owner);
+#else
+	task = mm == current->mm ? current : NULL;
 #endif
 	pid = task ? task->tgid : 0;
 	rcu_read_unlock();

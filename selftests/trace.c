@@ -186,6 +186,31 @@ TRACE_TEST(R37_a_private_word_is_called_by_its_process)
 	EXPECT_RECORDED(NULL);
 }
 
+struct sharing {
+	int fd;
+	uint32_t *word;
+};
+
+static int notify_shared(void *arg)
+{
+	struct sharing *sharing = arg;
+
+	return mw_notify(sharing->fd, sharing->word, 1, PRIVATE);
+}
+
+TRACE_TEST(R37_processes_that_share_memory_call_it_alike)
+{
+	struct sharing sharing = { self->fd, self->private };
+	char *stack = private_page(65536);
+	pid_t child;
+
+	child = clone(notify_shared, stack + 65536, CLONE_VM | SIGCHLD, &sharing);
+	ASSERT_LT(0, child);
+	EXPECT_EQ(0, child_status(child));
+	EXPECT_EVENT("notify: %s count=1 woken=0 passed_on=0", at_address(self->private));
+	EXPECT_RECORDED(NULL);
+}
+
 TRACE_TEST(R37_what_does_not_wait_is_not_recorded)
 {
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(self->fd, self->shared, 1, MEMWAIT_FOREVER, U32));
