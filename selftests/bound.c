@@ -578,4 +578,165 @@ MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 	}
 }
 
+#define STORMS		60
+#define STORM_CONTEXTS	6
+#define STORM_WAITS	40
+#define NOTIFIED	25
+
+struct storm {
+	struct board *board;
+	int fds[STORM_CONTEXTS];
+	int stop;		/* of watch() */
+	uint64_t seed;
+};
+
+static unsigned int draw(struct storm *storm, unsigned int n)
+{
+	return next_random(&storm->seed) % n;
+}
+
+/* Binds all contexts, arms waits there of which some are notified, and closes some. */
+static void *bind_and_arm(void *arg)
+{
+	struct storm *storm = arg;
+	struct board *board = storm->board;
+	int i, j, failed = 0;
+	uint32_t *word;
+
+	for (i = 0; i < STORM_CONTEXTS; i++) {
+		failed |= mw_owner(storm->fds[i], BIND, NULL);
+		for (j = 0; j < STORM_WAITS; j++) {
+			word = j % 2 ? &board->completed : &board->pending;
+			failed |= mw_async(storm->fds[i], word, 0,
+					   j % 3 ? FOREVER : in_ms(3600000), U32, j, NULL) !=
+				  MEMWAIT_PENDING;
+		}
+	}
+	if (failed)
+		__atomic_store_n(&board->result, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* In a process that shares the table of descriptors: closes some of them, at any time. */
+static int close_some(void *arg)
+{
+	struct storm *storm = arg;
+	int i;
+
+	await(&storm->board->go);
+	for (i = 0; i < STORM_CONTEXTS; i++) {
+		usleep(draw(storm, 300));
+		if (draw(storm, 2))
+			close(storm->fds[i]);
+	}
+	usleep(draw(storm, 2000));
+	return 0;
+}
+
+/* The process that binds them. It shares its descriptors with another one, or not. */
+static void run_storm(struct storm *storm)
+{
+	struct board *board = storm->board;
+	char *stack = private_page(65536);
+	pthread_t threads[2];
+	int i, how = draw(storm, 6);
+
+	for (i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, bind_and_arm, storm);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	for (i = 0; i < NOTIFIED; i++)
+		board->result |= mw_notify(storm->fds[0], &board->completed, 1, U32) != 1;
+	if (draw(storm, 2))
+		clone(close_some, stack + 65536, CLONE_FILES | SIGCHLD, storm);
+	tell(&board->ready);
+	end_as(how, storm->fds[0], &board->go);
+	_exit(0);
+}
+
+/* Looks at the contexts, and at the list of all waiters, all the time. */
+static void *watch(void *arg)
+{
+	struct storm *storm = arg;
+	char text[4096];
+	int i, list;
+
+	while (!__atomic_load_n(&storm->stop, __ATOMIC_RELAXED)) {
+		list = open("/sys/kernel/debug/memwait/queues", O_RDONLY);
+		for (i = 0; i < STORM_CONTEXTS; i++) {
+			context_count(storm->fds[i], "owner");
+			mw_readable(storm->fds[i]);
+			mw_waiters(storm->fds[i], &storm->board->pending, U32);
+			if (list >= 0 && read(list, text, 300) < 0)
+				break;
+		}
+		if (list >= 0)
+			close(list);
+	}
+	return NULL;
+}
+
+/* However a process ends, and whoever closes what meanwhile: each notify is there once. */
+MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
+{
+	struct board *board = (void *)self->shared;
+	uint64_t before = user_owners(self->fd), waits = mw_user_waits(self->fd);
+	struct memwait_completion done[NOTIFIED + 1];
+	struct storm storm = { .board = board, .seed = 1 };
+	int round, i, got, all = 2 * STORM_CONTEXTS * STORM_WAITS / 2;
+	pid_t pid, other;
+	pthread_t thread;
+
+	for (round = 0; round < STORMS; round++) {
+		memset(board, 0, sizeof(*board));
+		for (i = 0; i < STORM_CONTEXTS; i++) {
+			storm.fds[i] = memwait_open(O_NONBLOCK);
+			ASSERT_LE(0, storm.fds[i]);
+		}
+		storm.seed = round + 1;
+		pid = fork();
+		if (!pid)
+			run_storm(&storm);
+		other = fork();
+		if (!other)
+			_exit(close_some(&storm));
+		await(&board->ready);
+		ASSERT_EQ(0, board->result);
+		ASSERT_EQ(all, mw_waiters(self->fd, &board->pending, U32));
+		for (i = 0; i <= NOTIFIED; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->completed, 0,
+							    FOREVER, U32, i, NULL));
+		storm.stop = 0;
+		ASSERT_EQ(0, pthread_create(&thread, NULL, watch, &storm));
+		tell(&board->go);
+		usleep(draw(&storm, 1000));
+		kill(pid, SIGKILL);
+		usleep(draw(&storm, 2000));
+		tell(&storm.stop);
+		pthread_join(thread, NULL);
+		for (i = 0; i < STORM_CONTEXTS; i++) {
+			usleep(draw(&storm, 200));
+			close(storm.fds[i]);
+		}
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		ASSERT_EQ(0, child_status(other));
+
+		while (mw_waiters(self->fd, &board->pending, U32) ||
+		       mw_waiters(self->fd, &board->completed, U32) != 1)
+			usleep(100);
+		for (got = 0; got < NOTIFIED; got += i) {
+			i = mw_read(self->fd, done, NOTIFIED + 1);
+			ASSERT_LT(0, i);
+		}
+		EXPECT_EQ(NOTIFIED, got);
+		EXPECT_EQ(1, context_count(self->fd, "pending"));
+		EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 2, U32));
+		EXPECT_EQ(1, mw_read(self->fd, done, 2));
+		while (user_owners(self->fd) > before || mw_user_waits(self->fd) > waits)
+			usleep(100);
+		EXPECT_EQ(before, user_owners(self->fd));
+		EXPECT_EQ(waits, mw_user_waits(self->fd));
+	}
+}
+
 TEST_HARNESS_MAIN
