@@ -14,6 +14,7 @@
  *	state: number of readers, and
  *	CLOSED: a writer has the gate and wants, or has, the lock
  *	WAITING: writers may be asleep on the state, or about to be, without the gate
+ *	OWED: the last reader could not wake those who sleep on the state
  *
  * The writer sleeps on the state; the reader that leaves CLOSED alone behind wakes it. A writer
  * that gives up opens the state, and unlocks the gate.
@@ -27,6 +28,10 @@
  * on the state; the last reader wakes all that do, and they go through the gate again. So nobody
  * has the gate for longer than a moment, but a writer that is inside, and a thread that is inside
  * as a reader can come in once more.
+ *
+ * The last reader leaves, and wakes, by one call, as whoever has the lock next may free it. If the
+ * call fails it leaves all the same, and sets OWED in the same step. Whoever then does not get
+ * the lock at once, who unlocks as a writer, and the last reader after that, wakes all.
  *
  * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
  * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
@@ -55,7 +60,8 @@ _Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the 
 
 #define CLOSED		0x80000000U
 #define WAITING		0x40000000U
-#define MOST_READERS	0x3fffffffU
+#define OWED		0x20000000U
+#define MOST_READERS	0x1fffffffU
 #define READERS		MOST_READERS
 
 static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
@@ -85,6 +91,19 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 	return memwait_need_device();
 }
 
+/*
+ * Wakes those who sleep on the state, if the last reader could not. If this cannot either, the next
+ * one does. Returns how many were woken, or a negative error number.
+ */
+static int make_up(struct rwlock *lock)
+{
+	/* relaxed: who is woken looks at the state itself */
+	if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & OWED))
+		return 0;
+	return memwait_change(&lock->state, MEMWAIT_CHANGE_AND, ~OWED, MEMWAIT_ALL, lock->kind,
+			      NULL);
+}
+
 static int release_gate(struct rwlock *lock)
 {
 	if (is_robust(lock))
@@ -111,18 +130,29 @@ static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadlin
 {
 	int ret;
 
-	if (!is_robust(lock))
+	if (!is_robust(lock)) {
+		if (memwait_lock_try(&lock->gate))
+			return 0;
+		make_up(lock);
 		return memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
+	}
+	make_up(lock);
 	ret = memwait_owner_lock(&lock->owned_gate, &lock->spins, lock->kind, deadline);
 	return look_behind_gate(lock, ret);
 }
 
 static inline int try_gate(struct rwlock *lock)
 {
-	if (!is_robust(lock))
-		return memwait_lock_try(&lock->gate) ||
-		       memwait_lock_try_owing(&lock->gate, lock->kind) ? 0 : EBUSY;
-	return look_behind_gate(lock, memwait_owner_trylock(&lock->owned_gate, lock->kind));
+	int ret;
+
+	if (is_robust(lock))
+		ret = look_behind_gate(lock, memwait_owner_trylock(&lock->owned_gate, lock->kind));
+	else
+		ret = memwait_lock_try(&lock->gate) ||
+		      memwait_lock_try_owing(&lock->gate, lock->kind) ? 0 : EBUSY;
+	if (ret == EBUSY)
+		make_up(lock);
+	return ret;
 }
 
 /* Adds a reader, unless the state is closed (EBUSY) or full (EAGAIN). */
@@ -152,16 +182,18 @@ static int add_reader_and_go(struct rwlock *lock)
 	return ret;
 }
 
-/* The caller has the gate. Returns the number of readers that it has to wait for. */
+/* The caller has the gate. Returns the state while it has to wait for readers, or 0. */
 static uint32_t close_state(struct rwlock *lock)
 {
 	/* acquire: pairs with the release of readers that have left, and of the writer before */
-	return atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire) & READERS;
+	uint32_t state = atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire);
+
+	return state & READERS ? state | CLOSED : 0;
 }
 
 /*
  * The same if there is no reader, and it will not be waited for any. Returns 0, or EBUSY. All that
- * have slept on the state have been woken then.
+ * have slept on the state have been woken then, or it is OWED still.
  */
 static int close_if_empty(struct rwlock *lock)
 {
@@ -172,7 +204,8 @@ static int close_if_empty(struct rwlock *lock)
 		if (state & READERS)
 			return EBUSY;
 		/* acquire: as close_state() */
-	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, CLOSED,
+	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state,
+							CLOSED | (state & OWED),
 							memory_order_acquire,
 							memory_order_relaxed));
 	return 0;
@@ -205,10 +238,13 @@ static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 	return EBUSY;
 }
 
+/* The same when it is closed. */
 static uint32_t readers_left(struct rwlock *lock)
 {
 	/* acquire: pairs with the release of readers that have left */
-	return atomic_load_explicit(&lock->state, memory_order_acquire) & READERS;
+	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
+
+	return state & READERS ? state : 0;
 }
 
 /* Whether the writer that has the gate has not put right what a dead one has left. */
@@ -240,11 +276,11 @@ static void give_up(struct rwlock *lock)
 /* The caller has the gate, by @ret: 0 or EOWNERDEAD. That is returned when no reader is left. */
 static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
 {
-	uint32_t readers;
+	uint32_t state;
 	int err;
 
-	for (readers = close_state(lock); readers; readers = readers_left(lock)) {
-		err = memwait_sleep(&lock->state, CLOSED | readers,
+	for (state = close_state(lock); state; state = readers_left(lock)) {
+		err = memwait_sleep(&lock->state, state,
 				    MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
 		if (err == MEMWAIT_TIMED_OUT && !readers_left(lock))
 			break;
@@ -325,6 +361,9 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 	if (!lock)
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_destroy, rwlock);
+	ret = make_up(lock);
+	if (ret)
+		return ret < 0 ? -ret : EBUSY;
 	for (;;) {
 		ret = look_for_users(lock);
 		if (ret != EAGAIN)
@@ -398,8 +437,12 @@ static int tryread_slowly(struct rwlock *lock)
 
 	if (!ret)
 		ret = add_reader(lock);
-	if (ret != EBUSY || !is_robust(lock))
+	if (ret != EBUSY)
 		return ret;
+	if (!is_robust(lock)) {
+		make_up(lock);
+		return EBUSY;
+	}
 	ret = try_gate(lock);
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);
@@ -570,34 +613,36 @@ static int unlock_writer(struct rwlock *lock)
 __attribute__((__noinline__))
 static int unlock_slowly(struct rwlock *lock)
 {
-	uint32_t state, kind;
-	bool is_last;
-	int ret = 0;
+	uint32_t state, next, kind;
+	int ret;
 
 	kind = lock->kind;	/* who has it next may free it */
 	/* relaxed: if the caller is a reader there are readers, whatever else happens */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	if (state == CLOSED)
 		return unlock_writer(lock);
+	if (state == (CLOSED | OWED)) {
+		make_up(lock);
+		return unlock_writer(lock);
+	}
 	do {
 		if (!(state & READERS))
 			return EPERM;
+		next = state - 1;
+		ret = 0;
 		/* If it is closed one sleeps there, otherwise there may be several. */
-		is_last = state == (CLOSED | 1) || state == (WAITING | 1);
-		/* The store and the notify are one call, see internal.h. */
-		if (is_last && !(kind & MEMWAIT_PRIVATE) && !ret) {
+		if ((state & READERS) == 1 && state != 1) {
 			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, UINT32_MAX,
 					     MEMWAIT_ALL, kind, NULL);
 			if (ret >= 0)
 				return 0;
+			next |= OWED;
 		}
 		/* release: the writer comes after what was read */
-	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state - 1,
+	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
 							memory_order_release,
 							memory_order_relaxed));
-	if (is_last && !ret)
-		ret = memwait_wake(&lock->state, MEMWAIT_ALL, kind);
-	return ret < 0 ? -ret : 0;
+	return -ret;
 }
 
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
@@ -640,6 +685,7 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 {
 	int ret;
 
+	make_up(lock);
 	if (!is_robust(lock)) {
 		ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
 	} else {
@@ -688,17 +734,17 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 /* As wait_for_readers(), for an operation whose gate is the caller's. */
 static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 {
-	uint32_t readers;
+	uint32_t state;
 	int ret;
 
 	if (op->phase == FOR_READERS && outcome == MEMWAIT_TIMED_OUT && readers_left(lock)) {
 		give_up(lock);
 		return ETIMEDOUT;
 	}
-	readers = op->phase == FOR_GATE ? close_state(lock) : readers_left(lock);
+	state = op->phase == FOR_GATE ? close_state(lock) : readers_left(lock);
 	op->phase = FOR_READERS;
-	for (; readers; readers = readers_left(lock)) {
-		ret = memwait_op_arm(op, &lock->state, CLOSED | readers,
+	for (; state; state = readers_left(lock)) {
+		ret = memwait_op_arm(op, &lock->state, state,
 				     MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;

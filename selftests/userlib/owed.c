@@ -140,4 +140,116 @@ USERLIB_TEST(L2_a_post_that_wakes_nobody_is_made_up_for)
 	}
 }
 
+static const unsigned int rwlock_kinds[] = {
+	MEMWAIT_RWLOCK_PREFER_READER, MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_PRIVATE,
+	MEMWAIT_RWLOCK_PREFER_WRITER, MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_PRIVATE,
+	MEMWAIT_RWLOCK_FAIR, MEMWAIT_RWLOCK_FAIR | MEMWAIT_PRIVATE,
+	MEMWAIT_RWLOCK_ROBUST, MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER,
+};
+
+static int write_and_unlock(void *arg)
+{
+	return memwait_rwlock_wrlock(arg) ?: memwait_rwlock_unlock(arg);
+}
+
+/* What may come next. That which does not wait may find that others come first. */
+enum { READ, TRY_READ, READ_TIMED, READ_ASYNC, WRITE, TRY_WRITE, WRITE_TIMED, WRITE_ASYNC, WAYS };
+
+static int use_rwlock(memwait_rwlock_t *lock, int way, memwait_loop_t *loop)
+{
+	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
+	struct counted_op counted = { 0 };
+	int ret;
+
+	switch (way) {
+	case READ:
+		ret = memwait_rwlock_rdlock(lock);
+		break;
+	case TRY_READ:
+		ret = memwait_rwlock_tryrdlock(lock);
+		break;
+	case READ_TIMED:
+		ret = memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &later);
+		break;
+	case WRITE:
+		ret = memwait_rwlock_wrlock(lock);
+		break;
+	case TRY_WRITE:
+		ret = memwait_rwlock_trywrlock(lock);
+		break;
+	case WRITE_TIMED:
+		ret = memwait_rwlock_clockwrlock(lock, CLOCK_MONOTONIC, &later);
+		break;
+	default:
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		ret = way == READ_ASYNC ? memwait_rwlock_rdlock_async(lock, &counted.op) :
+					  memwait_rwlock_wrlock_async(lock, &counted.op);
+		if (ret == EINPROGRESS)
+			ret = dispatch_until(loop, &counted.calls, 1) ?: counted.result;
+	}
+	if (ret == EBUSY && (way == TRY_READ || way == TRY_WRITE))
+		return 0;
+	return ret ? ret : memwait_rwlock_unlock(lock);
+}
+
+USERLIB_TEST(L2_a_last_reader_that_wakes_nobody_is_made_up_for)
+{
+	memwait_rwlock_t *lock = self->shared;
+	struct runner writers[2];
+	int way, again, ret;
+	size_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
+		for (way = 0; way < 2 * WAYS; way++) {
+			TH_LOG("kind 0x%x, way %d", rwlock_kinds[i], way);
+			ASSERT_EQ(0, memwait_rwlock_init(lock, rwlock_kinds[i]));
+			ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+			for (j = 0; j < ARRAY_SIZE(writers); j++) {
+				runner_start(&writers[j], write_and_unlock, lock);
+				runner_await_asleep(&writers[j]);
+			}
+			fails = true;
+			EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
+			/* What can wake nobody either leaves it to the next one. */
+			for (again = TRY_READ; way >= WAYS && again < WAYS; again++) {
+				if (again == TRY_READ || again == TRY_WRITE) {
+					ret = use_rwlock(lock, again, self->loop);
+					EXPECT_TRUE(!ret || ret == EMFILE);
+				}
+			}
+			fails = false;
+			EXPECT_EQ(0, use_rwlock(lock, way % WAYS, self->loop));
+			for (j = 0; j < ARRAY_SIZE(writers); j++)
+				EXPECT_EQ(0, runner_join(&writers[j]));
+			/* Nothing is left. */
+			EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
+			EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+			EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+		}
+	}
+}
+
+/* Who has not been woken waits, and a lock that is waited for is not destroyed. */
+USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
+{
+	memwait_rwlock_t *lock = self->shared;
+	struct runner writer;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
+		TH_LOG("kind 0x%x", rwlock_kinds[i]);
+		ASSERT_EQ(0, memwait_rwlock_init(lock, rwlock_kinds[i]));
+		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+		runner_start(&writer, write_and_unlock, lock);
+		runner_await_asleep(&writer);
+		fails = true;
+		EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(EMFILE, memwait_rwlock_destroy(lock));
+		fails = false;
+		EXPECT_EQ(EBUSY, memwait_rwlock_destroy(lock));
+		EXPECT_EQ(0, runner_join(&writer));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+}
+
 TEST_HARNESS_MAIN

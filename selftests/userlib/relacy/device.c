@@ -56,6 +56,7 @@ struct thread {
 	unsigned int life;		/* steps that are left, of a mortal one; or 0 */
 	bool dies_of_it;
 	bool has_id, dead, ended, asleep;
+	bool fails;			/* each of its calls */
 	struct sim_sync death;
 	jmp_buf end;
 };
@@ -91,6 +92,11 @@ void device_set_up(unsigned int nr)
 void device_is_missing(void)
 {
 	missing = true;
+}
+
+void device_fails(bool fails)
+{
+	threads[sim_thread()].fails = fails;
 }
 
 void device_mortal(unsigned int thread, unsigned int steps)
@@ -545,7 +551,10 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 		return call_alone(command, argument);
 	sim_step();
 	sim_user_step();
-	ret = missing ? -ENODEV : call_device(command, argument);
+	if (missing)
+		ret = -ENODEV;
+	else
+		ret = current()->fails ? -EMFILE : call_device(command, argument);
 	if (ret < 0) {
 		errno = -ret;
 		return -1;

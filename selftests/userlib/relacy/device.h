@@ -25,6 +25,9 @@ unsigned int device_sleepers_on(const void *word);
 /* In set_up: all calls fail. */
 void device_is_missing(void);
 
+/* Whether the calls of the calling thread fail from now on, as without a descriptor. */
+void device_fails(bool fails);
+
 /*
  * Asked when all threads that live sleep: may it be so, because of the dead? Then all end.
  * Otherwise it is a failure.

@@ -78,6 +78,35 @@ static void rwlock_finish(void)
 	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
 }
 
+/* The last reader can wake nobody, and what it does next makes up for it. */
+static void rwlock_owed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread) {
+		rwlock_thread(2);
+		return;
+	}
+	CHECK(!memwait_rwlock_rdlock(&shared->rwlock));
+	rwlock_read();
+	device_fails(true);
+	ret = memwait_rwlock_unlock(&shared->rwlock);
+	CHECK(!ret || ret == EMFILE);
+	device_fails(false);
+	ret = memwait_rwlock_tryrdlock(&shared->rwlock);
+	CHECK(!ret || ret == EBUSY);
+	if (ret)
+		return;
+	rwlock_read();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+SCENARIO("rwlock owed", 3, rwlock_set_up, rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock owed private", 3, rwlock_private_set_up, rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock owed fair", 3, rwlock_fair_set_up, rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock owed robust", 3, rwlock_robust_set_up, rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock owed prefer reader", 3, rwlock_prefer_set_up, rwlock_owed_thread, rwlock_finish);
+
 SCENARIO("rwlock", 3, rwlock_set_up, rwlock_thread, rwlock_finish);
 SCENARIO("rwlock two writers", 3, rwlock_set_up, rwlock_writers_thread, rwlock_finish);
 SCENARIO("rwlock private", 3, rwlock_private_set_up, rwlock_thread, rwlock_finish);
