@@ -531,7 +531,7 @@ typedef union {
 } __attribute__((__aligned__(8))) memwait_waitgroup_t;
 
 #define MEMWAIT_WAITGROUP_INIT	{ { 0 } }
-#define MEMWAIT_WAITGROUP_MAX	0x7fffffff
+#define MEMWAIT_WAITGROUP_MAX	0x3fffffff
 
 /* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: count too large. */
 int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count);

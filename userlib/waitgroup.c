@@ -10,6 +10,9 @@
  * goes on if it finds 0, or another generation. It may be woken for nothing, if somebody has added
  * to the count before the kernel has taken away the last one.
  *
+ * If that system call fails the count becomes 0 all the same, and OWED is set in the same step. Who
+ * comes next, for whatever, wakes those who sleep still.
+ *
  * Who has been woken looks at the state once more, so all that have to wait are counted as users,
  * and destroy waits until they have left. Who makes the count 0 touches nothing afterwards.
  */
@@ -18,17 +21,19 @@
 #include "internal.h"
 
 struct waitgroup {
-	/* Lower half: the count, and WAITERS. Upper half: the generation. */
+	/* Lower half: the count, WAITERS and OWED. Upper half: the generation. */
 	_Atomic uint64_t state;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 	_Atomic uint32_t users;
 	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
 };
 
+_Static_assert(MEMWAIT_WAITGROUP_MAX == 0x3fffffff, "as COUNT");
 _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wait group fits");
 
-#define WAITERS		0x80000000ULL	/* somebody sleeps, or is about to */
-#define COUNT		0x7fffffffULL
+#define OWED		0x80000000ULL	/* nobody could be woken when the count became 0 */
+#define WAITERS		0x40000000ULL	/* somebody sleeps, or is about to */
+#define COUNT		0x3fffffffULL
 #define GENERATION	(1ULL << 32)
 
 static struct waitgroup *to_group(memwait_waitgroup_t *group)
@@ -59,9 +64,26 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	return memwait_need_device();
 }
 
+/*
+ * Wakes all that sleep, if the one who made the count 0 could not. If this cannot either, the next
+ * one does. Returns 0 or an error.
+ */
+static int make_up(struct waitgroup *group)
+{
+	int ret;
+
+	/* relaxed: who is woken looks at the state itself */
+	if (!(atomic_load_explicit(&group->state, memory_order_relaxed) & OWED))
+		return 0;
+	ret = memwait_change(count_word(group), MEMWAIT_CHANGE_AND, ~(uint32_t)OWED, MEMWAIT_ALL,
+			     group->flags, NULL);
+	return ret < 0 ? -ret : 0;
+}
+
 int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 {
 	struct waitgroup *group = to_group(public_group);
+	int err;
 
 	if (!group)
 		return EINVAL;
@@ -71,6 +93,9 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 	/* relaxed: an operation whose callback has not begun waits still */
 	if (atomic_load_explicit(&group->operations, memory_order_relaxed))
 		return EBUSY;
+	err = make_up(group);
+	if (err)
+		return err;
 	/* Those that sleep while the count is 0 are being woken. */
 	return memwait_users_drain(&group->users, NULL, group->flags);
 }
@@ -107,21 +132,24 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	ret = memwait_need_device();
 	if (ret || !delta)
 		return ret;
+	make_up(group);
 	flags = group->flags;	/* who has waited may free it */
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
 	do {
+		ret = 0;
 		count = (int64_t)(state & COUNT) + delta;
 		if (count < 0)
 			return EINVAL;
 		if (count > MEMWAIT_WAITGROUP_MAX)
 			return EOVERFLOW;
-		if (!count && state & WAITERS && !ret) {
+		next = (state & ~COUNT) | (uint64_t)count;
+		if (!count && state & WAITERS) {
 			ret = finish(group, delta, flags);
 			if (!ret || ret == EINVAL)
 				return ret;
+			next |= OWED;
 		}
-		next = (state & ~COUNT) | (uint64_t)count;
 		if (next & WAITERS && (!count || !(state & COUNT)))
 			next = (next & ~WAITERS) + GENERATION;
 		/* acq_rel: what all did before the count was zero is there for who waited */
@@ -197,6 +225,7 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
+	make_up(group);
 	if (is_zero(group))
 		return 0;
 	/* relaxed: memwait_waitgroup_destroy() is not called while somebody comes */
@@ -236,6 +265,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
+		make_up(group);
 		if (is_zero(group))
 			return 0;
 		/* relaxed, both: as wait_until() */

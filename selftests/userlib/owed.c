@@ -6,12 +6,12 @@
 #include "userlib_test.h"
 #include "ioctl_test.h"
 
-/* No ioctl of this thread is done. */
-static __thread bool fails;
+/* No ioctl of this thread is done; or none but INFO, so that the device is there still. */
+static __thread bool fails, answers_info;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
-	if (!fails)
+	if (!fails || (answers_info && request == MEMWAIT_IOC_INFO))
 		return ioctl_of_kernel(fd, request, argument);
 	errno = EMFILE;
 	return -1;
@@ -209,6 +209,7 @@ USERLIB_TEST(L2_a_last_reader_that_wakes_nobody_is_made_up_for)
 				runner_await_asleep(&writers[j]);
 			}
 			fails = true;
+			answers_info = way >= WAYS;
 			EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
 			/* What can wake nobody either leaves it to the next one. */
 			for (again = TRY_READ; way >= WAYS && again < WAYS; again++) {
@@ -249,6 +250,68 @@ USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
 		EXPECT_EQ(EBUSY, memwait_rwlock_destroy(lock));
 		EXPECT_EQ(0, runner_join(&writer));
 		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+}
+
+static int wait_for_group(void *arg)
+{
+	return memwait_waitgroup_wait(arg);
+}
+
+/* The count stays 0, or rises again. */
+static int use_group(memwait_waitgroup_t *group, int way, memwait_loop_t *loop)
+{
+	struct timespec later = in_time(CLOCK_MONOTONIC, 3600 * 1000);
+	struct counted_op counted = { 0 };
+
+	switch (way) {
+	case 0:
+		return memwait_waitgroup_wait(group);
+	case 1:
+		return memwait_waitgroup_clockwait(group, CLOCK_MONOTONIC, &later);
+	case 2:
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		return memwait_waitgroup_wait_async(group, &counted.op);
+	case 3:
+		return memwait_waitgroup_add(group, 2);
+	default:
+		return memwait_waitgroup_destroy(group);
+	}
+}
+
+USERLIB_TEST(L2_the_last_done_that_wakes_nobody_is_made_up_for)
+{
+	memwait_waitgroup_t *group = self->shared;
+	struct runner waiters[2];
+	unsigned int flags;
+	int way, i;
+
+	for (way = 0; way < 20; way++) {
+		flags = way / 5 % 2 ? MEMWAIT_PRIVATE : 0;
+		TH_LOG("flags 0x%x, way %d", flags, way);
+		ASSERT_EQ(0, memwait_waitgroup_init(group, flags, 1));
+		for (i = 0; i < 2; i++) {
+			runner_start(&waiters[i], wait_for_group, group);
+			runner_await_asleep(&waiters[i]);
+		}
+		fails = true;
+		answers_info = way >= 10;
+		EXPECT_EQ(EMFILE, memwait_waitgroup_done(group));
+		/* What can wake nobody either leaves it to the next one. */
+		if (way >= 10) {
+			EXPECT_EQ(EMFILE, memwait_waitgroup_destroy(group));
+			EXPECT_EQ(0, memwait_waitgroup_wait(group));
+			EXPECT_EQ(0, memwait_waitgroup_add(group, 1));
+			EXPECT_EQ(0, memwait_waitgroup_done(group));
+		}
+		fails = false;
+		EXPECT_EQ(0, use_group(group, way % 5, self->loop));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiters[i]));
+		/* Nothing is left. */
+		if (way % 5 == 3)
+			EXPECT_EQ(0, memwait_waitgroup_add(group, -2));
+		EXPECT_EQ(0, memwait_waitgroup_destroy(group));
 	}
 }
 

@@ -63,6 +63,33 @@ static void group_finish(void)
 
 SCENARIO("waitgroup two waiters", 3, group_waiters_set_up, group_waiters_thread, group_finish);
 
+/* The last one can wake nobody, and what it does next makes up for it. */
+static void group_owed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread) {
+		CHECK(!memwait_waitgroup_wait(&shared->group));
+		CHECK(shared->data);
+		return;
+	}
+	shared->data = 1;
+	device_fails(true);
+	ret = memwait_waitgroup_done(&shared->group);
+	CHECK(!ret || ret == EMFILE);
+	device_fails(false);
+	CHECK(!memwait_waitgroup_add(&shared->group, 1));
+	CHECK(!memwait_waitgroup_done(&shared->group));
+}
+
+static void group_owed_private_set_up(void)
+{
+	group_set_up_for(MEMWAIT_PRIVATE, 1);
+}
+
+SCENARIO("waitgroup owed", 3, group_waiters_set_up, group_owed_thread, group_finish);
+SCENARIO("waitgroup owed private", 3, group_owed_private_set_up, group_owed_thread, group_finish);
+
 /* Destroyed by one that has not waited. */
 static void group_destroyed_thread(unsigned int thread)
 {
