@@ -7,6 +7,10 @@
  * Of a private barrier the one that arrives last changes the generation, and wakes the others,
  * which sleep on it.
  *
+ * Whether others can be woken is asked before all have arrived: if not, the last one has not
+ * arrived either. If they cannot be woken afterwards, @owed says so, and whoever comes next wakes
+ * them.
+ *
  * Between processes a waiter that dies does not count, though it has arrived. So the number of
  * arrivals is an upper bound: only when it says that all are here, the kernel is asked how many
  * sleep. The lower half counts arrivals, and goes on counting from one generation to the next; the
@@ -43,6 +47,7 @@ struct barrier {
 	_Atomic uint32_t users;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
+	_Atomic uint32_t owed;		/* a generation of which nobody could be woken, or 0 */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
@@ -105,6 +110,32 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
+/* Of a user: all have met, and the generation is new. Wakes them, or has the next one do so. */
+static void wake_all(struct barrier *barrier, uint32_t generation)
+{
+	if (memwait_wake_all(sleep_word(barrier), barrier->flags) < 0)
+		/* relaxed: who is woken looks at the state itself */
+		atomic_store_explicit(&barrier->owed, generation ? generation : 1,
+				      memory_order_relaxed);
+}
+
+/* Of one that comes next. If this cannot wake either, the next one does. Returns 0 or an error. */
+static int make_up(struct barrier *barrier)
+{
+	/* relaxed, all: as above. A generation does not come back. */
+	uint32_t owed = atomic_load_explicit(&barrier->owed, memory_order_relaxed);
+	int ret;
+
+	if (!owed)
+		return 0;
+	ret = memwait_wake_all(sleep_word(barrier), barrier->flags);
+	if (ret < 0)
+		return -ret;
+	atomic_compare_exchange_strong_explicit(&barrier->owed, &owed, 0, memory_order_relaxed,
+						memory_order_relaxed);
+	return 0;
+}
+
 /* Whether nobody has arrived since the last generation. */
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
@@ -116,12 +147,16 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	struct barrier *barrier = to_barrier(public_barrier);
 	const volatile void *word;
 	uint64_t state;
+	int err;
 
 	if (!barrier || !barrier->count)
 		return EINVAL;
 	/* relaxed: an operation whose callback has not begun waits still */
 	if (atomic_load_explicit(&barrier->operations, memory_order_relaxed))
 		return EBUSY;
+	err = make_up(barrier);
+	if (err)
+		return err;
 	/* relaxed: a caller that has been at the barrier sees the generation of then, at least */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	/* Those that sleep while nobody has arrived are of the last one, and are being woken. */
@@ -150,8 +185,13 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 	do {
 		*generation = generation_of(state);
 		next = state + 1;
-		if ((uint32_t)next == barrier->count)
+		if ((uint32_t)next == barrier->count) {
+			if (barrier->count > 1)
+				ret = memwait_sleepers(sleep_word(barrier), barrier->flags);
+			if (ret < 0)
+				return -ret;
 			next = (state | UINT32_MAX) + 1;
+		}
 		/* acq_rel: what each did before is there for all of them afterwards */
 	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							memory_order_acq_rel,
@@ -159,8 +199,8 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 	if (generation_of(next) == *generation)
 		return MEMWAIT_OP_WAITS;
 	if (barrier->count > 1)
-		ret = memwait_wake(sleep_word(barrier), MEMWAIT_ALL, barrier->flags);
-	return ret < 0 ? -ret : MEMWAIT_BARRIER_SERIAL_THREAD;
+		wake_all(barrier, generation_of(next));
+	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
 /* Gives up. Returns false if the generation has changed, so that all are here. */
@@ -210,6 +250,7 @@ static bool back_off(int *tries)
 static int meet(struct barrier *barrier, uint32_t generation, uint64_t state, bool has_come,
 		uint32_t *expected, int *tries)
 {
+	uint64_t next;
 	int others;
 
 	for (;; has_come = false) {
@@ -242,14 +283,14 @@ static int meet(struct barrier *barrier, uint32_t generation, uint64_t state, bo
 		if ((uint32_t)others + 1 < barrier->count)
 			return MEMWAIT_OP_WAITS;
 		/* acq_rel: what each did before is there for all of them afterwards */
-		if (atomic_compare_exchange_strong_explicit(&barrier->state, &state,
-							    new_generation(state),
+		next = new_generation(state);
+		if (atomic_compare_exchange_strong_explicit(&barrier->state, &state, next,
 							    memory_order_acq_rel,
 							    memory_order_acquire))
 			break;
 	}
-	others = memwait_wake_all(sleep_word(barrier), barrier->flags);
-	return others < 0 ? -others : MEMWAIT_BARRIER_SERIAL_THREAD;
+	wake_all(barrier, generation_of(next));
+	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
 /*
@@ -261,6 +302,7 @@ static int begin(struct barrier *barrier, uint32_t *generation, uint32_t *expect
 	uint64_t state;
 	int ret;
 
+	make_up(barrier);
 	if (is_private(barrier)) {
 		ret = arrive(barrier, generation);
 		*expected = *generation;
@@ -293,7 +335,7 @@ static int woken(struct barrier *barrier, uint32_t generation, uint32_t *expecte
 	if (generation_of(state) != generation) {
 		/* The one that was to wake all has died. */
 		if (outcome == MEMWAIT_OWNER_DIED)
-			memwait_wake_all(sleep_word(barrier), barrier->flags);
+			wake_all(barrier, generation_of(state));
 		return 0;
 	}
 	if (memwait_was_woken(outcome) || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR) {
@@ -380,7 +422,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 	/* As in woken(): if it was told of a death, the others may not have been woken. */
 	if (!take_back(barrier, op->generation) && outcome == MEMWAIT_OWNER_DIED)
-		memwait_wake_all(sleep_word(barrier), barrier->flags);
+		wake_all(barrier, op->generation);
 	leave(barrier, op, 0);
 }
 

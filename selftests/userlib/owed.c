@@ -8,10 +8,13 @@
 
 /* No ioctl of this thread is done; or none but INFO, so that the device is there still. */
 static __thread bool fails, answers_info;
+/* Or none that wakes somebody. */
+static __thread bool cannot_wake;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
-	if (!fails || (answers_info && request == MEMWAIT_IOC_INFO))
+	if (cannot_wake ? request != MEMWAIT_IOC_NOTIFY && request != MEMWAIT_IOC_CHANGE_NOTIFY :
+			  !fails || (answers_info && request == MEMWAIT_IOC_INFO))
 		return ioctl_of_kernel(fd, request, argument);
 	errno = EMFILE;
 	return -1;
@@ -312,6 +315,80 @@ USERLIB_TEST(L2_the_last_done_that_wakes_nobody_is_made_up_for)
 		if (way % 5 == 3)
 			EXPECT_EQ(0, memwait_waitgroup_add(group, -2));
 		EXPECT_EQ(0, memwait_waitgroup_destroy(group));
+	}
+}
+
+static int meet(void *arg)
+{
+	int ret = memwait_barrier_wait(arg);
+
+	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
+}
+
+/* It has not arrived, and can come again. */
+USERLIB_TEST(L2_the_last_one_at_a_barrier_that_can_wake_nobody_has_not_arrived)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner waiters[2];
+	int way, i;
+
+	for (way = 0; way < 4; way++) {
+		TH_LOG("way %d", way);
+		ASSERT_EQ(0, memwait_barrier_init(barrier, way & 1 ? MEMWAIT_PRIVATE : 0, 3));
+		for (i = 0; i < 2; i++) {
+			runner_start(&waiters[i], meet, barrier);
+			runner_await_asleep(&waiters[i]);
+		}
+		fails = true;
+		answers_info = true;
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		for (i = 0; i < 3; i++) {
+			EXPECT_EQ(EMFILE, way & 2 ?
+				  memwait_barrier_wait_async(barrier, &counted.op) :
+				  memwait_barrier_wait(barrier));
+		}
+		fails = false;
+		EXPECT_EQ(0, meet(barrier));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiters[i]));
+		EXPECT_EQ(0, counted.calls);
+		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+	}
+}
+
+USERLIB_TEST(L2_the_last_one_at_a_barrier_that_wakes_nobody_is_made_up_for)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct runner waiter, next;
+	int way;
+
+	for (way = 0; way < 6; way++) {
+		struct counted_op counted = { 0 };
+
+		TH_LOG("way %d", way);
+		ASSERT_EQ(0, memwait_barrier_init(barrier, way & 1 ? MEMWAIT_PRIVATE : 0, 2));
+		runner_start(&waiter, meet, barrier);
+		runner_await_asleep(&waiter);
+		cannot_wake = true;
+		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+		EXPECT_EQ(EMFILE, memwait_barrier_destroy(barrier));
+		cannot_wake = false;
+		if (way / 2 == 0) {
+			/* Somebody comes for the next time. */
+			runner_start(&next, meet, barrier);
+			EXPECT_EQ(0, runner_join(&waiter));
+			EXPECT_EQ(0, meet(barrier));
+			EXPECT_EQ(0, runner_join(&next));
+		} else if (way / 2 == 1) {
+			memwait_op_init(&counted.op, self->loop, count_call, &counted);
+			EXPECT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+			EXPECT_EQ(0, runner_join(&waiter));
+			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		}
+		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+		if (way / 2 == 2)
+			EXPECT_EQ(0, runner_join(&waiter));
 	}
 }
 

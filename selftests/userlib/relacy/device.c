@@ -57,6 +57,7 @@ struct thread {
 	bool dies_of_it;
 	bool has_id, dead, ended, asleep;
 	bool fails;			/* each of its calls */
+	bool cannot_wake;		/* those that do */
 	struct sim_sync death;
 	jmp_buf end;
 };
@@ -108,6 +109,17 @@ void device_mortal(unsigned int thread, unsigned int steps)
 static struct thread *current(void)
 {
 	return &threads[sim_thread()];
+}
+
+void device_cannot_wake(bool cannot)
+{
+	threads[sim_thread()].cannot_wake = cannot;
+}
+
+static bool call_fails(unsigned long command)
+{
+	return current()->fails || (current()->cannot_wake && (command == MEMWAIT_IOC_NOTIFY ||
+							    command == MEMWAIT_IOC_CHANGE_NOTIFY));
 }
 
 static unsigned int number_of(const struct thread *thread)
@@ -554,7 +566,7 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	if (missing)
 		ret = -ENODEV;
 	else
-		ret = current()->fails ? -EMFILE : call_device(command, argument);
+		ret = call_fails(command) ? -EMFILE : call_device(command, argument);
 	if (ret < 0) {
 		errno = -ret;
 		return -1;

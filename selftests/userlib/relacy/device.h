@@ -28,6 +28,9 @@ void device_is_missing(void);
 /* Whether the calls of the calling thread fail from now on, as without a descriptor. */
 void device_fails(bool fails);
 
+/* The same of those that wake somebody. */
+void device_cannot_wake(bool cannot);
+
 /*
  * Asked when all threads that live sleep: may it be so, because of the dead? Then all end.
  * Otherwise it is a failure.

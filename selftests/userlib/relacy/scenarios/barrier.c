@@ -49,10 +49,18 @@ static void barrier_thread(unsigned int thread)
 	int ret;
 
 	barrier_pass(thread, 2);
+	device_cannot_wake(false);
 	ret = memwait_barrier_wait(&shared->barrier);
 	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 	done[thread] += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
 	shared->of_thread[!thread]++;
+}
+
+/* One of them can wake nobody if it comes last, and what it does next makes up for it. */
+static void barrier_owed_thread(unsigned int thread)
+{
+	device_cannot_wake(thread);
+	barrier_thread(thread);
 }
 
 static void barrier_of_three_thread(unsigned int thread)
@@ -74,6 +82,8 @@ static void barrier_of_three_finish(void)
 
 SCENARIO("barrier", 2, barrier_set_up, barrier_thread, barrier_finish);
 SCENARIO("barrier private", 2, barrier_private_set_up, barrier_thread, barrier_finish);
+SCENARIO("barrier owed", 2, barrier_set_up, barrier_owed_thread, barrier_finish);
+SCENARIO("barrier owed private", 2, barrier_private_set_up, barrier_owed_thread, barrier_finish);
 SCENARIO("barrier of three", 3, barrier_of_three_set_up, barrier_of_three_thread,
 	 barrier_of_three_finish);
 SCENARIO("barrier private of three", 3, barrier_of_three_private_set_up, barrier_of_three_thread,
