@@ -11,11 +11,16 @@
  * will not go to sleep. No signal is stolen: if all who were there before it sleep, the notify
  * takes one of them, because those who come later stand behind them in the kernel's queue. If one
  * of them does not sleep yet, it has got the signal with the change. The notify may then wake one
- * more, which POSIX calls a spurious wake-up. 64 bits do not come round.
+ * more, which POSIX calls a spurious wake-up. The sequence counts in steps of 2, and 64 bits do not
+ * come round.
+ *
+ * From (1) on a waiter may return, and destroy it. So the signaller is counted as a user, and
+ * destroy waits for it. If (2) fails it sets OWED, the lowest bit of the sequence: whoever comes
+ * next wakes all, in one call with taking OWED away. That is more than were signalled, perhaps.
  *
  * Between processes a waiter sleeps with MEMWAIT_OWNED, which takes 64 bits for an owner's id. It
  * sleeps on the lower half of the sequence, therefore, and would miss signals if it stood still
- * between (1) and (3) for 2^32 of them, or a multiple of that, exactly. A waiter that dies after it
+ * between (1) and (3) for 2^31 of them, or a multiple of that, exactly. A waiter that dies after it
  * was woken, and before it has the mutex, is made up for: the next one is told, and returns. A
  * signaller that dies within its call has signalled, or has not.
  *
@@ -39,9 +44,6 @@
  *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one who sleeps on it is woken
  *	(5) look whether waiters with another mutex have come: wake all
  *
- * From (1) on a waiter may return, and destroy it. So the broadcaster is counted as a user, and
- * destroy waits for it.
- *
  * A waiter with another mutex says so in @mutex before it sleeps: if (3) has moved it, (5) sees it.
  *
  * If the broadcaster dies after (3), the oldest of those that were moved is told, for they look to
@@ -63,6 +65,10 @@ struct cond {
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
+
+/* Of the sequence. */
+#define OWED		1ULL
+#define SIGNAL		2ULL
 
 /* There is no mutex yet, or none to which one could move. */
 #define ELSEWHERE	0
@@ -114,10 +120,38 @@ static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 	return (int32_t)((char *)word - (char *)cond);
 }
 
+/* Of a user: wakes the oldest sleepers, or has the next one wake all. Returns 0 or an error. */
+static int wake(struct cond *cond, uint32_t count)
+{
+	int ret = memwait_wake(sequence_word(cond, cond->flags), count, cond->flags);
+
+	/* relaxed: who is woken looks at nothing that is guarded by it */
+	if (ret < 0)
+		atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
+	return ret < 0 ? -ret : 0;
+}
+
+/* Of one that comes next. If this cannot wake either, the next one does. Returns 0 or an error. */
+static int make_up(struct cond *cond)
+{
+	int ret;
+
+	/* relaxed: as above */
+	if (!(atomic_load_explicit(&cond->sequence, memory_order_relaxed) & OWED))
+		return 0;
+	ret = memwait_change(memwait_lower_half(&cond->sequence), MEMWAIT_CHANGE_AND,
+			     ~(uint32_t)OWED, MEMWAIT_ALL, cond->flags, NULL);
+	/* Where the lower half is not where those of a private one sleep. */
+	if (ret >= 0 && memwait_lower_half(&cond->sequence) != sequence_word(cond, cond->flags))
+		return wake(cond, MEMWAIT_ALL);
+	return ret < 0 ? -ret : 0;
+}
+
 int memwait_cond_destroy(memwait_cond_t *public_cond)
 {
 	struct cond *cond = to_cond(public_cond);
 	int32_t distance;
+	int err;
 
 	if (!cond)
 		return EINVAL;
@@ -129,6 +163,9 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	/* relaxed: an operation whose callback has not begun waits still */
 	if (atomic_load_explicit(&cond->operations, memory_order_relaxed))
 		return EBUSY;
+	err = make_up(cond);
+	if (err)
+		return err;
 	return memwait_users_drain(&cond->users, sequence_word(cond, cond->flags), cond->flags);
 }
 
@@ -145,6 +182,7 @@ static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex)
 	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
 		atomic_store_explicit(&cond->mutex, others ? ELSEWHERE : distance,
 				      memory_order_relaxed);
+	make_up(cond);
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 }
 
@@ -158,7 +196,7 @@ static uint64_t last_broadcast(struct cond *cond)
 /* Whether a waiter may have been moved to the mutex. */
 static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 {
-	return broadcast && broadcast >= sequence;
+	return broadcast && broadcast >= (sequence & ~OWED);
 }
 
 static void leave(struct cond *cond)
@@ -189,7 +227,7 @@ static void cancelled(void *argument)
 	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
 	if (waiting->wake && memwait_wake(waiting->wake, 1, cond->flags) < 0)
 		moved = true;
-	pass_on(cond, cond->flags);
+	wake(cond, 1);
 	leave(cond);
 	memwait_mutex_take_again(waiting->mutex, waiting->count, moved);
 }
@@ -269,7 +307,6 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 {
 	struct cond *cond = to_cond(public_cond);
-	uint32_t flags;
 	int ret;
 
 	if (!cond)
@@ -280,11 +317,13 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	/* relaxed: see enter() */
 	if (!count || !atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
-	flags = cond->flags;
-	/* relaxed: the kernel orders it before the notify */
-	atomic_fetch_add_explicit(&cond->sequence, 1, memory_order_relaxed);
-	ret = memwait_wake(sequence_word(cond, flags), count, flags);
-	return ret < 0 ? -ret : 0;
+	/* relaxed, both: destroy is not called yet; the kernel orders it before the notify */
+	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	make_up(cond);
+	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
+	ret = wake(cond, count);
+	leave(cond);
+	return ret;
 }
 
 int memwait_cond_signal(memwait_cond_t *cond)
@@ -299,6 +338,7 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	/* relaxed, all: see the top of the file */
 	int32_t distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	uint64_t last = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
+	uint64_t number = sequence & ~OWED;
 	unsigned int moved;
 	uint64_t id;
 	int err = 0;
@@ -308,8 +348,8 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	/* So that it is known if this thread dies. Where there are no ids, it is not. */
 	if (!(cond->flags & MEMWAIT_PRIVATE))
 		(void)memwait_owner(&id);
-	while (last < sequence &&
-	       !atomic_compare_exchange_weak_explicit(&cond->broadcast, &last, sequence,
+	while (last < number &&
+	       !atomic_compare_exchange_weak_explicit(&cond->broadcast, &last, number,
 						      memory_order_relaxed, memory_order_relaxed))
 		;
 	if (memwait_requeue(sequence_word(cond, cond->flags), sequence, mutex_of(cond, distance), 0,
@@ -326,7 +366,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 {
 	struct cond *cond = to_cond(public_cond);
 	uint64_t sequence;
-	int ret, woken;
+	int ret;
 
 	if (!cond)
 		return EINVAL;
@@ -337,17 +377,13 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	/* relaxed: see enter() */
 	if (!atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
-	/*
-	 * As a user: who sees the sequence change may destroy it, and that waits for users.
-	 * relaxed, both: as memwait_cond_notify()
-	 */
+	/* relaxed, both: as memwait_cond_notify() */
 	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
-	sequence = atomic_fetch_add_explicit(&cond->sequence, 1, memory_order_relaxed) + 1;
+	sequence = SIGNAL + atomic_fetch_add_explicit(&cond->sequence, SIGNAL,
+						      memory_order_relaxed);
 	ret = move_all(cond, sequence);
-	if (ret == ENOTSUP) {
-		woken = memwait_wake(sequence_word(cond, cond->flags), MEMWAIT_ALL, cond->flags);
-		ret = woken < 0 ? -woken : 0;
-	}
+	if (ret == ENOTSUP)
+		ret = wake(cond, MEMWAIT_ALL);
 	leave(cond);
 	return ret;
 }
@@ -425,10 +461,14 @@ static void wait_undo(struct memwait_op *op, int outcome)
 		   may_be_moved(op->cond.sequence, last_broadcast(cond))) {
 		memwait_mutex_undo_again(op->cond.mutex, outcome);
 	}
+	if (op->phase == FOR_MUTEX) {
+		if (signalled)
+			pass_on(cond, op->cond.flags);
+		return;
+	}
 	if (signalled)
-		pass_on(cond, op->cond.flags);
-	if (op->phase == FOR_SIGNAL)
-		leave_loop(cond);
+		wake(cond, 1);
+	leave_loop(cond);
 }
 
 static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };

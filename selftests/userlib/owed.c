@@ -392,4 +392,112 @@ USERLIB_TEST(L2_the_last_one_at_a_barrier_that_wakes_nobody_is_made_up_for)
 	}
 }
 
+struct both {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+};
+
+static int wait_once(void *arg)
+{
+	struct both *both = arg;
+	int ret = memwait_mutex_lock(&both->mutex) ?: memwait_cond_wait(&both->cond, &both->mutex);
+
+	return ret ? ret : memwait_mutex_unlock(&both->mutex);
+}
+
+/* What may come next. */
+enum { SIGNAL, BROADCAST, WAIT, WAIT_ASYNC, DESTROY, COND_WAYS };
+
+static int use_cond(struct both *both, int way, memwait_loop_t *loop)
+{
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
+	struct counted_op counted = { 0 };
+	int ret = 0;
+
+	if (way == WAIT || way == WAIT_ASYNC)
+		ret = memwait_mutex_lock(&both->mutex);
+	if (ret)
+		return ret;
+	switch (way) {
+	case SIGNAL:
+		return memwait_cond_signal(&both->cond);
+	case BROADCAST:
+		return memwait_cond_broadcast(&both->cond);
+	case WAIT:
+		ret = memwait_cond_clockwait(&both->cond, &both->mutex, CLOCK_MONOTONIC, &soon);
+		ret = ret == ETIMEDOUT ? 0 : ret;
+		return ret ? ret : memwait_mutex_unlock(&both->mutex);
+	case WAIT_ASYNC:
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		ret = memwait_cond_wait_async(&both->cond, &both->mutex, &counted.op);
+		return ret == EINPROGRESS ? memwait_op_cancel(&counted.op) : ret;
+	default:
+		return memwait_cond_destroy(&both->cond);
+	}
+}
+
+USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
+{
+	struct both *both = self->shared;
+	struct runner waiters[2];
+	unsigned int flags;
+	int way, n, i;
+
+	for (n = 0; n < 4 * COND_WAYS; n++) {
+		way = n % COND_WAYS;
+		flags = n / COND_WAYS % 2 ? MEMWAIT_PRIVATE : 0;
+		TH_LOG("flags 0x%x, %s, way %d", flags, n < 2 * COND_WAYS ? "signal" : "broadcast",
+		       way);
+		ASSERT_EQ(0, memwait_mutex_init(&both->mutex, flags));
+		ASSERT_EQ(0, memwait_cond_init(&both->cond, flags));
+		for (i = 0; i < 2; i++) {
+			runner_start(&waiters[i], wait_once, both);
+			runner_await_asleep(&waiters[i]);
+		}
+		fails = true;
+		answers_info = true;
+		if (n < 2 * COND_WAYS) {
+			EXPECT_EQ(EMFILE, memwait_cond_signal(&both->cond));
+		} else {
+			EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
+		}
+		/* What can wake nobody either leaves it to the next one. */
+		EXPECT_EQ(EMFILE, memwait_cond_signal(&both->cond));
+		EXPECT_EQ(EMFILE, memwait_cond_destroy(&both->cond));
+		fails = false;
+		EXPECT_EQ(0, use_cond(both, way, self->loop));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiters[i]));
+		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
+	}
+}
+
+/* The waiters are moved to the mutex, and it is that which says so. */
+USERLIB_TEST(L2_a_broadcast_that_moves_and_wakes_nobody_is_made_up_for)
+{
+	struct both *both = self->shared;
+	struct runner waiters[2];
+	int pshared, i;
+
+	for (pshared = 0; pshared < 2; pshared++) {
+		unsigned int flags = pshared ? 0 : MEMWAIT_PRIVATE;
+
+		ASSERT_EQ(0, memwait_mutex_init(&both->mutex, flags));
+		ASSERT_EQ(0, memwait_cond_init(&both->cond, flags));
+		for (i = 0; i < 2; i++) {
+			runner_start(&waiters[i], wait_once, both);
+			runner_await_asleep(&waiters[i]);
+		}
+		cannot_wake = true;
+		EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
+		cannot_wake = false;
+		EXPECT_EQ(0, lock_and_unlock(&both->mutex));
+		for (i = 0; i < 2; i++)
+			EXPECT_EQ(0, runner_join(&waiters[i]));
+		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
+	}
+}
+
 TEST_HARNESS_MAIN

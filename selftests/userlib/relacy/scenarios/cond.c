@@ -57,6 +57,25 @@ static void cond_signal_thread(unsigned int thread)
 	CHECK(!memwait_mutex_unlock(&shared->mutex));
 }
 
+/* The first can wake nobody, and the second makes up for it. */
+static void cond_owed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread) {
+		cond_wait_for_data(&shared->mutex);
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	shared->data += 2;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+	device_fails(true);
+	ret = memwait_cond_broadcast(&shared->cond);
+	CHECK(!ret || ret == EMFILE);
+	device_fails(false);
+	CHECK(!memwait_cond_signal(&shared->cond));
+}
+
 static void cond_finish(void)
 {
 	CHECK(!shared->data);
@@ -65,6 +84,8 @@ static void cond_finish(void)
 }
 
 SCENARIO("cond signal", 3, cond_set_up, cond_signal_thread, cond_finish);
+SCENARIO("cond owed", 3, cond_set_up, cond_owed_thread, cond_finish);
+SCENARIO("cond private owed", 3, cond_private_set_up, cond_owed_thread, cond_finish);
 SCENARIO("cond private signal", 3, cond_private_set_up, cond_signal_thread, cond_finish);
 
 /* Broadcast, with those that sleep moved to the mutex if that can be. */
