@@ -311,7 +311,7 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 
 	if (!cond)
 		return EINVAL;
-	ret = memwait_need_device();
+	ret = memwait_need_device_once();
 	if (ret)
 		return ret;
 	/* relaxed: see enter() */
@@ -371,7 +371,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	if (!cond)
 		return EINVAL;
 	MEMWAIT_PROBE1(cond_broadcast, public_cond);
-	ret = memwait_need_device();
+	ret = memwait_need_device_once();
 	if (ret)
 		return ret;
 	/* relaxed: see enter() */

@@ -156,19 +156,22 @@ static int device_get(void)
 {
 	/* relaxed: what the number means is the kernel's to know */
 	int fd = atomic_load_explicit(&memwait_device_number, memory_order_relaxed);
-	int other = -1, state;
+	int other = fd, state;
 
 	if (fd >= 0)
 		return fd;
 	fd = memwait_device_open(0);
 	if (fd < 0)
 		return fd;
-	if (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
-						     memory_order_relaxed, memory_order_relaxed)) {
+	while (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
+							memory_order_relaxed,
+							memory_order_relaxed)) {
+		if (other < 0)
+			continue;
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		close(fd);
 		pthread_setcancelstate(state, NULL);
-		fd = other;
+		return other;
 	}
 	return fd;
 }
@@ -182,7 +185,7 @@ static bool device_was_closed(int fd, int error, bool *reopened)
 {
 	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd))
 		return false;
-	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, -1,
+	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, MEMWAIT_DEVICE_LOST,
 						memory_order_relaxed, memory_order_relaxed);
 	*reopened = true;
 	return true;

@@ -149,7 +149,8 @@ int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t fl
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
-/* The process's own context, or -1 until it is opened. */
+/* The process's own context; or -1 until it is opened, or MEMWAIT_DEVICE_LOST. */
+#define MEMWAIT_DEVICE_LOST	(-2)
 extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")));
 
 /*
@@ -161,10 +162,10 @@ static inline bool memwait_has_device(void)
 {
 #ifdef __SANITIZE_THREAD__
 	/* relaxed: what the number means is the kernel's to know */
-	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) != -1;
+	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) >= 0;
 #else
 	/* The same, and no more than two instructions: no atomic becomes part of a comparison. */
-	return *(const int *)&memwait_device_number != -1;
+	return *(const int *)&memwait_device_number >= 0;
 #endif
 }
 
@@ -172,6 +173,19 @@ static inline bool memwait_has_device(void)
 static inline int memwait_need_device(void)
 {
 	return memwait_has_device() ? 0 : memwait_device_first();
+}
+
+/*
+ * The same for what ends something. If the process has closed the device since, and can open it no
+ * more, that is done all the same: whom it cannot wake the next one wakes.
+ */
+static inline int memwait_need_device_once(void)
+{
+	/* relaxed: as above */
+	if (atomic_load_explicit(&memwait_device_number, memory_order_relaxed) ==
+	    MEMWAIT_DEVICE_LOST)
+		return 0;
+	return memwait_need_device();
 }
 
 /*

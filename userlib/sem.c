@@ -236,7 +236,7 @@ int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem)
 {
-	int ret = memwait_need_device();
+	int ret = memwait_need_device_once();
 	uint64_t state;
 
 	if (ret)

@@ -129,7 +129,8 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 
 	if (!group)
 		return EINVAL;
-	ret = memwait_need_device();
+	/* What was added is to be done, whatever has become of the device. */
+	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
 	if (ret || !delta)
 		return ret;
 	make_up(group);

@@ -5,7 +5,11 @@
  */
 #include "userlib_test.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 struct objects {
 	union {
@@ -187,31 +191,53 @@ static int receive_the_end(void)
 	return receive() != EPIPE;
 }
 
-/* One process begins, another one waits, and the first one ends it. */
+/* What another process does afterwards: it may get it, or come later than one that waits. */
+static int visit_mutex(void)
+{
+	return trylock_mutex() ? 0 : unlock_mutex();
+}
+
+static int visit_reading(void)
+{
+	return try_read_lock() ? 0 : unlock_rwlock();
+}
+
+static int visit_writing(void)
+{
+	return try_write_lock() ? 0 : unlock_rwlock();
+}
+
+static int visit_cond(void)
+{
+	return memwait_cond_signal(&shared->cond);
+}
+
+/* One process begins, another one waits, and the first one ends it. @next: if it cannot wake. */
 static const struct {
 	const char *name;
 	int (*begin)(void);
 	int (*wait)(void);
 	int (*end)(void);
+	int (*next)(void);
 } ways[] = {
-	{ "mutex", lock_mutex, lock_mutex, unlock_mutex },
-	{ "mutex, tried", trylock_mutex, lock_mutex, unlock_mutex },
-	{ "fair mutex", init_and_lock_fair, lock_mutex, unlock_mutex },
-	{ "recursive mutex", init_and_lock_recursive, lock_mutex, unlock_mutex },
-	{ "robust mutex", init_and_lock_robust, lock_mutex, unlock_mutex },
-	{ "reader", read_lock, write_lock, unlock_rwlock },
-	{ "reader, tried", try_read_lock, write_lock, unlock_rwlock },
-	{ "writer", write_lock, read_lock, unlock_rwlock },
-	{ "writer, tried", try_write_lock, write_lock, unlock_rwlock },
-	{ "semaphore", init_sem, wait_for_sem, post },
-	{ "signal", init_cond, wait_for_cond, signal_cond },
-	{ "broadcast", init_cond, wait_for_cond, broadcast_cond },
-	{ "wait group", init_group, wait_for_group, done },
-	{ "wait group, added to", add_to_group, wait_for_group, done },
-	{ "barrier", init_barrier, come_to_barrier, come_to_barrier },
-	{ "channel, sent to", init_channel, receive, send_to_channel },
-	{ "channel, received from", fill_channel, send_to_channel, receive },
-	{ "channel, closed", init_channel, receive_the_end, close_channel },
+	{ "mutex", lock_mutex, lock_mutex, unlock_mutex, visit_mutex },
+	{ "mutex, tried", trylock_mutex, lock_mutex, unlock_mutex, visit_mutex },
+	{ "fair mutex", init_and_lock_fair, lock_mutex, unlock_mutex, visit_mutex },
+	{ "recursive mutex", init_and_lock_recursive, lock_mutex, unlock_mutex, visit_mutex },
+	{ "robust mutex", init_and_lock_robust, lock_mutex, unlock_mutex, visit_mutex },
+	{ "reader", read_lock, write_lock, unlock_rwlock, visit_reading },
+	{ "reader, tried", try_read_lock, write_lock, unlock_rwlock, visit_writing },
+	{ "writer", write_lock, read_lock, unlock_rwlock, visit_writing },
+	{ "writer, tried", try_write_lock, write_lock, unlock_rwlock, visit_writing },
+	{ "semaphore", init_sem, wait_for_sem, post, post },
+	{ "signal", init_cond, wait_for_cond, signal_cond, visit_cond },
+	{ "broadcast", init_cond, wait_for_cond, broadcast_cond, visit_cond },
+	{ "wait group", init_group, wait_for_group, done, wait_for_group },
+	{ "wait group, added to", add_to_group, wait_for_group, done, wait_for_group },
+	{ "barrier", init_barrier, come_to_barrier, come_to_barrier, come_to_barrier },
+	{ "channel, sent to", init_channel, receive, send_to_channel, NULL },
+	{ "channel, received from", fill_channel, send_to_channel, receive, NULL },
+	{ "channel, closed", init_channel, receive_the_end, close_channel, NULL },
 };
 
 /* Of this process; what is open stays open. */
@@ -277,13 +303,121 @@ TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
 	}
 }
 
+/* How a process loses the device. */
+enum { DESCRIPTORS, CONTEXTS, SECCOMP, LOSSES };
+
+static void close_all(void)
+{
+	int fd;
+
+	for (fd = 3; fd < 64; fd++)
+		close(fd);
+}
+
+#define MAX_CONTEXTS	"/sys/module/memwait/parameters/max_user_contexts"
+
+static int lose_device(int how)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+
+	switch (how) {
+	case DESCRIPTORS:
+		close_all();
+		return forbid_descriptors();
+	case CONTEXTS:
+		/* Others have used up what the user may have. */
+		close_all();
+		return write_number(MAX_CONTEXTS, 1);
+	default:
+		return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
+		       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	}
+}
+
+/* The first one ends it, and cannot wake the one that waits. Then somebody else comes. */
+TEST_F_TIMEOUT(limits, L2_what_wakes_nobody_is_made_up_for, 300)
+{
+	const int reasons[] = { EMFILE, EMFILE, EPERM };
+	long max_contexts = read_number(MAX_CONTEXTS);
+	int begun[2], go[2], how, losses;
+	pid_t first, waiter;
+	size_t i;
+	char c;
+
+	/* A kernel may have no filters. */
+	losses = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) ? SECCOMP : LOSSES;
+	/* This process has the device before others use up what there is. */
+	ASSERT_EQ(0, memwait_available());
+	for (i = 0; i < ARRAY_SIZE(ways) && ways[i].next; i++) {
+		for (how = 0; how < losses; how++) {
+			TH_LOG("%s, %d", ways[i].name, how);
+			memset(shared, 0, sizeof(*shared));
+			ASSERT_EQ(0, pipe(begun));
+			ASSERT_EQ(0, pipe(go));
+			first = fork();
+			ASSERT_LE(0, first);
+			if (!first) {
+				if (ways[i].begin() || write(begun[1], "", 1) != 1 ||
+				    read(go[0], &c, 1) != 1 || lose_device(how))
+					_exit(100);
+				_exit(ways[i].end());
+			}
+			ASSERT_EQ(1, read(begun[0], &c, 1));
+			waiter = fork();
+			ASSERT_LE(0, waiter);
+			if (!waiter)
+				_exit(ways[i].wait());
+			await_asleep(waiter);
+			ASSERT_EQ(1, write(go[1], "", 1));
+			EXPECT_EQ(reasons[how], userlib_child_status(first));
+			write_number(MAX_CONTEXTS, max_contexts);
+			EXPECT_EQ(0, ways[i].next());
+			EXPECT_EQ(0, userlib_child_status(waiter));
+			close(begun[0]);
+			close(begun[1]);
+			close(go[0]);
+			close(go[1]);
+		}
+	}
+}
+
+/* What ends something is done, however often, and whoever waits finds that. */
+TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
+{
+	int value, i;
+
+	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 1, 0));
+	ASSERT_EQ(0, memwait_waitgroup_init((memwait_waitgroup_t *)shared->channel, 0, 3));
+	close_all();
+	ASSERT_EQ(0, forbid_descriptors());
+	/* So it finds that it has lost the device. */
+	EXPECT_EQ(EMFILE, wait_for_sem());
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(0, post());
+		EXPECT_EQ(0, memwait_waitgroup_done((memwait_waitgroup_t *)shared->channel));
+	}
+	EXPECT_EQ(0, memwait_sem_getvalue(&shared->sem, &value));
+	EXPECT_EQ(3, value);
+	EXPECT_EQ(EINVAL, memwait_waitgroup_done((memwait_waitgroup_t *)shared->channel));
+	/* And nothing is begun. */
+	EXPECT_EQ(EMFILE, memwait_waitgroup_add((memwait_waitgroup_t *)shared->channel, 1));
+	EXPECT_EQ(EMFILE, wait_for_sem());
+	EXPECT_EQ(EMFILE, lock_mutex());
+}
+
 /* It closes what is not its own, and can open nothing. The next one makes up for it. */
 TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 {
 	const unsigned int kinds[] = { MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_FAIR };
 	struct rlimit limit;
 	pid_t waiter;
-	int fd, way;
+	int way;
 
 	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
 	for (way = 0; way < 4; way++) {
@@ -299,8 +433,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 		ASSERT_EQ(0, lock_mutex());
 		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
 		await_asleep(waiter);
-		for (fd = 3; fd < 64; fd++)
-			close(fd);
+		close_all();
 		ASSERT_EQ(0, forbid_descriptors());
 		EXPECT_EQ(EMFILE, unlock_mutex());
 		EXPECT_EQ(EPERM, unlock_mutex());
