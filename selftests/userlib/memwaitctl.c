@@ -3,6 +3,9 @@
 #include "../memwait_fixture.h"
 #include "../patching_test.h"
 #include <memwait.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/vfs.h>
 
 #define TOOL	"PATH=$PATH:../../userlib/tools memwaitctl "
 
@@ -288,28 +291,102 @@ TOOL_TEST(R37_top_counts_what_happens)
 {
 	struct output output;
 	uint64_t offline;
-	unsigned int waits;
+	unsigned int waits, notifies, others;
+	char *next;
 	pid_t child;
 
 	if (!begin_patching(&offline))
 		SKIP(return, "emulated, and more than one processor");
 	child = fork();
 	if (!child) {
-		/* One wait of 20 ms after the other. */
-		for (;;)
+		/* One wait of 20 ms after the other, and a notify. Its name is like an event's. */
+		prctl(PR_SET_NAME, "x: memwait_x");
+		for (;;) {
 			mw_wait(self->fd, self->words, 0, in_ms(20), MEMWAIT_SIZE_U32);
+			mw_notify(self->fd, self->words + 1, 1, MEMWAIT_SIZE_U32);
+		}
 	}
 	self->children[self->nr++] = child;
-	run(&output, "top --interval 2 --count 1 | awk '$6 ~ /:0x0$/ { print $3 }'");
-	waits = strtoul(output.text, NULL, 10);
+	run(&output, "top --interval 2 --count 1 | awk '%s %s %s'", "$6 ~ /:0x0$/ { w = $3 }",
+	    "$6 ~ /:0x4$/ { n = $1; o = $3 }", "END { print w, n, o }");
 	end_patching(offline);
 	EXPECT_EQ(0, output.status);
+	waits = strtoul(output.text, &next, 10);
+	notifies = strtoul(next, &next, 10);
+	others = strtoul(next, NULL, 10);
+	EXPECT_LE(3, notifies);
+	EXPECT_EQ(0, others);
 	EXPECT_LE(3, waits);
 	EXPECT_GE(100, waits);
 	/* What it has made for itself is gone, also if nobody reads what it prints. */
 	run(&output, "top --interval 0.1 | true");
 	run(&output, "--help >/dev/null; ls /sys/kernel/tracing/instances");
 	EXPECT_STREQ("", output.text);
+}
+
+/* Names can do what they like to a terminal, and to what reads JSON. */
+TOOL_TEST(R37_names_that_are_not_printable)
+{
+	struct output output;
+	pid_t child = fork();
+
+	if (!child) {
+		prctl(PR_SET_NAME, "\033[2J\x7f\xff\xc2\x9b\xc3\xa9");
+		_exit(mw_wait(self->fd, self->words, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32));
+	}
+	self->children[self->nr++] = child;
+	await_waiters(self->fd, self->words, MEMWAIT_SIZE_U32, 1);
+	run(&output, "list --pid %d", child);
+	EXPECT_EQ(0, output.status);
+	EXPECT_SAYS(&output, "\\033[2J\\177\\377\\302\\233\xc3\xa9 ");
+	run(&output, "list --json --pid %d", child);
+	EXPECT_EQ(0, output.status);
+	EXPECT_SAYS(&output, "\"command\": \"\\u001b[2J\\u007f\\u00ff\\u00c2\\u009b\xc3\xa9\"");
+	run(&output, "list --pid 0");
+	EXPECT_EQ(1, output.status);
+}
+
+TOOL_TEST(R37_a_word_in_a_huge_page)
+{
+	static const char file[] = "/tmp/huge/words", pages[] = "/proc/sys/vm/nr_hugepages";
+	struct output output;
+	struct statfs fs;
+	int fd, status;
+	char *words;
+	pid_t child;
+
+	mkdir("/tmp/huge", 0755);
+	if (mount("none", "/tmp/huge", "hugetlbfs", 0, NULL))
+		SKIP(return, "no hugetlbfs");
+	write_number(pages, 2);
+	fd = open(file, O_RDWR | O_CREAT, 0600);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, fstatfs(fd, &fs));
+	ASSERT_EQ(0, ftruncate(fd, 2 * fs.f_bsize));
+	words = mmap(NULL, 2 * fs.f_bsize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (words != MAP_FAILED) {
+		child = fork();
+		if (!child) {
+			run(&output, "wait %s %ld 0", file, fs.f_bsize + 8192);
+			_exit(output.status);
+		}
+		do {
+			usleep(1000);
+			run(&output, "list --word %s:%ld", file, fs.f_bsize + 8192);
+		} while (output.status == 1);
+		EXPECT_EQ(0, output.status);
+		run(&output, "notify %s %ld", file, fs.f_bsize + 8192);
+		EXPECT_STREQ("1\n", output.text);
+		EXPECT_EQ(0, child_status(child));
+		munmap(words, 2 * fs.f_bsize);
+	}
+	unlink(file);
+	status = umount("/tmp/huge");
+	write_number(pages, 0);
+	EXPECT_EQ(0, status);
+	if (words == MAP_FAILED)
+		SKIP(return, "no huge pages");
 }
 
 TEST_HARNESS_MAIN

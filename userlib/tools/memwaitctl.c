@@ -24,9 +24,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <linux/magic.h>
 #include <linux/memwait.h>
 
 #define DEVICE		"/dev/memwait"
@@ -86,6 +88,53 @@ static char *copy_text(const char *text)
 
 	if (!copy)
 		fail(EXIT_ERROR, "no memory");
+	return copy;
+}
+
+/*
+ * How many bytes the first character of a text has, in UTF-8; 0 if it is to be seen as a number
+ * only: a control character, or a byte that begins none.
+ */
+static size_t printable(const char *text)
+{
+	static const uint32_t least[] = { 0, 0, 0xa0, 0x800, 0x10000 };
+	const unsigned char *byte = (const unsigned char *)text;
+	uint32_t character;
+	size_t nr, i;
+
+	if (*byte < 0x80)
+		return *byte >= 0x20 && *byte != 0x7f;
+	if (*byte < 0xc0 || *byte >= 0xf8)
+		return 0;
+	nr = *byte >= 0xf0 ? 4 : *byte >= 0xe0 ? 3 : 2;
+	character = *byte & (0x7fU >> nr);
+	for (i = 1; i < nr; i++) {
+		if ((byte[i] & 0xc0) != 0x80)
+			return 0;
+		character = character << 6 | (byte[i] & 0x3f);
+	}
+	if (character < least[nr] || character > 0x10ffff ||
+	    (character >= 0xd800 && character < 0xe000))
+		return 0;
+	return nr;
+}
+
+/* What others have named, for a terminal: what is not printable in octal, as the kernel does. */
+static const char *plain(const char *text, char *copy, size_t size)
+{
+	size_t used = 0, nr;
+
+	while (*text && used + 5 <= size) {
+		nr = printable(text);
+		if (nr) {
+			memcpy(copy + used, text, nr);
+			text += nr;
+			used += nr;
+		} else {
+			used += (size_t)snprintf(copy + used, 5, "\\%03o", (unsigned char)*text++);
+		}
+	}
+	copy[used] = 0;
 	return copy;
 }
 
@@ -231,15 +280,18 @@ static struct mapped map_word(const char *file, uint64_t offset, unsigned int si
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct mapped mapped;
+	struct statfs fs;
 	struct stat st;
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 
-	if (fd < 0 || fstat(fd, &st))
+	if (fd < 0 || fstat(fd, &st) || fstatfs(fd, &fs))
 		fail(EXIT_ERROR, "%s: %s", file, strerror(errno));
 	if (offset % size)
 		fail(EXIT_USAGE, "an offset that is no multiple of %u", size);
 	if (offset > (uint64_t)INT64_MAX - size || offset + size > (uint64_t)st.st_size)
 		fail(EXIT_ERROR, "%s: shorter than that", file);
+	if ((uint32_t)fs.f_type == HUGETLBFS_MAGIC)
+		page = (uint64_t)fs.f_bsize;
 	mapped.page = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, (off_t)(offset - offset % page));
 	if (mapped.page == MAP_FAILED)
 		fail(EXIT_ERROR, "%s: %s", file, strerror(errno));
@@ -512,9 +564,10 @@ static const char *offset_of(const struct row *row)
 static void word_text(const struct row *row, char *text, size_t size)
 {
 	const char *path = path_of(row);
+	char copy[4096];
 
 	if (path)
-		snprintf(text, size, "%s:%s", path, offset_of(row));
+		snprintf(text, size, "%s:%s", plain(path, copy, sizeof(copy)), offset_of(row));
 	else if (!strncmp(row->column[WORD], "0:0:", 4))
 		snprintf(text, size, "process %s", row->column[WORD] + 4);
 	else
@@ -549,14 +602,19 @@ static void name_word(const char *given, char *name, size_t size)
 
 static void json_text(const char *text)
 {
+	size_t nr;
+
 	putchar('"');
-	for (; *text; text++) {
+	while (*text) {
+		nr = printable(text);
+		if (!nr) {
+			printf("\\u%04x", (unsigned char)*text++);
+			continue;
+		}
 		if (*text == '"' || *text == '\\')
-			printf("\\%c", *text);
-		else if ((unsigned char)*text < 0x20)
-			printf("\\u%04x", *text);
-		else
-			putchar(*text);
+			putchar('\\');
+		fwrite(text, 1, nr, stdout);
+		text += nr;
 	}
 	putchar('"');
 }
@@ -594,22 +652,24 @@ static int do_list(int argc, char **argv)
 		{ "pid", required_argument, NULL, 'p' },
 		{ 0 }
 	};
-	char word[96] = "", text[4096];
-	bool json = false, any = false;
+	char word[96] = "", text[4096], command[64];
+	bool json = false, any = false, by_pid = false;
 	struct rows rows;
 	uint64_t pid = 0;
 	int option;
 	size_t i;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'j')
+		if (option == 'j') {
 			json = true;
-		else if (option == 'w')
+		} else if (option == 'w') {
 			name_word(optarg, word, sizeof(word));
-		else if (option == 'p')
+		} else if (option == 'p') {
 			pid = number(optarg, "--pid");
-		else
+			by_pid = true;
+		} else {
 			usage();
+		}
 	}
 	if (argc != optind)
 		usage();
@@ -620,7 +680,7 @@ static int do_list(int argc, char **argv)
 		const struct row *row = &rows.row[i];
 
 		if ((*word && strcmp(word, row->column[WORD])) ||
-		    (pid && value(row, PID) != pid))
+		    (by_pid && value(row, PID) != pid))
 			continue;
 		if (json) {
 			json_row(row, !any);
@@ -630,7 +690,8 @@ static int do_list(int argc, char **argv)
 				       "COMMAND", "WAITED_MS", "LEFT_MS", "WORD");
 			word_text(row, text, sizeof(text));
 			printf("%-7s %7s %7s %-15s %10s %10s  %s\n", row->column[KIND],
-			       row->column[PID], row->column[TID], row->column[COMMAND],
+			       row->column[PID], row->column[TID],
+			       plain(row->column[COMMAND], command, sizeof(command)),
 			       row->column[WAITED], row->column[LEFT], text);
 		}
 		any = true;
@@ -691,21 +752,22 @@ static bool waits_still(const struct rows *rows, const struct row *row)
 
 static void show_waiter(const struct row *row)
 {
-	char text[4096];
+	char text[4096], command[64];
 
 	word_text(row, text, sizeof(text));
+	plain(row->column[COMMAND], command, sizeof(command));
 	if (value(row, TID))
-		printf("  thread %s (%s, process %s)", row->column[TID], row->column[COMMAND],
+		printf("  thread %s (%s, process %s)", row->column[TID], command,
 		       row->column[PID]);
 	else
-		printf("  context %s (%s, process %s)", row->column[CONTEXT],
-		       row->column[COMMAND], row->column[PID]);
+		printf("  context %s (%s, process %s)", row->column[CONTEXT], command,
+		       row->column[PID]);
 	printf(" waits for %s since %s ms\n", text, row->column[WAITED]);
 }
 
 static void show_owner(const struct row *row)
 {
-	char path[64], command[64];
+	char path[64], command[64], copy[64];
 
 	if (!value(row, OWNER_TID)) {
 		printf("owner %s (a context):\n", row->column[OWNER]);
@@ -713,7 +775,8 @@ static void show_owner(const struct row *row)
 	}
 	snprintf(path, sizeof(path), "/proc/%s/comm", row->column[OWNER_TID]);
 	read_line(path, command, sizeof(command));
-	printf("owner %s (thread %s, %s):\n", row->column[OWNER], row->column[OWNER_TID], command);
+	printf("owner %s (thread %s, %s):\n", row->column[OWNER], row->column[OWNER_TID],
+	       plain(command, copy, sizeof(copy)));
 }
 
 /* Tells of a circle that begins at a row. Returns whether it stands still. */
@@ -865,13 +928,15 @@ static uint64_t field(const char *event, const char *name)
 	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-/* One line of the trace. */
+/* One line of the trace. It begins with the name of a process, which may be anything. */
 static void count_event(struct word_use **uses, size_t *nr, const char *line)
 {
-	const char *event = strstr(line, ": memwait_"), *word;
+	const char *event = NULL, *next = line, *word;
 	struct word_use *use;
 	uint64_t waited;
 
+	while ((next = strstr(next, ": memwait_")))
+		event = next++;
 	word = event ? strstr(event, " word=") : NULL;
 	if (!word)
 		return;
