@@ -348,6 +348,9 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
 #define MEMWAIT_LOCKED		1U
 #define MEMWAIT_CONTENDED	2U
 
+/* With the kind, to unlock, here and in owner.c: who can wake nobody keeps the lock, as it was. */
+#define MEMWAIT_OR_KEEP		0x8000U
+
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,

@@ -167,6 +167,11 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 			ret = memwait_wake(word, 1, kind);
 		if (ret > 0)
 			return 0;
+		if (ret < 0 && kind & MEMWAIT_OR_KEEP) {
+			/* relaxed: who sets it has nothing to say by that */
+			atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
+			return -ret;
+		}
 		/* An error: there is no waking, but the lock is unlocked, and says so. */
 	}
 }
@@ -185,6 +190,8 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 	ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, NULL);
 	if (ret >= 0)
 		return 0;
+	if (kind & MEMWAIT_OR_KEEP)
+		return -ret;
 	/* release: as memwait_lock_release() */
 	atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
 	return -ret;

@@ -247,10 +247,15 @@ int memwait_owner_unlock(_Atomic uint64_t *word, uint32_t kind)
 		ret = memwait_wake_all(word, kind);
 	} else {
 		ret = memwait_sleepers(word, kind);
+		if (ret < 0 && kind & MEMWAIT_OR_KEEP)
+			return -ret;
 		/* release: as above */
 		atomic_store_explicit(word, ret < 0 ? OWED : 0, memory_order_release);
 		if (ret >= 0)
 			ret = memwait_wake(word, 1, kind);
+		/* It is not kept, whatever became of the notify. */
+		if (kind & MEMWAIT_OR_KEEP)
+			return 0;
 	}
 	return ret < 0 ? -ret : 0;
 }

@@ -14,7 +14,7 @@
  *	state: number of readers, and
  *	CLOSED: a writer has the gate and wants, or has, the lock
  *	WAITING: writers may be asleep on the state, or about to be, without the gate
- *	OWED: the last reader could not wake those who sleep on the state
+ *	OWED: somebody could not wake those who sleep on the state, or at the gate
  *
  * The writer sleeps on the state; the reader that leaves CLOSED alone behind wakes it. A writer
  * that gives up opens the state, and unlocks the gate.
@@ -30,8 +30,10 @@
  * as a reader can come in once more.
  *
  * The last reader leaves, and wakes, by one call, as whoever has the lock next may free it. If the
- * call fails it leaves all the same, and sets OWED in the same step. Whoever then does not get
- * the lock at once, who unlocks as a writer, and the last reader after that, wakes all.
+ * call fails it leaves all the same, and sets OWED in the same step. So does whoever leaves the
+ * gate and cannot wake the next one there: by the gate alone a reader would not learn of that.
+ * Whoever then does not get the lock at once, who unlocks as a writer, and the last reader after
+ * that, wakes all.
  *
  * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
  * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
@@ -91,24 +93,68 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 	return memwait_need_device();
 }
 
+static int release_gate_as(struct rwlock *lock, uint32_t kind)
+{
+	if (is_robust(lock))
+		return memwait_owner_unlock(&lock->owned_gate, kind);
+	return memwait_lock_release(&lock->gate, kind);
+}
+
+static void set_owed(struct rwlock *lock)
+{
+	/* release: as release_gate_at_last() */
+	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_release);
+}
+
+/* Of one that locks it, and may look at it afterwards. */
+static int release_gate(struct rwlock *lock)
+{
+	int ret = release_gate_as(lock, lock->kind);
+
+	if (ret)
+		set_owed(lock);
+	return ret;
+}
+
+/* Has the gate for a moment if whoever left it could not wake the next one. As make_up(). */
+static int pass_gate_on(struct rwlock *lock)
+{
+	int ret;
+
+	if (!is_robust(lock)) {
+		if (!memwait_lock_try_owing(&lock->gate, lock->kind))
+			return 0;
+		ret = release_gate(lock);
+		return ret ? -ret : 1;
+	}
+	/* relaxed: a hint */
+	if (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) !=
+	    MEMWAIT_OWNER_CONTENDED)
+		return 0;
+	ret = memwait_owner_trylock(&lock->owned_gate, lock->kind);
+	if (!memwait_has_locked(ret))
+		return 0;
+	ret = ret ? memwait_owner_abandon(&lock->owned_gate, lock->kind) : release_gate(lock);
+	return ret ? -ret : 1;
+}
+
 /*
- * Wakes those who sleep on the state, if the last reader could not. If this cannot either, the next
- * one does. Returns how many were woken, or a negative error number.
+ * Wakes those who could not be woken. If this cannot either, the next one does. Returns how many
+ * were woken, or a negative error number.
  */
 static int make_up(struct rwlock *lock)
 {
-	/* relaxed: who is woken looks at the state itself */
+	int ret, next;
+
+	/* relaxed: the kernel orders what follows after the change */
 	if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & OWED))
 		return 0;
-	return memwait_change(&lock->state, MEMWAIT_CHANGE_AND, ~OWED, MEMWAIT_ALL, lock->kind,
-			      NULL);
-}
-
-static int release_gate(struct rwlock *lock)
-{
-	if (is_robust(lock))
-		return memwait_owner_unlock(&lock->owned_gate, lock->kind);
-	return memwait_lock_release(&lock->gate, lock->kind);
+	ret = memwait_change(&lock->state, MEMWAIT_CHANGE_AND, ~OWED, MEMWAIT_ALL, lock->kind,
+			     NULL);
+	if (ret < 0)
+		return ret;
+	next = pass_gate_on(lock);
+	return next < 0 ? next : ret + next;
 }
 
 /*
@@ -256,12 +302,37 @@ static bool is_inconsistent(struct rwlock *lock)
 		MEMWAIT_OWNER_INCONSISTENT);
 }
 
+/*
+ * Of one that unlocks it, and has opened the state. OWED must stay until the gate is free, for
+ * others cannot pass it on before. So who cannot wake the next one becomes a reader, which may look
+ * at the lock still, and leaves in the step by which it sets OWED.
+ */
+static int release_gate_at_last(struct rwlock *lock)
+{
+	uint32_t state;
+	int ret;
+
+	if (!release_gate_as(lock, lock->kind | MEMWAIT_OR_KEEP))
+		return 0;
+	/* Not if there is no room for one more reader; or it was not locked. */
+	if (add_reader(lock))
+		return release_gate_as(lock, lock->kind);
+	ret = release_gate_as(lock, lock->kind);
+	/* relaxed: only the compare-and-swap counts */
+	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+	/* release: pairs with make_up(), which finds the gate free */
+	while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, (state - 1) | OWED,
+						      memory_order_release, memory_order_relaxed))
+		;
+	return ret;
+}
+
 /* Of a writer that has the lock, or that gives up. */
 static int open_state(struct rwlock *lock)
 {
 	/* release: what was written is there for the readers that come */
 	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
-	return release_gate(lock);
+	return release_gate_at_last(lock);
 }
 
 /* Of a writer that waits for readers no longer. */
@@ -619,10 +690,9 @@ static int unlock_slowly(struct rwlock *lock)
 	kind = lock->kind;	/* who has it next may free it */
 	/* relaxed: if the caller is a reader there are readers, whatever else happens */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-	if (state == CLOSED)
-		return unlock_writer(lock);
-	if (state == (CLOSED | OWED)) {
-		make_up(lock);
+	if ((state & (CLOSED | READERS)) == CLOSED) {
+		if (state & OWED)
+			make_up(lock);
 		return unlock_writer(lock);
 	}
 	do {
@@ -632,6 +702,8 @@ static int unlock_slowly(struct rwlock *lock)
 		ret = 0;
 		/* If it is closed one sleeps there, otherwise there may be several. */
 		if ((state & READERS) == 1 && state != 1) {
+			if (state & OWED)
+				make_up(lock);
 			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, UINT32_MAX,
 					     MEMWAIT_ALL, kind, NULL);
 			if (ret >= 0)

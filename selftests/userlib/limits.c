@@ -227,7 +227,7 @@ static const struct {
 	{ "robust mutex", init_and_lock_robust, lock_mutex, unlock_mutex, visit_mutex },
 	{ "reader", read_lock, write_lock, unlock_rwlock, visit_reading },
 	{ "reader, tried", try_read_lock, write_lock, unlock_rwlock, visit_writing },
-	{ "writer", write_lock, read_lock, unlock_rwlock, visit_writing },
+	{ "writer", write_lock, read_lock, unlock_rwlock, visit_reading },
 	{ "writer, tried", try_write_lock, write_lock, unlock_rwlock, visit_writing },
 	{ "semaphore", init_sem, wait_for_sem, post, post },
 	{ "signal", init_cond, wait_for_cond, signal_cond, visit_cond },

@@ -150,6 +150,11 @@ static const unsigned int rwlock_kinds[] = {
 	MEMWAIT_RWLOCK_ROBUST, MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER,
 };
 
+static int read_and_unlock(void *arg)
+{
+	return memwait_rwlock_rdlock(arg) ?: memwait_rwlock_unlock(arg);
+}
+
 static int write_and_unlock(void *arg)
 {
 	return memwait_rwlock_wrlock(arg) ?: memwait_rwlock_unlock(arg);
@@ -195,27 +200,31 @@ static int use_rwlock(memwait_rwlock_t *lock, int way, memwait_loop_t *loop)
 	return ret ? ret : memwait_rwlock_unlock(lock);
 }
 
-USERLIB_TEST(L2_a_last_reader_that_wakes_nobody_is_made_up_for)
+USERLIB_TEST(L2_who_unlocks_for_reading_or_writing_and_wakes_nobody_is_made_up_for)
 {
 	memwait_rwlock_t *lock = self->shared;
-	struct runner writers[2];
+	struct runner waiters[2];
 	int way, again, ret;
+	bool write;
 	size_t i, j;
 
 	for (i = 0; i < ARRAY_SIZE(rwlock_kinds); i++) {
-		for (way = 0; way < 2 * WAYS; way++) {
+		for (way = 0; way < 4 * WAYS; way++) {
+			write = way >= 2 * WAYS;
 			TH_LOG("kind 0x%x, way %d", rwlock_kinds[i], way);
 			ASSERT_EQ(0, memwait_rwlock_init(lock, rwlock_kinds[i]));
-			ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
-			for (j = 0; j < ARRAY_SIZE(writers); j++) {
-				runner_start(&writers[j], write_and_unlock, lock);
-				runner_await_asleep(&writers[j]);
+			ASSERT_EQ(0, write ? memwait_rwlock_wrlock(lock) :
+					     memwait_rwlock_rdlock(lock));
+			for (j = 0; j < ARRAY_SIZE(waiters); j++) {
+				runner_start(&waiters[j], write && j ? read_and_unlock :
+								       write_and_unlock, lock);
+				runner_await_asleep(&waiters[j]);
 			}
 			fails = true;
-			answers_info = way >= WAYS;
+			answers_info = way / WAYS % 2;
 			EXPECT_EQ(EMFILE, memwait_rwlock_unlock(lock));
 			/* What can wake nobody either leaves it to the next one. */
-			for (again = TRY_READ; way >= WAYS && again < WAYS; again++) {
+			for (again = TRY_READ; way / WAYS % 2 && again < WAYS; again++) {
 				if (again == TRY_READ || again == TRY_WRITE) {
 					ret = use_rwlock(lock, again, self->loop);
 					EXPECT_TRUE(!ret || ret == EMFILE);
@@ -223,8 +232,8 @@ USERLIB_TEST(L2_a_last_reader_that_wakes_nobody_is_made_up_for)
 			}
 			fails = false;
 			EXPECT_EQ(0, use_rwlock(lock, way % WAYS, self->loop));
-			for (j = 0; j < ARRAY_SIZE(writers); j++)
-				EXPECT_EQ(0, runner_join(&writers[j]));
+			for (j = 0; j < ARRAY_SIZE(waiters); j++)
+				EXPECT_EQ(0, runner_join(&waiters[j]));
 			/* Nothing is left. */
 			EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
 			EXPECT_EQ(0, memwait_rwlock_unlock(lock));

@@ -101,11 +101,84 @@ static void rwlock_owed_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
+/* A reader that came through the gate can wake nobody there, and another one makes up for it. */
+static void rwlock_gate_owes_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		rwlock_thread(2);
+		return;
+	}
+	device_fails(thread == 1);
+	ret = memwait_rwlock_rdlock(&shared->rwlock);
+	device_fails(false);
+	CHECK(!ret || ret == EMFILE);
+	if (ret)
+		return;
+	rwlock_read();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+/* One that only tries can wake nobody at the gate: a reader inside makes up for it, or itself. */
+static void rwlock_try_owes_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread != 1) {
+		rwlock_thread(thread);
+		return;
+	}
+	device_fails(true);
+	ret = memwait_rwlock_trywrlock(&shared->rwlock);
+	device_fails(false);
+	CHECK(!ret || ret == EBUSY);
+	if (!ret) {
+		rwlock_write();
+		CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+	} else if (!memwait_rwlock_tryrdlock(&shared->rwlock)) {
+		rwlock_read();
+		CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+	}
+}
+
+/* A writer likewise, with a reader and a writer behind it. */
+static void rwlock_writer_owes_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread) {
+		rwlock_thread(thread);
+		return;
+	}
+	CHECK(!memwait_rwlock_wrlock(&shared->rwlock));
+	rwlock_write();
+	device_fails(true);
+	ret = memwait_rwlock_unlock(&shared->rwlock);
+	CHECK(!ret || ret == EMFILE);
+	device_fails(false);
+	ret = memwait_rwlock_tryrdlock(&shared->rwlock);
+	CHECK(!ret || ret == EBUSY);
+	if (ret)
+		return;
+	rwlock_read();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
 SCENARIO("rwlock owed", 3, rwlock_set_up, rwlock_owed_thread, rwlock_finish);
 SCENARIO("rwlock owed private", 3, rwlock_private_set_up, rwlock_owed_thread, rwlock_finish);
 SCENARIO("rwlock owed fair", 3, rwlock_fair_set_up, rwlock_owed_thread, rwlock_finish);
 SCENARIO("rwlock owed robust", 3, rwlock_robust_set_up, rwlock_owed_thread, rwlock_finish);
 SCENARIO("rwlock owed prefer reader", 3, rwlock_prefer_set_up, rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock gate owes", 4, rwlock_set_up, rwlock_gate_owes_thread, rwlock_finish);
+SCENARIO("rwlock try owes", 3, rwlock_set_up, rwlock_try_owes_thread, rwlock_finish);
+SCENARIO("rwlock writer owes", 3, rwlock_set_up, rwlock_writer_owes_thread, rwlock_finish);
+SCENARIO("rwlock writer owes fair", 3, rwlock_fair_set_up, rwlock_writer_owes_thread,
+	 rwlock_finish);
+SCENARIO("rwlock writer owes robust", 3, rwlock_robust_set_up, rwlock_writer_owes_thread,
+	 rwlock_finish);
+SCENARIO("rwlock writer owes prefer reader", 3, rwlock_prefer_set_up, rwlock_writer_owes_thread,
+	 rwlock_finish);
 
 SCENARIO("rwlock", 3, rwlock_set_up, rwlock_thread, rwlock_finish);
 SCENARIO("rwlock two writers", 3, rwlock_set_up, rwlock_writers_thread, rwlock_finish);
