@@ -254,8 +254,9 @@ inline try()
 {
 	if
 	:: word == 0 -> word = me; take(0)
+	:: word == CONTENDED -> word = me | CONTENDED; take(0)
 	:: word == NOT_RECOVERABLE -> next = NOTHING
-	:: word != 0 && word != NOT_RECOVERABLE ->
+	:: word != 0 && word != CONTENDED && word != NOT_RECOVERABLE ->
 #ifdef MUTATION_TRYLOCK_DOES_NOT_ASK
 		assert(!IS_DEAD(holder));
 		next = NOTHING
@@ -295,20 +296,23 @@ inline lock_or_contend()
 #else
 		next = (slept -> TO_WAKE_ALL : NOTHING)
 #endif
-	:: word == 0 ->
+	:: word == 0 || word == CONTENDED ->
 #ifdef MUTATION_WOKEN_LOCKS_WITHOUT_CONTENDED
 		word = me;
 #else
 		word = me | CONTENDED;
 #endif
 		take(0)
-	:: word != 0 && word != NOT_RECOVERABLE ->
+	:: word != 0 && word != CONTENDED && word != NOT_RECOVERABLE ->
 		word = word | CONTENDED;
 		seen = word
 	fi
 }
 
-/* memwait_owner_unlock(), after memwait_owner_make_consistent() perhaps */
+/*
+ * memwait_owner_unlock(), after memwait_owner_make_consistent() perhaps. Whether somebody sleeps it
+ * has asked before, so it may be otherwise by now.
+ */
 inline unlock()
 {
 	assert(holder == me && OWNER(word) == me);
@@ -317,7 +321,10 @@ inline unlock()
 	:: true
 	fi;
 	next = (broken -> TO_WAKE_ALL : (word & CONTENDED -> TO_WAKE_ONE : NOTHING));
-	word = (broken -> NOT_RECOVERABLE : 0);
+	if
+	:: word = (broken -> NOT_RECOVERABLE : 0)
+	:: next == TO_WAKE_ONE -> word = CONTENDED
+	fi;
 	not_recoverable = broken;
 	holder = NOBODY
 #ifdef OPERATION

@@ -17,6 +17,7 @@
  *	0			unlocked
  *	id			locked; unlock need not notify
  *	id | CONTENDED		locked; a waiter may be asleep on it, or about to be
+ *	CONTENDED		unlocked; a waiter may be asleep on it
  *	... | INCONSISTENT	locked, and an owner before this one has died with it
  *	INCONSISTENT		not recoverable, for ever
  *

@@ -150,7 +150,7 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 		return atomic_load_explicit(&mutex->word, memory_order_acquire) & MEMWAIT_LOCKED ?
 		       EBUSY : 0;
 	now = atomic_load_explicit(&mutex->owned, memory_order_acquire);
-	if (!now || now == MEMWAIT_NOT_RECOVERABLE)
+	if (!now || now == MEMWAIT_OWNER_CONTENDED || now == MEMWAIT_NOT_RECOVERABLE)
 		return 0;
 	return memwait_owner_is_dead(&mutex->owned, now, mutex->kind) == 1 ? 0 : EBUSY;
 }

@@ -30,9 +30,9 @@
  * thread that unlocks may die before it has woken them, or cannot wake them; so each one that finds
  * this wakes all the others.
  *
- * Nothing is looked at after an unlock, as whoever has the lock next may free it. So whether others
- * can be woken is asked before. If not, the lock is free, and CONTENDED stays; who takes it has it
- * with CONTENDED set.
+ * Nothing is looked at after an unlock, as whoever has the lock next may free it. So who sleeps is
+ * asked before. If somebody does, or that cannot be told, CONTENDED stays when the lock is free,
+ * and who takes it has it with CONTENDED set: so it does no harm if the notify fails.
  *
  * Who gives up because its deadline has passed has looked once more, at the word and at its owner.
  * If it gets the lock so, it wakes the next one, which names it.
@@ -44,7 +44,7 @@
 
 static const struct memwait_deadline passed = { .ns = 0 };
 
-/* What a word is that is free, and whose last owner could not wake the one that sleeps on it. */
+/* What a word is that is free, and on which somebody sleeps. */
 #define OWED	MEMWAIT_OWNER_CONTENDED
 
 /* Wakes one who sleeps on a word that the caller may look at still; or has others do so. */
@@ -250,7 +250,7 @@ int memwait_owner_unlock(_Atomic uint64_t *word, uint32_t kind)
 		if (ret < 0 && kind & MEMWAIT_OR_KEEP)
 			return -ret;
 		/* release: as above */
-		atomic_store_explicit(word, ret < 0 ? OWED : 0, memory_order_release);
+		atomic_store_explicit(word, ret ? OWED : 0, memory_order_release);
 		if (ret >= 0)
 			ret = memwait_wake(word, 1, kind);
 		/* It is not kept, whatever became of the notify. */

@@ -114,6 +114,32 @@ USERLIB_TEST(L2_a_wait_for_a_condition_that_cannot_wake_is_made_up_for)
 	}
 }
 
+/* What asks who sleeps works, and what wakes them does not. */
+USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct runner waiter;
+	int how;
+
+	for (how = 0; how < 8; how++) {
+		unsigned int kind = MEMWAIT_MUTEX_ROBUST | (how / 4 ? MEMWAIT_PRIVATE : 0);
+
+		TH_LOG("kind 0x%x, by operation %d", kind, how % 4);
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kind));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		runner_start(&waiter, lock_and_unlock, mutex);
+		while (!memwait_waiters(mutex, kind & MEMWAIT_PRIVATE))
+			usleep(100);
+		cannot_wake = true;
+		EXPECT_EQ(EMFILE, memwait_mutex_unlock(mutex));
+		cannot_wake = false;
+		EXPECT_EQ(0, lock_next(mutex, how % 4, self->loop));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+}
+
 static int wait_for_post(void *arg)
 {
 	return memwait_sem_wait(arg);
