@@ -304,6 +304,21 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 	return memwait_cond_clockwait(cond, mutex, CLOCK_REALTIME, abstime);
 }
 
+/* Not inlined: so a signal to nobody needs next to no stack frame. */
+__attribute__((__noinline__))
+static int notify(struct cond *cond, uint32_t count)
+{
+	int ret;
+
+	/* relaxed, both: destroy is not called yet; the kernel orders it before the notify */
+	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	make_up(cond);
+	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
+	ret = wake(cond, count);
+	leave(cond);
+	return ret;
+}
+
 int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 {
 	struct cond *cond = to_cond(public_cond);
@@ -317,13 +332,7 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	/* relaxed: see enter() */
 	if (!count || !atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
-	/* relaxed, both: destroy is not called yet; the kernel orders it before the notify */
-	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
-	make_up(cond);
-	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
-	ret = wake(cond, count);
-	leave(cond);
-	return ret;
+	return notify(cond, count);
 }
 
 int memwait_cond_signal(memwait_cond_t *cond)
@@ -377,7 +386,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	/* relaxed: see enter() */
 	if (!atomic_load_explicit(&cond->users, memory_order_relaxed))
 		return 0;
-	/* relaxed, both: as memwait_cond_notify() */
+	/* relaxed, both: as notify() */
 	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
 	sequence = SIGNAL + atomic_fetch_add_explicit(&cond->sequence, SIGNAL,
 						      memory_order_relaxed);

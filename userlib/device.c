@@ -11,6 +11,7 @@
 #include "internal.h"
 
 _Atomic int memwait_device_number = -1;
+_Atomic int memwait_device_was_lost;
 __thread uint64_t memwait_own_id;
 __thread uint32_t memwait_own_process;
 static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec")));
@@ -156,22 +157,19 @@ static int device_get(void)
 {
 	/* relaxed: what the number means is the kernel's to know */
 	int fd = atomic_load_explicit(&memwait_device_number, memory_order_relaxed);
-	int other = fd, state;
+	int other = -1, state;
 
 	if (fd >= 0)
 		return fd;
 	fd = memwait_device_open(0);
 	if (fd < 0)
 		return fd;
-	while (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
-							memory_order_relaxed,
-							memory_order_relaxed)) {
-		if (other < 0)
-			continue;
+	if (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
+						     memory_order_relaxed, memory_order_relaxed)) {
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		close(fd);
 		pthread_setcancelstate(state, NULL);
-		return other;
+		fd = other;
 	}
 	return fd;
 }
@@ -185,7 +183,9 @@ static bool device_was_closed(int fd, int error, bool *reopened)
 {
 	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd))
 		return false;
-	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, MEMWAIT_DEVICE_LOST,
+	/* relaxed, both: as in device_get() */
+	atomic_store_explicit(&memwait_device_was_lost, 1, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, -1,
 						memory_order_relaxed, memory_order_relaxed);
 	*reopened = true;
 	return true;

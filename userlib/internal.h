@@ -150,9 +150,9 @@ int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t fl
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
-/* The process's own context; or -1 until it is opened, or MEMWAIT_DEVICE_LOST. */
-#define MEMWAIT_DEVICE_LOST	(-2)
+/* The process's own context; or -1 until it is opened, or when it is lost. */
 extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")));
+extern _Atomic int memwait_device_was_lost __attribute__((__visibility__("hidden")));
 
 /*
  * What must not be begun without the device asks for it first, whether there is somebody to wait
@@ -163,10 +163,10 @@ static inline bool memwait_has_device(void)
 {
 #ifdef __SANITIZE_THREAD__
 	/* relaxed: what the number means is the kernel's to know */
-	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) >= 0;
+	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) != -1;
 #else
 	/* The same, and no more than two instructions: no atomic becomes part of a comparison. */
-	return *(const int *)&memwait_device_number >= 0;
+	return *(const int *)&memwait_device_number != -1;
 #endif
 }
 
@@ -183,10 +183,9 @@ static inline int memwait_need_device(void)
 static inline int memwait_need_device_once(void)
 {
 	/* relaxed: as above */
-	if (atomic_load_explicit(&memwait_device_number, memory_order_relaxed) ==
-	    MEMWAIT_DEVICE_LOST)
-		return 0;
-	return memwait_need_device();
+	return memwait_has_device() ||
+	       atomic_load_explicit(&memwait_device_was_lost, memory_order_relaxed) ?
+	       0 : memwait_device_first();
 }
 
 /*
@@ -372,16 +371,23 @@ static inline bool memwait_lock_try(_Atomic uint32_t *word)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
+/* Of a word that is LOCKED and nothing else, of any kind. @was: what it was. */
+static inline bool memwait_lock_release_uncontended(_Atomic uint32_t *word, uint32_t *was)
+{
+	*was = MEMWAIT_LOCKED;
+	/* release: what was done under the lock is there for the next who has it */
+	return atomic_compare_exchange_strong_explicit(word, was, 0, memory_order_release,
+						       memory_order_relaxed);
+}
+
 /* Returns EPERM if the word is not locked. */
 static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 {
-	uint32_t was = MEMWAIT_LOCKED;
+	uint32_t was;
 
 	if (kind & MEMWAIT_MUTEX_FAIR)
 		return memwait_lock_release_fair(word, kind);
-	/* release: what was done under the lock is there for the next who has it */
-	if (atomic_compare_exchange_strong_explicit(word, &was, 0, memory_order_release,
-						    memory_order_relaxed))
+	if (memwait_lock_release_uncontended(word, &was))
 		return 0;
 	return memwait_lock_release_contended(word, kind, was);
 }

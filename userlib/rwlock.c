@@ -305,8 +305,10 @@ static bool is_inconsistent(struct rwlock *lock)
 /*
  * Of one that unlocks it, and has opened the state. OWED must stay until the gate is free, for
  * others cannot pass it on before. So who cannot wake the next one becomes a reader, which may look
- * at the lock still, and leaves in the step by which it sets OWED.
+ * at the lock still, and leaves in the step by which it sets OWED. Not inlined: so the uncontended
+ * unlock needs no stack frame.
  */
+__attribute__((__noinline__))
 static int release_gate_at_last(struct rwlock *lock)
 {
 	uint32_t state;
@@ -330,8 +332,12 @@ static int release_gate_at_last(struct rwlock *lock)
 /* Of a writer that has the lock, or that gives up. */
 static int open_state(struct rwlock *lock)
 {
+	uint32_t was;
+
 	/* release: what was written is there for the readers that come */
 	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
+	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate, &was))
+		return 0;
 	return release_gate_at_last(lock);
 }
 
