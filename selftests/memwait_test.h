@@ -226,11 +226,36 @@ static inline uint64_t mw_user_waits(int fd)
 	return mw_info(fd, &info) ? ~0ULL : info.user_waits;
 }
 
+/* Whether the machine has one processor. */
+static inline bool has_one_processor(void)
+{
+	static long processors;
+
+	if (!processors)
+		processors = sysconf(_SC_NPROCESSORS_ONLN);
+	return processors == 1;
+}
+
+/*
+ * Between two looks at what another thread is to do. It yields, to see that as soon as it is done.
+ * On a machine of one processor it sleeps now and then instead, as short as can be: there, one that
+ * yields may go on for all of its time slice before one that has just begun.
+ */
+static inline void before_next_look(void)
+{
+	static __thread unsigned int looks;
+
+	if (has_one_processor() && !(++looks % 16))
+		usleep(1);
+	else
+		sched_yield();
+}
+
 /* Spins until the word has n waiters: the state itself, not a sleep. */
 static inline void await_waiters(int fd, const volatile void *addr, uint32_t flags, int n)
 {
 	while (mw_waiters(fd, addr, flags) != n)
-		sched_yield();
+		before_next_look();
 }
 
 /* The same for one that may be done, as *done says then, before anybody has looked. */
@@ -238,7 +263,7 @@ static inline void await_waiters_or_done(int fd, const volatile void *addr, uint
 					 const int *done)
 {
 	while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && mw_waiters(fd, addr, flags) != n)
-		sched_yield();
+		before_next_look();
 }
 
 /* Its state as in /proc: S or D if it sleeps. 0 if it is gone. */
@@ -264,7 +289,7 @@ static inline void await_asleep(pid_t tid)
 	char state;
 
 	while ((state = thread_state(tid)) && state != 'S')
-		sched_yield();
+		before_next_look();
 }
 
 /* xorshift64*; the state must not be 0. */

@@ -191,8 +191,7 @@ static int meet_at_once(void *arg)
 {
 	struct shared *shared = arg;
 
-	while (!__atomic_load_n(&shared->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&shared->begin);
 	return memwait_barrier_wait(&shared->barrier);
 }
 
@@ -231,7 +230,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		/* If the other one waits now, meet it. */
 		while (!runner_is_done(&last) &&
 		       memwait_waiters(&shared->barrier, 0) != 1)
-			sched_yield();
+			before_next_look();
 		if (!runner_is_done(&last)) {
 			alone++;
 			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD,
@@ -428,8 +427,7 @@ static int cancel_at_once(void *arg)
 {
 	struct cancelling *cancelling = arg;
 
-	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&cancelling->begin);
 	return memwait_op_cancel(cancelling->op);
 }
 

@@ -478,7 +478,7 @@ USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 	await_waiters(self->fd, word, U32_SIZE, 3);
 	runner_start(&sending, send_obstacle, channel);
 	while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
-		sched_yield();
+		before_next_look();
 	ASSERT_EQ(0, memwait_channel_close(channel));
 	await_waiters(self->fd, word, U32_SIZE, 0);
 	for (i = 0; i < 3; i++)
@@ -512,7 +512,7 @@ USERLIB_TEST(those_behind_a_slow_one_get_theirs)
 		ASSERT_NE(MAP_FAILED, new_obstacle());
 		runner_start(&ahead, full ? receive_obstacle : send_obstacle, channel);
 		while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
-			sched_yield();
+			before_next_look();
 		for (i = 0; i < 2; i++)
 			runner_start(&waiting[i], full ? send_once : receive_once, channel);
 		await_waiters(self->fd, word, U32_SIZE, 2);
@@ -539,8 +539,7 @@ static int send_at_once(void *arg)
 {
 	struct race *race = arg;
 
-	while (!__atomic_load_n(&race->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&race->begin);
 	return send_once(race->channel);
 }
 
@@ -923,8 +922,7 @@ static int receive_at_once(void *arg)
 {
 	struct race *race = arg;
 
-	while (!__atomic_load_n(&race->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&race->begin);
 	return receive_once(race->channel);
 }
 
@@ -1210,7 +1208,7 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 				pause();
 		}
 		while (!__atomic_load_n(armed, __ATOMIC_ACQUIRE))
-			sched_yield();
+			before_next_look();
 		runner_start(&behind, sending ? send_of_number : receive_once,
 			     sending ? (void *)&sender : (void *)channel);
 		runner_await_asleep(&behind);
@@ -1262,7 +1260,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 		then(kernel.arg);
 	}
 	while (request == MEMWAIT_IOC_WAIT && __atomic_load_n(&kernel.hold, __ATOMIC_ACQUIRE))
-		sched_yield();
+		before_next_look();
 	return ret;
 }
 

@@ -53,7 +53,7 @@ static int take_ticket_and_stay(void *arg)
 	int err = take_ticket(monitor);
 
 	while (!__atomic_load_n(&monitor->leave, __ATOMIC_ACQUIRE))
-		sched_yield();
+		before_next_look();
 	return err;
 }
 
@@ -71,7 +71,7 @@ static int read_locked(struct monitor *monitor, const int *what)
 static void await_waiting(struct monitor *monitor, int n)
 {
 	while (read_locked(monitor, &monitor->waiting) < n)
-		sched_yield();
+		before_next_look();
 }
 
 /* When it sleeps in the kernel: the sequence is the first word. */
@@ -281,7 +281,7 @@ static int stand_in_line_and_stay(void *arg)
 
 	__atomic_store_n(&standing->called, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&standing->flag, __ATOMIC_ACQUIRE))
-		sched_yield();
+		before_next_look();
 	return err;
 }
 
@@ -307,7 +307,7 @@ USERLIB_TEST(threads_and_operations_are_woken_in_order)
 		ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		if (i % 2) {
 			while (!__atomic_load_n(&line[i].called, __ATOMIC_ACQUIRE))
-				sched_yield();
+				before_next_look();
 		} else {
 			ASSERT_EQ(0, dispatch_until(self->loop, &line[i].called, 1));
 			EXPECT_EQ(0, line[i].result);
@@ -592,8 +592,7 @@ static int signal_at_once(void *arg)
 {
 	struct race *race = arg;
 
-	while (!__atomic_load_n(&race->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&race->begin);
 	return memwait_cond_signal(&race->monitor.cond);
 }
 
@@ -971,10 +970,10 @@ USERLIB_TEST(a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
 
 	/* Both leave the mutex's word when their time has come, and sleep on it without one. */
 	while (!mw_readable(memwait_loop_fd(self->loop)))
-		sched_yield();
+		before_next_look();
 	EXPECT_LE(0, memwait_loop_dispatch(self->loop));
 	while (now_ns(CLOCK_MONOTONIC) < deadline)
-		sched_yield();
+		before_next_look();
 	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 	/* Whichever of them is first lets the other go on. */
@@ -1111,7 +1110,7 @@ USERLIB_TEST(L5_who_cannot_sleep_on_the_mutex_gets_it_nevertheless)
 		}
 		while (!__atomic_load_n(&deprived.over, __ATOMIC_ACQUIRE) &&
 		       times_asleep(status) < before + 3)
-			sched_yield();
+			before_next_look();
 		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
 		close(status);
 		EXPECT_EQ(0, __atomic_load_n(&deprived.over, __ATOMIC_ACQUIRE));

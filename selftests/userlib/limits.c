@@ -427,7 +427,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 		ASSERT_LE(0, waiter);
 		if (!waiter) {
 			while (!__atomic_load_n(&shared->open, __ATOMIC_ACQUIRE))
-				sched_yield();
+				before_next_look();
 			_exit(lock_mutex());
 		}
 		ASSERT_EQ(0, lock_mutex());

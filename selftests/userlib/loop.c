@@ -266,8 +266,7 @@ static int cancel_at_once(void *arg)
 {
 	struct race *race = arg;
 
-	while (!__atomic_load_n(&race->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&race->begin);
 	return memwait_op_cancel(&race->counted.op);
 }
 
@@ -348,7 +347,7 @@ USERLIB_TEST(two_threads_may_dispatch)
 		ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
 		while (memwait_loop_pending(self->loop) ||
 		       __atomic_load_n(&calls, __ATOMIC_ACQUIRE) < round * MANY)
-			sched_yield();
+			before_next_look();
 		ASSERT_EQ(round * MANY, __atomic_load_n(&calls, __ATOMIC_ACQUIRE));
 	}
 	__atomic_store_n(&race.stop, 1, __ATOMIC_RELEASE);

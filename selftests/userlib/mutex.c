@@ -652,8 +652,7 @@ static int unlock_at_once(void *arg)
 {
 	struct cancelling *cancelling = arg;
 
-	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&cancelling->begin);
 	return memwait_mutex_unlock(&cancelling->mutex);
 }
 

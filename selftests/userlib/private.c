@@ -22,7 +22,7 @@ static int waiters_within(int fd, const void *object, uint32_t flags)
 static void await_waiters_within(int fd, const void *object, uint32_t flags, int n)
 {
 	while (waiters_within(fd, object, flags) != n)
-		sched_yield();
+		before_next_look();
 }
 
 /*
@@ -541,7 +541,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	int ret = ioctl_of_kernel(fd, request, argument);
 
 	while (request == MEMWAIT_IOC_WAIT && __atomic_load_n(&hold, __ATOMIC_ACQUIRE))
-		sched_yield();
+		before_next_look();
 	return ret;
 }
 
@@ -560,7 +560,7 @@ USERLIB_TEST(L8_destroy_is_woken_by_the_address)
 		}
 		runner_start(&waiter, i ? wait_at_barrier : wait_in_monitor, object);
 		while (waiters_within(self->fd, object, MEMWAIT_PRIVATE) != 1)
-			sched_yield();
+			before_next_look();
 		__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
 		ASSERT_EQ(0, i ? come_last(object) : signal_twice(object));
 		runner_start(&destroyer, i ? destroy_barrier : destroy_cond, object);
@@ -583,7 +583,7 @@ static int wait_at_a_sign(void *object)
 
 	__atomic_store_n(&monitor->held, 1, __ATOMIC_RELEASE);
 	while (__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE) != 2)
-		sched_yield();
+		before_next_look();
 	while (!err && !monitor->open)
 		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
 	return err ? err : memwait_mutex_unlock(&monitor->mutex);
@@ -615,7 +615,7 @@ USERLIB_TEST(a_condition_variable_and_its_mutex_need_not_agree)
 		/* Its wait lets the one go on that sleeps on the mutex, and is to open. */
 		runner_start(&holder, wait_at_a_sign, monitor);
 		while (!__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE))
-			sched_yield();
+			before_next_look();
 		runner_start(&opener, broadcast, monitor);
 		await_waiters(self->fd, &monitor->mutex, U32_SIZE | mutex, 1);
 		__atomic_store_n(&monitor->held, 2, __ATOMIC_RELEASE);

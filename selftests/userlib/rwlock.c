@@ -336,8 +336,7 @@ static int unlock_at_once(void *arg)
 {
 	struct shared *shared = arg;
 
-	while (!__atomic_load_n(&shared->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&shared->begin);
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
@@ -447,7 +446,7 @@ static int read_with_two_others(void *arg)
 		return err;
 	__atomic_add_fetch(&shared->readers, 1, __ATOMIC_ACQ_REL);
 	while (__atomic_load_n(&shared->readers, __ATOMIC_ACQUIRE) < 3)
-		sched_yield();
+		before_next_look();
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
@@ -802,8 +801,7 @@ static int cancel_at_once(void *arg)
 {
 	struct cancelling *cancelling = arg;
 
-	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&cancelling->begin);
 	return memwait_op_cancel(cancelling->op);
 }
 
@@ -1024,7 +1022,7 @@ static const unsigned int preferring[] = {
 static void await_sleepers(const void *word, unsigned int kind, int n)
 {
 	while (memwait_waiters(word, kind & MEMWAIT_PRIVATE) != n)
-		sched_yield();
+		before_next_look();
 }
 
 USERLIB_TEST(a_thread_reads_several_times_while_writers_wait)

@@ -247,8 +247,7 @@ static int post_at_once(void *arg)
 {
 	struct shared *shared = arg;
 
-	while (!__atomic_load_n(&shared->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&shared->begin);
 	return memwait_sem_post(&shared->sem);
 }
 
@@ -584,8 +583,7 @@ static int cancel_at_once(void *arg)
 {
 	struct cancelling *cancelling = arg;
 
-	while (!__atomic_load_n(&cancelling->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&cancelling->begin);
 	return memwait_op_cancel(cancelling->op);
 }
 

@@ -60,7 +60,20 @@ static inline void runner_start(struct runner *runner, int (*function)(void *arg
 	if (pthread_create(&runner->thread, NULL, runner_main, runner))
 		abort();
 	while (!__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE))
-		sched_yield();
+		before_next_look();
+}
+
+/*
+ * For a thread that is to race with the one that sets *begin: spins, so that both begin together,
+ * and lets the other one run where there is one processor.
+ */
+static inline void await_begin(const int *begin)
+{
+	unsigned int looks = 0;
+
+	while (!__atomic_load_n(begin, __ATOMIC_ACQUIRE))
+		if (has_one_processor() && !(++looks % 1024))
+			sched_yield();
 }
 
 /* Returns when the thread sleeps, which it does nowhere but in what is tested; or is done. */

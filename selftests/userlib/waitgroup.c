@@ -389,8 +389,7 @@ static int done_at_once(void *arg)
 {
 	struct shared *shared = arg;
 
-	while (!__atomic_load_n(&shared->begin, __ATOMIC_ACQUIRE))
-		;
+	await_begin(&shared->begin);
 	return memwait_waitgroup_done(&shared->group);
 }
 
