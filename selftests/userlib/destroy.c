@@ -20,13 +20,13 @@ struct board {
 	int there;
 };
 
-/* In the handler of a thread that has been woken. */
+/* Threads that have been woken, and are in their handler. */
 static int in_handler, may_leave;
 
 static void keep(int signal)
 {
 	(void)signal;
-	set(&in_handler, 1);
+	__atomic_add_fetch(&in_handler, 1, __ATOMIC_RELEASE);
 	while (!get(&may_leave))
 		usleep(1000);
 }
@@ -186,82 +186,96 @@ static void await_waiting(struct board *board, pid_t tid)
 	await_asleep(tid);
 }
 
-/* It is destroyed at last, and not before the waiter has left. */
-static void check_destroy(struct __test_metadata *_metadata, struct use *use,
-			  void (*let_go)(pid_t process), pid_t process)
-{
-	uint64_t start = now_ns(CLOCK_MONOTONIC);
-	struct runner destroyer;
+/* A waiter that is kept, a thread or a process, and the one who destroys what it has waited for. */
+struct scene {
+	struct use use;
+	struct runner waiter, destroyer;
+	pid_t pid;
+};
 
-	runner_start(&destroyer, destroy_it, use);
-	runner_await_asleep(&destroyer);
-	/* A second was too long once; what is waited for here is that nothing happens. */
-	while (now_ns(CLOCK_MONOTONIC) - start < KEPT_MS * NSEC_PER_MSEC) {
-		ASSERT_FALSE(runner_is_done(&destroyer));
-		usleep(50000);
+/* All begin to destroy, and wait; returns when no limit can end that any more. */
+static void destroy_all(struct __test_metadata *_metadata, struct scene *scenes, size_t n)
+{
+	uint64_t end;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		runner_start(&scenes[i].destroyer, destroy_it, &scenes[i].use);
+		runner_await_asleep(&scenes[i].destroyer);
 	}
-	let_go(process);
-	EXPECT_EQ(0, runner_join(&destroyer));
-	EXPECT_EQ(0, memwait_mutex_destroy(&use->board->mutex));
+	/* A second was too long once; what is waited for here is that nothing happens. */
+	end = in_ms(KEPT_MS);
+	do {
+		for (i = 0; i < n; i++)
+			ASSERT_FALSE(runner_is_done(&scenes[i].destroyer));
+		usleep(50000);
+	} while (in_ms(0) < end);
 }
 
-static void let_thread_go(pid_t process)
+/* It is destroyed at last, when the waiter has been let go. */
+static void check_destroyed(struct __test_metadata *_metadata, struct scene *scene)
 {
-	(void)process;
-	set(&may_leave, 1);
-}
-
-static void let_process_go(pid_t process)
-{
-	kill(process, SIGCONT);
+	EXPECT_EQ(0, runner_join(&scene->destroyer));
+	EXPECT_EQ(0, memwait_mutex_destroy(&scene->use.board->mutex));
 }
 
 USERLIB_TEST(L8_a_thread_is_kept_in_a_signal_handler)
 {
 	struct sigaction action = { .sa_handler = keep };
-	struct board *board = self->shared;
-	struct runner waiter;
+	struct scene scenes[2 * ARRAY_SIZE(things)];
+	struct board *boards = self->shared;
 	size_t i;
 
 	sigaction(SIGUSR1, &action, NULL);
-	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
-		struct use use = { &things[i / 2], board };
+	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
+		struct scene *scene = &scenes[i];
 
-		memset(board, 0, sizeof(*board));
-		set(&in_handler, 0);
-		set(&may_leave, 0);
-		ASSERT_EQ(0, use.thing->set_up(board, flags[i % 2]));
-		runner_start(&waiter, wait_bound, &use);
-		await_waiting(board, waiter.tid);
-		ASSERT_EQ(0, wake_and_keep(&use, getpid(), waiter.tid, SIGUSR1));
-		while (!get(&in_handler))
+		scene->use = (struct use) { &things[i / 2], &boards[i] };
+		ASSERT_EQ(0, scene->use.thing->set_up(&boards[i], flags[i % 2]));
+		runner_start(&scene->waiter, wait_bound, &scene->use);
+		await_waiting(&boards[i], scene->waiter.tid);
+		ASSERT_EQ(0, wake_and_keep(&scene->use, getpid(), scene->waiter.tid, SIGUSR1));
+		while (get(&in_handler) <= (int)i)
 			usleep(100);
-		EXPECT_FALSE(runner_is_done(&waiter));
-		check_destroy(_metadata, &use, let_thread_go, 0);
-		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_FALSE(runner_is_done(&scene->waiter));
 	}
+	destroy_all(_metadata, scenes, ARRAY_SIZE(scenes));
+	set(&may_leave, 1);
+	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
+		check_destroyed(_metadata, &scenes[i]);
+		EXPECT_EQ(0, runner_join(&scenes[i].waiter));
+	}
+}
+
+/* A process that has been woken, and gets the signal before it is back in the library. */
+static void start_process(struct __test_metadata *_metadata, struct scene *scene,
+			  const struct thing *thing, struct board *board, int signal)
+{
+	scene->use = (struct use) { thing, board };
+	ASSERT_EQ(0, thing->set_up(board, 0));
+	scene->pid = fork();
+	if (!scene->pid)
+		_exit(wait_bound(&scene->use));
+	await_waiting(board, scene->pid);
+	ASSERT_EQ(0, wake_and_keep(&scene->use, scene->pid, scene->pid, signal));
 }
 
 USERLIB_TEST(L8_a_process_is_stopped)
 {
-	struct board *board = self->shared;
-	pid_t pid;
+	struct scene scenes[ARRAY_SIZE(things)];
+	struct board *boards = self->shared;
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(things); i++) {
-		struct use use = { &things[i], board };
-
-		memset(board, 0, sizeof(*board));
-		ASSERT_EQ(0, use.thing->set_up(board, 0));
-		pid = fork();
-		if (!pid)
-			_exit(wait_bound(&use));
-		await_waiting(board, pid);
-		ASSERT_EQ(0, wake_and_keep(&use, pid, pid, SIGSTOP));
-		while (thread_state(pid) != 'T')
+	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
+		start_process(_metadata, &scenes[i], &things[i], &boards[i], SIGSTOP);
+		while (thread_state(scenes[i].pid) != 'T')
 			usleep(100);
-		check_destroy(_metadata, &use, let_process_go, pid);
-		EXPECT_EQ(0, userlib_child_status(pid));
+	}
+	destroy_all(_metadata, scenes, ARRAY_SIZE(scenes));
+	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
+		kill(scenes[i].pid, SIGCONT);
+		check_destroyed(_metadata, &scenes[i]);
+		EXPECT_EQ(0, userlib_child_status(scenes[i].pid));
 	}
 }
 
@@ -474,27 +488,39 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 	}
 }
 
-/* A writer that dies there never leaves; that of a robust lock is known to be dead. */
-USERLIB_TEST(L8_it_does_not_wait_for_a_writer_that_was_killed)
+/* Those never leave; but of a robust lock's writer it is known that it is dead. */
+USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_ROBUST };
-	memwait_rwlock_t *lock = self->shared;
-	struct runner destroyer;
+	struct runner destroyers[ARRAY_SIZE(kinds)];
+	struct scene scenes[ARRAY_SIZE(things)];
+	struct board *boards = self->shared;
+	memwait_rwlock_t *locks = (void *)&boards[ARRAY_SIZE(things)];
 	size_t i;
 	pid_t pid;
 
+	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
+		start_process(_metadata, &scenes[i], &things[i], &boards[i], SIGKILL);
+		EXPECT_EQ(128 + SIGKILL, userlib_child_status(scenes[i].pid));
+		runner_start(&scenes[i].destroyer, destroy_it, &scenes[i].use);
+		runner_await_asleep(&scenes[i].destroyer);
+		EXPECT_FALSE(runner_is_done(&scenes[i].destroyer));
+	}
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
-		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[i]));
-		pid = step_until_read(lock);
+		ASSERT_EQ(0, memwait_rwlock_init(&locks[i], kinds[i]));
+		pid = step_until_read(&locks[i]);
 		ASSERT_LT(0, pid);
-		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		runner_start(&destroyer, destroy_rwlock, lock);
-		runner_await_asleep(&destroyer);
-		EXPECT_FALSE(runner_is_done(&destroyer));
+		ASSERT_EQ(0, memwait_rwlock_unlock(&locks[i]));
+		runner_start(&destroyers[i], destroy_rwlock, &locks[i]);
+		runner_await_asleep(&destroyers[i]);
+		EXPECT_FALSE(runner_is_done(&destroyers[i]));
 		kill(pid, SIGKILL);
 		EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
-		EXPECT_EQ(kinds[i] ? 0 : EBUSY, runner_join(&destroyer));
 	}
+	for (i = 0; i < ARRAY_SIZE(scenes); i++)
+		EXPECT_EQ(EBUSY, runner_join(&scenes[i].destroyer));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		EXPECT_EQ(kinds[i] ? 0 : EBUSY, runner_join(&destroyers[i]));
 }
 
 TEST_HARNESS_MAIN
