@@ -5,9 +5,6 @@
  */
 #include "userlib_test.h"
 
-/* How long those behind wait: long enough that they sleep before. */
-#define WAIT_MS		(getenv("MEMWAIT_LOADS") ? 5000 : 1000)
-
 /* How something is to be had that is not there at first. */
 struct way {
 	int (*set_up)(void *object, unsigned int kind);
@@ -149,7 +146,9 @@ static int begin_recv(void *object, memwait_op_t *op)
 
 static int wait_recv(void *object, const struct timespec *time)
 {
-	return memwait_channel_clockrecv(object, &received[1], CLOCK_MONOTONIC, time);
+	long got;
+
+	return memwait_channel_clockrecv(object, &got, CLOCK_MONOTONIC, time);
 }
 
 static int wait_recv_async(void *object, const struct timespec *time, memwait_op_t *op)
@@ -179,7 +178,9 @@ static int wait_send_async(void *object, const struct timespec *time, memwait_op
 
 static int recv_one(void *object)
 {
-	return memwait_channel_recv(object, &received[1]);
+	long got;
+
+	return memwait_channel_recv(object, &got);
 }
 
 static int destroy_channel(void *object)
@@ -244,19 +245,34 @@ static const struct thing {
 	{ "private channel, a sender", &send_way, MEMWAIT_PRIVATE, 128 + 8 },
 };
 
+/* The first in line, whose loop does not run, and a thread or an operation behind it. */
 struct late {
 	const struct thing *thing;
 	void *object;
 	struct timespec time;
+	struct counted_op first;
+	struct runner thread;
+	struct counted_op op;
+	memwait_loop_t *loop;	/* of op */
+	int begun;		/* what the operation returned */
 };
+
+/* For each object; the fixture has 16 of these. */
+#define ROOM		4096
+
+/* Gives back what it has got, as all but items and units are. */
+static int leave(struct late *late, int result)
+{
+	const struct way *way = late->thing->way;
+
+	return result || !way->give_back ? result : way->give_back(late->object);
+}
 
 static int wait_until_late(void *arg)
 {
 	struct late *late = arg;
-	const struct way *way = late->thing->way;
-	int ret = way->wait(late->object, &late->time);
 
-	return ret || !way->give_back ? ret : way->give_back(late->object);
+	return leave(late, late->thing->way->wait(late->object, &late->time));
 }
 
 static int sleepers(const struct late *late)
@@ -265,61 +281,95 @@ static int sleepers(const struct late *late)
 			       late->thing->kind & MEMWAIT_PRIVATE);
 }
 
+/* Returns when it sleeps, or has come too late for that. */
+static void thread_begins(struct late *late)
+{
+	runner_start(&late->thread, wait_until_late, late);
+	while (sleepers(late) < 2 && !runner_is_done(&late->thread))
+		before_next_look();
+}
+
+static int thread_ends(struct late *late)
+{
+	return runner_join(&late->thread);
+}
+
+static void op_begins(struct late *late)
+{
+	memwait_op_init(&late->op.op, late->loop, count_call, &late->op);
+	late->op.calls = 0;
+	late->begun = late->thing->way->wait_async(late->object, &late->time, &late->op.op);
+}
+
+static int op_ends(struct late *late)
+{
+	int err;
+
+	if (late->begun != EINPROGRESS)
+		return late->begun;
+	err = dispatch_until(late->loop, &late->op.calls, 1);
+	return leave(late, err ? err : late->op.result);
+}
+
+/* One after the other they begin; then all their deadlines pass, and they must have got it. */
+static void check_late(struct __test_metadata *_metadata, memwait_loop_t *first,
+		       memwait_loop_t *other, char *objects, void (*begin)(struct late *late),
+		       int (*end)(struct late *late))
+{
+	struct late *lates = calloc(ARRAY_SIZE(things), sizeof(*lates));
+	bool in_time;
+	size_t i;
+	long ms;
+
+	for (i = 0; i < ARRAY_SIZE(things); i++) {
+		const struct way *way = things[i].way;
+		struct late *late = &lates[i];
+
+		late->thing = &things[i];
+		late->object = objects + i * ROOM;
+		late->loop = other;
+		memwait_op_init(&late->first.op, first, count_call, &late->first);
+		/* Again, with a later one, until it is given before the deadline of who waits. */
+		for (ms = 100, in_time = false; !in_time; ms *= 2) {
+			uint64_t deadline = in_ms(ms);
+
+			late->time.tv_sec = deadline / NSEC_PER_SEC;
+			late->time.tv_nsec = deadline % NSEC_PER_SEC;
+			ASSERT_EQ(0, way->set_up(late->object, late->thing->kind));
+			ASSERT_EQ(EINPROGRESS, way->begin(late->object, &late->first.op));
+			begin(late);
+			ASSERT_EQ(0, way->give(late->object));
+			in_time = in_ms(0) < deadline;
+			if (!in_time) {
+				end(late);
+				ASSERT_EQ(0, memwait_op_cancel(&late->first.op));
+			}
+		}
+	}
+	for (i = 0; i < ARRAY_SIZE(things); i++) {
+		struct late *late = &lates[i];
+
+		EXPECT_EQ(0, end(late)) {
+			TH_LOG("%s", late->thing->name);
+		}
+		EXPECT_EQ(0, memwait_op_cancel(&late->first.op));
+		EXPECT_EQ(0, late->thing->way->destroy(late->object));
+		EXPECT_EQ(0, late->first.calls);
+	}
+	free(lates);
+}
+
 USERLIB_TEST(L11_a_thread_behind_a_loop_that_does_not_run)
 {
-	struct counted_op first = { 0 };
-	struct runner behind;
-	size_t i;
-
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	for (i = 0; i < ARRAY_SIZE(things); i++) {
-		struct late late = { &things[i], self->shared, in_time(CLOCK_MONOTONIC, WAIT_MS) };
-
-		ASSERT_EQ(0, late.thing->way->set_up(late.object, late.thing->kind));
-		ASSERT_EQ(EINPROGRESS, late.thing->way->begin(late.object, &first.op));
-		runner_start(&behind, wait_until_late, &late);
-		while (sleepers(&late) < 2 && !runner_is_done(&behind))
-			sched_yield();
-		ASSERT_EQ(0, late.thing->way->give(late.object));
-		EXPECT_EQ(0, runner_join(&behind)) {
-			TH_LOG("%s", late.thing->name);
-		}
-		EXPECT_EQ(0, memwait_op_cancel(&first.op));
-		EXPECT_EQ(0, late.thing->way->destroy(late.object));
-	}
-	EXPECT_EQ(0, first.calls);
+	check_late(_metadata, self->loop, NULL, self->shared, thread_begins, thread_ends);
 }
 
 USERLIB_TEST(L11_an_operation_behind_a_loop_that_does_not_run)
 {
-	struct counted_op first = { 0 }, behind = { 0 };
 	memwait_loop_t *other;
-	size_t i;
 
 	ASSERT_EQ(0, memwait_loop_new(&other));
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	memwait_op_init(&behind.op, other, count_call, &behind);
-	for (i = 0; i < ARRAY_SIZE(things); i++) {
-		struct late late = { &things[i], self->shared, in_time(CLOCK_MONOTONIC, 50) };
-		int ret;
-
-		behind.calls = 0;
-		ASSERT_EQ(0, late.thing->way->set_up(late.object, late.thing->kind));
-		ASSERT_EQ(EINPROGRESS, late.thing->way->begin(late.object, &first.op));
-		ret = late.thing->way->wait_async(late.object, &late.time, &behind.op);
-		ASSERT_EQ(EINPROGRESS, ret);
-		ASSERT_EQ(0, late.thing->way->give(late.object));
-		ASSERT_EQ(0, dispatch_until(other, &behind.calls, 1));
-		EXPECT_EQ(0, behind.result) {
-			TH_LOG("%s", late.thing->name);
-		}
-		if (!behind.result && late.thing->way->give_back) {
-			EXPECT_EQ(0, late.thing->way->give_back(late.object));
-		}
-		EXPECT_EQ(0, memwait_op_cancel(&first.op));
-		EXPECT_EQ(0, late.thing->way->destroy(late.object));
-	}
-	EXPECT_EQ(0, first.calls);
+	check_late(_metadata, self->loop, other, self->shared, op_begins, op_ends);
 	EXPECT_EQ(0, memwait_loop_free(other));
 }
 
