@@ -1142,14 +1142,17 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 	EXPECT_LT(0, l->recovered);
 }
 
-/* A million locks of one owner: its waiters are told in steps, and each of them once. */
+/*
+ * A million locks of one owner: its waiters are told in steps, and each of them once. Where the
+ * kernel checks itself there are fewer, which still take several runs of the work.
+ */
 OWNER_TEST(R29_a_million_words_of_one_owner)
 {
-	const int n = 1 << 20, batch = 1024;
+	const int n = getenv("MEMWAIT_LOADS") ? 1 << 14 : 1 << 20, batch = 1024;
 	struct board *board = self->board;
 	struct memwait_async *entries = calloc(batch, sizeof(*entries));
 	struct memwait_completion *done = calloc(batch, sizeof(*done));
-	uint64_t *words, start, id, end = in_ms(20000);
+	uint64_t *words, start, id;
 	int i, j, got, armed = 0;
 	pid_t pid;
 
@@ -1174,8 +1177,8 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 		}
 		got = mw_batch(self->fd, entries, j);
 		armed += got > 0 ? got : 0;
-		/* A machine with checkers is too small, or too slow, for all of them. */
-		if (got == -ENOSPC || got == -ENOMEM || now_ns(CLOCK_MONOTONIC) > end)
+		/* A machine may be too small for all of them. */
+		if (got == -ENOSPC || got == -ENOMEM)
 			break;
 		ASSERT_LT(0, got);
 	}
