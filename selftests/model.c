@@ -14,7 +14,7 @@
 
 #define STEPS		1000000		/* or what SECONDS allow, if not less than LEAST_STEPS */
 #define LEAST_STEPS	20000
-#define SECONDS		60
+#define SECONDS		20
 #define EPISODE		500
 #define CONTEXTS	3
 #define ENTRIES		16		/* of a batch */
@@ -836,10 +836,13 @@ static int try_without(struct model *m, struct step *steps, int nr, int at, int 
 /* The how-manieth way to make a step simpler. Returns false if there are no more. */
 static bool simplify(struct step *s, int way)
 {
-	int i = way / 3;
+	int i = way / 3, nr = s->kind->words;
 	struct entry *e = &s->entries[i];
 
-	if (i == ENTRIES)
+	/* The words of a group may be any of them. */
+	if (nr == MANY || s->kind->step == step_wait_any)
+		nr = ENTRIES;
+	if (i == nr)
 		return false;
 	switch (way % 3) {
 	case 0:
@@ -891,7 +894,7 @@ static int shrink(struct model *m, struct step *steps, int nr)
 				if (run(m, steps, nr) == nr) {
 					before = steps[at];
 					again = true;
-					way = -1;
+					way--;		/* perhaps once more */
 				} else {
 					steps[at] = before;
 				}
