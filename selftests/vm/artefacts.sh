@@ -105,7 +105,9 @@ answered()
 	if [ -e "$answer" ]; then
 		touch "$answer"
 		cat "$answer"
-		echo "# $name: the same inputs as before, and so the same answer"
+		# Silence stays silence.
+		[ ! -s "$answer" ] ||
+			echo "# $name: the same inputs as before, and so the same answer"
 		return
 	fi
 	mkdir -p "$cache/answers"
@@ -342,13 +344,19 @@ make_module()
 	grep -E 'warning:|WARNING:' "$1/build.log" >"$1/warnings" || :
 }
 
+# What the module is made of.
+module_files()
+{
+	find "$top"/{Kbuild,dkms.conf,module,uapi} -name '[!.]*' -type f \
+		! -name '*.o' ! -name '*.mod*' | sort
+}
+
 # Sets $module to a directory with memwait.ko and warnings, built for the kernel that need_kernel
 # has set.
 need_module()
 {
 	local files
-	mapfile -t files < <(find "$top"/{Kbuild,dkms.conf,module,uapi} -name '[!.]*' -type f \
-		! -name '*.o' ! -name '*.mod*' | sort)
+	mapfile -t files < <(module_files)
 	module=$cache/modules/memwait-$(echo "$root $release $image" |
 		hash_of "${files[@]}" "$here/artefacts.sh")
 	artefact "$module" "build module for $release" make_module "$root" "$headers"
