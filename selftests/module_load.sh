@@ -3,7 +3,7 @@
 # R26: insmod, rmmod and rmmod while in use. R31: the default limits. MEMWAIT_KO names the module's file
 # where it is not installed. The module is left loaded if it was loaded before.
 
-loads=${MEMWAIT_LOADS:-200}
+loads=${MEMWAIT_LOADS:-50}
 count=0
 bad=0
 
