@@ -93,31 +93,33 @@ static void memwait_async_erase(struct memwait_async_wait *wait)
 }
 
 /* Gives back the pins of a group, whose members are in no queue. */
-static void memwait_group_unpin(struct memwait_group *group, struct memwait_context *context)
+static void memwait_group_unpin(struct memwait_group *group, struct memwait_context *context,
+				struct memwait_pin **unused)
 {
 	u32 i;
 
 	for (i = 0; i < group->nr; i++)
-		memwait_pin_put(group->members[i].waiter.word.pin, context);
+		memwait_pin_put(group->members[i].waiter.word.pin, context, unused);
 }
 
 /**
  * memwait_async_end() - give back all that an ended wait has, but its index and memory
  * @wait: completed, or claimed by the caller; nothing else knows of it but the table of ids, and a
  *	notify that is about to take the members of a group out
+ * @unused: gets pins that only this wait had, for memwait_pins_put()
  *
  * Context: process context; takes queues' locks, one at a time.
  */
-void memwait_async_end(struct memwait_async_wait *wait)
+void memwait_async_end(struct memwait_async_wait *wait, struct memwait_pin **unused)
 {
 	struct memwait_kept_queues *kept = &wait->context->user->kept;
 
 	if (memwait_async_is_group(wait)) {
 		memwait_group_leave(&to_group(wait)->group, kept);
-		memwait_group_unpin(&to_group(wait)->group, wait->context);
+		memwait_group_unpin(&to_group(wait)->group, wait->context, unused);
 	} else {
 		memwait_queue_leave(&wait->waiter, kept);
-		memwait_pin_put(wait->waiter.word.pin, wait->context);
+		memwait_pin_put(wait->waiter.word.pin, wait->context, unused);
 	}
 	memwait_async_uncharge(wait);
 }
@@ -598,6 +600,7 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 {
 	struct memwait_async_wait *wait = &group->timed.wait;
 	struct memwait_context *context = wait->context;
+	struct memwait_pin *unused = NULL;
 	struct memwait_member *member;
 	bool notified;
 	u32 i;
@@ -625,7 +628,8 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 
 	memwait_group_leave(&group->group, &context->user->kept);
 	if (!notified) {
-		memwait_group_unpin(&group->group, context);
+		memwait_group_unpin(&group->group, context, &unused);
+		memwait_pins_put(context->user, unused);
 		memwait_async_uncharge(wait);
 		return ret;
 	}
@@ -781,6 +785,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
+	struct memwait_pin *unused = NULL;
 	struct memwait_async_wait *wait;
 	bool claimed;
 
@@ -795,8 +800,9 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 		return -ENOENT;
 
 	trace_memwait_cancel(wait);
-	memwait_async_end(wait);
+	memwait_async_end(wait, &unused);
 	memwait_async_free(context, &wait, 1);
+	memwait_pins_put(context->user, unused);
 	return 0;
 }
 
@@ -833,6 +839,7 @@ static struct memwait_async_wait *memwait_async_first_completed(struct memwait_c
  * @context: nothing is armed, cancelled or read any more, nor ended by another thread; notifies may
  *	still come to its waits
  * @nr: how many to look at
+ * @unused: gets pins that only these waits had, for memwait_pins_put()
  *
  * What was completed with MEMWAIT_OK and never read goes on to the next waiter of its word.
  *
@@ -840,7 +847,8 @@ static struct memwait_async_wait *memwait_async_first_completed(struct memwait_c
  *
  * Return: whether there may be more.
  */
-bool memwait_async_end_some(struct memwait_context *context, unsigned int nr)
+bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
+			    struct memwait_pin **unused)
 {
 	struct memwait_async_wait *wait;
 	const struct memwait_key *key;
@@ -856,7 +864,7 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr)
 		spin_unlock(&context->lock);
 		if (claimed) {
 			trace_memwait_cancel(wait);
-			memwait_async_end(wait);
+			memwait_async_end(wait, unused);
 			memwait_async_close_one(wait);
 		}
 		cond_resched();
@@ -871,7 +879,7 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
 		if (wait->waiter.result == MEMWAIT_OK)
 			memwait_pass_on(key, &context->user->kept);
-		memwait_async_end(wait);
+		memwait_async_end(wait, unused);
 		memwait_async_close_one(wait);
 	}
 	return true;
@@ -882,13 +890,16 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr)
  * @context: closed, its deadlines too; as for memwait_async_end_some()
  *
  * Context: process context, may sleep.
+ *
+ * Return: the context's pins, for memwait_pins_put(); or %NULL, if it had none.
  */
-void memwait_async_close(struct memwait_context *context)
+struct memwait_pin *memwait_async_close(struct memwait_context *context)
 {
+	struct memwait_pin *unused = NULL;
 	struct memwait_async_wait *wait;
 	int kind;
 
-	while (memwait_async_end_some(context, UINT_MAX))
+	while (memwait_async_end_some(context, UINT_MAX, &unused))
 		;
 
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
@@ -899,6 +910,7 @@ void memwait_async_close(struct memwait_context *context)
 		}
 	}
 	xa_destroy(&context->waits);
+	return unused;
 }
 
 int __init memwait_async_init(void)

@@ -48,6 +48,17 @@ static inline void memwait_unlock_vma(struct vm_area_struct *vma)
 }
 #endif
 
+/*
+ * Since 6.8 the file that overlayfs has opened for a mapping has the path of the layer, and that of
+ * user space beside it. Before, it has the latter only; that keeps the layers as well.
+ */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
+static inline const struct path *file_user_path(const struct file *file)
+{
+	return &file->f_path;
+}
+#endif
+
 /* Since 6.16 the probe of sched_process_exit is told whether the whole process is dead. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define MEMWAIT_EXIT_HAS_GROUP_DEAD

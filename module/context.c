@@ -160,17 +160,18 @@ bool memwait_context_leave_process(struct memwait_context *context)
 /**
  * memwait_context_end_some() - end some of what a context has whose process has died
  * @context: the caller has a reference, and context->read_lock
+ * @unused: gets pins that only these waits had, for memwait_pins_put()
  *
  * Context: process context, may sleep.
  *
  * Return: whether there is more.
  */
-bool memwait_context_end_some(struct memwait_context *context)
+bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused)
 {
 	lockdep_assert_held(&context->read_lock);
 	if (!context->ended_upto && memwait_context_wake_first(context, MEMWAIT_STEP))
 		queue_work(system_unbound_wq, &context->wake_rest);
-	if (memwait_async_end_some(context, MEMWAIT_END_STEP))
+	if (memwait_async_end_some(context, MEMWAIT_END_STEP, unused))
 		return true;
 	/* After its waits: see identity.c. */
 	if (context->identity)
@@ -196,32 +197,36 @@ static bool memwait_context_ends_here(const struct memwait_context *context)
 static int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
+	struct memwait_pin *unused = NULL;
 
 	if (likely(!memwait_context_ends_here(context)) || !memwait_context_leave_process(context))
 		return 0;
 	mutex_lock(&context->read_lock);
-	while (memwait_context_end_some(context))
+	while (memwait_context_end_some(context, &unused))
 		cond_resched();
 	mutex_unlock(&context->read_lock);
+	memwait_pins_put(context->user, unused);
 	return 0;
 }
 
 static int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
+	struct memwait_pin *unused;
 
 	memwait_context_leave_process(context);
 	/* A step of the work may be under way. */
 	mutex_lock(&context->read_lock);
 	mutex_unlock(&context->read_lock);
 	memwait_expire_close(context);
-	memwait_async_close(context);
+	unused = memwait_async_close(context);
 	memwait_places_free(context);
 	if (context->identity)
 		memwait_owner_die(context->identity);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	if (!atomic_long_read(&context->user->used[MEMWAIT_CONTEXTS]))
 		memwait_queue_evict_all(&context->user->kept);
+	memwait_pins_put(context->user, unused);	/* last, as it may take for ever */
 	memwait_context_put(context);
 	return 0;
 }
@@ -308,11 +313,12 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken)
 {
 	struct memwait_async_wait *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
+	struct memwait_pin *unused = NULL;
 	unsigned int nr = 0;
 
 	list_for_each_entry_safe(wait, next, taken, waiter.node) {
 		trace_memwait_async_read(wait);
-		memwait_async_end(wait);
+		memwait_async_end(wait, &unused);
 		waits[nr++] = wait;
 		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, waiter.node)) {
 			memwait_async_free(context, waits, nr);
@@ -320,6 +326,7 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 			cond_resched();
 		}
 	}
+	memwait_pins_put(context->user, unused);
 }
 
 /*

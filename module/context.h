@@ -8,6 +8,7 @@
 
 #include <linux/hrtimer.h>
 #include <linux/mutex.h>
+#include <linux/path.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
 #include <linux/rcupdate.h>
@@ -40,7 +41,9 @@ enum memwait_resource {
  * @uid: the user
  * @refs: one for each context and each identity; it goes to 0 under the lock of the table of users
  * @used: how much there is of each resource
- * @pin_lock: held while pins are counted
+ * @pin_lock: held while pins are counted; protects @left_pins
+ * @left_pins: pins that a kernel thread has taken out, for @put_pins
+ * @put_pins: gives them back; has a reference to the user while it is queued
  * @dead: identities that have died, and of which waiters are to be told; of the work in owner.c
  * @dead_node: among the users that have some; of that work, too
  * @kept: queues that are kept for later waiters
@@ -50,6 +53,8 @@ struct memwait_user {
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
 	spinlock_t pin_lock;	/* innermost */
+	struct memwait_pin *left_pins;
+	struct work_struct put_pins;
 	struct list_head dead;
 	struct list_head dead_node;
 	struct memwait_kept_queues kept;
@@ -60,9 +65,11 @@ static_assert(sizeof(struct memwait_user) <= PAGE_SIZE);
 /**
  * struct memwait_pin - keeps a file or an mm_struct for the async waits of a context
  * @node: in memwait_context.pins while @refs is not 0
- * @next: among those that a call has prepared
- * @owner: as in a key
- * @file: the reference that is kept; %NULL: @owner is an mm_struct, and one to that is kept
+ * @next: among those that a call has prepared, or that are to be given back
+ * @owner: as in a key: an address_space, and a reference to its inode is kept; or an mm_struct, and
+ *	one to that is kept
+ * @path: of an address_space: where the mapped file is
+ * @user_path: where user space has opened it, if the file system has opened another one for that
  * @refs: one for each wait on a word of the owner. It goes to 0, and comes from it, under the
  *	context's lock
  */
@@ -70,7 +77,8 @@ struct memwait_pin {
 	struct rb_node node;
 	struct memwait_pin *next;
 	u64 owner;
-	struct file *file;
+	struct path path;
+	struct path user_path;
 	refcount_t refs;
 };
 
@@ -225,7 +233,11 @@ int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *w
 int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
 		     u32 nr, struct memwait_pin **prepared);
 void memwait_pins_drop(struct memwait_pin **prepared);
-void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context);
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+		     struct memwait_pin **unused);
+void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused);
+int memwait_user_init(void);
+void memwait_user_exit(void);
 void memwait_context_free(struct memwait_context *context);
 
 /**
@@ -366,11 +378,12 @@ void memwait_context_wake(struct memwait_context *context);
 /* async.c */
 bool memwait_async_claim(struct memwait_async_wait *wait);
 void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
-void memwait_async_end(struct memwait_async_wait *wait);
+void memwait_async_end(struct memwait_async_wait *wait, struct memwait_pin **unused);
 void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
 			unsigned int nr);
-bool memwait_async_end_some(struct memwait_context *context, unsigned int nr);
-void memwait_async_close(struct memwait_context *context);
+bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
+			    struct memwait_pin **unused);
+struct memwait_pin *memwait_async_close(struct memwait_context *context);
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
 int memwait_async_init(void);
@@ -406,7 +419,7 @@ void memwait_expire_close(struct memwait_context *context);
 /* context.c */
 int memwait_context_use(struct memwait_context *context);
 bool memwait_context_leave_process(struct memwait_context *context);
-bool memwait_context_end_some(struct memwait_context *context);
+bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused);
 extern const struct file_operations memwait_fops;
 
 /* main.c */

@@ -10,12 +10,16 @@
  * A key must not outlive its owner, or waiters of another owner that is allocated at its address
  * would share its queue. A word of a shared mapping therefore carries a reference to the file of
  * its vma. The mm of a private word is the caller's own, which stays while the call lasts. An async
- * wait outlives the call, so its context pins the file, or the mm_struct (not its mappings: nothing
- * of the process is kept running), see user.c.
+ * wait outlives the call, so its context pins the path of the file, and its inode, or the mm_struct
+ * (not its mappings: nothing of the process is kept running), see user.c.
+ *
+ * A thread that sleeps keeps the open file itself, as one does that is blocked in read(2): it is
+ * within a system call on it, which no process can leave behind.
  *
  * What is kept must never be able to keep a memwait context, or the two would keep each other alive
  * for ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among
- * its registered files) and of devices might, and are refused.
+ * its registered files) and of devices might, and are refused. So are files that map the pages of
+ * another one (Coda's), as nothing but the open file keeps that one's file system from umount.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -50,7 +54,8 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 	}
 
 	inode = file_inode(vma->vm_file);
-	if (!S_ISREG(inode->i_mode) || memwait_inode_is_anonymous(inode))
+	if (!S_ISREG(inode->i_mode) || memwait_inode_is_anonymous(inode) ||
+	    vma->vm_file->f_mapping->host != inode)
 		return -EOPNOTSUPP;
 
 	word->key.owner = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
@@ -71,7 +76,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
  * Return:
  * * 0
  * * -EFAULT: no such user address, or, without MEMWAIT_PRIVATE, no accessible mapping there
- * * -EOPNOTSUPP: a mapping of a device or of an anonymous inode's file
+ * * -EOPNOTSUPP: a mapping of a device, of an anonymous inode's file, or of another file's pages
  * * -EINTR: the task is being killed
  */
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)

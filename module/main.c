@@ -341,9 +341,12 @@ static int __init memwait_init(void)
 	err = memwait_queue_init();
 	if (err)
 		return err;
-	err = memwait_async_init();
+	err = memwait_user_init();
 	if (err)
 		goto exit_queue;
+	err = memwait_async_init();
+	if (err)
+		goto exit_user;
 	memwait_identity_init();
 	err = memwait_owner_init();
 	if (err)
@@ -359,6 +362,8 @@ exit_owner:
 exit_identity:
 	memwait_identity_exit();
 	memwait_async_exit();
+exit_user:
+	memwait_user_exit();
 exit_queue:
 	memwait_queue_exit();
 	return err;
@@ -371,6 +376,7 @@ static void __exit memwait_exit(void)
 	memwait_owner_exit();
 	memwait_identity_exit();
 	memwait_async_exit();
+	memwait_user_exit();
 	memwait_queue_exit();
 }
 

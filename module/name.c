@@ -10,8 +10,8 @@
  * another one holds the word meanwhile: the system call that has looked it up; its waiter, while
  * that stands in a queue and the queue is locked; or the pin of an async wait that the caller owns,
  * or whose context is locked, and that has not been given back: memwait_async_end() does that, for
- * the owner of a wait that has ended. Then there is a reference to a file of the address_space, and
- * so to the inode that it belongs to; or to the mm_struct, which need not have a process any more.
+ * the owner of a wait that has ended. Then there is a reference to the inode that the address_space
+ * belongs to, or to a file of it; or to the mm_struct, which need not have a process any more.
  */
 #include <linux/fs.h>
 #include <linux/mm_types.h>

@@ -59,6 +59,7 @@ static void memwait_sort_dead(void)
 /* One step for a context of a dead process. Returns whether there was one. */
 static bool memwait_end_contexts(struct memwait_identity *process)
 {
+	struct memwait_pin *unused = NULL;
 	struct memwait_context *context;
 
 	spin_lock(&process->lock);
@@ -72,9 +73,10 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 	spin_unlock(&process->lock);
 	if (!context)
 		return false;
-	if (!memwait_context_end_some(context))
+	if (!memwait_context_end_some(context, &unused))
 		memwait_context_leave_process(context);
 	mutex_unlock(&context->read_lock);
+	memwait_pins_put(context->user, unused);
 	memwait_context_put(context);
 	return true;
 }

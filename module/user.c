@@ -16,15 +16,31 @@
  * others of the same address_space. A requeue moves a wait to a word of the same owner only, so
  * that the wait keeps its pin.
  *
+ * A pin keeps the path and the inode of a file, not the open file: a lock, a lease or the right to
+ * write ends when user space has closed the file, but umount finds it busy.
+ *
+ * To give a path back may take as long as the file system has it: for the last user of a file that
+ * was unlinked, it frees all its pages, or asks a FUSE daemon that may never answer. So pins that
+ * are not used any more are collected, and given back when the call has done everything else, and
+ * holds no lock. By the thread that is in the call: when close(2), a cancel or a read returns,
+ * umount succeeds. A kernel thread does not do it, but leaves it to a work of the user's, so that
+ * the user delays its own pins only. They are counted until they have been given back.
+ *
  * Lock order: queue->lock -> memwait_context.lock -> memwait_user.pin_lock;
  *	       queue->lock -> memwait_users.xa_lock.
  */
 #include <linux/cred.h>
+#include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/path.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
+#include <linux/workqueue.h>
 
+#include "compat.h"
 #include "context.h"
 #include "memwait.h"
 
@@ -51,6 +67,9 @@ static const u8 memwait_memory_each[MEMWAIT_RESOURCES] __initconst = {
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
 static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
+static struct workqueue_struct *memwait_put_queue;
+
+static void memwait_put_left(struct work_struct *work);
 
 /**
  * memwait_limits_init() - set the limits that were not set when the module was loaded
@@ -117,6 +136,7 @@ struct memwait_user *memwait_user_get(void)
 	refcount_set(&new->refs, 1);
 	INIT_LIST_HEAD(&new->dead);
 	spin_lock_init(&new->pin_lock);
+	INIT_WORK(&new->put_pins, memwait_put_left);
 
 	xa_lock(&memwait_users);
 	/* The table's own memory is not charged: other users are in it, too. */
@@ -157,13 +177,38 @@ static bool memwait_pin_less(struct rb_node *new, const struct rb_node *node)
 	return memwait_pin_cmp(&rb_entry(new, struct memwait_pin, node)->owner, node) < 0;
 }
 
-/* Gives a pin back that is in no tree. */
+static struct inode *memwait_pin_inode(const struct memwait_pin *pin)
+{
+	return ((struct address_space *)(unsigned long)(pin->owner & ~MEMWAIT_KEY_SHARED))->host;
+}
+
+/* Takes the references of a new pin. @file is that of the word, or %NULL. */
+static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
+{
+	const struct path *user_path;
+
+	if (!file) {
+		mmgrab(current->mm);
+		return;
+	}
+	ihold(memwait_pin_inode(pin));
+	pin->path = file->f_path;
+	path_get(&pin->path);
+	user_path = file_user_path(file);
+	pin->user_path = user_path == &file->f_path ? (struct path){} : *user_path;
+	path_get(&pin->user_path);
+}
+
+/* Gives a pin back that is in no tree. The mounts come last: they keep the inode's file system. */
 static void memwait_pin_free(struct memwait_pin *pin)
 {
-	if (pin->file)
-		fput(pin->file);
-	else
+	if (pin->owner & MEMWAIT_KEY_SHARED) {
+		iput(memwait_pin_inode(pin));
+		path_put(&pin->path);
+		path_put(&pin->user_path);
+	} else {
 		mmdrop((struct mm_struct *)(unsigned long)pin->owner);
+	}
 	kfree(pin);
 }
 
@@ -180,6 +225,68 @@ void memwait_pins_drop(struct memwait_pin **prepared)
 	while ((pin = *prepared)) {
 		*prepared = pin->next;
 		memwait_pin_free(pin);
+	}
+}
+
+/* Gives back pins that were counted. */
+static void memwait_pins_free(struct memwait_user *user, struct memwait_pin *unused)
+{
+	struct memwait_pin *pin;
+
+	while ((pin = unused)) {
+		unused = pin->next;
+		memwait_pin_free(pin);
+		memwait_user_uncharge(user, MEMWAIT_PINS, 1);
+		cond_resched();
+	}
+}
+
+static void memwait_put_left(struct work_struct *work)
+{
+	struct memwait_user *user = container_of(work, struct memwait_user, put_pins);
+	struct memwait_pin *left;
+
+	spin_lock(&user->pin_lock);
+	left = user->left_pins;
+	user->left_pins = NULL;
+	spin_unlock(&user->pin_lock);
+	memwait_pins_free(user, left);
+	memwait_user_put(user);
+	module_put(THIS_MODULE);	/* memwait_user_exit() waits for what comes after it */
+}
+
+/**
+ * memwait_pins_put() - give back pins that no wait uses any more
+ * @user: of the context that had them; the caller has a reference
+ * @unused: from memwait_pin_put(), or %NULL
+ *
+ * Context: process context; in a thread of user space it sleeps, for as long as file systems have
+ * it: no lock is held, and nothing is left to be done that others wait for.
+ */
+void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
+{
+	struct memwait_pin *last;
+
+	if (!unused)
+		return;
+	if (!(current->flags & PF_KTHREAD)) {
+		memwait_pins_free(user, unused);
+		return;
+	}
+
+	for (last = unused; last->next; last = last->next)
+		;
+	spin_lock(&user->pin_lock);
+	last->next = user->left_pins;
+	user->left_pins = unused;
+	spin_unlock(&user->pin_lock);
+
+	/* Or the work is queued, has both, and will find them. */
+	refcount_inc(&user->refs);
+	__module_get(THIS_MODULE);
+	if (!queue_work(memwait_put_queue, &user->put_pins)) {
+		module_put(THIS_MODULE);
+		memwait_user_put(user);
 	}
 }
 
@@ -229,11 +336,7 @@ int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *w
 		if (!pin)
 			return -ENOMEM;
 		pin->owner = word->key.owner;
-		pin->file = word->file;
-		if (pin->file)
-			get_file(pin->file);
-		else
-			mmgrab(current->mm);
+		memwait_pin_take(pin, word->file);
 		refcount_set(&pin->refs, 0);
 		pin->next = NULL;
 		*end = pin;
@@ -318,13 +421,15 @@ int memwait_pins_get(struct memwait_context *context, struct memwait_word *words
 }
 
 /**
- * memwait_pin_put() - give a pin back
+ * memwait_pin_put() - give up one reference to a pin
  * @pin: from memwait_pins_get()
  * @context: as there
+ * @unused: gets the pin, if that was the last one, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
  */
-void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context)
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+		     struct memwait_pin **unused)
 {
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return;
@@ -332,8 +437,8 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context)
 	rb_erase(&pin->node, &context->pins);
 	context->nr_pins--;
 	spin_unlock(&context->lock);
-	memwait_pin_free(pin);
-	memwait_user_uncharge(context->user, MEMWAIT_PINS, 1);
+	pin->next = *unused;
+	*unused = pin;
 }
 
 /**
@@ -346,4 +451,15 @@ void memwait_context_free(struct memwait_context *context)
 {
 	memwait_user_put(context->user);
 	kfree(context);
+}
+
+int __init memwait_user_init(void)
+{
+	memwait_put_queue = alloc_workqueue("memwait_put", WQ_UNBOUND, 0);
+	return memwait_put_queue ? 0 : -ENOMEM;
+}
+
+void memwait_user_exit(void)
+{
+	destroy_workqueue(memwait_put_queue);
 }

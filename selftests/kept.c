@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * R11: what a pending async wait keeps is the file, and not the open file. A lock, a lease, the right
+ * to write end when user space has closed it; the file system stays busy. Over several kinds of file.
+ */
+#include "async_test.h"
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/mount.h>
+#include <sys/vfs.h>
+
+#define FOREVER	MEMWAIT_FOREVER
+#define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
+
+enum kind { TMPFS, UNLINKED, EXT4, OVERLAY, MEMFD };
+
+/*
+ * A file, of which nothing but its path is open.
+ * @base: a directory, where a tmpfs is mounted with all that the file system at @dir needs
+ * @file: the file, by O_PATH. A program can be executed by it, and inherits it
+ */
+struct place {
+	char base[32], dir[40], path[48];
+	int file;
+};
+
+static bool mount_kind(enum kind kind, const char *base, const char *dir)
+{
+	char text[300];
+
+	if (mount("memwait", base, "tmpfs", 0, NULL) || mkdir(dir, 0755))
+		return false;
+	switch (kind) {
+	case EXT4:
+		snprintf(text, sizeof(text), "truncate -s 4M %s/disk && "
+			 "mkfs.ext4 -q -O ^has_journal %s/disk >/dev/null 2>&1 && "
+			 "mount -t ext4 -o loop %s/disk %s", base, base, base, dir);
+		return !system(text);
+	case OVERLAY:
+		snprintf(text, sizeof(text), "mkdir %s/lower %s/upper %s/work", base, base, base);
+		if (system(text))
+			return false;
+		snprintf(text, sizeof(text), "lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work",
+			 base, base, base);
+		return !mount("memwait", dir, "overlay", 0, text);
+	default:
+		return !mount("memwait", dir, "tmpfs", 0, NULL);
+	}
+}
+
+/* Opens what @file has open, anew. */
+static int reopen(int file, int flags)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	return open(path, flags);
+}
+
+/* Returns an error, which is ENOSYS if the machine has no such file system. */
+static int make_place(struct place *place, enum kind kind, long page)
+{
+	int file;
+
+	place->file = -1;
+	strcpy(place->base, "/tmp/memwait-XXXXXX");
+	if (!mkdtemp(place->base))
+		return errno;
+	snprintf(place->dir, sizeof(place->dir), "%s/dir", place->base);
+	snprintf(place->path, sizeof(place->path), "%s/file", place->dir);
+	if (kind != MEMFD && !mount_kind(kind, place->base, place->dir))
+		return ENOSYS;
+	file = kind == MEMFD ? memfd_create("kept", 0) :
+			       open(place->path, O_RDWR | O_CREAT, 0700);
+	if (file < 0 || ftruncate(file, 2 * page))
+		return errno;
+	place->file = reopen(file, O_PATH);
+	close(file);
+	if (kind == UNLINKED && unlink(place->path))
+		return errno;
+	return place->file < 0 ? errno : 0;
+}
+
+static void close_place(struct place *place)
+{
+	close(place->file);
+	place->file = -1;
+}
+
+static int remove_place(struct place *place)
+{
+	close_place(place);
+	umount2(place->dir, MNT_DETACH);
+	umount2(place->base, MNT_DETACH);
+	return rmdir(place->base);
+}
+
+static uint64_t user_pins(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_pins;
+}
+
+FIXTURE(kept)
+{
+	int fd;
+	struct place place;
+};
+
+FIXTURE_VARIANT(kept)
+{
+	enum kind kind;
+};
+
+FIXTURE_VARIANT_ADD(kept, tmpfs) { .kind = TMPFS };
+FIXTURE_VARIANT_ADD(kept, unlinked) { .kind = UNLINKED };
+FIXTURE_VARIANT_ADD(kept, ext4) { .kind = EXT4 };
+FIXTURE_VARIANT_ADD(kept, overlay) { .kind = OVERLAY };
+FIXTURE_VARIANT_ADD(kept, memfd) { .kind = MEMFD };
+
+FIXTURE_SETUP(kept)
+{
+	int err = make_place(&self->place, variant->kind, sysconf(_SC_PAGESIZE));
+
+	if (err == ENOSYS)
+		SKIP(return, "no such file system");
+	ASSERT_EQ(0, err);
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(kept)
+{
+	close(self->fd);
+	EXPECT_EQ(0, remove_place(&self->place));
+}
+
+#define KEPT_TEST(name)	TEST_F_TIMEOUT(kept, name, 300)
+
+static uint32_t *map(int file, long page, int prot)
+{
+	uint32_t *word = mmap(NULL, page, prot, MAP_SHARED, file, page);
+
+	return word == MAP_FAILED ? NULL : word;
+}
+
+/*
+ * Opens the file, and arms a wait that is pending through that open file only: nothing else of user
+ * space refers to it but the descriptor, which is returned.
+ */
+static int arm(int fd, int file, int flags, uint64_t *id)
+{
+	int opened = reopen(file, flags);
+	long page = sysconf(_SC_PAGESIZE);
+	uint32_t *word = map(opened, page, PROT_READ);
+	int ret;
+
+	if (opened < 0 || !word)
+		return -1;
+	ret = mw_async(fd, word, 0, FOREVER, U32, 1, id);
+	munmap(word, page);
+	return ret == MEMWAIT_PENDING ? opened : -1;
+}
+
+/* The wait is pending still, and is notified through another open file. */
+static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
+{
+	struct memwait_completion done;
+	int opened = reopen(file, O_RDONLY);
+	long page = sysconf(_SC_PAGESIZE);
+	uint32_t *word = map(opened, page, PROT_READ);
+
+	ASSERT_NE(NULL, word);
+	EXPECT_FALSE(mw_readable(fd));
+	EXPECT_EQ(1, mw_notify(fd, word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(1, mw_read(fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_OK, done.result);
+	EXPECT_EQ(0, user_pins(fd));
+	munmap(word, page);
+	close(opened);
+}
+
+KEPT_TEST(R11_flock_ends_with_its_descriptor)
+{
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL), other = reopen(self->place.file, O_RDWR);
+
+	ASSERT_LE(0, opened);
+	ASSERT_EQ(0, flock(opened, LOCK_EX));
+	EXPECT_EQ(-1, flock(other, LOCK_EX | LOCK_NB));
+	close(opened);
+	EXPECT_EQ(0, flock(other, LOCK_EX | LOCK_NB));
+	close(other);
+	expect_notified(_metadata, self->fd, self->place.file);
+}
+
+KEPT_TEST(R11_lock_of_an_open_file_ends_with_its_descriptor)
+{
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL), other = reopen(self->place.file, O_RDWR);
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	ASSERT_LE(0, opened);
+	ASSERT_EQ(0, fcntl(opened, F_OFD_SETLK, &lock));
+	EXPECT_EQ(-1, fcntl(other, F_OFD_SETLK, &lock));
+	close(opened);
+	EXPECT_EQ(0, fcntl(other, F_OFD_SETLK, &lock));
+	close(other);
+	expect_notified(_metadata, self->fd, self->place.file);
+}
+
+/* One that the closed file had, and one that another open file keeps from being had. */
+KEPT_TEST(R11_lease_ends_with_its_descriptor)
+{
+	int opened = arm(self->fd, self->place.file, O_RDONLY, NULL), other;
+
+	signal(SIGIO, SIG_IGN);		/* somebody wants to have the lease broken */
+	ASSERT_LE(0, opened);
+	if (fcntl(opened, F_SETLEASE, F_RDLCK))
+		SKIP(return, "no leases: %s", strerror(errno));
+	EXPECT_EQ(F_RDLCK, fcntl(opened, F_GETLEASE));
+	close(opened);
+	other = reopen(self->place.file, O_WRONLY | O_NONBLOCK);
+	EXPECT_LE(0, other);
+	close(other);
+	expect_notified(_metadata, self->fd, self->place.file);
+
+	opened = arm(self->fd, self->place.file, O_RDWR, NULL);
+	ASSERT_LE(0, opened);
+	other = reopen(self->place.file, O_RDONLY);
+	EXPECT_EQ(-1, fcntl(other, F_SETLEASE, F_RDLCK));
+	EXPECT_EQ(-1, fcntl(other, F_SETLEASE, F_WRLCK));
+	close(opened);
+	EXPECT_EQ(0, fcntl(other, F_SETLEASE, F_RDLCK));
+	EXPECT_EQ(0, fcntl(other, F_SETLEASE, F_UNLCK));
+	EXPECT_EQ(0, fcntl(other, F_SETLEASE, F_WRLCK));
+	close(other);
+	expect_notified(_metadata, self->fd, self->place.file);
+}
+
+/* Executes the file in a child. Returns its exit status, or 100 and the error. */
+static int execute(int file)
+{
+	char *argv[] = { "kept", NULL }, *envp[] = { NULL };
+	pid_t pid = fork();
+
+	if (!pid) {
+		syscall(SYS_execveat, file, "", argv, envp, AT_EMPTY_PATH);
+		_exit(100 + errno);
+	}
+	return child_status(pid);
+}
+
+KEPT_TEST(R11_file_can_be_executed_when_it_is_closed)
+{
+	static const char program[] = "#!/bin/true\n";
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
+
+	ASSERT_LE(0, opened);
+	ASSERT_EQ(sizeof(program) - 1, pwrite(opened, program, sizeof(program) - 1, 0));
+	ASSERT_EQ(0, fchmod(opened, 0700));
+	EXPECT_EQ(100 + ETXTBSY, execute(self->place.file));
+	close(opened);
+	EXPECT_EQ(0, execute(self->place.file));
+	expect_notified(_metadata, self->fd, self->place.file);
+}
+
+KEPT_TEST(R11_close_of_a_writer_is_told_at_once)
+{
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
+	int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	struct inotify_event event = { 0 };
+	char path[40];
+
+	ASSERT_LE(0, opened);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", self->place.file);
+	ASSERT_LE(0, inotify_add_watch(inotify, path, IN_CLOSE_WRITE));
+	EXPECT_EQ(-1, read(inotify, &event, sizeof(event)));
+	close(opened);
+	EXPECT_EQ(sizeof(event), read(inotify, &event, sizeof(event)));
+	EXPECT_EQ(IN_CLOSE_WRITE, event.mask);
+	close(inotify);
+	expect_notified(_metadata, self->fd, self->place.file);
+}
+
+/* Waits until @word is @value; not for ever, as what is waited for may hang. */
+static bool await(const uint32_t *word, uint32_t value)
+{
+	uint64_t end = in_ms(60000);
+
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
+		if (now_ns(CLOCK_MONOTONIC) > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+/* File systems that are mounted. */
+FIXTURE(mounted)
+{
+	int fd;
+	long page;
+	uint32_t *shared;
+	struct place place;
+};
+
+FIXTURE_VARIANT(mounted)
+{
+	enum kind kind;
+};
+
+FIXTURE_VARIANT_ADD(mounted, tmpfs) { .kind = TMPFS };
+FIXTURE_VARIANT_ADD(mounted, ext4) { .kind = EXT4 };
+FIXTURE_VARIANT_ADD(mounted, overlay) { .kind = OVERLAY };
+
+FIXTURE_SETUP(mounted)
+{
+	int err;
+
+	self->page = sysconf(_SC_PAGESIZE);
+	err = make_place(&self->place, variant->kind, self->page);
+	if (err == ENOSYS)
+		SKIP(return, "no such file system");
+	ASSERT_EQ(0, err);
+	self->shared = shared_page(self->page);
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(mounted)
+{
+	close(self->fd);
+	EXPECT_EQ(0, remove_place(&self->place));
+}
+
+#define MOUNTED_TEST(name)	TEST_F_TIMEOUT(mounted, name, 300)
+
+MOUNTED_TEST(R11_mount_can_become_read_only_when_the_file_is_closed)
+{
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
+
+	ASSERT_LE(0, opened);
+	EXPECT_EQ(-1, mount(NULL, self->place.dir, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+	EXPECT_EQ(EBUSY, errno);
+	close(opened);
+	EXPECT_EQ(0, mount(NULL, self->place.dir, NULL, MS_REMOUNT | MS_RDONLY, NULL));
+	expect_notified(_metadata, self->fd, self->place.file);
+}
+
+/* Arms one, and closes all. Returns whether the file system is busy then. */
+static bool is_kept(int fd, struct place *place, uint64_t *id)
+{
+	int opened = arm(fd, place->file, O_RDWR, id);
+
+	close(opened);
+	close_place(place);
+	return opened >= 0 && umount(place->dir) && errno == EBUSY;
+}
+
+MOUNTED_TEST(R11_umount_is_busy_until_the_wait_is_cancelled)
+{
+	uint64_t id;
+
+	ASSERT_TRUE(is_kept(self->fd, &self->place, &id));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_EQ(0, umount(self->place.dir));
+}
+
+MOUNTED_TEST(R11_umount_is_busy_until_the_context_is_closed)
+{
+	ASSERT_TRUE(is_kept(self->fd, &self->place, NULL));
+	ASSERT_TRUE(renew(&self->fd));
+	EXPECT_EQ(0, umount(self->place.dir));
+}
+
+MOUNTED_TEST(R11_lazy_umount_under_a_pending_wait)
+{
+	int opened = reopen(self->place.file, O_RDWR);
+	uint32_t *word = map(opened, self->page, PROT_READ);
+	struct memwait_completion done;
+
+	ASSERT_NE(NULL, word);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+	close(opened);
+	close_place(&self->place);
+	EXPECT_EQ(0, umount2(self->place.dir, MNT_DETACH));
+	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+	munmap(word, self->page);
+	/* Only the wait keeps the file system now. */
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+}
+
+/* What a bound context keeps, when its process has died and another one has a copy of it. */
+MOUNTED_TEST(R11_umount_is_busy_until_the_process_has_died)
+{
+	int bound = memwait_open(O_NONBLOCK);
+	pid_t pid;
+
+	if (mw_owner(self->fd, 0, NULL) == -EOPNOTSUPP)
+		SKIP(return, "no owners");
+	pid = fork();
+	if (!pid) {
+		if (mw_owner(bound, BIND, NULL))
+			_exit(1);
+		if (!is_kept(bound, &self->place, NULL))
+			_exit(2);
+		__atomic_store_n(self->shared, 1, __ATOMIC_RELEASE);
+		for (;;)
+			pause();
+	}
+	close_place(&self->place);
+	ASSERT_TRUE(await(self->shared, 1));
+	EXPECT_EQ(-1, umount(self->place.dir));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	while (umount(self->place.dir))
+		ASSERT_EQ(EBUSY, errno);
+	close(bound);
+}
+
+static uint64_t free_bytes(const char *dir)
+{
+	struct statfs statfs_of;
+
+	return statfs(dir, &statfs_of) ? 0 : statfs_of.f_bfree * statfs_of.f_bsize;
+}
+
+MOUNTED_TEST(R11_unlinked_file_is_freed_with_its_last_wait)
+{
+	const size_t size = 1 << 20;
+	uint64_t before, id;
+	void *memory;
+	int opened;
+
+	before = free_bytes(self->place.dir);
+	opened = arm(self->fd, self->place.file, O_RDWR, &id);
+	ASSERT_LE(0, opened);
+	memory = calloc(1, size);
+	EXPECT_EQ(size, pwrite(opened, memory, size, 2 * self->page));
+	free(memory);
+	EXPECT_EQ(0, unlink(self->place.path));
+	close(opened);
+	close_place(&self->place);
+	EXPECT_GE(before - size, free_bytes(self->place.dir));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_LE(before, free_bytes(self->place.dir));
+}
+
+/*
+ * A frozen file system lets nobody free an unlinked file, until it is thawed: as one does that asks a
+ * daemon which does not answer. Who does the freeing waits for as long.
+ */
+FIXTURE(frozen)
+{
+	int fd, root;
+	uint32_t *shared;
+	struct place place;
+};
+
+FIXTURE_SETUP(frozen)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	int err = make_place(&self->place, EXT4, page);
+
+	if (err == ENOSYS)
+		SKIP(return, "no ext4");
+	ASSERT_EQ(0, err);
+	close_place(&self->place);
+	self->root = open(self->place.dir, O_RDONLY | O_CLOEXEC);
+	self->shared = shared_page(page);
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(frozen)
+{
+	ioctl(self->root, FITHAW, 0);	/* if it is frozen still */
+	close(self->root);
+	close(self->fd);
+	EXPECT_EQ(0, remove_place(&self->place));
+}
+
+/* Arms a wait on the file, of which nothing else is kept in this process. */
+static bool arm_alone(int fd, const char *path)
+{
+	int file = open(path, O_PATH), opened = arm(fd, file, O_RDWR, NULL);
+
+	close(opened);
+	close(file);
+	return opened >= 0;
+}
+
+/* The file is unlinked, and cannot be freed. */
+static bool freeze(int root, const char *path)
+{
+	return !unlink(path) && !ioctl(root, FIFREEZE, 0);
+}
+
+/* The next completion of @fd, which has not come yet, but must not take for ever. */
+static int read_next(int fd, struct memwait_completion *done)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	poll(&pfd, 1, 60000);
+	return mw_read(fd, done, 1);
+}
+
+/* Waits for the death of the owner that @word names. */
+static int arm_owned(int fd, const uint64_t *word, uint64_t user_data)
+{
+	return mw_async(fd, word, *word, FOREVER, MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, user_data,
+			NULL);
+}
+
+/*
+ * R25, R35: a close passes on what was not read, and tells of the context's death, before it frees a
+ * file.
+ */
+TEST_F_TIMEOUT(frozen, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
+{
+	uint64_t *owned = (uint64_t *)(self->shared + 4);
+	struct memwait_completion done;
+	pid_t pid;
+
+	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
+		SKIP(return, "no owners");
+	pid = fork();
+	if (!pid) {
+		int fd = memwait_open(O_NONBLOCK);
+
+		if (mw_owner(fd, MEMWAIT_OWNER_CONTEXT, owned))
+			_exit(3);
+		if (mw_async(fd, self->shared, 0, FOREVER, U32, 1, NULL) != MEMWAIT_PENDING)
+			_exit(1);
+		if (!arm_alone(fd, self->place.path))
+			_exit(2);
+		__atomic_store_n(self->shared + 1, 1, __ATOMIC_RELEASE);
+		for (;;)
+			pause();
+	}
+	ASSERT_TRUE(await(self->shared + 1, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(MEMWAIT_PENDING, arm_owned(self->fd, owned, 3));
+	ASSERT_TRUE(freeze(self->root, self->place.path));
+
+	kill(pid, SIGKILL);
+	EXPECT_EQ(1, read_next(self->fd, &done));
+	EXPECT_EQ(2, done.user_data);
+	EXPECT_EQ(1, read_next(self->fd, &done));
+	EXPECT_EQ(3, done.user_data);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	/* It frees the file itself, and has not yet. */
+	EXPECT_EQ(0, waitpid(pid, NULL, WNOHANG));
+	EXPECT_LE(1, user_pins(self->fd));
+
+	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(0, user_pins(self->fd));
+}
+
+/* Binds @bound, closes it, and dies when it is told to: its waits are ended by a kernel thread. */
+static pid_t start_bound(int bound, const char *path, uint32_t *shared)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	if (mw_owner(bound, BIND, NULL))
+		_exit(1);
+	if (!arm_alone(bound, path))
+		_exit(2);
+	close(bound);
+	__atomic_store_n(shared, 1, __ATOMIC_RELEASE);
+	await(shared + 1, 1);
+	_exit(0);
+}
+
+/*
+ * R30: the kernel thread that tells of deaths frees no file. And what it leaves to be freed is
+ * counted until then (R31).
+ */
+TEST_F_TIMEOUT(frozen, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
+{
+	int bound = memwait_open(O_NONBLOCK);
+	uint64_t *word = (uint64_t *)(self->shared + 4);
+	struct memwait_completion done;
+	pid_t pid, owner;
+
+	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
+		SKIP(return, "no owners");
+	pid = start_bound(bound, self->place.path, self->shared);
+	ASSERT_TRUE(await(self->shared, 1));
+	ASSERT_TRUE(freeze(self->root, self->place.path));
+	EXPECT_EQ(1, user_pins(self->fd));
+	__atomic_store_n(self->shared + 1, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, child_status(pid));
+	while (context_count(bound, "pending"))
+		usleep(100);
+
+	owner = fork();
+	if (!owner) {
+		int fd = memwait_open(0);
+
+		if (mw_owner(fd, 0, word))
+			_exit(1);
+		__atomic_store_n(self->shared + 2, 1, __ATOMIC_RELEASE);
+		for (;;)
+			pause();
+	}
+	ASSERT_TRUE(await(self->shared + 2, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, arm_owned(self->fd, word, 4));
+	kill(owner, SIGKILL);
+	EXPECT_EQ(1, read_next(self->fd, &done));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	EXPECT_EQ(128 + SIGKILL, child_status(owner));
+	EXPECT_EQ(0, context_count(bound, "pins"));
+	EXPECT_EQ(1, user_pins(self->fd));
+	close(bound);
+	EXPECT_EQ(1, user_pins(self->fd));
+
+	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
+	while (user_pins(self->fd))
+		usleep(100);
+}
+
+TEST_HARNESS_MAIN
