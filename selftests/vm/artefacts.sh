@@ -174,7 +174,7 @@ need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
 	case $1 in
-	userlib | plots | deb | tree) ;;
+	userlib | plots | deb | tree | in-tree) ;;
 	system-*) hook=$here/fetch-packages ;;
 	*) hook=$here/fetch-kernels ;;
 	esac
@@ -205,11 +205,11 @@ need_root()
 		extra=bookworm-security
 		packages=build-essential,debhelper,dh-dkms,lintian,xz-utils
 		;;
-	tree)
+	tree | in-tree)
 		# The newest source of Debian, and what it is built with.
 		suite=trixie
 		extra=trixie-backports
-		packages+=,flex,bison,bc,libelf-dev,perl,python3,linux-source/trixie-backports
+		packages+=,flex,bison,bc,libelf-dev,perl,python3,rsync,linux-source/trixie-backports
 		;;
 	system-*)
 		# As a user has it: a kernel and its headers.
@@ -263,6 +263,52 @@ need_tree()
 	artefact "$linux_tree" "unpack newest kernel source" make_source "$root"
 }
 
+# Lays the driver into $1/linux, which is links to the source of need_tree, and which git replaces; the
+# series is in $1/series.
+lay_into_tree()
+{
+	local inside=/cache/${1#"$cache/"}
+	cp -al "$linux_tree" "$1/linux"
+	in_root "$root" gcc -O2 -static -o "$inside/unifdef" "$inside/linux/scripts/unifdef.c"
+	UNIFDEF=$1/unifdef "$top/packaging/in-tree" "$1/linux" "$1/series"
+}
+
+# Sets $in_tree to what the series depends on, but for the source of the kernel.
+need_in_tree_files()
+{
+	mapfile -t in_tree < <(find "$top"/{Kbuild,dkms.conf,module,uapi,selftests,packaging,Documentation} \
+		-type f -name '*[a-z]' ! -name '*.o' ! -name '*.ko' ! -name '*.mod*' ! -name '*.svg' \
+		! -path '*/vm/*' ! -path '*/lint/*' ! -path '*/userlib/*' ! -path '*/bench/*' \
+		! -path '*/fuzz/*' | sort)
+}
+
+# The kernel, the driver as its module, and its kselftests of the driver, installed.
+make_in_tree_kernel()
+{
+	local dir=/cache/${1##*/}
+	lay_into_tree "$1" || return 1
+	cp "$here/machine.config" "$1/"
+	echo CONFIG_MEMWAIT=m >"$1/memwait.config"
+	# shellcheck disable=SC2016
+	in_root "$root" sh -euc '
+		cd "$1/linux"
+		make -s O="$1" tinyconfig
+		cd "$1"
+		linux/scripts/kconfig/merge_config.sh -m .config machine.config memwait.config \
+			linux/tools/testing/selftests/memwait/config
+		make -s olddefconfig
+		grep -x CONFIG_MEMWAIT=m .config
+		make -s -j"$(nproc)" bzImage modules headers
+		make -s -C linux/tools/testing/selftests TARGETS=memwait O="$1" \
+			USERLDFLAGS=-static INSTALL_PATH="$1/installed" install
+		tar -C installed -cf kselftest.tar .
+		mv drivers/misc/memwait/memwait.ko .
+		: >warnings
+	' sh "$dir" || return 1
+	rm -rf "$1"/{linux,kselftest,installed}
+	find "$1" -name '*.o' -delete
+}
+
 make_own_kernel()
 {
 	local dir=/cache/${1##*/} source=/cache/${3##*/} name=$4
@@ -312,6 +358,17 @@ need_kernel()
 		release=$(cat "$dir/include/config/kernel.release")
 		image=$dir/arch/x86/boot/bzImage
 		headers=/cache/${dir##*/}
+		return
+		;;
+	in-tree)
+		need_tree
+		need_in_tree_files
+		dir=$cache/in-tree-kernel-$(echo "$linux_tree" |
+			hash_of "$here/machine.config" "${in_tree[@]}")
+		artefact "$dir" "build the newest kernel with the driver" make_in_tree_kernel
+		release=$(cat "$dir/include/config/kernel.release")
+		image=$dir/arch/x86/boot/bzImage
+		module=$dir
 		return
 		;;
 	*-rt)
