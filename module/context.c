@@ -429,14 +429,19 @@ static __poll_t memwait_poll(struct file *file, poll_table *table)
 static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
-	unsigned int pending, completed, pins;
+	unsigned int pending, completed, pins, places = 0;
+	struct memwait_place *place;
+	unsigned long index;
 
 	spin_lock(&context->lock);
 	pending = context->nr_pending;
 	completed = context->nr_completed;
 	pins = context->nr_pins;
 	spin_unlock(&context->lock);
-	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\n", pending, completed, pins);
+	xa_for_each(&context->places, index, place)
+		places++;
+	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
+		   completed, pins, places);
 	/* Not by its identity, which is freed when a bound context ends. */
 	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
 		   READ_ONCE(context->id));

@@ -28,11 +28,12 @@ struct memwait_place;
 
 /* What is counted of each user, and limited by a module parameter. */
 enum memwait_resource {
-	MEMWAIT_WAITS,		/* async waits, until cancelled or read; places */
+	MEMWAIT_WAITS,		/* async waits, until cancelled or read */
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_PINS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_SPARES,		/* waits that contexts keep to use them again */
+	MEMWAIT_PLACES,		/* words of interrupted threads; at most as many as waits */
 	MEMWAIT_RESOURCES,
 };
 
@@ -253,7 +254,8 @@ void memwait_context_free(struct memwait_context *context);
 static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
 				       unsigned long n)
 {
-	unsigned long limit = READ_ONCE(memwait_limits[resource]);
+	const enum memwait_resource limited = resource == MEMWAIT_PLACES ? MEMWAIT_WAITS : resource;
+	unsigned long limit = READ_ONCE(memwait_limits[limited]);
 	long used = atomic_long_read(&user->used[resource]);
 
 	do {

@@ -14,7 +14,7 @@
  * that names its owner has another value for each of them, and a place that its change could take
  * away would be none. A wait that is not interrupted pays a look at an empty table.
  *
- * Without memory, or at the limit of the user's waits, for each word counts as one, there is no
+ * Without memory, or when the user has as many as it may have waits, for each word counts, there is no
  * record. The wait is right without it, but begins at the end.
  *
  * A record keeps no file, mm_struct or queue. So its key may be that of another owner by now, as an
@@ -85,7 +85,7 @@ static unsigned long memwait_place_index(void)
 /* Ends a record that is in the table no more. */
 static void memwait_place_free(struct memwait_context *context, struct memwait_place *place)
 {
-	memwait_user_uncharge(context->user, MEMWAIT_WAITS, place->nr);
+	memwait_user_uncharge(context->user, MEMWAIT_PLACES, place->nr);
 	put_pid(place->pid);
 	kfree_rcu(place, rcu);
 }
@@ -252,7 +252,7 @@ void memwait_place_keep(struct memwait_context *context, const struct memwait_gr
 	if (old)
 		memwait_place_free(context, old);
 	/* Last, lest it be taken back when others have seen it. */
-	if (memwait_user_charge(context->user, MEMWAIT_WAITS, group->nr))
+	if (memwait_user_charge(context->user, MEMWAIT_PLACES, group->nr))
 		return;
 	xa_erase(&context->places, memwait_place_index());
 free:

@@ -61,6 +61,7 @@ static const u8 memwait_memory_each[MEMWAIT_RESOURCES] __initconst = {
 	[MEMWAIT_PINS] = 19,
 	[MEMWAIT_OWNERS] = 16,
 	[MEMWAIT_SPARES] = 17,
+	[MEMWAIT_PLACES] = 14,		/* not looked at: see memwait_user_charge() */
 };
 
 /* A machine with less memory has the limits of this much. */

@@ -604,45 +604,26 @@ MEMWAIT_TEST(the_device_does_not_write_seek_or_map)
 	EXPECT_EQ(ENODEV, errno);
 }
 
-static long read_fdinfo(int fd, const char *name)
-{
-	char path[64], line[128], *value = NULL;
-	long number = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		value = strchr(line, ':');
-		if (value && !strncmp(line, name, strlen(name)) &&
-		    line + strlen(name) == value)
-			number = strtol(value + 1, NULL, 10);
-	}
-	if (f)
-		fclose(f);
-	return number;
-}
-
 MEMWAIT_TEST(fdinfo_counts_pending_and_completed)
 {
 	struct memwait_completion done[4];
 	int i;
 
-	EXPECT_EQ(0, read_fdinfo(self->fd, "pending"));
-	EXPECT_EQ(0, read_fdinfo(self->fd, "completed"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 	for (i = 0; i < 5; i++)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
 						    i, NULL));
-	EXPECT_EQ(5, read_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(5, mw_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
-	EXPECT_EQ(2, read_fdinfo(self->fd, "pending"));
-	EXPECT_EQ(3, read_fdinfo(self->fd, "completed"));
+	EXPECT_EQ(2, mw_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(3, mw_fdinfo(self->fd, "completed"));
 	EXPECT_EQ(2, mw_read(self->fd, done, 2));
-	EXPECT_EQ(1, read_fdinfo(self->fd, "completed"));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "completed"));
 	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(3, mw_read(self->fd, done, 4));
-	EXPECT_EQ(0, read_fdinfo(self->fd, "pending"));
-	EXPECT_EQ(0, read_fdinfo(self->fd, "completed"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 }
 
 TEST_HARNESS_MAIN

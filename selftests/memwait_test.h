@@ -132,6 +132,26 @@ static inline int mw_notify_many(int fd, const struct memwait_notify *notifies, 
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg);
 }
 
+/* A number of a context from its fdinfo, or -1. */
+static inline long mw_fdinfo(int fd, const char *name)
+{
+	char path[64], line[128], *value = NULL;
+	long number = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		value = strchr(line, ':');
+		if (value && !strncmp(line, name, strlen(name)) &&
+		    line + strlen(name) == value)
+			number = strtol(value + 1, NULL, 10);
+	}
+	if (f)
+		fclose(f);
+	return number;
+}
+
 static inline int mw_waiters(int fd, const volatile void *addr, uint32_t flags)
 {
 	struct memwait_notify arg = { .addr = (uintptr_t)addr, .flags = flags };

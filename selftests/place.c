@@ -202,10 +202,10 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
 	ARM(1);
 	ARM(2);
 	send_away(&t);
-	/* While it is away it is passed over, and counted as one wait of each of its words. */
+	/* While it is away it is passed over, and is no wait. */
 	EXPECT_EQ(2, mw_waiters(self->fd, &self->words[2], U32));
-	EXPECT_EQ(self->user_waits + 2 + (variant->way == ANY_RESTARTS ? 3 : 1),
-		  mw_user_waits(self->fd));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
+	EXPECT_EQ(self->user_waits + 2, mw_user_waits(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
 	EXPECT_COMPLETED(1);
 	ARM(3);
@@ -218,7 +218,7 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
 	EXPECT_COMPLETED(3);
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 	/* And the record is given back. */
-	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 }
 
 /* It has the number of its joining, though its queue was another one then. */
@@ -266,8 +266,7 @@ PLACE_TEST(R12_not_equal_keeps_the_place)
 	send_away(&t);
 	call_back(&t);
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
-	EXPECT_EQ(self->user_waits + 1 + (variant->way == ANY_RESTARTS ? 3 : 1),
-		  mw_user_waits(self->fd));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], MEMWAIT_ALL, U32));
 }
 
@@ -425,8 +424,40 @@ MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
 		call_back(&t);
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
 	}
-	EXPECT_LT(self->user_waits, mw_user_waits(self->fd));
-	EXPECT_GE(self->user_waits + 10, mw_user_waits(self->fd));
+	EXPECT_LT(0, mw_fdinfo(self->fd, "places"));
+	EXPECT_GE(10, mw_fdinfo(self->fd, "places"));
+}
+
+#define LIMIT	"/sys/module/memwait/parameters/max_user_waits"
+
+/* Words count, and those of a closed context do not. */
+MEMWAIT_TEST(R31_a_user_has_as_many_places_as_waits)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	long before = read_number(LIMIT);
+	struct thread t[4];
+	int round, fd, i;
+
+	if (before < 0 || write_number(LIMIT, 5) < 0)
+		SKIP(return, "needs root to set a limit");
+	handle(SIGUSR1, 0);
+	for (round = 0; round < 3; round++) {
+		fd = memwait_open(O_NONBLOCK);
+		for (i = 0; i < 4; i++) {
+			/* With three words, one, three and one: the third has no place. */
+			t[i] = one(fd, words, i % 2 ? CALLS_AGAIN : ANY_CALLS_AGAIN);
+			t[i].expected = 7;
+			thread_start(&t[i]);
+			send_away(&t[i]);
+			EXPECT_EQ(i < 2 ? i + 1 : i, mw_fdinfo(fd, "places"));
+		}
+		for (i = 0; i < 4; i++) {
+			call_back(&t[i]);
+			EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t[i]));
+		}
+		close(fd);
+	}
+	write_number(LIMIT, before);
 }
 
 static pid_t fork_first(int fd, const uint32_t *word)
@@ -638,23 +669,23 @@ MEMWAIT_TEST(R12_an_exec_by_another_thread_leaves_places_that_end)
 	if (!pid)
 		interrupt_both_and_execute(self->fd, words);
 	close(fds[1]);
-	while (mw_user_waits(self->fd) != self->user_waits + 1)
+	while (mw_fdinfo(self->fd, "places") != 1)
 		sched_yield();
 	await_waiters(self->fd, &words[2], U32, 1);
 	await_asleep(pid);
 	kill(pid, SIGUSR1);
 	/* Until the program runs. */
 	ASSERT_EQ(0, read(fds[0], &c, 1));
-	EXPECT_EQ(self->user_waits + 2, mw_user_waits(self->fd));
+	EXPECT_EQ(2, mw_fdinfo(self->fd, "places"));
 	/* There is no thread with the id of the second one any more. */
 	for (i = 0; i < 4; i++)
 		interrupt_one(self->fd, words);
-	EXPECT_EQ(self->user_waits + 1, mw_user_waits(self->fd));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
 	kill(pid, SIGKILL);
 	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
 	for (i = 0; i < 4; i++)
 		interrupt_one(self->fd, words);
-	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
 	close(fds[0]);
 }
 

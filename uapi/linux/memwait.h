@@ -68,9 +68,8 @@
 /**
  * struct memwait_info - what this kernel offers, and the limits in force
  * @features: MEMWAIT_FEATURE_* bits
- * @max_user_waits: most async waits that one user may have, pending or not yet read, and places of
- *	interrupted threads; a group counts as many as it has words (module parameter
- *	max_user_waits)
+ * @max_user_waits: most async waits that one user may have, pending or not yet read; a group counts
+ *	as many as it has words (module parameter max_user_waits)
  * @user_waits: how many of them the user that opened this context has now; out of date at once
  * @max_group: most words of a group, MEMWAIT_GROUP_MAX
  * @reserved: 0
