@@ -215,8 +215,8 @@ struct memwait_kept_queues {
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
 /*
- * What a step of a call is bounded by: waiters that are looked at, or pollers that are woken; threads
- * and contexts that are woken.
+ * What a step of a call is bounded by: waiters that are looked at, or pollers that are woken;
+ * threads and contexts that are woken.
  */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16

@@ -14,8 +14,8 @@
  * that names its owner has another value for each of them, and a place that its change could take
  * away would be none. A wait that is not interrupted pays a look at an empty table.
  *
- * Without memory, or when the user has as many as it may have waits, for each word counts, there is no
- * record. The wait is right without it, but begins at the end.
+ * Records are counted, one for each word. Without memory, or when the user has as many as it may
+ * have waits, there is none. The wait is right without it, but begins at the end.
  *
  * A record keeps no file, mm_struct or queue. So its key may be that of another owner by now, as an
  * address can come again. Hence the inode's number and generation are compared, and for a private

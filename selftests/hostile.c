@@ -626,8 +626,9 @@ MEMWAIT_TEST(R29_a_notify_of_a_context_with_many_pollers_leaves_the_processor)
 }
 
 /*
- * R29: contexts of one step, with more pollers each than a step wakes. What a step wakes is woken with
- * preemption disabled, so it must come to the last context before it has woken many of the others.
+ * R29: contexts of one step, with more pollers each than a step wakes. What a step wakes is woken
+ * with preemption disabled, so it must come to the last context before it has woken many of the
+ * others.
  */
 #define STEP_CONTEXTS	16
 #define STEP_POLLERS	64

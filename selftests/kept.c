@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R11: what a pending async wait keeps is the file, and not the open file. A lock, a lease, the right
- * to write end when user space has closed it; the file system stays busy. Over several kinds of file.
+ * R11: what a pending async wait keeps is the file, and not the open file. A lock, a lease, the
+ * right to write end when user space has closed it; the file system stays busy. Over several kinds
+ * of file.
  */
 #include "async_test.h"
 #include <linux/fs.h>
@@ -27,15 +28,19 @@ struct place {
 
 static bool mount_kind(enum kind kind, const char *base, const char *dir)
 {
-	char text[300];
+	static const char make[] =
+		"truncate -s 4M %s && mkfs.ext4 -q -O ^has_journal %s >/dev/null 2>&1";
+	char disk[100], text[300];
 
 	if (mount("memwait", base, "tmpfs", 0, NULL) || mkdir(dir, 0755))
 		return false;
 	switch (kind) {
 	case EXT4:
-		snprintf(text, sizeof(text), "truncate -s 4M %s/disk && "
-			 "mkfs.ext4 -q -O ^has_journal %s/disk >/dev/null 2>&1 && "
-			 "mount -t ext4 -o loop %s/disk %s", base, base, base, dir);
+		snprintf(disk, sizeof(disk), "%s/disk", base);
+		snprintf(text, sizeof(text), make, disk, disk);
+		if (system(text))
+			return false;
+		snprintf(text, sizeof(text), "mount -t ext4 -o loop %s %s", disk, dir);
 		return !system(text);
 	case OVERLAY:
 		snprintf(text, sizeof(text), "mkdir %s/lower %s/upper %s/work", base, base, base);
@@ -58,28 +63,28 @@ static int reopen(int file, int flags)
 	return open(path, flags);
 }
 
-/* Returns an error, which is ENOSYS if the machine has no such file system. */
+/* Returns an error, which is -ENODEV if the machine has no such file system. */
 static int make_place(struct place *place, enum kind kind, long page)
 {
 	int file;
 
 	place->file = -1;
-	strcpy(place->base, "/tmp/memwait-XXXXXX");
+	snprintf(place->base, sizeof(place->base), "/tmp/memwait-XXXXXX");
 	if (!mkdtemp(place->base))
-		return errno;
+		return -errno;
 	snprintf(place->dir, sizeof(place->dir), "%s/dir", place->base);
 	snprintf(place->path, sizeof(place->path), "%s/file", place->dir);
 	if (kind != MEMFD && !mount_kind(kind, place->base, place->dir))
-		return ENOSYS;
+		return -ENODEV;
 	file = kind == MEMFD ? memfd_create("kept", 0) :
 			       open(place->path, O_RDWR | O_CREAT, 0700);
 	if (file < 0 || ftruncate(file, 2 * page))
-		return errno;
+		return -errno;
 	place->file = reopen(file, O_PATH);
 	close(file);
 	if (kind == UNLINKED && unlink(place->path))
-		return errno;
-	return place->file < 0 ? errno : 0;
+		return -errno;
+	return place->file < 0 ? -errno : 0;
 }
 
 static void close_place(struct place *place)
@@ -124,7 +129,7 @@ FIXTURE_SETUP(kept)
 {
 	int err = make_place(&self->place, variant->kind, sysconf(_SC_PAGESIZE));
 
-	if (err == ENOSYS)
+	if (err == -ENODEV)
 		SKIP(return, "no such file system");
 	ASSERT_EQ(0, err);
 	self->fd = memwait_open(O_NONBLOCK);
@@ -184,7 +189,8 @@ static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
 
 KEPT_TEST(R11_flock_ends_with_its_descriptor)
 {
-	int opened = arm(self->fd, self->place.file, O_RDWR, NULL), other = reopen(self->place.file, O_RDWR);
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
+	int other = reopen(self->place.file, O_RDWR);
 
 	ASSERT_LE(0, opened);
 	ASSERT_EQ(0, flock(opened, LOCK_EX));
@@ -197,7 +203,8 @@ KEPT_TEST(R11_flock_ends_with_its_descriptor)
 
 KEPT_TEST(R11_lock_of_an_open_file_ends_with_its_descriptor)
 {
-	int opened = arm(self->fd, self->place.file, O_RDWR, NULL), other = reopen(self->place.file, O_RDWR);
+	int opened = arm(self->fd, self->place.file, O_RDWR, NULL);
+	int other = reopen(self->place.file, O_RDWR);
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
 	ASSERT_LE(0, opened);
@@ -241,7 +248,7 @@ KEPT_TEST(R11_lease_ends_with_its_descriptor)
 /* Executes the file in a child. Returns its exit status, or 100 and the error. */
 static int execute(int file)
 {
-	char *argv[] = { "kept", NULL }, *envp[] = { NULL };
+	char name[] = "kept", *argv[] = { name, NULL }, *envp[] = { NULL };
 	pid_t pid = fork();
 
 	if (!pid) {
@@ -320,7 +327,7 @@ FIXTURE_SETUP(mounted)
 
 	self->page = sysconf(_SC_PAGESIZE);
 	err = make_place(&self->place, variant->kind, self->page);
-	if (err == ENOSYS)
+	if (err == -ENODEV)
 		SKIP(return, "no such file system");
 	ASSERT_EQ(0, err);
 	self->shared = shared_page(self->page);
@@ -448,8 +455,8 @@ MOUNTED_TEST(R11_unlinked_file_is_freed_with_its_last_wait)
 }
 
 /*
- * A frozen file system lets nobody free an unlinked file, until it is thawed: as one does that asks a
- * daemon which does not answer. Who does the freeing waits for as long.
+ * A frozen file system lets nobody free an unlinked file, until it is thawed: as one does that asks
+ * a daemon which does not answer. Who does the freeing waits for as long.
  */
 FIXTURE(frozen)
 {
@@ -463,7 +470,7 @@ FIXTURE_SETUP(frozen)
 	long page = sysconf(_SC_PAGESIZE);
 	int err = make_place(&self->place, EXT4, page);
 
-	if (err == ENOSYS)
+	if (err == -ENODEV)
 		SKIP(return, "no ext4");
 	ASSERT_EQ(0, err);
 	close_place(&self->place);
@@ -514,8 +521,8 @@ static int arm_owned(int fd, const uint64_t *word, uint64_t user_data)
 }
 
 /*
- * R25, R35: a close passes on what was not read, and tells of the context's death, before it frees a
- * file.
+ * R25, R35: a close passes on what was not read, and tells of the context's death, before it frees
+ * a file.
  */
 TEST_F_TIMEOUT(frozen, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 {
