@@ -675,6 +675,7 @@ static int memwait_async_arm_group(struct memwait_context *context,
 	refcount_set(&group->group.refs, 1);
 	group->group.nr = nr;
 	group->group.members = group->members;
+	group->group.returned = NULL;
 	group->group.task = NULL;
 	group->timed.wait.waiter.state = MEMWAIT_ARMING;
 	group->timed.wait.waiter.kind = expires == KTIME_MAX ? MEMWAIT_GROUPED :

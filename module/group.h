@@ -14,12 +14,20 @@
  * struct memwait_member - one of the words of a group
  * @waiter: its entry in the queue
  * @group: the group
- * @returned: in &memwait_queue.returned
  */
 struct memwait_member {
 	struct memwait_waiter waiter;
 	struct memwait_group *group;
-	struct rb_node returned;
+};
+
+/**
+ * struct memwait_returned - a waiter of a thread that has returned to its place
+ * @node: in &memwait_queue.returned
+ * @waiter: the waiter
+ */
+struct memwait_returned {
+	struct rb_node node;
+	struct memwait_waiter *waiter;
 };
 
 /**
@@ -27,6 +35,8 @@ struct memwait_member {
  * @refs: of a group that was allocated: one of its owner, one of the notify that has claimed it
  * @nr: how many words
  * @members: one for each word
+ * @returned: of a group of a thread: one for each member, for memwait_queue_return(). Not in the
+ *	member, which an async wait has as well: with 128 words those would take twice the memory
  * @next: in memwait_wakes.groups of the notify that has claimed it
  * @task: the thread, of a group of a thread
  * @claimed: %NULL while the wait is pending; the member that was notified; or
@@ -43,6 +53,7 @@ struct memwait_group {
 	refcount_t refs;
 	u32 nr;
 	struct memwait_member *members;
+	struct memwait_returned *returned;
 	struct memwait_group *next;
 	struct task_struct *task;
 	struct memwait_member *claimed;
@@ -58,6 +69,13 @@ struct memwait_group {
 static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
 {
 	return container_of(waiter, struct memwait_member, waiter);
+}
+
+static inline struct rb_node *memwait_returned_node(const struct memwait_waiter *waiter)
+{
+	const struct memwait_member *member = to_member(waiter);
+
+	return &member->group->returned[member - member->group->members].node;
 }
 
 int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr);

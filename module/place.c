@@ -163,6 +163,7 @@ int memwait_place_join(struct memwait_context *context, struct memwait_group *gr
 	for (i = 0; i < group->nr; i++) {
 		waiter = &group->members[i].waiter;
 		waiter->number = place ? place->stands[i].number : 0;
+		group->returned[i].waiter = waiter;
 		ret = memwait_queue_return(waiter, &waits[i], &context->user->kept);
 		if (ret) {
 			*index = i;

@@ -542,7 +542,7 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 
 static struct memwait_waiter *memwait_returned(const struct rb_node *node)
 {
-	return &rb_entry(node, struct memwait_member, returned)->waiter;
+	return rb_entry(node, struct memwait_returned, node)->waiter;
 }
 
 static bool memwait_returned_less(struct rb_node *a, const struct rb_node *b)
@@ -605,7 +605,7 @@ static void memwait_queue_insert_returned(struct memwait_queue *queue,
 
 	lockdep_assert_held(&queue->lock);
 	waiter->node.next = NULL;
-	rb_add(&to_member(waiter)->returned, &queue->returned, memwait_returned_less);
+	rb_add(memwait_returned_node(waiter), &queue->returned, memwait_returned_less);
 	if (waiter->identity) {
 		first = list_first_entry_or_null(&queue->owned, struct memwait_waiter, owned_node);
 		if (first && waiter->number < first->number)
@@ -680,7 +680,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 
 	lockdep_assert_held(&queue->lock);
 	if (memwait_waiter_has_returned(waiter))
-		rb_erase(&to_member(waiter)->returned, &queue->returned);
+		rb_erase(memwait_returned_node(waiter), &queue->returned);
 	else
 		list_del(&waiter->node);
 	if (unlikely(waiter->identity))
@@ -703,7 +703,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to)
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
 	if (memwait_waiter_has_returned(waiter)) {
-		rb_erase(&to_member(waiter)->returned, &from->returned);
+		rb_erase(memwait_returned_node(waiter), &from->returned);
 		list_add_tail(&waiter->node, &to->waiters);
 	} else {
 		list_move_tail(&waiter->node, &to->waiters);

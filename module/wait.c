@@ -286,10 +286,12 @@ static __always_inline int memwait_wait_one(struct memwait_member *member,
 					    const struct memwait_wait *wait,
 					    struct memwait_context *context)
 {
+	struct memwait_returned returned __uninitialized;
 	struct memwait_group group __uninitialized;
 
 	group.nr = 1;
 	group.members = member;
+	group.returned = &returned;
 	group.task = current;
 	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, context);
 }
@@ -341,8 +343,8 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		return -EFAULT;
 
 	/* A notify may need the members longer than this thread does. */
-	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->members) + sizeof(*waits)),
-			MEMWAIT_GFP);
+	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->members) + sizeof(*waits) +
+					       sizeof(*group->returned)), MEMWAIT_GFP);
 	if (!group)
 		return -ENOMEM;
 	refcount_set(&group->refs, 1);
@@ -350,6 +352,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	group->members = (struct memwait_member *)(group + 1);
 	group->task = current;
 	waits = (struct memwait_wait *)(group->members + nr);
+	group->returned = (struct memwait_returned *)(waits + nr);
 
 	ret = memwait_group_copy(waits, any->waits, nr);
 	if (!ret)
