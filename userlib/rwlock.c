@@ -393,7 +393,7 @@ static int look_for_users(struct rwlock *lock)
 		       EAGAIN : 0;
 	}
 	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
-	if (!gate || gate == MEMWAIT_NOT_RECOVERABLE)
+	if (!gate || gate == MEMWAIT_OWNER_CONTENDED || gate == MEMWAIT_NOT_RECOVERABLE)
 		return 0;
 	dead = memwait_owner_is_dead(&lock->owned_gate, gate, lock->kind);
 	if (dead < 0)
