@@ -1722,7 +1722,7 @@ LIMITS_TEST(R31_an_owner_that_others_name_is_told_of_at_once)
  */
 #define SLOW_ROUNDS	3
 #define SLOW_DEATHS	8
-#define SLOW_WAITS	20000
+#define SLOW_WAITS	15000
 
 struct driver {
 	pthread_t thread;
