@@ -34,16 +34,16 @@ static_assert(offsetof(struct memwait_wait_any, flags) == offsetof(struct memwai
 
 module_param_named(max_user_waits, memwait_limits[MEMWAIT_WAITS], ulong, 0644);
 MODULE_PARM_DESC(max_user_waits,
-		 "Most async waits of a user, pending or unread (default: one for 16 KiB of memory)");
+		 "Most async waits of a user, pending or unread (default: one for 16 KiB)");
 module_param_named(max_user_contexts, memwait_limits[MEMWAIT_CONTEXTS], ulong, 0644);
 MODULE_PARM_DESC(max_user_contexts,
-		 "Most open contexts of a user (default: one for 256 KiB of memory)");
+		 "Most open contexts of a user (default: one for 256 KiB)");
 module_param_named(max_user_pins, memwait_limits[MEMWAIT_PINS], ulong, 0644);
 MODULE_PARM_DESC(max_user_pins,
-		 "Most files and address spaces that waits keep (default: one for 512 KiB of memory)");
+		 "Most files and address spaces that waits of a user keep (default: one for 512 KiB)");
 module_param_named(max_user_owners, memwait_limits[MEMWAIT_OWNERS], ulong, 0644);
 MODULE_PARM_DESC(max_user_owners,
-		 "Most threads and contexts with an id (default: one for 64 KiB of memory)");
+		 "Most threads and contexts of a user with an id (default: one for 64 KiB)");
 
 /* INFO is read-only: a caller with a larger struct gets zeros for what is not known here. */
 static int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
