@@ -40,7 +40,7 @@ MODULE_PARM_DESC(max_user_contexts,
 		 "Most open contexts of a user (default: one for 256 KiB)");
 module_param_named(max_user_pins, memwait_limits[MEMWAIT_PINS], ulong, 0644);
 MODULE_PARM_DESC(max_user_pins,
-		 "Most files and address spaces that waits of a user keep (default: one for 512 KiB)");
+		 "Most files and address spaces that waits keep (default: one for 512 KiB)");
 module_param_named(max_user_owners, memwait_limits[MEMWAIT_OWNERS], ulong, 0644);
 MODULE_PARM_DESC(max_user_owners,
 		 "Most threads and contexts of a user with an id (default: one for 64 KiB)");
