@@ -99,6 +99,7 @@ static inline void memwait_group_keep(struct memwait_group *group, struct memwai
 	refcount_inc(&group->refs);
 	group->next = wakes->groups;
 	wakes->groups = group;
+	wakes->looked += group->nr;
 }
 
 /**

@@ -224,7 +224,7 @@ struct memwait_kept_queues {
 /**
  * struct memwait_wakes - what is left to be done once the queue's lock has been dropped
  * @call: 0, or the number of a call that may take several steps
- * @looked: so many waiters were looked at
+ * @looked: so many waiters were looked at, or are members of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
  * @groups: groups that were claimed, whose other members are in their queues still; chained by

@@ -11,7 +11,9 @@
  * notifier is not preempted, therefore. With PREEMPT_RT it can be, because locks may sleep there; a
  * claimed thread then still meets its deadline and dies of SIGKILL, as a thread that futex(2) is
  * about to wake. Only the other members of a group are taken out of their queues later: until then
- * a notify passes over them.
+ * a notify passes over them. The memory of the group, which is its owner's, stays as long, although
+ * the owner may have left it. So the words of groups fill a step, and a notifier that is not
+ * scheduled keeps less than MEMWAIT_STEP + MEMWAIT_GROUP_MAX of them.
  *
  * A context may have any number of pollers, which are woken with interrupts disabled. So a step
  * wakes MEMWAIT_STEP of them at once, which its contexts share: the first 4 of each at least. The
@@ -226,7 +228,7 @@ static void memwait_step_end(struct memwait_call *call)
 
 static bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 {
-	return wakes->looked == MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
+	return wakes->looked >= MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
 	       wakes->nr_contexts == MEMWAIT_STEP_WAKES;
 }
 
@@ -292,11 +294,16 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 	return false;
 }
 
-/* Before the lock of the first step is dropped: the call will come back for older waiters. */
-static void memwait_call_hold(struct memwait_queue *queue)
+/*
+ * Before the lock of the first step is dropped: the call will come back for older waiters. A call
+ * that does so because of groups gets its number here, so it may wake a context twice.
+ */
+static void memwait_call_hold(struct memwait_call *call, struct memwait_queue *queue)
 {
 	lockdep_assert_held(&queue->lock);
 	queue->nr_calls++;
+	if (!call->wakes.call)
+		call->wakes.call = memwait_new_call();
 }
 
 /* Between two steps. Returns whether to go on. */
@@ -340,7 +347,7 @@ static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count
 	memwait_call_start(&call, queue);
 	more = memwait_call_claim(&call, queue);
 	if (more)
-		memwait_call_hold(queue);
+		memwait_call_hold(&call, queue);
 	memwait_step_begin();
 	memwait_queue_unlock(queue, kept);
 	memwait_step_end(&call);
@@ -529,12 +536,14 @@ void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned
 		memwait_call_start(&call, queue);
 		more = memwait_call_claim(&call, queue);
 		if (more)
-			memwait_call_hold(queue);
+			memwait_call_hold(&call, queue);
 		memwait_queue_unlock(queue, kept);
 		if (more || memwait_wakes_are_full(&call.wakes)) {
 			memwait_step_end(&call);
 			if (more)
 				memwait_notify_rest(&call, queue);
+			else if (!call.wakes.call)
+				call.wakes.call = memwait_new_call();
 			memwait_step_begin();
 		}
 done:
@@ -652,7 +661,7 @@ int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *s
 		       memwait_call_move(&call, queues, target);
 	}
 	if (more) {
-		memwait_call_hold(queues[SOURCE]);
+		memwait_call_hold(&call, queues[SOURCE]);
 		queues[TARGET]->nr_calls++;
 	}
 	memwait_step_begin();

@@ -7,6 +7,7 @@
  * MEMWAIT_HOSTILE_WAITS sets how many async waits there are where the number is what matters.
  */
 #include "limits_test.h"
+#include "several_test.h"
 #include "signal_test.h"
 #include "timing_test.h"
 #include <linux/membarrier.h>
@@ -346,7 +347,7 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
  * processor watches, as the kernel's own threads work where they like.
  */
 #define MAX_PROCESSORS	8
-#define ROUNDS		3
+#define WATCHES		3
 #define LATE_MS		20
 
 struct watch {
@@ -527,7 +528,7 @@ static void watch_operation(struct __test_metadata *_metadata, const char *name,
 	ASSERT_LE(0, op.fd);
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_TRUE(try_watched(_metadata, "nothing with", &op, do_nothing, &good[0]));
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < WATCHES; i++) {
 		ASSERT_EQ(op.n, arm_many(op.fd, words, op.n, MEMWAIT_FOREVER, NULL));
 		ASSERT_TRUE(try_watched(_metadata, name, &op, first, &good[1]));
 		ASSERT_TRUE(!second ||
@@ -612,7 +613,7 @@ MEMWAIT_TEST(R29_a_notify_of_a_context_with_many_pollers_leaves_the_processor)
 		ASSERT_LE(0, fd);
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
 	}
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < WATCHES; i++) {
 		ASSERT_EQ(1, arm_many(op.fd, op.words, 1, MEMWAIT_FOREVER, NULL));
 		ASSERT_TRUE(try_watched(_metadata, "notify, with pollers instead of", &op,
 					do_notify_one, &good));
@@ -1504,6 +1505,97 @@ LIMITS_TEST(R31_users_of_a_namespace_of_root_have_limits_of_their_own)
 	if (ret == 77)
 		SKIP(return, "no user namespaces");
 	EXPECT_EQ(0, ret);
+}
+
+/*
+ * R31: groups of a victim are charged to his memory cgroup. A thread that the notifier has woken
+ * takes the notifier's processor away before it has let go of the groups that it has claimed, and
+ * the victim closes his context.
+ */
+#define KEPT_GROUPS	64
+
+struct keeping {
+	int ready, claimed, left;
+	uint32_t first, others;
+};
+
+static void *take_processor(void *arg)
+{
+	struct keeping *k = arg;
+	int fd = memwait_open(0);
+	uint64_t end;
+
+	if (!bind_to(0) && !set_fifo(50))
+		mw_wait(fd, &k->first, 0, MEMWAIT_FOREVER, U32);
+	store(&k->claimed, 1);
+	end = now() + 700 * NSEC_PER_MSEC;
+	while (!load(&k->left) && now() < end)
+		;
+	return NULL;
+}
+
+static void own_groups(struct keeping *k)
+{
+	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
+	int fd, i;
+
+	CHECK(!bind_to(1) && !enter_cgroup());
+	fd = memwait_open(O_NONBLOCK);
+	waits[0] = member(&k->first, 0, U32);
+	for (i = 1; i < MEMWAIT_GROUP_MAX; i++)
+		waits[i] = member(&k->others, 0, U32);
+	for (i = 0; i < KEPT_GROUPS; i++)
+		CHECK(mw_group(fd, waits, MEMWAIT_GROUP_MAX, MEMWAIT_FOREVER, 0, i, NULL) ==
+		      MEMWAIT_PENDING);
+	store(&k->ready, 1);
+	while (!load(&k->claimed))
+		;
+	close(fd);
+	store(&k->left, 1);
+	pause();
+	_exit(0);
+}
+
+static void *notify_idly(void *arg)
+{
+	struct keeping *k = arg;
+	int fd = memwait_open(0);
+
+	if (!bind_to(0) && !set_idle())
+		mw_notify(fd, &k->first, MEMWAIT_ALL, U32);
+	return NULL;
+}
+
+MEMWAIT_TEST(R31_who_notifies_keeps_few_groups_of_others)
+{
+	struct keeping *k = shared_page(4096);
+	pthread_t spinner, notifier;
+	long before, after;
+	pid_t pid;
+
+	if (processors() < 2)
+		SKIP(return, "needs two processors");
+	if (!make_cgroup())
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	ASSERT_EQ(0, pthread_create(&spinner, NULL, take_processor, k));
+	await_waiters(self->fd, &k->first, U32, 1);
+	pid = fork();
+	if (!pid)
+		own_groups(k);
+	EXPECT_TRUE(await_flag(&k->ready, 60));
+	before = read_number_of(CGROUP "/memory.stat", "kernel");
+	ASSERT_EQ(0, bind_to(1));
+	ASSERT_EQ(0, pthread_create(&notifier, NULL, notify_idly, k));
+	EXPECT_TRUE(await_flag(&k->left, 60));
+	after = read_number_of(CGROUP "/memory.stat", "kernel");
+	pthread_join(spinner, NULL);
+	pthread_join(notifier, NULL);
+	TH_LOG("%ld bytes of %ld", after, before);
+	EXPECT_LT(KEPT_GROUPS * MEMWAIT_GROUP_MAX * 64L, before);
+	EXPECT_GT(before / 8, after);
+	kill_child(pid);
+	EXPECT_EQ(0, rmdir(CGROUP));
+	munmap(k, 4096);
 }
 
 /* R21: a reader whose buffer is not there yet, and another one that does not want to wait. */

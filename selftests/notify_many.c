@@ -453,6 +453,46 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	close(loop.epoll);
 }
 
+/* So few waiters that a call need not know that it takes many steps, if they were not so long. */
+#define LONG_GROUPS	16
+
+/* A step for each group, of one word and of several words; the loop is not woken for each. */
+MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)
+{
+	struct event_loop loop = { .fd = self->fd, .epoll = epoll_create1(EPOLL_CLOEXEC) };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
+	struct memwait_completion done[LONG_GROUPS];
+	struct memwait_notify notifies[LONG_GROUPS];
+	const int rounds = ROUNDS(100);
+	long seen;
+	int i, j;
+
+	notifies_of(notifies, self->word, LONG_GROUPS, 1);
+	ASSERT_EQ(0, epoll_ctl(loop.epoll, EPOLL_CTL_ADD, self->fd, &event));
+	ASSERT_EQ(0, pthread_create(&loop.thread, NULL, count_edges, &loop));
+	for (i = 0; i < rounds; i++) {
+		seen = __atomic_load_n(&loop.events, __ATOMIC_ACQUIRE);
+		for (j = 0; j < LONG_GROUPS; j++) {
+			members(waits, self->word + LONG_GROUPS, MEMWAIT_GROUP_MAX);
+			waits[0] = member(self->word + (i % 2 ? j : 0), 0, U32);
+			ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, MEMWAIT_GROUP_MAX,
+							    FOREVER, 0, j, NULL));
+		}
+		ASSERT_EQ(LONG_GROUPS, i % 2 ?
+			  mw_notify_many(self->fd, notifies, LONG_GROUPS, NULL) :
+			  mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+		while (__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) == seen)
+			sched_yield();
+		ASSERT_EQ(LONG_GROUPS, mw_read(self->fd, done, LONG_GROUPS));
+	}
+	__atomic_store_n(&loop.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(loop.thread, NULL);
+	TH_LOG("%ld edges of %d calls", loop.events, rounds);
+	EXPECT_GE(2 * rounds, loop.events);
+	close(loop.epoll);
+}
+
 /* R1: stores to many words, and one call for all of them. */
 struct rounds {
 	int fd, rounds;
