@@ -1441,6 +1441,10 @@ static pid_t fork_into_namespace(int *parent)
 	close(ends[1]);
 	/* If the child has ended, its status tells why. */
 	if (read(ends[0], &c, 1) == 1) {
+		/* Who has no group there can make no namespace within it. */
+		snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+		if (write_file(path, "0 0 65536"))
+			kill(pid, SIGKILL);
 		snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
 		map = open(path, O_WRONLY);
 		if (dprintf(map, "0 %d 2\n", SUBORDINATE) > 0 && write(ends[0], &c, 1) != 1)
@@ -1477,6 +1481,9 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 		CHECK(arm_some(self->word, 5) == 5);
 		CHECK(!setresuid(1, 1, 1));
 		CHECK(arm_some(self->word, 6) == 5);
+		/* Of those within one another the outermost counts. */
+		CHECK(!unshare(CLONE_NEWUSER));
+		CHECK(arm_some(self->word, 1) == 0);
 		_exit(0);
 	}
 	ret = child_status(pid);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R20, R21: read. */
 #include "async_test.h"
+#include "signal_test.h"
 #include <linux/userfaultfd.h>
 #include <sys/uio.h>
 
@@ -676,6 +677,70 @@ MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 		word = done[i].user_data % 8;
 		ASSERT_EQ(word + 8 * last[word]++, done[i].user_data);
 	}
+}
+
+/* A reader of real time, on the processor of the notify. */
+struct prompt_reader {
+	pthread_t thread;
+	pid_t tid;
+	int fd, n, got, error;
+};
+
+static void *read_promptly(void *arg)
+{
+	struct memwait_completion done[4];
+	struct prompt_reader *r = arg;
+	int ret;
+
+	r->error = pin(20);
+	__atomic_store_n(&r->tid, gettid(), __ATOMIC_RELEASE);
+	while (!r->error && r->got < r->n) {
+		ret = mw_read(r->fd, done, 4);
+		if (ret < 0)
+			r->error = ret;
+		else
+			__atomic_add_fetch(&r->got, ret, __ATOMIC_ACQ_REL);
+	}
+	return NULL;
+}
+
+#define STEPS		10
+#define IN_A_STEP	64
+
+/*
+ * A notify of many does not wake a context again that is still to be read. One that was read
+ * between two of its steps is woken again.
+ */
+MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_all)
+{
+	struct prompt_reader r = { .fd = memwait_open(0), .n = STEPS };
+	int i, tries;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	for (i = 0; i < STEPS * IN_A_STEP; i++) {
+		int fd = i % IN_A_STEP ? self->fd : r.fd;
+
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0, MEMWAIT_FOREVER, U32, i,
+						    NULL));
+	}
+	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_promptly, &r));
+	while (!__atomic_load_n(&r.tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	ASSERT_EQ(0, r.error);
+	await_asleep(r.tid);
+	ASSERT_EQ(0, pin(0));
+	EXPECT_EQ(STEPS * IN_A_STEP, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	/* It runs before the notifier does, but where kernels leave some time to all others. */
+	for (tries = 0; __atomic_load_n(&r.got, __ATOMIC_ACQUIRE) < STEPS && tries < 5000; tries++)
+		usleep(1000);
+	EXPECT_EQ(STEPS, r.got);
+	/* One that sleeps on is woken by one more. */
+	if (r.got < STEPS)
+		complete(_metadata, r.fd, self->word, 0, STEPS);
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(0, r.error);
+	close(r.fd);
 }
 
 TEST_HARNESS_MAIN

@@ -4,6 +4,7 @@
  * limits is never refused because another was. All is done by a user whose counts are its own.
  */
 #include <sys/mman.h>
+#include <sys/mount.h>
 
 #include "limits_test.h"
 
@@ -12,7 +13,7 @@
 #define OWNERS		PARAMETERS "max_user_owners"
 
 #define TRIES		20000
-#define ROUNDS		3000
+#define ROUNDS		(getenv("MEMWAIT_LOADS") ? 300 : 3000)
 
 /* The limits are the module's: they are put back however a test ends. */
 FIXTURE(refused)
@@ -41,16 +42,21 @@ FIXTURE_TEARDOWN(refused)
 
 #define REFUSED_TEST(name)	TEST_F_TIMEOUT(refused, name, 300)
 
-/* A word of a file that nothing else maps, or NULL. */
-static uint32_t *file_page(int protection)
+/* A word of an empty file, which is closed, or NULL. */
+static uint32_t *page_of(int file, int protection)
 {
-	int memory = memfd_create("page", MFD_CLOEXEC);
 	void *page = MAP_FAILED;
 
-	if (memory >= 0 && !ftruncate(memory, 4096))
-		page = mmap(NULL, 4096, protection, MAP_SHARED, memory, 0);
-	close(memory);
+	if (file >= 0 && !ftruncate(file, 4096))
+		page = mmap(NULL, 4096, protection, MAP_SHARED, file, 0);
+	close(file);
 	return page == MAP_FAILED ? NULL : page;
+}
+
+/* The same of a file that nothing else maps. */
+static uint32_t *file_page(int protection)
+{
+	return page_of(memfd_create("page", MFD_CLOEXEC), protection);
 }
 
 /*
@@ -248,7 +254,7 @@ REFUSED_TEST(R31_a_wait_that_is_too_many_pins_nothing)
 /* Two threads, one context. */
 struct twins {
 	pthread_t thread;
-	pthread_barrier_t barrier;
+	int arrived;		/* how many times one of them has come */
 	int (*attempt)(struct twins *twins, uint64_t *result);
 	int fd;
 	uint32_t *word;
@@ -270,15 +276,24 @@ static int ask_for_id(struct twins *twins, uint64_t *id)
 	return ret;
 }
 
+/* Until the other one has come as often. Both run then: they are not woken, one after the other. */
+static void meet(struct twins *twins)
+{
+	int both = (__atomic_fetch_add(&twins->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
+
+	while (__atomic_load_n(&twins->arrived, __ATOMIC_ACQUIRE) < both)
+		sched_yield();
+}
+
 static void *second_twin(void *arg)
 {
 	struct twins *twins = arg;
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		pthread_barrier_wait(&twins->barrier);
+		meet(twins);
 		twins->errors[1] = twins->attempt(twins, &twins->results[1]);
-		pthread_barrier_wait(&twins->barrier);
+		meet(twins);
 	}
 	return NULL;
 }
@@ -286,19 +301,20 @@ static void *second_twin(void *arg)
 static void twins_start(struct twins *twins, int (*attempt)(struct twins *twins, uint64_t *result))
 {
 	twins->attempt = attempt;
-	pthread_barrier_init(&twins->barrier, NULL, 2);
+	twins->arrived = 0;
 	if (pthread_create(&twins->thread, NULL, second_twin, twins))
 		_exit(1);
 }
 
 static void twins_go(struct twins *twins)
 {
-	pthread_barrier_wait(&twins->barrier);
+	meet(twins);
 	twins->errors[0] = twins->attempt(twins, &twins->results[0]);
-	pthread_barrier_wait(&twins->barrier);
+	meet(twins);
 }
 
-static void run_pinners(int *wrong)
+/* The files are in a directory where anybody may write. */
+static void run_pinners(int *wrong, const char *directory)
 {
 	struct twins twins;
 	int i, t;
@@ -307,7 +323,9 @@ static void run_pinners(int *wrong)
 	twins.fd = memwait_open(0);
 	twins_start(&twins, pin_word);
 	for (i = 0; i < ROUNDS; i++) {
-		twins.word = file_page(PROT_READ);
+		twins.word = page_of(open(directory, O_TMPFILE | O_RDWR, 0600), PROT_READ);
+		if (!twins.word)
+			_exit(3);
 		twins_go(&twins);
 		for (t = 0; t < 2; t++) {
 			if (twins.errors[t] != MEMWAIT_PENDING)
@@ -320,17 +338,23 @@ static void run_pinners(int *wrong)
 	_exit(0);
 }
 
+/* And what the other one has got ready is given back: no file of theirs stays. */
 REFUSED_TEST(R31_two_threads_that_pin_one_file_need_one_pin)
 {
+	char directory[] = "/tmp/memwait-pins-XXXXXX";
 	int *wrong = shared_page(4096);
 	pid_t pid;
 
+	ASSERT_NE(NULL, mkdtemp(directory));
+	ASSERT_EQ(0, mount("memwait", directory, "tmpfs", 0, "mode=1777"));
 	ASSERT_EQ(0, write_number(PINS, 1));
 	pid = fork();
 	if (!pid)
-		run_pinners(wrong);
+		run_pinners(wrong, directory);
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(0, *wrong);
+	EXPECT_EQ(0, umount(directory));
+	EXPECT_EQ(0, rmdir(directory));
 	munmap(wrong, 4096);
 }
 
