@@ -14,7 +14,8 @@
  *	queue.c			the queues of waiters
  *	identity.c		ids of threads and contexts, and which queues look to them
  *	user.c			limits and pins
- *	key.c, deadline.c	addresses and times, as user space gives them
+ *	signal.c		what a pending signal will do
+ *	word.c			words, values and deadlines, as user space names them
  *	trace.c, name.c		tracepoints; what words are called outside
  *
  * debugfs.c walks along all queues, and stands beside these.
@@ -242,7 +243,10 @@ struct memwait_wakes {
 	struct memwait_context *contexts[MEMWAIT_STEP_WAKES];
 };
 
-/* key.c */
+/* word.c */
+int memwait_compare(u64 addr, u64 expected, u32 flags);
+ktime_t memwait_expires(u64 deadline, u32 flags);
+bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 
 static inline unsigned int memwait_size(u32 flags)
@@ -308,7 +312,6 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 
 /* queue.c */
 extern struct rhashtable memwait_queues;
-int memwait_compare(u64 addr, u64 expected, u32 flags);
 int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 			     struct memwait_kept_queues *kept, struct memwait_queue **queue);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
@@ -413,6 +416,8 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user,
 			struct memwait_context *context);
+
+/* signal.c */
 bool memwait_dies_of_signal(void);
 
 /**
@@ -448,9 +453,5 @@ static inline clockid_t memwait_clock(u32 flags)
 /* change.c */
 int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user,
 			  struct memwait_kept_queues *kept);
-
-/* deadline.c */
-ktime_t memwait_expires(u64 deadline, u32 flags);
-bool memwait_has_passed(ktime_t expires, u32 flags);
 
 #endif /* MEMWAIT_H */

@@ -458,49 +458,6 @@ int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwai
 }
 
 /**
- * memwait_compare() - does a word hold the expected value?
- * @addr: address of the word, aligned, access_ok()
- * @expected: compared on the word's size
- * @flags: MEMWAIT_SIZE_*
- *
- * Context: may fault and sleep, unless page faults are disabled.
- *
- * Return: 0: it does; MEMWAIT_NOT_EQUAL; or -EFAULT.
- */
-int memwait_compare(u64 addr, u64 expected, u32 flags)
-{
-	const void __user *word = u64_to_user_ptr(addr);
-	bool equal = false;
-	int err = -EFAULT;
-	u64 value64;
-	u32 value32;
-	u16 value16;
-	u8 value8;
-
-	switch (flags & MEMWAIT_SIZE_MASK) {
-	case MEMWAIT_SIZE_U8:
-		err = get_user(value8, (const u8 __user *)word);
-		equal = value8 == (u8)expected;
-		break;
-	case MEMWAIT_SIZE_U16:
-		err = get_user(value16, (const u16 __user *)word);
-		equal = value16 == (u16)expected;
-		break;
-	case MEMWAIT_SIZE_U32:
-		err = get_user(value32, (const u32 __user *)word);
-		equal = value32 == (u32)expected;
-		break;
-	case MEMWAIT_SIZE_U64:
-		err = get_user(value64, (const u64 __user *)word);
-		equal = value64 == expected;
-		break;
-	}
-	if (err)
-		return err;
-	return equal ? 0 : MEMWAIT_NOT_EQUAL;
-}
-
-/**
  * memwait_queue_begin_join() - lock the queue of a word that holds the expected value
  * @waiter: its word and identity are set
  * @wait: address, expected value and size of the word

@@ -98,42 +98,6 @@ static int memwait_sleep(struct memwait_group *group, clockid_t clock)
 	return ret == MEMWAIT_OK || memwait_thread_end(group) ? ret : MEMWAIT_OK;
 }
 
-/**
- * memwait_dies_of_signal() - memwait_is_dying() of a thread that has a signal pending
- *
- * Either it was killed, or a signal is pending that will make it dump core; all other fatal signals
- * look like SIGKILL by now. What a tracer would make of the signal cannot be known: a traced thread
- * is taken to live.
- *
- * Context: process context.
- *
- * Return: whether it will.
- */
-bool memwait_dies_of_signal(void)
-{
-	struct sighand_struct *sighand;
-	bool dying = false;
-	sigset_t pending;
-	int sig;
-
-	if (memwait_is_killed())
-		return true;
-	if (READ_ONCE(current->ptrace) || (READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE))
-		return false;
-
-	sighand = rcu_dereference_protected(current->sighand, true);	/* current's stays */
-	spin_lock_irq(&sighand->siglock);
-	sigorsets(&pending, &current->pending.signal, &current->signal->shared_pending.signal);
-	sigandnsets(&pending, &pending, &current->blocked);
-	for (sig = 1; sig < SIGRTMIN; sig++) {
-		if (sigismember(&pending, sig) && sig_kernel_coredump(sig) &&
-		    sighand->action[sig - 1].sa.sa_handler == SIG_DFL)
-			dying = true;
-	}
-	spin_unlock_irq(&sighand->siglock);
-	return dying;
-}
-
 /*
  * The same for a group of any length, and for one of one word, as most are: there nothing is left
  * of the loops, which saves a tenth of a wait.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * From a user address to the key of a word, and what keeps a key meaningful.
+ * What a caller names: a word by its address, and what keeps its key meaningful; the value that the
+ * word is expected to hold; a deadline.
  *
  * A word of a shared mapping of a regular file is *(address_space, byte offset)*: every process
  * that maps it meets in one queue, wherever it maps it. Any other word is *(mm, address)*. With
@@ -22,9 +23,13 @@
  * another one (Coda's), as nothing but the open file keeps that one's file system from umount.
  */
 #include <linux/fs.h>
+#include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/nsproxy.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/time_namespace.h>
+#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
@@ -109,4 +114,90 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
 	else
 		mmap_read_unlock(mm);
 	return err;
+}
+
+/**
+ * memwait_compare() - does a word hold the expected value?
+ * @addr: address of the word, aligned, access_ok()
+ * @expected: compared on the word's size
+ * @flags: MEMWAIT_SIZE_*
+ *
+ * Context: may fault and sleep, unless page faults are disabled.
+ *
+ * Return: 0: it does; MEMWAIT_NOT_EQUAL; or -EFAULT.
+ */
+int memwait_compare(u64 addr, u64 expected, u32 flags)
+{
+	const void __user *word = u64_to_user_ptr(addr);
+	bool equal = false;
+	int err = -EFAULT;
+	u64 value64;
+	u32 value32;
+	u16 value16;
+	u8 value8;
+
+	switch (flags & MEMWAIT_SIZE_MASK) {
+	case MEMWAIT_SIZE_U8:
+		err = get_user(value8, (const u8 __user *)word);
+		equal = value8 == (u8)expected;
+		break;
+	case MEMWAIT_SIZE_U16:
+		err = get_user(value16, (const u16 __user *)word);
+		equal = value16 == (u16)expected;
+		break;
+	case MEMWAIT_SIZE_U32:
+		err = get_user(value32, (const u32 __user *)word);
+		equal = value32 == (u32)expected;
+		break;
+	case MEMWAIT_SIZE_U64:
+		err = get_user(value64, (const u64 __user *)word);
+		equal = value64 == expected;
+		break;
+	}
+	if (err)
+		return err;
+	return equal ? 0 : MEMWAIT_NOT_EQUAL;
+}
+
+/**
+ * memwait_expires() - a deadline of the caller's time namespace as a time of the host
+ * @deadline: as it came from user space
+ * @flags: MEMWAIT_CLOCK_REALTIME or not
+ *
+ * Context: process context of the caller.
+ *
+ * Return: the time; KTIME_MAX, which is reached in 292 years, for never.
+ */
+ktime_t memwait_expires(u64 deadline, u32 flags)
+{
+	ktime_t expires = min_t(u64, deadline, KTIME_MAX);
+
+#ifdef CONFIG_TIME_NS
+	if (expires != KTIME_MAX && memwait_clock(flags) == CLOCK_MONOTONIC) {
+		ktime_t offset =
+			timespec64_to_ktime(current->nsproxy->time_ns->offsets.monotonic);
+
+		if (offset > 0)
+			expires = max_t(ktime_t, ktime_sub(expires, offset), 0);
+		else if (offset < 0)
+			expires = ktime_add_safe(expires, -offset);
+	}
+#endif
+	return expires;
+}
+
+/**
+ * memwait_has_passed() - is it too late to wait?
+ * @expires: from memwait_expires()
+ * @flags: MEMWAIT_CLOCK_REALTIME or not
+ *
+ * Context: any.
+ *
+ * Return: whether the time has come.
+ */
+bool memwait_has_passed(ktime_t expires, u32 flags)
+{
+	if (expires == KTIME_MAX)
+		return false;
+	return expires <= (flags & MEMWAIT_CLOCK_REALTIME ? ktime_get_real() : ktime_get());
 }
