@@ -32,25 +32,7 @@
  * members out after it has dropped the locks, as a read or close does: memwait_group.refs keeps the
  * memory until both are done.
  *
- * poll against a completion:
- *
- *	poll					notify, deadline
- *	add to context->pollers (its lock)	add to context->completed
- *	load context->nr_completed		wake context->pollers (its lock)
- *
- * Either poll was first, and is woken, or its load comes after the store, by the lock of pollers. A
- * notify takes a reference to the context with its completion, under the context's lock, and gives
- * it back when it has woken the pollers.
- *
- * A reader that blocks is an exclusive waiter of context->readers. The barrier of wq_has_sleeper()
- * pairs with that of prepare_to_wait_event(): either the notify finds the reader, or the reader
- * sees the completion. Only one reader is woken, however many completions there are, and so each
- * reader that gives up read_lock while something is left wakes the next: read.pml is a model of it.
- *
- * A notify wakes a context once in a step, for all the completions that it has made, and holds no
- * lock then: any number of pollers may be registered with it. A call of several steps does not wake
- * a context again that was not empty since it has last done so (.woken_by): whatever went to sleep
- * since then has found something to read first.
+ * How a completion wakes pollers and readers is told at the top of wake.c.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -236,25 +218,6 @@ static void memwait_async_queued(struct memwait_async_wait *wait)
 				      HRTIMER_MODE_ABS);
 	}
 	trace_memwait_async_arm(wait);
-}
-
-/* Notes that a context has got a completion and is to be woken, see the top of the file. */
-static void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context)
-{
-	unsigned int i;
-
-	lockdep_assert_held(&context->lock);
-	for (i = 0; i < wakes->nr_contexts; i++) {
-		if (wakes->contexts[i] == context)
-			return;
-	}
-	if (unlikely(wakes->call)) {
-		if (context->woken_by == wakes->call && context->nr_completed > 1)
-			return;
-		context->woken_by = wakes->call;
-	}
-	refcount_inc(&context->refs);
-	wakes->contexts[wakes->nr_contexts++] = context;
 }
 
 /*
@@ -755,8 +718,10 @@ static int memwait_async_one(struct memwait_context *context, struct memwait_asy
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
 {
 	u32 size = batch->entry_size, i;
-	int ret;
+	int ret = memwait_context_use(context);
 
+	if (ret)
+		return ret;
 	if (batch->count > INT_MAX || size < sizeof(struct memwait_async))
 		return -EINVAL;
 	if (size > PAGE_SIZE)
@@ -789,7 +754,10 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	struct memwait_pin *unused = NULL;
 	struct memwait_async_wait *wait;
 	bool claimed;
+	int ret = memwait_context_use(context);
 
+	if (ret)
+		return ret;
 	if (cancel->flags || cancel->reserved)
 		return -EINVAL;
 

@@ -44,6 +44,7 @@
 
 #include "compat.h"
 #include "context.h"
+#include "identity.h"
 #include "memwait.h"
 #include "trace.h"
 
@@ -55,7 +56,7 @@
 
 static atomic64_t memwait_last_context;
 
-static int memwait_open(struct inode *inode, struct file *file)
+int memwait_open(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context;
 	int err = -ENOMEM;
@@ -99,34 +100,6 @@ free_context:
 }
 
 /**
- * memwait_context_use() - is this call the current process's to do?
- * @context: the context
- *
- * The first one decides that the context is anybody's, unless it has been bound.
- *
- * Context: process context.
- *
- * Return: 0; -EPERM: the context is bound to another process, which may have died.
- */
-int memwait_context_use(struct memwait_context *context)
-{
-	struct memwait_identity *process = READ_ONCE(context->process);
-	bool own;
-
-	if (likely(process == &memwait_anybody))
-		return 0;
-	if (!process)
-		memwait_identity_share(context);
-	rcu_read_lock();
-	process = READ_ONCE(context->process);
-	/* Dead, and the same: the address has come to another process. */
-	own = process == &memwait_anybody ||
-	      (process->who == current->signal && !READ_ONCE(process->dead));
-	rcu_read_unlock();
-	return own ? 0 : -EPERM;
-}
-
-/**
  * memwait_context_leave_process() - take a context out of the list of its process's
  * @context: that of a closed file; or the process has died
  *
@@ -150,7 +123,7 @@ bool memwait_context_leave_process(struct memwait_context *context)
 			list_del_init(&context->process_node);
 		}
 		if (left && list_empty(&process->contexts))
-			memwait_owner_die(process);
+			memwait_identity_kill(process);
 		spin_unlock(&process->lock);
 	}
 	rcu_read_unlock();
@@ -175,7 +148,7 @@ bool memwait_context_end_some(struct memwait_context *context, struct memwait_pi
 		return true;
 	/* After its waits: see identity.c. */
 	if (context->identity)
-		memwait_owner_die(context->identity);
+		memwait_identity_kill(context->identity);
 	context->identity = NULL;
 	return false;
 }
@@ -194,7 +167,7 @@ static bool memwait_context_ends_here(const struct memwait_context *context)
 }
 
 /* One descriptor is closed. */
-static int memwait_flush(struct file *file, fl_owner_t id)
+int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
 	struct memwait_pin *unused = NULL;
@@ -209,7 +182,7 @@ static int memwait_flush(struct file *file, fl_owner_t id)
 	return 0;
 }
 
-static int memwait_release(struct inode *inode, struct file *file)
+int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 	struct memwait_pin *unused;
@@ -222,7 +195,7 @@ static int memwait_release(struct inode *inode, struct file *file)
 	unused = memwait_async_close(context);
 	memwait_places_free(context);
 	if (context->identity)
-		memwait_owner_die(context->identity);
+		memwait_identity_kill(context->identity);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	if (!atomic_long_read(&context->user->used[MEMWAIT_CONTEXTS]))
 		memwait_queue_evict_all(&context->user->kept);
@@ -357,7 +330,7 @@ static bool memwait_read_trylock(struct memwait_context *context)
 }
 
 /* For read(2), readv(2), whose segments are one buffer, and io_uring. */
-static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
+ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
 	struct memwait_context *context = iocb->ki_filp->private_data;
@@ -412,7 +385,7 @@ static ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	}
 }
 
-static __poll_t memwait_poll(struct file *file, poll_table *table)
+__poll_t memwait_poll(struct file *file, poll_table *table)
 {
 	struct memwait_context *context = file->private_data;
 
@@ -425,8 +398,43 @@ static __poll_t memwait_poll(struct file *file, poll_table *table)
 	return 0;
 }
 
+/**
+ * memwait_info() - MEMWAIT_IOC_INFO
+ * @context: the caller's
+ * @arg: where to write a struct memwait_info
+ * @size: its size, as the caller knows it. It gets zeros for what is not known here
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, -EINVAL or -EFAULT.
+ */
+int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
+{
+	struct memwait_user *user = context->user;
+	struct memwait_info info = {
+		.features = (IS_ENABLED(CONFIG_64BIT) ? MEMWAIT_FEATURE_WAIT_U64 : 0) |
+			    (memwait_has_owners ? MEMWAIT_FEATURE_OWNERS : 0),
+		.max_user_waits = READ_ONCE(memwait_limits[MEMWAIT_WAITS]),
+		.user_waits = atomic_long_read(&user->used[MEMWAIT_WAITS]),
+		.max_group = MEMWAIT_GROUP_MAX,
+		.max_user_contexts = READ_ONCE(memwait_limits[MEMWAIT_CONTEXTS]),
+		.user_contexts = atomic_long_read(&user->used[MEMWAIT_CONTEXTS]),
+		.max_user_pins = READ_ONCE(memwait_limits[MEMWAIT_PINS]),
+		.user_pins = atomic_long_read(&user->used[MEMWAIT_PINS]),
+		.max_user_owners = READ_ONCE(memwait_limits[MEMWAIT_OWNERS]),
+		.user_owners = atomic_long_read(&user->used[MEMWAIT_OWNERS]),
+	};
+	size_t known = min(size, sizeof(info));
+
+	if (size < offsetofend(struct memwait_info, reserved))
+		return -EINVAL;
+	if (copy_to_user(arg, &info, known) || clear_user(arg + known, size - known))
+		return -EFAULT;
+	return 0;
+}
+
 #ifdef CONFIG_PROC_FS
-static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
+void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 	unsigned int pending, completed, pins, places = 0;
@@ -447,17 +455,3 @@ static void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 		   READ_ONCE(context->id));
 }
 #endif
-
-const struct file_operations memwait_fops = {
-	.owner = THIS_MODULE,
-	.open = memwait_open,
-	.flush = memwait_flush,
-	.release = memwait_release,
-	.read_iter = memwait_read_iter,
-	.poll = memwait_poll,
-	.unlocked_ioctl = memwait_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
-#ifdef CONFIG_PROC_FS
-	.show_fdinfo = memwait_show_fdinfo,
-#endif
-};

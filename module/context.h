@@ -310,7 +310,7 @@ static inline void memwait_context_put(struct memwait_context *context)
 		memwait_context_free(context);
 }
 
-/* Wakes a reader, if there is one, which wakes the next if it leaves something. See async.c. */
+/* Wakes a reader, if there is one, which wakes the next if it leaves something. See wake.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	if (wq_has_sleeper(&context->readers))
@@ -372,7 +372,8 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 	return READ_ONCE(context->nr_completed) || READ_ONCE(context->due);
 }
 
-/* notify.c */
+/* wake.c */
+void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context);
 bool memwait_context_wake_first(struct memwait_context *context, unsigned int most);
 void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
@@ -408,7 +409,6 @@ void memwait_places_free(struct memwait_context *context);
 /* owner.c */
 int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user);
-void memwait_owner_die(struct memwait_identity *identity);
 int memwait_owner_init(void);
 void memwait_owner_exit(void);
 
@@ -419,12 +419,14 @@ void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 
 /* context.c */
-int memwait_context_use(struct memwait_context *context);
 bool memwait_context_leave_process(struct memwait_context *context);
 bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused);
-extern const struct file_operations memwait_fops;
-
-/* main.c */
-long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+int memwait_info(struct memwait_context *context, void __user *arg, size_t size);
+int memwait_open(struct inode *inode, struct file *file);
+int memwait_flush(struct file *file, fl_owner_t id);
+int memwait_release(struct inode *inode, struct file *file);
+ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to);
+__poll_t memwait_poll(struct file *file, poll_table *table);
+void memwait_show_fdinfo(struct seq_file *seq, struct file *file);
 
 #endif /* MEMWAIT_CONTEXT_H */

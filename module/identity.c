@@ -76,6 +76,7 @@
 #include <linux/atomic.h>
 #include <linux/err.h>
 #include <linux/hashtable.h>
+#include <linux/llist.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/rculist.h>
@@ -83,12 +84,14 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/timekeeping.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include "compat.h"
 #include "context.h"
 #include "identity.h"
 #include "memwait.h"
+#include "trace.h"
 
 /*
  * task_struct or signal_struct -> living identity. No rhashtable: that disables softirqs on 6.1,
@@ -104,11 +107,15 @@ static DEFINE_SPINLOCK(memwait_new_lock);
 static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work is done with it */
 static atomic64_t memwait_last_id;
 
+/* For the work that tells of deaths. */
+struct memwait_deaths memwait_deaths;
+
 /* Whether this kernel can tell of deaths; set when the module is loaded. */
 bool memwait_has_owners __ro_after_init;
 
 /* The process of a context that is nobody's in particular, and of one that has ended. */
-struct memwait_identity memwait_anybody, memwait_nobody = { .dead = true };
+static struct memwait_identity memwait_anybody;
+struct memwait_identity memwait_nobody = { .dead = true };
 
 /**
  * memwait_identity_of() - find the identity of a thread or a process
@@ -144,7 +151,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 		return ERR_PTR(-ENOMEM);
 	identity->id = atomic64_inc_return(&memwait_last_id);
 	identity->user = context->user;
-	identity->call = memwait_new_call();
+	identity->call = 0;
 	identity->dead = false;
 	identity->who = who;
 	identity->tid = who == current ? task_pid_nr(current) : 0;
@@ -222,18 +229,41 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context, c
 	return identity ?: ERR_PTR(-ENOSPC);
 }
 
-/**
- * memwait_identity_share() - decide that a context is anybody's, unless that was decided
- * @context: the context
- *
- * Context: process context.
- */
-void memwait_identity_share(struct memwait_context *context)
+/* Decides that a context is anybody's, unless that was decided. */
+static void memwait_identity_share(struct memwait_context *context)
 {
 	spin_lock(&memwait_new_lock);
 	if (!context->process)
 		WRITE_ONCE(context->process, &memwait_anybody);
 	spin_unlock(&memwait_new_lock);
+}
+
+/**
+ * memwait_context_use() - is this call the current process's to do?
+ * @context: the context
+ *
+ * The first one decides that the context is anybody's, unless it has been bound.
+ *
+ * Context: process context.
+ *
+ * Return: 0; -EPERM: the context is bound to another process, which may have died.
+ */
+int memwait_context_use(struct memwait_context *context)
+{
+	struct memwait_identity *process = READ_ONCE(context->process);
+	bool own;
+
+	if (likely(process == &memwait_anybody))
+		return 0;
+	if (!process)
+		memwait_identity_share(context);
+	rcu_read_lock();
+	process = READ_ONCE(context->process);
+	/* Dead, and the same: the address has come to another process. */
+	own = process == &memwait_anybody ||
+	      (process->who == current->signal && !READ_ONCE(process->dead));
+	rcu_read_unlock();
+	return own ? 0 : -EPERM;
 }
 
 /* Locks the identity of the current process, if it has one that lives, or returns %NULL. */
@@ -333,16 +363,8 @@ int memwait_identity_bind(struct memwait_context *context)
 	return err;
 }
 
-/**
- * memwait_identity_kill() - mark an identity dead
- * @identity: of the current thread or its process, or of a context that the caller ends; kept by
- *	RCU, if another thread of the process may do the same
- *
- * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
- *
- * Return: whether it was alive.
- */
-bool memwait_identity_kill(struct memwait_identity *identity)
+/* Marks an identity dead. Returns whether it was alive. */
+static bool memwait_identity_mark_dead(struct memwait_identity *identity)
 {
 	bool alive;
 
@@ -353,6 +375,22 @@ bool memwait_identity_kill(struct memwait_identity *identity)
 	smp_store_release(&identity->dead, true);	/* (A) */
 	raw_spin_unlock(&memwait_living_lock);
 	return alive;
+}
+
+/**
+ * memwait_identity_kill() - the thread has exited or executed a program, or the context has ended
+ * @identity: of the current thread or its process, or of a context that the caller ends; kept by
+ *	RCU, if another thread of the process may do the same
+ *
+ * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
+ */
+void memwait_identity_kill(struct memwait_identity *identity)
+{
+	if (!memwait_identity_mark_dead(identity))
+		return;
+	trace_memwait_owner_died(identity);
+	llist_add(&identity->dead_llist, &memwait_deaths.dead);
+	queue_work(memwait_deaths.queue, &memwait_deaths.work);
 }
 
 /**

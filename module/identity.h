@@ -9,6 +9,7 @@
 #include <linux/llist.h>
 #include <linux/rcupdate.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 #include "memwait.h"
 
@@ -18,7 +19,7 @@ struct memwait_user;
  * struct memwait_identity - a thread, a process or a context that has an id
  * @id: its id
  * @user: for which it is counted, with a reference
- * @call: the number of the call, of many steps, by which waiters are told of its death
+ * @call: the number of the call, of many steps, by which waiters are told of its death; or 0
  * @dead: set once, before it is added to the dead
  * @who: the task_struct of the thread, or the signal_struct of the process, only compared; %NULL:
  *	of a context
@@ -52,13 +53,26 @@ struct memwait_identity {
 	};
 };
 
+/**
+ * struct memwait_deaths - what the work in owner.c is given
+ * @dead: identities that have died, the last one first
+ * @queue: of the work
+ * @work: tells waiters of the deaths
+ */
+struct memwait_deaths {
+	struct llist_head dead;
+	struct workqueue_struct *queue;
+	struct work_struct work;
+};
+
 extern bool memwait_has_owners;
-extern struct memwait_identity memwait_anybody, memwait_nobody;
+extern struct memwait_identity memwait_nobody;
+extern struct memwait_deaths memwait_deaths;
 struct memwait_identity *memwait_identity_of(const void *who);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
-void memwait_identity_share(struct memwait_context *context);
+int memwait_context_use(struct memwait_context *context);
 int memwait_identity_bind(struct memwait_context *context);
-bool memwait_identity_kill(struct memwait_identity *identity);
+void memwait_identity_kill(struct memwait_identity *identity);
 struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
 void memwait_identity_free(struct memwait_identity *identity);
 void memwait_identity_init(void);

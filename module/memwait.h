@@ -325,11 +325,12 @@ void memwait_queue_remove(struct memwait_waiter *waiter);
 void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
-int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
-			    const struct memwait_key *target, struct memwait_kept_queues *kept);
-void memwait_queue_lock_pair(struct memwait_queue *queues[2]);
+struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key);
+struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
+					     struct memwait_queue *locked);
 void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queues *kept);
-void memwait_queue_unlock_pair(struct memwait_queue *queues[2], struct memwait_kept_queues *kept);
+bool memwait_queue_unlock_only(struct memwait_queue *queue);
+void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kept_queues *kept);
 int memwait_queue_retry(int ret);
 int memwait_queue_waiters(const struct memwait_key *key);
 void memwait_queue_evict_all(struct memwait_kept_queues *kept);
@@ -394,16 +395,19 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter,
 }
 
 /* notify.c */
-int memwait_notify(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept);
+int memwait_notify_word(const struct memwait_key *key, u32 count,
+			struct memwait_kept_queues *kept);
 int memwait_notify_surely(const struct memwait_key *key, u32 count,
 			  struct memwait_kept_queues *kept);
 void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *kept);
-bool memwait_tell_of_death(struct memwait_identity *identity);
-void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
-			 u64 call, struct memwait_kept_queues *kept);
-int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *source,
-		    const struct memwait_key *target, struct memwait_kept_queues *kept);
 u64 memwait_new_call(void);
+int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queues *kept);
+int memwait_waiters(const struct memwait_notify *notify);
+int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_kept_queues *kept);
+
+/* requeue.c */
+int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user,
+		    struct memwait_kept_queues *kept);
 
 /* Flags of words in general, and what a wait that has a deadline of its own adds. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Notify and requeue: what claims waiters, in steps, and wakes them.
+ * Notify, and what all calls share that claim waiters, in steps, and wake them.
  *
  * A step claims, under the queue's lock, as many waiters as struct memwait_wakes has room for. It
  * takes a reference to each thread, context and group, and has done with the waiter itself when it
@@ -14,10 +14,6 @@
  * a notify passes over them. The memory of the group, which is its owner's, stays as long, although
  * the owner may have left it. So the words of groups fill a step, and a notifier that is not
  * scheduled keeps less than MEMWAIT_STEP + MEMWAIT_GROUP_MAX of them.
- *
- * A context may have any number of pollers, which are woken with interrupts disabled. So a step
- * wakes MEMWAIT_STEP of them at once, which its contexts share: the first 4 of each at least. The
- * others are woken afterwards, where the notifier may be preempted.
  *
  * Between two steps the call lets others run. It ends early only if its thread is killed: a notify
  * of all waiters that stopped for a signal would leave some asleep, and its caller could not tell.
@@ -36,44 +32,12 @@
 #include <linux/uaccess.h>
 #include <linux/wait.h>
 
+#include "call.h"
 #include "context.h"
 #include "group.h"
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"
-
-/* What ends a call early, and what it stops for. */
-enum memwait_call_kind {
-	MEMWAIT_CALL,		/* SIGKILL ends it; it stops for the freezer */
-	MEMWAIT_CALL_SURE,	/* it stops for the freezer */
-	MEMWAIT_CALL_PASSES_ON,	/* nothing: it is for a thread or a context that has ended */
-};
-
-/**
- * struct memwait_call - how far a notify or requeue has come
- * @count: wake at most so many
- * @woken: so many were woken
- * @move: move at most so many
- * @moved: so many were moved
- * @number: waiters with a greater one have joined after the call began
- * @reached: the number of the last one that it has looked at: it goes on from there
- * @kind: what ends it early
- * @kept: as memwait_queue_unlock()
- * @wakes: of the present step
- */
-struct memwait_call {
-	u32 count;
-	u32 woken;
-	u32 move;
-	u32 moved;
-	u64 number;
-	u64 reached;
-	enum memwait_call_kind kind;
-	struct memwait_kept_queues *kept;
-	struct memwait_wakes wakes;
-};
-
-enum { SOURCE, TARGET };	/* of requeue */
 
 static atomic64_t memwait_nr_calls;
 
@@ -89,113 +53,13 @@ u64 memwait_new_call(void)
 	return atomic64_inc_return(&memwait_nr_calls);
 }
 
-/* Returns whether it was the only one to be woken. */
-static bool memwait_poller_wake(struct wait_queue_entry *poller, __poll_t events)
-{
-	unsigned int flags = poller->flags;
-	int ret = poller->func(poller, TASK_NORMAL, 0, poll_to_key(events));
-
-	return ret < 0 || (ret && (flags & WQ_FLAG_EXCLUSIVE));
-}
-
-/* Of what pollers are woken. */
-static __poll_t memwait_context_events(const struct memwait_context *context)
-{
-	__poll_t events = EPOLLIN | EPOLLRDNORM;
-
-	if (unlikely(memwait_context_has_ended(context)))
-		events |= EPOLLERR | EPOLLHUP;
-	return events;
-}
-
 /**
- * memwait_context_wake_first() - wake a reader and the first pollers of a context
- * @context: the context
- * @most: how many pollers
+ * memwait_step_end() - wake what was claimed since memwait_step_begin()
+ * @call: the call
  *
- * Context: any.
- *
- * Return: whether memwait_context_wake_rest() is needed.
+ * Context: process context, may sleep; no queue's lock is held.
  */
-bool memwait_context_wake_first(struct memwait_context *context, unsigned int most)
-{
-	__poll_t events = memwait_context_events(context);
-	struct wait_queue_entry *poller, *next;
-	unsigned int nr = 0;
-	unsigned long flags;
-	bool more = false;
-
-	spin_lock_irqsave(&context->pollers.lock, flags);
-	list_for_each_entry_safe(poller, next, &context->pollers.head, entry) {
-		more = nr++ == most;
-		if (more || memwait_poller_wake(poller, events))
-			break;
-	}
-	spin_unlock_irqrestore(&context->pollers.lock, flags);
-	memwait_context_wake_reader(context);
-	return more;
-}
-
-/* A place in the list of pollers: passed over by every other walk. */
-static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, int flags,
-			     void *key)
-{
-	return 0;
-}
-
-/**
- * memwait_context_wake_rest() - wake all pollers of a context in steps; the first ones once more
- * @context: the context. Pollers that are added meanwhile look by themselves
- *
- * Context: process context, may sleep.
- */
-void memwait_context_wake_rest(struct memwait_context *context)
-{
-	__poll_t events = memwait_context_events(context);
-	struct wait_queue_head *pollers = &context->pollers;
-	struct wait_queue_entry place = { .func = memwait_no_poller };
-	struct wait_queue_entry end = { .func = memwait_no_poller };
-	struct wait_queue_entry *poller;
-	unsigned int nr = 0;
-
-	spin_lock_irq(&pollers->lock);
-	list_add(&place.entry, &pollers->head);
-	list_add_tail(&end.entry, &pollers->head);
-	while ((poller = list_next_entry(&place, entry)) != &end) {
-		list_move(&place.entry, &poller->entry);
-		if (memwait_poller_wake(poller, events))
-			break;
-		if (++nr % MEMWAIT_STEP == 0) {
-			spin_unlock_irq(&pollers->lock);
-			cond_resched();
-			spin_lock_irq(&pollers->lock);
-		}
-	}
-	list_del(&place.entry);
-	list_del(&end.entry);
-	spin_unlock_irq(&pollers->lock);
-}
-
-/**
- * memwait_context_wake() - wake the pollers and a reader of a context
- * @context: the caller has a reference
- *
- * Context: process context, may sleep.
- */
-void memwait_context_wake(struct memwait_context *context)
-{
-	if (memwait_context_wake_first(context, MEMWAIT_STEP))
-		memwait_context_wake_rest(context);
-}
-
-static void memwait_step_begin(void)
-{
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		preempt_disable();
-}
-
-/* Wakes what was claimed since memwait_step_begin(); no queue's lock is held. */
-static void memwait_step_end(struct memwait_call *call)
+void memwait_step_end(struct memwait_call *call)
 {
 	struct memwait_wakes *wakes = &call->wakes;
 	struct memwait_context *context;
@@ -226,14 +90,17 @@ static void memwait_step_end(struct memwait_call *call)
 		memwait_group_leave_all(&wakes->groups, call->kept);
 }
 
-static bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
-{
-	return wakes->looked >= MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
-	       wakes->nr_contexts == MEMWAIT_STEP_WAKES;
-}
-
-static void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
-			      struct memwait_kept_queues *kept)
+/**
+ * memwait_call_init() - a call begins
+ * @call: the call
+ * @count: wake at most so many
+ * @move: move at most so many
+ * @kept: as memwait_queue_unlock()
+ *
+ * Context: any.
+ */
+void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
+		       struct memwait_kept_queues *kept)
 {
 	call->count = count;
 	call->woken = 0;
@@ -248,8 +115,14 @@ static void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
 	call->wakes.groups = NULL;
 }
 
-/* The call's first look at a locked queue: these waiters are its own to claim or move. */
-static void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue)
+/**
+ * memwait_call_start() - the first look at a queue: its waiters are the call's to claim or move
+ * @call: the call
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held.
+ */
+void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue)
 {
 	call->number = queue->number;
 	call->reached = 0;
@@ -258,20 +131,16 @@ static void memwait_call_start(struct memwait_call *call, const struct memwait_q
 		call->wakes.call = memwait_new_call();
 }
 
-/* The oldest waiter, if it has joined before the call began; or NULL. */
-static struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
-						struct memwait_queue *queue)
-{
-	struct memwait_waiter *waiter = memwait_queue_oldest(queue, call->reached);
-
-	return waiter && waiter->number <= call->number ? waiter : NULL;
-}
-
-/*
- * Claims some of the oldest waiters of a locked queue. Takes those out that have been claimed by
- * others. Returns whether there may be more to do.
+/**
+ * memwait_call_claim() - claim some of the oldest waiters of a queue
+ * @call: the call
+ * @queue: the queue. Waiters that others have claimed are taken out of it
+ *
+ * Context: the queue's lock is held.
+ *
+ * Return: whether there may be more to do.
  */
-static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
+bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
 {
 	struct memwait_waiter *waiter;
 	enum memwait_claim claim;
@@ -294,11 +163,15 @@ static bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *
 	return false;
 }
 
-/*
- * Before the lock of the first step is dropped: the call will come back for older waiters. A call
- * that does so because of groups gets its number here, so it may wake a context twice.
+/**
+ * memwait_call_hold() - hold a queue to which the call will come back
+ * @call: the call. If it comes back because of groups it gets its number here, so it may wake a
+ *	context twice
+ * @queue: the queue
+ *
+ * Context: the queue's lock is held, as in the first step.
  */
-static void memwait_call_hold(struct memwait_call *call, struct memwait_queue *queue)
+void memwait_call_hold(struct memwait_call *call, struct memwait_queue *queue)
 {
 	lockdep_assert_held(&queue->lock);
 	queue->nr_calls++;
@@ -306,8 +179,15 @@ static void memwait_call_hold(struct memwait_call *call, struct memwait_queue *q
 		call->wakes.call = memwait_new_call();
 }
 
-/* Between two steps. Returns whether to go on. */
-static bool memwait_call_pause(const struct memwait_call *call)
+/**
+ * memwait_call_pause() - let others run between two steps
+ * @call: the call
+ *
+ * Context: process context, may sleep; no lock is held.
+ *
+ * Return: whether to go on.
+ */
+bool memwait_call_pause(const struct memwait_call *call)
 {
 	cond_resched();
 	if (call->kind == MEMWAIT_CALL_PASSES_ON)
@@ -395,7 +275,7 @@ static __always_inline int memwait_notify_call(const struct memwait_key *key, u3
 }
 
 /**
- * memwait_notify() - wake the oldest waiters of a word
+ * memwait_notify_word() - wake the oldest waiters of a word
  * @key: the word's key; held by the caller
  * @count: at most so many, not 0
  * @kept: as memwait_queue_unlock()
@@ -406,13 +286,13 @@ static __always_inline int memwait_notify_call(const struct memwait_key *key, u3
  *
  * Return: how many were woken: each of them, and no other waiter, will see MEMWAIT_OK.
  */
-int memwait_notify(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept)
+int memwait_notify_word(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept)
 {
 	return memwait_notify_call(key, count, MEMWAIT_CALL, kept);
 }
 
 /**
- * memwait_notify_surely() - memwait_notify() that no signal ends, not even SIGKILL
+ * memwait_notify_surely() - memwait_notify_word() that no signal ends, not even SIGKILL
  * @key: the word's key; held by the caller
  * @count: at most so many, not 0
  * @kept: as memwait_queue_unlock()
@@ -432,7 +312,7 @@ int memwait_notify_surely(const struct memwait_key *key, u32 count,
  * @key: the word's key; held by the caller
  * @kept: as memwait_queue_unlock()
  *
- * As memwait_notify(), but neither the death of the current thread nor the freezer ends it.
+ * As memwait_notify_word(), but neither the death of the current thread nor the freezer ends it.
  *
  * Context: process context, may sleep; takes the queue's lock.
  */
@@ -442,80 +322,13 @@ void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *
 }
 
 /*
- * Tells the oldest waiter with MEMWAIT_OWNED that the owner has died to which a locked queue looks.
- * The queue looks to that waiter then, or to nobody if there is none; or, if the step is full,
- * where it did.
+ * Wakes the oldest waiters of several words, few enough for one step: of each at most as many as
+ * @counts says, where it tells how many were woken. As many calls of memwait_notify_word(), but a
+ * context is woken once for all of its completions, unless it has been read in between. @number is
+ * that of the call, or 0 if this is all of it.
  */
-static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_identity *identity,
-			       struct memwait_wakes *wakes)
-{
-	struct memwait_waiter *waiter;
-	enum memwait_claim claim;
-
-	lockdep_assert_held(&queue->lock);
-	while (!memwait_wakes_are_full(wakes)) {
-		waiter = list_first_entry_or_null(&queue->owned, struct memwait_waiter,
-						  owned_node);
-		if (!waiter) {
-			memwait_queue_look_away(queue);
-			memwait_queue_forget_mover(queue);
-			break;
-		}
-		wakes->looked++;
-		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
-		if (claim == MEMWAIT_NOTIFIED_IT) {
-			if (queue->mover == identity)
-				memwait_queue_forget_mover(queue);
-			break;
-		}
-		if (claim == MEMWAIT_NOT_CLAIMED)
-			memwait_queue_remove(waiter);
-	}
-}
-
-/**
- * memwait_tell_of_death() - one step of telling waiters that an owner has died
- * @identity: the owner
- *
- * Context: process context, may sleep; takes the locks of queues that look to it.
- *
- * Return: whether there may be more to do; if not, no queue looks to the owner, and none will.
- */
-bool memwait_tell_of_death(struct memwait_identity *identity)
-{
-	struct memwait_call call __uninitialized;
-	struct memwait_queue *queue = NULL;
-	unsigned int nr;
-
-	memwait_call_init(&call, 0, 0, NULL);
-	call.wakes.call = identity->call;
-	memwait_step_begin();
-	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
-		queue = memwait_identity_lock_queue(identity);
-		if (!queue)
-			break;
-		memwait_queue_tell(queue, identity, &call.wakes);
-		memwait_queue_unlock(queue, NULL);
-	}
-	memwait_step_end(&call);
-	return queue;
-}
-
-/**
- * memwait_notify_many() - wake the oldest waiters of several words
- * @words: the words; held by the caller
- * @counts: for each word, at most so many; set to how many were woken
- * @nr: how many words, few enough for one step
- * @number: of the call, from memwait_new_call(), or 0 if this is all of it
- * @kept: as memwait_queue_unlock()
- *
- * As many calls of memwait_notify(), but a context is woken once for all of its completions, unless
- * it has been read in between.
- *
- * Context: process context, may sleep; takes the queues' locks, one at a time.
- */
-void memwait_notify_many(const struct memwait_word *words, u32 *counts, unsigned int nr,
-			 u64 number, struct memwait_kept_queues *kept)
+static void memwait_notify_words(const struct memwait_word *words, u32 *counts, unsigned int nr,
+				 u64 number, struct memwait_kept_queues *kept)
 {
 	struct memwait_call call __uninitialized;
 	struct memwait_queue *queue;
@@ -554,124 +367,142 @@ done:
 	memwait_step_end(&call);
 }
 
-/*
- * Moves some of the oldest waiters of one locked queue to the end of another one. Those that are
- * told of deaths look to the calling thread as well from then on, if it has an id: it has moved
- * them, and is to see to it that they are woken. Returns whether there may be more to do.
+/**
+ * memwait_notify() - MEMWAIT_IOC_NOTIFY
+ * @notify: as it came from user space
+ * @kept: as memwait_queue_unlock()
+ *
+ * Context: process context, may sleep; takes the queue's lock.
+ *
+ * Return: how many waiters were woken, or a negative errno.
  */
-static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
-			      const struct memwait_key *target)
+int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queues *kept)
 {
-	struct memwait_queue *from = queues[SOURCE], *to = queues[TARGET];
-	struct memwait_waiter *waiter;
-	struct memwait_identity *caller;
-	unsigned int looked = 0;
-	bool more = false, owned = false;
+	struct memwait_word word __uninitialized;
+	int ret;
 
-	lockdep_assert_held(&from->lock);
-	lockdep_assert_held(&to->lock);
-	while (call->moved < call->move) {
-		waiter = memwait_call_next(call, from);
-		if (!waiter)
-			break;
-		if (looked++ == MEMWAIT_STEP) {
-			more = true;
-			break;
-		}
-		call->reached = waiter->number;
-		if (!waiter->ops->is_pending(waiter)) {
-			memwait_queue_remove(waiter);
-			continue;
-		}
-		memwait_queue_move(waiter, to);
-		if (waiter->identity) {
-			list_move_tail(&waiter->owned_node, &to->owned);
-			owned = true;
-		}
-		waiter->word.key = *target;
-		call->moved++;
-	}
-	if (owned) {
-		caller = memwait_identity_of(current);
-		if (caller)
-			memwait_queue_moved_by(to, caller);
-	}
-	return more;
-}
-
-/* The steps after the first one, of a requeue that holds both queues. */
-static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue *queues[2],
-				 const struct memwait_key *target)
-{
-	bool more;
-
-	do {
-		more = memwait_call_pause(call);
-		memwait_step_begin();
-		memwait_queue_lock_pair(queues);
-		more = more && (memwait_call_claim(call, queues[SOURCE]) ||
-				memwait_call_move(call, queues, target));
-		if (!more) {
-			queues[SOURCE]->nr_calls--;
-			queues[TARGET]->nr_calls--;
-		}
-		memwait_queue_unlock_pair(queues, call->kept);
-		memwait_step_end(call);
-	} while (more);
+	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
+	if (ret || !notify->count)
+		return ret;
+	ret = memwait_word_get(&word, notify->addr, notify->flags);
+	if (ret)
+		return ret;
+	ret = memwait_notify_word(&word.key, notify->count, kept);
+	memwait_word_put(&word);
+	return ret;
 }
 
 /**
- * memwait_requeue() - wake waiters of a word and move others to another word
- * @requeue: as it came from user space, checked; woken and moved are set if the result is 0
- * @source: of the word that is compared; held by the caller
- * @target: of the word that they are moved to, or the same; of the same owner, so that what keeps
- *	the one word for a waiter keeps the other
- * @kept: as memwait_queue_unlock()
+ * memwait_waiters() - MEMWAIT_IOC_WAITERS
+ * @notify: as it came from user space
  *
- * The comparison and the first waiters are one step with respect to all other operations on both
- * words.
+ * Context: process context, may sleep; takes the queue's lock.
  *
- * Context: process context, may sleep; takes the queues' locks.
- *
- * Return:
- * * 0
- * * MEMWAIT_NOT_EQUAL: the word holds another value; nothing was done
- * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
- * * -ENOMEM: a word that has no waiters needs a queue for a moment
+ * Return: how many waiters the word has, or a negative errno.
  */
-int memwait_requeue(struct memwait_requeue *requeue, const struct memwait_key *source,
-		    const struct memwait_key *target, struct memwait_kept_queues *kept)
+int memwait_waiters(const struct memwait_notify *notify)
 {
-	struct memwait_call call __uninitialized;
-	struct memwait_queue *queues[2];
-	bool more = false;
+	struct memwait_word word;
 	int ret;
 
-	ret = memwait_queue_find_pair(queues, source, target, kept);
+	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
+	if (ret || notify->count)
+		return ret ?: -EINVAL;
+	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
+	ret = memwait_queue_waiters(&word.key);
+	memwait_word_put(&word);
+	return ret;
+}
 
-	memwait_call_init(&call, requeue->count, requeue->move, kept);
-	pagefault_disable();
-	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
-	pagefault_enable();
-	if (!ret) {
-		memwait_call_start(&call, queues[SOURCE]);
-		more = memwait_call_claim(&call, queues[SOURCE]) ||
-		       memwait_call_move(&call, queues, target);
+/* Notifies that are copied, and done, together. */
+#define MEMWAIT_NOTIFIES	16
+
+/*
+ * Does the first few of them. Returns how many; fewer than @nr only if *@err is set; or -EFAULT:
+ * they were done, but the results cannot be told any more.
+ */
+static int memwait_notify_some(const struct memwait_notify __user *notifies, u32 __user *results,
+			       unsigned int nr, u64 call, int *err,
+			       struct memwait_kept_queues *kept)
+{
+	struct memwait_notify notify[MEMWAIT_NOTIFIES] __uninitialized;
+	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
+	u32 counts[MEMWAIT_NOTIFIES] __uninitialized;
+	unsigned int done, found, i;
+
+	/* Before a hole it may have copied more than it says: then one by one. */
+	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
+				 sizeof(notify[0]));
+	while (done < nr && !copy_from_user(&notify[done], &notifies[done], sizeof(notify[0])))
+		done++;
+	*err = done < nr ? -EFAULT : 0;
+
+	for (i = 0; i < done; i++) {
+		int ret = memwait_check(notify[i].addr, notify[i].flags, MEMWAIT_WORD_FLAGS);
+
+		counts[i] = notify[i].count;
+		words[i].file = NULL;
+		if (!ret && counts[i])
+			ret = memwait_word_get(&words[i], notify[i].addr, notify[i].flags);
+		if (ret) {
+			*err = ret;
+			done = i;
+		}
 	}
-	if (more) {
-		memwait_call_hold(&call, queues[SOURCE]);
-		queues[TARGET]->nr_calls++;
+
+	/* Before anything is done: which results can be written? clear_user() may say too few. */
+	found = done;
+	for (i = 0; results && i < done; i++) {
+		if (put_user(0, &results[i])) {
+			*err = -EFAULT;
+			done = i;
+		}
 	}
-	memwait_step_begin();
-	memwait_queue_unlock_pair(queues, kept);
-	memwait_step_end(&call);
-	if (more)
-		memwait_requeue_rest(&call, queues, target);
-	requeue->woken = call.woken;
-	requeue->moved = call.moved;
-	if (!ret)
-		trace_memwait_requeue(source, target, requeue);
-	return ret == -EFAULT ? -EAGAIN : ret;
+
+	memwait_notify_words(words, counts, done, call, kept);
+	for (i = 0; i < found; i++)
+		memwait_word_put(&words[i]);
+
+	if (results && copy_to_user(results, counts, done * sizeof(counts[0])))
+		return -EFAULT;
+	return done;
+}
+
+/**
+ * memwait_notify_many() - MEMWAIT_IOC_NOTIFY_MANY
+ * @many: as it came from user space
+ * @kept: as memwait_queue_unlock()
+ *
+ * A signal ends the call between two entries.
+ *
+ * Context: process context, may sleep; takes the queues' locks, one at a time.
+ *
+ * Return: how many entries were processed, or a negative errno if the first one failed, or if
+ * results are lost.
+ */
+int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_kept_queues *kept)
+{
+	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
+	u32 __user *results = u64_to_user_ptr(many->woken);
+	u64 call = many->count > MEMWAIT_NOTIFIES ? memwait_new_call() : 0;
+	u32 done = 0;
+	int err = 0, ret;
+
+	if (many->flags || many->count > INT_MAX)
+		return -EINVAL;
+
+	while (done < many->count && !err) {
+		ret = memwait_notify_some(notifies + done, results ? results + done : NULL,
+					  min_t(u32, many->count - done, MEMWAIT_NOTIFIES), call,
+					  &err, kept);
+		if (ret < 0)
+			return ret;
+		done += ret;
+		cond_resched();
+		if (signal_pending(current))
+			break;
+	}
+	return done ?: err;
 }

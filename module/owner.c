@@ -27,6 +27,7 @@
 #include <linux/workqueue.h>
 #include <trace/events/sched.h>
 
+#include "call.h"
 #include "compat.h"
 #include "context.h"
 #include "identity.h"
@@ -36,9 +37,65 @@
 /* Steps of one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
 
-static LLIST_HEAD(memwait_dead);	/* identities, the last one first */
 static LIST_HEAD(memwait_bereaved);	/* users that have dead, the next one first; of the work */
-static struct workqueue_struct *memwait_death_queue;
+
+/*
+ * Tells the oldest waiter with MEMWAIT_OWNED that the owner has died to which a locked queue looks.
+ * The queue looks to that waiter then, or to nobody if there is none; or, if the step is full,
+ * where it did.
+ */
+static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_identity *identity,
+			       struct memwait_wakes *wakes)
+{
+	struct memwait_waiter *waiter;
+	enum memwait_claim claim;
+
+	lockdep_assert_held(&queue->lock);
+	while (!memwait_wakes_are_full(wakes)) {
+		waiter = list_first_entry_or_null(&queue->owned, struct memwait_waiter,
+						  owned_node);
+		if (!waiter) {
+			memwait_queue_look_away(queue);
+			memwait_queue_forget_mover(queue);
+			break;
+		}
+		wakes->looked++;
+		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
+		if (claim == MEMWAIT_NOTIFIED_IT) {
+			if (queue->mover == identity)
+				memwait_queue_forget_mover(queue);
+			break;
+		}
+		if (claim == MEMWAIT_NOT_CLAIMED)
+			memwait_queue_remove(waiter);
+	}
+}
+
+/*
+ * One step of telling waiters that an owner has died. Returns whether there may be more to do; if
+ * not, no queue looks to the owner, and none will.
+ */
+static bool memwait_tell_of_death(struct memwait_identity *identity)
+{
+	struct memwait_call call __uninitialized;
+	struct memwait_queue *queue = NULL;
+	unsigned int nr;
+
+	if (!identity->call)
+		identity->call = memwait_new_call();
+	memwait_call_init(&call, 0, 0, NULL);
+	call.wakes.call = identity->call;
+	memwait_step_begin();
+	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
+		queue = memwait_identity_lock_queue(identity);
+		if (!queue)
+			break;
+		memwait_queue_tell(queue, identity, &call.wakes);
+		memwait_queue_unlock(queue, NULL);
+	}
+	memwait_step_end(&call);
+	return queue;
+}
 
 /* Sorts those that have died since the last run by their users. */
 static void memwait_sort_dead(void)
@@ -46,7 +103,8 @@ static void memwait_sort_dead(void)
 	struct memwait_identity *identity, *next;
 
 	llist_for_each_entry_safe(identity, next,
-				  llist_reverse_order(llist_del_all(&memwait_dead)), dead_llist) {
+				  llist_reverse_order(llist_del_all(&memwait_deaths.dead)),
+				  dead_llist) {
 		struct memwait_user *user = identity->user;
 
 		if (list_empty(&user->dead))
@@ -112,24 +170,7 @@ static void memwait_death(struct work_struct *work)
 		memwait_bury(list_first_entry(&memwait_bereaved, struct memwait_user, dead_node));
 		cond_resched();
 	}
-	queue_work(memwait_death_queue, work);
-}
-
-static DECLARE_WORK(memwait_death_work, memwait_death);
-
-/**
- * memwait_owner_die() - the thread has exited or executed a program, or the context has ended
- * @identity: as for memwait_identity_kill()
- *
- * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
- */
-void memwait_owner_die(struct memwait_identity *identity)
-{
-	if (!memwait_identity_kill(identity))
-		return;
-	trace_memwait_owner_died(identity);
-	llist_add(&identity->dead_llist, &memwait_dead);
-	queue_work(memwait_death_queue, &memwait_death_work);
+	queue_work(memwait_deaths.queue, work);
 }
 
 /**
@@ -178,7 +219,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 			identity = memwait_identity_of(current);
 			id = identity ? identity->id : 0;
 			if (identity)
-				memwait_owner_die(identity);
+				memwait_identity_kill(identity);
 			return put_user(id, &user->id) ? -EFAULT : 0;
 		}
 		identity = memwait_identity_of(current) ?: memwait_identity_new(context, current);
@@ -196,7 +237,7 @@ static void memwait_has_died(const void *who)
 	rcu_read_lock();
 	identity = memwait_identity_of(who);
 	if (unlikely(identity))
-		memwait_owner_die(identity);
+		memwait_identity_kill(identity);
 	rcu_read_unlock();
 }
 
@@ -246,9 +287,10 @@ int __init memwait_owner_init(void)
 {
 	int err;
 
-	memwait_death_queue = alloc_workqueue("memwait_death", WQ_UNBOUND, 0);
-	if (!memwait_death_queue)
+	memwait_deaths.queue = alloc_workqueue("memwait_death", WQ_UNBOUND, 0);
+	if (!memwait_deaths.queue)
 		return -ENOMEM;
+	INIT_WORK(&memwait_deaths.work, memwait_death);
 
 	/* An owner's id and its two bits need a word of 64. */
 	if (!IS_ENABLED(CONFIG_64BIT) || !IS_ENABLED(CONFIG_TRACEPOINTS))
@@ -272,7 +314,7 @@ unregister_exit:
 	tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
 	tracepoint_synchronize_unregister();
 destroy_queue:
-	destroy_workqueue(memwait_death_queue);
+	destroy_workqueue(memwait_deaths.queue);
 	return err;
 }
 
@@ -288,5 +330,5 @@ void memwait_owner_exit(void)
 		tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
 		tracepoint_synchronize_unregister();
 	}
-	destroy_workqueue(memwait_death_queue);
+	destroy_workqueue(memwait_deaths.queue);
 }

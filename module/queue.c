@@ -73,14 +73,6 @@
  * the word since. So a call comes to each number once, and a thread that returns, ends its wait, is
  * taken out, and returns again, cannot hold it.
  *
- * Requeue locks both queues, having inserted those that are missing. So it sees and changes the
- * waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
- * every other call. Its .queue is never %NULL in between, and memwait_queue_leave() locks the queue
- * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
- * to the queue that it was moved to. A waiter that is claimed at the same time may be counted as
- * moved: it was moved first. Requeue needs no (A): it holds the source's queue in any case, and has
- * passed (B) if it inserted that queue.
- *
  * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that has been freed, and even one
  * that serves another word by now. Hence the key is compared again under the lock. The object's
  * lock is initialised by the cache's constructor only, and stays valid in between.
@@ -89,11 +81,9 @@
  *	       queue->lock -> memwait_context.lock -> memwait_identity.lock
  *	       queue->lock -> hash bucket's lock
  *
- * Two queues' locks are held by requeue only. It tries to lock the second one; if that lock is not
- * free, or the queue is missing, it holds both queues by .nr_calls, so that neither becomes another
- * word's, and takes the lock of the lower address first. A queue that is to be inserted or evicted
- * is locked when no other queue is. expire.c asks for a queue's lock under a context's lock, but
- * only tries. All of them are taken in process context only; no interrupt handler of this module
+ * Two queues' locks are held by requeue only, see requeue.c. A queue that is to be inserted or
+ * evicted is locked when no other queue is. expire.c asks for a queue's lock under a context's lock,
+ * but only tries. All of them are taken in process context only; no interrupt handler of this module
  * takes a lock.
  */
 #include <linux/atomic.h>
@@ -239,12 +229,14 @@ static void memwait_queue_evict(struct memwait_queue *queue)
 		kmem_cache_free(memwait_queue_cache, queue);
 }
 
-/*
- * Keeps a queue, which its caller has marked as kept, instead of one that was kept for long. If
- * there is no user to keep it for, it is evicted.
+/**
+ * memwait_queue_keep() - keep a queue instead of one that was kept for long
+ * @queue: the caller has marked it as kept, by memwait_queue_unlock_only()
+ * @kept: as memwait_queue_unlock(); with %NULL the queue is evicted
+ *
+ * Context: no queue's lock is held; takes that of a queue which it evicts.
  */
-static noinline void memwait_queue_keep(struct memwait_queue *queue,
-					struct memwait_kept_queues *kept)
+noinline void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kept_queues *kept)
 {
 	struct memwait_queue **slot, *other;
 
@@ -267,11 +259,15 @@ static noinline void memwait_queue_keep(struct memwait_queue *queue,
 	memwait_queue_evict(other);
 }
 
-/*
- * Unlocks a queue. Returns whether it became idle: then the caller is to call memwait_queue_keep()
- * as soon as it holds no queue's lock.
+/**
+ * memwait_queue_unlock_only() - the first half of memwait_queue_unlock()
+ * @queue: as there
+ *
+ * Context: another queue's lock may be held.
+ *
+ * Return: whether the caller is to call memwait_queue_keep() when it holds no queue's lock.
  */
-static bool memwait_queue_unlock_only(struct memwait_queue *queue)
+bool memwait_queue_unlock_only(struct memwait_queue *queue)
 {
 	bool idle = memwait_queue_is_idle(queue);
 	bool keep = idle && !queue->kept;
@@ -298,45 +294,6 @@ void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queue
 {
 	if (memwait_queue_unlock_only(queue))
 		memwait_queue_keep(queue, kept);
-}
-
-/**
- * memwait_queue_unlock_pair() - drop the locks of two queues, or of one
- * @queues: locked; the same one twice is one
- * @kept: as memwait_queue_unlock()
- *
- * Context: as memwait_queue_unlock().
- */
-void memwait_queue_unlock_pair(struct memwait_queue *queues[2], struct memwait_kept_queues *kept)
-{
-	bool keep[2];
-	int i;
-
-	keep[1] = queues[1] != queues[0] && memwait_queue_unlock_only(queues[1]);
-	keep[0] = memwait_queue_unlock_only(queues[0]);
-	for (i = 0; i < 2; i++) {
-		if (keep[i])
-			memwait_queue_keep(queues[i], kept);
-	}
-}
-
-/**
- * memwait_queue_lock_pair() - take the locks of two queues
- * @queues: held by .nr_calls; the same one twice is one
- *
- * Context: process context.
- */
-void memwait_queue_lock_pair(struct memwait_queue *queues[2])
-{
-	struct memwait_queue *first = min(queues[0], queues[1]);
-	struct memwait_queue *second = max(queues[0], queues[1]);
-
-	spin_lock(&first->lock);
-	__release(&first->lock);	/* as memwait_queue_find() */
-	if (first != second) {
-		spin_lock_nested(&second->lock, 1);
-		__release(&second->lock);
-	}
 }
 
 /*
@@ -369,8 +326,15 @@ static int memwait_queue_insert(struct memwait_queue *queue, const struct memwai
 	return IS_ERR(other) ? -ENOMEM : -EEXIST;
 }
 
-/* As memwait_queue_find(), but inserts a queue if there is none; NULL: there is no memory. */
-static struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key)
+/**
+ * memwait_queue_find_or_insert() - memwait_queue_find() that inserts a queue if there is none
+ * @key: as there
+ *
+ * Context: process context, may sleep; takes the queue's lock, for memwait_queue_unlock().
+ *
+ * Return: the queue; or %NULL: there is no memory.
+ */
+struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key)
 {
 	struct memwait_queue *queue, *new = NULL;
 	int err = -EEXIST;
@@ -392,12 +356,17 @@ static struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_k
 	return queue;
 }
 
-/*
- * Locks the queue of another word, if there is one, and if its lock is free: so in any order.
- * Returns it, or NULL.
+/**
+ * memwait_queue_try_find() - lock the queue of another word if its lock is free: so in any order
+ * @key: the word's key
+ * @locked: a queue that the caller has locked, maybe that of the key
+ *
+ * Context: process context; tries to take the queue's lock, for memwait_queue_unlock().
+ *
+ * Return: the queue, or @locked; or %NULL: there is none, or its lock is not free.
  */
-static struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
-						    struct memwait_queue *locked)
+struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
+					     struct memwait_queue *locked)
 {
 	struct memwait_queue *queue;
 
@@ -415,46 +384,6 @@ static struct memwait_queue *memwait_queue_try_find(const struct memwait_key *ke
 	}
 	rcu_read_unlock();
 	return queue;
-}
-
-/**
- * memwait_queue_find_pair() - find or insert the queues of two words, and lock both
- * @queues: set to them; the same one twice if the keys are the same
- * @source: a word's key
- * @target: the other word's key
- * @kept: as memwait_queue_unlock()
- *
- * Context: process context, may sleep; takes the queues' locks.
- *
- * Return: 0 or -ENOMEM.
- */
-int memwait_queue_find_pair(struct memwait_queue *queues[2], const struct memwait_key *source,
-			    const struct memwait_key *target, struct memwait_kept_queues *kept)
-{
-	queues[0] = memwait_queue_find_or_insert(source);
-	if (!queues[0])
-		return -ENOMEM;
-	queues[1] = memwait_queue_try_find(target, queues[0]);
-	if (likely(queues[1]))
-		return 0;
-
-	/* One after the other, then both in their order. */
-	queues[0]->nr_calls++;
-	memwait_queue_unlock(queues[0], kept);
-	queues[1] = memwait_queue_find_or_insert(target);
-	if (queues[1]) {
-		queues[1]->nr_calls++;
-		memwait_queue_unlock(queues[1], kept);
-		memwait_queue_lock_pair(queues);
-		queues[0]->nr_calls--;
-		queues[1]->nr_calls--;
-		return 0;
-	}
-	queues[1] = queues[0];
-	memwait_queue_lock_pair(queues);
-	queues[0]->nr_calls--;
-	memwait_queue_unlock_pair(queues, kept);
-	return -ENOMEM;
 }
 
 /**

@@ -347,7 +347,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	}
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
-		woken = memwait_notify(&word.key, arg->notify.count, kept);
+		woken = memwait_notify_word(&word.key, arg->notify.count, kept);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who is woken for what has happened to a context: pollers and readers.
+ *
+ * poll against a completion:
+ *
+ *	poll					notify, deadline
+ *	add to context->pollers (its lock)	add to context->completed
+ *	load context->nr_completed		wake context->pollers (its lock)
+ *
+ * Either poll was first, and is woken, or its load comes after the store, by the lock of pollers. A
+ * notify takes a reference to the context with its completion, under the context's lock, and gives
+ * it back when it has woken the pollers.
+ *
+ * A reader that blocks is an exclusive waiter of context->readers. The barrier of wq_has_sleeper()
+ * pairs with that of prepare_to_wait_event(): either the notify finds the reader, or the reader
+ * sees the completion. Only one reader is woken, however many completions there are, and so each
+ * reader that gives up read_lock while something is left wakes the next: read.pml is a model of it.
+ *
+ * A notify wakes a context once in a step, for all the completions that it has made, and holds no
+ * lock then: any number of pollers may be registered with it. A call of several steps does not wake
+ * a context again that was not empty since it has last done so (.woken_by): whatever went to sleep
+ * since then has found something to read first.
+ *
+ * A context may have any number of pollers, which are woken with interrupts disabled. So a step
+ * wakes MEMWAIT_STEP of them at once, which its contexts share: the first 4 of each at least. The
+ * others are woken afterwards, where the notifier may be preempted.
+ */
+#include <linux/list.h>
+#include <linux/lockdep.h>
+#include <linux/poll.h>
+#include <linux/refcount.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+
+#include "context.h"
+#include "memwait.h"
+
+/**
+ * memwait_wakes_add() - note that a context has got a completion, and is to be woken
+ * @wakes: of the notify; it has room, see memwait_wakes_are_full()
+ * @context: the context
+ *
+ * Context: the context's lock is held.
+ */
+void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&context->lock);
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (wakes->contexts[i] == context)
+			return;
+	}
+	if (unlikely(wakes->call)) {
+		if (context->woken_by == wakes->call && context->nr_completed > 1)
+			return;
+		context->woken_by = wakes->call;
+	}
+	refcount_inc(&context->refs);
+	wakes->contexts[wakes->nr_contexts++] = context;
+}
+
+/* Returns whether it was the only one to be woken. */
+static bool memwait_poller_wake(struct wait_queue_entry *poller, __poll_t events)
+{
+	unsigned int flags = poller->flags;
+	int ret = poller->func(poller, TASK_NORMAL, 0, poll_to_key(events));
+
+	return ret < 0 || (ret && (flags & WQ_FLAG_EXCLUSIVE));
+}
+
+/* Of what pollers are woken. */
+static __poll_t memwait_context_events(const struct memwait_context *context)
+{
+	__poll_t events = EPOLLIN | EPOLLRDNORM;
+
+	if (unlikely(memwait_context_has_ended(context)))
+		events |= EPOLLERR | EPOLLHUP;
+	return events;
+}
+
+/**
+ * memwait_context_wake_first() - wake a reader and the first pollers of a context
+ * @context: the context
+ * @most: how many pollers
+ *
+ * Context: any.
+ *
+ * Return: whether memwait_context_wake_rest() is needed.
+ */
+bool memwait_context_wake_first(struct memwait_context *context, unsigned int most)
+{
+	__poll_t events = memwait_context_events(context);
+	struct wait_queue_entry *poller, *next;
+	unsigned int nr = 0;
+	unsigned long flags;
+	bool more = false;
+
+	spin_lock_irqsave(&context->pollers.lock, flags);
+	list_for_each_entry_safe(poller, next, &context->pollers.head, entry) {
+		more = nr++ == most;
+		if (more || memwait_poller_wake(poller, events))
+			break;
+	}
+	spin_unlock_irqrestore(&context->pollers.lock, flags);
+	memwait_context_wake_reader(context);
+	return more;
+}
+
+/* A place in the list of pollers: passed over by every other walk. */
+static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, int flags,
+			     void *key)
+{
+	return 0;
+}
+
+/**
+ * memwait_context_wake_rest() - wake all pollers of a context in steps; the first ones once more
+ * @context: the context. Pollers that are added meanwhile look by themselves
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_context_wake_rest(struct memwait_context *context)
+{
+	__poll_t events = memwait_context_events(context);
+	struct wait_queue_head *pollers = &context->pollers;
+	struct wait_queue_entry place = { .func = memwait_no_poller };
+	struct wait_queue_entry end = { .func = memwait_no_poller };
+	struct wait_queue_entry *poller;
+	unsigned int nr = 0;
+
+	spin_lock_irq(&pollers->lock);
+	list_add(&place.entry, &pollers->head);
+	list_add_tail(&end.entry, &pollers->head);
+	while ((poller = list_next_entry(&place, entry)) != &end) {
+		list_move(&place.entry, &poller->entry);
+		if (memwait_poller_wake(poller, events))
+			break;
+		if (++nr % MEMWAIT_STEP == 0) {
+			spin_unlock_irq(&pollers->lock);
+			cond_resched();
+			spin_lock_irq(&pollers->lock);
+		}
+	}
+	list_del(&place.entry);
+	list_del(&end.entry);
+	spin_unlock_irq(&pollers->lock);
+}
+
+/**
+ * memwait_context_wake() - wake the pollers and a reader of a context
+ * @context: the caller has a reference
+ *
+ * Context: process context, may sleep.
+ */
+void memwait_context_wake(struct memwait_context *context)
+{
+	if (memwait_context_wake_first(context, MEMWAIT_STEP))
+		memwait_context_wake_rest(context);
+}
