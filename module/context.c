@@ -329,52 +329,60 @@ static bool memwait_read_trylock(struct memwait_context *context)
 	return mutex_trylock(&context->read_lock);
 }
 
-/* For read(2), readv(2), whose segments are one buffer, and io_uring. */
-ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
+/* Reads what there is. Returns how many bytes, which may be 0; or a negative errno. */
+static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter *to,
+				bool nonblocking)
 {
-	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
-	struct memwait_context *context = iocb->ki_filp->private_data;
 	const size_t size = sizeof(struct memwait_completion);
 	unsigned int nr = 0;
 	LIST_HEAD(taken);
 	bool dying;
 	int ret;
 
-	if (iov_iter_count(to) < size)
+	/* Another reader may be in a page fault, for as long as it likes. */
+	if (nonblocking && !memwait_read_trylock(context))
+		return -EAGAIN;
+	if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
+		return -ERESTARTSYS;
+	if (READ_ONCE(context->due))
+		memwait_expire(context, iov_iter_count(to) / size);
+	do {
+		ret = memwait_read_some(context, to, &taken);
+		if (ret <= 0)
+			break;
+		nr += ret;
+		cond_resched();
+	} while (iov_iter_count(to) >= size && !signal_pending(current));
+	/* Asked after the last fault, for all that was read. */
+	dying = nr && memwait_is_dying();
+	if (dying)
+		memwait_unread(context, &taken, nr);
+	memwait_read_unlock(context);
+	if (dying)
+		return -ERESTARTSYS;
+	if (!nr)
+		return ret;
+	memwait_read_free(context, &taken);
+	return nr * size;
+}
+
+/* For read(2), readv(2), whose segments are one buffer, and io_uring. */
+ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
+	struct memwait_context *context = iocb->ki_filp->private_data;
+	ssize_t ret;
+
+	if (iov_iter_count(to) < sizeof(struct memwait_completion))
 		return -EINVAL;
 	ret = memwait_context_use(context);
 	if (ret)
 		return ret;
 
 	for (;;) {
-		/* Another reader may be in a page fault, for as long as it likes. */
-		if (nonblocking && !memwait_read_trylock(context))
-			return -EAGAIN;
-		if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
-			return -ERESTARTSYS;
-		if (READ_ONCE(context->due))
-			memwait_expire(context, iov_iter_count(to) / size);
-		do {
-			ret = memwait_read_some(context, to, &taken);
-			if (ret <= 0)
-				break;
-			nr += ret;
-			cond_resched();
-		} while (iov_iter_count(to) >= size && !signal_pending(current));
-		/* Asked after the last fault, for all that was read. */
-		dying = nr && memwait_is_dying();
-		if (dying)
-			memwait_unread(context, &taken, nr);
-		memwait_read_unlock(context);
-		if (dying)
-			return -ERESTARTSYS;
-		if (nr) {
-			memwait_read_free(context, &taken);
-			return nr * size;
-		}
+		ret = memwait_read_now(context, to, nonblocking);
 		if (ret)
 			return ret;
-
 		if (nonblocking)
 			return -EAGAIN;
 		/* Only the very first one is worth blocking for. */

@@ -378,19 +378,34 @@ bool memwait_context_wake_first(struct memwait_context *context, unsigned int mo
 void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
 
+/* alloc.c */
+struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed,
+					       u64 owner, bool *pinned);
+int memwait_async_number(struct memwait_async_wait *wait);
+struct memwait_async_wait *memwait_async_find(struct memwait_context *context, u64 id);
+void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
+			unsigned int nr);
+void memwait_async_drop(struct memwait_async_wait *wait);
+void memwait_async_free_now(struct memwait_async_wait *wait);
+void memwait_async_free_all(struct memwait_context *context);
+int memwait_alloc_init(void);
+void memwait_alloc_exit(void);
+
 /* async.c */
+extern const struct memwait_waiter_ops memwait_async_ops, memwait_async_group_ops;
+void memwait_async_queued(struct memwait_async_wait *wait);
 bool memwait_async_claim(struct memwait_async_wait *wait);
 void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
 void memwait_async_end(struct memwait_async_wait *wait, struct memwait_pin **unused);
-void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
-			unsigned int nr);
+void memwait_async_group_unpin(struct memwait_group *group, struct memwait_context *context,
+			       struct memwait_pin **unused);
 bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 			    struct memwait_pin **unused);
 struct memwait_pin *memwait_async_close(struct memwait_context *context);
-int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
-int memwait_async_init(void);
-void memwait_async_exit(void);
+
+/* arm.c */
+int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 
 /* Whether any thread has a place to return to. */
 static inline bool memwait_has_places(const struct memwait_context *context)

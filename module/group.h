@@ -78,10 +78,6 @@ static inline struct rb_node *memwait_returned_node(const struct memwait_waiter 
 	return &member->group->returned[member - member->group->members].node;
 }
 
-int memwait_group_copy(struct memwait_wait *waits, u64 from, u32 nr);
-int memwait_group_get(struct memwait_group *group, const struct memwait_wait *waits);
-void memwait_group_put_words(struct memwait_group *group, u32 nr);
-int memwait_group_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
 int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index,
 		       struct memwait_kept_queues *kept);
 void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues *kept);

@@ -56,6 +56,20 @@ static __always_inline int memwait_copy_arg(void *to, size_t known, const void _
 	return copy_struct_from_user(to, known, from, size);
 }
 
+/* What an ioctl is given. */
+union memwait_argument {
+	struct memwait_wait wait;
+	struct memwait_notify notify;
+	struct memwait_wait_async wait_async;
+	struct memwait_cancel cancel;
+	struct memwait_wait_any wait_any;
+	struct memwait_requeue requeue;
+	struct memwait_notify_wait notify_wait;
+	struct memwait_notify_many notify_many;
+	struct memwait_owner owner;
+	struct memwait_change change;
+};
+
 /* An ioctl number without the size of its struct, which may grow. */
 #define MEMWAIT_IOC(cmd)	((cmd) & ~IOCSIZE_MASK)
 
@@ -79,18 +93,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 	struct memwait_kept_queues *kept = &context->user->kept;
 	void __user *arg = (void __user *)argp;
 	size_t size = _IOC_SIZE(cmd);
-	union {
-		struct memwait_wait wait;
-		struct memwait_notify notify;
-		struct memwait_wait_async wait_async;
-		struct memwait_cancel cancel;
-		struct memwait_wait_any wait_any;
-		struct memwait_requeue requeue;
-		struct memwait_notify_wait notify_wait;
-		struct memwait_notify_many notify_many;
-		struct memwait_owner owner;
-		struct memwait_change change;
-	} u __uninitialized;
+	union memwait_argument u __uninitialized;
 	int ret;
 
 	switch (MEMWAIT_IOC(cmd)) {
@@ -166,7 +169,7 @@ static int __init memwait_init(void)
 	err = memwait_user_init();
 	if (err)
 		goto exit_queue;
-	err = memwait_async_init();
+	err = memwait_alloc_init();
 	if (err)
 		goto exit_user;
 	memwait_identity_init();
@@ -183,7 +186,7 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
-	memwait_async_exit();
+	memwait_alloc_exit();
 exit_user:
 	memwait_user_exit();
 exit_queue:
@@ -197,7 +200,7 @@ static void __exit memwait_exit(void)
 	misc_deregister(&memwait_device);
 	memwait_owner_exit();
 	memwait_identity_exit();
-	memwait_async_exit();
+	memwait_alloc_exit();
 	memwait_user_exit();
 	memwait_queue_exit();
 }

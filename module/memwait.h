@@ -2,14 +2,20 @@
 /*
  * What the files of the module share. Each file calls only files below it:
  *
- *	main.c			ioctls, the module
- *	wait.c, context.c	blocked threads; the open file
+ *	main.c			ioctls, file operations, the module
+ *	owner.c			owners, and the work that tells of their deaths
  *	change.c		change and notify
- *	owner.c			owners and their deaths
+ *	wait.c			blocked threads
+ *	context.c		the open file
  *	expire.c		deadlines of async waits
- *	async.c			async waits
- *	notify.c		notify and requeue, in steps
+ *	arm.c			how async waits begin
+ *	async.c			their states, and what ends them
+ *	alloc.c			their memory and ids
+ *	requeue.c		requeue
+ *	notify.c		notify, and calls in steps
+ *	wake.c			pollers and readers
  *	place.c			what a thread that was interrupted keeps of its wait
+ *	begin.c			how a wait begins
  *	group.c			several words that are waited for together
  *	queue.c			the queues of waiters
  *	identity.c		ids of threads and contexts, and which queues look to them
@@ -331,7 +337,6 @@ struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
 void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queues *kept);
 bool memwait_queue_unlock_only(struct memwait_queue *queue);
 void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kept_queues *kept);
-int memwait_queue_retry(int ret);
 int memwait_queue_waiters(const struct memwait_key *key);
 void memwait_queue_evict_all(struct memwait_kept_queues *kept);
 int memwait_queue_init(void);

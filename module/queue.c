@@ -648,24 +648,6 @@ void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_q
 }
 
 /**
- * memwait_queue_retry() - shall a call that does not block try again?
- * @ret: what memwait_queue_join() or memwait_requeue() returned, or what came before them
- *
- * No signal interrupts such a call; only a thread that dies need not try again.
- *
- * Context: process context, may sleep.
- *
- * Return: @ret; but -EINTR instead of -EAGAIN if the task is being killed.
- */
-int memwait_queue_retry(int ret)
-{
-	if (ret == -EAGAIN && memwait_is_killed())
-		ret = -EINTR;
-	cond_resched();
-	return ret;
-}
-
-/**
  * memwait_queue_waiters() - how many waiters a word has
  * @key: the word's key
  *

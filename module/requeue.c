@@ -20,6 +20,7 @@
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
+#include "begin.h"
 #include "call.h"
 #include "identity.h"
 #include "memwait.h"
@@ -198,6 +199,26 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
 
+/* The same, once the source's key is known: finds the target's, and compares the word outside. */
+static int memwait_requeue_from(struct memwait_requeue *requeue, const struct memwait_key *source,
+				struct memwait_kept_queues *kept)
+{
+	struct memwait_word target;
+	int ret;
+
+	ret = memwait_word_get(&target, requeue->target, requeue->flags);
+	if (ret)
+		return ret;
+	/* A waiter is given nothing to keep that it did not ask for. */
+	ret = source->owner == target.key.owner ? 0 : -EXDEV;
+	if (!ret)
+		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+	if (!ret)
+		ret = memwait_requeue_words(requeue, source, &target.key, kept);
+	memwait_word_put(&target);
+	return ret;
+}
+
 /**
  * memwait_requeue() - MEMWAIT_IOC_REQUEUE
  * @requeue: as it came from user space
@@ -212,7 +233,7 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user,
 		    struct memwait_kept_queues *kept)
 {
-	struct memwait_word source, target;
+	struct memwait_word source;
 	int ret;
 
 	if (requeue->reserved)
@@ -230,24 +251,18 @@ int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __us
 	if (put_user(0, &user->woken) || put_user(0, &user->moved))
 		return -EFAULT;
 
-	do {
+	for (;;) {
 		ret = memwait_word_get(&source, requeue->addr, requeue->flags);
 		if (ret)
 			return ret;
-		ret = memwait_word_get(&target, requeue->target, requeue->flags);
-		if (ret)
-			goto put_source;
-		/* A waiter is given nothing to keep that it did not ask for. */
-		ret = source.key.owner == target.key.owner ? 0 : -EXDEV;
-		if (!ret)
-			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
-		if (!ret)
-			ret = memwait_requeue_words(requeue, &source.key, &target.key, kept);
-		memwait_word_put(&target);
-put_source:
+		ret = memwait_requeue_from(requeue, &source.key, kept);
 		memwait_word_put(&source);
-		ret = memwait_queue_retry(ret);
-	} while (ret == -EAGAIN);
+		if (ret != -EAGAIN)
+			break;
+		ret = memwait_begin_again(-EINTR);
+		if (ret)
+			break;
+	}
 
 	if (!ret && (put_user(requeue->woken, &user->woken) ||
 		     put_user(requeue->moved, &user->moved)))

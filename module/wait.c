@@ -16,6 +16,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "begin.h"
 #include "compat.h"
 #include "context.h"
 #include "group.h"
@@ -98,35 +99,6 @@ static int memwait_sleep(struct memwait_group *group, clockid_t clock)
 	return ret == MEMWAIT_OK || memwait_thread_end(group) ? ret : MEMWAIT_OK;
 }
 
-/*
- * The same for a group of any length, and for one of one word, as most are: there nothing is left
- * of the loops, which saves a tenth of a wait.
- */
-static __always_inline int memwait_thread_get(struct memwait_group *group,
-					      const struct memwait_wait *waits, bool single)
-{
-	if (single)
-		return memwait_word_get(&group->members->waiter.word, waits->addr, waits->flags);
-	return memwait_group_get(group, waits);
-}
-
-static __always_inline void memwait_thread_put(struct memwait_group *group, bool single)
-{
-	if (single)
-		memwait_word_put(&group->members->waiter.word);
-	else
-		memwait_group_put_words(group, group->nr);
-}
-
-static __always_inline int memwait_thread_compare(struct memwait_group *group,
-						  const struct memwait_wait *waits, bool single,
-						  u32 *index)
-{
-	if (single)
-		return memwait_compare(waits->addr, waits->expected, waits->flags);
-	return memwait_group_compare(waits, group->nr, index);
-}
-
 static __always_inline int memwait_thread_join(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
 					       u32 *index, struct memwait_context *context,
@@ -160,77 +132,77 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
 }
 
 /*
- * Waits on the words that memwait_thread_get() has found, and gives them back. The rest of R2's
- * order: values, owner, deadline, then wait. @user_index, unless it is %NULL, gets the word that
- * MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
- *
- * A notify that was counted for a thread which dies before it returns, or which cannot be told the
- * index, is passed on to the next waiter of the word. -ERESTARTSYS is right for a restart as well,
- * for the deadline is absolute.
+ * Joins, sleeps, and leaves. A notify that was counted for a thread which dies before it returns, or
+ * which cannot be told the index, is passed on to the next waiter of the word. -ERESTARTSYS is right
+ * for a restart as well, for the deadline is absolute.
+ */
+static __always_inline int memwait_thread_try(struct memwait_group *group,
+					      const struct memwait_wait *waits, bool single,
+					      u32 __user *user_index, u32 *index,
+					      struct memwait_context *context)
+{
+	struct memwait_kept_queues *kept = &context->user->kept;
+	int ret;
+
+	memwait_trace_begin(group);
+	ret = memwait_thread_join(group, waits, single, index, context, kept);
+	if (!ret)
+		ret = memwait_sleep(group, memwait_clock(group->flags));
+	else if (!memwait_thread_end(group))
+		ret = MEMWAIT_OK;
+	memwait_thread_leave(group, single, kept);
+
+	/* A death is not passed on: the queue looks to this thread now. */
+	if (ret == MEMWAIT_OK)
+		ret = group->result;
+	if (ret == MEMWAIT_OK) {
+		*index = group->claimed - group->members;
+		if (user_index && put_user(*index, user_index))
+			ret = -EFAULT;
+		else if (memwait_is_dying())
+			ret = -ERESTARTSYS;
+		if (ret)
+			memwait_pass_on(&group->claimed->waiter.word.key, kept);
+	} else if (ret == -ERESTARTSYS) {
+		memwait_place_keep(context, group);
+	}
+	memwait_trace_end(group, single ? 0 : *index, ret);
+	return ret;
+}
+
+/*
+ * Waits on the words that memwait_begin_get() has found, and gives them back. @user_index, unless it
+ * is %NULL, gets the word that MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
  */
 static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
 					       u64 deadline, u32 flags, u32 __user *user_index,
 					       struct memwait_context *context)
 {
-	struct memwait_kept_queues *kept = &context->user->kept;
+	struct memwait_word *words = &group->members->waiter.word;
+	const size_t stride = sizeof(*group->members);
+	const u32 nr = single ? 1 : group->nr;
 	u32 index = 0;
 	int ret;
 
+	group->expires = memwait_expires(deadline, flags);
+	group->flags = flags;
 	for (;;) {
-		ret = memwait_thread_compare(group, waits, single, &index);
-		if (ret)
-			break;
-		if (single && memwait_names_the_dead(waits)) {
-			ret = MEMWAIT_OWNER_DIED;
-			break;
-		}
-		group->expires = memwait_expires(deadline, flags);
-		group->flags = flags;
-		if (memwait_has_passed(group->expires, flags)) {
-			ret = MEMWAIT_TIMED_OUT;
-			break;
-		}
-
-		memwait_trace_begin(group);
-		ret = memwait_thread_join(group, waits, single, &index, context, kept);
+		ret = memwait_begin_check(waits, nr, group->expires, flags, &index);
 		if (!ret)
-			ret = memwait_sleep(group, memwait_clock(flags));
-		else if (!memwait_thread_end(group))
-			ret = MEMWAIT_OK;
-		memwait_thread_leave(group, single, kept);
-
-		/* A death is not passed on: the queue looks to this thread now. */
-		if (ret == MEMWAIT_OK)
-			ret = group->result;
-		if (ret == MEMWAIT_OK) {
-			index = group->claimed - group->members;
-			if (user_index && put_user(index, user_index))
-				ret = -EFAULT;
-			else if (memwait_is_dying())
-				ret = -ERESTARTSYS;
-			if (ret)
-				memwait_pass_on(&group->claimed->waiter.word.key, kept);
-		} else if (ret == -ERESTARTSYS) {
-			memwait_place_keep(context, group);
-		}
-		memwait_trace_end(group, single ? 0 : index, ret);
+			ret = memwait_thread_try(group, waits, single, user_index, &index, context);
 		if (ret != -EAGAIN)
 			break;
-
-		/* The comparison above faults in what could not be read. */
-		memwait_thread_put(group, single);
-		if (signal_pending(current))
-			return -ERESTARTSYS;
-		cond_resched();
-		ret = memwait_thread_get(group, waits, single);
+		memwait_begin_put(words, stride, nr);
+		ret = memwait_begin_again(-ERESTARTSYS) ?:
+		      memwait_begin_get(words, stride, waits, nr);
 		if (ret)
 			return ret;
 	}
 	if (unlikely(memwait_has_places(context)) && ret != MEMWAIT_NOT_EQUAL &&
 	    ret != -ERESTARTSYS)
 		memwait_place_drop(context);
-	memwait_thread_put(group, single);
+	memwait_begin_put(words, stride, nr);
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
 		ret = -EFAULT;
 	return ret;
@@ -318,9 +290,10 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	waits = (struct memwait_wait *)(group->members + nr);
 	group->returned = (struct memwait_returned *)(waits + nr);
 
-	ret = memwait_group_copy(waits, any->waits, nr);
+	ret = memwait_begin_copy(waits, any->waits, nr);
 	if (!ret)
-		ret = memwait_group_get(group, waits);
+		ret = memwait_begin_get(&group->members->waiter.word, sizeof(*group->members),
+					waits, nr);
 	if (!ret)
 		ret = memwait_thread_wait(group, waits, false, any->deadline, any->flags,
 					  &user->index, context);

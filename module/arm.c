@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * WAIT_ASYNC: arms async waits on one word or several. What ends them is told at the top of async.c.
+ */
+#include <linux/minmax.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+
+#include "begin.h"
+#include "compat.h"
+#include "context.h"
+#include "group.h"
+#include "memwait.h"
+#include "trace.h"
+
+/* Tells user space what became of an entry: id and result stand side by side. */
+static int memwait_async_report(struct memwait_async __user *entry, u64 id, s32 result)
+{
+	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
+}
+
+/*
+ * Gives a wait its id, and lets the user's copy say PENDING: once the wait is queued it would be
+ * too late to find that it cannot be written. Returns 0 or a negative errno.
+ */
+static int memwait_async_publish(struct memwait_async_wait *wait,
+				 struct memwait_async __user *entry)
+{
+	int err = wait->id ? 0 : memwait_async_number(wait);
+
+	return err ?: memwait_async_report(entry, wait->id, MEMWAIT_PENDING);
+}
+
+static void memwait_async_init_wait(struct memwait_async_wait *wait, u32 flags, u64 user_data,
+				    ktime_t expires)
+{
+	wait->user_data = user_data;
+	wait->waiter.queue = NULL;
+	wait->waiter.clock = flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
+	if (memwait_async_is_timed(wait)) {
+		timerqueue_init(memwait_deadline(wait));
+		memwait_deadline(wait)->expires = expires;
+	}
+}
+
+/*
+ * Queues a published wait on one word, and counts it, in one step. Returns MEMWAIT_PENDING; what
+ * memwait_queue_begin_join() says; or what memwait_pins_get() says.
+ */
+static int memwait_async_join(struct memwait_async_wait *wait, const struct memwait_wait *arg,
+			      struct memwait_pin **prepared)
+{
+	struct memwait_context *context = wait->context;
+	struct memwait_queue *queue;
+	struct memwait_pin *pin;
+	int ret;
+
+	ret = memwait_queue_begin_join(&wait->waiter, arg, &context->user->kept, &queue);
+	if (ret)
+		return ret;
+	spin_lock(&context->lock);
+	pin = memwait_pin_find(context, wait->waiter.word.key.owner);
+	if (unlikely(!pin))
+		ret = memwait_pins_get(context, &wait->waiter.word, 0, 1, prepared);
+	else if (memwait_user_charge(context->user, MEMWAIT_WAITS, 1))
+		memwait_pin_give(pin, &wait->waiter.word);
+	else
+		ret = -ENOSPC;
+	if (likely(!ret)) {
+		memwait_queue_append(queue, &wait->waiter);
+		memwait_async_queued(wait);
+		ret = MEMWAIT_PENDING;
+	}
+	spin_unlock(&context->lock);
+	memwait_queue_unlock(queue, &context->user->kept);
+	return ret;
+}
+
+/**
+ * struct memwait_arm - an entry of WAIT_ASYNC on one word, while it is armed
+ * @context: the caller's
+ * @arg: as it came from user space
+ * @entry: where it came from
+ * @identity: of the context, with MEMWAIT_OWNED
+ * @expires: the deadline
+ * @word: its key
+ * @wait: %NULL, until it is known that there is something to wait for
+ * @prepared: pins, for memwait_pins_get()
+ */
+struct memwait_arm {
+	struct memwait_context *context;
+	const struct memwait_async *arg;
+	struct memwait_async __user *entry;
+	struct memwait_identity *identity;
+	ktime_t expires;
+	struct memwait_word word;
+	struct memwait_async_wait *wait;
+	struct memwait_pin *prepared;
+};
+
+/* Makes the wait, and publishes it. Returns 0 or a negative errno. */
+static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
+{
+	struct memwait_async_wait *wait;
+
+	wait = memwait_async_alloc(arm->context, arm->expires != KTIME_MAX, arm->word.key.owner,
+				   pinned);
+	if (!wait)
+		return -ENOMEM;
+	arm->wait = wait;
+	memwait_async_init_wait(wait, arm->arg->wait.flags, arm->arg->user_data, arm->expires);
+	wait->waiter.ops = &memwait_async_ops;
+	wait->waiter.identity = arm->identity;
+	return memwait_async_publish(wait, arm->entry);
+}
+
+/* Once there is something to wait for. Returns as memwait_async_join(), or a negative errno. */
+static int memwait_arm_try(struct memwait_arm *arm)
+{
+	bool pinned = false;
+	int ret = 0;
+
+	if (!arm->wait)
+		ret = memwait_arm_alloc(arm, &pinned);
+	if (!ret && !pinned)
+		ret = memwait_pins_prepare(arm->context, &arm->word, 0, 1, &arm->prepared);
+	if (ret)
+		return ret;
+	arm->wait->waiter.word = arm->word;
+	return memwait_async_join(arm->wait, &arm->arg->wait, &arm->prepared);
+}
+
+/*
+ * Arms one wait on one word. Returns an outcome or a negative errno; only after MEMWAIT_PENDING
+ * nothing needs to be reported any more.
+ */
+static int memwait_async_arm(struct memwait_context *context, const struct memwait_async *arg,
+			     struct memwait_async __user *entry)
+{
+	struct memwait_arm arm __uninitialized;
+	u32 index;
+	int ret;
+
+	ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+	if (!ret)
+		ret = memwait_own_identity(arg->wait.flags, context, &arm.identity);
+	if (ret)
+		return ret;
+	arm.context = context;
+	arm.arg = arg;
+	arm.entry = entry;
+	arm.expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
+	arm.wait = NULL;
+	arm.prepared = NULL;
+
+	for (;;) {
+		ret = memwait_begin_get(&arm.word, 0, &arg->wait, 1);
+		if (ret)
+			break;
+		ret = memwait_begin_check(&arg->wait, 1, arm.expires, arg->wait.flags, &index);
+		if (!ret)
+			ret = memwait_arm_try(&arm);
+		if (ret == MEMWAIT_PENDING)
+			break;
+		memwait_begin_put(&arm.word, 0, 1);
+		if (ret != -EAGAIN)
+			break;
+		ret = memwait_begin_again(-EINTR);
+		if (ret)
+			break;
+	}
+
+	memwait_pins_drop(&arm.prepared);
+	if (arm.wait && ret != MEMWAIT_PENDING)
+		memwait_async_drop(arm.wait);
+	return ret;
+}
+
+/*
+ * Counts a group and pins its words. Returns 0; or a negative errno, and then its words are given
+ * back.
+ */
+static int memwait_async_group_pin(struct memwait_group *group, struct memwait_context *context,
+				   struct memwait_pin **prepared)
+{
+	struct memwait_word *words = &group->members->waiter.word;
+	const size_t stride = sizeof(*group->members);
+	int err;
+
+	spin_lock(&context->lock);
+	err = memwait_pins_get(context, words, stride, group->nr, prepared);
+	spin_unlock(&context->lock);
+	if (err == -EAGAIN)
+		err = memwait_pins_prepare(context, words, stride, group->nr, prepared) ?: err;
+	if (err)
+		memwait_begin_put(words, stride, group->nr);
+	return err;
+}
+
+/*
+ * Puts the members of a group that is counted into their queues. Returns MEMWAIT_PENDING if the
+ * group is pending, or has been notified on the way: then it has its completion. Otherwise what
+ * memwait_group_join() says, and the group is in no queue, not counted, and has no pins.
+ */
+static int memwait_async_group_join(struct memwait_async_group *group,
+				    const struct memwait_wait *waits, u32 *index)
+{
+	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_context *context = wait->context;
+	struct memwait_pin *unused = NULL;
+	struct memwait_member *member;
+	bool notified;
+	u32 i;
+	int ret;
+
+	group->group.claimed = NULL;
+	for (i = 0; i < group->group.nr; i++) {
+		member = &group->members[i];
+		member->group = &group->group;
+		member->waiter.ops = &memwait_async_group_ops;
+		member->waiter.queue = NULL;
+		member->waiter.identity = NULL;
+	}
+	ret = memwait_group_join(&group->group, waits, index, &context->user->kept);
+
+	spin_lock(&context->lock);
+	notified = group->group.claimed;
+	if (!ret && !notified)
+		memwait_async_queued(wait);
+	else if (!notified)
+		WRITE_ONCE(group->group.claimed, MEMWAIT_CLAIMED_BY_ITSELF);
+	spin_unlock(&context->lock);
+	if (!ret && !notified)
+		return MEMWAIT_PENDING;		/* by now others may have ended and freed it */
+
+	memwait_group_leave(&group->group, &context->user->kept);
+	if (!notified) {
+		memwait_async_group_unpin(&group->group, context, &unused);
+		memwait_pins_put(context->user, unused);
+		memwait_user_uncharge(context->user, MEMWAIT_WAITS, group->group.nr);
+		return ret;
+	}
+
+	/* The file is open: its context stays. */
+	spin_lock(&context->lock);
+	trace_memwait_async_arm(wait);
+	memwait_async_complete(wait, MEMWAIT_OK);
+	spin_unlock(&context->lock);
+	memwait_context_wake(context);
+	return MEMWAIT_PENDING;
+}
+
+/* A group for the words of @waits, in no queue; or NULL. */
+static struct memwait_async_group *memwait_async_group_alloc(struct memwait_context *context,
+							     u32 nr, u32 flags, u64 user_data,
+							     ktime_t expires)
+{
+	struct memwait_async_group *group;
+	struct memwait_async_wait *wait;
+
+	group = kmalloc(struct_size(group, members, nr), MEMWAIT_GFP);
+	if (!group)
+		return NULL;
+	refcount_set(&group->group.refs, 1);
+	group->group.nr = nr;
+	group->group.members = group->members;
+	group->group.returned = NULL;
+	group->group.task = NULL;
+	wait = &group->timed.wait;
+	wait->waiter.state = MEMWAIT_ARMING;
+	wait->waiter.kind = expires == KTIME_MAX ? MEMWAIT_GROUPED : MEMWAIT_TIMED_GROUP;
+	wait->waiter.identity = NULL;
+	wait->context = context;
+	wait->id = 0;
+	memwait_async_init_wait(wait, flags, user_data, expires);
+	return group;
+}
+
+/* As memwait_async_arm(), for a group. Sets @index to a word that is not equal. */
+static int memwait_async_arm_group(struct memwait_async_group *group,
+				   const struct memwait_wait *waits, ktime_t expires, u32 flags,
+				   struct memwait_async __user *entry, u32 *index)
+{
+	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_word *words = &group->members->waiter.word;
+	const size_t stride = sizeof(*group->members);
+	struct memwait_pin *prepared = NULL;
+	u32 nr = group->group.nr;
+	bool published = false;
+	int ret;
+
+	for (;;) {
+		ret = memwait_begin_get(words, stride, waits, nr);
+		if (ret)
+			break;
+		ret = memwait_begin_check(waits, nr, expires, flags, index);
+		if (!ret && !published) {
+			ret = memwait_async_publish(wait, entry);
+			published = !ret;
+		}
+		if (ret)
+			memwait_begin_put(words, stride, nr);
+		else
+			ret = memwait_async_group_pin(&group->group, wait->context, &prepared);
+		if (!ret)
+			ret = memwait_async_group_join(group, waits, index);
+		if (ret != -EAGAIN)
+			break;
+		ret = memwait_begin_again(-EINTR);
+		if (ret)
+			break;
+	}
+
+	memwait_pins_drop(&prepared);
+	if (ret != MEMWAIT_PENDING)
+		memwait_async_drop(wait);
+	return ret;
+}
+
+/* The same, from what came from user space. Tells it the index of a word that is not equal. */
+static int memwait_async_wait_any(struct memwait_context *context,
+				  const struct memwait_wait_any *any, u64 user_data,
+				  struct memwait_async __user *entry)
+{
+	u32 flags = any->flags & ~MEMWAIT_GROUP, nr = any->count, index = 0;
+	ktime_t expires = memwait_expires(any->deadline, flags);
+	struct memwait_async_group *group;
+	struct memwait_wait *waits;
+	int ret;
+
+	if ((flags & ~MEMWAIT_CLOCK_REALTIME) || any->reserved)
+		return -EINVAL;
+	if (!nr || nr > MEMWAIT_GROUP_MAX)
+		return -EINVAL;
+
+	waits = kmalloc_array(nr, sizeof(*waits), MEMWAIT_GFP);
+	if (!waits)
+		return -ENOMEM;
+	ret = memwait_begin_copy(waits, any->waits, nr);
+	if (ret)
+		goto free;
+	group = memwait_async_group_alloc(context, nr, flags, user_data, expires);
+	ret = group ? memwait_async_arm_group(group, waits, expires, flags, entry, &index) :
+		      -ENOMEM;
+	if (ret == MEMWAIT_NOT_EQUAL && put_user(index, &entry->any.index))
+		ret = -EFAULT;
+free:
+	kfree(waits);
+	return ret;
+}
+
+/* Arms one entry. Returns what became of it, an outcome or a negative errno. */
+static int memwait_async_one(struct memwait_context *context, struct memwait_async __user *entry,
+			     u32 size)
+{
+	struct memwait_async arg __uninitialized;
+	int ret;
+
+	if (likely(size == sizeof(arg)))
+		ret = copy_from_user(&arg, entry, sizeof(arg)) ? -EFAULT : 0;
+	else
+		ret = copy_struct_from_user(&arg, sizeof(arg), entry, size);
+	if (ret == -EFAULT)
+		return ret;	/* and it could not be told, either */
+	if (!ret && arg.reserved)
+		ret = -EINVAL;
+	if (!ret && (arg.wait.flags & MEMWAIT_GROUP))
+		ret = memwait_async_wait_any(context, &arg.any, arg.user_data, entry);
+	else if (!ret)
+		ret = memwait_async_arm(context, &arg, entry);
+	if (ret != MEMWAIT_PENDING && memwait_async_report(entry, 0, ret))
+		ret = -EFAULT;
+	return ret;
+}
+
+/**
+ * memwait_wait_async() - MEMWAIT_IOC_WAIT_ASYNC
+ * @context: the caller's
+ * @batch: as it came from user space
+ *
+ * A signal ends the call between two entries.
+ *
+ * Context: process context, may sleep, never waits for a word.
+ *
+ * Return: how many entries were processed, or a negative errno if the first one failed.
+ */
+int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
+{
+	u32 size = batch->entry_size, i;
+	int ret = memwait_context_use(context);
+
+	if (ret)
+		return ret;
+	if (batch->count > INT_MAX || size < sizeof(struct memwait_async))
+		return -EINVAL;
+	if (size > PAGE_SIZE)
+		return -E2BIG;
+
+	for (i = 0; i < batch->count; i++) {
+		ret = memwait_async_one(context, u64_to_user_ptr(batch->waits + (u64)i * size),
+					size);
+		if (ret < 0)
+			return i ?: ret;
+		cond_resched();
+		if (signal_pending(current))
+			return i + 1;
+	}
+	return i;
+}
