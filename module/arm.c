@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * WAIT_ASYNC: arms async waits on one word or several. What ends them is told at the top of async.c.
+ * WAIT_ASYNC: how async waits begin. What ends them is told at the top of async.c.
  */
 #include <linux/minmax.h>
 #include <linux/sched.h>

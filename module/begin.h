@@ -6,8 +6,8 @@
  *	memwait_begin_copy()
  *	memwait_begin_get()	the keys of the words
  *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
- *	join			each word is compared again, under the lock of its queue. -EAGAIN: it
- *				could not be read there
+ *	join			each word is compared again, under the lock of its queue.
+ *				-EAGAIN: it could not be read there
  *	memwait_begin_put(),	then all over again, from memwait_begin_get()
  *	memwait_begin_again()
  *

@@ -82,9 +82,9 @@
  *	       queue->lock -> hash bucket's lock
  *
  * Two queues' locks are held by requeue only, see requeue.c. A queue that is to be inserted or
- * evicted is locked when no other queue is. expire.c asks for a queue's lock under a context's lock,
- * but only tries. All of them are taken in process context only; no interrupt handler of this module
- * takes a lock.
+ * evicted is locked when no other queue is. expire.c asks for a queue's lock under that of a
+ * context, but only tries. All of them are taken in process context only. No interrupt handler of
+ * this module takes a lock.
  */
 #include <linux/atomic.h>
 #include <linux/jhash.h>

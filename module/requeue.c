@@ -34,7 +34,8 @@ static void memwait_pair_unlock(struct memwait_queue *queues[2], struct memwait_
 	bool keep[2];
 	int i;
 
-	keep[TARGET] = queues[TARGET] != queues[SOURCE] && memwait_queue_unlock_only(queues[TARGET]);
+	keep[TARGET] = queues[TARGET] != queues[SOURCE] &&
+		       memwait_queue_unlock_only(queues[TARGET]);
 	keep[SOURCE] = memwait_queue_unlock_only(queues[SOURCE]);
 	for (i = 0; i < 2; i++) {
 		if (keep[i])

@@ -132,9 +132,9 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
 }
 
 /*
- * Joins, sleeps, and leaves. A notify that was counted for a thread which dies before it returns, or
- * which cannot be told the index, is passed on to the next waiter of the word. -ERESTARTSYS is right
- * for a restart as well, for the deadline is absolute.
+ * Joins, sleeps, and leaves. If the thread was notified, but dies before it returns, or cannot be
+ * told the index, the notify is passed on to the next waiter of the word. A restart by -ERESTARTSYS
+ * keeps the deadline, which is absolute.
  */
 static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      const struct memwait_wait *waits, bool single,
@@ -171,8 +171,8 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 }
 
 /*
- * Waits on the words that memwait_begin_get() has found, and gives them back. @user_index, unless it
- * is %NULL, gets the word that MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
+ * Waits on the words that memwait_begin_get() has found, and gives them back. @user_index, unless
+ * %NULL, gets the word that MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
  */
 static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
