@@ -34,7 +34,7 @@ static struct kmem_cache *memwait_timed_cache;
 static_assert(offsetof(struct memwait_timed_wait, wait) == 0);
 static_assert(offsetof(struct memwait_async_group, group) == 0);
 
-static void memwait_async_set_id(struct memwait_async_wait *wait, u32 index)
+static void memwait_async_set_id(struct memwait_async_waiter *wait, u32 index)
 {
 	lockdep_assert_held(&wait->context->lock);
 	wait->id = ++wait->context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
@@ -48,7 +48,7 @@ static void memwait_async_set_id(struct memwait_async_wait *wait, u32 index)
  *
  * Return: 0, -ENOMEM, or -ENOSPC: the context has as many as there are.
  */
-int memwait_async_number(struct memwait_async_wait *wait)
+int memwait_async_number(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 	u32 index;
@@ -73,9 +73,9 @@ int memwait_async_number(struct memwait_async_wait *wait)
  *
  * Return: the wait, or %NULL.
  */
-struct memwait_async_wait *memwait_async_find(struct memwait_context *context, u64 id)
+struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id)
 {
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 
 	lockdep_assert_held(&context->lock);
 	wait = xa_load(&context->waits, id & MEMWAIT_ID_INDEX_MASK);
@@ -93,11 +93,11 @@ struct memwait_async_wait *memwait_async_find(struct memwait_context *context, u
  *
  * Return: a spare one, which has an id, or a new one; or %NULL.
  */
-struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed,
-					       u64 owner, bool *pinned)
+struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
+						 u64 owner, bool *pinned)
 {
 	struct memwait_spares *spares = &context->spares[timed];
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
 	*pinned = memwait_pin_find(context, owner);
@@ -123,14 +123,14 @@ struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, 
 	return wait;
 }
 
-static void memwait_async_erase(struct memwait_async_wait *wait)
+static void memwait_async_erase(struct memwait_async_waiter *wait)
 {
 	lockdep_assert_held(&wait->context->lock);
 	xa_erase(&wait->context->waits, wait->id & MEMWAIT_ID_INDEX_MASK);
 }
 
 /* Gives the memory of a wait back, which has no index any more. */
-static void memwait_async_put(struct memwait_async_wait *wait)
+static void memwait_async_put(struct memwait_async_waiter *wait)
 {
 	if (memwait_async_is_group(wait))
 		memwait_group_put(&to_group(wait)->group);
@@ -140,7 +140,7 @@ static void memwait_async_put(struct memwait_async_wait *wait)
 }
 
 /* Returns whether a wait that has ended is kept; if not, it has no index any more. */
-static bool memwait_async_keep(struct memwait_async_wait *wait)
+static bool memwait_async_keep(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
@@ -166,7 +166,7 @@ static bool memwait_async_keep(struct memwait_async_wait *wait)
  *
  * Context: process context; takes the context's lock.
  */
-void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
+void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr)
 {
 	unsigned int i;
@@ -189,7 +189,7 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
  *
  * Context: process context; takes the context's lock.
  */
-void memwait_async_drop(struct memwait_async_wait *wait)
+void memwait_async_drop(struct memwait_async_waiter *wait)
 {
 	if (wait->id)
 		memwait_async_free(wait->context, &wait, 1);
@@ -203,7 +203,7 @@ void memwait_async_drop(struct memwait_async_wait *wait)
  *
  * Context: process context, may sleep; takes the context's lock.
  */
-void memwait_async_free_now(struct memwait_async_wait *wait)
+void memwait_async_free_now(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 
@@ -222,7 +222,7 @@ void memwait_async_free_now(struct memwait_async_wait *wait)
  */
 void memwait_async_free_all(struct memwait_context *context)
 {
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 	int kind;
 
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
@@ -237,7 +237,7 @@ void memwait_async_free_all(struct memwait_context *context)
 
 int __init memwait_alloc_init(void)
 {
-	memwait_async_cache = KMEM_CACHE(memwait_async_wait, 0);
+	memwait_async_cache = KMEM_CACHE(memwait_async_waiter, 0);
 	memwait_timed_cache = KMEM_CACHE(memwait_timed_wait, 0);
 	if (memwait_async_cache && memwait_timed_cache)
 		return 0;

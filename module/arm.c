@@ -17,7 +17,7 @@
 #include "trace.h"
 
 /* Tells user space what became of an entry: id and result stand side by side. */
-static int memwait_async_report(struct memwait_async __user *entry, u64 id, s32 result)
+static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 result)
 {
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
@@ -26,16 +26,16 @@ static int memwait_async_report(struct memwait_async __user *entry, u64 id, s32 
  * Gives a wait its id, and lets the user's copy say PENDING: once the wait is queued it would be
  * too late to find that it cannot be written. Returns 0 or a negative errno.
  */
-static int memwait_async_publish(struct memwait_async_wait *wait,
-				 struct memwait_async __user *entry)
+static int memwait_arm_publish(struct memwait_async_waiter *wait,
+			       struct memwait_async __user *entry)
 {
 	int err = wait->id ? 0 : memwait_async_number(wait);
 
-	return err ?: memwait_async_report(entry, wait->id, MEMWAIT_PENDING);
+	return err ?: memwait_arm_report(entry, wait->id, MEMWAIT_PENDING);
 }
 
-static void memwait_async_init_wait(struct memwait_async_wait *wait, u32 flags, u64 user_data,
-				    ktime_t expires)
+static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 user_data,
+			     ktime_t expires)
 {
 	wait->user_data = user_data;
 	wait->waiter.queue = NULL;
@@ -50,8 +50,8 @@ static void memwait_async_init_wait(struct memwait_async_wait *wait, u32 flags, 
  * Queues a published wait on one word, and counts it, in one step. Returns MEMWAIT_PENDING; what
  * memwait_queue_begin_join() says; or what memwait_pins_get() says.
  */
-static int memwait_async_join(struct memwait_async_wait *wait, const struct memwait_wait *arg,
-			      struct memwait_pin **prepared)
+static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memwait_wait *arg,
+			    struct memwait_pin **prepared)
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_queue *queue;
@@ -97,27 +97,27 @@ struct memwait_arm {
 	struct memwait_identity *identity;
 	ktime_t expires;
 	struct memwait_word word;
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 	struct memwait_pin *prepared;
 };
 
 /* Makes the wait, and publishes it. Returns 0 or a negative errno. */
 static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 {
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 
 	wait = memwait_async_alloc(arm->context, arm->expires != KTIME_MAX, arm->word.key.owner,
 				   pinned);
 	if (!wait)
 		return -ENOMEM;
 	arm->wait = wait;
-	memwait_async_init_wait(wait, arm->arg->wait.flags, arm->arg->user_data, arm->expires);
+	memwait_arm_init(wait, arm->arg->wait.flags, arm->arg->user_data, arm->expires);
 	wait->waiter.ops = &memwait_async_ops;
 	wait->waiter.identity = arm->identity;
-	return memwait_async_publish(wait, arm->entry);
+	return memwait_arm_publish(wait, arm->entry);
 }
 
-/* Once there is something to wait for. Returns as memwait_async_join(), or a negative errno. */
+/* Once there is something to wait for. Returns as memwait_arm_join(), or a negative errno. */
 static int memwait_arm_try(struct memwait_arm *arm)
 {
 	bool pinned = false;
@@ -130,15 +130,15 @@ static int memwait_arm_try(struct memwait_arm *arm)
 	if (ret)
 		return ret;
 	arm->wait->waiter.word = arm->word;
-	return memwait_async_join(arm->wait, &arm->arg->wait, &arm->prepared);
+	return memwait_arm_join(arm->wait, &arm->arg->wait, &arm->prepared);
 }
 
 /*
  * Arms one wait on one word. Returns an outcome or a negative errno; only after MEMWAIT_PENDING
  * nothing needs to be reported any more.
  */
-static int memwait_async_arm(struct memwait_context *context, const struct memwait_async *arg,
-			     struct memwait_async __user *entry)
+static int memwait_arm_one(struct memwait_context *context, const struct memwait_async *arg,
+			   struct memwait_async __user *entry)
 {
 	struct memwait_arm arm __uninitialized;
 	u32 index;
@@ -183,8 +183,8 @@ static int memwait_async_arm(struct memwait_context *context, const struct memwa
  * Counts a group and pins its words. Returns 0; or a negative errno, and then its words are given
  * back.
  */
-static int memwait_async_group_pin(struct memwait_group *group, struct memwait_context *context,
-				   struct memwait_pin **prepared)
+static int memwait_arm_group_pin(struct memwait_group *group, struct memwait_context *context,
+				 struct memwait_pin **prepared)
 {
 	struct memwait_word *words = &group->members->waiter.word;
 	const size_t stride = sizeof(*group->members);
@@ -205,10 +205,10 @@ static int memwait_async_group_pin(struct memwait_group *group, struct memwait_c
  * group is pending, or has been notified on the way: then it has its completion. Otherwise what
  * memwait_group_join() says, and the group is in no queue, not counted, and has no pins.
  */
-static int memwait_async_group_join(struct memwait_async_group *group,
-				    const struct memwait_wait *waits, u32 *index)
+static int memwait_arm_group_join(struct memwait_async_group *group,
+				  const struct memwait_wait *waits, u32 *index)
 {
-	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_async_waiter *wait = &group->timed.wait;
 	struct memwait_context *context = wait->context;
 	struct memwait_pin *unused = NULL;
 	struct memwait_member *member;
@@ -254,12 +254,12 @@ static int memwait_async_group_join(struct memwait_async_group *group,
 }
 
 /* A group for the words of @waits, in no queue; or NULL. */
-static struct memwait_async_group *memwait_async_group_alloc(struct memwait_context *context,
-							     u32 nr, u32 flags, u64 user_data,
-							     ktime_t expires)
+static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_context *context,
+							   u32 nr, u32 flags, u64 user_data,
+							   ktime_t expires)
 {
 	struct memwait_async_group *group;
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 
 	group = kmalloc(struct_size(group, members, nr), MEMWAIT_GFP);
 	if (!group)
@@ -275,16 +275,16 @@ static struct memwait_async_group *memwait_async_group_alloc(struct memwait_cont
 	wait->waiter.identity = NULL;
 	wait->context = context;
 	wait->id = 0;
-	memwait_async_init_wait(wait, flags, user_data, expires);
+	memwait_arm_init(wait, flags, user_data, expires);
 	return group;
 }
 
-/* As memwait_async_arm(), for a group. Sets @index to a word that is not equal. */
-static int memwait_async_arm_group(struct memwait_async_group *group,
-				   const struct memwait_wait *waits, ktime_t expires, u32 flags,
-				   struct memwait_async __user *entry, u32 *index)
+/* As memwait_arm_one(), for a group. Sets @index to a word that is not equal. */
+static int memwait_arm_group(struct memwait_async_group *group,
+			     const struct memwait_wait *waits, ktime_t expires, u32 flags,
+			     struct memwait_async __user *entry, u32 *index)
 {
-	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_async_waiter *wait = &group->timed.wait;
 	struct memwait_word *words = &group->members->waiter.word;
 	const size_t stride = sizeof(*group->members);
 	struct memwait_pin *prepared = NULL;
@@ -298,15 +298,15 @@ static int memwait_async_arm_group(struct memwait_async_group *group,
 			break;
 		ret = memwait_begin_check(waits, nr, expires, flags, index);
 		if (!ret && !published) {
-			ret = memwait_async_publish(wait, entry);
+			ret = memwait_arm_publish(wait, entry);
 			published = !ret;
 		}
 		if (ret)
 			memwait_begin_put(words, stride, nr);
 		else
-			ret = memwait_async_group_pin(&group->group, wait->context, &prepared);
+			ret = memwait_arm_group_pin(&group->group, wait->context, &prepared);
 		if (!ret)
-			ret = memwait_async_group_join(group, waits, index);
+			ret = memwait_arm_group_join(group, waits, index);
 		if (ret != -EAGAIN)
 			break;
 		ret = memwait_begin_again(-EINTR);
@@ -321,9 +321,8 @@ static int memwait_async_arm_group(struct memwait_async_group *group,
 }
 
 /* The same, from what came from user space. Tells it the index of a word that is not equal. */
-static int memwait_async_wait_any(struct memwait_context *context,
-				  const struct memwait_wait_any *any, u64 user_data,
-				  struct memwait_async __user *entry)
+static int memwait_arm_any(struct memwait_context *context, const struct memwait_wait_any *any,
+			   u64 user_data, struct memwait_async __user *entry)
 {
 	u32 flags = any->flags & ~MEMWAIT_GROUP, nr = any->count, index = 0;
 	ktime_t expires = memwait_expires(any->deadline, flags);
@@ -342,8 +341,8 @@ static int memwait_async_wait_any(struct memwait_context *context,
 	ret = memwait_begin_copy(waits, any->waits, nr);
 	if (ret)
 		goto free;
-	group = memwait_async_group_alloc(context, nr, flags, user_data, expires);
-	ret = group ? memwait_async_arm_group(group, waits, expires, flags, entry, &index) :
+	group = memwait_arm_group_alloc(context, nr, flags, user_data, expires);
+	ret = group ? memwait_arm_group(group, waits, expires, flags, entry, &index) :
 		      -ENOMEM;
 	if (ret == MEMWAIT_NOT_EQUAL && put_user(index, &entry->any.index))
 		ret = -EFAULT;
@@ -353,7 +352,7 @@ free:
 }
 
 /* Arms one entry. Returns what became of it, an outcome or a negative errno. */
-static int memwait_async_one(struct memwait_context *context, struct memwait_async __user *entry,
+static int memwait_arm_entry(struct memwait_context *context, struct memwait_async __user *entry,
 			     u32 size)
 {
 	struct memwait_async arg __uninitialized;
@@ -368,10 +367,10 @@ static int memwait_async_one(struct memwait_context *context, struct memwait_asy
 	if (!ret && arg.reserved)
 		ret = -EINVAL;
 	if (!ret && (arg.wait.flags & MEMWAIT_GROUP))
-		ret = memwait_async_wait_any(context, &arg.any, arg.user_data, entry);
+		ret = memwait_arm_any(context, &arg.any, arg.user_data, entry);
 	else if (!ret)
-		ret = memwait_async_arm(context, &arg, entry);
-	if (ret != MEMWAIT_PENDING && memwait_async_report(entry, 0, ret))
+		ret = memwait_arm_one(context, &arg, entry);
+	if (ret != MEMWAIT_PENDING && memwait_arm_report(entry, 0, ret))
 		ret = -EFAULT;
 	return ret;
 }
@@ -400,7 +399,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 		return -E2BIG;
 
 	for (i = 0; i < batch->count; i++) {
-		ret = memwait_async_one(context, u64_to_user_ptr(batch->waits + (u64)i * size),
+		ret = memwait_arm_entry(context, u64_to_user_ptr(batch->waits + (u64)i * size),
 					size);
 		if (ret < 0)
 			return i ?: ret;

@@ -67,7 +67,7 @@ void memwait_async_group_unpin(struct memwait_group *group, struct memwait_conte
  *
  * Context: process context; takes queues' locks, one at a time.
  */
-void memwait_async_end(struct memwait_async_wait *wait, struct memwait_pin **unused)
+void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused)
 {
 	struct memwait_kept_queues *kept = &wait->context->user->kept;
 
@@ -89,7 +89,7 @@ void memwait_async_end(struct memwait_async_wait *wait, struct memwait_pin **unu
  *
  * Return: whether the caller has ended the wait, and has to take it on from there.
  */
-bool memwait_async_claim(struct memwait_async_wait *wait)
+bool memwait_async_claim(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 
@@ -110,7 +110,7 @@ bool memwait_async_claim(struct memwait_async_wait *wait)
  *
  * Context: the context's lock is held.
  */
-void memwait_async_complete(struct memwait_async_wait *wait, u8 result)
+void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 {
 	struct memwait_context *context = wait->context;
 
@@ -128,7 +128,7 @@ void memwait_async_complete(struct memwait_async_wait *wait, u8 result)
  *
  * Context: the context's lock is held, and that of the queue, unless it is a group.
  */
-void memwait_async_queued(struct memwait_async_wait *wait)
+void memwait_async_queued(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 	u8 clock = wait->waiter.clock;
@@ -150,7 +150,7 @@ void memwait_async_queued(struct memwait_async_wait *wait)
  * Whether the deadline of a wait has passed, which no reader has seen yet: then it must not take a
  * notify from the next waiter.
  */
-static bool memwait_async_is_overdue(struct memwait_async_wait *wait)
+static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 {
 	return memwait_async_is_timed(wait) &&
 	       memwait_deadline(wait)->expires <= memwait_now(wait->waiter.clock);
@@ -159,7 +159,7 @@ static bool memwait_async_is_overdue(struct memwait_async_wait *wait)
 static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waiter, u8 result,
 						    struct memwait_wakes *wakes)
 {
-	struct memwait_async_wait *wait = to_async(waiter);
+	struct memwait_async_waiter *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
 	enum memwait_claim claim = MEMWAIT_NOT_CLAIMED;
 
@@ -185,7 +185,7 @@ static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
 	return READ_ONCE(waiter->state) == MEMWAIT_QUEUED;
 }
 
-static void memwait_async_describe_wait(struct memwait_async_wait *wait,
+static void memwait_async_describe_wait(struct memwait_async_waiter *wait,
 					struct memwait_description *description)
 {
 	description->kind = memwait_async_is_group(wait) ? "group" : "async";
@@ -220,7 +220,7 @@ static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *wa
 						       struct memwait_wakes *wakes)
 {
 	struct memwait_async_group *group = to_async_group(waiter);
-	struct memwait_async_wait *wait = &group->timed.wait;
+	struct memwait_async_waiter *wait = &group->timed.wait;
 	struct memwait_context *context = wait->context;
 	enum memwait_claim claim = MEMWAIT_NOT_CLAIMED;
 	bool completed, claimed;
@@ -279,7 +279,7 @@ const struct memwait_waiter_ops memwait_async_group_ops = {
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
 	struct memwait_pin *unused = NULL;
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 	bool claimed;
 	int ret = memwait_context_use(context);
 
@@ -303,12 +303,12 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 }
 
 /* Takes out the oldest completion of a context that ends, or returns NULL. */
-static struct memwait_async_wait *memwait_async_first_completed(struct memwait_context *context)
+static struct memwait_async_waiter *memwait_async_first_completed(struct memwait_context *context)
 {
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
-	wait = list_first_entry_or_null(&context->completed, struct memwait_async_wait,
+	wait = list_first_entry_or_null(&context->completed, struct memwait_async_waiter,
 					waiter.node);
 	if (wait) {
 		list_del(&wait->waiter.node);
@@ -334,7 +334,7 @@ static struct memwait_async_wait *memwait_async_first_completed(struct memwait_c
 bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 			    struct memwait_pin **unused)
 {
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 	const struct memwait_key *key;
 	bool claimed;
 

@@ -23,7 +23,7 @@ mtype = { OK, TIMED_OUT };
 bool queue_locked[MEMBERS];
 bool in_queue[MEMBERS];
 
-/* struct memwait_async_wait, and of a group: group->claimed */
+/* struct memwait_async_waiter, and of a group: group->claimed */
 mtype state = ARMING;
 mtype result;
 byte claimed = NONE;

@@ -232,7 +232,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 			     struct list_head *taken)
 {
 	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
-	struct memwait_async_wait *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
+	struct memwait_async_waiter *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
 	unsigned int room = min_t(size_t, iov_iter_count(to) / sizeof(records[0]), MEMWAIT_CHUNK);
 	unsigned int nr = 0;
 	LIST_HEAD(copied);
@@ -285,7 +285,7 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 /* Gives back what a reader has got. */
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken)
 {
-	struct memwait_async_wait *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
+	struct memwait_async_waiter *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
 	struct memwait_pin *unused = NULL;
 	unsigned int nr = 0;
 

@@ -103,7 +103,7 @@ enum memwait_state {
 };
 
 /**
- * struct memwait_async_wait - an async wait, and later its completion
+ * struct memwait_async_waiter - an async wait, and later its completion
  * @waiter: its entry in the queue; later in the context's list of completions. Its state is
  *	protected by the context's lock
  * @context: where it was armed
@@ -111,12 +111,12 @@ enum memwait_state {
  * @next_spare: in the context's list of spares
  * @id: for the completion and for cancel; 0: it has no index yet
  */
-struct memwait_async_wait {
+struct memwait_async_waiter {
 	struct memwait_waiter waiter;
 	struct memwait_context *context;
 	union {
 		u64 user_data;
-		struct memwait_async_wait *next_spare;
+		struct memwait_async_waiter *next_spare;
 	};
 	u64 id;
 };
@@ -127,7 +127,7 @@ struct memwait_async_wait {
  * @deadline: in the context's queue of deadlines while the wait is pending
  */
 struct memwait_timed_wait {
-	struct memwait_async_wait wait;
+	struct memwait_async_waiter wait;
 	struct timerqueue_node deadline;
 };
 
@@ -145,11 +145,11 @@ struct memwait_async_group {
 
 /**
  * struct memwait_spares - waits that have ended and that a context keeps
- * @first: the last one that was freed, chained by &memwait_async_wait.next_spare
+ * @first: the last one that was freed, chained by &memwait_async_waiter.next_spare
  * @nr: how many
  */
 struct memwait_spares {
-	struct memwait_async_wait *first;
+	struct memwait_async_waiter *first;
 	unsigned int nr;
 };
 
@@ -157,7 +157,7 @@ struct memwait_spares {
  * struct memwait_context - an open file of /dev/memwait
  * @refs: one of the file, one of each notify that is going to wake it
  * @lock: protects all up to @timers but @places and @next_place
- * @waits: id table: index -> struct memwait_async_wait. Entries are added without @lock
+ * @waits: id table: index -> struct memwait_async_waiter. Entries are added without @lock
  * @places: of threads that were interrupted, by thread id; see place.c
  * @next_place: where to look next for those of dead threads; protected by the lock of @places
  * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
@@ -317,33 +317,33 @@ static inline void memwait_context_wake_reader(struct memwait_context *context)
 		wake_up(&context->readers);
 }
 
-static inline struct memwait_async_wait *to_async(const struct memwait_waiter *waiter)
+static inline struct memwait_async_waiter *to_async(const struct memwait_waiter *waiter)
 {
-	return container_of(waiter, struct memwait_async_wait, waiter);
+	return container_of(waiter, struct memwait_async_waiter, waiter);
 }
 
-static inline bool memwait_async_is_group(const struct memwait_async_wait *wait)
+static inline bool memwait_async_is_group(const struct memwait_async_waiter *wait)
 {
 	return wait->waiter.kind >= MEMWAIT_GROUPED;
 }
 
-static inline bool memwait_async_is_timed(const struct memwait_async_wait *wait)
+static inline bool memwait_async_is_timed(const struct memwait_async_waiter *wait)
 {
 	return wait->waiter.kind & MEMWAIT_TIMED;
 }
 
-static inline struct memwait_async_group *to_group(struct memwait_async_wait *wait)
+static inline struct memwait_async_group *to_group(struct memwait_async_waiter *wait)
 {
 	return container_of(wait, struct memwait_async_group, timed.wait);
 }
 
 /* How many waits it counts as. */
-static inline u32 memwait_async_words(struct memwait_async_wait *wait)
+static inline u32 memwait_async_words(struct memwait_async_waiter *wait)
 {
 	return memwait_async_is_group(wait) ? to_group(wait)->group.nr : 1;
 }
 
-static inline struct timerqueue_node *memwait_deadline(struct memwait_async_wait *wait)
+static inline struct timerqueue_node *memwait_deadline(struct memwait_async_waiter *wait)
 {
 	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
 }
@@ -379,24 +379,24 @@ void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
 
 /* alloc.c */
-struct memwait_async_wait *memwait_async_alloc(struct memwait_context *context, bool timed,
-					       u64 owner, bool *pinned);
-int memwait_async_number(struct memwait_async_wait *wait);
-struct memwait_async_wait *memwait_async_find(struct memwait_context *context, u64 id);
-void memwait_async_free(struct memwait_context *context, struct memwait_async_wait **waits,
+struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
+						 u64 owner, bool *pinned);
+int memwait_async_number(struct memwait_async_waiter *wait);
+struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
+void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr);
-void memwait_async_drop(struct memwait_async_wait *wait);
-void memwait_async_free_now(struct memwait_async_wait *wait);
+void memwait_async_drop(struct memwait_async_waiter *wait);
+void memwait_async_free_now(struct memwait_async_waiter *wait);
 void memwait_async_free_all(struct memwait_context *context);
 int memwait_alloc_init(void);
 void memwait_alloc_exit(void);
 
 /* async.c */
 extern const struct memwait_waiter_ops memwait_async_ops, memwait_async_group_ops;
-void memwait_async_queued(struct memwait_async_wait *wait);
-bool memwait_async_claim(struct memwait_async_wait *wait);
-void memwait_async_complete(struct memwait_async_wait *wait, u8 result);
-void memwait_async_end(struct memwait_async_wait *wait, struct memwait_pin **unused);
+void memwait_async_queued(struct memwait_async_waiter *wait);
+bool memwait_async_claim(struct memwait_async_waiter *wait);
+void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
+void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);
 void memwait_async_group_unpin(struct memwait_group *group, struct memwait_context *context,
 			       struct memwait_pin **unused);
 bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,

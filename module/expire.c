@@ -66,8 +66,8 @@ static void memwait_wake_rest(struct work_struct *work)
 }
 
 /* The wait with the earliest deadline, if that has passed, or NULL. */
-static struct memwait_async_wait *memwait_first_expired(struct memwait_context *context,
-							int clock, ktime_t now)
+static struct memwait_async_waiter *memwait_first_expired(struct memwait_context *context,
+							  int clock, ktime_t now)
 {
 	struct timerqueue_node *first;
 
@@ -82,11 +82,11 @@ static struct memwait_async_wait *memwait_first_expired(struct memwait_context *
  * Locks the queue of the first expired wait, unless that is a group, and the context. Returns the
  * wait, or NULL; *@queue is NULL, or locked.
  */
-static struct memwait_async_wait *memwait_lock_expired(struct memwait_context *context, int clock,
-						       ktime_t now, struct memwait_queue **queue)
+static struct memwait_async_waiter *memwait_lock_expired(struct memwait_context *context, int clock,
+							 ktime_t now, struct memwait_queue **queue)
 {
 	struct memwait_queue *locked = NULL;
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 
 	rcu_read_lock();
 	spin_lock(&context->lock);
@@ -123,7 +123,7 @@ static struct memwait_async_wait *memwait_lock_expired(struct memwait_context *c
 static bool memwait_expire_one(struct memwait_context *context, int clock, ktime_t now)
 {
 	struct memwait_group *group = NULL;
-	struct memwait_async_wait *wait;
+	struct memwait_async_waiter *wait;
 	struct memwait_queue *queue;
 
 	wait = memwait_lock_expired(context, clock, now, &queue);

@@ -62,7 +62,7 @@ static void memwait_pair_lock(struct memwait_queue *queues[2])
  * same. Returns 0 or -ENOMEM.
  */
 static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwait_key *source,
-			    const struct memwait_key *target, struct memwait_kept_queues *kept)
+			     const struct memwait_key *target, struct memwait_kept_queues *kept)
 {
 	queues[SOURCE] = memwait_queue_find_or_insert(source);
 	if (!queues[SOURCE])

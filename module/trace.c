@@ -21,7 +21,7 @@
  *
  * Return: the key of its word; of several, of the one that was notified, or of the first.
  */
-const struct memwait_key *memwait_async_key(struct memwait_async_wait *wait)
+const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 {
 	struct memwait_member *member;
 

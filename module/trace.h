@@ -21,7 +21,7 @@
 #ifndef MEMWAIT_TRACE_HELPERS
 #define MEMWAIT_TRACE_HELPERS
 
-const struct memwait_key *memwait_async_key(struct memwait_async_wait *wait);
+const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait);
 #endif
 
 /* Of the fields dev, ino and offset. */
@@ -155,9 +155,9 @@ TRACE_EVENT(memwait_requeue,
 );
 
 /* An async wait that is not over, or was taken back. */
-DECLARE_EVENT_CLASS(memwait_async_wait,
+DECLARE_EVENT_CLASS(memwait_async_waiter,
 
-	TP_PROTO(struct memwait_async_wait *wait),
+	TP_PROTO(struct memwait_async_waiter *wait),
 
 	TP_ARGS(wait),
 
@@ -189,23 +189,23 @@ DECLARE_EVENT_CLASS(memwait_async_wait,
 		  __entry->context, __entry->id, __entry->user_data, __entry->words)
 );
 
-DEFINE_EVENT(memwait_async_wait, memwait_async_arm,
+DEFINE_EVENT(memwait_async_waiter, memwait_async_arm,
 
-	TP_PROTO(struct memwait_async_wait *wait),
+	TP_PROTO(struct memwait_async_waiter *wait),
 
 	TP_ARGS(wait)
 );
 
-DEFINE_EVENT(memwait_async_wait, memwait_cancel,
+DEFINE_EVENT(memwait_async_waiter, memwait_cancel,
 
-	TP_PROTO(struct memwait_async_wait *wait),
+	TP_PROTO(struct memwait_async_waiter *wait),
 
 	TP_ARGS(wait)
 );
 
 DECLARE_EVENT_CLASS(memwait_completion,
 
-	TP_PROTO(struct memwait_async_wait *wait),
+	TP_PROTO(struct memwait_async_waiter *wait),
 
 	TP_ARGS(wait),
 
@@ -239,14 +239,14 @@ DECLARE_EVENT_CLASS(memwait_completion,
 
 DEFINE_EVENT(memwait_completion, memwait_async_complete,
 
-	TP_PROTO(struct memwait_async_wait *wait),
+	TP_PROTO(struct memwait_async_waiter *wait),
 
 	TP_ARGS(wait)
 );
 
 DEFINE_EVENT(memwait_completion, memwait_async_read,
 
-	TP_PROTO(struct memwait_async_wait *wait),
+	TP_PROTO(struct memwait_async_waiter *wait),
 
 	TP_ARGS(wait)
 );
