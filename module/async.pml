@@ -171,7 +171,7 @@ proctype notifier(byte m)
 	lock(queue_locked[m]);
 	if
 	:: in_queue[m] ->
-		/* memwait_async_notified(), memwait_async_group_notified() */
+		/* memwait_async_end_claimed(), memwait_async_group_notified() */
 		assert(exists);
 		lock(waits_locked);
 		claim(done);
@@ -239,7 +239,7 @@ proctype notifier(byte m)
 	running--
 }
 
-/* memwait_async_arm(), memwait_async_arm_group(); the last word may not be equal. */
+/* memwait_arm_one(), memwait_arm_group(); the last word may not be equal. */
 proctype armer()
 {
 	bool notified, equal;
@@ -288,7 +288,7 @@ proctype armer()
 	:: else
 	fi;
 #else
-	/* memwait_async_join() */
+	/* memwait_arm_join() */
 	lock(queue_locked[0]);
 	in_queue[0] = true;
 	lock(waits_locked);

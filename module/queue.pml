@@ -423,7 +423,7 @@ inline look(q)
 }
 
 /*
- * memwait_call_claim() on the locked queue q, and its threads' claims: memwait_thread_notified().
+ * memwait_call_claim() on the locked queue q, and its threads' claims: memwait_thread_claim().
  * Claims until nr is most. The notifier remembers a group in woken_group, with a reference. A waiter
  * that has been claimed otherwise is taken out.
  */
@@ -804,7 +804,7 @@ proctype host(byte on)
 #endif
 
 #if defined(MOVE) || defined(PAIR) || defined(COME_AND_GO)
-/* memwait_queue_find_pair() and the move; the keys are source and target. */
+/* memwait_pair_find() and the move; the keys are source and target. */
 proctype requeuer(byte source; byte target)
 {
 	LOCALS;
@@ -846,7 +846,7 @@ proctype requeuer(byte source; byte target)
 		calls[to]++;
 		q = to;
 		queue_unlock(q);
-		/* memwait_queue_lock_pair() */
+		/* memwait_pair_lock() */
 #ifdef MUTATION_LOCKS_IN_ANY_ORDER
 		spin_lock(from);
 		spin_lock(to);
