@@ -2,9 +2,9 @@
 /*
  * The memory of async waits, and their ids.
  *
- * The memory of a completion is that of its wait, so a notify needs none. A wait that is freed goes
- * back to the slab, or is kept by its context, with its index, for the next wait. That saves an
- * allocation, and the table of ids: without it an async wait takes 1.4 to 1.8 times as long. Spares
+ * A completion is in the memory of its wait, so a notify needs none. A wait that is freed goes back
+ * to the slab, or its context keeps it, with its index, for the next wait. Such a spare saves an
+ * allocation and the table of ids: without it an async wait takes 1.4 to 1.8 times as long. Spares
  * are counted for their user.
  */
 #include <linux/lockdep.h>

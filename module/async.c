@@ -13,19 +13,19 @@
  *
  * The transition from QUEUED, under the lock, ends the wait, and happens once:
  *
- *	notify	 holds the queue's lock too: takes the wait out of the queue and completes it; with
- *		 TIMED_OUT, and goes on to the next waiter, if the deadline has passed
+ *	notify	 has the queue's lock too: takes the wait out of the queue and completes it. If its
+ *		 deadline has passed, with TIMED_OUT, and goes on to the next waiter
  *	deadline does the same, in read(2), see expire.c
  *	cancel	 claims it, takes it out of the queue afterwards, frees it
  *	close	 as cancel, for all; then passes on what was completed with OK and never read
  *
- * So a wait that has ended otherwise has its completion already when cancel finds that out.
+ * So a wait that has ended otherwise has its completion when cancel finds that out.
  *
- * A group (see group.c) is one wait with several members. A notify may come while they are still
- * joining: it claims the group by memwait_group.claimed, and the arming thread completes it when
- * done. Once the group is QUEUED, the notify or the deadline completes it at once, and takes its
- * members out after it has dropped the locks, as a read or close does: memwait_group.refs keeps the
- * memory until both are done.
+ * A group (see group.c) is one wait with several members. A notify that comes while they still join
+ * claims it by memwait_group.claimed, and the arming thread completes it when it has done. The
+ * notify or the deadline completes a group that is QUEUED at once, and takes its members out after
+ * it has dropped the locks. So does a read or close. memwait_group.refs keeps the memory until both
+ * have done so.
  *
  * How a completion wakes pollers and readers is told at the top of wake.c.
  */

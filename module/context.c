@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The open file: read(2), poll(2), fdinfo, close.
+ * The open file: open, read, poll, fdinfo, close.
  *
- * A context that is bound to a process ends when that dies, though others have copies of its
- * descriptor: its waits end as with its last close. None but the process itself arms, cancels or
- * reads there. So nobody is within such a call when it has died. The work ends the context, in
- * steps under .read_lock, while it stands in the list of the process's. A close that ends it takes
- * it out of that list before it does anything else:
+ * A context that is bound to a process ends when the process dies, even if other processes have
+ * copies of its descriptor. Its waits end as with the last close. Only the process itself arms,
+ * cancels and reads, so no thread is within such a call when the process has died. A work (owner.c)
+ * ends the context, in steps under .read_lock, while the context is in the process's list. A close
+ * that ends it first takes it out of that list:
  *
  *	close					work
  *	lock the process			lock the process
@@ -16,19 +16,19 @@
  *	end all					end some, leave the list if none is left
  *	unlock .read_lock			unlock .read_lock
  *
- * So the close waits for a step of the work, and the work for no close: it tells of the deaths of
- * all users, and must not depend on the thread that closes, which may not run for long.
+ * So a close waits for one step of the work, and the work waits for no close. It must not: it tells
+ * of the deaths of all users, and a thread that closes may not run for long.
  *
- * A process that dies closes its descriptors after that, and ends its contexts itself (->flush()),
- * so that a parent which has waited for it finds its waits ended. The rest is for the work: of a
- * process that has closed its own copy before, shares its table of descriptors with another one, or
- * executes a program. The closes of other processes leave it to them.
+ * A process that dies closes its descriptors afterwards, and ends its contexts itself then
+ * (->flush()): a parent that has waited for it finds its waits ended. The work ends the others: of
+ * a process that has closed its own copy before, shares its table of descriptors, or executes a
+ * program. Closes by other processes leave that to the work.
  *
- * To whom it belongs is decided once, by the first call of those that must be the process's own. A
- * call of another process is refused, or was there first, and then the context cannot be bound.
+ * The first call that must be the process's own decides which process a context belongs to. A call
+ * of another process is refused, or was first: then the context cannot be bound any more.
  *
- * The last close of a user's contexts evicts the queues that are kept for the user's later waiters:
- * no call of the user is under way then, so that none is inserted.
+ * The last close of a user's contexts evicts the user's kept queues. No call of the user is under
+ * way then, so no queue is inserted.
  */
 #include <linux/fs.h>
 #include <linux/mutex.h>

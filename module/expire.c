@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Deadlines of async waits. A context has a timer for each clock, which runs at its earliest
- * deadline. The timer ends no wait, because an interrupt must take no lock of this module: it sets
- * .due, and wakes the pollers and a reader. read(2) ends the waits whose deadlines have passed, as
- * many as its buffer has room for. So the work is done by the thread that it is for, at its
- * priority and expense; until a thread reads, there is none.
+ * Deadlines of async waits. A context has a timer for each clock, which runs at the earliest
+ * deadline. The timer ends no wait, because an interrupt takes no lock of this module. It sets
+ * .due, and wakes pollers and a reader. read(2) ends the waits whose deadlines have passed, as many
+ * as its buffer has room for. So the reader does the work, at its priority and expense.
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
  *	wake them (their lock)		load .due
  *
- * as for completions, see the top of async.c. A thread that finds .due set, in poll(2) or read(2),
- * clears it and looks at the earliest deadlines, under the context's lock: it sets .due again if
+ * is ordered as a completion is, see wake.c. A thread that finds .due set, in poll(2) or read(2),
+ * clears it and looks at the earliest deadlines, under the context's lock. It sets .due again if
  * one has passed, and starts the timer for one that has not. A timer that runs meanwhile sets .due
- * after that exchange, and .due stays. So .due is set, or a timer runs, whenever a wait has a
- * deadline; and poll(2) does not say that there is something to read if the timer has run for a
- * wait that ended otherwise. While .due is set no further deadline wakes anything.
+ * after the exchange that has cleared it. So while a wait has a deadline, .due is set or a timer
+ * runs. And poll(2) does not report a timer that has run for a wait which has ended otherwise.
+ * While .due is set no further deadline wakes anything.
  *
  * The timer wakes MEMWAIT_STEP pollers at most, with interrupts disabled, and leaves the rest to a
  * work.
  *
- * A wait is ended under the lock of its queue and that of its context, in one step, as by a notify.
- * The reader knows the context first, against the lock order, and so tries to lock the queue. If
- * the queue is locked already, the reader drops the context's lock, takes both in order, and looks
- * again. RCU keeps the memory of the queue meanwhile, see the top of queue.c.
+ * A wait is ended under the locks of its queue and of its context, as by a notify. The reader has
+ * the context first, against the lock order, so it tries to lock the queue. If that fails it drops
+ * the context's lock, takes both in order, and looks again. RCU keeps the memory of the queue
+ * meanwhile, see the top of queue.c.
  */
 #include <linux/atomic.h>
 #include <linux/hrtimer.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Groups: several words that are waited for together, by a thread or by an async wait.
+ * Groups: several words that a thread, or an async wait, waits for together.
  *
- * Each word has a member in its queue. The group is claimed as a whole, once. No queue's lock can
- * protect that claim, for the members stand in different queues:
+ * Each word has a member in its queue. The group is claimed as a whole, once. The members stand in
+ * different queues, so no queue's lock protects that claim:
  *
  *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
  *	(1) claim the group: won		(1) claim the group: lost
@@ -13,17 +13,16 @@
  *	(4) take the other members out, each
  *	    under the lock of its own queue
  *
- * So no notify is swallowed, and no two are spent on one group. The owner of the group takes all
- * members out before it gives their words back, and so does the notify that has claimed the group,
- * before its system call returns: each skips the members that are out already. The memory of the
- * group stays until both have done so, by .refs.
+ * So no notify is swallowed, and no two are spent on one group. Both the owner of the group, before
+ * it gives the words back, and the notify that has claimed it, before its system call returns, take
+ * all members out, and skip those that are out. .refs keeps the memory until both have done so.
  *
- * The members join one after another, each comparing its word under the lock of its queue. A change
- * of a word after its member has joined is followed by a notify that finds the member, although
- * others have not joined yet: it claims the group in the middle of its joining. The joining thread
- * finds that out when done, or when a later word is not equal, and then the notify counts, not the
- * word. A change before its member has joined is seen by the comparison. Nothing is missed in
- * between, and no two queues need to be locked at once.
+ * The members join one after another. Each compares its word under the lock of its queue. A word
+ * that changes after its member has joined is notified after that, too: the notify finds the
+ * member, and claims the group though other members have not joined. The joining thread sees the
+ * claim when it has done, or when a later word is not equal; the notify counts then, not the word.
+ * A word that changes before its member has joined is not equal. So nothing is missed, and no two
+ * queues are locked at once.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>

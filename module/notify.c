@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Notify, and what all calls share that claim waiters, in steps, and wake them.
+ * Notify, and the steps that all calls which claim waiters are made of.
  *
- * A step claims, under the queue's lock, as many waiters as struct memwait_wakes has room for. It
- * takes a reference to each thread, context and group, and has done with the waiter itself when it
- * drops the lock. What it wakes afterwards may have left its wait by then, for its deadline or by
- * SIGKILL, or may have been closed: it gets a wake-up too many, which every sleeper can bear.
+ * A step claims waiters under the queue's lock, at most as many as struct memwait_wakes has room
+ * for. It takes a reference to each thread, context and group, and does not touch the waiter again
+ * after it has dropped the lock. The thread or context that it wakes then may have ended its wait
+ * already: it gets one wake-up too many, which every sleeper bears.
  *
- * A waiter must not depend on its notifier's being scheduled. From the claim until the wake-up the
- * notifier is not preempted, therefore. With PREEMPT_RT it can be, because locks may sleep there; a
- * claimed thread then still meets its deadline and dies of SIGKILL, as a thread that futex(2) is
- * about to wake. Only the other members of a group are taken out of their queues later: until then
- * a notify passes over them. The memory of the group, which is its owner's, stays as long, although
- * the owner may have left it. So the words of groups fill a step, and a notifier that is not
- * scheduled keeps less than MEMWAIT_STEP + MEMWAIT_GROUP_MAX of them.
+ * Preemption is off from claim to wake-up, so no waiter depends on the notifier being scheduled.
+ * With PREEMPT_RT it is on, because locks may sleep there: a claimed thread still meets its
+ * deadline and dies of SIGKILL, as a thread that futex(2) is about to wake.
  *
- * Between two steps the call lets others run. It ends early only if its thread is killed: a notify
- * of all waiters that stopped for a signal would leave some asleep, and its caller could not tell.
- * A notify that belongs to a change of the word does not even end then.
- * It is bounded all the same, as it does not touch waiters that joined after it began.
+ * The other members of a claimed group leave their queues after the step. A notify passes over them
+ * until then. The notifier keeps the group's memory, which is charged to the group's owner, as
+ * long. So the words of groups fill a step: a notifier that is not scheduled keeps less than
+ * MEMWAIT_STEP + MEMWAIT_GROUP_MAX of them.
+ *
+ * A call lets others run between two steps. It touches no waiter that has joined after it began, so
+ * it ends. SIGKILL ends it early, and no other signal does: a notify of all waiters would leave
+ * some asleep, and its caller could not tell. A notify that belongs to a change of the word, and
+ * one that is passed on, do not end early.
  */
 #include <linux/atomic.h>
 #include <linux/freezer.h>

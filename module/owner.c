@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Owners: MEMWAIT_IOC_OWNER, how the deaths of threads are seen, and the work that tells waiters of
- * them. What an owner is to a queue, and why a death is never missed, is told at the top of
- * identity.c.
+ * them. What an owner is to a queue, and why no death is missed, is told at the top of identity.c.
  *
- * One work tells of all deaths. It goes round the users that have dead, and does one step for each:
- * a user whose threads die by the thousand, or with a million of locks, keeps one kernel thread
- * busy at most, and delays another user's by a step. A run of the work is bounded, and queues the
- * work again for the rest. All that it sorts the dead into is its own, and needs no lock.
+ * One work tells of all deaths. It does one step for each user that has dead, in turn: a user whose
+ * threads die by the thousand, or with a million of locks, keeps one kernel thread busy, and delays
+ * another user by one step. A run of the work is bounded, and queues the work again for the rest.
+ * The lists into which it sorts the dead are its own, and need no lock.
  *
- * The same work ends the contexts of a process that has died, in steps, as far as the process does
- * not do so when it closes its descriptors: see the top of context.c. It waits for nobody there.
+ * The same work ends the contexts of a process that has died, in steps, unless the process does
+ * that itself when it closes its descriptors: see the top of context.c. It waits for no thread
+ * there.
  */
 #include <linux/err.h>
 #include <linux/list.h>

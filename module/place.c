@@ -2,34 +2,30 @@
 /*
  * Places: what a thread that was interrupted keeps of its wait.
  *
- * A signal, a stop, a tracer, cgroup.freeze or work of the kernel's ends the sleep of a thread with
- * -ERESTARTSYS, and it leaves its queue. It comes back by a restart, or by a call of its own after
- * EINTR. A record tells then at which number it stood in the queue of each of its words, and it
- * returns there: see memwait_queue_return(). A waiter that was moved has stood at its target. While
- * the thread is away nothing of it is in a queue.
+ * A signal, a stop, a tracer, cgroup.freeze or work of the kernel ends the sleep of a thread with
+ * -ERESTARTSYS, and the thread leaves its queue. It comes back by a restart, or by its own call
+ * after EINTR. A record has the number at which it stood in the queue of each of its words, and it
+ * returns there: see memwait_queue_return(). The record of a waiter that was moved names its
+ * target. While the thread is away nothing of it is in a queue.
  *
- * A record is of a thread and a context. It is made when a wait is interrupted, and changed when
- * that happens again. It ends with the next wait by that context that ends in another way, be it on
- * other words, or that is interrupted on other words. MEMWAIT_NOT_EQUAL is no wait: a lock word
- * that names its owner has another value for each of them, and a place that its change could take
- * away would be none. A wait that is not interrupted pays a look at an empty table.
+ * A record belongs to a thread and a context. It is made when a wait is interrupted, and changed
+ * when the same wait is interrupted again. Any other end of a wait by that context ends the record,
+ * as an interruption on other words does. MEMWAIT_NOT_EQUAL is no wait: a lock word that names its
+ * owner has a new value for each of them, and would take the place away.
  *
- * Records are counted, one for each word. Without memory, or when the user has as many as it may
- * have waits, there is none. The wait is right without it, but begins at the end.
+ * Records are counted, one for each word. Without memory, or at the limit, there is none: the wait
+ * begins at the end of the queue. A wait that is not interrupted pays one look at an empty table.
  *
- * A record keeps no file, mm_struct or queue. So its key may be that of another owner by now, as an
- * address can come again. Hence the inode's number and generation are compared, and for a private
- * word the program that the thread executes, by .self_exec_id.
+ * A record keeps no file, mm_struct or queue, so its key may name another owner by now. Therefore
+ * the inode's number and generation are compared as well, and for a private word the program that
+ * the thread executes, by .self_exec_id.
  *
- * The table is indexed by thread ids, and a record has a reference to its struct pid: so none is
- * taken for that of another thread with the same id. Only its thread changes a record, or ends it
- * while it lives. A thread that dies leaves its record, counted. Each new record looks at the next
- * two in the table and ends those of the dead, so that they do not pile up: an interrupted thread
- * pays for two others, whatever their number is. The last close ends all; no thread is in a call
- * then. A look-up is under RCU, for a record with the right id may be a dead thread's that is being
- * ended. It has another pid, which cannot be at the same address while the record is in the table.
- *
- * Numbers are the kernel's only: a thread returns to where it stood, and nowhere else.
+ * The table is indexed by thread id. A record has a reference to its struct pid, so it is not taken
+ * for that of a later thread with the same id. Only its thread changes it, or ends it while the
+ * thread lives. The record of a dead thread stays, counted: each new record looks at the next two
+ * in the table, and ends those of dead threads. The last close ends all, when no thread is in a
+ * call. Look-ups are under RCU, as the record of a dead thread may be ended meanwhile. That one has
+ * another pid, at another address as long as the record is in the table.
  *
  * Lock order: the lock of the table is taken with no other held.
  */

@@ -3,88 +3,86 @@
  * The queues: one for each word that has waiters, oldest waiter first. queue.pml is a model of what
  * is argued for here.
  *
- * A queue stands in a hash table under its key. Its lock protects its list and everything that the
- * list means. Whenever a queue's lock is free:
+ * A queue is in a hash table under its key. Its lock protects its list, and all that follows from
+ * it. Whenever that lock is free:
  *
  *	has waiters, is kept, or is held by a call  <=>  in the hash table  <=>  key is set
  *
- * A queue whose last waiter leaves is kept for the next waiter: most words are waited on again
- * soon, and to insert a queue and to remove it takes a fifth of an async wait. Each user keeps
- * the last MEMWAIT_KEPT_QUEUES that became empty in a call on one of its contexts. For each further
- * one it evicts the one that it has kept longest. The last close of its contexts evicts all. So
- * only a user's own calls fill and evict what it keeps, and nothing tells another user of them. A
- * queue that is evicted while it has waiters stays in the table, and is kept again when they have
- * left. The owner of an empty queue's key may be gone, and its address may be that of another owner
- * by now. That does no harm: an empty queue holds no reference.
+ * A queue whose last waiter leaves is kept for the next one: most words are waited on again soon,
+ * and inserting and removing a queue takes a fifth of an async wait. Each user keeps the last
+ * MEMWAIT_KEPT_QUEUES that became empty in a call on one of its contexts, and evicts the oldest for
+ * each further one. The last close of its contexts evicts all. So only a user's own calls fill and
+ * evict what it keeps, and other users learn nothing from it. A queue that is evicted while it has
+ * waiters stays in the table, and is kept again when they have left. An empty queue holds no
+ * reference: the owner of its key may be gone, and its address be another owner's, which does no
+ * harm.
  *
- * Waiter					Notifier
+ *	Waiter					Notifier
  *
- * (1) find the queue of the key and lock it,	(1) store to the word, in user space
- *     or insert a new one that is locked	(A) full barrier
- * (B) full barrier, if inserted		(2) find the queue of the key;
- * (2) load the word; not the expected value:	    none: the word has no waiters
- *     unlock, leave				(3) lock it
- * (3) append itself				(4) claim the oldest waiters, take them out
- * (4) unlock, sleep				(5) unlock, wake them
+ *	(1) find the queue of the key and lock	(1) store to the word, in user space
+ *	    it, or insert a new one, locked	(A) full barrier
+ *	(B) full barrier, if inserted		(2) find the queue of the key;
+ *	(2) load the word; not the expected	    none: the word has no waiters
+ *	    value: unlock, leave		(3) lock it
+ *	(3) append itself			(4) claim the oldest waiters, take them out
+ *	(4) unlock, sleep			(5) unlock, wake them
  *
- * No wake-up is lost. If the notifier finds the queue, both hold its lock in some order: a waiter
- * that was first is in the list, and a waiter that comes later loads the word after the notifier's
- * store. If the notifier finds no queue, then its (2) came before the insertion in the order of the
- * hash bucket. (A) orders its store before that look-up, and (B) orders the insertion before the
- * waiter's load, so the waiter sees the store:
+ * No wake-up is lost. If the notifier finds the queue, its lock orders the two: a waiter that was
+ * first is in the list, and a later one loads the word after the notifier's store. If the notifier
+ * finds no queue, its (2) precedes the insertion in the order of the hash bucket. (A) orders the
+ * store before that look-up, (B) orders the insertion before the load, so the waiter sees the
+ * store:
  *
  *	insert queue			store word
  *	(B) smp_mb			(A) smp_mb
  *	load word			look the queue up
  *
- * cannot both miss. A later waiter that finds the queue needs no barrier of its own: it has taken
- * the lock from the waiter that inserted the queue and passed (B), which is ordered before its
- * load. Nor can a notifier miss a queue that has waiters because it was evicted: a queue leaves the
- * table empty, and under its lock.
+ * cannot both miss. A later waiter that finds the queue needs no barrier: the lock orders its load
+ * after (B) of the waiter that inserted the queue. An eviction hides no waiter from a notifier: a
+ * queue leaves the table empty, and under its lock.
  *
- * What ends a wait? Notify, deadline, signal, cancel or close, and exactly one of them. The wait of
- * a thread is claimed by a compare-and-exchange of memwait_group.claimed. An async wait is claimed
- * under its context's lock. A notify holds the queue's lock already, and takes the waiter that it
- * has claimed out at once. The others call memwait_queue_leave() afterwards; a notify that comes in
- * between does not count such a waiter, and takes it out of the queue. See group.c for groups.
+ * Exactly one of notify, deadline, signal, cancel and close ends a wait. A thread's wait is claimed
+ * by a compare-and-exchange of memwait_group.claimed; an async wait, under its context's lock. A
+ * notify has the queue's lock already, and takes the waiter out at once. The others call
+ * memwait_queue_leave() after they have claimed it. A notify that comes in between takes such a
+ * waiter out, and does not count it. See group.c for groups.
  *
  * (C) The last access to a waiter by a notifier, or by anything else that takes it out for its
- *     owner, is the store-release of %NULL to .queue, under the queue's lock. An owner whose
- *     load-acquire finds %NULL takes no lock, and sees all that was done to the waiter under
- *     queues' locks, a move above all. An owner that finds a queue there takes its lock. So the
- *     owner of a waiter waits for a critical section of a queue's lock at most, and never for the
- *     notifier to be scheduled.
+ * owner, is the store-release of %NULL to .queue, under the queue's lock. An owner whose
+ * load-acquire finds %NULL takes no lock, and sees all that was done to the waiter under queues'
+ * locks, moves above all. An owner that finds a queue takes its lock. So the owner waits for one
+ * critical section of a queue's lock at most, and never for the notifier to be scheduled.
  *
- * Many waiters are worked on in steps: a step looks at MEMWAIT_STEP waiters at most, under the
- * lock, and then drops it. A call that comes back to a queue holds it by .nr_calls. It must
- * not touch waiters that joined after it began. Therefore waiters are numbered as they join. A call
- * goes on only as far as waiters have no greater number than the last one when it began. The list
- * is sorted by number, because waiters are appended only.
+ * Many waiters are worked on in steps. A step looks at MEMWAIT_STEP waiters at most, under the
+ * lock, and then drops it. A call that comes back to a queue holds it by .nr_calls. It must not
+ * touch waiters that have joined after it began. So waiters are numbered as they join, and a call
+ * ends at the number that was the last when it began. Waiters are only appended to the list, so it
+ * is sorted by number.
  *
- * A thread that comes back from a signal's handler returns to its place, see place.c: it has the
- * number that it had. Such waiters stand in a tree by number, beside the list, so that to insert
- * one takes no walk whose length others set. The oldest waiter is the first of the one or of the
- * other. Numbers of a word do not come again, even if its queue is freed in between: then the
- * number goes into memwait_last_number, before the queue leaves the table; and one that is
- * inserted looks at that afterwards. The lock of the hash bucket orders the two.
+ * A thread that comes back from a signal handler returns to its place, with the number that it had:
+ * see place.c. Such waiters are in a tree by number, beside the list: inserting one walks no
+ * distance that others set. The oldest waiter is the first of the tree or of the list. The numbers
+ * of a word do not come again, even if its queue is freed in between: the number goes to
+ * memwait_last_number before the queue leaves the table, and a queue that is inserted looks there
+ * afterwards. The lock of the hash bucket orders the two.
  *
- * A call covers those that return while it works, for they are as old as others that it covers; but
- * none with a number that it has come to already. Such a one was not there then, and has compared
- * the word since. So a call comes to each number once, and a thread that returns, ends its wait, is
- * taken out, and returns again, cannot hold it.
+ * A call covers threads that return while it works, as they are as old as others that it covers;
+ * but none with a number that it has passed. Such a thread was not there then, and has compared the
+ * word since. So a call comes to each number once, and a thread that returns, ends its wait, and
+ * returns again cannot hold it up.
  *
- * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that has been freed, and even one
- * that serves another word by now. Hence the key is compared again under the lock. The object's
- * lock is initialised by the cache's constructor only, and stays valid in between.
+ * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that was freed, or serves another
+ * word by now. So the key is compared again under the lock. Only the cache's constructor
+ * initialises the lock, which stays valid in between.
  *
- * Lock order: queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
- *	       queue->lock -> memwait_context.lock -> memwait_identity.lock
- *	       queue->lock -> hash bucket's lock
+ *	Lock order:	queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
+ *			queue->lock -> memwait_context.lock -> memwait_identity.lock
+ *			queue->lock -> hash bucket's lock
  *
- * Two queues' locks are held by requeue only, see requeue.c. A queue that is to be inserted or
- * evicted is locked when no other queue is. expire.c asks for a queue's lock under that of a
- * context, but only tries. All of them are taken in process context only. No interrupt handler of
- * this module takes a lock.
+ * Only requeue holds two queues' locks, see requeue.c. A queue that is to be inserted or evicted is
+ * locked when no other queue is. expire.c asks for a queue's lock under that of a context, but only
+ * tries. All of them are taken in process context only. No interrupt handler of this module takes a
+ * lock.
  */
 #include <linux/atomic.h>
 #include <linux/jhash.h>

@@ -2,17 +2,16 @@
 /*
  * Requeue: wakes waiters of a word, and moves others to another word.
  *
- * Requeue locks both queues, having inserted those that are missing. So it sees and changes the
- * waiters of both words in one step: a waiter is in the source's queue, or in the target's, for
- * every other call. Its .queue is never %NULL in between, and memwait_queue_leave() locks the queue
- * that .queue names, and looks at .queue again: so a deadline, signal or cancel follows the waiter
- * to the queue that it was moved to. A waiter that is claimed at the same time may be counted as
- * moved: it was moved first. Requeue needs no (A): it holds the source's queue in any case, and has
- * passed (B) if it inserted that queue.
+ * Requeue locks both queues, and inserts those that are missing. So for every other call a waiter
+ * is in the source's queue or in the target's. Its .queue is never %NULL in between.
+ * memwait_queue_leave() locks the queue that .queue names, and looks at .queue again: so a
+ * deadline, signal or cancel follows the waiter to its new queue. A waiter that is claimed at the
+ * same time may be counted as moved: it was moved first. Requeue needs no (A): it has the source's
+ * queue in any case, and has passed (B) if it has inserted that.
  *
- * Lock order: requeue tries to lock the second queue. If that lock is not free, or the queue is
- * missing, it holds both queues by .nr_calls, so that neither becomes another word's, and takes the
- * lock of the lower address first.
+ * Lock order: requeue tries to lock the second queue. If that is not free, or is missing, requeue
+ * holds both queues by .nr_calls, so that neither becomes another word's, and takes the lock of the
+ * lower address first.
  */
 #include <linux/kernel.h>
 #include <linux/list.h>

@@ -2,32 +2,31 @@
 /*
  * What a user can make the kernel keep: counts, limits, and pins.
  *
- * Each resource is counted for the user that opened the context, and charged to the memory cgroup
- * of the thread that asks for it. A charge that is over the limit changes nothing, so that it
- * cannot make another one fail; and it is the last step that can fail, so that no count is taken
- * back which another call has seen. An async wait and the pins that it needs are counted in one
- * step: only under memwait_user.pin_lock do pins become more. (The wait of a group is counted
- * before its words are compared for the last time.)
+ * Each resource is counted for the user that has opened the context, and charged to the memory
+ * cgroup of the thread that asks for it. A charge over the limit changes nothing, so it makes no
+ * other call fail. A charge is the last step that can fail, so no count is taken back that another
+ * call has seen. An async wait and its pins are counted in one step: pins become more only under
+ * memwait_user.pin_lock. (The wait of a group is counted before its words are compared for the last
+ * time.)
  *
  * A word of an async wait outlives the system call, and so does what its key names. A context pins
- * a file, or an mm_struct, once, however many of its waits are on words of it: files that were
- * closed count against no RLIMIT_NOFILE, and the mm_struct of a dead process against nothing. Of a
- * file it is the address_space that counts, as in the key; the file that came first stands for all
- * others of the same address_space. A requeue moves a wait to a word of the same owner only, so
- * that the wait keeps its pin.
+ * a file, or an mm_struct, once for all of its waits: a file that was closed counts against no
+ * RLIMIT_NOFILE, and the mm_struct of a dead process against nothing. A file is its address_space,
+ * as in the key: the first file stands for all others of that. A requeue moves a wait to a word of
+ * the same owner only, so the wait keeps its pin.
  *
  * A pin keeps the path and the inode of a file, not the open file: a lock, a lease or the right to
  * write ends when user space has closed the file, but umount finds it busy.
  *
- * To give a path back may take as long as the file system has it: for the last user of a file that
- * was unlinked, it frees all its pages, or asks a FUSE daemon that may never answer. So pins that
- * are not used any more are collected, and given back when the call has done everything else, and
- * holds no lock. By the thread that is in the call: when close(2), a cancel or a read returns,
- * umount succeeds. A kernel thread does not do it, but leaves it to a work of the user's, so that
- * the user delays its own pins only. They are counted until they have been given back.
+ * Giving a path back takes as long as its file system wants: the last user of an unlinked file
+ * frees all its pages, or asks a FUSE daemon that may never answer. So unused pins are collected,
+ * and given back when the call has done everything else and holds no lock. The thread in the call
+ * does it: when close(2), a cancel or a read returns, umount succeeds. A kernel thread leaves it to
+ * a work of the user, so that the user delays only its own pins. They are counted until they have
+ * been given back.
  *
- * Lock order: queue->lock -> memwait_context.lock -> memwait_user.pin_lock;
- *	       queue->lock -> memwait_users.xa_lock.
+ *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
+ *			queue->lock -> memwait_users.xa_lock
  */
 #include <linux/cred.h>
 #include <linux/fs.h>

@@ -1,30 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who is woken for what has happened to a context: pollers and readers.
- *
- * poll against a completion:
+ * Pollers and readers of a context, and who wakes them.
  *
  *	poll					notify, deadline
  *	add to context->pollers (its lock)	add to context->completed
  *	load context->nr_completed		wake context->pollers (its lock)
  *
- * Either poll was first, and is woken, or its load comes after the store, by the lock of pollers. A
- * notify takes a reference to the context with its completion, under the context's lock, and gives
- * it back when it has woken the pollers.
+ * The lock of pollers orders the two: either poll was first, and is woken, or it sees the
+ * completion. A notify takes a reference to the context under the context's lock, with its
+ * completion, and gives it back when it has woken the pollers.
  *
  * A reader that blocks is an exclusive waiter of context->readers. The barrier of wq_has_sleeper()
  * pairs with that of prepare_to_wait_event(): either the notify finds the reader, or the reader
- * sees the completion. Only one reader is woken, however many completions there are, and so each
- * reader that gives up read_lock while something is left wakes the next: read.pml is a model of it.
+ * sees the completion. One reader is woken, however many completions there are. Each reader that
+ * gives up read_lock while something is left wakes the next. read.pml is a model of it.
  *
- * A notify wakes a context once in a step, for all the completions that it has made, and holds no
- * lock then: any number of pollers may be registered with it. A call of several steps does not wake
- * a context again that was not empty since it has last done so (.woken_by): whatever went to sleep
- * since then has found something to read first.
+ * A step of a notify wakes a context once, for all completions that it has made there, and holds no
+ * lock then. A later step of the same call does not wake the context again if it has not been empty
+ * since (.woken_by): a thread that went to sleep in between has read something first.
  *
- * A context may have any number of pollers, which are woken with interrupts disabled. So a step
- * wakes MEMWAIT_STEP of them at once, which its contexts share: the first 4 of each at least. The
- * others are woken afterwards, where the notifier may be preempted.
+ * A context may have any number of pollers, and they are woken with interrupts disabled. So the
+ * contexts of a step share MEMWAIT_STEP pollers, the first 4 of each at least. The others are woken
+ * afterwards, where the notifier may be preempted.
  */
 #include <linux/list.h>
 #include <linux/lockdep.h>

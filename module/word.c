@@ -3,24 +3,22 @@
  * What a caller names: a word by its address, and what keeps its key meaningful; the value that the
  * word is expected to hold; a deadline.
  *
- * A word of a shared mapping of a regular file is *(address_space, byte offset)*: every process
- * that maps it meets in one queue, wherever it maps it. Any other word is *(mm, address)*. With
- * MEMWAIT_PRIVATE the caller promises that nobody outside its address space uses the word, and no
- * mapping is looked at.
+ * A word of a shared mapping of a regular file is *(address_space, byte offset)*: all processes
+ * that map it meet in one queue, wherever they map it. Any other word is *(mm, address)*. With
+ * MEMWAIT_PRIVATE the caller promises that no other address space uses the word, and no mapping is
+ * looked at.
  *
- * A key must not outlive its owner, or waiters of another owner that is allocated at its address
- * would share its queue. A word of a shared mapping therefore carries a reference to the file of
- * its vma. The mm of a private word is the caller's own, which stays while the call lasts. An async
- * wait outlives the call, so its context pins the path of the file, and its inode, or the mm_struct
- * (not its mappings: nothing of the process is kept running), see user.c.
+ * A key must not outlive its owner: another owner could be allocated at the same address, and share
+ * the queue. So a word of a shared mapping carries a reference to the file of its vma. The mm of a
+ * private word is the caller's own, which stays during the call. An async wait outlives the call:
+ * its context pins the path of the file and its inode, or the mm_struct (not its mappings: nothing
+ * of the process is kept running), see user.c. A thread that sleeps keeps the open file itself, as
+ * a thread in read(2) does.
  *
- * A thread that sleeps keeps the open file itself, as one does that is blocked in read(2): it is
- * within a system call on it, which no process can leave behind.
- *
- * What is kept must never be able to keep a memwait context, or the two would keep each other alive
- * for ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among
- * its registered files) and of devices might, and are refused. So are files that map the pages of
- * another one (Coda's), as nothing but the open file keeps that one's file system from umount.
+ * What is kept must not be able to keep a memwait context, or the two keep each other alive for
+ * ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among its
+ * registered files) and of devices might, and are refused. So are files that map the pages of
+ * another file (Coda's): only the open file keeps that one's file system from umount.
  */
 #include <linux/fs.h>
 #include <linux/ktime.h>
