@@ -140,7 +140,7 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 }
 
 /* Returns whether a wait that has ended is kept; if not, it has no index any more. */
-static bool memwait_async_keep(struct memwait_async_waiter *wait)
+static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
@@ -173,7 +173,7 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 
 	spin_lock(&context->lock);
 	for (i = 0; i < nr; i++) {
-		if (memwait_async_keep(waits[i]))
+		if (memwait_async_spare(waits[i]))
 			waits[i] = NULL;
 	}
 	spin_unlock(&context->lock);

@@ -174,7 +174,7 @@ static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waite
 			memwait_queue_remove_claimed(waiter);
 			memwait_async_complete(wait, result);
 		}
-		memwait_wakes_add(wakes, context);
+		memwait_wakes_add_context(wakes, context);
 	}
 	spin_unlock(&context->lock);
 	return claim;
@@ -237,10 +237,10 @@ static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *wa
 	if (completed) {
 		if (memwait_async_is_overdue(wait))
 			claim = MEMWAIT_OVERDUE;
-		memwait_group_keep(&group->group, wakes);
+		memwait_wakes_add_group(wakes, &group->group);
 		memwait_async_complete(wait, claim == MEMWAIT_OVERDUE ? MEMWAIT_TIMED_OUT :
 									MEMWAIT_OK);
-		memwait_wakes_add(wakes, context);
+		memwait_wakes_add_context(wakes, context);
 	}
 	spin_unlock(&context->lock);
 	return claim;

@@ -373,7 +373,7 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 }
 
 /* wake.c */
-void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context);
+void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context);
 bool memwait_context_wake_first(struct memwait_context *context, unsigned int most);
 void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
@@ -417,7 +417,7 @@ static inline bool memwait_has_places(const struct memwait_context *context)
 /* place.c */
 int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
 		       const struct memwait_wait *waits, u32 *index);
-void memwait_place_keep(struct memwait_context *context, const struct memwait_group *group);
+void memwait_place_note(struct memwait_context *context, const struct memwait_group *group);
 void memwait_place_drop(struct memwait_context *context);
 void memwait_places_free(struct memwait_context *context);
 

@@ -84,13 +84,13 @@ void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues
 void memwait_group_leave_all(struct memwait_group **groups, struct memwait_kept_queues *kept);
 
 /**
- * memwait_group_keep() - let a notify take the other members of a group out later
- * @group: claimed by the notify
+ * memwait_wakes_add_group() - let a notify take the other members of a group out later
  * @wakes: of the notify
+ * @group: claimed by the notify
  *
  * Context: a member's queue is locked, so that the group is still there.
  */
-static inline void memwait_group_keep(struct memwait_group *group, struct memwait_wakes *wakes)
+static inline void memwait_wakes_add_group(struct memwait_wakes *wakes, struct memwait_group *group)
 {
 	refcount_inc(&group->refs);
 	group->next = wakes->groups;

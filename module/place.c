@@ -207,13 +207,13 @@ void memwait_place_drop(struct memwait_context *context)
 }
 
 /**
- * memwait_place_keep() - note where the current thread stood
+ * memwait_place_note() - note where the current thread stood
  * @context: of its call
  * @group: the words of its wait, which was interrupted; in no queue any more
  *
  * Context: process context, may sleep.
  */
-void memwait_place_keep(struct memwait_context *context, const struct memwait_group *group)
+void memwait_place_note(struct memwait_context *context, const struct memwait_group *group)
 {
 	struct memwait_place *old, *place = memwait_place_find(context);
 	u32 i;

@@ -36,7 +36,7 @@ static enum memwait_claim memwait_thread_claim(struct memwait_waiter *waiter, u8
 		return MEMWAIT_NOT_CLAIMED;
 	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
 	if (group->nr > 1)
-		memwait_group_keep(group, wakes);
+		memwait_wakes_add_group(wakes, group);
 	memwait_queue_remove_claimed(waiter);
 	return MEMWAIT_NOTIFIED_IT;
 }
@@ -164,7 +164,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		if (ret)
 			memwait_pass_on(&group->claimed->waiter.word.key, kept);
 	} else if (ret == -ERESTARTSYS) {
-		memwait_place_keep(context, group);
+		memwait_place_note(context, group);
 	}
 	memwait_trace_end(group, single ? 0 : *index, ret);
 	return ret;

@@ -35,13 +35,13 @@
 #include "memwait.h"
 
 /**
- * memwait_wakes_add() - note that a context has got a completion, and is to be woken
+ * memwait_wakes_add_context() - note that a context has got a completion, and is to be woken
  * @wakes: of the notify; it has room, see memwait_wakes_are_full()
  * @context: the context
  *
  * Context: the context's lock is held.
  */
-void memwait_wakes_add(struct memwait_wakes *wakes, struct memwait_context *context)
+void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context)
 {
 	unsigned int i;
 
