@@ -90,9 +90,9 @@ check-all:					## the same on all kernels there are, which takes hours
 settings = $(foreach name,$(1),$(if $($(name)),$(name)='$($(name))'))
 
 torture:					## everything at once with exact accounting, MINUTES long
-	@$(VM) --test torture --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
+	@$(VM) --test module/torture --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \
 		"MEMWAIT_TORTURE_SECONDS=$$(($(MINUTES) * 30)) \
-		$(call settings,MEMWAIT_TORTURE_SEED) /tests/torture"
+		$(call settings,MEMWAIT_TORTURE_SEED) /tests/module/torture"
 
 deaths:						## processes that are killed in the library, MINUTES long
 	@$(VM) --test userlib/deaths --timeout $$(($(MINUTES) * 60 + 600)) exec $(KERNEL) \

@@ -445,12 +445,13 @@ acceleration()
 
 make_test()
 {
-	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4
-	mkdir -p "$1"/selftests/{userlib/stress,bench,fuzz} "$1/userlib"
+	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4 folder
+	mkdir -p "$1"/selftests/{module,userlib/stress,bench,fuzz} "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
-	cp "$top"/selftests/userlib/*.h "$1/selftests/userlib/"
-	cp "$top"/selftests/bench/*.h "$1/selftests/bench/"
+	for folder in module userlib bench; do
+		cp "$top/selftests/$folder"/*.h "$1/selftests/$folder/"
+	done
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
 	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
@@ -503,11 +504,11 @@ need_test()
 	need_source
 	need_compiler
 	need_userlib
-	if [[ $1 = userlib/* ]]; then
-		files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch])
-	elif [[ $1 = bench/* ]]; then
-		files+=("$top"/selftests/bench/*.h "$top"/userlib/*.[ch])
-	fi
+	case $1 in
+	module/*) files+=("$top"/selftests/module/*.h) ;;
+	userlib/*) files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch]) ;;
+	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/*.[ch]) ;;
+	esac
 	dir=$cache/tests/${1//\//-}-$(echo "$linux_source $cc" | hash_of "$top/selftests/Makefile" \
 		"${files[@]}" "$top/selftests/$1.c")
 	artefact "$dir" "build test $1" make_test "$root" "$linux_source" "$1" "$userlib"

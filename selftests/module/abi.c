@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The device and its ioctls as an interface: layouts, sizes, numbers, reserved bits, bad input. */
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 #include <stddef.h>
 #include <sys/utsname.h>
 

@@ -3,7 +3,7 @@
 #ifndef SIGNAL_TEST_H
 #define SIGNAL_TEST_H
 
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 #include <sys/resource.h>
 
 static volatile sig_atomic_t handled;

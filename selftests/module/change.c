@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Change and notify: the operations, what is refused, and that no signal comes in between. */
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 #include <sys/time.h>
 
 static int mw_change(int fd, volatile uint32_t *addr, uint32_t operation, uint32_t operand,

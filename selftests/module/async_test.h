@@ -3,7 +3,7 @@
 #ifndef ASYNC_TEST_H
 #define ASYNC_TEST_H
 
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 
 /*
  * Arms a wait for 0 whose deadline is so near that a slow machine may find it past, and then takes

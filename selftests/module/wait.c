@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Blocking waits: the comparison, sizes, deadlines, every kind of page. */
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 #include <linux/userfaultfd.h>
 
 #ifndef UFFD_USER_MODE_ONLY

@@ -9,7 +9,7 @@
 #include "limits_test.h"
 #include "several_test.h"
 #include "signal_test.h"
-#include "timing_test.h"
+#include "../timing_test.h"
 #include <linux/membarrier.h>
 #include <linux/userfaultfd.h>
 #include <sys/prctl.h>

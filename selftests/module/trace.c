@@ -4,7 +4,7 @@
  * a thread that was woken may say so before the one that has woken it.
  */
 #include "async_test.h"
-#include "patching_test.h"
+#include "../patching_test.h"
 #include "several_test.h"
 #include <stdarg.h>
 #include <sys/sysmacros.h>

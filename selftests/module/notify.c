@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Notify: counts, addresses, and how many waiters there are. */
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 
 #define NR	8
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A process in a container, as engines make them, and one outside: R8, R33. */
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/mount.h>

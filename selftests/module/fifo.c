@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R12: one strict queue, oldest first, whoever waits and with whatever priority. */
-#include "memwait_fixture.h"
+#include "../memwait_fixture.h"
 
 MEMWAIT_TEST(R12_threads_are_woken_in_the_order_of_joining)
 {
