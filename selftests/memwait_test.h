@@ -95,6 +95,16 @@ static inline void await_counted(const long *counter)
 		usleep(1000);
 }
 
+/* Until *flag is set, or so many seconds. Returns whether it is. */
+static inline bool await_flag(const int *flag, unsigned int seconds)
+{
+	uint64_t end = in_ms(1000ULL * seconds);
+
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE) && now_ns(CLOCK_MONOTONIC) < end)
+		usleep(1000);
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
 static inline int mw_wait(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 			  uint32_t flags)
 {
@@ -244,6 +254,14 @@ static inline uint64_t mw_user_waits(int fd)
 	struct memwait_info info;
 
 	return mw_info(fd, &info) ? ~0ULL : info.user_waits;
+}
+
+/* Files and address spaces that only their waits keep. */
+static inline uint64_t mw_user_pins(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_pins;
 }
 
 /* Whether the machine has one processor. */

@@ -962,6 +962,40 @@ MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
+/* Deadlines that lie so close together that one might take them all at once. */
+#define CLOSE_WAITS	1000
+#define APART_NS	50000
+
+MEMWAIT_TEST(R4_async_deadlines_close_together_are_not_early)
+{
+	struct memwait_completion done[64];
+	uint64_t first, time, least = ~0ULL;
+	int round, i, n, got, armed, early = 0;
+
+	for (round = 0; round < 5; round++) {
+		first = in_ms(100 << round);
+		armed = 0;
+		for (i = 0; i < CLOSE_WAITS; i++)
+			armed += mw_async(self->fd, self->shared, 0, first + i * APART_NS, U32,
+					  first + i * APART_NS, NULL) == MEMWAIT_PENDING;
+		for (got = 0; got < armed; got += n > 0 ? n : 0) {
+			n = mw_read(self->fd, done, 64);
+			time = now_ns(CLOCK_MONOTONIC);
+			ASSERT_TRUE(n > 0 || n == -EAGAIN);
+			for (i = 0; i < n; i++) {
+				ASSERT_EQ(MEMWAIT_TIMED_OUT, done[i].result);
+				if (time < done[i].user_data)
+					early++;
+				else if (time - done[i].user_data < least)
+					least = time - done[i].user_data;
+			}
+		}
+	}
+	TH_LOG("%d of %d early, the best of the others %ld ns late", early, 5 * CLOSE_WAITS,
+	       (long)least);
+	EXPECT_EQ(0, early);
+}
+
 MEMWAIT_TEST(R4_far_async_deadlines_are_never)
 {
 	static const uint64_t far[] = { INT64_MAX - 1, INT64_MAX, 1ULL << 63, (1ULL << 63) + 1,

@@ -101,13 +101,6 @@ static int remove_place(struct place *place)
 	return rmdir(place->base);
 }
 
-static uint64_t user_pins(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_pins;
-}
-
 FIXTURE(kept)
 {
 	int fd;
@@ -182,7 +175,7 @@ static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
 	EXPECT_EQ(1, mw_notify(fd, word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OK, done.result);
-	EXPECT_EQ(0, user_pins(fd));
+	EXPECT_EQ(0, mw_user_pins(fd));
 	munmap(word, page);
 	close(opened);
 }
@@ -560,11 +553,11 @@ TEST_F_TIMEOUT(frozen, R25_what_was_notified_goes_on_before_a_file_is_freed, 300
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	/* It frees the file itself, and has not yet. */
 	EXPECT_EQ(0, waitpid(pid, NULL, WNOHANG));
-	EXPECT_LE(1, user_pins(self->fd));
+	EXPECT_LE(1, mw_user_pins(self->fd));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	EXPECT_EQ(128 + SIGKILL, child_status(pid));
-	EXPECT_EQ(0, user_pins(self->fd));
+	EXPECT_EQ(0, mw_user_pins(self->fd));
 }
 
 /* Binds @bound, closes it, and dies when it is told to: its waits are ended by a kernel thread. */
@@ -600,7 +593,7 @@ TEST_F_TIMEOUT(frozen, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	pid = start_bound(bound, self->place.path, self->shared);
 	ASSERT_TRUE(await(self->shared, 1));
 	ASSERT_TRUE(freeze(self->root, self->place.path));
-	EXPECT_EQ(1, user_pins(self->fd));
+	EXPECT_EQ(1, mw_user_pins(self->fd));
 	__atomic_store_n(self->shared + 1, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, child_status(pid));
 	while (context_count(bound, "pending"))
@@ -623,12 +616,12 @@ TEST_F_TIMEOUT(frozen, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(128 + SIGKILL, child_status(owner));
 	EXPECT_EQ(0, context_count(bound, "pins"));
-	EXPECT_EQ(1, user_pins(self->fd));
+	EXPECT_EQ(1, mw_user_pins(self->fd));
 	close(bound);
-	EXPECT_EQ(1, user_pins(self->fd));
+	EXPECT_EQ(1, mw_user_pins(self->fd));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
-	while (user_pins(self->fd))
+	while (mw_user_pins(self->fd))
 		usleep(100);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R24: who pays for a pending wait, and what happens at the limit. */
+/* R24, R31: who pays for a pending wait, and what happens at the limit. */
 #include "limits_test.h"
 
 LIMITS_TEST(R24_info_reports_the_limit_in_force)
@@ -252,6 +252,114 @@ LIMITS_TEST(R24_an_entry_that_fails_is_not_counted)
 	EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, ~0U, 0, NULL));
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_async(self->fd, self->word, 1, in_ms(1000), U32, 0, NULL));
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+}
+
+/* Subordinate users, as newuidmap(1) maps them: the first is 0 in the namespace. */
+#define SUBORDINATE	100000
+
+/*
+ * Enters a user namespace of its own, whose map the parent writes, and becomes the first user
+ * there. If there are none, exits with 77.
+ */
+static void enter_namespace(int parent)
+{
+	char c = 0;
+
+	if (unshare(CLONE_NEWUSER))
+		_exit(77);
+	if (write(parent, &c, 1) != 1 || read(parent, &c, 1) != 1 || setresuid(0, 0, 0))
+		_exit(98);
+}
+
+/* Forks a child that calls enter_namespace(*parent). Returns 0 in the child. */
+static pid_t fork_into_namespace(int *parent)
+{
+	int ends[2], map;
+	char path[64], c;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		*parent = ends[1];
+		close(ends[0]);
+		return 0;
+	}
+	close(ends[1]);
+	/* If the child has ended, its status tells why. */
+	if (read(ends[0], &c, 1) == 1) {
+		/* Who has no group there can make no namespace within it. */
+		snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+		if (write_file(path, "0 0 65536"))
+			kill(pid, SIGKILL);
+		snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+		map = open(path, O_WRONLY);
+		if (dprintf(map, "0 %d 2\n", SUBORDINATE) > 0 && write(ends[0], &c, 1) != 1)
+			kill(pid, SIGKILL);
+		close(map);
+	}
+	close(ends[0]);
+	return pid;
+}
+
+/* Arms up to n waits, in a context that stays open. Returns how many could be armed. */
+static int arm_some(uint32_t *word, int n)
+{
+	int fd = memwait_open(0), i;
+
+	for (i = 0; i < n; i++)
+		if (mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != MEMWAIT_PENDING)
+			break;
+	return i;
+}
+
+/* A user has the users of his user namespaces for himself: they are no others. */
+LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
+{
+	int parent, ret;
+	pid_t pid;
+
+	ASSERT_EQ(0, set_limit(20));
+	pid = fork_into_namespace(&parent);
+	if (!pid) {
+		become_nobody();
+		CHECK(arm_some(self->word, 10) == 10);
+		enter_namespace(parent);
+		CHECK(arm_some(self->word, 5) == 5);
+		CHECK(!setresuid(1, 1, 1));
+		CHECK(arm_some(self->word, 6) == 5);
+		/* Of those within one another the outermost counts. */
+		CHECK(!unshare(CLONE_NEWUSER));
+		CHECK(arm_some(self->word, 1) == 0);
+		_exit(0);
+	}
+	ret = child_status(pid);
+	if (ret == 77)
+		SKIP(return, "no user namespaces");
+	EXPECT_EQ(0, ret);
+}
+
+/* Those of a namespace that root has made are users whom root has made. */
+LIMITS_TEST(R31_users_of_a_namespace_of_root_have_limits_of_their_own)
+{
+	int parent, ret;
+	pid_t pid;
+
+	ASSERT_EQ(0, set_limit(20));
+	pid = fork_into_namespace(&parent);
+	if (!pid) {
+		CHECK(arm_some(self->word, 10) == 10);
+		enter_namespace(parent);
+		CHECK(arm_some(self->word, 21) == 20);
+		CHECK(!setresuid(1, 1, 1));
+		CHECK(arm_some(self->word, 21) == 20);
+		_exit(0);
+	}
+	ret = child_status(pid);
+	if (ret == 77)
+		SKIP(return, "no user namespaces");
+	EXPECT_EQ(0, ret);
 }
 
 TEST_HARNESS_MAIN

@@ -19,6 +19,15 @@ static inline void become_nobody(void)
 	prctl(PR_SET_DUMPABLE, 1);	/* so that /proc/self is its own */
 }
 
+/* A check in a child, which ends with the first that does not hold. */
+#define CHECK(condition)						\
+	do {								\
+		if (!(condition)) {					\
+			fprintf(stderr, "# line %d: %s\n", __LINE__, #condition); \
+			_exit(1);					\
+		}							\
+	} while (0)
+
 /* The limit is the module's: it must be as before, however a test ends. */
 FIXTURE(limits)
 {

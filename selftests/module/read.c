@@ -633,6 +633,59 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 	close(uffd);
 }
 
+/* A reader whose buffer is not there yet, and another one that does not want to wait. */
+struct fault_reader {
+	pthread_t thread;
+	int fd, result, done;
+	struct memwait_completion *buffer;
+};
+
+static void *read_four(void *arg)
+{
+	struct fault_reader *r = arg;
+
+	r->result = mw_read(r->fd, r->buffer, 4);
+	__atomic_store_n(&r->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_anothers_page_fault)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_zeropage zero = { 0 };
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), i;
+	struct memwait_completion done[4], *buffer = private_page(self->page);
+	struct fault_reader slow = { .fd = self->fd, .buffer = buffer };
+	struct fault_reader quick = { .fd = self->fd, .buffer = done };
+	struct uffd_msg msg;
+
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(errno));
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER,
+						    U32, i, NULL));
+	ASSERT_EQ(3, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	reg.range.start = (uintptr_t)buffer;
+	reg.range.len = self->page;
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&slow.thread, NULL, read_four, &slow));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+
+	ASSERT_EQ(0, pthread_create(&quick.thread, NULL, read_four, &quick));
+	EXPECT_TRUE(await_flag(&quick.done, 3));
+	EXPECT_EQ(0, __atomic_load_n(&slow.done, __ATOMIC_ACQUIRE));
+	zero.range = reg.range;
+	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(slow.thread, NULL);
+	pthread_join(quick.thread, NULL);
+	EXPECT_EQ(3, slow.result);
+	EXPECT_EQ(-EAGAIN, quick.result);
+	close(uffd);
+	munmap(buffer, self->page);
+}
+
 struct notifier {
 	pthread_t thread;
 	int fd;

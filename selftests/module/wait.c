@@ -237,6 +237,48 @@ MEMWAIT_TEST(R4_time_outs_are_never_early)
 	}
 }
 
+/* Deadlines that lie so close together that one might take them all at once. */
+#define SLEEPERS	32
+#define APART_NS	50000
+
+struct sleeper {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	uint64_t deadline, end;
+	int result;
+};
+
+static void *sleep_until(void *arg)
+{
+	struct sleeper *s = arg;
+
+	s->result = mw_wait(s->fd, s->word, 0, s->deadline, U32);
+	s->end = now_ns(CLOCK_MONOTONIC);
+	return NULL;
+}
+
+MEMWAIT_TEST(R4_threads_deadlines_close_together_are_not_early)
+{
+	struct sleeper s[SLEEPERS];
+	uint64_t first;
+	int round, i;
+
+	for (round = 0; round < 5; round++) {
+		first = in_ms(100);
+		for (i = 0; i < SLEEPERS; i++) {
+			s[i] = (struct sleeper) { .fd = self->fd, .word = self->shared,
+						  .deadline = first + i * APART_NS };
+			ASSERT_EQ(0, pthread_create(&s[i].thread, NULL, sleep_until, &s[i]));
+		}
+		for (i = 0; i < SLEEPERS; i++) {
+			pthread_join(s[i].thread, NULL);
+			EXPECT_EQ(MEMWAIT_TIMED_OUT, s[i].result);
+			EXPECT_LE(s[i].deadline, s[i].end);
+		}
+	}
+}
+
 MEMWAIT_TEST(R4_far_deadlines_are_never)
 {
 	static const uint64_t deadlines[] = {

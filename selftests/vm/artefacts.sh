@@ -446,10 +446,10 @@ acceleration()
 make_test()
 {
 	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4 folder
-	mkdir -p "$1"/selftests/{module,userlib/stress,bench,fuzz} "$1/userlib"
+	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
-	for folder in module userlib bench; do
+	for folder in module hostile userlib bench; do
 		cp "$top/selftests/$folder"/*.h "$1/selftests/$folder/"
 	done
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
@@ -505,7 +505,7 @@ need_test()
 	need_compiler
 	need_userlib
 	case $1 in
-	module/*) files+=("$top"/selftests/module/*.h) ;;
+	module/* | hostile/*) files+=("$top"/selftests/{module,hostile}/*.h) ;;
 	userlib/*) files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch]) ;;
 	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/*.[ch]) ;;
 	esac

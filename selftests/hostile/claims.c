@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * R28, R31: a notifier of no importance is driven out by those it has woken, before it has done
+ * with the others that it has claimed.
+ */
+#include "hostile_test.h"
+#include <linux/membarrier.h>
+
+/*
+ * R28: threads of an attacker wait on a word that he can only read, all on one processor. His
+ * notifier there, which is of no importance, is driven out by those it has woken, and never comes
+ * to the others.
+ */
+#define SPINNING	64	/* more of them would only hinder the kernel's own threads */
+#define ATTACKERS	250
+#define DEADLINE_MS	3000
+
+struct victim {
+	int result, done;
+	uint64_t took;
+};
+
+struct attack {
+	int memory;		/* the file of the word */
+	int go, stop;
+	int woken;		/* how many attackers run */
+	struct victim thread, async;
+};
+
+struct attacker {
+	struct attack *attack;
+	int fd;
+	const uint32_t *word;
+};
+
+static void *attacker_main(void *arg)
+{
+	struct attacker *a = arg;
+	int order;
+
+	mw_wait(a->fd, a->word, 0, MEMWAIT_FOREVER, U32);
+	order = __atomic_add_fetch(&a->attack->woken, 1, __ATOMIC_ACQ_REL);
+	while (!load(&a->attack->stop)) {
+		if (order > SPINNING)
+			usleep(50000);
+	}
+	return NULL;
+}
+
+static void run_attack(struct attack *attack)
+{
+	struct attacker a = { .attack = attack };
+	pthread_attr_t small;
+	pthread_t thread;
+	int i;
+
+	become_nobody();
+	a.fd = memwait_open(0);
+	a.word = mmap(NULL, 4096, PROT_READ, MAP_SHARED, attack->memory, 0);
+	if (a.fd < 0 || a.word == MAP_FAILED || bind_to(0))
+		_exit(1);
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 65536);
+	for (i = 0; i < ATTACKERS; i++) {
+		if (pthread_create(&thread, &small, attacker_main, &a))
+			_exit(2);
+	}
+	if (set_idle())
+		_exit(3);
+	while (!load(&attack->go))
+		usleep(1000);
+	mw_notify(a.fd, a.word, MEMWAIT_ALL, U32);
+	while (!load(&attack->stop))
+		usleep(1000);
+	_exit(0);
+}
+
+static void run_thread_victim(struct victim *v, int fd, const uint32_t *word)
+{
+	uint64_t start = now();
+
+	v->result = mw_wait(fd, word, 0, start + DEADLINE_MS * NSEC_PER_MSEC, U32);
+	v->took = now() - start;
+	store(&v->done, 1);
+	_exit(0);
+}
+
+static void run_async_victim(struct victim *v, const uint32_t *word)
+{
+	struct pollfd pfd = { .fd = memwait_open(0), .events = POLLIN };
+	uint64_t start = now();
+
+	v->result = mw_async(pfd.fd, word, 0, start + DEADLINE_MS * NSEC_PER_MSEC, U32, 0, NULL);
+	if (v->result == MEMWAIT_PENDING)
+		v->result = poll(&pfd, 1, 30000);
+	v->took = now() - start;
+	store(&v->done, 1);
+	_exit(0);
+}
+
+struct barrier {
+	pthread_t thread;
+	int done;
+	uint64_t took;
+};
+
+/* This is synchronize_rcu() from user space. */
+static void *barrier_main(void *arg)
+{
+	struct barrier *b = arg;
+	uint64_t start = now();
+
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	b->took = now() - start;
+	store(&b->done, 1);
+	return NULL;
+}
+
+MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
+{
+	struct attack *a = shared_page(4096);
+	struct barrier barrier = { 0 };
+	pid_t attacker, forever, thread, async;
+	uint64_t killed = 0;
+	uint32_t *word;
+	int status;
+	bool gone;
+
+	if (processors() < 2 || geteuid())
+		SKIP(return, "needs root, and two processors");
+	a->memory = memfd_create("word", 0);
+	ASSERT_EQ(0, ftruncate(a->memory, 4096));
+	word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a->memory, 0);
+	ASSERT_NE(MAP_FAILED, word);
+	ASSERT_EQ(0, bind_to(1));
+
+	attacker = fork();
+	if (!attacker)
+		run_attack(a);
+	await_waiters(self->fd, word, U32, ATTACKERS);
+	forever = fork();
+	if (!forever)
+		_exit(mw_wait(self->fd, word, 0, MEMWAIT_FOREVER, U32));
+	await_waiters(self->fd, word, U32, ATTACKERS + 1);
+	async = fork();
+	if (!async)
+		run_async_victim(&a->async, word);
+	await_waiters(self->fd, word, U32, ATTACKERS + 2);
+	thread = fork();
+	if (!thread)
+		run_thread_victim(&a->thread, self->fd, word);
+	await_waiters(self->fd, word, U32, ATTACKERS + 3);
+
+	store(&a->go, 1);
+	EXPECT_TRUE(await_flag(&a->woken, 10));
+	ASSERT_EQ(0, pthread_create(&barrier.thread, NULL, barrier_main, &barrier));
+	killed = now();
+	kill(forever, SIGKILL);
+	gone = await_gone(forever, &status, 4);
+	killed = now() - killed;
+	await_flag(&a->thread.done, 5);
+	await_flag(&a->async.done, 2);
+	await_flag(&barrier.done, 10);
+	TH_LOG("attackers that run: %d of %d", load(&a->woken), ATTACKERS);
+
+	/* What has not come to its end by now does so here, or later, and has taken too long. */
+	store(&a->stop, 1);
+	EXPECT_EQ(0, child_status(attacker));
+	if (!gone)
+		waitpid(forever, &status, 0);
+	EXPECT_EQ(0, child_status(thread));
+	EXPECT_EQ(0, child_status(async));
+	pthread_join(barrier.thread, NULL);
+	TH_LOG("thread with a deadline of %d ms: %ld ms, async wait: %ld ms", DEADLINE_MS,
+	       in_millis(a->thread.took), in_millis(a->async.took));
+	TH_LOG("death of SIGKILL: %s%ld ms, membarrier: %ld ms", gone ? "" : "over ",
+	       in_millis(killed), in_millis(barrier.took));
+	EXPECT_TRUE(a->thread.result == MEMWAIT_OK || a->thread.result == MEMWAIT_TIMED_OUT);
+	EXPECT_EQ(1, a->async.result);
+	EXPECT_WITHIN_MS(6000, a->thread.took);
+	EXPECT_WITHIN_MS(6000, a->async.took);
+	EXPECT_IN_TIME(gone);
+	EXPECT_WITHIN_MS(2000, killed);
+	EXPECT_WITHIN_MS(10000, barrier.took);
+	EXPECT_EQ(0, mw_waiters(self->fd, word, U32));
+	munmap(word, 4096);
+	munmap(a, 4096);
+}
+
+/*
+ * R31: groups of a victim are charged to his memory cgroup. A thread that the notifier has woken
+ * takes the notifier's processor away before it has let go of the groups that it has claimed, and
+ * the victim closes his context.
+ */
+#define KEPT_GROUPS	64
+
+struct keeping {
+	int ready, claimed, left;
+	uint32_t first, others;
+};
+
+static void *take_processor(void *arg)
+{
+	struct keeping *k = arg;
+	int fd = memwait_open(0);
+	uint64_t end;
+
+	if (!bind_to(0) && !set_fifo(50))
+		mw_wait(fd, &k->first, 0, MEMWAIT_FOREVER, U32);
+	store(&k->claimed, 1);
+	end = now() + 700 * NSEC_PER_MSEC;
+	while (!load(&k->left) && now() < end)
+		;
+	return NULL;
+}
+
+static void own_groups(struct keeping *k)
+{
+	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
+	int fd, i;
+
+	CHECK(!bind_to(1) && !enter_cgroup());
+	fd = memwait_open(O_NONBLOCK);
+	waits[0] = member(&k->first, 0, U32);
+	for (i = 1; i < MEMWAIT_GROUP_MAX; i++)
+		waits[i] = member(&k->others, 0, U32);
+	for (i = 0; i < KEPT_GROUPS; i++)
+		CHECK(mw_group(fd, waits, MEMWAIT_GROUP_MAX, MEMWAIT_FOREVER, 0, i, NULL) ==
+		      MEMWAIT_PENDING);
+	store(&k->ready, 1);
+	while (!load(&k->claimed))
+		;
+	close(fd);
+	store(&k->left, 1);
+	pause();
+	_exit(0);
+}
+
+static void *notify_idly(void *arg)
+{
+	struct keeping *k = arg;
+	int fd = memwait_open(0);
+
+	if (!bind_to(0) && !set_idle())
+		mw_notify(fd, &k->first, MEMWAIT_ALL, U32);
+	return NULL;
+}
+
+MEMWAIT_TEST(R31_who_notifies_keeps_few_groups_of_others)
+{
+	struct keeping *k = shared_page(4096);
+	pthread_t spinner, notifier;
+	long before, after;
+	pid_t pid;
+
+	if (processors() < 2)
+		SKIP(return, "needs two processors");
+	if (!make_cgroup())
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	ASSERT_EQ(0, pthread_create(&spinner, NULL, take_processor, k));
+	await_waiters(self->fd, &k->first, U32, 1);
+	pid = fork();
+	if (!pid)
+		own_groups(k);
+	EXPECT_TRUE(await_flag(&k->ready, 60));
+	before = read_number_of(CGROUP "/memory.stat", "kernel");
+	ASSERT_EQ(0, bind_to(1));
+	ASSERT_EQ(0, pthread_create(&notifier, NULL, notify_idly, k));
+	EXPECT_TRUE(await_flag(&k->left, 60));
+	after = read_number_of(CGROUP "/memory.stat", "kernel");
+	pthread_join(spinner, NULL);
+	pthread_join(notifier, NULL);
+	TH_LOG("%ld bytes of %ld", after, before);
+	EXPECT_LT(KEPT_GROUPS * MEMWAIT_GROUP_MAX * 64L, before);
+	EXPECT_GT(before / 8, after);
+	kill_child(pid);
+	EXPECT_EQ(0, rmdir(CGROUP));
+	munmap(k, 4096);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R30: many deadlines that pass at once, and who pays for them. */
+#include "hostile_test.h"
+
+/*
+ * R30: the waits of somebody who is of no importance, and may use a hundredth of a processor,
+ * expire all at once. Others, one on each processor, are to feel little of it.
+ */
+#define EXPIRING	600000
+#define OWNED_CONTEXTS	32	/* one kernel thread for each would leave others nothing */
+
+struct counter {
+	pthread_t thread;
+	int cpu;
+	uint64_t from[2], to[2];	/* two spans of time */
+	uint64_t turns[2];		/* how far it came in each */
+};
+
+static void *count_turns(void *arg)
+{
+	struct counter *c = arg;
+	uint64_t time;
+	int i;
+
+	bind_to(c->cpu);
+	while ((time = now()) < c->to[1]) {
+		for (i = 0; i < 2; i++)
+			c->turns[i] += time >= c->from[i] && time < c->to[i];
+	}
+	return NULL;
+}
+
+/* Returns false if there is no such thing. */
+static bool make_slow_box(bool *enabled)
+{
+	rmdir(BOX);	/* of a test that was killed */
+	*enabled = read_number_of("/sys/fs/cgroup/cgroup.subtree_control", "cpu") < 0 &&
+		   !write_file("/sys/fs/cgroup/cgroup.subtree_control", "+cpu");
+	if (!mkdir(BOX, 0755) && !write_file(BOX "/cpu.max", "1000 100000"))
+		return true;
+	rmdir(BOX);
+	return false;
+}
+
+struct box_owner {
+	int ready;
+	uint64_t deadline;
+};
+
+/* Waits of several contexts, for the same time. Returns it, or 0. */
+static uint64_t arm_contexts(uint32_t *word, int n, struct pollfd *contexts)
+{
+	uint64_t ms, deadline;
+	int i, armed;
+
+	n /= OWNED_CONTEXTS;
+	for (ms = 4000; ms < 100000; ms *= 2) {
+		deadline = in_ms(ms);
+		armed = 0;
+		for (i = 0; i < OWNED_CONTEXTS; i++) {
+			contexts[i].fd = memwait_open(O_NONBLOCK);
+			contexts[i].events = POLLIN;
+			armed += arm_many(contexts[i].fd, word, n, deadline, NULL);
+		}
+		if (armed == n * OWNED_CONTEXTS && now() + NSEC_PER_SEC < deadline)
+			return deadline;
+		for (i = 0; i < OWNED_CONTEXTS; i++)
+			close(contexts[i].fd);
+	}
+	return 0;
+}
+
+LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
+{
+	struct box_owner *o = shared_page(4096);
+	struct counter c[MAX_PROCESSORS] = { 0 };
+	int n = allow_many_waits(EXPIRING), i;
+	bool enabled, slow;
+	double share;
+	pid_t pid;
+
+	slow = !geteuid() && make_slow_box(&enabled);
+	pid = fork();
+	if (!pid) {
+		struct pollfd contexts[OWNED_CONTEXTS];
+		struct memwait_completion done[BATCH];
+
+		o->deadline = arm_contexts(self->word, n, contexts);
+		if (slow)
+			write_number(BOX "/cgroup.procs", getpid());
+		set_idle();
+		store(&o->ready, 1);
+		while (poll(contexts, OWNED_CONTEXTS, -1) > 0) {
+			for (i = 0; i < OWNED_CONTEXTS; i++) {
+				if (contexts[i].revents)
+					mw_read(contexts[i].fd, done, BATCH);
+			}
+		}
+		_exit(0);
+	}
+	EXPECT_TRUE(await_flag(&o->ready, 60));
+	EXPECT_NE(0, o->deadline);
+	for (i = 0; i < processors() && i < MAX_PROCESSORS; i++) {
+		c[i].cpu = i;
+		c[i].from[0] = o->deadline - 700 * NSEC_PER_MSEC;
+		c[i].to[0] = o->deadline - 100 * NSEC_PER_MSEC;
+		c[i].from[1] = o->deadline;
+		c[i].to[1] = o->deadline + NSEC_PER_SEC;
+		ASSERT_EQ(0, pthread_create(&c[i].thread, NULL, count_turns, &c[i]));
+	}
+	for (i = 0; i < processors() && i < MAX_PROCESSORS; i++) {
+		pthread_join(c[i].thread, NULL);
+		share = c[i].turns[0] ? c[i].turns[1] * 0.6 / c[i].turns[0] : 0;
+		TH_LOG("processor %d: after the deadline %d %% of what it was before", i,
+		       (int)(share * 100));
+		EXPECT_LT(0, c[i].turns[0]);
+		EXPECT_IN_TIME(share >= 0.25);
+	}
+	if (slow)
+		write_number("/sys/fs/cgroup/cgroup.procs", pid);
+	kill_child(pid);
+	if (slow) {
+		EXPECT_EQ(0, rmdir(BOX));
+		if (enabled)
+			write_file("/sys/fs/cgroup/cgroup.subtree_control", "-cpu");
+	} else {
+		TH_LOG("without cpu.max");
+	}
+	munmap(o, 4096);
+}
+
+/* R30: how often an event loop is woken that gets many completions, and reads none of them. */
+#define EDGES_WAITS	100000
+
+struct edges {
+	pthread_t thread;
+	int epoll, ready, stop;
+	long edges;
+};
+
+static void *count_edges(void *arg)
+{
+	struct epoll_event event;
+	struct edges *e = arg;
+
+	/* If it may: so that hardly any of them coincide. */
+	set_fifo(10);
+	store(&e->ready, 1);
+	while (!load(&e->stop)) {
+		if (epoll_wait(e->epoll, &event, 1, 50) == 1)
+			add_one(&e->edges);
+	}
+	return NULL;
+}
+
+static void start_edges(struct __test_metadata *_metadata, struct edges *e, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	memset(e, 0, sizeof(*e));
+	e->epoll = epoll_create1(EPOLL_CLOEXEC);
+	ASSERT_LE(0, e->epoll);
+	ASSERT_EQ(0, epoll_ctl(e->epoll, EPOLL_CTL_ADD, fd, &event));
+	ASSERT_EQ(0, pthread_create(&e->thread, NULL, count_edges, e));
+	EXPECT_TRUE(await_flag(&e->ready, 10));
+}
+
+static long stop_edges(struct edges *e)
+{
+	usleep(100000);		/* for an edge that has just been made */
+	store(&e->stop, 1);
+	pthread_join(e->thread, NULL);
+	close(e->epoll);
+	return counted(&e->edges);
+}
+
+LIMITS_TEST(R30_pollers_are_not_woken_for_each_of_many_waits)
+{
+	int n = allow_many_waits(EDGES_WAITS);
+	struct edges e;
+	long edges;
+
+	ASSERT_EQ(n, arm_many(self->fd, self->word, n, MEMWAIT_FOREVER, NULL));
+	start_edges(_metadata, &e, self->fd);
+	ASSERT_EQ(n, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	edges = stop_edges(&e);
+	TH_LOG("notify of %d: %ld edges", n, edges);
+	EXPECT_LE(1, edges);
+	EXPECT_GE(16, edges);
+
+	ASSERT_TRUE(renew(&self->fd));
+	ASSERT_NE(0, arm_timed(&self->fd, self->word, n, NULL));
+	start_edges(_metadata, &e, self->fd);
+	EXPECT_TRUE(read_many(self->fd, n));
+	edges = stop_edges(&e);
+	TH_LOG("expiry of %d: %ld edges", n, edges);
+	EXPECT_LE(1, edges);
+	EXPECT_GE(16, edges);
+}
+
+/*
+ * R30: a loop of real time is told of its deadlines although threads of lower priority, which are
+ * of real time too, keep every processor busy, and no kernel thread runs.
+ */
+#define DEADLINES	20
+
+static void *keep_busy(void *arg)
+{
+	struct counter *c = arg;
+
+	bind_to(c->cpu);
+	if (!set_fifo(10))
+		while (now() < c->to[0])
+			;
+	return NULL;
+}
+
+MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
+{
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct counter c[MAX_PROCESSORS] = { 0 };
+	struct memwait_completion done;
+	uint64_t late[DEADLINES], deadline;
+	int n = processors(), i;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	if (is_preempt_rt())
+		SKIP(return, "PREEMPT_RT runs timers in kernel threads, those of timerfd too");
+	if (n > MAX_PROCESSORS)
+		n = MAX_PROCESSORS;
+	ASSERT_EQ(0, set_fifo(50));
+	/* Below what the kernel leaves to threads of real time. */
+	for (i = 0; i < n; i++) {
+		c[i].cpu = i;
+		c[i].to[0] = now() + 800 * NSEC_PER_MSEC;
+		ASSERT_EQ(0, pthread_create(&c[i].thread, NULL, keep_busy, &c[i]));
+	}
+	usleep(50000);
+	for (i = 0; i < DEADLINES; i++) {
+		deadline = in_ms(20);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, deadline, U32, i,
+						    NULL));
+		ASSERT_EQ(1, poll(&pfd, 1, 5000));
+		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+		late[i] = now() - deadline;
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+		EXPECT_EQ(i, done.user_data);
+	}
+	for (i = 0; i < n; i++)
+		pthread_join(c[i].thread, NULL);
+	qsort(late, DEADLINES, sizeof(late[0]), compare_times);
+	TH_LOG("late by %ld us (median) to %ld us", (long)late[DEADLINES / 2] / 1000,
+	       (long)late[DEADLINES - 1] / 1000);
+	EXPECT_WITHIN_MS(100, late[DEADLINES - 1]);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * R28 to R31: what a program can do to its neighbours by the device. Each test is an attack, and
+ * what it may cost somebody else. What is measured is printed, and the bounds are wide: they hold
+ * on a busy machine that is emulated, and tell the two apart all the same. The tests boot by
+ * themselves, with the kernel's own limits for stalls.
+ *
+ * MEMWAIT_HOSTILE_WAITS sets how many async waits there are where the number is what matters.
+ */
+#ifndef HOSTILE_TEST_H
+#define HOSTILE_TEST_H
+
+#include "../module/limits_test.h"
+#include "../module/several_test.h"
+#include "../timing_test.h"
+#include <sys/utsname.h>
+
+#define BOX		"/sys/fs/cgroup/memwait-hostile"
+#define BATCH		1024
+#define MAX_PROCESSORS	8
+#define MANY_WAITS	200000
+
+#define BATCH_OF(entries, n)	{ .waits = (uintptr_t)(entries), .count = (n), \
+				  .entry_size = sizeof(struct memwait_async) }
+
+static inline uint64_t now(void)
+{
+	return now_ns(CLOCK_MONOTONIC);
+}
+
+static inline int load(const int *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static inline void store(int *p, int value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+
+static inline int processors(void)
+{
+	return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* Where MEMWAIT_LOADS is set, the kernel checks itself, which takes its time. */
+static inline int how_many_waits(int usual)
+{
+	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");
+
+	return n ? atoi(n) : getenv("MEMWAIT_LOADS") ? usual / 25 : usual;
+}
+
+/* The same, and lets a user have them on a machine of any size: LIMITS_TEST puts the limit back. */
+static inline int allow_many_waits(int usual)
+{
+	return set_limit(1L << 30) ? -1 : how_many_waits(usual);
+}
+
+/* Returns how many of n waits for 0 are pending now; their ids go to ids, which may be NULL. */
+static inline int arm_many(int fd, const volatile void *addr, int n, uint64_t deadline,
+			   uint64_t *ids)
+{
+	static struct memwait_async e[BATCH];
+	int armed = 0, some, ret, i;
+
+	while (armed < n) {
+		struct memwait_wait_async arg = BATCH_OF(e, n - armed < BATCH ? n - armed : BATCH);
+
+		some = arg.count;
+		memset(e, 0, sizeof(e));
+		for (i = 0; i < some; i++) {
+			e[i].wait.addr = (uintptr_t)addr;
+			e[i].wait.deadline = deadline;
+			e[i].wait.flags = U32;
+			e[i].user_data = armed + i;
+		}
+		ret = xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+		for (i = 0; i < ret && e[i].result == MEMWAIT_PENDING; i++) {
+			if (ids)
+				ids[armed + i] = e[i].id;
+		}
+		armed += i;
+		if (i < some)
+			break;
+	}
+	return armed;
+}
+
+/* The same with a deadline that is far enough for all of them, and no farther. Returns it, or 0. */
+static inline uint64_t arm_timed(int *fd, const volatile void *addr, int n, uint64_t *ids)
+{
+	uint64_t ms, deadline;
+
+	for (ms = 2500; ms < 100000; ms *= 2) {
+		deadline = in_ms(ms);
+		if (arm_many(*fd, addr, n, deadline, ids) == n && now() + NSEC_PER_SEC < deadline)
+			return deadline;
+		if (!renew(fd))
+			break;
+	}
+	return 0;
+}
+
+/* Reads that many completions, as soon as they are there. */
+static inline bool read_many(int fd, int n)
+{
+	static struct memwait_completion done[BATCH];
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	int ret;
+
+	while (n > 0) {
+		ret = mw_read(fd, done, BATCH);
+		if (ret > 0)
+			n -= ret;
+		else if (ret != -EAGAIN || poll(&pfd, 1, -1) < 0)
+			return false;
+	}
+	return true;
+}
+
+static inline int set_idle(void)
+{
+	struct sched_param none = { 0 };
+
+	return sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
+static inline int set_fifo(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	return sched_setscheduler(0, SCHED_FIFO, &param);
+}
+
+/* Until a child is gone, or so many seconds. Returns whether it is. */
+static inline bool await_gone(pid_t pid, int *status, unsigned int seconds)
+{
+	uint64_t end = now() + seconds * NSEC_PER_SEC;
+	pid_t got;
+
+	while (!(got = waitpid(pid, status, WNOHANG)) && now() < end)
+		usleep(1000);
+	return got == pid;
+}
+
+/* How long it takes a child to die of SIGKILL; it is gone afterwards. */
+static inline uint64_t kill_child(pid_t pid)
+{
+	uint64_t start = now();
+
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return now() - start;
+}
+
+static inline int requeue_all(int fd, uint32_t *from, uint32_t *to)
+{
+	struct memwait_requeue arg = {
+		.addr = (uintptr_t)from,
+		.target = (uintptr_t)to,
+		.move = MEMWAIT_ALL,
+		.flags = U32,
+	};
+	int ret = xioctl(fd, MEMWAIT_IOC_REQUEUE, &arg);
+
+	return ret ? ret : (int)arg.moved;
+}
+
+static inline int compare_times(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static inline bool is_preempt_rt(void)
+{
+	struct utsname name;
+
+	return !uname(&name) && strstr(name.version, "PREEMPT_RT");
+}
+
+#endif /* HOSTILE_TEST_H */

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R29: calls on very long arrays answer signals, and the freezer. */
+#include "hostile_test.h"
+
+/* R29: calls on very long arrays. These are mapped so that they take hardly any memory. */
+#define LONG_ARRAY	1000000000U
+#define LONG_BATCH	100000000U
+#define CHUNK		40960	/* entries that begin on a page again */
+
+struct long_call {
+	int started, returned, result;
+};
+
+/* Entries of count 0. */
+static int call_notify_many(int fd, uint32_t *word)
+{
+	size_t size = (size_t)LONG_ARRAY * sizeof(struct memwait_notify);
+	void *array = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			   0);
+
+	(void)word;
+	return array == MAP_FAILED ? -ENOMEM : mw_notify_many(fd, array, LONG_ARRAY, NULL);
+}
+
+/* Entries that are NOT_EQUAL. The same part of a file stands there again and again. */
+static int call_wait_async(int fd, uint32_t *word)
+{
+	size_t size = CHUNK * sizeof(struct memwait_async), offset;
+	size_t total = LONG_BATCH / CHUNK * size;
+	struct memwait_wait_async arg = BATCH_OF(0, LONG_BATCH / CHUNK * CHUNK);
+	int memory = memfd_create("entries", 0), i;
+	struct memwait_async *e;
+	char *array;
+
+	array = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (array == MAP_FAILED || ftruncate(memory, size))
+		return -ENOMEM;
+	for (offset = 0; offset < total; offset += size) {
+		if (mmap(array + offset, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			 memory, 0) == MAP_FAILED)
+			return -ENOMEM;
+	}
+	e = (void *)array;
+	for (i = 0; i < CHUNK; i++) {
+		e[i].wait.addr = (uintptr_t)word;
+		e[i].wait.expected = 1;
+		e[i].wait.deadline = MEMWAIT_FOREVER;
+		e[i].wait.flags = U32;
+	}
+	arg.waits = (uintptr_t)array;
+	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
+}
+
+/* Processor time that a process has used in the kernel, in ticks. */
+static long system_time(pid_t pid)
+{
+	char path[64], line[1024], *p;
+	long ticks = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	p = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	if (f)
+		fclose(f);
+	if (p)
+		sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %ld", &ticks);
+	return ticks;
+}
+
+/* Returns when the call has been at work in the kernel for some time. */
+static pid_t start_long_call(struct long_call *c, int fd, uint32_t *word,
+			     int (*call)(int fd, uint32_t *word))
+{
+	pid_t pid = fork();
+	long before;
+
+	if (!pid) {
+		handle(SIGUSR1, 0);
+		store(&c->started, 1);
+		c->result = call(fd, word);
+		store(&c->returned, 1);
+		_exit(0);
+	}
+	while (!load(&c->started))
+		usleep(1000);
+	before = system_time(pid);
+	/* Mapping the array is far below that. */
+	while (!load(&c->returned) && system_time(pid) < before + 100)
+		usleep(10000);
+	return pid;
+}
+
+static void signal_long_call(struct __test_metadata *_metadata, int fd, uint32_t *word,
+			     int (*call)(int fd, uint32_t *word), int whole)
+{
+	struct long_call *c = shared_page(4096);
+	pid_t pid = start_long_call(c, fd, word, call);
+	uint64_t start = now();
+	int status;
+	bool gone;
+
+	kill(pid, SIGUSR1);
+	gone = await_gone(pid, &status, 10);
+	TH_LOG("a signal is answered %s %ld ms, with %d of %d", gone ? "after" : "not within",
+	       in_millis(now() - start), c->result, whole);
+	EXPECT_TRUE(gone);
+	if (gone) {
+		EXPECT_LT(0, c->result);
+		EXPECT_GT(whole, c->result);
+	} else {
+		EXPECT_WITHIN_MS(5000, kill_child(pid));
+	}
+	munmap(c, 4096);
+}
+
+MEMWAIT_TEST(R29_a_long_notify_many_answers_signals)
+{
+	signal_long_call(_metadata, self->fd, self->shared, call_notify_many, LONG_ARRAY);
+}
+
+MEMWAIT_TEST(R29_a_long_batch_answers_signals)
+{
+	signal_long_call(_metadata, self->fd, self->shared, call_wait_async,
+			 LONG_BATCH / CHUNK * CHUNK);
+}
+
+static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t *word,
+			     int (*call)(int fd, uint32_t *word))
+{
+	struct long_call *c = shared_page(4096);
+	uint64_t start;
+	bool frozen = false, gone;
+	int status;
+	pid_t pid;
+
+	rmdir(BOX);	/* of a test that was killed */
+	if (mkdir(BOX, 0755) || read_number(BOX "/cgroup.freeze")) {
+		rmdir(BOX);
+		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
+	}
+	pid = start_long_call(c, fd, word, call);
+	EXPECT_EQ(0, write_number(BOX "/cgroup.procs", pid));
+	start = now();
+	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 1));
+	while (!frozen && now() < start + 10 * NSEC_PER_SEC) {
+		frozen = read_number_of(BOX "/cgroup.events", "frozen") == 1;
+		usleep(1000);
+	}
+	TH_LOG("%s %ld ms", frozen ? "frozen after" : "not frozen within",
+	       in_millis(now() - start));
+	EXPECT_TRUE(frozen);
+	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 0));
+	if (frozen) {
+		/* It goes on, or has come to an end. */
+		kill(pid, SIGUSR1);
+		gone = await_gone(pid, &status, 10);
+		EXPECT_TRUE(gone);
+		EXPECT_TRUE(!gone || c->result > 0);
+		if (!gone)
+			kill_child(pid);
+	} else {
+		kill_child(pid);
+	}
+	EXPECT_EQ(0, rmdir(BOX));
+	munmap(c, 4096);
+}
+
+MEMWAIT_TEST(R29_a_long_notify_many_freezes)
+{
+	freeze_long_call(_metadata, self->fd, self->shared, call_notify_many);
+}
+
+MEMWAIT_TEST(R29_a_long_batch_freezes)
+{
+	freeze_long_call(_metadata, self->fd, self->shared, call_wait_async);
+}
+
+TEST_HARNESS_MAIN

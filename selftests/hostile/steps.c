@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R29: how long an operation on many waits, or many pollers, keeps a processor. */
+#include "hostile_test.h"
+
+/*
+ * R29: how late a thread of real time is when it wants to run each millisecond. One on each
+ * processor watches, as the kernel's own threads work where they like.
+ */
+#define WATCHES		3
+#define LATE_MS		20
+
+struct watch {
+	pthread_t thread;
+	int cpu, ready, stop, error;
+	uint64_t worst;
+};
+
+static void *watch_main(void *arg)
+{
+	struct timespec at;
+	struct watch *w = arg;
+	uint64_t next, time;
+
+	w->error = bind_to(w->cpu) || set_fifo(50);
+	store(&w->ready, 1);
+	next = now();
+	while (!load(&w->stop)) {
+		next += NSEC_PER_MSEC;
+		at.tv_sec = next / NSEC_PER_SEC;
+		at.tv_nsec = next % NSEC_PER_SEC;
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+		time = now();
+		if (time - next > w->worst)
+			w->worst = time - next;
+		next = time;
+	}
+	return NULL;
+}
+
+struct watches {
+	struct watch cpu[MAX_PROCESSORS];
+	int n;
+};
+
+/* Returns whether all of them run. */
+static bool watch_start(struct watches *w)
+{
+	int i;
+
+	memset(w, 0, sizeof(*w));
+	for (i = 0; i < processors() && i < MAX_PROCESSORS; i++) {
+		w->cpu[i].cpu = i;
+		if (pthread_create(&w->cpu[i].thread, NULL, watch_main, &w->cpu[i]))
+			return false;
+		w->n++;
+		while (!load(&w->cpu[i].ready))
+			sched_yield();
+		if (w->cpu[i].error)
+			return false;
+	}
+	usleep(20000);		/* each of them has looked at the time, which is in its cache */
+	for (i = 0; i < w->n; i++)
+		__atomic_store_n(&w->cpu[i].worst, 0, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* Returns the worst lateness. */
+static uint64_t watch_stop(struct watches *w)
+{
+	uint64_t worst = 0;
+	int i;
+
+	for (i = 0; i < w->n; i++) {
+		store(&w->cpu[i].stop, 1);
+		pthread_join(w->cpu[i].thread, NULL);
+		if (w->cpu[i].worst > worst)
+			worst = w->cpu[i].worst;
+	}
+	return worst;
+}
+
+/* What is watched. Works on waits that are pending on words[0]; returns whether it went well. */
+struct operation {
+	int fd;
+	uint32_t *words;
+	int n;
+};
+
+static bool do_nothing(struct operation *op)
+{
+	uint64_t end = now() + NSEC_PER_SEC / 2;
+
+	(void)op;
+	while (now() < end)
+		;
+	return true;
+}
+
+static bool do_notify(struct operation *op)
+{
+	return mw_notify(op->fd, op->words, MEMWAIT_ALL, U32) == op->n;
+}
+
+static bool do_notify_many(struct operation *op)
+{
+	struct memwait_notify notifies[16];
+	uint32_t woken[16];
+	int i;
+
+	for (i = 0; i < 16; i++)
+		notifies[i] = (struct memwait_notify) { .addr = (uintptr_t)(op->words + i),
+							.count = MEMWAIT_ALL, .flags = U32 };
+	return mw_notify_many(op->fd, notifies, 16, woken) == 16 && (int)woken[0] == op->n;
+}
+
+static bool do_requeue(struct operation *op)
+{
+	return requeue_all(op->fd, op->words, op->words + 1) == op->n;
+}
+
+static bool do_requeue_back(struct operation *op)
+{
+	/* So that the other one is the source. */
+	return requeue_all(op->fd, op->words + 1, op->words) == op->n;
+}
+
+static bool do_close(struct operation *op)
+{
+	return renew(&op->fd);
+}
+
+static bool do_expire(struct operation *op)
+{
+	return read_many(op->fd, op->n);
+}
+
+/*
+ * What is not of the operation's making, as a neighbour of the virtual machine, is not there each
+ * time: one good try is enough. It is good if the threads were late for a part of the operation's
+ * time only, or by hardly anything. Returns whether the operation went well.
+ */
+static bool try_watched(struct __test_metadata *_metadata, const char *name, struct operation *op,
+			bool (*operation)(struct operation *op), bool *good)
+{
+	uint64_t start, took, late;
+	struct watches w;
+	bool ok;
+
+	ok = watch_start(&w);
+	start = now();
+	ok = ok && operation(op);
+	took = now() - start;
+	late = watch_stop(&w);
+	TH_LOG("%s, %d waits: %ld us, a FIFO thread was up to %ld us late", name, op->n,
+	       (long)took / 1000, (long)late / 1000);
+	*good |= late < LATE_MS * NSEC_PER_MSEC || late < took / 3;
+	return ok;
+}
+
+/* An operation on waits without a deadline, another one, and the close of what they have left. */
+static void watch_operation(struct __test_metadata *_metadata, const char *name, uint32_t *words,
+			    bool (*first)(struct operation *op),
+			    bool (*second)(struct operation *op))
+{
+	struct operation op = { .words = words, .n = allow_many_waits(MANY_WAITS) };
+	bool good[4] = { false, false, !second, false };
+	int i;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	op.fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, op.fd);
+	ASSERT_EQ(0, bind_to(0));
+	ASSERT_TRUE(try_watched(_metadata, "nothing with", &op, do_nothing, &good[0]));
+	for (i = 0; i < WATCHES; i++) {
+		ASSERT_EQ(op.n, arm_many(op.fd, words, op.n, MEMWAIT_FOREVER, NULL));
+		ASSERT_TRUE(try_watched(_metadata, name, &op, first, &good[1]));
+		ASSERT_TRUE(!second ||
+			    try_watched(_metadata, "and back", &op, second, &good[2]));
+		ASSERT_TRUE(try_watched(_metadata, "close", &op, do_close, &good[3]));
+	}
+	close(op.fd);
+	EXPECT_IN_TIME(good[1]);
+	EXPECT_IN_TIME(good[2]);
+	EXPECT_IN_TIME(good[3]);
+}
+
+LIMITS_TEST(R29_a_notify_of_many_leaves_the_processor)
+{
+	watch_operation(_metadata, "notify", self->word, do_notify, NULL);
+}
+
+LIMITS_TEST(R29_a_notify_many_leaves_the_processor)
+{
+	watch_operation(_metadata, "notify many", self->word, do_notify_many, NULL);
+}
+
+LIMITS_TEST(R29_a_requeue_of_many_leaves_the_processor)
+{
+	watch_operation(_metadata, "requeue", self->word, do_requeue, do_requeue_back);
+}
+
+LIMITS_TEST(R29_an_expiry_of_many_leaves_the_processor)
+{
+	struct operation op = { .words = self->word, .n = allow_many_waits(MANY_WAITS) };
+	bool good = false;
+	int i;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	op.fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, op.fd);
+	for (i = 0; i < 2; i++) {
+		ASSERT_NE(0, arm_timed(&op.fd, op.words, op.n, NULL));
+		ASSERT_TRUE(try_watched(_metadata, "expiry", &op, do_expire, &good));
+		ASSERT_TRUE(renew(&op.fd));
+	}
+	close(op.fd);
+	EXPECT_IN_TIME(good);
+}
+
+#define POLLERS	100000
+
+static bool do_notify_one(struct operation *op)
+{
+	return mw_notify(op->fd, op->words, 1, U32) == 1;
+}
+
+/* Returns how many descriptors of an edge-triggered set are ready. */
+static int drain(int epoll)
+{
+	static struct epoll_event events[1024];
+	int n, sum = 0;
+
+	while ((n = epoll_wait(epoll, events, 1024, 0)) > 0)
+		sum += n;
+	return sum;
+}
+
+/* An epoll set has a context as often as there are descriptors of it. */
+MEMWAIT_TEST(R29_a_notify_of_a_context_with_many_pollers_leaves_the_processor)
+{
+	struct rlimit many = { POLLERS + 100, POLLERS + 100 }, before;
+	int n = (long)POLLERS * how_many_waits(MANY_WAITS) / MANY_WAITS, epoll, fd, i;
+	struct operation op = { .words = self->shared, .n = n };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	bool good = false;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	op.fd = memwait_open(O_NONBLOCK);
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	getrlimit(RLIMIT_NOFILE, &before);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
+	for (i = 0; i < n; i++) {
+		fd = dup(op.fd);
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+	}
+	for (i = 0; i < WATCHES; i++) {
+		ASSERT_EQ(1, arm_many(op.fd, op.words, 1, MEMWAIT_FOREVER, NULL));
+		ASSERT_TRUE(try_watched(_metadata, "notify, with pollers instead of", &op,
+					do_notify_one, &good));
+		/* All of them have been woken. */
+		ASSERT_EQ(n, drain(epoll));
+	}
+	EXPECT_IN_TIME(good);
+	close_range(epoll, ~0U, 0);
+	close(op.fd);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
+
+/*
+ * R29: contexts of one step, with more pollers each than a step wakes. What a step wakes is woken
+ * with preemption disabled, so it must come to the last context before it has woken many of the
+ * others.
+ */
+#define STEP_CONTEXTS	16
+#define STEP_POLLERS	64
+#define CONTEXT_POLLERS	70
+#define ALL_POLLERS	(STEP_CONTEXTS * CONTEXT_POLLERS)
+
+MEMWAIT_TEST(R29_many_pollers_of_many_contexts_are_not_one_step)
+{
+	struct rlimit many = { ALL_POLLERS + 100, ALL_POLLERS + 100 }, before;
+	static struct epoll_event ready[ALL_POLLERS + 1];
+	int epoll = epoll_create1(EPOLL_CLOEXEC), contexts[STEP_CONTEXTS], seen = 0, fd, i, j;
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int woken[STEP_CONTEXTS] = { 0 };
+
+	if (geteuid())
+		SKIP(return, "needs root for so many descriptors");
+	getrlimit(RLIMIT_NOFILE, &before);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
+	for (i = 0; i < STEP_CONTEXTS; i++) {
+		contexts[i] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, contexts[i]);
+		ASSERT_EQ(1, arm_many(contexts[i], self->shared, 1, MEMWAIT_FOREVER, NULL));
+		event.data.u32 = i;
+		for (j = 0; j < CONTEXT_POLLERS; j++) {
+			fd = dup(contexts[i]);
+			ASSERT_LE(0, fd);
+			ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+		}
+	}
+	EXPECT_EQ(STEP_CONTEXTS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	/* In the order in which they were woken. */
+	EXPECT_EQ(ALL_POLLERS, epoll_wait(epoll, ready, ALL_POLLERS + 1, 0));
+	for (i = 0; i < ALL_POLLERS; i++) {
+		seen += !woken[ready[i].data.u32]++;
+		if (i == STEP_POLLERS - 1)
+			EXPECT_EQ(STEP_CONTEXTS, seen);
+	}
+	for (i = 0; i < STEP_CONTEXTS; i++)
+		EXPECT_EQ(CONTEXT_POLLERS, woken[i]);
+	close_range(epoll, ~0U, 0);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R31: contexts, and what only waits keep, are counted for each user, and limited. */
+#include "limits_test.h"
+#include <sys/resource.h>
+
+/*
+ * Limits that are the module's, as that of waits is: put back however a test ends. Each test
+ * lowers one for a child that is somebody else, so that nobody is disturbed.
+ */
+#define PARAMETERS	"/sys/module/memwait/parameters/"
+#define PINS		100
+#define CONTEXTS	50
+
+FIXTURE(counts)
+{
+	int fd;
+	uint32_t *word;
+	long max_pins, max_contexts;
+};
+
+FIXTURE_SETUP(counts)
+{
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	self->word = shared_page(4096);
+	self->max_pins = read_number(PARAMETERS "max_user_pins");
+	self->max_contexts = read_number(PARAMETERS "max_user_contexts");
+	ASSERT_LT(0, self->max_pins);
+	ASSERT_LT(0, self->max_contexts);
+	if (geteuid())
+		SKIP(return, "needs root to set the limits");
+}
+
+FIXTURE_TEARDOWN(counts)
+{
+	write_number(PARAMETERS "max_user_pins", self->max_pins);
+	write_number(PARAMETERS "max_user_contexts", self->max_contexts);
+	EXPECT_EQ(self->max_pins, read_number(PARAMETERS "max_user_pins"));
+	EXPECT_EQ(self->max_contexts, read_number(PARAMETERS "max_user_contexts"));
+	close(self->fd);
+}
+
+#define COUNTS_TEST(name)	TEST_F_TIMEOUT(counts, name, 300)
+
+static uint64_t user_contexts(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_contexts;
+}
+
+COUNTS_TEST(R31_info_reports_the_limits_in_force)
+{
+	struct memwait_info info;
+
+	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", 1234));
+	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", 567));
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	EXPECT_EQ(1234, info.max_user_pins);
+	EXPECT_EQ(567, info.max_user_contexts);
+	EXPECT_LE(1, info.user_contexts);
+}
+
+/* Arms a wait on a file of its own, that nothing but the wait keeps. */
+static int pin_file(int fd, uint64_t *id)
+{
+	int memory = memfd_create("pinned", MFD_CLOEXEC), ret;
+	void *word;
+
+	if (memory < 0 || ftruncate(memory, 4096))
+		return -errno;
+	word = mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory, 0);
+	close(memory);
+	if (word == MAP_FAILED)
+		return -ENOMEM;
+	ret = mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, id);
+	munmap(word, 4096);
+	return ret;
+}
+
+static void run_pinner(uint32_t *word)
+{
+	struct rlimit few = { 32, 32 };
+	struct memwait_completion done[4];
+	uint64_t ids[PINS], id;
+	int fd, i;
+
+	become_nobody();
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	fd = memwait_open(O_NONBLOCK);
+	CHECK(mw_user_pins(fd) == 0);
+	/* However many waits there are on a file, it is one. */
+	for (i = 0; i < 50; i++)
+		CHECK(mw_async(fd, word + i, 0, MEMWAIT_FOREVER, U32, i, &ids[0]) ==
+		      MEMWAIT_PENDING);
+	CHECK(mw_user_pins(fd) == 1);
+	CHECK(context_count(fd, "pins") == 1);
+	for (i = 1; i < PINS; i++)
+		CHECK(pin_file(fd, &ids[i]) == MEMWAIT_PENDING);
+	CHECK(mw_user_pins(fd) == PINS);
+	CHECK(context_count(fd, "pins") == PINS);
+	for (i = 0; i < 3; i++)
+		CHECK(pin_file(fd, &id) == -ENOSPC);
+	CHECK(id == 0);
+	CHECK(mw_user_pins(fd) == PINS);
+	CHECK(mw_user_waits(fd) == 50 + PINS - 1);
+	/* What is pinned already needs no place. */
+	CHECK(mw_async(fd, word + 50, 0, MEMWAIT_FOREVER, U32, 50, NULL) == MEMWAIT_PENDING);
+	/* One that is cancelled makes room for one. */
+	CHECK(!mw_cancel(fd, ids[7]));
+	CHECK(mw_user_pins(fd) == PINS - 1);
+	CHECK(pin_file(fd, &ids[7]) == MEMWAIT_PENDING);
+	CHECK(pin_file(fd, &id) == -ENOSPC);
+
+	/* The last wait of a file gives it back when it is read. */
+	for (i = 0; i < 51; i++)
+		CHECK(mw_notify(fd, word + i, 1, U32) == 1);
+	while ((i = mw_read(fd, done, 4)) > 0)
+		;
+	CHECK(i == -EAGAIN);
+	CHECK(mw_user_pins(fd) == PINS - 1);
+	for (i = 1; i < PINS; i++)
+		CHECK(!mw_cancel(fd, ids[i]));
+	CHECK(mw_user_pins(fd) == 0);
+	CHECK(context_count(fd, "pins") == 0);
+
+	/* So does the close. */
+	for (i = 0; i < PINS; i++)
+		CHECK(pin_file(fd, &id) == MEMWAIT_PENDING);
+	CHECK(pin_file(fd, &id) == -ENOSPC);
+	CHECK(renew(&fd));
+	CHECK(mw_user_pins(fd) == 0);
+	_exit(0);
+}
+
+COUNTS_TEST(R31_files_that_only_waits_keep_are_counted)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", PINS));
+	pid = fork();
+	if (!pid)
+		run_pinner(self->word);
+	EXPECT_EQ(0, child_status(pid));
+}
+
+/* Each child arms a wait on a word that is its own, and dies. */
+static int pin_space(int fd)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		uint32_t *word = private_page(4096);
+		int ret = mw_async(fd, word, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0, NULL);
+
+		_exit(ret == MEMWAIT_PENDING ? 0 : ret == -ENOSPC ? 77 : 1);
+	}
+	return child_status(pid);
+}
+
+static void run_space_pinner(void)
+{
+	int fd, i;
+
+	become_nobody();
+	fd = memwait_open(O_NONBLOCK);
+	for (i = 0; i < PINS; i++)
+		CHECK(pin_space(fd) == 0);
+	CHECK(mw_user_pins(fd) == PINS);
+	CHECK(context_count(fd, "pins") == PINS);
+	for (i = 0; i < 3; i++)
+		CHECK(pin_space(fd) == 77);
+	CHECK(mw_user_waits(fd) == PINS);
+	CHECK(renew(&fd));
+	CHECK(mw_user_pins(fd) == 0);
+	_exit(0);
+}
+
+COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted)
+{
+	pid_t pid;
+
+	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", PINS));
+	pid = fork();
+	if (!pid)
+		run_space_pinner();
+	EXPECT_EQ(0, child_status(pid));
+}
+
+static void run_opener(void)
+{
+	int fds[CONTEXTS], i;
+
+	become_nobody();
+	for (i = 0; i < CONTEXTS; i++) {
+		fds[i] = memwait_open(0);
+		CHECK(fds[i] >= 0);
+	}
+	CHECK(user_contexts(fds[0]) == CONTEXTS);
+	for (i = 0; i < 3; i++)
+		CHECK(memwait_open(0) == -EMFILE);
+	CHECK(user_contexts(fds[0]) == CONTEXTS);
+	close(fds[3]);
+	CHECK(user_contexts(fds[0]) == CONTEXTS - 1);
+	CHECK(memwait_open(0) >= 0);
+	CHECK(memwait_open(0) == -EMFILE);
+	_exit(0);
+}
+
+COUNTS_TEST(R31_contexts_are_counted)
+{
+	pid_t pid;
+	int i;
+
+	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", CONTEXTS));
+	/* The second time as well: the dead have given them back. */
+	for (i = 0; i < 2; i++) {
+		pid = fork();
+		if (!pid)
+			run_opener();
+		EXPECT_EQ(0, child_status(pid));
+	}
+}
+
+/*
+ * Else a process could fill another one's limit: whose waits are moved within a file, as by a
+ * condition variable, and who does not read, would have a pin of each context that moves them.
+ */
+COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
+{
+	int mover = memwait_open(O_NONBLOCK), elsewhere = memfd_create("elsewhere", MFD_CLOEXEC);
+	uint64_t pins = mw_user_pins(self->fd);
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)self->word,
+		.target = (uintptr_t)(self->word + 1),
+		.move = 1,
+		.flags = U32,
+	};
+	uint32_t *other;
+
+	ASSERT_LE(0, mover);
+	ASSERT_EQ(0, ftruncate(elsewhere, 4096));
+	other = mmap(NULL, 4096, PROT_READ, MAP_SHARED, elsewhere, 0);
+	ASSERT_NE(MAP_FAILED, other);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
+					    NULL));
+	EXPECT_EQ(pins + 1, mw_user_pins(self->fd));
+	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, requeue.moved);
+	EXPECT_EQ(1, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, context_count(mover, "pins"));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
+
+	/* A file that the mover has chosen is kept by nobody. */
+	requeue.addr = (uintptr_t)(self->word + 1);
+	requeue.target = (uintptr_t)other;
+	EXPECT_EQ(-EXDEV, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
+	EXPECT_EQ(1, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, context_count(mover, "pins"));
+	close(mover);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
+	close(self->fd);
+	self->fd = memwait_open(O_NONBLOCK);
+	EXPECT_EQ(pins, mw_user_pins(self->fd));
+	munmap(other, 4096);
+	close(elsewhere);
+}
+
+TEST_HARNESS_MAIN
