@@ -55,6 +55,19 @@ static inline int mw_wait_any(int fd, const struct memwait_wait *waits, uint32_t
 	return ret;
 }
 
+/* An entry of a batch that is a wait for a word of 32 bits. */
+static inline struct memwait_async wait_entry(const void *word, uint64_t expected,
+					      uint64_t deadline, uint64_t user_data)
+{
+	return (struct memwait_async) {
+		.wait = { .addr = (uintptr_t)word, .expected = expected, .deadline = deadline,
+			  .flags = U32 },
+		.user_data = user_data,
+		.id = 0xccccccccccccccccULL,
+		.result = 0x0ccccccc,
+	};
+}
+
 /* An entry of a batch that is a group. */
 static inline struct memwait_async group_entry(const struct memwait_wait *waits, uint32_t count,
 					       uint64_t deadline, uint32_t flags,

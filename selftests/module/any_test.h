@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of waits on several words need beside several_test.h. */
+#ifndef ANY_TEST_H
+#define ANY_TEST_H
+
+#include "several_test.h"
+
+#define SMALL	8	/* words that need no memory */
+#define MOST	MEMWAIT_GROUP_MAX
+
+static const uint32_t group_sizes[] = { 1, 2, SMALL, SMALL + 1, MOST };
+
+/* Whether nobody waits for any of n words. */
+static inline bool nobody(int fd, const struct memwait_wait *waits, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (waiters_of(fd, &waits[i]))
+			return false;
+	}
+	return true;
+}
+
+#endif /* ANY_TEST_H */

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R4, R30: deadlines of async waits. */
+#include "several_test.h"
+
+MEMWAIT_TEST(R4_async_time_outs_are_never_early)
+{
+	struct memwait_completion done[64];
+	uint64_t deadlines[64], ms;
+	int i, n, ret, seen = 0;
+
+	for (i = 0; i < 64; i++) {
+		clockid_t clock = i % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+
+		/* Out of order. */
+		ms = 200 + i * 37 % 64;
+		do {
+			deadlines[i] = now_ns(clock) + ms * NSEC_PER_MSEC;
+			ret = mw_async(self->fd, self->word, 0, deadlines[i],
+				       U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i, NULL);
+			ms *= 2;
+		} while (ret == MEMWAIT_TIMED_OUT);
+		ASSERT_EQ(MEMWAIT_PENDING, ret);
+	}
+	while (seen < 64) {
+		n = await_completions(self->fd, done, 64);
+		ASSERT_LT(0, n);
+		for (i = 0; i < n; i++) {
+			clockid_t clock = done[i].user_data % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+
+			EXPECT_EQ(MEMWAIT_TIMED_OUT, done[i].result);
+			EXPECT_LE(deadlines[done[i].user_data], now_ns(clock));
+		}
+		seen += n;
+	}
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
+MEMWAIT_TEST(R4_async_deadlines_come_in_order)
+{
+	struct memwait_completion done;
+	uint64_t ms = 500, base, id;
+	int i, pending, cancelled;
+
+	/* With later ones, until none has passed when all are armed. */
+	do {
+		ms *= 2;
+		renew(&self->fd);
+		base = in_ms(ms);
+		pending = 0;
+		for (i = 0; i < 50; i++)
+			pending += mw_async(self->fd, self->word + i % 5, 0, base + i * 29 % 50,
+					    U32, i * 29 % 50, NULL) == MEMWAIT_PENDING;
+		/* Neither a cancelled one nor one without a deadline is in the way. */
+		pending += mw_async(self->fd, self->word, 0, base - 1, U32, 99, &id) ==
+			   MEMWAIT_PENDING;
+		cancelled = !mw_cancel(self->fd, id);
+	} while (in_ms(0) >= base - 1);
+	ASSERT_EQ(51, pending);
+	ASSERT_EQ(1, cancelled);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 98, &id));
+	for (i = 0; i < 50; i++) {
+		ASSERT_EQ(1, await_completions(self->fd, &done, 1));
+		EXPECT_EQ(i, done.user_data);
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R4_an_earlier_deadline_that_comes_later_fires_first)
+{
+	struct memwait_completion done;
+	uint64_t far, id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 1,
+					    &far));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 2, &id));
+	ASSERT_EQ(1, await_completions(self->fd, &done, 1));
+	EXPECT_EQ(2, done.user_data);
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 3, &id));
+	ASSERT_EQ(1, await_completions(self->fd, &done, 1));
+	EXPECT_EQ(3, done.user_data);
+	EXPECT_EQ(0, mw_cancel(self->fd, far));
+}
+
+MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
+{
+	struct memwait_completion done[2];
+	uint64_t ms = 500, deadline;
+	int woken, n;
+
+	/* With later ones, until the first was notified, and read, before its deadline. */
+	do {
+		ms *= 2;
+		renew(&self->fd);
+		deadline = in_ms(ms);
+		mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL);
+		mw_async(self->fd, self->word, 0, deadline + 100 * NSEC_PER_MSEC, U32, 2, NULL);
+		woken = mw_notify(self->fd, self->word, 1, U32);
+		n = mw_read(self->fd, done, 2);
+	} while (in_ms(0) >= deadline);
+	ASSERT_EQ(1, woken);
+	ASSERT_EQ(1, n);
+	ASSERT_EQ(1, done[0].user_data);
+	ASSERT_EQ(1, await_completions(self->fd, done, 2));
+	EXPECT_EQ(2, done[0].user_data);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+}
+
+/* Deadlines are ended by read(2): as many as there is room for, and the others by the next one. */
+MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
+{
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct memwait_completion done[5];
+	int i, armed = 0, n;
+
+	for (i = 0; i < 5; i++)
+		armed += async_soon(self->fd, self->word, 5, i, NULL) == MEMWAIT_PENDING;
+	ASSERT_EQ(5, armed);
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	usleep(20000);		/* until all have passed, or it takes a reader longer */
+	EXPECT_EQ(5, context_count(self->fd, "pending"));
+	EXPECT_EQ(0, context_count(self->fd, "completed"));
+	for (i = 0; i < 5; i += n) {
+		ASSERT_EQ(1, poll(&pfd, 1, -1));
+		n = mw_read(self->fd, done, 2);
+		ASSERT_LT(0, n);
+		ASSERT_GE(2, n);
+		EXPECT_EQ(i, done[0].user_data);
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+		EXPECT_EQ(5 - i - n, context_count(self->fd, "pending"));
+		EXPECT_EQ(0, context_count(self->fd, "completed"));
+	}
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 5));
+}
+
+/* One whose deadline has passed takes no notify from those behind it, read or not. */
+MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue)
+{
+	int fd = memwait_open(O_NONBLOCK), group;
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct memwait_completion done;
+	struct memwait_wait waits[2];
+	uint64_t deadline;
+	int ret;
+
+	members(waits, self->word, 2);
+	for (group = 0; group < 2; group++) {
+		do {
+			deadline = in_ms(5);
+			ret = group ? mw_group(fd, waits, 2, deadline, 0, 7, NULL) :
+				      mw_async(fd, self->word, 0, deadline, U32, 7, NULL);
+		} while (ret == MEMWAIT_TIMED_OUT);
+		ASSERT_EQ(MEMWAIT_PENDING, ret);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
+						    8, NULL));
+		ASSERT_EQ(1, poll(&pfd, 1, -1));
+		EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(8, done.user_data);
+		EXPECT_EQ(MEMWAIT_OK, done.result);
+		ASSERT_EQ(1, mw_read(fd, &done, 1));
+		EXPECT_EQ(7, done.user_data);
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+		EXPECT_EQ(0, done.count);
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+	}
+	close(fd);
+}
+
+MEMWAIT_TEST(R4_async_realtime_deadlines_follow_the_clock)
+{
+	struct memwait_completion done;
+	struct timespec ts;
+	uint64_t id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0,
+					    now_ns(CLOCK_REALTIME) + 3600 * NSEC_PER_SEC,
+					    U32 | MEMWAIT_CLOCK_REALTIME, 1, &id));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 2,
+					    NULL));
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += 7200;
+	if (clock_settime(CLOCK_REALTIME, &ts)) {
+		mw_notify(self->fd, self->word, MEMWAIT_ALL, U32);
+		SKIP(return, "the clock cannot be set");
+	}
+	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
+	EXPECT_EQ(id, done.id);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec -= 7200;
+	clock_settime(CLOCK_REALTIME, &ts);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+}
+
+MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
+{
+	struct memwait_completion done[16];
+	uint64_t deadline, ms = 500;
+	unsigned char seen[100] = { 0 };
+	int i, n, pending, count = 0;
+
+	/* With a later one, until it has not passed when all are armed. */
+	do {
+		ms *= 2;
+		renew(&self->fd);
+		deadline = in_ms(ms);
+		pending = 0;
+		for (i = 0; i < 100; i++)
+			pending += mw_async(self->fd, self->word + i, 0, deadline, U32, i, NULL) ==
+				   MEMWAIT_PENDING;
+	} while (in_ms(0) >= deadline);
+	ASSERT_EQ(100, pending);
+	while (count < 100) {
+		n = await_completions(self->fd, done, 16);
+		ASSERT_LT(0, n);
+		ASSERT_LE(deadline, now_ns(CLOCK_MONOTONIC));
+		for (i = 0; i < n; i++) {
+			ASSERT_EQ(MEMWAIT_TIMED_OUT, done[i].result);
+			ASSERT_EQ(0, seen[done[i].user_data]++);
+		}
+		count += n;
+	}
+	EXPECT_FALSE(mw_readable(self->fd));
+}
+
+/* Deadlines that lie so close together that one might take them all at once. */
+#define CLOSE_WAITS	1000
+#define APART_NS	50000
+
+MEMWAIT_TEST(R4_async_deadlines_close_together_are_not_early)
+{
+	struct memwait_completion done[64];
+	uint64_t first, time, least = ~0ULL;
+	int round, i, n, got, armed, early = 0;
+
+	for (round = 0; round < 5; round++) {
+		first = in_ms(100 << round);
+		armed = 0;
+		for (i = 0; i < CLOSE_WAITS; i++)
+			armed += mw_async(self->fd, self->shared, 0, first + i * APART_NS, U32,
+					  first + i * APART_NS, NULL) == MEMWAIT_PENDING;
+		for (got = 0; got < armed; got += n > 0 ? n : 0) {
+			n = mw_read(self->fd, done, 64);
+			time = now_ns(CLOCK_MONOTONIC);
+			ASSERT_TRUE(n > 0 || n == -EAGAIN);
+			for (i = 0; i < n; i++) {
+				ASSERT_EQ(MEMWAIT_TIMED_OUT, done[i].result);
+				if (time < done[i].user_data)
+					early++;
+				else if (time - done[i].user_data < least)
+					least = time - done[i].user_data;
+			}
+		}
+	}
+	TH_LOG("%d of %d early, the best of the others %ld ns late", early, 5 * CLOSE_WAITS,
+	       (long)least);
+	EXPECT_EQ(0, early);
+}
+
+MEMWAIT_TEST(R4_far_async_deadlines_are_never)
+{
+	static const uint64_t far[] = { INT64_MAX - 1, INT64_MAX, 1ULL << 63, (1ULL << 63) + 1,
+					FOREVER - 1, FOREVER };
+	struct memwait_completion done[2];
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(far); i++)
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, far[i / 2],
+						    U32 | (i % 2 ? MEMWAIT_CLOCK_REALTIME : 0), i,
+						    NULL));
+	/* They are not in the way of one that is near, nor taken for its like. */
+	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 99, NULL));
+	EXPECT_EQ(1, await_completions(self->fd, done, 2));
+	EXPECT_EQ(99, done[0].user_data);
+	EXPECT_EQ((int)i, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
+{
+	struct memwait_completion done;
+	uint64_t ms = 25, start, deadline;
+	struct timespec ts;
+	int ret;
+
+	do {
+		ms *= 2;
+		start = now_ns(CLOCK_MONOTONIC);
+		deadline = now_ns(CLOCK_REALTIME) + ms * NSEC_PER_MSEC;
+		ret = mw_async(self->fd, self->word, 0, deadline, U32 | MEMWAIT_CLOCK_REALTIME, 1,
+			       NULL);
+	} while (ret == MEMWAIT_TIMED_OUT);
+	ASSERT_EQ(MEMWAIT_PENDING, ret);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec -= 3600;
+	if (clock_settime(CLOCK_REALTIME, &ts)) {
+		mw_notify(self->fd, self->word, 1, U32);
+		SKIP(return, "the clock cannot be set");
+	}
+	/* If it had not passed before the step. */
+	if (now_ns(CLOCK_REALTIME) < deadline - 1800 * NSEC_PER_SEC &&
+	    now_ns(CLOCK_MONOTONIC) < start + ms * NSEC_PER_MSEC) {
+		struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+
+		EXPECT_EQ(0, poll(&pfd, 1, 4 * ms));
+	}
+	ts.tv_sec += 3600;
+	clock_settime(CLOCK_REALTIME, &ts);
+	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	EXPECT_LE(deadline, now_ns(CLOCK_REALTIME));
+}
+
+MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
+{
+	static const char * const offsets[] = { "monotonic 100000 0", "monotonic -3 0" };
+	struct memwait_completion done;
+	uint64_t deadline, ms;
+	size_t i;
+	int fd, ret;
+	pid_t pid;
+
+	for (i = 0; i < 2; i++) {
+		pid = fork();
+		if (!pid) {
+			if (unshare(CLONE_NEWTIME))
+				_exit(4);
+			fd = open("/proc/self/timens_offsets", O_WRONLY);
+			if (fd < 0 || write(fd, offsets[i], strlen(offsets[i])) < 0)
+				_exit(4);
+			close(fd);
+			pid = fork();
+			if (pid)
+				_exit(child_status(pid));
+			/* A deadline that is past is that in the namespace. */
+			if (mw_async(self->fd, self->word, 0, now_ns(CLOCK_MONOTONIC) - 1, U32, 0,
+				     NULL) != MEMWAIT_TIMED_OUT)
+				_exit(1);
+			ms = 500;
+			do {
+				deadline = in_ms(ms);
+				ret = mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL);
+				ms *= 2;
+			} while (ret == MEMWAIT_TIMED_OUT);
+			if (ret != MEMWAIT_PENDING)
+				_exit(2);
+			if (await_completions(self->fd, &done, 1) != 1 || done.user_data != 1)
+				_exit(3);
+			_exit(now_ns(CLOCK_MONOTONIC) < deadline ? 5 : 0);
+		}
+		pid = child_status(pid);
+		if (pid == 4)
+			SKIP(return, "no time namespaces");
+		EXPECT_EQ(0, pid);
+	}
+}
+
+MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)
+{
+	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = FOREVER,
+			    .flags = U32 };
+	struct memwait_completion done[3];
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, NULL));
+	waiter_start(&w);
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 2, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 3, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 4, NULL));
+	ASSERT_EQ(1, await_completions(self->fd, done, 3));
+	EXPECT_EQ(2, done[0].user_data);
+	EXPECT_EQ(4, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+	EXPECT_EQ(2, mw_read(self->fd, done, 3));
+	EXPECT_EQ(1, done[0].user_data);
+	EXPECT_EQ(3, done[1].user_data);
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+}
+
+TEST_HARNESS_MAIN

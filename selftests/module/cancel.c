@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R23: async waits that are taken back. */
+#include "several_test.h"
+
+MEMWAIT_TEST(R23_cancel_takes_a_pending_wait_back)
+{
+	uint64_t id;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(0, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+}
+
+MEMWAIT_TEST(R23_cancel_after_the_end_is_enoent)
+{
+	struct memwait_completion done;
+	uint64_t id;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(id, done.id);
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+
+	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 1, &id));
+	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+}
+
+struct busy {
+	int fd;
+	uint32_t *word;
+	int stop;
+};
+
+static void *keep_queues_busy(void *arg)
+{
+	struct busy *busy = arg;
+	int i;
+
+	for (i = 0; !__atomic_load_n(&busy->stop, __ATOMIC_ACQUIRE); i++)
+		mw_waiters(busy->fd, busy->word + i % 16, U32);
+	return NULL;
+}
+
+/*
+ * ENOENT says that the completion can be read, now: even while the deadline is just passing. So
+ * many waits end together that there is time to meet the last one on its way.
+ */
+MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
+{
+	enum { TOGETHER = 16 };
+	const int rounds = getenv("MEMWAIT_LOADS") ? 200 : 2000;
+	int round, ret, i, n, n_done, taken_back = 0, timed_out = 0;
+	struct busy busy = { .fd = self->fd, .word = self->word };
+	pthread_t threads[3];
+	struct memwait_completion done[TOGETHER];
+	uint64_t ids[TOGETHER], deadline;
+	bool found;
+
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, keep_queues_busy, &busy));
+	for (round = 0; round < rounds; round++) {
+		deadline = now_ns(CLOCK_MONOTONIC) + 200000;
+		n = 0;
+		for (i = 0; i < TOGETHER; i++) {
+			ret = mw_async(self->fd, self->word + i, 0, deadline, U32, i, &ids[n]);
+			n += ret == MEMWAIT_PENDING;
+		}
+		if (!n)
+			continue;
+		while (now_ns(CLOCK_MONOTONIC) < deadline + round % 64 * 1000)
+			;
+		ret = mw_cancel(self->fd, ids[n - 1]);
+		n_done = mw_read(self->fd, done, TOGETHER);
+		found = false;
+		for (i = 0; i < n_done; i++)
+			found |= done[i].id == ids[n - 1];
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(-ENOENT, ret);
+			ASSERT_TRUE(found);
+		} else {
+			taken_back++;
+			ASSERT_FALSE(found);
+		}
+		for (i = 0; i < n - 1; i++)
+			mw_cancel(self->fd, ids[i]);
+		while (mw_read(self->fd, done, TOGETHER) > 0)
+			;
+	}
+	__atomic_store_n(&busy.stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	TH_LOG("%d taken back, %d timed out", taken_back, timed_out);
+}
+
+MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
+{
+	int other = memwait_open(O_NONBLOCK);
+	uint64_t id;
+	int bit;
+
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, 0));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, ~0ULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+	for (bit = 0; bit < 64; bit++)
+		EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id ^ 1ULL << bit));
+	EXPECT_EQ(-ENOENT, mw_cancel(other, id));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	close(other);
+}
+
+#define COMERS		4
+#define COME		1500	/* together they are more than a context's table keeps */
+
+/* One that arms waits on its own words and takes them back, at the same time as the others. */
+struct comer {
+	pthread_t thread;
+	pthread_barrier_t *all_armed;
+	uint32_t *words;
+	int fd, rounds, wrong;
+};
+
+static void *come_and_go(void *arg)
+{
+	struct comer *comer = arg;
+	struct memwait_async *entries = calloc(COME, sizeof(*entries));
+	uint64_t *old = calloc(COME, sizeof(*old));
+	int round, i;
+
+	for (round = 0; round < comer->rounds; round++) {
+		for (i = 0; i < COME; i++)
+			entries[i] = wait_entry(&comer->words[i], 0, FOREVER, i);
+		comer->wrong += mw_batch(comer->fd, entries, COME) != COME;
+		for (i = 0; i < COME; i++) {
+			comer->wrong += entries[i].result != MEMWAIT_PENDING;
+			comer->wrong += round && mw_cancel(comer->fd, old[i]) != -ENOENT;
+		}
+		/* The table goes out of use, and who is done first brings it into use again. */
+		pthread_barrier_wait(comer->all_armed);
+		for (i = 0; i < COME; i++) {
+			old[i] = entries[i].id;
+			comer->wrong += mw_cancel(comer->fd, old[i]) != 0;
+		}
+	}
+	free(old);
+	free(entries);
+	return NULL;
+}
+
+MEMWAIT_TEST(R23_many_come_and_go_together)
+{
+	size_t size = COMERS * COME * sizeof(uint32_t);
+	uint32_t *words = private_page(size);
+	struct comer comers[COMERS];
+	pthread_barrier_t all_armed;
+	int i;
+
+	ASSERT_NE(NULL, words);
+	ASSERT_EQ(0, pthread_barrier_init(&all_armed, NULL, COMERS));
+	for (i = 0; i < COMERS; i++) {
+		comers[i] = (struct comer){
+			.all_armed = &all_armed,
+			.words = words + i * COME,
+			.fd = self->fd,
+			.rounds = getenv("MEMWAIT_LOADS") ? 3 : 20,
+		};
+		ASSERT_EQ(0, pthread_create(&comers[i].thread, NULL, come_and_go, &comers[i]));
+	}
+	for (i = 0; i < COMERS; i++) {
+		pthread_join(comers[i].thread, NULL);
+		EXPECT_EQ(0, comers[i].wrong);
+	}
+	EXPECT_EQ(0, context_count(self->fd, "pending"));
+	pthread_barrier_destroy(&all_armed);
+	munmap(words, size);
+}
+
+MEMWAIT_TEST(R23_ids_are_not_used_again)
+{
+	uint64_t id, last = 0, kept;
+	int i;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &kept));
+	for (i = 0; i < 5000; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
+		ASSERT_NE(0, id);
+		ASSERT_NE(kept, id);
+		/* The one before is gone, even if this one has its place. */
+		ASSERT_EQ(-ENOENT, mw_cancel(self->fd, last));
+		ASSERT_EQ(0, mw_cancel(self->fd, id));
+		last = id;
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, kept));
+}
+
+/* More than a context keeps of waits that have ended, of both kinds. */
+#define PLACES	600
+
+/* Waits that get the places of others are new ones, however those have ended. */
+MEMWAIT_TEST(R23_a_wait_in_the_place_of_another)
+{
+	uint64_t ids[PLACES], before[PLACES] = {};
+	struct memwait_completion done[PLACES];
+	bool seen[PLACES];
+	int round, i, n, got;
+
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < PLACES; i++) {
+			uint64_t deadline = (i + round) % 3 ? FOREVER : in_ms(3600000);
+
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, deadline, U32,
+							    round * PLACES + i, &ids[i]));
+			/* The others that are pending are not touched by it. */
+			ASSERT_EQ(-ENOENT, mw_cancel(self->fd, before[i]));
+		}
+		memset(seen, 0, sizeof(seen));
+		if (round % 2) {
+			for (i = 0; i < PLACES; i++)
+				ASSERT_EQ(0, mw_cancel(self->fd, ids[i]));
+		} else {
+			ASSERT_EQ(PLACES, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+			for (got = 0; got < PLACES; got += n) {
+				n = mw_read(self->fd, done, PLACES);
+				ASSERT_LT(0, n);
+				for (i = 0; i < n; i++) {
+					int which = done[i].user_data - round * PLACES;
+
+					ASSERT_TRUE(which >= 0 && which < PLACES && !seen[which]);
+					ASSERT_EQ(ids[which], done[i].id);
+					ASSERT_EQ(MEMWAIT_OK, done[i].result);
+					seen[which] = true;
+				}
+			}
+		}
+		EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 1));
+		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+		EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+		memcpy(before, ids, sizeof(before));
+	}
+}
+
+/* What is overdue and not read can be taken back: no completion comes. */
+MEMWAIT_TEST(R23_cancel_of_what_is_overdue)
+{
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct memwait_completion done;
+	uint64_t id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 7, &id));
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
+}
+
+TEST_HARNESS_MAIN

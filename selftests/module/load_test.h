@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * For tests of many threads, waits or words at once. All counts are exact. Where MEMWAIT_LOADS is
+ * set, the kernel checks itself, and the numbers are smaller; they are printed.
+ */
+#ifndef LOAD_TEST_H
+#define LOAD_TEST_H
+
+#include "limits_test.h"
+#include "several_test.h"
+
+#define LOAD(n, checked)	(getenv("MEMWAIT_LOADS") ? (checked) : (n))
+
+static inline double seconds_since(uint64_t start)
+{
+	return (double)(now_ns(CLOCK_MONOTONIC) - start) / NSEC_PER_SEC;
+}
+
+/* A line of /proc/meminfo, in bytes. */
+static inline long memory_of(const char *name)
+{
+	return read_number_of("/proc/meminfo", name) * 1024;
+}
+
+#endif /* LOAD_TEST_H */

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of owners need: a fixture, ids, and threads that wait for an owner. */
+#ifndef OWNER_TEST_H
+#define OWNER_TEST_H
+
+#include "async_test.h"
+
+#define U64	MEMWAIT_SIZE_U64
+#define OWNED64	(U64 | MEMWAIT_OWNED)
+#define OWNED32	(U32 | MEMWAIT_OWNED)
+
+/* What a process tells another one. */
+struct board {
+	uint64_t word;		/* of an owner */
+	uint32_t small;		/* of nobody */
+	uint32_t go;
+	uint64_t id;
+	int result[4];
+};
+
+/* The id of the calling thread, or 0. */
+static inline uint64_t my_id(int fd)
+{
+	uint64_t id;
+
+	return mw_owner(fd, 0, &id) ? 0 : id;
+}
+
+static inline uint64_t user_owners(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+static inline void await_owners(int fd, uint64_t n)
+{
+	while (user_owners(fd) != n)
+		usleep(1000);
+}
+
+static inline int64_t load_id(const uint64_t *id)
+{
+	return __atomic_load_n(id, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t await_id(const uint64_t *id)
+{
+	while (!load_id(id))
+		usleep(100);
+	return load_id(id);
+}
+
+static inline void store_id(uint64_t *to, uint64_t id)
+{
+	__atomic_store_n(to, id, __ATOMIC_RELEASE);
+}
+
+/* A thread that has an id, waits once, and keeps what it was told. */
+struct owned_waiter {
+	pthread_t thread;
+	int fd;
+	const void *addr;
+	uint64_t expected;
+	uint32_t flags;
+	uint64_t id;
+	int result;
+	int done;
+	int stays;		/* until it is 0, the thread lives on */
+};
+
+static inline void *owned_waiter_main(void *arg)
+{
+	struct owned_waiter *w = arg;
+
+	store_id(&w->id, my_id(w->fd));
+	w->result = mw_wait(w->fd, w->addr, w->expected, MEMWAIT_FOREVER, w->flags);
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return NULL;
+}
+
+static inline void owned_waiter_start(struct owned_waiter *w)
+{
+	uint32_t flags = w->flags & ~MEMWAIT_OWNED;
+	int before = mw_waiters(w->fd, w->addr, flags);
+
+	w->done = 0;
+	w->id = 0;
+	if (pthread_create(&w->thread, NULL, owned_waiter_main, w))
+		abort();
+	await_waiters_or_done(w->fd, w->addr, flags, before + 1, &w->done);
+}
+
+static inline int owned_waiter_result(struct owned_waiter *w)
+{
+	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return w->result;
+}
+
+static inline int owned_waiter_join(struct owned_waiter *w)
+{
+	__atomic_store_n(&w->stays, 0, __ATOMIC_RELEASE);
+	pthread_join(w->thread, NULL);
+	return w->result;
+}
+
+FIXTURE(owner)
+{
+	int fd;
+	long page;
+	struct board *board;
+	uint64_t id;
+	uint64_t owners;	/* with this thread's */
+	uint64_t max_waits;
+};
+
+FIXTURE_SETUP(owner)
+{
+	struct memwait_info info;
+
+	self->fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	self->page = sysconf(_SC_PAGESIZE);
+	self->board = shared_page(self->page);
+	ASSERT_NE(NULL, self->board);
+	self->id = my_id(self->fd);
+	ASSERT_NE(0, self->id);
+	self->owners = user_owners(self->fd);
+	self->max_waits = info.max_user_waits;
+}
+
+FIXTURE_TEARDOWN(owner)
+{
+	int fd = memwait_open(0);
+
+	close(self->fd);
+	await_owners(fd, self->owners);
+	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL));
+	EXPECT_TRUE(geteuid() || !set_limit(self->max_waits));
+	close(fd);
+}
+
+#define OWNER_TEST(name)	TEST_F_TIMEOUT(owner, name, 300)
+
+/* Whether the kernel takes an id for that of a living one. */
+static inline bool lives(int fd, uint64_t id)
+{
+	uint64_t word = id;
+	int ret = mw_wait(fd, &word, id, 0, OWNED64);
+
+	return ret == MEMWAIT_TIMED_OUT ? true : ret == MEMWAIT_OWNER_DIED ? false : (abort(), 0);
+}
+
+static inline void *tell_id(void *arg)
+{
+	struct owned_waiter *w = arg;
+
+	store_id(&w->id, my_id(w->fd));
+	while (__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return NULL;
+}
+
+/* How an owner ends: in a process of its own, after it has told its id. */
+enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, THREAD_EXITS, LEADER_EXITS, SAYS_SO, ENDS };
+
+static inline void *execute(void *arg)
+{
+	struct board *board = arg;
+	int fd = memwait_open(0);
+
+	board->id = my_id(fd);
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	execl("/bin/busybox", "sleep", "1000", NULL);
+	execlp("sleep", "sleep", "1000", NULL);
+	return NULL;
+}
+
+static inline void *exit_thread(void *arg)
+{
+	struct board *board = arg;
+	int fd = memwait_open(0);
+
+	store_id(&board->id, my_id(fd));
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return NULL;
+}
+
+static inline void *outlive(void *arg)
+{
+	(void)arg;
+	pause();
+	return NULL;
+}
+
+static inline void end_as(int how, struct board *board)
+{
+	int fd = memwait_open(0);
+	pthread_t thread;
+
+	switch (how) {
+	case THREAD_EXECUTES:
+		pthread_create(&thread, NULL, execute, board);
+		pause();
+		break;
+	case THREAD_EXITS:
+		pthread_create(&thread, NULL, exit_thread, board);
+		pthread_join(thread, NULL);
+		pause();
+		break;
+	case LEADER_EXITS:
+		pthread_create(&thread, NULL, outlive, NULL);
+		break;
+	case EXECUTES:
+		execute(board);
+		break;
+	}
+	store_id(&board->id, my_id(fd));
+	if (how == IS_KILLED)
+		pause();
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	if (how == SAYS_SO) {
+		mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL);
+		pause();
+	}
+	if (how == LEADER_EXITS)
+		pthread_exit(NULL);
+}
+
+static inline pid_t start_owner(struct board *board, int how)
+{
+	pid_t pid;
+
+	board->id = 0;
+	board->go = 0;
+	pid = fork();
+	if (!pid) {
+		end_as(how, board);
+		_exit(0);
+	}
+	await_id(&board->id);
+	return pid;
+}
+
+#endif /* OWNER_TEST_H */
