@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Change and notify: a store to a word and the notify that follows it, which no death can separate.
+ * Change and notify: a store to a word and the notify that follows it, which no death separates.
  *
- * A program that stores to a word and then notifies it can die in between, and its waiters sleep
- * on. Here the change is made with page faults disabled; nothing between it and the notify sleeps
- * for something that user space can hold up, and the notify does not end for a signal.
+ * A program that stores to a word and then notifies can die in between, and its waiters sleep on.
+ * Here the change is made with page faults disabled. Nothing between it and the notify sleeps for
+ * something that user space can hold up, and no signal ends the notify.
  */
 #include <linux/mutex.h>	/* on PREEMPT_RT before 6.13 futex.h forgets it */
 #include <linux/futex.h>

@@ -2,32 +2,31 @@
 /*
  * debugfs memwait/queues, for root: all waiters, one on each line.
  *
- * Each waiter is there once that stands in its queue from the first read(2) to the last, whatever
- * others do meanwhile. One that comes, goes or is moved may be there or not, or twice.
+ * Each waiter that stands in its queue from the first read(2) to the last is there once, whatever
+ * others do meanwhile. A waiter that comes, goes or is moved may be there or not, or twice.
  *
- * First the keys of all queues are gathered that have waiters. A queue that keeps a waiter stays
- * in the hash table, but the table may be resized, which moves queues between two tables. That is
- * done with the table's mutex held, and so is the gathering, which sleeps where it likes; nobody
- * else waits for that mutex. A queue that was freed, and is another word's now, may lead a walk
- * along a bucket into another bucket: the end of each bucket tells which one it is, and the walk
- * is done anew then, as look-ups do. Within one bucket it can only lead back: what was seen is
- * known.
+ * First the keys of all queues with waiters are gathered. A queue that keeps a waiter stays in the
+ * hash table, but a resize of the table moves queues between two tables. It is done with the
+ * table's mutex held, and so is the gathering, which sleeps where it likes; nothing else waits for
+ * that mutex. A queue that was freed, and is another word's now, may lead a walk along a bucket
+ * into another bucket. The end of each bucket tells which one it is, and the walk begins anew then,
+ * as look-ups do. Within one bucket it can only lead back, to keys that are known.
  *
- * Then the queue of each key is looked up, and its waiters are noted, MEMWAIT_WALK_STEP of them at
- * a time, under its lock. Between two steps two markers stand in the queue: behind what was noted,
- * and behind what stood there when the walk came to it, so that waiters that keep coming cannot
- * hold it. A marker is a waiter that is not pending, and that nobody can claim: as any waiter
- * whose wait has ended, and that has not left yet, it is taken out by a notify, or by a requeue,
- * that comes to it, and is not counted. Both begin with the oldest waiter, and take out, or move
- * to the end, each that they come to. So if a marker is gone, then so is what stood before it: the
- * walk goes on with the oldest waiter; or, without the last marker, has done with this queue.
+ * Then the queue of each key is looked up, and its waiters are noted, MEMWAIT_WALK_STEP at a time,
+ * under its lock. Between two steps two markers stand in the queue: behind what was noted, and
+ * behind the last waiter that stood there when the walk came, so that waiters that keep coming
+ * cannot hold it up. A marker is a waiter that is not pending, and that cannot be claimed. A notify
+ * or requeue that comes to it takes it out, and does not count it. Both begin with the oldest
+ * waiter, and take out, or move to the end, each that they come to. So if a marker is gone, all
+ * before it is gone, too: the walk goes on with the oldest waiter; or, without the last marker, has
+ * done with this queue.
  *
  * Waiters that have returned to their places stand in a tree by number. They are noted first, and
- * there the walk remembers the last number.
+ * the walk remembers the last number.
  *
  * MEMWAIT_IOC_WAITERS does not count markers.
  *
- * Lock order: queue->lock -> memwait_walks_lock
+ *	Lock order:	queue->lock -> memwait_walks_lock
  */
 #include <linux/debugfs.h>
 #include <linux/fs.h>

@@ -2,49 +2,48 @@
 /*
  * Owners: the ids of threads and contexts, and which queues look to them.
  *
- * The kernel writes to no lock word. A program writes the id of the owner into it. A waiter with
+ * The kernel writes to no lock word. A program writes the owner's id into it, a waiter with
  * MEMWAIT_OWNED names that id, and is told when the owner has died.
  *
- * A queue looks to at most one owner: the one that is to do the next step for its waiters.
+ * A queue looks to one owner at most: the one that is to do the next step for its waiters.
  *
  *	a waiter joins that names an owner	the queue looks to that owner
  *	a MEMWAIT_OWNED waiter is woken		the queue looks to that waiter's own thread or
  *						context
  *	the queue becomes empty			the queue looks to nobody
  *
- * Beside that owner it looks to the thread that has moved MEMWAIT_OWNED waiters to it last, if that
- * has an id.
+ * It looks as well to the thread that has moved MEMWAIT_OWNED waiters to it last, if that has an
+ * id.
  *
- * If the owner dies that a queue looks to, the oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED,
- * and the queue looks to it from then on. This covers an owner that dies with a lock, one that dies
- * between its store and its notify, a waiter that dies between its wake-up and what it does to the
- * word, and one that dies after that. It also covers a thread that moves waiters, for a broadcast,
- * and dies before it has seen to it that the word they were moved to will be notified; or one that
- * moves them to where they are, and dies before it has changed other words, and woken them.
+ * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that looks to it gets
+ * MEMWAIT_OWNER_DIED, and the queue looks to that waiter. This covers an owner that dies with the
+ * lock, or between its store and its notify; and a waiter that dies between its wake-up and its
+ * change of the word, or after it. It covers a thread that moves waiters, for a broadcast, and dies
+ * before it has made sure that the word they were moved to will be notified; or that moves them to
+ * where they are, and dies before it has changed other words, and woken them.
  *
- * A thread that came in between and has taken the lock without a system call is not looked to. It
- * need not be: the waiter that is told, or that was woken, finds the id of that thread in the word,
- * and names it when it waits again.
+ * A thread that takes the lock in between, without a system call, is not looked to. It need not be:
+ * the waiter that is told, or that was woken, finds its id in the word, and names it when it waits
+ * again.
  *
  * How a death is seen. The kernel's tracepoints sched_process_exit and sched_process_exec run in
- * the thread that exits, or has executed another program, of every process: the probe of each finds
- * the thread in a hash table, or returns. No thread of a process can be missed by its clone(2)
- * flags, a vfork(2) or a PID namespace, and closed descriptors do not matter. The exit of a thread
- * comes before its parent can know of it by waitpid(2), and the exec before the first instruction
- * of the new program. A thread that joins another one, or waits for an exec of its vfork(2), may be
- * sooner. A context dies with its last close.
+ * each thread that exits, or has executed another program. Their probes look the thread up in a
+ * hash table. No clone(2) flag, vfork(2) or PID namespace hides a thread from them, and closed
+ * descriptors do not matter. The exit of a thread comes before its parent can know by waitpid(2),
+ * the exec before the first instruction of the new program. A thread that joins another one, or
+ * waits for the exec of its vfork(2), may be sooner. A context dies with its last close.
  *
- * A process dies with the last of its threads, or executes another program; its identity, also
+ * A process dies with the last of its threads, or executes another program. Its identity also dies
  * with the last context that is bound to it. It is known by its signal_struct, which all its
- * threads have and no child of it. When the count of its living threads is 0, each of them has
- * left its last system call. Two of them may find that at once, so killing an identity tells who
+ * threads share, and no child. When the count of its living threads is 0, each of them has left its
+ * last system call. Two threads may find that at once, so memwait_identity_mark_dead() says which
  * was first.
  *
- * A context that was bound ends with the process that did it, whoever has copies of its descriptor:
- * see memwait_context_use() and memwait_context_end_some().
+ * A context that is bound ends with its process, even if others have copies of its descriptor: see
+ * memwait_context_use() and memwait_context_end_some().
  *
- * The probes do little: they are called where locks that sleep on PREEMPT_RT must not be taken.
- * They mark the thread dead, and leave the rest to a work, see owner.c.
+ * The probes are called where locks that sleep on PREEMPT_RT must not be taken. So they only mark
+ * the thread dead, and leave the rest to a work, see owner.c.
  *
  *	death				a waiter that names the owner
  *
@@ -54,24 +53,24 @@
  *	(4) look at its queues		(4) add the queue to the owner's
  *
  * Either the waiter locks the owner first, and the work finds the queue; or it locks the owner
- * after the work, and sees .dead, for queueing a work orders what came before it.
+ * after the work, and sees .dead: queueing a work orders what came before it.
  *
- * (A) A thread that is told of a death reads what the dead one wrote in user space, and must not
- *     find it out of date. So setting .dead is a store-release, and looking at it a load-acquire.
- *     An identity that is not there any more has been drained by the work, which came after the
- *     death: the look-up needs a read barrier then.
+ * (A) A thread that is told of a death must see what the dead one wrote in user space. So setting
+ * .dead is a store-release, and looking at it a load-acquire. An identity that is not there any
+ * more has been drained by the work, after the death: a look-up that finds none needs a read
+ * barrier.
  *
- * A waiter in a queue has a living owner of its own: its thread is in the kernel, its context is
+ * A waiter in a queue has a living owner of its own: its thread is in the kernel, or its context is
  * open. A notify makes the queue look to that owner before it takes the waiter out. So an identity
- * that the work has drained gets no queue again, and can be freed: look-ups by id are under RCU.
+ * that the work has drained gets no queue again, and can be freed. Look-ups by id are under RCU.
  *
- * Ids count nanoseconds since boot when the module is loaded, and go up by one for each owner. So a
- * module that is loaded again does not give an id twice. A living thread that has an id keeps the
- * module loaded.
+ * Ids count nanoseconds since boot when the module is loaded, and go up by one for each owner: a
+ * module that is loaded again gives no id twice. A living thread that has an id keeps the module
+ * loaded.
  *
- * Lock order: queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the last by
- *	       address -> memwait_living_lock;
- *	       memwait_new_lock -> memwait_identity.lock
+ *	Lock order:	queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the
+ *			last by address -> memwait_living_lock
+ *			memwait_new_lock -> memwait_identity.lock
  */
 #include <linux/atomic.h>
 #include <linux/err.h>

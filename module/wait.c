@@ -2,11 +2,11 @@
 /*
  * Blocked threads: sleeping, deadlines and signals.
  *
- * A thread waits as a group, see group.h, be it of one word. The group of one word is on the
+ * A thread waits as a group, see group.h, even on one word. The group of one word is on the
  * thread's stack. The change of memwait_group.claimed from %NULL ends the wait. A notify that was
  * counted beats a time-out and a signal: a thread that finds itself claimed returns MEMWAIT_OK. It
- * waits for nothing then but the lock of the queue, if the notify still holds it, see (C) at the
- * top of queue.c.
+ * then waits for nothing but the lock of the queue, if the notify still has it: see (C) at the top
+ * of queue.c.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
