@@ -264,11 +264,14 @@ need_tree()
 }
 
 # Lays the driver into $1/linux, which is links to the source of need_tree, and which git replaces; the
-# series is in $1/series.
+# series is in $1/series. What the series changes is in a repository, so that git am applies it.
 lay_into_tree()
 {
-	local inside=/cache/${1#"$cache/"}
+	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux" -c user.name=base -c user.email=base)
 	cp -al "$linux_tree" "$1/linux"
+	"${git[@]}" init -q
+	"${git[@]}" add -f MAINTAINERS Documentation/userspace-api drivers/misc tools/testing/selftests/Makefile
+	"${git[@]}" commit -qm base
 	in_root "$root" gcc -O2 -static -o "$inside/unifdef" "$inside/linux/scripts/unifdef.c"
 	UNIFDEF=$1/unifdef "$top/packaging/in-tree" "$1/linux" "$1/series"
 }
