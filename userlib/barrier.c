@@ -426,23 +426,15 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	leave(barrier, op, 0);
 }
 
-static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };
+static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
 int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op)
 {
-	if (!barrier)
-		return EINVAL;
 	return memwait_op_begin(op, &wait_kind, barrier, NULL, &memwait_never);
 }
 
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err;
-
-	if (!barrier)
-		return EINVAL;
-	err = memwait_deadline_set(&deadline, clock, abstime);
-	return err ? err : memwait_op_begin(op, &wait_kind, barrier, NULL, &deadline);
+	return memwait_op_begin_until(op, &wait_kind, barrier, NULL, clock, abstime);
 }

@@ -586,10 +586,10 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 
 	for (;;) {
 		if (outcome == MEMWAIT_TIMED_OUT) {
-			ret = look_once_more(&wait, op->item, &op->deadline);
+			ret = look_once_more(&wait, op->with, &op->deadline);
 			break;
 		}
-		ret = look(&wait, op->item, &op->deadline, &expected);
+		ret = look(&wait, op->with, &op->deadline, &expected);
 		if (ret != EAGAIN)
 			break;
 		outcome = memwait_op_arm(op, event_word(wait.other), expected,
@@ -634,43 +634,37 @@ static void recv_undo(struct memwait_op *op, int outcome)
 	transfer_undo(op, false, outcome);
 }
 
-static const struct memwait_op_kind send_kind = { send_step, send_undo };
-static const struct memwait_op_kind recv_kind = { recv_step, recv_undo };
+static const struct memwait_op_kind send_kind = { .step = send_step, .undo = send_undo };
+static const struct memwait_op_kind recv_kind = { .step = recv_step, .undo = recv_undo };
 
-static int begin(memwait_channel_t *channel, const struct memwait_op_kind *kind, void *item,
-		 const struct memwait_deadline *deadline, memwait_op_t *op)
+static void *if_valid(memwait_channel_t *channel, const void *item)
 {
-	if (!is_valid(channel) || !item)
-		return EINVAL;
-	return memwait_op_begin(op, kind, channel, item, deadline);
+	return is_valid(channel) && item ? channel : NULL;
 }
 
 int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op)
 {
-	return begin(channel, &send_kind, without_const(item), &memwait_never, op);
+	return memwait_op_begin(op, &send_kind, if_valid(channel, item), without_const(item),
+				&memwait_never);
 }
 
 int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op)
 {
-	return begin(channel, &recv_kind, item, &memwait_never, op);
+	return memwait_op_begin(op, &recv_kind, if_valid(channel, item), item, &memwait_never);
 }
 
 int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	return err ? err : begin(channel, &send_kind, without_const(item), &deadline, op);
+	return memwait_op_begin_until(op, &send_kind, if_valid(channel, item), without_const(item),
+				      clock, abstime);
 }
 
 int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	return err ? err : begin(channel, &recv_kind, item, &deadline, op);
+	return memwait_op_begin_until(op, &recv_kind, if_valid(channel, item), item, clock,
+				      abstime);
 }
 
 int memwait_channel_close(memwait_channel_t *channel)

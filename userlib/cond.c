@@ -414,15 +414,16 @@ static int wait_begin(struct memwait_op *op)
 	struct cond *cond = op->object;
 	int ret;
 
-	if (!memwait_mutex_is_held(op->cond.mutex))
+	if (!memwait_mutex_is_held(op->with))
 		return EPERM;
-	op->cond.sequence = enter(cond, op->cond.mutex);
+	op->cond.flags = cond->flags;
+	op->cond.sequence = enter(cond, op->with);
 	/* relaxed: as in leave_loop() */
 	atomic_fetch_add_explicit(&cond->operations, 1, memory_order_relaxed);
 	ret = memwait_op_arm(op, sequence_word(cond, cond->flags), op->cond.sequence,
 			     sleep_flags(cond->flags));
 	if (ret == MEMWAIT_PENDING) {
-		memwait_mutex_release_all(op->cond.mutex, cond->flags, &op->cond.count, NULL);
+		memwait_mutex_release_all(op->with, cond->flags, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
 	leave_loop(cond);
@@ -450,7 +451,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 		outcome = may_be_moved(op->cond.sequence, broadcast) ? MEMWAIT_NOT_EQUAL :
 								       MEMWAIT_OP_BEGIN;
 	}
-	ret = memwait_mutex_step_again(op->cond.mutex, op->cond.count, op, outcome);
+	ret = memwait_mutex_step_again(op->with, op->cond.count, op, outcome);
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
 	if (!memwait_has_locked(ret) && !op->cond.result)
@@ -464,11 +465,11 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	bool signalled = memwait_was_woken(outcome);
 
 	if (op->phase == FOR_MUTEX) {
-		memwait_mutex_undo_again(op->cond.mutex, outcome);
+		memwait_mutex_undo_again(op->with, outcome);
 		signalled = !op->cond.result;
-	} else if (signalled && memwait_mutex_word(op->cond.mutex, op->cond.flags) &&
+	} else if (signalled && memwait_mutex_word(op->with, op->cond.flags) &&
 		   may_be_moved(op->cond.sequence, last_broadcast(cond))) {
-		memwait_mutex_undo_again(op->cond.mutex, outcome);
+		memwait_mutex_undo_again(op->with, outcome);
 	}
 	if (op->phase == FOR_MUTEX) {
 		if (signalled)
@@ -480,38 +481,20 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	leave_loop(cond);
 }
 
-static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };
+static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
-static int wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex,
-		      const struct memwait_deadline *deadline, memwait_op_t *public_op)
+static void *if_both(memwait_cond_t *cond, memwait_mutex_t *mutex)
 {
-	struct memwait_op *op;
-	int err;
-
-	if (!cond || !mutex)
-		return EINVAL;
-	err = memwait_op_take(public_op, &op);
-	if (err)
-		return err;
-	op->kind = &wait_kind;
-	op->object = cond;
-	op->deadline = *deadline;
-	op->phase = FOR_SIGNAL;
-	op->cond.mutex = mutex;
-	op->cond.flags = to_cond(cond)->flags;
-	return memwait_op_start(op);
+	return mutex ? cond : NULL;
 }
 
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op)
 {
-	return wait_async(cond, mutex, &memwait_never, op);
+	return memwait_op_begin(op, &wait_kind, if_both(cond, mutex), mutex, &memwait_never);
 }
 
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
 				 const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	return err ? err : wait_async(cond, mutex, &deadline, op);
+	return memwait_op_begin_until(op, &wait_kind, if_both(cond, mutex), mutex, clock, abstime);
 }

@@ -228,17 +228,19 @@ struct memwait_op;
 #define MEMWAIT_OP_TAKEN_BACK	(-1)		/* to undo: no notify was counted */
 
 /*
- * What an operation does. Both are called with the loop locked; they do not block.
- * @step: goes on after a wait has ended with @outcome (MEMWAIT_OK, MEMWAIT_TIMED_OUT or, of one
- * that
- *	is MEMWAIT_OWNED, MEMWAIT_OWNER_DIED), or begins.
+ * What an operation does. The first two are called with the loop locked; they do not block.
+ * @step: begins, or goes on after a wait has ended. @outcome: MEMWAIT_OP_BEGIN, MEMWAIT_OK,
+ *	MEMWAIT_TIMED_OUT or, of a MEMWAIT_OWNED wait, MEMWAIT_OWNER_DIED.
  *	Returns MEMWAIT_OP_WAITS or the result of the operation
- * @undo: gives back what the operation has; @outcome is MEMWAIT_OK if a notify was counted for the
- *	current wait, MEMWAIT_OWNER_DIED if it was told of a death
+ * @undo: gives back what the operation has. @outcome: MEMWAIT_OK if a notify was counted for the
+ *	current wait, MEMWAIT_OWNER_DIED if it was told of a death, or MEMWAIT_OP_TAKEN_BACK
+ * @end: in place of memwait_op_call_back(), which it calls, where more is to be done; or NULL.
+ *	The loop is not locked. After the callback @op may be gone
  */
 struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
 	void (*undo)(struct memwait_op *op, int outcome);
+	void (*end)(struct memwait_op *op, int result);
 };
 
 enum memwait_op_state {
@@ -261,15 +263,14 @@ struct memwait_op {
 
 	/* Of the kinds. */
 	void *object;
+	void *with;				/* an item; of a condition variable, the mutex */
 	int phase;
-	bool execute;				/* mutex: unlock after the callback */
 	union {
 		struct {
 			uint64_t expected;
 			uint32_t flags;
 		} word;
 		struct {
-			memwait_mutex_t *mutex;
 			uint64_t sequence;
 			uint32_t count;
 			uint32_t flags;		/* for when it has left, and it is gone */
@@ -280,7 +281,6 @@ struct memwait_op {
 			uint64_t owner;		/* of the gate, if that is robust */
 			int gate;		/* what locking the gate has said */
 		} rwlock;
-		void *item;
 	};
 };
 
@@ -288,9 +288,12 @@ _Static_assert(sizeof(struct memwait_op) <= sizeof(memwait_op_t), "the operation
 
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op);
 int memwait_op_start(struct memwait_op *op);
-int memwait_op_call_back(struct memwait_op *op, int result);
+void memwait_op_call_back(struct memwait_op *op, int result);
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
-		     void *item, const struct memwait_deadline *deadline);
+		     void *with, const struct memwait_deadline *deadline);
+int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind *kind,
+			   void *object, void *with, clockid_t clock,
+			   const struct timespec *abstime);
 bool memwait_op_has_id(const struct memwait_op *op);
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags);

@@ -504,19 +504,17 @@ size_t memwait_loop_pending(const memwait_loop_t *loop)
 	return loop ? atomic_load_explicit(&loop->pending, memory_order_relaxed) : 0;
 }
 
-/*
- * Runs a callback, and for memwait_mutex_execute_locked() unlocks after it; returns what that says.
- * If the callback has forked, the lock is the parent's.
- */
-int memwait_op_call_back(struct memwait_op *op, int result)
+void memwait_op_call_back(struct memwait_op *op, int result)
 {
-	memwait_mutex_t *mutex = op->execute && memwait_has_locked(result) ? op->object : NULL;
-	uint32_t process = memwait_process_number();
-
 	op->callback(to_public(op), result, op->data);
-	if (!mutex)
-		return 0;
-	return memwait_process_number() == process ? memwait_mutex_unlock(mutex) : EPERM;
+}
+
+static void op_end(struct memwait_op *op, int result)
+{
+	if (op->kind->end)
+		op->kind->end(op, result);
+	else
+		memwait_op_call_back(op, result);
 }
 
 static int dispatch(struct visit *visit)
@@ -541,7 +539,7 @@ static int dispatch(struct visit *visit)
 			continue;
 		count_pending(loop, -1);
 		visit_leave(visit, false);
-		memwait_op_call_back(op, result);
+		op_end(op, result);
 		if (!visit_return(visit))
 			return -EPERM;
 		ran++;
@@ -671,7 +669,6 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 		return EBUSY;
 	}
 	*op = to_op(public_op);
-	(*op)->execute = false;
 	(*op)->phase = 0;
 	return 0;
 }
@@ -690,19 +687,31 @@ int memwait_op_start(struct memwait_op *op)
 	return result;
 }
 
+/* All of memwait_*_async(). EINVAL: @object is NULL. */
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
-		     void *item, const struct memwait_deadline *deadline)
+		     void *with, const struct memwait_deadline *deadline)
 {
 	struct memwait_op *op;
-	int err = memwait_op_take(public_op, &op);
+	int err = object ? memwait_op_take(public_op, &op) : EINVAL;
 
 	if (err)
 		return err;
 	op->kind = kind;
 	op->object = object;
-	op->item = item;
+	op->with = with;
 	op->deadline = *deadline;
 	return memwait_op_start(op);
+}
+
+/* All of memwait_*_clock*_async(). */
+int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind *kind,
+			   void *object, void *with, clockid_t clock,
+			   const struct timespec *abstime)
+{
+	struct memwait_deadline deadline;
+	int err = memwait_deadline_set(&deadline, clock, abstime);
+
+	return err ? err : memwait_op_begin(public_op, kind, object, with, &deadline);
 }
 
 int memwait_op_cancel(memwait_op_t *public_op)

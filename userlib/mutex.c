@@ -372,43 +372,47 @@ static void lock_undo(struct memwait_op *op, int outcome)
 	undo(op->object, outcome);
 }
 
-static const struct memwait_op_kind lock_kind = { lock_step, lock_undo };
+static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
 
 int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op)
 {
-	if (!mutex)
-		return EINVAL;
 	return memwait_op_begin(op, &lock_kind, mutex, NULL, &memwait_never);
 }
 
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 				  const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err;
-
-	if (!mutex)
-		return EINVAL;
-	err = memwait_deadline_set(&deadline, clock, abstime);
-	return err ? err : memwait_op_begin(op, &lock_kind, mutex, NULL, &deadline);
+	return memwait_op_begin_until(op, &lock_kind, mutex, NULL, clock, abstime);
 }
 
-int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *public_op)
+/* Returns what unlocking says. If the callback has forked, the lock is the parent's. */
+static int execute(struct memwait_op *op, int result)
 {
-	struct memwait_op *op;
-	int ret;
+	memwait_mutex_t *mutex = op->object;
+	uint32_t process = memwait_process_number();
 
-	if (!mutex)
-		return EINVAL;
-	ret = memwait_op_take(public_op, &op);
-	if (ret)
-		return ret;
-	op->kind = &lock_kind;
-	op->object = mutex;
-	op->deadline = memwait_never;
-	op->execute = true;
-	ret = memwait_op_start(op);
-	return memwait_has_locked(ret) ? memwait_op_call_back(op, ret) : ret;
+	memwait_op_call_back(op, result);
+	if (!memwait_has_locked(result))
+		return 0;
+	return memwait_process_number() == process ? memwait_mutex_unlock(mutex) : EPERM;
+}
+
+static void execute_end(struct memwait_op *op, int result)
+{
+	execute(op, result);
+}
+
+static const struct memwait_op_kind execute_kind = {
+	.step = lock_step,
+	.undo = lock_undo,
+	.end = execute_end,
+};
+
+int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
+{
+	int ret = memwait_op_begin(op, &execute_kind, mutex, NULL, &memwait_never);
+
+	return memwait_has_locked(ret) ? execute((struct memwait_op *)op, ret) : ret;
 }
 
 /*

@@ -923,46 +923,27 @@ static void undo(struct memwait_op *op, int outcome)
 	}
 }
 
-static const struct memwait_op_kind read_kind = { read_step, undo };
-static const struct memwait_op_kind write_kind = { write_step, undo };
-
-static int begin(memwait_rwlock_t *lock, const struct memwait_op_kind *kind, memwait_op_t *op)
-{
-	if (!lock)
-		return EINVAL;
-	return memwait_op_begin(op, kind, lock, NULL, &memwait_never);
-}
-
-static int begin_until(memwait_rwlock_t *lock, const struct memwait_op_kind *kind,
-		       clockid_t clock, const struct timespec *abstime, memwait_op_t *op)
-{
-	struct memwait_deadline deadline;
-	int err;
-
-	if (!lock)
-		return EINVAL;
-	err = memwait_deadline_set(&deadline, clock, abstime);
-	return err ? err : memwait_op_begin(op, kind, lock, NULL, &deadline);
-}
+static const struct memwait_op_kind read_kind = { .step = read_step, .undo = undo };
+static const struct memwait_op_kind write_kind = { .step = write_step, .undo = undo };
 
 int memwait_rwlock_rdlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op)
 {
-	return begin(rwlock, &read_kind, op);
+	return memwait_op_begin(op, &read_kind, rwlock, NULL, &memwait_never);
 }
 
 int memwait_rwlock_clockrdlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
 				     const struct timespec *abstime, memwait_op_t *op)
 {
-	return begin_until(rwlock, &read_kind, clock, abstime, op);
+	return memwait_op_begin_until(op, &read_kind, rwlock, NULL, clock, abstime);
 }
 
 int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op)
 {
-	return begin(rwlock, &write_kind, op);
+	return memwait_op_begin(op, &write_kind, rwlock, NULL, &memwait_never);
 }
 
 int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
 				     const struct timespec *abstime, memwait_op_t *op)
 {
-	return begin_until(rwlock, &write_kind, clock, abstime, op);
+	return memwait_op_begin_until(op, &write_kind, rwlock, NULL, clock, abstime);
 }

@@ -325,23 +325,15 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	pass_on_and_leave(op->object, memwait_was_woken(outcome));
 }
 
-static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };
+static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
 int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op)
 {
-	if (!sem)
-		return EINVAL;
 	return memwait_op_begin(op, &wait_kind, sem, NULL, &memwait_never);
 }
 
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 				const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err;
-
-	if (!sem)
-		return EINVAL;
-	err = memwait_deadline_set(&deadline, clock, abstime);
-	return err ? err : memwait_op_begin(op, &wait_kind, sem, NULL, &deadline);
+	return memwait_op_begin_until(op, &wait_kind, sem, NULL, clock, abstime);
 }

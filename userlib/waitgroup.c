@@ -292,23 +292,15 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	leave(op->object, op, 0);
 }
 
-static const struct memwait_op_kind wait_kind = { wait_step, wait_undo };
+static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
 int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op)
 {
-	if (!group)
-		return EINVAL;
 	return memwait_op_begin(op, &wait_kind, group, NULL, &memwait_never);
 }
 
 int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t clock,
 				      const struct timespec *abstime, memwait_op_t *op)
 {
-	struct memwait_deadline deadline;
-	int err;
-
-	if (!group)
-		return EINVAL;
-	err = memwait_deadline_set(&deadline, clock, abstime);
-	return err ? err : memwait_op_begin(op, &wait_kind, group, NULL, &deadline);
+	return memwait_op_begin_until(op, &wait_kind, group, NULL, clock, abstime);
 }

@@ -138,8 +138,8 @@ static void group_undo(struct memwait_op *op, int outcome)
 			     waits[op->index].flags);
 }
 
-static const struct memwait_op_kind word_kind = { word_step, word_undo };
-static const struct memwait_op_kind group_kind = { word_step, group_undo };
+static const struct memwait_op_kind word_kind = { .step = word_step, .undo = word_undo };
+static const struct memwait_op_kind group_kind = { .step = word_step, .undo = group_undo };
 
 static int begin(const struct memwait_op_kind *kind, const volatile void *word, uint64_t expected,
 		 uint32_t word_flags, const struct timespec *timeout, unsigned int flags,
