@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the files of the library share, and the invariants of every word that others can see.
+ * What the files of the library share, and the invariants of every word that others can see. Each
+ * file calls only files below it:
+ *
+ *	cond.c
+ *	mutex.c, rwlock.c, channel.c
+ *	sem.c, barrier.c, waitgroup.c
+ *	owner.c			owner words: locks that know their owner
+ *	lock.c			lock words
+ *	word.c			words of the program's own
+ *	loop.c			loops and operations
+ *	device.c		the device: sleep, wake; owners, processes, deadlines, users
  *
  * A lock word (lock.c) has two bits, and is
  *
