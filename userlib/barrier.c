@@ -43,10 +43,8 @@
 
 struct barrier {
 	_Atomic uint64_t state;		/* arrived; upper half: generation */
+	struct memwait_users users;
 	uint32_t count;
-	_Atomic uint32_t users;
-	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
-	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
 	_Atomic uint32_t owed;		/* a generation of which nobody could be woken, or 0 */
 };
 
@@ -57,6 +55,11 @@ _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier
 static struct barrier *to_barrier(memwait_barrier_t *barrier)
 {
 	return (struct barrier *)barrier;
+}
+
+static struct barrier *of_users(struct memwait_users *users)
+{
+	return (struct barrier *)((char *)users - offsetof(struct barrier, users));
 }
 
 static uint32_t generation_of(uint64_t state)
@@ -85,7 +88,7 @@ static uint64_t new_generation(uint64_t state)
 
 static bool is_private(const struct barrier *barrier)
 {
-	return barrier->flags & MEMWAIT_PRIVATE;
+	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
 
 /* What waiters sleep on, see above. */
@@ -95,25 +98,20 @@ static const volatile void *sleep_word(struct barrier *barrier)
 				     memwait_lower_half(&barrier->state);
 }
 
-static uint32_t sleep_flags(const struct barrier *barrier)
-{
-	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(barrier->flags);
-}
-
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
 {
 	if (!barrier || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || !count)
 		return EINVAL;
 	memset(barrier, 0, sizeof(*barrier));
 	to_barrier(barrier)->count = count;
-	to_barrier(barrier)->flags = flags;
+	to_barrier(barrier)->users.flags = flags;
 	return memwait_need_device();
 }
 
 /* Of a user: all have met, and the generation is new. Wakes them, or has the next one do so. */
 static void wake_all(struct barrier *barrier, uint32_t generation)
 {
-	if (memwait_wake_all(sleep_word(barrier), barrier->flags) < 0)
+	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
 		/* relaxed: who is woken looks at the state itself */
 		atomic_store_explicit(&barrier->owed, generation ? generation : 1,
 				      memory_order_relaxed);
@@ -128,7 +126,7 @@ static int make_up(struct barrier *barrier)
 
 	if (!owed)
 		return 0;
-	ret = memwait_wake_all(sleep_word(barrier), barrier->flags);
+	ret = memwait_wake_all(sleep_word(barrier), barrier->users.flags);
 	if (ret < 0)
 		return -ret;
 	atomic_compare_exchange_strong_explicit(&barrier->owed, &owed, 0, memory_order_relaxed,
@@ -151,9 +149,6 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 
 	if (!barrier || !barrier->count)
 		return EINVAL;
-	/* relaxed: an operation whose callback has not begun waits still */
-	if (atomic_load_explicit(&barrier->operations, memory_order_relaxed))
-		return EBUSY;
 	err = make_up(barrier);
 	if (err)
 		return err;
@@ -161,17 +156,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	/* Those that sleep while nobody has arrived are of the last one, and are being woken. */
 	word = is_empty(barrier, state) ? NULL : sleep_word(barrier);
-	return memwait_users_drain(&barrier->users, word, barrier->flags);
-}
-
-/* The last access; @op: of an operation. */
-static int leave(struct barrier *barrier, struct memwait_op *op, int ret)
-{
-	/* relaxed: see memwait_barrier_destroy() */
-	if (op)
-		atomic_fetch_sub_explicit(&barrier->operations, 1, memory_order_relaxed);
-	memwait_users_leave(&barrier->users, barrier->flags);
-	return ret;
+	return memwait_users_drain(&barrier->users, word);
 }
 
 /* Of a private barrier: MEMWAIT_BARRIER_SERIAL_THREAD if it is the last one, or an error. */
@@ -186,8 +171,7 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 		*generation = generation_of(state);
 		next = state + 1;
 		if ((uint32_t)next == barrier->count) {
-			if (barrier->count > 1)
-				ret = memwait_sleepers(sleep_word(barrier), barrier->flags);
+			ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
 			if (ret < 0)
 				return -ret;
 			next = (state | UINT32_MAX) + 1;
@@ -198,15 +182,14 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 							memory_order_relaxed));
 	if (generation_of(next) == *generation)
 		return MEMWAIT_OP_WAITS;
-	if (barrier->count > 1)
-		wake_all(barrier, generation_of(next));
+	wake_all(barrier, generation_of(next));
 	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
 /* Gives up. Returns false if the generation has changed, so that all are here. */
 static bool take_back(struct barrier *barrier, uint32_t generation)
 {
-	/* acquire: if it is too late, then as woken() */
+	/* acquire: if it is too late, as in look() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 
 	while (generation_of(state) == generation) {
@@ -243,24 +226,23 @@ static bool back_off(int *tries)
 }
 
 /*
- * Of one that has arrived at a shared barrier, by (1) if it was it that has made @state: 0: all are
- * here; MEMWAIT_BARRIER_SERIAL_THREAD: and it is this one that has seen it; MEMWAIT_OP_WAITS: to
- * sleep while the number is @expected; or an error.
+ * At a shared barrier, after arriving; @has_come: it was this one's (1) that made @state. Returns
+ * 0: all are here; MEMWAIT_BARRIER_SERIAL_THREAD: and this one has found that; MEMWAIT_OP_WAITS: to
+ * sleep; or an error.
  */
-static int meet(struct barrier *barrier, uint32_t generation, uint64_t state, bool has_come,
-		uint32_t *expected, int *tries)
+static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t state, bool has_come)
 {
 	uint64_t next;
 	int others;
 
 	for (;; has_come = false) {
-		if (generation_of(state) != generation)
+		if (generation_of(state) != round->generation)
 			return 0;
-		*expected = (uint32_t)state;
+		round->expected = (uint32_t)state;
 		if (arrived(state) < barrier->count)
 			return MEMWAIT_OP_WAITS;
 		if (!has_come) {
-			if (back_off(tries)) {
+			if (back_off(&round->tries)) {
 				state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 				continue;
 			}
@@ -271,9 +253,10 @@ static int meet(struct barrier *barrier, uint32_t generation, uint64_t state, bo
 								     memory_order_acquire))
 				continue;
 			state = one_more(state);
-			*expected = (uint32_t)state;
+			round->expected = (uint32_t)state;
 		}
-		others = memwait_answer_for(sleep_word(barrier), *expected, barrier->flags);
+		others = memwait_answer_for(sleep_word(barrier), (uint32_t)state,
+					    barrier->users.flags);
 		if (others < 0)
 			return -others;
 		if (others == MEMWAIT_CHANGED) {
@@ -293,46 +276,45 @@ static int meet(struct barrier *barrier, uint32_t generation, uint64_t state, bo
 	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-/*
- * Arrives. The result, or MEMWAIT_OP_WAITS: to sleep while the word is @expected. Of a private
- * barrier that is the generation.
- */
-static int begin(struct barrier *barrier, uint32_t *generation, uint32_t *expected, int *tries)
+/* Arrives. The result, or MEMWAIT_OP_WAITS. */
+static int begin(struct barrier *barrier, struct memwait_round *round)
 {
 	uint64_t state;
 	int ret;
 
 	make_up(barrier);
+	round->word = sleep_word(barrier);
+	round->flags = MEMWAIT_SIZE_U32 | memwait_sleep_flags(barrier->users.flags);
 	if (is_private(barrier)) {
-		ret = arrive(barrier, generation);
-		*expected = *generation;
+		ret = arrive(barrier, &round->generation);
+		round->expected = round->generation;
 		return ret;
 	}
-	if (barrier->count == 1)
-		return MEMWAIT_BARRIER_SERIAL_THREAD;
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	/* acq_rel: what it did before is there for all of them afterwards */
 	while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
 						      memory_order_acq_rel, memory_order_relaxed))
 		;
-	*generation = generation_of(state);
-	ret = meet(barrier, *generation, one_more(state), true, expected, tries);
+	round->generation = generation_of(state);
+	ret = meet(barrier, round, one_more(state), true);
 	/* An error, so it does not wait. */
 	if (ret > 0)
-		take_back(barrier, *generation);
+		take_back(barrier, round->generation);
 	return ret;
 }
 
-/* A wait has ended: the result, or MEMWAIT_OP_WAITS to wait on, as begin(). */
-static int woken(struct barrier *barrier, uint32_t generation, uint32_t *expected, int *tries,
-		 int outcome)
+static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
-	/* acquire: pairs with the one that changed the generation */
-	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	struct barrier *barrier = of_users(users);
+	uint64_t state;
 	int ret;
 
-	if (generation_of(state) != generation) {
+	if (outcome == MEMWAIT_OP_BEGIN)
+		return begin(barrier, round);
+	/* acquire: pairs with the one that changed the generation */
+	state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	if (generation_of(state) != round->generation) {
 		/* The one that was to wake all has died. */
 		if (outcome == MEMWAIT_OWNER_DIED)
 			wake_all(barrier, generation_of(state));
@@ -341,20 +323,18 @@ static int woken(struct barrier *barrier, uint32_t generation, uint32_t *expecte
 	if (memwait_was_woken(outcome) || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR) {
 		if (is_private(barrier))
 			return MEMWAIT_OP_WAITS;
-		ret = meet(barrier, generation, state, false, expected, tries);
+		ret = meet(barrier, round, state, false);
 		if (ret <= 0)
 			return ret;
 		outcome = -ret;
 	}
-	if (!take_back(barrier, generation))
+	if (!take_back(barrier, round->generation))
 		return 0;
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
 static int wait_until(struct barrier *barrier, const struct memwait_deadline *deadline)
 {
-	uint32_t generation, expected;
-	int tries = 0;
 	int ret;
 
 	if (!barrier || !barrier->count)
@@ -362,14 +342,10 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
-	/* relaxed: memwait_barrier_destroy() is not called while somebody comes */
-	atomic_fetch_add_explicit(&barrier->users, 1, memory_order_relaxed);
-	ret = begin(barrier, &generation, &expected, &tries);
-	while (ret == MEMWAIT_OP_WAITS) {
-		ret = memwait_sleep(sleep_word(barrier), expected, sleep_flags(barrier), deadline);
-		ret = woken(barrier, generation, &expected, &tries, ret);
-	}
-	return leave(barrier, NULL, ret);
+	/* One that is alone meets nobody. */
+	if (barrier->count == 1)
+		return MEMWAIT_BARRIER_SERIAL_THREAD;
+	return memwait_users_wait(&barrier->users, look, deadline);
 }
 
 int memwait_barrier_wait(memwait_barrier_t *barrier)
@@ -394,36 +370,22 @@ int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec 
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
-	uint32_t expected = op->generation;
-	int ret;
 
-	if (outcome == MEMWAIT_OP_BEGIN) {
-		if (!barrier->count)
-			return EINVAL;
-		/* relaxed, both: as wait_until() */
-		atomic_fetch_add_explicit(&barrier->users, 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&barrier->operations, 1, memory_order_relaxed);
-		ret = begin(barrier, &op->generation, &expected, &op->phase);
-	} else {
-		ret = woken(barrier, op->generation, &expected, &op->phase, outcome);
-	}
-	while (ret == MEMWAIT_OP_WAITS) {
-		ret = memwait_op_arm(op, sleep_word(barrier), expected, sleep_flags(barrier));
-		if (ret == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		ret = woken(barrier, op->generation, &expected, &op->phase, ret);
-	}
-	return leave(barrier, op, ret);
+	if (!barrier->count)
+		return EINVAL;
+	if (barrier->count == 1)
+		return MEMWAIT_BARRIER_SERIAL_THREAD;
+	return memwait_users_step(&barrier->users, look, op, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	/* As in woken(): if it was told of a death, the others may not have been woken. */
-	if (!take_back(barrier, op->generation) && outcome == MEMWAIT_OWNER_DIED)
-		wake_all(barrier, op->generation);
-	leave(barrier, op, 0);
+	/* As in look(): if it was told of a death, the others may not have been woken. */
+	if (!take_back(barrier, op->round.generation) && outcome == MEMWAIT_OWNER_DIED)
+		wake_all(barrier, op->round.generation);
+	memwait_users_leave(&barrier->users, op);
 }
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };

@@ -57,11 +57,9 @@
 
 struct cond {
 	_Atomic uint64_t sequence;
-	_Atomic uint32_t users;
+	struct memwait_users users;
 	_Atomic int32_t mutex;		/* how far behind the waiters' mutex is; or ELSEWHERE */
 	_Atomic uint64_t broadcast;
-	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
-	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
@@ -83,7 +81,7 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 	if (!cond || (flags & ~(unsigned int)MEMWAIT_PRIVATE))
 		return EINVAL;
 	memset(cond, 0, sizeof(*cond));
-	to_cond(cond)->flags = flags;
+	to_cond(cond)->users.flags = flags;
 	MEMWAIT_PROBE2(cond_init, cond, NULL);
 	return memwait_need_device();
 }
@@ -113,7 +111,7 @@ static _Atomic uint32_t *mutex_of(struct cond *cond, int32_t distance)
 static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 {
 	const uintptr_t page = 4096;	/* or more, but never less */
-	_Atomic uint32_t *word = memwait_mutex_word(mutex, cond->flags);
+	_Atomic uint32_t *word = memwait_mutex_word(mutex, cond->users.flags);
 
 	if (!word || (uintptr_t)word / page != (uintptr_t)cond / page)
 		return ELSEWHERE;
@@ -123,7 +121,7 @@ static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 /* Of a user: wakes the oldest sleepers, or has the next one wake all. Returns 0 or an error. */
 static int wake(struct cond *cond, uint32_t count)
 {
-	int ret = memwait_wake(sequence_word(cond, cond->flags), count, cond->flags);
+	int ret = memwait_wake(sequence_word(cond, cond->users.flags), count, cond->users.flags);
 
 	/* relaxed: who is woken looks at nothing that is guarded by it */
 	if (ret < 0)
@@ -134,15 +132,16 @@ static int wake(struct cond *cond, uint32_t count)
 /* Of one that comes next. If this cannot wake either, the next one does. Returns 0 or an error. */
 static int make_up(struct cond *cond)
 {
+	uint32_t flags = cond->users.flags;
 	int ret;
 
 	/* relaxed: as above */
 	if (!(atomic_load_explicit(&cond->sequence, memory_order_relaxed) & OWED))
 		return 0;
 	ret = memwait_change(memwait_lower_half(&cond->sequence), MEMWAIT_CHANGE_AND,
-			     ~(uint32_t)OWED, MEMWAIT_ALL, cond->flags, NULL);
+			     ~(uint32_t)OWED, MEMWAIT_ALL, flags, NULL);
 	/* Where the lower half is not where those of a private one sleep. */
-	if (ret >= 0 && memwait_lower_half(&cond->sequence) != sequence_word(cond, cond->flags))
+	if (ret >= 0 && memwait_lower_half(&cond->sequence) != sequence_word(cond, flags))
 		return wake(cond, MEMWAIT_ALL);
 	return ret < 0 ? -ret : 0;
 }
@@ -158,25 +157,21 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
 	/* relaxed, both: nobody waits any more. Who was moved need not get the mutex first. */
 	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
-	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users, memory_order_relaxed))
-		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->flags);
-	/* relaxed: an operation whose callback has not begun waits still */
-	if (atomic_load_explicit(&cond->operations, memory_order_relaxed))
-		return EBUSY;
+	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users.count, memory_order_relaxed))
+		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->users.flags);
 	err = make_up(cond);
-	if (err)
-		return err;
-	return memwait_users_drain(&cond->users, sequence_word(cond, cond->flags), cond->flags);
+	return err ? err : memwait_users_drain(&cond->users,
+					       sequence_word(cond, cond->users.flags));
 }
 
-/* The caller has the mutex. Returns the sequence. */
-static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex)
+/* The caller has the mutex. @op: NULL for a thread. Returns the sequence. */
+static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct memwait_op *op)
 {
 	/*
 	 * relaxed, all: a signaller that has to see this one has had the mutex since, or the
 	 * sequence has been changed by one that need not. For @mutex see the top of the file.
 	 */
-	uint32_t others = atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	uint32_t others = memwait_users_enter(&cond->users, op);
 	int32_t distance = distance_to(cond, mutex);
 
 	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
@@ -197,11 +192,6 @@ static uint64_t last_broadcast(struct cond *cond)
 static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 {
 	return broadcast && broadcast >= (sequence & ~OWED);
-}
-
-static void leave(struct cond *cond)
-{
-	memwait_users_leave(&cond->users, cond->flags);
 }
 
 /* Who has left does not look at it any more. */
@@ -225,10 +215,10 @@ static void cancelled(void *argument)
 	bool moved = may_be_moved(waiting->sequence, last_broadcast(cond));
 
 	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
-	if (waiting->wake && memwait_wake(waiting->wake, 1, cond->flags) < 0)
+	if (waiting->wake && memwait_wake(waiting->wake, 1, cond->users.flags) < 0)
 		moved = true;
 	wake(cond, 1);
-	leave(cond);
+	memwait_users_leave(&cond->users, NULL);
 	memwait_mutex_take_again(waiting->mutex, waiting->count, moved);
 }
 
@@ -253,8 +243,8 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	if (ret)
 		return ret;
 
-	flags = cond->flags;	/* for when it has left, and it is gone */
-	waiting.sequence = enter(cond, mutex);
+	flags = cond->users.flags;	/* for when it has left, and it is gone */
+	waiting.sequence = enter(cond, mutex, NULL);
 	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
 		ret = memwait_sleep_cancellable(waiting.wake, sequence_word(cond, flags),
@@ -267,7 +257,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
 	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);
-	leave(cond);
+	memwait_users_leave(&cond->users, NULL);
 
 	contended = contended || may_be_moved(waiting.sequence, broadcast);
 	err = memwait_mutex_take_again(mutex, waiting.count, contended);
@@ -310,12 +300,12 @@ static int notify(struct cond *cond, uint32_t count)
 {
 	int ret;
 
-	/* relaxed, both: destroy is not called yet; the kernel orders it before the notify */
-	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	memwait_users_enter(&cond->users, NULL);
 	make_up(cond);
+	/* relaxed: the kernel orders it before the notify */
 	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
 	ret = wake(cond, count);
-	leave(cond);
+	memwait_users_leave(&cond->users, NULL);
 	return ret;
 }
 
@@ -330,7 +320,7 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	if (ret)
 		return ret;
 	/* relaxed: see enter() */
-	if (!count || !atomic_load_explicit(&cond->users, memory_order_relaxed))
+	if (!count || !atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		return 0;
 	return notify(cond, count);
 }
@@ -348,6 +338,7 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	int32_t distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	uint64_t last = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
 	uint64_t number = sequence & ~OWED;
+	uint32_t flags = cond->users.flags;
 	unsigned int moved;
 	uint64_t id;
 	int err = 0;
@@ -355,19 +346,19 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	if (distance == ELSEWHERE)
 		return ENOTSUP;
 	/* So that it is known if this thread dies. Where there are no ids, it is not. */
-	if (!(cond->flags & MEMWAIT_PRIVATE))
+	if (!(flags & MEMWAIT_PRIVATE))
 		(void)memwait_owner(&id);
 	while (last < number &&
 	       !atomic_compare_exchange_weak_explicit(&cond->broadcast, &last, number,
 						      memory_order_relaxed, memory_order_relaxed))
 		;
-	if (memwait_requeue(sequence_word(cond, cond->flags), sequence, mutex_of(cond, distance), 0,
-			    MEMWAIT_ALL, sequence_size(cond->flags) | cond->flags, NULL, &moved))
+	if (memwait_requeue(sequence_word(cond, flags), sequence, mutex_of(cond, distance), 0,
+			    MEMWAIT_ALL, sequence_size(flags) | flags, NULL, &moved))
 		return ENOTSUP;
 	if (moved)
-		err = memwait_lock_adopt(mutex_of(cond, distance), cond->flags);
+		err = memwait_lock_adopt(mutex_of(cond, distance), flags);
 	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
-		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->flags);
+		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, flags);
 	return err;
 }
 
@@ -384,29 +375,21 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	if (ret)
 		return ret;
 	/* relaxed: see enter() */
-	if (!atomic_load_explicit(&cond->users, memory_order_relaxed))
+	if (!atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		return 0;
-	/* relaxed, both: as notify() */
-	atomic_fetch_add_explicit(&cond->users, 1, memory_order_relaxed);
+	memwait_users_enter(&cond->users, NULL);
+	/* relaxed: as notify() */
 	sequence = SIGNAL + atomic_fetch_add_explicit(&cond->sequence, SIGNAL,
 						      memory_order_relaxed);
 	ret = move_all(cond, sequence);
 	if (ret == ENOTSUP)
 		ret = wake(cond, MEMWAIT_ALL);
-	leave(cond);
+	memwait_users_leave(&cond->users, NULL);
 	return ret;
 }
 
 /* What an operation waits for. */
 enum { FOR_SIGNAL, FOR_MUTEX };
-
-/* It is counted as an operation besides. */
-static void leave_loop(struct cond *cond)
-{
-	/* relaxed: see memwait_cond_destroy() */
-	atomic_fetch_sub_explicit(&cond->operations, 1, memory_order_relaxed);
-	leave(cond);
-}
 
 /* Queues itself while the mutex is still locked, so that nothing can come in between. */
 static int wait_begin(struct memwait_op *op)
@@ -416,17 +399,15 @@ static int wait_begin(struct memwait_op *op)
 
 	if (!memwait_mutex_is_held(op->with))
 		return EPERM;
-	op->cond.flags = cond->flags;
-	op->cond.sequence = enter(cond, op->with);
-	/* relaxed: as in leave_loop() */
-	atomic_fetch_add_explicit(&cond->operations, 1, memory_order_relaxed);
-	ret = memwait_op_arm(op, sequence_word(cond, cond->flags), op->cond.sequence,
-			     sleep_flags(cond->flags));
+	op->cond.flags = cond->users.flags;
+	op->cond.sequence = enter(cond, op->with, op);
+	ret = memwait_op_arm(op, sequence_word(cond, cond->users.flags), op->cond.sequence,
+			     sleep_flags(cond->users.flags));
 	if (ret == MEMWAIT_PENDING) {
-		memwait_mutex_release_all(op->with, cond->flags, &op->cond.count, NULL);
+		memwait_mutex_release_all(op->with, cond->users.flags, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
-	leave_loop(cond);
+	memwait_users_leave(&cond->users, op);
 	if (ret == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
 	return ret < 0 ? -ret : 0;
@@ -442,7 +423,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_SIGNAL) {
 		uint64_t broadcast = last_broadcast(cond);
 
-		leave_loop(cond);
+		memwait_users_leave(&cond->users, op);
 		op->phase = FOR_MUTEX;
 		op->cond.result = 0;
 		if (outcome == MEMWAIT_TIMED_OUT && broadcast <= op->cond.sequence)
@@ -478,7 +459,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	}
 	if (signalled)
 		wake(cond, 1);
-	leave_loop(cond);
+	memwait_users_leave(&cond->users, op);
 }
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };

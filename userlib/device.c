@@ -301,6 +301,16 @@ int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 	return 0;
 }
 
+/* A time from now. */
+void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	memwait_deadline_set(deadline, CLOCK_MONOTONIC, &time);
+	deadline->ns += ms * 1000000ULL;
+}
+
 /* Sleeps while the word has the expected value. */
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline)
@@ -464,56 +474,4 @@ int memwait_sleepers(const volatile void *word, uint32_t flags)
 	};
 
 	return memwait_device(MEMWAIT_IOC_WAITERS, &notify);
-}
-
-#define USERS_DESTROYING	0x80000000U
-
-/* How long a number of users may stay the same, in seconds, before they are taken for dead. */
-#define USERS_ARE_DEAD	10
-
-/* The last access of one who waited. */
-void memwait_users_leave(_Atomic uint32_t *users, uint32_t flags)
-{
-	/* release: what was read before stays before destroy, which acquires */
-	if (atomic_fetch_sub_explicit(users, 1, memory_order_release) == (USERS_DESTROYING | 1))
-		memwait_wake(users, 1, flags);
-}
-
-/*
- * Waits until those who have been woken are gone, however long that takes. Returns EBUSY if
- * somebody sleeps on @word, unless that is NULL. Of an object that processes share, a user that was
- * killed is counted for ever: EBUSY, if nobody leaves for ten seconds.
- */
-int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word, uint32_t flags)
-{
-	struct memwait_deadline deadline = memwait_never;
-	struct timespec time;
-	uint32_t n, last = 0;
-	int ret = 0;
-
-	/* acquire: pairs with memwait_users_leave() */
-	n = atomic_fetch_or_explicit(users, USERS_DESTROYING, memory_order_acquire) |
-	    USERS_DESTROYING;
-	while (n != USERS_DESTROYING) {
-		if (n != last && !(flags & MEMWAIT_PRIVATE)) {
-			clock_gettime(CLOCK_MONOTONIC, &time);
-			time.tv_sec += USERS_ARE_DEAD;
-			memwait_deadline_set(&deadline, CLOCK_MONOTONIC, &time);
-		}
-		last = n;
-		ret = word ? memwait_sleepers(word, flags) : 0;
-		if (ret > 0)
-			ret = -EBUSY;
-		if (!ret)
-			ret = memwait_sleep(users, n, MEMWAIT_SIZE_U32 | flags, &deadline);
-		n = atomic_load_explicit(users, memory_order_acquire);	/* as above */
-		if (ret == MEMWAIT_TIMED_OUT && n == last)
-			ret = -EBUSY;
-		if (ret < 0 && ret != -EINTR)
-			break;
-		ret = 0;
-	}
-	/* relaxed: nobody learns anything from this bit */
-	atomic_fetch_and_explicit(users, ~USERS_DESTROYING, memory_order_relaxed);
-	return -ret;
 }

@@ -6,11 +6,12 @@
  *	cond.c
  *	mutex.c, rwlock.c, channel.c
  *	sem.c, barrier.c, waitgroup.c
+ *	users.c			who is within a call on an object that is to be destroyed
  *	owner.c			owner words: locks that know their owner
  *	lock.c			lock words
  *	word.c			words of the program's own
  *	loop.c			loops and operations
- *	device.c		the device: sleep, wake; owners, processes, deadlines, users
+ *	device.c		the device: sleep, wake; owners, processes, deadlines
  *
  * A lock word (lock.c) has two bits, and is
  *
@@ -145,6 +146,7 @@ int memwait_device_first(void);
 int memwait_device(unsigned long command, void *argument);
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time);
+void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms);
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline);
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
@@ -221,19 +223,12 @@ static inline uint64_t memwait_known_id(void)
 uint32_t memwait_thread_id(void);
 bool memwait_may_spin(void);
 
-/*
- * Users: how many are within a wait, so that destroy can wait until they have left. A thread that
- * has been woken is still within it.
- */
-void memwait_users_leave(_Atomic uint32_t *users, uint32_t flags);
-int memwait_users_drain(_Atomic uint32_t *users, const volatile void *word, uint32_t flags);
-
 /* loop.c */
 
 struct memwait_op;
 
 /* What is passed as outcome to a step, and returned by it, beside the kernel's outcomes. */
-#define MEMWAIT_OP_BEGIN	(-1)		/* the first step, before any wait */
+#define MEMWAIT_OP_BEGIN	(INT_MIN + 1)	/* the first step, before any wait */
 #define MEMWAIT_OP_WAITS	INT_MIN		/* from a step: a wait was armed */
 #define MEMWAIT_OP_TAKEN_BACK	(-1)		/* to undo: no notify was counted */
 
@@ -257,6 +252,15 @@ enum memwait_op_state {
 	MEMWAIT_OP_IDLE,
 	MEMWAIT_OP_QUEUED,	/* in the kernel */
 	MEMWAIT_OP_READY,	/* its completion was read; in the loop's list */
+};
+
+/* A wait for the end of a generation: of a barrier, or of a wait group. See users.c. */
+struct memwait_round {
+	const volatile void *word;		/* to sleep on, */
+	uint64_t expected;			/* while it is this */
+	uint32_t flags;				/* of the sleep */
+	uint32_t generation;
+	int tries;				/* of a barrier */
 };
 
 struct memwait_op {
@@ -286,7 +290,7 @@ struct memwait_op {
 			uint32_t flags;		/* for when it has left, and it is gone */
 			int result;
 		} cond;
-		uint32_t generation;
+		struct memwait_round round;
 		struct {
 			uint64_t owner;		/* of the gate, if that is robust */
 			int gate;		/* what locking the gate has said */
@@ -435,6 +439,31 @@ static inline bool memwait_has_locked(int ret)
 {
 	return !ret || ret == EOWNERDEAD;
 }
+
+/* users.c */
+
+/* @flags: of the object, MEMWAIT_PRIVATE or 0; for the others see the top of the file. */
+struct memwait_users {
+	_Atomic uint32_t count;
+	_Atomic uint32_t operations;
+	uint32_t flags;
+};
+
+uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
+void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op);
+int memwait_users_drain(struct memwait_users *users, const volatile void *word);
+
+/*
+ * What a round does next: begins (MEMWAIT_OP_BEGIN), or goes on after a wait has ended with
+ * @outcome, an outcome or a negative error number. Returns the result, or MEMWAIT_OP_WAITS to sleep
+ * as @round says.
+ */
+typedef int memwait_look_t(struct memwait_users *users, struct memwait_round *round, int outcome);
+
+int memwait_users_wait(struct memwait_users *users, memwait_look_t *look,
+		       const struct memwait_deadline *deadline);
+int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct memwait_op *op,
+		       int outcome);
 
 /* mutex.c: for condition variables */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);

@@ -407,16 +407,9 @@ static int look_for_users(struct rwlock *lock)
 static int await_gate(struct rwlock *lock)
 {
 	struct memwait_deadline deadline;
-	struct timespec time;
 	int ret;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	time.tv_nsec += DESTROY_LOOKS_AFTER * 1000000L;
-	if (time.tv_nsec >= 1000000000) {
-		time.tv_nsec -= 1000000000;
-		time.tv_sec++;
-	}
-	memwait_deadline_set(&deadline, CLOCK_MONOTONIC, &time);
+	memwait_deadline_after(&deadline, DESTROY_LOOKS_AFTER);
 	ret = lock_gate(lock, &deadline);
 	if (ret == EOWNERDEAD)
 		return memwait_owner_abandon(&lock->owned_gate, lock->kind);

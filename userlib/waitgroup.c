@@ -23,9 +23,7 @@
 struct waitgroup {
 	/* Lower half: the count, WAITERS and OWED. Upper half: the generation. */
 	_Atomic uint64_t state;
-	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
-	_Atomic uint32_t users;
-	_Atomic uint32_t operations;	/* those of the users that are operations of loops */
+	struct memwait_users users;
 };
 
 _Static_assert(MEMWAIT_WAITGROUP_MAX == 0x3fffffff, "as COUNT");
@@ -39,6 +37,11 @@ _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wai
 static struct waitgroup *to_group(memwait_waitgroup_t *group)
 {
 	return (struct waitgroup *)group;
+}
+
+static struct waitgroup *of_users(struct memwait_users *users)
+{
+	return (struct waitgroup *)((char *)users - offsetof(struct waitgroup, users));
 }
 
 static uint32_t generation_of(uint64_t state)
@@ -60,7 +63,7 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 		return EINVAL;
 	memset(group, 0, sizeof(*group));
 	atomic_init(&to_group(group)->state, count);
-	to_group(group)->flags = flags;
+	to_group(group)->users.flags = flags;
 	return memwait_need_device();
 }
 
@@ -76,7 +79,7 @@ static int make_up(struct waitgroup *group)
 	if (!(atomic_load_explicit(&group->state, memory_order_relaxed) & OWED))
 		return 0;
 	ret = memwait_change(count_word(group), MEMWAIT_CHANGE_AND, ~(uint32_t)OWED, MEMWAIT_ALL,
-			     group->flags, NULL);
+			     group->users.flags, NULL);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -90,14 +93,9 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 	/* acquire: who destroys it may free what it guarded */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return EBUSY;
-	/* relaxed: an operation whose callback has not begun waits still */
-	if (atomic_load_explicit(&group->operations, memory_order_relaxed))
-		return EBUSY;
 	err = make_up(group);
-	if (err)
-		return err;
 	/* Those that sleep while the count is 0 are being woken. */
-	return memwait_users_drain(&group->users, NULL, group->flags);
+	return err ? err : memwait_users_drain(&group->users, NULL);
 }
 
 /*
@@ -134,7 +132,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	if (ret || !delta)
 		return ret;
 	make_up(group);
-	flags = group->flags;	/* who has waited may free it */
+	flags = group->users.flags;	/* who has waited may free it */
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
 	do {
@@ -165,51 +163,47 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 	return memwait_waitgroup_add(group, -1);
 }
 
-/* Whether there is nothing to wait for, before one becomes a user. */
+/* Before becoming a user: whether there is nothing to wait for. */
 static bool is_zero(struct waitgroup *group)
 {
+	make_up(group);
 	/* acquire: pairs with memwait_waitgroup_add() */
 	return !(atomic_load_explicit(&group->state, memory_order_acquire) & COUNT);
 }
 
-/* The last access of a user; @op: of an operation. */
-static int leave(struct waitgroup *group, struct memwait_op *op, int ret)
-{
-	/* relaxed: see memwait_waitgroup_destroy() */
-	if (op)
-		atomic_fetch_sub_explicit(&group->operations, 1, memory_order_relaxed);
-	memwait_users_leave(&group->users, group->flags);
-	return ret;
-}
-
-/* Whether one has to wait, and for which generation to end. @expected: what to sleep on. */
-static bool enter(struct waitgroup *group, uint32_t *generation, uint64_t *expected)
+/* 0, or MEMWAIT_OP_WAITS: there is something to wait for, and WAITERS says that somebody does. */
+static int enter(struct waitgroup *group, struct memwait_round *round)
 {
 	/* acquire: pairs with memwait_waitgroup_add() */
 	uint64_t state = atomic_load_explicit(&group->state, memory_order_acquire);
 
+	round->word = count_word(group);
+	round->flags = SLEEP_SIZE | group->users.flags;
 	do {
 		if (!(state & COUNT))
-			return false;
-		*generation = generation_of(state);
-		*expected = state | WAITERS;
+			return 0;
+		round->generation = generation_of(state);
+		round->expected = state | WAITERS;
 		/* acquire: as above */
 	} while (!(state & WAITERS) &&
 		 !atomic_compare_exchange_weak_explicit(&group->state, &state, state | WAITERS,
 							memory_order_acquire,
 							memory_order_acquire));
-	return true;
+	return MEMWAIT_OP_WAITS;
 }
 
-/* A wait has ended: the result, or MEMWAIT_OP_WAITS to wait on, while it is @expected. */
-static int woken(struct waitgroup *group, uint32_t generation, uint64_t *expected, int outcome)
+static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
-	/* acquire: pairs with memwait_waitgroup_add() */
-	uint64_t state = atomic_load_explicit(&group->state, memory_order_acquire);
+	struct waitgroup *group = of_users(users);
+	uint64_t state;
 
-	if (generation_of(state) != generation || !(state & COUNT))
+	if (outcome == MEMWAIT_OP_BEGIN)
+		return enter(group, round);
+	/* acquire: pairs with memwait_waitgroup_add() */
+	state = atomic_load_explicit(&group->state, memory_order_acquire);
+	if (generation_of(state) != round->generation || !(state & COUNT))
 		return 0;
-	*expected = state;
+	round->expected = state;
 	if (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)
 		return MEMWAIT_OP_WAITS;
 	return outcome < 0 ? -outcome : ETIMEDOUT;
@@ -217,27 +211,14 @@ static int woken(struct waitgroup *group, uint32_t generation, uint64_t *expecte
 
 static int wait_until(struct waitgroup *group, const struct memwait_deadline *deadline)
 {
-	uint64_t expected;
-	uint32_t generation;
 	int ret;
 
 	if (!group)
 		return EINVAL;
 	ret = memwait_need_device();
-	if (ret)
+	if (ret || is_zero(group))
 		return ret;
-	make_up(group);
-	if (is_zero(group))
-		return 0;
-	/* relaxed: memwait_waitgroup_destroy() is not called while somebody comes */
-	atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
-	ret = enter(group, &generation, &expected) ? MEMWAIT_OP_WAITS : 0;
-	while (ret == MEMWAIT_OP_WAITS) {
-		ret = memwait_sleep(count_word(group), expected, SLEEP_SIZE | group->flags,
-				    deadline);
-		ret = woken(group, generation, &expected, ret);
-	}
-	return leave(group, NULL, ret);
+	return memwait_users_wait(&group->users, look, deadline);
 }
 
 int memwait_waitgroup_wait(memwait_waitgroup_t *group)
@@ -262,34 +243,18 @@ int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespe
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
-	uint64_t expected;
-	int ret;
 
-	if (outcome == MEMWAIT_OP_BEGIN) {
-		make_up(group);
-		if (is_zero(group))
-			return 0;
-		/* relaxed, both: as wait_until() */
-		atomic_fetch_add_explicit(&group->users, 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&group->operations, 1, memory_order_relaxed);
-		ret = enter(group, &op->generation, &expected) ? MEMWAIT_OP_WAITS : 0;
-	} else {
-		ret = woken(group, op->generation, &expected, outcome);
-	}
-	while (ret == MEMWAIT_OP_WAITS) {
-		ret = memwait_op_arm(op, count_word(group), expected,
-				     SLEEP_SIZE | group->flags);
-		if (ret == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		ret = woken(group, op->generation, &expected, ret);
-	}
-	return leave(group, op, ret);
+	if (outcome == MEMWAIT_OP_BEGIN && is_zero(group))
+		return 0;
+	return memwait_users_step(&group->users, look, op, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
 {
+	struct waitgroup *group = op->object;
+
 	(void)outcome;	/* all are woken: there is nothing to pass on */
-	leave(op->object, op, 0);
+	memwait_users_leave(&group->users, op);
 }
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };

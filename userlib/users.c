@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Users: the threads and operations that are within a call on an object, and look at it until they
+ * leave. Destroy of a condition variable, a barrier or a wait group waits until they have left. The
+ * words:
+ *
+ *	count		users; the bit DESTROYING: destroy runs, and the last user wakes it
+ *	operations	those of the users that are operations of loops
+ *
+ *	user				destroy
+ *	(1) enter			(1) is there an operation? EBUSY
+ *	(2) wait, or notify		(2) set DESTROYING
+ *	(3) leave: the last access	(3) sleep while the count is not 0
+ *
+ * An operation leaves when its callback is about to begin. So destroy must not wait for it: it may
+ * be called by a callback of the same loop.
+ *
+ * A user that is killed is counted for ever. Destroy of an object that processes share gives up
+ * when the count has not changed for ten seconds.
+ *
+ * Invariants: neither number becomes negative. Nobody enters while DESTROYING is set.
+ *
+ * A round is what barriers and wait groups wait for: that a generation ends. do_round() is the one
+ * loop of their threads and operations; what the object says of its word, look() knows.
+ */
+#include "internal.h"
+
+#define DESTROYING	0x80000000U
+
+/* How long a number of users may stay the same before they are taken for dead. */
+#define DEAD_AFTER_MS	10000
+
+/* @op: NULL for a thread. Returns how many others there are. */
+uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
+{
+	/* relaxed, both: destroy is not called while somebody comes */
+	if (op)
+		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
+	return atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed);
+}
+
+/* The last access: the object may be gone afterwards. */
+void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op)
+{
+	uint32_t flags = users->flags;
+
+	/* relaxed: ordered by the release that follows */
+	if (op)
+		atomic_fetch_sub_explicit(&users->operations, 1, memory_order_relaxed);
+	/* release: what was read before stays before destroy, which acquires */
+	if (atomic_fetch_sub_explicit(&users->count, 1, memory_order_release) == (DESTROYING | 1))
+		memwait_wake(&users->count, 1, flags);
+}
+
+/*
+ * Waits until those who have been woken are gone, however long that takes. Returns EBUSY if
+ * somebody sleeps on @word, unless that is NULL, if an operation is there, or if the users of an
+ * object that processes share are taken for dead; or an error of the device.
+ */
+int memwait_users_drain(struct memwait_users *users, const volatile void *word)
+{
+	struct memwait_deadline deadline = memwait_never;
+	uint32_t n, last = 0;
+	int ret = 0;
+
+	/* relaxed: an operation whose callback has not begun waits still */
+	if (atomic_load_explicit(&users->operations, memory_order_relaxed))
+		return EBUSY;
+	/* acquire: pairs with memwait_users_leave() */
+	n = atomic_fetch_or_explicit(&users->count, DESTROYING, memory_order_acquire) | DESTROYING;
+	while (n != DESTROYING) {
+		if (n != last && !(users->flags & MEMWAIT_PRIVATE))
+			memwait_deadline_after(&deadline, DEAD_AFTER_MS);
+		last = n;
+		ret = word ? memwait_sleepers(word, users->flags) : 0;
+		if (ret > 0)
+			ret = -EBUSY;
+		if (!ret)
+			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | users->flags,
+					    &deadline);
+		/* acquire: as above */
+		n = atomic_load_explicit(&users->count, memory_order_acquire);
+		if (ret == MEMWAIT_TIMED_OUT && n == last)
+			ret = -EBUSY;
+		if (ret < 0 && ret != -EINTR)
+			break;
+		ret = 0;
+	}
+	/* relaxed: nobody learns anything from this bit */
+	atomic_fetch_and_explicit(&users->count, ~DESTROYING, memory_order_relaxed);
+	return -ret;
+}
+
+/* A round of a thread, if @op is NULL, or of an operation. */
+static int do_round(struct memwait_users *users, memwait_look_t *look,
+		    struct memwait_round *round, struct memwait_op *op,
+		    const struct memwait_deadline *deadline, int outcome)
+{
+	int ret;
+
+	if (outcome == MEMWAIT_OP_BEGIN)
+		memwait_users_enter(users, op);
+	while ((ret = look(users, round, outcome)) == MEMWAIT_OP_WAITS) {
+		if (op)
+			outcome = memwait_op_arm(op, round->word, round->expected, round->flags);
+		else
+			outcome = memwait_sleep(round->word, round->expected, round->flags,
+						deadline);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+	}
+	memwait_users_leave(users, op);
+	return ret;
+}
+
+/* Waits as a user. Returns what @look has returned. */
+int memwait_users_wait(struct memwait_users *users, memwait_look_t *look,
+		       const struct memwait_deadline *deadline)
+{
+	struct memwait_round round = { 0 };
+
+	return do_round(users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
+}
+
+/* The same, for an operation: a step of it. */
+int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct memwait_op *op,
+		       int outcome)
+{
+	return do_round(users, look, &op->round, op, &op->deadline, outcome);
+}
