@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Barriers: how many have arrived, and a generation (internal.h) that changes when all have.
+ * Barriers: 64 bits. The upper half is a generation, which changes when all have met.
  *
- * A waiter that gives up takes its arrival back, unless the generation has changed by then.
+ *	private: the lower half is how many have arrived. Waiters sleep on the generation
+ *	shared: the lower half counts arrivals, and goes on counting from one generation to the
+ *		next; the generation is what the lower half was when it began. Waiters sleep on the
+ *		lower half
  *
- * Of a private barrier the one that arrives last changes the generation, and wakes the others,
- * which sleep on it.
+ * Invariants:
+ *	The generation changes by one step, of the thread that finds all here.
+ *	Of a private barrier fewer have arrived than meet.
+ *	Of a shared one the lower half never goes back: or a waiter would take it for the number
+ *	that it has seen. Since the generation began it has gone up by as many as have arrived, or
+ *	more.
  *
- * Whether others can be woken is asked before all have arrived: if not, the last one has not
- * arrived either. If they cannot be woken afterwards, @owed says so, and whoever comes next wakes
+ * A waiter that gives up takes its arrival back, unless the generation has changed by then. Of a
+ * private barrier the last one to arrive changes the generation, and wakes the others.
+ *
+ * The last one asks before it arrives whether others can be woken: if not, it has not arrived
+ * either. If they cannot be woken afterwards, @owed says so, and the next thread that comes wakes
  * them.
  *
  * Between processes a waiter that dies does not count, though it has arrived. So the number of
  * arrivals is an upper bound: only when it says that all are here, the kernel is asked how many
- * sleep. The lower half counts arrivals, and goes on counting from one generation to the next; the
- * generation is what it was when that began. Waiters sleep on the lower half.
+ * sleep.
  *
- *	(1) arrive: one more; likewise whenever one comes back to (2), or gives up
+ *	(1) arrive: one more; likewise when one comes back to (2), or gives up
  *	(2) fewer than all: sleep while the lower half is what it is
  *	(3) otherwise ask how many sleep, if it is still the same, and answer for them
  *	(4) all but this one: begin a new generation; wake all
@@ -24,17 +33,15 @@
  *
  * Of two that do (3), the one that came last to (1) has changed the number that the other has seen.
  * Either that one slept before, and is counted at (3), or it does not go to sleep, and comes back
- * to
- * (1). So one of them finds all. The number becomes too large, which does no harm. It never goes
- * back, or a waiter could take it for the number that it has seen.
+ * to (1). So one of them finds all. The number becomes too large, which does no harm.
  *
  * More than the barrier's count must not come at a time: of those that are on their way, it cannot
  * be told which the others have found asleep.
  *
  * Any change by others, an arrival or one that gives up, makes (4) fail, which is a
  * compare-and-swap, and all is done again. If the caller dies after (3), the oldest waiter is told.
- * If the generation has changed, that wakes the others. If not, it goes to (1): the dead one is not
- * among them.
+ * If the generation has changed, that waiter wakes the others. If not, it goes to (1): the dead one
+ * is not among them.
  */
 #include <sched.h>
 #include <string.h>
@@ -168,6 +175,7 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 	int ret = 0;
 
 	do {
+		MEMWAIT_INVARIANT((uint32_t)state < barrier->count);
 		*generation = generation_of(state);
 		next = state + 1;
 		if ((uint32_t)next == barrier->count) {
@@ -195,6 +203,7 @@ static bool take_back(struct barrier *barrier, uint32_t generation)
 	while (generation_of(state) == generation) {
 		uint64_t next = is_private(barrier) ? state - 1 : one_more(state);
 
+		MEMWAIT_INVARIANT(!is_empty(barrier, state));
 		/* acquire: as above */
 		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							  memory_order_acquire,
@@ -238,6 +247,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 	for (;; has_come = false) {
 		if (generation_of(state) != round->generation)
 			return 0;
+		MEMWAIT_INVARIANT(arrived(state));
 		round->expected = (uint32_t)state;
 		if (arrived(state) < barrier->count)
 			return MEMWAIT_OP_WAITS;

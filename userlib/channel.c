@@ -207,6 +207,16 @@ static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 	       (uint32_t)(event & CLOSED);
 }
 
+/*
+ * Invariants of an event word: ARMED => somebody is counted that waits. There are as many positions
+ * as the channel says.
+ */
+static inline void check(const struct memwait_channel *channel, uint64_t event)
+{
+	MEMWAIT_INVARIANT(!(event & ARMED) || event & WAITERS);
+	MEMWAIT_INVARIANT(position_of(event) < channel->positions);
+}
+
 static unsigned char *item_at(struct memwait_channel *channel, uint32_t position)
 {
 	return channel->slots + position % channel->capacity * channel->slot_size;
@@ -226,6 +236,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 	int woken = 0;
 
 	do {
+		check(channel, was);
 		next = moved_on(channel, was);
 		now = (was & ~LOWER_HALF) | next;
 		if (was & ARMED && woken >= 0) {
@@ -298,6 +309,8 @@ static int put(struct memwait_channel *channel, const void *item, int *err)
 	uint32_t head = position_of(filled);
 	uint32_t length = length_between(channel, head, position_of(freed));
 
+	check(channel, freed);
+	MEMWAIT_INVARIANT(length <= channel->capacity);
 	if (filled & CLOSED) {
 		finish_closing(channel, freed);
 		return EPIPE;
@@ -331,6 +344,8 @@ static int get(struct memwait_channel *channel, void *item,
 	uint32_t length = length_between(channel, position_of(filled), tail);
 	int ret;
 
+	check(channel, filled);
+	MEMWAIT_INVARIANT(length <= channel->capacity);
 	if (filled & CLOSED)
 		finish_closing(channel, freed);
 	if (!length && filled & CLOSED) {

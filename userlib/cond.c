@@ -1,41 +1,48 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Condition variables: a sequence that each signal changes, and that waiters sleep on.
+ * Condition variables: a sequence of 64 bits that each signal changes, and that waiters sleep on.
+ *
+ *	bit 0		OWED: somebody could not wake those who sleep
+ *	bits 1 to 63	how many signals there were: it does not come round
+ *
+ * Invariants:
+ *	The number of signals never goes back.
+ *	@broadcast is the number of a signal: not above that of the sequence.
+ *	@mutex is where the mutex of all waiters is, or ELSEWHERE.
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
  *	(2) unlock the mutex			(2) notify one
  *	(3) sleep while it is as it was read
  *
- * No signal is lost: who has read the sequence before a signal changed it either sleeps already, or
- * will not go to sleep. No signal is stolen: if all who were there before it sleep, the notify
+ * No signal is lost: a waiter that has read the sequence before a signal changed it sleeps already,
+ * or will not go to sleep. No signal is stolen: if all who were there before it sleep, the notify
  * takes one of them, because those who come later stand behind them in the kernel's queue. If one
  * of them does not sleep yet, it has got the signal with the change. The notify may then wake one
- * more, which POSIX calls a spurious wake-up. The sequence counts in steps of 2, and 64 bits do not
- * come round.
+ * more, which POSIX calls a spurious wake-up.
  *
- * From (1) on a waiter may return, and destroy it. So the signaller is counted as a user, and
- * destroy waits for it. If (2) fails it sets OWED, the lowest bit of the sequence: whoever comes
- * next wakes all, in one call with taking OWED away. That is more than were signalled, perhaps.
+ * From (1) on a waiter may return, and destroy it. So the signaller is a user, and destroy waits
+ * for it (users.c). If (2) fails it sets OWED: the next one that comes wakes all, in one call with
+ * clearing OWED. That is more than were signalled, perhaps.
  *
- * Between processes a waiter sleeps with MEMWAIT_OWNED, which takes 64 bits for an owner's id. It
- * sleeps on the lower half of the sequence, therefore, and would miss signals if it stood still
- * between (1) and (3) for 2^31 of them, or a multiple of that, exactly. A waiter that dies after it
- * was woken, and before it has the mutex, is made up for: the next one is told, and returns. A
- * signaller that dies within its call has signalled, or has not.
+ * Between processes a waiter sleeps with MEMWAIT_OWNED, which takes 64 bits for an owner's id.
+ * Therefore it sleeps on the lower half of the sequence. It would miss signals if it stood still
+ * between (1) and (3) for 2^31 of them, or a multiple of that, exactly. If a waiter dies after it
+ * was woken, and before it has the mutex, the next one is told, and returns. A signaller that dies
+ * within its call has signalled, or has not.
  *
  * A signal that reached a waiter which is cancelled goes on by a notify alone: those who were there
  * before that signal and do not sleep yet have seen it change the sequence.
  *
  * Broadcast moves the sleepers to the mutex instead of waking all of them, if it knows where that
- * is: it must lie in the same page (see internal.h), be the same for all waiters, not be fair, and
- * be MEMWAIT_PRIVATE if the condition variable is, and only then. Who is moved is woken by an
- * unlock of the mutex, one after another. It cannot tell whether it was woken here or there; but it
- * sees that there has been a broadcast, and then behaves as one who has slept on the mutex: it sets
- * CONTENDED. @broadcast is the sequence that the last broadcast which moves has made. It is written
- * before the move, and a waiter is woken, or takes itself out, after that: the kernel orders the
- * two. Who has read that very sequence came between (1) and (3) below, if it was moved at all: it
- * may have to set CONTENDED as well, but it was not meant by the broadcast.
+ * is: it must lie in the same page (see internal.h), be the same for all waiters, not be fair or
+ * robust, and be MEMWAIT_PRIVATE exactly if the condition variable is. A waiter that was moved is
+ * woken by an unlock of the mutex, one after another. It cannot tell whether it was woken here or
+ * there; but it sees that there has been a broadcast, and then sets CONTENDED, as a thread that has
+ * slept on the mutex does. @broadcast is written before the move, and a waiter is woken, or takes
+ * itself out, after that: the kernel orders the two. A waiter that has read that very sequence came
+ * between (1) and (3) below, if it was moved at all: it may have to set CONTENDED as well, but it
+ * was not meant by the broadcast.
  *
  *	broadcaster
  *	(1) change the sequence
@@ -46,9 +53,9 @@
  *
  * A waiter with another mutex says so in @mutex before it sleeps: if (3) has moved it, (5) sees it.
  *
- * If the broadcaster dies after (3), the oldest of those that were moved is told, for they look to
- * the thread that has moved them, and does what it would have done if it had been woken: it takes
- * the mutex, with CONTENDED set, or sets that.
+ * If the broadcaster dies after (3), the oldest of those that were moved is told, as they look to
+ * the thread that has moved them. It does what it would have done if it had been woken: it takes
+ * the mutex with CONTENDED set, or sets that and sleeps.
  */
 #include <string.h>
 
@@ -185,7 +192,10 @@ static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct me
 static uint64_t last_broadcast(struct cond *cond)
 {
 	/* relaxed: see the top of the file */
-	return atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
+	uint64_t broadcast = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
+
+	MEMWAIT_INVARIANT(!(broadcast & OWED));
+	return broadcast;
 }
 
 /* Whether a waiter may have been moved to the mutex. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the files of the library share, and the invariants of every word that others can see. Each
- * file calls only files below it:
+ * What the files of the library share. Each file calls only files below it:
  *
  *	cond.c
  *	mutex.c, rwlock.c, channel.c
@@ -13,42 +12,19 @@
  *	loop.c			loops and operations
  *	device.c		the device: sleep, wake; owners, processes, deadlines
  *
- * A lock word (lock.c) has two bits, and is
- *
- *	0			unlocked; no fair waiter is asleep on it
- *	LOCKED			locked; unlock need not notify
- *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
- *	CONTENDED		unlocked; no waiter could be woken: the next unlock does it
- *
- *	A waiter sleeps on a lock word while that is LOCKED | CONTENDED. CONTENDED is never
- *	cleared without a notify.
- *
- * An owner word (owner.c) has 64 bits: the id of the thread that has the lock, and two more. It is
- *
- *	0			unlocked
- *	id			locked; unlock need not notify
- *	id | CONTENDED		locked; a waiter may be asleep on it, or about to be
- *	CONTENDED		unlocked; a waiter may be asleep on it
- *	... | INCONSISTENT	locked, and an owner before this one has died with it
- *	INCONSISTENT		not recoverable, for ever
- *
- * A semaphore has its value in the lower half of 64 bits. The upper half counts the waiters, above
- * a bit that says whether the semaphore is private. Waiters sleep while the value is 0. The atomic
- * operation that raises the value tells post all of that.
- *
- * A generation is the upper half of 64 bits. It changes when all waiters are to go on: barrier,
- * wait group.
+ * The bits of each word that others can see, and their invariants, are at the top of the file that
+ * changes it. MEMWAIT_INVARIANT() checks them.
  *
  * Death. A process can be killed at any instruction. Of an object that processes share, what is
- * free must nevertheless be taken by one that waits for it. There are three ways to that, see also
- * the top of owner.c.
+ * free must nevertheless be taken by a thread that waits for it. There are three ways to that; see
+ * also the top of owner.c.
  *
  *	A change of a word, and the notify that it calls for, are one system call where somebody may
  *	sleep: memwait_change().
  *
- *	Who sleeps does so with MEMWAIT_OWNED. If a thread dies that has been woken, the next one is
- *	told, and looks at the word again: MEMWAIT_OWNER_DIED is to be treated like MEMWAIT_OK. Only
- *	the thread that was woken last is looked to. So a thread that was woken, and leaves
+ *	Waiters sleep with MEMWAIT_OWNED. If a thread dies that was woken, the next one is told, and
+ *	looks at the word again: MEMWAIT_OWNER_DIED is to be treated like MEMWAIT_OK. The kernel
+ *	looks only to the thread that was woken last. So a thread that was woken, and leaves
  *	something behind that others can have, wakes one of them.
  *
  *	Where neither is enough, a thread has itself looked to before it makes its change:
@@ -95,6 +71,15 @@
 
 /* Processes share them: they must not be made of a lock of the process's own. */
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruction");
+
+/* Of the words, see above: checked in debug builds, and in the simulation, which brings its own. */
+#if defined(MEMWAIT_DEBUG) && !defined(MEMWAIT_INVARIANT)
+#undef NDEBUG
+#include <assert.h>
+#define MEMWAIT_INVARIANT(condition)	assert(condition)
+#elif !defined(MEMWAIT_INVARIANT)
+#define MEMWAIT_INVARIANT(condition)	((void)(0 && (condition)))
+#endif
 
 /* Whether a time is given right is found when it is needed, as pthreads do. */
 struct memwait_deadline {

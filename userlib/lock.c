@@ -1,33 +1,45 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Lock words: 32 bits that are locked, see internal.h. There are two ways.
+ * Lock words: 32 bits.
  *
- * By default an unlocked word belongs to the thread that is there first. A thread that wants to
- * sleep sets CONTENDED by an exchange, which takes the lock if it was free by then. So one that was
- * woken has CONTENDED set for those that still sleep. To unlock is a compare-and-swap from LOCKED
- * to 0. If CONTENDED is set, the word becomes 0 and one is woken, by one system call.
+ *	0			unlocked; no fair waiter is asleep on it
+ *	LOCKED			locked; unlock need not notify
+ *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
+ *	CONTENDED		unlocked; no waiter could be woken: the next unlock does it
  *
- * A thread that dies with the lock leaves it locked. But the lock is not free then. If one dies
- * that was woken, the next is told, and tries in its place (MEMWAIT_OWNED, see internal.h).
+ * Invariants:
+ *	No other bit is set.
+ *	A waiter sleeps only while the word is LOCKED | CONTENDED.
+ *	CONTENDED is cleared by a thread that has the lock, and a notify goes with that or follows.
+ *	A fair word is LOCKED when it is handed over, and until that waiter unlocks it.
  *
- * A fair word is handed over: who unlocks leaves LOCKED set, and the waiter that the notify has
- * counted has the lock with that. It relies on the kernel: a notify returns 1 exactly if one waiter
- * will see MEMWAIT_OK, and the queue is strictly first in, first out. How the word is unlocked
- * when nobody is there:
+ * By default an unlocked word belongs to the first thread that takes it. A thread that wants to
+ * sleep sets both bits by an exchange, which takes the lock if it was free by then. So a waiter
+ * that was woken takes the lock with CONTENDED set, for those that still sleep. To unlock is a
+ * compare-and-swap from LOCKED to 0. If CONTENDED is set, the word becomes 0 and one waiter is
+ * woken, by one system call.
+ *
+ * A thread that dies with the lock leaves it locked. If a waiter dies that was woken, the next one
+ * is told, and tries in its place (MEMWAIT_OWNED, see internal.h).
+ *
+ * A fair word is handed over: the owner leaves LOCKED set, and the waiter that the notify has
+ * counted owns the lock by that. This relies on the kernel: a notify returns 1 exactly if one
+ * waiter will see MEMWAIT_OK, and the queue is strictly first in, first out. To unlock it:
  *
  *	owner				waiter
- *	(1) take CONTENDED away		(1) set CONTENDED
+ *	(1) clear CONTENDED		(1) set CONTENDED
  *	(2) notify: 1: handed over	(2) sleep while LOCKED | CONTENDED
  *	(3) LOCKED -> 0, or again (1)
  *
- * A waiter that slept before (2) gets the lock. One that was to sleep, and had set CONTENDED before
- * (1), finds the word changed, and sets it again. Whoever sets it after (1) makes (3) fail. So
- * after (3) nobody sleeps. Whoever is handed the lock sets CONTENDED again, for those behind it.
+ * A waiter that slept before (2) gets the lock. One that had set CONTENDED before the owner's (1),
+ * and does not sleep yet, finds the word changed, and sets it again. CONTENDED that is set after
+ * (1) makes (3) fail. So after (3) nobody sleeps. A waiter that is handed the lock sets CONTENDED
+ * again, for those behind it.
  *
  * Cancelled, timed out, interrupted: the kernel says exactly whether a waiter was counted. If it
  * was not, it leaves nothing but perhaps CONTENDED, which costs one notify. If it was, a fair lock
- * is its own and is unlocked; by default the notify goes on to the next sleeper, who takes the lock
- * with CONTENDED set, or sets it and sleeps again.
+ * is its own, and is unlocked; by default the notify goes on to the next sleeper, who takes the
+ * lock with CONTENDED set, or sets it and sleeps again.
  *
  * A condition variable moves its sleepers to a word that is not fair, by memwait_lock_adopt().
  */
@@ -75,16 +87,18 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t now;
 
-	if (!(kind & MEMWAIT_MUTEX_FAIR))
+	if (!(kind & MEMWAIT_MUTEX_FAIR)) {
 		/* acquire: as memwait_lock_try() */
-		return !(atomic_exchange_explicit(word, BOTH, memory_order_acquire) &
-			 MEMWAIT_LOCKED);
-
+		now = atomic_exchange_explicit(word, BOTH, memory_order_acquire);
+		MEMWAIT_INVARIANT(!(now & ~BOTH));
+		return !(now & MEMWAIT_LOCKED);
+	}
 	/* relaxed: only the compare-and-swap counts */
 	now = atomic_load_explicit(word, memory_order_relaxed);
 	for (;;) {
 		uint32_t next = now ? BOTH : MEMWAIT_LOCKED;
 
+		MEMWAIT_INVARIANT(!(now & ~BOTH));
 		if (now == next)
 			return false;
 		/* acquire: as memwait_lock_try() */
@@ -115,7 +129,9 @@ bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
 static void lock_was_handed_over(_Atomic uint32_t *word)
 {
 	/* acquire: pairs with the release of the owner before, which changed the word as well */
-	atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_acquire);
+	uint32_t was = atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_acquire);
+
+	MEMWAIT_INVARIANT(was & MEMWAIT_LOCKED);
 }
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
@@ -162,7 +178,8 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 		if (!(locked & MEMWAIT_LOCKED))
 			return EPERM;
 		/* release: the same for whom it is handed over to, see lock_was_handed_over() */
-		atomic_fetch_and_explicit(word, ~MEMWAIT_CONTENDED, memory_order_release);
+		locked = atomic_fetch_and_explicit(word, ~MEMWAIT_CONTENDED, memory_order_release);
+		MEMWAIT_INVARIANT(locked == BOTH);
 		if (!ret)
 			ret = memwait_wake(word, 1, kind);
 		if (ret > 0)
@@ -187,7 +204,8 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 
 	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
-	ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, NULL);
+	ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, &was);
+	MEMWAIT_INVARIANT(was == BOTH);
 	if (ret >= 0)
 		return 0;
 	if (kind & MEMWAIT_OR_KEEP)

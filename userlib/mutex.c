@@ -3,10 +3,13 @@
  * Mutexes. By default a lock word (lock.c), and for some kinds its owner. A robust one is an owner
  * word (owner.c).
  *
- * Owner and count are written by the thread that has the lock. Others read the owner as well, to
- * see whether it is they themselves: a thread finds its own id there only if it has written it. Of
- * a mutex that processes share that is the kernel's id, because processes in two PID namespaces may
- * have threads of one number.
+ * Invariants, of kinds whose owners matter:
+ *	The thread that has the lock writes the owner and the count, and nobody else does.
+ *	While it is locked the count is at least 1, but for the moments before and after.
+ *
+ * Other threads read the owner too, to see whether it is they themselves: a thread finds its own id
+ * there only if it has written it. Of a mutex that processes share that is the kernel's id, because
+ * processes in two PID namespaces may have threads of one number.
  */
 #include <string.h>
 
@@ -283,6 +286,7 @@ static int unlock_own(struct mutex *mutex)
 {
 	if (!is_own(mutex))
 		return EPERM;
+	MEMWAIT_INVARIANT(mutex->count);
 	if (mutex->kind & MEMWAIT_MUTEX_RECURSIVE && --mutex->count)
 		return 0;
 	if (is_robust(mutex))

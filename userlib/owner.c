@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Owner words: 64 bits that hold the id of the thread that has the lock, see internal.h. They are
- * for locks whose owner may die.
+ * Owner words: 64 bits, of locks whose owner may die. The lower 62 bits are the id of the thread
+ * that has the lock, or 0.
+ *
+ *	0			unlocked
+ *	id			locked; unlock need not notify
+ *	id | CONTENDED		locked; a waiter may be asleep on it, or about to be
+ *	CONTENDED		unlocked; a waiter may be asleep on it
+ *	id | ... | INCONSISTENT	locked; an owner before this one has died with it
+ *	INCONSISTENT		not recoverable, for ever
+ *
+ * Invariants:
+ *	INCONSISTENT without an id stands alone, and the word never changes again.
+ *	A waiter sleeps only while the word names an owner and is CONTENDED.
+ *	CONTENDED is cleared together with the id, and a notify follows.
+ *	The thread of the id writes it, from 0 or a dead owner's, and clears it. Of a gate it may
+ *	also become that of the thread that goes on with an operation (rwlock.c), or of no thread:
+ *	memwait_owner_abandon().
  *
  * Nothing is written down before a thread locks, and nothing after it has unlocked: to lock is a
  * compare-and-swap from 0 to the thread's id, to unlock is one from the id to 0. A thread that
@@ -14,10 +29,9 @@
  *					(3) woken, or told: 0 -> id | CONTENDED, or again (1)
  *
  * An owner that dies before (1) is found in the word. If it dies before (2), the oldest waiter is
- * told, because it, or one that came later, has named that owner, and finds 0. A waiter that dies
- * after (2) and before (3) is the one that the kernel looks to by then, so the next one is told. A
- * thread that takes the lock in between, without a system call, is named by the waiter that goes
- * back to (1).
+ * told, because a waiter has named that owner, and finds 0. A waiter that dies after (2) and before
+ * (3) is the one that the kernel looks to by then, so the next one is told. A thread that takes the
+ * lock in between, without a system call, is named by the waiter that goes back to (1).
  *
  * MEMWAIT_OWNER_DIED may be about the owner, or about a waiter. A wait that names a dead owner ends
  * at once, even if its deadline has passed; one that names a living owner is then TIMED_OUT. So the
@@ -25,17 +39,16 @@
  * from that id to its own, and sets INCONSISTENT, which says that the lock was not unlocked. No id
  * is used again, so the word cannot have become the same once more.
  *
- * The owner takes INCONSISTENT away when it has put right what is guarded. If it unlocks without
- * having done so, nothing is left in the word but INCONSISTENT, for ever. All are woken then. The
- * thread that unlocks may die before it has woken them, or cannot wake them; so each one that finds
- * this wakes all the others.
+ * The owner clears INCONSISTENT when it has put right what is guarded. If it unlocks without having
+ * done so, the word becomes INCONSISTENT alone, and all are woken. The thread that unlocks may die
+ * before it has woken them, or be unable to; so each thread that finds this wakes all the others.
  *
- * Nothing is looked at after an unlock, as whoever has the lock next may free it. So who sleeps is
- * asked before. If somebody does, or that cannot be told, CONTENDED stays when the lock is free,
- * and who takes it has it with CONTENDED set: so it does no harm if the notify fails.
+ * Nothing is looked at after an unlock, as the next owner may free the word. So the owner asks for
+ * sleepers before. If somebody sleeps, or that cannot be told, CONTENDED stays when the lock is
+ * free, and the next owner has it with CONTENDED set: so it does no harm if the notify fails.
  *
- * Who gives up because its deadline has passed has looked once more, at the word and at its owner.
- * If it gets the lock so, it wakes the next one, which names it.
+ * A waiter whose deadline has passed looks once more, at the word and at its owner. If it gets the
+ * lock so, it wakes the next waiter, which names it.
  *
  * A waiter that was woken or told, finds the lock taken, and gives up at once because its deadline
  * has passed, has not named the owner that it found. Therefore it wakes the next one, which does.
@@ -46,6 +59,13 @@ static const struct memwait_deadline passed = { .ns = 0 };
 
 /* What a word is that is free, and on which somebody sleeps. */
 #define OWED	MEMWAIT_OWNER_CONTENDED
+
+/* Of a word that is loaded, or to be stored. */
+static inline void check(uint64_t word)
+{
+	MEMWAIT_INVARIANT(word & MEMWAIT_OWNER_MASK || !word || word == OWED ||
+			  word == MEMWAIT_NOT_RECOVERABLE);
+}
 
 /* Wakes one who sleeps on a word that the caller may look at still; or has others do so. */
 static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
@@ -58,7 +78,7 @@ static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
 	while (now != MEMWAIT_NOT_RECOVERABLE &&
 	       !atomic_compare_exchange_weak_explicit(word, &now, now | MEMWAIT_OWNER_CONTENDED,
 						      memory_order_relaxed, memory_order_relaxed))
-		;
+		check(now);
 }
 
 static uint32_t wait_flags(uint32_t kind)
@@ -83,6 +103,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 		*seen = next;
 		if (now == MEMWAIT_NOT_RECOVERABLE)
 			return ENOTRECOVERABLE;
+		check(next);
 		if (now == next)
 			return EBUSY;
 		/* acquire: pairs with the release of memwait_owner_unlock() */
@@ -279,7 +300,10 @@ int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 void memwait_owner_make_consistent(_Atomic uint64_t *word)
 {
 	/* relaxed: the caller has the lock, and the next one acquires it */
-	atomic_fetch_and_explicit(word, ~MEMWAIT_OWNER_INCONSISTENT, memory_order_relaxed);
+	uint64_t was = atomic_fetch_and_explicit(word, ~MEMWAIT_OWNER_INCONSISTENT,
+						 memory_order_relaxed);
+
+	MEMWAIT_INVARIANT(was & MEMWAIT_OWNER_INCONSISTENT && was & MEMWAIT_OWNER_MASK);
 }
 
 static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)

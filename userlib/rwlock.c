@@ -1,46 +1,54 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Read-write locks: a number of readers that a writer can close, behind a gate.
+ * Read-write locks: a state that readers count themselves in, and that a writer closes, behind a
+ * gate. The gate is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The
+ * state is 32 bits:
  *
- * The gate is a lock word (lock.c). A writer locks it, closes the state, and waits until the
- * readers are gone; it has the gate until it unlocks. A reader only adds itself as long as the
- * state is open. If it is closed, the reader goes through the gate: there is no writer when it has
- * the gate, as that opens the state before it unlocks the gate. So readers enter one after another
- * without a herd, and a writer that has the gate waits for no reader that comes later.
+ *	bits 0 to 28	the number of readers
+ *	CLOSED		the writer that has the gate wants the lock, or has it
+ *	WAITING		writers may be asleep on the state, or about to be, without the gate
+ *	OWED		somebody could not wake those who sleep on the state, or at the gate
  *
- * Of a fair lock the gate is fair: readers and writers that have to wait enter in the order of
+ * Invariants:
+ *	The number of readers does not become negative.
+ *	CLOSED changes only by the thread that has the gate.
+ *	CLOSED => no reader comes.
+ *	CLOSED, of a lock that prefers readers and is not robust => there is no reader.
+ *	WAITING => the lock prefers readers.
+ *
+ * A writer locks the gate, closes the state, and waits until the readers are gone; it has the gate
+ * until it unlocks. A reader only adds itself as long as the state is open. If it is closed, the
+ * reader goes through the gate: there is no writer when it has the gate, as a writer opens the
+ * state before it unlocks the gate. So readers enter one after another without a herd, and a writer
+ * that has the gate waits for no reader that comes later.
+ *
+ * The gate of a fair lock is fair: readers and writers that have to wait enter in the order of
  * waiting. That costs a switch of threads for each as soon as one of them waits.
  *
- *	state: number of readers, and
- *	CLOSED: a writer has the gate and wants, or has, the lock
- *	WAITING: writers may be asleep on the state, or about to be, without the gate
- *	OWED: somebody could not wake those who sleep on the state, or at the gate
+ * The writer sleeps on the state; the last reader, which leaves CLOSED alone behind, wakes it. A
+ * writer that gives up opens the state, and unlocks the gate.
  *
- * The writer sleeps on the state; the reader that leaves CLOSED alone behind wakes it. A writer
- * that gives up opens the state, and unlocks the gate.
- *
- * Between these two readers come and go, and the last of them may destroy the lock. If destroy
- * finds the state open, and the gate taken, it waits until the gate is free.
+ * Between these two steps readers come and go, and the last of them may destroy the lock. If
+ * destroy finds the state open, and the gate taken, it waits until the gate is free.
  *
  * That is so of locks that prefer writers, and of fair ones. By default a lock prefers readers, as
  * glibc's does: POSIX lets a thread have it for reading several times. A writer closes the state
- * only if there is no reader. If there is one, it says so by WAITING, unlocks the gate, and sleeps
- * on the state; the last reader wakes all that do, and they go through the gate again. So nobody
- * has the gate for longer than a moment, but a writer that is inside, and a thread that is inside
- * as a reader can come in once more.
+ * only if there is no reader. If there is one, it sets WAITING, unlocks the gate, and sleeps on the
+ * state; the last reader wakes all that do, and they go through the gate again. So nobody has the
+ * gate for longer than a moment, but a writer that is inside, and a thread that is inside as a
+ * reader can come in once more.
  *
- * The last reader leaves, and wakes, by one call, as whoever has the lock next may free it. If the
- * call fails it leaves all the same, and sets OWED in the same step. So does whoever leaves the
- * gate and cannot wake the next one there: by the gate alone a reader would not learn of that.
- * Whoever then does not get the lock at once, who unlocks as a writer, and the last reader after
- * that, wakes all.
+ * The last reader leaves, and wakes, by one call, as the next owner may free the lock. If the call
+ * fails it leaves all the same, and sets OWED in the same step. A thread that leaves the gate and
+ * cannot wake the next one there sets OWED too: by the gate alone a reader would not learn of that.
+ * A thread that then does not get the lock at once, a writer that unlocks, and the last reader
+ * after that, wake all.
  *
- * Of a robust lock the gate is an owner word (owner.c), which tells if its owner has died. If the
- * state is closed then, it was a writer. The one that finds that has the lock for writing, whatever
- * it wanted, as there may be something to be put right. If it gives up because there still are
- * readers, it abandons the gate, and leaves the state closed. If the state is open, the dead one
- * had not begun to write, or has ended: nothing has happened. A lock that is not recoverable stays
- * closed.
+ * The owner word of a robust lock's gate tells if its owner has died. If the state is closed then,
+ * it was a writer. The thread that finds that has the lock for writing, whatever it wanted, as
+ * there may be something to be put right. If it gives up because there still are readers, it
+ * abandons the gate, and leaves the state closed. If the state is open, the dead one had not begun
+ * to write, or has ended: nothing has happened. A lock that is not recoverable stays closed.
  */
 #include <string.h>
 
@@ -79,6 +87,24 @@ static bool is_robust(const struct rwlock *lock)
 static bool prefers_readers(const struct rwlock *lock)
 {
 	return !(lock->kind & (MEMWAIT_RWLOCK_FAIR | MEMWAIT_RWLOCK_PREFER_WRITER));
+}
+
+/* Of a state that was loaded. */
+static inline void check(const struct rwlock *lock, uint32_t state)
+{
+	MEMWAIT_INVARIANT(!(state & CLOSED && state & READERS) || !prefers_readers(lock) ||
+			  is_robust(lock));
+	MEMWAIT_INVARIANT(!(state & WAITING) || prefers_readers(lock));
+}
+
+/* Before the state is closed or opened. */
+static inline void check_gate(struct rwlock *lock)
+{
+	/* relaxed: the caller has locked it itself */
+	MEMWAIT_INVARIANT(is_robust(lock) ?
+			  atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
+			  MEMWAIT_OWNER_MASK :
+			  atomic_load_explicit(&lock->gate, memory_order_relaxed) & MEMWAIT_LOCKED);
 }
 
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
@@ -208,6 +234,7 @@ static int add_reader(struct rwlock *lock)
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 
 	do {
+		check(lock, state);
 		if (state & CLOSED)
 			return EBUSY;
 		if ((state & READERS) == MOST_READERS)
@@ -234,6 +261,8 @@ static uint32_t close_state(struct rwlock *lock)
 	/* acquire: pairs with the release of readers that have left, and of the writer before */
 	uint32_t state = atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire);
 
+	check_gate(lock);
+	check(lock, state | CLOSED);
 	return state & READERS ? state | CLOSED : 0;
 }
 
@@ -246,7 +275,9 @@ static int close_if_empty(struct rwlock *lock)
 	/* relaxed: only the compare-and-swap counts */
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 
+	check_gate(lock);
 	do {
+		check(lock, state);
 		if (state & READERS)
 			return EBUSY;
 		/* acquire: as close_state() */
@@ -334,8 +365,10 @@ static int open_state(struct rwlock *lock)
 {
 	uint32_t was;
 
+	check_gate(lock);
 	/* release: what was written is there for the readers that come */
-	atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
+	was = atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
+	MEMWAIT_INVARIANT(was & CLOSED);
 	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate, &was))
 		return 0;
 	return release_gate_at_last(lock);
@@ -695,6 +728,7 @@ static int unlock_slowly(struct rwlock *lock)
 		return unlock_writer(lock);
 	}
 	do {
+		check(lock, state);
 		if (!(state & READERS))
 			return EPERM;
 		next = state - 1;

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Semaphores: a value, and how many are within a wait, in one word of 64 bits (internal.h).
+ * Semaphores: 64 bits.
  *
- * What counts is the value: a waiter that has been woken takes from it, or sleeps again if another
- * was faster, which then has used the post. Each post notifies one, so that there are never
- * sleepers beside a value that nobody has been woken for.
+ *	bits 0 to 31	the value; waiters sleep while it is 0
+ *	bit 32		PRIVATE, as init was told
+ *	bits 33 to 63	how many are within a wait
  *
- * Between processes: a post that may find sleepers raises the value and wakes one in one system
+ * Invariants:
+ *	The number of waiters does not become negative.
+ *	PRIVATE never changes: a value below 0, or of 2^32, would change it.
+ *	A post that finds waiters notifies one of them.
+ *
+ * The atomic operation that raises the value tells post all that it needs, so the semaphore may be
+ * gone afterwards. The value alone counts: a waiter that was woken takes from it, or sleeps again
+ * if another thread was faster, which then has used the post. Each post notifies one, so that there
+ * are never sleepers beside a value that nobody has been woken for.
+ *
+ * Between processes a post that may find sleepers raises the value and wakes one in one system
  * call. Two posts wake two waiters, and the kernel looks to the second one only, see internal.h. If
  * the first one dies before it has taken, its post is left; and so is a post that could not wake
  * anybody. Therefore a waiter that was woken, and leaves a value behind beside others that wait,
@@ -61,6 +71,7 @@ static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 	while (value_of(state)) {
 		/* acquire: pairs with memwait_sem_post() */
 		*left = state - 1 - less;
+		MEMWAIT_INVARIANT(state >= less && !((*left ^ state) & PRIVATE));
 		if (atomic_compare_exchange_weak_explicit(&sem->state, &state, *left,
 							  memory_order_acquire,
 							  memory_order_relaxed))
@@ -93,7 +104,9 @@ static uint32_t enter(struct sem *sem)
 static void leave(struct sem *sem)
 {
 	/* relaxed: nothing was taken */
-	atomic_fetch_sub_explicit(&sem->state, WAITER, memory_order_relaxed);
+	uint64_t was = atomic_fetch_sub_explicit(&sem->state, WAITER, memory_order_relaxed);
+
+	MEMWAIT_INVARIANT(was >= WAITER);
 }
 
 /* A wake-up that is not used. If there is no value, somebody else has used it. */

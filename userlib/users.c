@@ -33,22 +33,31 @@
 /* @op: NULL for a thread. Returns how many others there are. */
 uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
 {
+	uint32_t others;
+
 	/* relaxed, both: destroy is not called while somebody comes */
 	if (op)
 		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
-	return atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed);
+	others = atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed);
+	MEMWAIT_INVARIANT(!(others & DESTROYING));
+	return others;
 }
 
 /* The last access: the object may be gone afterwards. */
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op)
 {
 	uint32_t flags = users->flags;
+	uint32_t was;
 
-	/* relaxed: ordered by the release that follows */
-	if (op)
-		atomic_fetch_sub_explicit(&users->operations, 1, memory_order_relaxed);
+	if (op) {
+		/* relaxed: ordered by the release that follows */
+		was = atomic_fetch_sub_explicit(&users->operations, 1, memory_order_relaxed);
+		MEMWAIT_INVARIANT(was);
+	}
 	/* release: what was read before stays before destroy, which acquires */
-	if (atomic_fetch_sub_explicit(&users->count, 1, memory_order_release) == (DESTROYING | 1))
+	was = atomic_fetch_sub_explicit(&users->count, 1, memory_order_release);
+	MEMWAIT_INVARIANT(was & ~DESTROYING);
+	if (was == (DESTROYING | 1))
 		memwait_wake(&users->count, 1, flags);
 }
 

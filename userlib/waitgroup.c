@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Wait groups: a count, and a generation (internal.h), so that a waiter goes on even if the count
+ * Wait groups: 64 bits. The upper half is a generation, so that a waiter goes on even if the count
  * rises again before it runs.
  *
- * Waiters sleep where the lower half is, which holds the count and WAITERS, while the whole is as
- * they have seen it; on big-endian machines, while that half is. With WAITERS set the count becomes
- * 0 by one system call that wakes all, so no death can come between the two. It leaves 0 beside
- * WAITERS. The next one that adds to the count clears WAITERS and changes the generation: a waiter
- * goes on if it finds 0, or another generation. It may be woken for nothing, if somebody has added
- * to the count before the kernel has taken away the last one.
+ *	bits 0 to 29	the count
+ *	WAITERS		somebody sleeps, or is about to
+ *	OWED		nobody could be woken when the count became 0
+ *	bits 32 to 63	the generation
  *
- * If that system call fails the count becomes 0 all the same, and OWED is set in the same step. Who
- * comes next, for whatever, wakes those who sleep still.
+ * Invariants:
+ *	WAITERS is set only beside a count above 0, and a waiter sleeps only while it is set.
+ *	The count becomes 0, or rises from 0, beside WAITERS => WAITERS is cleared and the
+ *	generation changes in the same step; or the kernel has made it 0, and woken all.
+ *	OWED is set in the step that makes the count 0.
  *
- * Who has been woken looks at the state once more, so all that have to wait are counted as users,
- * and destroy waits until they have left. Who makes the count 0 touches nothing afterwards.
+ * Waiters sleep where the lower half is, while the whole is as they have seen it; on big-endian
+ * machines, while that half is. With WAITERS set the count becomes 0 by one system call that wakes
+ * all, so no death can come between the two. It leaves 0 beside WAITERS. The next one that adds to
+ * the count clears WAITERS and changes the generation: a waiter goes on if it finds 0, or another
+ * generation. It may be woken for nothing, if somebody has added to the count before the kernel has
+ * taken away the last one.
+ *
+ * If that system call fails the count becomes 0 all the same. The next call on the group wakes
+ * those who sleep still.
+ *
+ * A waiter that was woken looks at the state once more, so all that have to wait are users, and
+ * destroy waits until they have left (users.c). The thread that makes the count 0 touches nothing
+ * afterwards.
  */
 #include <string.h>
 
@@ -151,6 +163,8 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 		}
 		if (next & WAITERS && (!count || !(state & COUNT)))
 			next = (next & ~WAITERS) + GENERATION;
+		MEMWAIT_INVARIANT(!(state & WAITERS) || (count && state & COUNT) ||
+				  !(next & WAITERS || generation_of(next) == generation_of(state)));
 		/* acq_rel: what all did before the count was zero is there for who waited */
 	} while (!atomic_compare_exchange_weak_explicit(&group->state, &state, next,
 							memory_order_acq_rel,

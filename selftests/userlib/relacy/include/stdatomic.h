@@ -76,6 +76,10 @@ typedef enum {
 #define atomic_compare_exchange_weak_explicit(word, expected, desired, success, failure) \
 	SIM_COMPARE_EXCHANGE(word, expected, desired, success, failure, true)
 
+/* Those of the library's words are checked in every execution. */
+#define MEMWAIT_INVARIANT(condition) \
+	((condition) ? (void)0 : sim_fail("invariant of %s, %s(): %s", __FILE__, __func__, #condition))
+
 /* GCC does not report these calls as accesses to memory. */
 #define memcpy		sim_memcpy
 #define memset		sim_memset
