@@ -185,7 +185,7 @@ static int unlock(struct memwait_channel *channel, struct side *side)
 {
 	if (is_private(channel))
 		return memwait_lock_release(&side->word, channel->flags);
-	return memwait_owner_unlock(&side->owned, channel->flags);
+	return memwait_owner_release(&side->owned, channel->flags);
 }
 
 static uint32_t position_of(uint64_t event)

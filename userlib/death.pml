@@ -249,7 +249,7 @@ inline take(result)
 #endif
 }
 
-/* memwait_owner_trylock() up to where it asks the kernel */
+/* memwait_owner_try_or_inherit() up to where it asks the kernel */
 inline try()
 {
 	if
@@ -310,7 +310,7 @@ inline lock_or_contend()
 }
 
 /*
- * memwait_owner_unlock(), after memwait_owner_make_consistent() perhaps. Whether somebody sleeps it
+ * memwait_owner_release(), after memwait_owner_make_consistent() perhaps. Whether somebody sleeps it
  * has asked before, so it may be otherwise by now.
  */
 inline unlock()

@@ -388,7 +388,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 	return ret;
 }
 
-/* Wakes the oldest sleepers. Returns how many, or a negative error number. */
+/* Wakes the oldest waiters of a word. Returns how many, or a negative error number. */
 int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	struct memwait_notify notify = {

@@ -402,8 +402,8 @@ static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 
 int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		       const struct memwait_deadline *deadline);
-int memwait_owner_trylock(_Atomic uint64_t *word, uint32_t kind);
-int memwait_owner_unlock(_Atomic uint64_t *word, uint32_t kind);
+int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind);
+int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind);
 int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind);
 void memwait_owner_make_consistent(_Atomic uint64_t *word);
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind);
@@ -414,7 +414,7 @@ static inline bool memwait_owner_try(_Atomic uint64_t *word, uint64_t id)
 {
 	uint64_t unlocked = 0;
 
-	/* acquire: pairs with the release of memwait_owner_unlock() */
+	/* acquire: pairs with the release of memwait_owner_release() */
 	return atomic_compare_exchange_strong_explicit(word, &unlocked, id, memory_order_acquire,
 						       memory_order_relaxed);
 }

@@ -75,7 +75,7 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
  * How to sleep. A fair word was handed over to a thread that was woken: it is locked, and stays so,
  * if that thread dies. There is nothing to tell the others.
  */
-static uint32_t wait_flags(uint32_t kind)
+static uint32_t sleep_flags(uint32_t kind)
 {
 	if (kind & MEMWAIT_MUTEX_FAIR)
 		return MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE);
@@ -149,7 +149,7 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 	int ret;
 
 	while (!lock_or_contend(word, kind)) {
-		ret = memwait_sleep(word, BOTH, wait_flags(kind), deadline);
+		ret = memwait_sleep(word, BOTH, sleep_flags(kind), deadline);
 		if (ret == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
 			lock_was_handed_over(word);
 			return 0;
@@ -260,7 +260,7 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 	if (outcome == MEMWAIT_TIMED_OUT)
 		return look_once_more(word, kind);
 	while (!lock_or_contend(word, kind)) {
-		ret = memwait_op_arm(op, word, BOTH, wait_flags(kind));
+		ret = memwait_op_arm(op, word, BOTH, sleep_flags(kind));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret == MEMWAIT_TIMED_OUT)

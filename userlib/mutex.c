@@ -223,7 +223,7 @@ static inline int trylock_owned(struct mutex *mutex)
 	if (ret != EBUSY)
 		return ret;
 	if (is_robust(mutex))
-		ret = memwait_owner_trylock(&mutex->owned, mutex->kind);
+		ret = memwait_owner_try_or_inherit(&mutex->owned, mutex->kind);
 	else
 		ret = memwait_lock_try(&mutex->word) ||
 		      memwait_lock_try_owing(&mutex->word, mutex->kind) ? 0 : EBUSY;
@@ -290,12 +290,12 @@ static int unlock_own(struct mutex *mutex)
 	if (mutex->kind & MEMWAIT_MUTEX_RECURSIVE && --mutex->count)
 		return 0;
 	if (is_robust(mutex))
-		return memwait_owner_unlock(&mutex->owned, mutex->kind);
+		return memwait_owner_release(&mutex->owned, mutex->kind);
 	set_owner(mutex, 0, 0);
 	return memwait_lock_release(&mutex->word, mutex->kind);
 }
 
-/* If nobody waits for it, and it was locked once: as memwait_owner_unlock(), without a call. */
+/* If nobody waits for it, and it was locked once: as memwait_owner_release(), without a call. */
 static inline bool unlock_robust(struct mutex *mutex)
 {
 	uint64_t id = memwait_known_id();
@@ -463,7 +463,7 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 		set_owner(mutex, 0, 0);
 	}
 	if (is_robust(mutex)) {
-		memwait_owner_unlock(&mutex->owned, mutex->kind);
+		memwait_owner_release(&mutex->owned, mutex->kind);
 		return;
 	}
 	if (!wake || !(flags & MEMWAIT_PRIVATE) || !memwait_mutex_word(public_mutex, flags)) {

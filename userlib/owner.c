@@ -81,7 +81,7 @@ static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
 		check(now);
 }
 
-static uint32_t wait_flags(uint32_t kind)
+static uint32_t sleep_flags(uint32_t kind)
 {
 	return MEMWAIT_SIZE_U64 | MEMWAIT_OWNED | (kind & MEMWAIT_PRIVATE);
 }
@@ -106,7 +106,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 		check(next);
 		if (now == next)
 			return EBUSY;
-		/* acquire: pairs with the release of memwait_owner_unlock() */
+		/* acquire: pairs with the release of memwait_owner_release() */
 		if (atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
 							  memory_order_relaxed))
 			return is_free ? 0 : EBUSY;
@@ -129,7 +129,7 @@ static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
  */
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind)
 {
-	int ret = memwait_sleep(word, seen, wait_flags(kind), &passed);
+	int ret = memwait_sleep(word, seen, sleep_flags(kind), &passed);
 
 	switch (ret) {
 	case MEMWAIT_OWNER_DIED:
@@ -201,7 +201,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 	if (memwait_owner_try(word, id) || lock_by_spinning(word, id, spins))
 		return 0;
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
-		ret = memwait_sleep(word, seen, wait_flags(kind), deadline);
+		ret = memwait_sleep(word, seen, sleep_flags(kind), deadline);
 		woken = woken || memwait_was_woken(ret);
 		/* If a signal handler has forked, the child has another one. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
@@ -222,7 +222,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 }
 
 /* EBUSY: a living thread has it. */
-int memwait_owner_trylock(_Atomic uint64_t *word, uint32_t kind)
+int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 {
 	uint64_t id, seen;
 	int ret;
@@ -247,7 +247,7 @@ int memwait_owner_trylock(_Atomic uint64_t *word, uint32_t kind)
 }
 
 /* The caller has it. Others may have set CONTENDED. */
-int memwait_owner_unlock(_Atomic uint64_t *word, uint32_t kind)
+int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 {
 	uint64_t id, was;
 	int ret;
@@ -289,7 +289,7 @@ int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 {
 	int ret;
 
-	/* release: as memwait_owner_unlock(). No thread has, or will have, this id. */
+	/* release: as memwait_owner_release(). No thread has, or will have, this id. */
 	atomic_store_explicit(word, MEMWAIT_OWNER_MASK | MEMWAIT_OWNER_INCONSISTENT,
 			      memory_order_release);
 	ret = memwait_wake(word, 1, kind);
@@ -321,7 +321,7 @@ static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, in
 		goto out;
 	}
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
-		ret = memwait_op_arm(op, word, seen, wait_flags(kind));
+		ret = memwait_op_arm(op, word, seen, sleep_flags(kind));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0)

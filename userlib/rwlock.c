@@ -122,7 +122,7 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 static int release_gate_as(struct rwlock *lock, uint32_t kind)
 {
 	if (is_robust(lock))
-		return memwait_owner_unlock(&lock->owned_gate, kind);
+		return memwait_owner_release(&lock->owned_gate, kind);
 	return memwait_lock_release(&lock->gate, kind);
 }
 
@@ -157,7 +157,7 @@ static int pass_gate_on(struct rwlock *lock)
 	if (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) !=
 	    MEMWAIT_OWNER_CONTENDED)
 		return 0;
-	ret = memwait_owner_trylock(&lock->owned_gate, lock->kind);
+	ret = memwait_owner_try_or_inherit(&lock->owned_gate, lock->kind);
 	if (!memwait_has_locked(ret))
 		return 0;
 	ret = ret ? memwait_owner_abandon(&lock->owned_gate, lock->kind) : release_gate(lock);
@@ -217,11 +217,13 @@ static inline int try_gate(struct rwlock *lock)
 {
 	int ret;
 
-	if (is_robust(lock))
-		ret = look_behind_gate(lock, memwait_owner_trylock(&lock->owned_gate, lock->kind));
-	else
+	if (is_robust(lock)) {
+		ret = memwait_owner_try_or_inherit(&lock->owned_gate, lock->kind);
+		ret = look_behind_gate(lock, ret);
+	} else {
 		ret = memwait_lock_try(&lock->gate) ||
 		      memwait_lock_try_owing(&lock->gate, lock->kind) ? 0 : EBUSY;
+	}
 	if (ret == EBUSY)
 		make_up(lock);
 	return ret;

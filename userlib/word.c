@@ -83,24 +83,16 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
 
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags)
 {
-	struct memwait_notify argument = {
-		.addr = (uintptr_t)word,
-		.count = count,
-		.flags = flags,
-	};
-
 	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
 		return -EINVAL;
-	return memwait_device(MEMWAIT_IOC_NOTIFY, &argument);
+	return memwait_device_notify(word, count, flags);
 }
 
 int memwait_waiters(const volatile void *word, unsigned int flags)
 {
-	struct memwait_notify argument = { .addr = (uintptr_t)word, .flags = flags };
-
 	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
 		return -EINVAL;
-	return memwait_device(MEMWAIT_IOC_WAITERS, &argument);
+	return memwait_sleepers(word, flags);
 }
 
 int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
