@@ -22,7 +22,8 @@
  *	user.c			limits and pins
  *	signal.c		what a pending signal will do
  *	word.c			words, values and deadlines, as user space names them
- *	trace.c, name.c		tracepoints; what words are called outside
+ *	trace.c			tracepoints
+ *	name.c			what words are called outside
  *
  * debugfs.c walks along all queues, and stands beside these.
  *
