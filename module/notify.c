@@ -388,7 +388,7 @@ int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queu
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_notify_word(&word.key, notify->count, kept);
+	ret = memwait_notify_call(&word.key, notify->count, MEMWAIT_CALL, kept);
 	memwait_word_put(&word);
 	return ret;
 }
