@@ -9,7 +9,6 @@ struct shared {
 	memwait_barrier_t barrier;
 	int serial, violations;
 	int rounds[MEET + 1];
-	int begin;
 };
 
 /* In each round all must have done the round before. */
@@ -187,26 +186,6 @@ USERLIB_TEST(who_gives_up_has_not_arrived)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-static int meet_at_once(void *arg)
-{
-	struct shared *shared = arg;
-
-	await_begin(&shared->begin);
-	return memwait_barrier_wait(&shared->barrier);
-}
-
-/*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
- */
-static void linger(int round)
-{
-	volatile int i;
-
-	for (i = 0; i < 1 << round % 19; i++)
-		;
-}
-
 /* The arrival was taken back, or it has let the other one through: never both, never neither. */
 USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 {
@@ -221,8 +200,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, 2));
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(&shared->barrier, &counted.op));
-		runner_start(&last, meet_at_once, shared);
-		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		runner_race(&last, meet_once, &shared->barrier);
 		linger(round);
 		if (round % 2)
 			sched_yield();
@@ -273,11 +251,6 @@ USERLIB_TEST(the_serial_thread_may_destroy_it_at_once)
 		for (i = 0; i < (int)sizeof(shared->barrier); i++)
 			ASSERT_EQ(0xa5, ((unsigned char *)&shared->barrier)[i]);
 	}
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
@@ -418,25 +391,11 @@ USERLIB_TEST(destroy_does_not_wait_for_ever_for_an_operation)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-struct cancelling {
-	memwait_op_t *op;
-	int begin;
-};
-
-static int cancel_at_once(void *arg)
-{
-	struct cancelling *cancelling = arg;
-
-	await_begin(&cancelling->begin);
-	return memwait_op_cancel(cancelling->op);
-}
-
 /* The canceller and the dispatcher agree on whether the callback runs. */
 USERLIB_TEST(L3_cancel_races_with_dispatch)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = { 0 }, last = { 0 };
-	struct cancelling cancelling = { .op = &counted.op };
 	int round, ret, cancelled, taken_back = 0;
 	struct runner canceller;
 
@@ -445,10 +404,8 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 	memwait_op_init(&last.op, self->loop, count_call, &last);
 	for (round = 0; round < ROUNDS; round++) {
 		counted.calls = 0;
-		cancelling.begin = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
-		runner_start(&canceller, cancel_at_once, &cancelling);
-		__atomic_store_n(&cancelling.begin, 1, __ATOMIC_RELEASE);
+		runner_race(&canceller, cancel_op, &counted.op);
 		ret = memwait_barrier_wait_async(barrier, &last.op);
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));

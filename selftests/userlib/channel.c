@@ -530,50 +530,23 @@ USERLIB_TEST(those_behind_a_slow_one_get_theirs)
 	}
 }
 
-struct race {
-	memwait_channel_t *channel;
-	int begin;
-};
-
-static int send_at_once(void *arg)
-{
-	struct race *race = arg;
-
-	await_begin(&race->begin);
-	return send_once(race->channel);
-}
-
-/*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
- */
-static void linger(int round)
-{
-	volatile int i;
-
-	for (i = 0; i < 1 << round % 19; i++)
-		;
-}
-
 USERLIB_TEST(L3_cancel_races_with_send)
 {
-	struct race race = { .channel = self->shared };
+	memwait_channel_t *channel = self->shared;
 	struct counted_op counted = { 0 };
 	struct runner sending, behind;
 	int round, taken_back = 0;
 	struct item item;
 
-	ASSERT_EQ(0, memwait_channel_init(race.channel, 0, sizeof(item), 2));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 2));
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS,
-			  memwait_channel_recv_async(race.channel, &item, &counted.op));
-		runner_start(&behind, receive_once, race.channel);
+			  memwait_channel_recv_async(channel, &item, &counted.op));
+		runner_start(&behind, receive_once, channel);
 		runner_await_asleep(&behind);
-		race.begin = 0;
-		runner_start(&sending, send_at_once, &race);
-		__atomic_store_n(&race.begin, 1, __ATOMIC_RELEASE);
+		runner_race(&sending, send_once, channel);
 		linger(round);
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
@@ -582,19 +555,14 @@ USERLIB_TEST(L3_cancel_races_with_send)
 			ASSERT_EQ(0, counted.calls);
 		} else {
 			ASSERT_EQ(1, counted.calls);
-			ASSERT_EQ(0, send_once(race.channel));
+			ASSERT_EQ(0, send_once(channel));
 		}
 		ASSERT_EQ(0, runner_join(&sending));
 		ASSERT_EQ(0, runner_join(&behind));
-		ASSERT_EQ(0, memwait_channel_length(race.channel));
+		ASSERT_EQ(0, memwait_channel_length(channel));
 	}
-	EXPECT_EQ(0, memwait_channel_destroy(race.channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
 	TH_LOG("%d of %d taken back", taken_back, round);
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 USERLIB_TEST(a_signal_does_not_interrupt_and_a_killed_receiver_takes_nothing)
@@ -918,14 +886,6 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-static int receive_at_once(void *arg)
-{
-	struct race *race = arg;
-
-	await_begin(&race->begin);
-	return receive_once(race->channel);
-}
-
 static int send_of_number(void *arg)
 {
 	struct sender *sender = arg;
@@ -938,7 +898,7 @@ static int send_of_number(void *arg)
 /* The place in the channel goes to the operation, or to the thread behind it. */
 USERLIB_TEST(L3_cancel_races_with_receive)
 {
-	struct race race = { .channel = self->shared };
+	memwait_channel_t *channel = self->shared;
 	struct sender sender = { .channel = self->shared, .number = 2 };
 	struct sender by_operation = { .number = 1 }, before = { .number = 0 };
 	struct counted_op counted = { 0 };
@@ -946,20 +906,18 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 	int round, taken_back = 0;
 	struct item item, got;
 
-	ASSERT_EQ(0, memwait_channel_init(race.channel, 0, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		counted.calls = 0;
-		race.begin = 0;
 		make(&item, &before, 1);
-		ASSERT_EQ(0, memwait_channel_send(race.channel, &item));
+		ASSERT_EQ(0, memwait_channel_send(channel, &item));
 		make(&item, &by_operation, 1);
 		ASSERT_EQ(EINPROGRESS,
-			  memwait_channel_send_async(race.channel, &item, &counted.op));
+			  memwait_channel_send_async(channel, &item, &counted.op));
 		runner_start(&behind, send_of_number, &sender);
 		runner_await_asleep(&behind);
-		runner_start(&receiving, receive_at_once, &race);
-		__atomic_store_n(&race.begin, 1, __ATOMIC_RELEASE);
+		runner_race(&receiving, receive_once, channel);
 		linger(round);
 		if (round % 2) {
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
@@ -970,16 +928,16 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 		} else {
 			ASSERT_EQ(1, counted.calls);
 			ASSERT_EQ(0, counted.result);
-			ASSERT_EQ(0, memwait_channel_recv(race.channel, &got));
+			ASSERT_EQ(0, memwait_channel_recv(channel, &got));
 			ASSERT_EQ(1, got.sender);
 		}
 		ASSERT_EQ(0, runner_join(&receiving));
 		ASSERT_EQ(0, runner_join(&behind));
-		ASSERT_EQ(0, memwait_channel_recv(race.channel, &got));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &got));
 		ASSERT_EQ(2, got.sender);
-		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(race.channel, &got));
+		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &got));
 	}
-	EXPECT_EQ(0, memwait_channel_destroy(race.channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
 	TH_LOG("%d of %d taken back", taken_back, round);
 }
 

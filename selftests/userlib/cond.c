@@ -583,36 +583,26 @@ USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
 	}
 }
 
-struct race {
-	struct monitor monitor;
-	int begin;
-};
-
-static int signal_at_once(void *arg)
+static int signal_once(void *cond)
 {
-	struct race *race = arg;
-
-	await_begin(&race->begin);
-	return memwait_cond_signal(&race->monitor.cond);
+	return memwait_cond_signal(cond);
 }
 
 USERLIB_TEST(L3_cancel_races_with_signal)
 {
-	struct race *race = self->shared;
+	struct monitor *monitor = self->shared;
 	struct standing first, behind;
 	struct runner signaller;
 	int round, taken_back = 0, called = 0;
 
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
-		race->begin = 0;
-		monitor_init(&race->monitor, round % 2 ? MEMWAIT_MUTEX_FAIR : 0);
-		first = (struct standing){ .monitor = &race->monitor, .number = 1 };
-		behind = (struct standing){ .monitor = &race->monitor, .number = 2 };
+		monitor_init(monitor, round % 2 ? MEMWAIT_MUTEX_FAIR : 0);
+		first = (struct standing){ .monitor = monitor, .number = 1 };
+		behind = (struct standing){ .monitor = monitor, .number = 2 };
 		ASSERT_EQ(EINPROGRESS, stand_with_loop(&first, self->loop));
 		runner_start(&behind.runner, stand_in_line, &behind);
-		await_sleeping(self->fd, &race->monitor, 2);
-		runner_start(&signaller, signal_at_once, race);
-		__atomic_store_n(&race->begin, 1, __ATOMIC_RELEASE);
+		await_sleeping(self->fd, monitor, 2);
+		runner_race(&signaller, signal_once, &monitor->cond);
 		if (round % 3)
 			memwait_loop_dispatch(self->loop);
 		if (!memwait_op_cancel(&first.op)) {
@@ -622,12 +612,12 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 		} else {
 			called++;
 			ASSERT_EQ(1, first.called);
-			ASSERT_EQ(0, memwait_cond_signal(&race->monitor.cond));
+			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		}
 		ASSERT_EQ(0, runner_join(&signaller));
 		ASSERT_EQ(0, runner_join(&behind.runner));
-		ASSERT_EQ(0, memwait_cond_destroy(&race->monitor.cond));
-		ASSERT_EQ(0, memwait_mutex_destroy(&race->monitor.mutex));
+		ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
+		ASSERT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
 	}
 	TH_LOG("%d taken back, %d called back", taken_back, called);
 }
@@ -677,13 +667,11 @@ USERLIB_TEST(L5_a_cancelled_thread_has_the_mutex_in_its_handler)
 
 USERLIB_TEST(L5_cancellation_races_with_signal)
 {
-	struct race *race = self->shared;
-	struct monitor *monitor = &race->monitor;
+	struct monitor *monitor = self->shared;
 	struct runner cancelled, behind, signaller;
 	int round, were_cancelled = 0;
 
 	for (round = 0; round < ROUNDS || !were_cancelled; round++) {
-		race->begin = 0;
 		monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK |
 			     (round % 2 ? MEMWAIT_MUTEX_FAIR : 0));
 		runner_start(&cancelled, wait_to_be_cancelled, monitor);
@@ -694,8 +682,7 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 		runner_start(&behind, take_ticket, monitor);
 		await_waiting(monitor, 2);
 		give_tickets(monitor, 1);
-		runner_start(&signaller, signal_at_once, race);
-		__atomic_store_n(&race->begin, 1, __ATOMIC_RELEASE);
+		runner_race(&signaller, signal_once, &monitor->cond);
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
 		pthread_join(cancelled.thread, NULL);
 		ASSERT_EQ(0, runner_join(&signaller));
@@ -752,11 +739,6 @@ USERLIB_TEST(L8_an_operation_that_was_not_dispatched_waits_still)
 	ASSERT_EQ(0, dispatch_until(self->loop, &standing.called, 1));
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 	EXPECT_EQ(1, monitor->n_order);
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 USERLIB_TEST(signals_to_the_process_do_not_interrupt_it)

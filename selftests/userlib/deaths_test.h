@@ -173,7 +173,7 @@ static struct timespec soon_time(void)
 }
 
 /* Leaves the others time, and death. */
-static void linger(void)
+static void give_way(void)
 {
 	volatile uint32_t n = draw(64);
 
@@ -203,7 +203,7 @@ static int op_end(int ret)
 	if (ret != EINPROGRESS)
 		return ret;
 	if (one_in(8)) {
-		linger();
+		give_way();
 		if (one_in(2) && memwait_loop_dispatch(my_loop) < 0)
 			broken("dispatch");
 		ret = ECANCELED;
@@ -463,7 +463,7 @@ static void enter(int o, int ret)
 	put_hand(o, HELD);
 	if (o == TOKENS) {
 		add(&g->turns, 1);
-		linger();
+		give_way();
 		return;
 	}
 	if (g->inside || g->one != g->two)
@@ -472,7 +472,7 @@ static void enter(int o, int ret)
 		       (unsigned long long)g->two);
 	store(&g->inside, my_slot + 1);
 	store(&g->one, g->one + 1);
-	linger();
+	give_way();
 	store(&g->two, g->two + 1);
 	store(&g->inside, 0);
 	store(&g->turns, g->turns + 1);
@@ -502,7 +502,7 @@ static void enter_to_read(int o, int ret)
 	expect(ret, 0, "read lock");
 	if (load(&g->inside) || load(&g->one) != load(&g->two))
 		broken("%s: a reader and slot %d are inside", kinds[o].name, (int)g->inside - 1);
-	linger();
+	give_way();
 	add(&g->turns, 1);
 }
 
@@ -549,7 +549,7 @@ static void lock_twice(int o)
 
 	if (o == ROBUST_RECURSIVE) {
 		CHECK_OK(memwait_mutex_lock(&g->mutex));
-		linger();
+		give_way();
 		CHECK_OK(memwait_mutex_unlock(&g->mutex));
 	} else if (o == ROBUST_ERRORCHECK) {
 		expect(memwait_mutex_lock(&g->mutex), EDEADLK, "locked twice");
@@ -966,7 +966,7 @@ static void meet(int unused)
 
 	(void)unused;
 	while (running()) {
-		linger();
+		give_way();
 		time = soon_time();
 		arrive();
 		return_from_barrier(op_end(call_barrier(draw_form("meet"), &time, op_begin())));
@@ -987,12 +987,12 @@ static void claim_tickets(void)
 						 __ATOMIC_SEQ_CST))
 			continue;
 		step("done", "");
-		linger();
+		give_way();
 		step("done", "finish");
 		store(&area->tickets[i], TICKET(FINISHING, my_slot));
 		CHECK_OK(memwait_waitgroup_done(&area->group));
 		store(&area->tickets[i], TICKET(DONE, my_slot));
-		linger();
+		give_way();
 	}
 }
 

@@ -259,16 +259,8 @@ struct race {
 	memwait_loop_t *loop;
 	struct counted_op counted;
 	uint32_t *word;
-	int begin, cancelled, stop;
+	int cancelled, stop;
 };
-
-static int cancel_at_once(void *arg)
-{
-	struct race *race = arg;
-
-	await_begin(&race->begin);
-	return memwait_op_cancel(&race->counted.op);
-}
 
 static int wait_on_word(void *arg)
 {
@@ -284,12 +276,10 @@ USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 
 	for (round = 0; round < ROUNDS || called == round; round++) {
 		memset(&race.counted, 0, sizeof(race.counted));
-		race.begin = 0;
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&race.counted, self->loop, race.word));
 		runner_start(&behind, wait_on_word, race.word);
 		await_waiters(self->fd, race.word, U32_SIZE, 2);
-		runner_start(&canceller, cancel_at_once, &race);
-		__atomic_store_n(&race.begin, 1, __ATOMIC_RELEASE);
+		runner_race(&canceller, cancel_op, &race.counted.op);
 		ASSERT_EQ(1, memwait_notify(race.word, 1, 0));
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);

@@ -644,16 +644,12 @@ USERLIB_TEST(fair_does_not_starve)
 struct cancelling {
 	memwait_mutex_t mutex;
 	struct counted_op counted;
-	int begin, cancelled;
+	int cancelled;
 };
 
-/* Waits at a gate so that both threads begin together. */
-static int unlock_at_once(void *arg)
+static int unlock_once(void *mutex)
 {
-	struct cancelling *cancelling = arg;
-
-	await_begin(&cancelling->begin);
-	return memwait_mutex_unlock(&cancelling->mutex);
+	return memwait_mutex_unlock(mutex);
 }
 
 /*
@@ -680,8 +676,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
 			if (round % 2)
 				await_waiters(self->fd, &cancelling->mutex, U32_SIZE, 2);
-			runner_start(&unlocker, unlock_at_once, cancelling);
-			__atomic_store_n(&cancelling->begin, 1, __ATOMIC_RELEASE);
+			runner_race(&unlocker, unlock_once, &cancelling->mutex);
 			if (round % 3 == 2)
 				memwait_loop_dispatch(self->loop);
 			switch (memwait_op_cancel(&cancelling->counted.op)) {
@@ -733,8 +728,7 @@ USERLIB_TEST(L3_time_outs_race_with_unlock)
 			ret = memwait_mutex_clocklock_async(&cancelling->mutex, CLOCK_MONOTONIC,
 							    &time, &counted->op);
 			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
-			runner_start(&unlocker, unlock_at_once, cancelling);
-			__atomic_store_n(&cancelling->begin, 1, __ATOMIC_RELEASE);
+			runner_race(&unlocker, unlock_once, &cancelling->mutex);
 			if (ret == EINPROGRESS) {
 				ASSERT_EQ(0, dispatch_until(self->loop, &counted->calls, 1));
 				ret = counted->result;
@@ -776,11 +770,6 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 		EXPECT_EQ(2L * ROUNDS, guarded->counter);
 		EXPECT_EQ(0, guarded->violations);
 	}
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 USERLIB_TEST(signals_do_not_interrupt_it)

@@ -8,7 +8,7 @@ struct shared {
 	memwait_rwlock_t lock;
 	int readers, writers, violations, most_readers;
 	long a, b;
-	int stop, begin;
+	int stop;
 };
 
 static void read_it(struct shared *shared)
@@ -332,24 +332,9 @@ USERLIB_TEST(readers_are_inside_together)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-static int unlock_at_once(void *arg)
+static int unlock_once(void *lock)
 {
-	struct shared *shared = arg;
-
-	await_begin(&shared->begin);
-	return memwait_rwlock_unlock(&shared->lock);
-}
-
-/*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
- */
-static void linger(int round)
-{
-	volatile int i;
-
-	for (i = 0; i < 1 << round % 19; i++)
-		;
+	return memwait_rwlock_unlock(lock);
 }
 
 /* Readers and writers that are cancelled at the gate, or waiting for readers to leave. */
@@ -379,8 +364,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		ASSERT_EQ(EINPROGRESS, ret);
 		runner_start(&behind, round % 3 ? write_once : read_once, shared);
 		await_waiters(self->fd, &shared->lock, U32_SIZE, held ? 2 : 1);
-		runner_start(&unlocker, unlock_at_once, shared);
-		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		runner_race(&unlocker, unlock_once, &shared->lock);
 		linger(round);
 		if (round % 5 > 2)
 			memwait_loop_dispatch(self->loop);
@@ -792,25 +776,11 @@ USERLIB_TEST(fair_operations_and_threads_enter_in_the_order_of_coming)
 	}
 }
 
-struct cancelling {
-	memwait_op_t *op;
-	int begin;
-};
-
-static int cancel_at_once(void *arg)
-{
-	struct cancelling *cancelling = arg;
-
-	await_begin(&cancelling->begin);
-	return memwait_op_cancel(cancelling->op);
-}
-
 /* Either the callback has the lock, or nobody has it. */
 USERLIB_TEST(L3_cancel_races_with_dispatch)
 {
 	memwait_rwlock_t *lock = self->shared;
 	struct counted_op counted = { 0 };
-	struct cancelling cancelling = { .op = &counted.op };
 	struct runner canceller;
 	int round, ret, taken_back = 0;
 
@@ -818,14 +788,12 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 	for (round = 0; round < ROUNDS; round++) {
 		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
 		counted.calls = 0;
-		cancelling.begin = 0;
 		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
 		ASSERT_EQ(0, ret);
 		ret = round % 3 == 1 ? memwait_rwlock_rdlock_async(lock, &counted.op) :
 			memwait_rwlock_wrlock_async(lock, &counted.op);
 		ASSERT_EQ(EINPROGRESS, ret);
-		runner_start(&canceller, cancel_at_once, &cancelling);
-		__atomic_store_n(&cancelling.begin, 1, __ATOMIC_RELEASE);
+		runner_race(&canceller, cancel_op, &counted.op);
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
@@ -881,11 +849,6 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 		ASSERT_EQ(0, memwait_rwlock_destroy(lock));
 	}
 	TH_LOG("%d of %d timed out", timed_out, round);
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)

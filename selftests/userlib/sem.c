@@ -8,7 +8,6 @@ struct shared {
 	memwait_sem_t sem;
 	int inside, most, violations;
 	long total;
-	int begin;
 };
 
 static int wait_once(void *arg)
@@ -243,24 +242,9 @@ USERLIB_TEST(async_waits_stand_in_line)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-static int post_at_once(void *arg)
+static int post_once(void *sem)
 {
-	struct shared *shared = arg;
-
-	await_begin(&shared->begin);
-	return memwait_sem_post(&shared->sem);
-}
-
-/*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
- */
-static void linger(int round)
-{
-	volatile int i;
-
-	for (i = 0; i < 1 << round % 19; i++)
-		;
+	return memwait_sem_post(sem);
 }
 
 USERLIB_TEST(L3_cancel_races_with_post)
@@ -277,8 +261,7 @@ USERLIB_TEST(L3_cancel_races_with_post)
 		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&shared->sem, &counted.op));
 		runner_start(&behind, wait_once, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
-		runner_start(&poster, post_at_once, shared);
-		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		runner_race(&poster, post_once, &shared->sem);
 		linger(round);
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
@@ -309,8 +292,7 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
 		runner_start(&behind, wait_once, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
-		runner_start(&poster, post_at_once, shared);
-		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		runner_race(&poster, post_once, &shared->sem);
 		linger(round);
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
 		pthread_join(cancelled.thread, NULL);
@@ -337,11 +319,6 @@ USERLIB_TEST(L5_it_is_a_cancellation_point_even_with_a_value)
 	pthread_cancel(runner.thread);
 	pthread_join(runner.thread, NULL);
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 static memwait_sem_t *sem_of_handler;
@@ -574,35 +551,19 @@ USERLIB_TEST(L3_a_wait_that_has_timed_out_can_be_cancelled_still)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-struct cancelling {
-	memwait_op_t *op;
-	int begin;
-};
-
-static int cancel_at_once(void *arg)
-{
-	struct cancelling *cancelling = arg;
-
-	await_begin(&cancelling->begin);
-	return memwait_op_cancel(cancelling->op);
-}
-
 /* Either the callback runs with the post, or the post is there still. */
 USERLIB_TEST(L3_cancel_races_with_dispatch)
 {
 	memwait_sem_t *sem = self->shared;
 	struct counted_op counted = { 0 };
-	struct cancelling cancelling = { .op = &counted.op };
 	struct runner canceller;
 	int round, ret, taken_back = 0;
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS; round++) {
 		counted.calls = 0;
-		cancelling.begin = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
-		runner_start(&canceller, cancel_at_once, &cancelling);
-		__atomic_store_n(&cancelling.begin, 1, __ATOMIC_RELEASE);
+		runner_race(&canceller, cancel_op, &counted.op);
 		ASSERT_EQ(0, memwait_sem_post(sem));
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));

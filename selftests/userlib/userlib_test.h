@@ -31,11 +31,22 @@ static inline struct timespec in_time(clockid_t clock, long ms)
 	return ts;
 }
 
+/* Spins, and lets the others run where there is one processor. */
+static inline void await_begin(const int *begin)
+{
+	unsigned int looks = 0;
+
+	while (!__atomic_load_n(begin, __ATOMIC_ACQUIRE))
+		if (has_one_processor() && !(++looks % 1024))
+			sched_yield();
+}
+
 /* A thread that runs one function and keeps what it returned. */
 struct runner {
 	pthread_t thread;
 	int (*function)(void *arg);
 	void *arg;
+	int begin;		/* it is to run the function */
 	pid_t tid;		/* set by the thread before it begins */
 	int result;		/* valid when done */
 	int done;
@@ -46,15 +57,18 @@ static inline void *runner_main(void *arg)
 	struct runner *runner = arg;
 
 	__atomic_store_n(&runner->tid, gettid(), __ATOMIC_RELEASE);
+	await_begin(&runner->begin);
 	runner->result = runner->function(runner->arg);
 	__atomic_store_n(&runner->done, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-static inline void runner_start(struct runner *runner, int (*function)(void *arg), void *arg)
+static inline void runner_create(struct runner *runner, int (*function)(void *arg), void *arg,
+				 int begin)
 {
 	runner->function = function;
 	runner->arg = arg;
+	runner->begin = begin;
 	runner->tid = 0;
 	runner->done = 0;
 	if (pthread_create(&runner->thread, NULL, runner_main, runner))
@@ -63,17 +77,28 @@ static inline void runner_start(struct runner *runner, int (*function)(void *arg
 		before_next_look();
 }
 
-/*
- * For a thread that is to race with the one that sets *begin: spins, so that both begin together,
- * and lets the other one run where there is one processor.
- */
-static inline void await_begin(const int *begin)
+static inline void runner_start(struct runner *runner, int (*function)(void *arg), void *arg)
 {
-	unsigned int looks = 0;
+	runner_create(runner, function, arg, 1);
+}
 
-	while (!__atomic_load_n(begin, __ATOMIC_ACQUIRE))
-		if (has_one_processor() && !(++looks % 1024))
-			sched_yield();
+/* For a race with the caller: both are running, and go on together. */
+static inline void runner_race(struct runner *runner, int (*function)(void *arg), void *arg)
+{
+	runner_create(runner, function, arg, 0);
+	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
+ * out one way and the other.
+ */
+static inline void linger(int round)
+{
+	volatile int i;
+
+	for (i = 0; i < 1 << round % 19; i++)
+		;
 }
 
 /* Returns when the thread sleeps, which it does nowhere but in what is tested; or is done. */
@@ -123,6 +148,18 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 			return ret;
 	}
 	return 0;
+}
+
+/* For runner_race(). */
+static inline int cancel_op(void *op)
+{
+	return memwait_op_cancel(op);
+}
+
+/* A signal handler. */
+static inline void nothing(int signal)
+{
+	(void)signal;
 }
 
 static inline int userlib_child_status(pid_t pid)

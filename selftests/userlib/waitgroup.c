@@ -8,7 +8,6 @@
 struct shared {
 	memwait_waitgroup_t group;
 	long work[WORKERS];
-	int begin;
 };
 
 struct part {
@@ -25,23 +24,6 @@ static const void *count_of(memwait_waitgroup_t *group)
 static int wait_for_group(void *arg)
 {
 	return memwait_waitgroup_wait(arg);
-}
-
-/*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
- */
-static void linger(int round)
-{
-	volatile int i;
-
-	for (i = 0; i < 1 << round % 19; i++)
-		;
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
 }
 
 USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
@@ -385,12 +367,9 @@ USERLIB_TEST(a_count_that_rises_at_once_holds_nobody_back)
 	}
 }
 
-static int done_at_once(void *arg)
+static int done_once(void *group)
 {
-	struct shared *shared = arg;
-
-	await_begin(&shared->begin);
-	return memwait_waitgroup_done(&shared->group);
+	return memwait_waitgroup_done(group);
 }
 
 USERLIB_TEST(L3_cancel_races_with_done)
@@ -403,15 +382,13 @@ USERLIB_TEST(L3_cancel_races_with_done)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	memwait_op_init(&other.op, self->loop, count_call, &other);
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
-		shared->begin = 0;
 		counted.calls = 0;
 		other.calls = 0;
 		ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 0, 1));
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(&shared->group, &counted.op));
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(&shared->group, &other.op));
 		runner_start(&thread, wait_for_group, &shared->group);
-		runner_start(&last, done_at_once, shared);
-		__atomic_store_n(&shared->begin, 1, __ATOMIC_RELEASE);
+		runner_race(&last, done_once, &shared->group);
 		linger(round);
 		if (round % 2) {
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop));

@@ -170,11 +170,6 @@ USERLIB_TEST(times_that_overflow_are_never)
 	}
 }
 
-static void nothing(int signal)
-{
-	(void)signal;
-}
-
 USERLIB_TEST(bad_input_and_signals)
 {
 	struct sigaction action = { .sa_handler = nothing };
