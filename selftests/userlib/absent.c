@@ -4,9 +4,8 @@
  * L0: nobody is let in who has no lock, also where the device was there once.
  */
 #include "userlib_test.h"
+#include "refuse_test.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -55,26 +54,10 @@ static int hide_device(enum what what)
 	return numbers[what] ? mknod("/dev/memwait", S_IFCHR | 0666, numbers[what]) : -1;
 }
 
-/* Whether the kernel has filters at all. */
-static bool can_refuse(void)
-{
-	return !prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
-}
-
-/* As a sandbox does: the system call is EPERM for the calling thread from now on. */
 static int refuse(unsigned int call)
 {
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
-
 	absent = EPERM;
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
-	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	return refuse_call(call);
 }
 
 /* The number that the next descriptor gets. */

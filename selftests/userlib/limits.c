@@ -4,12 +4,9 @@
  * although it has never had to before.
  */
 #include "userlib_test.h"
+#include "refuse_test.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 struct objects {
 	union {
@@ -213,7 +210,7 @@ static int visit_cond(void)
 }
 
 /* One process begins, another one waits, and the first one ends it. @next: if it cannot wake. */
-static const struct {
+static const struct way {
 	const char *name;
 	int (*begin)(void);
 	int (*wait)(void);
@@ -267,44 +264,8 @@ FIXTURE_TEARDOWN(limits)
 	munmap(shared, sizeof(*shared));
 }
 
-TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
-{
-	int begun[2], go[2];
-	pid_t first, waiter;
-	size_t i;
-	char c;
-
-	for (i = 0; i < ARRAY_SIZE(ways); i++) {
-		TH_LOG("%s", ways[i].name);
-		memset(shared, 0, sizeof(*shared));
-		ASSERT_EQ(0, pipe(begun));
-		ASSERT_EQ(0, pipe(go));
-		first = fork();
-		ASSERT_LE(0, first);
-		if (!first) {
-			if (ways[i].begin() || write(begun[1], "", 1) != 1 ||
-			    read(go[0], &c, 1) != 1 || forbid_descriptors())
-				_exit(100);
-			_exit(ways[i].end());
-		}
-		ASSERT_EQ(1, read(begun[0], &c, 1));
-		waiter = fork();
-		ASSERT_LE(0, waiter);
-		if (!waiter)
-			_exit(ways[i].wait());
-		await_asleep(waiter);
-		ASSERT_EQ(1, write(go[1], "", 1));
-		EXPECT_EQ(0, userlib_child_status(first));
-		EXPECT_EQ(0, userlib_child_status(waiter));
-		close(begun[0]);
-		close(begun[1]);
-		close(go[0]);
-		close(go[1]);
-	}
-}
-
-/* How a process loses the device. */
-enum { DESCRIPTORS, CONTEXTS, SECCOMP, LOSSES };
+/* What a process loses: the right to open more, or the device as well. */
+enum loss { OPENING, DESCRIPTORS, CONTEXTS, SECCOMP, LOSSES };
 
 static void close_all(void)
 {
@@ -316,17 +277,11 @@ static void close_all(void)
 
 #define MAX_CONTEXTS	"/sys/module/memwait/parameters/max_user_contexts"
 
-static int lose_device(int how)
+static int lose(enum loss loss)
 {
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
-
-	switch (how) {
+	switch (loss) {
+	case OPENING:
+		return forbid_descriptors();
 	case DESCRIPTORS:
 		close_all();
 		return forbid_descriptors();
@@ -335,54 +290,86 @@ static int lose_device(int how)
 		close_all();
 		return write_number(MAX_CONTEXTS, 1);
 	default:
-		return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
-		       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+		return refuse_call(SYS_ioctl);
+	}
+}
+
+struct scene {
+	pid_t first, waiter;
+	int begun[2], go[2];
+};
+
+/*
+ * One process begins, and loses something; another one waits for it. Returns when the first is
+ * about to end what it has begun.
+ */
+static void begin_scene(struct __test_metadata *_metadata, struct scene *scene,
+			const struct way *way, enum loss loss)
+{
+	char c;
+
+	memset(shared, 0, sizeof(*shared));
+	ASSERT_EQ(0, pipe(scene->begun));
+	ASSERT_EQ(0, pipe(scene->go));
+	scene->first = fork();
+	ASSERT_LE(0, scene->first);
+	if (!scene->first) {
+		if (way->begin() || write(scene->begun[1], "", 1) != 1 ||
+		    read(scene->go[0], &c, 1) != 1 || lose(loss))
+			_exit(100);
+		_exit(way->end());
+	}
+	ASSERT_EQ(1, read(scene->begun[0], &c, 1));
+	scene->waiter = fork();
+	ASSERT_LE(0, scene->waiter);
+	if (!scene->waiter)
+		_exit(way->wait());
+	await_asleep(scene->waiter);
+	ASSERT_EQ(1, write(scene->go[1], "", 1));
+}
+
+static void end_scene(struct scene *scene)
+{
+	close(scene->begun[0]);
+	close(scene->begun[1]);
+	close(scene->go[0]);
+	close(scene->go[1]);
+}
+
+TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
+{
+	struct scene scene;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		TH_LOG("%s", ways[i].name);
+		begin_scene(_metadata, &scene, &ways[i], OPENING);
+		EXPECT_EQ(0, userlib_child_status(scene.first));
+		EXPECT_EQ(0, userlib_child_status(scene.waiter));
+		end_scene(&scene);
 	}
 }
 
 /* The first one ends it, and cannot wake the one that waits. Then somebody else comes. */
 TEST_F_TIMEOUT(limits, L2_what_wakes_nobody_is_made_up_for, 300)
 {
-	const int reasons[] = { EMFILE, EMFILE, EPERM };
+	const int reasons[] = { 0, EMFILE, EMFILE, EPERM };
 	long max_contexts = read_number(MAX_CONTEXTS);
-	int begun[2], go[2], how, losses;
-	pid_t first, waiter;
+	enum loss loss, losses = can_refuse() ? LOSSES : SECCOMP;
+	struct scene scene;
 	size_t i;
-	char c;
 
-	/* A kernel may have no filters. */
-	losses = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) ? SECCOMP : LOSSES;
 	/* This process has the device before others use up what there is. */
 	ASSERT_EQ(0, memwait_available());
 	for (i = 0; i < ARRAY_SIZE(ways) && ways[i].next; i++) {
-		for (how = 0; how < losses; how++) {
-			TH_LOG("%s, %d", ways[i].name, how);
-			memset(shared, 0, sizeof(*shared));
-			ASSERT_EQ(0, pipe(begun));
-			ASSERT_EQ(0, pipe(go));
-			first = fork();
-			ASSERT_LE(0, first);
-			if (!first) {
-				if (ways[i].begin() || write(begun[1], "", 1) != 1 ||
-				    read(go[0], &c, 1) != 1 || lose_device(how))
-					_exit(100);
-				_exit(ways[i].end());
-			}
-			ASSERT_EQ(1, read(begun[0], &c, 1));
-			waiter = fork();
-			ASSERT_LE(0, waiter);
-			if (!waiter)
-				_exit(ways[i].wait());
-			await_asleep(waiter);
-			ASSERT_EQ(1, write(go[1], "", 1));
-			EXPECT_EQ(reasons[how], userlib_child_status(first));
+		for (loss = DESCRIPTORS; loss < losses; loss++) {
+			TH_LOG("%s, %d", ways[i].name, loss);
+			begin_scene(_metadata, &scene, &ways[i], loss);
+			EXPECT_EQ(reasons[loss], userlib_child_status(scene.first));
 			write_number(MAX_CONTEXTS, max_contexts);
 			EXPECT_EQ(0, ways[i].next());
-			EXPECT_EQ(0, userlib_child_status(waiter));
-			close(begun[0]);
-			close(begun[1]);
-			close(go[0]);
-			close(go[1]);
+			EXPECT_EQ(0, userlib_child_status(scene.waiter));
+			end_scene(&scene);
 		}
 	}
 }
