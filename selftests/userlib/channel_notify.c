@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Whom a channel notifies, and whom no more: seen by the ioctls of the library. */
+#include "channel_test.h"
+#include "ioctl_test.h"
+
+/*
+ * Notifies, with or without a change of the word, are counted, can fail, and something can happen
+ * between what the kernel did and the library's learning of it.
+ */
+static struct {
+	int notifies;
+	int error;		/* of every notify, which then does nothing; or 0 */
+	void (*then)(void *arg);
+	void *arg;
+	int hold;		/* who has waited does not return while this is set */
+} kernel;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	bool is_notify = request == MEMWAIT_IOC_NOTIFY || request == MEMWAIT_IOC_CHANGE_NOTIFY;
+	void (*then)(void *arg);
+	int ret;
+
+	if (is_notify) {
+		__atomic_fetch_add(&kernel.notifies, 1, __ATOMIC_RELAXED);
+		if (kernel.error) {
+			errno = kernel.error;
+			return -1;
+		}
+	}
+	ret = ioctl_of_kernel(fd, request, argument);
+	if (is_notify && kernel.then) {
+		then = kernel.then;
+		kernel.then = NULL;
+		then(kernel.arg);
+	}
+	while (request == MEMWAIT_IOC_WAIT && __atomic_load_n(&kernel.hold, __ATOMIC_ACQUIRE))
+		before_next_look();
+	return ret;
+}
+
+/* A channel, an operation that receives from it, and what it got. */
+struct receiving {
+	struct counted_op counted;
+	memwait_channel_t *channel;
+	memwait_loop_t *loop;
+	uint64_t item;
+};
+
+static int receiving_begin(struct receiving *receiving, memwait_channel_t *channel,
+			   memwait_loop_t *loop)
+{
+	memset(receiving, 0, sizeof(*receiving));
+	receiving->channel = channel;
+	receiving->loop = loop;
+	memwait_op_init(&receiving->counted.op, loop, count_call, &receiving->counted);
+	return memwait_channel_recv_async(channel, &receiving->item, &receiving->counted.op);
+}
+
+static int send_number(memwait_channel_t *channel, uint64_t number)
+{
+	return memwait_channel_send(channel, &number);
+}
+
+USERLIB_TEST(who_was_woken_is_not_notified_once_more)
+{
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving;
+	uint64_t item;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	for (i = 1; i <= 3; i++) {
+		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+		kernel.notifies = 0;
+		for (item = 1; item <= 4; item++)
+			ASSERT_EQ(0, send_number(channel, item));
+		EXPECT_EQ(1, kernel.notifies);
+		ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
+		EXPECT_EQ(1, receiving.item);
+		while (!memwait_channel_tryrecv(channel, &item))
+			;
+		EXPECT_EQ(4, item);
+		/* And who is not there at all is not notified. */
+		kernel.notifies = 0;
+		ASSERT_EQ(0, send_number(channel, 5));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		EXPECT_EQ(0, kernel.notifies);
+	}
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(a_sender_that_was_woken_is_not_notified_once_more)
+{
+	memwait_channel_t *channel = self->shared;
+	struct counted_op counted = { 0 };
+	uint64_t item, mine = 5;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 4));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 1; i <= 4; i++)
+		ASSERT_EQ(0, send_number(channel, i));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &mine, &counted.op));
+	kernel.notifies = 0;
+	for (i = 1; i <= 3; i++) {
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		EXPECT_EQ(i, item);
+	}
+	EXPECT_EQ(1, kernel.notifies);
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(0, counted.result);
+	for (i = 4; i <= 5; i++) {
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		EXPECT_EQ(i, item);
+	}
+	EXPECT_EQ(1, kernel.notifies);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(who_has_left_is_not_notified)
+{
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving;
+	struct timespec time;
+	uint64_t item;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	time = in_time(CLOCK_MONOTONIC, 10);
+	ASSERT_EQ(ETIMEDOUT,
+		  memwait_channel_clockrecv(channel, &item, CLOCK_MONOTONIC, &time));
+	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+	ASSERT_EQ(0, memwait_op_cancel(&receiving.counted.op));
+	kernel.notifies = 0;
+	/* So this does not fail after its item was sent. */
+	kernel.error = ENOMEM;
+	EXPECT_EQ(0, send_number(channel, 1));
+	kernel.error = 0;
+	EXPECT_EQ(0, kernel.notifies);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(a_thread_that_was_woken_is_not_notified_once_more)
+{
+	memwait_channel_t *channel = self->shared;
+	struct timed timed = { .channel = channel, .time = { TIME_MAX, 0 } };
+	struct runner runner;
+	uint64_t item;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	__atomic_store_n(&kernel.hold, 1, __ATOMIC_RELEASE);
+	runner_start(&runner, receive_timed, &timed);
+	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
+	kernel.notifies = 0;
+	for (item = 1; item <= 4; item++)
+		ASSERT_EQ(0, send_number(channel, item));
+	EXPECT_EQ(1, kernel.notifies);
+	__atomic_store_n(&kernel.hold, 0, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(1, timed.item);
+	EXPECT_EQ(3, memwait_channel_length(channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* Somebody else was faster; the one who was woken sleeps again. */
+static void take_and_let_wait_again(void *arg)
+{
+	struct receiving *receiving = arg;
+	uint64_t item;
+
+	if (memwait_channel_tryrecv(receiving->channel, &item) ||
+	    memwait_loop_dispatch(receiving->loop) < 0 || receiving->counted.calls)
+		abort();
+}
+
+USERLIB_TEST(who_goes_on_waiting_is_notified_again)
+{
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(receiving.item), 8));
+	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+	kernel.notifies = 0;
+	for (i = 1; i <= 3; i++) {
+		ASSERT_EQ(0, send_number(channel, i));
+		ASSERT_EQ(i, kernel.notifies);
+		take_and_let_wait_again(&receiving);
+	}
+	ASSERT_EQ(0, send_number(channel, 4));
+	ASSERT_EQ(4, kernel.notifies);
+	ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
+	EXPECT_EQ(4, receiving.item);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* And others come and go, so that as many have armed as there are stamps, or twice as many. */
+static void come_and_go(void *arg)
+{
+	struct receiving *receiving = arg;
+	struct timespec past = in_time(CLOCK_MONOTONIC, -1);
+	uint64_t item;
+	int i;
+
+	take_and_let_wait_again(receiving);
+	for (i = 0; i < 2 * 512 - 1; i++) {
+		if (memwait_channel_clockrecv(receiving->channel, &item, CLOCK_MONOTONIC, &past) !=
+		    ETIMEDOUT)
+			abort();
+	}
+}
+
+/* The same, before the sender has learnt that it has woken the only one. */
+USERLIB_TEST(who_waits_again_while_it_is_notified_is_notified_again)
+{
+	void (*const happens[])(void *arg) = { take_and_let_wait_again, come_and_go };
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving;
+	size_t i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(receiving.item), 8));
+	for (i = 0; i < ARRAY_SIZE(happens); i++) {
+		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+		kernel.notifies = 0;
+		kernel.arg = &receiving;
+		kernel.then = happens[i];
+		ASSERT_EQ(0, send_number(channel, 1));
+		ASSERT_EQ(1, kernel.notifies);
+		ASSERT_EQ(0, send_number(channel, 2));
+		ASSERT_EQ(2, kernel.notifies);
+		ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
+		EXPECT_EQ(2, receiving.item);
+	}
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* And so if it has not armed for as many positions as there are stamps. */
+USERLIB_TEST(who_waits_again_long_after_it_has_armed_is_notified_again)
+{
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving;
+	uint64_t item;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+	kernel.error = ENOMEM;
+	for (i = 1; i < 512; i++) {
+		ASSERT_EQ(ENOMEM, send_number(channel, i));
+		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item));
+	}
+	kernel.error = 0;
+	kernel.arg = &receiving;
+	kernel.then = take_and_let_wait_again;
+	ASSERT_EQ(0, send_number(channel, 1));
+	kernel.notifies = 0;
+	ASSERT_EQ(0, send_number(channel, 2));
+	ASSERT_EQ(1, kernel.notifies);
+	ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
+	EXPECT_EQ(2, receiving.item);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* As long as more than one waits, each item is for the next one who sleeps. */
+USERLIB_TEST(each_of_several_is_notified)
+{
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving[3];
+	uint64_t item;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving[i], channel, self->loop));
+	kernel.notifies = 0;
+	for (i = 1; i <= 3; i++) {
+		ASSERT_EQ(0, send_number(channel, i));
+		ASSERT_EQ(i, kernel.notifies);
+	}
+	/* The next one finds nobody asleep, and those after it need not look. */
+	for (i = 4; i <= 6; i++) {
+		ASSERT_EQ(0, send_number(channel, i));
+		EXPECT_EQ(4, kernel.notifies);
+	}
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, dispatch_until(self->loop, &receiving[i].counted.calls, 1));
+		EXPECT_EQ(i + 1, receiving[i].item);
+	}
+	for (i = 4; i <= 6; i++) {
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		EXPECT_EQ(i, item);
+	}
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(who_could_not_be_notified_is_notified_next_time)
+{
+	const int errors[] = { ENOMEM, EFAULT };
+	memwait_channel_t *channel = self->shared;
+	struct receiving receiving;
+	uint64_t item;
+	size_t i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+		kernel.error = errors[i];
+		EXPECT_EQ(errors[i], send_number(channel, 1));
+		kernel.error = 0;
+		kernel.notifies = 0;
+		EXPECT_EQ(0, send_number(channel, 2));
+		ASSERT_EQ(1, kernel.notifies);
+		ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
+		EXPECT_EQ(1, receiving.item);
+		EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+		EXPECT_EQ(2, item);
+	}
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* How many wait to receive is counted in 22 bits of the word that has head, above 33. */
+USERLIB_TEST(no_more_wait_than_can_be_counted)
+{
+	memwait_channel_t *channel = self->shared;
+	uint64_t *event = (void *)((char *)channel + 64 + 8);
+	const uint64_t one = 1ULL << 33, most = ((1 << 22) - 1) * one;
+	struct receiving receiving;
+	uint64_t item;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, MEMWAIT_PRIVATE, sizeof(item), 8));
+	*event = most;
+	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(ENOMEM, receiving_begin(&receiving, channel, self->loop));
+	EXPECT_EQ(most, *event);
+	EXPECT_EQ(EBUSY, memwait_channel_destroy(channel));
+	EXPECT_EQ(0, send_number(channel, 1));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	/* One more, who may arm as often as it likes. */
+	*event -= one;
+	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
+	EXPECT_EQ(most, *event & most);
+	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item));
+	ASSERT_EQ(0, send_number(channel, 2));
+	take_and_let_wait_again(&receiving);
+	ASSERT_EQ(0, send_number(channel, 3));
+	ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
+	EXPECT_EQ(3, receiving.item);
+	EXPECT_EQ(most - one, *event & most);
+	*event &= ~most;
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+TEST_HARNESS_MAIN

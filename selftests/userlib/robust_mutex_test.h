@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of robust mutexes share: every kind, and every way to lock one. */
+#ifndef ROBUST_MUTEX_TEST_H
+#define ROBUST_MUTEX_TEST_H
+
+#include "robust_test.h"
+
+#define ROUNDS		(getenv("MEMWAIT_LOADS") ? 200 : 1000)
+
+static inline int lock_it(void *mutex)
+{
+	return memwait_mutex_lock(mutex);
+}
+
+static inline int trylock_it(void *mutex)
+{
+	return memwait_mutex_trylock(mutex);
+}
+
+static inline int unlock_it(void *mutex)
+{
+	return memwait_mutex_unlock(mutex);
+}
+
+static inline int make_it_consistent(void *mutex)
+{
+	return memwait_mutex_consistent(mutex);
+}
+
+/* An object is shared by all, or by the threads of this process. */
+static const unsigned int kinds[] = {
+	MEMWAIT_MUTEX_ROBUST,
+	MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_RECURSIVE,
+	MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_ERRORCHECK,
+	MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE,
+	MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_PRIVATE,
+	MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_PRIVATE,
+};
+
+#define KINDS	((int)ARRAY_SIZE(kinds))
+
+/* Ways to lock. */
+enum { LOCK, TRYLOCK, TIMEDLOCK, CLOCKLOCK, ASYNC, CLOCK_ASYNC, EXECUTE, WAYS };
+
+struct getting {
+	int way;
+	int ms;			/* from now to the deadline */
+	memwait_mutex_t *mutex;
+	bool leave_broken;	/* unlock it without having made it consistent */
+	int given_back;		/* what that has said */
+	int result;		/* of locking */
+	int calls;		/* of the callback */
+	memwait_op_t op;
+};
+
+/* Has it, and gives it back, unless that is done by others. */
+static inline void give_back(struct getting *getting)
+{
+	int err = 0;
+
+	if (getting->result && getting->result != EOWNERDEAD)
+		return;
+	if (getting->result == EOWNERDEAD && !getting->leave_broken)
+		err = memwait_mutex_consistent(getting->mutex);
+	if (!err && getting->way != EXECUTE)
+		err = memwait_mutex_unlock(getting->mutex);
+	getting->given_back = err;
+}
+
+static inline void got(memwait_op_t *op, int result, void *data)
+{
+	struct getting *getting = data;
+
+	(void)op;
+	getting->result = result;
+	getting->calls++;
+	give_back(getting);
+}
+
+static inline int begin_to_get(struct getting *getting)
+{
+	struct timespec wall = in_time(CLOCK_REALTIME, getting->ms);
+	struct timespec time = in_time(CLOCK_MONOTONIC, getting->ms);
+
+	switch (getting->way) {
+	case LOCK:
+		return memwait_mutex_lock(getting->mutex);
+	case TRYLOCK:
+		return memwait_mutex_trylock(getting->mutex);
+	case TIMEDLOCK:
+		return memwait_mutex_timedlock(getting->mutex, &wall);
+	case CLOCKLOCK:
+		return memwait_mutex_clocklock(getting->mutex, CLOCK_MONOTONIC, &time);
+	case ASYNC:
+		return memwait_mutex_lock_async(getting->mutex, &getting->op);
+	case CLOCK_ASYNC:
+		return memwait_mutex_clocklock_async(getting->mutex, CLOCK_MONOTONIC, &time,
+						     &getting->op);
+	default:
+		return memwait_mutex_execute_locked(getting->mutex, &getting->op);
+	}
+}
+
+/* Locks and unlocks; returns what locking has said. Or EINPROGRESS: the callback does all that. */
+static inline int get_and_give_back(void *arg)
+{
+	struct getting *getting = arg;
+	int ret;
+
+	getting->calls = 0;
+	getting->given_back = -1;
+	ret = begin_to_get(getting);
+	/* What has been executed already has been called back. */
+	if (ret == EINPROGRESS || getting->calls)
+		return ret ? ret : getting->result;
+	getting->result = ret;
+	give_back(getting);
+	return ret;
+}
+
+static inline void getting_init(struct getting *getting, memwait_loop_t *loop,
+				memwait_mutex_t *mutex, int way)
+{
+	memset(getting, 0, sizeof(*getting));
+	getting->mutex = mutex;
+	getting->way = way;
+	getting->ms = HOUR;
+	memwait_op_init(&getting->op, loop, got, getting);
+}
+
+static inline bool is_async(int way)
+{
+	return way == ASYNC || way == CLOCK_ASYNC || way == EXECUTE;
+}
+
+static inline void visit(struct board *board)
+{
+	if (board->inside++)
+		board->violations++;
+	board->counter++;
+	if (--board->inside)
+		board->violations++;
+}
+
+static inline int lock_and_unlock(void *mutex)
+{
+	int err = memwait_mutex_lock(mutex);
+
+	return err ? err : memwait_mutex_unlock(mutex);
+}
+
+/* The first of a robust mutex: who has it, and two bits. */
+static inline uint64_t *word_of(memwait_mutex_t *mutex)
+{
+	void *first = mutex;
+
+	return first;
+}
+
+#endif /* ROBUST_MUTEX_TEST_H */

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+/* L3, L5: who gives up, or dies, while it waits for a read-write lock lets the others in. */
+#include "rwlock_test.h"
+
+static int unlock_once(void *lock)
+{
+	return memwait_rwlock_unlock(lock);
+}
+
+/* Readers and writers that are cancelled at the gate, or waiting for readers to leave. */
+USERLIB_TEST(L3_cancel_races_with_unlock)
+{
+	struct shared *shared = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner unlocker, behind;
+	int round, held, wanted, ret, taken_back = 0;
+
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
+		memset(shared, 0, sizeof(*shared));
+		memset(&counted, 0, sizeof(counted));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		/* One that closes the lock, so that those behind wait at the gate. */
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, MEMWAIT_RWLOCK_PREFER_WRITER));
+		held = round % 2;
+		wanted = round / 2 % 2;
+		if (held) {
+			ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		} else {
+			ASSERT_EQ(0, memwait_rwlock_rdlock(&shared->lock));
+		}
+		ret = wanted || !held ?
+			memwait_rwlock_wrlock_async(&shared->lock, &counted.op) :
+			memwait_rwlock_rdlock_async(&shared->lock, &counted.op);
+		ASSERT_EQ(EINPROGRESS, ret);
+		runner_start(&behind, round % 3 ? write_once : read_once, shared);
+		await_waiters(self->fd, &shared->lock, U32_SIZE, held ? 2 : 1);
+		runner_race(&unlocker, unlock_once, &shared->lock);
+		linger(round);
+		if (round % 5 > 2)
+			memwait_loop_dispatch(self->loop);
+		if (!memwait_op_cancel(&counted.op)) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+		} else {
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+			ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+		}
+		ASSERT_EQ(0, runner_join(&unlocker));
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, shared->violations);
+		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+USERLIB_TEST(a_writer_that_is_killed_while_it_waits_for_the_gate)
+{
+	struct shared *shared = self->shared;
+	struct runner behind;
+	pid_t child;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		child = fork();
+		ASSERT_LE(0, child);
+		if (!child)
+			_exit(write_once(shared));
+		await_waiters(self->fd, &shared->lock, U32_SIZE, 1);
+		runner_start(&behind, write_once, shared);
+		await_waiters(self->fd, &shared->lock, U32_SIZE, 2);
+		kill(child, SIGKILL);
+		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+}
+
+/* The writer gives up, and the readers behind it do not wait for the reader before it. */
+USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
+{
+	struct counted_op writer = { 0 }, reading = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct runner reader;
+
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	memwait_op_init(&reading.op, self->loop, count_call, &reading);
+	ASSERT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_PREFER_WRITER));
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+	EXPECT_EQ(1, memwait_waiters(state_of(lock), 0));
+	EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(lock));
+	runner_start(&reader, read_once, shared);
+	await_waiters(self->fd, gate_of(lock), U32_SIZE, 1);
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_rdlock_async(lock, &reading.op));
+
+	EXPECT_EQ(0, memwait_op_cancel(&writer.op));
+	EXPECT_EQ(0, runner_join(&reader));
+	ASSERT_EQ(0, dispatch_until(self->loop, &reading.calls, 1));
+	EXPECT_EQ(0, reading.result);
+	EXPECT_EQ(0, memwait_rwlock_tryrdlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, writer.calls);
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+USERLIB_TEST(L3_a_pending_operation_at_the_gate_is_cancelled)
+{
+	struct counted_op reader = { 0 }, writer = { 0 };
+	memwait_rwlock_t *lock = self->shared;
+
+	memwait_op_init(&reader.op, self->loop, count_call, &reader);
+	memwait_op_init(&writer.op, self->loop, count_call, &writer);
+	ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_rdlock_async(lock, &reader.op));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+	EXPECT_EQ(EBUSY, memwait_rwlock_rdlock_async(lock, &reader.op));
+	EXPECT_EQ(2, memwait_waiters(gate_of(lock), 0));
+	EXPECT_EQ(0, memwait_op_cancel(&reader.op));
+	EXPECT_EQ(0, memwait_op_cancel(&writer.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&writer.op));
+	EXPECT_EQ(0, memwait_waiters(gate_of(lock), 0));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, reader.calls + writer.calls);
+	EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
+{
+	struct counted_op first = { 0 }, behind = { 0 };
+	struct shared *shared = self->shared;
+	memwait_rwlock_t *lock = &shared->lock;
+	struct runner thread;
+	int turn, writing, ret;
+
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+	for (turn = 0; turn < 2 * (int)ARRAY_SIZE(kinds); turn++) {
+		writing = turn % 2;
+		/* If it is fair, it has the gate already. */
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[turn / 2]));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+		ret = writing ? memwait_rwlock_wrlock_async(lock, &first.op) :
+			memwait_rwlock_rdlock_async(lock, &first.op);
+		ASSERT_EQ(EINPROGRESS, ret);
+		behind.calls = 0;
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &behind.op));
+		runner_start(&thread, write_once, shared);
+		await_waiters(self->fd, gate_of(lock), U32_SIZE, 3);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(2, memwait_waiters(gate_of(lock), 0));
+		EXPECT_EQ(0, memwait_op_cancel(&first.op));
+		ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+		EXPECT_EQ(0, behind.result);
+		EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(lock));
+		EXPECT_FALSE(runner_is_done(&thread));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, runner_join(&thread));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+	/* A writer for whom the last reader has left. */
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &first.op));
+	runner_start(&thread, read_once, shared);
+	await_waiters(self->fd, gate_of(lock), U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, runner_join(&thread));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, first.calls);
+	EXPECT_EQ(0, shared->violations);
+	EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+/* Either the callback has the lock, or nobody has it. */
+USERLIB_TEST(L3_cancel_races_with_dispatch)
+{
+	memwait_rwlock_t *lock = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner canceller;
+	int round, ret, taken_back = 0;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
+		counted.calls = 0;
+		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
+		ASSERT_EQ(0, ret);
+		ret = round % 3 == 1 ? memwait_rwlock_rdlock_async(lock, &counted.op) :
+			memwait_rwlock_wrlock_async(lock, &counted.op);
+		ASSERT_EQ(EINPROGRESS, ret);
+		runner_race(&canceller, cancel_op, &counted.op);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		linger(round);
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ret = runner_join(&canceller);
+		if (!ret) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+		} else {
+			ASSERT_EQ(ENOENT, ret);
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+			ASSERT_EQ(EBUSY, memwait_rwlock_trywrlock(lock));
+			ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		}
+		ASSERT_EQ(EPERM, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_trywrlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* Who has timed out has left nothing locked, and nobody waiting. */
+USERLIB_TEST(L3_a_deadline_races_with_unlock)
+{
+	struct timed timed = { .shared = self->shared, .clock = CLOCK_MONOTONIC };
+	memwait_rwlock_t *lock = &timed.shared->lock;
+	struct runner runner, behind;
+	int round, ret, timed_out = 0;
+
+	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
+		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
+		ASSERT_EQ(0, ret);
+		timed.time = in_time(CLOCK_MONOTONIC, 0);
+		timed.time.tv_nsec += 1000 * (100 + round % 300);
+		if (timed.time.tv_nsec >= 1000000000) {
+			timed.time.tv_sec++;
+			timed.time.tv_nsec -= 1000000000;
+		}
+		runner_start(&runner, round % 3 == 1 ? read_timed : write_timed, &timed);
+		runner_start(&behind, round % 2 ? read_once : write_once, timed.shared);
+		linger(round);
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		ret = runner_join(&runner);
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(ETIMEDOUT, ret);
+		}
+		ASSERT_EQ(0, runner_join(&behind));
+		ASSERT_EQ(0, timed.shared->violations);
+		ASSERT_EQ(EPERM, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+	TH_LOG("%d of %d timed out", timed_out, round);
+}
+
+USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	struct timed timed = { .shared = self->shared, .clock = CLOCK_REALTIME };
+	memwait_rwlock_t *lock = &timed.shared->lock;
+	struct runner runners[5];
+	int i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	timed.time = in_time(CLOCK_REALTIME, 3600 * 1000);
+	ASSERT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_PREFER_WRITER));
+	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+	runner_start(&runners[0], write_once, timed.shared);
+	await_waiters(self->fd, state_of(lock), U32_SIZE, 1);
+	runner_start(&runners[1], read_once, timed.shared);
+	runner_start(&runners[2], write_once, timed.shared);
+	runner_start(&runners[3], read_timed, &timed);
+	runner_start(&runners[4], write_timed, &timed);
+	await_waiters(self->fd, gate_of(lock), U32_SIZE, 4);
+	for (i = 0; i < 5; i++) {
+		pthread_kill(runners[i].thread, SIGUSR1);
+		pthread_cancel(runners[i].thread);
+	}
+	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+	for (i = 0; i < 5; i++) {
+		EXPECT_EQ(0, runner_join(&runners[i]));
+		EXPECT_EQ(1, runners[i].done);
+	}
+	EXPECT_EQ(3, timed.shared->a);
+	EXPECT_EQ(0, timed.shared->violations);
+	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+}
+
+USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
+{
+	struct shared *shared = self->shared;
+	struct runner reader, writer;
+	pid_t children[3];
+	int round, i;
+
+	for (round = 0; round < 20; round++) {
+		memset(shared, 0, sizeof(*shared));
+		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kinds[round % ARRAY_SIZE(kinds)]));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		for (i = 0; i < 3; i++) {
+			children[i] = fork();
+			ASSERT_LE(0, children[i]);
+			if (!children[i]) {
+				struct counted_op counted = { 0 };
+				memwait_loop_t *loop;
+
+				if (i < 2)
+					_exit(i ? read_once(shared) : write_once(shared));
+				/* An operation. */
+				if (memwait_loop_new(&loop))
+					_exit(1);
+				memwait_op_init(&counted.op, loop, count_call, &counted);
+				memwait_rwlock_rdlock_async(&shared->lock, &counted.op);
+				for (;;)
+					pause();
+			}
+			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);
+		}
+		runner_start(&reader, read_once, shared);
+		runner_start(&writer, write_once, shared);
+		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 5);
+		for (i = 0; i < 3; i++) {
+			kill(children[i], SIGKILL);
+			ASSERT_EQ(128 + SIGKILL, userlib_child_status(children[i]));
+		}
+		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 2);
+		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
+		ASSERT_EQ(0, runner_join(&reader));
+		ASSERT_EQ(0, runner_join(&writer));
+		ASSERT_EQ(1, shared->a);
+		ASSERT_EQ(0, shared->violations);
+		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
+	}
+}
+
+TEST_HARNESS_MAIN
