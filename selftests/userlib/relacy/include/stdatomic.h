@@ -78,7 +78,8 @@ typedef enum {
 
 /* Those of the library's words are checked in every execution. */
 #define MEMWAIT_INVARIANT(condition) \
-	((condition) ? (void)0 : sim_fail("invariant of %s, %s(): %s", __FILE__, __func__, #condition))
+	((condition) ? (void)0 : \
+		       sim_fail("invariant of %s, %s(): %s", __FILE__, __func__, #condition))
 
 /* GCC does not report these calls as accesses to memory. */
 #define memcpy		sim_memcpy
