@@ -115,7 +115,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
-/* Of a user: all have met, and the generation is new. Wakes them, or has the next one do so. */
+/* By a user, after a new generation has begun. If this cannot wake, make_up() of the next does. */
 static void wake_all(struct barrier *barrier, uint32_t generation)
 {
 	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
@@ -124,7 +124,7 @@ static void wake_all(struct barrier *barrier, uint32_t generation)
 				      memory_order_relaxed);
 }
 
-/* Of one that comes next. If this cannot wake either, the next one does. Returns 0 or an error. */
+/* Wakes those whom wake_all() could not. Returns 0 or an error. */
 static int make_up(struct barrier *barrier)
 {
 	/* relaxed, all: as above. A generation does not come back. */
@@ -166,7 +166,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	return memwait_users_drain(&barrier->users, word);
 }
 
-/* Of a private barrier: MEMWAIT_BARRIER_SERIAL_THREAD if it is the last one, or an error. */
+/* At a private barrier. MEMWAIT_BARRIER_SERIAL_THREAD: the last one; or an error. */
 static int arrive(struct barrier *barrier, uint32_t *generation)
 {
 	/* relaxed: only the compare-and-swap counts */
@@ -214,9 +214,9 @@ static bool take_back(struct barrier *barrier, uint32_t generation)
 }
 
 /*
- * Before one that has come already does (1) once more, which makes all fail that have not got to
- * sleep since: a while that becomes longer, and differs from thread to thread. Returns whether it
- * has waited, and is to look again first.
+ * Before a waiter does (1) once more. Each (1) keeps the others from their sleep, so it waits: for
+ * a while that becomes longer, and differs from thread to thread. Returns whether it has waited,
+ * and is to look again first.
  */
 static bool back_off(int *tries)
 {

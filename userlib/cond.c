@@ -125,18 +125,18 @@ static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 	return (int32_t)((char *)word - (char *)cond);
 }
 
-/* Of a user: wakes the oldest sleepers, or has the next one wake all. Returns 0 or an error. */
+/* Of a user: wakes the oldest sleepers, or leaves that to make_up(). Returns 0 or an error. */
 static int wake(struct cond *cond, uint32_t count)
 {
 	int ret = memwait_wake(sequence_word(cond, cond->users.flags), count, cond->users.flags);
 
-	/* relaxed: who is woken looks at nothing that is guarded by it */
+	/* relaxed: it guards nothing that a waiter looks at */
 	if (ret < 0)
 		atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
 	return ret < 0 ? -ret : 0;
 }
 
-/* Of one that comes next. If this cannot wake either, the next one does. Returns 0 or an error. */
+/* Wakes all if wake() could not. Returns 0 or an error. */
 static int make_up(struct cond *cond)
 {
 	uint32_t flags = cond->users.flags;
@@ -162,7 +162,7 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	if (!cond)
 		return EINVAL;
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
-	/* relaxed, both: nobody waits any more. Who was moved need not get the mutex first. */
+	/* relaxed, both: nobody waits any more. Those who were moved leave without the mutex. */
 	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->users.flags);
@@ -175,8 +175,8 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct memwait_op *op)
 {
 	/*
-	 * relaxed, all: a signaller that has to see this one has had the mutex since, or the
-	 * sequence has been changed by one that need not. For @mutex see the top of the file.
+	 * relaxed, all: a signaller that has to see this user has had the mutex since. Another one
+	 * may change the sequence, and need not see it. For @mutex see the top of the file.
 	 */
 	uint32_t others = memwait_users_enter(&cond->users, op);
 	int32_t distance = distance_to(cond, mutex);
@@ -204,7 +204,7 @@ static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 	return broadcast && broadcast >= (sequence & ~OWED);
 }
 
-/* Who has left does not look at it any more. */
+/* By a waiter that has left: it reads nothing of the condition variable. */
 static void pass_on(struct cond *cond, uint32_t flags)
 {
 	memwait_wake(sequence_word(cond, flags), 1, flags);
@@ -224,7 +224,7 @@ static void cancelled(void *argument)
 	struct cond *cond = waiting->cond;
 	bool moved = may_be_moved(waiting->sequence, last_broadcast(cond));
 
-	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
+	/* If this cannot wake, CONTENDED is set: then the next unlock does. */
 	if (waiting->wake && memwait_wake(waiting->wake, 1, cond->users.flags) < 0)
 		moved = true;
 	wake(cond, 1);
@@ -264,7 +264,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 			break;
 		waiting.wake = NULL;
 	}
-	/* Who has it with CONTENDED set wakes when it unlocks, if this cannot. */
+	/* If this cannot wake, CONTENDED is set: then the next unlock does. */
 	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);
 	memwait_users_leave(&cond->users, NULL);

@@ -82,11 +82,11 @@ uint32_t memwait_thread_id(void)
 	return thread_id;
 }
 
-/* With one processor, who has the lock does not run while somebody spins. */
+/* With one processor the owner of a lock does not run while another thread spins. */
 bool memwait_may_spin(void)
 {
 	static _Atomic int processors;
-	/* relaxed: whoever comes second finds the same number */
+	/* relaxed: all threads find the same number */
 	int n = atomic_load_explicit(&processors, memory_order_relaxed);
 
 	if (!n) {

@@ -152,9 +152,9 @@ extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")
 extern _Atomic int memwait_device_was_lost __attribute__((__visibility__("hidden")));
 
 /*
- * What must not be begun without the device asks for it first, whether there is somebody to wait
- * for or not: who is let in here unlocks and posts later, and must be able to wake others then.
- * That is too late to find that the process has no descriptor left, or cannot see the device.
+ * What begins something asks for the device first, whether there is somebody to wait for or not.
+ * The same thread unlocks or posts later, and has to wake others then: too late to find that the
+ * process has no descriptor left, or cannot see the device.
  */
 static inline bool memwait_has_device(void)
 {
@@ -174,8 +174,8 @@ static inline int memwait_need_device(void)
 }
 
 /*
- * The same for what ends something. If the process has closed the device since, and can open it no
- * more, that is done all the same: whom it cannot wake the next one wakes.
+ * The same for what ends something. If the process has closed the device since, and cannot open it
+ * again, that is done all the same: the next call on the object wakes those who are owed it.
  */
 static inline int memwait_need_device_once(void)
 {
@@ -196,7 +196,7 @@ extern __thread uint32_t memwait_own_process
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
 extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
 
-/* The id of the calling thread; or 0, if it has not asked for one, or its parent has. */
+/* The id of the calling thread; or 0, if it has not asked for one: its parent's does not count. */
 static inline uint64_t memwait_known_id(void)
 {
 	/* relaxed: changes in a child only, before anything else of it */
@@ -350,7 +350,7 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
 #define MEMWAIT_LOCKED		1U
 #define MEMWAIT_CONTENDED	2U
 
-/* With the kind, to unlock, here and in owner.c: who can wake nobody keeps the lock, as it was. */
+/* With the kind, to release, here and in owner.c: if nobody can be woken, the lock is kept. */
 #define MEMWAIT_OR_KEEP		0x8000U
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
@@ -377,7 +377,7 @@ static inline bool memwait_lock_try(_Atomic uint32_t *word)
 static inline bool memwait_lock_release_uncontended(_Atomic uint32_t *word, uint32_t *was)
 {
 	*was = MEMWAIT_LOCKED;
-	/* release: what was done under the lock is there for the next who has it */
+	/* release: what was done under the lock is there for the next owner */
 	return atomic_compare_exchange_strong_explicit(word, was, 0, memory_order_release,
 						       memory_order_relaxed);
 }

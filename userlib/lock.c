@@ -48,7 +48,7 @@
 /* What a word is that somebody sleeps on. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-/* Only while nobody sleeps: who sleeps is first. */
+/* Only while nobody sleeps: sleepers come first. */
 static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 {
 	struct memwait_spin spin;
@@ -72,8 +72,8 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 }
 
 /*
- * How to sleep. A fair word was handed over to a thread that was woken: it is locked, and stays so,
- * if that thread dies. There is nothing to tell the others.
+ * How to sleep. A fair word is not MEMWAIT_OWNED: if a thread dies that was woken, it dies with the
+ * lock, and the others need not be told.
  */
 static uint32_t sleep_flags(uint32_t kind)
 {
@@ -82,7 +82,7 @@ static uint32_t sleep_flags(uint32_t kind)
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind);
 }
 
-/* Takes the lock, or makes the word so that one can sleep on it. */
+/* Takes the lock: true; or makes the word LOCKED | CONTENDED, to sleep on. */
 static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t now;
@@ -109,15 +109,15 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /*
- * The deadline has passed. The lock may be free all the same: whoever was woken for it does not
- * run, say. CONTENDED is set for those that sleep on.
+ * After the deadline. The lock may be free all the same: the thread that was woken for it need not
+ * have run yet. CONTENDED is set for those that sleep on.
  */
 static int look_once_more(_Atomic uint32_t *word, uint32_t kind)
 {
 	return lock_or_contend(word, kind) ? 0 : ETIMEDOUT;
 }
 
-/* What memwait_lock_try() does not take: a word whose last owner could not wake the waiter. */
+/* What memwait_lock_try() does not take: a free word whose last owner could wake nobody. */
 bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: a hint */
@@ -142,7 +142,7 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 	return memwait_lock_contended(word, kind, deadline);
 }
 
-/* The same for one that has been asleep: by default, the lock is taken with CONTENDED set. */
+/* The same after a sleep on the word: by default, the lock is taken with CONTENDED set. */
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline)
 {
@@ -170,7 +170,7 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 	for (;;) {
 		uint32_t locked = MEMWAIT_LOCKED, unlocked = ret < 0 ? MEMWAIT_CONTENDED : 0;
 
-		/* release: what was done under the lock is there for the next who has it */
+		/* release: what was done under the lock is there for the next owner */
 		if (atomic_compare_exchange_strong_explicit(word, &locked, unlocked,
 							    memory_order_release,
 							    memory_order_relaxed))
@@ -185,18 +185,18 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 		if (ret > 0)
 			return 0;
 		if (ret < 0 && kind & MEMWAIT_OR_KEEP) {
-			/* relaxed: who sets it has nothing to say by that */
+			/* relaxed: it guards nothing */
 			atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
 			return -ret;
 		}
-		/* An error: there is no waking, but the lock is unlocked, and says so. */
+		/* An error: nobody is woken. The word becomes CONTENDED alone. */
 	}
 }
 
 /*
  * What is left of memwait_lock_release() of a word that is not fair. The store and the notify are
- * one call: afterwards it would be too late to say that there is somebody to be woken, as whoever
- * has the lock next may free it. If the call fails the lock is unlocked all the same, and says so.
+ * one call: after the store the next owner may free the word, so it could not be said any more that
+ * somebody is to be woken. If the call fails the word is unlocked, and CONTENDED.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
@@ -215,20 +215,20 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 	return -ret;
 }
 
-/* Wakes one who sleeps on a word that the caller may look at still; or has others do so. */
+/* Wakes one sleeper of a word that cannot be gone; or leaves that to the next unlock. */
 static int wake_or_owe(_Atomic uint32_t *word, uint32_t kind)
 {
 	int ret = memwait_wake(word, 1, kind);
 
-	/* relaxed: who takes the lock so wakes another one when it unlocks */
+	/* relaxed: the next owner takes it with the lock, and wakes another one by unlocking */
 	if (ret < 0)
 		atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
 	return ret < 0 ? -ret : 0;
 }
 
 /*
- * Sleepers of another word have been moved to this one, which may not even be locked: makes sure
- * that they are woken. Each of them, when it is woken, takes the lock with CONTENDED set.
+ * Sleepers of another word were moved to this one, which may be unlocked: makes sure that they are
+ * woken. Each of them, when it is woken, takes the lock with CONTENDED set.
  */
 int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 {

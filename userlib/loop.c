@@ -9,38 +9,41 @@
  *
  * A completion names its operation by address. That is safe because nobody may free an operation
  * that is not idle, and cancelling makes one idle only when no completion of it can come any more:
- * the kernel has taken the wait back, or says that it has ended, and then its completion is there
- * to be read, perhaps behind others. These others become ready without their loop's descriptor
- * being readable any more, so the loop is kicked: it always has a wait of its own pending, on a
- * word of its own, and notifies that.
+ * the kernel has taken the wait back, or says that it has ended. Then its completion is there to be
+ * read, perhaps behind others. These others become ready, and the loop's descriptor does not tell
+ * of them any more. So the loop is kicked: it always has a wait of its own pending, on a word of
+ * its own, and notifies that.
  *
- * A kick also wakes threads that sleep in memwait_loop_run() and are to return: nothing is pending
- * any more, or memwait_loop_stop() has told those to leave that were there. Any thread may read
- * that kick, and poll() looks again before it returns. So nobody lets go of the lock, to leave, to
- * sleep or to call back, while somebody sleeps who has to leave and no kick is there to be read;
- * and who has woken is no longer counted as asleep, so that the kicks end with the last of them.
- * While a callback runs nothing may be pending, and its operation may begin again: those who sleep
- * until nothing is pending are woken only when it has returned.
+ * A kick also wakes threads that sleep in memwait_loop_run() and have to leave: nothing is pending
+ * any more, or memwait_loop_stop() was called after they had come. Any thread may read that kick,
+ * and poll() looks again before it returns. Hence:
+ *
+ *	While a thread sleeps that has to leave, nobody lets go of the lock, to leave, to sleep or
+ *	to call back, without a kick that is there to be read.
+ *	A thread that has woken is not counted as asleep. So the kicks end with the last of them.
+ *
+ * While a callback runs nothing may be pending, and its operation may begin again. So threads that
+ * sleep until nothing is pending are woken only when it has returned.
  *
  * A stop may come from a signal handler, in a thread that has the lock. So it takes none. It
  * changes one word, @runs_and_stops, in which it finds how many memwait_loop_run() are there: if
- * nobody is, it is kept for the next one.
+ * none is, the stop is kept for the next one.
  *
- *	stop				who lets go of the lock while somebody sleeps, or is to
+ *	stop				a thread that lets go of the lock while others sleep
  *	(1) count the stop		(1) queue the kick, if it is not
  *	(2) notify the kick		(2) is there a new stop? Kick
  *
- * The kernel orders a notify that finds no kick queued before the wait that queues it. So if there
- * is none to be notified, the one who has read it, and must let go of the lock, sees the stop. Two
- * stops may use up one kick: those who have to leave are counted under the lock, by who sees the
- * stop there first.
+ * The kernel orders a notify that finds no kick queued before the wait that queues it. So if (2)
+ * finds none, the thread that has read the kick, and must let go of the lock, sees the stop. Two
+ * stops may use up one kick: the thread that sees a stop first counts, under the lock, those who
+ * have to leave.
  *
- * A thread can be cancelled in a callback and in poll(), never with the lock held. A clean-up
- * handler does what it would have done on its way out: it is not counted any more, and what it
- * leaves behind in the list is told of by a kick. Whoever is within a call has the loop in use, so
- * that a callback cannot free it. If a callback, or a signal handler, has forked, the child comes
- * back into a loop that is not its own, may be locked by a thread that it does not have, or has
- * been freed: it leaves without looking at it.
+ * A thread can be cancelled in a callback and in poll(), never with the lock held. Its clean-up
+ * handler does what it would have done on its way out: it is not counted any more, and a kick tells
+ * of what it leaves behind in the list. A thread that is within a call has the loop in use, so that
+ * a callback cannot free it. If a callback, or a signal handler, has forked, the child comes back
+ * into a loop that is not its own, may be locked by a thread that it does not have, or has been
+ * freed: it leaves without looking at it.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -198,7 +201,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 	for (i = 0; i < n; i++) {
 		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
 
-		/* Of one whose number was closed, and is this loop's now: it is told EBADF. */
+		/* Of a loop that lost its number to this one: that loop finds EBADF. */
 		if (op->loop != loop)
 			continue;
 		if (op == &loop->kick) {

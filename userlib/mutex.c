@@ -302,7 +302,7 @@ static inline bool unlock_robust(struct mutex *mutex)
 
 	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE)
 		return false;
-	/* release: what was done under the lock is there for the next who has it */
+	/* release: what was done under the lock is there for the next owner */
 	return atomic_compare_exchange_strong_explicit(&mutex->owned, &id, 0, memory_order_release,
 						       memory_order_relaxed);
 }

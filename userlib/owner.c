@@ -57,7 +57,7 @@
 
 static const struct memwait_deadline passed = { .ns = 0 };
 
-/* What a word is that is free, and on which somebody sleeps. */
+/* A word that is free, and on which somebody sleeps. */
 #define OWED	MEMWAIT_OWNER_CONTENDED
 
 /* Of a word that is loaded, or to be stored. */
@@ -67,10 +67,10 @@ static inline void check(uint64_t word)
 			  word == MEMWAIT_NOT_RECOVERABLE);
 }
 
-/* Wakes one who sleeps on a word that the caller may look at still; or has others do so. */
+/* As in lock.c. */
 static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
 {
-	/* relaxed, both: who takes the lock so wakes another one when it unlocks */
+	/* relaxed, both: the next owner takes it with the lock, and wakes another one */
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	if (memwait_wake(word, 1, kind) >= 0)
@@ -87,8 +87,8 @@ static uint32_t sleep_flags(uint32_t kind)
 }
 
 /*
- * Takes the lock with CONTENDED set, or makes the word so that one can sleep on it: EBUSY, and
- * @seen is what to sleep on. Or ENOTRECOVERABLE.
+ * Takes the lock with CONTENDED set: 0; or sets CONTENDED beside its owner: EBUSY, and @seen is
+ * what to sleep on. Or ENOTRECOVERABLE.
  */
 static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 {
@@ -113,7 +113,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 	}
 }
 
-/* The owner that @seen names is dead. Returns EBUSY if another thread has been faster. */
+/* The owner in @seen is dead. EOWNERDEAD: the lock is the caller's. EBUSY: the word changed. */
 static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
 {
 	uint64_t next = id | MEMWAIT_OWNER_CONTENDED | MEMWAIT_OWNER_INCONSISTENT;
@@ -166,7 +166,7 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 	return locked;
 }
 
-/* The deadline has passed: as memwait_owner_lock(), at once. */
+/* After the deadline: as memwait_owner_lock(), but does not sleep. */
 static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 {
 	uint64_t seen;
@@ -186,7 +186,7 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 
 /*
  * Returns 0; EOWNERDEAD: it is locked, but its last owner died with it; ENOTRECOVERABLE, ETIMEDOUT;
- * or an error of the device. A lock that the caller has already it waits for.
+ * or an error of the device. A caller that has the lock already waits for ever.
  */
 int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		       const struct memwait_deadline *deadline)
@@ -203,7 +203,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
 		ret = memwait_sleep(word, seen, sleep_flags(kind), deadline);
 		woken = woken || memwait_was_woken(ret);
-		/* If a signal handler has forked, the child has another one. */
+		/* A child that a signal handler has forked needs an id of its own. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
 			ret = -EAGAIN;
 		if (ret == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
@@ -256,14 +256,14 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 	if (memwait_owner(&id) < 0)
 		return EPERM;
 	was = id;
-	/* release: what was done under the lock is there for the next who has it */
+	/* release: what was done under the lock is there for the next owner */
 	if (atomic_compare_exchange_strong_explicit(word, &was, 0, memory_order_release,
 						    memory_order_relaxed))
 		return 0;
 	if ((was & MEMWAIT_OWNER_MASK) != id)
 		return EPERM;
 	if (was & MEMWAIT_OWNER_INCONSISTENT) {
-		/* relaxed: nobody gets to see any more what it guarded */
+		/* relaxed: nobody looks again at what it guarded */
 		atomic_store_explicit(word, MEMWAIT_NOT_RECOVERABLE, memory_order_relaxed);
 		ret = memwait_wake_all(word, kind);
 	} else {
@@ -274,7 +274,7 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 		atomic_store_explicit(word, ret ? OWED : 0, memory_order_release);
 		if (ret >= 0)
 			ret = memwait_wake(word, 1, kind);
-		/* It is not kept, whatever became of the notify. */
+		/* With OR_KEEP the result says whether it is kept: it is not. */
 		if (kind & MEMWAIT_OR_KEEP)
 			return 0;
 	}
@@ -282,8 +282,8 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 }
 
 /*
- * Gives the lock away as if the caller had died with it: it has not put right what is guarded, and
- * leaves that to the next one.
+ * Gives the lock away as if the caller had died with it: the next owner is to put right what is
+ * guarded.
  */
 int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 {
@@ -296,7 +296,7 @@ int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 	return ret < 0 ? -ret : 0;
 }
 
-/* Says that what the lock guards is right again. */
+/* What the lock guards is right again. */
 void memwait_owner_make_consistent(_Atomic uint64_t *word)
 {
 	/* relaxed: the caller has the lock, and the next one acquires it */
@@ -342,8 +342,8 @@ give_up:
 
 /*
  * As memwait_owner_lock(), for an operation: or MEMWAIT_OP_WAITS. The kernel has woken the loop,
- * and looks to that; the owner is the calling thread, which may end before the loop does. So the
- * next waiter is woken, and names the thread.
+ * and tells of the loop's death. The owner is the calling thread, which may die before. So the next
+ * waiter is woken, and names the thread.
  */
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
 {
@@ -354,7 +354,7 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 	return ret;
 }
 
-/* A wake-up that is not used goes to the next one, who looks whether the owner has died. */
+/* A wake-up that is not used goes to the next waiter, which looks whether the owner is dead. */
 void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome)
 {
 	if (memwait_was_woken(outcome))

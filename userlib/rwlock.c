@@ -132,7 +132,7 @@ static void set_owed(struct rwlock *lock)
 	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_release);
 }
 
-/* Of one that locks it, and may look at it afterwards. */
+/* By a thread that goes on to use the lock: so it cannot be gone. */
 static int release_gate(struct rwlock *lock)
 {
 	int ret = release_gate_as(lock, lock->kind);
@@ -142,7 +142,7 @@ static int release_gate(struct rwlock *lock)
 	return ret;
 }
 
-/* Has the gate for a moment if whoever left it could not wake the next one. As make_up(). */
+/* Takes the gate for a moment, if it is free and its last owner could wake nobody. As make_up(). */
 static int pass_gate_on(struct rwlock *lock)
 {
 	int ret;
@@ -164,10 +164,7 @@ static int pass_gate_on(struct rwlock *lock)
 	return ret ? -ret : 1;
 }
 
-/*
- * Wakes those who could not be woken. If this cannot either, the next one does. Returns how many
- * were woken, or a negative error number.
- */
+/* Wakes those who are owed it. Returns how many were woken, or a negative error number. */
 static int make_up(struct rwlock *lock)
 {
 	int ret, next;
@@ -184,8 +181,8 @@ static int make_up(struct rwlock *lock)
 }
 
 /*
- * @ret is what locking the gate has returned. Returns 0: the gate is the caller's; EOWNERDEAD: it
- * is and a writer has died; or an error.
+ * @ret: what locking the gate has returned. Returns 0: the gate is the caller's; EOWNERDEAD: so it
+ * is, and a writer has died; or an error.
  */
 static int look_behind_gate(struct rwlock *lock, int ret)
 {
@@ -269,8 +266,8 @@ static uint32_t close_state(struct rwlock *lock)
 }
 
 /*
- * The same if there is no reader, and it will not be waited for any. Returns 0, or EBUSY. All that
- * have slept on the state have been woken then, or it is OWED still.
+ * The same, but only if there is no reader: 0 or EBUSY. WAITING is cleared: those who slept on the
+ * state were woken by the last reader, or the state is OWED.
  */
 static int close_if_empty(struct rwlock *lock)
 {
@@ -291,8 +288,8 @@ static int close_if_empty(struct rwlock *lock)
 }
 
 /*
- * Of a lock that prefers readers: closes the state if there is no reader, and otherwise unlocks the
- * gate, by which it has got EBUSY, and is to sleep on the state while that is @seen.
+ * Of a lock that prefers readers. Closes the state if there is no reader: 0. Otherwise unlocks the
+ * gate: EBUSY, and the caller is to sleep on the state while that is @seen.
  */
 static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 {
@@ -326,7 +323,7 @@ static uint32_t readers_left(struct rwlock *lock)
 	return state & READERS ? state : 0;
 }
 
-/* Whether the writer that has the gate has not put right what a dead one has left. */
+/* By the writer that has the gate: has it not put right yet what a dead one has left? */
 static bool is_inconsistent(struct rwlock *lock)
 {
 	/* relaxed: it has written that itself */
@@ -336,10 +333,11 @@ static bool is_inconsistent(struct rwlock *lock)
 }
 
 /*
- * Of one that unlocks it, and has opened the state. OWED must stay until the gate is free, for
- * others cannot pass it on before. So who cannot wake the next one becomes a reader, which may look
- * at the lock still, and leaves in the step by which it sets OWED. Not inlined: so the uncontended
- * unlock needs no stack frame.
+ * By a writer that has opened the state. OWED must be set when the gate is free, for others cannot
+ * pass the gate on before; and then the lock may be gone. So a writer that cannot wake the next one
+ * becomes a reader, which keeps the lock, and leaves in the step by which it sets OWED.
+ *
+ * Not inlined: so the uncontended unlock needs no stack frame.
  */
 __attribute__((__noinline__))
 static int release_gate_at_last(struct rwlock *lock)
@@ -349,7 +347,7 @@ static int release_gate_at_last(struct rwlock *lock)
 
 	if (!release_gate_as(lock, lock->kind | MEMWAIT_OR_KEEP))
 		return 0;
-	/* Not if there is no room for one more reader; or it was not locked. */
+	/* There is no room for one more reader; or it was not locked. */
 	if (add_reader(lock))
 		return release_gate_as(lock, lock->kind);
 	ret = release_gate_as(lock, lock->kind);
@@ -385,7 +383,7 @@ static void give_up(struct rwlock *lock)
 		open_state(lock);
 }
 
-/* The caller has the gate, by @ret: 0 or EOWNERDEAD. That is returned when no reader is left. */
+/* The caller has the gate. Returns @ret, 0 or EOWNERDEAD, when no reader is left; or an error. */
 static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
 {
 	uint32_t state;
@@ -409,8 +407,8 @@ static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *
 #define GATE_IS_DEAD		100
 
 /*
- * Whether nobody has it: 0; EBUSY; or EAGAIN: the gate is not free, but nobody is inside, as when a
- * writer is about to leave. Or an error of the device.
+ * 0: nobody has the lock. EBUSY. EAGAIN: nobody is inside, but the gate is not free: a writer is
+ * about to leave. Or an error of the device.
  */
 static int look_for_users(struct rwlock *lock)
 {
@@ -438,7 +436,7 @@ static int look_for_users(struct rwlock *lock)
 	return state & CLOSED && !dead ? EBUSY : EAGAIN;
 }
 
-/* Has the gate for a moment, or does not get it in time. Returns 0 or an error. */
+/* Takes the gate for a moment, or does not get it in time. Returns 0 or an error. */
 static int await_gate(struct rwlock *lock)
 {
 	struct memwait_deadline deadline;
@@ -483,8 +481,8 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 }
 
 /*
- * A reader has not got the gate, and @ret says why. If that is its deadline, it looks once more:
- * the state may be open, while whoever was woken at the gate, or has it, does not run.
+ * A reader has not got the gate, and @ret says why. After its deadline it looks once more: the
+ * state may be open, while the thread that was woken at the gate, or has it, has not run yet.
  */
 static int read_at_last(struct rwlock *lock, int ret)
 {
@@ -721,7 +719,7 @@ static int unlock_slowly(struct rwlock *lock)
 	uint32_t state, next, kind;
 	int ret;
 
-	kind = lock->kind;	/* who has it next may free it */
+	kind = lock->kind;	/* the next owner may free the lock */
 	/* relaxed: if the caller is a reader there are readers, whatever else happens */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	if ((state & (CLOSED | READERS)) == CLOSED) {
@@ -806,9 +804,9 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 }
 
 /*
- * The thread that goes on, after the wait for readers, may be another one than that which has
- * locked the robust gate. Returns whether the gate is the caller's: it has been taken away if that
- * thread has ended.
+ * The thread that goes on after the wait for readers need not be the one that locked the robust
+ * gate. Returns whether the gate is the caller's now: if that thread has ended, it has been taken
+ * away.
  */
 static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 {
@@ -888,7 +886,7 @@ static int empty_step(struct rwlock *lock, struct memwait_op *op, int *outcome)
 	return EAGAIN;
 }
 
-/* Of one that prefers readers, and is to be written: until no reader is there. */
+/* Takes the gate; of a lock that prefers readers, a writer also waits until no reader is there. */
 static int through_gate(struct rwlock *lock, struct memwait_op *op, bool writing, int *outcome)
 {
 	int ret;
@@ -939,7 +937,7 @@ static void undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	/* Who sleeps on the state is alone there, or all are woken: there is nothing to pass on. */
+	/* All who sleep on the state are woken at once: there is nothing to pass on. */
 	if (op->phase == WITHOUT_GATE)
 		return;
 	if (op->phase == FOR_READERS) {

@@ -36,7 +36,7 @@ struct sem {
 
 _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits");
 
-#define PRIVATE		(1ULL << 32)	/* in the state: whoever has posted must not look again */
+#define PRIVATE		(1ULL << 32)	/* in the state: after a post the rest may be gone */
 #define WAITER		(1ULL << 33)
 #define WAITERS		(-WAITER)
 #define OVERFLOW	(1ULL << 31)	/* in the state of one more than MEMWAIT_SEM_VALUE_MAX */
@@ -80,7 +80,7 @@ static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 	return false;
 }
 
-/* The same for one that waits. If it was woken it may have to wake another one, see above. */
+/* The same for a waiter. If it was woken it may have to wake another one, see above. */
 static bool take_and_leave(struct sem *sem, bool woken)
 {
 	uint64_t left;
@@ -109,10 +109,10 @@ static void leave(struct sem *sem)
 	MEMWAIT_INVARIANT(was >= WAITER);
 }
 
-/* A wake-up that is not used. If there is no value, somebody else has used it. */
+/* A wake-up that is not used. If the value is 0, another thread has used it. */
 static void pass_on(struct sem *sem)
 {
-	/* relaxed: who takes it acquires */
+	/* relaxed: the thread that takes it acquires */
 	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 
 	if (value_of(state))
@@ -144,7 +144,7 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 	return memwait_sleepers(value_word(sem), 0) ? EBUSY : 0;
 }
 
-/* While it still waits: afterwards the semaphore may be gone. */
+/* In this order: after leaving the semaphore may be gone. */
 static void pass_on_and_leave(struct sem *sem, bool woken)
 {
 	if (woken)
@@ -172,7 +172,7 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 	while (!take_and_leave(sem, woken)) {
 		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
 						cancelled, sem);
-		/* The value may be above 0: whoever was woken for it does not run, say. */
+		/* The value may be above 0: the thread that was woken for it has not run yet. */
 		if (ret == MEMWAIT_TIMED_OUT && take_and_leave(sem, woken))
 			return 0;
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {

@@ -79,15 +79,12 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	return memwait_need_device();
 }
 
-/*
- * Wakes all that sleep, if the one who made the count 0 could not. If this cannot either, the next
- * one does. Returns 0 or an error.
- */
+/* Wakes all if the thread that made the count 0 could not. Returns 0 or an error. */
 static int make_up(struct waitgroup *group)
 {
 	int ret;
 
-	/* relaxed: who is woken looks at the state itself */
+	/* relaxed: a waiter that is woken acquires the state */
 	if (!(atomic_load_explicit(&group->state, memory_order_relaxed) & OWED))
 		return 0;
 	ret = memwait_change(count_word(group), MEMWAIT_CHANGE_AND, ~(uint32_t)OWED, MEMWAIT_ALL,
@@ -124,7 +121,7 @@ static int finish(struct waitgroup *group, int delta, uint32_t flags)
 		return -ret;
 	if ((int64_t)(was & COUNT) + delta >= 0)
 		return 0;
-	/* Two have called for the same one: as if this call had not been. */
+	/* Two calls have taken away the same one: this one takes itself back. */
 	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, 0, flags, NULL);
 	return EINVAL;
 }
@@ -139,12 +136,12 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 
 	if (!group)
 		return EINVAL;
-	/* What was added is to be done, whatever has become of the device. */
+	/* What was added can be taken away, whatever has become of the device. */
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
 	if (ret || !delta)
 		return ret;
 	make_up(group);
-	flags = group->users.flags;	/* who has waited may free it */
+	flags = group->users.flags;	/* a waiter may free the group */
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
 	do {
