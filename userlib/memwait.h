@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * libmemwait: locks, condition variables and more, for threads and for event loops, within a
- * process and across processes.
+ * process and across processes. See libmemwait(7), and the page of each function.
  *
  * The blocking functions are those of pthreads with the prefix changed. Each has a form that does
- * not block: it takes an operation (memwait_op_t), which belongs to a loop (memwait_loop_t), and
- * the operation's callback runs when the loop is dispatched.
+ * not block: it takes an operation (memwait_op_t) of a loop (memwait_loop_t), whose callback runs
+ * when the loop is dispatched.
  *
- * Lock words are plain data without pointers. They may lie in any memory, shared or private, be
- * mapped at different addresses, and are initialised when they are zero. Those that init was told
- * to be MEMWAIT_PRIVATE are for the threads and loops of one address space only, at one address,
- * and cost less to wait on and to wake: the memory need not be looked up.
+ * Lock words are plain data without pointers. They may lie in any memory, be mapped at different
+ * addresses, and are initialised when they are zero. MEMWAIT_PRIVATE ones are for one address space
+ * only, at one address, and cost less to wait on and to wake.
  *
  * Return values. Words (memwait_wait32() and so on): an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED,
  * or a negative error number. Everything else: 0 or a positive error number, unless it says more.
- * Where a function might have to sleep, or to wake a sleeper, now or when it is undone, and
- * /dev/memwait cannot be opened, it does nothing and returns what open(2) said: ENOENT, ENODEV or
- * ENXIO without the module, EMFILE ...; or ENOTTY: it is something else. So do the functions that
- * initialise. Whoever could lock or wait can unlock and wake.
  *
- * NULL, a clock that is neither CLOCK_REALTIME nor CLOCK_MONOTONIC, and unknown flags are EINVAL;
- * so is a deadline whose nanoseconds are not within 0 and 999,999,999, when it is needed. Times
- * before 1970 have passed. A word, or an array of several words, that is NULL is -EFAULT where
- * the kernel looks at it: not at a private word that is notified.
+ * Every function that may have to sleep or to wake, now or when it is undone, and every init, opens
+ * /dev/memwait. If that fails it does nothing, and returns what open(2) said: ENOENT, ENODEV or
+ * ENXIO without the module, EMFILE ...; or ENOTTY: it is something else. So what was locked can be
+ * unlocked.
+ *
+ * EINVAL: NULL, a clock that is neither CLOCK_REALTIME nor CLOCK_MONOTONIC, unknown flags; and,
+ * when it is needed, a deadline with nanoseconds below 0 or above 999,999,999. Times before 1970
+ * have passed. A word, or an array of words, that is NULL is -EFAULT where the kernel looks at it:
+ * not at a private word that is notified.
  *
  * The functions *_timed*() take a deadline of CLOCK_REALTIME and the functions *_clock*() of the
  * clock that they name. Deadlines are absolute.
@@ -63,10 +63,9 @@ int memwait_available(void);
 typedef struct memwait_loop memwait_loop_t;
 
 /*
- * An operation that may be pending; belongs to the caller. memwait_op_init() makes it ready, and
- * then it serves any number of operations, one at a time. Nothing is allocated for it. It must
- * stay where it is, and not be freed, while it is pending: until its callback begins or
- * memwait_op_cancel() returned 0.
+ * An operation; the memory is the caller's, and nothing is allocated for it. memwait_op_init()
+ * makes it ready for any number of operations, one at a time. While it is pending, until its
+ * callback begins or memwait_op_cancel() has returned 0, it must stay where it is.
  */
 typedef union {
 	uint64_t reserved[32];
@@ -125,17 +124,16 @@ int memwait_loop_stop(memwait_loop_t *loop);
 size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
- * Binds an operation to a loop, for as long as one likes. @data is for the callback. Must not be
- * called while the operation is pending. Must be called before all others: they refuse zeroed
- * memory (EINVAL), and cannot tell other memory from an operation.
+ * Binds an operation that is not pending to a loop. @data is for the callback. All other functions
+ * need it: they refuse zeroed memory (EINVAL), and cannot tell other memory from an operation.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
 
 /*
- * Takes an operation back, from any thread: 0 if the callback will not run; nothing has been locked
- * or consumed, and a wake-up that had reached the operation goes to the next waiter. ENOENT: it is
- * not pending; its callback has run, or has begun to. EPERM in a child of fork().
+ * Takes an operation back, from any thread. 0: the callback will not run, nothing is locked or
+ * consumed, and a wake-up that had reached the operation goes to the next waiter. ENOENT: it is not
+ * pending; its callback has run, or has begun to. EPERM in a child of fork().
  */
 int memwait_op_cancel(memwait_op_t *op);
 
@@ -286,7 +284,7 @@ typedef union {
  * owner by an id of the kernel's, which a thread gets when it first needs one: ENOENT and so on
  * without the device, EOPNOTSUPP where the kernel has none, ENOSPC over the user's limit.
  */
-#define MEMWAIT_MUTEX_NORMAL		0x0u	/* whoever is there first gets it */
+#define MEMWAIT_MUTEX_NORMAL		0x0u	/* the first that finds it free gets it */
 #define MEMWAIT_MUTEX_RECURSIVE		0x1u	/* its owner can lock it again; so owners matter */
 #define MEMWAIT_MUTEX_ERRORCHECK	0x2u	/* locking twice: EDEADLK, others unlock: EPERM */
 #define MEMWAIT_MUTEX_FAIR		0x4u	/* handed over in the order of waiting */
@@ -358,21 +356,19 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
 
 /*
  * EBUSY: somebody waits, be it an operation that was woken and whose callback has not begun. It can
- * be destroyed once all waiters have been woken: those that are still on their way out are waited
- * for, however long that takes. One that was killed while it waited never leaves; so one that is
- * not PRIVATE is EBUSY if nobody has left for ten seconds. The memory can be initialised again.
+ * be destroyed once all waiters were woken: destroy waits for those on their way out, however long
+ * that takes. A process that was killed there never leaves: EBUSY if nobody has left for ten
+ * seconds, unless it is PRIVATE. The memory can be initialised again.
  */
 int memwait_cond_destroy(memwait_cond_t *cond);
 
 /*
- * The mutex is unlocked while waiting, and locked again on return, whatever is returned, but for
- * ENOTRECOVERABLE; a mutex
- * that was locked recursively is unlocked entirely. They may return without a reason, as POSIX
- * allows: look at the predicate again. Cancellation points: a cancelled thread has the mutex
- * locked when its clean-up handlers run, and consumes no signal. EPERM: the mutex is not locked;
- * then, and if the device cannot be opened, it was not unlocked either. ETIMEDOUT. Of a ROBUST
- * mutex EOWNERDEAD: it is locked, and its owner has died meanwhile; ENOTRECOVERABLE: it is not
- * locked.
+ * The mutex is unlocked while waiting, a recursive one entirely, and locked again on return,
+ * whatever is returned but ENOTRECOVERABLE. They may return without a signal, as POSIX allows: look
+ * at the predicate again. Cancellation points: the clean-up handlers of a cancelled thread run with
+ * the mutex locked, and no signal is consumed. ETIMEDOUT. EPERM: the mutex is not locked; then, and
+ * if the device cannot be opened, it was not unlocked either. Of a ROBUST mutex EOWNERDEAD: it is
+ * locked, and its owner has died meanwhile; ENOTRECOVERABLE: it is not locked.
  */
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex);
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
@@ -393,9 +389,8 @@ int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
  * the mutex locked, and result 0 or ETIMEDOUT. Anything else: the mutex is still locked. When the
  * operation is cancelled the mutex is not locked for it, and no signal is lost.
  *
- * Should the wait for the mutex find no memory, or the user's limit, the callback runs with ENOMEM
- * or ENOSPC and without the mutex; a signal has gone to the next waiter. EOWNERDEAD,
- * ENOTRECOVERABLE: as above.
+ * ENOMEM or ENOSPC in the callback: it could not wait for the mutex, and does not have it; a signal
+ * has gone to the next waiter. EOWNERDEAD, ENOTRECOVERABLE: as above.
  */
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
@@ -440,12 +435,12 @@ typedef union {
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
 /*
- * Kinds, to which MEMWAIT_PRIVATE can be added. Of those that have to wait, whoever is there first
- * gets in, unless it is FAIR. PREFER_WRITER: the first writer that waits comes before all readers
- * that come later.
+ * Kinds, to which MEMWAIT_PRIVATE can be added. Those that wait get in in no particular order,
+ * unless it is FAIR. PREFER_WRITER: the first writer that waits comes before all readers that come
+ * later.
  */
 #define MEMWAIT_RWLOCK_PREFER_READER	0x0u	/* the default */
-#define MEMWAIT_RWLOCK_FAIR		0x4u	/* whoever waits gets it in the order of waiting */
+#define MEMWAIT_RWLOCK_FAIR		0x4u	/* got in the order of waiting */
 #define MEMWAIT_RWLOCK_ROBUST		0x8u	/* if a writer dies the next one gets EOWNERDEAD */
 #define MEMWAIT_RWLOCK_PREFER_WRITER	0x10u	/* no thread reads twice at a time; not FAIR */
 
@@ -453,19 +448,19 @@ typedef union {
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 
 /*
- * EBUSY: it is locked; a ROBUST one, by readers or by a living writer. The last one to unlock it
- * can destroy it: a writer before that is still within unlock is waited for. One that was killed
- * there never leaves: EBUSY after ten seconds, unless it is PRIVATE or ROBUST.
+ * EBUSY: it is locked; a ROBUST one, by readers or by a living writer. The last thread that unlocks
+ * it can destroy it: destroy waits for a writer before that is still within unlock. A writer that
+ * was killed there never leaves: EBUSY after ten seconds, unless the lock is PRIVATE or ROBUST.
  */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*
- * A thread that has it for reading may ask for that again, and unlocks it as often; of a FAIR or
- * PREFER_WRITER one it must not, as a writer may be waiting. It must not ask for writing.
- * EAGAIN: too many readers. try: EBUSY. ETIMEDOUT.
+ * A thread may have it for reading several times, and unlocks it as often; but not a FAIR or
+ * PREFER_WRITER one, as a writer may be waiting. A reader must not ask for writing. EAGAIN: too
+ * many readers. try: EBUSY. ETIMEDOUT.
  *
- * A ROBUST one, here and in all functions that lock: EOWNERDEAD: a writer has died. The caller has
- * the lock for writing, whichever it asked for. It puts right what is guarded, calls
+ * A ROBUST one, here and in all functions that lock. EOWNERDEAD: a writer has died, and the caller
+ * has the lock for writing, whichever it asked for. It puts right what is guarded, calls
  * memwait_rwlock_consistent(), and unlocks. ENOTRECOVERABLE: that was left out. A reader that dies
  * stays a reader: writers wait for ever. ENOENT and so on, ENOSPC: as of a ROBUST mutex.
  */
