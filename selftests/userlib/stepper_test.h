@@ -904,4 +904,22 @@ FIXTURE_TEARDOWN(stepper)
 		EXPECT_EQ(0, step_through(&self->stage, &id##_scenario));		\
 	}
 
+#define NORMAL			MEMWAIT_MUTEX_NORMAL
+#define RECURSIVE		MEMWAIT_MUTEX_RECURSIVE
+#define ERRORCHECK		MEMWAIT_MUTEX_ERRORCHECK
+#define FAIR			MEMWAIT_MUTEX_FAIR
+#define ROBUST			MEMWAIT_MUTEX_ROBUST
+
+/* What a scenario's number says of its end, or of its begin. */
+enum {
+	TAKES = 0x1,		/* whoever returns from the function has the lock */
+	GIVES = 0x2,		/* nobody has */
+	WAS_DEAD = 0x4,		/* its owner has died before: the next one is to hear of it, */
+	IS_MENDED = 0x8,	/* unless the last instruction was executed */
+	FOR_READING = 0x10,
+	WITH_MUTEX = 0x20,	/* a condition is signalled by who has the mutex */
+	BY_BROADCAST = 0x40,
+	TWICE = 0x80,		/* when it is let go on first, the mutex is the test's */
+};
+
 #endif /* STEPPER_TEST_H */

@@ -452,7 +452,7 @@ make_test()
 	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1/userlib"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
-	for folder in module hostile userlib bench; do
+	for folder in module hostile userlib bench fuzz; do
 		cp "$top/selftests/$folder"/*.h "$1/selftests/$folder/"
 	done
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
@@ -511,6 +511,7 @@ need_test()
 	module/* | hostile/*) files+=("$top"/selftests/{module,hostile}/*.h) ;;
 	userlib/*) files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch]) ;;
 	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/*.[ch]) ;;
+	fuzz/*) files+=("$top"/selftests/fuzz/*.h) ;;
 	esac
 	dir=$cache/tests/${1//\//-}-$(echo "$linux_source $cc" | hash_of "$top/selftests/Makefile" \
 		"${files[@]}" "$top/selftests/$1.c")

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The model that the module is compared with: a list for each word. */
+#ifndef MODEL_TEST_H
+#define MODEL_TEST_H
+
+#include "async_test.h"
+
+#define STEPS		1000000		/* or what SECONDS allow, if not less than LEAST_STEPS */
+#define LEAST_STEPS	20000
+#define SECONDS		20
+#define EPISODE		500
+#define CONTEXTS	3
+#define ENTRIES		16		/* of a batch */
+#define MOST_MEMBERS	16384		/* of all waits of an episode */
+#define MOST_READ	40
+#define READ_SIZES	(MOST_READ * sizeof(struct memwait_completion) + 1)
+#define RECENT		32		/* waits that are cancelled, perhaps */
+#define MANY		-1
+#define LATER		0x4000000000000000ULL	/* 146 years: a deadline, but not MEMWAIT_FOREVER */
+#define UNKNOWN_FLAG	0x40
+
+/* Memory of 16 bytes. SHARED and AGAIN are two mappings of one memfd. */
+enum area { PRIVATE, SHARED, AGAIN, AREAS };
+
+#define AREA_SIZE	16
+
+/* A word, and what is to be done with it. */
+struct entry {
+	uint8_t area, offset;
+	uint8_t flags;			/* MEMWAIT_SIZE_*, MEMWAIT_PRIVATE */
+	uint8_t unequal;		/* 0: expect what is there; otherwise which bit differs */
+	bool bad;			/* has an unknown flag */
+	bool realtime;
+	uint64_t deadline;		/* never in the near future */
+	uint32_t count;			/* for notifies */
+	bool group;			/* an async wait on the words of the next entries */
+	uint8_t words;			/* how many; those come again after the last entry */
+};
+
+struct step {
+	const struct kind *kind;
+	uint8_t context;
+	uint8_t nr;			/* of entries, in kinds with an array */
+	bool bad;			/* what is not zero should be */
+	bool other;			/* NOTIFY_WAIT: MEMWAIT_NOTIFIED; NOTIFY_MANY: no woken */
+	uint32_t number;		/* READ: bytes; CANCEL: which; STORE: what */
+	struct entry entries[ENTRIES];
+};
+
+struct member {
+	struct wait *wait;
+	int index;
+	struct queue *queue;		/* NULL: in none */
+};
+
+struct queue {
+	int nr;
+	struct member *members[MOST_MEMBERS];	/* oldest first */
+};
+
+struct wait {
+	struct context *context;	/* NULL: closed */
+	uint64_t user_data, id;
+	enum { PENDING, COMPLETED, CANCELLED, READ_OUT } state;
+	struct member *members;
+	int nr;
+	int index;			/* which of them was notified */
+	struct queue *queue;		/* and where */
+};
+
+struct context {
+	int fd;
+	int pending, nr, next;
+	struct wait *completed[MOST_MEMBERS];	/* from next on unread */
+};
+
+/* Mistakes of the model that prove that differences are found. */
+enum mistake { NO_MISTAKE, MOVES_BACKWARDS, MOVES_TO_HEAD, INDEX_OF_FIRST, PASSES_NOTHING_ON,
+	       GROUP_KEEPS_PLACES, MISTAKES };
+
+struct model {
+	enum mistake mistake;
+	uint8_t *memory[AREAS];
+	int watch;			/* a context of its own */
+	struct memwait_info info;	/* when there was no wait */
+	int sizes;			/* how many there are */
+
+	/* Since the beginning of the episode. */
+	struct queue queues[4 * AREA_SIZE];
+	struct context contexts[CONTEXTS];
+	struct wait waits[MOST_MEMBERS];
+	struct member members[MOST_MEMBERS];
+	int nr_waits, nr_members;
+	uint64_t user_waits;
+	const char *doing;
+	char difference[256];
+
+	/* Since the beginning: that there was something to compare. */
+	long woken, groups_woken, moved, cancelled, read, passed_on;
+};
+
+static void check(struct model *m, const char *what, int64_t module, int64_t model)
+{
+	if (module != model && !m->difference[0])
+		snprintf(m->difference, sizeof(m->difference), "%s: %s: module %lld, model %lld",
+			 m->doing, what, (long long)module, (long long)model);
+}
+
+/* That the module has written nothing else. */
+static void check_same(struct model *m, const char *what, const void *module, const void *model,
+		       size_t size)
+{
+	check(m, what, memcmp(module, model, size), 0);
+}
+
+static bool is_shared(const struct entry *e)
+{
+	return e->area != PRIVATE && !(e->flags & MEMWAIT_PRIVATE);
+}
+
+/* A shared word has the same queue at both addresses, but not for those who say it is private. */
+static struct queue *queue_of(struct model *m, const struct entry *e)
+{
+	int kind = e->area;
+
+	if (kind != PRIVATE)
+		kind = is_shared(e) ? SHARED : kind + 1;
+	return &m->queues[kind * AREA_SIZE + e->offset];
+}
+
+static bool is_valid(const struct entry *e)
+{
+	return !e->bad && e->offset % (1 << (e->flags & MEMWAIT_SIZE_MASK)) == 0;
+}
+
+static void leave(struct member *member)
+{
+	struct queue *q = member->queue;
+	int i;
+
+	if (!q)
+		return;
+	for (i = 0; q->members[i] != member; i++)
+		;
+	q->nr--;
+	memmove(&q->members[i], &q->members[i + 1], (q->nr - i) * sizeof(q->members[0]));
+	member->queue = NULL;
+}
+
+static void leave_all(struct wait *w)
+{
+	for (int i = 0; i < w->nr; i++)
+		leave(&w->members[i]);
+}
+
+static void join(struct member *member, struct queue *q, int at)
+{
+	memmove(&q->members[at + 1], &q->members[at], (q->nr - at) * sizeof(q->members[0]));
+	q->members[at] = member;
+	q->nr++;
+	member->queue = q;
+}
+
+/* Returns how many were woken. */
+static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
+{
+	uint32_t woken;
+
+	for (woken = 0; woken < count && q->nr; woken++) {
+		struct member *member = q->members[0];
+		struct wait *w = member->wait;
+
+		if (m->mistake != GROUP_KEEPS_PLACES || w->state == COMPLETED)
+			leave_all(w);
+		else
+			leave(member);
+		if (w->state != PENDING)
+			continue;
+		w->state = COMPLETED;
+		w->index = m->mistake == INDEX_OF_FIRST ? 0 : member->index;
+		w->queue = q;
+		w->context->pending--;
+		w->context->completed[w->context->nr++] = w;
+		m->groups_woken += w->nr > 1;
+	}
+	m->woken += woken;
+	return woken;
+}
+
+/* Returns how many were moved. */
+static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint32_t count)
+{
+	static struct member *moving[MOST_MEMBERS];
+	uint32_t nr = count < (uint32_t)from->nr ? count : (uint32_t)from->nr;
+	uint32_t i;
+
+	for (i = 0; i < nr; i++) {
+		moving[i] = from->members[0];
+		leave(moving[i]);
+	}
+	for (i = 0; i < nr; i++)
+		join(m->mistake == MOVES_BACKWARDS ? moving[nr - 1 - i] : moving[i], to,
+		     m->mistake == MOVES_TO_HEAD ? (int)i : to->nr);
+	m->moved += nr;
+	return nr;
+}
+
+static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
+{
+	for (int i = 0; i < m->nr_waits; i++) {
+		if (m->waits[i].context == c && m->waits[i].id == id)
+			return &m->waits[i];
+	}
+	return NULL;
+}
+
+/* A new pending wait on words[0], words[1], ... */
+static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t id,
+		const struct entry **words, int nr)
+{
+	struct wait *w = &m->waits[m->nr_waits];
+
+	check(m, "an id that is 0 or was used before", !id || find_wait(m, c, id), 0);
+	*w = (struct wait) {
+		.context = c,
+		.user_data = user_data,
+		.id = id,
+		.state = PENDING,
+		.members = &m->members[m->nr_members],
+		.nr = nr,
+	};
+	for (int i = 0; i < nr; i++) {
+		struct queue *q = queue_of(m, words[i]);
+
+		w->members[i] = (struct member) { .wait = w, .index = i };
+		join(&w->members[i], q, q->nr);
+	}
+	m->nr_waits++;
+	m->nr_members += nr;
+	m->user_waits += nr;
+	c->pending++;
+}
+
+/* What R2 says of a wait on these words; *index is set if it is MEMWAIT_NOT_EQUAL. */
+static int outcome(const struct entry **words, int nr, uint64_t deadline, uint32_t *index)
+{
+	int i;
+
+	for (i = 0; i < nr; i++) {
+		if (!is_valid(words[i]))
+			return -EINVAL;
+	}
+	for (i = 0; i < nr; i++) {
+		if (words[i]->unequal) {
+			*index = i;
+			return MEMWAIT_NOT_EQUAL;
+		}
+	}
+	return deadline < LATER ? MEMWAIT_TIMED_OUT : MEMWAIT_PENDING;
+}
+
+#endif /* MODEL_TEST_H */

@@ -1,0 +1,878 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What a thread of the torture test does. */
+#ifndef TORTURE_CALLS_TEST_H
+#define TORTURE_CALLS_TEST_H
+
+#include "torture_test.h"
+#include <sys/prctl.h>
+
+static void step_wait(struct worker *w)
+{
+	uint8_t word = random_word(w);
+	struct memwait_wait wait = random_wait(w, word);
+	struct call *call = begin(w, "wait", 0, word, wait.expected);
+
+	will_wait(w, &word, &wait, 1);
+	call->result = xioctl(w->fd, MEMWAIT_IOC_WAIT, &wait);
+	has_waited(w, call->result, wait.deadline);
+	if (call->result < 0 && call->result != -EINTR && !is_allowed(word, call->result))
+		broken(w, "wait", call->result, word);
+}
+
+static void step_wait_any(struct worker *w)
+{
+	uint32_t nr = 1 + draw(w) % MOST_WORDS, index;
+	struct memwait_wait waits[MOST_WORDS];
+	uint64_t deadline = random_deadline(w);
+	uint8_t words[MOST_WORDS];
+	bool wild = false;
+	struct call *call;
+	uint32_t i;
+
+	for (i = 0; i < nr; i++) {
+		words[i] = random_word(w);
+		waits[i] = random_wait(w, words[i]);
+		wild |= HAS_KIND(words[i], WILD);
+	}
+	call = begin(w, "wait any", 0, words[0], nr);
+	will_wait(w, words, waits, nr);
+	call->result = mw_wait_any(w->fd, waits, nr, deadline, 0, &index);
+	has_waited(w, call->result, deadline);
+	if ((call->result == MEMWAIT_OK || call->result == MEMWAIT_NOT_EQUAL) && index >= nr)
+		broken(w, "wait any: index", index, nr);
+	if (call->result < 0 && call->result != -EINTR && !(wild && call->result == -EFAULT))
+		broken(w, "wait any", call->result, nr);
+}
+
+/*
+ * Changes the word, perhaps. Returns how many to wake then. *to is what a STRICT one has become, or
+ * 0: it has not changed.
+ */
+static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
+{
+	bool strict = HAS_KIND(word, STRICT);
+	uint64_t new;
+
+	*to = 0;
+	if (HAS_KIND(word, WILD) || !one_in(w, 3))
+		return one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4;
+	new = __atomic_add_fetch((uint64_t *)address(w, word), 1, __ATOMIC_RELAXED);
+	if (strict)
+		*to = new;
+	return strict || one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4;
+}
+
+/* Counts what it has woken. What it returns is the caller's to judge if it is an error. */
+static int notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
+{
+	struct call *call = begin(w, "notify", 0, word, count);
+
+	call->result = mw_notify(w->fd, address(w, word), count, flags);
+	if (call->result > 0)
+		w->record->notified += call->result;
+	return call->result;
+}
+
+static void notify_all(struct worker *w, uint32_t word)
+{
+	int ret = notify(w, word, MEMWAIT_ALL, 0);
+
+	if (ret < 0)
+		broken(w, "notify all", ret, word);
+}
+
+static void step_notify(struct worker *w)
+{
+	uint32_t word = random_word(w);
+	uint64_t to, count = change(w, word, &to);
+	int ret = notify(w, word, count, random_flags(w, word));
+
+	settle(word, to);
+	if (ret < 0 && !is_allowed(word, ret))
+		broken(w, "notify", ret, word);
+}
+
+static void step_notify_many(struct worker *w)
+{
+	struct memwait_notify notifies[BATCH];
+	uint32_t words[BATCH], woken[BATCH] = { 0 }, count = 1 + draw(w) % BATCH, i;
+	uint64_t to[BATCH];
+	struct call *call;
+
+	for (i = 0; i < count; i++) {
+		/* Nothing that would stop it before words that have changed. */
+		do {
+			words[i] = random_word(w);
+		} while (HAS_KIND(words[i], WILD));
+		notifies[i] = (struct memwait_notify) {
+			.addr = (uintptr_t)address(w, words[i]),
+			.count = change(w, words[i], &to[i]),
+			.flags = random_flags(w, words[i]),
+		};
+	}
+	call = begin(w, "notify many", 0, count, 0);
+	/* A signal may end it, but not before it has done some. */
+	for (i = 0; i < count; i += call->result) {
+		call->result = mw_notify_many(w->fd, notifies + i, count - i, woken + i);
+		if (call->result <= 0 || call->result > count - i)
+			broken(w, "notify many", call->result, count);
+	}
+	for (i = 0; i < count; i++) {
+		settle(words[i], to[i]);
+		w->record->notified += woken[i];
+	}
+}
+
+static void step_notify_wait(struct worker *w)
+{
+	uint32_t word = random_word(w);
+	uint64_t to, count = change(w, word, &to);
+	uint8_t waited = random_word(w);
+	struct memwait_notify_wait arg = {
+		.notify = {
+			.addr = (uintptr_t)address(w, word),
+			.count = count,
+			.flags = random_flags(w, word),
+		},
+		.wait = random_wait(w, waited),
+	};
+	struct call *call = begin(w, "notify wait", 0, word, waited);
+	bool again;
+
+	will_wait(w, &waited, &arg.wait, 1);
+	do {
+		call->result = xioctl(w->fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg);
+		again = call->result == -EINTR;
+		if (again && arg.state != MEMWAIT_NOTIFIED)
+			broken(w, "notify wait does not say that it has notified", 0, 0);
+	} while (again);
+	has_waited(w, call->result, arg.wait.deadline);
+	w->record->notified += arg.notified;
+	if (call->result >= 0) {
+		settle(word, to);
+		return;
+	}
+	if (!is_allowed(word, call->result) && !is_allowed(waited, call->result))
+		broken(w, "notify wait", call->result, word);
+	/* It may have done nothing, but the word has changed. */
+	if (HAS_KIND(word, STRICT))
+		notify_all(w, word);
+}
+
+/*
+ * Changes a STRICT word, or waits for it, again and again, so that a change comes between all steps
+ * of a wait. Time-outs come before the next change, which would make good for a missed notify.
+ */
+static void step_storm(struct worker *w)
+{
+	uint64_t end = now_ns(CLOCK_MONOTONIC) + 20 * NSEC_PER_MSEC, to;
+	uint8_t word = draw(w) % OWN * KINDS + STRICT;
+	struct memwait_completion done;
+	bool notifies = one_in(w, 3);
+	struct memwait_wait wait;
+	int ret;
+
+	while (phase() == RUN && now_ns(CLOCK_MONOTONIC) < end) {
+		if (notifies) {
+			to = __atomic_add_fetch((uint64_t *)address(w, word), 1, __ATOMIC_RELAXED);
+			notify_all(w, word);
+			settle(word, to);
+			usleep(500);
+			continue;
+		}
+		w->record->calls++;
+		wait = random_wait(w, word);
+		wait.deadline = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC / 5;
+		ret = mw_async(w->fd, address(w, word), wait.expected, wait.deadline, wait.flags, 0,
+			       NULL);
+		if (ret < 0)
+			broken(w, "arm", ret, word);
+		if (ret != MEMWAIT_PENDING)
+			continue;
+		w->record->armed++;
+		do {
+			ret = mw_read(w->fd, &done, 1);
+		} while (ret == -EINTR);
+		if (ret != 1) {
+			broken(w, "read", ret, word);
+		} else if (done.result == MEMWAIT_OK) {
+			w->record->read_oks++;
+		} else {
+			w->record->timed_out++;
+			check_time_out(w, wait.deadline);
+			check_missed(w, process_number, &word, &wait, 1, wait.deadline);
+		}
+	}
+}
+
+static void step_requeue(struct worker *w)
+{
+	uint32_t places = w->no_own_words ? OWN : PLACES;
+	uint32_t word = draw(w) % places * KINDS + MOVING + draw(w) % 2;
+	uint32_t place = one_in(w, 16) ? draw(w) % places : PLACE(word);
+	uint32_t target = place * KINDS + MOVING + draw(w) % 2;
+	uint32_t flags = draw(w) % 4;
+	struct requeued out = { 0 };
+	struct call *call = begin(w, "requeue", 0, word, target);
+
+	if (PLACE(word) == OWN && PLACE(target) == OWN && one_in(w, 2))
+		flags |= MEMWAIT_PRIVATE;
+	call->result = mw_requeue(w->fd, address(w, word), value(w, word), address(w, target),
+				  w->victim ? 0 : draw(w) % 3,
+				  one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4, flags, &out);
+	if (!call->result && PLACE(target) == PLACE(word))
+		w->record->notified += out.woken;
+	else if (call->result != (PLACE(target) == PLACE(word) ? MEMWAIT_NOT_EQUAL : -EXDEV))
+		broken(w, "requeue", call->result, word);
+}
+
+static void put_context(int number)
+{
+	pthread_rwlock_unlock(&shared->contexts[number].lock);
+}
+
+/* Locks a context, if this process has it, for as long as its waits are looked at. */
+static bool take_part_of_context(int number)
+{
+	struct context *context = &shared->contexts[number];
+
+	if (pthread_rwlock_tryrdlock(&context->lock))
+		return false;
+	if (context->owner == process_number)
+		return true;
+	put_context(number);
+	return false;
+}
+
+static int take_context(struct worker *w)
+{
+	uint32_t number = draw(w) % OWN_CONTEXTS;
+	struct context *context = &shared->contexts[number];
+
+	/* A child has no part in what becomes of contexts that threads share. */
+	if (w->child || __atomic_load_n(&context->owner, __ATOMIC_ACQUIRE) != process_number)
+		number = w->own;
+	return take_part_of_context(number) ? (int)number : -1;
+}
+
+static bool is_timed(const struct slot *slot)
+{
+	return slot->deadline != MEMWAIT_FOREVER;
+}
+
+static bool become(struct slot *slot, uint32_t from, uint32_t to)
+{
+	return __atomic_compare_exchange_n(&slot->state, &from, to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
+}
+
+/* Who has kept a slot lets go of it: with @to, unless its completion has come meanwhile. */
+static void let_go(struct worker *w, struct slot *slot, uint32_t from, uint32_t to)
+{
+	if (!become(slot, from, to) && !become(slot, ENDED, FREE))
+		broken(w, "a wait's state", slot->state, from);
+}
+
+static uint64_t user_data(int number, uint32_t slot)
+{
+	return (uint64_t)number << 32 | slot << 16 |
+	       shared->contexts[number].slots[slot].generation;
+}
+
+/*
+ * Takes a slot and fills in its entry, of one word or of a group; of the ordered word, if one is
+ * given. Returns false if the slot is in use.
+ */
+static bool prepare(struct worker *w, int number, struct memwait_async *entry,
+		    struct memwait_wait *waits, uint8_t ordered)
+{
+	uint32_t i = draw(w) % SLOTS;
+	struct slot *slot = &shared->contexts[number].slots[i];
+	uint64_t deadline = one_in(w, 2) ? MEMWAIT_FOREVER : soon_of(w);
+	uint32_t j;
+
+	if (!become(slot, FREE, ARMING))
+		return false;
+	slot->generation++;
+	slot->id = 0;
+	slot->ticket = 0;
+	slot->process = w->child ? FORKED : process_number;
+	slot->nr = !ordered && one_in(w, 4) ? 1 + draw(w) % ASYNC_WORDS : 1;
+	for (j = 0; j < slot->nr; j++) {
+		/* A child may arm on its own words: then deadline or cancel ends the wait. */
+		slot->words[j] = ordered ?: w->child ? draw(w) % WORDS : random_word(w);
+		waits[j] = random_wait(w, slot->words[j]);
+	}
+	memcpy(slot->waits, waits, slot->nr * sizeof(*waits));
+	slot->deadline = deadline;
+	if (ordered)
+		slot->ticket = ++shared->orders[ordered].tickets;
+	if (slot->nr > 1 || (!ordered && one_in(w, 16)))
+		*entry = group_entry(waits, slot->nr, deadline, 0, 0);
+	else
+		*entry = (struct memwait_async) { .wait = waits[0] };
+	entry->wait.deadline = deadline;
+	entry->user_data = user_data(number, i);
+	entry->result = UNTOUCHED;
+	return true;
+}
+
+static void lock_order(struct order *order)
+{
+	while (__atomic_exchange_n(&order->lock, 1, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+static void unlock_order(struct order *order)
+{
+	__atomic_store_n(&order->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Arms some waits on any words, or on one ordered word. */
+static void step_arm(struct worker *w)
+{
+	bool may_lock = !w->victim && !w->child;
+	uint8_t ordered = may_lock && one_in(w, 3) ? draw(w) % OWN * KINDS + ORDERED : 0;
+	uint32_t most = 1 + draw(w) % BATCH, n = 0, i, j;
+	struct memwait_wait waits[BATCH][ASYNC_WORDS];
+	struct memwait_async entries[BATCH];
+	int number = take_context(w), done;
+	struct call *call;
+
+	if (number < 0)
+		return;
+	if (ordered)
+		lock_order(&shared->orders[ordered]);
+	while (n < most && prepare(w, number, &entries[n], waits[n], ordered))
+		n++;
+	call = begin(w, "arm", number, n, ordered);
+	call->result = mw_batch(fds[number], entries, n);
+	if (ordered)
+		unlock_order(&shared->orders[ordered]);
+
+	/* The first one that fails ends the batch. So does a signal, once one is armed. */
+	done = call->result < 0 ? 0 : call->result;
+	for (i = 0; i < n; i++) {
+		struct slot *slot =
+			&shared->contexts[number].slots[entries[i].user_data >> 16 & 0xffff];
+		int result = entries[i].result;
+		bool wild = false;
+
+		for (j = 0; j < slot->nr; j++)
+			wild |= HAS_KIND(slot->words[j], WILD);
+		if ((int)i < done ? result < MEMWAIT_NOT_EQUAL || result > MEMWAIT_PENDING :
+		    (int)i > done || (done && result == UNTOUCHED) ? result != UNTOUCHED :
+		    !wild || result != -EFAULT)
+			broken(w, "arm", result, i);
+		if (result == MEMWAIT_TIMED_OUT)
+			check_time_out(w, slot->deadline);
+		if (result == MEMWAIT_PENDING) {
+			slot->id = entries[i].id;
+			w->record->armed++;
+			let_go(w, slot, ARMING, PENDING);
+		} else if (!become(slot, ARMING, FREE)) {
+			broken(w, "completion of what was never pending", slot->state, 0);
+		}
+	}
+	if (call->result < 0 && (call->result != -EFAULT || !n))
+		broken(w, "arm", call->result, n);
+	put_context(number);
+}
+
+static void cancel_slot(struct worker *w, int number, struct slot *slot)
+{
+	struct call *call;
+
+	if (!become(slot, PENDING, CANCELLING))
+		return;
+	call = begin(w, "cancel", number, slot - shared->contexts[number].slots, slot->id);
+	call->result = mw_cancel(fds[number], slot->id);
+	if (call->result == -ENOENT) {
+		let_go(w, slot, CANCELLING, PENDING);
+	} else if (call->result) {
+		broken(w, "cancel", call->result, slot->id);
+	} else {
+		w->record->cancelled++;
+		if (!become(slot, CANCELLING, FREE))
+			broken(w, "cancelled and completed", slot->id, 0);
+	}
+}
+
+static void step_cancel(struct worker *w)
+{
+	int number = take_context(w);
+
+	if (number < 0)
+		return;
+	cancel_slot(w, number, &shared->contexts[number].slots[draw(w) % SLOTS]);
+	put_context(number);
+}
+
+static void was_notified(struct order *order, uint64_t ticket)
+{
+	uint64_t last = __atomic_load_n(&order->last_notified, __ATOMIC_RELAXED);
+
+	while (ticket > last &&
+	       !__atomic_compare_exchange_n(&order->last_notified, &last, ticket, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+/* Whoever keeps the slot, to arm or to cancel, may let go of it at the same time. */
+static void end_slot(struct worker *w, struct slot *slot)
+{
+	uint32_t state;
+
+	do {
+		state = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE);
+		if (state == FREE || state == ENDED)
+			return broken(w, "ended twice", state, slot->id);
+	} while (!become(slot, state, state == PENDING ? FREE : ENDED));
+}
+
+static void completed(struct worker *w, const struct memwait_completion *done)
+{
+	uint32_t number = done->user_data >> 32, i = done->user_data >> 16 & 0xffff;
+	struct slot *slot;
+
+	if (number >= ALL_CONTEXTS || i >= SLOTS || user_data(number, i) != done->user_data) {
+		broken(w, "completion of no wait", done->user_data, done->id);
+		return;
+	}
+	slot = &shared->contexts[number].slots[i];
+	if (slot->id && slot->id != done->id)
+		broken(w, "completion's id", done->id, slot->id);
+	if (done->index >= (done->result == MEMWAIT_OK ? slot->nr : 1))
+		broken(w, "completion's index", done->index, slot->nr);
+	if (done->result == MEMWAIT_OK) {
+		w->record->read_oks++;
+		if (slot->ticket)
+			was_notified(&shared->orders[slot->words[0]], slot->ticket);
+	} else if (done->result == MEMWAIT_TIMED_OUT && is_timed(slot)) {
+		w->record->timed_out++;
+		check_time_out(w, slot->deadline);
+		check_missed(w, slot->process, slot->words, slot->waits, slot->nr, slot->deadline);
+	} else {
+		broken(w, "completion's result", done->result, is_timed(slot));
+	}
+	end_slot(w, slot);
+}
+
+/* Returns how many completions it has read, or a negative errno. */
+static int read_context(struct worker *w, int number, uint32_t most)
+{
+	struct memwait_completion done[BATCH];
+	struct call *call = begin(w, "read", number, most, 0);
+	int i;
+
+	__atomic_store_n(&w->record->reading, most, __ATOMIC_RELEASE);
+	call->result = mw_read(fds[number], done, most);
+	for (i = 0; i < call->result; i++)
+		completed(w, &done[i]);
+	__atomic_store_n(&w->record->reading, 0, __ATOMIC_RELEASE);
+	if (call->result < 0 && call->result != -EAGAIN && call->result != -EINTR)
+		broken(w, "read", call->result, number);
+	return call->result;
+}
+
+static void step_read(struct worker *w)
+{
+	int number = take_context(w);
+
+	if (number < 0)
+		return;
+	read_context(w, number, 1 + draw(w) % BATCH);
+	put_context(number);
+}
+
+/* Nobody else reads a worker's own context: what it waits for there must come. */
+static void step_poll(struct worker *w)
+{
+	struct epoll_event event = { .events = EPOLLIN | (one_in(w, 2) ? EPOLLET : 0) };
+	struct pollfd pfd = { .fd = fds[w->own], .events = POLLIN };
+	struct slot *slots = shared->contexts[w->own].slots;
+	bool comes = false;
+	struct call *call;
+	int epoll, ret, i;
+
+	for (i = 0; i < SLOTS; i++)
+		comes |= is_timed(&slots[i]) && slots[i].state == PENDING;
+	if (!comes)
+		return;
+	switch (draw(w) % 3) {
+	case 0:
+		fcntl(pfd.fd, F_SETFL, O_RDWR);
+		while (read_context(w, w->own, BATCH) == -EINTR)
+			;
+		fcntl(pfd.fd, F_SETFL, O_RDWR | O_NONBLOCK);
+		return;
+	case 1:
+		call = begin(w, "poll", w->own, 0, 0);
+		ret = TEMP_FAILURE_RETRY(poll(&pfd, 1, PATIENCE / NSEC_PER_MSEC));
+		break;
+	default:
+		call = begin(w, "epoll", w->own, event.events, 0);
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+		epoll_ctl(epoll, EPOLL_CTL_ADD, pfd.fd, &event);
+		ret = TEMP_FAILURE_RETRY(epoll_wait(epoll, &event, 1, PATIENCE / NSEC_PER_MSEC));
+		close(epoll);
+	}
+	call->result = ret;
+	if (ret != 1)
+		broken(w, "a deadline has passed, and there is nothing to read", ret, w->own);
+}
+
+/* Reads all that there is to read. */
+static void read_all(struct worker *w, int number)
+{
+	int ret;
+
+	do {
+		ret = read_context(w, number, BATCH);
+	} while (ret > 0 || ret == -EINTR);
+}
+
+static void check_all_free(struct worker *w, int number, const char *why)
+{
+	struct slot *slots = shared->contexts[number].slots;
+	int i;
+
+	for (i = 0; i < SLOTS; i++) {
+		if (slots[i].state != FREE)
+			broken(w, why, slots[i].state, slots[i].id);
+	}
+}
+
+/* Cancels all waits of a context that nobody else uses now, and reads what has ended before. */
+static void empty_context(struct worker *w, int number)
+{
+	struct slot *slots = shared->contexts[number].slots;
+	int i;
+
+	for (i = 0; i < SLOTS; i++)
+		cancel_slot(w, number, &slots[i]);
+	read_all(w, number);
+	check_all_free(w, number, "neither cancelled nor read");
+}
+
+static void open_context(struct worker *w, int number)
+{
+	fds[number] = memwait_open(O_NONBLOCK);
+	if (fds[number] < 0)
+		broken(w, "open", fds[number], number);
+}
+
+/* Takes a context that nobody else uses now. */
+static bool take_all_of_context(int number)
+{
+	struct context *context = &shared->contexts[number];
+
+	if (context->owner != process_number || pthread_rwlock_trywrlock(&context->lock))
+		return false;
+	if (context->owner == process_number)
+		return true;
+	put_context(number);
+	return false;
+}
+
+static void step_close(struct worker *w)
+{
+	int number = one_in(w, 2) ? w->own : (int)(draw(w) % ALL_CONTEXTS), i;
+	struct slot *slots = shared->contexts[number].slots;
+	struct call *call;
+
+	if ((number >= OWN_CONTEXTS && number != w->own) || !take_all_of_context(number))
+		return;
+	if (shared->exact)
+		empty_context(w, number);
+	call = begin(w, "close", number, 0, 0);
+	for (i = 0; i < SLOTS; i++)
+		w->record->closed_over += slots[i].state != FREE;
+	call->result = close(fds[number]);
+	for (i = 0; i < SLOTS; i++)
+		slots[i].state = FREE;
+	open_context(w, number);
+	put_context(number);
+}
+
+/* Sends a context to another process, with its waits. */
+static void step_pass(struct worker *w)
+{
+	int to = draw(w) % PROCESSES, number = draw(w) % OWN_CONTEXTS;
+	struct call *call;
+
+	if (to == process_number || !take_all_of_context(number))
+		return;
+	call = begin(w, "pass", number, to, 0);
+	shared->contexts[number].owner = NOBODY;
+	call->result = send_fd(mail[to][0], fds[number], number);
+	if (!call->result)
+		close(fds[number]);
+	else
+		shared->contexts[number].owner = process_number;
+	put_context(number);
+}
+
+static void step_receive(struct worker *w)
+{
+	int number, fd = receive_fd(mail[process_number][1], &number);
+	struct context *context;
+
+	if (fd < 0)
+		return;
+	context = &shared->contexts[number];
+	pthread_rwlock_wrlock(&context->lock);
+	fds[number] = fd;
+	__atomic_store_n(&context->owner, process_number, __ATOMIC_RELEASE);
+	put_context(number);
+	begin(w, "receive", number, fd, 0)->result = 0;
+}
+
+/* Does something to the page of a wild word, and undoes it. */
+static void step_wild(struct worker *w)
+{
+	int both = PROT_READ | PROT_WRITE, fixed = MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE;
+	uint32_t place = draw(w) % PLACES, what = draw(w) % 4;
+	char *page = wild_areas[place];
+	long size = sysconf(_SC_PAGESIZE);
+	struct call *call = begin(w, "page", 0, place, what);
+	bool failed = false;
+
+	pthread_mutex_lock(&wild_lock);
+	switch (what) {
+	case 0:
+		failed = mprotect(page, size, PROT_NONE) || mprotect(page, size, both);
+		break;
+	case 1:
+		failed = madvise(page, size, place == OWN ? MADV_DONTNEED : MADV_REMOVE);
+		break;
+	case 2:
+		/* Unmaps what was there; a hole might be filled by another thread's stack. */
+		if (place == INHERITED)
+			break;
+		failed = mmap(page, size, PROT_NONE, fixed, -1, 0) != page;
+		if (place == OWN)
+			failed |= mmap(page, size, both, fixed, -1, 0) != page;
+		else
+			failed |= mmap(page, size, both, MAP_FIXED | MAP_SHARED, wild_memfd,
+				       0) != page;
+		break;
+	case 3:
+		failed = ftruncate(wild_memfd, 0) || ftruncate(wild_memfd, size);
+		break;
+	}
+	pthread_mutex_unlock(&wild_lock);
+	call->result = failed ? -errno : 0;
+	if (failed)
+		broken(w, "page", -errno, what);
+}
+
+static void some_steps_of_a_child(struct worker *w);
+
+/* A process that has inherited the contexts, and uses its parent's own one while that waits. */
+static void step_fork(struct worker *w)
+{
+	struct call *call = begin(w, "fork", 0, 0, 0);
+	int status = -1;
+	pid_t pid;
+
+	__atomic_store_n(&w->record->forking, true, __ATOMIC_RELEASE);
+	pid = fork();
+	if (!pid) {
+		some_steps_of_a_child(w);
+		end_place(w);
+		_exit(0);
+	}
+	if (pid > 0)
+		TEMP_FAILURE_RETRY(waitpid(pid, &status, 0));
+	__atomic_store_n(&w->record->forking, false, __ATOMIC_RELEASE);
+	call->result = status;
+	if (status)
+		broken(w, "fork", pid, status);
+}
+
+/* A process that arms some waits, tells that it has, and closes its context when it is told to. */
+static void wait_to_end(int to_parent, uint32_t *word, int n)
+{
+	int fd = memwait_open(0), i;
+	char byte = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (i = 0; i < n; i++)
+		mw_async(fd, word, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32, 0, NULL);
+	i = write(to_parent, &byte, 1) == 1 && read(to_parent, &byte, 1) == 1;
+	close(fd);
+	_exit(!i);
+}
+
+/*
+ * Of the notifies that a context has got, and nobody has read, none is lost when it is closed, or
+ * its process killed, while others wait: on a word that nobody else uses, exactly.
+ */
+static void step_pass_on(struct worker *w)
+{
+	uint32_t *word = (uint32_t *)(areas[INHERITED] + PASS_ON + w->number * 8);
+	int n = 1 + draw(w) % BATCH, notified = draw(w) % (n + 1), sockets[2], heir, ret, i;
+	struct call *call = begin(w, "pass on", 0, n, notified);
+	struct memwait_completion done[BATCH];
+	bool kills = one_in(w, 2);
+	pid_t pid;
+	char byte;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
+		return broken(w, "socketpair", errno, 0);
+	pid = fork();
+	if (!pid)
+		wait_to_end(sockets[1], word, n);
+	if (pid < 0)
+		return broken(w, "fork", errno, 0);
+	TEMP_FAILURE_RETRY(read(sockets[0], &byte, 1));
+	heir = memwait_open(O_NONBLOCK);
+	for (i = 0; i < n; i++)
+		mw_async(heir, word, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32, i, NULL);
+	ret = mw_notify(w->fd, word, notified, MEMWAIT_SIZE_U32);
+	if (kills)
+		kill(pid, SIGKILL);
+	else if (write(sockets[0], &byte, 1) != 1)
+		broken(w, "write", errno, 0);
+	TEMP_FAILURE_RETRY(waitpid(pid, NULL, 0));
+
+	call->result = mw_read(heir, done, BATCH);
+	if (ret != notified || call->result != (notified ?: -EAGAIN))
+		broken(w, "not passed on", call->result, notified);
+	for (i = 0; i < call->result; i++) {
+		if (done[i].user_data != (uint64_t)i)
+			broken(w, "passed on to somebody else first", done[i].user_data, i);
+	}
+	/* Nothing is left pending: a child of another thread may have inherited the heir. */
+	ret = mw_notify(w->fd, word, MEMWAIT_ALL, MEMWAIT_SIZE_U32);
+	i = mw_read(heir, done, BATCH);
+	if (ret != n - notified || i != (ret ?: -EAGAIN))
+		broken(w, "not left for others", ret, i);
+	close(heir);
+	close(sockets[0]);
+	close(sockets[1]);
+}
+
+/* Ends the process in the middle of what its other threads do. */
+static void step_end(struct worker *w)
+{
+	begin(w, "end", 0, 0, 0);
+	switch (draw(w) % 4) {
+	case 0:
+		abort();
+	case 1:
+		execl("/bin/true", "true", NULL);
+		break;
+	case 2:
+		raise(SIGKILL);
+	}
+	_exit(0);
+}
+
+static void step_of_victim(struct worker *w)
+{
+	switch (draw(w) % 64) {
+	case 0 ... 14:
+		return step_wait(w);
+	case 15 ... 21:
+		return step_wait_any(w);
+	case 22 ... 41:
+		return step_arm(w);
+	case 42 ... 47:
+		return step_cancel(w);
+	case 48 ... 55:
+		return step_read(w);
+	case 56 ... 58:
+		return step_requeue(w);
+	case 59 ... 60:
+		return step_poll(w);
+	case 61 ... 62:
+		return step_close(w);
+	case 63:
+		return one_in(w, 4) ? step_end(w) : step_wild(w);
+	}
+}
+
+static void step(struct worker *w)
+{
+	switch (draw(w) % 128) {
+	case 0 ... 1:
+		return step_storm(w);
+	case 2 ... 19:
+		return step_notify(w);
+	case 20 ... 25:
+		return step_notify_many(w);
+	case 26 ... 35:
+		return step_wait(w);
+	case 36 ... 45:
+		return step_wait_any(w);
+	case 46 ... 53:
+		return step_notify_wait(w);
+	case 54 ... 61:
+		return step_requeue(w);
+	case 62 ... 87:
+		return step_arm(w);
+	case 88 ... 99:
+		return step_cancel(w);
+	case 100 ... 113:
+		return step_read(w);
+	case 114 ... 117:
+		return step_poll(w);
+	case 118 ... 119:
+		return step_wild(w);
+	case 120 ... 121:
+		return step_receive(w);
+	case 122 ... 123:
+		return step_pass(w);
+	case 124 ... 125:
+		return step_close(w);
+	case 126:
+		return step_pass_on(w);
+	case 127:
+		if (one_in(w, 4))
+			step_fork(w);
+	}
+}
+
+static void some_steps_of_a_child(struct worker *w)
+{
+	int n;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	w->child = true;
+	w->no_own_words = true;
+	for (n = 0; n < KINDS; n++) {
+		int strangers = mw_waiters(w->fd, address(w, OWN * KINDS + n), 0);
+
+		/* A page that was fork()ed in an unlucky moment cannot be looked at. */
+		if (strangers > 0)
+			broken(w, "somebody waits in a new process", strangers, n);
+	}
+	for (n = 0; n < 12; n++) {
+		switch (draw(w) % 8) {
+		case 0:
+			step_notify(w);
+			break;
+		case 1:
+			step_wait(w);
+			break;
+		case 2:
+			step_wait_any(w);
+			break;
+		case 3:
+			step_requeue(w);
+			break;
+		case 4:
+			step_cancel(w);
+			break;
+		case 5:
+			step_read(w);
+			break;
+		default:
+			step_arm(w);
+		}
+	}
+}
+
+#endif /* TORTURE_CALLS_TEST_H */

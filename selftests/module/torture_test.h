@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The world of the torture test: its words and contexts, what is recorded, and what may be. */
+#ifndef TORTURE_TEST_H
+#define TORTURE_TEST_H
+
+#include "several_test.h"
+
+#define PROCESSES	3		/* that live, and after them those that are killed */
+#define VICTIMS		2
+#define THREADS		4
+#define WORKERS		((PROCESSES + VICTIMS) * THREADS)
+#define CONTEXTS	2		/* of a process; and each thread has one of its own */
+#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* from here on */
+#define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
+#define SLOTS		64		/* waits of a context */
+#define BATCH		8
+#define MOST_WORDS	12		/* of a thread's group: more than fit on its stack */
+#define ASYNC_WORDS	4		/* of an async group */
+#define RECENT		12		/* calls of a thread that are remembered */
+#define ROUND		NSEC_PER_SEC
+#define PATIENCE	(90 * NSEC_PER_SEC)
+#define NOBODY		-1
+#define SETTLED		64		/* changes of a STRICT word that are remembered */
+#define PASS_ON		1024		/* from there on, a word for each thread */
+#define FORKED		255		/* instead of a process: a child of one */
+
+/*
+ * What may happen to a word, apart from waits and notifies.
+ *
+ * STRICT: it changes, and every change is followed by a notify of all.
+ * ORDERED: it changes; who arms a wait does so under a lock, and draws a ticket.
+ * MOVING: it changes, and waiters are moved to and from it.
+ * WILD: its mapping is replaced, unmapped, protected, dropped, its file truncated; it is always 0.
+ */
+enum kind { STRICT, ORDERED, MOVING, MOVING_TOO, WILD, KINDS };
+
+/* Where it is: in a memfd that is mapped twice, in memory from before fork(), in its own memory. */
+enum place { MEMFD, INHERITED, OWN, PLACES };
+
+#define WORDS		(PLACES * KINDS)
+#define HAS_KIND(w, kind_)	((w) % KINDS == (kind_))
+#define MOVES(w)	(HAS_KIND(w, MOVING) || HAS_KIND(w, MOVING_TOO))
+#define PLACE(w)	((enum place)((w) / KINDS))
+#define OFFSET(w)	((w) % KINDS * 8)	/* the same in all places: keys differ by more */
+
+enum state {
+	FREE,
+	ARMING,		/* who arms it is not back yet */
+	PENDING,
+	CANCELLING,
+	ENDED,		/* its completion came while it was ARMING or CANCELLING */
+};
+
+/* An async wait. */
+struct slot {
+	uint32_t state;
+	uint16_t generation;
+	uint8_t process, nr;
+	uint8_t words[ASYNC_WORDS];
+	struct memwait_wait waits[ASYNC_WORDS];
+	uint64_t id, ticket, deadline;
+};
+
+struct context {
+	pthread_rwlock_t lock;		/* for writing: to close it, or pass it on */
+	int owner;			/* the process, or NOBODY while it is passed on */
+	struct slot slots[SLOTS];
+};
+
+/* Of an ORDERED word: who holds the lock draws a ticket and queues a wait. */
+struct order {
+	_Alignas(8) uint64_t last_notified;	/* on i386 too: it is compared and exchanged */
+	uint64_t tickets;
+	uint32_t lock;
+};
+
+/* When the notify of all returned that followed the change of a STRICT word to this value. */
+struct settled {
+	uint64_t value, at;
+};
+
+struct call {
+	const char *what;
+	uint32_t context;
+	uint64_t a, b;
+	int64_t result;
+};
+
+/* All that others see of a thread. */
+struct record {
+	pid_t pid, tid;
+	uint32_t rested, drained, flushed;	/* in which round */
+	uint32_t nr_waiting;		/* words of the call that it is in */
+	bool forking;			/* a child makes its calls */
+	uint32_t reading;		/* completions that its read may return */
+	uint8_t waiting[MOST_WORDS];
+	struct memwait_wait waits[MOST_WORDS];
+	int waiters[KINDS];		/* of the process's own words, at rest */
+	uint64_t own_strict;		/* and what the STRICT one holds */
+	long notified, thread_oks, read_oks, timed_out, cancelled, armed, closed_over, interrupted;
+	long calls;
+	uint32_t broken;
+	char why[128];
+	struct call recent[RECENT];
+};
+
+enum phase { RUN, REST, FLUSH, DRAIN, STOP };
+
+struct shared {
+	uint32_t phase, round;
+	bool exact;
+	uint64_t seed;
+	struct order orders[OWN * KINDS];
+	struct settled settled[PROCESSES + VICTIMS][PLACES][SETTLED];	/* of shared words in [0] */
+	struct record records[WORKERS + 1];	/* the last one is that of the test itself */
+	struct context contexts[ALL_CONTEXTS];
+};
+
+/* What the threads of a process have in common. */
+static struct shared *shared;
+static char *areas[PLACES + 1];		/* MEMFD's second address is the last one */
+static char *wild_areas[PLACES];	/* a page each, for what happens to whole pages */
+static int wild_memfd;
+static int mail[PROCESSES][2];		/* datagram sockets, for contexts */
+static int fds[ALL_CONTEXTS];
+static int process_number;
+static pthread_mutex_t wild_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct worker {
+	struct record *record;
+	uint64_t random;
+	int number;
+	int fd;			/* for what is not about a context */
+	int own;		/* number of its own context */
+	bool victim;		/* its process is going to be killed: it wakes nobody */
+	bool child;		/* a process of its own, for some steps */
+	bool no_own_words;	/* nobody who is there for long could wait on them */
+};
+
+static uint32_t draw(struct worker *w)
+{
+	return next_random(&w->random) >> 32;
+}
+
+static bool one_in(struct worker *w, uint32_t n)
+{
+	return draw(w) % n == 0;
+}
+
+static uint32_t phase(void)
+{
+	return __atomic_load_n(&shared->phase, __ATOMIC_ACQUIRE);
+}
+
+static void broken(struct worker *w, const char *why, int64_t a, int64_t b)
+{
+	if (w->record->broken)
+		return;
+	snprintf(w->record->why, sizeof(w->record->why), "%s (%lld, %lld)", why, (long long)a,
+		 (long long)b);
+	__atomic_store_n(&w->record->broken, 1, __ATOMIC_RELEASE);
+}
+
+static struct call *begin(struct worker *w, const char *what, uint32_t context, uint64_t a,
+			  uint64_t b)
+{
+	struct call *call = &w->record->recent[w->record->calls++ % RECENT];
+
+	*call = (struct call) { .what = what, .context = context, .a = a, .b = b, .result = -1000 };
+	return call;
+}
+
+static uint32_t random_word(struct worker *w)
+{
+	return draw(w) % (w->no_own_words ? OWN * KINDS : WORDS);
+}
+
+/* Its address here: a word of the memfd has two. */
+static char *address(struct worker *w, uint32_t word)
+{
+	if (HAS_KIND(word, WILD))
+		return wild_areas[PLACE(word)];
+	return areas[PLACE(word) == MEMFD && one_in(w, 2) ? PLACES : PLACE(word)] + OFFSET(word);
+}
+
+static uint32_t random_flags(struct worker *w, uint32_t word)
+{
+	return draw(w) % 4 | (PLACE(word) == OWN && one_in(w, 2) ? MEMWAIT_PRIVATE : 0);
+}
+
+/* What the word holds, or held a moment ago; a wild one may not be touched. */
+static uint64_t value(struct worker *w, uint32_t word)
+{
+	if (one_in(w, 32))
+		return 0x5555555555555555;
+	return HAS_KIND(word, WILD) ? 0 :
+		__atomic_load_n((uint64_t *)address(w, word), __ATOMIC_RELAXED);
+}
+
+static uint64_t soon_of(struct worker *w)
+{
+	return now_ns(CLOCK_MONOTONIC) + draw(w) % (2 * NSEC_PER_MSEC);
+}
+
+/* The first thread of a process goes on by itself, and wakes the others. */
+static uint64_t random_deadline(struct worker *w)
+{
+	bool may_stay = w->number % THREADS && !w->child;
+
+	return may_stay && one_in(w, 3) ? MEMWAIT_FOREVER : soon_of(w);
+}
+
+static bool is_allowed(uint32_t word, int ret)
+{
+	return ret == -EFAULT && HAS_KIND(word, WILD);
+}
+
+static struct settled *settled(int process, uint32_t word, uint64_t value_)
+{
+	if (PLACE(word) != OWN)
+		process = 0;
+	return &shared->settled[process][PLACE(word)][value_ % SETTLED];
+}
+
+/* All who waited for less than the value of a STRICT word have been notified by now. */
+static void settle(uint32_t word, uint64_t value_)
+{
+	struct settled *s = settled(process_number, word, value_);
+
+	if (!value_)
+		return;
+	__atomic_store_n(&s->value, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->at, now_ns(CLOCK_MONOTONIC), __ATOMIC_RELEASE);
+	__atomic_store_n(&s->value, value_, __ATOMIC_RELEASE);
+}
+
+static void check_time_out(struct worker *w, uint64_t deadline)
+{
+	uint64_t now = now_ns(CLOCK_MONOTONIC);
+
+	if (now < deadline)
+		broken(w, "timed out early", now, deadline);
+}
+
+/*
+ * A wait that was pending has timed out: not after its word had changed and all were notified. A
+ * small word may have come back to the same value. (Of a thread nobody knows whether it was pending
+ * or came so late that it did not even begin to wait.)
+ */
+static void check_missed(struct worker *w, int process, const uint8_t *words,
+			 const struct memwait_wait *waits, uint32_t nr, uint64_t deadline)
+{
+	struct settled *s;
+	uint64_t at;
+	uint32_t i;
+
+	for (i = 0; i < nr; i++) {
+		if (!HAS_KIND(words[i], STRICT) || process == FORKED ||
+		    (waits[i].flags & MEMWAIT_SIZE_MASK) < MEMWAIT_SIZE_U32)
+			continue;
+		s = settled(process, words[i], waits[i].expected + 1);
+		at = __atomic_load_n(&s->at, __ATOMIC_ACQUIRE);
+		if (__atomic_load_n(&s->value, __ATOMIC_ACQUIRE) == waits[i].expected + 1 &&
+		    at == __atomic_load_n(&s->at, __ATOMIC_ACQUIRE) && at < deadline)
+			broken(w, "timed out, and has missed a notify", words[i],
+			       waits[i].expected);
+	}
+}
+
+/* Words that are waited for, for the others to see. */
+static void will_wait(struct worker *w, const uint8_t *words, const struct memwait_wait *waits,
+		      uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		w->record->waiting[i] = words[i];
+		w->record->waits[i] = waits[i];
+	}
+	__atomic_store_n(&w->record->nr_waiting, nr, __ATOMIC_RELEASE);
+}
+
+static void has_waited(struct worker *w, int ret, uint64_t deadline)
+{
+	if (ret == MEMWAIT_OK)
+		w->record->thread_oks++;
+	else if (ret == -EINTR)
+		w->record->interrupted++;
+	else if (ret == MEMWAIT_TIMED_OUT)
+		check_time_out(w, deadline);
+	/* Only now, lest an OK be forgotten when the process is killed. */
+	__atomic_store_n(&w->record->nr_waiting, 0, __ATOMIC_RELEASE);
+}
+
+/* A wait that is over at once: with it ends the place of one that was interrupted. */
+static void end_place(struct worker *w)
+{
+	uint32_t word = 0;
+
+	if (mw_wait(w->fd, &word, 0, 1, MEMWAIT_SIZE_U32) != MEMWAIT_TIMED_OUT)
+		broken(w, "a deadline has passed", 0, 0);
+}
+
+static struct memwait_wait random_wait(struct worker *w, uint32_t word)
+{
+	return (struct memwait_wait) {
+		.addr = (uintptr_t)address(w, word),
+		.expected = value(w, word),
+		.deadline = random_deadline(w),
+		.flags = random_flags(w, word),
+	};
+}
+
+#endif /* TORTURE_TEST_H */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Barriers; @number: for how many. */
+#ifndef STEPPER_BARRIER_TEST_H
+#define STEPPER_BARRIER_TEST_H
+
+#include "stepper_test.h"
+
+static int make_barrier(struct stage *stage)
+{
+	return memwait_barrier_init(&scene->objects.barrier, 0, stage->scenario->number);
+}
+
+static int note_serial(struct objects *objects, int ret)
+{
+	if (ret != MEMWAIT_BARRIER_SERIAL_THREAD)
+		return ret;
+	__atomic_add_fetch(&objects->serials, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int arrive(struct objects *objects)
+{
+	return note_serial(objects, memwait_barrier_wait(&objects->barrier));
+}
+
+static int meet(struct objects *objects, int me)
+{
+	struct timespec deadline = patience();
+
+	(void)me;
+	return note_serial(objects, memwait_barrier_clockwait(&objects->barrier, CLOCK_MONOTONIC,
+							      &deadline));
+}
+
+/* The last one comes. */
+static int release_barrier(struct stage *stage)
+{
+	helper_start(stage, stage->scenario->number - 2, meet);
+	return 0;
+}
+
+static bool some_are_missing(void)
+{
+	return true;
+}
+
+/* As many as it takes meet, with those who wait already; with fewer it does not open. */
+static const char *meet_again(struct stage *stage)
+{
+	int i, count = stage->scenario->number;
+	const char *wrong;
+
+	scene->objects.serials = 0;
+	for (i = 0; helpers_within(meet) < count - 1; i++) {
+		if (i == HELPERS)
+			return "it has opened for too few";
+		if (!helper_is_busy(i))
+			helper_run_to_sleep(stage, i, meet);
+	}
+	settle(stage, some_are_missing);
+	if (helpers_within(meet) != count - 1)
+		return "it has opened for too few";
+	for (i = 0; helper_is_busy(i); i++)
+		;
+	helper_start(stage, i, meet);
+	settle(stage, NULL);
+	wrong = all_well(stage);
+	if (wrong)
+		return wrong;
+	return scene->objects.serials == 1 ? NULL : "it has not had one last";
+}
+
+static const char *check_barrier(struct stage *stage)
+{
+	const char *wrong;
+
+	if (ended() || stage->releases) {
+		settle(stage, NULL);
+		wrong = all_well(stage);
+		if (wrong)
+			return wrong;
+	} else {
+		settle(stage, some_are_missing);
+	}
+	wrong = meet_again(stage);
+	return wrong ? wrong : meet_again(stage);
+}
+
+#define BARRIER_TEST(id, text, ...) STEPPER_TEST(barrier_##id, "barrier, " text,		\
+						 .prepare = make_barrier,			\
+						 .operation = arrive, .check = check_barrier,	\
+						 __VA_ARGS__)
+
+BARRIER_TEST(first, "the first one", .release = release_barrier, .number = 2)
+BARRIER_TEST(second, "the second one of three", .before = { meet }, .release = release_barrier,
+	     .number = 3)
+BARRIER_TEST(last, "the last one", .before = { meet }, .number = 2)
+BARRIER_TEST(last_of_three, "the last one of three", .before = { meet, meet }, .number = 3)
+
+#endif /* STEPPER_BARRIER_TEST_H */

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Mutexes, and the loop that takes them without blocking. */
+#ifndef STEPPER_MUTEX_TEST_H
+#define STEPPER_MUTEX_TEST_H
+
+#include "stepper_test.h"
+
+static int make_mutex(struct stage *stage)
+{
+	(void)stage;
+	return memwait_mutex_init(&scene->objects.mutex, scene->kind);
+}
+
+static int lock_mutex(struct objects *objects)
+{
+	return memwait_mutex_lock(&objects->mutex);
+}
+
+static int trylock_mutex(struct objects *objects)
+{
+	return memwait_mutex_trylock(&objects->mutex);
+}
+
+static int unlock_mutex(struct objects *objects)
+{
+	return memwait_mutex_unlock(&objects->mutex);
+}
+
+/* The test's process has it. */
+static int make_locked_mutex(struct stage *stage)
+{
+	return make_mutex(stage) || memwait_mutex_lock(&scene->objects.mutex);
+}
+
+static int lock_twice(struct objects *objects)
+{
+	return lock_mutex(objects) || lock_mutex(objects);
+}
+
+/* As daemons do: the library opens the device again. */
+static int close_all(struct objects *objects)
+{
+	(void)objects;
+	return close_range(STDERR_FILENO + 1, ~0U, 0);
+}
+
+static int keep_mutex(struct objects *objects, int me)
+{
+	(void)me;
+	return lock_mutex(objects);
+}
+
+/* A helper has it. */
+static int make_helpers_mutex(struct stage *stage)
+{
+	int err = make_mutex(stage);
+
+	if (err)
+		return err;
+	helper_start(stage, HELPERS - 1, keep_mutex);
+	settle(stage, NULL);
+	return scene->requests[HELPERS - 1].result;
+}
+
+static int kill_owner(struct stage *stage)
+{
+	helper_kill(stage, HELPERS - 1);
+	helper_fork(stage, HELPERS - 1);
+	return 0;
+}
+
+static int make_dead_mutex(struct stage *stage)
+{
+	return make_helpers_mutex(stage) || kill_owner(stage);
+}
+
+static int lock_dead_mutex(struct objects *objects)
+{
+	return lock_mutex(objects) != EOWNERDEAD;
+}
+
+static int mend_and_unlock(struct objects *objects)
+{
+	int err = memwait_mutex_consistent(&objects->mutex);
+
+	return err ? err : unlock_mutex(objects);
+}
+
+/* After a lock of the mutex: 0 if it can be used, and unlocked. */
+static int mend(struct objects *objects, int err)
+{
+	if (err == ENOTRECOVERABLE)
+		__atomic_add_fetch(&objects->lost, 1, __ATOMIC_RELAXED);
+	if (err != EOWNERDEAD)
+		return err;
+	__atomic_add_fetch(&objects->owner_died, 1, __ATOMIC_RELAXED);
+	return memwait_mutex_consistent(&objects->mutex);
+}
+
+static void be_inside(struct objects *objects)
+{
+	if (objects->inside++)
+		objects->violations++;
+	if (--objects->inside)
+		objects->violations++;
+}
+
+static int visit_once(struct objects *objects, int err)
+{
+	err = mend(objects, err);
+	if (err)
+		return err;
+	be_inside(objects);
+	return memwait_mutex_unlock(&objects->mutex);
+}
+
+/* A mutex whose owner died can be locked again. */
+static int visit(struct objects *objects, int me)
+{
+	struct timespec deadline = patience();
+	int err, i;
+
+	(void)me;
+	for (i = 0; i < (scene->kind & ROBUST ? 2 : 1); i++) {
+		err = memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &deadline);
+		err = visit_once(objects, err);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Where nobody else is any more. */
+static int try_to_visit(struct objects *objects, int me)
+{
+	(void)me;
+	return visit_once(objects, memwait_mutex_trylock(&objects->mutex));
+}
+
+static bool mutex_is_had(void)
+{
+	return memwait_mutex_trylock(&scene->copy.mutex) == EBUSY;
+}
+
+/* With nobody else about. */
+static bool mutex_is_locked(void)
+{
+	copied();
+	return mutex_is_had();
+}
+
+/* How often it was told that an owner died. The scenario's number says what that must be. */
+static const char *check_deaths(struct stage *stage)
+{
+	int deaths = scene->objects.owner_died, number = stage->scenario->number;
+	bool must = number & TAKES && ended();
+
+	if (number & WAS_DEAD)
+		must = !(number & IS_MENDED);
+	if (!(scene->kind & ROBUST))
+		must = false;
+	if (deaths > 1)
+		return say(stage, "one death was told %d times", deaths);
+	if (must && !deaths)
+		return "its owner has died, and nobody was told";
+	if (!must && ended() && deaths)
+		return "nobody had it, and an owner has died";
+	return NULL;
+}
+
+/*
+ * Those who slept go on by themselves, and then somebody new comes. A mutex that is not robust may
+ * have died with the victim. Then it is unlocked for it, where that can be done.
+ */
+static const char *check_mutex_with(struct stage *stage, helper_function newcomer)
+{
+	int number = stage->scenario->number;
+	int wanted = number & WAS_DEAD && !(number & IS_MENDED) ? EOWNERDEAD : 0;
+	bool robust = scene->kind & ROBUST;
+	const char *wrong;
+
+	followers_come(stage);
+	if (release_at_last(stage))
+		return "it could not be let go on";
+	settle(stage, mutex_is_had);
+	if (ended() && number & TAKES && !robust && !mutex_is_locked())
+		return "it is not locked";
+	if (ended() && scene->objects.result != wanted)
+		return say(stage, "result %d", scene->objects.result);
+	/* A helper cannot be two: it comes when another one has gone, or sleeps. */
+	helper_start(stage, HELPERS - 1, robust ? newcomer : visit);
+	if (!settle(stage, mutex_is_had)) {
+		if (robust)
+			return "the death of its owner is not told";
+		if (ended() && number & GIVES)
+			return "it has been unlocked, and is locked";
+		if (scene->kind & (ERRORCHECK | RECURSIVE | FAIR))
+			return NULL;
+		if (memwait_mutex_unlock(&scene->objects.mutex))
+			return "it could not be unlocked";
+		settle(stage, NULL);
+	}
+	wrong = all_well(stage);
+	if (!wrong)
+		wrong = check_deaths(stage);
+	if (!wrong && memwait_mutex_destroy(&scene->objects.mutex))
+		wrong = "it cannot be destroyed";
+	return wrong;
+}
+
+static const char *check_mutex(struct stage *stage)
+{
+	return check_mutex_with(stage, visit);
+}
+
+static const char *check_mutex_by_trylock(struct stage *stage)
+{
+	return check_mutex_with(stage, try_to_visit);
+}
+
+/* The victim has unlocked what it should have mended: all are told, or one learns of a death. */
+static int visit_or_lose(struct objects *objects, int me)
+{
+	int err = visit(objects, me);
+
+	return err == ENOTRECOVERABLE ? 0 : err;
+}
+
+static const char *check_lost_mutex(struct stage *stage)
+{
+	const char *wrong;
+	int lost;
+
+	helper_start(stage, HELPERS - 1, visit_or_lose);
+	settle(stage, NULL);
+	wrong = all_well(stage);
+	if (wrong)
+		return wrong;
+	lost = scene->objects.lost;
+	if (lost != 3 && (lost || ended()))
+		return say(stage, "%d were told that it is not recoverable", lost);
+	if (!lost && scene->objects.owner_died != 1)
+		return "nobody was told of a death";
+	if (lost && trylock_mutex(&scene->objects) != ENOTRECOVERABLE)
+		return "it is not recoverable, and can be locked";
+	return NULL;
+}
+
+static int release_mutex(struct stage *stage)
+{
+	(void)stage;
+	return memwait_mutex_unlock(&scene->objects.mutex);
+}
+
+static int lock_too_late(struct objects *objects)
+{
+	struct timespec past = { 0 };
+
+	return memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &past) != ETIMEDOUT;
+}
+
+static int trylock_in_vain(struct objects *objects)
+{
+	return trylock_mutex(objects) != EBUSY;
+}
+
+static int lock_in_vain(struct objects *objects)
+{
+	return lock_mutex(objects) != EDEADLK;
+}
+
+#define MUTEX_TEST(id, text, ...) STEPPER_TEST(mutex_##id, "mutex " text,			\
+					       .check = check_mutex, __VA_ARGS__)
+
+MUTEX_TEST(lock, "lock", .prepare = make_mutex, .operation = lock_mutex, .number = TAKES)
+MUTEX_TEST(lock_first, "lock, contended, without an id", .prepare = make_locked_mutex,
+	   .without_id = true, .operation = lock_mutex, .behind = { visit },
+	   .release = release_mutex, .number = TAKES)
+MUTEX_TEST(lock_closed, "lock, contended, the device closed", .prepare = make_locked_mutex,
+	   .approach = close_all, .operation = lock_mutex, .behind = { visit },
+	   .release = release_mutex, .number = TAKES)
+MUTEX_TEST(lock_contended, "lock, contended", .prepare = make_locked_mutex,
+	   .operation = lock_mutex, .behind = { visit, visit }, .release = release_mutex,
+	   .number = TAKES)
+MUTEX_TEST(lock_behind, "lock, behind another", .prepare = make_locked_mutex, .before = { visit },
+	   .operation = lock_mutex, .behind = { NULL, visit }, .release = release_mutex,
+	   .number = TAKES)
+MUTEX_TEST(lock_late, "lock, until its deadline", .prepare = make_locked_mutex,
+	   .operation = lock_too_late, .behind = { visit }, .release = release_mutex,
+	   .number = GIVES)
+MUTEX_TEST(unlock, "unlock", .prepare = make_mutex, .approach = lock_mutex,
+	   .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(unlock_contended, "unlock, contended", .prepare = make_mutex, .approach = lock_mutex,
+	   .before = { visit, visit }, .operation = unlock_mutex, .number = GIVES)
+
+MUTEX_TEST(fair_lock_contended, "FAIR lock, contended", .prepare = make_locked_mutex, .kind = FAIR,
+	   .operation = lock_mutex, .behind = { visit }, .release = release_mutex, .number = TAKES)
+MUTEX_TEST(fair_unlock, "FAIR unlock", .prepare = make_mutex, .kind = FAIR, .approach = lock_mutex,
+	   .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(fair_unlock_contended, "FAIR unlock, contended", .prepare = make_mutex, .kind = FAIR,
+	   .approach = lock_mutex, .before = { visit, visit }, .operation = unlock_mutex,
+	   .number = GIVES)
+
+MUTEX_TEST(errorcheck_lock, "ERRORCHECK lock", .prepare = make_mutex, .kind = ERRORCHECK,
+	   .operation = lock_mutex, .number = TAKES)
+MUTEX_TEST(errorcheck_lock_contended, "ERRORCHECK lock, contended", .prepare = make_locked_mutex,
+	   .kind = ERRORCHECK, .operation = lock_mutex, .behind = { visit, visit },
+	   .release = release_mutex, .number = TAKES)
+MUTEX_TEST(errorcheck_unlock, "ERRORCHECK unlock", .prepare = make_mutex, .kind = ERRORCHECK,
+	   .approach = lock_mutex, .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(errorcheck_unlock_contended, "ERRORCHECK unlock, contended", .prepare = make_mutex,
+	   .kind = ERRORCHECK, .approach = lock_mutex, .before = { visit, visit },
+	   .operation = unlock_mutex, .number = GIVES)
+
+MUTEX_TEST(robust_first, "ROBUST lock, without an id, the device closed", .prepare = make_mutex,
+	   .kind = ROBUST, .without_id = true, .approach = close_all, .operation = lock_mutex,
+	   .number = TAKES)
+MUTEX_TEST(robust_lock, "ROBUST lock", .prepare = make_mutex, .kind = ROBUST,
+	   .operation = lock_mutex, .number = TAKES)
+STEPPER_TEST(mutex_robust_lock_tried, "mutex ROBUST lock, and trylock comes",
+	     .prepare = make_mutex, .kind = ROBUST, .operation = lock_mutex, .number = TAKES,
+	     .check = check_mutex_by_trylock)
+MUTEX_TEST(robust_lock_contended, "ROBUST lock, contended", .prepare = make_locked_mutex,
+	   .kind = ROBUST, .operation = lock_mutex, .behind = { visit, visit },
+	   .release = release_mutex, .number = TAKES)
+MUTEX_TEST(robust_lock_behind, "ROBUST lock, behind another", .prepare = make_locked_mutex,
+	   .kind = ROBUST, .before = { visit }, .operation = lock_mutex, .behind = { NULL, visit },
+	   .release = release_mutex, .number = TAKES)
+MUTEX_TEST(robust_lock_late, "ROBUST lock, until its deadline", .prepare = make_locked_mutex,
+	   .kind = ROBUST, .operation = lock_too_late, .behind = { visit },
+	   .release = release_mutex, .number = GIVES)
+MUTEX_TEST(robust_lock_dead, "ROBUST lock after its owner died", .prepare = make_dead_mutex,
+	   .kind = ROBUST, .operation = lock_mutex, .number = WAS_DEAD)
+MUTEX_TEST(robust_lock_dying, "ROBUST lock, its owner dies", .prepare = make_helpers_mutex,
+	   .kind = ROBUST, .operation = lock_mutex, .behind = { visit, visit },
+	   .release = kill_owner, .number = WAS_DEAD)
+MUTEX_TEST(robust_trylock, "ROBUST trylock", .prepare = make_mutex, .kind = ROBUST,
+	   .operation = trylock_mutex, .number = TAKES)
+MUTEX_TEST(robust_trylock_in_vain, "ROBUST trylock in vain", .prepare = make_locked_mutex,
+	   .kind = ROBUST, .operation = trylock_in_vain, .behind = { visit },
+	   .release = release_mutex, .number = GIVES)
+MUTEX_TEST(robust_trylock_dead, "ROBUST trylock after its owner died", .prepare = make_dead_mutex,
+	   .kind = ROBUST, .operation = trylock_mutex, .number = WAS_DEAD)
+MUTEX_TEST(robust_unlock, "ROBUST unlock", .prepare = make_mutex, .kind = ROBUST,
+	   .approach = lock_mutex, .operation = unlock_mutex, .number = GIVES)
+STEPPER_TEST(mutex_robust_unlock_tried, "mutex ROBUST unlock, and trylock comes",
+	     .prepare = make_mutex, .kind = ROBUST, .approach = lock_mutex,
+	     .operation = unlock_mutex, .number = GIVES, .check = check_mutex_by_trylock)
+MUTEX_TEST(robust_unlock_contended, "ROBUST unlock, contended", .prepare = make_mutex,
+	   .kind = ROBUST, .approach = lock_mutex, .before = { visit, visit },
+	   .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(robust_consistent, "ROBUST consistent and unlock", .prepare = make_dead_mutex,
+	   .kind = ROBUST, .approach = lock_dead_mutex, .operation = mend_and_unlock,
+	   .number = WAS_DEAD | IS_MENDED)
+MUTEX_TEST(robust_consistent_contended, "ROBUST consistent and unlock, contended",
+	   .prepare = make_dead_mutex, .kind = ROBUST, .approach = lock_dead_mutex,
+	   .before = { visit, visit }, .operation = mend_and_unlock,
+	   .number = WAS_DEAD | IS_MENDED)
+STEPPER_TEST(mutex_robust_lost, "mutex ROBUST unlock without consistent",
+	     .prepare = make_dead_mutex, .kind = ROBUST, .approach = lock_dead_mutex,
+	     .operation = unlock_mutex, .before = { visit_or_lose, visit_or_lose },
+	     .check = check_lost_mutex)
+
+MUTEX_TEST(robust_recursive_lock, "ROBUST RECURSIVE lock", .prepare = make_mutex,
+	   .kind = ROBUST | RECURSIVE, .operation = lock_mutex, .number = TAKES)
+MUTEX_TEST(robust_recursive_again, "ROBUST RECURSIVE lock once more", .prepare = make_mutex,
+	   .kind = ROBUST | RECURSIVE, .approach = lock_mutex, .operation = lock_mutex,
+	   .number = TAKES)
+MUTEX_TEST(robust_recursive_one, "ROBUST RECURSIVE unlock of one", .prepare = make_mutex,
+	   .kind = ROBUST | RECURSIVE, .approach = lock_twice, .before = { visit },
+	   .operation = unlock_mutex, .number = TAKES)
+MUTEX_TEST(robust_recursive_unlock, "ROBUST RECURSIVE unlock, contended", .prepare = make_mutex,
+	   .kind = ROBUST | RECURSIVE, .approach = lock_mutex, .before = { visit, visit },
+	   .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(robust_errorcheck_again, "ROBUST ERRORCHECK lock once more", .prepare = make_mutex,
+	   .kind = ROBUST | ERRORCHECK, .approach = lock_mutex, .operation = lock_in_vain,
+	   .before = { visit }, .number = TAKES)
+MUTEX_TEST(robust_errorcheck_unlock, "ROBUST ERRORCHECK unlock, contended", .prepare = make_mutex,
+	   .kind = ROBUST | ERRORCHECK, .approach = lock_mutex, .before = { visit, visit },
+	   .operation = unlock_mutex, .number = GIVES)
+
+/* Operations of a loop: locks that are taken without blocking. */
+
+static memwait_loop_t *loop;
+static memwait_op_t op;
+
+static void store_result(memwait_op_t *called, int result, void *data)
+{
+	(void)called;
+	*(int *)data = result;
+}
+
+static int make_loop(struct objects *objects)
+{
+	scene->loops[VICTIM] = IDS_OF_A_LOOP;
+	if (memwait_loop_new(&loop))
+		return -1;
+	memwait_op_init(&op, loop, store_result, &objects->called_back);
+	return 0;
+}
+
+/* Returns what the callback got. */
+static int run_loop(struct objects *objects, int ret)
+{
+	if (ret != EINPROGRESS)
+		return ret;
+	ret = memwait_loop_run(loop);
+	return ret ? ret : objects->called_back;
+}
+
+static int lock_by_loop(struct objects *objects)
+{
+	return run_loop(objects, memwait_mutex_lock_async(&objects->mutex, &op));
+}
+
+static int execute_locked(struct objects *objects)
+{
+	return run_loop(objects, memwait_mutex_execute_locked(&objects->mutex, &op));
+}
+
+static int take_by_loop(struct objects *objects)
+{
+	return run_loop(objects, memwait_sem_wait_async(&objects->sem, &op));
+}
+
+/* A helper that waits in a loop. */
+static int visit_by_loop(struct objects *objects, int me)
+{
+	struct timespec deadline = patience();
+	memwait_op_t visitor;
+	memwait_loop_t *own;
+	int result, ret;
+
+	scene->loops[me] = IDS_OF_A_LOOP;
+	if (memwait_loop_new(&own))
+		return -1;
+	memwait_op_init(&visitor, own, store_result, &result);
+	ret = memwait_mutex_clocklock_async(&objects->mutex, CLOCK_MONOTONIC, &deadline, &visitor);
+	if (ret == EINPROGRESS) {
+		ret = memwait_loop_run(own);
+		if (!ret)
+			ret = result;
+	}
+	ret = visit_once(objects, ret);
+	memwait_loop_free(own);
+	scene->loops[me] = 0;
+	return ret;
+}
+
+MUTEX_TEST(lock_async, "lock_async, contended", .prepare = make_locked_mutex,
+	   .approach = make_loop, .operation = lock_by_loop, .behind = { visit, visit },
+	   .release = release_mutex, .number = TAKES)
+MUTEX_TEST(execute_locked, "execute_locked, contended", .prepare = make_locked_mutex,
+	   .approach = make_loop, .operation = execute_locked, .behind = { visit, visit },
+	   .release = release_mutex, .number = GIVES)
+MUTEX_TEST(robust_lock_async, "ROBUST lock_async, contended", .prepare = make_locked_mutex,
+	   .kind = ROBUST, .approach = make_loop, .operation = lock_by_loop,
+	   .behind = { visit, visit }, .release = release_mutex, .number = TAKES)
+MUTEX_TEST(robust_lock_async_dying, "ROBUST lock_async, its owner dies",
+	   .prepare = make_helpers_mutex, .kind = ROBUST, .approach = make_loop,
+	   .operation = lock_by_loop, .behind = { visit, visit }, .release = kill_owner,
+	   .number = WAS_DEAD)
+
+MUTEX_TEST(unlock_to_loop, "unlock, loops wait", .prepare = make_mutex, .approach = lock_mutex,
+	   .before = { visit_by_loop, visit_by_loop }, .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(robust_unlock_to_loop, "ROBUST unlock, loops wait", .prepare = make_mutex,
+	   .kind = ROBUST, .approach = lock_mutex, .before = { visit_by_loop, visit_by_loop },
+	   .operation = unlock_mutex, .number = GIVES)
+MUTEX_TEST(robust_lock_before_loop, "ROBUST lock, loops wait behind it",
+	   .prepare = make_locked_mutex, .kind = ROBUST, .operation = lock_mutex,
+	   .behind = { visit_by_loop, visit_by_loop }, .release = release_mutex, .number = TAKES)
+
+#endif /* STEPPER_MUTEX_TEST_H */

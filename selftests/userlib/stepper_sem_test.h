@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Semaphores. */
+#ifndef STEPPER_SEM_TEST_H
+#define STEPPER_SEM_TEST_H
+
+#include "stepper_mutex_test.h"
+
+static int make_sem(struct stage *stage)
+{
+	(void)stage;
+	return memwait_sem_init(&scene->objects.sem, 1, 0);
+}
+
+static int make_posted_sem(struct stage *stage)
+{
+	(void)stage;
+	return memwait_sem_init(&scene->objects.sem, 1, 1);
+}
+
+static int wait_for_sem(struct objects *objects)
+{
+	return memwait_sem_wait(&objects->sem);
+}
+
+static int wait_too_late(struct objects *objects)
+{
+	struct timespec past = { 0 };
+
+	return memwait_sem_clockwait(&objects->sem, CLOCK_MONOTONIC, &past) != ETIMEDOUT;
+}
+
+static int post_sem(struct objects *objects)
+{
+	return memwait_sem_post(&objects->sem);
+}
+
+static int take(struct objects *objects, int me)
+{
+	struct timespec deadline = patience();
+
+	(void)me;
+	return memwait_sem_clockwait(&objects->sem, CLOCK_MONOTONIC, &deadline);
+}
+
+static int sem_value(struct objects *objects)
+{
+	int value;
+
+	return memwait_sem_getvalue(&objects->sem, &value) ? -1 : value;
+}
+
+static bool sem_is_empty(void)
+{
+	return !sem_value(&scene->copy);
+}
+
+/* One post for the victim, and one for the first behind it. */
+static int release_sem(struct stage *stage)
+{
+	int i;
+
+	for (i = 0; i < stage->scenario->number; i++) {
+		if (memwait_sem_post(&scene->objects.sem))
+			return -1;
+	}
+	return 0;
+}
+
+/*
+ * What has been posted is there, or somebody has it, but for what the dead has taken; and nobody
+ * sleeps beside it. @number: how many posts there were, not counting the victim's.
+ */
+static const char *check_sem(struct stage *stage)
+{
+	int least, most, there, busy, posts = stage->scenario->number;
+
+	followers_come(stage);
+	if (release_at_last(stage))
+		return "it could not be posted";
+	if (stage->releases)
+		posts *= stage->releases;
+	settle(stage, sem_is_empty);
+	there = sem_value(&scene->objects) + helpers_done(take, 0);
+	if (stage->scenario->operation == post_sem) {
+		least = ended() ? posts + 1 : posts;
+		most = posts + 1;
+	} else if (stage->scenario->operation == wait_too_late) {
+		least = posts;
+		most = posts;
+	} else {
+		least = posts - 1;
+		most = ended() ? posts - 1 : posts;
+	}
+	if (ended() && scene->objects.result)
+		return say(stage, "result %d", scene->objects.result);
+	if (there < least || there > most)
+		return say(stage, "%d were there to be taken, not %d to %d", there, least, most);
+	/* Those who still sleep get theirs, one by one; and so does somebody new. */
+	for (busy = helpers_busy(); busy; busy--) {
+		if (helpers_busy() != busy)
+			return say(stage, "posts have woken too few, or too many");
+		if (memwait_sem_post(&scene->objects.sem))
+			return "it could not be posted";
+		settle(stage, sem_is_empty);
+	}
+	if (all_well(stage))
+		return all_well(stage);
+	helper_start(stage, HELPERS - 1, take);
+	if (!sem_value(&scene->objects) && memwait_sem_post(&scene->objects.sem))
+		return "it could not be posted";
+	settle(stage, NULL);
+	return all_well(stage);
+}
+
+#define SEM_TEST(id, text, ...) STEPPER_TEST(sem_##id, "semaphore " text,			\
+					     .check = check_sem, __VA_ARGS__)
+
+SEM_TEST(wait_posted, "wait, posted", .prepare = make_posted_sem, .operation = wait_for_sem,
+	 .number = 1)
+SEM_TEST(wait, "wait", .prepare = make_sem, .operation = wait_for_sem, .behind = { take, take },
+	 .release = release_sem, .number = 1)
+SEM_TEST(wait_two, "wait, posted twice", .prepare = make_sem, .operation = wait_for_sem,
+	 .behind = { take, take, take }, .release = release_sem, .number = 2)
+SEM_TEST(wait_late, "wait, until its deadline", .prepare = make_sem, .operation = wait_too_late,
+	 .before = { take }, .release = release_sem, .number = 1)
+SEM_TEST(post, "post", .prepare = make_sem, .operation = post_sem)
+SEM_TEST(post_waiters, "post, some wait", .prepare = make_sem, .before = { take, take },
+	 .operation = post_sem)
+SEM_TEST(wait_async, "wait_async", .prepare = make_sem, .approach = make_loop,
+	 .operation = take_by_loop, .behind = { take, take }, .release = release_sem, .number = 1)
+
+#endif /* STEPPER_SEM_TEST_H */
