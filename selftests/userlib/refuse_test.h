@@ -3,13 +3,12 @@
 #ifndef REFUSE_TEST_H
 #define REFUSE_TEST_H
 
-#include <errno.h>
+#include "userlib_test.h"
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
 /* Whether the kernel has filters at all. */
 static inline bool can_refuse(void)
