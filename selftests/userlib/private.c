@@ -40,7 +40,7 @@ struct way {
 	int (*destroy)(void *object);
 };
 
-static int nothing(void *object)
+static int do_nothing(void *object)
 {
 	(void)object;
 	return 0;
@@ -382,17 +382,17 @@ static const struct way ways[] = {
 	  unlock_monitor, destroy_monitor },
 	{ "broadcast", make_monitor, wait_in_monitor, wait_in_monitor_async, broadcast,
 	  unlock_monitor, destroy_monitor },
-	{ "semaphore", make_sem, wait_for_sem, wait_for_sem_async, post_twice, nothing,
+	{ "semaphore", make_sem, wait_for_sem, wait_for_sem_async, post_twice, do_nothing,
 	  destroy_sem },
-	{ "barrier", make_barrier, wait_at_barrier, wait_at_barrier_async, come_last, nothing,
+	{ "barrier", make_barrier, wait_at_barrier, wait_at_barrier_async, come_last, do_nothing,
 	  destroy_barrier },
-	{ "wait group", make_group, wait_for_group, wait_for_group_async, group_done, nothing,
+	{ "wait group", make_group, wait_for_group, wait_for_group_async, group_done, do_nothing,
 	  destroy_group },
-	{ "empty channel", make_empty, wait_to_receive, wait_to_receive_async, send_twice, nothing,
-	  destroy_channel },
+	{ "empty channel", make_empty, wait_to_receive, wait_to_receive_async, send_twice,
+	  do_nothing, destroy_channel },
 	{ "full channel", make_full, wait_to_send, wait_to_send_async, receive_twice, receive,
 	  destroy_channel },
-	{ "closed channel", make_empty, was_closed, was_closed_async, close_channel, nothing,
+	{ "closed channel", make_empty, was_closed, was_closed_async, close_channel, do_nothing,
 	  destroy_channel },
 };
 
