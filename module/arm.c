@@ -141,7 +141,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 			   struct memwait_async __user *entry)
 {
 	struct memwait_arm arm __uninitialized;
-	u32 index;
+	u32 index = 0;
 	int ret;
 
 	ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);

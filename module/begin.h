@@ -40,7 +40,7 @@ int memwait_begin_again(int restarts);
 static __always_inline int memwait_begin_get(struct memwait_word *words, size_t stride,
 					     const struct memwait_wait *waits, u32 nr)
 {
-	if (__builtin_constant_p(nr) && nr == 1)
+	if (nr == 1)
 		return memwait_word_get(words, waits->addr, waits->flags);
 	return __memwait_begin_get(words, stride, waits, nr);
 }
@@ -55,7 +55,7 @@ static __always_inline int memwait_begin_get(struct memwait_word *words, size_t 
  */
 static __always_inline void memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr)
 {
-	if (__builtin_constant_p(nr) && nr == 1)
+	if (nr == 1)
 		memwait_word_put(words);
 	else
 		__memwait_begin_put(words, stride, nr);
@@ -67,7 +67,7 @@ static __always_inline void memwait_begin_put(struct memwait_word *words, size_t
  * @nr: how many
  * @expires: the deadline, from memwait_expires()
  * @flags: MEMWAIT_CLOCK_REALTIME or not
- * @index: set to the word that the result is about, if that is MEMWAIT_NOT_EQUAL
+ * @index: 0; set to the word that the result is about, if that is MEMWAIT_NOT_EQUAL
  *
  * Context: process context, may fault and sleep.
  *
@@ -78,7 +78,7 @@ static __always_inline int memwait_begin_check(const struct memwait_wait *waits,
 {
 	int ret;
 
-	if (__builtin_constant_p(nr) && nr == 1) {
+	if (nr == 1) {
 		ret = memwait_compare(waits->addr, waits->expected, waits->flags);
 		if (!ret && memwait_names_the_dead(waits))
 			ret = MEMWAIT_OWNER_DIED;
