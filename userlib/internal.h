@@ -298,6 +298,24 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 		   uint32_t flags);
 
 /*
+ * Waits while a word is @expected: sleeps if @op is NULL, until @deadline, and otherwise arms the
+ * operation, until its own. Returns an outcome or a negative error number; MEMWAIT_PENDING: armed.
+ */
+static inline int memwait_await(struct memwait_op *op, const volatile void *word,
+				uint64_t expected, uint32_t flags,
+				const struct memwait_deadline *deadline)
+{
+	return op ? memwait_op_arm(op, word, expected, flags) :
+		    memwait_sleep(word, expected, flags, deadline);
+}
+
+/* Whether a wait has failed: with neither an outcome nor a signal. */
+static inline bool memwait_has_failed(int outcome)
+{
+	return outcome < 0 && outcome != -EINTR && outcome != MEMWAIT_OP_BEGIN;
+}
+
+/*
  * Spinning before one sleeps. Twice as long as it took lately, which @spins remembers for a lock:
  * where spinning is in vain it soon becomes short. At most about what a system call takes.
  */

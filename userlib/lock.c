@@ -108,15 +108,6 @@ static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 	}
 }
 
-/*
- * After the deadline. The lock may be free all the same: the thread that was woken for it need not
- * have run yet. CONTENDED is set for those that sleep on.
- */
-static int look_once_more(_Atomic uint32_t *word, uint32_t kind)
-{
-	return lock_or_contend(word, kind) ? 0 : ETIMEDOUT;
-}
-
 /* What memwait_lock_try() does not take: a free word whose last owner could wake nobody. */
 bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
 {
@@ -134,6 +125,31 @@ static void lock_was_handed_over(_Atomic uint32_t *word)
 	MEMWAIT_INVARIANT(was & MEMWAIT_LOCKED);
 }
 
+/*
+ * Of a thread, if @op is NULL, or of an operation: waits for the lock, or goes on after a wait that
+ * has ended with @outcome. After the deadline it tries once more, as the thread that was woken for
+ * the lock need not have run yet; and CONTENDED is set for those that sleep on.
+ */
+static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
+		      const struct memwait_deadline *deadline, int outcome)
+{
+	for (;;) {
+		if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
+			lock_was_handed_over(word);
+			return 0;
+		}
+		if (memwait_has_failed(outcome))
+			return -outcome;
+		if (lock_or_contend(word, kind))
+			return 0;
+		if (outcome == MEMWAIT_TIMED_OUT)
+			return ETIMEDOUT;
+		outcome = memwait_await(op, word, BOTH, sleep_flags(kind), deadline);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+	}
+}
+
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline)
 {
@@ -146,20 +162,7 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline)
 {
-	int ret;
-
-	while (!lock_or_contend(word, kind)) {
-		ret = memwait_sleep(word, BOTH, sleep_flags(kind), deadline);
-		if (ret == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
-			lock_was_handed_over(word);
-			return 0;
-		}
-		if (ret == MEMWAIT_TIMED_OUT)
-			return look_once_more(word, kind);
-		if (ret < 0 && ret != -EINTR)
-			return -ret;
-	}
-	return 0;
+	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
 /* What is left of memwait_lock_release() when it is not done by one atomic. */
@@ -249,26 +252,9 @@ int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
  */
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome)
 {
-	int ret;
-
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))
 		return 0;
-	if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
-		lock_was_handed_over(word);
-		return 0;
-	}
-	if (outcome == MEMWAIT_TIMED_OUT)
-		return look_once_more(word, kind);
-	while (!lock_or_contend(word, kind)) {
-		ret = memwait_op_arm(op, word, BOTH, sleep_flags(kind));
-		if (ret == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		if (ret == MEMWAIT_TIMED_OUT)
-			return ETIMEDOUT;
-		if (ret < 0)
-			return -ret;
-	}
-	return 0;
+	return lock_after(op, word, kind, NULL, outcome);
 }
 
 void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)

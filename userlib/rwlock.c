@@ -383,21 +383,29 @@ static void give_up(struct rwlock *lock)
 		open_state(lock);
 }
 
-/* The caller has the gate. Returns @ret, 0 or EOWNERDEAD, when no reader is left; or an error. */
-static int wait_for_readers(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
+static uint32_t sleep_flags(const struct rwlock *lock)
 {
-	uint32_t state;
-	int err;
+	return MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE);
+}
 
-	for (state = close_state(lock); state; state = readers_left(lock)) {
-		err = memwait_sleep(&lock->state, state,
-				    MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
-		if (err == MEMWAIT_TIMED_OUT && !readers_left(lock))
-			break;
-		if (err == MEMWAIT_TIMED_OUT || (err < 0 && err != -EINTR)) {
+/*
+ * The gate is the caller's, by @ret: 0 or EOWNERDEAD. Closes the state, or goes on after a wait for
+ * readers that has ended with @outcome. @op: NULL for a thread. Returns @ret when no reader is
+ * left, MEMWAIT_OP_WAITS, or an error.
+ */
+static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
+			    const struct memwait_deadline *deadline, int ret, int outcome)
+{
+	uint32_t state = outcome == MEMWAIT_OP_BEGIN ? close_state(lock) : readers_left(lock);
+
+	for (; state; state = readers_left(lock)) {
+		if (outcome == MEMWAIT_TIMED_OUT || memwait_has_failed(outcome)) {
 			give_up(lock);
-			return err < 0 ? -err : ETIMEDOUT;
+			return outcome < 0 ? -outcome : ETIMEDOUT;
 		}
+		outcome = memwait_await(op, &lock->state, state, sleep_flags(lock), deadline);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
 	}
 	return ret;
 }
@@ -501,7 +509,7 @@ static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadl
 		return ret;
 	ret = lock_gate(lock, deadline);
 	if (ret == EOWNERDEAD)
-		return wait_for_readers(lock, deadline, ret);
+		return wait_for_readers(lock, NULL, deadline, ret, MEMWAIT_OP_BEGIN);
 	return ret ? read_at_last(lock, ret) : add_reader_and_go(lock);
 }
 
@@ -589,9 +597,8 @@ static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *
 	while (close_or_leave(lock, &seen)) {
 		if (slept == MEMWAIT_TIMED_OUT)
 			return ETIMEDOUT;
-		slept = memwait_sleep(&lock->state, seen,
-				      MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE), deadline);
-		if (slept < 0 && slept != -EINTR)
+		slept = memwait_sleep(&lock->state, seen, sleep_flags(lock), deadline);
+		if (memwait_has_failed(slept))
 			return -slept;
 		/* Once more if the deadline has passed: the gate does that by itself. */
 		ret = lock_gate(lock, deadline);
@@ -607,7 +614,7 @@ static int write_slowly(struct rwlock *lock, const struct memwait_deadline *dead
 {
 	if (!ret && prefers_readers(lock))
 		return write_when_empty(lock, deadline);
-	return wait_for_readers(lock, deadline, ret);
+	return wait_for_readers(lock, NULL, deadline, ret, MEMWAIT_OP_BEGIN);
 }
 
 static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline);
@@ -836,29 +843,10 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 	return true;
 }
 
-/* As wait_for_readers(), for an operation whose gate is the caller's. */
 static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 {
-	uint32_t state;
-	int ret;
-
-	if (op->phase == FOR_READERS && outcome == MEMWAIT_TIMED_OUT && readers_left(lock)) {
-		give_up(lock);
-		return ETIMEDOUT;
-	}
-	state = op->phase == FOR_GATE ? close_state(lock) : readers_left(lock);
 	op->phase = FOR_READERS;
-	for (; state; state = readers_left(lock)) {
-		ret = memwait_op_arm(op, &lock->state, state,
-				     MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE));
-		if (ret == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		if (ret != MEMWAIT_NOT_EQUAL) {
-			give_up(lock);
-			return ret < 0 ? -ret : ETIMEDOUT;
-		}
-	}
-	return op->rwlock.gate;
+	return wait_for_readers(lock, op, NULL, op->rwlock.gate, outcome);
 }
 
 /*
@@ -873,8 +861,7 @@ static int empty_step(struct rwlock *lock, struct memwait_op *op, int *outcome)
 		return 0;
 	if (*outcome == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
-	*outcome = memwait_op_arm(op, &lock->state, seen,
-				  MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE));
+	*outcome = memwait_op_arm(op, &lock->state, seen, sleep_flags(lock));
 	if (*outcome < 0)
 		return -*outcome;
 	if (*outcome == MEMWAIT_PENDING) {
@@ -917,7 +904,7 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 	}
 	ret = through_gate(lock, op, writing, &outcome);
 	if (ret == EOWNERDEAD || (!ret && writing && !prefers_readers(lock)))
-		return readers_step(lock, op, outcome);
+		return readers_step(lock, op, MEMWAIT_OP_BEGIN);
 	if (ret && !writing)
 		return read_at_last(lock, ret);
 	return ret || writing ? ret : add_reader_and_go(lock);

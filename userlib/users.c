@@ -110,11 +110,7 @@ static int do_round(struct memwait_users *users, memwait_look_t *look,
 	if (outcome == MEMWAIT_OP_BEGIN)
 		memwait_users_enter(users, op);
 	while ((ret = look(users, round, outcome)) == MEMWAIT_OP_WAITS) {
-		if (op)
-			outcome = memwait_op_arm(op, round->word, round->expected, round->flags);
-		else
-			outcome = memwait_sleep(round->word, round->expected, round->flags,
-						deadline);
+		outcome = memwait_await(op, round->word, round->expected, round->flags, deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
