@@ -35,14 +35,14 @@
  * before that signal and do not sleep yet have seen it change the sequence.
  *
  * Broadcast moves the sleepers to the mutex instead of waking all of them, if it knows where that
- * is: it must lie in the same page (see internal.h), be the same for all waiters, not be fair or
- * robust, and be MEMWAIT_PRIVATE exactly if the condition variable is. A waiter that was moved is
- * woken by an unlock of the mutex, one after another. It cannot tell whether it was woken here or
- * there; but it sees that there has been a broadcast, and then sets CONTENDED, as a thread that has
- * slept on the mutex does. @broadcast is written before the move, and a waiter is woken, or takes
- * itself out, after that: the kernel orders the two. A waiter that has read that very sequence came
- * between (1) and (3) below, if it was moved at all: it may have to set CONTENDED as well, but it
- * was not meant by the broadcast.
+ * is: it must lie in the same page, as the distance is the same in every mapping then, be the same
+ * for all waiters, not be fair or robust, and be MEMWAIT_PRIVATE exactly if the condition variable
+ * is. A waiter that was moved is woken by an unlock of the mutex, one after another. It cannot tell
+ * whether it was woken here or there; but it sees that there has been a broadcast, and then sets
+ * CONTENDED, as a thread that has slept on the mutex does. @broadcast is written before the move,
+ * and a waiter is woken, or takes itself out, after that: the kernel orders the two. A waiter that
+ * has read that very sequence came between (1) and (3) below, if it was moved at all: it may have
+ * to set CONTENDED as well, but it was not meant by the broadcast.
  *
  *	broadcaster
  *	(1) change the sequence

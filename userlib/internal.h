@@ -15,42 +15,36 @@
  * The bits of each word that others can see, and their invariants, are at the top of the file that
  * changes it. MEMWAIT_INVARIANT() checks them.
  *
- * Death. A process can be killed at any instruction. Of an object that processes share, what is
- * free must nevertheless be taken by a thread that waits for it. There are three ways to that; see
- * also the top of owner.c.
+ * Death. A process can be killed at any instruction. What is free of an object that processes share
+ * must be taken by a waiter all the same. There are three ways to that; see also owner.c.
  *
  *	A change of a word, and the notify that it calls for, are one system call where somebody may
  *	sleep: memwait_change().
  *
- *	Waiters sleep with MEMWAIT_OWNED. If a thread dies that was woken, the next one is told, and
- *	looks at the word again: MEMWAIT_OWNER_DIED is to be treated like MEMWAIT_OK. The kernel
- *	looks only to the thread that was woken last. So a thread that was woken, and leaves
- *	something behind that others can have, wakes one of them.
+ *	Waiters sleep with MEMWAIT_OWNED. If a thread dies that was woken, the next one is told:
+ *	MEMWAIT_OWNER_DIED, which is to be treated like MEMWAIT_OK. The kernel looks only to the
+ *	thread that was woken last. So a thread that was woken, and leaves something behind that
+ *	others can have, wakes one of them.
  *
  *	Where neither is enough, a thread has itself looked to before it makes its change:
  *	memwait_answer_for().
  *
  * The threads of a private object die together, so it does without.
  *
- * A condition variable remembers where the mutex of its waiters lies: the distance between the
- * two, if both are in the same page. That distance is the same in every mapping.
+ * The library cannot know what memory an object is in. So its words are shared ones to the kernel,
+ * unless init was given MEMWAIT_PRIVATE, which each object remembers. A function that must not
+ * touch an object after its atomic operation reads that flag before.
  *
- * All objects are waited for as shared words, because the library cannot know what memory it is
- * given, unless init was given MEMWAIT_PRIVATE. Each object remembers that flag. A function that
- * must not touch an object after its atomic operation has read the flag before.
+ * A notify may come to a word whose object is gone: the change of the word has released a waiter,
+ * which has gone on and unmapped the memory. If nothing is mapped there, the notify fails with
+ * EFAULT, which is ignored. If the address has another use, a waiter there gets a MEMWAIT_OK that
+ * was not meant for it. So every waiter of this library looks at its word again, and programs that
+ * use words of their own must do so, as with futex(2). A channel has to outlive every call on it.
  *
- * A notify may come to a word whose object is gone: the change of the word may release a waiter,
- * which goes on and unmaps the memory before the notify. That does no harm. If nothing is mapped
- * there, the notify fails with EFAULT, which is ignored. If the address has another use by then, a
- * waiter there gets a MEMWAIT_OK that was not meant for it. Every waiter of this library looks at
- * its word again, and programs that use words of their own must do so, as with futex(2). A channel
- * has to outlive every call on it.
- *
- * A notify that was counted for a waiter which does not use it has to go on to the next waiter.
- * The kernel does that when a thread dies within a wait. The library does it in two places: when an
- * operation is cancelled whose completion is MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is
- * cancelled in its sleep. In the latter case it cannot be known whether the thread was counted: a
- * wake-up too many is no error.
+ * A notify that was counted for a waiter which does not use it goes on to the next waiter. The
+ * kernel sees to that when a thread dies within a wait; the library when an operation is cancelled
+ * whose completion is MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its
+ * sleep. Whether that thread was counted cannot be known: a wake-up too many is no error.
  */
 #ifndef MEMWAIT_INTERNAL_H
 #define MEMWAIT_INTERNAL_H
