@@ -9,11 +9,6 @@
 #include "begin.h"
 #include "memwait.h"
 
-static struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
-{
-	return (void *)words + i * stride;
-}
-
 /**
  * memwait_begin_copy() - copy what is waited for from user space, and check it
  * @waits: gets them

@@ -298,6 +298,12 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
+/* One of several words, which lie @stride bytes apart. */
+static inline struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
+{
+	return (void *)words + i * stride;
+}
+
 /* Gives back what keeps a word of a system call or of a blocked thread. */
 static inline void memwait_word_put(struct memwait_word *word)
 {

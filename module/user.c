@@ -298,11 +298,6 @@ static struct memwait_pin **memwait_pin_prepared(struct memwait_pin **prepared, 
 	return prepared;
 }
 
-static struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
-{
-	return (struct memwait_word *)((char *)words + i * stride);
-}
-
 /**
  * memwait_pins_prepare() - get pins ready for words whose owners the context does not pin
  * @context: of the async wait
