@@ -33,7 +33,9 @@ enum memwait_resource {
 	MEMWAIT_PINS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_SPARES,		/* waits that contexts keep to use them again */
-	MEMWAIT_PLACES,		/* words of interrupted threads; at most as many as waits */
+	MEMWAIT_LIMITS,		/* how many of these have a limit of their own */
+	/* Words of interrupted threads; at most as many as waits. */
+	MEMWAIT_PLACES = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
 };
 
@@ -225,7 +227,7 @@ struct memwait_context {
 };
 
 /* user.c */
-extern unsigned long memwait_limits[MEMWAIT_RESOURCES];
+extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 void memwait_limits_init(void);
 struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);

@@ -44,8 +44,8 @@
 #include "memwait.h"
 
 /* ULONG_MAX: not set when the module is loaded. */
-unsigned long memwait_limits[MEMWAIT_RESOURCES] = {
-	[0 ... MEMWAIT_RESOURCES - 1] = ULONG_MAX,
+unsigned long memwait_limits[MEMWAIT_LIMITS] = {
+	[0 ... MEMWAIT_LIMITS - 1] = ULONG_MAX,
 };
 
 /*
@@ -54,13 +54,12 @@ unsigned long memwait_limits[MEMWAIT_RESOURCES] = {
  * 1.5 KiB of a file, beside what is in it, or up to 12 KiB of a dead process. All together that is
  * a twentieth of the memory.
  */
-static const u8 memwait_memory_each[MEMWAIT_RESOURCES] __initconst = {
+static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
 	[MEMWAIT_CONTEXTS] = 18,
 	[MEMWAIT_PINS] = 19,
 	[MEMWAIT_OWNERS] = 16,
 	[MEMWAIT_SPARES] = 17,
-	[MEMWAIT_PLACES] = 14,		/* not looked at: see memwait_user_charge() */
 };
 
 /* A machine with less memory has the limits of this much. */
@@ -85,7 +84,7 @@ void __init memwait_limits_init(void)
 	si_meminfo(&info);
 	memory = (u64)(info.totalram - info.totalhigh) * info.mem_unit;
 	memory = max_t(u64, memory, MEMWAIT_LEAST_MEMORY);
-	for (i = 0; i < MEMWAIT_RESOURCES; i++) {
+	for (i = 0; i < MEMWAIT_LIMITS; i++) {
 		if (memwait_limits[i] == ULONG_MAX)
 			memwait_limits[i] = memory >> memwait_memory_each[i];
 	}
