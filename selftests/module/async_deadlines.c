@@ -108,13 +108,22 @@ MEMWAIT_TEST(R4_the_next_deadline_fires_after_the_earliest_was_notified)
 /* Deadlines are ended by read(2): as many as there is room for, and the others by the next one. */
 MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 {
-	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct pollfd pfd = { .events = POLLIN };
 	struct memwait_completion done[5];
+	uint64_t ms, deadline;
 	int i, armed = 0, n;
 
-	for (i = 0; i < 5; i++)
-		armed += async_soon(self->fd, self->word, 5, i, NULL) == MEMWAIT_PENDING;
-	ASSERT_EQ(5, armed);
+	/* In the order of their deadlines, of which none may have passed when it is armed. */
+	for (ms = 5; armed < 5; ms *= 2) {
+		ASSERT_TRUE(renew(&self->fd));
+		deadline = in_ms(ms);
+		for (armed = 0; armed < 5; armed++) {
+			if (mw_async(self->fd, self->word, 0, deadline + armed, U32, armed, NULL) !=
+			    MEMWAIT_PENDING)
+				break;
+		}
+	}
+	pfd.fd = self->fd;
 	ASSERT_EQ(1, poll(&pfd, 1, -1));
 	usleep(20000);		/* until all have passed, or it takes a reader longer */
 	EXPECT_EQ(5, context_count(self->fd, "pending"));
