@@ -75,7 +75,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruct
 #define MEMWAIT_INVARIANT(condition)	((void)(0 && (condition)))
 #endif
 
-/* Whether a time is given right is found when it is needed, as pthreads do. */
+/* A time that is not given right is an error when it is needed only, as in pthreads. */
 struct memwait_deadline {
 	uint64_t ns;
 	uint32_t flags;		/* MEMWAIT_CLOCK_REALTIME or 0 */
@@ -108,7 +108,7 @@ static inline uint32_t memwait_sleep_flags(uint32_t flags)
 	return flags & MEMWAIT_PRIVATE ? MEMWAIT_PRIVATE : MEMWAIT_OWNED;
 }
 
-/* Whether a wait ended because of others: its next step is owed to those who still wait. */
+/* Whether others have ended a wait: the waiter's next step is owed to those who still wait. */
 static inline bool memwait_was_woken(int outcome)
 {
 	return outcome == MEMWAIT_OK || outcome == MEMWAIT_OWNER_DIED;
@@ -180,12 +180,12 @@ static inline int memwait_need_device_once(void)
 }
 
 /*
- * What memwait_owner() has returned to the calling thread, or its parent, or 0. Without a call for
- * each access, also in the shared library: a lock needs little else.
+ * The id of the calling thread, or of its parent, or 0. In the shared library too it is read
+ * without a call: a lock needs little else.
  */
 extern __thread uint64_t memwait_own_id
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
-/* The process that it was returned in, and the one that this is; or 0: a child, not counted yet. */
+/* The process that has this id; and the one that this is, or 0: a child, not counted yet. */
 extern __thread uint32_t memwait_own_process
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
 extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
@@ -310,8 +310,8 @@ static inline bool memwait_has_failed(int outcome)
 }
 
 /*
- * Spinning before one sleeps. Twice as long as it took lately, which @spins remembers for a lock:
- * where spinning is in vain it soon becomes short. At most about what a system call takes.
+ * Spinning before a sleep: twice as long as it took lately, which @spins remembers for a lock, and
+ * at most about as long as a system call takes. Where it is in vain it soon becomes short.
  */
 struct memwait_spin {
 	uint32_t lately;

@@ -79,7 +79,7 @@ struct memwait_loop {
 #define STOPPED		0x80000000ULL	/* one that met none, for the next */
 #define STOP		(1ULL << 32)
 
-/* How often one looks in milliseconds that cannot be kicked. */
+/* A thread that cannot be kicked looks each so many milliseconds. */
 #define WITHOUT_KICK	100
 
 /* A call of memwait_loop_dispatch() or memwait_loop_run(); on its stack, for one thread. */
@@ -159,8 +159,8 @@ static void ready_remove(struct memwait_op *op)
 }
 
 /*
- * Whether the number is still the loop's, and not closed, or somebody else's, be it another loop's.
- * To be asked before something is taken from it, or taken back, or it is closed.
+ * Whether the number is still the loop's: neither closed, nor something else's, be it another
+ * loop's. Asked before something is taken from it, or taken back, or it is closed.
  */
 static bool loop_is_open(const memwait_loop_t *loop)
 {
@@ -171,7 +171,7 @@ static bool loop_is_open(const memwait_loop_t *loop)
 	return !memwait_device_ioctl(loop->fd, MEMWAIT_IOC_OWNER, &owner) && owner.id == loop->id;
 }
 
-/* What does not know the call is not the loop's descriptor any more. */
+/* EBADF: the number is not the loop's any more, as it does not know the call. */
 static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *argument)
 {
 	int ret = memwait_device_ioctl(loop->fd, command, argument);
@@ -216,7 +216,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 	return (int)n;
 }
 
-/* Whether its loop has an id, so that its waits can be told of deaths. */
+/* Whether its waits can be told of deaths. */
 bool memwait_op_has_id(const struct memwait_op *op)
 {
 	return op->loop->id;
@@ -224,8 +224,8 @@ bool memwait_op_has_id(const struct memwait_op *op)
 
 /*
  * Queues an operation of a locked loop; with MEMWAIT_GROUP, for @expected words in the array @word.
- * Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, or a negative error number; and
- * MEMWAIT_OWNER_DIED only if it was not queued, because the owner that @expected names is dead.
+ * Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED (the owner that
+ * @expected names is dead), or a negative error number. Only if it is PENDING it is queued.
  */
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags)
@@ -331,7 +331,7 @@ static void loop_heed_stops(memwait_loop_t *loop)
 		loop_kick(loop);
 }
 
-/* The same: or is there something else that the descriptor does not tell of? */
+/* The same, and also kicks if there is something else that the descriptor does not tell of. */
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);
@@ -386,8 +386,8 @@ static void visit_end(struct visit *visit)
 }
 
 /*
- * Between these two the loop is not locked. In a child of fork() the second returns false, and it
- * stays so.
+ * From visit_leave() to visit_return() the loop is not locked. In a child of fork() visit_return()
+ * returns false, and it stays unlocked.
  */
 static void visit_leave(struct visit *visit, bool to_sleep)
 {
@@ -425,8 +425,8 @@ static void cancelled(void *argument)
 }
 
 /*
- * So that what its waits owe to others is known if the process dies, and they end then, whoever has
- * copies of the descriptor. A 32-bit kernel has no ids.
+ * The id of the context: by it the kernel knows what its waits owe to others if the process dies,
+ * and ends them then, whatever copies of the descriptor there are. A 32-bit kernel has no ids.
  */
 static int loop_get_id(memwait_loop_t *loop)
 {
@@ -547,7 +547,7 @@ static int dispatch(struct visit *visit)
 			return -EPERM;
 		ran++;
 	}
-	/* Nothing is forgotten, even if one polls for edges and stops at 0. */
+	/* More may be there: a program that polls for edges, and stops at 0, is told by a kick. */
 	if (!ran && got > 0 && got == asked)
 		loop_kick(loop);
 	return got < 0 && !ran ? got : ran;

@@ -82,8 +82,8 @@ static void set_owner(struct mutex *mutex, uint64_t owner, uint32_t count)
 }
 
 /*
- * @ret is what locking has returned: 0 or EOWNERDEAD if it is locked now, @count times. A dead
- * owner may have left any count.
+ * @ret: what locking has returned; 0 or EOWNERDEAD: it is locked now, @count times. A dead owner
+ * may have left any count.
  */
 static int locked(struct mutex *mutex, uint32_t count, int ret)
 {
@@ -350,7 +350,7 @@ static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int 
 	uint64_t id;
 	int ret;
 
-	/* The thread that goes on may be another one than that which began. */
+	/* Of the thread that goes on, which need not be the one that began. */
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
 		undo(mutex, outcome);
@@ -420,9 +420,9 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 }
 
 /*
- * The word to which a condition variable with @flags can move its sleepers; NULL if it must not.
- * One that sleeps on a fair word has the lock if it is counted, and one that was moved cannot tell.
- * One that was moved to an owner word has not named the owner.
+ * The word to which a condition variable with @flags can move its sleepers, or NULL. A sleeper of a
+ * fair word has the lock if it is counted, and one that was moved cannot tell. One that was moved
+ * to an owner word would not have named the owner.
  */
 _Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags)
 {
@@ -446,10 +446,10 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a mutex that is held, however often, for a condition variable with @flags. The caller is
- * to wake one who sleeps on *@wake, together with its own sleep, unless that is NULL; without @wake
- * it is done here, and so it is if processes share the mutex: the caller might die in between. If
- * that fails the mutex is unlocked, and the wait will meet the error.
+ * Unlocks a mutex that is held, however often, for a condition variable with @flags. A private
+ * mutex may leave its notify to the caller's sleep: *@wake, unless @wake is NULL, is the word to
+ * notify then. Otherwise it is done here, as the caller might die in between. If it fails, the
+ * mutex is unlocked, and the wait meets the error.
  */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake)
@@ -489,9 +489,9 @@ static void nap(void)
 
 /*
  * @contended: others may sleep on it that have not set CONTENDED. Returns 0; of a robust one also
- * EOWNERDEAD, or ENOTRECOVERABLE: it is not locked. A thread that waits for a condition has been
- * promised the mutex, and cannot do without: where it cannot sleep, for want of memory or of a
- * descriptor for the device that the program has closed, it looks now and then.
+ * EOWNERDEAD, or ENOTRECOVERABLE: it is not locked. A thread that waits for a condition must have
+ * the mutex again: if it cannot sleep, for want of memory or of a descriptor, it looks now and
+ * then.
  */
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
 {

@@ -124,8 +124,8 @@ static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
 }
 
 /*
- * Whether the owner is dead that @seen names: 1 or 0; MEMWAIT_CHANGED if the word is another one by
- * now, or a negative error number.
+ * 1: the owner that @seen names is dead. 0: it lives. MEMWAIT_CHANGED: the word is not @seen; or a
+ * negative error number.
  */
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind)
 {

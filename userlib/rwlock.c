@@ -410,7 +410,7 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 	return ret;
 }
 
-/* How long destroy waits for the gate before it looks at the state again, in ms; and how often. */
+/* Destroy waits so many ms for the gate before it looks at the state again; and so often. */
 #define DESTROY_LOOKS_AFTER	100
 #define GATE_IS_DEAD		100
 
@@ -460,9 +460,8 @@ static int await_gate(struct rwlock *lock)
 }
 
 /*
- * A writer that is about to leave is waited for, however long that takes. If processes share the
- * lock it may have been killed: EBUSY after ten seconds; whether that of a robust lock lives is
- * known.
+ * Waits for a writer that is about to leave, however long that takes. If processes share the lock
+ * it may have been killed: EBUSY after ten seconds. Of a robust lock it is known whether it lives.
  */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 {
@@ -740,7 +739,7 @@ static int unlock_slowly(struct rwlock *lock)
 			return EPERM;
 		next = state - 1;
 		ret = 0;
-		/* If it is closed one sleeps there, otherwise there may be several. */
+		/* One sleeps there if it is closed; otherwise there may be several. */
 		if ((state & READERS) == 1 && state != 1) {
 			if (state & OWED)
 				make_up(lock);
