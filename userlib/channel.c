@@ -14,7 +14,8 @@
  * place.
  *
  * An event word (@filled, @freed) has its side's position in the lower half, beside CLOSED. In the
- * upper half are ARMED, without which nobody has to be notified of a change, and how many wait.
+ * upper half are ARMED, without which nobody has to be notified of a change, how many wait, and
+ * OWED.
  *
  *	waiter					the other side
  *	(1) arm: ARMED				(1) write or read the item
@@ -34,7 +35,7 @@
  * compare-and-swap, which must fail if anybody has armed since. Therefore a waiter that arms leaves
  * a stamp, the lower bits of the position. If the stamp was another one than that of (2), a waiter
  * that arms at that position changes it, and nobody changes it back while the other side has its
- * lock. If this thread dies before (3), or the notify fails, the next change makes up for it.
+ * lock. If this thread dies before (3), the next change makes up for it.
  *
  * ARMED may be there for nothing: one notify does not tell whether more are asleep if several wait.
  *
@@ -45,6 +46,12 @@
  * sleep there. So none of them goes to sleep any more, or sleeps on. At head it counts: a sender
  * that has seen it not set there, with the lock, sends all the same. So a receiver that finds the
  * ring empty, and CLOSED, takes the senders' lock for a moment: after that nothing comes any more.
+ *
+ * Wakes that fail, because the device is lost. What would have to notify is not done then: nothing
+ * has been sent, received or closed. If it has been closed at head only, it is as if the thread had
+ * died between the two. What is left are those that another one would have to wake: the sleepers of
+ * a lock that is unlocked, and those behind a waiter that gives up. Then OWED is set, and who comes
+ * next, on either side, wakes all who sleep for that side's change, and one who sleeps on its lock.
  *
  * The thread that closes may die between the two. It answers for the senders that sleep, so one of
  * them is told; and each thread that finds CLOSED at head, and not at tail, sets it there.
@@ -87,8 +94,9 @@ _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache l
 #define ARMED		(1ULL << 32)
 #define WAITER		(1ULL << 33)
 #define WAITERS		(((1ULL << 22) - 1) * WAITER)
-#define STAMP_BITS	9
-#define STAMP_PLACE	55
+#define OWED		(1ULL << 55)
+#define STAMP_BITS	8
+#define STAMP_PLACE	56
 #define STAMP		(((1ULL << STAMP_BITS) - 1) << STAMP_PLACE)
 
 /* So that a position, and CLOSED, are 32 bits. */
@@ -180,12 +188,57 @@ static int lock(struct memwait_channel *channel, struct side *side,
 	return ret;
 }
 
-/* Returns 0; or an error from waking the next one, and then it is unlocked all the same. */
-static int unlock(struct memwait_channel *channel, struct side *side)
+/* Somebody could not be woken who sleeps for a change of this side, or for its lock. */
+static void owe(struct side *side)
 {
-	if (is_private(channel))
-		return memwait_lock_release(&side->word, channel->flags);
-	return memwait_owner_release(&side->owned, channel->flags);
+	/* release: pairs with make_up(). The lock is free for those whom that wakes. */
+	atomic_fetch_or_explicit(&side->event, OWED, memory_order_release);
+}
+
+static void wake_or_owe(struct memwait_channel *channel, struct side *side)
+{
+	if (memwait_wake(event_word(side), 1, channel->flags) < 0)
+		owe(side);
+}
+
+static void unlock(struct memwait_channel *channel, struct side *side)
+{
+	if (is_private(channel) ? memwait_lock_release(&side->word, channel->flags) :
+				  memwait_owner_release(&side->owned, channel->flags))
+		owe(side);
+}
+
+/*
+ * Wakes in the place of those who could not. If this fails too, OWED stays. Who sets it again
+ * meanwhile for a change has changed @event as well; but not for the lock, on which another one may
+ * have gone to sleep since: therefore that is looked to once more.
+ */
+static void make_up(struct memwait_channel *channel, struct side *side)
+{
+	/* relaxed: only the compare-and-swap counts */
+	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed);
+
+	if (!(event & OWED) ||
+	    memwait_wake(event_word(side), MEMWAIT_ALL, channel->flags) < 0 ||
+	    memwait_wake(&side->owned, 1, channel->flags) < 0)
+		return;
+	/* acquire: pairs with owe() */
+	if (atomic_compare_exchange_strong_explicit(&side->event, &event, event & ~OWED,
+						    memory_order_acquire, memory_order_relaxed) &&
+	    memwait_wake(&side->owned, 1, channel->flags) < 0)
+		owe(side);
+}
+
+/* Of each call, first. */
+static int need_device(struct memwait_channel *channel)
+{
+	int ret = memwait_need_device();
+
+	if (!ret) {
+		make_up(channel, &channel->senders);
+		make_up(channel, &channel->receivers);
+	}
+	return ret;
 }
 
 static uint32_t position_of(uint64_t event)
@@ -227,36 +280,40 @@ static uint32_t length_between(const struct memwait_channel *channel, uint32_t h
 	return head >= tail ? head - tail : head + channel->positions - tail;
 }
 
-/* Moves the position of a locked side on: (2) and (3). Returns 0 or an error from waking. */
+/*
+ * Moves the position of a locked side on: (2) and (3). Returns 0; or an error, if there is somebody
+ * to be notified who cannot be: then it is where it was.
+ */
 static int move_on(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts, and the position is the caller's */
 	uint64_t was = atomic_load_explicit(&side->event, memory_order_relaxed), now;
 	uint32_t next;
-	int woken = 0;
+	int woken;
 
 	do {
 		check(channel, was);
 		next = moved_on(channel, was);
 		now = (was & ~LOWER_HALF) | next;
-		if (was & ARMED && woken >= 0) {
+		if (was & ARMED) {
 			/* CLOSED may be set meanwhile, and stays. */
 			woken = memwait_change(event_word(side), MEMWAIT_CHANGE_ADD,
 					       next - (uint32_t)was, 1, channel->flags, NULL);
-			if (woken >= 0)
-				break;
+			if (woken < 0)
+				return -woken;
+			if (woken > 1 || (woken && (was & WAITERS) != WAITER) ||
+			    (was & STAMP) == stamp_of(now))
+				return 0;
+			/* relaxed, both: who arms after this comes after (2) all the same */
+			atomic_compare_exchange_strong_explicit(&side->event, &now, now & ~ARMED,
+								memory_order_relaxed,
+								memory_order_relaxed);
+			return 0;
 		}
 		/* release: the item has been written, or read, for who sees this */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &was, now,
 							memory_order_release,
 							memory_order_relaxed));
-	if (woken < 0)
-		return -woken;
-	if (was & ARMED && (!woken || (woken == 1 && (was & WAITERS) == WAITER)) &&
-	    (was & STAMP) != stamp_of(now))
-		/* relaxed, both: who arms after this comes after (2) all the same */
-		atomic_compare_exchange_strong_explicit(&side->event, &now, now & ~ARMED,
-							memory_order_relaxed, memory_order_relaxed);
 	return 0;
 }
 
@@ -265,42 +322,48 @@ static void notify_next(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: who comes later looks itself */
 	if (atomic_load_explicit(&side->event, memory_order_relaxed) & ARMED)
-		memwait_wake(event_word(side), 1, channel->flags);
+		wake_or_owe(channel, side);
 }
 
-/* Returns 0; EPIPE: it was set already; or an error from waking those that sleep there. */
-static int set_closed(struct memwait_channel *channel, struct side *side)
+/*
+ * Returns 0, and in @was whether it was set already; or an error, if there are those to be woken
+ * who cannot be: then it is not set.
+ */
+static int set_closed(struct memwait_channel *channel, struct side *side, bool *was)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed);
-	uint32_t was;
+	uint32_t lower = 0;
 	int ret = 0;
 
 	do {
 		if (event & CLOSED)
-			return EPIPE;
-		if (event & ARMED && !ret) {
+			break;
+		if (event & ARMED) {
 			ret = memwait_change(event_word(side), MEMWAIT_CHANGE_OR, CLOSED,
-					     MEMWAIT_ALL, channel->flags, &was);
-			if (ret >= 0)
-				return was & CLOSED ? EPIPE : 0;
+					     MEMWAIT_ALL, channel->flags, &lower);
+			event = lower;
+			break;
 		}
 		/* release: a sender that finds it at tail when it arms, finds it at head */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, event | CLOSED,
 							memory_order_release,
 							memory_order_relaxed));
-	return -ret;
+	*was = event & CLOSED;
+	return ret < 0 ? -ret : 0;
 }
 
-/* It is closed at head. */
+/* It is closed at head. If that fails, the next one does it. */
 static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 {
+	bool was;
+
 	if (!(freed & CLOSED))
-		set_closed(channel, &channel->receivers);
+		set_closed(channel, &channel->receivers, &was);
 }
 
-/* With the senders' lock. Returns 0, EAGAIN or EPIPE; *@err gets an error from waking somebody. */
-static int put(struct memwait_channel *channel, const void *item, int *err)
+/* With the senders' lock. Returns 0, EAGAIN, EPIPE or an error from waking somebody. */
+static int put(struct memwait_channel *channel, const void *item)
 {
 	/* relaxed: with the lock it is the caller's; for CLOSED see arm() */
 	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
@@ -308,6 +371,7 @@ static int put(struct memwait_channel *channel, const void *item, int *err)
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
 	uint32_t head = position_of(filled);
 	uint32_t length = length_between(channel, head, position_of(freed));
+	int ret;
 
 	check(channel, freed);
 	MEMWAIT_INVARIANT(length <= channel->capacity);
@@ -318,10 +382,10 @@ static int put(struct memwait_channel *channel, const void *item, int *err)
 	if (length == channel->capacity)
 		return EAGAIN;
 	memcpy(item_at(channel, head), item, channel->item_size);
-	*err = move_on(channel, &channel->senders);
-	if (length + 1 < channel->capacity)
+	ret = move_on(channel, &channel->senders);
+	if (!ret && length + 1 < channel->capacity)
 		notify_next(channel, &channel->receivers);
-	return 0;
+	return ret;
 }
 
 /* Whether nothing comes any more; the channel was found empty and closed. Or an error. */
@@ -329,12 +393,14 @@ static int await_senders(struct memwait_channel *channel, const struct memwait_d
 {
 	int ret = lock(channel, &channel->senders, deadline);
 
-	return ret ? ret : unlock(channel, &channel->senders);
+	if (!ret)
+		unlock(channel, &channel->senders);
+	return ret;
 }
 
 /* With the receivers' lock; as put(). Or an error, if it cannot be known whether that is all. */
 static int get(struct memwait_channel *channel, void *item,
-	       const struct memwait_deadline *deadline, int *err)
+	       const struct memwait_deadline *deadline)
 {
 	/* relaxed: with the lock it is the caller's */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
@@ -359,32 +425,27 @@ static int get(struct memwait_channel *channel, void *item,
 	if (!length)
 		return filled & CLOSED ? EPIPE : EAGAIN;
 	memcpy(item, item_at(channel, tail), channel->item_size);
-	*err = move_on(channel, &channel->receivers);
-	if (length > 1)
+	ret = move_on(channel, &channel->receivers);
+	if (!ret && length > 1)
 		notify_next(channel, &channel->senders);
-	return 0;
+	return ret;
 }
 
-/*
- * Returns 0, EAGAIN or EPIPE; ETIMEDOUT or an error of the device: it was not tried. An error from
- * waking somebody: the item has been transferred.
- */
+/* Returns 0, EAGAIN or EPIPE; ETIMEDOUT or an error of the device: nothing was transferred. */
 static int attempt(struct memwait_channel *channel, void *item, bool sending,
 		   const struct memwait_deadline *deadline)
 {
 	struct side *side = side_of(channel, sending);
-	int ret, err = 0, unlock_err;
+	int ret;
 
-	ret = memwait_need_device();
+	ret = need_device(channel);
 	if (!ret)
 		ret = lock(channel, side, deadline);
 	if (ret)
 		return ret;
-	ret = sending ? put(channel, item, &err) : get(channel, item, deadline, &err);
-	unlock_err = unlock(channel, side);
-	if (ret)
-		return ret;
-	return err ? err : unlock_err;
+	ret = sending ? put(channel, item) : get(channel, item, deadline);
+	unlock(channel, side);
+	return ret;
 }
 
 /*
@@ -411,11 +472,8 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 	return 0;
 }
 
-/*
- * ARMED goes with the last one: a notify for nobody can fail, after its item has been sent. Returns
- * whether others wait.
- */
-static bool leave(struct side *side)
+/* ARMED goes with the last one: a notify for nobody can fail. It may be gone afterwards. */
+static void leave(struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed), next;
@@ -428,7 +486,6 @@ static bool leave(struct side *side)
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, next,
 							memory_order_release,
 							memory_order_relaxed));
-	return next & ARMED;
 }
 
 /* A transfer that may have to wait. */
@@ -446,12 +503,11 @@ struct wait {
  */
 static int finish(struct wait *wait, int ret)
 {
-	const volatile void *word = event_word(wait->other);
-	uint32_t flags = wait->channel->flags;
-
-	/* Afterwards it may be gone. */
-	if (wait->waits && leave(wait->other) && ret && wait->woken)
-		memwait_wake(word, 1, flags);
+	if (wait->waits) {
+		if (ret && wait->woken)
+			notify_next(wait->channel, wait->other);
+		leave(wait->other);
+	}
 	return ret;
 }
 
@@ -621,12 +677,11 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 
 static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 {
-	struct memwait_channel *channel = op->object;
-	struct side *other = side_of(channel, !sending);
-	uint32_t flags = channel->flags;
+	struct side *other = side_of(op->object, !sending);
 
-	if (leave(other) && memwait_was_woken(outcome))
-		memwait_wake(event_word(other), 1, flags);
+	if (memwait_was_woken(outcome))
+		notify_next(op->object, other);
+	leave(other);
 }
 
 static int send_step(struct memwait_op *op, int outcome)
@@ -685,23 +740,29 @@ int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, cloc
 int memwait_channel_close(memwait_channel_t *channel)
 {
 	const volatile void *freed;
+	bool was_at_head, was_at_tail;
 	uint64_t event;
-	int ret, err;
+	int ret;
 
 	if (!is_valid(channel))
 		return EINVAL;
-	ret = memwait_need_device();
+	ret = need_device(channel);
 	if (ret)
 		return ret;
 	freed = event_word(&channel->receivers);
-	/* relaxed, both: the kernel compares it */
-	event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
-	while (event & ARMED && !is_private(channel) &&
-	       memwait_answer_for(freed, (uint32_t)event, 0) == MEMWAIT_CHANGED)
+	do {
+		/* relaxed: the kernel compares it */
 		event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
-	ret = set_closed(channel, &channel->senders);
-	err = set_closed(channel, &channel->receivers);
-	return ret || err == EPIPE ? ret : err;
+		if (!(event & ARMED) || is_private(channel))
+			break;
+		ret = memwait_answer_for(freed, (uint32_t)event, 0);
+		if (ret < 0)
+			return -ret;
+	} while (ret == MEMWAIT_CHANGED);
+	ret = set_closed(channel, &channel->senders, &was_at_head);
+	if (!ret)
+		ret = set_closed(channel, &channel->receivers, &was_at_tail);
+	return !ret && was_at_head ? EPIPE : ret;
 }
 
 size_t memwait_channel_length(memwait_channel_t *channel)

@@ -232,9 +232,9 @@ static const struct way {
 	{ "wait group", init_group, wait_for_group, done, wait_for_group },
 	{ "wait group, added to", add_to_group, wait_for_group, done, wait_for_group },
 	{ "barrier", init_barrier, come_to_barrier, come_to_barrier, come_to_barrier },
-	{ "channel, sent to", init_channel, receive, send_to_channel, NULL },
-	{ "channel, received from", fill_channel, send_to_channel, receive, NULL },
-	{ "channel, closed", init_channel, receive_the_end, close_channel, NULL },
+	{ "channel, sent to", init_channel, receive, send_to_channel, send_to_channel },
+	{ "channel, received from", fill_channel, send_to_channel, receive, receive },
+	{ "channel, closed", init_channel, receive_the_end, close_channel, close_channel },
 };
 
 /* Of this process; what is open stays open. */
@@ -361,7 +361,7 @@ TEST_F_TIMEOUT(limits, L2_what_wakes_nobody_is_made_up_for, 300)
 
 	/* This process has the device before others use up what there is. */
 	ASSERT_EQ(0, memwait_available());
-	for (i = 0; i < ARRAY_SIZE(ways) && ways[i].next; i++) {
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		for (loss = DESCRIPTORS; loss < losses; loss++) {
 			TH_LOG("%s, %d", ways[i].name, loss);
 			begin_scene(_metadata, &scene, &ways[i], loss);

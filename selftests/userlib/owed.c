@@ -10,9 +10,22 @@
 static __thread bool fails, answers_info;
 /* Or none that wakes somebody. */
 static __thread bool cannot_wake;
+/* It stands still after one ioctl, and then cannot wake anybody. */
+static __thread int *stands_still;
+static __thread unsigned long stands_still_after;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
+	int ret;
+
+	if (stands_still && request == stands_still_after) {
+		ret = ioctl_of_kernel(fd, request, argument);
+		while (__atomic_load_n(stands_still, __ATOMIC_ACQUIRE))
+			before_next_look();
+		stands_still = NULL;
+		cannot_wake = true;
+		return ret;
+	}
 	if (cannot_wake ? request != MEMWAIT_IOC_NOTIFY && request != MEMWAIT_IOC_CHANGE_NOTIFY :
 			  !fails || (answers_info && request == MEMWAIT_IOC_INFO))
 		return ioctl_of_kernel(fd, request, argument);
@@ -532,6 +545,237 @@ USERLIB_TEST(L2_a_broadcast_that_moves_and_wakes_nobody_is_made_up_for)
 			EXPECT_EQ(0, runner_join(&waiters[i]));
 		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
 		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
+	}
+}
+
+#define CAPACITY	2
+
+struct transfer {
+	memwait_channel_t *channel;
+	int still;			/* for who is to stand still */
+	uint64_t item;
+};
+
+static int send_one(void *arg)
+{
+	struct transfer *transfer = arg;
+
+	return memwait_channel_send(transfer->channel, &transfer->item);
+}
+
+static int receive_one(void *arg)
+{
+	struct transfer *transfer = arg;
+
+	return memwait_channel_recv(transfer->channel, &transfer->item);
+}
+
+/* Begins with a channel that is empty, or full, and one who waits for the other side. */
+static int begin_waiting(memwait_channel_t *channel, unsigned int flags, bool full,
+			 struct runner *waiter, struct transfer *transfer)
+{
+	int ret = memwait_channel_init(channel, flags, sizeof(uint64_t), CAPACITY);
+	uint64_t i;
+
+	for (i = 1; full && i <= CAPACITY; i++)
+		ret = ret ?: memwait_channel_send(channel, &i);
+	*transfer = (struct transfer){ .channel = channel, .item = CAPACITY + 1 };
+	runner_start(waiter, full ? send_one : receive_one, transfer);
+	runner_await_asleep(waiter);
+	return ret;
+}
+
+/* What cannot be told to those who wait for it is not done; and then somebody else does it. */
+USERLIB_TEST(L2_a_send_or_receive_that_can_wake_nobody_has_not_happened)
+{
+	memwait_channel_t *channel = self->shared;
+	struct transfer transfer;
+	struct runner waiter;
+	uint64_t item;
+	bool full;
+	int way;
+
+	for (way = 0; way < 8; way++) {
+		TH_LOG("way %d", way);
+		full = way & 2;
+		ASSERT_EQ(0, begin_waiting(channel, way & 1 ? MEMWAIT_PRIVATE : 0, full, &waiter,
+					   &transfer));
+		fails = way & 4;
+		answers_info = true;
+		cannot_wake = !fails;
+		item = 1;
+		EXPECT_EQ(EMFILE, full ? memwait_channel_recv(channel, &item) :
+					 memwait_channel_send(channel, &item));
+		EXPECT_EQ(EMFILE, full ? memwait_channel_tryrecv(channel, &item) :
+					 memwait_channel_trysend(channel, &item));
+		EXPECT_EQ(full ? CAPACITY : 0, memwait_channel_length(channel));
+		fails = false;
+		cannot_wake = false;
+		item = 2;
+		EXPECT_EQ(0, full ? memwait_channel_recv(channel, &item) :
+				    memwait_channel_send(channel, &item));
+		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_EQ(full ? 1 : 2, full ? item : transfer.item);
+		EXPECT_EQ(full ? CAPACITY : 0, memwait_channel_length(channel));
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+	}
+}
+
+/* What may come next, on either side. Returns what it says of a channel that is closed. */
+static int use_channel(memwait_channel_t *channel, int way, memwait_loop_t *loop)
+{
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
+	struct counted_op counted = { 0 };
+	uint64_t item = 9;
+	int ret;
+
+	switch (way) {
+	case 0:
+		return memwait_channel_trysend(channel, &item);
+	case 1:
+		return memwait_channel_tryrecv(channel, &item);
+	case 2:
+		return memwait_channel_clockrecv(channel, &item, CLOCK_MONOTONIC, &soon);
+	case 3:
+		return memwait_channel_close(channel);
+	default:
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		ret = memwait_channel_send_async(channel, &item, &counted.op);
+		return ret == EINPROGRESS ? memwait_op_cancel(&counted.op) : ret;
+	}
+}
+
+#define CHANNEL_WAYS	5
+
+USERLIB_TEST(L2_a_close_that_can_wake_nobody_is_made_up_for)
+{
+	memwait_channel_t *channel = self->shared;
+	struct transfer transfer;
+	struct runner waiter;
+	int n, way, ret;
+	uint64_t item;
+	bool full;
+
+	for (n = 0; n < 4 * CHANNEL_WAYS; n++) {
+		way = n % CHANNEL_WAYS;
+		full = n / CHANNEL_WAYS & 2;
+		TH_LOG("%s, way %d", full ? "full" : "empty", way);
+		ASSERT_EQ(0, begin_waiting(channel, n / CHANNEL_WAYS & 1 ? MEMWAIT_PRIVATE : 0,
+					   full, &waiter, &transfer));
+		/* Without the device nothing is done; with it the senders learn of it later. */
+		cannot_wake = true;
+		EXPECT_EQ(EMFILE, memwait_channel_close(channel));
+		cannot_wake = false;
+		if (full) {
+			ret = use_channel(channel, way, self->loop);
+			EXPECT_EQ(way == 1 || way == 2 ? 0 : EPIPE, ret);
+			EXPECT_EQ(EPIPE, runner_join(&waiter));
+			while (!memwait_channel_tryrecv(channel, &item))
+				;
+		} else {
+			item = 7;
+			EXPECT_EQ(0, memwait_channel_send(channel, &item));
+			EXPECT_EQ(0, runner_join(&waiter));
+			EXPECT_EQ(7, transfer.item);
+			EXPECT_EQ(0, memwait_channel_close(channel));
+		}
+		EXPECT_EQ(EPIPE, memwait_channel_tryrecv(channel, &item));
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+	}
+}
+
+static int send_and_stand_still(void *arg)
+{
+	struct transfer *transfer = arg;
+
+	stands_still_after = MEMWAIT_IOC_CHANGE_NOTIFY;
+	stands_still = &transfer->still;
+	return send_one(transfer);
+}
+
+static int receive_and_stand_still(void *arg)
+{
+	struct transfer *transfer = arg;
+
+	stands_still_after = MEMWAIT_IOC_CHANGE_NOTIFY;
+	stands_still = &transfer->still;
+	return receive_one(transfer);
+}
+
+/* The next one of the same side sleeps on the lock. */
+USERLIB_TEST(L2_a_lock_of_a_channel_that_wakes_nobody_is_made_up_for)
+{
+	memwait_channel_t *channel = self->shared;
+	struct transfer transfer, still, next;
+	struct runner waiter, first, second;
+	unsigned int flags;
+	size_t lock;
+	int n, way;
+	bool full;
+
+	for (n = 0; n < 4 * CHANNEL_WAYS; n++) {
+		way = n % CHANNEL_WAYS;
+		flags = n / CHANNEL_WAYS & 1 ? MEMWAIT_PRIVATE : 0;
+		full = n / CHANNEL_WAYS & 2;
+		lock = full ? 128 : 64;
+		TH_LOG("flags 0x%x, %s, way %d", flags, full ? "full" : "empty", way);
+		ASSERT_EQ(0, begin_waiting(channel, flags, full, &waiter, &transfer));
+		still = (struct transfer){ .channel = channel, .still = 1, .item = 1 };
+		next = (struct transfer){ .channel = channel, .item = 2 };
+		runner_start(&first, full ? receive_and_stand_still : send_and_stand_still, &still);
+		EXPECT_EQ(0, runner_join(&waiter));
+		runner_start(&second, full ? receive_one : send_one, &next);
+		while (!memwait_waiters((char *)channel + lock, flags))
+			usleep(100);
+		__atomic_store_n(&still.still, 0, __ATOMIC_RELEASE);
+		/* It is done all the same. */
+		EXPECT_EQ(0, runner_join(&first));
+		use_channel(channel, way, self->loop);
+		runner_join(&second);
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+	}
+}
+
+/* Who was woken for an item, or a place, gives up; another one sleeps; all is full, or empty. */
+USERLIB_TEST(L2_a_wake_up_of_a_channel_that_is_not_passed_on_is_made_up_for)
+{
+	memwait_channel_t *channel = self->shared;
+	struct transfer transfer;
+	struct runner waiter;
+	unsigned int flags;
+	uint64_t item;
+	bool full;
+	int way, ret;
+
+	for (way = 0; way < 4; way++) {
+		struct counted_op counted = { 0 };
+		uint64_t taken = 8;
+
+		flags = way & 1 ? MEMWAIT_PRIVATE : 0;
+		full = way & 2;
+		TH_LOG("way %d", way);
+		ASSERT_EQ(0, memwait_channel_init(channel, flags, sizeof(item), 1));
+		item = 1;
+		ASSERT_EQ(0, full ? memwait_channel_send(channel, &item) : 0);
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		ASSERT_EQ(EINPROGRESS,
+			  full ? memwait_channel_send_async(channel, &taken, &counted.op) :
+				 memwait_channel_recv_async(channel, &taken, &counted.op));
+		transfer = (struct transfer){ .channel = channel, .item = 2 };
+		runner_start(&waiter, full ? send_one : receive_one, &transfer);
+		runner_await_asleep(&waiter);
+		ASSERT_EQ(0, full ? memwait_channel_recv(channel, &item) :
+				    memwait_channel_send(channel, &item));
+		cannot_wake = true;
+		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		cannot_wake = false;
+		/* There is nothing for this one, or no place, until the other one has got it. */
+		ret = full ? memwait_channel_tryrecv(channel, &item) :
+			     memwait_channel_trysend(channel, &item);
+		EXPECT_TRUE(!ret || ret == EAGAIN);
+		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_EQ(full == !!ret, memwait_channel_length(channel));
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
 	}
 }
 

@@ -262,3 +262,81 @@ static void channel_timed_thread(unsigned int thread)
 }
 
 SCENARIO("channel deadline", 3, channel_set_up, channel_timed_thread, no_finish);
+
+/*
+ * One cannot wake: what it would have to wake for it has not sent or received, and what it has, and
+ * cannot tell those who sleep on its lock, the others make up for.
+ */
+static void channel_owed_thread(unsigned int thread)
+{
+	uint64_t item = 1;
+	int ret;
+
+	if (thread == 2) {
+		CHECK(!channel_receive(thread));
+		CHECK(!channel_receive(thread));
+		CHECK(!channel_receive(thread));
+		return;
+	}
+	device_cannot_wake(!thread);
+	do {
+		ret = memwait_channel_send(channel(), &item);
+		CHECK(!ret || (ret == EMFILE && !thread));
+		device_cannot_wake(false);
+	} while (ret);
+	if (!thread)
+		channel_send(1);
+}
+
+static void channel_owed_finish(void)
+{
+	CHECK(done_by_all() == 1 + 1 + 1);
+	CHECK(!memwait_channel_length(channel()));
+	CHECK(!memwait_channel_destroy(channel()));
+}
+
+SCENARIO("channel owed", 3, channel_of_two_set_up, channel_owed_thread, channel_owed_finish);
+SCENARIO("channel private owed", 3, channel_of_two_private_set_up, channel_owed_thread,
+	 channel_owed_finish);
+
+/* Who cannot wake the next one of its side has it woken by a call on the other side. */
+static void channel_owed_lock_thread(unsigned int thread)
+{
+	uint64_t item = thread + 1;
+	int ret;
+
+	device_cannot_wake(true);
+	channel_send(item);
+	device_cannot_wake(false);
+	ret = memwait_channel_tryrecv(channel(), &item);
+	CHECK(!ret || ret == EAGAIN);
+	if (!ret)
+		done[thread] = (uint32_t)item;
+}
+
+static void channel_owed_lock_finish(void)
+{
+	uint64_t item;
+
+	while (memwait_channel_length(channel())) {
+		CHECK(!memwait_channel_tryrecv(channel(), &item));
+		done[0] += (uint32_t)item;
+	}
+	CHECK(done_by_all() == 1 + 2 + 3);
+	CHECK(!memwait_channel_destroy(channel()));
+}
+
+static void channel_of_three_set_up(void)
+{
+	channel_set_up_for(0, 3);
+}
+
+static void channel_of_three_private_set_up(void)
+{
+	channel_set_up_for(MEMWAIT_PRIVATE, 3);
+}
+
+SCENARIO("channel owed lock", 3, channel_of_three_set_up, channel_owed_lock_thread,
+	 channel_owed_lock_finish);
+SCENARIO("channel private owed lock", 3, channel_of_three_private_set_up,
+	 channel_owed_lock_thread, channel_owed_lock_finish);
