@@ -15,6 +15,8 @@
  * An operation leaves when its callback is about to begin. So destroy must not wait for it: it may
  * be called by a callback of the same loop.
  *
+ * A last user that cannot wake destroy touches nothing more: destroy looks each second.
+ *
  * A user that is killed is counted for ever. Destroy of an object that processes share gives up
  * when the count has not changed for ten seconds.
  *
@@ -29,6 +31,9 @@
 
 /* How long a number of users may stay the same before they are taken for dead. */
 #define DEAD_AFTER_MS	10000
+
+/* How often destroy looks at it: the last user may not be able to wake. */
+#define LOOK_AFTER_MS	1000
 
 /* @op: NULL for a thread. Returns how many others there are. */
 uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
@@ -68,7 +73,7 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
  */
 int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
-	struct memwait_deadline deadline = memwait_never;
+	struct memwait_deadline deadline, dead = memwait_never;
 	uint32_t n, last = 0;
 	int ret = 0;
 
@@ -78,19 +83,18 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	/* acquire: pairs with memwait_users_leave() */
 	n = atomic_fetch_or_explicit(&users->count, DESTROYING, memory_order_acquire) | DESTROYING;
 	while (n != DESTROYING) {
+		memwait_deadline_after(&deadline, LOOK_AFTER_MS);
 		if (n != last && !(users->flags & MEMWAIT_PRIVATE))
-			memwait_deadline_after(&deadline, DEAD_AFTER_MS);
+			memwait_deadline_after(&dead, DEAD_AFTER_MS + LOOK_AFTER_MS);
 		last = n;
 		ret = word ? memwait_sleepers(word, users->flags) : 0;
-		if (ret > 0)
+		if (ret > 0 || deadline.ns >= dead.ns)
 			ret = -EBUSY;
 		if (!ret)
 			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | users->flags,
 					    &deadline);
 		/* acquire: as above */
 		n = atomic_load_explicit(&users->count, memory_order_acquire);
-		if (ret == MEMWAIT_TIMED_OUT && n == last)
-			ret = -EBUSY;
 		if (ret < 0 && ret != -EINTR)
 			break;
 		ret = 0;

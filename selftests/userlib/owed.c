@@ -548,6 +548,47 @@ USERLIB_TEST(L2_a_broadcast_that_moves_and_wakes_nobody_is_made_up_for)
 	}
 }
 
+/* A thread that is to stand still when it has slept. */
+struct leaver {
+	memwait_waitgroup_t group;
+	int still;
+};
+
+static int wait_and_stand_still(void *arg)
+{
+	struct leaver *leaver = arg;
+
+	stands_still_after = MEMWAIT_IOC_WAIT;
+	stands_still = &leaver->still;
+	return memwait_waitgroup_wait(&leaver->group);
+}
+
+static int destroy_group(void *arg)
+{
+	return memwait_waitgroup_destroy(arg);
+}
+
+/* The last one leaves, and cannot wake the one who destroys it and sleeps until then. */
+USERLIB_TEST(L8_destroy_learns_of_those_who_leave_and_cannot_wake)
+{
+	struct leaver *leaver = self->shared;
+	struct runner waiter, destroyer;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, memwait_waitgroup_init(&leaver->group, i ? 0 : MEMWAIT_PRIVATE, 1));
+		leaver->still = 1;
+		runner_start(&waiter, wait_and_stand_still, leaver);
+		runner_await_asleep(&waiter);
+		EXPECT_EQ(0, memwait_waitgroup_done(&leaver->group));
+		runner_start(&destroyer, destroy_group, &leaver->group);
+		runner_await_asleep(&destroyer);
+		__atomic_store_n(&leaver->still, 0, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_EQ(0, runner_join(&destroyer));
+	}
+}
+
 #define CAPACITY	2
 
 struct transfer {
