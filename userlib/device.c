@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -152,6 +153,38 @@ int memwait_device_open(int flags)
 	return fd;
 }
 
+/* What the device is in file systems, since it has been opened. */
+static _Atomic uint64_t device_rdev;
+
+/* Whether @fd is the device, whose ioctls a filter may refuse; as far as can be told. */
+static bool is_device(int fd)
+{
+	int saved = errno;
+	struct stat st;
+	bool is;
+
+	if (fstat(fd, &st))
+		is = errno != EBADF;
+	else
+		/* relaxed: comes with the number, or there is none */
+		is = S_ISCHR(st.st_mode) &&
+		     st.st_rdev == atomic_load_explicit(&device_rdev, memory_order_relaxed);
+	errno = saved;
+	return is;
+}
+
+/* Before the number is known. */
+static void remember_device(int fd)
+{
+	int saved = errno;
+	struct stat st;
+
+	if (!fstat(fd, &st))
+		/* relaxed: as above */
+		atomic_store_explicit(&device_rdev, st.st_rdev, memory_order_relaxed);
+	errno = saved;
+}
+
 /* The process's own context, which is never used for async waits. */
 static int device_get(void)
 {
@@ -164,6 +197,7 @@ static int device_get(void)
 	fd = memwait_device_open(0);
 	if (fd < 0)
 		return fd;
+	remember_device(fd);
 	if (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
 						     memory_order_relaxed, memory_order_relaxed)) {
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
@@ -177,11 +211,13 @@ static int device_get(void)
 /*
  * Is @error the answer of a descriptor that the program has closed, as daemons close all, or that
  * is something else by now? Then it is opened again, once in a call. What it is by now is not ours
- * to close.
+ * to close. If it is the device still, and a filter refuses the call, another one would be of no
+ * more use, and one of a thread that the filter is not for would be left behind.
  */
 static bool device_was_closed(int fd, int error, bool *reopened)
 {
-	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd))
+	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd) ||
+	    is_device(fd))
 		return false;
 	/* relaxed, both: as in device_get() */
 	atomic_store_explicit(&memwait_device_was_lost, 1, memory_order_relaxed);

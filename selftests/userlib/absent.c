@@ -413,4 +413,33 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 	free(taken);
 }
 
+static int is_refused(void *arg)
+{
+	struct taken *taken = arg;
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
+	int ret = refuse(__NR_ioctl);
+
+	return ret ? ret : memwait_sem_clockwait(&taken->sem, CLOCK_MONOTONIC, &soon);
+}
+
+/* Threads to which a filter refuses the device take it away from nobody, and leave none behind. */
+TEST_F_TIMEOUT(absent, L10_a_refused_thread_costs_no_descriptor, 300)
+{
+	struct taken taken = { 0 };
+	struct timespec soon;
+	int i, next;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_EQ(0, memwait_sem_init(&taken.sem, 0, 0));
+	next = next_number();
+	for (i = 0; i < 5; i++) {
+		EXPECT_EQ(EPERM, try_elsewhere(is_refused, &taken));
+		soon = in_time(CLOCK_REALTIME, 1);
+		EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&taken.sem, &soon));
+		EXPECT_EQ(next, next_number());
+	}
+	EXPECT_EQ(0, memwait_sem_destroy(&taken.sem));
+}
+
 TEST_HARNESS_MAIN
