@@ -51,7 +51,9 @@
  *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one who sleeps on it is woken
  *	(5) look whether waiters with another mutex have come: wake all
  *
- * A waiter with another mutex says so in @mutex before it sleeps: if (3) has moved it, (5) sees it.
+ * A waiter with another mutex says so in @mutex, by MIXED, before it sleeps: if (3) has moved it,
+ * (5) sees it. If (4) or (5) cannot wake, OWED says that, too. Where the first mutex is stays there
+ * until no user is left, as those that were moved sleep on it.
  *
  * If the broadcaster dies after (3), the oldest of those that were moved is told, as they look to
  * the thread that has moved them. It does what it would have done if it had been woken: it takes
@@ -65,7 +67,7 @@
 struct cond {
 	_Atomic uint64_t sequence;
 	struct memwait_users users;
-	_Atomic int32_t mutex;		/* how far behind the waiters' mutex is; or ELSEWHERE */
+	_Atomic int32_t mutex;		/* how far behind the mutex is, or ELSEWHERE; and MIXED */
 	_Atomic uint64_t broadcast;
 };
 
@@ -77,6 +79,9 @@ _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition var
 
 /* There is no mutex yet, or none to which one could move. */
 #define ELSEWHERE	0
+
+/* Users have come with another mutex. Where mutexes are is a multiple of 4. */
+#define MIXED		1
 
 static struct cond *to_cond(memwait_cond_t *cond)
 {
@@ -136,36 +141,59 @@ static int wake(struct cond *cond, uint32_t count)
 	return ret < 0 ? -ret : 0;
 }
 
-/* Wakes all if wake() could not. Returns 0 or an error. */
+/* The same for all that were moved to the mutex there. */
+static int wake_moved(struct cond *cond, int32_t distance)
+{
+	int ret = 0;
+
+	if (distance != ELSEWHERE)
+		ret = memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->users.flags);
+	/* relaxed: as above */
+	if (ret < 0)
+		atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
+	return ret < 0 ? -ret : 0;
+}
+
+/* Where those sleep that were moved and are users still. */
+static int32_t known_distance(struct cond *cond)
+{
+	/* relaxed: it is what it was, see the top of the file */
+	return atomic_load_explicit(&cond->mutex, memory_order_relaxed) & ~MIXED;
+}
+
+/* Wakes all if a thread before could not. Returns 0 or an error. */
 static int make_up(struct cond *cond)
 {
 	uint32_t flags = cond->users.flags;
-	int ret;
+	int ret, err = 0;
 
 	/* relaxed: as above */
 	if (!(atomic_load_explicit(&cond->sequence, memory_order_relaxed) & OWED))
 		return 0;
 	ret = memwait_change(memwait_lower_half(&cond->sequence), MEMWAIT_CHANGE_AND,
 			     ~(uint32_t)OWED, MEMWAIT_ALL, flags, NULL);
+	if (ret < 0)
+		return -ret;
 	/* Where the lower half is not where those of a private one sleep. */
-	if (ret >= 0 && memwait_lower_half(&cond->sequence) != sequence_word(cond, flags))
-		return wake(cond, MEMWAIT_ALL);
-	return ret < 0 ? -ret : 0;
+	if (memwait_lower_half(&cond->sequence) != sequence_word(cond, flags))
+		err = wake(cond, MEMWAIT_ALL);
+	ret = wake_moved(cond, known_distance(cond));
+	return err ? err : ret;
 }
 
 int memwait_cond_destroy(memwait_cond_t *public_cond)
 {
 	struct cond *cond = to_cond(public_cond);
-	int32_t distance;
-	int err;
+	int err = 0;
 
 	if (!cond)
 		return EINVAL;
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
-	/* relaxed, both: nobody waits any more. Those who were moved leave without the mutex. */
-	distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
-	if (distance != ELSEWHERE && atomic_load_explicit(&cond->users.count, memory_order_relaxed))
-		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->users.flags);
+	/* relaxed: nobody waits any more. Those who were moved leave without the mutex. */
+	if (atomic_load_explicit(&cond->users.count, memory_order_relaxed))
+		err = wake_moved(cond, known_distance(cond));
+	if (err)
+		return err;
 	err = make_up(cond);
 	return err ? err : memwait_users_drain(&cond->users,
 					       sequence_word(cond, cond->users.flags));
@@ -179,11 +207,13 @@ static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct me
 	 * may change the sequence, and need not see it. For @mutex see the top of the file.
 	 */
 	uint32_t others = memwait_users_enter(&cond->users, op);
+	int32_t known = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	int32_t distance = distance_to(cond, mutex);
 
-	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
-		atomic_store_explicit(&cond->mutex, others ? ELSEWHERE : distance,
-				      memory_order_relaxed);
+	if (known != distance && !others)
+		atomic_store_explicit(&cond->mutex, distance, memory_order_relaxed);
+	else if ((known & ~MIXED) != distance)
+		atomic_fetch_or_explicit(&cond->mutex, MIXED, memory_order_relaxed);
 	make_up(cond);
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 }
@@ -351,9 +381,8 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	uint32_t flags = cond->users.flags;
 	unsigned int moved;
 	uint64_t id;
-	int err = 0;
 
-	if (distance == ELSEWHERE)
+	if (distance == ELSEWHERE || distance & MIXED)
 		return ENOTSUP;
 	/* So that it is known if this thread dies. Where there are no ids, it is not. */
 	if (!(flags & MEMWAIT_PRIVATE))
@@ -365,11 +394,10 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	if (memwait_requeue(sequence_word(cond, flags), sequence, mutex_of(cond, distance), 0,
 			    MEMWAIT_ALL, sequence_size(flags) | flags, NULL, &moved))
 		return ENOTSUP;
-	if (moved)
-		err = memwait_lock_adopt(mutex_of(cond, distance), flags);
-	if (atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
-		memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, flags);
-	return err;
+	if ((moved && memwait_lock_adopt(mutex_of(cond, distance), flags)) ||
+	    atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
+		return wake_moved(cond, distance);
+	return 0;
 }
 
 int memwait_cond_broadcast(memwait_cond_t *public_cond)
@@ -388,6 +416,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	if (!atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		return 0;
 	memwait_users_enter(&cond->users, NULL);
+	make_up(cond);
 	/* relaxed: as notify() */
 	sequence = SIGNAL + atomic_fetch_add_explicit(&cond->sequence, SIGNAL,
 						      memory_order_relaxed);

@@ -468,4 +468,46 @@ USERLIB_TEST(broadcast_moves_to_the_mutex_of_today)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
+struct visit {
+	struct monitor *monitor;
+	memwait_mutex_t *mutex;
+};
+
+static int wait_with_another_mutex(void *arg)
+{
+	struct visit *visit = arg;
+	int err = memwait_mutex_lock(visit->mutex);
+
+	if (!err)
+		err = memwait_cond_wait(&visit->monitor->cond, visit->mutex);
+	return err ? err : memwait_mutex_unlock(visit->mutex);
+}
+
+/* Nobody is blocked on it; but those that were moved sleep still, and another mutex was used. */
+USERLIB_TEST(L8_destroy_after_broadcast_and_a_wait_with_another_mutex)
+{
+	struct monitor *monitor = self->shared;
+	struct visit visit = { .monitor = monitor, .mutex = (void *)(monitor + 1) };
+	struct runner runners[2], visitor;
+	int i;
+
+	monitor_init(monitor, 0);
+	memwait_mutex_init(visit.mutex, 0);
+	for (i = 0; i < 2; i++)
+		runner_start(&runners[i], take_ticket, monitor);
+	await_sleeping(self->fd, monitor, 2);
+	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+	monitor->tickets = 2;
+	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
+	ASSERT_EQ(2, sleepers_of_mutex(monitor));
+	runner_start(&visitor, wait_with_another_mutex, &visit);
+	await_sleeping(self->fd, monitor, 1);
+	ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+	ASSERT_EQ(0, runner_join(&visitor));
+	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+	EXPECT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&runners[i]));
+}
+
 TEST_HARNESS_MAIN
