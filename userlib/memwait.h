@@ -435,9 +435,8 @@ typedef union {
 #define MEMWAIT_RWLOCK_INIT	{ { 0 } }
 
 /*
- * Kinds, to which MEMWAIT_PRIVATE can be added. Those that wait get in in no particular order,
- * unless it is FAIR. PREFER_WRITER: the first writer that waits comes before all readers that come
- * later.
+ * Kinds, to which MEMWAIT_PRIVATE can be added. Those that wait have no order among them, unless it
+ * is FAIR. PREFER_WRITER: the first writer that waits comes before all readers that come later.
  */
 #define MEMWAIT_RWLOCK_PREFER_READER	0x0u	/* the default */
 #define MEMWAIT_RWLOCK_FAIR		0x4u	/* got in the order of waiting */
