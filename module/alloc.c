@@ -7,13 +7,14 @@
  * allocation and the table of ids: without it an async wait takes 1.4 to 1.8 times as long. Spares
  * are counted for their user.
  */
+#include <linux/build_bug.h>
+#include <linux/init.h>
 #include <linux/lockdep.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/xarray.h>
 
-#include "compat.h"
 #include "context.h"
 #include "group.h"
 #include "memwait.h"

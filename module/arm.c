@@ -2,17 +2,19 @@
 /*
  * WAIT_ASYNC: how async waits begin. What ends them is told at the top of async.c.
  */
-#include <linux/minmax.h>
+#include <linux/overflow.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/timerqueue.h>
 #include <linux/uaccess.h>
 
 #include "begin.h"
 #include "compat.h"
 #include "context.h"
 #include "group.h"
+#include "identity.h"
 #include "memwait.h"
 #include "trace.h"
 

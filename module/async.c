@@ -29,16 +29,17 @@
  *
  * How a completion wakes pollers and readers is told at the top of wake.c.
  */
+#include <linux/hrtimer.h>
+#include <linux/list.h>
 #include <linux/sched.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
-#include <linux/uaccess.h>
+#include <linux/timerqueue.h>
 #include <linux/xarray.h>
 
-#include "compat.h"
 #include "context.h"
 #include "group.h"
+#include "identity.h"
 #include "memwait.h"
 #include "trace.h"
 

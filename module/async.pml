@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Contexts as a model for Spin: the life of an async wait, or group, as the top of async.c tells
- * it, with its steps and names: notify, deadline, cancel, read and close against each other, and
- * poll against a completion and against the timer. selftests/lint/spin runs it as it does queue.pml.
+ * it, with its steps and names: notify, deadline, cancel, read and close against each other; and
+ * poll against a completion, see wake.c, and against the timer, see expire.c. selftests/lint/spin runs it as it does queue.pml.
  *
  * One context, one wait. Queues are there all the time, and only this wait is in them: how it comes
  * there is queue.pml's.

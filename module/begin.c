@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How a wait on several words begins, see begin.h.
+ * How a wait begins: what is not inlined of begin.h.
  */
 #include <linux/sched.h>
 #include <linux/sched/signal.h>

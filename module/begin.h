@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How a call begins that compares words: the order of R2, for threads, async waits and requeue.
+ * How a wait begins: the order of R2, for threads and async waits. Requeue begins again as they do.
  *
  *	memwait_check_wait(),	the arguments
  *	memwait_begin_copy()
@@ -8,8 +8,8 @@
  *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
  *	join			each word is compared again, under the lock of its queue.
  *				-EAGAIN: it could not be read there
- *	memwait_begin_put(),	then all over again, from memwait_begin_get()
- *	memwait_begin_again()
+ *	memwait_begin_put(),	then all over again, from memwait_begin_get(). A group that has pins
+ *	memwait_begin_again()	gives those back instead
  *
  * A call for one word passes the constant 1, and then nothing is left of the loops: that saves a
  * tenth of a wait.

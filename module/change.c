@@ -12,6 +12,7 @@
 #include <linux/uaccess.h>
 #include <asm/futex.h>
 
+#include "compat.h"
 #include "memwait.h"
 
 /* The kernel's operations on words of 32 bits are those of futex(2). */

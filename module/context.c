@@ -31,6 +31,7 @@
  * way then, so no queue is inserted.
  */
 #include <linux/fs.h>
+#include <linux/minmax.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/rcupdate.h>
@@ -38,6 +39,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/uaccess.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
 #include <linux/xarray.h>
@@ -56,6 +58,15 @@
 
 static atomic64_t memwait_last_context;
 
+/**
+ * memwait_open() - open(2): a new context
+ * @inode: of the device
+ * @file: gets the context
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, -ENOMEM, or -EMFILE: over the user's limit.
+ */
 int memwait_open(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context;
@@ -166,7 +177,15 @@ static bool memwait_context_ends_here(const struct memwait_context *context)
 	return here;
 }
 
-/* One descriptor is closed. */
+/**
+ * memwait_flush() - close(2) of one descriptor: the dying process ends its contexts
+ * @file: the context
+ * @id: not looked at
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0.
+ */
 int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
@@ -182,6 +201,15 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	return 0;
 }
 
+/**
+ * memwait_release() - the last close: ends all that is left
+ * @inode: of the device
+ * @file: the context
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0.
+ */
 int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
@@ -366,7 +394,16 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	return nr * size;
 }
 
-/* For read(2), readv(2), whose segments are one buffer, and io_uring. */
+/**
+ * memwait_read_iter() - read(2), readv(2), whose segments are one buffer, and io_uring
+ * @iocb: of the context's file
+ * @to: room for whole completions
+ *
+ * Context: process context, sleeps.
+ *
+ * Return: how many bytes; -EINVAL: no room for one; -EAGAIN: nothing there, of a reader that must
+ * not block; -EFAULT, -EPERM or -ERESTARTSYS.
+ */
 ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
@@ -393,6 +430,15 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	}
 }
 
+/**
+ * memwait_poll() - poll(2): is there something to read?
+ * @file: the context
+ * @table: of the poller
+ *
+ * Context: process context; takes the context's lock if a timer has run.
+ *
+ * Return: EPOLLIN | EPOLLRDNORM, EPOLLERR | EPOLLHUP: the process has died, or 0.
+ */
 __poll_t memwait_poll(struct file *file, poll_table *table)
 {
 	struct memwait_context *context = file->private_data;
@@ -442,6 +488,13 @@ int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 }
 
 #ifdef CONFIG_PROC_FS
+/**
+ * memwait_show_fdinfo() - what /proc/PID/fdinfo tells of a context
+ * @seq: where to write
+ * @file: the context
+ *
+ * Context: process context; takes the context's lock.
+ */
 void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;

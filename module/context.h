@@ -6,6 +6,7 @@
 #ifndef MEMWAIT_CONTEXT_H
 #define MEMWAIT_CONTEXT_H
 
+#include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/mutex.h>
 #include <linux/path.h>

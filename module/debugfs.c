@@ -43,7 +43,6 @@
 #include <linux/spinlock.h>
 #include <linux/timekeeping.h>
 
-#include "compat.h"
 #include "context.h"
 #include "debugfs.h"
 #include "identity.h"

@@ -19,9 +19,9 @@
  * The timer wakes MEMWAIT_STEP pollers at most, with interrupts disabled, and leaves the rest to a
  * work.
  *
- * A wait is ended under the locks of its queue and of its context, as by a notify. The reader has
- * the context first, against the lock order, so it tries to lock the queue. If that fails it drops
- * the context's lock, takes both in order, and looks again. RCU keeps the memory of the queue
+ * A wait is ended in one step, under the locks of its queue and context, as by a notify. The reader
+ * has the context first, against the lock order, so it tries to lock the queue. If that fails it
+ * drops the context's lock, takes both in order, and looks again. RCU keeps the memory of the queue
  * meanwhile, see the top of queue.c.
  */
 #include <linux/atomic.h>

@@ -23,8 +23,8 @@
  * where they are, and dies before it has changed other words, and woken them.
  *
  * A thread that takes the lock in between, without a system call, is not looked to. It need not be:
- * the waiter that is told, or that was woken, finds its id in the word, and names it when it waits
- * again.
+ * the waiter that is told, or that was woken, finds that thread's id in the word, and names it when
+ * it waits again.
  *
  * How a death is seen. The kernel's tracepoints sched_process_exit and sched_process_exec run in
  * each thread that exits, or has executed another program. Their probes look the thread up in a
@@ -86,7 +86,6 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
-#include "compat.h"
 #include "context.h"
 #include "identity.h"
 #include "memwait.h"

@@ -11,6 +11,8 @@
  * With PREEMPT_RT it is on, because locks may sleep there: a claimed thread still meets its
  * deadline and dies of SIGKILL, as a thread that futex(2) is about to wake.
  *
+ * How pollers and readers of a context are woken is told at the top of wake.c.
+ *
  * The other members of a claimed group leave their queues after the step. A notify passes over them
  * until then. The notifier keeps the group's memory, which is charged to the group's owner, as
  * long. So the words of groups fill a step: a notifier that is not scheduled keeps less than
@@ -24,19 +26,18 @@
 #include <linux/atomic.h>
 #include <linux/freezer.h>
 #include <linux/kernel.h>
-#include <linux/list.h>
-#include <linux/poll.h>
+#include <linux/minmax.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
-#include <linux/wait.h>
 
 #include "call.h"
+#include "compat.h"
 #include "context.h"
 #include "group.h"
-#include "identity.h"
 #include "memwait.h"
 #include "trace.h"
 

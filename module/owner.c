@@ -32,7 +32,6 @@
 #include "context.h"
 #include "identity.h"
 #include "memwait.h"
-#include "trace.h"
 
 /* Steps of one run of the work. */
 #define MEMWAIT_DEATH_RUN	64

@@ -10,8 +10,9 @@
  *
  * A record belongs to a thread and a context. It is made when a wait is interrupted, and changed
  * when the same wait is interrupted again. Any other end of a wait by that context ends the record,
- * as an interruption on other words does. MEMWAIT_NOT_EQUAL is no wait: a lock word that names its
- * owner has a new value for each of them, and would take the place away.
+ * as an interruption on other words does; an error before there is a wait does not.
+ * MEMWAIT_NOT_EQUAL is no wait: a lock word that names its owner has a new value for each of them,
+ * and would take the place away.
  *
  * Records are counted, one for each word. Without memory, or at the limit, there is none: the wait
  * begins at the end of the queue. A wait that is not interrupted pays one look at an empty table.
@@ -27,15 +28,17 @@
  * call. Look-ups are under RCU, as the record of a dead thread may be ended meanwhile. That one has
  * another pid, at another address as long as the record is in the table.
  *
+ * Only the kernel makes these numbers: a thread returns to where it stood, and nowhere else.
+ *
  * Lock order: the lock of the table is taken with no other held.
  */
+#include <linux/fs.h>
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/xarray.h>
 
-#include "compat.h"
 #include "context.h"
 #include "group.h"
 #include "memwait.h"

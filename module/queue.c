@@ -88,14 +88,14 @@
 #include <linux/jhash.h>
 #include <linux/kernel.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable.h>
-#include <linux/sched/signal.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
-#include "compat.h"
 #include "debugfs.h"
 #include "group.h"
 #include "memwait.h"

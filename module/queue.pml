@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The queues as a model for Spin: the protocol that the comments at the top of queue.c, notify.c,
- * group.c and wait.c argue for, with their steps and names. selftests/lint/spin runs it, for each of
- * the scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
+ * requeue.c, group.c and wait.c argue for, with their steps and names. selftests/lint/spin runs it,
+ * for each of the scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
  * are there all the time: JOIN, HELD, PAIR and COME_AND_GO are about how they come and go, and the
  * others need not be. There is one user, which keeps one queue, so that they go as often as can
  * be. A step of a call claims one waiter.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A model of the readers that block, for Spin: context.c, and memwait_context_wake_reader(). They
+ * A model of the readers that block, for Spin: context.c, and the top of wake.c. They
  * are exclusive waiters: a completion wakes one of them, and a reader that gives up read_lock while
  * something is left wakes the next. Several completions may come with one wake-up. Nothing is left
  * unread while a reader sleeps.

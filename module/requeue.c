@@ -21,6 +21,7 @@
 
 #include "begin.h"
 #include "call.h"
+#include "compat.h"
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"

@@ -2,6 +2,7 @@
 /*
  * What a pending signal will do to the current thread.
  */
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/signal.h>

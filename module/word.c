@@ -13,7 +13,7 @@
  * private word is the caller's own, which stays during the call. An async wait outlives the call:
  * its context pins the path of the file and its inode, or the mm_struct (not its mappings: nothing
  * of the process is kept running), see user.c. A thread that sleeps keeps the open file itself, as
- * a thread in read(2) does.
+ * a thread in read(2) does: it is within a system call on it, which no process can leave behind.
  *
  * What is kept must not be able to keep a memwait context, or the two keep each other alive for
  * ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among its
@@ -22,6 +22,7 @@
  */
 #include <linux/fs.h>
 #include <linux/ktime.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/nsproxy.h>
 #include <linux/sched.h>
