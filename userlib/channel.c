@@ -1,6 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Channels: a ring of items between two positions, each with a lock.
+ * Channels: a ring of items between two positions, each with a lock (owner.c; lock.c of a private
+ * channel) and an event word of 64 bits:
+ *
+ *	bit 0		CLOSED
+ *	bits 1 to 31	the position of this side
+ *	bit 32		ARMED: a change of the lower half is to be notified
+ *	bits 33 to 54	how many wait for a change of this side
+ *	bit 55		OWED: somebody could not be woken who sleeps for a change, or for the lock
+ *	bits 56 to 63	the stamp: the lower bits of the position at which a waiter armed last
+ *
+ * Invariants:
+ *	A position is below the number of positions. Only the thread with that side's lock moves it
+ *	on, by one.
+ *	head is not more than the capacity ahead of tail, and not behind it.
+ *	ARMED => somebody is counted that waits.
+ *	CLOSED is never cleared, and is set at tail after it is set at head.
  *
  * Senders write the item at head, and then move head on, one after another: they have the lock of
  * that side. Receivers read the item at tail, and then move tail on, likewise. A position counts up
@@ -10,32 +25,26 @@
  *
  * Death. To move a position on is one atomic operation. Before it nothing has been sent, or
  * received; after it, everything. So the lock of a process that died with it can be taken over as
- * it is (owner.c): what the dead has lost is the item that it had in hand. It cannot have lost a
- * place.
- *
- * An event word (@filled, @freed) has its side's position in the lower half, beside CLOSED. In the
- * upper half are ARMED, without which nobody has to be notified of a change, how many wait, and
- * OWED.
+ * it is: the item that the dead had in hand is lost, and no place can be.
  *
  *	waiter					the other side
  *	(1) arm: ARMED				(1) write or read the item
  *	(2) look, with the lock			(2) not ARMED: compare-and-swap the position
  *	(3) sleep while the position is	    ARMED: change it, and notify one
- *	    as it was at (1)			(3) take ARMED away, if nobody sleeps
+ *	    as it was at (1)			(3) clear ARMED, if nobody sleeps
  *
  * (1) of the one and (2) of the other change the same word: either the waiter's look finds the
  * change, or the other side sees ARMED. It changes the position and notifies by one system call
- * then, so that no death can separate the two. A waiter that has been notified, and dies before it
- * has received, is made up for: the next one is told (MEMWAIT_OWNED, see internal.h).
+ * then, so that no death can separate the two. If a waiter dies that was notified, and has not
+ * received, the next one is told (MEMWAIT_OWNED, see internal.h).
  *
- * A waiter that has been notified arms again before it sleeps again, and looks in between. Until
- * then nobody has to tell it of anything, and a stream of items does not cost a notify for each of
- * them while it has not run yet. Hence (3): no waiter sleeps that has armed before (2), if none was
- * found asleep, or just one and no more than one waited, as they have the old position. It is a
- * compare-and-swap, which must fail if anybody has armed since. Therefore a waiter that arms leaves
- * a stamp, the lower bits of the position. If the stamp was another one than that of (2), a waiter
- * that arms at that position changes it, and nobody changes it back while the other side has its
- * lock. If this thread dies before (3), the next change makes up for it.
+ * A waiter that was notified looks, and arms again before it sleeps again. Until then it need not
+ * be told of anything, and a stream of items does not cost a notify for each of them. Hence (3).
+ * No waiter sleeps that armed before (2), if none was found asleep, or just one and no more than
+ * one waited: they have the old position. It is a compare-and-swap, which must fail if a waiter has
+ * armed since. Therefore a waiter that arms leaves the stamp. If the stamp was not that of (2), a
+ * waiter that arms at that position changes it, and nobody changes it back while the other side has
+ * its lock. If this thread dies before (3), the next change makes up for it.
  *
  * ARMED may be there for nothing: one notify does not tell whether more are asleep if several wait.
  *
@@ -44,17 +53,17 @@
  *
  * CLOSED is set without a lock, at head and then at tail, each time together with waking all that
  * sleep there. So none of them goes to sleep any more, or sleeps on. At head it counts: a sender
- * that has seen it not set there, with the lock, sends all the same. So a receiver that finds the
+ * that has the lock, and has not seen it there, sends all the same. So a receiver that finds the
  * ring empty, and CLOSED, takes the senders' lock for a moment: after that nothing comes any more.
- *
- * Wakes that fail, because the device is lost. What would have to notify is not done then: nothing
- * has been sent, received or closed. If it has been closed at head only, it is as if the thread had
- * died between the two. What is left are those that another one would have to wake: the sleepers of
- * a lock that is unlocked, and those behind a waiter that gives up. Then OWED is set, and who comes
- * next, on either side, wakes all who sleep for that side's change, and one who sleeps on its lock.
  *
  * The thread that closes may die between the two. It answers for the senders that sleep, so one of
  * them is told; and each thread that finds CLOSED at head, and not at tail, sets it there.
+ *
+ * Without the device. A call that would have to notify, and cannot, does nothing: nothing was sent,
+ * received or closed. If it has closed at head only, it is as if it had died between the two. Two
+ * kinds of sleepers are left: those of a lock that is unlocked, and those behind a waiter that
+ * gives up. For these OWED is set. The next call, on either side, wakes all who sleep for that
+ * side's change, and one who sleeps on its lock.
  *
  * Lock order: receivers, senders.
  */
@@ -87,7 +96,7 @@ struct memwait_channel {
 
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
-/* Of an event word. STAMP: as many of the position's lower bits as there is room for. */
+/* Of an event word, see above. */
 #define CLOSED		1ULL
 #define POSITION	2ULL
 #define LOWER_HALF	((uint64_t)UINT32_MAX)
@@ -260,10 +269,7 @@ static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 	       (uint32_t)(event & CLOSED);
 }
 
-/*
- * Invariants of an event word: ARMED => somebody is counted that waits. There are as many positions
- * as the channel says.
- */
+/* Of an event word that was loaded. */
 static inline void check(const struct memwait_channel *channel, uint64_t event)
 {
 	MEMWAIT_INVARIANT(!(event & ARMED) || event & WAITERS);
