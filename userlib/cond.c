@@ -8,7 +8,8 @@
  * Invariants:
  *	The number of signals never goes back.
  *	@broadcast is the number of a signal: not above that of the sequence.
- *	@mutex is where the mutex of all waiters is, or ELSEWHERE.
+ *	@mutex is where the first user's mutex is, or ELSEWHERE, and MIXED once one has come with
+ *	another. Where it is does not change while there are users.
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
