@@ -50,9 +50,9 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 
 /*
  * A default limit is one for each 2^n bytes of memory. Of a 64-bit kernel a wait with a queue of
- * its own takes 300 bytes, a context with its file 750, an identity 200, a spare 150; a pin keeps
- * 1.5 KiB of a file, beside what is in it, or up to 12 KiB of a dead process. All together that is
- * a twentieth of the memory.
+ * its own takes 300 bytes, a context with its file 1.2 KiB, an identity 200 bytes, a spare 160, a
+ * place 110; a pin keeps 1.5 KiB of a file, beside what is in it, or up to 12 KiB of a dead
+ * process. All together that is less than a sixteenth of the memory.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
