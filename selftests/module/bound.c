@@ -176,6 +176,51 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 	}
 }
 
+#define POLLERS	200
+
+/* More pollers than are woken in one step; some may be told twice meanwhile. */
+MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
+{
+	struct epoll_event event = { .events = EPOLLET }, events[POLLERS];
+	struct board *board = (void *)self->shared;
+	uint64_t end = in_ms(20000);
+	bool told[POLLERS];
+	int fds[POLLERS], how, epoll, i, n, sum;
+	pid_t pid;
+
+	for (how = EXITS; how <= HAS_CLOSED_IT; how += HAS_CLOSED_IT - EXITS) {
+		fds[0] = memwait_open(O_NONBLOCK);
+		ASSERT_LE(0, fds[0]);
+		pid = start_maker(board, fds[0], how);
+		ASSERT_LT(0, pid);
+		await(&board->ready);
+		ASSERT_EQ(0, board->result);
+		epoll = epoll_create1(EPOLL_CLOEXEC);
+		for (i = 0; i < POLLERS; i++) {
+			if (i)
+				fds[i] = dup(fds[0]);
+			event.data.u32 = i;
+			ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event));
+			told[i] = false;
+		}
+		EXPECT_EQ(0, epoll_wait(epoll, events, POLLERS, 0));
+		tell(&board->go);
+		for (sum = 0; sum < POLLERS && now_ns(CLOCK_MONOTONIC) < end; ) {
+			n = epoll_wait(epoll, events, POLLERS, 1000);
+			for (i = 0; i < n; i++) {
+				EXPECT_EQ(EPOLLERR | EPOLLHUP, events[i].events);
+				sum += !told[events[i].data.u32];
+				told[events[i].data.u32] = true;
+			}
+		}
+		EXPECT_EQ(POLLERS, sum);
+		EXPECT_EQ(0, child_status(pid));
+		close(epoll);
+		for (i = 0; i < POLLERS; i++)
+			close(fds[i]);
+	}
+}
+
 MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
 {
 	static const int ways[] = { EXITS, IS_KILLED, LAST_THREAD_EXITS };

@@ -374,6 +374,34 @@ MOUNTED_TEST(R11_umount_is_busy_until_the_context_is_closed)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
+/* R17: a requeue that is refused, for whatever reason, keeps none of the files. */
+MOUNTED_TEST(R11_umount_is_not_busy_after_a_requeue_that_was_refused)
+{
+	int opened = reopen(self->place.file, O_RDWR);
+	uint32_t *word = map(opened, self->page, PROT_READ), *hole = private_page(self->page);
+	uint32_t *words[] = { word, self->shared, word, hole, hole, word, word, word + 1 };
+	struct memwait_requeue requeue = { .move = 1, .flags = U32 };
+	static const int errors[] = { -EXDEV, -EFAULT, -EFAULT, MEMWAIT_NOT_EQUAL };
+	size_t i;
+
+	ASSERT_NE(NULL, word);
+	ASSERT_EQ(0, mprotect(hole, self->page, PROT_NONE));
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		requeue.addr = (uintptr_t)words[2 * i];
+		requeue.target = (uintptr_t)words[2 * i + 1];
+		requeue.expected = errors[i] == MEMWAIT_NOT_EQUAL;
+		EXPECT_EQ(errors[i], xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+	}
+	requeue.addr = (uintptr_t)self->shared;
+	requeue.target = (uintptr_t)word;
+	EXPECT_EQ(-EXDEV, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
+	munmap(word, self->page);
+	munmap(hole, self->page);
+	close(opened);
+	close_place(&self->place);
+	EXPECT_EQ(0, umount(self->place.dir));
+}
+
 MOUNTED_TEST(R11_lazy_umount_under_a_pending_wait)
 {
 	int opened = reopen(self->place.file, O_RDWR);
@@ -623,6 +651,54 @@ TEST_F_TIMEOUT(frozen, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	while (mw_user_pins(self->fd))
 		usleep(100);
+}
+
+#define LEFT	3
+
+/*
+ * R31: what kernel threads leave to be freed comes while the first of it is being freed, and while
+ * more of it is to be. All of it is given back, and the user and the module with it.
+ */
+TEST_F_TIMEOUT(frozen, R31_all_that_kernel_threads_leave_is_given_back, 300)
+{
+	long before = read_number("/sys/module/memwait/refcnt"), after = 0, tries;
+	int bound[LEFT], i;
+	pid_t pids[LEFT];
+	char path[64];
+
+	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
+		SKIP(return, "no owners");
+	for (i = 0; i < LEFT; i++) {
+		snprintf(path, sizeof(path), "%s/left%d", self->place.dir, i);
+		close(open(path, O_RDWR | O_CREAT, 0600));
+		EXPECT_EQ(0, truncate(path, 2 * sysconf(_SC_PAGESIZE)));
+		bound[i] = memwait_open(O_NONBLOCK);
+		pids[i] = start_bound(bound[i], path, self->shared + 2 * i);
+		ASSERT_TRUE(await(self->shared + 2 * i, 1));
+		EXPECT_EQ(0, unlink(path));
+	}
+	ASSERT_TRUE(freeze(self->root, self->place.path));
+	for (i = 0; i < LEFT; i++) {
+		__atomic_store_n(self->shared + 2 * i + 1, 1, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, child_status(pids[i]));
+		while (context_count(bound[i], "pins"))
+			usleep(100);
+		close(bound[i]);
+		/* Until the kernel thread frees it, and waits. */
+		usleep(100000);
+	}
+	EXPECT_EQ(LEFT, mw_user_pins(self->fd));
+
+	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
+	/* The context has an id now, and so has nothing else. */
+	for (tries = 0; tries < 20000; tries++) {
+		after = read_number("/sys/module/memwait/refcnt");
+		if (!mw_user_pins(self->fd) && after <= before + 1)
+			break;
+		usleep(1000);
+	}
+	EXPECT_EQ(0, mw_user_pins(self->fd));
+	EXPECT_GE(before + 1, after);
 }
 
 TEST_HARNESS_MAIN

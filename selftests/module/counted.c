@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R31: what is counted where two calls meet, and whose counts are shown. */
+#include <linux/userfaultfd.h>
+
+#include "limits_test.h"
+
+/* A user that nobody else is. */
+#define STRANGER	65000
+
+#define ROUNDS		(getenv("MEMWAIT_LOADS") ? 300 : 3000)
+
+struct meeting {
+	int arrived;		/* how many times one of the two has come */
+	int wrong;
+};
+
+/* Until the other one has come as often: both run then. */
+static void meet(struct meeting *m)
+{
+	int both = (__atomic_fetch_add(&m->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
+
+	while (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) < both)
+		sched_yield();
+}
+
+static void count_wrong(struct meeting *m, int wrong)
+{
+	__atomic_add_fetch(&m->wrong, wrong, __ATOMIC_RELAXED);
+}
+
+static uint64_t user_contexts(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_contexts;
+}
+
+static void open_at_once(struct meeting *m, bool stays)
+{
+	int i, fd, another;
+
+	if (setgid(STRANGER) || setuid(STRANGER))
+		_exit(99);
+	for (i = 0; i < ROUNDS; i++) {
+		meet(m);
+		fd = memwait_open(0);
+		meet(m);
+		count_wrong(m, user_contexts(fd) != 2);
+		meet(m);
+		if (!stays)
+			close(fd);
+		meet(m);
+		if (stays) {
+			/* The user is the same still. */
+			another = memwait_open(0);
+			count_wrong(m, user_contexts(another) != 2);
+			close(another);
+			close(fd);
+		}
+	}
+	_exit(0);
+}
+
+/* A user comes with his first context, and goes with the last: two at once are of one user. */
+MEMWAIT_TEST(R31_two_that_open_first_are_one_user)
+{
+	struct meeting *m = (void *)self->shared;
+	pid_t pids[2];
+	int i;
+
+	if (geteuid())
+		SKIP(return, "needs root to be another user");
+	for (i = 0; i < 2; i++) {
+		pids[i] = fork();
+		if (!pids[i])
+			open_at_once(m, i);
+	}
+	EXPECT_EQ(0, child_status(pids[0]));
+	EXPECT_EQ(0, child_status(pids[1]));
+	EXPECT_EQ(0, m->wrong);
+}
+
+/* Who arms a wait, and writes its result to a page that nobody may write to yet. */
+struct slow_entry {
+	struct memwait_async *entry;
+	int fd, result;
+	int done;
+};
+
+static void *arm_slowly(void *arg)
+{
+	struct slow_entry *slow = arg;
+
+	slow->result = mw_batch(slow->fd, slow->entry, 1);
+	__atomic_store_n(&slow->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static int protect(int uffd, void *page, size_t size, bool protect)
+{
+	struct uffdio_writeprotect arg = {
+		.range = { .start = (uintptr_t)page, .len = size },
+		.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+
+	return ioctl(uffd, UFFDIO_WRITEPROTECT, &arg);
+}
+
+/* Returns a userfaultfd that is told who writes to the page, and lets nobody, or -1. */
+static int protect_page(void *page, size_t size)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
+	struct uffdio_register reg = {
+		.range = { .start = (uintptr_t)page, .len = size },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (uffd >= 0 && (ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &reg) ||
+			  protect(uffd, page, size, true))) {
+		close(uffd);
+		return -1;
+	}
+	return uffd;
+}
+
+static void run_slowly(uint32_t *word, int wait_in_vain)
+{
+	struct slow_entry slow = { .fd = memwait_open(O_NONBLOCK) };
+	struct memwait_completion done;
+	struct uffd_msg msg;
+	pthread_t thread;
+	uint64_t id;
+	int uffd;
+
+	slow.entry = private_page(4096);
+	slow.entry->wait = (struct memwait_wait) { .addr = (uintptr_t)word,
+						   .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	if (mw_async(slow.fd, word, 0, MEMWAIT_FOREVER, U32, 1, &id) != MEMWAIT_PENDING)
+		_exit(1);
+	uffd = protect_page(slow.entry, 4096);
+	if (uffd < 0)
+		_exit(77);
+	if (pthread_create(&thread, NULL, arm_slowly, &slow) ||
+	    read(uffd, &msg, sizeof(msg)) != sizeof(msg))
+		_exit(2);
+	if (mw_cancel(slow.fd, id) || context_count(slow.fd, "pins"))
+		_exit(3);
+	protect(uffd, slow.entry, 4096, false);
+	while (!__atomic_load_n(&slow.done, __ATOMIC_ACQUIRE) && wait_in_vain--)
+		usleep(1000);
+	if (!slow.done)
+		_exit(4);
+	if (slow.result != 1 || slow.entry->result != MEMWAIT_PENDING ||
+	    context_count(slow.fd, "pins") != 1)
+		_exit(5);
+	if (mw_notify(slow.fd, word, MEMWAIT_ALL, U32) != 1 || mw_read(slow.fd, &done, 1) != 1)
+		_exit(6);
+	_exit(context_count(slow.fd, "pins") ? 7 : 0);
+}
+
+/* The context has a pin of the file, and has none any more when the wait is to be queued. */
+MEMWAIT_TEST(R31_a_pin_goes_while_another_wait_on_the_file_is_armed)
+{
+	pid_t pid = fork();
+	int ret;
+
+	if (!pid)
+		run_slowly(self->shared, 20000);
+	ret = child_status(pid);
+	if (ret == 77)
+		SKIP(return, "no userfaultfd that protects from writing");
+	EXPECT_EQ(0, ret);
+}
+
+/*
+ * INFO and fdinfo are those of the context, and of the user that opened it, whoever has it: the
+ * limits that its calls meet are those of that user.
+ */
+MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
+{
+	struct memwait_info mine, theirs;
+	uint64_t ids[3];
+	pid_t pid;
+	int i;
+
+	if (geteuid())
+		SKIP(return, "needs root to be another user");
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + i, 0, MEMWAIT_FOREVER,
+						    U32, i, &ids[i]));
+	ASSERT_EQ(0, mw_info(self->fd, &mine));
+	EXPECT_LE(self->user_waits + 3, mine.user_waits);
+	pid = fork();
+	if (!pid) {
+		int fd;
+
+		if (setgid(STRANGER) || setuid(STRANGER) || prctl(PR_SET_DUMPABLE, 1))
+			_exit(99);
+		fd = memwait_open(O_NONBLOCK);
+		if (mw_info(fd, &theirs) || theirs.user_waits || theirs.user_pins ||
+		    theirs.user_owners || theirs.user_contexts != 1)
+			_exit(1);
+		if (mw_info(self->fd, &theirs) || memcmp(&mine, &theirs, sizeof(mine)))
+			_exit(2);
+		if (context_count(self->fd, "pending") != 3 || context_count(self->fd, "pins") != 1)
+			_exit(3);
+		if (context_count(fd, "pending") || context_count(fd, "pins"))
+			_exit(4);
+		/* What it arms there is at the charge of that user. */
+		if (mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 3, NULL) !=
+		    MEMWAIT_PENDING)
+			_exit(5);
+		if (mw_user_waits(fd) || mw_user_waits(self->fd) != mine.user_waits + 1)
+			_exit(6);
+		_exit(0);
+	}
+	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(mine.user_waits + 1, mw_user_waits(self->fd));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, mw_cancel(self->fd, ids[i]));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R30: deadlines of async waits, which their reader ends, where something else comes with them. */
+#include "async_test.h"
+#include "signal_test.h"
+
+#define FOREVER	MEMWAIT_FOREVER
+#define OWNED	(MEMWAIT_SIZE_U64 | MEMWAIT_OWNED)
+
+/* A time that nothing here takes but what never comes. */
+#define LONG_MS	20000
+
+/* The same of CLOCK_REALTIME as async_soon(). */
+static int async_soon_realtime(int fd, const uint32_t *word, uint64_t user_data)
+{
+	uint64_t ms = 5;
+	int ret;
+
+	do {
+		ret = mw_async(fd, word, 0, now_ns(CLOCK_REALTIME) + ms * NSEC_PER_MSEC,
+			       U32 | MEMWAIT_CLOCK_REALTIME, user_data, NULL);
+		ms *= 2;
+	} while (ret == MEMWAIT_TIMED_OUT);
+	return ret;
+}
+
+MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue_by_the_real_time)
+{
+	int fd = memwait_open(O_NONBLOCK);
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct memwait_completion done;
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon_realtime(fd, self->word, 7));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 8, NULL));
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(8, done.user_data);
+	ASSERT_EQ(1, mw_read(fd, &done, 1));
+	EXPECT_EQ(7, done.user_data);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	close(fd);
+}
+
+/*
+ * R34: a waiter that is passed over answers for nothing. The notify goes to one that is told of no
+ * deaths, so the queue looks to the owner still.
+ */
+MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
+{
+	int late = memwait_open(O_NONBLOCK), plain = memwait_open(O_NONBLOCK), ret;
+	struct pollfd pfd = { .fd = late, .events = POLLIN };
+	uint64_t *word = (uint64_t *)self->shared, ms = 5;
+	struct memwait_completion done;
+	pid_t owner;
+
+	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
+		SKIP(return, "no owners");
+	ASSERT_EQ(0, mw_owner(late, MEMWAIT_OWNER_CONTEXT, NULL));
+	owner = fork();
+	if (!owner) {
+		uint64_t id;
+
+		if (mw_owner(self->fd, 0, &id))
+			_exit(1);
+		__atomic_store_n(word, id, __ATOMIC_RELEASE);
+		for (;;)
+			pause();
+	}
+	while (!__atomic_load_n(word, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	do {
+		ret = mw_async(late, word, *word, in_ms(ms), OWNED, 1, NULL);
+		ms *= 2;
+	} while (ret == MEMWAIT_TIMED_OUT);
+	ASSERT_EQ(MEMWAIT_PENDING, ret);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(plain, word, *word, FOREVER, MEMWAIT_SIZE_U64, 2,
+					    NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, *word, FOREVER, OWNED, 3, NULL));
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(1, mw_notify(self->fd, word, 1, MEMWAIT_SIZE_U64));
+	EXPECT_EQ(1, mw_read(plain, &done, 1));
+	EXPECT_EQ(MEMWAIT_OK, done.result);
+
+	kill(owner, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(owner));
+	pfd.fd = self->fd;
+	EXPECT_EQ(1, poll(&pfd, 1, LONG_MS));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(3, done.user_data);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	EXPECT_EQ(1, mw_read(late, &done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	close(late);
+	close(plain);
+}
+
+struct reader {
+	pthread_t thread;
+	int fd, result;
+	pid_t tid;
+	struct memwait_completion done;
+};
+
+static void *read_one(void *arg)
+{
+	struct reader *r = arg;
+
+	__atomic_store_n(&r->tid, gettid(), __ATOMIC_RELEASE);
+	r->result = mw_read(r->fd, &r->done, 1);
+	return NULL;
+}
+
+/* Returns whether it comes to sleep, or has come to its end. */
+static bool falls_asleep(const pid_t *tid)
+{
+	uint64_t end = in_ms(LONG_MS);
+	pid_t reader;
+	char state;
+
+	while (now_ns(CLOCK_MONOTONIC) < end) {
+		reader = __atomic_load_n(tid, __ATOMIC_ACQUIRE);
+		state = reader ? thread_state(reader) : 'R';
+		if (state == 'S' || !state)
+			return true;
+		before_next_look();
+	}
+	return false;
+}
+
+static void expect_sleep(struct __test_metadata *_metadata, int fd, uint32_t *word)
+{
+	struct reader r = { .fd = fd };
+
+	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_one, &r));
+	EXPECT_TRUE(falls_asleep(&r.tid));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, FOREVER, U32, 9, NULL));
+	EXPECT_EQ(1, mw_notify(fd, word, 1, U32));
+	pthread_join(r.thread, NULL);
+	EXPECT_EQ(1, r.result);
+	EXPECT_EQ(9, r.done.user_data);
+}
+
+/* Who finds that a deadline was ended, by a read or otherwise, does not look again and again. */
+MEMWAIT_TEST(R30_a_reader_sleeps_when_no_deadline_is_left)
+{
+	struct memwait_completion done;
+	int fd = memwait_open(0);
+	uint64_t id;
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 5, 1, NULL));
+	EXPECT_EQ(1, mw_read(fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	expect_sleep(_metadata, fd, self->word);
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 5, 2, &id));
+	usleep(20000);		/* its timer may have run, or runs under the reader */
+	EXPECT_EQ(0, mw_cancel(fd, id));
+	expect_sleep(_metadata, fd, self->word);
+	close(fd);
+}
+
+/*
+ * A reader that is woken by a deadline has a signal pending when it comes to run: it ends the wait
+ * and returns, or is interrupted and leaves it to the next.
+ */
+MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_once)
+{
+	struct { pid_t tid; int result; } *reader = shared_page(self->page);
+	struct memwait_completion done;
+	int fd = memwait_open(0), tries;
+	uint64_t deadline;
+	pid_t pid;
+
+	if (geteuid())
+		SKIP(return, "needs root for threads of real time");
+	pid = fork();
+	if (!pid) {
+		handle(SIGUSR1, 0);
+		if (pin(0))
+			_exit(99);
+		__atomic_store_n(&reader->tid, getpid(), __ATOMIC_RELEASE);
+		__atomic_store_n(&reader->result, mw_read(fd, &done, 1) + 100, __ATOMIC_RELEASE);
+		_exit(0);
+	}
+	ASSERT_TRUE(falls_asleep(&reader->tid));
+	ASSERT_EQ(0, pin(20));
+	deadline = in_ms(20);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0, deadline, U32, 5, NULL));
+	while (now_ns(CLOCK_MONOTONIC) < deadline + 20 * NSEC_PER_MSEC)
+		;
+	kill(pid, SIGUSR1);
+	ASSERT_EQ(0, pin(0));
+	for (tries = 0; tries < LONG_MS; tries++) {
+		if (__atomic_load_n(&reader->result, __ATOMIC_ACQUIRE))
+			break;
+		usleep(1000);
+	}
+	EXPECT_TRUE(reader->result == 101 || reader->result == 100 - EINTR);
+	if (reader->result) {
+		EXPECT_EQ(0, child_status(pid));
+		EXPECT_EQ(reader->result != 101, mw_readable(fd));
+	} else {
+		kill(pid, SIGKILL);
+	}
+	close(fd);
+	munmap(reader, self->page);
+}
+
+#define MANY_POLLERS	200
+#define MAX_PROCESSORS	8
+
+struct spinner {
+	pthread_t thread;
+	int cpu, started;
+	int *stop;
+};
+
+/* Leaves nothing of its processor to the kernel's threads; not for long. */
+static void *spin(void *arg)
+{
+	const struct sched_param first = { .sched_priority = 10 };
+	uint64_t end = in_ms(800);
+	struct spinner *s = arg;
+
+	bind_to(s->cpu);
+	sched_setscheduler(0, SCHED_FIFO, &first);
+	__atomic_store_n(&s->started, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(s->stop, __ATOMIC_ACQUIRE) && now_ns(CLOCK_MONOTONIC) < end)
+		;
+	return NULL;
+}
+
+/* So that what a timer has left to a kernel thread is there still. */
+static void start_spinners(struct spinner *s, int n, int *stop)
+{
+	int i;
+
+	for (i = 1; i < n; i++) {
+		s[i] = (struct spinner) { .cpu = i, .stop = stop };
+		if (pthread_create(&s[i].thread, NULL, spin, &s[i]))
+			abort();
+		while (!__atomic_load_n(&s[i].started, __ATOMIC_ACQUIRE))
+			usleep(100);
+	}
+	bind_to(0);
+	if (pin(20))
+		abort();
+}
+
+/*
+ * R26: a timer wakes so many pollers, and leaves the others to a kernel thread. Before that runs
+ * the context is closed, and its memory serves others.
+ */
+MEMWAIT_TEST(R26_a_context_is_closed_before_its_pollers_are_woken)
+{
+	int fds[MANY_POLLERS], epoll = epoll_create1(EPOLL_CLOEXEC), round, stop, i, n;
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct spinner s[MAX_PROCESSORS];
+	uint64_t deadline;
+
+	n = sysconf(_SC_NPROCESSORS_ONLN);
+	if (geteuid() || n > MAX_PROCESSORS)
+		SKIP(return, "needs root, and few processors");
+	for (round = 0; round < 10; round++) {
+		stop = 0;
+		fds[0] = memwait_open(O_NONBLOCK);
+		for (i = 0; i < MANY_POLLERS; i++) {
+			if (i)
+				fds[i] = dup(fds[0]);
+			ASSERT_LE(0, fds[i]);
+			ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event));
+		}
+		start_spinners(s, n, &stop);
+		deadline = in_ms(10);
+		mw_async(fds[0], self->shared, 0, deadline, U32, 1, NULL);
+		while (now_ns(CLOCK_MONOTONIC) < deadline + 5 * NSEC_PER_MSEC)
+			;
+		for (i = 0; i < MANY_POLLERS; i++)
+			close(fds[i]);
+		for (i = 0; i < MANY_POLLERS; i++)
+			fds[i] = memwait_open(0);
+		__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+		pin(0);
+		for (i = 1; i < n; i++)
+			pthread_join(s[i].thread, NULL);
+		for (i = 0; i < MANY_POLLERS; i++)
+			close(fds[i]);
+	}
+	close(epoll);
+}
+
+TEST_HARNESS_MAIN
