@@ -6,10 +6,12 @@
  *	LOCKED			locked; unlock need not notify
  *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
  *	CONTENDED		unlocked; no waiter could be woken: the next unlock does it
+ *	LOCKED | HANDED		a fair word that has no owner: the waiter that takes HANDED away is
+ *				the next one. CONTENDED beside it as above
  *
  * Invariants:
- *	No other bit is set.
- *	A waiter sleeps only while the word is LOCKED | CONTENDED.
+ *	No other bit is set. HANDED is set only beside LOCKED.
+ *	A waiter sleeps only while the word is LOCKED | CONTENDED, with or without HANDED.
  *	CONTENDED is cleared by a thread that has the lock, and a notify goes with that or follows.
  *	A fair word is LOCKED when it is handed over, and until that waiter unlocks it.
  *
@@ -23,18 +25,26 @@
  * is told, and tries in its place (MEMWAIT_OWNED, see internal.h).
  *
  * A fair word is handed over: the owner leaves LOCKED set, and the waiter that the notify has
- * counted owns the lock by that. This relies on the kernel: a notify returns 1 exactly if one
- * waiter will see MEMWAIT_OK, and the queue is strictly first in, first out. To unlock it:
+ * counted owns the lock by taking HANDED away. This relies on the kernel: a notify returns 1
+ * exactly if one waiter will see MEMWAIT_OK, and the queue is strictly first in, first out. To
+ * unlock it:
  *
  *	owner				waiter
- *	(1) clear CONTENDED		(1) set CONTENDED
- *	(2) notify: 1: handed over	(2) sleep while LOCKED | CONTENDED
- *	(3) LOCKED -> 0, or again (1)
+ *	(1) CONTENDED -> HANDED		(1) set CONTENDED
+ *	(2) notify: 1: handed over	(2) sleep while the word is as it was made in (1)
+ *	(3) LOCKED | HANDED -> 0; or,	(3) woken: take HANDED away, set CONTENDED
+ *	    if CONTENDED is set, clear
+ *	    it, and again (2)
  *
  * A waiter that slept before (2) gets the lock. One that had set CONTENDED before the owner's (1),
  * and does not sleep yet, finds the word changed, and sets it again. CONTENDED that is set after
- * (1) makes (3) fail. So after (3) nobody sleeps. A waiter that is handed the lock sets CONTENDED
- * again, for those behind it.
+ * (1) makes (3) clear it and notify again. So after (3) nobody sleeps. A waiter that takes the lock
+ * sets CONTENDED again, for those behind it.
+ *
+ * A notify can come late, for an object that was here before: of a thread that has unlocked, or
+ * posted, and is preempted before it notifies. The waiter that it wakes finds no HANDED, and sleeps
+ * again. If it comes between (1) and its own, it takes the lock in another's place, who sleeps
+ * again: one has it.
  *
  * Cancelled, timed out, interrupted: the kernel says exactly whether a waiter was counted. If it
  * was not, it leaves nothing but perhaps CONTENDED, which costs one notify. If it was, a fair lock
@@ -45,7 +55,9 @@
  */
 #include "internal.h"
 
-/* What a word is that somebody sleeps on. */
+#define HANDED		4U
+
+/* What a word is that somebody sleeps on, but for HANDED. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
 /* Only while nobody sleeps: sleepers come first. */
@@ -82,29 +94,29 @@ static uint32_t sleep_flags(uint32_t kind)
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind);
 }
 
-/* Takes the lock: true; or makes the word LOCKED | CONTENDED, to sleep on. */
-static bool lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
+/* Takes the lock, and returns 0; or sets CONTENDED, and returns what the word is, to sleep on. */
+static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
-	uint32_t now;
+	uint32_t now, next;
 
 	if (!(kind & MEMWAIT_MUTEX_FAIR)) {
 		/* acquire: as memwait_lock_try() */
 		now = atomic_exchange_explicit(word, BOTH, memory_order_acquire);
 		MEMWAIT_INVARIANT(!(now & ~BOTH));
-		return !(now & MEMWAIT_LOCKED);
+		return now & MEMWAIT_LOCKED ? BOTH : 0;
 	}
 	/* relaxed: only the compare-and-swap counts */
 	now = atomic_load_explicit(word, memory_order_relaxed);
 	for (;;) {
-		uint32_t next = now ? BOTH : MEMWAIT_LOCKED;
-
-		MEMWAIT_INVARIANT(!(now & ~BOTH));
+		next = now ? now | BOTH : MEMWAIT_LOCKED;
+		MEMWAIT_INVARIANT(!(now & ~(BOTH | HANDED)));
+		MEMWAIT_INVARIANT(now & MEMWAIT_LOCKED || !(now & HANDED));
 		if (now == next)
-			return false;
+			return now;
 		/* acquire: as memwait_lock_try() */
 		if (atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
 							  memory_order_relaxed))
-			return !(now & MEMWAIT_LOCKED);
+			return now & MEMWAIT_LOCKED ? next : 0;
 	}
 }
 
@@ -113,16 +125,22 @@ bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: a hint */
 	return atomic_load_explicit(word, memory_order_relaxed) == MEMWAIT_CONTENDED &&
-	       lock_or_contend(word, kind);
+	       !lock_or_contend(word, kind);
 }
 
-/* After MEMWAIT_OK on a fair word: it is locked, for the caller. */
-static void lock_was_handed_over(_Atomic uint32_t *word)
+/* After MEMWAIT_OK on a fair word: whether it is locked, for the caller. */
+static bool take_over(_Atomic uint32_t *word)
 {
-	/* acquire: pairs with the release of the owner before, which changed the word as well */
-	uint32_t was = atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_acquire);
+	/* relaxed: only the compare-and-swap counts */
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
-	MEMWAIT_INVARIANT(was & MEMWAIT_LOCKED);
+	while (now & HANDED) {
+		/* acquire: pairs with the release of the owner before, which has set HANDED */
+		if (atomic_compare_exchange_weak_explicit(word, &now, BOTH, memory_order_acquire,
+							  memory_order_relaxed))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -133,18 +151,19 @@ static void lock_was_handed_over(_Atomic uint32_t *word)
 static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)
 {
+	uint32_t seen;
+
 	for (;;) {
-		if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR) {
-			lock_was_handed_over(word);
+		if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR && take_over(word))
 			return 0;
-		}
 		if (memwait_has_failed(outcome))
 			return -outcome;
-		if (lock_or_contend(word, kind))
+		seen = lock_or_contend(word, kind);
+		if (!seen)
 			return 0;
 		if (outcome == MEMWAIT_TIMED_OUT)
 			return ETIMEDOUT;
-		outcome = memwait_await(op, word, BOTH, sleep_flags(kind), deadline);
+		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
@@ -165,35 +184,46 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
+/*
+ * Of a word that was handed over, but no waiter counted, because none slept or the notify has
+ * failed. Returns what the word has become; HANDED: another notify has woken a waiter, which has it.
+ */
+static uint32_t take_back(_Atomic uint32_t *word, uint32_t kind, bool failed)
+{
+	/* relaxed, all: what the caller has released by setting HANDED stays released */
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed), next;
+
+	do {
+		if (!(now & HANDED))
+			return HANDED;
+		if (failed)
+			next = kind & MEMWAIT_OR_KEEP ? BOTH : MEMWAIT_CONTENDED;
+		else
+			next = now & MEMWAIT_CONTENDED ? MEMWAIT_LOCKED | HANDED : 0;
+	} while (!atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_relaxed,
+							memory_order_relaxed));
+	return next;
+}
+
 /* What is left of memwait_lock_release() when it is not done by one atomic. */
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 {
-	int ret = 0;
+	uint32_t now;
+	int ret;
 
-	for (;;) {
-		uint32_t locked = MEMWAIT_LOCKED, unlocked = ret < 0 ? MEMWAIT_CONTENDED : 0;
-
-		/* release: what was done under the lock is there for the next owner */
-		if (atomic_compare_exchange_strong_explicit(word, &locked, unlocked,
-							    memory_order_release,
-							    memory_order_relaxed))
-			return -ret;
-		if (!(locked & MEMWAIT_LOCKED))
-			return EPERM;
-		/* release: the same for whom it is handed over to, see lock_was_handed_over() */
-		locked = atomic_fetch_and_explicit(word, ~MEMWAIT_CONTENDED, memory_order_release);
-		MEMWAIT_INVARIANT(locked == BOTH);
-		if (!ret)
-			ret = memwait_wake(word, 1, kind);
-		if (ret > 0)
-			return 0;
-		if (ret < 0 && kind & MEMWAIT_OR_KEEP) {
-			/* relaxed: it guards nothing */
-			atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
-			return -ret;
-		}
-		/* An error: nobody is woken. The word becomes CONTENDED alone. */
-	}
+	if (memwait_lock_release_uncontended(word, &now))
+		return 0;
+	if (!(now & MEMWAIT_LOCKED))
+		return EPERM;
+	/* release: what was done under the lock is there for the waiter, see take_over() */
+	now = atomic_fetch_xor_explicit(word, MEMWAIT_CONTENDED | HANDED, memory_order_release);
+	MEMWAIT_INVARIANT(now == BOTH);
+	do {
+		ret = memwait_wake(word, 1, kind);
+		now = ret > 0 ? HANDED : take_back(word, kind, ret < 0);
+	} while (now == (MEMWAIT_LOCKED | HANDED));
+	/* An error: nobody was woken, and the word is CONTENDED. */
+	return ret < 0 && now != HANDED ? -ret : 0;
 }
 
 /*
@@ -261,10 +291,8 @@ void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
 {
 	if (!memwait_was_woken(outcome))
 		return;
-	if (kind & MEMWAIT_MUTEX_FAIR) {
-		lock_was_handed_over(word);
-		memwait_lock_release(word, kind);
-	} else {
+	if (!(kind & MEMWAIT_MUTEX_FAIR))
 		wake_or_owe(word, kind);
-	}
+	else if (take_over(word))
+		memwait_lock_release(word, kind);
 }

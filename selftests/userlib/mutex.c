@@ -748,6 +748,50 @@ USERLIB_TEST(L3_time_outs_race_with_unlock)
 	TH_LOG("%d locked, %d timed out", got, timed_out);
 }
 
+/*
+ * A notify that was sent for what was in this memory before, by a thread that was preempted, or by
+ * mistake: it hands the lock to nobody.
+ */
+USERLIB_TEST(L0_a_notify_of_others_does_not_hand_a_lock_over)
+{
+	const unsigned int kinds[] = { 0, MEMWAIT_MUTEX_FAIR, MEMWAIT_PRIVATE,
+				       MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE };
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op counted = { 0 };
+	struct runner waiter;
+	unsigned int flags;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		flags = kinds[i] & MEMWAIT_PRIVATE;
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		runner_start(&waiter, lock_and_unlock, mutex);
+		runner_await_asleep(&waiter);
+		ASSERT_EQ(1, memwait_notify(mutex, 1, flags));
+		while (memwait_waiters(mutex, flags) != 1 && !runner_is_done(&waiter))
+			usleep(100);
+		EXPECT_FALSE(runner_is_done(&waiter));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, runner_join(&waiter));
+
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		memset(&counted, 0, sizeof(counted));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
+		ASSERT_EQ(1, memwait_notify(mutex, 1, flags));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, counted.calls);
+		EXPECT_EQ(1, memwait_waiters(mutex, flags));
+		/* One that is taken back after such a notify has nothing to give. */
+		ASSERT_EQ(1, memwait_notify(mutex, 1, flags));
+		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+}
+
 USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 {
 	struct guarded *guarded = self->shared;

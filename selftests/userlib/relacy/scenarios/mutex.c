@@ -53,6 +53,23 @@ SCENARIO("mutex private", 3, mutex_private_set_up, mutex_thread, mutex_finish);
 SCENARIO("mutex fair", 3, mutex_fair_set_up, mutex_thread, mutex_finish);
 SCENARIO("mutex robust", 3, mutex_robust_set_up, mutex_thread, mutex_finish);
 
+/* A notify that is late: for what was in this memory before. It hands nothing over. */
+static void mutex_late_thread(unsigned int thread)
+{
+	if (thread == 2)
+		CHECK(memwait_notify(&shared->mutex, 1, 0) >= 0);
+	else
+		mutex_thread(thread);
+}
+
+static void mutex_late_finish(void)
+{
+	CHECK(shared->data == 2);
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("mutex fair, notified late", 3, mutex_fair_set_up, mutex_late_thread, mutex_late_finish);
+
 /* The owner of a recursive one is read by others. */
 static void mutex_recursive_thread(unsigned int thread)
 {
