@@ -33,7 +33,7 @@
  *
  * Of two that do (3), the one that came last to (1) has changed the number that the other has seen.
  * Either that one slept before, and is counted at (3), or it does not go to sleep, and comes back
- * to (1). So one of them finds all. The number becomes too large, which does no harm.
+ * to (1). So one of them finds all. The number becomes too large, which does no harm below 2^32.
  *
  * More than the barrier's count must not come at a time: of those that are on their way, it cannot
  * be told which the others have found asleep.
@@ -293,6 +293,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	int ret;
 
 	make_up(barrier);
+	round->tries = 0;
 	round->word = sleep_word(barrier);
 	round->flags = MEMWAIT_SIZE_U32 | memwait_sleep_flags(barrier->users.flags);
 	if (is_private(barrier)) {

@@ -20,7 +20,9 @@
  * A user that is killed is counted for ever. Destroy of an object that processes share gives up
  * when the count has not changed for ten seconds.
  *
- * Invariants: neither number becomes negative. Nobody enters while DESTROYING is set.
+ * Invariant: neither number becomes negative. A user may enter while DESTROYING is set: a signal
+ * handler of the thread that destroys, or any thread if destroy will return EBUSY, or has been
+ * killed.
  *
  * A round is what barriers and wait groups wait for: that a generation ends. do_round() is the one
  * loop of their threads and operations; what the object says of its word, look() knows.
@@ -38,14 +40,10 @@
 /* @op: NULL for a thread. Returns how many others there are. */
 uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
 {
-	uint32_t others;
-
 	/* relaxed, both: destroy is not called while somebody comes */
 	if (op)
 		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
-	others = atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed);
-	MEMWAIT_INVARIANT(!(others & DESTROYING));
-	return others;
+	return atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed) & ~DESTROYING;
 }
 
 /* The last access: the object may be gone afterwards. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Barriers: nobody goes on before all have come, and who gives up has not come. */
 #include "userlib_test.h"
+#include "../../userlib/internal.h"
 
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
 #define MEET	4
@@ -347,6 +348,26 @@ USERLIB_TEST(operations_alone_meet)
 		ASSERT_EQ(0, counted[second].result);
 		ASSERT_EQ(0, counted[last].calls);
 		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+}
+
+/* How long an operation backs off depends on the present round, and not on those before. */
+USERLIB_TEST(an_operation_begins_each_round_anew)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 };
+	struct memwait_op *op = (struct memwait_op *)&counted.op;
+	int i;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	for (i = 1; i <= 3; i++) {
+		op->round.tries = 1000;
+		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+		EXPECT_EQ(0, op->round.tries);
+		ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, i));
 	}
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
