@@ -152,9 +152,12 @@ static bool is_left_locked(int o)
 	return turns == load(&g->turns);
 }
 
+/* A bit of a fair mutex: the next that is notified has it. See lock.c. */
+#define HANDED	4U
+
 /*
- * Unlocks it in the place of a dead process. A fair mutex is handed over as the dead process would
- * have done it, which may have taken CONTENDED away by then. With a queue a signal may be lost.
+ * Unlocks it in the place of a dead process. If that has set HANDED, a fair mutex is handed over as
+ * it would have done. With a queue a signal may be lost.
  */
 static void unlock_for_the_dead(int o)
 {
@@ -162,8 +165,11 @@ static void unlock_for_the_dead(int o)
 
 	store(&g->two, g->one);
 	store(&g->inside, 0);
-	if (o == FAIR && memwait_notify(&g->mutex, 1, 0) == 1)
-		return;
+	if (o == FAIR && load((uint32_t *)&g->mutex) & HANDED) {
+		if (memwait_notify(&g->mutex, 1, 0) == 1)
+			return;
+		__atomic_fetch_and((uint32_t *)&g->mutex, ~HANDED, __ATOMIC_RELAXED);
+	}
 	expect(kinds[o].calls->give(g), 0, kinds[o].name);
 	if (o == QUEUE) {
 		CHECK_OK(memwait_cond_broadcast(&g->filled));
