@@ -186,7 +186,8 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 
 /*
  * Of a word that was handed over, but no waiter counted, because none slept or the notify has
- * failed. Returns what the word has become; HANDED: another notify has woken a waiter, which has it.
+ * failed. Returns what the word has become; or HANDED: another notify has woken a waiter, which has
+ * the lock.
  */
 static uint32_t take_back(_Atomic uint32_t *word, uint32_t kind, bool failed)
 {
