@@ -291,7 +291,6 @@ static int memwait_arm_group(struct memwait_async_group *group,
 	const size_t stride = sizeof(*group->members);
 	struct memwait_pin *prepared = NULL;
 	u32 nr = group->group.nr;
-	bool published = false;
 	int ret;
 
 	for (;;) {
@@ -299,10 +298,8 @@ static int memwait_arm_group(struct memwait_async_group *group,
 		if (ret)
 			break;
 		ret = memwait_begin_check(waits, nr, expires, flags, index);
-		if (!ret && !published) {
+		if (!ret && !wait->id)
 			ret = memwait_arm_publish(wait, entry);
-			published = !ret;
-		}
 		if (ret)
 			memwait_begin_put(words, stride, nr);
 		else
