@@ -1,69 +1,69 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Channels: a ring of items between two positions, each with a lock (owner.c; lock.c of a private
- * channel) and an event word of 64 bits:
+ * Channels: a ring of items between two positions, head and tail. Each side has a lock (owner.c, or
+ * lock.c if the channel is private) and an event word of 64 bits:
  *
  *	bit 0		CLOSED
  *	bits 1 to 31	the position of this side
- *	bit 32		ARMED: a change of the lower half is to be notified
- *	bits 33 to 54	how many wait for a change of this side
- *	bit 55		OWED: somebody could not be woken who sleeps for a change, or for the lock
- *	bits 56 to 63	the stamp: the lower bits of the position at which a waiter armed last
+ *	bit 32		ARMED: a change of the lower half must be notified
+ *	bits 33 to 54	number of waiters for a change of this side
+ *	bit 55		OWED: a waiter for a change, or for the lock, could not be woken
+ *	bits 56 to 63	the stamp: low bits of the position at which a waiter armed last
  *
  * Invariants:
- *	A position is below the number of positions. Only the thread with that side's lock moves it
- *	on, by one.
- *	head is not more than the capacity ahead of tail, and not behind it.
- *	ARMED => somebody is counted that waits.
- *	CLOSED is never cleared, and is set at tail after it is set at head.
+ *	A position is below the number of positions. Only the holder of that side's lock advances
+ *	it, by one.
+ *	head is at most the capacity ahead of tail, and never behind it.
+ *	ARMED => at least one waiter is counted.
+ *	CLOSED is never cleared. It is set at head before it is set at tail.
  *
- * Senders write the item at head, and then move head on, one after another: they have the lock of
- * that side. Receivers read the item at tail, and then move tail on, likewise. A position counts up
- * to a large multiple of twice the capacity: a full ring and an empty one differ, and a waiter that
- * stands still between (1) and (3) below does not take a later position for the one that it has
- * seen.
+ * A sender locks its side, writes the item at head and advances head. A receiver locks its side,
+ * reads the item at tail and advances tail. Positions wrap at a large multiple of twice the
+ * capacity. This tells a full ring from an empty one, and a waiter that is delayed between (1) and
+ * (3) below does not mistake a later position for the one that it saw.
  *
- * Death. To move a position on is one atomic operation. Before it nothing has been sent, or
- * received; after it, everything. So the lock of a process that died with it can be taken over as
- * it is: the item that the dead had in hand is lost, and no place can be.
+ * Death. Advancing a position is one atomic operation: the transfer happens there. So the lock of a
+ * dead process is taken over as it is. The item that it was copying is lost; no slot is.
  *
  *	waiter					the other side
- *	(1) arm: ARMED				(1) write or read the item
- *	(2) look, with the lock			(2) not ARMED: compare-and-swap the position
- *	(3) sleep while the position is	    ARMED: change it, and notify one
- *	    as it was at (1)			(3) clear ARMED, if nobody sleeps
+ *	(1) arm: set ARMED			(1) write or read the item
+ *	(2) try again, with the lock		(2) not ARMED: compare-and-swap the position
+ *	(3) sleep while the position is		    ARMED: change it, and notify one waiter
+ *	    as it was at (1)			(3) clear ARMED, if no waiter sleeps
  *
- * (1) of the one and (2) of the other change the same word: either the waiter's look finds the
- * change, or the other side sees ARMED. It changes the position and notifies by one system call
- * then, so that no death can separate the two. If a waiter dies that was notified, and has not
- * received, the next one is told (MEMWAIT_OWNED, see internal.h).
+ * The waiter's (1) and the other side's (2) modify the same word: either the waiter finds the
+ * change at its (2), or the other side sees ARMED. The other side then changes the position and
+ * notifies by one system call, so no death separates the two. If a notified waiter dies before it
+ * has transferred an item, the kernel wakes the next waiter (MEMWAIT_OWNED, see internal.h).
  *
- * A waiter that was notified looks, and arms again before it sleeps again. Until then it need not
- * be told of anything, and a stream of items does not cost a notify for each of them. Hence (3).
- * No waiter sleeps that armed before (2), if none was found asleep, or just one and no more than
- * one waited: they have the old position. It is a compare-and-swap, which must fail if a waiter has
- * armed since. Therefore a waiter that arms leaves the stamp. If the stamp was not that of (2), a
- * waiter that arms at that position changes it, and nobody changes it back while the other side has
- * its lock. If this thread dies before (3), the next change makes up for it.
+ * (3) spares a stream of items one notify each: a notified waiter arms again before it sleeps
+ * again. ARMED may be cleared if the notify woke no waiter, or woke the only one: then each waiter
+ * that armed before (2) has the old position, and does not sleep. The clear is a compare-and-swap
+ * that must fail if a waiter has armed since (2). Arming writes the stamp for that purpose: if the
+ * stamp at (2) is not that of the new position, arming at the new position changes it, and it
+ * cannot change back while the other side holds its lock. If this thread dies before (3), the next
+ * change clears ARMED.
  *
- * ARMED may be there for nothing: one notify does not tell whether more are asleep if several wait.
+ * ARMED may be set in vain: one notify does not tell whether more waiters sleep.
  *
- * Two notifies wake two waiters, and the kernel looks to the second one only, see internal.h. Hence
- * a thread that has taken an item, and sees the next one there and ARMED, notifies too.
+ * If two notifies wake two waiters, the kernel passes on the second only, see internal.h. So a
+ * thread that has transferred an item, finds ARMED set, and leaves something for another waiter,
+ * notifies it.
  *
- * CLOSED is set without a lock, at head and then at tail, each time together with waking all that
- * sleep there. So none of them goes to sleep any more, or sleeps on. At head it counts: a sender
- * that has the lock, and has not seen it there, sends all the same. So a receiver that finds the
- * ring empty, and CLOSED, takes the senders' lock for a moment: after that nothing comes any more.
+ * CLOSED is set without a lock, at head and then at tail. Each store also wakes all who sleep on
+ * that word, in one step, so none of them sleeps on. Head decides: a sender that holds the lock and
+ * has not seen CLOSED there still sends. So a receiver that finds the ring empty and CLOSED takes
+ * the senders' lock once: after that no item can come.
  *
- * The thread that closes may die between the two. It answers for the senders that sleep, so one of
- * them is told; and each thread that finds CLOSED at head, and not at tail, sets it there.
+ * A thread may die between the two stores. Before the first it tells the kernel to wake a sleeping
+ * sender in that case (memwait_answer_for()). Each thread that finds CLOSED at head only sets it at
+ * tail.
  *
- * Without the device. A call that would have to notify, and cannot, does nothing: nothing was sent,
- * received or closed. If it has closed at head only, it is as if it had died between the two. Two
- * kinds of sleepers are left: those of a lock that is unlocked, and those behind a waiter that
- * gives up. For these OWED is set. The next call, on either side, wakes all who sleep for that
- * side's change, and one who sleeps on its lock.
+ * Without the device. A call that must notify, and cannot, does nothing: nothing was sent, received
+ * or closed. A close that has set CLOSED at head only is completed as after a death. Two kinds of
+ * sleepers remain: those that wait for a lock that is unlocked, and those behind a waiter that
+ * gives up. OWED is set for them. The next call on either side wakes all that wait for a change of
+ * the side with OWED, and one that waits for its lock.
  *
  * Lock order: receivers, senders.
  */
@@ -71,7 +71,7 @@
 
 #include "internal.h"
 
-/* What one side writes: a cache line, if the whole is aligned. */
+/* What one side writes: a cache line, if the channel is aligned. */
 struct side {
 	union {
 		_Atomic uint64_t owned;		/* the lock, an owner word */
@@ -96,7 +96,7 @@ struct memwait_channel {
 
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
-/* Of an event word, see above. */
+/* Fields of an event word. */
 #define CLOSED		1ULL
 #define POSITION	2ULL
 #define LOWER_HALF	((uint64_t)UINT32_MAX)
@@ -108,7 +108,7 @@ _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache l
 #define STAMP_PLACE	56
 #define STAMP		(((1ULL << STAMP_BITS) - 1) << STAMP_PLACE)
 
-/* So that a position, and CLOSED, are 32 bits. */
+/* A position and CLOSED fit in 32 bits. */
 #define MOST_POSITIONS	(1U << 31)
 #define MOST_SLOTS	(MOST_POSITIONS / 2)
 
@@ -159,7 +159,7 @@ static const volatile void *event_word(struct side *side)
 	return memwait_lower_half(&side->event);
 }
 
-/* Those that transfer an item stand on one side, and wait for the other one. */
+/* A transfer locks its own side, and waits for a change of the other one. */
 static struct side *side_of(struct memwait_channel *channel, bool sending)
 {
 	return sending ? &channel->senders : &channel->receivers;
@@ -169,10 +169,10 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 {
 	if (!is_valid(channel))
 		return EINVAL;
-	/* acquire, both: who destroys it may free it */
+	/* acquire, both: pair with leave(); the caller may free the channel */
 	if ((atomic_load_explicit(&channel->senders.event, memory_order_acquire) & WAITERS) ||
 	    (atomic_load_explicit(&channel->receivers.event, memory_order_acquire) & WAITERS)) {
-		/* Those that were killed in their sleep are counted as well. */
+		/* Waiters that were killed in their sleep are still counted. */
 		if (is_private(channel) || memwait_sleepers(event_word(&channel->senders), 0) ||
 		    memwait_sleepers(event_word(&channel->receivers), 0))
 			return EBUSY;
@@ -197,10 +197,10 @@ static int lock(struct memwait_channel *channel, struct side *side,
 	return ret;
 }
 
-/* Somebody could not be woken who sleeps for a change of this side, or for its lock. */
+/* A waiter for a change of this side, or for its lock, could not be woken. */
 static void owe(struct side *side)
 {
-	/* release: pairs with make_up(). The lock is free for those whom that wakes. */
+	/* release: pairs with make_up(), which wakes after the lock was released */
 	atomic_fetch_or_explicit(&side->event, OWED, memory_order_release);
 }
 
@@ -218,9 +218,9 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 }
 
 /*
- * Wakes in the place of those who could not. If this fails too, OWED stays. Who sets it again
- * meanwhile for a change has changed @event as well; but not for the lock, on which another one may
- * have gone to sleep since: therefore that is looked to once more.
+ * Makes up for wake-ups that have failed. If this fails too, OWED stays. A thread that sets OWED
+ * for a change meanwhile has also changed @event. One that sets it for the lock has not, and a
+ * waiter may have gone to sleep since: hence the second wake-up of the lock.
  */
 static void make_up(struct memwait_channel *channel, struct side *side)
 {
@@ -238,7 +238,7 @@ static void make_up(struct memwait_channel *channel, struct side *side)
 		owe(side);
 }
 
-/* Of each call, first. */
+/* Each call begins with this. */
 static int need_device(struct memwait_channel *channel)
 {
 	int ret = memwait_need_device();
@@ -260,7 +260,7 @@ static uint64_t stamp_of(uint64_t event)
 	return (uint64_t)position_of(event) << STAMP_PLACE;
 }
 
-/* The lower half of an event whose position moves on. CLOSED stays. */
+/* The lower half of an event word with the next position. CLOSED stays. */
 static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 {
 	uint32_t next = position_of(event) + 1;
@@ -269,7 +269,7 @@ static uint32_t moved_on(const struct memwait_channel *channel, uint64_t event)
 	       (uint32_t)(event & CLOSED);
 }
 
-/* Of an event word that was loaded. */
+/* Checks an event word that was loaded. */
 static inline void check(const struct memwait_channel *channel, uint64_t event)
 {
 	MEMWAIT_INVARIANT(!(event & ARMED) || event & WAITERS);
@@ -287,12 +287,12 @@ static uint32_t length_between(const struct memwait_channel *channel, uint32_t h
 }
 
 /*
- * Moves the position of a locked side on: (2) and (3). Returns 0; or an error, if there is somebody
- * to be notified who cannot be: then it is where it was.
+ * Advances the position of a locked side: (2) and (3). Returns 0; or an error if a waiter cannot be
+ * notified, and then the position is unchanged.
  */
 static int move_on(struct memwait_channel *channel, struct side *side)
 {
-	/* relaxed: only the compare-and-swap counts, and the position is the caller's */
+	/* relaxed: only the compare-and-swap counts, and the lock protects the position */
 	uint64_t was = atomic_load_explicit(&side->event, memory_order_relaxed), now;
 	uint32_t next;
 	int woken;
@@ -310,30 +310,30 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 			if (woken > 1 || (woken && (was & WAITERS) != WAITER) ||
 			    (was & STAMP) == stamp_of(now))
 				return 0;
-			/* relaxed, both: who arms after this comes after (2) all the same */
+			/* relaxed, both: a waiter that arms after this also arms after (2) */
 			atomic_compare_exchange_strong_explicit(&side->event, &now, now & ~ARMED,
 								memory_order_relaxed,
 								memory_order_relaxed);
 			return 0;
 		}
-		/* release: the item has been written, or read, for who sees this */
+		/* release: whoever sees the position finds the item written, or read */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &was, now,
 							memory_order_release,
 							memory_order_relaxed));
 	return 0;
 }
 
-/* There is one more than those were notified of that wait for this side. */
+/* Leaves something for one more waiter for this side: notifies it. */
 static void notify_next(struct memwait_channel *channel, struct side *side)
 {
-	/* relaxed: who comes later looks itself */
+	/* relaxed: a waiter that arms later tries again itself */
 	if (atomic_load_explicit(&side->event, memory_order_relaxed) & ARMED)
 		wake_or_owe(channel, side);
 }
 
 /*
- * Returns 0, and in @was whether it was set already; or an error, if there are those to be woken
- * who cannot be: then it is not set.
+ * Sets CLOSED at one side. Returns 0, and in @was whether it was set before; or an error if waiters
+ * cannot be woken, and then CLOSED is not set.
  */
 static int set_closed(struct memwait_channel *channel, struct side *side, bool *was)
 {
@@ -351,7 +351,7 @@ static int set_closed(struct memwait_channel *channel, struct side *side, bool *
 			event = lower;
 			break;
 		}
-		/* release: a sender that finds it at tail when it arms, finds it at head */
+		/* release: a sender that arms and finds it at tail also finds it at head */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, event | CLOSED,
 							memory_order_release,
 							memory_order_relaxed));
@@ -359,7 +359,7 @@ static int set_closed(struct memwait_channel *channel, struct side *side, bool *
 	return ret < 0 ? -ret : 0;
 }
 
-/* It is closed at head. If that fails, the next one does it. */
+/* The caller found CLOSED at head. If setting it at tail fails, the next call does it. */
 static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 {
 	bool was;
@@ -368,10 +368,10 @@ static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 		set_closed(channel, &channel->receivers, &was);
 }
 
-/* With the senders' lock. Returns 0, EAGAIN, EPIPE or an error from waking somebody. */
+/* The caller holds the senders' lock. Returns 0, EAGAIN, EPIPE, or the error of a wake-up. */
 static int put(struct memwait_channel *channel, const void *item)
 {
-	/* relaxed: with the lock it is the caller's; for CLOSED see arm() */
+	/* relaxed: the lock protects it; for CLOSED see arm() */
 	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_relaxed);
 	/* acquire: the item that was there has been read */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_acquire);
@@ -394,7 +394,7 @@ static int put(struct memwait_channel *channel, const void *item)
 	return ret;
 }
 
-/* Whether nothing comes any more; the channel was found empty and closed. Or an error. */
+/* Waits until no sender that missed CLOSED holds the lock. Returns 0 or an error. */
 static int await_senders(struct memwait_channel *channel, const struct memwait_deadline *deadline)
 {
 	int ret = lock(channel, &channel->senders, deadline);
@@ -404,11 +404,14 @@ static int await_senders(struct memwait_channel *channel, const struct memwait_d
 	return ret;
 }
 
-/* With the receivers' lock; as put(). Or an error, if it cannot be known whether that is all. */
+/*
+ * The caller holds the receivers' lock. Returns as put(); or the error of await_senders(): whether
+ * items are left is unknown.
+ */
 static int get(struct memwait_channel *channel, void *item,
 	       const struct memwait_deadline *deadline)
 {
-	/* relaxed: with the lock it is the caller's */
+	/* relaxed: the lock protects it */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
 	/* acquire: the item has been written */
 	uint64_t filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
@@ -437,7 +440,7 @@ static int get(struct memwait_channel *channel, void *item,
 	return ret;
 }
 
-/* Returns 0, EAGAIN or EPIPE; ETIMEDOUT or an error of the device: nothing was transferred. */
+/* Returns 0; or EAGAIN, EPIPE, ETIMEDOUT or an error of the device: nothing was transferred. */
 static int attempt(struct memwait_channel *channel, void *item, bool sending,
 		   const struct memwait_deadline *deadline)
 {
@@ -455,8 +458,8 @@ static int attempt(struct memwait_channel *channel, void *item, bool sending,
 }
 
 /*
- * (1). @entering: the waiter is not counted yet. Returns 0; or ENOMEM if there are 2^22 already,
- * and then it is not. @expected: what to sleep on.
+ * The waiter's (1). @entering: it is not counted yet. @expected: set to the value to sleep on.
+ * Returns 0; or ENOMEM if 2^22 - 1 waiters are counted already.
  */
 static int arm(struct side *side, bool entering, uint32_t *expected)
 {
@@ -470,7 +473,7 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 				return ENOMEM;
 			next += WAITER;
 		}
-		/* acquire: what was changed before is found by the look that follows */
+		/* acquire: the attempt that follows finds what was changed before */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, next,
 							memory_order_acquire,
 							memory_order_relaxed));
@@ -478,7 +481,10 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 	return 0;
 }
 
-/* ARMED goes with the last one: a notify for nobody can fail. It may be gone afterwards. */
+/*
+ * The last waiter clears ARMED, as a notify in vain can fail. The channel may be freed as soon as
+ * the waiter is not counted.
+ */
 static void leave(struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
@@ -497,15 +503,15 @@ static void leave(struct side *side)
 /* A transfer that may have to wait. */
 struct wait {
 	struct memwait_channel *channel;
-	struct side *other;		/* what it waits for */
+	struct side *other;		/* the side it waits for */
 	bool sending;
-	bool waits;			/* it is counted there */
-	bool woken;			/* and has not looked since */
+	bool waits;			/* is counted there */
+	bool woken;			/* by a notify, and has not tried since */
 };
 
 /*
- * One that has slept, or may have, is done with it: @ret is its result. One that gives up before it
- * has looked leaves to others what it was notified of.
+ * Ends a transfer with result @ret. A waiter that was notified, and fails before it has tried,
+ * passes the notify on.
  */
 static int finish(struct wait *wait, int ret)
 {
@@ -518,8 +524,8 @@ static int finish(struct wait *wait, int ret)
 }
 
 /*
- * Tries, arms if nothing is to be had, and tries again. Returns EAGAIN to sleep while the position
- * is @expected, or the result.
+ * Tries, arms, and tries again. Returns the result, or EAGAIN: sleep while the lower half of the
+ * event word is @expected.
  */
 static int look(struct wait *wait, void *item, const struct memwait_deadline *deadline,
 		uint32_t *expected)
@@ -536,10 +542,7 @@ static int look(struct wait *wait, void *item, const struct memwait_deadline *de
 	return attempt(wait->channel, item, wait->sending, deadline);
 }
 
-/*
- * The deadline has passed. There may be something all the same: whoever was notified of it does not
- * run, say.
- */
+/* After the deadline: an item may be there whose notified waiter has not run yet. */
 static int look_once_more(struct wait *wait, void *item, const struct memwait_deadline *deadline)
 {
 	int ret = attempt(wait->channel, item, wait->sending, deadline);
@@ -552,33 +555,40 @@ static uint32_t sleep_flags(const struct memwait_channel *channel)
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(channel->flags);
 }
 
+/*
+ * Transfers an item as soon as that is possible. @op: NULL for a thread. @outcome: of the wait that
+ * has ended, or MEMWAIT_OP_BEGIN. Returns the result, or MEMWAIT_OP_WAITS.
+ */
+static int transfer(struct wait *wait, struct memwait_op *op, void *item,
+		    const struct memwait_deadline *deadline, int outcome)
+{
+	uint32_t expected;
+	int ret;
+
+	while (outcome != MEMWAIT_TIMED_OUT && !memwait_has_failed(outcome)) {
+		wait->woken = memwait_was_woken(outcome);
+		ret = look(wait, item, deadline, &expected);
+		if (ret != EAGAIN)
+			return finish(wait, ret);
+		outcome = memwait_await(op, event_word(wait->other), expected,
+					sleep_flags(wait->channel), deadline);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+	}
+	if (outcome == MEMWAIT_TIMED_OUT)
+		return finish(wait, look_once_more(wait, item, deadline));
+	return finish(wait, -outcome);
+}
+
 static int transfer_until(struct memwait_channel *channel, void *item, bool sending,
 			  const struct memwait_deadline *deadline)
 {
 	struct wait wait = { .channel = channel, .sending = sending };
-	uint32_t expected;
-	int ret;
 
 	if (!is_valid(channel) || !item)
 		return EINVAL;
 	wait.other = side_of(channel, !sending);
-	for (;;) {
-		ret = look(&wait, item, deadline, &expected);
-		if (ret != EAGAIN)
-			break;
-		ret = memwait_sleep(event_word(wait.other), expected, sleep_flags(channel),
-				    deadline);
-		if (ret == MEMWAIT_TIMED_OUT) {
-			ret = look_once_more(&wait, item, deadline);
-			break;
-		}
-		if (ret < 0 && ret != -EINTR) {
-			ret = -ret;
-			break;
-		}
-		wait.woken = memwait_was_woken(ret);
-	}
-	return finish(&wait, ret);
+	return transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN);
 }
 
 static int transfer_clock(struct memwait_channel *channel, void *item, bool sending,
@@ -590,7 +600,7 @@ static int transfer_clock(struct memwait_channel *channel, void *item, bool send
 	return err ? err : transfer_until(channel, item, sending, &deadline);
 }
 
-/* An item to send is only read. */
+/* A send only reads the item. */
 static void *without_const(const void *item)
 {
 	return (void *)(uintptr_t)item;
@@ -645,9 +655,9 @@ int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
 }
 
 /*
- * It never waits in its loop for a lock of the channel, but as a thread does, for as long as
- * another one is within its call. If it was in the loop that an unlock had woken it, a thread of
- * that loop which waits for the same lock would wait for ever.
+ * An operation waits for a lock of the channel by blocking its thread, for as long as another call
+ * holds it. If it queued in its loop instead, an unlock could wake it there while a thread of that
+ * loop blocks on the same lock, for ever.
  */
 static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 {
@@ -656,29 +666,9 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 		.other = side_of(op->object, !sending),
 		.sending = sending,
 		.waits = outcome != MEMWAIT_OP_BEGIN,
-		.woken = memwait_was_woken(outcome),
 	};
-	uint32_t expected;
-	int ret;
 
-	for (;;) {
-		if (outcome == MEMWAIT_TIMED_OUT) {
-			ret = look_once_more(&wait, op->with, &op->deadline);
-			break;
-		}
-		ret = look(&wait, op->with, &op->deadline, &expected);
-		if (ret != EAGAIN)
-			break;
-		outcome = memwait_op_arm(op, event_word(wait.other), expected,
-					 sleep_flags(wait.channel));
-		if (outcome == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		if (outcome < 0) {
-			ret = -outcome;
-			break;
-		}
-	}
-	return finish(&wait, ret);
+	return transfer(&wait, op, op->with, &op->deadline, outcome);
 }
 
 static void transfer_undo(struct memwait_op *op, bool sending, int outcome)

@@ -1,54 +1,53 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Read-write locks: a state that readers count themselves in, and that a writer closes, behind a
- * gate. The gate is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The
- * state is 32 bits:
+ * Read-write locks: a gate, and behind it a state that counts readers and that a writer closes. The
+ * gate is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32
+ * bits:
  *
  *	bits 0 to 28	the number of readers
- *	CLOSED		the writer that has the gate wants the lock, or has it
- *	WAITING		writers may be asleep on the state, or about to be, without the gate
- *	OWED		somebody could not wake those who sleep on the state, or at the gate
+ *	CLOSED		the writer that holds the gate wants the lock, or has it
+ *	WAITING		writers without the gate sleep on the state, or are about to
+ *	OWED		a thread that sleeps on the state, or at the gate, could not be woken
  *
  * Invariants:
  *	The number of readers does not become negative.
- *	CLOSED changes only by the thread that has the gate.
- *	CLOSED => no reader comes.
- *	CLOSED, of a lock that prefers readers and is not robust => there is no reader.
+ *	Only the thread that holds the gate changes CLOSED.
+ *	CLOSED => no reader enters.
+ *	CLOSED, in a lock that prefers readers and is not robust => there is no reader.
  *	WAITING => the lock prefers readers.
  *
- * A writer locks the gate, closes the state, and waits until the readers are gone; it has the gate
- * until it unlocks. A reader only adds itself as long as the state is open. If it is closed, the
- * reader goes through the gate: there is no writer when it has the gate, as a writer opens the
- * state before it unlocks the gate. So readers enter one after another without a herd, and a writer
- * that has the gate waits for no reader that comes later.
+ * A writer locks the gate, closes the state and waits until the readers are gone. It holds the gate
+ * until it unlocks. A reader adds itself to an open state, and needs nothing else. If the state is
+ * closed, the reader goes through the gate; a writer opens the state before it unlocks the gate, so
+ * the reader finds the state open. Readers thus enter one after another without a herd, and a
+ * writer that holds the gate does not wait for later readers.
  *
- * The gate of a fair lock is fair: readers and writers that have to wait enter in the order of
- * waiting. That costs a switch of threads for each as soon as one of them waits.
+ * The writer sleeps on the state. The last reader leaves CLOSED alone behind, and wakes it. A
+ * writer that gives up opens the state, and unlocks the gate. Between these two steps readers come
+ * and go, and the last of them may destroy the lock: so destroy waits for the gate if it finds the
+ * state open and the gate locked.
  *
- * The writer sleeps on the state; the last reader, which leaves CLOSED alone behind, wakes it. A
- * writer that gives up opens the state, and unlocks the gate.
+ * This holds for locks that prefer writers, and for fair ones. The gate of a fair lock is fair:
+ * readers and writers that have to wait enter in the order of waiting, and each costs a switch of
+ * threads.
  *
- * Between these two steps readers come and go, and the last of them may destroy the lock. If
- * destroy finds the state open, and the gate taken, it waits until the gate is free.
+ * By default a lock prefers readers, as in glibc: POSIX lets a thread lock it for reading several
+ * times. A writer closes the state only if there is no reader. Otherwise it sets WAITING, unlocks
+ * the gate and sleeps on the state. The last reader wakes all writers that sleep there, and they go
+ * through the gate again. So only a writer that is inside holds the gate for long, and a thread
+ * that is inside as a reader can enter once more.
  *
- * That is so of locks that prefer writers, and of fair ones. By default a lock prefers readers, as
- * glibc's does: POSIX lets a thread have it for reading several times. A writer closes the state
- * only if there is no reader. If there is one, it sets WAITING, unlocks the gate, and sleeps on the
- * state; the last reader wakes all that do, and they go through the gate again. So nobody has the
- * gate for longer than a moment, but a writer that is inside, and a thread that is inside as a
- * reader can come in once more.
+ * The last reader leaves and wakes by one call, as the next owner may free the lock. If the call
+ * fails, the reader still leaves, and sets OWED in the same step. A thread that unlocks the gate
+ * and cannot wake the next one there sets OWED too, as a reader looks at the state only. OWED is
+ * made up for by a thread that does not get the lock immediately, by a writer that unlocks, and by
+ * the last reader.
  *
- * The last reader leaves, and wakes, by one call, as the next owner may free the lock. If the call
- * fails it leaves all the same, and sets OWED in the same step. A thread that leaves the gate and
- * cannot wake the next one there sets OWED too: by the gate alone a reader would not learn of that.
- * A thread that then does not get the lock at once, a writer that unlocks, and the last reader
- * after that, wake all.
- *
- * The owner word of a robust lock's gate tells if its owner has died. If the state is closed then,
- * it was a writer. The thread that finds that has the lock for writing, whatever it wanted, as
- * there may be something to be put right. If it gives up because there still are readers, it
- * abandons the gate, and leaves the state closed. If the state is open, the dead one had not begun
- * to write, or has ended: nothing has happened. A lock that is not recoverable stays closed.
+ * The owner word of a robust lock's gate tells whether its owner has died. If the state is closed,
+ * the dead thread was a writer, and the data may need repair: the thread that finds this has the
+ * lock for writing, whatever it asked for. If it gives up because readers are left, it abandons the
+ * gate and leaves the state closed. If the state is open, the dead thread was not writing, and its
+ * death changes nothing. A lock that is not recoverable stays closed.
  */
 #include <string.h>
 
@@ -89,7 +88,7 @@ static bool prefers_readers(const struct rwlock *lock)
 	return !(lock->kind & (MEMWAIT_RWLOCK_FAIR | MEMWAIT_RWLOCK_PREFER_WRITER));
 }
 
-/* Of a state that was loaded. */
+/* Checks a state that was loaded. */
 static inline void check(const struct rwlock *lock, uint32_t state)
 {
 	MEMWAIT_INVARIANT(!(state & CLOSED && state & READERS) || !prefers_readers(lock) ||
@@ -97,10 +96,10 @@ static inline void check(const struct rwlock *lock, uint32_t state)
 	MEMWAIT_INVARIANT(!(state & WAITING) || prefers_readers(lock));
 }
 
-/* Before the state is closed or opened. */
+/* Checks, before the state is closed or opened, that the gate is locked. */
 static inline void check_gate(struct rwlock *lock)
 {
-	/* relaxed: the caller has locked it itself */
+	/* relaxed: the caller has locked it */
 	MEMWAIT_INVARIANT(is_robust(lock) ?
 			  atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
 			  MEMWAIT_OWNER_MASK :
@@ -128,11 +127,11 @@ static int release_gate_as(struct rwlock *lock, uint32_t kind)
 
 static void set_owed(struct rwlock *lock)
 {
-	/* release: as release_gate_at_last() */
+	/* release: pairs with make_up(), which finds the gate free */
 	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_release);
 }
 
-/* By a thread that goes on to use the lock: so it cannot be gone. */
+/* For a caller that still uses the lock: so the lock cannot be gone. */
 static int release_gate(struct rwlock *lock)
 {
 	int ret = release_gate_as(lock, lock->kind);
@@ -142,7 +141,7 @@ static int release_gate(struct rwlock *lock)
 	return ret;
 }
 
-/* Takes the gate for a moment, if it is free and its last owner could wake nobody. As make_up(). */
+/* Locks and unlocks a free gate whose last owner could not wake a waiter. Returns as make_up(). */
 static int pass_gate_on(struct rwlock *lock)
 {
 	int ret;
@@ -164,7 +163,7 @@ static int pass_gate_on(struct rwlock *lock)
 	return ret ? -ret : 1;
 }
 
-/* Wakes those who are owed it. Returns how many were woken, or a negative error number. */
+/* Makes up for wake-ups that have failed. Returns how many it woke, or a negative error number. */
 static int make_up(struct rwlock *lock)
 {
 	int ret, next;
@@ -181,14 +180,14 @@ static int make_up(struct rwlock *lock)
 }
 
 /*
- * @ret: what locking the gate has returned. Returns 0: the gate is the caller's; EOWNERDEAD: so it
- * is, and a writer has died; or an error.
+ * @ret: the result of locking the gate. Returns 0: the caller holds the gate; EOWNERDEAD: it does,
+ * and a writer has died; or an error.
  */
 static int look_behind_gate(struct rwlock *lock, int ret)
 {
 	if (ret != EOWNERDEAD)
 		return ret;
-	/* relaxed: with the gate nobody else closes or opens it */
+	/* relaxed: only the holder of the gate closes or opens it */
 	if (atomic_load_explicit(&lock->state, memory_order_relaxed) & CLOSED)
 		return EOWNERDEAD;
 	memwait_owner_make_consistent(&lock->owned_gate);
@@ -245,7 +244,7 @@ static int add_reader(struct rwlock *lock)
 	return 0;
 }
 
-/* The caller has the gate, and no writer has died, so the state is open. */
+/* The caller holds the gate, and no writer has died: the state is open. */
 static int add_reader_and_go(struct rwlock *lock)
 {
 	int ret = add_reader(lock);
@@ -254,7 +253,7 @@ static int add_reader_and_go(struct rwlock *lock)
 	return ret;
 }
 
-/* The caller has the gate. Returns the state while it has to wait for readers, or 0. */
+/* The caller holds the gate. Returns the state if readers are inside, or 0. */
 static uint32_t close_state(struct rwlock *lock)
 {
 	/* acquire: pairs with the release of readers that have left, and of the writer before */
@@ -266,8 +265,8 @@ static uint32_t close_state(struct rwlock *lock)
 }
 
 /*
- * The same, but only if there is no reader: 0 or EBUSY. WAITING is cleared: those who slept on the
- * state were woken by the last reader, or the state is OWED.
+ * Closes the state unless readers are inside (EBUSY). Clears WAITING: the last reader has woken all
+ * that slept on the state, or OWED is set.
  */
 static int close_if_empty(struct rwlock *lock)
 {
@@ -288,8 +287,8 @@ static int close_if_empty(struct rwlock *lock)
 }
 
 /*
- * Of a lock that prefers readers. Closes the state if there is no reader: 0. Otherwise unlocks the
- * gate: EBUSY, and the caller is to sleep on the state while that is @seen.
+ * A writer holds the gate of a lock that prefers readers. Closes the state: 0. Or, if readers are
+ * inside, unlocks the gate: EBUSY, and the caller sleeps on the state while that is @seen.
  */
 static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 {
@@ -314,7 +313,7 @@ static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 	return EBUSY;
 }
 
-/* The same when it is closed. */
+/* As close_state(), when the state is closed already. */
 static uint32_t readers_left(struct rwlock *lock)
 {
 	/* acquire: pairs with the release of readers that have left */
@@ -323,19 +322,19 @@ static uint32_t readers_left(struct rwlock *lock)
 	return state & READERS ? state : 0;
 }
 
-/* By the writer that has the gate: has it not put right yet what a dead one has left? */
+/* For the writer that holds the gate: whether memwait_rwlock_consistent() is still to come. */
 static bool is_inconsistent(struct rwlock *lock)
 {
-	/* relaxed: it has written that itself */
+	/* relaxed: this thread has written it */
 	return is_robust(lock) &&
 	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
 		MEMWAIT_OWNER_INCONSISTENT);
 }
 
 /*
- * By a writer that has opened the state. OWED must be set when the gate is free, for others cannot
- * pass the gate on before; and then the lock may be gone. So a writer that cannot wake the next one
- * becomes a reader, which keeps the lock, and leaves in the step by which it sets OWED.
+ * A writer that has opened the state unlocks the gate. If it cannot wake the next thread there, it
+ * must set OWED once the gate is free, as make_up() locks the gate; but then the lock may be gone.
+ * So it becomes a reader, which keeps the lock, and leaves in the step that sets OWED.
  *
  * Not inlined: so the uncontended unlock needs no stack frame.
  */
@@ -347,7 +346,7 @@ static int release_gate_at_last(struct rwlock *lock)
 
 	if (!release_gate_as(lock, lock->kind | MEMWAIT_OR_KEEP))
 		return 0;
-	/* There is no room for one more reader; or it was not locked. */
+	/* The count of readers is full, or the lock was not locked. */
 	if (add_reader(lock))
 		return release_gate_as(lock, lock->kind);
 	ret = release_gate_as(lock, lock->kind);
@@ -360,13 +359,13 @@ static int release_gate_at_last(struct rwlock *lock)
 	return ret;
 }
 
-/* Of a writer that has the lock, or that gives up. */
+/* For a writer that unlocks, or gives up. */
 static int open_state(struct rwlock *lock)
 {
 	uint32_t was;
 
 	check_gate(lock);
-	/* release: what was written is there for the readers that come */
+	/* release: readers that enter find what was written */
 	was = atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
 	MEMWAIT_INVARIANT(was & CLOSED);
 	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate, &was))
@@ -374,7 +373,7 @@ static int open_state(struct rwlock *lock)
 	return release_gate_at_last(lock);
 }
 
-/* Of a writer that waits for readers no longer. */
+/* For a writer that stops waiting for readers. */
 static void give_up(struct rwlock *lock)
 {
 	if (is_inconsistent(lock))
@@ -389,9 +388,9 @@ static uint32_t sleep_flags(const struct rwlock *lock)
 }
 
 /*
- * The gate is the caller's, by @ret: 0 or EOWNERDEAD. Closes the state, or goes on after a wait for
- * readers that has ended with @outcome. @op: NULL for a thread. Returns @ret when no reader is
- * left, MEMWAIT_OP_WAITS, or an error.
+ * The caller holds the gate; @ret, 0 or EOWNERDEAD, is the result of locking it. Closes the state
+ * if @outcome is MEMWAIT_OP_BEGIN; else a wait for readers has ended with @outcome. @op: NULL for a
+ * thread. Returns @ret when no reader is left, MEMWAIT_OP_WAITS, or an error.
  */
 static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 			    const struct memwait_deadline *deadline, int ret, int outcome)
@@ -410,17 +409,17 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 	return ret;
 }
 
-/* Destroy waits so many ms for the gate before it looks at the state again; and so often. */
+/* How long destroy waits for the gate before it looks at the state again, in ms; and how often. */
 #define DESTROY_LOOKS_AFTER	100
 #define GATE_IS_DEAD		100
 
 /*
- * 0: nobody has the lock. EBUSY. EAGAIN: nobody is inside, but the gate is not free: a writer is
- * about to leave. Or an error of the device.
+ * Returns 0: the lock is free; EBUSY; EAGAIN: no thread is inside, but a writer has yet to unlock
+ * the gate; or an error of the device.
  */
 static int look_for_users(struct rwlock *lock)
 {
-	/* acquire, all: who destroys it may free what it guarded */
+	/* acquire, all: pair with unlock; the caller may free what the lock guarded */
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
 	uint64_t gate;
 	int dead;
@@ -444,7 +443,7 @@ static int look_for_users(struct rwlock *lock)
 	return state & CLOSED && !dead ? EBUSY : EAGAIN;
 }
 
-/* Takes the gate for a moment, or does not get it in time. Returns 0 or an error. */
+/* Locks and unlocks the gate, or gives up after DESTROY_LOOKS_AFTER. Returns 0 or an error. */
 static int await_gate(struct rwlock *lock)
 {
 	struct memwait_deadline deadline;
@@ -460,8 +459,8 @@ static int await_gate(struct rwlock *lock)
 }
 
 /*
- * Waits for a writer that is about to leave, however long that takes. If processes share the lock
- * it may have been killed: EBUSY after ten seconds. Of a robust lock it is known whether it lives.
+ * Waits for a writer that has yet to unlock the gate, for as long as that takes. In a lock that is
+ * shared and not robust, the writer may have been killed: EBUSY after ten seconds.
  */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 {
@@ -488,8 +487,8 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 }
 
 /*
- * A reader has not got the gate, and @ret says why. After its deadline it looks once more: the
- * state may be open, while the thread that was woken at the gate, or has it, has not run yet.
+ * A reader has failed to lock the gate, with @ret. After its deadline it tries the state once more:
+ * that may be open while the thread at the gate has not run yet.
  */
 static int read_at_last(struct rwlock *lock, int ret)
 {
@@ -519,7 +518,7 @@ static inline int read_until(struct rwlock *lock, const struct memwait_deadline 
 	return memwait_has_device() && !add_reader(lock) ? 0 : read_slowly(lock, deadline);
 }
 
-/* The caller has the gate, by @ret, and does not wait. */
+/* The caller holds the gate; @ret is the result of locking it. Returns EBUSY instead of waiting. */
 static int try_to_write(struct rwlock *lock, int ret)
 {
 	if (!close_state(lock))
@@ -587,27 +586,42 @@ int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *
 	return memwait_rwlock_clockrdlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
-/* The caller has the gate, of a lock that prefers readers, and no writer has died. */
-static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *deadline)
+/*
+ * A writer of a lock that prefers readers has the gate, and no writer has died. Closes the state if
+ * there is no reader: 0. Otherwise unlocks the gate and waits for the last reader. @op: NULL for a
+ * thread. @outcome: of the last wait, is set to that of this one. Returns EAGAIN when the writer is
+ * to lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
+ */
+static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
+			  const struct memwait_deadline *deadline, int *outcome)
 {
-	int ret, slept = MEMWAIT_OK;
 	uint32_t seen;
 
-	while (close_or_leave(lock, &seen)) {
-		if (slept == MEMWAIT_TIMED_OUT)
-			return ETIMEDOUT;
-		slept = memwait_sleep(&lock->state, seen, sleep_flags(lock), deadline);
-		if (memwait_has_failed(slept))
-			return -slept;
-		/* Once more if the deadline has passed: the gate does that by itself. */
-		ret = lock_gate(lock, deadline);
-		if (ret)
-			return ret;
-	}
-	return 0;
+	if (!close_or_leave(lock, &seen))
+		return 0;
+	if (*outcome == MEMWAIT_TIMED_OUT)
+		return ETIMEDOUT;
+	*outcome = memwait_await(op, &lock->state, seen, sleep_flags(lock), deadline);
+	if (*outcome == MEMWAIT_PENDING)
+		return MEMWAIT_OP_WAITS;
+	return memwait_has_failed(*outcome) ? -*outcome : EAGAIN;
 }
 
-/* The caller has the gate, and there are readers; or a writer has died. Not inlined, as above. */
+static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	int ret, outcome = MEMWAIT_OP_BEGIN;
+
+	do {
+		ret = close_or_sleep(lock, NULL, deadline, &outcome);
+		if (ret != EAGAIN)
+			return ret;
+		/* After the deadline too: the gate is tried once before it times out. */
+		ret = lock_gate(lock, deadline);
+	} while (!ret);
+	return ret;
+}
+
+/* The caller holds the gate, and readers are inside or a writer has died. Not inlined, as above. */
 __attribute__((__noinline__))
 static int write_slowly(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
 {
@@ -632,7 +646,7 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 	return memwait_has_locked(ret) ? write_slowly(lock, deadline, ret) : ret;
 }
 
-/* Not inlined: so the others do not keep registers for it. */
+/* Not inlined: so write_until() saves no registers for it. */
 __attribute__((__noinline__))
 static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
@@ -697,12 +711,12 @@ int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *
 	return memwait_rwlock_clockwrlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
-/* Whether the calling thread has the gate of a robust lock. */
+/* Whether the calling thread holds the gate of a robust lock. */
 static bool gate_is_own(struct rwlock *lock)
 {
 	uint64_t id;
 
-	/* relaxed: if it is the caller's id, it has written it itself */
+	/* relaxed: if it is the caller's id, the caller has written it */
 	return memwait_owner(&id) >= 0 &&
 	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
 		MEMWAIT_OWNER_MASK) == id;
@@ -714,11 +728,11 @@ static int unlock_writer(struct rwlock *lock)
 		return open_state(lock);
 	if (!gate_is_own(lock))
 		return EPERM;
-	/* It stays closed if it is not recoverable any more. */
+	/* A lock that is not recoverable stays closed. */
 	return is_inconsistent(lock) ? release_gate(lock) : open_state(lock);
 }
 
-/* Not inlined: so a reader that leaves others behind needs no stack frame. */
+/* Not inlined: so a reader that is not the last needs no stack frame. */
 __attribute__((__noinline__))
 static int unlock_slowly(struct rwlock *lock)
 {
@@ -726,7 +740,7 @@ static int unlock_slowly(struct rwlock *lock)
 	int ret;
 
 	kind = lock->kind;	/* the next owner may free the lock */
-	/* relaxed: if the caller is a reader there are readers, whatever else happens */
+	/* relaxed: if the caller is a reader, the count stays above 0 */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	if ((state & (CLOSED | READERS)) == CLOSED) {
 		if (state & OWED)
@@ -739,7 +753,7 @@ static int unlock_slowly(struct rwlock *lock)
 			return EPERM;
 		next = state - 1;
 		ret = 0;
-		/* One sleeps there if it is closed; otherwise there may be several. */
+		/* One writer sleeps on a closed state; several may sleep on one that is WAITING. */
 		if ((state & READERS) == 1 && state != 1) {
 			if (state & OWED)
 				make_up(lock);
@@ -810,9 +824,8 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 }
 
 /*
- * The thread that goes on after the wait for readers need not be the one that locked the robust
- * gate. Returns whether the gate is the caller's now: if that thread has ended, it has been taken
- * away.
+ * The thread that goes on after the wait for readers may be another than the one that locked the
+ * robust gate. Makes it the owner. Returns false if the first one has ended, and the gate is lost.
  */
 static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 {
@@ -820,10 +833,10 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 
 	if (!is_robust(lock))
 		return true;
-	/* relaxed, both: the loop's lock orders what that thread has done */
+	/* relaxed, both: the loop's lock orders this after what the first thread did */
 	now = atomic_load_explicit(&lock->owned_gate, memory_order_relaxed);
 	if (memwait_owner(&id) < 0) {
-		/* This thread cannot have it. */
+		/* This thread has no id, and cannot own the gate. */
 		if ((now & MEMWAIT_OWNER_MASK) == op->rwlock.owner)
 			memwait_owner_abandon(&lock->owned_gate, lock->kind);
 		return false;
@@ -835,7 +848,7 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 							(now & ~MEMWAIT_OWNER_MASK) | id,
 							memory_order_relaxed,
 							memory_order_relaxed));
-	/* One that sleeps has named the thread before. */
+	/* A thread that sleeps at the gate has named the first owner: let it name this one. */
 	if (op->rwlock.owner != id && now & MEMWAIT_OWNER_CONTENDED)
 		memwait_wake(&lock->owned_gate, 1, lock->kind);
 	op->rwlock.owner = id;
@@ -848,42 +861,23 @@ static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 	return wait_for_readers(lock, op, NULL, op->rwlock.gate, outcome);
 }
 
-/*
- * As write_when_empty(), for an operation whose gate is the caller's. EAGAIN: it is to go through
- * the gate again, by *@outcome.
- */
-static int empty_step(struct rwlock *lock, struct memwait_op *op, int *outcome)
-{
-	uint32_t seen;
-
-	if (!close_or_leave(lock, &seen))
-		return 0;
-	if (*outcome == MEMWAIT_TIMED_OUT)
-		return ETIMEDOUT;
-	*outcome = memwait_op_arm(op, &lock->state, seen, sleep_flags(lock));
-	if (*outcome < 0)
-		return -*outcome;
-	if (*outcome == MEMWAIT_PENDING) {
-		op->phase = WITHOUT_GATE;
-		return MEMWAIT_OP_WAITS;
-	}
-	if (*outcome == MEMWAIT_NOT_EQUAL)
-		*outcome = MEMWAIT_OP_BEGIN;
-	return EAGAIN;
-}
-
-/* Takes the gate; of a lock that prefers readers, a writer also waits until no reader is there. */
-static int through_gate(struct rwlock *lock, struct memwait_op *op, bool writing, int *outcome)
+/* Locks the gate. A writer of a lock that prefers readers also closes the state. */
+static int through_gate(struct rwlock *lock, struct memwait_op *op, bool writing, int outcome)
 {
 	int ret;
 
-	do {
-		ret = gate_step(lock, op, *outcome);
+	for (;;) {
+		ret = gate_step(lock, op, outcome);
 		if (ret || !writing || !prefers_readers(lock))
 			return ret;
-		ret = empty_step(lock, op, outcome);
-	} while (ret == EAGAIN);
-	return ret;
+		ret = close_or_sleep(lock, op, NULL, &outcome);
+		if (ret == MEMWAIT_OP_WAITS)
+			op->phase = WITHOUT_GATE;
+		if (ret != EAGAIN)
+			return ret;
+		if (outcome != MEMWAIT_TIMED_OUT)
+			outcome = MEMWAIT_OP_BEGIN;
+	}
 }
 
 static int step(struct memwait_op *op, bool writing, int outcome)
@@ -901,7 +895,7 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 		if (ret != EBUSY)
 			return ret;
 	}
-	ret = through_gate(lock, op, writing, &outcome);
+	ret = through_gate(lock, op, writing, outcome);
 	if (ret == EOWNERDEAD || (!ret && writing && !prefers_readers(lock)))
 		return readers_step(lock, op, MEMWAIT_OP_BEGIN);
 	if (ret && !writing)
@@ -923,7 +917,7 @@ static void undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	/* All who sleep on the state are woken at once: there is nothing to pass on. */
+	/* The last reader wakes all that sleep on the state: there is nothing to pass on. */
 	if (op->phase == WITHOUT_GATE)
 		return;
 	if (op->phase == FOR_READERS) {
