@@ -37,7 +37,6 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
@@ -70,20 +69,15 @@ static atomic64_t memwait_last_context;
 int memwait_open(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context;
-	int err = -ENOMEM;
 
-	context = kzalloc(sizeof(*context), MEMWAIT_GFP);
+	context = memwait_context_alloc();
 	if (!context)
 		return -ENOMEM;
-	context->user = memwait_user_get();
-	if (!context->user)
-		goto free_context;
 	if (!memwait_user_charge(context->user, MEMWAIT_CONTEXTS, 1)) {
-		err = -EMFILE;
-		goto put_user;
+		memwait_context_free(context);
+		return -EMFILE;
 	}
 
-	refcount_set(&context->refs, 1);
 	spin_lock_init(&context->lock);
 	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&context->places, XA_FLAGS_ACCOUNT);
@@ -102,12 +96,6 @@ int memwait_open(struct inode *inode, struct file *file)
 
 	/* stream_open(): without a file position, readers do not wait for each other in read(2). */
 	return stream_open(inode, file);
-
-put_user:
-	memwait_user_put(context->user);
-free_context:
-	kfree(context);
-	return err;
 }
 
 /**

@@ -230,7 +230,6 @@ struct memwait_context {
 /* user.c */
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 void memwait_limits_init(void);
-struct memwait_user *memwait_user_get(void);
 void memwait_user_put(struct memwait_user *user);
 int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,
 			 size_t stride, u32 nr, struct memwait_pin **prepared);
@@ -242,6 +241,7 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused);
 int memwait_user_init(void);
 void memwait_user_exit(void);
+struct memwait_context *memwait_context_alloc(void);
 void memwait_context_free(struct memwait_context *context);
 
 /**

@@ -66,6 +66,8 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
 static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
+/* kmalloc() would round the size up to 1 KiB. */
+static struct kmem_cache *memwait_context_cache;
 static struct workqueue_struct *memwait_put_queue;
 
 static void memwait_put_left(struct work_struct *work);
@@ -114,7 +116,7 @@ static kuid_t memwait_current_user(void)
  *
  * Return: the user, for memwait_user_put(); or %NULL: there is no memory.
  */
-struct memwait_user *memwait_user_get(void)
+static struct memwait_user *memwait_user_get(void)
 {
 	kuid_t uid = memwait_current_user();
 	struct memwait_user *user, *new;
@@ -436,6 +438,28 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 }
 
 /**
+ * memwait_context_alloc() - allocate a context that belongs to the caller's user
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the context, zeroed but for its user and one reference; %NULL if there is no memory.
+ */
+struct memwait_context *memwait_context_alloc(void)
+{
+	struct memwait_context *context;
+
+	context = kmem_cache_zalloc(memwait_context_cache, MEMWAIT_GFP);
+	if (!context)
+		return NULL;
+	refcount_set(&context->refs, 1);
+	context->user = memwait_user_get();
+	if (context->user)
+		return context;
+	kmem_cache_free(memwait_context_cache, context);
+	return NULL;
+}
+
+/**
  * memwait_context_free() - free a context whose last reference is gone
  * @context: closed; it has no waits and no pins
  *
@@ -444,16 +468,23 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 void memwait_context_free(struct memwait_context *context)
 {
 	memwait_user_put(context->user);
-	kfree(context);
+	kmem_cache_free(memwait_context_cache, context);
 }
 
 int __init memwait_user_init(void)
 {
+	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
+	if (!memwait_context_cache)
+		return -ENOMEM;
 	memwait_put_queue = alloc_workqueue("memwait_put", WQ_UNBOUND, 0);
-	return memwait_put_queue ? 0 : -ENOMEM;
+	if (memwait_put_queue)
+		return 0;
+	kmem_cache_destroy(memwait_context_cache);
+	return -ENOMEM;
 }
 
 void memwait_user_exit(void)
 {
 	destroy_workqueue(memwait_put_queue);
+	kmem_cache_destroy(memwait_context_cache);
 }
