@@ -329,7 +329,8 @@ static void do_notify_many(struct thread *t)
 static void do_owner(struct thread *t)
 {
 	static const uint32_t flags[] = {
-		0, 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT, 3, 4,
+		0, 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT,
+		MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND, 3, 4, 8,
 	};
 	struct memwait_owner arg = { .flags = PICK(flags, t->call->arg[3]) };
 	uint64_t at = issue(t, MEMWAIT_IOC_OWNER, &arg, sizeof(arg), 8);
@@ -439,7 +440,9 @@ static void do_poll(struct thread *t)
 	if (t->ret < 0)
 		t->ret = -errno;
 	coverage_end(t);
+	/* A forked process that has bound the context has ended. */
 	CHECK(t, t->ret <= 0 || (pfd.revents & POLLNVAL) ||
+	      (!t->alone && (pfd.revents & POLLHUP) && (pfd.revents & POLLERR)) ||
 	      !(pfd.revents & ~(POLLIN | POLLRDNORM)));
 	/* A read that faults takes nothing away, and EAGAIN would be a lie of one of the two. */
 	mprotect(region(NO_ACCESS), region_size(NO_ACCESS), PROT_NONE);
@@ -640,7 +643,7 @@ static const struct kind kinds[] = {
 	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM, EPERM },
 	  { CONTEXT, SIZE, PLACE, NR,
 	    WORD, VALUE, DEADLINE, FLAGS, WORD, VALUE, DEADLINE, FLAGS } },
-	{ "cancel", do_cancel, 10, 0, { EFAULT, EINVAL, E2BIG, ENOENT },
+	{ "cancel", do_cancel, 10, 0, { EFAULT, EINVAL, E2BIG, ENOENT, EPERM },
 	  { CONTEXT, SIZE, PLACE, ID } },
 	{ "wait_any", do_wait_any, 8, MEMWAIT_TIMED_OUT,
 	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR, ENOMEM },
@@ -655,7 +658,8 @@ static const struct kind kinds[] = {
 	  { CONTEXT, SIZE, PLACE, WORD, COUNT, FLAGS } },
 	{ "notify_many", do_notify_many, 10, ANY_RESULT, { EFAULT, EINVAL, E2BIG, EOPNOTSUPP },
 	  { CONTEXT, SIZE, PLACE, NR, WORD, COUNT, FLAGS, WORD, COUNT, FLAGS, PLACE } },
-	{ "owner", do_owner, 8, 0, { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM },
+	{ "owner", do_owner, 8, 0,
+	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM, EPERM, EBUSY },
 	  { CONTEXT, SIZE, PLACE, NUMBER } },
 	{ "change_notify", do_change_notify, 8, ANY_RESULT,
 	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, EINTR },
@@ -663,7 +667,7 @@ static const struct kind kinds[] = {
 	{ "raw", do_raw, 2, ANY_RESULT,
 	  { EFAULT, EINVAL, E2BIG, ENOTTY, ENOENT, EOPNOTSUPP, EINTR, ENOMEM },
 	  { CONTEXT, SIZE, PLACE, NUMBER, NUMBER, NUMBER } },
-	{ "read", do_read, 12, ANY_RESULT, { EINVAL, EAGAIN, EINTR, EFAULT },
+	{ "read", do_read, 12, ANY_RESULT, { EINVAL, EAGAIN, EINTR, EFAULT, EPERM },
 	  { CONTEXT, NUMBER, PLACE, NUMBER } },
 	{ "poll", do_poll, 6, 1, { EINTR }, { CONTEXT, NUMBER, NUMBER } },
 	{ "epoll_ctl", do_epoll_ctl, 3, 0, { EEXIST, ENOENT, EINVAL },
