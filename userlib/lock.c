@@ -2,65 +2,58 @@
 /*
  * Lock words: 32 bits.
  *
- *	0			unlocked; no fair waiter is asleep on it
+ *	0			unlocked; no fair waiter sleeps on it
  *	LOCKED			locked; unlock need not notify
- *	LOCKED | CONTENDED	locked; a waiter may be asleep on it, or about to be
- *	CONTENDED		unlocked; no waiter could be woken: the next unlock does it
- *	LOCKED | HANDED		a fair word that has no owner: the waiter that takes HANDED away is
- *				the next one. CONTENDED beside it as above
+ *	LOCKED | CONTENDED	locked; a waiter may sleep on it, or be about to
+ *	CONTENDED		unlocked, but the notify failed: the next unlock notifies
+ *	LOCKED | HANDED		fair, without an owner: the waiter that clears HANDED is the next
+ *				one. CONTENDED may be set too, as above
  *
  * Invariants:
- *	No other bit is set. HANDED is set only beside LOCKED.
- *	A waiter sleeps only while the word is LOCKED | CONTENDED, with or without HANDED.
- *	CONTENDED is cleared by a thread that has the lock, and a notify goes with that or follows.
- *	A fair word is LOCKED when it is handed over, and until that waiter unlocks it.
+ *	No other bit is set. HANDED is set only with LOCKED.
+ *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without HANDED.
+ *	Only a thread that has the lock clears CONTENDED, with a notify or before one.
+ *	A fair word stays LOCKED from the handover until the new owner unlocks it.
  *
- * By default an unlocked word belongs to the first thread that takes it. A thread that wants to
- * sleep sets both bits by an exchange, which takes the lock if it was free by then. So a waiter
- * that was woken takes the lock with CONTENDED set, for those that still sleep. To unlock is a
- * compare-and-swap from LOCKED to 0. If CONTENDED is set, the word becomes 0 and one waiter is
- * woken, by one system call.
+ * Default: the first thread takes an unlocked word. To sleep, a waiter sets both bits by an
+ * exchange, which takes the lock if it is free. So a woken waiter has the lock with CONTENDED set,
+ * for the remaining sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set,
+ * one system call stores 0 and wakes one waiter.
  *
- * A thread that dies with the lock leaves it locked. If a waiter dies that was woken, the next one
- * is told, and tries in its place (MEMWAIT_OWNED, see internal.h).
+ * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
+ * and tries instead (MEMWAIT_OWNED, see internal.h).
  *
- * A fair word is handed over: the owner leaves LOCKED set, and the waiter that the notify has
- * counted owns the lock by taking HANDED away. This relies on the kernel: a notify returns 1
- * exactly if one waiter will see MEMWAIT_OK, and the queue is strictly first in, first out. To
- * unlock it:
+ * Fair: the owner leaves LOCKED set, and the waiter counted by the notify takes the lock by
+ * clearing HANDED. This relies on the kernel: a notify returns 1 exactly if one waiter will see
+ * MEMWAIT_OK, and the queue is strictly FIFO. Unlock:
  *
  *	owner				waiter
  *	(1) CONTENDED -> HANDED		(1) set CONTENDED
- *	(2) notify: 1: handed over	(2) sleep while the word is as it was made in (1)
- *	(3) LOCKED | HANDED -> 0; or,	(3) woken: take HANDED away, set CONTENDED
- *	    if CONTENDED is set, clear
- *	    it, and again (2)
+ *	(2) notify: 1: handed over	(2) sleep while the word is unchanged since (1)
+ *	(3) LOCKED | HANDED -> 0; if	(3) woken: clear HANDED, set CONTENDED
+ *	    CONTENDED is set, clear
+ *	    it and repeat (2)
  *
- * A waiter that slept before (2) gets the lock. One that had set CONTENDED before the owner's (1),
- * and does not sleep yet, finds the word changed, and sets it again. CONTENDED that is set after
- * (1) makes (3) clear it and notify again. So after (3) nobody sleeps. A waiter that takes the lock
- * sets CONTENDED again, for those behind it.
+ * A waiter that sleeps before the owner's (2) gets the lock. A waiter that set CONTENDED before the
+ * owner's (1), and is not asleep yet, finds the word changed and sets CONTENDED again. If CONTENDED
+ * is set after (1), (3) clears it and notifies again. So nobody sleeps after (3).
  *
- * A notify can come late, for an object that was here before: of a thread that has unlocked, or
- * posted, and is preempted before it notifies. The waiter that it wakes finds no HANDED, and sleeps
- * again. If it comes between (1) and its own, it takes the lock in another's place, who sleeps
- * again: one has it.
+ * A stale notify, for an earlier object at this address, wakes a waiter that finds no HANDED and
+ * sleeps again. If it comes between the owner's (1) and (2), its waiter takes the lock, and the
+ * waiter that (2) wakes sleeps again.
  *
- * Cancelled, timed out, interrupted: the kernel says exactly whether a waiter was counted. If it
- * was not, it leaves nothing but perhaps CONTENDED, which costs one notify. If it was, a fair lock
- * is its own, and is unlocked; by default the notify goes on to the next sleeper, who takes the
- * lock with CONTENDED set, or sets it and sleeps again.
- *
- * A condition variable moves its sleepers to a word that is not fair, by memwait_lock_adopt().
+ * A waiter that gives up without being counted leaves at most CONTENDED, which costs one notify. A
+ * counted waiter owns a fair lock, and unlocks it. With a default lock it passes the notify on: the
+ * next sleeper takes the lock with CONTENDED set, or sets CONTENDED and sleeps again.
  */
 #include "internal.h"
 
 #define HANDED		4U
 
-/* What a word is that somebody sleeps on, but for HANDED. */
+/* What waiters sleep on, HANDED aside. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-/* Only while nobody sleeps: sleepers come first. */
+/* Spins only while nobody sleeps: sleepers go first. */
 static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 {
 	struct memwait_spin spin;
@@ -69,7 +62,7 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 	if (!memwait_spin_begin(&spin, spins))
 		return false;
 	while (!locked && memwait_spin_again(&spin)) {
-		/* relaxed: a hint, memwait_lock_try() decides */
+		/* relaxed: a hint; memwait_lock_try() decides */
 		uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 		if (now & MEMWAIT_CONTENDED)
@@ -83,10 +76,7 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 	return locked;
 }
 
-/*
- * How to sleep. A fair word is not MEMWAIT_OWNED: if a thread dies that was woken, it dies with the
- * lock, and the others need not be told.
- */
+/* Not MEMWAIT_OWNED if fair: a woken waiter that dies has the lock, so nobody need be told. */
 static uint32_t sleep_flags(uint32_t kind)
 {
 	if (kind & MEMWAIT_MUTEX_FAIR)
@@ -94,7 +84,7 @@ static uint32_t sleep_flags(uint32_t kind)
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind);
 }
 
-/* Takes the lock, and returns 0; or sets CONTENDED, and returns what the word is, to sleep on. */
+/* Takes the lock and returns 0; or sets CONTENDED and returns the value to sleep on. */
 static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t now, next;
@@ -105,7 +95,7 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 		MEMWAIT_INVARIANT(!(now & ~BOTH));
 		return now & MEMWAIT_LOCKED ? BOTH : 0;
 	}
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	now = atomic_load_explicit(word, memory_order_relaxed);
 	for (;;) {
 		next = now ? now | BOTH : MEMWAIT_LOCKED;
@@ -120,7 +110,7 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 	}
 }
 
-/* What memwait_lock_try() does not take: a free word whose last owner could wake nobody. */
+/* Takes what memwait_lock_try() does not: a free word whose last owner failed to notify. */
 bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: a hint */
@@ -128,14 +118,14 @@ bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
 	       !lock_or_contend(word, kind);
 }
 
-/* After MEMWAIT_OK on a fair word: whether it is locked, for the caller. */
+/* After MEMWAIT_OK on a fair word. Returns whether the caller has the lock. */
 static bool take_over(_Atomic uint32_t *word)
 {
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	while (now & HANDED) {
-		/* acquire: pairs with the release of the owner before, which has set HANDED */
+		/* acquire: pairs with the release of memwait_lock_release_fair() */
 		if (atomic_compare_exchange_weak_explicit(word, &now, BOTH, memory_order_acquire,
 							  memory_order_relaxed))
 			return true;
@@ -144,9 +134,8 @@ static bool take_over(_Atomic uint32_t *word)
 }
 
 /*
- * Of a thread, if @op is NULL, or of an operation: waits for the lock, or goes on after a wait that
- * has ended with @outcome. After the deadline it tries once more, as the thread that was woken for
- * the lock need not have run yet; and CONTENDED is set for those that sleep on.
+ * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait. After
+ * the deadline it tries once more, as the thread woken for the lock may not have run yet.
  */
 static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)
@@ -177,7 +166,7 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 	return memwait_lock_contended(word, kind, deadline);
 }
 
-/* The same after a sleep on the word: by default, the lock is taken with CONTENDED set. */
+/* The same after a sleep on the word: a lock that is not fair is taken with CONTENDED set. */
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline)
 {
@@ -185,13 +174,12 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 }
 
 /*
- * Of a word that was handed over, but no waiter counted, because none slept or the notify has
- * failed. Returns what the word has become; or HANDED: another notify has woken a waiter, which has
- * the lock.
+ * After a handover that counted no waiter: none slept, or the notify failed. Returns the new word;
+ * or HANDED: another notify has woken a waiter, which has the lock.
  */
 static uint32_t take_back(_Atomic uint32_t *word, uint32_t kind, bool failed)
 {
-	/* relaxed, all: what the caller has released by setting HANDED stays released */
+	/* relaxed, all: the release sequence of the atomic that set HANDED goes on */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed), next;
 
 	do {
@@ -206,7 +194,7 @@ static uint32_t take_back(_Atomic uint32_t *word, uint32_t kind, bool failed)
 	return next;
 }
 
-/* What is left of memwait_lock_release() when it is not done by one atomic. */
+/* memwait_lock_release() of a fair word. */
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t now;
@@ -216,21 +204,21 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 		return 0;
 	if (!(now & MEMWAIT_LOCKED))
 		return EPERM;
-	/* release: what was done under the lock is there for the waiter, see take_over() */
+	/* release: publishes the critical section to take_over() */
 	now = atomic_fetch_xor_explicit(word, MEMWAIT_CONTENDED | HANDED, memory_order_release);
 	MEMWAIT_INVARIANT(now == BOTH);
 	do {
 		ret = memwait_wake(word, 1, kind);
 		now = ret > 0 ? HANDED : take_back(word, kind, ret < 0);
 	} while (now == (MEMWAIT_LOCKED | HANDED));
-	/* An error: nobody was woken, and the word is CONTENDED. */
+	/* On error nobody was woken, and the word is CONTENDED. */
 	return ret < 0 && now != HANDED ? -ret : 0;
 }
 
 /*
- * What is left of memwait_lock_release() of a word that is not fair. The store and the notify are
- * one call: after the store the next owner may free the word, so it could not be said any more that
- * somebody is to be woken. If the call fails the word is unlocked, and CONTENDED.
+ * memwait_lock_release() of a word that is neither fair nor LOCKED alone. Store and notify are one
+ * system call: after the store the next owner may free the word, so a failed notify would be lost.
+ * If the call fails, the word becomes CONTENDED alone, or stays locked with MEMWAIT_OR_KEEP.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
@@ -244,29 +232,29 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 		return 0;
 	if (kind & MEMWAIT_OR_KEEP)
 		return -ret;
-	/* release: as memwait_lock_release() */
+	/* release: as memwait_lock_release_uncontended() */
 	atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
 	return -ret;
 }
 
-/* Wakes one sleeper of a word that cannot be gone; or leaves that to the next unlock. */
+/* Wakes one sleeper, or leaves that to the next unlock. The word must still exist. */
 static int wake_or_owe(_Atomic uint32_t *word, uint32_t kind)
 {
 	int ret = memwait_wake(word, 1, kind);
 
-	/* relaxed: the next owner takes it with the lock, and wakes another one by unlocking */
+	/* relaxed: the next owner gets the bit with the lock, and notifies when it unlocks */
 	if (ret < 0)
 		atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
 	return ret < 0 ? -ret : 0;
 }
 
 /*
- * Sleepers of another word were moved to this one, which may be unlocked: makes sure that they are
- * woken. Each of them, when it is woken, takes the lock with CONTENDED set.
+ * Sleepers were moved to this word, which is not fair, and may be unlocked: ensures that they are
+ * woken.
  */
 int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 {
-	/* relaxed, all: the kernel has ordered the move before; what is guarded is not touched */
+	/* relaxed, all: the kernel orders the move before; nothing guarded is accessed */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	while (now == MEMWAIT_LOCKED) {
@@ -277,10 +265,7 @@ int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 	return now & MEMWAIT_LOCKED ? 0 : wake_or_owe(word, kind);
 }
 
-/*
- * As memwait_lock(), for an operation. As memwait_lock_contended(), if the outcome is that of a
- * word that has changed.
- */
+/* memwait_lock() of an operation; memwait_lock_contended() if @outcome is MEMWAIT_NOT_EQUAL. */
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome)
 {
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))
