@@ -1,66 +1,63 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Owner words: 64 bits, of locks whose owner may die. The lower 62 bits are the id of the thread
- * that has the lock, or 0.
+ * Owner words: 64 bits, for locks whose owner may die. The lower 62 bits are the owner's thread id,
+ * or 0.
  *
  *	0			unlocked
  *	id			locked; unlock need not notify
- *	id | CONTENDED		locked; a waiter may be asleep on it, or about to be
- *	CONTENDED		unlocked; a waiter may be asleep on it
- *	id | ... | INCONSISTENT	locked; an owner before this one has died with it
+ *	id | CONTENDED		locked; a waiter may sleep on it, or be about to
+ *	CONTENDED		unlocked; a waiter may sleep on it
+ *	id | ... | INCONSISTENT	locked; a previous owner died with it
  *	INCONSISTENT		not recoverable, for ever
  *
  * Invariants:
  *	INCONSISTENT without an id stands alone, and the word never changes again.
- *	A waiter sleeps only while the word names an owner and is CONTENDED.
- *	CONTENDED is cleared together with the id, and a notify follows.
- *	The thread of the id writes it, from 0 or a dead owner's, and clears it. Of a gate it may
- *	also become that of the thread that goes on with an operation (rwlock.c), or of no thread:
+ *	A waiter sleeps only while the word has an id and CONTENDED.
+ *	CONTENDED is cleared only together with the id, and a notify follows.
+ *	Only the thread of the id stores it, over 0 or a dead owner's, and clears it. A gate's id
+ *	may also become that of the thread that continues an operation (rwlock.c), or no thread's:
  *	memwait_owner_abandon().
  *
- * Nothing is written down before a thread locks, and nothing after it has unlocked: to lock is a
- * compare-and-swap from 0 to the thread's id, to unlock is one from the id to 0. A thread that
- * finds the word taken sets CONTENDED and waits with MEMWAIT_OWNED, so the kernel knows the owner's
- * id from the word. It tells one waiter if that owner dies, or if a waiter dies that it has woken.
+ * Lock is a compare-and-swap from 0 to the thread's id, unlock one from the id to 0; nothing else
+ * is recorded. A thread that finds the word taken waits with MEMWAIT_OWNED, so the kernel reads the
+ * owner's id from the word. If that owner or a woken waiter dies, one waiter is told.
  *
  *	owner				waiter
- *	(1) exchange the word by 0	(1) set CONTENDED
+ *	(1) store 0 or CONTENDED	(1) set CONTENDED
  *	(2) notify one			(2) sleep, naming the owner
- *					(3) woken, or told: 0 -> id | CONTENDED, or again (1)
+ *					(3) woken, or told: 0 -> id | CONTENDED, or back to (1)
  *
- * An owner that dies before (1) is found in the word. If it dies before (2), the oldest waiter is
- * told, because a waiter has named that owner, and finds 0. A waiter that dies after (2) and before
- * (3) is the one that the kernel looks to by then, so the next one is told. A thread that takes the
- * lock in between, without a system call, is named by the waiter that goes back to (1).
+ * If the owner dies before its (1), the word names it. If it dies before its (2), the oldest waiter
+ * is told, as a waiter has named the owner, and finds no id in the word. If a woken waiter dies
+ * before its (3), the kernel tracks that waiter by then, and tells the next one. A thread that
+ * takes the lock in between, without a system call, is named by the waiter that goes back to (1).
  *
- * MEMWAIT_OWNER_DIED may be about the owner, or about a waiter. A wait that names a dead owner ends
- * at once, even if its deadline has passed; one that names a living owner is then TIMED_OUT. So the
- * waiter asks once more with a deadline that has passed. If the owner is dead, it changes the word
- * from that id to its own, and sets INCONSISTENT, which says that the lock was not unlocked. No id
- * is used again, so the word cannot have become the same once more.
+ * MEMWAIT_OWNER_DIED may mean the owner or a waiter. With an expired deadline, a wait that names a
+ * dead owner still returns it; one that names a living owner returns MEMWAIT_TIMED_OUT. Such a wait
+ * tells the waiter which: memwait_owner_is_dead(). If the owner is dead, the waiter swaps that id
+ * for its own and sets INCONSISTENT: the lock was not unlocked. Ids are never reused, so the swap
+ * is safe from ABA.
  *
- * The owner clears INCONSISTENT when it has put right what is guarded. If it unlocks without having
- * done so, the word becomes INCONSISTENT alone, and all are woken. The thread that unlocks may die
- * before it has woken them, or be unable to; so each thread that finds this wakes all the others.
+ * The owner clears INCONSISTENT once it has repaired what is guarded. If it unlocks without that,
+ * the word becomes INCONSISTENT alone, and all are woken. The unlocking thread may die before it
+ * wakes them, or fail to, so each thread that finds this state wakes all others.
  *
- * Nothing is looked at after an unlock, as the next owner may free the word. So the owner asks for
- * sleepers before. If somebody sleeps, or that cannot be told, CONTENDED stays when the lock is
- * free, and the next owner has it with CONTENDED set: so it does no harm if the notify fails.
+ * The next owner may free the word after the unlock, so the owner asks for sleepers before it. If
+ * somebody sleeps, or the kernel cannot tell, CONTENDED stays, and the next owner inherits it. So a
+ * failed notify is harmless.
  *
- * A waiter whose deadline has passed looks once more, at the word and at its owner. If it gets the
- * lock so, it wakes the next waiter, which names it.
- *
- * A waiter that was woken or told, finds the lock taken, and gives up at once because its deadline
- * has passed, has not named the owner that it found. Therefore it wakes the next one, which does.
+ * After its deadline, a waiter checks the word and its owner once more. If it gets the lock, it
+ * wakes the next waiter, which names the new owner. A woken or told waiter that gives up has not
+ * named the owner that it found, so it wakes the next waiter, which does.
  */
 #include "internal.h"
 
 static const struct memwait_deadline passed = { .ns = 0 };
 
-/* A word that is free, and on which somebody sleeps. */
+/* Free; somebody may sleep on it. */
 #define OWED	MEMWAIT_OWNER_CONTENDED
 
-/* Of a word that is loaded, or to be stored. */
+/* @word: loaded, or to be stored. */
 static inline void check(uint64_t word)
 {
 	MEMWAIT_INVARIANT(word & MEMWAIT_OWNER_MASK || !word || word == OWED ||
@@ -70,7 +67,7 @@ static inline void check(uint64_t word)
 /* As in lock.c. */
 static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
 {
-	/* relaxed, both: the next owner takes it with the lock, and wakes another one */
+	/* relaxed, both: the next owner gets the bit with the lock, and wakes another waiter */
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	if (memwait_wake(word, 1, kind) >= 0)
@@ -87,12 +84,12 @@ static uint32_t sleep_flags(uint32_t kind)
 }
 
 /*
- * Takes the lock with CONTENDED set: 0; or sets CONTENDED beside its owner: EBUSY, and @seen is
- * what to sleep on. Or ENOTRECOVERABLE.
+ * Takes the lock with CONTENDED set: 0; or sets CONTENDED beside the owner's id: EBUSY, sleep on
+ * @seen. Or ENOTRECOVERABLE.
  */
 static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 {
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	for (;;) {
@@ -113,19 +110,19 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 	}
 }
 
-/* The owner in @seen is dead. EOWNERDEAD: the lock is the caller's. EBUSY: the word changed. */
+/* @seen names a dead owner. EOWNERDEAD: the caller has the lock. EBUSY: the word changed. */
 static int inherit(_Atomic uint64_t *word, uint64_t id, uint64_t seen)
 {
 	uint64_t next = id | MEMWAIT_OWNER_CONTENDED | MEMWAIT_OWNER_INCONSISTENT;
 
-	/* acquire: the kernel tells of a death after all that the dead thread did */
+	/* acquire: the kernel reports a death after all that the dead thread did */
 	return atomic_compare_exchange_strong_explicit(word, &seen, next, memory_order_acquire,
 						       memory_order_relaxed) ? EOWNERDEAD : EBUSY;
 }
 
 /*
- * 1: the owner that @seen names is dead. 0: it lives. MEMWAIT_CHANGED: the word is not @seen; or a
- * negative error number.
+ * 1: the owner in @seen is dead. 0: it lives. MEMWAIT_CHANGED: the word is not @seen. Or a negative
+ * error number.
  */
 int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t kind)
 {
@@ -143,7 +140,7 @@ int memwait_owner_is_dead(const _Atomic uint64_t *word, uint64_t seen, uint32_t 
 	}
 }
 
-/* As lock_by_spinning() in lock.c. */
+/* As in lock.c. */
 static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32_t *spins)
 {
 	struct memwait_spin spin;
@@ -152,7 +149,7 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 	if (!memwait_spin_begin(&spin, spins))
 		return false;
 	while (!locked && memwait_spin_again(&spin)) {
-		/* relaxed: a hint, memwait_owner_try() decides */
+		/* relaxed: a hint; memwait_owner_try() decides */
 		uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 		if (now & (MEMWAIT_OWNER_CONTENDED | MEMWAIT_OWNER_INCONSISTENT))
@@ -166,7 +163,7 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 	return locked;
 }
 
-/* After the deadline: as memwait_owner_lock(), but does not sleep. */
+/* memwait_owner_lock() after the deadline: does not sleep. */
 static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 {
 	uint64_t seen;
@@ -185,8 +182,8 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 }
 
 /*
- * Returns 0; EOWNERDEAD: it is locked, but its last owner died with it; ENOTRECOVERABLE, ETIMEDOUT;
- * or an error of the device. A caller that has the lock already waits for ever.
+ * Returns 0; EOWNERDEAD: locked, but its last owner died with it; ENOTRECOVERABLE; ETIMEDOUT; or an
+ * error of the device. A caller that has the lock already waits until @deadline.
  */
 int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		       const struct memwait_deadline *deadline)
@@ -203,7 +200,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
 		ret = memwait_sleep(word, seen, sleep_flags(kind), deadline);
 		woken = woken || memwait_was_woken(ret);
-		/* A child that a signal handler has forked needs an id of its own. */
+		/* A child forked by a signal handler needs its own id. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
 			ret = -EAGAIN;
 		if (ret == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
@@ -221,7 +218,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 	return ret;
 }
 
-/* EBUSY: a living thread has it. */
+/* As memwait_owner_lock(), without a wait. EBUSY: a living thread has the lock. */
 int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 {
 	uint64_t id, seen;
@@ -233,7 +230,7 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 	do {
 		if (memwait_owner_try(word, id))
 			return 0;
-		/* relaxed: the kernel compares it, and inherit() */
+		/* relaxed: the kernel and inherit() compare it */
 		seen = atomic_load_explicit(word, memory_order_relaxed);
 		if (seen == MEMWAIT_NOT_RECOVERABLE)
 			return ENOTRECOVERABLE;
@@ -246,24 +243,24 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 	return ret ? -ret : EBUSY;
 }
 
-/* The caller has it. Others may have set CONTENDED. */
+/* EPERM: the caller does not have the lock. Others may have set CONTENDED. */
 int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 {
 	uint64_t id, was;
 	int ret;
 
-	/* A thread that can have no id has locked nothing. */
+	/* A thread that cannot have an id has locked nothing. */
 	if (memwait_owner(&id) < 0)
 		return EPERM;
 	was = id;
-	/* release: what was done under the lock is there for the next owner */
+	/* release: publishes the critical section to the next owner */
 	if (atomic_compare_exchange_strong_explicit(word, &was, 0, memory_order_release,
 						    memory_order_relaxed))
 		return 0;
 	if ((was & MEMWAIT_OWNER_MASK) != id)
 		return EPERM;
 	if (was & MEMWAIT_OWNER_INCONSISTENT) {
-		/* relaxed: nobody looks again at what it guarded */
+		/* relaxed: nobody accesses what it guarded again */
 		atomic_store_explicit(word, MEMWAIT_NOT_RECOVERABLE, memory_order_relaxed);
 		ret = memwait_wake_all(word, kind);
 	} else {
@@ -274,7 +271,7 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 		atomic_store_explicit(word, ret ? OWED : 0, memory_order_release);
 		if (ret >= 0)
 			ret = memwait_wake(word, 1, kind);
-		/* With OR_KEEP the result says whether it is kept: it is not. */
+		/* Not kept: with MEMWAIT_OR_KEEP that is the result. */
 		if (kind & MEMWAIT_OR_KEEP)
 			return 0;
 	}
@@ -282,24 +279,22 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 }
 
 /*
- * Gives the lock away as if the caller had died with it: the next owner is to put right what is
- * guarded.
+ * Releases the lock as if the caller had died with it: the next owner must repair what is guarded.
  */
 int memwait_owner_abandon(_Atomic uint64_t *word, uint32_t kind)
 {
 	int ret;
 
-	/* release: as memwait_owner_release(). No thread has, or will have, this id. */
+	/* release: as memwait_owner_release(). No thread ever has this id. */
 	atomic_store_explicit(word, MEMWAIT_OWNER_MASK | MEMWAIT_OWNER_INCONSISTENT,
 			      memory_order_release);
 	ret = memwait_wake(word, 1, kind);
 	return ret < 0 ? -ret : 0;
 }
 
-/* What the lock guards is right again. */
 void memwait_owner_make_consistent(_Atomic uint64_t *word)
 {
-	/* relaxed: the caller has the lock, and the next one acquires it */
+	/* relaxed: the caller has the lock, and the next owner acquires it */
 	uint64_t was = atomic_fetch_and_explicit(word, ~MEMWAIT_OWNER_INCONSISTENT,
 						 memory_order_relaxed);
 
@@ -326,7 +321,7 @@ static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, in
 			return MEMWAIT_OP_WAITS;
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0)
 			goto give_up;
-		/* It was not queued: here the answer can be about the owner only. */
+		/* Not queued, so this is the owner's death. */
 		if (ret == MEMWAIT_OWNER_DIED && inherit(word, id, seen) == EOWNERDEAD)
 			return EOWNERDEAD;
 	}
@@ -341,9 +336,9 @@ give_up:
 }
 
 /*
- * As memwait_owner_lock(), for an operation: or MEMWAIT_OP_WAITS. The kernel has woken the loop,
- * and tells of the loop's death. The owner is the calling thread, which may die before. So the next
- * waiter is woken, and names the thread.
+ * memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. The kernel woke the loop, and tells of
+ * the loop's death. The owner is the calling thread, which may die first: so the next waiter is
+ * woken, and names the thread.
  */
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
 {
@@ -354,7 +349,7 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 	return ret;
 }
 
-/* A wake-up that is not used goes to the next waiter, which looks whether the owner is dead. */
+/* Passes an unused wake-up to the next waiter. */
 void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome)
 {
 	if (memwait_was_woken(outcome))
