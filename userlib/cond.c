@@ -1,64 +1,60 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Condition variables: a sequence of 64 bits that each signal changes, and that waiters sleep on.
+ * Condition variables: a sequence of 64 bits, which each signal changes and waiters sleep on.
  *
- *	bit 0		OWED: somebody could not wake those who sleep
- *	bits 1 to 63	how many signals there were: it does not come round
+ *	bit 0		OWED: a wake-up failed
+ *	bits 1 to 63	number of signals: it does not wrap
  *
  * Invariants:
  *	The number of signals never goes back.
- *	@broadcast is the number of a signal: not above that of the sequence.
- *	@mutex is where the first user's mutex is, or ELSEWHERE, and MIXED once one has come with
- *	another. Where it is does not change while there are users.
+ *	@broadcast is the number of a signal: at most that of the sequence.
+ *	@mutex is the distance to the first user's mutex, or ELSEWHERE; and MIXED once a user has
+ *	come with another mutex. The distance does not change while there are users.
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
  *	(2) unlock the mutex			(2) notify one
- *	(3) sleep while it is as it was read
+ *	(3) sleep while it is unchanged
  *
- * No signal is lost: a waiter that has read the sequence before a signal changed it sleeps already,
- * or will not go to sleep. No signal is stolen: if all who were there before it sleep, the notify
- * takes one of them, because those who come later stand behind them in the kernel's queue. If one
- * of them does not sleep yet, it has got the signal with the change. The notify may then wake one
- * more, which POSIX calls a spurious wake-up.
+ * No signal is lost: a waiter that read the sequence before a signal already sleeps, or will not go
+ * to sleep. No signal is stolen: if all earlier waiters sleep, the notify takes one of them, as
+ * later ones queue behind. An earlier waiter that is not asleep yet gets the signal by the change;
+ * the notify may then wake one more: a spurious wake-up, as POSIX allows.
  *
- * From (1) on a waiter may return, and destroy it. So the signaller is a user, and destroy waits
- * for it (users.c). If (2) fails it sets OWED: the next one that comes wakes all, in one call with
- * clearing OWED. That is more than were signalled, perhaps.
+ * After the signaller's (1) a waiter may return and destroy the condition variable, so the
+ * signaller is a user (users.c). If (2) fails, the signaller sets OWED: the next caller clears OWED
+ * and wakes all in one system call, perhaps more than were signalled.
  *
- * Between processes a waiter sleeps with MEMWAIT_OWNED, which takes 64 bits for an owner's id.
- * Therefore it sleeps on the lower half of the sequence. It would miss signals if it stood still
- * between (1) and (3) for 2^31 of them, or a multiple of that, exactly. If a waiter dies after it
- * was woken, and before it has the mutex, the next one is told, and returns. A signaller that dies
- * within its call has signalled, or has not.
+ * Between processes, waiters sleep with MEMWAIT_OWNED, which reads owner ids from 64-bit words. So
+ * they sleep on the lower half of the sequence, and miss signals only if exactly a multiple of 2^31
+ * of them come between (1) and (3). If a woken waiter dies before it has the mutex, the next one is
+ * told, and returns. A signaller that dies within its call has signalled, or has not.
  *
- * A signal that reached a waiter which is cancelled goes on by a notify alone: those who were there
- * before that signal and do not sleep yet have seen it change the sequence.
+ * A cancelled waiter passes its signal on by a notify alone: earlier waiters that are not asleep
+ * yet see that the signal changed the sequence.
  *
- * Broadcast moves the sleepers to the mutex instead of waking all of them, if it knows where that
- * is: it must lie in the same page, as the distance is the same in every mapping then, be the same
- * for all waiters, not be fair or robust, and be MEMWAIT_PRIVATE exactly if the condition variable
- * is. A waiter that was moved is woken by an unlock of the mutex, one after another. It cannot tell
- * whether it was woken here or there; but it sees that there has been a broadcast, and then sets
- * CONTENDED, as a thread that has slept on the mutex does. @broadcast is written before the move,
- * and a waiter is woken, or takes itself out, after that: the kernel orders the two. A waiter that
- * has read that very sequence came between (1) and (3) below, if it was moved at all: it may have
- * to set CONTENDED as well, but it was not meant by the broadcast.
+ * Broadcast moves the sleepers to the mutex instead of waking all, if the mutex is in the same page
+ * (so that its distance is the same in every mapping), the same for all waiters, neither fair nor
+ * robust, and MEMWAIT_PRIVATE exactly if the condition variable is. Unlocks of the mutex wake moved
+ * waiters one by one. A waiter cannot tell where it was woken, but sees that there was a broadcast,
+ * and sets CONTENDED as after a sleep on the mutex. @broadcast is written before the move; a waiter
+ * is woken, or takes itself out, after it: the kernel orders the two. A waiter that read the
+ * broadcast's own sequence came between (1) and (3) below, if it was moved at all: it may have to
+ * set CONTENDED too, but the broadcast was not meant for it.
  *
  *	broadcaster
  *	(1) change the sequence
  *	(2) write @broadcast
- *	(3) move all to the mutex, if the sequence is as (1) has made it; otherwise wake all
- *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one who sleeps on it is woken
- *	(5) look whether waiters with another mutex have come: wake all
+ *	(3) if the sequence is still that of (1), move all to the mutex; otherwise wake all
+ *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one of its sleepers is woken
+ *	(5) if a waiter with another mutex has come, wake all that sleep on this one
  *
- * A waiter with another mutex says so in @mutex, by MIXED, before it sleeps: if (3) has moved it,
- * (5) sees it. If (4) or (5) cannot wake, OWED says that, too. Where the first mutex is stays there
- * until no user is left, as those that were moved sleep on it.
+ * A waiter with another mutex sets MIXED before it sleeps: if (3) moved it, (5) sees MIXED. If (4)
+ * or (5) fails to wake, it sets OWED too. The distance stays while there are users, as moved
+ * waiters sleep there.
  *
- * If the broadcaster dies after (3), the oldest of those that were moved is told, as they look to
- * the thread that has moved them. It does what it would have done if it had been woken: it takes
- * the mutex with CONTENDED set, or sets that and sleeps.
+ * If the broadcaster dies after (3), the oldest moved waiter is told, as the mutex's queue tracks
+ * the broadcaster. That waiter acts as if woken.
  */
 #include <string.h>
 
@@ -68,7 +64,7 @@
 struct cond {
 	_Atomic uint64_t sequence;
 	struct memwait_users users;
-	_Atomic int32_t mutex;		/* how far behind the mutex is, or ELSEWHERE; and MIXED */
+	_Atomic int32_t mutex;		/* distance to the mutex, or ELSEWHERE; and MIXED */
 	_Atomic uint64_t broadcast;
 };
 
@@ -78,10 +74,10 @@ _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition var
 #define OWED		1ULL
 #define SIGNAL		2ULL
 
-/* There is no mutex yet, or none to which one could move. */
+/* No mutex yet, or none to which sleepers can move. */
 #define ELSEWHERE	0
 
-/* Users have come with another mutex. Where mutexes are is a multiple of 4. */
+/* Users came with another mutex. Distances are multiples of 4. */
 #define MIXED		1
 
 static struct cond *to_cond(memwait_cond_t *cond)
@@ -99,7 +95,6 @@ int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 	return memwait_need_device();
 }
 
-/* What waiters sleep on, see above. */
 static const volatile void *sequence_word(struct cond *cond, uint32_t flags)
 {
 	return flags & MEMWAIT_PRIVATE ? &cond->sequence : memwait_lower_half(&cond->sequence);
@@ -115,7 +110,7 @@ static uint32_t sleep_flags(uint32_t flags)
 	return sequence_size(flags) | memwait_sleep_flags(flags);
 }
 
-/* Where the mutex is, for the broadcaster. */
+/* The word of the mutex at @distance. */
 static _Atomic uint32_t *mutex_of(struct cond *cond, int32_t distance)
 {
 	return (_Atomic uint32_t *)((char *)cond + distance);
@@ -123,7 +118,7 @@ static _Atomic uint32_t *mutex_of(struct cond *cond, int32_t distance)
 
 static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 {
-	const uintptr_t page = 4096;	/* or more, but never less */
+	const uintptr_t page = 4096;	/* or more, never less */
 	_Atomic uint32_t *word = memwait_mutex_word(mutex, cond->users.flags);
 
 	if (!word || (uintptr_t)word / page != (uintptr_t)cond / page)
@@ -131,18 +126,18 @@ static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 	return (int32_t)((char *)word - (char *)cond);
 }
 
-/* Of a user: wakes the oldest sleepers, or leaves that to make_up(). Returns 0 or an error. */
+/* By a user: wakes the oldest sleepers, or leaves that to make_up(). Returns 0 or an error. */
 static int wake(struct cond *cond, uint32_t count)
 {
 	int ret = memwait_wake(sequence_word(cond, cond->users.flags), count, cond->users.flags);
 
-	/* relaxed: it guards nothing that a waiter looks at */
+	/* relaxed: it guards nothing that a waiter reads */
 	if (ret < 0)
 		atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
 	return ret < 0 ? -ret : 0;
 }
 
-/* The same for all that were moved to the mutex there. */
+/* The same for all sleepers on the mutex at @distance. */
 static int wake_moved(struct cond *cond, int32_t distance)
 {
 	int ret = 0;
@@ -155,14 +150,14 @@ static int wake_moved(struct cond *cond, int32_t distance)
 	return ret < 0 ? -ret : 0;
 }
 
-/* Where those sleep that were moved and are users still. */
+/* Where moved waiters sleep that are still users. */
 static int32_t known_distance(struct cond *cond)
 {
-	/* relaxed: it is what it was, see the top of the file */
+	/* relaxed: constant while there are users */
 	return atomic_load_explicit(&cond->mutex, memory_order_relaxed) & ~MIXED;
 }
 
-/* Wakes all if a thread before could not. Returns 0 or an error. */
+/* Retries a failed wake-up, for all. Returns 0 or an error. */
 static int make_up(struct cond *cond)
 {
 	uint32_t flags = cond->users.flags;
@@ -175,7 +170,7 @@ static int make_up(struct cond *cond)
 			     ~(uint32_t)OWED, MEMWAIT_ALL, flags, NULL);
 	if (ret < 0)
 		return -ret;
-	/* Where the lower half is not where those of a private one sleep. */
+	/* On big-endian machines private waiters sleep at another address. */
 	if (memwait_lower_half(&cond->sequence) != sequence_word(cond, flags))
 		err = wake(cond, MEMWAIT_ALL);
 	ret = wake_moved(cond, known_distance(cond));
@@ -190,7 +185,7 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	if (!cond)
 		return EINVAL;
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
-	/* relaxed: nobody waits any more. Those who were moved leave without the mutex. */
+	/* relaxed: nobody waits any more. Moved waiters leave before they take the mutex. */
 	if (atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		err = wake_moved(cond, known_distance(cond));
 	if (err)
@@ -204,8 +199,8 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct memwait_op *op)
 {
 	/*
-	 * relaxed, all: a signaller that has to see this user has had the mutex since. Another one
-	 * may change the sequence, and need not see it. For @mutex see the top of the file.
+	 * relaxed, all: a signaller that must see this user has had the mutex since. Another one
+	 * may change the sequence without seeing it. For @mutex see the top of the file.
 	 */
 	uint32_t others = memwait_users_enter(&cond->users, op);
 	int32_t known = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
@@ -219,7 +214,7 @@ static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct me
 	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 }
 
-/* The last broadcast that moves, or 0. To be asked before a waiter has left. */
+/* The last broadcast that moves, or 0. Read it before the waiter leaves. */
 static uint64_t last_broadcast(struct cond *cond)
 {
 	/* relaxed: see the top of the file */
@@ -235,7 +230,7 @@ static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 	return broadcast && broadcast >= (sequence & ~OWED);
 }
 
-/* By a waiter that has left: it reads nothing of the condition variable. */
+/* By a waiter that has left: must not read the condition variable. */
 static void pass_on(struct cond *cond, uint32_t flags)
 {
 	memwait_wake(sequence_word(cond, flags), 1, flags);
@@ -246,7 +241,7 @@ struct waiting {
 	memwait_mutex_t *mutex;
 	uint64_t sequence;
 	uint32_t count;
-	const volatile void *wake;	/* of the mutex, before it sleeps */
+	const volatile void *wake;	/* the mutex's word, to notify before the sleep */
 };
 
 static void cancelled(void *argument)
@@ -255,7 +250,7 @@ static void cancelled(void *argument)
 	struct cond *cond = waiting->cond;
 	bool moved = may_be_moved(waiting->sequence, last_broadcast(cond));
 
-	/* If this cannot wake, CONTENDED is set: then the next unlock does. */
+	/* If this fails, CONTENDED makes the next unlock wake. */
 	if (waiting->wake && memwait_wake(waiting->wake, 1, cond->users.flags) < 0)
 		moved = true;
 	wake(cond, 1);
@@ -279,12 +274,12 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 		return deadline->error;
 	if (!memwait_mutex_is_held(mutex))
 		return EPERM;
-	/* Here the mutex need not be locked again, which may take a while. */
+	/* Fail before the mutex is unlocked: to lock it again may take a while. */
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
 
-	flags = cond->users.flags;	/* for when it has left, and it is gone */
+	flags = cond->users.flags;	/* the object may be freed once this has left */
 	waiting.sequence = enter(cond, mutex, NULL);
 	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
@@ -295,19 +290,19 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 			break;
 		waiting.wake = NULL;
 	}
-	/* If this cannot wake, CONTENDED is set: then the next unlock does. */
+	/* As in cancelled(). */
 	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);
 	memwait_users_leave(&cond->users, NULL);
 
 	contended = contended || may_be_moved(waiting.sequence, broadcast);
 	err = memwait_mutex_take_again(mutex, waiting.count, contended);
-	/* The owner of the mutex has died; ENOTRECOVERABLE: and it is not locked. */
+	/* EOWNERDEAD: the owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
 	if (err && !memwait_has_locked(err) && memwait_was_woken(ret))
 		pass_on(cond, flags);
 	if (err)
 		return err;
-	/* A broadcast came before the deadline, and the wait for the mutex has none. */
+	/* The broadcast came before the deadline; the wait for the mutex has no deadline. */
 	if (ret == MEMWAIT_TIMED_OUT)
 		return broadcast > waiting.sequence ? 0 : ETIMEDOUT;
 	return ret < 0 ? -ret : 0;
@@ -335,7 +330,7 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 	return memwait_cond_clockwait(cond, mutex, CLOCK_REALTIME, abstime);
 }
 
-/* Not inlined: so a signal to nobody needs next to no stack frame. */
+/* Not inlined: a signal to nobody needs almost no stack frame. */
 __attribute__((__noinline__))
 static int notify(struct cond *cond, uint32_t count)
 {
@@ -372,7 +367,7 @@ int memwait_cond_signal(memwait_cond_t *cond)
 	return memwait_cond_notify(cond, 1);
 }
 
-/* Moves all who sleep to the mutex. Returns ENOTSUP if that cannot be: all are to be woken. */
+/* Moves all sleepers to the mutex. ENOTSUP: cannot move, the caller wakes all. */
 static int move_all(struct cond *cond, uint64_t sequence)
 {
 	/* relaxed, all: see the top of the file */
@@ -385,7 +380,7 @@ static int move_all(struct cond *cond, uint64_t sequence)
 
 	if (distance == ELSEWHERE || distance & MIXED)
 		return ENOTSUP;
-	/* So that it is known if this thread dies. Where there are no ids, it is not. */
+	/* So that the kernel can report this thread's death, if it supports ids. */
 	if (!(flags & MEMWAIT_PRIVATE))
 		(void)memwait_owner(&id);
 	while (last < number &&
@@ -428,10 +423,10 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	return ret;
 }
 
-/* What an operation waits for. */
+/* op->phase: what it waits for. */
 enum { FOR_SIGNAL, FOR_MUTEX };
 
-/* Queues itself while the mutex is still locked, so that nothing can come in between. */
+/* Queues itself before it unlocks the mutex, so that nothing comes in between. */
 static int wait_begin(struct memwait_op *op)
 {
 	struct cond *cond = op->object;
