@@ -2,46 +2,40 @@
 /*
  * Barriers: 64 bits. The upper half is a generation, which changes when all have met.
  *
- *	private: the lower half is how many have arrived. Waiters sleep on the generation
- *	shared: the lower half counts arrivals, and goes on counting from one generation to the
- *		next; the generation is what the lower half was when it began. Waiters sleep on the
- *		lower half
+ *	private: the lower half is the number of arrivals. Waiters sleep on the generation
+ *	shared: the lower half counts arrivals, and goes on counting across generations; the
+ *		generation is the lower half at its beginning. Waiters sleep on the lower half
  *
  * Invariants:
- *	The generation changes by one step, of the thread that finds all here.
- *	Of a private barrier fewer have arrived than meet.
- *	Of a shared one the lower half never goes back: or a waiter would take it for the number
- *	that it has seen. Since the generation began it has gone up by as many as have arrived, or
- *	more.
+ *	The generation changes in one step, by the thread that finds all present.
+ *	Private: the number of arrivals is below the barrier's count.
+ *	Shared: the lower half never goes back, or a waiter would take it for the value that it saw.
+ *	Since the generation began, it has grown by at least the number of arrivals.
  *
- * A waiter that gives up takes its arrival back, unless the generation has changed by then. Of a
- * private barrier the last one to arrive changes the generation, and wakes the others.
+ * A waiter that gives up takes its arrival back, unless the generation has changed. At a private
+ * barrier, the last to arrive changes the generation and wakes the others. If the last one finds
+ * that the others cannot be woken, it has not arrived. If the wake-up fails later, @owed says so,
+ * and the next thread that comes wakes them.
  *
- * The last one asks before it arrives whether others can be woken: if not, it has not arrived
- * either. If they cannot be woken afterwards, @owed says so, and the next thread that comes wakes
- * them.
+ * Between processes, a waiter that dies no longer counts. So the number of arrivals is an upper
+ * bound: when it reaches the barrier's count, the kernel is asked how many sleep.
  *
- * Between processes a waiter that dies does not count, though it has arrived. So the number of
- * arrivals is an upper bound: only when it says that all are here, the kernel is asked how many
- * sleep.
+ *	(1) add one: to arrive, to repeat (3), and to give up
+ *	(2) fewer than all: sleep while the lower half is unchanged
+ *	(3) otherwise, if it is unchanged: memwait_answer_for() the sleepers, which counts them
+ *	(4) all but this one sleep: begin a new generation; wake all
+ *	(5) otherwise sleep while the lower half is unchanged
  *
- *	(1) arrive: one more; likewise when one comes back to (2), or gives up
- *	(2) fewer than all: sleep while the lower half is what it is
- *	(3) otherwise ask how many sleep, if it is still the same, and answer for them
- *	(4) all but this one: begin a new generation; wake all
- *	(5) otherwise sleep while the lower half is what it is
+ * Of two threads in (3), the later one in (1) changed the value that the earlier one saw. The
+ * earlier one slept before, and is counted in (3); or it does not go to sleep, and comes back to
+ * (1). So one of them finds all. The lower half grows too large, which is harmless below 2^32.
  *
- * Of two that do (3), the one that came last to (1) has changed the number that the other has seen.
- * Either that one slept before, and is counted at (3), or it does not go to sleep, and comes back
- * to (1). So one of them finds all. The number becomes too large, which does no harm below 2^32.
+ * No more threads than the barrier's count may come at a time: of those on their way, nobody can
+ * tell which ones the others found asleep.
  *
- * More than the barrier's count must not come at a time: of those that are on their way, it cannot
- * be told which the others have found asleep.
- *
- * Any change by others, an arrival or one that gives up, makes (4) fail, which is a
- * compare-and-swap, and all is done again. If the caller dies after (3), the oldest waiter is told.
- * If the generation has changed, that waiter wakes the others. If not, it goes to (1): the dead one
- * is not among them.
+ * Any other thread's change fails the compare-and-swap of (4), and all is repeated. If the caller
+ * dies after (3), the oldest waiter is told. If the generation has changed, that waiter wakes the
+ * others. If not, it goes to (1), and the dead thread does not count.
  */
 #include <sched.h>
 #include <string.h>
@@ -49,10 +43,10 @@
 #include "internal.h"
 
 struct barrier {
-	_Atomic uint64_t state;		/* arrived; upper half: generation */
+	_Atomic uint64_t state;		/* lower half: arrivals; upper half: generation */
 	struct memwait_users users;
 	uint32_t count;
-	_Atomic uint32_t owed;		/* a generation of which nobody could be woken, or 0 */
+	_Atomic uint32_t owed;		/* a generation whose wake-up failed, or 0 */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
@@ -74,13 +68,13 @@ static uint32_t generation_of(uint64_t state)
 	return (uint32_t)(state >> 32);
 }
 
-/* Counts in the lower half only, which comes round. */
+/* Adds to the lower half only, which wraps. */
 static uint64_t one_more(uint64_t state)
 {
 	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + 1);
 }
 
-/* Of a shared barrier: how many have arrived, or more. */
+/* Of a shared barrier: the number of arrivals, or more. */
 static uint32_t arrived(uint64_t state)
 {
 	return (uint32_t)state - generation_of(state);
@@ -98,7 +92,6 @@ static bool is_private(const struct barrier *barrier)
 	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
 
-/* What waiters sleep on, see above. */
 static const volatile void *sleep_word(struct barrier *barrier)
 {
 	return is_private(barrier) ? memwait_upper_half(&barrier->state) :
@@ -115,16 +108,16 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
-/* By a user, after a new generation has begun. If this cannot wake, make_up() of the next does. */
+/* By a user, after a new generation has begun. If this fails, the next make_up() wakes. */
 static void wake_all(struct barrier *barrier, uint32_t generation)
 {
 	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
-		/* relaxed: who is woken looks at the state itself */
+		/* relaxed: a woken waiter reads the state itself */
 		atomic_store_explicit(&barrier->owed, generation ? generation : 1,
 				      memory_order_relaxed);
 }
 
-/* Wakes those whom wake_all() could not. Returns 0 or an error. */
+/* Retries a failed wake_all(). Returns 0 or an error. */
 static int make_up(struct barrier *barrier)
 {
 	/* relaxed, all: as above. A generation does not come back. */
@@ -141,7 +134,7 @@ static int make_up(struct barrier *barrier)
 	return 0;
 }
 
-/* Whether nobody has arrived since the last generation. */
+/* Whether nobody has arrived in this generation. */
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
 	return is_private(barrier) ? !(uint32_t)state : !arrived(state);
@@ -159,17 +152,17 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	err = make_up(barrier);
 	if (err)
 		return err;
-	/* relaxed: a caller that has been at the barrier sees the generation of then, at least */
+	/* relaxed: a caller that was at the barrier sees at least that generation */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
-	/* Those that sleep while nobody has arrived are of the last one, and are being woken. */
+	/* If nobody has arrived, sleepers are of the last generation, and are being woken. */
 	word = is_empty(barrier, state) ? NULL : sleep_word(barrier);
 	return memwait_users_drain(&barrier->users, word);
 }
 
-/* At a private barrier. MEMWAIT_BARRIER_SERIAL_THREAD: the last one; or an error. */
+/* Of a private barrier. MEMWAIT_BARRIER_SERIAL_THREAD: the last one; or an error. */
 static int arrive(struct barrier *barrier, uint32_t *generation)
 {
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	uint64_t next;
 	int ret = 0;
@@ -184,7 +177,7 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 				return -ret;
 			next = (state | UINT32_MAX) + 1;
 		}
-		/* acq_rel: what each did before is there for all of them afterwards */
+		/* acq_rel: publishes what each did before to all of them */
 	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
@@ -194,10 +187,10 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-/* Gives up. Returns false if the generation has changed, so that all are here. */
+/* Gives up. Returns false if the generation has changed: all have met. */
 static bool take_back(struct barrier *barrier, uint32_t generation)
 {
-	/* acquire: if it is too late, as in look() */
+	/* acquire: if it is too late, as look() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 
 	while (generation_of(state) == generation) {
@@ -214,9 +207,8 @@ static bool take_back(struct barrier *barrier, uint32_t generation)
 }
 
 /*
- * Before a waiter does (1) once more. Each (1) keeps the others from their sleep, so it waits: for
- * a while that becomes longer, and differs from thread to thread. Returns whether it has waited,
- * and is to look again first.
+ * Before a waiter repeats (1), which keeps others from sleeping: a delay that grows, and differs
+ * between threads. Returns whether it waited, and is to look again first.
  */
 static bool back_off(int *tries)
 {
@@ -235,9 +227,9 @@ static bool back_off(int *tries)
 }
 
 /*
- * At a shared barrier, after arriving; @has_come: it was this one's (1) that made @state. Returns
- * 0: all are here; MEMWAIT_BARRIER_SERIAL_THREAD: and this one has found that; MEMWAIT_OP_WAITS: to
- * sleep; or an error.
+ * At a shared barrier, after arriving; @has_come: the caller's (1) made @state. Returns 0: all have
+ * met; MEMWAIT_BARRIER_SERIAL_THREAD: and the caller found that; MEMWAIT_OP_WAITS: sleep; or an
+ * error.
  */
 static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t state, bool has_come)
 {
@@ -256,7 +248,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 				state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 				continue;
 			}
-			/* acquire, all: pairs with the one that changed the generation */
+			/* acquire, all: pairs with the change of the generation */
 			if (!atomic_compare_exchange_strong_explicit(&barrier->state, &state,
 								     one_more(state),
 								     memory_order_acquire,
@@ -275,7 +267,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 		}
 		if ((uint32_t)others + 1 < barrier->count)
 			return MEMWAIT_OP_WAITS;
-		/* acq_rel: what each did before is there for all of them afterwards */
+		/* acq_rel: as arrive() */
 		next = new_generation(state);
 		if (atomic_compare_exchange_strong_explicit(&barrier->state, &state, next,
 							    memory_order_acq_rel,
@@ -286,7 +278,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-/* Arrives. The result, or MEMWAIT_OP_WAITS. */
+/* Arrives. Returns the result, or MEMWAIT_OP_WAITS. */
 static int begin(struct barrier *barrier, struct memwait_round *round)
 {
 	uint64_t state;
@@ -301,15 +293,14 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 		round->expected = round->generation;
 		return ret;
 	}
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
-	/* acq_rel: what it did before is there for all of them afterwards */
+	/* acq_rel: as arrive() */
 	while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
 						      memory_order_acq_rel, memory_order_relaxed))
 		;
 	round->generation = generation_of(state);
 	ret = meet(barrier, round, one_more(state), true);
-	/* An error, so it does not wait. */
 	if (ret > 0)
 		take_back(barrier, round->generation);
 	return ret;
@@ -323,10 +314,10 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 
 	if (outcome == MEMWAIT_OP_BEGIN)
 		return begin(barrier, round);
-	/* acquire: pairs with the one that changed the generation */
+	/* acquire: pairs with the change of the generation */
 	state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 	if (generation_of(state) != round->generation) {
-		/* The one that was to wake all has died. */
+		/* The thread that was to wake all has died. */
 		if (outcome == MEMWAIT_OWNER_DIED)
 			wake_all(barrier, generation_of(state));
 		return 0;
@@ -353,7 +344,6 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
-	/* One that is alone meets nobody. */
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;
 	return memwait_users_wait(&barrier->users, look, deadline);
@@ -393,7 +383,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	/* As in look(): if it was told of a death, the others may not have been woken. */
+	/* As look(): after MEMWAIT_OWNER_DIED the others may not have been woken. */
 	if (!take_back(barrier, op->round.generation) && outcome == MEMWAIT_OWNER_DIED)
 		wake_all(barrier, op->round.generation);
 	memwait_users_leave(&barrier->users, op);
