@@ -1,63 +1,56 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Users: the threads and operations that are within a call on an object, and look at it until they
- * leave. Destroy of a condition variable, a barrier or a wait group waits until they have left. The
- * words:
+ * Users: the threads and operations within a call on an object. Destroy of a condition variable, a
+ * barrier or a wait group waits until they have left. The words:
  *
  *	count		users; the bit DESTROYING: destroy runs, and the last user wakes it
- *	operations	those of the users that are operations of loops
+ *	operations	users that are operations of loops
  *
  *	user				destroy
  *	(1) enter			(1) is there an operation? EBUSY
  *	(2) wait, or notify		(2) set DESTROYING
  *	(3) leave: the last access	(3) sleep while the count is not 0
  *
- * An operation leaves when its callback is about to begin. So destroy must not wait for it: it may
- * be called by a callback of the same loop.
- *
- * A last user that cannot wake destroy touches nothing more: destroy looks each second.
- *
- * A user that is killed is counted for ever. Destroy of an object that processes share gives up
- * when the count has not changed for ten seconds.
+ * An operation leaves just before its callback. Destroy must not wait for operations, as a callback
+ * of their loop may call destroy. A killed user stays counted, so destroy of a shared object gives
+ * up when the count has not changed for DEAD_AFTER_MS.
  *
  * Invariant: neither number becomes negative. A user may enter while DESTROYING is set: a signal
- * handler of the thread that destroys, or any thread if destroy will return EBUSY, or has been
- * killed.
+ * handler of the destroying thread, or any thread if destroy will return EBUSY or was killed.
  *
- * A round is what barriers and wait groups wait for: that a generation ends. do_round() is the one
- * loop of their threads and operations; what the object says of its word, look() knows.
+ * A round waits for the end of a generation of a barrier or a wait group. do_round() is the loop of
+ * threads and operations; look() knows the object's word.
  */
 #include "internal.h"
 
 #define DESTROYING	0x80000000U
 
-/* How long a number of users may stay the same before they are taken for dead. */
 #define DEAD_AFTER_MS	10000
 
-/* How often destroy looks at it: the last user may not be able to wake. */
+/* How often destroy polls: the last user may fail to wake it. */
 #define LOOK_AFTER_MS	1000
 
-/* @op: NULL for a thread. Returns how many others there are. */
+/* @op: NULL for a thread. Returns the number of other users. */
 uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
 {
-	/* relaxed, both: destroy is not called while somebody comes */
+	/* relaxed, both: the program does not call destroy while a user enters */
 	if (op)
 		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
 	return atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed) & ~DESTROYING;
 }
 
-/* The last access: the object may be gone afterwards. */
+/* The last access: the object may be freed afterwards. */
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op)
 {
 	uint32_t flags = users->flags;
 	uint32_t was;
 
 	if (op) {
-		/* relaxed: ordered by the release that follows */
+		/* relaxed: the release below orders it */
 		was = atomic_fetch_sub_explicit(&users->operations, 1, memory_order_relaxed);
 		MEMWAIT_INVARIANT(was);
 	}
-	/* release: what was read before stays before destroy, which acquires */
+	/* release: pairs with memwait_users_drain(); this user's accesses come before destroy */
 	was = atomic_fetch_sub_explicit(&users->count, 1, memory_order_release);
 	MEMWAIT_INVARIANT(was & ~DESTROYING);
 	if (was == (DESTROYING | 1))
@@ -65,9 +58,9 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 }
 
 /*
- * Waits until those who have been woken are gone, however long that takes. Returns EBUSY if
- * somebody sleeps on @word, unless that is NULL, if an operation is there, or if the users of an
- * object that processes share are taken for dead; or an error of the device.
+ * Waits, without a limit, for the woken users. Returns EBUSY if somebody sleeps on @word (unless
+ * NULL), if there is an operation, or if users of a shared object are presumed dead; or an error of
+ * the device.
  */
 int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
@@ -75,7 +68,7 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	uint32_t n, last = 0;
 	int ret = 0;
 
-	/* relaxed: an operation whose callback has not begun waits still */
+	/* relaxed: an operation whose callback has not begun still waits */
 	if (atomic_load_explicit(&users->operations, memory_order_relaxed))
 		return EBUSY;
 	/* acquire: pairs with memwait_users_leave() */
@@ -97,12 +90,12 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 			break;
 		ret = 0;
 	}
-	/* relaxed: nobody learns anything from this bit */
+	/* relaxed: this bit publishes nothing */
 	atomic_fetch_and_explicit(&users->count, ~DESTROYING, memory_order_relaxed);
 	return -ret;
 }
 
-/* A round of a thread, if @op is NULL, or of an operation. */
+/* A round of a thread (@op is NULL) or an operation. */
 static int do_round(struct memwait_users *users, memwait_look_t *look,
 		    struct memwait_round *round, struct memwait_op *op,
 		    const struct memwait_deadline *deadline, int outcome)
@@ -120,7 +113,7 @@ static int do_round(struct memwait_users *users, memwait_look_t *look,
 	return ret;
 }
 
-/* Waits as a user. Returns what @look has returned. */
+/* Returns the result of @look. */
 int memwait_users_wait(struct memwait_users *users, memwait_look_t *look,
 		       const struct memwait_deadline *deadline)
 {
@@ -129,7 +122,6 @@ int memwait_users_wait(struct memwait_users *users, memwait_look_t *look,
 	return do_round(users, look, &round, NULL, deadline, MEMWAIT_OP_BEGIN);
 }
 
-/* The same, for an operation: a step of it. */
 int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct memwait_op *op,
 		       int outcome)
 {

@@ -1,39 +1,35 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Wait groups: 64 bits. The upper half is a generation, so that a waiter goes on even if the count
- * rises again before it runs.
+ * Wait groups: 64 bits. The generation lets a waiter go on even if the count rises again before it
+ * runs.
  *
  *	bits 0 to 29	the count
  *	WAITERS		somebody sleeps, or is about to
- *	OWED		nobody could be woken when the count became 0
+ *	OWED		the count became 0, and the wake-up failed
  *	bits 32 to 63	the generation
  *
  * Invariants:
- *	WAITERS is set only beside a count above 0, and a waiter sleeps only while it is set.
- *	The count becomes 0, or rises from 0, beside WAITERS => WAITERS is cleared and the
- *	generation changes in the same step; or the kernel has made it 0, and woken all.
+ *	WAITERS is set only at a count above 0. A waiter sleeps only while WAITERS is set.
+ *	A step to or from a count of 0 at which WAITERS is set clears WAITERS and changes the
+ *	generation; except that the kernel may make the count 0 and wake all.
  *	OWED is set in the step that makes the count 0.
  *
- * Waiters sleep where the lower half is, while the whole is as they have seen it; on big-endian
- * machines, while that half is. With WAITERS set the count becomes 0 by one system call that wakes
- * all, so no death can come between the two. It leaves 0 beside WAITERS. The next one that adds to
- * the count clears WAITERS and changes the generation: a waiter goes on if it finds 0, or another
- * generation. It may be woken for nothing, if somebody has added to the count before the kernel has
- * taken away the last one.
+ * Waiters sleep at the address of the lower half, while the whole state is unchanged; on big-endian
+ * machines, while that half is. If WAITERS is set, one system call makes the count 0 and wakes all:
+ * no death can split it. It leaves WAITERS set at 0. The next add clears WAITERS and changes the
+ * generation: a waiter goes on if it finds 0, or another generation. A wake-up is spurious if
+ * somebody adds before the kernel subtracts the last one. If the system call fails, the count
+ * becomes 0 anyway, and the next call on the group wakes the sleepers.
  *
- * If that system call fails the count becomes 0 all the same. The next call on the group wakes
- * those who sleep still.
- *
- * A waiter that was woken looks at the state once more, so all that have to wait are users, and
- * destroy waits until they have left (users.c). The thread that makes the count 0 touches nothing
- * afterwards.
+ * A woken waiter reads the state again, so all waiters are users, and destroy waits until they have
+ * left (users.c). The thread that makes the count 0 touches nothing afterwards.
  */
 #include <string.h>
 
 #include "internal.h"
 
 struct waitgroup {
-	/* Lower half: the count, WAITERS and OWED. Upper half: the generation. */
+	/* upper half: generation; lower half: OWED, WAITERS, count */
 	_Atomic uint64_t state;
 	struct memwait_users users;
 };
@@ -41,8 +37,8 @@ struct waitgroup {
 _Static_assert(MEMWAIT_WAITGROUP_MAX == 0x3fffffff, "as COUNT");
 _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wait group fits");
 
-#define OWED		0x80000000ULL	/* nobody could be woken when the count became 0 */
-#define WAITERS		0x40000000ULL	/* somebody sleeps, or is about to */
+#define OWED		0x80000000ULL
+#define WAITERS		0x40000000ULL
 #define COUNT		0x3fffffffULL
 #define GENERATION	(1ULL << 32)
 
@@ -61,7 +57,7 @@ static uint32_t generation_of(uint64_t state)
 	return (uint32_t)(state >> 32);
 }
 
-/* What changes by a system call, and what waiters sleep on: both have the same address. */
+/* Where system calls change the state, and waiters sleep: one address for both. */
 static const volatile void *count_word(struct waitgroup *group)
 {
 	return memwait_lower_half(&group->state);
@@ -79,12 +75,12 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	return memwait_need_device();
 }
 
-/* Wakes all if the thread that made the count 0 could not. Returns 0 or an error. */
+/* Retries a failed wake-up. Returns 0 or an error. */
 static int make_up(struct waitgroup *group)
 {
 	int ret;
 
-	/* relaxed: a waiter that is woken acquires the state */
+	/* relaxed: a woken waiter acquires the state */
 	if (!(atomic_load_explicit(&group->state, memory_order_relaxed) & OWED))
 		return 0;
 	ret = memwait_change(count_word(group), MEMWAIT_CHANGE_AND, ~(uint32_t)OWED, MEMWAIT_ALL,
@@ -99,17 +95,15 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 
 	if (!group)
 		return EINVAL;
-	/* acquire: who destroys it may free what it guarded */
+	/* acquire: the caller may free what it guarded */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return EBUSY;
 	err = make_up(group);
-	/* Those that sleep while the count is 0 are being woken. */
+	/* Those that sleep at a count of 0 are being woken. */
 	return err ? err : memwait_users_drain(&group->users, NULL);
 }
 
-/*
- * Takes the last ones away, and wakes all. Returns 0; or an error, and then nothing was done.
- */
+/* Subtracts the last ones and wakes all. Returns 0; or an error, and nothing was done. */
 static int finish(struct waitgroup *group, int delta, uint32_t flags)
 {
 	uint32_t was;
@@ -121,7 +115,7 @@ static int finish(struct waitgroup *group, int delta, uint32_t flags)
 		return -ret;
 	if ((int64_t)(was & COUNT) + delta >= 0)
 		return 0;
-	/* Two calls have taken away the same one: this one takes itself back. */
+	/* Two calls subtracted the same one: undo this call. */
 	memwait_change(count_word(group), MEMWAIT_CHANGE_ADD, (uint32_t)-delta, 0, flags, NULL);
 	return EINVAL;
 }
@@ -136,13 +130,13 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 
 	if (!group)
 		return EINVAL;
-	/* What was added can be taken away, whatever has become of the device. */
+	/* What was added can be subtracted, even if the device is lost. */
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
 	if (ret || !delta)
 		return ret;
 	make_up(group);
 	flags = group->users.flags;	/* a waiter may free the group */
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
 	do {
 		ret = 0;
@@ -162,7 +156,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 			next = (next & ~WAITERS) + GENERATION;
 		MEMWAIT_INVARIANT(!(state & WAITERS) || (count && state & COUNT) ||
 				  !(next & WAITERS || generation_of(next) == generation_of(state)));
-		/* acq_rel: what all did before the count was zero is there for who waited */
+		/* acq_rel: publishes all work before a count of 0 to the waiters */
 	} while (!atomic_compare_exchange_weak_explicit(&group->state, &state, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
@@ -174,7 +168,7 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 	return memwait_waitgroup_add(group, -1);
 }
 
-/* Before becoming a user: whether there is nothing to wait for. */
+/* Whether there is nothing to wait for, and no need to become a user. */
 static bool is_zero(struct waitgroup *group)
 {
 	make_up(group);
@@ -182,7 +176,7 @@ static bool is_zero(struct waitgroup *group)
 	return !(atomic_load_explicit(&group->state, memory_order_acquire) & COUNT);
 }
 
-/* 0, or MEMWAIT_OP_WAITS: there is something to wait for, and WAITERS says that somebody does. */
+/* 0; or MEMWAIT_OP_WAITS, with WAITERS set. */
 static int enter(struct waitgroup *group, struct memwait_round *round)
 {
 	/* acquire: pairs with memwait_waitgroup_add() */
@@ -264,7 +258,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
-	(void)outcome;	/* all are woken: there is nothing to pass on */
+	(void)outcome;	/* all are woken: nothing to pass on */
 	memwait_users_leave(&group->users, op);
 }
 
