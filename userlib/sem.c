@@ -2,28 +2,27 @@
 /*
  * Semaphores: 64 bits.
  *
- *	bits 0 to 31	the value; waiters sleep while it is 0
- *	bit 32		PRIVATE, as init was told
- *	bits 33 to 63	how many are within a wait
+ *	bits 0 to 31	value; waiters sleep while it is 0
+ *	bit 32		PRIVATE, set by init
+ *	bits 33 to 63	waiters: threads and operations within a wait
  *
  * Invariants:
  *	The number of waiters does not become negative.
  *	PRIVATE never changes: a value below 0, or of 2^32, would change it.
  *	A post that finds waiters notifies one of them.
  *
- * The atomic operation that raises the value tells post all that it needs, so the semaphore may be
- * gone afterwards. The value alone counts: a waiter that was woken takes from it, or sleeps again
- * if another thread was faster, which then has used the post. Each post notifies one, so that there
- * are never sleepers beside a value that nobody has been woken for.
+ * The semaphore may be freed after the atomic that raises the value, which returns all that post
+ * needs. Only the value counts: a woken waiter takes from it, or sleeps again if another thread has
+ * used the post. As each post notifies one, nobody sleeps beside a value for which nobody was
+ * woken.
  *
- * Between processes a post that may find sleepers raises the value and wakes one in one system
- * call. Two posts wake two waiters, and the kernel looks to the second one only, see internal.h. If
- * the first one dies before it has taken, its post is left; and so is a post that could not wake
- * anybody. Therefore a waiter that was woken, and leaves a value behind beside others that wait,
- * wakes one more of them.
+ * Between processes, a post that may find sleepers raises the value and wakes one in one system
+ * call. If two posts wake two waiters, the kernel tracks only the second (internal.h). If the first
+ * dies before it takes, its post is left over, like a post that failed to wake. So a woken waiter
+ * that leaves a value above 0 beside other waiters wakes one more.
  *
- * A waiter that dies in its sleep is counted for ever. Each post is a system call then, and destroy
- * asks the kernel how many sleep.
+ * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
+ * the kernel how many sleep.
  */
 #include <string.h>
 
@@ -36,10 +35,10 @@ struct sem {
 
 _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits");
 
-#define PRIVATE		(1ULL << 32)	/* in the state: after a post the rest may be gone */
+#define PRIVATE		(1ULL << 32)	/* in the state: post reads nothing afterwards */
 #define WAITER		(1ULL << 33)
 #define WAITERS		(-WAITER)
-#define OVERFLOW	(1ULL << 31)	/* in the state of one more than MEMWAIT_SEM_VALUE_MAX */
+#define OVERFLOW	(1ULL << 31)	/* set by a value above MEMWAIT_SEM_VALUE_MAX */
 
 static struct sem *to_sem(memwait_sem_t *sem)
 {
@@ -56,20 +55,19 @@ static uint32_t flags_of(uint64_t state)
 	return state & PRIVATE ? MEMWAIT_PRIVATE : 0;
 }
 
-/* What the waiters sleep on. */
 static const volatile void *value_word(struct sem *sem)
 {
 	return memwait_lower_half(&sem->state);
 }
 
-/* Takes one, and @less from the state with it; or returns false. @left gets what remains. */
+/* Takes one, and subtracts @less as well; or returns false. @left: the state that remains. */
 static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 {
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 
 	while (value_of(state)) {
-		/* acquire: pairs with memwait_sem_post() */
+		/* acquire: pairs with the release of memwait_sem_post() */
 		*left = state - 1 - less;
 		MEMWAIT_INVARIANT(state >= less && !((*left ^ state) & PRIVATE));
 		if (atomic_compare_exchange_weak_explicit(&sem->state, &state, *left,
@@ -80,7 +78,7 @@ static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 	return false;
 }
 
-/* The same for a waiter. If it was woken it may have to wake another one, see above. */
+/* Of a waiter. A woken one may have to wake another, see above. */
 static bool take_and_leave(struct sem *sem, bool woken)
 {
 	uint64_t left;
@@ -92,10 +90,10 @@ static bool take_and_leave(struct sem *sem, bool woken)
 	return true;
 }
 
-/* Returns how to wait. */
+/* Returns the flags to sleep with. */
 static uint32_t enter(struct sem *sem)
 {
-	/* relaxed: a post that comes later sees it, as it changes the same word */
+	/* relaxed: a later post sees it, as it changes the same word */
 	uint64_t was = atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
 
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(was));
@@ -109,7 +107,7 @@ static void leave(struct sem *sem)
 	MEMWAIT_INVARIANT(was >= WAITER);
 }
 
-/* A wake-up that is not used. If the value is 0, another thread has used it. */
+/* Passes on an unused wake-up, which another thread has used if the value is 0. */
 static void pass_on(struct sem *sem)
 {
 	/* relaxed: the thread that takes it acquires */
@@ -135,7 +133,7 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 
 	if (!sem)
 		return EINVAL;
-	/* acquire: who destroys it may free what it guarded */
+	/* acquire: the caller may free what it guarded */
 	state = atomic_load_explicit(&sem->state, memory_order_acquire);
 	if (state < WAITER)
 		return 0;
@@ -144,7 +142,7 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 	return memwait_sleepers(value_word(sem), 0) ? EBUSY : 0;
 }
 
-/* In this order: after leaving the semaphore may be gone. */
+/* In this order: the semaphore may be freed after leave(). */
 static void pass_on_and_leave(struct sem *sem, bool woken)
 {
 	if (woken)
@@ -157,7 +155,7 @@ static void cancelled(void *argument)
 	pass_on_and_leave(argument, true);
 }
 
-/* Not inlined: so what does not sleep needs next to no stack frame. */
+/* Not inlined: the path without a sleep needs almost no stack frame. */
 __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
@@ -172,7 +170,7 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 	while (!take_and_leave(sem, woken)) {
 		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
 						cancelled, sem);
-		/* The value may be above 0: the thread that was woken for it has not run yet. */
+		/* The value may be above 0: the thread woken for it may not have run yet. */
 		if (ret == MEMWAIT_TIMED_OUT && take_and_leave(sem, woken))
 			return 0;
 		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {
@@ -207,7 +205,7 @@ int memwait_sem_wait(memwait_sem_t *sem)
 	return err;
 }
 
-/* Not inlined, as above. */
+/* Not inlined, as sleep_until(). */
 __attribute__((__noinline__))
 static int trywait_first(memwait_sem_t *sem)
 {
@@ -245,7 +243,7 @@ int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 	return memwait_sem_clockwait(sem, CLOCK_REALTIME, abstime);
 }
 
-/* Not inlined, as above. */
+/* Not inlined, as sleep_until(). */
 __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem)
 {
@@ -254,10 +252,10 @@ static int post_and_wake(struct sem *sem)
 
 	if (ret)
 		return ret;
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 	do {
-		/* Posts by memwait_change() may have gone beyond it, by as many as came at once. */
+		/* Concurrent posts by memwait_change() may have exceeded the maximum. */
 		if (value_of(state) >= MEMWAIT_SEM_VALUE_MAX)
 			return EOVERFLOW;
 		if (state >= WAITER && !(state & PRIVATE) && !ret) {
@@ -265,13 +263,13 @@ static int post_and_wake(struct sem *sem)
 			if (ret >= 0)
 				return 0;
 		}
-		/* release: what was done before is there for who takes it */
+		/* release: publishes the poster's work to the taker */
 	} while (!atomic_compare_exchange_weak_explicit(&sem->state, &state, state + 1,
 							memory_order_release,
 							memory_order_relaxed));
 	if (state < WAITER)
 		return 0;
-	/* If the system call has failed, the semaphore is posted all the same. */
+	/* Posted even if the system call failed. */
 	if (!ret)
 		ret = memwait_wake(value_word(sem), 1, flags_of(state));
 	return ret < 0 ? -ret : 0;
@@ -287,11 +285,11 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 	MEMWAIT_PROBE1(sem_post, public_sem);
 	if (!memwait_has_device())
 		return post_and_wake(sem);
-	/* relaxed: only the compare-and-swap counts */
+	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
-	/* One look for all that is rare: somebody waits, or there is no room for one more. */
+	/* One test for both rare cases: somebody waits, or the value is at its maximum. */
 	if (!((state + 1) & (OVERFLOW | WAITERS)) &&
-	    /* release: as above */
+	    /* release: as in post_and_wake() */
 	    atomic_compare_exchange_strong_explicit(&sem->state, &state, state + 1,
 						    memory_order_release, memory_order_relaxed))
 		return 0;
@@ -302,7 +300,7 @@ int memwait_sem_getvalue(memwait_sem_t *sem, int *value)
 {
 	if (!sem || !value)
 		return EINVAL;
-	/* relaxed: out of date at once */
+	/* relaxed: immediately out of date */
 	*value = (int)value_of(atomic_load_explicit(&to_sem(sem)->state, memory_order_relaxed));
 	return 0;
 }
@@ -319,7 +317,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 			return 0;
 		op->word.flags = enter(sem);
 	}
-	/* One whose deadline has passed looks once more, as above. */
+	/* After the deadline tries once more, as sleep_until(). */
 	while (!take_and_leave(sem, woken)) {
 		if (ret != MEMWAIT_TIMED_OUT)
 			ret = memwait_op_arm(op, value_word(sem), 0, op->word.flags);
