@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Mutexes. By default a lock word (lock.c), and for some kinds its owner. A robust one is an owner
- * word (owner.c).
+ * Mutexes: a lock word (lock.c), for some kinds with an owner. A robust mutex is an owner word
+ * (owner.c).
  *
  * Invariants, of kinds whose owners matter:
- *	The thread that has the lock writes the owner and the count, and nobody else does.
- *	While it is locked the count is at least 1, but for the moments before and after.
+ *	Only the thread that has the lock writes the owner and the count.
+ *	While locked, the count is at least 1, except just after lock and just before unlock.
  *
- * Other threads read the owner too, to see whether it is they themselves: a thread finds its own id
- * there only if it has written it. Of a mutex that processes share that is the kernel's id, because
- * processes in two PID namespaces may have threads of one number.
+ * Other threads read the owner only to compare it with their own id, which is there only if they
+ * stored it. A shared mutex uses the kernel's id: threads in two PID namespaces may have one
+ * number.
  */
 #include <string.h>
 
@@ -19,12 +19,12 @@
 struct mutex {
 	union {
 		_Atomic uint32_t word;
-		_Atomic uint64_t owned;		/* of a robust one */
+		_Atomic uint64_t owned;		/* robust */
 	};
 	uint32_t kind;
-	uint32_t count;			/* how often its owner has locked it; if owners matter */
-	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and it is not robust */
-	_Atomic uint32_t spins;		/* of memwait_lock() */
+	uint32_t count;			/* lock depth; if owners matter */
+	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and not robust */
+	_Atomic uint32_t spins;		/* for memwait_lock() */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
@@ -46,7 +46,7 @@ static bool owners_matter(const struct mutex *mutex)
 	return mutex->kind & OWNERS_MATTER;
 }
 
-/* As what the caller owns it. Returns 0 or an error. */
+/* The id by which the caller owns it. Returns 0 or an error. */
 static int identify(const struct mutex *mutex, uint64_t *id)
 {
 	if (mutex->kind & MEMWAIT_PRIVATE && !is_robust(mutex)) {
@@ -65,7 +65,7 @@ static uint64_t owner_of(struct mutex *mutex)
 	return atomic_load_explicit(&mutex->owner, memory_order_relaxed);
 }
 
-/* Whether the calling thread has it; if owners matter. */
+/* Whether the caller has it; if owners matter. */
 static bool is_own(struct mutex *mutex)
 {
 	uint64_t id;
@@ -75,14 +75,14 @@ static bool is_own(struct mutex *mutex)
 
 static void set_owner(struct mutex *mutex, uint64_t owner, uint32_t count)
 {
-	/* relaxed: ordered by the lock, but for is_own() */
+	/* relaxed: ordered by the lock, except for is_own() */
 	if (!is_robust(mutex))
 		atomic_store_explicit(&mutex->owner, owner, memory_order_relaxed);
 	mutex->count = count;
 }
 
 /*
- * @ret: what locking has returned; 0 or EOWNERDEAD: it is locked now, @count times. A dead owner
+ * @ret: the result of locking; if 0 or EOWNERDEAD, the mutex is locked @count times. A dead owner
  * may have left any count.
  */
 static int locked(struct mutex *mutex, uint32_t count, int ret)
@@ -91,15 +91,15 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 
 	if (!memwait_has_locked(ret) || !owners_matter(mutex))
 		return ret;
-	/* It cannot fail, as it was asked for before. */
+	/* Cannot fail: the caller got its id before. */
 	identify(mutex, &id);
 	set_owner(mutex, id, count);
 	return ret;
 }
 
 /*
- * Before locking; if owners matter. If it is the caller's own: 0, it is locked once more, or
- * EDEADLK, EAGAIN. EBUSY: it is to be locked. Other errors: the caller cannot own it.
+ * Before locking, if owners matter. If the caller has it: 0, locked once more; or EDEADLK, EAGAIN.
+ * EBUSY: go on to lock. Other errors: the caller has no id.
  */
 static int lock_own_again(struct mutex *mutex)
 {
@@ -148,7 +148,7 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	if (!mutex)
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_destroy, public_mutex);
-	/* acquire, both: who destroys it may free what it guarded */
+	/* acquire, both: the caller may free what it guarded */
 	if (!is_robust(mutex))
 		return atomic_load_explicit(&mutex->word, memory_order_acquire) & MEMWAIT_LOCKED ?
 		       EBUSY : 0;
@@ -176,7 +176,7 @@ static inline int lock_until(struct mutex *mutex, const struct memwait_deadline 
 	return locked(mutex, 1, ret);
 }
 
-/* The first ones are not inlined: so the others do not keep registers for them. */
+/* Not inlined: the common path saves no registers for it. */
 __attribute__((__noinline__))
 static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadline)
 {
@@ -193,7 +193,7 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 	if (!mutex)
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_entry, mutex);
-	/* The usual ones, without a call. */
+	/* The common cases, without a call. */
 	if (!owners_matter(to_mutex(mutex))) {
 		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word)) {
 			MEMWAIT_PROBE1(mutex_acquired, mutex);
@@ -280,7 +280,7 @@ int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *absti
 	return clocklock(mutex, CLOCK_REALTIME, abstime);
 }
 
-/* Not inlined: so the usual mutex is unlocked without a stack frame. */
+/* Not inlined: the common mutex is unlocked without a stack frame. */
 __attribute__((__noinline__))
 static int unlock_own(struct mutex *mutex)
 {
@@ -295,14 +295,14 @@ static int unlock_own(struct mutex *mutex)
 	return memwait_lock_release(&mutex->word, mutex->kind);
 }
 
-/* If nobody waits for it, and it was locked once: as memwait_owner_release(), without a call. */
+/* memwait_owner_release() without a call: not recursive, and nobody waits. */
 static inline bool unlock_robust(struct mutex *mutex)
 {
 	uint64_t id = memwait_known_id();
 
 	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE)
 		return false;
-	/* release: what was done under the lock is there for the next owner */
+	/* release: publishes the critical section to the next owner */
 	return atomic_compare_exchange_strong_explicit(&mutex->owned, &id, 0, memory_order_release,
 						       memory_order_relaxed);
 }
@@ -313,7 +313,7 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 
 	if (!mutex)
 		return EINVAL;
-	/* Before the next one can have it. */
+	/* Before another thread can lock it. */
 	MEMWAIT_PROBE1(mutex_release, public_mutex);
 	if (owners_matter(mutex))
 		return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_own(mutex);
@@ -327,7 +327,7 @@ int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 
 	if (!mutex || !is_robust(mutex))
 		return EINVAL;
-	/* relaxed: if the caller has it, it has written it itself */
+	/* relaxed: a caller that has it stored it */
 	now = atomic_load_explicit(&mutex->owned, memory_order_relaxed);
 	if (!(now & MEMWAIT_OWNER_INCONSISTENT) || now == MEMWAIT_NOT_RECOVERABLE)
 		return EINVAL;
@@ -350,7 +350,7 @@ static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int 
 	uint64_t id;
 	int ret;
 
-	/* Of the thread that goes on, which need not be the one that began. */
+	/* The id of the thread that continues, perhaps not the one that began. */
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
 		undo(mutex, outcome);
@@ -389,7 +389,7 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 	return memwait_op_begin_until(op, &lock_kind, mutex, NULL, clock, abstime);
 }
 
-/* Returns what unlocking says. If the callback has forked, the lock is the parent's. */
+/* Returns the result of unlocking. If the callback forked, the lock belongs to the parent. */
 static int execute(struct memwait_op *op, int result)
 {
 	memwait_mutex_t *mutex = op->object;
@@ -420,9 +420,9 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 }
 
 /*
- * The word to which a condition variable with @flags can move its sleepers, or NULL. A sleeper of a
- * fair word has the lock if it is counted, and one that was moved cannot tell. One that was moved
- * to an owner word would not have named the owner.
+ * The word to which a condition variable with @flags may move its sleepers, or NULL. Not a fair
+ * word: a counted sleeper has the lock, and a moved one cannot tell. Not an owner word: a moved
+ * sleeper has not named the owner.
  */
 _Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags)
 {
@@ -434,7 +434,7 @@ _Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t fla
 	return &mutex->word;
 }
 
-/* Whether it is locked, by the caller if owners matter: for a condition variable. */
+/* For a condition variable: whether it is locked, by the caller if owners matter. */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
@@ -446,10 +446,10 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a mutex that is held, however often, for a condition variable with @flags. A private
- * mutex may leave its notify to the caller's sleep: *@wake, unless @wake is NULL, is the word to
- * notify then. Otherwise it is done here, as the caller might die in between. If it fails, the
- * mutex is unlocked, and the wait meets the error.
+ * Unlocks a held mutex completely, for a condition variable with @flags. A private mutex may leave
+ * its notify to the caller's sleep: *@wake, unless @wake is NULL, is the word. A shared one
+ * notifies here, as the caller may die in between. If the notify fails, the mutex is unlocked, and
+ * the wait meets the error.
  */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake)
@@ -476,7 +476,7 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 		*wake = &mutex->word;
 }
 
-/* No cancellation point. */
+/* Not a cancellation point. */
 static void nap(void)
 {
 	const struct timespec time = { .tv_nsec = 1000000 };
@@ -488,10 +488,9 @@ static void nap(void)
 }
 
 /*
- * @contended: others may sleep on it that have not set CONTENDED. Returns 0; of a robust one also
- * EOWNERDEAD, or ENOTRECOVERABLE: it is not locked. A thread that waits for a condition must have
- * the mutex again: if it cannot sleep, for want of memory or of a descriptor, it looks now and
- * then.
+ * @contended: others may sleep on it without CONTENDED. Returns 0; if robust also EOWNERDEAD, or
+ * ENOTRECOVERABLE: not locked. A waiter for a condition must get the mutex back: if it cannot
+ * sleep, for want of memory or a descriptor, it polls.
  */
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
 {

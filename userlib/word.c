@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Words: the kernel's wait and notify, with the times and loops of C programs. */
+/* Words: the kernel's wait and notify, with timespecs and loops. */
 #include "internal.h"
 
 static int set_deadline(struct memwait_deadline *deadline, const struct timespec *timeout,
@@ -33,10 +33,10 @@ static int set_deadline(struct memwait_deadline *deadline, const struct timespec
 	return 0;
 }
 
-/* Of flags of words: what the kernel is to know. */
+/* The flags that the kernel gets. */
 #define WAIT_FLAGS	((unsigned int)(MEMWAIT_PRIVATE | MEMWAIT_OWNED))
 
-/* A thread that waits with MEMWAIT_OWNED needs an id. */
+/* MEMWAIT_OWNED requires a thread id. */
 static int set_thread_deadline(struct memwait_deadline *deadline, const struct timespec *timeout,
 			       unsigned int flags)
 {
@@ -212,7 +212,7 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 	return begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
 }
 
-/* Flags of functions that take one word of any size, or two. */
+/* Flags of functions on one or two words of any size. */
 #define WORD_FLAGS	((unsigned int)(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
 
 int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
@@ -281,7 +281,7 @@ int memwait_notify_many(const struct memwait_notify *notifies, unsigned int coun
 	unsigned int done = 0;
 	int ret;
 
-	/* A signal ends the call between two of them: then it is called again for the rest. */
+	/* A signal ends the call between two notifies: call again for the rest. */
 	do {
 		ret = memwait_device(MEMWAIT_IOC_NOTIFY_MANY, &many);
 		if (ret < 0)
