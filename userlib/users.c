@@ -33,7 +33,7 @@
 /* @op: NULL for a thread. Returns the number of other users. */
 uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
 {
-	/* relaxed, both: the program does not call destroy while a user enters */
+	/* relaxed, both: no destroy that succeeds may run while a user enters */
 	if (op)
 		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
 	return atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed) & ~DESTROYING;
