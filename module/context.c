@@ -2,11 +2,10 @@
 /*
  * The open file: open, read, poll, fdinfo, close.
  *
- * A context that is bound to a process ends when the process dies, even if other processes have
- * copies of its descriptor. Its waits end as with the last close. Only the process itself arms,
- * cancels and reads, so no thread is within such a call when the process has died. A work (owner.c)
- * ends the context, in steps under .read_lock, while the context is in the process's list. A close
- * that ends it first takes it out of that list:
+ * A context bound to a process ends when that process dies, even if other processes hold copies of
+ * its descriptor. Only the bound process arms, cancels and reads, so no such call is running then.
+ * A work (owner.c) ends the context in steps under .read_lock, while the context is in the
+ * process's list. A close that ends the context first removes it from the list:
  *
  *	close					work
  *	lock the process			lock the process
@@ -16,19 +15,18 @@
  *	end all					end some, leave the list if none is left
  *	unlock .read_lock			unlock .read_lock
  *
- * So a close waits for one step of the work, and the work waits for no close. It must not: it tells
- * of the deaths of all users, and a thread that closes may not run for long.
+ * A close waits for one step of the work at most. The work never waits for a close: it serves all
+ * users, and a closing thread may not run for long.
  *
- * A process that dies closes its descriptors afterwards, and ends its contexts itself then
- * (->flush()): a parent that has waited for it finds its waits ended. The work ends the others: of
- * a process that has closed its own copy before, shares its table of descriptors, or executes a
- * program. Closes by other processes leave that to the work.
+ * A dying process ends its contexts in memwait_flush(), so its parent finds the waits ended after
+ * waitpid(2). The work ends the rest: the process has closed its copy before, shares its descriptor
+ * table, or has called exec.
  *
- * The first call that must be the process's own decides which process a context belongs to. A call
- * of another process is refused, or was first: then the context cannot be bound any more.
+ * The first arm, cancel, read or MEMWAIT_IOC_OWNER for the context decides whether the context is
+ * bound: see memwait_context_use() and memwait_identity_bind().
  *
- * The last close of a user's contexts evicts the user's kept queues. No call of the user is under
- * way then, so no queue is inserted.
+ * The last close of a user's contexts evicts the user's kept queues. No call of that user can
+ * insert another one then.
  */
 #include <linux/fs.h>
 #include <linux/minmax.h>
@@ -49,17 +47,17 @@
 #include "memwait.h"
 #include "trace.h"
 
-/* Completions that are read between two lockings. */
+/* Completions per lock section. */
 #define MEMWAIT_CHUNK	16
 
-/* Waits that are ended in one step of the work. */
+/* Waits that one step of the work ends. */
 #define MEMWAIT_END_STEP	16
 
 static atomic64_t memwait_last_context;
 
 /**
- * memwait_open() - open(2): a new context
- * @inode: of the device
+ * memwait_open() - open(2): create a context
+ * @inode: the device's
  * @file: gets the context
  *
  * Context: process context, may sleep.
@@ -94,24 +92,24 @@ int memwait_open(struct inode *inode, struct file *file)
 	file->private_data = context;
 	file->f_mode |= FMODE_NOWAIT;
 
-	/* stream_open(): without a file position, readers do not wait for each other in read(2). */
+	/* stream_open(): without a file position, read(2) calls do not serialize. */
 	return stream_open(inode, file);
 }
 
 /**
- * memwait_context_leave_process() - take a context out of the list of its process's
- * @context: that of a closed file; or the process has died
+ * memwait_context_leave_process() - remove a context from its process's list
+ * @context: file closed, or process dead
  *
  * Context: process context. Does not wait for a step of the work.
  *
- * Return: whether it stood there: then it is the caller's to end.
+ * Return: true if it was in the list: the caller ends it.
  */
 bool memwait_context_leave_process(struct memwait_context *context)
 {
 	struct memwait_identity *process;
 	bool left = false;
 
-	/* The process's identity may be freed when its list is empty. */
+	/* The process's identity may be freed once its list is empty. */
 	rcu_read_lock();
 	process = READ_ONCE(context->process);
 	if (process && process->who) {
@@ -130,13 +128,13 @@ bool memwait_context_leave_process(struct memwait_context *context)
 }
 
 /**
- * memwait_context_end_some() - end some of what a context has whose process has died
- * @context: the caller has a reference, and context->read_lock
- * @unused: gets pins that only these waits had, for memwait_pins_put()
+ * memwait_context_end_some() - one step of ending a context whose process has died
+ * @context: caller holds a reference and context->read_lock
+ * @unused: gets unused pins, for memwait_pins_put()
  *
  * Context: process context, may sleep.
  *
- * Return: whether there is more.
+ * Return: whether anything is left.
  */
 bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused)
 {
@@ -145,14 +143,14 @@ bool memwait_context_end_some(struct memwait_context *context, struct memwait_pi
 		queue_work(system_unbound_wq, &context->wake_rest);
 	if (memwait_async_end_some(context, MEMWAIT_END_STEP, unused))
 		return true;
-	/* After its waits: see identity.c. */
+	/* After the waits: see identity.c. */
 	if (context->identity)
 		memwait_identity_kill(context->identity);
 	context->identity = NULL;
 	return false;
 }
 
-/* Whether a context is bound to the current process, which dies, or has executed a program. */
+/* Whether the current process is bound to @context and is dying or has called exec. */
 static bool memwait_context_ends_here(const struct memwait_context *context)
 {
 	const struct memwait_identity *process;
@@ -166,9 +164,9 @@ static bool memwait_context_ends_here(const struct memwait_context *context)
 }
 
 /**
- * memwait_flush() - close(2) of one descriptor: the dying process ends its contexts
+ * memwait_flush() - close(2) of a descriptor; ends the context of a dying process
  * @file: the context
- * @id: not looked at
+ * @id: unused
  *
  * Context: process context, may sleep.
  *
@@ -190,8 +188,8 @@ int memwait_flush(struct file *file, fl_owner_t id)
 }
 
 /**
- * memwait_release() - the last close: ends all that is left
- * @inode: of the device
+ * memwait_release() - last close: end the context
+ * @inode: the device's
  * @file: the context
  *
  * Context: process context, may sleep.
@@ -204,7 +202,7 @@ int memwait_release(struct inode *inode, struct file *file)
 	struct memwait_pin *unused;
 
 	memwait_context_leave_process(context);
-	/* A step of the work may be under way. */
+	/* Wait for a running step of the work. */
 	mutex_lock(&context->read_lock);
 	mutex_unlock(&context->read_lock);
 	memwait_expire_close(context);
@@ -215,19 +213,19 @@ int memwait_release(struct inode *inode, struct file *file)
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	if (!atomic_long_read(&context->user->used[MEMWAIT_CONTEXTS]))
 		memwait_queue_evict_all(&context->user->kept);
-	memwait_pins_put(context->user, unused);	/* last, as it may take for ever */
+	memwait_pins_put(context->user, unused);	/* last, may block forever */
 	memwait_context_put(context);
 	return 0;
 }
 
-/* Copies records out. Returns how many of them are there as a whole. */
+/* Returns the number of whole records copied. */
 static unsigned int memwait_copy_records(const struct memwait_completion *records, unsigned int nr,
 					 struct iov_iter *to)
 {
 	size_t bytes = copy_to_iter(records, nr * sizeof(*records), to);
 	unsigned int copied = bytes / sizeof(*records);
 
-	/* Before a hole it may have copied more than it says: then one by one. */
+	/* Before a hole it may copy more than it reports: retry one by one. */
 	while (copied < nr) {
 		iov_iter_revert(to, bytes % sizeof(*records));
 		bytes = copy_to_iter(&records[copied], sizeof(*records), to);
@@ -241,8 +239,8 @@ static unsigned int memwait_copy_records(const struct memwait_completion *record
 }
 
 /*
- * Moves some of the oldest completions to the end of @taken. Copies out first: what user space did
- * not get stays where it is. Returns how many, or -EFAULT.
+ * Moves the oldest completions to the end of @taken. Copies out first: completions that user space
+ * did not get stay. Returns the number moved, or -EFAULT.
  */
 static int memwait_read_some(struct memwait_context *context, struct iov_iter *to,
 			     struct list_head *taken)
@@ -285,7 +283,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	return nr;
 }
 
-/* Puts back what the dying caller will not see, for another reader, or for close to pass it on. */
+/* Puts back completions that a dying caller will not see, for a reader or for close. */
 static void memwait_unread(struct memwait_context *context, struct list_head *taken,
 			   unsigned int nr)
 {
@@ -298,7 +296,6 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 	memwait_context_wake(context);
 }
 
-/* Gives back what a reader has got. */
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken)
 {
 	struct memwait_async_waiter *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
@@ -319,10 +316,9 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 }
 
 /*
- * Lets other readers read. Only one of those that sleep was woken: if it has left something, or was
- * interrupted while it waited for the lock, the next one is woken here. A reader that was refused
- * meanwhile may have had the only edge of a completion that this reader has not seen: then there is
- * a new edge.
+ * A completion wakes one reader. Wakes the next if completions are left: that reader may have been
+ * interrupted while it waited for the lock. A refused reader may have consumed the edge of a
+ * completion that this reader has not seen: makes a new edge.
  */
 static void memwait_read_unlock(struct memwait_context *context)
 {
@@ -335,7 +331,7 @@ static void memwait_read_unlock(struct memwait_context *context)
 		memwait_context_wake_reader(context);
 }
 
-/* Either gets the lock, or the reader that has it sees that another one was refused. */
+/* Takes the lock, or lets the holder see that a reader was refused. */
 static bool memwait_read_trylock(struct memwait_context *context)
 {
 	if (mutex_trylock(&context->read_lock))
@@ -345,7 +341,7 @@ static bool memwait_read_trylock(struct memwait_context *context)
 	return mutex_trylock(&context->read_lock);
 }
 
-/* Reads what there is. Returns how many bytes, which may be 0; or a negative errno. */
+/* Returns bytes read, possibly 0, or a negative errno. */
 static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter *to,
 				bool nonblocking)
 {
@@ -355,7 +351,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	bool dying;
 	int ret;
 
-	/* Another reader may be in a page fault, for as long as it likes. */
+	/* The lock holder may be in a page fault for any length of time. */
 	if (nonblocking && !memwait_read_trylock(context))
 		return -EAGAIN;
 	if (!nonblocking && mutex_lock_interruptible(&context->read_lock))
@@ -369,7 +365,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 		nr += ret;
 		cond_resched();
 	} while (iov_iter_count(to) >= size && !signal_pending(current));
-	/* Asked after the last fault, for all that was read. */
+	/* After the last fault, for everything read. */
 	dying = nr && memwait_is_dying();
 	if (dying)
 		memwait_unread(context, &taken, nr);
@@ -383,14 +379,14 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 }
 
 /**
- * memwait_read_iter() - read(2), readv(2), whose segments are one buffer, and io_uring
+ * memwait_read_iter() - read(2), readv(2) and io_uring
  * @iocb: of the context's file
- * @to: room for whole completions
+ * @to: destination; segments form one buffer
  *
  * Context: process context, sleeps.
  *
- * Return: how many bytes; -EINVAL: no room for one; -EAGAIN: nothing there, of a reader that must
- * not block; -EFAULT, -EPERM or -ERESTARTSYS.
+ * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: nothing to read, non-blocking;
+ * -EFAULT, -EPERM or -ERESTARTSYS.
  */
 ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
@@ -410,7 +406,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 			return ret;
 		if (nonblocking)
 			return -EAGAIN;
-		/* Only the very first one is worth blocking for. */
+		/* Block only for the first completion. */
 		ret = wait_event_interruptible_exclusive(context->readers,
 							 memwait_context_is_readable(context));
 		if (ret)
@@ -419,13 +415,13 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 }
 
 /**
- * memwait_poll() - poll(2): is there something to read?
+ * memwait_poll() - poll(2)
  * @file: the context
  * @table: of the poller
  *
- * Context: process context; takes the context's lock if a timer has run.
+ * Context: process context; takes the context's lock if a timer has fired.
  *
- * Return: EPOLLIN | EPOLLRDNORM, EPOLLERR | EPOLLHUP: the process has died, or 0.
+ * Return: EPOLLIN | EPOLLRDNORM; EPOLLERR | EPOLLHUP: the process has died; or 0.
  */
 __poll_t memwait_poll(struct file *file, poll_table *table)
 {
@@ -443,8 +439,8 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 /**
  * memwait_info() - MEMWAIT_IOC_INFO
  * @context: the caller's
- * @arg: where to write a struct memwait_info
- * @size: its size, as the caller knows it. It gets zeros for what is not known here
+ * @arg: user buffer
+ * @size: its size; bytes past struct memwait_info are zeroed
  *
  * Context: process context, may sleep.
  *
@@ -477,7 +473,7 @@ int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 
 #ifdef CONFIG_PROC_FS
 /**
- * memwait_show_fdinfo() - what /proc/PID/fdinfo tells of a context
+ * memwait_show_fdinfo() - contents of /proc/PID/fdinfo
  * @seq: where to write
  * @file: the context
  *
@@ -499,7 +495,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 		places++;
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
 		   completed, pins, places);
-	/* Not by its identity, which is freed when a bound context ends. */
+	/* .identity is freed when a bound context ends. */
 	seq_printf(seq, "context:\t%llu\nowner:\t%llu\n", context->number,
 		   READ_ONCE(context->id));
 }

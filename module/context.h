@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What contexts, async waits and pins consist of, for the files that work on them. The protocol is
- * told at the top of async.c.
+ * Contexts, async waits and pins. See async.c for the protocol.
  */
 #ifndef MEMWAIT_CONTEXT_H
 #define MEMWAIT_CONTEXT_H
@@ -27,30 +26,30 @@
 
 struct memwait_place;
 
-/* What is counted of each user, and limited by a module parameter. */
+/* Resources counted per user. */
 enum memwait_resource {
-	MEMWAIT_WAITS,		/* async waits, until cancelled or read */
+	MEMWAIT_WAITS,		/* until cancelled or read */
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_PINS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
-	MEMWAIT_SPARES,		/* waits that contexts keep to use them again */
-	MEMWAIT_LIMITS,		/* how many of these have a limit of their own */
-	/* Words of interrupted threads; at most as many as waits. */
+	MEMWAIT_SPARES,		/* ended waits cached for reuse */
+	MEMWAIT_LIMITS,		/* resources that have a limit of their own */
+	/* Words of interrupted threads; limit of MEMWAIT_WAITS. */
 	MEMWAIT_PLACES = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
 };
 
 /**
- * struct memwait_user - what the contexts of one user share
+ * struct memwait_user - shared by the contexts of one user
  * @uid: the user
- * @refs: one for each context and each identity; it goes to 0 under the lock of the table of users
- * @used: how much there is of each resource
- * @pin_lock: held while pins are counted; protects @left_pins
- * @left_pins: pins that a kernel thread has taken out, for @put_pins
- * @put_pins: gives them back; has a reference to the user while it is queued
- * @dead: identities that have died, and of which waiters are to be told; of the work in owner.c
- * @dead_node: among the users that have some; of that work, too
- * @kept: queues that are kept for later waiters
+ * @refs: one per context and identity; drops to 0 under the lock of the table of users
+ * @used: usage per resource
+ * @pin_lock: held while pins are charged; protects @left_pins
+ * @left_pins: pins left by kernel threads to @put_pins
+ * @put_pins: puts @left_pins; holds a reference to the user while queued
+ * @dead: identities whose deaths are yet to be told; owned by the work in owner.c
+ * @dead_node: list of users with a non-empty @dead; owned by that work
+ * @kept: cached empty queues
  */
 struct memwait_user {
 	kuid_t uid;
@@ -67,15 +66,14 @@ struct memwait_user {
 static_assert(sizeof(struct memwait_user) <= PAGE_SIZE);
 
 /**
- * struct memwait_pin - keeps a file or an mm_struct for the async waits of a context
+ * struct memwait_pin - keeps a file or mm_struct for a context's async waits
  * @node: in memwait_context.pins while @refs is not 0
- * @next: among those that a call has prepared, or that are to be given back
- * @owner: as in a key: an address_space, and a reference to its inode is kept; or an mm_struct, and
- *	one to that is kept
- * @path: of an address_space: where the mapped file is
- * @user_path: where user space has opened it, if the file system has opened another one for that
- * @refs: one for each wait on a word of the owner. It goes to 0, and comes from it, under the
- *	context's lock
+ * @next: list of prepared or unused pins
+ * @owner: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
+ *	reference to it
+ * @path: of an address_space: the mapped file's
+ * @user_path: path that user space opened, if the file system opened another file underneath
+ * @refs: one per wait on a word of @owner; leaves 0 and returns to 0 under the context's lock
  */
 struct memwait_pin {
 	struct rb_node node;
@@ -86,33 +84,32 @@ struct memwait_pin {
 	refcount_t refs;
 };
 
-/* One deadline queue for each clock. */
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
-/* What an async wait is embedded in. The first two are the kinds of spares. */
+/* What embeds the wait. The first two kinds can be spares. */
 enum memwait_async_kind {
 	MEMWAIT_UNTIMED,	/* nothing */
 	MEMWAIT_TIMED,		/* struct memwait_timed_wait */
-	MEMWAIT_GROUPED,	/* struct memwait_async_group, without a deadline */
+	MEMWAIT_GROUPED,	/* struct memwait_async_group */
 	MEMWAIT_TIMED_GROUP,	/* the same, with a deadline */
 };
 
 enum memwait_state {
-	MEMWAIT_ARMING,		/* has an id; not in a queue yet */
+	MEMWAIT_ARMING,		/* not in a queue yet */
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close */
 	MEMWAIT_COMPLETED,	/* in context->completed */
-	MEMWAIT_SPARE,		/* in context->spares, with its index and a former id */
+	MEMWAIT_SPARE,		/* in context->spares; has its index and an old id */
 };
 
 /**
- * struct memwait_async_waiter - an async wait, and later its completion
- * @waiter: its entry in the queue; later in the context's list of completions. Its state is
- *	protected by the context's lock
- * @context: where it was armed
+ * struct memwait_async_waiter - an async wait, later its completion
+ * @waiter: queue entry, later in the list of completions; its state is protected by the context's
+ *	lock
+ * @context: arming context
  * @user_data: for the completion
- * @next_spare: in the context's list of spares
- * @id: for the completion and for cancel; 0: it has no index yet
+ * @next_spare: list of spares
+ * @id: for completion and cancel; 0: no index yet
  */
 struct memwait_async_waiter {
 	struct memwait_waiter waiter;
@@ -127,7 +124,7 @@ struct memwait_async_waiter {
 /**
  * struct memwait_timed_wait - an async wait with a deadline
  * @wait: the wait
- * @deadline: in the context's queue of deadlines while the wait is pending
+ * @deadline: queued in the context while the wait is pending
  */
 struct memwait_timed_wait {
 	struct memwait_async_waiter wait;
@@ -136,8 +133,8 @@ struct memwait_timed_wait {
 
 /**
  * struct memwait_async_group - an async wait on several words
- * @group: its words; memory and pins are kept by its references
- * @timed: the wait, with a deadline or not; its waiter is in no queue
+ * @group: the words; its references keep the memory
+ * @timed: the wait, deadline optional; its waiter is in no queue
  * @members: of @group
  */
 struct memwait_async_group {
@@ -147,9 +144,9 @@ struct memwait_async_group {
 };
 
 /**
- * struct memwait_spares - waits that have ended and that a context keeps
- * @first: the last one that was freed, chained by &memwait_async_waiter.next_spare
- * @nr: how many
+ * struct memwait_spares - ended waits that a context caches
+ * @first: last freed, chained by &memwait_async_waiter.next_spare
+ * @nr: length
  */
 struct memwait_spares {
 	struct memwait_async_waiter *first;
@@ -158,40 +155,40 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one of each notify that is going to wake it
- * @lock: protects all up to @timers but @places and @next_place
+ * @refs: one of the file, one per notify that will wake the context
+ * @lock: protects all up to @timers except @places and @next_place
  * @waits: id table: index -> struct memwait_async_waiter. Entries are added without @lock
- * @places: of threads that were interrupted, by thread id; see place.c
- * @next_place: where to look next for those of dead threads; protected by the lock of @places
- * @completed: ended waits in the order of their ending, by &memwait_waiter.node; only a reader,
- *	which holds @read_lock, takes them from the head, or puts them back there
- * @nr_pending: how many are in a queue, and not claimed
- * @nr_completed: length of @completed; poll and read look at it without the lock
- * @nr_armed: for the ids
- * @woken_by: the number of the last call of several steps that has woken it
- * @spares: one list for each kind
- * @pins: what the waits keep alive, by owner
- * @nr_pins: how many pins there are
- * @deadlines: waits with a deadline, the earliest first
- * @timers: run at the earliest of @deadlines, or before
- * @due: a timer has run, and no reader has looked at @deadlines since then, or one has left some
- * @wake_rest: wakes the pollers that a timer has left
+ * @places: records of interrupted threads, by thread id; see place.c
+ * @next_place: where to look next for records of dead threads; protected by the lock of @places
+ * @completed: completions, oldest first, by &memwait_waiter.node; entries leave or rejoin the head
+ *	only under @read_lock or in the last close
+ * @nr_pending: waits queued and not claimed
+ * @nr_completed: length of @completed; poll and read load it without @lock
+ * @nr_armed: counter for ids
+ * @woken_by: last multi-step call that woke the context
+ * @spares: one list per kind
+ * @pins: by owner
+ * @nr_pins: length of @pins
+ * @deadlines: earliest first
+ * @timers: fire at the earliest of @deadlines, or before
+ * @due: a timer has fired and @deadlines was not checked since, or a passed deadline is left
+ * @wake_rest: wakes pollers that a timer left
  * @pollers: of poll(2) and epoll(7)
- * @readers: of read(2), exclusive: a completion wakes one of them
- * @read_lock: one reader at a time, so that a fault cannot lose or reorder completions
- * @refused: a reader that must not block has not got @read_lock
- * @user: the user that opened it, and is charged
- * @identity: its id, if it has been given one; set once, and %NULL again when it has ended
- * @id: the same, which stays
- * @process: %NULL: nobody has used it yet; &memwait_anybody: it serves every process that has it;
- *	or the process that it is bound to, and ends with; &memwait_nobody: it has ended. Read
+ * @readers: of read(2), exclusive: a completion wakes one
+ * @read_lock: serializes readers, so a fault neither loses nor reorders completions
+ * @refused: a non-blocking reader did not get @read_lock
+ * @user: who opened the context; charged
+ * @identity: owner identity, if any; set once, %NULL again after its end
+ * @id: its id, which stays
+ * @process: %NULL: unused; &memwait_anybody: serves every process that has the file;
+ *	&memwait_nobody: ended; otherwise the bound process, whose death ends the context. Read
  *	under RCU
- * @process_node: in &memwait_identity.contexts of @process, until it has ended, or a close is to
- *	end it; protected by &memwait_identity.lock of that
- * @ended_upto: the last index in @waits that was looked at, when it ends; under @read_lock
- * @number: of all contexts that have been opened; for tracing, as the next two
- * @pid: the process that has opened it, as the initial PID namespace calls it
- * @command: and the thread's name
+ * @process_node: in &memwait_identity.contexts of @process until the context has ended or a close
+ *	takes over; protected by &memwait_identity.lock of @process
+ * @ended_upto: last index in @waits visited by the ending context; under @read_lock
+ * @number: serial number; this and the next two are for tracing and debugfs
+ * @pid: opening process, in the initial PID namespace
+ * @command: opening thread's name
  */
 struct memwait_context {
 	refcount_t refs;
@@ -214,7 +211,7 @@ struct memwait_context {
 	struct work_struct wake_rest;
 	wait_queue_head_t pollers;
 	wait_queue_head_t readers;
-	struct mutex read_lock;		/* outside of all others */
+	struct mutex read_lock;		/* outermost */
 	bool refused;
 	struct memwait_user *user;
 	struct memwait_identity *identity;
@@ -245,14 +242,14 @@ struct memwait_context *memwait_context_alloc(void);
 void memwait_context_free(struct memwait_context *context);
 
 /**
- * memwait_user_charge() - count something that a user makes the kernel keep
+ * memwait_user_charge() - charge a resource to a user
  * @user: the user
- * @resource: what it is
- * @n: how many
+ * @resource: the resource
+ * @n: amount
  *
  * Context: any.
  *
- * Return: whether it is within the limit; if not, nothing was counted.
+ * Return: false if over the limit; nothing is charged then.
  */
 static inline bool memwait_user_charge(struct memwait_user *user, enum memwait_resource resource,
 				       unsigned long n)
@@ -282,13 +279,13 @@ static inline int memwait_pin_cmp(const void *owner, const struct rb_node *node)
 }
 
 /**
- * memwait_pin_find() - the pin of an owner
- * @context: of async waits
+ * memwait_pin_find() - find the pin of an owner
+ * @context: the context
  * @owner: as in a key
  *
  * Context: the context's lock is held.
  *
- * Return: the pin, or %NULL: the context has none.
+ * Return: the pin, or %NULL.
  */
 static __always_inline struct memwait_pin *memwait_pin_find(struct memwait_context *context,
 							    u64 owner)
@@ -298,7 +295,7 @@ static __always_inline struct memwait_pin *memwait_pin_find(struct memwait_conte
 			     struct memwait_pin, node);
 }
 
-/* Gives a word a reference to a pin instead of that to the file. The context's lock is held. */
+/* Replaces a word's file by a pin. The context's lock is held. */
 static __always_inline void memwait_pin_give(struct memwait_pin *pin, struct memwait_word *word)
 {
 	if (!refcount_inc_not_zero(&pin->refs))
@@ -313,7 +310,7 @@ static inline void memwait_context_put(struct memwait_context *context)
 		memwait_context_free(context);
 }
 
-/* Wakes a reader, if there is one, which wakes the next if it leaves something. See wake.c. */
+/* Wakes one reader. A reader that leaves completions wakes the next: see wake.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	if (wq_has_sleeper(&context->readers))
@@ -356,7 +353,7 @@ static inline ktime_t memwait_now(int clock)
 	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
 }
 
-/* Whether the process has died that the context is bound to. */
+/* Whether the bound process has died. */
 static inline bool memwait_context_has_ended(const struct memwait_context *context)
 {
 	const struct memwait_identity *process;
@@ -369,7 +366,7 @@ static inline bool memwait_context_has_ended(const struct memwait_context *conte
 	return ended;
 }
 
-/* Whether read(2) has a completion, or has to look whether a deadline has passed. */
+/* Whether there is a completion, or a deadline to check. */
 static inline bool memwait_context_is_readable(const struct memwait_context *context)
 {
 	return READ_ONCE(context->nr_completed) || READ_ONCE(context->due);
@@ -413,7 +410,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 /* Whether any thread has a place to return to. */
 static inline bool memwait_has_places(const struct memwait_context *context)
 {
-	/* The current thread has stored its own record itself; others' do not matter. */
+	/* The current thread sees its own record; others' do not matter. */
 	return !data_race(xa_empty(&context->places));
 }
 
