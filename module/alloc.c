@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory of async waits, and their ids.
+ * Memory and ids of async waits.
  *
- * A completion is in the memory of its wait, so a notify needs none. A wait that is freed goes back
- * to the slab, or its context keeps it, with its index, for the next wait. Such a spare saves an
- * allocation and the table of ids: without it an async wait takes 1.4 to 1.8 times as long. Spares
- * are counted for their user.
+ * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
+ * waits with their index as spares. Without them an async wait takes 1.4 to 1.8 times as long.
+ * Spares are charged to the user.
  */
 #include <linux/build_bug.h>
 #include <linux/init.h>
@@ -20,13 +19,13 @@
 #include "memwait.h"
 
 /*
- * An id is the wait's index in context->waits in the low bits, and how many waits the context had
- * seen in the others: it comes again after 2^40 waits. Index 0 is not used, nor is id 0.
+ * An id has the wait's index in context->waits in its low bits and the context's running number of
+ * waits above. It repeats after 2^40 waits. Index 0 and id 0 are unused.
  */
 #define MEMWAIT_ID_INDEX_BITS	24
 #define MEMWAIT_ID_INDEX_MASK	((1UL << MEMWAIT_ID_INDEX_BITS) - 1)
 
-/* Spares of each kind that a context keeps, at most: enough for batches of usual length. */
+/* Maximum spares of each kind per context: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
 
 static struct kmem_cache *memwait_async_cache;
@@ -42,12 +41,12 @@ static void memwait_async_set_id(struct memwait_async_waiter *wait, u32 index)
 }
 
 /**
- * memwait_async_number() - give a wait an index, and its id
- * @wait: from memwait_async_alloc(), or a group; it has none
+ * memwait_async_number() - give a wait an index and an id
+ * @wait: from memwait_async_alloc(), or a group; has none yet
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: 0, -ENOMEM, or -ENOSPC: the context has as many as there are.
+ * Return: 0, -ENOMEM, or -ENOSPC: no free index.
  */
 int memwait_async_number(struct memwait_async_waiter *wait)
 {
@@ -66,9 +65,9 @@ int memwait_async_number(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_find() - the wait that has an id
+ * memwait_async_find() - look a wait up by id
  * @context: the context
- * @id: as user space gives it
+ * @id: from user space
  *
  * Context: the context's lock is held.
  *
@@ -84,15 +83,15 @@ struct memwait_async_waiter *memwait_async_find(struct memwait_context *context,
 }
 
 /**
- * memwait_async_alloc() - a wait on one word
- * @context: for which
+ * memwait_async_alloc() - allocate a wait on one word
+ * @context: the context
  * @timed: whether it has a deadline
- * @owner: of the word
- * @pinned: set to whether the context has a pin of @owner
+ * @owner: the word's
+ * @pinned: set to whether @context has a pin of @owner
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: a spare one, which has an id, or a new one; or %NULL.
+ * Return: a spare with a new id; a new wait without an id; or %NULL.
  */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
 						 u64 owner, bool *pinned)
@@ -130,7 +129,7 @@ static void memwait_async_erase(struct memwait_async_waiter *wait)
 	xa_erase(&wait->context->waits, wait->id & MEMWAIT_ID_INDEX_MASK);
 }
 
-/* Gives the memory of a wait back, which has no index any more. */
+/* Frees a wait that has no index. */
 static void memwait_async_put(struct memwait_async_waiter *wait)
 {
 	if (memwait_async_is_group(wait))
@@ -140,7 +139,7 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 							       memwait_async_cache, wait);
 }
 
-/* Returns whether a wait that has ended is kept; if not, it has no index any more. */
+/* Keeps an ended wait as a spare. Otherwise erases its index and returns false. */
 static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
@@ -160,10 +159,10 @@ static bool memwait_async_spare(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_free() - free waits, or keep them for later ones
+ * memwait_async_free() - free waits or keep them as spares
  * @context: of the waits
- * @waits: the waits, after memwait_async_end(); the array is overwritten
- * @nr: how many, few enough for one step
+ * @waits: after memwait_async_end(); overwritten
+ * @nr: number of @waits, at most one step
  *
  * Context: process context; takes the context's lock.
  */
@@ -185,7 +184,7 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 }
 
 /**
- * memwait_async_drop() - give a wait back that was not queued, and is not counted
+ * memwait_async_drop() - free a wait that was neither queued nor charged
  * @wait: from memwait_async_alloc(), or a group
  *
  * Context: process context; takes the context's lock.
@@ -199,8 +198,8 @@ void memwait_async_drop(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_free_now() - free a wait of a context that ends
- * @wait: after memwait_async_end(), or a spare one
+ * memwait_async_free_now() - free a wait of an ending context
+ * @wait: after memwait_async_end(), or a spare
  *
  * Context: process context, may sleep; takes the context's lock.
  */
@@ -216,8 +215,8 @@ void memwait_async_free_now(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_free_all() - free the spares and the table of ids of a context that ends
- * @context: has no wait any more
+ * memwait_async_free_all() - free the spares and id table of an ending context
+ * @context: has no waits left
  *
  * Context: process context, may sleep; takes the context's lock.
  */

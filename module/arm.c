@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * WAIT_ASYNC: how async waits begin. What ends them is told at the top of async.c.
+ * WAIT_ASYNC: arming async waits. See async.c for how they end.
  */
 #include <linux/overflow.h>
 #include <linux/sched.h>
@@ -18,15 +18,15 @@
 #include "memwait.h"
 #include "trace.h"
 
-/* Tells user space what became of an entry: id and result stand side by side. */
+/* Reports an entry's outcome; id and result are adjacent. */
 static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 result)
 {
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
 /*
- * Gives a wait its id, and lets the user's copy say PENDING: once the wait is queued it would be
- * too late to find that it cannot be written. Returns 0 or a negative errno.
+ * Gives a wait its id and writes PENDING to user space. After queueing, a failed write could not be
+ * undone. Returns 0 or a negative errno.
  */
 static int memwait_arm_publish(struct memwait_async_waiter *wait,
 			       struct memwait_async __user *entry)
@@ -49,8 +49,8 @@ static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 u
 }
 
 /*
- * Queues a published wait on one word, and counts it, in one step. Returns MEMWAIT_PENDING; what
- * memwait_queue_begin_join() says; or what memwait_pins_get() says.
+ * Queues and charges a published wait on one word in one step. Returns MEMWAIT_PENDING, or an error
+ * as memwait_queue_begin_join() or memwait_pins_get().
  */
 static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memwait_wait *arg,
 			    struct memwait_pin **prepared)
@@ -82,15 +82,15 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 }
 
 /**
- * struct memwait_arm - an entry of WAIT_ASYNC on one word, while it is armed
+ * struct memwait_arm - state of arming a wait on one word
  * @context: the caller's
- * @arg: as it came from user space
- * @entry: where it came from
- * @identity: of the context, with MEMWAIT_OWNED
+ * @arg: copy of the entry
+ * @entry: the entry in user space
+ * @identity: the context's, with MEMWAIT_OWNED
  * @expires: the deadline
- * @word: its key
- * @wait: %NULL, until it is known that there is something to wait for
- * @prepared: pins, for memwait_pins_get()
+ * @word: the word's key
+ * @wait: %NULL until the checks have passed
+ * @prepared: for memwait_pins_get()
  */
 struct memwait_arm {
 	struct memwait_context *context;
@@ -103,7 +103,7 @@ struct memwait_arm {
 	struct memwait_pin *prepared;
 };
 
-/* Makes the wait, and publishes it. Returns 0 or a negative errno. */
+/* Allocates and publishes the wait. Returns 0 or a negative errno. */
 static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 {
 	struct memwait_async_waiter *wait;
@@ -119,7 +119,7 @@ static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 	return memwait_arm_publish(wait, arm->entry);
 }
 
-/* Once there is something to wait for. Returns as memwait_arm_join(), or a negative errno. */
+/* After the checks. Returns as memwait_arm_join(), or a negative errno. */
 static int memwait_arm_try(struct memwait_arm *arm)
 {
 	bool pinned = false;
@@ -136,8 +136,8 @@ static int memwait_arm_try(struct memwait_arm *arm)
 }
 
 /*
- * Arms one wait on one word. Returns an outcome or a negative errno; only after MEMWAIT_PENDING
- * nothing needs to be reported any more.
+ * Arms a wait on one word. Returns an outcome or a negative errno; the caller reports all but
+ * MEMWAIT_PENDING.
  */
 static int memwait_arm_one(struct memwait_context *context, const struct memwait_async *arg,
 			   struct memwait_async __user *entry)
@@ -181,10 +181,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	return ret;
 }
 
-/*
- * Counts a group and pins its words. Returns 0; or a negative errno, and then its words are given
- * back.
- */
+/* Charges a group and pins its words. Returns 0; or a negative errno, with the words put. */
 static int memwait_arm_group_pin(struct memwait_group *group, struct memwait_context *context,
 				 struct memwait_pin **prepared)
 {
@@ -203,9 +200,9 @@ static int memwait_arm_group_pin(struct memwait_group *group, struct memwait_con
 }
 
 /*
- * Puts the members of a group that is counted into their queues. Returns MEMWAIT_PENDING if the
- * group is pending, or has been notified on the way: then it has its completion. Otherwise what
- * memwait_group_join() says, and the group is in no queue, not counted, and has no pins.
+ * Joins the queues of a charged group. Returns MEMWAIT_PENDING if the group is pending, or was
+ * notified while joining and has its completion. Otherwise returns as memwait_group_join(); the
+ * group is dequeued, uncharged and unpinned.
  */
 static int memwait_arm_group_join(struct memwait_async_group *group,
 				  const struct memwait_wait *waits, u32 *index)
@@ -236,7 +233,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 		WRITE_ONCE(group->group.claimed, MEMWAIT_CLAIMED_BY_ITSELF);
 	spin_unlock(&context->lock);
 	if (!ret && !notified)
-		return MEMWAIT_PENDING;		/* by now others may have ended and freed it */
+		return MEMWAIT_PENDING;		/* may be freed already */
 
 	memwait_group_leave(&group->group, &context->user->kept);
 	if (!notified) {
@@ -246,7 +243,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 		return ret;
 	}
 
-	/* The file is open: its context stays. */
+	/* The file is open, so the context stays. */
 	spin_lock(&context->lock);
 	trace_memwait_async_arm(wait);
 	memwait_async_complete(wait, MEMWAIT_OK);
@@ -255,7 +252,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	return MEMWAIT_PENDING;
 }
 
-/* A group for the words of @waits, in no queue; or NULL. */
+/* Allocates a group of @nr words, in no queue. Returns NULL on failure. */
 static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_context *context,
 							   u32 nr, u32 flags, u64 user_data,
 							   ktime_t expires)
@@ -281,7 +278,7 @@ static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_contex
 	return group;
 }
 
-/* As memwait_arm_one(), for a group. Sets @index to a word that is not equal. */
+/* As memwait_arm_one(), for a group. Sets @index to the word for MEMWAIT_NOT_EQUAL. */
 static int memwait_arm_group(struct memwait_async_group *group,
 			     const struct memwait_wait *waits, ktime_t expires, u32 flags,
 			     struct memwait_async __user *entry, u32 *index)
@@ -319,7 +316,7 @@ static int memwait_arm_group(struct memwait_async_group *group,
 	return ret;
 }
 
-/* The same, from what came from user space. Tells it the index of a word that is not equal. */
+/* Arms a group from user space's description; reports the index for MEMWAIT_NOT_EQUAL. */
 static int memwait_arm_any(struct memwait_context *context, const struct memwait_wait_any *any,
 			   u64 user_data, struct memwait_async __user *entry)
 {
@@ -350,7 +347,7 @@ free:
 	return ret;
 }
 
-/* Arms one entry. Returns what became of it, an outcome or a negative errno. */
+/* Arms one entry. Returns its outcome or a negative errno. */
 static int memwait_arm_entry(struct memwait_context *context, struct memwait_async __user *entry,
 			     u32 size)
 {
@@ -362,7 +359,7 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 	else
 		ret = copy_struct_from_user(&arg, sizeof(arg), entry, size);
 	if (ret == -EFAULT)
-		return ret;	/* and it could not be told, either */
+		return ret;	/* a report would fault, too */
 	if (!ret && arg.reserved)
 		ret = -EINVAL;
 	if (!ret && (arg.wait.flags & MEMWAIT_GROUP))
@@ -377,13 +374,13 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 /**
  * memwait_wait_async() - MEMWAIT_IOC_WAIT_ASYNC
  * @context: the caller's
- * @batch: as it came from user space
+ * @batch: copied from user space
  *
  * A signal ends the call between two entries.
  *
  * Context: process context, may sleep, never waits for a word.
  *
- * Return: how many entries were processed, or a negative errno if the first one failed.
+ * Return: number of entries processed, or a negative errno if the first one failed.
  */
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
 {

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Deadlines of async waits. A context has a timer for each clock, which runs at the earliest
- * deadline. The timer ends no wait, because an interrupt takes no lock of this module. It sets
- * .due, and wakes pollers and a reader. read(2) ends the waits whose deadlines have passed, as many
- * as its buffer has room for. So the reader does the work, at its priority and expense.
+ * Deadlines of async waits. A context has one timer per clock, which fires at the earliest
+ * deadline. The timer takes no lock of this module, so it ends no wait. It sets .due and wakes
+ * pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at the reader's
+ * priority and expense.
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
  *	wake them (their lock)		load .due
  *
- * is ordered as a completion is, see wake.c. A thread that finds .due set, in poll(2) or read(2),
- * clears it and looks at the earliest deadlines, under the context's lock. It sets .due again if
- * one has passed, and starts the timer for one that has not. A timer that runs meanwhile sets .due
- * after the exchange that has cleared it. So while a wait has a deadline, .due is set or a timer
- * runs. And poll(2) does not report a timer that has run for a wait which has ended otherwise.
- * While .due is set no further deadline wakes anything.
+ * The order is that of a completion, see wake.c. A poll or read that finds .due set clears it and
+ * checks the earliest deadlines, under the context's lock. It sets .due again if one has passed,
+ * and starts the timer for one that has not. A timer that fires meanwhile sets .due after the
+ * xchg() that cleared it. So while a wait has a deadline, .due is set or a timer runs, and poll(2)
+ * does not report a timer whose wait has ended otherwise. While .due is set, further deadlines wake
+ * nobody.
  *
- * The timer wakes MEMWAIT_STEP pollers at most, with interrupts disabled, and leaves the rest to a
- * work.
+ * The timer wakes at most MEMWAIT_STEP pollers with interrupts disabled. A work wakes the rest.
  *
- * A wait is ended in one step, under the locks of its queue and context, as by a notify. The reader
- * has the context first, against the lock order, so it tries to lock the queue. If that fails it
- * drops the context's lock, takes both in order, and looks again. RCU keeps the memory of the queue
- * meanwhile, see the top of queue.c.
+ * A wait ends in one step, under the locks of its queue and context, as by a notify. The reader
+ * holds the context's lock first, against the lock order, so it only tries to lock the queue. On
+ * failure it drops the context's lock, takes both in order and checks again. RCU keeps the queue's
+ * memory meanwhile, see queue.c.
  */
 #include <linux/atomic.h>
 #include <linux/hrtimer.h>
@@ -38,7 +37,7 @@
 #include "context.h"
 #include "memwait.h"
 
-/* In an interrupt; with PREEMPT_RT, in a thread of the kernel's. */
+/* In an interrupt; on PREEMPT_RT in a kernel thread. */
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
 	WRITE_ONCE(context->due, true);
@@ -64,7 +63,7 @@ static void memwait_wake_rest(struct work_struct *work)
 	memwait_context_wake_rest(container_of(work, struct memwait_context, wake_rest));
 }
 
-/* The wait with the earliest deadline, if that has passed, or NULL. */
+/* The wait with the earliest deadline if overdue, or NULL. */
 static struct memwait_async_waiter *memwait_first_expired(struct memwait_context *context,
 							  int clock, ktime_t now)
 {
@@ -78,8 +77,8 @@ static struct memwait_async_waiter *memwait_first_expired(struct memwait_context
 }
 
 /*
- * Locks the queue of the first expired wait, unless that is a group, and the context. Returns the
- * wait, or NULL; *@queue is NULL, or locked.
+ * Locks the context and the queue of the first overdue wait; a group has no queue. Returns the wait
+ * or NULL; *@queue is locked or NULL.
  */
 static struct memwait_async_waiter *memwait_lock_expired(struct memwait_context *context, int clock,
 							 ktime_t now, struct memwait_queue **queue)
@@ -89,7 +88,7 @@ static struct memwait_async_waiter *memwait_lock_expired(struct memwait_context 
 
 	rcu_read_lock();
 	spin_lock(&context->lock);
-	__release(&context->lock);	/* sparse cannot follow, here and below */
+	__release(&context->lock);	/* for sparse, here and below */
 	for (;;) {
 		wait = memwait_first_expired(context, clock, now);
 		*queue = wait && !memwait_async_is_group(wait) ? READ_ONCE(wait->waiter.queue) :
@@ -118,7 +117,7 @@ static struct memwait_async_waiter *memwait_lock_expired(struct memwait_context 
 	return wait;
 }
 
-/* Ends the first wait whose deadline has passed. Returns whether there was one. */
+/* Ends the first overdue wait. Returns whether there was one. */
 static bool memwait_expire_one(struct memwait_context *context, int clock, ktime_t now)
 {
 	struct memwait_group *group = NULL;
@@ -149,10 +148,9 @@ static bool memwait_expire_one(struct memwait_context *context, int clock, ktime
 
 /**
  * memwait_is_due() - has a deadline of a context passed?
- * @context: the context; .due is set
+ * @context: .due is set
  *
- * Says what .due should be, and makes it so: a timer may have run for a wait that has ended
- * otherwise, or the clock have been set back.
+ * Corrects .due: the timer's wait may have ended otherwise, or the clock may have been set back.
  *
  * Context: any but interrupts; takes the context's lock.
  *
@@ -182,9 +180,9 @@ bool memwait_is_due(struct memwait_context *context)
 }
 
 /**
- * memwait_expire() - end waits of a context whose deadlines have passed
- * @context: the context; .due is set
- * @room: how many at most, less those that have ended already
+ * memwait_expire() - end overdue waits of a context
+ * @context: .due is set
+ * @room: maximum number of completions, including existing ones
  *
  * Context: process context, may sleep; holds context->read_lock; takes queues' locks.
  */
@@ -200,7 +198,7 @@ void memwait_expire(struct memwait_context *context, size_t room)
 		do {
 			cond_resched();
 			nr = READ_ONCE(context->nr_completed);
-			/* A reader that has nothing yet must not say EAGAIN for a signal. */
+			/* A reader with nothing yet must not return EAGAIN because of a signal. */
 			if (nr >= room || (nr && signal_pending(current)))
 				break;
 		} while (memwait_expire_one(context, clock, now));
@@ -209,7 +207,7 @@ void memwait_expire(struct memwait_context *context, size_t room)
 }
 
 /**
- * memwait_expire_open() - the deadlines of a new context
+ * memwait_expire_open() - set up the deadlines of a new context
  * @context: the context
  *
  * Context: process context.
@@ -226,10 +224,10 @@ void memwait_expire_open(struct memwait_context *context)
 }
 
 /**
- * memwait_expire_close() - let no timer of a context run any more
- * @context: closed, so that no wait is armed, and no deadline read
+ * memwait_expire_close() - stop the timers of a context for good
+ * @context: closed: no wait is armed, no deadline checked
  *
- * Context: process context, waits for a timer or a work that is running.
+ * Context: process context, waits for a running timer or work.
  */
 void memwait_expire_close(struct memwait_context *context)
 {
