@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The only file that knows kernel versions. Each shim names the kernel that made it needed.
+ * The only file with kernel version checks. Each shim names the version that needs it.
  */
 #ifndef MEMWAIT_COMPAT_H
 #define MEMWAIT_COMPAT_H
@@ -21,12 +21,12 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* Before 6.8 it cannot be asked for; the compiler clears all that is on the stack, then. */
+/* Since 6.8. Without it the compiler initializes stack variables if so configured. */
 #ifndef __uninitialized
 #define __uninitialized
 #endif
 
-/* lock_vma_under_rcu() came with 6.4; of the supported kernels, 7.2 is the first to export it. */
+/* Added in 6.4; 7.2 is the first supported kernel that exports lock_vma_under_rcu(). */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0) && defined(CONFIG_PER_VMA_LOCK)
 static inline struct vm_area_struct *memwait_lock_vma(struct mm_struct *mm, unsigned long address)
 {
@@ -49,8 +49,8 @@ static inline void memwait_unlock_vma(struct vm_area_struct *vma)
 #endif
 
 /*
- * Since 6.8 the file that overlayfs has opened for a mapping has the path of the layer, and that of
- * user space beside it. Before, it has the latter only; that keeps the layers as well.
+ * Since 6.8, the file that overlayfs opens for a mapping has the layer's path, and user space's
+ * path beside it. Before, it has only the latter, which keeps the layers as well.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 8, 0)
 static inline const struct path *file_user_path(const struct file *file)
@@ -59,14 +59,14 @@ static inline const struct path *file_user_path(const struct file *file)
 }
 #endif
 
-/* Since 6.16 the probe of sched_process_exit is told whether the whole process is dead. */
+/* Since 6.16 the sched_process_exit probe is told whether the whole process is dead. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define MEMWAIT_EXIT_HAS_GROUP_DEAD
 #endif
 
 /*
- * Before 6.16 an anonymous inode had no file type, so that S_ISREG alone kept it out. secretmem
- * set S_IFREG by itself, and is refused on every kernel for the sake of one answer.
+ * Before 6.16 an anonymous inode had no file type, so S_ISREG alone excluded it. secretmem set
+ * S_IFREG itself; refuse it on every kernel alike.
  */
 static inline bool memwait_inode_is_anonymous(const struct inode *inode)
 {

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs memwait/queues, for root: all waiters, one on each line.
+ * debugfs memwait/queues, for root: all waiters, one per line.
  *
- * Each waiter that stands in its queue from the first read(2) to the last is there once, whatever
- * others do meanwhile. A waiter that comes, goes or is moved may be there or not, or twice.
+ * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
+ * waiter that joins, leaves or moves meanwhile is listed or not, or twice.
  *
- * First the keys of all queues with waiters are gathered. A queue that keeps a waiter stays in the
- * hash table, but a resize of the table moves queues between two tables. It is done with the
- * table's mutex held, and so is the gathering, which sleeps where it likes; nothing else waits for
- * that mutex. A queue that was freed, and is another word's now, may lead a walk along a bucket
- * into another bucket. The end of each bucket tells which one it is, and the walk begins anew then,
- * as look-ups do. Within one bucket it can only lead back, to keys that are known.
+ * First, the walk gathers the keys of all queues with waiters. A queue that keeps a waiter stays in
+ * the hash table, but a resize moves queues between two tables. Resizes hold the table's mutex; so
+ * does the gathering, which may sleep, and nothing else waits for that mutex. A queue that was
+ * freed and reused for another word may lead the walk into another bucket. The nulls marker tells
+ * which bucket ended, and the walk restarts the bucket then, as look-ups do. Within one bucket,
+ * reuse only leads back to known keys.
  *
- * Then the queue of each key is looked up, and its waiters are noted, MEMWAIT_WALK_STEP at a time,
- * under its lock. Between two steps two markers stand in the queue: behind what was noted, and
- * behind the last waiter that stood there when the walk came, so that waiters that keep coming
- * cannot hold it up. A marker is a waiter that is not pending, and that cannot be claimed. A notify
- * or requeue that comes to it takes it out, and does not count it. Both begin with the oldest
- * waiter, and take out, or move to the end, each that they come to. So if a marker is gone, all
- * before it is gone, too: the walk goes on with the oldest waiter; or, without the last marker, has
- * done with this queue.
+ * Then the walk looks each key up and notes its waiters, MEMWAIT_WALK_STEP per lock section.
+ * Between two steps two markers are in the queue: one behind the noted waiters, and one behind the
+ * waiter that was last when the walk came, so that new waiters cannot hold the walk up. A marker is
+ * a waiter that is not pending and cannot be claimed. A notify or requeue dequeues a marker that it
+ * meets, without counting it. Both start at the oldest waiter, and dequeue or move to the end each
+ * waiter they meet. So if a marker is gone, everything before it is gone: the walk continues at the
+ * oldest waiter or, without the end marker, has finished the queue.
  *
- * Waiters that have returned to their places stand in a tree by number. They are noted first, and
- * the walk remembers the last number.
+ * Waiters that have returned to their places are in a tree by number. The walk notes them first and
+ * remembers the last number.
  *
  * MEMWAIT_IOC_WAITERS does not count markers.
  *
@@ -49,20 +48,20 @@
 #include "memwait.h"
 #include "name.h"
 
-/* Waiters that are looked at under the lock of their queue. */
+/* Waiters noted per lock section. */
 #define MEMWAIT_WALK_STEP	16
 
-/* Room for keys at first, and then as much again each time. */
+/* Initial room for keys; doubles each time. */
 #define MEMWAIT_WALK_KEYS	256
 
 /**
- * struct memwait_line - what is told of a waiter
- * @word: what its word is called
- * @waiter: what it is itself
+ * struct memwait_line - what is shown of a waiter
+ * @word: name of the word
+ * @waiter: the waiter
  * @since: when it joined its first queue, in jiffies
- * @self: its own id as an owner, or 0
- * @owner: to whom its queue looks, or 0
- * @owner_tid: the thread that this is, or 0
+ * @self: its own owner id, or 0
+ * @owner: owner that its queue looks to, or 0
+ * @owner_tid: thread of @owner, or 0
  */
 struct memwait_line {
 	struct memwait_name word;
@@ -75,18 +74,18 @@ struct memwait_line {
 
 /**
  * struct memwait_walk - an open file
- * @node: in the list of all
- * @gathered: whether the keys are there
+ * @node: in memwait_walks
+ * @gathered: @keys is complete
  * @keys: of the queues that had waiters
- * @nr_keys: how many
- * @max_keys: for how many there is room
- * @next_key: the queue that is worked on
- * @begun: and whether there was a step of it, along the list
- * @last_number: that of its last waiter when the walk came to it
- * @returned: those that have returned to their places were noted up to this number
- * @place: the marker behind what was noted; as @end, in its queue or not, under the queue's lock
- * @end: the marker behind the rest
- * @next_line: the first of @lines that was not shown
+ * @nr_keys: length of @keys
+ * @max_keys: room in @keys
+ * @next_key: current queue
+ * @begun: a step along the list of that queue was made
+ * @last_number: last number given in that queue when the walk came
+ * @returned: returned waiters are noted up to this number
+ * @place: marker behind the noted waiters; like @end queued or not, under the queue's lock
+ * @end: marker behind the rest
+ * @next_line: first of @lines not shown yet
  * @nr_lines: length of @lines
  * @lines: of the last step
  */
@@ -128,12 +127,12 @@ static const struct memwait_waiter_ops memwait_marker_ops = {
 };
 
 /**
- * memwait_queue_markers() - how many of the waiters of a queue are none
+ * memwait_queue_markers() - count the markers among a queue's waiters
  * @queue: the queue
  *
  * Context: the queue's lock is held.
  *
- * Return: how many markers it has.
+ * Return: the number of markers.
  */
 u32 memwait_queue_markers(const struct memwait_queue *queue)
 {
@@ -152,7 +151,6 @@ u32 memwait_queue_markers(const struct memwait_queue *queue)
 	return nr;
 }
 
-/* Makes room for more keys. */
 static int memwait_walk_grow(struct memwait_walk *walk)
 {
 	size_t max = walk->max_keys ? 2 * walk->max_keys : MEMWAIT_WALK_KEYS;
@@ -168,7 +166,7 @@ static int memwait_walk_grow(struct memwait_walk *walk)
 	return 0;
 }
 
-/* Notes the key of a queue, unless it is among those from @first on. Returns false: no room. */
+/* Adds a queue's key unless it is in @keys from @first on. Returns false if there is no room. */
 static bool memwait_walk_add(struct memwait_walk *walk, size_t first,
 			     const struct memwait_queue *queue)
 {
@@ -178,7 +176,7 @@ static bool memwait_walk_add(struct memwait_walk *walk, size_t first,
 	};
 	size_t i;
 
-	/* Of a queue that is freed now it may be anything: then no queue will be found by it. */
+	/* A queue being freed may have any key: then the look-up finds no queue. */
 	if (!key.owner || !READ_ONCE(queue->nr_waiters))
 		return true;
 	for (i = first; i < walk->nr_keys; i++) {
@@ -239,7 +237,7 @@ static int memwait_walk_gather(struct memwait_walk *walk)
 				err = -EINTR;
 			cond_resched();
 		}
-		/* From there on queues are inserted there, and none is moved. */
+		/* Inserts go to the newest table; with the mutex held nothing moves. */
 		table = rht_dereference(table->future_tbl, queues);
 	}
 	mutex_unlock(&queues->mutex);
@@ -247,7 +245,7 @@ static int memwait_walk_gather(struct memwait_walk *walk)
 	return err;
 }
 
-/* Puts a marker behind a waiter of a locked queue. */
+/* Enqueues a marker behind a waiter. */
 static void memwait_marker_put(struct memwait_waiter *marker, struct memwait_queue *queue,
 			       const struct memwait_waiter *behind)
 {
@@ -271,15 +269,15 @@ static void memwait_walk_note(struct memwait_walk *walk, const struct memwait_qu
 	waiter->ops->describe(waiter, &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->identity ? waiter->identity->id : 0;
-	/* It stays: it is freed when no queue looks to it any more, and the lock is held. */
+	/* Stays valid: freed only after all queues look away, which needs this lock. */
 	line->owner = queue->looks_to ? queue->looks_to->id : 0;
 	line->owner_tid = queue->looks_to ? queue->looks_to->tid : 0;
 	walk->nr_lines++;
 }
 
 /*
- * Notes some of those that have returned to their places. Returns whether there may be more: they
- * have no greater numbers than had been given when the walk came to the queue.
+ * Notes some returned waiters. Returns whether there may be more. Ignores numbers given after the
+ * walk came to the queue.
  */
 static bool memwait_walk_returned(struct memwait_walk *walk, struct memwait_queue *queue)
 {
@@ -299,7 +297,7 @@ static bool memwait_walk_returned(struct memwait_walk *walk, struct memwait_queu
 	return true;
 }
 
-/* One step in a locked queue. Returns whether it needs another one. */
+/* One step in a queue. Returns whether another one is needed. */
 static bool memwait_walk_queue(struct memwait_walk *walk, struct memwait_queue *queue)
 {
 	struct memwait_waiter *waiter, *last = NULL;
@@ -340,7 +338,7 @@ static bool memwait_walk_queue(struct memwait_walk *walk, struct memwait_queue *
 	return true;
 }
 
-/* Notes some more waiters. Returns -ENOENT if there are none. */
+/* Notes more waiters. Returns -ENOENT if there are none. */
 static int memwait_walk_step(struct memwait_walk *walk)
 {
 	struct memwait_queue *queue;
@@ -368,7 +366,6 @@ static int memwait_walk_step(struct memwait_walk *walk)
 	return -ENOENT;
 }
 
-/* The next line to be shown. */
 static void *memwait_walk_line(struct memwait_walk *walk)
 {
 	int err;
@@ -381,7 +378,7 @@ static void *memwait_walk_line(struct memwait_walk *walk)
 	return &walk->lines[walk->next_line];
 }
 
-/* The file cannot be sought in: what is to be shown next is what was not shown. */
+/* The file cannot seek: the next line is the first that was not shown. */
 static void *memwait_walk_start(struct seq_file *seq, loff_t *pos)
 {
 	struct memwait_walk *walk = seq->private;
@@ -493,7 +490,7 @@ static const struct file_operations memwait_walk_fops = {
 };
 
 /**
- * memwait_debugfs_init() - make the list readable
+ * memwait_debugfs_init() - create the debugfs file
  *
  * Context: process context, may sleep.
  */
@@ -504,7 +501,7 @@ void __init memwait_debugfs_init(void)
 }
 
 /**
- * memwait_debugfs_exit() - the opposite
+ * memwait_debugfs_exit() - remove it
  *
  * Context: process context, may sleep.
  */

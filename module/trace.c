@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What tracepoints need when they are on. Off, each is a jump that is not there.
+ * Helpers of enabled tracepoints. A disabled tracepoint is a patched-out jump.
  */
 #include <linux/ktime.h>
 #include <linux/sched.h>
@@ -14,12 +14,12 @@
 #include "trace.h"
 
 /**
- * memwait_async_key() - the word that an async wait is about
- * @wait: the wait; its pins are held
+ * memwait_async_key() - key of the word that an async wait is about
+ * @wait: its pins are held
  *
  * Context: any but interrupts.
  *
- * Return: the key of its word; of several, of the one that was notified, or of the first.
+ * Return: the key; of a group, that of the notified word or else of the first.
  */
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 {
@@ -34,7 +34,7 @@ const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 }
 
 /**
- * __memwait_trace_begin() - memwait_trace_begin() of a thread that is traced
+ * __memwait_trace_begin() - memwait_trace_begin() with tracing enabled
  * @group: as there
  *
  * Context: process context.
@@ -49,7 +49,7 @@ void __memwait_trace_begin(struct memwait_group *group)
 }
 
 /**
- * __memwait_trace_end() - memwait_trace_end() of a thread that is traced
+ * __memwait_trace_end() - memwait_trace_end() with tracing enabled
  * @group: as there
  * @index: as there
  * @result: as there

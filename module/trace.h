@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints. Documentation/tracing.rst tells what they are good for.
+ * Tracepoints. See Documentation/tracing.rst for their use.
  *
- * A word has the same name in all of them, and in debugfs: device, inode and offset; or 0:0, the
- * process and the address. See name.c, which also tells why it can be made where they are.
+ * All of them, and debugfs, name a word alike: device, inode and offset; or 0:0, process and
+ * address. See name.c for that, and for why naming is safe here.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM memwait
@@ -24,7 +24,7 @@
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait);
 #endif
 
-/* Of the fields dev, ino and offset. */
+/* Fields dev, ino and offset. */
 #define MEMWAIT_WORD_FMT "word=%u:%u:%llu:0x%llx"
 
 TRACE_EVENT(memwait_wait_begin,
@@ -154,7 +154,7 @@ TRACE_EVENT(memwait_requeue,
 		  __entry->target, __entry->count, __entry->move, __entry->woken, __entry->moved)
 );
 
-/* An async wait that is not over, or was taken back. */
+/* An async wait that is pending or was cancelled. */
 DECLARE_EVENT_CLASS(memwait_async_waiter,
 
 	TP_PROTO(struct memwait_async_waiter *wait),
@@ -251,7 +251,7 @@ DEFINE_EVENT(memwait_completion, memwait_async_read,
 	TP_ARGS(wait)
 );
 
-/* In the thread that dies, or closes the context, whose tid is 0 then. */
+/* In the dying thread, or in the one that closes the context (tid is 0 then). */
 TRACE_EVENT(memwait_owner_died,
 
 	TP_PROTO(const struct memwait_identity *identity),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tracepoints of a thread's wait, which is to take no time for them, nor look at the clock,
- * while they are off.
+ * Tracepoints of a thread's wait. Disabled, they cost no time and read no clock.
  */
 #ifndef MEMWAIT_TRACE_WAIT_H
 #define MEMWAIT_TRACE_WAIT_H
@@ -13,7 +12,7 @@ void __memwait_trace_begin(struct memwait_group *group);
 void __memwait_trace_end(const struct memwait_group *group, u32 index, int result);
 
 /**
- * memwait_trace_begin() - the current thread is about to join the queues of its words
+ * memwait_trace_begin() - current thread is about to join its queues
  * @group: the words
  *
  * Context: process context.
@@ -26,9 +25,9 @@ static __always_inline void memwait_trace_begin(struct memwait_group *group)
 }
 
 /**
- * memwait_trace_end() - the current thread has left the queues of its words
+ * memwait_trace_end() - current thread has left its queues
  * @group: the words
- * @index: the one that the result is about, unless it was notified
+ * @index: word that @result is about, if none was notified
  * @result: an outcome or a negative errno
  *
  * Context: process context.

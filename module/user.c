@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a user can make the kernel keep: counts, limits, and pins.
+ * What a user can make the kernel keep: counts, limits and pins.
  *
- * Each resource is counted for the user that has opened the context, and charged to the memory
- * cgroup of the thread that asks for it. A charge over the limit changes nothing, so it makes no
- * other call fail. A charge is the last step that can fail, so no count is taken back that another
- * call has seen. An async wait and its pins are counted in one step: pins become more only under
- * memwait_user.pin_lock. (The wait of a group is counted before its words are compared for the last
- * time.)
+ * Resources are counted for the user that opened the context, and their memory is charged to the
+ * memory cgroup of the requesting thread. A charge over the limit changes nothing, so it fails no
+ * other call. A charge is the last step that can fail, so no call takes back a count that another
+ * has seen. An async wait and its pins are charged in one step: the count of pins only grows under
+ * memwait_user.pin_lock. (A group is charged before the final comparison of its words.)
  *
- * A word of an async wait outlives the system call, and so does what its key names. A context pins
- * a file, or an mm_struct, once for all of its waits: a file that was closed counts against no
- * RLIMIT_NOFILE, and the mm_struct of a dead process against nothing. A file is its address_space,
- * as in the key: the first file stands for all others of that. A requeue moves a wait to a word of
- * the same owner only, so the wait keeps its pin.
+ * A context pins the file or mm_struct of each key of its async waits, once for all of them.
+ * RLIMIT_NOFILE covers no closed file, and no limit covers the mm_struct of a dead process. A file
+ * is its address_space, as in the key: the first file stands for all others of that address_space.
+ * A requeue stays within one owner, so the wait keeps its pin.
  *
- * A pin keeps the path and the inode of a file, not the open file: a lock, a lease or the right to
- * write ends when user space has closed the file, but umount finds it busy.
+ * A pin keeps the path and inode, not the open file. So locks, leases and write access end when
+ * user space closes the file, but umount gets EBUSY.
  *
- * Giving a path back takes as long as its file system wants: the last user of an unlinked file
- * frees all its pages, or asks a FUSE daemon that may never answer. So unused pins are collected,
- * and given back when the call has done everything else and holds no lock. The thread in the call
- * does it: when close(2), a cancel or a read returns, umount succeeds. A kernel thread leaves it to
- * a work of the user, so that the user delays only its own pins. They are counted until they have
- * been given back.
+ * Putting a path takes as long as its file system likes: the last user of an unlinked file frees
+ * all its pages, or asks a FUSE daemon that may never answer. So a call collects unused pins and
+ * puts them last, without locks. The calling thread does it, so umount succeeds once close(2),
+ * cancel or read returns. A kernel thread leaves pins to a work of their user, which delays only
+ * that user's pins. Pins stay charged until they are put.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
  *			queue->lock -> memwait_users.xa_lock
@@ -43,16 +40,16 @@
 #include "context.h"
 #include "memwait.h"
 
-/* ULONG_MAX: not set when the module is loaded. */
+/* ULONG_MAX: not set at load time. */
 unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 	[0 ... MEMWAIT_LIMITS - 1] = ULONG_MAX,
 };
 
 /*
- * A default limit is one for each 2^n bytes of memory. Of a 64-bit kernel a wait with a queue of
- * its own takes 300 bytes, a context with its file 1.2 KiB, an identity 200 bytes, a spare 160, a
- * place 110; a pin keeps 1.5 KiB of a file, beside what is in it, or up to 12 KiB of a dead
- * process. All together that is less than a sixteenth of the memory.
+ * The default limit is one per 2^n bytes of memory. On 64 bits a wait with its own queue takes 300
+ * bytes, a context with its file 1.2 KiB, an identity 200 bytes, a spare 160, a place 110. A pin
+ * keeps 1.5 KiB of a file plus its contents, or up to 12 KiB of a dead process. Together that is
+ * less than a sixteenth of the memory.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
@@ -62,7 +59,7 @@ static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_SPARES] = 17,
 };
 
-/* A machine with less memory has the limits of this much. */
+/* Smaller machines get the limits of this much memory. */
 #define MEMWAIT_LEAST_MEMORY	(256ULL << 20)
 
 static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
@@ -73,7 +70,7 @@ static struct workqueue_struct *memwait_put_queue;
 static void memwait_put_left(struct work_struct *work);
 
 /**
- * memwait_limits_init() - set the limits that were not set when the module was loaded
+ * memwait_limits_init() - set the limits left unset at load time
  *
  * Context: process context.
  */
@@ -93,9 +90,9 @@ void __init memwait_limits_init(void)
 }
 
 /*
- * The user that answers for the current thread. User namespaces give no fresh limits: in one that
- * was made by an ordinary user, it is that user. One that was made by root maps users that root has
- * given, and each of them counts.
+ * The user to charge for the current thread. A user namespace gives no fresh limits: in one that an
+ * ordinary user created, that user is charged. In one that root created, each mapped user is
+ * charged.
  */
 static kuid_t memwait_current_user(void)
 {
@@ -110,11 +107,11 @@ static kuid_t memwait_current_user(void)
 }
 
 /**
- * memwait_user_get() - find the user of the current thread
+ * memwait_user_get() - get the current thread's user
  *
  * Context: process context, may sleep.
  *
- * Return: the user, for memwait_user_put(); or %NULL: there is no memory.
+ * Return: the user, for memwait_user_put(); or %NULL: no memory.
  */
 static struct memwait_user *memwait_user_get(void)
 {
@@ -129,7 +126,7 @@ static struct memwait_user *memwait_user_get(void)
 	if (user)
 		return user;
 
-	/* Without the lock: it may take as long as the caller's memory cgroup has it. */
+	/* Without the lock: reclaim in the caller's memory cgroup may take long. */
 	new = kzalloc(sizeof(*new), MEMWAIT_GFP);
 	if (!new)
 		return NULL;
@@ -140,7 +137,7 @@ static struct memwait_user *memwait_user_get(void)
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
 	xa_lock(&memwait_users);
-	/* The table's own memory is not charged: other users are in it, too. */
+	/* Uncharged: the table is shared with other users. */
 	user = __xa_cmpxchg(&memwait_users, __kuid_val(uid), NULL, new, GFP_KERNEL);
 	if (!user)
 		swap(user, new);
@@ -154,7 +151,7 @@ static struct memwait_user *memwait_user_get(void)
 }
 
 /**
- * memwait_user_put() - give a user back
+ * memwait_user_put() - put a user
  * @user: from memwait_user_get()
  *
  * Context: any but interrupts.
@@ -165,7 +162,7 @@ void memwait_user_put(struct memwait_user *user)
 
 	if (!refcount_dec_and_lock(&user->refs, &memwait_users.xa_lock))
 		return;
-	__acquire(&memwait_users.xa_lock);	/* sparse cannot follow */
+	__acquire(&memwait_users.xa_lock);	/* for sparse */
 	__xa_erase(&memwait_users, __kuid_val(user->uid));
 	xa_unlock(&memwait_users);
 	for (i = 0; i < MEMWAIT_RESOURCES; i++)
@@ -183,7 +180,7 @@ static struct inode *memwait_pin_inode(const struct memwait_pin *pin)
 	return ((struct address_space *)(unsigned long)(pin->owner & ~MEMWAIT_KEY_SHARED))->host;
 }
 
-/* Takes the references of a new pin. @file is that of the word, or %NULL. */
+/* Takes a new pin's references. @file is the word's, or %NULL. */
 static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 {
 	const struct path *user_path;
@@ -200,7 +197,7 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 	path_get(&pin->user_path);
 }
 
-/* Gives a pin back that is in no tree. The mounts come last: they keep the inode's file system. */
+/* Frees a pin that is in no tree. Mounts go last: they keep the inode's file system. */
 static void memwait_pin_free(struct memwait_pin *pin)
 {
 	if (pin->owner & MEMWAIT_KEY_SHARED) {
@@ -214,7 +211,7 @@ static void memwait_pin_free(struct memwait_pin *pin)
 }
 
 /**
- * memwait_pins_drop() - give back pins that were prepared and not used
+ * memwait_pins_drop() - free unused prepared pins
  * @prepared: from memwait_pins_prepare(); set to %NULL
  *
  * Context: process context, may sleep.
@@ -229,7 +226,7 @@ void memwait_pins_drop(struct memwait_pin **prepared)
 	}
 }
 
-/* Gives back pins that were counted. */
+/* Frees charged pins. */
 static void memwait_pins_free(struct memwait_user *user, struct memwait_pin *unused)
 {
 	struct memwait_pin *pin;
@@ -253,16 +250,16 @@ static void memwait_put_left(struct work_struct *work)
 	spin_unlock(&user->pin_lock);
 	memwait_pins_free(user, left);
 	memwait_user_put(user);
-	module_put(THIS_MODULE);	/* memwait_user_exit() waits for what comes after it */
+	module_put(THIS_MODULE);	/* memwait_user_exit() waits for the rest */
 }
 
 /**
- * memwait_pins_put() - give back pins that no wait uses any more
- * @user: of the context that had them; the caller has a reference
+ * memwait_pins_put() - free pins that no wait uses
+ * @user: of the pins' context; caller holds a reference
  * @unused: from memwait_pin_put(), or %NULL
  *
- * Context: process context; in a thread of user space it sleeps, for as long as file systems have
- * it: no lock is held, and nothing is left to be done that others wait for.
+ * Context: process context; a user thread may sleep for as long as file systems like: it holds no
+ * lock and nobody waits for what it still has to do.
  */
 void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 {
@@ -282,7 +279,7 @@ void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 	user->left_pins = unused;
 	spin_unlock(&user->pin_lock);
 
-	/* Or the work is queued, has both, and will find them. */
+	/* If the work is queued already, it has both references and will see the pins. */
 	refcount_inc(&user->refs);
 	__module_get(THIS_MODULE);
 	if (!queue_work(memwait_put_queue, &user->put_pins)) {
@@ -291,7 +288,7 @@ void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 	}
 }
 
-/* The place of an owner's pin among those that were prepared, or that of the %NULL at their end. */
+/* The link to an owner's pin in a list of prepared pins, or to the %NULL at its end. */
 static struct memwait_pin **memwait_pin_prepared(struct memwait_pin **prepared, u64 owner)
 {
 	while (*prepared && (*prepared)->owner != owner)
@@ -300,13 +297,13 @@ static struct memwait_pin **memwait_pin_prepared(struct memwait_pin **prepared, 
 }
 
 /**
- * memwait_pins_prepare() - get pins ready for words whose owners the context does not pin
+ * memwait_pins_prepare() - allocate pins for owners that a context does not pin
  * @context: of the async wait
- * @words: the first word, from memwait_word_get(), in the same task
- * @stride: bytes from one word to the next
- * @nr: how many words
- * @prepared: what was prepared before, and is given back; set to the new pins, not counted yet, for
- *	memwait_pins_get() or memwait_pins_drop()
+ * @words: first word, from memwait_word_get() in the same task
+ * @stride: bytes between words
+ * @nr: number of words
+ * @prepared: earlier pins are freed; set to new, uncharged pins, for memwait_pins_get() or
+ *	memwait_pins_drop()
  *
  * Context: process context, may sleep; takes the context's lock.
  *
@@ -340,7 +337,7 @@ int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *w
 	return 0;
 }
 
-/* Counts an async wait on @waits words, and @pins more pins, or nothing. */
+/* Charges a wait on @waits words and @pins new pins, or nothing. */
 static bool memwait_user_charge_wait(struct memwait_user *user, u32 waits, u32 pins)
 {
 	unsigned long limit = READ_ONCE(memwait_limits[MEMWAIT_PINS]);
@@ -358,17 +355,17 @@ static bool memwait_user_charge_wait(struct memwait_user *user, u32 waits, u32 p
 }
 
 /**
- * memwait_pins_get() - count an async wait, and let its words outlive the system call
+ * memwait_pins_get() - charge an async wait and pin its words
  * @context: of the wait
- * @words: the first word, from memwait_word_get(), in the same task. On success each has a pin, for
- *	memwait_pin_put(), and no file any more
- * @stride: bytes from one word to the next
- * @nr: how many words; the wait is counted as so many
- * @prepared: pins for owners that the context does not pin; those that are used are taken out
+ * @words: first word, from memwait_word_get() in the same task. On success each word has a pin, for
+ *	memwait_pin_put(), instead of a file
+ * @stride: bytes between words
+ * @nr: number of words, charged as so many waits
+ * @prepared: pins for unpinned owners; the used ones are removed
  *
  * Context: the context's lock is held.
  *
- * Return: 0; or, and nothing was done, -EAGAIN: a word's owner has no pin: memwait_pins_prepare();
+ * Return: 0; or, with nothing done, -EAGAIN: an owner has no pin, call memwait_pins_prepare();
  * -ENOSPC: over a limit of the user.
  */
 int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
@@ -417,10 +414,10 @@ int memwait_pins_get(struct memwait_context *context, struct memwait_word *words
 }
 
 /**
- * memwait_pin_put() - give up one reference to a pin
+ * memwait_pin_put() - drop a reference to a pin
  * @pin: from memwait_pins_get()
  * @context: as there
- * @unused: gets the pin, if that was the last one, for memwait_pins_put()
+ * @unused: gets the pin with its last reference, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
  */
@@ -429,7 +426,7 @@ void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 {
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return;
-	__acquire(&context->lock);	/* sparse cannot follow */
+	__acquire(&context->lock);	/* for sparse */
 	rb_erase(&pin->node, &context->pins);
 	context->nr_pins--;
 	spin_unlock(&context->lock);
@@ -460,8 +457,8 @@ struct memwait_context *memwait_context_alloc(void)
 }
 
 /**
- * memwait_context_free() - free a context whose last reference is gone
- * @context: closed; it has no waits and no pins
+ * memwait_context_free() - free a context after its last put
+ * @context: closed, without waits and pins
  *
  * Context: any but interrupts.
  */
