@@ -1,35 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the module share. Each file calls only files below it:
+ * Shared declarations. Each file calls only files below it:
  *
- *	main.c			ioctls, file operations, the module
- *	owner.c			owners, and the work that tells of their deaths
+ *	main.c			ioctls, file operations, module init
+ *	owner.c			owners, and the work that handles their deaths
  *	change.c		change and notify
  *	wait.c			blocked threads
  *	context.c		the open file
  *	expire.c		deadlines of async waits
- *	arm.c			how async waits begin
- *	async.c			their states, and what ends them
- *	alloc.c			their memory and ids
+ *	arm.c			arming async waits
+ *	async.c			states and ends of async waits
+ *	alloc.c			memory and ids of async waits
  *	requeue.c		requeue
  *	notify.c		notify, and calls in steps
- *	wake.c			pollers and readers
- *	place.c			what a thread that was interrupted keeps of its wait
+ *	wake.c			waking pollers and readers
+ *	place.c			places of interrupted threads
  *	begin.c			how a wait begins
- *	group.c			several words that are waited for together
- *	queue.c			the queues of waiters
- *	identity.c		ids of threads and contexts, and which queues look to them
+ *	group.c			waits on several words
+ *	queue.c			queues of waiters
+ *	identity.c		ids of threads and contexts, and the queues that look to them
  *	user.c			limits and pins
  *	signal.c		what a pending signal will do
- *	word.c			words, values and deadlines, as user space names them
+ *	word.c			words, values and deadlines from user space
  *	trace.c			tracepoints
- *	name.c			what words are called outside
+ *	name.c			names of words for user space
  *
- * debugfs.c walks along all queues, and stands beside these.
+ * debugfs.c walks all queues and is outside of this order.
  *
- * A waker calls into a waiter through struct memwait_waiter_ops only, and gets back what it has to
- * wake as data, in struct memwait_wakes. What async waits, contexts and pins consist of is in
- * context.h.
+ * A waker calls a waiter only through struct memwait_waiter_ops, and gets back whom to wake in
+ * struct memwait_wakes. See context.h for async waits, contexts and pins.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -60,13 +59,13 @@ struct memwait_wakes;
 struct memwait_waiter;
 
 /**
- * struct memwait_key - what identifies a word
- * @owner: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set, or the mm_struct;
- *	0: a queue that was freed
- * @offset: in bytes, within the address_space; or the address within the mm
+ * struct memwait_key - identifies a word
+ * @owner: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set; the mm_struct of
+ *	other words; 0: freed queue
+ * @offset: byte offset in the address_space, or address in the mm
  *
- * Two keys are the same if, and only if, they name the same word, for as long as something keeps
- * @owner from being freed and used again: see struct memwait_word.
+ * Equal keys name the same word as long as something keeps @owner from being freed and reused: see
+ * struct memwait_word.
  */
 struct memwait_key {
 	u64 owner;
@@ -76,13 +75,13 @@ struct memwait_key {
 #define MEMWAIT_KEY_SHARED	1ULL
 
 /**
- * struct memwait_word - a key together with what keeps it meaningful
+ * struct memwait_word - a key with the reference that keeps it valid
  * @key: the word's key
- * @file: of a system call and of a blocked thread: a reference to the file of a shared mapping;
- *	%NULL for a private word, of the caller's own mm. Given back with memwait_word_put()
- * @pin: of an async wait that is queued: a reference to a pin. Given back with memwait_pin_put()
+ * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
+ *	private word of the caller's mm. Put with memwait_word_put()
+ * @pin: of a queued async wait. Put with memwait_pin_put()
  *
- * The file rather than the inode is kept, so that umount finds the file system busy.
+ * An open file, not an inode, so that umount gets EBUSY.
  */
 struct memwait_word {
 	struct memwait_key key;
@@ -92,23 +91,23 @@ struct memwait_word {
 	};
 };
 
-/* What a notify, or a death, that has come to a waiter has made of it. */
+/* What became of a waiter that a notify or a death has reached. */
 enum memwait_claim {
-	MEMWAIT_NOT_CLAIMED,	/* the wait has ended already: the caller takes the waiter out */
-	MEMWAIT_OVERDUE,	/* its deadline has passed: it was ended by that, and taken out */
-	MEMWAIT_NOTIFIED_IT,	/* it was ended, and taken out: the notify is spent */
+	MEMWAIT_NOT_CLAIMED,	/* had ended already; caller dequeues it */
+	MEMWAIT_OVERDUE,	/* deadline passed: timed out and dequeued */
+	MEMWAIT_NOTIFIED_IT,	/* ended and dequeued: the notify is spent */
 };
 
 /**
- * struct memwait_description - what a waiter is, for root to read
- * @kind: thread, any (a thread on several words), async, or group (an async wait on several words)
- * @pid: the process that waits, or that has opened the context
+ * struct memwait_description - a waiter as shown to root
+ * @kind: thread, any (thread on several words), async, or group (async wait on several words)
+ * @pid: the process that waits or opened the context
  * @tid: the thread, or 0
- * @context: the number of the context, or 0
+ * @context: number of the context, or 0
  * @id: of the async wait, or 0
- * @expires: the deadline; KTIME_MAX: never
+ * @expires: deadline; KTIME_MAX: never
  * @clock: an enum memwait_async_clock
- * @command: of the thread, or of the one that has opened the context
+ * @command: name of the thread that waits or opened the context
  */
 struct memwait_description {
 	const char *kind;
@@ -123,13 +122,13 @@ struct memwait_description {
 
 /**
  * struct memwait_waiter_ops - what differs between threads, async waits and groups
- * @claim: a notify has come to this waiter, or a death, as @result says: MEMWAIT_OK or
- *	MEMWAIT_OWNER_DIED. Ends the wait, if it is pending, takes the waiter out by
- *	memwait_queue_remove_claimed(), and notes in @wakes what is to be woken.
- * @is_pending: whether the wait has not ended; out of date at once.
- * @describe: what it is, of a waiter that was pending. May be %NULL if none ever is.
+ * @claim: handle a notify or death, as @result says: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Ends a
+ *	pending wait, dequeues the waiter with memwait_queue_remove_claimed(), and adds to @wakes
+ *	whom to wake
+ * @is_pending: whether the wait has not ended; may be stale immediately
+ * @describe: describe a waiter that was pending; may be %NULL if none ever is
  *
- * Context: all are called under the lock of the waiter's queue.
+ * Context: all are called with the queue's lock held.
  */
 struct memwait_waiter_ops {
 	enum memwait_claim (*claim)(struct memwait_waiter *waiter, u8 result,
@@ -141,17 +140,17 @@ struct memwait_waiter_ops {
 
 /**
  * struct memwait_waiter - an entry of a queue
- * @node: in the queue's list; or @node.next is %NULL: it has returned to its place. Protected by
- *	the queue's lock. Once claimed and removed, it is the claimer's to use
- * @queue: the queue that it is in, or %NULL; written under the queue's lock
- * @ops: what to do with it
- * @word: what it waits on; while it is queued, protected by the queue's lock
- * @identity: of a wait with MEMWAIT_OWNED: the thread or context that waits; otherwise %NULL
- * @owned_node: then, in the queue's list of such waiters; protected by the queue's lock
- * @number: of joining, in its queue; protected by the queue's lock. For memwait_queue_return():
- *	that of the place, or 0
+ * @node: in the queue's list; @node.next is %NULL after a return to its place. Protected by the
+ *	queue's lock; free for the claimer once claimed and removed
+ * @queue: the queue or %NULL; written under the queue's lock
+ * @ops: operations of its kind
+ * @word: the awaited word; protected by the queue's lock while queued
+ * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
+ * @owned_node: in the queue's @owned if @identity is set; protected by the queue's lock
+ * @number: order of joining in its queue; protected by the queue's lock. For
+ *	memwait_queue_return(): number of the place, or 0
  * @since: when it joined its first queue, in jiffies
- * @state: of an async wait, as are the next three: here, where there is room for them
+ * @state: of an async wait; this and the next three are here to fill a hole
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
@@ -174,18 +173,17 @@ struct memwait_waiter {
 /**
  * struct memwait_queue - the waiters of one word
  * @node: in the hash table
- * @key: the word; an owner of 0 marks a queue that was freed. Written under @lock, read without it
- *	by look-ups in the hash table
+ * @key: the word; owner 0: freed. Written under @lock, read locklessly by hash look-ups
  * @lock: protects the rest
- * @nr_waiters: how many there are
- * @waiters: those that have joined at the end, oldest first
- * @returned: those that have returned to their places, by number
- * @owned: those waiters that are told of deaths, oldest first; see memwait_queue_insert_returned()
- * @looks_to: whose death they are told of, see identity.c
- * @looks_to_node: in &memwait_identity.queues of it; protected by its lock, too
- * @mover: the thread that has moved waiters here last, whose death they are told of as well
- * @mover_node: in &memwait_identity.moved_to of it; likewise
- * @number: that of the last one that has joined
+ * @nr_waiters: number of waiters, with markers of debugfs.c
+ * @waiters: in order of joining, oldest first
+ * @returned: waiters that have returned to their places, by number
+ * @owned: waiters to be told of deaths, oldest first; see memwait_queue_insert_returned()
+ * @looks_to: owner whose death they are told of, see identity.c
+ * @looks_to_node: in &memwait_identity.queues of @looks_to; also protected by its lock
+ * @mover: last thread that moved waiters here; its death is told as well
+ * @mover_node: in &memwait_identity.moved_to of @mover; also protected by its lock
+ * @number: number of the last waiter that joined
  * @nr_calls: calls that will come back to the queue
  * @kept: a user keeps the queue, or a call is about to keep or evict it
  */
@@ -206,39 +204,36 @@ struct memwait_queue {
 	u32 kept : 1;
 };
 
-/* Enough for the words of some batches of async waits; struct memwait_user fits into a page. */
+/* Covers some batches of async waits; struct memwait_user fits into a page. */
 #define MEMWAIT_KEPT_QUEUES	480
 
 /**
- * struct memwait_kept_queues - the queues that a user keeps, see the top of queue.c
- * @nr: how many it has kept up to now, modulo 2^32
- * @queues: the last of them, as a ring; some may be %NULL. Exchanged without a lock
+ * struct memwait_kept_queues - queues that a user keeps, see the top of queue.c
+ * @nr: number kept so far, modulo 2^32
+ * @queues: ring of the last ones, with %NULL entries; exchanged without a lock
  */
 struct memwait_kept_queues {
 	atomic_t nr;
 	struct memwait_queue *queues[MEMWAIT_KEPT_QUEUES];
 };
 
-/* Charged to the caller; at the limit of its memory cgroup it fails instead of killing. */
+/* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
-/*
- * What a step of a call is bounded by: waiters that are looked at, or pollers that are woken;
- * threads and contexts that are woken.
- */
+/* Bounds of one step: waiters examined, or pollers woken; threads and contexts woken. */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16
 
 /**
- * struct memwait_wakes - what is left to be done once the queue's lock has been dropped
- * @call: 0, or the number of a call that may take several steps
- * @looked: so many waiters were looked at, or are members of @groups
+ * struct memwait_wakes - what to wake after dropping the queue's lock
+ * @call: number of a call that may take several steps, or 0
+ * @looked: waiters examined, including members of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
- * @groups: groups that were claimed, whose other members are in their queues still; chained by
- *	&memwait_group.next, with a reference to each
- * @tasks: threads that were claimed, with a reference to each
- * @contexts: contexts that got completions, with a reference to each
+ * @groups: claimed groups with members still queued; chained by &memwait_group.next, a reference to
+ *	each
+ * @tasks: claimed threads, a reference to each
+ * @contexts: contexts with new completions, a reference to each
  */
 struct memwait_wakes {
 	u64 call;
@@ -262,14 +257,14 @@ static inline unsigned int memwait_size(u32 flags)
 }
 
 /**
- * memwait_check() - is an address fit for a word of these flags?
+ * memwait_check() - check address and flags of a word
  * @addr: address of the word
- * @flags: of the word
- * @known: which flags are allowed
+ * @flags: flags of the word
+ * @known: allowed flags
  *
  * Context: any.
  *
- * Return: 0, or -EINVAL: an unknown flag, a misaligned address.
+ * Return: 0, or -EINVAL: unknown flag or misaligned address.
  */
 static inline int memwait_check(u64 addr, u32 flags, u32 known)
 {
@@ -279,9 +274,9 @@ static inline int memwait_check(u64 addr, u32 flags, u32 known)
 }
 
 /**
- * memwait_check_wait() - the same for a word that is to be compared
- * @wait: as it came from user space
- * @known: which flags are allowed
+ * memwait_check_wait() - check a word that is to be compared
+ * @wait: copied from user space
+ * @known: allowed flags
  *
  * Context: any.
  *
@@ -298,13 +293,13 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
-/* One of several words, which lie @stride bytes apart. */
+/* Words are @stride bytes apart. */
 static inline struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
 {
 	return (void *)words + i * stride;
 }
 
-/* Gives back what keeps a word of a system call or of a blocked thread. */
+/* Puts the file of a word of a system call or blocked thread. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
 	if (word->file)
@@ -350,9 +345,9 @@ int memwait_queue_init(void);
 void memwait_queue_exit(void);
 
 /**
- * memwait_queue_append() - put a waiter at the end of a queue
+ * memwait_queue_append() - append a waiter to a queue
  * @queue: from memwait_queue_begin_join()
- * @waiter: as there; its ops are set, the rest is filled in
+ * @waiter: as there; ops are set, the rest is filled in
  *
  * Context: the queue's lock is held.
  */
@@ -370,9 +365,9 @@ static inline void memwait_queue_append(struct memwait_queue *queue,
 }
 
 /**
- * memwait_queue_oldest() - the waiter that has waited longest
+ * memwait_queue_oldest() - the longest waiting waiter
  * @queue: the queue
- * @above: of those that have returned, only such with a greater number
+ * @above: ignore returned waiters up to this number
  *
  * Context: the queue's lock is held.
  *
@@ -386,15 +381,15 @@ static inline struct memwait_waiter *memwait_queue_oldest(struct memwait_queue *
 	return list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
 }
 
-/* Whether a waiter that is in a queue has returned to its place. */
+/* Whether a queued waiter has returned to its place. */
 static inline bool memwait_waiter_has_returned(const struct memwait_waiter *waiter)
 {
 	return unlikely(!waiter->node.next);
 }
 
 /**
- * memwait_queue_leave() - take a waiter out of its queue, if it is in one
- * @waiter: joined once; of the current thread, or of a group or async wait that has been claimed
+ * memwait_queue_leave() - dequeue a waiter if queued
+ * @waiter: joined once; of the current thread, or of a claimed group or async wait
  * @kept: as memwait_queue_unlock()
  *
  * Context: process context; takes the queue's lock.
@@ -421,7 +416,7 @@ int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_k
 int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user,
 		    struct memwait_kept_queues *kept);
 
-/* Flags of words in general, and what a wait that has a deadline of its own adds. */
+/* Flags of words, and of waits with a deadline of their own. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
 
@@ -441,20 +436,20 @@ bool memwait_dies_of_signal(void);
  *
  * Context: process context.
  *
- * Return: whether it has.
+ * Return: true if so.
  */
 static inline bool memwait_is_killed(void)
 {
-	/* The kernel's look is plain: what is sent meanwhile is seen now, or by the next look. */
+	/* Plain load: a concurrent signal is seen now or by the next check. */
 	return data_race(fatal_signal_pending(current));
 }
 
 /**
- * memwait_is_dying() - will the current thread die before it returns to user space?
+ * memwait_is_dying() - will current die before returning to user space?
  *
  * Context: process context.
  *
- * Return: whether it will.
+ * Return: true if so.
  */
 static inline bool memwait_is_dying(void)
 {
