@@ -19,14 +19,15 @@
  * users, and a closing thread may not run for long.
  *
  * A dying process ends its contexts in memwait_flush(), so its parent finds the waits ended after
- * waitpid(2). The work ends the rest: the process has closed its copy before, shares its descriptor
- * table, or has called exec.
+ * waitpid(2). The work ends the rest: contexts of a process that has closed its copy before, shares
+ * its descriptor table, or has called exec. Closes by other processes leave that to the work.
  *
- * The first arm, cancel, read or MEMWAIT_IOC_OWNER for the context decides whether the context is
- * bound: see memwait_context_use() and memwait_identity_bind().
+ * The first arm, cancel, read or MEMWAIT_OWNER_CONTEXT decides: with MEMWAIT_OWNER_BIND the context
+ * is bound, otherwise it serves every process and cannot be bound later. See memwait_context_use()
+ * and memwait_identity_bind().
  *
- * The last close of a user's contexts evicts the user's kept queues. No call of that user can
- * insert another one then.
+ * The last close of a user's contexts evicts the user's kept queues. No call of that user runs
+ * then, so none inserts a queue.
  */
 #include <linux/fs.h>
 #include <linux/minmax.h>

@@ -171,7 +171,8 @@ struct memwait_spares {
  * @nr_pins: length of @pins
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
- * @due: a timer has fired and @deadlines was not checked since, or a passed deadline is left
+ * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
+ *	deadline
  * @wake_rest: wakes pollers that a timer left
  * @pollers: of poll(2) and epoll(7)
  * @readers: of read(2), exclusive: a completion wakes one

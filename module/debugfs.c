@@ -3,21 +3,21 @@
  * debugfs memwait/queues, for root: all waiters, one per line.
  *
  * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
- * waiter that joins, leaves or moves meanwhile is listed or not, or twice.
+ * waiter that joins, leaves or moves meanwhile may be listed, missing, or listed twice.
  *
- * First, the walk gathers the keys of all queues with waiters. A queue that keeps a waiter stays in
- * the hash table, but a resize moves queues between two tables. Resizes hold the table's mutex; so
- * does the gathering, which may sleep, and nothing else waits for that mutex. A queue that was
- * freed and reused for another word may lead the walk into another bucket. The nulls marker tells
- * which bucket ended, and the walk restarts the bucket then, as look-ups do. Within one bucket,
- * reuse only leads back to known keys.
+ * The walk first gathers the keys of all queues with waiters. A queue that keeps a waiter stays in
+ * the hash table, but a resize moves queues between two tables. The gathering holds the table's
+ * mutex, as a resize does. It may sleep: nobody else takes that mutex. A queue that is freed and
+ * reused for another word may lead the walk into another bucket. The nulls marker tells which
+ * bucket has ended, and the walk restarts its bucket, as look-ups do. Reuse within a bucket only
+ * leads back to known keys.
  *
- * Then the walk looks each key up and notes its waiters, MEMWAIT_WALK_STEP per lock section.
- * Between two steps two markers are in the queue: one behind the noted waiters, and one behind the
- * waiter that was last when the walk came, so that new waiters cannot hold the walk up. A marker is
- * a waiter that is not pending and cannot be claimed. A notify or requeue dequeues a marker that it
- * meets, without counting it. Both start at the oldest waiter, and dequeue or move to the end each
- * waiter they meet. So if a marker is gone, everything before it is gone: the walk continues at the
+ * The walk then looks each key up and notes MEMWAIT_WALK_STEP waiters per lock section. Between two
+ * steps the queue has two markers: one behind the noted waiters, one behind the waiter that was
+ * last when the walk came, so that new waiters cannot hold the walk up. A marker is a waiter that
+ * is not pending and cannot be claimed. A notify or requeue dequeues each marker it meets and does
+ * not count it. Both start at the oldest waiter, and dequeue each waiter they meet or move it to
+ * the end. So if a marker is gone, all waiters before it are gone. The walk then continues at the
  * oldest waiter or, without the end marker, has finished the queue.
  *
  * Waiters that have returned to their places are in a tree by number. The walk notes them first and

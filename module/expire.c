@@ -12,16 +12,15 @@
  * The order is that of a completion, see wake.c. A poll or read that finds .due set clears it and
  * checks the earliest deadlines, under the context's lock. It sets .due again if one has passed,
  * and starts the timer for one that has not. A timer that fires meanwhile sets .due after the
- * xchg() that cleared it. So while a wait has a deadline, .due is set or a timer runs, and poll(2)
- * does not report a timer whose wait has ended otherwise. While .due is set, further deadlines wake
- * nobody.
+ * xchg() that cleared it. So while a wait has a deadline, .due is set or a timer runs. poll(2)
+ * ignores a timer whose wait has ended otherwise. While .due is set, further deadlines wake nobody.
  *
- * The timer wakes at most MEMWAIT_STEP pollers with interrupts disabled. A work wakes the rest.
+ * The timer wakes at most MEMWAIT_STEP pollers, with interrupts disabled. A work wakes the rest.
  *
  * A wait ends in one step, under the locks of its queue and context, as by a notify. The reader
- * holds the context's lock first, against the lock order, so it only tries to lock the queue. On
- * failure it drops the context's lock, takes both in order and checks again. RCU keeps the queue's
- * memory meanwhile, see queue.c.
+ * holds the context's lock first, against the lock order, so it only tries to lock the queue. If
+ * that fails it drops the context's lock, takes both in order and checks again. RCU keeps the
+ * queue's memory meanwhile, see queue.c.
  */
 #include <linux/atomic.h>
 #include <linux/hrtimer.h>

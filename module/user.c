@@ -2,25 +2,25 @@
 /*
  * What a user can make the kernel keep: counts, limits and pins.
  *
- * Resources are counted for the user that opened the context, and their memory is charged to the
- * memory cgroup of the requesting thread. A charge over the limit changes nothing, so it fails no
- * other call. A charge is the last step that can fail, so no call takes back a count that another
- * has seen. An async wait and its pins are charged in one step: the count of pins only grows under
+ * Resources count for the user that opened the context. Their memory is charged to the memory
+ * cgroup of the requesting thread. A charge over the limit changes nothing, so it fails no other
+ * call. A charge is the last step that can fail, so no count that another call has seen is taken
+ * back. An async wait and its pins are charged in one step: the count of pins only grows under
  * memwait_user.pin_lock. (A group is charged before the final comparison of its words.)
  *
- * A context pins the file or mm_struct of each key of its async waits, once for all of them.
- * RLIMIT_NOFILE covers no closed file, and no limit covers the mm_struct of a dead process. A file
- * is its address_space, as in the key: the first file stands for all others of that address_space.
- * A requeue stays within one owner, so the wait keeps its pin.
+ * A context pins each file or mm_struct once for all of its async waits. Pins are counted because
+ * no other limit covers a closed file or the mm_struct of a dead process. A file is its
+ * address_space, as in the key: the first file stands for all others of that address_space. A
+ * requeue keeps the owner, so the wait keeps its pin.
  *
- * A pin keeps the path and inode, not the open file. So locks, leases and write access end when
- * user space closes the file, but umount gets EBUSY.
+ * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
+ * space closes the file, but umount gets EBUSY.
  *
- * Putting a path takes as long as its file system likes: the last user of an unlinked file frees
- * all its pages, or asks a FUSE daemon that may never answer. So a call collects unused pins and
- * puts them last, without locks. The calling thread does it, so umount succeeds once close(2),
- * cancel or read returns. A kernel thread leaves pins to a work of their user, which delays only
- * that user's pins. Pins stay charged until they are put.
+ * Putting a path has no time limit: the last user of an unlinked file frees all its pages, or asks
+ * a FUSE daemon that may never answer. So a call collects unused pins and puts them last, without
+ * locks. The calling thread puts them, so umount succeeds once close(2), cancel or read returns. A
+ * kernel thread leaves pins to a work of their user, so that a user delays only its own pins. Pins
+ * stay charged until they are put.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
  *			queue->lock -> memwait_users.xa_lock
@@ -258,8 +258,8 @@ static void memwait_put_left(struct work_struct *work)
  * @user: of the pins' context; caller holds a reference
  * @unused: from memwait_pin_put(), or %NULL
  *
- * Context: process context; a user thread may sleep for as long as file systems like: it holds no
- * lock and nobody waits for what it still has to do.
+ * Context: process context. A user thread may sleep for as long as file systems take: it holds no
+ * lock, and nobody waits for what it still has to do.
  */
 void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 {
@@ -302,7 +302,7 @@ static struct memwait_pin **memwait_pin_prepared(struct memwait_pin **prepared, 
  * @words: first word, from memwait_word_get() in the same task
  * @stride: bytes between words
  * @nr: number of words
- * @prepared: earlier pins are freed; set to new, uncharged pins, for memwait_pins_get() or
+ * @prepared: earlier pins are freed; set to new, uncharged pins for memwait_pins_get() or
  *	memwait_pins_drop()
  *
  * Context: process context, may sleep; takes the context's lock.
