@@ -25,8 +25,8 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 }
 
 /*
- * Gives a wait its id and writes PENDING to user space. After queueing, a failed write could not be
- * undone. Returns 0 or a negative errno.
+ * Gives a wait its id and writes PENDING to user space. A fault must show before the wait is
+ * queued. Returns 0 or a negative errno.
  */
 static int memwait_arm_publish(struct memwait_async_waiter *wait,
 			       struct memwait_async __user *entry)
@@ -49,8 +49,8 @@ static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 u
 }
 
 /*
- * Queues and charges a published wait on one word in one step. Returns MEMWAIT_PENDING, or an error
- * as memwait_queue_begin_join() or memwait_pins_get().
+ * Queues and charges a published wait on one word in one step. Returns MEMWAIT_PENDING, or as
+ * memwait_queue_begin_join() or memwait_pins_get().
  */
 static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memwait_wait *arg,
 			    struct memwait_pin **prepared)
@@ -233,7 +233,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 		WRITE_ONCE(group->group.claimed, MEMWAIT_CLAIMED_BY_ITSELF);
 	spin_unlock(&context->lock);
 	if (!ret && !notified)
-		return MEMWAIT_PENDING;		/* may be freed already */
+		return MEMWAIT_PENDING;		/* others may have freed it */
 
 	memwait_group_leave(&group->group, &context->user->kept);
 	if (!notified) {

@@ -269,7 +269,7 @@ static void memwait_walk_note(struct memwait_walk *walk, const struct memwait_qu
 	waiter->ops->describe(waiter, &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->identity ? waiter->identity->id : 0;
-	/* Stays valid: freed only after all queues look away, which needs this lock. */
+	/* looks_to stays valid: it is freed after all queues look away, under their locks. */
 	line->owner = queue->looks_to ? queue->looks_to->id : 0;
 	line->owner_tid = queue->looks_to ? queue->looks_to->tid : 0;
 	walk->nr_lines++;

@@ -16,11 +16,10 @@
  * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
  *
- * Putting a path has no time limit: the last user of an unlinked file frees all its pages, or asks
- * a FUSE daemon that may never answer. So a call collects unused pins and puts them last, without
- * locks. The calling thread puts them, so umount succeeds once close(2), cancel or read returns. A
- * kernel thread leaves pins to a work of their user, so that a user delays only its own pins. Pins
- * stay charged until they are put.
+ * Putting a path may take forever: the last put of an unlinked file frees all its pages, or asks a
+ * FUSE daemon. So a call collects unused pins and puts them last, without locks. umount succeeds
+ * once close(2), cancel or read returns. A kernel thread leaves pins to a work of their user, so
+ * that a user delays only its own pins. Pins stay charged until they are put.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
  *			queue->lock -> memwait_users.xa_lock
@@ -258,8 +257,8 @@ static void memwait_put_left(struct work_struct *work)
  * @user: of the pins' context; caller holds a reference
  * @unused: from memwait_pin_put(), or %NULL
  *
- * Context: process context. A user thread may sleep for as long as file systems take: it holds no
- * lock, and nobody waits for what it still has to do.
+ * Context: process context. In a user thread it may sleep forever: hold no lock, and leave nothing
+ * to do that others wait for.
  */
 void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 {
