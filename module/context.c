@@ -317,9 +317,9 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 }
 
 /*
- * A completion wakes one reader. Wakes the next if completions are left: that reader may have been
+ * Wakes another reader if completions are left: a completion wakes only one, which may have been
  * interrupted while it waited for the lock. A refused reader may have consumed the edge of a
- * completion that this reader has not seen: makes a new edge.
+ * completion that this reader has not seen, and gets a new edge.
  */
 static void memwait_read_unlock(struct memwait_context *context)
 {
