@@ -457,7 +457,7 @@ struct memwait_context *memwait_context_alloc(void)
 
 /**
  * memwait_context_free() - free a context after its last put
- * @context: closed, without waits and pins
+ * @context: it has no waits and no pins
  *
  * Context: any but interrupts.
  */
