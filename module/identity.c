@@ -1,49 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: the ids of threads and contexts, and which queues look to them.
+ * Owners: the ids of threads and contexts, and which owner each queue watches.
  *
- * The kernel writes to no lock word. A program writes the owner's id into it, a waiter with
- * MEMWAIT_OWNED names that id, and is told when the owner has died.
+ * The kernel never writes a lock word. User space stores the owner's id in the word. A
+ * MEMWAIT_OWNED waiter names that id and is told when the owner dies.
  *
- * A queue looks to one owner at most: the one that is to do the next step for its waiters.
+ * A queue watches at most one owner (.looks_to), the one that must take the next step for its
+ * waiters:
  *
- *	a waiter joins that names an owner	the queue looks to that owner
- *	a MEMWAIT_OWNED waiter is woken		the queue looks to that waiter's own thread or
- *						context
- *	the queue becomes empty			the queue looks to nobody
+ *	event				the queue watches
  *
- * It looks as well to the thread that has moved MEMWAIT_OWNED waiters to it last, if that has an
- * id.
+ *	a waiter names an owner		that owner
+ *	a MEMWAIT_OWNED waiter is woken	that waiter's own thread or context
+ *	the queue becomes empty		nobody
  *
- * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that looks to it gets
- * MEMWAIT_OWNER_DIED, and the queue looks to that waiter. This covers an owner that dies with the
- * lock, or between its store and its notify; and a waiter that dies between its wake-up and its
- * change of the word, or after it. It covers a thread that moves waiters, for a broadcast, and dies
- * before it has made sure that the word they were moved to will be notified; or that moves them to
- * where they are, and dies before it has changed other words, and woken them.
+ * A queue also watches the thread that last moved MEMWAIT_OWNED waiters to it (.mover), if that
+ * thread has an id.
  *
- * A thread that takes the lock in between, without a system call, is not looked to. It need not be:
- * the waiter that is told, or that was woken, finds that thread's id in the word, and names it when
- * it waits again.
+ * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that watches it gets
+ * MEMWAIT_OWNER_DIED, and the queue then watches that waiter. This covers
  *
- * How a death is seen. The kernel's tracepoints sched_process_exit and sched_process_exec run in
- * each thread that exits, or has executed another program. Their probes look the thread up in a
- * hash table. No clone(2) flag, vfork(2) or PID namespace hides a thread from them, and closed
- * descriptors do not matter. The exit of a thread comes before its parent can know by waitpid(2),
- * the exec before the first instruction of the new program. A thread that joins another one, or
- * waits for the exec of its vfork(2), may be sooner. A context dies with its last close.
+ *	- an owner that dies with the lock, or between its store and its notify;
+ *	- a woken waiter that dies before or after it changes the word;
+ *	- a broadcaster that moves waiters and dies before it ensures a notify of the target word;
+ *	- a thread that requeues a word to itself and dies before it changes other words and wakes
+ *	  the waiters.
  *
- * A process dies with the last of its threads, or executes another program. Its identity also dies
- * with the last context that is bound to it. It is known by its signal_struct, which all its
- * threads share, and no child. When the count of its living threads is 0, each of them has left its
- * last system call. Two threads may find that at once, so memwait_identity_mark_dead() says which
- * was first.
+ * A thread that takes the lock without a system call in between is not watched. It need not be: the
+ * waiter that was woken or told of a death finds the new owner's id in the word, and names it in
+ * its next wait.
  *
- * A context that is bound ends with its process, even if others have copies of its descriptor: see
+ * Deaths are seen by probes on the tracepoints sched_process_exit and sched_process_exec, which run
+ * in the dying thread. The probes look the thread up in a hash table. clone(2) flags, vfork(2), PID
+ * namespaces and closed descriptors hide no thread from them. The exit probe runs before waitpid(2)
+ * can return in the parent, the exec probe before the first instruction of the new program. A
+ * thread that joins the dying one, or whose vfork(2) child executes a program, may run on before
+ * the probe. A context dies with its last close.
+ *
+ * A process dies when its last thread exits or when it executes another program. Its identity also
+ * dies with the last context bound to it. A process is identified by its signal_struct, which its
+ * threads share and its children do not. When signal->live is 0, each thread has left its last
+ * system call. Two threads may see 0 at the same time: memwait_identity_mark_dead() returns true to
+ * one of them.
+ *
+ * A bound context ends with its process, even if others hold copies of its descriptor: see
  * memwait_context_use() and memwait_context_end_some().
  *
- * The probes are called where locks that sleep on PREEMPT_RT must not be taken. So they only mark
- * the thread dead, and leave the rest to a work, see owner.c.
+ * The probes must not take locks that sleep on PREEMPT_RT. They only mark the identity dead and
+ * queue a work, see owner.c.
  *
  *	death				a waiter that names the owner
  *
@@ -52,21 +56,19 @@
  *	(3) work: lock the owner	(3) load .dead: set: MEMWAIT_OWNER_DIED
  *	(4) look at its queues		(4) add the queue to the owner's
  *
- * Either the waiter locks the owner first, and the work finds the queue; or it locks the owner
- * after the work, and sees .dead: queueing a work orders what came before it.
+ * If the waiter locks the owner first, the work finds the queue. If the work locks it first, the
+ * waiter sees .dead: queue_work() orders the earlier store.
  *
- * (A) A thread that is told of a death must see what the dead one wrote in user space. So setting
- * .dead is a store-release, and looking at it a load-acquire. An identity that is not there any
- * more has been drained by the work, after the death: a look-up that finds none needs a read
- * barrier.
+ * (A) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
+ * is set by a store-release and read by a load-acquire. An identity that is missing was drained by
+ * the work, after the death: a failed look-up needs a read barrier.
  *
- * A waiter in a queue has a living owner of its own: its thread is in the kernel, or its context is
- * open. A notify makes the queue look to that owner before it takes the waiter out. So an identity
- * that the work has drained gets no queue again, and can be freed. Look-ups by id are under RCU.
+ * A queued waiter has a living identity: its thread is in the kernel, or its context is open. A
+ * notify makes the queue watch that identity before it removes the waiter. So a drained identity
+ * gets no queue again and can be freed. Look-ups by id are under RCU.
  *
- * Ids count nanoseconds since boot when the module is loaded, and go up by one for each owner: a
- * module that is loaded again gives no id twice. A living thread that has an id keeps the module
- * loaded.
+ * Ids start at the nanoseconds since boot at module load and go up by one for each owner, so a
+ * reloaded module reuses no id. A living thread with an id keeps the module loaded.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_living_lock
@@ -92,37 +94,36 @@
 #include "trace.h"
 
 /*
- * task_struct or signal_struct -> living identity. No rhashtable: that disables softirqs on 6.1,
- * which a thread that must not sleep may not do with PREEMPT_RT.
+ * task_struct or signal_struct -> living identity. Not an rhashtable: on 6.1 that disables
+ * softirqs, which a context that must not sleep cannot do on PREEMPT_RT.
  */
 static DEFINE_HASHTABLE(memwait_living, 14);
-static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* of those who change it, and of .dead */
+static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* of table changes, and of .dead */
 /*
- * Of those who make one, so that two threads do not make two; and of those who decide to whom a
- * context belongs.
+ * Serializes the creation of identities, so that no thread, process or context gets two, and the
+ * decision which process a context belongs to.
  */
 static DEFINE_SPINLOCK(memwait_new_lock);
-static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work is done with it */
+static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work has drained it */
 static atomic64_t memwait_last_id;
 
-/* For the work that tells of deaths. */
 struct memwait_deaths memwait_deaths;
 
-/* Whether this kernel can tell of deaths; set when the module is loaded. */
+/* Whether this kernel reports deaths. Set at module load. */
 bool memwait_has_owners __ro_after_init;
 
-/* The process of a context that is nobody's in particular, and of one that has ended. */
+/* memwait_context.process of a context that any process may use, and of one that has ended. */
 static struct memwait_identity memwait_anybody;
 struct memwait_identity memwait_nobody = { .dead = true };
 
 /**
  * memwait_identity_of() - find the identity of a thread or a process
- * @who: the current thread, or its signal_struct; or a thread that is kept from exiting
+ * @who: the current thread or its signal_struct, or a thread that cannot exit meanwhile
  *
- * Context: any but interrupts; for a process, under RCU.
+ * Context: any but interrupts; under RCU for a process.
  *
- * Return: its identity, which lives as long as the thread does and keeps its id, or as long as the
- * process has contexts that are bound to it; or %NULL.
+ * Return: the identity, or %NULL. A thread's stays valid until the thread exits, executes a program
+ * or gives up its id; a process's while contexts are bound to the process.
  */
 struct memwait_identity *memwait_identity_of(const void *who)
 {
@@ -137,7 +138,7 @@ struct memwait_identity *memwait_identity_of(const void *who)
 	return identity;
 }
 
-/* An identity that nobody knows of, and that is not counted; or an ERR_PTR(). */
+/* Allocates an identity, unpublished and not charged. Returns it or an ERR_PTR(). */
 static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
 						       const void *who)
 {
@@ -157,7 +158,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	INIT_LIST_HEAD(&identity->queues);
 	INIT_LIST_HEAD(&identity->moved_to);
 	INIT_LIST_HEAD(&identity->contexts);
-	/* The table's own memory is not charged: other users are in it, too. */
+	/* Not charged to the memory cgroup: all users share the table. */
 	err = xa_reserve(&memwait_identities, identity->id, GFP_KERNEL);
 	if (err) {
 		kfree(identity);
@@ -166,7 +167,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	return identity;
 }
 
-/* Gives back an identity that nobody got to know of, or %NULL. */
+/* Frees an unpublished identity, or %NULL. */
 static void memwait_identity_drop(struct memwait_identity *identity)
 {
 	if (!identity)
@@ -175,16 +176,16 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	kfree(identity);
 }
 
-/* Lets an identity be known, which is counted. */
+/* Publishes an identity that has been charged. */
 static void memwait_identity_add(struct memwait_identity *identity,
 				 struct memwait_context *context)
 {
 	lockdep_assert_held(&memwait_new_lock);
 	refcount_inc(&identity->user->refs);
-	__module_get(THIS_MODULE);	/* the caller's file keeps it loaded until then */
+	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
 	/*
-	 * A waiter can name an id that was not told yet, and then queues look to it: from now on it
-	 * is there. The place was reserved.
+	 * A waiter can name an id that user space was not yet told, so queues may watch the
+	 * identity from here on. memwait_identity_alloc() reserved the entry.
 	 */
 	xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
 	if (identity->who) {
@@ -199,12 +200,12 @@ static void memwait_identity_add(struct memwait_identity *identity,
 
 /**
  * memwait_identity_new() - give an id to a thread or a context, unless it has one
- * @context: by which it is asked for, and for whose user it is counted
- * @who: the current thread; or %NULL: the context
+ * @context: the caller's, whose user is charged
+ * @who: the current thread; %NULL: the context
  *
  * Context: process context, may sleep.
  *
- * Return: the identity, maybe one that another thread has made meanwhile; or an ERR_PTR(): -ENOSPC:
+ * Return: the identity, possibly one that another thread has just made; or an ERR_PTR(): -ENOSPC:
  * over the user's limit; -ENOMEM.
  */
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who)
@@ -215,7 +216,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context, c
 	if (IS_ERR(new))
 		return new;
 
-	/* What can fail is done: a count that another call has seen is not taken back. */
+	/* Charge last: a charge that another call has seen must not be taken back. */
 	spin_lock(&memwait_new_lock);
 	identity = who ? memwait_identity_of(who) : context->identity;
 	if (!identity && memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
@@ -227,7 +228,7 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context, c
 	return identity ?: ERR_PTR(-ENOSPC);
 }
 
-/* Decides that a context is anybody's, unless that was decided. */
+/* Lets any process use a context that belongs to none yet. */
 static void memwait_identity_share(struct memwait_context *context)
 {
 	spin_lock(&memwait_new_lock);
@@ -237,10 +238,10 @@ static void memwait_identity_share(struct memwait_context *context)
 }
 
 /**
- * memwait_context_use() - is this call the current process's to do?
+ * memwait_context_use() - may the current process use this context?
  * @context: the context
  *
- * The first one decides that the context is anybody's, unless it has been bound.
+ * The first call on an unbound context decides that any process may use it.
  *
  * Context: process context.
  *
@@ -257,14 +258,14 @@ int memwait_context_use(struct memwait_context *context)
 		memwait_identity_share(context);
 	rcu_read_lock();
 	process = READ_ONCE(context->process);
-	/* Dead, and the same: the address has come to another process. */
+	/* .dead: a new process may have got the address of the dead one's signal_struct. */
 	own = process == &memwait_anybody ||
 	      (process->who == current->signal && !READ_ONCE(process->dead));
 	rcu_read_unlock();
 	return own ? 0 : -EPERM;
 }
 
-/* Locks the identity of the current process, if it has one that lives, or returns %NULL. */
+/* Locks the current process's identity. Returns it, or %NULL if it has no living one. */
 static struct memwait_identity *memwait_lock_process(void)
 {
 	struct memwait_identity *process = memwait_identity_of(current->signal);
@@ -272,7 +273,7 @@ static struct memwait_identity *memwait_lock_process(void)
 	if (!process)
 		return NULL;
 	spin_lock(&process->lock);
-	/* It may have died with the last context that was bound to it. */
+	/* It may have died with the last context bound to it. */
 	if (READ_ONCE(process->dead)) {
 		spin_unlock(&process->lock);
 		return NULL;
@@ -282,8 +283,8 @@ static struct memwait_identity *memwait_lock_process(void)
 }
 
 /*
- * Binds a context to the current process, and lets both have an identity. @new has one for each, of
- * which those that are used are set to %NULL. Counts all of them, or does nothing.
+ * Binds a context to the current process, and gives both an identity. Takes what is missing from
+ * @new, one for each, and sets the entries it takes to %NULL. Charges all of them or does nothing.
  */
 static int memwait_bind(struct memwait_context *context, struct memwait_identity *new[2])
 {
@@ -327,14 +328,14 @@ static int memwait_bind(struct memwait_context *context, struct memwait_identity
 
 /**
  * memwait_identity_bind() - bind a context to the current process, and give it an id
- * @context: the context, whose user both are counted for
+ * @context: the context, whose user is charged for both identities
  *
- * The process has an identity as long as contexts are bound to it.
+ * The process keeps its identity while contexts are bound to it.
  *
  * Context: process context, may sleep.
  *
- * Return: 0; or, and then nothing was done, -EBUSY: it is anybody's; -EPERM: it is bound to another
- * process; -ENOSPC: over the user's limit; -ENOMEM.
+ * Return: 0; or, with nothing done, -EBUSY: any process may use the context; -EPERM: it is bound to
+ * another process; -ENOSPC: over the user's limit; -ENOMEM.
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
@@ -376,9 +377,9 @@ static bool memwait_identity_mark_dead(struct memwait_identity *identity)
 }
 
 /**
- * memwait_identity_kill() - the thread has exited or executed a program, or the context has ended
- * @identity: of the current thread or its process, or of a context that the caller ends; kept by
- *	RCU, if another thread of the process may do the same
+ * memwait_identity_kill() - mark an identity dead, and let the work tell its waiters
+ * @identity: of the current thread or its process, or of a context that the caller ends; protected
+ *	by RCU if another thread of the process may call this, too
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
  */
@@ -392,18 +393,18 @@ void memwait_identity_kill(struct memwait_identity *identity)
 }
 
 /**
- * memwait_identity_lock_queue() - lock one of the queues that look to a dead owner
+ * memwait_identity_lock_queue() - lock one of the queues that watch a dead owner
  * @identity: dead
  *
  * Context: process context; takes the queue's lock, for memwait_queue_unlock().
  *
- * Return: the queue; or %NULL: none is left, and none will be added.
+ * Return: the queue; %NULL: none is left, and none will be added.
  */
 struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity)
 {
 	struct memwait_queue *queue;
 
-	/* RCU keeps the memory of the queue, see the top of queue.c. */
+	/* RCU protects the queue's memory, see the top of queue.c. */
 	rcu_read_lock();
 	for (;;) {
 		spin_lock(&identity->lock);
@@ -417,7 +418,7 @@ struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *ident
 			break;
 		spin_lock(&queue->lock);
 		if (queue->looks_to == identity || queue->mover == identity) {
-			/* As memwait_queue_find(). */
+			/* See memwait_queue_find(). */
 			__release(&queue->lock);
 			break;
 		}
@@ -428,7 +429,7 @@ struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *ident
 }
 
 /**
- * memwait_identity_free() - free a dead identity to which no queue looks any more
+ * memwait_identity_free() - free a dead identity that no queue watches
  * @identity: memwait_identity_lock_queue() has returned %NULL for it
  *
  * Context: the work, process context.
@@ -441,11 +442,11 @@ void memwait_identity_free(struct memwait_identity *identity)
 	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
 	kfree_rcu(identity, rcu);
 	memwait_user_put(user);
-	module_put(THIS_MODULE);	/* to unload it waits for the work */
+	module_put(THIS_MODULE);	/* module unload waits for the work */
 }
 
 /**
- * memwait_queue_look_away() - let a queue look to no owner
+ * memwait_queue_look_away() - stop watching an owner
  * @queue: the queue
  *
  * Context: the queue's lock is held.
@@ -463,7 +464,7 @@ void memwait_queue_look_away(struct memwait_queue *queue)
 	queue->looks_to = NULL;
 }
 
-/* Puts a queue, which is in no such list, into that of an owner: see memwait_queue_look_to(). */
+/* Adds a queue to an owner's list, see memwait_queue_look_to(). The queue is in no such list. */
 static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_identity *identity,
 				const struct memwait_identity *waiter)
 {
@@ -475,17 +476,17 @@ static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_iden
 }
 
 /**
- * memwait_queue_look_to() - let a queue look to an owner
+ * memwait_queue_look_to() - watch an owner
  * @queue: the queue
- * @identity: the owner; kept by RCU, or because it lives
- * @waiter: the identity of the waiter by which the queue does
+ * @identity: the owner; protected by RCU, or alive
+ * @waiter: the identity of the waiter that causes this
  *
  * Anybody can name an owner in any number of waits. So the queues of the owner's own user stand
  * before those of others, and are told first.
  *
  * Context: the queue's lock is held.
  *
- * Return: whether the owner lives; if not, the queue looks where it did.
+ * Return: true; false: the owner is dead, and the queue watches whom it did before.
  */
 bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity,
 			   const struct memwait_identity *waiter)
@@ -510,7 +511,7 @@ bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity 
 		return alive;
 	}
 
-	/* Both at once: if the new one dies now, the queue must not have forgotten the old one. */
+	/* One step: if the new owner dies now, the queue must still watch the old one. */
 	first = min(old, identity);
 	second = max(old, identity);
 	spin_lock(&first->lock);
@@ -527,7 +528,7 @@ bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity 
 }
 
 /**
- * memwait_queue_forget_mover() - the thread that has moved waiters to a queue counts no more
+ * memwait_queue_forget_mover() - stop watching the thread that moved waiters here
  * @queue: the queue
  *
  * Context: the queue's lock is held.
@@ -546,7 +547,7 @@ void memwait_queue_forget_mover(struct memwait_queue *queue)
 }
 
 /**
- * memwait_queue_moved_by() - note the thread that has moved waiters to a queue
+ * memwait_queue_moved_by() - watch the thread that has moved waiters to a queue
  * @queue: the queue
  * @identity: of the current thread
  *
@@ -571,14 +572,14 @@ static u64 memwait_named_id(const struct memwait_wait *wait)
 }
 
 /**
- * memwait_queue_name_owner() - let a queue look to the owner that a waiter names, if it names one
- * @queue: the queue that it is about to join
- * @wait: what it waits for, with MEMWAIT_OWNED
+ * memwait_queue_name_owner() - watch the owner that a waiter names, if any
+ * @queue: the queue that the waiter is about to join
+ * @wait: its arguments, with MEMWAIT_OWNED
  * @waiter: its own identity
  *
  * Context: the queue's lock is held.
  *
- * Return: whether that owner lives, or nobody is named.
+ * Return: true: the owner is alive, or the wait names none; false: it is dead.
  */
 bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
 			      const struct memwait_identity *waiter)
@@ -599,12 +600,12 @@ bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_
 }
 
 /**
- * memwait_names_the_dead() - is the owner dead that a waiter names?
- * @wait: what it waits for
+ * memwait_names_the_dead() - does a wait name a dead owner?
+ * @wait: its arguments
  *
  * Context: any but interrupts.
  *
- * Return: whether it is; an id that was never given is that of a dead one.
+ * Return: whether it does. An id that was never given counts as dead.
  */
 bool memwait_names_the_dead(const struct memwait_wait *wait)
 {
@@ -627,14 +628,14 @@ bool memwait_names_the_dead(const struct memwait_wait *wait)
 }
 
 /**
- * memwait_own_identity() - who a waiter with MEMWAIT_OWNED is
+ * memwait_own_identity() - find the identity of a waiter with MEMWAIT_OWNED
  * @flags: of the wait
  * @context: of an async wait; %NULL: the current thread waits
  * @identity: set to the identity; to %NULL without MEMWAIT_OWNED
  *
  * Context: process context.
  *
- * Return: 0; -EPERM: it has no id; -EOPNOTSUPP: this kernel cannot tell of deaths.
+ * Return: 0; -EPERM: it has no id; -EOPNOTSUPP: this kernel does not report deaths.
  */
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity)
@@ -653,7 +654,7 @@ void __init memwait_identity_init(void)
 	atomic64_set(&memwait_last_id, ktime_get_boottime_ns());
 }
 
-/* No thread has an id, nor is there a context. */
+/* No thread has an id, and no context exists. */
 void memwait_identity_exit(void)
 {
 	xa_destroy(&memwait_identities);

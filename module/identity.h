@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What has an id: a thread, a process or a context. See identity.c.
- */
+/* Identities: threads, processes and contexts that have an id. See identity.c. */
 #ifndef MEMWAIT_IDENTITY_H
 #define MEMWAIT_IDENTITY_H
 
@@ -18,20 +16,19 @@ struct memwait_user;
 /**
  * struct memwait_identity - a thread, a process or a context that has an id
  * @id: its id
- * @user: for which it is counted, with a reference
- * @call: the number of the call, of many steps, by which waiters are told of its death; or 0
- * @dead: set once, before it is added to the dead
- * @who: the task_struct of the thread, or the signal_struct of the process, only compared; %NULL:
- *	of a context
- * @tid: the thread, as the initial PID namespace calls it; or 0
- * @who_node: in the table of those, until it is dead
+ * @user: the user that is charged, with a reference
+ * @call: the number of the call, of many steps, that tells waiters of its death; or 0
+ * @dead: set once, before @dead_llist is added
+ * @who: the thread's task_struct or the process's signal_struct, only compared; %NULL for a context
+ * @tid: the thread's id in the initial PID namespace; or 0
+ * @who_node: in the table of living identities, until @dead is set
  * @lock: protects the next three
- * @queues: the queues that look to it, by &memwait_queue.looks_to_node
- * @moved_to: the queues that look to it as the thread that has moved waiters there, by
+ * @queues: queues that watch it, by &memwait_queue.looks_to_node
+ * @moved_to: queues that watch it as the thread that moved waiters there, by
  *	&memwait_queue.mover_node
- * @contexts: of a process: those that end with it, by &memwait_context.process_node
- * @dead_llist: among the dead that the work has not seen yet
- * @dead_node: in &memwait_user.dead; of the work
+ * @contexts: of a process: the contexts that end with it, by &memwait_context.process_node
+ * @dead_llist: in &memwait_deaths.dead until the work sorts it
+ * @dead_node: in &memwait_user.dead; owned by the work
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -54,9 +51,9 @@ struct memwait_identity {
 };
 
 /**
- * struct memwait_deaths - what the work in owner.c is given
- * @dead: identities that have died, the last one first
- * @queue: of the work
+ * struct memwait_deaths - the input of the work in owner.c
+ * @dead: dead identities, the latest first
+ * @queue: the workqueue
  * @work: tells waiters of the deaths
  */
 struct memwait_deaths {
