@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: MEMWAIT_IOC_OWNER, how the deaths of threads are seen, and the work that tells waiters of
- * them. What an owner is to a queue, and why no death is missed, is told at the top of identity.c.
+ * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and the work that tells waiters of
+ * deaths. The top of identity.c says which owner a queue watches, and why no death is missed.
  *
- * One work tells of all deaths. It does one step for each user that has dead, in turn: a user whose
- * threads die by the thousand, or with a million of locks, keeps one kernel thread busy, and delays
- * another user by one step. A run of the work is bounded, and queues the work again for the rest.
- * The lists into which it sorts the dead are its own, and need no lock.
+ * One work serves all users, in rounds of one step for each user that has dead. A user whose
+ * threads die by the thousand, or with a million locks, keeps one kernel thread busy and delays
+ * another user by one step. A run of the work is bounded and queues the work again for the rest.
+ * The lists into which the work sorts the dead are private to it and need no lock.
  *
- * The same work ends the contexts of a process that has died, in steps, unless the process does
- * that itself when it closes its descriptors: see the top of context.c. It waits for no thread
- * there.
+ * The work also ends the contexts of a dead process, in steps, unless the process does so itself
+ * when it closes its descriptors: see the top of context.c. The work waits for no thread there.
  */
 #include <linux/err.h>
 #include <linux/list.h>
@@ -33,15 +32,15 @@
 #include "identity.h"
 #include "memwait.h"
 
-/* Steps of one run of the work. */
+/* Steps in one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
 
-static LIST_HEAD(memwait_bereaved);	/* users that have dead, the next one first; of the work */
+static LIST_HEAD(memwait_bereaved);	/* users that have dead, the next first; of the work */
 
 /*
- * Tells the oldest waiter with MEMWAIT_OWNED that the owner has died to which a locked queue looks.
- * The queue looks to that waiter then, or to nobody if there is none; or, if the step is full,
- * where it did.
+ * Tells the oldest MEMWAIT_OWNED waiter of a locked queue that the owner has died. The queue then
+ * watches that waiter, or nobody if there is none. If the step is full first, it still watches the
+ * dead owner.
  */
 static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_identity *identity,
 			       struct memwait_wakes *wakes)
@@ -71,8 +70,8 @@ static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_ident
 }
 
 /*
- * One step of telling waiters that an owner has died. Returns whether there may be more to do; if
- * not, no queue looks to the owner, and none will.
+ * One step of telling waiters of a death. Returns false if no queue watches the owner, and none
+ * will.
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity)
 {
@@ -96,7 +95,7 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 	return queue;
 }
 
-/* Sorts those that have died since the last run by their users. */
+/* Sorts the newly dead by user. */
 static void memwait_sort_dead(void)
 {
 	struct memwait_identity *identity, *next;
@@ -113,7 +112,7 @@ static void memwait_sort_dead(void)
 	}
 }
 
-/* One step for a context of a dead process. Returns whether there was one. */
+/* One step for a context of a dead process. Returns false if there is none. */
 static bool memwait_end_contexts(struct memwait_identity *process)
 {
 	struct memwait_pin *unused = NULL;
@@ -124,7 +123,7 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 					   process_node);
 	if (context) {
 		refcount_inc(&context->refs);
-		/* It is free while the context stands there: see the top of context.c. */
+		/* Free while the context is in this list: see the top of context.c. */
 		WARN_ON_ONCE(!mutex_trylock(&context->read_lock));
 	}
 	spin_unlock(&process->lock);
@@ -145,7 +144,7 @@ static void memwait_bury(struct memwait_user *user)
 
 	identity = list_first_entry(&user->dead, struct memwait_identity, dead_node);
 	if (memwait_end_contexts(identity) || memwait_tell_of_death(identity)) {
-		/* Anybody can name it, in any number of waits: its user's other dead go on, too. */
+		/* Rotate: anybody can name this one in any number of waits. */
 		list_move_tail(&identity->dead_node, &user->dead);
 		list_move_tail(&user->dead_node, &memwait_bereaved);
 		return;
@@ -155,7 +154,7 @@ static void memwait_bury(struct memwait_user *user)
 		list_del(&user->dead_node);
 	else
 		list_move_tail(&user->dead_node, &memwait_bereaved);
-	memwait_identity_free(identity);	/* and maybe the user */
+	memwait_identity_free(identity);	/* may free the user */
 }
 
 static void memwait_death(struct work_struct *work)
@@ -175,14 +174,14 @@ static void memwait_death(struct work_struct *work)
 /**
  * memwait_owner() - MEMWAIT_IOC_OWNER
  * @context: the caller's
- * @owner: as it came from user space
- * @user: where it came from: gets the id
+ * @owner: as copied from user space
+ * @user: its user-space address: gets the id
  *
  * Context: process context, may sleep.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel cannot tell of deaths; -EFAULT: @user cannot be
+ * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel does not report deaths; -EFAULT: @user cannot be
  * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM; -EPERM: the context is
- * another process's; -EBUSY: it cannot be bound any more.
+ * another process's; -EBUSY: it can no longer be bound.
  */
 int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user)
@@ -199,14 +198,14 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		return -EINVAL;
 	if (!memwait_has_owners)
 		return -EOPNOTSUPP;
-	/* Before anything is done. */
+	/* Fail before anything is done. */
 	if (put_user(0, &user->id))
 		return -EFAULT;
 
 	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
 		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_identity_bind(context) :
 							  memwait_context_use(context);
-		/* Which context it is may be known to all who have it. */
+		/* The context's id is no secret to whoever holds its descriptor. */
 		id = READ_ONCE(context->id);
 		if (err == -EPERM && id && owner->flags == MEMWAIT_OWNER_CONTEXT)
 			return put_user(id, &user->id) ? -EFAULT : 0;
@@ -228,7 +227,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 	return put_user(identity->id, &user->id) ? -EFAULT : 0;
 }
 
-/* In a thread that exits, or has executed another program: it, or its process, has died. */
+/* A thread exits or has executed a program: @who, the thread or its process, has died. */
 static void memwait_has_died(const void *who)
 {
 	struct memwait_identity *identity;
@@ -240,7 +239,7 @@ static void memwait_has_died(const void *who)
 	rcu_read_unlock();
 }
 
-/* The kernel has counted down before it calls the probe. */
+/* The kernel decrements signal->live before it calls the probe. */
 static void memwait_thread_exits(struct task_struct *task)
 {
 	memwait_has_died(task);
@@ -264,7 +263,7 @@ static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_p
 	memwait_has_died(task->signal);
 }
 
-/* The kernel does not export these two by their names, but all of its tracepoints for a search. */
+/* These two are not exported by name, but for_each_kernel_tracepoint() finds them. */
 static struct tracepoint *memwait_exit_tracepoint, *memwait_exec_tracepoint;
 
 static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
@@ -276,7 +275,7 @@ static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
 }
 
 /**
- * memwait_owner_init() - begin to see threads die, if the kernel can tell
+ * memwait_owner_init() - start to watch for deaths, if the kernel reports them
  *
  * Context: process context, may sleep.
  *
@@ -291,7 +290,7 @@ int __init memwait_owner_init(void)
 		return -ENOMEM;
 	INIT_WORK(&memwait_deaths.work, memwait_death);
 
-	/* An owner's id and its two bits need a word of 64. */
+	/* An owner's id with its two flag bits needs a 64-bit word. */
 	if (!IS_ENABLED(CONFIG_64BIT) || !IS_ENABLED(CONFIG_TRACEPOINTS))
 		return 0;
 	for_each_kernel_tracepoint(memwait_find_tracepoint, NULL);
@@ -318,9 +317,9 @@ destroy_queue:
 }
 
 /**
- * memwait_owner_exit() - see no more threads die
+ * memwait_owner_exit() - stop watching for deaths
  *
- * Context: process context, may sleep; when it returns, no probe runs any more.
+ * Context: process context, may sleep; no probe runs after it returns.
  */
 void memwait_owner_exit(void)
 {
