@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Groups: several words that a thread, or an async wait, waits for together.
+ * Groups: several words that a thread or an async wait waits for together.
  *
- * Each word has a member in its queue. The group is claimed as a whole, once. The members stand in
+ * Each word has a member in its queue. The group is claimed once, as a whole. The members are in
  * different queues, so no queue's lock protects that claim:
  *
  *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
@@ -13,16 +13,15 @@
  *	(4) take the other members out, each
  *	    under the lock of its own queue
  *
- * So no notify is swallowed, and no two are spent on one group. Both the owner of the group, before
- * it gives the words back, and the notify that has claimed it, before its system call returns, take
- * all members out, and skip those that are out. .refs keeps the memory until both have done so.
+ * So no notify is lost, and no two are spent on one group. Both the group's owner, before it puts
+ * the words, and the claiming notify, before its system call returns, remove all members that are
+ * still queued. .refs keeps the memory until both have done so.
  *
- * The members join one after another. Each compares its word under the lock of its queue. A word
- * that changes after its member has joined is notified after that, too: the notify finds the
- * member, and claims the group though other members have not joined. The joining thread sees the
- * claim when it has done, or when a later word is not equal; the notify counts then, not the word.
- * A word that changes before its member has joined is not equal. So nothing is missed, and no two
- * queues are locked at once.
+ * The members join one after another. Each compares its word under its queue's lock. If a word
+ * changes after its member has joined, the notify finds the member and claims the group, even if
+ * other members have not joined. The joining thread sees the claim when all have joined, or when a
+ * later word is not equal; then the notify counts, not that word. If a word changes before its
+ * member joins, the compare fails. So nothing is missed, and no two queues are locked together.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -31,18 +30,18 @@
 #include "memwait.h"
 
 /**
- * memwait_group_join() - put the members of a group into their queues
- * @group: its members' words and ops are set, and they are in no queue
+ * memwait_group_join() - queue the members of a group
+ * @group: its members' words and ops are set, and no member is queued
  * @waits: the words' expected values
- * @index: set to the first that could not join, unless the result is 0
- * @kept: as memwait_queue_unlock()
+ * @index: set to the first member that could not join, unless the result is 0
+ * @kept: see memwait_queue_unlock()
  *
- * A notify may claim the group as soon as its first member has joined. If not all of them join, the
- * caller claims it unless a notify has, and in any case calls memwait_group_leave().
+ * A notify may claim the group as soon as its first member has joined. If not all join, the caller
+ * claims the group unless a notify has, and always calls memwait_group_leave().
  *
  * Context: process context, may sleep.
  *
- * Return: 0, or what memwait_queue_join() says of the first one that could not join.
+ * Return: 0, or the error of memwait_queue_join() for the first member that could not join.
  */
 int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index,
 		       struct memwait_kept_queues *kept)
@@ -61,9 +60,9 @@ int memwait_group_join(struct memwait_group *group, const struct memwait_wait *w
 }
 
 /**
- * memwait_group_leave() - take the members of a group out of the queues that they are in
- * @group: claimed. Another thread may do the same at the same time
- * @kept: as memwait_queue_unlock()
+ * memwait_group_leave() - take the members of a group out of their queues
+ * @group: claimed; another thread may do the same concurrently
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context; takes the queues' locks, one at a time.
  */
@@ -76,9 +75,9 @@ void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues
 }
 
 /**
- * memwait_group_leave_all() - the same for all groups that a notify has claimed
- * @groups: in struct memwait_wakes
- * @kept: as memwait_queue_unlock()
+ * memwait_group_leave_all() - memwait_group_leave() for all groups that a notify has claimed
+ * @groups: memwait_wakes.groups; puts their references
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queues' locks, one at a time.
  */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Waits on one or several words, of which the first to be notified ends the wait. See group.c.
- */
+/* Waits on one or more words that end with the first notify. See group.c. */
 #ifndef MEMWAIT_GROUP_H
 #define MEMWAIT_GROUP_H
 
@@ -11,7 +9,7 @@
 #include "memwait.h"
 
 /**
- * struct memwait_member - one of the words of a group
+ * struct memwait_member - one word of a group
  * @waiter: its entry in the queue
  * @group: the group
  */
@@ -21,7 +19,7 @@ struct memwait_member {
 };
 
 /**
- * struct memwait_returned - a waiter of a thread that has returned to its place
+ * struct memwait_returned - a thread's waiter that has returned to its place
  * @node: in &memwait_queue.returned
  * @waiter: the waiter
  */
@@ -31,23 +29,22 @@ struct memwait_returned {
 };
 
 /**
- * struct memwait_group - several words that are waited for together, or the only one of a thread
- * @refs: of a group that was allocated: one of its owner, one of the notify that has claimed it
- * @nr: how many words
+ * struct memwait_group - the words of an async wait on several, or of any thread
+ * @refs: of an allocated group: one for its owner, one for the notify that has claimed it
+ * @nr: number of words
  * @members: one for each word
- * @returned: of a group of a thread: one for each member, for memwait_queue_return(). Not in the
- *	member, which an async wait has as well: with 128 words those would take twice the memory
+ * @returned: of a thread: one for each member, for memwait_queue_return(). Not in the member, which
+ *	async waits use, too: it would take twice the memory with 128 words
  * @next: in memwait_wakes.groups of the notify that has claimed it
- * @task: the thread, of a group of a thread
- * @claimed: %NULL while the wait is pending; the member that was notified; or
- *	MEMWAIT_CLAIMED_BY_ITSELF
- * @result: of a group of a thread that was claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written
- *	before @claimed, under the lock of the queue of its only word
- * @expires: of a group of a thread: its deadline; KTIME_MAX: never
- * @flags: and MEMWAIT_CLOCK_REALTIME, or not
- * @begun: of a group of a thread: when it began to wait, if it was traced then; or 0
+ * @task: of a thread: the thread
+ * @claimed: %NULL while the wait is pending; then the notified member, or MEMWAIT_CLAIMED_BY_ITSELF
+ * @result: of a thread, once claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written before @claimed,
+ *	under the lock of the queue of its only word
+ * @flags: MEMWAIT_CLOCK_REALTIME or 0
+ * @expires: of a thread: the deadline; KTIME_MAX: never
+ * @begun: of a thread: when its wait began, if it was traced then; or 0
  *
- * The group of a thread that waits for a single word is on the thread's stack, and has no @refs.
+ * The group of a thread that waits for a single word is on its stack and does not use @refs.
  */
 struct memwait_group {
 	refcount_t refs;
@@ -63,7 +60,7 @@ struct memwait_group {
 	u64 begun;
 };
 
-/* Instead of a member that was notified: no notify has claimed the group. */
+/* In place of a notified member: the wait ended without a notify. */
 #define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_member *)-1L)
 
 static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
@@ -84,11 +81,11 @@ void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues
 void memwait_group_leave_all(struct memwait_group **groups, struct memwait_kept_queues *kept);
 
 /**
- * memwait_wakes_add_group() - let a notify take the other members of a group out later
+ * memwait_wakes_add_group() - defer the removal of a claimed group's other members
  * @wakes: of the notify
  * @group: claimed by the notify
  *
- * Context: a member's queue is locked, so that the group is still there.
+ * Context: the lock of a member's queue is held, which keeps the group from being freed.
  */
 static inline void memwait_wakes_add_group(struct memwait_wakes *wakes, struct memwait_group *group)
 {
@@ -99,7 +96,7 @@ static inline void memwait_wakes_add_group(struct memwait_wakes *wakes, struct m
 }
 
 /**
- * memwait_group_put() - give back a reference to the memory of a group that was allocated
+ * memwait_group_put() - put a reference to an allocated group
  * @group: the caller has taken its members out
  *
  * Context: any but interrupts.

@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Places: what a thread that was interrupted keeps of its wait.
+ * Places: what an interrupted thread keeps of its wait.
  *
- * A signal, a stop, a tracer, cgroup.freeze or work of the kernel ends the sleep of a thread with
- * -ERESTARTSYS, and the thread leaves its queue. It comes back by a restart, or by its own call
- * after EINTR. A record has the number at which it stood in the queue of each of its words, and it
- * returns there: see memwait_queue_return(). The record of a waiter that was moved names its
- * target. While the thread is away nothing of it is in a queue.
+ * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
+ * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
+ * record holds the thread's number in the queue of each of its words, by which it returns: see
+ * memwait_queue_return(). The record of a moved waiter names its target. While the thread is away,
+ * no queue holds anything of it.
  *
- * A record belongs to a thread and a context. It is made when a wait is interrupted, and changed
- * when the same wait is interrupted again. Any other end of a wait by that context ends the record,
- * as an interruption on other words does; an error before there is a wait does not.
- * MEMWAIT_NOT_EQUAL is no wait: a lock word that names its owner has a new value for each of them,
- * and would take the place away.
+ * A record belongs to a thread and a context. An interrupted wait creates it, or updates it if the
+ * same wait is interrupted again. Any other end of a wait in that context drops the record; so does
+ * an interruption on other words. An error before a wait begins does not. MEMWAIT_NOT_EQUAL is no
+ * wait: a lock word that names its owner changes with each owner, which would cost the thread its
+ * place.
  *
- * Records are counted, one for each word. Without memory, or at the limit, there is none: the wait
- * begins at the end of the queue. A wait that is not interrupted pays one look at an empty table.
+ * Records are charged, one for each word. Without memory or over the limit there is none, and the
+ * wait begins at the end of the queue. A wait that is not interrupted costs one look-up in an empty
+ * table.
  *
- * A record keeps no file, mm_struct or queue, so its key may name another owner by now. Therefore
- * the inode's number and generation are compared as well, and for a private word the program that
- * the thread executes, by .self_exec_id.
+ * A record holds no reference to a file, mm_struct or queue, so its key may name another owner
+ * later. Therefore the inode's number and generation are compared as well and, for a private word,
+ * the program that the thread executes, by .self_exec_id.
  *
- * The table is indexed by thread id. A record has a reference to its struct pid, so it is not taken
- * for that of a later thread with the same id. Only its thread changes it, or ends it while the
- * thread lives. The record of a dead thread stays, counted: each new record looks at the next two
- * in the table, and ends those of dead threads. The last close ends all, when no thread is in a
- * call. Look-ups are under RCU, as the record of a dead thread may be ended meanwhile. That one has
- * another pid, at another address as long as the record is in the table.
+ * The table is indexed by thread id. A record has a reference to its struct pid, so a later thread
+ * with the same id cannot take it over. While its thread lives, only the thread changes or frees
+ * the record. The record of a dead thread stays charged until a new record is made: each looks at
+ * the next two in the table, and frees those of dead threads. The last close frees all, when no
+ * thread is in a call. Look-ups are under RCU, as the record of a dead thread may be freed
+ * concurrently. A look-up cannot mistake it for its own: its pid differs, and the address of that
+ * is not reused while the record is in the table.
  *
- * Only the kernel makes these numbers: a thread returns to where it stood, and nowhere else.
+ * Only the kernel sets these numbers: a thread returns to where it stood, and nowhere else.
  *
- * Lock order: the lock of the table is taken with no other held.
+ * Lock order: the table's lock is taken with no other lock held.
  */
 #include <linux/fs.h>
 #include <linux/pid.h>
@@ -43,14 +45,14 @@
 #include "group.h"
 #include "memwait.h"
 
-/* Records of others that a new one looks at. */
+/* Records of other threads that a new one looks at. */
 #define MEMWAIT_PLACE_SWEEP	2
 
 /**
- * struct memwait_stand - where a thread stood
- * @key: of the word, the waiter's target if it was moved
- * @ino: of a shared mapping: the inode's number; or 0
- * @generation: and its generation
+ * struct memwait_stand - where a thread stood in one queue
+ * @key: of the word; of the target if the waiter was moved
+ * @ino: the inode's number for a shared mapping; or 0
+ * @generation: the inode's generation; or 0
  * @number: in the queue, not 0
  */
 struct memwait_stand {
@@ -61,12 +63,12 @@ struct memwait_stand {
 };
 
 /**
- * struct memwait_place - the place of a thread that was interrupted
+ * struct memwait_place - the place of an interrupted thread
  * @pid: the thread, with a reference
- * @exec_id: of the program that it executed
+ * @exec_id: the thread's .self_exec_id
  * @rcu: frees it
  * @nr: length of @stands
- * @stands: for each word of the wait
+ * @stands: one for each word of the wait
  */
 struct memwait_place {
 	struct pid *pid;
@@ -81,7 +83,7 @@ static unsigned long memwait_place_index(void)
 	return task_pid_nr(current);
 }
 
-/* Ends a record that is in the table no more. */
+/* Frees a record that has been removed from the table. */
 static void memwait_place_free(struct memwait_context *context, struct memwait_place *place)
 {
 	memwait_user_uncharge(context->user, MEMWAIT_PLACES, place->nr);
@@ -89,7 +91,7 @@ static void memwait_place_free(struct memwait_context *context, struct memwait_p
 	kfree_rcu(place, rcu);
 }
 
-/* The record of the current thread, which stays until the thread changes it; or NULL. */
+/* The current thread's record, valid until the thread changes it; or NULL. */
 static struct memwait_place *memwait_place_find(struct memwait_context *context)
 {
 	struct memwait_place *place;
@@ -123,7 +125,7 @@ static bool memwait_stand_is_of(const struct memwait_stand *stand,
 	       stand->ino == other.ino && stand->generation == other.generation;
 }
 
-/* Whether these are the words of the wait that was interrupted. */
+/* Whether the record is of a wait on these words. */
 static bool memwait_place_is_of(const struct memwait_place *place,
 				const struct memwait_group *group)
 {
@@ -141,13 +143,13 @@ static bool memwait_place_is_of(const struct memwait_place *place,
 /**
  * memwait_place_join() - join the queues of the current thread's words, at its place if it has one
  * @context: of its call
- * @group: as memwait_group_join()
- * @waits: as there
- * @index: as there
+ * @group: see memwait_group_join()
+ * @waits: see memwait_group_join()
+ * @index: see memwait_group_join()
  *
  * Context: process context, may sleep; takes queues' locks, one at a time.
  *
- * Return: as memwait_group_join().
+ * Return: 0, or the error of memwait_queue_return() for the first member that could not join.
  */
 int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
 		       const struct memwait_wait *waits, u32 *index)
@@ -172,7 +174,7 @@ int memwait_place_join(struct memwait_context *context, struct memwait_group *gr
 	return 0;
 }
 
-/* Ends some records of threads that have died. */
+/* Looks at the next records, and frees those of dead threads. */
 static void memwait_places_sweep(struct memwait_context *context)
 {
 	struct memwait_place *place;
@@ -194,7 +196,7 @@ static void memwait_places_sweep(struct memwait_context *context)
 }
 
 /**
- * memwait_place_drop() - the current thread has no place to return to any more
+ * memwait_place_drop() - drop the current thread's place
  * @context: of its call
  *
  * Context: process context.
@@ -210,9 +212,9 @@ void memwait_place_drop(struct memwait_context *context)
 }
 
 /**
- * memwait_place_note() - note where the current thread stood
+ * memwait_place_note() - record where the current thread stood
  * @context: of its call
- * @group: the words of its wait, which was interrupted; in no queue any more
+ * @group: the words of its interrupted wait; no member is queued
  *
  * Context: process context, may sleep.
  */
@@ -245,13 +247,13 @@ void memwait_place_note(struct memwait_context *context, const struct memwait_gr
 	xa_lock(&context->places);
 	memwait_places_sweep(context);
 	xa_unlock(&context->places);
-	/* Instead of a dead thread's with the same id, or of that of another program. */
+	/* Replaces the record of a dead thread with the same id, or of an earlier program. */
 	old = xa_store(&context->places, memwait_place_index(), place, MEMWAIT_GFP);
 	if (xa_is_err(old))
 		goto free;
 	if (old)
 		memwait_place_free(context, old);
-	/* Last, lest it be taken back when others have seen it. */
+	/* Charge last: a charge that another call has seen must not be taken back. */
 	if (memwait_user_charge(context->user, MEMWAIT_PLACES, group->nr))
 		return;
 	xa_erase(&context->places, memwait_place_index());
@@ -261,7 +263,7 @@ free:
 }
 
 /**
- * memwait_places_free() - end all records of a context
+ * memwait_places_free() - free all records of a context
  * @context: closed
  *
  * Context: process context, may sleep.
@@ -271,7 +273,7 @@ void memwait_places_free(struct memwait_context *context)
 	struct memwait_place *place;
 	unsigned long index;
 
-	/* xa_destroy() would free a whole table with interrupts disabled. */
+	/* xa_destroy() alone would free a whole table with interrupts disabled. */
 	xa_for_each(&context->places, index, place) {
 		xa_erase(&context->places, index);
 		memwait_place_free(context, place);
