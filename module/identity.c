@@ -2,8 +2,8 @@
 /*
  * Owners: the ids of threads and contexts, and which owner each queue watches.
  *
- * The kernel never writes a lock word. User space stores the owner's id in the word. A
- * MEMWAIT_OWNED waiter names that id and is told when the owner dies.
+ * User space stores the owner's id in the lock word; the kernel never writes it. A MEMWAIT_OWNED
+ * waiter names that id and is told when the owner dies.
  *
  * A queue watches at most one owner (.looks_to), the one that must take the next step for its
  * waiters:
@@ -14,8 +14,8 @@
  *	a MEMWAIT_OWNED waiter is woken	that waiter's own thread or context
  *	the queue becomes empty		nobody
  *
- * A queue also watches the thread that last moved MEMWAIT_OWNED waiters to it (.mover), if that
- * thread has an id.
+ * It also watches the thread that last moved MEMWAIT_OWNED waiters to it (.mover), if that has an
+ * id.
  *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that watches it gets
  * MEMWAIT_OWNER_DIED, and the queue then watches that waiter. This covers
@@ -26,22 +26,20 @@
  *	- a thread that requeues a word to itself and dies before it changes other words and wakes
  *	  the waiters.
  *
- * A thread that takes the lock without a system call in between is not watched. It need not be: the
- * waiter that was woken or told of a death finds the new owner's id in the word, and names it in
- * its next wait.
+ * A thread that takes the lock in between, without a system call, is not watched. The waiter that
+ * was woken or told finds the id of that thread in the word, and names it in its next wait.
  *
- * Deaths are seen by probes on the tracepoints sched_process_exit and sched_process_exec, which run
- * in the dying thread. The probes look the thread up in a hash table. clone(2) flags, vfork(2), PID
- * namespaces and closed descriptors hide no thread from them. The exit probe runs before waitpid(2)
- * can return in the parent, the exec probe before the first instruction of the new program. A
- * thread that joins the dying one, or whose vfork(2) child executes a program, may run on before
- * the probe. A context dies with its last close.
+ * Probes on the tracepoints sched_process_exit and sched_process_exec, which run in the dying
+ * thread, look it up in a hash table. clone(2) flags, vfork(2), PID namespaces and closed
+ * descriptors hide no thread from them. The exit probe runs before waitpid(2) can return in the
+ * parent, the exec probe before the new program's first instruction. A thread that joins the dying
+ * one, or whose vfork(2) child executes a program, may run on before the probe. A context dies with
+ * its last close.
  *
  * A process dies when its last thread exits or when it executes another program. Its identity also
- * dies with the last context bound to it. A process is identified by its signal_struct, which its
+ * dies with the last context bound to it. A process is known by its signal_struct, which its
  * threads share and its children do not. When signal->live is 0, each thread has left its last
- * system call. Two threads may see 0 at the same time: memwait_identity_mark_dead() returns true to
- * one of them.
+ * system call. Two threads may both see 0: memwait_identity_mark_dead() returns true to one.
  *
  * A bound context ends with its process, even if others hold copies of its descriptor: see
  * memwait_context_use() and memwait_context_end_some().
@@ -56,19 +54,19 @@
  *	(3) work: lock the owner	(3) load .dead: set: MEMWAIT_OWNER_DIED
  *	(4) look at its queues		(4) add the queue to the owner's
  *
- * If the waiter locks the owner first, the work finds the queue. If the work locks it first, the
- * waiter sees .dead: queue_work() orders the earlier store.
+ * If the waiter locks the owner first, the work finds the queue. If the work does, the waiter sees
+ * .dead: queue_work() orders the store before the work.
  *
  * (A) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
- * is set by a store-release and read by a load-acquire. An identity that is missing was drained by
- * the work, after the death: a failed look-up needs a read barrier.
+ * is set by a store-release and read by a load-acquire. A missing identity was drained by the work,
+ * after the death: a failed look-up needs a read barrier.
  *
  * A queued waiter has a living identity: its thread is in the kernel, or its context is open. A
  * notify makes the queue watch that identity before it removes the waiter. So a drained identity
  * gets no queue again and can be freed. Look-ups by id are under RCU.
  *
- * Ids start at the nanoseconds since boot at module load and go up by one for each owner, so a
- * reloaded module reuses no id. A living thread with an id keeps the module loaded.
+ * Ids start at the nanoseconds since boot at module load and go up by one, so a reloaded module
+ * reuses none. A living thread with an id keeps the module loaded.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_living_lock

@@ -4,35 +4,31 @@
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
  * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
- * record holds the thread's number in the queue of each of its words, by which it returns: see
- * memwait_queue_return(). The record of a moved waiter names its target. While the thread is away,
- * no queue holds anything of it.
+ * record holds its number in the queue of each word, or of the target if the waiter was moved. The
+ * thread returns there: see memwait_queue_return(). While it is away, nothing of it is in a queue.
  *
- * A record belongs to a thread and a context. An interrupted wait creates it, or updates it if the
- * same wait is interrupted again. Any other end of a wait in that context drops the record; so does
- * an interruption on other words. An error before a wait begins does not. MEMWAIT_NOT_EQUAL is no
- * wait: a lock word that names its owner changes with each owner, which would cost the thread its
- * place.
+ * A record belongs to a thread and a context. An interrupted wait creates it; another interruption
+ * of the same wait updates it, one of another wait replaces it. Any other end of a wait drops it.
+ * An error before a wait begins does not, nor does MEMWAIT_NOT_EQUAL: a lock word that names its
+ * owner changes with each owner, and would cost the thread its place.
  *
  * Records are charged, one for each word. Without memory or over the limit there is none, and the
- * wait begins at the end of the queue. A wait that is not interrupted costs one look-up in an empty
- * table.
+ * wait begins at the end of the queue. An uninterrupted wait costs one look at an empty table.
  *
  * A record holds no reference to a file, mm_struct or queue, so its key may name another owner
- * later. Therefore the inode's number and generation are compared as well and, for a private word,
- * the program that the thread executes, by .self_exec_id.
+ * later. So the inode's number and generation are compared as well and, for a private word, the
+ * program that the thread executes, by .self_exec_id.
  *
- * The table is indexed by thread id. A record has a reference to its struct pid, so a later thread
- * with the same id cannot take it over. While its thread lives, only the thread changes or frees
- * the record. The record of a dead thread stays charged until a new record is made: each looks at
- * the next two in the table, and frees those of dead threads. The last close frees all, when no
- * thread is in a call. Look-ups are under RCU, as the record of a dead thread may be freed
- * concurrently. A look-up cannot mistake it for its own: its pid differs, and the address of that
- * is not reused while the record is in the table.
+ * The table is indexed by thread id. A record holds its struct pid, so no later thread with the
+ * same id is taken for its thread. While that lives, it alone changes or frees the record. The
+ * record of a dead thread stays charged until a sweep: each new record looks at the next two in the
+ * table and frees those of dead threads. The last close frees all, when no thread is in a call.
+ * Look-ups are under RCU, as a sweep may free a dead thread's record concurrently. Its pid differs
+ * from the caller's, by address too, while the record is in the table.
  *
- * Only the kernel sets these numbers: a thread returns to where it stood, and nowhere else.
+ * Only the kernel sets the numbers: a thread returns to where it stood, and nowhere else.
  *
- * Lock order: the table's lock is taken with no other lock held.
+ * Lock order: the table's lock is taken with no other held.
  */
 #include <linux/fs.h>
 #include <linux/pid.h>
