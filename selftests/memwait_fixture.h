@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One context, one private and one shared page, and the check that a test leaves nothing behind.
- * A test has two minutes: the slowest VM takes seconds for what takes milliseconds natively.
+ * One context, one private and one shared page, and a check that a test leaves nothing behind. A
+ * test has five minutes: the slowest VM takes seconds where native hardware takes milliseconds.
  */
 #ifndef MEMWAIT_FIXTURE_H
 #define MEMWAIT_FIXTURE_H
@@ -43,7 +43,7 @@ FIXTURE_TEARDOWN(memwait)
 
 #define MEMWAIT_TEST(name)	TEST_F_TIMEOUT(memwait, name, 300)
 
-/* Runs body in a child; its exit status is that of body, which may use EXPECT in the child. */
+/* Waits for a child. Returns its exit status, 128 + the signal that killed it, or -1. */
 static inline int child_status(pid_t pid)
 {
 	int status;

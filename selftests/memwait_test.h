@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What every test of /dev/memwait needs: the harness, one function per ioctl, waiting threads
- * and processes, and ways to see that somebody sleeps instead of guessing by time.
+ * The base of all tests of /dev/memwait: the harness, one wrapper per ioctl, waiting threads and
+ * processes, and helpers that observe sleepers instead of guessing by time.
  *
- * Calls return what the ioctl returned, or a negative errno.
+ * Wrappers return the ioctl's result or a negative errno.
  */
 #ifndef MEMWAIT_TEST_H
 #define MEMWAIT_TEST_H
@@ -63,22 +63,22 @@ static inline uint64_t now_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* An absolute CLOCK_MONOTONIC deadline, so many milliseconds from now. */
+/* An absolute CLOCK_MONOTONIC deadline in @ms milliseconds. */
 static inline uint64_t in_ms(uint64_t ms)
 {
 	return now_ns(CLOCK_MONOTONIC) + ms * NSEC_PER_MSEC;
 }
 
 /*
- * A deadline, from a microsecond to some milliseconds from now, as the tries go: for races that are
- * to come out each way, on a slow machine as on a fast one.
+ * A deadline in 1 us to 4 ms, varied by @tries, so that a race comes out each way on slow and fast
+ * machines.
  */
 static inline uint64_t soon(unsigned long tries)
 {
 	return now_ns(CLOCK_MONOTONIC) + (1000ULL << tries % 13);
 }
 
-/* What a thread counts while another one looks: the race goes on until it came out each way. */
+/* Counters that another thread polls: a race goes on until it has come out each way. */
 static inline void add_one(long *counter)
 {
 	__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
@@ -95,7 +95,7 @@ static inline void await_counted(const long *counter)
 		usleep(1000);
 }
 
-/* Until *flag is set, or so many seconds. Returns whether it is. */
+/* Waits until *flag is set or the time is up. Returns whether it is set. */
 static inline bool await_flag(const int *flag, unsigned int seconds)
 {
 	uint64_t end = in_ms(1000ULL * seconds);
@@ -142,7 +142,7 @@ static inline int mw_notify_many(int fd, const struct memwait_notify *notifies, 
 	return xioctl(fd, MEMWAIT_IOC_NOTIFY_MANY, &arg);
 }
 
-/* A number of a context from its fdinfo, or -1. */
+/* A numeric field of the context's fdinfo, or -1. */
 static inline long mw_fdinfo(int fd, const char *name)
 {
 	char path[64], line[128], *value = NULL;
@@ -169,7 +169,7 @@ static inline int mw_waiters(int fd, const volatile void *addr, uint32_t flags)
 	return xioctl(fd, MEMWAIT_IOC_WAITERS, &arg);
 }
 
-/* Arms async waits. Returns how many of the entries were done, or a negative errno. */
+/* Arms async waits. Returns how many entries were done, or a negative errno. */
 static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count)
 {
 	struct memwait_wait_async arg = {
@@ -182,8 +182,8 @@ static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count
 }
 
 /*
- * Arms one async wait. Returns the entry's result (an outcome or a negative errno); the id of a
- * pending wait goes to *id, which may be NULL.
+ * Arms one async wait. Returns the entry's result (an outcome or a negative errno), and in *id,
+ * which may be NULL, the id of a pending wait.
  */
 static inline int mw_async(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
 			   uint32_t flags, uint64_t user_data, uint64_t *id)
@@ -229,7 +229,7 @@ static inline int mw_info(int fd, struct memwait_info *info)
 	return xioctl(fd, MEMWAIT_IOC_INFO, info);
 }
 
-/* Reads up to n completions; returns how many, or a negative errno. */
+/* Reads up to n completions. Returns how many, or a negative errno. */
 static inline int mw_read(int fd, struct memwait_completion *out, size_t n)
 {
 	ssize_t ret = read(fd, out, n * sizeof(*out));
@@ -248,7 +248,7 @@ static inline bool mw_readable(int fd)
 	return poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN);
 }
 
-/* Async waits that the user who opened fd has, pending or unread. */
+/* Pending or unread async waits of the user who opened fd. */
 static inline uint64_t mw_user_waits(int fd)
 {
 	struct memwait_info info;
@@ -256,7 +256,7 @@ static inline uint64_t mw_user_waits(int fd)
 	return mw_info(fd, &info) ? ~0ULL : info.user_waits;
 }
 
-/* Files and address spaces that only their waits keep. */
+/* Pins of that user: files and address spaces that waits keep. */
 static inline uint64_t mw_user_pins(int fd)
 {
 	struct memwait_info info;
@@ -264,7 +264,6 @@ static inline uint64_t mw_user_pins(int fd)
 	return mw_info(fd, &info) ? ~0ULL : info.user_pins;
 }
 
-/* Whether the machine has one processor. */
 static inline bool has_one_processor(void)
 {
 	static long processors;
@@ -275,9 +274,8 @@ static inline bool has_one_processor(void)
 }
 
 /*
- * Between two looks at what another thread is to do. It yields, to see that as soon as it is done.
- * On a machine of one processor it sleeps now and then instead, as short as can be: there, one that
- * yields may go on for all of its time slice before one that has just begun.
+ * Yields between two polls, to see a change early. With one processor it sleeps briefly every 16th
+ * time: there, a yielding thread may use up its time slice before a new thread runs.
  */
 static inline void before_next_look(void)
 {
@@ -289,14 +287,14 @@ static inline void before_next_look(void)
 		sched_yield();
 }
 
-/* Spins until the word has n waiters: the state itself, not a sleep. */
+/* Spins until the word has n waiters. */
 static inline void await_waiters(int fd, const volatile void *addr, uint32_t flags, int n)
 {
 	while (mw_waiters(fd, addr, flags) != n)
 		before_next_look();
 }
 
-/* The same for one that may be done, as *done says then, before anybody has looked. */
+/* The same, but also returns when *done is set. */
 static inline void await_waiters_or_done(int fd, const volatile void *addr, uint32_t flags, int n,
 					 const int *done)
 {
@@ -304,7 +302,7 @@ static inline void await_waiters_or_done(int fd, const volatile void *addr, uint
 		before_next_look();
 }
 
-/* Its state as in /proc: S or D if it sleeps. 0 if it is gone. */
+/* The thread's state in /proc: S or D if it sleeps. 0 if it is gone. */
 static inline char thread_state(pid_t tid)
 {
 	char path[64], line[512], *state;
@@ -319,8 +317,8 @@ static inline char thread_state(pid_t tid)
 }
 
 /*
- * Spins until the thread sleeps, so that a signal would wake it, or is gone. A page fault, or on
- * PREEMPT_RT a spinlock, is not what is waited for: that is D.
+ * Spins until the thread sleeps interruptibly or is gone. D does not count: that is a page fault
+ * or, on PREEMPT_RT, a spinlock.
  */
 static inline void await_asleep(pid_t tid)
 {
@@ -339,7 +337,7 @@ static inline uint64_t next_random(uint64_t *random)
 	return *random * 0x2545f4914f6cdd1dULL;
 }
 
-/* A thread that performs one WAIT and keeps what it returned. */
+/* A thread that makes one WAIT and keeps the result. */
 struct waiter {
 	pthread_t thread;
 	int fd;
@@ -350,7 +348,7 @@ struct waiter {
 	pid_t tid;		/* set by the thread before it waits */
 	int result;		/* valid when done */
 	int done;
-	int order;		/* the how-manieth of *ticket to finish, if ticket is given */
+	int order;		/* if ticket is given: its place in the order of finishing */
 	int *ticket;
 };
 
@@ -367,9 +365,8 @@ static inline void *waiter_main(void *arg)
 }
 
 /*
- * Starts w (fd, addr, expected, deadline and flags are set) and returns when it is queued: when
- * its word has one waiter more than before; or when its deadline has passed already. Nobody else
- * may join or leave the word meanwhile.
+ * Starts w (fd, addr, expected, deadline and flags are set). Returns when its word has one more
+ * waiter, or when its deadline has passed. Nobody else may join or leave the word meanwhile.
  */
 static inline void waiter_start(struct waiter *w)
 {
@@ -389,7 +386,7 @@ static inline int waiter_join(struct waiter *w)
 	return w->result;
 }
 
-/* Anonymous memory that processes share over fork; zeroed. */
+/* Zeroed anonymous memory that is shared over fork. */
 static inline void *shared_page(size_t size)
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -404,12 +401,12 @@ static inline void *private_page(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Drops pages, again and again, in a thread of its own. */
+/* A thread that drops pages repeatedly. */
 struct dropper {
 	pthread_t thread;
 	void *page;
 	size_t size;
-	int times;		/* so often, and then only if it is set again */
+	int times;		/* so often; again each time it is set */
 	int stop;
 };
 
@@ -496,7 +493,7 @@ static inline int write_number(const char *path, uint64_t number)
 	return write_file(path, text);
 }
 
-/* The number that a file begins with, or -1. */
+/* The number at the start of a file, or -1. */
 static inline long read_number(const char *path)
 {
 	char text[64] = { 0 };
@@ -508,7 +505,7 @@ static inline long read_number(const char *path)
 	return n > 0 ? atol(text) : -1;
 }
 
-/* The number in a file's line that begins with a name, and ":" or " "; or -1. */
+/* The number after "name:" or "name " at the start of a line in a file, or -1. */
 static inline long read_number_of(const char *path, const char *name)
 {
 	size_t n = strlen(name);

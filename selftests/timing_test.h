@@ -5,10 +5,10 @@
 #include "memwait_test.h"
 
 /*
- * For bounds on time, and for nothing else. A neighbour of the machine makes things late, and never
- * makes them early: a bound that is met once is met. So selftests/vm/judge-tap takes a point that
- * has missed only such bounds for late, and selftests/vm/run boots anew, up to twice, before the
- * point has failed. A wrong value, a lost wake-up or a hang has failed at once.
+ * Only for bounds on time. Other load on the host makes things late, never early, so a bound that
+ * is met once is met. selftests/vm/judge-tap reports a test point that missed only such bounds as
+ * late, and selftests/vm/run boots anew, up to twice, before the point fails. A wrong value, a lost
+ * wake-up or a hang fails immediately.
  */
 static inline long in_millis(uint64_t ns)
 {
