@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * R28 to R31: what a program can do to its neighbours by the device. Each test is an attack, and
- * what it may cost somebody else. What is measured is printed, and the bounds are wide: they hold
- * on a busy machine that is emulated, and tell the two apart all the same. The tests boot by
- * themselves, with the kernel's own limits for stalls.
+ * R28 to R31: what a program can do to others through the device. Each test makes an attack and
+ * bounds its cost to somebody else. Measurements are printed. The bounds are wide: they hold on a
+ * busy emulated machine and still tell a successful attack from a failed one. The tests boot by
+ * themselves, with the kernel's default stall limits.
  *
- * MEMWAIT_HOSTILE_WAITS sets how many async waits there are where the number is what matters.
+ * MEMWAIT_HOSTILE_WAITS sets the number of async waits where that matters.
  */
 #ifndef HOSTILE_TEST_H
 #define HOSTILE_TEST_H
@@ -43,7 +43,7 @@ static inline int processors(void)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Where MEMWAIT_LOADS is set, the kernel checks itself, which takes its time. */
+/* Fewer where MEMWAIT_LOADS is set: debug kernels are slow. */
 static inline int how_many_waits(int usual)
 {
 	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");
@@ -51,13 +51,13 @@ static inline int how_many_waits(int usual)
 	return n ? atoi(n) : getenv("MEMWAIT_LOADS") ? usual / 25 : usual;
 }
 
-/* The same, and lets a user have them on a machine of any size: LIMITS_TEST puts the limit back. */
+/* The same, and lifts the limit on waits: LIMITS_TEST restores it. */
 static inline int allow_many_waits(int usual)
 {
 	return set_limit(1L << 30) ? -1 : how_many_waits(usual);
 }
 
-/* Returns how many of n waits for 0 are pending now; their ids go to ids, which may be NULL. */
+/* Arms n waits for 0. Returns how many are pending; stores their ids in ids, which may be NULL. */
 static inline int arm_many(int fd, const volatile void *addr, int n, uint64_t deadline,
 			   uint64_t *ids)
 {
@@ -87,7 +87,7 @@ static inline int arm_many(int fd, const volatile void *addr, int n, uint64_t de
 	return armed;
 }
 
-/* The same with a deadline that is far enough for all of them, and no farther. Returns it, or 0. */
+/* The same with a deadline that is still 1 s ahead when all are armed. Returns it, or 0. */
 static inline uint64_t arm_timed(int *fd, const volatile void *addr, int n, uint64_t *ids)
 {
 	uint64_t ms, deadline;
@@ -102,7 +102,7 @@ static inline uint64_t arm_timed(int *fd, const volatile void *addr, int n, uint
 	return 0;
 }
 
-/* Reads that many completions, as soon as they are there. */
+/* Reads n completions as they come. */
 static inline bool read_many(int fd, int n)
 {
 	static struct memwait_completion done[BATCH];
@@ -133,7 +133,7 @@ static inline int set_fifo(int priority)
 	return sched_setscheduler(0, SCHED_FIFO, &param);
 }
 
-/* Until a child is gone, or so many seconds. Returns whether it is. */
+/* Waits until a child is gone or the time is up. Returns whether it is gone. */
 static inline bool await_gone(pid_t pid, int *status, unsigned int seconds)
 {
 	uint64_t end = now() + seconds * NSEC_PER_SEC;
@@ -144,7 +144,7 @@ static inline bool await_gone(pid_t pid, int *status, unsigned int seconds)
 	return got == pid;
 }
 
-/* How long it takes a child to die of SIGKILL; it is gone afterwards. */
+/* Kills and reaps a child. Returns how long that took. */
 static inline uint64_t kill_child(pid_t pid)
 {
 	uint64_t start = now();

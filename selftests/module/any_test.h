@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of waits on several words need beside several_test.h. */
+/* Helpers for tests of waits on several words, on top of several_test.h. */
 #ifndef ANY_TEST_H
 #define ANY_TEST_H
 

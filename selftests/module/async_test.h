@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What several tests of async waits need beside the fixture. */
+/* Helpers for tests of async waits, on top of the fixture. */
 #ifndef ASYNC_TEST_H
 #define ASYNC_TEST_H
 
 #include "../memwait_fixture.h"
 
 /*
- * Arms a wait for 0 whose deadline is so near that a slow machine may find it past, and then takes
- * one twice as far.
+ * Arms a wait for 0 with a near deadline; doubles the time while the deadline has already passed.
  */
 static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uint64_t user_data,
 			     uint64_t *id)
@@ -21,7 +20,7 @@ static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uin
 	return ret;
 }
 
-/* A context without what was armed in the one before. Returns whether there is one. */
+/* Replaces a context by a new one. Returns whether that was opened. */
 static inline bool renew(int *fd)
 {
 	close(*fd);
@@ -29,7 +28,7 @@ static inline bool renew(int *fd)
 	return *fd >= 0;
 }
 
-/* A count of the context in its fdinfo: "pending" or "completed". */
+/* A count in the context's fdinfo: "pending" or "completed". */
 static inline long context_count(int fd, const char *name)
 {
 	char path[64];
@@ -40,7 +39,7 @@ static inline long context_count(int fd, const char *name)
 
 #define LIMIT_PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
 
-/* The limit is the module's: whoever sets it puts it back, however a test ends. */
+/* The limit is module-wide: restore it however the test ends. */
 static inline int set_limit(uint64_t limit)
 {
 	return write_number(LIMIT_PARAMETER, limit);

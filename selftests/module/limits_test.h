@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What tests of the limits need: who sets the module's limit, and is in a memory cgroup. */
+/* Helpers for tests of the limits: setting the module's limit, memory cgroups. */
 #ifndef LIMITS_TEST_H
 #define LIMITS_TEST_H
 
@@ -9,17 +9,17 @@
 
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
 
-/* A user whose counts are those of the test alone. */
+/* A user that nothing but the test runs as. */
 #define NOBODY		65534
 
 static inline void become_nobody(void)
 {
 	if (setgid(NOBODY) || setuid(NOBODY))
 		_exit(99);
-	prctl(PR_SET_DUMPABLE, 1);	/* so that /proc/self is its own */
+	prctl(PR_SET_DUMPABLE, 1);	/* keeps /proc/self its own */
 }
 
-/* A check in a child, which ends with the first that does not hold. */
+/* A check in a child, which exits if it fails. */
 #define CHECK(condition)						\
 	do {								\
 		if (!(condition)) {					\
@@ -28,7 +28,7 @@ static inline void become_nobody(void)
 		}							\
 	} while (0)
 
-/* The limit is the module's: it must be as before, however a test ends. */
+/* The limit is module-wide: the teardown restores it however the test ends. */
 FIXTURE(limits)
 {
 	int fd;
@@ -63,10 +63,10 @@ FIXTURE_TEARDOWN(limits)
 
 #define LIMITS_TEST(name)	TEST_F_TIMEOUT(limits, name, 300)
 
-/* Returns false if there are no memory cgroups of version 2. */
+/* Returns false without cgroup v2 memory control. */
 static inline bool make_cgroup(void)
 {
-	rmdir(CGROUP);	/* of a test that was killed */
+	rmdir(CGROUP);	/* left by a killed test */
 	if (!mkdir(CGROUP, 0755) && read_number(CGROUP "/memory.current") >= 0)
 		return true;
 	rmdir(CGROUP);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For tests of many threads, waits or words at once. All counts are exact. Where MEMWAIT_LOADS is
- * set, the kernel checks itself, and the numbers are smaller; they are printed.
+ * For tests of many threads, waits or words. Counts are exact. MEMWAIT_LOADS, set on slow machines
+ * by selftests/vm/init, makes the numbers smaller; they are printed.
  */
 #ifndef LOAD_TEST_H
 #define LOAD_TEST_H

@@ -1,47 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The model that the module is compared with: a list for each word. */
+/* The model that the module is compared with: a list of waiters for each word. */
 #ifndef MODEL_TEST_H
 #define MODEL_TEST_H
 
 #include "async_test.h"
 
-#define STEPS		1000000		/* or what SECONDS allow, if not less than LEAST_STEPS */
+#define STEPS		1000000		/* or as many as SECONDS allow, at least LEAST_STEPS */
 #define LEAST_STEPS	20000
 #define SECONDS		20
 #define EPISODE		500
 #define CONTEXTS	3
 #define ENTRIES		16		/* of a batch */
-#define MOST_MEMBERS	16384		/* of all waits of an episode */
+#define MOST_MEMBERS	16384		/* in one episode */
 #define MOST_READ	40
 #define READ_SIZES	(MOST_READ * sizeof(struct memwait_completion) + 1)
-#define RECENT		32		/* waits that are cancelled, perhaps */
+#define RECENT		32		/* candidates for a cancel */
 #define MANY		-1
 #define LATER		0x4000000000000000ULL	/* 146 years: a deadline, but not MEMWAIT_FOREVER */
 #define UNKNOWN_FLAG	0x40
 
-/* Memory of 16 bytes. SHARED and AGAIN are two mappings of one memfd. */
+/* Areas of 16 bytes. SHARED and AGAIN are two mappings of one memfd. */
 enum area { PRIVATE, SHARED, AGAIN, AREAS };
 
 #define AREA_SIZE	16
 
-/* A word, and what is to be done with it. */
+/* A word and its arguments. */
 struct entry {
 	uint8_t area, offset;
 	uint8_t flags;			/* MEMWAIT_SIZE_*, MEMWAIT_PRIVATE */
-	uint8_t unequal;		/* 0: expect what is there; otherwise which bit differs */
+	uint8_t unequal;		/* 0: expect the current value; or which bit differs */
 	bool bad;			/* has an unknown flag */
 	bool realtime;
 	uint64_t deadline;		/* never in the near future */
 	uint32_t count;			/* for notifies */
-	bool group;			/* an async wait on the words of the next entries */
-	uint8_t words;			/* how many; those come again after the last entry */
+	bool group;			/* an async wait on the next entries' words */
+	uint8_t words;			/* how many; the last entry is followed by the first */
 };
 
 struct step {
 	const struct kind *kind;
 	uint8_t context;
 	uint8_t nr;			/* of entries, in kinds with an array */
-	bool bad;			/* what is not zero should be */
+	bool bad;			/* a field that must be 0 is not */
 	bool other;			/* NOTIFY_WAIT: MEMWAIT_NOTIFIED; NOTIFY_MANY: no woken */
 	uint32_t number;		/* READ: bytes; CANCEL: which; STORE: what */
 	struct entry entries[ENTRIES];
@@ -64,17 +64,17 @@ struct wait {
 	enum { PENDING, COMPLETED, CANCELLED, READ_OUT } state;
 	struct member *members;
 	int nr;
-	int index;			/* which of them was notified */
-	struct queue *queue;		/* and where */
+	int index;			/* the notified member */
+	struct queue *queue;		/* the queue it was in */
 };
 
 struct context {
 	int fd;
 	int pending, nr, next;
-	struct wait *completed[MOST_MEMBERS];	/* from next on unread */
+	struct wait *completed[MOST_MEMBERS];	/* unread from next on */
 };
 
-/* Mistakes of the model that prove that differences are found. */
+/* Deliberate mistakes, which the comparison must find. */
 enum mistake { NO_MISTAKE, MOVES_BACKWARDS, MOVES_TO_HEAD, INDEX_OF_FIRST, PASSES_NOTHING_ON,
 	       GROUP_KEEPS_PLACES, MISTAKES };
 
@@ -82,10 +82,10 @@ struct model {
 	enum mistake mistake;
 	uint8_t *memory[AREAS];
 	int watch;			/* a context of its own */
-	struct memwait_info info;	/* when there was no wait */
-	int sizes;			/* how many there are */
+	struct memwait_info info;	/* before the first wait */
+	int sizes;
 
-	/* Since the beginning of the episode. */
+	/* Since the start of the episode. */
 	struct queue queues[4 * AREA_SIZE];
 	struct context contexts[CONTEXTS];
 	struct wait waits[MOST_MEMBERS];
@@ -95,7 +95,7 @@ struct model {
 	const char *doing;
 	char difference[256];
 
-	/* Since the beginning: that there was something to compare. */
+	/* Since the start of the test: shows that there was something to compare. */
 	long woken, groups_woken, moved, cancelled, read, passed_on;
 };
 
@@ -106,7 +106,7 @@ static void check(struct model *m, const char *what, int64_t module, int64_t mod
 			 m->doing, what, (long long)module, (long long)model);
 }
 
-/* That the module has written nothing else. */
+/* The module has written nothing else. */
 static void check_same(struct model *m, const char *what, const void *module, const void *model,
 		       size_t size)
 {
@@ -118,7 +118,7 @@ static bool is_shared(const struct entry *e)
 	return e->area != PRIVATE && !(e->flags & MEMWAIT_PRIVATE);
 }
 
-/* A shared word has the same queue at both addresses, but not for those who say it is private. */
+/* Both addresses of a shared word have one queue, except with MEMWAIT_PRIVATE. */
 static struct queue *queue_of(struct model *m, const struct entry *e)
 {
 	int kind = e->area;
@@ -161,7 +161,7 @@ static void join(struct member *member, struct queue *q, int at)
 	member->queue = q;
 }
 
-/* Returns how many were woken. */
+/* Returns how many it woke. */
 static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
 {
 	uint32_t woken;
@@ -187,7 +187,7 @@ static uint32_t notify(struct model *m, struct queue *q, uint32_t count)
 	return woken;
 }
 
-/* Returns how many were moved. */
+/* Returns how many it moved. */
 static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint32_t count)
 {
 	static struct member *moving[MOST_MEMBERS];
@@ -214,7 +214,7 @@ static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
 	return NULL;
 }
 
-/* A new pending wait on words[0], words[1], ... */
+/* Adds a pending wait on words[0], words[1], ... */
 static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t id,
 		const struct entry **words, int nr)
 {
@@ -241,7 +241,7 @@ static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t
 	c->pending++;
 }
 
-/* What R2 says of a wait on these words; *index is set if it is MEMWAIT_NOT_EQUAL. */
+/* The result that R2 demands; sets *index for MEMWAIT_NOT_EQUAL. */
 static int outcome(const struct entry **words, int nr, uint64_t deadline, uint32_t *index)
 {
 	int i;

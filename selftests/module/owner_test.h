@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of owners need: a fixture, ids, and threads that wait for an owner. */
+/* Helpers for tests of owners: a fixture, ids, and threads that wait for an owner. */
 #ifndef OWNER_TEST_H
 #define OWNER_TEST_H
 
@@ -9,7 +9,7 @@
 #define OWNED64	(U64 | MEMWAIT_OWNED)
 #define OWNED32	(U32 | MEMWAIT_OWNED)
 
-/* What a process tells another one. */
+/* Memory that a test shares with its children. */
 struct board {
 	uint64_t word;		/* of an owner */
 	uint32_t small;		/* of nobody */
@@ -56,7 +56,7 @@ static inline void store_id(uint64_t *to, uint64_t id)
 	__atomic_store_n(to, id, __ATOMIC_RELEASE);
 }
 
-/* A thread that has an id, waits once, and keeps what it was told. */
+/* A thread that has an id, waits once and keeps the result. */
 struct owned_waiter {
 	pthread_t thread;
 	int fd;
@@ -148,7 +148,7 @@ FIXTURE_TEARDOWN(owner)
 
 #define OWNER_TEST(name)	TEST_F_TIMEOUT(owner, name, 300)
 
-/* Whether the kernel takes an id for that of a living one. */
+/* Whether the kernel takes an id for that of a living owner. */
 static inline bool lives(int fd, uint64_t id)
 {
 	uint64_t word = id;
@@ -167,7 +167,7 @@ static inline void *tell_id(void *arg)
 	return NULL;
 }
 
-/* How an owner ends: in a process of its own, after it has told its id. */
+/* How an owner ends, in a process of its own, after it has sent its id. */
 enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, THREAD_EXITS, LEADER_EXITS, SAYS_SO, ENDS };
 
 static inline void *execute(void *arg)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of requeue need beside several_test.h. */
+/* Helpers for tests of requeue, on top of several_test.h. */
 #ifndef REQUEUE_TEST_H
 #define REQUEUE_TEST_H
 
 #include "several_test.h"
 
-/* An async wait by the name of a letter. */
+/* An async wait named by a letter. */
 static inline int arm(int fd, const uint32_t *word, char name)
 {
 	return mw_async(fd, word, 0, FOREVER, U32, name, NULL);
@@ -21,7 +21,7 @@ static inline bool arm_all(int fd, const uint32_t *word, const char *names)
 	return true;
 }
 
-/* Reads what has completed: the names in their order, '!' for what is not OK. */
+/* Reads completions. Returns their names in order, '!' for a result other than OK. */
 static inline const char *names(int fd)
 {
 	static char text[65];
@@ -34,14 +34,14 @@ static inline const char *names(int fd)
 	return text;
 }
 
-/* Notifies all waiters of a word: their names in their order. */
+/* Notifies all waiters of a word. Returns their names in order. */
 static inline const char *notify_names(int fd, const uint32_t *word)
 {
 	mw_notify(fd, word, MEMWAIT_ALL, U32);
 	return names(fd);
 }
 
-/* Requeue with the usual arguments; asserts its three results. */
+/* Requeues with the usual arguments and asserts its three results. */
 #define EXPECT_REQUEUED(woken_, moved_, from_, to_, count_, move_) do {			\
 	struct requeued out_;								\
 											\

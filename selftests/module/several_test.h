@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of waits on several words, of requeue and of notify-and-wait need beside the
- * fixture: one function per ioctl, threads that wait for several words.
+ * Helpers for tests of waits on several words, requeue and notify-and-wait, on top of the fixture:
+ * one wrapper per ioctl, and threads that wait for several words.
  */
 #ifndef SEVERAL_TEST_H
 #define SEVERAL_TEST_H
@@ -13,10 +13,10 @@
 #define HOUR		3600000ULL	/* in ms */
 #define UNTOUCHED	0x0cccccccU	/* what an out field holds before a call */
 
-/* MEMWAIT_LOADS is set where the kernel checks itself, and is slow. */
+/* MEMWAIT_LOADS is set on debug kernels, which are slow. */
 #define ROUNDS(n)	(getenv("MEMWAIT_LOADS") ? (n) / 10 : (n))
 
-/* A word of a group: the deadline is nobody's business. */
+/* A word of a group, whose own deadline is ignored. */
 static inline struct memwait_wait member(const volatile void *addr, uint64_t expected,
 					 uint32_t flags)
 {
@@ -28,7 +28,7 @@ static inline struct memwait_wait member(const volatile void *addr, uint64_t exp
 	};
 }
 
-/* n words of 32 bits in a row, expected to be 0. */
+/* n consecutive 32-bit words, expected to be 0. */
 static inline void members(struct memwait_wait *waits, const uint32_t *word, int n)
 {
 	int i;
@@ -55,7 +55,7 @@ static inline int mw_wait_any(int fd, const struct memwait_wait *waits, uint32_t
 	return ret;
 }
 
-/* An entry of a batch that is a wait for a word of 32 bits. */
+/* A batch entry: a wait for a 32-bit word. */
 static inline struct memwait_async wait_entry(const void *word, uint64_t expected,
 					      uint64_t deadline, uint64_t user_data)
 {
@@ -68,7 +68,7 @@ static inline struct memwait_async wait_entry(const void *word, uint64_t expecte
 	};
 }
 
-/* An entry of a batch that is a group. */
+/* A batch entry: a group. */
 static inline struct memwait_async group_entry(const struct memwait_wait *waits, uint32_t count,
 					       uint64_t deadline, uint32_t flags,
 					       uint64_t user_data)
@@ -87,7 +87,7 @@ static inline struct memwait_async group_entry(const struct memwait_wait *waits,
 	};
 }
 
-/* As mw_async(), for a group. id may be NULL. */
+/* mw_async() for a group. id may be NULL. */
 static inline int mw_group(int fd, const struct memwait_wait *waits, uint32_t count,
 			   uint64_t deadline, uint32_t flags, uint64_t user_data, uint64_t *id)
 {
@@ -99,7 +99,7 @@ static inline int mw_group(int fd, const struct memwait_wait *waits, uint32_t co
 	return ret < 0 ? ret : entry.result;
 }
 
-/* A near deadline, as async_soon(). */
+/* async_soon() for a group. */
 static inline int group_soon(int fd, const struct memwait_wait *waits, uint32_t count, uint64_t ms,
 			     uint64_t user_data, uint64_t *id)
 {
@@ -138,7 +138,7 @@ static inline int mw_requeue(int fd, const volatile void *addr, uint64_t expecte
 	return ret;
 }
 
-/* Waits until there is a completion, then reads up to n. */
+/* Waits for a completion, then reads up to n. */
 static inline int await_completions(int fd, struct memwait_completion *done, int n)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -147,7 +147,7 @@ static inline int await_completions(int fd, struct memwait_completion *done, int
 	return mw_read(fd, done, n);
 }
 
-/* A thread that performs one WAIT_ANY and keeps what it returned. */
+/* A thread that makes one WAIT_ANY and keeps the result. */
 struct any_waiter {
 	pthread_t thread;
 	int fd;
@@ -156,7 +156,7 @@ struct any_waiter {
 	uint64_t deadline;
 	uint32_t flags;
 	pid_t tid;		/* set by the thread before it waits */
-	int result;		/* valid when done, and so is index */
+	int result;		/* valid when done, like index */
 	uint32_t index;
 	int done;
 };
@@ -182,9 +182,9 @@ static inline int waiters_of(int fd, const struct memwait_wait *wait)
 }
 
 /*
- * Starts w (fd, waits, count, deadline and flags are set) and returns when it is in all queues, or
- * its deadline has passed. The last word is joined last. Nobody else may join or leave that one
- * meanwhile.
+ * Starts w (fd, waits, count, deadline and flags are set). Returns when it is in all queues, which
+ * it joins in order, or when its deadline has passed. Nobody else may join or leave the last word's
+ * queue meanwhile.
  */
 static inline void any_start(struct any_waiter *w)
 {
@@ -207,20 +207,20 @@ static inline int any_join(struct any_waiter *w)
 	return w->result;
 }
 
-/* A thread that waits for ever for any of some words. */
+/* A thread that waits forever for any of several words. */
 static inline struct any_waiter any_of(int fd, const struct memwait_wait *waits, uint32_t count)
 {
 	return (struct any_waiter) { .fd = fd, .waits = waits, .count = count,
 				     .deadline = FOREVER };
 }
 
-/* A thread that waits for ever for one word. */
+/* A thread that waits forever for one word. */
 static inline struct waiter thread_at(int fd, const volatile void *word)
 {
 	return (struct waiter) { .fd = fd, .addr = word, .deadline = FOREVER, .flags = U32 };
 }
 
-/* The same memory by two addresses, the second one to be read only. Returns 0 or -1. */
+/* Maps memory twice, the second time read-only. Returns 0 or -1. */
 static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 {
 	int memfd = memfd_create("memwait", MFD_CLOEXEC);
@@ -233,13 +233,13 @@ static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 	return *one == MAP_FAILED || *two == MAP_FAILED ? -1 : 0;
 }
 
-/* NULL in a program of 32 bits, whose pointers do not reach there. */
+/* NULL in a 32-bit program, whose pointers do not reach the kernel's addresses. */
 static inline void *kernel_address(void)
 {
 	return sizeof(void *) == 8 ? (void *)(uintptr_t)0xffff888000000000ULL : NULL;
 }
 
-/* A page that must not be touched. */
+/* A page without access. */
 static inline void *hole_page(void)
 {
 	void *page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -248,7 +248,7 @@ static inline void *hole_page(void)
 	return page == MAP_FAILED ? NULL : page;
 }
 
-/* A word of a device's mapping, or NULL if the device is not there. */
+/* A word in a mapping of a device, or NULL without the device. */
 static inline void *device_word(void)
 {
 	int mem = open("/dev/mem", O_RDONLY);

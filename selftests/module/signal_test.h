@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the tests of signals, and of threads that die while they wait, need beside the fixture. */
+/* Helpers for tests of signals and of threads that die while they wait, on top of the fixture. */
 #ifndef SIGNAL_TEST_H
 #define SIGNAL_TEST_H
 
@@ -22,7 +22,7 @@ static inline void handle(int sig, int flags)
 	sigaction(sig, &sa, NULL);
 }
 
-/* Interrupts a thread that sleeps, and returns when its handler has run. */
+/* Interrupts a sleeping thread. Returns when its handler has run. */
 static inline void interrupt_thread(pthread_t thread, pid_t tid)
 {
 	int before = handled;
@@ -33,7 +33,7 @@ static inline void interrupt_thread(pthread_t thread, pid_t tid)
 		sched_yield();
 }
 
-/* Interrupts a thread now and then until it is done. */
+/* Interrupts a thread repeatedly until it is done. */
 static inline void interrupt_until(pthread_t thread, const int *done)
 {
 	while (!__atomic_load_n(done, __ATOMIC_ACQUIRE)) {
@@ -42,7 +42,7 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 	}
 }
 
-/* Binds to processor 0; with a priority, nobody else runs there while this does. */
+/* Binds to processor 0. A priority above 0 keeps other threads from running there. */
 static inline int pin(int priority)
 {
 	struct sched_param param = { .sched_priority = priority };
@@ -52,8 +52,8 @@ static inline int pin(int priority)
 }
 
 /*
- * The victim, which is bound to the same processor, cannot run between the signal and the notify,
- * so the notify counts it. Returns what the notify returned.
+ * The victim is bound to the same processor and cannot run between the signal and the notify, so
+ * the notify counts it. Returns the notify's result.
  */
 static inline int signal_and_notify(int fd, const volatile void *word, pid_t victim, int sig)
 {
@@ -66,7 +66,7 @@ static inline int signal_and_notify(int fd, const volatile void *word, pid_t vic
 	return ret;
 }
 
-/* In a child that is going to be a victim. */
+/* For a child that will be a victim. */
 static inline void become_victim(void)
 {
 	struct rlimit none = { 0 };
@@ -76,7 +76,7 @@ static inline void become_victim(void)
 		_exit(99);
 }
 
-/* A process that waits for ever, and is going to be a victim. */
+/* Forks a victim that waits forever. */
 static inline pid_t fork_waiter(int fd, const uint32_t *word)
 {
 	pid_t pid = fork();

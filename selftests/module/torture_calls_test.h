@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What a thread of the torture test does. */
+/* The steps of a torture test's thread. */
 #ifndef TORTURE_CALLS_TEST_H
 #define TORTURE_CALLS_TEST_H
 
@@ -45,8 +45,8 @@ static void step_wait_any(struct worker *w)
 }
 
 /*
- * Changes the word, perhaps. Returns how many to wake then. *to is what a STRICT one has become, or
- * 0: it has not changed.
+ * Changes the word or not. Returns how many to wake. Sets *to to the new value of a changed STRICT
+ * word, otherwise to 0.
  */
 static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 {
@@ -62,7 +62,7 @@ static uint32_t change(struct worker *w, uint32_t word, uint64_t *to)
 	return strict || one_in(w, 8) ? MEMWAIT_ALL : draw(w) % 4;
 }
 
-/* Counts what it has woken. What it returns is the caller's to judge if it is an error. */
+/* Counts the woken. The caller judges an error. */
 static int notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
 {
 	struct call *call = begin(w, "notify", 0, word, count);
@@ -100,7 +100,7 @@ static void step_notify_many(struct worker *w)
 	struct call *call;
 
 	for (i = 0; i < count; i++) {
-		/* Nothing that would stop it before words that have changed. */
+		/* A WILD word might stop the call before a changed word. */
 		do {
 			words[i] = random_word(w);
 		} while (HAS_KIND(words[i], WILD));
@@ -111,7 +111,7 @@ static void step_notify_many(struct worker *w)
 		};
 	}
 	call = begin(w, "notify many", 0, count, 0);
-	/* A signal may end it, but not before it has done some. */
+	/* A signal may end it, but only after the first notify. */
 	for (i = 0; i < count; i += call->result) {
 		call->result = mw_notify_many(w->fd, notifies + i, count - i, woken + i);
 		if (call->result <= 0 || call->result > count - i)
@@ -154,14 +154,14 @@ static void step_notify_wait(struct worker *w)
 	}
 	if (!is_allowed(word, call->result) && !is_allowed(waited, call->result))
 		broken(w, "notify wait", call->result, word);
-	/* It may have done nothing, but the word has changed. */
+	/* The word has changed, but the call may not have notified. */
 	if (HAS_KIND(word, STRICT))
 		notify_all(w, word);
 }
 
 /*
- * Changes a STRICT word, or waits for it, again and again, so that a change comes between all steps
- * of a wait. Time-outs come before the next change, which would make good for a missed notify.
+ * Changes a STRICT word or waits for it, repeatedly, so that changes hit every step of a wait.
+ * Deadlines are shorter than the time to the next change, which would hide a missed notify.
  */
 static void step_storm(struct worker *w)
 {
@@ -231,7 +231,7 @@ static void put_context(int number)
 	pthread_rwlock_unlock(&shared->contexts[number].lock);
 }
 
-/* Locks a context, if this process has it, for as long as its waits are looked at. */
+/* Read-locks a context, if it is this process's, while its waits are used. */
 static bool take_part_of_context(int number)
 {
 	struct context *context = &shared->contexts[number];
@@ -249,7 +249,7 @@ static int take_context(struct worker *w)
 	uint32_t number = draw(w) % OWN_CONTEXTS;
 	struct context *context = &shared->contexts[number];
 
-	/* A child has no part in what becomes of contexts that threads share. */
+	/* A child must not touch contexts that threads share. */
 	if (w->child || __atomic_load_n(&context->owner, __ATOMIC_ACQUIRE) != process_number)
 		number = w->own;
 	return take_part_of_context(number) ? (int)number : -1;
@@ -266,7 +266,7 @@ static bool become(struct slot *slot, uint32_t from, uint32_t to)
 					   __ATOMIC_ACQUIRE);
 }
 
-/* Who has kept a slot lets go of it: with @to, unless its completion has come meanwhile. */
+/* Releases a slot to @to, or to FREE if its completion has come meanwhile. */
 static void let_go(struct worker *w, struct slot *slot, uint32_t from, uint32_t to)
 {
 	if (!become(slot, from, to) && !become(slot, ENDED, FREE))
@@ -280,8 +280,8 @@ static uint64_t user_data(int number, uint32_t slot)
 }
 
 /*
- * Takes a slot and fills in its entry, of one word or of a group; of the ordered word, if one is
- * given. Returns false if the slot is in use.
+ * Takes a slot and fills in its entry: one word, the ordered word if given, or a group. Returns
+ * false if the slot is in use.
  */
 static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 		    struct memwait_wait *waits, uint8_t ordered)
@@ -299,7 +299,7 @@ static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 	slot->process = w->child ? FORKED : process_number;
 	slot->nr = !ordered && one_in(w, 4) ? 1 + draw(w) % ASYNC_WORDS : 1;
 	for (j = 0; j < slot->nr; j++) {
-		/* A child may arm on its own words: then deadline or cancel ends the wait. */
+		/* A child may arm on its own words: a deadline or a cancel ends the wait. */
 		slot->words[j] = ordered ?: w->child ? draw(w) % WORDS : random_word(w);
 		waits[j] = random_wait(w, slot->words[j]);
 	}
@@ -328,7 +328,7 @@ static void unlock_order(struct order *order)
 	__atomic_store_n(&order->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* Arms some waits on any words, or on one ordered word. */
+/* Arms waits on any words, or on one ordered word. */
 static void step_arm(struct worker *w)
 {
 	bool may_lock = !w->victim && !w->child;
@@ -350,7 +350,7 @@ static void step_arm(struct worker *w)
 	if (ordered)
 		unlock_order(&shared->orders[ordered]);
 
-	/* The first one that fails ends the batch. So does a signal, once one is armed. */
+	/* The first failure ends the batch; so does a signal once one wait is armed. */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
 		struct slot *slot =
@@ -418,7 +418,7 @@ static void was_notified(struct order *order, uint64_t ticket)
 		;
 }
 
-/* Whoever keeps the slot, to arm or to cancel, may let go of it at the same time. */
+/* An arming or cancelling thread may release the slot concurrently. */
 static void end_slot(struct worker *w, struct slot *slot)
 {
 	uint32_t state;
@@ -485,7 +485,7 @@ static void step_read(struct worker *w)
 	put_context(number);
 }
 
-/* Nobody else reads a worker's own context: what it waits for there must come. */
+/* Nobody else reads a worker's own context, so what it waits for must come. */
 static void step_poll(struct worker *w)
 {
 	struct epoll_event event = { .events = EPOLLIN | (one_in(w, 2) ? EPOLLET : 0) };
@@ -522,7 +522,7 @@ static void step_poll(struct worker *w)
 		broken(w, "a deadline has passed, and there is nothing to read", ret, w->own);
 }
 
-/* Reads all that there is to read. */
+/* Reads until nothing is left. */
 static void read_all(struct worker *w, int number)
 {
 	int ret;
@@ -543,7 +543,7 @@ static void check_all_free(struct worker *w, int number, const char *why)
 	}
 }
 
-/* Cancels all waits of a context that nobody else uses now, and reads what has ended before. */
+/* Cancels all waits of a locked context, and reads what had ended before. */
 static void empty_context(struct worker *w, int number)
 {
 	struct slot *slots = shared->contexts[number].slots;
@@ -562,7 +562,7 @@ static void open_context(struct worker *w, int number)
 		broken(w, "open", fds[number], number);
 }
 
-/* Takes a context that nobody else uses now. */
+/* Write-locks a context. */
 static bool take_all_of_context(int number)
 {
 	struct context *context = &shared->contexts[number];
@@ -595,7 +595,7 @@ static void step_close(struct worker *w)
 	put_context(number);
 }
 
-/* Sends a context to another process, with its waits. */
+/* Sends a context with its waits to another process. */
 static void step_pass(struct worker *w)
 {
 	int to = draw(w) % PROCESSES, number = draw(w) % OWN_CONTEXTS;
@@ -628,7 +628,7 @@ static void step_receive(struct worker *w)
 	begin(w, "receive", number, fd, 0)->result = 0;
 }
 
-/* Does something to the page of a wild word, and undoes it. */
+/* Does something to the page of a WILD word and undoes it. */
 static void step_wild(struct worker *w)
 {
 	int both = PROT_READ | PROT_WRITE, fixed = MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE;
@@ -647,7 +647,7 @@ static void step_wild(struct worker *w)
 		failed = madvise(page, size, place == OWN ? MADV_DONTNEED : MADV_REMOVE);
 		break;
 	case 2:
-		/* Unmaps what was there; a hole might be filled by another thread's stack. */
+		/* Maps over it: another thread's stack could fill a hole. */
 		if (place == INHERITED)
 			break;
 		failed = mmap(page, size, PROT_NONE, fixed, -1, 0) != page;
@@ -669,7 +669,7 @@ static void step_wild(struct worker *w)
 
 static void some_steps_of_a_child(struct worker *w);
 
-/* A process that has inherited the contexts, and uses its parent's own one while that waits. */
+/* A child that inherits the contexts, and uses its parent's own while the parent waits. */
 static void step_fork(struct worker *w)
 {
 	struct call *call = begin(w, "fork", 0, 0, 0);
@@ -691,7 +691,7 @@ static void step_fork(struct worker *w)
 		broken(w, "fork", pid, status);
 }
 
-/* A process that arms some waits, tells that it has, and closes its context when it is told to. */
+/* A child that arms waits, reports that, and closes its context on request. */
 static void wait_to_end(int to_parent, uint32_t *word, int n)
 {
 	int fd = memwait_open(0), i;
@@ -706,8 +706,8 @@ static void wait_to_end(int to_parent, uint32_t *word, int n)
 }
 
 /*
- * Of the notifies that a context has got, and nobody has read, none is lost when it is closed, or
- * its process killed, while others wait: on a word that nobody else uses, exactly.
+ * A close or kill loses no unread notify of a context while others wait. Checked exactly, on a word
+ * that nobody else uses.
  */
 static void step_pass_on(struct worker *w)
 {
@@ -744,7 +744,7 @@ static void step_pass_on(struct worker *w)
 		if (done[i].user_data != (uint64_t)i)
 			broken(w, "passed on to somebody else first", done[i].user_data, i);
 	}
-	/* Nothing is left pending: a child of another thread may have inherited the heir. */
+	/* Leaves nothing pending: another thread's child may have inherited the heir. */
 	ret = mw_notify(w->fd, word, MEMWAIT_ALL, MEMWAIT_SIZE_U32);
 	i = mw_read(heir, done, BATCH);
 	if (ret != n - notified || i != (ret ?: -EAGAIN))
@@ -754,7 +754,7 @@ static void step_pass_on(struct worker *w)
 	close(sockets[1]);
 }
 
-/* Ends the process in the middle of what its other threads do. */
+/* Ends the process while its other threads run. */
 static void step_end(struct worker *w)
 {
 	begin(w, "end", 0, 0, 0);
@@ -845,7 +845,10 @@ static void some_steps_of_a_child(struct worker *w)
 	for (n = 0; n < KINDS; n++) {
 		int strangers = mw_waiters(w->fd, address(w, OWN * KINDS + n), 0);
 
-		/* A page that was fork()ed in an unlucky moment cannot be looked at. */
+		/*
+		 * A negative result is no error: the fork() may have caught the page while it was
+		 * inaccessible.
+		 */
 		if (strangers > 0)
 			broken(w, "somebody waits in a new process", strangers, n);
 	}

@@ -1,57 +1,59 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The world of the torture test: its words and contexts, what is recorded, and what may be. */
+/* The world of the torture test: words, contexts, records, and what may happen to them. */
 #ifndef TORTURE_TEST_H
 #define TORTURE_TEST_H
 
 #include "several_test.h"
 
-#define PROCESSES	3		/* that live, and after them those that are killed */
-#define VICTIMS		2
+#define PROCESSES	3		/* that live on; numbered before the victims */
+#define VICTIMS		2		/* that are killed */
 #define THREADS		4
 #define WORKERS		((PROCESSES + VICTIMS) * THREADS)
-#define CONTEXTS	2		/* of a process; and each thread has one of its own */
-#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* from here on */
+#define CONTEXTS	2		/* of a process; each thread has one more */
+#define OWN_CONTEXTS	((PROCESSES + VICTIMS) * CONTEXTS)	/* the threads' own from here on */
 #define ALL_CONTEXTS	(OWN_CONTEXTS + WORKERS)
 #define SLOTS		64		/* waits of a context */
 #define BATCH		8
 #define MOST_WORDS	12		/* of a thread's group: more than fit on its stack */
 #define ASYNC_WORDS	4		/* of an async group */
-#define RECENT		12		/* calls of a thread that are remembered */
+#define RECENT		12		/* recorded calls of a thread */
 #define ROUND		NSEC_PER_SEC
 #define PATIENCE	(90 * NSEC_PER_SEC)
 #define NOBODY		-1
-#define SETTLED		64		/* changes of a STRICT word that are remembered */
-#define PASS_ON		1024		/* from there on, a word for each thread */
-#define FORKED		255		/* instead of a process: a child of one */
+#define SETTLED		64		/* recorded changes of a STRICT word */
+#define PASS_ON		1024		/* one word for each thread from here on */
+#define FORKED		255		/* in place of a process number: a child of one */
 
 /*
  * What may happen to a word, apart from waits and notifies.
  *
- * STRICT: it changes, and every change is followed by a notify of all.
- * ORDERED: it changes; who arms a wait does so under a lock, and draws a ticket.
+ * STRICT: it changes, and a notify of all follows every change.
+ * ORDERED: it changes; waits are armed under a lock, with a ticket each.
  * MOVING: it changes, and waiters are moved to and from it.
- * WILD: its mapping is replaced, unmapped, protected, dropped, its file truncated; it is always 0.
+ * WILD: its page is replaced, unmapped, protected or dropped, its file truncated; it is always 0.
  */
 enum kind { STRICT, ORDERED, MOVING, MOVING_TOO, WILD, KINDS };
 
-/* Where it is: in a memfd that is mapped twice, in memory from before fork(), in its own memory. */
+/*
+ * Where a word is: in a memfd mapped twice, in memory shared over fork(), in the process's own
+ * memory.
+ */
 enum place { MEMFD, INHERITED, OWN, PLACES };
 
 #define WORDS		(PLACES * KINDS)
 #define HAS_KIND(w, kind_)	((w) % KINDS == (kind_))
 #define MOVES(w)	(HAS_KIND(w, MOVING) || HAS_KIND(w, MOVING_TOO))
 #define PLACE(w)	((enum place)((w) / KINDS))
-#define OFFSET(w)	((w) % KINDS * 8)	/* the same in all places: keys differ by more */
+#define OFFSET(w)	((w) % KINDS * 8)	/* the same in all places, so keys differ by more */
 
 enum state {
 	FREE,
-	ARMING,		/* who arms it is not back yet */
+	ARMING,		/* the arming call has not returned */
 	PENDING,
 	CANCELLING,
-	ENDED,		/* its completion came while it was ARMING or CANCELLING */
+	ENDED,		/* completed while ARMING or CANCELLING */
 };
 
-/* An async wait. */
 struct slot {
 	uint32_t state;
 	uint16_t generation;
@@ -62,19 +64,19 @@ struct slot {
 };
 
 struct context {
-	pthread_rwlock_t lock;		/* for writing: to close it, or pass it on */
-	int owner;			/* the process, or NOBODY while it is passed on */
+	pthread_rwlock_t lock;		/* write-locked to close or pass on the context */
+	int owner;			/* the process, or NOBODY while passed on */
 	struct slot slots[SLOTS];
 };
 
-/* Of an ORDERED word: who holds the lock draws a ticket and queues a wait. */
+/* Of an ORDERED word: the lock's holder draws a ticket and queues a wait. */
 struct order {
-	_Alignas(8) uint64_t last_notified;	/* on i386 too: it is compared and exchanged */
+	_Alignas(8) uint64_t last_notified;	/* aligned on i386, too, for compare-and-exchange */
 	uint64_t tickets;
 	uint32_t lock;
 };
 
-/* When the notify of all returned that followed the change of a STRICT word to this value. */
+/* When a notify of all returned after a STRICT word had changed to this value. */
 struct settled {
 	uint64_t value, at;
 };
@@ -86,17 +88,17 @@ struct call {
 	int64_t result;
 };
 
-/* All that others see of a thread. */
+/* A thread's state that others see. */
 struct record {
 	pid_t pid, tid;
-	uint32_t rested, drained, flushed;	/* in which round */
-	uint32_t nr_waiting;		/* words of the call that it is in */
+	uint32_t rested, drained, flushed;	/* the latest round of each */
+	uint32_t nr_waiting;		/* words of its current call */
 	bool forking;			/* a child makes its calls */
-	uint32_t reading;		/* completions that its read may return */
+	uint32_t reading;		/* most completions of its current read */
 	uint8_t waiting[MOST_WORDS];
 	struct memwait_wait waits[MOST_WORDS];
 	int waiters[KINDS];		/* of the process's own words, at rest */
-	uint64_t own_strict;		/* and what the STRICT one holds */
+	uint64_t own_strict;		/* value of the own STRICT word */
 	long notified, thread_oks, read_oks, timed_out, cancelled, armed, closed_over, interrupted;
 	long calls;
 	uint32_t broken;
@@ -111,17 +113,17 @@ struct shared {
 	bool exact;
 	uint64_t seed;
 	struct order orders[OWN * KINDS];
-	struct settled settled[PROCESSES + VICTIMS][PLACES][SETTLED];	/* of shared words in [0] */
-	struct record records[WORKERS + 1];	/* the last one is that of the test itself */
+	struct settled settled[PROCESSES + VICTIMS][PLACES][SETTLED];	/* [0] for shared words */
+	struct record records[WORKERS + 1];	/* the last is the test's own */
 	struct context contexts[ALL_CONTEXTS];
 };
 
-/* What the threads of a process have in common. */
+/* Shared by the threads of a process. */
 static struct shared *shared;
-static char *areas[PLACES + 1];		/* MEMFD's second address is the last one */
-static char *wild_areas[PLACES];	/* a page each, for what happens to whole pages */
+static char *areas[PLACES + 1];		/* the last is MEMFD's second address */
+static char *wild_areas[PLACES];	/* a page each, for operations on whole pages */
 static int wild_memfd;
-static int mail[PROCESSES][2];		/* datagram sockets, for contexts */
+static int mail[PROCESSES][2];		/* datagram sockets that pass contexts */
 static int fds[ALL_CONTEXTS];
 static int process_number;
 static pthread_mutex_t wild_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -130,11 +132,11 @@ struct worker {
 	struct record *record;
 	uint64_t random;
 	int number;
-	int fd;			/* for what is not about a context */
+	int fd;			/* for calls that concern no particular context */
 	int own;		/* number of its own context */
-	bool victim;		/* its process is going to be killed: it wakes nobody */
-	bool child;		/* a process of its own, for some steps */
-	bool no_own_words;	/* nobody who is there for long could wait on them */
+	bool victim;		/* its process will be killed: it wakes nobody */
+	bool child;		/* a child process, for some steps */
+	bool no_own_words;	/* nobody lives long enough to wait on them */
 };
 
 static uint32_t draw(struct worker *w)
@@ -175,7 +177,7 @@ static uint32_t random_word(struct worker *w)
 	return draw(w) % (w->no_own_words ? OWN * KINDS : WORDS);
 }
 
-/* Its address here: a word of the memfd has two. */
+/* An address of the word: in the memfd, one of two. */
 static char *address(struct worker *w, uint32_t word)
 {
 	if (HAS_KIND(word, WILD))
@@ -188,7 +190,7 @@ static uint32_t random_flags(struct worker *w, uint32_t word)
 	return draw(w) % 4 | (PLACE(word) == OWN && one_in(w, 2) ? MEMWAIT_PRIVATE : 0);
 }
 
-/* What the word holds, or held a moment ago; a wild one may not be touched. */
+/* The word's value, possibly stale; a WILD word must not be read. */
 static uint64_t value(struct worker *w, uint32_t word)
 {
 	if (one_in(w, 32))
@@ -202,7 +204,7 @@ static uint64_t soon_of(struct worker *w)
 	return now_ns(CLOCK_MONOTONIC) + draw(w) % (2 * NSEC_PER_MSEC);
 }
 
-/* The first thread of a process goes on by itself, and wakes the others. */
+/* The first thread of a process never waits forever, and wakes the others. */
 static uint64_t random_deadline(struct worker *w)
 {
 	bool may_stay = w->number % THREADS && !w->child;
@@ -222,7 +224,7 @@ static struct settled *settled(int process, uint32_t word, uint64_t value_)
 	return &shared->settled[process][PLACE(word)][value_ % SETTLED];
 }
 
-/* All who waited for less than the value of a STRICT word have been notified by now. */
+/* All waiters for a lesser value of a STRICT word have been notified. */
 static void settle(uint32_t word, uint64_t value_)
 {
 	struct settled *s = settled(process_number, word, value_);
@@ -243,9 +245,9 @@ static void check_time_out(struct worker *w, uint64_t deadline)
 }
 
 /*
- * A wait that was pending has timed out: not after its word had changed and all were notified. A
- * small word may have come back to the same value. (Of a thread nobody knows whether it was pending
- * or came so late that it did not even begin to wait.)
+ * A pending wait has timed out: its word must not have changed, with all notified, before the
+ * deadline. Small words are left out, as they may wrap to the same value. So are threads' waits,
+ * which may have begun after the deadline.
  */
 static void check_missed(struct worker *w, int process, const uint8_t *words,
 			 const struct memwait_wait *waits, uint32_t nr, uint64_t deadline)
@@ -267,7 +269,7 @@ static void check_missed(struct worker *w, int process, const uint8_t *words,
 	}
 }
 
-/* Words that are waited for, for the others to see. */
+/* Publishes the words of a wait. */
 static void will_wait(struct worker *w, const uint8_t *words, const struct memwait_wait *waits,
 		      uint32_t nr)
 {
@@ -286,11 +288,11 @@ static void has_waited(struct worker *w, int ret, uint64_t deadline)
 		w->record->interrupted++;
 	else if (ret == MEMWAIT_TIMED_OUT)
 		check_time_out(w, deadline);
-	/* Only now, lest an OK be forgotten when the process is killed. */
+	/* Last, lest an OK go uncounted when the process is killed. */
 	__atomic_store_n(&w->record->nr_waiting, 0, __ATOMIC_RELEASE);
 }
 
-/* A wait that is over at once: with it ends the place of one that was interrupted. */
+/* A wait that ends immediately, and so drops the place of an interrupted one. */
 static void end_place(struct worker *w)
 {
 	uint32_t word = 0;
