@@ -43,7 +43,7 @@ static inline int processors(void)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Fewer where MEMWAIT_LOADS is set: debug kernels are slow. */
+/* Fewer where MEMWAIT_LOADS is set: the machine is slow. */
 static inline int how_many_waits(int usual)
 {
 	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");

@@ -13,7 +13,7 @@
 #define HOUR		3600000ULL	/* in ms */
 #define UNTOUCHED	0x0cccccccU	/* what an out field holds before a call */
 
-/* MEMWAIT_LOADS is set on debug kernels, which are slow. */
+/* Where MEMWAIT_LOADS is set, the machine is slow: see selftests/vm/init. */
 #define ROUNDS(n)	(getenv("MEMWAIT_LOADS") ? (n) / 10 : (n))
 
 /* A word of a group, whose own deadline is ignored. */
