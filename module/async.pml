@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Contexts as a model for Spin: the life of an async wait, or group, as the top of async.c tells
- * it, with its steps and names: notify, deadline, cancel, read and close against each other; and
- * poll against a completion, see wake.c, and against the timer, see expire.c. selftests/lint/spin runs it as it does queue.pml.
+ * Spin model of a context: the life of an async wait or group, argued for at the top of async.c,
+ * with its steps and names. Notify, deadline, cancel, read and close run against each other; poll
+ * runs against a completion (wake.c) and against the timer (expire.c). selftests/lint/spin runs it.
  *
- * One context, one wait. Queues are there all the time, and only this wait is in them: how it comes
- * there is queue.pml's.
+ * There is one context with one wait. Queues always exist and hold only this wait. queue.pml models
+ * how a waiter joins.
  */
 #define NONE	255
 #define SELF	254	/* MEMWAIT_CLAIMED_BY_ITSELF */
 
 #ifdef GROUP
-#define MEMBERS	2	/* each in a queue of its own */
+#define MEMBERS	2	/* each in its own queue */
 #else
 #define MEMBERS	1
 #endif
@@ -19,11 +19,11 @@
 mtype = { ARMING, QUEUED, CLAIMED, COMPLETED, FREED };
 mtype = { OK, TIMED_OUT };
 
-/* Queues, and who is in them. */
+/* Queues, and the members in them. */
 bool queue_locked[MEMBERS];
 bool in_queue[MEMBERS];
 
-/* struct memwait_async_waiter, and of a group: group->claimed */
+/* struct memwait_async_waiter; for a group also group->claimed */
 mtype state = ARMING;
 mtype result;
 byte claimed = NONE;
@@ -32,17 +32,17 @@ byte group_refs = 1;
 
 /* struct memwait_context */
 bool waits_locked;		/* memwait_context.lock */
-bool has_index;			/* it is found in context->waits */
+bool has_index;			/* it is in context->waits */
 bool completed;			/* it is in context->completed */
 byte nr_completed;
 bool context_exists = true;
-byte context_refs = 1;		/* that of the file */
+byte context_refs = 1;		/* the file's */
 bool closing;
 bool due;
-bool passed;			/* the deadline has; not in the module, which asks the clock */
+bool passed;			/* the deadline has passed; the module asks the clock instead */
 bool timer_runs;
 
-/* context->pollers: a poller, or a reader that blocks */
+/* context->pollers: a poller, or a blocked reader */
 bool pollers_locked, polls, poller_woken;
 
 byte counted, seen, passed_on, taken_back, timed_out;
@@ -53,7 +53,7 @@ inline lock(l)
 	atomic { !l -> l = true }
 }
 
-/* memwait_async_claim(), the context's lock is held. */
+/* memwait_async_claim(), under the context's lock */
 inline claim(done)
 {
 #ifdef MUTATION_NO_CLAIM
@@ -67,7 +67,7 @@ inline claim(done)
 	fi
 }
 
-/* memwait_async_complete(), the context's lock is held. */
+/* memwait_async_complete(), under the context's lock */
 inline complete(how)
 {
 	assert(exists && !completed && (state == CLAIMED || state == ARMING));
@@ -91,7 +91,7 @@ inline context_put()
 	}
 }
 
-/* memwait_group_put(), and of a single wait memwait_async_put() */
+/* memwait_group_put(); for a single wait memwait_async_put() */
 inline wait_put()
 {
 	d_step {
@@ -127,7 +127,7 @@ inline queue_leave(member)
 	fi
 }
 
-/* memwait_group_leave(), or memwait_queue_leave() of a single wait */
+/* memwait_group_leave(); for a single wait memwait_queue_leave() */
 inline leave()
 {
 	queue_leave(0);
@@ -136,14 +136,14 @@ inline leave()
 #endif
 }
 
-/* memwait_async_end(), and the reference of its owner */
+/* memwait_async_end(), and the put of the owner's reference */
 inline release()
 {
 #ifndef MUTATION_FREED_WITHOUT_LEAVING
 	leave();
 #endif
 	assert(exists);
-	/* What its words are pinned by may go. */
+	/* The words' pins may go after this. */
 	assert(!in_queue[0]);
 #ifdef GROUP
 	assert(!in_queue[1]);
@@ -153,8 +153,8 @@ inline release()
 }
 
 /*
- * memwait_async_free(): whether its memory is freed, or kept for the next wait, makes no
- * difference to this one. Until then its id can be found.
+ * memwait_async_free(): the id can be found until here. Whether the memory is freed or kept for the
+ * next wait does not matter to this one.
  */
 inline free_wait()
 {
@@ -163,7 +163,7 @@ inline free_wait()
 	waits_locked = false
 }
 
-/* memwait_notify() of the word of member m */
+/* memwait_notify() of member m's word */
 proctype notifier(byte m)
 {
 	bool won, done, overdue;
@@ -239,7 +239,7 @@ proctype notifier(byte m)
 	running--
 }
 
-/* memwait_arm_one(), memwait_arm_group(); the last word may not be equal. */
+/* memwait_arm_one(), memwait_arm_group(); the last word may be unequal */
 proctype armer()
 {
 	bool notified, equal;
@@ -302,7 +302,7 @@ proctype armer()
 /* memwait_timer_fired() */
 proctype timer()
 {
-	state != ARMING;	/* it is started then */
+	state != ARMING;	/* starts the timer */
 	/* hrtimer_cancel() */
 	atomic {
 		if
@@ -398,12 +398,12 @@ proctype canceller()
 	bool done, found;
 
 	lock(waits_locked);
-	found = has_index && state != ARMING;	/* before, no program knows the id */
+	found = has_index && state != ARMING;	/* user space does not know the id before */
 	if
 	:: found -> claim(done)
 	:: else
 	fi;
-	/* R23: ENOENT says that the completion is, or was, readable. */
+	/* R23: after ENOENT the completion is or was readable. */
 	assert(done || !found || state == COMPLETED || state == FREED);
 	waits_locked = false;
 	if
@@ -413,7 +413,7 @@ proctype canceller()
 	running--
 }
 
-/* memwait_poll() and memwait_read_iter(), until the wait has ended in one way or the other. */
+/* memwait_poll() and memwait_read_iter(), until the wait has ended in any way */
 proctype reader()
 {
 	bool ready, delivered, done;
@@ -443,7 +443,7 @@ proctype reader()
 		:: else ->
 			if
 			:: poller_woken
-			:: taken_back	/* of the model only: nobody waits for that */
+			:: taken_back	/* model only: ends the loop */
 			fi
 		fi;
 		polls = false;
@@ -474,7 +474,7 @@ proctype reader()
 	running--
 }
 
-/* memwait_release(): no ioctl or read comes any more, but notifies go on. */
+/* memwait_release(): no more ioctl or read, but notifies go on */
 proctype closer()
 {
 	bool done;
@@ -495,7 +495,7 @@ proctype closer()
 	:: done -> release(); taken_back++
 	:: else
 	fi;
-	/* Nothing is completed any more. */
+	/* Nothing can complete after this. */
 	if
 	:: completed ->
 		if
@@ -526,7 +526,7 @@ init
 #ifdef READ
 		running++;
 #if !defined(GROUP) && !defined(CANCEL)
-		/* The timer may have run for another wait. */
+		/* The timer may have fired for an earlier wait. */
 		if
 		:: due = true
 		:: skip
@@ -540,7 +540,7 @@ init
 		run canceller()
 #endif
 #else
-		/* It was armed before. */
+		/* The wait is armed already. */
 		has_index = true;
 		state = QUEUED;
 		in_queue[0] = true;

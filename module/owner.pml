@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Deaths as a model for Spin: what the top of identity.c argues for, with its steps and names: which
- * queues look to whom, the work that tells of a death, and when an identity may be freed. A thread is
- * killed at any step, as far as the kernel lets it: not under a lock, nor within a notify.
- * selftests/lint/spin runs this as it does queue.pml.
+ * Spin model of deaths: the argument at the top of identity.c, with its steps and names. It covers
+ * which owner a queue watches (looks_to, mover), the work that tells of a death, and when an
+ * identity may be freed. A thread is killed at any step where the kernel allows it: not under a
+ * lock, and not within a notify. selftests/lint/spin runs it.
  *
- * LOCK, TWO: the word of a queue names the owner of a lock. Who finds it locked waits. Who is told of
- * a death asks whether it was the owner's, and takes the lock over then. Who unlocks stores 0 and
- * notifies one. MOVE: a thread moves waiters, and notifies one; each one that is woken notifies the
- * next. userlib/death.pml has the locks of the library, on a kernel whose calls are single steps.
+ * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If told
+ * of a death, it takes over the lock, provided that the owner is the one who died. An unlock stores
+ * 0 and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
+ * next. userlib/death.pml models the library's locks on a kernel whose calls are single steps.
  *
- * Queues are there all the time. But the memory of one that becomes empty may be used for another
- * word at once, so it must be in nobody's list then.
+ * Queues always exist. But the memory of an empty queue may be reused for another word immediately,
+ * so an empty queue must be in no identity's list.
  *
- * What is done under a lock to what that lock protects is one step with the locking before it, and
- * the unlocking after it.
+ * A critical section that accesses only what its lock protects is one step, locking and unlocking
+ * included.
  */
-#define NOBODY	0	/* threads count from 1 */
+#define NOBODY	0	/* thread numbers start at 1 */
 #define A	0
 #define B	1
 #define THREADS	3
@@ -31,7 +31,7 @@
 mtype = { PENDING, OK, OWNER_DIED, NOT_EQUAL, BY_ITSELF };	/* of a wait */
 mtype = { RUNS, SLEEPS, IDLE, EXITED };				/* of a thread */
 
-byte word[QUEUES];		/* LOCK, TWO: 0, or the owner */
+byte word[QUEUES];		/* LOCK, TWO: the owner, or 0 */
 
 /* struct memwait_queue */
 bool locked[QUEUES];
@@ -39,18 +39,18 @@ chan waiters[QUEUES] = [THREADS] of { byte };
 byte looks_to[QUEUES];
 byte mover[QUEUES];
 
-/* struct memwait_identity, of a thread; .queues and .moved_to have a bit for each queue */
+/* A thread's struct memwait_identity; .queues and .moved_to have a bit for each queue. */
 bool identity_locked[THREADS + 1];
 byte queues[THREADS + 1];
 byte moved_to[THREADS + 1];
 bool dead[THREADS + 1];
-bool in_work[THREADS + 1];	/* it was added to the dead, for the work */
-bool erased[THREADS + 1];	/* it cannot be looked up any more */
+bool in_work[THREADS + 1];	/* queued for the work */
+bool erased[THREADS + 1];	/* look-ups no longer find it */
 bool freed[THREADS + 1];
-byte readers;			/* RCU sections that look identities up */
+byte readers;			/* RCU read-side sections that look identities up */
 
-/* struct memwait_waiter, and .claimed of its group */
-byte queue[THREADS + 1];	/* the queue's number + 1, or 0 */
+/* struct memwait_waiter, and its group's .claimed */
+byte queue[THREADS + 1];	/* queue number + 1, or 0 */
 byte word_of[THREADS + 1];
 mtype claimed[THREADS + 1] = PENDING;
 
@@ -88,7 +88,7 @@ inline forget_mover(q)
 	}
 }
 
-/* memwait_queue_look_to(): alive is what it returns. */
+/* memwait_queue_look_to(), which returns alive */
 inline look_to(q, i)
 {
 	if
@@ -124,7 +124,7 @@ inline queue_unlock(q)
 #endif
 	:: atomic {
 		else ->
-		/* The memory of an empty one may be that of another queue from now on. */
+		/* The memory of an empty queue may be another queue's from now on. */
 		assert(nempty(waiters[q]) || ((queues[1] | queues[2] | queues[3] |
 			moved_to[1] | moved_to[2] | moved_to[3]) & BIT(q)) == 0);
 		locked[q] = false;
@@ -133,7 +133,7 @@ inline queue_unlock(q)
 	od
 }
 
-/* Claims the oldest waiter of a locked queue that waits still, and takes it out. */
+/* Claims and removes the oldest pending waiter of a locked queue. */
 inline claim(q, result)
 {
 	do
@@ -151,7 +151,7 @@ inline claim(q, result)
 	   if
 	   /* memwait_queue_remove() */
 	   :: atomic { !won -> waiters[q]?t; queue[t] = 0; t = 0 }
-	   /* memwait_queue_remove_claimed(); the last access to the waiter, see (C) in queue.c */
+	   /* memwait_queue_remove_claimed(): last access to the waiter, see (C) in queue.c */
 	   :: won ->
 #if !defined(MUTATION_WOKEN_IS_NOT_LOOKED_TO) && !defined(MUTATION_LOOKS_TO_ONE_THAT_IS_OUT)
 		look_to(q, t);
@@ -166,7 +166,7 @@ inline claim(q, result)
 	od
 }
 
-/* memwait_notify() of one, by a thread that lives until it is done */
+/* memwait_notify() of one waiter, during which the caller cannot die */
 inline notify(q)
 {
 	atomic { !locked[q] -> locked[q] = true; in_kernel[me] = true };
@@ -176,8 +176,8 @@ inline notify(q)
 }
 
 /*
- * MEMWAIT_IOC_WAIT with MEMWAIT_OWNED. named: by the expected value, or nobody. may_end: it has a
- * deadline.
+ * MEMWAIT_IOC_WAIT with MEMWAIT_OWNED. named: the owner that the expected value names, or NOBODY.
+ * may_end: there is a deadline.
  */
 inline wait(q, expected, named, may_end)
 {
@@ -221,7 +221,10 @@ inline wait(q, expected, named, may_end)
 		queue[me] = (q) + 1;
 		locked[q] = false
 	   };
-	   /* memwait_sleep(), memwait_queue_leave(): see queue.pml for a waiter that is moved then */
+	   /*
+	    * memwait_sleep(), memwait_queue_leave(); queue.pml models waiters that are moved
+	    * meanwhile
+	    */
 end_asleep: do
 	   :: atomic {
 		claimed[me] == PENDING && (killed[me] || may_end) -> claimed[me] = BY_ITSELF
@@ -261,7 +264,7 @@ end_asleep: do
 
 #define LOCALS	byte t, p, seen; bool alive, won; mtype how
 
-/* Its death. Only then it leaves the kernel, if it was there. */
+/* A thread dies after it has left the kernel. */
 inline die()
 {
 #ifdef MUTATION_DEAD_AFTER_THE_WORK_IS_QUEUED
@@ -284,7 +287,7 @@ end_idle:
 }
 
 #ifndef MOVE
-/* Locks, unless it gives up, and unlocks. */
+/* Locks and unlocks, or gives up. */
 proctype user(byte me; byte q; byte rounds; bool may_end)
 {
 	LOCALS;
@@ -303,7 +306,7 @@ proctype user(byte me; byte q; byte rounds; bool may_end)
 		   :: seen != 0 ->
 			wait(q, seen, seen, may_end);
 			atomic {
-				/* Told of the owner's death, it takes the lock over. */
+				/* Told of the owner's death: takes over the lock. */
 				if
 				:: how == BY_ITSELF -> break
 				:: how == OWNER_DIED && word[q] == seen && dead[seen] -> seen = 0
@@ -326,7 +329,7 @@ proctype user(byte me; byte q; byte rounds; bool may_end)
 	rounds = 0
 }
 
-/* Has both locks from the beginning, and unlocks neither. */
+/* Holds both locks from the start and unlocks neither. */
 proctype owner(byte me)
 {
 	LOCALS;
@@ -354,7 +357,7 @@ proctype waiter(byte me)
 	die()
 }
 
-/* memwait_requeue() of all, whose word has been changed */
+/* memwait_requeue() of all waiters, after a change of the word */
 inline requeue()
 {
 	atomic { !locked[A] -> locked[A] = true; in_kernel[me] = true };
@@ -404,7 +407,7 @@ proctype requeuer(byte me)
 }
 #endif
 
-/* memwait_death(), and memwait_tell_of_death() of each, to the end */
+/* memwait_death(), with memwait_tell_of_death() to the end for each */
 active proctype work()
 {
 	byte d, q, t;
@@ -482,7 +485,7 @@ end:	do
 			 state[t] == IDLE || (state[t] == EXITED && !in_work[t]))
 #define OVERSLEEPS(t)	(state[t] == SLEEPS && !MAY_SLEEP(t))
 
-/* All have come to rest, and somebody sleeps for what can be had. */
+/* Fails if all threads are at rest and one of them sleeps for something available. */
 active proctype monitor()
 {
 end:	atomic {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues as a model for Spin: the protocol that the comments at the top of queue.c, notify.c,
- * requeue.c, group.c and wait.c argue for, with their steps and names. selftests/lint/spin runs it,
- * for each of the scenarios at the end, and again with each MUTATION, which must be found. With FIXED, the queues
- * are there all the time: JOIN, HELD, PAIR and COME_AND_GO are about how they come and go, and the
- * others need not be. There is one user, which keeps one queue, so that they go as often as can
- * be. A step of a call claims one waiter.
+ * Spin model of the queues: the protocol argued for at the top of queue.c, notify.c, requeue.c,
+ * group.c and wait.c, with its steps and names. selftests/lint/spin runs each scenario at the end
+ * of this file, and again with each MUTATION, which must fail. With FIXED, queues always exist:
+ * only JOIN, PLACE, HELD, PAIR and COME_AND_GO need queues that come and go. One user keeps one
+ * queue, so that queues go as often as possible. A step of a call claims one waiter.
  *
- * Spin's memory is sequentially consistent. What processors do to the two stores that the barriers
- * (A) and (B) are for is modelled: a store to a word, and the insertion of a queue, is seen by
- * others at some later time, and a barrier waits for that. Release and acquire are modelled by the
- * order of steps, and mutations change the order.
+ * Spin's memory is sequentially consistent. The two stores that the barriers (A) and (B) order are
+ * modelled as delayed: others see a store to a word, or the insertion of a queue, at some later
+ * time, and a barrier waits for that. The order of steps models release and acquire; mutations
+ * change it.
  *
- * An invalid end state is a wake-up that was lost, or a deadlock; assertions are the rest.
+ * An invalid end state is a lost wake-up or a deadlock. Assertions find the rest.
  */
 #if defined(STEPS) || defined(HELD) || defined(RETURNS)
 #define IN_STEPS
@@ -26,8 +25,8 @@
 #define B	1
 
 /*
- * So many objects: enough for spares of all, but in COME_AND_GO, where one may have to wait until
- * another is evicted.
+ * Enough objects for everybody's spare, except in COME_AND_GO, where a thread may have to wait
+ * until another queue is evicted.
  */
 #if defined(JOIN) || defined(PAIR)
 #define QUEUES	4
@@ -37,12 +36,12 @@
 #define ENTRIES	4	/* struct memwait_waiter: entry e is thread OWNER(e)'s */
 #define SELF	254	/* MEMWAIT_CLAIMED_BY_ITSELF */
 
-bit word[2];			/* in memory: 0 is what is expected */
-bool storing[2];		/* 1 was stored to the word, not seen yet */
+bit word[2];			/* in memory; 0 is the expected value */
+bool storing[2];		/* 1 was stored to the word, not visible yet */
 byte table[2] = NONE;		/* the hash table: key -> queue */
-byte inserting[2] = NONE;	/* a queue that was inserted, not seen yet */
+byte inserting[2] = NONE;	/* an inserted queue, not visible yet */
 
-/* struct memwait_queue. They are SLAB_TYPESAFE_BY_RCU: what is free can be locked. */
+/* struct memwait_queue. SLAB_TYPESAFE_BY_RCU: a free queue can be locked. */
 bool locked[QUEUES];
 byte key[QUEUES] = NONE;
 bool kept[QUEUES];
@@ -57,21 +56,21 @@ chan waiters[QUEUES] = [ENTRIES] of { byte };
 /* struct memwait_waiter */
 byte queue[ENTRIES] = NONE;
 byte word_of[ENTRIES];		/* .word.key */
-bool exists[ENTRIES];		/* it is on the stack of its thread, or in the memory of a group */
+bool exists[ENTRIES];		/* on its thread's stack, or in a group's memory */
 byte number_of[ENTRIES];
-bool returns[ENTRIES];		/* it was interrupted, and has the number that it had */
-byte age[ENTRIES];		/* when the wait began, or 0; not in the module */
+bool returns[ENTRIES];		/* was interrupted, and keeps its number */
+byte age[ENTRIES];		/* when the wait began, or 0; model only */
 byte ages;
-bool is_late[ENTRIES];		/* it has joined after the call of STEPS began; not in the module */
-byte counted_on[ENTRIES];	/* the word by which it was notified; not in the module */
+bool is_late[ENTRIES];		/* joined after the call of STEPS began; model only */
+byte counted_on[ENTRIES];	/* the word that was notified; model only */
 
 /* struct memwait_group */
 byte claimed[ENTRIES] = NONE;
-byte refs;			/* of the one that is not on a stack */
+byte refs;			/* of the allocated group */
 
 bool in_call;			/* the call of STEPS has begun */
 
-/* The accounts (R5): notifies that were counted, MEMWAIT_OKs seen, and those handed on. */
+/* Accounts (R5): notifies counted, MEMWAIT_OKs seen or passed on. */
 byte counted, seen;
 byte running;
 
@@ -96,7 +95,7 @@ inline spin_lock(q)
 	atomic { !locked[q] -> locked[q] = true }
 }
 
-/* memwait_queue_find(): q is NONE if there is none. */
+/* memwait_queue_find(): q is NONE if there is none */
 inline queue_lock(k, q)
 {
 #ifdef FIXED
@@ -137,7 +136,7 @@ inline queue_evict(q)
 #ifndef MUTATION_NUMBERS_BEGIN_ANEW
 		last_number = (number[q] > last_number -> number[q] : last_number);
 #endif
-		/* The bucket's lock comes free when the insertion is seen. */
+		/* The bucket's lock is released when the insertion is visible. */
 		atomic { inserting[key[q]] == NONE -> table[key[q]] = NONE };
 		key[q] = NONE;
 		locked[q] = false;
@@ -169,7 +168,7 @@ inline queue_keep(q)
 	fi
 }
 
-/* memwait_queue_unlock_only(): keep says what it returns. */
+/* memwait_queue_unlock_only(), which returns keep */
 inline queue_unlock_only(q, keep)
 {
 	assert(locked[q]);
@@ -275,7 +274,7 @@ inline queue_lock_or_insert(k, q)
 #endif
 }
 
-/* memwait_queue_append(), or memwait_queue_return(): both lists of the module are one here. */
+/* memwait_queue_append() or memwait_queue_return(): one list stands for the module's two */
 inline queue_append(q, e)
 {
 #ifdef PLACE
@@ -319,7 +318,7 @@ inline queue_append(q, e)
 #endif
 }
 
-/* memwait_queue_join(): ok says whether the word was equal. */
+/* memwait_queue_join(): ok if the word is equal */
 inline queue_join(e, k)
 {
 #ifdef MUTATION_COMPARE_BEFORE_LOCK
@@ -368,7 +367,7 @@ inline queue_leave(e)
 	od
 }
 
-/* memwait_group_leave() of the group of entry e, or of that alone. */
+/* memwait_group_leave() for the group of entry e, or memwait_queue_leave() for e alone */
 inline group_leave(e)
 {
 #ifdef GROUP
@@ -381,7 +380,7 @@ inline group_leave(e)
 #endif
 }
 
-/* memwait_call_next(): e, if it is covered. */
+/* memwait_call_next(): e, if covered */
 inline look(q)
 {
 	d_step {
@@ -423,9 +422,9 @@ inline look(q)
 }
 
 /*
- * memwait_call_claim() on the locked queue q, and its threads' claims: memwait_thread_claim().
- * Claims until nr is most. The notifier remembers a group in woken_group, with a reference. A waiter
- * that has been claimed otherwise is taken out.
+ * memwait_call_claim() on the locked queue q, with memwait_thread_claim(). Claims until nr is most.
+ * woken_group marks a claimed group, to which the notifier has a reference. A waiter that something
+ * else has claimed is removed.
  */
 inline call_claim(q, k, most)
 {
@@ -470,7 +469,7 @@ inline call_claim(q, k, most)
 		:: won ->
 			d_step {
 #if defined(PLACE) && !defined(RETURNS)
-				/* R12: whoever stands behind it began to wait later. */
+				/* R12: each waiter behind it began to wait later. */
 				x = len(waiters[q]);
 				do
 				:: x == 0 -> break
@@ -523,7 +522,7 @@ inline group_put()
 	}
 }
 
-/* memwait_step_end(): a thread is woken by a reference to it, of a group the members are taken out. */
+/* memwait_step_end(): removes a claimed group's members; wake-ups are by reference */
 inline step_end()
 {
 #ifdef GROUP
@@ -544,7 +543,7 @@ inline step_end()
 #endif
 }
 
-/* memwait_notify(), and in STEPS and HELD memwait_notify_rest() */
+/* memwait_notify(); in STEPS, HELD and RETURNS also memwait_notify_rest() */
 inline notify(k, count)
 {
 	nr = 0;
@@ -597,8 +596,8 @@ inline notify(k, count)
 }
 
 /*
- * memwait_thread_wait(). timed: it may end by itself, by deadline or signal; mortal: it may die
- * with a notify that was counted. first and last are its entries.
+ * memwait_thread_wait(). timed: a deadline or signal may end it. mortal: it may die with a counted
+ * notify. first and last are its entries.
  */
 inline wait(first, last, timed, mortal)
 {
@@ -645,7 +644,7 @@ inline wait(first, last, timed, mortal)
 #ifndef MUTATION_NO_ACQUIRE_OF_QUEUE
 	e = word_of[(won -> claimed[first] : first)];
 #endif
-	/* Whose reference it gives back, and where it hands its notify on. */
+	/* The word whose reference is put, and to which the notify is passed on. */
 	assert(e == word_of[(won -> claimed[first] : first)]);
 	assert(!won || e == counted_on[claimed[first]]);
 	if
@@ -720,7 +719,7 @@ proctype notifier(byte on; bool stores; byte count)
 }
 
 #if defined(HELD) || (defined(PLACE) && !defined(FIXED))
-/* A waiter whose word turns out to be another: its queue is idle at once, and is kept. */
+/* A waiter whose word is not equal: its queue is idle immediately, and is kept. */
 proctype passer(byte on)
 {
 	LOCALS;
@@ -732,7 +731,7 @@ proctype passer(byte on)
 #endif
 
 #ifdef STEPS
-/* Notifies all until the untimed waiter has been there. */
+/* Notifies all until the untimed waiter has been notified. */
 proctype caller(byte on; byte count)
 {
 	LOCALS;
@@ -750,8 +749,8 @@ proctype caller(byte on; byte count)
 
 #ifdef PLACE
 /*
- * A thread with its record: memwait_place_join(), _keep() and _drop(). It may be interrupted, comes
- * back, waits until it is notified, and then, with FIXED, waits once more.
+ * A thread with its record: memwait_place_join(), memwait_place_note() and memwait_place_drop(). It
+ * may be interrupted and come back. It waits until it is notified and, with FIXED, once more.
  */
 proctype guest(byte self)
 {
@@ -784,7 +783,7 @@ proctype host(byte on)
 	LOCALS;
 
 #ifdef RETURNS
-	/* Notifies all in steps, if it likes, and all that are there once it has stored. */
+	/* May notify all in steps; stores, and notifies all. */
 	if
 	:: notify(on, 3);
 	   d_step { is_late[0] = false; is_late[1] = false; is_late[2] = false }
@@ -793,7 +792,7 @@ proctype host(byte on)
 	word[on] = 1;
 	notify(on, 3);
 #else
-	/* Notifies until all have been. */
+	/* Notifies until all are done. */
 	do
 	:: running > 1 -> notify(on, 1)
 	:: running == 1 -> break
@@ -804,7 +803,7 @@ proctype host(byte on)
 #endif
 
 #if defined(MOVE) || defined(PAIR) || defined(COME_AND_GO)
-/* memwait_pair_find() and the move; the keys are source and target. */
+/* memwait_pair_find() and the move; the keys are source and target */
 proctype requeuer(byte source; byte target)
 {
 	LOCALS;
@@ -899,7 +898,7 @@ proctype requeuer(byte source; byte target)
 #endif
 
 #ifdef STEPS
-/* Waits, and then once more, so that a call could come upon it twice. */
+/* Waits twice, so that a call could meet it twice. */
 proctype returner(byte self; byte again)
 {
 	LOCALS;
@@ -910,7 +909,7 @@ proctype returner(byte self; byte again)
 }
 #endif
 
-/* Nobody is left, nothing is left when the last context is closed, and the accounts agree. */
+/* No waiter is left, no queue is left after the last close, and the accounts agree. */
 inline all_is_well()
 {
 	running == 0;
@@ -931,7 +930,7 @@ init
 {
 	atomic {
 #if defined(JOIN)
-		/* Two wait for a word that is stored and notified; another uses queues meanwhile. */
+		/* Two wait for a word that is stored and notified; another thread uses queues. */
 		running = 4;
 		word_of[0] = A;
 		word_of[1] = A;
@@ -963,7 +962,7 @@ init
 		run notifier(A, false, 1);
 		run notifier(A, false, 1)
 #elif defined(RETURNS)
-		/* The first or second of three is interrupted, and comes back, while all are notified. */
+		/* The first or second of three is interrupted and returns; all are notified. */
 		running = 4;
 		if
 		:: run guest(0); queue[0] != NONE; run waiter(1, false, false); queue[1] != NONE
@@ -973,7 +972,7 @@ init
 		queue[2] != NONE;
 		run host(A)
 #elif defined(PLACE)
-		/* One is interrupted, and comes back; others are there, or come meanwhile. */
+		/* One is interrupted and returns; others are there or come meanwhile. */
 		running = 4;
 		run guest(0);
 		run waiter(1, false, false);
@@ -984,7 +983,7 @@ init
 #endif
 		run host(A)
 #elif defined(GROUP)
-		/* A group waits for A and B, others for each of them, and each is notified. */
+		/* A group waits for A and B, another thread for B; each word is notified. */
 		running = 4;
 		word_of[0] = A;
 		word_of[1] = B;
@@ -994,7 +993,7 @@ init
 		run notifier(A, false, 1);
 		run notifier(B, false, 1)
 #elif defined(MOVE)
-		/* One waits, is moved to and fro, and ends by notify, deadline or signal. */
+		/* One waits, is moved back and forth, and ends by notify, deadline or signal. */
 		running = 4;
 		word_of[0] = A;
 		run waiter(0, true, false);
@@ -1002,12 +1001,12 @@ init
 		run requeuer(B, A);
 		run notifier(B, false, 1)
 #elif defined(PAIR)
-		/* Both lock both queues, which they make themselves. */
+		/* Both lock both queues, and insert them. */
 		running = 2;
 		run requeuer(A, B);
 		run requeuer(B, A)
 #elif defined(COME_AND_GO)
-		/* The queues come and go with their waiters. */
+		/* Queues come and go with their waiters. */
 		running = 3;
 		word_of[0] = A;
 		word_of[1] = B;

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A model of the readers that block, for Spin: context.c, and the top of wake.c. They
- * are exclusive waiters: a completion wakes one of them, and a reader that gives up read_lock while
- * something is left wakes the next. Several completions may come with one wake-up. Nothing is left
- * unread while a reader sleeps.
+ * Spin model of blocked readers: context.c and the top of wake.c. Readers are exclusive waiters. A
+ * completion wakes one of them, and a reader that drops read_lock while completions are left wakes
+ * the next. Several completions may share one wake-up. No reader sleeps while something is unread.
  *
- * Each reader reads one record. One of them may be interrupted by a signal, wherever it is. The
- * wait queue is modelled as wait_event_interruptible_exclusive() has it; instead of its oldest
- * entry any is woken. A reader that is interrupted while it waits for read_lock wakes nobody: the
- * reader that had the lock then looks after it has unlocked.
+ * Each reader reads one record. A signal may interrupt reader 0 anywhere. The wait queue follows
+ * wait_event_interruptible_exclusive(), but a wake-up may pick any entry, not only the oldest. A
+ * reader that is interrupted while it waits for read_lock wakes nobody: the lock's holder checks
+ * after it has unlocked.
  *
  * Mutations: NEXT_IS_NOT_WOKEN, LOOKS_BEFORE_IT_WAITS, WOKEN_READER_IS_INTERRUPTED.
  */
 #define READERS		3
 #define COMPLETIONS	3
 
-byte nr_completed, left;	/* left: the readers that have returned */
+byte nr_completed, left;	/* left: readers that have returned */
 bool read_lock;
 bool waits[READERS];		/* in context->readers */
 bool signal;			/* pending for reader 0 */
@@ -55,7 +54,7 @@ proctype reader(byte me)
 
 	do
 	::
-		/* mutex_lock_interruptible(): a signal counts only if the lock was found taken. */
+		/* mutex_lock_interruptible(): a signal counts only if the lock is contended */
 		if
 		:: atomic { !read_lock -> read_lock = true }
 		:: read_lock ->
@@ -90,7 +89,7 @@ proctype reader(byte me)
 			:: else
 			fi;
 #endif
-			/* prepare_to_wait_event(), under the lock of the wait queue */
+			/* prepare_to_wait_event(), under the wait queue's lock */
 			atomic { ends = interrupted; waits[me] = !ends };
 #ifdef MUTATION_WOKEN_READER_IS_INTERRUPTED
 			if

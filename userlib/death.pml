@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Death as a model for Spin: locks whose users are killed, wherever they are: between any two steps,
- * in their sleep, and after they were woken, before they know. ROBUST is owner.c, NORMAL lock.c,
- * SEMAPHORE sem.c, BROADCAST and SIGNAL cond.c. selftests/lint/spin runs each of them, and again with
- * each MUTATION, which must be found.
+ * Spin model of deaths: locks whose users are killed anywhere: between any two steps, asleep, or
+ * woken but not running yet. ROBUST is owner.c, NORMAL lock.c, SEMAPHORE sem.c, BROADCAST and
+ * SIGNAL cond.c. selftests/lint/spin runs each, and again with each MUTATION, which must fail.
  *
- * When all have come to rest, nobody sleeps for what can be had. The process monitor looks for that
- * in every state, so it does not depend on deaths that may still come.
+ * At rest, nobody sleeps for something available. The process monitor checks that in every state,
+ * so it does not depend on later deaths.
  *
- * Each access to what is shared is a step, with what a thread does by itself before and after it. So
- * is a call to the kernel: module/queue.pml and module/owner.pml are about what it consists of. So is
- * a loop around a compare-and-swap, of which the last one counts. A change of a word with its notify
- * is two steps: others run between them, but nobody dies there (R38). All steps have an order; what
- * processors make of it is in module/queue.pml.
+ * A step is one access to shared state, with the thread's private work around it. A system call is
+ * one step: module/queue.pml and module/owner.pml model its parts. A compare-and-swap loop is one
+ * step, its last round. A change of a word with its notify is two steps, between which others run
+ * but the caller does not die (R38). Steps are sequentially consistent; module/queue.pml models
+ * what processors reorder.
  */
 #if defined(SEMAPHORE)
 #define THREADS	5
@@ -24,7 +23,7 @@
 #ifndef DEATHS
 #define DEATHS	2
 #endif
-/* How often a thread locks. */
+/* How often a thread takes the lock. */
 #ifdef ROUNDS
 #elif defined(INHERITED) || defined(OPERATION) || defined(BROADCAST)
 #define ROUNDS	1
@@ -32,23 +31,23 @@
 #define ROUNDS	2
 #endif
 
-#define NOBODY	0		/* threads count from 1 */
+#define NOBODY	0		/* thread numbers start at 1 */
 
 /*
- * OK, OWNER_DIED, TIMED_OUT: the wait has ended so, and the thread has not gone on. One that is IDLE
- * has done all that it wanted to do.
+ * OK, OWNER_DIED, TIMED_OUT: the wait has ended so, and the thread has not gone on. IDLE: the
+ * thread has finished.
  */
 mtype = { RUNNING, ASLEEP, OK, OWNER_DIED, TIMED_OUT, IDLE, DEAD };
 
-mtype state[THREADS + 2] = RUNNING;	/* and of the context */
+mtype state[THREADS + 2] = RUNNING;	/* and the context's */
 bool in_change[THREADS + 1];	/* in a call that no death splits */
 byte deaths;
 
 #define IS_DEAD(t)	(state[t] == DEAD)
 
 /*
- * As what a thread waits. The waits of an operation are those of a context, which does not die with a
- * thread, but with the process.
+ * What a thread waits as. An operation's waits are a context's, which dies with the process, not
+ * with a thread.
  */
 #ifdef OPERATION
 #define CONTEXT		(THREADS + 1)
@@ -59,7 +58,7 @@ byte deaths;
 #define WAS_WOKEN(how)	((how) == OK || (how) == OWNER_DIED)
 
 /*
- * The kernel. The queue of the lock or semaphore, and that of the condition variable. All sleep with
+ * The kernel: a queue for the lock or semaphore, and one for the condition variable. All waits have
  * MEMWAIT_OWNED.
  */
 #define LOCK	0
@@ -67,10 +66,10 @@ byte deaths;
 
 chan queue[2] = [THREADS] of { byte };
 byte looks_to[2];
-byte mover[2];			/* whose death they are told of as well */
+byte mover[2];			/* whose death they are told of, too */
 byte queue_of[THREADS + 1];
 
-/* What follows is within a step. memwait_queue_unlock(): */
+/* Each of the following runs within a step. memwait_queue_unlock(): */
 inline look_away_if_empty(q)
 {
 	if
@@ -79,7 +78,7 @@ inline look_away_if_empty(q)
 	fi
 }
 
-/* The wait of the oldest waiter ends. memwait_queue_remove_claimed(): */
+/* Ends the oldest waiter's wait. memwait_queue_remove_claimed(): */
 inline claim(q, t, result)
 {
 	queue[q]?t;
@@ -119,7 +118,7 @@ inline leave_queue(t)
 	look_away_if_empty(queue_of[t])
 }
 
-/* memwait_queue_tell(), by the work, for one that has died */
+/* memwait_queue_tell() by the work */
 inline tell(q, t)
 {
 	if
@@ -134,8 +133,8 @@ inline tell(q, t)
 #define HAS_TO_TELL(q)	(IS_DEAD(looks_to[q]) || IS_DEAD(mover[q]))
 
 /*
- * MEMWAIT_IOC_WAIT while the word is as expected, which names an owner or nobody. If it is not, the
- * thread goes on at once. may_end: it may have a deadline that has passed.
+ * MEMWAIT_IOC_WAIT while the word has the expected value, which names an owner or nobody; otherwise
+ * the thread goes on immediately. may_end: a deadline may have passed.
  */
 inline sleep(q, is_expected, named, may_end)
 {
@@ -153,7 +152,7 @@ inline sleep(q, is_expected, named, may_end)
 	fi
 }
 
-/* A thread goes on after its wait, if it has waited. */
+/* The thread goes on after its wait, if it waited. */
 inline go_on()
 {
 	state[me] = RUNNING;
@@ -172,7 +171,7 @@ end:	do
 
 #define MAY_DIE(v)	(deaths < DEATHS && state[v] != DEAD && state[v] != IDLE && !in_change[v])
 
-/* One that was notified and is killed before it returns hands that on; or dies a little later. */
+/* A notified thread that is killed in the kernel passes the notify on; or it dies later. */
 inline kill(v)
 {
 	if
@@ -186,7 +185,7 @@ inline kill(v)
 }
 
 #ifndef SEMAPHORE
-/* Who has the lock, whatever its word says: from the step that takes it to the one that frees it. */
+/* The holder, whatever the word says: from the step that takes the lock to its release. */
 byte holder;
 byte word;
 #endif
@@ -202,7 +201,7 @@ end:	do
 	:: atomic { MAY_DIE(1) -> kill(1) }
 #ifdef OPERATION
 	:: atomic { MAY_DIE(2) -> kill(2); state[CONTEXT] = DEAD }
-	/* A thread that ends, alone, does so within no call of the library. */
+	/* A thread that dies alone does so outside calls of the library. */
 	:: atomic { MAY_DIE(2) && has_answered -> kill(2); has_answered = false }
 #else
 	:: atomic { MAY_DIE(2) -> kill(2) }
@@ -227,13 +226,13 @@ end:	do
 
 #define MAY_SLEEP(t)	false
 
-bool broken;			/* what is guarded */
+bool broken;			/* what the lock guards */
 bool not_recoverable;
 
-/* What a thread is about to do. */
+/* A thread's next step. */
 mtype = { NOTHING, TO_TRY, TO_LOCK, TO_ANSWER, TO_UNLOCK, TO_WAKE_ONE, TO_WAKE_ALL };
 
-/* Within the step that takes it. */
+/* Within the step that takes the lock. */
 inline take(result)
 {
 	assert(holder == NOBODY || IS_DEAD(holder));
@@ -249,7 +248,7 @@ inline take(result)
 #endif
 }
 
-/* memwait_owner_try_or_inherit() up to where it asks the kernel */
+/* memwait_owner_try_or_inherit() up to the call of the kernel */
 inline try()
 {
 	if
@@ -266,11 +265,11 @@ inline try()
 	fi
 }
 
-/* memwait_owner_is_dead(): a wait whose deadline has passed */
+/* memwait_owner_is_dead(): a wait with a deadline that has passed */
 inline ask()
 {
 	dead = word == seen && IS_DEAD(OWNER(seen));
-	/* Then the answer is EBUSY. */
+	/* TO_TRY then returns EBUSY. */
 	if
 	:: next == TO_TRY && word == seen && !dead -> next = NOTHING; assert(!IS_DEAD(holder))
 	:: else
@@ -310,8 +309,8 @@ inline lock_or_contend()
 }
 
 /*
- * memwait_owner_release(), after memwait_owner_make_consistent() perhaps. Whether somebody sleeps it
- * has asked before, so it may be otherwise by now.
+ * memwait_owner_release(), possibly after memwait_owner_make_consistent(). It checked for sleepers
+ * earlier, so the answer may be stale.
  */
 inline unlock()
 {
@@ -354,7 +353,7 @@ loop:		do
 			next == NOTHING && rounds < ROUNDS ->
 			forget();
 			rounds++;
-			/* memwait_owner_lock() begins with a try, too */
+			/* memwait_owner_lock() starts with a try, too */
 			next = TO_TRY;
 			try();
 			if
@@ -409,7 +408,7 @@ loop:		do
 			:: go_on()		/* EINTR */
 			fi
 		   }
-		/* It gives up. Of those that were woken, only an operation can: memwait_owner_undo() */
+		/* Gives up. Among woken threads only an operation can: memwait_owner_undo() */
 		:: atomic {
 			may_end && (state[me] == TIMED_OUT || WAS_WOKEN(state[me])) ->
 			woken = woken || state[me] != TIMED_OUT;
@@ -423,7 +422,7 @@ loop:		do
 			fi
 		   }
 #ifdef OPERATION
-		/* An operation has the lock: those who sleep look to this thread from now on. */
+		/* An operation has the lock: the queue watches this thread from now on. */
 		:: atomic {
 			next == TO_ANSWER ->
 #ifndef MUTATION_OPERATION_DOES_NOT_ANSWER
@@ -445,20 +444,20 @@ end_idle:	false
 #endif
 
 #if defined(NORMAL) || defined(BROADCAST) || defined(SIGNAL)
-/* What a thread is about to do; and, after it has unlocked, then. */
+/* A thread's next step; then: the one after the unlock. */
 mtype = { TO_LOCK, TO_CONTEND, TO_ENTER, TO_UNLOCK, TO_WAKE, NOTHING };
 
 bool reached[THREADS + 1];	/* it returns because of a signal */
-byte nr_reached;		/* so many have */
+byte nr_reached;		/* how many of those have unlocked */
 
 /* A lock word. */
 #define LOCKED		1
 #define BOTH		3	/* and CONTENDED */
 
-/* One that died with it leaves it locked, and the others asleep. */
+/* A holder that died leaves it locked, and the waiters asleep. */
 #define IS_LOST		IS_DEAD(holder)
 
-/* Within the step that takes it. */
+/* Within the step that takes the lock. */
 inline take(value)
 {
 	assert(holder == NOBODY);
@@ -476,7 +475,7 @@ inline try()
 	fi
 }
 
-/* An exchange, which takes the lock if it was free. */
+/* An exchange, which takes a free lock. */
 inline lock_or_contend()
 {
 	if
@@ -490,7 +489,7 @@ inline lock_or_contend()
 	fi
 }
 
-/* memwait_lock_release(), and the change of memwait_lock_release_contended() */
+/* memwait_lock_release(), and the change in memwait_lock_release_contended() */
 inline unlock()
 {
 	assert(holder == me && word != 0);
@@ -571,17 +570,17 @@ mtype = { TO_SLEEP, TO_LOOK, TO_PASS_ON, TO_SIGNAL, TO_WRITE, TO_MOVE, TO_ADOPT,
 
 byte sequence = 1;
 byte broadcast;
-bool happened;			/* what is waited for; the lock guards it */
-byte has_read[THREADS + 1];	/* the sequence */
+bool happened;			/* the awaited condition; the lock guards it */
+byte has_read[THREADS + 1];	/* the sequence that it has read */
 
 #define BROADCASTER	3
 #define SIGNALLER	4
 
 #ifndef SIGNALS
-#define SIGNALS		0	/* beside the broadcast */
+#define SIGNALS		0	/* besides the broadcast */
 #endif
 
-/* A signal that was complete has reached one of those who were there. */
+/* A completed signal must have reached one of the waiters. */
 #ifdef BROADCAST
 #define MAY_SLEEP(t)	(queue_of[t] == LOCK -> IS_LOST : state[BROADCASTER] != IDLE)
 #else
@@ -600,7 +599,7 @@ proctype waiter(byte me; bool may_end)
 	{
 end_loop:	do
 		:: lock_step(false)
-		/* Instead of unlocking: enter(). The mutex is unlocked after that. */
+		/* In place of the unlock: enter(). The mutex is unlocked after it. */
 		:: atomic {
 			next == TO_UNLOCK && then == TO_ENTER ->
 			then = (happened -> NOTHING : TO_SLEEP);
@@ -609,7 +608,7 @@ end_loop:	do
 		:: atomic {
 			next == TO_SLEEP && state[me] == RUNNING ->
 			sleep(COND, sequence == has_read[me], NOBODY, may_end);
-			/* The sequence is another one. */
+			/* The sequence has changed. */
 			if
 			:: state[me] == RUNNING -> reached[me] = true; next = TO_LOOK
 			:: else
@@ -731,7 +730,7 @@ end_idle:	false
 	d_step { t = 0; next = NOTHING; then = NOTHING }
 }
 
-/* memwait_cond_signal(), and locks now and then */
+/* memwait_cond_signal(), with some locking in between */
 proctype signaller(byte me; byte signals; byte locks)
 {
 	byte t;
@@ -759,7 +758,7 @@ end_idle:	false
 
 #ifdef SEMAPHORE
 byte value;
-byte waiting;			/* within a wait, or dead since then */
+byte waiting;			/* in a wait, or died in one */
 
 #define MAY_SLEEP(t)	(value == 0)
 
@@ -806,7 +805,7 @@ end_loop:	do
 			state[me] = TIMED_OUT
 		   }
 		:: atomic { state[me] == TIMED_OUT -> go_on(); waiting--; next = NOTHING }
-		/* It is cancelled: cancelled(), and of an operation wait_undo() */
+		/* Cancelled: cancelled(), and wait_undo() of an operation */
 		:: atomic {
 			may_end && WAS_WOKEN(state[me]) ->
 			go_on();
@@ -891,7 +890,7 @@ init
 	atomic {
 #ifdef ROBUST
 #ifdef INHERITED
-		/* The lock is that of one who has died before. */
+		/* The lock's holder has died before. */
 		state[4] = DEAD;
 		holder = 4;
 		word = 4;
