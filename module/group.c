@@ -2,8 +2,8 @@
 /*
  * Groups: several words that a thread or an async wait waits for together.
  *
- * Each word has a member in its queue. The group is claimed once, as a whole. The members are in
- * different queues, so no queue's lock protects that claim:
+ * Each word has a member in its queue. The group is claimed once, as a whole, and no queue's lock
+ * protects that claim:
  *
  *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
  *	(1) claim the group: won		(1) claim the group: lost
@@ -17,11 +17,11 @@
  * the words, and the claiming notify, before its system call returns, remove all members that are
  * still queued. .refs keeps the memory until both have done so.
  *
- * The members join one after another. Each compares its word under its queue's lock. If a word
- * changes after its member has joined, the notify finds the member and claims the group, even if
- * other members have not joined. The joining thread sees the claim when all have joined, or when a
- * later word is not equal; then the notify counts, not that word. If a word changes before its
- * member joins, the compare fails. So nothing is missed, and no two queues are locked together.
+ * The members join one after another. Each compares its word under its queue's lock. A notify that
+ * comes after a member has joined finds it and claims the group, even if other members have not
+ * joined. The joining thread sees the claim when all have joined, or when a later word is not
+ * equal; then the notify counts, not that word. A word that changes before its member joins is not
+ * equal. So nothing is missed, and no two queues are locked together.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>

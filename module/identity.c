@@ -22,26 +22,25 @@
  *
  *	- an owner that dies with the lock, or between its store and its notify;
  *	- a woken waiter that dies before or after it changes the word;
- *	- a broadcaster that moves waiters and dies before it ensures a notify of the target word;
- *	- a thread that requeues a word to itself and dies before it changes other words and wakes
- *	  the waiters.
+ *	- a broadcaster that dies before it ensures a notify of the word it moved waiters to;
+ *	- a thread that requeues a word to itself and dies before it has changed other words and
+ *	  woken the waiters.
  *
- * A thread that takes the lock in between, without a system call, is not watched. The waiter that
- * was woken or told finds the id of that thread in the word, and names it in its next wait.
+ * A thread that takes the lock in between, without a system call, is not watched: the waiter that
+ * was woken or told finds its id in the word, and names it in the next wait.
  *
- * Probes on the tracepoints sched_process_exit and sched_process_exec, which run in the dying
- * thread, look it up in a hash table. clone(2) flags, vfork(2), PID namespaces and closed
- * descriptors hide no thread from them. The exit probe runs before waitpid(2) can return in the
- * parent, the exec probe before the new program's first instruction. A thread that joins the dying
- * one, or whose vfork(2) child executes a program, may run on before the probe. A context dies with
- * its last close.
+ * Probes on the tracepoints sched_process_exit and sched_process_exec run in the dying thread and
+ * look it up in a hash table. No clone(2) flag, vfork(2), PID namespace or closed descriptor hides
+ * a thread. The exit probe runs before waitpid(2) returns in the parent, the exec probe before the
+ * new program's first instruction. A thread that joins the dying one, or whose vfork(2) child
+ * executes a program, may run on before the probe. A context dies with its last close.
  *
- * A process dies when its last thread exits or when it executes another program. Its identity also
- * dies with the last context bound to it. A process is known by its signal_struct, which its
- * threads share and its children do not. When signal->live is 0, each thread has left its last
- * system call. Two threads may both see 0: memwait_identity_mark_dead() returns true to one.
+ * A process dies when its last thread exits or it executes another program. Its identity also dies
+ * with the last context bound to it. It is known by its signal_struct, which its threads share and
+ * its children do not. When signal->live is 0, each thread has left its last system call. Two
+ * threads may both see 0: memwait_identity_mark_dead() returns true to one.
  *
- * A bound context ends with its process, even if others hold copies of its descriptor: see
+ * A bound context ends with its process, even if others hold its descriptor: see
  * memwait_context_use() and memwait_context_end_some().
  *
  * The probes must not take locks that sleep on PREEMPT_RT. They only mark the identity dead and
@@ -61,7 +60,7 @@
  * is set by a store-release and read by a load-acquire. A missing identity was drained by the work,
  * after the death: a failed look-up needs a read barrier.
  *
- * A queued waiter has a living identity: its thread is in the kernel, or its context is open. A
+ * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
  * notify makes the queue watch that identity before it removes the waiter. So a drained identity
  * gets no queue again and can be freed. Look-ups by id are under RCU.
  *
@@ -182,8 +181,8 @@ static void memwait_identity_add(struct memwait_identity *identity,
 	refcount_inc(&identity->user->refs);
 	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
 	/*
-	 * A waiter can name an id that user space was not yet told, so queues may watch the
-	 * identity from here on. memwait_identity_alloc() reserved the entry.
+	 * Waiters can guess the id, so queues may watch the identity from here on. Does not fail:
+	 * memwait_identity_alloc() reserved the entry.
 	 */
 	xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
 	if (identity->who) {

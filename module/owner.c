@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and the work that tells waiters of
- * deaths. The top of identity.c says which owner a queue watches, and why no death is missed.
+ * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and the work that tells waiters. The
+ * top of identity.c says which owner a queue watches, and why no death is missed.
  *
  * One work serves all users, in rounds of one step for each user that has dead. A user whose
  * threads die by the thousand, or with a million locks, keeps one kernel thread busy and delays
