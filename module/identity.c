@@ -5,8 +5,7 @@
  * User space stores the owner's id in the lock word; the kernel never writes it. A MEMWAIT_OWNED
  * waiter names that id and is told when the owner dies.
  *
- * A queue watches at most one owner (.looks_to), the one that must take the next step for its
- * waiters:
+ * A queue watches at most one owner (.looks_to), who must take the next step for its waiters:
  *
  *	event				the queue watches
  *
@@ -18,13 +17,12 @@
  * id.
  *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that watches it gets
- * MEMWAIT_OWNER_DIED, and the queue then watches that waiter. This covers
+ * MEMWAIT_OWNER_DIED, and is watched from then on. This covers the death of
  *
- *	- an owner that dies with the lock, or between its store and its notify;
- *	- a woken waiter that dies before or after it changes the word;
- *	- a broadcaster that dies before it ensures a notify of the word it moved waiters to;
- *	- a thread that requeues a word to itself and dies before it has changed other words and
- *	  woken the waiters.
+ *	- an owner with the lock, or between its store and its notify;
+ *	- a woken waiter, before or after it changes the word;
+ *	- a broadcaster, before it ensures a notify of the word it moved waiters to;
+ *	- a thread that requeued a word to itself, before it has changed other words and woken.
  *
  * A thread that takes the lock in between, without a system call, is not watched: the waiter that
  * was woken or told finds its id in the word, and names it in the next wait.
@@ -37,14 +35,13 @@
  *
  * A process dies when its last thread exits or it executes another program. Its identity also dies
  * with the last context bound to it. It is known by its signal_struct, which its threads share and
- * its children do not. When signal->live is 0, each thread has left its last system call. Two
- * threads may both see 0: memwait_identity_mark_dead() returns true to one.
+ * its children do not. At signal->live == 0 each thread has left its last system call. Two threads
+ * may both see 0: memwait_identity_mark_dead() returns true to one.
  *
- * A bound context ends with its process, even if others hold its descriptor: see
- * memwait_context_use() and memwait_context_end_some().
+ * A bound context ends with its process, whoever else holds a descriptor: see the top of context.c.
  *
- * The probes must not take locks that sleep on PREEMPT_RT. They only mark the identity dead and
- * queue a work, see owner.c.
+ * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and queue a
+ * work, see owner.c.
  *
  *	death				a waiter that names the owner
  *
@@ -61,11 +58,11 @@
  * after the death: a failed look-up needs a read barrier.
  *
  * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
- * notify makes the queue watch that identity before it removes the waiter. So a drained identity
- * gets no queue again and can be freed. Look-ups by id are under RCU.
+ * notify makes the queue watch it before it removes the waiter. So a drained identity gets no queue
+ * again and can be freed. Look-ups by id are under RCU.
  *
- * Ids start at the nanoseconds since boot at module load and go up by one, so a reloaded module
- * reuses none. A living thread with an id keeps the module loaded.
+ * Ids start at the nanoseconds since boot at module load and go up by one: a reloaded module reuses
+ * none. A living thread with an id keeps the module loaded.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_living_lock

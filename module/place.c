@@ -4,8 +4,8 @@
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
  * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
- * record holds its number in the queue of each word, or of the target if the waiter was moved. The
- * thread returns there: see memwait_queue_return(). While it is away, nothing of it is in a queue.
+ * record holds its number in the queue of each word (of the target, if the waiter was moved), and
+ * memwait_queue_return() puts it back there. While it is away, nothing of it is in a queue.
  *
  * A record belongs to a thread and a context. An interrupted wait creates it; another interruption
  * of the same wait updates it, one of another wait replaces it. Any other end of a wait drops it.
@@ -15,16 +15,15 @@
  * Records are charged, one for each word. Without memory or over the limit there is none, and the
  * wait begins at the end of the queue. An uninterrupted wait costs one look at an empty table.
  *
- * A record holds no reference to a file, mm_struct or queue, so its key may name another owner
- * later. So the inode's number and generation are compared as well and, for a private word, the
- * program that the thread executes, by .self_exec_id.
+ * A record keeps no file, mm_struct or queue alive, so its key may come to name another owner. So
+ * the inode's number and generation are compared, too, and .self_exec_id for a private word.
  *
  * The table is indexed by thread id. A record holds its struct pid, so no later thread with the
- * same id is taken for its thread. While that lives, it alone changes or frees the record. The
- * record of a dead thread stays charged until a sweep: each new record looks at the next two in the
- * table and frees those of dead threads. The last close frees all, when no thread is in a call.
- * Look-ups are under RCU, as a sweep may free a dead thread's record concurrently. Its pid differs
- * from the caller's, by address too, while the record is in the table.
+ * same id is taken for its thread. While that lives, it alone changes or frees the record. A dead
+ * thread's record stays charged until a sweep: each new record looks at the next two in the table
+ * and frees those of dead threads. The last close frees all, when no thread is in a call. Look-ups
+ * are under RCU, as a sweep may free a dead thread's record; that has another pid, at another
+ * address.
  *
  * Only the kernel sets the numbers: a thread returns to where it stood, and nowhere else.
  *
