@@ -16,7 +16,7 @@
  * wait begins at the end of the queue. An uninterrupted wait costs one look at an empty table.
  *
  * A record keeps no file, mm_struct or queue alive, so its key may come to name another owner. So
- * the inode's number and generation are compared, too, and .self_exec_id for a private word.
+ * the inode's number and generation are compared, too, and for private words' sake .self_exec_id.
  *
  * The table is indexed by thread id. A record holds its struct pid, so no later thread with the
  * same id is taken for its thread. While that lives, it alone changes or frees the record. A dead
