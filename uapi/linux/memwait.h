@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * The ABI of /dev/memwait: wait for, and notify, a word of memory.
+ * ABI of /dev/memwait: wait on, and notify, a word of memory.
  *
- * The semantics are those of ECMAScript's Atomics.wait, Atomics.waitAsync and Atomics.notify;
- * WebAssembly's memory.atomic.wait returns the same numbers for the outcomes OK, NOT_EQUAL and
- * TIMED_OUT. All structs have the same layout for 32-bit and 64-bit callers.
+ * The semantics are those of ECMAScript's Atomics.wait, Atomics.waitAsync and Atomics.notify. OK,
+ * NOT_EQUAL and TIMED_OUT have the values that WebAssembly's memory.atomic.wait returns. All
+ * structs have the same layout for 32-bit and 64-bit callers.
  *
- * The struct of an ioctl may grow at its end: its size is part of the ioctl number. An element of
- * an array of struct memwait_async may grow as well: memwait_wait_async.entry_size is its size.
- * In both cases a field that an old caller does not pass counts as zero, and a field that an old
- * kernel does not know must be zero, or the call fails with E2BIG. struct memwait_wait, struct
- * memwait_notify, struct memwait_wait_any within struct memwait_async, and struct
- * memwait_completion never grow.
+ * An ioctl struct may grow at its end: the ioctl number contains its size. struct memwait_async, an
+ * array element, may grow too: memwait_wait_async.entry_size is its size. In both cases a field
+ * that an old caller does not pass reads as zero. A field that an old kernel does not know must be
+ * zero, or the call fails with E2BIG. These structs never grow: memwait_wait, memwait_notify,
+ * memwait_wait_any within memwait_async, memwait_completion.
  */
 #ifndef _UAPI_LINUX_MEMWAIT_H
 #define _UAPI_LINUX_MEMWAIT_H
@@ -19,30 +18,30 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Outcomes: return values of the ioctls, and the result of entries and completions. */
+/* Outcomes: returned by ioctls, and the result of entries and completions. */
 #define MEMWAIT_OK		0	/* counted by a notify */
 #define MEMWAIT_NOT_EQUAL	1	/* the word did not hold the expected value */
 #define MEMWAIT_TIMED_OUT	2	/* the deadline passed first */
-#define MEMWAIT_PENDING		3	/* an async wait was queued */
-#define MEMWAIT_OWNER_DIED	4	/* the owner, or a waiter that was woken before, has died */
+#define MEMWAIT_PENDING		3	/* async wait queued */
+#define MEMWAIT_OWNER_DIED	4	/* the owner, or a waiter woken earlier, died */
 
-/* Flags. The sizes and PRIVATE have futex2's values (FUTEX2_SIZE_U8 ... FUTEX2_PRIVATE). */
+/* Flags. Sizes and PRIVATE have futex2's values (FUTEX2_SIZE_U8 ... FUTEX2_PRIVATE). */
 #define MEMWAIT_SIZE_U8		0x0
 #define MEMWAIT_SIZE_U16	0x1
 #define MEMWAIT_SIZE_U32	0x2
 #define MEMWAIT_SIZE_U64	0x3
 #define MEMWAIT_SIZE_MASK	0x3
-#define MEMWAIT_PRIVATE		0x80	/* all users of the word share this address space */
-#define MEMWAIT_CLOCK_REALTIME	0x100	/* the deadline is of CLOCK_REALTIME, not _MONOTONIC */
-#define MEMWAIT_GROUP		0x200	/* an async wait on several words */
-#define MEMWAIT_OWNED		0x800	/* a wait that is told of deaths */
+#define MEMWAIT_PRIVATE		0x80	/* all users of the word share one address space */
+#define MEMWAIT_CLOCK_REALTIME	0x100	/* deadline on CLOCK_REALTIME, not _MONOTONIC */
+#define MEMWAIT_GROUP		0x200	/* async wait on several words */
+#define MEMWAIT_OWNED		0x800	/* the wait also ends with OWNER_DIED */
 
 /* Flags of memwait_owner. */
-#define MEMWAIT_OWNER_CONTEXT	0x1	/* the id of this context, not of the calling thread */
-#define MEMWAIT_OWNER_EXIT	0x2	/* the thread's id is to die now */
-#define MEMWAIT_OWNER_BIND	0x4	/* with _CONTEXT: it ends with the calling process */
+#define MEMWAIT_OWNER_CONTEXT	0x1	/* this context's id, not the thread's */
+#define MEMWAIT_OWNER_EXIT	0x2	/* end the calling thread's id */
+#define MEMWAIT_OWNER_BIND	0x4	/* with _CONTEXT: bind it to the calling process */
 
-/* Which bits of a 64-bit word are the id of its owner, to a wait with MEMWAIT_OWNED. */
+/* Owner id bits of a 64-bit word, for MEMWAIT_OWNED waits. */
 #define MEMWAIT_OWNER_MASK	((1ULL << 62) - 1)
 
 /* Operations of memwait_change. */
@@ -52,39 +51,38 @@
 #define MEMWAIT_CHANGE_OR	3	/* word |= operand */
 #define MEMWAIT_CHANGE_XOR	4	/* word ^= operand */
 
-/* In memwait_notify_wait.state: the notify has been done. */
+/* memwait_notify_wait.state: the notify is done. */
 #define MEMWAIT_NOTIFIED	1
 
-#define MEMWAIT_FOREVER		(~0ULL)	/* as a deadline: never */
-#define MEMWAIT_ALL		(~0U)	/* as a count: every waiter */
-#define MEMWAIT_GROUP_MAX	128	/* most words of a group */
+#define MEMWAIT_FOREVER		(~0ULL)	/* deadline: never */
+#define MEMWAIT_ALL		(~0U)	/* count: every waiter */
+#define MEMWAIT_GROUP_MAX	128	/* max. words in a group */
 
-/* Bits of memwait_info.features: what one kernel has and another may lack. */
+/* memwait_info.features: what some kernels lack. */
 #define MEMWAIT_FEATURE_WAIT_U64	0x1	/* MEMWAIT_SIZE_U64: not on 32-bit kernels */
 #define MEMWAIT_FEATURE_OWNERS		0x2	/* MEMWAIT_IOC_OWNER, MEMWAIT_OWNED: not on 32-bit
 						 * kernels, nor without tracepoints
 						 */
 
 /**
- * struct memwait_info - what this kernel offers, and the limits in force
+ * struct memwait_info - features of this kernel, limits and usage
  * @features: MEMWAIT_FEATURE_* bits
- * @max_user_waits: most async waits that one user may have, pending or not yet read; a group counts
- *	as many as it has words (module parameter max_user_waits)
- * @user_waits: how many of them the user that opened this context has now; out of date at once
- * @max_group: most words of a group, MEMWAIT_GROUP_MAX
+ * @max_user_waits: max. async waits per user, pending or unread; a group counts once per word
+ *	(module parameter max_user_waits)
+ * @user_waits: the user's current async waits; may be stale on return
+ * @max_group: max. words in a group, MEMWAIT_GROUP_MAX
  * @reserved: 0
- * @max_user_contexts: most contexts that one user may have open (module parameter
- *	max_user_contexts)
- * @user_contexts: how many of them the user has now
- * @max_user_pins: most files and address spaces that the async waits of one user may keep alive,
- *	counted once for each context (module parameter max_user_pins)
- * @user_pins: how many of them the user has now
- * @max_user_owners: most ids of threads and contexts, of the dead ones until their waiters have
- *	been told (module parameter max_user_owners)
- * @user_owners: how many of them the user has now
+ * @max_user_contexts: max. open contexts per user (module parameter max_user_contexts)
+ * @user_contexts: the user's current contexts
+ * @max_user_pins: max. files and address spaces that a user's async waits may pin, counted once per
+ *	context (module parameter max_user_pins)
+ * @user_pins: the user's current pins
+ * @max_user_owners: max. thread and context ids per user; a dead id counts until its waiters are
+ *	told (module parameter max_user_owners)
+ * @user_owners: the user's current ids
  *
- * The limits are those of the user that opened the context. A user namespace that was not made by
- * root brings no limits of its own: its users count as the user that made it.
+ * The user is the one that opened the context. A user namespace not created by root adds no limits:
+ * its users count as its creator.
  */
 struct memwait_info {
 	__u64 features;
@@ -101,21 +99,20 @@ struct memwait_info {
 };
 
 /**
- * struct memwait_wait - a word, the value it is expected to hold, and until when to wait
- * @addr: address of the word, a multiple of its size
- * @expected: wait only while the word holds this value; compared on the word's size, the upper
- *	bits are ignored
- * @deadline: absolute, in nanoseconds, of CLOCK_MONOTONIC as the caller's time namespace shows
- *	it, or of CLOCK_REALTIME by flag; MEMWAIT_FOREVER: never
+ * struct memwait_wait - word, expected value and deadline of a wait
+ * @addr: address of the word, aligned to its size
+ * @expected: wait only while the word holds this value; bits above the word's size are ignored
+ * @deadline: absolute, in ns: CLOCK_MONOTONIC of the caller's time namespace, or CLOCK_REALTIME by
+ *	flag; MEMWAIT_FOREVER: never
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_OWNED
  * @reserved: 0
  *
- * With MEMWAIT_OWNED the lower 62 bits of @expected name the owner of a 64-bit word, or nobody if
- * they are 0; a smaller word names no owner. If that owner is dead, the outcome is
- * MEMWAIT_OWNER_DIED at once. If it dies later, or if a waiter dies that was woken before with
- * MEMWAIT_OK or MEMWAIT_OWNER_DIED, the oldest MEMWAIT_OWNED waiter of the word gets
- * MEMWAIT_OWNER_DIED. It looks at the word, and calls again: the kernel never writes to the word.
- * Of several waiters that were woken, only the last one is known.
+ * With MEMWAIT_OWNED the lower 62 bits of a 64-bit @expected are the owner's id, 0 for no owner. A
+ * smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
+ * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
+ * later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
+ * several woken waiters, the kernel tracks only the last. The kernel never writes to the word: the
+ * woken waiter checks it and calls again.
  */
 struct memwait_wait {
 	__u64 addr;
@@ -126,12 +123,11 @@ struct memwait_wait {
 };
 
 /**
- * struct memwait_notify - a word, and how many of its waiters to wake
- * @addr: address of the word, a multiple of its size
- * @count: wake at most so many, the oldest first; 0: none; MEMWAIT_ALL: all.
- *	0 for MEMWAIT_IOC_WAITERS
- * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE. The size only says how @addr is aligned: waiters of
- *	every size at @addr stand in one queue
+ * struct memwait_notify - a word and how many waiters to wake
+ * @addr: address of the word, aligned to its size
+ * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all. Must be 0 for MEMWAIT_IOC_WAITERS
+ * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE. The size only sets the alignment of @addr: waiters of
+ *	all sizes at @addr share one queue
  */
 struct memwait_notify {
 	__u64 addr;
@@ -140,19 +136,19 @@ struct memwait_notify {
 };
 
 /**
- * struct memwait_wait_any - waits on several words at once
- * @waits: address of an array of struct memwait_wait: words of any sizes, shared and private, the
- *	same one more than once if need be. Their deadlines are not used; their flags are
- *	MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
- * @count: length of the array, 1 to MEMWAIT_GROUP_MAX
+ * struct memwait_wait_any - wait on several words at once
+ * @waits: address of an array of struct memwait_wait. Sizes may differ, shared and private words
+ *	may mix, a word may occur twice. Deadlines are ignored; flags are MEMWAIT_SIZE_* and
+ *	MEMWAIT_PRIVATE
+ * @count: array length, 1 to MEMWAIT_GROUP_MAX
  * @reserved: 0
  * @deadline: of the whole group, as in struct memwait_wait
- * @flags: 0 or MEMWAIT_CLOCK_REALTIME; within struct memwait_async MEMWAIT_GROUP besides
- * @index: out: with MEMWAIT_OK the word that was notified, with MEMWAIT_NOT_EQUAL the first word
- *	that differs; otherwise left alone
+ * @flags: 0 or MEMWAIT_CLOCK_REALTIME; also MEMWAIT_GROUP within struct memwait_async
+ * @index: out: MEMWAIT_OK: the notified word; MEMWAIT_NOT_EQUAL: the first word that differs;
+ *	otherwise unchanged
  *
- * One notify ends the wait, and no other notify counts it, on whichever word. @deadline and @flags
- * stand where they do in struct memwait_wait.
+ * One notify, on any of the words, ends the wait; no other notify counts it. @deadline and @flags
+ * have the same offsets as in struct memwait_wait.
  */
 struct memwait_wait_any {
 	__u64 waits;
@@ -165,13 +161,12 @@ struct memwait_wait_any {
 
 /**
  * struct memwait_async - one async wait of a batch
- * @wait: what to wait for
- * @any: the same for a group, that is a wait on several words of which the first to be notified
- *	ends it. @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL only; of
- *	MEMWAIT_OK the completion tells it
- * @user_data: returned in the completion, as it is
- * @id: out: names the pending wait for MEMWAIT_IOC_CANCEL; never 0 for a pending one, and not
- *	used again in this context for 2^40 waits. 0 if nothing was queued
+ * @wait: wait on one word
+ * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL
+ *	only; for MEMWAIT_OK see the completion
+ * @user_data: copied to the completion
+ * @id: out: for MEMWAIT_IOC_CANCEL. Nonzero if the wait is pending, and not reused in this context
+ *	for 2^40 waits; 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
@@ -190,8 +185,8 @@ struct memwait_async {
 /**
  * struct memwait_wait_async - a batch of async waits
  * @waits: address of an array of struct memwait_async
- * @count: its length, at most INT_MAX
- * @entry_size: the size of an element, sizeof(struct memwait_async)
+ * @count: array length, at most INT_MAX
+ * @entry_size: sizeof(struct memwait_async)
  */
 struct memwait_wait_async {
 	__u64 waits;
@@ -200,12 +195,12 @@ struct memwait_wait_async {
 };
 
 /**
- * struct memwait_completion - an async wait that has ended, as read(2) returns it
- * @user_data: as given with the wait
- * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC
+ * struct memwait_completion - an ended async wait, returned by read(2)
+ * @user_data: from struct memwait_async
+ * @id: from MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
- * @index: of a group that is MEMWAIT_OK: the word that was notified; otherwise 0
- * @count: how many notifies have counted the wait: 1 with MEMWAIT_OK, otherwise 0
+ * @index: of a group with MEMWAIT_OK: the notified word; otherwise 0
+ * @count: notifies that counted the wait: 1 with MEMWAIT_OK, otherwise 0
  * @flags: 0
  */
 struct memwait_completion {
@@ -218,8 +213,8 @@ struct memwait_completion {
 };
 
 /**
- * struct memwait_cancel - takes a pending async wait back
- * @id: as returned by MEMWAIT_IOC_WAIT_ASYNC on the same context
+ * struct memwait_cancel - cancels a pending async wait
+ * @id: from MEMWAIT_IOC_WAIT_ASYNC on the same context
  * @flags: 0
  * @reserved: 0
  */
@@ -230,29 +225,31 @@ struct memwait_cancel {
 };
 
 /**
- * struct memwait_requeue - wakes some waiters of a word and moves others to another word
- * @addr: address of the word, a multiple of its size
- * @expected: do it only while the word holds this value
- * @target: address of the word whose queue the moved waiters join, at its end and in their order;
- *	a multiple of the size. It is not read. May be @addr itself, and is of the same object: of
- *	the same file if @addr is in a shared mapping of a file; otherwise, and with
- *	MEMWAIT_PRIVATE, of the caller's address space. If not: EXDEV, and nothing is done
- * @count: wake at most so many, the oldest first; MEMWAIT_ALL: all
- * @move: move at most so many more; MEMWAIT_ALL: all
+ * struct memwait_requeue - wakes waiters of a word, moves others to another word
+ * @addr: address of the word, aligned to its size
+ * @expected: proceed only while the word holds this value
+ * @target: address of the word whose queue the moved waiters join, at its end and in order. Aligned
+ *	to the size, never read, may be @addr. Must be of the same object as @addr: of the same file
+ *	if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, of the caller's
+ *	mm. If not: EXDEV, and nothing is done
+ * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
+ * @move: max. further waiters to move; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
  * @reserved: 0
- * @woken: out: how many were woken
- * @moved: out: how many were moved
+ * @woken: out: number woken
+ * @moved: out: number moved
  *
- * The comparison, and the waking and moving of the first waiters, are one step with respect to all
- * other operations on both words. Further waiters may be woken and moved in later steps, with other
- * calls in between; no waiter that joined after the call began is among them. A moved waiter keeps
- * its deadline, and its id; of a group, the one word moves, and keeps its index. A thread that a
- * signal interrupts after it was moved, and that goes on waiting, begins again at its own word.
+ * Comparing, and waking and moving the first waiters, is one atomic step for all other operations
+ * on both words. Further waiters may be woken and moved in later steps, with other calls in
+ * between; waiters that joined after the call began are never touched.
  *
- * If a moved waiter has MEMWAIT_OWNED, the waiters of @target that have it are told of the death of
- * the calling thread as well, if that has an id: the oldest one gets MEMWAIT_OWNER_DIED. That lasts
- * until another thread moves such waiters there, or @target has no waiters any more.
+ * A moved waiter keeps its deadline and id. Of a group, only the one word moves, and keeps its
+ * index. A moved thread that a signal interrupts, and that goes on waiting, restarts on its
+ * original word.
+ *
+ * If a moved waiter has MEMWAIT_OWNED and the calling thread has an id, the thread's death also
+ * gives MEMWAIT_OWNER_DIED to the oldest MEMWAIT_OWNED waiter of @target. This ends when another
+ * thread moves such waiters there, or when @target has no waiters left.
  */
 struct memwait_requeue {
 	__u64 addr;
@@ -269,13 +266,13 @@ struct memwait_requeue {
 /**
  * struct memwait_notify_wait - notifies one word, then waits on another
  * @notify: done first
- * @wait: done then; may be the same word
- * @notified: out: how many @notify woke; set before the wait begins, and left alone if @state is
+ * @wait: done second; may be the same word
+ * @notified: out: number that @notify woke; written before the wait, unchanged if @state is
  *	MEMWAIT_NOTIFIED
- * @state: 0. Out: MEMWAIT_NOTIFIED when a signal has interrupted the wait (EINTR). The call can
- *	be repeated with that: it sets @state to 0, does not notify, and goes on waiting
+ * @state: 0. Out: MEMWAIT_NOTIFIED if a signal interrupted the wait (EINTR). A call with
+ *	MEMWAIT_NOTIFIED sets @state to 0, skips the notify and waits
  *
- * The arguments of both are looked at before anything is done.
+ * The arguments of both are checked before anything is done.
  */
 struct memwait_notify_wait {
 	struct memwait_notify notify;
@@ -286,13 +283,13 @@ struct memwait_notify_wait {
 
 /**
  * struct memwait_notify_many - notifies several words
- * @notifies: address of an array of struct memwait_notify, done in their order
- * @woken: address of an array of __u32 that gets how many each of them woke; or 0
+ * @notifies: address of an array of struct memwait_notify, processed in order
+ * @woken: address of an array of __u32 for the number that each woke; or 0
  * @count: length of the arrays, at most INT_MAX
  * @flags: 0
  *
- * An event loop that gets completions of many of them is woken a few times, not for each of them.
- * A signal ends the call between two notifies; it returns how many it has done.
+ * An event loop with completions from many of the notifies is woken a few times, not once for each.
+ * A signal ends the call between two notifies; the call returns how many were done.
  */
 struct memwait_notify_many {
 	__u64 notifies;
@@ -302,25 +299,26 @@ struct memwait_notify_many {
 };
 
 /**
- * struct memwait_owner - an id by which a word can say who has it
- * @id: out: not 0, within MEMWAIT_OWNER_MASK, never used again while the machine is up, and the
- *	same number in every namespace. With MEMWAIT_OWNER_EXIT the id that was ended, or 0
- * @flags: 0: the id of the calling thread, the same by whichever context, until the thread exits,
- *	or executes another program; MEMWAIT_OWNER_CONTEXT: the id of this context, until its last
- *	close; MEMWAIT_OWNER_EXIT: ends the id of the calling thread;
- *	MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND: binds the context to the calling process first
+ * struct memwait_owner - an id that marks a word's owner
+ * @id: out: nonzero, within MEMWAIT_OWNER_MASK, never reused while the machine is up, the same in
+ *	every namespace. With MEMWAIT_OWNER_EXIT: the id that ended, or 0
+ * @flags: 0: the calling thread's id, the same from any context, until the thread exits or executes
+ *	another program; MEMWAIT_OWNER_CONTEXT: this context's id, until its last close;
+ *	MEMWAIT_OWNER_EXIT: ends the calling thread's id; MEMWAIT_OWNER_CONTEXT |
+ *	MEMWAIT_OWNER_BIND: first binds the context to the calling process
  * @reserved: 0
  *
- * The first call makes the id. It counts for the user that opened the context. A child of fork(2)
- * begins without one.
+ * The first call allocates the id and counts it for the user that opened the context. A child of
+ * fork(2) starts without an id.
  *
- * A context that is bound ends with its process, when that exits, is killed, or executes another
- * program, even if other processes have copies of the descriptor: pending waits end without waking
- * anyone, what was completed with MEMWAIT_OK and not read goes on to the next waiters, and the
- * context's id dies. poll(2) reports EPOLLHUP and EPOLLERR then. To other processes, before that
- * and after it, WAIT_ASYNC, CANCEL and read(2) say EPERM, and so does MEMWAIT_OWNER_BIND. The
- * process counts as one more owner as long as it has such contexts. EBUSY: the context has served
- * one of these calls, or has been given an id, without being bound.
+ * A bound context ends when its process exits, is killed or executes another program, even if other
+ * processes hold copies of the descriptor. Pending waits end without waking anyone. Completions
+ * with MEMWAIT_OK that were not read pass to the next waiters. The context's id dies. poll(2) then
+ * reports EPOLLHUP and EPOLLERR.
+ *
+ * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM, before and
+ * after the end. The process counts as one more owner while it has bound contexts. EBUSY: the
+ * context was used for one of these calls, or got an id, before it was bound.
  */
 struct memwait_owner {
 	__u64 id;
@@ -330,13 +328,13 @@ struct memwait_owner {
 
 /**
  * struct memwait_change - changes a word, then notifies it
- * @notify: the word, of 32 bits, and how many of its waiters to wake; 0: none
+ * @notify: a 32-bit word, and max. waiters to wake; 0: none
  * @operation: MEMWAIT_CHANGE_*: one atomic operation, a full barrier
  * @operand: of the operation
- * @old: out: what the word held before, written when all is done
+ * @old: out: the word's previous value, written last
  * @reserved: 0
  *
- * No signal comes in between, nor does SIGKILL: if the word is changed, its waiters are woken.
+ * No signal, not even SIGKILL, splits the call: if the word is changed, its waiters are woken.
  */
 struct memwait_change {
 	struct memwait_notify notify;
