@@ -1,50 +1,50 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the files of the library share. Each file calls only files below it:
+ * Internal interfaces. Each file calls only files below it:
  *
  *	cond.c
  *	mutex.c, rwlock.c, channel.c
  *	sem.c, barrier.c, waitgroup.c
- *	users.c			who is within a call on an object that is to be destroyed
+ *	users.c			callers within an object that is being destroyed
  *	owner.c			owner words: locks that know their owner
  *	lock.c			lock words
- *	word.c			words of the program's own
+ *	word.c			the program's own words
  *	loop.c			loops and operations
  *	device.c		the device: sleep, wake; owners, processes, deadlines
  *
- * The bits of each word that others can see, and their invariants, are at the top of the file that
- * changes it. MEMWAIT_INVARIANT() checks them.
+ * The file that changes a word describes the word's shared bits and invariants at its top.
+ * MEMWAIT_INVARIANT() checks them.
  *
- * Death. A process can be killed at any instruction. What is free of an object that processes share
- * must be taken by a waiter all the same. There are three ways to that; see also owner.c.
+ * Death. A process can be killed at any instruction. A waiter must still get whatever is free of a
+ * shared object. Three mechanisms ensure that; see also owner.c:
  *
- *	A change of a word, and the notify that it calls for, are one system call where somebody may
- *	sleep: memwait_change().
+ *	memwait_change(): changes a word and notifies its waiters in one system call. Used wherever
+ *	there may be sleepers.
  *
- *	Waiters sleep with MEMWAIT_OWNED. If a thread dies that was woken, the next one is told:
- *	MEMWAIT_OWNER_DIED, which is to be treated like MEMWAIT_OK. The kernel looks only to the
- *	thread that was woken last. So a thread that was woken, and leaves something behind that
- *	others can have, wakes one of them.
+ *	MEMWAIT_OWNED sleeps: if a woken thread dies, the next waiter gets MEMWAIT_OWNER_DIED, to be
+ *	handled like MEMWAIT_OK. The kernel tracks only the thread woken last. So a woken thread
+ *	that leaves something for others wakes one of them.
  *
- *	Where neither is enough, a thread has itself looked to before it makes its change:
- *	memwait_answer_for().
+ *	memwait_answer_for(): where neither is enough, a thread has its own death reported before it
+ *	makes its change.
  *
- * The threads of a private object die together, so it does without.
+ * Private objects need none of this: their threads die together.
  *
- * The library cannot know what memory an object is in. So its words are shared ones to the kernel,
- * unless init was given MEMWAIT_PRIVATE, which each object remembers. A function that must not
- * touch an object after its atomic operation reads that flag before.
+ * Words are shared unless init got MEMWAIT_PRIVATE, which each object stores: the library cannot
+ * know the object's kind of memory. A function that must not touch the object after its atomic
+ * operation reads the flag first.
  *
- * A notify may come to a word whose object is gone: the change of the word has released a waiter,
- * which has gone on and unmapped the memory. If nothing is mapped there, the notify fails with
- * EFAULT, which is ignored. If the address has another use, a waiter there gets a MEMWAIT_OK that
- * was not meant for it. So every waiter of this library looks at its word again, and programs that
- * use words of their own must do so, as with futex(2). A channel has to outlive every call on it.
+ * A notify may hit a word whose object is gone: the change released a waiter, which then unmapped
+ * the memory. If nothing is mapped there, the notify fails with EFAULT, which is ignored. If the
+ * address is reused, a waiter there gets a stray MEMWAIT_OK. So all waiters, in this library and in
+ * programs with their own words, recheck their word, as with futex(2). A channel must outlive every
+ * call on it.
  *
- * A notify that was counted for a waiter which does not use it goes on to the next waiter. The
- * kernel sees to that when a thread dies within a wait; the library when an operation is cancelled
- * whose completion is MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its
- * sleep. Whether that thread was counted cannot be known: a wake-up too many is no error.
+ * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
+ * this when a thread dies within a wait. The library does it when a cancelled operation has
+ * completed with MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its sleep. In
+ * the latter case the library cannot tell whether the thread was counted; an extra wake-up is
+ * harmless.
  */
 #ifndef MEMWAIT_INTERNAL_H
 #define MEMWAIT_INTERNAL_H
@@ -58,15 +58,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* All else is hidden. */
+/* Everything else is hidden. */
 #pragma GCC visibility push(default)
 #include "memwait.h"
 #pragma GCC visibility pop
 
-/* Processes share them: they must not be made of a lock of the process's own. */
+/* Processes share the words: no atomic may be built from a process-local lock. */
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruction");
 
-/* Of the words, see above: checked in debug builds, and in the simulation, which brings its own. */
+/* Checked in debug builds, and in the simulation, which defines its own. */
 #if defined(MEMWAIT_DEBUG) && !defined(MEMWAIT_INVARIANT)
 #undef NDEBUG
 #include <assert.h>
@@ -75,7 +75,7 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruct
 #define MEMWAIT_INVARIANT(condition)	((void)(0 && (condition)))
 #endif
 
-/* A time that is not given right is an error when it is needed only, as in pthreads. */
+/* An invalid time is an error only when it is needed, as in pthreads. */
 struct memwait_deadline {
 	uint64_t ns;
 	uint32_t flags;		/* MEMWAIT_CLOCK_REALTIME or 0 */
@@ -84,7 +84,7 @@ struct memwait_deadline {
 
 static const struct memwait_deadline memwait_never = { .ns = MEMWAIT_FOREVER };
 
-/* The half of 64 bits that the kernel is to look at. */
+/* Byte offset of the half of a 64-bit word that the kernel compares. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define MEMWAIT_UPPER_HALF	4
 #else
@@ -102,22 +102,22 @@ static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 	return (const volatile char *)word + MEMWAIT_LOWER_HALF;
 }
 
-/* How to sleep on a word of an object: @flags of it, of which MEMWAIT_PRIVATE counts. */
+/* Wait flags for a word of an object with @flags. Only MEMWAIT_PRIVATE matters. */
 static inline uint32_t memwait_sleep_flags(uint32_t flags)
 {
 	return flags & MEMWAIT_PRIVATE ? MEMWAIT_PRIVATE : MEMWAIT_OWNED;
 }
 
-/* Whether others have ended a wait: the waiter's next step is owed to those who still wait. */
+/* True if others ended the wait: the waiter owes its next step to those still waiting. */
 static inline bool memwait_was_woken(int outcome)
 {
 	return outcome == MEMWAIT_OK || outcome == MEMWAIT_OWNER_DIED;
 }
 
-/* Beside the kernel's outcomes: a word is not what it was. */
+/* Additional outcome: the word has changed. */
 #define MEMWAIT_CHANGED		INT_MAX
 
-/* device.c: outcomes or negative error numbers; errno is left alone */
+/* device.c: return outcomes or negative error numbers; preserve errno */
 int memwait_device_open(int flags);
 int memwait_device_probe(int fd);
 int memwait_device_ioctl(int fd, unsigned long command, void *argument);
@@ -141,22 +141,22 @@ int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t fl
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
-/* The process's own context; or -1 until it is opened, or when it is lost. */
+/* Descriptor of the process's own context; -1 until opened, or when lost. */
 extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")));
 extern _Atomic int memwait_device_was_lost __attribute__((__visibility__("hidden")));
 
 /*
- * What begins something asks for the device first, whether there is somebody to wait for or not.
- * The same thread unlocks or posts later, and has to wake others then: too late to find that the
- * process has no descriptor left, or cannot see the device.
+ * Functions that begin something open the device first, even if they need not wait. The same thread
+ * later unlocks or posts and must wake others. By then a failure to open the device (no descriptor
+ * left, not visible) would be too late.
  */
 static inline bool memwait_has_device(void)
 {
 #ifdef __SANITIZE_THREAD__
-	/* relaxed: what the number means is the kernel's to know */
+	/* relaxed: only the kernel dereferences the number */
 	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) != -1;
 #else
-	/* The same, and no more than two instructions: no atomic becomes part of a comparison. */
+	/* As above, in two instructions: compilers do not fold an atomic load into a compare. */
 	return *(const int *)&memwait_device_number != -1;
 #endif
 }
@@ -168,8 +168,8 @@ static inline int memwait_need_device(void)
 }
 
 /*
- * The same for what ends something. If the process has closed the device since, and cannot open it
- * again, that is done all the same: the next call on the object wakes those who are owed it.
+ * The same for functions that end something. They proceed even if the process has closed the device
+ * since and cannot reopen it: the next call on the object wakes whoever is owed a wake-up.
  */
 static inline int memwait_need_device_once(void)
 {
@@ -180,20 +180,20 @@ static inline int memwait_need_device_once(void)
 }
 
 /*
- * The id of the calling thread, or of its parent, or 0. In the shared library too it is read
- * without a call: a lock needs little else.
+ * Id of the calling thread, of its parent, or 0. TLS model initial-exec: the shared library reads
+ * it without a call, which matters to locks.
  */
 extern __thread uint64_t memwait_own_id
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
-/* The process that has this id; and the one that this is, or 0: a child, not counted yet. */
+/* Process that memwait_own_id belongs to; and this process, 0 in a child not numbered yet. */
 extern __thread uint32_t memwait_own_process
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
 extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
 
-/* The id of the calling thread; or 0, if it has not asked for one: its parent's does not count. */
+/* Id of the calling thread, or 0 if it has none yet. A parent's id does not count. */
 static inline uint64_t memwait_known_id(void)
 {
-	/* relaxed: changes in a child only, before anything else of it */
+	/* relaxed: changes only in a child, before the child runs anything else */
 	uint32_t process = atomic_load_explicit(memwait_process, memory_order_relaxed);
 
 	return memwait_own_process == process ? memwait_own_id : 0;
@@ -206,20 +206,20 @@ bool memwait_may_spin(void);
 
 struct memwait_op;
 
-/* What is passed as outcome to a step, and returned by it, beside the kernel's outcomes. */
+/* Passed to and returned by steps, besides the kernel's outcomes. */
 #define MEMWAIT_OP_BEGIN	(INT_MIN + 1)	/* the first step, before any wait */
 #define MEMWAIT_OP_WAITS	INT_MIN		/* from a step: a wait was armed */
 #define MEMWAIT_OP_TAKEN_BACK	(-1)		/* to undo: no notify was counted */
 
 /*
- * What an operation does. The first two are called with the loop locked; they do not block.
- * @step: begins, or goes on after a wait has ended. @outcome: MEMWAIT_OP_BEGIN, MEMWAIT_OK,
- *	MEMWAIT_TIMED_OUT or, of a MEMWAIT_OWNED wait, MEMWAIT_OWNER_DIED.
- *	Returns MEMWAIT_OP_WAITS or the result of the operation
- * @undo: gives back what the operation has. @outcome: MEMWAIT_OK if a notify was counted for the
- *	current wait, MEMWAIT_OWNER_DIED if it was told of a death, or MEMWAIT_OP_TAKEN_BACK
- * @end: in place of memwait_op_call_back(), which it calls, where more is to be done; or NULL.
- *	The loop is not locked. After the callback @op may be gone
+ * Methods of an operation. @step and @undo are called with the loop locked and must not block.
+ * @step: begins, or continues after a wait. @outcome: MEMWAIT_OP_BEGIN, MEMWAIT_OK,
+ *	MEMWAIT_TIMED_OUT or, for a MEMWAIT_OWNED wait, MEMWAIT_OWNER_DIED. Returns MEMWAIT_OP_WAITS
+ *	or the operation's result
+ * @undo: gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
+ *	current wait, MEMWAIT_OWNER_DIED if a death was reported, or MEMWAIT_OP_TAKEN_BACK
+ * @end: optional; replaces, and calls, memwait_op_call_back(). Called without the loop's lock. @op
+ *	may be gone after the callback
  */
 struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
@@ -230,14 +230,14 @@ struct memwait_op_kind {
 enum memwait_op_state {
 	MEMWAIT_OP_IDLE,
 	MEMWAIT_OP_QUEUED,	/* in the kernel */
-	MEMWAIT_OP_READY,	/* its completion was read; in the loop's list */
+	MEMWAIT_OP_READY,	/* completion read; in the loop's list */
 };
 
-/* A wait for the end of a generation: of a barrier, or of a wait group. See users.c. */
+/* A wait for the end of a generation of a barrier or wait group. See users.c. */
 struct memwait_round {
-	const volatile void *word;		/* to sleep on, */
-	uint64_t expected;			/* while it is this */
-	uint32_t flags;				/* of the sleep */
+	const volatile void *word;		/* sleep on this, */
+	uint64_t expected;			/* while it has this value */
+	uint32_t flags;				/* of the wait */
 	uint32_t generation;
 	int tries;				/* of a barrier */
 };
@@ -249,14 +249,14 @@ struct memwait_op {
 	const struct memwait_op_kind *kind;
 	struct memwait_op *next, *previous;	/* in the loop's list */
 	uint64_t id;				/* the kernel's */
-	uint32_t index;				/* of the word of a group that has ended it */
+	uint32_t index;				/* of the group's word that ended the wait */
 	_Atomic int state;
-	int outcome;				/* of its completion */
+	int outcome;				/* of the completion */
 	struct memwait_deadline deadline;
 
-	/* Of the kinds. */
+	/* Used by the kinds. */
 	void *object;
-	void *with;				/* an item; of a condition variable, the mutex */
+	void *with;				/* an item, or a condition variable's mutex */
 	int phase;
 	union {
 		struct {
@@ -266,13 +266,13 @@ struct memwait_op {
 		struct {
 			uint64_t sequence;
 			uint32_t count;
-			uint32_t flags;		/* for when it has left, and it is gone */
+			uint32_t flags;		/* copy, valid after leaving the object */
 			int result;
 		} cond;
 		struct memwait_round round;
 		struct {
-			uint64_t owner;		/* of the gate, if that is robust */
-			int gate;		/* what locking the gate has said */
+			uint64_t owner;		/* of a robust gate */
+			int gate;		/* result of locking the gate */
 		} rwlock;
 	};
 };
@@ -292,8 +292,8 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 		   uint32_t flags);
 
 /*
- * Waits while a word is @expected: sleeps if @op is NULL, until @deadline, and otherwise arms the
- * operation, until its own. Returns an outcome or a negative error number; MEMWAIT_PENDING: armed.
+ * Waits while a word is @expected. @op is NULL: sleeps until @deadline; otherwise arms @op with the
+ * deadline of @op. Returns an outcome or a negative error number; MEMWAIT_PENDING: armed.
  */
 static inline int memwait_await(struct memwait_op *op, const volatile void *word,
 				uint64_t expected, uint32_t flags,
@@ -303,15 +303,15 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 		    memwait_sleep(word, expected, flags, deadline);
 }
 
-/* Whether a wait has failed: with neither an outcome nor a signal. */
+/* True if a wait failed with an error other than -EINTR. */
 static inline bool memwait_has_failed(int outcome)
 {
 	return outcome < 0 && outcome != -EINTR && outcome != MEMWAIT_OP_BEGIN;
 }
 
 /*
- * Spinning before a sleep: twice as long as it took lately, which @spins remembers for a lock, and
- * at most about as long as a system call takes. Where it is in vain it soon becomes short.
+ * Spinning before a sleep. The limit is twice the recent spin count, which @spins stores per lock,
+ * and at most about the time of a system call. Futile spins soon shrink the limit.
  */
 struct memwait_spin {
 	uint32_t lately;
@@ -334,7 +334,7 @@ static inline bool memwait_spin_begin(struct memwait_spin *spin, _Atomic uint32_
 
 	if (!memwait_may_spin())
 		return false;
-	/* relaxed, here and below: no more than an estimate */
+	/* relaxed, here and below: only an estimate */
 	spin->lately = atomic_load_explicit(spins, memory_order_relaxed);
 	spin->most = 2 * spin->lately + 10 < most ? 2 * spin->lately + 10 : most;
 	spin->times = 0;
@@ -355,14 +355,14 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
 }
 
 /*
- * lock.c; what needs no call is here, to be inlined. @kind: MEMWAIT_MUTEX_FAIR and MEMWAIT_PRIVATE
- * count, and are the same for all users of a word.
+ * lock.c. Fast paths are inline. @kind: only MEMWAIT_MUTEX_FAIR and MEMWAIT_PRIVATE matter; all
+ * users of a word pass the same.
  */
 
 #define MEMWAIT_LOCKED		1U
 #define MEMWAIT_CONTENDED	2U
 
-/* With the kind, to release, here and in owner.c: if nobody can be woken, the lock is kept. */
+/* Added to the kind for release, here and in owner.c: keep the lock if nobody can be woken. */
 #define MEMWAIT_OR_KEEP		0x8000U
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
@@ -380,16 +380,16 @@ static inline bool memwait_lock_try(_Atomic uint32_t *word)
 {
 	uint32_t unlocked = 0;
 
-	/* acquire: pairs with the release of memwait_lock_release() */
+	/* acquire: pairs with the release in memwait_lock_release() */
 	return atomic_compare_exchange_strong_explicit(word, &unlocked, MEMWAIT_LOCKED,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Of a word that is LOCKED and nothing else, of any kind. @was: what it was. */
+/* Any kind; succeeds only if the word is exactly LOCKED. @was: the previous value. */
 static inline bool memwait_lock_release_uncontended(_Atomic uint32_t *word, uint32_t *was)
 {
 	*was = MEMWAIT_LOCKED;
-	/* release: what was done under the lock is there for the next owner */
+	/* release: the next owner sees what was done under the lock */
 	return atomic_compare_exchange_strong_explicit(word, was, 0, memory_order_release,
 						       memory_order_relaxed);
 }
@@ -406,7 +406,7 @@ static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 	return memwait_lock_release_contended(word, kind, was);
 }
 
-/* owner.c. @kind: MEMWAIT_PRIVATE counts. */
+/* owner.c. @kind: only MEMWAIT_PRIVATE matters. */
 
 #define MEMWAIT_OWNER_CONTENDED		(1ULL << 62)
 #define MEMWAIT_OWNER_INCONSISTENT	(1ULL << 63)
@@ -426,12 +426,12 @@ static inline bool memwait_owner_try(_Atomic uint64_t *word, uint64_t id)
 {
 	uint64_t unlocked = 0;
 
-	/* acquire: pairs with the release of memwait_owner_release() */
+	/* acquire: pairs with the release in memwait_owner_release() */
 	return atomic_compare_exchange_strong_explicit(word, &unlocked, id, memory_order_acquire,
 						       memory_order_relaxed);
 }
 
-/* Whether a result of locking means that it is locked. */
+/* True if a lock result means that the lock is held. */
 static inline bool memwait_has_locked(int ret)
 {
 	return !ret || ret == EOWNERDEAD;
@@ -439,7 +439,7 @@ static inline bool memwait_has_locked(int ret)
 
 /* users.c */
 
-/* @flags: of the object, MEMWAIT_PRIVATE or 0; for the others see the top of the file. */
+/* @flags: the object's, MEMWAIT_PRIVATE or 0. The others: see the top of users.c. */
 struct memwait_users {
 	_Atomic uint32_t count;
 	_Atomic uint32_t operations;
@@ -451,9 +451,8 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 int memwait_users_drain(struct memwait_users *users, const volatile void *word);
 
 /*
- * What a round does next: begins (MEMWAIT_OP_BEGIN), or goes on after a wait has ended with
- * @outcome, an outcome or a negative error number. Returns the result, or MEMWAIT_OP_WAITS to sleep
- * as @round says.
+ * Next step of a round: begins (MEMWAIT_OP_BEGIN) or continues after a wait. @outcome may be a
+ * negative error number. Returns the result, or MEMWAIT_OP_WAITS to sleep on @round.
  */
 typedef int memwait_look_t(struct memwait_users *users, struct memwait_round *round, int outcome);
 
