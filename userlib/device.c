@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The device, as all other files see it: sleep, wake. It is opened once, by the first function that
- * begins something, so that what ends it need not.
+ * The device: sleep and wake. The first function that begins something opens it, so that functions
+ * that end something need not.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -19,9 +19,9 @@ static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec"))
 static __thread uint32_t thread_process __attribute__((__tls_model__("initial-exec")));
 
 /*
- * Processes are counted, from the first one to its children. The number is in a page that the
- * kernel clears in a child, however that is made: _Fork() and clone() run no handlers. Where there
- * is no such page it is here, and fork() alone is seen.
+ * Number of the process: differs between parent and child. It is in a page that the kernel clears
+ * in a child however it is created: _Fork() and clone() run no handlers. Without such a page the
+ * number is in without_page, and only fork() is detected.
  */
 static _Atomic uint32_t without_page = 1;
 static _Atomic uint32_t last_process = 1;
@@ -29,7 +29,7 @@ _Atomic uint32_t *memwait_process = &without_page;
 
 static void after_fork(void)
 {
-	/* relaxed, here and below: a child has one thread, and nothing comes with the number */
+	/* relaxed, here and below: a child has one thread, and nothing depends on the number */
 	atomic_store_explicit(memwait_process, 0, memory_order_relaxed);
 }
 
@@ -50,27 +50,27 @@ static void watch_forks(void)
 	memwait_process = page;
 }
 
-/* The number of this process: tells a child from its parent. */
+/* This process's number; a child gets a new one. */
 uint32_t memwait_process_number(void)
 {
 	uint32_t number = atomic_load_explicit(memwait_process, memory_order_relaxed), next;
 
 	if (number)
 		return number;
-	/* Threads that come here at the same time do the same. */
+	/* Threads that race here store the same number. */
 	next = atomic_load_explicit(&last_process, memory_order_relaxed) + 1;
 	atomic_store_explicit(&last_process, next, memory_order_relaxed);
 	atomic_store_explicit(memwait_process, next, memory_order_relaxed);
 	return next;
 }
 
-/* A signal handler must not find an id as that of a process to which it does not belong. */
+/* A signal handler must not see a process number paired with another process's id. */
 static void order_for_handlers(void)
 {
 	__asm__ volatile("" : : : "memory");
 }
 
-/* The number of the calling thread, which no other thread of its address space has. */
+/* Id of the calling thread, unique within its address space. */
 uint32_t memwait_thread_id(void)
 {
 	uint32_t process = memwait_process_number();
@@ -83,11 +83,11 @@ uint32_t memwait_thread_id(void)
 	return thread_id;
 }
 
-/* With one processor the owner of a lock does not run while another thread spins. */
+/* On one processor, a spinning thread keeps the lock's owner from running. */
 bool memwait_may_spin(void)
 {
 	static _Atomic int processors;
-	/* relaxed: all threads find the same number */
+	/* relaxed: all threads store the same number */
 	int n = atomic_load_explicit(&processors, memory_order_relaxed);
 
 	if (!n) {
@@ -109,29 +109,29 @@ int memwait_device_ioctl(int fd, unsigned long command, void *argument)
 }
 
 /*
- * What the library's number is for by now: 0: the device. ENOTTY: something else, or it looks as
- * the device does and has none of its ioctls; or why it cannot be used at all, as EBADF.
+ * Returns 0 if @fd is the device; ENOTTY if it is something else, or a look-alike without its
+ * ioctls; or the error of using it, such as EBADF.
  */
 int memwait_device_probe(int fd)
 {
 	struct memwait_info info = { 0 };
 	int ret = memwait_device_ioctl(fd, MEMWAIT_IOC_INFO, &info);
 
-	/* An epoll instance and /dev/urandom say EINVAL of what they do not know. */
+	/* epoll and /dev/urandom return EINVAL for unknown ioctls. */
 	if (ret == -EINVAL || (!ret && !info.max_group))
 		return ENOTTY;
 	return -ret;
 }
 
 /*
- * Opens one more context. Never a standard stream's number, even if the process has closed that.
- * What opens and is no device, as in a container that stands in for the kernel, is closed again.
+ * Opens another context. Avoids the standard streams' numbers, even closed ones. Closes what is not
+ * the device, such as in a container that emulates the kernel.
  */
 int memwait_device_open(int flags)
 {
 	int fd, higher, err, saved = errno, state;
 
-	/* open() is a cancellation point, and the locks are not. */
+	/* open() is a cancellation point; the locks are not. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	fd = open("/dev/memwait", O_RDWR | O_CLOEXEC | flags);
 	if (fd < 0) {
@@ -153,10 +153,10 @@ int memwait_device_open(int flags)
 	return fd;
 }
 
-/* What the device is in file systems, since it has been opened. */
+/* st_rdev of the device, once opened. */
 static _Atomic uint64_t device_rdev;
 
-/* Whether @fd is the device, whose ioctls a filter may refuse; as far as can be told. */
+/* Best guess whether @fd is the device, possibly with ioctls refused by a seccomp filter. */
 static bool is_device(int fd)
 {
 	int saved = errno;
@@ -166,29 +166,29 @@ static bool is_device(int fd)
 	if (fstat(fd, &st))
 		is = errno != EBADF;
 	else
-		/* relaxed: comes with the number, or there is none */
+		/* relaxed: published with the number, or there is no number */
 		is = S_ISCHR(st.st_mode) &&
 		     st.st_rdev == atomic_load_explicit(&device_rdev, memory_order_relaxed);
 	errno = saved;
 	return is;
 }
 
-/* Before the number is known. */
+/* Called before the number is published. */
 static void remember_device(int fd)
 {
 	int saved = errno;
 	struct stat st;
 
 	if (!fstat(fd, &st))
-		/* relaxed: as above */
+		/* relaxed: see is_device() */
 		atomic_store_explicit(&device_rdev, st.st_rdev, memory_order_relaxed);
 	errno = saved;
 }
 
-/* The process's own context, which is never used for async waits. */
+/* The process's own context, never used for async waits. */
 static int device_get(void)
 {
-	/* relaxed: what the number means is the kernel's to know */
+	/* relaxed: only the kernel dereferences the number */
 	int fd = atomic_load_explicit(&memwait_device_number, memory_order_relaxed);
 	int other = -1, state;
 
@@ -209,17 +209,17 @@ static int device_get(void)
 }
 
 /*
- * Is @error the answer of a descriptor that the program has closed, as daemons close all, or that
- * is something else by now? Then it is opened again, once in a call. What it is by now is not ours
- * to close. If it is the device still, and a filter refuses the call, another one would be of no
- * more use, and one of a thread that the filter is not for would be left behind.
+ * True if @error means that the program closed the descriptor, as daemons do, or reused its number:
+ * the caller opens the device again, once per call. A reused number is not ours to close. If @fd
+ * still is the device, and a seccomp filter refuses the call, a new descriptor would fail too, and
+ * would leak the one that unfiltered threads use.
  */
 static bool device_was_closed(int fd, int error, bool *reopened)
 {
 	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd) ||
 	    is_device(fd))
 		return false;
-	/* relaxed, both: as in device_get() */
+	/* relaxed, both: see device_get() */
 	atomic_store_explicit(&memwait_device_was_lost, 1, memory_order_relaxed);
 	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, -1,
 						memory_order_relaxed, memory_order_relaxed);
@@ -227,7 +227,7 @@ static bool device_was_closed(int fd, int error, bool *reopened)
 	return true;
 }
 
-/* Of memwait_need_device(), the first time. Returns 0 or an error. */
+/* Slow path of memwait_need_device(). Returns 0 or an error. */
 int memwait_device_first(void)
 {
 	int fd = device_get();
@@ -235,7 +235,7 @@ int memwait_device_first(void)
 	return fd < 0 ? -fd : 0;
 }
 
-/* Of the process's own context. */
+/* An ioctl of the process's own context. */
 int memwait_device(unsigned long command, void *argument)
 {
 	bool reopened = false;
@@ -251,8 +251,8 @@ int memwait_device(unsigned long command, void *argument)
 }
 
 /*
- * Asks for what locks need, in a way that changes nothing: a wait for what a word does not hold,
- * and a notify of nobody. INFO has been asked for when the device was opened.
+ * Tries the calls that locks need, without effect: a wait for a different value, and a notify of no
+ * waiters. Opening the device has already tried INFO.
  */
 int memwait_available(void)
 {
@@ -271,8 +271,8 @@ int memwait_available(void)
 }
 
 /*
- * The id of the calling thread, which no other thread has, in whichever process or namespace.
- * Returns 0 or a negative error number.
+ * Id of the calling thread, unique across processes and namespaces. Returns 0 or a negative error
+ * number.
  */
 int memwait_owner(uint64_t *id)
 {
@@ -296,7 +296,7 @@ int memwait_owner(uint64_t *id)
 	return 0;
 }
 
-/* Whether a wait said that the thread has no id: it is a child, and nothing else has told that. */
+/* True if the kernel says that the thread has no id: an undetected child. */
 static bool owner_is_another(uint32_t flags, int error)
 {
 	if (error != -EPERM || !(flags & MEMWAIT_OWNED) || !memwait_own_id)
@@ -306,8 +306,8 @@ static bool owner_is_another(uint32_t flags, int error)
 }
 
 /*
- * Where a thread cannot have an id, as on a 32-bit kernel or over a limit, it waits all the same,
- * but is not told of deaths. What cannot do without ids has asked for one before.
+ * A thread that cannot have an id (32-bit kernel, limit) still waits, without reports of deaths.
+ * Callers that depend on ids ask for one earlier.
  */
 static uint32_t owned_if_possible(uint32_t flags)
 {
@@ -318,7 +318,7 @@ static uint32_t owned_if_possible(uint32_t flags)
 	return flags;
 }
 
-/* A time to be waited until. Returns 0, or EINVAL if there is no such clock, or no time. */
+/* Sets an absolute deadline. Returns 0, or EINVAL for an unknown clock or no time. */
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time)
 {
@@ -337,7 +337,7 @@ int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 	return 0;
 }
 
-/* A time from now. */
+/* Sets a deadline @ms from now. */
 void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms)
 {
 	struct timespec time;
@@ -347,7 +347,7 @@ void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms)
 	deadline->ns += ms * 1000000ULL;
 }
 
-/* Sleeps while the word has the expected value. */
+/* Sleeps while *@word == @expected. */
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline)
 {
@@ -367,7 +367,7 @@ int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 	return ret;
 }
 
-/* Asynchronous cancellation is on around nothing but the system call. */
+/* Asynchronous cancellation is enabled only around the system call. */
 static int wait_cancellable(int fd, unsigned long command, void *wait,
 			    void (*cancelled)(void *argument), void *argument)
 {
@@ -382,10 +382,10 @@ static int wait_cancellable(int fd, unsigned long command, void *wait,
 }
 
 /*
- * The same as a cancellation point: @cancelled runs if the thread is cancelled, be it before, in or
- * just after its sleep. Before it sleeps it wakes the oldest sleeper of the word @wake, unless that
- * is NULL; it is MEMWAIT_PRIVATE if @word is. Whether that was done @cancelled cannot know either.
- * After -EINTR it was, and after other errors it may have been.
+ * memwait_sleep() as a cancellation point: @cancelled runs if the thread is cancelled before, in or
+ * just after its sleep. If @wake is not NULL, first wakes its oldest sleeper; @wake is
+ * MEMWAIT_PRIVATE if @word is. @cancelled cannot tell whether that wake-up was done. After -EINTR
+ * it was done, after other errors it may have been.
  */
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
 			      uint64_t expected, uint32_t flags,
@@ -424,7 +424,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 	return ret;
 }
 
-/* Wakes the oldest waiters of a word. Returns how many, or a negative error number. */
+/* Wakes the oldest waiters. Returns how many, or a negative error number. */
 int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	struct memwait_notify notify = {
@@ -436,7 +436,7 @@ int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t fl
 	return memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
 }
 
-/* The same; see internal.h for a word that is gone. */
+/* The same; ignores EFAULT, see internal.h. */
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 {
 	int ret = memwait_device_notify(word, count, flags);
@@ -445,9 +445,9 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 }
 
 /*
- * Changes 32 bits, and wakes the oldest of those who sleep on them, in one call that no death
- * splits. @old, unless it is NULL, gets what they were. Returns how many were woken; or a negative
- * error number, and then nothing was done.
+ * Changes a 32-bit word and wakes its oldest sleepers, in one call that death does not split. *@old
+ * (if not NULL): the previous value. Returns how many were woken. On a negative error number
+ * nothing was done.
  */
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old)
@@ -468,7 +468,7 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 	return ret;
 }
 
-/* Wakes all, even if this thread is killed meanwhile. */
+/* Wakes all, even if the thread is killed meanwhile. */
 int memwait_wake_all(const volatile void *word, uint32_t flags)
 {
 	int ret = memwait_change(word, MEMWAIT_CHANGE_OR, 0, MEMWAIT_ALL, flags, NULL);
@@ -477,9 +477,10 @@ int memwait_wake_all(const volatile void *word, uint32_t flags)
 }
 
 /*
- * How many sleep on 32 bits that hold @expected; MEMWAIT_CHANGED if they do not, or a negative
- * error number. If this thread dies afterwards, before it has woken one of them, the oldest of
- * those who are MEMWAIT_OWNED is told: they were moved by it, if only to where they were.
+ * Returns how many sleep on a 32-bit word that holds @expected; MEMWAIT_CHANGED if it does not, or
+ * a negative error number. Requeues the sleepers onto the same word, so that this thread counts as
+ * their mover: if it dies before it wakes one, the oldest MEMWAIT_OWNED sleeper gets
+ * MEMWAIT_OWNER_DIED.
  */
 int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags)
 {
@@ -493,7 +494,7 @@ int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t fl
 	uint64_t id;
 	int ret;
 
-	/* Without an id it is as where there are none. */
+	/* Without an id deaths are not reported. */
 	(void)memwait_owner(&id);
 	ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
 	if (ret == MEMWAIT_NOT_EQUAL)
@@ -501,7 +502,7 @@ int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t fl
 	return ret < 0 ? ret : (int)requeue.moved;
 }
 
-/* How many sleep on a word. */
+/* Returns how many sleep on a word. */
 int memwait_sleepers(const volatile void *word, uint32_t flags)
 {
 	struct memwait_notify notify = {

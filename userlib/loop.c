@@ -2,48 +2,46 @@
 /*
  * Loops and operations.
  *
- * An operation is idle, queued in the kernel, or ready: its completion was read and it stands in
- * the loop's list. The loop's lock protects all of that; it is held over every step of an
- * operation, never over a callback. So each operation that has begun ends exactly once: by its
- * callback, whose thread has made it idle under the lock before it calls, or by being cancelled.
+ * An operation is idle, queued in the kernel, or ready: its completion was read and it is in the
+ * loop's list. The loop's lock protects these states. Every step of an operation runs under the
+ * lock, callbacks run without it. Each operation that has begun ends exactly once: by its callback,
+ * whose thread makes it idle under the lock before the call, or by cancel.
  *
- * A completion names its operation by address. That is safe because nobody may free an operation
- * that is not idle, and cancelling makes one idle only when no completion of it can come any more:
- * the kernel has taken the wait back, or says that it has ended. Then its completion is there to be
- * read, perhaps behind others. These others become ready, and the loop's descriptor does not tell
- * of them any more. So the loop is kicked: it always has a wait of its own pending, on a word of
- * its own, and notifies that.
+ * A completion names its operation by address. Nobody may free an operation that is not idle.
+ * Cancel makes an operation idle only when no completion can follow: the kernel has cancelled the
+ * wait, or has ended it and its completion can be read, perhaps behind others. Cancel then makes
+ * those others ready, and the descriptor no longer reports them. So cancel kicks the loop: the loop
+ * always has a pending wait on a word of its own, and notifies it.
  *
- * A kick also wakes threads that sleep in memwait_loop_run() and have to leave: nothing is pending
- * any more, or memwait_loop_stop() was called after they had come. Any thread may read that kick,
- * and poll() looks again before it returns. Hence:
+ * A kick also wakes threads that sleep in memwait_loop_run() and must leave: nothing is pending, or
+ * memwait_loop_stop() came after they had begun. Any thread may read the kick, and poll() rechecks
+ * readiness before it returns. Hence:
  *
- *	While a thread sleeps that has to leave, nobody lets go of the lock, to leave, to sleep or
- *	to call back, without a kick that is there to be read.
- *	A thread that has woken is not counted as asleep. So the kicks end with the last of them.
+ *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
+ *	to call back, leaves an unread kick behind.
+ *	A thread that has woken no longer counts as asleep, so the kicks end with the last sleeper.
  *
  * While a callback runs nothing may be pending, and its operation may begin again. So threads that
- * sleep until nothing is pending are woken only when it has returned.
+ * sleep until nothing is pending are woken only after the callback returns.
  *
- * A stop may come from a signal handler, in a thread that has the lock. So it takes none. It
- * changes one word, @runs_and_stops, in which it finds how many memwait_loop_run() are there: if
- * none is, the stop is kept for the next one.
+ * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
+ * lock. It changes one word, @runs_and_stops, which also counts the memwait_loop_run() calls. If
+ * there is none, the stop is kept for the next one.
  *
- *	stop				a thread that lets go of the lock while others sleep
- *	(1) count the stop		(1) queue the kick, if it is not
- *	(2) notify the kick		(2) is there a new stop? Kick
+ *	stop				thread that drops the lock while others sleep
+ *	(1) count the stop		(1) queue the kick if not queued
+ *	(2) notify the kick		(2) if there is a new stop, kick
  *
- * The kernel orders a notify that finds no kick queued before the wait that queues it. So if (2)
- * finds none, the thread that has read the kick, and must let go of the lock, sees the stop. Two
- * stops may use up one kick: the thread that sees a stop first counts, under the lock, those who
- * have to leave.
+ * The kernel orders a notify that finds no queued kick before the wait that queues it. So if the
+ * stop's (2) finds none, the thread that read the kick, and has yet to drop the lock, sees the stop
+ * in its own (2). Two stops may consume one kick: the first thread to see a stop counts, under the
+ * lock, the threads that must leave.
  *
  * A thread can be cancelled in a callback and in poll(), never with the lock held. Its clean-up
- * handler does what it would have done on its way out: it is not counted any more, and a kick tells
- * of what it leaves behind in the list. A thread that is within a call has the loop in use, so that
- * a callback cannot free it. If a callback, or a signal handler, has forked, the child comes back
- * into a loop that is not its own, may be locked by a thread that it does not have, or has been
- * freed: it leaves without looking at it.
+ * handler does what leaving does: it uncounts the thread, and kicks for what remains in the list.
+ * The loop counts as in use while a thread is within a call, so a callback cannot free it. If a
+ * callback or signal handler forks, the child returns into its parent's loop, which may be freed,
+ * or locked by a thread that the child lacks. The child leaves without touching the loop.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -53,43 +51,43 @@
 
 #include "internal.h"
 
-/* Most callbacks of one dispatch, and most completions of one read. */
+/* Maximum callbacks per dispatch, and completions per read. */
 #define BATCH	64
 
 struct memwait_loop {
 	int fd;
-	uint64_t id;			/* by which its waits can be told of deaths; or 0 */
-	uint32_t process;		/* that made it */
-	pthread_mutex_t lock;		/* protects the rest, and the operations */
-	struct memwait_op ready;	/* head of the list */
-	struct memwait_op kick;		/* pending, unless there was no memory for it */
+	uint64_t id;			/* owner id of its context; or 0 */
+	uint32_t process;		/* that created it */
+	pthread_mutex_t lock;		/* the rest, and the operations */
+	struct memwait_op ready;	/* list head */
+	struct memwait_op kick;		/* pending, unless it cannot be armed */
 	_Atomic uint32_t kick_word;
-	bool kicked;			/* kick's completion is there to be read */
-	unsigned int visits;		/* calls of dispatch and run that are under way */
-	uint32_t asleep;		/* those of run that are in poll() */
-	uint32_t leaving;		/* those in poll() that a stop has told to return */
+	bool kicked;			/* kick's completion is unread */
+	unsigned int visits;		/* dispatch and run calls in progress */
+	uint32_t asleep;		/* run calls in poll() */
+	uint32_t leaving;		/* of @asleep: told to return by a stop */
 	uint32_t stops_seen;		/* of @runs_and_stops */
-	_Atomic uint64_t runs_and_stops;	/* not under the lock, see above */
+	_Atomic uint64_t runs_and_stops;	/* lock-free, see above */
 	_Atomic size_t pending;
 };
 
-/* Of runs_and_stops: calls of run under way, and how many stops there were that met some. */
+/* runs_and_stops: number of run calls in progress, and of stops that met some. */
 #define RUN		1ULL
 #define RUNS		0x7fffffffULL
-#define STOPPED		0x80000000ULL	/* one that met none, for the next */
+#define STOPPED		0x80000000ULL	/* a stop that met none, for the next run */
 #define STOP		(1ULL << 32)
 
-/* A thread that cannot be kicked looks each so many milliseconds. */
+/* Poll interval in ms of a thread that cannot be kicked. */
 #define WITHOUT_KICK	100
 
-/* A call of memwait_loop_dispatch() or memwait_loop_run(); on its stack, for one thread. */
+/* A call of memwait_loop_dispatch() or memwait_loop_run(), on its thread's stack. */
 struct visit {
 	memwait_loop_t *loop;
-	uint32_t process;		/* that called */
+	uint32_t process;		/* the calling one */
 	int state;			/* from loop_lock() */
 	bool is_run;
 	bool asleep;
-	uint32_t stops;			/* of the loop, when it began */
+	uint32_t stops;			/* of the loop, at the start */
 };
 
 static memwait_op_t *to_public(struct memwait_op *op)
@@ -102,7 +100,7 @@ static struct memwait_op *to_op(const memwait_op_t *op)
 	return (struct memwait_op *)op;
 }
 
-/* With the lock held no thread is cancelled: read() is a cancellation point. */
+/* read() is a cancellation point: no cancellation while the lock is held. */
 static int loop_lock(memwait_loop_t *loop)
 {
 	int state;
@@ -120,7 +118,7 @@ static void loop_unlock(memwait_loop_t *loop, int state)
 
 static int op_state(const struct memwait_op *op)
 {
-	/* relaxed: written under the loop's lock; without it, out of date at once */
+	/* relaxed: written under the loop's lock; unlocked readers may see a stale value */
 	return atomic_load_explicit(&op->state, memory_order_relaxed);
 }
 
@@ -131,7 +129,7 @@ static void op_set_state(struct memwait_op *op, enum memwait_op_state state)
 
 static void count_pending(memwait_loop_t *loop, int change)
 {
-	/* relaxed: as op_state() */
+	/* relaxed: see op_state() */
 	size_t pending = atomic_load_explicit(&loop->pending, memory_order_relaxed);
 
 	atomic_store_explicit(&loop->pending, pending + (size_t)change, memory_order_relaxed);
@@ -159,8 +157,8 @@ static void ready_remove(struct memwait_op *op)
 }
 
 /*
- * Whether the number is still the loop's: neither closed, nor something else's, be it another
- * loop's. Asked before something is taken from it, or taken back, or it is closed.
+ * True if the descriptor is still this loop's: not closed, and not reused, not even by another
+ * loop. Checked before reading, cancelling or closing.
  */
 static bool loop_is_open(const memwait_loop_t *loop)
 {
@@ -171,7 +169,7 @@ static bool loop_is_open(const memwait_loop_t *loop)
 	return !memwait_device_ioctl(loop->fd, MEMWAIT_IOC_OWNER, &owner) && owner.id == loop->id;
 }
 
-/* EBADF: the number is not the loop's any more, as it does not know the call. */
+/* Returns -EBADF if the ioctl fails and the descriptor is no longer a memwait device. */
 static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *argument)
 {
 	int ret = memwait_device_ioctl(loop->fd, command, argument);
@@ -179,7 +177,7 @@ static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *a
 	return ret < 0 && ret != -EINTR && memwait_device_probe(loop->fd) ? -EBADF : ret;
 }
 
-/* Makes operations ready, and forgets a kick. Returns how many completions there were. */
+/* Makes operations ready and clears @kicked. Returns the number of completions. */
 static int loop_read(memwait_loop_t *loop, int most)
 {
 	struct memwait_completion completions[BATCH];
@@ -201,7 +199,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 	for (i = 0; i < n; i++) {
 		struct memwait_op *op = (struct memwait_op *)(uintptr_t)completions[i].user_data;
 
-		/* Of a loop that lost its number to this one: that loop finds EBADF. */
+		/* From a loop that lost its descriptor to this one: that loop gets EBADF. */
 		if (op->loop != loop)
 			continue;
 		if (op == &loop->kick) {
@@ -216,7 +214,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 	return (int)n;
 }
 
-/* Whether its waits can be told of deaths. */
+/* True if the operation's waits can be MEMWAIT_OWNED. */
 bool memwait_op_has_id(const struct memwait_op *op)
 {
 	return op->loop->id;
@@ -224,8 +222,8 @@ bool memwait_op_has_id(const struct memwait_op *op)
 
 /*
  * Queues an operation of a locked loop; with MEMWAIT_GROUP, for @expected words in the array @word.
- * Returns MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED (the owner that
- * @expected names is dead), or a negative error number. Only if it is PENDING it is queued.
+ * Returns MEMWAIT_PENDING (queued), MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED (the
+ * owner that @expected names is dead), or a negative error number.
  */
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags)
@@ -270,7 +268,7 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 
 static int loop_arm_kick(memwait_loop_t *loop)
 {
-	/* relaxed: the kernel's comparison decides */
+	/* relaxed: the kernel compares */
 	uint32_t now = atomic_load_explicit(&loop->kick_word, memory_order_relaxed);
 	int ret = memwait_op_arm(&loop->kick, &loop->kick_word, now,
 				 MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE);
@@ -283,7 +281,7 @@ static bool kick_is_idle(const memwait_loop_t *loop)
 	return op_state(&loop->kick) == MEMWAIT_OP_IDLE;
 }
 
-/* Returns whether there was a kick to be notified. */
+/* Returns true if a kick was queued. */
 static bool loop_notify_kick(const memwait_loop_t *loop)
 {
 	struct memwait_notify notify = {
@@ -300,19 +298,19 @@ static void loop_kick(memwait_loop_t *loop)
 {
 	if (loop->kicked || (kick_is_idle(loop) && loop_arm_kick(loop)))
 		return;
-	/* relaxed: notify orders it */
+	/* relaxed: the notify orders it */
 	atomic_fetch_add_explicit(&loop->kick_word, 1, memory_order_relaxed);
 	loop->kicked = loop_notify_kick(loop);
 }
 
 static uint32_t loop_stops(const memwait_loop_t *loop)
 {
-	/* acquire: what was done before a stop is there for the run that obeys it */
+	/* acquire: a run that obeys a stop sees what was done before the stop */
 	return (uint32_t)(atomic_load_explicit(&loop->runs_and_stops, memory_order_acquire) /
 			  STOP);
 }
 
-/* Those who sleep began before the stops that were not seen yet. */
+/* All current sleepers began before the stops not yet seen. */
 static void loop_see_stops(memwait_loop_t *loop, uint32_t stops)
 {
 	if (loop->stops_seen == stops)
@@ -321,7 +319,7 @@ static void loop_see_stops(memwait_loop_t *loop, uint32_t stops)
 	loop->leaving = loop->asleep;
 }
 
-/* Before the lock is dropped: does somebody sleep who has to leave? */
+/* Before dropping the lock: kicks if a sleeper must leave. */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
 	if (loop->asleep && kick_is_idle(loop))
@@ -331,7 +329,7 @@ static void loop_heed_stops(memwait_loop_t *loop)
 		loop_kick(loop);
 }
 
-/* The same, and also kicks if there is something else that the descriptor does not tell of. */
+/* Also kicks for ready operations, and for sleepers when nothing is pending. */
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);
@@ -344,7 +342,7 @@ static bool visit_is_stopped(const struct visit *visit)
 	return visit->is_run && visit->stops != loop_stops(visit->loop);
 }
 
-/* Returns false if there was a stop before, for this one. */
+/* Returns false if an earlier stop was kept for this run. */
 static bool run_begin(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
@@ -353,12 +351,12 @@ static bool run_begin(struct visit *visit)
 
 	do {
 		next = (was & ~STOPPED) + RUN;
-		/* acquire: as above */
+		/* acquire: see loop_stops() */
 	} while (!atomic_compare_exchange_weak_explicit(&loop->runs_and_stops, &was, next,
 							memory_order_acquire,
 							memory_order_relaxed));
 	visit->stops = (uint32_t)(next / STOP);
-	/* It is not meant by these. */
+	/* Those stops are not for this run. */
 	loop_see_stops(loop, visit->stops);
 	return !(was & STOPPED);
 }
@@ -378,7 +376,7 @@ static void visit_end(struct visit *visit)
 	if (visit->process != memwait_process_number())
 		return;
 	loop->visits--;
-	/* relaxed: a stop that finds it has it return, as it does */
+	/* relaxed: a stop that counts this run only makes it return */
 	if (visit->is_run)
 		atomic_fetch_sub_explicit(&loop->runs_and_stops, RUN, memory_order_relaxed);
 	loop_settle(loop);
@@ -386,8 +384,8 @@ static void visit_end(struct visit *visit)
 }
 
 /*
- * From visit_leave() to visit_return() the loop is not locked. In a child of fork() visit_return()
- * returns false, and it stays unlocked.
+ * The loop is unlocked from visit_leave() to visit_return(). In a child of fork() visit_return()
+ * returns false and leaves it unlocked.
  */
 static void visit_leave(struct visit *visit, bool to_sleep)
 {
@@ -425,8 +423,9 @@ static void cancelled(void *argument)
 }
 
 /*
- * The id of the context: by it the kernel knows what its waits owe to others if the process dies,
- * and ends them then, whatever copies of the descriptor there are. A 32-bit kernel has no ids.
+ * Binds the context and gets its owner id. If the process dies, the kernel ends the context's
+ * waits, even with copies of the descriptor around, and reports the death by the id. 32-bit kernels
+ * have no ids.
  */
 static int loop_get_id(memwait_loop_t *loop)
 {
@@ -503,7 +502,7 @@ int memwait_loop_fd(const memwait_loop_t *loop)
 
 size_t memwait_loop_pending(const memwait_loop_t *loop)
 {
-	/* relaxed: out of date at once */
+	/* relaxed: may be stale */
 	return loop ? atomic_load_explicit(&loop->pending, memory_order_relaxed) : 0;
 }
 
@@ -547,7 +546,7 @@ static int dispatch(struct visit *visit)
 			return -EPERM;
 		ran++;
 	}
-	/* More may be there: a program that polls for edges, and stops at 0, is told by a kick. */
+	/* More may be unread. A kick informs programs that poll for edges and stop at 0. */
 	if (!ran && got > 0 && got == asked)
 		loop_kick(loop);
 	return got < 0 && !ran ? got : ran;
@@ -561,7 +560,7 @@ static int run(struct visit *visit)
 
 	if (!run_begin(visit))
 		return 0;
-	/* What it is by now may never be readable. */
+	/* A reused descriptor may never become readable. */
 	if (!loop_is_open(loop))
 		return -EBADF;
 	while (!visit_is_stopped(visit) && memwait_loop_pending(loop)) {
@@ -652,7 +651,7 @@ unsigned int memwait_op_index(const memwait_op_t *op)
 	return op ? to_op(op)->index : 0;
 }
 
-/* Makes sure that an operation can begin, and locks its loop until memwait_op_start(). */
+/* Checks that an operation can begin. Locks its loop until memwait_op_start(). */
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 {
 	memwait_loop_t *loop;
@@ -676,7 +675,7 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	return 0;
 }
 
-/* The first step. Returns EINPROGRESS, or the operation's result. */
+/* Runs the first step. Returns EINPROGRESS or the operation's result. */
 int memwait_op_start(struct memwait_op *op)
 {
 	memwait_loop_t *loop = op->loop;
@@ -690,7 +689,7 @@ int memwait_op_start(struct memwait_op *op)
 	return result;
 }
 
-/* All of memwait_*_async(). EINVAL: @object is NULL. */
+/* Common part of memwait_*_async(). EINVAL: @object is NULL. */
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
 		     void *with, const struct memwait_deadline *deadline)
 {
@@ -706,7 +705,7 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 	return memwait_op_start(op);
 }
 
-/* All of memwait_*_clock*_async(). */
+/* Common part of memwait_*_clock*_async(). */
 int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind *kind,
 			   void *object, void *with, clockid_t clock,
 			   const struct timespec *abstime)
@@ -734,7 +733,7 @@ int memwait_op_cancel(memwait_op_t *public_op)
 	if (op_state(op) == MEMWAIT_OP_QUEUED && loop_is_open(loop)) {
 		cancel.id = op->id;
 		ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
-		/* It has ended: its completion, and what comes before that, becomes ready. */
+		/* It has ended: read until its completion is there. Others become ready too. */
 		while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
 			if (loop_read(loop, BATCH) <= 0)
 				break;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Probes for tools that look at locks (USDT): systemtap, bpftrace, perf, gdb. They have the names
- * and arguments of glibc's, where that has them, by the provider libmemwait. Each is one
- * instruction that does nothing, and a note in the library's file. There are none if it was built
- * without <sys/sdt.h>, which systemtap-sdt-dev has.
+ * USDT probes of locks, for systemtap, bpftrace, perf and gdb. The provider is libmemwait. Names
+ * and arguments match glibc's where glibc has them. Each probe is one nop and a note in the
+ * library's file. Built without <sys/sdt.h> (systemtap-sdt-dev), the library has no probes.
  */
 #ifndef MEMWAIT_PROBES_H
 #define MEMWAIT_PROBES_H
@@ -28,7 +27,7 @@
 	((void)#name, (void)(one), (void)(two), (void)(three))
 #endif
 
-/* Whether a lock function has got the lock. */
+/* True if a lock function got the lock. */
 static inline int memwait_probe_got(int err)
 {
 	return !err || err == EOWNERDEAD;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * memwaitctl: who waits, for what, and for whom; and waits and notifies for shell scripts. See
+ * memwaitctl: shows who waits, for what and for whom; waits and notifies for shell scripts. See
  * memwaitctl(8).
  *
- * It needs the device for what it does itself, and the kernel's lists for what it shows: debugfs
- * for waiters, tracefs for what happens. Files of words are found in the maps of those who wait on
- * them.
+ * Waits and notifies use the device. Waiters are listed from debugfs, events from tracefs. The path
+ * of a word's file comes from the maps of its waiter's process.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,7 +38,7 @@
 #define ONE_SECOND	1000000000ULL
 
 enum {
-	EXIT_NO = 1,		/* not equal, nobody woken, no waiter, a deadlock */
+	EXIT_NO = 1,		/* not equal, none woken, no waiters, deadlock */
 	EXIT_TIMED_OUT = 2,
 	EXIT_NO_DEVICE = 3,
 	EXIT_ERROR = 4,
@@ -92,8 +91,8 @@ static char *copy_text(const char *text)
 }
 
 /*
- * How many bytes the first character of a text has, in UTF-8; 0 if it is to be seen as a number
- * only: a control character, or a byte that begins none.
+ * Length in bytes of the first UTF-8 character. 0: a control character or an invalid byte, to be
+ * escaped.
  */
 static size_t printable(const char *text)
 {
@@ -119,7 +118,7 @@ static size_t printable(const char *text)
 	return nr;
 }
 
-/* What others have named, for a terminal: what is not printable in octal, as the kernel does. */
+/* Escapes unprintable bytes of foreign names in octal for a terminal, as the kernel does. */
 static const char *plain(const char *text, char *copy, size_t size)
 {
 	size_t used = 0, nr;
@@ -138,7 +137,7 @@ static const char *plain(const char *text, char *copy, size_t size)
 	return copy;
 }
 
-/* A number as C writes it. */
+/* Parses a number in C syntax. */
 static uint64_t number(const char *text, const char *what)
 {
 	uint64_t value;
@@ -151,7 +150,7 @@ static uint64_t number(const char *text, const char *what)
 	return value;
 }
 
-/* Seconds, in nanoseconds. */
+/* Parses seconds; returns nanoseconds. */
 static uint64_t seconds(const char *text, const char *what)
 {
 	double value;
@@ -173,7 +172,7 @@ static uint64_t now(void)
 
 /* The device */
 
-/* Why the device cannot be used, for a negative error number. */
+/* Explains a negative error number of opening the device. */
 static const char *device_hint(int error)
 {
 	switch (-error) {
@@ -193,7 +192,7 @@ static const char *device_hint(int error)
 	}
 }
 
-/* Returns a descriptor and what INFO says, or a negative errno. */
+/* Returns a descriptor and the result of INFO, or a negative errno. */
 static int device_open(struct memwait_info *info)
 {
 	int fd = open(DEVICE, O_RDWR | O_CLOEXEC), err;
@@ -275,7 +274,7 @@ struct mapped {
 	char *word;
 };
 
-/* Maps the word of a file, for reading. */
+/* Maps the word of a file read-only. */
 static struct mapped map_word(const char *file, uint64_t offset, unsigned int size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -407,7 +406,7 @@ static uint64_t value(const struct row *row, int column)
 	return strtoull(row->column[column], NULL, 10);
 }
 
-/* Splits a line by the order that the header has. Returns whether all is there. */
+/* Splits a line in the header's column order. Returns false if a column is missing. */
 static bool split(struct row *row, const int *order, int nr)
 {
 	char *rest = row->line;
@@ -488,8 +487,8 @@ static void free_rows(struct rows *rows)
 }
 
 /*
- * The device and inode of a mapping in a line of /proc/PID/maps, as words are called by. Returns
- * the file's name, or NULL.
+ * Parses a line of /proc/PID/maps. Stores the device and inode in @name, in the notation of words.
+ * Returns the file's path or NULL.
  */
 static const char *parse_map(char *line, char *name, size_t size)
 {
@@ -513,7 +512,7 @@ static const char *parse_map(char *line, char *name, size_t size)
 	return *rest ? rest : NULL;
 }
 
-/* Files that were looked for, and what they are called, or NULL. */
+/* Cache: a file's name in words, and its path or NULL. */
 struct file {
 	char *name;
 	char *path;
@@ -522,7 +521,7 @@ struct file {
 static struct file *files;
 static size_t nr_files;
 
-/* What a word's file is called in a process that maps it, or NULL. */
+/* Returns the path of a word's file from the maps of its waiter's process, or NULL. */
 static const char *path_of(const struct row *row)
 {
 	char name[64], found[64], maps[64], *line = NULL;
@@ -560,7 +559,7 @@ static const char *offset_of(const struct row *row)
 	return end ? end + 1 : "";
 }
 
-/* A word, by its file if that is found. */
+/* Formats a word, with the path of its file if known. */
 static void word_text(const struct row *row, char *text, size_t size)
 {
 	const char *path = path_of(row);
@@ -574,7 +573,7 @@ static void word_text(const struct row *row, char *text, size_t size)
 		snprintf(text, size, "%s", row->column[WORD]);
 }
 
-/* What the kernel calls a word that is given as FILE:OFFSET. */
+/* Converts FILE:OFFSET to the kernel's name of the word. */
 static void name_word(const char *given, char *name, size_t size)
 {
 	char *file = copy_text(given), *colon = strrchr(file, ':'), *line = NULL, start[32];
@@ -704,7 +703,7 @@ static int do_list(int argc, char **argv)
 
 /* Owners */
 
-/* The row of the thread that has an id and waits for another's, or NULL. */
+/* Returns the row of the thread with owner id @id that waits for another owner, or NULL. */
 static const struct row *waits_as(const struct rows *rows, uint64_t id)
 {
 	size_t i;
@@ -718,8 +717,8 @@ static const struct row *waits_as(const struct rows *rows, uint64_t id)
 }
 
 /*
- * Whether a thread waits, through others, for itself. A thread waits for one owner at a time, so
- * that there is one way to follow. @least: the least id of the circle, for each to be told once.
+ * True if a thread waits, through others, for itself. A thread waits for one owner at a time, so
+ * there is one chain. @least: least id of the cycle, to report each cycle once.
  */
 static bool is_deadlocked(const struct rows *rows, const struct row *row, uint64_t *least)
 {
@@ -740,7 +739,7 @@ static bool is_deadlocked(const struct rows *rows, const struct row *row, uint64
 	return false;
 }
 
-/* Whether the same wait is there still: of that thread, on that word, for that owner. */
+/* True if the same thread still waits on the same word for the same owner. */
 static bool waits_still(const struct rows *rows, const struct row *row)
 {
 	const struct row *later = waits_as(rows, value(row, SELF));
@@ -779,7 +778,7 @@ static void show_owner(const struct row *row)
 	       plain(command, copy, sizeof(copy)));
 }
 
-/* Tells of a circle that begins at a row. Returns whether it stands still. */
+/* Reports the cycle that starts at @row. Returns false if it has dissolved. */
 static bool show_deadlock(const struct rows *rows, const struct rows *later, const struct row *row)
 {
 	const struct row *first = row;
@@ -809,7 +808,7 @@ static int do_owners(int argc, char **argv)
 	(void)argv;
 	if (argc != 1)
 		usage();
-	/* Twice: a circle counts if it stands still. */
+	/* Read twice: only a persistent cycle is a deadlock. */
 	rows = read_queues();
 	nanosleep(&pause, NULL);
 	later = read_queues();
@@ -857,7 +856,7 @@ static char instance[96];
 static int events = -1;
 static volatile sig_atomic_t stopped;
 
-/* It cannot be removed while its trace_pipe is open. */
+/* rmdir() fails while trace_pipe is open. */
 static void remove_instance(void)
 {
 	if (events >= 0)
@@ -888,7 +887,7 @@ static void open_events(void)
 	struct sigaction action = { .sa_handler = stop };
 	char path[128];
 
-	/* None may leave the instance behind, which goes on recording. */
+	/* No signal may leave the instance behind, still recording. */
 	sigaction(SIGHUP, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGPIPE, &action, NULL);
@@ -928,7 +927,7 @@ static uint64_t field(const char *event, const char *name)
 	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-/* One line of the trace. It begins with the name of a process, which may be anything. */
+/* Parses a trace line. It begins with a process name, which may contain anything. */
 static void count_event(struct word_use **uses, size_t *nr, const char *line)
 {
 	const char *event = NULL, *next = line, *word;
@@ -978,7 +977,7 @@ static void show_uses(struct word_use *uses, size_t nr, bool clear)
 	fflush(stdout);
 }
 
-/* Reads what was recorded until a time. */
+/* Reads recorded events until @until. */
 static void read_events(struct word_use **uses, size_t *nr, uint64_t until)
 {
 	static char buffer[65536];
@@ -990,7 +989,7 @@ static void read_events(struct word_use **uses, size_t *nr, uint64_t until)
 	while (!stopped && now() < until) {
 		n = read(events, buffer + length, sizeof(buffer) - 1 - length);
 		if (n <= 0) {
-			/* trace_pipe can be polled, but wakes late. */
+			/* poll() on trace_pipe wakes late. */
 			nanosleep(&pause, NULL);
 			continue;
 		}
