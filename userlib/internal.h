@@ -15,18 +15,18 @@
  * The file that changes a word describes the word's shared bits and invariants at its top.
  * MEMWAIT_INVARIANT() checks them.
  *
- * Death. A process can be killed at any instruction. A waiter must still get whatever is free of a
- * shared object. Three mechanisms ensure that; see also owner.c:
+ * Death. A process can be killed at any instruction. Whatever is free of a shared object must still
+ * reach a waiter; see also owner.c:
  *
- *	memwait_change(): changes a word and notifies its waiters in one system call. Used wherever
- *	there may be sleepers.
+ *	memwait_change() changes a word and notifies in one system call. Used wherever there may be
+ *	sleepers.
  *
  *	MEMWAIT_OWNED sleeps: if a woken thread dies, the next waiter gets MEMWAIT_OWNER_DIED, to be
- *	handled like MEMWAIT_OK. The kernel tracks only the thread woken last. So a woken thread
- *	that leaves something for others wakes one of them.
+ *	handled like MEMWAIT_OK. The kernel tracks only the last woken thread. So a woken thread
+ *	that leaves something behind wakes another.
  *
- *	memwait_answer_for(): where neither is enough, a thread has its own death reported before it
- *	makes its change.
+ *	memwait_answer_for(): where neither is enough, a thread first arranges for its own death to
+ *	be reported.
  *
  * Private objects need none of this: their threads die together.
  *
@@ -34,17 +34,15 @@
  * know the object's kind of memory. A function that must not touch the object after its atomic
  * operation reads the flag first.
  *
- * A notify may hit a word whose object is gone: the change released a waiter, which then unmapped
- * the memory. If nothing is mapped there, the notify fails with EFAULT, which is ignored. If the
- * address is reused, a waiter there gets a stray MEMWAIT_OK. So all waiters, in this library and in
- * programs with their own words, recheck their word, as with futex(2). A channel must outlive every
- * call on it.
+ * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
+ * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
+ * waiters, here and in programs with their own words, recheck their word, as with futex(2). A
+ * channel must outlive every call on it.
  *
  * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
  * this when a thread dies within a wait. The library does it when a cancelled operation has
- * completed with MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its sleep. In
- * the latter case the library cannot tell whether the thread was counted; an extra wake-up is
- * harmless.
+ * completed with MEMWAIT_OK or MEMWAIT_OWNER_DIED, and when a thread is cancelled in its sleep. A
+ * cancelled thread may not have been counted; an extra wake-up is harmless.
  */
 #ifndef MEMWAIT_INTERNAL_H
 #define MEMWAIT_INTERNAL_H
@@ -146,9 +144,9 @@ extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")
 extern _Atomic int memwait_device_was_lost __attribute__((__visibility__("hidden")));
 
 /*
- * Functions that begin something open the device first, even if they need not wait. The same thread
- * later unlocks or posts and must wake others. By then a failure to open the device (no descriptor
- * left, not visible) would be too late.
+ * Functions that begin something open the device first, even if they need not wait: the same thread
+ * later unlocks or posts, must wake others, and could not handle an open failure (no descriptor
+ * left, device not visible).
  */
 static inline bool memwait_has_device(void)
 {
@@ -168,8 +166,8 @@ static inline int memwait_need_device(void)
 }
 
 /*
- * The same for functions that end something. They proceed even if the process has closed the device
- * since and cannot reopen it: the next call on the object wakes whoever is owed a wake-up.
+ * The same for functions that end something. If the process has closed the device and cannot reopen
+ * it, they proceed: the next call on the object does the missing wake-ups.
  */
 static inline int memwait_need_device_once(void)
 {
@@ -180,8 +178,8 @@ static inline int memwait_need_device_once(void)
 }
 
 /*
- * Id of the calling thread, of its parent, or 0. TLS model initial-exec: the shared library reads
- * it without a call, which matters to locks.
+ * Id of the calling thread, of its parent, or 0. initial-exec: read without a call in the shared
+ * library too, as lock fast paths need little else.
  */
 extern __thread uint64_t memwait_own_id
 	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
@@ -292,8 +290,8 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 		   uint32_t flags);
 
 /*
- * Waits while a word is @expected. @op is NULL: sleeps until @deadline; otherwise arms @op with the
- * deadline of @op. Returns an outcome or a negative error number; MEMWAIT_PENDING: armed.
+ * Waits while a word is @expected. Without @op sleeps until @deadline; with @op arms it, with its
+ * own deadline. Returns an outcome or a negative error number; MEMWAIT_PENDING: armed.
  */
 static inline int memwait_await(struct memwait_op *op, const volatile void *word,
 				uint64_t expected, uint32_t flags,
@@ -310,8 +308,8 @@ static inline bool memwait_has_failed(int outcome)
 }
 
 /*
- * Spinning before a sleep. The limit is twice the recent spin count, which @spins stores per lock,
- * and at most about the time of a system call. Futile spins soon shrink the limit.
+ * Spins before sleeping, at most twice the recent count, which @spins keeps per lock, and at most
+ * about a system call's time. The limit shrinks quickly when spinning is futile.
  */
 struct memwait_spin {
 	uint32_t lately;

@@ -3,34 +3,34 @@
  * libmemwait: locks, condition variables and more for threads and event loops, within a process and
  * across processes. See libmemwait(7) and each function's page.
  *
- * The blocking functions are those of pthreads with another prefix. Each has a non-blocking form,
- * which takes an operation (memwait_op_t) of a loop (memwait_loop_t) and runs its callback when the
- * loop is dispatched.
+ * Blocking functions follow pthreads, with another prefix. Each has an *_async() form, which takes
+ * an operation (memwait_op_t) of a loop (memwait_loop_t) and runs its callback when the loop is
+ * dispatched.
  *
- * Lock words are plain data without pointers. They may lie in any memory, even mapped at different
- * addresses. Zeroed means initialised. MEMWAIT_PRIVATE words are used by one address space, at one
- * address, and are cheaper to wait on and to wake.
+ * Lock words are plain data without pointers, in any memory, at different addresses in each
+ * process. Zeroed means initialised. MEMWAIT_PRIVATE words belong to one address space and stay at
+ * one address; waiting and waking cost less.
  *
- * Return values. Words (memwait_wait32() etc.): an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED, or a
- * negative error number. Others, unless noted: 0 or a positive error number.
+ * Word functions (memwait_wait32() etc.) return an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED, or a
+ * negative error number. Unless noted, others return 0 or a positive error number.
  *
- * Every init, and every function that may have to sleep or wake, now or when it is undone, opens
- * /dev/memwait. So whatever was locked can be unlocked. If the open fails, the function does
- * nothing and returns the error of open(2): ENOENT, ENODEV or ENXIO without the module, EMFILE ...;
- * or ENOTTY: not this device.
+ * Every init, and every function that may have to sleep or wake, now or when undone, opens
+ * /dev/memwait. So whatever was locked can be unlocked. If the open fails, nothing is done and
+ * open(2)'s error is returned: ENOENT, ENODEV or ENXIO without the module, EMFILE ...; or ENOTTY:
+ * not this device.
  *
- * EINVAL: NULL, a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, unknown flags. A deadline
- * with nanoseconds below 0 or above 999,999,999 is EINVAL only when it is needed. Times before 1970
- * have passed. A NULL word or array of words is -EFAULT where the kernel reads it; notifying a
- * private NULL word succeeds.
+ * EINVAL: NULL, a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, unknown flags, and, only
+ * when the deadline is needed, nanoseconds outside 0 to 999,999,999. Times before 1970 have passed.
+ * A NULL word or array is -EFAULT where the kernel reads it, so not when a private word is
+ * notified.
  *
- * *_timed*() functions take a CLOCK_REALTIME deadline, *_clock*() functions one of the given clock.
- * Deadlines are absolute.
+ * *_timed*() take a CLOCK_REALTIME deadline, *_clock*() one of the given clock. Deadlines are
+ * absolute.
  *
- * *_async() functions return 0 if done already: no callback. EINPROGRESS: one callback will follow,
- * with the result of the blocking function. EOWNERDEAD: as 0, see memwait_mutex_lock(). Other
- * errors: nothing was begun. EBUSY: the operation is pending. EPERM: its loop is the parent
- * process's. ENOSPC: the user's limit of pending waits is reached. ENOMEM.
+ * *_async() return 0 if done: no callback. EINPROGRESS: one callback follows, with the blocking
+ * function's result. EOWNERDEAD: as 0, see memwait_mutex_lock(). On other errors nothing was begun.
+ * EBUSY: the operation is pending. EPERM: the loop is a parent process's. ENOSPC: the user's limit
+ * of pending waits. ENOMEM.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -50,9 +50,9 @@ extern "C" {
 struct timespec;
 
 /*
- * Returns 0, with the device open, if the device can be used, or else the negative error number of
- * the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... from open(2); -ENOTTY: not this
- * device, or another version; -EPERM ...: from a seccomp filter.
+ * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
+ * from the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: not this
+ * device, or another version; -EPERM ...: of a seccomp filter.
  */
 int memwait_available(void);
 
@@ -62,9 +62,9 @@ int memwait_available(void);
 typedef struct memwait_loop memwait_loop_t;
 
 /*
- * An operation. The caller owns the memory; the library allocates none. After memwait_op_init() it
- * can be used any number of times, once at a time. It must not move while pending: until its
- * callback begins or memwait_op_cancel() returns 0.
+ * An operation. The caller owns the memory; the library allocates none. Reusable after
+ * memwait_op_init(), once at a time. It must not move while pending: until its callback begins or
+ * memwait_op_cancel() returns 0.
  */
 typedef union {
 	uint64_t reserved[32];
@@ -73,9 +73,9 @@ typedef union {
 
 /*
  * Runs within memwait_loop_dispatch() or memwait_loop_run(), in the calling thread, without library
- * locks. It may start the next operation with @op, cancel others, lock, unlock, free @op, dispatch
- * or end its thread. It must not free the loop, nor leave by longjmp() or an exception. @result:
- * what the blocking function would have returned.
+ * locks. It may do anything, such as restart or free @op, cancel, lock, dispatch or end its thread,
+ * but not free the loop, nor leave by longjmp() or an exception. @result: as from the blocking
+ * function.
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
@@ -92,29 +92,28 @@ int memwait_loop_new(memwait_loop_t **loop);
 int memwait_loop_free(memwait_loop_t *loop);
 
 /*
- * Returns the descriptor to poll for POLLIN, in any event loop. It is readable while there is
- * something to dispatch. Do not read or close it. -EINVAL: @loop is NULL.
+ * The descriptor to poll for POLLIN, readable while there is something to dispatch. Do not read or
+ * close it. -EINVAL: @loop is NULL.
  */
 int memwait_loop_fd(const memwait_loop_t *loop);
 
 /*
- * Runs the callbacks of completed operations, at most 64; never blocks. Returns how many ran, or a
- * negative error number: -EPERM in a child of fork(). The descriptor stays readable while callbacks
- * remain; with edge-triggered polling, call until it returns 0. Threads may dispatch concurrently.
+ * Runs up to 64 callbacks of completed operations; never blocks. Returns how many ran, or a
+ * negative error number: -EPERM in a child of fork(). The descriptor stays readable while more
+ * remain; with edge-triggered polling call until it returns 0. Threads may dispatch concurrently.
  */
 int memwait_loop_dispatch(memwait_loop_t *loop);
 
 /*
- * For programs without a loop: dispatches until no operation is pending, or until
- * memwait_loop_stop(). Several threads may run one loop. An operation whose callback runs is not
- * pending: another thread that checks then may return. A cancellation point. EPERM in a child of
- * fork().
+ * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(). Several
+ * threads may run one loop. An operation is not pending while its callback runs: another thread may
+ * then return. A cancellation point. EPERM in a child of fork().
  */
 int memwait_loop_run(memwait_loop_t *loop);
 
 /*
- * Makes every running memwait_loop_run(), in any thread, return after the current callback. If none
- * runs, the next one returns immediately. Any thread or signal handler may call it. EPERM in a
+ * Makes every running memwait_loop_run(), in any thread, return after the current callback; if none
+ * runs, the next one returns immediately. Callable from any thread or signal handler. EPERM in a
  * child of fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
@@ -123,9 +122,8 @@ int memwait_loop_stop(memwait_loop_t *loop);
 size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
- * Binds an operation that is not pending to a loop. @data is passed to the callback. Required
- * before all other functions: they return EINVAL for zeroed memory, and cannot detect other
- * uninitialised memory.
+ * Binds an operation that is not pending to a loop. @data is passed to the callback. All other
+ * functions need it: they return EINVAL for zeroed memory, and cannot detect other garbage.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
@@ -156,9 +154,8 @@ unsigned int memwait_op_index(const memwait_op_t *op);
  * @timeout: NULL: forever; otherwise on CLOCK_MONOTONIC, or by flag on CLOCK_REALTIME or relative.
  * @flags: MEMWAIT_PRIVATE, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE, MEMWAIT_OWNED.
  *
- * With MEMWAIT_OWNED deaths end the wait with MEMWAIT_OWNER_DIED, see memwait(4). The lower 62 bits
- * of a 64-bit word are its owner's id, see memwait_owner(). The calling thread gets an id:
- * -EOPNOTSUPP, -ENOSPC, -ENOMEM.
+ * MEMWAIT_OWNED: deaths end the wait with MEMWAIT_OWNER_DIED, see memwait(4). The lower 62 bits of
+ * a 64-bit word are its owner's id. The calling thread gets an id: -EOPNOTSUPP, -ENOSPC, -ENOMEM.
  *
  * Returns MEMWAIT_OK, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED; or -EINVAL
  * (misaligned), -EFAULT, -EINTR, -EOPNOTSUPP (device memory; 64 bits on a 32-bit kernel), -ENOMEM.
@@ -194,17 +191,17 @@ int memwait_notify(const volatile void *word, unsigned int count, unsigned int f
 
 /*
  * Applies an atomic operation (MEMWAIT_CHANGE_SET, _ADD, _AND, _OR, _XOR) to a 32-bit word and
- * wakes up to @count waiters, in one system call that no signal, not even SIGKILL, splits. *@old
- * (if not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken. On
- * error nothing was done: -EINVAL, -EFAULT, -EOPNOTSUPP.
+ * wakes up to @count waiters, in one system call that no signal, even SIGKILL, splits. *@old (if
+ * not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
+ * -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
  */
 int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
 			  unsigned int count, unsigned int flags, uint32_t *old);
 
 /*
- * The calling thread's id, which marks it as the owner of a word: nonzero, within
- * MEMWAIT_OWNER_MASK, never reused, the same in every process and namespace. -EOPNOTSUPP: the
- * kernel has no ids; -ENOSPC: the user's limit; -ENOMEM; or from open(2) of the device.
+ * The calling thread's id, to mark a word's owner: nonzero, within MEMWAIT_OWNER_MASK, never
+ * reused, the same in every process and namespace. -EOPNOTSUPP: the kernel has no ids; -ENOSPC: the
+ * user's limit; -ENOMEM; or from open(2).
  */
 int memwait_owner(uint64_t *id);
 
@@ -215,10 +212,10 @@ int memwait_waiters(const volatile void *word, unsigned int flags);
 
 /*
  * Waits while all @count words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one is
- * notified. Exactly one notify is consumed. Each of @waits uses addr, expected and flags (size,
- * MEMWAIT_PRIVATE); the rest is 0. A word may occur more than once. @timeout and @flags as for
- * memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if not NULL): the word behind MEMWAIT_OK, or
- * the first one behind MEMWAIT_NOT_EQUAL.
+ * notified. Consumes exactly one notify. Each of @waits sets addr, expected and flags (size,
+ * MEMWAIT_PRIVATE), the rest is 0; words may repeat. @timeout and @flags as for memwait_wait32(),
+ * without MEMWAIT_PRIVATE. *@index (if not NULL): the word of MEMWAIT_OK, or the first of
+ * MEMWAIT_NOT_EQUAL.
  *
  * Returns as memwait_wait32().
  */
@@ -233,23 +230,23 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
 
 /*
- * If *word == expected, wakes up to @count waiters and moves up to @move following ones to the end
- * of @target's queue, in one step. @flags: a size and MEMWAIT_PRIVATE, for both words. *@woken and
- * *@moved (if not NULL): how many. A move is invisible to the waiter: a signal returns it to its
- * own word. A cancelled operation that was already notified passes the wake-up to the next waiter
- * of its own word.
+ * If *word == expected, wakes up to @count waiters and moves up to @move more to the end of
+ * @target's queue, in one step. @flags: a size and MEMWAIT_PRIVATE, for both words. *@woken and
+ * *@moved (if not NULL): how many. Moved waiters do not notice: after a signal they look at their
+ * own word, and a cancelled operation that was notified passes the wake-up to the next waiter of
+ * its own word.
  *
- * Returns 0, MEMWAIT_NOT_EQUAL: nothing was done; or a negative error number as memwait_wait32(),
- * or -EXDEV: the words are of two files, or only one is of a file.
+ * Returns 0, MEMWAIT_NOT_EQUAL (nothing done), or a negative error number as memwait_wait32(), or
+ * -EXDEV: the words are of two files, or only one is of a file.
  */
 int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
 		    unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
 		    unsigned int *moved);
 
 /*
- * memwait_notify(target, count), then a wait on @word, in one system call: hand over and wait for
- * the answer. @flags: as for memwait_wait32(), and the size of @word. MEMWAIT_PRIVATE applies to
- * both. *@notified (if not NULL): how many were woken.
+ * memwait_notify(target, count), then a wait on @word, in one system call. @flags: as for
+ * memwait_wait32(), and the size of @word; MEMWAIT_PRIVATE is for both. *@notified (if not NULL):
+ * how many were woken.
  *
  * Returns as memwait_wait32(). -EINTR: the notify is done; continue with memwait_wait32() etc.
  * Other errors: see *@notified.
@@ -259,10 +256,10 @@ int memwait_notify_wait(const volatile void *target, unsigned int count, const v
 			unsigned int *notified);
 
 /*
- * Notifies @count words in one system call. Each of @notifies uses addr, count and flags (0 or
- * MEMWAIT_PRIVATE). The kernel reads the array directly, so a size is also valid in flags, and addr
- * must then be aligned to it. @woken: NULL, or an array for how many each woke. A loop with
- * operations on many of the words is woken only a few times.
+ * Notifies @count words in one system call. Each of @notifies sets addr, count and flags (0 or
+ * MEMWAIT_PRIVATE). The kernel reads the array directly: it also accepts a size in flags, and addr
+ * must then be aligned to it. @woken: NULL, or an array for how many each woke. A loop waiting on
+ * many of the words is woken only a few times.
  *
  * Returns how many were done; the next one failed. If the first failed: -EINVAL, -EFAULT,
  * -EOPNOTSUPP.
@@ -279,10 +276,10 @@ typedef union {
 #define MEMWAIT_MUTEX_INIT	{ { 0 } }
 
 /*
- * Kinds. FAIR or ROBUST can be added to one of the first three, MEMWAIT_PRIVATE to all. All but
- * NORMAL and FAIR check their owner. Unless the mutex is PRIVATE and not ROBUST, the owner is a
- * kernel id, which a thread gets at first use: ENOENT etc. without the device, EOPNOTSUPP where the
- * kernel has no ids, ENOSPC over the user's limit.
+ * Kinds. FAIR or ROBUST combine with one of the first three, MEMWAIT_PRIVATE with all. All but
+ * NORMAL and FAIR check owners. Unless PRIVATE and not ROBUST, they use kernel ids, which a thread
+ * gets at first need: ENOENT etc. without the device, EOPNOTSUPP if the kernel has no ids, ENOSPC
+ * over the user's limit.
  */
 #define MEMWAIT_MUTEX_NORMAL		0x0u	/* taken by whoever finds it free first */
 #define MEMWAIT_MUTEX_RECURSIVE		0x1u	/* its owner can lock it again */
@@ -300,12 +297,12 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind);
 int memwait_mutex_destroy(memwait_mutex_t *mutex);
 
 /*
- * Not a cancellation point; signals do not interrupt it. EDEADLK: the caller already owns this
- * ERRORCHECK mutex. EAGAIN: this RECURSIVE mutex is locked too often.
+ * Not a cancellation point, not interrupted by signals. EDEADLK: ERRORCHECK, and the caller has it.
+ * EAGAIN: RECURSIVE, locked too often.
  *
- * ROBUST, for all functions that lock. EOWNERDEAD: the caller has the lock, and the previous owner
- * died with it. Repair the protected data, call memwait_mutex_consistent(), and continue.
- * ENOTRECOVERABLE: it was unlocked without memwait_mutex_consistent(), and can only be destroyed.
+ * ROBUST, in all functions that lock: EOWNERDEAD: locked, and the previous owner died with it.
+ * Repair what it guards and call memwait_mutex_consistent(). ENOTRECOVERABLE: unlocked without that
+ * call; it can only be destroyed.
  */
 int memwait_mutex_lock(memwait_mutex_t *mutex);
 
@@ -327,19 +324,18 @@ int memwait_mutex_unlock(memwait_mutex_t *mutex);
 int memwait_mutex_consistent(memwait_mutex_t *mutex);
 
 /*
- * The callback, or the caller on 0, has the mutex locked; likewise with EOWNERDEAD, see above. If
- * the kind checks owners, the thread that runs the callback is the owner.
+ * On callback, or return of 0, the mutex is locked; likewise with EOWNERDEAD. If the kind checks
+ * owners, the thread that runs the callback is the owner.
  */
 int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 				  const struct timespec *abstime, memwait_op_t *op);
 
 /*
- * Runs the callback, with result 0 or EOWNERDEAD, under the mutex, and unlocks it after the
- * callback. Never blocks. 0: the mutex was free and the callback has run. EINPROGRESS: the callback
- * will run; if locking fails, with that error and without the mutex. The callback must leave the
- * mutex locked. EPERM, or ENOENT etc. from waking: the unlock failed, and the callback has run.
- * EPERM if the callback returns in a child of fork().
+ * Runs the callback under the mutex, with result 0 or EOWNERDEAD, then unlocks. Never blocks. 0:
+ * the callback has run. EINPROGRESS: it will run, without the mutex if locking fails, with that
+ * error. It must leave the mutex locked. EPERM, or ENOENT etc. from waking: the callback has run,
+ * the unlock failed. EPERM also if the callback returns in a child of fork().
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 
@@ -355,20 +351,18 @@ typedef union {
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
 
 /*
- * EBUSY: there are waiters, including woken operations whose callback has not begun. Once all
- * waiters are woken, destroy waits for them to leave, without a limit. A process killed while
- * leaving never leaves. So destroy returns EBUSY if nobody leaves for ten seconds, unless PRIVATE.
- * The memory may be initialised again.
+ * EBUSY: there are waiters, including woken operations whose callback has not begun. Once all are
+ * woken, destroy waits for them to leave, without limit. One killed on its way out never leaves:
+ * EBUSY if nobody leaves for ten seconds, unless PRIVATE. The memory can be initialised again.
  */
 int memwait_cond_destroy(memwait_cond_t *cond);
 
 /*
- * Unlocks the mutex, a recursive one entirely, and locks it again before returning anything but
- * ENOTRECOVERABLE. Spurious returns are possible, as in POSIX: check the predicate again.
- * Cancellation points: clean-up handlers run with the mutex locked, and no signal is consumed.
- * ETIMEDOUT. EPERM: the mutex is not locked. After EPERM, or failure to open the device, the mutex
- * was never unlocked. ROBUST: EOWNERDEAD: locked, and its owner died meanwhile; ENOTRECOVERABLE:
- * not locked.
+ * Unlock the mutex, a recursive one entirely, and lock it again on any return but ENOTRECOVERABLE.
+ * Spurious returns are possible, as in POSIX: recheck the predicate. Cancellation points: clean-up
+ * handlers run with the mutex locked, and no signal is consumed. ETIMEDOUT. EPERM: the mutex is not
+ * locked. With EPERM, or no device, it was never unlocked. ROBUST: EOWNERDEAD: locked, and its
+ * owner died meanwhile; ENOTRECOVERABLE: not locked.
  */
 int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex);
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
@@ -385,12 +379,12 @@ int memwait_cond_broadcast(memwait_cond_t *cond);
 int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
 
 /*
- * The caller has the mutex locked. EINPROGRESS: the mutex is unlocked, and the callback will run
- * with it locked and result 0 or ETIMEDOUT. Any other result: the mutex is still locked. Cancelling
- * the operation neither locks the mutex nor loses a signal.
+ * The caller has the mutex locked. EINPROGRESS: it is unlocked now, and the callback runs with it
+ * locked, with 0 or ETIMEDOUT. Otherwise it is still locked. A cancelled operation neither locks
+ * the mutex nor loses a signal.
  *
- * ENOMEM or ENOSPC in the callback: it could not wait for the mutex and does not have it; a signal
- * has passed to the next waiter. EOWNERDEAD, ENOTRECOVERABLE: as above.
+ * Callback with ENOMEM or ENOSPC: the mutex is not locked; a signal has passed to the next waiter.
+ * EOWNERDEAD, ENOTRECOVERABLE: as above.
  */
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
@@ -447,21 +441,21 @@ typedef union {
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 
 /*
- * EBUSY: it is locked, a ROBUST one by readers or a living writer. The last thread to unlock may
- * destroy: destroy waits for an earlier writer that is still in unlock. A writer killed in unlock
- * never leaves: EBUSY after ten seconds, unless PRIVATE or ROBUST.
+ * EBUSY: locked, a ROBUST one by readers or a living writer. The last thread to unlock may destroy:
+ * destroy waits for an earlier writer still in unlock. If that was killed: EBUSY after ten seconds,
+ * unless PRIVATE or ROBUST.
  */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 
 /*
- * A thread may hold several read locks and must unlock each, but not of a FAIR or PREFER_WRITER
- * lock, where a writer may be waiting. A reader must not request a write lock. EAGAIN: too many
- * readers. try: EBUSY. ETIMEDOUT.
+ * A thread may read-lock several times and unlocks as often, but not a FAIR or PREFER_WRITER lock,
+ * where a writer may be waiting. A reader must not write-lock. EAGAIN: too many readers. try:
+ * EBUSY. ETIMEDOUT.
  *
- * ROBUST, for all functions that lock. EOWNERDEAD: a writer died, and the caller has the write
- * lock, whichever it requested. Repair the protected data, call memwait_rwlock_consistent(), and
- * unlock. ENOTRECOVERABLE: somebody skipped memwait_rwlock_consistent(). A reader that dies stays a
- * reader: writers wait forever. ENOENT etc., ENOSPC: as for a ROBUST mutex.
+ * ROBUST, in all functions that lock: EOWNERDEAD: a writer died, and the caller has the write lock,
+ * whichever it requested. Repair what is guarded, call memwait_rwlock_consistent(), unlock.
+ * ENOTRECOVERABLE: unlocked without that call. A reader that dies stays a reader: writers wait
+ * forever. ENOENT etc., ENOSPC: as for a ROBUST mutex.
  */
 int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock);
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock);
