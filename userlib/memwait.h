@@ -7,9 +7,9 @@
  * an operation (memwait_op_t) of a loop (memwait_loop_t) and runs its callback when the loop is
  * dispatched.
  *
- * Lock words are plain data without pointers, in any memory, at different addresses in each
- * process. Zeroed means initialised. MEMWAIT_PRIVATE words belong to one address space and stay at
- * one address; waiting and waking cost less.
+ * Lock words are plain data without pointers, in any memory, even mapped at different addresses.
+ * Zeroed means initialised. MEMWAIT_PRIVATE words belong to one address space and stay at one
+ * address; waiting and waking cost less.
  *
  * Word functions (memwait_wait32() etc.) return an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED, or a
  * negative error number. Unless noted, others return 0 or a positive error number.
@@ -27,10 +27,10 @@
  * *_timed*() take a CLOCK_REALTIME deadline, *_clock*() one of the given clock. Deadlines are
  * absolute.
  *
- * *_async() return 0 if done: no callback. EINPROGRESS: one callback follows, with the blocking
- * function's result. EOWNERDEAD: as 0, see memwait_mutex_lock(). On other errors nothing was begun.
- * EBUSY: the operation is pending. EPERM: the loop is a parent process's. ENOSPC: the user's limit
- * of pending waits. ENOMEM.
+ * *_async() return 0 if done already: the callback will not run. EINPROGRESS: it runs once, with
+ * the blocking function's result. EOWNERDEAD: as 0, see memwait_mutex_lock(). On other errors
+ * nothing was begun. EBUSY: the operation is pending. EPERM: the loop is a parent process's.
+ * ENOSPC: the user's limit of pending waits. ENOMEM.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -52,7 +52,7 @@ struct timespec;
 /*
  * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
  * from the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: not this
- * device, or another version; -EPERM ...: of a seccomp filter.
+ * device, or another version; -EPERM ...: from a seccomp filter.
  */
 int memwait_available(void);
 
@@ -106,8 +106,8 @@ int memwait_loop_dispatch(memwait_loop_t *loop);
 
 /*
  * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(). Several
- * threads may run one loop. An operation is not pending while its callback runs: another thread may
- * then return. A cancellation point. EPERM in a child of fork().
+ * threads may run one loop. An operation is not pending while its callback runs: a thread that
+ * checks then may return. A cancellation point. EPERM in a child of fork().
  */
 int memwait_loop_run(memwait_loop_t *loop);
 
@@ -118,12 +118,13 @@ int memwait_loop_run(memwait_loop_t *loop);
  */
 int memwait_loop_stop(memwait_loop_t *loop);
 
-/* Number of pending operations, for a host loop to stay alive for. */
+/* Number of pending operations. A host loop stays alive while it is not 0. */
 size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
  * Binds an operation that is not pending to a loop. @data is passed to the callback. All other
- * functions need it: they return EINVAL for zeroed memory, and cannot detect other garbage.
+ * functions need it: they return EINVAL for zeroed memory, and cannot detect other uninitialised
+ * memory.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
