@@ -209,10 +209,10 @@ static int device_get(void)
 }
 
 /*
- * True if @error means that the program closed the descriptor, as daemons do, or reused its number:
- * the caller opens the device again, once per call. A reused number is not ours to close. If @fd
- * still is the device, and a seccomp filter refuses the call, a new descriptor would fail too, and
- * would leak the one that unfiltered threads use.
+ * True if @error means that the program closed the descriptor, as daemons do, or reused its number.
+ * The caller then opens the device again, once per call. A reused number is not ours to close. If
+ * @fd is still the device and a seccomp filter refuses the call, reopening is useless, and would
+ * leak the descriptor of a thread without the filter.
  */
 static bool device_was_closed(int fd, int error, bool *reopened)
 {

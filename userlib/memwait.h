@@ -86,8 +86,8 @@ typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 int memwait_loop_new(memwait_loop_t **loop);
 
 /*
- * EBUSY: operations are pending, or a thread, such as that of a callback, is within
- * memwait_loop_dispatch() or memwait_loop_run(). A child of fork() frees its copy. NULL is a no-op.
+ * EBUSY: operations are pending, or a thread is within memwait_loop_dispatch() or
+ * memwait_loop_run(), as in a callback. A child of fork() frees its copy. NULL is a no-op.
  */
 int memwait_loop_free(memwait_loop_t *loop);
 
@@ -325,8 +325,8 @@ int memwait_mutex_unlock(memwait_mutex_t *mutex);
 int memwait_mutex_consistent(memwait_mutex_t *mutex);
 
 /*
- * On callback, or return of 0, the mutex is locked; likewise with EOWNERDEAD. If the kind checks
- * owners, the thread that runs the callback is the owner.
+ * The callback, or a caller that gets 0, has the mutex locked; likewise with EOWNERDEAD. If the
+ * kind checks owners, the thread that runs the callback is the owner.
  */
 int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
@@ -334,9 +334,9 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 
 /*
  * Runs the callback under the mutex, with result 0 or EOWNERDEAD, then unlocks. Never blocks. 0:
- * the callback has run. EINPROGRESS: it will run, without the mutex if locking fails, with that
- * error. It must leave the mutex locked. EPERM, or ENOENT etc. from waking: the callback has run,
- * the unlock failed. EPERM also if the callback returns in a child of fork().
+ * the callback has run. EINPROGRESS: it will run; if locking fails, with the error and without the
+ * mutex. The callback must leave the mutex locked. EPERM, or ENOENT etc. from waking: the callback
+ * has run, the unlock failed. EPERM also if the callback returns in a child of fork().
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 
@@ -402,7 +402,7 @@ typedef union {
 /* @pshared: 0: MEMWAIT_PRIVATE, as in sem_init(3). EINVAL: @value is too large. */
 int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
 
-/* EBUSY: there are waiters. Woken ones count only if the semaphore is private. */
+/* EBUSY: there are waiters. A woken waiter counts only if the semaphore is private. */
 int memwait_sem_destroy(memwait_sem_t *sem);
 
 /* Cancellation points. EINTR as in sem_wait(3). ETIMEDOUT. trywait: EAGAIN. */
