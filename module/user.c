@@ -46,7 +46,7 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with its own queue takes 300
- * bytes, a context with its file 1.2 KiB, an identity 200 bytes, a spare 160, a place 110. A pin
+ * bytes, a context with its file 750 bytes, an identity 200 bytes, a spare 160, a place 110. A pin
  * keeps 1.5 KiB of a file plus its contents, or up to 12 KiB of a dead process. Together that is
  * less than a sixteenth of the memory.
  */
