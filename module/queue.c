@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The queues: one for each word that has waiters, oldest waiter first. queue.pml is a model of what
- * is argued for here.
+ * Wait queues: one per word with waiters, oldest waiter first. queue.pml models this design.
  *
- * A queue is in a hash table under its key. Its lock protects its list, and all that follows from
- * it. Whenever that lock is free:
+ * Queues are hashed by key. A queue's lock protects its fields. Whenever the lock is free:
  *
  *	has waiters, is kept, or is held by a call  <=>  in the hash table  <=>  key is set
  *
- * A queue whose last waiter leaves is kept for the next one, as most words are waited on again
- * soon. Without that an async wait takes 1.1 to 1.3 times as long. Each user keeps the last
- * MEMWAIT_KEPT_QUEUES that became empty in a call on one of its contexts, and evicts the oldest for
- * each further one. The last close of its contexts evicts all. So only a user's own calls fill and
- * evict what it keeps, and other users learn nothing from it. A queue that is evicted while it has
- * waiters stays in the table, and is kept again when they have left. An empty queue holds no
- * reference: the owner of its key may be gone, and its address be another owner's, which does no
- * harm.
+ * An empty queue stays cached ("kept"), since most words are soon waited on again. Without the
+ * cache an async wait takes 1.1 to 1.3 times as long. Each user keeps the last MEMWAIT_KEPT_QUEUES
+ * that became empty in a call on one of its contexts; each further one evicts the oldest. The last
+ * close of a user's contexts evicts all of them. Only a user's own calls fill and evict its cache,
+ * so the cache reveals nothing to other users. A queue evicted while it has waiters stays in the
+ * table, and is kept again once it is empty. An empty queue holds no reference. Its key may outlive
+ * the owner and then match a new owner at the same address, which is harmless.
  *
  *	Waiter					Notifier
  *
@@ -24,65 +21,64 @@
  *	(B) full barrier, if inserted		(2) find the queue of the key;
  *	(2) load the word; not the expected	    none: the word has no waiters
  *	    value: unlock, leave		(3) lock it
- *	(3) append itself			(4) claim the oldest waiters, take them out
+ *	(3) append itself			(4) claim the oldest waiters, dequeue them
  *	(4) unlock, sleep			(5) unlock, wake them
  *
- * No wake-up is lost. If the notifier finds the queue, its lock orders the two: a waiter that was
- * first is in the list, and a later one loads the word after the notifier's store. If the notifier
- * finds no queue, its (2) precedes the insertion in the order of the hash bucket. (A) orders the
- * store before that look-up, (B) orders the insertion before the load, so the waiter sees the
- * store:
+ * No wake-up is lost. If the notifier finds the queue, the queue's lock orders the two sides: an
+ * earlier waiter is in the list, a later waiter loads the word after the notifier's store. If the
+ * notifier finds no queue, its look-up precedes the insertion in the order of the hash bucket. (A)
+ * orders the store before the look-up and (B) orders the insertion before the load, so the waiter
+ * sees the store:
  *
  *	insert queue			store word
  *	(B) smp_mb			(A) smp_mb
  *	load word			look the queue up
  *
  * cannot both miss. A later waiter that finds the queue needs no barrier: the lock orders its load
- * after (B) of the waiter that inserted the queue. An eviction hides no waiter from a notifier: a
- * queue leaves the table empty, and under its lock.
+ * after the inserter's (B). Eviction hides no waiter from a notifier: a queue leaves the table only
+ * while empty and locked.
  *
- * Exactly one of notify, deadline, signal, cancel and close ends a wait. A thread's wait is claimed
- * by a compare-and-exchange of memwait_group.claimed; an async wait, under its context's lock. A
- * notify has the queue's lock already, and takes the waiter out at once. The others call
- * memwait_queue_leave() after they have claimed it. A notify that comes in between takes such a
- * waiter out, and does not count it. See group.c for groups.
+ * Exactly one of notify, deadline, signal, cancel and close ends a wait. A cmpxchg of
+ * memwait_group.claimed claims a thread's wait; the context's lock protects the claim of an async
+ * wait. A notifier already holds the queue's lock and dequeues the waiter immediately. The others
+ * call memwait_queue_leave() after the claim. A notifier that comes in between dequeues the claimed
+ * waiter without counting it. For groups, see group.c.
  *
- * (C) The last access to a waiter by a notifier, or by anything else that takes it out for its
- * owner, is the store-release of %NULL to .queue, under the queue's lock. An owner whose
- * load-acquire finds %NULL takes no lock, and sees all that was done to the waiter under queues'
- * locks, moves above all. An owner that finds a queue takes its lock. So the owner waits for one
- * critical section of a queue's lock at most, and never for the notifier to be scheduled.
+ * (C) Whoever dequeues a waiter for its owner, such as a notifier, last accesses the waiter by a
+ * store-release of %NULL to .queue, under the queue's lock. An owner whose load-acquire reads %NULL
+ * takes no lock, and sees all changes made to the waiter under queue locks, in particular moves. An
+ * owner that reads a queue takes its lock. So the owner waits for at most one critical section of a
+ * queue's lock, never for the notifier to be scheduled.
  *
- * Many waiters are worked on in steps. A step looks at MEMWAIT_STEP waiters at most, under the
- * lock, and then drops it. A call that comes back to a queue holds it by .nr_calls. It must not
- * touch waiters that have joined after it began. So waiters are numbered as they join, and a call
- * ends at the number that was the last when it began. Waiters are only appended to the list, so it
- * is sorted by number.
+ * Calls process many waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the
+ * lock, then drops it. A call that will return to a queue holds it by .nr_calls. The call must not
+ * touch waiters that join after it began. So waiters are numbered as they join, and a call ends at
+ * the number that was the last when it began. The list is append-only, so it is sorted by number.
  *
- * A thread that comes back from a signal handler returns to its place, with the number that it had:
- * see place.c. Such waiters are in a tree by number, beside the list: inserting one walks no
- * distance that others set. The oldest waiter is the first of the tree or of the list. The numbers
- * of a word do not come again, even if its queue is freed in between: the number goes to
- * memwait_last_number before the queue leaves the table, and a queue that is inserted looks there
- * afterwards. The lock of the hash bucket orders the two.
+ * A thread back from a signal handler returns to its place, with its old number: see place.c. These
+ * waiters are in an rbtree by number, beside the list, so inserting one costs no walk whose length
+ * others control. The oldest waiter is the first of the tree or of the list. Numbers of a word are
+ * never reused, even if its queue is freed in between: the queue's number goes to
+ * memwait_last_number before the queue leaves the table, and an inserter reads memwait_last_number
+ * after its insertion. The hash bucket's lock orders the two.
  *
- * A call covers threads that return while it works, as they are as old as others that it covers;
- * but none with a number that it has passed. Such a thread was not there then, and has compared the
- * word since. So a call comes to each number once, and a thread that returns, ends its wait, and
- * returns again cannot hold it up.
+ * A call covers threads that return while it runs, since they are as old as others that it covers.
+ * It skips a thread whose number it has passed: that thread was absent then, and has compared the
+ * word since. So a call visits each number once, and a thread that returns, ends its wait and
+ * returns again cannot hold the call up.
  *
- * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that was freed, or serves another
- * word by now. So the key is compared again under the lock. Only the cache's constructor
- * initialises the lock, which stays valid in between.
+ * Queues are SLAB_TYPESAFE_BY_RCU: a look-up may lock an object that was freed or now serves
+ * another word, so it compares the key again under the lock. Only the cache's constructor
+ * initialises the lock, which stays valid across reuse.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
  *			queue->lock -> memwait_context.lock -> memwait_identity.lock
  *			queue->lock -> hash bucket's lock
  *
- * Only requeue holds two queues' locks, see requeue.c. A queue that is to be inserted or evicted is
- * locked when no other queue is. expire.c asks for a queue's lock under that of a context, but only
- * tries. All of them are taken in process context only. No interrupt handler of this module takes a
- * lock.
+ * Only requeue holds two queue locks, see requeue.c. A queue is locked for insertion or eviction
+ * only when no other queue is locked. expire.c takes a queue's lock under a context's lock, but
+ * only by trylock. All of these locks are taken in process context only. No interrupt handler of
+ * this module takes a lock.
  */
 #include <linux/atomic.h>
 #include <linux/jhash.h>
@@ -112,8 +108,8 @@ static int memwait_queue_compare(struct rhashtable_compare_arg *arg, const void 
 }
 
 /*
- * In half the time that all 16 bytes would take. The words of one owner, which a user can choose,
- * are hashed as well as by all of them, and so are owners that differ in their lower halves.
+ * Takes half the time of hashing all 16 bytes, and spreads as well the words of one owner, which a
+ * user can choose, and owners that differ in their lower halves.
  */
 static __always_inline u32 memwait_queue_hash(const void *data, u32 len, u32 seed)
 {
@@ -135,7 +131,7 @@ static const struct rhashtable_params memwait_queue_params = {
 
 struct rhashtable memwait_queues;
 static struct kmem_cache *memwait_queue_cache;
-/* No queue that was freed had a greater one. */
+/* Upper bound of the numbers of freed queues. */
 static atomic64_t memwait_last_number;
 
 static void memwait_queue_construct(void *object)
@@ -156,7 +152,7 @@ static void memwait_queue_construct(void *object)
 	queue->key.offset = 0;
 }
 
-/* Finds the queue of a word and locks it, or returns NULL if the word has none. */
+/* See memwait_queue_find(). */
 static __always_inline struct memwait_queue *__memwait_queue_find(const struct memwait_key *key)
 {
 	struct memwait_queue *queue;
@@ -181,7 +177,7 @@ static __always_inline struct memwait_queue *__memwait_queue_find(const struct m
 
 /**
  * memwait_queue_find() - find the queue of a word and lock it
- * @key: the word's key; what it names is kept by the caller
+ * @key: the word's key; the caller holds a reference to its owner
  *
  * Context: process context; takes the queue's lock, for memwait_queue_unlock().
  *
@@ -192,14 +188,14 @@ struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
 	return __memwait_queue_find(key);
 }
 
-/* Neither waiters nor calls need a locked queue. */
+/* Whether a locked queue has no waiters, and no call will return to it. */
 static bool memwait_queue_is_idle(const struct memwait_queue *queue)
 {
 	lockdep_assert_held(&queue->lock);
 	return !queue->nr_waiters && !queue->nr_calls;
 }
 
-/* Waiters that join any queue of this word later get greater numbers. */
+/* Makes waiters that join any later queue of this word get greater numbers. */
 static void memwait_queue_raise_number(const struct memwait_queue *queue)
 {
 	s64 last = atomic64_read(&memwait_last_number);
@@ -210,7 +206,7 @@ static void memwait_queue_raise_number(const struct memwait_queue *queue)
 		;
 }
 
-/* Keeps a locked queue no longer: frees it, or leaves it to its waiters and calls. */
+/* Stops caching a locked queue: frees it if idle, else leaves it to its waiters and calls. */
 static void memwait_queue_evict(struct memwait_queue *queue)
 	__releases(&queue->lock)
 {
@@ -228,11 +224,11 @@ static void memwait_queue_evict(struct memwait_queue *queue)
 }
 
 /**
- * memwait_queue_keep() - keep a queue instead of one that was kept for long
- * @queue: the caller has marked it as kept, by memwait_queue_unlock_only()
- * @kept: as memwait_queue_unlock(); with %NULL the queue is evicted
+ * memwait_queue_keep() - cache a queue and evict the user's oldest one
+ * @queue: marked as kept by memwait_queue_unlock_only()
+ * @kept: see memwait_queue_unlock(); %NULL evicts @queue
  *
- * Context: no queue's lock is held; takes that of a queue which it evicts.
+ * Context: no queue's lock is held; takes the lock of a queue that it evicts.
  */
 noinline void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kept_queues *kept)
 {
@@ -248,7 +244,7 @@ noinline void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kep
 	if (!other)
 		return;
 	if (!spin_trylock(&other->lock)) {
-		/* It is in use, maybe by another user: rather evict the caller's own queue. */
+		/* In use, maybe by another user: evict the caller's own queue instead. */
 		other = xchg(slot, other);
 		if (!other)
 			return;
@@ -259,11 +255,11 @@ noinline void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kep
 
 /**
  * memwait_queue_unlock_only() - the first half of memwait_queue_unlock()
- * @queue: as there
+ * @queue: see memwait_queue_unlock()
  *
  * Context: another queue's lock may be held.
  *
- * Return: whether the caller is to call memwait_queue_keep() when it holds no queue's lock.
+ * Return: whether the caller must call memwait_queue_keep() once it holds no queue's lock.
  */
 bool memwait_queue_unlock_only(struct memwait_queue *queue)
 {
@@ -283,10 +279,10 @@ bool memwait_queue_unlock_only(struct memwait_queue *queue)
 
 /**
  * memwait_queue_unlock() - drop the lock of a queue
- * @queue: locked; not to be used any more, unless the caller holds it by .nr_calls
- * @kept: of the user by whose context it is called, to keep the queue if it is empty; or %NULL
+ * @queue: locked; invalid afterwards, unless the caller holds it by .nr_calls
+ * @kept: the cache of the calling context's user, for @queue if it is empty; %NULL: no caching
  *
- * Context: no other queue's lock is held; may take that of a queue which it evicts.
+ * Context: no other queue's lock is held; may take the lock of a queue that it evicts.
  */
 void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queues *kept)
 {
@@ -295,14 +291,14 @@ void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queue
 }
 
 /*
- * Makes @queue the queue of @key, locked. Returns 0; or, and then the queue is the caller's still,
- * -EEXIST: the key has one already; or -ENOMEM.
+ * Makes @queue the queue of @key, locked. Returns 0; -EEXIST if @key has a queue already; or
+ * -ENOMEM. On error the caller still owns @queue.
  */
 static int memwait_queue_insert(struct memwait_queue *queue, const struct memwait_key *key)
 {
 	struct memwait_queue *other;
 
-	/* A thread with a stale pointer may hold the lock: it will find the wrong key. */
+	/* A look-up with a stale pointer may hold the lock; it will see a wrong key. */
 	spin_lock(&queue->lock);
 	WRITE_ONCE(queue->key.offset, key->offset);
 	WRITE_ONCE(queue->key.owner, key->owner);
@@ -325,12 +321,12 @@ static int memwait_queue_insert(struct memwait_queue *queue, const struct memwai
 }
 
 /**
- * memwait_queue_find_or_insert() - memwait_queue_find() that inserts a queue if there is none
- * @key: as there
+ * memwait_queue_find_or_insert() - memwait_queue_find() that inserts a missing queue
+ * @key: see memwait_queue_find()
  *
  * Context: process context, may sleep; takes the queue's lock, for memwait_queue_unlock().
  *
- * Return: the queue; or %NULL: there is no memory.
+ * Return: the queue, or %NULL if out of memory.
  */
 struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key)
 {
@@ -355,13 +351,13 @@ struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key
 }
 
 /**
- * memwait_queue_try_find() - lock the queue of another word if its lock is free: so in any order
+ * memwait_queue_try_find() - trylock the queue of another word, which is safe in any lock order
  * @key: the word's key
- * @locked: a queue that the caller has locked, maybe that of the key
+ * @locked: a queue that the caller has locked, maybe the queue of @key
  *
  * Context: process context; tries to take the queue's lock, for memwait_queue_unlock().
  *
- * Return: the queue, or @locked; or %NULL: there is none, or its lock is not free.
+ * Return: the queue, maybe @locked; %NULL if there is none or its lock is taken.
  */
 struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
 					     struct memwait_queue *locked)
@@ -377,7 +373,7 @@ struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
 			spin_unlock(&queue->lock);
 			queue = NULL;
 		} else {
-			__release(&queue->lock);	/* as memwait_queue_find() */
+			__release(&queue->lock);	/* see __memwait_queue_find() */
 		}
 	}
 	rcu_read_unlock();
@@ -386,21 +382,20 @@ struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
 
 /**
  * memwait_queue_begin_join() - lock the queue of a word that holds the expected value
- * @waiter: its word and identity are set
+ * @waiter: the caller has set its word and identity
  * @wait: address, expected value and size of the word
- * @kept: as memwait_queue_unlock()
+ * @kept: see memwait_queue_unlock()
  * @queue: set to the locked queue, for memwait_queue_unlock(), if the result is 0
  *
- * The comparison, and what is done until the queue is unlocked, are one step with respect to a
- * notify of the word.
+ * The comparison and everything up to the unlock are atomic with respect to a notify of the word.
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
  * Return:
- * * 0: it does
+ * * 0: the word holds the expected value
  * * MEMWAIT_NOT_EQUAL: the word holds another value
- * * MEMWAIT_OWNER_DIED: the owner that it names is dead
- * * -EAGAIN: the word's page must be faulted in first: compare it once outside and try again
+ * * MEMWAIT_OWNER_DIED: the owner that the word names is dead
+ * * -EAGAIN: fault the word's page in, by a comparison without the lock, and retry
  * * -ENOMEM
  */
 int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
@@ -435,9 +430,9 @@ static bool memwait_returned_less(struct rb_node *a, const struct rb_node *b)
 }
 
 /**
- * memwait_queue_next_returned() - the next of the waiters that have returned to their places
+ * memwait_queue_next_returned() - the next returned waiter
  * @queue: the queue
- * @number: the waiter with the lowest number above this
+ * @number: find the lowest number above this
  *
  * Context: the queue's lock is held.
  *
@@ -461,13 +456,13 @@ struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, 
 }
 
 /**
- * memwait_queue_oldest_returned() - memwait_queue_oldest() of a queue to which waiters returned
+ * memwait_queue_oldest_returned() - memwait_queue_oldest() of a queue with returned waiters
  * @queue: the queue
- * @above: as there
+ * @above: see memwait_queue_oldest()
  *
  * Context: the queue's lock is held.
  *
- * Return: as there.
+ * Return: see memwait_queue_oldest().
  */
 struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue, u64 above)
 {
@@ -479,8 +474,8 @@ struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue
 }
 
 /*
- * Puts a waiter of a thread back to its place. Among those that are told of deaths it comes first
- * or last: whichever of them is told, it looks at the word.
+ * Puts a thread's waiter back in its place. In .owned the waiter goes first or last: any waiter
+ * there can be told of a death, since each then looks at the word.
  */
 static void memwait_queue_insert_returned(struct memwait_queue *queue,
 					  struct memwait_waiter *waiter)
@@ -504,13 +499,13 @@ static void memwait_queue_insert_returned(struct memwait_queue *queue,
 
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: its word, ops and identity are set, the rest is filled in
- * @wait: as memwait_queue_begin_join()
- * @kept: as there
+ * @waiter: the caller has set its word, ops and identity; the rest is filled in
+ * @wait: see memwait_queue_begin_join()
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
- * Return: 0: it is in the queue; or as memwait_queue_begin_join().
+ * Return: 0 if @waiter is enqueued; else see memwait_queue_begin_join().
  */
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 		       struct memwait_kept_queues *kept)
@@ -527,13 +522,13 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 
 /**
  * memwait_queue_return() - memwait_queue_join() of a thread that may have a place in the queue
- * @waiter: as there; its number is that of its place, or 0
- * @wait: as there
- * @kept: as there
+ * @waiter: see memwait_queue_join(); its number is the number of its place, or 0
+ * @wait: see memwait_queue_begin_join()
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
- * Return: as memwait_queue_join().
+ * Return: see memwait_queue_join().
  */
 int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 			 struct memwait_kept_queues *kept)
@@ -552,9 +547,9 @@ int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wai
 }
 
 /**
- * memwait_queue_remove() - take a waiter out of its queue
- * @waiter: in a queue. Its owner may free it as soon as this has been done, unless the caller holds
- *	a lock or a reference that prevents it
+ * memwait_queue_remove() - dequeue a waiter
+ * @waiter: in a queue. Its owner may free it as soon as this function returns, unless the caller
+ *	holds a lock or a reference that prevents it
  *
  * Context: the queue's lock is held.
  */
@@ -574,9 +569,9 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 }
 
 /**
- * memwait_queue_move() - move a waiter to the end of a queue, as its youngest
+ * memwait_queue_move() - move a waiter to the end of a queue
  * @waiter: in a queue
- * @to: the queue, or the same one
+ * @to: the target, maybe the waiter's own queue
  *
  * Context: the locks of both queues are held.
  */
@@ -599,24 +594,24 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to)
 }
 
 /**
- * memwait_queue_remove_claimed() - take a waiter out of its queue that was claimed for its owner
- * @waiter: as memwait_queue_remove(). If it was told, or woken, with MEMWAIT_OWNED, the others look
- *	to it from now on
+ * memwait_queue_remove_claimed() - dequeue a waiter that was claimed for its owner
+ * @waiter: see memwait_queue_remove(). If it waited with MEMWAIT_OWNED, the queue watches its death
+ *	from now on, see memwait_queue_look_to()
  *
  * Context: the queue's lock is held.
  */
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 {
-	/* It lives: its owner cannot leave before the waiter is out of the queue. */
+	/* The identity is alive: its owner cannot leave before the waiter is dequeued. */
 	if (unlikely(waiter->identity))
 		memwait_queue_look_to(waiter->queue, waiter->identity, waiter->identity);
 	memwait_queue_remove(waiter);
 }
 
 /**
- * memwait_queue_take_out() - memwait_queue_leave() of a waiter that may be in a queue
- * @waiter: as there
- * @kept: as there
+ * memwait_queue_take_out() - the slow path of memwait_queue_leave()
+ * @waiter: see memwait_queue_leave()
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context; takes the queue's lock.
  */
@@ -632,7 +627,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_q
 			return;
 		}
 		spin_lock(&queue->lock);
-		/* If not, it is in another one, whose lock protects it. */
+		/* Else a requeue moved or a notifier dequeued the waiter: look again. */
 		if (READ_ONCE(waiter->queue) == queue)
 			break;
 		spin_unlock(&queue->lock);
@@ -640,18 +635,18 @@ void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_q
 	rcu_read_unlock();
 
 	memwait_queue_remove(waiter);
-	/* Taken again, for sparse, by memwait_queue_unlock(). */
+	/* For sparse: memwait_queue_unlock() acquires it again. */
 	__release(&queue->lock);
 	memwait_queue_unlock(queue, kept);
 }
 
 /**
- * memwait_queue_waiters() - how many waiters a word has
+ * memwait_queue_waiters() - count a word's waiters
  * @key: the word's key
  *
  * Context: process context; takes the queue's lock.
  *
- * Return: their number, out of date at once.
+ * Return: the count, stale once the lock is dropped.
  */
 int memwait_queue_waiters(const struct memwait_key *key)
 {
@@ -667,8 +662,8 @@ int memwait_queue_waiters(const struct memwait_key *key)
 }
 
 /**
- * memwait_queue_evict_all() - keep no queue of a user any longer
- * @kept: the user's. What its calls keep meanwhile may stay
+ * memwait_queue_evict_all() - evict all queues that a user keeps
+ * @kept: the user's cache. Queues that its calls keep concurrently may stay
  *
  * Context: process context, may sleep; takes queues' locks, one at a time.
  */
@@ -702,7 +697,7 @@ int __init memwait_queue_init(void)
 	return err;
 }
 
-/* No context is left, nor any waiter: no queue is kept. */
+/* No context and no waiter is left, so no queue is kept. */
 void memwait_queue_exit(void)
 {
 	rhashtable_destroy(&memwait_queues);
