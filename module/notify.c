@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Notify, and the steps that all calls which claim waiters are made of.
+ * Notify, and the steps of every call that claims waiters.
  *
- * A step claims waiters under the queue's lock, at most as many as struct memwait_wakes has room
- * for. It takes a reference to each thread, context and group, and does not touch the waiter again
- * after it has dropped the lock. The thread or context that it wakes then may have ended its wait
- * already: it gets one wake-up too many, which every sleeper bears.
+ * A step claims waiters under the queue's lock, up to the capacity of struct memwait_wakes. The
+ * step takes a reference to each thread, context and group, and does not touch a waiter after it
+ * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
+ * spurious wake-up, which every sleeper tolerates.
  *
  * Preemption is off from claim to wake-up, so no waiter depends on the notifier being scheduled.
- * With PREEMPT_RT it is on, because locks may sleep there: a claimed thread still meets its
- * deadline and dies of SIGKILL, as a thread that futex(2) is about to wake.
+ * With PREEMPT_RT preemption stays on, because locks may sleep: a claimed thread still meets its
+ * deadline and dies of SIGKILL, like a thread that futex(2) is about to wake.
  *
- * How pollers and readers of a context are woken is told at the top of wake.c.
+ * wake.c describes how pollers and readers of a context are woken.
  *
- * The other members of a claimed group leave their queues after the step. A notify passes over them
- * until then. The notifier keeps the group's memory, which is charged to the group's owner, as
- * long. So the words of groups fill a step: a notifier that is not scheduled keeps less than
+ * The other members of a claimed group leave their queues after the step. A notify skips them until
+ * then, and the notifier keeps the group's memory, which is charged to the group's owner. So the
+ * words of groups count towards a step: a notifier that is not scheduled keeps less than
  * MEMWAIT_STEP + MEMWAIT_GROUP_MAX of them.
  *
- * A call lets others run between two steps. It touches no waiter that has joined after it began, so
- * it ends. SIGKILL ends it early, and no other signal does: a notify of all waiters would leave
- * some asleep, and its caller could not tell. A notify that belongs to a change of the word, and
- * one that is passed on, do not end early.
+ * A call reschedules between steps. It touches no waiter that joined after it began, so it ends.
+ * Only SIGKILL ends it early: otherwise a signal could leave waiters of a notify-all asleep, and
+ * the caller could not tell. A notify that belongs to a change of the word, and one that is passed
+ * on, do not end early.
  */
 #include <linux/atomic.h>
 #include <linux/freezer.h>
@@ -48,7 +48,7 @@ static atomic64_t memwait_nr_calls;
  *
  * Context: any.
  *
- * Return: a number that no other call has, not 0.
+ * Return: a unique number, not 0.
  */
 u64 memwait_new_call(void)
 {
@@ -93,11 +93,11 @@ void memwait_step_end(struct memwait_call *call)
 }
 
 /**
- * memwait_call_init() - a call begins
+ * memwait_call_init() - initialise a call
  * @call: the call
- * @count: wake at most so many
- * @move: move at most so many
- * @kept: as memwait_queue_unlock()
+ * @count: the most waiters to wake
+ * @move: the most waiters to move
+ * @kept: see memwait_queue_unlock()
  *
  * Context: any.
  */
@@ -118,7 +118,7 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
 }
 
 /**
- * memwait_call_start() - the first look at a queue: its waiters are the call's to claim or move
+ * memwait_call_start() - limit a call to the present waiters of a queue
  * @call: the call
  * @queue: the queue
  *
@@ -136,7 +136,7 @@ void memwait_call_start(struct memwait_call *call, const struct memwait_queue *q
 /**
  * memwait_call_claim() - claim some of the oldest waiters of a queue
  * @call: the call
- * @queue: the queue. Waiters that others have claimed are taken out of it
+ * @queue: the queue. Waiters that others have claimed are dequeued
  *
  * Context: the queue's lock is held.
  *
@@ -166,9 +166,9 @@ bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
 }
 
 /**
- * memwait_call_hold() - hold a queue to which the call will come back
- * @call: the call. If it comes back because of groups it gets its number here, so it may wake a
- *	context twice
+ * memwait_call_hold() - hold a queue to which the call will return
+ * @call: the call. A call that returns because of groups gets its number only here, so it may wake
+ *	a context twice
  * @queue: the queue
  *
  * Context: the queue's lock is held, as in the first step.
@@ -182,7 +182,7 @@ void memwait_call_hold(struct memwait_call *call, struct memwait_queue *queue)
 }
 
 /**
- * memwait_call_pause() - let others run between two steps
+ * memwait_call_pause() - reschedule between two steps
  * @call: the call
  *
  * Context: process context, may sleep; no lock is held.
@@ -198,7 +198,7 @@ bool memwait_call_pause(const struct memwait_call *call)
 	return call->kind == MEMWAIT_CALL_SURE || !memwait_is_killed();
 }
 
-/* The steps after the first one, of a notify that holds the queue. */
+/* All steps but the first. The call holds the queue by .nr_calls. */
 static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue *queue)
 {
 	bool more;
@@ -207,7 +207,7 @@ static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue 
 		more = memwait_call_pause(call);
 		memwait_step_begin();
 		spin_lock(&queue->lock);
-		__release(&queue->lock);	/* as memwait_queue_find() */
+		__release(&queue->lock);	/* see __memwait_queue_find() */
 		more = more && memwait_call_claim(call, queue);
 		if (!more)
 			queue->nr_calls--;
@@ -216,7 +216,7 @@ static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue 
 	} while (more);
 }
 
-/* Not inline: a notify that finds no waiter, as most do, must not pay for the frame of this one. */
+/* noinline: most notifies find no waiter, and must not pay for this stack frame. */
 static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count,
 					  enum memwait_call_kind kind,
 					  struct memwait_kept_queues *kept)
@@ -256,7 +256,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 	return memwait_notify_locked(queue, count, kind, kept);
 }
 
-/* Not inline: while it is not traced, a notify is not to pay for it. */
+/* noinline: an untraced notify must not pay for tracing. */
 static noinline int memwait_notify_traced(const struct memwait_key *key, u32 count,
 					  enum memwait_call_kind kind,
 					  struct memwait_kept_queues *kept)
@@ -278,15 +278,15 @@ static __always_inline int memwait_notify_call(const struct memwait_key *key, u3
 
 /**
  * memwait_notify_word() - wake the oldest waiters of a word
- * @key: the word's key; held by the caller
- * @count: at most so many, not 0
- * @kept: as memwait_queue_unlock()
+ * @key: the word's key; the caller holds a reference to its owner
+ * @count: the most waiters to wake, not 0
+ * @kept: see memwait_queue_unlock()
  *
- * Allocates nothing and does not look at the word.
+ * Allocates nothing and does not access the word.
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
- * Return: how many were woken: each of them, and no other waiter, will see MEMWAIT_OK.
+ * Return: the number of waiters woken. Each of them, and no other waiter, will see MEMWAIT_OK.
  */
 int memwait_notify_word(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept)
 {
@@ -294,14 +294,14 @@ int memwait_notify_word(const struct memwait_key *key, u32 count, struct memwait
 }
 
 /**
- * memwait_notify_surely() - memwait_notify_word() that no signal ends, not even SIGKILL
- * @key: the word's key; held by the caller
- * @count: at most so many, not 0
- * @kept: as memwait_queue_unlock()
+ * memwait_notify_surely() - memwait_notify_word() that not even SIGKILL ends early
+ * @key: see memwait_notify_word()
+ * @count: see memwait_notify_word()
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
- * Return: how many were woken.
+ * Return: the number of waiters woken.
  */
 int memwait_notify_surely(const struct memwait_key *key, u32 count,
 			  struct memwait_kept_queues *kept)
@@ -310,11 +310,11 @@ int memwait_notify_surely(const struct memwait_key *key, u32 count,
 }
 
 /**
- * memwait_pass_on() - give a notify to the next waiter, for one that has ended
- * @key: the word's key; held by the caller
- * @kept: as memwait_queue_unlock()
+ * memwait_pass_on() - pass the notify of a waiter that has ended to the next waiter
+ * @key: see memwait_notify_word()
+ * @kept: see memwait_queue_unlock()
  *
- * As memwait_notify_word(), but neither the death of the current thread nor the freezer ends it.
+ * Neither the death of the current thread nor the freezer stops the call.
  *
  * Context: process context, may sleep; takes the queue's lock.
  */
@@ -324,10 +324,10 @@ void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *
 }
 
 /*
- * Wakes the oldest waiters of several words, few enough for one step: of each at most as many as
- * @counts says, where it tells how many were woken. As many calls of memwait_notify_word(), but a
- * context is woken once for all of its completions, unless it has been read in between. @number is
- * that of the call, or 0 if this is all of it.
+ * Wakes the oldest waiters of several words, few enough for one step. @counts limits the wake-ups
+ * of each word, and returns their number. Equals one memwait_notify_word() per word, but wakes a
+ * context once for all of its completions unless a read comes in between. @number: the number of a
+ * call of which this is a part, or 0.
  */
 static void memwait_notify_words(const struct memwait_word *words, u32 *counts, unsigned int nr,
 				 u64 number, struct memwait_kept_queues *kept)
@@ -371,12 +371,12 @@ done:
 
 /**
  * memwait_notify() - MEMWAIT_IOC_NOTIFY
- * @notify: as it came from user space
- * @kept: as memwait_queue_unlock()
+ * @notify: from user space, unchecked
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
- * Return: how many waiters were woken, or a negative errno.
+ * Return: the number of waiters woken, or a negative errno.
  */
 int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queues *kept)
 {
@@ -396,11 +396,11 @@ int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queu
 
 /**
  * memwait_waiters() - MEMWAIT_IOC_WAITERS
- * @notify: as it came from user space
+ * @notify: from user space, unchecked
  *
  * Context: process context, may sleep; takes the queue's lock.
  *
- * Return: how many waiters the word has, or a negative errno.
+ * Return: the word's number of waiters, or a negative errno.
  */
 int memwait_waiters(const struct memwait_notify *notify)
 {
@@ -418,12 +418,12 @@ int memwait_waiters(const struct memwait_notify *notify)
 	return ret;
 }
 
-/* Notifies that are copied, and done, together. */
+/* Batch size of memwait_notify_many(). */
 #define MEMWAIT_NOTIFIES	16
 
 /*
- * Does the first few of them. Returns how many; fewer than @nr only if *@err is set; or -EFAULT:
- * they were done, but the results cannot be told any more.
+ * Processes one batch. Returns the number of entries done, less than @nr only if *@err is set; or
+ * -EFAULT if entries were done but the results cannot be written.
  */
 static int memwait_notify_some(const struct memwait_notify __user *notifies, u32 __user *results,
 			       unsigned int nr, u64 call, int *err,
@@ -434,7 +434,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	u32 counts[MEMWAIT_NOTIFIES] __uninitialized;
 	unsigned int done, found, i;
 
-	/* Before a hole it may have copied more than it says: then one by one. */
+	/* Before a hole copy_from_user() may report too few bytes: retry entry by entry. */
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
 				 sizeof(notify[0]));
 	while (done < nr && !copy_from_user(&notify[done], &notifies[done], sizeof(notify[0])))
@@ -454,7 +454,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		}
 	}
 
-	/* Before anything is done: which results can be written? clear_user() may say too few. */
+	/* Probe the results before any wake-up. clear_user() may report too few bytes. */
 	found = done;
 	for (i = 0; results && i < done; i++) {
 		if (put_user(0, &results[i])) {
@@ -474,15 +474,15 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 
 /**
  * memwait_notify_many() - MEMWAIT_IOC_NOTIFY_MANY
- * @many: as it came from user space
- * @kept: as memwait_queue_unlock()
+ * @many: from user space, unchecked
+ * @kept: see memwait_queue_unlock()
  *
- * A signal ends the call between two entries.
+ * A signal ends the call between two batches.
  *
  * Context: process context, may sleep; takes the queues' locks, one at a time.
  *
- * Return: how many entries were processed, or a negative errno if the first one failed, or if
- * results are lost.
+ * Return: the number of entries processed, or a negative errno if the first entry failed or results
+ * are lost.
  */
 int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_kept_queues *kept)
 {

@@ -548,8 +548,8 @@ int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wai
 
 /**
  * memwait_queue_remove() - dequeue a waiter
- * @waiter: in a queue. Its owner may free it as soon as this function returns, unless the caller
- *	holds a lock or a reference that prevents it
+ * @waiter: in a queue. From the store-release on its owner may free it, unless the caller holds a
+ *	lock or a reference that prevents it
  *
  * Context: the queue's lock is held.
  */

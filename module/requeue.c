@@ -2,16 +2,16 @@
 /*
  * Requeue: wakes waiters of a word, and moves others to another word.
  *
- * Requeue locks both queues, and inserts those that are missing. So for every other call a waiter
- * is in the source's queue or in the target's. Its .queue is never %NULL in between.
- * memwait_queue_leave() locks the queue that .queue names, and looks at .queue again: so a
- * deadline, signal or cancel follows the waiter to its new queue. A waiter that is claimed at the
- * same time may be counted as moved: it was moved first. Requeue needs no (A): it has the source's
- * queue in any case, and has passed (B) if it has inserted that.
+ * Requeue locks both queues, and inserts missing ones. So every other call sees a waiter either in
+ * the source's or in the target's queue; .queue is never %NULL in between. memwait_queue_leave()
+ * locks .queue and then checks .queue again, so a deadline, signal or cancel follows the waiter to
+ * its new queue. A waiter that is claimed concurrently may count as moved: the move came first.
+ * Requeue needs no (A): it always locks a queue of the source, and passes (B) if it inserts that
+ * queue.
  *
- * Lock order: requeue tries to lock the second queue. If that is not free, or is missing, requeue
- * holds both queues by .nr_calls, so that neither becomes another word's, and takes the lock of the
- * lower address first.
+ * Lock order: requeue trylocks the second queue. If that fails or the queue is missing, requeue
+ * holds both queues by .nr_calls, so that neither is reused for another word, and locks the lower
+ * address first.
  */
 #include <linux/kernel.h>
 #include <linux/list.h>
@@ -28,7 +28,7 @@
 
 enum { SOURCE, TARGET };
 
-/* Drops the locks of two queues, or of one that is there twice. */
+/* Unlocks two queues, which may be the same. */
 static void memwait_pair_unlock(struct memwait_queue *queues[2], struct memwait_kept_queues *kept)
 {
 	bool keep[2];
@@ -43,14 +43,14 @@ static void memwait_pair_unlock(struct memwait_queue *queues[2], struct memwait_
 	}
 }
 
-/* Takes the locks of two queues that are held by .nr_calls, or of one that is there twice. */
+/* Locks two queues held by .nr_calls, which may be the same. */
 static void memwait_pair_lock(struct memwait_queue *queues[2])
 {
 	struct memwait_queue *first = min(queues[SOURCE], queues[TARGET]);
 	struct memwait_queue *second = max(queues[SOURCE], queues[TARGET]);
 
 	spin_lock(&first->lock);
-	__release(&first->lock);	/* as memwait_queue_find() */
+	__release(&first->lock);	/* see __memwait_queue_find() */
 	if (first != second) {
 		spin_lock_nested(&second->lock, 1);
 		__release(&second->lock);
@@ -58,8 +58,8 @@ static void memwait_pair_lock(struct memwait_queue *queues[2])
 }
 
 /*
- * Finds or inserts the queues of two words, and locks both: the same one twice if the keys are the
- * same. Returns 0 or -ENOMEM.
+ * Finds or inserts the queues of two words and locks them; equal keys yield the same queue. Returns
+ * 0 or -ENOMEM.
  */
 static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwait_key *source,
 			     const struct memwait_key *target, struct memwait_kept_queues *kept)
@@ -71,7 +71,7 @@ static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwa
 	if (likely(queues[TARGET]))
 		return 0;
 
-	/* One after the other, then both in their order. */
+	/* Find one after the other, then lock both in order. */
 	queues[SOURCE]->nr_calls++;
 	memwait_queue_unlock(queues[SOURCE], kept);
 	queues[TARGET] = memwait_queue_find_or_insert(target);
@@ -91,9 +91,10 @@ static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwa
 }
 
 /*
- * Moves some of the oldest waiters of one locked queue to the end of another one. Those that are
- * told of deaths look to the calling thread as well from then on, if it has an id: it has moved
- * them, and is to see to it that they are woken. Returns whether there may be more to do.
+ * Moves some of the oldest waiters of one locked queue to the end of another. If any of them waits
+ * with MEMWAIT_OWNED and the calling thread has an id, the thread's death is reported to the target
+ * as well from then on: a thread that moved waiters has to see that they are woken. Returns whether
+ * there may be more to do.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
 			      const struct memwait_key *target)
@@ -135,7 +136,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 	return more;
 }
 
-/* The steps after the first one, of a requeue that holds both queues. */
+/* All steps but the first. The call holds both queues by .nr_calls. */
 static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue *queues[2],
 				 const struct memwait_key *target)
 {
@@ -157,11 +158,11 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 }
 
 /*
- * Compares the source's word, wakes its oldest waiters, and moves others to the target, which is of
- * the same owner: so what keeps the one word for a waiter keeps the other. The comparison and the
- * first waiters are one step with respect to all other operations on both words. Returns 0;
- * MEMWAIT_NOT_EQUAL; -EAGAIN: the word's page must be faulted in first; or -ENOMEM: a word that has
- * no waiters needs a queue for a moment.
+ * Compares the source word, wakes its oldest waiters, and moves others to the target. The target
+ * has the same owner, so a waiter's reference covers both words. The comparison and the first step
+ * are atomic with respect to all other operations on both words. Returns 0; MEMWAIT_NOT_EQUAL;
+ * -EAGAIN if the word's page must be faulted in first; or -ENOMEM: even a word without waiters
+ * needs a queue here.
  */
 static int memwait_requeue_words(struct memwait_requeue *requeue, const struct memwait_key *source,
 				 const struct memwait_key *target, struct memwait_kept_queues *kept)
@@ -200,7 +201,7 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
 
-/* The same, once the source's key is known: finds the target's, and compares the word outside. */
+/* Finds the target's key, faults the source word in, then calls memwait_requeue_words(). */
 static int memwait_requeue_from(struct memwait_requeue *requeue, const struct memwait_key *source,
 				struct memwait_kept_queues *kept)
 {
@@ -210,7 +211,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 	ret = memwait_word_get(&target, requeue->target, requeue->flags);
 	if (ret)
 		return ret;
-	/* A waiter is given nothing to keep that it did not ask for. */
+	/* A waiter must not come to hold a reference that it did not ask for. */
 	ret = source->owner == target.key.owner ? 0 : -EXDEV;
 	if (!ret)
 		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
@@ -222,14 +223,14 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 
 /**
  * memwait_requeue() - MEMWAIT_IOC_REQUEUE
- * @requeue: as it came from user space
- * @user: where it came from
- * @kept: as memwait_queue_unlock()
+ * @requeue: from user space, unchecked
+ * @user: its user address
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep; takes the queues' locks.
  *
- * Return: 0; MEMWAIT_NOT_EQUAL: the word holds another value, and nothing was done; or a negative
- * errno, as uapi/linux/memwait.h says.
+ * Return: 0; MEMWAIT_NOT_EQUAL if the word holds another value, and nothing was done; or a negative
+ * errno, see uapi/linux/memwait.h.
  */
 int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user,
 		    struct memwait_kept_queues *kept)

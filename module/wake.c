@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pollers and readers of a context, and who wakes them.
+ * Waking the pollers and readers of a context.
  *
  *	poll					notify, deadline
  *	add to context->pollers (its lock)	add to context->completed
  *	load context->nr_completed		wake context->pollers (its lock)
  *
- * The lock of pollers orders the two: either poll was first, and is woken, or it sees the
- * completion. A notify takes a reference to the context under the context's lock, with its
- * completion, and gives it back when it has woken the pollers.
+ * The lock of context->pollers orders the two: either poll came first and is woken, or poll sees
+ * the completion. A notify takes a reference to the context under the context's lock, together with
+ * its completion, and puts the reference after it has woken the pollers.
  *
- * A reader that blocks is an exclusive waiter of context->readers. The barrier of wq_has_sleeper()
- * pairs with that of prepare_to_wait_event(): either the notify finds the reader, or the reader
- * sees the completion. One reader is woken, however many completions there are. Each reader that
- * gives up read_lock while something is left wakes the next. read.pml is a model of it.
+ * A blocked reader is an exclusive waiter of context->readers. The barrier of wq_has_sleeper()
+ * pairs with the barrier of prepare_to_wait_event(): either the notify finds the reader, or the
+ * reader sees the completion. One reader is woken, however many completions there are. Each reader
+ * that drops read_lock while completions remain wakes the next. read.pml models this.
  *
- * A step of a notify wakes a context once, for all completions that it has made there, and holds no
- * lock then. A later step of the same call does not wake the context again if it has not been empty
- * since (.woken_by): a thread that went to sleep in between has read something first.
+ * A step wakes a context once for all completions that it added there, and holds no lock meanwhile.
+ * A later step of the same call does not wake the context again unless the context has been empty
+ * since (.woken_by): a thread that went to sleep in between has read everything first.
  *
- * A context may have any number of pollers, and they are woken with interrupts disabled. So the
- * contexts of a step share MEMWAIT_STEP pollers, the first 4 of each at least. The others are woken
- * afterwards, where the notifier may be preempted.
+ * A context may have any number of pollers, and is woken with interrupts disabled. So the contexts
+ * of a step share MEMWAIT_STEP pollers, at least the first 4 of each. The rest are woken
+ * afterwards, with preemption on.
  */
 #include <linux/list.h>
 #include <linux/lockdep.h>
@@ -35,8 +35,8 @@
 #include "memwait.h"
 
 /**
- * memwait_wakes_add_context() - note that a context has got a completion, and is to be woken
- * @wakes: of the notify; it has room, see memwait_wakes_are_full()
+ * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
+ * @wakes: the notify's; not full, see memwait_wakes_are_full()
  * @context: the context
  *
  * Context: the context's lock is held.
@@ -59,7 +59,7 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 	wakes->contexts[wakes->nr_contexts++] = context;
 }
 
-/* Returns whether it was the only one to be woken. */
+/* Returns true if no further poller may be woken. */
 static bool memwait_poller_wake(struct wait_queue_entry *poller, __poll_t events)
 {
 	unsigned int flags = poller->flags;
@@ -68,7 +68,6 @@ static bool memwait_poller_wake(struct wait_queue_entry *poller, __poll_t events
 	return ret < 0 || (ret && (flags & WQ_FLAG_EXCLUSIVE));
 }
 
-/* Of what pollers are woken. */
 static __poll_t memwait_context_events(const struct memwait_context *context)
 {
 	__poll_t events = EPOLLIN | EPOLLRDNORM;
@@ -81,7 +80,7 @@ static __poll_t memwait_context_events(const struct memwait_context *context)
 /**
  * memwait_context_wake_first() - wake a reader and the first pollers of a context
  * @context: the context
- * @most: how many pollers
+ * @most: the most pollers to wake
  *
  * Context: any.
  *
@@ -106,7 +105,7 @@ bool memwait_context_wake_first(struct memwait_context *context, unsigned int mo
 	return more;
 }
 
-/* A place in the list of pollers: passed over by every other walk. */
+/* A bookmark in the list of pollers, which every other walk skips. */
 static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, int flags,
 			     void *key)
 {
@@ -114,8 +113,8 @@ static int memwait_no_poller(struct wait_queue_entry *entry, unsigned int mode, 
 }
 
 /**
- * memwait_context_wake_rest() - wake all pollers of a context in steps; the first ones once more
- * @context: the context. Pollers that are added meanwhile look by themselves
+ * memwait_context_wake_rest() - wake all pollers of a context in steps, the first ones again
+ * @context: the context. Pollers added meanwhile check for completions themselves
  *
  * Context: process context, may sleep.
  */
@@ -148,7 +147,7 @@ void memwait_context_wake_rest(struct memwait_context *context)
 
 /**
  * memwait_context_wake() - wake the pollers and a reader of a context
- * @context: the caller has a reference
+ * @context: the caller holds a reference
  *
  * Context: process context, may sleep.
  */
