@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How a wait begins: what is not inlined of begin.h.
+ * The start of a wait: what begin.h does not inline.
  */
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -10,10 +10,10 @@
 #include "memwait.h"
 
 /**
- * memwait_begin_copy() - copy what is waited for from user space, and check it
- * @waits: gets them
- * @from: address of an array of struct memwait_wait
- * @nr: its length
+ * memwait_begin_copy() - copy an array of struct memwait_wait from user space, and check it
+ * @waits: the destination
+ * @from: user address of the array
+ * @nr: length of the array
  *
  * Context: process context, may sleep.
  *
@@ -36,11 +36,11 @@ int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr)
 
 /**
  * __memwait_begin_put() - memwait_begin_put() of several words
- * @words: as there
- * @stride: as there
- * @nr: as there
+ * @words: see memwait_begin_put()
+ * @stride: see memwait_begin_get()
+ * @nr: length of @words
  *
- * Context: as there.
+ * Context: process context.
  */
 void __memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr)
 {
@@ -52,14 +52,14 @@ void __memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr)
 
 /**
  * __memwait_begin_get() - memwait_begin_get() of several words
- * @words: as there
- * @stride: as there
- * @waits: as there
- * @nr: as there
+ * @words: see memwait_begin_get()
+ * @stride: see memwait_begin_get()
+ * @waits: see memwait_begin_get()
+ * @nr: length of @words
  *
- * Context: as there.
+ * Context: process context, may sleep.
  *
- * Return: as there.
+ * Return: see memwait_begin_get().
  */
 int __memwait_begin_get(struct memwait_word *words, size_t stride,
 			const struct memwait_wait *waits, u32 nr)
@@ -81,12 +81,12 @@ int __memwait_begin_get(struct memwait_word *words, size_t stride,
 /**
  * memwait_begin_compare() - do all words hold their expected values?
  * @waits: the words
- * @nr: how many
- * @index: set to the first that does not, unless the result is 0
+ * @nr: length of @waits
+ * @index: set to the first word that differs, if any
  *
  * Context: process context, may fault and sleep.
  *
- * Return: 0: they do; MEMWAIT_NOT_EQUAL; or -EFAULT, which comes first whatever the words hold.
+ * Return: 0 if all are equal; MEMWAIT_NOT_EQUAL; or -EFAULT, which takes precedence.
  */
 int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
 {
@@ -106,12 +106,12 @@ int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
 }
 
 /**
- * memwait_begin_again() - may a call begin again, after -EAGAIN?
- * @restarts: -ERESTARTSYS: any signal ends it; -EINTR: only one that kills the thread does
+ * memwait_begin_again() - may a call retry after -EAGAIN?
+ * @restarts: -ERESTARTSYS: any signal ends the call; -EINTR: only a signal that kills the thread
  *
- * Context: process context, may sleep; the words were given back.
+ * Context: process context, may sleep; the caller has put the words.
  *
- * Return: 0; or @restarts.
+ * Return: 0 to retry, or @restarts.
  */
 int memwait_begin_again(int restarts)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How a wait begins: the order of R2, for threads and async waits. Requeue begins again as they do.
+ * The start of a wait, in the order of R2, for threads and async waits. Requeue retries likewise.
  *
  *	memwait_check_wait(),	the arguments
  *	memwait_begin_copy()
  *	memwait_begin_get()	the keys of the words
  *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
  *	join			each word is compared again, under the lock of its queue.
- *				-EAGAIN: it could not be read there
- *	memwait_begin_put(),	then all over again, from memwait_begin_get(). A group that has pins
- *	memwait_begin_again()	gives those back instead
+ *				-EAGAIN: the word could not be read there
+ *	memwait_begin_put(),	retry from memwait_begin_get(). A group with pins puts the pins
+ *	memwait_begin_again()	instead
  *
- * A call for one word passes the constant 1, and then nothing is left of the loops: that saves a
- * tenth of a wait.
+ * A call for one word passes the constant 1, so the compiler removes the loops: that saves a tenth
+ * of a wait.
  */
 #ifndef MEMWAIT_BEGIN_H
 #define MEMWAIT_BEGIN_H
@@ -27,15 +27,15 @@ int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
 int memwait_begin_again(int restarts);
 
 /**
- * memwait_begin_get() - find the keys of the words that are waited for
- * @words: filled in on success; given back with memwait_begin_put()
- * @stride: in bytes, from one of @words to the next
+ * memwait_begin_get() - find the keys of the words of a wait
+ * @words: filled in on success; put with memwait_begin_put()
+ * @stride: distance of @words in bytes
  * @waits: address and flags of each word, checked
- * @nr: how many
+ * @nr: number of words
  *
  * Context: process context, may sleep.
  *
- * Return: 0, or what memwait_word_get() says of the first word that has no key.
+ * Return: 0, or the error of memwait_word_get() for the first word that has no key.
  */
 static __always_inline int memwait_begin_get(struct memwait_word *words, size_t stride,
 					     const struct memwait_wait *waits, u32 nr)
@@ -46,10 +46,10 @@ static __always_inline int memwait_begin_get(struct memwait_word *words, size_t 
 }
 
 /**
- * memwait_begin_put() - give back what memwait_begin_get() took
- * @words: of which no waiter is in a queue, and that have no pins
- * @stride: as there
- * @nr: how many
+ * memwait_begin_put() - put words of memwait_begin_get()
+ * @words: have no waiter in a queue, and no pins
+ * @stride: see memwait_begin_get()
+ * @nr: number of words
  *
  * Context: process context.
  */
@@ -63,11 +63,11 @@ static __always_inline void memwait_begin_put(struct memwait_word *words, size_t
 
 /**
  * memwait_begin_check() - is there something to wait for?
- * @waits: the words; only a single one may have MEMWAIT_OWNED
- * @nr: how many
+ * @waits: the words; MEMWAIT_OWNED only if @nr is 1
+ * @nr: number of words
  * @expires: the deadline, from memwait_expires()
  * @flags: MEMWAIT_CLOCK_REALTIME or not
- * @index: 0; set to the word that the result is about, if that is MEMWAIT_NOT_EQUAL
+ * @index: must be 0; on MEMWAIT_NOT_EQUAL, the first word that differs
  *
  * Context: process context, may fault and sleep.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A call that claims waiters in steps: a notify, a requeue, or what tells of a death. See notify.c.
+ * A call that claims waiters in steps: a notify, a requeue, or the report of a death. See notify.c.
  */
 #ifndef MEMWAIT_CALL_H
 #define MEMWAIT_CALL_H
@@ -10,24 +10,24 @@
 
 #include "memwait.h"
 
-/* What ends a call early, and what it stops for. */
+/* What ends a call early or freezes it. */
 enum memwait_call_kind {
-	MEMWAIT_CALL,		/* SIGKILL ends it; it stops for the freezer */
-	MEMWAIT_CALL_SURE,	/* it stops for the freezer */
-	MEMWAIT_CALL_PASSES_ON,	/* nothing: it is for a thread or a context that has ended */
+	MEMWAIT_CALL,		/* SIGKILL ends it, the freezer stops it */
+	MEMWAIT_CALL_SURE,	/* only the freezer stops it */
+	MEMWAIT_CALL_PASSES_ON,	/* neither: acts for a thread or context that has ended */
 };
 
 /**
- * struct memwait_call - how far a notify or requeue has come
- * @count: wake at most so many
- * @woken: so many were woken
- * @move: move at most so many
- * @moved: so many were moved
- * @number: waiters with a greater one have joined after the call began
- * @reached: the number of the last one that it has looked at: it goes on from there
- * @kind: what ends it early
- * @kept: as memwait_queue_unlock()
- * @wakes: of the present step
+ * struct memwait_call - progress of a call
+ * @count: the most waiters to wake
+ * @woken: waiters woken so far
+ * @move: the most waiters to move
+ * @moved: waiters moved so far
+ * @number: waiters with a greater number joined after the call began
+ * @reached: number of the last waiter looked at; the call continues after it
+ * @kind: what ends the call early
+ * @kept: see memwait_queue_unlock()
+ * @wakes: the wake-ups of the present step
  */
 struct memwait_call {
 	u32 count;
@@ -41,21 +41,21 @@ struct memwait_call {
 	struct memwait_wakes wakes;
 };
 
-/* Whether the present step must end: see MEMWAIT_STEP. */
+/* Whether the present step must end, see MEMWAIT_STEP. */
 static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 {
 	return wakes->looked >= MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
 	       wakes->nr_contexts == MEMWAIT_STEP_WAKES;
 }
 
-/* From the claim of a waiter until memwait_step_end() the caller is not preempted. */
+/* Disables preemption until memwait_step_end(), see the top of notify.c. */
 static inline void memwait_step_begin(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_disable();
 }
 
-/* The oldest waiter, if it has joined before the call began; or NULL. */
+/* The oldest waiter that the call covers, or NULL. */
 static inline struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
 						       struct memwait_queue *queue)
 {

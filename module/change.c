@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Change and notify: a store to a word and the notify that follows it, which no death separates.
+ * Change and notify: stores to a word and notifies, with no chance to die in between.
  *
- * A program that stores to a word and then notifies can die in between, and its waiters sleep on.
- * Here the change is made with page faults disabled. Nothing between it and the notify sleeps for
- * something that user space can hold up, and no signal ends the notify.
+ * A program that stores and then notifies can die in between, and leave its waiters asleep. Here
+ * the change runs with page faults disabled. Nothing between the change and the notify sleeps on
+ * anything that user space can delay, and no signal ends the notify.
  */
 #include <linux/mutex.h>	/* on PREEMPT_RT before 6.13 futex.h forgets it */
 #include <linux/futex.h>
@@ -15,7 +15,7 @@
 #include "compat.h"
 #include "memwait.h"
 
-/* The kernel's operations on words of 32 bits are those of futex(2). */
+/* The kernel's user-space atomics are the 32-bit operations of futex(2). */
 static int memwait_change_word(const struct memwait_change *change, u32 *old)
 {
 	u32 __user *word = u64_to_user_ptr(change->notify.addr);
@@ -48,18 +48,18 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
 
 /**
  * memwait_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
- * @change: as it came from user space
- * @user: where it came from: gets the old value at the end
- * @kept: as memwait_queue_unlock()
+ * @change: from user space, unchecked
+ * @user: its user address; receives the old value at the end
+ * @kept: see memwait_queue_unlock()
  *
- * Context: process context, may sleep before the change.
+ * Context: process context, may sleep.
  *
- * Return: how many waiters were woken; or, and then nothing was done,
- * * -EINVAL: a misaligned address, an unknown flag or operation, not 32 bits, @change.reserved
- * * -EFAULT: the word cannot be written, nor read; or @user cannot be written
- * * -EOPNOTSUPP: a mapping of a device or of an anonymous inode's file
+ * Return: the number of waiters woken; or, with nothing done,
+ * * -EINVAL: misaligned address, unknown flag or operation, not 32 bits, or @change.reserved set
+ * * -EFAULT: the word or @user cannot be written
+ * * -EOPNOTSUPP: see memwait_word_get()
  * * -EINTR: the task is being killed
- * * -ERESTARTNOINTR: a signal has come
+ * * -ERESTARTNOINTR: a signal is pending
  */
 int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user,
 			  struct memwait_kept_queues *kept)
@@ -89,7 +89,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 			return ret;
 		if (fault_in_safe_writeable(u64_to_user_ptr(notify->addr), sizeof(u32)))
 			return -EFAULT;
-		/* Nothing is done yet. The page may go each time, or be one of a shadow stack. */
+		/* Nothing done yet. The page may vanish each time, or be a shadow stack's. */
 		if (signal_pending(current))
 			return -ERESTARTNOINTR;
 		cond_resched();
@@ -97,7 +97,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 	if (notify->count)
 		ret = memwait_notify_surely(&word.key, notify->count, kept);
 	memwait_word_put(&word);
-	/* It could be written before. If it cannot be any more, the change is made all the same. */
+	/* Writable when probed above. The change stands even if this write fails. */
 	(void)put_user(old, &user->old);
 	return ret;
 }

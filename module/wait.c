@@ -2,11 +2,10 @@
 /*
  * Blocked threads: sleeping, deadlines and signals.
  *
- * A thread waits as a group, see group.h, even on one word. The group of one word is on the
- * thread's stack. The change of memwait_group.claimed from %NULL ends the wait. A notify that was
- * counted beats a time-out and a signal: a thread that finds itself claimed returns MEMWAIT_OK. It
- * then waits for nothing but the lock of the queue, if the notify still has it: see (C) at the top
- * of queue.c.
+ * A thread always waits as a group, see group.h. A group of one word is on the thread's stack. The
+ * change of memwait_group.claimed from %NULL ends the wait. A counted notify beats a time-out and a
+ * signal: a thread that finds itself claimed returns MEMWAIT_OK. The thread then waits only for the
+ * queue's lock, if the notifier still holds it: see (C) at the top of queue.c.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
@@ -29,7 +28,7 @@ static enum memwait_claim memwait_thread_claim(struct memwait_waiter *waiter, u8
 	struct memwait_member *member = to_member(waiter);
 	struct memwait_group *group = member->group;
 
-	/* Of several words none is waited for with MEMWAIT_OWNED: all that claim it write OK. */
+	/* Waits on several words exclude MEMWAIT_OWNED, so their result is always OK. */
 	if (group->nr == 1)
 		group->result = result;
 	if (cmpxchg(&group->claimed, NULL, member))
@@ -66,13 +65,12 @@ static const struct memwait_waiter_ops memwait_thread_ops = {
 	.describe = memwait_thread_describe,
 };
 
-/* Ends the wait of the current thread. Returns false if a notify has done so before. */
+/* Ends the current thread's wait. Returns false if a notify ended it first. */
 static bool memwait_thread_end(struct memwait_group *group)
 {
 	return !cmpxchg(&group->claimed, NULL, MEMWAIT_CLAIMED_BY_ITSELF);
 }
 
-/* Sleeps until the thread is notified, or the deadline or a signal has ended the wait. */
 static int memwait_sleep(struct memwait_group *group, clockid_t clock)
 {
 	int ret;
@@ -132,9 +130,9 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
 }
 
 /*
- * Joins, sleeps, and leaves. If the thread was notified, but dies before it returns, or cannot be
- * told the index, the notify is passed on to the next waiter of the word. A restart by -ERESTARTSYS
- * keeps the deadline, which is absolute.
+ * Joins, sleeps, and leaves. If the thread is notified, but dies before it returns or the index
+ * cannot be written, the notify goes on to the word's next waiter. A restart by -ERESTARTSYS keeps
+ * the deadline, which is absolute.
  */
 static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      const struct memwait_wait *waits, bool single,
@@ -152,7 +150,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		ret = MEMWAIT_OK;
 	memwait_thread_leave(group, single, kept);
 
-	/* A death is not passed on: the queue looks to this thread now. */
+	/* An owner's death is not passed on: the queue now watches this thread's death. */
 	if (ret == MEMWAIT_OK)
 		ret = group->result;
 	if (ret == MEMWAIT_OK) {
@@ -171,8 +169,8 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 }
 
 /*
- * Waits on the words that memwait_begin_get() has found, and gives them back. @user_index, unless
- * %NULL, gets the word that MEMWAIT_OK or MEMWAIT_NOT_EQUAL is about.
+ * Waits on the words from memwait_begin_get(), and puts them. @user_index, unless %NULL, receives
+ * the index of the word for MEMWAIT_OK or MEMWAIT_NOT_EQUAL.
  */
 static __always_inline int memwait_thread_wait(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
@@ -208,7 +206,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	return ret;
 }
 
-/* Checks a wait on one word before anything is done, and fills in the identity of @member. */
+/* Checks the arguments of a wait on one word, and sets the identity of @member. */
 static __always_inline int memwait_check_one(struct memwait_member *member,
 					     const struct memwait_wait *wait)
 {
@@ -217,7 +215,7 @@ static __always_inline int memwait_check_one(struct memwait_member *member,
 	return ret ?: memwait_own_identity(wait->flags, NULL, &member->waiter.identity);
 }
 
-/* The wait of a thread on one word, which memwait_word_get() has found for @member. */
+/* Waits on one word. memwait_word_get() has filled in the word of @member. */
 static __always_inline int memwait_wait_one(struct memwait_member *member,
 					    const struct memwait_wait *wait,
 					    struct memwait_context *context)
@@ -234,7 +232,7 @@ static __always_inline int memwait_wait_one(struct memwait_member *member,
 
 /**
  * memwait_wait() - MEMWAIT_IOC_WAIT
- * @wait: as it came from user space
+ * @wait: from user space, unchecked
  * @context: the caller's
  *
  * Context: process context, sleeps.
@@ -254,8 +252,8 @@ int memwait_wait(const struct memwait_wait *wait, struct memwait_context *contex
 
 /**
  * memwait_wait_any() - MEMWAIT_IOC_WAIT_ANY
- * @any: as it came from user space
- * @user: where it came from
+ * @any: from user space, unchecked
+ * @user: its user address
  * @context: the caller's
  *
  * Context: process context, sleeps.
@@ -274,11 +272,11 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		return -EINVAL;
 	if (!nr || nr > MEMWAIT_GROUP_MAX)
 		return -EINVAL;
-	/* Before anything is done, for afterwards it would be too late to find that it fails. */
+	/* Probe now: after the wait it would be too late to fail. */
 	if (put_user(any->index, &user->index))
 		return -EFAULT;
 
-	/* A notify may need the members longer than this thread does. */
+	/* Not on the stack: a notifier may use the members for longer than this thread. */
 	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->members) + sizeof(*waits) +
 					       sizeof(*group->returned)), MEMWAIT_GFP);
 	if (!group)
@@ -301,7 +299,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	return ret;
 }
 
-/* The notify of MEMWAIT_IOC_NOTIFY_WAIT, once it is known that the rest can be done. */
+/* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of what the wait accesses. */
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user,
 				struct memwait_kept_queues *kept)
@@ -330,12 +328,13 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 
 /**
  * memwait_notify_wait() - MEMWAIT_IOC_NOTIFY_WAIT
- * @arg: as it came from user space
- * @user: where it came from
+ * @arg: from user space, unchecked
+ * @user: its user address
  * @context: the caller's
  *
- * The notify is done once, even if a signal restarts the system call: then the caller's state is
- * MEMWAIT_NOTIFIED. It is set to 0 before the wait, so that nothing is to be written after it.
+ * The notify happens once, even if a signal restarts the system call: the caller's state is then
+ * MEMWAIT_NOTIFIED. A restarted call sets state to 0 before the wait, so a wait that is not
+ * restarted writes nothing afterwards.
  *
  * Context: process context, sleeps.
  *
@@ -368,7 +367,7 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 		}
 	}
 	ret = memwait_wait_one(&member, &arg->wait, context);
-	/* If it cannot be told, it must not be restarted. */
+	/* Without the state a restart would notify again. */
 	if (ret == -ERESTARTSYS && put_user(MEMWAIT_NOTIFIED, &user->state))
 		ret = -EINTR;
 	return ret;

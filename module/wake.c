@@ -17,10 +17,10 @@
  *
  * A step wakes a context once for all completions that it added there, and holds no lock meanwhile.
  * A later step of the same call does not wake the context again unless the context has been empty
- * since (.woken_by): a thread that went to sleep in between has read everything first.
+ * since (.woken_by): a thread that went to sleep in between has read something first.
  *
- * A context may have any number of pollers, and is woken with interrupts disabled. So the contexts
- * of a step share MEMWAIT_STEP pollers, at least the first 4 of each. The rest are woken
+ * A context may have any number of pollers, which are woken with interrupts disabled. So the
+ * contexts of a step share MEMWAIT_STEP pollers, at least the first 4 of each. The rest are woken
  * afterwards, with preemption on.
  */
 #include <linux/list.h>
