@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Async waits: their states, and what ends them. async.pml is a model of it.
+ * Async waits: their states, and what ends them. async.pml models this.
  *
- * One lock per context, memwait_context.lock, protects the context and the state of each of its
- * waits. It nests inside the lock of a queue. A wait passes through
+ * memwait_context.lock protects the context and the state of its waits, and nests inside a queue's
+ * lock. A wait passes through
  *
  *	MEMWAIT_ARMING -> MEMWAIT_QUEUED --> MEMWAIT_COMPLETED -> freed by read
  *	     |                  |                    ^
@@ -11,23 +11,22 @@
  *	     +-> freed, not queued                   |
  *	     +-> a group that was notified while it joined
  *
- * The transition from QUEUED, under the lock, ends the wait, and happens once:
+ * The transition from QUEUED, under the context's lock, ends the wait and happens once:
  *
- *	notify	 has the queue's lock too: takes the wait out of the queue and completes it. If its
- *		 deadline has passed, with TIMED_OUT, and goes on to the next waiter
- *	deadline does the same, in read(2), see expire.c
- *	cancel	 claims it, takes it out of the queue afterwards, frees it
- *	close	 as cancel, for all; then passes on what was completed with OK and never read
+ *	notify	 also holds the queue's lock: dequeues the wait and completes it. If the deadline
+ *		 has passed, completes with TIMED_OUT, and goes on to the next waiter
+ *	deadline dequeues and completes the wait too, in read(2), see expire.c
+ *	cancel	 claims the wait, then dequeues and frees it
+ *	close	 as cancel, for all waits; then passes on unread completions with OK
  *
- * So a wait that has ended otherwise has its completion when cancel finds that out.
+ * So when cancel finds that a wait has ended otherwise, the completion already exists.
  *
- * A group (see group.c) is one wait with several members. A notify that comes while they still join
- * claims it by memwait_group.claimed, and the arming thread completes it when it has done. The
- * notify or the deadline completes a group that is QUEUED at once, and takes its members out after
- * it has dropped the locks. So does a read or close. memwait_group.refs keeps the memory until both
- * have done so.
+ * A group (see group.c) is one wait with several members. A notify during the join claims the group
+ * by memwait_group.claimed, and the arming thread completes the group after the join. The notify or
+ * deadline completes a QUEUED group immediately, and dequeues its members after dropping the locks.
+ * A read or close dequeues them too. memwait_group.refs keeps the memory until both are done.
  *
- * How a completion wakes pollers and readers is told at the top of wake.c.
+ * wake.c describes how a completion wakes pollers and readers.
  */
 #include <linux/hrtimer.h>
 #include <linux/list.h>
@@ -44,10 +43,10 @@
 #include "trace.h"
 
 /**
- * memwait_async_group_unpin() - give back the pins of a group
+ * memwait_async_group_unpin() - put the pins of a group
  * @group: its members are in no queue
- * @context: of the group
- * @unused: gets pins that only these words had, for memwait_pins_put()
+ * @context: the group's context
+ * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
  */
@@ -61,10 +60,10 @@ void memwait_async_group_unpin(struct memwait_group *group, struct memwait_conte
 }
 
 /**
- * memwait_async_end() - give back all that an ended wait has, but its index and memory
- * @wait: completed, or claimed by the caller; nothing else knows of it but the table of ids, and a
- *	notify that is about to take the members of a group out
- * @unused: gets pins that only this wait had, for memwait_pins_put()
+ * memwait_async_end() - release all resources of an ended wait but its index and memory
+ * @wait: completed, or claimed by the caller. Only the id table still refers to it, and maybe a
+ *	notify that is about to dequeue the members of a group
+ * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes queues' locks, one at a time.
  */
@@ -88,7 +87,7 @@ void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **u
  *
  * Context: the context's lock is held.
  *
- * Return: whether the caller has ended the wait, and has to take it on from there.
+ * Return: whether the caller has ended the wait, and must now complete or free it.
  */
 bool memwait_async_claim(struct memwait_async_waiter *wait)
 {
@@ -124,10 +123,10 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 }
 
 /**
- * memwait_async_queued() - a wait is pending from now on
+ * memwait_async_queued() - make a wait pending
  * @wait: others may end and free it as soon as the caller drops the locks
  *
- * Context: the context's lock is held, and that of the queue, unless it is a group.
+ * Context: the context's lock is held; so is the queue's lock, unless @wait is a group.
  */
 void memwait_async_queued(struct memwait_async_waiter *wait)
 {
@@ -148,8 +147,8 @@ void memwait_async_queued(struct memwait_async_waiter *wait)
 }
 
 /*
- * Whether the deadline of a wait has passed, which no reader has seen yet: then it must not take a
- * notify from the next waiter.
+ * Whether the deadline of a wait has passed, though no reader has noticed yet: such a wait must not
+ * take a notify from the next waiter.
  */
 static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 {
@@ -216,7 +215,7 @@ static struct memwait_async_group *to_async_group(const struct memwait_waiter *w
 	return container_of(to_member(waiter)->group, struct memwait_async_group, group);
 }
 
-/* The words of a group are not waited for with MEMWAIT_OWNED: the result is OK. */
+/* Ignores @result: groups exclude MEMWAIT_OWNED, so it is always OK. */
 static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *waiter, u8 result,
 						       struct memwait_wakes *wakes)
 {
@@ -270,12 +269,12 @@ const struct memwait_waiter_ops memwait_async_group_ops = {
 /**
  * memwait_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's
- * @cancel: as it came from user space
+ * @cancel: from user space, unchecked
  *
  * Context: process context.
  *
- * Return: 0: there will be no completion; -ENOENT: the wait has ended, and its completion can be
- * read, or was read, or the wait never was; -EINVAL.
+ * Return: 0: there will be no completion; -ENOENT: the wait never existed, or has ended and its
+ * completion can be read or was read; -EINVAL; -EPERM, see memwait_context_use().
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
@@ -303,7 +302,7 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	return 0;
 }
 
-/* Takes out the oldest completion of a context that ends, or returns NULL. */
+/* Dequeues the oldest completion of an ending context, or returns NULL. */
 static struct memwait_async_waiter *memwait_async_first_completed(struct memwait_context *context)
 {
 	struct memwait_async_waiter *wait;
@@ -320,13 +319,13 @@ static struct memwait_async_waiter *memwait_async_first_completed(struct memwait
 }
 
 /**
- * memwait_async_end_some() - end some of the waits of a context that ends
- * @context: nothing is armed, cancelled or read any more, nor ended by another thread; notifies may
- *	still come to its waits
- * @nr: how many to look at
- * @unused: gets pins that only these waits had, for memwait_pins_put()
+ * memwait_async_end_some() - end some waits of an ending context
+ * @context: no longer arms, cancels or reads, and no other thread ends its waits; notifies may
+ *	still reach them
+ * @nr: the most waits to look at
+ * @unused: receives the pins without other users, for memwait_pins_put()
  *
- * What was completed with MEMWAIT_OK and never read goes on to the next waiter of its word.
+ * Passes each unread completion with MEMWAIT_OK on to the next waiter of its word.
  *
  * Context: process context, may sleep.
  *
@@ -339,7 +338,7 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 	const struct memwait_key *key;
 	bool claimed;
 
-	/* First leave every queue, lest what is passed on below come back to this context. */
+	/* Leave every queue first, so that a notify passed on below cannot come back here. */
 	for (; nr; nr--) {
 		wait = xa_find_after(&context->waits, &context->ended_upto, ULONG_MAX, XA_PRESENT);
 		if (!wait)
@@ -372,11 +371,11 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 
 /**
  * memwait_async_close() - end all waits of a context
- * @context: closed, its deadlines too; as for memwait_async_end_some()
+ * @context: closed, with its deadlines stopped; see memwait_async_end_some()
  *
  * Context: process context, may sleep.
  *
- * Return: the context's pins, for memwait_pins_put(); or %NULL, if it had none.
+ * Return: the context's pins, for memwait_pins_put(), or %NULL.
  */
 struct memwait_pin *memwait_async_close(struct memwait_context *context)
 {

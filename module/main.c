@@ -14,7 +14,7 @@
 #include "identity.h"
 #include "memwait.h"
 
-/* The ABI, the same in 32-bit and 64-bit builds. */
+/* The ABI is the same in 32-bit and 64-bit builds. */
 static_assert(sizeof(struct memwait_info) == 80);
 static_assert(sizeof(struct memwait_wait) == 32);
 static_assert(sizeof(struct memwait_notify) == 16);
@@ -45,7 +45,7 @@ module_param_named(max_user_owners, memwait_limits[MEMWAIT_OWNERS], ulong, 0644)
 MODULE_PARM_DESC(max_user_owners,
 		 "Most threads and contexts of a user with an id (default: one for 64 KiB)");
 
-/* All structs are of their first version still, so that is the least size as well. */
+/* Every struct still has its first version, so @known is also the least size. */
 static __always_inline int memwait_copy_arg(void *to, size_t known, const void __user *from,
 					    size_t size)
 {
@@ -56,7 +56,6 @@ static __always_inline int memwait_copy_arg(void *to, size_t known, const void _
 	return copy_struct_from_user(to, known, from, size);
 }
 
-/* What an ioctl is given. */
 union memwait_argument {
 	struct memwait_wait wait;
 	struct memwait_notify notify;
@@ -70,21 +69,21 @@ union memwait_argument {
 	struct memwait_change change;
 };
 
-/* An ioctl number without the size of its struct, which may grow. */
+/* An ioctl number without its struct's size, which may grow. */
 #define MEMWAIT_IOC(cmd)	((cmd) & ~IOCSIZE_MASK)
 
 /**
  * memwait_ioctl() - the ioctls of /dev/memwait
  * @file: the context
- * @cmd: MEMWAIT_IOC_*, with the size of the struct as the caller knows it
- * @argp: address of that struct
+ * @cmd: MEMWAIT_IOC_*, with the caller's size of the struct
+ * @argp: user address of the struct
  *
  * Context: process context, may sleep.
  *
- * Return: not negative as uapi/linux/memwait.h says; or
+ * Return: the ioctl's own result, see uapi/linux/memwait.h; or
  * * -ENOTTY: unknown ioctl
- * * -EINVAL: a struct that is too small, or what the ioctl says of its fields
- * * -E2BIG: a larger struct with something in it that this version does not know
+ * * -EINVAL: the struct is too small
+ * * -E2BIG: the struct is larger than this version's, and the excess is not zero
  * * -EFAULT: the struct cannot be read or written
  */
 static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)

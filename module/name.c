@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a word is called outside of the kernel, in tracepoints and in debugfs.
+ * Names of words for tracepoints and debugfs.
  *
- * A key has addresses of kernel objects in it, which nobody is to see. A word of a file is called
- * by the file's device and inode, as /proc/PID/maps calls it, and its offset; a private word by
- * device 0, which no file has, the id of its process, and its address.
+ * A key contains kernel addresses, which must not leak. A word of a file is named by the file's
+ * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0,
+ * which no file has, its process id and its address.
  *
- * Names are made in atomic context, and without a reference of their own. That is safe where
- * another one holds the word meanwhile: the system call that has looked it up; its waiter, while
- * that stands in a queue and the queue is locked; or the pin of an async wait that the caller owns,
- * or whose context is locked, and that has not been given back: memwait_async_end() does that, for
- * the owner of a wait that has ended. Then there is a reference to the inode that the address_space
- * belongs to, or to a file of it; or to the mm_struct, which need not have a process any more.
+ * Names are made in atomic context and take no reference. Someone else must hold the word:
+ *
+ *	- the system call that looked the word up,
+ *	- a waiter in a queue, while the queue is locked, or
+ *	- the pin of an async wait, until memwait_async_end() puts the pin, if the caller owns the
+ *	  wait or its context is locked.
+ *
+ * Each of these holds the address_space's inode, a file of the inode, or the mm_struct. The
+ * mm_struct may no longer have a process.
  */
 #include <linux/fs.h>
 #include <linux/mm_types.h>
@@ -22,9 +25,8 @@
 #include "name.h"
 
 /*
- * The process that an address space belongs to, as the initial PID namespace calls it; 0: none. Not
- * the current one, if that can be helped: it may be one of several that share the address space, as
- * a child of vfork(2), and all are to call it alike.
+ * The process of an mm, as a PID of the initial namespace, or 0 if there is none. Prefers mm->owner
+ * to current: processes that share an mm, as after vfork(2), must get the same name.
  */
 static pid_t memwait_mm_process(const struct mm_struct *mm)
 {
@@ -45,7 +47,7 @@ static pid_t memwait_mm_process(const struct mm_struct *mm)
 /**
  * memwait_name() - find the name of a word
  * @name: filled in
- * @key: the word's key; what it names is held, see the top of the file
+ * @key: the word's key; its owner is held, see the top of this file
  *
  * Context: any but interrupts.
  */
@@ -53,7 +55,7 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
 {
 	const struct inode *inode;
 
-	/* A waiter that was claimed may be moved meanwhile, to a word of the same owner. */
+	/* A requeue may concurrently move a claimed waiter to a word of the same owner. */
 	name->offset = READ_ONCE(key->offset);
 	if (key->owner & MEMWAIT_KEY_SHARED) {
 		inode = ((struct address_space *)(unsigned long)

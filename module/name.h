@@ -10,10 +10,10 @@
 struct memwait_key;
 
 /**
- * struct memwait_name - what a word is called outside of the kernel
- * @ino: of a file its inode; of a private word its process, or 0 if that has ended
- * @offset: of a file in bytes; of a private word its address
- * @dev: of a file its device; of a private word 0
+ * struct memwait_name - name of a word outside the kernel
+ * @ino: the file's inode; of a private word the process, or 0 if the process has ended
+ * @offset: byte offset in the file; of a private word the address
+ * @dev: the file's device; of a private word 0
  */
 struct memwait_name {
 	u64 ino;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a pending signal will do to the current thread.
+ * The effect of a pending signal on the current thread.
  */
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
@@ -11,15 +11,15 @@
 #include "memwait.h"
 
 /**
- * memwait_dies_of_signal() - memwait_is_dying() of a thread that has a signal pending
+ * memwait_dies_of_signal() - memwait_is_dying() of a thread with a pending signal
  *
- * Either it was killed, or a signal is pending that will make it dump core; all other fatal signals
- * look like SIGKILL by now. What a tracer would make of the signal cannot be known: a traced thread
- * is taken to live.
+ * A thread dies if it was killed, or if a pending signal will dump core; all other fatal signals
+ * already look like SIGKILL. A tracer may change or drop a signal, so a traced thread counts as
+ * alive unless it was killed.
  *
  * Context: process context.
  *
- * Return: whether it will.
+ * Return: whether the thread will die.
  */
 bool memwait_dies_of_signal(void)
 {

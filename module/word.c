@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a caller names: a word by its address, and what keeps its key meaningful; the value that the
- * word is expected to hold; a deadline.
+ * Words, expected values and deadlines, as user space passes them.
  *
- * A word of a shared mapping of a regular file is *(address_space, byte offset)*: all processes
- * that map it meet in one queue, wherever they map it. Any other word is *(mm, address)*. With
- * MEMWAIT_PRIVATE the caller promises that no other address space uses the word, and no mapping is
- * looked at.
+ * The key of a word in a shared mapping of a regular file is *(address_space, byte offset)*: all
+ * processes that map the word share one queue, wherever they map it. The key of any other word is
+ * *(mm, address)*. With MEMWAIT_PRIVATE the caller promises that no other address space uses the
+ * word, and no mapping is looked up.
  *
- * A key must not outlive its owner: another owner could be allocated at the same address, and share
- * the queue. So a word of a shared mapping carries a reference to the file of its vma. The mm of a
- * private word is the caller's own, which stays during the call. An async wait outlives the call:
- * its context pins the path of the file and its inode, or the mm_struct (not its mappings: nothing
- * of the process is kept running), see user.c. A thread that sleeps keeps the open file itself, as
- * a thread in read(2) does: it is within a system call on it, which no process can leave behind.
+ * A waiter's key must not outlive its owner: another owner could be allocated at the same address
+ * and share the queue. So a word of a shared mapping holds a reference to the file of its vma. The
+ * mm of a private word is the caller's own, which lives for the whole call. An async wait outlives
+ * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, so
+ * nothing of the process is kept running), see user.c. A sleeping thread holds the open file
+ * itself, like a thread in read(2): no process can leave that system call behind.
  *
- * What is kept must not be able to keep a memwait context, or the two keep each other alive for
- * ever. A regular file cannot. Files of anonymous inodes (an io_uring can have a context among its
- * registered files) and of devices might, and are refused. So are files that map the pages of
- * another file (Coda's): only the open file keeps that one's file system from umount.
+ * A referenced object must not in turn reference a memwait context, or the two keep each other
+ * alive forever. A regular file cannot. Files of devices and of anonymous inodes might (an io_uring
+ * can register a context) and are refused. So are files that map another file's pages (Coda's):
+ * only the open file keeps the other file's file system from umount.
  */
 #include <linux/fs.h>
 #include <linux/ktime.h>
@@ -51,7 +50,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP))
 		return -EOPNOTSUPP;
 
-	/* VM_MAYSHARE: VM_SHARED is not set if the file was opened for reading only. */
+	/* Not VM_SHARED, which is clear if the file was opened read-only. */
 	if (!(vma->vm_flags & VM_MAYSHARE) || !vma->vm_file) {
 		memwait_word_set_private(word, address);
 		return 0;
@@ -70,12 +69,12 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 
 /**
  * memwait_word_get() - find the key of a word
- * @word: filled in on success; given back with memwait_word_put()
+ * @word: filled in on success; put with memwait_word_put()
  * @addr: address of the word in the caller's address space, aligned
  * @flags: MEMWAIT_SIZE_* and MEMWAIT_PRIVATE
  *
  * Context: process context of the caller, may sleep. Takes the vma's lock or mmap_lock for
- * reading, and neither with MEMWAIT_PRIVATE.
+ * reading; neither with MEMWAIT_PRIVATE.
  *
  * Return:
  * * 0
@@ -123,7 +122,7 @@ int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags)
  *
  * Context: may fault and sleep, unless page faults are disabled.
  *
- * Return: 0: it does; MEMWAIT_NOT_EQUAL; or -EFAULT.
+ * Return: 0 if it does; MEMWAIT_NOT_EQUAL; or -EFAULT.
  */
 int memwait_compare(u64 addr, u64 expected, u32 flags)
 {
@@ -159,13 +158,13 @@ int memwait_compare(u64 addr, u64 expected, u32 flags)
 }
 
 /**
- * memwait_expires() - a deadline of the caller's time namespace as a time of the host
- * @deadline: as it came from user space
+ * memwait_expires() - convert a deadline from the caller's time namespace to host time
+ * @deadline: from user space
  * @flags: MEMWAIT_CLOCK_REALTIME or not
  *
  * Context: process context of the caller.
  *
- * Return: the time; KTIME_MAX, which is reached in 292 years, for never.
+ * Return: the host time; KTIME_MAX (in 292 years) means never.
  */
 ktime_t memwait_expires(u64 deadline, u32 flags)
 {
@@ -186,13 +185,13 @@ ktime_t memwait_expires(u64 deadline, u32 flags)
 }
 
 /**
- * memwait_has_passed() - is it too late to wait?
+ * memwait_has_passed() - has a deadline passed?
  * @expires: from memwait_expires()
  * @flags: MEMWAIT_CLOCK_REALTIME or not
  *
  * Context: any.
  *
- * Return: whether the time has come.
+ * Return: whether it has.
  */
 bool memwait_has_passed(ktime_t expires, u32 flags)
 {
