@@ -6,13 +6,13 @@
  *
  *	has waiters, is kept, or is held by a call  <=>  in the hash table  <=>  key is set
  *
- * An empty queue stays cached ("kept"), since most words are soon waited on again. Without the
+ * An empty queue stays cached ("kept"), since most words are soon waited on again; without the
  * cache an async wait takes 1.1 to 1.3 times as long. Each user keeps the last MEMWAIT_KEPT_QUEUES
- * that became empty in a call on one of its contexts; each further one evicts the oldest. The last
- * close of a user's contexts evicts all of them. Only a user's own calls fill and evict its cache,
- * so the cache reveals nothing to other users. A queue evicted while it has waiters stays in the
- * table, and is kept again once it is empty. An empty queue holds no reference. Its key may outlive
- * the owner and then match a new owner at the same address, which is harmless.
+ * queues that became empty in calls on its contexts; each further one evicts the oldest. The last
+ * close of a user's contexts evicts all. Only a user's own calls fill and evict its cache, so
+ * others learn nothing from it. A queue evicted while it has waiters stays in the table, and is
+ * kept again once empty. An empty queue holds no reference: its key may come to name a new owner at
+ * the same address, which is harmless.
  *
  *	Waiter					Notifier
  *
@@ -50,17 +50,17 @@
  * owner that reads a queue takes its lock. So the owner waits for at most one critical section of a
  * queue's lock, never for the notifier to be scheduled.
  *
- * Calls process many waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the
- * lock, then drops it. A call that will return to a queue holds it by .nr_calls. The call must not
+ * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock,
+ * then drops the lock. A call that will return to a queue holds it by .nr_calls. A call must not
  * touch waiters that join after it began. So waiters are numbered as they join, and a call ends at
- * the number that was the last when it began. The list is append-only, so it is sorted by number.
+ * the last number of its start. Joining only appends to the list, so the list is sorted by number.
  *
- * A thread back from a signal handler returns to its place, with its old number: see place.c. These
- * waiters are in an rbtree by number, beside the list, so inserting one costs no walk whose length
- * others control. The oldest waiter is the first of the tree or of the list. Numbers of a word are
- * never reused, even if its queue is freed in between: the queue's number goes to
- * memwait_last_number before the queue leaves the table, and an inserter reads memwait_last_number
- * after its insertion. The hash bucket's lock orders the two.
+ * A thread back from a signal handler returns to its place with its old number, see place.c. Such
+ * waiters are in an rbtree by number, so no insertion walks a distance that others control. The
+ * oldest waiter is the first of the tree or of the list. A word never reuses a number, even if its
+ * queue is freed in between: the queue's number goes to memwait_last_number before the queue leaves
+ * the table, and an inserter reads memwait_last_number after the insertion. The hash bucket's lock
+ * orders the two.
  *
  * A call covers threads that return while it runs, since they are as old as others that it covers.
  * It skips a thread whose number it has passed: that thread was absent then, and has compared the
