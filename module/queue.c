@@ -39,10 +39,10 @@
  * while empty and locked.
  *
  * Exactly one of notify, deadline, signal, cancel and close ends a wait. A cmpxchg of
- * memwait_group.claimed claims a thread's wait; the context's lock protects the claim of an async
- * wait. A notifier already holds the queue's lock and dequeues the waiter immediately. The others
- * call memwait_queue_leave() after the claim. A notifier that comes in between dequeues the claimed
- * waiter without counting it. For groups, see group.c.
+ * memwait_group.claimed claims a thread's wait; an async wait is claimed under its context's lock.
+ * A notifier already holds the queue's lock and dequeues the waiter immediately. The others call
+ * memwait_queue_leave() after the claim. A notifier in between dequeues the claimed waiter without
+ * counting it. For groups, see group.c.
  *
  * (C) Whoever dequeues a waiter for its owner, such as a notifier, last accesses the waiter by a
  * store-release of %NULL to .queue, under the queue's lock. An owner whose load-acquire reads %NULL
@@ -152,7 +152,6 @@ static void memwait_queue_construct(void *object)
 	queue->key.offset = 0;
 }
 
-/* See memwait_queue_find(). */
 static __always_inline struct memwait_queue *__memwait_queue_find(const struct memwait_key *key)
 {
 	struct memwait_queue *queue;
@@ -188,7 +187,6 @@ struct memwait_queue *memwait_queue_find(const struct memwait_key *key)
 	return __memwait_queue_find(key);
 }
 
-/* Whether a locked queue has no waiters, and no call will return to it. */
 static bool memwait_queue_is_idle(const struct memwait_queue *queue)
 {
 	lockdep_assert_held(&queue->lock);

@@ -28,7 +28,6 @@
 
 enum { SOURCE, TARGET };
 
-/* Unlocks two queues, which may be the same. */
 static void memwait_pair_unlock(struct memwait_queue *queues[2], struct memwait_kept_queues *kept)
 {
 	bool keep[2];
@@ -71,7 +70,6 @@ static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwa
 	if (likely(queues[TARGET]))
 		return 0;
 
-	/* Find one after the other, then lock both in order. */
 	queues[SOURCE]->nr_calls++;
 	memwait_queue_unlock(queues[SOURCE], kept);
 	queues[TARGET] = memwait_queue_find_or_insert(target);

@@ -206,7 +206,6 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	return ret;
 }
 
-/* Checks the arguments of a wait on one word, and sets the identity of @member. */
 static __always_inline int memwait_check_one(struct memwait_member *member,
 					     const struct memwait_wait *wait)
 {
