@@ -60,7 +60,7 @@
  * @waiter: the waiter
  * @since: when it joined its first queue, in jiffies
  * @self: its own owner id, or 0
- * @owner: owner that its queue looks to, or 0
+ * @owner: owner that its queue watches, or 0
  * @owner_tid: thread of @owner, or 0
  */
 struct memwait_line {
@@ -269,9 +269,9 @@ static void memwait_walk_note(struct memwait_walk *walk, const struct memwait_qu
 	waiter->ops->describe(waiter, &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->identity ? waiter->identity->id : 0;
-	/* looks_to stays valid: it is freed after all queues look away, under their locks. */
-	line->owner = queue->looks_to ? queue->looks_to->id : 0;
-	line->owner_tid = queue->looks_to ? queue->looks_to->tid : 0;
+	/* .watched is freed only after all queues stopped watching it, under their locks. */
+	line->owner = queue->watched ? queue->watched->id : 0;
+	line->owner_tid = queue->watched ? queue->watched->tid : 0;
 	walk->nr_lines++;
 }
 

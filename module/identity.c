@@ -5,7 +5,7 @@
  * User space stores the owner's id in the lock word; the kernel never writes it. A MEMWAIT_OWNED
  * waiter names that id and is told when the owner dies.
  *
- * A queue watches at most one owner (.looks_to), who must take the next step for its waiters:
+ * A queue watches at most one owner (.watched), who must take the next step for its waiters:
  *
  *	event				the queue watches
  *
@@ -403,7 +403,7 @@ struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *ident
 	for (;;) {
 		spin_lock(&identity->lock);
 		queue = list_first_entry_or_null(&identity->queues, struct memwait_queue,
-						 looks_to_node);
+						 watched_node);
 		if (!queue)
 			queue = list_first_entry_or_null(&identity->moved_to, struct memwait_queue,
 							 mover_node);
@@ -411,7 +411,7 @@ struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *ident
 		if (!queue)
 			break;
 		spin_lock(&queue->lock);
-		if (queue->looks_to == identity || queue->mover == identity) {
+		if (queue->watched == identity || queue->mover == identity) {
 			/* See memwait_queue_find(). */
 			__release(&queue->lock);
 			break;
@@ -440,37 +440,37 @@ void memwait_identity_free(struct memwait_identity *identity)
 }
 
 /**
- * memwait_queue_look_away() - stop watching an owner
+ * memwait_queue_unwatch() - stop watching an owner
  * @queue: the queue
  *
  * Context: the queue's lock is held.
  */
-void memwait_queue_look_away(struct memwait_queue *queue)
+void memwait_queue_unwatch(struct memwait_queue *queue)
 {
-	struct memwait_identity *identity = queue->looks_to;
+	struct memwait_identity *identity = queue->watched;
 
 	lockdep_assert_held(&queue->lock);
 	if (!identity)
 		return;
 	spin_lock(&identity->lock);
-	list_del(&queue->looks_to_node);
+	list_del(&queue->watched_node);
 	spin_unlock(&identity->lock);
-	queue->looks_to = NULL;
+	queue->watched = NULL;
 }
 
-/* Adds a queue to an owner's list, see memwait_queue_look_to(). The queue is in no such list. */
+/* Adds a queue to an owner's list, see memwait_queue_watch(). The queue is in no such list. */
 static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_identity *identity,
 				const struct memwait_identity *waiter)
 {
 	lockdep_assert_held(&identity->lock);
 	if (waiter->user == identity->user)
-		list_add(&queue->looks_to_node, &identity->queues);
+		list_add(&queue->watched_node, &identity->queues);
 	else
-		list_add_tail(&queue->looks_to_node, &identity->queues);
+		list_add_tail(&queue->watched_node, &identity->queues);
 }
 
 /**
- * memwait_queue_look_to() - watch an owner
+ * memwait_queue_watch() - watch an owner
  * @queue: the queue
  * @identity: the owner; protected by RCU, or alive
  * @waiter: the identity of the waiter that causes this
@@ -482,10 +482,10 @@ static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_iden
  *
  * Return: true; false: the owner is dead, and the queue watches whom it did before.
  */
-bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity,
-			   const struct memwait_identity *waiter)
+bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *identity,
+			 const struct memwait_identity *waiter)
 {
-	struct memwait_identity *old = queue->looks_to, *first, *second;
+	struct memwait_identity *old = queue->watched, *first, *second;
 	bool alive;
 
 	lockdep_assert_held(&queue->lock);
@@ -499,7 +499,7 @@ bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity 
 		alive = !smp_load_acquire(&identity->dead);	/* (A) */
 		if (likely(alive)) {
 			memwait_queue_stand(queue, identity, waiter);
-			queue->looks_to = identity;
+			queue->watched = identity;
 		}
 		spin_unlock(&identity->lock);
 		return alive;
@@ -512,9 +512,9 @@ bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity 
 	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
 	alive = !smp_load_acquire(&identity->dead);	/* (A) */
 	if (likely(alive)) {
-		list_del(&queue->looks_to_node);
+		list_del(&queue->watched_node);
 		memwait_queue_stand(queue, identity, waiter);
-		queue->looks_to = identity;
+		queue->watched = identity;
 	}
 	spin_unlock(&second->lock);
 	spin_unlock(&first->lock);
@@ -586,7 +586,7 @@ bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_
 		return true;
 	rcu_read_lock();
 	identity = xa_load(&memwait_identities, id);
-	alive = identity && memwait_queue_look_to(queue, identity, waiter);
+	alive = identity && memwait_queue_watch(queue, identity, waiter);
 	rcu_read_unlock();
 	if (!identity)
 		smp_rmb();	/* (A) */

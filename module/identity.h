@@ -23,7 +23,7 @@ struct memwait_user;
  * @tid: the thread's id in the initial PID namespace; or 0
  * @who_node: in the table of living identities, until @dead is set
  * @lock: protects the next three
- * @queues: queues that watch it, by &memwait_queue.looks_to_node
+ * @queues: queues that watch it, by &memwait_queue.watched_node
  * @moved_to: queues that watch it as the thread that moved waiters there, by
  *	&memwait_queue.mover_node
  * @contexts: of a process: the contexts that end with it, by &memwait_context.process_node

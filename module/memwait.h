@@ -18,7 +18,7 @@
  *	begin.c			how a wait begins
  *	group.c			waits on several words
  *	queue.c			queues of waiters
- *	identity.c		ids of threads and contexts, and the queues that look to them
+ *	identity.c		ids of threads and contexts, and the queues that watch them
  *	user.c			limits and pins
  *	signal.c		what a pending signal will do
  *	word.c			words, values and deadlines from user space
@@ -179,8 +179,8 @@ struct memwait_waiter {
  * @waiters: in order of joining, oldest first
  * @returned: waiters that have returned to their places, by number
  * @owned: waiters to be told of deaths, oldest first; see memwait_queue_insert_returned()
- * @looks_to: owner whose death they are told of, see identity.c
- * @looks_to_node: in &memwait_identity.queues of @looks_to; also protected by its lock
+ * @watched: owner whose death they are told of, see identity.c
+ * @watched_node: in &memwait_identity.queues of @watched; also protected by its lock
  * @mover: last thread that moved waiters here; its death is told as well
  * @mover_node: in &memwait_identity.moved_to of @mover; also protected by its lock
  * @number: number of the last waiter that joined
@@ -195,8 +195,8 @@ struct memwait_queue {
 	struct list_head waiters;
 	struct rb_root returned;
 	struct list_head owned;
-	struct memwait_identity *looks_to;
-	struct list_head looks_to_node;
+	struct memwait_identity *watched;
+	struct list_head watched_node;
 	struct memwait_identity *mover;
 	struct list_head mover_node;
 	u64 number;
@@ -307,11 +307,11 @@ static inline void memwait_word_put(struct memwait_word *word)
 }
 
 /* identity.c */
-void memwait_queue_look_away(struct memwait_queue *queue);
+void memwait_queue_unwatch(struct memwait_queue *queue);
 void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity);
 void memwait_queue_forget_mover(struct memwait_queue *queue);
-bool memwait_queue_look_to(struct memwait_queue *queue, struct memwait_identity *identity,
-			   const struct memwait_identity *waiter);
+bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *identity,
+			 const struct memwait_identity *waiter);
 bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
 			      const struct memwait_identity *waiter);
 bool memwait_names_the_dead(const struct memwait_wait *wait);

@@ -53,7 +53,7 @@ static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_ident
 		waiter = list_first_entry_or_null(&queue->owned, struct memwait_waiter,
 						  owned_node);
 		if (!waiter) {
-			memwait_queue_look_away(queue);
+			memwait_queue_unwatch(queue);
 			memwait_queue_forget_mover(queue);
 			break;
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of deaths: the argument at the top of identity.c, with its steps and names. It covers
- * which owner a queue watches (looks_to, mover), the work that tells of a death, and when an
+ * which owner a queue watches (watched, mover), the work that tells of a death, and when an
  * identity may be freed. A thread is killed at any step where the kernel allows it: not under a
  * lock, and not within a notify. selftests/lint/spin runs it.
  *
@@ -36,7 +36,7 @@ byte word[QUEUES];		/* LOCK, TWO: the owner, or 0 */
 /* struct memwait_queue */
 bool locked[QUEUES];
 chan waiters[QUEUES] = [THREADS] of { byte };
-byte looks_to[QUEUES];
+byte watched[QUEUES];
 byte mover[QUEUES];
 
 /* A thread's struct memwait_identity; .queues and .moved_to have a bit for each queue. */
@@ -66,14 +66,14 @@ inline spin_lock(lock)
 	atomic { !lock -> lock = true }
 }
 
-/* memwait_queue_look_away() */
-inline look_away(q)
+/* memwait_queue_unwatch() */
+inline unwatch(q)
 {
 	atomic {
-		!identity_locked[looks_to[q]] ->
-		assert(looks_to[q] == NOBODY || !freed[looks_to[q]]);
-		queues[looks_to[q]] = queues[looks_to[q]] & ~BIT(q);
-		looks_to[q] = NOBODY
+		!identity_locked[watched[q]] ->
+		assert(watched[q] == NOBODY || !freed[watched[q]]);
+		queues[watched[q]] = queues[watched[q]] & ~BIT(q);
+		watched[q] = NOBODY
 	}
 }
 
@@ -88,13 +88,13 @@ inline forget_mover(q)
 	}
 }
 
-/* memwait_queue_look_to(), which returns alive */
-inline look_to(q, i)
+/* memwait_queue_watch(), which returns alive */
+inline watch(q, i)
 {
 	if
-	:: atomic { dead[i] || looks_to[q] == i -> alive = !dead[i] }
-	:: !dead[i] && looks_to[q] != i ->
-		look_away(q);
+	:: atomic { dead[i] || watched[q] == i -> alive = !dead[i] }
+	:: !dead[i] && watched[q] != i ->
+		unwatch(q);
 		atomic {
 			!identity_locked[i] -> identity_locked[i] = true;
 			assert(!freed[i]);
@@ -106,7 +106,7 @@ inline look_to(q, i)
 		};
 		d_step {
 			if
-			:: alive -> queues[i] = queues[i] | BIT(q); looks_to[q] = i
+			:: alive -> queues[i] = queues[i] | BIT(q); watched[q] = i
 			:: !alive
 			fi;
 			identity_locked[i] = false
@@ -119,7 +119,7 @@ inline queue_unlock(q)
 {
 	do
 #ifndef MUTATION_LOOKS_ON_WHEN_EMPTY
-	:: empty(waiters[q]) && looks_to[q] != NOBODY -> look_away(q)
+	:: empty(waiters[q]) && watched[q] != NOBODY -> unwatch(q)
 	:: empty(waiters[q]) && mover[q] != NOBODY -> forget_mover(q)
 #endif
 	:: atomic {
@@ -154,12 +154,12 @@ inline claim(q, result)
 	   /* memwait_queue_remove_claimed(): last access to the waiter, see (C) in queue.c */
 	   :: won ->
 #if !defined(MUTATION_WOKEN_IS_NOT_LOOKED_TO) && !defined(MUTATION_LOOKS_TO_ONE_THAT_IS_OUT)
-		look_to(q, t);
+		watch(q, t);
 		assert(alive);
 #endif
 		d_step { waiters[q]?t; queue[t] = 0 };
 #ifdef MUTATION_LOOKS_TO_ONE_THAT_IS_OUT
-		look_to(q, t);
+		watch(q, t);
 #endif
 		atomic { t = 0; break }
 	   fi
@@ -198,7 +198,7 @@ inline wait(q, expected, named, may_end)
 			alive = !erased[named]
 		};
 		if
-		:: alive -> look_to(q, named)
+		:: alive -> watch(q, named)
 		:: !alive
 		fi;
 		d_step {
@@ -444,19 +444,19 @@ end:	do
 #ifdef MUTATION_DOES_NOT_LOOK_AGAIN
 		:: true ->
 #else
-		:: looks_to[q] == d || mover[q] == d ->
+		:: watched[q] == d || mover[q] == d ->
 #endif
-			assert(looks_to[q] == d || mover[q] == d);
+			assert(watched[q] == d || mover[q] == d);
 			/* memwait_queue_tell() */
 			claim(q, OWNER_DIED);
 			if
-			:: !won -> look_away(q); forget_mover(q)
+			:: !won -> unwatch(q); forget_mover(q)
 			:: won && mover[q] == d -> forget_mover(q)
 			:: else
 			fi;
 			queue_unlock(q)
 #ifndef MUTATION_DOES_NOT_LOOK_AGAIN
-		:: looks_to[q] != d && mover[q] != d -> locked[q] = false
+		:: watched[q] != d && mover[q] != d -> locked[q] = false
 #endif
 		fi
 #ifdef MUTATION_TELLS_ONE_QUEUE

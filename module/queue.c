@@ -142,7 +142,7 @@ static void memwait_queue_construct(void *object)
 	INIT_LIST_HEAD(&queue->waiters);
 	queue->returned = RB_ROOT;
 	INIT_LIST_HEAD(&queue->owned);
-	queue->looks_to = NULL;
+	queue->watched = NULL;
 	queue->mover = NULL;
 	queue->nr_waiters = 0;
 	queue->number = 0;
@@ -266,7 +266,7 @@ bool memwait_queue_unlock_only(struct memwait_queue *queue)
 
 	__acquire(&queue->lock);
 	if (idle) {
-		memwait_queue_look_away(queue);
+		memwait_queue_unwatch(queue);
 		memwait_queue_forget_mover(queue);
 	}
 	if (keep)
@@ -594,7 +594,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to)
 /**
  * memwait_queue_remove_claimed() - dequeue a waiter that was claimed for its owner
  * @waiter: see memwait_queue_remove(). If it waited with MEMWAIT_OWNED, the queue watches its death
- *	from now on, see memwait_queue_look_to()
+ *	from now on, see memwait_queue_watch()
  *
  * Context: the queue's lock is held.
  */
@@ -602,7 +602,7 @@ void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 {
 	/* The identity is alive: its owner cannot leave before the waiter is dequeued. */
 	if (unlikely(waiter->identity))
-		memwait_queue_look_to(waiter->queue, waiter->identity, waiter->identity);
+		memwait_queue_watch(waiter->queue, waiter->identity, waiter->identity);
 	memwait_queue_remove(waiter);
 }
 

@@ -65,7 +65,7 @@ byte deaths;
 #define COND	1
 
 chan queue[2] = [THREADS] of { byte };
-byte looks_to[2];
+byte watched[2];
 byte mover[2];			/* whose death they are told of, too */
 byte queue_of[THREADS + 1];
 
@@ -73,7 +73,7 @@ byte queue_of[THREADS + 1];
 inline look_away_if_empty(q)
 {
 	if
-	:: empty(queue[q]) -> looks_to[q] = NOBODY; mover[q] = NOBODY
+	:: empty(queue[q]) -> watched[q] = NOBODY; mover[q] = NOBODY
 	:: nempty(queue[q])
 	fi
 }
@@ -84,11 +84,11 @@ inline claim(q, t, result)
 	queue[q]?t;
 	state[t] = result;
 #if defined(MUTATION_WOKEN_IS_NOT_LOOKED_TO)
-	looks_to[q] = (result == OK -> looks_to[q] : WAITS_AS(t));
+	watched[q] = (result == OK -> watched[q] : WAITS_AS(t));
 #elif defined(MUTATION_TOLD_IS_NOT_LOOKED_TO)
-	looks_to[q] = (result == OK -> WAITS_AS(t) : NOBODY);
+	watched[q] = (result == OK -> WAITS_AS(t) : NOBODY);
 #else
-	looks_to[q] = WAITS_AS(t);
+	watched[q] = WAITS_AS(t);
 #endif
 	look_away_if_empty(q);
 	t = 0
@@ -124,13 +124,13 @@ inline tell(q, t)
 	if
 	:: IS_DEAD(mover[q]) ->
 		mover[q] = NOBODY
-	:: IS_DEAD(looks_to[q]) ->
-		mover[q] = (mover[q] == looks_to[q] -> NOBODY : mover[q])
+	:: IS_DEAD(watched[q]) ->
+		mover[q] = (mover[q] == watched[q] -> NOBODY : mover[q])
 	fi;
 	claim(q, t, OWNER_DIED)
 }
 
-#define HAS_TO_TELL(q)	(IS_DEAD(looks_to[q]) || IS_DEAD(mover[q]))
+#define HAS_TO_TELL(q)	(IS_DEAD(watched[q]) || IS_DEAD(mover[q]))
 
 /*
  * MEMWAIT_IOC_WAIT while the word has the expected value, which names an owner or nobody; otherwise
@@ -144,7 +144,7 @@ inline sleep(q, is_expected, named, may_end)
 	:: (is_expected) && !IS_DEAD(named) && may_end -> state[me] = TIMED_OUT
 	:: (is_expected) && !IS_DEAD(named) ->
 #ifndef MUTATION_NAMES_NOBODY
-		looks_to[q] = (named == NOBODY -> looks_to[q] : named);
+		watched[q] = (named == NOBODY -> watched[q] : named);
 #endif
 		queue[q]!me;
 		queue_of[me] = q;

@@ -43,7 +43,7 @@ MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue_by_the_real_time)
 
 /*
  * R34: a waiter that is passed over answers for nothing. The notify goes to one that is told of no
- * deaths, so the queue looks to the owner still.
+ * deaths, so the queue still watches the owner.
  */
 MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 {

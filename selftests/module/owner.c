@@ -420,7 +420,7 @@ OWNER_TEST(R34_a_thread_that_moves_waiters_and_dies_is_told_of)
 						       .stays = 1, .flags = OWNED32 };
 			owned_waiter_start(&w[i]);
 		}
-		/* They look to this one. */
+		/* The queues watch this one. */
 		EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
 		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
 		ASSERT_EQ(0, pthread_create(&thread, NULL, move_and_end, &mover));

@@ -14,8 +14,8 @@
  * more, and here no queue is kept. To remove a queue and to insert another one for the same word
  * takes the same lock of the hash table: a wait comes after all that was done to the queue before.
  *
- * Which threads a queue looks to is told at the top of module/identity.c. A waiter that is told of
- * a death comes after all that the dead thread did.
+ * The top of module/identity.c says which threads a queue watches. A waiter that is told of a death
+ * comes after all that the dead thread did.
  *
  * The library is linked with --wrap for the calls that it makes to the system.
  */
@@ -66,8 +66,8 @@ struct queue {
 	uintptr_t word;
 	unsigned int nr;
 	struct waiter *waiters[SIM_THREADS];	/* oldest first */
-	int looks_to;			/* a thread, or NOBODY */
-	int mover;			/* likewise: it looks to that, too */
+	int watched;			/* a thread, or NOBODY */
+	int mover;			/* likewise: it is watched, too */
 	struct sim_sync lock;
 };
 
@@ -143,7 +143,7 @@ static struct queue *queue_of(uintptr_t word)
 	if (nr_queues == QUEUES)
 		sim_fail("more words than the model has queues");
 	queues[i].word = word;
-	queues[i].looks_to = NOBODY;
+	queues[i].watched = NOBODY;
 	queues[i].mover = NOBODY;
 	nr_queues++;
 	return &queues[i];
@@ -182,7 +182,7 @@ static void lock(struct queue *queue)
 static void unlock(struct queue *queue)
 {
 	if (!queue->nr) {
-		queue->looks_to = NOBODY;
+		queue->watched = NOBODY;
 		queue->mover = NOBODY;
 	}
 	sim_release(&queue->lock);
@@ -212,7 +212,7 @@ static void wake(struct waiter *waiter, int outcome)
 	struct thread *thread = thread_of(waiter);
 
 	if (waiter->owned)
-		waiter->queue->looks_to = (int)number_of(thread);
+		waiter->queue->watched = (int)number_of(thread);
 	waiter->word = waiter->queue->word;
 	take_out(waiter);
 	waiter->outcome = outcome;
@@ -240,12 +240,12 @@ static unsigned int notify(uint64_t word, uint32_t count)
 	return woken;
 }
 
-/* The oldest waiter is told that wants to be, and the queue looks to it then. */
+/* Tells the oldest waiter that wants to be told; the queue watches it from then on. */
 static void tell_of_death(struct queue *queue, int thread)
 {
 	unsigned int i = 0;
 
-	if (queue->looks_to != thread && queue->mover != thread)
+	if (queue->watched != thread && queue->mover != thread)
 		return;
 	lock(queue);
 	while (i < queue->nr && !queue->waiters[i]->owned)
@@ -253,7 +253,7 @@ static void tell_of_death(struct queue *queue, int thread)
 	if (i < queue->nr) {
 		wake(queue->waiters[i], MEMWAIT_OWNER_DIED);
 	} else {
-		queue->looks_to = NOBODY;
+		queue->watched = NOBODY;
 		queue->mover = NOBODY;
 	}
 	if (queue->mover == thread)
@@ -409,7 +409,7 @@ static int wait_on(const struct memwait_wait *wait)
 	waiter->owned = wait->flags & MEMWAIT_OWNED;
 	append(queue, waiter);
 	if (owner)
-		queue->looks_to = (int)(owner - FIRST_ID);
+		queue->watched = (int)(owner - FIRST_ID);
 	unlock(queue);
 	return sleep_in(waiter, wait->deadline < now + 1000000000);
 }
