@@ -302,7 +302,7 @@ proctype armer()
 /* memwait_timer_fired() */
 proctype timer()
 {
-	state != ARMING;	/* starts the timer */
+	state != ARMING;	/* the timer is started then */
 	/* hrtimer_cancel() */
 	atomic {
 		if
@@ -398,7 +398,7 @@ proctype canceller()
 	bool done, found;
 
 	lock(waits_locked);
-	found = has_index && state != ARMING;	/* user space does not know the id before */
+	found = has_index && state != ARMING;	/* before, the armer has not returned the id */
 	if
 	:: found -> claim(done)
 	:: else

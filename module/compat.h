@@ -21,12 +21,12 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
-/* Since 6.8. Without it the compiler initializes stack variables if so configured. */
+/* Added in 6.8. Without it the compiler initializes stack variables if so configured. */
 #ifndef __uninitialized
 #define __uninitialized
 #endif
 
-/* Added in 6.4; 7.2 is the first supported kernel that exports lock_vma_under_rcu(). */
+/* lock_vma_under_rcu() came with 6.4; 7.2 is the first supported kernel that exports it. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0) && defined(CONFIG_PER_VMA_LOCK)
 static inline struct vm_area_struct *memwait_lock_vma(struct mm_struct *mm, unsigned long address)
 {

@@ -3,7 +3,7 @@
  * The open file: open, read, poll, fdinfo, close.
  *
  * A context bound to a process ends when that process dies, even if other processes hold copies of
- * its descriptor. Only the bound process arms, cancels and reads, so no such call is running then.
+ * its descriptor. Only the bound process arms, cancels and reads, so no such call outlives it.
  * A work (owner.c) ends the context in steps under .read_lock, while the context is in the
  * process's list. A close that ends the context first removes it from the list:
  *
@@ -16,7 +16,7 @@
  *	unlock .read_lock			unlock .read_lock
  *
  * A close waits for one step of the work at most. The work never waits for a close: it serves all
- * users, and a closing thread may not run for long.
+ * users, and a closing thread may stay preempted for long.
  *
  * A dying process ends its contexts in memwait_flush(), so its parent finds the waits ended after
  * waitpid(2). The work ends the rest: contexts of a process that has closed its copy before, shares
@@ -386,8 +386,8 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
  *
  * Context: process context, sleeps.
  *
- * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: nothing to read, non-blocking;
- * -EFAULT, -EPERM or -ERESTARTSYS.
+ * Return: bytes read; -EINVAL: no room for one completion; -EAGAIN: would block, for
+ * a completion or for another reader; -EFAULT, -EPERM or -ERESTARTSYS.
  */
 ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {

@@ -28,12 +28,12 @@ struct memwait_place;
 
 /* Resources counted per user. */
 enum memwait_resource {
-	MEMWAIT_WAITS,		/* until cancelled or read */
+	MEMWAIT_WAITS,		/* async waits until cancelled or read; each word of a group */
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_PINS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_SPARES,		/* ended waits cached for reuse */
-	MEMWAIT_LIMITS,		/* resources that have a limit of their own */
+	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
 	/* Words of interrupted threads; limit of MEMWAIT_WAITS. */
 	MEMWAIT_PLACES = MEMWAIT_LIMITS,
 	MEMWAIT_RESOURCES,
@@ -49,7 +49,7 @@ enum memwait_resource {
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @dead: identities whose deaths are yet to be told; owned by the work in owner.c
  * @dead_node: list of users with a non-empty @dead; owned by that work
- * @kept: cached empty queues
+ * @kept: cached queues
  */
 struct memwait_user {
 	kuid_t uid;
@@ -95,7 +95,7 @@ enum memwait_async_kind {
 };
 
 enum memwait_state {
-	MEMWAIT_ARMING,		/* not in a queue yet */
+	MEMWAIT_ARMING,		/* not pending yet; members of a group may be queued */
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close */
 	MEMWAIT_COMPLETED,	/* in context->completed */
@@ -155,7 +155,8 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one per notify that will wake the context
+ * @refs: one of the file, one per notify that will wake the context, one of the work (owner.c) in a
+ *	step that ends the context
  * @lock: protects all up to @timers except @places and @next_place
  * @waits: id table: index -> struct memwait_async_waiter. Entries are added without @lock
  * @places: records of interrupted threads, by thread id; see place.c
@@ -181,12 +182,12 @@ struct memwait_spares {
  * @user: who opened the context; charged
  * @identity: owner identity, if any; set once, %NULL again after its end
  * @id: its id, which stays
- * @process: %NULL: unused; &memwait_anybody: serves every process that has the file;
+ * @process: %NULL: undecided; &memwait_anybody: serves every process that has the file;
  *	&memwait_nobody: ended; otherwise the bound process, whose death ends the context. Read
  *	under RCU
  * @process_node: in &memwait_identity.contexts of @process until the context has ended or a close
  *	takes over; protected by &memwait_identity.lock of @process
- * @ended_upto: last index in @waits visited by the ending context; under @read_lock
+ * @ended_upto: last index in @waits that ending the context has visited; under @read_lock
  * @number: serial number; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name

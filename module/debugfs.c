@@ -51,7 +51,7 @@
 /* Waiters noted per lock section. */
 #define MEMWAIT_WALK_STEP	16
 
-/* Initial room for keys; doubles each time. */
+/* Initial room for keys; doubles when full. */
 #define MEMWAIT_WALK_KEYS	256
 
 /**
@@ -245,7 +245,7 @@ static int memwait_walk_gather(struct memwait_walk *walk)
 	return err;
 }
 
-/* Enqueues a marker behind a waiter. */
+/* Enqueues a marker behind a waiter of the locked queue. */
 static void memwait_marker_put(struct memwait_waiter *marker, struct memwait_queue *queue,
 			       const struct memwait_waiter *behind)
 {
@@ -297,7 +297,7 @@ static bool memwait_walk_returned(struct memwait_walk *walk, struct memwait_queu
 	return true;
 }
 
-/* One step in a queue. Returns whether another one is needed. */
+/* One step in a locked queue. Returns whether another one is needed. */
 static bool memwait_walk_queue(struct memwait_walk *walk, struct memwait_queue *queue)
 {
 	struct memwait_waiter *waiter, *last = NULL;
@@ -501,7 +501,7 @@ void __init memwait_debugfs_init(void)
 }
 
 /**
- * memwait_debugfs_exit() - remove it
+ * memwait_debugfs_exit() - remove the debugfs file
  *
  * Context: process context, may sleep.
  */

@@ -29,12 +29,12 @@ struct memwait_returned {
 };
 
 /**
- * struct memwait_group - the words of an async wait on several, or of any thread
+ * struct memwait_group - the words of a thread's wait, or of an async wait on several words
  * @refs: of an allocated group: one for its owner, one for the notify that has claimed it
  * @nr: number of words
  * @members: one for each word
- * @returned: of a thread: one for each member, for memwait_queue_return(). Not in the member, which
- *	async waits use, too: it would take twice the memory with 128 words
+ * @returned: of a thread: one for each member, for memwait_queue_return(). Not in the members:
+ *	those of async waits would take twice the memory with 128 words
  * @next: in memwait_wakes.groups of the notify that has claimed it
  * @task: of a thread: the thread
  * @claimed: %NULL while the wait is pending; then the notified member, or MEMWAIT_CLAIMED_BY_ITSELF

@@ -22,7 +22,8 @@
  *	- an owner with the lock, or between its store and its notify;
  *	- a woken waiter, before or after it changes the word;
  *	- a broadcaster, before it ensures a notify of the word it moved waiters to;
- *	- a thread that requeued a word to itself, before it has changed other words and woken.
+ *	- a thread that requeued a word to itself, before it has changed other words and woken
+ *	  the waiters.
  *
  * A thread that takes the lock in between, without a system call, is not watched: the waiter that
  * was woken or told finds its id in the word, and names it in the next wait.
@@ -92,7 +93,7 @@
  * softirqs, which a context that must not sleep cannot do on PREEMPT_RT.
  */
 static DEFINE_HASHTABLE(memwait_living, 14);
-static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* of table changes, and of .dead */
+static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* for table changes and .dead */
 /*
  * Serializes the creation of identities, so that no thread, process or context gets two, and the
  * decision which process a context belongs to.

@@ -25,7 +25,7 @@
  *	trace.c			tracepoints
  *	name.c			names of words for user space
  *
- * debugfs.c walks all queues and is outside of this order.
+ * debugfs.c walks all queues and is outside this order.
  *
  * A waker calls a waiter only through struct memwait_waiter_ops, and gets back whom to wake in
  * struct memwait_wakes. See context.h for async waits, contexts and pins.
@@ -347,7 +347,7 @@ void memwait_queue_exit(void);
 /**
  * memwait_queue_append() - append a waiter to a queue
  * @queue: from memwait_queue_begin_join()
- * @waiter: as there; ops are set, the rest is filled in
+ * @waiter: its word, identity and ops are set; the rest is filled in
  *
  * Context: the queue's lock is held.
  */
@@ -390,7 +390,7 @@ static inline bool memwait_waiter_has_returned(const struct memwait_waiter *wait
 /**
  * memwait_queue_leave() - dequeue a waiter if queued
  * @waiter: joined once; of the current thread, or of a claimed group or async wait
- * @kept: as memwait_queue_unlock()
+ * @kept: see memwait_queue_unlock()
  *
  * Context: process context; takes the queue's lock.
  */

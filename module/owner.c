@@ -9,7 +9,7 @@
  * The lists into which the work sorts the dead are private to it and need no lock.
  *
  * The work also ends the contexts of a dead process, in steps, unless the process does so itself
- * when it closes its descriptors: see the top of context.c. The work waits for no thread there.
+ * when it closes its descriptors: see the top of context.c. The work never waits for a thread.
  */
 #include <linux/err.h>
 #include <linux/list.h>
@@ -35,7 +35,7 @@
 /* Steps in one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
 
-static LIST_HEAD(memwait_bereaved);	/* users that have dead, the next first; of the work */
+static LIST_HEAD(memwait_bereaved);	/* users that have dead, next first; owned by the work */
 
 /*
  * Tells the oldest MEMWAIT_OWNED waiter of a locked queue that the owner has died. The queue then
@@ -123,7 +123,7 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 					   process_node);
 	if (context) {
 		refcount_inc(&context->refs);
-		/* Free while the context is in this list: see the top of context.c. */
+		/* Nobody holds it while the context is in this list: see the top of context.c. */
 		WARN_ON_ONCE(!mutex_trylock(&context->read_lock));
 	}
 	spin_unlock(&process->lock);
@@ -275,7 +275,7 @@ static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
 }
 
 /**
- * memwait_owner_init() - start to watch for deaths, if the kernel reports them
+ * memwait_owner_init() - register the probes, if the kernel reports deaths
  *
  * Context: process context, may sleep.
  *
@@ -317,7 +317,7 @@ destroy_queue:
 }
 
 /**
- * memwait_owner_exit() - stop watching for deaths
+ * memwait_owner_exit() - unregister the probes
  *
  * Context: process context, may sleep; no probe runs after it returns.
  */

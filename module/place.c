@@ -4,8 +4,8 @@
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
  * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
- * record holds its number in the queue of each word (of the target, if the waiter was moved), and
- * memwait_queue_return() puts it back there. While it is away, nothing of it is in a queue.
+ * record holds the thread's number in the queue of each word (of the target, if the waiter was
+ * moved), and memwait_queue_return() puts it back there. An absent thread has nothing in a queue.
  *
  * A record belongs to a thread and a context. An interrupted wait creates it; another interruption
  * of the same wait updates it, one of another wait replaces it. Any other end of a wait drops it.
@@ -19,11 +19,11 @@
  * the inode's number and generation are compared, too, and for private words' sake .self_exec_id.
  *
  * The table is indexed by thread id. A record holds its struct pid, so no later thread with the
- * same id is taken for its thread. While that lives, it alone changes or frees the record. A dead
+ * same id is taken for its thread. A living thread alone changes or frees its record. A dead
  * thread's record stays charged until a sweep: each new record looks at the next two in the table
  * and frees those of dead threads. The last close frees all, when no thread is in a call. Look-ups
- * are under RCU, as a sweep may free a dead thread's record; that has another pid, at another
- * address.
+ * are under RCU, as a sweep may free a dead thread's record with the same index; the struct pid
+ * of that is at another address than the caller's.
  *
  * Only the kernel sets the numbers: a thread returns to where it stood, and nowhere else.
  *

@@ -35,7 +35,7 @@ const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 
 /**
  * __memwait_trace_begin() - memwait_trace_begin() with tracing enabled
- * @group: as there
+ * @group: the words
  *
  * Context: process context.
  */
@@ -50,9 +50,9 @@ void __memwait_trace_begin(struct memwait_group *group)
 
 /**
  * __memwait_trace_end() - memwait_trace_end() with tracing enabled
- * @group: as there
- * @index: as there
- * @result: as there
+ * @group: the words
+ * @index: see memwait_trace_end()
+ * @result: see memwait_trace_end()
  *
  * Context: process context.
  */

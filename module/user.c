@@ -16,10 +16,10 @@
  * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
  *
- * Putting a path may take forever: the last put of an unlinked file frees all its pages, or asks a
- * FUSE daemon. So a call collects unused pins and puts them last, without locks. umount succeeds
- * once close(2), cancel or read returns. A kernel thread leaves pins to a work of their user, so
- * that a user delays only its own pins. Pins stay charged until they are put.
+ * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
+ * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
+ * locks. umount succeeds once close(2), cancel or read returns. A kernel thread leaves pins to a
+ * work of their user, so that a user delays only its own pins. Pins stay charged until put.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
  *			queue->lock -> memwait_users.xa_lock
@@ -415,7 +415,7 @@ int memwait_pins_get(struct memwait_context *context, struct memwait_word *words
 /**
  * memwait_pin_put() - drop a reference to a pin
  * @pin: from memwait_pins_get()
- * @context: as there
+ * @context: whose pin it is
  * @unused: gets the pin with its last reference, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
@@ -456,8 +456,8 @@ struct memwait_context *memwait_context_alloc(void)
 }
 
 /**
- * memwait_context_free() - free a context after its last put
- * @context: it has no waits and no pins
+ * memwait_context_free() - free a context
+ * @context: after its last put, or not opened; it has no waits and no pins
  *
  * Context: any but interrupts.
  */
