@@ -118,7 +118,7 @@ inline watch(q, i)
 inline queue_unlock(q)
 {
 	do
-#ifndef MUTATION_LOOKS_ON_WHEN_EMPTY
+#ifndef MUTATION_WATCHES_ON_WHEN_EMPTY
 	:: empty(waiters[q]) && watched[q] != NOBODY -> unwatch(q)
 	:: empty(waiters[q]) && mover[q] != NOBODY -> forget_mover(q)
 #endif
@@ -153,12 +153,12 @@ inline claim(q, result)
 	   :: atomic { !won -> waiters[q]?t; queue[t] = 0; t = 0 }
 	   /* memwait_queue_remove_claimed(): last access to the waiter, see (C) in queue.c */
 	   :: won ->
-#if !defined(MUTATION_WOKEN_IS_NOT_LOOKED_TO) && !defined(MUTATION_LOOKS_TO_ONE_THAT_IS_OUT)
+#if !defined(MUTATION_WOKEN_IS_NOT_WATCHED) && !defined(MUTATION_WATCHES_ONE_THAT_IS_OUT)
 		watch(q, t);
 		assert(alive);
 #endif
 		d_step { waiters[q]?t; queue[t] = 0 };
-#ifdef MUTATION_LOOKS_TO_ONE_THAT_IS_OUT
+#ifdef MUTATION_WATCHES_ONE_THAT_IS_OUT
 		watch(q, t);
 #endif
 		atomic { t = 0; break }
@@ -376,7 +376,7 @@ inline requeue()
 		t = 0
 	};
 	if
-#ifndef MUTATION_MOVER_IS_NOT_LOOKED_TO
+#ifndef MUTATION_MOVER_IS_NOT_WATCHED
 	:: won ->
 		/* memwait_queue_moved_by() */
 		forget_mover(B);

@@ -70,7 +70,7 @@ byte mover[2];			/* whose death they are told of, too */
 byte queue_of[THREADS + 1];
 
 /* Each of the following runs within a step. memwait_queue_unlock(): */
-inline look_away_if_empty(q)
+inline unwatch_if_empty(q)
 {
 	if
 	:: empty(queue[q]) -> watched[q] = NOBODY; mover[q] = NOBODY
@@ -83,14 +83,14 @@ inline claim(q, t, result)
 {
 	queue[q]?t;
 	state[t] = result;
-#if defined(MUTATION_WOKEN_IS_NOT_LOOKED_TO)
+#if defined(MUTATION_WOKEN_IS_NOT_WATCHED)
 	watched[q] = (result == OK -> watched[q] : WAITS_AS(t));
-#elif defined(MUTATION_TOLD_IS_NOT_LOOKED_TO)
+#elif defined(MUTATION_TOLD_IS_NOT_WATCHED)
 	watched[q] = (result == OK -> WAITS_AS(t) : NOBODY);
 #else
 	watched[q] = WAITS_AS(t);
 #endif
-	look_away_if_empty(q);
+	unwatch_if_empty(q);
 	t = 0
 }
 
@@ -115,7 +115,7 @@ inline notify_all(q, t)
 inline leave_queue(t)
 {
 	queue[queue_of[t]]??eval(t);
-	look_away_if_empty(queue_of[t])
+	unwatch_if_empty(queue_of[t])
 }
 
 /* memwait_queue_tell() by the work */
@@ -698,13 +698,13 @@ end_loop:	do
 			:: empty(queue[COND]) -> end_broadcast()
 			:: nempty(queue[COND]) ->
 				next = TO_ADOPT;
-#ifndef MUTATION_MOVER_IS_NOT_LOOKED_TO
+#ifndef MUTATION_MOVER_IS_NOT_WATCHED
 				mover[LOCK] = me
 #endif
 			fi;
 			do
 			:: queue[COND]?t -> queue[LOCK]!t; queue_of[t] = LOCK
-			:: empty(queue[COND]) -> look_away_if_empty(COND); break
+			:: empty(queue[COND]) -> unwatch_if_empty(COND); break
 			od;
 			t = 0
 		   }
