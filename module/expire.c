@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Deadlines of async waits. A context has one timer per clock, which fires at the earliest
- * deadline. The timer takes no lock of this module, so it ends no wait. It sets .due and wakes
- * pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at the reader's
- * priority and expense.
+ * deadline. The timer takes only the locks of .pollers and .readers, so it ends no wait. It sets
+ * .due and wakes pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at
+ * the reader's priority and expense.
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
@@ -13,7 +13,8 @@
  * checks the earliest deadlines, under the context's lock. It sets .due again if one has passed,
  * and starts the timer for one that has not. A timer that fires meanwhile sets .due after the
  * xchg() that cleared it. So while a wait has a deadline, .due is set or a timer runs. poll(2)
- * ignores a timer whose wait has ended otherwise. While .due is set, further deadlines wake nobody.
+ * ignores a timer whose wait has ended otherwise. Until the check, a fired timer is not started for
+ * waits already queued: their deadlines wake nobody.
  *
  * The timer wakes at most MEMWAIT_STEP pollers, with interrupts disabled. A work wakes the rest.
  *

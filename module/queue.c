@@ -28,32 +28,34 @@
  * earlier waiter is in the list, a later waiter loads the word after the notifier's store. If the
  * notifier finds no queue, its look-up precedes the insertion in the order of the hash bucket. (A)
  * orders the store before the look-up and (B) orders the insertion before the load, so the waiter
- * sees the store:
+ * sees the store. The two sides cannot both miss:
  *
  *	insert queue			store word
  *	(B) smp_mb			(A) smp_mb
  *	load word			look the queue up
  *
- * cannot both miss. A later waiter that finds the queue needs no barrier: the lock orders its load
- * after the inserter's (B). Eviction hides no waiter from a notifier: a queue leaves the table only
- * while empty and locked.
+ * A later waiter that finds the queue needs no barrier: the lock orders its load after the
+ * inserter's (B). Eviction hides no waiter from a notifier: a queue leaves the table only while
+ * empty and locked.
  *
- * Exactly one of notify, deadline, signal, cancel and close ends a wait. A cmpxchg of
- * memwait_group.claimed claims a thread's wait; an async wait is claimed under its context's lock.
- * A notifier already holds the queue's lock and dequeues the waiter immediately. The others call
- * memwait_queue_leave() after the claim. A notifier in between dequeues the claimed waiter without
- * counting it. For groups, see group.c.
+ * Exactly one of notify, owner's death, deadline, signal, cancel and close ends a wait. A cmpxchg
+ * of memwait_group.claimed claims a thread's wait; an async wait is claimed under its context's
+ * lock. A notify, a death, and the deadline of an async wait on one word hold the queue's lock and
+ * dequeue the waiter immediately. The others call memwait_queue_leave() after the claim. A notifier
+ * in between dequeues the claimed waiter without counting it. For groups, see group.c.
  *
  * (C) Whoever dequeues a waiter for its owner, such as a notifier, last accesses the waiter by a
- * store-release of %NULL to .queue, under the queue's lock. An owner whose load-acquire reads %NULL
- * takes no lock, and sees all changes made to the waiter under queue locks, in particular moves. An
- * owner that reads a queue takes its lock. So the owner waits for at most one critical section of a
- * queue's lock, never for the notifier to be scheduled.
+ * store-release of %NULL to .queue, under the queue's lock. It may still complete an async wait
+ * afterwards, under the context's lock. An owner whose load-acquire reads %NULL takes no lock, and
+ * sees all changes made to the waiter under queue locks, in particular moves. An owner that reads a
+ * queue takes its lock. So the owner waits for at most one critical section of a queue's lock,
+ * never for the notifier to be scheduled.
  *
- * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock,
- * then drops the lock. A call that will return to a queue holds it by .nr_calls. A call must not
- * touch waiters that join after it began. So waiters are numbered as they join, and a call ends at
- * the last number of its start. Joining only appends to the list, so the list is sorted by number.
+ * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock
+ * (a requeue, at as many again to move), then drops the lock. A call that will return to a queue
+ * holds it by .nr_calls. A call must not touch waiters that join after it began. So waiters are
+ * numbered as they join, and a call ends at the number that was the last when it began. Joining
+ * only appends to the list, so the list is sorted by number.
  *
  * A thread back from a signal handler returns to its place with its old number, see place.c. Such
  * waiters are in an rbtree by number, so no insertion walks a distance that others control. The
@@ -77,8 +79,8 @@
  *
  * Only requeue holds two queue locks, see requeue.c. A queue is locked for insertion or eviction
  * only when no other queue is locked. expire.c takes a queue's lock under a context's lock, but
- * only by trylock. All of these locks are taken in process context only. No interrupt handler of
- * this module takes a lock.
+ * only by trylock. All of these but the hrtimers' locks are taken in process context only. The
+ * only locks of this module that its timers take are those of wait queue heads, see expire.c.
  */
 #include <linux/atomic.h>
 #include <linux/jhash.h>
@@ -108,8 +110,8 @@ static int memwait_queue_compare(struct rhashtable_compare_arg *arg, const void 
 }
 
 /*
- * Takes half the time of hashing all 16 bytes, and spreads as well the words of one owner, which a
- * user can choose, and owners that differ in their lower halves.
+ * Takes half the time of hashing all 16 bytes. Spreads the words of one owner, which a user
+ * can choose, and owners that differ in their lower halves just as well.
  */
 static __always_inline u32 memwait_queue_hash(const void *data, u32 len, u32 seed)
 {
@@ -546,7 +548,7 @@ int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wai
 
 /**
  * memwait_queue_remove() - dequeue a waiter
- * @waiter: in a queue. From the store-release on its owner may free it, unless the caller holds a
+ * @waiter: in a queue. From the store-release on, its owner may free it, unless the caller holds a
  *	lock or a reference that prevents it
  *
  * Context: the queue's lock is held.
@@ -593,14 +595,14 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to)
 
 /**
  * memwait_queue_remove_claimed() - dequeue a waiter that was claimed for its owner
- * @waiter: see memwait_queue_remove(). If it waited with MEMWAIT_OWNED, the queue watches its death
- *	from now on, see memwait_queue_watch()
+ * @waiter: see memwait_queue_remove(). If it waited with MEMWAIT_OWNED, the queue watches its
+ *	thread or context from now on, see memwait_queue_watch()
  *
  * Context: the queue's lock is held.
  */
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 {
-	/* The identity is alive: its owner cannot leave before the waiter is dequeued. */
+	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
 	if (unlikely(waiter->identity))
 		memwait_queue_watch(waiter->queue, waiter->identity, waiter->identity);
 	memwait_queue_remove(waiter);
