@@ -119,7 +119,7 @@ static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 	return memwait_arm_publish(wait, arm->entry);
 }
 
-/* After the checks. Returns as memwait_arm_join(), or a negative errno. */
+/* Called after the checks. Returns as memwait_arm_join(), or a negative errno. */
 static int memwait_arm_try(struct memwait_arm *arm)
 {
 	bool pinned = false;
@@ -374,7 +374,7 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 /**
  * memwait_wait_async() - MEMWAIT_IOC_WAIT_ASYNC
  * @context: the caller's
- * @batch: copied from user space
+ * @batch: from user space, unchecked
  *
  * A signal ends the call between two entries.
  *

@@ -15,6 +15,7 @@
  *
  *	notify	 also holds the queue's lock: dequeues the wait and completes it. If the deadline
  *		 has passed, completes with TIMED_OUT, and goes on to the next waiter
+ *	death	 of an owner: as notify, with OWNER_DIED
  *	deadline dequeues and completes the wait too, in read(2), see expire.c
  *	cancel	 claims the wait, then dequeues and frees it
  *	close	 as cancel, for all waits; then passes on unread completions with OK
@@ -61,8 +62,8 @@ void memwait_async_group_unpin(struct memwait_group *group, struct memwait_conte
 
 /**
  * memwait_async_end() - release all resources of an ended wait but its index and memory
- * @wait: completed, or claimed by the caller. Only the id table still refers to it, and maybe a
- *	notify that is about to dequeue the members of a group
+ * @wait: completed, or claimed by the caller. Only the id table still refers to it, and maybe its
+ *	queues and a notify that is about to dequeue the members of a group
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes queues' locks, one at a time.

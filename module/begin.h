@@ -47,7 +47,7 @@ static __always_inline int memwait_begin_get(struct memwait_word *words, size_t 
 
 /**
  * memwait_begin_put() - put words of memwait_begin_get()
- * @words: have no waiter in a queue, and no pins
+ * @words: with no waiter in a queue, and no pins
  * @stride: see memwait_begin_get()
  * @nr: number of words
  *
@@ -67,7 +67,8 @@ static __always_inline void memwait_begin_put(struct memwait_word *words, size_t
  * @nr: number of words
  * @expires: the deadline, from memwait_expires()
  * @flags: MEMWAIT_CLOCK_REALTIME or not
- * @index: must be 0; on MEMWAIT_NOT_EQUAL, the first word that differs
+ * @index: on MEMWAIT_NOT_EQUAL, set to the first word that differs; if @nr is 1, the caller has
+ *	set it to 0
  *
  * Context: process context, may fault and sleep.
  *

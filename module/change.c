@@ -89,7 +89,10 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 			return ret;
 		if (fault_in_safe_writeable(u64_to_user_ptr(notify->addr), sizeof(u32)))
 			return -EFAULT;
-		/* Nothing done yet. The page may vanish each time, or be a shadow stack's. */
+		/*
+		 * Nothing is done yet. The loop may not end by itself: the page may vanish each
+		 * time, or be a shadow stack's.
+		 */
 		if (signal_pending(current))
 			return -ERESTARTNOINTR;
 		cond_resched();

@@ -11,7 +11,7 @@ struct memwait_key;
 
 /**
  * struct memwait_name - name of a word outside the kernel
- * @ino: the file's inode; of a private word the process, or 0 if the process has ended
+ * @ino: the file's inode; of a private word the process, or 0 if it has ended or is not known
  * @offset: byte offset in the file; of a private word the address
  * @dev: the file's device; of a private word 0
  */

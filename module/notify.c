@@ -13,10 +13,10 @@
  *
  * wake.c describes how pollers and readers of a context are woken.
  *
- * The other members of a claimed group leave their queues after the step. A notify skips them until
- * then, and the notifier keeps the group's memory, which is charged to the group's owner. So the
- * words of groups count towards a step: a notifier that is not scheduled keeps less than
- * MEMWAIT_STEP + MEMWAIT_GROUP_MAX of them.
+ * The other members of a claimed group leave their queues after the step. Until then, another
+ * notify dequeues them without counting them, and the claiming notifier keeps the group's memory,
+ * which is charged to the group's owner. So the words of groups count towards a step: a notifier
+ * that is not scheduled keeps less than MEMWAIT_STEP + MEMWAIT_GROUP_MAX words.
  *
  * A call reschedules between steps. It touches no waiter that joined after it began, so it ends.
  * Only SIGKILL ends it early: otherwise a signal could leave waiters of a notify-all asleep, and
@@ -167,8 +167,8 @@ bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
 
 /**
  * memwait_call_hold() - hold a queue to which the call will return
- * @call: the call. A call that returns because of groups gets its number only here, so it may wake
- *	a context twice
+ * @call: the call. If memwait_call_start() did not foresee a second step, the call gets its number
+ *	only here, so it may wake a context twice
  * @queue: the queue
  *
  * Context: the queue's lock is held, as in the first step.
@@ -434,7 +434,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	u32 counts[MEMWAIT_NOTIFIES] __uninitialized;
 	unsigned int done, found, i;
 
-	/* Before a hole copy_from_user() may report too few bytes: retry entry by entry. */
+	/* Before a hole, too few bytes may be reported as copied: retry entry by entry. */
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
 				 sizeof(notify[0]));
 	while (done < nr && !copy_from_user(&notify[done], &notifies[done], sizeof(notify[0])))
@@ -454,7 +454,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		}
 	}
 
-	/* Probe the results before any wake-up. clear_user() may report too few bytes. */
+	/* Probe the results before any wake-up. Not by clear_user(), which may report too few. */
 	found = done;
 	for (i = 0; results && i < done; i++) {
 		if (put_user(0, &results[i])) {

@@ -6,8 +6,7 @@
  * the source's or in the target's queue; .queue is never %NULL in between. memwait_queue_leave()
  * locks .queue and then checks .queue again, so a deadline, signal or cancel follows the waiter to
  * its new queue. A waiter that is claimed concurrently may count as moved: the move came first.
- * Requeue needs no (A): it always locks a queue of the source, and passes (B) if it inserts that
- * queue.
+ * Requeue needs no (A): it always locks the source's queue, and passes (B) if it inserts it.
  *
  * Lock order: requeue trylocks the second queue. If that fails or the queue is missing, requeue
  * holds both queues by .nr_calls, so that neither is reused for another word, and locks the lower
@@ -90,8 +89,8 @@ static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwa
 
 /*
  * Moves some of the oldest waiters of one locked queue to the end of another. If any of them waits
- * with MEMWAIT_OWNED and the calling thread has an id, the thread's death is reported to the target
- * as well from then on: a thread that moved waiters has to see that they are woken. Returns whether
+ * with MEMWAIT_OWNED and the calling thread has an id, the target also watches that thread from
+ * then on (.mover): a thread that moved waiters has to see that they are woken. Returns whether
  * there may be more to do.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],

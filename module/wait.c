@@ -150,7 +150,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		ret = MEMWAIT_OK;
 	memwait_thread_leave(group, single, kept);
 
-	/* An owner's death is not passed on: the queue now watches this thread's death. */
+	/* An owner's death is not passed on: the queue now watches this thread. */
 	if (ret == MEMWAIT_OK)
 		ret = group->result;
 	if (ret == MEMWAIT_OK) {

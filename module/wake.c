@@ -15,9 +15,10 @@
  * reader sees the completion. One reader is woken, however many completions there are. Each reader
  * that drops read_lock while completions remain wakes the next. read.pml models this.
  *
- * A step wakes a context once for all completions that it added there, and holds no lock meanwhile.
- * A later step of the same call does not wake the context again unless the context has been empty
- * since (.woken_by): a thread that went to sleep in between has read something first.
+ * A step wakes a context once for all completions that it added there, and holds no queue's or
+ * context's lock meanwhile. A later step of the same call wakes the context again only if it finds
+ * no older completion there (.woken_by): a thread that went to sleep in between had found none
+ * either, and the first completion after that wakes it.
  *
  * A context may have any number of pollers, which are woken with interrupts disabled. So the
  * contexts of a step share MEMWAIT_STEP pollers, at least the first 4 of each. The rest are woken

@@ -12,7 +12,8 @@
  * mm of a private word is the caller's own, which lives for the whole call. An async wait outlives
  * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, so
  * nothing of the process is kept running), see user.c. A sleeping thread holds the open file
- * itself, like a thread in read(2): no process can leave that system call behind.
+ * itself, like a thread in read(2): the reference ends with the system call, which ends with the
+ * thread at the latest.
  *
  * A referenced object must not in turn reference a memwait context, or the two keep each other
  * alive forever. A regular file cannot. Files of devices and of anonymous inodes might (an io_uring
