@@ -6,7 +6,8 @@
  * the source's or in the target's queue; .queue is never %NULL in between. memwait_queue_leave()
  * locks .queue and then checks .queue again, so a deadline, signal or cancel follows the waiter to
  * its new queue. A waiter that is claimed concurrently may count as moved: the move came first.
- * Requeue needs no (A): it always locks the source's queue, and passes (B) if it inserts it.
+ * Requeue needs no (A): it always locks the source's queue, and passes (B) if it inserts that
+ * queue.
  *
  * Lock order: requeue trylocks the second queue. If that fails or the queue is missing, requeue
  * holds both queues by .nr_calls, so that neither is reused for another word, and locks the lower

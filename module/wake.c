@@ -16,9 +16,9 @@
  * that drops read_lock while completions remain wakes the next. read.pml models this.
  *
  * A step wakes a context once for all completions that it added there, and holds no queue's or
- * context's lock meanwhile. A later step of the same call wakes the context again only if it finds
- * no older completion there (.woken_by): a thread that went to sleep in between had found none
- * either, and the first completion after that wakes it.
+ * context's lock meanwhile. A later step of the same call (.woken_by) does not wake the context
+ * again if an older completion is still there: a thread that went to sleep in between had found no
+ * completion, and the first one after that wakes it.
  *
  * A context may have any number of pollers, which are woken with interrupts disabled. So the
  * contexts of a step share MEMWAIT_STEP pollers, at least the first 4 of each. The rest are woken
