@@ -75,6 +75,7 @@
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> locks of hrtimers and of the id table
  *			queue->lock -> memwait_context.lock -> memwait_identity.lock
+ *			queue->lock -> memwait_context.lock -> memwait_user.pin_lock
  *			queue->lock -> hash bucket's lock
  *
  * Only requeue holds two queue locks, see requeue.c. A queue is locked for insertion or eviction
