@@ -54,7 +54,7 @@
  * If the waiter locks the owner first, the work finds the queue. If the work does, the waiter sees
  * .dead: queue_work() orders the store before the work.
  *
- * (A) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
+ * (D) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
  * is set by a store-release and read by a load-acquire. A missing identity was drained by the work,
  * after the death: a failed look-up needs a read barrier.
  *
@@ -366,7 +366,7 @@ static bool memwait_identity_mark_dead(struct memwait_identity *identity)
 	alive = !identity->dead;
 	if (alive && identity->who)
 		hash_del_rcu(&identity->who_node);
-	smp_store_release(&identity->dead, true);	/* (A) */
+	smp_store_release(&identity->dead, true);	/* (D) */
 	raw_spin_unlock(&memwait_living_lock);
 	return alive;
 }
@@ -490,14 +490,14 @@ bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *i
 	bool alive;
 
 	lockdep_assert_held(&queue->lock);
-	if (smp_load_acquire(&identity->dead))	/* (A) */
+	if (smp_load_acquire(&identity->dead))	/* (D) */
 		return false;
 	if (old == identity)
 		return true;
 
 	if (!old) {
 		spin_lock(&identity->lock);
-		alive = !smp_load_acquire(&identity->dead);	/* (A) */
+		alive = !smp_load_acquire(&identity->dead);	/* (D) */
 		if (likely(alive)) {
 			memwait_queue_stand(queue, identity, waiter);
 			queue->watched = identity;
@@ -511,7 +511,7 @@ bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *i
 	second = max(old, identity);
 	spin_lock(&first->lock);
 	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
-	alive = !smp_load_acquire(&identity->dead);	/* (A) */
+	alive = !smp_load_acquire(&identity->dead);	/* (D) */
 	if (likely(alive)) {
 		list_del(&queue->watched_node);
 		memwait_queue_stand(queue, identity, waiter);
@@ -590,7 +590,7 @@ bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_
 	alive = identity && memwait_queue_watch(queue, identity, waiter);
 	rcu_read_unlock();
 	if (!identity)
-		smp_rmb();	/* (A) */
+		smp_rmb();	/* (D) */
 	return alive;
 }
 
@@ -615,10 +615,10 @@ bool memwait_names_the_dead(const struct memwait_wait *wait)
 		return false;
 	rcu_read_lock();
 	identity = xa_load(&memwait_identities, id);
-	dead = !identity || smp_load_acquire(&identity->dead);	/* (A) */
+	dead = !identity || smp_load_acquire(&identity->dead);	/* (D) */
 	rcu_read_unlock();
 	if (!identity)
-		smp_rmb();	/* (A) */
+		smp_rmb();	/* (D) */
 	return dead;
 }
 

@@ -289,7 +289,7 @@ struct memwait_notify_wait {
  * @flags: 0
  *
  * An event loop with completions from many of the notifies is woken a few times, not once for each.
- * A signal ends the call between two notifies; the call returns how many were done.
+ * A signal ends the call between two steps of 16 notifies; the call returns how many were done.
  */
 struct memwait_notify_many {
 	__u64 notifies;
