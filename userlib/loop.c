@@ -7,11 +7,11 @@
  * lock, callbacks run without it. Each operation that has begun ends exactly once: by its callback,
  * whose thread makes it idle under the lock before the call, or by cancel.
  *
- * A completion names its operation by address. Nobody may free an operation that is not idle.
- * Cancel makes an operation idle only when no completion can follow: the kernel has cancelled the
- * wait, or has ended it and its completion can be read, perhaps behind others. Cancel then makes
- * those others ready, and the descriptor no longer reports them. So cancel kicks the loop: the loop
- * always has a pending wait on a word of its own, and notifies it.
+ * A completion names its operation by address. This is safe: nobody may free an operation that is
+ * not idle, and cancel makes one idle only when no completion can follow. Either the kernel has
+ * cancelled the wait; or the wait has ended, and cancel reads its completion, perhaps behind
+ * others. The others become ready, and the descriptor no longer reports them. So cancel kicks the
+ * loop: the loop always has a pending wait on a word of its own, and notifies it.
  *
  * A kick also wakes threads that sleep in memwait_loop_run() and must leave: nothing is pending, or
  * memwait_loop_stop() came after they had begun. Any thread may read the kick, and poll() rechecks
@@ -329,7 +329,7 @@ static void loop_heed_stops(memwait_loop_t *loop)
 		loop_kick(loop);
 }
 
-/* Also kicks for ready operations, and for sleepers when nothing is pending. */
+/* The same; also kicks for ready operations, and for sleepers when nothing is pending. */
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);

@@ -384,8 +384,8 @@ int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
  * locked, with 0 or ETIMEDOUT. Otherwise it is still locked. A cancelled operation neither locks
  * the mutex nor loses a signal.
  *
- * Callback with ENOMEM or ENOSPC: the mutex is not locked; a signal has passed to the next waiter.
- * EOWNERDEAD, ENOTRECOVERABLE: as above.
+ * Callback with ENOMEM or ENOSPC: the operation could not wait for the mutex, which is not locked;
+ * a signal has passed to the next waiter. EOWNERDEAD, ENOTRECOVERABLE: as above.
  */
 int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op);
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
@@ -443,8 +443,8 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
 
 /*
  * EBUSY: locked, a ROBUST one by readers or a living writer. The last thread to unlock may destroy:
- * destroy waits for an earlier writer still in unlock. If that was killed: EBUSY after ten seconds,
- * unless PRIVATE or ROBUST.
+ * destroy waits for an earlier writer still in unlock. If that writer was killed: EBUSY after ten
+ * seconds, unless PRIVATE or ROBUST.
  */
 int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
 

@@ -32,11 +32,11 @@
  * before its (3), the kernel tracks that waiter by then, and tells the next one. A thread that
  * takes the lock in between, without a system call, is named by the waiter that goes back to (1).
  *
- * MEMWAIT_OWNER_DIED may mean the owner or a waiter. With an expired deadline, a wait that names a
- * dead owner still returns it; one that names a living owner returns MEMWAIT_TIMED_OUT. Such a wait
- * tells the waiter which: memwait_owner_is_dead(). If the owner is dead, the waiter swaps that id
- * for its own and sets INCONSISTENT: the lock was not unlocked. Ids are never reused, so the swap
- * is safe from ABA.
+ * MEMWAIT_OWNER_DIED may report the death of the owner or of a waiter. A second wait, with an
+ * expired deadline, tells which (memwait_owner_is_dead()): it returns MEMWAIT_OWNER_DIED if it
+ * names a dead owner, and MEMWAIT_TIMED_OUT if it names a living one. If the owner is dead, the
+ * waiter swaps that id for its own and sets INCONSISTENT: the lock was not unlocked. Ids are never
+ * reused, so the swap is safe from ABA.
  *
  * The owner clears INCONSISTENT once it has repaired what is guarded. If it unlocks without that,
  * the word becomes INCONSISTENT alone, and all are woken. The unlocking thread may die before it
@@ -271,7 +271,7 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 		atomic_store_explicit(word, ret ? OWED : 0, memory_order_release);
 		if (ret >= 0)
 			ret = memwait_wake(word, 1, kind);
-		/* Not kept: with MEMWAIT_OR_KEEP that is the result. */
+		/* With MEMWAIT_OR_KEEP an error means kept: the lock is released. */
 		if (kind & MEMWAIT_OR_KEEP)
 			return 0;
 	}
@@ -336,7 +336,7 @@ give_up:
 }
 
 /*
- * memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. The kernel woke the loop, and tells of
+ * memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. The kernel woke the loop, and tracks
  * the loop's death. The owner is the calling thread, which may die first: so the next waiter is
  * woken, and names the thread.
  */

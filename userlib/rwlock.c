@@ -587,10 +587,10 @@ int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *
 }
 
 /*
- * A writer of a lock that prefers readers has the gate, and no writer has died. Closes the state if
- * there is no reader: 0. Otherwise unlocks the gate and waits for the last reader. @op: NULL for a
- * thread. @outcome: of the last wait, is set to that of this one. Returns EAGAIN when the writer is
- * to lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
+ * A writer of a lock that prefers readers holds the gate, and no writer has died. Closes the state
+ * if there is no reader: 0. Otherwise unlocks the gate and waits for the last reader. @op: NULL for
+ * a thread. @outcome: in: of the last wait; out: of this one. Returns EAGAIN when the writer must
+ * lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
  */
 static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
 			  const struct memwait_deadline *deadline, int *outcome)

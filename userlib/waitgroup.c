@@ -9,7 +9,7 @@
  *	bits 32 to 63	the generation
  *
  * Invariants:
- *	WAITERS is set only at a count above 0. A waiter sleeps only while WAITERS is set.
+ *	A waiter sets WAITERS only at a count above 0, and sleeps only while it is set.
  *	A step to or from a count of 0 at which WAITERS is set clears WAITERS and changes the
  *	generation; except that the kernel may make the count 0 and wake all.
  *	OWED is set in the step that makes the count 0.
