@@ -213,10 +213,10 @@ int memwait_waiters(const volatile void *word, unsigned int flags);
 
 /*
  * Waits while all @count words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one is
- * notified. Consumes exactly one notify. Each of @waits sets addr, expected and flags (size,
- * MEMWAIT_PRIVATE), the rest is 0; words may repeat. @timeout and @flags as for memwait_wait32(),
- * without MEMWAIT_PRIVATE. *@index (if not NULL): the word of MEMWAIT_OK, or the first of
- * MEMWAIT_NOT_EQUAL.
+ * notified. The wake-up consumes exactly one notify. Each of @waits sets addr, expected and flags
+ * (size, MEMWAIT_PRIVATE), the rest is 0; words may repeat. @timeout and @flags as for
+ * memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if not NULL): the word of MEMWAIT_OK, or the
+ * first of MEMWAIT_NOT_EQUAL.
  *
  * Returns as memwait_wait32().
  */
