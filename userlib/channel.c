@@ -46,7 +46,7 @@
  *
  * ARMED may be set in vain: one notify does not tell whether more waiters sleep.
  *
- * If two notifies wake two waiters, the kernel tracks only the second, see internal.h. So a
+ * If two notifies wake two waiters, the kernel watches only the second, see internal.h. So a
  * thread that has transferred an item, finds ARMED set, and leaves something for another waiter,
  * notifies it.
  *

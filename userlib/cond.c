@@ -53,7 +53,7 @@
  * or (5) fails to wake, it sets OWED too. The distance stays while there are users, as moved
  * waiters sleep there.
  *
- * If the broadcaster dies after (3), the oldest moved waiter is told, as the mutex's queue tracks
+ * If the broadcaster dies after (3), the oldest moved waiter is told, as the mutex's queue watches
  * the broadcaster. That waiter acts as if woken.
  */
 #include <string.h>

@@ -22,7 +22,7 @@
  *	sleepers.
  *
  *	MEMWAIT_OWNED sleeps: if a woken thread dies, the next waiter gets MEMWAIT_OWNER_DIED, to be
- *	handled like MEMWAIT_OK. The kernel tracks only the last woken thread. So a woken thread
+ *	handled like MEMWAIT_OK. The kernel watches only the last woken thread. So a woken thread
  *	that leaves something behind wakes another.
  *
  *	memwait_answer_for(): where neither is enough, a thread first arranges for its own death to

@@ -29,7 +29,7 @@
  *
  * If the owner dies before its (1), the word names it. If it dies before its (2), the oldest waiter
  * is told, as a waiter has named the owner, and finds no id in the word. If a woken waiter dies
- * before its (3), the kernel tracks that waiter by then, and tells the next one. A thread that
+ * before its (3), the kernel watches that waiter by then, and tells the next one. A thread that
  * takes the lock in between, without a system call, is named by the waiter that goes back to (1).
  *
  * MEMWAIT_OWNER_DIED may report the death of the owner or of a waiter. A second wait, with an
@@ -336,9 +336,9 @@ give_up:
 }
 
 /*
- * memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. The kernel woke the loop, and tracks
- * the loop's death. The owner is the calling thread, which may die first: so the next waiter is
- * woken, and names the thread.
+ * memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. The kernel woke the loop, and watches
+ * it. The owner is the calling thread, which may die before the loop: so the next waiter is woken,
+ * and names the thread.
  */
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
 {

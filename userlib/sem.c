@@ -17,9 +17,9 @@
  * woken.
  *
  * Between processes, a post that may find sleepers raises the value and wakes one in one system
- * call. If two posts wake two waiters, the kernel tracks only the second (internal.h). If the first
- * dies before it takes, its post is left over, like a post that failed to wake. So a woken waiter
- * that leaves a value above 0 beside other waiters wakes one more.
+ * call. If two posts wake two waiters, the kernel watches only the second (internal.h). If the
+ * first dies before it takes, its post is left over, like a post that failed to wake. So a woken
+ * waiter that leaves a value above 0 beside other waiters wakes one more.
  *
  * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
  * the kernel how many sleep.
