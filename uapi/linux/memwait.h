@@ -111,7 +111,7 @@ struct memwait_info {
  * smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
  * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
  * later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
- * several woken waiters, the kernel tracks only the last. The kernel never writes to the word: the
+ * several woken waiters, the kernel watches only the last. The kernel never writes to the word: the
  * woken waiter checks it and calls again.
  */
 struct memwait_wait {
