@@ -22,6 +22,7 @@
 #include "begin.h"
 #include "call.h"
 #include "compat.h"
+#include "debugfs.h"
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"
@@ -89,10 +90,10 @@ static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwa
 }
 
 /*
- * Moves some of the oldest waiters of one locked queue to the end of another. If any of them waits
- * with MEMWAIT_OWNED and the calling thread has an id, the target also watches that thread from
- * then on (.mover): a thread that moved waiters has to see that they are woken. Returns whether
- * there may be more to do.
+ * Moves some of the oldest waiters of one locked queue to the end of another. Within one queue they
+ * stay where they are, and are only counted. If any of them waits with MEMWAIT_OWNED and the
+ * calling thread has an id, the target also watches that thread from then on (.mover): a thread
+ * that moved waiters has to see that they are woken. Returns whether there may be more to do.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
 			      const struct memwait_key *target)
@@ -105,7 +106,11 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
-	while (call->moved < call->move) {
+	if (from == to) {
+		call->moved = min(call->move, from->nr_waiters - memwait_queue_markers(from));
+		owned = !list_empty(&from->owned);
+	}
+	while (from != to && call->moved < call->move) {
 		waiter = memwait_call_next(call, from);
 		if (!waiter)
 			break;
@@ -126,7 +131,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 		waiter->word.key = *target;
 		call->moved++;
 	}
-	if (owned) {
+	if (owned && call->moved) {
 		caller = memwait_identity_of(current);
 		if (caller)
 			memwait_queue_moved_by(to, caller);

@@ -194,6 +194,10 @@ static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint
 	uint32_t nr = count < (uint32_t)from->nr ? count : (uint32_t)from->nr;
 	uint32_t i;
 
+	m->moved += nr;
+	/* Within one queue they stay where they are. */
+	if (from == to)
+		return nr;
 	for (i = 0; i < nr; i++) {
 		moving[i] = from->members[0];
 		leave(moving[i]);
@@ -201,7 +205,6 @@ static uint32_t move(struct model *m, struct queue *from, struct queue *to, uint
 	for (i = 0; i < nr; i++)
 		join(m->mistake == MOVES_BACKWARDS ? moving[nr - 1 - i] : moving[i], to,
 		     m->mistake == MOVES_TO_HEAD ? (int)i : to->nr);
-	m->moved += nr;
 	return nr;
 }
 
