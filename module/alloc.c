@@ -5,6 +5,11 @@
  * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
  * waits with their index as spares, which saves an allocation and an insertion into the id table:
  * without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
+ *
+ * A wait that ended with MEMWAIT_OWNER_DIED keeps its place, as a thread's does (place.c): a loop
+ * looks at the word, and arms the wait again. The spare is kept apart, with the word's key and the
+ * wait's number in the queue. A caller that passes the old id takes it, and stands where it stood.
+ * Of too many the oldest are freed.
  */
 #include <linux/build_bug.h>
 #include <linux/init.h>
@@ -27,6 +32,9 @@
 
 /* Maximum spares of each kind per context: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
+
+/* Maximum of waits per context that keep their places: some batches of completions. */
+#define MEMWAIT_MAX_TOLD	256
 
 static struct kmem_cache *memwait_async_cache;
 static struct kmem_cache *memwait_timed_cache;
@@ -117,9 +125,43 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (wait) {
 		wait->waiter.state = MEMWAIT_ARMING;
 		wait->waiter.kind = timed ? MEMWAIT_TIMED : MEMWAIT_UNTIMED;
+		wait->waiter.result = MEMWAIT_OK;
 		wait->context = context;
 		wait->id = 0;
 	}
+	return wait;
+}
+
+/**
+ * memwait_async_take_told() - take a wait that was told of a death, to arm it again
+ * @context: the context
+ * @id: of the wait, or any number, from user space
+ * @timed: whether it will have a deadline
+ * @word: the word to wait on, from memwait_word_get()
+ *
+ * Context: process context; takes the context's lock.
+ *
+ * Return: the wait with a new id, %MEMWAIT_OWNER_DIED for its result, and its number in the queue;
+ * %NULL: @id is not of such a wait on @word.
+ */
+struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *context, u64 id,
+						     bool timed, const struct memwait_word *word)
+{
+	struct memwait_async_waiter *wait;
+
+	spin_lock(&context->lock);
+	wait = memwait_async_find(context, id);
+	if (wait && wait->waiter.state == MEMWAIT_TOLD && memwait_async_is_timed(wait) == timed &&
+	    memwait_word_is_same(word, &wait->waiter.word.key, &wait->waiter.inode)) {
+		list_del(&wait->waiter.node);
+		context->nr_told--;
+		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
+		memwait_async_set_id(wait, id & MEMWAIT_ID_INDEX_MASK);
+		WRITE_ONCE(wait->waiter.state, MEMWAIT_ARMING);
+	} else {
+		wait = NULL;
+	}
+	spin_unlock(&context->lock);
 	return wait;
 }
 
@@ -139,23 +181,48 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 							       memwait_async_cache, wait);
 }
 
-/* Keeps an ended wait as a spare. Otherwise erases its index and returns false. */
-static bool memwait_async_spare(struct memwait_async_waiter *wait)
+/* Removes the wait that was told first. */
+static struct memwait_async_waiter *memwait_async_first_told(struct memwait_context *context)
+{
+	struct memwait_async_waiter *wait;
+
+	lockdep_assert_held(&context->lock);
+	wait = list_first_entry_or_null(&context->told, struct memwait_async_waiter, waiter.node);
+	if (wait) {
+		list_del(&wait->waiter.node);
+		context->nr_told--;
+		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
+	}
+	return wait;
+}
+
+/* Keeps an ended wait. Returns one to free, with its index erased: it, or another; or NULL. */
+static struct memwait_async_waiter *memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
+	bool told = wait->waiter.result == MEMWAIT_OWNER_DIED;
+	struct memwait_async_waiter *unused = NULL;
 
 	lockdep_assert_held(&context->lock);
-	if (memwait_async_is_group(wait) || spares->nr == MEMWAIT_MAX_SPARES ||
+	if (told && context->nr_told == MEMWAIT_MAX_TOLD)
+		unused = memwait_async_first_told(context);
+	if (memwait_async_is_group(wait) || (!told && spares->nr == MEMWAIT_MAX_SPARES) ||
 	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
-		memwait_async_erase(wait);
-		return false;
+		unused = wait;
+	} else if (told) {
+		WRITE_ONCE(wait->waiter.state, MEMWAIT_TOLD);
+		list_add_tail(&wait->waiter.node, &context->told);
+		context->nr_told++;
+	} else {
+		WRITE_ONCE(wait->waiter.state, MEMWAIT_SPARE);
+		wait->next_spare = spares->first;
+		spares->first = wait;
+		spares->nr++;
 	}
-	WRITE_ONCE(wait->waiter.state, MEMWAIT_SPARE);
-	wait->next_spare = spares->first;
-	spares->first = wait;
-	spares->nr++;
-	return true;
+	if (unused)
+		memwait_async_erase(unused);
+	return unused;
 }
 
 /**
@@ -172,10 +239,8 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 	unsigned int i;
 
 	spin_lock(&context->lock);
-	for (i = 0; i < nr; i++) {
-		if (memwait_async_spare(waits[i]))
-			waits[i] = NULL;
-	}
+	for (i = 0; i < nr; i++)
+		waits[i] = memwait_async_spare(waits[i]);
 	spin_unlock(&context->lock);
 	for (i = 0; i < nr; i++) {
 		if (waits[i])
@@ -185,12 +250,18 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 
 /**
  * memwait_async_drop() - free a wait that was neither queued nor charged
- * @wait: from memwait_async_alloc(), or a group
+ * @wait: from memwait_async_alloc() or memwait_async_take_told(), or a group
+ * @id: of the latter: the id that it had, and has again
  *
  * Context: process context; takes the context's lock.
  */
-void memwait_async_drop(struct memwait_async_waiter *wait)
+void memwait_async_drop(struct memwait_async_waiter *wait, u64 id)
 {
+	if (wait->waiter.result == MEMWAIT_OWNER_DIED) {
+		spin_lock(&wait->context->lock);
+		wait->id = id;
+		spin_unlock(&wait->context->lock);
+	}
 	if (wait->id)
 		memwait_async_free(wait->context, &wait, 1);
 	else
@@ -225,6 +296,13 @@ void memwait_async_free_all(struct memwait_context *context)
 	struct memwait_async_waiter *wait;
 	int kind;
 
+	do {
+		spin_lock(&context->lock);
+		wait = memwait_async_first_told(context);
+		spin_unlock(&context->lock);
+		if (wait)
+			memwait_async_free_now(wait);
+	} while (wait);
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares[kind].nr);
 		while ((wait = context->spares[kind].first)) {

@@ -72,7 +72,10 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 	else
 		ret = -ENOSPC;
 	if (likely(!ret)) {
-		memwait_queue_append(queue, &wait->waiter);
+		if (unlikely(wait->waiter.result == MEMWAIT_OWNER_DIED))
+			memwait_queue_put_back(queue, &wait->waiter);
+		else
+			memwait_queue_append(queue, &wait->waiter);
 		memwait_async_queued(wait);
 		ret = MEMWAIT_PENDING;
 	}
@@ -106,10 +109,13 @@ struct memwait_arm {
 /* Allocates and publishes the wait. Returns 0 or a negative errno. */
 static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 {
-	struct memwait_async_waiter *wait;
+	bool timed = arm->expires != KTIME_MAX;
+	struct memwait_async_waiter *wait = NULL;
 
-	wait = memwait_async_alloc(arm->context, arm->expires != KTIME_MAX, arm->word.key.owner,
-				   pinned);
+	if (unlikely(arm->identity) && arm->arg->id)
+		wait = memwait_async_take_told(arm->context, arm->arg->id, timed, &arm->word);
+	if (!wait)
+		wait = memwait_async_alloc(arm->context, timed, arm->word.key.owner, pinned);
 	if (!wait)
 		return -ENOMEM;
 	arm->wait = wait;
@@ -122,6 +128,7 @@ static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 /* Called after the checks. Returns as memwait_arm_join(), or a negative errno. */
 static int memwait_arm_try(struct memwait_arm *arm)
 {
+	struct memwait_waiter *waiter;
 	bool pinned = false;
 	int ret = 0;
 
@@ -131,7 +138,12 @@ static int memwait_arm_try(struct memwait_arm *arm)
 		ret = memwait_pins_prepare(arm->context, &arm->word, 0, 1, &arm->prepared);
 	if (ret)
 		return ret;
-	arm->wait->waiter.word = arm->word;
+	waiter = &arm->wait->waiter;
+	/* What is mapped there may be another word than in the first try. */
+	if (waiter->result == MEMWAIT_OWNER_DIED &&
+	    !memwait_word_is_same(&arm->word, &waiter->word.key, &waiter->inode))
+		waiter->result = MEMWAIT_OK;
+	waiter->word = arm->word;
 	return memwait_arm_join(arm->wait, &arm->arg->wait, &arm->prepared);
 }
 
@@ -177,7 +189,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 
 	memwait_pins_drop(&arm.prepared);
 	if (arm.wait && ret != MEMWAIT_PENDING)
-		memwait_async_drop(arm.wait);
+		memwait_async_drop(arm.wait, arg->id);
 	return ret;
 }
 
@@ -266,10 +278,10 @@ static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_contex
 	refcount_set(&group->group.refs, 1);
 	group->group.nr = nr;
 	group->group.members = group->members;
-	group->group.returned = NULL;
 	group->group.task = NULL;
 	wait = &group->timed.wait;
 	wait->waiter.state = MEMWAIT_ARMING;
+	wait->waiter.result = MEMWAIT_OK;
 	wait->waiter.kind = expires == KTIME_MAX ? MEMWAIT_GROUPED : MEMWAIT_TIMED_GROUP;
 	wait->waiter.identity = NULL;
 	wait->context = context;
@@ -312,7 +324,7 @@ static int memwait_arm_group(struct memwait_async_group *group,
 
 	memwait_pins_drop(&prepared);
 	if (ret != MEMWAIT_PENDING)
-		memwait_async_drop(wait);
+		memwait_async_drop(wait, 0);
 	return ret;
 }
 

@@ -104,6 +104,13 @@ bool memwait_async_claim(struct memwait_async_waiter *wait)
 	return true;
 }
 
+static struct memwait_inode_number memwait_pin_inode_number(const struct memwait_pin *pin)
+{
+	const struct inode *inode = pin->owner & MEMWAIT_KEY_SHARED ? memwait_pin_inode(pin) : NULL;
+
+	return memwait_inode_number(inode);
+}
+
 /**
  * memwait_async_complete() - turn a wait into a completion
  * @wait: claimed; in no queue, or a group
@@ -118,6 +125,8 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 	lockdep_assert_held(&context->lock);
 	WRITE_ONCE(wait->waiter.state, MEMWAIT_COMPLETED);
 	wait->waiter.result = result;
+	if (unlikely(result == MEMWAIT_OWNER_DIED))
+		wait->waiter.inode = memwait_pin_inode_number(wait->waiter.word.pin);
 	list_add_tail(&wait->waiter.node, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
 	trace_memwait_async_complete(wait);
@@ -136,6 +145,7 @@ void memwait_async_queued(struct memwait_async_waiter *wait)
 
 	lockdep_assert_held(&context->lock);
 	WRITE_ONCE(wait->waiter.state, MEMWAIT_QUEUED);
+	wait->waiter.result = MEMWAIT_OK;
 	context->nr_pending++;
 	if (memwait_async_is_timed(wait)) {
 		struct timerqueue_node *deadline = memwait_deadline(wait);

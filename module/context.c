@@ -81,6 +81,7 @@ int memwait_open(struct inode *inode, struct file *file)
 	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&context->places, XA_FLAGS_ACCOUNT);
 	INIT_LIST_HEAD(&context->completed);
+	INIT_LIST_HEAD(&context->told);
 	context->pins = RB_ROOT;
 	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
@@ -121,7 +122,7 @@ bool memwait_context_leave_process(struct memwait_context *context)
 			list_del_init(&context->process_node);
 		}
 		if (left && list_empty(&process->contexts))
-			memwait_identity_kill(process);
+			memwait_identity_kill(process, false);
 		spin_unlock(&process->lock);
 	}
 	rcu_read_unlock();
@@ -146,7 +147,7 @@ bool memwait_context_end_some(struct memwait_context *context, struct memwait_pi
 		return true;
 	/* After the waits: see identity.c. */
 	if (context->identity)
-		memwait_identity_kill(context->identity);
+		memwait_identity_kill(context->identity, false);
 	context->identity = NULL;
 	return false;
 }
@@ -210,7 +211,7 @@ int memwait_release(struct inode *inode, struct file *file)
 	unused = memwait_async_close(context);
 	memwait_places_free(context);
 	if (context->identity)
-		memwait_identity_kill(context->identity);
+		memwait_identity_kill(context->identity, false);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
 	if (!atomic_long_read(&context->user->used[MEMWAIT_CONTEXTS]))
 		memwait_queue_evict_all(&context->user->kept);
@@ -483,7 +484,7 @@ int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
-	unsigned int pending, completed, pins, places = 0;
+	unsigned int pending, completed, pins, places;
 	struct memwait_place *place;
 	unsigned long index;
 
@@ -491,6 +492,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	pending = context->nr_pending;
 	completed = context->nr_completed;
 	pins = context->nr_pins;
+	places = context->nr_told;
 	spin_unlock(&context->lock);
 	xa_for_each(&context->places, index, place)
 		places++;

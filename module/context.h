@@ -100,6 +100,7 @@ enum memwait_state {
 	MEMWAIT_CLAIMED,	/* ended by cancel or close */
 	MEMWAIT_COMPLETED,	/* in context->completed */
 	MEMWAIT_SPARE,		/* in context->spares; has its index and an old id */
+	MEMWAIT_TOLD,		/* in context->told; the same, with its place */
 };
 
 /**
@@ -168,6 +169,9 @@ struct memwait_spares {
  * @nr_armed: counter for ids
  * @woken_by: last multi-step call that woke the context
  * @spares: one list per kind
+ * @told: ended waits that were told of a death, by &memwait_waiter.node, the latest last; see
+ *	alloc.c
+ * @nr_told: length of @told
  * @pins: by owner
  * @nr_pins: length of @pins
  * @deadlines: earliest first
@@ -204,6 +208,8 @@ struct memwait_context {
 	u64 nr_armed;
 	u64 woken_by;
 	struct memwait_spares spares[2];
+	struct list_head told;
+	unsigned int nr_told;
 	struct rb_root pins;
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
@@ -306,6 +312,11 @@ static __always_inline void memwait_pin_give(struct memwait_pin *pin, struct mem
 	word->pin = pin;
 }
 
+static inline struct inode *memwait_pin_inode(const struct memwait_pin *pin)
+{
+	return ((struct address_space *)(unsigned long)(pin->owner & ~MEMWAIT_KEY_SHARED))->host;
+}
+
 static inline void memwait_context_put(struct memwait_context *context)
 {
 	if (refcount_dec_and_test(&context->refs))
@@ -383,11 +394,13 @@ void memwait_context_wake(struct memwait_context *context);
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
 						 u64 owner, bool *pinned);
+struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *context, u64 id,
+						     bool timed, const struct memwait_word *word);
 int memwait_async_number(struct memwait_async_waiter *wait);
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
 void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr);
-void memwait_async_drop(struct memwait_async_waiter *wait);
+void memwait_async_drop(struct memwait_async_waiter *wait, u64 id);
 void memwait_async_free_now(struct memwait_async_waiter *wait);
 void memwait_async_free_all(struct memwait_context *context);
 int memwait_alloc_init(void);

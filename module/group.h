@@ -19,22 +19,10 @@ struct memwait_member {
 };
 
 /**
- * struct memwait_returned - a thread's waiter that has returned to its place
- * @node: in &memwait_queue.returned
- * @waiter: the waiter
- */
-struct memwait_returned {
-	struct rb_node node;
-	struct memwait_waiter *waiter;
-};
-
-/**
  * struct memwait_group - the words of a thread's wait, or of an async wait on several words
  * @refs: of an allocated group: one for its owner, one for the notify that has claimed it
  * @nr: number of words
  * @members: one for each word
- * @returned: of a thread: one for each member, for memwait_queue_return(). Not in the members:
- *	those of async waits would take twice the memory with 128 words
  * @next: in memwait_wakes.groups of the notify that has claimed it
  * @task: of a thread: the thread
  * @claimed: %NULL while the wait is pending; then the notified member, or MEMWAIT_CLAIMED_BY_ITSELF
@@ -50,7 +38,6 @@ struct memwait_group {
 	refcount_t refs;
 	u32 nr;
 	struct memwait_member *members;
-	struct memwait_returned *returned;
 	struct memwait_group *next;
 	struct task_struct *task;
 	struct memwait_member *claimed;
@@ -66,13 +53,6 @@ struct memwait_group {
 static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
 {
 	return container_of(waiter, struct memwait_member, waiter);
-}
-
-static inline struct rb_node *memwait_returned_node(const struct memwait_waiter *waiter)
-{
-	const struct memwait_member *member = to_member(waiter);
-
-	return &member->group->returned[member - member->group->members].node;
 }
 
 int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index,

@@ -17,7 +17,8 @@
  * id.
  *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that watches it gets
- * MEMWAIT_OWNER_DIED, and is watched from then on. This covers the death of
+ * MEMWAIT_OWNER_DIED, and is watched from then on. It keeps its place, see place.c. This covers the
+ * death of
  *
  *	- an owner with the lock, or between its store and its notify;
  *	- a woken waiter, before or after it changes the word;
@@ -27,6 +28,13 @@
  *
  * A thread that takes the lock in between, without a system call, is not watched: the waiter that
  * was woken or told finds its id in the word, and names it in the next wait.
+ *
+ * An end is no death. A thread that calls exit(2), or gives up its id, has left every function that
+ * it was in: it owes no step to any queue, and is an owner only where a word names it. So its end
+ * is told in queues that watch it as the owner of a word, or as a woken waiter of a 64-bit word,
+ * which may name it by now (.may_be_named). All others just stop watching it. A signal handler may
+ * call exit_group(2) or execve(2) in the midst of a function, so these are deaths, as are closes of
+ * contexts.
  *
  * Probes on the tracepoints sched_process_exit and sched_process_exec run in the dying thread and
  * look it up in a hash table. No clone(2) flag, vfork(2), PID namespace or closed descriptor hides
@@ -146,6 +154,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->id = atomic64_inc_return(&memwait_last_id);
 	identity->user = context->user;
 	identity->call = 0;
+	identity->ended = false;
 	identity->dead = false;
 	identity->who = who;
 	identity->tid = who == current ? task_pid_nr(current) : 0;
@@ -358,7 +367,7 @@ int memwait_identity_bind(struct memwait_context *context)
 }
 
 /* Marks an identity dead. Returns whether it was alive. */
-static bool memwait_identity_mark_dead(struct memwait_identity *identity)
+static bool memwait_identity_mark_dead(struct memwait_identity *identity, bool ended)
 {
 	bool alive;
 
@@ -366,6 +375,8 @@ static bool memwait_identity_mark_dead(struct memwait_identity *identity)
 	alive = !identity->dead;
 	if (alive && identity->who)
 		hash_del_rcu(&identity->who_node);
+	if (alive)
+		identity->ended = ended;
 	smp_store_release(&identity->dead, true);	/* (D) */
 	raw_spin_unlock(&memwait_living_lock);
 	return alive;
@@ -375,12 +386,13 @@ static bool memwait_identity_mark_dead(struct memwait_identity *identity)
  * memwait_identity_kill() - mark an identity dead, and let the work tell its waiters
  * @identity: of the current thread or its process, or of a context that the caller ends; protected
  *	by RCU if another thread of the process may call this, too
+ * @ended: it ends by itself, which only waiters that name it are told of
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
  */
-void memwait_identity_kill(struct memwait_identity *identity)
+void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 {
-	if (!memwait_identity_mark_dead(identity))
+	if (!memwait_identity_mark_dead(identity, ended))
 		return;
 	trace_memwait_owner_died(identity);
 	llist_add(&identity->dead_llist, &memwait_deaths.dead);
@@ -475,6 +487,7 @@ static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_iden
  * @queue: the queue
  * @identity: the owner; protected by RCU, or alive
  * @waiter: the identity of the waiter that causes this
+ * @may_be_named: the word may name @identity, so that its end is to be told as well
  *
  * Anybody can name an owner in any number of waits. So the queues of the owner's own user stand
  * before those of others, and are told first.
@@ -484,7 +497,7 @@ static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_iden
  * Return: true; false: the owner is dead, and the queue watches whom it did before.
  */
 bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *identity,
-			 const struct memwait_identity *waiter)
+			 const struct memwait_identity *waiter, bool may_be_named)
 {
 	struct memwait_identity *old = queue->watched, *first, *second;
 	bool alive;
@@ -492,8 +505,10 @@ bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *i
 	lockdep_assert_held(&queue->lock);
 	if (smp_load_acquire(&identity->dead))	/* (D) */
 		return false;
-	if (old == identity)
+	if (old == identity) {
+		queue->may_be_named |= may_be_named;
 		return true;
+	}
 
 	if (!old) {
 		spin_lock(&identity->lock);
@@ -501,6 +516,7 @@ bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *i
 		if (likely(alive)) {
 			memwait_queue_stand(queue, identity, waiter);
 			queue->watched = identity;
+			queue->may_be_named = may_be_named;
 		}
 		spin_unlock(&identity->lock);
 		return alive;
@@ -516,6 +532,7 @@ bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *i
 		list_del(&queue->watched_node);
 		memwait_queue_stand(queue, identity, waiter);
 		queue->watched = identity;
+		queue->may_be_named = may_be_named;
 	}
 	spin_unlock(&second->lock);
 	spin_unlock(&first->lock);
@@ -587,7 +604,7 @@ bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_
 		return true;
 	rcu_read_lock();
 	identity = xa_load(&memwait_identities, id);
-	alive = identity && memwait_queue_watch(queue, identity, waiter);
+	alive = identity && memwait_queue_watch(queue, identity, waiter, true);
 	rcu_read_unlock();
 	if (!identity)
 		smp_rmb();	/* (D) */

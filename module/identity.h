@@ -18,6 +18,7 @@ struct memwait_user;
  * @id: its id
  * @user: the user that is charged, with a reference
  * @call: the number of the call, of many steps, that tells waiters of its death; or 0
+ * @ended: set before @dead: it ended by itself, outside of all functions, see identity.c
  * @dead: set once, before @dead_llist is added
  * @who: the thread's task_struct or the process's signal_struct, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
@@ -35,6 +36,7 @@ struct memwait_identity {
 	u64 id;
 	struct memwait_user *user;
 	u64 call;
+	bool ended;
 	bool dead;
 	const void *who;
 	pid_t tid;
@@ -69,7 +71,7 @@ struct memwait_identity *memwait_identity_of(const void *who);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
 int memwait_context_use(struct memwait_context *context);
 int memwait_identity_bind(struct memwait_context *context);
-void memwait_identity_kill(struct memwait_identity *identity);
+void memwait_identity_kill(struct memwait_identity *identity, bool ended);
 struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
 void memwait_identity_free(struct memwait_identity *identity);
 void memwait_identity_init(void);

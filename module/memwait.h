@@ -37,6 +37,7 @@
 #include <linux/atomic.h>
 #include <linux/container_of.h>
 #include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
@@ -139,34 +140,58 @@ struct memwait_waiter_ops {
 };
 
 /**
+ * struct memwait_inode_number - tells a file from a later one at the same address
+ * @ino: the inode's number; 0 for a private word
+ * @generation: the inode's generation, or 0
+ */
+struct memwait_inode_number {
+	u64 ino;
+	u32 generation;
+};
+
+/* Of a waiter, with its queue's lock held. */
+#define MEMWAIT_IN_PLACE	0x1	/* it has returned to its place, and is in the tree */
+#define MEMWAIT_NAMES_OWNER	0x2	/* its word has 64 bits, and so room for an owner's id */
+
+/**
  * struct memwait_waiter - an entry of a queue
- * @node: in the queue's list; @node.next is %NULL after a return to its place. Protected by the
- *	queue's lock; free for the claimer once claimed and removed
+ * @node: in the queue's list. Protected by the queue's lock; free for the claimer once claimed and
+ *	removed
+ * @place: instead of @node, with MEMWAIT_IN_PLACE: in the queue's tree
  * @queue: the queue or %NULL; written under the queue's lock
  * @ops: operations of its kind
  * @word: the awaited word; protected by the queue's lock while queued
  * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
  * @owned_node: in the queue's @owned if @identity is set; protected by the queue's lock
+ * @inode: instead of @owned_node, of an async wait that was told of a death: of its word
  * @number: order of joining in its queue; protected by the queue's lock. For
  *	memwait_queue_return(): number of the place, or 0
  * @since: when it joined its first queue, in jiffies
+ * @flags: MEMWAIT_IN_PLACE, MEMWAIT_NAMES_OWNER
  * @state: of an async wait; this and the next three are here to fill a hole
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
 struct memwait_waiter {
-	struct list_head node;
+	union {
+		struct list_head node;
+		struct rb_node place;
+	};
 	struct memwait_queue *queue;
 	const struct memwait_waiter_ops *ops;
 	struct memwait_word word;
 	struct memwait_identity *identity;
-	struct list_head owned_node;
+	union {
+		struct list_head owned_node;
+		struct memwait_inode_number inode;
+	};
 	u64 number;
 	u32 since;
+	u8 flags;
 	u8 state;
-	u8 kind;
-	u8 clock;
+	u8 kind : 2;
+	u8 clock : 1;
 	u8 result;
 };
 
@@ -178,13 +203,14 @@ struct memwait_waiter {
  * @nr_waiters: number of waiters, with markers of debugfs.c
  * @waiters: in order of joining, oldest first
  * @returned: waiters that have returned to their places, by number
- * @owned: waiters to be told of deaths, oldest first; see memwait_queue_insert_returned()
+ * @owned: waiters to be told of deaths, oldest first; see memwait_queue_put_back()
  * @watched: owner whose death they are told of, see identity.c
  * @watched_node: in &memwait_identity.queues of @watched; also protected by its lock
  * @mover: last thread that moved waiters here; its death is told as well
  * @mover_node: in &memwait_identity.moved_to of @mover; also protected by its lock
  * @number: number of the last waiter that joined
  * @nr_calls: calls that will come back to the queue
+ * @may_be_named: the word may name @watched as its owner, so that its end matters, too
  * @kept: a user keeps the queue, or a call is about to keep or evict it
  */
 struct memwait_queue {
@@ -200,7 +226,8 @@ struct memwait_queue {
 	struct memwait_identity *mover;
 	struct list_head mover_node;
 	u64 number;
-	u32 nr_calls : 31;
+	u32 nr_calls : 30;
+	u32 may_be_named : 1;
 	u32 kept : 1;
 };
 
@@ -299,6 +326,31 @@ static inline struct memwait_word *memwait_word_at(struct memwait_word *words, s
 	return (void *)words + i * stride;
 }
 
+static inline struct memwait_inode_number memwait_inode_number(const struct inode *inode)
+{
+	return (struct memwait_inode_number){
+		.ino = inode ? inode->i_ino : 0,
+		.generation = inode ? inode->i_generation : 0,
+	};
+}
+
+/* Tells the file of a word, of a system call or blocked thread, from later ones. */
+static inline struct memwait_inode_number memwait_word_inode(const struct memwait_word *word)
+{
+	return memwait_inode_number(word->file ? file_inode(word->file) : NULL);
+}
+
+/* Whether a word is the one that once had @key, and a file with @inode. */
+static inline bool memwait_word_is_same(const struct memwait_word *word,
+					const struct memwait_key *key,
+					const struct memwait_inode_number *inode)
+{
+	struct memwait_inode_number own = memwait_word_inode(word);
+
+	return word->key.owner == key->owner && word->key.offset == key->offset &&
+	       own.ino == inode->ino && own.generation == inode->generation;
+}
+
 /* Puts the file of a word of a system call or blocked thread. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
@@ -311,7 +363,7 @@ void memwait_queue_unwatch(struct memwait_queue *queue);
 void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity);
 void memwait_queue_forget_mover(struct memwait_queue *queue);
 bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *identity,
-			 const struct memwait_identity *waiter);
+			 const struct memwait_identity *waiter, bool may_be_named);
 bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
 			      const struct memwait_identity *waiter);
 bool memwait_names_the_dead(const struct memwait_wait *wait);
@@ -326,6 +378,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 		       struct memwait_kept_queues *kept);
 int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 			 struct memwait_kept_queues *kept);
+void memwait_queue_put_back(struct memwait_queue *queue, struct memwait_waiter *waiter);
 void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept);
 struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue, u64 above);
 struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number);
@@ -384,7 +437,7 @@ static inline struct memwait_waiter *memwait_queue_oldest(struct memwait_queue *
 /* Whether a queued waiter has returned to its place. */
 static inline bool memwait_waiter_has_returned(const struct memwait_waiter *waiter)
 {
-	return unlikely(!waiter->node.next);
+	return unlikely(waiter->flags & MEMWAIT_IN_PLACE);
 }
 
 /**

@@ -37,6 +37,16 @@
 
 static LIST_HEAD(memwait_bereaved);	/* users that have dead, next first; owned by the work */
 
+/* Stops watching a thread that has ended, without telling any waiter. */
+static void memwait_queue_let_go(struct memwait_queue *queue, struct memwait_identity *identity)
+{
+	lockdep_assert_held(&queue->lock);
+	if (queue->watched == identity)
+		memwait_queue_unwatch(queue);
+	if (queue->mover == identity)
+		memwait_queue_forget_mover(queue);
+}
+
 /*
  * Tells the oldest MEMWAIT_OWNED waiter of a locked queue that the owner has died. The queue then
  * watches that waiter, or nobody if there is none. If the step is full first, it still watches the
@@ -88,7 +98,10 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 		queue = memwait_identity_lock_queue(identity);
 		if (!queue)
 			break;
-		memwait_queue_tell(queue, identity, &call.wakes);
+		if (identity->ended && !(queue->watched == identity && queue->may_be_named))
+			memwait_queue_let_go(queue, identity);
+		else
+			memwait_queue_tell(queue, identity, &call.wakes);
 		memwait_queue_unlock(queue, NULL);
 	}
 	memwait_step_end(&call);
@@ -217,7 +230,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 			identity = memwait_identity_of(current);
 			id = identity ? identity->id : 0;
 			if (identity)
-				memwait_identity_kill(identity);
+				memwait_identity_kill(identity, true);
 			return put_user(id, &user->id) ? -EFAULT : 0;
 		}
 		identity = memwait_identity_of(current) ?: memwait_identity_new(context, current);
@@ -227,24 +240,36 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 	return put_user(identity->id, &user->id) ? -EFAULT : 0;
 }
 
-/* A thread exits or has executed a program: @who, the thread or its process, has died. */
-static void memwait_has_died(const void *who)
+/* A thread exits or has executed a program: @who, the thread or its process, has died or @ended. */
+static void memwait_has_died(const void *who, bool ended)
 {
 	struct memwait_identity *identity;
 
 	rcu_read_lock();
 	identity = memwait_identity_of(who);
 	if (unlikely(identity))
-		memwait_identity_kill(identity);
+		memwait_identity_kill(identity, ended);
 	rcu_read_unlock();
+}
+
+/*
+ * Whether a thread exits by exit(2). exit_group(2), and a kill of the process, set
+ * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and a thread that the
+ * kernel ends alone has a signal in its exit code. The last thread of a process counts as killed:
+ * the kernel sets SIGNAL_GROUP_EXIT for it, too.
+ */
+static bool memwait_ends_by_itself(const struct task_struct *task)
+{
+	return !(READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) &&
+	       !READ_ONCE(task->signal->group_exec_task) && !(task->exit_code & 0x7f);
 }
 
 /* The kernel decrements signal->live before it calls the probe. */
 static void memwait_thread_exits(struct task_struct *task)
 {
-	memwait_has_died(task);
+	memwait_has_died(task, memwait_ends_by_itself(task));
 	if (!atomic_read(&task->signal->live))
-		memwait_has_died(task->signal);
+		memwait_has_died(task->signal, false);
 }
 
 #ifdef MEMWAIT_EXIT_HAS_GROUP_DEAD
@@ -259,8 +284,8 @@ static void memwait_exit_probe(void *data, struct task_struct *task)
 static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_pid,
 			       struct linux_binprm *bprm)
 {
-	memwait_has_died(task);
-	memwait_has_died(task->signal);
+	memwait_has_died(task, false);
+	memwait_has_died(task->signal, false);
 }
 
 /* These two are not exported by name, but for_each_kernel_tracepoint() finds them. */

@@ -3,7 +3,8 @@
  * Spin model of deaths: the argument at the top of identity.c, with its steps and names. It covers
  * which owner a queue watches (watched, mover), the work that tells of a death, and when an
  * identity may be freed. A thread is killed at any step where the kernel allows it: not under a
- * lock, and not within a notify. selftests/lint/spin runs it.
+ * lock, and not within a notify. With ENDS, it may also end by itself when it has done its work,
+ * or with a lock. selftests/lint/spin runs it.
  *
  * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If told
  * of a death, it takes over the lock, provided that the owner is the one who died. An unlock stores
@@ -38,11 +39,13 @@ bool locked[QUEUES];
 chan waiters[QUEUES] = [THREADS] of { byte };
 byte watched[QUEUES];
 byte mover[QUEUES];
+bool may_be_named[QUEUES];
 
 /* A thread's struct memwait_identity; .queues and .moved_to have a bit for each queue. */
 bool identity_locked[THREADS + 1];
 byte queues[THREADS + 1];
 byte moved_to[THREADS + 1];
+bool ended[THREADS + 1];
 bool dead[THREADS + 1];
 bool in_work[THREADS + 1];	/* queued for the work */
 bool erased[THREADS + 1];	/* look-ups no longer find it */
@@ -60,6 +63,13 @@ bool killed[THREADS + 1];
 byte deaths;
 
 #define BIT(q)		(1 << (q))
+
+/* Of the words on which threads wait: are they owners' words, of 64 bits? */
+#if defined(MOVE) || defined(MUTATION_A_WOKEN_WAITER_IS_NO_OWNER)
+#define NAMES_OWNERS	false
+#else
+#define NAMES_OWNERS	true
+#endif
 
 inline spin_lock(lock)
 {
@@ -89,10 +99,14 @@ inline forget_mover(q)
 }
 
 /* memwait_queue_watch(), which returns alive */
-inline watch(q, i)
+inline watch(q, i, named)
 {
 	if
-	:: atomic { dead[i] || watched[q] == i -> alive = !dead[i] }
+	:: atomic {
+		dead[i] || watched[q] == i ->
+		alive = !dead[i];
+		may_be_named[q] = may_be_named[q] || (alive && named)
+	   }
 	:: !dead[i] && watched[q] != i ->
 		unwatch(q);
 		atomic {
@@ -106,7 +120,10 @@ inline watch(q, i)
 		};
 		d_step {
 			if
-			:: alive -> queues[i] = queues[i] | BIT(q); watched[q] = i
+			:: alive ->
+				queues[i] = queues[i] | BIT(q);
+				watched[q] = i;
+				may_be_named[q] = named
 			:: !alive
 			fi;
 			identity_locked[i] = false
@@ -154,12 +171,12 @@ inline claim(q, result)
 	   /* memwait_queue_remove_claimed(): last access to the waiter, see (C) in queue.c */
 	   :: won ->
 #if !defined(MUTATION_WOKEN_IS_NOT_WATCHED) && !defined(MUTATION_WATCHES_ONE_THAT_IS_OUT)
-		watch(q, t);
+		watch(q, t, NAMES_OWNERS);
 		assert(alive);
 #endif
 		d_step { waiters[q]?t; queue[t] = 0 };
 #ifdef MUTATION_WATCHES_ONE_THAT_IS_OUT
-		watch(q, t);
+		watch(q, t, NAMES_OWNERS);
 #endif
 		atomic { t = 0; break }
 	   fi
@@ -198,7 +215,7 @@ inline wait(q, expected, named, may_end)
 			alive = !erased[named]
 		};
 		if
-		:: alive -> watch(q, named)
+		:: alive -> watch(q, named, true)
 		:: !alive
 		fi;
 		d_step {
@@ -264,9 +281,12 @@ end_asleep: do
 
 #define LOCALS	byte t, p, seen; bool alive, won; mtype how
 
-/* A thread dies after it has left the kernel. */
+/* A thread ends, or dies, after it has left the kernel. */
 inline die()
 {
+#ifdef MUTATION_A_KILL_IS_AN_END
+	ended[me] = true;
+#endif
 #ifdef MUTATION_DEAD_AFTER_THE_WORK_IS_QUEUED
 	in_work[me] = true;
 	dead[me] = true;
@@ -279,11 +299,19 @@ inline die()
 
 #define KILLED	(killed[me] && !in_kernel[me])
 
+/* Does nothing more, or calls exit(2). */
 inline idle()
 {
-	state[me] = IDLE;
+	if
+	:: ended[me]
+#ifdef ENDS
+	:: !ended[me] -> ended[me] = true
+#endif
+	:: !ended[me] ->
+		state[me] = IDLE;
 end_idle:
-	false
+		false
+	fi
 }
 
 #ifndef MOVE
@@ -319,8 +347,13 @@ proctype user(byte me; byte q; byte rounds; bool may_end)
 		   :: how == BY_ITSELF -> how = 0
 		   :: else ->
 			assert(word[q] == me);
-			word[q] = 0;
-			notify(q)
+			if
+			:: word[q] = 0; notify(q)
+#ifdef ENDS
+			/* exit(2) with the lock */
+			:: ended[me] = true; rounds = 0
+#endif
+			fi
 		   fi
 		od;
 		idle()
@@ -447,12 +480,29 @@ end:	do
 		:: watched[q] == d || mover[q] == d ->
 #endif
 			assert(watched[q] == d || mover[q] == d);
-			/* memwait_queue_tell() */
-			claim(q, OWNER_DIED);
 			if
-			:: !won -> unwatch(q); forget_mover(q)
-			:: won && mover[q] == d -> forget_mover(q)
-			:: else
+#ifdef MUTATION_AN_END_IS_TOLD_TO_NOBODY
+			:: ended[d] ->
+#else
+			:: ended[d] && !(watched[q] == d && may_be_named[q]) ->
+#endif
+				/* memwait_queue_let_go() */
+				if
+				:: watched[q] == d -> unwatch(q)
+				:: else
+				fi;
+				if
+				:: mover[q] == d -> forget_mover(q)
+				:: else
+				fi
+			:: else ->
+				/* memwait_queue_tell() */
+				claim(q, OWNER_DIED);
+				if
+				:: !won -> unwatch(q); forget_mover(q)
+				:: won && mover[q] == d -> forget_mover(q)
+				:: else
+				fi
 			fi;
 			queue_unlock(q)
 #ifndef MUTATION_DOES_NOT_LOOK_AGAIN

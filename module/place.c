@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Places: what an interrupted thread keeps of its wait.
+ * Places: what a thread keeps of a wait that was interrupted, or told of a death.
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
  * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
- * record holds the thread's number in the queue of each word (of the target, if the waiter was
- * moved), and memwait_queue_return() puts it back there. An absent thread has nothing in a queue.
+ * thread that gets MEMWAIT_OWNER_DIED looks at the word, and waits again unless it finds what it
+ * waits for: the death of another must not cost it its place. A record holds the thread's number in
+ * the queue of each word (of the target, if the waiter was moved), and memwait_queue_return() puts
+ * it back there. An absent thread has nothing in a queue.
  *
- * A record belongs to a thread and a context. An interrupted wait creates it; another interruption
- * of the same wait updates it, one of another wait replaces it. Any other end of a wait drops it.
- * An error before a wait begins does not, nor does MEMWAIT_NOT_EQUAL: a lock word that names its
- * owner changes with each owner, and would cost the thread its place.
+ * A record belongs to a thread and a context. A wait that ends so creates it; the next such end of
+ * the same wait updates it, one of another wait replaces it. A notify and a deadline that end a
+ * wait drop it. An error does not, nor does a call that cannot have waited: MEMWAIT_NOT_EQUAL, as a
+ * lock word that names its owner changes with each owner; and a deadline of 0, by which a thread
+ * looks whether an owner lives.
+ *
+ * What an async wait keeps is in the memory of the wait, see alloc.c.
  *
  * Records are charged, one for each word. Without memory or over the limit there is none, and the
  * wait begins at the end of the queue. An uninterrupted wait costs one look at an empty table.
@@ -46,19 +51,17 @@
 /**
  * struct memwait_stand - where a thread stood in one queue
  * @key: of the word; of the target if the waiter was moved
- * @ino: the inode's number for a shared mapping; or 0
- * @generation: the inode's generation; or 0
+ * @inode: of a shared mapping
  * @number: in the queue, not 0
  */
 struct memwait_stand {
 	struct memwait_key key;
-	u64 ino;
-	u32 generation;
+	struct memwait_inode_number inode;
 	u64 number;
 };
 
 /**
- * struct memwait_place - the place of an interrupted thread
+ * struct memwait_place - the place of a thread
  * @pid: the thread, with a reference
  * @exec_id: the thread's .self_exec_id
  * @rcu: frees it
@@ -102,22 +105,15 @@ static struct memwait_place *memwait_place_find(struct memwait_context *context)
 
 static void memwait_stand_set(struct memwait_stand *stand, const struct memwait_waiter *waiter)
 {
-	const struct inode *inode = waiter->word.file ? file_inode(waiter->word.file) : NULL;
-
 	stand->key = waiter->word.key;
-	stand->ino = inode ? inode->i_ino : 0;
-	stand->generation = inode ? inode->i_generation : 0;
+	stand->inode = memwait_word_inode(&waiter->word);
 	stand->number = waiter->number;
 }
 
 static bool memwait_stand_is_of(const struct memwait_stand *stand,
 				const struct memwait_waiter *waiter)
 {
-	struct memwait_stand other;
-
-	memwait_stand_set(&other, waiter);
-	return stand->key.owner == other.key.owner && stand->key.offset == other.key.offset &&
-	       stand->ino == other.ino && stand->generation == other.generation;
+	return memwait_word_is_same(&waiter->word, &stand->key, &stand->inode);
 }
 
 /* Whether the record is of a wait on these words. */
@@ -159,7 +155,6 @@ int memwait_place_join(struct memwait_context *context, struct memwait_group *gr
 	for (i = 0; i < group->nr; i++) {
 		waiter = &group->members[i].waiter;
 		waiter->number = place ? place->stands[i].number : 0;
-		group->returned[i].waiter = waiter;
 		ret = memwait_queue_return(waiter, &waits[i], &context->user->kept);
 		if (ret) {
 			*index = i;
@@ -209,7 +204,7 @@ void memwait_place_drop(struct memwait_context *context)
 /**
  * memwait_place_note() - record where the current thread stood
  * @context: of its call
- * @group: the words of its interrupted wait; no member is queued
+ * @group: the words of its wait, which was interrupted or told of a death; no member is queued
  *
  * Context: process context, may sleep.
  */

@@ -57,8 +57,9 @@
  * numbered as they join, and a call ends at the number that was the last when it began. Joining
  * only appends to the list, so the list is sorted by number.
  *
- * A thread back from a signal handler returns to its place with its old number, see place.c. Such
- * waiters are in an rbtree by number, so no insertion walks a distance that others control. The
+ * A waiter that was away, in a signal handler or because it was told of a death, returns to its
+ * place with its old number, see place.c. Such waiters are in an rbtree by number, so no insertion
+ * walks a distance that others control. The
  * oldest waiter is the first of the tree or of the list. A word never reuses a number, even if its
  * queue is freed in between: the queue's number goes to memwait_last_number before the queue leaves
  * the table, and an inserter reads memwait_last_number after the insertion. The hash bucket's lock
@@ -150,6 +151,7 @@ static void memwait_queue_construct(void *object)
 	queue->nr_waiters = 0;
 	queue->number = 0;
 	queue->nr_calls = 0;
+	queue->may_be_named = false;
 	queue->kept = false;
 	queue->key.owner = 0;
 	queue->key.offset = 0;
@@ -411,6 +413,7 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
+	waiter->flags = memwait_size(wait->flags) == 8 ? MEMWAIT_NAMES_OWNER : 0;
 	if (unlikely(waiter->identity) && !ret &&
 	    !memwait_queue_name_owner(*queue, wait, waiter->identity))
 		ret = MEMWAIT_OWNER_DIED;
@@ -422,7 +425,7 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 
 static struct memwait_waiter *memwait_returned(const struct rb_node *node)
 {
-	return rb_entry(node, struct memwait_returned, node)->waiter;
+	return rb_entry(node, struct memwait_waiter, place);
 }
 
 static bool memwait_returned_less(struct rb_node *a, const struct rb_node *b)
@@ -474,18 +477,23 @@ struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue
 	return returned && !(joined && joined->number < returned->number) ? returned : joined;
 }
 
-/*
- * Puts a thread's waiter back in its place. In .owned the waiter goes first or last: any waiter
- * there can be told of a death, since each then looks at the word.
+/**
+ * memwait_queue_put_back() - put a waiter back in its place
+ * @queue: from memwait_queue_begin_join()
+ * @waiter: as for memwait_queue_append(); its number is that of its place
+ *
+ * In .owned the waiter goes first or last: any waiter there can be told of a death, since each then
+ * looks at the word.
+ *
+ * Context: the queue's lock is held.
  */
-static void memwait_queue_insert_returned(struct memwait_queue *queue,
-					  struct memwait_waiter *waiter)
+void memwait_queue_put_back(struct memwait_queue *queue, struct memwait_waiter *waiter)
 {
 	const struct memwait_waiter *first;
 
 	lockdep_assert_held(&queue->lock);
-	waiter->node.next = NULL;
-	rb_add(memwait_returned_node(waiter), &queue->returned, memwait_returned_less);
+	waiter->flags |= MEMWAIT_IN_PLACE;
+	rb_add(&waiter->place, &queue->returned, memwait_returned_less);
 	if (waiter->identity) {
 		first = list_first_entry_or_null(&queue->owned, struct memwait_waiter, owned_node);
 		if (first && waiter->number < first->number)
@@ -540,7 +548,7 @@ int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wai
 	if (ret)
 		return ret;
 	if (waiter->number)
-		memwait_queue_insert_returned(queue, waiter);
+		memwait_queue_put_back(queue, waiter);
 	else
 		memwait_queue_append(queue, waiter);
 	memwait_queue_unlock(queue, kept);
@@ -560,7 +568,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 
 	lockdep_assert_held(&queue->lock);
 	if (memwait_waiter_has_returned(waiter))
-		rb_erase(memwait_returned_node(waiter), &queue->returned);
+		rb_erase(&waiter->place, &queue->returned);
 	else
 		list_del(&waiter->node);
 	if (unlikely(waiter->identity))
@@ -570,9 +578,9 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 }
 
 /**
- * memwait_queue_move() - move a waiter to the end of a queue
+ * memwait_queue_move() - move a waiter to the end of another queue
  * @waiter: in a queue
- * @to: the target, maybe the waiter's own queue
+ * @to: the target
  *
  * Context: the locks of both queues are held.
  */
@@ -583,7 +591,8 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to)
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
 	if (memwait_waiter_has_returned(waiter)) {
-		rb_erase(memwait_returned_node(waiter), &from->returned);
+		rb_erase(&waiter->place, &from->returned);
+		waiter->flags &= ~MEMWAIT_IN_PLACE;
 		list_add_tail(&waiter->node, &to->waiters);
 	} else {
 		list_move_tail(&waiter->node, &to->waiters);
@@ -605,7 +614,8 @@ void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 {
 	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
 	if (unlikely(waiter->identity))
-		memwait_queue_watch(waiter->queue, waiter->identity, waiter->identity);
+		memwait_queue_watch(waiter->queue, waiter->identity, waiter->identity,
+				    waiter->flags & MEMWAIT_NAMES_OWNER);
 	memwait_queue_remove(waiter);
 }
 

@@ -174,11 +174,6 @@ static bool memwait_pin_less(struct rb_node *new, const struct rb_node *node)
 	return memwait_pin_cmp(&rb_entry(new, struct memwait_pin, node)->owner, node) < 0;
 }
 
-static struct inode *memwait_pin_inode(const struct memwait_pin *pin)
-{
-	return ((struct address_space *)(unsigned long)(pin->owner & ~MEMWAIT_KEY_SHARED))->host;
-}
-
 /* Takes a new pin's references. @file is the word's, or %NULL. */
 static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 {

@@ -151,9 +151,10 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	memwait_thread_leave(group, single, kept);
 
 	/* An owner's death is not passed on: the queue now watches this thread. */
-	if (ret == MEMWAIT_OK)
-		ret = group->result;
-	if (ret == MEMWAIT_OK) {
+	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
+		ret = MEMWAIT_OWNER_DIED;
+		memwait_place_note(context, group);
+	} else if (ret == MEMWAIT_OK) {
 		*index = group->claimed - group->members;
 		if (user_index && put_user(*index, user_index))
 			ret = -EFAULT;
@@ -197,8 +198,9 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		if (ret)
 			return ret;
 	}
-	if (unlikely(memwait_has_places(context)) && ret != MEMWAIT_NOT_EQUAL &&
-	    ret != -ERESTARTSYS)
+	/* With a deadline of 0 the thread has only looked. */
+	if (unlikely(memwait_has_places(context)) &&
+	    (ret == MEMWAIT_OK || (ret == MEMWAIT_TIMED_OUT && deadline)))
 		memwait_place_drop(context);
 	memwait_begin_put(words, stride, nr);
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
@@ -219,12 +221,10 @@ static __always_inline int memwait_wait_one(struct memwait_member *member,
 					    const struct memwait_wait *wait,
 					    struct memwait_context *context)
 {
-	struct memwait_returned returned __uninitialized;
 	struct memwait_group group __uninitialized;
 
 	group.nr = 1;
 	group.members = member;
-	group.returned = &returned;
 	group.task = current;
 	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, context);
 }
@@ -276,8 +276,8 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		return -EFAULT;
 
 	/* Not on the stack: a notifier may use the members for longer than this thread. */
-	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->members) + sizeof(*waits) +
-					       sizeof(*group->returned)), MEMWAIT_GFP);
+	group = kmalloc(sizeof(*group) + nr * (sizeof(*group->members) + sizeof(*waits)),
+			MEMWAIT_GFP);
 	if (!group)
 		return -ENOMEM;
 	refcount_set(&group->refs, 1);
@@ -285,7 +285,6 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	group->members = (struct memwait_member *)(group + 1);
 	group->task = current;
 	waits = (struct memwait_wait *)(group->members + nr);
-	group->returned = (struct memwait_returned *)(waits + nr);
 
 	ret = memwait_begin_copy(waits, any->waits, nr);
 	if (!ret)

@@ -242,27 +242,25 @@ OWNER_TEST(R34_the_oldest_owned_waiter_is_told_and_no_other)
 OWNER_TEST(R34_a_waiter_that_was_woken_and_dies_passes_the_word_on)
 {
 	struct board *board = self->board;
-	struct owned_waiter w[3];
 	uint32_t size;
+	pid_t pids[3];
 	int i;
 
 	for (size = MEMWAIT_SIZE_U8; size <= MEMWAIT_SIZE_U64; size++) {
-		for (i = 0; i < 3; i++) {
-			w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word,
-						       .stays = 1, .flags = size | MEMWAIT_OWNED };
-			owned_waiter_start(&w[i]);
-		}
+		for (i = 0; i < 3; i++)
+			pids[i] = owned_child_start(self->fd, &board->children[i], &board->word, 0,
+						    size | MEMWAIT_OWNED);
 		EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
-		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
+		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&board->children[0], 1));
 		EXPECT_EQ(2, mw_waiters(self->fd, &board->word, size));
-		owned_waiter_join(&w[0]);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[1]));
+		kill_child(pids[0]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&board->children[1], 1));
 		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, size));
-		/* It was told, and wakes the next instead of dying: that one is looked to now. */
+		/* It was told, and wakes the next instead of dying: that one is watched now. */
 		EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, size));
-		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[2]));
-		owned_waiter_join(&w[1]);
-		owned_waiter_join(&w[2]);
+		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&board->children[2], 1));
+		kill_child(pids[1]);
+		kill_child(pids[2]);
 	}
 }
 
@@ -378,89 +376,91 @@ OWNER_TEST(R34_a_moved_waiter_is_told_by_the_target)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&moved));
 }
 
-struct mover {
-	int fd;
-	const void *addr, *target;
-	bool has_id;
-	uint32_t moved;
-	int result;
-};
-
-static void *move_and_end(void *arg)
+static int move_all(int fd, const void *addr, const void *target)
 {
-	struct mover *mover = arg;
-	struct memwait_requeue requeue = {
-		.addr = (uintptr_t)mover->addr,
-		.target = (uintptr_t)mover->target,
+	struct memwait_requeue arg = {
+		.addr = (uintptr_t)addr,
+		.target = (uintptr_t)target,
 		.move = MEMWAIT_ALL,
 		.flags = U32,
 	};
+	int ret = xioctl(fd, MEMWAIT_IOC_REQUEUE, &arg);
 
-	if (mover->has_id && !my_id(mover->fd))
-		abort();
-	mover->result = xioctl(mover->fd, MEMWAIT_IOC_REQUEUE, &requeue);
-	mover->moved = requeue.moved;
-	return NULL;
+	return ret ? ret : (int)arg.moved;
 }
 
-/* To another word, or to where they are; beside the owner to which they look already. */
+static pid_t start_mover(int fd, struct board *board, const void *target, bool has_id)
+{
+	pid_t pid;
+
+	board->go = 0;
+	pid = fork();
+	if (!pid) {
+		if (has_id && !my_id(fd))
+			abort();
+		board->result[0] = move_all(fd, &board->small, target);
+		__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
+		pause();
+		_exit(0);
+	}
+	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return pid;
+}
+
+/* To another word, or to where they are; beside the owner that is watched already. */
 OWNER_TEST(R34_a_thread_that_moves_waiters_and_dies_is_told_of)
 {
 	struct board *board = self->board;
-	struct mover mover = { .fd = self->fd, .addr = &board->small };
-	struct owned_waiter w[4];
-	pthread_t thread;
+	struct child_result *children = board->children;
+	pid_t pids[4];
 	int i, round;
 
 	for (round = 0; round < 4; round++) {
-		mover.target = round % 2 ? (void *)&board->small : (void *)&board->result;
-		mover.has_id = round < 2;
-		for (i = 0; i < 4; i++) {
-			w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->small,
-						       .stays = 1, .flags = OWNED32 };
-			owned_waiter_start(&w[i]);
-		}
+		void *target = round % 2 ? (void *)&board->small : (void *)&board->result[2];
+		bool has_id = round < 2;
+
+		for (i = 0; i < 4; i++)
+			pids[i] = owned_child_start(self->fd, &children[i], &board->small, 0,
+						    OWNED32);
 		/* The queues watch this one. */
 		EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
-		EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
-		ASSERT_EQ(0, pthread_create(&thread, NULL, move_and_end, &mover));
-		pthread_join(thread, NULL);
-		ASSERT_EQ(0, mover.result);
-		EXPECT_EQ(3, mover.moved);
-		if (mover.has_id) {
-			EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[1]));
+		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[0], 1));
+		kill_child(start_mover(self->fd, board, target, has_id));
+		EXPECT_EQ(3, board->result[0]);
+		if (has_id) {
+			EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
 		} else {
 			/* Nobody has died that is known: only the first one, where they were. */
-			EXPECT_EQ(1, mw_notify(self->fd, mover.target, 1, U32));
-			EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[1]));
+			EXPECT_EQ(1, mw_notify(self->fd, target, 1, U32));
+			EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[1], 1));
 		}
-		owned_waiter_join(&w[0]);
-		EXPECT_EQ(2, mw_waiters(self->fd, mover.target, U32));
-		owned_waiter_join(&w[1]);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[2]));
-		owned_waiter_join(&w[2]);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[3]));
+		kill_child(pids[0]);
+		EXPECT_EQ(2, mw_waiters(self->fd, target, U32));
+		kill_child(pids[1]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
+		kill_child(pids[2]);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[3], 1));
+		kill_child(pids[3]);
 	}
 }
 
-/* The owner to which they look dies, and not the one that has moved them. */
+/* The owner that they watch dies, and not the one that has moved them. */
 OWNER_TEST(R34_a_mover_does_not_take_the_place_of_an_owner)
 {
 	struct board *board = self->board;
-	struct mover mover = { .fd = self->fd, .addr = &board->small, .target = &board->small };
-	struct owned_waiter w[2];
+	struct child_result *children = board->children;
+	pid_t pids[2];
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		w[i] = (struct owned_waiter) { .fd = self->fd, .addr = &board->small,
-					       .stays = 1, .flags = OWNED32 };
-		owned_waiter_start(&w[i]);
-	}
+	for (i = 0; i < 2; i++)
+		pids[i] = owned_child_start(self->fd, &children[i], &board->small, 0, OWNED32);
 	EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
-	move_and_end(&mover);
-	EXPECT_EQ(1, mover.moved);
-	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[0]));
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
+	EXPECT_EQ(1, move_all(self->fd, &board->small, &board->small));
+	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[0], 1));
+	kill_child(pids[0]);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
+	kill_child(pids[1]);
 }
 
 OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)

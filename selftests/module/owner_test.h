@@ -16,6 +16,11 @@ struct board {
 	uint32_t go;
 	uint64_t id;
 	int result[4];
+	struct child_result {
+		int result;
+		int done;
+		int again;	/* a child that was told may wait anew */
+	} children[4];
 };
 
 /* The id of the calling thread, or 0. */
@@ -105,6 +110,52 @@ static inline int owned_waiter_join(struct owned_waiter *w)
 	__atomic_store_n(&w->stays, 0, __ATOMIC_RELEASE);
 	pthread_join(w->thread, NULL);
 	return w->result;
+}
+
+/*
+ * The same as a process, which stays until it is killed: the end of a thread is no death. One that
+ * is told of a death waits anew when it may.
+ */
+static inline void owned_child_main(int fd, struct child_result *child, const void *addr,
+				    uint64_t expected, uint32_t flags)
+{
+	my_id(fd);
+	child->result = mw_wait(fd, addr, expected, MEMWAIT_FOREVER, flags);
+	__atomic_store_n(&child->done, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&child->again, __ATOMIC_ACQUIRE))
+		usleep(100);
+	child->result = mw_wait(fd, addr, expected, MEMWAIT_FOREVER, flags);
+	__atomic_store_n(&child->done, 2, __ATOMIC_RELEASE);
+	pause();
+}
+
+static inline pid_t owned_child_start(int fd, struct child_result *child, const void *addr,
+				      uint64_t expected, uint32_t flags)
+{
+	int before = mw_waiters(fd, addr, flags & ~MEMWAIT_OWNED);
+	pid_t pid;
+
+	memset(child, 0, sizeof(*child));
+	pid = fork();
+	if (!pid) {
+		owned_child_main(fd, child, addr, expected, flags);
+		_exit(0);
+	}
+	await_waiters_or_done(fd, addr, flags & ~MEMWAIT_OWNED, before + 1, &child->done);
+	return pid;
+}
+
+static inline int owned_child_result(struct child_result *child, int waits)
+{
+	while (__atomic_load_n(&child->done, __ATOMIC_ACQUIRE) < waits)
+		usleep(100);
+	return child->result;
+}
+
+static inline void kill_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 FIXTURE(owner)

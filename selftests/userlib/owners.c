@@ -257,26 +257,35 @@ OWNERS_TEST(R34_the_oldest_waiter_is_told)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, elsewhere(wait_sized, &both));
 }
 
-/* A small word names nobody, but who was woken and dies is made up for. */
+/* A process that waits, and ends with the result. */
+static pid_t fork_waiter(int fd, struct word_wait *wait, int waiters)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(wait_sized(wait));
+	await_waiters(fd, wait->word, 0, waiters);
+	return pid;
+}
+
+/* A small word names nobody, but who was woken and dies is made up for: exit(3) is a death. */
 OWNERS_TEST(R34_who_was_woken_and_dies_is_made_up_for)
 {
 	struct counted_op counted = { 0 };
 	struct word_wait wait = { .word = self->word, .expected = 1, .flags = MEMWAIT_OWNED };
-	struct runner runners[2];
+	pid_t pids[2];
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (wait.size = MEMWAIT_SIZE_U8; wait.size <= MEMWAIT_SIZE_U32; wait.size++) {
 		*self->word = 0x0101010101010101;
 		wait.expected = *self->word;
-		runner_start(&runners[0], wait_sized, &wait);
-		await_waiters(self->fd, self->word, 0, 1);
-		runner_start(&runners[1], wait_sized, &wait);
-		await_waiters(self->fd, self->word, 0, 2);
+		pids[0] = fork_waiter(self->fd, &wait, 1);
+		pids[1] = fork_waiter(self->fd, &wait, 2);
 		counted.calls = 0;
 		ASSERT_EQ(MEMWAIT_PENDING, arm_sized(&wait, &counted.op));
 		EXPECT_EQ(1, memwait_notify(self->word, 1, 0));
-		EXPECT_EQ(MEMWAIT_OK, runner_join(&runners[0]));
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, runner_join(&runners[1]));
+		EXPECT_EQ(MEMWAIT_OK, userlib_child_status(pids[0]));
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, userlib_child_status(pids[1]));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, counted.result);
 	}

@@ -111,8 +111,11 @@ struct memwait_info {
  * smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
  * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
  * later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
- * several woken waiters, the kernel watches only the last. The kernel never writes to the word: the
- * woken waiter checks it and calls again.
+ * several woken waiters, the kernel watches only the last. A thread that calls exit(2) has ended,
+ * not died: only waiters of a 64-bit word that may name it learn of that. The kernel never writes
+ * to the word: the woken waiter checks it and calls again, and keeps its place.
+ *
+ * A call with @deadline 0 never waits.
  */
 struct memwait_wait {
 	__u64 addr;
@@ -166,7 +169,8 @@ struct memwait_wait_any {
  *	only; for MEMWAIT_OK see the completion
  * @user_data: copied to the completion
  * @id: out: for MEMWAIT_IOC_CANCEL. Nonzero if the wait is pending, and not reused in this context
- *	for 2^40 waits; 0 if nothing was queued
+ *	for 2^40 waits; 0 if nothing was queued. In, with MEMWAIT_OWNED: the id of a wait on the same
+ *	word that ended with MEMWAIT_OWNER_DIED: the new wait takes its place. Ignored otherwise
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
@@ -229,7 +233,8 @@ struct memwait_cancel {
  * @addr: address of the word, aligned to its size
  * @expected: proceed only while the word holds this value
  * @target: address of the word whose queue the moved waiters join, at its end and in order. Aligned
- *	to the size, never read, may be @addr. Must be of the same object as @addr: of the same file
+ *	to the size, never read. May be @addr: then all stay where they are, and are counted in
+ *	@moved. Must be of the same object as @addr: of the same file
  *	if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, of the caller's
  *	mm. If not: EXDEV, and nothing is done
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
