@@ -15,8 +15,8 @@ _Atomic int memwait_device_number = -1;
 _Atomic int memwait_device_was_lost;
 __thread uint64_t memwait_own_id;
 __thread uint32_t memwait_own_process;
-static __thread uint32_t thread_id __attribute__((__tls_model__("initial-exec")));
-static __thread uint32_t thread_process __attribute__((__tls_model__("initial-exec")));
+static __thread uint32_t thread_id;
+static __thread uint32_t thread_process;
 
 /*
  * Number of the process: differs between parent and child. It is in a page that the kernel clears

@@ -177,15 +177,10 @@ static inline int memwait_need_device_once(void)
 	       0 : memwait_device_first();
 }
 
-/*
- * Id of the calling thread, of its parent, or 0. initial-exec: read without a call in the shared
- * library too, as lock fast paths need little else.
- */
-extern __thread uint64_t memwait_own_id
-	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
+/* Id of the calling thread, of its parent, or 0. */
+extern __thread uint64_t memwait_own_id __attribute__((__visibility__("hidden")));
 /* Process that memwait_own_id belongs to; and this process, 0 in a child not numbered yet. */
-extern __thread uint32_t memwait_own_process
-	__attribute__((__tls_model__("initial-exec"), __visibility__("hidden")));
+extern __thread uint32_t memwait_own_process __attribute__((__visibility__("hidden")));
 extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
 
 /* Id of the calling thread, or 0 if it has none yet. A parent's id does not count. */

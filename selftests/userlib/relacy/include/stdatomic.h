@@ -87,6 +87,5 @@ typedef enum {
 
 /* All simulated threads are one thread: what each has of its own is a section that is exchanged. */
 #define __thread	__attribute__((__section__("sim_tls")))
-#define __tls_model__(model)	__unused__
 
 #endif /* SIM_STDATOMIC_H */
