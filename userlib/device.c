@@ -124,8 +124,29 @@ int memwait_device_probe(int fd)
 }
 
 /*
+ * The same when it is opened: ENOTTY also if the module lacks the calls that were added before 1.0,
+ * or a seccomp filter's error for them. Both are refused as invalid, and do nothing.
+ */
+static int device_check(int fd)
+{
+	struct memwait_owner owner = { .reserved = 1 };
+	struct memwait_change change = { .reserved = 1 };
+	int ret = memwait_device_probe(fd);
+
+	if (ret)
+		return ret;
+	ret = memwait_device_ioctl(fd, MEMWAIT_IOC_OWNER, &owner);
+	if (ret == -EINVAL)
+		ret = memwait_device_ioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
+	if (ret == -EINVAL)
+		return 0;
+	return ret < 0 ? -ret : ENOTTY;
+}
+
+/*
  * Opens another context. Avoids the standard streams' numbers, even closed ones. Closes what is not
- * the device, such as in a container that emulates the kernel.
+ * the device, such as in a container that emulates the kernel, and what an older module drives:
+ * later, an unlock would wake nobody.
  */
 int memwait_device_open(int flags)
 {
@@ -143,7 +164,7 @@ int memwait_device_open(int flags)
 		close(fd);
 		fd = higher;
 	}
-	err = fd < 0 ? 0 : memwait_device_probe(fd);
+	err = fd < 0 ? 0 : device_check(fd);
 	if (err) {
 		close(fd);
 		fd = -err;
@@ -252,7 +273,7 @@ int memwait_device(unsigned long command, void *argument)
 
 /*
  * Tries the calls that locks need, without effect: a wait for a different value, and a notify of no
- * waiters. Opening the device has already tried INFO.
+ * waiters. Opening the device has already tried INFO and OWNER.
  */
 int memwait_available(void)
 {

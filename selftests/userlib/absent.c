@@ -284,6 +284,46 @@ TEST_F_TIMEOUT(absent, L0_an_ioctl_is_refused, 300)
 	check_all(_metadata);
 }
 
+static const unsigned int later_ioctls[] = {
+	MEMWAIT_IOC_OWNER, MEMWAIT_IOC_CHANGE_NOTIFY,
+};
+
+/* In a child, as a filter stays. */
+static void check_without(struct __test_metadata *_metadata, unsigned int command, int error)
+{
+	pid_t child = fork();
+
+	ASSERT_LE(0, child);
+	if (!child) {
+		absent = error;
+		ASSERT_EQ(0, refuse_ioctl(command, (unsigned int)error));
+		check_all(_metadata);
+		_exit(!__test_passed(_metadata));
+	}
+	EXPECT_EQ(0, userlib_child_status(child));
+}
+
+/* A module that is still loaded after an upgrade of the library: it is refused at first. */
+TEST_F_TIMEOUT(absent, L2_an_older_module, 300)
+{
+	size_t i;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	for (i = 0; i < ARRAY_SIZE(later_ioctls); i++)
+		check_without(_metadata, later_ioctls[i], ENOTTY);
+}
+
+TEST_F_TIMEOUT(absent, L0_a_later_ioctl_is_refused, 300)
+{
+	size_t i;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	for (i = 0; i < ARRAY_SIZE(later_ioctls); i++)
+		check_without(_metadata, later_ioctls[i], EPERM);
+}
+
 TEST_F_TIMEOUT(absent, L0_what_keeps_the_device_away_is_told, 300)
 {
 	struct rlimit limit;

@@ -16,6 +16,14 @@ static inline bool can_refuse(void)
 	return !prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
 }
 
+static inline int refuse_by(struct sock_filter *filter, unsigned short len)
+{
+	struct sock_fprog program = { .len = len, .filter = filter };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
 /* The system call is EPERM for the calling thread from now on. */
 static inline int refuse_call(unsigned int call)
 {
@@ -25,10 +33,31 @@ static inline int refuse_call(unsigned int call)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
 
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
-	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	return refuse_by(filter, ARRAY_SIZE(filter));
+}
+
+/* Of a 64-bit argument, which a filter reads by halves. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define LOWER_HALF	0
+#else
+#define LOWER_HALF	4
+#endif
+
+/* The same of one ioctl, with another error. */
+static inline int refuse_ioctl(unsigned int command, unsigned int error)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, args[1]) + LOWER_HALF),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, command, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+
+	return refuse_by(filter, ARRAY_SIZE(filter));
 }
 
 #endif /* REFUSE_TEST_H */

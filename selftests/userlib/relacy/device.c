@@ -555,18 +555,36 @@ static int call_alone(unsigned long command, void *argument)
 	return is_dead_owner(named_by(wait)) ? MEMWAIT_OWNER_DIED : MEMWAIT_TIMED_OUT;
 }
 
+/* The library asks so whether the module has a call. */
+static bool is_invalid(unsigned long command, const void *argument)
+{
+	const struct memwait_owner *owner = argument;
+	const struct memwait_change *change = argument;
+
+	return (command == MEMWAIT_IOC_OWNER && owner->reserved) ||
+	       (command == MEMWAIT_IOC_CHANGE_NOTIFY && change->reserved);
+}
+
+static int call(unsigned long command, void *argument)
+{
+	if (sim_is_running() && missing)
+		return -ENODEV;
+	if (sim_is_running() && call_fails(command))
+		return -EMFILE;
+	if (is_invalid(command, argument))
+		return -EINVAL;
+	return sim_is_running() ? call_device(command, argument) : call_alone(command, argument);
+}
+
 int __wrap_ioctl(int fd, unsigned long command, void *argument)
 {
 	int ret;
 
-	if (!sim_is_running())
-		return call_alone(command, argument);
-	sim_step();
-	sim_user_step();
-	if (missing)
-		ret = -ENODEV;
-	else
-		ret = call_fails(command) ? -EMFILE : call_device(command, argument);
+	if (sim_is_running()) {
+		sim_step();
+		sim_user_step();
+	}
+	ret = call(command, argument);
 	if (ret < 0) {
 		errno = -ret;
 		return -1;

@@ -285,6 +285,8 @@ static int change_notify(struct memwait_change *change)
 {
 	int n;
 
+	if (change->reserved)
+		return -EINVAL;
 	if (change->notify.addr < 4096)
 		return -EFAULT;
 	lock();
@@ -301,6 +303,8 @@ static int owner(struct context *context, struct memwait_owner *owner)
 	static __thread uint64_t id;
 	uint64_t *where = owner->flags & MEMWAIT_OWNER_CONTEXT ? &context->id : &id;
 
+	if (owner->reserved)
+		return -EINVAL;
 	lock();
 	if (!*where)
 		*where = ++last_owner;
