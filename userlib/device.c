@@ -50,18 +50,19 @@ static void watch_forks(void)
 	memwait_process = page;
 }
 
-/* This process's number; a child gets a new one. */
+/* This process's number; a child gets a new one, whichever of its threads is first. */
 uint32_t memwait_process_number(void)
 {
 	uint32_t number = atomic_load_explicit(memwait_process, memory_order_relaxed), next;
 
 	if (number)
 		return number;
-	/* Threads that race here store the same number. */
-	next = atomic_load_explicit(&last_process, memory_order_relaxed) + 1;
-	atomic_store_explicit(&last_process, next, memory_order_relaxed);
-	atomic_store_explicit(memwait_process, next, memory_order_relaxed);
-	return next;
+	next = atomic_fetch_add_explicit(&last_process, 1, memory_order_relaxed) + 1;
+	/* relaxed: as above; @number is that of another thread if it fails */
+	if (atomic_compare_exchange_strong_explicit(memwait_process, &number, next,
+						    memory_order_relaxed, memory_order_relaxed))
+		return next;
+	return number;
 }
 
 /* A signal handler must not see a process number paired with another process's id. */
