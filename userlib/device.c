@@ -89,10 +89,11 @@ bool memwait_may_spin(void)
 {
 	static _Atomic int processors;
 	/* relaxed: all threads store the same number */
-	int n = atomic_load_explicit(&processors, memory_order_relaxed);
+	int n = atomic_load_explicit(&processors, memory_order_relaxed), saved = errno;
 
 	if (!n) {
 		n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+		errno = saved;
 		atomic_store_explicit(&processors, n, memory_order_relaxed);
 	}
 	return n > 1;
@@ -307,13 +308,17 @@ int memwait_owner(uint64_t *id)
 	*id = memwait_known_id();
 	if (*id)
 		return 0;
-	process = memwait_process_number();
-	ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
-	if (ret < 0)
-		return ret;
-	memwait_own_id = owner.id;
-	order_for_handlers();
-	memwait_own_process = process;
+	do {
+		process = memwait_process_number();
+		ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
+		if (ret < 0)
+			return ret;
+		memwait_own_id = owner.id;
+		order_for_handlers();
+		memwait_own_process = process;
+		order_for_handlers();
+		/* If a handler has forked, this is the child, and the id its parent's. */
+	} while (memwait_process_number() != process);
 	*id = owner.id;
 	return 0;
 }

@@ -38,6 +38,16 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
+pid_t gettid(void)
+{
+	pid_t tid;
+
+	may_be_interrupted();
+	tid = (pid_t)syscall(SYS_gettid);
+	may_be_interrupted();
+	return tid;
+}
+
 ssize_t read(int fd, void *buffer, size_t size)
 {
 	ssize_t ret;
@@ -245,6 +255,79 @@ USERLIB_TEST(L12_posts_and_notifies_in_a_handler_wherever_it_comes)
 	EXPECT_EQ(0, memwait_waitgroup_destroy(&objects->group));
 	EXPECT_EQ(0, memwait_cond_destroy(&objects->cond));
 	EXPECT_EQ(0, memwait_sem_destroy(&objects->sem));
+}
+
+static pid_t forked;
+
+static void fork_here(void)
+{
+	forked = fork();
+}
+
+struct forking {
+	int call;			/* within which the handler forks */
+	uint64_t *parents;		/* id, for the child */
+};
+
+/* Returns whether the child has one of its own. */
+static bool has_own_id(uint64_t id, const uint64_t *parents)
+{
+	uint64_t again;
+
+	while (!__atomic_load_n(parents, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return id != *parents && !memwait_owner(&again) && id == again;
+}
+
+/* Both come back from memwait_owner(). */
+static int get_id(void *arg)
+{
+	struct forking *forking = arg;
+	uint64_t id;
+
+	interrupt_at(forking->call, fork_here);
+	if (memwait_owner(&id))
+		return -1;
+	if (!forked)
+		_exit(!has_own_id(id, forking->parents));
+	__atomic_store_n(forking->parents, id, __ATOMIC_RELEASE);
+	return userlib_child_status(forked);
+}
+
+/* Both come back from the lock, which each has in memory of its own. */
+static int lock_and_unlock(void *arg)
+{
+	struct forking *forking = arg;
+	memwait_mutex_t mutex;
+	int ret = memwait_mutex_init(&mutex, MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_PRIVATE);
+
+	if (ret)
+		return ret;
+	interrupt_at(forking->call, fork_here);
+	ret = memwait_mutex_lock(&mutex) ?: memwait_mutex_unlock(&mutex);
+	if (!forked)
+		_exit(ret);
+	return ret ?: userlib_child_status(forked);
+}
+
+USERLIB_TEST(L10_a_handler_forks_within_a_call)
+{
+	int (* const functions[])(void *) = { get_id, lock_and_unlock };
+	struct forking forking = { .parents = self->shared };
+	struct runner runner;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(functions); i++) {
+		for (forking.call = 0; forking.call < 2; forking.call++) {
+			*forking.parents = 0;
+			/* A new thread has no id yet. */
+			runner_start(&runner, functions[i], &forking);
+			EXPECT_EQ(0, runner_join(&runner)) {
+				TH_LOG("function %zu, call %d", i, forking.call);
+			}
+			EXPECT_EQ(1, handled);
+		}
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -2,6 +2,8 @@
 /* Mutexes: exclusion, kinds, times, operations, processes. */
 #include "userlib_test.h"
 
+#include <sys/mount.h>
+
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 1000)
 
 static const unsigned int kinds[] = {
@@ -944,6 +946,23 @@ USERLIB_TEST(a_waiter_that_is_killed_is_not_missed)
 			ASSERT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
 		}
 	}
+}
+
+/* As in a container that mounts neither: the C library cannot read the number of processors. */
+USERLIB_TEST(errno_stays_without_proc_and_sys)
+{
+	memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
+
+	ASSERT_EQ(0, unshare(CLONE_NEWNS));
+	ASSERT_EQ(0, mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	ASSERT_EQ(0, mount("none", "/proc", "tmpfs", 0, NULL));
+	ASSERT_EQ(0, mount("none", "/sys", "tmpfs", 0, NULL));
+	ASSERT_EQ(0, memwait_mutex_lock(&mutex));
+	errno = EXDEV;
+	EXPECT_EQ(ETIMEDOUT, memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &soon));
+	EXPECT_EQ(EXDEV, errno);
+	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
 }
 
 TEST_HARNESS_MAIN
