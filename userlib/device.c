@@ -11,8 +11,7 @@
 
 #include "internal.h"
 
-_Atomic int memwait_device_number = -1;
-_Atomic int memwait_device_was_lost;
+_Atomic uint64_t memwait_device_context = UINT32_MAX;
 __thread uint64_t memwait_own_id;
 __thread uint32_t memwait_own_process;
 static __thread uint32_t thread_id;
@@ -208,52 +207,71 @@ static void remember_device(int fd)
 	errno = saved;
 }
 
-/* The process's own context, never used for async waits. */
-static int device_get(void)
+static int number_of(uint64_t context)
 {
-	/* relaxed: only the kernel dereferences the number */
-	int fd = atomic_load_explicit(&memwait_device_number, memory_order_relaxed);
-	int other = -1, state;
+	return (int)(uint32_t)context;
+}
 
-	if (fd >= 0)
-		return fd;
-	fd = memwait_device_open(0);
-	if (fd < 0)
-		return fd;
-	remember_device(fd);
-	if (!atomic_compare_exchange_strong_explicit(&memwait_device_number, &other, fd,
-						     memory_order_relaxed, memory_order_relaxed)) {
-		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-		close(fd);
-		pthread_setcancelstate(state, NULL);
-		fd = other;
+/*
+ * Number of the process's own context, which is never used for async waits, or a negative error
+ * number. @context: for device_was_closed().
+ */
+static int device_get(uint64_t *context)
+{
+	int fd, state;
+
+	/* relaxed, here and below: only the kernel dereferences the number */
+	*context = atomic_load_explicit(&memwait_device_context, memory_order_relaxed);
+	while (number_of(*context) < 0) {
+		uint64_t opened;
+
+		fd = memwait_device_open(0);
+		if (fd < 0)
+			return fd;
+		remember_device(fd);
+		opened = *context - UINT32_MAX + (uint32_t)fd;
+		if (atomic_compare_exchange_strong_explicit(&memwait_device_context, context,
+							    opened, memory_order_relaxed,
+							    memory_order_relaxed)) {
+			*context = opened;
+		} else {
+			pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+			close(fd);
+			pthread_setcancelstate(state, NULL);
+		}
 	}
-	return fd;
+	return number_of(*context);
 }
 
 /*
  * True if @error means that the program closed the descriptor, as daemons do, or reused its number.
- * The caller then opens the device again, once per call. A reused number is not ours to close. If
- * @fd is still the device and a seccomp filter refuses the call, reopening is useless, and would
- * leak the descriptor of a thread without the filter.
+ * The caller then tries again, once per call, and opens the device if no other thread has. A reused
+ * number is not ours to close. If it is still the device and a seccomp filter refuses the call,
+ * reopening is useless, and would leak the descriptor of a thread without the filter. The device
+ * never returns EBADF: if the number is the device now, it was opened after the call.
  */
-static bool device_was_closed(int fd, int error, bool *reopened)
+static bool device_was_closed(uint64_t context, int error, bool *again)
 {
-	if (error >= 0 || error == -EINTR || *reopened || !memwait_device_probe(fd) ||
-	    is_device(fd))
+	uint64_t lost = (context | UINT32_MAX) + (1ULL << 32);
+	int fd = number_of(context);
+
+	if (error >= 0 || error == -EINTR || *again)
 		return false;
-	/* relaxed, both: see device_get() */
-	atomic_store_explicit(&memwait_device_was_lost, 1, memory_order_relaxed);
-	atomic_compare_exchange_strong_explicit(&memwait_device_number, &fd, -1,
-						memory_order_relaxed, memory_order_relaxed);
-	*reopened = true;
+	if (memwait_device_probe(fd) && !is_device(fd))
+		/* relaxed: see device_get() */
+		atomic_compare_exchange_strong_explicit(&memwait_device_context, &context, lost,
+							memory_order_relaxed, memory_order_relaxed);
+	else if (error != -EBADF)
+		return false;
+	*again = true;
 	return true;
 }
 
 /* Slow path of memwait_need_device(). Returns 0 or an error. */
 int memwait_device_first(void)
 {
-	int fd = device_get();
+	uint64_t context;
+	int fd = device_get(&context);
 
 	return fd < 0 ? -fd : 0;
 }
@@ -261,15 +279,16 @@ int memwait_device_first(void)
 /* An ioctl of the process's own context. */
 int memwait_device(unsigned long command, void *argument)
 {
-	bool reopened = false;
+	bool again = false;
+	uint64_t context;
 	int fd, ret;
 
 	do {
-		fd = device_get();
+		fd = device_get(&context);
 		if (fd < 0)
 			return fd;
 		ret = memwait_device_ioctl(fd, command, argument);
-	} while (device_was_closed(fd, ret, &reopened));
+	} while (device_was_closed(context, ret, &again));
 	return ret;
 }
 
@@ -431,14 +450,15 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			.deadline = deadline->ns,
 		},
 	};
-	bool reopened = false;
+	bool again = false;
+	uint64_t context;
 	int fd, ret;
 
 	if (deadline->error)
 		return -deadline->error;
 	do {
 		both.wait.flags = owned_if_possible(flags) | deadline->flags;
-		fd = device_get();
+		fd = device_get(&context);
 		if (fd < 0)
 			return fd;
 		if (wake)
@@ -447,7 +467,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 		else
 			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
 					       argument);
-	} while (device_was_closed(fd, ret, &reopened) || owner_is_another(both.wait.flags, ret));
+	} while (device_was_closed(context, ret, &again) || owner_is_another(both.wait.flags, ret));
 	return ret;
 }
 

@@ -139,9 +139,11 @@ int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t fl
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
-/* Descriptor of the process's own context; -1 until opened, or when lost. */
-extern _Atomic int memwait_device_number __attribute__((__visibility__("hidden")));
-extern _Atomic int memwait_device_was_lost __attribute__((__visibility__("hidden")));
+/*
+ * The process's own context. Lower half: its descriptor; -1 until opened, or when lost. Upper half:
+ * how often it was lost, so that a number that comes again is not taken for the one before.
+ */
+extern _Atomic uint64_t memwait_device_context __attribute__((__visibility__("hidden")));
 
 /*
  * Functions that begin something open the device first, even if they need not wait: the same thread
@@ -152,10 +154,11 @@ static inline bool memwait_has_device(void)
 {
 #ifdef __SANITIZE_THREAD__
 	/* relaxed: only the kernel dereferences the number */
-	return atomic_load_explicit(&memwait_device_number, memory_order_relaxed) != -1;
+	return (int)(uint32_t)atomic_load_explicit(&memwait_device_context,
+						   memory_order_relaxed) != -1;
 #else
 	/* As above, in two instructions: compilers do not fold an atomic load into a compare. */
-	return *(const int *)&memwait_device_number != -1;
+	return *(const int *)memwait_lower_half(&memwait_device_context) != -1;
 #endif
 }
 
@@ -173,7 +176,7 @@ static inline int memwait_need_device_once(void)
 {
 	/* relaxed: as above */
 	return memwait_has_device() ||
-	       atomic_load_explicit(&memwait_device_was_lost, memory_order_relaxed) ?
+	       atomic_load_explicit(&memwait_device_context, memory_order_relaxed) >> 32 ?
 	       0 : memwait_device_first();
 }
 

@@ -23,6 +23,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,12 +31,16 @@
 
 #include "device.h"
 
-#define DEVICE		1000		/* the descriptor */
+#define DEVICE		1000		/* the first descriptor */
+#define DESCRIPTORS	8
 #define QUEUES		16
 #define FIRST_ID	0x100		/* of the first thread */
 #define NOBODY		(-1)
 
 int __wrap_open(const char *path, int flags, ...);
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_fstat(int fd, struct stat *st);
 int __wrap_ioctl(int fd, unsigned long command, void *argument);
 long __wrap_sysconf(int name);
 pid_t __wrap_gettid(void);
@@ -78,9 +83,17 @@ static unsigned int nr_queues;
 static bool (*may_all_stop)(void);
 static bool stopping;
 static bool missing;
+static bool is_open[DESCRIPTORS];
+
+/* What the library has opened, in this execution or another: the lower half. See internal.h. */
+extern uint64_t memwait_device_context;
 
 void device_set_up(unsigned int nr)
 {
+	int i;
+
+	for (i = 0; i < DESCRIPTORS; i++)
+		is_open[i] = (uint32_t)memwait_device_context == DEVICE + (unsigned int)i;
 	memset(threads, 0, sizeof(threads));
 	memset(queues, 0, sizeof(queues));
 	nr_threads = nr;
@@ -93,6 +106,20 @@ void device_set_up(unsigned int nr)
 void device_is_missing(void)
 {
 	missing = true;
+}
+
+void device_close_all(void)
+{
+	memset(is_open, 0, sizeof(is_open));
+}
+
+unsigned int device_descriptors(void)
+{
+	unsigned int nr = 0, i;
+
+	for (i = 0; i < DESCRIPTORS; i++)
+		nr += is_open[i];
+	return nr;
 }
 
 void device_fails(bool fails)
@@ -565,8 +592,15 @@ static bool is_invalid(unsigned long command, const void *argument)
 	       (command == MEMWAIT_IOC_CHANGE_NOTIFY && change->reserved);
 }
 
-static int call(unsigned long command, void *argument)
+static bool is_descriptor(int fd)
 {
+	return fd >= DEVICE && fd < DEVICE + DESCRIPTORS && is_open[fd - DEVICE];
+}
+
+static int call(int fd, unsigned long command, void *argument)
+{
+	if (!is_descriptor(fd))
+		return -EBADF;
 	if (sim_is_running() && missing)
 		return -ENODEV;
 	if (sim_is_running() && call_fails(command))
@@ -576,15 +610,20 @@ static int call(unsigned long command, void *argument)
 	return sim_is_running() ? call_device(command, argument) : call_alone(command, argument);
 }
 
-int __wrap_ioctl(int fd, unsigned long command, void *argument)
+static void step(void)
 {
-	int ret;
-
 	if (sim_is_running()) {
 		sim_step();
 		sim_user_step();
 	}
-	ret = call(command, argument);
+}
+
+int __wrap_ioctl(int fd, unsigned long command, void *argument)
+{
+	int ret;
+
+	step();
+	ret = call(fd, command, argument);
 	if (ret < 0) {
 		errno = -ret;
 		return -1;
@@ -592,9 +631,55 @@ int __wrap_ioctl(int fd, unsigned long command, void *argument)
 	return ret;
 }
 
+/* Not of a thread whose calls fail anyway: the executions would only be longer. */
+static void descriptor_step(void)
+{
+	if (sim_is_running() && !missing && !current()->fails)
+		step();
+}
+
 int __wrap_open(const char *path, int flags, ...)
 {
-	return DEVICE;
+	int i = 0;
+
+	descriptor_step();
+	while (i < DESCRIPTORS && is_open[i])
+		i++;
+	if (i == DESCRIPTORS) {
+		sim_fail("more descriptors than the model has");
+		errno = EMFILE;
+		return -1;
+	}
+	is_open[i] = true;
+	return DEVICE + i;
+}
+
+int __wrap_close(int fd)
+{
+	if (fd < DEVICE || fd >= DEVICE + DESCRIPTORS)
+		return __real_close(fd);
+	descriptor_step();
+	if (!is_descriptor(fd)) {
+		errno = EBADF;
+		return -1;
+	}
+	is_open[fd - DEVICE] = false;
+	return 0;
+}
+
+/* Others may run after it, too: what it says may be out of date at once. */
+int __wrap_fstat(int fd, struct stat *st)
+{
+	bool is;
+
+	descriptor_step();
+	is = is_descriptor(fd) && !missing && !(sim_is_running() && current()->fails);
+	descriptor_step();
+	memset(st, 0, sizeof(*st));
+	st->st_mode = S_IFCHR;
+	st->st_rdev = DEVICE;
+	errno = EBADF;
+	return is ? 0 : -1;
 }
 
 /* One processor: nobody spins, which would only make the executions longer. */

@@ -25,6 +25,10 @@ unsigned int device_sleepers_on(const void *word);
 /* In set_up: all calls fail. */
 void device_is_missing(void);
 
+/* As closefrom(); and how many there are. The library may have opened others since. */
+void device_close_all(void);
+unsigned int device_descriptors(void);
+
 /* Whether the calls of the calling thread fail from now on, as without a descriptor. */
 void device_fails(bool fails);
 

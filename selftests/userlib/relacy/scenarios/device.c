@@ -28,3 +28,34 @@ static void child_finish(void)
 }
 
 SCENARIO("device child's number", 3, child_set_up, child_thread, child_finish);
+
+/* Each thread finds the device closed, and opens it again. */
+static void closed_set_up(void)
+{
+	CHECK(!memwait_sem_init(&shared->sem, 1, 0));
+	device_close_all();
+}
+
+static void closed_thread(unsigned int thread)
+{
+	if (thread)
+		CHECK(!memwait_sem_post(&shared->sem));
+	else
+		CHECK(!memwait_sem_wait(&shared->sem));
+}
+
+static void closed_two_wait_thread(unsigned int thread)
+{
+	if (thread < 2)
+		CHECK(!memwait_sem_post(&shared->sem));
+	else
+		CHECK(!memwait_sem_wait(&shared->sem));
+}
+
+static void closed_finish(void)
+{
+	CHECK(device_descriptors() <= 1);
+}
+
+SCENARIO("device closed", 2, closed_set_up, closed_thread, closed_finish);
+SCENARIO("device closed for several", 4, closed_set_up, closed_two_wait_thread, closed_finish);
