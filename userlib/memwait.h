@@ -50,6 +50,12 @@ extern "C" {
 struct timespec;
 
 /*
+ * Times have 64 bits, as in the library: 32-bit programs on glibc are built with -D_TIME_BITS=64
+ * -D_FILE_OFFSET_BITS=64.
+ */
+typedef char memwait_build_with_D_TIME_BITS_64_D_FILE_OFFSET_BITS_64[sizeof(time_t) == 8 ? 1 : -1];
+
+/*
  * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
  * from the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: not this
  * device, or an older module; -EPERM ...: from a seccomp filter.

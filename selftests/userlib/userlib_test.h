@@ -11,7 +11,7 @@
 #include <memwait.h>
 
 #define U32_SIZE	MEMWAIT_SIZE_U32
-#define TIME_MAX	((time_t)(sizeof(time_t) == 8 ? INT64_MAX : INT32_MAX))
+#define TIME_MAX	INT64_MAX
 
 /* A time that many milliseconds from now, or before it. */
 static inline struct timespec in_time(clockid_t clock, long ms)
