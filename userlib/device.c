@@ -186,7 +186,8 @@ static bool is_device(int fd)
 	bool is;
 
 	if (fstat(fd, &st))
-		is = errno != EBADF;
+		/* A filter gives some other error. EOVERFLOW: a file that is too large to tell. */
+		is = errno != EBADF && errno != EOVERFLOW;
 	else
 		/* relaxed: published with the number, or there is no number */
 		is = S_ISCHR(st.st_mode) &&

@@ -21,11 +21,11 @@ static int library_number(int own, memwait_loop_t *loop)
 }
 
 /* What may get a number. Each says something else of an ioctl that it does not know. */
-enum { NOTHING, EPOLL, URANDOM, EVENTFD, NULL_DEVICE, PIPE, THINGS };
+enum { NOTHING, EPOLL, URANDOM, EVENTFD, NULL_DEVICE, LARGE_FILE, PIPE, THINGS };
 
 static int open_thing(int thing)
 {
-	int ends[2];
+	int ends[2], fd;
 
 	switch (thing) {
 	case EPOLL:
@@ -36,6 +36,10 @@ static int open_thing(int thing)
 		return eventfd(1, EFD_CLOEXEC);
 	case NULL_DEVICE:
 		return open("/dev/null", O_RDWR | O_CLOEXEC);
+	case LARGE_FILE:
+		/* fstat() of 32 bits fails. */
+		fd = memfd_create("large", MFD_CLOEXEC);
+		return ftruncate(fd, 5LL << 30) ? -1 : fd;
 	default:
 		/* The end to read from; something can be read. */
 		if (pipe(ends) || write(ends[1], "pipe", 4) != 4)

@@ -143,6 +143,32 @@ TOOL_TEST(R37_a_script_waits_and_notifies)
 	EXPECT_EQ(2, output.status);
 }
 
+TOOL_TEST(R37_a_word_of_a_large_file)
+{
+	static const long long offsets[] = { 2LL << 30, 4LL << 30, 5LL << 30 };
+	struct output output;
+	uint32_t *word;
+	int file, i;
+
+	file = open(self->file, O_RDWR);
+	ASSERT_LE(0, file);
+	ASSERT_EQ(0, ftruncate(file, 6LL << 30));
+	for (i = 0; i < 3; i++) {
+		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, offsets[i]);
+		ASSERT_NE(MAP_FAILED, word);
+		word[1] = 17 + i;
+		run(&output, "wait --timeout 0.05 %s %lld %d", self->file, offsets[i] + 4, 17 + i);
+		EXPECT_EQ(2, output.status)
+			TH_LOG("at %lld: %s", offsets[i], output.text);
+		run(&output, "wait %s %lld 0", self->file, offsets[i] + 4);
+		EXPECT_EQ(1, output.status);
+		run(&output, "notify %s %lld", self->file, offsets[i] + 4);
+		EXPECT_EQ(1, output.status);
+		munmap(word, self->page);
+	}
+	close(file);
+}
+
 TOOL_TEST(R37_wrong_arguments_are_told_from_failures)
 {
 	static const char * const wrong[] = {

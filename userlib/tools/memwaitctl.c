@@ -291,7 +291,8 @@ static struct mapped map_word(const char *file, uint64_t offset, unsigned int si
 		fail(EXIT_ERROR, "%s: shorter than that", file);
 	if ((uint32_t)fs.f_type == HUGETLBFS_MAGIC)
 		page = (uint64_t)fs.f_bsize;
-	mapped.page = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, (off_t)(offset - offset % page));
+	mapped.page = mmap(NULL, (size_t)page, PROT_READ, MAP_SHARED, fd,
+			   (off_t)(offset - offset % page));
 	if (mapped.page == MAP_FAILED)
 		fail(EXIT_ERROR, "%s: %s", file, strerror(errno));
 	close(fd);
