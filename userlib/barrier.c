@@ -47,11 +47,15 @@ struct barrier {
 	struct memwait_users users;
 	uint32_t count;
 	_Atomic uint32_t owed;		/* a generation whose wake-up failed, or 0 */
+	uint32_t layout;		/* LAYOUT. At this place in all versions */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
 
 #define GENERATION	(1ULL << 32)
+
+/* Changes with the meaning of any word above. */
+#define LAYOUT		1
 
 static struct barrier *to_barrier(memwait_barrier_t *barrier)
 {
@@ -66,6 +70,11 @@ static struct barrier *of_users(struct memwait_users *users)
 static uint32_t generation_of(uint64_t state)
 {
 	return (uint32_t)(state >> 32);
+}
+
+static bool is_valid(const struct barrier *barrier)
+{
+	return barrier && barrier->layout == LAYOUT;
 }
 
 /* Adds to the lower half only, which wraps. */
@@ -105,6 +114,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	memset(barrier, 0, sizeof(*barrier));
 	to_barrier(barrier)->count = count;
 	to_barrier(barrier)->users.flags = flags;
+	to_barrier(barrier)->layout = LAYOUT;
 	return memwait_need_device();
 }
 
@@ -147,7 +157,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	uint64_t state;
 	int err;
 
-	if (!barrier || !barrier->count)
+	if (!is_valid(barrier))
 		return EINVAL;
 	err = make_up(barrier);
 	if (err)
@@ -339,7 +349,7 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 {
 	int ret;
 
-	if (!barrier || !barrier->count)
+	if (!is_valid(barrier))
 		return EINVAL;
 	ret = memwait_need_device();
 	if (ret)
@@ -372,7 +382,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	if (!barrier->count)
+	if (!is_valid(barrier))
 		return EINVAL;
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;

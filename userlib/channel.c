@@ -84,17 +84,21 @@ struct side {
 
 struct memwait_channel {
 	uint32_t item_size;
-	uint32_t capacity;		/* 0: not initialised */
+	uint32_t capacity;
 	uint64_t slot_size;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 	uint32_t positions;		/* how many there are, below MOST_POSITIONS */
-	unsigned char padding[40];
+	uint32_t layout;		/* LAYOUT. At this place in all versions */
+	unsigned char padding[36];
 	struct side senders;		/* head; receivers sleep on its event */
 	struct side receivers;		/* tail */
 	unsigned char slots[];
 };
 
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
+
+/* Changes with the meaning of any word above. */
+#define LAYOUT		1
 
 /* Fields of an event word. */
 #define CLOSED		1ULL
@@ -141,12 +145,13 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 	channel->slot_size = slot_size(item_size);
 	channel->positions = MOST_POSITIONS / (2 * (uint32_t)capacity) * 2 * (uint32_t)capacity;
 	channel->flags = flags;
+	channel->layout = LAYOUT;
 	return memwait_need_device();
 }
 
 static bool is_valid(struct memwait_channel *channel)
 {
-	return channel && channel->capacity;
+	return channel && channel->layout == LAYOUT;
 }
 
 static bool is_private(const struct memwait_channel *channel)
@@ -177,7 +182,7 @@ int memwait_channel_destroy(memwait_channel_t *channel)
 		    memwait_sleepers(event_word(&channel->receivers), 0))
 			return EBUSY;
 	}
-	channel->capacity = 0;
+	channel->layout = 0;
 	return 0;
 }
 

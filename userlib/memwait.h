@@ -501,7 +501,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 
 /*
  * EBUSY: there are waiters. Waits for woken ones to leave, as memwait_cond_destroy(). Here and
- * below, EINVAL: zeroed memory is not a barrier.
+ * below, EINVAL: zeroed memory, or another version's barrier.
  */
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
@@ -565,8 +565,8 @@ typedef struct memwait_channel memwait_channel_t;
 size_t memwait_channel_size(size_t item_size, size_t capacity);
 
 /*
- * @flags: 0 or MEMWAIT_PRIVATE. EINVAL: invalid arguments, as above, or misaligned. Zeroed memory
- * is not a channel: all others return EINVAL.
+ * @flags: 0 or MEMWAIT_PRIVATE. EINVAL: invalid arguments, as above, or misaligned. All others
+ * return EINVAL for zeroed memory, or another version's channel.
  */
 int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
 			 size_t capacity);

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the words of shared objects mean: the same in every 1.x, in 32-bit and in 64-bit processes.
+ * Where the rig has a build of this test for the other width, that is the other process here.
+ */
+#include "userlib_test.h"
+
+#include <sys/prctl.h>
+
+static unsigned int first_difference(const void *object, const uint32_t *expected, size_t size)
+{
+	const uint32_t *words = object;
+	unsigned int i;
+
+	for (i = 0; i < size / 4; i++) {
+		if (words[i] != expected[i]) {
+			printf("# word %u is 0x%x, not 0x%x\n", i, words[i], expected[i]);
+			return i;
+		}
+	}
+	return UINT_MAX;
+}
+
+/* All words of an object, as on a little-endian machine; those that are not named are 0. */
+#define EXPECT_WORDS(object, ...)							\
+({											\
+	const uint32_t expected_[sizeof(*(object)) / 4] = { __VA_ARGS__ };		\
+											\
+	EXPECT_EQ(UINT_MAX, first_difference((object), expected_, sizeof(expected_)));	\
+})
+
+#define CONTENDED_ID	0x40000000U
+
+USERLIB_TEST(words_of_mutexes)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op counted = { 0 };
+	uint32_t low, high;
+	uint64_t id;
+
+	ASSERT_EQ(0, memwait_owner(&id));
+	low = (uint32_t)id;
+	high = (uint32_t)(id >> 32);
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	EXPECT_WORDS(mutex, [0] = 1);
+	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
+	EXPECT_WORDS(mutex, [0] = 3);
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+	EXPECT_WORDS(mutex, 0);
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE));
+	EXPECT_WORDS(mutex, [2] = 0x84);
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_RECURSIVE));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	EXPECT_WORDS(mutex, [0] = 1, [2] = 1, [3] = 2, [4] = low, [5] = high);
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	EXPECT_WORDS(mutex, [0] = low, [1] = high, [2] = 8, [3] = 1);
+	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
+	EXPECT_WORDS(mutex, [0] = low, [1] = high | CONTENDED_ID, [2] = 8, [3] = 1);
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+USERLIB_TEST(words_of_semaphores)
+{
+	memwait_sem_t *sem = self->shared;
+	struct counted_op counted = { 0 };
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 5));
+	EXPECT_WORDS(sem, [0] = 5, [1] = 1);
+	ASSERT_EQ(0, memwait_sem_init(sem, 1, 5));
+	EXPECT_WORDS(sem, [0] = 5);
+	ASSERT_EQ(0, memwait_sem_init(sem, 1, 0));
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
+	EXPECT_WORDS(sem, [1] = 2);
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_WORDS(sem, 0);
+}
+
+USERLIB_TEST(words_of_condition_variables)
+{
+	memwait_cond_t *cond = self->shared;
+	memwait_mutex_t *mutex = (memwait_mutex_t *)(cond + 1);
+	struct counted_op counted = { 0 };
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(0, memwait_cond_init(cond, MEMWAIT_PRIVATE));
+	EXPECT_WORDS(cond, [4] = 0x80);
+	ASSERT_EQ(0, memwait_cond_init(cond, 0));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(cond, mutex, &counted.op));
+	EXPECT_WORDS(cond, [2] = 1, [3] = 1, [5] = sizeof(*cond));
+	ASSERT_EQ(0, memwait_cond_broadcast(cond));
+	EXPECT_WORDS(cond, [0] = 2, [2] = 1, [3] = 1, [5] = sizeof(*cond), [6] = 2);
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_WORDS(cond, [0] = 2, [5] = sizeof(*cond), [6] = 2);
+	EXPECT_EQ(0, counted.result);
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+USERLIB_TEST(words_of_read_write_locks)
+{
+	memwait_rwlock_t *rwlock = self->shared;
+
+	ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
+	ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
+	EXPECT_WORDS(rwlock, [2] = 2);
+	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_PREFER_WRITER));
+	ASSERT_EQ(0, memwait_rwlock_wrlock(rwlock));
+	EXPECT_WORDS(rwlock, [0] = 1, [2] = 0x80000000, [4] = 0x10);
+}
+
+USERLIB_TEST(words_of_barriers)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted = { 0 };
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(0, memwait_barrier_init(barrier, MEMWAIT_PRIVATE, 3));
+	EXPECT_WORDS(barrier, [4] = 0x80, [5] = 3, [7] = 1);
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
+	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+	EXPECT_WORDS(barrier, [0] = 1, [2] = 1, [3] = 1, [5] = 3, [7] = 1);
+	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
+USERLIB_TEST(words_of_wait_groups)
+{
+	memwait_waitgroup_t *group = self->shared;
+	struct counted_op counted = { 0 };
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 4));
+	EXPECT_WORDS(group, [0] = 4);
+	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
+	EXPECT_WORDS(group, [0] = 0x40000004, [2] = 1, [3] = 1);
+	ASSERT_EQ(0, memwait_waitgroup_add(group, -4));
+	/* The next add begins generation 1. */
+	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
+	EXPECT_WORDS(group, [0] = 1, [1] = 1, [2] = 1, [3] = 1);
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+}
+
+USERLIB_TEST(words_of_channels)
+{
+	struct { uint32_t words[54]; } *words = self->shared;
+	memwait_channel_t *channel = self->shared;
+	const uint32_t item = 77;
+
+	ASSERT_EQ(sizeof(*words), memwait_channel_size(sizeof(item), 3));
+	ASSERT_EQ(0, memwait_channel_init(channel, MEMWAIT_PRIVATE, sizeof(item), 3));
+	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 2147483646, [6] = 1);
+	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 2147483646, [6] = 1,
+		     [18] = 2, [48] = 77);
+	ASSERT_EQ(0, memwait_channel_close(channel));
+	EXPECT_WORDS(words, [0] = 4, [1] = 3, [2] = 8, [4] = 0x80, [5] = 2147483646, [6] = 1,
+		     [18] = 3, [34] = 1, [48] = 77);
+}
+
+/* Nothing is done to an object that another library has initialised otherwise. */
+USERLIB_TEST(another_layout_is_refused)
+{
+	const struct timespec none = { 0, 0 };
+	memwait_channel_t *channel = self->shared;
+	memwait_barrier_t *barrier = (memwait_barrier_t *)((char *)self->shared + 4096);
+	struct counted_op counted = { 0 };
+	uint32_t *layouts[] = { (uint32_t *)channel + 6, (uint32_t *)barrier + 7 };
+	char before[8192];
+	uint64_t item = 1;
+	int way;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (way = 0; way < 2; way++) {
+		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 4));
+		ASSERT_EQ(0, memwait_channel_send(channel, &item));
+		ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+		*layouts[0] = way ? 0 : 2;
+		*layouts[1] = way ? UINT32_MAX : 2;
+		memcpy(before, self->shared, sizeof(before));
+
+		EXPECT_EQ(EINVAL, memwait_channel_send(channel, &item));
+		EXPECT_EQ(EINVAL, memwait_channel_trysend(channel, &item));
+		EXPECT_EQ(EINVAL, memwait_channel_timedsend(channel, &item, &none));
+		EXPECT_EQ(EINVAL, memwait_channel_send_async(channel, &item, &counted.op));
+		EXPECT_EQ(EINVAL, memwait_channel_recv(channel, &item));
+		EXPECT_EQ(EINVAL, memwait_channel_tryrecv(channel, &item));
+		EXPECT_EQ(EINVAL, memwait_channel_timedrecv(channel, &item, &none));
+		EXPECT_EQ(EINVAL, memwait_channel_recv_async(channel, &item, &counted.op));
+		EXPECT_EQ(EINVAL, memwait_channel_close(channel));
+		EXPECT_EQ(0, memwait_channel_length(channel));
+		EXPECT_EQ(EINVAL, memwait_channel_destroy(channel));
+
+		EXPECT_EQ(EINVAL, memwait_barrier_wait(barrier));
+		EXPECT_EQ(EINVAL, memwait_barrier_timedwait(barrier, &none));
+		EXPECT_EQ(EINVAL, memwait_barrier_wait_async(barrier, &counted.op));
+		EXPECT_EQ(EINVAL, memwait_barrier_destroy(barrier));
+
+		EXPECT_EQ(0, memcmp(before, self->shared, sizeof(before)));
+	}
+}
+
+/* One of each object, which two processes use. All types are aligned to 8 bytes everywhere. */
+struct table {
+	memwait_mutex_t mutexes[5];
+	memwait_cond_t cond;
+	memwait_sem_t sems[2];
+	memwait_rwlock_t rwlock;
+	memwait_barrier_t barrier;
+	memwait_waitgroup_t group;
+	uint64_t channels[2][64];
+	uint64_t word64;
+	uint32_t word32;
+	uint32_t turn;
+	uint64_t counter, twin;
+	uint32_t width[2];
+};
+
+#define ROUNDS	200
+
+static const unsigned int kinds[] = {
+	MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_FAIR, MEMWAIT_MUTEX_RECURSIVE,
+	MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_ROBUST,
+};
+
+#define CHECK(condition) do {								\
+	if (!(condition)) {								\
+		printf("# %zu bits: %s:%d: %s\n", 8 * sizeof(void *), __FILE__,		\
+		       __LINE__, #condition);						\
+		fflush(stdout);								\
+		_exit(1);								\
+	}										\
+} while (0)
+
+static int set_table(struct table *table)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		CHECK(!memwait_mutex_init(&table->mutexes[i], kinds[i]));
+	CHECK(!memwait_barrier_init(&table->barrier, 0, 2));
+	for (i = 0; i < 2; i++) {
+		CHECK(!memwait_sem_init(&table->sems[i], 1, 0));
+		CHECK(memwait_channel_size(sizeof(uint64_t), 3) <= sizeof(table->channels[i]));
+		CHECK(!memwait_channel_init((void *)table->channels[i], 0, sizeof(uint64_t), 3));
+	}
+	return 0;
+}
+
+static int meet(struct table *table)
+{
+	int ret = memwait_barrier_wait(&table->barrier);
+
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	return 0;
+}
+
+static int play_mutexes(struct table *table)
+{
+	unsigned int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		for (j = 0; j < ROUNDS; j++) {
+			CHECK(!memwait_mutex_lock(&table->mutexes[i]));
+			CHECK(table->counter == table->twin);
+			table->counter++;
+			table->twin++;
+			CHECK(!memwait_mutex_unlock(&table->mutexes[i]));
+		}
+		CHECK(!meet(table));
+		CHECK(table->counter == 2 * ROUNDS * (i + 1));
+		CHECK(!meet(table));
+	}
+	return 0;
+}
+
+static int play_rwlock(struct table *table)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		CHECK(!memwait_rwlock_wrlock(&table->rwlock));
+		table->counter++;
+		table->twin++;
+		CHECK(!memwait_rwlock_unlock(&table->rwlock));
+		CHECK(!memwait_rwlock_rdlock(&table->rwlock));
+		CHECK(table->counter == table->twin);
+		CHECK(!memwait_rwlock_unlock(&table->rwlock));
+	}
+	return meet(table);
+}
+
+/* Every other time by a loop. */
+static int play_sems(struct table *table, int side, memwait_loop_t *loop)
+{
+	struct counted_op counted = { 0 };
+	int i, ret, calls = 0;
+
+	CHECK(!memwait_op_init(&counted.op, loop, count_call, &counted));
+	for (i = 0; i < ROUNDS; i++) {
+		CHECK(!memwait_sem_post(&table->sems[!side]));
+		if (i % 2) {
+			CHECK(!memwait_sem_wait(&table->sems[side]));
+			continue;
+		}
+		ret = memwait_sem_wait_async(&table->sems[side], &counted.op);
+		CHECK(!ret || ret == EINPROGRESS);
+		if (ret)
+			CHECK(!dispatch_until(loop, &counted.calls, ++calls));
+		CHECK(!counted.result);
+	}
+	return meet(table);
+}
+
+static int play_cond(struct table *table, uint32_t side)
+{
+	memwait_mutex_t *mutex = &table->mutexes[0];
+	int i;
+
+	CHECK(!memwait_mutex_lock(mutex));
+	for (i = 0; i < ROUNDS; i++) {
+		while (table->turn != side)
+			CHECK(!memwait_cond_wait(&table->cond, mutex));
+		table->turn = !side;
+		CHECK(!(i % 2 ? memwait_cond_signal(&table->cond) :
+				memwait_cond_broadcast(&table->cond)));
+	}
+	CHECK(!memwait_mutex_unlock(mutex));
+	return meet(table);
+}
+
+static int play_group(struct table *table, int side)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		if (side)
+			CHECK(!memwait_waitgroup_add(&table->group, 2));
+		CHECK(!meet(table));
+		CHECK(!memwait_waitgroup_done(&table->group));
+		CHECK(!memwait_waitgroup_wait(&table->group));
+		CHECK(!meet(table));
+	}
+	return 0;
+}
+
+static int play_channels(struct table *table, int side)
+{
+	memwait_channel_t *out = (void *)table->channels[side];
+	memwait_channel_t *in = (void *)table->channels[!side];
+	uint64_t i, item;
+
+	for (i = 0; i < ROUNDS; i++) {
+		item = i << 33 | (uint32_t)side;
+		CHECK(!memwait_channel_send(out, &item));
+		if (!i)
+			continue;
+		CHECK(!memwait_channel_recv(in, &item));
+		CHECK(item == ((i - 1) << 33 | !side));
+	}
+	CHECK(!memwait_channel_close(out));
+	CHECK(!memwait_channel_recv(in, &item) && item == ((i - 1) << 33 | !side));
+	CHECK(memwait_channel_recv(in, &item) == EPIPE);
+	return meet(table);
+}
+
+static int play_words(struct table *table, uint32_t side)
+{
+	uint64_t now64;
+	uint32_t now;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		while ((now = __atomic_load_n(&table->word32, __ATOMIC_ACQUIRE)) % 2 != side)
+			CHECK(memwait_wait32(&table->word32, now, NULL, 0) >= 0);
+		CHECK(memwait_change_notify(&table->word32, MEMWAIT_CHANGE_ADD, 1, 1, 0,
+					    NULL) >= 0);
+		while ((now64 = __atomic_load_n(&table->word64, __ATOMIC_ACQUIRE)) >> 40 != now)
+			CHECK(memwait_wait64(&table->word64, now64, NULL, 0) >= 0);
+		__atomic_store_n(&table->word64, (now64 & UINT32_MAX) | (now + 1ULL) << 40,
+				 __ATOMIC_RELEASE);
+		CHECK(memwait_notify(&table->word64, MEMWAIT_ALL, 0) >= 0);
+	}
+	return meet(table);
+}
+
+static int play(struct table *table, int side, memwait_loop_t *loop)
+{
+	table->width[side] = 8 * sizeof(void *);
+	CHECK(!meet(table));
+	if (play_mutexes(table) || play_rwlock(table) || play_sems(table, side, loop) ||
+	    play_cond(table, side) || play_group(table, side) || play_channels(table, side))
+		return 1;
+	return play_words(table, side);
+}
+
+/* The other process: the table is on its standard input. It dies with the robust mutex. */
+static int play_other(void)
+{
+	struct table *table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED,
+				   STDIN_FILENO, 0);
+	memwait_loop_t *loop;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CHECK(table != MAP_FAILED && !memwait_loop_new(&loop));
+	if (play(table, 1, loop))
+		return 1;
+	CHECK(!memwait_mutex_lock(&table->mutexes[4]));
+	CHECK(!meet(table));
+	fflush(stdout);
+	_exit(0);
+}
+
+USERLIB_TEST(a_process_of_the_other_width)
+{
+	int memfd = memfd_create("table", 0);
+	char path[PATH_MAX] = "";
+	struct table *table;
+	pid_t child;
+
+	ASSERT_EQ(0, ftruncate(memfd, sizeof(*table)));
+	table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	ASSERT_NE(MAP_FAILED, table);
+	ASSERT_EQ(0, set_table(table));
+	ASSERT_LT(0, readlink("/proc/self/exe", path, sizeof(path) - 16));
+	strcat(path, ".other");
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		dup2(memfd, STDIN_FILENO);
+		execl(path, path, "other", NULL);
+		execl("/proc/self/exe", path, "other", NULL);
+		_exit(1);
+	}
+	ASSERT_EQ(0, play(table, 0, self->loop));
+	ASSERT_EQ(0, meet(table));
+	EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(&table->mutexes[4]));
+	EXPECT_EQ(0, memwait_mutex_consistent(&table->mutexes[4]));
+	EXPECT_EQ(0, memwait_mutex_unlock(&table->mutexes[4]));
+	EXPECT_EQ(0, userlib_child_status(child));
+	printf("# %u bits beside %u\n", table->width[0], table->width[1]);
+	/* The rig has put the other one there: if it is there, it was used. */
+	EXPECT_TRUE(access(path, X_OK) || table->width[0] != table->width[1]);
+	munmap(table, sizeof(*table));
+	close(memfd);
+}
+
+#define main harness_main
+TEST_HARNESS_MAIN
+#undef main
+
+int main(int argc, char **argv)
+{
+	return argc == 2 && !strcmp(argv[1], "other") ? play_other() : harness_main(argc, argv);
+}
