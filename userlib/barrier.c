@@ -294,6 +294,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	uint64_t state;
 	int ret;
 
+	memwait_tsan_release(barrier);
 	make_up(barrier);
 	round->tries = 0;
 	round->word = sleep_word(barrier);
@@ -345,6 +346,14 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
+/* @ret: the result of a wait. */
+static int met(struct barrier *barrier, int ret)
+{
+	if (!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD)
+		memwait_tsan_acquire(barrier);
+	return ret;
+}
+
 static int wait_until(struct barrier *barrier, const struct memwait_deadline *deadline)
 {
 	int ret;
@@ -356,7 +365,7 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 		return ret;
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;
-	return memwait_users_wait(&barrier->users, look, deadline);
+	return met(barrier, memwait_users_wait(&barrier->users, look, deadline));
 }
 
 int memwait_barrier_wait(memwait_barrier_t *barrier)
@@ -386,7 +395,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 		return EINVAL;
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;
-	return memwait_users_step(&barrier->users, look, op, outcome);
+	return met(barrier, memwait_users_step(&barrier->users, look, op, outcome));
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)

@@ -392,7 +392,10 @@ static int put(struct memwait_channel *channel, const void *item)
 	}
 	if (length == channel->capacity)
 		return EAGAIN;
+	/* ThreadSanitizer sees memcpy(). */
+	memwait_tsan_acquire(&channel->receivers);
 	memcpy(item_at(channel, head), item, channel->item_size);
+	memwait_tsan_release(&channel->senders);
 	ret = move_on(channel, &channel->senders);
 	if (!ret && length + 1 < channel->capacity)
 		notify_next(channel, &channel->receivers);
@@ -436,9 +439,13 @@ static int get(struct memwait_channel *channel, void *item,
 		filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
 		length = length_between(channel, position_of(filled), tail);
 	}
+	if (!length && !(filled & CLOSED))
+		return EAGAIN;
+	memwait_tsan_acquire(&channel->senders);
 	if (!length)
-		return filled & CLOSED ? EPIPE : EAGAIN;
+		return EPIPE;
 	memcpy(item, item_at(channel, tail), channel->item_size);
+	memwait_tsan_release(&channel->receivers);
 	ret = move_on(channel, &channel->receivers);
 	if (!ret && length > 1)
 		notify_next(channel, &channel->senders);
@@ -750,6 +757,7 @@ int memwait_channel_close(memwait_channel_t *channel)
 	ret = need_device(channel);
 	if (ret)
 		return ret;
+	memwait_tsan_release(&channel->senders);
 	freed = event_word(&channel->receivers);
 	do {
 		/* relaxed: the kernel compares it */

@@ -12,6 +12,8 @@
 #include "internal.h"
 
 _Atomic uint64_t memwait_device_context = UINT32_MAX;
+/* Under ThreadSanitizer in its place, so that fast paths are not taken: see tsan.h. */
+static _Atomic uint64_t context_under_tsan = UINT32_MAX;
 __thread uint64_t memwait_own_id;
 __thread uint32_t memwait_own_process;
 static __thread uint32_t thread_id;
@@ -208,6 +210,11 @@ static void remember_device(int fd)
 	errno = saved;
 }
 
+static _Atomic uint64_t *device_context(void)
+{
+	return memwait_tsan_runs() ? &context_under_tsan : &memwait_device_context;
+}
+
 static int number_of(uint64_t context)
 {
 	return (int)(uint32_t)context;
@@ -222,7 +229,7 @@ static int device_get(uint64_t *context)
 	int fd, state;
 
 	/* relaxed, here and below: only the kernel dereferences the number */
-	*context = atomic_load_explicit(&memwait_device_context, memory_order_relaxed);
+	*context = atomic_load_explicit(device_context(), memory_order_relaxed);
 	while (number_of(*context) < 0) {
 		uint64_t opened;
 
@@ -231,7 +238,7 @@ static int device_get(uint64_t *context)
 			return fd;
 		remember_device(fd);
 		opened = *context - UINT32_MAX + (uint32_t)fd;
-		if (atomic_compare_exchange_strong_explicit(&memwait_device_context, context,
+		if (atomic_compare_exchange_strong_explicit(device_context(), context,
 							    opened, memory_order_relaxed,
 							    memory_order_relaxed)) {
 			*context = opened;
@@ -258,12 +265,16 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 
 	if (error >= 0 || error == -EINTR || *again)
 		return false;
-	if (memwait_device_probe(fd) && !is_device(fd))
-		/* relaxed: see device_get() */
-		atomic_compare_exchange_strong_explicit(&memwait_device_context, &context, lost,
+	if (memwait_device_probe(fd) && !is_device(fd)) {
+		/* relaxed, both: see device_get() */
+		atomic_compare_exchange_strong_explicit(device_context(), &context, lost,
 							memory_order_relaxed, memory_order_relaxed);
-	else if (error != -EBADF)
+		/* For memwait_need_device_once(). */
+		if (memwait_tsan_runs())
+			atomic_store_explicit(&memwait_device_context, lost, memory_order_relaxed);
+	} else if (error != -EBADF) {
 		return false;
+	}
 	*again = true;
 	return true;
 }

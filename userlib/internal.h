@@ -61,6 +61,8 @@
 #include "memwait.h"
 #pragma GCC visibility pop
 
+#include "tsan.h"
+
 /* Processes share the words: no atomic may be built from a process-local lock. */
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64 bits are changed by one instruction");
 
@@ -140,8 +142,9 @@ int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
 /*
- * The process's own context. Lower half: its descriptor; -1 until opened, or when lost. Upper half:
- * how often it was lost, so that a number that comes again is not taken for the one before.
+ * The process's own context. Lower half: its descriptor; -1 until opened, when lost, or under
+ * ThreadSanitizer. Upper half: how often it was lost, so that a number that comes again is not taken
+ * for the one before.
  */
 extern _Atomic uint64_t memwait_device_context __attribute__((__visibility__("hidden")));
 

@@ -340,7 +340,10 @@ static void loop_settle(memwait_loop_t *loop)
 
 static bool visit_is_stopped(const struct visit *visit)
 {
-	return visit->is_run && visit->stops != loop_stops(visit->loop);
+	if (!visit->is_run || visit->stops == loop_stops(visit->loop))
+		return false;
+	memwait_tsan_acquire(visit->loop);
+	return true;
 }
 
 /* Returns false if an earlier stop was kept for this run. */
@@ -559,8 +562,10 @@ static int run(struct visit *visit)
 	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
 	int saved = errno, ret;
 
-	if (!run_begin(visit))
+	if (!run_begin(visit)) {
+		memwait_tsan_acquire(loop);
 		return 0;
+	}
 	/* A reused descriptor may never become readable. */
 	if (!loop_is_open(loop))
 		return -EBADF;
@@ -617,6 +622,7 @@ int memwait_loop_stop(memwait_loop_t *loop)
 		return EINVAL;
 	if (loop->process != memwait_process_number())
 		return EPERM;
+	memwait_tsan_release(loop);
 	/* relaxed: only the compare-and-swap counts */
 	was = atomic_load_explicit(&loop->runs_and_stops, memory_order_relaxed);
 	do {

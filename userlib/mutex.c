@@ -89,7 +89,10 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 {
 	uint64_t id = 0;
 
-	if (!memwait_has_locked(ret) || !owners_matter(mutex))
+	if (!memwait_has_locked(ret))
+		return ret;
+	memwait_tsan_acquire(mutex);
+	if (!owners_matter(mutex))
 		return ret;
 	/* Cannot fail: the caller got its id before. */
 	identify(mutex, &id);
@@ -158,15 +161,14 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	return memwait_owner_is_dead(&mutex->owned, now, mutex->kind) == 1 ? 0 : EBUSY;
 }
 
-static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadline);
-
-static inline int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
+/* Not inlined: the common path saves no registers for it. */
+__attribute__((__noinline__))
+static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
 {
-	int ret;
+	int ret = memwait_need_device();
 
-	if (!memwait_has_device())
-		return lock_first(mutex, deadline);
-	ret = lock_again(mutex);
+	if (!ret)
+		ret = lock_again(mutex);
 	if (ret != EBUSY)
 		return ret;
 	if (is_robust(mutex))
@@ -174,15 +176,6 @@ static inline int lock_until(struct mutex *mutex, const struct memwait_deadline 
 	else
 		ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
 	return locked(mutex, 1, ret);
-}
-
-/* Not inlined: the common path saves no registers for it. */
-__attribute__((__noinline__))
-static int lock_first(struct mutex *mutex, const struct memwait_deadline *deadline)
-{
-	int err = memwait_device_first();
-
-	return err ? err : lock_until(mutex, deadline);
 }
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
@@ -199,7 +192,7 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 			MEMWAIT_PROBE1(mutex_acquired, mutex);
 			return 0;
 		}
-	} else if (is_robust(to_mutex(mutex))) {
+	} else if (is_robust(to_mutex(mutex)) && memwait_has_device()) {
 		id = memwait_known_id();
 		if (id && memwait_owner_try(&to_mutex(mutex)->owned, id)) {
 			to_mutex(mutex)->count = 1;
@@ -230,25 +223,32 @@ static inline int trylock_owned(struct mutex *mutex)
 	return locked(mutex, 1, ret);
 }
 
-__attribute__((__noinline__))
-static int trylock_first(memwait_mutex_t *mutex)
+static inline int trylock(struct mutex *mutex)
 {
-	int err = memwait_device_first();
+	if (owners_matter(mutex))
+		return trylock_owned(mutex);
+	if (memwait_lock_try(&mutex->word))
+		return 0;
+	return memwait_lock_try_owing(&mutex->word, mutex->kind) ? 0 : EBUSY;
+}
 
-	return err ? err : memwait_mutex_trylock(mutex);
+__attribute__((__noinline__))
+static int trylock_first(struct mutex *mutex)
+{
+	int ret = memwait_device_first();
+
+	if (!ret)
+		ret = trylock(mutex);
+	if (memwait_has_locked(ret))
+		memwait_tsan_acquire(mutex);
+	return ret;
 }
 
 int memwait_mutex_trylock(memwait_mutex_t *mutex)
 {
 	if (!mutex)
 		return EINVAL;
-	if (!memwait_has_device())
-		return trylock_first(mutex);
-	if (owners_matter(to_mutex(mutex)))
-		return trylock_owned(to_mutex(mutex));
-	if (memwait_lock_try(&to_mutex(mutex)->word))
-		return 0;
-	return memwait_lock_try_owing(&to_mutex(mutex)->word, to_mutex(mutex)->kind) ? 0 : EBUSY;
+	return memwait_has_device() ? trylock(to_mutex(mutex)) : trylock_first(to_mutex(mutex));
 }
 
 static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct timespec *abstime)
@@ -282,8 +282,11 @@ int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *absti
 
 /* Not inlined: the common mutex is unlocked without a stack frame. */
 __attribute__((__noinline__))
-static int unlock_own(struct mutex *mutex)
+static int unlock_slowly(struct mutex *mutex)
 {
+	memwait_tsan_release(mutex);
+	if (!owners_matter(mutex))
+		return memwait_lock_release(&mutex->word, mutex->kind);
 	if (!is_own(mutex))
 		return EPERM;
 	MEMWAIT_INVARIANT(mutex->count);
@@ -300,7 +303,7 @@ static inline bool unlock_robust(struct mutex *mutex)
 {
 	uint64_t id = memwait_known_id();
 
-	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE)
+	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE || memwait_tsan_runs())
 		return false;
 	/* release: publishes the critical section to the next owner */
 	return atomic_compare_exchange_strong_explicit(&mutex->owned, &id, 0, memory_order_release,
@@ -310,14 +313,19 @@ static inline bool unlock_robust(struct mutex *mutex)
 int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
+	uint32_t was;
 
 	if (!mutex)
 		return EINVAL;
 	/* Before another thread can lock it. */
 	MEMWAIT_PROBE1(mutex_release, public_mutex);
-	if (owners_matter(mutex))
-		return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_own(mutex);
-	return memwait_lock_release(&mutex->word, mutex->kind);
+	if (mutex->kind & (OWNERS_MATTER | MEMWAIT_MUTEX_FAIR))
+		return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_slowly(mutex);
+	if (memwait_tsan_runs())
+		return unlock_slowly(mutex);
+	if (memwait_lock_release_uncontended(&mutex->word, &was))
+		return 0;
+	return memwait_lock_release_contended(&mutex->word, mutex->kind, was);
 }
 
 int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
@@ -457,6 +465,7 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 	struct mutex *mutex = to_mutex(public_mutex);
 	uint32_t was;
 
+	memwait_tsan_release(mutex);
 	*count = 0;
 	if (owners_matter(mutex)) {
 		*count = mutex->count;

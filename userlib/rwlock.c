@@ -495,20 +495,42 @@ static int read_at_last(struct rwlock *lock, int ret)
 	return ret == ETIMEDOUT && !add_reader(lock) ? 0 : ret;
 }
 
-/* Not inlined: so a reader that need not wait needs no stack frame. */
-__attribute__((__noinline__))
-static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadline)
+/* What readers release, and only writers acquire. */
+static const void *of_readers(const struct rwlock *lock)
 {
-	int ret = memwait_need_device();
+	return (const char *)lock + 1;
+}
 
-	if (!ret)
-		ret = add_reader(lock);
+/* @ret: the result of locking. With EOWNERDEAD a reader writes, too. */
+static int locked(struct rwlock *lock, bool writing, int ret)
+{
+	if (!memwait_has_locked(ret))
+		return ret;
+	memwait_tsan_acquire(lock);
+	if (writing || ret)
+		memwait_tsan_acquire(of_readers(lock));
+	return ret;
+}
+
+static inline int read_after(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	int ret = add_reader(lock);
+
 	if (ret != EBUSY)
 		return ret;
 	ret = lock_gate(lock, deadline);
 	if (ret == EOWNERDEAD)
 		return wait_for_readers(lock, NULL, deadline, ret, MEMWAIT_OP_BEGIN);
 	return ret ? read_at_last(lock, ret) : add_reader_and_go(lock);
+}
+
+/* Not inlined: so a reader that need not wait needs no stack frame. */
+__attribute__((__noinline__))
+static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	int ret = memwait_need_device();
+
+	return ret ? ret : locked(lock, false, read_after(lock, deadline));
 }
 
 static inline int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -538,14 +560,10 @@ int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
 	return err;
 }
 
-/* Not inlined, as above. */
-__attribute__((__noinline__))
-static int tryread_slowly(struct rwlock *lock)
+static inline int tryread(struct rwlock *lock)
 {
-	int ret = memwait_need_device();
+	int ret = add_reader(lock);
 
-	if (!ret)
-		ret = add_reader(lock);
 	if (ret != EBUSY)
 		return ret;
 	if (!is_robust(lock)) {
@@ -556,6 +574,15 @@ static int tryread_slowly(struct rwlock *lock)
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);
 	return ret ? ret : add_reader_and_go(lock);
+}
+
+/* Not inlined, as above. */
+__attribute__((__noinline__))
+static int tryread_slowly(struct rwlock *lock)
+{
+	int ret = memwait_need_device();
+
+	return ret ? ret : locked(lock, false, tryread(lock));
 }
 
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
@@ -630,17 +657,10 @@ static int write_slowly(struct rwlock *lock, const struct memwait_deadline *dead
 	return wait_for_readers(lock, NULL, deadline, ret, MEMWAIT_OP_BEGIN);
 }
 
-static int write_first(struct rwlock *lock, const struct memwait_deadline *deadline);
-
-static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
+static inline int write_after(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	int ret;
+	int ret = lock_gate(lock, deadline);
 
-	if (!lock)
-		return EINVAL;
-	if (!memwait_has_device())
-		return write_first(lock, deadline);
-	ret = lock_gate(lock, deadline);
 	if (!ret && !close_if_empty(lock))
 		return 0;
 	return memwait_has_locked(ret) ? write_slowly(lock, deadline, ret) : ret;
@@ -652,7 +672,14 @@ static int write_first(struct rwlock *lock, const struct memwait_deadline *deadl
 {
 	int err = memwait_device_first();
 
-	return err ? err : write_until(lock, deadline);
+	return err ? err : locked(lock, true, write_after(lock, deadline));
+}
+
+static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
+{
+	if (!lock)
+		return EINVAL;
+	return memwait_has_device() ? write_after(lock, deadline) : write_first(lock, deadline);
 }
 
 int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
@@ -666,30 +693,33 @@ int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
 	return err;
 }
 
-__attribute__((__noinline__))
-static int trywrite_first(memwait_rwlock_t *rwlock)
+static inline int trywrite(struct rwlock *lock)
 {
-	int err = memwait_device_first();
+	int ret = try_gate(lock);
 
-	return err ? err : memwait_rwlock_trywrlock(rwlock);
-}
-
-int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
-{
-	struct rwlock *lock = to_rwlock(rwlock);
-	int ret;
-
-	if (!lock)
-		return EINVAL;
-	if (!memwait_has_device())
-		return trywrite_first(rwlock);
-	ret = try_gate(lock);
 	if (ret == EOWNERDEAD)
 		return try_to_write(lock, ret);
 	if (ret || !close_if_empty(lock))
 		return ret;
 	release_gate(lock);
 	return EBUSY;
+}
+
+__attribute__((__noinline__))
+static int trywrite_first(struct rwlock *lock)
+{
+	int err = memwait_device_first();
+
+	return err ? err : locked(lock, true, trywrite(lock));
+}
+
+int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
+{
+	struct rwlock *lock = to_rwlock(rwlock);
+
+	if (!lock)
+		return EINVAL;
+	return memwait_has_device() ? trywrite(lock) : trywrite_first(lock);
 }
 
 int memwait_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
@@ -770,6 +800,16 @@ static int unlock_slowly(struct rwlock *lock)
 	return -ret;
 }
 
+__attribute__((__noinline__))
+static int unlock_under_tsan(struct rwlock *lock)
+{
+	/* relaxed: while the caller is a reader, the count stays above 0 */
+	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+
+	memwait_tsan_release(state & READERS ? of_readers(lock) : lock);
+	return unlock_slowly(lock);
+}
+
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
@@ -778,6 +818,8 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	if (!lock)
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_unlock, rwlock);
+	if (memwait_tsan_runs())
+		return unlock_under_tsan(lock);
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: the writer comes after what was read */
@@ -905,12 +947,12 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 
 static int read_step(struct memwait_op *op, int outcome)
 {
-	return step(op, false, outcome);
+	return locked(op->object, false, step(op, false, outcome));
 }
 
 static int write_step(struct memwait_op *op, int outcome)
 {
-	return step(op, true, outcome);
+	return locked(op->object, true, step(op, true, outcome));
 }
 
 static void undo(struct memwait_op *op, int outcome)

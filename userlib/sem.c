@@ -85,6 +85,7 @@ static bool take_and_leave(struct sem *sem, bool woken)
 
 	if (!take(sem, WAITER, &left))
 		return false;
+	memwait_tsan_acquire(sem);
 	if (woken && value_of(left) && left >= WAITER)
 		memwait_wake(value_word(sem), 1, flags_of(left));
 	return true;
@@ -207,11 +208,17 @@ int memwait_sem_wait(memwait_sem_t *sem)
 
 /* Not inlined, as sleep_until(). */
 __attribute__((__noinline__))
-static int trywait_first(memwait_sem_t *sem)
+static int trywait_first(struct sem *sem)
 {
 	int err = memwait_device_first();
+	uint64_t left;
 
-	return err ? err : memwait_sem_trywait(sem);
+	if (err)
+		return err;
+	if (!take(sem, 0, &left))
+		return EAGAIN;
+	memwait_tsan_acquire(sem);
+	return 0;
 }
 
 int memwait_sem_trywait(memwait_sem_t *sem)
@@ -221,7 +228,7 @@ int memwait_sem_trywait(memwait_sem_t *sem)
 	if (!sem)
 		return EINVAL;
 	if (!memwait_has_device())
-		return trywait_first(sem);
+		return trywait_first(to_sem(sem));
 	return take(to_sem(sem), 0, &left) ? 0 : EAGAIN;
 }
 
@@ -252,6 +259,7 @@ static int post_and_wake(struct sem *sem)
 
 	if (ret)
 		return ret;
+	memwait_tsan_release(sem);
 	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 	do {
@@ -313,8 +321,10 @@ static int wait_step(struct memwait_op *op, int outcome)
 	uint64_t left;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
-		if (take(sem, 0, &left))
+		if (take(sem, 0, &left)) {
+			memwait_tsan_acquire(sem);
 			return 0;
+		}
 		op->word.flags = enter(sem);
 	}
 	/* After the deadline tries once more, as sleep_until(). */

@@ -45,6 +45,7 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 	uint32_t flags = users->flags;
 	uint32_t was;
 
+	memwait_tsan_release(users);
 	if (op) {
 		/* relaxed: the release below orders it */
 		was = atomic_fetch_sub_explicit(&users->operations, 1, memory_order_relaxed);
@@ -90,6 +91,7 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 			break;
 		ret = 0;
 	}
+	memwait_tsan_acquire(users);
 	/* relaxed: this bit publishes nothing */
 	atomic_fetch_and_explicit(&users->count, ~DESTROYING, memory_order_relaxed);
 	return -ret;

@@ -134,6 +134,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
 	if (ret || !delta)
 		return ret;
+	memwait_tsan_release(group);
 	make_up(group);
 	flags = group->users.flags;	/* a waiter may free the group */
 	/* relaxed: the compare-and-swap decides */
@@ -214,6 +215,14 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
+/* @ret: the result of a wait. */
+static int waited(struct waitgroup *group, int ret)
+{
+	if (!ret)
+		memwait_tsan_acquire(group);
+	return ret;
+}
+
 static int wait_until(struct waitgroup *group, const struct memwait_deadline *deadline)
 {
 	int ret;
@@ -221,9 +230,9 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 	if (!group)
 		return EINVAL;
 	ret = memwait_need_device();
-	if (ret || is_zero(group))
-		return ret;
-	return memwait_users_wait(&group->users, look, deadline);
+	if (!ret && !is_zero(group))
+		ret = memwait_users_wait(&group->users, look, deadline);
+	return waited(group, ret);
 }
 
 int memwait_waitgroup_wait(memwait_waitgroup_t *group)
@@ -250,8 +259,8 @@ static int wait_step(struct memwait_op *op, int outcome)
 	struct waitgroup *group = op->object;
 
 	if (outcome == MEMWAIT_OP_BEGIN && is_zero(group))
-		return 0;
-	return memwait_users_step(&group->users, look, op, outcome);
+		return waited(group, 0);
+	return waited(group, memwait_users_step(&group->users, look, op, outcome));
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)

@@ -98,9 +98,15 @@ int memwait_waiters(const volatile void *word, unsigned int flags)
 int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
 			  unsigned int count, unsigned int flags, uint32_t *old)
 {
+	int ret;
+
 	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
 		return -EINVAL;
-	return memwait_change(word, operation, operand, count, flags, old);
+	memwait_tsan_release(word);
+	ret = memwait_change(word, operation, operand, count, flags, old);
+	if (ret >= 0)
+		memwait_tsan_acquire(word);
+	return ret;
 }
 
 static int word_step(struct memwait_op *op, int outcome)

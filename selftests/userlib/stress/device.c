@@ -33,7 +33,7 @@ int __real_ioctl(int fd, unsigned long command, void *argument);
 ssize_t __real_read(int fd, void *buffer, size_t size);
 int __real_close(int fd);
 
-/* The kernel's atomic operation on a word, where ThreadSanitizer sees it: in stress.c. */
+/* The kernel's atomic operation on a word: in change.c. */
 uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand);
 
 int __wrap_open(const char *path, int flags, ...);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * stress PRIMITIVE [SECONDS]: threads that block, a loop, and a thread that cancels the loop's
- * operations use one object as hard as they can. What the object guards is plain memory, so that
- * ThreadSanitizer sees a missing acquire or release; the totals show a lost or doubled turn.
- * Without seconds, a small number of rounds. Without a primitive, their names.
+ * stress PRIMITIVE [SECONDS [intruders]]: threads that block, a loop, and a thread that cancels the
+ * loop's operations use one object as hard as they can. What the object guards is plain memory, so
+ * that ThreadSanitizer sees a missing acquire or release; the totals show a lost or doubled turn.
+ * Without seconds, a small number of rounds. Without a primitive, their names. Intruders, of locks,
+ * are for ThreadSanitizer to find.
  */
 #include <errno.h>
 #include <poll.h>
@@ -83,28 +84,6 @@ static void look(void)
 {
 	CHECK(counter == twin);
 	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
-}
-
-/*
- * What the kernel does to a word for the stand-in of the device: there ThreadSanitizer would not
- * see it.
- */
-uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand);
-
-uint32_t stress_change(uint32_t *word, uint32_t operation, uint32_t operand)
-{
-	switch (operation) {
-	case MEMWAIT_CHANGE_SET:
-		return __atomic_exchange_n(word, operand, __ATOMIC_SEQ_CST);
-	case MEMWAIT_CHANGE_ADD:
-		return __atomic_fetch_add(word, operand, __ATOMIC_SEQ_CST);
-	case MEMWAIT_CHANGE_AND:
-		return __atomic_fetch_and(word, operand, __ATOMIC_SEQ_CST);
-	case MEMWAIT_CHANGE_OR:
-		return __atomic_fetch_or(word, operand, __ATOMIC_SEQ_CST);
-	default:
-		return __atomic_fetch_xor(word, operand, __ATOMIC_SEQ_CST);
-	}
 }
 
 /* What can be locked, and so be stressed by the same threads. */
@@ -331,9 +310,31 @@ static void *cancel_and_go_on(void *arg)
 	return NULL;
 }
 
+static bool has_intruders;
+static long marks;
+
+/* Reads without the lock; or writes with a lock for reading, as another one does. */
+static void *intrude(void *arg)
+{
+	const struct lock *lock = arg;
+	long i;
+
+	for (i = 0; !over(i); i++) {
+		if (lock == &reader_kind) {
+			CHECK(!lock->lock());
+			marks++;
+			CHECK(!lock->unlock());
+		} else {
+			CHECK(counter >= 0);
+		}
+		sched_yield();
+	}
+	return NULL;
+}
+
 static void stress_lock(const struct lock *first, const struct lock *second)
 {
-	pthread_t threads[THREADS], looping, cancelling;
+	pthread_t threads[THREADS], intruding[2], looping, cancelling;
 	int i, stop = 0, ret;
 
 	counter = 0;
@@ -347,6 +348,8 @@ static void stress_lock(const struct lock *first, const struct lock *second)
 	for (i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, lock_and_use,
 			       (void *)(i % 2 ? second : first));
+	for (i = 0; has_intruders && i < 2; i++)
+		pthread_create(&intruding[i], NULL, intrude, (void *)second);
 	for (i = 0; i < OPS; i++) {
 		ret = using_ops[i].lock->lock_async(&using_ops[i].op, NULL);
 		if (ret != EINPROGRESS)
@@ -356,6 +359,8 @@ static void stress_lock(const struct lock *first, const struct lock *second)
 	pthread_create(&cancelling, NULL, cancel_and_go_on, NULL);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+	for (i = 0; has_intruders && i < 2; i++)
+		pthread_join(intruding[i], NULL);
 	pthread_join(cancelling, NULL);
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
 	pthread_join(looping, NULL);
@@ -934,6 +939,7 @@ int main(int argc, char **argv)
 	size_t i;
 
 	seconds = argc > 2 ? atoi(argv[2]) : 0;
+	has_intruders = argc > 3;
 	for (i = 0; argc > 1 && i < sizeof(primitives) / sizeof(primitives[0]); i++) {
 		if (strcmp(argv[1], primitives[i].name))
 			continue;
@@ -955,6 +961,6 @@ int main(int argc, char **argv)
 			puts(primitives[i].name);
 		return 0;
 	}
-	fprintf(stderr, "Usage: stress [PRIMITIVE [SECONDS]]\n");
+	fprintf(stderr, "Usage: stress [PRIMITIVE [SECONDS [intruders]]]\n");
 	return 2;
 }

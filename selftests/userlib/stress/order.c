@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * order NAME: what ThreadSanitizer learns from a library that it does not see. One thread writes
+ * data and makes a call that releases something, another makes one that acquires it and reads the
+ * data. They take turns by a relaxed flag, which orders nothing. Without a name, all names; those
+ * that begin with "race" have no such calls between them, and must be reported.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <memwait.h>
+
+#define CHECK(condition) do {							\
+	if (!(condition)) {							\
+		fprintf(stderr, "order: %s:%d: %s\n", __FILE__, __LINE__,	\
+			#condition);						\
+		exit(1);							\
+	}									\
+} while (0)
+
+static memwait_mutex_t mutex, another;
+static memwait_cond_t cond;
+static memwait_sem_t sem;
+static memwait_rwlock_t rwlock;
+static memwait_barrier_t barrier;
+static memwait_waitgroup_t group;
+static uint64_t memory[64];
+static memwait_channel_t *channel = (memwait_channel_t *)memory;
+static memwait_loop_t *loop;
+static memwait_op_t op;
+static uint32_t word;
+static uint64_t item;
+
+static long data;
+static int flag;
+
+static const struct timespec passed;
+
+static void say_turn(int turn)
+{
+	__atomic_store_n(&flag, turn, __ATOMIC_RELAXED);
+}
+
+static void await_turn(int turn)
+{
+	while (__atomic_load_n(&flag, __ATOMIC_RELAXED) != turn)
+		sched_yield();
+}
+
+static void called_back(memwait_op_t *ended, int result, void *arg)
+{
+	(void)ended;
+	(void)arg;
+	CHECK(!result || result == MEMWAIT_BARRIER_SERIAL_THREAD);
+}
+
+/* An operation that may have to be run. */
+static int run(int result)
+{
+	return result == EINPROGRESS ? memwait_loop_run(loop) : result;
+}
+
+/* Those that release. */
+
+static int unlock(void)
+{
+	data = 1;
+	return memwait_mutex_lock(&mutex) || memwait_mutex_unlock(&mutex);
+}
+
+static int unlock_another(void)
+{
+	data = 1;
+	return memwait_mutex_lock(&another) || memwait_mutex_unlock(&another);
+}
+
+static int wait_for_cond(void)
+{
+	int ret = memwait_mutex_lock(&mutex);
+
+	data = 1;
+	say_turn(1);
+	return ret || memwait_cond_wait(&cond, &mutex) || memwait_mutex_unlock(&mutex);
+}
+
+static int post(void)
+{
+	data = 1;
+	return memwait_sem_post(&sem);
+}
+
+static int unlock_writer(void)
+{
+	data = 1;
+	return memwait_rwlock_wrlock(&rwlock) || memwait_rwlock_unlock(&rwlock);
+}
+
+static int unlock_reader(void)
+{
+	data = 1;
+	return memwait_rwlock_rdlock(&rwlock) || memwait_rwlock_unlock(&rwlock);
+}
+
+static int arrive(void)
+{
+	int ret;
+
+	data = 1;
+	say_turn(1);
+	ret = memwait_barrier_wait(&barrier);
+	return ret && ret != MEMWAIT_BARRIER_SERIAL_THREAD;
+}
+
+static int done(void)
+{
+	data = 1;
+	return memwait_waitgroup_done(&group);
+}
+
+static int send_item(void)
+{
+	data = 1;
+	return memwait_channel_send(channel, &item);
+}
+
+/* What a sender waits for. */
+static int receive_item(void)
+{
+	uint64_t received;
+
+	data = 1;
+	return memwait_channel_send(channel, &item) || memwait_channel_recv(channel, &received);
+}
+
+static int close_channel(void)
+{
+	data = 1;
+	return memwait_channel_close(channel);
+}
+
+static int stop(void)
+{
+	data = 1;
+	return memwait_loop_stop(loop);
+}
+
+static int change(void)
+{
+	data = 1;
+	return memwait_change_notify(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0;
+}
+
+/* By the callback too: two leave the barrier. */
+static int leave_barrier(void)
+{
+	data = 1;
+	return memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
+	       memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop);
+}
+
+static int nothing(void)
+{
+	data = 1;
+	return 0;
+}
+
+/* Those that acquire. */
+
+static int lock(void)
+{
+	return memwait_mutex_lock(&mutex);
+}
+
+static int trylock(void)
+{
+	int ret;
+
+	/* A condition variable's waiter may have yet to unlock it. */
+	do {
+		ret = memwait_mutex_trylock(&mutex);
+	} while (ret == EBUSY);
+	return ret;
+}
+
+static int timedlock(void)
+{
+	return memwait_mutex_timedlock(&mutex, &passed);
+}
+
+static int lock_async(void)
+{
+	return run(memwait_mutex_lock_async(&mutex, &op));
+}
+
+static int execute_locked(void)
+{
+	return memwait_mutex_execute_locked(&mutex, &op);
+}
+
+static int signal_cond(void)
+{
+	int ret = trylock();
+
+	CHECK(data == 1);
+	return ret || memwait_cond_signal(&cond) || memwait_mutex_unlock(&mutex);
+}
+
+static int take(void)
+{
+	return memwait_sem_wait(&sem);
+}
+
+static int trytake(void)
+{
+	return memwait_sem_trywait(&sem);
+}
+
+static int timedtake(void)
+{
+	return memwait_sem_timedwait(&sem, &passed);
+}
+
+static int take_async(void)
+{
+	return run(memwait_sem_wait_async(&sem, &op));
+}
+
+static int rdlock(void)
+{
+	return memwait_rwlock_rdlock(&rwlock);
+}
+
+static int tryrdlock(void)
+{
+	return memwait_rwlock_tryrdlock(&rwlock);
+}
+
+static int timedrdlock(void)
+{
+	return memwait_rwlock_timedrdlock(&rwlock, &passed);
+}
+
+static int rdlock_async(void)
+{
+	return run(memwait_rwlock_rdlock_async(&rwlock, &op));
+}
+
+static int wrlock(void)
+{
+	return memwait_rwlock_wrlock(&rwlock);
+}
+
+static int trywrlock(void)
+{
+	return memwait_rwlock_trywrlock(&rwlock);
+}
+
+static int timedwrlock(void)
+{
+	return memwait_rwlock_timedwrlock(&rwlock, &passed);
+}
+
+static int wrlock_async(void)
+{
+	return run(memwait_rwlock_wrlock_async(&rwlock, &op));
+}
+
+static int meet(void)
+{
+	int ret = memwait_barrier_wait(&barrier);
+
+	return ret && ret != MEMWAIT_BARRIER_SERIAL_THREAD;
+}
+
+static int meet_async(void)
+{
+	int ret = memwait_barrier_wait_async(&barrier, &op);
+
+	return ret == EINPROGRESS ? memwait_loop_run(loop) : ret > 0;
+}
+
+static int destroy_barrier(void)
+{
+	return memwait_barrier_destroy(&barrier);
+}
+
+static int await_group(void)
+{
+	return memwait_waitgroup_wait(&group);
+}
+
+static int await_group_async(void)
+{
+	return run(memwait_waitgroup_wait_async(&group, &op));
+}
+
+static int receive(void)
+{
+	return memwait_channel_recv(channel, &item);
+}
+
+static int tryreceive(void)
+{
+	return memwait_channel_tryrecv(channel, &item);
+}
+
+static int receive_async(void)
+{
+	return run(memwait_channel_recv_async(channel, &item, &op));
+}
+
+static int receive_end(void)
+{
+	return memwait_channel_recv(channel, &item) != EPIPE;
+}
+
+static int send_next(void)
+{
+	return memwait_channel_send(channel, &item);
+}
+
+static int trysend_next(void)
+{
+	return memwait_channel_trysend(channel, &item);
+}
+
+static int run_until_stopped(void)
+{
+	return memwait_loop_run(loop);
+}
+
+static int read_word(void)
+{
+	return __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1;
+}
+
+static const struct {
+	const char *name;
+	int (*release)(void);
+	int (*acquire)(void);
+} cases[] = {
+	{ "lock", unlock, lock },
+	{ "trylock", unlock, trylock },
+	{ "timedlock", unlock, timedlock },
+	{ "lock_async", unlock, lock_async },
+	{ "execute_locked", unlock, execute_locked },
+	{ "cond", wait_for_cond, signal_cond },
+	{ "wait", post, take },
+	{ "trywait", post, trytake },
+	{ "timedwait", post, timedtake },
+	{ "wait_async", post, take_async },
+	{ "rdlock", unlock_writer, rdlock },
+	{ "tryrdlock", unlock_writer, tryrdlock },
+	{ "timedrdlock", unlock_writer, timedrdlock },
+	{ "rdlock_async", unlock_writer, rdlock_async },
+	{ "wrlock", unlock_writer, wrlock },
+	{ "trywrlock", unlock_reader, trywrlock },
+	{ "timedwrlock", unlock_reader, timedwrlock },
+	{ "wrlock_async", unlock_reader, wrlock_async },
+	{ "barrier", arrive, meet },
+	{ "barrier_async", arrive, meet_async },
+	{ "barrier_destroy", leave_barrier, destroy_barrier },
+	{ "waitgroup", done, await_group },
+	{ "waitgroup_async", done, await_group_async },
+	{ "recv", send_item, receive },
+	{ "tryrecv", send_item, tryreceive },
+	{ "recv_async", send_item, receive_async },
+	{ "recv_end", close_channel, receive_end },
+	{ "send", receive_item, send_next },
+	{ "trysend", receive_item, trysend_next },
+	{ "stop", stop, run_until_stopped },
+	{ "change", change, read_word },
+	{ "race", nothing, lock },
+	{ "race_other_lock", unlock_another, lock },
+	{ "race_readers", unlock_reader, rdlock },
+};
+
+/* Objects are shared or private; locks have more kinds. */
+static const struct {
+	const char *name;
+	unsigned int mutex, rwlock;
+} kinds[] = {
+	{ "", 0, 0 },
+	{ "-private", MEMWAIT_PRIVATE, MEMWAIT_PRIVATE | MEMWAIT_RWLOCK_PREFER_WRITER },
+	{ "-fair", MEMWAIT_MUTEX_FAIR, MEMWAIT_RWLOCK_FAIR },
+	{ "-robust", MEMWAIT_MUTEX_ROBUST, MEMWAIT_RWLOCK_ROBUST },
+	{ "-recursive", MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_RWLOCK_PREFER_WRITER },
+};
+
+static void *release(void *arg)
+{
+	CHECK(!cases[*(size_t *)arg].release());
+	say_turn(1);
+	return NULL;
+}
+
+static void *acquire(void *arg)
+{
+	await_turn(1);
+	CHECK(!cases[*(size_t *)arg].acquire());
+	CHECK(data == 1);
+	return NULL;
+}
+
+static void run_case(size_t number, size_t kind)
+{
+	unsigned int flags = kinds[kind].mutex & MEMWAIT_PRIVATE;
+	pthread_t threads[2];
+
+	CHECK(!memwait_mutex_init(&mutex, kinds[kind].mutex));
+	CHECK(!memwait_cond_init(&cond, flags));
+	CHECK(!memwait_sem_init(&sem, !flags, 0));
+	CHECK(!memwait_rwlock_init(&rwlock, kinds[kind].rwlock));
+	CHECK(!memwait_barrier_init(&barrier, flags, 2));
+	CHECK(!memwait_waitgroup_init(&group, flags, 1));
+	CHECK(memwait_channel_size(sizeof(item), 1) <= sizeof(memory));
+	CHECK(!memwait_channel_init(channel, flags, sizeof(item), 1));
+	CHECK(!memwait_loop_new(&loop));
+	CHECK(!memwait_op_init(&op, loop, called_back, NULL));
+	pthread_create(&threads[0], NULL, release, &number);
+	pthread_create(&threads[1], NULL, acquire, &number);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+}
+
+int main(int argc, char **argv)
+{
+	char name[64];
+	size_t i, j;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (j = 0; j < sizeof(kinds) / sizeof(kinds[0]); j++) {
+			if (j > 1 && !strstr(cases[i].name, "lock") &&
+			    cases[i].acquire != signal_cond)
+				continue;
+			snprintf(name, sizeof(name), "%s%s", cases[i].name, kinds[j].name);
+			if (argc == 1)
+				puts(name);
+			if (argc == 1 || strcmp(name, argv[1]))
+				continue;
+			run_case(i, j);
+			return 0;
+		}
+	}
+	return argc != 1;
+}
