@@ -3,13 +3,14 @@
  * Condition variables: a sequence of 64 bits, which each signal changes and waiters sleep on.
  *
  *	bit 0		OWED: a wake-up failed
- *	bits 1 to 63	number of signals: it does not wrap
+ *	bit 1		STAY: a waiter has come that must not be moved to @mutex
+ *	bits 2 to 63	number of signals: it does not wrap
  *
  * Invariants:
  *	The number of signals never goes back.
  *	@broadcast is the number of a signal: at most that of the sequence.
- *	@mutex is the distance to the first user's mutex, or ELSEWHERE; and MIXED once a user has
- *	come with another mutex. The distance does not change while there are users.
+ *	@mutex is the distance to the first mutex to which waiters can be moved, and does not change
+ *	any more. STAY stays.
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
@@ -26,7 +27,7 @@
  * and wakes all in one system call, perhaps more than were signalled.
  *
  * Between processes, waiters sleep with MEMWAIT_OWNED, which reads owner ids from 64-bit words. So
- * they sleep on the lower half of the sequence, and miss signals only if exactly a multiple of 2^31
+ * they sleep on the lower half of the sequence, and miss signals only if exactly a multiple of 2^30
  * of them come between (1) and (3). If a woken waiter dies before it has the mutex, the next one is
  * told, and returns. A signaller that dies within its call has signalled, or has not.
  *
@@ -45,13 +46,12 @@
  *	broadcaster
  *	(1) change the sequence
  *	(2) write @broadcast
- *	(3) if the sequence is still that of (1), move all to the mutex; otherwise wake all
+ *	(3) if the sequence is still that of (1), without STAY, move all to the mutex; otherwise
+ *	    wake all
  *	(4) memwait_lock_adopt() the mutex: it is CONTENDED, or one of its sleepers is woken
- *	(5) if a waiter with another mutex has come, wake all that sleep on this one
  *
- * A waiter with another mutex sets MIXED before it sleeps: if (3) moved it, (5) sees MIXED. If (4)
- * or (5) fails to wake, it sets OWED too. The distance stays while there are users, as moved
- * waiters sleep there.
+ * A waiter with another mutex sets STAY before it sleeps, so (3) finds another sequence if that
+ * waiter sleeps. If (4) fails to wake, it sets OWED too.
  *
  * If the broadcaster dies after (3), the oldest moved waiter is told, as the mutex's queue watches
  * the broadcaster. That waiter acts as if woken.
@@ -64,7 +64,7 @@
 struct cond {
 	_Atomic uint64_t sequence;
 	struct memwait_users users;
-	_Atomic int32_t mutex;		/* distance to the mutex, or ELSEWHERE; and MIXED */
+	_Atomic int32_t mutex;		/* distance to the mutex, or NOWHERE */
 	_Atomic uint64_t broadcast;
 };
 
@@ -72,13 +72,11 @@ _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition var
 
 /* Of the sequence. */
 #define OWED		1ULL
-#define SIGNAL		2ULL
+#define STAY		2ULL
+#define SIGNAL		4ULL
 
-/* No mutex yet, or none to which sleepers can move. */
-#define ELSEWHERE	0
-
-/* Users came with another mutex. Distances are multiples of 4. */
-#define MIXED		1
+/* No mutex to which sleepers can move. */
+#define NOWHERE		0
 
 static struct cond *to_cond(memwait_cond_t *cond)
 {
@@ -122,7 +120,7 @@ static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 	_Atomic uint32_t *word = memwait_mutex_word(mutex, cond->users.flags);
 
 	if (!word || (uintptr_t)word / page != (uintptr_t)cond / page)
-		return ELSEWHERE;
+		return NOWHERE;
 	return (int32_t)((char *)word - (char *)cond);
 }
 
@@ -137,24 +135,19 @@ static int wake(struct cond *cond, uint32_t count)
 	return ret < 0 ? -ret : 0;
 }
 
-/* The same for all sleepers on the mutex at @distance. */
-static int wake_moved(struct cond *cond, int32_t distance)
+/* The same for all sleepers on the mutex to which they are moved. */
+static int wake_moved(struct cond *cond)
 {
+	/* relaxed: constant since before anything was moved */
+	int32_t distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	int ret = 0;
 
-	if (distance != ELSEWHERE)
+	if (distance != NOWHERE)
 		ret = memwait_wake(mutex_of(cond, distance), MEMWAIT_ALL, cond->users.flags);
 	/* relaxed: as above */
 	if (ret < 0)
 		atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
 	return ret < 0 ? -ret : 0;
-}
-
-/* Where moved waiters sleep that are still users. */
-static int32_t known_distance(struct cond *cond)
-{
-	/* relaxed: constant while there are users */
-	return atomic_load_explicit(&cond->mutex, memory_order_relaxed) & ~MIXED;
 }
 
 /* Retries a failed wake-up, for all. Returns 0 or an error. */
@@ -173,7 +166,7 @@ static int make_up(struct cond *cond)
 	/* On big-endian machines private waiters sleep at another address. */
 	if (memwait_lower_half(&cond->sequence) != sequence_word(cond, flags))
 		err = wake(cond, MEMWAIT_ALL);
-	ret = wake_moved(cond, known_distance(cond));
+	ret = wake_moved(cond);
 	return err ? err : ret;
 }
 
@@ -187,7 +180,7 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
 	/* relaxed: nobody waits any more. Moved waiters leave before they take the mutex. */
 	if (atomic_load_explicit(&cond->users.count, memory_order_relaxed))
-		err = wake_moved(cond, known_distance(cond));
+		err = wake_moved(cond);
 	if (err)
 		return err;
 	err = make_up(cond);
@@ -195,23 +188,42 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 					       sequence_word(cond, cond->users.flags));
 }
 
+/* Whether waiters with @mutex can be moved to the mutex to which all are. */
+static bool can_be_moved(struct cond *cond, memwait_mutex_t *mutex)
+{
+	int32_t distance = distance_to(cond, mutex);
+	int32_t known = NOWHERE;
+
+	/* relaxed, both: only this one value is ever stored */
+	return distance != NOWHERE &&
+	       (atomic_compare_exchange_strong_explicit(&cond->mutex, &known, distance,
+							memory_order_relaxed,
+							memory_order_relaxed) ||
+		known == distance);
+}
+
 /* The caller has the mutex. @op: NULL for a thread. Returns the sequence. */
 static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct memwait_op *op)
 {
+	uint64_t sequence;
+
 	/*
 	 * relaxed, all: a signaller that must see this user has had the mutex since. Another one
-	 * may change the sequence without seeing it. For @mutex see the top of the file.
+	 * may change the sequence without seeing it. For STAY see the top of the file.
 	 */
-	uint32_t others = memwait_users_enter(&cond->users, op);
-	int32_t known = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
-	int32_t distance = distance_to(cond, mutex);
-
-	if (known != distance && !others)
-		atomic_store_explicit(&cond->mutex, distance, memory_order_relaxed);
-	else if ((known & ~MIXED) != distance)
-		atomic_fetch_or_explicit(&cond->mutex, MIXED, memory_order_relaxed);
+	memwait_users_enter(&cond->users, op);
 	make_up(cond);
-	return atomic_load_explicit(&cond->sequence, memory_order_relaxed);
+	sequence = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
+	if (!(sequence & STAY) && !can_be_moved(cond, mutex))
+		sequence = STAY | atomic_fetch_or_explicit(&cond->sequence, STAY,
+							   memory_order_relaxed);
+	return sequence;
+}
+
+/* The number of the last signal. */
+static uint64_t number_of(uint64_t sequence)
+{
+	return sequence & ~(SIGNAL - 1);
 }
 
 /* The last broadcast that moves, or 0. Read it before the waiter leaves. */
@@ -220,14 +232,14 @@ static uint64_t last_broadcast(struct cond *cond)
 	/* relaxed: see the top of the file */
 	uint64_t broadcast = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
 
-	MEMWAIT_INVARIANT(!(broadcast & OWED));
+	MEMWAIT_INVARIANT(broadcast == number_of(broadcast));
 	return broadcast;
 }
 
 /* Whether a waiter may have been moved to the mutex. */
 static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 {
-	return broadcast && broadcast >= (sequence & ~OWED);
+	return broadcast && broadcast >= number_of(sequence);
 }
 
 /* By a waiter that has left: must not read the condition variable. */
@@ -373,12 +385,12 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	/* relaxed, all: see the top of the file */
 	int32_t distance = atomic_load_explicit(&cond->mutex, memory_order_relaxed);
 	uint64_t last = atomic_load_explicit(&cond->broadcast, memory_order_relaxed);
-	uint64_t number = sequence & ~OWED;
+	uint64_t number = number_of(sequence);
 	uint32_t flags = cond->users.flags;
 	unsigned int moved;
 	uint64_t id;
 
-	if (distance == ELSEWHERE || distance & MIXED)
+	if (distance == NOWHERE || sequence & STAY)
 		return ENOTSUP;
 	/* So that the kernel can report this thread's death, if it supports ids. */
 	if (!(flags & MEMWAIT_PRIVATE))
@@ -390,9 +402,8 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	if (memwait_requeue(sequence_word(cond, flags), sequence, mutex_of(cond, distance), 0,
 			    MEMWAIT_ALL, sequence_size(flags) | flags, NULL, &moved))
 		return ENOTSUP;
-	if ((moved && memwait_lock_adopt(mutex_of(cond, distance), flags)) ||
-	    atomic_load_explicit(&cond->mutex, memory_order_relaxed) != distance)
-		return wake_moved(cond, distance);
+	if (moved && memwait_lock_adopt(mutex_of(cond, distance), flags))
+		return wake_moved(cond);
 	return 0;
 }
 

@@ -445,7 +445,7 @@ struct memwait_users {
 	uint32_t flags;
 };
 
-uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
+void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op);
 int memwait_users_drain(struct memwait_users *users, const volatile void *word);
 

@@ -438,8 +438,11 @@ USERLIB_TEST(a_moved_process_that_is_killed_swallows_no_unlock)
 	}
 }
 
-/* Mutexes of the same page that take turns with one condition variable. */
-USERLIB_TEST(broadcast_moves_to_the_mutex_of_today)
+/*
+ * Mutexes of the same page that take turns with one condition variable: none is moved to where it
+ * does not wait, and once there has been a second mutex, all are woken.
+ */
+USERLIB_TEST(broadcast_moves_until_there_is_a_second_mutex)
 {
 	struct monitor *monitor = self->shared;
 	memwait_mutex_t *other = (void *)(monitor + 1);
@@ -459,8 +462,10 @@ USERLIB_TEST(broadcast_moves_to_the_mutex_of_today)
 			  memwait_cond_wait_async(&monitor->cond, mutex, &standing.op));
 		ASSERT_EQ(0, memwait_mutex_lock(mutex));
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		EXPECT_EQ(1, memwait_waiters(mutex, 0));
+		EXPECT_EQ(!round, memwait_waiters(mutex, 0));
+		EXPECT_EQ(0, memwait_waiters(round % 2 ? &monitor->mutex : other, 0));
 		EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
+		EXPECT_EQ(!!round, mw_readable(memwait_loop_fd(self->loop)));
 		ASSERT_EQ(0, memwait_op_cancel(&standing.op));
 		EXPECT_EQ(0, memwait_waiters(mutex, 0));
 		ASSERT_EQ(0, memwait_mutex_unlock(mutex));

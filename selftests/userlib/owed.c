@@ -582,7 +582,7 @@ static void start_two(void *arg)
 	runner_await_asleep(&mixed->waiters[3]);
 }
 
-/* One is moved to a mutex that it does not wait for, and would let the one behind it sleep on. */
+/* One that must not be moved comes while the others are, and none is. */
 USERLIB_TEST(L2_a_broadcast_to_two_mutexes_that_wakes_nobody_is_made_up_for)
 {
 	struct mixed *mixed = self->shared;

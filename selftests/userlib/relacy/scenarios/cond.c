@@ -132,25 +132,18 @@ SCENARIO("cond broadcast fair", 3, cond_fair_set_up, cond_broadcast_thread, cond
 SCENARIO("cond broadcast robust", 3, cond_robust_set_up, cond_broadcast_thread, cond_finish);
 SCENARIO("cond broadcast far", 3, cond_set_up, cond_far_thread, cond_finish);
 
-/* Waiters with two mutexes, one after the other: the one that must not be moved is woken. */
+/* Waiters with two mutexes at the same time: the one that must not be moved is woken. */
 static void cond_two_mutexes_thread(unsigned int thread)
 {
-	memwait_mutex_t *mutex = thread == 1 ? &shared->mutex : &shared->far_mutex;
-	uint32_t *data = thread == 1 ? &shared->data : &shared->more_data;
-	bool waits = true;
-
-	if (thread == 2) {
-		CHECK(!memwait_mutex_lock(&shared->mutex));
-		waits = shared->of_thread[1];
-		CHECK(!memwait_mutex_unlock(&shared->mutex));
+	if (thread == 1) {
+		cond_wait_for_data(&shared->mutex);
+		return;
 	}
-	if (thread) {
-		CHECK(!memwait_mutex_lock(mutex));
-		if (thread == 1)
-			shared->of_thread[1] = 1;
-		while (waits && !*data)
-			CHECK(!memwait_cond_wait(&shared->cond, mutex));
-		CHECK(!memwait_mutex_unlock(mutex));
+	if (thread == 2) {
+		CHECK(!memwait_mutex_lock(&shared->far_mutex));
+		while (!shared->more_data)
+			CHECK(!memwait_cond_wait(&shared->cond, &shared->far_mutex));
+		CHECK(!memwait_mutex_unlock(&shared->far_mutex));
 		return;
 	}
 	CHECK(!memwait_mutex_lock(&shared->mutex));
