@@ -118,7 +118,7 @@ _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache l
 
 static uint64_t slot_size(size_t item_size)
 {
-	return (item_size + 7) & ~(size_t)7;
+	return ((uint64_t)item_size + 7) & ~7ULL;
 }
 
 size_t memwait_channel_size(size_t item_size, size_t capacity)

@@ -101,6 +101,23 @@ USERLIB_TEST(processes)
 	close(memfd);
 }
 
+/* No size but 0 is too small for the items, however large they are. */
+USERLIB_TEST(a_size_does_not_overflow)
+{
+	static const size_t largest[] = { SIZE_MAX, UINT32_MAX, SIZE_MAX / 2, UINT32_MAX / 2 };
+	size_t i, less, capacity, size;
+
+	for (i = 0; i < ARRAY_SIZE(largest); i++) {
+		for (less = 0; less < 2 * 192; less++) {
+			for (capacity = 1; capacity < 4; capacity++) {
+				size = memwait_channel_size(largest[i] - less, capacity);
+				ASSERT_TRUE(!size ||
+					    (size - 1) / capacity >= largest[i] - less);
+			}
+		}
+	}
+}
+
 USERLIB_TEST(sizes_and_errors)
 {
 	static const size_t sizes[] = { 1, 7, 8, 24, 1000 };
