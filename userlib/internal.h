@@ -205,6 +205,18 @@ bool memwait_may_spin(void);
 
 struct memwait_op;
 
+/*
+ * What is left of an operation that has ended: a copy, as cancel says that the callback has begun,
+ * and the operation may be freed, as soon as the loop is unlocked.
+ */
+struct memwait_call {
+	memwait_callback_t callback;
+	memwait_op_t *op;
+	void *data;
+	void *object;
+	int result;
+};
+
 /* Passed to and returned by steps, besides the kernel's outcomes. */
 #define MEMWAIT_OP_BEGIN	(INT_MIN + 1)	/* the first step, before any wait */
 #define MEMWAIT_OP_WAITS	INT_MIN		/* from a step: a wait was armed */
@@ -217,13 +229,12 @@ struct memwait_op;
  *	or the operation's result
  * @undo: gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
  *	current wait, MEMWAIT_OWNER_DIED if a death was reported, or MEMWAIT_OP_TAKEN_BACK
- * @end: optional; replaces, and calls, memwait_op_call_back(). Called without the loop's lock. @op
- *	may be gone after the callback
+ * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock
  */
 struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
 	void (*undo)(struct memwait_op *op, int outcome);
-	void (*end)(struct memwait_op *op, int result);
+	void (*end)(const struct memwait_call *call);
 };
 
 enum memwait_op_state {
@@ -280,7 +291,8 @@ _Static_assert(sizeof(struct memwait_op) <= sizeof(memwait_op_t), "the operation
 
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op);
 int memwait_op_start(struct memwait_op *op);
-void memwait_op_call_back(struct memwait_op *op, int result);
+struct memwait_call memwait_op_call(struct memwait_op *op, int result);
+void memwait_call_back(const struct memwait_call *call);
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
 		     void *with, const struct memwait_deadline *deadline);
 int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind *kind,

@@ -510,23 +510,29 @@ size_t memwait_loop_pending(const memwait_loop_t *loop)
 	return loop ? atomic_load_explicit(&loop->pending, memory_order_relaxed) : 0;
 }
 
-void memwait_op_call_back(struct memwait_op *op, int result)
+/* The loop is locked, or the caller has just begun the operation. */
+struct memwait_call memwait_op_call(struct memwait_op *op, int result)
 {
-	op->callback(to_public(op), result, op->data);
+	return (struct memwait_call){
+		.callback = op->callback,
+		.op = to_public(op),
+		.data = op->data,
+		.object = op->object,
+		.result = result,
+	};
 }
 
-static void op_end(struct memwait_op *op, int result)
+void memwait_call_back(const struct memwait_call *call)
 {
-	if (op->kind->end)
-		op->kind->end(op, result);
-	else
-		memwait_op_call_back(op, result);
+	call->callback(call->op, call->result, call->data);
 }
 
 static int dispatch(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
+	void (*end)(const struct memwait_call *call);
 	int ran = 0, asked = 0, got = 0, result;
+	struct memwait_call call;
 	struct memwait_op *op;
 
 	while (ran < BATCH && !visit_is_stopped(visit)) {
@@ -544,8 +550,10 @@ static int dispatch(struct visit *visit)
 		if (result == MEMWAIT_OP_WAITS)
 			continue;
 		count_pending(loop, -1);
+		end = op->kind->end ? op->kind->end : memwait_call_back;
+		call = memwait_op_call(op, result);
 		visit_leave(visit, false);
-		op_end(op, result);
+		end(&call);
 		if (!visit_return(visit))
 			return -EPERM;
 		ran++;

@@ -398,20 +398,19 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 }
 
 /* Returns the result of unlocking. If the callback forked, the lock belongs to the parent. */
-static int execute(struct memwait_op *op, int result)
+static int execute(const struct memwait_call *call)
 {
-	memwait_mutex_t *mutex = op->object;
 	uint32_t process = memwait_process_number();
 
-	memwait_op_call_back(op, result);
-	if (!memwait_has_locked(result))
+	memwait_call_back(call);
+	if (!memwait_has_locked(call->result))
 		return 0;
-	return memwait_process_number() == process ? memwait_mutex_unlock(mutex) : EPERM;
+	return memwait_process_number() == process ? memwait_mutex_unlock(call->object) : EPERM;
 }
 
-static void execute_end(struct memwait_op *op, int result)
+static void execute_end(const struct memwait_call *call)
 {
-	execute(op, result);
+	execute(call);
 }
 
 static const struct memwait_op_kind execute_kind = {
@@ -423,8 +422,12 @@ static const struct memwait_op_kind execute_kind = {
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	int ret = memwait_op_begin(op, &execute_kind, mutex, NULL, &memwait_never);
+	struct memwait_call call;
 
-	return memwait_has_locked(ret) ? execute((struct memwait_op *)op, ret) : ret;
+	if (!memwait_has_locked(ret))
+		return ret;
+	call = memwait_op_call((struct memwait_op *)op, ret);
+	return execute(&call);
 }
 
 /*

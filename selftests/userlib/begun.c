@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An operation that another thread cannot cancel any more, as its callback has begun, is its
+ * owner's again: the thread that dispatches must not look at it, however late it calls back.
+ */
+#include "userlib_test.h"
+
+static memwait_op_t *to_free;	/* once the loop is unlocked */
+static int said;		/* by cancel */
+
+static int cancel_and_free(void *arg)
+{
+	memwait_op_t *op = arg;
+	int ret = memwait_op_cancel(op);
+
+	memset(op, 0xa5, sizeof(*op));
+	return ret;
+}
+
+/* The library enables cancellation when it has unlocked a loop. No thread is cancelled here. */
+int pthread_setcancelstate(int state, int *old)
+{
+	memwait_op_t *op = to_free;
+	struct runner runner;
+
+	if (old)
+		*old = PTHREAD_CANCEL_ENABLE;
+	if (state == PTHREAD_CANCEL_ENABLE && op) {
+		to_free = NULL;
+		runner_start(&runner, cancel_and_free, op);
+		said = runner_join(&runner);
+	}
+	return 0;
+}
+
+USERLIB_TEST(an_operation_that_has_begun_is_its_owners)
+{
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op counted;
+	uint32_t word = 0;
+	int executes;
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
+	for (executes = 0; executes < 2; executes++) {
+		memset(&counted, 0, sizeof(counted));
+		ASSERT_EQ(0, memwait_op_init(&counted.op, self->loop, count_call, &counted));
+		if (executes) {
+			ASSERT_EQ(0, memwait_mutex_lock(mutex));
+			ASSERT_EQ(EINPROGRESS, memwait_mutex_execute_locked(mutex, &counted.op));
+			ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+		} else {
+			ASSERT_EQ(MEMWAIT_PENDING,
+				  memwait_wait32_async(&word, 0, NULL, 0, &counted.op));
+			ASSERT_EQ(1, memwait_notify(&word, 1, 0));
+		}
+		said = -1;
+		to_free = &counted.op;
+		ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(ENOENT, said);
+		EXPECT_EQ(1, counted.calls);
+		EXPECT_EQ(0, counted.result);
+	}
+	/* The second one has unlocked. */
+	EXPECT_EQ(0, memwait_mutex_trylock(mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+TEST_HARNESS_MAIN
