@@ -31,7 +31,7 @@
  * (1). So one of them finds all. The lower half grows too large, which is harmless below 2^32.
  *
  * No more threads than the barrier's count may come at a time: of those on their way, nobody can
- * tell which ones the others found asleep.
+ * tell which ones the others found asleep. More of them would all pass in (4).
  *
  * Any other thread's change fails the compare-and-swap of (4), and all is repeated. If the caller
  * dies after (3), the oldest waiter is told. If the generation has changed, that waiter wakes the

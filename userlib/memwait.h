@@ -496,7 +496,10 @@ typedef union {
 /* Returned to one of the threads instead of 0, as PTHREAD_BARRIER_SERIAL_THREAD. */
 #define MEMWAIT_BARRIER_SERIAL_THREAD	(-1)
 
-/* @flags: 0 or MEMWAIT_PRIVATE. @count: threads that meet; EINVAL if 0. */
+/*
+ * @flags: 0 or MEMWAIT_PRIVATE. @count: threads that meet; EINVAL if 0. No more may be at a barrier
+ * at a time, unless it is PRIVATE: it could let all of them through together.
+ */
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count);
 
 /*
