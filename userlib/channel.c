@@ -65,6 +65,12 @@
  * gives up. OWED is set for them. The next call on either side wakes all that wait for a change of
  * the side with OWED, and one that waits for its lock.
  *
+ * A thread with a lock may be stopped. Operations, and the calls that only try, never sleep for a
+ * lock: an operation queues for it in its loop. The thread that would dispatch that loop may sleep
+ * for the same lock. So while operations are counted, an unlock wakes all that wait for the lock,
+ * and nobody depends on a loop. An operation that dies in this state stays counted: that costs a
+ * system call for each unlock.
+ *
  * Lock order: receivers, senders.
  */
 #include <string.h>
@@ -79,7 +85,8 @@ struct side {
 	};
 	_Atomic uint64_t event;
 	_Atomic uint32_t spins;			/* of the lock */
-	unsigned char padding[44];
+	_Atomic uint32_t operations;		/* that wait for the lock */
+	unsigned char padding[40];
 };
 
 struct memwait_channel {
@@ -170,36 +177,50 @@ static struct side *side_of(struct memwait_channel *channel, bool sending)
 	return sending ? &channel->senders : &channel->receivers;
 }
 
+/* Whether somebody waits for a change of this side, or an operation for its lock. */
+static bool is_awaited(struct memwait_channel *channel, struct side *side)
+{
+	/* acquire: pairs with leave(); the caller may free the channel. relaxed: see unlock() */
+	if (!(atomic_load_explicit(&side->event, memory_order_acquire) & WAITERS) &&
+	    !atomic_load_explicit(&side->operations, memory_order_relaxed))
+		return false;
+	/* Waiters that were killed in their sleep are still counted. */
+	return is_private(channel) || memwait_sleepers(event_word(side), 0) ||
+	       memwait_sleepers(&side->owned, 0);
+}
+
 int memwait_channel_destroy(memwait_channel_t *channel)
 {
 	if (!is_valid(channel))
 		return EINVAL;
-	/* acquire, both: pair with leave(); the caller may free the channel */
-	if ((atomic_load_explicit(&channel->senders.event, memory_order_acquire) & WAITERS) ||
-	    (atomic_load_explicit(&channel->receivers.event, memory_order_acquire) & WAITERS)) {
-		/* Waiters that were killed in their sleep are still counted. */
-		if (is_private(channel) || memwait_sleepers(event_word(&channel->senders), 0) ||
-		    memwait_sleepers(event_word(&channel->receivers), 0))
-			return EBUSY;
-	}
+	if (is_awaited(channel, &channel->senders) || is_awaited(channel, &channel->receivers))
+		return EBUSY;
 	channel->layout = 0;
 	return 0;
 }
 
-/* Returns 0 or an error. */
+/* @ret: the result of locking a side. What a dead owner leaves needs no repair. */
+static int locked(struct side *side, int ret)
+{
+	if (ret != EOWNERDEAD)
+		return ret;
+	memwait_owner_make_consistent(&side->owned);
+	return 0;
+}
+
+/* Returns 0 or an error. @deadline: NULL: does not sleep; EBUSY: another thread has the lock. */
 static int lock(struct memwait_channel *channel, struct side *side,
 		const struct memwait_deadline *deadline)
 {
+	static const struct memwait_deadline passed = { .ns = 0 };
+	const struct memwait_deadline *until = deadline ? deadline : &passed;
 	int ret;
 
 	if (is_private(channel))
-		return memwait_lock(&side->word, &side->spins, channel->flags, deadline);
-	ret = memwait_owner_lock(&side->owned, &side->spins, channel->flags, deadline);
-	if (ret == EOWNERDEAD) {
-		memwait_owner_make_consistent(&side->owned);
-		return 0;
-	}
-	return ret;
+		ret = memwait_lock(&side->word, &side->spins, channel->flags, until);
+	else
+		ret = memwait_owner_lock(&side->owned, &side->spins, channel->flags, until);
+	return ret == ETIMEDOUT && !deadline ? EBUSY : locked(side, ret);
 }
 
 /* A waiter for a change of this side, or for its lock, could not be woken. */
@@ -219,6 +240,10 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 {
 	if (is_private(channel) ? memwait_lock_release(&side->word, channel->flags) :
 				  memwait_owner_release(&side->owned, channel->flags))
+		owe(side);
+	/* relaxed: the kernel orders the count before the wait, and that before a notify */
+	if (atomic_load_explicit(&side->operations, memory_order_relaxed) &&
+	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
 		owe(side);
 }
 
@@ -402,13 +427,28 @@ static int put(struct memwait_channel *channel, const void *item)
 	return ret;
 }
 
-/* Waits until no sender that missed CLOSED holds the lock. Returns 0 or an error. */
-static int await_senders(struct memwait_channel *channel, const struct memwait_deadline *deadline)
-{
-	int ret = lock(channel, &channel->senders, deadline);
+/* A transfer that may have to wait. */
+struct wait {
+	struct memwait_channel *channel;
+	struct side *other;		/* the side it waits for */
+	const struct memwait_deadline *deadline;	/* for locks; NULL: does not sleep */
+	struct side *busy;		/* without @deadline: the side whose lock was not free */
+	bool sending;
+	bool waits;			/* is counted there */
+	bool woken;			/* by a notify, and has not tried since */
+	bool settled;			/* no sender has missed CLOSED */
+};
 
-	if (!ret)
-		unlock(channel, &channel->senders);
+/* Waits until no sender that missed CLOSED holds the lock. Returns 0 or an error. */
+static int await_senders(struct wait *wait)
+{
+	struct side *senders = &wait->channel->senders;
+	int ret = wait->settled ? 0 : lock(wait->channel, senders, wait->deadline);
+
+	if (!ret && !wait->settled)
+		unlock(wait->channel, senders);
+	wait->busy = ret == EBUSY ? senders : NULL;
+	wait->settled = !ret;
 	return ret;
 }
 
@@ -416,9 +456,9 @@ static int await_senders(struct memwait_channel *channel, const struct memwait_d
  * The caller holds the receivers' lock. Returns as put(); or the error of await_senders(): whether
  * items are left is unknown.
  */
-static int get(struct memwait_channel *channel, void *item,
-	       const struct memwait_deadline *deadline)
+static int get(struct wait *wait, void *item)
 {
+	struct memwait_channel *channel = wait->channel;
 	/* relaxed: the lock protects it */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
 	/* acquire: the item has been written */
@@ -432,7 +472,7 @@ static int get(struct memwait_channel *channel, void *item,
 	if (filled & CLOSED)
 		finish_closing(channel, freed);
 	if (!length && filled & CLOSED) {
-		ret = await_senders(channel, deadline);
+		ret = await_senders(wait);
 		if (ret)
 			return ret;
 		/* acquire: as above */
@@ -452,21 +492,28 @@ static int get(struct memwait_channel *channel, void *item,
 	return ret;
 }
 
-/* Returns 0; or EAGAIN, EPIPE, ETIMEDOUT or an error of the device: nothing was transferred. */
-static int attempt(struct memwait_channel *channel, void *item, bool sending,
-		   const struct memwait_deadline *deadline)
+/* With the lock of the transfer's side, which is unlocked. */
+static int attempt_locked(struct wait *wait, void *item)
 {
-	struct side *side = side_of(channel, sending);
+	int ret = wait->sending ? put(wait->channel, item) : get(wait, item);
+
+	unlock(wait->channel, side_of(wait->channel, wait->sending));
+	return ret;
+}
+
+/*
+ * Returns 0; or EAGAIN, EPIPE, EBUSY, ETIMEDOUT or an error of the device: nothing was transferred.
+ */
+static int attempt(struct wait *wait, void *item)
+{
+	struct side *side = side_of(wait->channel, wait->sending);
 	int ret;
 
-	ret = need_device(channel);
+	ret = need_device(wait->channel);
 	if (!ret)
-		ret = lock(channel, side, deadline);
-	if (ret)
-		return ret;
-	ret = sending ? put(channel, item) : get(channel, item, deadline);
-	unlock(channel, side);
-	return ret;
+		ret = lock(wait->channel, side, wait->deadline);
+	wait->busy = ret == EBUSY ? side : NULL;
+	return ret ? ret : attempt_locked(wait, item);
 }
 
 /*
@@ -512,15 +559,6 @@ static void leave(struct side *side)
 							memory_order_relaxed));
 }
 
-/* A transfer that may have to wait. */
-struct wait {
-	struct memwait_channel *channel;
-	struct side *other;		/* the side it waits for */
-	bool sending;
-	bool waits;			/* is counted there */
-	bool woken;			/* by a notify, and has not tried since */
-};
-
 /*
  * Ends a transfer with result @ret. A waiter that was notified, and fails before it has tried,
  * passes the notify on.
@@ -536,14 +574,19 @@ static int finish(struct wait *wait, int ret)
 }
 
 /*
- * Tries, arms, and tries again. Returns the result, or EAGAIN: sleep while the lower half of the
- * event word is @expected.
+ * After a wait with @outcome: tries, arms, and tries again. Returns the result, or EAGAIN: sleep
+ * while the lower half of the event word is @expected.
  */
-static int look(struct wait *wait, void *item, const struct memwait_deadline *deadline,
-		uint32_t *expected)
+static int look(struct wait *wait, void *item, int outcome, uint32_t *expected)
 {
-	int ret = attempt(wait->channel, item, wait->sending, deadline);
+	int ret;
 
+	if (memwait_has_failed(outcome))
+		return -outcome;
+	ret = attempt(wait, item);
+	/* After the deadline an item may be there whose notified waiter has not run yet. */
+	if (outcome == MEMWAIT_TIMED_OUT)
+		return ret == EAGAIN || ret == EBUSY ? ETIMEDOUT : ret;
 	if (ret != EAGAIN)
 		return ret;
 	wait->woken = false;
@@ -551,15 +594,36 @@ static int look(struct wait *wait, void *item, const struct memwait_deadline *de
 	if (ret)
 		return ret;
 	wait->waits = true;
-	return attempt(wait->channel, item, wait->sending, deadline);
+	return attempt(wait, item);
 }
 
-/* After the deadline: an item may be there whose notified waiter has not run yet. */
-static int look_once_more(struct wait *wait, void *item, const struct memwait_deadline *deadline)
+/*
+ * By an operation, after the wait for the lock of @busy with @outcome, or MEMWAIT_OP_BEGIN. Returns
+ * MEMWAIT_OP_WAITS, or the result of an attempt with the lock.
+ */
+static int attempt_queued(struct wait *wait, struct memwait_op *op, void *item, int outcome)
 {
-	int ret = attempt(wait->channel, item, wait->sending, deadline);
+	struct memwait_channel *channel = wait->channel;
+	struct side *busy = wait->busy;
+	int ret;
 
-	return ret == EAGAIN ? ETIMEDOUT : ret;
+	/* relaxed, both: see unlock() */
+	if (outcome == MEMWAIT_OP_BEGIN)
+		atomic_fetch_add_explicit(&busy->operations, 1, memory_order_relaxed);
+	if (is_private(channel))
+		ret = memwait_lock_step(op, &busy->word, channel->flags, outcome);
+	else
+		ret = memwait_owner_step(op, &busy->owned, channel->flags, outcome);
+	if (ret == MEMWAIT_OP_WAITS)
+		return ret;
+	atomic_fetch_sub_explicit(&busy->operations, 1, memory_order_relaxed);
+	wait->busy = NULL;
+	ret = locked(busy, ret);
+	if (ret || busy == side_of(channel, wait->sending))
+		return ret ? ret : attempt_locked(wait, item);
+	unlock(channel, busy);
+	wait->settled = true;
+	return EAGAIN;
 }
 
 static uint32_t sleep_flags(const struct memwait_channel *channel)
@@ -574,28 +638,35 @@ static uint32_t sleep_flags(const struct memwait_channel *channel)
 static int transfer(struct wait *wait, struct memwait_op *op, void *item,
 		    const struct memwait_deadline *deadline, int outcome)
 {
-	uint32_t expected;
+	uint32_t expected = 0;
 	int ret;
 
-	while (outcome != MEMWAIT_TIMED_OUT && !memwait_has_failed(outcome)) {
-		wait->woken = memwait_was_woken(outcome);
-		ret = look(wait, item, deadline, &expected);
-		if (ret != EAGAIN)
-			return finish(wait, ret);
-		outcome = memwait_await(op, event_word(wait->other), expected,
-					sleep_flags(wait->channel), deadline);
+	for (;;) {
+		ret = EAGAIN;
+		if (wait->busy) {
+			ret = attempt_queued(wait, op, item, outcome);
+			outcome = MEMWAIT_OP_BEGIN;
+		} else if (memwait_was_woken(outcome)) {
+			wait->woken = true;
+		}
+		if (ret == EAGAIN)
+			ret = look(wait, item, outcome, &expected);
+		if (ret == EAGAIN)
+			outcome = memwait_await(op, event_word(wait->other), expected,
+						sleep_flags(wait->channel), deadline);
+		else if (ret == EBUSY)
+			outcome = MEMWAIT_OP_BEGIN;
+		else
+			return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
-	if (outcome == MEMWAIT_TIMED_OUT)
-		return finish(wait, look_once_more(wait, item, deadline));
-	return finish(wait, -outcome);
 }
 
 static int transfer_until(struct memwait_channel *channel, void *item, bool sending,
 			  const struct memwait_deadline *deadline)
 {
-	struct wait wait = { .channel = channel, .sending = sending };
+	struct wait wait = { .channel = channel, .sending = sending, .deadline = deadline };
 
 	if (!is_valid(channel) || !item)
 		return EINVAL;
@@ -628,18 +699,25 @@ int memwait_channel_recv(memwait_channel_t *channel, void *item)
 	return transfer_until(channel, item, false, &memwait_never);
 }
 
-int memwait_channel_trysend(memwait_channel_t *channel, const void *item)
+static int try_transfer(struct memwait_channel *channel, void *item, bool sending)
 {
+	struct wait wait = { .channel = channel, .sending = sending };
+	int ret;
+
 	if (!is_valid(channel) || !item)
 		return EINVAL;
-	return attempt(channel, without_const(item), true, &memwait_never);
+	ret = attempt(&wait, item);
+	return ret == EBUSY ? EAGAIN : ret;
+}
+
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item)
+{
+	return try_transfer(channel, without_const(item), true);
 }
 
 int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)
 {
-	if (!is_valid(channel) || !item)
-		return EINVAL;
-	return attempt(channel, item, false, &memwait_never);
+	return try_transfer(channel, item, false);
 }
 
 int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
@@ -666,30 +744,51 @@ int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
 	return memwait_channel_clockrecv(channel, item, CLOCK_REALTIME, abstime);
 }
 
-/*
- * An operation waits for a lock of the channel by blocking its thread, for as long as another call
- * holds it. If it queued in its loop instead, an unlock could wake it there while a thread of that
- * loop blocks on the same lock, for ever.
- */
-static int transfer_step(struct memwait_op *op, bool sending, int outcome)
+/* @waits: for a change, or a lock. */
+static struct wait wait_of(struct memwait_op *op, bool sending, bool waits)
 {
 	struct wait wait = {
 		.channel = op->object,
 		.other = side_of(op->object, !sending),
 		.sending = sending,
-		.waits = outcome != MEMWAIT_OP_BEGIN,
 	};
 
-	return transfer(&wait, op, op->with, &op->deadline, outcome);
+	if (waits) {
+		wait.busy = op->channel.busy;
+		wait.waits = op->channel.waits;
+		wait.woken = op->channel.woken;
+		wait.settled = op->channel.settled;
+	}
+	return wait;
+}
+
+static int transfer_step(struct memwait_op *op, bool sending, int outcome)
+{
+	struct wait wait = wait_of(op, sending, outcome != MEMWAIT_OP_BEGIN);
+	int ret = transfer(&wait, op, op->with, &op->deadline, outcome);
+
+	op->channel.busy = wait.busy;
+	op->channel.waits = wait.waits;
+	op->channel.woken = wait.woken;
+	op->channel.settled = wait.settled;
+	return ret;
 }
 
 static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 {
-	struct side *other = side_of(op->object, !sending);
+	struct wait wait = wait_of(op, sending, true);
 
-	if (memwait_was_woken(outcome))
-		notify_next(op->object, other);
-	leave(other);
+	if (!wait.busy) {
+		wait.woken = memwait_was_woken(outcome);
+	} else {
+		/* relaxed: as in attempt_queued() */
+		atomic_fetch_sub_explicit(&wait.busy->operations, 1, memory_order_relaxed);
+		if (is_private(wait.channel))
+			memwait_lock_undo(&wait.busy->word, wait.channel->flags, outcome);
+		else
+			memwait_owner_undo(&wait.busy->owned, wait.channel->flags, outcome);
+	}
+	finish(&wait, ECANCELED);
 }
 
 static int send_step(struct memwait_op *op, int outcome)

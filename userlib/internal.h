@@ -281,6 +281,12 @@ struct memwait_op {
 		} cond;
 		struct memwait_round round;
 		struct {
+			void *busy;		/* see channel.c, all */
+			bool waits;
+			bool woken;
+			bool settled;
+		} channel;
+		struct {
 			uint64_t owner;		/* of a robust gate */
 			int gate;		/* result of locking the gate */
 		} rwlock;

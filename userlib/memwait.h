@@ -577,7 +577,7 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 /* EBUSY: there are waiters, see memwait_sem_destroy(). No other call may be in progress. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
-/* EPIPE: closed. try: EAGAIN: full. ETIMEDOUT. */
+/* EPIPE: closed. try: EAGAIN: full, or another thread is sending. ETIMEDOUT. */
 int memwait_channel_send(memwait_channel_t *channel, const void *item);
 int memwait_channel_trysend(memwait_channel_t *channel, const void *item);
 int memwait_channel_timedsend(memwait_channel_t *channel, const void *item,
@@ -590,7 +590,7 @@ int memwait_channel_send_async(memwait_channel_t *channel, const void *item, mem
 int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op);
 
-/* EPIPE: closed and drained. try: EAGAIN: empty. ETIMEDOUT. */
+/* EPIPE: closed and drained. try: EAGAIN: empty, or another thread is receiving. ETIMEDOUT. */
 int memwait_channel_recv(memwait_channel_t *channel, void *item);
 int memwait_channel_tryrecv(memwait_channel_t *channel, void *item);
 int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,

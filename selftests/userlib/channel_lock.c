@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A peer that has a lock of a channel stands still: operations, and calls that only try, do not
+ * wait for it, and loops go on; nor does anybody else depend on them when it goes on.
+ */
+#include "channel_test.h"
+#include "ioctl_test.h"
+
+/* The next notify of this thread: it stands still before it, and then may fail. */
+static __thread struct still *still;
+
+struct still {
+	memwait_channel_t *channel;
+	uint64_t item;
+	bool receives;
+	int stands, goes_on, error;
+};
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	struct still *here = still;
+
+	if (here && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
+		still = NULL;
+		__atomic_store_n(&here->stands, 1, __ATOMIC_RELEASE);
+		while (!__atomic_load_n(&here->goes_on, __ATOMIC_ACQUIRE))
+			before_next_look();
+		if (here->error) {
+			errno = here->error;
+			return -1;
+		}
+	}
+	return ioctl_of_kernel(fd, request, argument);
+}
+
+static int transfer(memwait_channel_t *channel, bool receives, uint64_t *item)
+{
+	return receives ? memwait_channel_recv(channel, item) : memwait_channel_send(channel, item);
+}
+
+static int try_transfer(memwait_channel_t *channel, bool receives, uint64_t *item)
+{
+	return receives ? memwait_channel_tryrecv(channel, item) :
+			  memwait_channel_trysend(channel, item);
+}
+
+static int transfer_async(memwait_channel_t *channel, bool receives, uint64_t *item,
+			  memwait_op_t *op)
+{
+	return receives ? memwait_channel_recv_async(channel, item, op) :
+			  memwait_channel_send_async(channel, item, op);
+}
+
+static int transfer_and_stand_still(void *arg)
+{
+	still = arg;
+	return transfer(still->channel, still->receives, &still->item);
+}
+
+static void await_still(struct still *peer)
+{
+	while (!__atomic_load_n(&peer->stands, __ATOMIC_ACQUIRE))
+		before_next_look();
+}
+
+static void go_on(struct still *peer)
+{
+	__atomic_store_n(&peer->goes_on, 1, __ATOMIC_RELEASE);
+}
+
+/* Three that try, begin an operation, and begin and cancel another one. */
+struct trying {
+	memwait_channel_t *channel;
+	bool receives;
+	struct counted_op op, cancelled;
+	uint64_t item[3];
+	int tried, begun, begun_too, cancel;
+};
+
+static int try_all(void *arg)
+{
+	struct trying *trying = arg;
+
+	trying->tried = try_transfer(trying->channel, trying->receives, &trying->item[0]);
+	trying->begun_too = transfer_async(trying->channel, trying->receives, &trying->item[1],
+					   &trying->cancelled.op);
+	trying->begun = transfer_async(trying->channel, trying->receives, &trying->item[2],
+				       &trying->op.op);
+	trying->cancel = memwait_op_cancel(&trying->cancelled.op);
+	return 0;
+}
+
+static struct runner *await_done_or_asleep(struct runner *runner)
+{
+	while (!runner_is_done(runner) && thread_state(runner->tid) != 'S')
+		before_next_look();
+	return runner;
+}
+
+/* One that blocks, behind the operation. */
+struct blocking {
+	memwait_channel_t *channel;
+	bool receives;
+	uint64_t item;
+};
+
+static int transfer_blocking(void *arg)
+{
+	struct blocking *blocking = arg;
+
+	return transfer(blocking->channel, blocking->receives, &blocking->item);
+}
+
+/* @behind: a waiter of the other side, so that the peer has somebody to notify. */
+static void check_standing_still(struct __test_metadata *_metadata, memwait_channel_t *channel,
+				 memwait_loop_t *loop, unsigned int flags, bool receives)
+{
+	struct still peer = { .channel = channel, .receives = receives, .item = 1 };
+	struct blocking behind = { channel, !receives, 9 }, next = { channel, receives, 4 };
+	struct trying trying = { .channel = channel, .receives = receives, .item = { 5, 2, 3 } };
+	struct runner peers, behinds, nexts, tries;
+	bool blocks;
+	int i;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, flags, sizeof(uint64_t), 4));
+	for (i = 0; receives && i < 4; i++)
+		ASSERT_EQ(0, memwait_channel_send(channel, &peer.item));
+	memwait_op_init(&trying.op.op, loop, count_call, &trying.op);
+	memwait_op_init(&trying.cancelled.op, loop, count_call, &trying.cancelled);
+	runner_start(&behinds, transfer_blocking, &behind);
+	runner_await_asleep(&behinds);
+	runner_start(&peers, transfer_and_stand_still, &peer);
+	await_still(&peer);
+
+	runner_start(&tries, try_all, &trying);
+	blocks = !runner_is_done(await_done_or_asleep(&tries));
+	EXPECT_EQ(false, blocks);
+	runner_start(&nexts, transfer_blocking, &next);
+	runner_await_asleep(&nexts);
+	go_on(&peer);
+	EXPECT_EQ(0, runner_join(&peers));
+	EXPECT_EQ(0, runner_join(&tries));
+	/* It has come after the operation, whose loop does not run. */
+	EXPECT_EQ(0, runner_join(&nexts));
+	if (!blocks) {
+		EXPECT_EQ(EAGAIN, trying.tried);
+		EXPECT_EQ(EINPROGRESS, trying.begun);
+		EXPECT_EQ(EINPROGRESS, trying.begun_too);
+		EXPECT_EQ(0, trying.cancel);
+		ASSERT_EQ(0, dispatch_until(loop, &trying.op.calls, 1));
+		EXPECT_EQ(0, trying.op.result);
+		EXPECT_EQ(0, trying.cancelled.calls);
+	}
+	EXPECT_EQ(0, runner_join(&behinds));
+	/* Three of this side, and one of the other. */
+	if (!blocks)
+		EXPECT_EQ(2, memwait_channel_length(channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(nobody_else_waits_for_a_peer_that_stands_still)
+{
+	unsigned int flags;
+	int receives;
+
+	for (receives = 0; receives < 2; receives++) {
+		for (flags = 0; flags <= MEMWAIT_PRIVATE; flags += MEMWAIT_PRIVATE) {
+			TH_LOG("flags 0x%x, %s", flags, receives ? "receives" : "sends");
+			check_standing_still(_metadata, self->shared, self->loop, flags, receives);
+		}
+	}
+}
+
+static int dispatch(void *loop)
+{
+	return memwait_loop_dispatch(loop);
+}
+
+/* A sender that has not seen that the channel was closed stands still, and has sent, or has not. */
+USERLIB_TEST(who_receives_from_a_closed_channel_does_not_block_either)
+{
+	memwait_channel_t *channel = self->shared;
+	int way;
+
+	for (way = 0; way < 4; way++) {
+		unsigned int flags = way / 2 ? MEMWAIT_PRIVATE : 0;
+		struct still peer = { .channel = channel, .item = 7 };
+		struct counted_op counted = { 0 };
+		struct runner peers, dispatcher;
+		uint64_t item = 0;
+
+		peer.error = way % 2 ? EMFILE : 0;
+		ASSERT_EQ(0, memwait_channel_init(channel, flags, sizeof(item), 3));
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
+		ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &item, &counted.op));
+		runner_start(&peers, transfer_and_stand_still, &peer);
+		await_still(&peer);
+		ASSERT_EQ(0, memwait_channel_close(channel));
+		ASSERT_EQ(true, mw_readable(memwait_loop_fd(self->loop)));
+		runner_start(&dispatcher, dispatch, self->loop);
+		EXPECT_EQ(true, runner_is_done(await_done_or_asleep(&dispatcher)));
+		EXPECT_EQ(0, counted.calls);
+		go_on(&peer);
+		EXPECT_EQ(peer.error, runner_join(&peers));
+		runner_join(&dispatcher);
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(peer.error ? EPIPE : 0, counted.result);
+		EXPECT_EQ(peer.error ? 0 : 7, item);
+		EXPECT_EQ(0, memwait_channel_destroy(channel));
+	}
+}
+
+/* The lock of a peer that is killed is the operation's. */
+USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
+{
+	memwait_channel_t *channel = self->shared;
+	struct still *peer = (void *)((char *)self->shared + 2048);
+	struct counted_op counted = { 0 };
+	struct blocking behind = { channel, true, 0 };
+	struct runner behinds;
+	uint64_t item = 6;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
+	*peer = (struct still){ .channel = channel, .item = 7 };
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	runner_start(&behinds, transfer_blocking, &behind);
+	runner_await_asleep(&behinds);
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(transfer_and_stand_still(peer));
+	await_still(peer);
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, &counted.op));
+	kill(child, SIGKILL);
+	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(0, counted.result);
+	EXPECT_EQ(0, runner_join(&behinds));
+	EXPECT_EQ(6, behind.item);
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+/* A receiver that was killed is notified still: nobody sleeps but the operation. */
+USERLIB_TEST(a_channel_is_busy_while_an_operation_waits_for_its_lock)
+{
+	memwait_channel_t *channel = self->shared;
+	struct still peer = { .channel = channel, .item = 7 };
+	struct counted_op counted = { 0 };
+	struct runner peers;
+	uint64_t item = 6;
+	pid_t child;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(receive_once(channel));
+	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
+	kill(child, SIGKILL);
+	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	runner_start(&peers, transfer_and_stand_still, &peer);
+	await_still(&peer);
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, &counted.op));
+	EXPECT_EQ(EBUSY, memwait_channel_destroy(channel));
+	go_on(&peer);
+	EXPECT_EQ(0, runner_join(&peers));
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(2, memwait_channel_length(channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+USERLIB_TEST(L3_an_operation_that_waits_for_the_lock_has_a_deadline)
+{
+	memwait_channel_t *channel = self->shared;
+	struct still peer = { .channel = channel, .item = 1 };
+	struct blocking behind = { channel, true, 0 };
+	struct counted_op counted = { 0 };
+	struct runner peers, behinds;
+	struct timespec time;
+	uint64_t item = 2;
+
+	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	runner_start(&behinds, transfer_blocking, &behind);
+	runner_await_asleep(&behinds);
+	runner_start(&peers, transfer_and_stand_still, &peer);
+	await_still(&peer);
+	time = in_time(CLOCK_MONOTONIC, -5);
+	EXPECT_EQ(ETIMEDOUT, memwait_channel_clocksend_async(channel, &item, CLOCK_MONOTONIC, &time,
+							     &counted.op));
+	time = in_time(CLOCK_MONOTONIC, 200);
+	if (memwait_channel_clocksend_async(channel, &item, CLOCK_MONOTONIC, &time, &counted.op) ==
+	    EINPROGRESS) {
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(ETIMEDOUT, counted.result);
+	}
+	go_on(&peer);
+	EXPECT_EQ(0, runner_join(&peers));
+	EXPECT_EQ(0, runner_join(&behinds));
+	EXPECT_EQ(0, memwait_channel_length(channel));
+	EXPECT_EQ(0, memwait_channel_destroy(channel));
+}
+
+TEST_HARNESS_MAIN
