@@ -2,19 +2,19 @@
 /*
  * Read-write locks: a gate, and behind it a state that counts readers and that a writer closes. The
  * gate is a lock word (lock.c), or an owner word (owner.c) if the lock is robust. The state has 32
- * bits:
+ * bits, and its first byte in memory has the flags, for writers to sleep on:
  *
- *	bits 0 to 28	the number of readers
  *	CLOSED		the writer that holds the gate wants the lock, or has it
- *	WAITING		writers without the gate sleep on the state, or are about to
- *	OWED		a thread that sleeps on the state, or at the gate, could not be woken
+ *	WAITING		writers sleep on the flags until there is no reader, or are about to
+ *	OWED		a thread that sleeps on the flags, or at the gate, could not be woken
+ *	24 more bits	the number of readers
  *
  * Invariants:
  *	The number of readers does not become negative.
  *	Only the thread that holds the gate changes CLOSED.
  *	CLOSED => no reader enters.
  *	CLOSED, in a lock that prefers readers and is not robust => there is no reader.
- *	WAITING => the lock prefers readers.
+ *	WAITING => there are readers.
  *
  * A writer locks the gate, closes the state and waits until the readers are gone. It holds the gate
  * until it unlocks. A reader adds itself to an open state, and needs nothing else. If the state is
@@ -22,10 +22,11 @@
  * the reader finds the state open. Readers thus enter one after another without a herd, and a
  * writer that holds the gate does not wait for later readers.
  *
- * The writer sleeps on the state. The last reader leaves CLOSED alone behind, and wakes it. A
- * writer that gives up opens the state, and unlocks the gate. Between these two steps readers come
- * and go, and the last of them may destroy the lock: so destroy waits for the gate if it finds the
- * state open and the gate locked.
+ * The writer sets WAITING and sleeps on the flags, which readers that come and go leave alone. The
+ * last reader clears WAITING as it leaves, and wakes it. If readers came just before that, it sets
+ * WAITING again. A writer that gives up opens the state, and unlocks the gate. Between these two
+ * steps readers come and go, and the last of them may destroy the lock: so destroy waits for the
+ * gate if it finds the state open and the gate locked.
  *
  * This holds for locks that prefer writers, and for fair ones. The gate of a fair lock is fair:
  * readers and writers that have to wait enter in the order of waiting, and each costs a switch of
@@ -33,7 +34,7 @@
  *
  * By default a lock prefers readers, as in glibc: POSIX lets a thread lock it for reading several
  * times. A writer closes the state only if there is no reader. Otherwise it sets WAITING, unlocks
- * the gate and sleeps on the state. The last reader wakes all writers that sleep there, and they go
+ * the gate and sleeps on the flags. The last reader wakes all writers that sleep there, and they go
  * through the gate again. So only a writer that is inside holds the gate for long, and a thread
  * that is inside as a reader can enter once more.
  *
@@ -67,11 +68,21 @@ struct rwlock {
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
 _Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the gate's");
 
-#define CLOSED		0x80000000U
-#define WAITING		0x40000000U
-#define OWED		0x20000000U
-#define MOST_READERS	0x1fffffffU
-#define READERS		MOST_READERS
+/* The place of the first byte in memory, and of the others. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FLAGS_PLACE	0
+#define READER		0x100U
+#else
+#define FLAGS_PLACE	24
+#define READER		1U
+#endif
+
+#define FLAG(n)		(1U << (FLAGS_PLACE + (n)))
+#define CLOSED		FLAG(0)
+#define WAITING		FLAG(1)
+#define OWED		FLAG(2)
+#define MOST_READERS	0xffffffU
+#define READERS		(MOST_READERS * READER)
 
 static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 {
@@ -93,7 +104,7 @@ static inline void check(const struct rwlock *lock, uint32_t state)
 {
 	MEMWAIT_INVARIANT(!(state & CLOSED && state & READERS) || !prefers_readers(lock) ||
 			  is_robust(lock));
-	MEMWAIT_INVARIANT(!(state & WAITING) || prefers_readers(lock));
+	MEMWAIT_INVARIANT(!(state & WAITING) || state & READERS);
 }
 
 /* Checks, before the state is closed or opened, that the gate is locked. */
@@ -235,10 +246,11 @@ static int add_reader(struct rwlock *lock)
 		check(lock, state);
 		if (state & CLOSED)
 			return EBUSY;
-		if ((state & READERS) == MOST_READERS)
+		if ((state & READERS) == READERS)
 			return EAGAIN;
 		/* acquire: pairs with the writer that opened it */
-	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state + 1,
+	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state,
+							state + READER,
 							memory_order_acquire,
 							memory_order_relaxed));
 	return 0;
@@ -253,21 +265,26 @@ static int add_reader_and_go(struct rwlock *lock)
 	return ret;
 }
 
-/* The caller holds the gate. Returns the state if readers are inside, or 0. */
+/* The caller holds the gate. Returns a state to sleep on if readers are inside, or 0. */
 static uint32_t close_state(struct rwlock *lock)
 {
-	/* acquire: pairs with the release of readers that have left, and of the writer before */
-	uint32_t state = atomic_fetch_or_explicit(&lock->state, CLOSED, memory_order_acquire);
+	/* relaxed: only the compare-and-swap counts */
+	uint32_t state = atomic_load_explicit(&lock->state, memory_order_relaxed), next;
 
 	check_gate(lock);
-	check(lock, state | CLOSED);
-	return state & READERS ? state | CLOSED : 0;
+	do {
+		next = state | CLOSED;
+		if (state & READERS)
+			next |= WAITING;
+		check(lock, next);
+		/* acquire: pairs with the release of readers, and of the writer before */
+	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
+							memory_order_acquire,
+							memory_order_relaxed));
+	return next & READERS ? next : 0;
 }
 
-/*
- * Closes the state unless readers are inside (EBUSY). Clears WAITING: the last reader has woken all
- * that slept on the state, or OWED is set.
- */
+/* The same, unless readers are inside (EBUSY). */
 static int close_if_empty(struct rwlock *lock)
 {
 	/* relaxed: only the compare-and-swap counts */
@@ -279,8 +296,7 @@ static int close_if_empty(struct rwlock *lock)
 		if (state & READERS)
 			return EBUSY;
 		/* acquire: as close_state() */
-	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state,
-							CLOSED | (state & OWED),
+	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, state | CLOSED,
 							memory_order_acquire,
 							memory_order_relaxed));
 	return 0;
@@ -288,7 +304,7 @@ static int close_if_empty(struct rwlock *lock)
 
 /*
  * A writer holds the gate of a lock that prefers readers. Closes the state: 0. Or, if readers are
- * inside, unlocks the gate: EBUSY, and the caller sleeps on the state while that is @seen.
+ * inside, unlocks the gate: EBUSY, and the caller sleeps while the flags are those of @seen.
  */
 static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 {
@@ -313,15 +329,6 @@ static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 	return EBUSY;
 }
 
-/* As close_state(), when the state is closed already. */
-static uint32_t readers_left(struct rwlock *lock)
-{
-	/* acquire: pairs with the release of readers that have left */
-	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
-
-	return state & READERS ? state : 0;
-}
-
 /* For the writer that holds the gate: whether memwait_rwlock_consistent() is still to come. */
 static bool is_inconsistent(struct rwlock *lock)
 {
@@ -329,6 +336,14 @@ static bool is_inconsistent(struct rwlock *lock)
 	return is_robust(lock) &&
 	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
 		MEMWAIT_OWNER_INCONSISTENT);
+}
+
+/* The state when a reader has left and could not wake writers, or the next thread at the gate. */
+static uint32_t without_waking(uint32_t state)
+{
+	uint32_t next = (state - READER) | OWED;
+
+	return next & READERS ? next : next & ~WAITING;
 }
 
 /*
@@ -353,7 +368,7 @@ static int release_gate_at_last(struct rwlock *lock)
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: pairs with make_up(), which finds the gate free */
-	while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, (state - 1) | OWED,
+	while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, without_waking(state),
 						      memory_order_release, memory_order_relaxed))
 		;
 	return ret;
@@ -382,27 +397,30 @@ static void give_up(struct rwlock *lock)
 		open_state(lock);
 }
 
-static uint32_t sleep_flags(const struct rwlock *lock)
+/* Sleeps while the flags are those of @state. Otherwise as memwait_await(). */
+static int await_change(struct rwlock *lock, struct memwait_op *op, uint32_t state,
+			const struct memwait_deadline *deadline)
 {
-	return MEMWAIT_SIZE_U32 | (lock->kind & MEMWAIT_PRIVATE);
+	return memwait_await(op, &lock->state, (uint8_t)(state >> FLAGS_PLACE),
+			     MEMWAIT_SIZE_U8 | (lock->kind & MEMWAIT_PRIVATE), deadline);
 }
 
 /*
- * The caller holds the gate; @ret, 0 or EOWNERDEAD, is the result of locking it. Closes the state
- * if @outcome is MEMWAIT_OP_BEGIN; else a wait for readers has ended with @outcome. @op: NULL for a
- * thread. Returns @ret when no reader is left, MEMWAIT_OP_WAITS, or an error.
+ * The caller holds the gate; @ret, 0 or EOWNERDEAD, is the result of locking it. Closes the state.
+ * @outcome: MEMWAIT_OP_BEGIN, or that of a wait for readers. @op: NULL for a thread. Returns @ret
+ * when no reader is left, MEMWAIT_OP_WAITS, or an error.
  */
 static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 			    const struct memwait_deadline *deadline, int ret, int outcome)
 {
-	uint32_t state = outcome == MEMWAIT_OP_BEGIN ? close_state(lock) : readers_left(lock);
+	uint32_t state;
 
-	for (; state; state = readers_left(lock)) {
+	while ((state = close_state(lock)) != 0) {
 		if (outcome == MEMWAIT_TIMED_OUT || memwait_has_failed(outcome)) {
 			give_up(lock);
 			return outcome < 0 ? -outcome : ETIMEDOUT;
 		}
-		outcome = memwait_await(op, &lock->state, state, sleep_flags(lock), deadline);
+		outcome = await_change(lock, op, state, deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
@@ -628,7 +646,7 @@ static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
 		return 0;
 	if (*outcome == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
-	*outcome = memwait_await(op, &lock->state, seen, sleep_flags(lock), deadline);
+	*outcome = await_change(lock, op, seen, deadline);
 	if (*outcome == MEMWAIT_PENDING)
 		return MEMWAIT_OP_WAITS;
 	return memwait_has_failed(*outcome) ? -*outcome : EAGAIN;
@@ -778,20 +796,24 @@ static int unlock_slowly(struct rwlock *lock)
 		return unlock_writer(lock);
 	}
 	do {
+		while ((state & READERS) == READER && state & OWED) {
+			ret = make_up(lock);
+			if (ret < 0)
+				break;
+			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
+		}
 		check(lock, state);
 		if (!(state & READERS))
 			return EPERM;
-		next = state - 1;
+		next = state - READER;
 		ret = 0;
-		/* One writer sleeps on a closed state; several may sleep on one that is WAITING. */
-		if ((state & READERS) == 1 && state != 1) {
-			if (state & OWED)
-				make_up(lock);
-			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, UINT32_MAX,
+		/* Readers may come meanwhile, but none of them clears WAITING. */
+		if (!(next & READERS) && state & WAITING) {
+			ret = memwait_change(&lock->state, MEMWAIT_CHANGE_ADD, -(READER + WAITING),
 					     MEMWAIT_ALL, kind, NULL);
 			if (ret >= 0)
 				return 0;
-			next |= OWED;
+			next = without_waking(state);
 		}
 		/* release: the writer comes after what was read */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
@@ -823,8 +845,8 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: the writer comes after what was read */
-	if ((state == 1 || (state & READERS) > 1) &&
-	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - 1,
+	if ((state == READER || (state & READERS) > READER) &&
+	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - READER,
 						    memory_order_release, memory_order_relaxed))
 		return 0;
 	return unlock_slowly(lock);
@@ -959,7 +981,7 @@ static void undo(struct memwait_op *op, int outcome)
 {
 	struct rwlock *lock = op->object;
 
-	/* The last reader wakes all that sleep on the state: there is nothing to pass on. */
+	/* The last reader wakes all that sleep on the flags: there is nothing to pass on. */
 	if (op->phase == WITHOUT_GATE)
 		return;
 	if (op->phase == FOR_READERS) {

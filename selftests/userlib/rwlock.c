@@ -360,7 +360,8 @@ USERLIB_TEST(more_errors)
 	EXPECT_EQ(0, counted.calls);
 
 	/* As many readers as there can be. */
-	*((uint32_t *)lock + 2) = 0x1fffffff;
+	memset((uint32_t *)lock + 2, 0xff, sizeof(uint32_t));
+	*(unsigned char *)((uint32_t *)lock + 2) = 0;
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock(lock));
 	EXPECT_EQ(EAGAIN, memwait_rwlock_tryrdlock(lock));
 	EXPECT_EQ(EAGAIN, memwait_rwlock_rdlock_async(lock, &counted.op));
