@@ -11,6 +11,7 @@
  *	@broadcast is the number of a signal: at most that of the sequence.
  *	@mutex is the distance to the first mutex to which waiters can be moved, and does not change
  *	any more. STAY stays.
+ *	@taken is at most the number of signals.
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
@@ -28,8 +29,25 @@
  *
  * Between processes, waiters sleep with MEMWAIT_OWNED, which reads owner ids from 64-bit words. So
  * they sleep on the lower half of the sequence, and miss signals only if exactly a multiple of 2^30
- * of them come between (1) and (3). If a woken waiter dies before it has the mutex, the next one is
- * told, and returns. A signaller that dies within its call has signalled, or has not.
+ * of them come between (1) and (3). A signaller that dies within its call has signalled, or has not.
+ *
+ * If a woken waiter dies before it has the mutex, the next one returns in its place. The kernel
+ * tells that one of any death of the waiter woken last, even if that had the mutex long before. So
+ * each waiter that returns for a signal counts it in @taken before it leaves, and itself in the
+ * mutex from then on until it has locked it. A waiter that is told returns if a signal since its
+ * (1) is not taken, or if a waiter has yet to lock the mutex; otherwise it sleeps on, at its place,
+ * while the sequence is as it has just read it:
+ *
+ *	told waiter				signaller
+ *	(1) read the sequence			(1) change the sequence
+ *	(2) read @taken				(2) notify: the told waiter is in no queue
+ *	(3) sleep while the sequence is that
+ *	    of (1)
+ *
+ * A signal before the told waiter's (1) that woke no waiter is not taken; one after it changes the
+ * sequence. A signal that no waiter was there for stays untaken until a waiter enters that finds no
+ * others. Until then, as while a living waiter is about to lock the mutex, a told waiter may return
+ * in vain.
  *
  * A cancelled waiter passes its signal on by a notify alone: earlier waiters that are not asleep
  * yet see that the signal changed the sequence.
@@ -66,6 +84,7 @@ struct cond {
 	struct memwait_users users;
 	_Atomic int32_t mutex;		/* distance to the mutex, or NOWHERE */
 	_Atomic uint64_t broadcast;
+	_Atomic uint64_t taken;		/* signals for which a waiter has returned; if shared */
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
@@ -188,6 +207,27 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 					       sequence_word(cond, cond->users.flags));
 }
 
+/* The number of the last signal. */
+static uint64_t number_of(uint64_t sequence)
+{
+	return sequence & ~(SIGNAL - 1);
+}
+
+/* Counts signals as taken: up to @most of them, but none after @sequence. */
+static void take_signals(struct cond *cond, uint64_t most, uint64_t sequence)
+{
+	/* relaxed, both: the kernel orders it before a report of this thread's death */
+	uint64_t taken = atomic_load_explicit(&cond->taken, memory_order_relaxed), next;
+
+	do {
+		if (taken >= number_of(sequence))
+			return;
+		next = number_of(sequence) - taken < most ? number_of(sequence) : taken + most;
+	} while (!atomic_compare_exchange_weak_explicit(&cond->taken, &taken, next,
+							memory_order_relaxed,
+							memory_order_relaxed));
+}
+
 /* Whether waiters with @mutex can be moved to the mutex to which all are. */
 static bool can_be_moved(struct cond *cond, memwait_mutex_t *mutex)
 {
@@ -205,25 +245,21 @@ static bool can_be_moved(struct cond *cond, memwait_mutex_t *mutex)
 /* The caller has the mutex. @op: NULL for a thread. Returns the sequence. */
 static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct memwait_op *op)
 {
-	uint64_t sequence;
-
 	/*
 	 * relaxed, all: a signaller that must see this user has had the mutex since. Another one
 	 * may change the sequence without seeing it. For STAY see the top of the file.
 	 */
-	memwait_users_enter(&cond->users, op);
+	uint64_t sequence = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
+
+	/* Nobody returns any more for the signals before. */
+	if (!memwait_users_enter(&cond->users, op))
+		take_signals(cond, UINT64_MAX, sequence);
 	make_up(cond);
 	sequence = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 	if (!(sequence & STAY) && !can_be_moved(cond, mutex))
 		sequence = STAY | atomic_fetch_or_explicit(&cond->sequence, STAY,
 							   memory_order_relaxed);
 	return sequence;
-}
-
-/* The number of the last signal. */
-static uint64_t number_of(uint64_t sequence)
-{
-	return sequence & ~(SIGNAL - 1);
 }
 
 /* The last broadcast that moves, or 0. Read it before the waiter leaves. */
@@ -240,6 +276,39 @@ static uint64_t last_broadcast(struct cond *cond)
 static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 {
 	return broadcast && broadcast >= number_of(sequence);
+}
+
+/* By a waiter that returns for a signal, before it leaves. Balanced by returned(). */
+static void take(struct cond *cond, memwait_mutex_t *mutex)
+{
+	if (cond->users.flags & MEMWAIT_PRIVATE)
+		return;
+	memwait_mutex_await_return(mutex);
+	/* relaxed: see the top of the file */
+	take_signals(cond, SIGNAL, atomic_load_explicit(&cond->sequence, memory_order_relaxed));
+}
+
+static void returned(memwait_mutex_t *mutex, uint32_t flags)
+{
+	if (!(flags & MEMWAIT_PRIVATE))
+		memwait_mutex_end_return(mutex);
+}
+
+/*
+ * After MEMWAIT_OWNER_DIED: whether the waiter that has read @sequence returns as if woken. If not,
+ * it sleeps on while the sequence is *@now.
+ */
+static bool must_return(struct cond *cond, memwait_mutex_t *mutex, uint64_t sequence, uint64_t *now)
+{
+	/* The moved waiters behind it rely on its unlock. */
+	if (may_be_moved(sequence, last_broadcast(cond)))
+		return true;
+	/* relaxed, both: see the top of the file */
+	*now = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
+	if (number_of(*now) == number_of(sequence))
+		return false;
+	return atomic_load_explicit(&cond->taken, memory_order_relaxed) < number_of(*now) ||
+	       memwait_mutex_end_return(mutex);
 }
 
 /* By a waiter that has left: must not read the condition variable. */
@@ -275,8 +344,8 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 {
 	struct cond *cond = to_cond(public_cond);
 	struct waiting waiting = { .cond = cond, .mutex = mutex };
-	uint64_t broadcast;
-	bool contended;
+	uint64_t broadcast, now;
+	bool contended, woken;
 	uint32_t flags;
 	int ret, err;
 
@@ -293,15 +362,19 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 
 	flags = cond->users.flags;	/* the object may be freed once this has left */
 	waiting.sequence = enter(cond, mutex, NULL);
+	now = waiting.sequence;
 	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
-		ret = memwait_sleep_cancellable(waiting.wake, sequence_word(cond, flags),
-						waiting.sequence, sleep_flags(flags), deadline,
-						cancelled, &waiting);
-		if (ret != -EINTR)
+		ret = memwait_sleep_cancellable(waiting.wake, sequence_word(cond, flags), now,
+						sleep_flags(flags), deadline, cancelled, &waiting);
+		if (ret != -EINTR && (ret != MEMWAIT_OWNER_DIED ||
+				      must_return(cond, mutex, waiting.sequence, &now)))
 			break;
 		waiting.wake = NULL;
 	}
+	woken = memwait_was_woken(ret) || ret == MEMWAIT_NOT_EQUAL;
+	if (woken)
+		take(cond, mutex);
 	/* As in cancelled(). */
 	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);
@@ -309,6 +382,8 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 
 	contended = contended || may_be_moved(waiting.sequence, broadcast);
 	err = memwait_mutex_take_again(mutex, waiting.count, contended);
+	if (woken)
+		returned(mutex, flags);
 	/* EOWNERDEAD: the owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
 	if (err && !memwait_has_locked(err) && memwait_was_woken(ret))
 		pass_on(cond, flags);
@@ -342,16 +417,24 @@ int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 	return memwait_cond_clockwait(cond, mutex, CLOCK_REALTIME, abstime);
 }
 
+/* Enters, and signals @count times, but not more often than there are users. */
+static uint64_t signal_users(struct cond *cond, uint32_t count)
+{
+	uint32_t others = memwait_users_enter(&cond->users, NULL);
+	uint64_t signals = SIGNAL * (uint64_t)(!others ? 1 : others < count ? others : count);
+
+	make_up(cond);
+	/* relaxed: the kernel orders it before the notify */
+	return signals + atomic_fetch_add_explicit(&cond->sequence, signals, memory_order_relaxed);
+}
+
 /* Not inlined: a signal to nobody needs almost no stack frame. */
 __attribute__((__noinline__))
 static int notify(struct cond *cond, uint32_t count)
 {
 	int ret;
 
-	memwait_users_enter(&cond->users, NULL);
-	make_up(cond);
-	/* relaxed: the kernel orders it before the notify */
-	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
+	signal_users(cond, count);
 	ret = wake(cond, count);
 	memwait_users_leave(&cond->users, NULL);
 	return ret;
@@ -422,11 +505,7 @@ int memwait_cond_broadcast(memwait_cond_t *public_cond)
 	/* relaxed: see enter() */
 	if (!atomic_load_explicit(&cond->users.count, memory_order_relaxed))
 		return 0;
-	memwait_users_enter(&cond->users, NULL);
-	make_up(cond);
-	/* relaxed: as notify() */
-	sequence = SIGNAL + atomic_fetch_add_explicit(&cond->sequence, SIGNAL,
-						      memory_order_relaxed);
+	sequence = signal_users(cond, MEMWAIT_ALL);
 	ret = move_all(cond, sequence);
 	if (ret == ENOTSUP)
 		ret = wake(cond, MEMWAIT_ALL);
@@ -459,16 +538,36 @@ static int wait_begin(struct memwait_op *op)
 	return ret < 0 ? -ret : 0;
 }
 
+/* Told of a death that took no signal: sleeps on. Returns MEMWAIT_PENDING, or an outcome. */
+static int sleep_on(struct memwait_op *op, uint64_t now)
+{
+	struct cond *cond = op->object;
+	int ret = memwait_op_arm(op, sequence_word(cond, op->cond.flags), now,
+				 sleep_flags(op->cond.flags));
+
+	/* It must have the mutex again to fail, and so returns in vain. */
+	return ret < 0 ? MEMWAIT_NOT_EQUAL : ret;
+}
+
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct cond *cond = op->object;
+	uint64_t broadcast, now;
 	int ret;
 
 	if (outcome == MEMWAIT_OP_BEGIN)
 		return wait_begin(op);
+	if (op->phase == FOR_SIGNAL && outcome == MEMWAIT_OWNER_DIED &&
+	    !must_return(cond, op->with, op->cond.sequence, &now)) {
+		outcome = sleep_on(op, now);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+	}
 	if (op->phase == FOR_SIGNAL) {
-		uint64_t broadcast = last_broadcast(cond);
-
+		broadcast = last_broadcast(cond);
+		if (outcome != MEMWAIT_TIMED_OUT)
+			take(cond, op->with);
+		op->cond.taken = outcome != MEMWAIT_TIMED_OUT;
 		memwait_users_leave(&cond->users, op);
 		op->phase = FOR_MUTEX;
 		op->cond.result = 0;
@@ -481,6 +580,8 @@ static int wait_step(struct memwait_op *op, int outcome)
 	ret = memwait_mutex_step_again(op->with, op->cond.count, op, outcome);
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
+	if (op->cond.taken)
+		returned(op->with, op->cond.flags);
 	if (!memwait_has_locked(ret) && !op->cond.result)
 		pass_on(cond, op->cond.flags);
 	return ret ? ret : op->cond.result;
@@ -490,8 +591,13 @@ static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct cond *cond = op->object;
 	bool signalled = memwait_was_woken(outcome);
+	uint64_t now;
 
+	if (op->phase == FOR_SIGNAL && outcome == MEMWAIT_OWNER_DIED)
+		signalled = must_return(cond, op->with, op->cond.sequence, &now);
 	if (op->phase == FOR_MUTEX) {
+		if (op->cond.taken)
+			returned(op->with, op->cond.flags);
 		memwait_mutex_undo_again(op->with, outcome);
 		signalled = !op->cond.result;
 	} else if (signalled && memwait_mutex_word(op->with, op->cond.flags) &&

@@ -278,6 +278,7 @@ struct memwait_op {
 			uint32_t count;
 			uint32_t flags;		/* copy, valid after leaving the object */
 			int result;
+			bool taken;		/* a signal, for which the mutex awaits it */
 		} cond;
 		struct memwait_round round;
 		struct {
@@ -463,7 +464,7 @@ struct memwait_users {
 	uint32_t flags;
 };
 
-void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
+uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op);
 int memwait_users_drain(struct memwait_users *users, const volatile void *word);
 
@@ -487,5 +488,7 @@ int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);
+void memwait_mutex_await_return(memwait_mutex_t *public_mutex);
+bool memwait_mutex_end_return(memwait_mutex_t *public_mutex);
 
 #endif /* MEMWAIT_INTERNAL_H */

@@ -717,6 +717,7 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 	op->object = object;
 	op->with = with;
 	op->deadline = *deadline;
+	op->id = 0;		/* nothing to come back to */
 	return memwait_op_start(op);
 }
 

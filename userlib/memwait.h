@@ -349,7 +349,7 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 /* Condition variables */
 
 typedef union {
-	uint64_t reserved[4];
+	uint64_t reserved[6];
 } __attribute__((__aligned__(8))) memwait_cond_t;
 
 #define MEMWAIT_COND_INIT	{ { 0 } }

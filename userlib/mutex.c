@@ -10,6 +10,8 @@
  * Other threads read the owner only to compare it with their own id, which is there only if they
  * stored it. A shared mutex uses the kernel's id: threads in two PID namespaces may have one
  * number.
+ *
+ * @returning is for cond.c, and counts those that were killed too.
  */
 #include <string.h>
 
@@ -25,6 +27,7 @@ struct mutex {
 	uint32_t count;			/* lock depth; if owners matter */
 	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and not robust */
 	_Atomic uint32_t spins;		/* for memwait_lock() */
+	_Atomic uint32_t returning;	/* woken waiters of conditions that have yet to lock it */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
@@ -534,4 +537,27 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)
 {
 	undo(to_mutex(public_mutex), outcome);
+}
+
+/* A woken waiter of a condition variable is about to lock the mutex. */
+void memwait_mutex_await_return(memwait_mutex_t *public_mutex)
+{
+	/* relaxed: the kernel orders it before a report of the waiter's death */
+	atomic_fetch_add_explicit(&to_mutex(public_mutex)->returning, 1, memory_order_relaxed);
+}
+
+/* It has returned, or another waiter returns for it. False: no waiter is counted. */
+bool memwait_mutex_end_return(memwait_mutex_t *public_mutex)
+{
+	struct mutex *mutex = to_mutex(public_mutex);
+	/* relaxed, both: see above */
+	uint32_t returning = atomic_load_explicit(&mutex->returning, memory_order_relaxed);
+
+	while (returning) {
+		if (atomic_compare_exchange_weak_explicit(&mutex->returning, &returning,
+							  returning - 1, memory_order_relaxed,
+							  memory_order_relaxed))
+			return true;
+	}
+	return false;
 }

@@ -16,7 +16,6 @@ struct monitor {
 	int taken;
 	int violations;
 	int locked_in_handler;
-	int leave;		/* not protected */
 	int order[64];
 	int n_order;
 };
@@ -42,20 +41,6 @@ static inline int take_ticket(void *arg)
 	monitor->tickets--;
 	monitor->taken++;
 	return memwait_mutex_unlock(&monitor->mutex);
-}
-
-/*
- * It lives on until all may leave: if a thread ends that was woken last, one that waits is told of
- * a death, and comes back.
- */
-static inline int take_ticket_and_stay(void *arg)
-{
-	struct monitor *monitor = arg;
-	int err = take_ticket(monitor);
-
-	while (!__atomic_load_n(&monitor->leave, __ATOMIC_ACQUIRE))
-		before_next_look();
-	return err;
 }
 
 static inline int read_locked(struct monitor *monitor, const int *what)
@@ -149,18 +134,6 @@ static inline int stand_with_loop(struct standing *standing, memwait_loop_t *loo
 	err = memwait_cond_wait_async(&monitor->cond, &monitor->mutex, &standing->op);
 	if (err != EINPROGRESS)
 		memwait_mutex_unlock(&monitor->mutex);
-	return err;
-}
-
-/* As take_ticket_and_stay(), until @flag is set. */
-static inline int stand_in_line_and_stay(void *arg)
-{
-	struct standing *standing = arg;
-	int err = stand_in_line(standing);
-
-	__atomic_store_n(&standing->called, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&standing->flag, __ATOMIC_ACQUIRE))
-		before_next_look();
 	return err;
 }
 

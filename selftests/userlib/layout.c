@@ -97,9 +97,9 @@ USERLIB_TEST(words_of_condition_variables)
 	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(cond, mutex, &counted.op));
 	EXPECT_WORDS(cond, [2] = 1, [3] = 1, [5] = sizeof(*cond));
 	ASSERT_EQ(0, memwait_cond_broadcast(cond));
-	EXPECT_WORDS(cond, [0] = 2, [2] = 1, [3] = 1, [5] = sizeof(*cond), [6] = 2);
+	EXPECT_WORDS(cond, [0] = 4, [2] = 1, [3] = 1, [5] = sizeof(*cond), [6] = 4);
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-	EXPECT_WORDS(cond, [0] = 2, [5] = sizeof(*cond), [6] = 2);
+	EXPECT_WORDS(cond, [0] = 4, [5] = sizeof(*cond), [6] = 4, [8] = 4);
 	EXPECT_EQ(0, counted.result);
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
@@ -110,10 +110,10 @@ USERLIB_TEST(words_of_read_write_locks)
 
 	ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
-	EXPECT_WORDS(rwlock, [2] = 2);
+	EXPECT_WORDS(rwlock, [2] = 0x200);
 	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_wrlock(rwlock));
-	EXPECT_WORDS(rwlock, [0] = 1, [2] = 0x80000000, [4] = 0x10);
+	EXPECT_WORDS(rwlock, [0] = 1, [2] = 1, [4] = 0x10);
 }
 
 USERLIB_TEST(words_of_barriers)

@@ -275,8 +275,9 @@ OWNERS_TEST(R34_who_was_woken_and_dies_is_made_up_for)
 	struct word_wait wait = { .word = self->word, .expected = 1, .flags = MEMWAIT_OWNED };
 	pid_t pids[2];
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (wait.size = MEMWAIT_SIZE_U8; wait.size <= MEMWAIT_SIZE_U32; wait.size++) {
+		/* As new: one that was told would come back to its place. */
+		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		*self->word = 0x0101010101010101;
 		wait.expected = *self->word;
 		pids[0] = fork_waiter(self->fd, &wait, 1);

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * R34, R12: whoever ends after its turn changes nothing for those who wait on: neither their order,
+ * nor how many come back; and if it is a thread that ends, none of them is woken for it.
+ */
+#include "userlib_test.h"
+
+#define WORKERS	8
+#define ITEMS	64
+
+enum kind { SEM, COND, CHANNEL, MUTEX, RECURSIVE, ROBUST, ROBUST_COND, RWLOCK, KINDS };
+
+/* What a worker does after its turn. The first three are ends of threads. */
+enum end { RETURNS, EXITS_THREAD, IS_CANCELLED, EXITS, IS_KILLED, EXECUTES, ENDS };
+
+struct worker {
+	struct scene *scene;	/* of threads */
+	pthread_t thread;
+	pid_t pid;		/* of a process */
+	pid_t tid;
+	int number;
+	int go;			/* it may release what it has, and end */
+	int released;
+	long switches;
+};
+
+struct scene {
+	memwait_sem_t sem;
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+	memwait_rwlock_t rwlock;
+	enum kind kind;
+	enum end end;
+	int n_order;
+	int order[ITEMS];
+	struct worker workers[ITEMS];
+	char channel[2048] __attribute__((aligned(64)));
+};
+
+static memwait_channel_t *channel_of(struct scene *scene)
+{
+	return (memwait_channel_t *)scene->channel;
+}
+
+static bool is_lock(const struct scene *scene)
+{
+	return scene->kind == MUTEX || scene->kind == RECURSIVE || scene->kind == ROBUST ||
+	       scene->kind == RWLOCK;
+}
+
+static bool is_thread(const struct scene *scene)
+{
+	return scene->end <= IS_CANCELLED;
+}
+
+static bool set(const int *flag)
+{
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static void tell(int *flag)
+{
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+static int scene_init(struct scene *scene, enum kind kind, enum end end)
+{
+	static const unsigned int kinds[KINDS] = {
+		[RECURSIVE] = MEMWAIT_MUTEX_RECURSIVE,
+		[ROBUST] = MEMWAIT_MUTEX_ROBUST,
+		[ROBUST_COND] = MEMWAIT_MUTEX_ROBUST,
+	};
+
+	memset(scene, 0, sizeof(*scene));
+	scene->kind = kind;
+	scene->end = end;
+	if (memwait_sem_init(&scene->sem, 1, 0) || memwait_cond_init(&scene->cond, 0) ||
+	    memwait_mutex_init(&scene->mutex, kinds[kind]) ||
+	    memwait_rwlock_init(&scene->rwlock, 0) ||
+	    memwait_channel_init(channel_of(scene), 0, sizeof(int), WORKERS))
+		return -1;
+	if (kind == RWLOCK)
+		return memwait_rwlock_wrlock(&scene->rwlock);
+	return is_lock(scene) ? memwait_mutex_lock(&scene->mutex) : 0;
+}
+
+/* A turn of a worker: no loop, as it counts what brings it back. */
+static int turn(struct scene *scene)
+{
+	int ret, item;
+
+	switch (scene->kind) {
+	case SEM:
+		return memwait_sem_wait(&scene->sem);
+	case CHANNEL:
+		return memwait_channel_recv(channel_of(scene), &item);
+	case RWLOCK:
+		return memwait_rwlock_wrlock(&scene->rwlock);
+	case COND:
+	case ROBUST_COND:
+		ret = memwait_mutex_lock(&scene->mutex);
+		if (!ret)
+			ret = memwait_cond_wait(&scene->cond, &scene->mutex);
+		return ret ? ret : memwait_mutex_unlock(&scene->mutex);
+	default:
+		return memwait_mutex_lock(&scene->mutex);
+	}
+}
+
+static void release(struct scene *scene)
+{
+	if (scene->kind == RWLOCK)
+		memwait_rwlock_unlock(&scene->rwlock);
+	else if (is_lock(scene))
+		memwait_mutex_unlock(&scene->mutex);
+}
+
+/* What lets the first worker, or each of them if it is no lock, have its turn. */
+static int serve(struct scene *scene)
+{
+	int item = 0;
+
+	switch (scene->kind) {
+	case SEM:
+		return memwait_sem_post(&scene->sem);
+	case COND:
+	case ROBUST_COND:
+		return memwait_cond_signal(&scene->cond);
+	case CHANNEL:
+		return memwait_channel_send(channel_of(scene), &item);
+	default:
+		release(scene);
+		return 0;
+	}
+}
+
+static void work(struct scene *scene, struct worker *worker)
+{
+	__atomic_store_n(&worker->tid, gettid(), __ATOMIC_RELEASE);
+	if (turn(scene))
+		abort();
+	scene->order[__atomic_fetch_add(&scene->n_order, 1, __ATOMIC_ACQ_REL)] = worker->number;
+	while (!set(&worker->go))
+		usleep(100);
+	release(scene);
+	tell(&worker->released);
+	if (scene->end == EXITS_THREAD)
+		pthread_exit(NULL);
+	while (scene->end == IS_CANCELLED || scene->end == IS_KILLED)
+		pause();
+	if (scene->end == EXECUTES) {
+		execl("/bin/busybox", "true", NULL);
+		execlp("true", "true", NULL);
+	}
+}
+
+static void *work_as_thread(void *arg)
+{
+	struct worker *worker = arg;
+
+	work(worker->scene, worker);
+	return NULL;
+}
+
+static void worker_start(struct scene *scene, int i)
+{
+	struct worker *worker = &scene->workers[i];
+
+	worker->scene = scene;
+	worker->number = i;
+	if (is_thread(scene)) {
+		if (pthread_create(&worker->thread, NULL, work_as_thread, worker))
+			abort();
+	} else {
+		worker->pid = fork();
+		if (!worker->pid) {
+			work(scene, worker);
+			_exit(0);
+		}
+	}
+	while (!__atomic_load_n(&worker->tid, __ATOMIC_ACQUIRE))
+		before_next_look();
+	await_asleep(worker->tid);
+}
+
+static void worker_end(struct scene *scene, int i)
+{
+	struct worker *worker = &scene->workers[i];
+
+	tell(&worker->go);
+	while (!set(&worker->released))
+		before_next_look();
+	if (is_thread(scene)) {
+		if (scene->end == IS_CANCELLED)
+			pthread_cancel(worker->thread);
+		pthread_join(worker->thread, NULL);
+	} else {
+		if (scene->end == IS_KILLED)
+			kill(worker->pid, SIGKILL);
+		waitpid(worker->pid, NULL, 0);
+	}
+}
+
+static uint64_t owners(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+static long switches(const struct worker *worker)
+{
+	char path[64], line[128];
+	long n = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", worker->tid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "voluntary_ctxt_switches: %ld", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* All that an end does has been done, and the rest sleeps. */
+static void settle(int fd, struct scene *scene, int from, uint64_t ids)
+{
+	int i;
+
+	while (owners(fd) != ids)
+		usleep(100);
+	for (i = from; i < WORKERS; i++)
+		await_asleep(scene->workers[i].tid);
+}
+
+static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *scene, enum end end)
+{
+	enum kind kind;
+	uint64_t base;
+	int i, j, next;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		ASSERT_EQ(0, scene_init(scene, kind, end));
+		base = owners(fd);
+		for (i = 0; i < WORKERS; i++)
+			worker_start(scene, i);
+		/* As many have an id. */
+		settle(fd, scene, 0, base + WORKERS);
+		for (i = 0; i < WORKERS; i++)
+			scene->workers[i].switches = switches(&scene->workers[i]);
+		for (i = 0; i < WORKERS; i++) {
+			if (!is_lock(scene) || !i)
+				ASSERT_EQ(0, serve(scene));
+			while (__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) <= i)
+				before_next_look();
+			worker_end(scene, i);
+			/* Of a lock the next has its turn then. */
+			next = i + 1 + is_lock(scene);
+			settle(fd, scene, next, base + WORKERS - 1 - i);
+			if (!is_lock(scene))
+				ASSERT_EQ(i + 1, scene->n_order) TH_LOG("kind %d", kind);
+			for (j = next; is_thread(scene) && j < WORKERS; j++)
+				EXPECT_EQ(scene->workers[j].switches,
+					  switches(&scene->workers[j])) {
+					TH_LOG("kind %d: %d was woken by the end of %d", kind, j, i);
+				}
+		}
+		ASSERT_EQ(WORKERS, scene->n_order);
+		for (i = 0; i < WORKERS; i++)
+			EXPECT_EQ(i, scene->order[i]) TH_LOG("kind %d", kind);
+	}
+}
+
+#define ENDS_TEST(name, end)								\
+	USERLIB_TEST(name)								\
+	{										\
+		uint64_t id;								\
+											\
+		if (memwait_owner(&id))							\
+			SKIP(return, "this kernel cannot tell of deaths");		\
+		ends_as(_metadata, self->fd, self->shared, end);			\
+	}
+
+ENDS_TEST(R34_threads_that_return, RETURNS)
+ENDS_TEST(R34_threads_that_exit, EXITS_THREAD)
+ENDS_TEST(R34_threads_that_are_cancelled, IS_CANCELLED)
+ENDS_TEST(R34_processes_that_exit, EXITS)
+ENDS_TEST(R34_processes_that_are_killed, IS_KILLED)
+ENDS_TEST(R34_processes_that_execute, EXECUTES)
+
+/* Many at once: as many as were signalled come back, whatever these do then. */
+USERLIB_TEST(R34_a_few_signals_to_many_threads_that_end)
+{
+	struct scene *scene = self->shared;
+	uint64_t id, base;
+	int i, round;
+
+	if (memwait_owner(&id))
+		SKIP(return, "this kernel cannot tell of deaths");
+	for (round = 0; round < 3; round++) {
+		ASSERT_EQ(0, scene_init(scene, COND, RETURNS));
+		base = owners(self->fd);
+		for (i = 0; i < ITEMS; i++)
+			worker_start(scene, i);
+		for (i = 0; i < 5; i++)
+			ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
+		while (__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) < 5)
+			before_next_look();
+		for (i = 0; i < 5; i++)
+			worker_end(scene, scene->order[i]);
+		settle(self->fd, scene, WORKERS, base + ITEMS - 5);
+		EXPECT_EQ(5, scene->n_order);
+		EXPECT_EQ(ITEMS - 5, memwait_waiters(&scene->cond, 0));
+		ASSERT_EQ(0, memwait_cond_broadcast(&scene->cond));
+		for (i = 5; i < ITEMS; i++) {
+			while (__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) <= i)
+				before_next_look();
+			worker_end(scene, scene->order[i]);
+		}
+	}
+}
+
+/* A waiter that was killed before it had the mutex has lost its signal to the next. */
+USERLIB_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
+{
+	struct scene *scene = self->shared;
+	uint64_t id, base;
+	int i;
+
+	if (memwait_owner(&id))
+		SKIP(return, "this kernel cannot tell of deaths");
+	ASSERT_EQ(0, scene_init(scene, COND, EXITS));
+	base = owners(self->fd);
+	for (i = 0; i < 3; i++)
+		worker_start(scene, i);
+	/* It is woken, waits for the mutex, and is killed there. */
+	ASSERT_EQ(0, memwait_mutex_lock(&scene->mutex));
+	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
+	await_waiters(self->fd, &scene->mutex, U32_SIZE, 1);
+	kill(scene->workers[0].pid, SIGKILL);
+	waitpid(scene->workers[0].pid, NULL, 0);
+	await_waiters(self->fd, &scene->mutex, U32_SIZE, 1);
+	ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
+	while (!__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE))
+		before_next_look();
+	worker_end(scene, 1);
+	settle(self->fd, scene, WORKERS, base + 1);
+	await_waiters(self->fd, &scene->cond, U32_SIZE, 1);
+	EXPECT_EQ(1, scene->n_order);
+	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
+	worker_end(scene, 2);
+	EXPECT_EQ(1, scene->order[0]);
+	EXPECT_EQ(2, scene->order[1]);
+}
+
+TEST_HARNESS_MAIN
