@@ -263,12 +263,18 @@ need_tree()
 	artefact "$linux_tree" "unpack newest kernel source" make_source "$root"
 }
 
-# Lays the driver into $1/linux, which is links to the source of need_tree, and which git replaces; the
-# series is in $1/series. What the series changes is in a repository, so that git am applies it.
+# Lays the driver into $1/linux, which is links to the source of need_tree, and which git replaces.
 lay_into_tree()
 {
-	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux" -c user.name=base -c user.email=base)
 	cp -al "$linux_tree" "$1/linux"
+	lay_series "$1"
+}
+
+# Lays the driver into the tree $1/linux; the series is in $1/series. What the series changes is in a
+# repository, so that git am applies it.
+lay_series()
+{
+	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux" -c user.name=base -c user.email=base)
 	"${git[@]}" init -q
 	"${git[@]}" add -f MAINTAINERS Documentation/userspace-api drivers/misc tools/testing/selftests/Makefile
 	"${git[@]}" commit -qm base
