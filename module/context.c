@@ -141,8 +141,8 @@ bool memwait_context_leave_process(struct memwait_context *context)
 bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused)
 {
 	lockdep_assert_held(&context->read_lock);
-	if (!context->ended_upto && memwait_context_wake_first(context, MEMWAIT_STEP))
-		queue_work(system_unbound_wq, &context->wake_rest);
+	if (!context->ended_upto)
+		memwait_context_wake_soon(context);
 	if (memwait_async_end_some(context, MEMWAIT_END_STEP, unused))
 		return true;
 	/* After the waits: see identity.c. */

@@ -178,7 +178,7 @@ struct memwait_spares {
  * @timers: fire at the earliest of @deadlines, or before
  * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
  *	deadline
- * @wake_rest: wakes pollers that a timer left
+ * @wake_rest: wakes pollers that a timer or the end of a process left
  * @pollers: of poll(2) and epoll(7)
  * @readers: of read(2), exclusive: a completion wakes one
  * @read_lock: serializes readers, so a fault neither loses nor reorders completions
@@ -390,6 +390,9 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 bool memwait_context_wake_first(struct memwait_context *context, unsigned int most);
 void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
+void memwait_context_wake_soon(struct memwait_context *context);
+int memwait_wake_init(void);
+void memwait_wake_exit(void);
 
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,

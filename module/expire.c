@@ -41,8 +41,7 @@
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
 	WRITE_ONCE(context->due, true);
-	if (memwait_context_wake_first(context, MEMWAIT_STEP))
-		queue_work(system_unbound_wq, &context->wake_rest);
+	memwait_context_wake_soon(context);
 	return HRTIMER_NORESTART;
 }
 

@@ -8,6 +8,9 @@
  * another user by one step. A run of the work is bounded and queues the work again for the rest.
  * The lists into which the work sorts the dead are private to it and need no lock.
  *
+ * The work needs no memory. A waiter that it tells may be a daemon that writes dirty pages back, so
+ * memory reclaim may wait for it: hence WQ_MEM_RECLAIM.
+ *
  * The work also ends the contexts of a dead process, in steps, unless the process does so itself
  * when it closes its descriptors: see the top of context.c. The work never waits for a thread.
  */
@@ -310,7 +313,7 @@ int __init memwait_owner_init(void)
 {
 	int err;
 
-	memwait_deaths.queue = alloc_workqueue("memwait_death", WQ_UNBOUND, 0);
+	memwait_deaths.queue = alloc_workqueue("memwait_death", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!memwait_deaths.queue)
 		return -ENOMEM;
 	INIT_WORK(&memwait_deaths.work, memwait_death);

@@ -19,7 +19,9 @@
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
  * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
  * locks. umount succeeds once close(2), cancel or read returns. A kernel thread leaves pins to a
- * work of their user, so that a user delays only its own pins. Pins stay charged until put.
+ * work of their user, so that a user delays only its own pins. Pins stay charged until put. The
+ * workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work runs the code of any file system,
+ * which may need memory, and wait for a workqueue that is none either.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
  *			queue->lock -> memwait_users.xa_lock

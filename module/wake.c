@@ -22,8 +22,13 @@
  *
  * A context may have any number of pollers, which are woken with interrupts disabled. So the
  * contexts of a step share MEMWAIT_STEP pollers, at least the first 4 of each. The rest are woken
- * afterwards, with preemption on.
+ * afterwards, with preemption on: by the notifier, or by a work on a workqueue if a timer or the
+ * death of a process wakes the pollers. The work needs no memory. A poller may be a daemon that
+ * writes dirty pages back, so memory reclaim may wait for the work: WQ_MEM_RECLAIM lets it run
+ * without the memory for a new kernel thread.
  */
+#include <linux/errno.h>
+#include <linux/init.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/poll.h>
@@ -31,9 +36,12 @@
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #include "context.h"
 #include "memwait.h"
+
+static struct workqueue_struct *memwait_wake_queue;
 
 /**
  * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
@@ -156,4 +164,29 @@ void memwait_context_wake(struct memwait_context *context)
 {
 	if (memwait_context_wake_first(context, MEMWAIT_STEP))
 		memwait_context_wake_rest(context);
+}
+
+/**
+ * memwait_context_wake_soon() - wake the first pollers and a reader of a context; a work wakes the
+ *	rest
+ * @context: its close has not come to memwait_expire_close(), which stops the work
+ *
+ * Context: any.
+ */
+void memwait_context_wake_soon(struct memwait_context *context)
+{
+	if (memwait_context_wake_first(context, MEMWAIT_STEP))
+		queue_work(memwait_wake_queue, &context->wake_rest);
+}
+
+int __init memwait_wake_init(void)
+{
+	memwait_wake_queue = alloc_workqueue("memwait_wake", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	return memwait_wake_queue ? 0 : -ENOMEM;
+}
+
+/* No context exists. */
+void memwait_wake_exit(void)
+{
+	destroy_workqueue(memwait_wake_queue);
 }
