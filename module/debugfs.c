@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs memwait/queues, for root: all waiters, one per line.
+ * debugfs, for root. memwait/ids: all living ids, one per line. The walk looks the next id up for
+ * each line, so it keeps nothing between two lines.
+ *
+ * memwait/queues: all waiters, one per line.
  *
  * A waiter that stays in its queue from the first read(2) to the last is listed exactly once. A
  * waiter that joins, leaves or moves meanwhile may be listed, missing, or listed twice.
@@ -34,6 +37,8 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable.h>
 #include <linux/sched.h>
@@ -490,7 +495,112 @@ static const struct file_operations memwait_walk_fops = {
 };
 
 /**
- * memwait_debugfs_init() - create the debugfs file
+ * struct memwait_ids - an open list of ids, and its present line
+ * @id: least id of the present line
+ * @kind: what has it
+ * @pid: the process
+ * @tid: the thread, or 0
+ * @command: name of the thread; or of the process, if it lives
+ */
+struct memwait_ids {
+	u64 id;
+	const char *kind;
+	pid_t pid;
+	pid_t tid;
+	char command[TASK_COMM_LEN];
+};
+
+/* Notes an identity, if it lives. Returns whether it does. */
+static bool memwait_ids_note(struct memwait_ids *ids, const struct memwait_identity *identity)
+{
+	struct task_struct *task;
+
+	if (READ_ONCE(identity->dead))
+		return false;
+	ids->kind = identity->tid ? "thread" : identity->who ? "process" : "context";
+	ids->pid = identity->pid;
+	ids->tid = identity->tid;
+	ids->command[0] = 0;
+	task = pid_task(find_pid_ns(ids->tid ?: ids->pid, &init_pid_ns), PIDTYPE_PID);
+	if (task)
+		get_task_comm(ids->command, task);
+	return true;
+}
+
+/* Each look at an identity is an RCU section of its own: any number may be dead. */
+static void *memwait_ids_line(struct memwait_ids *ids)
+{
+	struct memwait_identity *identity;
+	bool noted;
+
+	for (;; ids->id++) {
+		rcu_read_lock();
+		identity = memwait_identity_next(&ids->id);
+		noted = identity && memwait_ids_note(ids, identity);
+		rcu_read_unlock();
+		if (!identity)
+			return NULL;
+		if (noted)
+			return ids;
+		if (memwait_is_killed())
+			return ERR_PTR(-EINTR);
+		cond_resched();
+	}
+}
+
+static void *memwait_ids_start(struct seq_file *seq, loff_t *pos)
+{
+	return *pos ? memwait_ids_line(seq->private) : SEQ_START_TOKEN;
+}
+
+static void *memwait_ids_next(struct seq_file *seq, void *line, loff_t *pos)
+{
+	struct memwait_ids *ids = seq->private;
+
+	++*pos;
+	if (line != SEQ_START_TOKEN)
+		ids->id++;
+	return memwait_ids_line(ids);
+}
+
+static int memwait_ids_show(struct seq_file *seq, void *line)
+{
+	const struct memwait_ids *ids = line;
+
+	if (line == SEQ_START_TOKEN) {
+		seq_puts(seq, "id\tkind\tpid\ttid\tcommand\n");
+		return 0;
+	}
+	seq_printf(seq, "%llu\t%s\t%d", ids->id, ids->kind, ids->pid);
+	memwait_show_number(seq, ids->tid);
+	seq_putc(seq, '\t');
+	seq_escape(seq, ids->command[0] ? ids->command : "-", " \t\n\\");
+	seq_putc(seq, '\n');
+	return 0;
+}
+
+static const struct seq_operations memwait_ids_ops = {
+	.start = memwait_ids_start,
+	.next = memwait_ids_next,
+	.stop = memwait_walk_stop,
+	.show = memwait_ids_show,
+};
+
+static int memwait_ids_open(struct inode *inode, struct file *file)
+{
+	return seq_open_private(file, &memwait_ids_ops, sizeof(struct memwait_ids)) ?:
+	       nonseekable_open(inode, file);
+}
+
+static const struct file_operations memwait_ids_fops = {
+	.owner = THIS_MODULE,
+	.open = memwait_ids_open,
+	.read = seq_read,
+	.release = seq_release_private,
+};
+
+/**
+ * memwait_debugfs_init() - create the debugfs files
  *
  * Context: process context, may sleep.
  */
@@ -498,10 +608,11 @@ void __init memwait_debugfs_init(void)
 {
 	memwait_debugfs = debugfs_create_dir("memwait", NULL);
 	debugfs_create_file("queues", 0400, memwait_debugfs, NULL, &memwait_walk_fops);
+	debugfs_create_file("ids", 0400, memwait_debugfs, NULL, &memwait_ids_fops);
 }
 
 /**
- * memwait_debugfs_exit() - remove the debugfs file
+ * memwait_debugfs_exit() - remove the debugfs files
  *
  * Context: process context, may sleep.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The list of all waiters. See debugfs.c.
+ * The lists of all waiters and of all ids. See debugfs.c.
  */
 #ifndef MEMWAIT_DEBUGFS_H
 #define MEMWAIT_DEBUGFS_H

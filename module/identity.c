@@ -141,6 +141,24 @@ struct memwait_identity *memwait_identity_of(const void *who)
 	return identity;
 }
 
+/**
+ * memwait_identity_next() - find the next identity, dead or alive
+ * @id: its least id; set to its id
+ *
+ * Context: any but interrupts; under RCU.
+ *
+ * Return: the identity, or %NULL.
+ */
+struct memwait_identity *memwait_identity_next(u64 *id)
+{
+	struct memwait_identity *identity;
+	unsigned long index = *id;
+
+	identity = xa_find(&memwait_identities, &index, ULONG_MAX, XA_PRESENT);
+	*id = index;
+	return identity;
+}
+
 /* Allocates an identity, unpublished and not charged. Returns it or an ERR_PTR(). */
 static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
 						       const void *who)
@@ -158,6 +176,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->dead = false;
 	identity->who = who;
 	identity->tid = who == current ? task_pid_nr(current) : 0;
+	identity->pid = who ? task_tgid_nr(current) : context->pid;
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->queues);
 	INIT_LIST_HEAD(&identity->moved_to);

@@ -22,6 +22,7 @@ struct memwait_user;
  * @dead: set once, before @dead_llist is added
  * @who: the thread's task_struct or the process's signal_struct, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
+ * @pid: the process's id there; for a context, that of the process that opened it
  * @who_node: in the table of living identities, until @dead is set
  * @lock: protects the next three
  * @queues: queues that watch it, by &memwait_queue.watched_node
@@ -40,6 +41,7 @@ struct memwait_identity {
 	bool dead;
 	const void *who;
 	pid_t tid;
+	pid_t pid;
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head queues;
@@ -68,6 +70,7 @@ extern bool memwait_has_owners;
 extern struct memwait_identity memwait_nobody;
 extern struct memwait_deaths memwait_deaths;
 struct memwait_identity *memwait_identity_of(const void *who);
+struct memwait_identity *memwait_identity_next(u64 *id);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
 int memwait_context_use(struct memwait_context *context);
 int memwait_identity_bind(struct memwait_context *context);

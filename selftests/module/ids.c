@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The list of all ids: what a line says, that it is whole, that it names what keeps the module. */
+#include "owner_test.h"
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#define IDS	"/sys/kernel/debug/memwait/ids"
+#define REFCNT	"/sys/module/memwait/refcnt"
+#define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
+
+struct row {
+	unsigned long long id;
+	char kind[16];
+	int pid;
+	char tid[16];
+	char command[80];
+};
+
+/* Reads the list on, in pieces. Returns whether there was another line. */
+static bool next_row(FILE *list, struct row *row)
+{
+	return fscanf(list, "%llu\t%15[^\t]\t%d\t%15[^\t]\t%79[^\n]\n", &row->id, row->kind,
+		      &row->pid, row->tid, row->command) == 5;
+}
+
+/* Opens the list, with a buffer of that size, behind its header. */
+static FILE *list_ids(size_t piece)
+{
+	FILE *list = fopen(IDS, "r");
+	char header[80];
+
+	if (!list)
+		return NULL;
+	setvbuf(list, NULL, _IOFBF, piece);
+	if (fgets(header, sizeof(header), list) &&
+	    !strcmp(header, "id\tkind\tpid\ttid\tcommand\n"))
+		return list;
+	fclose(list);
+	return NULL;
+}
+
+static bool find_id(uint64_t id, struct row *row)
+{
+	FILE *list = list_ids(4096);
+	bool found = false;
+
+	while (list && !found && next_row(list, row))
+		found = row->id == id;
+	if (list)
+		fclose(list);
+	return found;
+}
+
+static long count_ids(void)
+{
+	FILE *list = list_ids(4096);
+	struct row row;
+	long nr = 0;
+
+	if (!list)
+		return -1;
+	while (next_row(list, &row))
+		nr++;
+	fclose(list);
+	return nr;
+}
+
+/* A process that has an id and no file of the device. */
+static pid_t start_holder(int fd, uint64_t *id)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_NAME, "a holder\t");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	*id = my_id(fd);
+	close(fd);
+	store_id(id + 1, 1);
+	pause();
+	_exit(1);
+}
+
+FIXTURE(ids)
+{
+	int fd;
+};
+
+FIXTURE_SETUP(ids)
+{
+	struct memwait_info info;
+
+	if (access("/sys/kernel/debug/clear_warn_once", F_OK))
+		SKIP(return, "no debugfs");
+	self->fd = memwait_open(0);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	ASSERT_EQ(0, access(IDS, R_OK));
+}
+
+FIXTURE_TEARDOWN(ids)
+{
+	if (self->fd >= 0)
+		close(self->fd);
+}
+
+#define IDS_TEST(name)	TEST_F_TIMEOUT(ids, name, 300)
+
+IDS_TEST(R37_an_id_is_a_line_while_it_lives)
+{
+	struct owned_waiter w = { .fd = self->fd, .stays = 1 };
+	uint64_t id;
+	char tid[32];
+	struct row row;
+
+	prctl(PR_SET_NAME, "a\\n id");
+	id = my_id(self->fd);
+	ASSERT_TRUE(find_id(id, &row));
+	EXPECT_STREQ("thread", row.kind);
+	EXPECT_EQ(getpid(), row.pid);
+	snprintf(tid, sizeof(tid), "%d", getpid());
+	EXPECT_STREQ(tid, row.tid);
+	EXPECT_STREQ("a\\134n\\040id", row.command);
+
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, tell_id, &w));
+	await_id(&w.id);
+	ASSERT_TRUE(find_id(w.id, &row));
+	EXPECT_STREQ("thread", row.kind);
+	EXPECT_EQ(getpid(), row.pid);
+	EXPECT_STRNE(tid, row.tid);
+	owned_waiter_join(&w);
+	EXPECT_FALSE(find_id(w.id, &row));
+	EXPECT_TRUE(find_id(id, &row));
+	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, NULL));
+	EXPECT_FALSE(find_id(id, &row));
+}
+
+IDS_TEST(R37_processes_and_contexts_with_an_id_are_lines)
+{
+	long before = count_ids();
+	FILE *list;
+	uint64_t id;
+	struct row row;
+	int processes = 0;
+
+	ASSERT_EQ(0, mw_owner(self->fd, BIND, &id));
+	ASSERT_TRUE(find_id(id, &row));
+	EXPECT_STREQ("context", row.kind);
+	EXPECT_EQ(getpid(), row.pid);
+	EXPECT_STREQ("-", row.tid);
+	EXPECT_EQ(before + 2, count_ids());
+	list = list_ids(4096);
+	ASSERT_NE(NULL, list);
+	while (next_row(list, &row))
+		processes += !strcmp(row.kind, "process") && row.pid == getpid() &&
+			     !strcmp(row.tid, "-") && strcmp(row.command, "-");
+	fclose(list);
+	EXPECT_EQ(1, processes);
+	close(self->fd);
+	self->fd = -1;
+	while (count_ids() != before)
+		usleep(1000);
+}
+
+/* Whatever has a reference to the module is a line of the list, or an open file. */
+static bool all_are_named(long contexts)
+{
+	uint64_t end = in_ms(20000);
+
+	/* The references of the dead are put a little later. */
+	while (read_number(REFCNT) != count_ids() + contexts) {
+		if (now_ns(CLOCK_MONOTONIC) > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+IDS_TEST(R26_what_keeps_the_module_is_named)
+{
+	uint64_t *ids = shared_page(sysconf(_SC_PAGESIZE)), id;
+	struct row row;
+	pid_t child;
+	long others;
+
+	if (access(REFCNT, R_OK))
+		SKIP(return, "the module cannot be unloaded");
+	others = read_number(REFCNT) - count_ids();
+	ASSERT_LE(1, others);
+
+	/* A thread keeps the module after its last file, which lsof could name. */
+	child = start_holder(self->fd, ids);
+	await_id(&ids[1]);
+	id = ids[0];
+	EXPECT_TRUE(all_are_named(others));
+	close(self->fd);
+	self->fd = -1;
+	EXPECT_TRUE(all_are_named(others - 1));
+	EXPECT_EQ(-1, syscall(SYS_delete_module, "memwait", O_NONBLOCK));
+	EXPECT_EQ(EWOULDBLOCK, errno);
+	ASSERT_TRUE(find_id(id, &row));
+	EXPECT_EQ(child, row.pid);
+	EXPECT_STREQ("a\\040holder\\011", row.command);
+	kill(child, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(child));
+	EXPECT_TRUE(all_are_named(others - 1));
+	EXPECT_FALSE(find_id(id, &row));
+
+	self->fd = memwait_open(0);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, mw_owner(self->fd, BIND, &id));
+	EXPECT_TRUE(all_are_named(others));
+	close(self->fd);
+	self->fd = -1;
+	EXPECT_TRUE(all_are_named(others - 1));
+}
+
+struct churn {
+	pthread_t thread;
+	int fd;
+	int stop;
+	long rounds;
+};
+
+static void *make_id(void *arg)
+{
+	my_id(((struct churn *)arg)->fd);
+	return NULL;
+}
+
+/* Threads that get an id and end, one after the other. */
+static void *churn_main(void *arg)
+{
+	struct churn *churn = arg;
+	pthread_t thread;
+
+	while (!__atomic_load_n(&churn->stop, __ATOMIC_RELAXED)) {
+		if (pthread_create(&thread, NULL, make_id, churn))
+			abort();
+		pthread_join(thread, NULL);
+		add_one(&churn->rounds);
+	}
+	return NULL;
+}
+
+#define MANY	1500
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
+
+	return one < two ? -1 : one > two;
+}
+
+IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
+{
+	static const size_t pieces[] = { 4096, 100 };
+	const struct rlimit many = { MANY + 100, MANY + 100 };
+	struct churn churn = { .fd = self->fd };
+	static unsigned char seen[MANY];
+	static uint64_t ids[MANY];
+	static int fds[MANY];
+	uint64_t *found;
+	struct row row;
+	FILE *list;
+	size_t p;
+	int i;
+
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
+	for (i = 0; i < MANY; i++) {
+		fds[i] = memwait_open(0);
+		ASSERT_LE(0, fds[i]);
+		ASSERT_EQ(0, mw_owner(fds[i], MEMWAIT_OWNER_CONTEXT, &ids[i]));
+	}
+	qsort(ids, MANY, sizeof(ids[0]), compare_ids);
+	ASSERT_EQ(0, pthread_create(&churn.thread, NULL, churn_main, &churn));
+	await_counted(&churn.rounds);
+	for (p = 0; p < 2; p++) {
+		memset(seen, 0, sizeof(seen));
+		list = list_ids(pieces[p]);
+		ASSERT_NE(NULL, list);
+		while (next_row(list, &row)) {
+			uint64_t id = row.id;
+
+			found = bsearch(&id, ids, MANY, sizeof(ids[0]), compare_ids);
+			if (found)
+				seen[found - ids]++;
+		}
+		fclose(list);
+		for (i = 0; i < MANY && seen[i] == 1; i++)
+			;
+		EXPECT_EQ(MANY, i);
+	}
+	__atomic_store_n(&churn.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(churn.thread, NULL);
+	for (i = 0; i < MANY; i++)
+		close(fds[i]);
+}
+
+IDS_TEST(R37_only_root_reads_the_list)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		if (setgid(1234) || setuid(1234))
+			_exit(1);
+		_exit(open(IDS, O_RDONLY) != -1 || errno != EACCES);
+	}
+	EXPECT_EQ(0, child_status(child));
+}
+
+TEST_HARNESS_MAIN
