@@ -175,7 +175,7 @@ TOOL_TEST(R37_wrong_arguments_are_told_from_failures)
 		"", "nothing", "list more", "wait", "wait %s 0", "wait %s 2 0", "wait %s 0 x",
 		"wait --size 3 %s 0 0", "wait --size 1 %s 0 256", "wait --timeout -1 %s 0 0",
 		"notify %s", "notify %s 0 -1", "notify %s 0 4294967296", "list --word x",
-		"top --interval 0",
+		"top --interval 0", "owners all", "owners --all --all",
 		"wait --size 8 %s 0 ' -1'",
 	};
 	struct output output;
@@ -310,6 +310,53 @@ TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
 	/* Who waits beside the circle is not in it. */
 	snprintf(expected, sizeof(expected), "which is for thread %d to give\n",
 		 self->children[1]);
+	EXPECT_EQ(NULL, strstr(output.text, expected));
+}
+
+/* A thread with an id and no file of the device, which lsof cannot name. */
+TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
+{
+	int *go = (int *)self->words;
+	struct output output;
+	char expected[128];
+	struct memwait_info info;
+	pid_t child;
+
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
+		SKIP(return, "this kernel cannot tell of deaths");
+	child = fork();
+	if (!child) {
+		uint64_t id = 0;
+
+		prctl(PR_SET_NAME, "a\tholder \033");
+		if (mw_owner(self->fd, 0, &id) || close(self->fd))
+			_exit(1);
+		go[1] = id >> 32;
+		go[2] = id;
+		__atomic_store_n(go, 1, __ATOMIC_RELEASE);
+		pause();
+	}
+	self->children[self->nr++] = child;
+	ASSERT_TRUE(await_flag(go, 60));
+	snprintf(expected, sizeof(expected), "thread  %7d %7d %-15s  %llu\n", child, child,
+		 "a\\011holder\\040\\033", (unsigned long long)(uint32_t)go[1] << 32 |
+		 (uint32_t)go[2]);
+	run(&output, "owners --all");
+	EXPECT_EQ(0, output.status);
+	EXPECT_SAYS(&output, "KIND        PID     TID COMMAND          ID\n");
+	EXPECT_SAYS(&output, expected);
+	/* Nothing waits for it. */
+	run(&output, "owners");
+	EXPECT_EQ(0, output.status);
+	snprintf(expected, sizeof(expected), "thread %d", child);
+	EXPECT_EQ(NULL, strstr(output.text, expected));
+
+	kill(child, SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(child));
+	self->nr--;
+	run(&output, "owners --all");
+	snprintf(expected, sizeof(expected), " %d ", child);
 	EXPECT_EQ(NULL, strstr(output.text, expected));
 }
 

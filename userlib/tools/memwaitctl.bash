@@ -11,6 +11,7 @@ _memwaitctl()
 	elif [[ $word = -* ]]; then
 		case $command in
 		list) words='--json --word --pid' ;;
+		owners) words='--all' ;;
 		top) words='--interval --count' ;;
 		wait) words='--size --timeout' ;;
 		esac

@@ -32,6 +32,7 @@
 
 #define DEVICE		"/dev/memwait"
 #define QUEUES		"/sys/kernel/debug/memwait/queues"
+#define IDS		"/sys/kernel/debug/memwait/ids"
 #define VERSION_FILE	"/sys/module/memwait/version"
 #define TRACING		"/sys/kernel/tracing"
 
@@ -48,7 +49,7 @@ enum {
 static const char usage_text[] =
 	"Usage: memwaitctl info\n"
 	"       memwaitctl list [--json] [--word FILE:OFFSET] [--pid PID]\n"
-	"       memwaitctl owners\n"
+	"       memwaitctl owners [--all]\n"
 	"       memwaitctl top [--interval SECONDS] [--count N]\n"
 	"       memwaitctl wait [--size BYTES] [--timeout SECONDS] FILE OFFSET VALUE\n"
 	"       memwaitctl notify FILE OFFSET [COUNT|all]\n";
@@ -443,18 +444,25 @@ static int read_header(char *line, int *order, int max)
 	return nr;
 }
 
+static FILE *open_list(const char *path)
+{
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		fail(EXIT_ERROR, "%s: %s: %s", path, strerror(errno), errno == ENOENT ?
+		     "the module is not loaded, or debugfs not mounted" :
+		     "only root can read it");
+	return f;
+}
+
 static struct rows read_queues(void)
 {
 	struct rows rows = { 0 };
 	size_t size = 0, room = 0;
 	int order[32], nr = 0;
 	char *line = NULL;
-	FILE *f = fopen(QUEUES, "r");
+	FILE *f = open_list(QUEUES);
 
-	if (!f)
-		fail(EXIT_ERROR, QUEUES ": %s: %s", strerror(errno), errno == ENOENT ?
-		     "the module is not loaded, or debugfs not mounted" :
-		     "only root can read it");
 	while (getline(&line, &size, f) > 0) {
 		line[strcspn(line, "\n")] = 0;
 		if (!nr) {
@@ -798,17 +806,52 @@ static bool show_deadlock(const struct rows *rows, const struct rows *later, con
 	return true;
 }
 
+/* Lists all ids. Each keeps the module loaded. */
+static int show_all(void)
+{
+	char *line = NULL, *rest, *field[5], command[64];
+	FILE *f = open_list(IDS);
+	size_t size = 0;
+	int lines, i;
+
+	for (lines = 0; getline(&line, &size, f) > 0; lines++) {
+		line[strcspn(line, "\n")] = 0;
+		rest = line;
+		for (i = 0; i < 5; i++)
+			field[i] = strsep(&rest, "\t");
+		if (!field[4])
+			fail(EXIT_ERROR, IDS ": not as expected");
+		if (lines == 1)
+			printf("%-7s %7s %7s %-15s  %s\n", "KIND", "PID", "TID", "COMMAND", "ID");
+		if (lines)
+			printf("%-7s %7s %7s %-15s  %s\n", field[1], field[2], field[3],
+			       plain(field[4], command, sizeof(command)), field[0]);
+	}
+	if (ferror(f))
+		fail(EXIT_ERROR, IDS ": %s", strerror(errno));
+	free(line);
+	fclose(f);
+	return lines > 1 ? 0 : EXIT_NO;
+}
+
 static int do_owners(int argc, char **argv)
 {
+	static const struct option options[] = {
+		{ "all", no_argument, NULL, 'a' },
+		{ 0 }
+	};
 	const struct timespec pause = { .tv_nsec = 100000000 };
 	bool deadlock = false, any = false, told;
 	struct rows rows, later;
+	int option;
 	uint64_t least;
 	size_t i, k;
 
-	(void)argv;
-	if (argc != 1)
+	option = getopt_long(argc, argv, "", options, NULL);
+	if ((option != -1 && option != 'a') || argc != optind)
 		usage();
+	if (option == 'a')
+		return show_all();
 	/* Read twice: only a persistent cycle is a deadlock. */
 	rows = read_queues();
 	nanosleep(&pause, NULL);
