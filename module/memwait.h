@@ -383,6 +383,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_q
 struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue, u64 above);
 struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number);
 void memwait_queue_remove(struct memwait_waiter *waiter);
+void memwait_queue_stay(struct memwait_waiter *waiter);
 void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 struct memwait_queue *memwait_queue_find(const struct memwait_key *key);

@@ -578,6 +578,22 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 }
 
 /**
+ * memwait_queue_stay() - leave a waiter at its place, and out of the list
+ * @waiter: in a queue
+ *
+ * Context: the queue's lock is held.
+ */
+void memwait_queue_stay(struct memwait_waiter *waiter)
+{
+	lockdep_assert_held(&waiter->queue->lock);
+	if (memwait_waiter_has_returned(waiter))
+		return;
+	list_del(&waiter->node);
+	waiter->flags |= MEMWAIT_IN_PLACE;
+	rb_add(&waiter->place, &waiter->queue->returned, memwait_returned_less);
+}
+
+/**
  * memwait_queue_move() - move a waiter to the end of another queue
  * @waiter: in a queue
  * @to: the target

@@ -22,7 +22,6 @@
 #include "begin.h"
 #include "call.h"
 #include "compat.h"
-#include "debugfs.h"
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"
@@ -106,11 +105,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
-	if (from == to) {
-		call->moved = min(call->move, from->nr_waiters - memwait_queue_markers(from));
-		owned = !list_empty(&from->owned);
-	}
-	while (from != to && call->moved < call->move) {
+	while (call->moved < call->move) {
 		waiter = memwait_call_next(call, from);
 		if (!waiter)
 			break;
@@ -123,15 +118,18 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *q
 			memwait_queue_remove(waiter);
 			continue;
 		}
-		memwait_queue_move(waiter, to);
-		if (waiter->identity) {
-			list_move_tail(&waiter->owned_node, &to->owned);
-			owned = true;
-		}
-		waiter->word.key = *target;
+		owned = owned || waiter->identity;
 		call->moved++;
+		if (from == to) {
+			memwait_queue_stay(waiter);
+			continue;
+		}
+		memwait_queue_move(waiter, to);
+		if (waiter->identity)
+			list_move_tail(&waiter->owned_node, &to->owned);
+		waiter->word.key = *target;
 	}
-	if (owned && call->moved) {
+	if (owned) {
 		caller = memwait_identity_of(current);
 		if (caller)
 			memwait_queue_moved_by(to, caller);

@@ -165,6 +165,7 @@ static void *work_as_thread(void *arg)
 static void worker_start(struct scene *scene, int i)
 {
 	struct worker *worker = &scene->workers[i];
+	pid_t pid;
 
 	worker->scene = scene;
 	worker->number = i;
@@ -172,11 +173,12 @@ static void worker_start(struct scene *scene, int i)
 		if (pthread_create(&worker->thread, NULL, work_as_thread, worker))
 			abort();
 	} else {
-		worker->pid = fork();
-		if (!worker->pid) {
+		pid = fork();
+		if (!pid) {
 			work(scene, worker);
 			_exit(0);
 		}
+		worker->pid = pid;
 	}
 	while (!__atomic_load_n(&worker->tid, __ATOMIC_ACQUIRE))
 		before_next_look();
