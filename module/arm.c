@@ -405,6 +405,8 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 		return -EINVAL;
 	if (size > PAGE_SIZE)
 		return -E2BIG;
+	if (!memwait_is_address(batch->waits))
+		return -EFAULT;
 
 	for (i = 0; i < batch->count; i++) {
 		ret = memwait_arm_entry(context, u64_to_user_ptr(batch->waits + (u64)i * size),

@@ -24,7 +24,8 @@ int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr)
 	u32 i;
 	int ret;
 
-	if (copy_from_user(waits, u64_to_user_ptr(from), nr * sizeof(*waits)))
+	if (!memwait_is_address(from) ||
+	    copy_from_user(waits, u64_to_user_ptr(from), nr * sizeof(*waits)))
 		return -EFAULT;
 	for (i = 0; i < nr; i++) {
 		ret = memwait_check_wait(&waits[i], MEMWAIT_WORD_FLAGS);

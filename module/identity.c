@@ -422,6 +422,9 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
  * memwait_identity_lock_queue() - lock one of the queues that watch a dead owner
  * @identity: dead
  *
+ * Those to which it moved waiters come first: only itself can have added them, while anybody can
+ * name it in any number of waits.
+ *
  * Context: process context; takes the queue's lock, for memwait_queue_unlock().
  *
  * Return: the queue; %NULL: none is left, and none will be added.
@@ -434,11 +437,11 @@ struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *ident
 	rcu_read_lock();
 	for (;;) {
 		spin_lock(&identity->lock);
-		queue = list_first_entry_or_null(&identity->queues, struct memwait_queue,
-						 watched_node);
+		queue = list_first_entry_or_null(&identity->moved_to, struct memwait_queue,
+						 mover_node);
 		if (!queue)
-			queue = list_first_entry_or_null(&identity->moved_to, struct memwait_queue,
-							 mover_node);
+			queue = list_first_entry_or_null(&identity->queues, struct memwait_queue,
+							 watched_node);
 		spin_unlock(&identity->lock);
 		if (!queue)
 			break;

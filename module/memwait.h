@@ -278,6 +278,19 @@ ktime_t memwait_expires(u64 deadline, u32 flags);
 bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 
+/**
+ * memwait_is_address() - can an address of an array be one?
+ * @addr: from user space
+ *
+ * Context: any.
+ *
+ * Return: false if a 32-bit kernel would truncate it.
+ */
+static inline bool memwait_is_address(u64 addr)
+{
+	return (unsigned long)addr == addr;
+}
+
 static inline unsigned int memwait_size(u32 flags)
 {
 	return 1U << (flags & MEMWAIT_SIZE_MASK);

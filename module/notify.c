@@ -494,6 +494,8 @@ int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_k
 
 	if (many->flags || many->count > INT_MAX)
 		return -EINVAL;
+	if (!memwait_is_address(many->notifies) || !memwait_is_address(many->woken))
+		return -EFAULT;
 
 	while (done < many->count && !err) {
 		ret = memwait_notify_some(notifies + done, results ? results + done : NULL,

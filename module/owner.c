@@ -137,11 +137,11 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 	spin_lock(&process->lock);
 	context = list_first_entry_or_null(&process->contexts, struct memwait_context,
 					   process_node);
-	if (context) {
+	/* Nobody holds the lock while the context is in this list: see the top of context.c. */
+	if (context && !WARN_ON_ONCE(!mutex_trylock(&context->read_lock)))
 		refcount_inc(&context->refs);
-		/* Nobody holds it while the context is in this list: see the top of context.c. */
-		WARN_ON_ONCE(!mutex_trylock(&context->read_lock));
-	}
+	else
+		context = NULL;
 	spin_unlock(&process->lock);
 	if (!context)
 		return false;

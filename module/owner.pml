@@ -460,8 +460,8 @@ end:	do
 		atomic {
 			!identity_locked[d] ->
 			if
-			:: queues[d] != 0 -> q = (queues[d] & BIT(A) -> A : B)
-			:: queues[d] == 0 && moved_to[d] != 0 -> q = (moved_to[d] & BIT(A) -> A : B)
+			:: moved_to[d] != 0 -> q = (moved_to[d] & BIT(A) -> A : B)
+			:: moved_to[d] == 0 && queues[d] != 0 -> q = (queues[d] & BIT(A) -> A : B)
 			:: queues[d] == 0 && moved_to[d] == 0 -> break
 			fi
 #ifdef MUTATION_LOCKS_A_QUEUE_UNDER_AN_IDENTITY

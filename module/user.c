@@ -24,7 +24,6 @@
  * which may need memory, and wait for a workqueue that is none either.
  *
  *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
- *			queue->lock -> memwait_users.xa_lock
  */
 #include <linux/cred.h>
 #include <linux/fs.h>
