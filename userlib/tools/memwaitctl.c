@@ -187,7 +187,7 @@ static const char *device_hint(int error)
 	case EMFILE:
 		return "this process, or this user's limit max_user_contexts, allows no more";
 	case ENOTTY:
-		return "it is another device";
+		return "it is another device, or an older module is loaded";
 	default:
 		return "";
 	}
@@ -196,13 +196,18 @@ static const char *device_hint(int error)
 /* Returns a descriptor and the result of INFO, or a negative errno. */
 static int device_open(struct memwait_info *info)
 {
+	struct memwait_change change = { .reserved = 1 };
 	int fd = open(DEVICE, O_RDWR | O_CLOEXEC), err;
 
 	if (fd < 0)
 		return -errno;
 	memset(info, 0, sizeof(*info));
-	if (!ioctl(fd, MEMWAIT_IOC_INFO, info))
-		return fd;
+	/* As libmemwait does: EINVAL says that the call is there. */
+	if (!ioctl(fd, MEMWAIT_IOC_INFO, info)) {
+		ioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
+		if (errno == EINVAL)
+			return fd;
+	}
 	err = -errno;
 	close(fd);
 	return err;
