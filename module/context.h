@@ -7,6 +7,7 @@
 
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
+#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/path.h>
 #include <linux/poll.h>
@@ -47,9 +48,13 @@ enum memwait_resource {
  * @pin_lock: held while pins are charged; protects @left_pins
  * @left_pins: pins left by kernel threads to @put_pins
  * @put_pins: puts @left_pins; holds a reference to the user while queued
- * @dead: identities whose deaths are yet to be told; owned by the work in owner.c
- * @dead_node: list of users with a non-empty @dead; owned by that work
+ * @newly_dead: identities that have died, the latest first
+ * @dead_lock: protects @dead and what is told of these
+ * @dead: identities whose deaths are yet to be told
+ * @bereaved: @bury is queued or runs, has a reference, and will look at @newly_dead
+ * @bury: tells of the deaths, see owner.c
  * @kept: cached queues
+ * @rcu: frees it
  */
 struct memwait_user {
 	kuid_t uid;
@@ -58,9 +63,13 @@ struct memwait_user {
 	spinlock_t pin_lock;	/* innermost */
 	struct memwait_pin *left_pins;
 	struct work_struct put_pins;
+	struct llist_head newly_dead;
+	struct mutex dead_lock;		/* outermost */
 	struct list_head dead;
-	struct list_head dead_node;
+	bool bereaved;
+	struct work_struct bury;
 	struct memwait_kept_queues kept;
+	struct rcu_head rcu;
 };
 
 static_assert(sizeof(struct memwait_user) <= PAGE_SIZE);
@@ -244,7 +253,7 @@ void memwait_pins_drop(struct memwait_pin **prepared);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct memwait_pin **unused);
 void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused);
-int memwait_user_init(void);
+int memwait_user_init(work_func_t bury);
 void memwait_user_exit(void);
 struct memwait_context *memwait_context_alloc(void);
 void memwait_context_free(struct memwait_context *context);
@@ -442,6 +451,8 @@ void memwait_places_free(struct memwait_context *context);
 /* owner.c */
 int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user);
+void memwait_bury_work(struct work_struct *work);
+int memwait_close_descriptor(struct file *file, fl_owner_t id);
 int memwait_owner_init(void);
 void memwait_owner_exit(void);
 

@@ -49,18 +49,18 @@
  *
  * A bound context ends with its process, whoever else holds a descriptor: see the top of context.c.
  *
- * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and queue a
- * work, see owner.c.
+ * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
+ * to be buried, see owner.c.
  *
  *	death				a waiter that names the owner
  *
  *	(1) set .dead			(1) lock the queue, compare the word
- *	(2) queue the work		(2) lock the owner
- *	(3) work: lock the owner	(3) load .dead: set: MEMWAIT_OWNER_DIED
+ *	(2) queue it for burial		(2) lock the owner
+ *	(3) lock the owner		(3) load .dead: set: MEMWAIT_OWNER_DIED
  *	(4) look at its queues		(4) add the queue to the owner's
  *
- * If the waiter locks the owner first, the work finds the queue. If the work does, the waiter sees
- * .dead: queue_work() orders the store before the work.
+ * If the waiter locks the owner first, the burial finds the queue. If the burial does, the waiter
+ * sees .dead: llist_add() and llist_del_all() order the store before the burial.
  *
  * (D) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
  * is set by a store-release and read by a load-acquire. A missing identity was drained by the work,
@@ -110,7 +110,7 @@ static DEFINE_SPINLOCK(memwait_new_lock);
 static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work has drained it */
 static atomic64_t memwait_last_id;
 
-struct memwait_deaths memwait_deaths;
+struct workqueue_struct *memwait_bury_queue;
 
 /* Whether this kernel reports deaths. Set at module load. */
 bool memwait_has_owners __ro_after_init;
@@ -402,20 +402,27 @@ static bool memwait_identity_mark_dead(struct memwait_identity *identity, bool e
 }
 
 /**
- * memwait_identity_kill() - mark an identity dead, and let the work tell its waiters
+ * memwait_identity_kill() - mark an identity dead, and leave it to be buried
  * @identity: of the current thread or its process, or of a context that the caller ends; protected
  *	by RCU if another thread of the process may call this, too
  * @ended: it ends by itself, which only waiters that name it are told of
  *
- * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
+ * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT. The full barriers of the
+ * exchanges of .bereaved, here and in owner.c, order them and the accesses to .newly_dead.
  */
 void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 {
+	struct memwait_user *user = identity->user;
+
 	if (!memwait_identity_mark_dead(identity, ended))
 		return;
 	trace_memwait_owner_died(identity);
-	llist_add(&identity->dead_llist, &memwait_deaths.dead);
-	queue_work(memwait_deaths.queue, &memwait_deaths.work);
+	/* Once in the list, the identity may be buried and freed, and its user with it. */
+	rcu_read_lock();
+	llist_add(&identity->dead_llist, &user->newly_dead);
+	if (!xchg(&user->bereaved, true) && refcount_inc_not_zero(&user->refs))
+		queue_work(memwait_bury_queue, &user->bury);
+	rcu_read_unlock();
 }
 
 /**
@@ -461,7 +468,7 @@ struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *ident
  * memwait_identity_free() - free a dead identity that no queue watches
  * @identity: memwait_identity_lock_queue() has returned %NULL for it
  *
- * Context: the work, process context.
+ * Context: process context; .dead_lock of the identity's user is held.
  */
 void memwait_identity_free(struct memwait_identity *identity)
 {

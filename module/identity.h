@@ -29,8 +29,8 @@ struct memwait_user;
  * @moved_to: queues that watch it as the thread that moved waiters there, by
  *	&memwait_queue.mover_node
  * @contexts: of a process: the contexts that end with it, by &memwait_context.process_node
- * @dead_llist: in &memwait_deaths.dead until the work sorts it
- * @dead_node: in &memwait_user.dead; owned by the work
+ * @dead_llist: in &memwait_user.newly_dead
+ * @dead_node: in &memwait_user.dead
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -54,21 +54,9 @@ struct memwait_identity {
 	};
 };
 
-/**
- * struct memwait_deaths - the input of the work in owner.c
- * @dead: dead identities, the latest first
- * @queue: the workqueue
- * @work: tells waiters of the deaths
- */
-struct memwait_deaths {
-	struct llist_head dead;
-	struct workqueue_struct *queue;
-	struct work_struct work;
-};
-
 extern bool memwait_has_owners;
 extern struct memwait_identity memwait_nobody;
-extern struct memwait_deaths memwait_deaths;
+extern struct workqueue_struct *memwait_bury_queue;
 struct memwait_identity *memwait_identity_of(const void *who);
 struct memwait_identity *memwait_identity_next(u64 *id);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);

@@ -139,7 +139,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 static const struct file_operations memwait_fops = {
 	.owner = THIS_MODULE,
 	.open = memwait_open,
-	.flush = memwait_flush,
+	.flush = memwait_close_descriptor,
 	.release = memwait_release,
 	.read_iter = memwait_read_iter,
 	.poll = memwait_poll,
@@ -165,7 +165,7 @@ static int __init memwait_init(void)
 	err = memwait_queue_init();
 	if (err)
 		return err;
-	err = memwait_user_init();
+	err = memwait_user_init(memwait_bury_work);
 	if (err)
 		goto exit_queue;
 	err = memwait_alloc_init();

@@ -232,7 +232,7 @@ struct memwait_queue {
 };
 
 /* Covers some batches of async waits; struct memwait_user fits into a page. */
-#define MEMWAIT_KEPT_QUEUES	480
+#define MEMWAIT_KEPT_QUEUES	448
 
 /**
  * struct memwait_kept_queues - queues that a user keeps, see the top of queue.c

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and the work that tells waiters. The
+ * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and how waiters are told. The
  * top of identity.c says which owner a queue watches, and why no death is missed.
  *
- * One work serves all users, in rounds of one step for each user that has dead. A user whose
- * threads die by the thousand, or with a million locks, keeps one kernel thread busy and delays
- * another user by one step. A run of the work is bounded and queues the work again for the rest.
- * The lists into which the work sorts the dead are private to it and need no lock.
+ * The dead of a user are buried in steps, with the user's .dead_lock held in each: a step tells
+ * the waiters of some queues, or frees an identity that no queue watches. It is done by
  *
- * The work needs no memory. A waiter that it tells may be a daemon that writes dirty pages back, so
- * memory reclaim may wait for it: hence WQ_MEM_RECLAIM.
+ *	- a process that dies, when its descriptors are closed, at its own priority;
+ *	- a thread that is over the limit of ids, which counts the dead until they are buried;
+ *	- a work of the user, which does all that is left. A run of it is bounded and queues the
+ *	  work again for the rest.
+ *
+ * No user waits for the dead, or for a preempted thread, of another.
  *
  * The work also ends the contexts of a dead process, in steps, unless the process does so itself
- * when it closes its descriptors: see the top of context.c. The work never waits for a thread.
+ * when it closes its descriptors: see the top of context.c.
  */
 #include <linux/err.h>
 #include <linux/list.h>
@@ -37,8 +39,6 @@
 
 /* Steps in one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
-
-static LIST_HEAD(memwait_bereaved);	/* users that have dead, next first; owned by the work */
 
 /* Stops watching a thread that has ended, without telling any waiter. */
 static void memwait_queue_let_go(struct memwait_queue *queue, struct memwait_identity *identity)
@@ -111,23 +111,6 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 	return queue;
 }
 
-/* Sorts the newly dead by user. */
-static void memwait_sort_dead(void)
-{
-	struct memwait_identity *identity, *next;
-
-	llist_for_each_entry_safe(identity, next,
-				  llist_reverse_order(llist_del_all(&memwait_deaths.dead)),
-				  dead_llist) {
-		struct memwait_user *user = identity->user;
-
-		if (list_empty(&user->dead))
-			list_add_tail(&user->dead_node, &memwait_bereaved);
-		list_add_tail(&identity->dead_node, &user->dead);
-		cond_resched();
-	}
-}
-
 /* One step for a context of a dead process. Returns false if there is none. */
 static bool memwait_end_contexts(struct memwait_identity *process)
 {
@@ -153,38 +136,138 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 	return true;
 }
 
-/* One step for the first dead of a user. */
-static void memwait_bury(struct memwait_user *user)
+/* Adds the newly dead of a user to its list, in the order of their deaths. */
+static void memwait_sort_dead(struct memwait_user *user)
+{
+	struct memwait_identity *identity, *next;
+
+	lockdep_assert_held(&user->dead_lock);
+	llist_for_each_entry_safe(identity, next,
+				  llist_reverse_order(llist_del_all(&user->newly_dead)),
+				  dead_llist) {
+		list_add_tail(&identity->dead_node, &user->dead);
+		cond_resched();
+	}
+}
+
+/*
+ * One step for the first dead of a user; without @contexts, for the first that has no contexts to
+ * end, as these may keep files whose last put sleeps for long. Returns false if there is none.
+ */
+static bool memwait_bury(struct memwait_user *user, bool contexts)
 {
 	struct memwait_identity *identity;
 
-	identity = list_first_entry(&user->dead, struct memwait_identity, dead_node);
-	if (memwait_end_contexts(identity) || memwait_tell_of_death(identity)) {
+	memwait_sort_dead(user);
+	list_for_each_entry(identity, &user->dead, dead_node) {
+		if (contexts || list_empty_careful(&identity->contexts))
+			break;
+	}
+	if (list_entry_is_head(identity, &user->dead, dead_node))
+		return false;
+	if ((contexts && memwait_end_contexts(identity)) || memwait_tell_of_death(identity)) {
 		/* Rotate: anybody can name this one in any number of waits. */
 		list_move_tail(&identity->dead_node, &user->dead);
-		list_move_tail(&user->dead_node, &memwait_bereaved);
-		return;
+		return true;
 	}
 	list_del(&identity->dead_node);
-	if (list_empty(&user->dead))
-		list_del(&user->dead_node);
-	else
-		list_move_tail(&user->dead_node, &memwait_bereaved);
-	memwait_identity_free(identity);	/* may free the user */
+	memwait_identity_free(identity);	/* the caller keeps the user */
+	return true;
 }
 
-static void memwait_death(struct work_struct *work)
+/*
+ * For memwait_bury_own(): a dying thread does not wait for another one, which goes on; a living
+ * one waits for a step, and until it is killed.
+ */
+static bool memwait_lock_dead(struct memwait_user *user)
 {
-	unsigned int nr;
+	if (current->flags & PF_EXITING)
+		return mutex_trylock(&user->dead_lock);
+	return !mutex_lock_killable(&user->dead_lock);
+}
 
-	for (nr = 0; nr < MEMWAIT_DEATH_RUN; nr++) {
-		memwait_sort_dead();
-		if (list_empty(&memwait_bereaved))
-			return;
-		memwait_bury(list_first_entry(&memwait_bereaved, struct memwait_user, dead_node));
+/* Buries the dead of a context's user, but for those that have contexts to end. */
+static void memwait_bury_own(struct memwait_context *context)
+{
+	struct memwait_user *user = context->user;
+	bool more = true;
+
+	while (more && memwait_lock_dead(user)) {
+		more = memwait_bury(user, false);
+		mutex_unlock(&user->dead_lock);
 		cond_resched();
 	}
-	queue_work(memwait_deaths.queue, work);
+}
+
+/**
+ * memwait_bury_work() - bury the dead of a user
+ * @work: of the user, which it keeps by a reference
+ *
+ * Context: the work, process context.
+ */
+void memwait_bury_work(struct work_struct *work)
+{
+	struct memwait_user *user = container_of(work, struct memwait_user, bury);
+	unsigned int nr;
+	bool more = true;
+
+	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN; nr++) {
+		mutex_lock(&user->dead_lock);
+		more = memwait_bury(user, true);
+		mutex_unlock(&user->dead_lock);
+		cond_resched();
+	}
+	if (!more) {
+		xchg(&user->bereaved, false);
+		/* Pairs with memwait_identity_kill(): one of the two sees the other. */
+		more = !llist_empty(&user->newly_dead) && !xchg(&user->bereaved, true);
+	}
+	if (more)
+		queue_work(memwait_bury_queue, work);
+	else
+		memwait_user_put(user);
+}
+
+/* memwait_identity_new(), which counts only the living. */
+static struct memwait_identity *memwait_owner_new(struct memwait_context *context, const void *who)
+{
+	struct memwait_identity *identity = memwait_identity_new(context, who);
+
+	if (identity != ERR_PTR(-ENOSPC))
+		return identity;
+	memwait_bury_own(context);
+	return memwait_identity_new(context, who);
+}
+
+static int memwait_owner_bind(struct memwait_context *context)
+{
+	int err = memwait_identity_bind(context);
+
+	if (err != -ENOSPC)
+		return err;
+	memwait_bury_own(context);
+	return memwait_identity_bind(context);
+}
+
+/**
+ * memwait_close_descriptor() - close(2) of a descriptor
+ * @file: the context
+ * @id: unused
+ *
+ * A dying process tells its own user's waiters of its death, so that they need not wait for a
+ * kernel thread.
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0.
+ */
+int memwait_close_descriptor(struct file *file, fl_owner_t id)
+{
+	int ret = memwait_flush(file, id);
+
+	if (unlikely(current->flags & PF_EXITING))
+		memwait_bury_own(file->private_data);
+	return ret;
 }
 
 /**
@@ -219,7 +302,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		return -EFAULT;
 
 	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
-		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_identity_bind(context) :
+		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_owner_bind(context) :
 							  memwait_context_use(context);
 		/* The context's id is no secret to whoever holds its descriptor. */
 		id = READ_ONCE(context->id);
@@ -227,7 +310,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 			return put_user(id, &user->id) ? -EFAULT : 0;
 		if (err)
 			return err;
-		identity = READ_ONCE(context->identity) ?: memwait_identity_new(context, NULL);
+		identity = READ_ONCE(context->identity) ?: memwait_owner_new(context, NULL);
 	} else {
 		if (owner->flags & MEMWAIT_OWNER_EXIT) {
 			identity = memwait_identity_of(current);
@@ -236,7 +319,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 				memwait_identity_kill(identity, true);
 			return put_user(id, &user->id) ? -EFAULT : 0;
 		}
-		identity = memwait_identity_of(current) ?: memwait_identity_new(context, current);
+		identity = memwait_identity_of(current) ?: memwait_owner_new(context, current);
 	}
 	if (IS_ERR(identity))
 		return PTR_ERR(identity);
@@ -313,10 +396,9 @@ int __init memwait_owner_init(void)
 {
 	int err;
 
-	memwait_deaths.queue = alloc_workqueue("memwait_death", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!memwait_deaths.queue)
+	memwait_bury_queue = alloc_workqueue("memwait_bury", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!memwait_bury_queue)
 		return -ENOMEM;
-	INIT_WORK(&memwait_deaths.work, memwait_death);
 
 	/* An owner's id with its two flag bits needs a 64-bit word. */
 	if (!IS_ENABLED(CONFIG_64BIT) || !IS_ENABLED(CONFIG_TRACEPOINTS))
@@ -340,7 +422,7 @@ unregister_exit:
 	tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
 	tracepoint_synchronize_unregister();
 destroy_queue:
-	destroy_workqueue(memwait_deaths.queue);
+	destroy_workqueue(memwait_bury_queue);
 	return err;
 }
 
@@ -356,5 +438,5 @@ void memwait_owner_exit(void)
 		tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
 		tracepoint_synchronize_unregister();
 	}
-	destroy_workqueue(memwait_deaths.queue);
+	destroy_workqueue(memwait_bury_queue);
 }

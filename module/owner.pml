@@ -440,7 +440,7 @@ proctype requeuer(byte me)
 }
 #endif
 
-/* memwait_death(), with memwait_tell_of_death() to the end for each */
+/* memwait_bury_work(), with memwait_tell_of_death() to the end for each */
 active proctype work()
 {
 	byte d, q, t;

@@ -67,6 +67,8 @@ static DEFINE_XARRAY(memwait_users);	/* uid -> struct memwait_user */
 static struct kmem_cache *memwait_context_cache;
 static struct workqueue_struct *memwait_put_queue;
 
+static work_func_t memwait_bury __ro_after_init;
+
 static void memwait_put_left(struct work_struct *work);
 
 /**
@@ -132,7 +134,10 @@ static struct memwait_user *memwait_user_get(void)
 		return NULL;
 	new->uid = uid;
 	refcount_set(&new->refs, 1);
+	init_llist_head(&new->newly_dead);
+	mutex_init(&new->dead_lock);
 	INIT_LIST_HEAD(&new->dead);
+	INIT_WORK(&new->bury, memwait_bury);
 	spin_lock_init(&new->pin_lock);
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
@@ -167,7 +172,7 @@ void memwait_user_put(struct memwait_user *user)
 	xa_unlock(&memwait_users);
 	for (i = 0; i < MEMWAIT_RESOURCES; i++)
 		WARN_ON_ONCE(atomic_long_read(&user->used[i]));
-	kfree(user);
+	kfree_rcu(user, rcu);	/* see memwait_identity_kill() */
 }
 
 static bool memwait_pin_less(struct rb_node *new, const struct rb_node *node)
@@ -463,8 +468,17 @@ void memwait_context_free(struct memwait_context *context)
 	kmem_cache_free(memwait_context_cache, context);
 }
 
-int __init memwait_user_init(void)
+/**
+ * memwait_user_init() - make what users need
+ * @bury: of a user, see owner.c
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __init memwait_user_init(work_func_t bury)
 {
+	memwait_bury = bury;
 	memwait_context_cache = KMEM_CACHE(memwait_context, 0);
 	if (!memwait_context_cache)
 		return -ENOMEM;

@@ -29,7 +29,8 @@
  *
  * Between processes, waiters sleep with MEMWAIT_OWNED, which reads owner ids from 64-bit words. So
  * they sleep on the lower half of the sequence, and miss signals only if exactly a multiple of 2^30
- * of them come between (1) and (3). A signaller that dies within its call has signalled, or has not.
+ * of them come between (1) and (3). A signaller that dies within its call has signalled, or has
+ * not.
  *
  * If a woken waiter dies before it has the mutex, the next one returns in its place. The kernel
  * tells that one of any death of the waiter woken last, even if that had the mutex long before. So

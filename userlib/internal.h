@@ -143,8 +143,8 @@ uint32_t memwait_process_number(void);
 
 /*
  * The process's own context. Lower half: its descriptor; -1 until opened, when lost, or under
- * ThreadSanitizer. Upper half: how often it was lost, so that a number that comes again is not taken
- * for the one before.
+ * ThreadSanitizer. Upper half: how often it was lost, so that a number that comes again is not
+ * taken for the one before.
  */
 extern _Atomic uint64_t memwait_device_context __attribute__((__visibility__("hidden")));
 

@@ -510,6 +510,34 @@ OWNER_TEST(R31_owners_are_limited)
 	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
 }
 
+/* The limit is on the living: however fast threads end, the next one has its id. */
+OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
+{
+	struct sched_param param = { .sched_priority = 10 };
+	long limit = read_number(OWNER_LIMIT);
+	struct owned_waiter w = { .fd = self->fd };
+	int i, refused = 0;
+	pthread_t thread;
+
+	if (geteuid())
+		SKIP(return, "needs root to set the limit");
+	/* No kernel thread comes in between. */
+	ASSERT_EQ(0, bind_to(0));
+	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &param));
+	/* One may have been joined before its end is seen. */
+	ASSERT_EQ(0, write_number(OWNER_LIMIT, self->owners + 4));
+	for (i = 0; i < 2000; i++) {
+		w.id = 0;
+		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
+		pthread_join(thread, NULL);
+		refused += !w.id;
+	}
+	EXPECT_EQ(0, refused);
+	param.sched_priority = 0;
+	EXPECT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &param));
+	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
+}
+
 OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
 {
 	long before = read_number("/sys/module/memwait/refcnt");

@@ -34,7 +34,7 @@ struct scene {
 	int n_order;
 	int order[ITEMS];
 	struct worker workers[ITEMS];
-	char channel[2048] __attribute__((aligned(64)));
+	uint64_t channel[256];
 };
 
 static memwait_channel_t *channel_of(struct scene *scene)
@@ -238,10 +238,12 @@ static void settle(int fd, struct scene *scene, int from, uint64_t ids)
 
 static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *scene, enum end end)
 {
+	uint64_t base, id;
 	enum kind kind;
-	uint64_t base;
 	int i, j, next;
 
+	if (memwait_owner(&id))
+		SKIP(return, "this kernel cannot tell of deaths");
 	for (kind = 0; kind < KINDS; kind++) {
 		ASSERT_EQ(0, scene_init(scene, kind, end));
 		base = owners(fd);
@@ -262,11 +264,10 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *sce
 			settle(fd, scene, next, base + WORKERS - 1 - i);
 			if (!is_lock(scene))
 				ASSERT_EQ(i + 1, scene->n_order) TH_LOG("kind %d", kind);
-			for (j = next; is_thread(scene) && j < WORKERS; j++)
-				EXPECT_EQ(scene->workers[j].switches,
-					  switches(&scene->workers[j])) {
-					TH_LOG("kind %d: %d was woken by the end of %d", kind, j, i);
-				}
+			for (j = next; is_thread(scene) && j < WORKERS; j++) {
+				EXPECT_EQ(scene->workers[j].switches, switches(&scene->workers[j]))
+					TH_LOG("kind %d: the end of %d woke %d", kind, i, j);
+			}
 		}
 		ASSERT_EQ(WORKERS, scene->n_order);
 		for (i = 0; i < WORKERS; i++)
@@ -274,22 +275,35 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *sce
 	}
 }
 
-#define ENDS_TEST(name, end)								\
-	USERLIB_TEST(name)								\
-	{										\
-		uint64_t id;								\
-											\
-		if (memwait_owner(&id))							\
-			SKIP(return, "this kernel cannot tell of deaths");		\
-		ends_as(_metadata, self->fd, self->shared, end);			\
-	}
+USERLIB_TEST(R34_threads_that_return)
+{
+	ends_as(_metadata, self->fd, self->shared, RETURNS);
+}
 
-ENDS_TEST(R34_threads_that_return, RETURNS)
-ENDS_TEST(R34_threads_that_exit, EXITS_THREAD)
-ENDS_TEST(R34_threads_that_are_cancelled, IS_CANCELLED)
-ENDS_TEST(R34_processes_that_exit, EXITS)
-ENDS_TEST(R34_processes_that_are_killed, IS_KILLED)
-ENDS_TEST(R34_processes_that_execute, EXECUTES)
+USERLIB_TEST(R34_threads_that_exit)
+{
+	ends_as(_metadata, self->fd, self->shared, EXITS_THREAD);
+}
+
+USERLIB_TEST(R34_threads_that_are_cancelled)
+{
+	ends_as(_metadata, self->fd, self->shared, IS_CANCELLED);
+}
+
+USERLIB_TEST(R34_processes_that_exit)
+{
+	ends_as(_metadata, self->fd, self->shared, EXITS);
+}
+
+USERLIB_TEST(R34_processes_that_are_killed)
+{
+	ends_as(_metadata, self->fd, self->shared, IS_KILLED);
+}
+
+USERLIB_TEST(R34_processes_that_execute)
+{
+	ends_as(_metadata, self->fd, self->shared, EXECUTES);
+}
 
 /* Many at once: as many as were signalled come back, whatever these do then. */
 USERLIB_TEST(R34_a_few_signals_to_many_threads_that_end)

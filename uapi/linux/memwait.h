@@ -169,8 +169,9 @@ struct memwait_wait_any {
  *	only; for MEMWAIT_OK see the completion
  * @user_data: copied to the completion
  * @id: out: for MEMWAIT_IOC_CANCEL. Nonzero if the wait is pending, and not reused in this context
- *	for 2^40 waits; 0 if nothing was queued. In, with MEMWAIT_OWNED: the id of a wait on the same
- *	word that ended with MEMWAIT_OWNER_DIED: the new wait takes its place. Ignored otherwise
+ *	for 2^40 waits; 0 if nothing was queued. In, with MEMWAIT_OWNED: the id of a wait on the
+ *	same word that ended with MEMWAIT_OWNER_DIED: the new wait takes its place. Otherwise
+ *	ignored
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
@@ -234,9 +235,9 @@ struct memwait_cancel {
  * @expected: proceed only while the word holds this value
  * @target: address of the word whose queue the moved waiters join, at its end and in order. Aligned
  *	to the size, never read. May be @addr: then all stay where they are, and are counted in
- *	@moved. Must be of the same object as @addr: of the same file
- *	if @addr is in a shared file mapping; otherwise, and with MEMWAIT_PRIVATE, of the caller's
- *	mm. If not: EXDEV, and nothing is done
+ *	@moved. Must be of the same object as @addr: of the same file if @addr is in a shared file
+ *	mapping; otherwise, and with MEMWAIT_PRIVATE, of the caller's mm. If not: EXDEV, and nothing
+ *	is done
  * @count: max. waiters to wake, oldest first; MEMWAIT_ALL: all
  * @move: max. further waiters to move; MEMWAIT_ALL: all
  * @flags: MEMWAIT_SIZE_*, MEMWAIT_PRIVATE, for both words
