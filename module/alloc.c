@@ -181,45 +181,54 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 							       memwait_async_cache, wait);
 }
 
-/* Removes the wait that was told first. */
-static struct memwait_async_waiter *memwait_async_first_told(struct memwait_context *context)
-{
-	struct memwait_async_waiter *wait;
-
-	lockdep_assert_held(&context->lock);
-	wait = list_first_entry_or_null(&context->told, struct memwait_async_waiter, waiter.node);
-	if (wait) {
-		list_del(&wait->waiter.node);
-		context->nr_told--;
-		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
-	}
-	return wait;
-}
-
-/* Keeps an ended wait. Returns one to free, with its index erased: it, or another; or NULL. */
-static struct memwait_async_waiter *memwait_async_spare(struct memwait_async_waiter *wait)
+/* Keeps a wait that was told of a death. Returns a wait to free: it, or the first of too many. */
+static struct memwait_async_waiter *memwait_async_keep_told(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
-	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
-	bool told = wait->waiter.result == MEMWAIT_OWNER_DIED;
 	struct memwait_async_waiter *unused = NULL;
 
 	lockdep_assert_held(&context->lock);
-	if (told && context->nr_told == MEMWAIT_MAX_TOLD)
-		unused = memwait_async_first_told(context);
-	if (memwait_async_is_group(wait) || (!told && spares->nr == MEMWAIT_MAX_SPARES) ||
-	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
-		unused = wait;
-	} else if (told) {
-		WRITE_ONCE(wait->waiter.state, MEMWAIT_TOLD);
-		list_add_tail(&wait->waiter.node, &context->told);
+	if (context->nr_told == MEMWAIT_MAX_TOLD) {
+		/* In exchange, so that the charge is never given back. */
+		unused = list_first_entry(&context->told, struct memwait_async_waiter,
+					  waiter.node);
+		list_del(&unused->waiter.node);
+	} else if (memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
 		context->nr_told++;
 	} else {
-		WRITE_ONCE(wait->waiter.state, MEMWAIT_SPARE);
-		wait->next_spare = spares->first;
-		spares->first = wait;
-		spares->nr++;
+		return wait;
 	}
+	WRITE_ONCE(wait->waiter.state, MEMWAIT_TOLD);
+	list_add_tail(&wait->waiter.node, &context->told);
+	return unused;
+}
+
+/* Keeps an ended wait as a spare. Returns it if it is to be freed, or NULL. */
+static struct memwait_async_waiter *memwait_async_keep_spare(struct memwait_async_waiter *wait)
+{
+	struct memwait_context *context = wait->context;
+	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
+
+	lockdep_assert_held(&context->lock);
+	if (memwait_async_is_group(wait) || spares->nr == MEMWAIT_MAX_SPARES ||
+	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1))
+		return wait;
+	WRITE_ONCE(wait->waiter.state, MEMWAIT_SPARE);
+	wait->next_spare = spares->first;
+	spares->first = wait;
+	spares->nr++;
+	return NULL;
+}
+
+/* Keeps an ended wait. Returns one to free, with its index erased; or NULL. */
+static struct memwait_async_waiter *memwait_async_spare(struct memwait_async_waiter *wait)
+{
+	struct memwait_async_waiter *unused;
+
+	if (unlikely(wait->waiter.result == MEMWAIT_OWNER_DIED))
+		unused = memwait_async_keep_told(wait);
+	else
+		unused = memwait_async_keep_spare(wait);
 	if (unused)
 		memwait_async_erase(unused);
 	return unused;
@@ -293,16 +302,12 @@ void memwait_async_free_now(struct memwait_async_waiter *wait)
  */
 void memwait_async_free_all(struct memwait_context *context)
 {
-	struct memwait_async_waiter *wait;
+	struct memwait_async_waiter *wait, *next;
 	int kind;
 
-	do {
-		spin_lock(&context->lock);
-		wait = memwait_async_first_told(context);
-		spin_unlock(&context->lock);
-		if (wait)
-			memwait_async_free_now(wait);
-	} while (wait);
+	memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->nr_told);
+	list_for_each_entry_safe(wait, next, &context->told, waiter.node)
+		memwait_async_free_now(wait);
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares[kind].nr);
 		while ((wait = context->spares[kind].first)) {

@@ -52,6 +52,7 @@ enum memwait_resource {
  * @dead_lock: protects @dead and what is told of these
  * @dead: identities whose deaths are yet to be told
  * @bereaved: @bury is queued or runs, has a reference, and will look at @newly_dead
+ * @work_waits: @bury has not got @dead_lock, and is queued again by the thread that has
  * @bury: tells of the deaths, see owner.c
  * @kept: cached queues
  * @rcu: frees it
@@ -67,6 +68,7 @@ struct memwait_user {
 	struct mutex dead_lock;		/* outermost */
 	struct list_head dead;
 	bool bereaved;
+	bool work_waits;
 	struct work_struct bury;
 	struct memwait_kept_queues kept;
 	struct rcu_head rcu;
@@ -245,6 +247,7 @@ struct memwait_context {
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 void memwait_limits_init(void);
 void memwait_user_put(struct memwait_user *user);
+bool memwait_user_is_own(const struct memwait_user *user);
 int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,
 			 size_t stride, u32 nr, struct memwait_pin **prepared);
 int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
@@ -424,8 +427,6 @@ void memwait_async_queued(struct memwait_async_waiter *wait);
 bool memwait_async_claim(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);
-void memwait_async_group_unpin(struct memwait_group *group, struct memwait_context *context,
-			       struct memwait_pin **unused);
 bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 			    struct memwait_pin **unused);
 struct memwait_pin *memwait_async_close(struct memwait_context *context);

@@ -11,7 +11,7 @@
  *	- a work of the user, which does all that is left. A run of it is bounded and queues the
  *	  work again for the rest.
  *
- * No user waits for the dead, or for a preempted thread, of another.
+ * No user works for the dead of another, and the work waits for no thread.
  *
  * The work also ends the contexts of a dead process, in steps, unless the process does so itself
  * when it closes its descriptors: see the top of context.c.
@@ -39,6 +39,9 @@
 
 /* Steps in one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
+
+/* How often a thread that is over the limit of ids buries some. */
+#define MEMWAIT_OWNER_TRIES	4
 
 /* Stops watching a thread that has ended, without telling any waiter. */
 static void memwait_queue_let_go(struct memwait_queue *queue, struct memwait_identity *identity)
@@ -116,18 +119,18 @@ static bool memwait_end_contexts(struct memwait_identity *process)
 {
 	struct memwait_pin *unused = NULL;
 	struct memwait_context *context;
+	bool locked;
 
 	spin_lock(&process->lock);
 	context = list_first_entry_or_null(&process->contexts, struct memwait_context,
 					   process_node);
 	/* Nobody holds the lock while the context is in this list: see the top of context.c. */
-	if (context && !WARN_ON_ONCE(!mutex_trylock(&context->read_lock)))
+	locked = context && !WARN_ON_ONCE(!mutex_trylock(&context->read_lock));
+	if (locked)
 		refcount_inc(&context->refs);
-	else
-		context = NULL;
 	spin_unlock(&process->lock);
-	if (!context)
-		return false;
+	if (!locked)
+		return context;
 	if (!memwait_context_end_some(context, &unused))
 		memwait_context_leave_process(context);
 	mutex_unlock(&context->read_lock);
@@ -151,19 +154,33 @@ static void memwait_sort_dead(struct memwait_user *user)
 }
 
 /*
- * One step for the first dead of a user; without @contexts, for the first that has no contexts to
- * end, as these may keep files whose last put sleeps for long. Returns false if there is none.
+ * The first dead of a user; without @contexts, one that has no contexts to end, as these may keep
+ * files whose last put sleeps for long. NULL: none was found soon.
  */
+static struct memwait_identity *memwait_first_dead(struct memwait_user *user, bool contexts)
+{
+	struct memwait_identity *identity, *next;
+	unsigned int nr = 0;
+
+	lockdep_assert_held(&user->dead_lock);
+	list_for_each_entry_safe(identity, next, &user->dead, dead_node) {
+		if (contexts || list_empty_careful(&identity->contexts))
+			return identity;
+		if (++nr == MEMWAIT_STEP)
+			break;
+		list_move_tail(&identity->dead_node, &user->dead);
+	}
+	return NULL;
+}
+
+/* One step. Returns false if there is nothing to do. */
 static bool memwait_bury(struct memwait_user *user, bool contexts)
 {
 	struct memwait_identity *identity;
 
 	memwait_sort_dead(user);
-	list_for_each_entry(identity, &user->dead, dead_node) {
-		if (contexts || list_empty_careful(&identity->contexts))
-			break;
-	}
-	if (list_entry_is_head(identity, &user->dead, dead_node))
+	identity = memwait_first_dead(user, contexts);
+	if (!identity)
 		return false;
 	if ((contexts && memwait_end_contexts(identity)) || memwait_tell_of_death(identity)) {
 		/* Rotate: anybody can name this one in any number of waits. */
@@ -176,25 +193,56 @@ static bool memwait_bury(struct memwait_user *user, bool contexts)
 }
 
 /*
- * For memwait_bury_own(): a dying thread does not wait for another one, which goes on; a living
- * one waits for a step, and until it is killed.
+ * The work does not wait for a thread, which may be preempted for long. A thread that unlocks lets
+ * the work go on:
+ *
+ *	work				thread
+ *	(1) set .waits			(1) unlock
+ *	(2) try to lock again		(2) look at .waits
  */
+static void memwait_unlock_dead(struct memwait_user *user)
+{
+	mutex_unlock(&user->dead_lock);
+	smp_mb();	/* pairs with memwait_work_locks_dead() */
+	if (READ_ONCE(user->work_waits) && xchg(&user->work_waits, false))
+		queue_work(memwait_bury_queue, &user->bury);
+}
+
+static bool memwait_work_locks_dead(struct memwait_user *user)
+{
+	if (mutex_trylock(&user->dead_lock))
+		return true;
+	xchg(&user->work_waits, true);	/* pairs with memwait_unlock_dead() */
+	if (!mutex_trylock(&user->dead_lock))
+		return false;
+	if (xchg(&user->work_waits, false))
+		return true;
+	/* It is queued again. */
+	mutex_unlock(&user->dead_lock);
+	return false;
+}
+
+/* A dying thread does not wait for another one. A living one waits for a step of the other. */
 static bool memwait_lock_dead(struct memwait_user *user)
 {
 	if (current->flags & PF_EXITING)
 		return mutex_trylock(&user->dead_lock);
-	return !mutex_lock_killable(&user->dead_lock);
+	/* Another check: an uncontended lock makes none. */
+	return !signal_pending(current) && !mutex_lock_interruptible(&user->dead_lock);
 }
 
-/* Buries the dead of a context's user, but for those that have contexts to end. */
-static void memwait_bury_own(struct memwait_context *context)
+/*
+ * Some steps for a context's user, but for the dead that have contexts to end. The work does the
+ * rest, and goes on meanwhile.
+ */
+static void memwait_bury_some(struct memwait_user *user)
 {
-	struct memwait_user *user = context->user;
+	unsigned int nr;
 	bool more = true;
 
-	while (more && memwait_lock_dead(user)) {
+	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN && memwait_lock_dead(user); nr++) {
 		more = memwait_bury(user, false);
-		mutex_unlock(&user->dead_lock);
+		memwait_unlock_dead(user);
 		cond_resched();
 	}
 }
@@ -212,15 +260,20 @@ void memwait_bury_work(struct work_struct *work)
 	bool more = true;
 
 	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN; nr++) {
-		mutex_lock(&user->dead_lock);
+		if (!memwait_work_locks_dead(user))
+			return;		/* memwait_unlock_dead() queues the work again */
 		more = memwait_bury(user, true);
+		if (!more) {
+			/*
+			 * With the lock, or a thread may take what has just died from .newly_dead
+			 * and leave it in .dead. Pairs with memwait_identity_kill(): one of the two
+			 * sees the other.
+			 */
+			xchg(&user->bereaved, false);
+			more = !llist_empty(&user->newly_dead) && !xchg(&user->bereaved, true);
+		}
 		mutex_unlock(&user->dead_lock);
 		cond_resched();
-	}
-	if (!more) {
-		xchg(&user->bereaved, false);
-		/* Pairs with memwait_identity_kill(): one of the two sees the other. */
-		more = !llist_empty(&user->newly_dead) && !xchg(&user->bereaved, true);
 	}
 	if (more)
 		queue_work(memwait_bury_queue, work);
@@ -228,25 +281,43 @@ void memwait_bury_work(struct work_struct *work)
 		memwait_user_put(user);
 }
 
-/* memwait_identity_new(), which counts only the living. */
-static struct memwait_identity *memwait_owner_new(struct memwait_context *context, const void *who)
+/* @err: of a call that charges an id. Whether to try again, as the dead may have counted. */
+static bool memwait_owner_again(struct memwait_context *context, int err, unsigned int *tries)
 {
-	struct memwait_identity *identity = memwait_identity_new(context, who);
-
-	if (identity != ERR_PTR(-ENOSPC))
-		return identity;
-	memwait_bury_own(context);
-	return memwait_identity_new(context, who);
+	if (err != -ENOSPC || (*tries)++ == MEMWAIT_OWNER_TRIES)
+		return false;
+	memwait_bury_some(context->user);
+	return true;
 }
 
+/* memwait_identity_new(), with a limit for the living. */
+static struct memwait_identity *memwait_owner_new(struct memwait_context *context, const void *who)
+{
+	struct memwait_identity *identity;
+	unsigned int tries = 0;
+
+	do {
+		identity = memwait_identity_new(context, who);
+	} while (memwait_owner_again(context, PTR_ERR_OR_ZERO(identity), &tries));
+	return identity;
+}
+
+/* The same of memwait_identity_bind(). */
 static int memwait_owner_bind(struct memwait_context *context)
 {
-	int err = memwait_identity_bind(context);
+	unsigned int tries = 0;
+	int err;
 
-	if (err != -ENOSPC)
-		return err;
-	memwait_bury_own(context);
-	return memwait_identity_bind(context);
+	do {
+		err = memwait_identity_bind(context);
+	} while (memwait_owner_again(context, err, &tries));
+	return err;
+}
+
+/* A signal ends the attempts to bury, and so says nothing of the limit. */
+static int memwait_owner_error(int err)
+{
+	return err == -ENOSPC && signal_pending(current) ? -ERESTARTNOINTR : err;
 }
 
 /**
@@ -263,10 +334,11 @@ static int memwait_owner_bind(struct memwait_context *context)
  */
 int memwait_close_descriptor(struct file *file, fl_owner_t id)
 {
+	const struct memwait_context *context = file->private_data;
 	int ret = memwait_flush(file, id);
 
-	if (unlikely(current->flags & PF_EXITING))
-		memwait_bury_own(file->private_data);
+	if (unlikely(current->flags & PF_EXITING) && memwait_user_is_own(context->user))
+		memwait_bury_some(context->user);
 	return ret;
 }
 
@@ -309,7 +381,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		if (err == -EPERM && id && owner->flags == MEMWAIT_OWNER_CONTEXT)
 			return put_user(id, &user->id) ? -EFAULT : 0;
 		if (err)
-			return err;
+			return memwait_owner_error(err);
 		identity = READ_ONCE(context->identity) ?: memwait_owner_new(context, NULL);
 	} else {
 		if (owner->flags & MEMWAIT_OWNER_EXIT) {
@@ -322,7 +394,7 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 		identity = memwait_identity_of(current) ?: memwait_owner_new(context, current);
 	}
 	if (IS_ERR(identity))
-		return PTR_ERR(identity);
+		return memwait_owner_error(PTR_ERR(identity));
 	return put_user(identity->id, &user->id) ? -EFAULT : 0;
 }
 
@@ -341,13 +413,15 @@ static void memwait_has_died(const void *who, bool ended)
 /*
  * Whether a thread exits by exit(2). exit_group(2), and a kill of the process, set
  * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and a thread that the
- * kernel ends alone has a signal in its exit code. The last thread of a process counts as killed:
+ * kernel ends alone has a signal in its exit code. The last thread of a process may count as killed:
  * the kernel sets SIGNAL_GROUP_EXIT for it, too.
  */
 static bool memwait_ends_by_itself(const struct task_struct *task)
 {
-	return !(READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) &&
-	       !READ_ONCE(task->signal->group_exec_task) && !(task->exit_code & 0x7f);
+	if (READ_ONCE(task->signal->group_exec_task))
+		return false;
+	smp_rmb();	/* an execve() that is killed clears it after the flag was set */
+	return !(READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) && !(task->exit_code & 0x7f);
 }
 
 /* The kernel decrements signal->live before it calls the probe. */

@@ -6,7 +6,7 @@
  * cgroup of the requesting thread. A charge over the limit changes nothing, so it fails no other
  * call. A charge is the last step that can fail, so no count that another call has seen is taken
  * back. An async wait and its pins are charged in one step: the count of pins only grows under
- * memwait_user.pin_lock. (A group is charged before the final comparison of its words.)
+ * memwait_user.pin_lock.
  *
  * A context pins each file or mm_struct once for all of its async waits. Pins are counted because
  * no other limit covers a closed file or the mm_struct of a dead process. A file is its
@@ -106,6 +106,19 @@ static kuid_t memwait_current_user(void)
 			uid = ns->owner;
 	}
 	return uid;
+}
+
+/**
+ * memwait_user_is_own() - is a user the one to charge for the current thread?
+ * @user: the user
+ *
+ * Context: process context.
+ *
+ * Return: true if so.
+ */
+bool memwait_user_is_own(const struct memwait_user *user)
+{
+	return uid_eq(user->uid, memwait_current_user());
 }
 
 /**
