@@ -193,37 +193,20 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	return ret;
 }
 
-/* Charges a group and pins its words. Returns 0; or a negative errno, with the words put. */
-static int memwait_arm_group_pin(struct memwait_group *group, struct memwait_context *context,
-				 struct memwait_pin **prepared)
-{
-	struct memwait_word *words = &group->members->waiter.word;
-	const size_t stride = sizeof(*group->members);
-	int err;
-
-	spin_lock(&context->lock);
-	err = memwait_pins_get(context, words, stride, group->nr, prepared);
-	spin_unlock(&context->lock);
-	if (err == -EAGAIN)
-		err = memwait_pins_prepare(context, words, stride, group->nr, prepared) ?: err;
-	if (err)
-		memwait_begin_put(words, stride, group->nr);
-	return err;
-}
-
 /*
- * Joins the queues of a charged group. Returns MEMWAIT_PENDING if the group is pending, or was
- * notified while joining and has its completion. Otherwise returns as memwait_group_join(); the
- * group is dequeued, uncharged and unpinned.
+ * Joins the queues of a group, then charges it and pins its words. Returns MEMWAIT_PENDING if the
+ * group is pending, or was notified while joining and has its completion. Otherwise returns as
+ * memwait_group_join() or memwait_pins_get(), and the words are put.
  */
 static int memwait_arm_group_join(struct memwait_async_group *group,
-				  const struct memwait_wait *waits, u32 *index)
+				  const struct memwait_wait *waits, struct memwait_pin **prepared,
+				  u32 *index)
 {
+	struct memwait_word *words = &group->members->waiter.word;
 	struct memwait_async_waiter *wait = &group->timed.wait;
+	const size_t stride = sizeof(*group->members);
 	struct memwait_context *context = wait->context;
-	struct memwait_pin *unused = NULL;
-	struct memwait_member *member;
-	bool notified;
+	struct memwait_member *member, *notified;
 	u32 i;
 	int ret;
 
@@ -237,8 +220,11 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	}
 	ret = memwait_group_join(&group->group, waits, index, &context->user->kept);
 
+	/* Charge last: a charge that another call has seen must not be taken back. */
 	spin_lock(&context->lock);
 	notified = group->group.claimed;
+	if (!ret || notified)
+		ret = memwait_pins_get(context, words, stride, group->group.nr, prepared);
 	if (!ret && !notified)
 		memwait_async_queued(wait);
 	else if (!notified)
@@ -248,10 +234,10 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 		return MEMWAIT_PENDING;		/* others may have freed it */
 
 	memwait_group_leave(&group->group, &context->user->kept);
-	if (!notified) {
-		memwait_async_group_unpin(&group->group, context, &unused);
-		memwait_pins_put(context->user, unused);
-		memwait_user_uncharge(context->user, MEMWAIT_WAITS, group->group.nr);
+	if (ret) {
+		if (notified)
+			memwait_pass_on(&notified->waiter.word.key, &context->user->kept);
+		memwait_begin_put(words, stride, group->group.nr);
 		return ret;
 	}
 
@@ -309,12 +295,12 @@ static int memwait_arm_group(struct memwait_async_group *group,
 		ret = memwait_begin_check(waits, nr, expires, flags, index);
 		if (!ret && !wait->id)
 			ret = memwait_arm_publish(wait, entry);
+		if (!ret)
+			ret = memwait_pins_prepare(wait->context, words, stride, nr, &prepared);
 		if (ret)
 			memwait_begin_put(words, stride, nr);
 		else
-			ret = memwait_arm_group_pin(&group->group, wait->context, &prepared);
-		if (!ret)
-			ret = memwait_arm_group_join(group, waits, index);
+			ret = memwait_arm_group_join(group, waits, &prepared, index);
 		if (ret != -EAGAIN)
 			break;
 		ret = memwait_begin_again(-EINTR);

@@ -43,16 +43,10 @@
 #include "memwait.h"
 #include "trace.h"
 
-/**
- * memwait_async_group_unpin() - put the pins of a group
- * @group: its members are in no queue
- * @context: the group's context
- * @unused: receives the pins without other users, for memwait_pins_put()
- *
- * Context: process context; takes the context's lock.
- */
-void memwait_async_group_unpin(struct memwait_group *group, struct memwait_context *context,
-			       struct memwait_pin **unused)
+/* Puts the pins of a group whose members are in no queue. Takes the context's lock. */
+static void memwait_async_group_unpin(struct memwait_group *group,
+				      struct memwait_context *context,
+				      struct memwait_pin **unused)
 {
 	u32 i;
 

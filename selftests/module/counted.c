@@ -173,6 +173,52 @@ MEMWAIT_TEST(R31_a_pin_goes_while_another_wait_on_the_file_is_armed)
 	EXPECT_EQ(0, ret);
 }
 
+/* A group whose last word is the result of its own entry, which differs once it is published. */
+struct refused_group {
+	pthread_t thread;
+	int fd, stop, rounds, wrong;
+	uint32_t *word;
+};
+
+static void *arm_in_vain(void *arg)
+{
+	struct refused_group *group = arg;
+	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
+	struct memwait_async entry;
+	int i;
+
+	for (i = 0; i < MEMWAIT_GROUP_MAX; i++)
+		waits[i] = (struct memwait_wait) { .addr = (uintptr_t)group->word, .flags = U32 };
+	waits[i - 1].addr = (uintptr_t)&entry.result;
+	while (!__atomic_load_n(&group->stop, __ATOMIC_ACQUIRE)) {
+		entry = (struct memwait_async) {
+			.any = { .waits = (uintptr_t)waits, .count = MEMWAIT_GROUP_MAX,
+				 .deadline = MEMWAIT_FOREVER, .flags = MEMWAIT_GROUP },
+		};
+		group->wrong += mw_batch(group->fd, &entry, 1) != 1 ||
+				entry.result != MEMWAIT_NOT_EQUAL ||
+				entry.any.index != MEMWAIT_GROUP_MAX - 1;
+		__atomic_add_fetch(&group->rounds, 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+MEMWAIT_TEST(R31_a_group_that_is_refused_counts_at_no_moment)
+{
+	struct refused_group group = { .fd = self->fd, .word = self->shared };
+	uint64_t before = mw_user_waits(self->fd);
+	int seen = 0;
+
+	ASSERT_EQ(0, pthread_create(&group.thread, NULL, arm_in_vain, &group));
+	while (__atomic_load_n(&group.rounds, __ATOMIC_ACQUIRE) < ROUNDS)
+		seen += mw_user_waits(self->fd) != before;
+	__atomic_store_n(&group.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(group.thread, NULL);
+	EXPECT_EQ(0, seen);
+	EXPECT_EQ(0, group.wrong);
+	EXPECT_EQ(0, context_count(self->fd, "pins"));
+}
+
 /*
  * INFO and fdinfo are those of the context, and of the user that opened it, whoever has it: the
  * limits that its calls meet are those of that user.
