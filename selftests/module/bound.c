@@ -271,7 +271,8 @@ MEMWAIT_TEST(L10_the_id_of_a_bound_context_dies_with_its_process)
 
 static void *return_at_once(void *arg)
 {
-	return arg;
+	*(pid_t *)arg = gettid();
+	return NULL;
 }
 
 struct by_vfork {
@@ -300,8 +301,8 @@ MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
 	char *stack = private_page(16 * self->page);
 	struct by_vfork child = { .board = board };
 	pthread_t thread;
+	pid_t pid, tid;
 	size_t i;
-	pid_t pid;
 
 	child.fd = memwait_open(O_NONBLOCK);
 	ASSERT_EQ(0, mw_owner(child.fd, BIND, NULL));
@@ -325,8 +326,11 @@ MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
 		_exit(1);
 	}
 	ASSERT_EQ(0, child_status(pid));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, return_at_once, NULL));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, return_at_once, &tid));
 	pthread_join(thread, NULL);
+	/* The kernel tells of its end a little later. */
+	while (thread_state(tid))
+		usleep(100);
 	EXPECT_EQ(1, mw_notify(self->fd, &board->pending, 1, U32));
 	EXPECT_EQ(1, mw_read(child.fd, done, 2));
 	EXPECT_EQ(1, done[0].user_data);

@@ -131,6 +131,9 @@ IDS_TEST(R37_an_id_is_a_line_while_it_lives)
 	EXPECT_EQ(getpid(), row.pid);
 	EXPECT_STRNE(tid, row.tid);
 	owned_waiter_join(&w);
+	/* The kernel tells of its end a little later. */
+	while (thread_state(atoi(row.tid)))
+		usleep(100);
 	EXPECT_FALSE(find_id(w.id, &row));
 	EXPECT_TRUE(find_id(id, &row));
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, NULL));

@@ -463,6 +463,63 @@ OWNER_TEST(R34_a_mover_does_not_take_the_place_of_an_owner)
 	kill_child(pids[1]);
 }
 
+/* Two are watched: the death of one leaves the other watched. */
+OWNER_TEST(R34_a_death_forgets_no_mover)
+{
+	struct board *board = self->board;
+	struct child_result *children = board->children;
+	pid_t pids[3], mover;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		pids[i] = owned_child_start(self->fd, &children[i], &board->small, 0, OWNED32);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[0], 1));
+	mover = start_mover(self->fd, board, &board->small, true);
+	EXPECT_EQ(2, board->result[0]);
+	kill_child(pids[0]);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
+	EXPECT_EQ(1, mw_waiters(self->fd, &board->small, U32));
+	kill_child(mover);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
+	kill_child(pids[1]);
+	kill_child(pids[2]);
+}
+
+/* Whoever comes later knows more, of whatever user it is. */
+OWNER_TEST(R34_another_users_waiter_names_the_owner_as_well)
+{
+	struct board *board = self->board;
+	pid_t old = start_owner(board, IS_KILLED), new, stranger;
+	struct owned_waiter w = { .fd = self->fd, .addr = &board->word, .expected = board->id,
+				  .flags = OWNED64 };
+
+	if (geteuid()) {
+		kill_child(old);
+		SKIP(return, "needs root to become another user");
+	}
+	board->word = board->id;
+	owned_waiter_start(&w);
+	new = start_owner(board, IS_KILLED);
+	board->word = board->id;
+	stranger = fork();
+	if (!stranger) {
+		int fd;
+
+		if (setgid(65534) || setuid(65534))
+			_exit(1);
+		fd = memwait_open(0);
+		my_id(fd);
+		mw_wait(fd, &board->word, board->word, MEMWAIT_FOREVER, OWNED64);
+		pause();
+	}
+	await_waiters(self->fd, &board->word, U64, 2);
+	kill_child(new);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
+	kill_child(stranger);
+	kill_child(old);
+}
+
 OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 {
 	struct board *board = self->board;

@@ -686,6 +686,55 @@ MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_anothers_page_fault)
 	munmap(buffer, self->page);
 }
 
+static void *read_first(void *arg)
+{
+	struct fault_reader *r = arg;
+
+	r->result = mw_read(r->fd, r->buffer, 1);
+	return NULL;
+}
+
+/*
+ * A loop that polls for edges has had the edge of what it could not read, as another reader was in a
+ * page fault. It gets another one.
+ */
+MEMWAIT_TEST(R22_a_refused_reader_gets_an_edge)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_zeropage zero = { 0 };
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct memwait_completion done, *buffer = private_page(self->page);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct fault_reader slow = { .fd = self->fd, .buffer = buffer };
+	struct uffd_msg msg;
+
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(errno));
+	complete(_metadata, self->fd, self->shared, 0, 1);
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+	reg.range.start = (uintptr_t)buffer;
+	reg.range.len = self->page;
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&slow.thread, NULL, read_first, &slow));
+	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
+	complete(_metadata, self->fd, self->shared, 1, 1);
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 10000));
+	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
+	zero.range = reg.range;
+	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(slow.thread, NULL);
+	EXPECT_EQ(1, slow.result);
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 10000));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	close(epoll);
+	close(uffd);
+	munmap(buffer, self->page);
+}
+
 struct notifier {
 	pthread_t thread;
 	int fd;
