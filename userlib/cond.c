@@ -37,7 +37,8 @@
  * each waiter that returns for a signal counts it in @taken before it leaves, and itself in the
  * mutex from then on until it has locked it. A waiter that is told returns if a signal since its
  * (1) is not taken, or if a waiter has yet to lock the mutex; otherwise it sleeps on, at its place,
- * while the sequence is as it has just read it:
+ * while the sequence is as it has just read it. It also returns if the mutex is robust and its
+ * owner has died.
  *
  *	told waiter				signaller
  *	(1) read the sequence			(1) change the sequence
@@ -46,9 +47,10 @@
  *	    of (1)
  *
  * A signal before the told waiter's (1) that woke no waiter is not taken; one after it changes the
- * sequence. A signal that no waiter was there for stays untaken until a waiter enters that finds no
- * others. Until then, as while a living waiter is about to lock the mutex, a told waiter may return
- * in vain.
+ * sequence. A waiter that gives its signal to the next one, when it cannot lock the mutex, stays
+ * counted there, as does one that was killed before it locked it. A signal that no waiter was there
+ * for stays untaken until a waiter enters that finds no others. So a told waiter may return in
+ * vain, but never sleeps on beside a signal.
  *
  * A cancelled waiter passes its signal on by a notify alone: earlier waiters that are not asleep
  * yet see that the signal changed the sequence.
@@ -217,15 +219,16 @@ static uint64_t number_of(uint64_t sequence)
 /* Counts signals as taken: up to @most of them, but none after @sequence. */
 static void take_signals(struct cond *cond, uint64_t most, uint64_t sequence)
 {
-	/* relaxed, both: the kernel orders it before a report of this thread's death */
+	/* relaxed: the compare-and-swap decides */
 	uint64_t taken = atomic_load_explicit(&cond->taken, memory_order_relaxed), next;
 
 	do {
 		if (taken >= number_of(sequence))
 			return;
 		next = number_of(sequence) - taken < most ? number_of(sequence) : taken + most;
+		/* release: pairs with must_return(), which then sees the waiter in the mutex */
 	} while (!atomic_compare_exchange_weak_explicit(&cond->taken, &taken, next,
-							memory_order_relaxed,
+							memory_order_release,
 							memory_order_relaxed));
 }
 
@@ -253,7 +256,7 @@ static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct me
 	uint64_t sequence = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 
 	/* Nobody returns any more for the signals before. */
-	if (!memwait_users_enter(&cond->users, op))
+	if (!memwait_users_enter(&cond->users, op) && !(cond->users.flags & MEMWAIT_PRIVATE))
 		take_signals(cond, UINT64_MAX, sequence);
 	make_up(cond);
 	sequence = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
@@ -279,20 +282,20 @@ static bool may_be_moved(uint64_t sequence, uint64_t broadcast)
 	return broadcast && broadcast >= number_of(sequence);
 }
 
-/* By a waiter that returns for a signal, before it leaves. Balanced by returned(). */
-static void take(struct cond *cond, memwait_mutex_t *mutex)
+/*
+ * By a waiter that has read @sequence and returns as if woken, before it leaves. Returns whether it
+ * takes a signal, and is counted in the mutex until it has locked it.
+ */
+static bool take(struct cond *cond, memwait_mutex_t *mutex, uint64_t sequence)
 {
-	if (cond->users.flags & MEMWAIT_PRIVATE)
-		return;
-	memwait_mutex_await_return(mutex);
 	/* relaxed: see the top of the file */
-	take_signals(cond, SIGNAL, atomic_load_explicit(&cond->sequence, memory_order_relaxed));
-}
+	uint64_t now = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 
-static void returned(memwait_mutex_t *mutex, uint32_t flags)
-{
-	if (!(flags & MEMWAIT_PRIVATE))
-		memwait_mutex_end_return(mutex);
+	if (cond->users.flags & MEMWAIT_PRIVATE || number_of(now) == number_of(sequence))
+		return false;
+	memwait_mutex_await_return(mutex);
+	take_signals(cond, SIGNAL, now);
+	return true;
 }
 
 /*
@@ -304,12 +307,16 @@ static bool must_return(struct cond *cond, memwait_mutex_t *mutex, uint64_t sequ
 	/* The moved waiters behind it rely on its unlock. */
 	if (may_be_moved(sequence, last_broadcast(cond)))
 		return true;
-	/* relaxed, both: see the top of the file */
+	/* relaxed: see the top of the file */
 	*now = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
+	/* Nobody else may come to repair what the mutex guards. */
+	if (memwait_mutex_has_dead_owner(mutex))
+		return true;
 	if (number_of(*now) == number_of(sequence))
 		return false;
-	return atomic_load_explicit(&cond->taken, memory_order_relaxed) < number_of(*now) ||
-	       memwait_mutex_end_return(mutex);
+	/* acquire: pairs with take_signals() */
+	return atomic_load_explicit(&cond->taken, memory_order_acquire) < number_of(*now) ||
+	       memwait_mutex_awaits_return(mutex);
 }
 
 /* By a waiter that has left: must not read the condition variable. */
@@ -346,7 +353,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	struct cond *cond = to_cond(public_cond);
 	struct waiting waiting = { .cond = cond, .mutex = mutex };
 	uint64_t broadcast, now;
-	bool contended, woken;
+	bool contended, taken = false;
 	uint32_t flags;
 	int ret, err;
 
@@ -373,18 +380,18 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 			break;
 		waiting.wake = NULL;
 	}
-	woken = memwait_was_woken(ret) || ret == MEMWAIT_NOT_EQUAL;
-	if (woken)
-		take(cond, mutex);
+	memwait_ends_waiting(ret);
 	/* As in cancelled(). */
 	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);
+	if (ret >= 0 && (ret != MEMWAIT_TIMED_OUT || broadcast > waiting.sequence))
+		taken = take(cond, mutex, waiting.sequence);
 	memwait_users_leave(&cond->users, NULL);
 
 	contended = contended || may_be_moved(waiting.sequence, broadcast);
 	err = memwait_mutex_take_again(mutex, waiting.count, contended);
-	if (woken)
-		returned(mutex, flags);
+	if (taken && (!err || memwait_has_locked(err)))
+		memwait_mutex_end_return(mutex);
 	/* EOWNERDEAD: the owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
 	if (err && !memwait_has_locked(err) && memwait_was_woken(ret))
 		pass_on(cond, flags);
@@ -533,6 +540,10 @@ static int wait_begin(struct memwait_op *op)
 		memwait_mutex_release_all(op->with, cond->users.flags, &op->cond.count, NULL);
 		return MEMWAIT_OP_WAITS;
 	}
+	if (ret == MEMWAIT_NOT_EQUAL && !(cond->users.flags & MEMWAIT_PRIVATE))
+		/* relaxed: it has the mutex and returns */
+		take_signals(cond, SIGNAL,
+			     atomic_load_explicit(&cond->sequence, memory_order_relaxed));
 	memwait_users_leave(&cond->users, op);
 	if (ret == MEMWAIT_TIMED_OUT)
 		return ETIMEDOUT;
@@ -566,14 +577,12 @@ static int wait_step(struct memwait_op *op, int outcome)
 	}
 	if (op->phase == FOR_SIGNAL) {
 		broadcast = last_broadcast(cond);
-		if (outcome != MEMWAIT_TIMED_OUT)
-			take(cond, op->with);
-		op->cond.taken = outcome != MEMWAIT_TIMED_OUT;
-		memwait_users_leave(&cond->users, op);
-		op->phase = FOR_MUTEX;
 		op->cond.result = 0;
 		if (outcome == MEMWAIT_TIMED_OUT && broadcast <= op->cond.sequence)
 			op->cond.result = ETIMEDOUT;
+		op->cond.taken = !op->cond.result && take(cond, op->with, op->cond.sequence);
+		memwait_users_leave(&cond->users, op);
+		op->phase = FOR_MUTEX;
 		op->deadline = memwait_never;
 		outcome = may_be_moved(op->cond.sequence, broadcast) ? MEMWAIT_NOT_EQUAL :
 								       MEMWAIT_OP_BEGIN;
@@ -581,8 +590,8 @@ static int wait_step(struct memwait_op *op, int outcome)
 	ret = memwait_mutex_step_again(op->with, op->cond.count, op, outcome);
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
-	if (op->cond.taken)
-		returned(op->with, op->cond.flags);
+	if (op->cond.taken && memwait_has_locked(ret))
+		memwait_mutex_end_return(op->with);
 	if (!memwait_has_locked(ret) && !op->cond.result)
 		pass_on(cond, op->cond.flags);
 	return ret ? ret : op->cond.result;
@@ -597,8 +606,6 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_SIGNAL && outcome == MEMWAIT_OWNER_DIED)
 		signalled = must_return(cond, op->with, op->cond.sequence, &now);
 	if (op->phase == FOR_MUTEX) {
-		if (op->cond.taken)
-			returned(op->with, op->cond.flags);
 		memwait_mutex_undo_again(op->with, outcome);
 		signalled = !op->cond.result;
 	} else if (signalled && memwait_mutex_word(op->with, op->cond.flags) &&

@@ -272,7 +272,9 @@ static bool device_was_closed(uint64_t context, int error, bool *again)
 		/* For memwait_need_device_once(). */
 		if (memwait_tsan_runs())
 			atomic_store_explicit(&memwait_device_context, lost, memory_order_relaxed);
-	} else if (error != -EBADF) {
+	} else if (error != -EBADF &&
+		   /* relaxed: as above. Else another thread has opened the device since. */
+		   atomic_load_explicit(device_context(), memory_order_relaxed) == context) {
 		return false;
 	}
 	*again = true;
@@ -403,6 +405,19 @@ void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms)
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	memwait_deadline_set(deadline, CLOCK_MONOTONIC, &time);
 	deadline->ns += ms * 1000000ULL;
+}
+
+/* By a wait that is over at once, on a word that no other thread has. */
+void memwait_give_up_place(void)
+{
+	uint32_t word = 0;
+	struct memwait_wait wait = {
+		.addr = (uintptr_t)&word,
+		.deadline = 1,
+		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
+	};
+
+	memwait_device(MEMWAIT_IOC_WAIT, &wait);
 }
 
 /* Sleeps while *@word == @expected. */

@@ -28,6 +28,10 @@
  *	memwait_answer_for(): where neither is enough, a thread first arranges for its own death to
  *	be reported.
  *
+ *	A thread that was told comes back to its place in the queue if it sleeps again. If it has
+ *	got what it waited for instead, it gives up its place: memwait_ends_waiting(). Otherwise a
+ *	later call of it on the object would stand before all who came in between.
+ *
  * Private objects need none of this: their threads die together.
  *
  * Words are shared unless init got MEMWAIT_PRIVATE, which each object stores: the library cannot
@@ -132,6 +136,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			      uint64_t expected, uint32_t flags,
 			      const struct memwait_deadline *deadline,
 			      void (*cancelled)(void *argument), void *argument);
+void memwait_give_up_place(void);
 int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake_all(const volatile void *word, uint32_t flags);
@@ -155,7 +160,7 @@ extern _Atomic uint64_t memwait_device_context __attribute__((__visibility__("hi
  */
 static inline bool memwait_has_device(void)
 {
-#ifdef __SANITIZE_THREAD__
+#ifdef MEMWAIT_SEEN_BY_TSAN
 	/* relaxed: only the kernel dereferences the number */
 	return (int)(uint32_t)atomic_load_explicit(&memwait_device_context,
 						   memory_order_relaxed) != -1;
@@ -319,6 +324,16 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 {
 	return op ? memwait_op_arm(op, word, expected, flags) :
 		    memwait_sleep(word, expected, flags, deadline);
+}
+
+/*
+ * By a thread that waits no more, and has got the object or not. @outcome: of its last wait. For the
+ * kernel it may come back after these.
+ */
+static inline void memwait_ends_waiting(int outcome)
+{
+	if (outcome == MEMWAIT_OWNER_DIED || outcome == -EINTR)
+		memwait_give_up_place();
 }
 
 /* True if a wait failed with an error other than -EINTR. */
@@ -489,6 +504,8 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 			     int outcome);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);
 void memwait_mutex_await_return(memwait_mutex_t *public_mutex);
-bool memwait_mutex_end_return(memwait_mutex_t *public_mutex);
+void memwait_mutex_end_return(memwait_mutex_t *public_mutex);
+bool memwait_mutex_awaits_return(memwait_mutex_t *public_mutex);
+bool memwait_mutex_has_dead_owner(memwait_mutex_t *public_mutex);
 
 #endif /* MEMWAIT_INTERNAL_H */

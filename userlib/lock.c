@@ -148,6 +148,8 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 		if (memwait_has_failed(outcome))
 			return -outcome;
 		seen = lock_or_contend(word, kind);
+		if (!seen && !op)
+			memwait_ends_waiting(outcome);
 		if (!seen)
 			return 0;
 		if (outcome == MEMWAIT_TIMED_OUT)

@@ -546,18 +546,33 @@ void memwait_mutex_await_return(memwait_mutex_t *public_mutex)
 	atomic_fetch_add_explicit(&to_mutex(public_mutex)->returning, 1, memory_order_relaxed);
 }
 
-/* It has returned, or another waiter returns for it. False: no waiter is counted. */
-bool memwait_mutex_end_return(memwait_mutex_t *public_mutex)
+/* It has locked the mutex. */
+void memwait_mutex_end_return(memwait_mutex_t *public_mutex)
+{
+	/* relaxed: see above */
+	uint32_t was = atomic_fetch_sub_explicit(&to_mutex(public_mutex)->returning, 1,
+						 memory_order_relaxed);
+
+	MEMWAIT_INVARIANT(was);
+}
+
+/* Whether the mutex is robust, and its owner dead. */
+bool memwait_mutex_has_dead_owner(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	/* relaxed, both: see above */
-	uint32_t returning = atomic_load_explicit(&mutex->returning, memory_order_relaxed);
+	uint64_t seen;
 
-	while (returning) {
-		if (atomic_compare_exchange_weak_explicit(&mutex->returning, &returning,
-							  returning - 1, memory_order_relaxed,
-							  memory_order_relaxed))
-			return true;
-	}
-	return false;
+	if (!is_robust(mutex))
+		return false;
+	/* relaxed: the kernel compares it */
+	seen = atomic_load_explicit(&mutex->owned, memory_order_relaxed);
+	return seen & MEMWAIT_OWNER_MASK &&
+	       memwait_owner_is_dead(&mutex->owned, seen, mutex->kind) == 1;
+}
+
+/* Whether a waiter has yet to lock the mutex, or will never do so. */
+bool memwait_mutex_awaits_return(memwait_mutex_t *public_mutex)
+{
+	/* relaxed: see above */
+	return atomic_load_explicit(&to_mutex(public_mutex)->returning, memory_order_relaxed);
 }

@@ -181,31 +181,26 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 	return ret;
 }
 
-/*
- * Returns 0; EOWNERDEAD: locked, but its last owner died with it; ENOTRECOVERABLE; ETIMEDOUT; or an
- * error of the device. A caller that has the lock already waits until @deadline.
- */
-int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
-		       const struct memwait_deadline *deadline)
+/* memwait_owner_lock() by a thread whose id is @id. */
+static int lock_contended(_Atomic uint64_t *word, uint64_t id, uint32_t kind,
+			  const struct memwait_deadline *deadline)
 {
+	int ret, outcome = MEMWAIT_OP_BEGIN;
 	bool woken = false;
-	uint64_t id, seen;
-	int ret;
+	uint64_t seen;
 
-	ret = memwait_owner(&id);
-	if (ret < 0)
-		return -ret;
-	if (memwait_owner_try(word, id) || lock_by_spinning(word, id, spins))
-		return 0;
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
 		ret = memwait_sleep(word, seen, sleep_flags(kind), deadline);
+		outcome = ret;
 		woken = woken || memwait_was_woken(ret);
 		/* A child forked by a signal handler needs its own id. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
 			ret = -EAGAIN;
 		if (ret == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
-		    inherit(word, id, seen) == EOWNERDEAD)
-			return EOWNERDEAD;
+		    inherit(word, id, seen) == EOWNERDEAD) {
+			ret = EOWNERDEAD;
+			break;
+		}
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
 			ret = ret < 0 ? -ret : look_once_more(word, id, kind);
 			if (woken && !memwait_has_locked(ret))
@@ -213,9 +208,28 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 			break;
 		}
 	}
+	memwait_ends_waiting(outcome);
 	if (ret == ENOTRECOVERABLE)
 		memwait_wake_all(word, kind);
 	return ret;
+}
+
+/*
+ * Returns 0; EOWNERDEAD: locked, but its last owner died with it; ENOTRECOVERABLE; ETIMEDOUT; or an
+ * error of the device. A caller that has the lock already waits until @deadline.
+ */
+int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t kind,
+		       const struct memwait_deadline *deadline)
+{
+	uint64_t id;
+	int ret;
+
+	ret = memwait_owner(&id);
+	if (ret < 0)
+		return -ret;
+	if (memwait_owner_try(word, id) || lock_by_spinning(word, id, spins))
+		return 0;
+	return lock_contended(word, id, kind, deadline);
 }
 
 /* As memwait_owner_lock(), without a wait. EBUSY: a living thread has the lock. */

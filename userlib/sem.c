@@ -168,6 +168,7 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 	if (ret)
 		return ret;
 	flags = enter(sem);
+	ret = MEMWAIT_OP_BEGIN;
 	while (!take_and_leave(sem, woken)) {
 		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
 						cancelled, sem);
@@ -180,6 +181,7 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 		}
 		woken = memwait_was_woken(ret);
 	}
+	memwait_ends_waiting(ret);
 	return 0;
 }
 

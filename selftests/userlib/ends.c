@@ -360,11 +360,11 @@ USERLIB_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 	ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
 	while (!__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE))
 		before_next_look();
-	worker_end(scene, 1);
-	settle(self->fd, scene, WORKERS, base + 1);
-	await_waiters(self->fd, &scene->cond, U32_SIZE, 1);
+	settle(self->fd, scene, WORKERS, base + 2);
+	EXPECT_EQ(1, memwait_waiters(&scene->cond, 0));
 	EXPECT_EQ(1, scene->n_order);
 	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
+	worker_end(scene, 1);
 	worker_end(scene, 2);
 	EXPECT_EQ(1, scene->order[0]);
 	EXPECT_EQ(2, scene->order[1]);
