@@ -317,7 +317,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	return ret;
 }
 
-static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
+static int look_at(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
 	struct barrier *barrier = of_users(users);
 	uint64_t state;
@@ -346,11 +346,13 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
-/* @ret: the result of a wait. */
-static int met(struct barrier *barrier, int ret)
+/* Before the barrier is left, which may be freed then. */
+static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
+	int ret = look_at(users, round, outcome);
+
 	if (!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD)
-		memwait_tsan_acquire(barrier);
+		memwait_tsan_acquire(of_users(users));
 	return ret;
 }
 
@@ -365,7 +367,7 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 		return ret;
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;
-	return met(barrier, memwait_users_wait(&barrier->users, look, deadline));
+	return memwait_users_wait(&barrier->users, look, deadline);
 }
 
 int memwait_barrier_wait(memwait_barrier_t *barrier)
@@ -395,7 +397,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 		return EINVAL;
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;
-	return met(barrier, memwait_users_step(&barrier->users, look, op, outcome));
+	return memwait_users_step(&barrier->users, look, op, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)

@@ -212,15 +212,15 @@ static int locked(struct side *side, int ret)
 static int lock(struct memwait_channel *channel, struct side *side,
 		const struct memwait_deadline *deadline)
 {
-	static const struct memwait_deadline passed = { .ns = 0 };
-	const struct memwait_deadline *until = deadline ? deadline : &passed;
-	int ret;
-
-	if (is_private(channel))
-		ret = memwait_lock(&side->word, &side->spins, channel->flags, until);
-	else
-		ret = memwait_owner_lock(&side->owned, &side->spins, channel->flags, until);
-	return ret == ETIMEDOUT && !deadline ? EBUSY : locked(side, ret);
+	if (is_private(channel)) {
+		if (deadline)
+			return memwait_lock(&side->word, &side->spins, channel->flags, deadline);
+		return memwait_lock_try(&side->word) ||
+		       memwait_lock_try_owing(&side->word, channel->flags) ? 0 : EBUSY;
+	}
+	return locked(side, deadline ?
+			    memwait_owner_lock(&side->owned, &side->spins, channel->flags, deadline) :
+			    memwait_owner_try_or_inherit(&side->owned, channel->flags));
 }
 
 /* A waiter for a change of this side, or for its lock, could not be woken. */
@@ -259,12 +259,12 @@ static void make_up(struct memwait_channel *channel, struct side *side)
 
 	if (!(event & OWED) ||
 	    memwait_wake(event_word(side), MEMWAIT_ALL, channel->flags) < 0 ||
-	    memwait_wake(&side->owned, 1, channel->flags) < 0)
+	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
 		return;
 	/* acquire: pairs with owe() */
 	if (atomic_compare_exchange_strong_explicit(&side->event, &event, event & ~OWED,
 						    memory_order_acquire, memory_order_relaxed) &&
-	    memwait_wake(&side->owned, 1, channel->flags) < 0)
+	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
 		owe(side);
 }
 
@@ -657,10 +657,13 @@ static int transfer(struct wait *wait, struct memwait_op *op, void *item,
 		else if (ret == EBUSY)
 			outcome = MEMWAIT_OP_BEGIN;
 		else
-			return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
+			break;
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
+	if (!op)
+		memwait_ends_waiting(outcome);
+	return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
 }
 
 static int transfer_until(struct memwait_channel *channel, void *item, bool sending,

@@ -346,6 +346,8 @@ static uint32_t without_waking(uint32_t state)
 	return next & READERS ? next : next & ~WAITING;
 }
 
+static int unlock_slowly(struct rwlock *lock);
+
 /*
  * A writer that has opened the state unlocks the gate. If it cannot wake the next thread there, it
  * must set OWED once the gate is free, as make_up() locks the gate; but then the lock may be gone.
@@ -365,6 +367,9 @@ static int release_gate_at_last(struct rwlock *lock)
 	if (add_reader(lock))
 		return release_gate_as(lock, lock->kind);
 	ret = release_gate_as(lock, lock->kind);
+	/* A writer that has the gate may wait for this reader by now. */
+	if (!ret)
+		return unlock_slowly(lock);
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: pairs with make_up(), which finds the gate free */

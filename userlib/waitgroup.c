@@ -198,7 +198,7 @@ static int enter(struct waitgroup *group, struct memwait_round *round)
 	return MEMWAIT_OP_WAITS;
 }
 
-static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
+static int look_at(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
 	struct waitgroup *group = of_users(users);
 	uint64_t state;
@@ -215,12 +215,23 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
-/* @ret: the result of a wait. */
-static int waited(struct waitgroup *group, int ret)
+/* Before the group is left, which may be freed then. */
+static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
+	int ret = look_at(users, round, outcome);
+
 	if (!ret)
-		memwait_tsan_acquire(group);
+		memwait_tsan_acquire(of_users(users));
 	return ret;
+}
+
+static bool is_over(struct waitgroup *group)
+{
+	bool over = is_zero(group);
+
+	if (over)
+		memwait_tsan_acquire(group);
+	return over;
 }
 
 static int wait_until(struct waitgroup *group, const struct memwait_deadline *deadline)
@@ -230,9 +241,9 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 	if (!group)
 		return EINVAL;
 	ret = memwait_need_device();
-	if (!ret && !is_zero(group))
-		ret = memwait_users_wait(&group->users, look, deadline);
-	return waited(group, ret);
+	if (ret || is_over(group))
+		return ret;
+	return memwait_users_wait(&group->users, look, deadline);
 }
 
 int memwait_waitgroup_wait(memwait_waitgroup_t *group)
@@ -258,9 +269,9 @@ static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
-	if (outcome == MEMWAIT_OP_BEGIN && is_zero(group))
-		return waited(group, 0);
-	return waited(group, memwait_users_step(&group->users, look, op, outcome));
+	if (outcome == MEMWAIT_OP_BEGIN && is_over(group))
+		return 0;
+	return memwait_users_step(&group->users, look, op, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
