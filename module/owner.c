@@ -413,8 +413,8 @@ static void memwait_has_died(const void *who, bool ended)
 /*
  * Whether a thread exits by exit(2). exit_group(2), and a kill of the process, set
  * SIGNAL_GROUP_EXIT; an execve(2) of another thread sets .group_exec_task; and a thread that the
- * kernel ends alone has a signal in its exit code. The last thread of a process may count as killed:
- * the kernel sets SIGNAL_GROUP_EXIT for it, too.
+ * kernel ends alone has a signal in its exit code. The last thread of a process may count as
+ * killed: the kernel sets SIGNAL_GROUP_EXIT for it, too.
  */
 static bool memwait_ends_by_itself(const struct task_struct *task)
 {

@@ -218,9 +218,10 @@ static int lock(struct memwait_channel *channel, struct side *side,
 		return memwait_lock_try(&side->word) ||
 		       memwait_lock_try_owing(&side->word, channel->flags) ? 0 : EBUSY;
 	}
-	return locked(side, deadline ?
-			    memwait_owner_lock(&side->owned, &side->spins, channel->flags, deadline) :
-			    memwait_owner_try_or_inherit(&side->owned, channel->flags));
+	if (!deadline)
+		return locked(side, memwait_owner_try_or_inherit(&side->owned, channel->flags));
+	return locked(side, memwait_owner_lock(&side->owned, &side->spins, channel->flags,
+					       deadline));
 }
 
 /* A waiter for a change of this side, or for its lock, could not be woken. */

@@ -327,8 +327,8 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 }
 
 /*
- * By a thread that waits no more, and has got the object or not. @outcome: of its last wait. For the
- * kernel it may come back after these.
+ * By a thread that waits no more, and has got the object or not. @outcome: of its last wait. For
+ * the kernel it may come back after these.
  */
 static inline void memwait_ends_waiting(int outcome)
 {

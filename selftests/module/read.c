@@ -695,8 +695,8 @@ static void *read_first(void *arg)
 }
 
 /*
- * A loop that polls for edges has had the edge of what it could not read, as another reader was in a
- * page fault. It gets another one.
+ * A loop that polls for edges has had the edge of what it could not read, as another reader was in
+ * a page fault. It gets another one.
  */
 MEMWAIT_TEST(R22_a_refused_reader_gets_an_edge)
 {
