@@ -15,8 +15,8 @@
  *	end all					end some, leave the list if none is left
  *	unlock .read_lock			unlock .read_lock
  *
- * A close waits for one step of the work at most. The work never waits for a close: it serves all
- * users, and a closing thread may stay preempted for long.
+ * A close waits for one step of the work at most. The work never waits for a close: it tells of all
+ * deaths of its user, and a closing thread may stay preempted for long.
  *
  * A dying process ends its contexts in memwait_flush(), so its parent finds the waits ended after
  * waitpid(2). The work ends the rest: contexts of a process that has closed its copy before, shares

@@ -197,8 +197,8 @@ static bool memwait_bury(struct memwait_user *user, bool contexts)
  * the work go on:
  *
  *	work				thread
- *	(1) set .waits			(1) unlock
- *	(2) try to lock again		(2) look at .waits
+ *	(1) set .work_waits		(1) unlock
+ *	(2) try to lock again		(2) look at .work_waits
  */
 static void memwait_unlock_dead(struct memwait_user *user)
 {

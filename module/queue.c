@@ -59,7 +59,7 @@
  *
  * A waiter that was away, in a signal handler or because it was told of a death, returns to its
  * place with its old number, see place.c. Such waiters are in an rbtree by number, so no insertion
- * walks a distance that others control. The
+ * walks a distance that others control; so are waiters that a requeue has left in their queue. The
  * oldest waiter is the first of the tree or of the list. A word never reuses a number, even if its
  * queue is freed in between: the queue's number goes to memwait_last_number before the queue leaves
  * the table, and an inserter reads memwait_last_number after the insertion. The hash bucket's lock
