@@ -256,6 +256,23 @@ static inline uint64_t mw_user_waits(int fd)
 	return mw_info(fd, &info) ? ~0ULL : info.user_waits;
 }
 
+static inline uint64_t mw_user_owners(int fd)
+{
+	struct memwait_info info;
+
+	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
+}
+
+/*
+ * Before a test counts owners: what ended before is buried by a kernel thread, and counts until
+ * then. Nobody else may use the device meanwhile.
+ */
+static inline void mw_await_owners(int fd, uint64_t n)
+{
+	while (mw_user_owners(fd) != n)
+		usleep(100);
+}
+
 /* Pins of that user: files and address spaces that waits keep. */
 static inline uint64_t mw_user_pins(int fd)
 {

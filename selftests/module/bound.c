@@ -371,28 +371,21 @@ MEMWAIT_TEST(L10_what_was_used_cannot_be_bound)
 	EXPECT_EQ(-EINVAL, mw_owner(self->fd, MEMWAIT_OWNER_EXIT | MEMWAIT_OWNER_BIND, NULL));
 }
 
-static uint64_t user_owners(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
-}
-
 /* The process and its contexts, as long as there are any. */
 MEMWAIT_TEST(L10_a_process_counts_while_it_has_bound_contexts)
 {
-	uint64_t before = user_owners(self->fd);
+	uint64_t before = mw_user_owners(self->fd);
 	int round, i, fds[3];
 
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < 3; i++) {
 			fds[i] = memwait_open(O_NONBLOCK);
 			ASSERT_EQ(0, mw_owner(fds[i], BIND, NULL));
-			EXPECT_GE(before + 2 + i, user_owners(self->fd));
+			EXPECT_GE(before + 2 + i, mw_user_owners(self->fd));
 		}
 		for (i = 0; i < 3; i++)
 			close(fds[i]);
-		while (user_owners(self->fd) > before)
+		while (mw_user_owners(self->fd) > before)
 			usleep(100);
 	}
 }
@@ -452,7 +445,7 @@ static void become_bound(int fd, struct board *board)
 MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 {
 	struct board *board = (void *)self->shared;
-	uint64_t before = user_owners(self->fd);
+	uint64_t before = mw_user_owners(self->fd);
 	pthread_t looker, driving;
 	int round, fd;
 	char path[64];
@@ -484,7 +477,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 		usleep(1000);
 		kill(pid, SIGKILL);
 		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
-		while (user_owners(self->fd) > before)
+		while (mw_user_owners(self->fd) > before)
 			usleep(100);
 		/* The kernel keeps for seconds what it is to free, unless it is short of memory. */
 		EXPECT_EQ(0, write_number("/proc/sys/vm/drop_caches", 2));
@@ -729,7 +722,7 @@ static void *watch(void *arg)
 MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 {
 	struct board *board = (void *)self->shared;
-	uint64_t before = user_owners(self->fd), waits = mw_user_waits(self->fd);
+	uint64_t before = mw_user_owners(self->fd), waits = mw_user_waits(self->fd);
 	struct memwait_completion done[NOTIFIED + 1];
 	struct storm storm = { .board = board, .seed = 1 };
 	int round, i, got, all = 2 * STORM_CONTEXTS * STORM_WAITS / 2;
@@ -781,9 +774,9 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		EXPECT_EQ(1, context_count(self->fd, "pending"));
 		EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 2, U32));
 		EXPECT_EQ(1, mw_read(self->fd, done, 2));
-		while (user_owners(self->fd) > before || mw_user_waits(self->fd) > waits)
+		while (mw_user_owners(self->fd) > before || mw_user_waits(self->fd) > waits)
 			usleep(100);
-		EXPECT_EQ(before, user_owners(self->fd));
+		EXPECT_EQ(before, mw_user_owners(self->fd));
 		EXPECT_EQ(waits, mw_user_waits(self->fd));
 	}
 }

@@ -13,7 +13,7 @@ OWNER_TEST(R33_a_thread_has_one_id_by_whichever_context)
 	EXPECT_EQ(self->id, my_id(other));
 	close(other);
 	EXPECT_EQ(self->id, my_id(self->fd));
-	EXPECT_EQ(self->owners, user_owners(self->fd));
+	EXPECT_EQ(self->owners, mw_user_owners(self->fd));
 }
 
 OWNER_TEST(R33_a_context_has_one_id_of_its_own)
@@ -28,7 +28,7 @@ OWNER_TEST(R33_a_context_has_one_id_of_its_own)
 	EXPECT_NE(one, two);
 	EXPECT_NE(one, self->id);
 	EXPECT_NE(0, one);
-	EXPECT_EQ(self->owners + 2, user_owners(self->fd));
+	EXPECT_EQ(self->owners + 2, mw_user_owners(self->fd));
 	EXPECT_TRUE(lives(self->fd, two));
 	close(other);
 	EXPECT_FALSE(lives(self->fd, two));
@@ -48,7 +48,7 @@ OWNER_TEST(R33_no_id_is_used_again)
 		EXPECT_LT(last, w.id);
 		last = w.id;
 	}
-	await_owners(self->fd, self->owners);
+	mw_await_owners(self->fd, self->owners);
 }
 
 OWNER_TEST(R33_bad_arguments)
@@ -84,7 +84,7 @@ OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
 			_exit(xioctl(fd, MEMWAIT_IOC_OWNER, arg) != -EFAULT);
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		EXPECT_EQ(0, status);
-		EXPECT_EQ(self->owners, user_owners(self->fd));
+		EXPECT_EQ(self->owners, mw_user_owners(self->fd));
 		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ | PROT_WRITE));
 	}
 	EXPECT_TRUE(lives(self->fd, self->id));
@@ -562,7 +562,7 @@ OWNER_TEST(R31_owners_are_limited)
 	EXPECT_EQ(0, w.id);
 	close(fd);
 	/* It counts until the waiters of its words have been told. */
-	await_owners(self->fd, self->owners);
+	mw_await_owners(self->fd, self->owners);
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
 }

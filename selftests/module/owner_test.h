@@ -31,19 +31,6 @@ static inline uint64_t my_id(int fd)
 	return mw_owner(fd, 0, &id) ? 0 : id;
 }
 
-static inline uint64_t user_owners(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
-}
-
-static inline void await_owners(int fd, uint64_t n)
-{
-	while (user_owners(fd) != n)
-		usleep(1000);
-}
-
 static inline int64_t load_id(const uint64_t *id)
 {
 	return __atomic_load_n(id, __ATOMIC_ACQUIRE);
@@ -180,9 +167,10 @@ FIXTURE_SETUP(owner)
 	self->page = sysconf(_SC_PAGESIZE);
 	self->board = shared_page(self->page);
 	ASSERT_NE(NULL, self->board);
+	mw_await_owners(self->fd, 0);
 	self->id = my_id(self->fd);
 	ASSERT_NE(0, self->id);
-	self->owners = user_owners(self->fd);
+	self->owners = 1;
 	self->max_waits = info.max_user_waits;
 }
 
@@ -191,7 +179,7 @@ FIXTURE_TEARDOWN(owner)
 	int fd = memwait_open(0);
 
 	close(self->fd);
-	await_owners(fd, self->owners);
+	mw_await_owners(fd, self->owners);
 	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL));
 	EXPECT_TRUE(geteuid() || !set_limit(self->max_waits));
 	close(fd);

@@ -405,13 +405,6 @@ struct binds {
 	int ready;
 };
 
-static uint64_t owners_of(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
-}
-
 static void run_binder(struct binds *b)
 {
 	struct memwait_completion completion;
@@ -437,18 +430,18 @@ static void run_binder(struct binds *b)
 	b->used = mw_owner(used, BIND, NULL);
 	b->bound = mw_owner(bound, BIND, NULL);
 	b->full = mw_owner(fresh, BIND, NULL);
-	b->owners_full = owners_of(used);
+	b->owners_full = mw_user_owners(used);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	close(bound);
-	while (owners_of(used))
+	while (mw_user_owners(used))
 		sched_yield();
 
 	/* There is room for the process, and not for the context besides. */
 	if (mw_owner(used, 0, NULL))
 		_exit(3);
 	b->last = mw_owner(fresh, BIND, NULL);
-	b->owners_last = owners_of(used);
+	b->owners_last = mw_user_owners(used);
 	pid = fork();
 	if (!pid) {
 		b->read = mw_read(fresh, &completion, 1);

@@ -36,7 +36,7 @@ OWNER_TEST(R34_the_end_of_a_woken_thread_is_told_to_nobody)
 			EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[i]));
 			owned_waiter_join(&w[i]);
 			/* All that its end does has been done then. */
-			await_owners(self->fd, self->owners + 7 - i);
+			mw_await_owners(self->fd, self->owners + 7 - i);
 		}
 	}
 }
@@ -63,7 +63,7 @@ OWNER_TEST(R34_the_end_of_an_id_is_told_to_nobody)
 	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[0]));
 	EXPECT_EQ(0, w[0].id);
-	await_owners(self->fd, self->owners + 1);
+	mw_await_owners(self->fd, self->owners + 1);
 	EXPECT_EQ(1, mw_waiters(self->fd, SMALL(board), U32));
 	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[1]));
@@ -116,7 +116,7 @@ OWNER_TEST(R34_the_end_of_a_thread_that_moved_waiters_is_told_to_nobody)
 		ASSERT_EQ(0, pthread_create(&thread, NULL, move_and_end, &mover));
 		pthread_join(thread, NULL);
 		EXPECT_EQ(3, mover.moved);
-		await_owners(self->fd, self->owners + 3);
+		mw_await_owners(self->fd, self->owners + 3);
 		for (i = 0; i < 3; i++) {
 			EXPECT_EQ(3 - i, mw_waiters(self->fd, mover.to, U32));
 			EXPECT_EQ(1, mw_notify(self->fd, mover.to, 1, U32));

@@ -5,6 +5,7 @@
  */
 #include "userlib_test.h"
 
+#define NOBODY	60000	/* the first of the users that have no process */
 #define WORKERS	8
 #define ITEMS	64
 
@@ -203,13 +204,6 @@ static void worker_end(struct scene *scene, int i)
 	}
 }
 
-static uint64_t owners(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
-}
-
 static long switches(const struct worker *worker)
 {
 	char path[64], line[128];
@@ -225,32 +219,29 @@ static long switches(const struct worker *worker)
 	return n;
 }
 
-/* All that an end does has been done, and the rest sleeps. */
-static void settle(int fd, struct scene *scene, int from, uint64_t ids)
+/*
+ * All that an end does has been done, and the rest sleeps. The caller and @workers workers have an
+ * id, and no other process of this user.
+ */
+static void settle(int fd, struct scene *scene, int from, int workers)
 {
 	int i;
 
-	while (owners(fd) != ids)
-		usleep(100);
+	mw_await_owners(fd, 1 + workers);
 	for (i = from; i < WORKERS; i++)
 		await_asleep(scene->workers[i].tid);
 }
 
 static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *scene, enum end end)
 {
-	uint64_t base, id;
 	enum kind kind;
 	int i, j, next;
 
-	if (memwait_owner(&id))
-		SKIP(return, "this kernel cannot tell of deaths");
 	for (kind = 0; kind < KINDS; kind++) {
 		ASSERT_EQ(0, scene_init(scene, kind, end));
-		base = owners(fd);
 		for (i = 0; i < WORKERS; i++)
 			worker_start(scene, i);
-		/* As many have an id. */
-		settle(fd, scene, 0, base + WORKERS);
+		settle(fd, scene, 0, WORKERS);
 		for (i = 0; i < WORKERS; i++)
 			scene->workers[i].switches = switches(&scene->workers[i]);
 		for (i = 0; i < WORKERS; i++) {
@@ -261,7 +252,7 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *sce
 			worker_end(scene, i);
 			/* Of a lock the next has its turn then. */
 			next = i + 1 + is_lock(scene);
-			settle(fd, scene, next, base + WORKERS - 1 - i);
+			settle(fd, scene, next, WORKERS - 1 - i);
 			if (!is_lock(scene))
 				ASSERT_EQ(i + 1, scene->n_order) TH_LOG("kind %d", kind);
 			for (j = next; is_thread(scene) && j < WORKERS; j++) {
@@ -275,48 +266,73 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *sce
 	}
 }
 
-USERLIB_TEST(R34_threads_that_return)
+FIXTURE(ends)
+{
+	struct scene *shared;
+	int fd;
+};
+
+/* As a user of its own, whose owners are those of the test: what others have does not count. */
+FIXTURE_SETUP(ends)
+{
+	uint64_t id;
+
+	if (!geteuid())
+		ASSERT_EQ(0, setuid(NOBODY + getpid() % 5000));
+	self->fd = memwait_open(0);
+	ASSERT_LE(0, self->fd);
+	self->shared = shared_page(sizeof(*self->shared));
+	ASSERT_NE(NULL, self->shared);
+	if (memwait_owner(&id))
+		SKIP(return, "this kernel cannot tell of deaths");
+}
+
+FIXTURE_TEARDOWN(ends)
+{
+	munmap(self->shared, sizeof(*self->shared));
+	close(self->fd);
+}
+
+#define ENDS_TEST(name)	TEST_F_TIMEOUT(ends, name, 300)
+
+ENDS_TEST(R34_threads_that_return)
 {
 	ends_as(_metadata, self->fd, self->shared, RETURNS);
 }
 
-USERLIB_TEST(R34_threads_that_exit)
+ENDS_TEST(R34_threads_that_exit)
 {
 	ends_as(_metadata, self->fd, self->shared, EXITS_THREAD);
 }
 
-USERLIB_TEST(R34_threads_that_are_cancelled)
+ENDS_TEST(R34_threads_that_are_cancelled)
 {
 	ends_as(_metadata, self->fd, self->shared, IS_CANCELLED);
 }
 
-USERLIB_TEST(R34_processes_that_exit)
+ENDS_TEST(R34_processes_that_exit)
 {
 	ends_as(_metadata, self->fd, self->shared, EXITS);
 }
 
-USERLIB_TEST(R34_processes_that_are_killed)
+ENDS_TEST(R34_processes_that_are_killed)
 {
 	ends_as(_metadata, self->fd, self->shared, IS_KILLED);
 }
 
-USERLIB_TEST(R34_processes_that_execute)
+ENDS_TEST(R34_processes_that_execute)
 {
 	ends_as(_metadata, self->fd, self->shared, EXECUTES);
 }
 
 /* Many at once: as many as were signalled come back, whatever these do then. */
-USERLIB_TEST(R34_a_few_signals_to_many_threads_that_end)
+ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 {
 	struct scene *scene = self->shared;
-	uint64_t id, base;
 	int i, round;
 
-	if (memwait_owner(&id))
-		SKIP(return, "this kernel cannot tell of deaths");
 	for (round = 0; round < 3; round++) {
 		ASSERT_EQ(0, scene_init(scene, COND, RETURNS));
-		base = owners(self->fd);
 		for (i = 0; i < ITEMS; i++)
 			worker_start(scene, i);
 		for (i = 0; i < 5; i++)
@@ -325,7 +341,7 @@ USERLIB_TEST(R34_a_few_signals_to_many_threads_that_end)
 			before_next_look();
 		for (i = 0; i < 5; i++)
 			worker_end(scene, scene->order[i]);
-		settle(self->fd, scene, WORKERS, base + ITEMS - 5);
+		settle(self->fd, scene, WORKERS, ITEMS - 5);
 		EXPECT_EQ(5, scene->n_order);
 		EXPECT_EQ(ITEMS - 5, memwait_waiters(&scene->cond, 0));
 		ASSERT_EQ(0, memwait_cond_broadcast(&scene->cond));
@@ -338,16 +354,12 @@ USERLIB_TEST(R34_a_few_signals_to_many_threads_that_end)
 }
 
 /* A waiter that was killed before it had the mutex has lost its signal to the next. */
-USERLIB_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
+ENDS_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 {
 	struct scene *scene = self->shared;
-	uint64_t id, base;
 	int i;
 
-	if (memwait_owner(&id))
-		SKIP(return, "this kernel cannot tell of deaths");
 	ASSERT_EQ(0, scene_init(scene, COND, EXITS));
-	base = owners(self->fd);
 	for (i = 0; i < 3; i++)
 		worker_start(scene, i);
 	/* It is woken, waits for the mutex, and is killed there. */
@@ -360,7 +372,7 @@ USERLIB_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 	ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
 	while (!__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE))
 		before_next_look();
-	settle(self->fd, scene, WORKERS, base + 2);
+	settle(self->fd, scene, WORKERS, 2);
 	EXPECT_EQ(1, memwait_waiters(&scene->cond, 0));
 	EXPECT_EQ(1, scene->n_order);
 	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));

@@ -253,7 +253,7 @@ ROBUST_TEST(L0_over_the_limit_of_owners)
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
 	ASSERT_LT(0, limit);
-	EXPECT_EQ(0, write_number(OWNER_LIMIT, user_owners(self->fd)));
+	EXPECT_EQ(0, write_number(OWNER_LIMIT, mw_user_owners(self->fd)));
 	for (i = 0; i < ARRAY_SIZE(owners_matter); i++) {
 		EXPECT_EQ(0, memwait_mutex_init(&board->mutex, owners_matter[i]));
 		EXPECT_EQ(ENOSPC, elsewhere(lock_it, &board->mutex));

@@ -35,16 +35,8 @@ FIXTURE(robust)
 	memwait_loop_t *loop;
 	struct board *board;	/* shared */
 	uint64_t id;		/* of this thread */
-	uint64_t user_owners;
 	int fd;
 };
-
-static inline uint64_t user_owners(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_owners;
-}
 
 FIXTURE_SETUP(robust)
 {
@@ -57,8 +49,8 @@ FIXTURE_SETUP(robust)
 		SKIP(return, "this kernel cannot tell of deaths");
 	self->board = shared_page(sizeof(*self->board));
 	ASSERT_NE(NULL, self->board);
+	mw_await_owners(self->fd, 0);
 	ASSERT_EQ(0, memwait_owner(&self->id));
-	self->user_owners = user_owners(self->fd);
 	ASSERT_EQ(0, memwait_loop_new(&self->loop));
 }
 
@@ -67,8 +59,7 @@ FIXTURE_TEARDOWN(robust)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	EXPECT_EQ(0, memwait_loop_free(self->loop));
 	/* Whoever has died is forgotten. */
-	while (user_owners(self->fd) != self->user_owners)
-		usleep(1000);
+	mw_await_owners(self->fd, 1);
 	close(self->fd);
 }
 

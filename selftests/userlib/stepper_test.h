@@ -156,13 +156,6 @@ static inline struct timespec patience(void)
 	return in_time(CLOCK_MONOTONIC, scene->patience);
 }
 
-static inline uint64_t owners(struct stage *stage)
-{
-	struct memwait_info info;
-
-	return mw_info(stage->device, &info) ? 0 : info.user_owners;
-}
-
 /*
  * The id of a dead process has gone when all have been told that are to be told of its death. So
  * one that sleeps by then does not just wait for that.
@@ -174,7 +167,7 @@ static inline void await_death_told(struct stage *stage)
 
 	for (i = 0; i <= HELPERS; i++)
 		most += scene->loops[i];
-	while (owners(stage) > most && now_ns(CLOCK_MONOTONIC) < deadline)
+	while (mw_user_owners(stage->device) > most && now_ns(CLOCK_MONOTONIC) < deadline)
 		sched_yield();
 }
 
@@ -877,9 +870,10 @@ FIXTURE_SETUP(stepper)
 	ASSERT_NE(NULL, self->stage.trace);
 	/* A step need not wait for another processor to come to itself. */
 	ASSERT_EQ(0, bind_to(0));
+	mw_await_owners(self->fd, 0);
 	warm_up(&scene->objects);
 	self->stage.device = self->fd;
-	self->stage.owners = owners(&self->stage);
+	self->stage.owners = mw_user_owners(self->fd);
 	for (i = 0; i < HELPERS; i++)
 		helper_fork(&self->stage, i);
 }
