@@ -22,6 +22,7 @@
 #include "context.h"
 #include "group.h"
 #include "memwait.h"
+#include "watch.h"
 
 /*
  * An id has the wait's index in context->waits in its low bits and the context's running number of
@@ -126,6 +127,7 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 		wait->waiter.state = MEMWAIT_ARMING;
 		wait->waiter.kind = timed ? MEMWAIT_TIMED : MEMWAIT_UNTIMED;
 		wait->waiter.result = MEMWAIT_OK;
+		wait->waiter.watch = NULL;
 		wait->context = context;
 		wait->id = 0;
 	}
@@ -153,7 +155,7 @@ struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *con
 	wait = memwait_async_find(context, id);
 	if (wait && wait->waiter.state == MEMWAIT_TOLD && memwait_async_is_timed(wait) == timed &&
 	    memwait_word_is_same(word, &wait->waiter.word.key, &wait->waiter.inode)) {
-		list_del(&wait->waiter.node);
+		list_del(&wait->node);
 		context->nr_told--;
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
 		memwait_async_set_id(wait, id & MEMWAIT_ID_INDEX_MASK);
@@ -174,11 +176,14 @@ static void memwait_async_erase(struct memwait_async_waiter *wait)
 /* Frees a wait that has no index. */
 static void memwait_async_put(struct memwait_async_waiter *wait)
 {
-	if (memwait_async_is_group(wait))
+	if (memwait_async_is_group(wait)) {
 		memwait_group_put(&to_group(wait)->group);
-	else
-		kmem_cache_free(memwait_async_is_timed(wait) ? memwait_timed_cache :
-							       memwait_async_cache, wait);
+		return;
+	}
+	if (unlikely(wait->waiter.watch))
+		memwait_watch_free(wait->waiter.watch);
+	kmem_cache_free(memwait_async_is_timed(wait) ? memwait_timed_cache : memwait_async_cache,
+			wait);
 }
 
 /* Keeps a wait that was told of a death. Returns a wait to free: it, or the first of too many. */
@@ -191,15 +196,15 @@ static struct memwait_async_waiter *memwait_async_keep_told(struct memwait_async
 	if (context->nr_told == MEMWAIT_MAX_TOLD) {
 		/* In exchange, so that the charge is never given back. */
 		unused = list_first_entry(&context->told, struct memwait_async_waiter,
-					  waiter.node);
-		list_del(&unused->waiter.node);
+					  node);
+		list_del(&unused->node);
 	} else if (memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
 		context->nr_told++;
 	} else {
 		return wait;
 	}
 	WRITE_ONCE(wait->waiter.state, MEMWAIT_TOLD);
-	list_add_tail(&wait->waiter.node, &context->told);
+	list_add_tail(&wait->node, &context->told);
 	return unused;
 }
 
@@ -306,7 +311,7 @@ void memwait_async_free_all(struct memwait_context *context)
 	int kind;
 
 	memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->nr_told);
-	list_for_each_entry_safe(wait, next, &context->told, waiter.node)
+	list_for_each_entry_safe(wait, next, &context->told, node)
 		memwait_async_free_now(wait);
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares[kind].nr);

@@ -17,6 +17,7 @@
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"
+#include "watch.h"
 
 /* Reports an entry's outcome; id and result are adjacent. */
 static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 result)
@@ -40,7 +41,7 @@ static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 u
 			     ktime_t expires)
 {
 	wait->user_data = user_data;
-	wait->waiter.queue = NULL;
+	wait->waiter.bucket = NULL;
 	wait->waiter.clock = flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
 	if (memwait_async_is_timed(wait)) {
 		timerqueue_init(memwait_deadline(wait));
@@ -56,11 +57,11 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 			    struct memwait_pin **prepared)
 {
 	struct memwait_context *context = wait->context;
-	struct memwait_queue *queue;
+	struct memwait_bucket *bucket;
 	struct memwait_pin *pin;
 	int ret;
 
-	ret = memwait_queue_begin_join(&wait->waiter, arg, &context->user->kept, &queue);
+	ret = memwait_queue_begin_join(&wait->waiter, arg, &bucket);
 	if (ret)
 		return ret;
 	spin_lock(&context->lock);
@@ -71,17 +72,16 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 		memwait_pin_give(pin, &wait->waiter.word);
 	else
 		ret = -ENOSPC;
-	if (likely(!ret)) {
-		if (unlikely(wait->waiter.result == MEMWAIT_OWNER_DIED))
-			memwait_queue_put_back(queue, &wait->waiter);
-		else
-			memwait_queue_append(queue, &wait->waiter);
-		memwait_async_queued(wait);
-		ret = MEMWAIT_PENDING;
+	if (unlikely(ret)) {
+		spin_unlock(&context->lock);
+		memwait_queue_abandon(bucket, &wait->waiter);
+		return ret;
 	}
+	memwait_queue_add(bucket, &wait->waiter);
+	memwait_async_queued(wait);
 	spin_unlock(&context->lock);
-	memwait_queue_unlock(queue, &context->user->kept);
-	return ret;
+	spin_unlock(&bucket->lock);
+	return MEMWAIT_PENDING;
 }
 
 /**
@@ -122,6 +122,11 @@ static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 	memwait_arm_init(wait, arm->arg->wait.flags, arm->arg->user_data, arm->expires);
 	wait->waiter.ops = &memwait_async_ops;
 	wait->waiter.identity = arm->identity;
+	if (unlikely(arm->identity) && !wait->waiter.watch) {
+		wait->waiter.watch = memwait_watch_alloc();
+		if (!wait->waiter.watch)
+			return -ENOMEM;
+	}
 	return memwait_arm_publish(wait, arm->entry);
 }
 
@@ -143,8 +148,14 @@ static int memwait_arm_try(struct memwait_arm *arm)
 	if (waiter->result == MEMWAIT_OWNER_DIED &&
 	    !memwait_word_is_same(&arm->word, &waiter->word.key, &waiter->inode))
 		waiter->result = MEMWAIT_OK;
+	if (likely(waiter->result != MEMWAIT_OWNER_DIED))
+		waiter->number = 0;
 	waiter->word = arm->word;
-	return memwait_arm_join(arm->wait, &arm->arg->wait, &arm->prepared);
+	ret = memwait_arm_join(arm->wait, &arm->arg->wait, &arm->prepared);
+	/* Its place in the list of MEMWAIT_OWNED waiters was the same memory. */
+	if (unlikely(ret != MEMWAIT_PENDING && waiter->result == MEMWAIT_OWNER_DIED))
+		waiter->inode = memwait_word_inode(&arm->word);
+	return ret;
 }
 
 /*
@@ -215,10 +226,11 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 		member = &group->members[i];
 		member->group = &group->group;
 		member->waiter.ops = &memwait_async_group_ops;
-		member->waiter.queue = NULL;
+		member->waiter.bucket = NULL;
+		member->waiter.number = 0;
 		member->waiter.identity = NULL;
 	}
-	ret = memwait_group_join(&group->group, waits, index, &context->user->kept);
+	ret = memwait_group_join(&group->group, waits, index);
 
 	/* Charge last: a charge that another call has seen must not be taken back. */
 	spin_lock(&context->lock);
@@ -233,10 +245,10 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	if (!ret && !notified)
 		return MEMWAIT_PENDING;		/* others may have freed it */
 
-	memwait_group_leave(&group->group, &context->user->kept);
+	memwait_group_leave(&group->group);
 	if (ret) {
 		if (notified)
-			memwait_pass_on(&notified->waiter.word.key, &context->user->kept);
+			memwait_pass_on(&notified->waiter.word.key);
 		memwait_begin_put(words, stride, group->group.nr);
 		return ret;
 	}

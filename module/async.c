@@ -2,7 +2,7 @@
 /*
  * Async waits: their states, and what ends them. async.pml models this.
  *
- * memwait_context.lock protects the context and the state of its waits, and nests inside a queue's
+ * memwait_context.lock protects the context and the state of its waits, and nests inside a bucket's
  * lock. A wait passes through
  *
  *	MEMWAIT_ARMING -> MEMWAIT_QUEUED --> MEMWAIT_COMPLETED -> freed by read
@@ -13,10 +13,10 @@
  *
  * The transition from QUEUED, under the context's lock, ends the wait and happens once:
  *
- *	notify	 also holds the queue's lock: dequeues the wait and completes it. If the deadline
+ *	notify	 also holds the bucket's lock: dequeues the wait and completes it. If the deadline
  *		 has passed, completes with TIMED_OUT, and goes on to the next waiter
  *	death	 of an owner: as notify, with OWNER_DIED
- *	deadline dequeues and completes the wait too, in read(2), see expire.c
+ *	deadline completes the wait, then dequeues it, in read(2), see expire.c
  *	cancel	 claims the wait, then dequeues and frees it
  *	close	 as cancel, for all waits; then passes on unread completions with OK
  *
@@ -55,24 +55,35 @@ static void memwait_async_group_unpin(struct memwait_group *group,
 }
 
 /**
+ * memwait_async_leave() - take a wait out of its queues
+ * @wait: claimed or completed
+ *
+ * Context: process context; takes buckets' locks, one at a time.
+ */
+void memwait_async_leave(struct memwait_async_waiter *wait)
+{
+	if (memwait_async_is_group(wait))
+		memwait_group_leave(&to_group(wait)->group);
+	else
+		memwait_queue_leave(&wait->waiter);
+}
+
+/**
  * memwait_async_end() - release all resources of an ended wait but its index and memory
  * @wait: completed, or claimed by the caller. Only the id table still refers to it, and maybe its
  *	queues and a notify that is about to dequeue the members of a group
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
- * Context: process context; takes queues' locks, one at a time.
+ * Context: process context; takes buckets' locks, one at a time.
  */
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused)
 {
-	struct memwait_kept_queues *kept = &wait->context->user->kept;
 
-	if (memwait_async_is_group(wait)) {
-		memwait_group_leave(&to_group(wait)->group, kept);
+	memwait_async_leave(wait);
+	if (memwait_async_is_group(wait))
 		memwait_async_group_unpin(&to_group(wait)->group, wait->context, unused);
-	} else {
-		memwait_queue_leave(&wait->waiter, kept);
+	else
 		memwait_pin_put(wait->waiter.word.pin, wait->context, unused);
-	}
 	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, memwait_async_words(wait));
 }
 
@@ -107,7 +118,7 @@ static struct memwait_inode_number memwait_pin_inode_number(const struct memwait
 
 /**
  * memwait_async_complete() - turn a wait into a completion
- * @wait: claimed; in no queue, or a group
+ * @wait: claimed; with MEMWAIT_OWNER_DIED in no queue
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  *
  * Context: the context's lock is held.
@@ -121,7 +132,7 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 	wait->waiter.result = result;
 	if (unlikely(result == MEMWAIT_OWNER_DIED))
 		wait->waiter.inode = memwait_pin_inode_number(wait->waiter.word.pin);
-	list_add_tail(&wait->waiter.node, &context->completed);
+	list_add_tail(&wait->node, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
 	trace_memwait_async_complete(wait);
 }
@@ -130,7 +141,7 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
  * memwait_async_queued() - make a wait pending
  * @wait: others may end and free it as soon as the caller drops the locks
  *
- * Context: the context's lock is held; so is the queue's lock, unless @wait is a group.
+ * Context: the context's lock is held; so is the bucket's lock, unless @wait is a group.
  */
 void memwait_async_queued(struct memwait_async_waiter *wait)
 {
@@ -314,9 +325,9 @@ static struct memwait_async_waiter *memwait_async_first_completed(struct memwait
 
 	spin_lock(&context->lock);
 	wait = list_first_entry_or_null(&context->completed, struct memwait_async_waiter,
-					waiter.node);
+					node);
 	if (wait) {
-		list_del(&wait->waiter.node);
+		list_del(&wait->node);
 		WRITE_ONCE(context->nr_completed, context->nr_completed - 1);
 	}
 	spin_unlock(&context->lock);
@@ -367,7 +378,7 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
 		if (wait->waiter.result == MEMWAIT_OK)
-			memwait_pass_on(key, &context->user->kept);
+			memwait_pass_on(key);
 		memwait_async_end(wait, unused);
 		memwait_async_free_now(wait);
 	}

@@ -71,9 +71,6 @@ inline claim(done)
 inline complete(how)
 {
 	assert(exists && !completed && (state == CLAIMED || state == ARMING));
-#ifndef GROUP
-	assert(!in_queue[0]);
-#endif
 	d_step {
 		state = COMPLETED;
 		result = how;
@@ -339,57 +336,25 @@ inline is_due(is)
 /* memwait_expire_one() */
 inline expire()
 {
-	/* memwait_lock_expired() */
 	lock(waits_locked);
-#ifdef GROUP
 	done = false;
 	if
 	:: passed -> claim(done)
 	:: else
 	fi;
+#ifdef MUTATION_DEADLINE_IN_TWO_STEPS
+	waits_locked = false;
+	lock(waits_locked);
+#endif
 	if
-	:: done ->
-		group_refs++;
-		complete(TIMED_OUT)
+	:: done -> complete(TIMED_OUT)
 	:: else
 	fi;
 	waits_locked = false;
 	if
-	:: done -> leave(); wait_put()
+	:: done -> leave()
 	:: else
 	fi
-#else
-	if
-	:: state == QUEUED && passed ->
-		if
-		:: atomic { !queue_locked[0] -> queue_locked[0] = true }	/* spin_trylock() */
-		:: atomic { queue_locked[0] -> waits_locked = false };
-		   lock(queue_locked[0]);
-		   lock(waits_locked)
-		fi;
-#ifdef MUTATION_DEADLINE_DOES_NOT_LOOK_AGAIN
-		done = true;
-		state = CLAIMED;
-#else
-		claim(done);
-#endif
-		if
-		:: done ->
-#ifndef MUTATION_DEADLINE_COMPLETES_WITHOUT_LEAVING
-			in_queue[0] = false;
-#endif
-#ifdef MUTATION_DEADLINE_IN_TWO_STEPS
-			waits_locked = false;
-			lock(waits_locked);
-#endif
-			complete(TIMED_OUT)
-		:: else
-		fi;
-		waits_locked = false;
-		queue_locked[0] = false
-	:: else -> waits_locked = false
-	fi
-#endif
 }
 
 /* memwait_cancel() */

@@ -23,10 +23,11 @@ enum memwait_call_kind {
  * @woken: waiters woken so far
  * @move: the most waiters to move
  * @moved: waiters moved so far
+ * @bucket: of the word whose waiters it claims
+ * @key: the word's key
  * @number: waiters with a greater number joined after the call began
  * @reached: number of the last waiter looked at; the call continues after it
  * @kind: what ends the call early
- * @kept: see memwait_queue_unlock()
  * @wakes: the wake-ups of the present step
  */
 struct memwait_call {
@@ -34,10 +35,11 @@ struct memwait_call {
 	u32 woken;
 	u32 move;
 	u32 moved;
+	struct memwait_bucket *bucket;
+	const struct memwait_key *key;
 	u64 number;
 	u64 reached;
 	enum memwait_call_kind kind;
-	struct memwait_kept_queues *kept;
 	struct memwait_wakes wakes;
 };
 
@@ -55,21 +57,33 @@ static inline void memwait_step_begin(void)
 		preempt_disable();
 }
 
-/* The oldest waiter that the call covers, or NULL. */
-static inline struct memwait_waiter *memwait_call_next(const struct memwait_call *call,
-						       struct memwait_queue *queue)
+/* The next waiter that the call covers, or NULL. */
+static inline struct memwait_waiter *memwait_call_next(const struct memwait_call *call)
 {
-	struct memwait_waiter *waiter = memwait_queue_oldest(queue, call->reached);
+	struct memwait_waiter *waiter;
 
+	waiter = memwait_queue_next(call->bucket, call->key, call->reached);
 	return waiter && waiter->number <= call->number ? waiter : NULL;
 }
 
+/*
+ * The same, for a caller that may have dequeued the waiter before it. @next: from rb_next() of that
+ * waiter's place.
+ */
+static inline struct memwait_waiter *memwait_call_after(const struct memwait_call *call,
+							struct rb_node *next)
+{
+	struct memwait_waiter *waiter = to_waiter(next);
+
+	return waiter && waiter->number <= call->number &&
+	       !memwait_key_cmp(&waiter->word.key, call->key) ? waiter : NULL;
+}
+
 void memwait_step_end(struct memwait_call *call);
-void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
-		       struct memwait_kept_queues *kept);
-void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue);
-bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue);
-void memwait_call_hold(struct memwait_call *call, struct memwait_queue *queue);
+void memwait_call_init(struct memwait_call *call, u32 count, u32 move);
+void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket,
+			const struct memwait_key *key);
+bool memwait_call_claim(struct memwait_call *call);
 bool memwait_call_pause(const struct memwait_call *call);
 
 #endif /* MEMWAIT_CALL_H */

@@ -50,7 +50,6 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
  * memwait_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
  * @change: from user space, unchecked
  * @user: its user address; receives the old value at the end
- * @kept: see memwait_queue_unlock()
  *
  * Context: process context, may sleep.
  *
@@ -61,8 +60,7 @@ static int memwait_change_word(const struct memwait_change *change, u32 *old)
  * * -EINTR: the task is being killed
  * * -ERESTARTNOINTR: a signal is pending
  */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user,
-			  struct memwait_kept_queues *kept)
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user)
 {
 	const struct memwait_notify *notify = &change->notify;
 	struct memwait_word word __uninitialized;
@@ -98,7 +96,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 		cond_resched();
 	}
 	if (notify->count)
-		ret = memwait_notify_surely(&word.key, notify->count, kept);
+		ret = memwait_notify_surely(&word.key, notify->count);
 	memwait_word_put(&word);
 	/* Writable when probed above. The change stands even if this write fails. */
 	(void)put_user(old, &user->old);

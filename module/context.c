@@ -25,9 +25,6 @@
  * The first arm, cancel, read or MEMWAIT_OWNER_CONTEXT decides: with MEMWAIT_OWNER_BIND the context
  * is bound, otherwise it serves every process and cannot be bound later. See memwait_context_use()
  * and memwait_identity_bind().
- *
- * The last close of a user's contexts evicts the user's kept queues. No call of that user runs
- * then, so none inserts a queue.
  */
 #include <linux/fs.h>
 #include <linux/minmax.h>
@@ -213,8 +210,6 @@ int memwait_release(struct inode *inode, struct file *file)
 	if (context->identity)
 		memwait_identity_kill(context->identity, false);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
-	if (!atomic_long_read(&context->user->used[MEMWAIT_CONTEXTS]))
-		memwait_queue_evict_all(&context->user->kept);
 	memwait_pins_put(context->user, unused);	/* last, may block forever */
 	memwait_context_put(context);
 	return 0;
@@ -256,7 +251,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	lockdep_assert_held(&context->read_lock);
 
 	spin_lock(&context->lock);
-	list_for_each_entry(wait, &context->completed, waiter.node) {
+	list_for_each_entry(wait, &context->completed, node) {
 		if (nr == room)
 			break;
 		records[nr].user_data = wait->user_data;
@@ -278,7 +273,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		return -EFAULT;
 
 	spin_lock(&context->lock);
-	list_cut_position(&copied, &context->completed, &waits[nr - 1]->waiter.node);
+	list_cut_position(&copied, &context->completed, &waits[nr - 1]->node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
 	spin_unlock(&context->lock);
 	list_splice_tail(&copied, taken);
@@ -304,11 +299,11 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 	struct memwait_pin *unused = NULL;
 	unsigned int nr = 0;
 
-	list_for_each_entry_safe(wait, next, taken, waiter.node) {
+	list_for_each_entry_safe(wait, next, taken, node) {
 		trace_memwait_async_read(wait);
 		memwait_async_end(wait, &unused);
 		waits[nr++] = wait;
-		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, waiter.node)) {
+		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, node)) {
 			memwait_async_free(context, waits, nr);
 			nr = 0;
 			cond_resched();

@@ -54,7 +54,6 @@ enum memwait_resource {
  * @bereaved: @bury is queued or runs, has a reference, and will look at @newly_dead
  * @work_waits: @bury has not got @dead_lock, and is queued again by the thread that has
  * @bury: tells of the deaths, see owner.c
- * @kept: cached queues
  * @rcu: frees it
  */
 struct memwait_user {
@@ -70,11 +69,8 @@ struct memwait_user {
 	bool bereaved;
 	bool work_waits;
 	struct work_struct bury;
-	struct memwait_kept_queues kept;
 	struct rcu_head rcu;
 };
-
-static_assert(sizeof(struct memwait_user) <= PAGE_SIZE);
 
 /**
  * struct memwait_pin - keeps a file or mm_struct for a context's async waits
@@ -116,8 +112,9 @@ enum memwait_state {
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
- * @waiter: queue entry, later in the list of completions; its state is protected by the context's
- *	lock
+ * @waiter: queue entry; its state is protected by the context's lock
+ * @node: of a completion: in context->completed; of a wait that was told of a death and read: in
+ *	context->told
  * @context: arming context
  * @user_data: for the completion
  * @next_spare: list of spares
@@ -125,6 +122,7 @@ enum memwait_state {
  */
 struct memwait_async_waiter {
 	struct memwait_waiter waiter;
+	struct list_head node;
 	struct memwait_context *context;
 	union {
 		u64 user_data;
@@ -173,14 +171,14 @@ struct memwait_spares {
  * @waits: id table: index -> struct memwait_async_waiter. Entries are added without @lock
  * @places: records of interrupted threads, by thread id; see place.c
  * @next_place: where to look next for records of dead threads; protected by the lock of @places
- * @completed: completions, oldest first, by &memwait_waiter.node; entries leave or rejoin the head
- *	only under @read_lock or in the last close
+ * @completed: completions, oldest first, by &memwait_async_waiter.node; entries leave or rejoin
+ *	the head only under @read_lock or in the last close
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
  * @nr_armed: counter for ids
  * @woken_by: last multi-step call that woke the context
  * @spares: one list per kind
- * @told: ended waits that were told of a death, by &memwait_waiter.node, the latest last; see
+ * @told: ended waits that were told of a death, by &memwait_async_waiter.node, the latest last; see
  *	alloc.c
  * @nr_told: length of @told
  * @pins: by owner
@@ -426,6 +424,7 @@ extern const struct memwait_waiter_ops memwait_async_ops, memwait_async_group_op
 void memwait_async_queued(struct memwait_async_waiter *wait);
 bool memwait_async_claim(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
+void memwait_async_leave(struct memwait_async_waiter *wait);
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);
 bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 			    struct memwait_pin **unused);

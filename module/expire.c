@@ -18,15 +18,11 @@
  *
  * The timer wakes at most MEMWAIT_STEP pollers, with interrupts disabled. A work wakes the rest.
  *
- * A wait ends in one step, under the locks of its queue and context, as by a notify. The reader
- * holds the context's lock first, against the lock order, so it only tries to lock the queue. If
- * that fails it drops the context's lock, takes both in order and checks again. RCU keeps the
- * queue's memory meanwhile, see queue.c.
+ * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
+ * of its queue afterwards. A notify in between dequeues it without counting it.
  */
 #include <linux/atomic.h>
 #include <linux/hrtimer.h>
-#include <linux/rcupdate.h>
-#include <linux/refcount.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
@@ -75,73 +71,21 @@ static struct memwait_async_waiter *memwait_first_expired(struct memwait_context
 	return &container_of(first, struct memwait_timed_wait, deadline)->wait;
 }
 
-/*
- * Locks the context and the queue of the first overdue wait; a group has no queue. Returns the wait
- * or NULL; *@queue is locked or NULL.
- */
-static struct memwait_async_waiter *memwait_lock_expired(struct memwait_context *context, int clock,
-							 ktime_t now, struct memwait_queue **queue)
-{
-	struct memwait_queue *locked = NULL;
-	struct memwait_async_waiter *wait;
-
-	rcu_read_lock();
-	spin_lock(&context->lock);
-	__release(&context->lock);	/* for sparse, here and below */
-	for (;;) {
-		wait = memwait_first_expired(context, clock, now);
-		*queue = wait && !memwait_async_is_group(wait) ? READ_ONCE(wait->waiter.queue) :
-								 NULL;
-		if (*queue == locked)
-			break;
-		if (locked) {
-			__acquire(&locked->lock);
-			spin_unlock(&locked->lock);
-		}
-		locked = *queue;
-		if (!locked)
-			break;
-		if (spin_trylock(&locked->lock)) {
-			__release(&locked->lock);
-			continue;
-		}
-		__acquire(&context->lock);
-		spin_unlock(&context->lock);
-		spin_lock(&locked->lock);
-		__release(&locked->lock);
-		spin_lock(&context->lock);
-		__release(&context->lock);
-	}
-	rcu_read_unlock();
-	return wait;
-}
-
-/* Ends the first overdue wait. Returns whether there was one. */
+/* Ends the first overdue wait. Returns whether there was one. Called with .read_lock held. */
 static bool memwait_expire_one(struct memwait_context *context, int clock, ktime_t now)
 {
-	struct memwait_group *group = NULL;
 	struct memwait_async_waiter *wait;
-	struct memwait_queue *queue;
 
-	wait = memwait_lock_expired(context, clock, now, &queue);
+	spin_lock(&context->lock);
+	wait = memwait_first_expired(context, clock, now);
 	if (wait) {
 		memwait_async_claim(wait);
-		if (queue) {
-			memwait_queue_remove(&wait->waiter);
-		} else {
-			group = &to_group(wait)->group;
-			refcount_inc(&group->refs);
-		}
 		memwait_async_complete(wait, MEMWAIT_TIMED_OUT);
 	}
-	__acquire(&context->lock);
 	spin_unlock(&context->lock);
-	if (queue)
-		memwait_queue_unlock(queue, &context->user->kept);
-	if (group) {
-		memwait_group_leave(group, &context->user->kept);
-		memwait_group_put(group);
-	}
+	/* Only a reader frees a completion. */
+	if (wait)
+		memwait_async_leave(wait);
 	return wait;
 }
 
@@ -183,7 +127,7 @@ bool memwait_is_due(struct memwait_context *context)
  * @context: .due is set
  * @room: maximum number of completions, including existing ones
  *
- * Context: process context, may sleep; holds context->read_lock; takes queues' locks.
+ * Context: process context, may sleep; holds context->read_lock; takes buckets' locks.
  */
 void memwait_expire(struct memwait_context *context, size_t room)
 {

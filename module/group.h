@@ -55,10 +55,9 @@ static inline struct memwait_member *to_member(const struct memwait_waiter *wait
 	return container_of(waiter, struct memwait_member, waiter);
 }
 
-int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index,
-		       struct memwait_kept_queues *kept);
-void memwait_group_leave(struct memwait_group *group, struct memwait_kept_queues *kept);
-void memwait_group_leave_all(struct memwait_group **groups, struct memwait_kept_queues *kept);
+int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index);
+void memwait_group_leave(struct memwait_group *group);
+void memwait_group_leave_all(struct memwait_group **groups);
 
 /**
  * memwait_wakes_add_group() - defer the removal of a claimed group's other members

@@ -1,40 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owners: the ids of threads and contexts, and which owner each queue watches.
- *
- * User space stores the owner's id in the lock word; the kernel never writes it. A MEMWAIT_OWNED
- * waiter names that id and is told when the owner dies.
- *
- * A queue watches at most one owner (.watched), who must take the next step for its waiters:
- *
- *	event				the queue watches
- *
- *	a waiter names an owner		that owner
- *	a MEMWAIT_OWNED waiter is woken	that waiter's own thread or context
- *	the queue becomes empty		nobody
- *
- * It also watches the thread that last moved MEMWAIT_OWNED waiters to it (.mover), if that has an
- * id.
- *
- * When an owner dies, the oldest MEMWAIT_OWNED waiter of each queue that watches it gets
- * MEMWAIT_OWNER_DIED, and is watched from then on. It keeps its place, see place.c. This covers the
- * death of
- *
- *	- an owner with the lock, or between its store and its notify;
- *	- a woken waiter, before or after it changes the word;
- *	- a broadcaster, before it ensures a notify of the word it moved waiters to;
- *	- a thread that requeued a word to itself, before it has changed other words and woken
- *	  the waiters.
- *
- * A thread that takes the lock in between, without a system call, is not watched: the waiter that
- * was woken or told finds its id in the word, and names it in the next wait.
- *
- * An end is no death. A thread that calls exit(2), or gives up its id, has left every function that
- * it was in: it owes no step to any queue, and is an owner only where a word names it. So its end
- * is told in queues that watch it as the owner of a word, or as a woken waiter of a 64-bit word,
- * which may name it by now (.may_be_named). All others just stop watching it. A signal handler may
- * call exit_group(2) or execve(2) in the midst of a function, so these are deaths, as are closes of
- * contexts.
+ * Owners: the ids of threads and contexts, and how their deaths are seen. See watch.c for the words
+ * that watch them.
  *
  * Probes on the tracepoints sched_process_exit and sched_process_exec run in the dying thread and
  * look it up in a hash table. No clone(2) flag, vfork(2), PID namespace or closed descriptor hides
@@ -52,28 +19,16 @@
  * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
  * to be buried, see owner.c.
  *
- *	death				a waiter that names the owner
- *
- *	(1) set .dead			(1) lock the queue, compare the word
- *	(2) queue it for burial		(2) lock the owner
- *	(3) lock the owner		(3) load .dead: set: MEMWAIT_OWNER_DIED
- *	(4) look at its queues		(4) add the queue to the owner's
- *
- * If the waiter locks the owner first, the burial finds the queue. If the burial does, the waiter
- * sees .dead: llist_add() and llist_del_all() order the store before the burial.
- *
  * (D) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
  * is set by a store-release and read by a load-acquire. A missing identity was drained by the work,
  * after the death: a failed look-up needs a read barrier.
  *
- * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
- * notify makes the queue watch it before it removes the waiter. So a drained identity gets no queue
- * again and can be freed. Look-ups by id are under RCU.
+ * Look-ups by id are under RCU.
  *
  * Ids start at the nanoseconds since boot at module load and go up by one: a reloaded module reuses
  * none. A living thread with an id keeps the module loaded.
  *
- *	Lock order:	queue->lock -> memwait_context.lock -> memwait_identity.lock, two of the
+ *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_living_lock
  *			memwait_new_lock -> memwait_identity.lock
  */
@@ -81,7 +36,6 @@
 #include <linux/err.h>
 #include <linux/hashtable.h>
 #include <linux/llist.h>
-#include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/rculist.h>
 #include <linux/sched.h>
@@ -95,6 +49,7 @@
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"
+#include "watch.h"
 
 /*
  * task_struct or signal_struct -> living identity. Not an rhashtable: on 6.1 that disables
@@ -178,12 +133,20 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->tid = who == current ? task_pid_nr(current) : 0;
 	identity->pid = who ? task_tgid_nr(current) : context->pid;
 	spin_lock_init(&identity->lock);
-	INIT_LIST_HEAD(&identity->queues);
+	INIT_LIST_HEAD(&identity->watches);
 	INIT_LIST_HEAD(&identity->moved_to);
 	INIT_LIST_HEAD(&identity->contexts);
+	/* A context has one for each wait. */
+	identity->watch = who == current ? memwait_watch_alloc() : NULL;
+	if (who == current && !identity->watch) {
+		kfree(identity);
+		return ERR_PTR(-ENOMEM);
+	}
 	/* Not charged to the memory cgroup: all users share the table. */
 	err = xa_reserve(&memwait_identities, identity->id, GFP_KERNEL);
 	if (err) {
+		if (identity->watch)
+			memwait_watch_free(identity->watch);
 		kfree(identity);
 		return ERR_PTR(err);
 	}
@@ -196,6 +159,8 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	if (!identity)
 		return;
 	xa_release(&memwait_identities, identity->id);
+	if (identity->watch)
+		memwait_watch_free(identity->watch);
 	kfree(identity);
 }
 
@@ -207,7 +172,7 @@ static void memwait_identity_add(struct memwait_identity *identity,
 	refcount_inc(&identity->user->refs);
 	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
 	/*
-	 * Waiters can guess the id, so queues may watch the identity from here on. Does not fail:
+	 * Waiters can guess the id, so words may watch the identity from here on. Does not fail:
 	 * memwait_identity_alloc() reserved the entry.
 	 */
 	xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
@@ -426,47 +391,8 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 }
 
 /**
- * memwait_identity_lock_queue() - lock one of the queues that watch a dead owner
- * @identity: dead
- *
- * Those to which it moved waiters come first: only itself can have added them, while anybody can
- * name it in any number of waits.
- *
- * Context: process context; takes the queue's lock, for memwait_queue_unlock().
- *
- * Return: the queue; %NULL: none is left, and none will be added.
- */
-struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity)
-{
-	struct memwait_queue *queue;
-
-	/* RCU protects the queue's memory, see the top of queue.c. */
-	rcu_read_lock();
-	for (;;) {
-		spin_lock(&identity->lock);
-		queue = list_first_entry_or_null(&identity->moved_to, struct memwait_queue,
-						 mover_node);
-		if (!queue)
-			queue = list_first_entry_or_null(&identity->queues, struct memwait_queue,
-							 watched_node);
-		spin_unlock(&identity->lock);
-		if (!queue)
-			break;
-		spin_lock(&queue->lock);
-		if (queue->watched == identity || queue->mover == identity) {
-			/* See memwait_queue_find(). */
-			__release(&queue->lock);
-			break;
-		}
-		spin_unlock(&queue->lock);
-	}
-	rcu_read_unlock();
-	return queue;
-}
-
-/**
- * memwait_identity_free() - free a dead identity that no queue watches
- * @identity: memwait_identity_lock_queue() has returned %NULL for it
+ * memwait_identity_free() - free a dead identity that no word watches
+ * @identity: memwait_watch_lock() has returned %NULL for it
  *
  * Context: process context; .dead_lock of the identity's user is held.
  */
@@ -476,168 +402,24 @@ void memwait_identity_free(struct memwait_identity *identity)
 
 	xa_erase(&memwait_identities, identity->id);
 	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
+	if (identity->watch)
+		memwait_watch_free(identity->watch);
 	kfree_rcu(identity, rcu);
 	memwait_user_put(user);
 	module_put(THIS_MODULE);	/* module unload waits for the work */
 }
 
 /**
- * memwait_queue_unwatch() - stop watching an owner
- * @queue: the queue
+ * memwait_identity_find() - look an identity up by id
+ * @id: from user space
  *
- * Context: the queue's lock is held.
+ * Context: any but interrupts; under RCU.
+ *
+ * Return: the identity, dead or alive; or %NULL.
  */
-void memwait_queue_unwatch(struct memwait_queue *queue)
+struct memwait_identity *memwait_identity_find(u64 id)
 {
-	struct memwait_identity *identity = queue->watched;
-
-	lockdep_assert_held(&queue->lock);
-	if (!identity)
-		return;
-	spin_lock(&identity->lock);
-	list_del(&queue->watched_node);
-	spin_unlock(&identity->lock);
-	queue->watched = NULL;
-}
-
-/* Adds a queue to an owner's list, see memwait_queue_watch(). The queue is in no such list. */
-static void memwait_queue_stand(struct memwait_queue *queue, struct memwait_identity *identity,
-				const struct memwait_identity *waiter)
-{
-	lockdep_assert_held(&identity->lock);
-	if (waiter->user == identity->user)
-		list_add(&queue->watched_node, &identity->queues);
-	else
-		list_add_tail(&queue->watched_node, &identity->queues);
-}
-
-/**
- * memwait_queue_watch() - watch an owner
- * @queue: the queue
- * @identity: the owner; protected by RCU, or alive
- * @waiter: the identity of the waiter that causes this
- * @may_be_named: the word may name @identity, so that its end is to be told as well
- *
- * Anybody can name an owner in any number of waits. So the queues of the owner's own user stand
- * before those of others, and are told first.
- *
- * Context: the queue's lock is held.
- *
- * Return: true; false: the owner is dead, and the queue watches whom it did before.
- */
-bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *identity,
-			 const struct memwait_identity *waiter, bool may_be_named)
-{
-	struct memwait_identity *old = queue->watched, *first, *second;
-	bool alive;
-
-	lockdep_assert_held(&queue->lock);
-	if (smp_load_acquire(&identity->dead))	/* (D) */
-		return false;
-	if (old == identity) {
-		queue->may_be_named |= may_be_named;
-		return true;
-	}
-
-	if (!old) {
-		spin_lock(&identity->lock);
-		alive = !smp_load_acquire(&identity->dead);	/* (D) */
-		if (likely(alive)) {
-			memwait_queue_stand(queue, identity, waiter);
-			queue->watched = identity;
-			queue->may_be_named = may_be_named;
-		}
-		spin_unlock(&identity->lock);
-		return alive;
-	}
-
-	/* One step: if the new owner dies now, the queue must still watch the old one. */
-	first = min(old, identity);
-	second = max(old, identity);
-	spin_lock(&first->lock);
-	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
-	alive = !smp_load_acquire(&identity->dead);	/* (D) */
-	if (likely(alive)) {
-		list_del(&queue->watched_node);
-		memwait_queue_stand(queue, identity, waiter);
-		queue->watched = identity;
-		queue->may_be_named = may_be_named;
-	}
-	spin_unlock(&second->lock);
-	spin_unlock(&first->lock);
-	return alive;
-}
-
-/**
- * memwait_queue_forget_mover() - stop watching the thread that moved waiters here
- * @queue: the queue
- *
- * Context: the queue's lock is held.
- */
-void memwait_queue_forget_mover(struct memwait_queue *queue)
-{
-	struct memwait_identity *identity = queue->mover;
-
-	lockdep_assert_held(&queue->lock);
-	if (likely(!identity))
-		return;
-	spin_lock(&identity->lock);
-	list_del(&queue->mover_node);
-	spin_unlock(&identity->lock);
-	queue->mover = NULL;
-}
-
-/**
- * memwait_queue_moved_by() - watch the thread that has moved waiters to a queue
- * @queue: the queue
- * @identity: of the current thread
- *
- * Context: the queue's lock is held.
- */
-void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity)
-{
-	lockdep_assert_held(&queue->lock);
-	if (queue->mover == identity)
-		return;
-	memwait_queue_forget_mover(queue);
-	spin_lock(&identity->lock);
-	list_add_tail(&queue->mover_node, &identity->moved_to);
-	spin_unlock(&identity->lock);
-	queue->mover = identity;
-}
-
-/* The id that a wait names, or 0. */
-static u64 memwait_named_id(const struct memwait_wait *wait)
-{
-	return memwait_size(wait->flags) == 8 ? wait->expected & MEMWAIT_OWNER_MASK : 0;
-}
-
-/**
- * memwait_queue_name_owner() - watch the owner that a waiter names, if any
- * @queue: the queue that the waiter is about to join
- * @wait: its arguments, with MEMWAIT_OWNED
- * @waiter: its own identity
- *
- * Context: the queue's lock is held.
- *
- * Return: true: the owner is alive, or the wait names none; false: it is dead.
- */
-bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
-			      const struct memwait_identity *waiter)
-{
-	u64 id = memwait_named_id(wait);
-	struct memwait_identity *identity;
-	bool alive;
-
-	if (!id)
-		return true;
-	rcu_read_lock();
-	identity = xa_load(&memwait_identities, id);
-	alive = identity && memwait_queue_watch(queue, identity, waiter, true);
-	rcu_read_unlock();
-	if (!identity)
-		smp_rmb();	/* (D) */
-	return alive;
+	return xa_load(&memwait_identities, id);
 }
 
 /**
@@ -660,7 +442,7 @@ bool memwait_names_the_dead(const struct memwait_wait *wait)
 	if (!id)
 		return false;
 	rcu_read_lock();
-	identity = xa_load(&memwait_identities, id);
+	identity = memwait_identity_find(id);
 	dead = !identity || smp_load_acquire(&identity->dead);	/* (D) */
 	rcu_read_unlock();
 	if (!identity)

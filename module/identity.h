@@ -12,6 +12,7 @@
 #include "memwait.h"
 
 struct memwait_user;
+struct memwait_watch;
 
 /**
  * struct memwait_identity - a thread, a process or a context that has an id
@@ -23,11 +24,13 @@ struct memwait_user;
  * @who: the thread's task_struct or the process's signal_struct, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
  * @pid: the process's id there; for a context, that of the process that opened it
+ * @watch: of a thread: what it brings to the words that it waits for with MEMWAIT_OWNED, while it
+ *	does not; only for the thread itself
  * @who_node: in the table of living identities, until @dead is set
  * @lock: protects the next three
- * @queues: queues that watch it, by &memwait_queue.watched_node
- * @moved_to: queues that watch it as the thread that moved waiters there, by
- *	&memwait_queue.mover_node
+ * @watches: of the words that watch it, by &memwait_watch.watched_node
+ * @moved_to: of the words that watch it as the thread that moved waiters there, by
+ *	&memwait_watch.mover_node
  * @contexts: of a process: the contexts that end with it, by &memwait_context.process_node
  * @dead_llist: in &memwait_user.newly_dead
  * @dead_node: in &memwait_user.dead
@@ -42,9 +45,10 @@ struct memwait_identity {
 	const void *who;
 	pid_t tid;
 	pid_t pid;
+	struct memwait_watch *watch;
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
-	struct list_head queues;
+	struct list_head watches;
 	struct list_head moved_to;
 	struct list_head contexts;
 	union {
@@ -58,14 +62,20 @@ extern bool memwait_has_owners;
 extern struct memwait_identity memwait_nobody;
 extern struct workqueue_struct *memwait_bury_queue;
 struct memwait_identity *memwait_identity_of(const void *who);
+struct memwait_identity *memwait_identity_find(u64 id);
 struct memwait_identity *memwait_identity_next(u64 *id);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
 int memwait_context_use(struct memwait_context *context);
 int memwait_identity_bind(struct memwait_context *context);
 void memwait_identity_kill(struct memwait_identity *identity, bool ended);
-struct memwait_queue *memwait_identity_lock_queue(struct memwait_identity *identity);
 void memwait_identity_free(struct memwait_identity *identity);
 void memwait_identity_init(void);
 void memwait_identity_exit(void);
+
+/* The id that a wait names, or 0. */
+static inline u64 memwait_named_id(const struct memwait_wait *wait)
+{
+	return memwait_size(wait->flags) == 8 ? wait->expected & MEMWAIT_OWNER_MASK : 0;
+}
 
 #endif /* MEMWAIT_IDENTITY_H */

@@ -13,6 +13,7 @@
 #include "debugfs.h"
 #include "identity.h"
 #include "memwait.h"
+#include "watch.h"
 
 /* The ABI is the same in 32-bit and 64-bit builds. */
 static_assert(sizeof(struct memwait_info) == 80);
@@ -89,7 +90,6 @@ union memwait_argument {
 static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 {
 	struct memwait_context *context = file->private_data;
-	struct memwait_kept_queues *kept = &context->user->kept;
 	void __user *arg = (void __user *)argp;
 	size_t size = _IOC_SIZE(cmd);
 	union memwait_argument u __uninitialized;
@@ -103,7 +103,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		return ret ?: memwait_wait(&u.wait, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
-		return ret ?: memwait_notify(&u.notify, kept);
+		return ret ?: memwait_notify(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAITERS):
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
 		return ret ?: memwait_waiters(&u.notify);
@@ -118,19 +118,19 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		return ret ?: memwait_wait_any(&u.wait_any, arg, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_REQUEUE):
 		ret = memwait_copy_arg(&u.requeue, sizeof(u.requeue), arg, size);
-		return ret ?: memwait_requeue(&u.requeue, arg, kept);
+		return ret ?: memwait_requeue(&u.requeue, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_WAIT):
 		ret = memwait_copy_arg(&u.notify_wait, sizeof(u.notify_wait), arg, size);
 		return ret ?: memwait_notify_wait(&u.notify_wait, arg, context);
 	case MEMWAIT_IOC(MEMWAIT_IOC_NOTIFY_MANY):
 		ret = memwait_copy_arg(&u.notify_many, sizeof(u.notify_many), arg, size);
-		return ret ?: memwait_notify_many(&u.notify_many, kept);
+		return ret ?: memwait_notify_many(&u.notify_many);
 	case MEMWAIT_IOC(MEMWAIT_IOC_OWNER):
 		ret = memwait_copy_arg(&u.owner, sizeof(u.owner), arg, size);
 		return ret ?: memwait_owner(context, &u.owner, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CHANGE_NOTIFY):
 		ret = memwait_copy_arg(&u.change, sizeof(u.change), arg, size);
-		return ret ?: memwait_change_notify(&u.change, arg, kept);
+		return ret ?: memwait_change_notify(&u.change, arg);
 	default:
 		return -ENOTTY;
 	}
@@ -165,9 +165,12 @@ static int __init memwait_init(void)
 	err = memwait_queue_init();
 	if (err)
 		return err;
-	err = memwait_user_init(memwait_bury_work);
+	err = memwait_watch_init();
 	if (err)
 		goto exit_queue;
+	err = memwait_user_init(memwait_bury_work);
+	if (err)
+		goto exit_watch;
 	err = memwait_alloc_init();
 	if (err)
 		goto exit_user;
@@ -193,6 +196,8 @@ exit_alloc:
 	memwait_alloc_exit();
 exit_user:
 	memwait_user_exit();
+exit_watch:
+	memwait_watch_exit();
 exit_queue:
 	memwait_queue_exit();
 	return err;
@@ -207,6 +212,7 @@ static void __exit memwait_exit(void)
 	memwait_wake_exit();
 	memwait_alloc_exit();
 	memwait_user_exit();
+	memwait_watch_exit();
 	memwait_queue_exit();
 }
 

@@ -18,7 +18,8 @@
  *	begin.c			how a wait begins
  *	group.c			waits on several words
  *	queue.c			queues of waiters
- *	identity.c		ids of threads and contexts, and the queues that watch them
+ *	watch.c			whose death the waiters of a word are told of
+ *	identity.c		ids of threads and contexts
  *	user.c			limits and pins
  *	signal.c		what a pending signal will do
  *	word.c			words, values and deadlines from user space
@@ -35,34 +36,36 @@
 
 #include <linux/align.h>
 #include <linux/atomic.h>
+#include <linux/cache.h>
 #include <linux/container_of.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
-#include <linux/jiffies.h>
+#include <linux/jhash.h>
+#include <linux/kernel.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/rbtree.h>
-#include <linux/rhashtable-types.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <uapi/linux/memwait.h>
 
+struct memwait_bucket;
 struct memwait_context;
 struct memwait_group;
 struct memwait_identity;
 struct memwait_pin;
-struct memwait_queue;
-struct memwait_wakes;
 struct memwait_waiter;
+struct memwait_wakes;
+struct memwait_watch;
 
 /**
  * struct memwait_key - identifies a word
  * @owner: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set; the mm_struct of
- *	other words; 0: freed queue
+ *	other words
  * @offset: byte offset in the address_space, or address in the mm
  *
  * Equal keys name the same word as long as something keeps @owner from being freed and reused: see
@@ -129,7 +132,7 @@ struct memwait_description {
  * @is_pending: whether the wait has not ended; may be stale immediately
  * @describe: describe a waiter that was pending; may be %NULL if none ever is
  *
- * Context: all are called with the queue's lock held.
+ * Context: all are called with the lock of the waiter's bucket held.
  */
 struct memwait_waiter_ops {
 	enum memwait_claim (*claim)(struct memwait_waiter *waiter, u8 result,
@@ -149,46 +152,39 @@ struct memwait_inode_number {
 	u32 generation;
 };
 
-/* Of a waiter, with its queue's lock held. */
-#define MEMWAIT_IN_PLACE	0x1	/* it has returned to its place, and is in the tree */
-#define MEMWAIT_NAMES_OWNER	0x2	/* its word has 64 bits, and so room for an owner's id */
-
 /**
  * struct memwait_waiter - an entry of a queue
- * @node: in the queue's list. Protected by the queue's lock; free for the claimer once claimed and
- *	removed
- * @place: instead of @node, with MEMWAIT_IN_PLACE: in the queue's tree
- * @queue: the queue or %NULL; written under the queue's lock
+ * @place: in its bucket's tree; protected by the bucket's lock
+ * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
  * @ops: operations of its kind
- * @word: the awaited word; protected by the queue's lock while queued
+ * @word: the awaited word; protected by the bucket's lock while queued
  * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
- * @owned_node: in the queue's @owned if @identity is set; protected by the queue's lock
+ * @watch: with @identity: while queued, what its word watches; else one that it brings, see watch.c
+ * @owned_node: in &memwait_watch.owned of @watch; protected by the bucket's lock
  * @inode: instead of @owned_node, of an async wait that was told of a death: of its word
- * @number: order of joining in its queue; protected by the queue's lock. For
- *	memwait_queue_return(): number of the place, or 0
+ * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_begin_join():
+ *	the place that it comes back to, or 0
  * @since: when it joined its first queue, in jiffies
- * @flags: MEMWAIT_IN_PLACE, MEMWAIT_NAMES_OWNER
+ * @may_be_named: its word has 64 bits, and so room for an owner's id
  * @state: of an async wait; this and the next three are here to fill a hole
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
 struct memwait_waiter {
-	union {
-		struct list_head node;
-		struct rb_node place;
-	};
-	struct memwait_queue *queue;
+	struct rb_node place;
+	struct memwait_bucket *bucket;
 	const struct memwait_waiter_ops *ops;
 	struct memwait_word word;
 	struct memwait_identity *identity;
+	struct memwait_watch *watch;
 	union {
 		struct list_head owned_node;
 		struct memwait_inode_number inode;
 	};
 	u64 number;
 	u32 since;
-	u8 flags;
+	bool may_be_named;
 	u8 state;
 	u8 kind : 2;
 	u8 clock : 1;
@@ -196,53 +192,20 @@ struct memwait_waiter {
 };
 
 /**
- * struct memwait_queue - the waiters of one word
- * @node: in the hash table
- * @key: the word; owner 0: freed. Written under @lock, read locklessly by hash look-ups
+ * struct memwait_bucket - the queues of the words whose keys have the same hash
  * @lock: protects the rest
- * @nr_waiters: number of waiters, with markers of debugfs.c
- * @waiters: in order of joining, oldest first
- * @returned: waiters that have returned to their places, by number
- * @owned: waiters to be told of deaths, oldest first; see memwait_queue_put_back()
- * @watched: owner whose death they are told of, see identity.c
- * @watched_node: in &memwait_identity.queues of @watched; also protected by its lock
- * @mover: last thread that moved waiters here; its death is told as well
- * @mover_node: in &memwait_identity.moved_to of @mover; also protected by its lock
- * @number: number of the last waiter that joined
- * @nr_calls: calls that will come back to the queue
- * @may_be_named: the word may name @watched as its owner, so that its end matters, too
- * @kept: a user keeps the queue, or a call is about to keep or evict it
+ * @nr_waiters: number of waiters; written under @lock, read without it by a notify
+ * @number: the last number that was given to a waiter
+ * @waiters: by key and number, so that a word's waiters stand together, oldest first
+ * @watches: of words with MEMWAIT_OWNED waiters, by key; see watch.c
  */
-struct memwait_queue {
-	struct rhash_head node;
-	struct memwait_key key;
+struct memwait_bucket {
 	spinlock_t lock;	/* see the top of queue.c */
 	u32 nr_waiters;
-	struct list_head waiters;
-	struct rb_root returned;
-	struct list_head owned;
-	struct memwait_identity *watched;
-	struct list_head watched_node;
-	struct memwait_identity *mover;
-	struct list_head mover_node;
 	u64 number;
-	u32 nr_calls : 30;
-	u32 may_be_named : 1;
-	u32 kept : 1;
-};
-
-/* Covers some batches of async waits; struct memwait_user fits into a page. */
-#define MEMWAIT_KEPT_QUEUES	448
-
-/**
- * struct memwait_kept_queues - queues that a user keeps, see the top of queue.c
- * @nr: number kept so far, modulo 2^32
- * @queues: ring of the last ones, with %NULL entries; exchanged without a lock
- */
-struct memwait_kept_queues {
-	atomic_t nr;
-	struct memwait_queue *queues[MEMWAIT_KEPT_QUEUES];
-};
+	struct rb_root waiters;
+	struct rb_root watches;
+} ____cacheline_aligned_in_smp;
 
 /* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
@@ -252,7 +215,7 @@ struct memwait_kept_queues {
 #define MEMWAIT_STEP_WAKES	16
 
 /**
- * struct memwait_wakes - what to wake after dropping the queue's lock
+ * struct memwait_wakes - what to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
  * @looked: waiters examined, including members of @groups
  * @nr_tasks: length of @tasks
@@ -372,116 +335,113 @@ static inline void memwait_word_put(struct memwait_word *word)
 }
 
 /* identity.c */
-void memwait_queue_unwatch(struct memwait_queue *queue);
-void memwait_queue_moved_by(struct memwait_queue *queue, struct memwait_identity *identity);
-void memwait_queue_forget_mover(struct memwait_queue *queue);
-bool memwait_queue_watch(struct memwait_queue *queue, struct memwait_identity *identity,
-			 const struct memwait_identity *waiter, bool may_be_named);
-bool memwait_queue_name_owner(struct memwait_queue *queue, const struct memwait_wait *wait,
-			      const struct memwait_identity *waiter);
 bool memwait_names_the_dead(const struct memwait_wait *wait);
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
 
+/* watch.c */
+bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *waiter,
+			const struct memwait_wait *wait);
+void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
+void memwait_watch_move(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
+void memwait_watch_claimed(struct memwait_waiter *waiter);
+
 /* queue.c */
-extern struct rhashtable memwait_queues;
+extern struct memwait_bucket *memwait_buckets;
+extern unsigned int memwait_bucket_mask;
+extern u32 memwait_bucket_seed;
 int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
-			     struct memwait_kept_queues *kept, struct memwait_queue **queue);
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
-		       struct memwait_kept_queues *kept);
-int memwait_queue_return(struct memwait_waiter *waiter, const struct memwait_wait *wait,
-			 struct memwait_kept_queues *kept);
-void memwait_queue_put_back(struct memwait_queue *queue, struct memwait_waiter *waiter);
-void memwait_queue_take_out(struct memwait_waiter *waiter, struct memwait_kept_queues *kept);
-struct memwait_waiter *memwait_queue_oldest_returned(struct memwait_queue *queue, u64 above);
-struct memwait_waiter *memwait_queue_next_returned(struct memwait_queue *queue, u64 number);
+			     struct memwait_bucket **bucket);
+void memwait_queue_abandon(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
+void memwait_queue_add(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
+void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
-void memwait_queue_stay(struct memwait_waiter *waiter);
-void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_queue *to);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
-struct memwait_queue *memwait_queue_find(const struct memwait_key *key);
-struct memwait_queue *memwait_queue_find_or_insert(const struct memwait_key *key);
-struct memwait_queue *memwait_queue_try_find(const struct memwait_key *key,
-					     struct memwait_queue *locked);
-void memwait_queue_unlock(struct memwait_queue *queue, struct memwait_kept_queues *kept);
-bool memwait_queue_unlock_only(struct memwait_queue *queue);
-void memwait_queue_keep(struct memwait_queue *queue, struct memwait_kept_queues *kept);
+void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to,
+			const struct memwait_key *target, bool whole);
+struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
+					   const struct memwait_key *key, u64 number);
 int memwait_queue_waiters(const struct memwait_key *key);
-void memwait_queue_evict_all(struct memwait_kept_queues *kept);
 int memwait_queue_init(void);
 void memwait_queue_exit(void);
 
-/**
- * memwait_queue_append() - append a waiter to a queue
- * @queue: from memwait_queue_begin_join()
- * @waiter: its word, identity and ops are set; the rest is filled in
- *
- * Context: the queue's lock is held.
- */
-static inline void memwait_queue_append(struct memwait_queue *queue,
-					struct memwait_waiter *waiter)
+/* Orders keys. Returns less than 0, 0, or more. */
+static __always_inline int memwait_key_cmp(const struct memwait_key *a, const struct memwait_key *b)
 {
-	lockdep_assert_held(&queue->lock);
-	list_add_tail(&waiter->node, &queue->waiters);
-	if (unlikely(waiter->identity))
-		list_add_tail(&waiter->owned_node, &queue->owned);
-	queue->nr_waiters++;
-	waiter->number = ++queue->number;
-	waiter->since = jiffies;
-	WRITE_ONCE(waiter->queue, queue);
+	if (a->offset != b->offset)
+		return a->offset < b->offset ? -1 : 1;
+	if (a->owner != b->owner)
+		return a->owner < b->owner ? -1 : 1;
+	return 0;
 }
 
 /**
- * memwait_queue_oldest() - the longest waiting waiter
- * @queue: the queue
- * @above: ignore returned waiters up to this number
+ * memwait_bucket_of() - the bucket of a word
+ * @key: the word's key
  *
- * Context: the queue's lock is held.
+ * Takes half the time of hashing all 16 bytes. Spreads the words of one owner, which a user can
+ * choose, and owners that differ in their lower halves just as well.
+ *
+ * Context: any.
+ *
+ * Return: the bucket.
+ */
+static __always_inline struct memwait_bucket *memwait_bucket_of(const struct memwait_key *key)
+{
+	u32 hash = jhash_3words(lower_32_bits(key->owner), lower_32_bits(key->offset),
+				upper_32_bits(key->owner) ^ upper_32_bits(key->offset),
+				memwait_bucket_seed);
+
+	return &memwait_buckets[hash & memwait_bucket_mask];
+}
+
+static inline struct memwait_waiter *to_waiter(struct rb_node *node)
+{
+	return rb_entry_safe(node, struct memwait_waiter, place);
+}
+
+/**
+ * memwait_queue_next() - the next waiter of a word
+ * @bucket: the word's
+ * @key: the word's key
+ * @number: of the waiter before it, or 0
+ *
+ * Context: the bucket's lock is held.
  *
  * Return: the waiter, whose wait may have ended; or %NULL.
  */
-static inline struct memwait_waiter *memwait_queue_oldest(struct memwait_queue *queue, u64 above)
+static inline struct memwait_waiter *memwait_queue_next(struct memwait_bucket *bucket,
+							const struct memwait_key *key, u64 number)
 {
-	lockdep_assert_held(&queue->lock);
-	if (unlikely(!RB_EMPTY_ROOT(&queue->returned)))
-		return memwait_queue_oldest_returned(queue, above);
-	return list_first_entry_or_null(&queue->waiters, struct memwait_waiter, node);
-}
+	struct memwait_waiter *waiter = memwait_bucket_next(bucket, key, number);
 
-/* Whether a queued waiter has returned to its place. */
-static inline bool memwait_waiter_has_returned(const struct memwait_waiter *waiter)
-{
-	return unlikely(waiter->flags & MEMWAIT_IN_PLACE);
+	return waiter && !memwait_key_cmp(&waiter->word.key, key) ? waiter : NULL;
 }
 
 /**
  * memwait_queue_leave() - dequeue a waiter if queued
  * @waiter: joined once; of the current thread, or of a claimed group or async wait
- * @kept: see memwait_queue_unlock()
  *
- * Context: process context; takes the queue's lock.
+ * Context: process context; takes the bucket's lock.
  */
-static inline void memwait_queue_leave(struct memwait_waiter *waiter,
-				       struct memwait_kept_queues *kept)
+static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 {
-	if (smp_load_acquire(&waiter->queue))	/* (C), see the top of queue.c */
-		memwait_queue_take_out(waiter, kept);
+	if (smp_load_acquire(&waiter->bucket))	/* (C), see the top of queue.c */
+		memwait_queue_take_out(waiter);
 }
 
 /* notify.c */
-int memwait_notify_word(const struct memwait_key *key, u32 count,
-			struct memwait_kept_queues *kept);
-int memwait_notify_surely(const struct memwait_key *key, u32 count,
-			  struct memwait_kept_queues *kept);
-void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *kept);
+int memwait_notify_word(const struct memwait_key *key, u32 count);
+int memwait_notify_surely(const struct memwait_key *key, u32 count);
+void memwait_pass_on(const struct memwait_key *key);
 u64 memwait_new_call(void);
-int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queues *kept);
+int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
-int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_kept_queues *kept);
+int memwait_notify_many(const struct memwait_notify_many *many);
 
 /* requeue.c */
-int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user,
-		    struct memwait_kept_queues *kept);
+int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user);
 
 /* Flags of words, and of waits with a deadline of their own. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
@@ -529,7 +489,6 @@ static inline clockid_t memwait_clock(u32 flags)
 }
 
 /* change.c */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user,
-			  struct memwait_kept_queues *kept);
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
 
 #endif /* MEMWAIT_H */

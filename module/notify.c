@@ -2,7 +2,7 @@
 /*
  * Notify, and the steps of every call that claims waiters.
  *
- * A step claims waiters under the queue's lock, up to the capacity of struct memwait_wakes. The
+ * A step claims waiters under the bucket's lock, up to the capacity of struct memwait_wakes. The
  * step takes a reference to each thread, context and group, and does not touch a waiter after it
  * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
  * spurious wake-up, which every sleeper tolerates.
@@ -59,7 +59,7 @@ u64 memwait_new_call(void)
  * memwait_step_end() - wake what was claimed since memwait_step_begin()
  * @call: the call
  *
- * Context: process context, may sleep; no queue's lock is held.
+ * Context: process context, may sleep; no bucket's lock is held.
  */
 void memwait_step_end(struct memwait_call *call)
 {
@@ -89,7 +89,7 @@ void memwait_step_end(struct memwait_call *call)
 	wakes->nr_tasks = 0;
 	wakes->nr_contexts = 0;
 	if (unlikely(wakes->groups))
-		memwait_group_leave_all(&wakes->groups, call->kept);
+		memwait_group_leave_all(&wakes->groups);
 }
 
 /**
@@ -97,19 +97,16 @@ void memwait_step_end(struct memwait_call *call)
  * @call: the call
  * @count: the most waiters to wake
  * @move: the most waiters to move
- * @kept: see memwait_queue_unlock()
  *
  * Context: any.
  */
-void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
-		       struct memwait_kept_queues *kept)
+void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 {
 	call->count = count;
 	call->woken = 0;
 	call->move = move;
 	call->moved = 0;
 	call->kind = MEMWAIT_CALL;
-	call->kept = kept;
 	call->wakes.call = 0;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
@@ -118,67 +115,57 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move,
 }
 
 /**
- * memwait_call_start() - limit a call to the present waiters of a queue
+ * memwait_call_start() - limit a call to the present waiters of a word
  * @call: the call
- * @queue: the queue
+ * @bucket: the word's
+ * @key: the word's key
  *
- * Context: the queue's lock is held.
+ * Context: the bucket's lock is held.
  */
-void memwait_call_start(struct memwait_call *call, const struct memwait_queue *queue)
+void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket,
+			const struct memwait_key *key)
 {
-	call->number = queue->number;
+	lockdep_assert_held(&bucket->lock);
+	call->bucket = bucket;
+	call->key = key;
+	call->number = bucket->number;
 	call->reached = 0;
-	if (unlikely(min(call->count, queue->nr_waiters) > MEMWAIT_STEP_WAKES) &&
+	if (unlikely(min(call->count, bucket->nr_waiters) > MEMWAIT_STEP_WAKES) &&
 	    !call->wakes.call)
 		call->wakes.call = memwait_new_call();
 }
 
 /**
- * memwait_call_claim() - claim some of the oldest waiters of a queue
- * @call: the call
- * @queue: the queue. Waiters that others have claimed are dequeued
+ * memwait_call_claim() - claim some of the oldest waiters of a word
+ * @call: the call. Waiters that others have claimed are dequeued
  *
- * Context: the queue's lock is held.
+ * Context: the bucket's lock is held.
  *
  * Return: whether there may be more to do.
  */
-bool memwait_call_claim(struct memwait_call *call, struct memwait_queue *queue)
+bool memwait_call_claim(struct memwait_call *call)
 {
 	struct memwait_waiter *waiter;
 	enum memwait_claim claim;
+	struct rb_node *next;
 
-	lockdep_assert_held(&queue->lock);
-	while (call->woken < call->count) {
-		waiter = memwait_call_next(call, queue);
-		if (!waiter)
-			break;
+	if (call->woken == call->count)
+		return false;
+	for (waiter = memwait_call_next(call); waiter; waiter = memwait_call_after(call, next)) {
 		if (memwait_wakes_are_full(&call->wakes))
 			return true;
 		call->wakes.looked++;
 		call->reached = waiter->number;
+		next = rb_next(&waiter->place);
 		claim = waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes);
-		if (likely(claim == MEMWAIT_NOTIFIED_IT))
-			call->woken++;
-		else if (claim == MEMWAIT_NOT_CLAIMED)
+		if (likely(claim == MEMWAIT_NOTIFIED_IT)) {
+			if (++call->woken == call->count)
+				break;
+		} else if (claim == MEMWAIT_NOT_CLAIMED) {
 			memwait_queue_remove(waiter);
+		}
 	}
 	return false;
-}
-
-/**
- * memwait_call_hold() - hold a queue to which the call will return
- * @call: the call. If memwait_call_start() did not foresee a second step, the call gets its number
- *	only here, so it may wake a context twice
- * @queue: the queue
- *
- * Context: the queue's lock is held, as in the first step.
- */
-void memwait_call_hold(struct memwait_call *call, struct memwait_queue *queue)
-{
-	lockdep_assert_held(&queue->lock);
-	queue->nr_calls++;
-	if (!call->wakes.call)
-		call->wakes.call = memwait_new_call();
 }
 
 /**
@@ -198,129 +185,118 @@ bool memwait_call_pause(const struct memwait_call *call)
 	return call->kind == MEMWAIT_CALL_SURE || !memwait_is_killed();
 }
 
-/* All steps but the first. The call holds the queue by .nr_calls. */
-static void memwait_notify_rest(struct memwait_call *call, struct memwait_queue *queue)
+/*
+ * All steps but the first. If memwait_call_start() did not foresee them, the call gets its number
+ * only here, so it may wake a context twice.
+ */
+static void memwait_notify_rest(struct memwait_call *call)
 {
 	bool more;
 
+	if (!call->wakes.call)
+		call->wakes.call = memwait_new_call();
 	do {
 		more = memwait_call_pause(call);
 		memwait_step_begin();
-		spin_lock(&queue->lock);
-		__release(&queue->lock);	/* see __memwait_queue_find() */
-		more = more && memwait_call_claim(call, queue);
-		if (!more)
-			queue->nr_calls--;
-		memwait_queue_unlock(queue, call->kept);
+		spin_lock(&call->bucket->lock);
+		more = more && memwait_call_claim(call);
+		spin_unlock(&call->bucket->lock);
 		memwait_step_end(call);
 	} while (more);
 }
 
 /* noinline: most notifies find no waiter, and must not pay for this stack frame. */
-static noinline u32 memwait_notify_locked(struct memwait_queue *queue, u32 count,
-					  enum memwait_call_kind kind,
-					  struct memwait_kept_queues *kept)
+static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
+					  const struct memwait_key *key, u32 count,
+					  enum memwait_call_kind kind)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
-	memwait_call_init(&call, count, 0, kept);
+	memwait_call_init(&call, count, 0);
 	call.kind = kind;
-	memwait_call_start(&call, queue);
-	more = memwait_call_claim(&call, queue);
-	if (more)
-		memwait_call_hold(&call, queue);
+	spin_lock(&bucket->lock);
+	memwait_call_start(&call, bucket, key);
+	more = memwait_call_claim(&call);
 	memwait_step_begin();
-	memwait_queue_unlock(queue, kept);
+	spin_unlock(&bucket->lock);
 	memwait_step_end(&call);
 	if (more)
-		memwait_notify_rest(&call, queue);
+		memwait_notify_rest(&call);
 	return call.woken;
 }
 
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    enum memwait_call_kind kind,
-					    struct memwait_kept_queues *kept)
+					    enum memwait_call_kind kind)
 {
-	struct memwait_queue *queue;
+	struct memwait_bucket *bucket = memwait_bucket_of(key);
 
 	smp_mb();	/* (A) pairs with (B), see the top of queue.c */
 
-	queue = memwait_queue_find(key);
-	if (!queue)
+	if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
 		return 0;
-	if (!queue->nr_waiters) {
-		memwait_queue_unlock(queue, kept);
-		return 0;
-	}
-	return memwait_notify_locked(queue, count, kind, kept);
+	return memwait_notify_bucket(bucket, key, count, kind);
 }
 
 /* noinline: an untraced notify must not pay for tracing. */
 static noinline int memwait_notify_traced(const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind,
-					  struct memwait_kept_queues *kept)
+					  enum memwait_call_kind kind)
 {
-	int woken = __memwait_notify(key, count, kind, kept);
+	int woken = __memwait_notify(key, count, kind);
 
 	trace_memwait_notify(key, count, woken, kind == MEMWAIT_CALL_PASSES_ON);
 	return woken;
 }
 
 static __always_inline int memwait_notify_call(const struct memwait_key *key, u32 count,
-					       enum memwait_call_kind kind,
-					       struct memwait_kept_queues *kept)
+					       enum memwait_call_kind kind)
 {
 	if (trace_memwait_notify_enabled())
-		return memwait_notify_traced(key, count, kind, kept);
-	return __memwait_notify(key, count, kind, kept);
+		return memwait_notify_traced(key, count, kind);
+	return __memwait_notify(key, count, kind);
 }
 
 /**
  * memwait_notify_word() - wake the oldest waiters of a word
  * @key: the word's key; the caller holds a reference to its owner
  * @count: the most waiters to wake, not 0
- * @kept: see memwait_queue_unlock()
  *
  * Allocates nothing and does not access the word.
  *
- * Context: process context, may sleep; takes the queue's lock.
+ * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return: the number of waiters woken. Each of them, and no other waiter, will see MEMWAIT_OK.
  */
-int memwait_notify_word(const struct memwait_key *key, u32 count, struct memwait_kept_queues *kept)
+int memwait_notify_word(const struct memwait_key *key, u32 count)
 {
-	return memwait_notify_call(key, count, MEMWAIT_CALL, kept);
+	return memwait_notify_call(key, count, MEMWAIT_CALL);
 }
 
 /**
  * memwait_notify_surely() - memwait_notify_word() that not even SIGKILL ends early
  * @key: see memwait_notify_word()
  * @count: see memwait_notify_word()
- * @kept: see memwait_queue_unlock()
  *
- * Context: process context, may sleep; takes the queue's lock.
+ * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return: the number of waiters woken.
  */
-int memwait_notify_surely(const struct memwait_key *key, u32 count,
-			  struct memwait_kept_queues *kept)
+int memwait_notify_surely(const struct memwait_key *key, u32 count)
 {
-	return memwait_notify_call(key, count, MEMWAIT_CALL_SURE, kept);
+	return memwait_notify_call(key, count, MEMWAIT_CALL_SURE);
 }
 
 /**
  * memwait_pass_on() - pass the notify of a waiter that has ended to the next waiter
  * @key: see memwait_notify_word()
- * @kept: see memwait_queue_unlock()
  *
  * Neither the death of the current thread nor the freezer stops the call.
  *
- * Context: process context, may sleep; takes the queue's lock.
+ * Context: process context, may sleep; takes the bucket's lock.
  */
-void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *kept)
+void memwait_pass_on(const struct memwait_key *key)
 {
-	memwait_notify_call(key, 1, MEMWAIT_CALL_PASSES_ON, kept);
+	memwait_notify_call(key, 1, MEMWAIT_CALL_PASSES_ON);
 }
 
 /*
@@ -330,40 +306,40 @@ void memwait_pass_on(const struct memwait_key *key, struct memwait_kept_queues *
  * call of which this is a part, or 0.
  */
 static void memwait_notify_words(const struct memwait_word *words, u32 *counts, unsigned int nr,
-				 u64 number, struct memwait_kept_queues *kept)
+				 u64 number)
 {
 	struct memwait_call call __uninitialized;
-	struct memwait_queue *queue;
+	struct memwait_bucket *bucket;
 	unsigned int i;
 	bool more;
 
 	smp_mb();	/* (A) pairs with (B) */
 
-	memwait_call_init(&call, 0, 0, kept);
+	memwait_call_init(&call, 0, 0);
 	call.wakes.call = number;
 	memwait_step_begin();
 	for (i = 0; i < nr; i++) {
-		queue = counts[i] ? memwait_queue_find(&words[i].key) : NULL;
+		bucket = memwait_bucket_of(&words[i].key);
 		call.count = counts[i];
 		call.woken = 0;
-		if (!queue)
+		if (!call.count)
+			continue;
+		if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
 			goto done;
-		memwait_call_start(&call, queue);
-		more = memwait_call_claim(&call, queue);
-		if (more)
-			memwait_call_hold(&call, queue);
-		memwait_queue_unlock(queue, kept);
+		spin_lock(&bucket->lock);
+		memwait_call_start(&call, bucket, &words[i].key);
+		more = memwait_call_claim(&call);
+		spin_unlock(&bucket->lock);
 		if (more || memwait_wakes_are_full(&call.wakes)) {
 			memwait_step_end(&call);
 			if (more)
-				memwait_notify_rest(&call, queue);
+				memwait_notify_rest(&call);
 			else if (!call.wakes.call)
 				call.wakes.call = memwait_new_call();
 			memwait_step_begin();
 		}
 done:
-		if (call.count)
-			trace_memwait_notify(&words[i].key, call.count, call.woken, false);
+		trace_memwait_notify(&words[i].key, call.count, call.woken, false);
 		counts[i] = call.woken;
 	}
 	memwait_step_end(&call);
@@ -372,13 +348,12 @@ done:
 /**
  * memwait_notify() - MEMWAIT_IOC_NOTIFY
  * @notify: from user space, unchecked
- * @kept: see memwait_queue_unlock()
  *
- * Context: process context, may sleep; takes the queue's lock.
+ * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return: the number of waiters woken, or a negative errno.
  */
-int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queues *kept)
+int memwait_notify(const struct memwait_notify *notify)
 {
 	struct memwait_word word __uninitialized;
 	int ret;
@@ -389,7 +364,7 @@ int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queu
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_notify_call(&word.key, notify->count, MEMWAIT_CALL, kept);
+	ret = memwait_notify_call(&word.key, notify->count, MEMWAIT_CALL);
 	memwait_word_put(&word);
 	return ret;
 }
@@ -398,7 +373,7 @@ int memwait_notify(const struct memwait_notify *notify, struct memwait_kept_queu
  * memwait_waiters() - MEMWAIT_IOC_WAITERS
  * @notify: from user space, unchecked
  *
- * Context: process context, may sleep; takes the queue's lock.
+ * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return: the word's number of waiters, or a negative errno.
  */
@@ -426,8 +401,7 @@ int memwait_waiters(const struct memwait_notify *notify)
  * -EFAULT if entries were done but the results cannot be written.
  */
 static int memwait_notify_some(const struct memwait_notify __user *notifies, u32 __user *results,
-			       unsigned int nr, u64 call, int *err,
-			       struct memwait_kept_queues *kept)
+			       unsigned int nr, u64 call, int *err)
 {
 	struct memwait_notify notify[MEMWAIT_NOTIFIES] __uninitialized;
 	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
@@ -463,7 +437,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 		}
 	}
 
-	memwait_notify_words(words, counts, done, call, kept);
+	memwait_notify_words(words, counts, done, call);
 	for (i = 0; i < found; i++)
 		memwait_word_put(&words[i]);
 
@@ -475,16 +449,15 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 /**
  * memwait_notify_many() - MEMWAIT_IOC_NOTIFY_MANY
  * @many: from user space, unchecked
- * @kept: see memwait_queue_unlock()
  *
  * A signal ends the call between two batches.
  *
- * Context: process context, may sleep; takes the queues' locks, one at a time.
+ * Context: process context, may sleep; takes buckets' locks, one at a time.
  *
  * Return: the number of entries processed, or a negative errno if the first entry failed or results
  * are lost.
  */
-int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_kept_queues *kept)
+int memwait_notify_many(const struct memwait_notify_many *many)
 {
 	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
 	u32 __user *results = u64_to_user_ptr(many->woken);
@@ -500,7 +473,7 @@ int memwait_notify_many(const struct memwait_notify_many *many, struct memwait_k
 	while (done < many->count && !err) {
 		ret = memwait_notify_some(notifies + done, results ? results + done : NULL,
 					  min_t(u32, many->count - done, MEMWAIT_NOTIFIES), call,
-					  &err, kept);
+					  &err);
 		if (ret < 0)
 			return ret;
 		done += ret;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and how waiters are told. The
- * top of identity.c says which owner a queue watches, and why no death is missed.
+ * top of watch.c says which owner a word watches, and why no death is missed.
  *
  * The dead of a user are buried in steps, with the user's .dead_lock held in each: a step tells
- * the waiters of some queues, or frees an identity that no queue watches. It is done by
+ * the waiters of some words, or frees an identity that no word watches. It is done by
  *
  *	- a process that dies, when its descriptors are closed, at its own priority;
  *	- a thread that is over the limit of ids, which counts the dead until they are buried;
@@ -36,6 +36,7 @@
 #include "context.h"
 #include "identity.h"
 #include "memwait.h"
+#include "watch.h"
 
 /* Steps in one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
@@ -43,41 +44,27 @@
 /* How often a thread that is over the limit of ids buries some. */
 #define MEMWAIT_OWNER_TRIES	4
 
-/* Stops watching a thread that has ended, without telling any waiter. */
-static void memwait_queue_let_go(struct memwait_queue *queue, struct memwait_identity *identity)
-{
-	lockdep_assert_held(&queue->lock);
-	if (queue->watched == identity)
-		memwait_queue_unwatch(queue);
-	if (queue->mover == identity)
-		memwait_queue_forget_mover(queue);
-}
-
 /*
- * Tells the oldest MEMWAIT_OWNED waiter of a locked queue that the owner has died. The queue then
- * watches that waiter, or nobody if there is none. If the step is full first, it still watches the
- * dead owner.
+ * Tells the oldest MEMWAIT_OWNED waiter of a word, whose bucket is locked, that the owner has died.
+ * The word then watches that waiter, or nobody if it was the last. If the step is full first, it
+ * still watches the dead owner.
  */
-static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_identity *identity,
+static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_identity *identity,
 			       struct memwait_wakes *wakes)
 {
 	struct memwait_waiter *waiter;
 	enum memwait_claim claim;
+	bool last = false;
 
-	lockdep_assert_held(&queue->lock);
-	while (!memwait_wakes_are_full(wakes)) {
-		waiter = list_first_entry_or_null(&queue->owned, struct memwait_waiter,
-						  owned_node);
-		if (!waiter) {
-			memwait_queue_unwatch(queue);
-			memwait_queue_forget_mover(queue);
-			break;
-		}
+	while (!last && !memwait_wakes_are_full(wakes)) {
+		waiter = list_first_entry(&watch->owned, struct memwait_waiter, owned_node);
+		/* The last one takes the watch along. */
+		last = list_is_singular(&watch->owned);
 		wakes->looked++;
 		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
 		if (claim == MEMWAIT_NOTIFIED_IT) {
-			if (queue->mover == identity)
-				memwait_queue_forget_mover(queue);
+			if (!last && watch->mover == identity)
+				memwait_forget_mover(watch);
 			break;
 		}
 		if (claim == MEMWAIT_NOT_CLAIMED)
@@ -86,32 +73,35 @@ static void memwait_queue_tell(struct memwait_queue *queue, struct memwait_ident
 }
 
 /*
- * One step of telling waiters of a death. Returns false if no queue watches the owner, and none
+ * One step of telling waiters of a death. Returns false if no word watches the owner, and none
  * will.
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity)
 {
 	struct memwait_call call __uninitialized;
-	struct memwait_queue *queue = NULL;
+	struct memwait_watch *watch = NULL;
+	struct memwait_bucket *bucket;
 	unsigned int nr;
 
 	if (!identity->call)
 		identity->call = memwait_new_call();
-	memwait_call_init(&call, 0, 0, NULL);
+	memwait_call_init(&call, 0, 0);
 	call.wakes.call = identity->call;
 	memwait_step_begin();
 	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
-		queue = memwait_identity_lock_queue(identity);
-		if (!queue)
+		watch = memwait_watch_lock(identity);
+		if (!watch)
 			break;
-		if (identity->ended && !(queue->watched == identity && queue->may_be_named))
-			memwait_queue_let_go(queue, identity);
+		bucket = watch->bucket;
+		__acquire(&bucket->lock);
+		if (identity->ended && !(watch->watched == identity && watch->may_be_named))
+			memwait_let_go(watch, identity);
 		else
-			memwait_queue_tell(queue, identity, &call.wakes);
-		memwait_queue_unlock(queue, NULL);
+			memwait_watch_tell(watch, identity, &call.wakes);
+		spin_unlock(&bucket->lock);
 	}
 	memwait_step_end(&call);
-	return queue;
+	return watch;
 }
 
 /* One step for a context of a dead process. Returns false if there is none. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of deaths: the argument at the top of identity.c, with its steps and names. It covers
- * which owner a queue watches (watched, mover), the work that tells of a death, and when an
+ * Spin model of deaths: the argument at the top of watch.c, with its steps and names. It covers
+ * which owner a word watches (watched, mover), the work that tells of a death, and when an
  * identity may be freed. A thread is killed at any step where the kernel allows it: not under a
  * lock, and not within a notify. With ENDS, it may also end by itself when it has done its work,
  * or with a lock. selftests/lint/spin runs it.
@@ -11,8 +11,8 @@
  * 0 and notifies one. MOVE: a thread moves waiters and notifies one; each woken waiter notifies the
  * next. userlib/death.pml models the library's locks on a kernel whose calls are single steps.
  *
- * Queues always exist. But the memory of an empty queue may be reused for another word immediately,
- * so an empty queue must be in no identity's list.
+ * All waiters are MEMWAIT_OWNED. When the last one leaves, it takes the word's watch along, and may
+ * free it: the watch of an empty queue must be in no identity's list.
  *
  * A critical section that accesses only what its lock protects is one step, locking and unlocking
  * included.
@@ -34,16 +34,16 @@ mtype = { RUNS, SLEEPS, IDLE, EXITED };				/* of a thread */
 
 byte word[QUEUES];		/* LOCK, TWO: the owner, or 0 */
 
-/* struct memwait_queue */
+/* struct memwait_bucket and struct memwait_watch of each word */
 bool locked[QUEUES];
 chan waiters[QUEUES] = [THREADS] of { byte };
 byte watched[QUEUES];
 byte mover[QUEUES];
 bool may_be_named[QUEUES];
 
-/* A thread's struct memwait_identity; .queues and .moved_to have a bit for each queue. */
+/* A thread's struct memwait_identity; .watches and .moved_to have a bit for each word. */
 bool identity_locked[THREADS + 1];
-byte queues[THREADS + 1];
+byte watches[THREADS + 1];
 byte moved_to[THREADS + 1];
 bool ended[THREADS + 1];
 bool dead[THREADS + 1];
@@ -76,18 +76,18 @@ inline spin_lock(lock)
 	atomic { !lock -> lock = true }
 }
 
-/* memwait_queue_unwatch() */
+/* memwait_unwatch() */
 inline unwatch(q)
 {
 	atomic {
 		!identity_locked[watched[q]] ->
 		assert(watched[q] == NOBODY || !freed[watched[q]]);
-		queues[watched[q]] = queues[watched[q]] & ~BIT(q);
+		watches[watched[q]] = watches[watched[q]] & ~BIT(q);
 		watched[q] = NOBODY
 	}
 }
 
-/* memwait_queue_forget_mover() */
+/* memwait_forget_mover() */
 inline forget_mover(q)
 {
 	atomic {
@@ -98,7 +98,7 @@ inline forget_mover(q)
 	}
 }
 
-/* memwait_queue_watch(), which returns alive */
+/* memwait_watch(), which returns alive */
 inline watch(q, i, named)
 {
 	if
@@ -121,7 +121,7 @@ inline watch(q, i, named)
 		d_step {
 			if
 			:: alive ->
-				queues[i] = queues[i] | BIT(q);
+				watches[i] = watches[i] | BIT(q);
 				watched[q] = i;
 				may_be_named[q] = named
 			:: !alive
@@ -131,7 +131,7 @@ inline watch(q, i, named)
 	fi
 }
 
-/* memwait_queue_unlock() */
+/* memwait_watch_leave() of the last waiter, and unlock */
 inline queue_unlock(q)
 {
 	do
@@ -141,8 +141,8 @@ inline queue_unlock(q)
 #endif
 	:: atomic {
 		else ->
-		/* The memory of an empty queue may be another queue's from now on. */
-		assert(nempty(waiters[q]) || ((queues[1] | queues[2] | queues[3] |
+		/* The watch may be another word's from now on. */
+		assert(nempty(waiters[q]) || ((watches[1] | watches[2] | watches[3] |
 			moved_to[1] | moved_to[2] | moved_to[3]) & BIT(q)) == 0);
 		locked[q] = false;
 		break
@@ -171,8 +171,11 @@ inline claim(q, result)
 	   /* memwait_queue_remove_claimed(): last access to the waiter, see (C) in queue.c */
 	   :: won ->
 #if !defined(MUTATION_WOKEN_IS_NOT_WATCHED) && !defined(MUTATION_WATCHES_ONE_THAT_IS_OUT)
-		watch(q, t, NAMES_OWNERS);
-		assert(alive);
+		/* memwait_watch_claimed() */
+		if
+		:: len(waiters[q]) > 1 -> watch(q, t, NAMES_OWNERS); assert(alive)
+		:: else
+		fi;
 #endif
 		d_step { waiters[q]?t; queue[t] = 0 };
 #ifdef MUTATION_WATCHES_ONE_THAT_IS_OUT
@@ -204,7 +207,7 @@ inline wait(q, expected, named, may_end)
 		in_kernel[me] = true;
 		how = (word[q] == expected -> OK : NOT_EQUAL)
 	};
-	/* memwait_queue_name_owner() */
+	/* memwait_watch_join() */
 	if
 #ifndef MUTATION_NAMES_NOBODY
 	:: how == OK && named != NOBODY ->
@@ -411,7 +414,7 @@ inline requeue()
 	if
 #ifndef MUTATION_MOVER_IS_NOT_WATCHED
 	:: won ->
-		/* memwait_queue_moved_by() */
+		/* memwait_watch_moved() */
 		forget_mover(B);
 		atomic {
 			!identity_locked[me] ->
@@ -456,13 +459,13 @@ end:	do
 	   };
 	   do
 	   ::
-		/* memwait_identity_lock_queue() */
+		/* memwait_watch_lock() */
 		atomic {
 			!identity_locked[d] ->
 			if
 			:: moved_to[d] != 0 -> q = (moved_to[d] & BIT(A) -> A : B)
-			:: moved_to[d] == 0 && queues[d] != 0 -> q = (queues[d] & BIT(A) -> A : B)
-			:: queues[d] == 0 && moved_to[d] == 0 -> break
+			:: moved_to[d] == 0 && watches[d] != 0 -> q = (watches[d] & BIT(A) -> A : B)
+			:: watches[d] == 0 && moved_to[d] == 0 -> break
 			fi
 #ifdef MUTATION_LOCKS_A_QUEUE_UNDER_AN_IDENTITY
 			;
@@ -486,7 +489,7 @@ end:	do
 #else
 			:: ended[d] && !(watched[q] == d && may_be_named[q]) ->
 #endif
-				/* memwait_queue_let_go() */
+				/* memwait_let_go() */
 				if
 				:: watched[q] == d -> unwatch(q)
 				:: else
@@ -496,7 +499,7 @@ end:	do
 				:: else
 				fi
 			:: else ->
-				/* memwait_queue_tell() */
+				/* memwait_watch_tell() */
 				claim(q, OWNER_DIED);
 				if
 				:: !won -> unwatch(q); forget_mover(q)

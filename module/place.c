@@ -6,7 +6,7 @@
  * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
  * thread that gets MEMWAIT_OWNER_DIED looks at the word, and waits again unless it finds what it
  * waits for: the death of another must not cost it its place. A record holds the thread's number in
- * the queue of each word (of the target, if the waiter was moved), and memwait_queue_return() puts
+ * the queue of each word (of the target, if the waiter was moved), and memwait_queue_join() puts
  * it back there. An absent thread has nothing in a queue.
  *
  * A record belongs to a thread and a context. A wait that ends so creates it; the next such end of
@@ -140,7 +140,7 @@ static bool memwait_place_is_of(const struct memwait_place *place,
  *
  * Context: process context, may sleep; takes queues' locks, one at a time.
  *
- * Return: 0, or the error of memwait_queue_return() for the first member that could not join.
+ * Return: 0, or the error of memwait_queue_join() for the first member that could not join.
  */
 int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
 		       const struct memwait_wait *waits, u32 *index)
@@ -155,7 +155,7 @@ int memwait_place_join(struct memwait_context *context, struct memwait_group *gr
 	for (i = 0; i < group->nr; i++) {
 		waiter = &group->members[i].waiter;
 		waiter->number = place ? place->stands[i].number : 0;
-		ret = memwait_queue_return(waiter, &waits[i], &context->user->kept);
+		ret = memwait_queue_join(waiter, &waits[i]);
 		if (ret) {
 			*index = i;
 			return ret;

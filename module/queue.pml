@@ -2,18 +2,17 @@
 /*
  * Spin model of the queues: the protocol argued for at the top of queue.c, notify.c, requeue.c,
  * group.c and wait.c, with its steps and names. selftests/lint/spin runs each scenario at the end
- * of this file, and again with each MUTATION, which must fail. With FIXED, queues always exist:
- * only JOIN, PLACE, HELD, PAIR and COME_AND_GO need queues that come and go. One user keeps one
- * queue, so that queues go as often as possible. A step of a call claims one waiter.
+ * of this file, and again with each MUTATION, which must fail. A step of a call claims one waiter.
+ * With SHARED both words are in one bucket; a bucket's tree is modelled as a list for each word.
  *
  * Spin's memory is sequentially consistent. The two stores that the barriers (A) and (B) order are
- * modelled as delayed: others see a store to a word, or the insertion of a queue, at some later
- * time, and a barrier waits for that. The order of steps models release and acquire; mutations
- * change it.
+ * modelled as delayed: others see a store to a word, or a first waiter in .nr_waiters, at some
+ * later time, and a barrier waits for that. The order of steps models release and acquire;
+ * mutations change it.
  *
  * An invalid end state is a lost wake-up or a deadlock. Assertions find the rest.
  */
-#if defined(STEPS) || defined(HELD) || defined(RETURNS)
+#if defined(STEPS) || defined(RETURNS)
 #define IN_STEPS
 #endif
 #ifdef RETURNS
@@ -24,37 +23,26 @@
 #define A	0
 #define B	1
 
-/*
- * Enough objects for everybody's spare, except in COME_AND_GO, where a thread may have to wait
- * until another queue is evicted.
- */
-#if defined(JOIN) || defined(PAIR)
-#define QUEUES	4
+#ifdef SHARED
+#define BUCKET(k)	0
 #else
-#define QUEUES	3
+#define BUCKET(k)	(k)
 #endif
 #define ENTRIES	4	/* struct memwait_waiter: entry e is thread OWNER(e)'s */
 #define SELF	254	/* MEMWAIT_CLAIMED_BY_ITSELF */
 
 bit word[2];			/* in memory; 0 is the expected value */
 bool storing[2];		/* 1 was stored to the word, not visible yet */
-byte table[2] = NONE;		/* the hash table: key -> queue */
-byte inserting[2] = NONE;	/* an inserted queue, not visible yet */
 
-/* struct memwait_queue. SLAB_TYPESAFE_BY_RCU: a free queue can be locked. */
-bool locked[QUEUES];
-byte key[QUEUES] = NONE;
-bool kept[QUEUES];
-bool used[QUEUES];
-byte calls[QUEUES];		/* .nr_calls */
-byte number[QUEUES];
-byte last_number;		/* memwait_last_number */
-byte in_use;
-byte kept_queue = NONE;		/* struct memwait_kept_queues */
-chan waiters[QUEUES] = [ENTRIES] of { byte };
+/* struct memwait_bucket */
+bool locked[2];
+byte nr_waiters[2];
+bool counting[2];		/* a count that is not 0 any more, not visible yet */
+byte number[2];
+chan waiters[2] = [ENTRIES] of { byte };	/* by word */
 
 /* struct memwait_waiter */
-byte queue[ENTRIES] = NONE;
+byte bucket[ENTRIES] = NONE;
 byte word_of[ENTRIES];		/* .word.key */
 bool exists[ENTRIES];		/* on its thread's stack, or in a group's memory */
 byte number_of[ENTRIES];
@@ -85,8 +73,8 @@ active proctype memory()
 end:	do
 	:: atomic { storing[A] -> word[A] = 1; storing[A] = false }
 	:: atomic { storing[B] -> word[B] = 1; storing[B] = false }
-	:: atomic { inserting[A] != NONE -> table[A] = inserting[A]; inserting[A] = NONE }
-	:: atomic { inserting[B] != NONE -> table[B] = inserting[B]; inserting[B] = NONE }
+	:: counting[0] -> counting[0] = false
+	:: counting[1] -> counting[1] = false
 	od
 }
 
@@ -95,220 +83,47 @@ inline spin_lock(q)
 	atomic { !locked[q] -> locked[q] = true }
 }
 
-/* memwait_queue_find(): q is NONE if there is none */
-inline queue_lock(k, q)
-{
-#ifdef FIXED
-	q = k;
-	spin_lock(q)
-#else
-	do
-	:: q = table[k];
-	   if
-	   :: q == NONE -> break
-	   :: else
-	   fi;
-	   spin_lock(q);
-#ifdef MUTATION_NO_SECOND_LOOK_AT_KEY
-	   break
-#else
-	   if
-	   :: key[q] == k -> break
-	   :: else -> locked[q] = false
-	   fi
-#endif
-	od
-#endif
-}
-
-/* memwait_queue_evict() */
-inline queue_evict(q)
+inline spin_unlock(q)
 {
 	assert(locked[q]);
-	assert(used[q] && kept[q] && (table[key[q]] == q || inserting[key[q]] == q));
-	kept[q] = false;
-	if
-#ifdef MUTATION_EVICTS_WITH_ITS_WAITERS
-	:: true ->
-#else
-	:: len(waiters[q]) == 0 && calls[q] == 0 ->
-#endif
-#ifndef MUTATION_NUMBERS_BEGIN_ANEW
-		last_number = (number[q] > last_number -> number[q] : last_number);
-#endif
-		/* The bucket's lock is released when the insertion is visible. */
-		atomic { inserting[key[q]] == NONE -> table[key[q]] = NONE };
-		key[q] = NONE;
-		locked[q] = false;
-		used[q] = false; in_use--
-#ifndef MUTATION_EVICTS_WITH_ITS_WAITERS
-	:: else -> locked[q] = false
-#endif
-	fi
-}
-
-/* memwait_queue_keep() */
-inline queue_keep(q)
-{
-	atomic { other = kept_queue; kept_queue = q };	/* xchg */
-	if
-	:: other == NONE
-	:: other != NONE ->
-		if
-		:: atomic { !locked[other] -> locked[other] = true };	/* spin_trylock() */
-		   queue_evict(other)
-		:: atomic { locked[other] -> mine = kept_queue; kept_queue = other; other = mine };
-		   if
-#ifndef MUTATION_FORGETS_WHAT_COMES_BACK
-		   :: other != NONE -> spin_lock(other); queue_evict(other)
-#endif
-		   :: else
-		   fi
-		fi
-	fi
-}
-
-/* memwait_queue_unlock_only(), which returns keep */
-inline queue_unlock_only(q, keep)
-{
-	assert(locked[q]);
-#ifdef FIXED
-	keep = false;
 	locked[q] = false
-#else
-	assert(key[q] != NONE);
-#ifdef MUTATION_KEPT_TWICE
-	keep = len(waiters[q]) == 0 && calls[q] == 0;
-#else
-	keep = len(waiters[q]) == 0 && calls[q] == 0 && !kept[q];
-#endif
-	if
-	:: keep -> kept[q] = true
-	:: else
-	fi;
-	locked[q] = false
-#endif
 }
 
-/* memwait_queue_unlock() */
-inline queue_unlock(q)
-{
-	queue_unlock_only(q, keep);
-#ifndef FIXED
-	if
-	:: keep -> queue_keep(q)
-	:: else
-	fi
-#endif
-}
-
-inline queue_alloc(q)
-{
-	atomic {
-		in_use < QUEUES ->
-		in_use++;
-		q = 0;
-		do
-		:: used[q] -> q++
-		:: else -> break
-		od;
-		used[q] = true
-	}
-}
-
-/* memwait_queue_insert() */
-inline queue_insert(q, k, inserted)
-{
-	spin_lock(q);
-	assert(!kept[q]);
-	key[q] = k;
-	atomic {
-		inserting[k] == NONE ->		/* the bucket's lock */
-		inserted = table[k] == NONE;
-		if
-		:: inserted -> inserting[k] = q
-		:: else
-		fi
-	};
-	if
-	:: inserted ->
-#ifndef MUTATION_NO_BARRIER_B
-		inserting[k] == NONE;		/* (B) smp_mb */
-#endif
-#ifdef MUTATION_NUMBERS_BEGIN_ANEW
-		number[q] = 0
-#else
-		number[q] = (last_number > number[q] -> last_number : number[q])
-#endif
-	:: else -> key[q] = NONE; locked[q] = false
-	fi
-}
-
-/* memwait_queue_find_or_insert() */
-inline queue_lock_or_insert(k, q)
-{
-#ifdef FIXED
-	queue_lock(k, q)
-#else
-	spare = NONE;
-	do
-	:: queue_lock(k, q);
-	   if
-	   :: q != NONE -> break
-	   :: else
-	   fi;
-	   if
-	   :: spare == NONE -> queue_alloc(spare)
-	   :: else
-	   fi;
-	   queue_insert(spare, k, ok);
-	   if
-	   :: ok -> q = spare; spare = NONE; break
-	   :: else
-	   fi
-	od;
-	if
-	:: spare != NONE -> used[spare] = false; in_use--; spare = NONE
-	:: else
-	fi
-#endif
-}
-
-/* memwait_queue_append() or memwait_queue_return(): one list stands for the module's two */
-inline queue_append(q, e)
+/* memwait_queue_add() */
+inline queue_add(q, k, e)
 {
 #ifdef PLACE
 	if
 	:: returns[e] ->
-		x = len(waiters[q]);
+		x = len(waiters[k]);
 		put = false;
 		do
 		:: x == 0 -> break
 		:: else ->
-			waiters[q]?y;
+			waiters[k]?y;
 			if
-			:: !put && number_of[y] > number_of[e] -> waiters[q]!e; put = true
+			:: !put && number_of[y] > number_of[e] -> waiters[k]!e; put = true
 			:: else
 			fi;
-			waiters[q]!y;
+			waiters[k]!y;
 			x--
 		od;
 		if
-		:: !put -> waiters[q]!e
+		:: !put -> waiters[k]!e
 		:: else
 		fi;
 		x = 0; y = 0; put = false
 	:: else ->
 		number[q]++;
 		number_of[e] = number[q];
-		waiters[q]!e
+		waiters[k]!e
 	fi;
 	if
 	:: age[e] == 0 -> ages++; age[e] = ages
 	:: else
 	fi
 #else
-	waiters[q]!e;
+	waiters[k]!e;
 #ifdef IN_STEPS
 	number[q]++;
 	number_of[e] = number[q]
@@ -321,31 +136,50 @@ inline queue_append(q, e)
 /* memwait_queue_join(): ok if the word is equal */
 inline queue_join(e, k)
 {
+	q = BUCKET(k);
 #ifdef MUTATION_COMPARE_BEFORE_LOCK
 	equal = word[k] == 0;
 #endif
-	queue_lock_or_insert(k, q);
+	spin_lock(q);
+	atomic {
+		nr_waiters[q]++;
+		counting[q] = counting[q] || nr_waiters[q] == 1
+	};
+#ifndef MUTATION_NO_BARRIER_B
+	!counting[q];			/* (B) smp_mb */
+#endif
 #ifndef MUTATION_COMPARE_BEFORE_LOCK
 	equal = word[k] == 0;
 #endif
 	atomic {
 		if
 		:: equal ->
-			queue_append(q, e);
-			queue[e] = q;
+			queue_add(q, k, e);
+			bucket[e] = q;
 			is_late[e] = in_call && !returns[e]
-		:: else
+		:: else -> nr_waiters[q]--
 		fi;
 		ok = equal
 	};
-	queue_unlock(q)
+	spin_unlock(q)
+}
+
+/* memwait_queue_remove() */
+inline queue_remove(q, e)
+{
+	d_step {
+		k2 = word_of[e];
+		assert(waiters[k2]??[eval(e)]);
+		waiters[k2]??eval(e);
+		nr_waiters[q]--
+	}
 }
 
 /* memwait_queue_leave() */
 inline queue_leave(e)
 {
 	do
-	:: q = queue[e];		/* (C) load-acquire */
+	:: q = bucket[e];		/* (C) load-acquire */
 	   if
 	   :: q == NONE -> break
 	   :: else
@@ -353,16 +187,16 @@ inline queue_leave(e)
 	   spin_lock(q);
 #ifdef MUTATION_LEAVE_WITHOUT_SECOND_LOOK
 	   if
-	   :: queue[e] != NONE
+	   :: bucket[e] != NONE
 #else
 	   if
-	   :: queue[e] == q
+	   :: bucket[e] == q
 #endif
-	      -> waiters[q]??[eval(e)] -> waiters[q]??eval(e);
-	      queue[e] = NONE;
-	      queue_unlock(q);
+	      -> queue_remove(q, e);
+	      bucket[e] = NONE;
+	      spin_unlock(q);
 	      break
-	   :: else -> locked[q] = false
+	   :: else -> spin_unlock(q)
 	   fi
 	od
 }
@@ -381,17 +215,17 @@ inline group_leave(e)
 }
 
 /* memwait_call_next(): e, if covered */
-inline look(q)
+inline look(k)
 {
 	d_step {
 #ifdef RETURNS
 		covered = false;
-		x = len(waiters[q]);
+		x = len(waiters[k]);
 		do
 		:: x == 0 -> break
 		:: else ->
-			waiters[q]?y;
-			waiters[q]!y;
+			waiters[k]?y;
+			waiters[k]!y;
 			if
 #ifndef MUTATION_COMES_TO_A_NUMBER_AGAIN
 			:: !covered && !(returns[y] && number_of[y] <= reached) ->
@@ -410,10 +244,10 @@ inline look(q)
 		reached = (covered -> number_of[e] : reached)
 #endif
 #else
-		covered = len(waiters[q]) > 0;
+		covered = len(waiters[k]) > 0;
 #if defined(IN_STEPS) && !defined(MUTATION_NO_NUMBER)
 		if
-		:: covered -> waiters[q]?<e>; covered = number_of[e] <= limit
+		:: covered -> waiters[k]?<e>; covered = number_of[e] <= limit
 		:: else
 		fi
 #endif
@@ -422,30 +256,29 @@ inline look(q)
 }
 
 /*
- * memwait_call_claim() on the locked queue q, with memwait_thread_claim(). Claims until nr is most.
+ * memwait_call_claim() of word k in the locked bucket q, with memwait_thread_claim(). Claims until nr is most.
  * woken_group marks a claimed group, to which the notifier has a reference. A waiter that something
  * else has claimed is removed.
  */
 inline call_claim(q, k, most)
 {
 	do
-	:: look(q);
+	:: look(k);
 	   if
 	   :: nr == most || !covered -> break
 	   :: else
 	   fi;
 #ifdef RETURNS
-		d_step {
-			waiters[q]??eval(e);
 #ifndef MUTATION_PASSES_ONE_THAT_WAITS_FOR_THE_NEXT_STEP
+		d_step {
 			assert(number_of[e] > reached);
 			reached = number_of[e]
-#endif
 		};
-#else
-		waiters[q]?e;
 #endif
-		assert(exists[e] && queue[e] == q);
+#else
+		waiters[k]?<e>;
+#endif
+		assert(exists[e] && bucket[e] == q);
 #ifdef MUTATION_CLAIM_IN_TWO_STEPS
 		won = claimed[OWNER(e)] == NONE;
 		if
@@ -470,13 +303,13 @@ inline call_claim(q, k, most)
 			d_step {
 #if defined(PLACE) && !defined(RETURNS)
 				/* R12: each waiter behind it began to wait later. */
-				x = len(waiters[q]);
+				x = len(waiters[k]);
 				do
 				:: x == 0 -> break
 				:: else ->
-					waiters[q]?y;
-					assert(age[y] > age[e]);
-					waiters[q]!y;
+					waiters[k]?y;
+					assert(y == e || age[y] > age[e]);
+					waiters[k]!y;
 					x--
 				od;
 				x = 0; y = 0;
@@ -500,12 +333,13 @@ inline call_claim(q, k, most)
 #endif
 		:: else
 		fi;
+		queue_remove(q, e);
 #ifdef MUTATION_LEAVES_BEFORE_LAST_ACCESS
-		queue[e] = NONE;
+		bucket[e] = NONE;
 		assert(exists[e])
 #else
 		assert(exists[e]);
-		queue[e] = NONE		/* (C) store-release */
+		bucket[e] = NONE		/* (C) store-release */
 #endif
 	od
 }
@@ -543,13 +377,14 @@ inline step_end()
 #endif
 }
 
-/* memwait_notify(); in STEPS, HELD and RETURNS also memwait_notify_rest() */
+/* memwait_notify(); in STEPS and RETURNS also memwait_notify_rest() */
 inline notify(k, count)
 {
 	nr = 0;
-	queue_lock(k, q);
+	q = BUCKET(k);
 	if
-	:: q != NONE ->
+	:: nr_waiters[q] > 0 && !counting[q] ->
+		spin_lock(q);
 #ifdef IN_STEPS
 		limit = number[q];
 #ifdef RETURNS
@@ -557,38 +392,22 @@ inline notify(k, count)
 #endif
 		of_all = count > 1;
 		in_call = in_call || of_all;
-		held = false;
 		do
 		:: one = (nr < count -> nr + 1 : nr);
 		   call_claim(q, k, one);
-		   look(q);
+		   look(k);
 		   more = nr < count && covered;
-		   if
-		   :: more && !held ->
-			held = true;
-#ifndef MUTATION_NOT_HELD
-			calls[q]++
-#endif
-		   :: !more && held ->
-#ifndef MUTATION_NOT_HELD
-			calls[q]--
-#endif
-		   :: else
-		   fi;
-		   queue_unlock(q);
+		   spin_unlock(q);
 		   if
 		   :: !more -> break
 		   :: else
 		   fi;
-		   spin_lock(q);
-#ifndef FIXED
-		   assert(used[q] && key[q] == k)
-#endif
+		   spin_lock(q)
 		od;
 		in_call = in_call && !of_all
 #else
 		call_claim(q, k, count);
-		queue_unlock(q)
+		spin_unlock(q)
 #endif
 	:: else
 	fi;
@@ -682,8 +501,8 @@ inline finished()
 #else
 #define PLACE_LOCALS	bit unused
 #endif
-#define LOCALS	byte q, spare, other, mine, e, i, nr, k, limit, one; \
-	bool ok, equal, won, keep, more, held, covered, of_all, woken_group; PLACE_LOCALS
+#define LOCALS	byte q, e, i, nr, k, k2, limit, one; \
+	bool ok, equal, won, more, covered, of_all, woken_group; PLACE_LOCALS
 
 proctype waiter(byte self; bool timed; bool mortal)
 {
@@ -703,6 +522,18 @@ proctype group(bool timed)
 }
 #endif
 
+#ifdef BOTH
+/* Notifies two words, one after the other. */
+proctype twice(byte first; byte second)
+{
+	LOCALS;
+
+	notify(first, 1);
+	notify(second, 1);
+	finished()
+}
+#endif
+
 proctype notifier(byte on; bool stores; byte count)
 {
 	LOCALS;
@@ -717,18 +548,6 @@ proctype notifier(byte on; bool stores; byte count)
 	notify(on, count);
 	finished()
 }
-
-#if defined(HELD) || (defined(PLACE) && !defined(FIXED))
-/* A waiter whose word is not equal: its queue is idle immediately, and is kept. */
-proctype passer(byte on)
-{
-	LOCALS;
-
-	queue_lock_or_insert(on, q);
-	queue_unlock(q);
-	finished()
-}
-#endif
 
 #ifdef STEPS
 /* Notifies all until the untimed waiter has been notified. */
@@ -750,7 +569,7 @@ proctype caller(byte on; byte count)
 #ifdef PLACE
 /*
  * A thread with its record: memwait_place_join(), memwait_place_note() and memwait_place_drop(). It
- * may be interrupted and come back. It waits until it is notified and, with FIXED, once more.
+ * may be interrupted and come back. It waits until it is notified and, in PLACE, once more.
  */
 proctype guest(byte self)
 {
@@ -767,7 +586,7 @@ proctype guest(byte self)
 		wait(self, self, false, false);
 	:: ok && won
 	fi;
-#if defined(FIXED) && !defined(RETURNS)
+#ifndef RETURNS
 #ifndef MUTATION_PLACE_IS_KEPT_FOR_EVER
 	returns[self] = false;
 #endif
@@ -802,94 +621,84 @@ proctype host(byte on)
 }
 #endif
 
-#if defined(MOVE) || defined(PAIR) || defined(COME_AND_GO)
-/* memwait_pair_find() and the move; the keys are source and target */
+#if defined(MOVE) || defined(AFTER) || defined(BOTH)
+/* memwait_requeue(); the keys are source and target */
 proctype requeuer(byte source; byte target)
 {
 	LOCALS;
 	byte from, to;
-	bool keep_target, both;
 
-	queue_lock_or_insert(source, from);
-	/* memwait_queue_try_find() */
-	both = false;
-#ifdef FIXED
-	to = target;
-#else
-	to = table[target];
-#endif
-	if
-	:: to == NONE
-	:: to != NONE ->
-		if
-		:: atomic { !locked[to] -> locked[to] = true };
-#ifdef FIXED
-		   both = true
-#else
-		   both = key[to] == target;
-		   if
-		   :: !both -> locked[to] = false
-		   :: else
-		   fi
-#endif
-		:: atomic { locked[to] -> skip }
-		fi
-	fi;
-	if
-	:: both
-	:: else ->
-		calls[from]++;
-		q = from;
-		queue_unlock(q);
-		queue_lock_or_insert(target, to);
-		calls[to]++;
-		q = to;
-		queue_unlock(q);
-		/* memwait_pair_lock() */
+	from = BUCKET(source);
+	to = BUCKET(target);
+	/* memwait_pair_lock() */
 #ifdef MUTATION_LOCKS_IN_ANY_ORDER
-		spin_lock(from);
-		spin_lock(to);
-#else
-		if
-		:: from < to -> spin_lock(from); spin_lock(to)
-		:: else -> spin_lock(to); spin_lock(from)
-		fi;
-#endif
-		calls[from]--;
-		calls[to]--
+	spin_lock(from);
+	if
+	:: from != to -> spin_lock(to)
+	:: else
 	fi;
-
-	/* memwait_requeue() */
+#else
+	if
+	:: from == to -> spin_lock(from)
+	:: from < to -> spin_lock(from); spin_lock(to)
+	:: from > to -> spin_lock(to); spin_lock(from)
+	fi;
+#endif
 	if
 	:: word[source] == 0 ->
 		/* memwait_call_move() */
 		do
-		:: len(waiters[from]) > 0 ->
-			waiters[from]?e;
+		:: len(waiters[source]) > 0 ->
+			waiters[source]?<e>;
 			assert(exists[e]);
 			if
-			:: claimed[OWNER(e)] != NONE -> queue[e] = NONE
+			:: claimed[OWNER(e)] != NONE -> queue_remove(from, e); bucket[e] = NONE
 			:: else ->
 #ifdef MUTATION_IN_NO_QUEUE_WHILE_IT_MOVES
-				queue[e] = NONE;
+				bucket[e] = NONE;
 #endif
-				waiters[to]!e;
-				queue[e] = to;
-#ifndef MUTATION_MOVED_WAITER_KEEPS_ITS_WORD
+#ifdef MUTATION_NOT_COUNTED_WHILE_IT_MOVES
+				nr_waiters[from]--;
+#endif
+				atomic {
+					if
+					:: from != to ->
+						nr_waiters[to]++;
+						counting[to] = counting[to] ||
+							       nr_waiters[to] == 1
+					:: else
+					fi
+				};
+#ifndef AFTER
+				/*
+				 * A store-release: the other count is visible before this one.
+				 * It orders no load, for which AFTER needs the barrier.
+				 */
+				!counting[to];
+#endif
+#ifndef MUTATION_NOT_COUNTED_WHILE_IT_MOVES
+				nr_waiters[from] = nr_waiters[from] - (from != to);
+#endif
+				d_step { waiters[source]??eval(e); waiters[target]!e };
+				bucket[e] = to;
 				word_of[e] = target
-#endif
 			fi
 		:: else -> break
-		od
+		od;
+#ifndef MUTATION_NO_BARRIER_AFTER_A_MOVE
+		!counting[to]			/* (B) */
+#endif
 	:: else
 	fi;
-	queue_unlock_only(to, keep_target);
-	q = from;
-	queue_unlock(q);
-#ifndef FIXED
-	q = to;
 	if
-	:: keep_target -> queue_keep(q)
+	:: from != to -> spin_unlock(to)
+	:: else
+	fi;
+	spin_unlock(from);
+#ifdef AFTER
+	/* A broadcaster: if the word is free by now, it notifies it. */
+	if
+	:: word[target] == 1 -> notify(target, 1)
 	:: else
 	fi;
 #endif
@@ -909,28 +718,20 @@ proctype returner(byte self; byte again)
 }
 #endif
 
-/* No waiter is left, no queue is left after the last close, and the accounts agree. */
+/* No waiter is left, and the accounts agree. */
 inline all_is_well()
 {
 	running == 0;
-#ifndef FIXED
-	/* memwait_queue_evict_all() */
-	if
-	:: kept_queue != NONE -> spin_lock(kept_queue); queue_evict(kept_queue)
-	:: else
-	fi;
-#endif
 	assert(counted == seen);
-	assert(table[A] == NONE && table[B] == NONE);
-	assert(len(waiters[0]) == 0 && len(waiters[1]) == 0 && len(waiters[2]) == 0);
-	assert(in_use == 0)
+	assert(len(waiters[A]) == 0 && len(waiters[B]) == 0);
+	assert(nr_waiters[0] == 0 && nr_waiters[1] == 0)
 }
 
 init
 {
 	atomic {
 #if defined(JOIN)
-		/* Two wait for a word that is stored and notified; another thread uses queues. */
+		/* Two wait for a word that is stored and notified; another waits for another word. */
 		running = 4;
 		word_of[0] = A;
 		word_of[1] = A;
@@ -945,15 +746,6 @@ init
 		run returner(0, 2);
 		run waiter(1, true, false);
 		run caller(A, 3)
-#elif defined(HELD)
-		/* The waiters leave the queue between two steps, and another queue is kept. */
-		running = 4;
-		word_of[0] = A;
-		word_of[1] = A;
-		run waiter(0, true, false);
-		run waiter(1, true, false);
-		run passer(B);
-		run notifier(A, false, 2)
 #elif defined(CLAIM)
 		/* Deadlines, signals and deaths against two notifies. */
 		running = 4;
@@ -965,22 +757,18 @@ init
 		/* The first or second of three is interrupted and returns; all are notified. */
 		running = 4;
 		if
-		:: run guest(0); queue[0] != NONE; run waiter(1, false, false); queue[1] != NONE
-		:: run waiter(1, false, false); queue[1] != NONE; run guest(0); queue[0] != NONE
+		:: run guest(0); bucket[0] != NONE; run waiter(1, false, false); bucket[1] != NONE
+		:: run waiter(1, false, false); bucket[1] != NONE; run guest(0); bucket[0] != NONE
 		fi;
 		run waiter(2, false, false);
-		queue[2] != NONE;
+		bucket[2] != NONE;
 		run host(A)
 #elif defined(PLACE)
 		/* One is interrupted and returns; others are there or come meanwhile. */
 		running = 4;
 		run guest(0);
 		run waiter(1, false, false);
-#ifdef FIXED
 		run waiter(2, false, false);
-#else
-		run passer(B);
-#endif
 		run host(A)
 #elif defined(GROUP)
 		/* A group waits for A and B, another thread for B; each word is notified. */
@@ -1000,19 +788,22 @@ init
 		run requeuer(A, B);
 		run requeuer(B, A);
 		run notifier(B, false, 1)
-#elif defined(PAIR)
-		/* Both lock both queues, and insert them. */
-		running = 2;
-		run requeuer(A, B);
-		run requeuer(B, A)
-#elif defined(COME_AND_GO)
-		/* Queues come and go with their waiters. */
+#elif defined(BOTH)
+		/* One waits, is moved, and is found at either word. */
 		running = 3;
 		word_of[0] = A;
-		word_of[1] = B;
-		run waiter(0, true, false);
-		run waiter(1, true, false);
-		run requeuer(A, B)
+		run waiter(0, false, false);
+		bucket[0] != NONE;
+		run requeuer(A, B);
+		run twice(A, B)
+#elif defined(AFTER)
+		/* One is moved to a word that is stored and notified meanwhile. */
+		running = 3;
+		word_of[0] = A;
+		run waiter(0, false, false);
+		bucket[0] != NONE;
+		run requeuer(A, B);
+		run notifier(B, true, 1)
 #endif
 	};
 	all_is_well()

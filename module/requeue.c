@@ -2,19 +2,15 @@
 /*
  * Requeue: wakes waiters of a word, and moves others to another word.
  *
- * Requeue locks both queues, and inserts missing ones. So every other call sees a waiter either in
- * the source's or in the target's queue; .queue is never %NULL in between. memwait_queue_leave()
- * locks .queue and then checks .queue again, so a deadline, signal or cancel follows the waiter to
- * its new queue. A waiter that is claimed concurrently may count as moved: the move came first.
- * Requeue needs no (A): it always locks the source's queue, and passes (B) if it inserts that
- * queue.
+ * Requeue locks both buckets. So every other call sees a waiter either in the source's or in the
+ * target's queue; .bucket is never %NULL in between. memwait_queue_leave() locks .bucket and then
+ * checks .bucket again, so a deadline, signal or cancel follows the waiter to its new queue. A
+ * waiter that is claimed concurrently may count as moved: the move came first. Requeue needs no
+ * (A): it always locks the source's bucket.
  *
- * Lock order: requeue trylocks the second queue. If that fails or the queue is missing, requeue
- * holds both queues by .nr_calls, so that neither is reused for another word, and locks the lower
- * address first.
+ * Lock order: the bucket at the lower address first.
  */
 #include <linux/kernel.h>
-#include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
@@ -25,135 +21,113 @@
 #include "identity.h"
 #include "memwait.h"
 #include "trace.h"
+#include "watch.h"
 
-enum { SOURCE, TARGET };
-
-static void memwait_pair_unlock(struct memwait_queue *queues[2], struct memwait_kept_queues *kept)
+static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_bucket *target)
 {
-	bool keep[2];
-	int i;
-
-	keep[TARGET] = queues[TARGET] != queues[SOURCE] &&
-		       memwait_queue_unlock_only(queues[TARGET]);
-	keep[SOURCE] = memwait_queue_unlock_only(queues[SOURCE]);
-	for (i = 0; i < 2; i++) {
-		if (keep[i])
-			memwait_queue_keep(queues[i], kept);
-	}
+	spin_lock(&min(source, target)->lock);
+	if (source != target)
+		spin_lock_nested(&max(source, target)->lock, SINGLE_DEPTH_NESTING);
 }
 
-/* Locks two queues held by .nr_calls, which may be the same. */
-static void memwait_pair_lock(struct memwait_queue *queues[2])
+static void memwait_pair_unlock(struct memwait_bucket *source, struct memwait_bucket *target)
 {
-	struct memwait_queue *first = min(queues[SOURCE], queues[TARGET]);
-	struct memwait_queue *second = max(queues[SOURCE], queues[TARGET]);
-
-	spin_lock(&first->lock);
-	__release(&first->lock);	/* see __memwait_queue_find() */
-	if (first != second) {
-		spin_lock_nested(&second->lock, 1);
-		__release(&second->lock);
-	}
+	if (source != target)
+		spin_unlock(&target->lock);
+	spin_unlock(&source->lock);
 }
 
 /*
- * Finds or inserts the queues of two words and locks them; equal keys yield the same queue. Returns
- * 0 or -ENOMEM.
+ * Whether a step moves all waiters of a bucket to an empty one. Then the tree moves as a whole, for
+ * a third of the time: a broadcast does that as a rule.
  */
-static int memwait_pair_find(struct memwait_queue *queues[2], const struct memwait_key *source,
-			     const struct memwait_key *target, struct memwait_kept_queues *kept)
+static bool memwait_call_moves_bucket(const struct memwait_call *call,
+				      const struct memwait_bucket *to)
 {
-	queues[SOURCE] = memwait_queue_find_or_insert(source);
-	if (!queues[SOURCE])
-		return -ENOMEM;
-	queues[TARGET] = memwait_queue_try_find(target, queues[SOURCE]);
-	if (likely(queues[TARGET]))
-		return 0;
+	const struct memwait_bucket *from = call->bucket;
+	const struct memwait_waiter *first, *last;
 
-	queues[SOURCE]->nr_calls++;
-	memwait_queue_unlock(queues[SOURCE], kept);
-	queues[TARGET] = memwait_queue_find_or_insert(target);
-	if (queues[TARGET]) {
-		queues[TARGET]->nr_calls++;
-		memwait_queue_unlock(queues[TARGET], kept);
-		memwait_pair_lock(queues);
-		queues[SOURCE]->nr_calls--;
-		queues[TARGET]->nr_calls--;
-		return 0;
-	}
-	queues[TARGET] = queues[SOURCE];
-	memwait_pair_lock(queues);
-	queues[SOURCE]->nr_calls--;
-	memwait_pair_unlock(queues, kept);
-	return -ENOMEM;
+	if (to->nr_waiters || !from->nr_waiters ||
+	    from->nr_waiters > min_t(u32, call->move - call->moved, MEMWAIT_STEP))
+		return false;
+	first = to_waiter(rb_first(&from->waiters));
+	last = to_waiter(rb_last(&from->waiters));
+	return !memwait_key_cmp(&first->word.key, call->key) && first->number > call->reached &&
+	       !memwait_key_cmp(&last->word.key, call->key) && last->number <= call->number;
 }
 
 /*
- * Moves some of the oldest waiters of one locked queue to the end of another. Within one queue they
- * stay where they are, and are only counted. If any of them waits with MEMWAIT_OWNED and the
- * calling thread has an id, the target also watches that thread from then on (.mover): a thread
- * that moved waiters has to see that they are woken. Returns whether there may be more to do.
+ * Moves some of the oldest waiters of one word to the end of another's queue. A word that is moved
+ * to itself keeps its waiters where they are, and they are only counted. If any of them waits with
+ * MEMWAIT_OWNED and the calling thread has an id, the target also watches that thread from then on
+ * (.mover): a thread that moved waiters has to see that they are woken. Returns whether there may
+ * be more to do.
  */
-static bool memwait_call_move(struct memwait_call *call, struct memwait_queue *queues[2],
+static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *to,
 			      const struct memwait_key *target)
 {
-	struct memwait_queue *from = queues[SOURCE], *to = queues[TARGET];
+	bool same = !memwait_key_cmp(call->key, target), whole, more = false, owned = false;
 	struct memwait_waiter *waiter;
 	struct memwait_identity *caller;
 	unsigned int looked = 0;
-	bool more = false, owned = false;
+	struct rb_node *next;
 
-	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
-	while (call->moved < call->move) {
-		waiter = memwait_call_next(call, from);
-		if (!waiter)
-			break;
+	if (call->moved == call->move)
+		return false;
+	whole = memwait_call_moves_bucket(call, to);
+	for (waiter = memwait_call_next(call); waiter; waiter = memwait_call_after(call, next)) {
 		if (looked++ == MEMWAIT_STEP) {
 			more = true;
 			break;
 		}
 		call->reached = waiter->number;
+		next = rb_next(&waiter->place);
 		if (!waiter->ops->is_pending(waiter)) {
 			memwait_queue_remove(waiter);
 			continue;
 		}
 		owned = owned || waiter->identity;
-		call->moved++;
-		if (from == to) {
-			memwait_queue_stay(waiter);
-			continue;
-		}
-		memwait_queue_move(waiter, to);
-		if (waiter->identity)
-			list_move_tail(&waiter->owned_node, &to->owned);
-		waiter->word.key = *target;
+		if (!same)
+			memwait_queue_move(waiter, to, target, whole);
+		if (++call->moved == call->move)
+			break;
 	}
+	if (whole)
+		swap(to->waiters, call->bucket->waiters);
+	/*
+	 * (B) after .nr_waiters of the target: a caller that finds the target's word free from now
+	 * on has to notify it, and else whatever changes the word finds the waiters.
+	 */
+	smp_mb();
 	if (owned) {
 		caller = memwait_identity_of(current);
 		if (caller)
-			memwait_queue_moved_by(to, caller);
+			memwait_watch_moved(memwait_watch_find(to, target), caller);
 	}
 	return more;
 }
 
-/* All steps but the first. The call holds both queues by .nr_calls. */
-static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue *queues[2],
+static bool memwait_call_requeue(struct memwait_call *call, struct memwait_bucket *to,
+				 const struct memwait_key *target)
+{
+	return memwait_call_claim(call) || memwait_call_move(call, to, target);
+}
+
+/* All steps but the first. */
+static void memwait_requeue_rest(struct memwait_call *call, struct memwait_bucket *to,
 				 const struct memwait_key *target)
 {
 	bool more;
 
+	if (!call->wakes.call)
+		call->wakes.call = memwait_new_call();
 	do {
 		more = memwait_call_pause(call);
 		memwait_step_begin();
-		memwait_pair_lock(queues);
-		more = more && (memwait_call_claim(call, queues[SOURCE]) ||
-				memwait_call_move(call, queues, target));
-		if (!more) {
-			queues[SOURCE]->nr_calls--;
-			queues[TARGET]->nr_calls--;
-		}
-		memwait_pair_unlock(queues, call->kept);
+		memwait_pair_lock(call->bucket, to);
+		more = more && memwait_call_requeue(call, to, target);
+		memwait_pair_unlock(call->bucket, to);
 		memwait_step_end(call);
 	} while (more);
 }
@@ -161,40 +135,31 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_queue
 /*
  * Compares the source word, wakes its oldest waiters, and moves others to the target. The target
  * has the same owner, so a waiter's reference covers both words. The comparison and the first step
- * are atomic with respect to all other operations on both words. Returns 0; MEMWAIT_NOT_EQUAL;
- * -EAGAIN if the word's page must be faulted in first; or -ENOMEM: even a word without waiters
- * needs a queue here.
+ * are atomic with respect to all other operations on both words. Returns 0; MEMWAIT_NOT_EQUAL; or
+ * -EAGAIN if the word's page must be faulted in first.
  */
 static int memwait_requeue_words(struct memwait_requeue *requeue, const struct memwait_key *source,
-				 const struct memwait_key *target, struct memwait_kept_queues *kept)
+				 const struct memwait_key *target)
 {
+	struct memwait_bucket *from = memwait_bucket_of(source), *to = memwait_bucket_of(target);
 	struct memwait_call call __uninitialized;
-	struct memwait_queue *queues[2];
 	bool more = false;
 	int ret;
 
-	ret = memwait_pair_find(queues, source, target, kept);
-	if (ret)
-		return ret;
-
-	memwait_call_init(&call, requeue->count, requeue->move, kept);
+	memwait_call_init(&call, requeue->count, requeue->move);
+	memwait_pair_lock(from, to);
 	pagefault_disable();
 	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	pagefault_enable();
 	if (!ret) {
-		memwait_call_start(&call, queues[SOURCE]);
-		more = memwait_call_claim(&call, queues[SOURCE]) ||
-		       memwait_call_move(&call, queues, target);
-	}
-	if (more) {
-		memwait_call_hold(&call, queues[SOURCE]);
-		queues[TARGET]->nr_calls++;
+		memwait_call_start(&call, from, source);
+		more = memwait_call_requeue(&call, to, target);
 	}
 	memwait_step_begin();
-	memwait_pair_unlock(queues, kept);
+	memwait_pair_unlock(from, to);
 	memwait_step_end(&call);
 	if (more)
-		memwait_requeue_rest(&call, queues, target);
+		memwait_requeue_rest(&call, to, target);
 	requeue->woken = call.woken;
 	requeue->moved = call.moved;
 	if (!ret)
@@ -203,8 +168,7 @@ static int memwait_requeue_words(struct memwait_requeue *requeue, const struct m
 }
 
 /* Finds the target's key, faults the source word in, then calls memwait_requeue_words(). */
-static int memwait_requeue_from(struct memwait_requeue *requeue, const struct memwait_key *source,
-				struct memwait_kept_queues *kept)
+static int memwait_requeue_from(struct memwait_requeue *requeue, const struct memwait_key *source)
 {
 	struct memwait_word target;
 	int ret;
@@ -217,7 +181,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 	if (!ret)
 		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	if (!ret)
-		ret = memwait_requeue_words(requeue, source, &target.key, kept);
+		ret = memwait_requeue_words(requeue, source, &target.key);
 	memwait_word_put(&target);
 	return ret;
 }
@@ -226,15 +190,13 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
  * memwait_requeue() - MEMWAIT_IOC_REQUEUE
  * @requeue: from user space, unchecked
  * @user: its user address
- * @kept: see memwait_queue_unlock()
  *
- * Context: process context, may sleep; takes the queues' locks.
+ * Context: process context, may sleep; takes the buckets' locks.
  *
  * Return: 0; MEMWAIT_NOT_EQUAL if the word holds another value, and nothing was done; or a negative
  * errno, see uapi/linux/memwait.h.
  */
-int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user,
-		    struct memwait_kept_queues *kept)
+int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user)
 {
 	struct memwait_word source;
 	int ret;
@@ -258,7 +220,7 @@ int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __us
 		ret = memwait_word_get(&source, requeue->addr, requeue->flags);
 		if (ret)
 			return ret;
-		ret = memwait_requeue_from(requeue, &source.key, kept);
+		ret = memwait_requeue_from(requeue, &source.key);
 		memwait_word_put(&source);
 		if (ret != -EAGAIN)
 			break;

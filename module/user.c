@@ -23,7 +23,7 @@
  * workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work runs the code of any file system,
  * which may need memory, and wait for a workqueue that is none either.
  *
- *	Lock order:	queue->lock -> memwait_context.lock -> memwait_user.pin_lock
+ *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_user.pin_lock
  */
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -46,10 +46,11 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 };
 
 /*
- * The default limit is one per 2^n bytes of memory. On 64 bits a wait with its own queue takes 300
- * bytes, a context with its file 750 bytes, an identity 200 bytes, a spare 160, a place 110. A pin
- * keeps 1.5 KiB of a file plus its contents, or up to 12 KiB of a dead process. Together that is
- * less than a sixteenth of the memory.
+ * The default limit is one per 2^n bytes of memory. On 64 bits a wait takes 170
+ * bytes, a context with its file 750 bytes, an identity 340 bytes, a spare 170, a place 110; a wait
+ * or spare that has waited with MEMWAIT_OWNED 140 more. A pin keeps 1.5 KiB of a file plus its
+ * contents, or up to 12 KiB of a dead process. Together that is less than a sixteenth of the
+ * memory.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,

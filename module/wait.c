@@ -5,7 +5,7 @@
  * A thread always waits as a group, see group.h. A group of one word is on the thread's stack. The
  * change of memwait_group.claimed from %NULL ends the wait. A counted notify beats a time-out and a
  * signal: a thread that finds itself claimed returns MEMWAIT_OK. The thread then waits only for the
- * queue's lock, if the notifier still holds it: see (C) at the top of queue.c.
+ * bucket's lock, if the notifier still holds it: see (C) at the top of queue.c.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
@@ -19,6 +19,7 @@
 #include "compat.h"
 #include "context.h"
 #include "group.h"
+#include "identity.h"
 #include "memwait.h"
 #include "trace_wait.h"
 
@@ -99,8 +100,7 @@ static int memwait_sleep(struct memwait_group *group, clockid_t clock)
 
 static __always_inline int memwait_thread_join(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
-					       u32 *index, struct memwait_context *context,
-					       struct memwait_kept_queues *kept)
+					       u32 *index, struct memwait_context *context)
 {
 	u32 i;
 
@@ -111,22 +111,22 @@ static __always_inline int memwait_thread_join(struct memwait_group *group,
 		if (!single)
 			group->members[i].waiter.identity = NULL;
 		group->members[i].waiter.ops = &memwait_thread_ops;
-		group->members[i].waiter.queue = NULL;
+		group->members[i].waiter.bucket = NULL;
+		group->members[i].waiter.number = 0;
 	}
 	if (unlikely(memwait_has_places(context)))
 		return memwait_place_join(context, group, waits, index);
 	if (single)
-		return memwait_queue_join(&group->members->waiter, waits, kept);
-	return memwait_group_join(group, waits, index, kept);
+		return memwait_queue_join(&group->members->waiter, waits);
+	return memwait_group_join(group, waits, index);
 }
 
-static __always_inline void memwait_thread_leave(struct memwait_group *group, bool single,
-						 struct memwait_kept_queues *kept)
+static __always_inline void memwait_thread_leave(struct memwait_group *group, bool single)
 {
 	if (single)
-		memwait_queue_leave(&group->members->waiter, kept);
+		memwait_queue_leave(&group->members->waiter);
 	else
-		memwait_group_leave(group, kept);
+		memwait_group_leave(group);
 }
 
 /*
@@ -139,18 +139,17 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      u32 __user *user_index, u32 *index,
 					      struct memwait_context *context)
 {
-	struct memwait_kept_queues *kept = &context->user->kept;
 	int ret;
 
 	memwait_trace_begin(group);
-	ret = memwait_thread_join(group, waits, single, index, context, kept);
+	ret = memwait_thread_join(group, waits, single, index, context);
 	if (!ret)
 		ret = memwait_sleep(group, memwait_clock(group->flags));
 	else if (!memwait_thread_end(group))
 		ret = MEMWAIT_OK;
-	memwait_thread_leave(group, single, kept);
+	memwait_thread_leave(group, single);
 
-	/* An owner's death is not passed on: the queue now watches this thread. */
+	/* An owner's death is not passed on: if more wait, the word now watches this thread. */
 	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
 		ret = MEMWAIT_OWNER_DIED;
 		memwait_place_note(context, group);
@@ -161,7 +160,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		else if (memwait_is_dying())
 			ret = -ERESTARTSYS;
 		if (ret)
-			memwait_pass_on(&group->claimed->waiter.word.key, kept);
+			memwait_pass_on(&group->claimed->waiter.word.key);
 	} else if (ret == -ERESTARTSYS) {
 		memwait_place_note(context, group);
 	}
@@ -213,7 +212,11 @@ static __always_inline int memwait_check_one(struct memwait_member *member,
 {
 	int ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
 
-	return ret ?: memwait_own_identity(wait->flags, NULL, &member->waiter.identity);
+	if (!ret)
+		ret = memwait_own_identity(wait->flags, NULL, &member->waiter.identity);
+	if (!ret && unlikely(member->waiter.identity))
+		member->waiter.watch = member->waiter.identity->watch;
+	return ret;
 }
 
 /* Waits on one word. memwait_word_get() has filled in the word of @member. */
@@ -222,11 +225,16 @@ static __always_inline int memwait_wait_one(struct memwait_member *member,
 					    struct memwait_context *context)
 {
 	struct memwait_group group __uninitialized;
+	int ret;
 
 	group.nr = 1;
 	group.members = member;
 	group.task = current;
-	return memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, context);
+	ret = memwait_thread_wait(&group, wait, true, wait->deadline, wait->flags, NULL, context);
+	/* Maybe another one, see watch.c. */
+	if (unlikely(member->waiter.identity))
+		member->waiter.identity->watch = member->waiter.watch;
+	return ret;
 }
 
 /**
@@ -299,8 +307,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 
 /* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of what the wait accesses. */
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
-				struct memwait_notify_wait __user *user,
-				struct memwait_kept_queues *kept)
+				struct memwait_notify_wait __user *user)
 {
 	struct memwait_word word = { .file = NULL };
 	u32 woken = 0;
@@ -316,7 +323,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	}
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
-		woken = memwait_notify_word(&word.key, arg->notify.count, kept);
+		woken = memwait_notify_word(&word.key, arg->notify.count);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}
@@ -358,7 +365,7 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 		return ret;
 
 	if (!arg->state) {
-		ret = memwait_notify_first(arg, user, &context->user->kept);
+		ret = memwait_notify_first(arg, user);
 		if (ret) {
 			memwait_word_put(&member.waiter.word);
 			return ret;

@@ -110,6 +110,25 @@ MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_place)
 	EXPECT_EQ(5, done[1].user_data);
 }
 
+/* However an earlier wait in the same memory has ended, and wherever that stood. */
+MEMWAIT_TEST(R12_a_wait_that_timed_out_leaves_no_place_to_later_ones)
+{
+	struct memwait_completion done[2];
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(1), U32, 0, NULL));
+	while (mw_read(self->fd, done, 1) == -EAGAIN)
+		usleep(100);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 1,
+					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 2,
+					    NULL));
+	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	EXPECT_EQ(2, mw_read(self->fd, done, 2));
+	EXPECT_EQ(1, done[0].user_data);
+	EXPECT_EQ(2, done[1].user_data);
+}
+
 MEMWAIT_TEST(R12_processes_stand_in_one_queue)
 {
 	struct {

@@ -349,7 +349,7 @@ static void stop_churn(struct churn *churn)
 
 #define MANY	8000
 
-QUEUES_TEST(R37_many_words_are_listed_while_the_table_is_resized)
+QUEUES_TEST(R37_many_words_are_listed_while_others_come_and_go)
 {
 	struct churn churn = { .words = self->word, .n = MANY };
 	long context = context_count(self->fd, "context");

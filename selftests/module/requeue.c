@@ -367,6 +367,35 @@ MEMWAIT_TEST(R12_requeue_many)
 	EXPECT_EQ(77, before);	/* 1 + 2 + ... + 77 is the first sum that is enough */
 }
 
+/* As many as a step moves, one less and one more: to a word without waiters, and to one with some. */
+MEMWAIT_TEST(R12_requeue_all_of_few_or_many)
+{
+	static const int counts[] = { 1, 2, 63, 64, 65, 200 };
+	struct memwait_completion done[201];
+	uint32_t *a = self->word, *b = self->word + 1;
+	int i, before, count;
+	uint64_t id;
+
+	for (i = 0; i < 2 * (int)ARRAY_SIZE(counts); i++) {
+		count = counts[i / 2];
+		before = i % 2;
+		if (before)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, b, 0, FOREVER, U32, 0, NULL));
+		for (int j = 0; j < count; j++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32,
+							    before + j, j ? NULL : &id));
+		EXPECT_REQUEUED(0, count, a, b, 0, MEMWAIT_ALL);
+		EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
+		EXPECT_EQ(before + count, mw_waiters(self->fd, b, U32));
+		EXPECT_EQ(0, mw_cancel(self->fd, id));
+		EXPECT_EQ(before + count - 1, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
+		ASSERT_EQ(before + count - 1, count > 1 || before ?
+			  mw_read(self->fd, done, ARRAY_SIZE(done)) : 0);
+		for (int j = 0; j < before + count - 1; j++)
+			ASSERT_EQ(j < before ? 0 : j + 1, done[j].user_data);
+	}
+}
+
 MEMWAIT_TEST(R17_requeue_again_and_again)
 {
 	uint32_t *word[3] = { self->shared, self->shared + 1, self->shared + 2 };

@@ -111,7 +111,8 @@ struct memwait_info {
  * smaller word names no owner. If the owner is dead, the wait returns MEMWAIT_OWNER_DIED
  * immediately. The word's oldest MEMWAIT_OWNED waiter gets MEMWAIT_OWNER_DIED when the owner dies
  * later, or when a waiter dies that was woken earlier with MEMWAIT_OK or MEMWAIT_OWNER_DIED. Of
- * several woken waiters, the kernel watches only the last. A thread that calls exit(2) has ended,
+ * several woken waiters, the kernel watches only the last, and while other MEMWAIT_OWNED waiters
+ * stand in the queue. A thread that calls exit(2) has ended,
  * not died: only waiters of a 64-bit word that may name it learn of that. The kernel never writes
  * to the word: the woken waiter checks it and calls again, and keeps its place.
  *
