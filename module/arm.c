@@ -383,7 +383,7 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 
 /**
  * memwait_wait_async() - MEMWAIT_IOC_WAIT_ASYNC
- * @context: the caller's
+ * @context: the caller's, after memwait_context_use()
  * @batch: from user space, unchecked
  *
  * A signal ends the call between two entries.
@@ -395,10 +395,8 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch)
 {
 	u32 size = batch->entry_size, i;
-	int ret = memwait_context_use(context);
+	int ret;
 
-	if (ret)
-		return ret;
 	if (batch->count > INT_MAX || size < sizeof(struct memwait_async))
 		return -EINVAL;
 	if (size > PAGE_SIZE)

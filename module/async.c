@@ -284,23 +284,20 @@ const struct memwait_waiter_ops memwait_async_group_ops = {
 
 /**
  * memwait_cancel() - MEMWAIT_IOC_CANCEL
- * @context: the caller's
+ * @context: the caller's, after memwait_context_use()
  * @cancel: from user space, unchecked
  *
  * Context: process context.
  *
  * Return: 0: there will be no completion; -ENOENT: the wait never existed, or has ended and its
- * completion can be read or was read; -EINVAL; -EPERM, see memwait_context_use().
+ * completion can be read or was read; or -EINVAL.
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
 {
 	struct memwait_pin *unused = NULL;
 	struct memwait_async_waiter *wait;
 	bool claimed;
-	int ret = memwait_context_use(context);
 
-	if (ret)
-		return ret;
 	if (cancel->flags || cancel->reserved)
 		return -EINVAL;
 
@@ -335,30 +332,24 @@ static struct memwait_async_waiter *memwait_async_first_completed(struct memwait
 }
 
 /**
- * memwait_async_end_some() - end some waits of an ending context
+ * memwait_async_end_all() - end all waits of an ending context
  * @context: no longer arms, cancels or reads, and no other thread ends its waits; notifies may
  *	still reach them
- * @nr: the most waits to look at
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Passes each unread completion with MEMWAIT_OK on to the next waiter of its word.
  *
  * Context: process context, may sleep.
- *
- * Return: whether there may be more.
  */
-bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
-			    struct memwait_pin **unused)
+void memwait_async_end_all(struct memwait_context *context, struct memwait_pin **unused)
 {
 	struct memwait_async_waiter *wait;
 	const struct memwait_key *key;
+	unsigned long index;
 	bool claimed;
 
 	/* Leave every queue first, so that a notify passed on below cannot come back here. */
-	for (; nr; nr--) {
-		wait = xa_find_after(&context->waits, &context->ended_upto, ULONG_MAX, XA_PRESENT);
-		if (!wait)
-			break;
+	xa_for_each(&context->waits, index, wait) {
 		spin_lock(&context->lock);
 		claimed = memwait_async_claim(wait);
 		spin_unlock(&context->lock);
@@ -370,10 +361,7 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 		cond_resched();
 	}
 
-	for (; nr; nr--) {
-		wait = memwait_async_first_completed(context);
-		if (!wait)
-			return false;
+	while ((wait = memwait_async_first_completed(context))) {
 		key = &wait->waiter.word.key;
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
@@ -381,13 +369,13 @@ bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
 			memwait_pass_on(key);
 		memwait_async_end(wait, unused);
 		memwait_async_free_now(wait);
+		cond_resched();
 	}
-	return true;
 }
 
 /**
  * memwait_async_close() - end all waits of a context
- * @context: closed, with its deadlines stopped; see memwait_async_end_some()
+ * @context: closed, with its deadlines stopped; see memwait_async_end_all()
  *
  * Context: process context, may sleep.
  *
@@ -397,9 +385,7 @@ struct memwait_pin *memwait_async_close(struct memwait_context *context)
 {
 	struct memwait_pin *unused = NULL;
 
-	while (memwait_async_end_some(context, UINT_MAX, &unused))
-		;
-
+	memwait_async_end_all(context, &unused);
 	memwait_async_free_all(context);
 	return unused;
 }

@@ -2,36 +2,38 @@
 /*
  * The open file: open, read, poll, fdinfo, close.
  *
- * A context bound to a process ends when that process dies, even if other processes hold copies of
- * its descriptor. Only the bound process arms, cancels and reads, so no such call outlives it.
- * A work (owner.c) ends the context in steps under .read_lock, while the context is in the
- * process's list. A close that ends the context first removes it from the list:
+ * A bound context belongs to a table of descriptors (.owner), as POSIX locks do: to a process, or
+ * to processes that share their table. Only these arm, cancel and read. It ends when no descriptor
+ * in that table refers to it and no such call is in progress, whoever else holds copies: .uses
+ * counts the calls, and one for the table. Whoever drops the last use ends the context, in its own
+ * thread, so a process that has died has ended its contexts when waitpid(2) returns.
  *
- *	close					work
- *	lock the process			lock the process
- *	leave the list				find the context, take a reference
- *	unlock the process			lock .read_lock: it is free
- *	lock .read_lock: wait for a step	unlock the process
- *	end all					end some, leave the list if none is left
- *	unlock .read_lock			unlock .read_lock
+ * Every removal of a descriptor calls memwait_flush() with the table: close(2) and dup2(2), exec
+ * for descriptors that it closes, and the end of the table, with its last user. A dup(2) that races
+ * with the close of the last descriptor may come too late. A binding may race with a close by
+ * another thread, and looks as well:
  *
- * A close waits for one step of the work at most. The work never waits for a close: it tells of all
- * deaths of its user, and a closing thread may stay preempted for long.
+ *	close					bind
+ *	remove the descriptor			set .owner
+ *	full barrier				full barrier
+ *	load .owner: look for others		look for a descriptor
  *
- * A dying process ends its contexts in memwait_flush(), so its parent finds the waits ended after
- * waitpid(2). The work ends the rest: contexts of a process that has closed its copy before, shares
- * its descriptor table, or has called exec. Closes by other processes leave that to the work.
+ * So while .owner is a table, that table has a descriptor, or a thread that uses the table is about
+ * to look. Its memory is not freed, and no other table has its address.
  *
  * The first arm, cancel, read or MEMWAIT_OWNER_CONTEXT decides: with MEMWAIT_OWNER_BIND the context
  * is bound, otherwise it serves every process and cannot be bound later. See memwait_context_use()
  * and memwait_identity_bind().
  */
+#include <linux/atomic.h>
+#include <linux/fdtable.h>
 #include <linux/fs.h>
 #include <linux/minmax.h>
 #include <linux/mutex.h>
 #include <linux/poll.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
+#include <linux/refcount.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <linux/spinlock.h>
 #include <linux/uaccess.h>
@@ -48,8 +50,11 @@
 /* Completions per lock section. */
 #define MEMWAIT_CHUNK	16
 
-/* Waits that one step of the work ends. */
-#define MEMWAIT_END_STEP	16
+/* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
+#define MEMWAIT_LOOK	1024
+
+/* memwait_context.owner of a bound context that its owner has closed. */
+static char memwait_nobody;
 
 static atomic64_t memwait_last_context;
 
@@ -84,7 +89,7 @@ int memwait_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&context->pollers);
 	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
-	INIT_LIST_HEAD(&context->process_node);
+	refcount_set(&context->uses, 1);
 	context->number = atomic64_inc_return(&memwait_last_context);
 	context->pid = task_tgid_nr(current);
 	get_task_comm(context->command, current);
@@ -96,76 +101,88 @@ int memwait_open(struct inode *inode, struct file *file)
 }
 
 /**
- * memwait_context_leave_process() - remove a context from its process's list
- * @context: file closed, or process dead
+ * memwait_context_use() - begin a call that only the owner of a context may make
+ * @context: the context
  *
- * Context: process context. Does not wait for a step of the work.
+ * The first call on an unbound context decides that any process may use it.
  *
- * Return: true if it was in the list: the caller ends it.
+ * Context: process context.
+ *
+ * Return: 0: call memwait_context_unuse() at the end; -EPERM: the context is another's, or has
+ * ended.
  */
-bool memwait_context_leave_process(struct memwait_context *context)
+int memwait_context_use(struct memwait_context *context)
 {
-	struct memwait_identity *process;
-	bool left = false;
+	fl_owner_t owner = READ_ONCE(context->owner);
 
-	/* The process's identity may be freed once its list is empty. */
-	rcu_read_lock();
-	process = READ_ONCE(context->process);
-	if (process && process->who) {
-		spin_lock(&process->lock);
-		left = !list_empty(&context->process_node);
-		if (left) {
-			WRITE_ONCE(context->process, &memwait_nobody);
-			list_del_init(&context->process_node);
-		}
-		if (left && list_empty(&process->contexts))
-			memwait_identity_kill(process, false);
-		spin_unlock(&process->lock);
+	if (unlikely(!owner)) {
+		spin_lock(&context->lock);
+		owner = context->owner ?: &memwait_anybody;
+		WRITE_ONCE(context->owner, owner);
+		spin_unlock(&context->lock);
 	}
-	rcu_read_unlock();
-	return left;
+	if (likely(owner == &memwait_anybody))
+		return 0;
+	return owner == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;
+}
+
+/* Ends a bound context. No call on it is in progress, and none will begin. */
+static void memwait_context_end(struct memwait_context *context)
+{
+	struct memwait_pin *unused = NULL;
+
+	memwait_context_wake_soon(context);
+	memwait_async_end_all(context, &unused);
+	/* After the waits: see identity.c. */
+	memwait_identity_kill(context->identity, false);
+	context->identity = NULL;
+	memwait_pins_put(context->user, unused);	/* last, may block forever */
 }
 
 /**
- * memwait_context_end_some() - one step of ending a context whose process has died
- * @context: caller holds a reference and context->read_lock
- * @unused: gets unused pins, for memwait_pins_put()
+ * memwait_context_unuse() - end a call that only the owner of a context may make
+ * @context: after memwait_context_use(); ends if it was closed meanwhile
  *
  * Context: process context, may sleep.
- *
- * Return: whether anything is left.
  */
-bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused)
+void memwait_context_unuse(struct memwait_context *context)
 {
-	lockdep_assert_held(&context->read_lock);
-	if (!context->ended_upto)
-		memwait_context_wake_soon(context);
-	if (memwait_async_end_some(context, MEMWAIT_END_STEP, unused))
-		return true;
-	/* After the waits: see identity.c. */
-	if (context->identity)
-		memwait_identity_kill(context->identity, false);
-	context->identity = NULL;
-	return false;
+	if (READ_ONCE(context->owner) != &memwait_anybody && refcount_dec_and_test(&context->uses))
+		memwait_context_end(context);
 }
 
-/* Whether the current process is bound to @context and is dying or has called exec. */
-static bool memwait_context_ends_here(const struct memwait_context *context)
+/*
+ * Whether a descriptor in the current process's table refers to a context. Starts at the one that
+ * it found last, so that closing many descriptors one by one is linear.
+ */
+static bool memwait_has_descriptor(const struct file *file)
 {
-	const struct memwait_identity *process;
-	bool here;
+	struct memwait_context *context = file->private_data;
+	struct files_struct *files = current->files;
+	unsigned int fd = READ_ONCE(context->descriptor), max, nr;
+	bool found = false;
 
 	rcu_read_lock();
-	process = READ_ONCE(context->process);
-	here = process && process->who == current->signal && READ_ONCE(process->dead);
+	max = files_fdtable(files)->max_fds;
+	for (nr = 0; nr < max && !found; nr++) {
+		if (nr % MEMWAIT_LOOK == MEMWAIT_LOOK - 1) {
+			rcu_read_unlock();
+			cond_resched();
+			rcu_read_lock();
+		}
+		fd = fd < max ? fd : 0;
+		found = files_lookup_fd_raw(files, fd++) == file;
+	}
 	rcu_read_unlock();
-	return here;
+	if (found)
+		WRITE_ONCE(context->descriptor, fd - 1);
+	return found;
 }
 
 /**
- * memwait_flush() - close(2) of a descriptor; ends the context of a dying process
+ * memwait_flush() - close(2) of a descriptor; the last one of the owner ends a bound context
  * @file: the context
- * @id: unused
+ * @id: the table that had the descriptor; if it is not the current process's, it is being freed
  *
  * Context: process context, may sleep.
  *
@@ -174,15 +191,14 @@ static bool memwait_context_ends_here(const struct memwait_context *context)
 int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
-	struct memwait_pin *unused = NULL;
 
-	if (likely(!memwait_context_ends_here(context)) || !memwait_context_leave_process(context))
+	smp_mb();	/* pairs with the one of a binding, see above */
+	if (!id || READ_ONCE(context->owner) != id)
 		return 0;
-	mutex_lock(&context->read_lock);
-	while (memwait_context_end_some(context, &unused))
-		cond_resched();
-	mutex_unlock(&context->read_lock);
-	memwait_pins_put(context->user, unused);
+	if (id == current->files && memwait_has_descriptor(file))
+		return 0;
+	if (cmpxchg(&context->owner, id, &memwait_nobody) == id)
+		memwait_context_unuse(context);
 	return 0;
 }
 
@@ -200,10 +216,6 @@ int memwait_release(struct inode *inode, struct file *file)
 	struct memwait_context *context = file->private_data;
 	struct memwait_pin *unused;
 
-	memwait_context_leave_process(context);
-	/* Wait for a running step of the work. */
-	mutex_lock(&context->read_lock);
-	mutex_unlock(&context->read_lock);
 	memwait_expire_close(context);
 	unused = memwait_async_close(context);
 	memwait_places_free(context);
@@ -375,6 +387,25 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	return nr * size;
 }
 
+/* Returns as memwait_read_iter(). */
+static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to, bool nonblocking)
+{
+	ssize_t ret;
+
+	for (;;) {
+		ret = memwait_read_now(context, to, nonblocking);
+		if (ret)
+			return ret;
+		if (nonblocking)
+			return -EAGAIN;
+		/* Block only for the first completion. */
+		ret = wait_event_interruptible_exclusive(context->readers,
+							 memwait_context_is_readable(context));
+		if (ret)
+			return ret;
+	}
+}
+
 /**
  * memwait_read_iter() - read(2), readv(2) and io_uring
  * @iocb: of the context's file
@@ -396,19 +427,9 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	ret = memwait_context_use(context);
 	if (ret)
 		return ret;
-
-	for (;;) {
-		ret = memwait_read_now(context, to, nonblocking);
-		if (ret)
-			return ret;
-		if (nonblocking)
-			return -EAGAIN;
-		/* Block only for the first completion. */
-		ret = wait_event_interruptible_exclusive(context->readers,
-							 memwait_context_is_readable(context));
-		if (ret)
-			return ret;
-	}
+	ret = memwait_read(context, to, nonblocking);
+	memwait_context_unuse(context);
+	return ret;
 }
 
 /**
@@ -418,7 +439,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
  *
  * Context: process context; takes the context's lock if a timer has fired.
  *
- * Return: EPOLLIN | EPOLLRDNORM; EPOLLERR | EPOLLHUP: the process has died; or 0.
+ * Return: EPOLLIN | EPOLLRDNORM; EPOLLERR | EPOLLHUP: a bound context has ended; or 0.
  */
 __poll_t memwait_poll(struct file *file, poll_table *table)
 {

@@ -165,8 +165,7 @@ struct memwait_spares {
 
 /**
  * struct memwait_context - an open file of /dev/memwait
- * @refs: one of the file, one per notify that will wake the context, one of the work (owner.c) in a
- *	step that ends the context
+ * @refs: one of the file, one per notify that will wake the context
  * @lock: protects all up to @timers except @places and @next_place
  * @waits: id table: index -> struct memwait_async_waiter. Entries are added without @lock
  * @places: records of interrupted threads, by thread id; see place.c
@@ -187,7 +186,7 @@ struct memwait_spares {
  * @timers: fire at the earliest of @deadlines, or before
  * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
  *	deadline
- * @wake_rest: wakes pollers that a timer or the end of a process left
+ * @wake_rest: wakes pollers that a timer or the end of the context left
  * @pollers: of poll(2) and epoll(7)
  * @readers: of read(2), exclusive: a completion wakes one
  * @read_lock: serializes readers, so a fault neither loses nor reorders completions
@@ -195,12 +194,11 @@ struct memwait_spares {
  * @user: who opened the context; charged
  * @identity: owner identity, if any; set once, %NULL again after its end
  * @id: its id, which stays
- * @process: %NULL: undecided; &memwait_anybody: serves every process that has the file;
- *	&memwait_nobody: ended; otherwise the bound process, whose death ends the context. Read
- *	under RCU
- * @process_node: in &memwait_identity.contexts of @process until the context has ended or a close
- *	takes over; protected by &memwait_identity.lock of @process
- * @ended_upto: last index in @waits that ending the context has visited; under @read_lock
+ * @owner: %NULL: undecided; &memwait_anybody: serves every process that has the file;
+ *	&memwait_nobody: closed by its owner; otherwise the files_struct that it is bound to.
+ *	Decided under @lock
+ * @uses: one per call of the owner, and one until the owner has closed it; 0: ended
+ * @descriptor: where to look first for a descriptor of the owner
  * @number: serial number; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name
@@ -233,9 +231,9 @@ struct memwait_context {
 	struct memwait_user *user;
 	struct memwait_identity *identity;
 	u64 id;
-	struct memwait_identity *process;
-	struct list_head process_node;
-	unsigned long ended_upto;
+	fl_owner_t owner;
+	refcount_t uses;
+	unsigned int descriptor;
 	u64 number;
 	pid_t pid;
 	char command[TASK_COMM_LEN];
@@ -376,17 +374,10 @@ static inline ktime_t memwait_now(int clock)
 	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
 }
 
-/* Whether the bound process has died. */
+/* Whether it was bound, and its owner has closed it. */
 static inline bool memwait_context_has_ended(const struct memwait_context *context)
 {
-	const struct memwait_identity *process;
-	bool ended;
-
-	rcu_read_lock();
-	process = READ_ONCE(context->process);
-	ended = process && READ_ONCE(process->dead);
-	rcu_read_unlock();
-	return ended;
+	return !refcount_read(&context->uses);
 }
 
 /* Whether there is a completion, or a deadline to check. */
@@ -426,8 +417,7 @@ bool memwait_async_claim(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
 void memwait_async_leave(struct memwait_async_waiter *wait);
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);
-bool memwait_async_end_some(struct memwait_context *context, unsigned int nr,
-			    struct memwait_pin **unused);
+void memwait_async_end_all(struct memwait_context *context, struct memwait_pin **unused);
 struct memwait_pin *memwait_async_close(struct memwait_context *context);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
 
@@ -449,7 +439,7 @@ void memwait_place_drop(struct memwait_context *context);
 void memwait_places_free(struct memwait_context *context);
 
 /* owner.c */
-int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
+int memwait_owner(struct file *file, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user);
 void memwait_bury_work(struct work_struct *work);
 int memwait_close_descriptor(struct file *file, fl_owner_t id);
@@ -463,8 +453,8 @@ void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 
 /* context.c */
-bool memwait_context_leave_process(struct memwait_context *context);
-bool memwait_context_end_some(struct memwait_context *context, struct memwait_pin **unused);
+int memwait_context_use(struct memwait_context *context);
+void memwait_context_unuse(struct memwait_context *context);
 int memwait_info(struct memwait_context *context, void __user *arg, size_t size);
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);

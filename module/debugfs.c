@@ -269,7 +269,7 @@ static bool memwait_ids_note(struct memwait_ids *ids, const struct memwait_ident
 
 	if (READ_ONCE(identity->dead))
 		return false;
-	ids->kind = identity->tid ? "thread" : identity->who ? "process" : "context";
+	ids->kind = identity->who ? "thread" : "context";
 	ids->pid = identity->pid;
 	ids->tid = identity->tid;
 	ids->command[0] = 0;

@@ -9,13 +9,6 @@
  * new program's first instruction. A thread that joins the dying one, or whose vfork(2) child
  * executes a program, may run on before the probe. A context dies with its last close.
  *
- * A process dies when its last thread exits or it executes another program. Its identity also dies
- * with the last context bound to it. It is known by its signal_struct, which its threads share and
- * its children do not. At signal->live == 0 each thread has left its last system call. Two threads
- * may both see 0: memwait_identity_mark_dead() returns true to one.
- *
- * A bound context ends with its process, whoever else holds a descriptor: see the top of context.c.
- *
  * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
  * to be buried, see owner.c.
  *
@@ -30,7 +23,7 @@
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_living_lock
- *			memwait_new_lock -> memwait_identity.lock
+ *			memwait_new_lock -> memwait_context.lock -> memwait_living_lock
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -52,15 +45,12 @@
 #include "watch.h"
 
 /*
- * task_struct or signal_struct -> living identity. Not an rhashtable: on 6.1 that disables
+ * task_struct -> living identity. Not an rhashtable: on 6.1 that disables
  * softirqs, which a context that must not sleep cannot do on PREEMPT_RT.
  */
 static DEFINE_HASHTABLE(memwait_living, 14);
-static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* for table changes and .dead */
-/*
- * Serializes the creation of identities, so that no thread, process or context gets two, and the
- * decision which process a context belongs to.
- */
+static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* for table changes */
+/* Serializes the creation of identities, so that no thread or context gets two. */
 static DEFINE_SPINLOCK(memwait_new_lock);
 static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work has drained it */
 static atomic64_t memwait_last_id;
@@ -70,20 +60,19 @@ struct workqueue_struct *memwait_bury_queue;
 /* Whether this kernel reports deaths. Set at module load. */
 bool memwait_has_owners __ro_after_init;
 
-/* memwait_context.process of a context that any process may use, and of one that has ended. */
-static struct memwait_identity memwait_anybody;
-struct memwait_identity memwait_nobody = { .dead = true };
+/* memwait_context.owner of a context that is not bound, and never will be. */
+char memwait_anybody;
 
 /**
- * memwait_identity_of() - find the identity of a thread or a process
- * @who: the current thread or its signal_struct, or a thread that cannot exit meanwhile
+ * memwait_identity_of() - find the identity of a thread
+ * @who: the current thread, or one that cannot exit meanwhile
  *
- * Context: any but interrupts; under RCU for a process.
+ * Context: any but interrupts.
  *
- * Return: the identity, or %NULL. A thread's stays valid until the thread exits, executes a program
- * or gives up its id; a process's while contexts are bound to the process.
+ * Return: the identity, valid until the thread exits, executes a program or gives up its id; or
+ * %NULL.
  */
-struct memwait_identity *memwait_identity_of(const void *who)
+struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 {
 	struct memwait_identity *identity;
 
@@ -116,7 +105,7 @@ struct memwait_identity *memwait_identity_next(u64 *id)
 
 /* Allocates an identity, unpublished and not charged. Returns it or an ERR_PTR(). */
 static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
-						       const void *who)
+						       const struct task_struct *who)
 {
 	struct memwait_identity *identity;
 	int err;
@@ -130,15 +119,14 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->ended = false;
 	identity->dead = false;
 	identity->who = who;
-	identity->tid = who == current ? task_pid_nr(current) : 0;
+	identity->tid = who ? task_pid_nr(current) : 0;
 	identity->pid = who ? task_tgid_nr(current) : context->pid;
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->watches);
 	INIT_LIST_HEAD(&identity->moved_to);
-	INIT_LIST_HEAD(&identity->contexts);
 	/* A context has one for each wait. */
-	identity->watch = who == current ? memwait_watch_alloc() : NULL;
-	if (who == current && !identity->watch) {
+	identity->watch = who ? memwait_watch_alloc() : NULL;
+	if (who && !identity->watch) {
 		kfree(identity);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -196,7 +184,8 @@ static void memwait_identity_add(struct memwait_identity *identity,
  * Return: the identity, possibly one that another thread has just made; or an ERR_PTR(): -ENOSPC:
  * over the user's limit; -ENOMEM.
  */
-struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who)
+struct memwait_identity *memwait_identity_new(struct memwait_context *context,
+					      const struct task_struct *who)
 {
 	struct memwait_identity *new, *identity;
 
@@ -216,160 +205,44 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context, c
 	return identity ?: ERR_PTR(-ENOSPC);
 }
 
-/* Lets any process use a context that belongs to none yet. */
-static void memwait_identity_share(struct memwait_context *context)
-{
-	spin_lock(&memwait_new_lock);
-	if (!context->process)
-		WRITE_ONCE(context->process, &memwait_anybody);
-	spin_unlock(&memwait_new_lock);
-}
-
-/**
- * memwait_context_use() - may the current process use this context?
- * @context: the context
- *
- * The first call on an unbound context decides that any process may use it.
- *
- * Context: process context.
- *
- * Return: 0; -EPERM: the context is bound to another process, which may have died.
- */
-int memwait_context_use(struct memwait_context *context)
-{
-	struct memwait_identity *process = READ_ONCE(context->process);
-	bool own;
-
-	if (likely(process == &memwait_anybody))
-		return 0;
-	if (!process)
-		memwait_identity_share(context);
-	rcu_read_lock();
-	process = READ_ONCE(context->process);
-	/* .dead: a new process may have got the address of the dead one's signal_struct. */
-	own = process == &memwait_anybody ||
-	      (process->who == current->signal && !READ_ONCE(process->dead));
-	rcu_read_unlock();
-	return own ? 0 : -EPERM;
-}
-
-/* Locks the current process's identity. Returns it, or %NULL if it has no living one. */
-static struct memwait_identity *memwait_lock_process(void)
-{
-	struct memwait_identity *process = memwait_identity_of(current->signal);
-
-	if (!process)
-		return NULL;
-	spin_lock(&process->lock);
-	/* It may have died with the last context bound to it. */
-	if (READ_ONCE(process->dead)) {
-		spin_unlock(&process->lock);
-		return NULL;
-	}
-	__release(&process->lock);	/* sparse cannot follow */
-	return process;
-}
-
-/*
- * Binds a context to the current process, and gives both an identity. Takes what is missing from
- * @new, one for each, and sets the entries it takes to %NULL. Charges all of them or does nothing.
- */
-static int memwait_bind(struct memwait_context *context, struct memwait_identity *new[2])
-{
-	struct memwait_identity *process = context->process;
-	unsigned int nr;
-
-	lockdep_assert_held(&memwait_new_lock);
-	if (process == &memwait_anybody)
-		return -EBUSY;
-	if (process && (process->who != current->signal || READ_ONCE(process->dead)))
-		return -EPERM;
-
-	process = memwait_lock_process();
-	nr = !process + !context->identity;
-	if (nr && !memwait_user_charge(context->user, MEMWAIT_OWNERS, nr)) {
-		if (process) {
-			__acquire(&process->lock);
-			spin_unlock(&process->lock);
-		}
-		return -ENOSPC;
-	}
-	if (!process) {
-		process = new[0];
-		new[0] = NULL;
-		memwait_identity_add(process, context);
-		spin_lock(&process->lock);
-		__release(&process->lock);
-	}
-	if (!context->process) {
-		list_add_tail(&context->process_node, &process->contexts);
-		WRITE_ONCE(context->process, process);
-	}
-	__acquire(&process->lock);
-	spin_unlock(&process->lock);
-	if (!context->identity) {
-		memwait_identity_add(new[1], context);
-		new[1] = NULL;
-	}
-	return 0;
-}
-
 /**
  * memwait_identity_bind() - bind a context to the current process, and give it an id
- * @context: the context, whose user is charged for both identities
+ * @context: the context, whose user is charged
  *
- * The process keeps its identity while contexts are bound to it.
- *
- * Context: process context, may sleep.
+ * Context: process context, may sleep; a full barrier if it binds the context.
  *
  * Return: 0; or, with nothing done, -EBUSY: any process may use the context; -EPERM: it is bound to
- * another process; -ENOSPC: over the user's limit; -ENOMEM.
+ * another process, or has ended; -ENOSPC: over the user's limit; -ENOMEM.
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
-	struct memwait_identity *new[2];
-	int err = 0, i;
+	struct memwait_identity *new = memwait_identity_alloc(context, NULL);
+	int err = 0;
 
-	new[0] = memwait_identity_alloc(context, current->signal);
-	new[1] = memwait_identity_alloc(context, NULL);
-	for (i = 0; i < 2; i++) {
-		if (IS_ERR(new[i])) {
-			err = PTR_ERR(new[i]);
-			new[i] = NULL;
-		}
+	if (IS_ERR(new))
+		return PTR_ERR(new);
+	spin_lock(&memwait_new_lock);
+	spin_lock(&context->lock);
+	if (context->owner == &memwait_anybody) {
+		err = -EBUSY;
+	} else if (context->owner) {
+		err = context->owner == current->files ? 0 : -EPERM;
+	} else if (memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
+		memwait_identity_add(new, context);
+		new = NULL;
+		smp_store_mb(context->owner, current->files);	/* see the top of context.c */
+	} else {
+		err = -ENOSPC;
 	}
-	if (!err) {
-		spin_lock(&memwait_new_lock);
-		rcu_read_lock();
-		err = memwait_bind(context, new);
-		rcu_read_unlock();
-		spin_unlock(&memwait_new_lock);
-	}
-	for (i = 0; i < 2; i++)
-		memwait_identity_drop(new[i]);
+	spin_unlock(&context->lock);
+	spin_unlock(&memwait_new_lock);
+	memwait_identity_drop(new);
 	return err;
-}
-
-/* Marks an identity dead. Returns whether it was alive. */
-static bool memwait_identity_mark_dead(struct memwait_identity *identity, bool ended)
-{
-	bool alive;
-
-	raw_spin_lock(&memwait_living_lock);
-	alive = !identity->dead;
-	if (alive && identity->who)
-		hash_del_rcu(&identity->who_node);
-	if (alive)
-		identity->ended = ended;
-	smp_store_release(&identity->dead, true);	/* (D) */
-	raw_spin_unlock(&memwait_living_lock);
-	return alive;
 }
 
 /**
  * memwait_identity_kill() - mark an identity dead, and leave it to be buried
- * @identity: of the current thread or its process, or of a context that the caller ends; protected
- *	by RCU if another thread of the process may call this, too
+ * @identity: of the current thread, or of a context that the caller ends
  * @ended: it ends by itself, which only waiters that name it are told of
  *
  * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT. The full barriers of the
@@ -379,8 +252,12 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 {
 	struct memwait_user *user = identity->user;
 
-	if (!memwait_identity_mark_dead(identity, ended))
-		return;
+	raw_spin_lock(&memwait_living_lock);
+	if (identity->who)
+		hash_del_rcu(&identity->who_node);
+	identity->ended = ended;
+	smp_store_release(&identity->dead, true);	/* (D) */
+	raw_spin_unlock(&memwait_living_lock);
 	trace_memwait_owner_died(identity);
 	/* Once in the list, the identity may be buried and freed, and its user with it. */
 	rcu_read_lock();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Identities: threads, processes and contexts that have an id. See identity.c. */
+/* Identities: threads and contexts that have an id. See identity.c. */
 #ifndef MEMWAIT_IDENTITY_H
 #define MEMWAIT_IDENTITY_H
 
@@ -15,23 +15,22 @@ struct memwait_user;
 struct memwait_watch;
 
 /**
- * struct memwait_identity - a thread, a process or a context that has an id
+ * struct memwait_identity - a thread or a context that has an id
  * @id: its id
  * @user: the user that is charged, with a reference
  * @call: the number of the call, of many steps, that tells waiters of its death; or 0
  * @ended: set before @dead: it ended by itself, outside of all functions, see identity.c
  * @dead: set once, before @dead_llist is added
- * @who: the thread's task_struct or the process's signal_struct, only compared; %NULL for a context
+ * @who: the thread, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
  * @pid: the process's id there; for a context, that of the process that opened it
  * @watch: of a thread: what it brings to the words that it waits for with MEMWAIT_OWNED, while it
  *	does not; only for the thread itself
  * @who_node: in the table of living identities, until @dead is set
- * @lock: protects the next three
+ * @lock: protects the next two
  * @watches: of the words that watch it, by &memwait_watch.watched_node
  * @moved_to: of the words that watch it as the thread that moved waiters there, by
  *	&memwait_watch.mover_node
- * @contexts: of a process: the contexts that end with it, by &memwait_context.process_node
  * @dead_llist: in &memwait_user.newly_dead
  * @dead_node: in &memwait_user.dead
  * @rcu: frees it
@@ -42,7 +41,7 @@ struct memwait_identity {
 	u64 call;
 	bool ended;
 	bool dead;
-	const void *who;
+	const struct task_struct *who;
 	pid_t tid;
 	pid_t pid;
 	struct memwait_watch *watch;
@@ -50,7 +49,6 @@ struct memwait_identity {
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head watches;
 	struct list_head moved_to;
-	struct list_head contexts;
 	union {
 		struct llist_node dead_llist;
 		struct list_head dead_node;
@@ -59,13 +57,13 @@ struct memwait_identity {
 };
 
 extern bool memwait_has_owners;
-extern struct memwait_identity memwait_nobody;
+extern char memwait_anybody;
 extern struct workqueue_struct *memwait_bury_queue;
-struct memwait_identity *memwait_identity_of(const void *who);
+struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
 struct memwait_identity *memwait_identity_next(u64 *id);
-struct memwait_identity *memwait_identity_new(struct memwait_context *context, const void *who);
-int memwait_context_use(struct memwait_context *context);
+struct memwait_identity *memwait_identity_new(struct memwait_context *context,
+					      const struct task_struct *who);
 int memwait_identity_bind(struct memwait_context *context);
 void memwait_identity_kill(struct memwait_identity *identity, bool ended);
 void memwait_identity_free(struct memwait_identity *identity);

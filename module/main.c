@@ -108,11 +108,21 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
 		return ret ?: memwait_waiters(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
-		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size);
-		return ret ?: memwait_wait_async(context, &u.wait_async);
+		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size) ?:
+		      memwait_context_use(context);
+		if (ret)
+			return ret;
+		ret = memwait_wait_async(context, &u.wait_async);
+		memwait_context_unuse(context);
+		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
-		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size);
-		return ret ?: memwait_cancel(context, &u.cancel);
+		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:
+		      memwait_context_use(context);
+		if (ret)
+			return ret;
+		ret = memwait_cancel(context, &u.cancel);
+		memwait_context_unuse(context);
+		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
 		return ret ?: memwait_wait_any(&u.wait_any, arg, context);
@@ -127,7 +137,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		return ret ?: memwait_notify_many(&u.notify_many);
 	case MEMWAIT_IOC(MEMWAIT_IOC_OWNER):
 		ret = memwait_copy_arg(&u.owner, sizeof(u.owner), arg, size);
-		return ret ?: memwait_owner(context, &u.owner, arg);
+		return ret ?: memwait_owner(file, &u.owner, arg);
 	case MEMWAIT_IOC(MEMWAIT_IOC_CHANGE_NOTIFY):
 		ret = memwait_copy_arg(&u.change, sizeof(u.change), arg, size);
 		return ret ?: memwait_change_notify(&u.change, arg);

@@ -12,9 +12,6 @@
  *	  work again for the rest.
  *
  * No user works for the dead of another, and the work waits for no thread.
- *
- * The work also ends the contexts of a dead process, in steps, unless the process does so itself
- * when it closes its descriptors: see the top of context.c.
  */
 #include <linux/err.h>
 #include <linux/list.h>
@@ -104,31 +101,6 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 	return watch;
 }
 
-/* One step for a context of a dead process. Returns false if there is none. */
-static bool memwait_end_contexts(struct memwait_identity *process)
-{
-	struct memwait_pin *unused = NULL;
-	struct memwait_context *context;
-	bool locked;
-
-	spin_lock(&process->lock);
-	context = list_first_entry_or_null(&process->contexts, struct memwait_context,
-					   process_node);
-	/* Nobody holds the lock while the context is in this list: see the top of context.c. */
-	locked = context && !WARN_ON_ONCE(!mutex_trylock(&context->read_lock));
-	if (locked)
-		refcount_inc(&context->refs);
-	spin_unlock(&process->lock);
-	if (!locked)
-		return context;
-	if (!memwait_context_end_some(context, &unused))
-		memwait_context_leave_process(context);
-	mutex_unlock(&context->read_lock);
-	memwait_pins_put(context->user, unused);
-	memwait_context_put(context);
-	return true;
-}
-
 /* Adds the newly dead of a user to its list, in the order of their deaths. */
 static void memwait_sort_dead(struct memwait_user *user)
 {
@@ -143,36 +115,16 @@ static void memwait_sort_dead(struct memwait_user *user)
 	}
 }
 
-/*
- * The first dead of a user; without @contexts, one that has no contexts to end, as these may keep
- * files whose last put sleeps for long. NULL: none was found soon.
- */
-static struct memwait_identity *memwait_first_dead(struct memwait_user *user, bool contexts)
-{
-	struct memwait_identity *identity, *next;
-	unsigned int nr = 0;
-
-	lockdep_assert_held(&user->dead_lock);
-	list_for_each_entry_safe(identity, next, &user->dead, dead_node) {
-		if (contexts || list_empty_careful(&identity->contexts))
-			return identity;
-		if (++nr == MEMWAIT_STEP)
-			break;
-		list_move_tail(&identity->dead_node, &user->dead);
-	}
-	return NULL;
-}
-
 /* One step. Returns false if there is nothing to do. */
-static bool memwait_bury(struct memwait_user *user, bool contexts)
+static bool memwait_bury(struct memwait_user *user)
 {
 	struct memwait_identity *identity;
 
 	memwait_sort_dead(user);
-	identity = memwait_first_dead(user, contexts);
+	identity = list_first_entry_or_null(&user->dead, struct memwait_identity, dead_node);
 	if (!identity)
 		return false;
-	if ((contexts && memwait_end_contexts(identity)) || memwait_tell_of_death(identity)) {
+	if (memwait_tell_of_death(identity)) {
 		/* Rotate: anybody can name this one in any number of waits. */
 		list_move_tail(&identity->dead_node, &user->dead);
 		return true;
@@ -221,17 +173,14 @@ static bool memwait_lock_dead(struct memwait_user *user)
 	return !signal_pending(current) && !mutex_lock_interruptible(&user->dead_lock);
 }
 
-/*
- * Some steps for a context's user, but for the dead that have contexts to end. The work does the
- * rest, and goes on meanwhile.
- */
+/* Some steps for a context's user. The work does the rest, and goes on meanwhile. */
 static void memwait_bury_some(struct memwait_user *user)
 {
 	unsigned int nr;
 	bool more = true;
 
 	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN && memwait_lock_dead(user); nr++) {
-		more = memwait_bury(user, false);
+		more = memwait_bury(user);
 		memwait_unlock_dead(user);
 		cond_resched();
 	}
@@ -252,7 +201,7 @@ void memwait_bury_work(struct work_struct *work)
 	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN; nr++) {
 		if (!memwait_work_locks_dead(user))
 			return;		/* memwait_unlock_dead() queues the work again */
-		more = memwait_bury(user, true);
+		more = memwait_bury(user);
 		if (!more) {
 			/*
 			 * With the lock, or a thread may take what has just died from .newly_dead
@@ -281,7 +230,8 @@ static bool memwait_owner_again(struct memwait_context *context, int err, unsign
 }
 
 /* memwait_identity_new(), with a limit for the living. */
-static struct memwait_identity *memwait_owner_new(struct memwait_context *context, const void *who)
+static struct memwait_identity *memwait_owner_new(struct memwait_context *context,
+						  const struct task_struct *who)
 {
 	struct memwait_identity *identity;
 	unsigned int tries = 0;
@@ -293,27 +243,25 @@ static struct memwait_identity *memwait_owner_new(struct memwait_context *contex
 }
 
 /* The same of memwait_identity_bind(). */
-static int memwait_owner_bind(struct memwait_context *context)
+static int memwait_owner_bind(struct file *file)
 {
+	struct memwait_context *context = file->private_data;
 	unsigned int tries = 0;
 	int err;
 
 	do {
 		err = memwait_identity_bind(context);
 	} while (memwait_owner_again(context, err, &tries));
+	/* Another thread may have closed it. */
+	if (!err)
+		memwait_flush(file, current->files);
 	return err;
-}
-
-/* A signal ends the attempts to bury, and so says nothing of the limit. */
-static int memwait_owner_error(int err)
-{
-	return err == -ENOSPC && signal_pending(current) ? -ERESTARTNOINTR : err;
 }
 
 /**
  * memwait_close_descriptor() - close(2) of a descriptor
  * @file: the context
- * @id: unused
+ * @id: see memwait_flush()
  *
  * A dying process tells its own user's waiters of its death, so that they need not wait for a
  * kernel thread.
@@ -332,9 +280,53 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	return ret;
 }
 
+/* The id of a context, which may be bound first. Returns 0 or a negative errno. */
+static int memwait_owner_context(struct file *file, bool bind, u64 *id)
+{
+	struct memwait_context *context = file->private_data;
+	struct memwait_identity *identity;
+	int err = bind ? memwait_owner_bind(file) : memwait_context_use(context);
+
+	/* A bound context's id is no secret to whoever holds a descriptor. */
+	*id = READ_ONCE(context->id);
+	if (bind)
+		return err;
+	if (err)
+		return *id ? 0 : err;
+	identity = *id ? NULL : memwait_owner_new(context, NULL);
+	if (identity && !IS_ERR(identity))
+		*id = identity->id;
+	memwait_context_unuse(context);
+	return PTR_ERR_OR_ZERO(identity);
+}
+
+/* The id of the current thread. Returns 0 or a negative errno. */
+static int memwait_owner_thread(struct memwait_context *context, u64 *id)
+{
+	struct memwait_identity *identity = memwait_identity_of(current) ?:
+					    memwait_owner_new(context, current);
+
+	if (IS_ERR(identity))
+		return PTR_ERR(identity);
+	*id = identity->id;
+	return 0;
+}
+
+/* Ends the id of the current thread, if it has one. Returns 0. */
+static int memwait_owner_exits(u64 *id)
+{
+	struct memwait_identity *identity = memwait_identity_of(current);
+
+	if (identity) {
+		*id = identity->id;
+		memwait_identity_kill(identity, true);
+	}
+	return 0;
+}
+
 /**
  * memwait_owner() - MEMWAIT_IOC_OWNER
- * @context: the caller's
+ * @file: the caller's context
  * @owner: as copied from user space
  * @user: its user-space address: gets the id
  *
@@ -342,13 +334,12 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP: this kernel does not report deaths; -EFAULT: @user cannot be
  * written, and nothing was done; -ENOSPC: over the user's limit; -ENOMEM; -EPERM: the context is
- * another process's; -EBUSY: it can no longer be bound.
+ * another process's, or has ended; -EBUSY: it can no longer be bound.
  */
-int memwait_owner(struct memwait_context *context, const struct memwait_owner *owner,
+int memwait_owner(struct file *file, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user)
 {
-	struct memwait_identity *identity;
-	u64 id;
+	u64 id = 0;
 	int err;
 
 	if (owner->reserved)
@@ -363,41 +354,26 @@ int memwait_owner(struct memwait_context *context, const struct memwait_owner *o
 	if (put_user(0, &user->id))
 		return -EFAULT;
 
-	if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
-		err = owner->flags & MEMWAIT_OWNER_BIND ? memwait_owner_bind(context) :
-							  memwait_context_use(context);
-		/* The context's id is no secret to whoever holds its descriptor. */
-		id = READ_ONCE(context->id);
-		if (err == -EPERM && id && owner->flags == MEMWAIT_OWNER_CONTEXT)
-			return put_user(id, &user->id) ? -EFAULT : 0;
-		if (err)
-			return memwait_owner_error(err);
-		identity = READ_ONCE(context->identity) ?: memwait_owner_new(context, NULL);
-	} else {
-		if (owner->flags & MEMWAIT_OWNER_EXIT) {
-			identity = memwait_identity_of(current);
-			id = identity ? identity->id : 0;
-			if (identity)
-				memwait_identity_kill(identity, true);
-			return put_user(id, &user->id) ? -EFAULT : 0;
-		}
-		identity = memwait_identity_of(current) ?: memwait_owner_new(context, current);
-	}
-	if (IS_ERR(identity))
-		return memwait_owner_error(PTR_ERR(identity));
-	return put_user(identity->id, &user->id) ? -EFAULT : 0;
+	if (owner->flags & MEMWAIT_OWNER_CONTEXT)
+		err = memwait_owner_context(file, owner->flags & MEMWAIT_OWNER_BIND, &id);
+	else if (owner->flags & MEMWAIT_OWNER_EXIT)
+		err = memwait_owner_exits(&id);
+	else
+		err = memwait_owner_thread(file->private_data, &id);
+	if (err == -ENOSPC && signal_pending(current))
+		return -ERESTARTNOINTR;	/* it ended the attempts to bury, which says nothing */
+	if (err)
+		return err;
+	return put_user(id, &user->id) ? -EFAULT : 0;
 }
 
-/* A thread exits or has executed a program: @who, the thread or its process, has died or @ended. */
-static void memwait_has_died(const void *who, bool ended)
+/* A thread exits or has executed a program: it has died or @ended. */
+static void memwait_has_died(const struct task_struct *task, bool ended)
 {
-	struct memwait_identity *identity;
+	struct memwait_identity *identity = memwait_identity_of(task);
 
-	rcu_read_lock();
-	identity = memwait_identity_of(who);
 	if (unlikely(identity))
 		memwait_identity_kill(identity, ended);
-	rcu_read_unlock();
 }
 
 /*
@@ -414,28 +390,19 @@ static bool memwait_ends_by_itself(const struct task_struct *task)
 	return !(READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT) && !(task->exit_code & 0x7f);
 }
 
-/* The kernel decrements signal->live before it calls the probe. */
-static void memwait_thread_exits(struct task_struct *task)
-{
-	memwait_has_died(task, memwait_ends_by_itself(task));
-	if (!atomic_read(&task->signal->live))
-		memwait_has_died(task->signal, false);
-}
-
 #ifdef MEMWAIT_EXIT_HAS_GROUP_DEAD
 static void memwait_exit_probe(void *data, struct task_struct *task, bool group_dead)
 #else
 static void memwait_exit_probe(void *data, struct task_struct *task)
 #endif
 {
-	memwait_thread_exits(task);
+	memwait_has_died(task, memwait_ends_by_itself(task));
 }
 
 static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_pid,
 			       struct linux_binprm *bprm)
 {
 	memwait_has_died(task, false);
-	memwait_has_died(task->signal, false);
 }
 
 /* These two are not exported by name, but for_each_kernel_tracepoint() finds them. */

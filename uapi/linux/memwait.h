@@ -318,14 +318,15 @@ struct memwait_notify_many {
  * The first call allocates the id and counts it for the user that opened the context. A child of
  * fork(2) starts without an id.
  *
- * A bound context ends when its process exits, is killed or executes another program, even if other
- * processes hold copies of the descriptor. Pending waits end without waking anyone. Completions
+ * A bound context ends when its process has closed all of its descriptors that refer to it, or
+ * dies, even if other processes hold copies. Pending waits end without waking anyone. Completions
  * with MEMWAIT_OK that were not read pass to the next waiters. The context's id dies. poll(2) then
- * reports EPOLLHUP and EPOLLERR.
+ * reports EPOLLHUP and EPOLLERR. A descriptor that execve(2) does not close passes the context on
+ * to the new program. Processes that share a table of descriptors are one.
  *
- * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM, before and
- * after the end. The process counts as one more owner while it has bound contexts. EBUSY: the
- * context was used for one of these calls, or got an id, before it was bound.
+ * In other processes WAIT_ASYNC, CANCEL, read(2) and MEMWAIT_OWNER_BIND fail with EPERM, and after
+ * the end in all. EBUSY: the context was used for one of these calls, or got an id, before it was
+ * bound.
  */
 struct memwait_owner {
 	__u64 id;
