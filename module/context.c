@@ -131,7 +131,7 @@ static void memwait_context_end(struct memwait_context *context)
 {
 	struct memwait_pin *unused = NULL;
 
-	memwait_context_wake_soon(context);
+	memwait_context_wake(context);
 	memwait_async_end_all(context, &unused);
 	/* After the waits: see identity.c. */
 	memwait_identity_kill(context->identity, false);

@@ -186,7 +186,6 @@ struct memwait_spares {
  * @timers: fire at the earliest of @deadlines, or before
  * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
  *	deadline
- * @wake_rest: wakes pollers that a timer or the end of the context left
  * @pollers: of poll(2) and epoll(7)
  * @readers: of read(2), exclusive: a completion wakes one
  * @read_lock: serializes readers, so a fault neither loses nor reorders completions
@@ -223,7 +222,6 @@ struct memwait_context {
 	struct hrtimer timers[MEMWAIT_CLOCKS];
 
 	bool due;
-	struct work_struct wake_rest;
 	wait_queue_head_t pollers;
 	wait_queue_head_t readers;
 	struct mutex read_lock;		/* outermost */
@@ -388,12 +386,7 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 
 /* wake.c */
 void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context);
-bool memwait_context_wake_first(struct memwait_context *context, unsigned int most);
-void memwait_context_wake_rest(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
-void memwait_context_wake_soon(struct memwait_context *context);
-int memwait_wake_init(void);
-void memwait_wake_exit(void);
 
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,

@@ -7,16 +7,15 @@
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
- *	wake them (their lock)		load .due
+ *	barrier (B)			barrier (A)
+ *	wake them if any		load .due
  *
- * The order is that of a completion, see wake.c. A poll or read that finds .due set clears it and
- * checks the earliest deadlines, under the context's lock. It sets .due again if one has passed,
- * and starts the timer for one that has not. A timer that fires meanwhile sets .due after the
- * xchg() that cleared it. So while a wait has a deadline, .due is set or a timer runs. poll(2)
- * ignores a timer whose wait has ended otherwise. Until the check, a fired timer is not started for
- * waits already queued: their deadlines wake nobody.
- *
- * The timer wakes at most MEMWAIT_STEP pollers, with interrupts disabled. A work wakes the rest.
+ * wake.c has the barriers. A poll or read that finds .due set clears it and checks the earliest
+ * deadlines, under the context's lock. It sets .due again if one has passed, and starts the timer
+ * for one that has not. A timer that fires meanwhile sets .due after the xchg() that cleared it. So
+ * while a wait has a deadline, .due is set or a timer runs. poll(2) ignores a timer whose wait has
+ * ended otherwise. Until the check, a fired timer is not started for waits already queued: their
+ * deadlines wake nobody.
  *
  * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
  * of its queue afterwards. A notify in between dequeues it without counting it.
@@ -27,7 +26,6 @@
 #include <linux/sched/signal.h>
 #include <linux/spinlock.h>
 #include <linux/timerqueue.h>
-#include <linux/workqueue.h>
 
 #include "compat.h"
 #include "context.h"
@@ -37,7 +35,7 @@
 static enum hrtimer_restart memwait_timer_fired(struct memwait_context *context)
 {
 	WRITE_ONCE(context->due, true);
-	memwait_context_wake_soon(context);
+	memwait_context_wake(context);
 	return HRTIMER_NORESTART;
 }
 
@@ -51,11 +49,6 @@ static enum hrtimer_restart memwait_realtime_fired(struct hrtimer *timer)
 {
 	return memwait_timer_fired(container_of(timer, struct memwait_context,
 						timers[MEMWAIT_REALTIME]));
-}
-
-static void memwait_wake_rest(struct work_struct *work)
-{
-	memwait_context_wake_rest(container_of(work, struct memwait_context, wake_rest));
 }
 
 /* The wait with the earliest deadline if overdue, or NULL. */
@@ -163,18 +156,16 @@ void memwait_expire_open(struct memwait_context *context)
 		      CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	hrtimer_setup(&context->timers[MEMWAIT_REALTIME], memwait_realtime_fired,
 		      CLOCK_REALTIME, HRTIMER_MODE_ABS);
-	INIT_WORK(&context->wake_rest, memwait_wake_rest);
 }
 
 /**
  * memwait_expire_close() - stop the timers of a context for good
  * @context: closed: no wait is armed, no deadline checked
  *
- * Context: process context, waits for a running timer or work.
+ * Context: process context, waits for a running timer.
  */
 void memwait_expire_close(struct memwait_context *context)
 {
 	hrtimer_cancel(&context->timers[MEMWAIT_MONOTONIC]);
 	hrtimer_cancel(&context->timers[MEMWAIT_REALTIME]);
-	cancel_work_sync(&context->wake_rest);
 }

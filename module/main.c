@@ -184,9 +184,6 @@ static int __init memwait_init(void)
 	err = memwait_alloc_init();
 	if (err)
 		goto exit_user;
-	err = memwait_wake_init();
-	if (err)
-		goto exit_alloc;
 	memwait_identity_init();
 	err = memwait_owner_init();
 	if (err)
@@ -201,8 +198,6 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
-	memwait_wake_exit();
-exit_alloc:
 	memwait_alloc_exit();
 exit_user:
 	memwait_user_exit();
@@ -219,7 +214,6 @@ static void __exit memwait_exit(void)
 	misc_deregister(&memwait_device);
 	memwait_owner_exit();
 	memwait_identity_exit();
-	memwait_wake_exit();
 	memwait_alloc_exit();
 	memwait_user_exit();
 	memwait_watch_exit();

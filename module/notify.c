@@ -7,11 +7,11 @@
  * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
  * spurious wake-up, which every sleeper tolerates.
  *
- * Preemption is off from claim to wake-up, so no waiter depends on the notifier being scheduled.
- * With PREEMPT_RT preemption stays on, because locks may sleep: a claimed thread still meets its
- * deadline and dies of SIGKILL, like a thread that futex(2) is about to wake.
+ * Preemption is off from claim to wake-up of a thread, so no blocked wait depends on the notifier
+ * being scheduled. With PREEMPT_RT preemption stays on, because locks may sleep: a claimed thread
+ * still meets its deadline and dies of SIGKILL, like a thread that futex(2) is about to wake.
  *
- * wake.c describes how pollers and readers of a context are woken.
+ * Pollers and readers of contexts are woken after the threads, with preemption on: see wake.c.
  *
  * The other members of a claimed group leave their queues after the step. Until then, another
  * notify dequeues them without counting them, and the claiming notifier keeps the group's memory,
@@ -64,25 +64,18 @@ u64 memwait_new_call(void)
 void memwait_step_end(struct memwait_call *call)
 {
 	struct memwait_wakes *wakes = &call->wakes;
-	struct memwait_context *context;
-	unsigned int i, more = 0;
+	unsigned int i;
 
 	for (i = 0; i < wakes->nr_tasks; i++) {
 		wake_up_process(wakes->tasks[i]);
 		put_task_struct(wakes->tasks[i]);
 	}
-	for (i = 0; i < wakes->nr_contexts; i++) {
-		context = wakes->contexts[i];
-		if (unlikely(memwait_context_wake_first(context,
-							MEMWAIT_STEP / wakes->nr_contexts)))
-			wakes->contexts[more++] = context;
-		else
-			memwait_context_put(context);
-	}
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
-	for (i = 0; i < more; i++) {
-		memwait_context_wake_rest(wakes->contexts[i]);
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (i)
+			cond_resched();	/* see the top of wake.c */
+		memwait_context_wake(wakes->contexts[i]);
 		memwait_context_put(wakes->contexts[i]);
 	}
 	wakes->looked = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R29: how long an operation on many waits, or many pollers, keeps a processor. */
+/* R29: how long an operation on many waits, or many polled contexts, keeps a processor. */
 #include "hostile_test.h"
 
 /*
@@ -219,11 +219,17 @@ LIMITS_TEST(R29_an_expiry_of_many_leaves_the_processor)
 	EXPECT_IN_TIME(good);
 }
 
-#define POLLERS	100000
+/*
+ * R29: contexts of one notify, which ends a wait of each. An epoll set has each context as often as
+ * there are descriptors of it. What the pollers of one context take is the kernel's, but others get
+ * the processor before the next context.
+ */
+#define POLLERS		100000
+#define CONTEXTS	16
 
-static bool do_notify_one(struct operation *op)
+static bool do_notify_contexts(struct operation *op)
 {
-	return mw_notify(op->fd, op->words, 1, U32) == 1;
+	return mw_notify(op->fd, op->words, CONTEXTS, U32) == CONTEXTS;
 }
 
 /* Returns how many descriptors of an edge-triggered set are ready. */
@@ -237,82 +243,37 @@ static int drain(int epoll)
 	return sum;
 }
 
-/* An epoll set has a context as often as there are descriptors of it. */
-MEMWAIT_TEST(R29_a_notify_of_a_context_with_many_pollers_leaves_the_processor)
+MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 {
 	struct rlimit many = { POLLERS + 100, POLLERS + 100 }, before;
-	int n = (long)POLLERS * how_many_waits(MANY_WAITS) / MANY_WAITS, epoll, fd, i;
-	struct operation op = { .words = self->shared, .n = n };
+	int n = (long)POLLERS * how_many_waits(MANY_WAITS) / MANY_WAITS / CONTEXTS * CONTEXTS;
+	struct operation op = { .fd = self->fd, .words = self->shared, .n = n };
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int contexts[CONTEXTS], epoll, fd, i;
 	bool good = false;
 
 	if (geteuid())
 		SKIP(return, "needs root for threads of real time");
-	op.fd = memwait_open(O_NONBLOCK);
 	epoll = epoll_create1(EPOLL_CLOEXEC);
 	getrlimit(RLIMIT_NOFILE, &before);
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	for (i = 0; i < n; i++) {
-		fd = dup(op.fd);
+		if (i < CONTEXTS)
+			contexts[i] = memwait_open(O_NONBLOCK);
+		fd = dup(contexts[i % CONTEXTS]);
 		ASSERT_LE(0, fd);
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
 	}
-	for (i = 0; i < WATCHES; i++) {
-		ASSERT_EQ(1, arm_many(op.fd, op.words, 1, MEMWAIT_FOREVER, NULL));
+	for (i = 0; i < WATCHES * CONTEXTS; i++) {
+		ASSERT_EQ(1, arm_many(contexts[i % CONTEXTS], op.words, 1, MEMWAIT_FOREVER, NULL));
+		if (i % CONTEXTS != CONTEXTS - 1)
+			continue;
 		ASSERT_TRUE(try_watched(_metadata, "notify, with pollers instead of", &op,
-					do_notify_one, &good));
+					do_notify_contexts, &good));
 		/* All of them have been woken. */
 		ASSERT_EQ(n, drain(epoll));
 	}
 	EXPECT_IN_TIME(good);
-	close_range(epoll, ~0U, 0);
-	close(op.fd);
-	setrlimit(RLIMIT_NOFILE, &before);
-}
-
-/*
- * R29: contexts of one step, with more pollers each than a step wakes. What a step wakes is woken
- * with preemption disabled, so it must come to the last context before it has woken many of the
- * others.
- */
-#define STEP_CONTEXTS	16
-#define STEP_POLLERS	64
-#define CONTEXT_POLLERS	70
-#define ALL_POLLERS	(STEP_CONTEXTS * CONTEXT_POLLERS)
-
-MEMWAIT_TEST(R29_many_pollers_of_many_contexts_are_not_one_step)
-{
-	struct rlimit many = { ALL_POLLERS + 100, ALL_POLLERS + 100 }, before;
-	static struct epoll_event ready[ALL_POLLERS + 1];
-	int epoll = epoll_create1(EPOLL_CLOEXEC), contexts[STEP_CONTEXTS], seen = 0, fd, i, j;
-	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
-	int woken[STEP_CONTEXTS] = { 0 };
-
-	if (geteuid())
-		SKIP(return, "needs root for so many descriptors");
-	getrlimit(RLIMIT_NOFILE, &before);
-	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
-	for (i = 0; i < STEP_CONTEXTS; i++) {
-		contexts[i] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, contexts[i]);
-		ASSERT_EQ(1, arm_many(contexts[i], self->shared, 1, MEMWAIT_FOREVER, NULL));
-		event.data.u32 = i;
-		for (j = 0; j < CONTEXT_POLLERS; j++) {
-			fd = dup(contexts[i]);
-			ASSERT_LE(0, fd);
-			ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
-		}
-	}
-	EXPECT_EQ(STEP_CONTEXTS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
-	/* In the order in which they were woken. */
-	EXPECT_EQ(ALL_POLLERS, epoll_wait(epoll, ready, ALL_POLLERS + 1, 0));
-	for (i = 0; i < ALL_POLLERS; i++) {
-		seen += !woken[ready[i].data.u32]++;
-		if (i == STEP_POLLERS - 1)
-			EXPECT_EQ(STEP_CONTEXTS, seen);
-	}
-	for (i = 0; i < STEP_CONTEXTS; i++)
-		EXPECT_EQ(CONTEXT_POLLERS, woken[i]);
 	close_range(epoll, ~0U, 0);
 	setrlimit(RLIMIT_NOFILE, &before);
 }

@@ -183,7 +183,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 
 #define POLLERS	200
 
-/* More pollers than are woken in one step; some may be told twice meanwhile. */
+/* Some may be told twice: the end may be there before they are woken. */
 MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 {
 	struct epoll_event event = { .events = EPOLLET }, events[POLLERS];

@@ -230,7 +230,7 @@ static void *spin(void *arg)
 	return NULL;
 }
 
-/* So that what a timer has left to a kernel thread is there still. */
+/* So that what a timer would leave to a kernel thread is there still. */
 static void start_spinners(struct spinner *s, int n, int *stop)
 {
 	int i;
@@ -248,10 +248,10 @@ static void start_spinners(struct spinner *s, int n, int *stop)
 }
 
 /*
- * R26: a timer wakes so many pollers, and leaves the others to a kernel thread. Before that runs
- * the context is closed, and its memory serves others.
+ * R26: a timer wakes many pollers. Before a kernel thread could run, the context is closed, and its
+ * memory serves others.
  */
-MEMWAIT_TEST(R26_a_context_is_closed_before_its_pollers_are_woken)
+MEMWAIT_TEST(R26_a_context_is_closed_after_its_timer_has_woken_many)
 {
 	int fds[MANY_POLLERS], epoll = epoll_create1(EPOLL_CLOEXEC), round, stop, i, n;
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };

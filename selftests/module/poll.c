@@ -518,10 +518,7 @@ static int mark_ready(int epoll, bool marked[CROWD])
 	return new;
 }
 
-/*
- * More than are woken in one step; an exclusive one comes after all others, and is the last. While
- * they are being woken, some may get a second edge.
- */
+/* An exclusive one comes after all others, and is the last. */
 MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
 {
 	int fds[CROWD], crowd = epoll_create1(EPOLL_CLOEXEC), exclusive[2], i;
