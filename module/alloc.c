@@ -3,8 +3,8 @@
  * Memory and ids of async waits.
  *
  * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
- * waits with their index as spares, which saves an allocation and an insertion into the id table:
- * without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
+ * waits as spares, which stay in the tree of ids: that saves an allocation and an insertion.
+ * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
  *
  * A wait that ended with MEMWAIT_OWNER_DIED keeps its place, as a thread's does (place.c): a loop
  * looks at the word, and arms the wait again. The spare is kept apart, with the word's key and the
@@ -14,10 +14,10 @@
 #include <linux/build_bug.h>
 #include <linux/init.h>
 #include <linux/lockdep.h>
+#include <linux/rbtree.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
-#include <linux/xarray.h>
 
 #include "context.h"
 #include "group.h"
@@ -25,11 +25,12 @@
 #include "watch.h"
 
 /*
- * An id has the wait's index in context->waits in its low bits and the context's running number of
- * waits above. It repeats after 2^40 waits. Index 0 and id 0 are unused.
+ * context->waits is ordered by id. An id has a running number of the context, from 1 on, and in its
+ * low bits how often the wait was reused with that number, which changes nothing in the tree. 2^56
+ * numbers do not run out.
  */
-#define MEMWAIT_ID_INDEX_BITS	24
-#define MEMWAIT_ID_INDEX_MASK	((1UL << MEMWAIT_ID_INDEX_BITS) - 1)
+#define MEMWAIT_ID_REUSE_BITS	8
+#define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
 
 /* Maximum spares of each kind per context: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
@@ -43,34 +44,67 @@ static struct kmem_cache *memwait_timed_cache;
 static_assert(offsetof(struct memwait_timed_wait, wait) == 0);
 static_assert(offsetof(struct memwait_async_group, group) == 0);
 
-static void memwait_async_set_id(struct memwait_async_waiter *wait, u32 index)
+static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
+{
+	return rb_entry(node, struct memwait_async_waiter, numbered);
+}
+
+static bool memwait_async_less(struct rb_node *new, const struct rb_node *node)
+{
+	return memwait_async_at(new)->id < memwait_async_at(node)->id;
+}
+
+static int memwait_async_cmp(const void *id, const struct rb_node *node)
+{
+	const u64 of_node = memwait_async_at(node)->id;
+
+	return *(const u64 *)id < of_node ? -1 : *(const u64 *)id > of_node;
+}
+
+static void memwait_async_insert(struct memwait_async_waiter *wait, u64 id)
 {
 	lockdep_assert_held(&wait->context->lock);
-	wait->id = ++wait->context->nr_armed << MEMWAIT_ID_INDEX_BITS | index;
+	wait->id = id;
+	rb_add(&wait->numbered, &wait->context->waits, memwait_async_less);
+}
+
+static void memwait_async_erase(struct memwait_async_waiter *wait)
+{
+	lockdep_assert_held(&wait->context->lock);
+	rb_erase(&wait->numbered, &wait->context->waits);
+}
+
+static u64 memwait_async_new_id(struct memwait_context *context)
+{
+	lockdep_assert_held(&context->lock);
+	return ++context->nr_numbered << MEMWAIT_ID_REUSE_BITS;
+}
+
+/* Gives a wait that is reused another id. */
+static void memwait_async_renew_id(struct memwait_async_waiter *wait)
+{
+	lockdep_assert_held(&wait->context->lock);
+	if (likely((wait->id & MEMWAIT_ID_REUSE_MASK) != MEMWAIT_ID_REUSE_MASK)) {
+		wait->id++;
+		return;
+	}
+	memwait_async_erase(wait);
+	memwait_async_insert(wait, memwait_async_new_id(wait->context));
 }
 
 /**
- * memwait_async_number() - give a wait an index and an id
+ * memwait_async_number() - give a wait its first id
  * @wait: from memwait_async_alloc(), or a group; has none yet
  *
- * Context: process context, may sleep; takes the context's lock.
- *
- * Return: 0, -ENOMEM, or -ENOSPC: no free index.
+ * Context: process context; takes the context's lock.
  */
-int memwait_async_number(struct memwait_async_waiter *wait)
+void memwait_async_number(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
-	u32 index;
-	int err;
 
-	err = xa_alloc(&context->waits, &index, wait, XA_LIMIT(1, MEMWAIT_ID_INDEX_MASK),
-		       MEMWAIT_GFP);
-	if (err)
-		return err == -EBUSY ? -ENOSPC : err;
 	spin_lock(&context->lock);
-	memwait_async_set_id(wait, index);
+	memwait_async_insert(wait, memwait_async_new_id(context));
 	spin_unlock(&context->lock);
-	return 0;
 }
 
 /**
@@ -84,11 +118,38 @@ int memwait_async_number(struct memwait_async_waiter *wait)
  */
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id)
 {
-	struct memwait_async_waiter *wait;
+	struct rb_node *node;
 
 	lockdep_assert_held(&context->lock);
-	wait = xa_load(&context->waits, id & MEMWAIT_ID_INDEX_MASK);
-	return wait && wait->id == id ? wait : NULL;
+	node = rb_find(&id, &context->waits, memwait_async_cmp);
+	return node ? memwait_async_at(node) : NULL;
+}
+
+/**
+ * memwait_async_after() - find the wait with the next id
+ * @context: the context
+ * @id: any number
+ *
+ * Context: the context's lock is held.
+ *
+ * Return: the wait with the least id above @id, or %NULL.
+ */
+struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id)
+{
+	struct memwait_async_waiter *wait, *after = NULL;
+	struct rb_node *node = context->waits.rb_node;
+
+	lockdep_assert_held(&context->lock);
+	while (node) {
+		wait = memwait_async_at(node);
+		if (wait->id > id) {
+			after = wait;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return after;
 }
 
 /**
@@ -115,7 +176,7 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 		spares->first = wait->next_spare;
 		spares->nr--;
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
-		memwait_async_set_id(wait, wait->id & MEMWAIT_ID_INDEX_MASK);
+		memwait_async_renew_id(wait);
 		WRITE_ONCE(wait->waiter.state, MEMWAIT_ARMING);
 	}
 	spin_unlock(&context->lock);
@@ -158,7 +219,7 @@ struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *con
 		list_del(&wait->node);
 		context->nr_told--;
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
-		memwait_async_set_id(wait, id & MEMWAIT_ID_INDEX_MASK);
+		memwait_async_renew_id(wait);
 		WRITE_ONCE(wait->waiter.state, MEMWAIT_ARMING);
 	} else {
 		wait = NULL;
@@ -167,13 +228,7 @@ struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *con
 	return wait;
 }
 
-static void memwait_async_erase(struct memwait_async_waiter *wait)
-{
-	lockdep_assert_held(&wait->context->lock);
-	xa_erase(&wait->context->waits, wait->id & MEMWAIT_ID_INDEX_MASK);
-}
-
-/* Frees a wait that has no index. */
+/* Frees a wait that is not in the tree. */
 static void memwait_async_put(struct memwait_async_waiter *wait)
 {
 	if (memwait_async_is_group(wait)) {
@@ -225,7 +280,7 @@ static struct memwait_async_waiter *memwait_async_keep_spare(struct memwait_asyn
 	return NULL;
 }
 
-/* Keeps an ended wait. Returns one to free, with its index erased; or NULL. */
+/* Keeps an ended wait. Returns one to free, which is not in the tree any more; or NULL. */
 static struct memwait_async_waiter *memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_async_waiter *unused;
@@ -273,7 +328,8 @@ void memwait_async_drop(struct memwait_async_waiter *wait, u64 id)
 {
 	if (wait->waiter.result == MEMWAIT_OWNER_DIED) {
 		spin_lock(&wait->context->lock);
-		wait->id = id;
+		memwait_async_erase(wait);
+		memwait_async_insert(wait, id);
 		spin_unlock(&wait->context->lock);
 	}
 	if (wait->id)
@@ -300,7 +356,7 @@ void memwait_async_free_now(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_free_all() - free the spares and id table of an ending context
+ * memwait_async_free_all() - free the spares of an ending context
  * @context: has no waits left
  *
  * Context: process context, may sleep; takes the context's lock.
@@ -320,7 +376,6 @@ void memwait_async_free_all(struct memwait_context *context)
 			memwait_async_free_now(wait);
 		}
 	}
-	xa_destroy(&context->waits);
 }
 
 int __init memwait_alloc_init(void)

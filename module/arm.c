@@ -32,9 +32,9 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 static int memwait_arm_publish(struct memwait_async_waiter *wait,
 			       struct memwait_async __user *entry)
 {
-	int err = wait->id ? 0 : memwait_async_number(wait);
-
-	return err ?: memwait_arm_report(entry, wait->id, MEMWAIT_PENDING);
+	if (!wait->id)
+		memwait_async_number(wait);
+	return memwait_arm_report(entry, wait->id, MEMWAIT_PENDING);
 }
 
 static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 user_data,

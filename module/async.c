@@ -35,7 +35,6 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/timerqueue.h>
-#include <linux/xarray.h>
 
 #include "context.h"
 #include "group.h"
@@ -69,9 +68,9 @@ void memwait_async_leave(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_end() - release all resources of an ended wait but its index and memory
- * @wait: completed, or claimed by the caller. Only the id table still refers to it, and maybe its
- *	queues and a notify that is about to dequeue the members of a group
+ * memwait_async_end() - release all resources of an ended wait but its id and memory
+ * @wait: completed, or claimed by the caller. Only the tree of ids still refers to it, and maybe
+ *	its queues and a notify that is about to dequeue the members of a group
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes buckets' locks, one at a time.
@@ -345,14 +344,18 @@ void memwait_async_end_all(struct memwait_context *context, struct memwait_pin *
 {
 	struct memwait_async_waiter *wait;
 	const struct memwait_key *key;
-	unsigned long index;
 	bool claimed;
+	u64 id = 0;
 
 	/* Leave every queue first, so that a notify passed on below cannot come back here. */
-	xa_for_each(&context->waits, index, wait) {
+	for (;;) {
 		spin_lock(&context->lock);
-		claimed = memwait_async_claim(wait);
+		wait = memwait_async_after(context, id);
+		claimed = wait && memwait_async_claim(wait);
+		id = wait ? wait->id : 0;
 		spin_unlock(&context->lock);
+		if (!wait)
+			break;
 		if (claimed) {
 			trace_memwait_cancel(wait);
 			memwait_async_end(wait, unused);

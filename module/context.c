@@ -39,7 +39,6 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 #include <linux/wait.h>
-#include <linux/xarray.h>
 
 #include "compat.h"
 #include "context.h"
@@ -80,8 +79,7 @@ int memwait_open(struct inode *inode, struct file *file)
 	}
 
 	spin_lock_init(&context->lock);
-	xa_init_flags(&context->waits, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&context->places, XA_FLAGS_ACCOUNT);
+	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
 	INIT_LIST_HEAD(&context->told);
 	context->pins = RB_ROOT;
@@ -90,6 +88,8 @@ int memwait_open(struct inode *inode, struct file *file)
 	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
 	refcount_set(&context->uses, 1);
+	spin_lock_init(&context->places_lock);
+	context->places = RB_ROOT;
 	context->number = atomic64_inc_return(&memwait_last_context);
 	context->pid = task_tgid_nr(current);
 	get_task_comm(context->command, current);
@@ -501,17 +501,13 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
 	unsigned int pending, completed, pins, places;
-	struct memwait_place *place;
-	unsigned long index;
 
 	spin_lock(&context->lock);
 	pending = context->nr_pending;
 	completed = context->nr_completed;
 	pins = context->nr_pins;
-	places = context->nr_told;
+	places = context->nr_told + READ_ONCE(context->nr_places);
 	spin_unlock(&context->lock);
-	xa_for_each(&context->places, index, place)
-		places++;
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
 		   completed, pins, places);
 	/* .identity is freed when a bound context ends. */

@@ -19,7 +19,6 @@
 #include <linux/uidgid.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
-#include <linux/xarray.h>
 
 #include "group.h"
 #include "identity.h"
@@ -106,7 +105,7 @@ enum memwait_state {
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close */
 	MEMWAIT_COMPLETED,	/* in context->completed */
-	MEMWAIT_SPARE,		/* in context->spares; has its index and an old id */
+	MEMWAIT_SPARE,		/* in context->spares; has an old id */
 	MEMWAIT_TOLD,		/* in context->told; the same, with its place */
 };
 
@@ -118,7 +117,8 @@ enum memwait_state {
  * @context: arming context
  * @user_data: for the completion
  * @next_spare: list of spares
- * @id: for completion and cancel; 0: no index yet
+ * @id: for completion and cancel; 0: none yet, and not in the tree
+ * @numbered: in &memwait_context.waits, also while a spare
  */
 struct memwait_async_waiter {
 	struct memwait_waiter waiter;
@@ -129,6 +129,7 @@ struct memwait_async_waiter {
 		struct memwait_async_waiter *next_spare;
 	};
 	u64 id;
+	struct rb_node numbered;
 };
 
 /**
@@ -166,15 +167,13 @@ struct memwait_spares {
 /**
  * struct memwait_context - an open file of /dev/memwait
  * @refs: one of the file, one per notify that will wake the context
- * @lock: protects all up to @timers except @places and @next_place
- * @waits: id table: index -> struct memwait_async_waiter. Entries are added without @lock
- * @places: records of interrupted threads, by thread id; see place.c
- * @next_place: where to look next for records of dead threads; protected by the lock of @places
+ * @lock: protects all up to @timers
+ * @waits: by id; see alloc.c
  * @completed: completions, oldest first, by &memwait_async_waiter.node; entries leave or rejoin
  *	the head only under @read_lock or in the last close
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
- * @nr_armed: counter for ids
+ * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context
  * @spares: one list per kind
  * @told: ended waits that were told of a death, by &memwait_async_waiter.node, the latest last; see
@@ -198,6 +197,10 @@ struct memwait_spares {
  *	Decided under @lock
  * @uses: one per call of the owner, and one until the owner has closed it; 0: ended
  * @descriptor: where to look first for a descriptor of the owner
+ * @places_lock: protects the next three
+ * @places: records of interrupted threads; see place.c
+ * @next_place: the record looked at last for a dead thread
+ * @nr_places: number of @places; waits load it without the lock
  * @number: serial number; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name
@@ -205,13 +208,11 @@ struct memwait_spares {
 struct memwait_context {
 	refcount_t refs;
 	spinlock_t lock;	/* see the top of async.c */
-	struct xarray waits;
-	struct xarray places;
-	unsigned long next_place;
+	struct rb_root waits;
 	struct list_head completed;
 	unsigned int nr_pending;
 	unsigned int nr_completed;
-	u64 nr_armed;
+	u64 nr_numbered;
 	u64 woken_by;
 	struct memwait_spares spares[2];
 	struct list_head told;
@@ -232,6 +233,10 @@ struct memwait_context {
 	fl_owner_t owner;
 	refcount_t uses;
 	unsigned int descriptor;
+	spinlock_t places_lock;		/* innermost */
+	struct rb_root places;
+	const struct pid *next_place;
+	unsigned int nr_places;
 	u64 number;
 	pid_t pid;
 	char command[TASK_COMM_LEN];
@@ -393,8 +398,9 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 						 u64 owner, bool *pinned);
 struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *context, u64 id,
 						     bool timed, const struct memwait_word *word);
-int memwait_async_number(struct memwait_async_waiter *wait);
+void memwait_async_number(struct memwait_async_waiter *wait);
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
+struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id);
 void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr);
 void memwait_async_drop(struct memwait_async_waiter *wait, u64 id);
@@ -421,7 +427,7 @@ int memwait_wait_async(struct memwait_context *context, const struct memwait_wai
 static inline bool memwait_has_places(const struct memwait_context *context)
 {
 	/* The current thread sees its own record; others' do not matter. */
-	return !data_race(xa_empty(&context->places));
+	return READ_ONCE(context->nr_places);
 }
 
 /* place.c */

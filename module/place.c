@@ -18,28 +18,28 @@
  * What an async wait keeps is in the memory of the wait, see alloc.c.
  *
  * Records are charged, one for each word. Without memory or over the limit there is none, and the
- * wait begins at the end of the queue. An uninterrupted wait costs one look at an empty table.
+ * wait begins at the end of the queue. An uninterrupted wait costs one look at the number of
+ * records.
  *
  * A record keeps no file, mm_struct or queue alive, so its key may come to name another owner. So
  * the inode's number and generation are compared, too, and for private words' sake .self_exec_id.
  *
- * The table is indexed by thread id. A record holds its struct pid, so no later thread with the
- * same id is taken for its thread. A living thread alone changes or frees its record. A dead
- * thread's record stays charged until a sweep: each new record looks at the next two in the table
- * and frees those of dead threads. The last close frees all, when no thread is in a call. Look-ups
- * are under RCU, as a sweep may free a dead thread's record with the same index; the struct pid
- * of that is at another address than the caller's.
+ * The records are in a tree by struct pid, to which a record holds a reference: so no later thread
+ * with the same id is taken for its thread. A living thread alone changes or frees its record. A
+ * dead thread's record stays charged until a sweep: each new record looks at the next two in the
+ * tree and frees those of dead threads. The last close frees all, when no thread is in a call.
  *
  * Only the kernel sets the numbers: a thread returns to where it stood, and nowhere else.
  *
- * Lock order: the table's lock is taken with no other held.
+ * Lock order: the tree's lock is taken with no other held.
  */
 #include <linux/fs.h>
+#include <linux/lockdep.h>
 #include <linux/pid.h>
-#include <linux/rcupdate.h>
+#include <linux/rbtree.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
-#include <linux/xarray.h>
+#include <linux/spinlock.h>
 
 #include "context.h"
 #include "group.h"
@@ -62,45 +62,81 @@ struct memwait_stand {
 
 /**
  * struct memwait_place - the place of a thread
+ * @node: in &memwait_context.places
  * @pid: the thread, with a reference
  * @exec_id: the thread's .self_exec_id
- * @rcu: frees it
  * @nr: length of @stands
  * @stands: one for each word of the wait
  */
 struct memwait_place {
+	struct rb_node node;
 	struct pid *pid;
 	u64 exec_id;
-	struct rcu_head rcu;
 	u32 nr;
 	struct memwait_stand stands[];
 };
 
-static unsigned long memwait_place_index(void)
+static struct memwait_place *memwait_place_at(const struct rb_node *node)
 {
-	return task_pid_nr(current);
+	return rb_entry(node, struct memwait_place, node);
 }
 
-/* Frees a record that has been removed from the table. */
+static bool memwait_place_less(struct rb_node *new, const struct rb_node *node)
+{
+	return memwait_place_at(new)->pid < memwait_place_at(node)->pid;
+}
+
+static int memwait_place_cmp(const void *pid, const struct rb_node *node)
+{
+	const struct pid *of_node = memwait_place_at(node)->pid;
+
+	return pid < (const void *)of_node ? -1 : pid > (const void *)of_node;
+}
+
+/* The record of the first thread above @pid, or NULL. */
+static struct memwait_place *memwait_place_after(const struct memwait_context *context,
+						 const struct pid *pid)
+{
+	struct memwait_place *place, *after = NULL;
+	struct rb_node *node = context->places.rb_node;
+
+	lockdep_assert_held(&context->places_lock);
+	while (node) {
+		place = memwait_place_at(node);
+		if (place->pid > pid) {
+			after = place;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return after;
+}
+
+/* The current thread's record, which may be of a program before this; valid until it changes it. */
+static struct memwait_place *memwait_place_find(struct memwait_context *context)
+{
+	struct rb_node *node;
+
+	spin_lock(&context->places_lock);
+	node = rb_find(task_pid(current), &context->places, memwait_place_cmp);
+	spin_unlock(&context->places_lock);
+	return node ? memwait_place_at(node) : NULL;
+}
+
+static void memwait_place_remove(struct memwait_context *context, struct memwait_place *place)
+{
+	lockdep_assert_held(&context->places_lock);
+	rb_erase(&place->node, &context->places);
+	WRITE_ONCE(context->nr_places, context->nr_places - 1);
+}
+
+/* Frees a record that is in no tree. */
 static void memwait_place_free(struct memwait_context *context, struct memwait_place *place)
 {
 	memwait_user_uncharge(context->user, MEMWAIT_PLACES, place->nr);
 	put_pid(place->pid);
-	kfree_rcu(place, rcu);
-}
-
-/* The current thread's record, valid until the thread changes it; or NULL. */
-static struct memwait_place *memwait_place_find(struct memwait_context *context)
-{
-	struct memwait_place *place;
-
-	rcu_read_lock();
-	place = xa_load(&context->places, memwait_place_index());
-	if (place && (place->pid != task_pid(current) ||
-		      place->exec_id != READ_ONCE(current->self_exec_id)))
-		place = NULL;
-	rcu_read_unlock();
-	return place;
+	kfree(place);
 }
 
 static void memwait_stand_set(struct memwait_stand *stand, const struct memwait_waiter *waiter)
@@ -116,13 +152,22 @@ static bool memwait_stand_is_of(const struct memwait_stand *stand,
 	return memwait_word_is_same(&waiter->word, &stand->key, &stand->inode);
 }
 
-/* Whether the record is of a wait on these words. */
+static void memwait_place_set(struct memwait_place *place, const struct memwait_group *group)
+{
+	u32 i;
+
+	place->exec_id = READ_ONCE(current->self_exec_id);
+	for (i = 0; i < group->nr; i++)
+		memwait_stand_set(&place->stands[i], &group->members[i].waiter);
+}
+
+/* Whether the record is of this program's wait on these words. */
 static bool memwait_place_is_of(const struct memwait_place *place,
 				const struct memwait_group *group)
 {
 	u32 i;
 
-	if (place->nr != group->nr)
+	if (place->nr != group->nr || place->exec_id != READ_ONCE(current->self_exec_id))
 		return false;
 	for (i = 0; i < group->nr; i++) {
 		if (!memwait_stand_is_of(&place->stands[i], &group->members[i].waiter))
@@ -170,17 +215,15 @@ static void memwait_places_sweep(struct memwait_context *context)
 	struct memwait_place *place;
 	unsigned int nr;
 
-	lockdep_assert_held(&context->places.xa_lock);
+	lockdep_assert_held(&context->places_lock);
 	for (nr = 0; nr < MEMWAIT_PLACE_SWEEP; nr++) {
-		place = xa_find_after(&context->places, &context->next_place, ULONG_MAX,
-				      XA_PRESENT);
-		if (!place) {
-			context->next_place = 0;
+		place = memwait_place_after(context, context->next_place);
+		context->next_place = place ? place->pid : NULL;
+		if (!place)
 			break;
-		}
 		if (pid_has_task(place->pid, PIDTYPE_PID))
 			continue;
-		__xa_erase(&context->places, context->next_place);
+		memwait_place_remove(context, place);
 		memwait_place_free(context, place);
 	}
 }
@@ -197,8 +240,26 @@ void memwait_place_drop(struct memwait_context *context)
 
 	if (!place)
 		return;
-	xa_erase(&context->places, memwait_place_index());
+	spin_lock(&context->places_lock);
+	memwait_place_remove(context, place);
+	spin_unlock(&context->places_lock);
 	memwait_place_free(context, place);
+}
+
+/* Adds a record, unless the user is over its limit. */
+static bool memwait_place_add(struct memwait_context *context, struct memwait_place *place)
+{
+	bool charged;
+
+	spin_lock(&context->places_lock);
+	memwait_places_sweep(context);
+	charged = memwait_user_charge(context->user, MEMWAIT_PLACES, place->nr);
+	if (charged) {
+		rb_add(&place->node, &context->places, memwait_place_less);
+		WRITE_ONCE(context->nr_places, context->nr_places + 1);
+	}
+	spin_unlock(&context->places_lock);
+	return charged;
 }
 
 /**
@@ -210,16 +271,14 @@ void memwait_place_drop(struct memwait_context *context)
  */
 void memwait_place_note(struct memwait_context *context, const struct memwait_group *group)
 {
-	struct memwait_place *old, *place = memwait_place_find(context);
-	u32 i;
+	struct memwait_place *place = memwait_place_find(context);
 
 	if (place && place->nr != group->nr) {
 		memwait_place_drop(context);
 		place = NULL;
 	}
 	if (place) {
-		for (i = 0; i < group->nr; i++)
-			memwait_stand_set(&place->stands[i], &group->members[i].waiter);
+		memwait_place_set(place, group);
 		return;
 	}
 
@@ -228,26 +287,11 @@ void memwait_place_note(struct memwait_context *context, const struct memwait_gr
 	place = kmalloc(struct_size(place, stands, group->nr), MEMWAIT_GFP);
 	if (!place)
 		return;
-	place->pid = get_pid(task_pid(current));
-	place->exec_id = READ_ONCE(current->self_exec_id);
 	place->nr = group->nr;
-	for (i = 0; i < group->nr; i++)
-		memwait_stand_set(&place->stands[i], &group->members[i].waiter);
-
-	xa_lock(&context->places);
-	memwait_places_sweep(context);
-	xa_unlock(&context->places);
-	/* Replaces the record of a dead thread with the same id, or of an earlier program. */
-	old = xa_store(&context->places, memwait_place_index(), place, MEMWAIT_GFP);
-	if (xa_is_err(old))
-		goto free;
-	if (old)
-		memwait_place_free(context, old);
-	/* Charge last: a charge that another call has seen must not be taken back. */
-	if (memwait_user_charge(context->user, MEMWAIT_PLACES, group->nr))
+	memwait_place_set(place, group);
+	place->pid = get_pid(task_pid(current));
+	if (memwait_place_add(context, place))
 		return;
-	xa_erase(&context->places, memwait_place_index());
-free:
 	put_pid(place->pid);
 	kfree(place);
 }
@@ -260,14 +304,10 @@ free:
  */
 void memwait_places_free(struct memwait_context *context)
 {
-	struct memwait_place *place;
-	unsigned long index;
+	struct memwait_place *place, *next;
 
-	/* xa_destroy() alone would free a whole table with interrupts disabled. */
-	xa_for_each(&context->places, index, place) {
-		xa_erase(&context->places, index);
+	rbtree_postorder_for_each_entry_safe(place, next, &context->places, node) {
 		memwait_place_free(context, place);
 		cond_resched();
 	}
-	xa_destroy(&context->places);
 }

@@ -115,6 +115,33 @@ MEMWAIT_TEST(R23_ids_that_never_were_are_enoent)
 	close(other);
 }
 
+/* However often the memory of a wait serves another one; and the waits before and behind stay. */
+MEMWAIT_TEST(R18_an_id_is_not_used_again)
+{
+	enum { TIMES = 2000 };
+	uint64_t ids[TIMES], before, behind;
+	int i, j;
+
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &before));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &ids[0]));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &behind));
+	for (i = 0; i < TIMES; i++) {
+		if (i)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32,
+							    1, &ids[i]));
+		ASSERT_NE(before, ids[i]);
+		ASSERT_NE(behind, ids[i]);
+		for (j = 0; j < i; j++)
+			ASSERT_NE(ids[j], ids[i]);
+		if (i)
+			ASSERT_EQ(-ENOENT, mw_cancel(self->fd, ids[i - 1]));
+		ASSERT_EQ(0, mw_cancel(self->fd, ids[i]));
+	}
+	EXPECT_EQ(0, mw_cancel(self->fd, before));
+	EXPECT_EQ(0, mw_cancel(self->fd, behind));
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+}
+
 #define COMERS		4
 #define COME		1500	/* together they are more than a context's table keeps */
 

@@ -143,6 +143,47 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 	leave_cgroup();
 }
 
+#define LEFT		4000
+#define TOGETHER	64	/* waits that are armed one after the other; the first is left */
+
+/* Who takes most of his waits back may have as many new ones: the others are to cost no more. */
+LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
+{
+	const int left = getenv("MEMWAIT_LOADS") ? LEFT / 4 : LEFT;
+	static struct memwait_async entries[TOGETHER];
+	static uint64_t ids[LEFT][TOGETHER];
+	long before, after;
+	int i, j;
+
+	if (!make_cgroup())
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	ASSERT_EQ(0, set_limit(self->user_waits + left * TOGETHER));
+	memset(ids, 0xcc, sizeof(ids));
+	for (j = 0; j < TOGETHER; j++)
+		entries[j].wait = (struct memwait_wait) { .addr = (uintptr_t)self->word,
+							  .deadline = MEMWAIT_FOREVER,
+							  .flags = U32 };
+	ASSERT_EQ(0, enter_cgroup());
+	before = read_number(CGROUP "/memory.current");
+	for (i = 0; i < left; i++) {
+		ASSERT_EQ(TOGETHER, mw_batch(self->fd, entries, TOGETHER));
+		for (j = 0; j < TOGETHER; j++)
+			ids[i][j] = entries[j].id;
+	}
+	for (i = 0; i < left; i++) {
+		for (j = 1; j < TOGETHER; j++)
+			ASSERT_EQ(0, mw_cancel(self->fd, ids[i][j]));
+	}
+	after = read_number(CGROUP "/memory.current");
+	EXPECT_EQ(left, mw_waiters(self->fd, self->word, U32));
+	TH_LOG("%ld bytes for each that is left", (after - before) / left);
+	/* With what the context keeps to use again, and of a kernel that checks locks. */
+	EXPECT_GT(before + left * 450L, after);
+	close(self->fd);
+	self->fd = memwait_open(O_NONBLOCK);
+	leave_cgroup();
+}
+
 LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 {
 	int i, ret = MEMWAIT_PENDING, max, waiters, notified, got;

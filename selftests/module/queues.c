@@ -277,7 +277,10 @@ static bool arm_many(int fd, uint32_t *words, int n, bool one)
 	return true;
 }
 
-/* Reads the list on. Counts, for each index, the lines of a context. */
+/*
+ * Reads the list on. Counts, for each index, the lines of a context, whose ids have a running
+ * number above 8 bits.
+ */
 static int count_lines(struct list *list, long context, unsigned char *seen, int n)
 {
 	struct row row;
@@ -287,7 +290,7 @@ static int count_lines(struct list *list, long context, unsigned char *seen, int
 	while (list_next(list, &row)) {
 		if (atol(row.column[CONTEXT]) != context)
 			continue;
-		index = strtoul(row.column[ID], NULL, 10) & 0xffffff;
+		index = strtoull(row.column[ID], NULL, 10) >> 8;
 		if (index && index <= (unsigned long)n && seen[index - 1] < 255)
 			seen[index - 1]++;
 		nr++;
