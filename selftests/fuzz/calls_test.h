@@ -63,7 +63,7 @@ static void do_notify(struct thread *t)
 	uint64_t at = issue(t, MEMWAIT_IOC_NOTIFY, &arg, sizeof(arg), 0);
 	const struct memwait_notify *was = passed(t, at);
 
-	CHECK(t, t->ret <= 0 || !was || t->ret <= was->count);
+	CHECK(t, t->ret <= 0 || !was || (uint64_t)t->ret <= was->count);
 }
 
 static void do_waiters(struct thread *t)
@@ -317,7 +317,7 @@ static void do_notify_many(struct thread *t)
 		return;
 	now = (const void *)(uintptr_t)arg.woken;
 	may_change(t, arg.woken, t->ret * sizeof(now[0]));
-	for (i = 0; i < NOTIFIES && i < t->ret && in_area(t, arg.notifies) &&
+	for (i = 0; i < NOTIFIES && (long)i < t->ret && in_area(t, arg.notifies) &&
 	     c->arg[2] / PLACES % PLACES == NORMAL; i++) {
 		const struct memwait_notify *was =
 			(const void *)(t->copy + (arg.notifies - (uintptr_t)t->area));
@@ -358,7 +358,7 @@ static void do_change_notify(struct thread *t)
 	uint64_t at = issue(t, MEMWAIT_IOC_CHANGE_NOTIFY, &arg, sizeof(arg), 8);
 	const struct memwait_change *was = passed(t, at);
 
-	CHECK(t, t->ret <= 0 || !was || t->ret <= was->notify.count);
+	CHECK(t, t->ret <= 0 || !was || (uint64_t)t->ret <= was->notify.count);
 	if (t->ret != -EINVAL && t->ret != -E2BIG)
 		may_change(t, at + offsetof(struct memwait_change, old), sizeof(arg.old));
 }

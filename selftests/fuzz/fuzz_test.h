@@ -237,7 +237,8 @@ static pthread_barrier_t begin;
 #define KCOV_TRACE_PC		0
 #define KCOV_POINTS		16384
 
-static uint64_t text_start, text_size;
+static uint64_t text_start;
+static unsigned long text_size;
 
 static bool open_coverage(void)
 {
