@@ -43,14 +43,4 @@ FIXTURE_TEARDOWN(memwait)
 
 #define MEMWAIT_TEST(name)	TEST_F_TIMEOUT(memwait, name, 300)
 
-/* Waits for a child. Returns its exit status, 128 + the signal that killed it, or -1. */
-static inline int child_status(pid_t pid)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid)
-		return -1;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 #endif /* MEMWAIT_FIXTURE_H */

@@ -403,6 +403,48 @@ static inline int waiter_join(struct waiter *w)
 	return w->result;
 }
 
+static inline pid_t fork_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		abort();
+	return pid;
+}
+
+/* Forks a process that exits with the value of an expression. Returns its id. */
+#define run_in_child(expression)		\
+({						\
+	pid_t child_ = fork_child();		\
+						\
+	if (!child_)				\
+		_exit(expression);		\
+	child_;					\
+})
+
+/* Waits for a child. Returns its exit status, 128 + the signal that killed it, or -1. */
+static inline int child_status(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline int kill_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	return child_status(pid);
+}
+
+/* What a child does that is to be killed. */
+static inline _Noreturn void stay(void)
+{
+	for (;;)
+		pause();
+}
+
 /* Zeroed anonymous memory that is shared over fork. */
 static inline void *shared_page(size_t size)
 {

@@ -52,7 +52,7 @@ static pid_t start_canceller(struct __test_metadata *_metadata, struct canceller
 
 	ASSERT_NE(0, arm_timed(fd, word, n, ids));
 	ASSERT_EQ(1, arm_many(*fd, word, 1, MEMWAIT_FOREVER, &forever));
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		run_canceller(c, *fd, ids, n, forever);
 	return pid;
@@ -101,7 +101,7 @@ LIMITS_TEST(R28_a_thread_in_a_cancel_can_be_killed)
 		since = __atomic_load_n(&c->since, __ATOMIC_ACQUIRE);
 		waits = since && now() > since + 200 * NSEC_PER_MSEC;
 	}
-	death = kill_child(pid);
+	death = kill_and_time(pid);
 	TH_LOG("a cancel %s; death: %ld ms", waits ? "waits" : "never waits", in_millis(death));
 	EXPECT_WITHIN_MS(1000, death);
 	free(ids);

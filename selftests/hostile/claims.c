@@ -134,19 +134,17 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 	ASSERT_NE(MAP_FAILED, word);
 	ASSERT_EQ(0, bind_to(1));
 
-	attacker = fork();
+	attacker = fork_child();
 	if (!attacker)
 		run_attack(a);
 	await_waiters(self->fd, word, U32, ATTACKERS);
-	forever = fork();
-	if (!forever)
-		_exit(mw_wait(self->fd, word, 0, MEMWAIT_FOREVER, U32));
+	forever = run_in_child(mw_wait(self->fd, word, 0, MEMWAIT_FOREVER, U32));
 	await_waiters(self->fd, word, U32, ATTACKERS + 1);
-	async = fork();
+	async = fork_child();
 	if (!async)
 		run_async_victim(&a->async, word);
 	await_waiters(self->fd, word, U32, ATTACKERS + 2);
-	thread = fork();
+	thread = fork_child();
 	if (!thread)
 		run_thread_victim(&a->thread, self->fd, word);
 	await_waiters(self->fd, word, U32, ATTACKERS + 3);
@@ -259,7 +257,7 @@ MEMWAIT_TEST(R31_who_notifies_keeps_few_groups_of_others)
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
 	ASSERT_EQ(0, pthread_create(&spinner, NULL, take_processor, k));
 	await_waiters(self->fd, &k->first, U32, 1);
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		own_groups(k);
 	EXPECT_TRUE(await_flag(&k->ready, 60));

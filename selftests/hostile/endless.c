@@ -11,7 +11,7 @@ struct mover {
 
 static pid_t fork_spinner(int cpu, struct mover *m)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		bind_to(cpu);
@@ -64,7 +64,7 @@ LIMITS_TEST(R28_who_requeues_for_ever_holds_up_nobody)
 		SKIP(return, "needs two processors");
 	ASSERT_EQ(0, bind_to(1));
 	ASSERT_EQ(n, arm_many(self->fd, self->word, n, MEMWAIT_FOREVER, NULL));
-	mover = fork();
+	mover = fork_child();
 	if (!mover) {
 		if (bind_to(0) || set_idle())
 			_exit(1);
@@ -82,7 +82,7 @@ LIMITS_TEST(R28_who_requeues_for_ever_holds_up_nobody)
 	store(&m->stop, 1);
 	EXPECT_EQ(0, child_status(spinner));
 	EXPECT_EQ(0, waitpid(mover, NULL, WNOHANG));
-	death = kill_child(mover);
+	death = kill_and_time(mover);
 	TH_LOG("the mover's death: %ld ms", in_millis(death));
 	EXPECT_WITHIN_MS(2000, death);
 	munmap(m, 4096);

@@ -80,7 +80,7 @@ LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
 	pid_t pid;
 
 	slow = !geteuid() && make_slow_box(&enabled);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		struct pollfd contexts[OWNED_CONTEXTS];
 		struct memwait_completion done[BATCH];

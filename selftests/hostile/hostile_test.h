@@ -145,12 +145,11 @@ static inline bool await_gone(pid_t pid, int *status, unsigned int seconds)
 }
 
 /* Kills and reaps a child. Returns how long that took. */
-static inline uint64_t kill_child(pid_t pid)
+static inline uint64_t kill_and_time(pid_t pid)
 {
 	uint64_t start = now();
 
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	return now() - start;
 }
 

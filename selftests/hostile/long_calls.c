@@ -72,7 +72,7 @@ static long system_time(pid_t pid)
 static pid_t start_long_call(struct long_call *c, int fd, uint32_t *word,
 			     int (*call)(int fd, uint32_t *word))
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	long before;
 
 	if (!pid) {
@@ -109,7 +109,7 @@ static void signal_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 		EXPECT_LT(0, c->result);
 		EXPECT_GT(whole, c->result);
 	} else {
-		EXPECT_WITHIN_MS(5000, kill_child(pid));
+		EXPECT_WITHIN_MS(5000, kill_and_time(pid));
 	}
 	munmap(c, 4096);
 }

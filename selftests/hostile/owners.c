@@ -92,7 +92,7 @@ LIMITS_TEST(R31_an_owner_that_others_name_is_told_of_at_once)
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
 		SKIP(return, "this kernel cannot tell of deaths");
 	ASSERT_EQ(0, pipe(ready));
-	dying = fork();
+	dying = fork_child();
 	if (!dying) {
 		if (xioctl(self->fd, MEMWAIT_IOC_OWNER, &owner))
 			_exit(1);
@@ -103,7 +103,7 @@ LIMITS_TEST(R31_an_owner_that_others_name_is_told_of_at_once)
 		_exit(0);
 	}
 	ASSERT_EQ(1, read(ready[0], &byte, 1));
-	naming = fork();
+	naming = fork_child();
 	if (!naming)
 		name_owner(n, *id);
 	EXPECT_TRUE(await_flag(&n->ready, 60));
@@ -201,11 +201,11 @@ MEMWAIT_TEST(R28_processes_that_do_not_get_to_their_ends_hold_up_no_other_death)
 
 		memset(ready, 0, (SLOW_DEATHS + 1) * sizeof(*ready));
 		for (i = 0; i < SLOW_DEATHS; i++) {
-			slow[i] = fork();
+			slow[i] = fork_child();
 			if (!slow[i])
 				die_slowly(&ready[i], waits + i);
 		}
-		owner = fork();
+		owner = fork_child();
 		if (!owner)
 			die_as_owner(&ready[i], self->fd, word);
 		for (i = 0; i <= SLOW_DEATHS; i++)

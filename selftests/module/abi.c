@@ -562,7 +562,7 @@ MEMWAIT_TEST(anybody_may_open_the_device)
 	EXPECT_TRUE(S_ISCHR(st.st_mode));
 	EXPECT_EQ(0666, st.st_mode & 07777);
 
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		int fd;
 

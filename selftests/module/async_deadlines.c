@@ -332,7 +332,7 @@ MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
 	pid_t pid;
 
 	for (i = 0; i < 2; i++) {
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			if (unshare(CLONE_NEWTIME))
 				_exit(4);
@@ -340,7 +340,7 @@ MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
 			if (fd < 0 || write(fd, offsets[i], strlen(offsets[i])) < 0)
 				_exit(4);
 			close(fd);
-			pid = fork();
+			pid = fork_child();
 			if (pid)
 				_exit(child_status(pid));
 			/* A deadline that is past is that in the namespace. */

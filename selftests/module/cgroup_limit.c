@@ -148,8 +148,7 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	confined_entries(c, c->entries);
 	confined_entries(c, c->again);
 
-	pid = fork();
-	ASSERT_LE(0, pid);
+	pid = fork_child();
 	if (!pid)
 		confined_main(c);
 	status = child_status(pid);

@@ -181,7 +181,7 @@ MEMWAIT_TEST(R38_faults_pages_in)
 	/* Not there yet; then shared with a child until it is written to. */
 	EXPECT_EQ(0, mw_change(self->fd, copy, MEMWAIT_CHANGE_OR, 6, 1, &old));
 	EXPECT_EQ(0, old);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		bool right = !mw_change(self->fd, copy, MEMWAIT_CHANGE_ADD, 1, 1, &old) &&
 			     old == 6 && *copy == 7;
@@ -274,7 +274,7 @@ MEMWAIT_TEST(R38_no_death_comes_between_the_change_and_the_notify)
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, follow, &f));
 	for (i = 0; i < 200; i++) {
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			for (;;)
 				mw_change(self->fd, self->shared, MEMWAIT_CHANGE_ADD, 1, 1, NULL);

@@ -96,7 +96,7 @@ static pid_t start_container(int memory, long page, bool device)
 		return pid;
 	if (unshare(NAMESPACES))
 		_exit(BROKEN);
-	first = fork();
+	first = fork_child();
 	if (first)
 		_exit(child_status(first));
 	if (enter_root(device) || setresgid(NOBODY, NOBODY, NOBODY) ||

@@ -71,7 +71,7 @@ MEMWAIT_TEST(R31_two_that_open_first_are_one_user)
 	if (geteuid())
 		SKIP(return, "needs root to be another user");
 	for (i = 0; i < 2; i++) {
-		pids[i] = fork();
+		pids[i] = fork_child();
 		if (!pids[i])
 			open_at_once(m, i);
 	}
@@ -162,7 +162,7 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 /* The context has a pin of the file, and has none any more when the wait is to be queued. */
 MEMWAIT_TEST(R31_a_pin_goes_while_another_wait_on_the_file_is_armed)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	int ret;
 
 	if (!pid)
@@ -237,7 +237,7 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 						    U32, i, &ids[i]));
 	ASSERT_EQ(0, mw_info(self->fd, &mine));
 	EXPECT_LE(self->user_waits + 3, mine.user_waits);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		int fd;
 

@@ -56,15 +56,14 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
 		SKIP(return, "no owners");
 	ASSERT_EQ(0, mw_owner(late, MEMWAIT_OWNER_CONTEXT, NULL));
-	owner = fork();
+	owner = fork_child();
 	if (!owner) {
 		uint64_t id;
 
 		if (mw_owner(self->fd, 0, &id))
 			_exit(1);
 		__atomic_store_n(word, id, __ATOMIC_RELEASE);
-		for (;;)
-			pause();
+		stay();
 	}
 	while (!__atomic_load_n(word, __ATOMIC_ACQUIRE))
 		usleep(1000);
@@ -81,8 +80,7 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 	EXPECT_EQ(1, mw_read(plain, &done, 1));
 	EXPECT_EQ(MEMWAIT_OK, done.result);
 
-	kill(owner, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(owner));
+	EXPECT_EQ(128 + SIGKILL, kill_child(owner));
 	pfd.fd = self->fd;
 	EXPECT_EQ(1, poll(&pfd, 1, LONG_MS));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
@@ -173,7 +171,7 @@ MEMWAIT_TEST(R21_a_reader_has_a_deadline_and_a_signal_at_once)
 
 	if (geteuid())
 		SKIP(return, "needs root for threads of real time");
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		handle(SIGUSR1, 0);
 		if (pin(0))

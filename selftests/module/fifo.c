@@ -139,7 +139,7 @@ MEMWAIT_TEST(R12_processes_stand_in_one_queue)
 	int i;
 
 	for (i = 0; i < 6; i++) {
-		pids[i] = fork();
+		pids[i] = fork_child();
 		if (!pids[i]) {
 			int ret = mw_wait(self->fd, &s->word, 0, MEMWAIT_FOREVER, U32);
 

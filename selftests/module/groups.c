@@ -314,7 +314,7 @@ MEMWAIT_TEST(R25_group_of_a_process_that_dies_unread)
 	int fd;
 
 	members(waits, self->shared, 3);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		fd = memwait_open(0);
 		if (mw_group(fd, waits, 3, FOREVER, 0, 0, NULL) != MEMWAIT_PENDING)
@@ -326,8 +326,7 @@ MEMWAIT_TEST(R25_group_of_a_process_that_dies_unread)
 	any_start(&w);
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared + 1, 1, U32));
 	EXPECT_EQ(0, __atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
-	kill(pid, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
 	EXPECT_EQ(1, w.index);
 	EXPECT_TRUE(nobody(self->fd, waits, 3));

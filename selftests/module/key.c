@@ -48,9 +48,7 @@ static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, 
 	EXPECT_EQ(1, mw_notify(fd, b, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 
-	pid = fork();
-	if (!pid)
-		_exit(mw_wait(fd, b, 0, MEMWAIT_FOREVER, U32));
+	pid = run_in_child(mw_wait(fd, b, 0, MEMWAIT_FOREVER, U32));
 	await_waiters(fd, a, U32, 1);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, b, 0, MEMWAIT_FOREVER, U32, 3, NULL));
 	EXPECT_EQ(2, mw_notify(fd, a, MEMWAIT_ALL, U32));
@@ -410,19 +408,16 @@ MEMWAIT_TEST(R11_fork_divides_private_words_and_not_shared_ones)
 	pid_t pid;
 
 	waiter_start(&w);
-	pid = fork();
-	if (!pid)
-		_exit(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ||
-		      mw_notify(self->fd, self->word, MEMWAIT_ALL, U32 | MEMWAIT_PRIVATE));
+	pid = run_in_child(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ||
+			   mw_notify(self->fd, self->word, MEMWAIT_ALL,
+				     U32 | MEMWAIT_PRIVATE));
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 
 	w.addr = self->shared;
 	waiter_start(&w);
-	pid = fork();
-	if (!pid)
-		_exit(mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
+	pid = run_in_child(mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	EXPECT_EQ(1, child_status(pid));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
@@ -544,7 +539,7 @@ static void *wait_for_ever(void *arg)
 MEMWAIT_TEST(R11_exec_under_a_wait)
 {
 	struct execer e = { .fd = self->fd, .word = self->shared };
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		pthread_t thread;
@@ -565,7 +560,7 @@ MEMWAIT_TEST(R11_exec_under_a_wait)
 MEMWAIT_TEST(R11_exit_under_a_wait)
 {
 	struct execer e = { .fd = self->fd, .word = self->shared };
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		pthread_t thread;

@@ -146,14 +146,13 @@ MEMWAIT_TEST(R25_a_killed_process_swallows_no_notify)
 	int i;
 
 	for (i = 0; i < 20; i++) {
-		pid_t pid = fork();
+		pid_t pid = fork_child();
 
 		if (!pid) {
 			int fd = memwait_open(O_NONBLOCK);
 
 			mw_async(fd, self->shared, 0, FOREVER, U32, 0, NULL);
-			for (;;)
-				pause();
+			stay();
 		}
 		await_waiters(self->fd, self->shared, U32, 1);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, i,
@@ -161,8 +160,7 @@ MEMWAIT_TEST(R25_a_killed_process_swallows_no_notify)
 		if (i % 2)
 			kill(pid, SIGKILL);
 		EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
-		kill(pid, SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, child_status(pid));
+		EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(i, done.user_data);
 	}
@@ -176,7 +174,7 @@ MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, NULL));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + 1, 0, FOREVER, U32, 2, NULL));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		/* The parent's completion is the child's to read, its private words are not. */
 		if (mw_read(self->fd, done, 2) != 1 || done[0].user_data != 1)
@@ -200,7 +198,7 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 	pid_t pid;
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		fd = memwait_open(O_NONBLOCK);
 		if (mw_async(fd, self->shared, 0, FOREVER, U32, 5, NULL) != MEMWAIT_PENDING ||
@@ -226,11 +224,9 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 MEMWAIT_TEST(R11_private_words_of_a_dead_process_time_out)
 {
 	struct memwait_completion done;
-	pid_t pid = fork();
+	pid_t pid = run_in_child(async_soon(self->fd, self->word, 1000, 6, NULL));
 
-	if (!pid)
-		_exit(async_soon(self->fd, self->word, 1000, 6, NULL) != MEMWAIT_PENDING);
-	EXPECT_EQ(0, child_status(pid));
+	EXPECT_EQ(MEMWAIT_PENDING, child_status(pid));
 	while (!mw_readable(self->fd))
 		sched_yield();
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
@@ -245,7 +241,7 @@ MEMWAIT_TEST(R11_exec_with_a_context_that_is_kept)
 	pid_t pid;
 
 	ASSERT_LE(0, fd);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		char *const argv[] = { "/proc/self/exe", "--no-such-option", NULL };
 		int null = open("/dev/null", O_WRONLY);
@@ -408,7 +404,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		/* In the sender's context, but of the receiver's memory: the submitter's key. */
 		fd = receive_fd(sockets[1], NULL);
@@ -493,7 +489,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 {
 	uint64_t *ids = (uint64_t *)(self->shared + 16);
 	struct memwait_completion done;
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	int i;
 
 	if (!pid) {
@@ -515,10 +511,9 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 
 	/* No process that comes after it has its words, though it may get its place in memory. */
 	for (i = 0; i < 100; i++) {
-		pid = fork();
-		if (!pid)
-			_exit(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ?:
-			      mw_notify(self->fd, self->word, MEMWAIT_ALL, U32 | MEMWAIT_PRIVATE));
+		pid = run_in_child(mw_notify(self->fd, self->word, MEMWAIT_ALL, U32) ?:
+				   mw_notify(self->fd, self->word, MEMWAIT_ALL,
+					     U32 | MEMWAIT_PRIVATE));
 		ASSERT_EQ(0, child_status(pid));
 	}
 	EXPECT_EQ(0, mw_cancel(self->fd, ids[0]));
@@ -530,7 +525,7 @@ MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
 {
 	struct memwait_completion done;
 	int status;
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		char *const argv[] = { "/proc/self/exe", "--no-such-option", NULL };
@@ -726,7 +721,7 @@ MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
 	pid_t pid;
 
 	for (round = 0; round < 50; round++) {
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			for (i = 0; i < 2; i++)
 				pthread_create(&thread, NULL, arm_and_close, &r);
@@ -762,7 +757,7 @@ MEMWAIT_TEST(R25_a_reader_that_is_killed_swallows_no_notify)
 
 	for (round = 0; round < 200; round++) {
 		*ready = 0;
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			fd = memwait_open(0);
 			if (mw_async(fd, self->shared, 0, FOREVER, U32, 0, NULL) !=

@@ -81,7 +81,7 @@ LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
 	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
 	EXPECT_EQ(-ENOSPC, mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
 
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		int fd;
 
@@ -321,7 +321,7 @@ static pid_t fork_into_namespace(int *parent)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
 		return -1;
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		*parent = ends[1];
 		close(ends[0]);

@@ -516,7 +516,7 @@ MEMWAIT_TEST(R17_notify_wait_with_a_struct_that_becomes_read_only)
 static pid_t fork_notifier(int fd, uint32_t *a, uint32_t *b)
 {
 	struct memwait_notify_wait arg = notify_then_wait(a, 1, b, 0, FOREVER);
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		become_victim();
@@ -534,8 +534,7 @@ MEMWAIT_TEST(R6_notify_wait_killed)
 
 	ASSERT_TRUE(arm(self->fd, a, 2));
 	victim = fork_notifier(self->fd, a, b);
-	kill(victim, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_EQ(128 + SIGKILL, kill_child(victim));
 	EXPECT_EQ(1, mw_waiters(self->fd, a, U32));
 	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
@@ -681,7 +680,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 
 	for (i = 0; i < 2; i++) {
 		set_up(p, self->fd, self->shared, self->shared + i, ROUNDS(5000));
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			play_second(&p[1]);
 			_exit(0);

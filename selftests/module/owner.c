@@ -70,7 +70,7 @@ OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
 {
 	struct memwait_owner *arg = (struct memwait_owner *)self->board;
 	static const uint32_t flags[] = { 0, MEMWAIT_OWNER_CONTEXT, MEMWAIT_OWNER_EXIT };
-	int fd = memwait_open(O_NONBLOCK), status, i;
+	int fd = memwait_open(O_NONBLOCK), i;
 	pid_t pid;
 
 	for (i = 0; i < 3; i++) {
@@ -79,11 +79,8 @@ OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
 		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ));
 		EXPECT_EQ(-EFAULT, xioctl(fd, MEMWAIT_IOC_OWNER, arg));
 		/* This thread has an id; a child has none. */
-		pid = fork();
-		if (!pid)
-			_exit(xioctl(fd, MEMWAIT_IOC_OWNER, arg) != -EFAULT);
-		ASSERT_EQ(pid, waitpid(pid, &status, 0));
-		EXPECT_EQ(0, status);
+		pid = run_in_child(xioctl(fd, MEMWAIT_IOC_OWNER, arg) != -EFAULT);
+		EXPECT_EQ(0, child_status(pid));
 		EXPECT_EQ(self->owners, mw_user_owners(self->fd));
 		ASSERT_EQ(0, mprotect(self->board, self->page, PROT_READ | PROT_WRITE));
 	}
@@ -222,8 +219,7 @@ OWNER_TEST(R34_the_oldest_owned_waiter_is_told_and_no_other)
 					       .expected = board->id, .flags = OWNED64 };
 		owned_waiter_start(&w[i]);
 	}
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
 	EXPECT_EQ(3, mw_waiters(self->fd, &board->word, U64));
 
@@ -281,13 +277,11 @@ OWNER_TEST(R34_the_latest_owner_that_was_named_counts)
 	w[1] = w[0];
 	w[1].expected = board->id;
 	owned_waiter_start(&w[1]);
-	kill(old, SIGKILL);
-	waitpid(old, NULL, 0);
+	kill_child(old);
 	while (lives(self->fd, id))
 		;
 	EXPECT_EQ(2, mw_waiters(self->fd, &board->word, U64));
-	kill(new, SIGKILL);
-	waitpid(new, NULL, 0);
+	kill_child(new);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&w[0]));
 	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
 	owned_waiter_join(&w[0]);
@@ -306,8 +300,7 @@ OWNER_TEST(R34_an_event_loop_is_told)
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, &id));
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
 					    OWNED64, 42, NULL));
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	ASSERT_EQ(1, poll(&pfd, 1, 100000));
 	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
@@ -337,8 +330,7 @@ OWNER_TEST(R34_a_loop_that_was_told_and_closes_passes_the_word_on)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(loop, &board->word, board->id,
 						    in_ms(1000000), OWNED64, 1, NULL));
 		owned_waiter_start(&w);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		kill_child(pid);
 		while (!mw_readable(loop))
 			sched_yield();
 		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
@@ -368,8 +360,7 @@ OWNER_TEST(R34_a_moved_waiter_is_told_by_the_target)
 	owned_waiter_start(&moved);
 	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &arg));
 	ASSERT_EQ(1, arg.moved);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_result(&stays));
 	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
 	owned_waiter_join(&stays);
@@ -394,7 +385,7 @@ static pid_t start_mover(int fd, struct board *board, const void *target, bool h
 	pid_t pid;
 
 	board->go = 0;
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		if (has_id && !my_id(fd))
 			abort();
@@ -502,7 +493,7 @@ OWNER_TEST(R34_another_users_waiter_names_the_owner_as_well)
 	owned_waiter_start(&w);
 	new = start_owner(board, IS_KILLED);
 	board->word = board->id;
-	stranger = fork();
+	stranger = fork_child();
 	if (!stranger) {
 		int fd;
 
@@ -536,8 +527,7 @@ OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 					     OWNED64));
 	owned_waiter_start(&w);
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w));
 	EXPECT_FALSE(mw_readable(self->fd));
 }
@@ -696,7 +686,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 	int i, deaths = 0;
 
 	for (i = 0; i < LOCKERS; i++) {
-		pids[i] = fork();
+		pids[i] = fork_child();
 		if (!pids[i])
 			lock_for_ever(l);
 	}
@@ -711,14 +701,12 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
 		while (__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) == turns)
 			sched_yield();
-		pids[i] = fork();
+		pids[i] = fork_child();
 		if (!pids[i])
 			lock_for_ever(l);
 	}
-	for (i = 0; i < LOCKERS; i++) {
-		kill(pids[i], SIGKILL);
-		waitpid(pids[i], NULL, 0);
-	}
+	for (i = 0; i < LOCKERS; i++)
+		kill_child(pids[i]);
 	TH_LOG("%d deaths, %llu with the lock, %llu turns", deaths,
 	       (unsigned long long)l->recovered, (unsigned long long)l->turns);
 	EXPECT_EQ(0, l->broken);
@@ -766,8 +754,7 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 		ASSERT_LT(0, got);
 	}
 	ASSERT_LT(batch, armed);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	start = now_ns(CLOCK_MONOTONIC);
 	for (i = 0; i < armed; i += got) {
 		struct pollfd pfd = { .fd = self->fd, .events = POLLIN };

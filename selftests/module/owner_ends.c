@@ -62,7 +62,7 @@ OWNER_TEST(R33_a_thread_that_was_joined_is_dead_and_its_process_lives)
 OWNER_TEST(R33_a_child_of_fork_is_nobodys_owner_and_does_not_end_its_parents)
 {
 	struct board *board = self->board;
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		board->result[0] = mw_wait(self->fd, &board->word, 0, 0, OWNED64);
@@ -106,7 +106,7 @@ OWNER_TEST(R33_a_child_of_vfork_has_an_id_of_its_own)
 OWNER_TEST(R33_closed_descriptors_are_no_death)
 {
 	struct board *board = self->board;
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		int fd = memwait_open(0);
@@ -142,11 +142,7 @@ OWNER_TEST(R33_a_context_dies_with_its_last_descriptor)
 	copy = dup(fd);
 	close(fd);
 	EXPECT_TRUE(lives(self->fd, id));
-	pid = fork();
-	if (!pid) {
-		pause();
-		_exit(0);
-	}
+	pid = run_in_child(pause());
 	close(copy);
 	/* The child has it. */
 	board->word = id;
@@ -168,13 +164,13 @@ OWNER_TEST(R33_ids_mean_the_same_in_every_pid_namespace)
 	for (i = 0; i < 2; i++) {
 		int space = i;
 
-		pids[i] = fork();
+		pids[i] = fork_child();
 		if (!pids[i]) {
 			pid_t first;
 
 			if (unshare(CLONE_NEWPID))
 				_exit(1);
-			first = fork();
+			first = fork_child();
 			if (!first) {
 				uint64_t *ids = (uint64_t *)(board + 1);
 				int fd = memwait_open(0);
@@ -228,14 +224,13 @@ OWNER_TEST(R33_a_debugger_is_no_death)
 OWNER_TEST(R33_the_oom_killer_is_one)
 {
 	struct board *board = self->board;
-	int status;
 	pid_t pid;
 
 	if (mkdir(CGROUP, 0755) || read_number(CGROUP "/memory.current") < 0) {
 		rmdir(CGROUP);
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
 	}
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		int fd = memwait_open(0);
 
@@ -252,8 +247,7 @@ OWNER_TEST(R33_the_oom_killer_is_one)
 	__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->word,
 					      MEMWAIT_FOREVER, OWNED64));
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	EXPECT_EQ(128 + SIGKILL, child_status(pid));
 	while (rmdir(CGROUP) && errno == EBUSY)
 		usleep(1000);
 }

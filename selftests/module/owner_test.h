@@ -123,7 +123,7 @@ static inline pid_t owned_child_start(int fd, struct child_result *child, const 
 	pid_t pid;
 
 	memset(child, 0, sizeof(*child));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		owned_child_main(fd, child, addr, expected, flags);
 		_exit(0);
@@ -137,12 +137,6 @@ static inline int owned_child_result(struct child_result *child, int waits)
 	while (__atomic_load_n(&child->done, __ATOMIC_ACQUIRE) < waits)
 		usleep(100);
 	return child->result;
-}
-
-static inline void kill_child(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
 }
 
 FIXTURE(owner)
@@ -281,7 +275,7 @@ static inline pid_t start_owner(struct board *board, int how)
 
 	board->id = 0;
 	board->go = 0;
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		end_as(how, board);
 		_exit(0);

@@ -138,7 +138,7 @@ COUNTS_TEST(R31_files_that_only_waits_keep_are_counted)
 	pid_t pid;
 
 	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", PINS));
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		run_pinner(self->word);
 	EXPECT_EQ(0, child_status(pid));
@@ -147,7 +147,7 @@ COUNTS_TEST(R31_files_that_only_waits_keep_are_counted)
 /* Each child arms a wait on a word that is its own, and dies. */
 static int pin_space(int fd)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		uint32_t *word = private_page(4096);
@@ -181,7 +181,7 @@ COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted)
 	pid_t pid;
 
 	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", PINS));
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		run_space_pinner();
 	EXPECT_EQ(0, child_status(pid));
@@ -215,7 +215,7 @@ COUNTS_TEST(R31_contexts_are_counted)
 	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", CONTEXTS));
 	/* The second time as well: the dead have given them back. */
 	for (i = 0; i < 2; i++) {
-		pid = fork();
+		pid = fork_child();
 		if (!pid)
 			run_opener();
 		EXPECT_EQ(0, child_status(pid));

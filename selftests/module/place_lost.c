@@ -84,7 +84,7 @@ MEMWAIT_TEST(R12_a_program_that_is_executed_has_no_place)
 	ASSERT_EQ(0, ftruncate(memory, self->page));
 	board = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 	ASSERT_NE(MAP_FAILED, board);
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		execute_when_interrupted(self->fd, memory, board);
 	await_waiters(self->fd, &board->word, U32, 1);

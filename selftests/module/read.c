@@ -517,7 +517,7 @@ MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
 	pid_t pid;
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		raise(SIGSTOP);
 		_exit(mw_read(fd, &done, 1));
@@ -525,8 +525,7 @@ MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
 	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
 	kill(pid, SIGCONT);
 	await_asleep(pid);
-	kill(pid, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 	EXPECT_EQ(1, mw_notify(fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	EXPECT_EQ(5, done.user_data);
@@ -568,7 +567,7 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 	complete(_metadata, self->fd, self->shared, 0, 64);
 	/* So that 40 of 64 are before the second page. */
 	r.buffer = (void *)(pages + self->page - 40 * RECORD);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
 		reg.range.start = (uintptr_t)pages + self->page;

@@ -130,10 +130,10 @@ static void refuse(struct __test_metadata *_metadata, struct pair pair, void *ar
 
 	ASSERT_NE(NULL, p);
 	*p = pair;
-	modest = fork();
+	modest = fork_child();
 	if (!modest)
 		run_modest(p);
-	refused = fork();
+	refused = fork_child();
 	if (!refused)
 		run_refused(p, arg);
 	EXPECT_EQ(0, child_status(modest));
@@ -348,7 +348,7 @@ REFUSED_TEST(R31_two_threads_that_pin_one_file_need_one_pin)
 	ASSERT_NE(NULL, mkdtemp(directory));
 	ASSERT_EQ(0, mount("memwait", directory, "tmpfs", 0, "mode=1777"));
 	ASSERT_EQ(0, write_number(PINS, 1));
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		run_pinners(wrong, directory);
 	EXPECT_EQ(0, child_status(pid));
@@ -387,7 +387,7 @@ REFUSED_TEST(R33_two_threads_that_ask_for_the_id_of_a_context_need_one)
 	pid_t pid;
 
 	ASSERT_EQ(0, write_number(OWNERS, 1));
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		run_askers(wrong);
 	EXPECT_EQ(0, child_status(pid));
@@ -417,7 +417,7 @@ static void run_binder(struct binds *b)
 	fresh = memwait_open(O_NONBLOCK);
 	if (mw_cancel(used, 1) != -ENOENT)
 		_exit(1);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		__atomic_store_n(&b->ready, mw_owner(bound, BIND, NULL) ?: 1, __ATOMIC_RELEASE);
 		pause();
@@ -431,9 +431,8 @@ static void run_binder(struct binds *b)
 	b->bound = mw_owner(bound, BIND, NULL);
 	b->full = mw_owner(fresh, BIND, NULL);
 	b->owners_full = mw_user_owners(used);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	pid = fork();
+	kill_child(pid);
+	pid = fork_child();
 	if (!pid) {
 		b->read = mw_read(fresh, &completion, 1);
 		_exit(0);
@@ -448,7 +447,7 @@ REFUSED_TEST(R31_a_bind_that_is_refused_does_nothing)
 	pid_t pid;
 
 	ASSERT_EQ(0, write_number(OWNERS, 1));
-	pid = fork();
+	pid = fork_child();
 	if (!pid)
 		run_binder(b);
 	EXPECT_EQ(0, child_status(pid));

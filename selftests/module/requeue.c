@@ -543,9 +543,8 @@ MEMWAIT_TEST(R11_requeue_by_a_process_that_exits)
 	timed.deadline = in_ms(1500);
 	waiter_start(&timed);
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->shared, 1500, 7, NULL));
-	pid = fork();
-	if (!pid)
-		_exit(mw_requeue(self->fd, self->shared, 0, target, 0, MEMWAIT_ALL, U32, NULL));
+	pid = run_in_child(mw_requeue(self->fd, self->shared, 0, target, 0, MEMWAIT_ALL, U32,
+				      NULL));
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
 	interrupt_thread(interrupted.thread, interrupted.tid);
@@ -566,7 +565,7 @@ MEMWAIT_TEST(R11_requeue_then_unmap)
 
 	waiter_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, from, 'a'));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		await_waiters(self->fd, to, U32, 2);
 		__atomic_store_n(self->shared, 1, __ATOMIC_RELEASE);

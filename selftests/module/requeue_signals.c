@@ -66,8 +66,7 @@ MEMWAIT_TEST(R6_requeue_then_kill)
 
 	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
 	EXPECT_REQUEUED(0, 2, a, b, 0, MEMWAIT_ALL);
-	kill(victim, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(victim));
+	EXPECT_EQ(128 + SIGKILL, kill_child(victim));
 	EXPECT_EQ(1, mw_waiters(self->fd, b, U32));
 	EXPECT_STREQ("a", notify_names(self->fd, b));
 }

@@ -79,7 +79,7 @@ static inline void become_victim(void)
 /* Forks a victim that waits forever. */
 static inline pid_t fork_waiter(int fd, const uint32_t *word)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		become_victim();

@@ -69,10 +69,8 @@ MEMWAIT_TEST(R6_sa_restart_compares_again)
 MEMWAIT_TEST(R6_stop_and_continue_do_not_end_a_wait)
 {
 	char path[64], line[256];
-	pid_t pid = fork();
+	pid_t pid = run_in_child(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
 
-	if (!pid)
-		_exit(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
 	await_waiters(self->fd, self->shared, U32, 1);
 	kill(pid, SIGSTOP);
 	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
@@ -106,13 +104,10 @@ MEMWAIT_TEST(R6_ignored_signals_do_not_end_a_wait)
 
 MEMWAIT_TEST(R6_a_killed_thread_leaves_at_once)
 {
-	pid_t pid = fork();
+	pid_t pid = run_in_child(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
 
-	if (!pid)
-		_exit(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
 	await_waiters(self->fd, self->shared, U32, 1);
-	kill(pid, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
 	EXPECT_EQ(0, mw_notify(self->fd, self->shared, 1, U32));
 }
@@ -123,13 +118,10 @@ MEMWAIT_TEST(R6_a_killed_thread_leaves_from_the_middle_of_the_queue)
 	pid_t pid;
 
 	waiter_start(&before);
-	pid = fork();
-	if (!pid)
-		_exit(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
+	pid = run_in_child(mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32));
 	await_waiters(self->fd, self->shared, U32, 2);
 	waiter_start(&after);
-	kill(pid, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 	EXPECT_EQ(2, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&before));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&after));
@@ -189,7 +181,7 @@ MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_handled_signal)
 		SKIP(return, "needs root for SCHED_FIFO");
 	/* The handler runs after the wait returned, which it does with OK. */
 	handle(SIGQUIT, 0);
-	victim = fork();
+	victim = fork_child();
 	if (!victim) {
 		int ret;
 

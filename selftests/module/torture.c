@@ -185,7 +185,7 @@ static pid_t start_process(int process, int memfd, uint64_t round)
 	struct worker workers[THREADS] = { 0 };
 	struct rlimit no_core = { 0 };
 	pthread_t threads[THREADS];
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	int i;
 
 	if (pid)
@@ -455,8 +455,7 @@ static long forget_process(int process)
 static long end_process(int process)
 {
 	if (pids[process] > 0) {
-		kill(pids[process], SIGKILL);
-		waitpid(pids[process], NULL, 0);
+		kill_child(pids[process]);
 		pids[process] = 0;
 	}
 	return forget_process(process);

@@ -267,7 +267,7 @@ TRACE_TEST(R37_several_words_begin_each_and_end_once)
 	pid_t child;
 	u_int index;
 
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		await_waiters(self->fd, self->shared, U32, 1);
 		_exit(mw_notify(self->fd, self->shared, 1, U32) != 1);

@@ -229,12 +229,10 @@ LIMITS_TEST(R24_a_user_at_the_limit_and_another_one)
 	u->limit = LOAD(2000, 500);
 	u->rounds = LOAD(100, 10);
 	ASSERT_EQ(0, set_limit(u->limit));
-	a = fork();
-	ASSERT_LE(0, a);
+	a = fork_child();
 	if (!a)
 		user_a(u);
-	b = fork();
-	ASSERT_LE(0, b);
+	b = fork_child();
 	if (!b)
 		user_b(u);
 	EXPECT_EQ(0, child_status(b));

@@ -22,7 +22,7 @@ MEMWAIT_TEST(R1_no_wake_up_is_lost)
 	pid_t pid;
 
 	/* Two processes, a word each; nobody waits with a deadline that could hide a lost one. */
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		for (i = 1; i <= rounds; i++) {
 			while ((value = __atomic_load_n(ping, __ATOMIC_ACQUIRE)) != i) {
@@ -334,7 +334,7 @@ MEMWAIT_TEST(R4_deadlines_are_of_the_time_namespace)
 	size_t i;
 
 	for (i = 0; i < 2; i++) {
-		pid_t pid = fork();
+		pid_t pid = fork_child();
 
 		if (!pid) {
 			char text[64];
@@ -347,7 +347,7 @@ MEMWAIT_TEST(R4_deadlines_are_of_the_time_namespace)
 			if (fd < 0 || write(fd, text, n) != n)
 				_exit(4);
 			close(fd);
-			pid = fork();
+			pid = fork_child();
 			if (!pid) {
 				uint64_t start = now_ns(CLOCK_MONOTONIC);
 				uint64_t deadline = start + 50 * NSEC_PER_MSEC;
@@ -424,17 +424,12 @@ MEMWAIT_TEST(R7_copy_on_write_after_fork)
 	pid_t pid;
 
 	*self->word = 0;
-	pid = fork();
-	if (!pid) {
-		pause();
-		_exit(0);
-	}
+	pid = run_in_child(pause());
 	waiter_start(&w);
 	self->word[1] = 1;	/* the parent's page moves away from the child's */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
-	kill(pid, SIGKILL);
-	child_status(pid);
+	kill_child(pid);
 }
 
 MEMWAIT_TEST(R7_huge_pages)

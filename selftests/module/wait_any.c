@@ -749,7 +749,7 @@ MEMWAIT_TEST(R11_any_fork_under_the_wait)
 		w = any_of(self->fd, waits, 2);
 		any_start(&w);
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 2, FOREVER, 0, 1, NULL));
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			/* The private word is another one now, the shared one the same. */
 			if (mw_notify(self->fd, self->word, MEMWAIT_ALL, U32))

@@ -90,7 +90,7 @@ static void exit_with_50(int sig)
 /* Forks a process that waits for any of the words, and exits with 10 + index for OK. */
 static pid_t fork_any(int fd, const struct memwait_wait *waits, uint32_t count)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	uint32_t index;
 	int ret;
 
@@ -112,8 +112,7 @@ MEMWAIT_TEST(R6_any_a_killed_thread_leaves_all_queues)
 	members(waits, self->shared, MOST);
 	for (i = 0; i < ARRAY_SIZE(group_sizes); i++) {
 		victim = fork_any(self->fd, waits, group_sizes[i]);
-		kill(victim, SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, child_status(victim));
+		EXPECT_EQ(128 + SIGKILL, kill_child(victim));
 		EXPECT_TRUE(nobody(self->fd, waits, group_sizes[i]));
 	}
 }

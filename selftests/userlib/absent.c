@@ -291,16 +291,15 @@ static const unsigned int later_ioctls[] = {
 /* In a child, as a filter stays. */
 static void check_without(struct __test_metadata *_metadata, unsigned int command, int error)
 {
-	pid_t child = fork();
+	pid_t child = fork_child();
 
-	ASSERT_LE(0, child);
 	if (!child) {
 		absent = error;
 		ASSERT_EQ(0, refuse_ioctl(command, (unsigned int)error));
 		check_all(_metadata);
 		_exit(!__test_passed(_metadata));
 	}
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 }
 
 /* A module that is still loaded after an upgrade of the library: it is refused at first. */

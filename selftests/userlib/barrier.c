@@ -82,8 +82,7 @@ USERLIB_TEST(all_meet_in_every_round)
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	ASSERT_NE(MAP_FAILED, shared);
 	ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, MEET));
-	child = fork();
-	ASSERT_LE(0, child);
+	child = fork_child();
 	if (!child) {
 		parts[0].shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 		parts[0].number = 3;
@@ -103,7 +102,7 @@ USERLIB_TEST(all_meet_in_every_round)
 	ASSERT_EQ(0, memwait_loop_run(self->loop));
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&runners[i]));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, meeting.error);
 	EXPECT_EQ(ROUNDS, meeting.round);
 	EXPECT_EQ(ROUNDS, shared->serial);
@@ -525,15 +524,12 @@ USERLIB_TEST(L1_a_child_meets_its_parent)
 	int ret;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(meet_as_child(barrier, self->loop));
+	child = run_in_child(meet_as_child(barrier, self->loop));
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	ret = memwait_barrier_wait(barrier);
 	EXPECT_TRUE(ret == 0 || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
@@ -551,13 +547,9 @@ USERLIB_TEST(others_meet_when_a_waiting_process_was_killed)
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(memwait_barrier_wait(barrier));
+	child = run_in_child(memwait_barrier_wait(barrier));
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
-	kill(child, SIGKILL);
-	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	for (round = 0; round < 3; round++) {
 		counted.calls = 0;
 		runner_start(&runner, meet_once, barrier);

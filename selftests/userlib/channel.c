@@ -71,8 +71,7 @@ USERLIB_TEST(processes)
 	ASSERT_NE(MAP_FAILED, channel);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 5));
 	for (i = 0; i < SENDERS; i++) {
-		children[i] = fork();
-		ASSERT_LE(0, children[i]);
+		children[i] = fork_child();
 		if (!children[i]) {
 			struct sender sender = { .number = i };
 
@@ -91,7 +90,7 @@ USERLIB_TEST(processes)
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
 	}
 	for (i = 0; i < SENDERS; i++)
-		EXPECT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, child_status(children[i]));
 	ASSERT_EQ(0, memwait_channel_close(channel));
 	ASSERT_EQ(0, memwait_loop_run(self->loop));
 	EXPECT_EQ(EPIPE, receiver.result);
@@ -240,16 +239,12 @@ USERLIB_TEST(a_signal_does_not_interrupt_and_a_killed_receiver_takes_nothing)
 
 	sigaction(SIGUSR1, &action, NULL);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 2));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(receive_once(channel));
+	child = run_in_child(receive_once(channel));
 	await_asleep(child);
 	runner_start(&behind, receive_once, channel);
 	runner_await_asleep(&behind);
 	pthread_kill(behind.thread, SIGUSR1);
-	kill(child, SIGKILL);
-	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	ASSERT_EQ(0, send_once(channel));
 	EXPECT_EQ(0, runner_join(&behind));
 	EXPECT_EQ(0, memwait_channel_length(channel));
@@ -327,8 +322,7 @@ USERLIB_TEST(receiving_processes_that_map_it_elsewhere)
 	ASSERT_NE(MAP_FAILED, channel);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 3));
 	for (i = 0; i < 2; i++) {
-		children[i] = fork();
-		ASSERT_LE(0, children[i]);
+		children[i] = fork_child();
 		if (!children[i]) {
 			struct receiver receiver = { 0 };
 			memwait_loop_t *loop;
@@ -362,7 +356,7 @@ USERLIB_TEST(receiving_processes_that_map_it_elsewhere)
 	EXPECT_EQ(2 * ROUNDS, senders[0].sent + senders[1].sent);
 	ASSERT_EQ(0, memwait_channel_close(channel));
 	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, child_status(children[i]));
 		EXPECT_EQ(0, tallies[i].violations);
 	}
 	EXPECT_EQ(2L * ROUNDS, tallies[0].received + tallies[1].received);
@@ -483,14 +477,11 @@ USERLIB_TEST(L1_a_child_uses_the_channel_and_not_the_loop)
 	pid_t child;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(use_as_child(channel, self->loop));
+	child = run_in_child(use_as_child(channel, self->loop));
 	await_asleep(child);
 	for (item = 1; item <= 2; item++)
 		ASSERT_EQ(0, memwait_channel_send(channel, &item));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(3, item);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));

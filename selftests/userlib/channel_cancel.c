@@ -274,8 +274,7 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 		if (sending) {
 			ASSERT_EQ(0, memwait_channel_send(channel, &item));
 		}
-		child = fork();
-		ASSERT_LE(0, child);
+		child = fork_child();
 		if (!child) {
 			struct counted_op counted = { 0 };
 			memwait_loop_t *loop;
@@ -289,8 +288,7 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 			if (ret != EINPROGRESS)
 				_exit(2);
 			__atomic_store_n(armed, 1, __ATOMIC_RELEASE);
-			for (;;)
-				pause();
+			stay();
 		}
 		while (!__atomic_load_n(armed, __ATOMIC_ACQUIRE))
 			before_next_look();
@@ -302,8 +300,7 @@ USERLIB_TEST(L3_processes_that_are_killed_leave_place_and_item_to_the_next)
 		} else {
 			ASSERT_EQ(0, memwait_channel_send(channel, &item));
 		}
-		kill(child, SIGKILL);
-		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		ASSERT_EQ(0, runner_join(&behind));
 		EXPECT_EQ(sending, memwait_channel_length(channel));
 		if (sending) {

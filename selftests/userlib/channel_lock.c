@@ -226,14 +226,10 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(transfer_and_stand_still(peer));
+	child = run_in_child(transfer_and_stand_still(peer));
 	await_still(peer);
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, &counted.op));
-	kill(child, SIGKILL);
-	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
 	EXPECT_EQ(0, runner_join(&behinds));
@@ -253,13 +249,9 @@ USERLIB_TEST(a_channel_is_busy_while_an_operation_waits_for_its_lock)
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(receive_once(channel));
+	child = run_in_child(receive_once(channel));
 	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
-	kill(child, SIGKILL);
-	ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	runner_start(&peers, transfer_and_stand_still, &peer);
 	await_still(&peer);
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, &counted.op));

@@ -299,8 +299,7 @@ USERLIB_TEST(no_signal_is_lost_between_processes)
 	ASSERT_NE(MAP_FAILED, monitor);
 	monitor_init(monitor, 0);
 	for (i = 0; i < 4; i++) {
-		children[i] = fork();
-		ASSERT_LE(0, children[i]);
+		children[i] = fork_child();
 		if (!children[i]) {
 			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
 					   0);
@@ -313,7 +312,7 @@ USERLIB_TEST(no_signal_is_lost_between_processes)
 		start_taking(&ops[i], monitor, self->loop, ROUNDS);
 	ASSERT_EQ(0, memwait_loop_run(self->loop));
 	for (i = 0; i < 4; i++)
-		EXPECT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, child_status(children[i]));
 	EXPECT_EQ(4 * ROUNDS, monitor->taken);
 	EXPECT_EQ(0, monitor->tickets);
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
@@ -434,15 +433,11 @@ USERLIB_TEST(a_waiter_that_is_killed_does_no_harm)
 	monitor_init(monitor, 0);
 	for (i = 0; i < 10; i++) {
 		monitor->waiting = 0;
-		child = fork();
-		ASSERT_LE(0, child);
-		if (!child)
-			_exit(take_ticket(monitor));
+		child = run_in_child(take_ticket(monitor));
 		await_sleeping(self->fd, monitor, 1);
 		runner_start(&behind, take_ticket, monitor);
 		await_sleeping(self->fd, monitor, 2);
-		kill(child, SIGKILL);
-		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		give_tickets(monitor, 1);
 		ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 		ASSERT_EQ(0, runner_join(&behind));

@@ -419,10 +419,7 @@ USERLIB_TEST(a_moved_process_that_is_killed_swallows_no_unlock)
 
 	for (round = 0; round < 10; round++) {
 		monitor_init(monitor, 0);
-		child = fork();
-		ASSERT_LE(0, child);
-		if (!child)
-			_exit(take_ticket(monitor));
+		child = run_in_child(take_ticket(monitor));
 		await_sleeping(self->fd, monitor, 1);
 		runner_start(&behind, take_ticket, monitor);
 		await_sleeping(self->fd, monitor, 2);
@@ -430,8 +427,7 @@ USERLIB_TEST(a_moved_process_that_is_killed_swallows_no_unlock)
 		monitor->tickets = 1;
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
 		ASSERT_EQ(2, sleepers_of_mutex(monitor));
-		kill(child, SIGKILL);
-		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		EXPECT_EQ(1, sleepers_of_mutex(monitor));
 		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		ASSERT_EQ(0, runner_join(&behind));

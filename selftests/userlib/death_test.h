@@ -46,7 +46,7 @@ static inline int elsewhere(int (*function)(void *), void *arg)
 /* In a child. */
 static inline int in_child(int (*function)(void *), void *arg)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (!pid) {
 		const struct rlimit none = { 0 };
@@ -54,7 +54,7 @@ static inline int in_child(int (*function)(void *), void *arg)
 		setrlimit(RLIMIT_CORE, &none);
 		_exit(function(arg));
 	}
-	return userlib_child_status(pid);
+	return child_status(pid);
 }
 
 /* With a priority, nobody else that is bound to processor 0 runs while this does. */
@@ -149,9 +149,7 @@ static inline void owner_begin(struct owner *owner, struct hold *hold, int how,
 	}
 	if (pipe2(owner->pipe, O_CLOEXEC))
 		abort();
-	owner->pid = fork();
-	if (owner->pid < 0)
-		abort();
+	owner->pid = fork_child();
 	if (!owner->pid)
 		end_process(owner);
 }
@@ -183,8 +181,7 @@ static inline void owner_end(struct owner *owner)
 		await_gone(owner->runner.tid);
 		break;
 	case IS_KILLED:
-		kill(owner->pid, SIGKILL);
-		waitpid(owner->pid, NULL, 0);
+		kill_child(owner->pid);
 		break;
 	case EXITS:
 		waitpid(owner->pid, NULL, 0);
@@ -207,10 +204,8 @@ static inline void owner_reap(struct owner *owner)
 		return;
 	close(owner->pipe[0]);
 	close(owner->pipe[1]);
-	if (owner->how == EXECUTES || owner->how == LEADER_ENDS) {
-		kill(owner->pid, SIGKILL);
-		waitpid(owner->pid, NULL, 0);
-	}
+	if (owner->how == EXECUTES || owner->how == LEADER_ENDS)
+		kill_child(owner->pid);
 }
 
 /* The same at once. */

@@ -540,14 +540,13 @@ static void close_channel(void)
 	int ret;
 
 	if (one_in(2)) {
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			memwait_channel_close(channel());
 			_exit(0);
 		}
 		nanosleep(&time, NULL);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		kill_child(pid);
 	}
 	ret = memwait_channel_close(channel());
 	if (ret != EPIPE)

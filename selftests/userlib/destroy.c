@@ -219,7 +219,7 @@ static void destroy_all(struct __test_metadata *_metadata, struct scene *scenes,
 static void check_destroyed(struct __test_metadata *_metadata, struct scene *scene)
 {
 	EXPECT_EQ(0, runner_join(&scene->destroyer));
-	EXPECT_EQ(0, scene->pid ? userlib_child_status(scene->pid) :
+	EXPECT_EQ(0, scene->pid ? child_status(scene->pid) :
 				  runner_join(&scene->waiter));
 	EXPECT_EQ(0, memwait_mutex_destroy(&scene->use.board->mutex));
 }
@@ -256,9 +256,7 @@ static void start_process(struct __test_metadata *_metadata, struct scene *scene
 {
 	scene->use = (struct use) { thing, board };
 	ASSERT_EQ(0, thing->set_up(board, 0));
-	scene->pid = fork();
-	if (!scene->pid)
-		_exit(wait_bound(&scene->use));
+	scene->pid = run_in_child(wait_bound(&scene->use));
 	await_waiting(board, scene->pid);
 	ASSERT_EQ(0, wake_and_keep(&scene->use, scene->pid, scene->pid, signal));
 }
@@ -442,7 +440,7 @@ static int unlock_in_steps(memwait_rwlock_t *lock)
  */
 static pid_t step_until_read(memwait_rwlock_t *lock)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	int status;
 
 	if (!pid)
@@ -482,7 +480,7 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 		if (!waits)
 			*lock = freed;
 		ASSERT_EQ(0, ptrace(PTRACE_CONT, pid, NULL, NULL));
-		EXPECT_EQ(0, userlib_child_status(pid));
+		EXPECT_EQ(0, child_status(pid));
 		EXPECT_EQ(0, runner_join(&destroyer));
 		if (!waits) {
 			EXPECT_EQ(0, memcmp(lock, &freed, sizeof(freed)));
@@ -503,7 +501,7 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 
 	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
 		start_process(_metadata, &scenes[i], &things[i], &boards[i], SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, userlib_child_status(scenes[i].pid));
+		EXPECT_EQ(128 + SIGKILL, child_status(scenes[i].pid));
 		runner_start(&scenes[i].destroyer, destroy_it, &scenes[i].use);
 		runner_await_asleep(&scenes[i].destroyer);
 		EXPECT_FALSE(runner_is_done(&scenes[i].destroyer));
@@ -516,8 +514,7 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 		runner_start(&destroyers[i], destroy_rwlock, &locks[i]);
 		runner_await_asleep(&destroyers[i]);
 		EXPECT_FALSE(runner_is_done(&destroyers[i]));
-		kill(pid, SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
+		EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 	}
 	for (i = 0; i < ARRAY_SIZE(scenes); i++)
 		EXPECT_EQ(EBUSY, runner_join(&scenes[i].destroyer));

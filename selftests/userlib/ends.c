@@ -174,7 +174,7 @@ static void worker_start(struct scene *scene, int i)
 		if (pthread_create(&worker->thread, NULL, work_as_thread, worker))
 			abort();
 	} else {
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			work(scene, worker);
 			_exit(0);
@@ -200,7 +200,7 @@ static void worker_end(struct scene *scene, int i)
 	} else {
 		if (scene->end == IS_KILLED)
 			kill(worker->pid, SIGKILL);
-		waitpid(worker->pid, NULL, 0);
+		child_status(worker->pid);
 	}
 }
 
@@ -366,8 +366,7 @@ ENDS_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 	ASSERT_EQ(0, memwait_mutex_lock(&scene->mutex));
 	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
 	await_waiters(self->fd, &scene->mutex, U32_SIZE, 1);
-	kill(scene->workers[0].pid, SIGKILL);
-	waitpid(scene->workers[0].pid, NULL, 0);
+	kill_child(scene->workers[0].pid);
 	await_waiters(self->fd, &scene->mutex, U32_SIZE, 1);
 	ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
 	while (!__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE))

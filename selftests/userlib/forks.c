@@ -72,7 +72,7 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 		ASSERT_LE(0, child);
 		if (!child)
 			_exit(be_a_child(objects, self->loop, &counted, id));
-		EXPECT_EQ(0, userlib_child_status(child));
+		EXPECT_EQ(0, child_status(child));
 
 		/* And a child that has called nothing has children. */
 		for (grandmaker = 0; grandmaker < ARRAY_SIZE(makers); grandmaker++) {
@@ -82,10 +82,10 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 				grandchild = makers[grandmaker]();
 				if (!grandchild)
 					_exit(be_a_child(objects, self->loop, &counted, id));
-				_exit(userlib_child_status(grandchild) ||
+				_exit(child_status(grandchild) ||
 				      be_a_child(objects, self->loop, &counted, id));
 			}
-			EXPECT_EQ(0, userlib_child_status(child));
+			EXPECT_EQ(0, child_status(child));
 		}
 	}
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
@@ -126,8 +126,7 @@ static void be_helped(struct helped *helped, pid_t (*make)(void))
 		helped->helper = helper;
 		__atomic_store_n(&helped->ready, 1, __ATOMIC_RELEASE);
 	}
-	for (;;)
-		pause();
+	stay();
 }
 
 static int lock_helped(void *arg)
@@ -157,7 +156,7 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 		ASSERT_EQ(0, memwait_mutex_init(&helped->mutex, kind[i / ARRAY_SIZE(makers)]));
 		ASSERT_EQ(0, memwait_sem_init(&helped->sem, 1, 0));
 		ASSERT_EQ(0, memwait_mutex_lock(&helped->mutex));
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			be_helped(helped, makers[i % ARRAY_SIZE(makers)]);
 			_exit(1);
@@ -169,8 +168,7 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 		runner_await_asleep(&locks);
 		runner_start(&waits, wait_helped, helped);
 		runner_await_asleep(&waits);
-		kill(pid, SIGKILL);
-		ASSERT_EQ(128 + SIGKILL, userlib_child_status(pid));
+		ASSERT_EQ(128 + SIGKILL, kill_child(pid));
 
 		/* The dead one was first: what is for it goes to those who live. */
 		EXPECT_EQ(0, memwait_mutex_unlock(&helped->mutex));

@@ -261,7 +261,7 @@ static pid_t forked;
 
 static void fork_here(void)
 {
-	forked = fork();
+	forked = fork_child();
 }
 
 struct forking {
@@ -291,7 +291,7 @@ static int get_id(void *arg)
 	if (!forked)
 		_exit(!has_own_id(id, forking->parents));
 	__atomic_store_n(forking->parents, id, __ATOMIC_RELEASE);
-	return userlib_child_status(forked);
+	return child_status(forked);
 }
 
 /* Both come back from the lock, which each has in memory of its own. */
@@ -307,7 +307,7 @@ static int lock_and_unlock(void *arg)
 	ret = memwait_mutex_lock(&mutex) ?: memwait_mutex_unlock(&mutex);
 	if (!forked)
 		_exit(ret);
-	return ret ?: userlib_child_status(forked);
+	return ret ?: child_status(forked);
 }
 
 USERLIB_TEST(L10_a_handler_forks_within_a_call)

@@ -431,7 +431,7 @@ USERLIB_TEST(a_process_of_the_other_width)
 	ASSERT_LT(0, readlink("/proc/self/exe", path, sizeof(path) - 16));
 	strcat(path, ".other");
 	fflush(stdout);
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		dup2(memfd, STDIN_FILENO);
 		execl(path, path, "other", NULL);
@@ -443,7 +443,7 @@ USERLIB_TEST(a_process_of_the_other_width)
 	EXPECT_EQ(EOWNERDEAD, memwait_mutex_lock(&table->mutexes[4]));
 	EXPECT_EQ(0, memwait_mutex_consistent(&table->mutexes[4]));
 	EXPECT_EQ(0, memwait_mutex_unlock(&table->mutexes[4]));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	printf("# %u bits beside %u\n", table->width[0], table->width[1]);
 	/* The rig has put the other one there: if it is there, it was used. */
 	EXPECT_TRUE(access(path, X_OK) || table->width[0] != table->width[1]);

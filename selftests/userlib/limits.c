@@ -311,8 +311,7 @@ static void begin_scene(struct __test_metadata *_metadata, struct scene *scene,
 	memset(shared, 0, sizeof(*shared));
 	ASSERT_EQ(0, pipe(scene->begun));
 	ASSERT_EQ(0, pipe(scene->go));
-	scene->first = fork();
-	ASSERT_LE(0, scene->first);
+	scene->first = fork_child();
 	if (!scene->first) {
 		if (way->begin() || write(scene->begun[1], "", 1) != 1 ||
 		    read(scene->go[0], &c, 1) != 1 || lose(loss))
@@ -320,10 +319,7 @@ static void begin_scene(struct __test_metadata *_metadata, struct scene *scene,
 		_exit(way->end());
 	}
 	ASSERT_EQ(1, read(scene->begun[0], &c, 1));
-	scene->waiter = fork();
-	ASSERT_LE(0, scene->waiter);
-	if (!scene->waiter)
-		_exit(way->wait());
+	scene->waiter = run_in_child(way->wait());
 	await_asleep(scene->waiter);
 	ASSERT_EQ(1, write(scene->go[1], "", 1));
 }
@@ -344,8 +340,8 @@ TEST_F_TIMEOUT(limits, L2_who_has_no_descriptor_left_wakes_others, 300)
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		TH_LOG("%s", ways[i].name);
 		begin_scene(_metadata, &scene, &ways[i], OPENING);
-		EXPECT_EQ(0, userlib_child_status(scene.first));
-		EXPECT_EQ(0, userlib_child_status(scene.waiter));
+		EXPECT_EQ(0, child_status(scene.first));
+		EXPECT_EQ(0, child_status(scene.waiter));
 		end_scene(&scene);
 	}
 }
@@ -365,10 +361,10 @@ TEST_F_TIMEOUT(limits, L2_what_wakes_nobody_is_made_up_for, 300)
 		for (loss = DESCRIPTORS; loss < losses; loss++) {
 			TH_LOG("%s, %d", ways[i].name, loss);
 			begin_scene(_metadata, &scene, &ways[i], loss);
-			EXPECT_EQ(reasons[loss], userlib_child_status(scene.first));
+			EXPECT_EQ(reasons[loss], child_status(scene.first));
 			write_number(MAX_CONTEXTS, max_contexts);
 			EXPECT_EQ(0, ways[i].next());
-			EXPECT_EQ(0, userlib_child_status(scene.waiter));
+			EXPECT_EQ(0, child_status(scene.waiter));
 			end_scene(&scene);
 		}
 	}
@@ -410,8 +406,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 	for (way = 0; way < 4; way++) {
 		memset(shared, 0, sizeof(*shared));
 		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, kinds[way % 2]));
-		waiter = fork();
-		ASSERT_LE(0, waiter);
+		waiter = fork_child();
 		if (!waiter) {
 			while (!__atomic_load_n(&shared->open, __ATOMIC_ACQUIRE))
 				before_next_look();
@@ -427,7 +422,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 		ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
 		EXPECT_EQ(0, way / 2 ? trylock_mutex() : lock_mutex());
 		EXPECT_EQ(0, unlock_mutex());
-		EXPECT_EQ(0, userlib_child_status(waiter));
+		EXPECT_EQ(0, child_status(waiter));
 	}
 }
 

@@ -683,7 +683,7 @@ static void fork_and_free(memwait_op_t *op, int result, void *data)
 {
 	struct freeing *freeing = data;
 
-	freeing->child = fork();
+	freeing->child = fork_child();
 	if (!freeing->child)
 		free_loop(op, result, data);
 }
@@ -707,7 +707,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 			_exit(ret != (run ? EPERM : -EPERM) || freeing.err || counted.calls);
 		EXPECT_EQ(run ? 0 : 2, ret);
 		EXPECT_EQ(1, counted.calls);
-		EXPECT_EQ(0, userlib_child_status(freeing.child));
+		EXPECT_EQ(0, child_status(freeing.child));
 	}
 }
 
@@ -738,8 +738,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	memwait_op_init(&unused.op, self->loop, count_call, &unused);
-	child = fork();
-	ASSERT_LE(0, child);
+	child = fork_child();
 	if (!child) {
 		bad |= memwait_loop_dispatch(self->loop) != -EPERM;
 		bad |= memwait_loop_run(self->loop) != EPERM;
@@ -755,7 +754,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 		bad |= memwait_loop_free(own);
 		_exit(bad);
 	}
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
@@ -771,8 +770,7 @@ USERLIB_TEST(a_device_that_was_closed_is_opened_again)
 
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(0, memwait_notify(mutex, 0, 0));
-	child = fork();
-	ASSERT_LE(0, child);
+	child = fork_child();
 	if (!child) {
 		for (fd = 3; fd < 64; fd++)
 			close(fd);
@@ -785,7 +783,7 @@ USERLIB_TEST(a_device_that_was_closed_is_opened_again)
 	}
 	await_waiters(self->fd, mutex, U32_SIZE, 1);
 	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 }
 
 USERLIB_TEST(a_loop_whose_descriptor_was_closed_says_so)

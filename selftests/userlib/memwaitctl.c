@@ -76,10 +76,8 @@ FIXTURE_TEARDOWN(tool)
 {
 	int i;
 
-	for (i = 0; i < self->nr; i++) {
-		kill(self->children[i], SIGKILL);
-		waitpid(self->children[i], NULL, 0);
-	}
+	for (i = 0; i < self->nr; i++)
+		kill_child(self->children[i]);
 	unlink(self->file);
 }
 
@@ -98,7 +96,7 @@ TOOL_TEST(R37_info_says_whether_the_device_can_be_used)
 
 	ASSERT_EQ(0, stat("/dev/memwait", &st));
 	ASSERT_EQ(0, chmod("/dev/memwait", 0600));
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		if (setgid(1234) || setuid(1234))
 			_exit(99);
@@ -115,7 +113,7 @@ TOOL_TEST(R37_a_script_waits_and_notifies)
 	uint32_t *word = self->words + self->page / sizeof(uint32_t) + 2;
 	unsigned long offset = self->page + 8;
 	struct output output;
-	pid_t child = fork();
+	pid_t child = fork_child();
 
 	if (!child) {
 		run(&output, "wait %s %lu 0", self->file, offset);
@@ -246,7 +244,7 @@ struct locks {
 
 static pid_t lock_both(struct locks *locks, int first, bool second)
 {
-	pid_t child = fork();
+	pid_t child = fork_child();
 
 	if (child)
 		return child;
@@ -257,8 +255,7 @@ static pid_t lock_both(struct locks *locks, int first, bool second)
 		usleep(1000);
 	if (second && memwait_mutex_lock(&locks->mutex[!first]))
 		_exit(1);
-	for (;;)
-		pause();
+	stay();
 }
 
 TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
@@ -283,7 +280,7 @@ TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
 	EXPECT_STREQ("nobody waits for an owner\n", output.text);
 
 	/* The first one has a lock, and waits for nothing; a third one waits for it. */
-	self->children[self->nr++] = fork();
+	self->children[self->nr++] = fork_child();
 	if (!self->children[1])
 		_exit(memwait_mutex_lock(&locks->mutex[0]));
 	snprintf(expected, sizeof(expected), "(thread %d, ", self->children[0]);
@@ -325,7 +322,7 @@ TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
 		SKIP(return, "this kernel cannot tell of deaths");
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		uint64_t id = 0;
 
@@ -352,8 +349,7 @@ TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
 	snprintf(expected, sizeof(expected), "thread %d", child);
 	EXPECT_EQ(NULL, strstr(output.text, expected));
 
-	kill(child, SIGKILL);
-	EXPECT_EQ(128 + SIGKILL, child_status(child));
+	EXPECT_EQ(128 + SIGKILL, kill_child(child));
 	self->nr--;
 	run(&output, "owners --all");
 	snprintf(expected, sizeof(expected), " %d ", child);
@@ -370,7 +366,7 @@ TOOL_TEST(R37_top_counts_what_happens)
 
 	if (!begin_patching(&offline))
 		SKIP(return, "emulated, and more than one processor");
-	child = fork();
+	child = fork_child();
 	if (!child) {
 		/* One wait of 20 ms after the other, and a notify. Its name is like an event's. */
 		prctl(PR_SET_NAME, "x: memwait_x");
@@ -401,7 +397,7 @@ TOOL_TEST(R37_top_counts_what_happens)
 TOOL_TEST(R37_names_that_are_not_printable)
 {
 	struct output output;
-	pid_t child = fork();
+	pid_t child = fork_child();
 
 	if (!child) {
 		prctl(PR_SET_NAME, "\033[2J\x7f\xff\xc2\x9b\xc3\xa9");
@@ -441,7 +437,7 @@ TOOL_TEST(R37_a_word_in_a_huge_page)
 	words = mmap(NULL, 2 * fs.f_bsize, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (words != MAP_FAILED) {
-		child = fork();
+		child = fork_child();
 		if (!child) {
 			run(&output, "wait %s %ld 0", file, fs.f_bsize + 8192);
 			_exit(output.status);

@@ -165,8 +165,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere_exclude_each_other)
 		memset(guarded, 0, sizeof(*guarded));
 		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, kinds[kind]));
 		for (i = 0; i < 3; i++) {
-			children[i] = fork();
-			ASSERT_LE(0, children[i]);
+			children[i] = fork_child();
 			if (!children[i]) {
 				void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
 						   memfd, 0);
@@ -178,7 +177,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere_exclude_each_other)
 		visit_with_loop(&visitor, guarded, self->loop);
 		ASSERT_EQ(0, memwait_loop_run(self->loop));
 		for (i = 0; i < 3; i++)
-			ASSERT_EQ(0, userlib_child_status(children[i]));
+			ASSERT_EQ(0, child_status(children[i]));
 		EXPECT_EQ(0, visitor.error);
 		EXPECT_EQ(4L * ROUNDS, guarded->counter);
 		EXPECT_EQ(0, guarded->violations);
@@ -407,9 +406,9 @@ static void fork_and_look(memwait_op_t *op, int result, void *data)
 
 	(void)op;
 	forking->err = result;
-	forking->child = fork();
+	forking->child = fork_child();
 	if (forking->child) {
-		forking->status = userlib_child_status(forking->child);
+		forking->status = child_status(forking->child);
 		forking->err = memwait_mutex_trylock(forking->mutex);
 	}
 }
@@ -805,14 +804,11 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
 		/* Uses the device before the fork, and after. */
 		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
-		child = fork();
-		ASSERT_LE(0, child);
-		if (!child)
-			_exit(visit_often(guarded));
+		child = run_in_child(visit_often(guarded));
 		await_waiters(self->fd, &guarded->mutex, U32_SIZE, 1);
 		ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
 		ASSERT_EQ(0, visit_often(guarded));
-		ASSERT_EQ(0, userlib_child_status(child));
+		ASSERT_EQ(0, child_status(child));
 		EXPECT_EQ(2L * ROUNDS, guarded->counter);
 		EXPECT_EQ(0, guarded->violations);
 	}
@@ -932,15 +928,11 @@ USERLIB_TEST(a_waiter_that_is_killed_is_not_missed)
 			struct runner behind;
 
 			ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
-			child = fork();
-			ASSERT_LE(0, child);
-			if (!child)
-				_exit(memwait_mutex_lock(&guarded->mutex));
+			child = run_in_child(memwait_mutex_lock(&guarded->mutex));
 			await_waiters(self->fd, &guarded->mutex, U32_SIZE, 1);
 			runner_start(&behind, lock_and_unlock, &guarded->mutex);
 			await_waiters(self->fd, &guarded->mutex, U32_SIZE, 2);
-			kill(child, SIGKILL);
-			ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+			ASSERT_EQ(128 + SIGKILL, kill_child(child));
 			ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
 			ASSERT_EQ(0, runner_join(&behind));
 			ASSERT_EQ(0, memwait_mutex_destroy(&guarded->mutex));

@@ -98,10 +98,8 @@ static int have_a_child(void *arg)
 
 	if (ids[0] && write_id(&ids[1]))
 		return 1;
-	pid = fork();
-	if (!pid)
-		_exit(write_id(&ids[2]));
-	if (userlib_child_status(pid) || write_id(&ids[3]))
+	pid = run_in_child(write_id(&ids[2]));
+	if (child_status(pid) || write_id(&ids[3]))
 		return 2;
 	return 0;
 }
@@ -260,10 +258,8 @@ OWNERS_TEST(R34_the_oldest_waiter_is_told)
 /* A process that waits, and ends with the result. */
 static pid_t fork_waiter(int fd, struct word_wait *wait, int waiters)
 {
-	pid_t pid = fork();
+	pid_t pid = run_in_child(wait_sized(wait));
 
-	if (!pid)
-		_exit(wait_sized(wait));
 	await_waiters(fd, wait->word, 0, waiters);
 	return pid;
 }
@@ -285,8 +281,8 @@ OWNERS_TEST(R34_who_was_woken_and_dies_is_made_up_for)
 		counted.calls = 0;
 		ASSERT_EQ(MEMWAIT_PENDING, arm_sized(&wait, &counted.op));
 		EXPECT_EQ(1, memwait_notify(self->word, 1, 0));
-		EXPECT_EQ(MEMWAIT_OK, userlib_child_status(pids[0]));
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, userlib_child_status(pids[1]));
+		EXPECT_EQ(MEMWAIT_OK, child_status(pids[0]));
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, child_status(pids[1]));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, counted.result);
 	}

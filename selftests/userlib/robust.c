@@ -96,16 +96,14 @@ ROBUST_TEST(L6_threads_and_processes_exclude_each_other)
 		ASSERT_EQ(0, memwait_mutex_init(&board->mutex, kinds[kind]));
 		for (i = 0; i < 2; i++) {
 			if (!(kinds[kind] & MEMWAIT_PRIVATE)) {
-				pids[i] = fork();
-				if (!pids[i])
-					_exit(visit_often(board));
+				pids[i] = run_in_child(visit_often(board));
 			}
 			runner_start(&runners[i], visit_often, board);
 		}
 		for (i = 0; i < 2; i++) {
 			EXPECT_EQ(0, runner_join(&runners[i]));
 			if (!(kinds[kind] & MEMWAIT_PRIVATE)) {
-				EXPECT_EQ(0, userlib_child_status(pids[i]));
+				EXPECT_EQ(0, child_status(pids[i]));
 			}
 		}
 		EXPECT_EQ((kinds[kind] & MEMWAIT_PRIVATE ? 2L : 4L) * ROUNDS, board->counter);
@@ -631,9 +629,7 @@ ROBUST_TEST(L6_what_an_operation_was_told_goes_on_to_the_next)
 				  memwait_mutex_lock_async(&board->mutex, &counted.op));
 		} else {
 			board->there = 0;
-			pid = fork();
-			if (!pid)
-				_exit(pend_on_mutex(board));
+			pid = run_in_child(pend_on_mutex(board));
 			await(&board->there);
 		}
 		getting_init(&getting, self->loop, &board->mutex, CLOCKLOCK);
@@ -647,8 +643,7 @@ ROBUST_TEST(L6_what_an_operation_was_told_goes_on_to_the_next)
 			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 			EXPECT_EQ(0, counted.calls);
 		} else {
-			kill(pid, SIGKILL);
-			waitpid(pid, NULL, 0);
+			kill_child(pid);
 		}
 		EXPECT_EQ(EOWNERDEAD, runner_join(&runner));
 		EXPECT_EQ(0, getting.given_back);

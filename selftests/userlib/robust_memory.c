@@ -93,9 +93,7 @@ ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 	ASSERT_EQ(0, memwait_mutex_init(mapped.mutex, MEMWAIT_MUTEX_ROBUST));
 	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mapped.mutex));
 	word = *word_of(mapped.mutex);
-	pid = fork();
-	if (!pid)
-		_exit(wait_for_mutex(mapped.mutex));
+	pid = run_in_child(wait_for_mutex(mapped.mutex));
 	await_waiters(self->fd, mapped.mutex, 0, 1);
 	ASSERT_EQ(0, ftruncate(mapped.memfd, 0));
 
@@ -107,7 +105,7 @@ ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 	EXPECT_EQ(128 + SIGBUS, in_child(trylock_it, mapped.mutex));
 	/* It is told of the death, and looks. */
 	owner_end_and_reap(&owner);
-	EXPECT_EQ(128 + SIGBUS, userlib_child_status(pid));
+	EXPECT_EQ(128 + SIGBUS, child_status(pid));
 
 	/* The file is longer again, and empty there. */
 	ASSERT_EQ(0, ftruncate(mapped.memfd, 4096));

@@ -83,16 +83,14 @@ static const unsigned int owners_matter[] = {
 /* Runs a function as the first process, and thread, of a PID namespace of its own. */
 static pid_t fork_first_process(int (*function)(void *arg), void *arg)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 
 	if (pid)
 		return pid;
 	if (unshare(CLONE_NEWPID))
 		_exit(100);
-	pid = fork();
-	if (!pid)
-		_exit(getpid() != 1 || gettid() != 1 ? 101 : function(arg));
-	_exit(userlib_child_status(pid));
+	pid = run_in_child(getpid() != 1 || gettid() != 1 ? 101 : function(arg));
+	_exit(child_status(pid));
 }
 
 static int lock_twice_and_visit(struct board *board, bool twice)
@@ -161,11 +159,11 @@ ROBUST_TEST(L6_namespaces_with_equal_thread_ids)
 		pids[0] = fork_first_process(be_first_and_have_it, board);
 		await(&board->there);
 		pids[1] = fork_first_process(be_first_and_want_it, board);
-		EXPECT_EQ(0, userlib_child_status(pids[1])) {
+		EXPECT_EQ(0, child_status(pids[1])) {
 			TH_LOG("kind %x", owners_matter[i]);
 			set(&board->go, 1);
 		}
-		EXPECT_EQ(0, userlib_child_status(pids[0]));
+		EXPECT_EQ(0, child_status(pids[0]));
 		EXPECT_EQ(2L * ROUNDS, board->counter);
 		EXPECT_EQ(0, board->violations);
 	}
@@ -204,12 +202,10 @@ ROBUST_TEST(L1_a_child_does_not_own_what_its_parent_has_locked)
 		ASSERT_EQ(0, memwait_mutex_lock(&board->mutex));
 		board->id = self->id;
 		board->there = 0;
-		pid = fork();
-		if (!pid)
-			_exit(be_a_child(board));
+		pid = run_in_child(be_a_child(board));
 		await_waiters(self->fd, &board->mutex, 0, 1);
 		EXPECT_EQ(0, memwait_mutex_unlock(&board->mutex));
-		EXPECT_EQ(0, userlib_child_status(pid)) {
+		EXPECT_EQ(0, child_status(pid)) {
 			TH_LOG("kind %x", owners_matter[i]);
 		}
 		EXPECT_EQ(0, memwait_mutex_lock(&board->mutex));

@@ -373,9 +373,7 @@ ROBUST_TEST(L7_who_waits_for_a_writer_dies)
 			ASSERT_EQ(0, memwait_rwlock_init(rwlock, robust ? MEMWAIT_RWLOCK_ROBUST :
 							 0));
 			ASSERT_EQ(0, memwait_rwlock_wrlock(rwlock));
-			pid = fork();
-			if (!pid)
-				_exit(ways[way](rwlock));
+			pid = run_in_child(ways[way](rwlock));
 			await_asleep(pid);
 			for (i = 0; i < 2; i++) {
 				entering_init(&entering[i], self->loop, rwlock,
@@ -384,8 +382,7 @@ ROBUST_TEST(L7_who_waits_for_a_writer_dies)
 				runner_start(&runners[i], enter_and_leave, &entering[i]);
 				runner_await_asleep(&runners[i]);
 			}
-			kill(pid, SIGKILL);
-			EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
+			EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 			EXPECT_EQ(0, memwait_rwlock_unlock(rwlock));
 			for (i = 0; i < 2; i++) {
 				EXPECT_EQ(0, runner_join(&runners[i])) {
@@ -417,13 +414,10 @@ ROBUST_TEST(L6_a_writer_dies_that_waits_for_readers)
 		ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST |
 						 MEMWAIT_RWLOCK_PREFER_WRITER));
 		ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
-		pid = fork();
-		if (!pid)
-			_exit(memwait_rwlock_wrlock(rwlock));
+		pid = run_in_child(memwait_rwlock_wrlock(rwlock));
 		await_asleep(pid);
 		EXPECT_EQ(EBUSY, memwait_rwlock_tryrdlock(rwlock));
-		kill(pid, SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
+		EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 
 		/* One that gives up before the reader has left leaves all as it was. */
 		entering_init(&entering, self->loop, rwlock, way);

@@ -71,8 +71,7 @@ static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, 
 	ASSERT_NE(MAP_FAILED, shared);
 	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kind));
 	for (i = 0; i < 2; i++) {
-		children[i] = fork();
-		ASSERT_LE(0, children[i]);
+		children[i] = fork_child();
 		if (!children[i]) {
 			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
 					   0);
@@ -93,7 +92,7 @@ static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, 
 	ASSERT_EQ(0, memwait_loop_run(loop));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, runner_join(&runners[i]));
-		EXPECT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, child_status(children[i]));
 		EXPECT_EQ(0, users[i].error);
 	}
 	EXPECT_EQ(6L * ROUNDS / 5, shared->a);
@@ -535,13 +534,10 @@ USERLIB_TEST(L1_a_child_uses_the_lock_and_not_the_loop)
 	pid_t child;
 
 	ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(use_as_child(shared, self->loop));
+	child = run_in_child(use_as_child(shared, self->loop));
 	await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 1);
 	ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(1, shared->a);
 	EXPECT_EQ(0, memwait_rwlock_destroy(&shared->lock));
 }
@@ -659,12 +655,9 @@ USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_goes)
 		ASSERT_EQ(0, memwait_rwlock_init(lock, preferring[i]));
 		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 		if (!(preferring[i] & MEMWAIT_PRIVATE)) {
-			child = fork();
-			if (!child)
-				_exit(write_once(shared));
+			child = run_in_child(write_once(shared));
 			await_sleepers(state_of(lock), preferring[i], 1);
-			kill(child, SIGKILL);
-			ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+			ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		}
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
 		time = in_time(CLOCK_MONOTONIC, 20);

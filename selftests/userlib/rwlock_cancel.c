@@ -64,15 +64,11 @@ USERLIB_TEST(a_writer_that_is_killed_while_it_waits_for_the_gate)
 	for (i = 0; i < 20; i++) {
 		memset(shared, 0, sizeof(*shared));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
-		child = fork();
-		ASSERT_LE(0, child);
-		if (!child)
-			_exit(write_once(shared));
+		child = run_in_child(write_once(shared));
 		await_waiters(self->fd, &shared->lock, U32_SIZE, 1);
 		runner_start(&behind, write_once, shared);
 		await_waiters(self->fd, &shared->lock, U32_SIZE, 2);
-		kill(child, SIGKILL);
-		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
 		ASSERT_EQ(0, runner_join(&behind));
 		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
@@ -304,8 +300,7 @@ USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kinds[round % ARRAY_SIZE(kinds)]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
 		for (i = 0; i < 3; i++) {
-			children[i] = fork();
-			ASSERT_LE(0, children[i]);
+			children[i] = fork_child();
 			if (!children[i]) {
 				struct counted_op counted = { 0 };
 				memwait_loop_t *loop;
@@ -317,18 +312,15 @@ USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 					_exit(1);
 				memwait_op_init(&counted.op, loop, count_call, &counted);
 				memwait_rwlock_rdlock_async(&shared->lock, &counted.op);
-				for (;;)
-					pause();
+				stay();
 			}
 			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);
 		}
 		runner_start(&reader, read_once, shared);
 		runner_start(&writer, write_once, shared);
 		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 5);
-		for (i = 0; i < 3; i++) {
-			kill(children[i], SIGKILL);
-			ASSERT_EQ(128 + SIGKILL, userlib_child_status(children[i]));
-		}
+		for (i = 0; i < 3; i++)
+			ASSERT_EQ(128 + SIGKILL, kill_child(children[i]));
 		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 2);
 		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
 		ASSERT_EQ(0, runner_join(&reader));

@@ -130,8 +130,7 @@ USERLIB_TEST(no_more_than_its_value_are_inside_threads_processes_and_loop)
 	ASSERT_NE(MAP_FAILED, shared);
 	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 1, 2));
 	for (i = 0; i < 2; i++) {
-		children[i] = fork();
-		ASSERT_LE(0, children[i]);
+		children[i] = fork_child();
 		if (!children[i]) {
 			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
 					   0);
@@ -150,7 +149,7 @@ USERLIB_TEST(no_more_than_its_value_are_inside_threads_processes_and_loop)
 	ASSERT_EQ(0, memwait_loop_run(self->loop));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, runner_join(&runners[i]));
-		EXPECT_EQ(0, userlib_child_status(children[i]));
+		EXPECT_EQ(0, child_status(children[i]));
 	}
 	EXPECT_EQ(0, user.error);
 	EXPECT_EQ(ROUNDS, user.rounds);
@@ -361,17 +360,14 @@ USERLIB_TEST(a_waiter_that_is_killed_takes_nothing)
 
 	for (i = 0; i < 20; i++) {
 		memset(sem, 0, sizeof(*sem));
-		child = fork();
-		ASSERT_LE(0, child);
-		if (!child)
-			_exit(memwait_sem_wait(sem));
+		child = run_in_child(memwait_sem_wait(sem));
 		await_waiters(self->fd, sem, U32_SIZE, 1);
 		runner_start(&behind, wait_once, sem);
 		await_waiters(self->fd, sem, U32_SIZE, 2);
 		kill(child, SIGKILL);
 		/* The post races with the death. */
 		ASSERT_EQ(0, memwait_sem_post(sem));
-		if (userlib_child_status(child) == 0) {
+		if (child_status(child) == 0) {
 			ASSERT_EQ(0, memwait_sem_post(sem));
 		}
 		ASSERT_EQ(0, runner_join(&behind));
@@ -680,14 +676,11 @@ USERLIB_TEST(L1_a_child_uses_the_semaphore_and_not_the_loop)
 	other = (memwait_sem_t *)(shared + 1);
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(other, &counted.op));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(use_as_child(shared, &counted, self->loop));
+	child = run_in_child(use_as_child(shared, &counted, self->loop));
 	await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
 	ASSERT_EQ(0, memwait_sem_post(&shared->sem));
 	ASSERT_EQ(0, memwait_sem_post(&shared->sem));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, value_of(&shared->sem));
 	EXPECT_EQ(0, memwait_sem_destroy(&shared->sem));
 	/* The parent's operation has not noticed. */
@@ -707,8 +700,7 @@ USERLIB_TEST(L3_a_process_that_is_killed_with_a_completed_wait_gives_the_post_to
 
 	for (i = 0; i < 20; i++) {
 		memset(shared, 0, sizeof(*shared));
-		child = fork();
-		ASSERT_LE(0, child);
+		child = fork_child();
 		if (!child) {
 			struct counted_op counted = { 0 };
 			memwait_loop_t *loop;
@@ -718,16 +710,14 @@ USERLIB_TEST(L3_a_process_that_is_killed_with_a_completed_wait_gives_the_post_to
 			memwait_op_init(&counted.op, loop, count_call, &counted);
 			if (memwait_sem_wait_async(&shared->sem, &counted.op) != EINPROGRESS)
 				_exit(2);
-			for (;;)
-				pause();
+			stay();
 		}
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
 		runner_start(&behind, wait_once, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
 		ASSERT_EQ(0, memwait_sem_post(&shared->sem));
 		EXPECT_FALSE(runner_is_done(&behind));
-		kill(child, SIGKILL);
-		ASSERT_EQ(128 + SIGKILL, userlib_child_status(child));
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
 		ASSERT_EQ(0, runner_join(&behind));
 		ASSERT_EQ(0, value_of(&shared->sem));
 	}

@@ -214,8 +214,7 @@ static inline void helper_fork(struct stage *stage, int me)
 /* Ends a helper, whatever it does or has, and returns when that has been told. */
 static inline void helper_kill(struct stage *stage, int me)
 {
-	kill(stage->helpers[me].pid, SIGKILL);
-	waitpid(stage->helpers[me].pid, NULL, 0);
+	kill_child(stage->helpers[me].pid);
 	close(stage->helpers[me].fd);
 	stage->owners--;
 	scene->loops[me] = 0;
@@ -680,8 +679,7 @@ static inline const char *one_victim(struct stage *stage, struct life *life)
 	wrong = victim_begin(stage);
 	if (!wrong)
 		wrong = victim_walk(stage, life);
-	kill(stage->victim, SIGKILL);
-	waitpid(stage->victim, NULL, 0);
+	kill_child(stage->victim);
 	stage->owners--;
 	scene->loops[VICTIM] = 0;
 	await_death_told(stage);
@@ -846,8 +844,7 @@ static inline bool can_step(void)
 	}
 	can = waitpid(pid, NULL, WUNTRACED) == pid &&
 	      !ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	kill_child(pid);
 	return can;
 }
 

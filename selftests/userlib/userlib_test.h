@@ -162,15 +162,6 @@ static inline void nothing(int signal)
 	(void)signal;
 }
 
-static inline int userlib_child_status(pid_t pid)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid)
-		return -1;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 FIXTURE(userlib)
 {
 	memwait_loop_t *loop;

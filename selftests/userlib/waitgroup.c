@@ -95,8 +95,7 @@ USERLIB_TEST(it_waits_for_threads_and_processes)
 		}
 		if (round % 32 == 1) {
 			ASSERT_EQ(0, memwait_waitgroup_add(&shared->group, 1));
-			child = fork();
-			ASSERT_LE(0, child);
+			child = fork_child();
 			parts[3] = (struct part){ shared, 3 };
 			if (!child)
 				_exit(work_and_be_done(&parts[3]));
@@ -117,7 +116,7 @@ USERLIB_TEST(it_waits_for_threads_and_processes)
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(0, runner_join(&runners[i]));
 		if (round % 32 == 1) {
-			ASSERT_EQ(0, userlib_child_status(child));
+			ASSERT_EQ(0, child_status(child));
 		}
 		ASSERT_EQ(0, memwait_waitgroup_destroy(&shared->group));
 	}
@@ -220,8 +219,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere)
 	ASSERT_NE(MAP_FAILED, crossing);
 	ASSERT_EQ(0, memwait_waitgroup_init(&crossing->group, 0, 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	child = fork();
-	ASSERT_LE(0, child);
+	child = fork_child();
 	if (!child) {
 		void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 
@@ -244,7 +242,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere)
 		}
 		ASSERT_EQ(0, ret);
 	}
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, crossing->violations);
 	EXPECT_EQ(0, memwait_waitgroup_destroy(&crossing->back));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&crossing->group));
@@ -491,13 +489,10 @@ USERLIB_TEST(L1_a_child_uses_the_group_and_not_the_loop)
 	pid_t child;
 
 	ASSERT_EQ(0, memwait_waitgroup_add(&shared->group, 1));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(use_as_child(shared, self->loop));
+	child = run_in_child(use_as_child(shared, self->loop));
 	await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_waitgroup_done(&shared->group));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, memwait_waitgroup_destroy(&shared->group));
 }
 
@@ -511,8 +506,7 @@ USERLIB_TEST(waiting_processes_that_are_killed_disturb_nobody)
 	for (round = 0; round < 20; round++) {
 		ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 0, 1));
 		for (i = 0; i < 2; i++) {
-			children[i] = fork();
-			ASSERT_LE(0, children[i]);
+			children[i] = fork_child();
 			if (!children[i]) {
 				struct counted_op counted = { 0 };
 				memwait_loop_t *loop;
@@ -523,16 +517,13 @@ USERLIB_TEST(waiting_processes_that_are_killed_disturb_nobody)
 					_exit(1);
 				memwait_op_init(&counted.op, loop, count_call, &counted);
 				memwait_waitgroup_wait_async(&shared->group, &counted.op);
-				for (;;)
-					pause();
+				stay();
 			}
 		}
 		runner_start(&thread, wait_for_group, &shared->group);
 		await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 3);
-		for (i = 0; i < 2; i++) {
-			kill(children[i], SIGKILL);
-			ASSERT_EQ(128 + SIGKILL, userlib_child_status(children[i]));
-		}
+		for (i = 0; i < 2; i++)
+			ASSERT_EQ(128 + SIGKILL, kill_child(children[i]));
 		await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 1);
 		ASSERT_EQ(0, memwait_waitgroup_done(&shared->group));
 		ASSERT_EQ(0, runner_join(&thread));

@@ -164,9 +164,7 @@ ROBUST_TEST(L7_who_was_woken_dies)
 		memset(board, 0, sizeof(*board));
 		ASSERT_EQ(0, thing->set_up(board, thing->kind));
 		for (j = 0; j < 2; j++) {
-			pids[j] = fork();
-			if (!pids[j])
-				_exit(!j && pin(0) ? 100 : thing->take(board));
+			pids[j] = run_in_child(!j && pin(0) ? 100 : thing->take(board));
 			await_asleep(pids[j]);
 		}
 		ASSERT_EQ(0, pin(20));
@@ -176,9 +174,8 @@ ROBUST_TEST(L7_who_was_woken_dies)
 		while (thread_state(pids[0]) != 'T')
 			usleep(100);
 		EXPECT_EQ('S', thread_state(pids[1]));
-		kill(pids[0], SIGKILL);
-		EXPECT_EQ(128 + SIGKILL, userlib_child_status(pids[0]));
-		EXPECT_EQ(0, userlib_child_status(pids[1])) {
+		EXPECT_EQ(128 + SIGKILL, kill_child(pids[0]));
+		EXPECT_EQ(0, child_status(pids[1])) {
 			TH_LOG("%s", thing->name);
 		}
 	}
@@ -215,13 +212,10 @@ ROBUST_TEST(L7_who_waits_at_a_barrier_dies)
 		runner_await_asleep(&runners[0]);
 		/* One after another, so that all who arrive are too many. */
 		for (i = 0; i < deaths; i++) {
-			pid = fork();
-			if (!pid)
-				_exit(meet(board));
+			pid = run_in_child(meet(board));
 			await_asleep(pid);
 			EXPECT_FALSE(runner_is_done(&runners[0]));
-			kill(pid, SIGKILL);
-			EXPECT_EQ(128 + SIGKILL, userlib_child_status(pid));
+			EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 		}
 		/* With this one they are two. */
 		soon = in_time(CLOCK_MONOTONIC, 20);

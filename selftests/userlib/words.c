@@ -200,15 +200,12 @@ USERLIB_TEST(processes_meet_on_a_word)
 	uint32_t *word = self->shared;
 	pid_t child;
 
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		_exit(memwait_wait32(word, 0, NULL, 0));
+	child = run_in_child(memwait_wait32(word, 0, NULL, 0));
 	await_waiters(self->fd, word, U32_SIZE, 1);
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 	EXPECT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(0, userlib_child_status(child));
+	EXPECT_EQ(0, child_status(child));
 	EXPECT_EQ(0, counted.calls);
 	EXPECT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
