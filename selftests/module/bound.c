@@ -720,7 +720,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 			mw_notify(fd, &board->completed, MEMWAIT_ALL, U32);
 			tell(&board->ready);
 			if (round % 2) {
-				usleep(next_random(&(uint64_t){ round }) % 1000);
+				await(&board->go);
 				close(fd);
 			}
 			pause();
@@ -728,8 +728,11 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 		ASSERT_LT(0, pid);
 		await(&board->ready);
 		ASSERT_EQ(0, board->result);
+		EXPECT_EQ(WAITS, mw_waiters(self->fd, &board->pending, U32));
 		EXPECT_EQ(MEMWAIT_PENDING,
 			  mw_async(self->fd, &board->completed, 0, FOREVER, U32, round, NULL));
+		tell(&board->go);
+		usleep(next_random(&(uint64_t){ round + 2 }) % 1000);
 		kill(pid, SIGKILL);
 		usleep(next_random(&(uint64_t){ round + 1 }) % 3000);
 		close(fd);
