@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs, for root. memwait/ids: all living ids, one per line. The walk looks the next id up for
- * each line, so it keeps nothing between two lines.
+ * debugfs, for root. memwait/ids: all living ids, one per line, in the order of their creation. The
+ * walk has a marker in the list of identities.
  *
  * memwait/queues: all waiters, one per line.
  *
@@ -248,13 +248,15 @@ static const struct file_operations memwait_walk_fops = {
 
 /**
  * struct memwait_ids - an open list of ids, and its present line
- * @id: least id of the present line
+ * @place: the walk's marker
+ * @id: of the present line; 0: there is none
  * @kind: what has it
  * @pid: the process
  * @tid: the thread, or 0
  * @command: name of the thread; or of the process, if it lives
  */
 struct memwait_ids {
+	struct memwait_identity place;
 	u64 id;
 	const char *kind;
 	pid_t pid;
@@ -262,13 +264,14 @@ struct memwait_ids {
 	char command[TASK_COMM_LEN];
 };
 
-/* Notes an identity, if it lives. Returns whether it does. */
-static bool memwait_ids_note(struct memwait_ids *ids, const struct memwait_identity *identity)
+/* Notes an identity, if it lives. */
+static void memwait_ids_note(struct memwait_ids *ids, const struct memwait_identity *identity)
 {
 	struct task_struct *task;
 
 	if (READ_ONCE(identity->dead))
-		return false;
+		return;
+	ids->id = identity->id;
 	ids->kind = identity->who ? "thread" : "context";
 	ids->pid = identity->pid;
 	ids->tid = identity->tid;
@@ -276,28 +279,26 @@ static bool memwait_ids_note(struct memwait_ids *ids, const struct memwait_ident
 	task = pid_task(find_pid_ns(ids->tid ?: ids->pid, &init_pid_ns), PIDTYPE_PID);
 	if (task)
 		get_task_comm(ids->command, task);
-	return true;
 }
 
 /* Each look at an identity is an RCU section of its own: any number may be dead. */
 static void *memwait_ids_line(struct memwait_ids *ids)
 {
 	struct memwait_identity *identity;
-	bool noted;
 
-	for (;; ids->id++) {
+	while (!ids->id) {
 		rcu_read_lock();
-		identity = memwait_identity_next(&ids->id);
-		noted = identity && memwait_ids_note(ids, identity);
+		identity = memwait_identity_next(&ids->place);
+		if (identity)
+			memwait_ids_note(ids, identity);
 		rcu_read_unlock();
 		if (!identity)
 			return NULL;
-		if (noted)
-			return ids;
 		if (memwait_is_killed())
 			return ERR_PTR(-EINTR);
 		cond_resched();
 	}
+	return ids;
 }
 
 static void *memwait_ids_start(struct seq_file *seq, loff_t *pos)
@@ -311,7 +312,7 @@ static void *memwait_ids_next(struct seq_file *seq, void *line, loff_t *pos)
 
 	++*pos;
 	if (line != SEQ_START_TOKEN)
-		ids->id++;
+		ids->id = 0;
 	return memwait_ids_line(ids);
 }
 
@@ -340,15 +341,27 @@ static const struct seq_operations memwait_ids_ops = {
 
 static int memwait_ids_open(struct inode *inode, struct file *file)
 {
-	return seq_open_private(file, &memwait_ids_ops, sizeof(struct memwait_ids)) ?:
-	       nonseekable_open(inode, file);
+	struct memwait_ids *ids = __seq_open_private(file, &memwait_ids_ops, sizeof(*ids));
+
+	if (!ids)
+		return -ENOMEM;
+	memwait_identity_begin_walk(&ids->place);
+	return nonseekable_open(inode, file);
+}
+
+static int memwait_ids_release(struct inode *inode, struct file *file)
+{
+	struct memwait_ids *ids = ((struct seq_file *)file->private_data)->private;
+
+	memwait_identity_end_walk(&ids->place);
+	return seq_release_private(inode, file);
 }
 
 static const struct file_operations memwait_ids_fops = {
 	.owner = THIS_MODULE,
 	.open = memwait_ids_open,
 	.read = seq_read,
-	.release = seq_release_private,
+	.release = memwait_ids_release,
 };
 
 /**

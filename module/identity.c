@@ -7,7 +7,7 @@
  * look it up in a hash table. No clone(2) flag, vfork(2), PID namespace or closed descriptor hides
  * a thread. The exit probe runs before waitpid(2) returns in the parent, the exec probe before the
  * new program's first instruction. A thread that joins the dying one, or whose vfork(2) child
- * executes a program, may run on before the probe. A context dies with its last close.
+ * executes a program, may run on before the probe. A context dies when it ends, see context.c.
  *
  * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
  * to be buried, see owner.c.
@@ -18,25 +18,43 @@
  *
  * Look-ups by id are under RCU.
  *
- * Ids start at the nanoseconds since boot at module load and go up by one: a reloaded module reuses
- * none. A living thread with an id keeps the module loaded.
+ * An id is the image of a counter, which starts at the nanoseconds since boot at module load and
+ * goes up by one. Nobody can give one per nanosecond, so a reloaded module starts above all that
+ * were given. A living thread with an id keeps the module loaded.
+ *
+ * The image is by a permutation of 62 bits, a Feistel network of four rounds of SipHash: from its
+ * ids nobody can tell others', nor their number. At each load the key must be the same, or an id
+ * could come again, and nobody may know it. The kernel has a key from boot to boot by which it
+ * hashes pointers for %p: ours is its hash of addresses that nothing has. With the kernel's
+ * parameter no_hash_pointers ids can be predicted, and are as unique.
+ *
+ * The table of ids has each identity from before it lives until it has been buried: it is inserted
+ * as a dead one, since an insertion can fail, and a charge must be last. Whoever looks it up uses
+ * it under RCU, or by a word that watches it; it is freed after a grace period, and its node is
+ * used for nothing else. Insertion and removal disable softirqs on 6.1, so both are in process
+ * context with no raw lock held.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_living_lock
  *			memwait_new_lock -> memwait_context.lock -> memwait_living_lock
  */
 #include <linux/atomic.h>
+#include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/hashtable.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/module.h>
+#include <linux/random.h>
 #include <linux/rculist.h>
+#include <linux/rhashtable.h>
 #include <linux/sched.h>
+#include <linux/siphash.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/timekeeping.h>
 #include <linux/workqueue.h>
-#include <linux/xarray.h>
 
 #include "context.h"
 #include "identity.h"
@@ -50,10 +68,25 @@
  */
 static DEFINE_HASHTABLE(memwait_living, 14);
 static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* for table changes */
-/* Serializes the creation of identities, so that no thread or context gets two. */
+/* Serializes the creation of identities, so that no thread or context gets two; and their list. */
 static DEFINE_SPINLOCK(memwait_new_lock);
-static DEFINE_XARRAY(memwait_identities);	/* id -> identity, until the work has drained it */
-static atomic64_t memwait_last_id;
+static LIST_HEAD(memwait_all);
+
+/* Half of the bits of an id. */
+#define MEMWAIT_ID_HALF	31
+
+static atomic64_t memwait_last_identity;
+static siphash_key_t memwait_id_key __ro_after_init;
+
+static const struct rhashtable_params memwait_identity_params = {
+	.key_len = sizeof(u64),
+	.key_offset = offsetof(struct memwait_identity, id),
+	.head_offset = offsetof(struct memwait_identity, id_node),
+	.min_size = 256,	/* so that an idle machine does not resize all the time */
+	.automatic_shrinking = true,
+};
+
+static struct rhashtable memwait_identities;	/* id -> identity, until the work has drained it */
 
 struct workqueue_struct *memwait_bury_queue;
 
@@ -86,38 +119,101 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 }
 
 /**
- * memwait_identity_next() - find the next identity, dead or alive
- * @id: its least id; set to its id
+ * memwait_identity_begin_walk() - begin a walk over all identities
+ * @place: zeroed, the walk's marker
  *
- * Context: any but interrupts; under RCU.
+ * Context: process context.
+ */
+void memwait_identity_begin_walk(struct memwait_identity *place)
+{
+	spin_lock(&memwait_new_lock);
+	list_add(&place->node, &memwait_all);
+	spin_unlock(&memwait_new_lock);
+}
+
+/**
+ * memwait_identity_next() - find the next identity, dead or alive
+ * @place: the walk's marker, moved behind it
+ *
+ * Context: process context; under RCU.
  *
  * Return: the identity, or %NULL.
  */
-struct memwait_identity *memwait_identity_next(u64 *id)
+struct memwait_identity *memwait_identity_next(struct memwait_identity *place)
 {
-	struct memwait_identity *identity;
-	unsigned long index = *id;
+	struct memwait_identity *identity = place;
 
-	identity = xa_find(&memwait_identities, &index, ULONG_MAX, XA_PRESENT);
-	*id = index;
+	spin_lock(&memwait_new_lock);
+	list_for_each_entry_continue(identity, &memwait_all, node) {
+		if (identity->id)
+			break;
+	}
+	if (list_entry_is_head(identity, &memwait_all, node))
+		identity = NULL;
+	else
+		list_move(&place->node, &identity->node);
+	spin_unlock(&memwait_new_lock);
 	return identity;
 }
 
-/* Allocates an identity, unpublished and not charged. Returns it or an ERR_PTR(). */
+/**
+ * memwait_identity_end_walk() - end a walk over all identities
+ * @place: the walk's marker
+ *
+ * Context: process context.
+ */
+void memwait_identity_end_walk(struct memwait_identity *place)
+{
+	spin_lock(&memwait_new_lock);
+	list_del(&place->node);
+	spin_unlock(&memwait_new_lock);
+}
+
+/* See the top. */
+static u64 memwait_new_id(void)
+{
+	const u64 mask = (1ULL << MEMWAIT_ID_HALF) - 1;
+	u64 number, left, right, round;
+
+	do {
+		number = atomic64_inc_return(&memwait_last_identity);
+		left = number >> MEMWAIT_ID_HALF;
+		right = number & mask;
+		for (round = 0; round < 4; round++) {
+			left ^= siphash_2u64(round, right, &memwait_id_key) & mask;
+			swap(left, right);
+		}
+	} while (!(left | right));
+	return left << MEMWAIT_ID_HALF | right;
+}
+
+/**
+ * memwait_identity_find() - look an identity up by id
+ * @id: from user space
+ *
+ * Context: any but interrupts; under RCU.
+ *
+ * Return: the identity, dead or alive; or %NULL.
+ */
+struct memwait_identity *memwait_identity_find(u64 id)
+{
+	return rhashtable_lookup(&memwait_identities, &id, memwait_identity_params);
+}
+
+/* Allocates an identity, which is not charged and does not live yet. Returns it or an ERR_PTR(). */
 static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
 						       const struct task_struct *who)
 {
 	struct memwait_identity *identity;
-	int err;
 
 	identity = kmalloc(sizeof(*identity), MEMWAIT_GFP);
 	if (!identity)
 		return ERR_PTR(-ENOMEM);
-	identity->id = atomic64_inc_return(&memwait_last_id);
+	identity->id = memwait_new_id();
 	identity->user = context->user;
 	identity->call = 0;
 	identity->ended = false;
-	identity->dead = false;
+	identity->dead = true;
 	identity->who = who;
 	identity->tid = who ? task_pid_nr(current) : 0;
 	identity->pid = who ? task_tgid_nr(current) : context->pid;
@@ -130,40 +226,38 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 		kfree(identity);
 		return ERR_PTR(-ENOMEM);
 	}
-	/* Not charged to the memory cgroup: all users share the table. */
-	err = xa_reserve(&memwait_identities, identity->id, GFP_KERNEL);
-	if (err) {
+	/* The table is not charged to the memory cgroup: all users share it. */
+	if (rhashtable_insert_fast(&memwait_identities, &identity->id_node,
+				   memwait_identity_params)) {
 		if (identity->watch)
 			memwait_watch_free(identity->watch);
 		kfree(identity);
-		return ERR_PTR(err);
+		return ERR_PTR(-ENOMEM);
 	}
 	return identity;
 }
 
-/* Frees an unpublished identity, or %NULL. */
+/* Frees an identity that has not lived, or %NULL. */
 static void memwait_identity_drop(struct memwait_identity *identity)
 {
 	if (!identity)
 		return;
-	xa_release(&memwait_identities, identity->id);
+	rhashtable_remove_fast(&memwait_identities, &identity->id_node, memwait_identity_params);
 	if (identity->watch)
 		memwait_watch_free(identity->watch);
-	kfree(identity);
+	kfree_rcu(identity, rcu);
 }
 
-/* Publishes an identity that has been charged. */
+/* An identity that has been charged lives from here on. */
 static void memwait_identity_add(struct memwait_identity *identity,
 				 struct memwait_context *context)
 {
 	lockdep_assert_held(&memwait_new_lock);
 	refcount_inc(&identity->user->refs);
 	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
-	/*
-	 * Waiters can guess the id, so words may watch the identity from here on. Does not fail:
-	 * memwait_identity_alloc() reserved the entry.
-	 */
-	xa_store(&memwait_identities, identity->id, identity, GFP_NOWAIT);
+	list_add_tail(&identity->node, &memwait_all);
+	/* The barrier is for waiters who see the id in a word. */
+	smp_store_mb(identity->dead, false);
 	if (identity->who) {
 		raw_spin_lock(&memwait_living_lock);
 		hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)identity->who);
@@ -277,26 +371,13 @@ void memwait_identity_free(struct memwait_identity *identity)
 {
 	struct memwait_user *user = identity->user;
 
-	xa_erase(&memwait_identities, identity->id);
+	spin_lock(&memwait_new_lock);
+	list_del(&identity->node);
+	spin_unlock(&memwait_new_lock);
 	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
-	if (identity->watch)
-		memwait_watch_free(identity->watch);
-	kfree_rcu(identity, rcu);
+	memwait_identity_drop(identity);
 	memwait_user_put(user);
 	module_put(THIS_MODULE);	/* module unload waits for the work */
-}
-
-/**
- * memwait_identity_find() - look an identity up by id
- * @id: from user space
- *
- * Context: any but interrupts; under RCU.
- *
- * Return: the identity, dead or alive; or %NULL.
- */
-struct memwait_identity *memwait_identity_find(u64 id)
-{
-	return xa_load(&memwait_identities, id);
 }
 
 /**
@@ -349,13 +430,48 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 	return *identity ? 0 : -EPERM;
 }
 
-void __init memwait_identity_init(void)
+/* See the top. Fails while the kernel has no key for hashes of pointers itself. */
+static int __init memwait_identity_key(void)
 {
-	atomic64_set(&memwait_last_id, ktime_get_boottime_ns());
+	const unsigned long nowhere = 1UL << (BITS_PER_LONG - 1);	/* not canonical */
+	char text[2 * sizeof(void *) + 1];
+	u64 hashes[4];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		snprintf(text, sizeof(text), "%p", (void *)(nowhere + i));
+		if (kstrtou64(text, 16, &hashes[i]))
+			return -EAGAIN;
+	}
+	memwait_id_key.key[0] = hashes[0] << 32 | lower_32_bits(hashes[1]);
+	memwait_id_key.key[1] = hashes[2] << 32 | lower_32_bits(hashes[3]);
+	return 0;
+}
+
+/**
+ * memwait_identity_init() - make what ids need
+ *
+ * Context: process context; sleeps until the kernel has random numbers.
+ *
+ * Return: 0; or a negative errno.
+ */
+int __init memwait_identity_init(void)
+{
+	int err = wait_for_random_bytes();
+
+	/* 6.1 makes its key up to two seconds later. */
+	while (!err && memwait_identity_key()) {
+		if (msleep_interruptible(100))
+			err = -EINTR;
+	}
+	if (err)
+		return err;
+	atomic64_set(&memwait_last_identity, ktime_get_boottime_ns());
+	return rhashtable_init(&memwait_identities, &memwait_identity_params);
 }
 
 /* No thread has an id, and no context exists. */
 void memwait_identity_exit(void)
 {
-	xa_destroy(&memwait_identities);
+	rhashtable_destroy(&memwait_identities);
 }

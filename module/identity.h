@@ -6,6 +6,8 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/rcupdate.h>
+#include <linux/rhashtable-types.h>
+#include <linux/sched.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
@@ -16,11 +18,13 @@ struct memwait_watch;
 
 /**
  * struct memwait_identity - a thread or a context that has an id
- * @id: its id
+ * @id: its id; 0: a marker of debugfs.c
+ * @id_node: in the table of ids, until it is freed
+ * @node: in the list of all, in the order of their creation
  * @user: the user that is charged, with a reference
  * @call: the number of the call, of many steps, that tells waiters of its death; or 0
  * @ended: set before @dead: it ended by itself, outside of all functions, see identity.c
- * @dead: set once, before @dead_llist is added
+ * @dead: clear while it lives; set before @dead_llist is added
  * @who: the thread, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
  * @pid: the process's id there; for a context, that of the process that opened it
@@ -37,6 +41,8 @@ struct memwait_watch;
  */
 struct memwait_identity {
 	u64 id;
+	struct rhash_head id_node;
+	struct list_head node;
 	struct memwait_user *user;
 	u64 call;
 	bool ended;
@@ -61,13 +67,15 @@ extern char memwait_anybody;
 extern struct workqueue_struct *memwait_bury_queue;
 struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
-struct memwait_identity *memwait_identity_next(u64 *id);
+void memwait_identity_begin_walk(struct memwait_identity *place);
+struct memwait_identity *memwait_identity_next(struct memwait_identity *place);
+void memwait_identity_end_walk(struct memwait_identity *place);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who);
 int memwait_identity_bind(struct memwait_context *context);
 void memwait_identity_kill(struct memwait_identity *identity, bool ended);
 void memwait_identity_free(struct memwait_identity *identity);
-void memwait_identity_init(void);
+int memwait_identity_init(void);
 void memwait_identity_exit(void);
 
 /* The id that a wait names, or 0. */

@@ -184,7 +184,9 @@ static int __init memwait_init(void)
 	err = memwait_alloc_init();
 	if (err)
 		goto exit_user;
-	memwait_identity_init();
+	err = memwait_identity_init();
+	if (err)
+		goto exit_alloc;
 	err = memwait_owner_init();
 	if (err)
 		goto exit_identity;
@@ -198,6 +200,7 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
+exit_alloc:
 	memwait_alloc_exit();
 exit_user:
 	memwait_user_exit();

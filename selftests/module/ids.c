@@ -293,6 +293,88 @@ IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 		close(fds[i]);
 }
 
+#define LIVING	500
+#define TRIES	65536
+
+/* How many ids around @id live, as somebody sees who may do nothing else. */
+static int find_neighbours(uint64_t id)
+{
+	uint64_t word;
+	int fd, i, found = 0;
+
+	if (setgid(1234) || setuid(1234))
+		return -1;
+	fd = memwait_open(0);
+	my_id(fd);
+	for (i = 1; i <= TRIES / 2; i++) {
+		word = (id + i) & MEMWAIT_OWNER_MASK;
+		found += mw_wait(fd, &word, word, 0, OWNED64) != MEMWAIT_OWNER_DIED;
+		word = (id - i) & MEMWAIT_OWNER_MASK;
+		found += mw_wait(fd, &word, word, 0, OWNED64) != MEMWAIT_OWNER_DIED;
+	}
+	word = id;
+	return mw_wait(fd, &word, word, 0, OWNED64) == MEMWAIT_TIMED_OUT ? found : -1;
+}
+
+IDS_TEST(R33_who_knows_an_id_finds_no_other)
+{
+	uint64_t id = 0;
+	int i, *found = shared_page(4096), fds[LIVING];
+	pid_t child;
+
+	for (i = 0; i < LIVING; i++) {
+		fds[i] = memwait_open(0);
+		ASSERT_LE(0, fds[i]);
+		ASSERT_EQ(0, mw_owner(fds[i], MEMWAIT_OWNER_CONTEXT, &id));
+	}
+	child = fork();
+	if (!child) {
+		*found = find_neighbours(id);
+		_exit(0);
+	}
+	EXPECT_EQ(0, child_status(child));
+	EXPECT_EQ(0, *found);
+	for (i = 0; i < LIVING; i++)
+		close(fds[i]);
+	munmap(found, 4096);
+}
+
+#define RELOADS	5
+#define EACH	300
+
+/* As module_load.sh does. */
+static bool reload(void)
+{
+	return !syscall(SYS_delete_module, "memwait", O_NONBLOCK) &&
+	       !system("insmod \"$MEMWAIT_KO\" 2>/dev/null || modprobe memwait");
+}
+
+IDS_TEST(R33_no_id_is_used_again_by_a_reloaded_module)
+{
+	static uint64_t ids[RELOADS * EACH];
+	int round, i;
+
+	for (round = 0; round < RELOADS; round++) {
+		for (i = 0; i < EACH; i++) {
+			ids[round * EACH + i] = my_id(self->fd);
+			ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, NULL));
+		}
+		close(self->fd);
+		self->fd = -1;
+		for (i = 0; !reload(); i++) {
+			/* The dead are told of a little later. */
+			if (errno != EWOULDBLOCK || i == 1000)
+				SKIP(return, "the module cannot be unloaded");
+			usleep(10000);
+		}
+		self->fd = memwait_open(0);
+		ASSERT_LE(0, self->fd);
+	}
+	qsort(ids, round * EACH, sizeof(ids[0]), compare_ids);
+	for (i = 1; i < round * EACH; i++)
+		EXPECT_NE(ids[i - 1], ids[i]);
+}
+
 IDS_TEST(R37_only_root_reads_the_list)
 {
 	pid_t child = fork();

@@ -35,19 +35,35 @@ OWNER_TEST(R33_a_context_has_one_id_of_its_own)
 	EXPECT_TRUE(lives(self->fd, one));
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
+
+	return one < two ? -1 : one > two;
+}
+
+/* They differ, and of two given one after the other one says nothing of the other. */
 OWNER_TEST(R33_no_id_is_used_again)
 {
 	struct owned_waiter w = { .fd = self->fd };
-	uint64_t last = self->id;
+	uint64_t ids[501] = { self->id };
+	int i, ascending = 0;
 	pthread_t thread;
-	int i;
 
-	for (i = 0; i < 500; i++) {
+	for (i = 1; i <= 500; i++) {
 		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
 		pthread_join(thread, NULL);
-		EXPECT_LT(last, w.id);
-		last = w.id;
+		ids[i] = w.id;
+		EXPECT_NE(0, w.id);
+		EXPECT_EQ(0, w.id & ~MEMWAIT_OWNER_MASK);
+		ascending += ids[i] > ids[i - 1];
 	}
+	/* Ten standard deviations. */
+	EXPECT_LT(186, ascending);
+	EXPECT_GT(314, ascending);
+	qsort(ids, ARRAY_SIZE(ids), sizeof(ids[0]), compare_ids);
+	for (i = 1; i <= 500; i++)
+		EXPECT_LT(1 << 16, ids[i] - ids[i - 1]);
 	mw_await_owners(self->fd, self->owners);
 }
 

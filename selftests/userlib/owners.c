@@ -77,14 +77,16 @@ OWNERS_TEST(R33_an_id_stays_the_same)
 
 OWNERS_TEST(R33_each_thread_and_each_process_has_its_own)
 {
-	uint64_t last = self->id;
+	uint64_t ids[ENDS + 1] = { self->id };
 	struct owner owner;
-	int how;
+	int how, before;
 
 	for (how = 0; how < ENDS; how++) {
 		ASSERT_EQ(0, owner_start(&owner, self->hold, how, write_id, self->word));
-		EXPECT_LT(last, *self->word);
-		last = *self->word;
+		ids[how + 1] = *self->word;
+		EXPECT_NE(0, ids[how + 1]);
+		for (before = 0; before <= how; before++)
+			EXPECT_NE(ids[before], ids[how + 1]);
 		owner_end_and_reap(&owner);
 	}
 	EXPECT_EQ(self->id, id_of_ioctl(self->fd));
