@@ -64,6 +64,7 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 	ret = memwait_queue_begin_join(&wait->waiter, arg, &bucket);
 	if (ret)
 		return ret;
+	__acquire(&bucket->lock);	/* for sparse */
 	spin_lock(&context->lock);
 	pin = memwait_pin_find(context, wait->waiter.word.key.owner);
 	if (unlikely(!pin))

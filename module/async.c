@@ -77,7 +77,6 @@ void memwait_async_leave(struct memwait_async_waiter *wait)
  */
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused)
 {
-
 	memwait_async_leave(wait);
 	if (memwait_async_is_group(wait))
 		memwait_async_group_unpin(&to_group(wait)->group, wait->context, unused);

@@ -92,7 +92,7 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	waiter->ops->describe(waiter, &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->identity ? waiter->identity->id : 0;
-	/* .watched is freed only after all words stopped watching it, under their buckets' locks. */
+	/* .watched is freed only after no word watches it, which changes under buckets' locks. */
 	watch = memwait_watch_find(bucket, &waiter->word.key);
 	if (watch && watch->watched) {
 		line->owner = watch->watched->id;

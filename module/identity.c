@@ -88,6 +88,7 @@ static const struct rhashtable_params memwait_identity_params = {
 
 static struct rhashtable memwait_identities;	/* id -> identity, until the work has drained it */
 
+static struct kmem_cache *memwait_watch_cache;
 struct workqueue_struct *memwait_bury_queue;
 
 /* Whether this kernel reports deaths. Set at module load. */
@@ -95,6 +96,29 @@ bool memwait_has_owners __ro_after_init;
 
 /* memwait_context.owner of a context that is not bound, and never will be. */
 char memwait_anybody;
+
+/**
+ * memwait_watch_alloc() - allocate what a MEMWAIT_OWNED waiter brings
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the watch, for memwait_watch_free(); or %NULL.
+ */
+struct memwait_watch *memwait_watch_alloc(void)
+{
+	return kmem_cache_alloc(memwait_watch_cache, MEMWAIT_GFP);
+}
+
+/**
+ * memwait_watch_free() - free a watch that no word has
+ * @watch: from memwait_watch_alloc()
+ *
+ * Context: any but interrupts.
+ */
+void memwait_watch_free(struct memwait_watch *watch)
+{
+	kmem_cache_free(memwait_watch_cache, watch);
+}
 
 /**
  * memwait_identity_of() - find the identity of a thread
@@ -467,11 +491,18 @@ int __init memwait_identity_init(void)
 	if (err)
 		return err;
 	atomic64_set(&memwait_last_identity, ktime_get_boottime_ns());
-	return rhashtable_init(&memwait_identities, &memwait_identity_params);
+	memwait_watch_cache = KMEM_CACHE(memwait_watch, 0);
+	if (!memwait_watch_cache)
+		return -ENOMEM;
+	err = rhashtable_init(&memwait_identities, &memwait_identity_params);
+	if (err)
+		kmem_cache_destroy(memwait_watch_cache);
+	return err;
 }
 
 /* No thread has an id, and no context exists. */
 void memwait_identity_exit(void)
 {
 	rhashtable_destroy(&memwait_identities);
+	kmem_cache_destroy(memwait_watch_cache);
 }

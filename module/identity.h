@@ -65,6 +65,8 @@ struct memwait_identity {
 extern bool memwait_has_owners;
 extern char memwait_anybody;
 extern struct workqueue_struct *memwait_bury_queue;
+struct memwait_watch *memwait_watch_alloc(void);
+void memwait_watch_free(struct memwait_watch *watch);
 struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
 void memwait_identity_begin_walk(struct memwait_identity *place);

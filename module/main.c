@@ -13,7 +13,6 @@
 #include "debugfs.h"
 #include "identity.h"
 #include "memwait.h"
-#include "watch.h"
 
 /* The ABI is the same in 32-bit and 64-bit builds. */
 static_assert(sizeof(struct memwait_info) == 80);
@@ -175,12 +174,9 @@ static int __init memwait_init(void)
 	err = memwait_queue_init();
 	if (err)
 		return err;
-	err = memwait_watch_init();
-	if (err)
-		goto exit_queue;
 	err = memwait_user_init(memwait_bury_work);
 	if (err)
-		goto exit_watch;
+		goto exit_queue;
 	err = memwait_alloc_init();
 	if (err)
 		goto exit_user;
@@ -204,8 +200,6 @@ exit_alloc:
 	memwait_alloc_exit();
 exit_user:
 	memwait_user_exit();
-exit_watch:
-	memwait_watch_exit();
 exit_queue:
 	memwait_queue_exit();
 	return err;
@@ -219,7 +213,6 @@ static void __exit memwait_exit(void)
 	memwait_identity_exit();
 	memwait_alloc_exit();
 	memwait_user_exit();
-	memwait_watch_exit();
 	memwait_queue_exit();
 }
 

@@ -60,7 +60,7 @@
  * The waiters of other words make a tree deeper, which is all that they cost: the logarithm of
  * their number, and a step with the lock held. The hash has a secret seed.
  *
- *	Lock order:	bucket->lock -> memwait_context.lock -> locks of hrtimers and of the id table
+ *	Lock order:	bucket->lock -> memwait_context.lock -> locks of hrtimers
  *			bucket->lock -> memwait_context.lock -> memwait_identity.lock
  *			bucket->lock -> memwait_context.lock -> memwait_user.pin_lock
  *
@@ -90,7 +90,7 @@
  */
 #define MEMWAIT_BUCKETS_PER_CPU	256
 #define MEMWAIT_BUCKET_SHIFT	19
-#define MEMWAIT_MAX_BUCKETS	(1UL << 20)	/* 64 MiB: with more memory trees are higher */
+#define MEMWAIT_MAX_BUCKETS	(1024 * 1024UL)	/* 64 MiB: with more memory trees are higher */
 
 struct memwait_bucket *memwait_buckets __ro_after_init;
 unsigned int memwait_bucket_mask __ro_after_init;
@@ -302,8 +302,8 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 	if (unlikely(waiter->identity))
 		memwait_watch_leave(from, waiter);
 	if (from != to) {
-		/* At any time it is counted somewhere: pairs with the acquires of notify.c. */
 		memwait_bucket_count(to, 1);
+		/* At any time it is counted somewhere: pairs with the acquires of notify.c. */
 		smp_store_release(&from->nr_waiters, from->nr_waiters - 1);
 	}
 	waiter->word.key = *target;

@@ -25,15 +25,23 @@
 
 static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_bucket *target)
 {
-	spin_lock(&min(source, target)->lock);
-	if (source != target)
-		spin_lock_nested(&max(source, target)->lock, SINGLE_DEPTH_NESTING);
+	struct memwait_bucket *first = min(source, target), *second = max(source, target);
+
+	spin_lock(&first->lock);
+	__release(&first->lock);	/* for sparse, here and below */
+	if (first != second) {
+		spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
+		__release(&second->lock);
+	}
 }
 
 static void memwait_pair_unlock(struct memwait_bucket *source, struct memwait_bucket *target)
 {
-	if (source != target)
+	if (source != target) {
+		__acquire(&target->lock);
 		spin_unlock(&target->lock);
+	}
+	__acquire(&source->lock);
 	spin_unlock(&source->lock);
 }
 

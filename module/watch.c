@@ -63,14 +63,11 @@
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/rbtree.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "identity.h"
 #include "memwait.h"
 #include "watch.h"
-
-static struct kmem_cache *memwait_watch_cache;
 
 static struct memwait_watch *to_watch(const struct rb_node *node)
 {
@@ -103,29 +100,6 @@ struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
 
 	lockdep_assert_held(&bucket->lock);
 	return rb_entry_safe(node, struct memwait_watch, node);
-}
-
-/**
- * memwait_watch_alloc() - allocate what a MEMWAIT_OWNED waiter brings
- *
- * Context: process context, may sleep.
- *
- * Return: the watch, for memwait_watch_free(); or %NULL.
- */
-struct memwait_watch *memwait_watch_alloc(void)
-{
-	return kmem_cache_alloc(memwait_watch_cache, MEMWAIT_GFP);
-}
-
-/**
- * memwait_watch_free() - free a watch that no word has
- * @watch: from memwait_watch_alloc()
- *
- * Context: any but interrupts.
- */
-void memwait_watch_free(struct memwait_watch *watch)
-{
-	kmem_cache_free(memwait_watch_cache, watch);
 }
 
 static void memwait_unwatch(struct memwait_watch *watch)
@@ -406,16 +380,4 @@ struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity)
 	}
 	__release(&bucket->lock);	/* sparse cannot follow */
 	return watch;
-}
-
-int __init memwait_watch_init(void)
-{
-	memwait_watch_cache = KMEM_CACHE(memwait_watch, 0);
-	return memwait_watch_cache ? 0 : -ENOMEM;
-}
-
-/* No waiter is left, and no identity. */
-void memwait_watch_exit(void)
-{
-	kmem_cache_destroy(memwait_watch_cache);
 }

@@ -45,13 +45,9 @@ struct memwait_watch {
 
 struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key);
-struct memwait_watch *memwait_watch_alloc(void);
-void memwait_watch_free(struct memwait_watch *watch);
 void memwait_forget_mover(struct memwait_watch *watch);
 void memwait_watch_moved(struct memwait_watch *watch, struct memwait_identity *identity);
 void memwait_let_go(struct memwait_watch *watch, const struct memwait_identity *identity);
 struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity);
-int memwait_watch_init(void);
-void memwait_watch_exit(void);
 
 #endif /* MEMWAIT_WATCH_H */

@@ -367,7 +367,7 @@ MEMWAIT_TEST(R12_requeue_many)
 	EXPECT_EQ(77, before);	/* 1 + 2 + ... + 77 is the first sum that is enough */
 }
 
-/* As many as a step moves, one less and one more: to a word without waiters, and to one with some. */
+/* As many as a step moves, one less and one more; to a word without waiters, and with one. */
 MEMWAIT_TEST(R12_requeue_all_of_few_or_many)
 {
 	static const int counts[] = { 1, 2, 63, 64, 65, 200 };
