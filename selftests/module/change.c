@@ -292,6 +292,51 @@ MEMWAIT_TEST(R38_no_death_comes_between_the_change_and_the_notify)
 	pthread_join(thread, NULL);
 }
 
+#define STEPS_WAITS	500	/* many steps of a notify */
+
+/* A process is killed while it notifies many: it has changed nothing, or notifies them all. */
+MEMWAIT_TEST(R38_no_death_comes_between_two_steps)
+{
+	static struct memwait_async entries[STEPS_WAITS];
+	static struct memwait_completion done[STEPS_WAITS];
+	uint64_t random = 88172645463325252ULL, start, took = 0, delay;
+	uint32_t *word = self->shared, *go = word + 1;
+	int round, changed = 0, i;
+	pid_t pid;
+
+	for (i = 0; i < STEPS_WAITS; i++)
+		entries[i].wait = (struct memwait_wait) { .addr = (uintptr_t)word, .flags = U32,
+							  .deadline = MEMWAIT_FOREVER };
+	for (round = 0; round < 40; round++) {
+		ASSERT_EQ(STEPS_WAITS, mw_batch(self->fd, entries, STEPS_WAITS));
+		pid = fork();
+		if (!pid) {
+			__atomic_store_n(go, 1, __ATOMIC_RELEASE);
+			_exit(mw_change(self->fd, word, MEMWAIT_CHANGE_SET, 1, MEMWAIT_ALL,
+					NULL) != STEPS_WAITS);
+		}
+		while (!__atomic_load_n(go, __ATOMIC_ACQUIRE))
+			;
+		start = now_ns(CLOCK_MONOTONIC);
+		if (round) {
+			delay = next_random(&random) % took;
+			while (now_ns(CLOCK_MONOTONIC) < start + delay)
+				;
+			kill(pid, SIGKILL);
+		}
+		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		if (!round)
+			took = now_ns(CLOCK_MONOTONIC) - start;
+		ASSERT_EQ(*word ? 0 : STEPS_WAITS, mw_waiters(self->fd, word, U32));
+		changed += *word;
+		mw_notify(self->fd, word, MEMWAIT_ALL, U32);
+		ASSERT_EQ(STEPS_WAITS, mw_read(self->fd, done, STEPS_WAITS));
+		*word = 0;
+		*go = 0;
+	}
+	EXPECT_LT(0, changed);
+}
+
 static volatile sig_atomic_t handled;
 
 static void count_signal(int sig)

@@ -105,6 +105,29 @@ MEMWAIT_TEST(R25_unread_time_outs_do_not_go_on)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
 }
 
+/* Nor those that a notify has passed over, which are completions already. */
+MEMWAIT_TEST(R25_what_a_notify_has_found_overdue_does_not_go_on)
+{
+	int fd = memwait_open(O_NONBLOCK);
+	struct memwait_completion done;
+
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 5, 1, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 2, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 3, NULL));
+	while (!mw_readable(fd))
+		sched_yield();
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(2, done.user_data);
+	EXPECT_EQ(1, mw_fdinfo(fd, "completed"));
+	close(fd);
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(3, done.user_data);
+}
+
 MEMWAIT_TEST(R25_not_to_a_pending_wait_of_the_closing_context)
 {
 	int fd = memwait_open(O_NONBLOCK);

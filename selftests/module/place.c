@@ -408,24 +408,54 @@ MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
 	EXPECT_EQ(MANY / 4, mw_read(self->fd, done, MANY));
 }
 
-/* What threads leave that die while they are away does not pile up. */
-MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
+/* Threads that die while they are away, one after the other. */
+static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *words, int n)
 {
-	uint64_t *words = (uint64_t *)self->shared;
 	struct thread t;
-	int i;
 
-	handle(SIGUSR1, 0);
-	for (i = 0; i < 50; i++) {
-		t = one(self->fd, words, CALLS_AGAIN);
+	while (n--) {
+		t = one(fd, words, CALLS_AGAIN);
 		t.expected = 7;
 		thread_start(&t);
 		send_away(&t);
 		call_back(&t);
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
 	}
+}
+
+/* What they leave does not pile up. */
+MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up)
+{
+	handle(SIGUSR1, 0);
+	leave_places(_metadata, self->fd, (uint64_t *)self->shared, 50);
 	EXPECT_LT(0, mw_fdinfo(self->fd, "places"));
 	EXPECT_GE(10, mw_fdinfo(self->fd, "places"));
+}
+
+#define ALIVE	8
+
+/* Nor if others that are away live. */
+MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up_among_the_living)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct thread alive[ALIVE];
+	int i;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < ALIVE; i++) {
+		alive[i] = one(self->fd, words, CALLS_AGAIN);
+		alive[i].expected = 7;
+		thread_start(&alive[i]);
+		send_away(&alive[i]);
+	}
+	EXPECT_EQ(ALIVE, mw_fdinfo(self->fd, "places"));
+	leave_places(_metadata, self->fd, words, 100);
+	EXPECT_LE(ALIVE, mw_fdinfo(self->fd, "places"));
+	EXPECT_GE(4 * ALIVE, mw_fdinfo(self->fd, "places"));
+	for (i = 0; i < ALIVE; i++) {
+		call_back(&alive[i]);
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&alive[i]));
+	}
 }
 
 #define LIMIT	"/sys/module/memwait/parameters/max_user_waits"

@@ -200,6 +200,37 @@ MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_handled_signal)
 	signal(SIGQUIT, ignore_signal);
 }
 
+/* Nor does a signal that would dump core, but is blocked. */
+MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_blocked_signal)
+{
+	struct waiter next = thread(self->fd, self->shared, MEMWAIT_FOREVER);
+	pid_t victim;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	handle(SIGUSR1, 0);
+	victim = fork();
+	if (!victim) {
+		sigset_t blocked;
+		int ret;
+
+		become_victim();
+		sigemptyset(&blocked);
+		sigaddset(&blocked, SIGQUIT);
+		sigprocmask(SIG_BLOCK, &blocked, NULL);
+		raise(SIGQUIT);
+		ret = mw_wait(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32);
+		_exit(ret == MEMWAIT_OK && handled == 1 ? 0 : 1);
+	}
+	await_waiters(self->fd, self->shared, U32, 1);
+	waiter_start(&next);
+	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, SIGUSR1));
+	EXPECT_EQ(0, child_status(victim));
+	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
+	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
+}
+
 struct storm {
 	pthread_t target;
 	int stop;

@@ -5,6 +5,8 @@
  */
 #include "owner_test.h"
 #include <linux/membarrier.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 
 #define SMALL(board)	(&(board)->small)
 
@@ -82,6 +84,26 @@ OWNER_TEST(R34_the_end_of_a_woken_thread_is_told_where_words_name_owners)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
 }
 
+/* Who was woken before on the whole word is not the one that ends. */
+OWNER_TEST(R34_the_end_of_a_thread_that_was_woken_on_half_a_word_is_told_to_nobody)
+{
+	struct board *board = self->board;
+	struct owned_waiter w[3];
+
+	start_crowd(self->fd, w, 1, &board->word, U64);
+	start_crowd(self->fd, &w[1], 2, &board->word, U32);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[1]));
+	owned_waiter_join(&w[1]);
+	await_owners(self->fd, self->owners + 2);
+	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[2]));
+	owned_waiter_join(&w[0]);
+}
+
 struct mover {
 	int fd;
 	void *from, *to;
@@ -126,7 +148,8 @@ OWNER_TEST(R34_the_end_of_a_thread_that_moved_waiters_is_told_to_nobody)
 }
 
 /* How a woken thread dies that has not called exit(2). */
-enum death { KILLED, EXIT_GROUP, OTHERS_EXIT_GROUP, EXECUTES_ITSELF, OTHER_EXECUTES, DEATHS };
+enum death { KILLED, KILLED_ALONE, EXIT_GROUP, OTHERS_EXIT_GROUP, EXECUTES_ITSELF, OTHER_EXECUTES,
+	     DEATHS };
 
 struct dying {
 	enum death how;
@@ -148,6 +171,11 @@ static void *wait_and_die(void *arg)
 	dying->board->result[0] = mw_wait(dying->fd, SMALL(dying->board), 0, MEMWAIT_FOREVER,
 					  OWNED32);
 	__atomic_store_n(&dying->board->go, 1, __ATOMIC_RELEASE);
+	/* The kernel ends a thread alone that is confined so and makes another call. */
+	if (dying->how == KILLED_ALONE && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+		syscall(SYS_getppid);
+	if (dying->how == KILLED_ALONE)
+		kill(getpid(), SIGKILL);	/* a kernel without that */
 	if (dying->how == EXIT_GROUP)
 		_exit(0);
 	if (dying->how == EXECUTES_ITSELF)
@@ -430,6 +458,31 @@ OWNER_TEST(R12_an_event_loop_that_was_told_keeps_its_place)
 	EXPECT_NEXT_IS(9);
 	EXPECT_NEXT_IS(1);
 	EXPECT_NEXT_IS(2);
+}
+
+/* A call that cannot write its entry has done nothing, and the id names the wait still. */
+OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_fails)
+{
+	struct board *board = self->board;
+	long page = sysconf(_SC_PAGESIZE);
+	struct memwait_async *entry = private_page(page);
+	uint64_t id;
+
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+	id = tell_loop(_metadata, self->fd, board, SMALL(board), 7);
+	ARM(1);
+	entry->wait = (struct memwait_wait) { .addr = (uintptr_t)SMALL(board), .flags = OWNED32,
+					      .deadline = MEMWAIT_FOREVER };
+	entry->user_data = 8;
+	entry->id = id;
+	ASSERT_EQ(0, mprotect(entry, page, PROT_READ));
+	EXPECT_EQ(-EFAULT, mw_batch(self->fd, entry, 1));
+	EXPECT_EQ(1, mw_waiters(self->fd, SMALL(board), U32));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
+	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 9, &id));
+	EXPECT_NEXT_IS(9);
+	EXPECT_NEXT_IS(1);
+	munmap(entry, page);
 }
 
 /* Without its id, with one that is used up, and after it was taken back, it is a new wait. */
