@@ -357,6 +357,9 @@ static inline uint64_t next_random(uint64_t *random)
 /* A thread that makes one WAIT and keeps the result. */
 struct waiter {
 	pthread_t thread;
+	/* Or waits in another way. */
+	int (*wait)(int fd, const volatile void *addr, uint64_t expected, uint64_t deadline,
+		    uint32_t flags);
 	int fd;
 	const volatile void *addr;
 	uint64_t expected;
@@ -374,7 +377,7 @@ static inline void *waiter_main(void *arg)
 	struct waiter *w = arg;
 
 	__atomic_store_n(&w->tid, gettid(), __ATOMIC_RELEASE);
-	w->result = mw_wait(w->fd, w->addr, w->expected, w->deadline, w->flags);
+	w->result = (w->wait ?: mw_wait)(w->fd, w->addr, w->expected, w->deadline, w->flags);
 	if (w->ticket)
 		w->order = __atomic_add_fetch(w->ticket, 1, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);

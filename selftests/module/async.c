@@ -334,23 +334,6 @@ MEMWAIT_TEST(R18_reserved_fields_of_an_entry_end_the_batch)
 	}
 }
 
-MEMWAIT_TEST(R7_async_waits_fault_their_words_in)
-{
-	uint32_t *fresh = private_page(self->page), *read_only = private_page(self->page);
-	uint32_t *dropped = shared_page(self->page), *words[] = { fresh, read_only, dropped };
-	struct memwait_completion done[3];
-	int i;
-
-	ASSERT_EQ(0, mprotect(read_only, self->page, PROT_READ));
-	*dropped = 0;
-	ASSERT_EQ(0, madvise(dropped, self->page, MADV_DONTNEED));
-	for (i = 0; i < 3; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[i], 0, FOREVER, U32, i, NULL));
-	for (i = 0; i < 3; i++)
-		EXPECT_EQ(1, mw_notify(self->fd, words[i], 1, U32));
-	EXPECT_EQ(3, mw_read(self->fd, done, 3));
-}
-
 struct armer {
 	pthread_t thread;
 	int fd;

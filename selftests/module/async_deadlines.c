@@ -178,32 +178,6 @@ MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue)
 	close(fd);
 }
 
-MEMWAIT_TEST(R4_async_realtime_deadlines_follow_the_clock)
-{
-	struct memwait_completion done;
-	struct timespec ts;
-	uint64_t id;
-
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0,
-					    now_ns(CLOCK_REALTIME) + 3600 * NSEC_PER_SEC,
-					    U32 | MEMWAIT_CLOCK_REALTIME, 1, &id));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 2,
-					    NULL));
-	clock_gettime(CLOCK_REALTIME, &ts);
-	ts.tv_sec += 7200;
-	if (clock_settime(CLOCK_REALTIME, &ts)) {
-		mw_notify(self->fd, self->word, MEMWAIT_ALL, U32);
-		SKIP(return, "the clock cannot be set");
-	}
-	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
-	EXPECT_EQ(id, done.id);
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
-	clock_gettime(CLOCK_REALTIME, &ts);
-	ts.tv_sec -= 7200;
-	clock_settime(CLOCK_REALTIME, &ts);
-	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-}
-
 MEMWAIT_TEST(R4_equal_async_deadlines_all_come)
 {
 	struct memwait_completion done[16];
@@ -320,50 +294,6 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
 	EXPECT_EQ(1, await_completions(self->fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
 	EXPECT_LE(deadline, now_ns(CLOCK_REALTIME));
-}
-
-MEMWAIT_TEST(R4_async_deadlines_are_of_the_time_namespace)
-{
-	static const char * const offsets[] = { "monotonic 100000 0", "monotonic -3 0" };
-	struct memwait_completion done;
-	uint64_t deadline, ms;
-	size_t i;
-	int fd, ret;
-	pid_t pid;
-
-	for (i = 0; i < 2; i++) {
-		pid = fork_child();
-		if (!pid) {
-			if (unshare(CLONE_NEWTIME))
-				_exit(4);
-			fd = open("/proc/self/timens_offsets", O_WRONLY);
-			if (fd < 0 || write(fd, offsets[i], strlen(offsets[i])) < 0)
-				_exit(4);
-			close(fd);
-			pid = fork_child();
-			if (pid)
-				_exit(child_status(pid));
-			/* A deadline that is past is that in the namespace. */
-			if (mw_async(self->fd, self->word, 0, now_ns(CLOCK_MONOTONIC) - 1, U32, 0,
-				     NULL) != MEMWAIT_TIMED_OUT)
-				_exit(1);
-			ms = 500;
-			do {
-				deadline = in_ms(ms);
-				ret = mw_async(self->fd, self->word, 0, deadline, U32, 1, NULL);
-				ms *= 2;
-			} while (ret == MEMWAIT_TIMED_OUT);
-			if (ret != MEMWAIT_PENDING)
-				_exit(2);
-			if (await_completions(self->fd, &done, 1) != 1 || done.user_data != 1)
-				_exit(3);
-			_exit(now_ns(CLOCK_MONOTONIC) < deadline ? 5 : 0);
-		}
-		pid = child_status(pid);
-		if (pid == 4)
-			SKIP(return, "no time namespaces");
-		EXPECT_EQ(0, pid);
-	}
 }
 
 MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)

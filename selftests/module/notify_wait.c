@@ -260,36 +260,6 @@ MEMWAIT_TEST(R17_notify_wait_notifies_as_notify)
 	}
 }
 
-MEMWAIT_TEST(R17_notify_wait_waits_as_wait)
-{
-	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
-	uint32_t *a = self->word, *b = self->shared;
-	struct memwait_notify_wait arg, was;
-	uint64_t deadline;
-	int i;
-
-	for (i = 0; i < 20; i++) {
-		deadline = now_ns(clocks[i % 2]) + i * 500000ULL;
-		arg = notify_then_wait(a, 1, b, 0, deadline);
-		arg.wait.flags |= i % 2 ? MEMWAIT_CLOCK_REALTIME : 0;
-		was = arg;
-		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_notify_wait(self->fd, &arg));
-		EXPECT_LE(deadline, now_ns(clocks[i % 2]));
-		EXPECT_EQ(0, arg.notified);
-		EXPECT_TRUE(as_passed(arg, &was));
-	}
-	/* The value comes before a deadline in the past, and is compared on its size. */
-	*b = 0x81828384;
-	arg = notify_then_wait(a, 1, b, 0x82, 0);
-	arg.wait.flags = MEMWAIT_SIZE_U8;
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_notify_wait(self->fd, &arg));
-	arg.wait.expected = 0xffffff84;
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_notify_wait(self->fd, &arg));
-	arg.wait.flags = U32;
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, mw_notify_wait(self->fd, &arg));
-	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
-}
-
 MEMWAIT_TEST(R17_notify_wait_wakes_and_is_woken)
 {
 	uint32_t *a = self->word, *b = self->shared;
@@ -538,21 +508,6 @@ MEMWAIT_TEST(R6_notify_wait_killed)
 	EXPECT_EQ(1, mw_waiters(self->fd, a, U32));
 	EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
-}
-
-MEMWAIT_TEST(R6_notify_wait_killed_when_it_was_notified)
-{
-	uint32_t *a = self->shared, *b = self->shared + 1;
-	struct waiter next = thread_at(self->fd, b);
-	pid_t victim;
-
-	if (geteuid())
-		SKIP(return, "needs root for SCHED_FIFO");
-	victim = fork_notifier(self->fd, a, b);
-	waiter_start(&next);
-	EXPECT_EQ(1, signal_and_notify(self->fd, b, victim, SIGKILL));
-	EXPECT_EQ(128 + SIGKILL, child_status(victim));
-	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
 }
 
 MEMWAIT_TEST(R6_notify_wait_a_counted_notify_wins_over_a_signal)

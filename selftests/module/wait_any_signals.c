@@ -2,91 +2,6 @@
 /* R6: signals and death, while a thread waits on several words. */
 #include "any_test.h"
 
-MEMWAIT_TEST(R6_any_a_handled_signal_interrupts)
-{
-	struct memwait_wait waits[MOST];
-	struct any_waiter w;
-	size_t i;
-
-	handle(SIGUSR1, 0);
-	members(waits, self->word, MOST);
-	for (i = 0; i < ARRAY_SIZE(group_sizes); i++) {
-		w = any_of(self->fd, waits, group_sizes[i]);
-		w.deadline = i % 2 ? FOREVER : in_ms(HOUR);
-		any_start(&w);
-		interrupt_thread(w.thread, w.tid);
-		EXPECT_EQ(-EINTR, any_join(&w));
-		EXPECT_EQ(UNTOUCHED, w.index);
-		EXPECT_TRUE(nobody(self->fd, waits, group_sizes[i]));
-	}
-}
-
-MEMWAIT_TEST(R6_any_sa_restart_goes_on_waiting)
-{
-	struct memwait_wait waits[MOST];
-	struct any_waiter w;
-	size_t i;
-	int j;
-
-	members(waits, self->word, MOST);
-	for (i = 0; i < ARRAY_SIZE(group_sizes); i++) {
-		uint32_t last = group_sizes[i] - 1;
-
-		handle(SIGUSR1, SA_RESTART);
-		w = any_of(self->fd, waits, group_sizes[i]);
-		any_start(&w);
-		for (j = 0; j < 5; j++) {
-			interrupt_thread(w.thread, w.tid);
-			await_waiters(self->fd, self->word + last, U32, 1);
-		}
-		EXPECT_EQ(5, handled);
-		EXPECT_EQ(1, mw_notify(self->fd, self->word + last, 1, U32));
-		EXPECT_EQ(MEMWAIT_OK, any_join(&w));
-		EXPECT_EQ(last, w.index);
-	}
-}
-
-MEMWAIT_TEST(R6_any_sa_restart_keeps_the_deadline)
-{
-	struct memwait_wait waits[3];
-	struct any_waiter w;
-	uint64_t ms = 750;
-
-	members(waits, self->word, 3);
-	handle(SIGUSR1, SA_RESTART);
-	do {
-		w = any_of(self->fd, waits, 3);
-		w.deadline = in_ms(ms *= 2);
-		any_start(&w);
-		/* If each restart began anew, this would go on for ever. */
-		interrupt_until(w.thread, &w.done);
-		EXPECT_EQ(MEMWAIT_TIMED_OUT, any_join(&w));
-		EXPECT_LE(w.deadline, now_ns(CLOCK_MONOTONIC));
-	} while (!handled);
-}
-
-MEMWAIT_TEST(R6_any_sa_restart_compares_again)
-{
-	struct memwait_wait waits[3];
-	struct any_waiter w;
-
-	members(waits, self->word, 3);
-	handle(SIGUSR1, SA_RESTART);
-	w = any_of(self->fd, waits, 3);
-	any_start(&w);
-	self->word[1] = 1;
-	interrupt_thread(w.thread, w.tid);
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, any_join(&w));
-	EXPECT_EQ(1, w.index);
-	EXPECT_TRUE(nobody(self->fd, waits, 3));
-}
-
-static void exit_with_50(int sig)
-{
-	(void)sig;
-	_exit(50);
-}
-
 /* Forks a process that waits for any of the words, and exits with 10 + index for OK. */
 static pid_t fork_any(int fd, const struct memwait_wait *waits, uint32_t count)
 {
@@ -168,36 +83,6 @@ MEMWAIT_TEST(R6_any_a_notify_for_a_thread_that_dies_goes_on_to_a_group)
 	EXPECT_EQ(1, mw_read(self->fd, done, 2));
 	EXPECT_EQ(8, done[0].user_data);
 	EXPECT_EQ(1, done[0].index);
-	EXPECT_TRUE(nobody(self->fd, waits, 3));
-}
-
-MEMWAIT_TEST(R6_any_a_counted_notify_wins_over_a_handled_signal)
-{
-	struct memwait_wait waits[3];
-	struct waiter next;
-	pid_t victim;
-	int status;
-
-	if (geteuid())
-		SKIP(return, "needs root for SCHED_FIFO");
-	members(waits, self->shared, 3);
-	/* The handler exits, after the wait has returned: the notify was for this thread. */
-	signal(SIGUSR1, exit_with_50);
-	victim = fork_any(self->fd, waits, 3);
-	next = thread_at(self->fd, self->shared + 1);
-	waiter_start(&next);
-	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared + 1, victim, SIGUSR1));
-	EXPECT_EQ(50, child_status(victim));
-	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
-	EXPECT_EQ(1, mw_notify(self->fd, self->shared + 1, 1, U32));
-	EXPECT_EQ(MEMWAIT_OK, waiter_join(&next));
-
-	/* The handler returns: the result of the wait is OK, and its index is there. */
-	handle(SIGUSR1, 0);
-	victim = fork_any(self->fd, waits, 3);
-	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared + 1, victim, SIGUSR1));
-	status = child_status(victim);
-	EXPECT_EQ(11, status);
 	EXPECT_TRUE(nobody(self->fd, waits, 3));
 }
 
