@@ -69,19 +69,6 @@ static int next_number(void)
 	return fd;
 }
 
-static int try_elsewhere(int (*function)(void *), void *arg)
-{
-	struct runner runner;
-
-	runner_start(&runner, function, arg);
-	return runner_join(&runner);
-}
-
-static int lock_it(void *arg)
-{
-	return memwait_mutex_lock(arg);
-}
-
 static void check_all(struct __test_metadata *_metadata)
 {
 	int next = next_number();
@@ -126,7 +113,7 @@ static void check_all(struct __test_metadata *_metadata)
 	for (i = 0; i < (int)ARRAY_SIZE(kinds); i++) {
 		EXPECT_EQ(absent, memwait_mutex_init(&mutex, kinds[i]));
 		EXPECT_EQ(absent, memwait_mutex_lock(&mutex));
-		EXPECT_EQ(absent, try_elsewhere(lock_it, &mutex));
+		EXPECT_EQ(absent, elsewhere(memwait_mutex_lock, &mutex));
 		EXPECT_EQ(absent, memwait_mutex_trylock(&mutex));
 		EXPECT_EQ(absent, memwait_mutex_timedlock(&mutex, &later_today));
 		EXPECT_EQ(absent, memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &later));
@@ -436,7 +423,7 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 	ASSERT_EQ(0, memwait_channel_send(taken->full, &item));
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
 		taken->call = calls[i];
-		EXPECT_EQ(0, try_elsewhere(try_in_a_sandbox, taken));
+		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, taken));
 	}
 	/* Whoever has them is not disturbed. */
 	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++)
@@ -473,7 +460,7 @@ TEST_F_TIMEOUT(absent, L10_a_refused_thread_costs_no_descriptor, 300)
 	ASSERT_EQ(0, memwait_sem_init(&taken.sem, 0, 0));
 	next = next_number();
 	for (i = 0; i < 5; i++) {
-		EXPECT_EQ(EPERM, try_elsewhere(is_refused, &taken));
+		EXPECT_EQ(EPERM, elsewhere(is_refused, &taken));
 		soon = in_time(CLOCK_REALTIME, 1);
 		EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&taken.sem, &soon));
 		EXPECT_EQ(next, next_number());

@@ -112,11 +112,6 @@ USERLIB_TEST(all_meet_in_every_round)
 	close(memfd);
 }
 
-static int meet_once(void *arg)
-{
-	return memwait_barrier_wait(arg);
-}
-
 USERLIB_TEST(barrier_errors)
 {
 	memwait_barrier_t *barrier = self->shared;
@@ -134,7 +129,7 @@ USERLIB_TEST(barrier_errors)
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 1));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	runner_start(&runner, meet_once, barrier);
+	runner_start(&runner, memwait_barrier_wait, barrier);
 	/* Between processes they sleep on the lower half of the first word. */
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
@@ -178,7 +173,7 @@ USERLIB_TEST(who_gives_up_has_not_arrived)
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 
 	/* So it takes two still. */
-	runner_start(&runner, meet_once, barrier);
+	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
@@ -200,7 +195,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, 2));
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(&shared->barrier, &counted.op));
-		runner_race(&last, meet_once, &shared->barrier);
+		runner_race(&last, memwait_barrier_wait, &shared->barrier);
 		linger(round);
 		if (round % 2)
 			sched_yield();
@@ -262,7 +257,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 
 	sigaction(SIGUSR1, &action, NULL);
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	runner_start(&runner, meet_once, barrier);
+	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	pthread_kill(runner.thread, SIGUSR1);
 	pthread_cancel(runner.thread);
@@ -387,7 +382,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
 	EXPECT_EQ(0, counted.calls);
 	/* The next round takes two, as every other. */
-	runner_start(&runner, meet_once, barrier);
+	runner_start(&runner, memwait_barrier_wait, barrier);
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_FALSE(runner_is_done(&runner));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
@@ -425,7 +420,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 	for (round = 0; round < ROUNDS; round++) {
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
-		runner_race(&canceller, cancel_op, &counted.op);
+		runner_race(&canceller, memwait_op_cancel, &counted.op);
 		ret = memwait_barrier_wait_async(barrier, &last.op);
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
@@ -552,7 +547,7 @@ USERLIB_TEST(others_meet_when_a_waiting_process_was_killed)
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	for (round = 0; round < 3; round++) {
 		counted.calls = 0;
-		runner_start(&runner, meet_once, barrier);
+		runner_start(&runner, memwait_barrier_wait, barrier);
 		await_waiters(self->fd, barrier, U32_SIZE, 1);
 		ret = memwait_barrier_wait_async(barrier, &counted.op);
 		if (round || ret == EINPROGRESS) {

@@ -171,11 +171,6 @@ USERLIB_TEST(nobody_else_waits_for_a_peer_that_stands_still)
 	}
 }
 
-static int dispatch(void *loop)
-{
-	return memwait_loop_dispatch(loop);
-}
-
 /* A sender that has not seen that the channel was closed stands still, and has sent, or has not. */
 USERLIB_TEST(who_receives_from_a_closed_channel_does_not_block_either)
 {
@@ -197,7 +192,7 @@ USERLIB_TEST(who_receives_from_a_closed_channel_does_not_block_either)
 		await_still(&peer);
 		ASSERT_EQ(0, memwait_channel_close(channel));
 		ASSERT_EQ(true, mw_readable(memwait_loop_fd(self->loop)));
-		runner_start(&dispatcher, dispatch, self->loop);
+		runner_start(&dispatcher, memwait_loop_dispatch, self->loop);
 		EXPECT_EQ(true, runner_is_done(await_done_or_asleep(&dispatcher)));
 		EXPECT_EQ(0, counted.calls);
 		go_on(&peer);

@@ -51,11 +51,6 @@ USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
 	}
 }
 
-static int signal_once(void *cond)
-{
-	return memwait_cond_signal(cond);
-}
-
 USERLIB_TEST(L3_cancel_races_with_signal)
 {
 	struct monitor *monitor = self->shared;
@@ -70,7 +65,7 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 		ASSERT_EQ(EINPROGRESS, stand_with_loop(&first, self->loop));
 		runner_start(&behind.runner, stand_in_line, &behind);
 		await_sleeping(self->fd, monitor, 2);
-		runner_race(&signaller, signal_once, &monitor->cond);
+		runner_race(&signaller, memwait_cond_signal, &monitor->cond);
 		if (round % 3)
 			memwait_loop_dispatch(self->loop);
 		if (!memwait_op_cancel(&first.op)) {
@@ -124,7 +119,7 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 		runner_start(&behind, take_ticket, monitor);
 		await_waiting(monitor, 2);
 		give_tickets(monitor, 1);
-		runner_race(&signaller, signal_once, &monitor->cond);
+		runner_race(&signaller, memwait_cond_signal, &monitor->cond);
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
 		pthread_join(cancelled.thread, NULL);
 		ASSERT_EQ(0, runner_join(&signaller));

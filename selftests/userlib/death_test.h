@@ -34,15 +34,6 @@ static inline void await_gone(pid_t tid)
 		usleep(100);
 }
 
-/* In another thread. */
-static inline int elsewhere(int (*function)(void *), void *arg)
-{
-	struct runner runner;
-
-	runner_start(&runner, function, arg);
-	return runner_join(&runner);
-}
-
 /* In a child. */
 static inline int in_child(int (*function)(void *), void *arg)
 {

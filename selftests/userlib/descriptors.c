@@ -80,11 +80,6 @@ static bool is_untouched(int number, int thing, const struct stat *was)
 	return true;
 }
 
-static int wait_cancellably(void *sem)
-{
-	return memwait_sem_wait(sem);
-}
-
 static int lock_and_unlock(void *mutex)
 {
 	int err = memwait_mutex_lock(mutex);
@@ -107,7 +102,7 @@ USERLIB_TEST(L10_the_number_of_the_device_is_something_else)
 		for (way = 0; way < 4; way++) {
 			/* By what it is found. */
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
-			runner_start(&runner, way == 2 ? wait_cancellably : lock_and_unlock,
+			runner_start(&runner, way == 2 ? CALL(memwait_sem_wait) : lock_and_unlock,
 				     way == 2 ? (void *)sem : mutex);
 			runner_await_asleep(&runner);
 			ASSERT_EQ(0, memwait_notify(word, 1, 0));

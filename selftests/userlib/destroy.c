@@ -453,11 +453,6 @@ static pid_t step_until_read(memwait_rwlock_t *lock)
 	return -1;
 }
 
-static int destroy_rwlock(void *arg)
-{
-	return memwait_rwlock_destroy(arg);
-}
-
 USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_FAIR, MEMWAIT_RWLOCK_ROBUST };
@@ -473,7 +468,7 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 		pid = step_until_read(lock);
 		ASSERT_LT(0, pid);
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		runner_start(&destroyer, destroy_rwlock, lock);
+		runner_start(&destroyer, memwait_rwlock_destroy, lock);
 		runner_await_asleep(&destroyer);
 		/* Either it waits for the writer, or that does nothing to it any more. */
 		waits = !runner_is_done(&destroyer);
@@ -511,7 +506,7 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 		pid = step_until_read(&locks[i]);
 		ASSERT_LT(0, pid);
 		ASSERT_EQ(0, memwait_rwlock_unlock(&locks[i]));
-		runner_start(&destroyers[i], destroy_rwlock, &locks[i]);
+		runner_start(&destroyers[i], memwait_rwlock_destroy, &locks[i]);
 		runner_await_asleep(&destroyers[i]);
 		EXPECT_FALSE(runner_is_done(&destroyers[i]));
 		EXPECT_EQ(128 + SIGKILL, kill_child(pid));

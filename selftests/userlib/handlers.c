@@ -148,11 +148,6 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 	EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
 }
 
-static int run_loop(void *loop)
-{
-	return memwait_loop_run(loop);
-}
-
 /* The thread that is interrupted begins and cancels, and others sleep in the loop. */
 USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 {
@@ -167,7 +162,7 @@ USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
 	for (call = 0; call < 6; call++) {
 		for (i = 0; i < 2; i++) {
-			runner_start(&runners[i], run_loop, self->loop);
+			runner_start(&runners[i], memwait_loop_run, self->loop);
 			runner_await_asleep(&runners[i]);
 		}
 		interrupt_at(call, stop_it);

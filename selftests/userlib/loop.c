@@ -279,7 +279,7 @@ USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&race.counted, self->loop, race.word));
 		runner_start(&behind, wait_on_word, race.word);
 		await_waiters(self->fd, race.word, U32_SIZE, 2);
-		runner_race(&canceller, cancel_op, &race.counted.op);
+		runner_race(&canceller, memwait_op_cancel, &race.counted.op);
 		ASSERT_EQ(1, memwait_notify(race.word, 1, 0));
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
@@ -346,11 +346,6 @@ USERLIB_TEST(two_threads_may_dispatch)
 	free(ops);
 }
 
-static int run_loop(void *arg)
-{
-	return memwait_loop_run(arg);
-}
-
 USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 {
 	struct counted_op counted = { 0 };
@@ -361,7 +356,7 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 
 	/* By a completion. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
+	runner_start(&runner, memwait_loop_run, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, runner_join(&runner));
@@ -369,14 +364,14 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 
 	/* By a cancel from here. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
+	runner_start(&runner, memwait_loop_run, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, runner_join(&runner));
 
 	/* By a stop from here, and by one that came before. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
+	runner_start(&runner, memwait_loop_run, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
 	EXPECT_EQ(0, runner_join(&runner));
@@ -421,7 +416,7 @@ USERLIB_TEST(dispatch_is_quiet_after_a_run)
 	for (stopped = 0; stopped < 2; stopped++) {
 		counted.calls = 0;
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-		runner_start(&runner, run_loop, self->loop);
+		runner_start(&runner, memwait_loop_run, self->loop);
 		runner_await_asleep(&runner);
 		if (stopped) {
 			ASSERT_EQ(0, memwait_loop_stop(self->loop));
@@ -457,7 +452,7 @@ static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runne
 {
 	ASSERT_EQ(0, pin(0));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(counted, loop, word));
-	runner_start(runner, run_loop, loop);
+	runner_start(runner, memwait_loop_run, loop);
 	runner_await_asleep(runner);
 	ASSERT_EQ(0, pin(20));
 }
@@ -547,7 +542,7 @@ USERLIB_TEST(all_runs_end)
 		counted = (struct counted_op){ 0 };
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 		for (i = 0; i < 3; i++) {
-			runner_start(&runners[i], run_loop, self->loop);
+			runner_start(&runners[i], memwait_loop_run, self->loop);
 			runner_await_asleep(&runners[i]);
 		}
 		if (how == 0)
@@ -597,7 +592,7 @@ USERLIB_TEST(a_stop_that_was_obeyed_is_over)
 	/* Nothing is pending either. */
 	EXPECT_EQ(0, memwait_loop_run(self->loop));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
+	runner_start(&runner, memwait_loop_run, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, runner_join(&runner));
@@ -614,15 +609,10 @@ static void end_thread(memwait_op_t *op, int result, void *data)
 	pthread_testcancel();
 }
 
-static int dispatch_once(void *arg)
-{
-	return memwait_loop_dispatch(arg);
-}
-
 /* Its thread has read the completions of others, which another thread's poll() has to see. */
 USERLIB_TEST(L5_a_callback_may_end_its_thread)
 {
-	int (*functions[])(void *) = { run_loop, dispatch_once };
+	int (*functions[])(void *) = { CALL(memwait_loop_run), CALL(memwait_loop_dispatch) };
 	struct counted_op counted;
 	uint32_t *word = self->shared;
 	struct runner runner;
@@ -718,7 +708,7 @@ USERLIB_TEST(L5_run_is_a_cancellation_point_and_leaves_the_loop_usable)
 	struct runner runner;
 
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, run_loop, self->loop);
+	runner_start(&runner, memwait_loop_run, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, pthread_cancel(runner.thread));
 	pthread_join(runner.thread, NULL);

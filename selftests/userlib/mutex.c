@@ -52,35 +52,11 @@ static int visit_often(void *arg)
 	return 0;
 }
 
-static int lock_it(void *arg)
-{
-	return memwait_mutex_lock(arg);
-}
-
 static int lock_and_unlock(void *arg)
 {
 	int err = memwait_mutex_lock(arg);
 
 	return err ? err : memwait_mutex_unlock(arg);
-}
-
-static int trylock_it(void *arg)
-{
-	return memwait_mutex_trylock(arg);
-}
-
-static int unlock_it(void *arg)
-{
-	return memwait_mutex_unlock(arg);
-}
-
-/* In another thread. */
-static int elsewhere(int (*function)(void *), void *arg)
-{
-	struct runner runner;
-
-	runner_start(&runner, function, arg);
-	return runner_join(&runner);
 }
 
 /* An operation that visits again and again. */
@@ -196,7 +172,7 @@ USERLIB_TEST(trylock_unlock_destroy_say_what_is_wrong)
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[kind]));
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(0, memwait_mutex_trylock(mutex));
-		EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+		EXPECT_EQ(EBUSY, elsewhere(memwait_mutex_trylock, mutex));
 		EXPECT_EQ(EBUSY, memwait_mutex_destroy(mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
@@ -242,7 +218,7 @@ USERLIB_TEST(errorcheck_knows_its_owner)
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		EXPECT_EQ(EDEADLK, memwait_mutex_lock_async(mutex, &counted.op));
 		EXPECT_EQ(0, memwait_op_pending(&counted.op));
-		EXPECT_EQ(EPERM, elsewhere(unlock_it, mutex));
+		EXPECT_EQ(EPERM, elsewhere(memwait_mutex_unlock, mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 	}
 }
@@ -260,9 +236,9 @@ USERLIB_TEST(recursive_counts)
 		ASSERT_EQ(0, memwait_mutex_lock(mutex));
 		ASSERT_EQ(0, memwait_mutex_trylock(mutex));
 		ASSERT_EQ(0, memwait_mutex_lock_async(mutex, &counted.op));
-		EXPECT_EQ(EPERM, elsewhere(unlock_it, mutex));
+		EXPECT_EQ(EPERM, elsewhere(memwait_mutex_unlock, mutex));
 		for (i = 0; i < 3; i++) {
-			EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+			EXPECT_EQ(EBUSY, elsewhere(memwait_mutex_trylock, mutex));
 			EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		}
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
@@ -353,10 +329,10 @@ USERLIB_TEST(lock_async_at_once_and_later)
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		EXPECT_EQ(0, memwait_mutex_lock_async(mutex, &counted.op));
-		EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+		EXPECT_EQ(EBUSY, elsewhere(memwait_mutex_trylock, mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 
-		ASSERT_EQ(0, elsewhere(lock_it, mutex));
+		ASSERT_EQ(0, elsewhere(memwait_mutex_lock, mutex));
 		EXPECT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
 		EXPECT_EQ(EBUSY, memwait_mutex_lock_async(mutex, &counted.op));
 		EXPECT_EQ(1, memwait_op_pending(&counted.op));
@@ -372,7 +348,7 @@ USERLIB_TEST(lock_async_at_once_and_later)
 		EXPECT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
 		EXPECT_EQ(0, memwait_loop_pending(self->loop));
-		EXPECT_EQ(EBUSY, elsewhere(trylock_it, mutex));
+		EXPECT_EQ(EBUSY, elsewhere(memwait_mutex_trylock, mutex));
 
 		/* The same mutex, and it times out. */
 		do {
@@ -648,11 +624,6 @@ struct cancelling {
 	int cancelled;
 };
 
-static int unlock_once(void *mutex)
-{
-	return memwait_mutex_unlock(mutex);
-}
-
 /*
  * Cancel races with the unlock that wakes, or hands over to, the operation. Whatever happens, the
  * lock is not left held, and the thread that waits behind the operation gets it.
@@ -677,7 +648,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
 			if (round % 2)
 				await_waiters(self->fd, &cancelling->mutex, U32_SIZE, 2);
-			runner_race(&unlocker, unlock_once, &cancelling->mutex);
+			runner_race(&unlocker, memwait_mutex_unlock, &cancelling->mutex);
 			if (round % 3 == 2)
 				memwait_loop_dispatch(self->loop);
 			switch (memwait_op_cancel(&cancelling->counted.op)) {
@@ -729,7 +700,7 @@ USERLIB_TEST(L3_time_outs_race_with_unlock)
 			ret = memwait_mutex_clocklock_async(&cancelling->mutex, CLOCK_MONOTONIC,
 							    &time, &counted->op);
 			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
-			runner_race(&unlocker, unlock_once, &cancelling->mutex);
+			runner_race(&unlocker, memwait_mutex_unlock, &cancelling->mutex);
 			if (ret == EINPROGRESS) {
 				ASSERT_EQ(0, dispatch_until(self->loop, &counted->calls, 1));
 				ret = counted->result;

@@ -161,11 +161,6 @@ USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
 	}
 }
 
-static int wait_for_post(void *arg)
-{
-	return memwait_sem_wait(arg);
-}
-
 USERLIB_TEST(L2_a_post_that_wakes_nobody_is_made_up_for)
 {
 	memwait_sem_t *sem = self->shared;
@@ -175,7 +170,7 @@ USERLIB_TEST(L2_a_post_that_wakes_nobody_is_made_up_for)
 	for (pshared = 0; pshared < 2; pshared++) {
 		ASSERT_EQ(0, memwait_sem_init(sem, pshared, 0));
 		for (i = 0; i < 2; i++) {
-			runner_start(&waiters[i], wait_for_post, sem);
+			runner_start(&waiters[i], memwait_sem_wait, sem);
 			while (memwait_waiters(sem, pshared ? 0 : MEMWAIT_PRIVATE) <= i)
 				usleep(100);
 		}
@@ -312,11 +307,6 @@ USERLIB_TEST(L2_a_read_write_lock_that_owes_a_wake_up_is_busy)
 	}
 }
 
-static int wait_for_group(void *arg)
-{
-	return memwait_waitgroup_wait(arg);
-}
-
 /* The count stays 0, or rises again. */
 static int use_group(memwait_waitgroup_t *group, int way, memwait_loop_t *loop)
 {
@@ -350,7 +340,7 @@ USERLIB_TEST(L2_the_last_done_that_wakes_nobody_is_made_up_for)
 		TH_LOG("flags 0x%x, way %d", flags, way);
 		ASSERT_EQ(0, memwait_waitgroup_init(group, flags, 1));
 		for (i = 0; i < 2; i++) {
-			runner_start(&waiters[i], wait_for_group, group);
+			runner_start(&waiters[i], memwait_waitgroup_wait, group);
 			runner_await_asleep(&waiters[i]);
 		}
 		fails = true;
@@ -628,11 +618,6 @@ static int wait_and_stand_still(void *arg)
 	return memwait_waitgroup_wait(&leaver->group);
 }
 
-static int destroy_group(void *arg)
-{
-	return memwait_waitgroup_destroy(arg);
-}
-
 /* The last one leaves, and cannot wake the one who destroys it and sleeps until then. */
 USERLIB_TEST(L8_destroy_learns_of_those_who_leave_and_cannot_wake)
 {
@@ -646,7 +631,7 @@ USERLIB_TEST(L8_destroy_learns_of_those_who_leave_and_cannot_wake)
 		runner_start(&waiter, wait_and_stand_still, leaver);
 		runner_await_asleep(&waiter);
 		EXPECT_EQ(0, memwait_waitgroup_done(&leaver->group));
-		runner_start(&destroyer, destroy_group, &leaver->group);
+		runner_start(&destroyer, memwait_waitgroup_destroy, &leaver->group);
 		runner_await_asleep(&destroyer);
 		__atomic_store_n(&leaver->still, 0, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, runner_join(&waiter));

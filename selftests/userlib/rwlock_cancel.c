@@ -2,11 +2,6 @@
 /* L3, L5: who gives up, or dies, while it waits for a read-write lock lets the others in. */
 #include "rwlock_test.h"
 
-static int unlock_once(void *lock)
-{
-	return memwait_rwlock_unlock(lock);
-}
-
 /* Readers and writers that are cancelled at the gate, or waiting for readers to leave. */
 USERLIB_TEST(L3_cancel_races_with_unlock)
 {
@@ -34,7 +29,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		ASSERT_EQ(EINPROGRESS, ret);
 		runner_start(&behind, round % 3 ? write_once : read_once, shared);
 		await_waiters(self->fd, &shared->lock, U32_SIZE, held ? 2 : 1);
-		runner_race(&unlocker, unlock_once, &shared->lock);
+		runner_race(&unlocker, memwait_rwlock_unlock, &shared->lock);
 		linger(round);
 		if (round % 5 > 2)
 			memwait_loop_dispatch(self->loop);
@@ -197,7 +192,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 		ret = round % 3 == 1 ? memwait_rwlock_rdlock_async(lock, &counted.op) :
 			memwait_rwlock_wrlock_async(lock, &counted.op);
 		ASSERT_EQ(EINPROGRESS, ret);
-		runner_race(&canceller, cancel_op, &counted.op);
+		runner_race(&canceller, memwait_op_cancel, &counted.op);
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));

@@ -10,11 +10,6 @@ struct shared {
 	long total;
 };
 
-static int wait_once(void *arg)
-{
-	return memwait_sem_wait(arg);
-}
-
 static int wait_often(void *arg)
 {
 	int i, err = 0;
@@ -241,11 +236,6 @@ USERLIB_TEST(async_waits_stand_in_line)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-static int post_once(void *sem)
-{
-	return memwait_sem_post(sem);
-}
-
 USERLIB_TEST(L3_cancel_races_with_post)
 {
 	struct shared *shared = self->shared;
@@ -258,9 +248,9 @@ USERLIB_TEST(L3_cancel_races_with_post)
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&shared->sem, &counted.op));
-		runner_start(&behind, wait_once, &shared->sem);
+		runner_start(&behind, memwait_sem_wait, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
-		runner_race(&poster, post_once, &shared->sem);
+		runner_race(&poster, memwait_sem_post, &shared->sem);
 		linger(round);
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
@@ -287,11 +277,11 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 
 	for (round = 0; round < ROUNDS || !were_cancelled; round++) {
 		memset(shared, 0, sizeof(*shared));
-		runner_start(&cancelled, wait_once, &shared->sem);
+		runner_start(&cancelled, memwait_sem_wait, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
-		runner_start(&behind, wait_once, &shared->sem);
+		runner_start(&behind, memwait_sem_wait, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
-		runner_race(&poster, post_once, &shared->sem);
+		runner_race(&poster, memwait_sem_post, &shared->sem);
 		linger(round);
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
 		pthread_join(cancelled.thread, NULL);
@@ -335,7 +325,7 @@ USERLIB_TEST(a_handler_interrupts_it_and_may_post)
 	struct runner runner;
 
 	sigaction(SIGUSR1, &action, NULL);
-	runner_start(&runner, wait_once, sem);
+	runner_start(&runner, memwait_sem_wait, sem);
 	await_waiters(self->fd, sem, U32_SIZE, 1);
 	pthread_kill(runner.thread, SIGUSR1);
 	EXPECT_EQ(EINTR, runner_join(&runner));
@@ -344,7 +334,7 @@ USERLIB_TEST(a_handler_interrupts_it_and_may_post)
 	action = (struct sigaction){ .sa_handler = post_in_handler, .sa_flags = SA_RESTART };
 	sem_of_handler = sem;
 	sigaction(SIGUSR1, &action, NULL);
-	runner_start(&runner, wait_once, sem);
+	runner_start(&runner, memwait_sem_wait, sem);
 	await_waiters(self->fd, sem, U32_SIZE, 1);
 	pthread_kill(runner.thread, SIGUSR1);
 	EXPECT_EQ(0, runner_join(&runner));
@@ -362,7 +352,7 @@ USERLIB_TEST(a_waiter_that_is_killed_takes_nothing)
 		memset(sem, 0, sizeof(*sem));
 		child = run_in_child(memwait_sem_wait(sem));
 		await_waiters(self->fd, sem, U32_SIZE, 1);
-		runner_start(&behind, wait_once, sem);
+		runner_start(&behind, memwait_sem_wait, sem);
 		await_waiters(self->fd, sem, U32_SIZE, 2);
 		kill(child, SIGKILL);
 		/* The post races with the death. */
@@ -444,7 +434,7 @@ USERLIB_TEST(threads_and_operations_stand_in_one_line)
 	memwait_op_init(&first.op, self->loop, count_call, &first);
 	memwait_op_init(&third.op, self->loop, count_call, &third);
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
-	runner_start(&second, wait_once, sem);
+	runner_start(&second, memwait_sem_wait, sem);
 	await_waiters(self->fd, sem, U32_SIZE, 2);
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &third.op));
 
@@ -495,7 +485,7 @@ USERLIB_TEST(L3_a_completed_wait_that_is_cancelled_gives_the_post_to_the_next)
 
 	/* A thread is next. */
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
-	runner_start(&thread, wait_once, sem);
+	runner_start(&thread, memwait_sem_wait, sem);
 	await_waiters(self->fd, sem, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_sem_post(sem));
 	EXPECT_EQ(1, memwait_waiters(sem, 0));
@@ -559,7 +549,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 	for (round = 0; round < ROUNDS; round++) {
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
-		runner_race(&canceller, cancel_op, &counted.op);
+		runner_race(&canceller, memwait_op_cancel, &counted.op);
 		ASSERT_EQ(0, memwait_sem_post(sem));
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
@@ -713,7 +703,7 @@ USERLIB_TEST(L3_a_process_that_is_killed_with_a_completed_wait_gives_the_post_to
 			stay();
 		}
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);
-		runner_start(&behind, wait_once, &shared->sem);
+		runner_start(&behind, memwait_sem_wait, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 2);
 		ASSERT_EQ(0, memwait_sem_post(&shared->sem));
 		EXPECT_FALSE(runner_is_done(&behind));

@@ -77,17 +77,26 @@ static inline void runner_create(struct runner *runner, int (*function)(void *ar
 		before_next_look();
 }
 
-static inline void runner_start(struct runner *runner, int (*function)(void *arg), void *arg)
+/* A function that takes a pointer, to whatever: all pointers are passed alike. */
+#define CALL(function)		((int (*)(void *))(function))
+
+/* The same, and the compiler sees that it takes @arg. */
+#define CALL_WITH(function, arg)	((void)sizeof((function)(arg)), CALL(function))
+
+#define runner_start(runner, function, arg)	\
+	runner_create(runner, CALL_WITH(function, arg), arg, 1)
+
+static inline void runner_release(struct runner *runner)
 {
-	runner_create(runner, function, arg, 1);
+	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
 }
 
 /* For a race with the caller: both are running, and go on together. */
-static inline void runner_race(struct runner *runner, int (*function)(void *arg), void *arg)
-{
-	runner_create(runner, function, arg, 0);
-	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
-}
+#define runner_race(runner, function, arg)					\
+do {										\
+	runner_create(runner, CALL_WITH(function, arg), arg, 0);		\
+	runner_release(runner);							\
+} while (0)
 
 /*
  * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
@@ -117,6 +126,17 @@ static inline int runner_join(struct runner *runner)
 	pthread_join(runner->thread, NULL);
 	return runner->result;
 }
+
+static inline int run_elsewhere(int (*function)(void *arg), void *arg)
+{
+	struct runner runner;
+
+	runner_create(&runner, function, arg, 1);
+	return runner_join(&runner);
+}
+
+/* In another thread. */
+#define elsewhere(function, arg)	run_elsewhere(CALL_WITH(function, arg), arg)
 
 /* An operation whose callback counts its calls and keeps the last result. */
 struct counted_op {
@@ -148,12 +168,6 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 			return ret;
 	}
 	return 0;
-}
-
-/* For runner_race(). */
-static inline int cancel_op(void *op)
-{
-	return memwait_op_cancel(op);
 }
 
 /* A signal handler. */

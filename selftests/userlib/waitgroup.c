@@ -21,11 +21,6 @@ static const void *count_of(memwait_waitgroup_t *group)
 	return group;
 }
 
-static int wait_for_group(void *arg)
-{
-	return memwait_waitgroup_wait(arg);
-}
-
 USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 {
 	struct sigaction action = { .sa_handler = nothing };
@@ -34,7 +29,7 @@ USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
 
 	sigaction(SIGUSR1, &action, NULL);
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
-	runner_start(&runner, wait_for_group, group);
+	runner_start(&runner, memwait_waitgroup_wait, group);
 	await_waiters(self->fd, count_of(group), U32_SIZE, 1);
 	pthread_kill(runner.thread, SIGUSR1);
 	pthread_cancel(runner.thread);
@@ -131,7 +126,7 @@ USERLIB_TEST(it_lets_go_though_the_count_rises_again)
 
 	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
 	for (i = 0; i < 3; i++)
-		runner_start(&runners[i], wait_for_group, group);
+		runner_start(&runners[i], memwait_waitgroup_wait, group);
 	await_waiters(self->fd, group, U32_SIZE, 3);
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
@@ -352,7 +347,7 @@ USERLIB_TEST(a_count_that_rises_at_once_holds_nobody_back)
 	for (round = 0; round < ROUNDS / 2; round++) {
 		counted.calls = 0;
 		for (i = 0; i < 2; i++)
-			runner_start(&runners[i], wait_for_group, group);
+			runner_start(&runners[i], memwait_waitgroup_wait, group);
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
 		await_waiters(self->fd, count_of(group), U32_SIZE, 3);
 		ASSERT_EQ(0, memwait_waitgroup_done(group));
@@ -363,11 +358,6 @@ USERLIB_TEST(a_count_that_rises_at_once_holds_nobody_back)
 		ASSERT_EQ(0, counted.result);
 		ASSERT_EQ(EBUSY, memwait_waitgroup_destroy(group));
 	}
-}
-
-static int done_once(void *group)
-{
-	return memwait_waitgroup_done(group);
 }
 
 USERLIB_TEST(L3_cancel_races_with_done)
@@ -385,8 +375,8 @@ USERLIB_TEST(L3_cancel_races_with_done)
 		ASSERT_EQ(0, memwait_waitgroup_init(&shared->group, 0, 1));
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(&shared->group, &counted.op));
 		ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(&shared->group, &other.op));
-		runner_start(&thread, wait_for_group, &shared->group);
-		runner_race(&last, done_once, &shared->group);
+		runner_start(&thread, memwait_waitgroup_wait, &shared->group);
+		runner_race(&last, memwait_waitgroup_done, &shared->group);
 		linger(round);
 		if (round % 2) {
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
@@ -520,7 +510,7 @@ USERLIB_TEST(waiting_processes_that_are_killed_disturb_nobody)
 				stay();
 			}
 		}
-		runner_start(&thread, wait_for_group, &shared->group);
+		runner_start(&thread, memwait_waitgroup_wait, &shared->group);
 		await_waiters(self->fd, count_of(&shared->group), U32_SIZE, 3);
 		for (i = 0; i < 2; i++)
 			ASSERT_EQ(128 + SIGKILL, kill_child(children[i]));
