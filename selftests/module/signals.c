@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R5: signals and notifies race. What a signal does to a wait: see ways.c. */
+/* R5, R6: signals and notifies race. What else a signal does to a wait: see ways.c. */
 #include "signal_test.h"
 
 /* A signal that would dump core, but is blocked, kills nobody. */
