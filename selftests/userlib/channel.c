@@ -186,70 +186,6 @@ USERLIB_TEST(memory_that_is_aligned_to_8_will_do)
 	ASSERT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(times)
-{
-	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
-	memwait_channel_t *channel = self->shared;
-	struct counted_op counted = { 0 };
-	struct timespec time;
-	int full, i, ret;
-	uint64_t item = 1;
-
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	for (full = 0; full < 2; full++) {
-		for (i = 0; i < 2; i++) {
-			time = in_time(clocks[i], 10);
-			ret = full ? memwait_channel_clocksend(channel, &item, clocks[i], &time) :
-				memwait_channel_clockrecv(channel, &item, clocks[i], &time);
-			EXPECT_EQ(ETIMEDOUT, ret);
-			time = in_time(clocks[i], 10);
-			counted.calls = 0;
-			ret = full ? memwait_channel_clocksend_async(channel, &item, clocks[i],
-								     &time, &counted.op) :
-				memwait_channel_clockrecv_async(channel, &item, clocks[i], &time,
-								&counted.op);
-			if (ret == EINPROGRESS) {
-				ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-				ret = counted.result;
-			}
-			EXPECT_EQ(ETIMEDOUT, ret);
-			time = (struct timespec){ 0, -1 };
-			ret = full ? memwait_channel_clocksend(channel, &item, clocks[i], &time) :
-				memwait_channel_clockrecv(channel, &item, clocks[i], &time);
-			EXPECT_EQ(EINVAL, ret);
-		}
-		time = in_time(CLOCK_REALTIME, -1);
-		EXPECT_EQ(ETIMEDOUT, full ? memwait_channel_timedsend(channel, &item, &time) :
-			  memwait_channel_timedrecv(channel, &item, &time));
-		if (!full) {
-			ASSERT_EQ(0, memwait_channel_timedsend(channel, &item, &time));
-		}
-	}
-	EXPECT_EQ(0, memwait_channel_timedrecv(channel, &item, &time));
-	EXPECT_EQ(0, memwait_channel_destroy(channel));
-}
-
-USERLIB_TEST(a_signal_does_not_interrupt_and_a_killed_receiver_takes_nothing)
-{
-	struct sigaction action = { .sa_handler = nothing };
-	memwait_channel_t *channel = self->shared;
-	struct runner behind;
-	pid_t child;
-
-	sigaction(SIGUSR1, &action, NULL);
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 2));
-	child = run_in_child(receive_once(channel));
-	await_asleep(child);
-	runner_start(&behind, receive_once, channel);
-	runner_await_asleep(&behind);
-	pthread_kill(behind.thread, SIGUSR1);
-	ASSERT_EQ(128 + SIGKILL, kill_child(child));
-	ASSERT_EQ(0, send_once(channel));
-	EXPECT_EQ(0, runner_join(&behind));
-	EXPECT_EQ(0, memwait_channel_length(channel));
-}
-
 /* Items of every size arrive whole, while both sides are at work. */
 struct stream {
 	memwait_channel_t *channel;
@@ -406,85 +342,12 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
 		EXPECT_EQ(7, timed.item);
-
-		/* Before 1970. */
-		timed.time = (struct timespec){ -1, 0 };
-		EXPECT_EQ(ETIMEDOUT, receive_timed(&timed));
-		EXPECT_EQ(ETIMEDOUT, memwait_channel_clockrecv_async(timed.channel, &timed.item,
-								     clocks[i], &timed.time,
-								     &counted.op));
-		timed.time = (struct timespec){ 0, 1000000000 };
-		EXPECT_EQ(EINVAL, receive_timed(&timed));
-		EXPECT_EQ(EINVAL, memwait_channel_clockrecv_async(timed.channel, &timed.item,
-								  clocks[i], &timed.time,
-								  &counted.op));
-		/* Not needed, not looked at. */
-		EXPECT_EQ(0, send_timed(&timed));
-		EXPECT_EQ(EINVAL, send_timed(&timed));
-		EXPECT_EQ(EINVAL, memwait_channel_clocksend_async(timed.channel, &timed.item,
-								  clocks[i], &timed.time,
-								  &counted.op));
-		EXPECT_EQ(0, receive_timed(&timed));
 	}
-	EXPECT_EQ(EINVAL, memwait_channel_clockrecv(timed.channel, &item, CLOCK_MONOTONIC, NULL));
-	EXPECT_EQ(EINVAL, memwait_channel_clocksend(timed.channel, &item, CLOCK_MONOTONIC, NULL));
-	EXPECT_EQ(EINVAL, memwait_channel_timedrecv(NULL, &item, &timed.time));
-	EXPECT_EQ(EINVAL, memwait_channel_timedsend(NULL, &item, &timed.time));
-	EXPECT_EQ(EINVAL, memwait_channel_clockrecv(timed.channel, &item, CLOCK_PROCESS_CPUTIME_ID,
-						    &timed.time));
-	EXPECT_EQ(EINVAL, memwait_channel_send_async(timed.channel, &item, NULL));
 	EXPECT_EQ(EINVAL, memwait_channel_send_async(timed.channel, NULL, &counted.op));
 	EXPECT_EQ(EINVAL, memwait_channel_tryrecv(NULL, &item));
 	EXPECT_EQ(EINVAL, memwait_channel_trysend(NULL, &item));
 	EXPECT_EQ(EINVAL, memwait_channel_close(NULL));
-	EXPECT_EQ(EINVAL, memwait_channel_destroy(NULL));
 	EXPECT_EQ(0, memwait_channel_destroy(timed.channel));
-}
-
-/* Returns 0, or where it went wrong. */
-static int use_as_child(memwait_channel_t *channel, memwait_loop_t *loop_of_parent)
-{
-	struct counted_op counted = { 0 };
-	memwait_loop_t *loop;
-	uint64_t item = 0;
-	int ret;
-
-	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
-	if (memwait_channel_recv_async(channel, &item, &counted.op) != EPERM ||
-	    memwait_channel_send_async(channel, &item, &counted.op) != EPERM)
-		return 1;
-	if (memwait_channel_recv(channel, &item) || item != 1)
-		return 2;
-	if (memwait_loop_new(&loop))
-		return 3;
-	memwait_op_init(&counted.op, loop, count_call, &counted);
-	ret = memwait_channel_recv_async(channel, &item, &counted.op);
-	if (ret == EINPROGRESS) {
-		if (dispatch_until(loop, &counted.calls, 1))
-			return 4;
-		ret = counted.result;
-	}
-	if (ret || item != 2)
-		return 5;
-	item = 3;
-	return memwait_channel_send(channel, &item) || memwait_loop_free(loop) ? 6 : 0;
-}
-
-USERLIB_TEST(L1_a_child_uses_the_channel_and_not_the_loop)
-{
-	memwait_channel_t *channel = self->shared;
-	uint64_t item;
-	pid_t child;
-
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	child = run_in_child(use_as_child(channel, self->loop));
-	await_asleep(child);
-	for (item = 1; item <= 2; item++)
-		ASSERT_EQ(0, memwait_channel_send(channel, &item));
-	EXPECT_EQ(0, child_status(child));
-	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
-	EXPECT_EQ(3, item);
-	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
 TEST_HARNESS_MAIN

@@ -183,12 +183,7 @@ USERLIB_TEST(trylock_unlock_destroy_say_what_is_wrong)
 	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, 0x10));
 	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ERRORCHECK |
 					     MEMWAIT_MUTEX_RECURSIVE));
-	EXPECT_EQ(EINVAL, memwait_mutex_init(NULL, 0));
-	EXPECT_EQ(EINVAL, memwait_mutex_lock(NULL));
 	EXPECT_EQ(EINVAL, memwait_mutex_trylock(NULL));
-	EXPECT_EQ(EINVAL, memwait_mutex_unlock(NULL));
-	EXPECT_EQ(EINVAL, memwait_mutex_destroy(NULL));
-	EXPECT_EQ(EINVAL, memwait_mutex_lock_async(NULL, NULL));
 	EXPECT_EQ(EINVAL, memwait_mutex_execute_locked(NULL, NULL));
 }
 
@@ -296,25 +291,6 @@ USERLIB_TEST(times)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(EINVAL, memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, NULL));
 	}
-}
-
-USERLIB_TEST(a_deadline_beyond_time_is_never)
-{
-	memwait_mutex_t *mutex = self->shared;
-	struct timed timed = {
-		.mutex = mutex,
-		.clock = CLOCK_REALTIME,
-		.time = { TIME_MAX, 999999999 },
-	};
-	struct runner runner;
-
-	ASSERT_EQ(0, memwait_mutex_lock(mutex));
-	runner_start(&runner, lock_until, &timed);
-	runner_await_asleep(&runner);
-	EXPECT_FALSE(runner_is_done(&runner));
-	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
-	EXPECT_EQ(0, runner_join(&runner));
-	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
 USERLIB_TEST(lock_async_at_once_and_later)
@@ -618,108 +594,6 @@ USERLIB_TEST(fair_does_not_starve)
 	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
 }
 
-struct cancelling {
-	memwait_mutex_t mutex;
-	struct counted_op counted;
-	int cancelled;
-};
-
-/*
- * Cancel races with the unlock that wakes, or hands over to, the operation. Whatever happens, the
- * lock is not left held, and the thread that waits behind the operation gets it.
- */
-USERLIB_TEST(L3_cancel_races_with_unlock)
-{
-	struct cancelling *cancelling = self->shared;
-	unsigned int fair;
-	int round, taken_back = 0, called = 0;
-	struct runner unlocker, behind;
-
-	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
-		for (round = 0; round < ROUNDS || !taken_back; round++) {
-			memset(cancelling, 0, sizeof(*cancelling));
-			ASSERT_EQ(0, memwait_mutex_init(&cancelling->mutex, fair));
-			memwait_op_init(&cancelling->counted.op, self->loop, count_call,
-					&cancelling->counted);
-			ASSERT_EQ(0, memwait_mutex_lock(&cancelling->mutex));
-			ASSERT_EQ(EINPROGRESS,
-				  memwait_mutex_lock_async(&cancelling->mutex,
-							   &cancelling->counted.op));
-			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
-			if (round % 2)
-				await_waiters(self->fd, &cancelling->mutex, U32_SIZE, 2);
-			runner_race(&unlocker, memwait_mutex_unlock, &cancelling->mutex);
-			if (round % 3 == 2)
-				memwait_loop_dispatch(self->loop);
-			switch (memwait_op_cancel(&cancelling->counted.op)) {
-			case 0:
-				taken_back++;
-				ASSERT_EQ(0, cancelling->counted.calls);
-				break;
-			case ENOENT:
-				called++;
-				ASSERT_EQ(1, cancelling->counted.calls);
-				ASSERT_EQ(0, cancelling->counted.result);
-				ASSERT_EQ(0, memwait_mutex_unlock(&cancelling->mutex));
-				break;
-			default:
-				ASSERT_TRUE(false);
-			}
-			ASSERT_EQ(0, runner_join(&unlocker));
-			ASSERT_EQ(0, runner_join(&behind));
-			ASSERT_EQ(0, memwait_mutex_destroy(&cancelling->mutex));
-			ASSERT_EQ(0, memwait_loop_pending(self->loop));
-		}
-	}
-	TH_LOG("%d taken back, %d called back", taken_back, called);
-}
-
-/* The same with a deadline instead of a cancel. */
-USERLIB_TEST(L3_time_outs_race_with_unlock)
-{
-	struct cancelling *cancelling = self->shared;
-	unsigned int fair;
-	int round, got = 0, timed_out = 0, ret;
-	struct runner unlocker, behind;
-	struct timespec time;
-
-	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
-		for (round = 0; round < ROUNDS / 4; round++) {
-			struct counted_op *counted = &cancelling->counted;
-
-			memset(cancelling, 0, sizeof(*cancelling));
-			ASSERT_EQ(0, memwait_mutex_init(&cancelling->mutex, fair));
-			memwait_op_init(&counted->op, self->loop, count_call, counted);
-			ASSERT_EQ(0, memwait_mutex_lock(&cancelling->mutex));
-			time = in_time(CLOCK_MONOTONIC, 0);
-			time.tv_nsec += 100000 + round % 16 * 20000;
-			if (time.tv_nsec >= 1000000000) {
-				time.tv_sec++;
-				time.tv_nsec -= 1000000000;
-			}
-			ret = memwait_mutex_clocklock_async(&cancelling->mutex, CLOCK_MONOTONIC,
-							    &time, &counted->op);
-			runner_start(&behind, lock_and_unlock, &cancelling->mutex);
-			runner_race(&unlocker, memwait_mutex_unlock, &cancelling->mutex);
-			if (ret == EINPROGRESS) {
-				ASSERT_EQ(0, dispatch_until(self->loop, &counted->calls, 1));
-				ret = counted->result;
-			}
-			if (!ret) {
-				ASSERT_EQ(0, memwait_mutex_unlock(&cancelling->mutex));
-			} else {
-				ASSERT_EQ(ETIMEDOUT, ret);
-			}
-			got += !ret;
-			timed_out += !!ret;
-			ASSERT_EQ(0, runner_join(&unlocker));
-			ASSERT_EQ(0, runner_join(&behind));
-			ASSERT_EQ(0, memwait_mutex_destroy(&cancelling->mutex));
-		}
-	}
-	TH_LOG("%d locked, %d timed out", got, timed_out);
-}
-
 /*
  * A notify that was sent for what was in this memory before, by a thread that was preempted, or by
  * mistake: it hands the lock to nobody.
@@ -866,48 +740,6 @@ USERLIB_TEST(R12_a_thread_that_is_interrupted_has_its_turn)
 		EXPECT_EQ(first.tid, turns->order[0]);
 		EXPECT_EQ(second.tid, turns->order[1]);
 		EXPECT_EQ(0, memwait_mutex_destroy(&turns->mutex));
-	}
-}
-
-USERLIB_TEST(L5_it_is_not_a_cancellation_point)
-{
-	memwait_mutex_t *mutex = self->shared;
-	struct runner runner;
-
-	ASSERT_EQ(0, memwait_mutex_lock(mutex));
-	runner_start(&runner, lock_and_unlock, mutex);
-	await_waiters(self->fd, mutex, U32_SIZE, 1);
-	pthread_cancel(runner.thread);
-	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
-	pthread_join(runner.thread, NULL);
-	EXPECT_EQ(1, runner.done);
-	EXPECT_EQ(0, runner.result);
-	EXPECT_EQ(0, memwait_mutex_destroy(mutex));
-}
-
-USERLIB_TEST(a_waiter_that_is_killed_is_not_missed)
-{
-	struct guarded *guarded = self->shared;
-	unsigned int fair;
-	int i;
-	pid_t child;
-
-	for (fair = 0; fair <= MEMWAIT_MUTEX_FAIR; fair += MEMWAIT_MUTEX_FAIR) {
-		memset(guarded, 0, sizeof(*guarded));
-		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, fair));
-		for (i = 0; i < 20; i++) {
-			struct runner behind;
-
-			ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
-			child = run_in_child(memwait_mutex_lock(&guarded->mutex));
-			await_waiters(self->fd, &guarded->mutex, U32_SIZE, 1);
-			runner_start(&behind, lock_and_unlock, &guarded->mutex);
-			await_waiters(self->fd, &guarded->mutex, U32_SIZE, 2);
-			ASSERT_EQ(128 + SIGKILL, kill_child(child));
-			ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
-			ASSERT_EQ(0, runner_join(&behind));
-			ASSERT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
-		}
 	}
 }
 

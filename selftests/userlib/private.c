@@ -4,7 +4,7 @@
  * look at what is mapped there. In memory that is shared the two are different queues, so a call
  * that has forgotten what the object is finds nobody, and somebody sleeps for ever.
  */
-#include "userlib_test.h"
+#include "objects_test.h"
 #include "ioctl_test.h"
 
 /* Enough for each object; where in it they sleep is the library's business. */
@@ -25,114 +25,6 @@ static void await_waiters_within(int fd, const void *object, uint32_t flags, int
 		before_next_look();
 }
 
-/*
- * A way to wait on an object. @make: so that who comes next has to wait; @wait: what a thread does,
- * from beginning to end; @wait_async: what an operation begins with; @let_go: both are let go, but
- * one may have to wait for the other; @end: after the operation has been called back. All return 0.
- */
-struct way {
-	const char *name;
-	int (*make)(void *object, unsigned int flags);
-	int (*wait)(void *object);
-	int (*wait_async)(void *object, memwait_op_t *op);
-	int (*let_go)(void *object);
-	int (*end)(void *object);
-	int (*destroy)(void *object);
-};
-
-static int do_nothing(void *object)
-{
-	(void)object;
-	return 0;
-}
-
-static int make_mutex(void *object, unsigned int flags)
-{
-	int err = memwait_mutex_init(object, flags);
-
-	return err ? err : memwait_mutex_lock(object);
-}
-
-static int make_fair_mutex(void *object, unsigned int flags)
-{
-	return make_mutex(object, flags | MEMWAIT_MUTEX_FAIR);
-}
-
-static int wait_for_mutex(void *object)
-{
-	int err = memwait_mutex_lock(object);
-
-	return err ? err : memwait_mutex_unlock(object);
-}
-
-static int wait_for_mutex_async(void *object, memwait_op_t *op)
-{
-	return memwait_mutex_lock_async(object, op);
-}
-
-static int unlock_mutex(void *object)
-{
-	return memwait_mutex_unlock(object);
-}
-
-static int destroy_mutex(void *object)
-{
-	return memwait_mutex_destroy(object);
-}
-
-static int make_read(void *object, unsigned int flags)
-{
-	int err = memwait_rwlock_init(object, flags);
-
-	return err ? err : memwait_rwlock_rdlock(object);
-}
-
-static int make_written(void *object, unsigned int flags)
-{
-	int err = memwait_rwlock_init(object, flags);
-
-	return err ? err : memwait_rwlock_wrlock(object);
-}
-
-static int make_fair_written(void *object, unsigned int flags)
-{
-	return make_written(object, flags | MEMWAIT_RWLOCK_FAIR);
-}
-
-static int wait_to_read(void *object)
-{
-	int err = memwait_rwlock_rdlock(object);
-
-	return err ? err : memwait_rwlock_unlock(object);
-}
-
-static int wait_to_read_async(void *object, memwait_op_t *op)
-{
-	return memwait_rwlock_rdlock_async(object, op);
-}
-
-static int wait_to_write(void *object)
-{
-	int err = memwait_rwlock_wrlock(object);
-
-	return err ? err : memwait_rwlock_unlock(object);
-}
-
-static int wait_to_write_async(void *object, memwait_op_t *op)
-{
-	return memwait_rwlock_wrlock_async(object, op);
-}
-
-static int unlock_rwlock(void *object)
-{
-	return memwait_rwlock_unlock(object);
-}
-
-static int destroy_rwlock(void *object)
-{
-	return memwait_rwlock_destroy(object);
-}
-
 struct monitor {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;
@@ -149,14 +41,29 @@ static int make_monitor(void *object, unsigned int flags)
 	return err ? err : memwait_mutex_init(&monitor->mutex, flags);
 }
 
-static int wait_in_monitor(void *object)
+/* Returns with the mutex. */
+static int enter_monitor(void *object)
 {
 	struct monitor *monitor = object;
 	int err = memwait_mutex_lock(&monitor->mutex);
 
 	while (!err && !monitor->open)
 		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
-	return err ? err : memwait_mutex_unlock(&monitor->mutex);
+	return err;
+}
+
+static int unlock_monitor(void *object)
+{
+	struct monitor *monitor = object;
+
+	return memwait_mutex_unlock(&monitor->mutex);
+}
+
+static int wait_in_monitor(void *object)
+{
+	int err = enter_monitor(object);
+
+	return err ? err : unlock_monitor(object);
 }
 
 static int wait_in_monitor_async(void *object, memwait_op_t *op)
@@ -188,13 +95,6 @@ static int broadcast(void *object)
 	return err ? err : memwait_mutex_unlock(&monitor->mutex);
 }
 
-static int unlock_monitor(void *object)
-{
-	struct monitor *monitor = object;
-
-	return memwait_mutex_unlock(&monitor->mutex);
-}
-
 static int destroy_cond(void *object)
 {
 	struct monitor *monitor = object;
@@ -210,46 +110,29 @@ static int destroy_monitor(void *object)
 	return err ? err : memwait_mutex_destroy(&monitor->mutex);
 }
 
-static int make_sem(void *object, unsigned int flags)
-{
-	return memwait_sem_init(object, !flags, 0);
-}
+static const struct way signal_way = {
+	.make		= make_monitor,
+	.wait		= enter_monitor,
+	.wait_async	= wait_in_monitor_async,
+	.give		= signal_twice,
+	.give_back	= unlock_monitor,
+	.destroy	= destroy_monitor,
+	.lets_all_go	= true,
+};
 
-static int wait_for_sem(void *object)
-{
-	return memwait_sem_wait(object);
-}
-
-static int wait_for_sem_async(void *object, memwait_op_t *op)
-{
-	return memwait_sem_wait_async(object, op);
-}
-
-static int post_twice(void *object)
-{
-	int err = memwait_sem_post(object);
-
-	return err ? err : memwait_sem_post(object);
-}
-
-static int destroy_sem(void *object)
-{
-	return memwait_sem_destroy(object);
-}
+static const struct way broadcast_way = {
+	.make		= make_monitor,
+	.wait		= enter_monitor,
+	.wait_async	= wait_in_monitor_async,
+	.give		= broadcast,
+	.give_back	= unlock_monitor,
+	.destroy	= destroy_monitor,
+	.lets_all_go	= true,
+};
 
 static int make_barrier(void *object, unsigned int flags)
 {
 	return memwait_barrier_init(object, flags, 3);
-}
-
-static int wait_at_barrier(void *object)
-{
-	return memwait_barrier_wait(object);
-}
-
-static int wait_at_barrier_async(void *object, memwait_op_t *op)
-{
-	return memwait_barrier_wait_async(object, op);
 }
 
 static int come_last(void *object)
@@ -257,143 +140,47 @@ static int come_last(void *object)
 	return memwait_barrier_wait(object) - MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-static int destroy_barrier(void *object)
-{
-	return memwait_barrier_destroy(object);
-}
-
-static int make_group(void *object, unsigned int flags)
-{
-	return memwait_waitgroup_init(object, flags, 1);
-}
-
-static int wait_for_group(void *object)
-{
-	return memwait_waitgroup_wait(object);
-}
-
-static int wait_for_group_async(void *object, memwait_op_t *op)
-{
-	return memwait_waitgroup_wait_async(object, op);
-}
-
-static int group_done(void *object)
-{
-	return memwait_waitgroup_done(object);
-}
-
-static int destroy_group(void *object)
-{
-	return memwait_waitgroup_destroy(object);
-}
-
-static int make_empty(void *object, unsigned int flags)
-{
-	return memwait_channel_init(object, flags, sizeof(long), 2);
-}
-
-static long received[2];
-
-static int wait_to_receive(void *object)
-{
-	return memwait_channel_recv(object, &received[0]);
-}
-
-static int wait_to_receive_async(void *object, memwait_op_t *op)
-{
-	return memwait_channel_recv_async(object, &received[1], op);
-}
-
-static int send_twice(void *object)
-{
-	const long item = 1;
-	int err = memwait_channel_trysend(object, &item);
-
-	return err ? err : memwait_channel_trysend(object, &item);
-}
-
-static const long sent;
-
-static int make_full(void *object, unsigned int flags)
-{
-	int err = memwait_channel_init(object, flags, sizeof(long), 1);
-
-	return err ? err : memwait_channel_trysend(object, &sent);
-}
-
-static int wait_to_send(void *object)
-{
-	return memwait_channel_send(object, &sent);
-}
-
-static int wait_to_send_async(void *object, memwait_op_t *op)
-{
-	return memwait_channel_send_async(object, &sent, op);
-}
-
-static int receive(void *object)
-{
-	long item;
-
-	return memwait_channel_recv(object, &item);
-}
-
-static int receive_twice(void *object)
-{
-	int err = receive(object);
-
-	return err ? err : receive(object);
-}
-
-static int close_channel(void *object)
-{
-	return memwait_channel_close(object);
-}
+static const struct way barrier_way = {
+	.make		= make_barrier,
+	.wait		= CALL(memwait_barrier_wait),
+	.wait_async	= ASYNC(memwait_barrier_wait_async),
+	.give		= come_last,
+	.destroy	= CALL(memwait_barrier_destroy),
+	.lets_all_go	= true,
+};
 
 static int was_closed(void *object)
 {
-	long item;
-
-	return memwait_channel_recv(object, &item) == EPIPE ? 0 : EINVAL;
+	return receive_one(object) == EPIPE ? 0 : EINVAL;
 }
 
-static int was_closed_async(void *object, memwait_op_t *op)
-{
-	return memwait_channel_recv_async(object, &received[1], op);
-}
+static const struct way closed_way = {
+	.make		= make_empty,
+	.wait		= was_closed,
+	.wait_async	= receive_async,
+	.give		= CALL(memwait_channel_close),
+	.destroy	= CALL(memwait_channel_destroy),
+	.lets_all_go	= true,
+};
 
-static int destroy_channel(void *object)
-{
-	return memwait_channel_destroy(object);
-}
-
-static const struct way ways[] = {
-	{ "mutex", make_mutex, wait_for_mutex, wait_for_mutex_async, unlock_mutex, unlock_mutex,
-	  destroy_mutex },
-	{ "fair mutex", make_fair_mutex, wait_for_mutex, wait_for_mutex_async, unlock_mutex,
-	  unlock_mutex, destroy_mutex },
-	{ "writers", make_read, wait_to_write, wait_to_write_async, unlock_rwlock, unlock_rwlock,
-	  destroy_rwlock },
-	{ "readers", make_written, wait_to_read, wait_to_read_async, unlock_rwlock, unlock_rwlock,
-	  destroy_rwlock },
-	{ "fair readers", make_fair_written, wait_to_read, wait_to_read_async, unlock_rwlock,
-	  unlock_rwlock, destroy_rwlock },
-	{ "signal", make_monitor, wait_in_monitor, wait_in_monitor_async, signal_twice,
-	  unlock_monitor, destroy_monitor },
-	{ "broadcast", make_monitor, wait_in_monitor, wait_in_monitor_async, broadcast,
-	  unlock_monitor, destroy_monitor },
-	{ "semaphore", make_sem, wait_for_sem, wait_for_sem_async, post_twice, do_nothing,
-	  destroy_sem },
-	{ "barrier", make_barrier, wait_at_barrier, wait_at_barrier_async, come_last, do_nothing,
-	  destroy_barrier },
-	{ "wait group", make_group, wait_for_group, wait_for_group_async, group_done, do_nothing,
-	  destroy_group },
-	{ "empty channel", make_empty, wait_to_receive, wait_to_receive_async, send_twice,
-	  do_nothing, destroy_channel },
-	{ "full channel", make_full, wait_to_send, wait_to_send_async, receive_twice, receive,
-	  destroy_channel },
-	{ "closed channel", make_empty, was_closed, was_closed_async, close_channel, do_nothing,
-	  destroy_channel },
+static const struct thing {
+	const char *name;
+	const struct way *way;
+	unsigned int kind;
+} things[] = {
+	{ "mutex", &mutex_way, 0 },
+	{ "fair mutex", &mutex_way, MEMWAIT_MUTEX_FAIR },
+	{ "writers", &write_after_read_way, 0 },
+	{ "readers", &read_way, 0 },
+	{ "fair readers", &read_way, MEMWAIT_RWLOCK_FAIR },
+	{ "signal", &signal_way, 0 },
+	{ "broadcast", &broadcast_way, 0 },
+	{ "semaphore", &sem_way, 0 },
+	{ "barrier", &barrier_way, 0 },
+	{ "wait group", &group_way, 0 },
+	{ "empty channel", &receive_way, 0 },
+	{ "full channel", &send_way, 0 },
+	{ "closed channel", &closed_way, 0 },
 };
 
 USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
@@ -402,28 +189,32 @@ USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
 	struct counted_op counted = { 0 };
 	void *object = self->shared;
 	const struct way *way;
-	struct runner runner;
+	struct visitor visitor;
 	unsigned int flags;
 	size_t i;
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	for (i = 0; i < 2 * ARRAY_SIZE(ways); i++) {
-		way = &ways[i / 2];
+	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
+		way = things[i / 2].way;
 		flags = kinds[i % 2];
-		TH_LOG("%s, %s", way->name, flags ? "private" : "shared");
+		TH_LOG("%s, %s", things[i / 2].name, flags ? "private" : "shared");
 		memset(object, 0, OBJECT_SIZE);
-		ASSERT_EQ(0, way->make(object, flags));
-		runner_start(&runner, way->wait, object);
+		ASSERT_EQ(0, way->make(object, things[i / 2].kind | flags));
+		visitor_start(&visitor, way, object);
 		await_waiters_within(self->fd, object, flags, 1);
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
 		EXPECT_EQ(2, waiters_within(self->fd, object, flags));
 		EXPECT_EQ(0, waiters_within(self->fd, object, flags ^ MEMWAIT_PRIVATE));
-		ASSERT_EQ(0, way->let_go(object));
+		/* Both are let go, but one may have to wait for the other. */
+		ASSERT_EQ(0, way->give(object));
+		if (!way->give_back) {
+			ASSERT_EQ(0, give_next(way, object));
+		}
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-		EXPECT_EQ(way->wait == was_closed ? EPIPE : 0, counted.result);
-		EXPECT_EQ(0, way->end(object));
-		EXPECT_EQ(0, runner_join(&runner));
+		EXPECT_EQ(way == &closed_way ? EPIPE : 0, counted.result);
+		EXPECT_EQ(0, leave(way, object, 0));
+		EXPECT_EQ(0, visitor_join(&visitor));
 		EXPECT_EQ(0, way->destroy(object));
 	}
 }
@@ -439,7 +230,7 @@ USERLIB_TEST(L3_what_was_cancelled_wakes_by_the_address_too)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
-	runner_start(&behind, wait_for_sem, sem);
+	runner_start(&behind, memwait_sem_wait, sem);
 	await_waiters_within(self->fd, sem, MEMWAIT_PRIVATE, 2);
 	ASSERT_EQ(0, memwait_sem_post(sem));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
@@ -447,9 +238,9 @@ USERLIB_TEST(L3_what_was_cancelled_wakes_by_the_address_too)
 	EXPECT_EQ(0, counted.calls);
 
 	while (!were_cancelled) {
-		runner_start(&cancelled, wait_for_sem, sem);
+		runner_start(&cancelled, memwait_sem_wait, sem);
 		await_waiters_within(self->fd, sem, MEMWAIT_PRIVATE, 1);
-		runner_start(&behind, wait_for_sem, sem);
+		runner_start(&behind, memwait_sem_wait, sem);
 		await_waiters_within(self->fd, sem, MEMWAIT_PRIVATE, 2);
 		ASSERT_EQ(0, pthread_cancel(cancelled.thread));
 		ASSERT_EQ(0, memwait_sem_post(sem));
@@ -558,12 +349,12 @@ USERLIB_TEST(L8_destroy_is_woken_by_the_address)
 		} else {
 			ASSERT_EQ(0, make_monitor(object, MEMWAIT_PRIVATE));
 		}
-		runner_start(&waiter, i ? wait_at_barrier : wait_in_monitor, object);
+		runner_start(&waiter, i ? CALL(memwait_barrier_wait) : wait_in_monitor, object);
 		while (waiters_within(self->fd, object, MEMWAIT_PRIVATE) != 1)
 			before_next_look();
 		__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
 		ASSERT_EQ(0, i ? come_last(object) : signal_twice(object));
-		runner_start(&destroyer, i ? destroy_barrier : destroy_cond, object);
+		runner_start(&destroyer, i ? CALL(memwait_barrier_destroy) : destroy_cond, object);
 		runner_await_asleep(&destroyer);
 		EXPECT_FALSE(runner_is_done(&destroyer));
 		EXPECT_EQ(1, waiters_within(self->fd, object, MEMWAIT_PRIVATE));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* L3, L5: who gives up, or dies, while it waits for a read-write lock lets the others in. */
+/* L3, L7: who gives up, or dies, while it waits for a read-write lock lets the others in. */
 #include "rwlock_test.h"
 
 /* Readers and writers that are cancelled at the gate, or waiting for readers to leave. */
@@ -49,27 +49,6 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 	TH_LOG("%d of %d taken back", taken_back, round);
 }
 
-USERLIB_TEST(a_writer_that_is_killed_while_it_waits_for_the_gate)
-{
-	struct shared *shared = self->shared;
-	struct runner behind;
-	pid_t child;
-	int i;
-
-	for (i = 0; i < 20; i++) {
-		memset(shared, 0, sizeof(*shared));
-		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
-		child = run_in_child(write_once(shared));
-		await_waiters(self->fd, &shared->lock, U32_SIZE, 1);
-		runner_start(&behind, write_once, shared);
-		await_waiters(self->fd, &shared->lock, U32_SIZE, 2);
-		ASSERT_EQ(128 + SIGKILL, kill_child(child));
-		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
-		ASSERT_EQ(0, runner_join(&behind));
-		ASSERT_EQ(0, memwait_rwlock_destroy(&shared->lock));
-	}
-}
-
 /* The writer gives up, and the readers behind it do not wait for the reader before it. */
 USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 {
@@ -99,30 +78,6 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(EPERM, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, writer.calls);
-	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
-}
-
-USERLIB_TEST(L3_a_pending_operation_at_the_gate_is_cancelled)
-{
-	struct counted_op reader = { 0 }, writer = { 0 };
-	memwait_rwlock_t *lock = self->shared;
-
-	memwait_op_init(&reader.op, self->loop, count_call, &reader);
-	memwait_op_init(&writer.op, self->loop, count_call, &writer);
-	ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
-	ASSERT_EQ(EINPROGRESS, memwait_rwlock_rdlock_async(lock, &reader.op));
-	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
-	EXPECT_EQ(EBUSY, memwait_rwlock_rdlock_async(lock, &reader.op));
-	EXPECT_EQ(2, memwait_waiters(gate_of(lock), 0));
-	EXPECT_EQ(0, memwait_op_cancel(&reader.op));
-	EXPECT_EQ(0, memwait_op_cancel(&writer.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&writer.op));
-	EXPECT_EQ(0, memwait_waiters(gate_of(lock), 0));
-	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
-	EXPECT_EQ(0, reader.calls + writer.calls);
-	EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));
-	EXPECT_EQ(0, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
@@ -175,46 +130,6 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
-/* Either the callback has the lock, or nobody has it. */
-USERLIB_TEST(L3_cancel_races_with_dispatch)
-{
-	memwait_rwlock_t *lock = self->shared;
-	struct counted_op counted = { 0 };
-	struct runner canceller;
-	int round, ret, taken_back = 0;
-
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	for (round = 0; round < ROUNDS; round++) {
-		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
-		counted.calls = 0;
-		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
-		ASSERT_EQ(0, ret);
-		ret = round % 3 == 1 ? memwait_rwlock_rdlock_async(lock, &counted.op) :
-			memwait_rwlock_wrlock_async(lock, &counted.op);
-		ASSERT_EQ(EINPROGRESS, ret);
-		runner_race(&canceller, memwait_op_cancel, &counted.op);
-		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		linger(round);
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
-		ret = runner_join(&canceller);
-		if (!ret) {
-			taken_back++;
-			ASSERT_EQ(0, counted.calls);
-		} else {
-			ASSERT_EQ(ENOENT, ret);
-			ASSERT_EQ(1, counted.calls);
-			ASSERT_EQ(0, counted.result);
-			ASSERT_EQ(EBUSY, memwait_rwlock_trywrlock(lock));
-			ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		}
-		ASSERT_EQ(EPERM, memwait_rwlock_unlock(lock));
-		ASSERT_EQ(0, memwait_rwlock_trywrlock(lock));
-		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		ASSERT_EQ(0, memwait_loop_pending(self->loop));
-	}
-	TH_LOG("%d of %d taken back", taken_back, round);
-}
-
 /* Who has timed out has left nothing locked, and nobody waiting. */
 USERLIB_TEST(L3_a_deadline_races_with_unlock)
 {
@@ -248,39 +163,6 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 		ASSERT_EQ(0, memwait_rwlock_destroy(lock));
 	}
 	TH_LOG("%d of %d timed out", timed_out, round);
-}
-
-USERLIB_TEST(L5_it_is_neither_interrupted_nor_cancelled)
-{
-	struct sigaction action = { .sa_handler = nothing };
-	struct timed timed = { .shared = self->shared, .clock = CLOCK_REALTIME };
-	memwait_rwlock_t *lock = &timed.shared->lock;
-	struct runner runners[5];
-	int i;
-
-	sigaction(SIGUSR1, &action, NULL);
-	timed.time = in_time(CLOCK_REALTIME, 3600 * 1000);
-	ASSERT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_PREFER_WRITER));
-	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
-	runner_start(&runners[0], write_once, timed.shared);
-	await_waiters(self->fd, state_of(lock), U32_SIZE, 1);
-	runner_start(&runners[1], read_once, timed.shared);
-	runner_start(&runners[2], write_once, timed.shared);
-	runner_start(&runners[3], read_timed, &timed);
-	runner_start(&runners[4], write_timed, &timed);
-	await_waiters(self->fd, gate_of(lock), U32_SIZE, 4);
-	for (i = 0; i < 5; i++) {
-		pthread_kill(runners[i].thread, SIGUSR1);
-		pthread_cancel(runners[i].thread);
-	}
-	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-	for (i = 0; i < 5; i++) {
-		EXPECT_EQ(0, runner_join(&runners[i]));
-		EXPECT_EQ(1, runners[i].done);
-	}
-	EXPECT_EQ(3, timed.shared->a);
-	EXPECT_EQ(0, timed.shared->violations);
-	EXPECT_EQ(0, memwait_rwlock_destroy(lock));
 }
 
 USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)

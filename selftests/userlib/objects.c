@@ -1,0 +1,650 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is the same for all objects: deadlines, operations, who gives up and who dies. What each
+ * object is for is tested in the file of its name.
+ */
+#include "objects_test.h"
+
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 40 : 400)
+
+FIXTURE(object)
+{
+	memwait_loop_t *loop;
+	void *object;		/* zeroed, and inherited over fork */
+	int fd;
+	uint64_t user_waits;
+};
+
+FIXTURE_VARIANT(object)
+{
+	const struct way *way;
+	unsigned int kind;
+	bool together;		/* more than one may have it */
+	bool in_turn;		/* one after another gets it, as they have come */
+	bool outlives;		/* who dies when it was given to him does not have it */
+	bool first_locks;	/* who waits first keeps others out, also when he is dead */
+	bool cancels;		/* a wait is a cancellation point, and a signal ends it */
+};
+
+FIXTURE_VARIANT_ADD(object, mutex)
+{
+	.way = &mutex_way, .in_turn = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, fair_mutex)
+{
+	.way = &mutex_way, .kind = MEMWAIT_MUTEX_FAIR, .in_turn = true,
+};
+
+FIXTURE_VARIANT_ADD(object, private_mutex)
+{
+	.way = &mutex_way, .kind = MEMWAIT_PRIVATE, .in_turn = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, reader)
+{
+	.way = &read_way, .together = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, reader_of_writers)
+{
+	.way = &read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .together = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, fair_reader)
+{
+	.way = &read_way, .kind = MEMWAIT_RWLOCK_FAIR, .together = true,
+};
+
+FIXTURE_VARIANT_ADD(object, writer)
+{
+	.way = &write_way, .in_turn = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, writer_after_reader)
+{
+	.way = &write_after_read_way, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, writer_of_writers_after_reader)
+{
+	.way = &write_after_read_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .in_turn = true,
+	.first_locks = true,
+};
+
+FIXTURE_VARIANT_ADD(object, writer_of_writers)
+{
+	.way = &write_way, .kind = MEMWAIT_RWLOCK_PREFER_WRITER, .in_turn = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, fair_writer)
+{
+	.way = &write_way, .kind = MEMWAIT_RWLOCK_FAIR, .in_turn = true,
+};
+
+FIXTURE_VARIANT_ADD(object, semaphore)
+{
+	.way = &sem_way, .in_turn = true, .outlives = true, .cancels = true,
+};
+
+FIXTURE_VARIANT_ADD(object, group)
+{
+	.way = &group_way, .together = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, receiver)
+{
+	.way = &receive_way, .in_turn = true, .outlives = true,
+};
+
+FIXTURE_VARIANT_ADD(object, sender)
+{
+	.way = &send_way, .in_turn = true, .outlives = true,
+};
+
+FIXTURE_SETUP(object)
+{
+	self->fd = memwait_open(0);
+	ASSERT_LE(0, self->fd);
+	self->user_waits = mw_user_waits(self->fd);
+	self->object = shared_page(4096);
+	ASSERT_NE(NULL, self->object);
+	ASSERT_EQ(0, memwait_loop_new(&self->loop));
+	ASSERT_EQ(0, variant->way->make(self->object, variant->kind));
+}
+
+FIXTURE_TEARDOWN(object)
+{
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	EXPECT_EQ(0, memwait_loop_free(self->loop));
+	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	munmap(self->object, 4096);
+	close(self->fd);
+}
+
+#define OBJECT_TEST(name)	TEST_F_TIMEOUT(object, name, 300)
+
+static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+static const struct timespec never = { TIME_MAX, 999999999 }, long_ago = { -1, 0 };
+static const struct timespec invalid[] = { { 1, 1000000000 }, { 1, -1 } };
+
+/* Is there something to be had? Takes it. */
+static int take(const struct way *way, void *object)
+{
+	return way->wait_until(object, CLOCK_MONOTONIC, &long_ago);
+}
+
+/* Some microseconds from now: about when something else happens. */
+static struct timespec soon_after(int round)
+{
+	struct timespec time = in_time(CLOCK_MONOTONIC, 0);
+
+	time.tv_nsec += 1000 * (50 + round % 300);
+	if (time.tv_nsec >= 1000000000) {
+		time.tv_sec++;
+		time.tv_nsec -= 1000000000;
+	}
+	return time;
+}
+
+OBJECT_TEST(R4_deadlines_are_kept)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	struct timespec time;
+	uint64_t start;
+	size_t i, j;
+	int ret;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
+		start = now_ns(CLOCK_MONOTONIC);
+		time = in_time(clocks[i], 20);
+		EXPECT_EQ(ETIMEDOUT, way->wait_until(self->object, clocks[i], &time));
+		time = in_time(clocks[i], 20);
+		counted.calls = 0;
+		ret = way->wait_until_async(self->object, clocks[i], &time, &counted.op);
+		if (ret == EINPROGRESS) {
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+			ret = counted.result;
+		}
+		EXPECT_EQ(ETIMEDOUT, ret);
+		EXPECT_LE(38 * NSEC_PER_MSEC, now_ns(CLOCK_MONOTONIC) - start);
+
+		time = in_time(clocks[i], -1000);
+		EXPECT_EQ(ETIMEDOUT, way->wait_until(self->object, clocks[i], &time));
+		EXPECT_EQ(ETIMEDOUT, way->wait_until(self->object, clocks[i], &long_ago));
+		EXPECT_EQ(ETIMEDOUT, way->wait_until_async(self->object, clocks[i], &long_ago,
+							   &counted.op));
+		for (j = 0; j < ARRAY_SIZE(invalid); j++) {
+			EXPECT_EQ(EINVAL, way->wait_until(self->object, clocks[i], &invalid[j]));
+			EXPECT_EQ(EINVAL, way->wait_until_async(self->object, clocks[i],
+								&invalid[j], &counted.op));
+		}
+	}
+	time = in_time(CLOCK_REALTIME, 5);
+	EXPECT_EQ(ETIMEDOUT, way->wait_timed(self->object, &time));
+	EXPECT_EQ(EINVAL, way->wait_timed(self->object, &invalid[0]));
+	time = in_time(CLOCK_MONOTONIC, 1);
+	EXPECT_EQ(EINVAL, way->wait_until(self->object, CLOCK_PROCESS_CPUTIME_ID, &time));
+	EXPECT_EQ(EINVAL, way->wait_until_async(self->object, CLOCK_THREAD_CPUTIME_ID, &time,
+						&counted.op));
+
+	/* Not needed, not looked at. Who has given up has left nothing behind. */
+	ASSERT_EQ(0, way->give(self->object));
+	EXPECT_EQ(0, way->wait_until(self->object, CLOCK_MONOTONIC, &invalid[0]));
+	EXPECT_EQ(0, give_next(way, self->object));
+	EXPECT_EQ(0, way->wait_until_async(self->object, CLOCK_REALTIME, &invalid[0], &counted.op));
+	EXPECT_EQ(0, leave(way, self->object, 0));
+	EXPECT_EQ(0, way->destroy(self->object));
+}
+
+OBJECT_TEST(R4_a_deadline_beyond_time_is_never)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	struct visitor visitor;
+	size_t i;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
+		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		counted.calls = 0;
+		ASSERT_EQ(EINPROGRESS, way->wait_until_async(self->object, clocks[i], &never,
+							     &counted.op));
+		visitor_start_until(&visitor, way, self->object, clocks[i], &never);
+		await_sleepers(way, self->object, variant->kind, 2);
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		ASSERT_EQ(0, way->give(self->object));
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
+		ASSERT_EQ(0, give_next(way, self->object));
+		EXPECT_EQ(0, visitor_join(&visitor));
+		EXPECT_EQ(0, way->destroy(self->object));
+	}
+}
+
+OBJECT_TEST(R2_bad_arguments)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	struct timespec time = in_time(CLOCK_MONOTONIC, 1);
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	EXPECT_EQ(EINVAL, way->wait(NULL));
+	EXPECT_EQ(EINVAL, way->wait_timed(NULL, &time));
+	EXPECT_EQ(EINVAL, way->wait_timed(self->object, NULL));
+	EXPECT_EQ(EINVAL, way->wait_until(NULL, CLOCK_MONOTONIC, &time));
+	EXPECT_EQ(EINVAL, way->wait_until(self->object, CLOCK_MONOTONIC, NULL));
+	EXPECT_EQ(EINVAL, way->wait_async(NULL, &counted.op));
+	EXPECT_EQ(EINVAL, way->wait_async(self->object, NULL));
+	EXPECT_EQ(EINVAL, way->wait_until_async(NULL, CLOCK_MONOTONIC, &time, &counted.op));
+	EXPECT_EQ(EINVAL, way->wait_until_async(self->object, CLOCK_MONOTONIC, NULL, &counted.op));
+	EXPECT_EQ(EINVAL, way->give(NULL));
+	EXPECT_EQ(EINVAL, way->destroy(NULL));
+	EXPECT_EQ(EINVAL, way->make(NULL, variant->kind));
+	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
+}
+
+OBJECT_TEST(R12_threads_and_operations_stand_in_one_line)
+{
+	const struct way *way = variant->way;
+	struct counted_op first = { 0 }, third = { 0 };
+	struct visitor second;
+
+	if (!variant->in_turn)
+		SKIP(return, "all are woken");
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&third.op, self->loop, count_call, &third);
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
+	visitor_start(&second, way, self->object);
+	await_sleepers(way, self->object, variant->kind, 2);
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &third.op));
+	EXPECT_EQ(EBUSY, way->destroy(self->object));
+
+	ASSERT_EQ(0, way->give(self->object));
+	ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
+	EXPECT_EQ(2, sleepers(way, self->object, variant->kind));
+	ASSERT_EQ(0, give_next(way, self->object));
+	EXPECT_EQ(0, visitor_join(&second));
+	if (!way->give_back) {
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, third.calls);
+		ASSERT_EQ(0, way->give(self->object));
+	}
+	ASSERT_EQ(0, dispatch_until(self->loop, &third.calls, 1));
+	EXPECT_EQ(0, first.result + third.result);
+	EXPECT_EQ(1, first.calls);
+	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
+	EXPECT_EQ(0, leave(way, self->object, 0));
+	EXPECT_EQ(0, way->destroy(self->object));
+}
+
+OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
+	EXPECT_EQ(EBUSY, way->wait_async(self->object, &counted.op));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(1, memwait_loop_pending(self->loop));
+	EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+	EXPECT_EQ(1, sleepers(way, self->object, variant->kind));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, memwait_op_pending(&counted.op));
+	EXPECT_EQ(0, sleepers(way, self->object, variant->kind));
+	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
+	ASSERT_EQ(0, way->give(self->object));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, counted.calls);
+	/* And it serves again. */
+	EXPECT_EQ(0, way->wait_async(self->object, &counted.op));
+	EXPECT_EQ(0, leave(way, self->object, 0));
+	EXPECT_EQ(0, way->destroy(self->object));
+}
+
+OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
+{
+	const struct way *way = variant->way;
+	struct counted_op first = { 0 }, behind = { 0 };
+	struct visitor thread;
+
+	memwait_op_init(&first.op, self->loop, count_call, &first);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+
+	/* A thread is next. */
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
+	visitor_start(&thread, way, self->object);
+	await_sleepers(way, self->object, variant->kind, 2);
+	ASSERT_EQ(0, way->give(self->object));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, visitor_join(&thread));
+	EXPECT_EQ(0, way->destroy(self->object));
+
+	/* An operation is next. */
+	ASSERT_EQ(0, way->make(self->object, variant->kind));
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &behind.op));
+	ASSERT_EQ(0, way->give(self->object));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
+	EXPECT_EQ(0, behind.result);
+	EXPECT_EQ(0, leave(way, self->object, 0));
+	EXPECT_EQ(0, way->destroy(self->object));
+
+	/* Nobody is next: it stays, once. */
+	ASSERT_EQ(0, way->make(self->object, variant->kind));
+	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
+	ASSERT_EQ(0, way->give(self->object));
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, first.calls);
+	EXPECT_EQ(0, take(way, self->object));
+	if (!variant->together) {
+		EXPECT_EQ(ETIMEDOUT, take(way, self->object));
+	}
+	EXPECT_EQ(0, leave(way, self->object, 0));
+	EXPECT_EQ(0, way->destroy(self->object));
+}
+
+OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	struct timespec time;
+	struct pollfd pfd;
+	int ret;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	do {
+		time = in_time(CLOCK_MONOTONIC, 20);
+		ret = way->wait_until_async(self->object, CLOCK_MONOTONIC, &time, &counted.op);
+	} while (ret == ETIMEDOUT);
+	ASSERT_EQ(EINPROGRESS, ret);
+	pfd = (struct pollfd){ .fd = memwait_loop_fd(self->loop), .events = POLLIN };
+	ASSERT_EQ(1, poll(&pfd, 1, -1));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(0, way->give(self->object));
+	EXPECT_EQ(0, take(way, self->object));
+	EXPECT_EQ(0, leave(way, self->object, 0));
+	EXPECT_EQ(0, way->destroy(self->object));
+}
+
+/* It is with the operation, or it goes to the thread behind: never both, never neither. */
+OBJECT_TEST(L3_cancel_races_with_giving)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	struct visitor behind;
+	struct runner giver;
+	int round, taken_back = 0;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS || !taken_back; round++) {
+		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		counted.calls = 0;
+		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
+		visitor_start(&behind, way, self->object);
+		if (round % 3)
+			await_sleepers(way, self->object, variant->kind, 2);
+		runner_race(&giver, way->give, self->object);
+		linger(round);
+		if (round % 2) {
+			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		}
+		if (!memwait_op_cancel(&counted.op)) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+		} else {
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+			ASSERT_EQ(0, give_next(way, self->object));
+		}
+		ASSERT_EQ(0, runner_join(&giver));
+		ASSERT_EQ(0, visitor_join(&behind));
+		ASSERT_EQ(way->give_back || way->lets_all_go ? 0 : ETIMEDOUT,
+			  take(way, self->object));
+		ASSERT_EQ(0, leave(way, self->object, 0));
+		ASSERT_EQ(0, way->destroy(self->object));
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* The callback has got it, or it is there still. */
+OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	int round, ret, taken_back = 0;
+	struct runner canceller;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		counted.calls = 0;
+		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
+		runner_race(&canceller, memwait_op_cancel, &counted.op);
+		ASSERT_EQ(0, way->give(self->object));
+		linger(round);
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ret = runner_join(&canceller);
+		if (!ret) {
+			taken_back++;
+			ASSERT_EQ(0, counted.calls);
+			ASSERT_EQ(0, take(way, self->object));
+		} else {
+			ASSERT_EQ(ENOENT, ret);
+			ASSERT_EQ(1, counted.calls);
+			ASSERT_EQ(0, counted.result);
+		}
+		if (!variant->together) {
+			ASSERT_EQ(ETIMEDOUT, take(way, self->object));
+		}
+		ASSERT_EQ(0, leave(way, self->object, 0));
+		ASSERT_EQ(0, way->destroy(self->object));
+		ASSERT_EQ(0, memwait_loop_pending(self->loop));
+	}
+	TH_LOG("%d of %d taken back", taken_back, round);
+}
+
+/* Who has timed out has left it to who is behind. L11: it looked once more. */
+OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	int round, ret, timed_out = 0;
+	struct visitor visitor, behind;
+	struct runner giver;
+	struct timespec time;
+
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		time = soon_after(round);
+		counted.calls = 0;
+		if (round % 2) {
+			visitor_start_until(&visitor, way, self->object, CLOCK_MONOTONIC, &time);
+		} else {
+			ret = way->wait_until_async(self->object, CLOCK_MONOTONIC, &time,
+						    &counted.op);
+		}
+		visitor_start(&behind, way, self->object);
+		runner_race(&giver, way->give, self->object);
+		linger(round);
+		if (round % 2) {
+			ret = visitor_join(&visitor);
+		} else if (ret == EINPROGRESS) {
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+			ret = leave(way, self->object, counted.result);
+		}
+		if (ret) {
+			timed_out++;
+			ASSERT_EQ(ETIMEDOUT, ret);
+		} else if (!way->give_back) {
+			ASSERT_EQ(0, give_next(way, self->object));
+		}
+		ASSERT_EQ(0, runner_join(&giver));
+		ASSERT_EQ(0, visitor_join(&behind));
+		ASSERT_EQ(way->give_back || way->lets_all_go ? 0 : ETIMEDOUT,
+			  take(way, self->object));
+		ASSERT_EQ(0, leave(way, self->object, 0));
+		ASSERT_EQ(0, way->destroy(self->object));
+	}
+	TH_LOG("%d of %d timed out", timed_out, round);
+}
+
+OBJECT_TEST(L5_it_is_neither_interrupted_nor_cancelled)
+{
+	struct timespec time = in_time(CLOCK_REALTIME, 3600 * 1000);
+	struct sigaction action = { .sa_handler = nothing };
+	const struct way *way = variant->way;
+	struct visitor visitors[2];
+	int i;
+
+	if (variant->cancels)
+		SKIP(return, "it is, and sem.c tests that");
+	sigaction(SIGUSR1, &action, NULL);
+	visitor_start(&visitors[0], way, self->object);
+	visitor_start_until(&visitors[1], way, self->object, CLOCK_REALTIME, &time);
+	await_sleepers(way, self->object, variant->kind, 2);
+	for (i = 0; i < 10; i++) {
+		pthread_kill(visitors[i % 2].runner.thread, SIGUSR1);
+		await_sleepers(way, self->object, variant->kind, 2);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_cancel(visitors[i].runner.thread);
+	ASSERT_EQ(0, way->give(self->object));
+	if (!way->give_back) {
+		ASSERT_EQ(0, give_next(way, self->object));
+	}
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, visitor_join(&visitors[i]));
+		EXPECT_EQ(1, visitors[i].runner.done);
+	}
+	EXPECT_EQ(0, way->destroy(self->object));
+}
+
+/* What is inherited: the object. What is not: the loop. Returns 0, or where it went wrong. */
+static int use_as_child(const struct way *way, void *object, memwait_loop_t *loop_of_parent,
+			struct counted_op *of_parent)
+{
+	struct counted_op counted = { 0 };
+	memwait_loop_t *loop;
+
+	if (memwait_op_cancel(&of_parent->op) != EPERM ||
+	    memwait_loop_dispatch(loop_of_parent) != -EPERM)
+		return 1;
+	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
+	if (way->wait_async(object, &counted.op) != EPERM)
+		return 2;
+	if (memwait_loop_new(&loop))
+		return 3;
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	if (way->wait_async(object, &counted.op) != EINPROGRESS)
+		return 4;
+	if (dispatch_until(loop, &counted.calls, 1) || leave(way, object, counted.result))
+		return 5;
+	return leave(way, object, way->wait(object)) || memwait_loop_free(loop) ? 6 : 0;
+}
+
+OBJECT_TEST(L1_a_child_uses_the_object_and_not_the_loop)
+{
+	const struct way *way = variant->way;
+	struct counted_op counted = { 0 };
+	memwait_sem_t other = { 0 };
+	pid_t child;
+
+	if (variant->kind & MEMWAIT_PRIVATE)
+		SKIP(return, "another process does not find it");
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&other, &counted.op));
+	child = run_in_child(use_as_child(way, self->object, self->loop, &counted));
+	await_sleepers(way, self->object, variant->kind, 1);
+	ASSERT_EQ(0, way->give(self->object));
+	if (!way->give_back) {
+		ASSERT_EQ(0, give_next(way, self->object));
+	}
+	EXPECT_EQ(0, child_status(child));
+	EXPECT_EQ(0, way->destroy(self->object));
+	/* The parent's operation has not noticed. */
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	ASSERT_EQ(0, memwait_sem_post(&other));
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	EXPECT_EQ(0, counted.result);
+}
+
+static int begin_and_stay(const struct way *way, void *object)
+{
+	struct counted_op counted = { 0 };
+	memwait_loop_t *loop;
+
+	if (memwait_loop_new(&loop))
+		return 1;
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	if (way->wait_async(object, &counted.op) != EINPROGRESS)
+		return 2;
+	stay();
+}
+
+OBJECT_TEST(L7_waiting_processes_that_are_killed_take_nothing)
+{
+	const struct way *way = variant->way;
+	struct visitor behind;
+	pid_t children[2];
+	int round, i;
+
+	if (variant->first_locks || (variant->kind & MEMWAIT_PRIVATE))
+		SKIP(return, "it stays locked, or another process does not find it");
+	for (round = 0; round < 20; round++) {
+		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		for (i = 0; i < 2; i++) {
+			children[i] = run_in_child(i ? begin_and_stay(way, self->object) :
+						   way->wait(self->object));
+			await_sleepers(way, self->object, variant->kind, i + 1);
+		}
+		visitor_start(&behind, way, self->object);
+		await_sleepers(way, self->object, variant->kind, 3);
+		for (i = 0; i < 2; i++)
+			ASSERT_EQ(128 + SIGKILL, kill_child(children[i]));
+		await_sleepers(way, self->object, variant->kind, 1);
+		ASSERT_EQ(0, way->give(self->object));
+		ASSERT_EQ(0, visitor_join(&behind));
+		/* Of a group, the dead cannot be told from those still to leave. */
+		ASSERT_EQ(way->lets_all_go ? EBUSY : 0, way->destroy(self->object));
+	}
+}
+
+/* What was given to an operation of a dead process, which was to dispatch it, goes on. */
+OBJECT_TEST(L3_a_process_that_is_killed_with_a_completed_operation_lets_the_next_go)
+{
+	const struct way *way = variant->way;
+	struct visitor behind;
+	pid_t child;
+	int round;
+
+	if (!variant->outlives || (variant->kind & MEMWAIT_PRIVATE))
+		SKIP(return, "it was handed over to the dead, or they do not find it");
+	for (round = 0; round < 20; round++) {
+		ASSERT_EQ(0, way->make(self->object, variant->kind));
+		child = run_in_child(begin_and_stay(way, self->object));
+		await_sleepers(way, self->object, variant->kind, 1);
+		visitor_start(&behind, way, self->object);
+		await_sleepers(way, self->object, variant->kind, 2);
+		ASSERT_EQ(0, way->give(self->object));
+		if (variant->in_turn) {
+			EXPECT_FALSE(runner_is_done(&behind.runner));
+		}
+		ASSERT_EQ(128 + SIGKILL, kill_child(child));
+		ASSERT_EQ(0, visitor_join(&behind));
+		ASSERT_EQ(way->lets_all_go ? EBUSY : 0, way->destroy(self->object));
+	}
+}
+
+TEST_HARNESS_MAIN

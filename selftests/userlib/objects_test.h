@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The objects of the library by what they have in common: there is something to wait for, a lock,
+ * an item or that all have come, and somebody gives it.
+ */
+#ifndef OBJECTS_TEST_H
+#define OBJECTS_TEST_H
+
+#include "userlib_test.h"
+
+/*
+ * A way to wait for an object. @make: so that who comes next has to wait; @wait and the others: as
+ * in the library; @give: the caller, who has it, lets one go who waits, or all; @give_back: whoever
+ * has got it does that; NULL if there is nothing to be given back. @word: where they sleep, and
+ * @other_word, if that is not 0.
+ */
+struct way {
+	int (*make)(void *object, unsigned int kind);
+	int (*wait)(void *object);
+	int (*wait_timed)(void *object, const struct timespec *time);
+	int (*wait_until)(void *object, clockid_t clock, const struct timespec *time);
+	int (*wait_async)(void *object, memwait_op_t *op);
+	int (*wait_until_async)(void *object, clockid_t clock, const struct timespec *time,
+				memwait_op_t *op);
+	int (*give)(void *object);
+	int (*give_back)(void *object);
+	int (*destroy)(void *object);
+	size_t word, other_word;
+	bool lets_all_go;
+};
+
+/* As CALL(), of functions that take more. */
+#define TIMED(function)		((int (*)(void *, const struct timespec *))(function))
+#define UNTIL(function)		((int (*)(void *, clockid_t, const struct timespec *))(function))
+#define ASYNC(function)		((int (*)(void *, memwait_op_t *))(function))
+#define UNTIL_ASYNC(function)	\
+	((int (*)(void *, clockid_t, const struct timespec *, memwait_op_t *))(function))
+
+static inline int make_locked(void *object, unsigned int kind)
+{
+	int err = memwait_mutex_init(object, kind);
+
+	return err ? err : memwait_mutex_lock(object);
+}
+
+static const struct way mutex_way = {
+	.make			= make_locked,
+	.wait			= CALL(memwait_mutex_lock),
+	.wait_timed		= TIMED(memwait_mutex_timedlock),
+	.wait_until		= UNTIL(memwait_mutex_clocklock),
+	.wait_async		= ASYNC(memwait_mutex_lock_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_mutex_clocklock_async),
+	.give			= CALL(memwait_mutex_unlock),
+	.give_back		= CALL(memwait_mutex_unlock),
+	.destroy		= CALL(memwait_mutex_destroy),
+};
+
+static inline int make_written(void *object, unsigned int kind)
+{
+	int err = memwait_rwlock_init(object, kind);
+
+	return err ? err : memwait_rwlock_wrlock(object);
+}
+
+static const struct way read_way = {
+	.make			= make_written,
+	.wait			= CALL(memwait_rwlock_rdlock),
+	.wait_timed		= TIMED(memwait_rwlock_timedrdlock),
+	.wait_until		= UNTIL(memwait_rwlock_clockrdlock),
+	.wait_async		= ASYNC(memwait_rwlock_rdlock_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_rwlock_clockrdlock_async),
+	.give			= CALL(memwait_rwlock_unlock),
+	.give_back		= CALL(memwait_rwlock_unlock),
+	.destroy		= CALL(memwait_rwlock_destroy),
+	.other_word		= 8,
+};
+
+static inline int make_read(void *object, unsigned int kind)
+{
+	int err = memwait_rwlock_init(object, kind);
+
+	return err ? err : memwait_rwlock_rdlock(object);
+}
+
+static const struct way write_way = {
+	.make			= make_written,
+	.wait			= CALL(memwait_rwlock_wrlock),
+	.wait_timed		= TIMED(memwait_rwlock_timedwrlock),
+	.wait_until		= UNTIL(memwait_rwlock_clockwrlock),
+	.wait_async		= ASYNC(memwait_rwlock_wrlock_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_rwlock_clockwrlock_async),
+	.give			= CALL(memwait_rwlock_unlock),
+	.give_back		= CALL(memwait_rwlock_unlock),
+	.destroy		= CALL(memwait_rwlock_destroy),
+	.other_word		= 8,
+};
+
+static const struct way write_after_read_way = {
+	.make			= make_read,
+	.wait			= CALL(memwait_rwlock_wrlock),
+	.wait_timed		= TIMED(memwait_rwlock_timedwrlock),
+	.wait_until		= UNTIL(memwait_rwlock_clockwrlock),
+	.wait_async		= ASYNC(memwait_rwlock_wrlock_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_rwlock_clockwrlock_async),
+	.give			= CALL(memwait_rwlock_unlock),
+	.give_back		= CALL(memwait_rwlock_unlock),
+	.destroy		= CALL(memwait_rwlock_destroy),
+	.other_word		= 8,
+};
+
+static inline int make_sem(void *object, unsigned int kind)
+{
+	return memwait_sem_init(object, !(kind & MEMWAIT_PRIVATE), 0);
+}
+
+static const struct way sem_way = {
+	.make			= make_sem,
+	.wait			= CALL(memwait_sem_wait),
+	.wait_timed		= TIMED(memwait_sem_timedwait),
+	.wait_until		= UNTIL(memwait_sem_clockwait),
+	.wait_async		= ASYNC(memwait_sem_wait_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_sem_clockwait_async),
+	.give			= CALL(memwait_sem_post),
+	.destroy		= CALL(memwait_sem_destroy),
+};
+
+static inline int make_group(void *object, unsigned int kind)
+{
+	return memwait_waitgroup_init(object, kind, 1);
+}
+
+static const struct way group_way = {
+	.make			= make_group,
+	.wait			= CALL(memwait_waitgroup_wait),
+	.wait_timed		= TIMED(memwait_waitgroup_timedwait),
+	.wait_until		= UNTIL(memwait_waitgroup_clockwait),
+	.wait_async		= ASYNC(memwait_waitgroup_wait_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_waitgroup_clockwait_async),
+	.give			= CALL(memwait_waitgroup_done),
+	.destroy		= CALL(memwait_waitgroup_destroy),
+	.lets_all_go		= true,
+};
+
+/* Operations of several tests at a time receive into this: what, it does not say. */
+static long channel_item;
+
+static inline int make_empty(void *object, unsigned int kind)
+{
+	return memwait_channel_init(object, kind, sizeof(channel_item), 2);
+}
+
+static inline int receive_one(void *object)
+{
+	long item;
+
+	return memwait_channel_recv(object, &item);
+}
+
+static inline int receive_timed(void *object, const struct timespec *time)
+{
+	long item;
+
+	return memwait_channel_timedrecv(object, &item, time);
+}
+
+static inline int receive_until(void *object, clockid_t clock, const struct timespec *time)
+{
+	long item;
+
+	return memwait_channel_clockrecv(object, &item, clock, time);
+}
+
+static inline int receive_async(void *object, memwait_op_t *op)
+{
+	return memwait_channel_recv_async(object, &channel_item, op);
+}
+
+static inline int receive_until_async(void *object, clockid_t clock, const struct timespec *time,
+				      memwait_op_t *op)
+{
+	return memwait_channel_clockrecv_async(object, &channel_item, clock, time, op);
+}
+
+static inline int send_one(void *object)
+{
+	const long item = 1;
+
+	return memwait_channel_send(object, &item);
+}
+
+static inline int send_timed(void *object, const struct timespec *time)
+{
+	const long item = 1;
+
+	return memwait_channel_timedsend(object, &item, time);
+}
+
+static inline int send_until(void *object, clockid_t clock, const struct timespec *time)
+{
+	const long item = 1;
+
+	return memwait_channel_clocksend(object, &item, clock, time);
+}
+
+static inline int send_async(void *object, memwait_op_t *op)
+{
+	return memwait_channel_send_async(object, &channel_item, op);
+}
+
+static inline int send_until_async(void *object, clockid_t clock, const struct timespec *time,
+				   memwait_op_t *op)
+{
+	return memwait_channel_clocksend_async(object, &channel_item, clock, time, op);
+}
+
+static inline int make_full(void *object, unsigned int kind)
+{
+	int err = make_empty(object, kind);
+
+	err = err ? err : send_one(object);
+	return err ? err : send_one(object);
+}
+
+/* Receivers sleep on the second word of the senders' cache line, and senders likewise. */
+static const struct way receive_way = {
+	.make			= make_empty,
+	.wait			= receive_one,
+	.wait_timed		= receive_timed,
+	.wait_until		= receive_until,
+	.wait_async		= receive_async,
+	.wait_until_async	= receive_until_async,
+	.give			= send_one,
+	.destroy		= CALL(memwait_channel_destroy),
+	.word			= 64 + 8,
+};
+
+static const struct way send_way = {
+	.make			= make_full,
+	.wait			= send_one,
+	.wait_timed		= send_timed,
+	.wait_until		= send_until,
+	.wait_async		= send_async,
+	.wait_until_async	= send_until_async,
+	.give			= receive_one,
+	.destroy		= CALL(memwait_channel_destroy),
+	.word			= 128 + 8,
+};
+
+/* Gives back what was got, as all but items and units are. */
+static inline int leave(const struct way *way, void *object, int result)
+{
+	return result || !way->give_back ? result : way->give_back(object);
+}
+
+/* One more can go on: the one who was there has left, or there is one more. */
+static inline int give_next(const struct way *way, void *object)
+{
+	if (way->lets_all_go)
+		return 0;
+	return way->give_back ? way->give_back(object) : way->give(object);
+}
+
+static inline int sleepers(const struct way *way, const void *object, unsigned int kind)
+{
+	unsigned int flags = kind & MEMWAIT_PRIVATE;
+	const char *start = object;
+	int n = memwait_waiters(start + way->word, flags);
+
+	return way->other_word ? n + memwait_waiters(start + way->other_word, flags) : n;
+}
+
+/* A thread that waits for the object, until @time or for ever, and leaves it again. */
+struct visitor {
+	const struct way *way;
+	void *object;
+	clockid_t clock;
+	const struct timespec *time;
+	struct runner runner;
+};
+
+static inline int visit(void *arg)
+{
+	struct visitor *visitor = arg;
+	const struct way *way = visitor->way;
+	int err = visitor->time ?
+		way->wait_until(visitor->object, visitor->clock, visitor->time) :
+		way->wait(visitor->object);
+
+	return leave(way, visitor->object, err);
+}
+
+static inline void visitor_start(struct visitor *visitor, const struct way *way, void *object)
+{
+	*visitor = (struct visitor){ .way = way, .object = object };
+	runner_start(&visitor->runner, visit, visitor);
+}
+
+static inline void visitor_start_until(struct visitor *visitor, const struct way *way,
+				       void *object, clockid_t clock,
+				       const struct timespec *time)
+{
+	*visitor = (struct visitor){
+		.way = way, .object = object, .clock = clock, .time = time,
+	};
+	runner_start(&visitor->runner, visit, visitor);
+}
+
+static inline int visitor_join(struct visitor *visitor)
+{
+	return runner_join(&visitor->runner);
+}
+
+static inline void await_sleepers(const struct way *way, const void *object, unsigned int kind,
+				  int n)
+{
+	while (sleepers(way, object, kind) != n)
+		before_next_look();
+}
+
+#endif /* OBJECTS_TEST_H */
