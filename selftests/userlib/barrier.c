@@ -69,7 +69,7 @@ static void meet_by_callback(memwait_op_t *op, int result, void *data)
 		meeting->error = result;
 }
 
-USERLIB_TEST(all_meet_in_every_round)
+USERLIB_TEST(R1_all_meet_in_every_round)
 {
 	int memfd = memfd_create("barrier", MFD_CLOEXEC), ret, i;
 	struct meeting_op meeting = { 0 };
@@ -112,7 +112,7 @@ USERLIB_TEST(all_meet_in_every_round)
 	close(memfd);
 }
 
-USERLIB_TEST(barrier_errors)
+USERLIB_TEST(R2_barrier_errors)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = { 0 };
@@ -140,7 +140,7 @@ USERLIB_TEST(barrier_errors)
 	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
 }
 
-USERLIB_TEST(who_gives_up_has_not_arrived)
+USERLIB_TEST(L3_who_gives_up_has_not_arrived)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	memwait_barrier_t *barrier = self->shared;
@@ -231,7 +231,7 @@ static int meet_and_destroy(void *arg)
 	return ret;
 }
 
-USERLIB_TEST(the_serial_thread_may_destroy_it_at_once)
+USERLIB_TEST(L8_the_serial_thread_may_destroy_it_at_once)
 {
 	struct shared *shared = self->shared;
 	struct runner runners[3];
@@ -282,7 +282,7 @@ static int meet_timed(void *arg)
 	return memwait_barrier_clockwait(timed->barrier, timed->clock, &timed->time);
 }
 
-USERLIB_TEST(a_deadline_beyond_time_is_never)
+USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct timed timed = { .barrier = self->shared };
@@ -318,7 +318,7 @@ USERLIB_TEST(a_deadline_beyond_time_is_never)
 }
 
 /* Nobody blocks: the last one to come lets the others go on. */
-USERLIB_TEST(operations_alone_meet)
+USERLIB_TEST(R18_operations_alone_meet)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted[3] = { 0 };
@@ -347,7 +347,7 @@ USERLIB_TEST(operations_alone_meet)
 }
 
 /* How long an operation backs off depends on the present round, and not on those before. */
-USERLIB_TEST(an_operation_begins_each_round_anew)
+USERLIB_TEST(R29_an_operation_begins_each_round_anew)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = { 0 };
@@ -391,7 +391,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 }
 
 /* An operation that was released, and not dispatched, is on its way out still. */
-USERLIB_TEST(destroy_does_not_wait_for_ever_for_an_operation)
+USERLIB_TEST(L8_destroy_does_not_wait_for_ever_for_an_operation)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = { 0 };
@@ -532,7 +532,7 @@ USERLIB_TEST(L1_a_child_meets_its_parent)
  * Whether the arrival of a process that was killed counts is not said; but those who come
  * afterwards meet, and the rounds after that are as they should be.
  */
-USERLIB_TEST(others_meet_when_a_waiting_process_was_killed)
+USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct counted_op counted = { 0 };

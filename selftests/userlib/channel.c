@@ -2,7 +2,7 @@
 /* Channels: everything that is sent is received, once, in the order of each sender. */
 #include "channel_test.h"
 
-USERLIB_TEST(many_senders_and_receivers_in_threads_and_a_loop)
+USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 {
 	static const size_t capacities[] = { 1, 2, 7, 64 };
 	memwait_channel_t *channel = self->shared;
@@ -58,7 +58,7 @@ USERLIB_TEST(many_senders_and_receivers_in_threads_and_a_loop)
 	}
 }
 
-USERLIB_TEST(processes)
+USERLIB_TEST(R8_processes)
 {
 	size_t size = memwait_channel_size(sizeof(struct item), 5);
 	int memfd = memfd_create("channel", MFD_CLOEXEC), i;
@@ -101,7 +101,7 @@ USERLIB_TEST(processes)
 }
 
 /* No size but 0 is too small for the items, however large they are. */
-USERLIB_TEST(a_size_does_not_overflow)
+USERLIB_TEST(R2_a_size_does_not_overflow)
 {
 	static const size_t largest[] = { SIZE_MAX, UINT32_MAX, SIZE_MAX / 2, UINT32_MAX / 2 };
 	size_t i, less, capacity, size;
@@ -117,7 +117,7 @@ USERLIB_TEST(a_size_does_not_overflow)
 	}
 }
 
-USERLIB_TEST(sizes_and_errors)
+USERLIB_TEST(R2_sizes_and_errors)
 {
 	static const size_t sizes[] = { 1, 7, 8, 24, 1000 };
 	unsigned char in[1000], out[1000];
@@ -206,7 +206,7 @@ static int send_stream(void *arg)
 	return err;
 }
 
-USERLIB_TEST(items_of_every_size_arrive_whole)
+USERLIB_TEST(R5_items_of_every_size_arrive_whole)
 {
 	static const size_t sizes[] = { 1, 8, 24, 1000 }, capacities[] = { 1, 3 };
 	struct stream stream = { .channel = self->shared, .items = ROUNDS / 4 };
@@ -242,7 +242,7 @@ struct tally {
 	int violations;
 };
 
-USERLIB_TEST(receiving_processes_that_map_it_elsewhere)
+USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 {
 	size_t size = memwait_channel_size(sizeof(struct item), 3);
 	int memfd = memfd_create("channel", MFD_CLOEXEC), i;
@@ -301,7 +301,7 @@ USERLIB_TEST(receiving_processes_that_map_it_elsewhere)
 	close(memfd);
 }
 
-USERLIB_TEST(a_deadline_beyond_time_is_never)
+USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct timed timed = { .channel = self->shared };

@@ -2,7 +2,7 @@
 /* Channels that are closed, or have a slow one at work: nothing is lost, nobody waits for ever. */
 #include "channel_test.h"
 
-USERLIB_TEST(close_wakes_all)
+USERLIB_TEST(R1_close_wakes_all)
 {
 	memwait_channel_t *channel = self->shared;
 	struct counted_op counted = { 0 };
@@ -36,7 +36,7 @@ USERLIB_TEST(close_wakes_all)
 }
 
 /* What was sent before it was closed is received, and no sender learns anything else. */
-USERLIB_TEST(close_races_with_senders_and_receivers)
+USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiver receivers[2];
@@ -108,7 +108,7 @@ static int receive_obstacle(void *arg)
 }
 
 /* It is closed while a sender is under way. Those who wait are told when that one is done. */
-USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
+USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)
 {
 	memwait_channel_t *channel = self->shared;
 	void *word = (char *)channel + RECEIVERS_WORD;
@@ -141,7 +141,7 @@ USERLIB_TEST(receivers_of_a_closed_channel_do_not_wait_for_ever)
 }
 
 /* One that is slow keeps others of its side waiting, and nothing of theirs is lost. */
-USERLIB_TEST(those_behind_a_slow_one_get_theirs)
+USERLIB_TEST(R1_those_behind_a_slow_one_get_theirs)
 {
 	memwait_channel_t *channel = self->shared;
 	struct runner ahead, behind, waiting[2];
@@ -189,7 +189,7 @@ static int close_soon(void *arg)
 	return memwait_channel_close(closing->channel);
 }
 
-USERLIB_TEST(close_races_with_operations_and_threads)
+USERLIB_TEST(R1_close_races_with_operations_and_threads)
 {
 	struct closing closing = { .channel = self->shared };
 	struct runner closer, sending, receiving;

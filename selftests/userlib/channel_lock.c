@@ -158,7 +158,7 @@ static void check_standing_still(struct __test_metadata *_metadata, memwait_chan
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(nobody_else_waits_for_a_peer_that_stands_still)
+USERLIB_TEST(R28_nobody_else_waits_for_a_peer_that_stands_still)
 {
 	unsigned int flags;
 	int receives;
@@ -172,7 +172,7 @@ USERLIB_TEST(nobody_else_waits_for_a_peer_that_stands_still)
 }
 
 /* A sender that has not seen that the channel was closed stands still, and has sent, or has not. */
-USERLIB_TEST(who_receives_from_a_closed_channel_does_not_block_either)
+USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
 {
 	memwait_channel_t *channel = self->shared;
 	int way;
@@ -233,7 +233,7 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 }
 
 /* A receiver that was killed is notified still: nobody sleeps but the operation. */
-USERLIB_TEST(a_channel_is_busy_while_an_operation_waits_for_its_lock)
+USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 {
 	memwait_channel_t *channel = self->shared;
 	struct still peer = { .channel = channel, .item = 7 };

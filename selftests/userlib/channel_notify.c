@@ -173,7 +173,7 @@ static void take_and_let_wait_again(void *arg)
 		abort();
 }
 
-USERLIB_TEST(who_goes_on_waiting_is_notified_again)
+USERLIB_TEST(R1_who_goes_on_waiting_is_notified_again)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving;
@@ -214,7 +214,7 @@ static void come_and_go(void *arg)
 }
 
 /* The same, before the sender has learnt that it has woken the only one. */
-USERLIB_TEST(who_waits_again_while_it_is_notified_is_notified_again)
+USERLIB_TEST(R1_who_waits_again_while_it_is_notified_is_notified_again)
 {
 	void (*const happens[])(void *arg) = { take_and_let_wait_again, come_and_go };
 	memwait_channel_t *channel = self->shared;
@@ -250,7 +250,7 @@ static void take_and_let_all_wait_again(void *arg)
 }
 
 /* And so if nobody has armed for as many positions as there are stamps. */
-USERLIB_TEST(who_waits_again_long_after_it_has_armed_is_notified_again)
+USERLIB_TEST(R1_who_waits_again_long_after_it_has_armed_is_notified_again)
 {
 	static struct receiving receiving[STAMPS - 1];
 	memwait_channel_t *channel = self->shared;
@@ -280,7 +280,7 @@ USERLIB_TEST(who_waits_again_long_after_it_has_armed_is_notified_again)
 }
 
 /* As long as more than one waits, each item is for the next one who sleeps. */
-USERLIB_TEST(each_of_several_is_notified)
+USERLIB_TEST(R1_each_of_several_is_notified)
 {
 	memwait_channel_t *channel = self->shared;
 	struct receiving receiving[3];
@@ -311,7 +311,7 @@ USERLIB_TEST(each_of_several_is_notified)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-USERLIB_TEST(who_could_not_be_notified_is_notified_next_time)
+USERLIB_TEST(R1_who_could_not_be_notified_is_notified_next_time)
 {
 	const int errors[] = { ENOMEM, EFAULT };
 	memwait_channel_t *channel = self->shared;

@@ -2,7 +2,7 @@
 /* Condition variables: signals are neither lost nor stolen, by threads and by operations. */
 #include "cond_test.h"
 
-USERLIB_TEST(signal_wakes_one_and_broadcast_all)
+USERLIB_TEST(R5_signal_wakes_one_and_broadcast_all)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runners[6];
@@ -29,7 +29,7 @@ USERLIB_TEST(signal_wakes_one_and_broadcast_all)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(without_waiters_nothing_happens)
+USERLIB_TEST(R13_without_waiters_nothing_happens)
 {
 	memwait_cond_t *cond = self->shared;
 
@@ -46,7 +46,7 @@ USERLIB_TEST(without_waiters_nothing_happens)
 	EXPECT_EQ(EINVAL, memwait_cond_wait_async(cond, NULL, NULL));
 }
 
-USERLIB_TEST(the_mutex_must_be_locked)
+USERLIB_TEST(L0_the_mutex_must_be_locked)
 {
 	struct monitor *monitor = self->shared;
 	struct counted_op counted = { 0 };
@@ -61,7 +61,7 @@ USERLIB_TEST(the_mutex_must_be_locked)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(time_outs_keep_the_mutex)
+USERLIB_TEST(R4_time_outs_keep_the_mutex)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct monitor *monitor = self->shared;
@@ -109,7 +109,7 @@ static int wait_recursively(void *arg)
 	return memwait_mutex_unlock(&monitor->mutex);
 }
 
-USERLIB_TEST(a_recursive_mutex_is_unlocked_entirely_and_locked_as_often)
+USERLIB_TEST(L0_a_recursive_mutex_is_unlocked_entirely_and_locked_as_often)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runner;
@@ -123,7 +123,7 @@ USERLIB_TEST(a_recursive_mutex_is_unlocked_entirely_and_locked_as_often)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(threads_and_operations_are_woken_in_order)
+USERLIB_TEST(R12_threads_and_operations_are_woken_in_order)
 {
 	struct monitor *monitor = self->shared;
 	struct standing line[LINE];
@@ -159,7 +159,7 @@ USERLIB_TEST(threads_and_operations_are_woken_in_order)
  * glibc bug 25847, and what POSIX forbids: a waiter that comes after a signal must not take it from
  * one that was there. Here the one that was there must come back, with no further signal.
  */
-USERLIB_TEST(a_signal_is_not_stolen)
+USERLIB_TEST(R12_a_signal_is_not_stolen)
 {
 	struct monitor *monitor = self->shared;
 	struct runner thieves[2];
@@ -257,7 +257,7 @@ static void start_taking(struct ticket_op *ticket, struct monitor *monitor, memw
 	ticket_step(&ticket->op, 0, ticket);
 }
 
-USERLIB_TEST(no_signal_is_lost_between_threads_and_operations)
+USERLIB_TEST(R5_no_signal_is_lost_between_threads_and_operations)
 {
 	struct monitor *monitor = self->shared;
 	struct ticket_op ops[2];
@@ -287,7 +287,7 @@ USERLIB_TEST(no_signal_is_lost_between_threads_and_operations)
 	}
 }
 
-USERLIB_TEST(no_signal_is_lost_between_processes)
+USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 {
 	int memfd = memfd_create("cond", MFD_CLOEXEC), i;
 	struct monitor *monitor;
@@ -320,7 +320,7 @@ USERLIB_TEST(no_signal_is_lost_between_processes)
 	close(memfd);
 }
 
-USERLIB_TEST(wait_async_unlocks_and_comes_back_locked)
+USERLIB_TEST(R18_wait_async_unlocks_and_comes_back_locked)
 {
 	struct monitor *monitor = self->shared;
 	struct counted_op counted = { 0 };
@@ -364,7 +364,7 @@ USERLIB_TEST(wait_async_unlocks_and_comes_back_locked)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(destroy_right_after_broadcast)
+USERLIB_TEST(L8_destroy_right_after_broadcast)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runners[3];
@@ -403,7 +403,7 @@ USERLIB_TEST(L8_an_operation_that_was_not_dispatched_waits_still)
 	EXPECT_EQ(1, monitor->n_order);
 }
 
-USERLIB_TEST(signals_to_the_process_do_not_interrupt_it)
+USERLIB_TEST(R6_signals_to_the_process_do_not_interrupt_it)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	struct monitor *monitor = self->shared;
@@ -423,7 +423,7 @@ USERLIB_TEST(signals_to_the_process_do_not_interrupt_it)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-USERLIB_TEST(a_waiter_that_is_killed_does_no_harm)
+USERLIB_TEST(L7_a_waiter_that_is_killed_does_no_harm)
 {
 	struct monitor *monitor = self->shared;
 	struct runner behind;

@@ -8,7 +8,7 @@ static int sleepers_of_mutex(struct monitor *monitor)
 	return memwait_waiters(&monitor->mutex, 0);
 }
 
-USERLIB_TEST(broadcast_moves_threads_and_operations_to_the_mutex)
+USERLIB_TEST(R17_broadcast_moves_threads_and_operations_to_the_mutex)
 {
 	static const unsigned int kinds[] = { 0, MEMWAIT_MUTEX_ERRORCHECK };
 	struct monitor *monitor = self->shared;
@@ -51,7 +51,7 @@ USERLIB_TEST(broadcast_moves_threads_and_operations_to_the_mutex)
 }
 
 /* Without the mutex, which nobody has: somebody must be woken all the same. */
-USERLIB_TEST(broadcast_without_the_mutex_wakes_all_in_the_end)
+USERLIB_TEST(R17_broadcast_without_the_mutex_wakes_all_in_the_end)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runners[6];
@@ -72,7 +72,7 @@ USERLIB_TEST(broadcast_without_the_mutex_wakes_all_in_the_end)
 }
 
 /* Another page, and a fair mutex: who was moved there could not tell whether it has the lock. */
-USERLIB_TEST(broadcast_wakes_all_where_it_cannot_move_them)
+USERLIB_TEST(R17_broadcast_wakes_all_where_it_cannot_move_them)
 {
 	struct monitor *monitor = self->shared;
 	memwait_cond_t *cond = (void *)((char *)self->shared + 4096);
@@ -124,7 +124,7 @@ static int stand_until(void *arg)
 }
 
 /* The deadline is that of the condition, and it has come in time. */
-USERLIB_TEST(a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
+USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
 {
 	struct monitor *monitor = self->shared;
 	struct standing thread, op;
@@ -178,7 +178,7 @@ USERLIB_TEST(a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out)
 }
 
 /* And with nobody to broadcast a time-out is one, however the sequence stands. */
-USERLIB_TEST(a_time_out_after_an_old_broadcast_is_one)
+USERLIB_TEST(L11_a_time_out_after_an_old_broadcast_is_one)
 {
 	struct monitor *monitor = self->shared;
 	struct timespec time;
@@ -386,7 +386,7 @@ USERLIB_TEST(L5_a_moved_thread_is_cancelled)
 }
 
 /* POSIX: nobody is blocked on it any more. That they have to get the mutex first is no matter. */
-USERLIB_TEST(destroy_after_broadcast_with_the_mutex_locked)
+USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runners[3];
@@ -410,7 +410,7 @@ USERLIB_TEST(destroy_after_broadcast_with_the_mutex_locked)
 }
 
 /* One of several processes that were moved is killed: the unlock that was for it goes on. */
-USERLIB_TEST(a_moved_process_that_is_killed_swallows_no_unlock)
+USERLIB_TEST(L7_a_moved_process_that_is_killed_swallows_no_unlock)
 {
 	struct monitor *monitor = self->shared;
 	struct runner behind;
@@ -438,7 +438,7 @@ USERLIB_TEST(a_moved_process_that_is_killed_swallows_no_unlock)
  * Mutexes of the same page that take turns with one condition variable: none is moved to where it
  * does not wait, and once there has been a second mutex, all are woken.
  */
-USERLIB_TEST(broadcast_moves_until_there_is_a_second_mutex)
+USERLIB_TEST(R17_broadcast_moves_until_there_is_a_second_mutex)
 {
 	struct monitor *monitor = self->shared;
 	memwait_mutex_t *other = (void *)(monitor + 1);

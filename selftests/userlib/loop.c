@@ -16,7 +16,7 @@ static bool is_readable(memwait_loop_t *loop)
 	return mw_readable(memwait_loop_fd(loop));
 }
 
-USERLIB_TEST(an_operation_completes_once)
+USERLIB_TEST(R19_an_operation_completes_once)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -41,7 +41,7 @@ USERLIB_TEST(an_operation_completes_once)
 	EXPECT_FALSE(is_readable(self->loop));
 }
 
-USERLIB_TEST(bad_input)
+USERLIB_TEST(R2_bad_input)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -101,7 +101,7 @@ static void act(memwait_op_t *op, int result, void *data)
 		abort();
 }
 
-USERLIB_TEST(a_callback_may_begin_its_operation_again)
+USERLIB_TEST(R19_a_callback_may_begin_its_operation_again)
 {
 	struct acting acting = { .loop = self->loop, .word = self->shared, .rearm = 10 };
 	int i;
@@ -116,7 +116,7 @@ USERLIB_TEST(a_callback_may_begin_its_operation_again)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
-USERLIB_TEST(a_callback_may_cancel_one_that_has_completed_too)
+USERLIB_TEST(R23_a_callback_may_cancel_one_that_has_completed_too)
 {
 	struct counted_op other = { 0 }, behind = { 0 };
 	struct acting acting = { .loop = self->loop, .word = self->shared, .other = &other };
@@ -142,7 +142,7 @@ static void free_self(memwait_op_t *op, int result, void *data)
 	free(op);
 }
 
-USERLIB_TEST(a_callback_may_free_its_operation)
+USERLIB_TEST(R19_a_callback_may_free_its_operation)
 {
 	memwait_op_t *op = malloc(sizeof(*op));
 	uint32_t *word = self->shared;
@@ -162,7 +162,7 @@ USERLIB_TEST(a_callback_may_free_its_operation)
 	EXPECT_EQ(EPERM, memwait_mutex_unlock((memwait_mutex_t *)(word + 16)));
 }
 
-USERLIB_TEST(a_callback_may_dispatch)
+USERLIB_TEST(R19_a_callback_may_dispatch)
 {
 	struct counted_op other = { 0 };
 	struct acting acting = { .loop = self->loop, .word = self->shared, .nested = 1 };
@@ -178,7 +178,7 @@ USERLIB_TEST(a_callback_may_dispatch)
 
 #define MANY	200
 
-USERLIB_TEST(a_dispatch_is_bounded_and_forgets_nothing)
+USERLIB_TEST(R29_a_dispatch_is_bounded_and_forgets_nothing)
 {
 	struct counted_op *counted = calloc(MANY, sizeof(*counted));
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
@@ -208,7 +208,7 @@ USERLIB_TEST(a_dispatch_is_bounded_and_forgets_nothing)
 }
 
 /* A cancel that has to read completions of others leaves them to be dispatched, and seen. */
-USERLIB_TEST(cancel_leaves_the_others_readable)
+USERLIB_TEST(R22_cancel_leaves_the_others_readable)
 {
 	struct counted_op counted[5] = { 0 };
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
@@ -234,7 +234,7 @@ USERLIB_TEST(cancel_leaves_the_others_readable)
 }
 
 /* The second cancel reads what made the descriptor readable after the first. */
-USERLIB_TEST(two_cancels_leave_the_others_readable)
+USERLIB_TEST(R22_two_cancels_leave_the_others_readable)
 {
 	struct counted_op counted[4] = { 0 };
 	uint32_t *word = self->shared;
@@ -319,7 +319,7 @@ static void count_atomically(memwait_op_t *op, int result, void *data)
 	__atomic_add_fetch((int *)data, 1, __ATOMIC_ACQ_REL);
 }
 
-USERLIB_TEST(two_threads_may_dispatch)
+USERLIB_TEST(R19_two_threads_may_dispatch)
 {
 	struct race race = { .loop = self->loop };
 	memwait_op_t *ops = calloc(MANY, sizeof(*ops));
@@ -406,7 +406,7 @@ USERLIB_TEST(stop_in_a_callback_leaves_the_rest_for_later)
 }
 
 /* A run that is over, however it ended, leaves nothing that makes a host loop spin. */
-USERLIB_TEST(dispatch_is_quiet_after_a_run)
+USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -457,7 +457,7 @@ static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runne
 	ASSERT_EQ(0, pin(20));
 }
 
-USERLIB_TEST(stop_reaches_a_run_although_another_thread_dispatches)
+USERLIB_TEST(L12_stop_reaches_a_run_although_another_thread_dispatches)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -491,7 +491,7 @@ static void stop_and_join(memwait_op_t *op, int result, void *data)
 }
 
 /* The dispatch within the callback reads the kick of the stop, and then the callback blocks. */
-USERLIB_TEST(stop_reaches_a_run_while_a_callback_waits_for_it)
+USERLIB_TEST(L12_stop_reaches_a_run_while_a_callback_waits_for_it)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -509,7 +509,7 @@ USERLIB_TEST(stop_reaches_a_run_while_a_callback_waits_for_it)
 }
 
 /* The same, with a kick that is read together with the completion. */
-USERLIB_TEST(stop_reaches_a_run_before_a_callback_that_waits_for_it)
+USERLIB_TEST(L12_stop_reaches_a_run_before_a_callback_that_waits_for_it)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
@@ -752,7 +752,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 }
 
 /* What daemons do. The locks find the device again; a loop's descriptor must not be closed. */
-USERLIB_TEST(a_device_that_was_closed_is_opened_again)
+USERLIB_TEST(L10_a_device_that_was_closed_is_opened_again)
 {
 	memwait_mutex_t *mutex = self->shared;
 	int ends[2], fd, err;
@@ -776,7 +776,7 @@ USERLIB_TEST(a_device_that_was_closed_is_opened_again)
 	EXPECT_EQ(0, child_status(child));
 }
 
-USERLIB_TEST(a_loop_whose_descriptor_was_closed_says_so)
+USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;

@@ -98,7 +98,7 @@ static void visit_with_loop(struct visitor *visitor, struct guarded *guarded, me
 		visit_by_callback(&visitor->op, ret, visitor);
 }
 
-USERLIB_TEST(threads_and_a_loop_exclude_each_other)
+USERLIB_TEST(L0_threads_and_a_loop_exclude_each_other)
 {
 	struct guarded *guarded = self->shared;
 	struct visitor visitors[2];
@@ -126,7 +126,7 @@ USERLIB_TEST(threads_and_a_loop_exclude_each_other)
 	}
 }
 
-USERLIB_TEST(processes_that_map_it_elsewhere_exclude_each_other)
+USERLIB_TEST(L0_processes_that_map_it_elsewhere_exclude_each_other)
 {
 	int memfd = memfd_create("mutex", MFD_CLOEXEC), kind, i;
 	struct guarded *guarded;
@@ -163,7 +163,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere_exclude_each_other)
 	close(memfd);
 }
 
-USERLIB_TEST(trylock_unlock_destroy_say_what_is_wrong)
+USERLIB_TEST(L0_trylock_unlock_destroy_say_what_is_wrong)
 {
 	memwait_mutex_t *mutex = self->shared;
 	int kind;
@@ -197,7 +197,7 @@ USERLIB_TEST(zero_is_initialised)
 	EXPECT_EQ(0, memwait_mutex_unlock(zeroed));
 }
 
-USERLIB_TEST(errorcheck_knows_its_owner)
+USERLIB_TEST(L0_errorcheck_knows_its_owner)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op counted = { 0 };
@@ -218,7 +218,7 @@ USERLIB_TEST(errorcheck_knows_its_owner)
 	}
 }
 
-USERLIB_TEST(recursive_counts)
+USERLIB_TEST(L0_recursive_counts)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op counted = { 0 };
@@ -254,7 +254,7 @@ static int lock_until(void *arg)
 	return memwait_mutex_clocklock(timed->mutex, timed->clock, &timed->time);
 }
 
-USERLIB_TEST(times)
+USERLIB_TEST(R4_times)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	memwait_mutex_t *mutex = self->shared;
@@ -293,7 +293,7 @@ USERLIB_TEST(times)
 	}
 }
 
-USERLIB_TEST(lock_async_at_once_and_later)
+USERLIB_TEST(R18_lock_async_at_once_and_later)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op counted = { 0 };
@@ -393,7 +393,7 @@ USERLIB_TEST(L1_a_child_does_not_unlock_what_execute_locked_has_locked)
 	EXPECT_EQ(0, memwait_mutex_unlock(forking.mutex));
 }
 
-USERLIB_TEST(execute_locked_locks_and_unlocks)
+USERLIB_TEST(L0_execute_locked_locks_and_unlocks)
 {
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op first = { 0 }, second = { 0 };
@@ -470,7 +470,7 @@ static int barge_in(void *arg)
 
 #define IN_ORDER	12
 
-USERLIB_TEST(fair_is_first_in_first_out_for_threads_and_operations)
+USERLIB_TEST(R12_fair_is_first_in_first_out_for_threads_and_operations)
 {
 	struct guarded *guarded = self->shared;
 	struct order orders[IN_ORDER];
@@ -531,7 +531,7 @@ static int lock_in_each_round(void *arg)
 }
 
 /* There is nobody else who could wake it later. */
-USERLIB_TEST(a_waiter_that_is_about_to_sleep_is_not_forgotten)
+USERLIB_TEST(R1_a_waiter_that_is_about_to_sleep_is_not_forgotten)
 {
 	struct meeting *meeting = self->shared;
 	struct runner runner;
@@ -569,7 +569,7 @@ static int hog(void *arg)
 }
 
 /* Two threads that take it again as soon as they have given it back cannot keep a third one out. */
-USERLIB_TEST(fair_does_not_starve)
+USERLIB_TEST(R12_fair_does_not_starve)
 {
 	struct guarded *guarded = self->shared;
 	struct runner hogs[2];
@@ -659,7 +659,7 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 	}
 }
 
-USERLIB_TEST(signals_do_not_interrupt_it)
+USERLIB_TEST(R6_signals_do_not_interrupt_it)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	memwait_mutex_t *mutex = self->shared;

@@ -380,7 +380,7 @@ static int wait_at_a_sign(void *object)
 	return err ? err : memwait_mutex_unlock(&monitor->mutex);
 }
 
-USERLIB_TEST(a_condition_variable_and_its_mutex_need_not_agree)
+USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 {
 	struct monitor *monitor = self->shared;
 	struct runner waiters[WAITERS], holder, opener;
@@ -423,7 +423,7 @@ USERLIB_TEST(a_condition_variable_and_its_mutex_need_not_agree)
 }
 
 /* All are moved to the mutex, and whoever destroys takes them out of there again. */
-USERLIB_TEST(broadcast_moves_by_the_address)
+USERLIB_TEST(R9_broadcast_moves_by_the_address)
 {
 	struct monitor *monitor = self->shared;
 	struct runner waiters[WAITERS];
@@ -456,7 +456,7 @@ USERLIB_TEST(broadcast_moves_by_the_address)
 	}
 }
 
-USERLIB_TEST(no_other_flag_is_one)
+USERLIB_TEST(R2_no_other_flag_is_one)
 {
 	const unsigned int bad[] = { 0x20, 0x40, 0x100, MEMWAIT_PRIVATE | 0x200, ~0U };
 	void *object = self->shared;

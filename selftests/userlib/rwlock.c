@@ -103,7 +103,7 @@ static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, 
 	close(memfd);
 }
 
-USERLIB_TEST(threads_processes_and_a_loop)
+USERLIB_TEST(L0_threads_processes_and_a_loop)
 {
 	use_by_all(_metadata, self->loop, 0);
 	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_FAIR);
@@ -112,7 +112,7 @@ USERLIB_TEST(threads_processes_and_a_loop)
 	use_by_all(_metadata, self->loop, MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_RWLOCK_ROBUST);
 }
 
-USERLIB_TEST(try_and_errors)
+USERLIB_TEST(L0_try_and_errors)
 {
 	memwait_rwlock_t *lock = self->shared;
 
@@ -140,7 +140,7 @@ USERLIB_TEST(try_and_errors)
 	EXPECT_EQ(EINVAL, memwait_rwlock_trywrlock(NULL));
 }
 
-USERLIB_TEST(a_waiting_writer_comes_before_later_readers)
+USERLIB_TEST(R12_a_waiting_writer_comes_before_later_readers)
 {
 	struct shared *shared = self->shared;
 	struct runner writer, reader;
@@ -181,7 +181,7 @@ static int write_on_and_on(void *arg)
 	return 0;
 }
 
-USERLIB_TEST(fair_neither_readers_nor_writers_starve)
+USERLIB_TEST(R12_fair_neither_readers_nor_writers_starve)
 {
 	struct shared *shared = self->shared;
 	struct runner busy[3];
@@ -201,7 +201,7 @@ USERLIB_TEST(fair_neither_readers_nor_writers_starve)
 	}
 }
 
-USERLIB_TEST(readers_are_inside_together)
+USERLIB_TEST(L0_readers_are_inside_together)
 {
 	memwait_rwlock_t *lock = self->shared;
 	struct counted_op counted[4] = { 0 };
@@ -236,7 +236,7 @@ static int read_with_two_others(void *arg)
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
-USERLIB_TEST(three_threads_read_at_the_same_time)
+USERLIB_TEST(L0_three_threads_read_at_the_same_time)
 {
 	struct shared *shared = self->shared;
 	struct runner runners[3];
@@ -262,7 +262,7 @@ USERLIB_TEST(three_threads_read_at_the_same_time)
 	}
 }
 
-USERLIB_TEST(more_errors)
+USERLIB_TEST(R2_more_errors)
 {
 	memwait_rwlock_t *lock = self->shared;
 	struct counted_op counted = { 0 };
@@ -303,7 +303,7 @@ USERLIB_TEST(more_errors)
 	EXPECT_EQ(EAGAIN, memwait_rwlock_tryrdlock(lock));
 }
 
-USERLIB_TEST(readers_enter_when_the_waiting_writer_has_timed_out)
+USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_has_timed_out)
 {
 	struct timed timed = { .shared = self->shared, .clock = CLOCK_MONOTONIC };
 	memwait_rwlock_t *lock = &timed.shared->lock;
@@ -356,7 +356,7 @@ static int visit_as_thread(void *arg)
 	return visitor->error;
 }
 
-USERLIB_TEST(fair_operations_and_threads_enter_in_the_order_of_coming)
+USERLIB_TEST(R12_fair_operations_and_threads_enter_in_the_order_of_coming)
 {
 	/* A reader that comes after a writer has it after the writer. */
 	static const bool writes[] = { false, true, true, false, true, false };
@@ -418,7 +418,7 @@ static void await_sleepers(const void *word, unsigned int kind, int n)
 		before_next_look();
 }
 
-USERLIB_TEST(a_thread_reads_several_times_while_writers_wait)
+USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 {
 	struct counted_op writer = { 0 }, reader = { 0 };
 	struct shared *shared = self->shared;
@@ -469,7 +469,7 @@ USERLIB_TEST(a_thread_reads_several_times_while_writers_wait)
 }
 
 /* One that has slept at the gate, and stands there behind a writer that waits for readers. */
-USERLIB_TEST(a_reader_behind_a_waiting_writer_gets_in)
+USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 {
 	struct counted_op writer = { 0 };
 	struct shared *shared = self->shared;

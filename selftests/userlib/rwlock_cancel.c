@@ -165,7 +165,7 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 	TH_LOG("%d of %d timed out", timed_out, round);
 }
 
-USERLIB_TEST(processes_that_are_killed_at_the_gate_leave_it_to_the_others)
+USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 {
 	struct shared *shared = self->shared;
 	struct runner reader, writer;

@@ -36,7 +36,7 @@ static int value_of(memwait_sem_t *sem)
 	return value;
 }
 
-USERLIB_TEST(value_and_errors)
+USERLIB_TEST(R2_value_and_errors)
 {
 	memwait_sem_t *sem = self->shared;
 	int value;
@@ -106,7 +106,7 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 		user->error = result;
 }
 
-USERLIB_TEST(no_more_than_its_value_are_inside_threads_processes_and_loop)
+USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
 {
 	int memfd = memfd_create("sem", MFD_CLOEXEC), i, ret;
 	struct user_op user = { 0 };
@@ -150,7 +150,7 @@ USERLIB_TEST(no_more_than_its_value_are_inside_threads_processes_and_loop)
 	close(memfd);
 }
 
-USERLIB_TEST(every_post_lets_one_through)
+USERLIB_TEST(R5_every_post_lets_one_through)
 {
 	memwait_sem_t *sem = self->shared;
 	struct runner waiters[4], posters[2];
@@ -168,7 +168,7 @@ USERLIB_TEST(every_post_lets_one_through)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-USERLIB_TEST(async_waits_stand_in_line)
+USERLIB_TEST(R12_async_waits_stand_in_line)
 {
 	struct counted_op counted[3] = { 0 };
 	memwait_sem_t *sem = self->shared;
@@ -237,7 +237,7 @@ static void post_in_handler(int signal)
 	memwait_sem_post(sem_of_handler);
 }
 
-USERLIB_TEST(a_handler_interrupts_it_and_may_post)
+USERLIB_TEST(L12_a_handler_interrupts_it_and_may_post)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	memwait_sem_t *sem = self->shared;
@@ -260,7 +260,7 @@ USERLIB_TEST(a_handler_interrupts_it_and_may_post)
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 }
 
-USERLIB_TEST(a_waiter_that_is_killed_takes_nothing)
+USERLIB_TEST(L7_a_waiter_that_is_killed_takes_nothing)
 {
 	memwait_sem_t *sem = self->shared;
 	struct runner behind;
@@ -297,7 +297,7 @@ static int wait_timed(void *arg)
 	return memwait_sem_clockwait(timed->sem, timed->clock, &timed->time);
 }
 
-USERLIB_TEST(a_handler_interrupts_a_timed_wait_too)
+USERLIB_TEST(R6_a_handler_interrupts_a_timed_wait_too)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	struct timed timed = { .sem = self->shared };

@@ -30,7 +30,7 @@ static int wait_for_any(void *arg)
 	return memwait_wait_any(any->waits, any->count, NULL, 0, &any->index);
 }
 
-USERLIB_TEST(a_thread_waits_for_one_of_many_words)
+USERLIB_TEST(R16_a_thread_waits_for_one_of_many_words)
 {
 	static const unsigned int counts[] = { 1, 8, WORDS };
 	uint32_t *words = self->shared;
@@ -51,7 +51,7 @@ USERLIB_TEST(a_thread_waits_for_one_of_many_words)
 	}
 }
 
-USERLIB_TEST(the_first_word_that_differs_is_told)
+USERLIB_TEST(R16_the_first_word_that_differs_is_told)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
 	struct counted_op counted = { 0 };
@@ -92,7 +92,7 @@ USERLIB_TEST(the_first_word_that_differs_is_told)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
-USERLIB_TEST(an_operation_waits_for_one_of_many_words)
+USERLIB_TEST(R16_an_operation_waits_for_one_of_many_words)
 {
 	static const unsigned int counts[] = { 1, 8, WORDS };
 	struct counted_op counted = { 0 };
@@ -180,7 +180,7 @@ static int wait_plainly(void *arg)
 	return memwait_wait32(wait->word, 0, NULL, 0);
 }
 
-USERLIB_TEST(requeue_wakes_some_and_moves_others)
+USERLIB_TEST(R17_requeue_wakes_some_and_moves_others)
 {
 	static uint32_t own;
 	uint32_t *words = self->shared;
@@ -271,7 +271,7 @@ static int answer(void *arg)
 	return memwait_notify(player->other, 1, player->flags) < 0 ? -1 : ret;
 }
 
-USERLIB_TEST(two_hand_over_to_each_other)
+USERLIB_TEST(R17_two_hand_over_to_each_other)
 {
 	uint32_t *words = self->shared;
 	struct player first = { &words[0], &words[1], 2000, 0 };
@@ -305,7 +305,7 @@ USERLIB_TEST(two_hand_over_to_each_other)
 	EXPECT_EQ(-EFAULT, memwait_notify_wait(&words[1], 1, NULL, 5, &past, U32_SIZE, NULL));
 }
 
-USERLIB_TEST(many_words_are_notified_at_once)
+USERLIB_TEST(R13_many_words_are_notified_at_once)
 {
 	struct memwait_notify notifies[WORDS];
 	struct counted_op counted[WORDS];

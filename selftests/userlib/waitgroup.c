@@ -21,7 +21,7 @@ static const void *count_of(memwait_waitgroup_t *group)
 	return group;
 }
 
-USERLIB_TEST(it_counts)
+USERLIB_TEST(R5_it_counts)
 {
 	memwait_waitgroup_t *group = self->shared;
 
@@ -54,7 +54,7 @@ static int work_and_be_done(void *arg)
 }
 
 /* The work is plain memory: it is there for who has waited. */
-USERLIB_TEST(it_waits_for_threads_and_processes)
+USERLIB_TEST(R1_it_waits_for_threads_and_processes)
 {
 	struct shared *shared = self->shared;
 	struct counted_op counted = { 0 };
@@ -99,7 +99,7 @@ USERLIB_TEST(it_waits_for_threads_and_processes)
 	}
 }
 
-USERLIB_TEST(it_lets_go_though_the_count_rises_again)
+USERLIB_TEST(R1_it_lets_go_though_the_count_rises_again)
 {
 	memwait_waitgroup_t *group = self->shared;
 	struct counted_op counted = { 0 };
@@ -145,7 +145,7 @@ static int wait_and_answer(struct crossing *crossing)
 	return 0;
 }
 
-USERLIB_TEST(processes_that_map_it_elsewhere)
+USERLIB_TEST(R8_processes_that_map_it_elsewhere)
 {
 	int memfd = memfd_create("waitgroup", MFD_CLOEXEC), i, ret;
 	struct counted_op counted = { 0 };
@@ -189,7 +189,7 @@ USERLIB_TEST(processes_that_map_it_elsewhere)
 	close(memfd);
 }
 
-USERLIB_TEST(the_largest_count)
+USERLIB_TEST(R2_the_largest_count)
 {
 	memwait_waitgroup_t initialised = MEMWAIT_WAITGROUP_INIT;
 	memwait_waitgroup_t *group = self->shared;
@@ -217,7 +217,7 @@ USERLIB_TEST(the_largest_count)
 }
 
 /* Over and over: zero for a moment lets everybody go who has waited. */
-USERLIB_TEST(a_count_that_rises_at_once_holds_nobody_back)
+USERLIB_TEST(R1_a_count_that_rises_at_once_holds_nobody_back)
 {
 	memwait_waitgroup_t *group = self->shared;
 	struct counted_op counted = { 0 };

@@ -2,7 +2,7 @@
 /* The functions on words: what they add to the ioctls is times, and error numbers. */
 #include "userlib_test.h"
 
-USERLIB_TEST(every_size_compares_on_its_bits)
+USERLIB_TEST(R3_every_size_compares_on_its_bits)
 {
 	uint64_t *word = self->shared;
 	struct timespec none = { 0, 0 };
@@ -54,7 +54,7 @@ static int arm_sized(struct word_wait *wait, memwait_op_t *op)
 	}
 }
 
-USERLIB_TEST(threads_and_operations_of_all_sizes_stand_in_one_line)
+USERLIB_TEST(R12_threads_and_operations_of_all_sizes_stand_in_one_line)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_PRIVATE };
 	struct counted_op counted[4];
@@ -93,7 +93,7 @@ USERLIB_TEST(threads_and_operations_of_all_sizes_stand_in_one_line)
 	}
 }
 
-USERLIB_TEST(time_outs_of_both_clocks_and_relative_ones)
+USERLIB_TEST(R4_time_outs_of_both_clocks_and_relative_ones)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
@@ -147,7 +147,7 @@ static int wait_timed(void *arg)
 	return memwait_wait32(timed->word, 0, &timed->time, timed->flags);
 }
 
-USERLIB_TEST(times_that_overflow_are_never)
+USERLIB_TEST(R4_times_that_overflow_are_never)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
 	/* The last that fits in 64 bits of nanoseconds, one that would begin anew, the largest. */
@@ -168,7 +168,7 @@ USERLIB_TEST(times_that_overflow_are_never)
 	}
 }
 
-USERLIB_TEST(bad_input_and_signals)
+USERLIB_TEST(R2_bad_input_and_signals)
 {
 	struct sigaction action = { .sa_handler = nothing };
 	struct word_wait wait = { .word = self->shared, .size = 4 };
@@ -194,7 +194,7 @@ USERLIB_TEST(bad_input_and_signals)
 	EXPECT_EQ(-EINTR, runner_join(&runner));
 }
 
-USERLIB_TEST(processes_meet_on_a_word)
+USERLIB_TEST(R8_processes_meet_on_a_word)
 {
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
