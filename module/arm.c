@@ -41,6 +41,10 @@ static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 u
 			     ktime_t expires)
 {
 	wait->user_data = user_data;
+	wait->count = 0;
+	wait->reading = 0;
+	wait->waiter.persistent = !!(flags & MEMWAIT_PERSISTENT);
+	wait->waiter.listed = false;
 	wait->waiter.bucket = NULL;
 	wait->waiter.clock = flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
 	if (memwait_async_is_timed(wait)) {
@@ -170,7 +174,9 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	u32 index = 0;
 	int ret;
 
-	ret = memwait_check_wait(&arg->wait, MEMWAIT_WAIT_FLAGS);
+	ret = memwait_check_wait(&arg->wait, MEMWAIT_ASYNC_FLAGS);
+	if ((arg->wait.flags & MEMWAIT_PERSISTENT) && (arg->wait.flags & MEMWAIT_OWNED))
+		ret = -EINVAL;
 	if (!ret)
 		ret = memwait_own_identity(arg->wait.flags, context, &arm.identity);
 	if (ret)
@@ -249,7 +255,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	memwait_group_leave(&group->group);
 	if (ret) {
 		if (notified)
-			memwait_pass_on(&notified->waiter.word.key);
+			memwait_pass_on(&notified->waiter.word.key, 1);
 		memwait_begin_put(words, stride, group->group.nr);
 		return ret;
 	}

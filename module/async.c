@@ -22,6 +22,13 @@
  *
  * So when cancel finds that a wait has ended otherwise, the completion already exists.
  *
+ * A notify of a wait with MEMWAIT_PERSISTENT leaves it QUEUED and moves it to the end of its queue.
+ * .count counts the notifies, and the wait is put into the list of completions, unless it is there
+ * (.listed). A reader tells of .count as it is then, and takes the wait out of the list; notifies
+ * that come before the reader has copied that count out put the wait back in the end. A wait that
+ * is cancelled or overdue while it is listed becomes COMPLETED there. Its reader frees it when
+ * there is nothing left to tell: see memwait_read_settle().
+ *
  * A group (see group.c) is one wait with several members. A notify during the join claims the group
  * by memwait_group.claimed, and the arming thread completes the group after the join. The notify or
  * deadline completes a QUEUED group immediately, and dequeues its members after dropping the locks.
@@ -31,6 +38,7 @@
  */
 #include <linux/hrtimer.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -115,6 +123,27 @@ static struct memwait_inode_number memwait_pin_inode_number(const struct memwait
 }
 
 /**
+ * memwait_async_list() - put a wait into its context's list of completions, unless it is in one
+ * @wait: the wait
+ *
+ * Context: the context's lock is held.
+ *
+ * Return: whether it was in none.
+ */
+bool memwait_async_list(struct memwait_async_waiter *wait)
+{
+	struct memwait_context *context = wait->context;
+
+	lockdep_assert_held(&context->lock);
+	if (wait->waiter.listed)
+		return false;
+	wait->waiter.listed = true;
+	list_add_tail(&wait->node, &context->completed);
+	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
+	return true;
+}
+
+/**
  * memwait_async_complete() - turn a wait into a completion
  * @wait: claimed; with MEMWAIT_OWNER_DIED in no queue
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
@@ -123,15 +152,14 @@ static struct memwait_inode_number memwait_pin_inode_number(const struct memwait
  */
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 {
-	struct memwait_context *context = wait->context;
-
-	lockdep_assert_held(&context->lock);
+	lockdep_assert_held(&wait->context->lock);
 	WRITE_ONCE(wait->waiter.state, MEMWAIT_COMPLETED);
 	wait->waiter.result = result;
 	if (unlikely(result == MEMWAIT_OWNER_DIED))
 		wait->waiter.inode = memwait_pin_inode_number(wait->waiter.word.pin);
-	list_add_tail(&wait->node, &context->completed);
-	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
+	if (!wait->waiter.persistent)
+		wait->count = result == MEMWAIT_OK;
+	memwait_async_list(wait);
 	trace_memwait_async_complete(wait);
 }
 
@@ -170,6 +198,23 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 	       memwait_deadline(wait)->expires <= memwait_now(wait->waiter.clock);
 }
 
+/* A notify of a wait with MEMWAIT_PERSISTENT. */
+static enum memwait_claim memwait_async_count(struct memwait_async_waiter *wait,
+					      struct memwait_wakes *wakes)
+{
+	struct memwait_context *context = wait->context;
+
+	lockdep_assert_held(&context->lock);
+	if (wait->waiter.state != MEMWAIT_QUEUED)
+		return MEMWAIT_NOT_CLAIMED;
+	memwait_queue_rejoin(&wait->waiter);
+	wait->count += min(wakes->times, U32_MAX - wait->count);
+	if (memwait_async_list(wait))
+		memwait_wakes_add_context(wakes, context);
+	trace_memwait_async_complete(wait);
+	return MEMWAIT_NOTIFIED_IT;
+}
+
 static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waiter, u8 result,
 						    struct memwait_wakes *wakes)
 {
@@ -178,7 +223,9 @@ static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waite
 	enum memwait_claim claim = MEMWAIT_NOT_CLAIMED;
 
 	spin_lock(&context->lock);
-	if (memwait_async_claim(wait)) {
+	if (wait->waiter.persistent && !memwait_async_is_overdue(wait)) {
+		claim = memwait_async_count(wait, wakes);
+	} else if (memwait_async_claim(wait)) {
 		if (memwait_async_is_overdue(wait)) {
 			claim = MEMWAIT_OVERDUE;
 			memwait_queue_remove(waiter);
@@ -202,7 +249,8 @@ static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
 static void memwait_async_describe_wait(struct memwait_async_waiter *wait,
 					struct memwait_description *description)
 {
-	description->kind = memwait_async_is_group(wait) ? "group" : "async";
+	description->kind = memwait_async_is_group(wait) ? "group" :
+			    wait->waiter.persistent ? "persistent" : "async";
 	description->pid = wait->context->pid;
 	description->context = wait->context->number;
 	description->id = wait->id;
@@ -280,6 +328,26 @@ const struct memwait_waiter_ops memwait_async_group_ops = {
 	.describe = memwait_async_group_describe,
 };
 
+/*
+ * Takes a claimed wait out of its queues. Returns whether the caller is to end and free it; if not,
+ * notifies were counted that are yet to be read, and the reader frees it.
+ */
+static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
+{
+	struct memwait_context *context = wait->context;
+	bool listed;
+
+	if (likely(!wait->waiter.persistent))
+		return true;
+	memwait_async_leave(wait);
+	spin_lock(&context->lock);
+	listed = wait->waiter.listed;
+	if (listed)
+		memwait_async_complete(wait, MEMWAIT_OK);
+	spin_unlock(&context->lock);
+	return !listed;
+}
+
 /**
  * memwait_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's, after memwait_context_use()
@@ -307,9 +375,11 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 		return -ENOENT;
 
 	trace_memwait_cancel(wait);
-	memwait_async_end(wait, &unused);
-	memwait_async_free(context, &wait, 1);
-	memwait_pins_put(context->user, unused);
+	if (memwait_async_withdraw(wait)) {
+		memwait_async_end(wait, &unused);
+		memwait_async_free(context, &wait, 1);
+		memwait_pins_put(context->user, unused);
+	}
 	return 0;
 }
 
@@ -335,7 +405,7 @@ static struct memwait_async_waiter *memwait_async_first_completed(struct memwait
  *	still reach them
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
- * Passes each unread completion with MEMWAIT_OK on to the next waiter of its word.
+ * Passes each notify that was counted and not read on to the next waiter of its word.
  *
  * Context: process context, may sleep.
  */
@@ -355,8 +425,9 @@ void memwait_async_end_all(struct memwait_context *context, struct memwait_pin *
 		spin_unlock(&context->lock);
 		if (!wait)
 			break;
-		if (claimed) {
+		if (claimed)
 			trace_memwait_cancel(wait);
+		if (claimed && memwait_async_withdraw(wait)) {
 			memwait_async_end(wait, unused);
 			memwait_async_free_now(wait);
 		}
@@ -367,8 +438,8 @@ void memwait_async_end_all(struct memwait_context *context, struct memwait_pin *
 		key = &wait->waiter.word.key;
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			key = &to_group(wait)->group.claimed->waiter.word.key;
-		if (wait->waiter.result == MEMWAIT_OK)
-			memwait_pass_on(key);
+		if (wait->count)
+			memwait_pass_on(key, wait->count);
 		memwait_async_end(wait, unused);
 		memwait_async_free_now(wait);
 		cond_resched();

@@ -257,7 +257,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
 	struct memwait_async_waiter *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
 	unsigned int room = min_t(size_t, iov_iter_count(to) / sizeof(records[0]), MEMWAIT_CHUNK);
-	unsigned int nr = 0;
+	unsigned int nr = 0, i;
 	LIST_HEAD(copied);
 
 	lockdep_assert_held(&context->read_lock);
@@ -268,12 +268,12 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 			break;
 		records[nr].user_data = wait->user_data;
 		records[nr].id = wait->id;
-		records[nr].result = wait->waiter.result;
+		records[nr].result = wait->count ? MEMWAIT_OK : wait->waiter.result;
 		records[nr].index = 0;
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			records[nr].index = to_group(wait)->group.claimed - to_group(wait)->members;
-		records[nr].count = wait->waiter.result == MEMWAIT_OK;
-		records[nr].flags = 0;
+		records[nr].count = wait->count;
+		records[nr].flags = wait->waiter.state == MEMWAIT_QUEUED ? MEMWAIT_MORE : 0;
 		waits[nr++] = wait;
 	}
 	spin_unlock(&context->lock);
@@ -285,6 +285,10 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		return -EFAULT;
 
 	spin_lock(&context->lock);
+	for (i = 0; i < nr; i++) {
+		waits[i]->count -= records[i].count;
+		waits[i]->reading = records[i].count;
+	}
 	list_cut_position(&copied, &context->completed, &waits[nr - 1]->node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
 	spin_unlock(&context->lock);
@@ -296,13 +300,51 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 static void memwait_unread(struct memwait_context *context, struct list_head *taken,
 			   unsigned int nr)
 {
+	struct memwait_async_waiter *wait;
+
 	lockdep_assert_held(&context->read_lock);
 
+	/* A close passes on what is counted. */
+	list_for_each_entry(wait, taken, node) {
+		spin_lock(&context->lock);
+		wait->count += min(wait->reading, U32_MAX - wait->count);
+		spin_unlock(&context->lock);
+		cond_resched();
+	}
 	spin_lock(&context->lock);
 	list_splice(taken, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
 	spin_unlock(&context->lock);
 	memwait_context_wake(context);
+}
+
+/*
+ * Lets go of waits with MEMWAIT_PERSISTENT that were read and are armed still; and lists those again
+ * of which there is more to tell: notifies that have come since, or a deadline. What remains in
+ * @taken has ended.
+ */
+static void memwait_read_settle(struct memwait_context *context, struct list_head *taken)
+{
+	struct memwait_async_waiter *wait, *next;
+	bool more = false;
+
+	lockdep_assert_held(&context->read_lock);
+	list_for_each_entry_safe(wait, next, taken, node) {
+		if (likely(!wait->waiter.persistent))
+			continue;
+		spin_lock(&context->lock);
+		if (wait->count || wait->waiter.state != MEMWAIT_COMPLETED ||
+		    (wait->reading && wait->waiter.result == MEMWAIT_TIMED_OUT)) {
+			list_del(&wait->node);
+			wait->waiter.listed = false;
+			if (wait->count || wait->waiter.state == MEMWAIT_COMPLETED)
+				more = memwait_async_list(wait);
+		}
+		spin_unlock(&context->lock);
+		cond_resched();
+	}
+	if (more)
+		memwait_context_wake(context);
 }
 
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken)
@@ -378,6 +420,8 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	dying = nr && memwait_is_dying();
 	if (dying)
 		memwait_unread(context, &taken, nr);
+	else
+		memwait_read_settle(context, &taken);
 	memwait_read_unlock(context);
 	if (dying)
 		return -ERESTARTSYS;

@@ -119,6 +119,9 @@ enum memwait_state {
  * @next_spare: list of spares
  * @id: for completion and cancel; 0: none yet, and not in the tree
  * @numbered: in &memwait_context.waits, also while a spare
+ * @count: notifies that counted it, and that no completion that was read has told of
+ * @reading: with MEMWAIT_PERSISTENT: those that the present reader tells of; under @read_lock of
+ *	the context
  */
 struct memwait_async_waiter {
 	struct memwait_waiter waiter;
@@ -130,6 +133,8 @@ struct memwait_async_waiter {
 	};
 	u64 id;
 	struct rb_node numbered;
+	u32 count;
+	u32 reading;
 };
 
 /**
@@ -413,6 +418,7 @@ void memwait_alloc_exit(void);
 extern const struct memwait_waiter_ops memwait_async_ops, memwait_async_group_ops;
 void memwait_async_queued(struct memwait_async_waiter *wait);
 bool memwait_async_claim(struct memwait_async_waiter *wait);
+bool memwait_async_list(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
 void memwait_async_leave(struct memwait_async_waiter *wait);
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);

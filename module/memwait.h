@@ -166,9 +166,11 @@ struct memwait_inode_number {
  *	the place that it comes back to, or 0
  * @since: when it joined its first queue, in jiffies
  * @may_be_named: its word has 64 bits, and so room for an owner's id
- * @state: of an async wait; this and the next three are here to fill a hole
+ * @state: of an async wait; this and the rest are here to fill a hole
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
+ * @persistent: MEMWAIT_PERSISTENT
+ * @listed: it is in a list of completions
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
 struct memwait_waiter {
@@ -188,6 +190,8 @@ struct memwait_waiter {
 	u8 state;
 	u8 kind : 2;
 	u8 clock : 1;
+	u8 persistent : 1;
+	u8 listed : 1;
 	u8 result;
 };
 
@@ -217,6 +221,7 @@ struct memwait_bucket {
 /**
  * struct memwait_wakes - what to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
+ * @times: how many notifies a wait with MEMWAIT_PERSISTENT takes, 1 but in memwait_pass_on()
  * @looked: waiters examined, including members of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
@@ -227,6 +232,7 @@ struct memwait_bucket {
  */
 struct memwait_wakes {
 	u64 call;
+	u32 times;
 	unsigned int looked;
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;
@@ -356,6 +362,7 @@ void memwait_queue_abandon(struct memwait_bucket *bucket, struct memwait_waiter 
 void memwait_queue_add(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
 void memwait_queue_take_out(struct memwait_waiter *waiter);
+void memwait_queue_rejoin(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter);
 void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to,
@@ -434,7 +441,7 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 /* notify.c */
 int memwait_notify_word(const struct memwait_key *key, u32 count);
 int memwait_notify_surely(const struct memwait_key *key, u32 count);
-void memwait_pass_on(const struct memwait_key *key);
+void memwait_pass_on(const struct memwait_key *key, u32 count);
 u64 memwait_new_call(void);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
@@ -446,6 +453,7 @@ int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __us
 /* Flags of words, and of waits with a deadline of their own. */
 #define MEMWAIT_WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
 #define MEMWAIT_WAIT_FLAGS	(MEMWAIT_WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)
+#define MEMWAIT_ASYNC_FLAGS	(MEMWAIT_WAIT_FLAGS | MEMWAIT_PERSISTENT)
 
 /* wait.c */
 int memwait_wait(const struct memwait_wait *wait, struct memwait_context *context);

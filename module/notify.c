@@ -101,6 +101,7 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->moved = 0;
 	call->kind = MEMWAIT_CALL;
 	call->wakes.call = 0;
+	call->wakes.times = 1;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
@@ -201,13 +202,14 @@ static void memwait_notify_rest(struct memwait_call *call)
 /* noinline: most notifies find no waiter, and must not pay for this stack frame. */
 static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 					  const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind)
+					  enum memwait_call_kind kind, u32 times)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
 	memwait_call_init(&call, count, 0);
 	call.kind = kind;
+	call.wakes.times = times;
 	spin_lock(&bucket->lock);
 	memwait_call_start(&call, bucket, key);
 	more = memwait_call_claim(&call);
@@ -228,7 +230,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 
 	if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
 		return 0;
-	return memwait_notify_bucket(bucket, key, count, kind);
+	return memwait_notify_bucket(bucket, key, count, kind, 1);
 }
 
 /* noinline: an untraced notify must not pay for tracing. */
@@ -280,16 +282,22 @@ int memwait_notify_surely(const struct memwait_key *key, u32 count)
 }
 
 /**
- * memwait_pass_on() - pass the notify of a waiter that has ended to the next waiter
+ * memwait_pass_on() - pass notifies of a waiter that has ended to the next waiters
  * @key: see memwait_notify_word()
+ * @count: how many
  *
  * Neither the death of the current thread nor the freezer stops the call.
  *
  * Context: process context, may sleep; takes the bucket's lock.
  */
-void memwait_pass_on(const struct memwait_key *key)
+void memwait_pass_on(const struct memwait_key *key, u32 count)
 {
-	memwait_notify_call(key, 1, MEMWAIT_CALL_PASSES_ON);
+	u32 woken = memwait_notify_call(key, count, MEMWAIT_CALL_PASSES_ON);
+
+	/* Each got one. If any of them goes on, the oldest takes the rest. */
+	if (woken && woken < count)
+		memwait_notify_bucket(memwait_bucket_of(key), key, 1, MEMWAIT_CALL_PASSES_ON,
+				      count - woken);
 }
 
 /*

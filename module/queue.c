@@ -251,6 +251,27 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 }
 
 /**
+ * memwait_queue_rejoin() - move a waiter to the end of its queue
+ * @waiter: in a queue, without MEMWAIT_OWNED
+ *
+ * Context: the bucket's lock is held.
+ */
+void memwait_queue_rejoin(struct memwait_waiter *waiter)
+{
+	struct memwait_bucket *bucket = waiter->bucket;
+	const struct memwait_waiter *next = to_waiter(rb_next(&waiter->place));
+
+	lockdep_assert_held(&bucket->lock);
+	if (next && !memwait_key_cmp(&next->word.key, &waiter->word.key)) {
+		rb_erase(&waiter->place, &bucket->waiters);
+		waiter->number = ++bucket->number;
+		rb_add(&waiter->place, &bucket->waiters, memwait_waiter_less);
+	} else {
+		waiter->number = ++bucket->number;	/* it is the last one */
+	}
+}
+
+/**
  * memwait_queue_remove() - dequeue a waiter
  * @waiter: in a queue. From the store-release on, its owner may free it, unless the caller holds a
  *	lock or a reference that prevents it

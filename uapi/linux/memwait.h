@@ -34,6 +34,7 @@
 #define MEMWAIT_PRIVATE		0x80	/* all users of the word share one address space */
 #define MEMWAIT_CLOCK_REALTIME	0x100	/* deadline on CLOCK_REALTIME, not _MONOTONIC */
 #define MEMWAIT_GROUP		0x200	/* async wait on several words */
+#define MEMWAIT_PERSISTENT	0x400	/* async wait that a notify does not end */
 #define MEMWAIT_OWNED		0x800	/* the wait also ends with OWNER_DIED */
 
 /* Flags of memwait_owner. */
@@ -53,6 +54,9 @@
 
 /* memwait_notify_wait.state: the notify is done. */
 #define MEMWAIT_NOTIFIED	1
+
+/* memwait_completion.flags: the wait goes on. */
+#define MEMWAIT_MORE		0x1
 
 #define MEMWAIT_FOREVER		(~0ULL)	/* deadline: never */
 #define MEMWAIT_ALL		(~0U)	/* count: every waiter */
@@ -175,6 +179,11 @@ struct memwait_wait_any {
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
+ *
+ * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait: the wait goes to the end of
+ * its queue, and one completion counts the notifies until it is read. The word is compared only when
+ * the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, with its deadline, or with the context.
+ * Not with MEMWAIT_GROUP or MEMWAIT_OWNED.
  */
 struct memwait_async {
 	union {
@@ -200,13 +209,14 @@ struct memwait_wait_async {
 };
 
 /**
- * struct memwait_completion - an ended async wait, returned by read(2)
+ * struct memwait_completion - an ended or notified async wait, returned by read(2)
  * @user_data: from struct memwait_async
  * @id: from MEMWAIT_IOC_WAIT_ASYNC
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  * @index: of a group with MEMWAIT_OK: the notified word; otherwise 0
- * @count: notifies that counted the wait: 1 with MEMWAIT_OK, otherwise 0
- * @flags: 0
+ * @count: notifies that counted the wait: with MEMWAIT_OK 1, of a wait with MEMWAIT_PERSISTENT any
+ *	number since its last completion was read; otherwise 0
+ * @flags: MEMWAIT_MORE: the wait with MEMWAIT_PERSISTENT has not ended
  */
 struct memwait_completion {
 	__u64 user_data;
