@@ -385,6 +385,8 @@ static void check_completion(struct thread *t, const struct memwait_completion *
 	CHECK(t, done->result == MEMWAIT_OK || done->result == MEMWAIT_TIMED_OUT ||
 	      done->result == MEMWAIT_OWNER_DIED);
 	CHECK(t, done->index < (done->result == MEMWAIT_OK ? MEMWAIT_GROUP_MAX : 1));
+	CHECK(t, !done->count == (done->result != MEMWAIT_OK));
+	CHECK(t, !(done->flags & ~MEMWAIT_MORE) && (!done->flags || done->count));
 }
 
 #define RECORDS	40

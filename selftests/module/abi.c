@@ -118,7 +118,9 @@ SAME(MEMWAIT_SIZE_U64, 3);
 SAME(MEMWAIT_PRIVATE, 0x80);
 SAME(MEMWAIT_CLOCK_REALTIME, 0x100);
 SAME(MEMWAIT_GROUP, 0x200);
+SAME(MEMWAIT_PERSISTENT, 0x400);
 SAME(MEMWAIT_OWNED, 0x800);
+SAME(MEMWAIT_MORE, 0x1);
 SAME(MEMWAIT_OWNER_CONTEXT, 1);
 SAME(MEMWAIT_OWNER_EXIT, 2);
 SAME(MEMWAIT_OWNER_BIND, 4);
@@ -472,10 +474,10 @@ MEMWAIT_TEST(a_bad_size_of_elements_is_refused_before_anything_is_done)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 }
 
-/* The place of what is to come: persistent waits. */
-MEMWAIT_TEST(a_flag_that_is_kept_free_is_einval)
+/* One that is not given yet, and one that is for async waits on one word alone. */
+MEMWAIT_TEST(a_flag_that_is_not_for_a_call_is_einval)
 {
-	static const uint32_t flags[] = { 0x400 };
+	static const uint32_t flags[] = { 0x1000, MEMWAIT_PERSISTENT };
 	struct memwait_notify_wait both = {
 		.notify = { .addr = (uintptr_t)self->word, .flags = U32 },
 		.wait = { .addr = (uintptr_t)self->word, .flags = U32 },
@@ -496,7 +498,8 @@ MEMWAIT_TEST(a_flag_that_is_kept_free_is_einval)
 		uint32_t flag = flags[i];
 
 		EXPECT_EQ(-EINVAL, mw_wait(self->fd, self->word, 0, 0, U32 | flag));
-		EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, 0, U32 | flag, 0, NULL));
+		EXPECT_EQ(flag == MEMWAIT_PERSISTENT ? MEMWAIT_TIMED_OUT : -EINVAL,
+			  mw_async(self->fd, self->word, 0, 0, U32 | flag, 0, NULL));
 		EXPECT_EQ(-EINVAL, mw_notify(self->fd, self->word, 1, U32 | flag));
 		EXPECT_EQ(-EINVAL, mw_waiters(self->fd, self->word, U32 | flag));
 		requeue.flags = U32 | flag;

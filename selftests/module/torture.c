@@ -549,6 +549,7 @@ static struct record sum_of(int threads)
 		sum.notified += record->notified;
 		sum.thread_oks += record->thread_oks;
 		sum.read_oks += record->read_oks;
+		sum.watched_oks += record->watched_oks;
 		sum.armed += record->armed;
 		sum.timed_out += record->timed_out;
 		sum.cancelled += record->cancelled;
@@ -566,7 +567,7 @@ static void account(long lost, uint64_t user_waits)
 {
 	static long missing_before, closed_over_before;
 	struct record all = sum_of(WORKERS + 1), living = sum_of(PROCESSES * THREADS);
-	long oks = all.thread_oks + all.read_oks;
+	long oks = all.thread_oks + all.read_oks + all.watched_oks;
 	long ended = living.read_oks + living.timed_out + living.cancelled + living.closed_over;
 	long missing = all.notified - oks - missing_before;
 
@@ -612,8 +613,8 @@ static void totals(struct __test_metadata *_metadata, uint64_t deaths)
 
 	TH_LOG("%u rounds, %ld calls, %ld interrupted; %llu processes died", shared->round - 1,
 	       sum.calls, sum.interrupted, (unsigned long long)deaths);
-	TH_LOG("notified %ld, OKs of threads %ld, of completions %ld", sum.notified, sum.thread_oks,
-	       sum.read_oks);
+	TH_LOG("notified %ld, OKs of threads %ld, of completions %ld, of waits that go on %ld",
+	       sum.notified, sum.thread_oks, sum.read_oks, sum.watched_oks);
 	TH_LOG("armed %ld, timed out %ld, cancelled %ld, closed over %ld", sum.armed, sum.timed_out,
 	       sum.cancelled, sum.closed_over);
 }

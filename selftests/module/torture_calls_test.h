@@ -794,12 +794,77 @@ static void step_of_victim(struct worker *w)
 	}
 }
 
+/*
+ * Reads what a wait that goes on has been told of. Returns whether it may be told of more: not after
+ * its deadline, nor after the last of a wait that was cancelled.
+ */
+static bool read_watched(struct worker *w, bool cancelled)
+{
+	struct memwait_completion done;
+	int ret;
+
+	do {
+		ret = mw_read(w->fd, &done, 1);
+	} while (ret == -EINTR);
+	if (ret != 1) {
+		broken(w, "read what goes on", ret, 0);
+		return false;
+	}
+	w->record->watched_oks += done.count;
+	if (!done.count != (done.result == MEMWAIT_TIMED_OUT) ||
+	    ((done.flags & MEMWAIT_MORE) && (cancelled || !done.count)))
+		broken(w, "count and flags of what goes on", done.count, done.flags);
+	if (done.result == MEMWAIT_TIMED_OUT)
+		w->record->timed_out++;
+	return done.result != MEMWAIT_TIMED_OUT;
+}
+
+/* A wait that goes on, from its beginning to its end; other threads notify, and move it. */
+static void step_watch(struct worker *w)
+{
+	uint8_t word = draw(w) % (w->no_own_words ? OWN : PLACES) * KINDS + draw(w) % WILD;
+	struct memwait_wait wait = random_wait(w, word);
+	uint64_t end = in_ms(5), id;
+	bool armed = true;
+	int ret;
+
+	/* What a process was told of when it is killed nobody knows. */
+	if (w->victim || w->child)
+		return;
+	wait.deadline = one_in(w, 2) ? MEMWAIT_FOREVER : in_ms(draw(w) % 4);
+	ret = mw_async(w->fd, address(w, word), wait.expected, wait.deadline,
+		       (wait.flags & ~MEMWAIT_CLOCK_REALTIME) | MEMWAIT_PERSISTENT, 0, &id);
+	if (ret < 0)
+		broken(w, "arm what goes on", ret, word);
+	if (ret != MEMWAIT_PENDING)
+		return;
+	w->record->armed++;
+	while (armed && phase() == RUN && now_ns(CLOCK_MONOTONIC) < end) {
+		if (one_in(w, 3))
+			step_notify(w);
+		if (one_in(w, 2) && mw_readable(w->fd))
+			armed = read_watched(w, false);
+	}
+	if (armed && !mw_cancel(w->fd, id)) {
+		w->record->cancelled++;
+		if (mw_readable(w->fd))
+			read_watched(w, true);
+		armed = false;
+	}
+	while (armed)
+		armed = read_watched(w, false);
+	if (mw_readable(w->fd))
+		broken(w, "completion of what has ended", word, 0);
+}
+
 static void step(struct worker *w)
 {
 	switch (draw(w) % 128) {
 	case 0 ... 1:
 		return step_storm(w);
-	case 2 ... 19:
+	case 2 ... 3:
+		return step_watch(w);
+	case 4 ... 19:
 		return step_notify(w);
 	case 20 ... 25:
 		return step_notify_many(w);
