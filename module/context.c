@@ -490,6 +490,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 	struct memwait_context *context = file->private_data;
 
 	poll_wait(file, &context->pollers, table);
+	smp_mb();	/* (A), see the top of wake.c: in poll_wait() itself since 6.14 */
 	if (unlikely(memwait_context_has_ended(context)))
 		return EPOLLERR | EPOLLHUP;
 	if (READ_ONCE(context->nr_completed) ||

@@ -7,7 +7,7 @@
  *	(A) barrier				(B) barrier
  *	load .nr_completed, .due, .dead		is .pollers or .readers empty?
  *
- * (A) is in poll_wait() and prepare_to_wait_event(), (B) in memwait_context_wake(). Either the
+ * (A) is in memwait_poll() and prepare_to_wait_event(), (B) in memwait_context_wake(). Either the
  * waker finds the poller or reader, or that one sees what the waker has stored. So a context
  * without pollers and readers costs a barrier and no lock. A notify takes a reference to the
  * context under the context's lock, together with its completion, and puts the reference after the
