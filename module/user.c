@@ -47,9 +47,9 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 220
- * bytes, a context with its file 750 bytes, an identity 340 bytes, a spare 220, a place 100; a wait
+ * bytes, a context with its file 750 bytes, an identity 380 bytes, a spare 220, a place 100; a wait
  * or spare that has waited with MEMWAIT_OWNED 140 more. A pin keeps 1.5 KiB of a file plus its
- * contents, or up to 12 KiB of a dead process. Together that is less than a sixteenth of the
+ * contents, or up to 12 KiB of a dead process. Together that is about a sixteenth of the
  * memory. A place keeps its thread's struct pid, too. Each new place frees those of two dead
  * threads, so a context has hardly more of these than threads have lived at once.
  */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An event loop with ten thousand words in shared memory, of which four processes notify random
- * ones: with an eventfd for each word, with io_uring's waits on futexes, and with memwait.
+ * An event loop with many words in shared memory, of which four processes notify random ones, one
+ * by one or some at once: with an eventfd for each word, with io_uring's waits on futexes, and with
+ * memwait, whose waits end with each notify or go on.
  *
  * Each word is a counter. A process adds one to it and then tells the loop; the loop looks how much
  * was added each time that it is told, and has to see everything.
@@ -16,6 +17,7 @@
 #define WORDS		10000
 #define PROCESSES	4
 #define BATCH		256	/* events, completions and waits in one call */
+#define TOLD		16	/* most words that a process tells of at once */
 
 /* What the processes share. */
 struct board {
@@ -28,9 +30,10 @@ struct loop {
 	const struct kind *kind;
 	struct board *board;
 	int words;
+	int told;		/* words that a process tells of at once */
 	uint32_t seen_of[WORDS];
 	long seen;		/* the sum of @seen_of */
-	long ended;		/* waits that were notified */
+	long ended;		/* notifies that were counted */
 	int epoll;
 	int fd;
 	int eventfds[WORDS];
@@ -46,7 +49,7 @@ struct kind {
 	/* Waits for something to do, and does a batch of it. */
 	bool (*turn)(struct loop *loop);
 	/* Called by a process. Returns how many it has woken, or a negative number. */
-	int (*tell)(struct loop *loop, int word);
+	int (*tell)(struct loop *loop, const int *words, int n);
 	/* Takes what came after the loop had seen everything. */
 	bool (*drain)(struct loop *loop);
 };
@@ -138,11 +141,16 @@ static bool eventfd_turn_and_read(struct loop *loop)
 	return n > 0;
 }
 
-static int eventfd_tell(struct loop *loop, int word)
+static int eventfd_tell(struct loop *loop, const int *words, int n)
 {
 	uint64_t one = 1;
+	int i;
 
-	return write(loop->eventfds[word], &one, sizeof(one)) == sizeof(one) ? 0 : -1;
+	for (i = 0; i < n; i++) {
+		if (write(loop->eventfds[words[i]], &one, sizeof(one)) != sizeof(one))
+			return -1;
+	}
+	return 0;
 }
 
 static bool eventfd_drain(struct loop *loop)
@@ -245,9 +253,25 @@ static bool memwait_turn(struct loop *loop)
 	return memwait_arm(loop, words, n);
 }
 
-static int memwait_tell(struct loop *loop, int word)
+static int memwait_tell(struct loop *loop, const int *words, int n)
 {
-	return mw_notify(loop->fd, &loop->board->words[word], 1, MEMWAIT_SIZE_U32);
+	struct memwait_notify notifies[TOLD];
+	uint32_t woken[TOLD];
+	int i, sum = 0;
+
+	if (n == 1)
+		return mw_notify(loop->fd, &loop->board->words[*words], 1, MEMWAIT_SIZE_U32);
+	for (i = 0; i < n; i++)
+		notifies[i] = (struct memwait_notify) {
+			.addr = (uintptr_t)&loop->board->words[words[i]],
+			.count = 1,
+			.flags = MEMWAIT_SIZE_U32,
+		};
+	if (mw_notify_many(loop->fd, notifies, n, woken) != n)
+		return -1;
+	for (i = 0; i < n; i++)
+		sum += woken[i];
+	return sum;
 }
 
 static bool memwait_drain(struct loop *loop)
@@ -267,6 +291,64 @@ static const struct kind memwait_kind = {
 	.turn = memwait_turn,
 	.tell = memwait_tell,
 	.drain = memwait_drain,
+};
+
+/* The same with waits that go on: a word is armed once. */
+
+static bool persistent_arm_all(struct loop *loop)
+{
+	struct memwait_async entries[BATCH];
+	int i, n;
+
+	for (i = 0; i < loop->words; i += n) {
+		for (n = 0; n < BATCH && i + n < loop->words; n++)
+			entries[n] = (struct memwait_async) {
+				.wait = {
+					.addr = (uintptr_t)&loop->board->words[i + n],
+					.deadline = MEMWAIT_FOREVER,
+					.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PERSISTENT,
+				},
+				.user_data = i + n,
+			};
+		if (!bench_arm(loop->fd, entries, n) || entries[n - 1].result != MEMWAIT_PENDING)
+			return false;
+	}
+	return true;
+}
+
+static bool persistent_read(struct loop *loop)
+{
+	struct memwait_completion done[BATCH];
+	int i, n = mw_read(loop->fd, done, BATCH);
+
+	for (i = 0; i < n; i++) {
+		loop->ended += done[i].count;
+		look(loop, (int)done[i].user_data);
+	}
+	return n > 0;
+}
+
+static bool persistent_turn(struct loop *loop)
+{
+	struct epoll_event event;
+
+	return await_events(loop, &event, 1) == 1 && persistent_read(loop);
+}
+
+static bool persistent_drain(struct loop *loop)
+{
+	while (persistent_read(loop))
+		;
+	return true;
+}
+
+static const struct kind persistent_kind = {
+	.open = memwait_open_loop,
+	.close = memwait_close_loop,
+	.arm_all = persistent_arm_all,
+	.turn = persistent_turn,
+	.tell = memwait_tell,
+	.drain = persistent_drain,
 };
 
 /* The loop waits in the ring itself, and the processes wake by futex(2). */
@@ -319,9 +401,15 @@ static bool ring_turn(struct loop *loop)
 	return true;
 }
 
-static int ring_tell(struct loop *loop, int word)
+static int ring_tell(struct loop *loop, const int *words, int n)
 {
-	return (int)futex_wake(&loop->board->words[word], 1, 0);
+	int i, sum = 0, ret = 0;
+
+	for (i = 0; i < n && ret >= 0; i++) {
+		ret = (int)futex_wake(&loop->board->words[words[i]], 1, 0);
+		sum += ret;
+	}
+	return ret < 0 ? ret : sum;
 }
 
 /*
@@ -362,14 +450,16 @@ static const struct kind ring_kind = {
 static void notify_random_words(struct loop *loop, int process, long times)
 {
 	uint64_t random = process + 1;
+	int words[TOLD], n, ret = 0;
 	long woken = 0;
-	int word, ret = 0;
 
 	pthread_barrier_wait(&loop->board->ready);
-	for (; times && ret >= 0; times--) {
-		word = (int)(next_random(&random) % loop->words);
-		__atomic_add_fetch(&loop->board->words[word], 1, __ATOMIC_SEQ_CST);
-		ret = loop->kind->tell(loop, word);
+	for (; times > 0 && ret >= 0; times -= loop->told) {
+		for (n = 0; n < loop->told && n < times; n++) {
+			words[n] = (int)(next_random(&random) % loop->words);
+			__atomic_add_fetch(&loop->board->words[words[n]], 1, __ATOMIC_SEQ_CST);
+		}
+		ret = loop->kind->tell(loop, words, n);
 		woken += ret;
 	}
 	__atomic_add_fetch(&loop->board->woken, woken, __ATOMIC_RELAXED);
@@ -458,7 +548,7 @@ static double run_memory(struct loop *loop, long times)
 	return (settled_kernel_memory() - before) / (double)times;
 }
 
-static double with_loop(const struct contender *contender, int words, long times,
+static double with_loop(const struct contender *contender, int words, int told, long times,
 			double (*run)(struct loop *loop, long times))
 {
 	static struct loop loop;
@@ -467,6 +557,7 @@ static double with_loop(const struct contender *contender, int words, long times
 	memset(&loop, 0, sizeof(loop));
 	loop.kind = contender->how;
 	loop.words = words;
+	loop.told = told;
 	loop.board = new_board();
 	if (!loop.board)
 		return BENCH_FAILED;
@@ -474,7 +565,7 @@ static double with_loop(const struct contender *contender, int words, long times
 		result = run(&loop, times);
 		loop.kind->close(&loop);
 		await_freed(memory);
-	} else if (loop.kind == &memwait_kind) {
+	} else if (loop.kind == &memwait_kind || loop.kind == &persistent_kind) {
 		result = BENCH_FAILED;
 	}
 	munmap(loop.board, sizeof(*loop.board));
@@ -483,24 +574,32 @@ static double with_loop(const struct contender *contender, int words, long times
 
 static double run_loop_of(const struct contender *contender, long times)
 {
-	return with_loop(contender, bench_measures() ? WORDS : 100, times, run_loop);
+	int words = contender->number;
+
+	return with_loop(contender, bench_measures() || words < 100 ? words : 100,
+			 contender->flags ?: 1, times, run_loop);
 }
 
 static double run_memory_of(const struct contender *contender, long times)
 {
-	return with_loop(contender, (int)times, times, run_memory);
+	return with_loop(contender, (int)times, 1, times, run_memory);
 }
 
-FIXTURE_VARIANT_ADD(bench, loop) {
-	.times = 20000,
-	.check = 2000,
-	.contenders = {
-		{ "eventfd", run_loop_of, 0, 0, &eventfd_kind },
-		{ "eventfd read", run_loop_of, 0, 0, &eventfd_read_kind },
-		{ "io_uring", run_loop_of, 0, 0, &ring_kind },
-		{ "memwait", run_loop_of, 0, 0, &memwait_kind },
-	},
-};
+#define LOOP(words, told)								\
+	.times = 20000,									\
+	.check = 2000,									\
+	.contenders = {									\
+		{ "eventfd", run_loop_of, words, told, &eventfd_kind },			\
+		{ "eventfd read", run_loop_of, words, told, &eventfd_read_kind },	\
+		{ "io_uring", run_loop_of, words, told, &ring_kind },			\
+		{ "memwait", run_loop_of, words, told, &memwait_kind },			\
+		{ "persistent", run_loop_of, words, told, &persistent_kind },		\
+	}
+
+FIXTURE_VARIANT_ADD(bench, loop) { LOOP(WORDS, 1) };
+FIXTURE_VARIANT_ADD(bench, loop_1000) { LOOP(1000, 1) };
+FIXTURE_VARIANT_ADD(bench, loop_10) { LOOP(10, 1) };
+FIXTURE_VARIANT_ADD(bench, loop_batch) { LOOP(WORDS, TOLD) };
 
 FIXTURE_VARIANT_ADD(bench, loop_memory) {
 	.unit = "B",
@@ -509,6 +608,7 @@ FIXTURE_VARIANT_ADD(bench, loop_memory) {
 	.contenders = {
 		{ "eventfd", run_memory_of, 0, 0, &eventfd_kind },
 		{ "memwait", run_memory_of, 0, 0, &memwait_kind },
+		{ "persistent", run_memory_of, 0, 0, &persistent_kind },
 	},
 };
 

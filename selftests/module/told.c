@@ -97,7 +97,7 @@ OWNER_TEST(R34_the_end_of_a_thread_that_was_woken_on_half_a_word_is_told_to_nobo
 	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[1]));
 	owned_waiter_join(&w[1]);
-	await_owners(self->fd, self->owners + 2);
+	mw_await_owners(self->fd, self->owners + 2);
 	EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
 	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
 	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[2]));
