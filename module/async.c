@@ -209,9 +209,11 @@ static enum memwait_claim memwait_async_count(struct memwait_async_waiter *wait,
 		return MEMWAIT_NOT_CLAIMED;
 	memwait_queue_rejoin(&wait->waiter);
 	wait->count += min(wakes->times, U32_MAX - wait->count);
-	if (memwait_async_list(wait))
+	wakes->more += wakes->times - 1;
+	if (memwait_async_list(wait)) {
 		memwait_wakes_add_context(wakes, context);
-	trace_memwait_async_complete(wait);
+		trace_memwait_async_complete(wait);
+	}
 	return MEMWAIT_NOTIFIED_IT;
 }
 
@@ -221,12 +223,14 @@ static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waite
 	struct memwait_async_waiter *wait = to_async(waiter);
 	struct memwait_context *context = wait->context;
 	enum memwait_claim claim = MEMWAIT_NOT_CLAIMED;
+	bool overdue;
 
 	spin_lock(&context->lock);
-	if (wait->waiter.persistent && !memwait_async_is_overdue(wait)) {
+	overdue = memwait_async_is_overdue(wait);
+	if (wait->waiter.persistent && !overdue) {
 		claim = memwait_async_count(wait, wakes);
 	} else if (memwait_async_claim(wait)) {
-		if (memwait_async_is_overdue(wait)) {
+		if (overdue) {
 			claim = MEMWAIT_OVERDUE;
 			memwait_queue_remove(waiter);
 			memwait_async_complete(wait, MEMWAIT_TIMED_OUT);
@@ -355,7 +359,8 @@ static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
  *
  * Context: process context.
  *
- * Return: 0: there will be no completion; -ENOENT: the wait never existed, or has ended and its
+ * Return: 0: there will be no completion beside one of a wait with MEMWAIT_PERSISTENT that is there
+ * already; -ENOENT: the wait never existed, or has ended and its
  * completion can be read or was read; or -EINVAL.
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)

@@ -9,9 +9,9 @@
  * thread, so a process that has died has ended its contexts when waitpid(2) returns.
  *
  * Every removal of a descriptor calls memwait_flush() with the table: close(2) and dup2(2), exec
- * for descriptors that it closes, and the end of the table, with its last user. A dup(2) that races
- * with the close of the last descriptor may come too late. A binding may race with a close by
- * another thread, and looks as well:
+ * for descriptors that it closes, and the end of the table, with its last user. A dup(2) or dup2(2)
+ * that races with a close may come too late, and add a descriptor where the close has looked. A
+ * binding may race with a close by another thread, and looks as well:
  *
  *	close					bind
  *	remove the descriptor			set .owner
@@ -115,12 +115,9 @@ int memwait_context_use(struct memwait_context *context)
 {
 	fl_owner_t owner = READ_ONCE(context->owner);
 
-	if (unlikely(!owner)) {
-		spin_lock(&context->lock);
-		owner = context->owner ?: &memwait_anybody;
-		WRITE_ONCE(context->owner, owner);
-		spin_unlock(&context->lock);
-	}
+	/* Over %NULL only: the owner may close it at any time, for good. */
+	if (unlikely(!owner))
+		owner = cmpxchg(&context->owner, NULL, &memwait_anybody) ?: &memwait_anybody;
 	if (likely(owner == &memwait_anybody))
 		return 0;
 	return owner == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;
@@ -136,7 +133,11 @@ static void memwait_context_end(struct memwait_context *context)
 	/* After the waits: see identity.c. */
 	memwait_identity_kill(context->identity, false);
 	context->identity = NULL;
-	memwait_pins_put(context->user, unused);	/* last, may block forever */
+	/* Last, as it may block forever. Others wait for what a dying thread has yet to close. */
+	if (current->flags & PF_EXITING)
+		memwait_pins_leave(context->user, unused);
+	else
+		memwait_pins_put(context->user, unused);
 }
 
 /**
@@ -249,10 +250,11 @@ static unsigned int memwait_copy_records(const struct memwait_completion *record
 
 /*
  * Moves the oldest completions to the end of @taken. Copies out first: completions that user space
- * did not get stay. Returns the number moved, or -EFAULT.
+ * did not get stay. Sets @persistent if there is a wait with MEMWAIT_PERSISTENT among them. Returns
+ * the number moved, or -EFAULT.
  */
 static int memwait_read_some(struct memwait_context *context, struct iov_iter *to,
-			     struct list_head *taken)
+			     struct list_head *taken, bool *persistent)
 {
 	struct memwait_completion records[MEMWAIT_CHUNK] __uninitialized;
 	struct memwait_async_waiter *wait, *waits[MEMWAIT_CHUNK] __uninitialized;
@@ -273,7 +275,11 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
 			records[nr].index = to_group(wait)->group.claimed - to_group(wait)->members;
 		records[nr].count = wait->count;
-		records[nr].flags = wait->waiter.state == MEMWAIT_QUEUED ? MEMWAIT_MORE : 0;
+		records[nr].flags = 0;
+		/* With a passed deadline there is one more. */
+		if (wait->waiter.state == MEMWAIT_QUEUED ||
+		    (wait->count && wait->waiter.result == MEMWAIT_TIMED_OUT))
+			records[nr].flags = MEMWAIT_MORE;
 		waits[nr++] = wait;
 	}
 	spin_unlock(&context->lock);
@@ -288,6 +294,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	for (i = 0; i < nr; i++) {
 		waits[i]->count -= records[i].count;
 		waits[i]->reading = records[i].count;
+		*persistent = *persistent || waits[i]->waiter.persistent;
 	}
 	list_cut_position(&copied, &context->completed, &waits[nr - 1]->node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
@@ -330,18 +337,19 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 
 	lockdep_assert_held(&context->read_lock);
 	list_for_each_entry_safe(wait, next, taken, node) {
-		if (likely(!wait->waiter.persistent))
+		cond_resched();
+		if (!wait->waiter.persistent)
 			continue;
 		spin_lock(&context->lock);
 		if (wait->count || wait->waiter.state != MEMWAIT_COMPLETED ||
 		    (wait->reading && wait->waiter.result == MEMWAIT_TIMED_OUT)) {
+			trace_memwait_async_read(wait);
 			list_del(&wait->node);
 			wait->waiter.listed = false;
 			if (wait->count || wait->waiter.state == MEMWAIT_COMPLETED)
 				more = memwait_async_list(wait);
 		}
 		spin_unlock(&context->lock);
-		cond_resched();
 	}
 	if (more)
 		memwait_context_wake(context);
@@ -399,7 +407,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	const size_t size = sizeof(struct memwait_completion);
 	unsigned int nr = 0;
 	LIST_HEAD(taken);
-	bool dying;
+	bool persistent = false, dying;
 	int ret;
 
 	/* The lock holder may be in a page fault for any length of time. */
@@ -410,7 +418,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	if (READ_ONCE(context->due))
 		memwait_expire(context, iov_iter_count(to) / size);
 	do {
-		ret = memwait_read_some(context, to, &taken);
+		ret = memwait_read_some(context, to, &taken, &persistent);
 		if (ret <= 0)
 			break;
 		nr += ret;
@@ -420,7 +428,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	dying = nr && memwait_is_dying();
 	if (dying)
 		memwait_unread(context, &taken, nr);
-	else
+	else if (persistent)
 		memwait_read_settle(context, &taken);
 	memwait_read_unlock(context);
 	if (dying)

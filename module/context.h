@@ -175,7 +175,7 @@ struct memwait_spares {
  * @lock: protects all up to @timers
  * @waits: by id; see alloc.c
  * @completed: completions, oldest first, by &memwait_async_waiter.node; entries leave or rejoin
- *	the head only under @read_lock or in the last close
+ *	the head only under @read_lock or when the context ends
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
  * @nr_numbered: counter for ids
@@ -199,7 +199,7 @@ struct memwait_spares {
  * @id: its id, which stays
  * @owner: %NULL: undecided; &memwait_anybody: serves every process that has the file;
  *	&memwait_nobody: closed by its owner; otherwise the files_struct that it is bound to.
- *	Decided under @lock
+ *	Set once from %NULL, and to &memwait_nobody
  * @uses: one per call of the owner, and one until the owner has closed it; 0: ended
  * @descriptor: where to look first for a descriptor of the owner
  * @places_lock: protects the next three
@@ -259,6 +259,7 @@ int memwait_pins_get(struct memwait_context *context, struct memwait_word *words
 void memwait_pins_drop(struct memwait_pin **prepared);
 void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct memwait_pin **unused);
+void memwait_pins_leave(struct memwait_user *user, struct memwait_pin *unused);
 void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused);
 int memwait_user_init(work_func_t bury);
 void memwait_user_exit(void);

@@ -13,8 +13,8 @@
  * to be buried, see owner.c.
  *
  * (D) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
- * is set by a store-release and read by a load-acquire. A missing identity was drained by the work,
- * after the death: a failed look-up needs a read barrier.
+ * is set by a store-release and read by a load-acquire. A missing identity has been buried, after
+ * the death: a failed look-up needs a read barrier.
  *
  * Look-ups by id are under RCU.
  *
@@ -26,7 +26,7 @@
  * ids nobody can tell others', nor their number. At each load the key must be the same, or an id
  * could come again, and nobody may know it. The kernel has a key from boot to boot by which it
  * hashes pointers for %p: ours is its hash of addresses that nothing has. With the kernel's
- * parameter no_hash_pointers ids can be predicted, and are as unique.
+ * parameters no_hash_pointers and slab_debug ids can be predicted, and are as unique.
  *
  * The table of ids has each identity from before it lives until it has been buried: it is inserted
  * as a dead one, since an insertion can fail, and a charge must be last. Whoever looks it up uses
@@ -334,9 +334,14 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
-	struct memwait_identity *new = memwait_identity_alloc(context, NULL);
+	fl_owner_t owner = READ_ONCE(context->owner);
+	struct memwait_identity *new;
 	int err = 0;
 
+	if (owner)
+		return owner == &memwait_anybody ? -EBUSY :
+		       owner == current->files ? 0 : -EPERM;
+	new = memwait_identity_alloc(context, NULL);
 	if (IS_ERR(new))
 		return PTR_ERR(new);
 	spin_lock(&memwait_new_lock);

@@ -99,7 +99,7 @@ struct memwait_word {
 enum memwait_claim {
 	MEMWAIT_NOT_CLAIMED,	/* had ended already; caller dequeues it */
 	MEMWAIT_OVERDUE,	/* deadline passed: timed out and dequeued */
-	MEMWAIT_NOTIFIED_IT,	/* ended and dequeued: the notify is spent */
+	MEMWAIT_NOTIFIED_IT,	/* ended and dequeued, or counted: the notify is spent */
 };
 
 /**
@@ -127,8 +127,8 @@ struct memwait_description {
 /**
  * struct memwait_waiter_ops - what differs between threads, async waits and groups
  * @claim: handle a notify or death, as @result says: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Ends a
- *	pending wait, dequeues the waiter with memwait_queue_remove_claimed(), and adds to @wakes
- *	whom to wake
+ *	pending wait, unless that is MEMWAIT_PERSISTENT, dequeues the waiter with
+ *	memwait_queue_remove_claimed(), and adds to @wakes whom to wake
  * @is_pending: whether the wait has not ended; may be stale immediately
  * @describe: describe a waiter that was pending; may be %NULL if none ever is
  *
@@ -165,11 +165,11 @@ struct memwait_inode_number {
  * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_begin_join():
  *	the place that it comes back to, or 0
  * @since: when it joined its first queue, in jiffies
- * @may_be_named: its word has 64 bits, and so room for an owner's id
  * @state: of an async wait; this and the rest are here to fill a hole
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
  * @persistent: MEMWAIT_PERSISTENT
+ * @may_be_named: its word has 64 bits, and so room for an owner's id
  * @listed: it is in a list of completions
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
@@ -186,12 +186,12 @@ struct memwait_waiter {
 	};
 	u64 number;
 	u32 since;
-	bool may_be_named;
 	u8 state;
 	u8 kind : 2;
 	u8 clock : 1;
 	u8 persistent : 1;
-	u8 listed : 1;
+	u8 may_be_named : 1;
+	bool listed;
 	u8 result;
 };
 
@@ -222,6 +222,7 @@ struct memwait_bucket {
  * struct memwait_wakes - what to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
  * @times: how many notifies a wait with MEMWAIT_PERSISTENT takes, 1 but in memwait_pass_on()
+ * @more: how many such waits have taken beside the first of each
  * @looked: waiters examined, including members of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
@@ -233,6 +234,7 @@ struct memwait_bucket {
 struct memwait_wakes {
 	u64 call;
 	u32 times;
+	u32 more;
 	unsigned int looked;
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;

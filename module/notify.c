@@ -102,6 +102,7 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->kind = MEMWAIT_CALL;
 	call->wakes.call = 0;
 	call->wakes.times = 1;
+	call->wakes.more = 0;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
@@ -218,7 +219,7 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 	memwait_step_end(&call);
 	if (more)
 		memwait_notify_rest(&call);
-	return call.woken;
+	return call.woken + call.wakes.more;
 }
 
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
@@ -292,12 +293,18 @@ int memwait_notify_surely(const struct memwait_key *key, u32 count)
  */
 void memwait_pass_on(const struct memwait_key *key, u32 count)
 {
-	u32 woken = memwait_notify_call(key, count, MEMWAIT_CALL_PASSES_ON);
+	u32 taken;
 
-	/* Each got one. If any of them goes on, the oldest takes the rest. */
-	if (woken && woken < count)
-		memwait_notify_bucket(memwait_bucket_of(key), key, 1, MEMWAIT_CALL_PASSES_ON,
-				      count - woken);
+	do {
+		taken = memwait_notify_call(key, count, MEMWAIT_CALL_PASSES_ON);
+		count -= taken;
+		if (!taken || !count)
+			break;
+		/* Each has got one. If the next one goes on, it takes the rest. */
+		taken = memwait_notify_bucket(memwait_bucket_of(key), key, 1,
+					      MEMWAIT_CALL_PASSES_ON, count);
+		count -= taken;
+	} while (taken && count);
 }
 
 /*

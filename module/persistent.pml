@@ -267,7 +267,7 @@ proctype expirer()
 #endif
 
 #ifdef CLOSE
-/* memwait_async_end_some(): no reader is left */
+/* memwait_async_end_all(): no reader is left */
 proctype closer()
 {
 	bool new;

@@ -251,7 +251,7 @@ DEFINE_EVENT(memwait_completion, memwait_async_read,
 	TP_ARGS(wait)
 );
 
-/* In the dying or closing thread, or in the work of owner.c. tid: 0 if the owner is no thread. */
+/* In the dying or closing thread. tid: 0 if the owner is no thread. */
 TRACE_EVENT(memwait_owner_died,
 
 	TP_PROTO(const struct memwait_identity *identity),

@@ -269,24 +269,18 @@ static void memwait_put_left(struct work_struct *work)
 }
 
 /**
- * memwait_pins_put() - free pins that no wait uses
+ * memwait_pins_leave() - leave pins that no wait uses to the work of their user
  * @user: of the pins' context; caller holds a reference
  * @unused: from memwait_pin_put(), or %NULL
  *
- * Context: process context. In a user thread it may sleep forever: hold no lock, and leave nothing
- * to do that others wait for.
+ * Context: process context.
  */
-void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
+void memwait_pins_leave(struct memwait_user *user, struct memwait_pin *unused)
 {
 	struct memwait_pin *last;
 
 	if (!unused)
 		return;
-	if (!(current->flags & PF_KTHREAD)) {
-		memwait_pins_free(user, unused);
-		return;
-	}
-
 	for (last = unused; last->next; last = last->next)
 		;
 	spin_lock(&user->pin_lock);
@@ -301,6 +295,22 @@ void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 		module_put(THIS_MODULE);
 		memwait_user_put(user);
 	}
+}
+
+/**
+ * memwait_pins_put() - free pins that no wait uses
+ * @user: of the pins' context; caller holds a reference
+ * @unused: from memwait_pin_put(), or %NULL
+ *
+ * Context: process context. In a user thread it may sleep forever: hold no lock, and leave nothing
+ * to do that others wait for.
+ */
+void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
+{
+	if (unlikely(current->flags & PF_KTHREAD))
+		memwait_pins_leave(user, unused);
+	else
+		memwait_pins_free(user, unused);
 }
 
 /* The link to an owner's pin in a list of prepared pins, or to the %NULL at its end. */

@@ -2,10 +2,10 @@
 /*
  * Waking the pollers and readers of a context.
  *
- *	poll, a reader that blocks		notify, timer, death of the process
- *	add itself to .pollers or .readers	add to .completed; set .due; mark the process dead
+ *	poll, a reader that blocks		notify, timer, end of the context
+ *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
  *	(A) barrier				(B) barrier
- *	load .nr_completed, .due, .dead		is .pollers or .readers empty?
+ *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
  *
  * (A) is in memwait_poll() and prepare_to_wait_event(), (B) in memwait_context_wake(). Either the
  * waker finds the poller or reader, or that one sees what the waker has stored. So a context

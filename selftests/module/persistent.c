@@ -174,7 +174,7 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 			ASSERT_EQ(1, mw_read(self->fd, done, 2));
 			EXPECT_EQ(MEMWAIT_OK, done[0].result);
 			EXPECT_EQ(1, done[0].count);
-			EXPECT_EQ(0, done[0].flags);
+			EXPECT_EQ(MEMWAIT_MORE, done[0].flags);
 			EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 		}
 		EXPECT_TRUE(mw_readable(self->fd));
@@ -196,7 +196,7 @@ MEMWAIT_TEST(R32_an_overdue_one_is_passed_over)
 		usleep(1000);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 2, U32));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
-	EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, 0);
+	EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
 	EXPECT_TRUE(mw_readable(self->fd));
 	EXPECT_EQ(2, mw_read(self->fd, (struct memwait_completion[2]){ 0 }, 2));
 	EXPECT_NOTHING(self->fd);
@@ -224,7 +224,7 @@ MEMWAIT_TEST(R32_R25_what_was_counted_and_not_read_goes_on)
 	EXPECT_EQ(2, mw_read(self->fd, done, 8));
 }
 
-/* Cancelled, or overdue, and not read: the same. */
+/* Cancelled, and not read: the same. */
 MEMWAIT_TEST(R32_R25_what_was_counted_before_the_end_goes_on)
 {
 	int other = memwait_open(O_NONBLOCK), i;

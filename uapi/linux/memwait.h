@@ -55,7 +55,7 @@
 /* memwait_notify_wait.state: the notify is done. */
 #define MEMWAIT_NOTIFIED	1
 
-/* memwait_completion.flags: the wait goes on. */
+/* memwait_completion.flags: another completion of this wait may follow. */
 #define MEMWAIT_MORE		0x1
 
 #define MEMWAIT_FOREVER		(~0ULL)	/* deadline: never */
@@ -216,7 +216,7 @@ struct memwait_wait_async {
  * @index: of a group with MEMWAIT_OK: the notified word; otherwise 0
  * @count: notifies that counted the wait: with MEMWAIT_OK 1, of a wait with MEMWAIT_PERSISTENT any
  *	number since its last completion was read; otherwise 0
- * @flags: MEMWAIT_MORE: the wait with MEMWAIT_PERSISTENT has not ended
+ * @flags: MEMWAIT_MORE: another completion of this wait, with MEMWAIT_PERSISTENT, may follow
  */
 struct memwait_completion {
 	__u64 user_data;
