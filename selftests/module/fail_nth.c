@@ -271,6 +271,7 @@ static void notifying_stop(struct notifying *notifying)
 	pthread_join(notifying->thread, NULL);
 }
 
+/* It needs no memory: what fails is the copying of its arguments. */
 FAIL_TEST(wait_leaves_nothing_behind)
 {
 	struct notifying notifying;
@@ -281,12 +282,12 @@ FAIL_TEST(wait_leaves_nothing_behind)
 		notifying_start(&notifying, self->fd, self->word);
 		ret = WITH_FAILURE(n, failed, mw_wait(self->fd, self->word, 0, FOREVER, U32));
 		notifying_stop(&notifying);
-		EXPECT_TRUE(ret == MEMWAIT_OK || NO_ROOM(ret))
+		EXPECT_TRUE(ret == MEMWAIT_OK || ret == -EFAULT)
 			TH_LOG("failure %d: %d", n, ret);
 		EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 		errors += ret < 0;
 	}
-	EXPECT_LT(1, errors);
+	EXPECT_LT(0, errors);
 }
 
 FAIL_TEST(R16_wait_any_leaves_nothing_behind)
@@ -312,7 +313,7 @@ FAIL_TEST(R16_wait_any_leaves_nothing_behind)
 				EXPECT_EQ(0, mw_waiters(self->fd, self->word + word, U32));
 			errors += ret < 0;
 		}
-		EXPECT_LT(counts[i] / 2, errors);
+		EXPECT_LT(1, errors);
 	}
 }
 
@@ -328,7 +329,7 @@ FAIL_TEST(R17_requeue_does_all_or_nothing)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 1, NULL));
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 2, NULL));
 		ret = WITH_FAILURE(n, failed, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));
-		EXPECT_TRUE(!ret || NO_ROOM(ret))
+		EXPECT_TRUE(!ret || ret == -EFAULT)
 			TH_LOG("failure %d: %d", n, ret);
 		EXPECT_EQ(ret ? 2 : 0, mw_waiters(self->fd, a, U32));
 		EXPECT_EQ(ret ? 0 : 1, mw_waiters(self->fd, b, U32));
@@ -343,17 +344,6 @@ FAIL_TEST(R17_requeue_does_all_or_nothing)
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	}
 	EXPECT_LT(0, errors);
-	/* Of nobody: both words need a queue for a moment, or the one does. */
-	for (; b >= a; b--) {
-		errors = 0;
-		EACH_FAILURE(n, failed) {
-			ret = WITH_FAILURE(n, failed,
-					   mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));
-			EXPECT_TRUE(!ret || NO_ROOM(ret));
-			errors += ret == -ENOMEM;
-		}
-		EXPECT_LT(0, errors);
-	}
 }
 
 FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
@@ -374,7 +364,7 @@ FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
 		notifying_start(&notifying, self->fd, b);
 		ret = WITH_FAILURE(n, failed, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg));
 		notifying_stop(&notifying);
-		EXPECT_TRUE(ret == MEMWAIT_OK || NO_ROOM(ret))
+		EXPECT_TRUE(ret == MEMWAIT_OK || ret == -EFAULT)
 			TH_LOG("failure %d: %d", n, ret);
 		EXPECT_EQ(!arg.notified, mw_waiters(self->fd, a, U32));
 		EXPECT_EQ(0, mw_waiters(self->fd, b, U32));
@@ -385,7 +375,7 @@ FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
 		}
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	}
-	EXPECT_LT(1, errors);
+	EXPECT_LT(0, errors);
 }
 
 /* A wait, one with a deadline, and a group. */
