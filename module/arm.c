@@ -68,7 +68,6 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 	ret = memwait_queue_begin_join(&wait->waiter, arg, &bucket);
 	if (ret)
 		return ret;
-	__acquire(&bucket->lock);	/* for sparse */
 	spin_lock(&context->lock);
 	pin = memwait_pin_find(context, wait->waiter.word.key.owner);
 	if (unlikely(!pin))
@@ -85,6 +84,7 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 	memwait_queue_add(bucket, &wait->waiter);
 	memwait_async_queued(wait);
 	spin_unlock(&context->lock);
+	__acquire(&bucket->lock);	/* for sparse */
 	spin_unlock(&bucket->lock);
 	return MEMWAIT_PENDING;
 }
