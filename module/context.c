@@ -326,9 +326,9 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 }
 
 /*
- * Lets go of waits with MEMWAIT_PERSISTENT that were read and are armed still; and lists those again
- * of which there is more to tell: notifies that have come since, or a deadline. What remains in
- * @taken has ended.
+ * Lets go of waits with MEMWAIT_PERSISTENT that were read and are armed still; and lists those
+ * again of which there is more to tell: notifies that have come since, or a deadline. What remains
+ * in @taken has ended.
  */
 static void memwait_read_settle(struct memwait_context *context, struct list_head *taken)
 {

@@ -190,6 +190,7 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 MEMWAIT_TEST(R32_an_overdue_one_is_passed_over)
 {
 	uint64_t id, deadline = watch_and_notify(self->fd, self->word, &id);
+	struct memwait_completion done[2];
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 2, NULL));
 	while (now_ns(CLOCK_MONOTONIC) <= deadline)
@@ -198,7 +199,7 @@ MEMWAIT_TEST(R32_an_overdue_one_is_passed_over)
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 	EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
 	EXPECT_TRUE(mw_readable(self->fd));
-	EXPECT_EQ(2, mw_read(self->fd, (struct memwait_completion[2]){ 0 }, 2));
+	EXPECT_EQ(2, mw_read(self->fd, done, 2));
 	EXPECT_NOTHING(self->fd);
 }
 
@@ -389,7 +390,7 @@ static void *notify_at_random(void *arg)
 	return NULL;
 }
 
-/* R5: whatever a read meets, all that was counted is told of once; waits are ended and armed anew. */
+/* Whatever a read meets, all that was counted is told of once. Waits end, and are armed anew. */
 MEMWAIT_TEST(R5_R32_what_is_counted_is_told)
 {
 	struct storm storm = { .fd = memwait_open(0), .words = self->shared };

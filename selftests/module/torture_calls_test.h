@@ -795,8 +795,8 @@ static void step_of_victim(struct worker *w)
 }
 
 /*
- * Reads what a wait that goes on has been told of. Returns whether it may be told of more: not after
- * its deadline, nor after the last of a wait that was cancelled.
+ * Reads what a wait that goes on has been told of. Returns whether it may be told of more, which
+ * is not so after its deadline.
  */
 static bool read_watched(struct worker *w, bool cancelled)
 {
@@ -811,7 +811,7 @@ static bool read_watched(struct worker *w, bool cancelled)
 		return false;
 	}
 	w->record->watched_oks += done.count;
-	if (!done.count != (done.result == MEMWAIT_TIMED_OUT) ||
+	if (!done.count == (done.result != MEMWAIT_TIMED_OUT) ||
 	    ((done.flags & MEMWAIT_MORE) && (cancelled || !done.count)))
 		broken(w, "count and flags of what goes on", done.count, done.flags);
 	if (done.result == MEMWAIT_TIMED_OUT)

@@ -99,7 +99,8 @@ struct record {
 	struct memwait_wait waits[MOST_WORDS];
 	int waiters[KINDS];		/* of the process's own words, at rest */
 	uint64_t own_strict;		/* value of the own STRICT word */
-	long notified, thread_oks, read_oks, watched_oks, timed_out, cancelled, armed, closed_over, interrupted;
+	long notified, thread_oks, read_oks, watched_oks;
+	long timed_out, cancelled, armed, closed_over, interrupted;
 	long calls;
 	uint32_t broken;
 	char why[128];

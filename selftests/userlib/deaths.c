@@ -608,7 +608,7 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 	my_random = seed | 1;
 	TH_LOG("seed %llu", (unsigned long long)seed);
 	my_loop = self->loop;
-	mw_await_owners(self->fd, 0);
+	mw_await_owners(self->fd, 1);		/* the loop's */
 	ASSERT_EQ(0, memwait_owner(&id));
 	fill_slots();
 	ASSERT_LE(slots, MOST_SLOTS);
@@ -640,7 +640,7 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 	totals(_metadata);
 	for (slot = 0; slot < slots; slot++)
 		memwait_op_cancel(&stand_ins[slot].op);
-	EXPECT_TRUE(await_owners(self->fd, 1));
+	EXPECT_TRUE(await_owners(self->fd, 2));
 	munmap(area, sizeof(*area));
 	close(memfd);
 }

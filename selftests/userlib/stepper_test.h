@@ -867,7 +867,7 @@ FIXTURE_SETUP(stepper)
 	ASSERT_NE(NULL, self->stage.trace);
 	/* A step need not wait for another processor to come to itself. */
 	ASSERT_EQ(0, bind_to(0));
-	mw_await_owners(self->fd, 0);
+	mw_await_owners(self->fd, 1);
 	warm_up(&scene->objects);
 	self->stage.device = self->fd;
 	self->stage.owners = mw_user_owners(self->fd);

@@ -180,10 +180,10 @@ struct memwait_wait_any {
  *	negative errno
  * @reserved: 0
  *
- * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait: the wait goes to the end of
- * its queue, and one completion counts the notifies until it is read. The word is compared only when
- * the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, with its deadline, or with the context.
- * Not with MEMWAIT_GROUP or MEMWAIT_OWNED.
+ * With MEMWAIT_PERSISTENT in @wait.flags a notify does not end the wait: the wait goes to the end
+ * of its queue, and one completion counts the notifies until it is read. The word is compared only
+ * when the wait is armed. The wait ends by MEMWAIT_IOC_CANCEL, with its deadline, or with the
+ * context. Not with MEMWAIT_GROUP or MEMWAIT_OWNED.
  */
 struct memwait_async {
 	union {
