@@ -801,6 +801,7 @@ static void step_of_victim(struct worker *w)
 static bool read_watched(struct worker *w, bool cancelled)
 {
 	struct memwait_completion done;
+	bool timed_out;
 	int ret;
 
 	do {
@@ -811,12 +812,12 @@ static bool read_watched(struct worker *w, bool cancelled)
 		return false;
 	}
 	w->record->watched_oks += done.count;
-	if (!done.count == (done.result != MEMWAIT_TIMED_OUT) ||
-	    ((done.flags & MEMWAIT_MORE) && (cancelled || !done.count)))
+	timed_out = done.result == MEMWAIT_TIMED_OUT;
+	if (timed_out != !done.count ||
+	    ((done.flags & MEMWAIT_MORE) && (cancelled || timed_out)))
 		broken(w, "count and flags of what goes on", done.count, done.flags);
-	if (done.result == MEMWAIT_TIMED_OUT)
-		w->record->timed_out++;
-	return done.result != MEMWAIT_TIMED_OUT;
+	w->record->timed_out += timed_out;
+	return !timed_out;
 }
 
 /* A wait that goes on, from its beginning to its end; other threads notify, and move it. */
