@@ -136,20 +136,11 @@ struct memwait_async_waiter *memwait_async_find(struct memwait_context *context,
  */
 struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id)
 {
-	struct memwait_async_waiter *wait, *after = NULL;
-	struct rb_node *node = context->waits.rb_node;
+	struct rb_node *node;
 
 	lockdep_assert_held(&context->lock);
-	while (node) {
-		wait = memwait_async_at(node);
-		if (wait->id > id) {
-			after = wait;
-			node = node->rb_left;
-		} else {
-			node = node->rb_right;
-		}
-	}
-	return after;
+	node = memwait_rb_after(&id, &context->waits, memwait_async_cmp);
+	return node ? memwait_async_at(node) : NULL;
 }
 
 /**

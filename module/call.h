@@ -57,13 +57,18 @@ static inline void memwait_step_begin(void)
 		preempt_disable();
 }
 
+/* The waiter, if there is one and the call covers it. */
+static inline struct memwait_waiter *memwait_call_covers(const struct memwait_call *call,
+							 struct memwait_waiter *waiter)
+{
+	return waiter && waiter->number <= call->number ? waiter : NULL;
+}
+
 /* The next waiter that the call covers, or NULL. */
 static inline struct memwait_waiter *memwait_call_next(const struct memwait_call *call)
 {
-	struct memwait_waiter *waiter;
-
-	waiter = memwait_queue_next(call->bucket, call->key, call->reached);
-	return waiter && waiter->number <= call->number ? waiter : NULL;
+	return memwait_call_covers(call, memwait_queue_next(call->bucket, call->key,
+							    call->reached));
 }
 
 /*
@@ -73,10 +78,7 @@ static inline struct memwait_waiter *memwait_call_next(const struct memwait_call
 static inline struct memwait_waiter *memwait_call_after(const struct memwait_call *call,
 							struct rb_node *next)
 {
-	struct memwait_waiter *waiter = to_waiter(next);
-
-	return waiter && waiter->number <= call->number &&
-	       !memwait_key_cmp(&waiter->word.key, call->key) ? waiter : NULL;
+	return memwait_call_covers(call, memwait_of_word(to_waiter(next), call->key));
 }
 
 void memwait_step_end(struct memwait_call *call);

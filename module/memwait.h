@@ -351,7 +351,7 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *waiter,
 			const struct memwait_wait *wait);
 void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
-void memwait_watch_move(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
+void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
 void memwait_watch_claimed(struct memwait_waiter *waiter);
 
 /* queue.c */
@@ -405,9 +405,43 @@ static __always_inline struct memwait_bucket *memwait_bucket_of(const struct mem
 	return &memwait_buckets[hash & memwait_bucket_mask];
 }
 
+/**
+ * memwait_rb_after() - find the first node after a key, as rb_find() finds one with it
+ * @key: the key
+ * @tree: the tree
+ * @cmp: as for rb_find()
+ *
+ * Context: the tree's lock is held.
+ *
+ * Return: the node, or %NULL.
+ */
+static __always_inline struct rb_node *
+memwait_rb_after(const void *key, const struct rb_root *tree,
+		 int (*cmp)(const void *key, const struct rb_node *node))
+{
+	struct rb_node *node = tree->rb_node, *after = NULL;
+
+	while (node) {
+		if (cmp(key, node) < 0) {
+			after = node;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return after;
+}
+
 static inline struct memwait_waiter *to_waiter(struct rb_node *node)
 {
 	return rb_entry_safe(node, struct memwait_waiter, place);
+}
+
+/* The waiter, if there is one and it waits for the word of @key. */
+static inline struct memwait_waiter *memwait_of_word(struct memwait_waiter *waiter,
+						     const struct memwait_key *key)
+{
+	return waiter && !memwait_key_cmp(&waiter->word.key, key) ? waiter : NULL;
 }
 
 /**
@@ -423,9 +457,7 @@ static inline struct memwait_waiter *to_waiter(struct rb_node *node)
 static inline struct memwait_waiter *memwait_queue_next(struct memwait_bucket *bucket,
 							const struct memwait_key *key, u64 number)
 {
-	struct memwait_waiter *waiter = memwait_bucket_next(bucket, key, number);
-
-	return waiter && !memwait_key_cmp(&waiter->word.key, key) ? waiter : NULL;
+	return memwait_of_word(memwait_bucket_next(bucket, key, number), key);
 }
 
 /**

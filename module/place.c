@@ -97,20 +97,11 @@ static int memwait_place_cmp(const void *pid, const struct rb_node *node)
 static struct memwait_place *memwait_place_after(const struct memwait_context *context,
 						 const struct pid *pid)
 {
-	struct memwait_place *place, *after = NULL;
-	struct rb_node *node = context->places.rb_node;
+	struct rb_node *node;
 
 	lockdep_assert_held(&context->places_lock);
-	while (node) {
-		place = memwait_place_at(node);
-		if (place->pid > pid) {
-			after = place;
-			node = node->rb_left;
-		} else {
-			node = node->rb_right;
-		}
-	}
-	return after;
+	node = memwait_rb_after(pid, &context->places, memwait_place_cmp);
+	return node ? memwait_place_at(node) : NULL;
 }
 
 /* The current thread's record, which may be of a program before this; valid until it changes it. */

@@ -96,13 +96,27 @@ struct memwait_bucket *memwait_buckets __ro_after_init;
 unsigned int memwait_bucket_mask __ro_after_init;
 u32 memwait_bucket_seed __ro_after_init;
 
+/* Where a waiter stands. */
+struct memwait_spot {
+	const struct memwait_key *key;
+	u64 number;
+};
+
+static int memwait_spot_cmp(const void *spot, const struct rb_node *node)
+{
+	const struct memwait_spot *a = spot;
+	const struct memwait_waiter *b = rb_entry(node, struct memwait_waiter, place);
+	int cmp = memwait_key_cmp(a->key, &b->word.key);
+
+	return cmp ?: a->number < b->number ? -1 : a->number > b->number;
+}
+
 static bool memwait_waiter_less(struct rb_node *new, const struct rb_node *node)
 {
-	const struct memwait_waiter *a = rb_entry(new, struct memwait_waiter, place);
-	const struct memwait_waiter *b = rb_entry(node, struct memwait_waiter, place);
-	int cmp = memwait_key_cmp(&a->word.key, &b->word.key);
+	const struct memwait_waiter *waiter = rb_entry(new, struct memwait_waiter, place);
+	const struct memwait_spot spot = { &waiter->word.key, waiter->number };
 
-	return cmp ? cmp < 0 : a->number < b->number;
+	return memwait_spot_cmp(&spot, node) < 0;
 }
 
 /**
@@ -118,22 +132,10 @@ static bool memwait_waiter_less(struct rb_node *new, const struct rb_node *node)
 struct memwait_waiter *memwait_bucket_next(struct memwait_bucket *bucket,
 					   const struct memwait_key *key, u64 number)
 {
-	struct rb_node *node = bucket->waiters.rb_node;
-	struct memwait_waiter *waiter, *found = NULL;
-	int cmp;
+	const struct memwait_spot spot = { key, number };
 
 	lockdep_assert_held(&bucket->lock);
-	while (node) {
-		waiter = to_waiter(node);
-		cmp = memwait_key_cmp(&waiter->word.key, key);
-		if (cmp ? cmp > 0 : waiter->number > number) {
-			found = waiter;
-			node = node->rb_left;
-		} else {
-			node = node->rb_right;
-		}
-	}
-	return found;
+	return to_waiter(memwait_rb_after(&spot, &bucket->waiters, memwait_spot_cmp));
 }
 
 /* @more waiters, or -1. */
@@ -188,18 +190,15 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
-	if (unlikely(waiter->identity) && !ret) {
-		if (memwait_watch_join(locked, waiter, wait))
-			goto equal;
-		memwait_watch_leave(locked, waiter);
-		ret = MEMWAIT_OWNER_DIED;
+	if (unlikely(waiter->identity) && !ret && !memwait_watch_join(locked, waiter, wait)) {
+		memwait_queue_abandon(locked, waiter);
+		return MEMWAIT_OWNER_DIED;
 	}
 	if (unlikely(ret)) {
 		memwait_bucket_count(locked, -1);
 		spin_unlock(&locked->lock);
 		return ret == -EFAULT ? -EAGAIN : ret;
 	}
-equal:
 	*bucket = locked;
 	__release(&locked->lock);	/* sparse cannot follow */
 	return 0;
@@ -330,7 +329,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 	waiter->word.key = *target;
 	waiter->number = ++to->number;
 	if (unlikely(waiter->identity))
-		memwait_watch_move(to, waiter);
+		memwait_watch_own(to, waiter);
 	if (whole)
 		WRITE_ONCE(waiter->bucket, to);
 	else
@@ -382,9 +381,7 @@ int memwait_queue_waiters(const struct memwait_key *key)
 		waiter = memwait_queue_next(bucket, key, number);
 		for (step = 0; waiter && waiter->number <= last && step < MEMWAIT_STEP; step++) {
 			number = waiter->number;
-			waiter = to_waiter(rb_next(&waiter->place));
-			if (waiter && memwait_key_cmp(&waiter->word.key, key))
-				waiter = NULL;
+			waiter = memwait_of_word(to_waiter(rb_next(&waiter->place)), key);
 		}
 		spin_unlock(&bucket->lock);
 		nr += step;

@@ -242,11 +242,17 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
 		memwait_watch(watch, waiter->identity, waiter->identity, waiter->may_be_named);
 }
 
-/*
- * Adds a waiter to the MEMWAIT_OWNED waiters of its word. One that comes back to its place goes
- * first or last: any waiter there can be told of a death, since each then looks at the word.
+/**
+ * memwait_watch_own() - add a waiter to the MEMWAIT_OWNED waiters of its word
+ * @bucket: the word's
+ * @waiter: in no such list; has a watch, and the number of its place or 0
+ *
+ * One that comes back to its place goes first or last: any waiter there can be told of a death,
+ * since each then looks at the word.
+ *
+ * Context: the bucket's lock is held.
  */
-static void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
+void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
 {
 	struct memwait_watch *watch = memwait_watch_find(bucket, &waiter->word.key);
 	const struct memwait_waiter *first;
@@ -270,18 +276,6 @@ static void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_wait
 		list_add(&waiter->owned_node, &watch->owned);
 	else
 		list_add_tail(&waiter->owned_node, &watch->owned);
-}
-
-/**
- * memwait_watch_move() - a MEMWAIT_OWNED waiter was moved to another word
- * @bucket: the other word's
- * @waiter: left the watch of the old word; has the number that it has in the new one
- *
- * Context: the bucket's lock is held.
- */
-void memwait_watch_move(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
-{
-	memwait_watch_own(bucket, waiter);
 }
 
 /**
