@@ -82,31 +82,21 @@ static inline int make_read(void *object, unsigned int kind)
 	return err ? err : memwait_rwlock_rdlock(object);
 }
 
-static const struct way write_way = {
-	.make			= make_written,
-	.wait			= CALL(memwait_rwlock_wrlock),
-	.wait_timed		= TIMED(memwait_rwlock_timedwrlock),
-	.wait_until		= UNTIL(memwait_rwlock_clockwrlock),
-	.wait_async		= ASYNC(memwait_rwlock_wrlock_async),
-	.wait_until_async	= UNTIL_ASYNC(memwait_rwlock_clockwrlock_async),
-	.give			= CALL(memwait_rwlock_unlock),
-	.give_back		= CALL(memwait_rwlock_unlock),
-	.destroy		= CALL(memwait_rwlock_destroy),
-	.other_word		= 8,
-};
+#define WRITE_WAY(make_)	{						\
+	.make			= (make_),					\
+	.wait			= CALL(memwait_rwlock_wrlock),			\
+	.wait_timed		= TIMED(memwait_rwlock_timedwrlock),		\
+	.wait_until		= UNTIL(memwait_rwlock_clockwrlock),		\
+	.wait_async		= ASYNC(memwait_rwlock_wrlock_async),		\
+	.wait_until_async	= UNTIL_ASYNC(memwait_rwlock_clockwrlock_async), \
+	.give			= CALL(memwait_rwlock_unlock),			\
+	.give_back		= CALL(memwait_rwlock_unlock),			\
+	.destroy		= CALL(memwait_rwlock_destroy),			\
+	.other_word		= 8,						\
+}
 
-static const struct way write_after_read_way = {
-	.make			= make_read,
-	.wait			= CALL(memwait_rwlock_wrlock),
-	.wait_timed		= TIMED(memwait_rwlock_timedwrlock),
-	.wait_until		= UNTIL(memwait_rwlock_clockwrlock),
-	.wait_async		= ASYNC(memwait_rwlock_wrlock_async),
-	.wait_until_async	= UNTIL_ASYNC(memwait_rwlock_clockwrlock_async),
-	.give			= CALL(memwait_rwlock_unlock),
-	.give_back		= CALL(memwait_rwlock_unlock),
-	.destroy		= CALL(memwait_rwlock_destroy),
-	.other_word		= 8,
-};
+static const struct way write_way = WRITE_WAY(make_written);
+static const struct way write_after_read_way = WRITE_WAY(make_read);
 
 static inline int make_sem(void *object, unsigned int kind)
 {
