@@ -258,8 +258,10 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 	getrlimit(RLIMIT_NOFILE, &before);
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	for (i = 0; i < n; i++) {
-		if (i < CONTEXTS)
+		if (i < CONTEXTS) {
 			contexts[i] = memwait_open(O_NONBLOCK);
+			ASSERT_LE(0, contexts[i]);
+		}
 		fd = dup(contexts[i % CONTEXTS]);
 		ASSERT_LE(0, fd);
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
