@@ -61,7 +61,7 @@ int memwait_group_join(struct memwait_group *group, const struct memwait_wait *w
  * memwait_group_leave() - take the members of a group out of their queues
  * @group: claimed; another thread may do the same concurrently
  *
- * Context: process context; takes the queues' locks, one at a time.
+ * Context: process context; takes buckets' locks, one at a time.
  */
 void memwait_group_leave(struct memwait_group *group)
 {
@@ -75,7 +75,7 @@ void memwait_group_leave(struct memwait_group *group)
  * memwait_group_leave_all() - memwait_group_leave() for all groups that a notify has claimed
  * @groups: memwait_wakes.groups; puts their references
  *
- * Context: process context, may sleep; takes the queues' locks, one at a time.
+ * Context: process context, may sleep; takes buckets' locks, one at a time.
  */
 void memwait_group_leave_all(struct memwait_group **groups)
 {

@@ -53,6 +53,7 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_ident
 	enum memwait_claim claim;
 	bool last = false;
 
+	lockdep_assert_held(&watch->bucket->lock);
 	while (!last && !memwait_wakes_are_full(wakes)) {
 		waiter = list_first_entry(&watch->owned, struct memwait_waiter, owned_node);
 		/* The last one takes the watch along. */

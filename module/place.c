@@ -174,7 +174,7 @@ static bool memwait_place_is_of(const struct memwait_place *place,
  * @waits: see memwait_group_join()
  * @index: see memwait_group_join()
  *
- * Context: process context, may sleep; takes queues' locks, one at a time.
+ * Context: process context, may sleep; takes buckets' locks, one at a time.
  *
  * Return: 0, or the error of memwait_queue_join() for the first member that could not join.
  */
