@@ -12,17 +12,8 @@
  * Of too many the oldest are freed.
  */
 #include <linux/build_bug.h>
-#include <linux/init.h>
-#include <linux/lockdep.h>
-#include <linux/rbtree.h>
-#include <linux/sched.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
 
 #include "context.h"
-#include "group.h"
-#include "memwait.h"
-#include "watch.h"
 
 /*
  * context->waits is ordered by id. An id has a running number of the context, from 1 on, and in its

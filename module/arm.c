@@ -3,21 +3,11 @@
  * WAIT_ASYNC: arming async waits. See async.c for how they end.
  */
 #include <linux/overflow.h>
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/timerqueue.h>
 #include <linux/uaccess.h>
 
-#include "begin.h"
 #include "compat.h"
 #include "context.h"
-#include "group.h"
-#include "identity.h"
-#include "memwait.h"
 #include "trace.h"
-#include "watch.h"
 
 /* Reports an entry's outcome; id and result are adjacent. */
 static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 result)

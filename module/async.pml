@@ -2,7 +2,7 @@
 /*
  * Spin model of a context: the life of an async wait or group, argued for at the top of async.c,
  * with its steps and names. Notify, deadline, cancel, read and close run against each other; poll
- * runs against a completion (wake.c) and against the timer (expire.c). selftests/lint/spin runs it.
+ * runs against a completion (notify.c) and against the timer (async.c). selftests/lint/spin runs it.
  *
  * There is one context with one wait. Queues always exist and hold only this wait. queue.pml models
  * how a waiter joins.

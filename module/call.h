@@ -6,7 +6,6 @@
 #define MEMWAIT_CALL_H
 
 #include <linux/preempt.h>
-#include <linux/types.h>
 
 #include "memwait.h"
 
@@ -73,7 +72,7 @@ static inline struct memwait_waiter *memwait_call_next(const struct memwait_call
 
 /*
  * The same, for a caller that may have dequeued the waiter before it. @next: from rb_next() of that
- * waiter's place.
+ * waiter's node.
  */
 static inline struct memwait_waiter *memwait_call_after(const struct memwait_call *call,
 							struct rb_node *next)

@@ -25,25 +25,15 @@
  * is bound, otherwise it serves every process and cannot be bound later. See memwait_context_use()
  * and memwait_identity_bind().
  */
-#include <linux/atomic.h>
 #include <linux/fdtable.h>
-#include <linux/fs.h>
 #include <linux/minmax.h>
 #include <linux/mutex.h>
-#include <linux/poll.h>
-#include <linux/rcupdate.h>
-#include <linux/refcount.h>
-#include <linux/sched.h>
 #include <linux/seq_file.h>
-#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
-#include <linux/wait.h>
 
 #include "compat.h"
 #include "context.h"
-#include "identity.h"
-#include "memwait.h"
 #include "trace.h"
 
 /* Completions per lock section. */
@@ -498,7 +488,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 	struct memwait_context *context = file->private_data;
 
 	poll_wait(file, &context->pollers, table);
-	smp_mb();	/* (A), see the top of wake.c: in poll_wait() itself since 6.14 */
+	smp_mb();	/* (D), see notify.c: in poll_wait() itself since 6.14 */
 	if (unlikely(memwait_context_has_ended(context)))
 		return EPOLLERR | EPOLLHUP;
 	if (READ_ONCE(context->nr_completed) ||

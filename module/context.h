@@ -5,24 +5,20 @@
 #ifndef MEMWAIT_CONTEXT_H
 #define MEMWAIT_CONTEXT_H
 
-#include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/path.h>
 #include <linux/poll.h>
-#include <linux/rbtree.h>
 #include <linux/rcupdate.h>
-#include <linux/refcount.h>
 #include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-#include "group.h"
-#include "identity.h"
 #include "memwait.h"
+#include "owner.h"
 
 struct memwait_place;
 
@@ -340,7 +336,7 @@ static inline void memwait_context_put(struct memwait_context *context)
 		memwait_context_free(context);
 }
 
-/* Wakes one reader. A reader that leaves completions wakes the next: see wake.c. */
+/* Wakes one reader. A reader that leaves completions wakes the next: see notify.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	if (wq_has_sleeper(&context->readers))
@@ -395,7 +391,7 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 	return READ_ONCE(context->nr_completed) || READ_ONCE(context->due);
 }
 
-/* wake.c */
+/* notify.c */
 void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
 
@@ -426,6 +422,10 @@ void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **u
 void memwait_async_end_all(struct memwait_context *context, struct memwait_pin **unused);
 struct memwait_pin *memwait_async_close(struct memwait_context *context);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
+bool memwait_is_due(struct memwait_context *context);
+void memwait_expire(struct memwait_context *context, size_t room);
+void memwait_expire_open(struct memwait_context *context);
+void memwait_expire_close(struct memwait_context *context);
 
 /* arm.c */
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
@@ -451,12 +451,6 @@ void memwait_bury_work(struct work_struct *work);
 int memwait_close_descriptor(struct file *file, fl_owner_t id);
 int memwait_owner_init(void);
 void memwait_owner_exit(void);
-
-/* expire.c */
-bool memwait_is_due(struct memwait_context *context);
-void memwait_expire(struct memwait_context *context, size_t room);
-void memwait_expire_open(struct memwait_context *context);
-void memwait_expire_close(struct memwait_context *context);
 
 /* context.c */
 int memwait_context_use(struct memwait_context *context);

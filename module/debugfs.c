@@ -15,24 +15,13 @@
  * that has come since costs a search.
  */
 #include <linux/debugfs.h>
-#include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
-#include <linux/rcupdate.h>
-#include <linux/sched.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/timekeeping.h>
 
 #include "context.h"
-#include "debugfs.h"
-#include "identity.h"
-#include "memwait.h"
-#include "name.h"
-#include "watch.h"
 
 /* Waiters noted per lock section. */
 #define MEMWAIT_WALK_STEP	16
@@ -248,7 +237,7 @@ static const struct file_operations memwait_walk_fops = {
 
 /**
  * struct memwait_ids - an open list of ids, and its present line
- * @place: the walk's marker
+ * @marker: the walk's
  * @id: of the present line; 0: there is none
  * @kind: what has it
  * @pid: the process
@@ -256,7 +245,7 @@ static const struct file_operations memwait_walk_fops = {
  * @command: name of the thread; or of the process, if it lives
  */
 struct memwait_ids {
-	struct memwait_identity place;
+	struct memwait_identity marker;
 	u64 id;
 	const char *kind;
 	pid_t pid;
@@ -288,7 +277,7 @@ static void *memwait_ids_line(struct memwait_ids *ids)
 
 	while (!ids->id) {
 		rcu_read_lock();
-		identity = memwait_identity_next(&ids->place);
+		identity = memwait_identity_next(&ids->marker);
 		if (identity)
 			memwait_ids_note(ids, identity);
 		rcu_read_unlock();
@@ -345,7 +334,7 @@ static int memwait_ids_open(struct inode *inode, struct file *file)
 
 	if (!ids)
 		return -ENOMEM;
-	memwait_identity_begin_walk(&ids->place);
+	memwait_identity_begin_walk(&ids->marker);
 	return nonseekable_open(inode, file);
 }
 
@@ -353,7 +342,7 @@ static int memwait_ids_release(struct inode *inode, struct file *file)
 {
 	struct memwait_ids *ids = ((struct seq_file *)file->private_data)->private;
 
-	memwait_identity_end_walk(&ids->place);
+	memwait_identity_end_walk(&ids->marker);
 	return seq_release_private(inode, file);
 }
 

@@ -38,29 +38,17 @@
  *			last by address -> memwait_living_lock
  *			memwait_new_lock -> memwait_context.lock -> memwait_living_lock
  */
-#include <linux/atomic.h>
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/hashtable.h>
-#include <linux/kernel.h>
-#include <linux/list.h>
-#include <linux/llist.h>
 #include <linux/module.h>
 #include <linux/random.h>
 #include <linux/rculist.h>
 #include <linux/rhashtable.h>
-#include <linux/sched.h>
 #include <linux/siphash.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
-#include <linux/timekeeping.h>
-#include <linux/workqueue.h>
 
 #include "context.h"
-#include "identity.h"
-#include "memwait.h"
 #include "trace.h"
-#include "watch.h"
 
 /*
  * task_struct -> living identity. Not an rhashtable: on 6.1 that disables
@@ -144,28 +132,28 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 
 /**
  * memwait_identity_begin_walk() - begin a walk over all identities
- * @place: zeroed, the walk's marker
+ * @marker: zeroed, the walk's marker
  *
  * Context: process context.
  */
-void memwait_identity_begin_walk(struct memwait_identity *place)
+void memwait_identity_begin_walk(struct memwait_identity *marker)
 {
 	spin_lock(&memwait_new_lock);
-	list_add(&place->node, &memwait_all);
+	list_add(&marker->node, &memwait_all);
 	spin_unlock(&memwait_new_lock);
 }
 
 /**
  * memwait_identity_next() - find the next identity, dead or alive
- * @place: the walk's marker, moved behind it
+ * @marker: the walk's marker, moved behind it
  *
  * Context: process context; under RCU.
  *
  * Return: the identity, or %NULL.
  */
-struct memwait_identity *memwait_identity_next(struct memwait_identity *place)
+struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
 {
-	struct memwait_identity *identity = place;
+	struct memwait_identity *identity = marker;
 
 	spin_lock(&memwait_new_lock);
 	list_for_each_entry_continue(identity, &memwait_all, node) {
@@ -175,21 +163,21 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *place)
 	if (list_entry_is_head(identity, &memwait_all, node))
 		identity = NULL;
 	else
-		list_move(&place->node, &identity->node);
+		list_move(&marker->node, &identity->node);
 	spin_unlock(&memwait_new_lock);
 	return identity;
 }
 
 /**
  * memwait_identity_end_walk() - end a walk over all identities
- * @place: the walk's marker
+ * @marker: the walk's marker
  *
  * Context: process context.
  */
-void memwait_identity_end_walk(struct memwait_identity *place)
+void memwait_identity_end_walk(struct memwait_identity *marker)
 {
 	spin_lock(&memwait_new_lock);
-	list_del(&place->node);
+	list_del(&marker->node);
 	spin_unlock(&memwait_new_lock);
 }
 

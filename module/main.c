@@ -3,16 +3,12 @@
  * /dev/memwait: the device, its ioctls, the module.
  */
 #include <linux/build_bug.h>
-#include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
 #include "context.h"
-#include "debugfs.h"
-#include "identity.h"
-#include "memwait.h"
 
 /* The ABI is the same in 32-bit and 64-bit builds. */
 static_assert(sizeof(struct memwait_info) == 80);

@@ -2,29 +2,22 @@
 /*
  * Shared declarations. Each file calls only files below it:
  *
- *	main.c			ioctls, file operations, module init
+ *	main.c			ioctls, module init
  *	owner.c			owners, and the work that handles their deaths
- *	change.c		change and notify
  *	wait.c			blocked threads
  *	context.c		the open file
- *	expire.c		deadlines of async waits
  *	arm.c			arming async waits
- *	async.c			states and ends of async waits
+ *	async.c			states and ends of async waits, deadlines
  *	alloc.c			memory and ids of async waits
  *	requeue.c		requeue
- *	notify.c		notify, and calls in steps
- *	wake.c			waking pollers and readers
- *	place.c			places of interrupted threads
- *	begin.c			how a wait begins
- *	group.c			waits on several words
- *	queue.c			queues of waiters
+ *	notify.c		notify, and calls in steps; waking pollers; change and notify
+ *	place.c			interrupted threads: their places, and what a signal will do
+ *	queue.c			queues of waiters; waits on several words
  *	watch.c			whose death the waiters of a word are told of
  *	identity.c		ids of threads and contexts
  *	user.c			limits and pins
- *	signal.c		what a pending signal will do
  *	word.c			words, values and deadlines from user space
- *	trace.c			tracepoints
- *	name.c			names of words for user space
+ *	trace.c			tracepoints; names of words
  *
  * debugfs.c walks all queues and is outside this order.
  *
@@ -41,14 +34,17 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
+#include <linux/init.h>
 #include <linux/jhash.h>
 #include <linux/kernel.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/rbtree.h>
+#include <linux/refcount.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <uapi/linux/memwait.h>
@@ -97,9 +93,9 @@ struct memwait_word {
 
 /* What became of a waiter that a notify or a death has reached. */
 enum memwait_claim {
-	MEMWAIT_NOT_CLAIMED,	/* had ended already; caller dequeues it */
-	MEMWAIT_OVERDUE,	/* deadline passed: timed out and dequeued */
-	MEMWAIT_NOTIFIED_IT,	/* ended and dequeued, or counted: the notify is spent */
+	MEMWAIT_CLAIM_LOST,	/* had ended already; caller dequeues it */
+	MEMWAIT_CLAIM_OVERDUE,	/* deadline passed: timed out and dequeued */
+	MEMWAIT_CLAIM_WON,	/* ended and dequeued, or counted: the notify is spent */
 };
 
 /**
@@ -154,7 +150,7 @@ struct memwait_inode_number {
 
 /**
  * struct memwait_waiter - an entry of a queue
- * @place: in its bucket's tree; protected by the bucket's lock
+ * @node: in its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
  * @ops: operations of its kind
  * @word: the awaited word; protected by the bucket's lock while queued
@@ -164,7 +160,7 @@ struct memwait_inode_number {
  * @inode: instead of @owned_node, of an async wait that was told of a death: of its word
  * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_begin_join():
  *	the place that it comes back to, or 0
- * @since: when it joined its first queue, in jiffies
+ * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
  * @state: of an async wait; this and the rest are here to fill a hole
  * @kind: an enum memwait_async_kind
  * @clock: an enum memwait_async_clock
@@ -174,7 +170,7 @@ struct memwait_inode_number {
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
 struct memwait_waiter {
-	struct rb_node place;
+	struct rb_node node;
 	struct memwait_bucket *bucket;
 	const struct memwait_waiter_ops *ops;
 	struct memwait_word word;
@@ -243,11 +239,79 @@ struct memwait_wakes {
 	struct memwait_context *contexts[MEMWAIT_STEP_WAKES];
 };
 
+/**
+ * struct memwait_name - name of a word outside the kernel
+ * @ino: the file's inode; of a private word the process, or 0 if it has ended or is not known
+ * @offset: byte offset in the file; of a private word the address
+ * @dev: the file's device; of a private word 0
+ */
+struct memwait_name {
+	u64 ino;
+	u64 offset;
+	dev_t dev;
+};
+
+/**
+ * struct memwait_member - one word of a group
+ * @waiter: its entry in the queue
+ * @group: the group
+ */
+struct memwait_member {
+	struct memwait_waiter waiter;
+	struct memwait_group *group;
+};
+
+/**
+ * struct memwait_group - the words of a thread's wait, or of an async wait on several words
+ * @refs: of an allocated group: one for its owner, one for the notify that has claimed it
+ * @nr: number of words
+ * @members: one for each word
+ * @next: in memwait_wakes.groups of the notify that has claimed it
+ * @task: of a thread: the thread
+ * @claimed: %NULL while the wait is pending; then the notified member, or MEMWAIT_CLAIMED_BY_ITSELF
+ * @result: of a thread, once claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written before @claimed,
+ *	under the lock of the queue of its only word
+ * @flags: MEMWAIT_CLOCK_REALTIME or 0
+ * @expires: of a thread: the deadline; KTIME_MAX: never
+ * @begun: of a thread: when its wait began, if it was traced then; or 0
+ *
+ * The group of a thread that waits for a single word is on its stack and does not use @refs.
+ */
+struct memwait_group {
+	refcount_t refs;
+	u32 nr;
+	struct memwait_member *members;
+	struct memwait_group *next;
+	struct task_struct *task;
+	struct memwait_member *claimed;
+	u8 result;
+	u32 flags;
+	ktime_t expires;
+	u64 begun;
+};
+
+/* In place of a notified member: the wait ended without a notify. */
+#define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_member *)-1L)
+
+static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
+{
+	return container_of(waiter, struct memwait_member, waiter);
+}
+
+/* trace.c */
+void memwait_name(struct memwait_name *name, const struct memwait_key *key);
+
 /* word.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 ktime_t memwait_expires(u64 deadline, u32 flags);
 bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
+int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr);
+int __memwait_begin_get(struct memwait_word *words, size_t stride,
+			const struct memwait_wait *waits, u32 nr);
+void __memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr);
+int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
+int memwait_begin_again(int restarts);
 
 /**
  * memwait_is_address() - can an address of an array be one?
@@ -347,6 +411,87 @@ bool memwait_names_the_dead(const struct memwait_wait *wait);
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
 
+/*
+ * The start of a wait, in the order of R2, for threads and async waits. Requeue retries likewise.
+ *
+ *	memwait_check_wait(),	the arguments
+ *	memwait_begin_copy()
+ *	memwait_begin_get()	the keys of the words
+ *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
+ *	join			each word is compared again, under the lock of its queue.
+ *				-EAGAIN: the word could not be read there
+ *	memwait_begin_put(),	retry from memwait_begin_get(). A group with pins puts the pins
+ *	memwait_begin_again()	instead
+ *
+ * A call for one word passes the constant 1, so the compiler removes the loops: that saves a tenth
+ * of a wait.
+ */
+
+/**
+ * memwait_begin_get() - find the keys of the words of a wait
+ * @words: filled in on success; put with memwait_begin_put()
+ * @stride: distance of @words in bytes
+ * @waits: address and flags of each word, checked
+ * @nr: number of words
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, or the error of memwait_word_get() for the first word that has no key.
+ */
+static __always_inline int memwait_begin_get(struct memwait_word *words, size_t stride,
+					     const struct memwait_wait *waits, u32 nr)
+{
+	if (nr == 1)
+		return memwait_word_get(words, waits->addr, waits->flags);
+	return __memwait_begin_get(words, stride, waits, nr);
+}
+
+/**
+ * memwait_begin_put() - put words of memwait_begin_get()
+ * @words: with no waiter in a queue, and no pins
+ * @stride: see memwait_begin_get()
+ * @nr: number of words
+ *
+ * Context: process context.
+ */
+static __always_inline void memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr)
+{
+	if (nr == 1)
+		memwait_word_put(words);
+	else
+		__memwait_begin_put(words, stride, nr);
+}
+
+/**
+ * memwait_begin_check() - is there something to wait for?
+ * @waits: the words; MEMWAIT_OWNED only if @nr is 1
+ * @nr: number of words
+ * @expires: the deadline, from memwait_expires()
+ * @flags: MEMWAIT_CLOCK_REALTIME or not
+ * @index: on MEMWAIT_NOT_EQUAL, set to the first word that differs; if @nr is 1, the caller has
+ *	set it to 0
+ *
+ * Context: process context, may fault and sleep.
+ *
+ * Return: 0: wait; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or -EFAULT.
+ */
+static __always_inline int memwait_begin_check(const struct memwait_wait *waits, u32 nr,
+					       ktime_t expires, u32 flags, u32 *index)
+{
+	int ret;
+
+	if (nr == 1) {
+		ret = memwait_compare(waits->addr, waits->expected, waits->flags);
+		if (!ret && memwait_names_the_dead(waits))
+			ret = MEMWAIT_OWNER_DIED;
+	} else {
+		ret = memwait_begin_compare(waits, nr, index);
+	}
+	if (!ret && memwait_has_passed(expires, flags))
+		ret = MEMWAIT_TIMED_OUT;
+	return ret;
+}
+
 /* watch.c */
 bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *waiter,
 			const struct memwait_wait *wait);
@@ -434,7 +579,7 @@ memwait_rb_after(const void *key, const struct rb_root *tree,
 
 static inline struct memwait_waiter *to_waiter(struct rb_node *node)
 {
-	return rb_entry_safe(node, struct memwait_waiter, place);
+	return rb_entry_safe(node, struct memwait_waiter, node);
 }
 
 /* The waiter, if there is one and it waits for the word of @key. */
@@ -472,6 +617,38 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 		memwait_queue_take_out(waiter);
 }
 
+int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index);
+void memwait_group_leave(struct memwait_group *group);
+void memwait_group_leave_all(struct memwait_group **groups);
+
+/**
+ * memwait_wakes_defer_group() - defer the removal of a claimed group's other members
+ * @wakes: of the notify
+ * @group: claimed by the notify
+ *
+ * Context: the lock of a member's queue is held, which keeps the group from being freed.
+ */
+static inline void memwait_wakes_defer_group(struct memwait_wakes *wakes,
+					     struct memwait_group *group)
+{
+	refcount_inc(&group->refs);
+	group->next = wakes->groups;
+	wakes->groups = group;
+	wakes->looked += group->nr;
+}
+
+/**
+ * memwait_group_put() - put a reference to an allocated group
+ * @group: the caller has taken its members out
+ *
+ * Context: any but interrupts.
+ */
+static inline void memwait_group_put(struct memwait_group *group)
+{
+	if (refcount_dec_and_test(&group->refs))
+		kfree(group);
+}
+
 /* notify.c */
 int memwait_notify_word(const struct memwait_key *key, u32 count);
 int memwait_notify_surely(const struct memwait_key *key, u32 count);
@@ -480,6 +657,7 @@ u64 memwait_new_call(void);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
 int memwait_notify_many(const struct memwait_notify_many *many);
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
 
 /* requeue.c */
 int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __user *user);
@@ -497,7 +675,7 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user,
 			struct memwait_context *context);
 
-/* signal.c */
+/* place.c */
 bool memwait_dies_of_signal(void);
 
 /**
@@ -530,7 +708,18 @@ static inline clockid_t memwait_clock(u32 flags)
 	return flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 }
 
-/* change.c */
-int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
+/* debugfs.c */
+#ifdef CONFIG_DEBUG_FS
+void memwait_debugfs_init(void);
+void memwait_debugfs_exit(void);
+#else
+static inline void memwait_debugfs_init(void)
+{
+}
+
+static inline void memwait_debugfs_exit(void)
+{
+}
+#endif
 
 #endif /* MEMWAIT_H */

@@ -11,7 +11,7 @@
  * being scheduled. With PREEMPT_RT preemption stays on, because locks may sleep: a claimed thread
  * still meets its deadline and dies of SIGKILL, like a thread that futex(2) is about to wake.
  *
- * Pollers and readers of contexts are woken after the threads, with preemption on: see wake.c.
+ * Pollers and readers of contexts are woken after the threads, with preemption on, see below.
  *
  * The other members of a claimed group leave their queues after the step. Until then, another
  * notify dequeues them without counting them, and the claiming notifier keeps the group's memory,
@@ -23,22 +23,18 @@
  * the caller could not tell. A notify that belongs to a change of the word, and one that is passed
  * on, do not end early.
  */
-#include <linux/atomic.h>
 #include <linux/freezer.h>
-#include <linux/kernel.h>
+#include <linux/mutex.h>	/* on PREEMPT_RT before 6.13 futex.h forgets it */
+#include <linux/futex.h>
 #include <linux/minmax.h>
-#include <linux/preempt.h>
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
+#include <linux/pagemap.h>
 #include <linux/sched/task.h>
-#include <linux/spinlock.h>
 #include <linux/uaccess.h>
+#include <asm/futex.h>
 
 #include "call.h"
 #include "compat.h"
 #include "context.h"
-#include "group.h"
-#include "memwait.h"
 #include "trace.h"
 
 static atomic64_t memwait_nr_calls;
@@ -74,7 +70,7 @@ void memwait_step_end(struct memwait_call *call)
 		preempt_enable();
 	for (i = 0; i < wakes->nr_contexts; i++) {
 		if (i)
-			cond_resched();	/* see the top of wake.c */
+			cond_resched();	/* see memwait_context_wake() */
 		memwait_context_wake(wakes->contexts[i]);
 		memwait_context_put(wakes->contexts[i]);
 	}
@@ -151,12 +147,12 @@ bool memwait_call_claim(struct memwait_call *call)
 			return true;
 		call->wakes.looked++;
 		call->reached = waiter->number;
-		next = rb_next(&waiter->place);
+		next = rb_next(&waiter->node);
 		claim = waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes);
-		if (likely(claim == MEMWAIT_NOTIFIED_IT)) {
+		if (likely(claim == MEMWAIT_CLAIM_WON)) {
 			if (++call->woken == call->count)
 				break;
-		} else if (claim == MEMWAIT_NOT_CLAIMED) {
+		} else if (claim == MEMWAIT_CLAIM_LOST) {
 			memwait_queue_remove(waiter);
 		}
 	}
@@ -490,4 +486,172 @@ int memwait_notify_many(const struct memwait_notify_many *many)
 			break;
 	}
 	return done ?: err;
+}
+
+/*
+ * Waking the pollers and readers of a context.
+ *
+ *	poll, a reader that blocks		notify, timer, end of the context
+ *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
+ *	(D) barrier				(E) barrier
+ *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
+ *
+ * (D) is in memwait_poll() and prepare_to_wait_event(), (E) in memwait_context_wake(). Either the
+ * waker finds the poller or reader, or that one sees what the waker has stored. So a context
+ * without pollers and readers costs a barrier and no lock. A notify takes a reference to the
+ * context under the context's lock, together with its completion, and puts the reference after the
+ * wake-up.
+ *
+ * A blocked reader is an exclusive waiter of .readers. One reader is woken, however many
+ * completions there are. Each reader that drops read_lock while completions remain wakes the next.
+ * read.pml models this.
+ *
+ * A step wakes a context once for all completions that it added there, and holds no queue's or
+ * context's lock meanwhile. A later step of the same call (.woken_by) does not wake the context
+ * again if an older completion is still there: a thread that went to sleep in between had found no
+ * completion, and the first one after that wakes it.
+ *
+ * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
+ * disabled, as for an eventfd. So a step wakes its contexts with preemption on, and may be
+ * preempted between any two.
+ */
+
+/**
+ * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
+ * @wakes: the notify's; not full, see memwait_wakes_are_full()
+ * @context: the context
+ *
+ * Context: the context's lock is held.
+ */
+void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&context->lock);
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (wakes->contexts[i] == context)
+			return;
+	}
+	if (unlikely(wakes->call)) {
+		if (context->woken_by == wakes->call && context->nr_completed > 1)
+			return;
+		context->woken_by = wakes->call;
+	}
+	refcount_inc(&context->refs);
+	wakes->contexts[wakes->nr_contexts++] = context;
+}
+
+/**
+ * memwait_context_wake() - wake the pollers and a reader of a context
+ * @context: the caller holds a reference
+ *
+ * Context: any.
+ */
+void memwait_context_wake(struct memwait_context *context)
+{
+	__poll_t events = EPOLLIN | EPOLLRDNORM;
+
+	if (unlikely(memwait_context_has_ended(context)))
+		events |= EPOLLERR | EPOLLHUP;
+	smp_mb();	/* (E) pairs with (D) */
+	if (waitqueue_active(&context->pollers))	/* after (E) */
+		wake_up_poll(&context->pollers, events);
+	if (waitqueue_active(&context->readers))	/* after (E) */
+		wake_up(&context->readers);
+}
+
+/*
+ * Change and notify: stores to a word and notifies, with no chance to die in between.
+ *
+ * A program that stores and then notifies can die in between, and leave its waiters asleep. Here
+ * the change runs with page faults disabled. Nothing between the change and the notify sleeps on
+ * anything that user space can delay, and no signal ends the notify.
+ */
+
+/* The kernel's user-space atomics are the 32-bit operations of futex(2). */
+static int memwait_change_word(const struct memwait_change *change, u32 *old)
+{
+	u32 __user *word = u64_to_user_ptr(change->notify.addr);
+	int operand = change->operand, value = 0, op = 0, err;
+
+	switch (change->operation) {
+	case MEMWAIT_CHANGE_SET:
+		op = FUTEX_OP_SET;
+		break;
+	case MEMWAIT_CHANGE_ADD:
+		op = FUTEX_OP_ADD;
+		break;
+	case MEMWAIT_CHANGE_AND:
+		op = FUTEX_OP_ANDN;
+		operand = ~operand;
+		break;
+	case MEMWAIT_CHANGE_OR:
+		op = FUTEX_OP_OR;
+		break;
+	case MEMWAIT_CHANGE_XOR:
+		op = FUTEX_OP_XOR;
+		break;
+	}
+	pagefault_disable();
+	err = arch_futex_atomic_op_inuser(op, operand, &value, word);
+	pagefault_enable();
+	*old = value;
+	return err;
+}
+
+/**
+ * memwait_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
+ * @change: from user space, unchecked
+ * @user: its user address; receives the old value at the end
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the number of waiters woken; or, with nothing done,
+ * * -EINVAL: misaligned address, unknown flag or operation, not 32 bits, or @change.reserved set
+ * * -EFAULT: the word or @user cannot be written
+ * * -EOPNOTSUPP: see memwait_word_get()
+ * * -EINTR: the task is being killed
+ * * -ERESTARTNOINTR: a signal is pending
+ */
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user)
+{
+	const struct memwait_notify *notify = &change->notify;
+	struct memwait_word word __uninitialized;
+	int ret;
+	u32 old;
+
+	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
+	if (ret || (notify->flags & MEMWAIT_SIZE_MASK) != MEMWAIT_SIZE_U32)
+		return -EINVAL;
+	if (change->operation > MEMWAIT_CHANGE_XOR || change->reserved)
+		return -EINVAL;
+	if (put_user(0, &user->old))
+		return -EFAULT;
+
+	for (;;) {
+		ret = memwait_word_get(&word, notify->addr, notify->flags);
+		if (ret)
+			return ret;
+		ret = memwait_change_word(change, &old);
+		if (likely(!ret))
+			break;
+		memwait_word_put(&word);
+		if (ret != -EFAULT && ret != -EAGAIN)
+			return ret;
+		if (fault_in_safe_writeable(u64_to_user_ptr(notify->addr), sizeof(u32)))
+			return -EFAULT;
+		/*
+		 * Nothing is done yet. The loop may not end by itself: the page may vanish each
+		 * time, or be a shadow stack's.
+		 */
+		if (signal_pending(current))
+			return -ERESTARTNOINTR;
+		cond_resched();
+	}
+	if (notify->count)
+		ret = memwait_notify_surely(&word.key, notify->count);
+	memwait_word_put(&word);
+	/* Writable when probed above. The change stands even if this write fails. */
+	(void)put_user(old, &user->old);
+	return ret;
 }

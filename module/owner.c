@@ -14,26 +14,15 @@
  * No user works for the dead of another, and the work waits for no thread.
  */
 #include <linux/err.h>
-#include <linux/list.h>
-#include <linux/llist.h>
 #include <linux/mutex.h>
-#include <linux/rcupdate.h>
-#include <linux/refcount.h>
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
-#include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
-#include <linux/workqueue.h>
 #include <trace/events/sched.h>
 
 #include "call.h"
 #include "compat.h"
 #include "context.h"
-#include "identity.h"
-#include "memwait.h"
-#include "watch.h"
 
 /* Steps in one run of the work. */
 #define MEMWAIT_DEATH_RUN	64
@@ -60,12 +49,12 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_ident
 		last = list_is_singular(&watch->owned);
 		wakes->looked++;
 		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
-		if (claim == MEMWAIT_NOTIFIED_IT) {
+		if (claim == MEMWAIT_CLAIM_WON) {
 			if (!last && watch->mover == identity)
 				memwait_forget_mover(watch);
 			break;
 		}
-		if (claim == MEMWAIT_NOT_CLAIMED)
+		if (claim == MEMWAIT_CLAIM_LOST)
 			memwait_queue_remove(waiter);
 	}
 }

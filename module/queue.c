@@ -34,7 +34,7 @@
  * of memwait_group.claimed claims a thread's wait; an async wait is claimed under its context's
  * lock. A notify and a death hold the bucket's lock and dequeue the waiter immediately. The others
  * call memwait_queue_leave() after the claim. A notifier in between dequeues the claimed waiter
- * without counting it. For groups, see group.c.
+ * without counting it. For groups, see the end of this file.
  *
  * (C) A notifier, and whatever else dequeues a waiter for its owner, last accesses the waiter by a
  * store-release of %NULL to .bucket, under the bucket's lock. It may still complete an async wait
@@ -66,20 +66,15 @@
  *
  * Only requeue holds two buckets' locks, see requeue.c. All of these but the hrtimers' locks are
  * taken in process context only. The only locks of this module that its timers take are those of
- * wait queue heads, see expire.c.
+ * wait queue heads, see async.c.
  */
 #include <linux/cpumask.h>
 #include <linux/freezer.h>
 #include <linux/jiffies.h>
-#include <linux/kernel.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/random.h>
-#include <linux/rbtree.h>
-#include <linux/sched.h>
-#include <linux/slab.h>
-#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
 #include "memwait.h"
@@ -105,7 +100,7 @@ struct memwait_spot {
 static int memwait_spot_cmp(const void *spot, const struct rb_node *node)
 {
 	const struct memwait_spot *a = spot;
-	const struct memwait_waiter *b = rb_entry(node, struct memwait_waiter, place);
+	const struct memwait_waiter *b = rb_entry(node, struct memwait_waiter, node);
 	int cmp = memwait_key_cmp(a->key, &b->word.key);
 
 	return cmp ?: a->number < b->number ? -1 : a->number > b->number;
@@ -113,7 +108,7 @@ static int memwait_spot_cmp(const void *spot, const struct rb_node *node)
 
 static bool memwait_waiter_less(struct rb_node *new, const struct rb_node *node)
 {
-	const struct memwait_waiter *waiter = rb_entry(new, struct memwait_waiter, place);
+	const struct memwait_waiter *waiter = rb_entry(new, struct memwait_waiter, node);
 	const struct memwait_spot spot = { &waiter->word.key, waiter->number };
 
 	return memwait_spot_cmp(&spot, node) < 0;
@@ -207,7 +202,7 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
 						 struct memwait_waiter *waiter)
 {
-	rb_add(&waiter->place, &bucket->waiters, memwait_waiter_less);
+	rb_add(&waiter->node, &bucket->waiters, memwait_waiter_less);
 	WRITE_ONCE(waiter->bucket, bucket);
 }
 
@@ -258,13 +253,13 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 void memwait_queue_rejoin(struct memwait_waiter *waiter)
 {
 	struct memwait_bucket *bucket = waiter->bucket;
-	const struct memwait_waiter *next = to_waiter(rb_next(&waiter->place));
+	const struct memwait_waiter *next = to_waiter(rb_next(&waiter->node));
 
 	lockdep_assert_held(&bucket->lock);
 	if (next && !memwait_key_cmp(&next->word.key, &waiter->word.key)) {
-		rb_erase(&waiter->place, &bucket->waiters);
+		rb_erase(&waiter->node, &bucket->waiters);
 		waiter->number = ++bucket->number;
-		rb_add(&waiter->place, &bucket->waiters, memwait_waiter_less);
+		rb_add(&waiter->node, &bucket->waiters, memwait_waiter_less);
 	} else {
 		waiter->number = ++bucket->number;	/* it is the last one */
 	}
@@ -281,7 +276,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 {
 	struct memwait_bucket *bucket = waiter->bucket;
 
-	rb_erase(&waiter->place, &bucket->waiters);
+	rb_erase(&waiter->node, &bucket->waiters);
 	if (unlikely(waiter->identity))
 		memwait_watch_leave(bucket, waiter);
 	memwait_bucket_count(bucket, -1);
@@ -318,7 +313,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 
 	lockdep_assert_held(&to->lock);
 	if (!whole)
-		rb_erase(&waiter->place, &from->waiters);
+		rb_erase(&waiter->node, &from->waiters);
 	if (unlikely(waiter->identity))
 		memwait_watch_leave(from, waiter);
 	if (from != to) {
@@ -381,7 +376,7 @@ int memwait_queue_waiters(const struct memwait_key *key)
 		waiter = memwait_queue_next(bucket, key, number);
 		for (step = 0; waiter && waiter->number <= last && step < MEMWAIT_STEP; step++) {
 			number = waiter->number;
-			waiter = memwait_of_word(to_waiter(rb_next(&waiter->place)), key);
+			waiter = memwait_of_word(to_waiter(rb_next(&waiter->node)), key);
 		}
 		spin_unlock(&bucket->lock);
 		nr += step;
@@ -419,4 +414,89 @@ int __init memwait_queue_init(void)
 void memwait_queue_exit(void)
 {
 	kvfree(memwait_buckets);
+}
+
+/*
+ * Groups: several words that a thread or an async wait waits for together.
+ *
+ * Each word has a member in its queue. The group is claimed once, as a whole, and no bucket's lock
+ * protects that claim:
+ *
+ *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
+ *	(1) claim the group: won		(1) claim the group: lost
+ *	(2) take this member out		(2) a notify takes this member out as well, does not
+ *	    of its queue			    count it, and goes on to the next waiter
+ *	(3) count it, unlock
+ *	(4) take the other members out, each
+ *	    under the lock of its own queue
+ *
+ * So no notify is lost, and no two are spent on one group. Both the group's owner, before it puts
+ * the words, and the claiming notify, before its system call returns, remove all members that are
+ * still queued. .refs keeps the memory until both have done so.
+ *
+ * The members join one after another. Each compares its word under its bucket's lock. A notify that
+ * comes after a member has joined finds it and claims the group, even if other members have not
+ * joined. The joining thread sees the claim when all have joined, or when a later word is not
+ * equal; then the notify counts, not that word. A word that changes before its member joins is not
+ * equal. So nothing is missed, and no two queues are locked together.
+ */
+
+/**
+ * memwait_group_join() - queue the members of a group
+ * @group: its members' words and ops are set, and no member is queued
+ * @waits: the words' expected values
+ * @index: set to the first member that could not join, unless the result is 0
+ *
+ * A notify may claim the group as soon as its first member has joined. If not all join, the caller
+ * claims the group unless a notify has, and always calls memwait_group_leave().
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, or the error of memwait_queue_join() for the first member that could not join.
+ */
+int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index)
+{
+	u32 i;
+	int ret;
+
+	for (i = 0; i < group->nr; i++) {
+		ret = memwait_queue_join(&group->members[i].waiter, &waits[i]);
+		if (ret) {
+			*index = i;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/**
+ * memwait_group_leave() - take the members of a group out of their queues
+ * @group: claimed; another thread may do the same concurrently
+ *
+ * Context: process context; takes buckets' locks, one at a time.
+ */
+void memwait_group_leave(struct memwait_group *group)
+{
+	u32 i;
+
+	for (i = 0; i < group->nr; i++)
+		memwait_queue_leave(&group->members[i].waiter);
+}
+
+/**
+ * memwait_group_leave_all() - memwait_group_leave() for all groups that a notify has claimed
+ * @groups: memwait_wakes.groups; puts their references
+ *
+ * Context: process context, may sleep; takes buckets' locks, one at a time.
+ */
+void memwait_group_leave_all(struct memwait_group **groups)
+{
+	struct memwait_group *group;
+
+	while ((group = *groups)) {
+		*groups = group->next;
+		memwait_group_leave(group);
+		memwait_group_put(group);
+		cond_resched();
+	}
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of the queues: the protocol argued for at the top of queue.c, notify.c, requeue.c,
- * group.c and wait.c, with its steps and names. selftests/lint/spin runs each scenario at the end
- * of this file, and again with each MUTATION, which must fail. A step of a call claims one waiter.
- * With SHARED both words are in one bucket; a bucket's tree is modelled as a list for each word.
+ * Spin model of the queues: the protocol argued for in queue.c, notify.c, requeue.c and wait.c,
+ * with its steps and names. selftests/lint/spin runs each scenario at the end of this file, and
+ * again with each MUTATION, which must fail. A step of a call claims one waiter. With SHARED both
+ * words are in one bucket; a bucket's tree is modelled as a list for each word.
  *
  * Spin's memory is sequentially consistent. The two stores that the barriers (A) and (B) order are
  * modelled as delayed: others see a store to a word, or a first waiter in .nr_waiters, at some

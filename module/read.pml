@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Spin model of blocked readers: context.c and the top of wake.c. Readers are exclusive waiters. A
+ * Spin model of blocked readers: context.c and memwait_context_wake() in notify.c. Readers are exclusive waiters. A
  * completion wakes one of them, and a reader that drops read_lock while completions are left wakes
  * the next. Several completions may share one wake-up. No reader sleeps while something is unread.
  *

@@ -10,18 +10,13 @@
  *
  * Lock order: the bucket at the lower address first.
  */
-#include <linux/kernel.h>
 #include <linux/minmax.h>
-#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
-#include "begin.h"
 #include "call.h"
 #include "compat.h"
-#include "identity.h"
-#include "memwait.h"
+#include "owner.h"
 #include "trace.h"
-#include "watch.h"
 
 static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_bucket *target)
 {
@@ -90,7 +85,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 			break;
 		}
 		call->reached = waiter->number;
-		next = rb_next(&waiter->place);
+		next = rb_next(&waiter->node);
 		if (!waiter->ops->is_pending(waiter)) {
 			memwait_queue_remove(waiter);
 			continue;

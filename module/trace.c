@@ -1,17 +1,71 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Helpers of enabled tracepoints. A disabled tracepoint is a patched-out jump.
+ * Tracepoints; and names of words for them and debugfs.
+ *
+ * A key contains kernel addresses, which must not leak. A word of a file is named by the file's
+ * device and inode, as in /proc/PID/maps, and its offset. A private word is named by device 0,
+ * which no file has, its process id and its address.
+ *
+ * Names are made in atomic context and take no reference. Someone else must hold the word:
+ *
+ *	- the system call that looked the word up,
+ *	- a waiter in a queue, while the queue is locked, or
+ *	- the pin of an async wait, until memwait_async_end() puts the pin, if the caller owns the
+ *	  wait or its context is locked.
+ *
+ * Each of these holds the address_space's inode, a file of the inode, or the mm_struct. The
+ * mm_struct may no longer have a process.
  */
-#include <linux/ktime.h>
-#include <linux/sched.h>
+#include <linux/mm_types.h>
 
 #include "context.h"
-#include "group.h"
-#include "memwait.h"
-#include "trace_wait.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
+
+/*
+ * The process of an mm, as a PID of the initial namespace, or 0 if there is none. Prefers mm->owner
+ * to current: processes that share an mm, as after vfork(2), must get the same name.
+ */
+static pid_t memwait_mm_process(const struct mm_struct *mm)
+{
+	const struct task_struct *task;
+	pid_t pid;
+
+	rcu_read_lock();
+#ifdef CONFIG_MEMCG
+	task = rcu_dereference(mm->owner);
+#else
+	task = mm == current->mm ? current : NULL;
+#endif
+	pid = task ? task->tgid : 0;
+	rcu_read_unlock();
+	return pid;
+}
+
+/**
+ * memwait_name() - find the name of a word
+ * @name: filled in
+ * @key: the word's key; its owner is held, see above
+ *
+ * Context: any but interrupts.
+ */
+void memwait_name(struct memwait_name *name, const struct memwait_key *key)
+{
+	const struct inode *inode;
+
+	/* A requeue may concurrently move a claimed waiter to a word of the same owner. */
+	name->offset = READ_ONCE(key->offset);
+	if (key->owner & MEMWAIT_KEY_SHARED) {
+		inode = ((struct address_space *)(unsigned long)
+			 (key->owner & ~MEMWAIT_KEY_SHARED))->host;
+		name->dev = inode->i_sb->s_dev;
+		name->ino = inode->i_ino;
+	} else {
+		name->dev = 0;
+		name->ino = memwait_mm_process((struct mm_struct *)(unsigned long)key->owner);
+	}
+}
 
 /**
  * memwait_async_key() - key of the word that an async wait is about
@@ -31,37 +85,4 @@ const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 	if (!member || member == MEMWAIT_CLAIMED_BY_ITSELF)
 		member = to_group(wait)->members;
 	return &member->waiter.word.key;
-}
-
-/**
- * __memwait_trace_begin() - memwait_trace_begin() with tracing enabled
- * @group: the words
- *
- * Context: process context.
- */
-void __memwait_trace_begin(struct memwait_group *group)
-{
-	u32 i;
-
-	for (i = 0; i < group->nr; i++)
-		trace_memwait_wait_begin(&group->members[i].waiter.word.key, group->nr);
-	group->begun = ktime_get_ns();
-}
-
-/**
- * __memwait_trace_end() - memwait_trace_end() with tracing enabled
- * @group: the words
- * @index: see memwait_trace_end()
- * @result: see memwait_trace_end()
- *
- * Context: process context.
- */
-void __memwait_trace_end(const struct memwait_group *group, u32 index, int result)
-{
-	const struct memwait_member *member = READ_ONCE(group->claimed);
-
-	if (!member || member == MEMWAIT_CLAIMED_BY_ITSELF)
-		member = &group->members[index];
-	trace_memwait_wait_end(&member->waiter.word.key, result,
-			       group->begun ? ktime_get_ns() - group->begun : 0);
 }

@@ -3,7 +3,7 @@
  * Tracepoints. See Documentation/tracing.rst for their use.
  *
  * All of them, and debugfs, name a word alike: device, inode and offset; or 0:0, process and
- * address. See name.c for that, and for why naming is safe here.
+ * address. See trace.c for that, and for why naming is safe here.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM memwait
@@ -15,8 +15,7 @@
 #include <linux/tracepoint.h>
 
 #include "context.h"
-#include "identity.h"
-#include "name.h"
+#include "owner.h"
 
 #ifndef MEMWAIT_TRACE_HELPERS
 #define MEMWAIT_TRACE_HELPERS

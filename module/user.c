@@ -26,19 +26,13 @@
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_user.pin_lock
  */
 #include <linux/cred.h>
-#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/path.h>
-#include <linux/sched.h>
 #include <linux/sched/mm.h>
-#include <linux/slab.h>
 #include <linux/user_namespace.h>
-#include <linux/workqueue.h>
 
 #include "compat.h"
 #include "context.h"
-#include "memwait.h"
 
 /* ULONG_MAX: not set at load time. */
 unsigned long memwait_limits[MEMWAIT_LIMITS] = {
@@ -396,7 +390,7 @@ static bool memwait_user_charge_wait(struct memwait_user *user, u32 waits, u32 p
 int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
 		     u32 nr, struct memwait_pin **prepared)
 {
-	struct memwait_pin *pin, **place, *added = NULL;
+	struct memwait_pin *pin, **link, *added = NULL;
 	struct memwait_word *word;
 	u32 i, nr_added = 0;
 	int err = 0;
@@ -406,13 +400,13 @@ int memwait_pins_get(struct memwait_context *context, struct memwait_word *words
 		word = memwait_word_at(words, stride, i);
 		if (memwait_pin_find(context, word->key.owner))
 			continue;
-		place = memwait_pin_prepared(prepared, word->key.owner);
-		pin = *place;
+		link = memwait_pin_prepared(prepared, word->key.owner);
+		pin = *link;
 		if (!pin) {
 			err = -EAGAIN;
 			break;
 		}
-		*place = pin->next;
+		*link = pin->next;
 		pin->next = added;
 		added = pin;
 		nr_added++;

@@ -2,26 +2,17 @@
 /*
  * Blocked threads: sleeping, deadlines and signals.
  *
- * A thread always waits as a group, see group.h. A group of one word is on the thread's stack. The
+ * A thread always waits as a group, see queue.c. A group of one word is on the thread's stack. The
  * change of memwait_group.claimed from %NULL ends the wait. A counted notify beats a time-out and a
  * signal: a thread that finds itself claimed returns MEMWAIT_OK. The thread then waits only for the
  * bucket's lock, if the notifier still holds it: see (C) at the top of queue.c.
  */
-#include <linux/hrtimer.h>
-#include <linux/ktime.h>
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
-#include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "begin.h"
 #include "compat.h"
 #include "context.h"
-#include "group.h"
-#include "identity.h"
-#include "memwait.h"
-#include "trace_wait.h"
+#include "trace.h"
 
 static enum memwait_claim memwait_thread_claim(struct memwait_waiter *waiter, u8 result,
 					       struct memwait_wakes *wakes)
@@ -33,12 +24,12 @@ static enum memwait_claim memwait_thread_claim(struct memwait_waiter *waiter, u8
 	if (group->nr == 1)
 		group->result = result;
 	if (cmpxchg(&group->claimed, NULL, member))
-		return MEMWAIT_NOT_CLAIMED;
+		return MEMWAIT_CLAIM_LOST;
 	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
 	if (group->nr > 1)
-		memwait_wakes_add_group(wakes, group);
+		memwait_wakes_defer_group(wakes, group);
 	memwait_queue_remove_claimed(waiter);
-	return MEMWAIT_NOTIFIED_IT;
+	return MEMWAIT_CLAIM_WON;
 }
 
 static bool memwait_thread_is_pending(const struct memwait_waiter *waiter)
@@ -65,6 +56,27 @@ static const struct memwait_waiter_ops memwait_thread_ops = {
 	.is_pending = memwait_thread_is_pending,
 	.describe = memwait_thread_describe,
 };
+
+/* noinline, here and below: an untraced wait must not pay for tracing, nor read the clock. */
+static noinline void memwait_wait_begins(struct memwait_group *group)
+{
+	u32 i;
+
+	for (i = 0; i < group->nr; i++)
+		trace_memwait_wait_begin(&group->members[i].waiter.word.key, group->nr);
+	group->begun = ktime_get_ns();
+}
+
+/* @index: the word that @result is about, if none was notified. */
+static noinline void memwait_wait_ends(const struct memwait_group *group, u32 index, int result)
+{
+	const struct memwait_member *member = READ_ONCE(group->claimed);
+
+	if (!member || member == MEMWAIT_CLAIMED_BY_ITSELF)
+		member = &group->members[index];
+	trace_memwait_wait_end(&member->waiter.word.key, result,
+			       group->begun ? ktime_get_ns() - group->begun : 0);
+}
 
 /* Ends the current thread's wait. Returns false if a notify ended it first. */
 static bool memwait_thread_end(struct memwait_group *group)
@@ -141,7 +153,9 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 {
 	int ret;
 
-	memwait_trace_begin(group);
+	group->begun = 0;
+	if (trace_memwait_wait_begin_enabled() || trace_memwait_wait_end_enabled())
+		memwait_wait_begins(group);
 	ret = memwait_thread_join(group, waits, single, index, context);
 	if (!ret)
 		ret = memwait_sleep(group, memwait_clock(group->flags));
@@ -164,7 +178,8 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	} else if (ret == -ERESTARTSYS) {
 		memwait_place_note(context, group);
 	}
-	memwait_trace_end(group, single ? 0 : *index, ret);
+	if (trace_memwait_wait_end_enabled())
+		memwait_wait_ends(group, single ? 0 : *index, ret);
 	return ret;
 }
 

@@ -60,14 +60,9 @@
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address
  */
-#include <linux/list.h>
 #include <linux/minmax.h>
-#include <linux/rbtree.h>
-#include <linux/spinlock.h>
 
-#include "identity.h"
-#include "memwait.h"
-#include "watch.h"
+#include "owner.h"
 
 static struct memwait_watch *to_watch(const struct rb_node *node)
 {

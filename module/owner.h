@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Identities: threads and contexts that have an id. See identity.c. */
-#ifndef MEMWAIT_IDENTITY_H
-#define MEMWAIT_IDENTITY_H
+/*
+ * Identities, which are threads and contexts that have an id; and watches: whose death the waiters
+ * of a word are told of. See identity.c, watch.c and owner.c.
+ */
+#ifndef MEMWAIT_OWNER_H
+#define MEMWAIT_OWNER_H
 
-#include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable-types.h>
-#include <linux/sched.h>
-#include <linux/types.h>
 #include <linux/workqueue.h>
 
 #include "memwait.h"
@@ -69,9 +69,9 @@ struct memwait_watch *memwait_watch_alloc(void);
 void memwait_watch_free(struct memwait_watch *watch);
 struct memwait_identity *memwait_identity_of(const struct task_struct *who);
 struct memwait_identity *memwait_identity_find(u64 id);
-void memwait_identity_begin_walk(struct memwait_identity *place);
-struct memwait_identity *memwait_identity_next(struct memwait_identity *place);
-void memwait_identity_end_walk(struct memwait_identity *place);
+void memwait_identity_begin_walk(struct memwait_identity *marker);
+struct memwait_identity *memwait_identity_next(struct memwait_identity *marker);
+void memwait_identity_end_walk(struct memwait_identity *marker);
 struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who);
 int memwait_identity_bind(struct memwait_context *context);
@@ -86,4 +86,43 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
 	return memwait_size(wait->flags) == 8 ? wait->expected & MEMWAIT_OWNER_MASK : 0;
 }
 
-#endif /* MEMWAIT_IDENTITY_H */
+/**
+ * struct memwait_watch - what a word with MEMWAIT_OWNED waiters watches; or a spare
+ * @node: in &memwait_bucket.watches
+ * @next_spare: instead of @node: in @spares of the word's watch
+ * @key: the word
+ * @bucket: the word's
+ * @owned: the word's MEMWAIT_OWNED waiters, oldest first; see memwait_watch_own()
+ * @spares: one less than there are waiters in @owned
+ * @watched: the owner whose death they are told of
+ * @watched_node: in &memwait_identity.watches of @watched; also protected by its lock
+ * @mover: the last thread that moved waiters here; its death is told as well
+ * @mover_node: in &memwait_identity.moved_to of @mover; also protected by its lock
+ * @may_be_named: the word may name @watched as its owner, so that its end matters, too
+ *
+ * Protected by the bucket's lock.
+ */
+struct memwait_watch {
+	union {
+		struct rb_node node;
+		struct memwait_watch *next_spare;
+	};
+	struct memwait_key key;
+	struct memwait_bucket *bucket;
+	struct list_head owned;
+	struct memwait_watch *spares;
+	struct memwait_identity *watched;
+	struct list_head watched_node;
+	struct memwait_identity *mover;
+	struct list_head mover_node;
+	bool may_be_named;
+};
+
+struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
+					 const struct memwait_key *key);
+void memwait_forget_mover(struct memwait_watch *watch);
+void memwait_watch_moved(struct memwait_watch *watch, struct memwait_identity *identity);
+void memwait_let_go(struct memwait_watch *watch, const struct memwait_identity *identity);
+struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity);
+
+#endif /* MEMWAIT_OWNER_H */
