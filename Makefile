@@ -113,6 +113,9 @@ bench-report:				## the same, and record it, for later ones and the documents
 demo:						## count words while processes are killed, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
+try:						## a wait and a notify, on the running kernel or in a VM with a prompt
+	@selftests/vm/try $(DEMO_KERNEL)
+
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
 	@selftests/lint/style
 
@@ -122,4 +125,4 @@ clean:						## remove what was built here; the cache stays
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo style clean
+	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo try style clean

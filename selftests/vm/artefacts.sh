@@ -173,6 +173,7 @@ make_root()
 need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
+	local what="compiler and kernel"
 	case $1 in
 	userlib | plots | deb | tree | in-tree) ;;
 	system-*) hook=$here/fetch-packages ;;
@@ -192,6 +193,7 @@ need_root()
 		extra=bookworm-security
 		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
 		packages+=,relacy-dev,systemtap-sdt-dev
+		what="compilers and checkers"
 		# Of the event loops in the examples.
 		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		;;
@@ -199,17 +201,20 @@ need_root()
 		suite=bookworm
 		extra=bookworm-security
 		packages=gnuplot-nox
+		what="gnuplot"
 		;;
 	deb)
 		suite=bookworm
 		extra=bookworm-security
 		packages=build-essential,debhelper,dh-dkms,lintian,xz-utils
+		what="packaging tools"
 		;;
 	tree | in-tree)
 		# The newest source of Debian, and what it is built with.
 		suite=trixie
 		extra=trixie-backports
 		packages+=,flex,bison,bc,libelf-dev,perl,python3,rsync,linux-source/trixie-backports
+		what="compiler and kernel source"
 		;;
 	system-*)
 		# As a user has it: a kernel and its headers.
@@ -217,6 +222,7 @@ need_root()
 		extra=$suite-security
 		packages=linux-image-cloud-amd64,linux-headers-cloud-amd64,systemd-sysv,udev,kmod
 		packages+=,apt-utils,e2fsprogs
+		what="system"
 		;;
 	6.1 | 6.1-rt | 6.12 | 6.12-rt | 6.12-m32 | debug | kcsan)
 		suite=bookworm
@@ -225,6 +231,7 @@ need_root()
 		packages+=,linux-headers-6.12-cloud-amd64,linux-headers-6.12-rt-amd64
 		# For the debug kernel, and for tests: 32-bit programs, file systems.
 		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
+		what="compilers, kernels and kernel source"
 		;;
 	newest | newest-rt)
 		suite=trixie
@@ -237,7 +244,7 @@ need_root()
 		;;
 	esac
 	root=$cache/root-$suite-$(echo "$packages" | hash_of "${hook:-$here/fetch-kernels}")
-	artefact "$root" "make build root $suite" make_root "$suite" "$packages" "$extra" \
+	artefact "$root" "download Debian $suite's $what (build root)" make_root "$suite" "$packages" "$extra" \
 		"$architectures" "$hook"
 }
 
@@ -487,12 +494,13 @@ make_userlib()
 	mv "$1"/userlib/libmemwait.* "$1/userlib/tools/memwaitctl" "$1/"
 }
 
-# Sets $root to the build root that has $cc.
+# Sets $root to the build root that has $cc. What is built for one kernel alone is built in that one's.
+compiler_root=6.12
 need_compiler()
 {
 	case $cc in
 	aarch64-*) need_root 6.12-arm64 ;;
-	*) need_root 6.12 ;;
+	*) need_root "$compiler_root" ;;
 	esac
 }
 
@@ -501,7 +509,7 @@ need_userlib()
 {
 	local root
 	need_compiler
-	userlib=$cache/tests/userlib-$(echo "$cc" | hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
+	userlib=$cache/tests/userlib-$(echo "$cc $compiler_root" | hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
 		"$top"/userlib/tools/{Makefile,*.c} "$top"/uapi/linux/*.h)
 	artefact "$userlib" "build library" make_userlib "$root"
 }
@@ -525,11 +533,11 @@ need_test()
 	test=$dir/selftests/$1
 }
 
-# Sets $demo to the statically linked demo.
+# Sets $demo to the statically linked demo, for the kernel $1. One build root is enough for it.
 need_demo()
 {
-	local root dir userlib
-	need_root 6.12
+	local root dir userlib compiler_root=$1
+	need_compiler
 	need_userlib
 	dir=$cache/tests/demo-$(echo "$userlib" | hash_of "$top"/userlib/examples/demo/{Makefile,*.[ch]})
 	artefact "$dir" "build demo" make_demo "$root" "$userlib"
