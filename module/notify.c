@@ -142,12 +142,14 @@ bool memwait_call_claim(struct memwait_call *call)
 
 	if (call->woken == call->count)
 		return false;
-	for (waiter = memwait_call_next(call); waiter; waiter = memwait_call_after(call, next)) {
+	for (waiter = memwait_call_next(call); waiter;
+	     waiter = next ? memwait_call_after(call, next) : memwait_call_next(call)) {
 		if (memwait_wakes_are_full(&call->wakes))
 			return true;
 		call->wakes.looked++;
 		call->reached = waiter->number;
-		next = rb_next(&waiter->node);
+		/* Not if this one may be the last: it can be as long a way as to find the first. */
+		next = call->count - call->woken > 1 ? rb_next(&waiter->node) : NULL;
 		claim = waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes);
 		if (likely(claim == MEMWAIT_CLAIM_WON)) {
 			if (++call->woken == call->count)
