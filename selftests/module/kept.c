@@ -5,9 +5,11 @@
  * of file.
  */
 #include "async_test.h"
+#include "signal_test.h"
 #include <linux/fs.h>
 #include <sys/file.h>
 #include <linux/io_uring.h>
+#include <linux/membarrier.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/vfs.h>
@@ -480,14 +482,14 @@ MOUNTED_TEST(R11_unlinked_file_is_freed_with_its_last_wait)
  * A frozen file system lets nobody free an unlinked file, until it is thawed: as one does that asks
  * a daemon which does not answer. Who does the freeing waits for as long.
  */
-FIXTURE(frozen)
+FIXTURE(disk)
 {
 	int fd, root;
 	uint32_t *shared;
 	struct place place;
 };
 
-FIXTURE_SETUP(frozen)
+FIXTURE_SETUP(disk)
 {
 	long page = sysconf(_SC_PAGESIZE);
 	int err = make_place(&self->place, EXT4, page);
@@ -502,7 +504,7 @@ FIXTURE_SETUP(frozen)
 	ASSERT_LE(0, self->fd);
 }
 
-FIXTURE_TEARDOWN(frozen)
+FIXTURE_TEARDOWN(disk)
 {
 	ioctl(self->root, FITHAW, 0);	/* if it is frozen still */
 	close(self->root);
@@ -546,7 +548,7 @@ static int arm_owned(int fd, const uint64_t *word, uint64_t user_data)
  * R25, R35: a close passes on what was not read, and tells of the context's death, before it frees
  * a file.
  */
-TEST_F_TIMEOUT(frozen, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
+TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 {
 	uint64_t *owned = (uint64_t *)(self->shared + 4);
 	struct memwait_completion done;
@@ -623,7 +625,7 @@ static bool has_io_uring(void)
  * R30: no kernel thread that others need frees a file. And what it leaves to be freed is counted
  * until then (R31).
  */
-TEST_F_TIMEOUT(frozen, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
+TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 {
 	uint64_t *word = (uint64_t *)(self->shared + 4);
 	struct memwait_completion done;
@@ -669,7 +671,7 @@ TEST_F_TIMEOUT(frozen, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
  * R31: what kernel threads leave to be freed comes while the first of it is being freed, and while
  * more of it is to be. All of it is given back, and the user and the module with it.
  */
-TEST_F_TIMEOUT(frozen, R31_all_that_kernel_threads_leave_is_given_back, 300)
+TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 {
 	long before = read_number("/sys/module/memwait/refcnt"), after = 0, tries;
 	pid_t pids[LEFT];
@@ -706,6 +708,175 @@ TEST_F_TIMEOUT(frozen, R31_all_that_kernel_threads_leave_is_given_back, 300)
 	}
 	EXPECT_EQ(0, mw_user_pins(self->fd));
 	EXPECT_GE(before, after);
+}
+
+/* So many that the file system has no other inode than that of the place. */
+static void use_up_inodes(const char *dir)
+{
+	char path[80];
+	int i, file;
+
+	for (i = 0;; i++) {
+		snprintf(path, sizeof(path), "%s/other%d", dir, i);
+		file = open(path, O_RDWR | O_CREAT, 0600);
+		if (file < 0)
+			return;
+		close(file);
+	}
+}
+
+/* A word of a file that nothing else refers to, and that has the number of the one before. */
+static uint64_t *make_word(const char *path, ino_t *number)
+{
+	int file = open(path, O_RDWR | O_CREAT, 0600);
+	long page = sysconf(_SC_PAGESIZE);
+	void *word = MAP_FAILED;
+	struct stat of;
+
+	if (file >= 0 && !ftruncate(file, page) && !fstat(file, &of) &&
+	    (!*number || *number == of.st_ino)) {
+		*number = of.st_ino;
+		word = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	}
+	close(file);
+	return word == MAP_FAILED ? NULL : word;
+}
+
+/*
+ * Another file in its stead. As the kernel gives back last what it takes first, this one mostly
+ * comes to the same address as well.
+ */
+static uint64_t *replace_word(uint64_t *word, const char *path, ino_t *number)
+{
+	int i;
+
+	munmap(word, sysconf(_SC_PAGESIZE));
+	unlink(path);
+	/* Until it has been freed, after a grace period. */
+	for (i = 0; i < 3; i++) {
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+		usleep(10000);
+	}
+	return make_word(path, number);
+}
+
+/* A thread that waits, is interrupted, and waits again when it may. */
+struct comer {
+	pthread_t thread;
+	pid_t tid;
+	int fd, away, back;
+	uint64_t *word;
+	int result;
+};
+
+static void *come_back(void *arg)
+{
+	struct comer *comer = arg;
+
+	__atomic_store_n(&comer->tid, gettid(), __ATOMIC_RELEASE);
+	comer->result = mw_wait(comer->fd, comer->word, 0, FOREVER, U32);
+	__atomic_store_n(&comer->away, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&comer->back, __ATOMIC_ACQUIRE))
+		usleep(100);
+	if (comer->result == -EINTR)
+		comer->result = mw_wait(comer->fd, comer->word, 0, FOREVER, U32);
+	return NULL;
+}
+
+#define REPLACED	20
+
+/* R12: a place is in the queue of a word, whatever has its number and its address afterwards. */
+TEST_F_TIMEOUT(disk, R12_a_place_is_not_of_a_file_with_the_same_number, 300)
+{
+	struct memwait_completion done;
+	uint64_t *word;
+	ino_t number = 0;
+	int round;
+
+	handle(SIGUSR1, 0);
+	ASSERT_EQ(0, bind_to(0));
+	use_up_inodes(self->place.dir);
+	word = make_word(self->place.path, &number);
+	for (round = 0; round < REPLACED; round++) {
+		struct comer comer = { .fd = self->fd, .word = word };
+
+		ASSERT_NE(NULL, word);
+		ASSERT_EQ(0, pthread_create(&comer.thread, NULL, come_back, &comer));
+		await_waiters(self->fd, word, U32, 1);
+		interrupt_thread(comer.thread, comer.tid);
+		while (!__atomic_load_n(&comer.away, __ATOMIC_ACQUIRE))
+			usleep(100);
+		word = replace_word(word, self->place.path, &number);
+		ASSERT_NE(NULL, word);
+		comer.word = word;
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+		__atomic_store_n(&comer.back, 1, __ATOMIC_RELEASE);
+		await_waiters(self->fd, word, U32, 2);
+		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+		EXPECT_EQ(1, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
+		pthread_join(comer.thread, NULL);
+		EXPECT_EQ(MEMWAIT_OK, comer.result);
+		mw_read(self->fd, &done, 1);
+	}
+}
+
+/* Arms a wait for the death of a child, which dies, and reads of it. Returns the wait's id. */
+static uint64_t be_told(int fd, uint64_t *word, uint64_t *shared)
+{
+	struct memwait_completion done;
+	pid_t pid;
+
+	*shared = 0;
+	pid = fork();
+	if (!pid) {
+		mw_owner(fd, 0, shared);
+		for (;;)
+			pause();
+	}
+	while (!__atomic_load_n(shared, __ATOMIC_ACQUIRE))
+		usleep(100);
+	*word = *shared;
+	if (arm_owned(fd, word, 1) != MEMWAIT_PENDING)
+		return 0;
+	kill(pid, SIGKILL);
+	child_status(pid);
+	return read_next(fd, &done) == 1 && done.result == MEMWAIT_OWNER_DIED ? done.id : 0;
+}
+
+TEST_F_TIMEOUT(disk, R12_a_told_wait_is_not_on_a_file_with_the_same_number, 300)
+{
+	struct memwait_async entry = {
+		.wait = { .flags = MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, .deadline = FOREVER },
+		.user_data = 3,
+	};
+	struct memwait_completion done;
+	uint64_t *word;
+	ino_t number = 0;
+	int round, i;
+
+	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL) == -EOPNOTSUPP)
+		SKIP(return, "no owners");
+	ASSERT_EQ(0, bind_to(0));
+	use_up_inodes(self->place.dir);
+	word = make_word(self->place.path, &number);
+	for (round = 0; round < REPLACED; round++) {
+		ASSERT_NE(NULL, word);
+		entry.id = be_told(self->fd, word, (uint64_t *)self->shared);
+		ASSERT_NE(0, entry.id);
+		word = replace_word(word, self->place.path, &number);
+		ASSERT_NE(NULL, word);
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, MEMWAIT_SIZE_U64, 2,
+						    NULL));
+		entry.wait.addr = (uintptr_t)word;
+		EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
+		EXPECT_EQ(MEMWAIT_PENDING, entry.result);
+		for (i = 2; i <= 3; i++) {
+			EXPECT_EQ(1, mw_notify(self->fd, word, 1, MEMWAIT_SIZE_U64));
+			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+			EXPECT_EQ(i, done.user_data);
+		}
+	}
 }
 
 TEST_HARNESS_MAIN
