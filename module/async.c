@@ -349,6 +349,7 @@ static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
  * memwait_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's, after memwait_context_use()
  * @cancel: from user space, unchecked
+ * @unused: gets the pins without other users, for memwait_context_unuse()
  *
  * Context: process context.
  *
@@ -356,9 +357,9 @@ static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
  * already; -ENOENT: the wait never existed, or has ended and its
  * completion can be read or was read; or -EINVAL.
  */
-int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel)
+int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
+		   struct memwait_pin **unused)
 {
-	struct memwait_pin *unused = NULL;
 	struct memwait_async_waiter *wait;
 	bool claimed;
 
@@ -374,9 +375,8 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 
 	trace_memwait_cancel(wait);
 	if (memwait_async_withdraw(wait)) {
-		memwait_async_end(wait, &unused);
+		memwait_async_end(wait, unused);
 		memwait_async_free(context, &wait, 1);
-		memwait_pins_put(context->user, unused);
 	}
 	return 0;
 }

@@ -133,13 +133,15 @@ static void memwait_context_end(struct memwait_context *context)
 /**
  * memwait_context_unuse() - end a call that only the owner of a context may make
  * @context: after memwait_context_use(); ends if it was closed meanwhile
+ * @unused: pins that the call has left without other users, or %NULL. Put last: it may take forever
  *
  * Context: process context, may sleep.
  */
-void memwait_context_unuse(struct memwait_context *context)
+void memwait_context_unuse(struct memwait_context *context, struct memwait_pin *unused)
 {
 	if (READ_ONCE(context->owner) != &memwait_anybody && refcount_dec_and_test(&context->uses))
 		memwait_context_end(context);
+	memwait_pins_put(context->user, unused);
 }
 
 /*
@@ -189,7 +191,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
 	if (cmpxchg(&context->owner, id, &memwait_nobody) == id)
-		memwait_context_unuse(context);
+		memwait_context_unuse(context, NULL);
 	return 0;
 }
 
@@ -345,15 +347,15 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 		memwait_context_wake(context);
 }
 
-static void memwait_read_free(struct memwait_context *context, struct list_head *taken)
+static void memwait_read_free(struct memwait_context *context, struct list_head *taken,
+			      struct memwait_pin **unused)
 {
 	struct memwait_async_waiter *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
-	struct memwait_pin *unused = NULL;
 	unsigned int nr = 0;
 
 	list_for_each_entry_safe(wait, next, taken, node) {
 		trace_memwait_async_read(wait);
-		memwait_async_end(wait, &unused);
+		memwait_async_end(wait, unused);
 		waits[nr++] = wait;
 		if (nr == MEMWAIT_CHUNK || list_entry_is_head(next, taken, node)) {
 			memwait_async_free(context, waits, nr);
@@ -361,7 +363,6 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 			cond_resched();
 		}
 	}
-	memwait_pins_put(context->user, unused);
 }
 
 /*
@@ -392,7 +393,7 @@ static bool memwait_read_trylock(struct memwait_context *context)
 
 /* Returns bytes read, possibly 0, or a negative errno. */
 static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter *to,
-				bool nonblocking)
+				bool nonblocking, struct memwait_pin **unused)
 {
 	const size_t size = sizeof(struct memwait_completion);
 	unsigned int nr = 0;
@@ -425,17 +426,18 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 		return -ERESTARTSYS;
 	if (!nr)
 		return ret;
-	memwait_read_free(context, &taken);
+	memwait_read_free(context, &taken, unused);
 	return nr * size;
 }
 
 /* Returns as memwait_read_iter(). */
-static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to, bool nonblocking)
+static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to, bool nonblocking,
+			    struct memwait_pin **unused)
 {
 	ssize_t ret;
 
 	for (;;) {
-		ret = memwait_read_now(context, to, nonblocking);
+		ret = memwait_read_now(context, to, nonblocking, unused);
 		if (ret)
 			return ret;
 		if (nonblocking)
@@ -462,6 +464,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
 	struct memwait_context *context = iocb->ki_filp->private_data;
+	struct memwait_pin *unused = NULL;
 	ssize_t ret;
 
 	if (iov_iter_count(to) < sizeof(struct memwait_completion))
@@ -469,8 +472,8 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	ret = memwait_context_use(context);
 	if (ret)
 		return ret;
-	ret = memwait_read(context, to, nonblocking);
-	memwait_context_unuse(context);
+	ret = memwait_read(context, to, nonblocking, &unused);
+	memwait_context_unuse(context, unused);
 	return ret;
 }
 

@@ -421,7 +421,8 @@ void memwait_async_leave(struct memwait_async_waiter *wait);
 void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);
 void memwait_async_end_all(struct memwait_context *context, struct memwait_pin **unused);
 struct memwait_pin *memwait_async_close(struct memwait_context *context);
-int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel);
+int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
+		   struct memwait_pin **unused);
 bool memwait_is_due(struct memwait_context *context);
 void memwait_expire(struct memwait_context *context, size_t room);
 void memwait_expire_open(struct memwait_context *context);
@@ -454,7 +455,7 @@ void memwait_owner_exit(void);
 
 /* context.c */
 int memwait_context_use(struct memwait_context *context);
-void memwait_context_unuse(struct memwait_context *context);
+void memwait_context_unuse(struct memwait_context *context, struct memwait_pin *unused);
 int memwait_info(struct memwait_context *context, void __user *arg, size_t size);
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);

@@ -88,6 +88,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 	void __user *arg = (void __user *)argp;
 	size_t size = _IOC_SIZE(cmd);
 	union memwait_argument u __uninitialized;
+	struct memwait_pin *unused = NULL;
 	int ret;
 
 	switch (MEMWAIT_IOC(cmd)) {
@@ -108,15 +109,15 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		if (ret)
 			return ret;
 		ret = memwait_wait_async(context, &u.wait_async);
-		memwait_context_unuse(context);
+		memwait_context_unuse(context, NULL);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:
 		      memwait_context_use(context);
 		if (ret)
 			return ret;
-		ret = memwait_cancel(context, &u.cancel);
-		memwait_context_unuse(context);
+		ret = memwait_cancel(context, &u.cancel, &unused);
+		memwait_context_unuse(context, unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);

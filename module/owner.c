@@ -286,7 +286,7 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 	identity = *id ? NULL : memwait_owner_new(context, NULL);
 	if (identity && !IS_ERR(identity))
 		*id = identity->id;
-	memwait_context_unuse(context);
+	memwait_context_unuse(context, NULL);
 	return PTR_ERR_OR_ZERO(identity);
 }
 

@@ -710,6 +710,80 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 	EXPECT_GE(before, after);
 }
 
+/* Who frees the file of its wait, and may not come back from that. */
+struct freer {
+	pthread_t thread;
+	pid_t tid;
+	int fd;
+	uint64_t id;		/* of the wait to cancel; 0: it reads the completion */
+	int result;
+};
+
+static void *free_file(void *arg)
+{
+	struct freer *freer = arg;
+	struct memwait_completion done;
+
+	__atomic_store_n(&freer->tid, gettid(), __ATOMIC_RELEASE);
+	freer->result = freer->id ? mw_cancel(freer->fd, freer->id) :
+				    mw_read(freer->fd, &done, 1);
+	return NULL;
+}
+
+/* Arms a wait on the file, which it makes, and notifies it if it is to be @read. Returns its id. */
+static uint64_t arm_on_file(int fd, const char *path, bool read)
+{
+	int file = open(path, O_RDWR | O_CREAT, 0600), opened;
+	long page = sysconf(_SC_PAGESIZE);
+	uint32_t *word;
+	uint64_t id;
+
+	if (file < 0 || ftruncate(file, 2 * page))
+		return 0;
+	opened = arm(fd, file, O_RDWR, &id);
+	word = map(file, page, PROT_READ);
+	if (opened < 0 || !word || (read && mw_notify(fd, word, 1, U32) != 1))
+		return 0;
+	munmap(word, page);
+	close(opened);
+	close(file);
+	return id;
+}
+
+/* L10, R28: a call that frees a file holds up nobody who waits for the end of the context. */
+TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
+{
+	struct freer freer;
+	uint64_t end, id;
+	int read;
+
+	for (read = 0; read < 2; read++) {
+		freer = (struct freer) { .fd = memwait_open(O_NONBLOCK) };
+		if (mw_owner(freer.fd, BIND, NULL) == -EOPNOTSUPP)
+			SKIP(return, "no owners");
+		EXPECT_EQ(MEMWAIT_PENDING, mw_async(freer.fd, self->shared, 0, FOREVER, U32, 1,
+						    NULL));
+		id = arm_on_file(freer.fd, self->place.path, read);
+		ASSERT_NE(0, id);
+		freer.id = read ? 0 : id;
+		ASSERT_TRUE(freeze(self->root, self->place.path));
+		ASSERT_EQ(0, pthread_create(&freer.thread, NULL, free_file, &freer));
+		while (!__atomic_load_n(&freer.tid, __ATOMIC_ACQUIRE) ||
+		       thread_state(freer.tid) != 'D')
+			usleep(100);
+		close(freer.fd);
+		end = in_ms(20000);
+		while (mw_waiters(self->fd, self->shared, U32) && now_ns(CLOCK_MONOTONIC) < end)
+			usleep(100);
+		EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
+		EXPECT_EQ('D', thread_state(freer.tid));
+
+		EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
+		pthread_join(freer.thread, NULL);
+		EXPECT_EQ(read, freer.result);
+	}
+}
+
 /* So many that the file system has no other inode than that of the place. */
 static void use_up_inodes(const char *dir)
 {
