@@ -190,7 +190,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 		memwait_begin_put(&arm.word, 0, 1);
 		if (ret != -EAGAIN)
 			break;
-		ret = memwait_begin_again(-EINTR);
+		ret = memwait_begin_again();
 		if (ret)
 			break;
 	}
@@ -312,7 +312,7 @@ static int memwait_arm_group(struct memwait_async_group *group,
 			ret = memwait_arm_group_join(group, waits, &prepared, index);
 		if (ret != -EAGAIN)
 			break;
-		ret = memwait_begin_again(-EINTR);
+		ret = memwait_begin_again();
 		if (ret)
 			break;
 	}
@@ -373,7 +373,8 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 		ret = memwait_arm_any(context, &arg.any, arg.user_data, entry);
 	else if (!ret)
 		ret = memwait_arm_one(context, &arg, entry);
-	if (ret != MEMWAIT_PENDING && memwait_arm_report(entry, 0, ret))
+	if (ret != MEMWAIT_PENDING &&
+	    memwait_arm_report(entry, 0, ret == -ERESTARTNOINTR ? -EINTR : ret))
 		ret = -EFAULT;
 	return ret;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * debugfs, for root. memwait/ids: all living ids, one per line, in the order of their creation. The
- * walk has a marker in the list of identities.
+ * debugfs, for root. memwait/ids: all living ids, one per line, the latest first. The walk has a
+ * marker in the list of identities, and goes away from where new ones come, so it ends.
  *
  * memwait/queues: all waiters, one per line.
  *

@@ -131,21 +131,21 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
 }
 
 /**
- * memwait_identity_begin_walk() - begin a walk over all identities
- * @marker: zeroed, the walk's marker
+ * memwait_identity_begin_walk() - begin a walk over all identities, the latest first
+ * @marker: zeroed, the walk's marker. What is made from now on comes behind it
  *
  * Context: process context.
  */
 void memwait_identity_begin_walk(struct memwait_identity *marker)
 {
 	spin_lock(&memwait_new_lock);
-	list_add(&marker->node, &memwait_all);
+	list_add_tail(&marker->node, &memwait_all);
 	spin_unlock(&memwait_new_lock);
 }
 
 /**
  * memwait_identity_next() - find the next identity, dead or alive
- * @marker: the walk's marker, moved behind it
+ * @marker: the walk's marker, moved before it
  *
  * Context: process context; under RCU.
  *
@@ -156,14 +156,14 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
 	struct memwait_identity *identity = marker;
 
 	spin_lock(&memwait_new_lock);
-	list_for_each_entry_continue(identity, &memwait_all, node) {
+	list_for_each_entry_continue_reverse(identity, &memwait_all, node) {
 		if (identity->id)
 			break;
 	}
 	if (list_entry_is_head(identity, &memwait_all, node))
 		identity = NULL;
 	else
-		list_move(&marker->node, &identity->node);
+		list_move_tail(&marker->node, &identity->node);
 	spin_unlock(&memwait_new_lock);
 	return identity;
 }

@@ -311,7 +311,7 @@ int __memwait_begin_get(struct memwait_word *words, size_t stride,
 			const struct memwait_wait *waits, u32 nr);
 void __memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr);
 int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
-int memwait_begin_again(int restarts);
+int memwait_begin_again(void);
 
 /**
  * memwait_is_address() - can an address of an array be one?

@@ -227,7 +227,7 @@ int memwait_requeue(struct memwait_requeue *requeue, struct memwait_requeue __us
 		memwait_word_put(&source);
 		if (ret != -EAGAIN)
 			break;
-		ret = memwait_begin_again(-EINTR);
+		ret = memwait_begin_again();
 		if (ret)
 			break;
 	}

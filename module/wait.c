@@ -207,8 +207,9 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		if (ret != -EAGAIN)
 			break;
 		memwait_begin_put(words, stride, nr);
-		ret = memwait_begin_again(-ERESTARTSYS) ?:
-		      memwait_begin_get(words, stride, waits, nr);
+		if (memwait_begin_again())
+			return -ERESTARTSYS;
+		ret = memwait_begin_get(words, stride, waits, nr);
 		if (ret)
 			return ret;
 	}

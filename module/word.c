@@ -301,16 +301,17 @@ int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index)
 
 /**
  * memwait_begin_again() - may a call retry after -EAGAIN?
- * @restarts: -ERESTARTSYS: any signal ends the call; -EINTR: only a signal that kills the thread
+ *
+ * The pages may vanish each time, so any signal ends the call, and so does the freezer.
  *
  * Context: process context, may sleep; the caller has put the words.
  *
- * Return: 0 to retry, or @restarts.
+ * Return: 0 to retry; or -ERESTARTNOINTR: nothing was done, the call is to be restarted.
  */
-int memwait_begin_again(int restarts)
+int memwait_begin_again(void)
 {
-	if (restarts == -ERESTARTSYS ? signal_pending(current) : memwait_is_killed())
-		return restarts;
+	if (signal_pending(current))
+		return -ERESTARTNOINTR;
 	cond_resched();
 	return 0;
 }

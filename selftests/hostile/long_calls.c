@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R29: calls on very long arrays answer signals, and the freezer. */
 #include "hostile_test.h"
+#include <linux/falloc.h>
+#include <linux/userfaultfd.h>
+#include <sys/prctl.h>
 
 /* R29: calls on very long arrays. These are mapped so that they take hardly any memory. */
 #define LONG_ARRAY	1000000000U
@@ -174,6 +177,110 @@ MEMWAIT_TEST(R29_a_long_notify_many_freezes)
 MEMWAIT_TEST(R29_a_long_batch_freezes)
 {
 	freeze_long_call(_metadata, self->fd, self->shared, call_wait_async);
+}
+
+/*
+ * R7, R29: a group of two words that are never there together, so that it begins anew all the time,
+ * until the signal's handler ends that.
+ */
+struct pages {
+	int file, uffd;
+	char *start;
+};
+
+static int *both_may_stay;
+
+static void let_both_stay(int sig)
+{
+	(void)sig;
+	store(both_may_stay, 1);
+}
+
+/* Whoever misses one of two pages gets it in exchange for the other. */
+static void exchange_pages(const struct pages *pages)
+{
+	struct uffd_msg msg;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (read(pages->uffd, &msg, sizeof(msg)) == sizeof(msg)) {
+		long missed = msg.arg.pagefault.address - (uintptr_t)pages->start < 4096 ? 0 : 4096;
+		struct uffdio_zeropage zero = {
+			.range = { (uintptr_t)pages->start + missed, 4096 },
+		};
+
+		if (!load(both_may_stay) &&
+		    fallocate(pages->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			      4096 - missed, 4096))
+			break;
+		ioctl(pages->uffd, UFFDIO_ZEROPAGE, &zero);
+	}
+	_exit(1);
+}
+
+/* The other process goes on when this one is frozen. */
+static int call_group(int fd, uint32_t *word)
+{
+	const struct sigaction stay = { .sa_handler = let_both_stay };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct memwait_wait waits[2];
+	struct pages pages;
+	uint64_t id;
+	int ret;
+
+	(void)word;
+	both_may_stay = shared_page(4096);
+	pages.file = memfd_create("pages", 0);
+	pages.uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (ftruncate(pages.file, 2 * 4096L) || ioctl(pages.uffd, UFFDIO_API, &api) ||
+	    sigaction(SIGUSR1, &stay, NULL))
+		return -EIO;
+	pages.start = mmap(NULL, 2 * 4096L, PROT_READ, MAP_SHARED, pages.file, 0);
+	reg.range.start = (uintptr_t)pages.start;
+	reg.range.len = 2 * 4096L;
+	if (pages.start == MAP_FAILED || ioctl(pages.uffd, UFFDIO_REGISTER, &reg))
+		return -EIO;
+	if (!fork_child())
+		exchange_pages(&pages);
+	waits[0] = member(pages.start, 0, U32);
+	waits[1] = member(pages.start + 4096, 0, U32);
+	ret = mw_group(fd, waits, 2, MEMWAIT_FOREVER, 0, 0, &id);
+	return ret == MEMWAIT_PENDING ? 1 + mw_cancel(fd, id) : ret;
+}
+
+static bool has_userfaultfd(void)
+{
+	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	close(uffd);
+	return uffd >= 0;
+}
+
+MEMWAIT_TEST(R29_a_group_that_never_joins_answers_signals)
+{
+	if (!has_userfaultfd())
+		SKIP(return, "no userfaultfd");
+	signal_long_call(_metadata, self->fd, self->shared, call_group, 2);
+}
+
+MEMWAIT_TEST(R29_a_group_that_never_joins_freezes)
+{
+	if (!has_userfaultfd())
+		SKIP(return, "no userfaultfd");
+	freeze_long_call(_metadata, self->fd, self->shared, call_group);
+}
+
+MEMWAIT_TEST(R28_a_group_that_never_joins_can_be_killed)
+{
+	struct long_call *c = shared_page(4096);
+	pid_t pid;
+
+	if (!has_userfaultfd())
+		SKIP(return, "no userfaultfd");
+	pid = start_long_call(c, self->fd, self->shared, call_group);
+	EXPECT_EQ(0, load(&c->returned));
+	EXPECT_WITHIN_MS(5000, kill_and_time(pid));
+	munmap(c, 4096);
 }
 
 TEST_HARNESS_MAIN

@@ -387,4 +387,30 @@ IDS_TEST(R37_only_root_reads_the_list)
 	EXPECT_EQ(0, child_status(child));
 }
 
+#define NEW	3
+#define READS	100
+
+/* It lists what there was, however fast ids are made. */
+IDS_TEST(R29_the_list_ends_while_ids_are_made)
+{
+	int list = open(IDS, O_RDONLY), fds[NEW * READS], reads, i, nr = 0;
+	char line[64];
+	ssize_t ret = 1;
+
+	ASSERT_LE(0, list);
+	for (reads = 0; reads < READS && ret > 0; reads++) {
+		for (i = 0; i < NEW; i++) {
+			fds[nr] = memwait_open(0);
+			ASSERT_LE(0, fds[nr]);
+			EXPECT_EQ(0, mw_owner(fds[nr++], MEMWAIT_OWNER_CONTEXT, NULL));
+		}
+		ret = read(list, line, sizeof(line));
+	}
+	EXPECT_EQ(0, ret);
+	TH_LOG("%d reads", reads);
+	while (nr)
+		close(fds[--nr]);
+	close(list);
+}
+
 TEST_HARNESS_MAIN
