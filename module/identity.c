@@ -35,8 +35,7 @@
  * context with no raw lock held.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
- *			last by address -> memwait_living_lock
- *			memwait_new_lock -> memwait_context.lock -> memwait_living_lock
+ *			last by address -> memwait_identities_lock
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -55,9 +54,12 @@
  * softirqs, which a context that must not sleep cannot do on PREEMPT_RT.
  */
 static DEFINE_HASHTABLE(memwait_living, 14);
-static DEFINE_RAW_SPINLOCK(memwait_living_lock);	/* for table changes */
-/* Serializes the creation of identities, so that no thread or context gets two; and their list. */
-static DEFINE_SPINLOCK(memwait_new_lock);
+/*
+ * Serializes the creation of identities, so that no thread or context gets two, and changes of the
+ * table above and of the list. All users share it, so that it is raw: on PREEMPT_RT a preempted
+ * holder would hold up all others.
+ */
+static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
 
 /* Half of the bits of an id. */
@@ -138,9 +140,9 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
  */
 void memwait_identity_begin_walk(struct memwait_identity *marker)
 {
-	spin_lock(&memwait_new_lock);
+	raw_spin_lock(&memwait_identities_lock);
 	list_add_tail(&marker->node, &memwait_all);
-	spin_unlock(&memwait_new_lock);
+	raw_spin_unlock(&memwait_identities_lock);
 }
 
 /**
@@ -155,7 +157,7 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
 {
 	struct memwait_identity *identity = marker;
 
-	spin_lock(&memwait_new_lock);
+	raw_spin_lock(&memwait_identities_lock);
 	list_for_each_entry_continue_reverse(identity, &memwait_all, node) {
 		if (identity->id)
 			break;
@@ -164,7 +166,7 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
 		identity = NULL;
 	else
 		list_move_tail(&marker->node, &identity->node);
-	spin_unlock(&memwait_new_lock);
+	raw_spin_unlock(&memwait_identities_lock);
 	return identity;
 }
 
@@ -176,9 +178,9 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
  */
 void memwait_identity_end_walk(struct memwait_identity *marker)
 {
-	spin_lock(&memwait_new_lock);
+	raw_spin_lock(&memwait_identities_lock);
 	list_del(&marker->node);
-	spin_unlock(&memwait_new_lock);
+	raw_spin_unlock(&memwait_identities_lock);
 }
 
 /* See the top. */
@@ -264,16 +266,14 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 static void memwait_identity_add(struct memwait_identity *identity,
 				 struct memwait_context *context)
 {
-	lockdep_assert_held(&memwait_new_lock);
+	lockdep_assert_held(&memwait_identities_lock);
 	refcount_inc(&identity->user->refs);
 	__module_get(THIS_MODULE);	/* the caller's file holds a reference until here */
 	list_add_tail(&identity->node, &memwait_all);
 	/* The barrier is for waiters who see the id in a word. */
 	smp_store_mb(identity->dead, false);
 	if (identity->who) {
-		raw_spin_lock(&memwait_living_lock);
 		hash_add_rcu(memwait_living, &identity->who_node, (unsigned long)identity->who);
-		raw_spin_unlock(&memwait_living_lock);
 	} else {
 		WRITE_ONCE(context->id, identity->id);
 		WRITE_ONCE(context->identity, identity);
@@ -300,13 +300,13 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 		return new;
 
 	/* Charge last: a charge that another call has seen must not be taken back. */
-	spin_lock(&memwait_new_lock);
+	raw_spin_lock(&memwait_identities_lock);
 	identity = who ? memwait_identity_of(who) : context->identity;
 	if (!identity && memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
 		memwait_identity_add(new, context);
 		swap(identity, new);
 	}
-	spin_unlock(&memwait_new_lock);
+	raw_spin_unlock(&memwait_identities_lock);
 	memwait_identity_drop(new);
 	return identity ?: ERR_PTR(-ENOSPC);
 }
@@ -332,8 +332,8 @@ int memwait_identity_bind(struct memwait_context *context)
 	new = memwait_identity_alloc(context, NULL);
 	if (IS_ERR(new))
 		return PTR_ERR(new);
-	spin_lock(&memwait_new_lock);
 	spin_lock(&context->lock);
+	raw_spin_lock(&memwait_identities_lock);
 	if (context->owner == &memwait_anybody) {
 		err = -EBUSY;
 	} else if (context->owner) {
@@ -345,8 +345,8 @@ int memwait_identity_bind(struct memwait_context *context)
 	} else {
 		err = -ENOSPC;
 	}
+	raw_spin_unlock(&memwait_identities_lock);
 	spin_unlock(&context->lock);
-	spin_unlock(&memwait_new_lock);
 	memwait_identity_drop(new);
 	return err;
 }
@@ -363,12 +363,12 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 {
 	struct memwait_user *user = identity->user;
 
-	raw_spin_lock(&memwait_living_lock);
+	raw_spin_lock(&memwait_identities_lock);
 	if (identity->who)
 		hash_del_rcu(&identity->who_node);
 	identity->ended = ended;
 	smp_store_release(&identity->dead, true);	/* (D) */
-	raw_spin_unlock(&memwait_living_lock);
+	raw_spin_unlock(&memwait_identities_lock);
 	trace_memwait_owner_died(identity);
 	/* Once in the list, the identity may be buried and freed, and its user with it. */
 	rcu_read_lock();
@@ -388,9 +388,9 @@ void memwait_identity_free(struct memwait_identity *identity)
 {
 	struct memwait_user *user = identity->user;
 
-	spin_lock(&memwait_new_lock);
+	raw_spin_lock(&memwait_identities_lock);
 	list_del(&identity->node);
-	spin_unlock(&memwait_new_lock);
+	raw_spin_unlock(&memwait_identities_lock);
 	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
 	memwait_identity_drop(identity);
 	memwait_user_put(user);
