@@ -255,4 +255,39 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 	EXPECT_WITHIN_MS(100, late[DEADLINES - 1]);
 }
 
+/*
+ * R13, R29: overdue waits that nobody reads are ended by the notify that reaches them, once: not by
+ * the next one.
+ */
+static uint64_t timed_notify(struct __test_metadata *_metadata, int fd, uint32_t *word)
+{
+	struct memwait_completion done;
+	uint64_t start, took;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	start = now();
+	EXPECT_EQ(1, mw_notify(fd, word, 1, U32));
+	took = now() - start;
+	EXPECT_EQ(1, mw_read(fd, &done, 1));
+	return took;
+}
+
+LIMITS_TEST(R29_overdue_waits_cost_a_notify_once)
+{
+	int n = allow_many_waits(2 * MANY_WAITS), idle = memwait_open(O_NONBLOCK);
+	uint64_t deadline = arm_timed(&idle, self->word, n, NULL), first, second;
+
+	ASSERT_NE(0, deadline);
+	while (now() < deadline)
+		usleep(1000);
+	EXPECT_EQ(n, mw_waiters(self->fd, self->word, U32));
+	first = timed_notify(_metadata, self->fd, self->word);
+	second = timed_notify(_metadata, self->fd, self->word);
+	TH_LOG("a notify beside %d overdue waits: %ld us, then %ld us", n, (long)first / 1000,
+	       (long)second / 1000);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
+	EXPECT_GT(first / 10, second);
+	close(idle);
+}
+
 TEST_HARNESS_MAIN

@@ -352,9 +352,17 @@ static void wait_elsewhere(struct told_thread *t)
 		abort();
 }
 
-OWNER_TEST(R12_another_wait_ends_the_place)
+/* So does one of the same word whose deadline has passed, but for 0. */
+static void give_up(struct told_thread *t)
 {
-	struct told_thread t = { .between = wait_elsewhere };
+	if (mw_wait(t->fd, SMALL(t->board), 0, 1, OWNED32) != MEMWAIT_TIMED_OUT)
+		abort();
+}
+
+static void expect_place_ended(struct __test_metadata *_metadata, FIXTURE_DATA(owner) *self,
+			       void (*between)(struct told_thread *t))
+{
+	struct told_thread t = { .between = between };
 
 	tell_thread(self->fd, &t, self->board);
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
@@ -364,6 +372,16 @@ OWNER_TEST(R12_another_wait_ends_the_place)
 	EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));
 	pthread_join(t.thread, NULL);
 	EXPECT_EQ(MEMWAIT_OK, t.result);
+}
+
+OWNER_TEST(R12_another_wait_ends_the_place)
+{
+	expect_place_ended(_metadata, self, wait_elsewhere);
+}
+
+OWNER_TEST(R12_a_passed_deadline_ends_the_place)
+{
+	expect_place_ended(_metadata, self, give_up);
 }
 
 /* Told again and again, by one death after the other: it never falls behind. */
