@@ -25,6 +25,9 @@ struct ntsync_wait_args {
 #define NTSYNC_IOC_CREATE_EVENT	_IOW('N', 0x87, struct ntsync_event_args)
 #define NTSYNC_IOC_EVENT_SET	_IOR('N', 0x88, __u32)
 
+/* Of the players: each has a processor of its own, if there are two; both have one; or any. */
+enum places { APART, TOGETHER, ANYWHERE };
+
 /* What both players see: each has words of its own, waits on all, and is told by the last. */
 struct board {
 	uint32_t words[2][MOST_WORDS];
@@ -37,6 +40,7 @@ struct player {
 	const struct way *way;
 	struct board *board;
 	int number;
+	enum places places;
 	long times;		/* it has the turn */
 	uint32_t *mine, *others;	/* words that are 1 when their player has the turn */
 	uint32_t private, words;
@@ -50,6 +54,7 @@ struct player {
 			struct memwait_notify_wait both;
 			struct memwait_wait members[MOST_WORDS];
 			struct memwait_wait_any any;
+			struct memwait_async async;
 		};
 		struct {
 			struct ntsync_wait_args event_wait;
@@ -272,6 +277,46 @@ static const struct way by_wait_any = {
 	.pass = tell_and_wait,
 };
 
+/* Each has a context of its own. */
+static double open_contexts(struct player *players)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		players[i].in = memwait_open(0);
+	players[0].device = memwait_open(0);
+	return players[0].device < 0 || players[0].in < 0 || players[1].in < 0 ? BENCH_FAILED : 0;
+}
+
+static void prepare_async(struct player *player)
+{
+	prepare_memwait(player);
+	player->async = (struct memwait_async) { .wait = player->wait };
+}
+
+static bool wait_by_async(struct player *player)
+{
+	struct memwait_completion completion;
+
+	while (!has_turn(player)) {
+		if (!bench_arm(player->in, &player->async, 1))
+			return false;
+		if (player->async.result == MEMWAIT_PENDING &&
+		    read(player->in, &completion, sizeof(completion)) != sizeof(completion))
+			return false;
+	}
+	take(player);
+	return true;
+}
+
+static const struct way by_async = {
+	.open = open_contexts,
+	.prepare = prepare_async,
+	.tell = tell_by_memwait,
+	.wait = wait_by_async,
+	.pass = tell_and_wait,
+};
+
 static double open_eventfds(struct player *players)
 {
 	int i;
@@ -382,30 +427,32 @@ static const struct way by_ntsync = {
 	.pass = tell_and_wait,
 };
 
-/* Each has a processor, if there are two: left alone they are on one or on two, as it comes. */
+/* For players that are bound: left alone they are on one processor or on two, as it comes. */
 static struct {
-	int processors[2], nr;
-} places;
+	int numbers[2], nr;
+	cpu_set_t allowed;
+} processors;
 
 /* To be called while nobody is bound. */
-static void find_places(void)
+static void find_processors(void)
 {
-	cpu_set_t allowed;
 	int cpu;
 
-	places.nr = 0;
-	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+	processors.nr = 0;
+	if (sched_getaffinity(0, sizeof(processors.allowed), &processors.allowed))
 		return;
-	for (cpu = 0; cpu < CPU_SETSIZE && places.nr < 2; cpu++) {
-		if (CPU_ISSET(cpu, &allowed))
-			places.processors[places.nr++] = cpu;
+	for (cpu = 0; cpu < CPU_SETSIZE && processors.nr < 2; cpu++) {
+		if (CPU_ISSET(cpu, &processors.allowed))
+			processors.numbers[processors.nr++] = cpu;
 	}
 }
 
 static void take_place(const struct player *player)
 {
-	if (places.nr == 2)
-		bind_to(places.processors[player->number]);
+	if (player->places == ANYWHERE)
+		sched_setaffinity(0, sizeof(processors.allowed), &processors.allowed);
+	else if (processors.nr == 2)
+		bind_to(processors.numbers[player->places == APART ? player->number : 0]);
 }
 
 static bool count(struct player *player, long i)
@@ -516,7 +563,8 @@ static void close_all(struct player *players)
 		close(players[0].device);
 }
 
-static double hand_over(const struct contender *contender, long times, bool processes)
+static double hand_over(const struct contender *contender, long times, bool processes,
+			enum places places)
 {
 	static struct player players[2];
 	const struct way *way = contender->how;
@@ -529,13 +577,14 @@ static double hand_over(const struct contender *contender, long times, bool proc
 
 	if (!board)
 		return BENCH_FAILED;
-	if (!places.nr)
-		find_places();
+	if (!processors.nr)
+		find_processors();
 	for (i = 0; i < 2; i++)
 		players[i] = (struct player) {
 			.way = way,
 			.board = board,
 			.number = i,
+			.places = places,
 			.times = times,
 			.mine = &board->words[i][contender->number - 1],
 			.others = &board->words[!i][contender->number - 1],
@@ -563,12 +612,27 @@ static double hand_over(const struct contender *contender, long times, bool proc
 
 static double threads(const struct contender *contender, long times)
 {
-	return hand_over(contender, times, false);
+	return hand_over(contender, times, false, APART);
 }
 
 static double processes(const struct contender *contender, long times)
 {
-	return hand_over(contender, times, true);
+	return hand_over(contender, times, true, APART);
+}
+
+static double threads_together(const struct contender *contender, long times)
+{
+	return hand_over(contender, times, false, TOGETHER);
+}
+
+static double threads_anywhere(const struct contender *contender, long times)
+{
+	return hand_over(contender, times, false, ANYWHERE);
+}
+
+static double processes_anywhere(const struct contender *contender, long times)
+{
+	return hand_over(contender, times, true, ANYWHERE);
 }
 
 /* Of each contender the number of words, and whether they are private. */
@@ -581,6 +645,7 @@ FIXTURE_VARIANT_ADD(bench, threads)
 		{ "futex2", threads, 1, MEMWAIT_PRIVATE, &by_futex2 },
 		{ "memwait", threads, 1, MEMWAIT_PRIVATE, &by_memwait },
 		{ "NOTIFY_WAIT", threads, 1, MEMWAIT_PRIVATE, &by_notify_wait },
+		{ "ASYNC and read", threads, 1, MEMWAIT_PRIVATE, &by_async },
 		{ "eventfd", threads, 1, 0, &by_eventfd },
 		{ "pipe", threads, 1, 0, &by_pipe },
 		{ "ntsync", threads, 1, 0, &by_ntsync },
@@ -599,6 +664,44 @@ FIXTURE_VARIANT_ADD(bench, processes)
 		{ "eventfd", processes, 1, 0, &by_eventfd },
 		{ "pipe", processes, 1, 0, &by_pipe },
 		{ "ntsync", processes, 1, 0, &by_ntsync },
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, threads_together)
+{
+	.times = 4000,
+	.check = 20,
+	.contenders = {
+		{ "futex", threads_together, 1, MEMWAIT_PRIVATE, &by_futex },
+		{ "memwait", threads_together, 1, MEMWAIT_PRIVATE, &by_memwait },
+		{ "NOTIFY_WAIT", threads_together, 1, MEMWAIT_PRIVATE, &by_notify_wait },
+		{ "ASYNC and read", threads_together, 1, MEMWAIT_PRIVATE, &by_async },
+		{ "eventfd", threads_together, 1, 0, &by_eventfd },
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, threads_anywhere)
+{
+	.times = 4000,
+	.check = 20,
+	.contenders = {
+		{ "futex", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_futex },
+		{ "memwait", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_memwait },
+		{ "NOTIFY_WAIT", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_notify_wait },
+		{ "ASYNC and read", threads_anywhere, 1, MEMWAIT_PRIVATE, &by_async },
+		{ "eventfd", threads_anywhere, 1, 0, &by_eventfd },
+	},
+};
+
+FIXTURE_VARIANT_ADD(bench, processes_anywhere)
+{
+	.times = 4000,
+	.check = 20,
+	.contenders = {
+		{ "futex", processes_anywhere, 1, 0, &by_futex },
+		{ "memwait", processes_anywhere, 1, 0, &by_memwait },
+		{ "NOTIFY_WAIT", processes_anywhere, 1, 0, &by_notify_wait },
+		{ "eventfd", processes_anywhere, 1, 0, &by_eventfd },
 	},
 };
 
