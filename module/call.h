@@ -9,9 +9,10 @@
 
 #include "memwait.h"
 
-/* What ends a call early or freezes it. */
+/* What ends a call early or freezes it, and what its caller does next. */
 enum memwait_call_kind {
 	MEMWAIT_CALL,		/* SIGKILL ends it, the freezer stops it */
+	MEMWAIT_CALL_HANDS_OVER, /* the same, and the caller is about to sleep */
 	MEMWAIT_CALL_SURE,	/* only the freezer stops it */
 	MEMWAIT_CALL_PASSES_ON,	/* neither: acts for a thread or context that has ended */
 };
@@ -26,7 +27,7 @@ enum memwait_call_kind {
  * @key: the word's key
  * @number: waiters with a greater number joined after the call began
  * @reached: number of the last waiter looked at; the call continues after it
- * @kind: what ends the call early
+ * @kind: what ends the call early, and whether the caller is about to sleep
  * @wakes: the wake-ups of the present step
  */
 struct memwait_call {

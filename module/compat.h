@@ -9,7 +9,9 @@
 #include <linux/hrtimer.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/version.h>
+#include <linux/wait.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 static inline void hrtimer_setup(struct hrtimer *timer,
@@ -63,6 +65,23 @@ static inline const struct path *file_user_path(const struct file *file)
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define MEMWAIT_EXIT_HAS_GROUP_DEAD
 #endif
+
+/*
+ * Wakes a thread as wake_up_process() does. The current thread is about to sleep: the scheduler may
+ * run the other one here. Since 6.6 default_wake_function() takes WF_CURRENT_CPU beside WF_SYNC.
+ * Modules do not see their values, which have been the same up to 7.3; later ones are not known.
+ */
+static inline void memwait_wake_up_here(struct task_struct *task)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0) && LINUX_VERSION_CODE < KERNEL_VERSION(7, 4, 0)
+	const int wf_sync = 0x10, wf_current_cpu = 0x40;
+	struct wait_queue_entry entry = { .private = task };
+
+	default_wake_function(&entry, TASK_NORMAL, wf_sync | wf_current_cpu, NULL);
+#else
+	wake_up_process(task);
+#endif
+}
 
 /*
  * Before 6.16 an anonymous inode had no file type, so S_ISREG alone excluded it. secretmem set

@@ -652,6 +652,7 @@ static inline void memwait_group_put(struct memwait_group *group)
 /* notify.c */
 int memwait_notify_word(const struct memwait_key *key, u32 count);
 int memwait_notify_surely(const struct memwait_key *key, u32 count);
+int memwait_notify_handing_over(const struct memwait_key *key, u32 count);
 void memwait_pass_on(const struct memwait_key *key, u32 count);
 u64 memwait_new_call(void);
 int memwait_notify(const struct memwait_notify *notify);

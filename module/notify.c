@@ -63,7 +63,11 @@ void memwait_step_end(struct memwait_call *call)
 	unsigned int i;
 
 	for (i = 0; i < wakes->nr_tasks; i++) {
-		wake_up_process(wakes->tasks[i]);
+		/* Of several, each may have a processor for itself. */
+		if (unlikely(call->kind == MEMWAIT_CALL_HANDS_OVER) && call->woken == 1)
+			memwait_wake_up_here(wakes->tasks[i]);
+		else
+			wake_up_process(wakes->tasks[i]);
 		put_task_struct(wakes->tasks[i]);
 	}
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -278,6 +282,22 @@ int memwait_notify_word(const struct memwait_key *key, u32 count)
 int memwait_notify_surely(const struct memwait_key *key, u32 count)
 {
 	return memwait_notify_call(key, count, MEMWAIT_CALL_SURE);
+}
+
+/**
+ * memwait_notify_handing_over() - memwait_notify_word() by a thread that is about to sleep
+ * @key: see memwait_notify_word()
+ * @count: see memwait_notify_word()
+ *
+ * If one thread is woken, it may run where the current one does.
+ *
+ * Context: process context, may sleep; takes the bucket's lock.
+ *
+ * Return: the number of waiters woken.
+ */
+int memwait_notify_handing_over(const struct memwait_key *key, u32 count)
+{
+	return memwait_notify_call(key, count, MEMWAIT_CALL_HANDS_OVER);
 }
 
 /**

@@ -326,12 +326,15 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user)
 {
 	struct memwait_word word = { .file = NULL };
+	bool sleeps;
 	u32 woken = 0;
 	int ret;
 
 	ret = memwait_compare(arg->wait.addr, arg->wait.expected, arg->wait.flags);
 	if (ret < 0)
 		return ret;
+	/* As it seems now. A wait with a deadline of 0 only looks. */
+	sleeps = !ret && arg->wait.deadline;
 	if (arg->notify.count) {
 		ret = memwait_word_get(&word, arg->notify.addr, arg->notify.flags);
 		if (ret)
@@ -339,7 +342,8 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	}
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
-		woken = memwait_notify_word(&word.key, arg->notify.count);
+		woken = sleeps ? memwait_notify_handing_over(&word.key, arg->notify.count) :
+				 memwait_notify_word(&word.key, arg->notify.count);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}

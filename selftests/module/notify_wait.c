@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* R17: NOTIFY_WAIT does what NOTIFY and then WAIT would, and a restart does not notify twice. */
+/*
+ * R17: NOTIFY_WAIT does what NOTIFY and then WAIT would, and a restart does not notify twice.
+ * R36: whom it wakes may run where it was.
+ */
+#include <sys/utsname.h>
+
 #include "several_test.h"
 
 static struct memwait_notify_wait notify_then_wait(const volatile void *notify, uint32_t count,
@@ -799,6 +804,101 @@ MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_word_to_notify_leaves_notified)
 
 	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
 	EXPECT_EQ(UNTOUCHED, arg.notified);
+}
+
+/* R36: who is about to sleep gives its processor away */
+
+#define GUESTS	40
+
+/* A thread that last ran on the second processor, and says where it is woken. */
+struct guest {
+	pthread_t thread;
+	int fd;
+	uint32_t *word, *answer;
+	pid_t tid;
+	int processor, result;
+};
+
+static void *guest_main(void *arg)
+{
+	struct guest *guest = arg;
+	cpu_set_t both;
+
+	CPU_ZERO(&both);
+	CPU_SET(0, &both);
+	CPU_SET(1, &both);
+	bind_to(1);
+	sched_setaffinity(0, sizeof(both), &both);
+	__atomic_store_n(&guest->tid, gettid(), __ATOMIC_RELEASE);
+	guest->result = mw_wait(guest->fd, guest->word, 0, FOREVER, U32);
+	guest->processor = sched_getcpu();
+	__atomic_store_n(guest->answer, 1, __ATOMIC_RELEASE);
+	mw_notify(guest->fd, guest->answer, 1, U32);
+	return NULL;
+}
+
+/* How many of the guests are woken on the first processor, where this thread is; or -1. */
+static int guests_here(int fd, uint32_t *words, bool sleeps)
+{
+	struct memwait_notify_wait arg;
+	struct guest guest;
+	int here = 0, i, ret;
+
+	if (bind_to(0))
+		return -1;
+	for (i = 0; i < GUESTS; i++) {
+		words[1] = 0;
+		guest = (struct guest) { .fd = fd, .word = words, .answer = words + 1 };
+		if (pthread_create(&guest.thread, NULL, guest_main, &guest))
+			abort();
+		await_waiters(fd, words, U32, 1);
+		await_asleep(__atomic_load_n(&guest.tid, __ATOMIC_ACQUIRE));
+		arg = notify_then_wait(words, 1, words + 1, sleeps ? 0 : 2, FOREVER);
+		ret = mw_notify_wait(fd, &arg);
+		/* It has a processor, and something to do. */
+		while (!sleeps && !__atomic_load_n(words + 1, __ATOMIC_ACQUIRE))
+			;
+		pthread_join(guest.thread, NULL);
+		if (guest.result != MEMWAIT_OK || arg.notified != 1 ||
+		    (ret != MEMWAIT_OK && ret != MEMWAIT_NOT_EQUAL))
+			return -1;
+		here += guest.processor == 0;
+	}
+	return here;
+}
+
+/* The kernels whose scheduler is told, see module/compat.h. */
+static bool hands_over(void)
+{
+	struct utsname name;
+	int major, minor;
+
+	return !uname(&name) && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+	       major * 1000 + minor >= 6006 && major * 1000 + minor < 7004;
+}
+
+MEMWAIT_TEST(R36_notify_wait_gives_its_processor_to_whom_it_wakes)
+{
+	int here;
+
+	if (has_one_processor() || !hands_over())
+		SKIP(return, "needs two processors, and a scheduler that can be told");
+	here = guests_here(self->fd, self->word, true);
+	TH_LOG("%d of %d", here, GUESTS);
+	EXPECT_LE(GUESTS * 3 / 4, here);
+}
+
+/* It has found that it need not wait: whom it wakes had to stand behind it. */
+MEMWAIT_TEST(R36_notify_wait_that_goes_on_keeps_its_processor)
+{
+	int here;
+
+	if (has_one_processor() || !hands_over())
+		SKIP(return, "needs two processors, and a scheduler that can be told");
+	here = guests_here(self->fd, self->word, false);
+	TH_LOG("%d of %d", here, GUESTS);
+	EXPECT_LE(0, here);
+	EXPECT_GE(GUESTS / 4, here);
 }
 
 TEST_HARNESS_MAIN
