@@ -53,8 +53,11 @@
 /* What waiters sleep on, HANDED aside. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-/* Spins only while nobody sleeps: sleepers go first. */
-static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
+/*
+ * CONTENDED does not end it, as the last sleeper to wake keeps it set: then two threads that take
+ * turns would sleep each time. But a fair lock goes to the sleepers.
+ */
+static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind)
 {
 	struct memwait_spin spin;
 	bool locked = false;
@@ -65,7 +68,7 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins)
 		/* relaxed: a hint; memwait_lock_try() decides */
 		uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
-		if (now & MEMWAIT_CONTENDED)
+		if (now & MEMWAIT_CONTENDED && kind & MEMWAIT_MUTEX_FAIR)
 			break;
 		if (now)
 			memwait_relax();
@@ -163,7 +166,7 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline)
 {
-	if (memwait_lock_try(word) || lock_by_spinning(word, spins))
+	if (memwait_lock_try(word) || lock_by_spinning(word, spins, kind))
 		return 0;
 	return memwait_lock_contended(word, kind, deadline);
 }
