@@ -71,6 +71,29 @@ USERLIB_TEST(R17_broadcast_without_the_mutex_wakes_all_in_the_end)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
+/* Nobody's unlock is to come: who was moved would be woken in a chain. */
+USERLIB_TEST(R17_broadcast_with_the_mutex_free_moves_nobody)
+{
+	struct monitor *monitor = self->shared;
+	struct standing line[LINE];
+	int i;
+
+	monitor_init(monitor, 0);
+	for (i = 0; i < LINE; i++) {
+		line[i] = (struct standing){ .monitor = monitor, .number = i };
+		ASSERT_EQ(EINPROGRESS, stand_with_loop(&line[i], self->loop));
+	}
+	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
+	EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
+	EXPECT_EQ(0, sleepers_of_mutex(monitor));
+	for (i = 0; i < LINE; i++)
+		ASSERT_EQ(0, dispatch_until(self->loop, &line[i].called, 1));
+	EXPECT_EQ(LINE, monitor->n_order);
+	EXPECT_EQ(0, monitor->violations);
+	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+	EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
+}
+
 /* Another page, and a fair mutex: who was moved there could not tell whether it has the lock. */
 USERLIB_TEST(R17_broadcast_wakes_all_where_it_cannot_move_them)
 {
