@@ -235,17 +235,21 @@ struct memwait_call {
  * @undo: gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
  *	current wait, MEMWAIT_OWNER_DIED if a death was reported, or MEMWAIT_OP_TAKEN_BACK
  * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock
+ * @goes_on: the wait is MEMWAIT_PERSISTENT, and MEMWAIT_OK does not end the operation. @step tells
+ *	of .count, and @undo gives it back
  */
 struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
 	void (*undo)(struct memwait_op *op, int outcome);
 	void (*end)(const struct memwait_call *call);
+	bool goes_on;
 };
 
 enum memwait_op_state {
 	MEMWAIT_OP_IDLE,
 	MEMWAIT_OP_QUEUED,	/* in the kernel */
 	MEMWAIT_OP_READY,	/* completion read; in the loop's list */
+	MEMWAIT_OP_CALLED,	/* it goes on, and its callback runs */
 };
 
 /* A wait for the end of a generation of a barrier or wait group. See users.c. */
@@ -267,6 +271,10 @@ struct memwait_op {
 	uint32_t index;				/* of the group's word that ended the wait */
 	_Atomic int state;
 	int outcome;				/* of the completion */
+	uint32_t count;				/* if it goes on: notifies not told of yet; */
+	uint32_t told;				/* for the callback: those that it is told of */
+	bool armed;				/* the kernel may have something for it */
+	bool cancelled;				/* while it was called */
 	struct memwait_deadline deadline;
 
 	/* Used by the kinds. */

@@ -7,11 +7,20 @@
  * lock, callbacks run without it. Each operation that has begun ends exactly once: by its callback,
  * whose thread makes it idle under the lock before the call, or by cancel.
  *
+ * An operation that goes on (memwait_watch*()) has many callbacks, each for a number of notifies.
+ * While one runs, the operation is called: what is read for it is added to the next number, and
+ * makes it ready when the callback has returned. So its callbacks never run at the same time. They
+ * do not end it: the thread that runs one looks at the operation afterwards, unless the callback
+ * has cancelled it, and perhaps freed it. A struct visit says which callback its thread runs. By
+ * that, cancel knows whether another thread still uses what belongs to the operation. One that goes
+ * on stays called until then; any other may be gone, and is only compared by address.
+ *
  * A completion names its operation by address. This is safe: nobody may free an operation that is
  * not idle, and cancel makes one idle only when no completion can follow. Either the kernel has
  * cancelled the wait; or the wait has ended, and cancel reads its completion, perhaps behind
  * others. The others become ready, and the descriptor no longer reports them. So cancel kicks the
- * loop: the loop always has a pending wait on a word of its own, and notifies it.
+ * loop: the loop always has a pending wait on a word of its own, and notifies it. A wait that goes
+ * on may have a completion although it was cancelled: cancel reads as long as there may be one.
  *
  * A kick also wakes threads that sleep in memwait_loop_run() and must leave: nothing is pending, or
  * memwait_loop_stop() came after they had begun. Any thread may read the kick, and poll() rechecks
@@ -63,7 +72,7 @@ struct memwait_loop {
 	struct memwait_op kick;		/* pending, unless it cannot be armed */
 	_Atomic uint32_t kick_word;
 	bool kicked;			/* kick's completion is unread */
-	unsigned int visits;		/* dispatch and run calls in progress */
+	struct visit *visits;		/* dispatch and run calls in progress */
 	uint32_t asleep;		/* run calls in poll() */
 	uint32_t leaving;		/* of @asleep: told to return by a stop */
 	uint32_t stops_seen;		/* of @runs_and_stops */
@@ -82,7 +91,11 @@ struct memwait_loop {
 
 /* A call of memwait_loop_dispatch() or memwait_loop_run(), on its thread's stack. */
 struct visit {
+	struct visit *next;		/* of the loop's */
 	memwait_loop_t *loop;
+	pthread_t thread;
+	const struct memwait_op *calls;	/* whose callback runs, or NULL; may be gone */
+	struct memwait_op *returns_to;	/* the same if it goes on, until the callback cancels it */
 	uint32_t process;		/* the calling one */
 	int state;			/* from loop_lock() */
 	bool is_run;
@@ -177,6 +190,14 @@ static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *a
 	return ret < 0 && ret != -EINTR && memwait_device_probe(loop->fd) ? -EBADF : ret;
 }
 
+/* A completion of an operation that goes on. */
+static void op_count(struct memwait_op *op, const struct memwait_completion *completion)
+{
+	if (__builtin_add_overflow(op->count, completion->count, &op->count))
+		op->count = UINT32_MAX;
+	op->armed = completion->flags & MEMWAIT_MORE;
+}
+
 /* Makes operations ready and clears @kicked. Returns the number of completions. */
 static int loop_read(memwait_loop_t *loop, int most)
 {
@@ -209,7 +230,10 @@ static int loop_read(memwait_loop_t *loop, int most)
 		}
 		op->outcome = completions[i].result;
 		op->index = completions[i].index;
-		ready_add(loop, op);
+		if (op->kind->goes_on)
+			op_count(op, &completions[i]);
+		if (op_state(op) == MEMWAIT_OP_QUEUED)
+			ready_add(loop, op);
 	}
 	return (int)n;
 }
@@ -262,6 +286,7 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 	op->index = flags & MEMWAIT_GROUP ? entry.any.index : 0;
 	if (entry.result == MEMWAIT_PENDING) {
 		op->id = entry.id;
+		op->armed = flags & MEMWAIT_PERSISTENT;
 		op_set_state(op, MEMWAIT_OP_QUEUED);
 	}
 	return entry.result;
@@ -370,7 +395,40 @@ static void visit_begin(struct visit *visit)
 	memwait_loop_t *loop = visit->loop;
 
 	visit->state = loop_lock(loop);
-	loop->visits++;
+	visit->next = loop->visits;
+	loop->visits = visit;
+}
+
+static void visit_remove(struct visit *visit)
+{
+	struct visit **link = &visit->loop->visits;
+
+	while (*link != visit)
+		link = &(*link)->next;
+	*link = visit->next;
+}
+
+/* Whether another thread runs a callback of the operation. */
+static bool is_called_elsewhere(const memwait_loop_t *loop, const struct memwait_op *op)
+{
+	const struct visit *visit;
+
+	for (visit = loop->visits; visit; visit = visit->next) {
+		if (visit->calls == op && !pthread_equal(visit->thread, pthread_self()))
+			return true;
+	}
+	return false;
+}
+
+/* The operation, which goes on, is cancelled in its own callback, which may free it now. */
+static void forget_call(memwait_loop_t *loop, const struct memwait_op *op)
+{
+	struct visit *visit = loop->visits;
+
+	while (visit->returns_to != op)
+		visit = visit->next;
+	visit->returns_to = NULL;
+	visit->calls = NULL;
 }
 
 static void visit_end(struct visit *visit)
@@ -379,7 +437,7 @@ static void visit_end(struct visit *visit)
 
 	if (visit->process != memwait_process_number())
 		return;
-	loop->visits--;
+	visit_remove(visit);
 	/* relaxed: a stop that counts this run only makes it return */
 	if (visit->is_run)
 		atomic_fetch_sub_explicit(&loop->runs_and_stops, RUN, memory_order_relaxed);
@@ -404,6 +462,19 @@ static void visit_leave(struct visit *visit, bool to_sleep)
 	loop_unlock(loop, visit->state);
 }
 
+/* After a callback of an operation that goes on: what has come meanwhile makes it ready again. */
+static void op_return(memwait_loop_t *loop, struct memwait_op *op)
+{
+	if (op->cancelled) {
+		op_set_state(op, MEMWAIT_OP_IDLE);
+		count_pending(loop, -1);
+	} else if (op->count || !op->armed) {
+		ready_add(loop, op);
+	} else {
+		op_set_state(op, MEMWAIT_OP_QUEUED);
+	}
+}
+
 static bool visit_return(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
@@ -411,6 +482,10 @@ static bool visit_return(struct visit *visit)
 	if (visit->process != memwait_process_number())
 		return false;
 	visit->state = loop_lock(loop);
+	if (visit->returns_to)
+		op_return(loop, visit->returns_to);
+	visit->returns_to = NULL;
+	visit->calls = NULL;
 	if (visit->asleep) {
 		loop_see_stops(loop, loop_stops(loop));
 		loop->asleep--;
@@ -549,9 +624,15 @@ static int dispatch(struct visit *visit)
 		result = op->kind->step(op, op->outcome);
 		if (result == MEMWAIT_OP_WAITS)
 			continue;
-		count_pending(loop, -1);
 		end = op->kind->end ? op->kind->end : memwait_call_back;
 		call = memwait_op_call(op, result);
+		visit->calls = op;
+		if (op->kind->goes_on && result == MEMWAIT_OK) {
+			visit->returns_to = op;
+			op_set_state(op, MEMWAIT_OP_CALLED);
+		} else {
+			count_pending(loop, -1);
+		}
 		visit_leave(visit, false);
 		end(&call);
 		if (!visit_return(visit))
@@ -596,6 +677,7 @@ static int visit_make(memwait_loop_t *loop, bool is_run)
 	struct visit visit = {
 		.loop = loop,
 		.process = memwait_process_number(),
+		.thread = pthread_self(),
 		.is_run = is_run,
 	};
 	int ret;
@@ -666,6 +748,11 @@ unsigned int memwait_op_index(const memwait_op_t *op)
 	return op ? to_op(op)->index : 0;
 }
 
+unsigned int memwait_op_count(const memwait_op_t *op)
+{
+	return op ? to_op(op)->told : 0;
+}
+
 /* Checks that an operation can begin. Locks its loop until memwait_op_start(). */
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 {
@@ -687,6 +774,9 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	}
 	*op = to_op(public_op);
 	(*op)->phase = 0;
+	(*op)->count = 0;
+	(*op)->told = 0;
+	(*op)->cancelled = false;
 	return 0;
 }
 
@@ -732,12 +822,89 @@ int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind
 	return err ? err : memwait_op_begin(public_op, kind, object, with, &deadline);
 }
 
+/*
+ * Reads what remains of an operation that goes on, whose wait the kernel has cancelled, or had
+ * ended before. Each operation has at most one completion at a time, and one that comes later
+ * stands behind those that are there. So its own is among as many as there are operations, and the
+ * kick.
+ */
+static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool cancelled)
+{
+	size_t most = memwait_loop_pending(loop) + 1, read = 0;
+	int n;
+
+	while (op->armed) {
+		n = loop_read(loop, BATCH);
+		if (n <= 0)
+			return;
+		read += (size_t)n;
+		if (cancelled && (n < BATCH || read >= most))
+			return;
+	}
+}
+
+/* Ends the wait of a pending operation. If it had ended otherwise, the operation is ready then. */
+static void op_disarm(memwait_loop_t *loop, struct memwait_op *op)
+{
+	struct memwait_cancel cancel = { .id = op->id };
+	int ret;
+
+	if (op->kind->goes_on ? !op->armed : op_state(op) != MEMWAIT_OP_QUEUED)
+		return;
+	if (!loop_is_open(loop))
+		return;
+	ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
+	if (op->kind->goes_on) {
+		if (!ret || ret == -ENOENT)
+			read_rest(loop, op, !ret);
+		return;
+	}
+	/* It has ended: read until its completion is there. Others become ready too. */
+	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
+		if (loop_read(loop, BATCH) <= 0)
+			return;
+	}
+}
+
+static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
+{
+	int outcome = MEMWAIT_OP_TAKEN_BACK;
+
+	op_disarm(loop, op);
+	if (op_state(op) == MEMWAIT_OP_READY) {
+		outcome = op->outcome;
+		ready_remove(op);
+	}
+	if (op_state(op) == MEMWAIT_OP_QUEUED)
+		op_set_state(op, MEMWAIT_OP_IDLE);
+	op->kind->undo(op, outcome);
+}
+
+/* Returns 0, ENOENT or EINPROGRESS, see memwait_op_cancel(). */
+static int op_cancel(memwait_loop_t *loop, struct memwait_op *op)
+{
+	bool elsewhere = is_called_elsewhere(loop, op);
+
+	if (op_state(op) == MEMWAIT_OP_IDLE)
+		return elsewhere ? EINPROGRESS : ENOENT;
+	if (!op->cancelled)
+		op_take_back(loop, op);
+	if (op_state(op) == MEMWAIT_OP_CALLED) {
+		op->cancelled = true;
+		if (elsewhere)
+			return EINPROGRESS;
+		forget_call(loop, op);
+		op_set_state(op, MEMWAIT_OP_IDLE);
+	}
+	count_pending(loop, -1);
+	return 0;
+}
+
 int memwait_op_cancel(memwait_op_t *public_op)
 {
 	struct memwait_op *op = to_op(public_op);
-	struct memwait_cancel cancel = { 0 };
-	int state, ret, err = 0, outcome = MEMWAIT_OP_TAKEN_BACK;
 	memwait_loop_t *loop;
+	int state, err;
 
 	if (!op || !op->loop)
 		return EINVAL;
@@ -746,30 +913,7 @@ int memwait_op_cancel(memwait_op_t *public_op)
 		return EPERM;
 
 	state = loop_lock(loop);
-	if (op_state(op) == MEMWAIT_OP_QUEUED && loop_is_open(loop)) {
-		cancel.id = op->id;
-		ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
-		/* It has ended: read until its completion is there. Others become ready too. */
-		while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
-			if (loop_read(loop, BATCH) <= 0)
-				break;
-		}
-	}
-	switch (op_state(op)) {
-	case MEMWAIT_OP_IDLE:
-		err = ENOENT;
-		break;
-	case MEMWAIT_OP_READY:
-		outcome = op->outcome;
-		ready_remove(op);
-		break;
-	default:
-		op_set_state(op, MEMWAIT_OP_IDLE);
-	}
-	if (!err) {
-		op->kind->undo(op, outcome);
-		count_pending(loop, -1);
-	}
+	err = op_cancel(loop, op);
 	loop_settle(loop);
 	loop_unlock(loop, state);
 	return err;

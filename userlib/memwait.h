@@ -69,8 +69,8 @@ typedef struct memwait_loop memwait_loop_t;
 
 /*
  * An operation. The caller owns the memory; the library allocates none. Reusable after
- * memwait_op_init(), once at a time. It must not move while pending: until its callback begins or
- * memwait_op_cancel() returns 0.
+ * memwait_op_init(), once at a time. It must not move while pending: until its callback begins, for
+ * memwait_watch*() its last one, or memwait_op_cancel() returns 0.
  */
 typedef union {
 	uint64_t reserved[32];
@@ -138,7 +138,9 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 /*
  * Cancels an operation, from any thread. 0: the callback will not run, nothing is locked or
  * consumed, and a wake-up that had reached the operation passes to the next waiter. ENOENT: not
- * pending; its callback has run or begun. EPERM in a child of fork().
+ * pending; its callback has run, or is the caller. EINPROGRESS: the same, but its callback still
+ * runs in another thread, and may use what belongs to the operation; one of memwait_watch*() is
+ * cancelled, and pending until then. EPERM in a child of fork().
  */
 int memwait_op_cancel(memwait_op_t *op);
 
@@ -150,6 +152,12 @@ int memwait_op_pending(const memwait_op_t *op);
  * other operations.
  */
 unsigned int memwait_op_index(const memwait_op_t *op);
+
+/*
+ * In the callback of memwait_watch*(): how many notifies MEMWAIT_OK stands for. 0 for
+ * MEMWAIT_TIMED_OUT and for other operations.
+ */
+unsigned int memwait_op_count(const memwait_op_t *op);
 
 /* Words */
 
@@ -189,6 +197,23 @@ int memwait_wait32_async(const volatile void *word, uint32_t expected,
 			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
 int memwait_wait64_async(const volatile void *word, uint64_t expected,
 			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+
+/*
+ * The same, but notifies do not end it: the callback runs with MEMWAIT_OK each time that some have
+ * come, and memwait_op_count() says how many. The word is compared only now. One callback of the
+ * operation runs at a time; what comes meanwhile is for the next one. It ends with
+ * MEMWAIT_TIMED_OUT, or by memwait_op_cancel(), also in its callback, which may then free it or
+ * begin it anew. What was counted and not given to a callback then passes to the next waiters. Not
+ * with MEMWAIT_OWNED: -EINVAL.
+ */
+int memwait_watch8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
+		   unsigned int flags, memwait_op_t *op);
+int memwait_watch16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
+		    unsigned int flags, memwait_op_t *op);
+int memwait_watch32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
+		    unsigned int flags, memwait_op_t *op);
+int memwait_watch64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
+		    unsigned int flags, memwait_op_t *op);
 
 /*
  * Wakes up to @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.

@@ -136,8 +136,36 @@ static void group_undo(struct memwait_op *op, int outcome)
 			     waits[op->index].flags);
 }
 
+/* What has come, or that nothing more will. */
+static int watch_step(struct memwait_op *op, int outcome)
+{
+	if (outcome == MEMWAIT_OP_BEGIN)
+		return word_step(op, outcome);
+	op->told = op->count;
+	op->count = 0;
+	return op->told ? MEMWAIT_OK : MEMWAIT_TIMED_OUT;
+}
+
+/* One call gives one to each waiter; another operation that goes on takes what is left. */
+static void watch_undo(struct memwait_op *op, int outcome)
+{
+	int taken = 1;
+
+	(void)outcome;
+	while (op->count && taken > 0) {
+		taken = memwait_wake(op->object, op->count, op->word.flags);
+		if (taken > 0)
+			op->count -= (uint32_t)taken;
+	}
+}
+
 static const struct memwait_op_kind word_kind = { .step = word_step, .undo = word_undo };
 static const struct memwait_op_kind group_kind = { .step = word_step, .undo = group_undo };
+static const struct memwait_op_kind watch_kind = {
+	.step = watch_step,
+	.undo = watch_undo,
+	.goes_on = true,
+};
 
 static int begin(const struct memwait_op_kind *kind, const volatile void *word, uint64_t expected,
 		 uint32_t word_flags, const struct timespec *timeout, unsigned int flags,
@@ -189,6 +217,41 @@ int memwait_wait64_async(const volatile void *word, uint64_t expected,
 			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
 {
 	return wait_on_async(word, expected, MEMWAIT_SIZE_U64, timeout, flags, op);
+}
+
+/* A word that an operation goes on waiting for. */
+
+static int watch(const volatile void *word, uint64_t expected, uint32_t size,
+		 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+{
+	if (flags & MEMWAIT_OWNED)
+		return -EINVAL;
+	return begin(&watch_kind, word, expected,
+		     size | MEMWAIT_PERSISTENT | (flags & MEMWAIT_PRIVATE), timeout, flags, op);
+}
+
+int memwait_watch8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
+		   unsigned int flags, memwait_op_t *op)
+{
+	return watch(word, expected, MEMWAIT_SIZE_U8, timeout, flags, op);
+}
+
+int memwait_watch16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
+		    unsigned int flags, memwait_op_t *op)
+{
+	return watch(word, expected, MEMWAIT_SIZE_U16, timeout, flags, op);
+}
+
+int memwait_watch32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
+		    unsigned int flags, memwait_op_t *op)
+{
+	return watch(word, expected, MEMWAIT_SIZE_U32, timeout, flags, op);
+}
+
+int memwait_watch64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
+		    unsigned int flags, memwait_op_t *op)
+{
+	return watch(word, expected, MEMWAIT_SIZE_U64, timeout, flags, op);
 }
 
 /* Several words */

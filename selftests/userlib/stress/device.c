@@ -50,6 +50,8 @@ struct waiter {
 	struct context *context;	/* an async wait's, or NULL */
 	uint64_t user_data, id;
 	bool used;
+	bool persistent;
+	struct memwait_completion *done;	/* of a persistent wait: not read yet, or NULL */
 };
 
 struct context {
@@ -117,7 +119,7 @@ static void detach(struct waiter *waiter)
 	waiter->next = NULL;
 }
 
-static void complete(struct waiter *waiter, int result)
+static struct memwait_completion *complete(struct waiter *waiter, int result)
 {
 	struct context *context = waiter->context;
 	const uint64_t one = 1;
@@ -126,9 +128,34 @@ static void complete(struct waiter *waiter, int result)
 
 	*done = (struct memwait_completion){
 		.user_data = waiter->user_data, .id = waiter->id, .result = result,
+		.count = result == MEMWAIT_OK,
 	};
-	waiter->used = false;
+	waiter->used = waiter->persistent;
 	syscall(SYS_write, context->fd, &one, sizeof(one));
+	return done;
+}
+
+/* A notify of a wait that goes on. */
+static void count(struct waiter *waiter)
+{
+	detach(waiter);
+	append(waiter);
+	if (waiter->done) {
+		waiter->done->count++;
+		return;
+	}
+	waiter->done = complete(waiter, MEMWAIT_OK);
+	waiter->done->flags = MEMWAIT_MORE;
+}
+
+/* Its completion is read: a notify makes another one from now on. */
+static void uncouple(const struct memwait_completion *done)
+{
+	int slot;
+
+	for (slot = 0; slot < WAITERS; slot++)
+		if (pool[slot].used && pool[slot].done == done)
+			pool[slot].done = NULL;
 }
 
 static bool has_passed(const struct waiter *waiter)
@@ -245,16 +272,22 @@ static int wait_for(const struct memwait_wait *wait)
 /* With the lock. */
 static int wake(const struct memwait_notify *notify, bool only_count)
 {
-	struct waiter *waiter, *next;
+	struct waiter *waiter, *next, *last = queue.previous;
 	int n = 0;
 
+	/* Those that go on stand behind the last one afterwards. */
 	for (waiter = queue.next; waiter != &queue; waiter = next) {
-		next = waiter->next;
+		next = waiter == last ? &queue : waiter->next;
 		if (waiter->word != key_of(notify->addr, notify->flags))
 			continue;
 		if (!only_count) {
 			if ((uint32_t)n == notify->count)
 				break;
+			if (waiter->persistent) {
+				count(waiter);
+				n++;
+				continue;
+			}
 			detach(waiter);
 			if (waiter->context) {
 				complete(waiter, MEMWAIT_OK);
@@ -385,6 +418,7 @@ static int wait_async(struct context *context, const struct memwait_wait_async *
 		}
 		pool[slot] = waiter;
 		pool[slot].used = true;
+		pool[slot].persistent = entry->wait.flags & MEMWAIT_PERSISTENT;
 		pool[slot].id = ++last_id;
 		append(&pool[slot]);
 		if (waiter.deadline != MEMWAIT_FOREVER)
@@ -405,6 +439,8 @@ static int cancel(struct context *context, uint64_t id)
 		if (pool[slot].used && pool[slot].id == id && pool[slot].context == context) {
 			detach(&pool[slot]);
 			pool[slot].used = false;
+			if (pool[slot].done)
+				pool[slot].done->flags = 0;
 			ret = 0;
 		}
 	}
@@ -498,6 +534,8 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 		return __real_read(fd, buffer, size);
 	lock();
 	while (n < most && context->count) {
+		if (context->done[context->first % WAITERS].flags)
+			uncouple(&context->done[context->first % WAITERS]);
 		done[n++] = context->done[context->first++ % WAITERS];
 		context->count--;
 	}

@@ -302,7 +302,7 @@ static void *cancel_and_go_on(void *arg)
 		struct using_op *using = &using_ops[i % OPS];
 
 		ret = memwait_op_cancel(&using->op);
-		CHECK(!ret || ret == ENOENT);
+		CHECK(!ret || ret == ENOENT || ret == EINPROGRESS);
 		if (!ret)
 			go_on_using(&using->op, ETIMEDOUT, using);
 		sched_yield();
@@ -493,6 +493,112 @@ static void stress_words(void)
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	CHECK(counter % (THREADS + 1) == 0);
+}
+
+/* Watches: what is counted is told once, to one callback at a time, also when one is cancelled. */
+static uint32_t watched_word;
+static long woken, told;	/* counted atomically */
+
+struct watching {
+	memwait_op_t op;
+	long told;	/* plain: callbacks of one do not meet, and come one after another */
+};
+
+static struct watching watching[OPS];
+
+static void be_told(memwait_op_t *op, int result, void *data)
+{
+	struct watching *watch = data;
+
+	CHECK(result == MEMWAIT_OK && memwait_op_count(op));
+	watch->told += memwait_op_count(op);
+	__atomic_add_fetch(&told, memwait_op_count(op), __ATOMIC_RELAXED);
+	__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
+}
+
+static void begin_watching(struct watching *watch)
+{
+	CHECK(!memwait_op_init(&watch->op, loop, be_told, watch));
+	CHECK(memwait_watch32(&watched_word, 0, NULL, 0, &watch->op) == MEMWAIT_PENDING);
+}
+
+/* Waits for a callback that runs in another thread. */
+static void end_watching(struct watching *watch)
+{
+	int ret;
+
+	do {
+		ret = memwait_op_cancel(&watch->op);
+		CHECK(!ret || ret == EINPROGRESS || ret == ENOENT);
+		if (ret)
+			sched_yield();
+	} while (ret == EINPROGRESS);
+}
+
+static void *notify_watches(void *arg)
+{
+	long i;
+	int ret;
+
+	for (i = 0; !over(i); i++) {
+		ret = memwait_notify(&watched_word, (unsigned int)(i % 6), 0);
+		CHECK(ret >= 0);
+		__atomic_add_fetch(&woken, ret, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&uses, 1, __ATOMIC_RELAXED);
+		if (!(i % 4))
+			sched_yield();
+	}
+	return arg;
+}
+
+static void *watch_now_and_then(void *arg)
+{
+	struct watching *watch;
+	long i;
+
+	for (i = 0; !over(i); i++) {
+		/* Memory of its own each time, so that valgrind sees a late access. */
+		watch = calloc(1, sizeof(*watch));
+		CHECK(watch);
+		begin_watching(watch);
+		sched_yield();
+		end_watching(watch);
+		*(long *)arg += watch->told;
+		free(watch);
+	}
+	return arg;
+}
+
+static void stress_watch(void)
+{
+	pthread_t notifying[2], looping[2], beginning;
+	long sum = 0;
+	int i, stop = 0;
+
+	told = 0;
+	woken = 0;
+	for (i = 0; i < OPS; i++)
+		begin_watching(&watching[i]);
+	for (i = 0; i < 2; i++) {
+		pthread_create(&looping[i], NULL, run_loop, &stop);
+		pthread_create(&notifying[i], NULL, notify_watches, NULL);
+	}
+	pthread_create(&beginning, NULL, watch_now_and_then, &sum);
+	for (i = 0; i < 2; i++)
+		pthread_join(notifying[i], NULL);
+	pthread_join(beginning, NULL);
+	/* Each passes on what it was not told of; the last one is told of the rest. */
+	for (i = 1; i < OPS; i++)
+		end_watching(&watching[i]);
+	while (__atomic_load_n(&told, __ATOMIC_RELAXED) < woken)
+		sched_yield();
+	end_watching(&watching[0]);
+	for (i = 0; i < OPS; i++)
+		sum += watching[i].told;
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 2; i++)
+		pthread_join(looping[i], NULL);
+	CHECK(told == woken && sum == woken);
 }
 
 /* A shop of tickets, under a mutex and a condition variable. */
@@ -905,6 +1011,7 @@ static const struct {
 	unsigned int sharing;
 } primitives[] = {
 	{ "words", stress_words, MEMWAIT_PRIVATE },
+	{ "watch", stress_watch, MEMWAIT_PRIVATE },
 	{ "mutex", stress_mutex, MEMWAIT_PRIVATE },
 	{ "mutex_shared", stress_mutex, 0 },
 	{ "fair", stress_fair, MEMWAIT_PRIVATE },

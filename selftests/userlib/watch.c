@@ -1,0 +1,734 @@
+// SPDX-License-Identifier: GPL-2.0
+/* R32: operations that go on when they are notified. */
+#include "userlib_test.h"
+
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 100 : 1000)
+
+/* What a callback is to do, and what it has seen. */
+struct watcher {
+	memwait_op_t op;
+	memwait_loop_t *loop;
+	void (*act)(struct watcher *watcher);
+	void *data;
+	int calls, over;	/* with MEMWAIT_OK, and with MEMWAIT_TIMED_OUT */
+	unsigned int count;	/* the sum */
+	int inside, crowded;
+	int ret;
+};
+
+static void watched(memwait_op_t *op, int result, void *data)
+{
+	struct watcher *watcher = data;
+
+	if (__atomic_fetch_add(&watcher->inside, 1, __ATOMIC_SEQ_CST))
+		watcher->crowded++;
+	__atomic_add_fetch(&watcher->count, memwait_op_count(op), __ATOMIC_SEQ_CST);
+	if (result == MEMWAIT_TIMED_OUT && !memwait_op_count(op))
+		watcher->over++;
+	else if (result == MEMWAIT_OK && memwait_op_count(op))
+		__atomic_add_fetch(&watcher->calls, 1, __ATOMIC_SEQ_CST);
+	else
+		abort();
+	__atomic_fetch_sub(&watcher->inside, 1, __ATOMIC_SEQ_CST);
+	if (watcher->act)
+		watcher->act(watcher);
+}
+
+static int watch(struct watcher *watcher, memwait_loop_t *loop, const volatile void *word)
+{
+	int err = memwait_op_init(&watcher->op, loop, watched, watcher);
+
+	watcher->loop = loop;
+	return err ? -err : memwait_watch32(word, 0, NULL, 0, &watcher->op);
+}
+
+static bool is_readable(memwait_loop_t *loop)
+{
+	return mw_readable(memwait_loop_fd(loop));
+}
+
+USERLIB_TEST(R32_it_goes_on_and_counts)
+{
+	struct watcher watcher = { 0 };
+	uint32_t *word = self->shared;
+	int i, n;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	EXPECT_EQ(-EBUSY, memwait_watch32(word, 0, NULL, 0, &watcher.op));
+	EXPECT_EQ(-EBUSY, memwait_wait32_async(word, 0, NULL, 0, &watcher.op));
+	for (n = 1; n < 5; n++) {
+		EXPECT_FALSE(is_readable(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		watcher.count = 0;
+		/* The word is compared no more. */
+		*word = n;
+		for (i = 0; i < n; i++)
+			EXPECT_EQ(1, memwait_notify(word, 1, 0));
+		EXPECT_TRUE(is_readable(self->loop));
+		EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(n, watcher.calls);
+		EXPECT_EQ(n, watcher.count);
+		EXPECT_EQ(1, memwait_op_pending(&watcher.op));
+		EXPECT_EQ(1, memwait_loop_pending(self->loop));
+		EXPECT_EQ(1, memwait_waiters(word, 0));
+	}
+	EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
+	EXPECT_EQ(0, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+}
+
+USERLIB_TEST(R3_words_of_each_size)
+{
+	struct watcher watchers[4] = { 0 };
+	uint64_t *word = self->shared;
+	bool wide = sizeof(void *) == 8;
+	int i;
+
+	*word = 0x8877665544332211;
+	for (i = 0; i < 4; i++)
+		memwait_op_init(&watchers[i].op, self->loop, watched, &watchers[i]);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_watch8(word, 0, NULL, 0, &watchers[0].op));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_watch16(word, 0, NULL, 0, &watchers[1].op));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_watch32(word, 0, NULL, 0, &watchers[2].op));
+	EXPECT_EQ(MEMWAIT_PENDING, memwait_watch8(word, *(uint8_t *)word, NULL, 0,
+						  &watchers[0].op));
+	EXPECT_EQ(MEMWAIT_PENDING, memwait_watch16(word, *(uint16_t *)word, NULL, 0,
+						   &watchers[1].op));
+	EXPECT_EQ(MEMWAIT_PENDING, memwait_watch32(word, *(uint32_t *)word, NULL, 0,
+						   &watchers[2].op));
+	if (wide) {
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_watch64(word, 0, NULL, 0, &watchers[3].op));
+		EXPECT_EQ(MEMWAIT_PENDING, memwait_watch64(word, *word, NULL, 0,
+							   &watchers[3].op));
+	}
+	EXPECT_EQ(3 + wide, memwait_notify(word, MEMWAIT_ALL, 0));
+	EXPECT_EQ(3 + wide, memwait_loop_dispatch(self->loop));
+	for (i = 0; i < 3 + wide; i++) {
+		EXPECT_EQ(1, watchers[i].count);
+		EXPECT_EQ(0, memwait_op_cancel(&watchers[i].op));
+	}
+}
+
+USERLIB_TEST(R2_bad_input)
+{
+	const struct timespec past = { .tv_nsec = 1 };
+	struct watcher watcher = { 0 };
+	uint32_t *word = self->shared;
+	memwait_op_t zeroed = { 0 };
+
+	EXPECT_EQ(0, memwait_op_count(NULL));
+	EXPECT_EQ(-EINVAL, memwait_watch32(word, 0, NULL, 0, NULL));
+	EXPECT_EQ(-EINVAL, memwait_watch32(word, 0, NULL, 0, &zeroed));
+	memwait_op_init(&watcher.op, self->loop, watched, &watcher);
+	EXPECT_EQ(0, memwait_op_count(&watcher.op));
+	EXPECT_EQ(-EINVAL, memwait_watch32(word, 0, NULL, MEMWAIT_OWNED, &watcher.op));
+	EXPECT_EQ(-EINVAL, memwait_watch32(word, 0, NULL, MEMWAIT_PERSISTENT, &watcher.op));
+	EXPECT_EQ(-EINVAL, memwait_watch32((char *)word + 2, 0, NULL, 0, &watcher.op));
+	EXPECT_EQ(-EFAULT, memwait_watch32(NULL, 0, NULL, 0, &watcher.op));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_watch32(word, 1, &past, 0, &watcher.op));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_watch32(word, 0, &past, 0, &watcher.op));
+	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+}
+
+/* R12: a watch, an operation that ends and a thread stand in one queue. */
+USERLIB_TEST(R12_it_goes_to_the_end_of_its_queue)
+{
+	struct watcher first = { 0 }, last = { 0 };
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct waiter thread = {
+		.fd = self->fd, .addr = word, .deadline = MEMWAIT_FOREVER, .flags = U32_SIZE,
+	};
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&first, self->loop, word));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+	waiter_start(&thread);
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&last, self->loop, word));
+
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, first.count);
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(0, memwait_op_count(&counted.op));
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&thread));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, last.count);
+	/* One notify counts each once. */
+	EXPECT_EQ(2, memwait_notify(word, MEMWAIT_ALL, 0));
+	EXPECT_EQ(2, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(2, first.count);
+	EXPECT_EQ(2, last.count);
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, memwait_op_cancel(&last.op));
+}
+
+/* Sleeps past the deadline, and has it read while the callback runs. */
+static void outlast(struct watcher *watcher)
+{
+	watcher->act = NULL;
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, watcher->data, NULL);
+	if (memwait_loop_dispatch(watcher->loop))
+		abort();
+}
+
+/* The notifies come first: dispatched before the deadline, after it, and while it passes. */
+USERLIB_TEST(R4_a_deadline_is_the_last_callback)
+{
+	uint32_t *word = self->shared;
+	struct watcher watcher;
+	struct timespec timeout;
+	long ms = 20;
+	int how;
+
+	for (how = 0; how < 3; how++) {
+		/* A machine may be too slow for the notifies. */
+		do {
+			watcher = (struct watcher){
+				.loop = self->loop, .act = how == 2 ? outlast : NULL,
+				.data = &timeout,
+			};
+			memwait_op_init(&watcher.op, self->loop, watched, &watcher);
+			timeout = in_time(CLOCK_MONOTONIC, ms *= 2);
+			ASSERT_EQ(MEMWAIT_PENDING,
+				  memwait_watch32(word, 0, &timeout, 0, &watcher.op));
+			watcher.ret = memwait_notify(word, 1, 0) + memwait_notify(word, 1, 0);
+			if (how == 1)
+				clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &timeout, NULL);
+			ASSERT_EQ(0, dispatch_until(self->loop, &watcher.over, 1));
+		} while (watcher.ret != 2);
+		EXPECT_EQ(1, watcher.over);
+		EXPECT_EQ(1, watcher.calls);
+		EXPECT_EQ(2, watcher.count);
+		EXPECT_EQ(0, memwait_op_count(&watcher.op));
+		EXPECT_EQ(0, memwait_loop_pending(self->loop));
+		EXPECT_EQ(ENOENT, memwait_op_cancel(&watcher.op));
+		EXPECT_EQ(0, memwait_notify(word, 1, 0));
+	}
+}
+
+static void cancel_and_free(struct watcher *watcher)
+{
+	int *ret = watcher->data;
+
+	*ret = memwait_op_cancel(&watcher->op);
+	memset(watcher, 0xa5, sizeof(*watcher));
+	free(watcher);
+}
+
+/* Also if more has come while the callback ran, which goes on to the next waiter. */
+USERLIB_TEST(R32_a_callback_may_cancel_and_free_its_operation)
+{
+	struct watcher *watcher = calloc(1, sizeof(*watcher)), next = { 0 };
+	uint32_t *word = self->shared;
+	int ret = -1;
+
+	watcher->act = cancel_and_free;
+	watcher->data = &ret;
+	ASSERT_EQ(MEMWAIT_PENDING, watch(watcher, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	EXPECT_EQ(0, memwait_notify(word, 1, 0));
+
+	watcher = calloc(1, sizeof(*watcher));
+	watcher->act = cancel_and_free;
+	watcher->data = &ret;
+	ret = -1;
+	ASSERT_EQ(MEMWAIT_PENDING, watch(watcher, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, ret);
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&next, self->loop, word));
+	EXPECT_EQ(0, memwait_op_cancel(&next.op));
+}
+
+static void begin_anew(struct watcher *watcher)
+{
+	watcher->act = NULL;
+	watcher->ret = memwait_op_cancel(&watcher->op);
+	if (watch(watcher, watcher->loop, watcher->data) != MEMWAIT_PENDING)
+		abort();
+}
+
+USERLIB_TEST(R32_a_callback_may_begin_its_operation_anew)
+{
+	uint32_t *word = self->shared;
+	struct watcher watcher = { .act = begin_anew, .data = word + 1 };
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, watcher.ret);
+	EXPECT_EQ(1, memwait_loop_pending(self->loop));
+	EXPECT_EQ(0, memwait_notify(word, 1, 0));
+	ASSERT_EQ(1, memwait_notify(word + 1, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(2, watcher.calls);
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+}
+
+static void notify_and_dispatch(struct watcher *watcher)
+{
+	watcher->act = NULL;
+	if (memwait_notify(watcher->data, 1, 0) != 1 || memwait_notify(watcher->data, 1, 0) != 1)
+		abort();
+	watcher->ret = memwait_loop_dispatch(watcher->loop);
+	if (watcher->calls != 1)
+		abort();
+}
+
+/* What comes while the callback runs makes one more, and not within it. */
+USERLIB_TEST(R32_a_callback_that_dispatches_is_not_called_again)
+{
+	uint32_t *word = self->shared;
+	struct watcher watcher = { .act = notify_and_dispatch, .data = word };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(0);
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	ASSERT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(2, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, watcher.ret);
+	EXPECT_EQ(2, watcher.calls);
+	EXPECT_EQ(3, watcher.count);
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+	close(epoll);
+}
+
+#define MANY	200
+
+/* R22, R29: a new edge for what comes after a dispatch; all of it is dispatched, in turns. */
+USERLIB_TEST(R22_each_edge_is_seen)
+{
+	struct watcher *watchers = calloc(MANY, sizeof(*watchers));
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(0), i, ret, round, total;
+	uint32_t *word = self->shared;
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
+	for (i = 0; i < MANY; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, watch(&watchers[i], self->loop, word));
+	for (round = 1; round <= 5; round++) {
+		EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
+		ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
+		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+		for (total = 0; (ret = memwait_loop_dispatch(self->loop)) > 0; total += ret)
+			EXPECT_GE(64, ret);
+		EXPECT_EQ(0, ret);
+		EXPECT_EQ(MANY, total);
+		for (i = 0; i < MANY; i++)
+			EXPECT_EQ(round, watchers[i].count);
+		/* An edge of a kick is seen by a poll, not by a dispatch. */
+		epoll_wait(epoll, &event, 1, 0);
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	}
+	for (i = 0; i < MANY; i++)
+		EXPECT_EQ(0, memwait_op_cancel(&watchers[i].op));
+	EXPECT_FALSE(is_readable(self->loop));
+	free(watchers);
+	close(epoll);
+}
+
+static int wait_on_word(void *arg)
+{
+	return memwait_wait32(arg, 0, NULL, 0);
+}
+
+/*
+ * L3: what was counted and not given to a callback goes to those behind; whether the completion is
+ * still in the kernel, perhaps behind many others, or has been read.
+ */
+USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
+{
+	struct counted_op *others = calloc(MANY, sizeof(*others));
+	struct runner behind[3];
+	uint32_t *word = self->shared, *other = word + 1;
+	int how, i;
+
+	for (how = 0; how < 3; how++) {
+		struct watcher watcher = { 0 };
+		int ready = how ? MANY : 0, ran = 0, ret;
+
+		for (i = 0; i < ready; i++) {
+			memwait_op_init(&others[i].op, self->loop, count_call, &others[i]);
+			others[i].calls = 0;
+			ASSERT_EQ(MEMWAIT_PENDING,
+				  memwait_wait32_async(other, 0, NULL, 0, &others[i].op));
+		}
+		ASSERT_EQ(ready, memwait_notify(other, MEMWAIT_ALL, 0));
+		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+		for (i = 0; i < 3; i++)
+			ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		/* It reads all, so that the watch is ready. */
+		if (how == 2)
+			ASSERT_EQ(0, memwait_op_cancel(&others[--ready].op));
+		for (i = 0; i < 3; i++) {
+			runner_start(&behind[i], wait_on_word, word);
+			await_waiters(self->fd, word, U32_SIZE, 2 + i);
+		}
+		ASSERT_EQ(0, memwait_op_cancel(&watcher.op));
+		for (i = 0; i < 3; i++)
+			EXPECT_EQ(MEMWAIT_OK, runner_join(&behind[i]));
+		EXPECT_EQ(ready, memwait_loop_pending(self->loop));
+		while ((ret = memwait_loop_dispatch(self->loop)) > 0)
+			ran += ret;
+		EXPECT_EQ(ready, ran);
+		EXPECT_EQ(0, watcher.calls);
+		EXPECT_EQ(0, memwait_waiters(word, 0));
+	}
+	free(others);
+}
+
+/* A callback that is in another thread until it is told to go on. */
+struct held {
+	int inside, go;
+};
+
+static void hold(struct watcher *watcher)
+{
+	struct held *held = watcher->data;
+
+	__atomic_store_n(&held->inside, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&held->go, __ATOMIC_ACQUIRE))
+		before_next_look();
+}
+
+static void await_held(struct held *held)
+{
+	while (!__atomic_load_n(&held->inside, __ATOMIC_ACQUIRE))
+		before_next_look();
+}
+
+static void let_go(struct held *held)
+{
+	__atomic_store_n(&held->go, 1, __ATOMIC_RELEASE);
+}
+
+USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
+{
+	struct held held = { 0 };
+	struct watcher watcher = { .act = hold, .data = &held };
+	uint32_t *word = self->shared;
+	struct runner runner, behind;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	runner_start(&runner, memwait_loop_run, self->loop);
+	await_held(&held);
+	/* What comes meanwhile is given to nobody, and so goes on. */
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_op_pending(&watcher.op));
+	runner_start(&behind, wait_on_word, word);
+	await_waiters(self->fd, word, U32_SIZE, 2);
+
+	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(MEMWAIT_OK, runner_join(&behind));
+	EXPECT_EQ(0, memwait_waiters(word, 0));
+	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(1, memwait_op_pending(&watcher.op));
+	EXPECT_EQ(-EBUSY, memwait_watch32(word, 0, NULL, 0, &watcher.op));
+	EXPECT_EQ(1, memwait_loop_pending(self->loop));
+	let_go(&held);
+	/* Nothing is pending any more. */
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(1, watcher.calls);
+	EXPECT_EQ(1, watcher.count);
+}
+
+struct held_op {
+	memwait_op_t op;
+	struct held held;
+	int calls, own;
+};
+
+static void hold_once(memwait_op_t *op, int result, void *data)
+{
+	struct held_op *held_op = data;
+
+	(void)result;
+	held_op->calls++;
+	held_op->own = memwait_op_cancel(op);
+	__atomic_store_n(&held_op->held.inside, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&held_op->held.go, __ATOMIC_ACQUIRE))
+		before_next_look();
+}
+
+/* The same of an operation that has ended. */
+USERLIB_TEST(R23_cancel_tells_a_callback_that_has_run_from_one_that_runs)
+{
+	struct held_op held_op = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+
+	memwait_op_init(&held_op.op, self->loop, hold_once, &held_op);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &held_op.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	runner_start(&runner, memwait_loop_run, self->loop);
+	await_held(&held_op.held);
+	EXPECT_EQ(ENOENT, held_op.own);
+	EXPECT_EQ(0, memwait_op_pending(&held_op.op));
+	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&held_op.op));
+	let_go(&held_op.held);
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(ENOENT, memwait_op_cancel(&held_op.op));
+	EXPECT_EQ(1, held_op.calls);
+}
+
+/* It stays pending, so that a run goes on; and ends when the callback of another thread returns. */
+USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
+{
+	struct held held = { 0 };
+	struct watcher watcher = { .act = hold, .data = &held };
+	uint32_t *word = self->shared;
+	struct runner runners[2];
+	int i;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	for (i = 0; i < 2; i++) {
+		runner_start(&runners[i], memwait_loop_run, self->loop);
+		runner_await_asleep(&runners[i]);
+	}
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	await_held(&held);
+	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&watcher.op));
+	let_go(&held);
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&runners[i]));
+	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
+
+	watcher.act = NULL;
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	runner_start(&runners[0], memwait_loop_run, self->loop);
+	for (i = 2; i < 5; i++) {
+		runner_await_asleep(&runners[0]);
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		while (__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) < i)
+			before_next_look();
+	}
+	runner_await_asleep(&runners[0]);
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(0, runner_join(&runners[0]));
+}
+
+static void end_thread(struct watcher *watcher)
+{
+	watcher->act = NULL;
+	if (watcher->data)
+		watcher->ret = memwait_notify(watcher->data, 1, 0);
+	pthread_exit(NULL);
+}
+
+/* L5: what has come meanwhile is for another thread. */
+USERLIB_TEST(L5_a_callback_may_end_its_thread)
+{
+	uint32_t *word = self->shared;
+	struct runner runner;
+	int more;
+
+	for (more = 0; more < 2; more++) {
+		struct watcher watcher = { .act = end_thread, .data = more ? word : NULL };
+
+		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		runner_start(&runner, memwait_loop_run, self->loop);
+		pthread_join(runner.thread, NULL);
+		EXPECT_FALSE(runner_is_done(&runner));
+		EXPECT_EQ(more, watcher.ret);
+		EXPECT_EQ(more, memwait_loop_dispatch(self->loop));
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(2 + more, watcher.count);
+		EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+	}
+}
+
+static void fork_in_callback(struct watcher *watcher)
+{
+	pid_t *child = watcher->data;
+
+	watcher->act = NULL;
+	*child = fork_child();
+	if (!*child)
+		watcher->ret = memwait_op_cancel(&watcher->op);
+}
+
+/* L1: it goes on in the parent. */
+USERLIB_TEST(L1_a_callback_may_fork)
+{
+	uint32_t *word = self->shared;
+	pid_t child = -1;
+	struct watcher watcher = { .act = fork_in_callback, .data = &child };
+	int ret;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	ret = memwait_loop_dispatch(self->loop);
+	if (!child)
+		_exit(ret != -EPERM || watcher.ret != EPERM || watcher.calls != 1 ||
+		      memwait_loop_free(self->loop));
+	EXPECT_EQ(1, ret);
+	EXPECT_EQ(0, child_status(child));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(2, watcher.count);
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+}
+
+struct crowd {
+	uint32_t *word;
+	int over;		/* for those that notify without end */
+	unsigned int woken;
+};
+
+static int notify_some(struct crowd *crowd, int i)
+{
+	int ret = memwait_notify(crowd->word, 1 + i % 3, 0);
+
+	if (ret > 0)
+		__atomic_add_fetch(&crowd->woken, ret, __ATOMIC_SEQ_CST);
+	return ret;
+}
+
+static int notify_often(void *arg)
+{
+	int i, ret = 0;
+
+	for (i = 0; i < ROUNDS && ret >= 0; i++)
+		ret = notify_some(arg, i);
+	return ret < 0 ? ret : 0;
+}
+
+static int notify_until_over(void *arg)
+{
+	struct crowd *crowd = arg;
+	int i, ret = 0;
+
+	for (i = 0; !__atomic_load_n(&crowd->over, __ATOMIC_ACQUIRE) && ret >= 0; i++) {
+		ret = notify_some(crowd, i);
+		linger(i);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+static unsigned int all_told(struct watcher *watchers, int n)
+{
+	unsigned int sum = 0;
+	int i;
+
+	for (i = 0; i < n; i++)
+		sum += __atomic_load_n(&watchers[i].count, __ATOMIC_SEQ_CST);
+	return sum;
+}
+
+#define CROWD	4
+
+/* R5: three threads dispatch, and two notify: every notify is in one count. */
+USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
+{
+	struct crowd crowd = { .word = self->shared };
+	struct watcher watchers[CROWD] = { 0 };
+	struct runner dispatchers[3], notifiers[2];
+	int i;
+
+	for (i = 0; i < CROWD; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, watch(&watchers[i], self->loop, crowd.word));
+	for (i = 0; i < 3; i++)
+		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
+	for (i = 0; i < 2; i++)
+		runner_start(&notifiers[i], notify_often, &crowd);
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&notifiers[i]));
+	while (all_told(watchers, CROWD) < crowd.woken)
+		before_next_look();
+	for (i = 0; i < CROWD; i++)
+		while (memwait_op_cancel(&watchers[i].op) != ENOENT)
+			before_next_look();
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, runner_join(&dispatchers[i]));
+	EXPECT_EQ(crowd.woken, all_told(watchers, CROWD));
+	for (i = 0; i < CROWD; i++) {
+		EXPECT_EQ(0, watchers[i].crowded);
+		TH_LOG("%d callbacks for %u notifies", watchers[i].calls, watchers[i].count);
+	}
+}
+
+static void tarry(struct watcher *watcher)
+{
+	(void)watcher;
+	before_next_look();
+}
+
+/* L3, R5: one is cancelled again and again while others notify and dispatch; the other gets all. */
+USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
+{
+	struct crowd crowd = { .word = self->shared };
+	struct watcher steady = { 0 }, watcher = { .act = tarry };
+	struct runner dispatchers[2], notifier;
+	int round, i, ret, ran = 0;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&steady, self->loop, crowd.word));
+	for (i = 0; i < 2; i++)
+		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
+	runner_start(&notifier, notify_until_over, &crowd);
+	for (round = 0; round < ROUNDS || !ran; round++) {
+		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, crowd.word));
+		linger(round);
+		ret = memwait_op_cancel(&watcher.op);
+		if (ret == EINPROGRESS) {
+			ran++;
+			while (memwait_op_pending(&watcher.op))
+				before_next_look();
+			ret = memwait_op_cancel(&watcher.op);
+			ASSERT_EQ(ENOENT, ret);
+		}
+		ASSERT_TRUE(!ret || ret == ENOENT);
+		/* Nobody uses it any more. */
+		memset(&watcher.op, 0xa5, sizeof(watcher.op));
+	}
+	__atomic_store_n(&crowd.over, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, runner_join(&notifier));
+	while (steady.count + watcher.count < crowd.woken)
+		before_next_look();
+	while (memwait_op_cancel(&steady.op) != ENOENT)
+		before_next_look();
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&dispatchers[i]));
+	EXPECT_EQ(crowd.woken, steady.count + watcher.count);
+	EXPECT_EQ(0, watcher.crowded);
+	TH_LOG("%d of %d cancelled in their callback", ran, round);
+}
+
+/* L10: as of any operation. */
+USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
+{
+	struct watcher watcher = { 0 };
+	uint32_t *word = self->shared;
+	memwait_loop_t *loop;
+
+	ASSERT_EQ(0, memwait_loop_new(&loop));
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, loop, word));
+	close(memwait_loop_fd(loop));
+	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(-EBADF, memwait_watch32(word, 0, NULL, 0, &watcher.op));
+	EXPECT_EQ(0, memwait_loop_free(loop));
+}
+
+TEST_HARNESS_MAIN
