@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An event loop with many words in shared memory, of which four processes notify random ones, one
- * by one or some at once: with an eventfd for each word, with io_uring's waits on futexes, and with
- * memwait, whose waits end with each notify or go on.
+ * An event loop with many words, of which four tellers notify random ones, one by one or some at
+ * once: with an eventfd or a pipe for each word, with io_uring's waits on futexes, and with
+ * memwait, whose waits end with each notify or go on. The tellers are processes that share memory
+ * with the loop, or, for private words, threads beside it.
  *
- * Each word is a counter. A process adds one to it and then tells the loop; the loop looks how much
- * was added each time that it is told, and has to see everything.
+ * Each word is a counter. A teller adds one to it and then tells the loop; the loop looks how much
+ * was added each time that it is told, and has to see everything. Beside the time for a notify it
+ * says how often the loop turned for one: what a scheduler makes of the same work differs.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -15,11 +17,11 @@
 #include <sys/resource.h>
 
 #define WORDS		10000
-#define PROCESSES	4
+#define TELLERS		4
 #define BATCH		256	/* events, completions and waits in one call */
-#define TOLD		16	/* most words that a process tells of at once */
+#define TOLD		16	/* most words that a teller tells of at once */
 
-/* What the processes share. */
+/* What tellers and loop share. */
 struct board {
 	pthread_barrier_t ready, over;
 	uint32_t words[WORDS];
@@ -30,13 +32,16 @@ struct loop {
 	const struct kind *kind;
 	struct board *board;
 	int words;
-	int told;		/* words that a process tells of at once */
+	int told;		/* words that a teller tells of at once */
+	uint32_t flags;		/* of the words: MEMWAIT_PRIVATE or 0 */
 	uint32_t seen_of[WORDS];
 	long seen;		/* the sum of @seen_of */
 	long ended;		/* notifies that were counted */
+	long turns;
 	int epoll;
 	int fd;
-	int eventfds[WORDS];
+	int eventfds[WORDS];	/* or the ends of pipes that are read */
+	int pipes[WORDS];	/* the ends that are written */
 	struct ring ring;
 };
 
@@ -48,7 +53,7 @@ struct kind {
 	bool (*arm_all)(struct loop *loop);
 	/* Waits for something to do, and does a batch of it. */
 	bool (*turn)(struct loop *loop);
-	/* Called by a process. Returns how many it has woken, or a negative number. */
+	/* Called by a teller. Returns how many it has woken, or a negative number. */
 	int (*tell)(struct loop *loop, const int *words, int n);
 	/* Takes what came after the loop had seen everything. */
 	bool (*drain)(struct loop *loop);
@@ -76,7 +81,7 @@ static const struct kind eventfd_kind;
 
 static bool eventfd_open_all(struct loop *loop)
 {
-	struct rlimit files = { 2 * WORDS, 2 * WORDS }, before;
+	struct rlimit files = { 3 * WORDS, 3 * WORDS }, before;
 
 	if (getrlimit(RLIMIT_NOFILE, &before))
 		return false;
@@ -177,6 +182,69 @@ static const struct kind eventfd_read_kind = {
 	.drain = eventfd_drain,
 };
 
+/* A pipe for each word, which has to be read, as it would be full in the end. */
+
+static bool pipe_arm_all(struct loop *loop)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int i, ends[2];
+
+	for (i = 0; i < loop->words; i++) {
+		if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+			return false;
+		loop->eventfds[i] = ends[0];
+		loop->pipes[i] = ends[1];
+		event.data.u32 = i;
+		if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, ends[0], &event))
+			return false;
+	}
+	return true;
+}
+
+static void pipe_close_all(struct loop *loop)
+{
+	int i;
+
+	eventfd_close_all(loop);
+	for (i = 0; i < loop->words; i++)
+		close(loop->pipes[i]);
+}
+
+static bool pipe_turn(struct loop *loop)
+{
+	struct epoll_event events[BATCH];
+	int i, n = await_events(loop, events, BATCH);
+	char bytes[4096];
+
+	for (i = 0; i < n; i++) {
+		if (read(loop->eventfds[events[i].data.u32], bytes, sizeof(bytes)) <= 0)
+			return false;
+		look(loop, events[i].data.u32);
+	}
+	return n > 0;
+}
+
+/* A full one is as good: the loop has not looked yet. */
+static int pipe_tell(struct loop *loop, const int *words, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (write(loop->pipes[words[i]], "", 1) != 1 && errno != EAGAIN)
+			return -1;
+	}
+	return 0;
+}
+
+static const struct kind pipe_kind = {
+	.open = eventfd_open_all,
+	.close = pipe_close_all,
+	.arm_all = pipe_arm_all,
+	.turn = pipe_turn,
+	.tell = pipe_tell,
+	.drain = eventfd_drain,
+};
+
 /* A context for all words, in an epoll as any loop has it. */
 
 static bool memwait_open_loop(struct loop *loop)
@@ -207,7 +275,7 @@ static bool memwait_arm(struct loop *loop, int *words, int n)
 					.addr = (uintptr_t)&loop->board->words[words[i]],
 					.expected = look(loop, words[i]),
 					.deadline = MEMWAIT_FOREVER,
-					.flags = MEMWAIT_SIZE_U32,
+					.flags = MEMWAIT_SIZE_U32 | loop->flags,
 				},
 				.user_data = words[i],
 			};
@@ -260,12 +328,13 @@ static int memwait_tell(struct loop *loop, const int *words, int n)
 	int i, sum = 0;
 
 	if (n == 1)
-		return mw_notify(loop->fd, &loop->board->words[*words], 1, MEMWAIT_SIZE_U32);
+		return mw_notify(loop->fd, &loop->board->words[*words], 1,
+				 MEMWAIT_SIZE_U32 | loop->flags);
 	for (i = 0; i < n; i++)
 		notifies[i] = (struct memwait_notify) {
 			.addr = (uintptr_t)&loop->board->words[words[i]],
 			.count = 1,
-			.flags = MEMWAIT_SIZE_U32,
+			.flags = MEMWAIT_SIZE_U32 | loop->flags,
 		};
 	if (mw_notify_many(loop->fd, notifies, n, woken) != n)
 		return -1;
@@ -306,7 +375,8 @@ static bool persistent_arm_all(struct loop *loop)
 				.wait = {
 					.addr = (uintptr_t)&loop->board->words[i + n],
 					.deadline = MEMWAIT_FOREVER,
-					.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PERSISTENT,
+					.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PERSISTENT |
+						 loop->flags,
 				},
 				.user_data = i + n,
 			};
@@ -351,7 +421,7 @@ static const struct kind persistent_kind = {
 	.drain = persistent_drain,
 };
 
-/* The loop waits in the ring itself, and the processes wake by futex(2). */
+/* The loop waits in the ring itself, and the tellers wake by futex(2). */
 
 static bool ring_open_loop(struct loop *loop)
 {
@@ -365,7 +435,8 @@ static void ring_close_loop(struct loop *loop)
 
 static void ring_arm(struct loop *loop, int word)
 {
-	ring_wait(&loop->ring, &loop->board->words[word], look(loop, word), MEMWAIT_SIZE_U32, word);
+	ring_wait(&loop->ring, &loop->board->words[word], look(loop, word),
+		  MEMWAIT_SIZE_U32 | loop->flags, word);
 }
 
 static bool ring_arm_all(struct loop *loop)
@@ -406,7 +477,7 @@ static int ring_tell(struct loop *loop, const int *words, int n)
 	int i, sum = 0, ret = 0;
 
 	for (i = 0; i < n && ret >= 0; i++) {
-		ret = (int)futex_wake(&loop->board->words[words[i]], 1, 0);
+		ret = (int)futex_wake(&loop->board->words[words[i]], 1, loop->flags);
 		sum += ret;
 	}
 	return ret < 0 ? ret : sum;
@@ -447,11 +518,21 @@ static const struct kind ring_kind = {
 	.drain = ring_drain,
 };
 
-static void notify_random_words(struct loop *loop, int process, long times)
+struct teller {
+	struct loop *loop;
+	int number;
+	long times;
+	pid_t pid;
+	pthread_t thread;
+};
+
+/* Returns whether it went well. */
+static bool notify_random_words(const struct teller *teller)
 {
-	uint64_t random = process + 1;
+	struct loop *loop = teller->loop;
+	uint64_t random = teller->number + 1;
 	int words[TOLD], n, ret = 0;
-	long woken = 0;
+	long woken = 0, times = teller->times;
 
 	pthread_barrier_wait(&loop->board->ready);
 	for (; times > 0 && ret >= 0; times -= loop->told) {
@@ -465,12 +546,38 @@ static void notify_random_words(struct loop *loop, int process, long times)
 	__atomic_add_fetch(&loop->board->woken, woken, __ATOMIC_RELAXED);
 	/* To close what was inherited takes time, which does not count. */
 	pthread_barrier_wait(&loop->board->over);
-	_exit(ret < 0);
+	return ret >= 0;
 }
 
-static struct board *new_board(void)
+static void *notify_in_thread(void *teller)
 {
-	struct board *board = shared_page(sizeof(*board));
+	return notify_random_words(teller) ? teller : NULL;
+}
+
+static bool start_teller(struct teller *teller)
+{
+	if (teller->loop->flags & MEMWAIT_PRIVATE)
+		return !pthread_create(&teller->thread, NULL, notify_in_thread, teller);
+	teller->pid = fork();
+	if (!teller->pid)
+		_exit(!notify_random_words(teller));
+	return teller->pid > 0;
+}
+
+static bool join_teller(struct teller *teller)
+{
+	void *result;
+	int status;
+
+	if (teller->loop->flags & MEMWAIT_PRIVATE)
+		return !pthread_join(teller->thread, &result) && result;
+	return waitpid(teller->pid, &status, 0) == teller->pid && !status;
+}
+
+static struct board *new_board(uint32_t flags)
+{
+	struct board *board = flags & MEMWAIT_PRIVATE ? private_page(sizeof(*board)) :
+							shared_page(sizeof(*board));
 	pthread_barrierattr_t shared;
 
 	if (!board)
@@ -478,20 +585,10 @@ static struct board *new_board(void)
 	memset(board, 0, sizeof(*board));
 	pthread_barrierattr_init(&shared);
 	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init(&board->ready, &shared, PROCESSES + 1);
-	pthread_barrier_init(&board->over, &shared, PROCESSES + 1);
+	pthread_barrier_init(&board->ready, &shared, TELLERS + 1);
+	pthread_barrier_init(&board->over, &shared, TELLERS + 1);
 	pthread_barrierattr_destroy(&shared);
 	return board;
-}
-
-static bool all_have_exited(const pid_t *pids)
-{
-	bool right = true;
-	int status, i;
-
-	for (i = 0; i < PROCESSES; i++)
-		right &= waitpid(pids[i], &status, 0) == pids[i] && !status;
-	return right;
 }
 
 /* And each notify that was counted has ended a wait. */
@@ -505,9 +602,12 @@ static bool everything_was_seen(const struct loop *loop, long times)
 	return sum == times && loop->seen == times && loop->ended == loop->board->woken;
 }
 
+/* Beside MEMWAIT_PRIVATE. */
+#define BY_BATCHES	0x1
+
 static double run_loop(struct loop *loop, long times)
 {
-	pid_t pids[PROCESSES];
+	struct teller tellers[TELLERS];
 	bool right;
 	double result;
 	uint64_t start;
@@ -515,26 +615,28 @@ static double run_loop(struct loop *loop, long times)
 
 	if (!loop->kind->arm_all(loop))
 		return BENCH_FAILED;
-	for (i = 0; i < PROCESSES; i++) {
-		pids[i] = fork();
-		if (pids[i] < 0) {
-			while (i--)
-				kill(pids[i], SIGKILL);
-			return BENCH_FAILED;
-		}
-		if (!pids[i])
-			notify_random_words(loop, i, times / PROCESSES);
+	for (i = 0; i < TELLERS; i++) {
+		tellers[i] = (struct teller){
+			.loop = loop, .number = i, .times = times / TELLERS,
+		};
+		if (!start_teller(&tellers[i]))
+			abort();
 	}
 
 	pthread_barrier_wait(&loop->board->ready);
 	start = now_ns(CLOCK_MONOTONIC);
-	do
+	do {
 		right = loop->kind->turn(loop);
-	while (right && loop->seen < times);
+		loop->turns++;
+	} while (right && loop->seen < times);
 	result = bench_ns_each(start, times);
+	bench_aside.name = "turns";
+	bench_aside.unit = "";
+	bench_aside.figure = (double)loop->turns / (double)times;
 
 	pthread_barrier_wait(&loop->board->over);
-	right &= all_have_exited(pids);
+	for (i = 0; i < TELLERS; i++)
+		right &= join_teller(&tellers[i]);
 	right &= loop->kind->drain(loop);
 	return right && everything_was_seen(loop, times) ? result : BENCH_FAILED;
 }
@@ -548,7 +650,7 @@ static double run_memory(struct loop *loop, long times)
 	return (settled_kernel_memory() - before) / (double)times;
 }
 
-static double with_loop(const struct contender *contender, int words, int told, long times,
+static double with_loop(const struct contender *contender, int words, uint32_t flags, long times,
 			double (*run)(struct loop *loop, long times))
 {
 	static struct loop loop;
@@ -557,8 +659,9 @@ static double with_loop(const struct contender *contender, int words, int told, 
 	memset(&loop, 0, sizeof(loop));
 	loop.kind = contender->how;
 	loop.words = words;
-	loop.told = told;
-	loop.board = new_board();
+	loop.told = flags & BY_BATCHES ? TOLD : 1;
+	loop.flags = flags & MEMWAIT_PRIVATE;
+	loop.board = new_board(loop.flags);
 	if (!loop.board)
 		return BENCH_FAILED;
 	if (loop.kind->open(&loop)) {
@@ -577,29 +680,35 @@ static double run_loop_of(const struct contender *contender, long times)
 	int words = contender->number;
 
 	return with_loop(contender, bench_measures() || words < 100 ? words : 100,
-			 contender->flags ?: 1, times, run_loop);
+			 contender->flags, times, run_loop);
 }
 
 static double run_memory_of(const struct contender *contender, long times)
 {
-	return with_loop(contender, (int)times, 1, times, run_memory);
+	return with_loop(contender, (int)times, 0, times, run_memory);
 }
 
-#define LOOP(words, told)								\
+#define LOOP(words, flags)								\
 	.times = 20000,									\
 	.check = 2000,									\
 	.contenders = {									\
-		{ "eventfd", run_loop_of, words, told, &eventfd_kind },			\
-		{ "eventfd read", run_loop_of, words, told, &eventfd_read_kind },	\
-		{ "io_uring", run_loop_of, words, told, &ring_kind },			\
-		{ "memwait", run_loop_of, words, told, &memwait_kind },			\
-		{ "persistent", run_loop_of, words, told, &persistent_kind },		\
+		{ "eventfd", run_loop_of, words, flags, &eventfd_kind },		\
+		{ "eventfd read", run_loop_of, words, flags, &eventfd_read_kind },	\
+		{ "pipe", run_loop_of, words, flags, &pipe_kind },			\
+		{ "io_uring", run_loop_of, words, flags, &ring_kind },			\
+		{ "memwait", run_loop_of, words, flags, &memwait_kind },		\
+		{ "persistent", run_loop_of, words, flags, &persistent_kind },		\
 	}
 
-FIXTURE_VARIANT_ADD(bench, loop) { LOOP(WORDS, 1) };
-FIXTURE_VARIANT_ADD(bench, loop_1000) { LOOP(1000, 1) };
-FIXTURE_VARIANT_ADD(bench, loop_10) { LOOP(10, 1) };
-FIXTURE_VARIANT_ADD(bench, loop_batch) { LOOP(WORDS, TOLD) };
+FIXTURE_VARIANT_ADD(bench, loop) { LOOP(WORDS, 0) };
+FIXTURE_VARIANT_ADD(bench, loop_1000) { LOOP(1000, 0) };
+FIXTURE_VARIANT_ADD(bench, loop_10) { LOOP(10, 0) };
+FIXTURE_VARIANT_ADD(bench, loop_private) { LOOP(WORDS, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, loop_private_1000) { LOOP(1000, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, loop_private_10) { LOOP(10, MEMWAIT_PRIVATE) };
+FIXTURE_VARIANT_ADD(bench, loop_batch) { LOOP(WORDS, BY_BATCHES) };
+FIXTURE_VARIANT_ADD(bench, loop_batch_1000) { LOOP(1000, BY_BATCHES) };
+FIXTURE_VARIANT_ADD(bench, loop_batch_10) { LOOP(10, BY_BATCHES) };
 
 FIXTURE_VARIANT_ADD(bench, loop_memory) {
 	.unit = "B",
