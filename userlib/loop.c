@@ -299,7 +299,7 @@ static int loop_arm_kick(memwait_loop_t *loop)
 	int ret = memwait_op_arm(&loop->kick, &loop->kick_word, now,
 				 MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE);
 
-	return ret < 0 ? -ret : 0;
+	return ret < 0 ? ret : 0;
 }
 
 static bool kick_is_idle(const memwait_loop_t *loop)
@@ -512,7 +512,7 @@ static int loop_get_id(memwait_loop_t *loop)
 	int ret = loop_ioctl(loop, MEMWAIT_IOC_OWNER, &owner);
 
 	loop->id = ret ? 0 : owner.id;
-	return ret == -EOPNOTSUPP ? 0 : -ret;
+	return ret == -EOPNOTSUPP ? 0 : ret;
 }
 
 int memwait_loop_new(memwait_loop_t **loop)
@@ -521,16 +521,16 @@ int memwait_loop_new(memwait_loop_t **loop)
 	int err;
 
 	if (!loop)
-		return EINVAL;
+		return -EINVAL;
 	err = memwait_need_device();
 	if (err)
-		return err;
+		return -err;
 	new = calloc(1, sizeof(*new));
 	if (!new)
-		return ENOMEM;
+		return -ENOMEM;
 	new->fd = memwait_device_open(O_NONBLOCK);
 	if (new->fd < 0) {
-		err = -new->fd;
+		err = new->fd;
 		free(new);
 		return err;
 	}
@@ -563,7 +563,7 @@ int memwait_loop_free(memwait_loop_t *loop)
 		busy = memwait_loop_pending(loop) || loop->visits;
 		loop_unlock(loop, state);
 		if (busy)
-			return EBUSY;
+			return -EBUSY;
 		pthread_mutex_destroy(&loop->lock);
 	}
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
@@ -701,7 +701,7 @@ int memwait_loop_dispatch(memwait_loop_t *loop)
 
 int memwait_loop_run(memwait_loop_t *loop)
 {
-	return -visit_make(loop, true);
+	return visit_make(loop, true);
 }
 
 int memwait_loop_stop(memwait_loop_t *loop)
@@ -709,9 +709,9 @@ int memwait_loop_stop(memwait_loop_t *loop)
 	uint64_t was, next;
 
 	if (!loop)
-		return EINVAL;
+		return -EINVAL;
 	if (loop->process != memwait_process_number())
-		return EPERM;
+		return -EPERM;
 	memwait_tsan_release(loop);
 	/* relaxed: only the compare-and-swap counts */
 	was = atomic_load_explicit(&loop->runs_and_stops, memory_order_relaxed);
@@ -730,7 +730,7 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 		    void *data)
 {
 	if (!op || !loop || !callback)
-		return EINVAL;
+		return -EINVAL;
 	memset(op, 0, sizeof(*op));
 	to_op(op)->loop = loop;
 	to_op(op)->callback = callback;
@@ -880,19 +880,19 @@ static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
 	op->kind->undo(op, outcome);
 }
 
-/* Returns 0, ENOENT or EINPROGRESS, see memwait_op_cancel(). */
+/* Returns 0, -ENOENT or -EINPROGRESS, see memwait_op_cancel(). */
 static int op_cancel(memwait_loop_t *loop, struct memwait_op *op)
 {
 	bool elsewhere = is_called_elsewhere(loop, op);
 
 	if (op_state(op) == MEMWAIT_OP_IDLE)
-		return elsewhere ? EINPROGRESS : ENOENT;
+		return elsewhere ? -EINPROGRESS : -ENOENT;
 	if (!op->cancelled)
 		op_take_back(loop, op);
 	if (op_state(op) == MEMWAIT_OP_CALLED) {
 		op->cancelled = true;
 		if (elsewhere)
-			return EINPROGRESS;
+			return -EINPROGRESS;
 		forget_call(loop, op);
 		op_set_state(op, MEMWAIT_OP_IDLE);
 	}
@@ -904,17 +904,17 @@ int memwait_op_cancel(memwait_op_t *public_op)
 {
 	struct memwait_op *op = to_op(public_op);
 	memwait_loop_t *loop;
-	int state, err;
+	int state, ret;
 
 	if (!op || !op->loop)
-		return EINVAL;
+		return -EINVAL;
 	loop = op->loop;
 	if (loop->process != memwait_process_number())
-		return EPERM;
+		return -EPERM;
 
 	state = loop_lock(loop);
-	err = op_cancel(loop, op);
+	ret = op_cancel(loop, op);
 	loop_settle(loop);
 	loop_unlock(loop, state);
-	return err;
+	return ret;
 }

@@ -11,8 +11,9 @@
  * Zeroed means initialised. MEMWAIT_PRIVATE words belong to one address space and stay at one
  * address; waiting and waking cost less.
  *
- * Word functions (memwait_wait32() etc.) return an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED, or a
- * negative error number. Unless noted, others return 0 or a positive error number.
+ * What pthreads have, and its *_async() form, returns 0 or a positive error number. Everything
+ * else, words, loops and operations, returns a result >= 0 or a negative error number; for word
+ * functions (memwait_wait32() etc.) the result is an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED.
  *
  * Every init, and every function that may have to sleep or wake, now or when undone, opens
  * /dev/memwait. So whatever was locked can be unlocked. If the open fails, nothing is done and
@@ -86,13 +87,13 @@ typedef union {
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * ENOENT, ENODEV, EACCES, EMFILE ...: from open(2) of /dev/memwait; ENOTTY: not this device, or an
- * older module. ENOMEM. ENOSPC: over one of the user's limits, of waits or ids.
+ * -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this device,
+ * or an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or ids.
  */
 int memwait_loop_new(memwait_loop_t **loop);
 
 /*
- * EBUSY: operations are pending, or a thread is within memwait_loop_dispatch() or
+ * -EBUSY: operations are pending, or a thread is within memwait_loop_dispatch() or
  * memwait_loop_run(), as in a callback. A child of fork() frees its copy. NULL is a no-op.
  */
 int memwait_loop_free(memwait_loop_t *loop);
@@ -113,13 +114,13 @@ int memwait_loop_dispatch(memwait_loop_t *loop);
 /*
  * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(). Several
  * threads may run one loop. An operation is not pending while its callback runs: a thread that
- * checks then may return. A cancellation point. EPERM in a child of fork().
+ * checks then may return. A cancellation point. -EPERM in a child of fork().
  */
 int memwait_loop_run(memwait_loop_t *loop);
 
 /*
  * Makes every running memwait_loop_run(), in any thread, return after the current callback; if none
- * runs, the next one returns immediately. Callable from any thread or signal handler. EPERM in a
+ * runs, the next one returns immediately. Callable from any thread or signal handler. -EPERM in a
  * child of fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
@@ -129,7 +130,7 @@ size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
  * Binds an operation that is not pending to a loop. @data is passed to the callback. All other
- * functions need it: they return EINVAL for zeroed memory, and cannot detect other uninitialised
+ * functions need it: they fail with EINVAL for zeroed memory, and cannot detect other uninitialised
  * memory.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
@@ -137,10 +138,10 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 
 /*
  * Cancels an operation, from any thread. 0: the callback will not run, nothing is locked or
- * consumed, and a wake-up that had reached the operation passes to the next waiter. ENOENT: not
- * pending; its callback has run, or is the caller. EINPROGRESS: the same, but its callback still
+ * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: not
+ * pending; its callback has run, or is the caller. -EINPROGRESS: the same, but its callback still
  * runs in another thread, and may use what belongs to the operation; one of memwait_watch*() is
- * cancelled, and pending until then. EPERM in a child of fork().
+ * cancelled, and pending until then. -EPERM in a child of fork().
  */
 int memwait_op_cancel(memwait_op_t *op);
 

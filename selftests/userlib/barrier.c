@@ -378,7 +378,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(EBUSY, memwait_barrier_wait_async(barrier, &counted.op));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
 	EXPECT_EQ(0, counted.calls);
 	/* The next round takes two, as every other. */
@@ -434,7 +434,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 		} else {
 			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, ret);
 			if (cancelled) {
-				ASSERT_TRUE(cancelled == ENOENT || cancelled == EINPROGRESS);
+				ASSERT_TRUE(cancelled == -ENOENT || cancelled == -EINPROGRESS);
 				ASSERT_EQ(0, counted.result);
 			}
 			ASSERT_EQ(!!cancelled, counted.calls);

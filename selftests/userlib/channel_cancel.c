@@ -17,7 +17,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	EXPECT_EQ(EBUSY, memwait_channel_recv_async(channel, &to_first, &first.op));
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, &behind.op));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&first.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&first.op));
 	item = 10;
 	ASSERT_EQ(0, memwait_channel_send(channel, &item));
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));

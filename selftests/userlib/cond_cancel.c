@@ -35,7 +35,7 @@ USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
 				break;
 			}
 			ASSERT_EQ(0, memwait_op_cancel(&first.op));
-			ASSERT_EQ(ENOENT, memwait_op_cancel(&first.op));
+			ASSERT_EQ(-ENOENT, memwait_op_cancel(&first.op));
 			if (stage == 0) {
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 			}

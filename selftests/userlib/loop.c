@@ -8,7 +8,7 @@ static int arm(struct counted_op *counted, memwait_loop_t *loop, const volatile 
 {
 	int err = memwait_op_init(&counted->op, loop, count_call, counted);
 
-	return err ? -err : memwait_wait32_async(word, 0, NULL, 0, &counted->op);
+	return err ? err : memwait_wait32_async(word, 0, NULL, 0, &counted->op);
 }
 
 static bool is_readable(memwait_loop_t *loop)
@@ -36,7 +36,7 @@ USERLIB_TEST(R19_an_operation_completes_once)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	errno = EXDEV;
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(EXDEV, errno);
 	EXPECT_FALSE(is_readable(self->loop));
 }
@@ -47,18 +47,18 @@ USERLIB_TEST(R2_bad_input)
 	uint32_t *word = self->shared;
 	memwait_op_t zeroed = { 0 };
 
-	EXPECT_EQ(EINVAL, memwait_loop_new(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_new(NULL));
 	EXPECT_EQ(0, memwait_loop_free(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_fd(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL));
-	EXPECT_EQ(EINVAL, memwait_loop_run(NULL));
-	EXPECT_EQ(EINVAL, memwait_loop_stop(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_run(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_stop(NULL));
 	EXPECT_EQ(0, memwait_loop_pending(NULL));
-	EXPECT_EQ(EINVAL, memwait_op_init(NULL, self->loop, count_call, NULL));
-	EXPECT_EQ(EINVAL, memwait_op_init(&zeroed, NULL, count_call, NULL));
-	EXPECT_EQ(EINVAL, memwait_op_init(&zeroed, self->loop, NULL, NULL));
-	EXPECT_EQ(EINVAL, memwait_op_cancel(NULL));
-	EXPECT_EQ(EINVAL, memwait_op_cancel(&zeroed));
+	EXPECT_EQ(-EINVAL, memwait_op_init(NULL, self->loop, count_call, NULL));
+	EXPECT_EQ(-EINVAL, memwait_op_init(&zeroed, NULL, count_call, NULL));
+	EXPECT_EQ(-EINVAL, memwait_op_init(&zeroed, self->loop, NULL, NULL));
+	EXPECT_EQ(-EINVAL, memwait_op_cancel(NULL));
+	EXPECT_EQ(-EINVAL, memwait_op_cancel(&zeroed));
 	EXPECT_EQ(0, memwait_op_pending(NULL));
 	EXPECT_EQ(0, memwait_op_pending(&zeroed));
 	EXPECT_EQ(-EINVAL, memwait_wait32_async(word, 0, NULL, 0, &zeroed));
@@ -70,9 +70,9 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	EXPECT_EQ(-EBUSY, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
-	EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+	EXPECT_EQ(-EBUSY, memwait_loop_free(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, counted.calls);
 }
 
@@ -284,7 +284,7 @@ USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 		if (round % 2)
 			memwait_loop_dispatch(self->loop);
 		ret = runner_join(&canceller);
-		if (ret == ENOENT || ret == EINPROGRESS) {
+		if (ret == -ENOENT || ret == -EINPROGRESS) {
 			called++;
 			ASSERT_EQ(1, race.counted.calls);
 			ASSERT_EQ(1, memwait_notify(race.word, 1, 0));
@@ -661,12 +661,12 @@ USERLIB_TEST(a_callback_cannot_free_its_loop)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
-	EXPECT_EQ(EBUSY, freeing.err);
+	EXPECT_EQ(-EBUSY, freeing.err);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	freeing.err = 0;
 	EXPECT_EQ(0, memwait_loop_run(self->loop));
-	EXPECT_EQ(EBUSY, freeing.err);
+	EXPECT_EQ(-EBUSY, freeing.err);
 }
 
 static void fork_and_free(memwait_op_t *op, int result, void *data)
@@ -694,7 +694,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 		ASSERT_EQ(2, memwait_notify(word, 2, 0));
 		ret = run ? memwait_loop_run(self->loop) : memwait_loop_dispatch(self->loop);
 		if (!freeing.child)
-			_exit(ret != (run ? EPERM : -EPERM) || freeing.err || counted.calls);
+			_exit(ret != -EPERM || freeing.err || counted.calls);
 		EXPECT_EQ(run ? 0 : 2, ret);
 		EXPECT_EQ(1, counted.calls);
 		EXPECT_EQ(0, child_status(freeing.child));
@@ -731,9 +731,9 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 	child = fork_child();
 	if (!child) {
 		bad |= memwait_loop_dispatch(self->loop) != -EPERM;
-		bad |= memwait_loop_run(self->loop) != EPERM;
-		bad |= memwait_loop_stop(self->loop) != EPERM;
-		bad |= memwait_op_cancel(&counted.op) != EPERM;
+		bad |= memwait_loop_run(self->loop) != -EPERM;
+		bad |= memwait_loop_stop(self->loop) != -EPERM;
+		bad |= memwait_op_cancel(&counted.op) != -EPERM;
 		bad |= memwait_wait32_async(word, 0, NULL, 0, &unused.op) != -EPERM;
 		bad |= memwait_mutex_lock_async((void *)(word + 16), &unused.op) != EPERM;
 		bad |= memwait_loop_free(self->loop);

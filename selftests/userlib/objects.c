@@ -290,10 +290,10 @@ OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 	EXPECT_EQ(EBUSY, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
-	EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+	EXPECT_EQ(-EBUSY, memwait_loop_free(self->loop));
 	EXPECT_EQ(1, sleepers(way, self->object, variant->kind));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, sleepers(way, self->object, variant->kind));
 	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
@@ -440,7 +440,7 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 			ASSERT_EQ(0, counted.calls);
 			ASSERT_EQ(0, take(way, self->object));
 		} else {
-			ASSERT_TRUE(ret == ENOENT || ret == EINPROGRESS);
+			ASSERT_TRUE(ret == -ENOENT || ret == -EINPROGRESS);
 			ASSERT_EQ(1, counted.calls);
 			ASSERT_EQ(0, counted.result);
 		}
@@ -538,7 +538,7 @@ static int use_as_child(const struct way *way, void *object, memwait_loop_t *loo
 	struct counted_op counted = { 0 };
 	memwait_loop_t *loop;
 
-	if (memwait_op_cancel(&of_parent->op) != EPERM ||
+	if (memwait_op_cancel(&of_parent->op) != -EPERM ||
 	    memwait_loop_dispatch(loop_of_parent) != -EPERM)
 		return 1;
 	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);

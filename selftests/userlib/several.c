@@ -154,7 +154,7 @@ USERLIB_TEST(L3_an_operation_on_many_words_is_cancelled)
 			ASSERT_EQ(0, memwait_op_cancel(&other.op));
 		}
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
-		EXPECT_EQ(ENOENT, memwait_op_cancel(&counted.op));
+		EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 		if (stage) {
 			ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 			EXPECT_EQ(MEMWAIT_OK, behind.result);

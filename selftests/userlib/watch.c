@@ -39,7 +39,7 @@ static int watch(struct watcher *watcher, memwait_loop_t *loop, const volatile v
 	int err = memwait_op_init(&watcher->op, loop, watched, watcher);
 
 	watcher->loop = loop;
-	return err ? -err : memwait_watch32(word, 0, NULL, 0, &watcher->op);
+	return err ? err : memwait_watch32(word, 0, NULL, 0, &watcher->op);
 }
 
 static bool is_readable(memwait_loop_t *loop)
@@ -72,9 +72,9 @@ USERLIB_TEST(R32_it_goes_on_and_counts)
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
 		EXPECT_EQ(1, memwait_waiters(word, 0));
 	}
-	EXPECT_EQ(EBUSY, memwait_loop_free(self->loop));
+	EXPECT_EQ(-EBUSY, memwait_loop_free(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
 	EXPECT_EQ(0, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
@@ -211,7 +211,7 @@ USERLIB_TEST(R4_a_deadline_is_the_last_callback)
 		EXPECT_EQ(2, watcher.count);
 		EXPECT_EQ(0, memwait_op_count(&watcher.op));
 		EXPECT_EQ(0, memwait_loop_pending(self->loop));
-		EXPECT_EQ(ENOENT, memwait_op_cancel(&watcher.op));
+		EXPECT_EQ(-ENOENT, memwait_op_cancel(&watcher.op));
 		EXPECT_EQ(0, memwait_notify(word, 1, 0));
 	}
 }
@@ -436,10 +436,10 @@ USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
 	runner_start(&behind, wait_on_word, word);
 	await_waiters(self->fd, word, U32_SIZE, 2);
 
-	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(MEMWAIT_OK, runner_join(&behind));
 	EXPECT_EQ(0, memwait_waiters(word, 0));
-	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(1, memwait_op_pending(&watcher.op));
 	EXPECT_EQ(-EBUSY, memwait_watch32(word, 0, NULL, 0, &watcher.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
@@ -447,7 +447,7 @@ USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
 	/* Nothing is pending any more. */
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(1, watcher.calls);
 	EXPECT_EQ(1, watcher.count);
 }
@@ -482,12 +482,12 @@ USERLIB_TEST(R23_cancel_tells_a_callback_that_has_run_from_one_that_runs)
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	runner_start(&runner, memwait_loop_run, self->loop);
 	await_held(&held_op.held);
-	EXPECT_EQ(ENOENT, held_op.own);
+	EXPECT_EQ(-ENOENT, held_op.own);
 	EXPECT_EQ(0, memwait_op_pending(&held_op.op));
-	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&held_op.op));
+	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&held_op.op));
 	let_go(&held_op.held);
 	EXPECT_EQ(0, runner_join(&runner));
-	EXPECT_EQ(ENOENT, memwait_op_cancel(&held_op.op));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&held_op.op));
 	EXPECT_EQ(1, held_op.calls);
 }
 
@@ -507,7 +507,7 @@ USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
 	}
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	await_held(&held);
-	EXPECT_EQ(EINPROGRESS, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&watcher.op));
 	let_go(&held);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&runners[i]));
@@ -581,7 +581,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	ret = memwait_loop_dispatch(self->loop);
 	if (!child)
-		_exit(ret != -EPERM || watcher.ret != EPERM || watcher.calls != 1 ||
+		_exit(ret != -EPERM || watcher.ret != -EPERM || watcher.calls != 1 ||
 		      memwait_loop_free(self->loop));
 	EXPECT_EQ(1, ret);
 	EXPECT_EQ(0, child_status(child));
@@ -658,7 +658,7 @@ USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
 	while (all_told(watchers, CROWD) < crowd.woken)
 		before_next_look();
 	for (i = 0; i < CROWD; i++)
-		while (memwait_op_cancel(&watchers[i].op) != ENOENT)
+		while (memwait_op_cancel(&watchers[i].op) != -ENOENT)
 			before_next_look();
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
@@ -691,14 +691,14 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, crowd.word));
 		linger(round);
 		ret = memwait_op_cancel(&watcher.op);
-		if (ret == EINPROGRESS) {
+		if (ret == -EINPROGRESS) {
 			ran++;
 			while (memwait_op_pending(&watcher.op))
 				before_next_look();
 			ret = memwait_op_cancel(&watcher.op);
-			ASSERT_EQ(ENOENT, ret);
+			ASSERT_EQ(-ENOENT, ret);
 		}
-		ASSERT_TRUE(!ret || ret == ENOENT);
+		ASSERT_TRUE(!ret || ret == -ENOENT);
 		/* Nobody uses it any more. */
 		memset(&watcher.op, 0xa5, sizeof(watcher.op));
 	}
@@ -706,7 +706,7 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 	EXPECT_EQ(0, runner_join(&notifier));
 	while (steady.count + watcher.count < crowd.woken)
 		before_next_look();
-	while (memwait_op_cancel(&steady.op) != ENOENT)
+	while (memwait_op_cancel(&steady.op) != -ENOENT)
 		before_next_look();
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));

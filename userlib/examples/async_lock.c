@@ -62,7 +62,7 @@ int main(void)
 
 	err = memwait_loop_new(&loop);
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;
 	}
 	for (i = 0; i < WORKERS; i++)

@@ -50,7 +50,7 @@ int main(void)
 	int err = memwait_loop_new(&loop);
 
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;
 	}
 	memwait_op_init(&first, loop, say, "the first");
@@ -82,7 +82,7 @@ int main(void)
 	memwait_loop_run(loop);
 
 	/* Nobody has it. */
-	if (memwait_op_cancel(&second) != ENOENT || memwait_mutex_trylock(&mutex))
+	if (memwait_op_cancel(&second) != -ENOENT || memwait_mutex_trylock(&mutex))
 		return 1;
 	memwait_mutex_unlock(&mutex);
 	return memwait_loop_free(loop) ? 1 : 0;

@@ -71,7 +71,7 @@ int main(void)
 			     0);
 	err = memwait_loop_new(&loop);
 	if (err || follower.word == MAP_FAILED) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;
 	}
 	if (!fork())

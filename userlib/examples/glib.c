@@ -59,7 +59,7 @@ int main(void)
 	int err = memwait_loop_new(&loop);
 
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;
 	}
 	source = g_unix_fd_add(memwait_loop_fd(loop), G_IO_IN, dispatch, NULL);

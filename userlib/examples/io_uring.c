@@ -65,7 +65,7 @@ int main(void)
 	}
 	err = memwait_loop_new(&loop);
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", err);
+		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;
 	}
 	memwait_op_init(&op, loop, look, NULL);

@@ -302,7 +302,7 @@ static void *cancel_and_go_on(void *arg)
 		struct using_op *using = &using_ops[i % OPS];
 
 		ret = memwait_op_cancel(&using->op);
-		CHECK(!ret || ret == ENOENT || ret == EINPROGRESS);
+		CHECK(!ret || ret == -ENOENT || ret == -EINPROGRESS);
 		if (!ret)
 			go_on_using(&using->op, ETIMEDOUT, using);
 		sched_yield();
@@ -529,10 +529,10 @@ static void end_watching(struct watching *watch)
 
 	do {
 		ret = memwait_op_cancel(&watch->op);
-		CHECK(!ret || ret == EINPROGRESS || ret == ENOENT);
+		CHECK(!ret || ret == -EINPROGRESS || ret == -ENOENT);
 		if (ret)
 			sched_yield();
-	} while (ret == EINPROGRESS);
+	} while (ret == -EINPROGRESS);
 }
 
 static void *notify_watches(void *arg)

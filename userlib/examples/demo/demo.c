@@ -470,12 +470,12 @@ static void set_up(struct supervisor *s)
 		die("calloc");
 	plan(s);
 
-	check(memwait_loop_new(&s->loop), "/dev/memwait (modprobe memwait?)");
+	check(-memwait_loop_new(&s->loop), "/dev/memwait (modprobe memwait?)");
 	check(memwait_mutex_init(&s->shared->mutex, MEMWAIT_MUTEX_ROBUST), "memwait_mutex_init");
 	check(memwait_channel_init(channel_of(s->shared), 0, sizeof(uint32_t), ITEMS),
 	      "memwait_channel_init");
-	check(memwait_op_init(&s->look, s->loop, look, s), "memwait_op_init");
-	check(memwait_op_init(&s->send, s->loop, has_sent, s), "memwait_op_init");
+	check(-memwait_op_init(&s->look, s->loop, look, s), "memwait_op_init");
+	check(-memwait_op_init(&s->send, s->loop, has_sent, s), "memwait_op_init");
 	s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	s->kill_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	clock_gettime(CLOCK_MONOTONIC, &s->started);
