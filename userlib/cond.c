@@ -92,6 +92,7 @@ struct cond {
 	_Atomic int32_t mutex;		/* distance to the mutex, or NOWHERE */
 	_Atomic uint64_t broadcast;
 	_Atomic uint64_t taken;		/* signals for which a waiter has returned; if shared */
+	uint32_t clock;			/* MEMWAIT_COND_MONOTONIC or 0 */
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
@@ -111,10 +112,11 @@ static struct cond *to_cond(memwait_cond_t *cond)
 
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 {
-	if (!cond || (flags & ~(unsigned int)MEMWAIT_PRIVATE))
+	if (!cond || (flags & ~(MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC)))
 		return EINVAL;
 	memset(cond, 0, sizeof(*cond));
-	to_cond(cond)->users.flags = flags;
+	to_cond(cond)->users.flags = flags & MEMWAIT_PRIVATE;
+	to_cond(cond)->clock = flags & MEMWAIT_COND_MONOTONIC;
 	MEMWAIT_PROBE2(cond_init, cond, NULL);
 	return memwait_need_device();
 }
@@ -426,7 +428,10 @@ int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 			   const struct timespec *abstime)
 {
-	return memwait_cond_clockwait(cond, mutex, CLOCK_REALTIME, abstime);
+	bool monotonic = cond && to_cond(cond)->clock;
+
+	return memwait_cond_clockwait(cond, mutex, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME,
+				      abstime);
 }
 
 /* Enters, and signals @count times, but not more often than there are users. */

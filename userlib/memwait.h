@@ -26,7 +26,7 @@
  * notified.
  *
  * *_timed*() take a CLOCK_REALTIME deadline, *_clock*() one of the given clock. Deadlines are
- * absolute.
+ * absolute. Only memwait_cond_timedwait() may have another, see MEMWAIT_COND_MONOTONIC.
  *
  * *_async() return 0 if done already: the callback will not run. EINPROGRESS: it runs once, with
  * the blocking function's result. EOWNERDEAD: as 0, see memwait_mutex_lock(). On other errors
@@ -44,6 +44,9 @@
 #include <linux/memwait.h>
 
 #ifdef __cplusplus
+/* Functions have names of structs, as stat(2) has, and g++ takes them for hidden constructors. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
 #endif
 
@@ -306,7 +309,8 @@ typedef union {
 	uint32_t reserved[8];
 } __attribute__((__aligned__(8))) memwait_mutex_t;
 
-#define MEMWAIT_MUTEX_INIT	{ { 0 } }
+#define MEMWAIT_MUTEX_INIT		MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_MUTEX_NORMAL)
+#define MEMWAIT_MUTEX_INIT_KIND(kind)	{ { 0, 0, (kind) } }
 
 /*
  * Kinds. FAIR or ROBUST combine with one of the first three, MEMWAIT_PRIVATE with all. All but
@@ -375,12 +379,18 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
 /* Condition variables */
 
 typedef union {
-	uint64_t reserved[6];
+	uint32_t reserved[12];
 } __attribute__((__aligned__(8))) memwait_cond_t;
 
-#define MEMWAIT_COND_INIT	{ { 0 } }
+#define MEMWAIT_COND_INIT		MEMWAIT_COND_INIT_FLAGS(0)
+#define MEMWAIT_COND_INIT_FLAGS(flags)						\
+	{ { 0, 0, 0, 0, (flags) & MEMWAIT_PRIVATE, 0, 0, 0, 0, 0,		\
+	    (flags) & MEMWAIT_COND_MONOTONIC } }
 
-/* @flags: 0 or MEMWAIT_PRIVATE; use the same for its mutexes. */
+/* Flags, besides MEMWAIT_PRIVATE, which is best the same as for its mutexes. */
+#define MEMWAIT_COND_MONOTONIC		0x1u	/* timedwait's deadline is on CLOCK_MONOTONIC */
+
+/* EINVAL: unknown flags. */
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
 
 /*
@@ -431,6 +441,10 @@ typedef union {
 
 #define MEMWAIT_SEM_VALUE_MAX	0x7fffffff
 
+/* Shared, or private. */
+#define MEMWAIT_SEM_INIT(value)		{ { (value) } }
+#define MEMWAIT_SEM_INIT_PRIVATE(value)	{ { (uint64_t)1 << 32 | (value) } }
+
 /* @pshared: 0: MEMWAIT_PRIVATE, as in sem_init(3). EINVAL: @value is too large. */
 int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
 
@@ -459,7 +473,8 @@ typedef union {
 	uint32_t reserved[8];
 } __attribute__((__aligned__(8))) memwait_rwlock_t;
 
-#define MEMWAIT_RWLOCK_INIT	{ { 0 } }
+#define MEMWAIT_RWLOCK_INIT		MEMWAIT_RWLOCK_INIT_KIND(MEMWAIT_RWLOCK_PREFER_READER)
+#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, 0, 0, (kind) } }
 
 /*
  * Kinds, to which MEMWAIT_PRIVATE can be added. Only FAIR orders the waiters. PREFER_WRITER: the
@@ -635,6 +650,7 @@ size_t memwait_channel_length(memwait_channel_t *channel);
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 
 #endif /* MEMWAIT_H */

@@ -36,7 +36,7 @@ USERLIB_TEST(R13_without_waiters_nothing_happens)
 	EXPECT_EQ(0, memwait_cond_signal(cond));
 	EXPECT_EQ(0, memwait_cond_broadcast(cond));
 	EXPECT_EQ(0, memwait_cond_destroy(cond));
-	EXPECT_EQ(EINVAL, memwait_cond_init(cond, 1));
+	EXPECT_EQ(EINVAL, memwait_cond_init(cond, 2));
 	EXPECT_EQ(EINVAL, memwait_cond_init(NULL, 0));
 	EXPECT_EQ(EINVAL, memwait_cond_signal(NULL));
 	EXPECT_EQ(EINVAL, memwait_cond_broadcast(NULL));

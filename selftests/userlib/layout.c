@@ -92,6 +92,8 @@ USERLIB_TEST(words_of_condition_variables)
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_cond_init(cond, MEMWAIT_PRIVATE));
 	EXPECT_WORDS(cond, [4] = 0x80);
+	ASSERT_EQ(0, memwait_cond_init(cond, MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC));
+	EXPECT_WORDS(cond, [4] = 0x80, [10] = 1);
 	ASSERT_EQ(0, memwait_cond_init(cond, 0));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(cond, mutex, &counted.op));
