@@ -2,6 +2,7 @@
 /*
  * Internal interfaces. Each file calls only files below it:
  *
+ *	pthread.c		names of pthreads
  *	cond.c
  *	mutex.c, rwlock.c, channel.c
  *	sem.c, barrier.c, waitgroup.c

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # Runs the examples of the library and of its manual pages: each ends by itself, and says by its
-# exit status whether it has found what it expects (4: not on this kernel).
+# exit status whether it has found what it expects (4: not on this kernel). A program of pthreads says the
+# same when it has moved to the library: NAME-memwait as NAME.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
 cd "$(dirname "$0")" || exit 1
 
@@ -26,6 +27,10 @@ for program; do
 	timeout -k 5 300 "$program" >/tmp/example.out 2>&1 </dev/null
 	status=$?
 	sed 's/^/#   /' /tmp/example.out
+	if [ $status -eq 0 ] && [ -x "${program%-memwait}" ] && [ "${program%-memwait}" != "$program" ]; then
+		timeout -k 5 300 "${program%-memwait}" >/tmp/classic.out 2>&1 </dev/null
+		cmp -s /tmp/example.out /tmp/classic.out || status="0, but it says something else"
+	fi
 	case $status in
 	0) echo "ok $number ${program##*/}" ;;
 	4) echo "ok $number ${program##*/} # SKIP" ;;
@@ -35,5 +40,5 @@ for program; do
 		;;
 	esac
 done
-rm -f /tmp/example.out
+rm -f /tmp/example.out /tmp/classic.out
 exit $bad

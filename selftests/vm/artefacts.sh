@@ -469,7 +469,7 @@ make_test()
 		cp "$top/selftests/$folder"/*.h "$1/selftests/$folder/"
 	done
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
-	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
+	cp -R "$top"/userlib/{*.h,memwait} "$5"/*.a "$1/userlib/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
 		CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="$test" \
 		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
@@ -480,7 +480,7 @@ copy_userlib()
 {
 	mkdir -p "$1/userlib"
 	cp -R "$top"/{dkms.conf,uapi} "$1/"
-	cp -R "$top"/userlib/{Makefile,*.c,*.h,*.map,*.pc.in,man} "$1/userlib/"
+	cp -R "$top"/userlib/{Makefile,*.c,*.h,memwait,*.map,*.pc.in,man} "$1/userlib/"
 	mkdir "$1/userlib/tools"
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
 }
@@ -509,7 +509,8 @@ need_userlib()
 {
 	local root
 	need_compiler
-	userlib=$cache/tests/userlib-$(echo "$cc $compiler_root" | hash_of "$top"/userlib/{Makefile,*.[ch],*.map} \
+	userlib=$cache/tests/userlib-$(echo "$cc $compiler_root" |
+		hash_of "$top"/userlib/{Makefile,*.[ch],memwait/*.h,*.map} \
 		"$top"/userlib/tools/{Makefile,*.c} "$top"/uapi/linux/*.h)
 	artefact "$userlib" "build library" make_userlib "$root"
 }
@@ -523,8 +524,8 @@ need_test()
 	need_userlib
 	case $1 in
 	module/* | hostile/*) files+=("$top"/selftests/{module,hostile}/*.h) ;;
-	userlib/*) files+=("$top"/selftests/userlib/*.h "$top"/userlib/*.[ch]) ;;
-	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/*.[ch]) ;;
+	userlib/*) files+=("$top"/selftests/userlib/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
+	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
 	fuzz/*) files+=("$top"/selftests/fuzz/*.h) ;;
 	esac
 	dir=$cache/tests/${1//\//-}-$(echo "$linux_source $cc" | hash_of "$top/selftests/Makefile" \

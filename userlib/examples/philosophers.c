@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Dijkstra's dining philosophers, written against pthreads: a monitor of one mutex and a condition
- * variable for each of them. The Makefile builds it twice: as it is, and with pthread_mutex_ and
- * pthread_cond_ renamed to memwait_mutex_ and memwait_cond_. Nothing else changes.
+ * variable for each of them. The Makefile builds it twice: as it is, and with -include
+ * memwait/pthread.h.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#ifdef MEMWAIT_CLASSIC
-#include <memwait.h>
-#endif
 
 #define PHILOSOPHERS	5
 #define MEALS		2000
@@ -88,7 +84,7 @@ int main(void)
 	int i, numbers[PHILOSOPHERS];
 
 	for (i = 0; i < PHILOSOPHERS; i++) {
-		pthread_cond_init(&may_eat[i], 0);
+		pthread_cond_init(&may_eat[i], NULL);
 		numbers[i] = i;
 	}
 	for (i = 0; i < PHILOSOPHERS; i++)

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * What <memwait/pthread.h> makes of the names of pthreads. Attribute objects are the C library's.
+ *
+ * Programs of pthreads lock without a look at the result, as a mutex of pthreads that is used well
+ * never fails. Here it may: without the device, over a limit, behind a filter. So a lock or a wait
+ * that fails for a reason which POSIX does not know aborts the process, rather than let a thread
+ * past a lock that it does not have.
+ */
+#include <fcntl.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define MEMWAIT_PTHREAD_NO_NAMES
+#pragma GCC visibility push(default)
+#include "memwait/pthread.h"
+#pragma GCC visibility pop
+
+/* Not inlined, as nothing that calls it needs a stack frame otherwise. */
+__attribute__((__noinline__, __noreturn__, __cold__))
+static void give_up(const char *function, int err)
+{
+	fprintf(stderr, "libmemwait: %s(): no wait on /dev/memwait: %s; see memwait_pthread(7)\n",
+		function, strerror(err));
+	abort();
+}
+
+/* Passes on results that programs of pthreads know. -1: of barriers. */
+static inline int known(int err, const char *function)
+{
+	if (!err)
+		return 0;
+	switch (err) {
+	case -1:
+	case EAGAIN:
+	case EBUSY:
+	case EDEADLK:
+	case EINTR:
+	case EINVAL:
+	case ENOTRECOVERABLE:
+	case EOWNERDEAD:
+	case ETIMEDOUT:
+		return err;
+	default:
+		give_up(function, err);
+	}
+}
+
+/* Mutexes */
+
+int memwait_pthread_mutexattr_setprotocol(pthread_mutexattr_t *attr, int protocol)
+{
+	if (protocol == PTHREAD_PRIO_INHERIT || protocol == PTHREAD_PRIO_PROTECT)
+		return ENOTSUP;
+	return pthread_mutexattr_setprotocol(attr, protocol);
+}
+
+int memwait_pthread_mutexattr_setprioceiling(pthread_mutexattr_t *attr, int ceiling)
+{
+	(void)attr;
+	(void)ceiling;
+	return ENOTSUP;
+}
+
+int memwait_pthread_mutex_getprioceiling(const memwait_mutex_t *mutex, int *ceiling)
+{
+	(void)mutex;
+	(void)ceiling;
+	return ENOTSUP;
+}
+
+int memwait_pthread_mutex_setprioceiling(memwait_mutex_t *mutex, int ceiling, int *old)
+{
+	(void)mutex;
+	(void)ceiling;
+	(void)old;
+	return ENOTSUP;
+}
+
+static unsigned int private_unless(int pshared)
+{
+	return pshared == PTHREAD_PROCESS_SHARED ? 0 : MEMWAIT_PRIVATE;
+}
+
+int memwait_pthread_mutex_init(memwait_mutex_t *mutex, const pthread_mutexattr_t *attr)
+{
+	int type = PTHREAD_MUTEX_NORMAL, pshared = PTHREAD_PROCESS_PRIVATE;
+	int robust = PTHREAD_MUTEX_STALLED, protocol = PTHREAD_PRIO_NONE;
+	unsigned int kind = MEMWAIT_MUTEX_NORMAL;
+
+	if (attr && (pthread_mutexattr_gettype(attr, &type) ||
+		     pthread_mutexattr_getpshared(attr, &pshared) ||
+		     pthread_mutexattr_getrobust(attr, &robust) ||
+		     pthread_mutexattr_getprotocol(attr, &protocol)))
+		return EINVAL;
+	/* Of an attribute object that a file without the header has made. */
+	if (protocol != PTHREAD_PRIO_NONE)
+		return ENOTSUP;
+	if (type == PTHREAD_MUTEX_RECURSIVE)
+		kind = MEMWAIT_MUTEX_RECURSIVE;
+	else if (type == PTHREAD_MUTEX_ERRORCHECK)
+		kind = MEMWAIT_MUTEX_ERRORCHECK;
+	if (robust == PTHREAD_MUTEX_ROBUST)
+		kind |= MEMWAIT_MUTEX_ROBUST;
+	return memwait_mutex_init(mutex, kind | private_unless(pshared));
+}
+
+int memwait_pthread_mutex_lock(memwait_mutex_t *mutex)
+{
+	return known(memwait_mutex_lock(mutex), "pthread_mutex_lock");
+}
+
+int memwait_pthread_mutex_trylock(memwait_mutex_t *mutex)
+{
+	return known(memwait_mutex_trylock(mutex), "pthread_mutex_trylock");
+}
+
+int memwait_pthread_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime)
+{
+	return known(memwait_mutex_timedlock(mutex, abstime), "pthread_mutex_timedlock");
+}
+
+int memwait_pthread_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
+				    const struct timespec *abstime)
+{
+	return known(memwait_mutex_clocklock(mutex, clock, abstime), "pthread_mutex_clocklock");
+}
+
+/* Condition variables */
+
+int memwait_pthread_cond_init(memwait_cond_t *cond, const pthread_condattr_t *attr)
+{
+	int pshared = PTHREAD_PROCESS_PRIVATE;
+	clockid_t clock = CLOCK_REALTIME;
+
+	if (attr && (pthread_condattr_getpshared(attr, &pshared) ||
+		     pthread_condattr_getclock(attr, &clock)))
+		return EINVAL;
+	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
+		return ENOTSUP;
+	return memwait_cond_init(cond, private_unless(pshared) |
+				       (clock == CLOCK_MONOTONIC ? MEMWAIT_COND_MONOTONIC : 0));
+}
+
+/* EPERM: the caller does not have the mutex. */
+static inline int known_of_cond(int err, const char *function)
+{
+	return err == EPERM ? err : known(err, function);
+}
+
+int memwait_pthread_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex)
+{
+	return known_of_cond(memwait_cond_wait(cond, mutex), "pthread_cond_wait");
+}
+
+int memwait_pthread_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
+				   const struct timespec *abstime)
+{
+	return known_of_cond(memwait_cond_timedwait(cond, mutex, abstime),
+			     "pthread_cond_timedwait");
+}
+
+int memwait_pthread_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
+				   const struct timespec *abstime)
+{
+	return known_of_cond(memwait_cond_clockwait(cond, mutex, clock, abstime),
+			     "pthread_cond_clockwait");
+}
+
+/* Read-write locks */
+
+/* glibc has three kinds, the second of which is as the first; others have none. */
+static int rwlock_kind(const pthread_rwlockattr_t *attr)
+{
+#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+	int kind;
+
+	if (!pthread_rwlockattr_getkind_np(attr, &kind) &&
+	    kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP)
+		return MEMWAIT_RWLOCK_PREFER_WRITER;
+#endif
+	(void)attr;
+	return MEMWAIT_RWLOCK_PREFER_READER;
+}
+
+int memwait_pthread_rwlock_init(memwait_rwlock_t *rwlock, const pthread_rwlockattr_t *attr)
+{
+	unsigned int kind = MEMWAIT_RWLOCK_PREFER_READER;
+	int pshared = PTHREAD_PROCESS_PRIVATE;
+
+	if (attr && pthread_rwlockattr_getpshared(attr, &pshared))
+		return EINVAL;
+	if (attr)
+		kind = (unsigned int)rwlock_kind(attr);
+	return memwait_rwlock_init(rwlock, kind | private_unless(pshared));
+}
+
+int memwait_pthread_rwlock_rdlock(memwait_rwlock_t *rwlock)
+{
+	return known(memwait_rwlock_rdlock(rwlock), "pthread_rwlock_rdlock");
+}
+
+int memwait_pthread_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
+{
+	return known(memwait_rwlock_tryrdlock(rwlock), "pthread_rwlock_tryrdlock");
+}
+
+int memwait_pthread_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
+{
+	return known(memwait_rwlock_timedrdlock(rwlock, abstime), "pthread_rwlock_timedrdlock");
+}
+
+int memwait_pthread_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
+				       const struct timespec *abstime)
+{
+	return known(memwait_rwlock_clockrdlock(rwlock, clock, abstime),
+		     "pthread_rwlock_clockrdlock");
+}
+
+int memwait_pthread_rwlock_wrlock(memwait_rwlock_t *rwlock)
+{
+	return known(memwait_rwlock_wrlock(rwlock), "pthread_rwlock_wrlock");
+}
+
+int memwait_pthread_rwlock_trywrlock(memwait_rwlock_t *rwlock)
+{
+	return known(memwait_rwlock_trywrlock(rwlock), "pthread_rwlock_trywrlock");
+}
+
+int memwait_pthread_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
+{
+	return known(memwait_rwlock_timedwrlock(rwlock, abstime), "pthread_rwlock_timedwrlock");
+}
+
+int memwait_pthread_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
+				       const struct timespec *abstime)
+{
+	return known(memwait_rwlock_clockwrlock(rwlock, clock, abstime),
+		     "pthread_rwlock_clockwrlock");
+}
+
+/* Barriers */
+
+int memwait_pthread_barrier_init(memwait_barrier_t *barrier, const pthread_barrierattr_t *attr,
+				 unsigned int count)
+{
+	int pshared = PTHREAD_PROCESS_PRIVATE;
+
+	if (attr && pthread_barrierattr_getpshared(attr, &pshared))
+		return EINVAL;
+	return memwait_barrier_init(barrier, private_unless(pshared), count);
+}
+
+int memwait_pthread_barrier_wait(memwait_barrier_t *barrier)
+{
+	return known(memwait_barrier_wait(barrier), "pthread_barrier_wait");
+}
+
+/* Semaphores */
+
+static int by_errno(int err)
+{
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+int memwait_pthread_sem_init(memwait_sem_t *sem, int pshared, unsigned int value)
+{
+	return by_errno(memwait_sem_init(sem, pshared, value));
+}
+
+int memwait_pthread_sem_destroy(memwait_sem_t *sem)
+{
+	return by_errno(memwait_sem_destroy(sem));
+}
+
+int memwait_pthread_sem_wait(memwait_sem_t *sem)
+{
+	return by_errno(known(memwait_sem_wait(sem), "sem_wait"));
+}
+
+int memwait_pthread_sem_trywait(memwait_sem_t *sem)
+{
+	return by_errno(known(memwait_sem_trywait(sem), "sem_trywait"));
+}
+
+int memwait_pthread_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
+{
+	return by_errno(known(memwait_sem_timedwait(sem, abstime), "sem_timedwait"));
+}
+
+int memwait_pthread_sem_clockwait(memwait_sem_t *sem, clockid_t clock,
+				  const struct timespec *abstime)
+{
+	return by_errno(known(memwait_sem_clockwait(sem, clock, abstime), "sem_clockwait"));
+}
+
+int memwait_pthread_sem_post(memwait_sem_t *sem)
+{
+	return by_errno(memwait_sem_post(sem));
+}
+
+int memwait_pthread_sem_getvalue(memwait_sem_t *sem, int *value)
+{
+	return by_errno(memwait_sem_getvalue(sem, value));
+}
+
+/*
+ * Named semaphores are files, which have that name only once they are complete. A process maps each
+ * once.
+ */
+
+#define DIRECTORY	"/dev/shm/"
+#define PREFIX		"memwait-sem."
+
+/* A file that is something else, or another version's, is not taken for a semaphore. */
+#define MAGIC		0x314d4553U	/* "SEM1" */
+
+struct named {
+	memwait_sem_t sem;
+	uint32_t magic;
+	uint32_t reserved;
+};
+
+struct mapped {
+	struct mapped *next;
+	struct named *named;
+	dev_t device;
+	ino_t inode;
+	unsigned int opened;
+};
+
+/* The C library's. */
+static pthread_mutex_t mapped_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct mapped *all_mapped;
+
+/* Returns 0 or an error. */
+static int path_of(const char *name, char *path, size_t size)
+{
+	size_t slashes = strspn(name, "/");
+
+	name += slashes;
+	if (!*name || strchr(name, '/'))
+		return EINVAL;
+	if (strlen(name) > NAME_MAX - strlen(PREFIX))
+		return ENAMETOOLONG;
+	snprintf(path, size, DIRECTORY PREFIX "%s", name);
+	return 0;
+}
+
+/* Maps a file's semaphore, or finds it mapped. Called with the mutex. Returns 0 or an error. */
+static int map(int fd, memwait_sem_t **sem)
+{
+	struct mapped *mapped;
+	struct stat st;
+	int err;
+
+	if (fstat(fd, &st))
+		return errno;
+	if (!S_ISREG(st.st_mode) || st.st_size != sizeof(struct named))
+		return EINVAL;
+	for (mapped = all_mapped; mapped; mapped = mapped->next)
+		if (mapped->device == st.st_dev && mapped->inode == st.st_ino)
+			break;
+	if (!mapped) {
+		mapped = calloc(1, sizeof(*mapped));
+		if (!mapped)
+			return ENOMEM;
+		mapped->device = st.st_dev;
+		mapped->inode = st.st_ino;
+		mapped->named = mmap(NULL, sizeof(struct named), PROT_READ | PROT_WRITE, MAP_SHARED,
+				     fd, 0);
+		err = mapped->named == MAP_FAILED ? errno : 0;
+		if (!err && mapped->named->magic != MAGIC) {
+			munmap(mapped->named, sizeof(struct named));
+			err = EINVAL;
+		}
+		if (err) {
+			free(mapped);
+			return err;
+		}
+		mapped->next = all_mapped;
+		all_mapped = mapped;
+	}
+	mapped->opened++;
+	*sem = &mapped->named->sem;
+	return 0;
+}
+
+static int open_existing(const char *path, memwait_sem_t **sem)
+{
+	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	int err;
+
+	if (fd < 0)
+		return errno;
+	err = map(fd, sem);
+	close(fd);
+	return err;
+}
+
+/* EEXIST: @path is there. */
+static int create(const char *path, mode_t mode, unsigned int value, memwait_sem_t **sem)
+{
+	char self[64];
+	struct named named = { .magic = MAGIC };
+	int err, fd;
+
+	err = memwait_sem_init(&named.sem, 1, value);
+	if (err)
+		return err;
+	/* Without a name, of which a death would leave something. /proc gives it one. */
+	fd = open(DIRECTORY, O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	if (fd < 0)
+		return errno;
+	if (write(fd, &named, sizeof(named)) != sizeof(named))
+		err = ENOSPC;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	if (!err && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
+		err = errno;
+	if (!err)
+		err = map(fd, sem);
+	close(fd);
+	return err;
+}
+
+/* The three below are no cancellation points: the mutex would stay locked. */
+static int begin(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&mapped_mutex);
+	return state;
+}
+
+static int end(int state, int err)
+{
+	pthread_mutex_unlock(&mapped_mutex);
+	pthread_setcancelstate(state, NULL);
+	return by_errno(err);
+}
+
+memwait_sem_t *memwait_pthread_sem_open(const char *name, int flags, ...)
+{
+	char path[sizeof(DIRECTORY) + NAME_MAX];
+	memwait_sem_t *sem = NULL;
+	unsigned int value = 0;
+	mode_t mode = 0;
+	va_list args;
+	int err, state;
+
+	if (flags & O_CREAT) {
+		va_start(args, flags);
+		mode = va_arg(args, mode_t);
+		value = va_arg(args, unsigned int);
+		va_end(args);
+	}
+	state = begin();
+	err = path_of(name, path, sizeof(path));
+	if (err)
+		goto out;
+	/* Others may create it, or remove it, between the two. */
+	do {
+		err = flags & O_CREAT && flags & O_EXCL ? ENOENT : open_existing(path, &sem);
+		if (err != ENOENT || !(flags & O_CREAT))
+			break;
+		err = create(path, mode, value, &sem);
+	} while (err == EEXIST && !(flags & O_EXCL));
+out:
+	return end(state, err) ? NULL : sem;
+}
+
+int memwait_pthread_sem_close(memwait_sem_t *sem)
+{
+	int state = begin(), err = EINVAL;
+	struct mapped **link, *mapped;
+
+	for (link = &all_mapped; *link; link = &(*link)->next)
+		if (&(*link)->named->sem == sem)
+			break;
+	mapped = *link;
+	if (mapped) {
+		err = 0;
+		if (!--mapped->opened) {
+			*link = mapped->next;
+			munmap(mapped->named, sizeof(struct named));
+			free(mapped);
+		}
+	}
+	return end(state, err);
+}
+
+int memwait_pthread_sem_unlink(const char *name)
+{
+	char path[sizeof(DIRECTORY) + NAME_MAX];
+	int state = begin();
+	int err = path_of(name, path, sizeof(path));
+
+	if (!err && unlink(path))
+		/* POSIX has one error for what is not allowed. */
+		err = errno == EPERM ? EACCES : errno;
+	return end(state, err == EINVAL ? ENOENT : err);
+}
