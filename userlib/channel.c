@@ -156,7 +156,7 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 	return memwait_need_device();
 }
 
-static bool is_valid(struct memwait_channel *channel)
+static bool is_valid(const struct memwait_channel *channel)
 {
 	return channel && channel->layout == LAYOUT;
 }
@@ -877,7 +877,7 @@ int memwait_channel_close(memwait_channel_t *channel)
 	return !ret && was_at_head ? EPIPE : ret;
 }
 
-size_t memwait_channel_length(memwait_channel_t *channel)
+size_t memwait_channel_length(const memwait_channel_t *channel)
 {
 	uint64_t filled, freed;
 

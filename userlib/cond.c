@@ -503,8 +503,8 @@ static int move_all(struct cond *cond, uint64_t sequence)
 	       !atomic_compare_exchange_weak_explicit(&cond->broadcast, &last, number,
 						      memory_order_relaxed, memory_order_relaxed))
 		;
-	if (memwait_requeue(sequence_word(cond, flags), sequence, mutex_of(cond, distance), 0,
-			    MEMWAIT_ALL, sequence_size(flags) | flags, NULL, &moved))
+	if (memwait_move(sequence_word(cond, flags), sequence, mutex_of(cond, distance), 0,
+			 MEMWAIT_ALL, sequence_size(flags) | flags, NULL, &moved))
 		return ENOTSUP;
 	if (moved && memwait_lock_adopt(mutex_of(cond, distance), flags))
 		return wake_moved(cond);

@@ -504,7 +504,7 @@ int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t fl
 	struct memwait_notify notify = {
 		.addr = (uintptr_t)word,
 		.count = count,
-		.flags = flags & MEMWAIT_PRIVATE,
+		.flags = flags,
 	};
 
 	return memwait_device(MEMWAIT_IOC_NOTIFY, &notify);
@@ -513,7 +513,7 @@ int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t fl
 /* The same; ignores EFAULT, see internal.h. */
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags)
 {
-	int ret = memwait_device_notify(word, count, flags);
+	int ret = memwait_device_notify(word, count, flags & MEMWAIT_PRIVATE);
 
 	return ret == -EFAULT ? 0 : ret;
 }

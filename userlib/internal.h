@@ -207,6 +207,12 @@ static inline uint64_t memwait_known_id(void)
 uint32_t memwait_thread_id(void);
 bool memwait_may_spin(void);
 
+/* word.c */
+
+int memwait_move(const volatile void *word, uint64_t expected, const volatile void *target,
+		 unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
+		 unsigned int *moved);
+
 /* loop.c */
 
 struct memwait_op;

@@ -53,6 +53,9 @@ extern "C" {
 /* Plain C99 <time.h> does not declare it. */
 struct timespec;
 
+/* Of what locks, waits or initialises: who ignores its result may have no lock. */
+#define MEMWAIT_CHECKED		__attribute__((__warn_unused_result__))
+
 /*
  * Times have 64 bits, as in the library: 32-bit programs on glibc are built with -D_TIME_BITS=64
  * -D_FILE_OFFSET_BITS=64.
@@ -93,7 +96,7 @@ typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
  * -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this device,
  * or an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or ids.
  */
-int memwait_loop_new(memwait_loop_t **loop);
+int memwait_loop_new(memwait_loop_t **loop) MEMWAIT_CHECKED;
 
 /*
  * -EBUSY: operations are pending, or a thread is within memwait_loop_dispatch() or
@@ -180,13 +183,13 @@ unsigned int memwait_op_count(const memwait_op_t *op);
  * (misaligned), -EFAULT, -EINTR, -EOPNOTSUPP (device memory; 64 bits on a 32-bit kernel), -ENOMEM.
  */
 int memwait_wait8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
-		  unsigned int flags);
+		  unsigned int flags) MEMWAIT_CHECKED;
 int memwait_wait16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
-		   unsigned int flags);
+		   unsigned int flags) MEMWAIT_CHECKED;
 int memwait_wait32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
-		   unsigned int flags);
+		   unsigned int flags) MEMWAIT_CHECKED;
 int memwait_wait64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
-		   unsigned int flags);
+		   unsigned int flags) MEMWAIT_CHECKED;
 
 /*
  * The same for a loop, which has its own id. Returns MEMWAIT_PENDING if the callback will run, with
@@ -194,13 +197,17 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
  * -EPERM, -ENOSPC as above.
  */
 int memwait_wait8_async(const volatile void *word, uint8_t expected,
-			const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+			const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 int memwait_wait16_async(const volatile void *word, uint16_t expected,
-			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 int memwait_wait32_async(const volatile void *word, uint32_t expected,
-			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 int memwait_wait64_async(const volatile void *word, uint64_t expected,
-			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /*
  * The same, but notifies do not end it: the callback runs with MEMWAIT_OK each time that some have
@@ -221,7 +228,8 @@ int memwait_watch64(const volatile void *word, uint64_t expected, const struct t
 
 /*
  * Wakes up to @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.
- * @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken, or -EFAULT...
+ * @flags: 0 or MEMWAIT_PRIVATE. With a size in it, as MEMWAIT_SIZE_U32, @word must be aligned to
+ * that. Returns how many were woken, or -EFAULT...
  */
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags);
 
@@ -244,30 +252,32 @@ int memwait_owner(uint64_t *id);
 /* Number of waiters, possibly stale on return: for tests and diagnosis. */
 int memwait_waiters(const volatile void *word, unsigned int flags);
 
-/* Several words. The flags MEMWAIT_SIZE_U8 ... _U64 give a word's size. */
+/* Several words */
 
 /*
  * Waits while all @count words, 1 to MEMWAIT_GROUP_MAX, have their expected values, until one is
  * notified. The wake-up consumes exactly one notify. Each of @waits sets addr, expected and flags
- * (size, MEMWAIT_PRIVATE), the rest is 0; words may repeat. @timeout and @flags as for
- * memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if not NULL): the word of MEMWAIT_OK, or the
- * first of MEMWAIT_NOT_EQUAL.
+ * (MEMWAIT_SIZE_U8 ... _U64, MEMWAIT_PRIVATE), the rest is 0; words may repeat. @timeout and @flags
+ * as for memwait_wait32(), without MEMWAIT_PRIVATE. *@index (if not NULL): the word of MEMWAIT_OK,
+ * or the first of MEMWAIT_NOT_EQUAL.
  *
  * Returns as memwait_wait32().
  */
 int memwait_wait_any(const struct memwait_wait *waits, unsigned int count,
-		     const struct timespec *timeout, unsigned int flags, unsigned int *index);
+		     const struct timespec *timeout, unsigned int flags, unsigned int *index)
+	MEMWAIT_CHECKED;
 
 /*
  * The same for a loop; see memwait_op_index() for the index. @waits must stay unchanged while the
  * operation is pending.
  */
 int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
-			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op);
+			   const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /*
  * If *word == expected, wakes up to @count waiters and moves up to @move more to the end of
- * @target's queue, in one step. @flags: a size and MEMWAIT_PRIVATE, for both words. *@woken and
+ * @target's queue, in one step. @flags: 0 or MEMWAIT_PRIVATE, for both words. *@woken and
  * *@moved (if not NULL): how many. Moved waiters do not notice: after a signal they look at their
  * own word, and a cancelled operation that was notified passes the wake-up to the next waiter of
  * its own word.
@@ -275,26 +285,47 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
  * Returns 0, MEMWAIT_NOT_EQUAL (nothing done), or a negative error number as memwait_wait32(), or
  * -EXDEV: the words are of two files, or only one is of a file.
  */
-int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
-		    unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
-		    unsigned int *moved);
+int memwait_requeue8(const volatile void *word, uint8_t expected, const volatile void *target,
+		     unsigned int count, unsigned int move, unsigned int flags,
+		     unsigned int *woken, unsigned int *moved);
+int memwait_requeue16(const volatile void *word, uint16_t expected, const volatile void *target,
+		      unsigned int count, unsigned int move, unsigned int flags,
+		      unsigned int *woken, unsigned int *moved);
+int memwait_requeue32(const volatile void *word, uint32_t expected, const volatile void *target,
+		      unsigned int count, unsigned int move, unsigned int flags,
+		      unsigned int *woken, unsigned int *moved);
+int memwait_requeue64(const volatile void *word, uint64_t expected, const volatile void *target,
+		      unsigned int count, unsigned int move, unsigned int flags,
+		      unsigned int *woken, unsigned int *moved);
 
 /*
  * memwait_notify(target, count), then a wait on @word, in one system call. @flags: as for
- * memwait_wait32(), and the size of @word; MEMWAIT_PRIVATE is for both. *@notified (if not NULL):
+ * memwait_wait32(); MEMWAIT_PRIVATE is for both. *@notified (if not NULL):
  * how many were woken.
  *
  * Returns as memwait_wait32(). -EINTR: the notify is done; continue with memwait_wait32() etc.
  * Other errors: see *@notified.
  */
-int memwait_notify_wait(const volatile void *target, unsigned int count, const volatile void *word,
-			uint64_t expected, const struct timespec *timeout, unsigned int flags,
-			unsigned int *notified);
+int memwait_notify_wait8(const volatile void *target, unsigned int count,
+			 const volatile void *word, uint8_t expected,
+			 const struct timespec *timeout, unsigned int flags,
+			 unsigned int *notified) MEMWAIT_CHECKED;
+int memwait_notify_wait16(const volatile void *target, unsigned int count,
+			  const volatile void *word, uint16_t expected,
+			  const struct timespec *timeout, unsigned int flags,
+			  unsigned int *notified) MEMWAIT_CHECKED;
+int memwait_notify_wait32(const volatile void *target, unsigned int count,
+			  const volatile void *word, uint32_t expected,
+			  const struct timespec *timeout, unsigned int flags,
+			  unsigned int *notified) MEMWAIT_CHECKED;
+int memwait_notify_wait64(const volatile void *target, unsigned int count,
+			  const volatile void *word, uint64_t expected,
+			  const struct timespec *timeout, unsigned int flags,
+			  unsigned int *notified) MEMWAIT_CHECKED;
 
 /*
- * Notifies @count words in one system call. Each of @notifies sets addr, count and flags (0 or
- * MEMWAIT_PRIVATE). The kernel reads the array directly: it also accepts a size in flags, and addr
- * must then be aligned to it. @woken: NULL, or an array for how many each woke. A loop waiting on
+ * Notifies @count words in one system call. Each of @notifies sets addr, count and flags, as
+ * memwait_notify() has them. @woken: NULL, or an array for how many each woke. A loop waiting on
  * many of the words is woken only a few times.
  *
  * Returns how many were done; the next one failed. If the first failed: -EINVAL, -EFAULT,
@@ -325,7 +356,7 @@ typedef union {
 #define MEMWAIT_MUTEX_ROBUST		0x8u	/* if its owner dies, the next gets EOWNERDEAD */
 
 /* EINVAL: no such kind. */
-int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind);
+int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind) MEMWAIT_CHECKED;
 
 /*
  * EBUSY: it is locked, a ROBUST one by a living thread. Afterwards the memory may be reused or
@@ -341,15 +372,15 @@ int memwait_mutex_destroy(memwait_mutex_t *mutex);
  * Repair what it guards and call memwait_mutex_consistent(). ENOTRECOVERABLE: unlocked without that
  * call; it can only be destroyed.
  */
-int memwait_mutex_lock(memwait_mutex_t *mutex);
+int memwait_mutex_lock(memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 
 /* EBUSY: a living owner has it. */
-int memwait_mutex_trylock(memwait_mutex_t *mutex);
+int memwait_mutex_trylock(memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 
 /* ETIMEDOUT: the deadline passed. */
-int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime);
+int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
-			    const struct timespec *abstime);
+			    const struct timespec *abstime) MEMWAIT_CHECKED;
 
 /* EPERM: not locked; or, if the kind checks owners, not locked by the calling thread. */
 int memwait_mutex_unlock(memwait_mutex_t *mutex);
@@ -364,9 +395,9 @@ int memwait_mutex_consistent(memwait_mutex_t *mutex);
  * The callback, or a caller that gets 0, has the mutex locked; likewise with EOWNERDEAD. If the
  * kind checks owners, the thread that runs the callback is the owner.
  */
-int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op);
+int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
-				  const struct timespec *abstime, memwait_op_t *op);
+				  const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
  * Runs the callback under the mutex, with result 0 or EOWNERDEAD, then unlocks. Never blocks. 0:
@@ -374,7 +405,7 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
  * mutex. The callback must leave the mutex locked. EPERM, or ENOENT etc. from waking: the callback
  * has run, the unlock failed. EPERM also if the callback returns in a child of fork().
  */
-int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op);
+int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /* Condition variables */
 
@@ -391,7 +422,7 @@ typedef union {
 #define MEMWAIT_COND_MONOTONIC		0x1u	/* timedwait's deadline is on CLOCK_MONOTONIC */
 
 /* EINVAL: unknown flags. */
-int memwait_cond_init(memwait_cond_t *cond, unsigned int flags);
+int memwait_cond_init(memwait_cond_t *cond, unsigned int flags) MEMWAIT_CHECKED;
 
 /*
  * EBUSY: there are waiters, including woken operations whose callback has not begun. Once all are
@@ -407,11 +438,11 @@ int memwait_cond_destroy(memwait_cond_t *cond);
  * locked. With EPERM, or no device, it was never unlocked. ROBUST: EOWNERDEAD: locked, and its
  * owner died meanwhile; ENOTRECOVERABLE: not locked.
  */
-int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex);
+int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex) MEMWAIT_CHECKED;
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
-			   const struct timespec *abstime);
+			   const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
-			   const struct timespec *abstime);
+			   const struct timespec *abstime) MEMWAIT_CHECKED;
 
 /*
  * Wake one, all, or up to @count of the waiters at the time of the call, oldest first. The mutex
@@ -429,9 +460,10 @@ int memwait_cond_notify(memwait_cond_t *cond, unsigned int count);
  * Callback with ENOMEM or ENOSPC: the operation could not wait for the mutex, which is not locked;
  * a signal has passed to the next waiter. EOWNERDEAD, ENOTRECOVERABLE: as above.
  */
-int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op);
+int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
-				 const struct timespec *abstime, memwait_op_t *op);
+				 const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /* Semaphores */
 
@@ -445,24 +477,25 @@ typedef union {
 #define MEMWAIT_SEM_INIT(value)		{ { (value) } }
 #define MEMWAIT_SEM_INIT_PRIVATE(value)	{ { (uint64_t)1 << 32 | (value) } }
 
-/* @pshared: 0: MEMWAIT_PRIVATE, as in sem_init(3). EINVAL: @value is too large. */
-int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value);
+/* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: @value is too large. */
+int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value) MEMWAIT_CHECKED;
 
 /* EBUSY: there are waiters. A woken waiter counts only if the semaphore is private. */
 int memwait_sem_destroy(memwait_sem_t *sem);
 
 /* Cancellation points. EINTR as in sem_wait(3). ETIMEDOUT. trywait: EAGAIN. */
-int memwait_sem_wait(memwait_sem_t *sem);
-int memwait_sem_trywait(memwait_sem_t *sem);
-int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime);
-int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime);
-int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op);
+int memwait_sem_wait(memwait_sem_t *sem) MEMWAIT_CHECKED;
+int memwait_sem_trywait(memwait_sem_t *sem) MEMWAIT_CHECKED;
+int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime)
+	MEMWAIT_CHECKED;
+int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
-				const struct timespec *abstime, memwait_op_t *op);
+				const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /* Async-signal-safe. EOVERFLOW: MEMWAIT_SEM_VALUE_MAX is reached. */
 int memwait_sem_post(memwait_sem_t *sem);
-int memwait_sem_getvalue(memwait_sem_t *sem, int *value);
+int memwait_sem_getvalue(const memwait_sem_t *sem, int *value);
 
 /*
  * Read-write locks. They prefer readers by default, as glibc's do: waiting writers do not block
@@ -486,7 +519,7 @@ typedef union {
 #define MEMWAIT_RWLOCK_PREFER_WRITER	0x10u	/* no recursive read locks; not with FAIR */
 
 /* EINVAL: no such kind. */
-int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind);
+int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind) MEMWAIT_CHECKED;
 
 /*
  * EBUSY: locked, a ROBUST one by readers or a living writer. The last thread to unlock may destroy:
@@ -505,22 +538,26 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock);
  * ENOTRECOVERABLE: unlocked without that call. A reader that dies stays a reader: writers wait
  * forever. ENOENT etc., ENOSPC: as for a ROBUST mutex.
  */
-int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock);
-int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock);
-int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime);
+int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
+int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
+int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
+	MEMWAIT_CHECKED;
 int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
-			       const struct timespec *abstime);
-int memwait_rwlock_rdlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op);
+			       const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_rwlock_rdlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_rwlock_clockrdlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
-				     const struct timespec *abstime, memwait_op_t *op);
-int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock);
-int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock);
-int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime);
+				     const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
+int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
+int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock) MEMWAIT_CHECKED;
+int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
+	MEMWAIT_CHECKED;
 int memwait_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
-			       const struct timespec *abstime);
-int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op);
+			       const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
-				     const struct timespec *abstime, memwait_op_t *op);
+				     const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /* EPERM: not locked; a ROBUST one: locked by another writer. */
 int memwait_rwlock_unlock(memwait_rwlock_t *rwlock);
@@ -541,7 +578,8 @@ typedef union {
  * @flags: 0 or MEMWAIT_PRIVATE. @count: threads that meet; EINVAL if 0. No more may be at a barrier
  * at a time, unless it is PRIVATE: it could let all of them through together.
  */
-int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count);
+int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
+	MEMWAIT_CHECKED;
 
 /*
  * EBUSY: there are waiters. Waits for woken ones to leave, as memwait_cond_destroy(). Here and
@@ -550,19 +588,21 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
 /* ETIMEDOUT, or cancelling an operation, withdraws the arrival. */
-int memwait_barrier_wait(memwait_barrier_t *barrier);
-int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime);
+int memwait_barrier_wait(memwait_barrier_t *barrier) MEMWAIT_CHECKED;
+int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime)
+	MEMWAIT_CHECKED;
 int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
-			      const struct timespec *abstime);
+			      const struct timespec *abstime) MEMWAIT_CHECKED;
 
 /*
  * 0: all have met. MEMWAIT_BARRIER_SERIAL_THREAD: the same, and the caller is the serial thread.
  * EINPROGRESS: the callback gets either result. With a private barrier the last to arrive is the
  * serial thread.
  */
-int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op);
+int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op);
+				    const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /* Wait groups: wait until a count is zero. */
 
@@ -574,7 +614,8 @@ typedef union {
 #define MEMWAIT_WAITGROUP_MAX	0x3fffffff
 
 /* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: @count is too large. */
-int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count);
+int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count)
+	MEMWAIT_CHECKED;
 
 /*
  * EBUSY: the count is not zero, or a callback has not begun. Waits for woken waiters to leave, as
@@ -589,13 +630,15 @@ int memwait_waitgroup_add(memwait_waitgroup_t *group, int delta);
 int memwait_waitgroup_done(memwait_waitgroup_t *group);
 
 /* Waits until the count is zero, even momentarily. ETIMEDOUT. */
-int memwait_waitgroup_wait(memwait_waitgroup_t *group);
-int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespec *abstime);
+int memwait_waitgroup_wait(memwait_waitgroup_t *group) MEMWAIT_CHECKED;
+int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespec *abstime)
+	MEMWAIT_CHECKED;
 int memwait_waitgroup_clockwait(memwait_waitgroup_t *group, clockid_t clock,
-				const struct timespec *abstime);
-int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op);
+				const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t clock,
-				      const struct timespec *abstime, memwait_op_t *op);
+				      const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /* Channels: bounded queues of items of one size, for several senders and receivers. */
 
@@ -613,40 +656,44 @@ size_t memwait_channel_size(size_t item_size, size_t capacity);
  * return EINVAL for zeroed memory, or another version's channel.
  */
 int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
-			 size_t capacity);
+			 size_t capacity) MEMWAIT_CHECKED;
 
 /* EBUSY: there are waiters, see memwait_sem_destroy(). No other call may be in progress. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
 /* EPIPE: closed. try: EAGAIN: full, or another thread is sending. ETIMEDOUT. */
-int memwait_channel_send(memwait_channel_t *channel, const void *item);
-int memwait_channel_trysend(memwait_channel_t *channel, const void *item);
+int memwait_channel_send(memwait_channel_t *channel, const void *item) MEMWAIT_CHECKED;
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item) MEMWAIT_CHECKED;
 int memwait_channel_timedsend(memwait_channel_t *channel, const void *item,
-			      const struct timespec *abstime);
+			      const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
-			      const struct timespec *abstime);
+			      const struct timespec *abstime) MEMWAIT_CHECKED;
 
 /* The item must stay valid and in place until the callback. */
-int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op);
+int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op);
+				    const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /* EPIPE: closed and drained. try: EAGAIN: empty, or another thread is receiving. ETIMEDOUT. */
-int memwait_channel_recv(memwait_channel_t *channel, void *item);
-int memwait_channel_tryrecv(memwait_channel_t *channel, void *item);
+int memwait_channel_recv(memwait_channel_t *channel, void *item) MEMWAIT_CHECKED;
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item) MEMWAIT_CHECKED;
 int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
-			      const struct timespec *abstime);
+			      const struct timespec *abstime) MEMWAIT_CHECKED;
 int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, clockid_t clock,
-			      const struct timespec *abstime);
-int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op);
+			      const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op);
+				    const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
 
 /* Stops sending; items already sent can be received. EPIPE: closed already. */
 int memwait_channel_close(memwait_channel_t *channel);
 
 /* Number of items; may be stale on return. */
-size_t memwait_channel_length(memwait_channel_t *channel);
+size_t memwait_channel_length(const memwait_channel_t *channel);
 
 #ifdef __cplusplus
 }

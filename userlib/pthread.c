@@ -276,7 +276,7 @@ static int by_errno(int err)
 
 int memwait_pthread_sem_init(memwait_sem_t *sem, int pshared, unsigned int value)
 {
-	return by_errno(memwait_sem_init(sem, pshared, value));
+	return by_errno(memwait_sem_init(sem, pshared ? 0 : MEMWAIT_PRIVATE, value));
 }
 
 int memwait_pthread_sem_destroy(memwait_sem_t *sem)
@@ -416,7 +416,7 @@ static int create(const char *path, mode_t mode, unsigned int value, memwait_sem
 	struct named named = { .magic = MAGIC };
 	int err, fd;
 
-	err = memwait_sem_init(&named.sem, 1, value);
+	err = memwait_sem_init(&named.sem, 0, value);
 	if (err)
 		return err;
 	/* Without a name, of which a death would leave something. /proc gives it one. */

@@ -118,12 +118,12 @@ static void pass_on(struct sem *sem)
 		memwait_wake(value_word(sem), 1, flags_of(state));
 }
 
-int memwait_sem_init(memwait_sem_t *sem, int pshared, unsigned int value)
+int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 {
-	if (!sem || value > MEMWAIT_SEM_VALUE_MAX)
+	if (!sem || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || value > MEMWAIT_SEM_VALUE_MAX)
 		return EINVAL;
 	memset(sem, 0, sizeof(*sem));
-	atomic_init(&to_sem(sem)->state, value | (pshared ? 0 : PRIVATE));
+	atomic_init(&to_sem(sem)->state, value | (flags ? PRIVATE : 0));
 	return memwait_need_device();
 }
 
@@ -306,12 +306,14 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 	return post_and_wake(sem);
 }
 
-int memwait_sem_getvalue(memwait_sem_t *sem, int *value)
+int memwait_sem_getvalue(const memwait_sem_t *public_sem, int *value)
 {
+	const struct sem *sem = (const struct sem *)public_sem;
+
 	if (!sem || !value)
 		return EINVAL;
 	/* relaxed: immediately out of date */
-	*value = (int)value_of(atomic_load_explicit(&to_sem(sem)->state, memory_order_relaxed));
+	*value = (int)value_of(atomic_load_explicit(&sem->state, memory_order_relaxed));
 	return 0;
 }
 

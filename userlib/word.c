@@ -83,7 +83,7 @@ int memwait_wait64(const volatile void *word, uint64_t expected, const struct ti
 
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags)
 {
-	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+	if (flags & ~(unsigned int)(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
 		return -EINVAL;
 	return memwait_device_notify(word, count, flags);
 }
@@ -281,12 +281,10 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 	return begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
 }
 
-/* Flags of functions on one or two words of any size. */
-#define WORD_FLAGS	((unsigned int)(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
-
-int memwait_requeue(const volatile void *word, uint64_t expected, const volatile void *target,
-		    unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
-		    unsigned int *moved)
+/* @flags: a size, MEMWAIT_PRIVATE. */
+int memwait_move(const volatile void *word, uint64_t expected, const volatile void *target,
+		 unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
+		 unsigned int *moved)
 {
 	struct memwait_requeue requeue = {
 		.addr = (uintptr_t)word,
@@ -296,11 +294,8 @@ int memwait_requeue(const volatile void *word, uint64_t expected, const volatile
 		.move = move,
 		.flags = flags,
 	};
-	int ret;
+	int ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
 
-	if (flags & ~WORD_FLAGS)
-		return -EINVAL;
-	ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
 	if (ret < 0)
 		return ret;
 	if (woken)
@@ -310,9 +305,10 @@ int memwait_requeue(const volatile void *word, uint64_t expected, const volatile
 	return ret;
 }
 
-int memwait_notify_wait(const volatile void *target, unsigned int count, const volatile void *word,
-			uint64_t expected, const struct timespec *timeout, unsigned int flags,
-			unsigned int *notified)
+static int notify_and_wait(const volatile void *target, unsigned int count,
+			   const volatile void *word, uint64_t expected, uint32_t size,
+			   const struct timespec *timeout, unsigned int flags,
+			   unsigned int *notified)
 {
 	struct memwait_deadline deadline;
 	struct memwait_notify_wait both = {
@@ -326,17 +322,92 @@ int memwait_notify_wait(const volatile void *target, unsigned int count, const v
 			.expected = expected,
 		},
 	};
-	int ret = set_thread_deadline(&deadline, timeout,
-				      flags & ~(unsigned int)MEMWAIT_SIZE_MASK);
+	int ret = set_thread_deadline(&deadline, timeout, flags);
 
 	if (ret)
 		return -ret;
 	both.wait.deadline = deadline.ns;
-	both.wait.flags = (flags & (WORD_FLAGS | WAIT_FLAGS)) | deadline.flags;
+	both.wait.flags = size | (flags & WAIT_FLAGS) | deadline.flags;
 	ret = memwait_device(MEMWAIT_IOC_NOTIFY_WAIT, &both);
 	if (notified)
 		*notified = both.notified;
 	return ret;
+}
+
+int memwait_requeue8(const volatile void *word, uint8_t expected, const volatile void *target,
+		     unsigned int count, unsigned int move, unsigned int flags,
+		     unsigned int *woken, unsigned int *moved)
+{
+	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U8 | flags, woken,
+			    moved);
+}
+
+int memwait_requeue16(const volatile void *word, uint16_t expected, const volatile void *target,
+		      unsigned int count, unsigned int move, unsigned int flags,
+		      unsigned int *woken, unsigned int *moved)
+{
+	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U16 | flags, woken,
+			    moved);
+}
+
+int memwait_requeue32(const volatile void *word, uint32_t expected, const volatile void *target,
+		      unsigned int count, unsigned int move, unsigned int flags,
+		      unsigned int *woken, unsigned int *moved)
+{
+	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U32 | flags, woken,
+			    moved);
+}
+
+int memwait_requeue64(const volatile void *word, uint64_t expected, const volatile void *target,
+		      unsigned int count, unsigned int move, unsigned int flags,
+		      unsigned int *woken, unsigned int *moved)
+{
+	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U64 | flags, woken,
+			    moved);
+}
+
+int memwait_notify_wait8(const volatile void *target, unsigned int count,
+			 const volatile void *word, uint8_t expected,
+			 const struct timespec *timeout, unsigned int flags,
+			 unsigned int *notified)
+{
+	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U8, timeout, flags,
+			       notified);
+}
+
+int memwait_notify_wait16(const volatile void *target, unsigned int count,
+			  const volatile void *word, uint16_t expected,
+			  const struct timespec *timeout, unsigned int flags,
+			  unsigned int *notified)
+{
+	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U16, timeout, flags,
+			       notified);
+}
+
+int memwait_notify_wait32(const volatile void *target, unsigned int count,
+			  const volatile void *word, uint32_t expected,
+			  const struct timespec *timeout, unsigned int flags,
+			  unsigned int *notified)
+{
+	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U32, timeout, flags,
+			       notified);
+}
+
+int memwait_notify_wait64(const volatile void *target, unsigned int count,
+			  const volatile void *word, uint64_t expected,
+			  const struct timespec *timeout, unsigned int flags,
+			  unsigned int *notified)
+{
+	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U64, timeout, flags,
+			       notified);
 }
 
 int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,

@@ -87,7 +87,7 @@ static int set_up(struct work *work)
 	err |= memwait_mutex_init(&work->ours.mutex, flags | kind);
 	for (i = 0; i < 2; i++) {
 		err |= memwait_cond_init(&work->ours.conds[i], flags);
-		err |= memwait_sem_init(&work->ours.sems[i], is_shared(work->plan), !i);
+		err |= memwait_sem_init(&work->ours.sems[i], flags, !i);
 	}
 	err |= memwait_rwlock_init(&work->ours.rwlock, flags | (kind & MEMWAIT_RWLOCK_FAIR));
 	err |= memwait_barrier_init(&work->ours.barrier, flags, MEETING);

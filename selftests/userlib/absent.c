@@ -132,7 +132,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(EPERM, memwait_cond_wait(&cond, &zeroed));
 	EXPECT_EQ(0, memwait_cond_destroy(&cond));
 
-	EXPECT_EQ(absent, memwait_sem_init(&sem, 1, 1));
+	EXPECT_EQ(absent, memwait_sem_init(&sem, 0, 1));
 	EXPECT_EQ(absent, memwait_sem_wait(&sem));
 	EXPECT_EQ(absent, memwait_sem_clockwait(&sem, CLOCK_MONOTONIC, &later));
 	EXPECT_EQ(absent, memwait_sem_timedwait(&sem, &later_today));
@@ -243,7 +243,7 @@ TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 
 	ASSERT_EQ(0, stat("/dev/memwait", &device));
 	ASSERT_EQ(0, hide_device(NOTHING));
-	ASSERT_EQ(ENOENT, memwait_sem_init(&sem, 0, 0));
+	ASSERT_EQ(ENOENT, memwait_sem_init(&sem, MEMWAIT_PRIVATE, 0));
 	EXPECT_EQ(ENOENT, memwait_sem_timedwait(&sem, &soon));
 	EXPECT_EQ(-ENOENT, memwait_loop_new(&loop));
 	EXPECT_EQ(-ENOENT, memwait_available());
@@ -413,7 +413,7 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 		ASSERT_EQ(0, memwait_rwlock_init(&taken->written[i], rwlock_kinds[i]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&taken->written[i]));
 	}
-	ASSERT_EQ(0, memwait_sem_init(&taken->sem, 1, 0));
+	ASSERT_EQ(0, memwait_sem_init(&taken->sem, 0, 0));
 	ASSERT_EQ(0, memwait_barrier_init(&taken->barrier, 0, 2));
 	ASSERT_EQ(0, memwait_waitgroup_init(&taken->group, 0, 1));
 	taken->empty = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
@@ -457,7 +457,7 @@ TEST_F_TIMEOUT(absent, L10_a_refused_thread_costs_no_descriptor, 300)
 
 	if (!can_refuse())
 		SKIP(return, "this kernel has no seccomp");
-	ASSERT_EQ(0, memwait_sem_init(&taken.sem, 0, 0));
+	ASSERT_EQ(0, memwait_sem_init(&taken.sem, MEMWAIT_PRIVATE, 0));
 	next = next_number();
 	for (i = 0; i < 5; i++) {
 		EXPECT_EQ(EPERM, elsewhere(is_refused, &taken));

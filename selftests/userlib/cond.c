@@ -99,10 +99,10 @@ static int wait_recursively(void *arg)
 	int i;
 
 	for (i = 0; i < 3; i++)
-		memwait_mutex_lock(&monitor->mutex);
+		must(memwait_mutex_lock(&monitor->mutex));
 	monitor->waiting++;
 	while (!monitor->tickets)
-		memwait_cond_wait(&monitor->cond, &monitor->mutex);
+		must(memwait_cond_wait(&monitor->cond, &monitor->mutex));
 	for (i = 0; i < 3; i++)
 		if (memwait_mutex_unlock(&monitor->mutex))
 			return -1;
@@ -253,7 +253,7 @@ static void start_taking(struct ticket_op *ticket, struct monitor *monitor, memw
 	ticket->monitor = monitor;
 	ticket->wanted = wanted;
 	memwait_op_init(&ticket->op, loop, ticket_step, ticket);
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	ticket_step(&ticket->op, 0, ticket);
 }
 

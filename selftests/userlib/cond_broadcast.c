@@ -137,7 +137,7 @@ static int stand_until(void *arg)
 	struct monitor *monitor = standing->monitor;
 	int err;
 
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	monitor->waiting++;
 	err = memwait_cond_clockwait(&monitor->cond, &monitor->mutex, CLOCK_MONOTONIC,
 				     &standing->time);
@@ -469,7 +469,7 @@ USERLIB_TEST(R17_broadcast_moves_until_there_is_a_second_mutex)
 	int round;
 
 	monitor_init(monitor, 0);
-	memwait_mutex_init(other, 0);
+	ASSERT_EQ(0, memwait_mutex_init(other, 0));
 	for (round = 0; round < 6; round++) {
 		memwait_mutex_t *mutex = round % 2 ? other : &monitor->mutex;
 
@@ -516,7 +516,7 @@ USERLIB_TEST(L8_destroy_after_broadcast_and_a_wait_with_another_mutex)
 	int i;
 
 	monitor_init(monitor, 0);
-	memwait_mutex_init(visit.mutex, 0);
+	ASSERT_EQ(0, memwait_mutex_init(visit.mutex, 0));
 	for (i = 0; i < 2; i++)
 		runner_start(&runners[i], take_ticket, monitor);
 	await_sleeping(self->fd, monitor, 2);

@@ -23,8 +23,8 @@ struct monitor {
 static inline void monitor_init(struct monitor *monitor, unsigned int kind)
 {
 	memset(monitor, 0, sizeof(*monitor));
-	memwait_mutex_init(&monitor->mutex, kind);
-	memwait_cond_init(&monitor->cond, 0);
+	must(memwait_mutex_init(&monitor->mutex, kind));
+	must(memwait_cond_init(&monitor->cond, 0));
 }
 
 /* Waits for a ticket and takes it. */
@@ -47,7 +47,7 @@ static inline int read_locked(struct monitor *monitor, const int *what)
 {
 	int value;
 
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	value = *what;
 	memwait_mutex_unlock(&monitor->mutex);
 	return value;
@@ -68,7 +68,7 @@ static inline void await_sleeping(int fd, struct monitor *monitor, int n)
 
 static inline void give_tickets(struct monitor *monitor, int n)
 {
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	monitor->tickets += n;
 	memwait_mutex_unlock(&monitor->mutex);
 }
@@ -100,7 +100,7 @@ static inline int stand_in_line(void *arg)
 	struct monitor *monitor = standing->monitor;
 	int err;
 
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	monitor->waiting++;
 	err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
 	leave_line(standing);
@@ -130,7 +130,7 @@ static inline int stand_with_loop(struct standing *standing, memwait_loop_t *loo
 
 	standing->called = 0;
 	memwait_op_init(&standing->op, loop, called_from_line, standing);
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	err = memwait_cond_wait_async(&monitor->cond, &monitor->mutex, &standing->op);
 	if (err != EINPROGRESS)
 		memwait_mutex_unlock(&monitor->mutex);
@@ -153,11 +153,11 @@ static inline int wait_to_be_cancelled(void *arg)
 {
 	struct monitor *monitor = arg;
 
-	memwait_mutex_lock(&monitor->mutex);
+	must(memwait_mutex_lock(&monitor->mutex));
 	monitor->waiting++;
 	pthread_cleanup_push(handler, monitor);
 	while (!monitor->tickets)
-		memwait_cond_wait(&monitor->cond, &monitor->mutex);
+		must(memwait_cond_wait(&monitor->cond, &monitor->mutex));
 	monitor->tickets--;
 	monitor->taken++;
 	pthread_cleanup_pop(0);

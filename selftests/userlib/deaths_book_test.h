@@ -361,7 +361,7 @@ static int init(int o)
 	if (o == ROBUST_WORD)
 		return 0;
 	if (o == TOKENS)
-		return memwait_sem_init(&g->sem, 1, area->tokens);
+		return memwait_sem_init(&g->sem, 0, area->tokens);
 	if (o == ROBUST_RWLOCK)
 		return memwait_rwlock_init(&g->rwlock, kinds[o].flags);
 	return memwait_mutex_init(&g->mutex, kinds[o].flags);

@@ -81,8 +81,8 @@ static int destroy_cond(struct board *board)
 
 static int set_up_barrier(struct board *board, unsigned int flags)
 {
-	memwait_mutex_init(&board->mutex, flags);
-	return memwait_barrier_init(&board->barrier, flags, 2);
+	return memwait_mutex_init(&board->mutex, flags) ?:
+	       memwait_barrier_init(&board->barrier, flags, 2);
 }
 
 static int wait_at_barrier(struct board *board)
@@ -111,8 +111,8 @@ static int destroy_barrier(struct board *board)
 
 static int set_up_group(struct board *board, unsigned int flags)
 {
-	memwait_mutex_init(&board->mutex, flags);
-	return memwait_waitgroup_init(&board->group, flags, 1);
+	return memwait_mutex_init(&board->mutex, flags) ?:
+	       memwait_waitgroup_init(&board->group, flags, 1);
 }
 
 static int wait_for_group(struct board *board)

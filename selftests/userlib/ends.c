@@ -75,7 +75,7 @@ static int scene_init(struct scene *scene, enum kind kind, enum end end)
 	memset(scene, 0, sizeof(*scene));
 	scene->kind = kind;
 	scene->end = end;
-	if (memwait_sem_init(&scene->sem, 1, 0) || memwait_cond_init(&scene->cond, 0) ||
+	if (memwait_sem_init(&scene->sem, 0, 0) || memwait_cond_init(&scene->cond, 0) ||
 	    memwait_mutex_init(&scene->mutex, kinds[kind]) ||
 	    memwait_rwlock_init(&scene->rwlock, 0) ||
 	    memwait_channel_init(channel_of(scene), 0, sizeof(int), WORKERS))

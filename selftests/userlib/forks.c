@@ -154,7 +154,7 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 	for (i = 0; i < ARRAY_SIZE(makers) * ARRAY_SIZE(kind); i++) {
 		helped->ready = 0;
 		ASSERT_EQ(0, memwait_mutex_init(&helped->mutex, kind[i / ARRAY_SIZE(makers)]));
-		ASSERT_EQ(0, memwait_sem_init(&helped->sem, 1, 0));
+		ASSERT_EQ(0, memwait_sem_init(&helped->sem, 0, 0));
 		ASSERT_EQ(0, memwait_mutex_lock(&helped->mutex));
 		pid = fork_child();
 		if (!pid) {

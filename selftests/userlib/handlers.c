@@ -235,7 +235,7 @@ USERLIB_TEST(L12_posts_and_notifies_in_a_handler_wherever_it_comes)
 
 	objects = self->shared;
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	ASSERT_EQ(0, memwait_sem_init(&objects->sem, 1, 0));
+	ASSERT_EQ(0, memwait_sem_init(&objects->sem, 0, 0));
 	ASSERT_EQ(0, memwait_waitgroup_init(&objects->group, 0, CALLS + 2));
 	for (call = 0; call < CALLS; call++) {
 		interrupt_at(call, post_and_notify);

@@ -72,11 +72,11 @@ USERLIB_TEST(words_of_semaphores)
 	struct counted_op counted = { 0 };
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	ASSERT_EQ(0, memwait_sem_init(sem, 0, 5));
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_PRIVATE, 5));
 	EXPECT_WORDS(sem, [0] = 5, [1] = 1);
-	ASSERT_EQ(0, memwait_sem_init(sem, 1, 5));
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 5));
 	EXPECT_WORDS(sem, [0] = 5);
-	ASSERT_EQ(0, memwait_sem_init(sem, 1, 0));
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
 	EXPECT_WORDS(sem, [1] = 2);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
@@ -248,7 +248,7 @@ static int set_table(struct table *table)
 		CHECK(!memwait_mutex_init(&table->mutexes[i], kinds[i]));
 	CHECK(!memwait_barrier_init(&table->barrier, 0, 2));
 	for (i = 0; i < 2; i++) {
-		CHECK(!memwait_sem_init(&table->sems[i], 1, 0));
+		CHECK(!memwait_sem_init(&table->sems[i], 0, 0));
 		CHECK(memwait_channel_size(sizeof(uint64_t), 3) <= sizeof(table->channels[i]));
 		CHECK(!memwait_channel_init((void *)table->channels[i], 0, sizeof(uint64_t), 3));
 	}

@@ -87,7 +87,7 @@ static int unlock_rwlock(void)
 
 static int init_sem(void)
 {
-	return memwait_sem_init(&shared->sem, 1, 0);
+	return memwait_sem_init(&shared->sem, 0, 0);
 }
 
 static int wait_for_sem(void)
@@ -375,7 +375,7 @@ TEST_F_TIMEOUT(limits, L2_posts_without_the_device_are_not_lost, 300)
 {
 	int value, i;
 
-	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 1, 0));
+	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 0, 0));
 	ASSERT_EQ(0, memwait_waitgroup_init((memwait_waitgroup_t *)shared->channel, 0, 3));
 	close_all();
 	ASSERT_EQ(0, forbid_descriptors());

@@ -561,7 +561,10 @@ static int hog(void *arg)
 	struct guarded *guarded = arg;
 
 	while (!__atomic_load_n(&guarded->stop, __ATOMIC_ACQUIRE)) {
-		memwait_mutex_lock(&guarded->mutex);
+		int err = memwait_mutex_lock(&guarded->mutex);
+
+		if (err)
+			return err;
 		visit(guarded);
 		memwait_mutex_unlock(&guarded->mutex);
 	}

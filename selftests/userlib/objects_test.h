@@ -100,7 +100,7 @@ static const struct way write_after_read_way = WRITE_WAY(make_read);
 
 static inline int make_sem(void *object, unsigned int kind)
 {
-	return memwait_sem_init(object, !(kind & MEMWAIT_PRIVATE), 0);
+	return memwait_sem_init(object, kind & MEMWAIT_PRIVATE, 0);
 }
 
 static const struct way sem_way = {

@@ -168,7 +168,7 @@ USERLIB_TEST(L2_a_post_that_wakes_nobody_is_made_up_for)
 	int pshared, ret, i;
 
 	for (pshared = 0; pshared < 2; pshared++) {
-		ASSERT_EQ(0, memwait_sem_init(sem, pshared, 0));
+		ASSERT_EQ(0, memwait_sem_init(sem, pshared ? 0 : MEMWAIT_PRIVATE, 0));
 		for (i = 0; i < 2; i++) {
 			runner_start(&waiters[i], memwait_sem_wait, sem);
 			while (memwait_waiters(sem, pshared ? 0 : MEMWAIT_PRIVATE) <= i)

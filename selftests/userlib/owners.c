@@ -196,8 +196,8 @@ static int wait_sized(void *arg)
 	struct word_wait *wait = arg;
 
 	if (wait->notifies)
-		return memwait_notify_wait(wait->word + 1, 1, wait->word, wait->expected, NULL,
-					   wait->flags | wait->size, NULL);
+		return memwait_notify_wait64(wait->word + 1, 1, wait->word, wait->expected, NULL,
+					     wait->flags, NULL);
 	switch (wait->size) {
 	case MEMWAIT_SIZE_U8:
 		return memwait_wait8(wait->word, wait->expected, NULL, wait->flags);
@@ -331,8 +331,8 @@ OWNERS_TEST(R34_what_cannot_be_owned)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait_any(waits, 1, &none, 0, NULL));
 	EXPECT_EQ(-EINVAL, memwait_notify(self->word, 1, MEMWAIT_OWNED));
 	EXPECT_EQ(-EINVAL, memwait_waiters(self->word, MEMWAIT_OWNED));
-	EXPECT_EQ(-EINVAL, memwait_requeue(self->word, 0, self->word + 1, 1, 1,
-					   MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, NULL, NULL));
+	EXPECT_EQ(-EINVAL, memwait_requeue64(self->word, 0, self->word + 1, 1, 1, MEMWAIT_OWNED,
+					     NULL, NULL));
 	EXPECT_EQ(-EINVAL, memwait_change_notify(self->word, MEMWAIT_CHANGE_SET, 0, 1,
 						 MEMWAIT_OWNED, NULL));
 	EXPECT_EQ(-EINVAL, memwait_wait64((char *)self->word + 4, 0, &none, MEMWAIT_OWNED));

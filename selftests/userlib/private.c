@@ -228,7 +228,7 @@ USERLIB_TEST(L3_what_was_cancelled_wakes_by_the_address_too)
 	int were_cancelled = 0;
 
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_PRIVATE, 0));
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
 	runner_start(&behind, memwait_sem_wait, sem);
 	await_waiters_within(self->fd, sem, MEMWAIT_PRIVATE, 2);

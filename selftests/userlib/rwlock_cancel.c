@@ -188,7 +188,9 @@ USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 				if (memwait_loop_new(&loop))
 					_exit(1);
 				memwait_op_init(&counted.op, loop, count_call, &counted);
-				memwait_rwlock_rdlock_async(&shared->lock, &counted.op);
+				if (memwait_rwlock_rdlock_async(&shared->lock, &counted.op) !=
+				    EINPROGRESS)
+					_exit(1);
 				stay();
 			}
 			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);

@@ -41,7 +41,7 @@ USERLIB_TEST(R2_value_and_errors)
 	memwait_sem_t *sem = self->shared;
 	int value;
 
-	ASSERT_EQ(0, memwait_sem_init(sem, 1, 2));
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 2));
 	EXPECT_EQ(2, value_of(sem));
 	EXPECT_EQ(0, memwait_sem_wait(sem));
 	EXPECT_EQ(0, memwait_sem_trywait(sem));
@@ -50,10 +50,12 @@ USERLIB_TEST(R2_value_and_errors)
 	EXPECT_EQ(1, value_of(sem));
 	EXPECT_EQ(0, memwait_sem_destroy(sem));
 
-	ASSERT_EQ(0, memwait_sem_init(sem, 0, MEMWAIT_SEM_VALUE_MAX));
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_PRIVATE, MEMWAIT_SEM_VALUE_MAX));
 	EXPECT_EQ(EOVERFLOW, memwait_sem_post(sem));
 	EXPECT_EQ(MEMWAIT_SEM_VALUE_MAX, value_of(sem));
-	EXPECT_EQ(EINVAL, memwait_sem_init(sem, 0, MEMWAIT_SEM_VALUE_MAX + 1U));
+	EXPECT_EQ(EINVAL, memwait_sem_init(sem, MEMWAIT_PRIVATE, MEMWAIT_SEM_VALUE_MAX + 1U));
+	EXPECT_EQ(EINVAL, memwait_sem_init(sem, 1, 0));
+	EXPECT_EQ(EINVAL, memwait_sem_init(sem, MEMWAIT_PRIVATE | 0x2, 0));
 	EXPECT_EQ(EINVAL, memwait_sem_trywait(NULL));
 	EXPECT_EQ(EINVAL, memwait_sem_getvalue(sem, NULL));
 	EXPECT_EQ(EINVAL, memwait_sem_getvalue(NULL, &value));
@@ -117,7 +119,7 @@ USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
 	ASSERT_EQ(0, ftruncate(memfd, 4096));
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	ASSERT_NE(MAP_FAILED, shared);
-	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 1, 2));
+	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 0, 2));
 	for (i = 0; i < 2; i++) {
 		children[i] = fork_child();
 		if (!children[i]) {
@@ -222,7 +224,7 @@ USERLIB_TEST(L5_it_is_a_cancellation_point_even_with_a_value)
 	memwait_sem_t *sem = self->shared;
 	struct runner runner;
 
-	ASSERT_EQ(0, memwait_sem_init(sem, 1, 1000000000));
+	ASSERT_EQ(0, memwait_sem_init(sem, 0, 1000000000));
 	runner_start(&runner, wait_often, sem);
 	pthread_cancel(runner.thread);
 	pthread_join(runner.thread, NULL);

@@ -200,18 +200,18 @@ USERLIB_TEST(R17_requeue_wakes_some_and_moves_others)
 		ASSERT_EQ(MEMWAIT_PENDING,
 			  memwait_wait32_async(words, 0, NULL, 0, &counted[i].op));
 	}
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_requeue(words, 1, &words[1], 1, 1, U32_SIZE, &woken,
-						     &moved));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_requeue32(words, 1, &words[1], 1, 1, 0, &woken,
+						       &moved));
 	EXPECT_EQ(0, woken);
 	EXPECT_EQ(0, moved);
 	EXPECT_EQ(5, memwait_waiters(words, 0));
-	ASSERT_EQ(0, memwait_requeue(words, 0, &words[1], 1, 3, U32_SIZE, &woken, &moved));
+	ASSERT_EQ(0, memwait_requeue32(words, 0, &words[1], 1, 3, 0, &woken, &moved));
 	EXPECT_EQ(1, woken);
 	EXPECT_EQ(3, moved);
 	EXPECT_EQ(MEMWAIT_OK, runner_join(&runners[0]));
 	EXPECT_EQ(1, memwait_waiters(words, 0));
 	EXPECT_EQ(3, memwait_waiters(&words[1], 0));
-	ASSERT_EQ(0, memwait_requeue(words, 0, &words[1], 0, MEMWAIT_ALL, U32_SIZE, NULL, NULL));
+	ASSERT_EQ(0, memwait_requeue32(words, 0, &words[1], 0, MEMWAIT_ALL, 0, NULL, NULL));
 	for (i = 1; i < 3; i++) {
 		EXPECT_EQ(1, memwait_notify(&words[1], 1, 0));
 		EXPECT_EQ(MEMWAIT_OK, runner_join(&runners[i]));
@@ -221,13 +221,80 @@ USERLIB_TEST(R17_requeue_wakes_some_and_moves_others)
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted[i].calls, 1));
 		EXPECT_EQ(1 - i, memwait_waiters(&words[1], 0));
 	}
-	EXPECT_EQ(-EINVAL, memwait_requeue(words, 0, &words[1], 1, 1, MEMWAIT_CLOCK_REALTIME, NULL,
-					   NULL));
-	EXPECT_EQ(-EINVAL, memwait_requeue(words, 0, &words[1], 1, 1, MEMWAIT_SIZE_U64, NULL,
-					   NULL));
-	EXPECT_EQ(-EXDEV, memwait_requeue(words, 0, &own, 1, 1, U32_SIZE, NULL, NULL));
-	EXPECT_EQ(-EFAULT, memwait_requeue(NULL, 0, words, 1, 1, U32_SIZE, NULL, NULL));
-	EXPECT_EQ(-EFAULT, memwait_requeue(words, 0, NULL, 1, 1, U32_SIZE, NULL, NULL));
+	EXPECT_EQ(-EINVAL, memwait_requeue32(words, 0, &words[1], 1, 1, MEMWAIT_CLOCK_REALTIME,
+					     NULL, NULL));
+	EXPECT_EQ(-EINVAL, memwait_requeue32(words, 0, &words[2], 1, 1, U32_SIZE, NULL, NULL));
+	EXPECT_EQ(-EINVAL, memwait_requeue64(words, 0, &words[1], 1, 1, 0, NULL, NULL));
+	EXPECT_EQ(-EXDEV, memwait_requeue32(words, 0, &own, 1, 1, 0, NULL, NULL));
+	EXPECT_EQ(-EFAULT, memwait_requeue32(NULL, 0, words, 1, 1, 0, NULL, NULL));
+	EXPECT_EQ(-EFAULT, memwait_requeue32(words, 0, NULL, 1, 1, 0, NULL, NULL));
+}
+
+/* Each compares as many bits as its name says, and takes no size as a flag. */
+USERLIB_TEST(R3_widths_are_in_names)
+{
+	const uint64_t value = 0x1122334455667788;
+	struct timespec none = { 0 };
+	uint64_t *word = self->shared;
+	void *other = word + 1;
+
+	*word = value;
+	EXPECT_EQ(0, memwait_requeue8(word, (uint8_t)value, other, 0, 0, 0, NULL, NULL));
+	EXPECT_EQ(0, memwait_requeue16(word, (uint16_t)value, other, 0, 0, 0, NULL, NULL));
+	EXPECT_EQ(0, memwait_requeue32(word, (uint32_t)value, other, 0, 0, 0, NULL, NULL));
+	EXPECT_EQ(0, memwait_requeue64(word, value, other, 0, 0, 0, NULL, NULL));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT,
+		  memwait_notify_wait8(other, 1, word, (uint8_t)value, &none, 0, NULL));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT,
+		  memwait_notify_wait16(other, 1, word, (uint16_t)value, &none, 0, NULL));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT,
+		  memwait_notify_wait32(other, 1, word, (uint32_t)value, &none, 0, NULL));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_notify_wait64(other, 1, word, value, &none, 0, NULL));
+
+	*word = value ^ 0x80;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_requeue8(word, (uint8_t)value, other, 0, 0, 0, NULL,
+						      NULL));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL,
+		  memwait_notify_wait8(other, 1, word, (uint8_t)value, NULL, 0, NULL));
+	*word = value ^ 0x8000;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_requeue16(word, (uint16_t)value, other, 0, 0, 0, NULL,
+						       NULL));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL,
+		  memwait_notify_wait16(other, 1, word, (uint16_t)value, NULL, 0, NULL));
+	*word = value ^ 0x80000000;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_requeue32(word, (uint32_t)value, other, 0, 0, 0, NULL,
+						       NULL));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL,
+		  memwait_notify_wait32(other, 1, word, (uint32_t)value, NULL, 0, NULL));
+	*word = value ^ 0x8000000000000000;
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_requeue64(word, value, other, 0, 0, 0, NULL, NULL));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL,
+		  memwait_notify_wait64(other, 1, word, value, NULL, 0, NULL));
+	EXPECT_EQ(-EINVAL, memwait_notify_wait8(other, 1, word, 0, &none, U32_SIZE, NULL));
+}
+
+/* A size in flags is for the alignment only, of one word as of many. */
+USERLIB_TEST(R13_notifies_take_a_size)
+{
+	const uint32_t sizes[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32,
+				   MEMWAIT_SIZE_U64 };
+	char *memory = self->shared;
+	unsigned int i, misaligned;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		for (misaligned = 0; misaligned < 8; misaligned++) {
+			struct memwait_notify notify = {
+				.addr = (uintptr_t)memory + misaligned,
+				.count = 1,
+				.flags = sizes[i],
+			};
+			int expected = misaligned % (1U << i) ? -EINVAL : 0;
+
+			EXPECT_EQ(expected, memwait_notify(memory + misaligned, 1, sizes[i]));
+			EXPECT_EQ(expected ? expected : 1, memwait_notify_many(&notify, 1, NULL));
+		}
+	}
+	EXPECT_EQ(-EINVAL, memwait_notify(memory, 1, MEMWAIT_GROUP));
 }
 
 struct player {
@@ -246,8 +313,8 @@ static int hand_over(void *arg)
 	for (i = 0; i < player->rounds; i++) {
 		__atomic_store_n(player->own, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(player->other, 1, __ATOMIC_RELEASE);
-		ret = memwait_notify_wait(player->other, 1, player->own, 0, NULL,
-					  U32_SIZE | player->flags, &notified);
+		ret = memwait_notify_wait32(player->other, 1, player->own, 0, NULL, player->flags,
+					    &notified);
 		while (ret >= 0 && !__atomic_load_n(player->own, __ATOMIC_ACQUIRE))
 			ret = memwait_wait32(player->own, 0, NULL, player->flags);
 		if (ret < 0 || notified > 1)
@@ -293,16 +360,15 @@ USERLIB_TEST(R17_two_hand_over_to_each_other)
 		EXPECT_EQ(0, runner_join(&runners[1]));
 	}
 	words[0] = 5;
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_notify_wait(&words[1], 1, &words[0], 0, NULL,
-							 U32_SIZE, &notified));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_notify_wait32(&words[1], 1, &words[0], 0, NULL, 0,
+							   &notified));
 	EXPECT_EQ(0, notified);
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_notify_wait(&words[1], 1, &words[0], 5, &past,
-							 U32_SIZE, NULL));
-	EXPECT_EQ(-EINVAL, memwait_notify_wait(&words[1], 1, &words[0], 5, &past,
-					       MEMWAIT_GROUP, NULL));
-	EXPECT_EQ(-EINVAL, memwait_notify_wait(&words[1], 1, &words[1], 5, &past,
-					       MEMWAIT_SIZE_U64, NULL));
-	EXPECT_EQ(-EFAULT, memwait_notify_wait(&words[1], 1, NULL, 5, &past, U32_SIZE, NULL));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_notify_wait32(&words[1], 1, &words[0], 5, &past, 0,
+							   NULL));
+	EXPECT_EQ(-EINVAL, memwait_notify_wait32(&words[1], 1, &words[0], 5, &past,
+						 MEMWAIT_GROUP, NULL));
+	EXPECT_EQ(-EINVAL, memwait_notify_wait64(&words[1], 1, &words[1], 5, &past, 0, NULL));
+	EXPECT_EQ(-EFAULT, memwait_notify_wait32(&words[1], 1, NULL, 5, &past, 0, NULL));
 }
 
 USERLIB_TEST(R13_many_words_are_notified_at_once)

@@ -8,13 +8,13 @@
 static int make_sem(struct stage *stage)
 {
 	(void)stage;
-	return memwait_sem_init(&scene->objects.sem, 1, 0);
+	return memwait_sem_init(&scene->objects.sem, 0, 0);
 }
 
 static int make_posted_sem(struct stage *stage)
 {
 	(void)stage;
-	return memwait_sem_init(&scene->objects.sem, 1, 1);
+	return memwait_sem_init(&scene->objects.sem, 0, 1);
 }
 
 static int wait_for_sem(struct objects *objects)

@@ -13,6 +13,13 @@
 #define U32_SIZE	MEMWAIT_SIZE_U32
 #define TIME_MAX	INT64_MAX
 
+/* Of what a test builds on and does not test: it must not go on without it. */
+static inline void must(int err)
+{
+	if (err)
+		abort();
+}
+
 /* A time that many milliseconds from now, or before it. */
 static inline struct timespec in_time(clockid_t clock, long ms)
 {

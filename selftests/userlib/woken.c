@@ -64,7 +64,7 @@ static int give_rwlock(struct board *board)
 static int set_up_sem(struct board *board, unsigned int kind)
 {
 	(void)kind;
-	return memwait_sem_init(&board->sem, 1, 0);
+	return memwait_sem_init(&board->sem, 0, 0);
 }
 
 static int take_sem(struct board *board)

@@ -22,7 +22,8 @@ static void *work(void *arg)
 
 	(void)arg;
 	for (i = 0; i < TIMES; i++) {
-		memwait_mutex_lock(&lock);
+		if (memwait_mutex_lock(&lock))
+			return NULL;
 		account++;
 		memwait_mutex_unlock(&lock);
 	}

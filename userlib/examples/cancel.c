@@ -57,7 +57,8 @@ int main(void)
 	memwait_op_init(&second, loop, say, "the second");
 	memwait_op_init(&third, loop, say, "the third");
 
-	memwait_mutex_lock(&mutex);
+	if (memwait_mutex_lock(&mutex))
+		return 1;
 	time = soon();
 	err = memwait_mutex_clocklock_async(&mutex, CLOCK_MONOTONIC, &time, &first);
 	if (err == ETIMEDOUT)	/* a slow machine */

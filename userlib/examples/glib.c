@@ -46,7 +46,8 @@ static gpointer send_items(gpointer data)
 
 	(void)data;
 	for (i = 1; i <= ITEMS; i++)
-		memwait_channel_send(channel, &i);
+		if (memwait_channel_send(channel, &i))
+			break;
 	memwait_channel_close(channel);
 	return NULL;
 }

@@ -41,7 +41,8 @@ static void *make_ready(void *arg)
 	(void)arg;
 	for (i = 0; i < 3; i++) {
 		nanosleep(&pause, NULL);
-		memwait_mutex_lock(&mutex);
+		if (memwait_mutex_lock(&mutex))
+			return NULL;
 		ready++;
 		memwait_mutex_unlock(&mutex);
 		memwait_cond_signal(&cond);
@@ -69,7 +70,8 @@ int main(void)
 		return 1;
 	}
 	memwait_op_init(&op, loop, look, NULL);
-	memwait_mutex_lock(&mutex);
+	if (memwait_mutex_lock(&mutex))
+		return 1;
 	look(&op, 0, NULL);
 	pthread_create(&thread, NULL, make_ready, NULL);
 

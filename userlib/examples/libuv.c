@@ -75,7 +75,8 @@ int main(void)
 	uv_poll_init(uv_default_loop(), &handle, memwait_loop_fd(loop));
 	uv_poll_start(&handle, UV_READABLE, dispatch);
 
-	memwait_sem_init(&waiter.sem, 0, 0);
+	if (memwait_sem_init(&waiter.sem, MEMWAIT_PRIVATE, 0))
+		return 1;
 	memwait_op_init(&waiter.op, loop, got_post, &waiter);
 	err = memwait_sem_wait_async(&waiter.sem, &waiter.op);
 	pthread_create(&thread, NULL, post, &waiter.sem);

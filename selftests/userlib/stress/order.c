@@ -414,7 +414,7 @@ static void run_case(size_t number, size_t kind)
 
 	CHECK(!memwait_mutex_init(&mutex, kinds[kind].mutex));
 	CHECK(!memwait_cond_init(&cond, flags));
-	CHECK(!memwait_sem_init(&sem, !flags, 0));
+	CHECK(!memwait_sem_init(&sem, flags, 0));
 	CHECK(!memwait_rwlock_init(&rwlock, kinds[kind].rwlock));
 	CHECK(!memwait_barrier_init(&barrier, flags, 2));
 	CHECK(!memwait_waitgroup_init(&group, flags, 1));

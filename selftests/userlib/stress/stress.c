@@ -392,7 +392,7 @@ static void stress_robust(void)
 
 static void stress_sem(void)
 {
-	CHECK(!memwait_sem_init(&sem, !sharing, 1));
+	CHECK(!memwait_sem_init(&sem, sharing, 1));
 	stress_lock(&sem_kind, &sem_kind);
 	CHECK(!memwait_sem_destroy(&sem));
 }

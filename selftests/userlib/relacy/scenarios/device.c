@@ -32,7 +32,7 @@ SCENARIO("device child's number", 3, child_set_up, child_thread, child_finish);
 /* Each thread finds the device closed, and opens it again. */
 static void closed_set_up(void)
 {
-	CHECK(!memwait_sem_init(&shared->sem, 1, 0));
+	CHECK(!memwait_sem_init(&shared->sem, 0, 0));
 	device_close_all();
 }
 

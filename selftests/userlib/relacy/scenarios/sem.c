@@ -5,19 +5,19 @@
 
 #include "../scenarios.h"
 
-static void sem_init(int pshared, unsigned int value)
+static void sem_init(unsigned int flags, unsigned int value)
 {
-	CHECK(!memwait_sem_init(&shared->sem, pshared, value));
+	CHECK(!memwait_sem_init(&shared->sem, flags, value));
 }
 
 static void sem_set_up(void)
 {
-	sem_init(1, 0);
+	sem_init(0, 0);
 }
 
 static void sem_private_set_up(void)
 {
-	sem_init(0, 0);
+	sem_init(MEMWAIT_PRIVATE, 0);
 }
 
 static void sem_thread(unsigned int thread)
@@ -59,12 +59,12 @@ SCENARIO("sem private two posts", 4, sem_private_set_up, sem_many_thread, sem_fi
 /* As a lock. */
 static void sem_lock_set_up(void)
 {
-	sem_init(1, 1);
+	sem_init(0, 1);
 }
 
 static void sem_lock_private_set_up(void)
 {
-	sem_init(0, 1);
+	sem_init(MEMWAIT_PRIVATE, 1);
 }
 
 static void sem_lock_thread(unsigned int thread)
