@@ -12,6 +12,7 @@
  *	word.c			the program's own words
  *	loop.c			loops and operations
  *	device.c		the device: sleep, wake; owners, processes, deadlines
+ *	error.c			errors in words; the version
  *
  * The file that changes a word describes the word's shared bits and invariants at its top.
  * MEMWAIT_INVARIANT() checks them.

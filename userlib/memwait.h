@@ -62,6 +62,21 @@ struct timespec;
  */
 typedef char memwait_build_with_D_TIME_BITS_64_D_FILE_OFFSET_BITS_64[sizeof(time_t) == 8 ? 1 : -1];
 
+/* Of this header. memwait_version(): of the library that the program runs with. */
+#define MEMWAIT_VERSION_MAJOR	1
+#define MEMWAIT_VERSION_MINOR	0
+#define MEMWAIT_VERSION_PATCH	0
+#define MEMWAIT_VERSION								\
+	((MEMWAIT_VERSION_MAJOR << 16) + (MEMWAIT_VERSION_MINOR << 8) + MEMWAIT_VERSION_PATCH)
+
+unsigned int memwait_version(void);
+
+/*
+ * What an error number means here, positive or negative: strerror(3) knows nothing of the device.
+ * The next call in the same thread may replace the text.
+ */
+const char *memwait_strerror(int result);
+
 /*
  * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
  * from the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: not this
@@ -80,7 +95,7 @@ typedef struct memwait_loop memwait_loop_t;
  * memwait_watch*() its last one, or memwait_op_cancel() returns 0.
  */
 typedef union {
-	uint64_t reserved[32];
+	uint64_t reserved[24];
 	void *align;
 } memwait_op_t;
 

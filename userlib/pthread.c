@@ -29,7 +29,7 @@ __attribute__((__noinline__, __noreturn__, __cold__))
 static void give_up(const char *function, int err)
 {
 	fprintf(stderr, "libmemwait: %s(): no wait on /dev/memwait: %s; see memwait_pthread(7)\n",
-		function, strerror(err));
+		function, memwait_strerror(err));
 	abort();
 }
 

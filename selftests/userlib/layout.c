@@ -7,6 +7,16 @@
 
 #include <sys/prctl.h>
 
+/* What programs are compiled with stays. */
+_Static_assert(sizeof(memwait_op_t) == 192 && sizeof(memwait_mutex_t) == 32 &&
+	       sizeof(memwait_cond_t) == 48 && sizeof(memwait_sem_t) == 16 &&
+	       sizeof(memwait_rwlock_t) == 32 && sizeof(memwait_barrier_t) == 32 &&
+	       sizeof(memwait_waitgroup_t) == 32, "sizes are an ABI");
+_Static_assert(_Alignof(memwait_mutex_t) == 8 && _Alignof(memwait_cond_t) == 8 &&
+	       _Alignof(memwait_sem_t) == 8 && _Alignof(memwait_rwlock_t) == 8 &&
+	       _Alignof(memwait_barrier_t) == 8 && _Alignof(memwait_waitgroup_t) == 8,
+	       "and so are alignments");
+
 static unsigned int first_difference(const void *object, const uint32_t *expected, size_t size)
 {
 	const uint32_t *words = object;

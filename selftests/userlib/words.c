@@ -18,6 +18,53 @@ USERLIB_TEST(R3_every_size_compares_on_its_bits)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait64(word, 0x1122334455667788, &none, 0));
 }
 
+USERLIB_TEST(errors_have_words)
+{
+	static const int of_the_device[] = { ENOENT, ENODEV, ENXIO, EACCES, ENOTTY, ENOSPC };
+	size_t i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(of_the_device); i++) {
+		err = of_the_device[i];
+		EXPECT_NE(NULL, strstr(memwait_strerror(err), "/dev/memwait"));
+		EXPECT_STREQ(memwait_strerror(err), memwait_strerror(-err));
+	}
+	EXPECT_STREQ(strerror(EMFILE), memwait_strerror(-EMFILE));
+	EXPECT_STREQ(strerror(EOWNERDEAD), memwait_strerror(EOWNERDEAD));
+	EXPECT_STRNE(strerror(ETIMEDOUT), memwait_strerror(ETIMEDOUT));
+	for (err = -200; err < 200; err++)
+		EXPECT_LT(0, strlen(memwait_strerror(err)));
+	EXPECT_NE(NULL, memwait_strerror(INT_MIN));
+	EXPECT_EQ(MEMWAIT_VERSION, memwait_version());
+	EXPECT_EQ(0x10000, MEMWAIT_VERSION & ~0xffff);
+}
+
+/* A relative time is none, or never, and counts from each call. */
+USERLIB_TEST(R4_extreme_timeouts)
+{
+	static const struct timespec past[] = { { 0, 0 }, { -1, 0 }, { -TIME_MAX - 1, 999999999 } };
+	struct timespec tiny = { 0, 1 }, huge = { TIME_MAX, 999999999 };
+	uint32_t *word = self->shared;
+	struct counted_op counted = { 0 };
+	uint64_t begin;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(past); i++) {
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &past[i], 0));
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &past[i], MEMWAIT_RELATIVE));
+		EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32(word, 1, &past[i], 0));
+	}
+	begin = now_ns(CLOCK_MONOTONIC);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait32(word, 0, &tiny, MEMWAIT_RELATIVE));
+	EXPECT_LT(begin, now_ns(CLOCK_MONOTONIC));
+	memwait_op_init(&counted.op, self->loop, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, &huge, MEMWAIT_RELATIVE,
+							&counted.op));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, &huge, 0, &counted.op));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+}
+
 struct word_wait {
 	void *word;
 	int size;
