@@ -113,6 +113,10 @@ bench-report:				## the same, and record it, for later ones and the documents
 demo:						## count words while processes are killed, in a VM
 	@selftests/vm/demo $(DEMO_KERNEL) $(TEXT)
 
+docs:						## the pages and manual pages as a site, in DIST/site
+	@selftests/vm/host docs "$(DIST)/site"
+	@echo "$(DIST)/site/index.html"
+
 try:						## a wait and a notify, on the running kernel or in a VM with a prompt
 	@selftests/vm/try $(DEMO_KERNEL)
 
@@ -125,4 +129,4 @@ clean:						## remove what was built here; the cache stays
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo try style clean
+	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo docs try style clean

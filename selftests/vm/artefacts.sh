@@ -175,7 +175,7 @@ need_root()
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
 	local what="compiler and kernel"
 	case $1 in
-	userlib | plots | deb | tree | in-tree) ;;
+	userlib | plots | docs | deb | tree | in-tree) ;;
 	system-*) hook=$here/fetch-packages ;;
 	*) hook=$here/fetch-kernels ;;
 	esac
@@ -202,6 +202,12 @@ need_root()
 		extra=bookworm-security
 		packages=gnuplot-nox
 		what="gnuplot"
+		;;
+	docs)
+		suite=bookworm
+		extra=bookworm-security
+		packages=python3-sphinx,mandoc
+		what="Sphinx and mandoc"
 		;;
 	deb)
 		suite=bookworm

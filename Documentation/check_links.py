@@ -1,0 +1,53 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Prints the links of a site that lead to no file or no place within it: check_links.py DIRECTORY."""
+import html.parser
+import os
+import sys
+import urllib.parse
+
+
+class Page(html.parser.HTMLParser):
+    """Links of a page, and the names of its places."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.places = set(), set()
+        with open(path, encoding="utf-8") as file:
+            self.feed(file.read())
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "id" or (tag == "a" and name == "name"):
+                self.places.add(value)
+            elif name in ("href", "src") and value:
+                self.links.add(value)
+
+
+def main(top):
+    """Returns the number of dead links."""
+    pages = {}
+    for directory, _, names in os.walk(top):
+        for name in names:
+            if name.endswith(".html"):
+                path = os.path.normpath(os.path.join(directory, name))
+                pages[path] = Page(path)
+    dead = 0
+    for path, page in sorted(pages.items()):
+        for link in sorted(page.links):
+            url = urllib.parse.urlsplit(link)
+            if url.scheme or url.netloc:
+                continue
+            target = path
+            if url.path:
+                target = os.path.join(os.path.dirname(path), urllib.parse.unquote(url.path))
+                target = os.path.normpath(target)
+            place = urllib.parse.unquote(url.fragment)
+            if not os.path.exists(target) or \
+               (place and target in pages and place not in pages[target].places):
+                print(f"{os.path.relpath(path, top)}: {link} leads nowhere")
+                dead += 1
+    return dead
+
+
+sys.exit(1 if main(sys.argv[1]) else 0)
