@@ -139,20 +139,20 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
  * @context: the context
  * @timed: whether it has a deadline
  * @owner: the word's
- * @pinned: set to whether @context has a pin of @owner
+ * @pin: set to a reference to the pin that @context has used last, if it is of @owner
  *
  * Context: process context, may sleep; takes the context's lock.
  *
  * Return: a spare with a new id; a new wait without an id; or %NULL.
  */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
-						 u64 owner, bool *pinned)
+						 u64 owner, struct memwait_pin **pin)
 {
 	struct memwait_spares *spares = &context->spares[timed];
 	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
-	*pinned = memwait_pin_find(context, owner);
+	*pin = memwait_pin_share(context, owner);
 	wait = spares->first;
 	if (wait) {
 		spares->first = wait->next_spare;

@@ -44,33 +44,26 @@ static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 u
 }
 
 /*
- * Queues and charges a published wait on one word in one step. Returns MEMWAIT_PENDING, or as
- * memwait_queue_begin_join() or memwait_pins_get().
+ * Queues and charges a published wait on one word in one step. Returns MEMWAIT_PENDING, -ENOSPC, or
+ * as memwait_queue_begin_join().
  */
-static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memwait_wait *arg,
-			    struct memwait_pin **prepared)
+static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memwait_wait *arg)
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_bucket *bucket;
-	struct memwait_pin *pin;
 	int ret;
 
 	ret = memwait_queue_begin_join(&wait->waiter, arg, &bucket);
 	if (ret)
 		return ret;
 	spin_lock(&context->lock);
-	pin = memwait_pin_find(context, wait->waiter.word.key.owner);
-	if (unlikely(!pin))
-		ret = memwait_pins_get(context, &wait->waiter.word, 0, 1, prepared);
-	else if (memwait_user_charge(context->user, MEMWAIT_WAITS, 1))
-		memwait_pin_give(pin, &wait->waiter.word);
-	else
-		ret = -ENOSPC;
-	if (unlikely(ret)) {
+	/* Charge last: a charge that another call has seen must not be taken back. */
+	if (unlikely(!memwait_user_charge(context->user, MEMWAIT_WAITS, 1))) {
 		spin_unlock(&context->lock);
 		memwait_queue_abandon(bucket, &wait->waiter);
-		return ret;
+		return -ENOSPC;
 	}
+	memwait_pin_use(context, wait->waiter.word.pin);
 	memwait_queue_add(bucket, &wait->waiter);
 	memwait_async_queued(wait);
 	spin_unlock(&context->lock);
@@ -86,9 +79,8 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
  * @entry: the entry in user space
  * @identity: the context's, with MEMWAIT_OWNED
  * @expires: the deadline
- * @word: the word's key
+ * @word: the word, with its file while the present try lasts
  * @wait: %NULL until the checks have passed
- * @prepared: for memwait_pins_get()
  */
 struct memwait_arm {
 	struct memwait_context *context;
@@ -98,11 +90,10 @@ struct memwait_arm {
 	ktime_t expires;
 	struct memwait_word word;
 	struct memwait_async_waiter *wait;
-	struct memwait_pin *prepared;
 };
 
-/* Allocates and publishes the wait. Returns 0 or a negative errno. */
-static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
+/* Allocates and publishes the wait; may set @pin to one for the word. Returns 0 or an errno. */
+static int memwait_arm_alloc(struct memwait_arm *arm, struct memwait_pin **pin)
 {
 	bool timed = arm->expires != KTIME_MAX;
 	struct memwait_async_waiter *wait = NULL;
@@ -110,7 +101,7 @@ static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 	if (unlikely(arm->identity) && arm->arg->id)
 		wait = memwait_async_take_told(arm->context, arm->arg->id, timed, &arm->word);
 	if (!wait)
-		wait = memwait_async_alloc(arm->context, timed, arm->word.key.owner, pinned);
+		wait = memwait_async_alloc(arm->context, timed, arm->word.key.owner, pin);
 	if (!wait)
 		return -ENOMEM;
 	arm->wait = wait;
@@ -128,16 +119,18 @@ static int memwait_arm_alloc(struct memwait_arm *arm, bool *pinned)
 /* Called after the checks. Returns as memwait_arm_join(), or a negative errno. */
 static int memwait_arm_try(struct memwait_arm *arm)
 {
+	struct memwait_pin *pin = NULL;
 	struct memwait_waiter *waiter;
-	bool pinned = false;
 	int ret = 0;
 
 	if (!arm->wait)
-		ret = memwait_arm_alloc(arm, &pinned);
-	if (!ret && !pinned)
-		ret = memwait_pins_prepare(arm->context, &arm->word, 0, 1, &arm->prepared);
+		ret = memwait_arm_alloc(arm, &pin);
+	if (!ret && !pin) {
+		pin = memwait_pin_get(arm->context, &arm->word);
+		ret = pin ? 0 : -ENOMEM;
+	}
 	if (ret)
-		return ret;
+		goto drop;
 	waiter = &arm->wait->waiter;
 	/* What is mapped there may be another word than in the first try. */
 	if (waiter->result == MEMWAIT_OWNER_DIED &&
@@ -145,11 +138,17 @@ static int memwait_arm_try(struct memwait_arm *arm)
 		waiter->result = MEMWAIT_OK;
 	if (likely(waiter->result != MEMWAIT_OWNER_DIED))
 		waiter->number = 0;
-	waiter->word = arm->word;
-	ret = memwait_arm_join(arm->wait, &arm->arg->wait, &arm->prepared);
+	waiter->word.key = arm->word.key;
+	waiter->word.pin = pin;
+	ret = memwait_arm_join(arm->wait, &arm->arg->wait);
+	if (likely(ret == MEMWAIT_PENDING))
+		return ret;
 	/* Its place in the list of MEMWAIT_OWNED waiters was the same memory. */
-	if (unlikely(ret != MEMWAIT_PENDING && waiter->result == MEMWAIT_OWNER_DIED))
+	if (unlikely(waiter->result == MEMWAIT_OWNER_DIED))
 		waiter->inode = memwait_word_inode(&arm->word);
+drop:
+	if (pin)
+		memwait_pin_drop(pin, arm->context);
 	return ret;
 }
 
@@ -176,7 +175,6 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	arm.entry = entry;
 	arm.expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
 	arm.wait = NULL;
-	arm.prepared = NULL;
 
 	for (;;) {
 		ret = memwait_begin_get(&arm.word, 0, &arg->wait, 1);
@@ -185,8 +183,6 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 		ret = memwait_begin_check(&arg->wait, 1, arm.expires, arg->wait.flags, &index);
 		if (!ret)
 			ret = memwait_arm_try(&arm);
-		if (ret == MEMWAIT_PENDING)
-			break;
 		memwait_begin_put(&arm.word, 0, 1);
 		if (ret != -EAGAIN)
 			break;
@@ -195,24 +191,56 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 			break;
 	}
 
-	memwait_pins_drop(&arm.prepared);
 	if (arm.wait && ret != MEMWAIT_PENDING)
 		memwait_async_drop(arm.wait, arg->id);
 	return ret;
 }
 
+/* Drops the pins of the first @nr members. */
+static void memwait_arm_group_drop(struct memwait_async_group *group, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		memwait_pin_drop(group->members[i].waiter.word.pin, group->timed.wait.context);
+}
+
+/* Gives the members their words, and a pin for each owner. Returns 0 or -ENOMEM. */
+static int memwait_arm_group_pin(struct memwait_async_group *group,
+				 const struct memwait_word *words)
+{
+	struct memwait_member *members = group->members;
+	struct memwait_pin *pin;
+	u32 i, first;
+
+	for (i = 0; i < group->group.nr; i++) {
+		members[i].waiter.word.key = words[i].key;
+		for (first = 0; words[first].key.owner != words[i].key.owner; first++)
+			;
+		if (first < i) {
+			pin = members[first].waiter.word.pin;
+			refcount_inc(&pin->refs);
+		} else {
+			pin = memwait_pin_get(group->timed.wait.context, &words[i]);
+		}
+		if (!pin) {
+			memwait_arm_group_drop(group, i);
+			return -ENOMEM;
+		}
+		members[i].waiter.word.pin = pin;
+	}
+	return 0;
+}
+
 /*
- * Joins the queues of a group, then charges it and pins its words. Returns MEMWAIT_PENDING if the
- * group is pending, or was notified while joining and has its completion. Otherwise returns as
- * memwait_group_join() or memwait_pins_get(), and the words are put.
+ * Joins the queues of a group, then charges it. Returns MEMWAIT_PENDING if the group is pending, or
+ * was notified while joining and has its completion. Otherwise returns -ENOSPC or as
+ * memwait_group_join(), and the pins are dropped.
  */
 static int memwait_arm_group_join(struct memwait_async_group *group,
-				  const struct memwait_wait *waits, struct memwait_pin **prepared,
-				  u32 *index)
+				  const struct memwait_wait *waits, u32 *index)
 {
-	struct memwait_word *words = &group->members->waiter.word;
 	struct memwait_async_waiter *wait = &group->timed.wait;
-	const size_t stride = sizeof(*group->members);
 	struct memwait_context *context = wait->context;
 	struct memwait_member *member, *notified;
 	u32 i;
@@ -233,7 +261,10 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	spin_lock(&context->lock);
 	notified = group->group.claimed;
 	if (!ret || notified)
-		ret = memwait_pins_get(context, words, stride, group->group.nr, prepared);
+		ret = memwait_user_charge(context->user, MEMWAIT_WAITS, group->group.nr) ? 0 :
+		      -ENOSPC;
+	for (i = 0; !ret && i < group->group.nr; i++)
+		memwait_pin_use(context, group->members[i].waiter.word.pin);
 	if (!ret && !notified)
 		memwait_async_queued(wait);
 	else if (!notified)
@@ -246,7 +277,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	if (ret) {
 		if (notified)
 			memwait_pass_on(&notified->waiter.word.key, 1);
-		memwait_begin_put(words, stride, group->group.nr);
+		memwait_arm_group_drop(group, group->group.nr);
 		return ret;
 	}
 
@@ -287,13 +318,12 @@ static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_contex
 
 /* As memwait_arm_one(), for a group. Sets @index to the word for MEMWAIT_NOT_EQUAL. */
 static int memwait_arm_group(struct memwait_async_group *group,
-			     const struct memwait_wait *waits, ktime_t expires, u32 flags,
-			     struct memwait_async __user *entry, u32 *index)
+			     const struct memwait_wait *waits, struct memwait_word *words,
+			     ktime_t expires, u32 flags, struct memwait_async __user *entry,
+			     u32 *index)
 {
 	struct memwait_async_waiter *wait = &group->timed.wait;
-	struct memwait_word *words = &group->members->waiter.word;
-	const size_t stride = sizeof(*group->members);
-	struct memwait_pin *prepared = NULL;
+	const size_t stride = sizeof(*words);
 	u32 nr = group->group.nr;
 	int ret;
 
@@ -305,11 +335,10 @@ static int memwait_arm_group(struct memwait_async_group *group,
 		if (!ret && !wait->id)
 			ret = memwait_arm_publish(wait, entry);
 		if (!ret)
-			ret = memwait_pins_prepare(wait->context, words, stride, nr, &prepared);
-		if (ret)
-			memwait_begin_put(words, stride, nr);
-		else
-			ret = memwait_arm_group_join(group, waits, &prepared, index);
+			ret = memwait_arm_group_pin(group, words);
+		if (!ret)
+			ret = memwait_arm_group_join(group, waits, index);
+		memwait_begin_put(words, stride, nr);
 		if (ret != -EAGAIN)
 			break;
 		ret = memwait_begin_again();
@@ -317,7 +346,6 @@ static int memwait_arm_group(struct memwait_async_group *group,
 			break;
 	}
 
-	memwait_pins_drop(&prepared);
 	if (ret != MEMWAIT_PENDING)
 		memwait_async_drop(wait, 0);
 	return ret;
@@ -331,6 +359,7 @@ static int memwait_arm_any(struct memwait_context *context, const struct memwait
 	ktime_t expires = memwait_expires(any->deadline, flags);
 	struct memwait_async_group *group;
 	struct memwait_wait *waits;
+	struct memwait_word *words;
 	int ret;
 
 	if ((flags & ~MEMWAIT_CLOCK_REALTIME) || any->reserved)
@@ -338,14 +367,15 @@ static int memwait_arm_any(struct memwait_context *context, const struct memwait
 	if (!nr || nr > MEMWAIT_GROUP_MAX)
 		return -EINVAL;
 
-	waits = kmalloc_array(nr, sizeof(*waits), MEMWAIT_GFP);
+	waits = kmalloc_array(nr, sizeof(*waits) + sizeof(*words), MEMWAIT_GFP);
 	if (!waits)
 		return -ENOMEM;
+	words = (struct memwait_word *)(waits + nr);
 	ret = memwait_begin_copy(waits, any->waits, nr);
 	if (ret)
 		goto free;
 	group = memwait_arm_group_alloc(context, nr, flags, user_data, expires);
-	ret = group ? memwait_arm_group(group, waits, expires, flags, entry, &index) :
+	ret = group ? memwait_arm_group(group, waits, words, expires, flags, entry, &index) :
 		      -ENOMEM;
 	if (ret == MEMWAIT_NOT_EQUAL && put_user(index, &entry->any.index))
 		ret = -EFAULT;

@@ -43,15 +43,15 @@
 #include "context.h"
 #include "trace.h"
 
-/* Puts the pins of a group whose members are in no queue. Takes the context's lock. */
-static void memwait_async_group_unpin(struct memwait_group *group,
-				      struct memwait_context *context,
-				      struct memwait_pin **unused)
+/* Puts the pins of a group whose members are in no queue. Returns how many were the last. */
+static u32 memwait_async_group_unpin(struct memwait_group *group, struct memwait_context *context,
+				     struct llist_head *unused)
 {
-	u32 i;
+	u32 i, nr = 0;
 
 	for (i = 0; i < group->nr; i++)
-		memwait_pin_put(group->members[i].waiter.word.pin, context, unused);
+		nr += memwait_pin_put(group->members[i].waiter.word.pin, context, unused);
+	return nr;
 }
 
 /**
@@ -72,18 +72,21 @@ void memwait_async_leave(struct memwait_async_waiter *wait)
  * memwait_async_end() - release all resources of an ended wait but its id and memory
  * @wait: completed, or claimed by the caller. Only the tree of ids still refers to it, and maybe
  *	its queues and a notify that is about to dequeue the members of a group
- * @unused: receives the pins without other users, for memwait_pins_put()
+ * @unused: receives the pins without other users, for memwait_pins_put(). For each of them a word
+ *	stays charged
  *
  * Context: process context; takes buckets' locks, one at a time.
  */
-void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused)
+void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
+	u32 nr;
+
 	memwait_async_leave(wait);
 	if (memwait_async_is_group(wait))
-		memwait_async_group_unpin(&to_group(wait)->group, wait->context, unused);
+		nr = memwait_async_group_unpin(&to_group(wait)->group, wait->context, unused);
 	else
-		memwait_pin_put(wait->waiter.word.pin, wait->context, unused);
-	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, memwait_async_words(wait));
+		nr = memwait_pin_put(wait->waiter.word.pin, wait->context, unused);
+	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, memwait_async_words(wait) - nr);
 }
 
 /**
@@ -358,7 +361,7 @@ static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
  * completion can be read or was read; or -EINVAL.
  */
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
-		   struct memwait_pin **unused)
+		   struct llist_head *unused)
 {
 	struct memwait_async_waiter *wait;
 	bool claimed;
@@ -407,7 +410,7 @@ static struct memwait_async_waiter *memwait_async_first_completed(struct memwait
  *
  * Context: process context, may sleep.
  */
-void memwait_async_end_all(struct memwait_context *context, struct memwait_pin **unused)
+void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused)
 {
 	struct memwait_async_waiter *wait;
 	const struct memwait_key *key;
@@ -447,18 +450,14 @@ void memwait_async_end_all(struct memwait_context *context, struct memwait_pin *
 /**
  * memwait_async_close() - end all waits of a context
  * @context: closed, with its deadlines stopped; see memwait_async_end_all()
+ * @unused: see memwait_async_end_all()
  *
  * Context: process context, may sleep.
- *
- * Return: the context's pins, for memwait_pins_put(), or %NULL.
  */
-struct memwait_pin *memwait_async_close(struct memwait_context *context)
+void memwait_async_close(struct memwait_context *context, struct llist_head *unused)
 {
-	struct memwait_pin *unused = NULL;
-
-	memwait_async_end_all(context, &unused);
+	memwait_async_end_all(context, unused);
 	memwait_async_free_all(context);
-	return unused;
 }
 
 /*

@@ -72,7 +72,6 @@ int memwait_open(struct inode *inode, struct file *file)
 	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
 	INIT_LIST_HEAD(&context->told);
-	context->pins = RB_ROOT;
 	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
 	init_waitqueue_head(&context->readers);
@@ -116,7 +115,7 @@ int memwait_context_use(struct memwait_context *context)
 /* Ends a bound context. No call on it is in progress, and none will begin. */
 static void memwait_context_end(struct memwait_context *context)
 {
-	struct memwait_pin *unused = NULL;
+	LLIST_HEAD(unused);
 
 	memwait_context_wake(context);
 	memwait_async_end_all(context, &unused);
@@ -125,19 +124,19 @@ static void memwait_context_end(struct memwait_context *context)
 	context->identity = NULL;
 	/* Last, as it may block forever. Others wait for what a dying thread has yet to close. */
 	if (current->flags & PF_EXITING)
-		memwait_pins_leave(context->user, unused);
+		memwait_pins_leave(context->user, &unused);
 	else
-		memwait_pins_put(context->user, unused);
+		memwait_pins_put(context->user, &unused);
 }
 
 /**
  * memwait_context_unuse() - end a call that only the owner of a context may make
  * @context: after memwait_context_use(); ends if it was closed meanwhile
- * @unused: pins that the call has left without other users, or %NULL. Put last: it may take forever
+ * @unused: pins that the call has left without other users. Put last, as that may take forever
  *
  * Context: process context, may sleep.
  */
-void memwait_context_unuse(struct memwait_context *context, struct memwait_pin *unused)
+void memwait_context_unuse(struct memwait_context *context, struct llist_head *unused)
 {
 	if (READ_ONCE(context->owner) != &memwait_anybody && refcount_dec_and_test(&context->uses))
 		memwait_context_end(context);
@@ -184,6 +183,7 @@ static bool memwait_has_descriptor(const struct file *file)
 int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
+	LLIST_HEAD(none);
 
 	smp_mb();	/* pairs with the one of a binding, see above */
 	if (!id || READ_ONCE(context->owner) != id)
@@ -191,7 +191,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
 	if (cmpxchg(&context->owner, id, &memwait_nobody) == id)
-		memwait_context_unuse(context, NULL);
+		memwait_context_unuse(context, &none);
 	return 0;
 }
 
@@ -207,15 +207,15 @@ int memwait_flush(struct file *file, fl_owner_t id)
 int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
-	struct memwait_pin *unused;
+	LLIST_HEAD(unused);
 
 	memwait_expire_close(context);
-	unused = memwait_async_close(context);
+	memwait_async_close(context, &unused);
 	memwait_places_free(context);
 	if (context->identity)
 		memwait_identity_kill(context->identity, false);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
-	memwait_pins_put(context->user, unused);	/* last, may block forever */
+	memwait_pins_put(context->user, &unused);	/* last, may block forever */
 	memwait_context_put(context);
 	return 0;
 }
@@ -348,7 +348,7 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 }
 
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken,
-			      struct memwait_pin **unused)
+			      struct llist_head *unused)
 {
 	struct memwait_async_waiter *wait, *next, *waits[MEMWAIT_CHUNK] __uninitialized;
 	unsigned int nr = 0;
@@ -393,7 +393,7 @@ static bool memwait_read_trylock(struct memwait_context *context)
 
 /* Returns bytes read, possibly 0, or a negative errno. */
 static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter *to,
-				bool nonblocking, struct memwait_pin **unused)
+				bool nonblocking, struct llist_head *unused)
 {
 	const size_t size = sizeof(struct memwait_completion);
 	unsigned int nr = 0;
@@ -432,7 +432,7 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 
 /* Returns as memwait_read_iter(). */
 static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to, bool nonblocking,
-			    struct memwait_pin **unused)
+			    struct llist_head *unused)
 {
 	ssize_t ret;
 
@@ -464,7 +464,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	bool nonblocking = (iocb->ki_filp->f_flags & O_NONBLOCK) || (iocb->ki_flags & IOCB_NOWAIT);
 	struct memwait_context *context = iocb->ki_filp->private_data;
-	struct memwait_pin *unused = NULL;
+	LLIST_HEAD(unused);
 	ssize_t ret;
 
 	if (iov_iter_count(to) < sizeof(struct memwait_completion))
@@ -473,7 +473,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	if (ret)
 		return ret;
 	ret = memwait_read(context, to, nonblocking, &unused);
-	memwait_context_unuse(context, unused);
+	memwait_context_unuse(context, &unused);
 	return ret;
 }
 
@@ -521,8 +521,6 @@ int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 		.max_group = MEMWAIT_GROUP_MAX,
 		.max_user_contexts = READ_ONCE(memwait_limits[MEMWAIT_CONTEXTS]),
 		.user_contexts = atomic_long_read(&user->used[MEMWAIT_CONTEXTS]),
-		.max_user_pins = READ_ONCE(memwait_limits[MEMWAIT_PINS]),
-		.user_pins = atomic_long_read(&user->used[MEMWAIT_PINS]),
 		.max_user_owners = READ_ONCE(memwait_limits[MEMWAIT_OWNERS]),
 		.user_owners = atomic_long_read(&user->used[MEMWAIT_OWNERS]),
 	};

@@ -24,9 +24,9 @@ struct memwait_place;
 
 /* Resources counted per user. */
 enum memwait_resource {
-	MEMWAIT_WAITS,		/* async waits until cancelled or read; each word of a group */
+	/* Async waits until cancelled or read, each word of a group; pins that are being freed. */
+	MEMWAIT_WAITS,
 	MEMWAIT_CONTEXTS,
-	MEMWAIT_PINS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */
 	MEMWAIT_SPARES,		/* ended waits cached for reuse */
 	MEMWAIT_LIMITS,		/* number of resources with a limit of their own */
@@ -40,7 +40,6 @@ enum memwait_resource {
  * @uid: the user
  * @refs: one per context and identity; drops to 0 under the lock of the table of users
  * @used: usage per resource
- * @pin_lock: held while pins are charged; protects @left_pins
  * @left_pins: pins left by kernel threads to @put_pins
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @newly_dead: identities that have died, the latest first
@@ -55,8 +54,7 @@ struct memwait_user {
 	kuid_t uid;
 	refcount_t refs;
 	atomic_long_t used[MEMWAIT_RESOURCES];
-	spinlock_t pin_lock;	/* innermost */
-	struct memwait_pin *left_pins;
+	struct llist_head left_pins;
 	struct work_struct put_pins;
 	struct llist_head newly_dead;
 	struct mutex dead_lock;		/* outermost */
@@ -68,22 +66,22 @@ struct memwait_user {
 };
 
 /**
- * struct memwait_pin - keeps a file or mm_struct for a context's async waits
- * @node: in memwait_context.pins while @refs is not 0
- * @next: list of prepared or unused pins
+ * struct memwait_pin - keeps a file or mm_struct for async waits of a context
+ * @node: list of unused pins
  * @owner: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
  *	reference to it
  * @path: of an address_space: the mapped file's
  * @user_path: path that user space opened, if the file system opened another file underneath
- * @refs: one per wait on a word of @owner; leaves 0 and returns to 0 under the context's lock
+ * @refs: one per word of a wait; returns to 0 under the context's lock
+ * @counted: in memwait_context.nr_pins; protected by the context's lock
  */
 struct memwait_pin {
-	struct rb_node node;
-	struct memwait_pin *next;
+	struct llist_node node;
 	u64 owner;
 	struct path path;
 	struct path user_path;
 	refcount_t refs;
+	bool counted;
 };
 
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
@@ -180,8 +178,8 @@ struct memwait_spares {
  * @told: ended waits that were told of a death, by &memwait_async_waiter.node, the latest last; see
  *	alloc.c
  * @nr_told: length of @told
- * @pins: by owner
- * @nr_pins: length of @pins
+ * @pin: that of the last wait that was armed, or %NULL; without a reference
+ * @nr_pins: number of pins of its waits
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
  * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
@@ -218,7 +216,7 @@ struct memwait_context {
 	struct memwait_spares spares[2];
 	struct list_head told;
 	unsigned int nr_told;
-	struct rb_root pins;
+	struct memwait_pin *pin;
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
@@ -248,15 +246,14 @@ extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 void memwait_limits_init(void);
 void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
-int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,
-			 size_t stride, u32 nr, struct memwait_pin **prepared);
-int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
-		     u32 nr, struct memwait_pin **prepared);
-void memwait_pins_drop(struct memwait_pin **prepared);
-void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
-		     struct memwait_pin **unused);
-void memwait_pins_leave(struct memwait_user *user, struct memwait_pin *unused);
-void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused);
+struct memwait_pin *memwait_pin_get(struct memwait_context *context,
+				    const struct memwait_word *word);
+void memwait_pin_use(struct memwait_context *context, struct memwait_pin *pin);
+void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
+bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+		     struct llist_head *unused);
+void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused);
+void memwait_pins_put(struct memwait_user *user, struct llist_head *unused);
 int memwait_user_init(work_func_t bury);
 void memwait_user_exit(void);
 struct memwait_context *memwait_context_alloc(void);
@@ -292,37 +289,25 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 	atomic_long_sub(n, &user->used[resource]);
 }
 
-static inline int memwait_pin_cmp(const void *owner, const struct rb_node *node)
-{
-	const struct memwait_pin *pin = rb_entry(node, struct memwait_pin, node);
-
-	return *(const u64 *)owner < pin->owner ? -1 : *(const u64 *)owner > pin->owner;
-}
-
 /**
- * memwait_pin_find() - find the pin of an owner
+ * memwait_pin_share() - get a reference to the pin that a context has used last
  * @context: the context
  * @owner: as in a key
  *
  * Context: the context's lock is held.
  *
- * Return: the pin, or %NULL.
+ * Return: the pin, or %NULL: it is not of @owner.
  */
-static __always_inline struct memwait_pin *memwait_pin_find(struct memwait_context *context,
-							    u64 owner)
+static __always_inline struct memwait_pin *memwait_pin_share(struct memwait_context *context,
+							     u64 owner)
 {
-	lockdep_assert_held(&context->lock);
-	return rb_entry_safe(rb_find(&owner, &context->pins, memwait_pin_cmp),
-			     struct memwait_pin, node);
-}
+	struct memwait_pin *pin = context->pin;
 
-/* Replaces a word's file by a pin. The context's lock is held. */
-static __always_inline void memwait_pin_give(struct memwait_pin *pin, struct memwait_word *word)
-{
-	if (!refcount_inc_not_zero(&pin->refs))
-		refcount_set(&pin->refs, 1);
-	memwait_word_put(word);
-	word->pin = pin;
+	lockdep_assert_held(&context->lock);
+	if (!pin || pin->owner != owner)
+		return NULL;
+	refcount_inc(&pin->refs);
+	return pin;
 }
 
 static inline struct inode *memwait_pin_inode(const struct memwait_pin *pin)
@@ -397,7 +382,7 @@ void memwait_context_wake(struct memwait_context *context);
 
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
-						 u64 owner, bool *pinned);
+						 u64 owner, struct memwait_pin **pin);
 struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *context, u64 id,
 						     bool timed, const struct memwait_word *word);
 void memwait_async_number(struct memwait_async_waiter *wait);
@@ -418,11 +403,11 @@ bool memwait_async_claim(struct memwait_async_waiter *wait);
 bool memwait_async_list(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
 void memwait_async_leave(struct memwait_async_waiter *wait);
-void memwait_async_end(struct memwait_async_waiter *wait, struct memwait_pin **unused);
-void memwait_async_end_all(struct memwait_context *context, struct memwait_pin **unused);
-struct memwait_pin *memwait_async_close(struct memwait_context *context);
+void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused);
+void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused);
+void memwait_async_close(struct memwait_context *context, struct llist_head *unused);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
-		   struct memwait_pin **unused);
+		   struct llist_head *unused);
 bool memwait_is_due(struct memwait_context *context);
 void memwait_expire(struct memwait_context *context, size_t room);
 void memwait_expire_open(struct memwait_context *context);
@@ -455,7 +440,7 @@ void memwait_owner_exit(void);
 
 /* context.c */
 int memwait_context_use(struct memwait_context *context);
-void memwait_context_unuse(struct memwait_context *context, struct memwait_pin *unused);
+void memwait_context_unuse(struct memwait_context *context, struct llist_head *unused);
 int memwait_info(struct memwait_context *context, void __user *arg, size_t size);
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);

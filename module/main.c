@@ -11,7 +11,7 @@
 #include "context.h"
 
 /* The ABI is the same in 32-bit and 64-bit builds. */
-static_assert(sizeof(struct memwait_info) == 80);
+static_assert(sizeof(struct memwait_info) == 64);
 static_assert(sizeof(struct memwait_wait) == 32);
 static_assert(sizeof(struct memwait_notify) == 16);
 static_assert(sizeof(struct memwait_wait_any) == 32);
@@ -34,9 +34,6 @@ MODULE_PARM_DESC(max_user_waits,
 module_param_named(max_user_contexts, memwait_limits[MEMWAIT_CONTEXTS], ulong, 0644);
 MODULE_PARM_DESC(max_user_contexts,
 		 "Most open contexts of a user (default: one for 256 KiB)");
-module_param_named(max_user_pins, memwait_limits[MEMWAIT_PINS], ulong, 0644);
-MODULE_PARM_DESC(max_user_pins,
-		 "Most files and address spaces that waits keep (default: one for 512 KiB)");
 module_param_named(max_user_owners, memwait_limits[MEMWAIT_OWNERS], ulong, 0644);
 MODULE_PARM_DESC(max_user_owners,
 		 "Most threads and contexts of a user with an id (default: one for 64 KiB)");
@@ -88,7 +85,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 	void __user *arg = (void __user *)argp;
 	size_t size = _IOC_SIZE(cmd);
 	union memwait_argument u __uninitialized;
-	struct memwait_pin *unused = NULL;
+	LLIST_HEAD(unused);
 	int ret;
 
 	switch (MEMWAIT_IOC(cmd)) {
@@ -109,7 +106,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		if (ret)
 			return ret;
 		ret = memwait_wait_async(context, &u.wait_async);
-		memwait_context_unuse(context, NULL);
+		memwait_context_unuse(context, &unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:
@@ -117,7 +114,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		if (ret)
 			return ret;
 		ret = memwait_cancel(context, &u.cancel, &unused);
-		memwait_context_unuse(context, unused);
+		memwait_context_unuse(context, &unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);

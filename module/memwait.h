@@ -420,8 +420,8 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
  *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
  *	join			each word is compared again, under the lock of its queue.
  *				-EAGAIN: the word could not be read there
- *	memwait_begin_put(),	retry from memwait_begin_get(). A group with pins puts the pins
- *	memwait_begin_again()	instead
+ *	memwait_begin_put(),	retry from memwait_begin_get(). An async wait drops its pins before
+ *	memwait_begin_again()
  *
  * A call for one word passes the constant 1, so the compiler removes the loops: that saves a tenth
  * of a wait.
@@ -448,7 +448,7 @@ static __always_inline int memwait_begin_get(struct memwait_word *words, size_t 
 
 /**
  * memwait_begin_put() - put words of memwait_begin_get()
- * @words: with no waiter in a queue, and no pins
+ * @words: a thread's with no waiter in a queue
  * @stride: see memwait_begin_get()
  * @nr: number of words
  *

@@ -5,13 +5,13 @@
  * Resources count for the user that opened the context. Their memory is charged to the memory
  * cgroup of the requesting thread. A charge over the limit changes nothing, so it fails no other
  * call. A charge is the last step that can fail, so no count that another call has seen is taken
- * back. An async wait and its pins are charged in one step: the count of pins only grows under
- * memwait_user.pin_lock.
+ * back.
  *
- * A context pins each file or mm_struct once for all of its async waits. Pins are counted because
- * no other limit covers a closed file or the mm_struct of a dead process. A file is its
- * address_space, as in the key: the first file stands for all others of that address_space. A
- * requeue keeps the owner, so the wait keeps its pin.
+ * Each async wait has a reference to a pin, which keeps the file or mm_struct. A context remembers
+ * the pin that it has used last, without a reference: a wait on a word of the same owner shares it,
+ * any other makes a pin of its own. So there are no more pins than waits, and most contexts have
+ * one. A file is its address_space, as in the key: the first file stands for all others of that
+ * address_space. A requeue keeps the owner, so the wait keeps its pin.
  *
  * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
@@ -19,11 +19,11 @@
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
  * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
  * locks. umount succeeds once close(2), cancel or read returns. A kernel thread leaves pins to a
- * work of their user, so that a user delays only its own pins. Pins stay charged until put. The
- * workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work runs the code of any file system,
- * which may need memory, and wait for a workqueue that is none either.
- *
- *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_user.pin_lock
+ * work of their user, so that a user delays only its own pins. An unused pin keeps the charge of
+ * its last wait until it is put. The workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work
+ * runs the code of any file system, which may need memory, and wait for a workqueue that is none
+ * either. A call that arms nothing drops its pin while it has the file itself, which fput() keeps
+ * until the call has returned: that puts nothing last.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -42,15 +42,15 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
 /*
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 220
  * bytes, a context with its file 750 bytes, an identity 380 bytes, a spare 220, a place 100; a wait
- * or spare that has waited with MEMWAIT_OWNED 140 more. A pin keeps 1.5 KiB of a file plus its
- * contents, or up to 12 KiB of a dead process. Together that is about a sixteenth of the
- * memory. A place keeps its thread's struct pid, too. Each new place frees those of two dead
- * threads, so a context has hardly more of these than threads have lived at once.
+ * or spare that has waited with MEMWAIT_OWNED 140 more. Together that is about a twentieth of the
+ * memory. But each wait may pin what nothing else keeps: 1.6 KiB of a closed file plus its
+ * contents, a tenth of the memory; or up to 12 KiB of a dead process, three quarters. A place keeps
+ * its thread's struct pid, too. Each new place frees those of two dead threads, so a context has
+ * hardly more of these than threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
 	[MEMWAIT_CONTEXTS] = 18,
-	[MEMWAIT_PINS] = 19,
 	[MEMWAIT_OWNERS] = 16,
 	[MEMWAIT_SPARES] = 17,
 };
@@ -147,7 +147,7 @@ static struct memwait_user *memwait_user_get(void)
 	mutex_init(&new->dead_lock);
 	INIT_LIST_HEAD(&new->dead);
 	INIT_WORK(&new->bury, memwait_bury);
-	spin_lock_init(&new->pin_lock);
+	init_llist_head(&new->left_pins);
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
 	xa_lock(&memwait_users);
@@ -184,11 +184,6 @@ void memwait_user_put(struct memwait_user *user)
 	kfree_rcu(user, rcu);	/* see memwait_identity_kill() */
 }
 
-static bool memwait_pin_less(struct rb_node *new, const struct rb_node *node)
-{
-	return memwait_pin_cmp(&rb_entry(new, struct memwait_pin, node)->owner, node) < 0;
-}
-
 /* Takes a new pin's references. @file is the word's, or %NULL. */
 static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 {
@@ -206,7 +201,7 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 	path_get(&pin->user_path);
 }
 
-/* Frees a pin that is in no tree. Mounts go last: they keep the inode's file system. */
+/* Frees a pin without references. Mounts go last: they keep the inode's file system. */
 static void memwait_pin_free(struct memwait_pin *pin)
 {
 	if (pin->owner & MEMWAIT_KEY_SHARED) {
@@ -219,31 +214,14 @@ static void memwait_pin_free(struct memwait_pin *pin)
 	kfree(pin);
 }
 
-/**
- * memwait_pins_drop() - free unused prepared pins
- * @prepared: from memwait_pins_prepare(); set to %NULL
- *
- * Context: process context, may sleep.
- */
-void memwait_pins_drop(struct memwait_pin **prepared)
+/* Frees pins that memwait_pin_put() has left charged. */
+static void memwait_pins_free(struct memwait_user *user, struct llist_head *unused)
 {
-	struct memwait_pin *pin;
+	struct memwait_pin *pin, *next;
 
-	while ((pin = *prepared)) {
-		*prepared = pin->next;
+	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
 		memwait_pin_free(pin);
-	}
-}
-
-/* Frees charged pins. */
-static void memwait_pins_free(struct memwait_user *user, struct memwait_pin *unused)
-{
-	struct memwait_pin *pin;
-
-	while ((pin = unused)) {
-		unused = pin->next;
-		memwait_pin_free(pin);
-		memwait_user_uncharge(user, MEMWAIT_PINS, 1);
+		memwait_user_uncharge(user, MEMWAIT_WAITS, 1);
 		cond_resched();
 	}
 }
@@ -251,13 +229,8 @@ static void memwait_pins_free(struct memwait_user *user, struct memwait_pin *unu
 static void memwait_put_left(struct work_struct *work)
 {
 	struct memwait_user *user = container_of(work, struct memwait_user, put_pins);
-	struct memwait_pin *left;
 
-	spin_lock(&user->pin_lock);
-	left = user->left_pins;
-	user->left_pins = NULL;
-	spin_unlock(&user->pin_lock);
-	memwait_pins_free(user, left);
+	memwait_pins_free(user, &user->left_pins);
 	memwait_user_put(user);
 	module_put(THIS_MODULE);	/* memwait_user_exit() waits for the rest */
 }
@@ -265,22 +238,19 @@ static void memwait_put_left(struct work_struct *work)
 /**
  * memwait_pins_leave() - leave pins that no wait uses to the work of their user
  * @user: of the pins' context; caller holds a reference
- * @unused: from memwait_pin_put(), or %NULL
+ * @unused: from memwait_pin_put()
  *
  * Context: process context.
  */
-void memwait_pins_leave(struct memwait_user *user, struct memwait_pin *unused)
+void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
-	struct memwait_pin *last;
+	struct llist_node *last;
 
-	if (!unused)
+	if (llist_empty(unused))
 		return;
-	for (last = unused; last->next; last = last->next)
+	for (last = unused->first; last->next; last = last->next)
 		;
-	spin_lock(&user->pin_lock);
-	last->next = user->left_pins;
-	user->left_pins = unused;
-	spin_unlock(&user->pin_lock);
+	llist_add_batch(unused->first, last, &user->left_pins);
 
 	/* If the work is queued already, it has both references and will see the pins. */
 	refcount_inc(&user->refs);
@@ -294,12 +264,12 @@ void memwait_pins_leave(struct memwait_user *user, struct memwait_pin *unused)
 /**
  * memwait_pins_put() - free pins that no wait uses
  * @user: of the pins' context; caller holds a reference
- * @unused: from memwait_pin_put(), or %NULL
+ * @unused: from memwait_pin_put()
  *
  * Context: process context. In a user thread it may sleep forever: hold no lock, and leave nothing
  * to do that others wait for.
  */
-void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
+void memwait_pins_put(struct memwait_user *user, struct llist_head *unused)
 {
 	if (unlikely(current->flags & PF_KTHREAD))
 		memwait_pins_leave(user, unused);
@@ -307,150 +277,94 @@ void memwait_pins_put(struct memwait_user *user, struct memwait_pin *unused)
 		memwait_pins_free(user, unused);
 }
 
-/* The link to an owner's pin in a list of prepared pins, or to the %NULL at its end. */
-static struct memwait_pin **memwait_pin_prepared(struct memwait_pin **prepared, u64 owner)
-{
-	while (*prepared && (*prepared)->owner != owner)
-		prepared = &(*prepared)->next;
-	return prepared;
-}
-
 /**
- * memwait_pins_prepare() - allocate pins for owners that a context does not pin
- * @context: of the async wait
- * @words: first word, from memwait_word_get() in the same task
- * @stride: bytes between words
- * @nr: number of words
- * @prepared: earlier pins are freed; set to new, uncharged pins for memwait_pins_get() or
- *	memwait_pins_drop()
+ * memwait_pin_get() - get a pin for a word of an async wait
+ * @context: of the wait
+ * @word: from memwait_word_get() in the same task
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: 0 or -ENOMEM.
+ * Return: a reference to the pin, for memwait_pin_put() or memwait_pin_drop(); or %NULL: no memory.
  */
-int memwait_pins_prepare(struct memwait_context *context, struct memwait_word *words,
-			 size_t stride, u32 nr, struct memwait_pin **prepared)
+struct memwait_pin *memwait_pin_get(struct memwait_context *context,
+				    const struct memwait_word *word)
 {
-	struct memwait_pin *pin, **end;
-	struct memwait_word *word;
-	u32 i;
+	struct memwait_pin *pin;
 
-	memwait_pins_drop(prepared);
-	for (i = 0; i < nr; i++) {
-		word = memwait_word_at(words, stride, i);
-		spin_lock(&context->lock);
-		pin = memwait_pin_find(context, word->key.owner);
-		spin_unlock(&context->lock);
-		end = memwait_pin_prepared(prepared, word->key.owner);
-		if (pin || *end)
-			continue;
-		pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
-		if (!pin)
-			return -ENOMEM;
-		pin->owner = word->key.owner;
-		memwait_pin_take(pin, word->file);
-		refcount_set(&pin->refs, 0);
-		pin->next = NULL;
-		*end = pin;
-	}
-	return 0;
-}
-
-/* Charges a wait on @waits words and @pins new pins, or nothing. */
-static bool memwait_user_charge_wait(struct memwait_user *user, u32 waits, u32 pins)
-{
-	unsigned long limit = READ_ONCE(memwait_limits[MEMWAIT_PINS]);
-	bool charged;
-
-	if (!pins)
-		return memwait_user_charge(user, MEMWAIT_WAITS, waits);
-	spin_lock(&user->pin_lock);
-	charged = atomic_long_read(&user->used[MEMWAIT_PINS]) + pins <= limit &&
-		  memwait_user_charge(user, MEMWAIT_WAITS, waits);
-	if (charged)
-		atomic_long_add(pins, &user->used[MEMWAIT_PINS]);
-	spin_unlock(&user->pin_lock);
-	return charged;
+	spin_lock(&context->lock);
+	pin = memwait_pin_share(context, word->key.owner);
+	spin_unlock(&context->lock);
+	if (pin)
+		return pin;
+	pin = kmalloc(sizeof(*pin), MEMWAIT_GFP);
+	if (!pin)
+		return NULL;
+	pin->owner = word->key.owner;
+	memwait_pin_take(pin, word->file);
+	refcount_set(&pin->refs, 1);
+	pin->counted = false;
+	return pin;
 }
 
 /**
- * memwait_pins_get() - charge an async wait and pin its words
+ * memwait_pin_use() - note that a wait which has been charged uses a pin
  * @context: of the wait
- * @words: first word, from memwait_word_get() in the same task. On success each word has a pin, for
- *	memwait_pin_put(), instead of a file
- * @stride: bytes between words
- * @nr: number of words, charged as so many waits
- * @prepared: pins for unpinned owners; the used ones are removed
+ * @pin: the pin
  *
  * Context: the context's lock is held.
- *
- * Return: 0; or, with nothing done, -EAGAIN: an owner has no pin, call memwait_pins_prepare();
- * -ENOSPC: over a limit of the user.
  */
-int memwait_pins_get(struct memwait_context *context, struct memwait_word *words, size_t stride,
-		     u32 nr, struct memwait_pin **prepared)
+void memwait_pin_use(struct memwait_context *context, struct memwait_pin *pin)
 {
-	struct memwait_pin *pin, **link, *added = NULL;
-	struct memwait_word *word;
-	u32 i, nr_added = 0;
-	int err = 0;
-
 	lockdep_assert_held(&context->lock);
-	for (i = 0; i < nr; i++) {
-		word = memwait_word_at(words, stride, i);
-		if (memwait_pin_find(context, word->key.owner))
-			continue;
-		link = memwait_pin_prepared(prepared, word->key.owner);
-		pin = *link;
-		if (!pin) {
-			err = -EAGAIN;
-			break;
-		}
-		*link = pin->next;
-		pin->next = added;
-		added = pin;
-		nr_added++;
-		rb_add(&pin->node, &context->pins, memwait_pin_less);
-	}
-	if (!err && !memwait_user_charge_wait(context->user, nr, nr_added))
-		err = -ENOSPC;
-	if (unlikely(err)) {
-		while ((pin = added)) {
-			added = pin->next;
-			rb_erase(&pin->node, &context->pins);
-			pin->next = *prepared;
-			*prepared = pin;
-		}
-		return err;
-	}
+	if (!pin->counted)
+		context->nr_pins++;
+	pin->counted = true;
+	context->pin = pin;
+}
 
-	context->nr_pins += nr_added;
-	for (i = 0; i < nr; i++) {
-		word = memwait_word_at(words, stride, i);
-		memwait_pin_give(memwait_pin_find(context, word->key.owner), word);
-	}
-	return 0;
+/* Returns whether it was the last reference. */
+static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *context)
+{
+	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
+		return false;
+	__acquire(&context->lock);	/* for sparse */
+	if (context->pin == pin)
+		context->pin = NULL;
+	context->nr_pins -= pin->counted;
+	spin_unlock(&context->lock);
+	return true;
 }
 
 /**
- * memwait_pin_put() - drop a reference to a pin
- * @pin: from memwait_pins_get()
+ * memwait_pin_drop() - drop a reference to a pin for a word of which the caller has the file
+ * @pin: from memwait_pin_get() or memwait_pin_share(), not charged
+ * @context: whose pin it is
+ *
+ * Context: process context; takes the context's lock.
+ */
+void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
+{
+	if (memwait_pin_unref(pin, context))
+		memwait_pin_free(pin);
+}
+
+/**
+ * memwait_pin_put() - drop the reference of a wait that has ended to a pin
+ * @pin: the pin
  * @context: whose pin it is
  * @unused: gets the pin with its last reference, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
+ *
+ * Return: whether it was the last reference: the caller leaves one wait charged.
  */
-void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
-		     struct memwait_pin **unused)
+bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+		     struct llist_head *unused)
 {
-	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
-		return;
-	__acquire(&context->lock);	/* for sparse */
-	rb_erase(&pin->node, &context->pins);
-	context->nr_pins--;
-	spin_unlock(&context->lock);
-	pin->next = *unused;
-	*unused = pin;
+	if (!memwait_pin_unref(pin, context))
+		return false;
+	llist_add(&pin->node, unused);
+	return true;
 }
 
 /**

@@ -248,7 +248,7 @@ static inline bool mw_readable(int fd)
 	return poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN);
 }
 
-/* Pending or unread async waits of the user who opened fd. */
+/* Pending or unread async waits of the user who opened fd, and files that the last ones free. */
 static inline uint64_t mw_user_waits(int fd)
 {
 	struct memwait_info info;
@@ -273,12 +273,12 @@ static inline void mw_await_owners(int fd, uint64_t n)
 		usleep(100);
 }
 
-/* Pins of that user: files and address spaces that waits keep. */
-static inline uint64_t mw_user_pins(int fd)
+/* Open contexts of that user. */
+static inline uint64_t mw_user_contexts(int fd)
 {
 	struct memwait_info info;
 
-	return mw_info(fd, &info) ? ~0ULL : info.user_pins;
+	return mw_info(fd, &info) ? ~0ULL : info.user_contexts;
 }
 
 static inline bool has_one_processor(void)

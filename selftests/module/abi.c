@@ -90,7 +90,7 @@ PLACE(memwait_change, operand, 20);
 PLACE(memwait_change, old, 24);
 PLACE(memwait_change, reserved, 28);
 
-SIZE(memwait_info, 80);
+SIZE(memwait_info, 64);
 PLACE(memwait_info, features, 0);
 PLACE(memwait_info, max_user_waits, 8);
 PLACE(memwait_info, user_waits, 16);
@@ -98,10 +98,8 @@ PLACE(memwait_info, max_group, 24);
 PLACE(memwait_info, reserved, 28);
 PLACE(memwait_info, max_user_contexts, 32);
 PLACE(memwait_info, user_contexts, 40);
-PLACE(memwait_info, max_user_pins, 48);
-PLACE(memwait_info, user_pins, 56);
-PLACE(memwait_info, max_user_owners, 64);
-PLACE(memwait_info, user_owners, 72);
+PLACE(memwait_info, max_user_owners, 48);
+PLACE(memwait_info, user_owners, 56);
 
 /* What a caller of the first version knows of INFO. */
 #define INFO_LEAST	32
@@ -136,7 +134,7 @@ SAME(MEMWAIT_ALL, 0xffffffffU);
 SAME(MEMWAIT_GROUP_MAX, 128);
 SAME(MEMWAIT_FEATURE_WAIT_U64, 1);
 SAME(MEMWAIT_FEATURE_OWNERS, 2);
-SAME(MEMWAIT_IOC_INFO, 0x8050d800);
+SAME(MEMWAIT_IOC_INFO, 0x8040d800);
 SAME(MEMWAIT_IOC_WAIT, 0x4020d801);
 SAME(MEMWAIT_IOC_NOTIFY, 0x4010d802);
 SAME(MEMWAIT_IOC_WAIT_ASYNC, 0x4010d803);
@@ -194,8 +192,6 @@ MEMWAIT_TEST(info_reports_features_and_limits)
 	EXPECT_LT(0, info.max_user_contexts);
 	EXPECT_LE(1, info.user_contexts);
 	EXPECT_GE(info.max_user_contexts, info.user_contexts);
-	EXPECT_LT(0, info.max_user_pins);
-	EXPECT_GE(info.max_user_pins, info.user_pins);
 	EXPECT_LT(0, info.max_user_owners);
 	EXPECT_GE(info.max_user_owners, info.user_owners);
 }

@@ -144,7 +144,8 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 	if (pthread_create(&thread, NULL, arm_slowly, &slow) ||
 	    read(uffd, &msg, sizeof(msg)) != sizeof(msg))
 		_exit(2);
-	if (mw_cancel(slow.fd, id) || context_count(slow.fd, "pins"))
+	if (mw_cancel(slow.fd, id) || context_count(slow.fd, "pending") ||
+	    context_count(slow.fd, "pins") != 1)
 		_exit(3);
 	protect(uffd, slow.entry, 4096, false);
 	while (!__atomic_load_n(&slow.done, __ATOMIC_ACQUIRE) && wait_in_vain--)
@@ -159,8 +160,8 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 	_exit(context_count(slow.fd, "pins") ? 7 : 0);
 }
 
-/* The context has a pin of the file, and has none any more when the wait is to be queued. */
-MEMWAIT_TEST(R31_a_pin_goes_while_another_wait_on_the_file_is_armed)
+/* The wait that has made the pin ends while another one, which shares the pin, is being armed. */
+MEMWAIT_TEST(R31_a_pin_stays_for_a_wait_that_is_being_armed)
 {
 	pid_t pid = fork_child();
 	int ret;
@@ -244,8 +245,8 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 		if (setgid(STRANGER) || setuid(STRANGER) || prctl(PR_SET_DUMPABLE, 1))
 			_exit(99);
 		fd = memwait_open(O_NONBLOCK);
-		if (mw_info(fd, &theirs) || theirs.user_waits || theirs.user_pins ||
-		    theirs.user_owners || theirs.user_contexts != 1)
+		if (mw_info(fd, &theirs) || theirs.user_waits || theirs.user_owners ||
+		    theirs.user_contexts != 1)
 			_exit(1);
 		if (mw_info(self->fd, &theirs) || memcmp(&mine, &theirs, sizeof(mine)))
 			_exit(2);

@@ -178,7 +178,7 @@ static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
 	EXPECT_EQ(1, mw_notify(fd, word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OK, done.result);
-	EXPECT_EQ(0, mw_user_pins(fd));
+	EXPECT_EQ(0, context_count(fd, "pins"));
 	munmap(word, page);
 	close(opened);
 }
@@ -584,11 +584,11 @@ TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	/* It frees the file itself, and has not yet. */
 	EXPECT_EQ(0, waitpid(pid, NULL, WNOHANG));
-	EXPECT_LE(1, mw_user_pins(self->fd));
+	EXPECT_EQ(1, mw_user_waits(self->fd));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	EXPECT_EQ(128 + SIGKILL, child_status(pid));
-	EXPECT_EQ(0, mw_user_pins(self->fd));
+	EXPECT_EQ(0, mw_user_waits(self->fd));
 }
 
 /*
@@ -636,10 +636,10 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	pid = start_left(self->place.path, self->shared);
 	ASSERT_TRUE(await(self->shared, 1));
 	ASSERT_TRUE(freeze(self->root, self->place.path));
-	EXPECT_EQ(1, mw_user_pins(self->fd));
+	EXPECT_EQ(1, mw_user_waits(self->fd));
 	__atomic_store_n(self->shared + 1, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, child_status(pid));
-	while (mw_user_waits(self->fd))
+	while (mw_user_contexts(self->fd) > 1)
 		usleep(100);
 
 	owner = fork();
@@ -658,10 +658,10 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(1, read_next(self->fd, &done));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(128 + SIGKILL, child_status(owner));
-	EXPECT_EQ(1, mw_user_pins(self->fd));
+	EXPECT_EQ(1, mw_user_waits(self->fd));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
-	while (mw_user_pins(self->fd))
+	while (mw_user_waits(self->fd))
 		usleep(100);
 }
 
@@ -692,21 +692,21 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 	for (i = 0; i < LEFT; i++) {
 		__atomic_store_n(self->shared + 2 * i + 1, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, child_status(pids[i]));
-		while (mw_user_waits(self->fd) > LEFT - 1ULL - i)
+		while (mw_user_contexts(self->fd) > LEFT - (uint64_t)i)
 			usleep(100);
 		/* Until the kernel thread frees it, and waits. */
 		usleep(100000);
 	}
-	EXPECT_EQ(LEFT, mw_user_pins(self->fd));
+	EXPECT_EQ(LEFT, mw_user_waits(self->fd));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	for (tries = 0; tries < 20000; tries++) {
 		after = read_number("/sys/module/memwait/refcnt");
-		if (!mw_user_pins(self->fd) && after <= before)
+		if (!mw_user_waits(self->fd) && after <= before)
 			break;
 		usleep(1000);
 	}
-	EXPECT_EQ(0, mw_user_pins(self->fd));
+	EXPECT_EQ(0, mw_user_waits(self->fd));
 	EXPECT_GE(before, after);
 }
 

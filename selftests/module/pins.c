@@ -9,13 +9,14 @@
  */
 #define PARAMETERS	"/sys/module/memwait/parameters/"
 #define PINS		100
+#define SHARERS		50
 #define CONTEXTS	50
 
 FIXTURE(counts)
 {
 	int fd;
 	uint32_t *word;
-	long max_pins, max_contexts;
+	long max_waits, max_contexts;
 };
 
 FIXTURE_SETUP(counts)
@@ -23,9 +24,9 @@ FIXTURE_SETUP(counts)
 	self->fd = memwait_open(O_NONBLOCK);
 	ASSERT_LE(0, self->fd);
 	self->word = shared_page(4096);
-	self->max_pins = read_number(PARAMETERS "max_user_pins");
+	self->max_waits = read_number(LIMIT_PARAMETER);
 	self->max_contexts = read_number(PARAMETERS "max_user_contexts");
-	ASSERT_LT(0, self->max_pins);
+	ASSERT_LT(0, self->max_waits);
 	ASSERT_LT(0, self->max_contexts);
 	if (geteuid())
 		SKIP(return, "needs root to set the limits");
@@ -33,30 +34,22 @@ FIXTURE_SETUP(counts)
 
 FIXTURE_TEARDOWN(counts)
 {
-	write_number(PARAMETERS "max_user_pins", self->max_pins);
+	EXPECT_EQ(0, set_limit(self->max_waits));
 	write_number(PARAMETERS "max_user_contexts", self->max_contexts);
-	EXPECT_EQ(self->max_pins, read_number(PARAMETERS "max_user_pins"));
 	EXPECT_EQ(self->max_contexts, read_number(PARAMETERS "max_user_contexts"));
 	close(self->fd);
 }
 
 #define COUNTS_TEST(name)	TEST_F_TIMEOUT(counts, name, 300)
 
-static uint64_t user_contexts(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_contexts;
-}
-
 COUNTS_TEST(R31_info_reports_the_limits_in_force)
 {
 	struct memwait_info info;
 
-	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", 1234));
+	ASSERT_EQ(0, set_limit(1234));
 	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", 567));
 	ASSERT_EQ(0, mw_info(self->fd, &info));
-	EXPECT_EQ(1234, info.max_user_pins);
+	EXPECT_EQ(1234, info.max_user_waits);
 	EXPECT_EQ(567, info.max_user_contexts);
 	EXPECT_LE(1, info.user_contexts);
 }
@@ -78,6 +71,7 @@ static int pin_file(int fd, uint64_t *id)
 	return ret;
 }
 
+/* As many files as waits, whatever is open. What only a wait keeps goes with it. */
 static void run_pinner(uint32_t *word)
 {
 	struct rlimit few = { 32, 32 };
@@ -88,40 +82,35 @@ static void run_pinner(uint32_t *word)
 	become_nobody();
 	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
 	fd = memwait_open(O_NONBLOCK);
-	CHECK(mw_user_pins(fd) == 0);
-	/* However many waits there are on a file, it is one. */
-	for (i = 0; i < 50; i++)
-		CHECK(mw_async(fd, word + i, 0, MEMWAIT_FOREVER, U32, i, &ids[0]) ==
-		      MEMWAIT_PENDING);
-	CHECK(mw_user_pins(fd) == 1);
+	/* However many waits there are on a file, one after the other, they share a pin. */
+	for (i = 0; i < SHARERS; i++)
+		CHECK(mw_async(fd, word + i, 0, MEMWAIT_FOREVER, U32, i, NULL) == MEMWAIT_PENDING);
 	CHECK(context_count(fd, "pins") == 1);
-	for (i = 1; i < PINS; i++)
+	for (i = SHARERS; i < PINS; i++)
 		CHECK(pin_file(fd, &ids[i]) == MEMWAIT_PENDING);
-	CHECK(mw_user_pins(fd) == PINS);
-	CHECK(context_count(fd, "pins") == PINS);
+	CHECK(context_count(fd, "pins") == PINS - SHARERS + 1);
+	CHECK(mw_user_waits(fd) == PINS);
 	for (i = 0; i < 3; i++)
 		CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(id == 0);
-	CHECK(mw_user_pins(fd) == PINS);
-	CHECK(mw_user_waits(fd) == 50 + PINS - 1);
-	/* What is pinned already needs no place. */
-	CHECK(mw_async(fd, word + 50, 0, MEMWAIT_FOREVER, U32, 50, NULL) == MEMWAIT_PENDING);
+	CHECK(context_count(fd, "pins") == PINS - SHARERS + 1);
+	CHECK(mw_user_waits(fd) == PINS);
 	/* One that is cancelled makes room for one. */
-	CHECK(!mw_cancel(fd, ids[7]));
-	CHECK(mw_user_pins(fd) == PINS - 1);
-	CHECK(pin_file(fd, &ids[7]) == MEMWAIT_PENDING);
+	CHECK(!mw_cancel(fd, ids[PINS - 7]));
+	CHECK(context_count(fd, "pins") == PINS - SHARERS);
+	CHECK(pin_file(fd, &ids[PINS - 7]) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 
 	/* The last wait of a file gives it back when it is read. */
-	for (i = 0; i < 51; i++)
+	for (i = 0; i < SHARERS; i++)
 		CHECK(mw_notify(fd, word + i, 1, U32) == 1);
 	while ((i = mw_read(fd, done, 4)) > 0)
 		;
 	CHECK(i == -EAGAIN);
-	CHECK(mw_user_pins(fd) == PINS - 1);
-	for (i = 1; i < PINS; i++)
+	CHECK(context_count(fd, "pins") == PINS - SHARERS);
+	for (i = SHARERS; i < PINS; i++)
 		CHECK(!mw_cancel(fd, ids[i]));
-	CHECK(mw_user_pins(fd) == 0);
+	CHECK(mw_user_waits(fd) == 0);
 	CHECK(context_count(fd, "pins") == 0);
 
 	/* So does the close. */
@@ -129,19 +118,46 @@ static void run_pinner(uint32_t *word)
 		CHECK(pin_file(fd, &id) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(renew(&fd));
-	CHECK(mw_user_pins(fd) == 0);
+	CHECK(mw_user_waits(fd) == 0);
 	_exit(0);
 }
 
-COUNTS_TEST(R31_files_that_only_waits_keep_are_counted)
+COUNTS_TEST(R31_files_that_only_waits_keep_are_counted_with_them)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", PINS));
+	ASSERT_EQ(0, set_limit(PINS));
 	pid = fork_child();
 	if (!pid)
 		run_pinner(self->word);
 	EXPECT_EQ(0, child_status(pid));
+}
+
+/* The words of a group have one pin of each file, in whatever order they are. */
+COUNTS_TEST(R31_a_group_pins_each_file_once)
+{
+	uint32_t *words[3] = { self->word, private_page(4096), shared_page(4096) };
+	struct memwait_wait waits[9] = { 0 };
+	struct memwait_async entry = {
+		.any = { .waits = (uintptr_t)waits, .count = 9, .deadline = MEMWAIT_FOREVER,
+			 .flags = MEMWAIT_GROUP },
+	};
+	uint64_t id;
+	int i;
+
+	for (i = 0; i < 9; i++) {
+		waits[i].addr = (uintptr_t)(words[i % 3] + i);
+		waits[i].flags = U32;
+	}
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[2], 0, MEMWAIT_FOREVER, U32, 0, &id));
+	EXPECT_EQ(1, context_count(self->fd, "pins"));
+	ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
+	ASSERT_EQ(MEMWAIT_PENDING, entry.result);
+	EXPECT_EQ(3, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	EXPECT_EQ(3, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
+	EXPECT_EQ(0, context_count(self->fd, "pins"));
 }
 
 /* Each child arms a wait on a word that is its own, and dies. */
@@ -166,21 +182,21 @@ static void run_space_pinner(void)
 	fd = memwait_open(O_NONBLOCK);
 	for (i = 0; i < PINS; i++)
 		CHECK(pin_space(fd) == 0);
-	CHECK(mw_user_pins(fd) == PINS);
 	CHECK(context_count(fd, "pins") == PINS);
 	for (i = 0; i < 3; i++)
 		CHECK(pin_space(fd) == 77);
+	CHECK(context_count(fd, "pins") == PINS);
 	CHECK(mw_user_waits(fd) == PINS);
 	CHECK(renew(&fd));
-	CHECK(mw_user_pins(fd) == 0);
+	CHECK(mw_user_waits(fd) == 0);
 	_exit(0);
 }
 
-COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted)
+COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted_with_waits)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, write_number(PARAMETERS "max_user_pins", PINS));
+	ASSERT_EQ(0, set_limit(PINS));
 	pid = fork_child();
 	if (!pid)
 		run_space_pinner();
@@ -196,12 +212,12 @@ static void run_opener(void)
 		fds[i] = memwait_open(0);
 		CHECK(fds[i] >= 0);
 	}
-	CHECK(user_contexts(fds[0]) == CONTEXTS);
+	CHECK(mw_user_contexts(fds[0]) == CONTEXTS);
 	for (i = 0; i < 3; i++)
 		CHECK(memwait_open(0) == -EMFILE);
-	CHECK(user_contexts(fds[0]) == CONTEXTS);
+	CHECK(mw_user_contexts(fds[0]) == CONTEXTS);
 	close(fds[3]);
-	CHECK(user_contexts(fds[0]) == CONTEXTS - 1);
+	CHECK(mw_user_contexts(fds[0]) == CONTEXTS - 1);
 	CHECK(memwait_open(0) >= 0);
 	CHECK(memwait_open(0) == -EMFILE);
 	_exit(0);
@@ -229,7 +245,6 @@ COUNTS_TEST(R31_contexts_are_counted)
 COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 {
 	int mover = memwait_open(O_NONBLOCK), elsewhere = memfd_create("elsewhere", MFD_CLOEXEC);
-	uint64_t pins = mw_user_pins(self->fd);
 	struct memwait_requeue requeue = {
 		.addr = (uintptr_t)self->word,
 		.target = (uintptr_t)(self->word + 1),
@@ -244,7 +259,6 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	ASSERT_NE(MAP_FAILED, other);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
 					    NULL));
-	EXPECT_EQ(pins + 1, mw_user_pins(self->fd));
 	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
 	EXPECT_EQ(1, requeue.moved);
 	EXPECT_EQ(1, context_count(self->fd, "pins"));
@@ -260,9 +274,6 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	EXPECT_EQ(0, context_count(mover, "pins"));
 	close(mover);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
-	close(self->fd);
-	self->fd = memwait_open(O_NONBLOCK);
-	EXPECT_EQ(pins, mw_user_pins(self->fd));
 	munmap(other, 4096);
 	close(elsewhere);
 }

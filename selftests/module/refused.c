@@ -9,7 +9,6 @@
 #include "limits_test.h"
 
 #define PARAMETERS	"/sys/module/memwait/parameters/"
-#define PINS		PARAMETERS "max_user_pins"
 #define OWNERS		PARAMETERS "max_user_owners"
 
 #define TRIES		20000
@@ -18,16 +17,14 @@
 /* The limits are the module's: they are put back however a test ends. */
 FIXTURE(refused)
 {
-	long waits, pins, owners;
+	long waits, owners;
 };
 
 FIXTURE_SETUP(refused)
 {
 	self->waits = read_number(LIMIT_PARAMETER);
-	self->pins = read_number(PINS);
 	self->owners = read_number(OWNERS);
 	ASSERT_LT(0, self->waits);
-	ASSERT_LT(0, self->pins);
 	ASSERT_LT(0, self->owners);
 	if (geteuid())
 		SKIP(return, "needs root to set the limits");
@@ -36,7 +33,6 @@ FIXTURE_SETUP(refused)
 FIXTURE_TEARDOWN(refused)
 {
 	EXPECT_EQ(0, set_limit(self->waits));
-	EXPECT_EQ(0, write_number(PINS, self->pins));
 	EXPECT_EQ(0, write_number(OWNERS, self->owners));
 }
 
@@ -53,12 +49,6 @@ static uint32_t *page_of(int file, int protection)
 	return page == MAP_FAILED ? NULL : page;
 }
 
-/* The same of a file that nothing else maps. */
-static uint32_t *file_page(int protection)
-{
-	return page_of(memfd_create("page", MFD_CLOEXEC), protection);
-}
-
 /*
  * One process asks for what it is refused, again and again. Another one of the same user arms one
  * wait and takes it back, which is within the limits.
@@ -66,7 +56,6 @@ static uint32_t *file_page(int protection)
 struct pair {
 	int (*attempt)(int fd, void *arg);
 	int error;			/* of each attempt */
-	int pinned;			/* waits of the modest one that stay */
 	int armed, ready, stop, stopped;
 	long refused, others;
 	int enospc, wrong;
@@ -99,11 +88,6 @@ static void run_modest(struct pair *p)
 
 	become_nobody();
 	fd = memwait_open(0);
-	for (i = 0; i < p->pinned; i++) {
-		if (mw_async(fd, words, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0, &id) !=
-		    MEMWAIT_PENDING)
-			p->wrong++;
-	}
 	__atomic_store_n(&p->armed, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE))
 		sched_yield();
@@ -196,57 +180,18 @@ REFUSED_TEST(R31_a_batch_whose_results_cannot_be_written_is_not_seen)
 	}, entry);
 }
 
-static int ask_for_a_pin(int fd, void *arg)
-{
-	return mw_async(fd, arg, 0, MEMWAIT_FOREVER, U32, 0, NULL);
-}
-
 static int ask_for_pins(int fd, void *arg)
 {
-	struct memwait_wait waits[2] = {
-		{ .addr = (uintptr_t)arg, .flags = U32 },
-		{ .addr = (uintptr_t)waits, .flags = U32 | MEMWAIT_PRIVATE },
-	};
-	struct memwait_async entry = { 0 };
-	int ret;
+	int ret = ask_for_too_many(fd, arg);
 
-	waits[1].expected = (uint32_t)(uintptr_t)arg;
-	entry.any.waits = (uintptr_t)waits;
-	entry.any.count = 2;
-	entry.any.flags = MEMWAIT_GROUP;
-	entry.any.deadline = MEMWAIT_FOREVER;
-	ret = mw_batch(fd, &entry, 1);
-	return ret < 0 ? ret : entry.result;
-}
-
-REFUSED_TEST(R31_a_wait_that_is_refused_its_pin_is_not_seen)
-{
-	ASSERT_EQ(0, set_limit(2));
-	ASSERT_EQ(0, write_number(PINS, 1));
-	refuse(_metadata, (struct pair) {
-		.attempt = ask_for_a_pin,
-		.error = -ENOSPC,
-		.pinned = 1,
-	}, file_page(PROT_READ));
-}
-
-REFUSED_TEST(R31_a_group_that_is_refused_one_of_its_pins_is_not_seen)
-{
-	ASSERT_EQ(0, set_limit(3));
-	ASSERT_EQ(0, write_number(PINS, 2));
-	refuse(_metadata, (struct pair) {
-		.attempt = ask_for_pins,
-		.error = -ENOSPC,
-		.pinned = 1,
-	}, file_page(PROT_READ));
+	return context_count(fd, "pins") ? -EBUSY : ret;
 }
 
 REFUSED_TEST(R31_a_wait_that_is_too_many_pins_nothing)
 {
 	ASSERT_EQ(0, set_limit(TOO_MANY - 1));
-	ASSERT_EQ(0, write_number(PINS, 1));
 	refuse(_metadata, (struct pair) {
-		.attempt = ask_for_too_many,
+		.attempt = ask_for_pins,
 		.error = -ENOSPC,
 	}, private_page(4096));
 }
@@ -338,8 +283,8 @@ static void run_pinners(int *wrong, const char *directory)
 	_exit(0);
 }
 
-/* And what the other one has got ready is given back: no file of theirs stays. */
-REFUSED_TEST(R31_two_threads_that_pin_one_file_need_one_pin)
+/* Each may make a pin, or share that of the other one. No file of theirs stays. */
+REFUSED_TEST(R31_two_threads_that_pin_one_file_leave_no_pin)
 {
 	char directory[] = "/tmp/memwait-pins-XXXXXX";
 	int *wrong = shared_page(4096);
@@ -347,7 +292,6 @@ REFUSED_TEST(R31_two_threads_that_pin_one_file_need_one_pin)
 
 	ASSERT_NE(NULL, mkdtemp(directory));
 	ASSERT_EQ(0, mount("memwait", directory, "tmpfs", 0, "mode=1777"));
-	ASSERT_EQ(0, write_number(PINS, 1));
 	pid = fork_child();
 	if (!pid)
 		run_pinners(wrong, directory);

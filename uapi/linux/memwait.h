@@ -71,16 +71,13 @@
 /**
  * struct memwait_info - features of this kernel, limits and usage
  * @features: MEMWAIT_FEATURE_* bits
- * @max_user_waits: max. async waits per user, pending or unread; a group counts once per word
- *	(module parameter max_user_waits)
+ * @max_user_waits: max. async waits per user, pending or unread; a group counts once per word, and
+ *	a file while its last wait frees it (module parameter max_user_waits)
  * @user_waits: the user's current async waits; may be stale on return
  * @max_group: max. words in a group, MEMWAIT_GROUP_MAX
  * @reserved: 0
  * @max_user_contexts: max. open contexts per user (module parameter max_user_contexts)
  * @user_contexts: the user's current contexts
- * @max_user_pins: max. files and address spaces that a user's async waits may pin, counted once per
- *	context (module parameter max_user_pins)
- * @user_pins: the user's current pins
  * @max_user_owners: max. thread and context ids per user; a dead id counts until its waiters are
  *	told (module parameter max_user_owners)
  * @user_owners: the user's current ids
@@ -96,8 +93,6 @@ struct memwait_info {
 	__u32 reserved;
 	__u64 max_user_contexts;
 	__u64 user_contexts;
-	__u64 max_user_pins;
-	__u64 user_pins;
 	__u64 max_user_owners;
 	__u64 user_owners;
 };

@@ -266,7 +266,6 @@ static int do_info(int argc, char **argv)
 	printf("of this user, counted and at most:\n");
 	show_limit("  async waits", info.user_waits, info.max_user_waits);
 	show_limit("  contexts", info.user_contexts, info.max_user_contexts);
-	show_limit("  pins", info.user_pins, info.max_user_pins);
 	show_limit("  owners", info.user_owners, info.max_user_owners);
 	printf("words of one wait: %u at most\n", info.max_group);
 	close(fd);
