@@ -359,29 +359,28 @@ static void give_up(struct told_thread *t)
 		abort();
 }
 
-static void expect_place_ended(struct __test_metadata *_metadata, FIXTURE_DATA(owner) *self,
-			       void (*between)(struct told_thread *t))
-{
-	struct told_thread t = { .between = between };
-
-	tell_thread(self->fd, &t, self->board);
-	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
-	ARM(1);
-	come_back(&t, 2);
-	EXPECT_NEXT_IS(1);
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));
-	pthread_join(t.thread, NULL);
-	EXPECT_EQ(MEMWAIT_OK, t.result);
-}
+#define EXPECT_PLACE_ENDED_BY(function)							\
+	do {										\
+		struct told_thread t = { .between = (function) };			\
+											\
+		tell_thread(self->fd, &t, self->board);					\
+		EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));				\
+		ARM(1);									\
+		come_back(&t, 2);							\
+		EXPECT_NEXT_IS(1);							\
+		EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));		\
+		pthread_join(t.thread, NULL);						\
+		EXPECT_EQ(MEMWAIT_OK, t.result);					\
+	} while (0)
 
 OWNER_TEST(R12_another_wait_ends_the_place)
 {
-	expect_place_ended(_metadata, self, wait_elsewhere);
+	EXPECT_PLACE_ENDED_BY(wait_elsewhere);
 }
 
 OWNER_TEST(R12_a_passed_deadline_ends_the_place)
 {
-	expect_place_ended(_metadata, self, give_up);
+	EXPECT_PLACE_ENDED_BY(give_up);
 }
 
 /* Told again and again, by one death after the other: it never falls behind. */
