@@ -325,14 +325,19 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 static void memwait_read_settle(struct memwait_context *context, struct list_head *taken)
 {
 	struct memwait_async_waiter *wait, *next;
+	unsigned int nr = 0;
 	bool more = false;
 
 	lockdep_assert_held(&context->read_lock);
+	spin_lock(&context->lock);
 	list_for_each_entry_safe(wait, next, taken, node) {
-		cond_resched();
+		if (++nr % MEMWAIT_CHUNK == 0) {
+			spin_unlock(&context->lock);
+			cond_resched();
+			spin_lock(&context->lock);
+		}
 		if (!wait->waiter.persistent)
 			continue;
-		spin_lock(&context->lock);
 		if (wait->count || wait->waiter.state != MEMWAIT_COMPLETED ||
 		    (wait->reading && wait->waiter.result == MEMWAIT_TIMED_OUT)) {
 			trace_memwait_async_read(wait);
@@ -341,8 +346,8 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 			if (wait->count || wait->waiter.state == MEMWAIT_COMPLETED)
 				more = memwait_async_list(wait);
 		}
-		spin_unlock(&context->lock);
 	}
+	spin_unlock(&context->lock);
 	if (more)
 		memwait_context_wake(context);
 }
@@ -414,7 +419,8 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 			break;
 		nr += ret;
 		cond_resched();
-	} while (iov_iter_count(to) >= size && !signal_pending(current));
+		/* Fewer were there. */
+	} while (ret == MEMWAIT_CHUNK && iov_iter_count(to) >= size && !signal_pending(current));
 	/* After the last fault, for everything read. */
 	dying = nr && memwait_is_dying();
 	if (dying)
