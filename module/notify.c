@@ -423,6 +423,22 @@ int memwait_waiters(const struct memwait_notify *notify)
 #define MEMWAIT_NOTIFIES	16
 
 /*
+ * Finds the key of an entry by that of another one of the same page, which keeps it valid: to look
+ * up a mapping costs more than the rest of an entry. Returns false if it is of another page.
+ */
+static bool memwait_notify_get_near(struct memwait_word *word, const struct memwait_notify *notify,
+				    const struct memwait_word *other,
+				    const struct memwait_notify *of_other)
+{
+	if ((notify->addr ^ of_other->addr) >> PAGE_SHIFT ||
+	    ((notify->flags | of_other->flags) & MEMWAIT_PRIVATE))
+		return false;
+	word->key.owner = other->key.owner;
+	word->key.offset = other->key.offset + notify->addr - of_other->addr;
+	return true;
+}
+
+/*
  * Processes one batch. Returns the number of entries done, less than @nr only if *@err is set; or
  * -EFAULT if entries were done but the results cannot be written.
  */
@@ -433,6 +449,7 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 	struct memwait_word words[MEMWAIT_NOTIFIES] __uninitialized;
 	u32 counts[MEMWAIT_NOTIFIES] __uninitialized;
 	unsigned int done, found, i;
+	int last = -1;		/* whose key is known */
 
 	/* Before a hole, too few bytes may be reported as copied: retry entry by entry. */
 	done = nr - DIV_ROUND_UP(copy_from_user(notify, notifies, nr * sizeof(notify[0])),
@@ -446,11 +463,15 @@ static int memwait_notify_some(const struct memwait_notify __user *notifies, u32
 
 		counts[i] = notify[i].count;
 		words[i].file = NULL;
-		if (!ret && counts[i])
+		if (!ret && counts[i] &&
+		    (last < 0 || !memwait_notify_get_near(&words[i], &notify[i], &words[last],
+							  &notify[last])))
 			ret = memwait_word_get(&words[i], notify[i].addr, notify[i].flags);
 		if (ret) {
 			*err = ret;
 			done = i;
+		} else if (counts[i]) {
+			last = i;
 		}
 	}
 

@@ -106,6 +106,86 @@ MEMWAIT_TEST(notify_many_structs_of_other_sizes)
 	EXPECT_EQ(2, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, read_only));
 }
 
+/* A shared mapping of a new file. */
+static uint32_t *map_file(size_t size)
+{
+	int fd = memfd_create("word", MFD_CLOEXEC);
+	void *map = MAP_FAILED;
+
+	if (fd >= 0 && !ftruncate(fd, size))
+		map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return map;
+}
+
+/* One page is looked up once; but its words may be known in two ways, and to two mappings. */
+MEMWAIT_TEST(R8_notify_many_words_of_one_page)
+{
+	uint32_t *a = map_file(self->page), *b;
+	struct memwait_notify notifies[] = {
+		notify_of(a + 3, 1, U32 | MEMWAIT_PRIVATE),
+		notify_of(a, 0, U32),
+		notify_of(a, 2, U32),
+		notify_of(a + 1, 1, U32),
+		notify_of(a + 3, 1, U32),
+		notify_of(a + 3, 1, U32 | MEMWAIT_PRIVATE),
+		notify_of((char *)a + 9, 1, MEMWAIT_SIZE_U8),
+		notify_of(NULL, 1, U32),
+		notify_of(NULL, 1, U32),
+		notify_of(a + 5, 1, U32),
+	};
+	const uint32_t expected[] = { 1, 0, 1, 1, 0, 1, 1, 1, 1, 1 };
+	uint32_t woken[ARRAY_SIZE(expected)];
+	size_t i;
+
+	ASSERT_NE(MAP_FAILED, a);
+	b = mremap(a, 0, self->page, MREMAP_MAYMOVE);
+	ASSERT_NE(MAP_FAILED, b);
+	notifies[7] = notify_of(b + 4, 1, U32);
+	notifies[8] = notify_of(self->word + 4, 1, U32);
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a + 3, 0, FOREVER,
+						    U32 | MEMWAIT_PRIVATE, 0, NULL));
+	ASSERT_TRUE(arm(self->fd, b, 2));
+	ASSERT_TRUE(arm(self->fd, b + 4, 2));
+	ASSERT_TRUE(arm(self->fd, self->word + 4, 1));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, (char *)b + 9, 0, FOREVER, MEMWAIT_SIZE_U8,
+					    0, NULL));
+	fill(woken, ARRAY_SIZE(woken));
+	EXPECT_EQ(ARRAY_SIZE(woken),
+		  mw_notify_many(self->fd, notifies, ARRAY_SIZE(woken), woken));
+	for (i = 0; i < ARRAY_SIZE(woken); i++)
+		EXPECT_EQ(expected[i], woken[i]) TH_LOG("entry %zu", i);
+	munmap(a, self->page);
+	munmap(b, self->page);
+}
+
+/* Pages that lie side by side, of two files, and one that is not there. */
+MEMWAIT_TEST(R8_notify_many_words_of_neighbouring_pages)
+{
+	const int last = self->page / sizeof(uint32_t) - 1;
+	uint32_t *a = map_file(2 * self->page), *b = map_file(self->page), *second;
+	struct memwait_notify notifies[3];
+	uint32_t woken[3];
+
+	ASSERT_NE(MAP_FAILED, a);
+	ASSERT_NE(MAP_FAILED, b);
+	second = a + last + 1;
+	ASSERT_EQ(second, mremap(b, self->page, self->page, MREMAP_MAYMOVE | MREMAP_FIXED,
+				 second));
+	ASSERT_TRUE(arm(self->fd, a + last, 2));
+	notifies[0] = notify_of(a + last, 1, U32);
+	notifies[1] = notify_of(second, 1, U32);
+	notifies[2] = notify_of(second, 1, U32);
+	EXPECT_EQ(3, mw_notify_many(self->fd, notifies, 3, woken));
+	EXPECT_EQ(1, woken[0]);
+	EXPECT_EQ(1, woken[1]);
+	EXPECT_EQ(0, woken[2]);
+	ASSERT_EQ(0, munmap(second, self->page));
+	EXPECT_EQ(1, mw_notify_many(self->fd, notifies, 3, woken));
+	munmap(a, self->page);
+}
+
 /* What is wrong with an entry is what would be wrong with a notify. */
 MEMWAIT_TEST(R2_notify_many_a_bad_entry_ends_it)
 {
