@@ -519,7 +519,15 @@ USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
 	}
 }
 
-/* The waiters are moved to the mutex, and it is that which says so. */
+static void unlock_it(void *mutex)
+{
+	memwait_mutex_unlock(mutex);
+}
+
+/*
+ * The waiters are moved to the mutex, which has become free just before, and it is that which says
+ * so.
+ */
 USERLIB_TEST(L2_a_broadcast_that_moves_and_wakes_nobody_is_made_up_for)
 {
 	struct both *both = self->shared;
@@ -535,7 +543,9 @@ USERLIB_TEST(L2_a_broadcast_that_moves_and_wakes_nobody_is_made_up_for)
 			runner_start(&waiters[i], wait_once, both);
 			runner_await_asleep(&waiters[i]);
 		}
-		cannot_wake = true;
+		ASSERT_EQ(0, memwait_mutex_lock(&both->mutex));
+		before_requeue = unlock_it;
+		before_requeue_arg = &both->mutex;
 		EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
 		cannot_wake = false;
 		EXPECT_EQ(0, lock_and_unlock(&both->mutex));
@@ -566,6 +576,7 @@ static void start_two(void *arg)
 {
 	struct mixed *mixed = arg;
 
+	memwait_mutex_unlock(&mixed->both.mutex);
 	runner_start(&mixed->waiters[2], wait_once_with_the_other, mixed);
 	runner_await_asleep(&mixed->waiters[2]);
 	runner_start(&mixed->waiters[3], wait_once, &mixed->both);
@@ -590,6 +601,7 @@ USERLIB_TEST(L2_a_broadcast_to_two_mutexes_that_wakes_nobody_is_made_up_for)
 			runner_start(&mixed->waiters[i], wait_once, both);
 			runner_await_asleep(&mixed->waiters[i]);
 		}
+		ASSERT_EQ(0, memwait_mutex_lock(&both->mutex));
 		before_requeue = start_two;
 		before_requeue_arg = mixed;
 		EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
