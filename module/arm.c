@@ -403,8 +403,9 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 		ret = memwait_arm_any(context, &arg.any, arg.user_data, entry);
 	else if (!ret)
 		ret = memwait_arm_one(context, &arg, entry);
-	if (ret != MEMWAIT_PENDING &&
-	    memwait_arm_report(entry, 0, ret == -ERESTARTNOINTR ? -EINTR : ret))
+	if (ret == -ERESTARTNOINTR)	/* the id names a place, for the restart as well */
+		return memwait_arm_report(entry, arg.id, -EINTR) ?: ret;
+	if (ret != MEMWAIT_PENDING && memwait_arm_report(entry, 0, ret))
 		ret = -EFAULT;
 	return ret;
 }

@@ -4,8 +4,11 @@
  * end are told to no waiter but those of words that name them; processes that are killed are.
  */
 #include "owner_test.h"
+#include "signal_test.h"
+#include <linux/falloc.h>
 #include <linux/membarrier.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <sys/prctl.h>
 
 #define SMALL(board)	(&(board)->small)
@@ -525,6 +528,108 @@ OWNER_TEST(R12_an_event_loop_names_the_wait_that_comes_back)
 }
 
 /* A record is kept for as many as two reads of a loop give it, and for no more: the first goes. */
+/* A word and an entry whose pages come when they are missed. */
+struct missed {
+	int uffd, file;
+	pid_t caller;
+	uint32_t *word;
+	struct memwait_async *entry, copy;
+	bool once;
+};
+
+static bool watch_page(int uffd, void *page)
+{
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)page, 4096 },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	return !ioctl(uffd, UFFDIO_REGISTER, &reg);
+}
+
+/* When the entry is written the word has gone again, and a signal comes. */
+static void *bring_pages(void *arg)
+{
+	struct missed *m = arg;
+	struct uffd_msg msg;
+	char page[4096];
+
+	while (read(m->uffd, &msg, sizeof(msg)) == sizeof(msg)) {
+		uintptr_t at = msg.arg.pagefault.address & ~4095UL;
+		struct uffdio_zeropage zero = { .range = { at, 4096 } };
+		struct uffdio_copy copy = { .dst = at, .src = (uintptr_t)page, .len = 4096 };
+
+		if (at == (uintptr_t)m->word) {
+			if (!m->once)
+				madvise(m->entry, 4096, MADV_DONTNEED);
+			m->once = true;
+			ioctl(m->uffd, UFFDIO_ZEROPAGE, &zero);
+			continue;
+		}
+		fallocate(m->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
+		syscall(SYS_tgkill, getpid(), m->caller, SIGUSR1);
+		memset(page, 0, sizeof(page));
+		memcpy(page, &m->copy, sizeof(m->copy));
+		ioctl(m->uffd, UFFDIO_COPY, &copy);
+	}
+	return NULL;
+}
+
+OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
+{
+	struct board *board = self->board;
+	struct uffdio_api api = { .api = UFFD_API };
+	struct memwait_completion done;
+	pthread_t thread;
+	struct missed m = {
+		.uffd = syscall(SYS_userfaultfd, O_CLOEXEC),
+		.file = memfd_create("word", 0),
+		.caller = gettid(),
+		.entry = private_page(4096),
+	};
+	pid_t first;
+
+	if (m.uffd < 0)
+		SKIP(return, "no userfaultfd");
+	handle(SIGUSR1, 0);
+	ASSERT_EQ(0, ftruncate(m.file, 4096));
+	m.word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, m.file, 0);
+	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
+
+	first = owned_child_start(self->fd, &board->children[0], m.word, 0, OWNED32);
+	*m.entry = (struct memwait_async) {
+		.wait = {
+			.addr = (uintptr_t)m.word,
+			.deadline = MEMWAIT_FOREVER,
+			.flags = OWNED32,
+		},
+		.user_data = 1,
+	};
+	ASSERT_EQ(1, mw_batch(self->fd, m.entry, 1));
+	ASSERT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
+	ASSERT_EQ(MEMWAIT_OK, owned_child_result(&board->children[0], 1));
+	kill_child(first);
+	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
+	ASSERT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	/* It joins while the other one is away. */
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, m.word, 0, MEMWAIT_FOREVER, U32, 2, NULL));
+
+	m.copy = *m.entry;
+	ASSERT_EQ(0, ioctl(m.uffd, UFFDIO_API, &api));
+	ASSERT_TRUE(watch_page(m.uffd, m.word) && watch_page(m.uffd, m.entry));
+	ASSERT_EQ(0, fallocate(m.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, bring_pages, &m));
+	EXPECT_EQ(1, mw_batch(self->fd, m.entry, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, m.entry->result);
+	EXPECT_EQ(1, handled);
+	EXPECT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(1, done.user_data);
+	EXPECT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+}
+
 OWNER_TEST(R31_what_a_told_loop_keeps_is_bounded)
 {
 	enum { MOST = 256, MORE = 300 };
