@@ -7,6 +7,8 @@
  * signal: a thread that finds itself claimed returns MEMWAIT_OK. The thread then waits only for the
  * bucket's lock, if the notifier still holds it: see (C) at the top of queue.c.
  */
+#include <linux/sched/prio.h>
+#include <linux/sched/stat.h>
 #include <linux/sched/task.h>
 #include <linux/uaccess.h>
 
@@ -321,6 +323,17 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	return ret;
 }
 
+/*
+ * Whether the caller is about to leave its processor to the thread that it notifies, as it seems
+ * now. If it went on after all, or others were waiting for this processor, that thread would stand
+ * behind them, where another processor may be idle.
+ */
+static bool memwait_leaves_processor(const struct memwait_wait *wait)
+{
+	return single_task_running() && current->prio >= MAX_RT_PRIO && !signal_pending(current) &&
+	       !memwait_has_passed(memwait_expires(wait->deadline, wait->flags), wait->flags);
+}
+
 /* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of what the wait accesses. */
 static int memwait_notify_first(const struct memwait_notify_wait *arg,
 				struct memwait_notify_wait __user *user)
@@ -333,8 +346,7 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	ret = memwait_compare(arg->wait.addr, arg->wait.expected, arg->wait.flags);
 	if (ret < 0)
 		return ret;
-	/* As it seems now. A wait with a deadline of 0 only looks. */
-	sleeps = !ret && arg->wait.deadline;
+	sleeps = !ret && memwait_leaves_processor(&arg->wait);
 	if (arg->notify.count) {
 		ret = memwait_word_get(&word, arg->notify.addr, arg->notify.flags);
 		if (ret)
