@@ -51,6 +51,7 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_bucket *bucket;
+	u32 nr;
 	int ret;
 
 	ret = memwait_queue_begin_join(&wait->waiter, arg, &bucket);
@@ -58,12 +59,13 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 		return ret;
 	spin_lock(&context->lock);
 	/* Charge last: a charge that another call has seen must not be taken back. */
-	if (unlikely(!memwait_user_charge(context->user, MEMWAIT_WAITS, 1))) {
+	nr = 1 + memwait_pin_count(context, wait->waiter.word.pin);
+	if (unlikely(!memwait_user_charge(context->user, MEMWAIT_WAITS, nr))) {
 		spin_unlock(&context->lock);
 		memwait_queue_abandon(bucket, &wait->waiter);
 		return -ENOSPC;
 	}
-	memwait_pin_use(context, wait->waiter.word.pin);
+	context->pin = wait->waiter.word.pin;
 	memwait_queue_add(bucket, &wait->waiter);
 	memwait_async_queued(wait);
 	spin_unlock(&context->lock);
@@ -243,7 +245,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	struct memwait_async_waiter *wait = &group->timed.wait;
 	struct memwait_context *context = wait->context;
 	struct memwait_member *member, *notified;
-	u32 i;
+	u32 nr = group->group.nr, i;
 	int ret;
 
 	group->group.claimed = NULL;
@@ -260,11 +262,13 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	/* Charge last: a charge that another call has seen must not be taken back. */
 	spin_lock(&context->lock);
 	notified = group->group.claimed;
-	if (!ret || notified)
-		ret = memwait_user_charge(context->user, MEMWAIT_WAITS, group->group.nr) ? 0 :
-		      -ENOSPC;
-	for (i = 0; !ret && i < group->group.nr; i++)
-		memwait_pin_use(context, group->members[i].waiter.word.pin);
+	if (!ret || notified) {
+		for (i = 0; i < group->group.nr; i++)
+			nr += memwait_pin_count(context, group->members[i].waiter.word.pin);
+		ret = memwait_user_charge(context->user, MEMWAIT_WAITS, nr) ? 0 : -ENOSPC;
+	}
+	if (!ret)
+		context->pin = group->members[group->group.nr - 1].waiter.word.pin;
 	if (!ret && !notified)
 		memwait_async_queued(wait);
 	else if (!notified)

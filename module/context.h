@@ -74,6 +74,7 @@ struct memwait_user {
  * @user_path: path that user space opened, if the file system opened another file underneath
  * @refs: one per word of a wait; returns to 0 under the context's lock
  * @counted: in memwait_context.nr_pins; protected by the context's lock
+ * @waits: how many waits are charged for it, beside those that use it
  */
 struct memwait_pin {
 	struct llist_node node;
@@ -82,7 +83,11 @@ struct memwait_pin {
 	struct path user_path;
 	refcount_t refs;
 	bool counted;
+	u8 waits;
 };
+
+/* As many waits as may take the memory of what a pin may keep, see user.c. */
+#define MEMWAIT_PIN_WAITS	16
 
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
@@ -248,7 +253,7 @@ void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
-void memwait_pin_use(struct memwait_context *context, struct memwait_pin *pin);
+u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin);
 void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
 bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);

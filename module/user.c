@@ -43,9 +43,9 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 220
  * bytes, a context with its file 750 bytes, an identity 380 bytes, a spare 220, a place 100; a wait
  * or spare that has waited with MEMWAIT_OWNED 140 more. Together that is about a twentieth of the
- * memory. But each wait may pin what nothing else keeps: 1.6 KiB of a closed file plus its
- * contents, a tenth of the memory; or up to 12 KiB of a dead process, three quarters. A place keeps
- * its thread's struct pid, too. Each new place frees those of two dead threads, so a context has
+ * memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its contents, or up to 12
+ * KiB of a dead process: of each context one, a twentieth of the memory; and others, which count as
+ * MEMWAIT_PIN_WAITS waits for that reason, another one. A place keeps its thread's struct pid, too. Each new place frees those of two dead threads, so a context has
  * hardly more of these than threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
@@ -220,8 +220,10 @@ static void memwait_pins_free(struct memwait_user *user, struct llist_head *unus
 	struct memwait_pin *pin, *next;
 
 	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
+		u32 waits = 1 + pin->waits;
+
 		memwait_pin_free(pin);
-		memwait_user_uncharge(user, MEMWAIT_WAITS, 1);
+		memwait_user_uncharge(user, MEMWAIT_WAITS, waits);
 		cond_resched();
 	}
 }
@@ -303,23 +305,27 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	memwait_pin_take(pin, word->file);
 	refcount_set(&pin->refs, 1);
 	pin->counted = false;
+	pin->waits = 0;
 	return pin;
 }
 
 /**
- * memwait_pin_use() - note that a wait which has been charged uses a pin
- * @context: of the wait
+ * memwait_pin_count() - count a pin, unless another wait has
+ * @context: of the pin
  * @pin: the pin
  *
  * Context: the context's lock is held.
+ *
+ * Return: how many waits to charge for the pin; memwait_pin_drop() if they are too many.
  */
-void memwait_pin_use(struct memwait_context *context, struct memwait_pin *pin)
+u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin)
 {
 	lockdep_assert_held(&context->lock);
-	if (!pin->counted)
-		context->nr_pins++;
+	if (pin->counted)
+		return 0;
 	pin->counted = true;
-	context->pin = pin;
+	pin->waits = context->nr_pins++ ? MEMWAIT_PIN_WAITS : 0;
+	return pin->waits;
 }
 
 /* Returns whether it was the last reference. */

@@ -8,8 +8,13 @@
  * lowers one for a child that is somebody else, so that nobody is disturbed.
  */
 #define PARAMETERS	"/sys/module/memwait/parameters/"
-#define PINS		100
 #define SHARERS		50
+#define FILES		50
+#define SPACES		100
+/* A wait and what it keeps, if that is not the context's first. */
+#define KEEPER		17
+/* For so many files, some waits on another one, and nothing else. */
+#define LIMIT		(SHARERS + FILES * KEEPER)
 #define CONTEXTS	50
 
 FIXTURE(counts)
@@ -71,12 +76,12 @@ static int pin_file(int fd, uint64_t *id)
 	return ret;
 }
 
-/* As many files as waits, whatever is open. What only a wait keeps goes with it. */
+/* A context's first file is counted with the context. What only a wait keeps goes with it. */
 static void run_pinner(uint32_t *word)
 {
 	struct rlimit few = { 32, 32 };
 	struct memwait_completion done[4];
-	uint64_t ids[PINS], id;
+	uint64_t ids[FILES], id;
 	int fd, i;
 
 	become_nobody();
@@ -86,19 +91,21 @@ static void run_pinner(uint32_t *word)
 	for (i = 0; i < SHARERS; i++)
 		CHECK(mw_async(fd, word + i, 0, MEMWAIT_FOREVER, U32, i, NULL) == MEMWAIT_PENDING);
 	CHECK(context_count(fd, "pins") == 1);
-	for (i = SHARERS; i < PINS; i++)
+	CHECK(mw_user_waits(fd) == SHARERS);
+	for (i = 0; i < FILES; i++)
 		CHECK(pin_file(fd, &ids[i]) == MEMWAIT_PENDING);
-	CHECK(context_count(fd, "pins") == PINS - SHARERS + 1);
-	CHECK(mw_user_waits(fd) == PINS);
+	CHECK(context_count(fd, "pins") == FILES + 1);
+	CHECK(mw_user_waits(fd) == LIMIT);
 	for (i = 0; i < 3; i++)
 		CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(id == 0);
-	CHECK(context_count(fd, "pins") == PINS - SHARERS + 1);
-	CHECK(mw_user_waits(fd) == PINS);
+	CHECK(context_count(fd, "pins") == FILES + 1);
+	CHECK(mw_user_waits(fd) == LIMIT);
 	/* One that is cancelled makes room for one. */
-	CHECK(!mw_cancel(fd, ids[PINS - 7]));
-	CHECK(context_count(fd, "pins") == PINS - SHARERS);
-	CHECK(pin_file(fd, &ids[PINS - 7]) == MEMWAIT_PENDING);
+	CHECK(!mw_cancel(fd, ids[FILES - 7]));
+	CHECK(context_count(fd, "pins") == FILES);
+	CHECK(mw_user_waits(fd) == LIMIT - KEEPER);
+	CHECK(pin_file(fd, &ids[FILES - 7]) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 
 	/* The last wait of a file gives it back when it is read. */
@@ -107,14 +114,14 @@ static void run_pinner(uint32_t *word)
 	while ((i = mw_read(fd, done, 4)) > 0)
 		;
 	CHECK(i == -EAGAIN);
-	CHECK(context_count(fd, "pins") == PINS - SHARERS);
-	for (i = SHARERS; i < PINS; i++)
+	CHECK(context_count(fd, "pins") == FILES);
+	for (i = 0; i < FILES; i++)
 		CHECK(!mw_cancel(fd, ids[i]));
 	CHECK(mw_user_waits(fd) == 0);
 	CHECK(context_count(fd, "pins") == 0);
 
 	/* So does the close. */
-	for (i = 0; i < PINS; i++)
+	for (i = 0; i < 1 + (LIMIT - 1) / KEEPER; i++)
 		CHECK(pin_file(fd, &id) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(renew(&fd));
@@ -126,7 +133,7 @@ COUNTS_TEST(R31_files_that_only_waits_keep_are_counted_with_them)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(PINS));
+	ASSERT_EQ(0, set_limit(LIMIT));
 	pid = fork_child();
 	if (!pid)
 		run_pinner(self->word);
@@ -142,7 +149,7 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 		.any = { .waits = (uintptr_t)waits, .count = 9, .deadline = MEMWAIT_FOREVER,
 			 .flags = MEMWAIT_GROUP },
 	};
-	uint64_t id;
+	uint64_t before = mw_user_waits(self->fd), id;
 	int i;
 
 	for (i = 0; i < 9; i++) {
@@ -154,10 +161,12 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 	ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
 	ASSERT_EQ(MEMWAIT_PENDING, entry.result);
 	EXPECT_EQ(3, context_count(self->fd, "pins"));
+	EXPECT_EQ(before + 1 + 9 + 2 * (KEEPER - 1), mw_user_waits(self->fd));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 	EXPECT_EQ(3, context_count(self->fd, "pins"));
 	EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
 	EXPECT_EQ(0, context_count(self->fd, "pins"));
+	EXPECT_EQ(before, mw_user_waits(self->fd));
 }
 
 /* Each child arms a wait on a word that is its own, and dies. */
@@ -180,13 +189,13 @@ static void run_space_pinner(void)
 
 	become_nobody();
 	fd = memwait_open(O_NONBLOCK);
-	for (i = 0; i < PINS; i++)
+	for (i = 0; i < SPACES; i++)
 		CHECK(pin_space(fd) == 0);
-	CHECK(context_count(fd, "pins") == PINS);
+	CHECK(context_count(fd, "pins") == SPACES);
 	for (i = 0; i < 3; i++)
 		CHECK(pin_space(fd) == 77);
-	CHECK(context_count(fd, "pins") == PINS);
-	CHECK(mw_user_waits(fd) == PINS);
+	CHECK(context_count(fd, "pins") == SPACES);
+	CHECK(mw_user_waits(fd) == 1 + (SPACES - 1) * KEEPER);
 	CHECK(renew(&fd));
 	CHECK(mw_user_waits(fd) == 0);
 	_exit(0);
@@ -196,7 +205,7 @@ COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted_with_waits)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(PINS));
+	ASSERT_EQ(0, set_limit(1 + (SPACES - 1) * KEEPER));
 	pid = fork_child();
 	if (!pid)
 		run_space_pinner();
