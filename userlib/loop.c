@@ -13,7 +13,8 @@
  * do not end it: the thread that runs one looks at the operation afterwards, unless the callback
  * has cancelled it, and perhaps freed it. A struct visit says which callback its thread runs. By
  * that, cancel knows whether another thread still uses what belongs to the operation. One that goes
- * on stays called until then; any other may be gone, and is only compared by address.
+ * on stays called until then. Any other may be gone, or have begun again, and is only compared by
+ * address, and only when the operation there is idle.
  *
  * A completion names its operation by address. This is safe: nobody may free an operation that is
  * not idle, and cancel makes one idle only when no completion can follow. Either the kernel has
@@ -131,13 +132,14 @@ static void loop_unlock(memwait_loop_t *loop, int state)
 
 static int op_state(const struct memwait_op *op)
 {
-	/* relaxed: written under the loop's lock; unlocked readers may see a stale value */
+	/* relaxed: written under the loop's lock; for unlocked readers see memwait_op_pending() */
 	return atomic_load_explicit(&op->state, memory_order_relaxed);
 }
 
 static void op_set_state(struct memwait_op *op, enum memwait_op_state state)
 {
-	atomic_store_explicit(&op->state, state, memory_order_relaxed);
+	/* release: pairs with memwait_op_pending() */
+	atomic_store_explicit(&op->state, state, memory_order_release);
 }
 
 static void count_pending(memwait_loop_t *loop, int change)
@@ -162,11 +164,11 @@ static void ready_add(memwait_loop_t *loop, struct memwait_op *op)
 	op_set_state(op, MEMWAIT_OP_READY);
 }
 
+/* The caller sets its next state. Until then it is pending for threads that do not lock the loop. */
 static void ready_remove(struct memwait_op *op)
 {
 	op->next->previous = op->previous;
 	op->previous->next = op->next;
-	op_set_state(op, MEMWAIT_OP_IDLE);
 }
 
 /*
@@ -408,27 +410,31 @@ static void visit_remove(struct visit *visit)
 	*link = visit->next;
 }
 
-/* Whether another thread runs a callback of the operation. */
+static bool is_elsewhere(const struct visit *visit)
+{
+	return !pthread_equal(visit->thread, pthread_self());
+}
+
+/* Whether another thread runs a callback of an idle operation. */
 static bool is_called_elsewhere(const memwait_loop_t *loop, const struct memwait_op *op)
 {
 	const struct visit *visit;
 
 	for (visit = loop->visits; visit; visit = visit->next) {
-		if (visit->calls == op && !pthread_equal(visit->thread, pthread_self()))
+		if (visit->calls == op && is_elsewhere(visit))
 			return true;
 	}
 	return false;
 }
 
-/* The operation, which goes on, is cancelled in its own callback, which may free it now. */
-static void forget_call(memwait_loop_t *loop, const struct memwait_op *op)
+/* The one that runs the callback of an operation that is called. */
+static struct visit *visit_of(const memwait_loop_t *loop, const struct memwait_op *op)
 {
 	struct visit *visit = loop->visits;
 
 	while (visit->returns_to != op)
 		visit = visit->next;
-	visit->returns_to = NULL;
-	visit->calls = NULL;
+	return visit;
 }
 
 static void visit_end(struct visit *visit)
@@ -606,18 +612,20 @@ static int dispatch(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 	void (*end)(const struct memwait_call *call);
-	int ran = 0, asked = 0, got = 0, result;
+	int ran = 0, seen = 0, got = 0, result;
 	struct memwait_call call;
 	struct memwait_op *op;
 
 	while (ran < BATCH && !visit_is_stopped(visit)) {
 		if (ready_is_empty(loop)) {
-			if (asked)
+			/* Once, unless nothing was to be called: more may be behind a signal. */
+			if (seen && (ran || seen == BATCH))
 				break;
-			asked = BATCH - ran;
-			got = loop_read(loop, asked);
-			if (got < 0 || ready_is_empty(loop))
+			got = loop_read(loop, BATCH - ran - seen);
+			if (got <= 0)
 				break;
+			seen += got;
+			continue;
 		}
 		op = loop->ready.next;
 		ready_remove(op);
@@ -631,6 +639,7 @@ static int dispatch(struct visit *visit)
 			visit->returns_to = op;
 			op_set_state(op, MEMWAIT_OP_CALLED);
 		} else {
+			op_set_state(op, MEMWAIT_OP_IDLE);
 			count_pending(loop, -1);
 		}
 		visit_leave(visit, false);
@@ -640,7 +649,7 @@ static int dispatch(struct visit *visit)
 		ran++;
 	}
 	/* More may be unread. A kick informs programs that poll for edges and stop at 0. */
-	if (!ran && got > 0 && got == asked)
+	if (!ran && seen == BATCH)
 		loop_kick(loop);
 	return got < 0 && !ran ? got : ran;
 }
@@ -740,7 +749,9 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 
 int memwait_op_pending(const memwait_op_t *op)
 {
-	return op && op_state(to_op(op)) != MEMWAIT_OP_IDLE;
+	/* acquire: who sees that it has ended may free what its callback used */
+	return op && atomic_load_explicit(&to_op(op)->state, memory_order_acquire) !=
+		     MEMWAIT_OP_IDLE;
 }
 
 unsigned int memwait_op_index(const memwait_op_t *op)
@@ -826,7 +837,7 @@ int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind
  * Reads what remains of an operation that goes on, whose wait the kernel has cancelled, or had
  * ended before. Each operation has at most one completion at a time, and one that comes later
  * stands behind those that are there. So its own is among as many as there are operations, and the
- * kick.
+ * kick. Or there is none, which only a read of nothing says: a signal ends a read of something.
  */
 static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool cancelled)
 {
@@ -838,7 +849,7 @@ static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool ca
 		if (n <= 0)
 			return;
 		read += (size_t)n;
-		if (cancelled && (n < BATCH || read >= most))
+		if (cancelled && read >= most)
 			return;
 	}
 }
@@ -875,25 +886,28 @@ static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
 		outcome = op->outcome;
 		ready_remove(op);
 	}
-	if (op_state(op) == MEMWAIT_OP_QUEUED)
-		op_set_state(op, MEMWAIT_OP_IDLE);
 	op->kind->undo(op, outcome);
+	if (op_state(op) != MEMWAIT_OP_CALLED)
+		op_set_state(op, MEMWAIT_OP_IDLE);
 }
 
 /* Returns 0, -ENOENT or -EINPROGRESS, see memwait_op_cancel(). */
 static int op_cancel(memwait_loop_t *loop, struct memwait_op *op)
 {
-	bool elsewhere = is_called_elsewhere(loop, op);
+	struct visit *visit;
 
 	if (op_state(op) == MEMWAIT_OP_IDLE)
-		return elsewhere ? -EINPROGRESS : -ENOENT;
+		return is_called_elsewhere(loop, op) ? -EINPROGRESS : -ENOENT;
 	if (!op->cancelled)
 		op_take_back(loop, op);
 	if (op_state(op) == MEMWAIT_OP_CALLED) {
 		op->cancelled = true;
-		if (elsewhere)
+		visit = visit_of(loop, op);
+		if (is_elsewhere(visit))
 			return -EINPROGRESS;
-		forget_call(loop, op);
+		/* The callback may free it now. */
+		visit->returns_to = NULL;
+		visit->calls = NULL;
 		op_set_state(op, MEMWAIT_OP_IDLE);
 	}
 	count_pending(loop, -1);

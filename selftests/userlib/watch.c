@@ -2,6 +2,8 @@
 /* R32: operations that go on when they are notified. */
 #include "userlib_test.h"
 
+#include <sys/time.h>
+
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 100 : 1000)
 
 /* What a callback is to do, and what it has seen. */
@@ -343,6 +345,45 @@ USERLIB_TEST(R22_each_edge_is_seen)
 	close(epoll);
 }
 
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+/* L3: a signal ends a read that has got something, and what is behind that is read all the same. */
+USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
+{
+	const struct itimerval often = { { 0, 40 }, { 0, 40 } }, never = { 0 };
+	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	struct watcher *watchers = calloc(MANY, sizeof(*watchers));
+	struct watcher *last = &watchers[MANY - 1];
+	uint32_t *words = self->shared;
+	int round, i;
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
+	for (round = 0; round < ROUNDS / 10; round++) {
+		memset(watchers, 0, MANY * sizeof(*watchers));
+		for (i = 0; i < MANY; i++) {
+			ASSERT_EQ(MEMWAIT_PENDING, watch(&watchers[i], self->loop, &words[i]));
+			ASSERT_EQ(1, memwait_notify(&words[i], 1, 0));
+		}
+		ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
+		EXPECT_EQ(0, memwait_op_cancel(&last->op));
+		ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+		/* Nobody notifies this one. */
+		ASSERT_EQ(MEMWAIT_PENDING, watch(last, self->loop, &words[MANY - 1]));
+		while (memwait_loop_dispatch(self->loop) > 0)
+			;
+		ASSERT_EQ(0, last->calls);
+		ASSERT_EQ(0, last->over);
+		for (i = 0; i < MANY; i++) {
+			EXPECT_EQ(i < MANY - 1, watchers[i].count);
+			EXPECT_EQ(0, memwait_op_cancel(&watchers[i].op));
+		}
+	}
+	free(watchers);
+}
+
 static int wait_on_word(void *arg)
 {
 	return memwait_wait32(arg, 0, NULL, 0);
@@ -489,6 +530,91 @@ USERLIB_TEST(R23_cancel_tells_a_callback_that_has_run_from_one_that_runs)
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&held_op.op));
 	EXPECT_EQ(1, held_op.calls);
+}
+
+struct again {
+	uint32_t *word;
+	struct held held;
+	int begun, own, calls;
+};
+
+static void begin_and_hold(memwait_op_t *op, int result, void *data)
+{
+	struct again *again = data;
+
+	again->calls++;
+	if (result == MEMWAIT_OK) {
+		again->own = memwait_op_cancel(op);
+		/* Nobody uses it any more. */
+		memset(op, 0xa5, sizeof(*op));
+		return;
+	}
+	again->begun = memwait_watch32(again->word, 0, NULL, 0, op);
+	__atomic_store_n(&again->held.inside, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&again->held.go, __ATOMIC_ACQUIRE))
+		before_next_look();
+}
+
+/* Its last callback has begun it anew, and still runs in another thread. */
+USERLIB_TEST(R32_a_callback_frees_it_while_an_earlier_one_runs)
+{
+	const struct timespec soon = { .tv_nsec = 1000000 };
+	memwait_op_t op, freed;
+	struct again again = { .word = self->shared };
+	struct runner runner;
+
+	memset(&freed, 0xa5, sizeof(freed));
+	memwait_op_init(&op, self->loop, begin_and_hold, &again);
+	ASSERT_EQ(MEMWAIT_PENDING,
+		  memwait_watch32(again.word, 0, &soon, MEMWAIT_RELATIVE, &op));
+	runner_start(&runner, memwait_loop_run, self->loop);
+	await_held(&again.held);
+	EXPECT_EQ(MEMWAIT_PENDING, again.begun);
+	ASSERT_EQ(1, memwait_notify(again.word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, again.own);
+	EXPECT_EQ(0, memcmp(&op, &freed, sizeof(op)));
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
+	let_go(&again.held);
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memcmp(&op, &freed, sizeof(op)));
+	EXPECT_EQ(2, again.calls);
+}
+
+static void cancel_outer(memwait_op_t *op, int result, void *data)
+{
+	struct watcher *outer = data;
+
+	(void)op;
+	(void)result;
+	outer->ret = memwait_op_cancel(&outer->op);
+	memset(&outer->op, 0xa5, sizeof(outer->op));
+}
+
+static void dispatch_within(struct watcher *watcher)
+{
+	if (memwait_notify(watcher->data, 1, 0) != 1)
+		abort();
+	if (memwait_loop_dispatch(watcher->loop) != 1)
+		abort();
+}
+
+/* The thread that cancels runs its callback too, further up. */
+USERLIB_TEST(R32_cancel_in_a_callback_that_runs_within_its_own)
+{
+	uint32_t *word = self->shared;
+	struct watcher outer = { .act = dispatch_within, .data = word + 1, .ret = -1 };
+	memwait_op_t inner, freed;
+
+	memset(&freed, 0xa5, sizeof(freed));
+	memwait_op_init(&inner, self->loop, cancel_outer, &outer);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &inner));
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&outer, self->loop, word));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, outer.ret);
+	EXPECT_EQ(0, memcmp(&outer.op, &freed, sizeof(freed)));
+	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 }
 
 /* It stays pending, so that a run goes on; and ends when the callback of another thread returns. */
@@ -667,6 +793,29 @@ USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
 		EXPECT_EQ(0, watchers[i].crowded);
 		TH_LOG("%d callbacks for %u notifies", watchers[i].calls, watchers[i].count);
 	}
+}
+
+/* R32: threads that look at it, without a lock, see no gap between two callbacks. */
+USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
+{
+	struct crowd crowd = { .word = self->shared };
+	struct watcher watcher = { 0 };
+	struct runner dispatchers[2], notifier;
+	int i, idle = 0;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, crowd.word));
+	for (i = 0; i < 2; i++)
+		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
+	runner_start(&notifier, notify_until_over, &crowd);
+	while (__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) < 10 * ROUNDS)
+		idle += !memwait_op_pending(&watcher.op);
+	EXPECT_EQ(0, idle);
+	__atomic_store_n(&crowd.over, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(0, runner_join(&notifier));
+	while (memwait_op_cancel(&watcher.op) == -EINPROGRESS)
+		before_next_look();
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 }
 
 static void tarry(struct watcher *watcher)

@@ -522,17 +522,14 @@ static void begin_watching(struct watching *watch)
 	CHECK(memwait_watch32(&watched_word, 0, NULL, 0, &watch->op) == MEMWAIT_PENDING);
 }
 
-/* Waits for a callback that runs in another thread. */
+/* Waits for a callback that runs in another thread, and has then what it has written. */
 static void end_watching(struct watching *watch)
 {
-	int ret;
+	int ret = memwait_op_cancel(&watch->op);
 
-	do {
-		ret = memwait_op_cancel(&watch->op);
-		CHECK(!ret || ret == -EINPROGRESS || ret == -ENOENT);
-		if (ret)
-			sched_yield();
-	} while (ret == -EINPROGRESS);
+	CHECK(!ret || ret == -EINPROGRESS);
+	while (memwait_op_pending(&watch->op))
+		sched_yield();
 }
 
 static void *notify_watches(void *arg)
