@@ -112,6 +112,27 @@ int memwait_device_ioctl(int fd, unsigned long command, void *argument)
 }
 
 /*
+ * What locks and operations mean by these results, the device never says: a filter does. Nobody may
+ * be let in by one, nor go on, nor be told to try again.
+ */
+int memwait_device_error(int ret)
+{
+	switch (-ret) {
+	case EAGAIN:
+	case EBUSY:
+	case EDEADLK:
+	case EINPROGRESS:
+	case ENOTRECOVERABLE:
+	case EOWNERDEAD:
+	case EPIPE:
+	case ETIMEDOUT:
+		return -EIO;
+	default:
+		return ret;
+	}
+}
+
+/*
  * Returns 0 if @fd is the device; ENOTTY if it is something else, or a look-alike without its
  * ioctls; or the error of using it, such as EBADF.
  */
@@ -172,6 +193,8 @@ int memwait_device_open(int flags)
 		close(fd);
 		fd = -err;
 	}
+	/* Of an open, these would be read as of an argument, or of a wait. */
+	fd = fd == -EINVAL || fd == -EINTR ? -EIO : memwait_device_error(fd);
 	pthread_setcancelstate(state, NULL);
 	errno = saved;
 	return fd;
@@ -303,7 +326,7 @@ int memwait_device(unsigned long command, void *argument)
 			return fd;
 		ret = memwait_device_ioctl(fd, command, argument);
 	} while (device_was_closed(context, ret, &again));
-	return ret;
+	return memwait_device_error(ret);
 }
 
 /*
@@ -495,7 +518,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
 					       argument);
 	} while (device_was_closed(context, ret, &again) || owner_is_another(both.wait.flags, ret));
-	return ret;
+	return memwait_device_error(ret);
 }
 
 /* Wakes the oldest waiters. Returns how many, or a negative error number. */

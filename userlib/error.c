@@ -4,11 +4,9 @@
 
 #include "internal.h"
 
-/* What strerror(3) says of these is of something else. */
-const char *memwait_strerror(int result)
+/* What strerror(3) says of these is of something else. NULL: of others. */
+const char *memwait_own_words(unsigned int number)
 {
-	unsigned int number = result < 0 ? -(unsigned int)result : (unsigned int)result;
-
 	switch (number) {
 	case ENOENT:
 	case ENODEV:
@@ -31,9 +29,17 @@ const char *memwait_strerror(int result)
 	case EXDEV:
 		return "Words of different files";
 	default:
-		/* Of a known number it is constant. */
-		return strerror((int)number);
+		return NULL;
 	}
+}
+
+const char *memwait_strerror(int result)
+{
+	unsigned int number = result < 0 ? -(unsigned int)result : (unsigned int)result;
+	const char *words = memwait_own_words(number);
+
+	/* Of a known number it is constant. */
+	return words ? words : strerror((int)number);
 }
 
 unsigned int memwait_version(void)

@@ -123,10 +123,14 @@ static inline bool memwait_was_woken(int outcome)
 /* Additional outcome: the word has changed. */
 #define MEMWAIT_CHANGED		INT_MAX
 
+/* error.c: constant words, or NULL */
+const char *memwait_own_words(unsigned int number);
+
 /* device.c: return outcomes or negative error numbers; preserve errno */
 int memwait_device_open(int flags);
 int memwait_device_probe(int fd);
 int memwait_device_ioctl(int fd, unsigned long command, void *argument);
+int memwait_device_error(int ret);
 int memwait_device_first(void);
 int memwait_device(unsigned long command, void *argument);
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,

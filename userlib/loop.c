@@ -189,7 +189,9 @@ static int loop_ioctl(const memwait_loop_t *loop, unsigned long command, void *a
 {
 	int ret = memwait_device_ioctl(loop->fd, command, argument);
 
-	return ret < 0 && ret != -EINTR && memwait_device_probe(loop->fd) ? -EBADF : ret;
+	if (ret < 0 && ret != -EINTR && memwait_device_probe(loop->fd))
+		return -EBADF;
+	return memwait_device_error(ret);
 }
 
 /* A completion of an operation that goes on. */

@@ -105,7 +105,7 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 
 /*
  * Before locking, if owners matter. If the caller has it: 0, locked once more; or EDEADLK, EAGAIN.
- * EBUSY: go on to lock. Other errors: the caller has no id.
+ * EBUSY: go on to lock. Other errors: the caller has no id; see memwait_device_error().
  */
 static int lock_own_again(struct mutex *mutex)
 {

@@ -24,34 +24,77 @@
 #include "memwait/pthread.h"
 #pragma GCC visibility pop
 
+/*
+ * A lock is no cancellation point, and signal handlers call some of these functions: neither stdio
+ * nor strerror(3) for what is said at the end. Returns where the text ends.
+ */
+static char *append(char *end, const char *text)
+{
+	while (*text)
+		*end++ = *text++;
+	return end;
+}
+
+static char *append_number(char *end, unsigned int number)
+{
+	char digits[11], *digit = &digits[10];
+
+	*digit = 0;
+	do {
+		*--digit = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	return append(end, digit);
+}
+
 /* Not inlined, as nothing that calls it needs a stack frame otherwise. */
 __attribute__((__noinline__, __noreturn__, __cold__))
 static void give_up(const char *function, int err)
 {
-	fprintf(stderr, "libmemwait: %s(): no wait on /dev/memwait: %s; see memwait_pthread(7)\n",
-		function, memwait_strerror(err));
+	const char *words = memwait_own_words((unsigned int)err);
+	char line[256], *end = line;
+	ssize_t written;
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	end = append(end, "libmemwait: ");
+	end = append(end, function);
+	end = append(end, "(): no wait on /dev/memwait: ");
+	end = append(end, words ? words : "error ");
+	if (!words)
+		end = append_number(end, (unsigned int)err);
+	end = append(end, "; see memwait_pthread(7)\n");
+	written = write(STDERR_FILENO, line, (size_t)(end - line));
+	(void)written;
 	abort();
 }
 
-/* Passes on results that programs of pthreads know. -1: of barriers. */
-static inline int known(int err, const char *function)
+/* What programs of pthreads know, of each function; ends with 0. */
+static const int of_lock[] = { EAGAIN, EDEADLK, ENOTRECOVERABLE, EOWNERDEAD, 0 };
+static const int of_trylock[] = { EAGAIN, EBUSY, ENOTRECOVERABLE, EOWNERDEAD, 0 };
+static const int of_timedlock[] = {
+	EAGAIN, EDEADLK, EINVAL, ENOTRECOVERABLE, EOWNERDEAD, ETIMEDOUT, 0
+};
+static const int of_cond_wait[] = { ENOTRECOVERABLE, EOWNERDEAD, 0 };
+static const int of_cond_timedwait[] = { EINVAL, ENOTRECOVERABLE, EOWNERDEAD, ETIMEDOUT, 0 };
+static const int of_barrier[] = { PTHREAD_BARRIER_SERIAL_THREAD, 0 };
+static const int of_sem_wait[] = { EINTR, 0 };
+static const int of_sem_trywait[] = { EAGAIN, 0 };
+static const int of_sem_timedwait[] = { EINTR, EINVAL, ETIMEDOUT, 0 };
+
+__attribute__((__noinline__, __cold__))
+static int known_error(int err, const int *errors, const char *function)
 {
-	if (!err)
-		return 0;
-	switch (err) {
-	case -1:
-	case EAGAIN:
-	case EBUSY:
-	case EDEADLK:
-	case EINTR:
-	case EINVAL:
-	case ENOTRECOVERABLE:
-	case EOWNERDEAD:
-	case ETIMEDOUT:
-		return err;
-	default:
-		give_up(function, err);
-	}
+	for (; *errors; errors++)
+		if (*errors == err)
+			return err;
+	give_up(function, err);
+}
+
+/* Passes on the results among @errors. */
+static inline int known(int err, const int *errors, const char *function)
+{
+	return err ? known_error(err, errors, function) : 0;
 }
 
 /* Mutexes */
@@ -115,23 +158,25 @@ int memwait_pthread_mutex_init(memwait_mutex_t *mutex, const pthread_mutexattr_t
 
 int memwait_pthread_mutex_lock(memwait_mutex_t *mutex)
 {
-	return known(memwait_mutex_lock(mutex), "pthread_mutex_lock");
+	return known(memwait_mutex_lock(mutex), of_lock, "pthread_mutex_lock");
 }
 
 int memwait_pthread_mutex_trylock(memwait_mutex_t *mutex)
 {
-	return known(memwait_mutex_trylock(mutex), "pthread_mutex_trylock");
+	return known(memwait_mutex_trylock(mutex), of_trylock, "pthread_mutex_trylock");
 }
 
 int memwait_pthread_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *abstime)
 {
-	return known(memwait_mutex_timedlock(mutex, abstime), "pthread_mutex_timedlock");
+	return known(memwait_mutex_timedlock(mutex, abstime), of_timedlock,
+		     "pthread_mutex_timedlock");
 }
 
 int memwait_pthread_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
 				    const struct timespec *abstime)
 {
-	return known(memwait_mutex_clocklock(mutex, clock, abstime), "pthread_mutex_clocklock");
+	return known(memwait_mutex_clocklock(mutex, clock, abstime), of_timedlock,
+		     "pthread_mutex_clocklock");
 }
 
 /* Condition variables */
@@ -150,29 +195,33 @@ int memwait_pthread_cond_init(memwait_cond_t *cond, const pthread_condattr_t *at
 				       (clock == CLOCK_MONOTONIC ? MEMWAIT_COND_MONOTONIC : 0));
 }
 
-/* EPERM: the caller does not have the mutex. */
-static inline int known_of_cond(int err, const char *function)
+/* EPERM, if the caller does not have the mutex. A filter says it to those that do. */
+static inline int known_of_cond(int err, memwait_mutex_t *mutex, const int *errors,
+				const char *function)
 {
-	return err == EPERM ? err : known(err, function);
+	if (err == EPERM && !memwait_mutex_is_held(mutex))
+		return err;
+	return known(err, errors, function);
 }
 
 int memwait_pthread_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex)
 {
-	return known_of_cond(memwait_cond_wait(cond, mutex), "pthread_cond_wait");
+	return known_of_cond(memwait_cond_wait(cond, mutex), mutex, of_cond_wait,
+			     "pthread_cond_wait");
 }
 
 int memwait_pthread_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 				   const struct timespec *abstime)
 {
-	return known_of_cond(memwait_cond_timedwait(cond, mutex, abstime),
+	return known_of_cond(memwait_cond_timedwait(cond, mutex, abstime), mutex, of_cond_timedwait,
 			     "pthread_cond_timedwait");
 }
 
 int memwait_pthread_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
 				   const struct timespec *abstime)
 {
-	return known_of_cond(memwait_cond_clockwait(cond, mutex, clock, abstime),
-			     "pthread_cond_clockwait");
+	return known_of_cond(memwait_cond_clockwait(cond, mutex, clock, abstime), mutex,
+			     of_cond_timedwait, "pthread_cond_clockwait");
 }
 
 /* Read-write locks */
@@ -205,46 +254,48 @@ int memwait_pthread_rwlock_init(memwait_rwlock_t *rwlock, const pthread_rwlockat
 
 int memwait_pthread_rwlock_rdlock(memwait_rwlock_t *rwlock)
 {
-	return known(memwait_rwlock_rdlock(rwlock), "pthread_rwlock_rdlock");
+	return known(memwait_rwlock_rdlock(rwlock), of_lock, "pthread_rwlock_rdlock");
 }
 
 int memwait_pthread_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 {
-	return known(memwait_rwlock_tryrdlock(rwlock), "pthread_rwlock_tryrdlock");
+	return known(memwait_rwlock_tryrdlock(rwlock), of_trylock, "pthread_rwlock_tryrdlock");
 }
 
 int memwait_pthread_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
 {
-	return known(memwait_rwlock_timedrdlock(rwlock, abstime), "pthread_rwlock_timedrdlock");
+	return known(memwait_rwlock_timedrdlock(rwlock, abstime), of_timedlock,
+		     "pthread_rwlock_timedrdlock");
 }
 
 int memwait_pthread_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
 				       const struct timespec *abstime)
 {
 	return known(memwait_rwlock_clockrdlock(rwlock, clock, abstime),
-		     "pthread_rwlock_clockrdlock");
+		     of_timedlock, "pthread_rwlock_clockrdlock");
 }
 
 int memwait_pthread_rwlock_wrlock(memwait_rwlock_t *rwlock)
 {
-	return known(memwait_rwlock_wrlock(rwlock), "pthread_rwlock_wrlock");
+	return known(memwait_rwlock_wrlock(rwlock), of_lock, "pthread_rwlock_wrlock");
 }
 
 int memwait_pthread_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 {
-	return known(memwait_rwlock_trywrlock(rwlock), "pthread_rwlock_trywrlock");
+	return known(memwait_rwlock_trywrlock(rwlock), of_trylock, "pthread_rwlock_trywrlock");
 }
 
 int memwait_pthread_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
 {
-	return known(memwait_rwlock_timedwrlock(rwlock, abstime), "pthread_rwlock_timedwrlock");
+	return known(memwait_rwlock_timedwrlock(rwlock, abstime), of_timedlock,
+		     "pthread_rwlock_timedwrlock");
 }
 
 int memwait_pthread_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
 				       const struct timespec *abstime)
 {
 	return known(memwait_rwlock_clockwrlock(rwlock, clock, abstime),
-		     "pthread_rwlock_clockwrlock");
+		     of_timedlock, "pthread_rwlock_clockwrlock");
 }
 
 /* Barriers */
@@ -261,7 +312,7 @@ int memwait_pthread_barrier_init(memwait_barrier_t *barrier, const pthread_barri
 
 int memwait_pthread_barrier_wait(memwait_barrier_t *barrier)
 {
-	return known(memwait_barrier_wait(barrier), "pthread_barrier_wait");
+	return known(memwait_barrier_wait(barrier), of_barrier, "pthread_barrier_wait");
 }
 
 /* Semaphores */
@@ -286,23 +337,25 @@ int memwait_pthread_sem_destroy(memwait_sem_t *sem)
 
 int memwait_pthread_sem_wait(memwait_sem_t *sem)
 {
-	return by_errno(known(memwait_sem_wait(sem), "sem_wait"));
+	return by_errno(known(memwait_sem_wait(sem), of_sem_wait, "sem_wait"));
 }
 
 int memwait_pthread_sem_trywait(memwait_sem_t *sem)
 {
-	return by_errno(known(memwait_sem_trywait(sem), "sem_trywait"));
+	return by_errno(known(memwait_sem_trywait(sem), of_sem_trywait, "sem_trywait"));
 }
 
 int memwait_pthread_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 {
-	return by_errno(known(memwait_sem_timedwait(sem, abstime), "sem_timedwait"));
+	return by_errno(known(memwait_sem_timedwait(sem, abstime), of_sem_timedwait,
+			       "sem_timedwait"));
 }
 
 int memwait_pthread_sem_clockwait(memwait_sem_t *sem, clockid_t clock,
 				  const struct timespec *abstime)
 {
-	return by_errno(known(memwait_sem_clockwait(sem, clock, abstime), "sem_clockwait"));
+	return by_errno(known(memwait_sem_clockwait(sem, clock, abstime), of_sem_timedwait,
+			       "sem_clockwait"));
 }
 
 int memwait_pthread_sem_post(memwait_sem_t *sem)

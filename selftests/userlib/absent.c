@@ -57,7 +57,7 @@ static int hide_device(enum what what)
 static int refuse(unsigned int call)
 {
 	absent = EPERM;
-	return refuse_call(call);
+	return refuse_call(call, EPERM);
 }
 
 /* The number that the next descriptor gets. */
@@ -271,6 +271,30 @@ TEST_F_TIMEOUT(absent, L0_an_ioctl_is_refused, 300)
 	check_all(_metadata);
 }
 
+/* What locks and operations mean by a result of their own, or by an invalid argument. */
+static const unsigned int meaningful[] = {
+	EAGAIN, EBUSY, EDEADLK, EINPROGRESS, ENOTRECOVERABLE, EOWNERDEAD, EPIPE, ETIMEDOUT,
+};
+
+/* One filter upon another: the last one says which error it is. */
+TEST_F_TIMEOUT(absent, L0_what_open_says_is_not_what_locks_say, 300)
+{
+	static const unsigned int others[] = { EINTR, EINVAL };
+	size_t i;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	absent = EIO;
+	for (i = 0; i < ARRAY_SIZE(meaningful); i++) {
+		ASSERT_EQ(0, refuse_call(__NR_openat, meaningful[i]));
+		check_all(_metadata);
+	}
+	for (i = 0; i < ARRAY_SIZE(others); i++) {
+		ASSERT_EQ(0, refuse_call(__NR_openat, others[i]));
+		check_all(_metadata);
+	}
+}
+
 static const unsigned int later_ioctls[] = {
 	MEMWAIT_IOC_OWNER, MEMWAIT_IOC_CHANGE_NOTIFY,
 };
@@ -348,7 +372,7 @@ struct taken {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;		/* of cond */
 	memwait_channel_t *empty, *full;
-	unsigned int call;		/* that is refused */
+	unsigned int call, error;	/* that is refused, and how */
 };
 
 /* Returns how often one was let in, or was told that something has happened. */
@@ -360,7 +384,7 @@ static int try_in_a_sandbox(void *arg)
 	int in = 0;
 	size_t i;
 
-	if (refuse(taken->call))
+	if (refuse_call(taken->call, taken->error))
 		return -1;
 	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++) {
 		in += !memwait_mutex_trylock(&taken->mutexes[i]);
@@ -423,7 +447,13 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 	ASSERT_EQ(0, memwait_channel_send(taken->full, &item));
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
 		taken->call = calls[i];
+		taken->error = EPERM;
 		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, taken));
+	}
+	for (i = 0; i < ARRAY_SIZE(meaningful); i++) {
+		taken->error = meaningful[i];
+		EXPECT_EQ(0, elsewhere(try_in_a_sandbox, taken))
+			TH_LOG("error %u", meaningful[i]);
 	}
 	/* Whoever has them is not disturbed. */
 	for (i = 0; i < ARRAY_SIZE(lock_kinds); i++)

@@ -290,7 +290,7 @@ static int lose(enum loss loss)
 		close_all();
 		return write_number(MAX_CONTEXTS, 1);
 	default:
-		return refuse_call(SYS_ioctl);
+		return refuse_call(SYS_ioctl, EPERM);
 	}
 }
 

@@ -650,6 +650,102 @@ static void (*const getting_past[])(void) = {
 	sem_clockwait_only,
 };
 
+static bool is_aborted(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+	       WTERMSIG(status) == SIGABRT;
+}
+
+static int abort_silently(void)
+{
+	struct rlimit no_core = { 0 };
+	int fd = open("/dev/null", O_WRONLY);
+
+	return fd < 0 || dup2(fd, STDERR_FILENO) < 0 || setrlimit(RLIMIT_CORE, &no_core);
+}
+
+static void wait_for_nothing(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	const struct timespec hour = in_time(CLOCK_REALTIME, 3600 * 1000);
+
+	pthread_cond_wait(cond, mutex);
+	pthread_cond_timedwait(cond, mutex, &hour);
+	pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &hour);
+}
+
+/* L0: EPERM is of a mutex that the caller does not have, not of a filter that comes later. */
+USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
+{
+	static const unsigned int errors[] = { EPERM, EACCES, EINVAL, EAGAIN, EBUSY, ETIMEDOUT };
+	static const int types[] = { PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_ERRORCHECK };
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	size_t i, type;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		for (type = 0; type < ARRAY_SIZE(types); type++) {
+			pid_t pid;
+
+			ASSERT_EQ(0, mutex_init(&mutex, types[type], 0, 0));
+			ASSERT_EQ(0, pthread_cond_init(&cond, NULL));
+			pid = fork_child();
+			if (!pid) {
+				if (abort_silently() || pthread_mutex_lock(&mutex) ||
+				    refuse_call(__NR_ioctl, errors[i]))
+					_exit(1);
+				wait_for_nothing(&cond, &mutex);
+				_exit(0);
+			}
+			EXPECT_TRUE(is_aborted(pid))
+				TH_LOG("error %u, type %d", errors[i], types[type]);
+		}
+	}
+	EXPECT_EQ(EPERM, pthread_cond_wait(&cond, &mutex));
+}
+
+static void tell(void *arg)
+{
+	/* No abort: the thread was cancelled instead. */
+	_exit(*(int *)arg);
+}
+
+static void *lock_when_cancelled(void *arg)
+{
+	int ret = 3;
+
+	pthread_cleanup_push(tell, &ret);
+	pthread_cancel(pthread_self());
+	pthread_mutex_lock(arg);
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+/* L0, L5: a lock is no cancellation point, even where it fails. */
+USERLIB_TEST(L0_a_cancelled_thread_aborts_too)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread;
+	pid_t pid;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_EQ(0, pthread_mutex_lock(&mutex));
+	pid = fork_child();
+	if (!pid) {
+		if (abort_silently() || refuse_call(__NR_ioctl, EACCES) ||
+		    pthread_create(&thread, NULL, lock_when_cancelled, &mutex))
+			_exit(1);
+		pthread_join(thread, NULL);
+		_exit(2);
+	}
+	EXPECT_TRUE(is_aborted(pid));
+	ASSERT_EQ(0, pthread_mutex_unlock(&mutex));
+}
+
 FIXTURE(alone) {};
 FIXTURE_SETUP(alone) {}
 FIXTURE_TEARDOWN(alone) {}

@@ -24,13 +24,13 @@ static inline int refuse_by(struct sock_filter *filter, unsigned short len)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* The system call is EPERM for the calling thread from now on. */
-static inline int refuse_call(unsigned int call)
+/* The system call is that error for the calling thread from now on. */
+static inline int refuse_call(unsigned int call, unsigned int error)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 
@@ -44,7 +44,7 @@ static inline int refuse_call(unsigned int call)
 #define LOWER_HALF	4
 #endif
 
-/* The same of one ioctl, with another error. */
+/* The same of one ioctl. */
 static inline int refuse_ioctl(unsigned int command, unsigned int error)
 {
 	struct sock_filter filter[] = {
