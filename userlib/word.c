@@ -146,17 +146,15 @@ static int watch_step(struct memwait_op *op, int outcome)
 	return op->told ? MEMWAIT_OK : MEMWAIT_TIMED_OUT;
 }
 
-/* One call gives one to each waiter; another operation that goes on takes what is left. */
+/*
+ * One to each waiter: who ends is woken, and who goes on is told. To tell the latter of all that is
+ * left would take a call for each, and others say how many there are.
+ */
 static void watch_undo(struct memwait_op *op, int outcome)
 {
-	int taken = 1;
-
 	(void)outcome;
-	while (op->count && taken > 0) {
-		taken = memwait_wake(op->object, op->count, op->word.flags);
-		if (taken > 0)
-			op->count -= (uint32_t)taken;
-	}
+	if (op->count)
+		memwait_wake(op->object, op->count, op->word.flags);
 }
 
 static const struct memwait_op_kind word_kind = { .step = word_step, .undo = word_undo };

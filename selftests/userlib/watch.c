@@ -434,6 +434,27 @@ USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 	free(others);
 }
 
+/* L3, R32: one to each, however many were counted: the others do not say how long a cancel lasts. */
+USERLIB_TEST(L3_cancel_gives_one_to_each_behind)
+{
+	struct watcher watcher = { 0 }, behind = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+	int i;
+
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
+	for (i = 0; i < 5; i++)
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&behind, self->loop, word));
+	runner_start(&runner, wait_on_word, word);
+	await_waiters(self->fd, word, U32_SIZE, 3);
+	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
+	EXPECT_EQ(MEMWAIT_OK, runner_join(&runner));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, behind.count);
+	EXPECT_EQ(0, memwait_op_cancel(&behind.op));
+}
+
 /* A callback that is in another thread until it is told to go on. */
 struct held {
 	int inside, go;
@@ -818,26 +839,41 @@ USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 }
 
-static void tarry(struct watcher *watcher)
+/* What the word was when one of them was told. */
+static int latest_seen;
+
+static void see_latest(struct watcher *watcher)
 {
-	(void)watcher;
+	int now = __atomic_load_n((int *)watcher->data, __ATOMIC_SEQ_CST);
+	int seen = __atomic_load_n(&latest_seen, __ATOMIC_SEQ_CST);
+
+	while (seen < now && !__atomic_compare_exchange_n(&latest_seen, &seen, now, false,
+							  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	/* Time to be cancelled in. */
 	before_next_look();
 }
 
-/* L3, R5: one is cancelled again and again while others notify and dispatch; the other gets all. */
+/* L3, R5: one is cancelled again and again while others dispatch: the other is told instead. */
 USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 {
-	struct crowd crowd = { .word = self->shared };
-	struct watcher steady = { 0 }, watcher = { .act = tarry };
-	struct runner dispatchers[2], notifier;
+	int *word = self->shared;
+	struct watcher steady = { .act = see_latest, .data = word };
+	struct watcher watcher = { .act = see_latest, .data = word };
+	struct runner dispatchers[2];
 	int round, i, ret, ran = 0;
 
-	ASSERT_EQ(MEMWAIT_PENDING, watch(&steady, self->loop, crowd.word));
+	ASSERT_EQ(MEMWAIT_PENDING, watch(&steady, self->loop, word));
 	for (i = 0; i < 2; i++)
 		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
-	runner_start(&notifier, notify_until_over, &crowd);
 	for (round = 0; round < ROUNDS || !ran; round++) {
-		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, crowd.word));
+		memwait_op_init(&watcher.op, self->loop, watched, &watcher);
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  memwait_watch32(word, (uint32_t)*word, NULL, 0, &watcher.op));
+		for (i = 0; i <= round % 3; i++) {
+			__atomic_add_fetch(word, 1, __ATOMIC_SEQ_CST);
+			ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		}
 		linger(round);
 		ret = memwait_op_cancel(&watcher.op);
 		if (ret == -EINPROGRESS) {
@@ -850,16 +886,14 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 		ASSERT_TRUE(!ret || ret == -ENOENT);
 		/* Nobody uses it any more. */
 		memset(&watcher.op, 0xa5, sizeof(watcher.op));
+		while (__atomic_load_n(&latest_seen, __ATOMIC_SEQ_CST) < *word)
+			before_next_look();
 	}
-	__atomic_store_n(&crowd.over, 1, __ATOMIC_RELEASE);
-	EXPECT_EQ(0, runner_join(&notifier));
-	while (steady.count + watcher.count < crowd.woken)
-		before_next_look();
 	while (memwait_op_cancel(&steady.op) != -ENOENT)
 		before_next_look();
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
-	EXPECT_EQ(crowd.woken, steady.count + watcher.count);
+	EXPECT_EQ(0, steady.crowded);
 	EXPECT_EQ(0, watcher.crowded);
 	TH_LOG("%d of %d cancelled in their callback", ran, round);
 }
