@@ -14,7 +14,12 @@
 #define MEMWAIT_PTHREAD_H
 
 /* The C++ library uses the C library's names inside. It must have done so before they change. */
-#if defined(__cplusplus) && __cplusplus >= 201103L
+#if defined(__cplusplus) && __cplusplus < 201103L
+#include <fstream>
+#ifdef __GLIBCXX__
+#include <ext/concurrence.h>
+#endif
+#elif defined(__cplusplus)
 #include <condition_variable>
 #include <mutex>
 #if __cplusplus >= 201402L
