@@ -160,8 +160,8 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 /*
  * Cancels an operation, from any thread. 0: the callback will not run, nothing is locked or
  * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: not
- * pending; its callback has run, or is the caller. -EINPROGRESS: the same, but its callback still
- * runs in another thread, and may use what belongs to the operation; one of memwait_watch*() is
+ * pending; its callback has run, or runs in this thread. -EINPROGRESS: the same, but its callback
+ * still runs in another thread, and may use what belongs to the operation; one of memwait_watch*() is
  * cancelled, and pending until then. -EPERM in a child of fork().
  */
 int memwait_op_cancel(memwait_op_t *op);
@@ -229,17 +229,17 @@ int memwait_wait64_async(const volatile void *word, uint64_t expected,
  * come, and memwait_op_count() says how many. The word is compared only now. One callback of the
  * operation runs at a time; what comes meanwhile is for the next one. It ends with
  * MEMWAIT_TIMED_OUT, or by memwait_op_cancel(), also in its callback, which may then free it or
- * begin it anew. What was counted and not given to a callback then passes to the next waiters. Not
- * with MEMWAIT_OWNED: -EINVAL.
+ * begin it anew. What was counted and not given to a callback then passes to the next waiters, one
+ * to each. Not with MEMWAIT_OWNED: -EINVAL.
  */
 int memwait_watch8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
-		   unsigned int flags, memwait_op_t *op);
+		   unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_watch16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
-		    unsigned int flags, memwait_op_t *op);
+		    unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_watch32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
-		    unsigned int flags, memwait_op_t *op);
+		    unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
 int memwait_watch64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
-		    unsigned int flags, memwait_op_t *op);
+		    unsigned int flags, memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
  * Wakes up to @count waiters, oldest first; MEMWAIT_ALL: all. Waiters of all sizes share one queue.

@@ -47,8 +47,7 @@ static char *append_number(char *end, unsigned int number)
 	return append(end, digit);
 }
 
-/* Not inlined, as nothing that calls it needs a stack frame otherwise. */
-__attribute__((__noinline__, __noreturn__, __cold__))
+__attribute__((__noreturn__))
 static void give_up(const char *function, int err)
 {
 	const char *words = memwait_own_words((unsigned int)err);
@@ -82,6 +81,7 @@ static const int of_sem_wait[] = { EINTR, 0 };
 static const int of_sem_trywait[] = { EAGAIN, 0 };
 static const int of_sem_timedwait[] = { EINTR, EINVAL, ETIMEDOUT, 0 };
 
+/* Not inlined: it has a line of text on the stack, and most calls succeed. */
 __attribute__((__noinline__, __cold__))
 static int known_error(int err, const int *errors, const char *function)
 {
