@@ -164,7 +164,7 @@ static void ready_add(memwait_loop_t *loop, struct memwait_op *op)
 	op_set_state(op, MEMWAIT_OP_READY);
 }
 
-/* The caller sets its next state. Until then it is pending for threads that do not lock the loop. */
+/* The caller sets its next state. Until then threads that do not lock the loop see it pending. */
 static void ready_remove(struct memwait_op *op)
 {
 	op->next->previous = op->previous;

@@ -161,8 +161,8 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
  * Cancels an operation, from any thread. 0: the callback will not run, nothing is locked or
  * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: not
  * pending; its callback has run, or runs in this thread. -EINPROGRESS: the same, but its callback
- * still runs in another thread, and may use what belongs to the operation; one of memwait_watch*() is
- * cancelled, and pending until then. -EPERM in a child of fork().
+ * still runs in another thread, and may use what belongs to the operation; one of memwait_watch*()
+ * is cancelled, and pending until then. -EPERM in a child of fork().
  */
 int memwait_op_cancel(memwait_op_t *op);
 

@@ -434,7 +434,7 @@ USERLIB_TEST(L3_cancel_passes_on_what_was_counted)
 	free(others);
 }
 
-/* L3, R32: one to each, however many were counted: the others do not say how long a cancel lasts. */
+/* L3, R32: one to each, however many were counted: others do not say how long a cancel lasts. */
 USERLIB_TEST(L3_cancel_gives_one_to_each_behind)
 {
 	struct watcher watcher = { 0 }, behind = { 0 };

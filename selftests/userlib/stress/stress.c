@@ -495,7 +495,7 @@ static void stress_words(void)
 	CHECK(counter % (THREADS + 1) == 0);
 }
 
-/* Watches: what is counted is told once, to one callback at a time, or after a cancel to another. */
+/* Watches: what is counted is told once, to one callback at a time, or by a cancel to another. */
 static uint32_t watched_word;
 static long woken, told;	/* counted atomically */
 static long changes, seen;	/* seen: those of the changes that were before a callback */
