@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Runs the examples of the library and of its manual pages: each ends by itself, and says by its
 # exit status whether it has found what it expects (4: not on this kernel). A program of pthreads says the
-# same when it has moved to the library: NAME-memwait as NAME.
+# same when it has moved to the library: NAME-memwait as NAME. What a page shows prints what the page
+# says that it prints, NAME.txt.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
 cd "$(dirname "$0")" || exit 1
 
@@ -30,6 +31,9 @@ for program; do
 	if [ $status -eq 0 ] && [ -x "${program%-memwait}" ] && [ "${program%-memwait}" != "$program" ]; then
 		timeout -k 5 300 "${program%-memwait}" >/tmp/classic.out 2>&1 </dev/null
 		cmp -s /tmp/example.out /tmp/classic.out || status="0, but it says something else"
+	fi
+	if [ "$status" = 0 ] && [ -e "$program.txt" ]; then
+		cmp -s /tmp/example.out "$program.txt" || status="0, but the page says something else"
 	fi
 	case $status in
 	0) echo "ok $number ${program##*/}" ;;

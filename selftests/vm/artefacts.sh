@@ -566,7 +566,7 @@ need_examples()
 	local root files
 	need_root userlib
 	mapfile -t files < <(find "$top"/userlib -name '*.[ch0-9]' -o -name Makefile -o -name '*.in' \
-		-o -name '*.map' | sort)
+		-o -name '*.map' -o -name '*.txt' | sort)
 	examples=$cache/tests/examples-$(echo "$root" | hash_of "${files[@]}" "$top/dkms.conf" \
 		"$top"/uapi/linux/*.h)
 	artefact "$examples" "build examples" make_examples "$root"
@@ -577,7 +577,7 @@ make_examples()
 	local dir=/cache/tests/${1##*/}
 	copy_userlib "$1"
 	mkdir -p "$1/userlib/examples" "$1/lib"
-	cp "$top"/userlib/examples/{Makefile,*.c} "$1/userlib/examples/"
+	cp "$top"/userlib/examples/{Makefile,*.{c,txt}} "$1/userlib/examples/"
 	# Installed where no system is, and found by pkg-config and by ldd.
 	in_root "$2" sh -euc "
 		make -s -C $dir/userlib install PREFIX=$dir/usr
@@ -591,6 +591,7 @@ make_examples()
 			*) cp -L \$library lib/ ;;
 			esac
 		done
+		cp userlib/examples/*.txt bin/
 		rm -rf userlib uapi usr
 	"
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* A lock between two processes: a thread of one has it, the event loop of the other waits. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memwait.h>
+
+struct shared {
+	memwait_mutex_t mutex;
+	memwait_sem_t is_locked, is_wanted;	/* only so that it happens in this order */
+	int count;				/* protected by the mutex */
+};
+
+static int work(struct shared *shared)
+{
+	if (memwait_mutex_lock(&shared->mutex) || memwait_sem_post(&shared->is_locked) ||
+	    memwait_sem_wait(&shared->is_wanted))
+		return 1;
+	shared->count++;
+	printf("thread: unlocking\n");
+	return memwait_mutex_unlock(&shared->mutex) ? 1 : 0;
+}
+
+/* The loop has the lock, if the result is 0. */
+static void have_lock(memwait_op_t *op, int result, void *data)
+{
+	struct shared *shared = data;
+
+	(void)op;
+	if (!result)
+		printf("loop: locked, the count is %d\n", ++shared->count);
+	if (result || memwait_mutex_unlock(&shared->mutex))
+		printf("loop: failed\n");
+}
+
+int main(void)
+{
+	/* Zeroed memory is an unlocked mutex, and a semaphore of 0. */
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll = epoll_create1(EPOLL_CLOEXEC), status;
+	memwait_loop_t *loop;
+	memwait_op_t op;
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	if (shared == MAP_FAILED || epoll < 0)
+		return 1;
+	switch (fork()) {
+	case -1:
+		return 1;
+	case 0:
+		_exit(work(shared));
+	}
+	if (memwait_loop_new(&loop) || memwait_op_init(&op, loop, have_lock, shared) ||
+	    epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(loop), &event) ||
+	    memwait_sem_wait(&shared->is_locked))
+		return 1;
+	if (memwait_mutex_lock_async(&shared->mutex, &op) != EINPROGRESS)
+		return 1;
+	printf("loop: it is locked, so I wait for other things too\n");
+	if (memwait_sem_post(&shared->is_wanted))
+		return 1;
+	while (memwait_loop_pending(loop))
+		if (epoll_wait(epoll, &event, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+			return 1;
+	return memwait_loop_free(loop) || wait(&status) < 0 || status ? 1 : 0;
+}
