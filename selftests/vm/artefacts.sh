@@ -568,7 +568,7 @@ need_examples()
 	mapfile -t files < <(find "$top"/userlib -name '*.[ch0-9]' -o -name Makefile -o -name '*.in' \
 		-o -name '*.map' -o -name '*.txt' | sort)
 	examples=$cache/tests/examples-$(echo "$root" | hash_of "${files[@]}" "$top/dkms.conf" \
-		"$top"/uapi/linux/*.h)
+		"$top"/README.md "$top"/uapi/linux/*.h)
 	artefact "$examples" "build examples" make_examples "$root"
 }
 
@@ -578,6 +578,7 @@ make_examples()
 	copy_userlib "$1"
 	mkdir -p "$1/userlib/examples" "$1/lib"
 	cp "$top"/userlib/examples/{Makefile,*.{c,txt}} "$1/userlib/examples/"
+	cp "$top/README.md" "$1/"
 	# Installed where no system is, and found by pkg-config and by ldd.
 	in_root "$2" sh -euc "
 		make -s -C $dir/userlib install PREFIX=$dir/usr
@@ -592,6 +593,6 @@ make_examples()
 			esac
 		done
 		cp userlib/examples/*.txt bin/
-		rm -rf userlib uapi usr
+		rm -rf userlib uapi usr README.md
 	"
 }
