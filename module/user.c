@@ -46,8 +46,8 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
  * memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its contents, or up to 12
  * KiB of a dead process: of each context one, a twentieth of the memory; and others, which count as
  * MEMWAIT_PIN_WAITS waits for that reason, another one. A place keeps its thread's struct pid, too.
- * Each new place frees those of two dead threads, so a context has hardly more of these than threads
- * have lived at once.
+ * Each new place frees those of two dead threads, so a context has hardly more of these than
+ * threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
