@@ -302,7 +302,7 @@ static void step_cancel(struct model *m, struct context *c, const struct step *s
 	leave_all(w);
 	w->state = CANCELLED;
 	c->pending--;
-	m->user_waits -= w->nr;
+	unpin_words(m, w);
 	m->cancelled++;
 }
 
@@ -340,7 +340,7 @@ static void step_read(struct model *m, struct context *c, const struct step *s)
 		check(m, "result of a completion", got[i].result, want[i].result);
 		check(m, "index of a completion", got[i].index, want[i].index);
 		w->state = READ_OUT;
-		m->user_waits -= w->nr;
+		unpin_words(m, w);
 		m->read++;
 	}
 	check_same(m, "completions", got, want, sizeof(got));
@@ -375,6 +375,8 @@ static void open_context(struct model *m, struct context *c)
 	c->pending = 0;
 	c->nr = 0;
 	c->next = 0;
+	c->last = NULL;
+	c->nr_pins = 0;
 	c->fd = memwait_open(O_NONBLOCK);
 	check(m, "open failed", c->fd < 0, 0);
 }
@@ -392,7 +394,7 @@ static void close_context(struct model *m, struct context *c)
 			continue;
 		leave_all(w);
 		if (w->state == PENDING || w->state == COMPLETED)
-			m->user_waits -= w->nr;
+			unpin_words(m, w);
 		w->context = NULL;
 	}
 	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++)
@@ -465,6 +467,7 @@ static int run(struct model *m, const struct step *steps, int nr)
 		m->queues[i].nr = 0;
 	m->nr_waits = 0;
 	m->nr_members = 0;
+	m->nr_pins = 0;
 	m->user_waits = 0;
 	m->difference[0] = 0;
 	memset(m->memory[PRIVATE], 0, 2 * AREA_SIZE);

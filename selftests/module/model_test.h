@@ -47,10 +47,18 @@ struct step {
 	struct entry entries[ENTRIES];
 };
 
+/* What waits of a context keep: the file, or the address space. */
+struct pin {
+	bool shared;
+	int refs;
+	int waits;			/* that it counts as */
+};
+
 struct member {
 	struct wait *wait;
 	int index;
 	struct queue *queue;		/* NULL: in none */
+	struct pin *pin;
 };
 
 struct queue {
@@ -72,6 +80,8 @@ struct context {
 	int fd;
 	int pending, nr, next;
 	struct wait *completed[MOST_MEMBERS];	/* unread from next on */
+	struct pin *last;		/* of the last wait that was armed */
+	int nr_pins;
 };
 
 /* Deliberate mistakes, which the comparison must find. */
@@ -90,7 +100,8 @@ struct model {
 	struct context contexts[CONTEXTS];
 	struct wait waits[MOST_MEMBERS];
 	struct member members[MOST_MEMBERS];
-	int nr_waits, nr_members;
+	struct pin pins[MOST_MEMBERS];
+	int nr_waits, nr_members, nr_pins;
 	uint64_t user_waits;
 	const char *doing;
 	char difference[256];
@@ -217,6 +228,53 @@ static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
 	return NULL;
 }
 
+/* That of the context's last wait is shared; all but the context's first count as 16 waits. */
+static struct pin *pin_of(struct model *m, struct context *c, bool shared)
+{
+	struct pin *pin = c->last;
+
+	if (!pin || pin->shared != shared) {
+		pin = &m->pins[m->nr_pins++];
+		*pin = (struct pin) { .shared = shared, .waits = c->nr_pins++ ? 16 : 0 };
+		m->user_waits += pin->waits;
+	}
+	return pin;
+}
+
+/* The words of a wait have one of each kind. The last one becomes the context's. */
+static void pin_words(struct model *m, struct context *c, struct wait *w,
+		      const struct entry **words)
+{
+	int i, first;
+
+	for (i = 0; i < w->nr; i++) {
+		for (first = 0; is_shared(words[first]) != is_shared(words[i]); first++)
+			;
+		w->members[i].pin = first < i ? w->members[first].pin :
+						pin_of(m, c, is_shared(words[i]));
+		w->members[i].pin->refs++;
+	}
+	c->last = w->members[w->nr - 1].pin;
+	m->user_waits += w->nr;
+}
+
+static void unpin_words(struct model *m, struct wait *w)
+{
+	struct context *c = w->context;
+
+	for (int i = 0; i < w->nr; i++) {
+		struct pin *pin = w->members[i].pin;
+
+		if (--pin->refs)
+			continue;
+		m->user_waits -= pin->waits;
+		c->nr_pins--;
+		if (c->last == pin)
+			c->last = NULL;
+	}
+	m->user_waits -= w->nr;
+}
+
 /* Adds a pending wait on words[0], words[1], ... */
 static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t id,
 		const struct entry **words, int nr)
@@ -238,9 +296,9 @@ static void arm(struct model *m, struct context *c, uint64_t user_data, uint64_t
 		w->members[i] = (struct member) { .wait = w, .index = i };
 		join(&w->members[i], q, q->nr);
 	}
+	pin_words(m, c, w, words);
 	m->nr_waits++;
 	m->nr_members += nr;
-	m->user_waits += nr;
 	c->pending++;
 }
 

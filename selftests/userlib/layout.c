@@ -108,8 +108,11 @@ USERLIB_TEST(words_of_condition_variables)
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(cond, mutex, &counted.op));
 	EXPECT_WORDS(cond, [2] = 1, [3] = 1, [5] = sizeof(*cond));
+	/* It is moved only while the mutex is locked. */
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(0, memwait_cond_broadcast(cond));
 	EXPECT_WORDS(cond, [0] = 4, [2] = 1, [3] = 1, [5] = sizeof(*cond), [6] = 4);
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_WORDS(cond, [0] = 4, [5] = sizeof(*cond), [6] = 4, [8] = 4);
 	EXPECT_EQ(0, counted.result);
