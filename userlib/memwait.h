@@ -492,7 +492,10 @@ typedef union {
 #define MEMWAIT_SEM_INIT(value)		{ { (value) } }
 #define MEMWAIT_SEM_INIT_PRIVATE(value)	{ { (uint64_t)1 << 32 | (value) } }
 
-/* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: @value is too large. */
+/*
+ * @flags: 0 or MEMWAIT_PRIVATE; PTHREAD_PROCESS_SHARED (1), sem_init(3)'s word for what processes
+ * share, is 0. EINVAL: @value is too large.
+ */
 int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value) MEMWAIT_CHECKED;
 
 /* EBUSY: there are waiters. A woken waiter counts only if the semaphore is private. */

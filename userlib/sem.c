@@ -120,6 +120,9 @@ static void pass_on(struct sem *sem)
 
 int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 {
+	/* In a program of sem_init(3) that has changed nothing but the prefix. */
+	if (flags == PTHREAD_PROCESS_SHARED)
+		flags = 0;
 	if (!sem || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || value > MEMWAIT_SEM_VALUE_MAX)
 		return EINVAL;
 	memset(sem, 0, sizeof(*sem));

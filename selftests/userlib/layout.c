@@ -86,6 +86,8 @@ USERLIB_TEST(words_of_semaphores)
 	EXPECT_WORDS(sem, [0] = 5, [1] = 1);
 	ASSERT_EQ(0, memwait_sem_init(sem, 0, 5));
 	EXPECT_WORDS(sem, [0] = 5);
+	ASSERT_EQ(0, memwait_sem_init(sem, PTHREAD_PROCESS_SHARED, 5));
+	EXPECT_WORDS(sem, [0] = 5);
 	ASSERT_EQ(0, memwait_sem_init(sem, 0, 0));
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
 	EXPECT_WORDS(sem, [1] = 2);
