@@ -51,6 +51,7 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_bucket *bucket;
+	LLIST_HEAD(counted);
 	u32 nr;
 	int ret;
 
@@ -59,13 +60,14 @@ static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memw
 		return ret;
 	spin_lock(&context->lock);
 	/* Charge last: a charge that another call has seen must not be taken back. */
-	nr = 1 + memwait_pin_count(context, wait->waiter.word.pin);
+	nr = 1 + memwait_pin_count(context, wait->waiter.word.pin, &counted);
 	if (unlikely(!memwait_user_charge(context->user, MEMWAIT_WAITS, nr))) {
+		memwait_pins_uncount(context, &counted);
 		spin_unlock(&context->lock);
 		memwait_queue_abandon(bucket, &wait->waiter);
 		return -ENOSPC;
 	}
-	context->pin = wait->waiter.word.pin;
+	*memwait_pin_last(context, wait->waiter.word.key.owner) = wait->waiter.word.pin;
 	memwait_queue_add(bucket, &wait->waiter);
 	memwait_async_queued(wait);
 	spin_unlock(&context->lock);
@@ -246,6 +248,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	struct memwait_context *context = wait->context;
 	struct memwait_member *member, *notified;
 	u32 nr = group->group.nr, i;
+	LLIST_HEAD(counted);
 	int ret;
 
 	group->group.claimed = NULL;
@@ -264,11 +267,16 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	notified = group->group.claimed;
 	if (!ret || notified) {
 		for (i = 0; i < group->group.nr; i++)
-			nr += memwait_pin_count(context, group->members[i].waiter.word.pin);
+			nr += memwait_pin_count(context, group->members[i].waiter.word.pin,
+						&counted);
 		ret = memwait_user_charge(context->user, MEMWAIT_WAITS, nr) ? 0 : -ENOSPC;
+		if (ret)
+			memwait_pins_uncount(context, &counted);
 	}
-	if (!ret)
-		context->pin = group->members[group->group.nr - 1].waiter.word.pin;
+	for (i = 0; !ret && i < group->group.nr; i++) {
+		member = &group->members[i];
+		*memwait_pin_last(context, member->waiter.word.key.owner) = member->waiter.word.pin;
+	}
 	if (!ret && !notified)
 		memwait_async_queued(wait);
 	else if (!notified)

@@ -67,14 +67,15 @@ struct memwait_user {
 
 /**
  * struct memwait_pin - keeps a file or mm_struct for async waits of a context
- * @node: list of unused pins
+ * @node: list of unused pins, or of those that a call has counted
  * @owner: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
  *	reference to it
  * @path: of an address_space: the mapped file's
  * @user_path: path that user space opened, if the file system opened another file underneath
  * @refs: one per word of a wait; returns to 0 under the context's lock
  * @counted: in memwait_context.nr_pins; protected by the context's lock
- * @waits: how many waits are charged for it, beside those that use it
+ * @waits: how many waits are charged for it, beside those that use it; once unused, with one of
+ *	those
  */
 struct memwait_pin {
 	struct llist_node node;
@@ -183,7 +184,7 @@ struct memwait_spares {
  * @told: ended waits that were told of a death, by &memwait_async_waiter.node, the latest last; see
  *	alloc.c
  * @nr_told: length of @told
- * @pin: that of the last wait that was armed, or %NULL; without a reference
+ * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
  * @nr_pins: number of pins of its waits
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
@@ -221,7 +222,7 @@ struct memwait_context {
 	struct memwait_spares spares[2];
 	struct list_head told;
 	unsigned int nr_told;
-	struct memwait_pin *pin;
+	struct memwait_pin *last_pins[2];
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
@@ -253,7 +254,9 @@ void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
-u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin);
+u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin,
+		      struct llist_head *counted);
+void memwait_pins_uncount(struct memwait_context *context, struct llist_head *counted);
 void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
 bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);
@@ -294,6 +297,13 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 	atomic_long_sub(n, &user->used[resource]);
 }
 
+/* Where a context has its last pin of a file, or of an mm_struct. */
+static __always_inline struct memwait_pin **memwait_pin_last(struct memwait_context *context,
+							     u64 owner)
+{
+	return &context->last_pins[owner & MEMWAIT_KEY_SHARED];
+}
+
 /**
  * memwait_pin_share() - get a reference to the pin that a context has used last
  * @context: the context
@@ -306,7 +316,7 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 static __always_inline struct memwait_pin *memwait_pin_share(struct memwait_context *context,
 							     u64 owner)
 {
-	struct memwait_pin *pin = context->pin;
+	struct memwait_pin *pin = *memwait_pin_last(context, owner);
 
 	lockdep_assert_held(&context->lock);
 	if (!pin || pin->owner != owner)

@@ -62,7 +62,6 @@
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> locks of hrtimers
  *			bucket->lock -> memwait_context.lock -> memwait_identity.lock
- *			bucket->lock -> memwait_context.lock -> memwait_user.pin_lock
  *
  * Only requeue holds two buckets' locks, see requeue.c. All of these but the hrtimers' locks are
  * taken in process context only. The only locks of this module that its timers take are those of

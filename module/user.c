@@ -8,8 +8,8 @@
  * back.
  *
  * Each async wait has a reference to a pin, which keeps the file or mm_struct. A context remembers
- * the pin that it has used last, without a reference: a wait on a word of the same owner shares it,
- * any other makes a pin of its own. So there are no more pins than waits, and most contexts have
+ * the pins of a file and of an mm_struct that it has used last, without references: a wait on a
+ * word of the same owner shares it, any other makes a pin of its own. So there are no more pins than waits, and most contexts have
  * one. A file is its address_space, as in the key: the first file stands for all others of that
  * address_space. A requeue keeps the owner, so the wait keeps its pin.
  *
@@ -215,13 +215,13 @@ static void memwait_pin_free(struct memwait_pin *pin)
 	kfree(pin);
 }
 
-/* Frees pins that memwait_pin_put() has left charged. */
+/* Frees pins with what is charged for them. */
 static void memwait_pins_free(struct memwait_user *user, struct llist_head *unused)
 {
 	struct memwait_pin *pin, *next;
 
 	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
-		u32 waits = 1 + pin->waits;
+		u32 waits = pin->waits;
 
 		memwait_pin_free(pin);
 		memwait_user_uncharge(user, MEMWAIT_WAITS, waits);
@@ -247,12 +247,19 @@ static void memwait_put_left(struct work_struct *work)
  */
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
-	struct llist_node *last;
+	struct llist_node *last = NULL;
+	struct memwait_pin *pin;
 
-	if (llist_empty(unused))
+	llist_for_each_entry(pin, unused->first, node) {
+		last = &pin->node;
+		/* The context that it was counted with may be closed before it is freed. */
+		if (pin->waits < MEMWAIT_PIN_WAITS) {
+			pin->waits += MEMWAIT_PIN_WAITS;
+			atomic_long_add(MEMWAIT_PIN_WAITS, &user->used[MEMWAIT_WAITS]);
+		}
+	}
+	if (!last)
 		return;
-	for (last = unused->first; last->next; last = last->next)
-		;
 	llist_add_batch(unused->first, last, &user->left_pins);
 
 	/* If the work is queued already, it has both references and will see the pins. */
@@ -314,19 +321,41 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
  * memwait_pin_count() - count a pin, unless another wait has
  * @context: of the pin
  * @pin: the pin
+ * @counted: it is added here, for memwait_pins_uncount()
  *
  * Context: the context's lock is held.
  *
- * Return: how many waits to charge for the pin; memwait_pin_drop() if they are too many.
+ * Return: how many waits to charge for the pin.
  */
-u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin)
+u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin,
+		      struct llist_head *counted)
 {
 	lockdep_assert_held(&context->lock);
 	if (pin->counted)
 		return 0;
 	pin->counted = true;
 	pin->waits = context->nr_pins++ ? MEMWAIT_PIN_WAITS : 0;
+	__llist_add(&pin->node, counted);
 	return pin->waits;
+}
+
+/**
+ * memwait_pins_uncount() - undo memwait_pin_count(): the charge was refused
+ * @context: of the pins
+ * @counted: the pins
+ *
+ * Context: the context's lock has been held since.
+ */
+void memwait_pins_uncount(struct memwait_context *context, struct llist_head *counted)
+{
+	struct memwait_pin *pin;
+
+	lockdep_assert_held(&context->lock);
+	llist_for_each_entry(pin, counted->first, node) {
+		pin->counted = false;
+		pin->waits = 0;
+		context->nr_pins--;
+	}
 }
 
 /* Returns whether it was the last reference. */
@@ -335,8 +364,8 @@ static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *c
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return false;
 	__acquire(&context->lock);	/* for sparse */
-	if (context->pin == pin)
-		context->pin = NULL;
+	if (*memwait_pin_last(context, pin->owner) == pin)
+		*memwait_pin_last(context, pin->owner) = NULL;
 	context->nr_pins -= pin->counted;
 	spin_unlock(&context->lock);
 	return true;
@@ -344,15 +373,24 @@ static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *c
 
 /**
  * memwait_pin_drop() - drop a reference to a pin for a word of which the caller has the file
- * @pin: from memwait_pin_get() or memwait_pin_share(), not charged
+ * @pin: from memwait_pin_get() or memwait_pin_share(), for a wait that is not armed
  * @context: whose pin it is
  *
  * Context: process context; takes the context's lock.
  */
 void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
 {
-	if (memwait_pin_unref(pin, context))
+	LLIST_HEAD(unused);
+
+	if (!memwait_pin_unref(pin, context))
+		return;
+	if (likely(!pin->counted)) {
 		memwait_pin_free(pin);
+		return;
+	}
+	/* A wait that has ended meanwhile shared it, maybe for a word of another path. */
+	llist_add(&pin->node, &unused);
+	memwait_pins_leave(context->user, &unused);
 }
 
 /**
@@ -363,13 +401,14 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
  *
  * Context: process context; takes the context's lock.
  *
- * Return: whether it was the last reference: the caller leaves one wait charged.
+ * Return: whether it was the last reference: the caller leaves one wait charged for it.
  */
 bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused)
 {
 	if (!memwait_pin_unref(pin, context))
 		return false;
+	pin->waits++;
 	llist_add(&pin->node, unused);
 	return true;
 }

@@ -375,7 +375,8 @@ static void open_context(struct model *m, struct context *c)
 	c->pending = 0;
 	c->nr = 0;
 	c->next = 0;
-	c->last = NULL;
+	c->last[0] = NULL;
+	c->last[1] = NULL;
 	c->nr_pins = 0;
 	c->fd = memwait_open(O_NONBLOCK);
 	check(m, "open failed", c->fd < 0, 0);

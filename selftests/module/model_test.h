@@ -80,7 +80,7 @@ struct context {
 	int fd;
 	int pending, nr, next;
 	struct wait *completed[MOST_MEMBERS];	/* unread from next on */
-	struct pin *last;		/* of the last wait that was armed */
+	struct pin *last[2];		/* of the last waits, by whether it is shared */
 	int nr_pins;
 };
 
@@ -228,12 +228,12 @@ static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
 	return NULL;
 }
 
-/* That of the context's last wait is shared; all but the context's first count as 16 waits. */
+/* That of the context's last wait of the kind; all but the context's first count as 16 waits. */
 static struct pin *pin_of(struct model *m, struct context *c, bool shared)
 {
-	struct pin *pin = c->last;
+	struct pin *pin = c->last[shared];
 
-	if (!pin || pin->shared != shared) {
+	if (!pin) {
 		pin = &m->pins[m->nr_pins++];
 		*pin = (struct pin) { .shared = shared, .waits = c->nr_pins++ ? 16 : 0 };
 		m->user_waits += pin->waits;
@@ -241,7 +241,7 @@ static struct pin *pin_of(struct model *m, struct context *c, bool shared)
 	return pin;
 }
 
-/* The words of a wait have one of each kind. The last one becomes the context's. */
+/* The words of a wait have one of each kind. */
 static void pin_words(struct model *m, struct context *c, struct wait *w,
 		      const struct entry **words)
 {
@@ -254,7 +254,8 @@ static void pin_words(struct model *m, struct context *c, struct wait *w,
 						pin_of(m, c, is_shared(words[i]));
 		w->members[i].pin->refs++;
 	}
-	c->last = w->members[w->nr - 1].pin;
+	for (i = 0; i < w->nr; i++)
+		c->last[w->members[i].pin->shared] = w->members[i].pin;
 	m->user_waits += w->nr;
 }
 
@@ -269,8 +270,8 @@ static void unpin_words(struct model *m, struct wait *w)
 			continue;
 		m->user_waits -= pin->waits;
 		c->nr_pins--;
-		if (c->last == pin)
-			c->last = NULL;
+		if (c->last[pin->shared] == pin)
+			c->last[pin->shared] = NULL;
 	}
 	m->user_waits -= w->nr;
 }

@@ -169,6 +169,73 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 	EXPECT_EQ(before, mw_user_waits(self->fd));
 }
 
+/* As an event loop waits on shared words, and on a private one of its own. */
+COUNTS_TEST(R31_words_of_a_file_and_private_ones_in_turn_have_a_pin_each)
+{
+	uint64_t before = mw_user_waits(self->fd);
+	uint32_t *own = private_page(4096);
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, MEMWAIT_FOREVER,
+						    U32, 0, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, own + i, 0, MEMWAIT_FOREVER,
+						    U32 | MEMWAIT_PRIVATE, 0, NULL));
+	}
+	EXPECT_EQ(2, context_count(self->fd, "pins"));
+	EXPECT_EQ(before + 200 + KEEPER - 1, mw_user_waits(self->fd));
+	ASSERT_TRUE(renew(&self->fd));
+	EXPECT_EQ(before, mw_user_waits(self->fd));
+}
+
+struct refused {
+	int fd;
+	uint32_t *word;
+	int stop;
+	long calls;
+};
+
+/* Each call finds the pin of the other thread's wait, and cannot write what it returns. */
+static void *arm_in_vain(void *arg)
+{
+	struct refused *r = arg;
+	struct memwait_async *entry = private_page(4096);
+
+	entry->wait = (struct memwait_wait) {
+		.addr = (uintptr_t)r->word,
+		.deadline = MEMWAIT_FOREVER,
+		.flags = U32,
+	};
+	mprotect(entry, 4096, PROT_READ);
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED))
+		r->calls += mw_batch(r->fd, entry, 1) == -EFAULT;
+	return NULL;
+}
+
+COUNTS_TEST(R31_a_refused_call_gives_back_what_it_shared)
+{
+	uint64_t before = mw_user_waits(self->fd), end, id;
+	uint32_t *other = shared_page(4096);
+	struct refused r = { .fd = self->fd, .word = other };
+	pthread_t thread;
+
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
+					    NULL));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, arm_in_vain, &r));
+	for (end = now_ns(CLOCK_MONOTONIC) + 2 * NSEC_PER_SEC; now_ns(CLOCK_MONOTONIC) < end;) {
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, other, 0, MEMWAIT_FOREVER, U32, 0,
+						    &id));
+		ASSERT_EQ(0, mw_cancel(self->fd, id));
+	}
+	__atomic_store_n(&r.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	EXPECT_LT(0, r.calls);
+	/* The last ones may be left to the user's work. */
+	while (mw_user_waits(self->fd) != before + 1)
+		sched_yield();
+	EXPECT_EQ(1, context_count(self->fd, "pins"));
+}
+
 /* Each child arms a wait on a word that is its own, and dies. */
 static int pin_space(int fd)
 {
