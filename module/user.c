@@ -9,9 +9,10 @@
  *
  * Each async wait has a reference to a pin, which keeps the file or mm_struct. A context remembers
  * the pins of a file and of an mm_struct that it has used last, without references: a wait on a
- * word of the same owner shares it, any other makes a pin of its own. So there are no more pins than waits, and most contexts have
- * one. A file is its address_space, as in the key: the first file stands for all others of that
- * address_space. A requeue keeps the owner, so the wait keeps its pin.
+ * word of the same owner shares it, any other makes a pin of its own. So there are no more pins
+ * than waits, and most contexts have one. A file is its address_space, as in the key: the first
+ * file stands for all others of that address_space. A requeue keeps the owner, so the wait keeps
+ * its pin.
  *
  * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
