@@ -350,7 +350,10 @@ static void step_arm(struct worker *w)
 	if (ordered)
 		unlock_order(&shared->orders[ordered]);
 
-	/* The first failure ends the batch; so does a signal once one wait is armed. */
+	/*
+	 * The first failure ends the batch; so does a signal once one wait is armed, also while
+	 * the next one retries as its page has gone.
+	 */
 	done = call->result < 0 ? 0 : call->result;
 	for (i = 0; i < n; i++) {
 		struct slot *slot =
@@ -362,7 +365,7 @@ static void step_arm(struct worker *w)
 			wild |= HAS_KIND(slot->words[j], WILD);
 		if ((int)i < done ? result < MEMWAIT_NOT_EQUAL || result > MEMWAIT_PENDING :
 		    (int)i > done || (done && result == UNTOUCHED) ? result != UNTOUCHED :
-		    !wild || result != -EFAULT)
+		    (!wild || result != -EFAULT) && (!done || result != -EINTR))
 			broken(w, "arm", result, i);
 		if (result == MEMWAIT_TIMED_OUT)
 			check_time_out(w, slot->deadline);
