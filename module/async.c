@@ -352,7 +352,7 @@ static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
  * memwait_cancel() - MEMWAIT_IOC_CANCEL
  * @context: the caller's, after memwait_context_use()
  * @cancel: from user space, unchecked
- * @unused: gets the pins without other users, for memwait_context_unuse()
+ * @unused: gets the pins without other users, for memwait_pins_put() after the use
  *
  * Context: process context.
  *

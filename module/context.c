@@ -132,15 +132,15 @@ static void memwait_context_end(struct memwait_context *context)
 /**
  * memwait_context_unuse() - end a call that only the owner of a context may make
  * @context: after memwait_context_use(); ends if it was closed meanwhile
- * @unused: pins that the call has left without other users. Put last, as that may take forever
+ *
+ * The call puts pins that it has left unused only afterwards, as that may take forever.
  *
  * Context: process context, may sleep.
  */
-void memwait_context_unuse(struct memwait_context *context, struct llist_head *unused)
+void memwait_context_unuse(struct memwait_context *context)
 {
 	if (READ_ONCE(context->owner) != &memwait_anybody && refcount_dec_and_test(&context->uses))
 		memwait_context_end(context);
-	memwait_pins_put(context->user, unused);
 }
 
 /*
@@ -183,7 +183,6 @@ static bool memwait_has_descriptor(const struct file *file)
 int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
-	LLIST_HEAD(none);
 
 	smp_mb();	/* pairs with the one of a binding, see above */
 	if (!id || READ_ONCE(context->owner) != id)
@@ -191,7 +190,7 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
 	if (cmpxchg(&context->owner, id, &memwait_nobody) == id)
-		memwait_context_unuse(context, &none);
+		memwait_context_unuse(context);
 	return 0;
 }
 
@@ -479,7 +478,8 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	if (ret)
 		return ret;
 	ret = memwait_read(context, to, nonblocking, &unused);
-	memwait_context_unuse(context, &unused);
+	memwait_context_unuse(context);
+	memwait_pins_put(context->user, &unused);
 	return ret;
 }
 

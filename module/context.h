@@ -455,7 +455,7 @@ void memwait_owner_exit(void);
 
 /* context.c */
 int memwait_context_use(struct memwait_context *context);
-void memwait_context_unuse(struct memwait_context *context, struct llist_head *unused);
+void memwait_context_unuse(struct memwait_context *context);
 int memwait_info(struct memwait_context *context, void __user *arg, size_t size);
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);

@@ -106,7 +106,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		if (ret)
 			return ret;
 		ret = memwait_wait_async(context, &u.wait_async);
-		memwait_context_unuse(context, &unused);
+		memwait_context_unuse(context);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:
@@ -114,7 +114,8 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		if (ret)
 			return ret;
 		ret = memwait_cancel(context, &u.cancel, &unused);
-		memwait_context_unuse(context, &unused);
+		memwait_context_unuse(context);
+		memwait_pins_put(context->user, &unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);

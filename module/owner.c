@@ -276,7 +276,6 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 	struct memwait_context *context = file->private_data;
 	struct memwait_identity *identity;
 	int err = bind ? memwait_owner_bind(file) : memwait_context_use(context);
-	LLIST_HEAD(none);
 
 	/* A bound context's id is no secret to whoever holds a descriptor. */
 	*id = READ_ONCE(context->id);
@@ -287,7 +286,7 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 	identity = *id ? NULL : memwait_owner_new(context, NULL);
 	if (identity && !IS_ERR(identity))
 		*id = identity->id;
-	memwait_context_unuse(context, &none);
+	memwait_context_unuse(context);
 	return PTR_ERR_OR_ZERO(identity);
 }
 
