@@ -332,44 +332,41 @@ static int notify_and_wait(const volatile void *target, unsigned int count,
 	return ret;
 }
 
+static int requeue(const volatile void *word, uint64_t expected, uint32_t size,
+		   const volatile void *target, unsigned int count, unsigned int move,
+		   unsigned int flags, unsigned int *woken, unsigned int *moved)
+{
+	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
+		return -EINVAL;
+	return memwait_move(word, expected, target, count, move, size | flags, woken, moved);
+}
+
 int memwait_requeue8(const volatile void *word, uint8_t expected, const volatile void *target,
 		     unsigned int count, unsigned int move, unsigned int flags,
 		     unsigned int *woken, unsigned int *moved)
 {
-	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
-		return -EINVAL;
-	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U8 | flags, woken,
-			    moved);
+	return requeue(word, expected, MEMWAIT_SIZE_U8, target, count, move, flags, woken, moved);
 }
 
 int memwait_requeue16(const volatile void *word, uint16_t expected, const volatile void *target,
 		      unsigned int count, unsigned int move, unsigned int flags,
 		      unsigned int *woken, unsigned int *moved)
 {
-	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
-		return -EINVAL;
-	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U16 | flags, woken,
-			    moved);
+	return requeue(word, expected, MEMWAIT_SIZE_U16, target, count, move, flags, woken, moved);
 }
 
 int memwait_requeue32(const volatile void *word, uint32_t expected, const volatile void *target,
 		      unsigned int count, unsigned int move, unsigned int flags,
 		      unsigned int *woken, unsigned int *moved)
 {
-	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
-		return -EINVAL;
-	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U32 | flags, woken,
-			    moved);
+	return requeue(word, expected, MEMWAIT_SIZE_U32, target, count, move, flags, woken, moved);
 }
 
 int memwait_requeue64(const volatile void *word, uint64_t expected, const volatile void *target,
 		      unsigned int count, unsigned int move, unsigned int flags,
 		      unsigned int *woken, unsigned int *moved)
 {
-	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
-		return -EINVAL;
-	return memwait_move(word, expected, target, count, move, MEMWAIT_SIZE_U64 | flags, woken,
-			    moved);
+	return requeue(word, expected, MEMWAIT_SIZE_U64, target, count, move, flags, woken, moved);
 }
 
 int memwait_notify_wait8(const volatile void *target, unsigned int count,
