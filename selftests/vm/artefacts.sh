@@ -175,7 +175,7 @@ need_root()
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
 	local what="compiler and kernel"
 	case $1 in
-	userlib | plots | docs | deb | tree | in-tree) ;;
+	userlib | bindings | plots | docs | deb | tree | in-tree) ;;
 	system-*) hook=$here/fetch-packages ;;
 	*) hook=$here/fetch-kernels ;;
 	esac
@@ -196,6 +196,13 @@ need_root()
 		what="compilers and checkers"
 		# Of the event loops in the examples.
 		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
+		;;
+	bindings)
+		# The next Debian, for its Node and Python.
+		suite=trixie
+		extra=trixie-security
+		packages=g++,make,libc6-dev,python3-dev,nodejs,libnode-dev,libasio-dev
+		what="Python, Node and C++"
 		;;
 	plots)
 		suite=bookworm
@@ -301,7 +308,7 @@ need_in_tree_files()
 	mapfile -t in_tree < <(find "$top"/{Kbuild,dkms.conf,module,uapi,selftests,packaging,Documentation} \
 		-type f -name '*[a-z]' ! -name '*.o' ! -name '*.ko' ! -name '*.mod*' ! -name '*.svg' \
 		! -path '*/vm/*' ! -path '*/lint/*' ! -path '*/userlib/*' ! -path '*/bench/*' \
-		! -path '*/fuzz/*' | sort)
+		! -path '*/fuzz/*' ! -path '*/bindings/*' | sort)
 }
 
 # The kernel, the driver as its module, and its kselftests of the driver, installed.
@@ -595,4 +602,73 @@ make_examples()
 		cp userlib/examples/*.txt bin/
 		rm -rf userlib uapi usr README.md
 	"
+}
+
+# Sets $languages to a directory with what programs of the bindings need in a guest, each with its libraries
+# at their usual places: cxx/, python/ and node/.
+need_languages()
+{
+	local root
+	need_root bindings
+	languages=$cache/languages-$(echo "$root" | hash_of "$here/artefacts.sh")
+	artefact "$languages" "gather Python, Node and C++ for a guest" make_languages "$root"
+}
+
+make_languages()
+{
+	# shellcheck disable=SC2016
+	in_root "$2" sh -euc '
+		cd "$1"
+		# add FOLDER FILE...: with what it is linked to
+		add()
+		{
+			folder=$1
+			shift
+			mkdir -p "$folder"
+			cp -a --parents "$@" "$folder"
+			find "$folder" -type f \( -name "*.so*" -o -path "*/bin/*" \) -exec ldd {} + 2>/dev/null |
+				grep -o "/[^ ]*lib[^ ]*\.so[^ ]*" | grep -v ":\$" | sort -u |
+				xargs cp -L --parents --update -t "$folder"
+		}
+		add cxx /usr/lib/x86_64-linux-gnu/libstdc++.so.6*
+		add node /usr/bin/node /usr/share/nodejs
+		python=$(readlink /usr/bin/python3)
+		add python /usr/bin/python3 "/usr/bin/$python" "/usr/lib/$python"
+		cd "python/usr/lib/$python"
+		rm -rf test idlelib tkinter turtledemo ensurepip pydoc_data config-* lib2to3
+	' sh "/cache/${1##*/}"
+}
+
+# Sets $bindings to a directory with guest/, in which they are installed and their tests are.
+need_bindings()
+{
+	local root files
+	need_root bindings
+	mapfile -t files < <(find "$top"/userlib "$top"/selftests/bindings -type f \
+		! -path '*/examples/*' ! -name '*.o' ! -name '*.so*' ! -name '*.a' ! -name '*.pyc' | sort)
+	mapfile -O ${#files[@]} -t files < <(find "$top"/userlib/bindings/*/examples -type f 2>/dev/null | sort)
+	bindings=$cache/tests/bindings-$(echo "$root" | hash_of "${files[@]}" "$top/dkms.conf" \
+		"$top"/uapi/linux/*.h "$here/artefacts.sh")
+	artefact "$bindings" "build bindings" make_bindings "$root"
+}
+
+make_bindings()
+{
+	local dir=/cache/tests/${1##*/}
+	copy_userlib "$1"
+	mkdir -p "$1"/{selftests,guest/tests/bindings}
+	cp -R "$top"/userlib/bindings "$1/userlib/"
+	cp -R "$top"/selftests/bindings "$1/selftests/"
+	in_root "$2" sh -euc "
+		cd $dir
+		make -s -C userlib all
+		make -s -C userlib install PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu DESTDIR=$dir/guest
+		make -s -C userlib/bindings clean
+		make -s -C userlib/bindings all
+		make -s -C userlib/bindings install PREFIX=/usr DESTDIR=$dir/guest
+		make -s -C selftests/bindings clean all
+	" || return 1
+	cp -R "$1"/selftests/bindings/*/ "$1/guest/tests/bindings/"
+	cp -R "$1/userlib/bindings" "$1/guest/tests/bindings/userlib"
+	rm -rf "$1"/{userlib,uapi} "$1"/guest/usr/share/man
 }
