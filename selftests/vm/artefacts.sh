@@ -294,7 +294,9 @@ lay_into_tree()
 # repository, so that git am applies it.
 lay_series()
 {
-	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux" -c user.name=base -c user.email=base)
+	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux")
+	local -x GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=test
+	local -x GIT_CONFIG_KEY_1=user.email GIT_CONFIG_VALUE_1=test@localhost
 	"${git[@]}" init -q
 	"${git[@]}" add -f MAINTAINERS Documentation/userspace-api drivers/misc tools/testing/selftests/Makefile
 	"${git[@]}" commit -qm base
