@@ -877,6 +877,16 @@ int memwait_channel_close(memwait_channel_t *channel)
 	return !ret && was_at_head ? EPIPE : ret;
 }
 
+size_t memwait_channel_item_size(const memwait_channel_t *channel)
+{
+	return is_valid(channel) ? channel->item_size : 0;
+}
+
+size_t memwait_channel_capacity(const memwait_channel_t *channel)
+{
+	return is_valid(channel) ? channel->capacity : 0;
+}
+
 size_t memwait_channel_length(const memwait_channel_t *channel)
 {
 	uint64_t filled, freed;

@@ -710,6 +710,13 @@ int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, cloc
 /* Stops sending; items already sent can be received. EPIPE: closed already. */
 int memwait_channel_close(memwait_channel_t *channel);
 
+/*
+ * As at memwait_channel_init(), for who attaches to a channel: it must lie within the memory that
+ * is mapped. 0: not a channel, or another version's.
+ */
+size_t memwait_channel_item_size(const memwait_channel_t *channel);
+size_t memwait_channel_capacity(const memwait_channel_t *channel);
+
 /* Number of items; may be stale on return. */
 size_t memwait_channel_length(const memwait_channel_t *channel);
 

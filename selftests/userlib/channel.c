@@ -138,11 +138,17 @@ USERLIB_TEST(R2_sizes_and_errors)
 	EXPECT_EQ(EINVAL, memwait_channel_close(channel));
 	EXPECT_EQ(EINVAL, memwait_channel_destroy(channel));
 	EXPECT_EQ(0, memwait_channel_length(channel));
+	EXPECT_EQ(0, memwait_channel_item_size(channel));
+	EXPECT_EQ(0, memwait_channel_capacity(channel));
+	EXPECT_EQ(0, memwait_channel_item_size(NULL));
+	EXPECT_EQ(0, memwait_channel_capacity(NULL));
 	EXPECT_EQ(EINVAL, memwait_channel_send(NULL, in));
 	EXPECT_EQ(EINVAL, memwait_channel_recv_async(NULL, in, NULL));
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizes[i], 3));
+		EXPECT_EQ(sizes[i], memwait_channel_item_size(channel));
+		EXPECT_EQ(3, memwait_channel_capacity(channel));
 		EXPECT_EQ(EINVAL, memwait_channel_send(channel, NULL));
 		EXPECT_EQ(EINVAL, memwait_channel_recv(channel, NULL));
 		EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, out));
