@@ -2,10 +2,10 @@
 /*
  * Loops and operations.
  *
- * An operation is idle, queued in the kernel, or ready: its completion was read and it is in the
- * loop's list. The loop's lock protects these states. Every step of an operation runs under the
- * lock, callbacks run without it. Each operation that has begun ends exactly once: by its callback,
- * whose thread makes it idle under the lock before the call, or by cancel.
+ * An operation is idle, queued in the kernel, or ready: its completion was read. The loop has a list
+ * of each of the latter two. Its lock protects lists and states. Every step of an operation runs
+ * under the lock, callbacks run without it. Each operation that has begun ends exactly once: by its
+ * callback, whose thread makes it idle under the lock before the call, by cancel, or by close.
  *
  * An operation that goes on (memwait_watch*()) has many callbacks, each for a number of notifies.
  * While one runs, the operation is called: what is read for it is added to the next number, and
@@ -22,6 +22,11 @@
  * others. The others become ready, and the descriptor no longer reports them. So cancel kicks the
  * loop: the loop always has a pending wait on a word of its own, and notifies it. A wait that goes
  * on may have a completion although it was cancelled: cancel reads as long as there may be one.
+ *
+ * Close cancels all that is pending: first what is queued, so that nothing that is passed on comes
+ * back to this loop, and then what is ready, to which the former has added. It refuses while a
+ * thread is within a call: it could wait for that thread, but not for a thread that is about to
+ * call, and not for its own callback.
  *
  * A kick also wakes threads that sleep in memwait_loop_run() and must leave: nothing is pending, or
  * memwait_loop_stop() came after they had begun. Any thread may read the kick, and poll() rechecks
@@ -69,7 +74,7 @@ struct memwait_loop {
 	uint64_t id;			/* owner id of its context; or 0 */
 	uint32_t process;		/* that created it */
 	pthread_mutex_t lock;		/* the rest, and the operations */
-	struct memwait_op ready;	/* list head */
+	struct memwait_op queued, ready;	/* list heads */
 	struct memwait_op kick;		/* pending, unless it cannot be armed */
 	_Atomic uint32_t kick_word;
 	bool kicked;			/* kick's completion is unread */
@@ -155,20 +160,36 @@ static bool ready_is_empty(const memwait_loop_t *loop)
 	return loop->ready.next == &loop->ready;
 }
 
-static void ready_add(memwait_loop_t *loop, struct memwait_op *op)
+static void list_init(struct memwait_op *list)
 {
-	op->next = &loop->ready;
-	op->previous = loop->ready.previous;
+	list->next = list;
+	list->previous = list;
+}
+
+static void list_add(struct memwait_op *list, struct memwait_op *op, enum memwait_op_state state)
+{
+	op->next = list;
+	op->previous = list->previous;
 	op->previous->next = op;
-	loop->ready.previous = op;
-	op_set_state(op, MEMWAIT_OP_READY);
+	list->previous = op;
+	op_set_state(op, state);
 }
 
 /* The caller sets its next state. Until then threads that do not lock the loop see it pending. */
-static void ready_remove(struct memwait_op *op)
+static void list_remove(struct memwait_op *op)
 {
 	op->next->previous = op->previous;
 	op->previous->next = op->next;
+}
+
+static void ready_add(memwait_loop_t *loop, struct memwait_op *op)
+{
+	list_add(&loop->ready, op, MEMWAIT_OP_READY);
+}
+
+static void queued_add(memwait_loop_t *loop, struct memwait_op *op)
+{
+	list_add(&loop->queued, op, MEMWAIT_OP_QUEUED);
 }
 
 /*
@@ -228,6 +249,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 		if (op->loop != loop)
 			continue;
 		if (op == &loop->kick) {
+			list_remove(op);
 			op_set_state(op, MEMWAIT_OP_IDLE);
 			loop->kicked = false;
 			continue;
@@ -236,8 +258,10 @@ static int loop_read(memwait_loop_t *loop, int most)
 		op->index = completions[i].index;
 		if (op->kind->goes_on)
 			op_count(op, &completions[i]);
-		if (op_state(op) == MEMWAIT_OP_QUEUED)
+		if (op_state(op) == MEMWAIT_OP_QUEUED) {
+			list_remove(op);
 			ready_add(loop, op);
+		}
 	}
 	return (int)n;
 }
@@ -291,7 +315,7 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 	if (entry.result == MEMWAIT_PENDING) {
 		op->id = entry.id;
 		op->armed = flags & MEMWAIT_PERSISTENT;
-		op_set_state(op, MEMWAIT_OP_QUEUED);
+		queued_add(op->loop, op);
 	}
 	return entry.result;
 }
@@ -479,7 +503,7 @@ static void op_return(memwait_loop_t *loop, struct memwait_op *op)
 	} else if (op->count || !op->armed) {
 		ready_add(loop, op);
 	} else {
-		op_set_state(op, MEMWAIT_OP_QUEUED);
+		queued_add(loop, op);
 	}
 }
 
@@ -543,8 +567,8 @@ int memwait_loop_new(memwait_loop_t **loop)
 		return err;
 	}
 	new->process = memwait_process_number();
-	new->ready.next = &new->ready;
-	new->ready.previous = &new->ready;
+	list_init(&new->queued);
+	list_init(&new->ready);
 	new->kick.loop = new;
 	new->kick.deadline = memwait_never;
 	pthread_mutex_init(&new->lock, NULL);
@@ -552,33 +576,10 @@ int memwait_loop_new(memwait_loop_t **loop)
 	if (!err)
 		err = loop_arm_kick(new);
 	if (err) {
-		memwait_loop_free(new);
+		memwait_loop_close(new);
 		return err;
 	}
 	*loop = new;
-	return 0;
-}
-
-int memwait_loop_free(memwait_loop_t *loop)
-{
-	bool busy;
-	int state;
-
-	if (!loop)
-		return 0;
-	if (loop->process == memwait_process_number()) {
-		state = loop_lock(loop);
-		busy = memwait_loop_pending(loop) || loop->visits;
-		loop_unlock(loop, state);
-		if (busy)
-			return -EBUSY;
-		pthread_mutex_destroy(&loop->lock);
-	}
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	if (loop_is_open(loop))
-		close(loop->fd);
-	pthread_setcancelstate(state, NULL);
-	free(loop);
 	return 0;
 }
 
@@ -630,7 +631,7 @@ static int dispatch(struct visit *visit)
 			continue;
 		}
 		op = loop->ready.next;
-		ready_remove(op);
+		list_remove(op);
 		result = op->kind->step(op, op->outcome);
 		if (result == MEMWAIT_OP_WAITS)
 			continue;
@@ -884,10 +885,10 @@ static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
 	int outcome = MEMWAIT_OP_TAKEN_BACK;
 
 	op_disarm(loop, op);
-	if (op_state(op) == MEMWAIT_OP_READY) {
+	if (op_state(op) == MEMWAIT_OP_READY)
 		outcome = op->outcome;
-		ready_remove(op);
-	}
+	if (op_state(op) != MEMWAIT_OP_CALLED)
+		list_remove(op);
 	op->kind->undo(op, outcome);
 	if (op_state(op) != MEMWAIT_OP_CALLED)
 		op_set_state(op, MEMWAIT_OP_IDLE);
@@ -933,4 +934,54 @@ int memwait_op_cancel(memwait_op_t *public_op)
 	loop_settle(loop);
 	loop_unlock(loop, state);
 	return ret;
+}
+
+/* What close takes back next: see the top. */
+static struct memwait_op *next_pending(memwait_loop_t *loop)
+{
+	struct memwait_op *op = loop->queued.next;
+
+	if (op == &loop->kick)
+		op = op->next;
+	if (op == &loop->queued)
+		op = loop->ready.next;
+	return op == &loop->ready ? NULL : op;
+}
+
+/* Returns false if a thread is within a call. */
+static bool end_pending(memwait_loop_t *loop)
+{
+	struct memwait_op *op;
+
+	if (loop->visits)
+		return false;
+	while ((op = next_pending(loop))) {
+		op_take_back(loop, op);
+		count_pending(loop, -1);
+	}
+	MEMWAIT_INVARIANT(!memwait_loop_pending(loop));
+	return true;
+}
+
+int memwait_loop_close(memwait_loop_t *loop)
+{
+	bool ended;
+	int state;
+
+	if (!loop)
+		return 0;
+	if (loop->process == memwait_process_number()) {
+		state = loop_lock(loop);
+		ended = end_pending(loop);
+		loop_unlock(loop, state);
+		if (!ended)
+			return -EBUSY;
+		pthread_mutex_destroy(&loop->lock);
+	}
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	if (loop_is_open(loop))
+		close(loop->fd);
+	pthread_setcancelstate(state, NULL);
+	free(loop);
+	return 0;
 }

@@ -102,7 +102,7 @@ typedef union {
 /*
  * Runs within memwait_loop_dispatch() or memwait_loop_run(), in the calling thread, without library
  * locks. It may do anything, such as restart or free @op, cancel, lock, dispatch or end its thread,
- * but not free the loop, nor leave by longjmp() or an exception. @result: as from the blocking
+ * but not close the loop, nor leave by longjmp() or an exception. @result: as from the blocking
  * function.
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
@@ -114,10 +114,12 @@ typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 int memwait_loop_new(memwait_loop_t **loop) MEMWAIT_CHECKED;
 
 /*
- * -EBUSY: operations are pending, or a thread is within memwait_loop_dispatch() or
- * memwait_loop_run(), as in a callback. A child of fork() frees its copy. NULL is a no-op.
+ * Ends all pending operations, as memwait_op_cancel() does, and frees the loop. No other thread may
+ * use the loop or its operations meanwhile; later, only memwait_op_init() and memwait_op_pending()
+ * may be called for them. -EBUSY, with nothing done: a thread is within memwait_loop_dispatch() or
+ * memwait_loop_run(), as in a callback. A child of fork() closes its copy only. NULL is a no-op.
  */
-int memwait_loop_free(memwait_loop_t *loop);
+int memwait_loop_close(memwait_loop_t *loop);
 
 /*
  * The descriptor to poll for POLLIN, readable while there is something to dispatch. Do not read or

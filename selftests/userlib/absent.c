@@ -251,7 +251,7 @@ TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 	EXPECT_EQ(0, memwait_available());
 	EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&sem, &soon));
 	EXPECT_EQ(0, memwait_loop_new(&loop));
-	EXPECT_EQ(0, memwait_loop_free(loop));
+	EXPECT_EQ(0, memwait_loop_close(loop));
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 }
 

@@ -509,7 +509,7 @@ static int meet_as_child(memwait_barrier_t *barrier, memwait_loop_t *loop_of_par
 	ret = memwait_barrier_wait(barrier);
 	if (ret && ret != MEMWAIT_BARRIER_SERIAL_THREAD)
 		return 5;
-	return memwait_loop_free(loop) ? 6 : 0;
+	return memwait_loop_close(loop) ? 6 : 0;
 }
 
 USERLIB_TEST(L1_a_child_meets_its_parent)

@@ -278,7 +278,7 @@ USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 				if (memwait_loop_new(&loop))
 					_exit(1);
 				begin_receiving(&receiver, loop);
-				if (memwait_loop_run(loop) || memwait_loop_free(loop))
+				if (memwait_loop_run(loop) || memwait_loop_close(loop))
 					_exit(2);
 			}
 			tallies[i].received = receiver.received;

@@ -151,7 +151,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 		EXPECT_EQ(0, counted.calls);
-		EXPECT_EQ(0, memwait_loop_free(loop));
+		EXPECT_EQ(0, memwait_loop_close(loop));
 		EXPECT_TRUE(is_untouched(number, thing, &st)) {
 			TH_LOG("thing %d", thing);
 		}
@@ -180,11 +180,11 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
 	EXPECT_EQ(1, memwait_notify(word, MEMWAIT_ALL, 0));
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old));
 	EXPECT_EQ(0, memwait_op_cancel(&lost.op));
-	EXPECT_EQ(0, memwait_loop_free(old));
+	EXPECT_EQ(0, memwait_loop_close(old));
 	EXPECT_EQ(1, memwait_loop_dispatch(new));
 	EXPECT_EQ(0, lost.calls);
 	EXPECT_EQ(1, counted.calls);
-	EXPECT_EQ(0, memwait_loop_free(new));
+	EXPECT_EQ(0, memwait_loop_close(new));
 }
 
 TEST_HARNESS_MAIN

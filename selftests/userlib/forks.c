@@ -40,12 +40,12 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 	wrong += memwait_loop_run(loop) != -EPERM;
 	wrong += memwait_loop_stop(loop) != -EPERM;
 	wrong += memwait_op_cancel(&counted->op) != -EPERM;
-	wrong += memwait_loop_free(loop) != 0;
+	wrong += memwait_loop_close(loop) != 0;
 	/* It has loops of its own. */
 	if (memwait_loop_new(&loop))
 		return wrong + 1;
 	wrong += memwait_loop_dispatch(loop) != 0;
-	wrong += memwait_loop_free(loop) != 0;
+	wrong += memwait_loop_close(loop) != 0;
 	return wrong;
 }
 

@@ -138,7 +138,7 @@ USERLIB_TEST(L11_an_operation_behind_a_loop_that_does_not_run)
 
 	ASSERT_EQ(0, memwait_loop_new(&other));
 	check_late(_metadata, self->loop, other, self->shared, op_begins, op_ends);
-	EXPECT_EQ(0, memwait_loop_free(other));
+	EXPECT_EQ(0, memwait_loop_close(other));
 }
 
 TEST_HARNESS_MAIN

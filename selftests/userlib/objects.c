@@ -116,7 +116,7 @@ FIXTURE_SETUP(object)
 FIXTURE_TEARDOWN(object)
 {
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
-	EXPECT_EQ(0, memwait_loop_free(self->loop));
+	EXPECT_EQ(0, memwait_loop_close(self->loop));
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 	munmap(self->object, 4096);
 	close(self->fd);
@@ -290,7 +290,6 @@ OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 	EXPECT_EQ(EBUSY, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
-	EXPECT_EQ(-EBUSY, memwait_loop_free(self->loop));
 	EXPECT_EQ(1, sleepers(way, self->object, variant->kind));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
@@ -551,7 +550,7 @@ static int use_as_child(const struct way *way, void *object, memwait_loop_t *loo
 		return 4;
 	if (dispatch_until(loop, &counted.calls, 1) || leave(way, object, counted.result))
 		return 5;
-	return leave(way, object, way->wait(object)) || memwait_loop_free(loop) ? 6 : 0;
+	return leave(way, object, way->wait(object)) || memwait_loop_close(loop) ? 6 : 0;
 }
 
 OBJECT_TEST(L1_a_child_uses_the_object_and_not_the_loop)

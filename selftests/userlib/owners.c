@@ -35,7 +35,7 @@ FIXTURE_TEARDOWN(owners)
 {
 	EXPECT_EQ(0, memwait_waiters(self->word, 0));
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
-	EXPECT_EQ(0, memwait_loop_free(self->loop));
+	EXPECT_EQ(0, memwait_loop_close(self->loop));
 	close(self->fd);
 }
 

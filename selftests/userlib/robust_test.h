@@ -57,7 +57,7 @@ FIXTURE_SETUP(robust)
 FIXTURE_TEARDOWN(robust)
 {
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
-	EXPECT_EQ(0, memwait_loop_free(self->loop));
+	EXPECT_EQ(0, memwait_loop_close(self->loop));
 	/* Whoever has died is forgotten. */
 	mw_await_owners(self->fd, 1);
 	close(self->fd);

@@ -442,7 +442,7 @@ static int visit_by_loop(struct objects *objects, int me)
 			ret = result;
 	}
 	ret = visit_once(objects, ret);
-	memwait_loop_free(own);
+	memwait_loop_close(own);
 	scene->loops[me] = 0;
 	return ret;
 }

@@ -204,7 +204,7 @@ FIXTURE_SETUP(userlib)
 FIXTURE_TEARDOWN(userlib)
 {
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
-	EXPECT_EQ(0, memwait_loop_free(self->loop));
+	EXPECT_EQ(0, memwait_loop_close(self->loop));
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 	munmap(self->shared, 16 * 4096);
 	close(self->fd);

@@ -74,7 +74,6 @@ USERLIB_TEST(R32_it_goes_on_and_counts)
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
 		EXPECT_EQ(1, memwait_waiters(word, 0));
 	}
-	EXPECT_EQ(-EBUSY, memwait_loop_free(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(0, memwait_op_pending(&watcher.op));
@@ -729,7 +728,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 	ret = memwait_loop_dispatch(self->loop);
 	if (!child)
 		_exit(ret != -EPERM || watcher.ret != -EPERM || watcher.calls != 1 ||
-		      memwait_loop_free(self->loop));
+		      memwait_loop_close(self->loop));
 	EXPECT_EQ(1, ret);
 	EXPECT_EQ(0, child_status(child));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
@@ -911,7 +910,7 @@ USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
 	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
 	EXPECT_EQ(-EBADF, memwait_watch32(word, 0, NULL, 0, &watcher.op));
-	EXPECT_EQ(0, memwait_loop_free(loop));
+	EXPECT_EQ(0, memwait_loop_close(loop));
 }
 
 TEST_HARNESS_MAIN

@@ -86,5 +86,5 @@ int main(void)
 	for (i = 0; i < WORKERS; i++)
 		pthread_join(workers[i], NULL);
 	printf("%d workers, and a loop that never blocked: %ld\n", WORKERS, account);
-	return account == (WORKERS + 2L) * TIMES && !memwait_loop_free(loop) ? 0 : 1;
+	return account == (WORKERS + 2L) * TIMES && !memwait_loop_close(loop) ? 0 : 1;
 }

@@ -86,5 +86,5 @@ int main(void)
 	if (memwait_op_cancel(&second) != -ENOENT || memwait_mutex_trylock(&mutex))
 		return 1;
 	memwait_mutex_unlock(&mutex);
-	return memwait_loop_free(loop) ? 1 : 0;
+	return memwait_loop_close(loop) ? 1 : 0;
 }

@@ -95,5 +95,5 @@ int main(void)
 			memwait_loop_dispatch(loop);
 	}
 	wait(NULL);
-	return follower.seen == LAST && !memwait_loop_free(loop) ? 0 : 1;
+	return follower.seen == LAST && !memwait_loop_close(loop) ? 0 : 1;
 }

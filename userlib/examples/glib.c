@@ -79,5 +79,5 @@ int main(void)
 	g_main_loop_unref(main_loop);
 	err = memwait_channel_destroy(channel);
 	free(channel);
-	return !err && sum == ITEMS * (ITEMS + 1) / 2 && !memwait_loop_free(loop) ? 0 : 1;
+	return !err && sum == ITEMS * (ITEMS + 1) / 2 && !memwait_loop_close(loop) ? 0 : 1;
 }

@@ -86,5 +86,5 @@ int main(void)
 	}
 	pthread_join(thread, NULL);
 	io_uring_queue_exit(&ring);
-	return seen == 3 && !memwait_loop_free(loop) ? 0 : 1;
+	return seen == 3 && !memwait_loop_close(loop) ? 0 : 1;
 }

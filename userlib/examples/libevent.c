@@ -68,5 +68,5 @@ int main(void)
 		pthread_join(threads[i], NULL);
 	event_free(event);
 	event_base_free(base);
-	return err == EINPROGRESS && sum == 42 && !memwait_loop_free(loop) ? 0 : 1;
+	return err == EINPROGRESS && sum == 42 && !memwait_loop_close(loop) ? 0 : 1;
 }

@@ -88,5 +88,5 @@ int main(void)
 	uv_close((uv_handle_t *)&handle, NULL);
 	uv_run(uv_default_loop(), UV_RUN_DEFAULT);
 	uv_loop_close(uv_default_loop());
-	return err == EINPROGRESS && waiter.got == 3 && !memwait_loop_free(loop) ? 0 : 1;
+	return err == EINPROGRESS && waiter.got == 3 && !memwait_loop_close(loop) ? 0 : 1;
 }

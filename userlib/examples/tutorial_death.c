@@ -69,5 +69,5 @@ int main(void)
 	while (memwait_loop_pending(loop))
 		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
 			return 1;
-	return memwait_loop_free(loop) || waitpid(child, NULL, 0) < 0 ? 1 : 0;
+	return memwait_loop_close(loop) || waitpid(child, NULL, 0) < 0 ? 1 : 0;
 }

@@ -68,5 +68,5 @@ int main(void)
 	while (memwait_loop_pending(loop))
 		if (epoll_wait(epoll, &event, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
 			return 1;
-	return memwait_loop_free(loop) || wait(&status) < 0 || status ? 1 : 0;
+	return memwait_loop_close(loop) || wait(&status) < 0 || status ? 1 : 0;
 }

@@ -1069,7 +1069,7 @@ int main(int argc, char **argv)
 		if (seconds)
 			pthread_join(clock, NULL);
 		CHECK(!memwait_loop_pending(loop));
-		CHECK(!memwait_loop_free(loop));
+		CHECK(!memwait_loop_close(loop));
 		printf("%s: %ld uses, %ld looks\n", argv[1], uses, looks);
 		return 0;
 	}

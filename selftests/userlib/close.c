@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L9: close ends all that is pending, at whatever point it is. No callback runs, and what an
+ * operation has got goes on to others, as if each had been cancelled.
+ */
+#include "cond_test.h"
+#include "objects_test.h"
+
+#define RACES	(getenv("MEMWAIT_LOADS") ? 10 : 60)
+
+/* How far an operation is: queued; completed; and the loop has read that. */
+enum stage { QUEUED, COMPLETED, READ, STAGES };
+
+struct object {
+	const struct way *way;
+	unsigned int kind;
+};
+
+static const struct object objects[] = {
+	{ &mutex_way, 0 },
+	{ &mutex_way, MEMWAIT_MUTEX_FAIR },
+	{ &mutex_way, MEMWAIT_PRIVATE },
+	{ &mutex_way, MEMWAIT_MUTEX_ROBUST },
+	{ &read_way, 0 },
+	{ &read_way, MEMWAIT_RWLOCK_PREFER_WRITER },
+	{ &read_way, MEMWAIT_RWLOCK_FAIR },
+	{ &read_way, MEMWAIT_RWLOCK_ROBUST },
+	{ &write_way, 0 },
+	{ &write_way, MEMWAIT_RWLOCK_PREFER_WRITER },
+	{ &write_way, MEMWAIT_RWLOCK_FAIR },
+	{ &write_way, MEMWAIT_RWLOCK_ROBUST },
+	{ &write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER },
+	{ &sem_way, 0 },
+	{ &sem_way, MEMWAIT_PRIVATE },
+	{ &group_way, 0 },
+	{ &receive_way, 0 },
+	{ &receive_way, MEMWAIT_PRIVATE },
+	{ &send_way, 0 },
+	{ &send_way, MEMWAIT_PRIVATE },
+};
+
+/* A loop of its own: the fixture's goes on. */
+static memwait_loop_t *new_loop(void)
+{
+	memwait_loop_t *loop;
+
+	must(memwait_loop_new(&loop));
+	return loop;
+}
+
+/* The loop reads all that it has, and calls nothing back: a cancel does that. */
+static void read_all(memwait_loop_t *loop)
+{
+	struct counted_op last = { 0 };
+	uint32_t word = 0;
+
+	must(memwait_op_init(&last.op, loop, count_call, &last));
+	if (memwait_wait32_async(&word, 0, NULL, 0, &last.op) != MEMWAIT_PENDING ||
+	    memwait_notify(&word, 1, 0) != 1)
+		abort();
+	must(memwait_op_cancel(&last.op));
+}
+
+/* Whether an operation has ended, and its callback has not run. */
+static bool is_ended(const struct counted_op *counted)
+{
+	return !memwait_op_pending(&counted->op) && !counted->calls;
+}
+
+USERLIB_TEST(L9_what_was_got_goes_to_the_next)
+{
+	struct counted_op first, second;
+	struct visitor behind;
+	memwait_loop_t *loop;
+	enum stage stage;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(objects) * STAGES; i++) {
+		const struct way *way = objects[i / STAGES].way;
+		unsigned int kind = objects[i / STAGES].kind;
+		void *object = self->shared;
+
+		stage = i % STAGES;
+		ASSERT_EQ(0, way->make(object, kind));
+		loop = new_loop();
+		first = (struct counted_op){ 0 };
+		second = (struct counted_op){ 0 };
+		memwait_op_init(&first.op, loop, count_call, &first);
+		memwait_op_init(&second.op, loop, count_call, &second);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &first.op));
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &second.op));
+		visitor_start(&behind, way, object);
+		await_sleepers(way, object, kind, 3);
+		if (stage != QUEUED) {
+			ASSERT_EQ(0, way->give(object));
+		}
+		if (stage == READ)
+			read_all(loop);
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		EXPECT_TRUE(is_ended(&first));
+		EXPECT_TRUE(is_ended(&second));
+		if (stage == QUEUED) {
+			EXPECT_EQ(1, sleepers(way, object, kind));
+			EXPECT_FALSE(runner_is_done(&behind.runner));
+			ASSERT_EQ(0, way->give(object));
+		}
+		EXPECT_EQ(0, visitor_join(&behind));
+		EXPECT_EQ(0, sleepers(way, object, kind));
+		EXPECT_EQ(0, way->destroy(object));
+	}
+}
+
+/* Nobody is next: it is there still, once. */
+USERLIB_TEST(L9_what_was_got_stays)
+{
+	struct timespec long_ago = { -1, 0 };
+	struct counted_op counted;
+	memwait_loop_t *loop;
+	enum stage stage;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(objects) * STAGES; i++) {
+		const struct way *way = objects[i / STAGES].way;
+		unsigned int kind = objects[i / STAGES].kind;
+		void *object = self->shared;
+		int again = way == &sem_way || way == &receive_way || way == &send_way ?
+			    ETIMEDOUT : 0;
+
+		stage = i % STAGES;
+		ASSERT_EQ(0, way->make(object, kind));
+		loop = new_loop();
+		counted = (struct counted_op){ 0 };
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
+		if (stage != QUEUED) {
+			ASSERT_EQ(0, way->give(object));
+		}
+		if (stage == READ)
+			read_all(loop);
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		EXPECT_TRUE(is_ended(&counted));
+		if (stage == QUEUED) {
+			ASSERT_EQ(0, way->give(object));
+		}
+		EXPECT_EQ(0, leave(way, object, way->wait(object)));
+		EXPECT_EQ(again, leave(way, object, way->wait_until(object, CLOCK_MONOTONIC,
+								    &long_ago)));
+		EXPECT_EQ(0, way->destroy(object));
+	}
+}
+
+/* A thread, or a process, gives when it is told to, and says that it has. */
+struct giver {
+	const struct way *way;
+	void *object;
+	int begin, done, end;
+};
+
+static int give_when_told(struct giver *giver)
+{
+	for (;;) {
+		while (!__atomic_load_n(&giver->begin, __ATOMIC_ACQUIRE)) {
+			if (__atomic_load_n(&giver->end, __ATOMIC_ACQUIRE))
+				return 0;
+			before_next_look();
+		}
+		__atomic_store_n(&giver->begin, 0, __ATOMIC_RELAXED);
+		must(giver->way->give(giver->object));
+		__atomic_store_n(&giver->done, 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* What is given while the loop is closed is with a callback, or goes to the thread behind. */
+static void race_with_giving(struct __test_metadata *_metadata, const struct object *kind,
+			     void *object, struct giver *giver, int *called)
+{
+	const struct way *way = kind->way;
+	struct counted_op first, second;
+	struct timespec long_ago = { -1, 0 };
+	struct visitor behind;
+	memwait_loop_t *loop;
+	struct runner closer;
+	int round, got;
+
+	for (round = 0; round < RACES; round++) {
+		ASSERT_EQ(0, way->make(object, kind->kind));
+		loop = new_loop();
+		first = (struct counted_op){ 0 };
+		second = (struct counted_op){ 0 };
+		memwait_op_init(&first.op, loop, count_call, &first);
+		memwait_op_init(&second.op, loop, count_call, &second);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &first.op));
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &second.op));
+		visitor_start(&behind, way, object);
+		if (round % 3)
+			await_sleepers(way, object, kind->kind, 3);
+		if (giver) {
+			__atomic_store_n(&giver->done, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&giver->begin, 1, __ATOMIC_RELEASE);
+			linger(round);
+			if (round % 4 == 3) {
+				ASSERT_LE(0, memwait_loop_dispatch(loop));
+			}
+			ASSERT_EQ(0, memwait_loop_close(loop));
+			while (!__atomic_load_n(&giver->done, __ATOMIC_ACQUIRE))
+				before_next_look();
+		} else {
+			runner_race(&closer, memwait_loop_close, loop);
+			linger(round);
+			ASSERT_EQ(0, way->give(object));
+			ASSERT_EQ(0, runner_join(&closer));
+		}
+		ASSERT_FALSE(memwait_op_pending(&first.op) || memwait_op_pending(&second.op));
+		got = first.calls + second.calls;
+		*called += got;
+		while (got--)
+			ASSERT_EQ(0, give_next(way, object));
+		ASSERT_EQ(0, visitor_join(&behind));
+		ASSERT_EQ(way->give_back || way->lets_all_go ? 0 : ETIMEDOUT,
+			  leave(way, object, way->wait_until(object, CLOCK_MONOTONIC, &long_ago)));
+		ASSERT_EQ(0, sleepers(way, object, kind->kind));
+		ASSERT_EQ(0, way->destroy(object));
+	}
+}
+
+USERLIB_TEST(L9_close_races_with_giving)
+{
+	struct giver *giver = (struct giver *)((char *)self->shared + 4096);
+	int called = 0, by_process;
+	struct runner thread;
+	pid_t child;
+	size_t i;
+
+	giver->object = self->shared;
+	for (i = 0; i < ARRAY_SIZE(objects); i++) {
+		/* The thread that has locked it gives it. */
+		if (objects[i].kind & MEMWAIT_MUTEX_ROBUST) {
+			race_with_giving(_metadata, &objects[i], self->shared, NULL, &called);
+			continue;
+		}
+		giver->way = objects[i].way;
+		for (by_process = 0; by_process < 2; by_process++) {
+			if (by_process && objects[i].kind & MEMWAIT_PRIVATE)
+				continue;
+			giver->end = 0;
+			if (by_process)
+				child = run_in_child(give_when_told(giver));
+			else
+				runner_start(&thread, give_when_told, giver);
+			race_with_giving(_metadata, &objects[i], self->shared, giver, &called);
+			__atomic_store_n(&giver->end, 1, __ATOMIC_RELEASE);
+			EXPECT_EQ(0, by_process ? child_status(child) : runner_join(&thread));
+		}
+	}
+	TH_LOG("%d called back", called);
+}
+
+/* Waits for the signal; has it; waits for the mutex; has that; and the loop has read it. */
+USERLIB_TEST(L9_a_signal_goes_to_the_next)
+{
+	struct monitor *monitor = self->shared;
+	struct standing first, behind;
+	memwait_loop_t *loop;
+	unsigned int kind;
+	int stage, i;
+
+	for (i = 0; i < 3 * 6; i++) {
+		kind = i / 6 == 2 ? MEMWAIT_MUTEX_ROBUST : i / 6 ? MEMWAIT_MUTEX_FAIR : 0;
+		stage = i % 6;
+		monitor_init(monitor, kind);
+		loop = new_loop();
+		first = (struct standing){ .monitor = monitor, .number = 1 };
+		behind = (struct standing){ .monitor = monitor, .number = 2 };
+		ASSERT_EQ(EINPROGRESS, stand_with_loop(&first, loop));
+		runner_start(&behind.runner, stand_in_line, &behind);
+		await_sleeping(self->fd, monitor, 2);
+		if (stage == 1 || stage == 2) {
+			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+		}
+		if (stage >= 3) {
+			ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+			ASSERT_EQ(0, memwait_loop_dispatch(loop));
+			await_waiters(self->fd, &monitor->mutex, U32_SIZE, 1);
+		}
+		if (stage >= 4) {
+			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		}
+		if (stage == 2 || stage == 5)
+			read_all(loop);
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		EXPECT_EQ(0, memwait_op_pending(&first.op));
+		if (stage == 0) {
+			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
+		}
+		if (stage == 3) {
+			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		}
+		EXPECT_EQ(0, runner_join(&behind.runner));
+		EXPECT_EQ(0, first.called);
+		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
+	}
+}
+
+/* An arrival is taken back, unless all had met. */
+USERLIB_TEST(L9_a_barrier_is_left)
+{
+	static const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
+	memwait_barrier_t *barrier = self->shared;
+	struct counted_op counted;
+	struct runner runner;
+	memwait_loop_t *loop;
+	enum stage stage;
+	int met, i;
+
+	for (i = 0; i < 2 * STAGES; i++) {
+		stage = i % STAGES;
+		ASSERT_EQ(0, memwait_barrier_init(barrier, kinds[i / STAGES], 2));
+		loop = new_loop();
+		counted = (struct counted_op){ 0 };
+		memwait_op_init(&counted.op, loop, count_call, &counted);
+		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
+		if (stage != QUEUED) {
+			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+		}
+		if (stage == READ)
+			read_all(loop);
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		EXPECT_TRUE(is_ended(&counted));
+		/* The next round takes two. */
+		runner_start(&runner, memwait_barrier_wait, barrier);
+		runner_await_asleep(&runner);
+		met = memwait_barrier_wait(barrier);
+		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, met + runner_join(&runner));
+		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+	}
+}
+
+static void count_notifies(memwait_op_t *op, int result, void *data)
+{
+	if (result == MEMWAIT_OK)
+		*(unsigned int *)data += memwait_op_count(op);
+}
+
+/* One word, several, and one that is watched. */
+USERLIB_TEST(L9_a_notify_goes_to_the_next)
+{
+	struct counted_op one, any, watch;
+	struct memwait_wait waits[2] = { 0 };
+	uint32_t *word = self->shared;
+	memwait_op_t next, last;
+	unsigned int noticed;
+	memwait_loop_t *loop;
+	int stage;
+
+	waits[0].addr = (uintptr_t)&word[1];
+	waits[1].addr = (uintptr_t)word;
+	waits[0].flags = U32_SIZE;
+	waits[1].flags = U32_SIZE;
+	memwait_op_init(&next, self->loop, count_notifies, &noticed);
+	memwait_op_init(&last, self->loop, count_notifies, &noticed);
+	for (stage = 0; stage < STAGES; stage++) {
+		loop = new_loop();
+		one = (struct counted_op){ 0 };
+		any = (struct counted_op){ 0 };
+		watch = (struct counted_op){ 0 };
+		memwait_op_init(&one.op, loop, count_call, &one);
+		memwait_op_init(&any.op, loop, count_call, &any);
+		memwait_op_init(&watch.op, loop, count_call, &watch);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &one.op));
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait_any_async(waits, 2, NULL, 0, &any.op));
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, 0, &watch.op));
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, 0, &next));
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, NULL, 0, &last));
+		if (stage != QUEUED) {
+			ASSERT_EQ(3, memwait_notify(word, 3, 0));
+		}
+		if (stage == READ)
+			read_all(loop);
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		EXPECT_TRUE(is_ended(&one) && is_ended(&any) && is_ended(&watch));
+		EXPECT_EQ(2, memwait_waiters(word, 0));
+		EXPECT_EQ(0, memwait_waiters(&word[1], 0));
+		noticed = 0;
+		EXPECT_EQ(stage == QUEUED ? 0 : 2, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(stage == QUEUED ? 0 : 3, noticed);
+		EXPECT_EQ(0, memwait_op_cancel(&next));
+		EXPECT_EQ(0, memwait_op_cancel(&last));
+	}
+}
+
+#define NOTIFIERS	2	/* threads, and as many processes */
+#define WAITS		16	/* of each loop that is closed */
+
+struct account {
+	uint32_t word;
+	int end;
+	uint64_t counted;	/* the sum of what notifies have returned */
+};
+
+static int notify_until_end(struct account *account)
+{
+	uint64_t counted = 0;
+	int ret;
+
+	while (!__atomic_load_n(&account->end, __ATOMIC_ACQUIRE)) {
+		ret = memwait_notify(&account->word, 1 + counted % 3, 0);
+		if (ret < 0)
+			return 1;
+		counted += (uint64_t)ret;
+	}
+	__atomic_add_fetch(&account->counted, counted, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void count_ok(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	*(uint64_t *)data += result == MEMWAIT_OK;
+}
+
+/*
+ * What notifies have counted is what callbacks were told: those of the loops that are closed, and
+ * those of operations that stay. As these are always queued, a notify can always go on.
+ */
+USERLIB_TEST(L9_R5_no_notify_is_lost_or_made_up)
+{
+	struct account *account = self->shared;
+	uint64_t called = 0;
+	unsigned int stayed = 0;
+	struct runner threads[NOTIFIERS];
+	pid_t children[NOTIFIERS];
+	memwait_op_t ops[WAITS], stays[2 * WAITS];
+	memwait_loop_t *loop;
+	int round, i;
+
+	for (i = 0; i < 2 * WAITS; i++) {
+		memwait_op_init(&stays[i], self->loop, count_notifies, &stayed);
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  memwait_watch32(&account->word, 0, NULL, 0, &stays[i]));
+	}
+	for (i = 0; i < NOTIFIERS; i++) {
+		children[i] = run_in_child(notify_until_end(account));
+		runner_start(&threads[i], notify_until_end, account);
+	}
+	for (round = 0; round < 10 * RACES; round++) {
+		loop = new_loop();
+		for (i = 0; i < WAITS; i++) {
+			memwait_op_init(&ops[i], loop, count_ok, &called);
+			ASSERT_EQ(MEMWAIT_PENDING,
+				  memwait_wait32_async(&account->word, 0, NULL, 0, &ops[i]));
+		}
+		linger(round);
+		if (round % 3 == 0) {
+			ASSERT_LE(0, memwait_loop_dispatch(loop));
+		} else if (round % 3 == 1) {
+			read_all(loop);
+		}
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+	}
+	__atomic_store_n(&account->end, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < NOTIFIERS; i++) {
+		EXPECT_EQ(0, child_status(children[i]));
+		EXPECT_EQ(0, runner_join(&threads[i]));
+	}
+	while (memwait_loop_dispatch(self->loop))
+		;
+	EXPECT_EQ(account->counted, called + stayed);
+	TH_LOG("%llu notifies counted, %llu called back", (unsigned long long)account->counted,
+	       (unsigned long long)called);
+	for (i = 0; i < 2 * WAITS; i++)
+		EXPECT_EQ(0, memwait_op_cancel(&stays[i]));
+}
+
+struct closing {
+	memwait_op_t op;
+	memwait_loop_t *loop;
+	int err;
+};
+
+static void close_loop(memwait_op_t *op, int result, void *data)
+{
+	struct closing *closing = data;
+
+	(void)op;
+	(void)result;
+	closing->err = memwait_loop_close(closing->loop);
+}
+
+/* Neither a callback nor another thread can: nothing is done. After a stop they can. */
+USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
+{
+	memwait_loop_t *loop = new_loop();
+	struct closing closing = { .loop = loop };
+	struct counted_op counted = { 0 };
+	uint32_t *word = self->shared;
+	struct runner runner;
+
+	memwait_op_init(&closing.op, loop, close_loop, &closing);
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
+	runner_start(&runner, memwait_loop_run, loop);
+	runner_await_asleep(&runner);
+	EXPECT_EQ(-EBUSY, memwait_loop_close(loop));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(1, memwait_waiters(word, 0));
+	ASSERT_EQ(0, memwait_loop_stop(loop));
+	EXPECT_EQ(0, runner_join(&runner));
+
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &closing.op));
+	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(loop));
+	EXPECT_EQ(-EBUSY, closing.err);
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+
+	/* A callback of another loop can. */
+	memwait_op_init(&closing.op, self->loop, close_loop, &closing);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &closing.op));
+	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, closing.err);
+	EXPECT_TRUE(is_ended(&counted));
+	EXPECT_EQ(0, memwait_waiters(word, 0));
+}
+
+/* Most are queued, some are ready: all are ended, and cost the user nothing any more. */
+USERLIB_TEST(L9_many_operations)
+{
+	const int many = 1000;
+	struct counted_op *ops = calloc(many, sizeof(*ops));
+	memwait_loop_t *loop = new_loop();
+	uint32_t *word = self->shared;
+	int i;
+
+	for (i = 0; i < many; i++) {
+		memwait_op_init(&ops[i].op, loop, count_call, &ops[i]);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &ops[i].op));
+	}
+	ASSERT_EQ(100, memwait_notify(word, 100, 0));
+	ASSERT_EQ(0, memwait_op_cancel(&ops[99].op));
+	ASSERT_EQ(0, memwait_op_cancel(&ops[500].op));
+	ASSERT_EQ(0, memwait_loop_close(loop));
+	for (i = 0; i < many; i++)
+		ASSERT_TRUE(is_ended(&ops[i]));
+	EXPECT_EQ(0, memwait_waiters(word, 0));
+	free(ops);
+}
+
+/* A child closes its copy, and the parent's operation goes on. */
+USERLIB_TEST(L9_L1_a_child_ends_nothing)
+{
+	memwait_loop_t *loop = new_loop();
+	struct counted_op counted = { 0 };
+	memwait_sem_t *sem = self->shared;
+
+	must(memwait_sem_init(sem, 0, 0));
+	memwait_op_init(&counted.op, loop, count_call, &counted);
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
+	EXPECT_EQ(0, child_status(run_in_child(memwait_loop_close(loop))));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	ASSERT_EQ(0, dispatch_until(loop, &counted.calls, 1));
+	EXPECT_EQ(0, counted.result);
+	EXPECT_EQ(0, memwait_loop_close(loop));
+}
+
+TEST_HARNESS_MAIN
