@@ -2,10 +2,10 @@
 /*
  * Loops and operations.
  *
- * An operation is idle, queued in the kernel, or ready: its completion was read. The loop has a list
- * of each of the latter two. Its lock protects lists and states. Every step of an operation runs
- * under the lock, callbacks run without it. Each operation that has begun ends exactly once: by its
- * callback, whose thread makes it idle under the lock before the call, by cancel, or by close.
+ * An operation is idle, queued in the kernel, or ready: its completion was read. The loop has a
+ * list of each of the latter two. Its lock protects lists and states. Every step of an operation
+ * runs under the lock, callbacks run without it. Each operation that has begun ends exactly once:
+ * by its callback, whose thread makes it idle under the lock before the call, by cancel or close.
  *
  * An operation that goes on (memwait_watch*()) has many callbacks, each for a number of notifies.
  * While one runs, the operation is called: what is read for it is added to the next number, and
@@ -28,20 +28,21 @@
  * thread is within a call: it could wait for that thread, but not for a thread that is about to
  * call, and not for its own callback.
  *
- * A kick also wakes threads that sleep in memwait_loop_run() and must leave: nothing is pending, or
- * memwait_loop_stop() came after they had begun. Any thread may read the kick, and poll() rechecks
- * readiness before it returns. Hence:
+ * A kick also wakes threads that sleep in a run, memwait_loop_run() or memwait_op_wait(), and must
+ * leave: nothing is pending, or not what they wait for, or memwait_loop_stop() came after they had
+ * begun. Any thread may read the kick, and poll() rechecks readiness before it returns. Hence:
  *
  *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
  *	to call back, leaves an unread kick behind.
  *	A thread that has woken no longer counts as asleep, so the kicks end with the last sleeper.
  *
  * While a callback runs nothing may be pending, and its operation may begin again. So threads that
- * sleep until nothing is pending are woken only after the callback returns.
+ * sleep until nothing is pending are woken only after the callback returns. A thread that waits for
+ * one operation also waits for a callback of it in another thread, but not for any other callback.
  *
  * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
- * lock. It changes one word, @runs_and_stops, which also counts the memwait_loop_run() calls. If
- * there is none, the stop is kept for the next one.
+ * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is none, the
+ * stop is kept for the next one.
  *
  *	stop				thread that drops the lock while others sleep
  *	(1) count the stop		(1) queue the kick if not queued
@@ -78,15 +79,15 @@ struct memwait_loop {
 	struct memwait_op kick;		/* pending, unless it cannot be armed */
 	_Atomic uint32_t kick_word;
 	bool kicked;			/* kick's completion is unread */
-	struct visit *visits;		/* dispatch and run calls in progress */
-	uint32_t asleep;		/* run calls in poll() */
+	struct visit *visits;		/* dispatches and runs in progress */
+	uint32_t asleep;		/* runs in poll() */
 	uint32_t leaving;		/* of @asleep: told to return by a stop */
 	uint32_t stops_seen;		/* of @runs_and_stops */
 	_Atomic uint64_t runs_and_stops;	/* lock-free, see above */
 	_Atomic size_t pending;
 };
 
-/* runs_and_stops: number of run calls in progress, and of stops that met some. */
+/* runs_and_stops: number of runs in progress, and of stops that met some. */
 #define RUN		1ULL
 #define RUNS		0x7fffffffULL
 #define STOPPED		0x80000000ULL	/* a stop that met none, for the next run */
@@ -95,13 +96,14 @@ struct memwait_loop {
 /* Poll interval in ms of a thread that cannot be kicked. */
 #define WITHOUT_KICK	100
 
-/* A call of memwait_loop_dispatch() or memwait_loop_run(), on its thread's stack. */
+/* A call of memwait_loop_dispatch(), or a run, on its thread's stack. */
 struct visit {
 	struct visit *next;		/* of the loop's */
 	memwait_loop_t *loop;
 	pthread_t thread;
 	const struct memwait_op *calls;	/* whose callback runs, or NULL; may be gone */
 	struct memwait_op *returns_to;	/* the same if it goes on, until the callback cancels it */
+	const struct memwait_op *until;	/* waits for its end, or NULL: that nothing is pending */
 	uint32_t process;		/* the calling one */
 	int state;			/* from loop_lock() */
 	bool is_run;
@@ -373,13 +375,46 @@ static void loop_see_stops(memwait_loop_t *loop, uint32_t stops)
 	loop->leaving = loop->asleep;
 }
 
+/* Whether a thread other than @thread runs a callback of an idle operation. */
+static bool is_called(const memwait_loop_t *loop, const struct memwait_op *op, pthread_t thread)
+{
+	const struct visit *visit;
+
+	for (visit = loop->visits; visit; visit = visit->next) {
+		if (visit->calls == op && !pthread_equal(visit->thread, thread))
+			return true;
+	}
+	return false;
+}
+
+/* Whether a run has nothing to wait for. */
+static bool visit_is_over(const struct visit *visit)
+{
+	if (!visit->until)
+		return !memwait_loop_pending(visit->loop);
+	return op_state(visit->until) == MEMWAIT_OP_IDLE &&
+	       !is_called(visit->loop, visit->until, visit->thread);
+}
+
+/* Whether a run sleeps that is over; @calls_back: one that waits for an operation. */
+static bool has_sleeper_that_is_over(const memwait_loop_t *loop, bool calls_back)
+{
+	const struct visit *visit;
+
+	for (visit = loop->asleep ? loop->visits : NULL; visit; visit = visit->next) {
+		if (visit->asleep && (visit->until || !calls_back) && visit_is_over(visit))
+			return true;
+	}
+	return false;
+}
+
 /* Before dropping the lock: kicks if a sleeper must leave. */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
 	if (loop->asleep && kick_is_idle(loop))
 		loop_arm_kick(loop);
 	loop_see_stops(loop, loop_stops(loop));
-	if (loop->leaving)
+	if (loop->leaving || has_sleeper_that_is_over(loop, true))
 		loop_kick(loop);
 }
 
@@ -387,7 +422,7 @@ static void loop_heed_stops(memwait_loop_t *loop)
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);
-	if (!ready_is_empty(loop) || (loop->asleep && !memwait_loop_pending(loop)))
+	if (!ready_is_empty(loop) || has_sleeper_that_is_over(loop, false))
 		loop_kick(loop);
 }
 
@@ -439,18 +474,6 @@ static void visit_remove(struct visit *visit)
 static bool is_elsewhere(const struct visit *visit)
 {
 	return !pthread_equal(visit->thread, pthread_self());
-}
-
-/* Whether another thread runs a callback of an idle operation. */
-static bool is_called_elsewhere(const memwait_loop_t *loop, const struct memwait_op *op)
-{
-	const struct visit *visit;
-
-	for (visit = loop->visits; visit; visit = visit->next) {
-		if (visit->calls == op && is_elsewhere(visit))
-			return true;
-	}
-	return false;
 }
 
 /* The one that runs the callback of an operation that is called. */
@@ -608,7 +631,8 @@ struct memwait_call memwait_op_call(struct memwait_op *op, int result)
 
 void memwait_call_back(const struct memwait_call *call)
 {
-	call->callback(call->op, call->result, call->data);
+	if (call->callback)
+		call->callback(call->op, call->result, call->data);
 }
 
 static int dispatch(struct visit *visit)
@@ -642,6 +666,7 @@ static int dispatch(struct visit *visit)
 			visit->returns_to = op;
 			op_set_state(op, MEMWAIT_OP_CALLED);
 		} else {
+			op->outcome = result;
 			op_set_state(op, MEMWAIT_OP_IDLE);
 			count_pending(loop, -1);
 		}
@@ -670,7 +695,7 @@ static int run(struct visit *visit)
 	/* A reused descriptor may never become readable. */
 	if (!loop_is_open(loop))
 		return -EBADF;
-	while (!visit_is_stopped(visit) && memwait_loop_pending(loop)) {
+	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		visit_leave(visit, true);
 		ret = poll(&pollfd, 1, kick_is_idle(loop) ? WITHOUT_KICK : -1) < 0 ? -errno : 0;
 		errno = saved;
@@ -684,10 +709,24 @@ static int run(struct visit *visit)
 	return 0;
 }
 
-static int visit_make(memwait_loop_t *loop, bool is_run)
+/* Of the operation that a run has waited for. */
+static int visit_result(const struct visit *visit, int *result)
+{
+	if (!visit_is_over(visit))
+		return -EINTR;
+	if (visit->until->cancelled)
+		return -ECANCELED;
+	if (result)
+		*result = visit->until->outcome;
+	return 0;
+}
+
+static int visit_make(memwait_loop_t *loop, bool is_run, const struct memwait_op *until,
+		      int *result)
 {
 	struct visit visit = {
 		.loop = loop,
+		.until = until,
 		.process = memwait_process_number(),
 		.thread = pthread_self(),
 		.is_run = is_run,
@@ -701,6 +740,8 @@ static int visit_make(memwait_loop_t *loop, bool is_run)
 	pthread_cleanup_push(cancelled, &visit);
 	visit_begin(&visit);
 	ret = is_run ? run(&visit) : dispatch(&visit);
+	if (until && !ret)
+		ret = visit_result(&visit, result);
 	visit_end(&visit);
 	pthread_cleanup_pop(0);
 	return ret;
@@ -708,12 +749,17 @@ static int visit_make(memwait_loop_t *loop, bool is_run)
 
 int memwait_loop_dispatch(memwait_loop_t *loop)
 {
-	return visit_make(loop, false);
+	return visit_make(loop, false, NULL, NULL);
 }
 
 int memwait_loop_run(memwait_loop_t *loop)
 {
-	return visit_make(loop, true);
+	return visit_make(loop, true, NULL, NULL);
+}
+
+int memwait_op_wait(memwait_op_t *op, int *result)
+{
+	return op ? visit_make(to_op(op)->loop, true, to_op(op), result) : -EINVAL;
 }
 
 int memwait_loop_stop(memwait_loop_t *loop)
@@ -741,7 +787,7 @@ int memwait_loop_stop(memwait_loop_t *loop)
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data)
 {
-	if (!op || !loop || !callback)
+	if (!op || !loop)
 		return -EINVAL;
 	memset(op, 0, sizeof(*op));
 	to_op(op)->loop = loop;
@@ -803,6 +849,8 @@ int memwait_op_start(struct memwait_op *op)
 	if (result == MEMWAIT_OP_WAITS) {
 		count_pending(loop, 1);
 		result = EINPROGRESS;
+	} else {
+		op->outcome = result;
 	}
 	pthread_mutex_unlock(&loop->lock);
 	return result;
@@ -900,11 +948,11 @@ static int op_cancel(memwait_loop_t *loop, struct memwait_op *op)
 	struct visit *visit;
 
 	if (op_state(op) == MEMWAIT_OP_IDLE)
-		return is_called_elsewhere(loop, op) ? -EINPROGRESS : -ENOENT;
+		return is_called(loop, op, pthread_self()) ? -EINPROGRESS : -ENOENT;
 	if (!op->cancelled)
 		op_take_back(loop, op);
+	op->cancelled = true;
 	if (op_state(op) == MEMWAIT_OP_CALLED) {
-		op->cancelled = true;
 		visit = visit_of(loop, op);
 		if (is_elsewhere(visit))
 			return -EINPROGRESS;

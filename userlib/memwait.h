@@ -142,9 +142,9 @@ int memwait_loop_dispatch(memwait_loop_t *loop);
 int memwait_loop_run(memwait_loop_t *loop);
 
 /*
- * Makes every running memwait_loop_run(), in any thread, return after the current callback; if none
- * runs, the next one returns immediately. Callable from any thread or signal handler. -EPERM in a
- * child of fork().
+ * Makes every memwait_loop_run() and memwait_op_wait() of the loop in progress, in any thread,
+ * return after the current callback; if there is none, the next one returns immediately. Callable
+ * from any thread or signal handler. -EPERM in a child of fork().
  */
 int memwait_loop_stop(memwait_loop_t *loop);
 
@@ -152,9 +152,9 @@ int memwait_loop_stop(memwait_loop_t *loop);
 size_t memwait_loop_pending(const memwait_loop_t *loop);
 
 /*
- * Binds an operation that is not pending to a loop. @data is passed to the callback. All other
- * functions need it: they fail with EINVAL for zeroed memory, and cannot detect other uninitialised
- * memory.
+ * Binds an operation that is not pending to a loop. @callback may be NULL, as for
+ * memwait_op_wait(); @data is passed to it. All other functions need this one: they fail with
+ * EINVAL for zeroed memory, and cannot detect other uninitialised memory.
  */
 int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t callback,
 		    void *data);
@@ -167,6 +167,16 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
  * is cancelled, and pending until then. -EPERM in a child of fork().
  */
 int memwait_op_cancel(memwait_op_t *op);
+
+/*
+ * Dispatches the loop until a pending operation has ended, and no other thread runs its callback.
+ * The operation must stay in place until then. On a loop of the thread's own this is a blocking
+ * wait that memwait_loop_stop() ends. *@result (if not NULL), with 0: what the callback gets.
+ * -EINTR: stopped, and the operation is still pending, in its place: wait again, or cancel it.
+ * -ECANCELED: it was cancelled. -EPERM in a child of fork(). A cancellation point, at which the
+ * operation stays pending.
+ */
+int memwait_op_wait(memwait_op_t *op, int *result) MEMWAIT_CHECKED;
 
 /* Returns 1 if the operation is pending, or 0. */
 int memwait_op_pending(const memwait_op_t *op);

@@ -116,24 +116,26 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 		int most, calls;
 	} loops[] = { { CALLS, CALLS }, { 2, 8 }, { 1, 4 } };
 	uint32_t *word = self->shared;
+	int call, waits;
 	size_t i;
-	int call;
 
 	loop_to_stop = self->loop;
-	/* Something that stays, so that nothing but the stop ends a run. */
+	/* Something that stays, so that nothing but the stop ends a run, or a wait for it. */
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
 	memwait_op_init(&busy.op, self->loop, go_on, &busy);
-	for (i = 0; i < ARRAY_SIZE(loops); i++) {
-		for (call = 0; call < loops[i].calls; call++) {
+	for (i = 0; i < 2 * ARRAY_SIZE(loops); i++) {
+		waits = i % 2;
+		for (call = 0; call < loops[i / 2].calls; call++) {
 			busy.calls = 0;
 			busy.calls_after = 0;
-			busy.most = loops[i].most;
+			busy.most = loops[i / 2].most;
 			ASSERT_EQ(MEMWAIT_PENDING,
 				  memwait_wait32_async(word, 0, NULL, 0, &busy.op));
 			ASSERT_EQ(1, memwait_notify(word, 1, 0));
 			interrupt_at(call, stop_it);
-			ASSERT_EQ(0, memwait_loop_run(self->loop));
+			ASSERT_EQ(waits ? -EINTR : 0, waits ? memwait_op_wait(&counted.op, NULL) :
+							      memwait_loop_run(self->loop));
 			ASSERT_EQ(1, handled);
 			EXPECT_GE(1, busy.calls_after);
 			if (memwait_op_pending(&busy.op)) {

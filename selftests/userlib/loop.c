@@ -56,7 +56,6 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, memwait_loop_pending(NULL));
 	EXPECT_EQ(-EINVAL, memwait_op_init(NULL, self->loop, count_call, NULL));
 	EXPECT_EQ(-EINVAL, memwait_op_init(&zeroed, NULL, count_call, NULL));
-	EXPECT_EQ(-EINVAL, memwait_op_init(&zeroed, self->loop, NULL, NULL));
 	EXPECT_EQ(-EINVAL, memwait_op_cancel(NULL));
 	EXPECT_EQ(-EINVAL, memwait_op_cancel(&zeroed));
 	EXPECT_EQ(0, memwait_op_pending(NULL));
@@ -432,17 +431,6 @@ USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
 		EXPECT_FALSE(is_readable(self->loop));
 	}
-}
-
-/*
- * Binds to processor 0; with a priority, nobody else runs there while this does: threads that were
- * started with priority 0 have been woken, but not left poll().
- */
-static int pin(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-
-	return bind_to(0) || sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 
 /* A run sleeps, as @counted is pending, and cannot leave poll() while this thread is busy. */

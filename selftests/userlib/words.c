@@ -215,6 +215,54 @@ USERLIB_TEST(R4_times_that_overflow_are_never)
 	}
 }
 
+static int wait_relative(void *arg)
+{
+	struct timed *timed = arg;
+	uint64_t start = now_ns(CLOCK_MONOTONIC);
+	int ret = wait_timed(arg);
+
+	/* In ns: never early, from the beginning of this call. */
+	if (ret == MEMWAIT_TIMED_OUT &&
+	    now_ns(CLOCK_MONOTONIC) - start < (uint64_t)timed->time.tv_nsec)
+		return -ETIME;
+	return ret;
+}
+
+/*
+ * A wait that the kernel restarts keeps its deadline: signals that never end do not keep it. One
+ * that has returned for a signal counts anew.
+ */
+USERLIB_TEST(R4_a_relative_time_and_signals)
+{
+	struct timed timed = {
+		.word = self->shared, .time = { 0, 200000000 }, .flags = MEMWAIT_RELATIVE,
+	};
+	struct sigaction action = { .sa_handler = nothing, .sa_flags = SA_RESTART };
+	struct runner runner;
+	int signals = 0;
+
+	sigaction(SIGUSR1, &action, NULL);
+	runner_start(&runner, wait_relative, &timed);
+	while (!runner_is_done(&runner)) {
+		pthread_kill(runner.thread, SIGUSR1);
+		signals++;
+		usleep(5000);
+	}
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, runner_join(&runner));
+	EXPECT_LT(1, signals);
+
+	action.sa_flags = 0;
+	sigaction(SIGUSR1, &action, NULL);
+	do {
+		runner_start(&runner, wait_relative, &timed);
+		runner_await_asleep(&runner);
+		pthread_kill(runner.thread, SIGUSR1);
+	} while (runner_join(&runner) == MEMWAIT_TIMED_OUT);
+	EXPECT_EQ(-EINTR, runner.result);
+	runner_start(&runner, wait_relative, &timed);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, runner_join(&runner));
+}
+
 USERLIB_TEST(R2_bad_input_and_signals)
 {
 	struct sigaction action = { .sa_handler = nothing };

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0
+/* L9: a blocking wait for an operation, which a stop ends without loss of its place in line. */
+#include "objects_test.h"
+
+#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 1000)
+
+static const struct way *const ways[] = {
+	&mutex_way, &read_way, &write_way, &sem_way, &group_way, &receive_way, &send_way,
+};
+
+/* A thread that waits for the operation of a loop, and says what it was told. */
+struct waiting {
+	memwait_op_t op;
+	memwait_loop_t *loop;
+	struct runner runner;
+	int ret, result;
+	int calls;
+};
+
+static void count_callback(memwait_op_t *op, int result, void *data)
+{
+	struct waiting *waiting = data;
+
+	(void)op;
+	(void)result;
+	__atomic_add_fetch(&waiting->calls, 1, __ATOMIC_RELEASE);
+}
+
+static void waiting_init(struct waiting *waiting, memwait_loop_t *loop)
+{
+	*waiting = (struct waiting){ .loop = loop, .result = -1 };
+	must(memwait_op_init(&waiting->op, loop, count_callback, waiting));
+}
+
+static bool is_readable(memwait_loop_t *loop)
+{
+	return mw_readable(memwait_loop_fd(loop));
+}
+
+static int wait_for_op(void *arg)
+{
+	struct waiting *waiting = arg;
+
+	waiting->ret = memwait_op_wait(&waiting->op, &waiting->result);
+	return waiting->ret;
+}
+
+static void start(struct waiting *waiting)
+{
+	runner_start(&waiting->runner, wait_for_op, waiting);
+}
+
+USERLIB_TEST(L9_it_returns_the_result_of_each_object)
+{
+	struct waiting waiting;
+	struct timespec soon;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		const struct way *way = ways[i];
+
+		/* It ends while the thread sleeps. */
+		ASSERT_EQ(0, way->make(self->shared, 0));
+		waiting_init(&waiting, self->loop);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(self->shared, &waiting.op));
+		start(&waiting);
+		runner_await_asleep(&waiting.runner);
+		ASSERT_EQ(0, way->give(self->shared));
+		EXPECT_EQ(0, runner_join(&waiting.runner));
+		EXPECT_EQ(0, waiting.result);
+		EXPECT_EQ(1, waiting.calls);
+		/* It has ended before. */
+		waiting.result = -1;
+		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+		EXPECT_EQ(0, waiting.result);
+		EXPECT_EQ(0, memwait_op_wait(&waiting.op, NULL));
+		EXPECT_EQ(0, leave(way, self->shared, 0));
+		EXPECT_EQ(0, way->destroy(self->shared));
+
+		/* Without a callback, and with a deadline. */
+		ASSERT_EQ(0, way->make(self->shared, 0));
+		ASSERT_EQ(0, memwait_op_init(&waiting.op, self->loop, NULL, NULL));
+		soon = in_time(CLOCK_MONOTONIC, 20);
+		waiting.result = way->wait_until_async(self->shared, CLOCK_MONOTONIC, &soon,
+						       &waiting.op);
+		if (waiting.result == EINPROGRESS) {
+			ASSERT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+		}
+		EXPECT_EQ(ETIMEDOUT, waiting.result);
+		EXPECT_EQ(1, waiting.calls);
+	}
+}
+
+/* What ends at once has a result as well, and no callback. */
+USERLIB_TEST(L9_it_returns_the_result_of_what_did_not_wait)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32_async(word, 1, NULL, 0, &waiting.op));
+	EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, waiting.result);
+	EXPECT_EQ(0, waiting.calls);
+}
+
+USERLIB_TEST(R2_bad_input)
+{
+	memwait_op_t zeroed = { 0 };
+	int result;
+
+	EXPECT_EQ(-EINVAL, memwait_op_wait(NULL, &result));
+	EXPECT_EQ(-EINVAL, memwait_op_wait(&zeroed, &result));
+}
+
+static memwait_loop_t *loop_to_stop;
+
+static void stop_in_handler(int signal)
+{
+	(void)signal;
+	memwait_loop_stop(loop_to_stop);
+}
+
+/* By another thread, by a handler of this one, by one that comes first. It is pending still. */
+USERLIB_TEST(L9_L12_a_stop_ends_it)
+{
+	struct sigaction action = { .sa_handler = stop_in_handler, .sa_flags = SA_RESTART };
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+	int how;
+
+	loop_to_stop = self->loop;
+	sigaction(SIGUSR1, &action, NULL);
+	for (how = 0; how < 3; how++) {
+		waiting_init(&waiting, self->loop);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+		if (how == 2) {
+			ASSERT_EQ(0, memwait_loop_stop(self->loop));
+		}
+		start(&waiting);
+		if (how < 2) {
+			runner_await_asleep(&waiting.runner);
+			ASSERT_EQ(0, how ? pthread_kill(waiting.runner.thread, SIGUSR1) :
+					   memwait_loop_stop(self->loop));
+		}
+		EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
+		EXPECT_EQ(-1, waiting.result);
+		EXPECT_EQ(1, memwait_op_pending(&waiting.op));
+		EXPECT_EQ(1, memwait_waiters(word, 0));
+		start(&waiting);
+		runner_await_asleep(&waiting.runner);
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		EXPECT_EQ(0, runner_join(&waiting.runner));
+		EXPECT_EQ(MEMWAIT_OK, waiting.result);
+	}
+}
+
+/* Whenever the signal comes: also between the last look and the sleep. */
+USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
+{
+	struct sigaction action = { .sa_handler = stop_in_handler };
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+	int round;
+
+	loop_to_stop = self->loop;
+	sigaction(SIGUSR1, &action, NULL);
+	waiting_init(&waiting, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	for (round = 0; round < ROUNDS; round++) {
+		start(&waiting);
+		linger(round);
+		ASSERT_EQ(0, pthread_kill(waiting.runner.thread, SIGUSR1));
+		ASSERT_EQ(-EINTR, runner_join(&waiting.runner));
+	}
+	EXPECT_EQ(0, waiting.calls);
+	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
+}
+
+USERLIB_TEST(L9_R12_a_stop_costs_no_place_in_line)
+{
+	struct waiting waiting;
+	struct visitor behind;
+	size_t i;
+	int n;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		const struct way *way = ways[i];
+
+		if (way == &read_way || way->lets_all_go)
+			continue;
+		ASSERT_EQ(0, way->make(self->shared, 0));
+		waiting_init(&waiting, self->loop);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(self->shared, &waiting.op));
+		visitor_start(&behind, way, self->shared);
+		await_sleepers(way, self->shared, 0, 2);
+		for (n = 0; n < 5; n++) {
+			start(&waiting);
+			runner_await_asleep(&waiting.runner);
+			ASSERT_EQ(0, memwait_loop_stop(self->loop));
+			EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
+		}
+		/* What is given meanwhile is not lost either. */
+		ASSERT_EQ(0, way->give(self->shared));
+		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+		EXPECT_EQ(0, waiting.result);
+		EXPECT_FALSE(runner_is_done(&behind.runner));
+		ASSERT_EQ(0, give_next(way, self->shared));
+		EXPECT_EQ(0, visitor_join(&behind));
+		EXPECT_EQ(0, way->destroy(self->shared));
+	}
+}
+
+USERLIB_TEST(L9_a_cancel_ends_it)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	start(&waiting);
+	runner_await_asleep(&waiting.runner);
+	ASSERT_EQ(0, memwait_op_cancel(&waiting.op));
+	EXPECT_EQ(-ECANCELED, runner_join(&waiting.runner));
+	EXPECT_EQ(-1, waiting.result);
+	/* It serves again. */
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+	EXPECT_EQ(MEMWAIT_OK, waiting.result);
+}
+
+/* A callback that lasts until it is told to return. */
+struct lasting {
+	memwait_op_t op;
+	int begun, end;
+};
+
+static void last(memwait_op_t *op, int result, void *data)
+{
+	struct lasting *lasting = data;
+
+	(void)op;
+	(void)result;
+	__atomic_store_n(&lasting->begun, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&lasting->end, __ATOMIC_ACQUIRE))
+		before_next_look();
+}
+
+static int wait_for_lasting(void *arg)
+{
+	struct lasting *lasting = arg;
+	int result = -1, ret = memwait_op_wait(&lasting->op, &result);
+
+	return ret ? ret : result;
+}
+
+/* Who frees what a callback uses waits for its end, and sleeps. */
+USERLIB_TEST(L9_it_waits_for_a_callback_in_another_thread)
+{
+	struct lasting lasting = { 0 };
+	struct runner dispatcher, waiter;
+	uint32_t *word = self->shared;
+
+	memwait_op_init(&lasting.op, self->loop, last, &lasting);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &lasting.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	runner_start(&dispatcher, memwait_loop_dispatch, self->loop);
+	while (!__atomic_load_n(&lasting.begun, __ATOMIC_ACQUIRE))
+		before_next_look();
+	EXPECT_EQ(0, memwait_op_pending(&lasting.op));
+	EXPECT_EQ(-EINPROGRESS, memwait_op_cancel(&lasting.op));
+	runner_start(&waiter, wait_for_lasting, &lasting);
+	runner_await_asleep(&waiter);
+	/* A dispatch that finds nothing does not wake it. */
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+	EXPECT_FALSE(runner_is_done(&waiter));
+	__atomic_store_n(&lasting.end, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(MEMWAIT_OK, runner_join(&waiter));
+	EXPECT_EQ(1, runner_join(&dispatcher));
+	EXPECT_EQ(-ENOENT, memwait_op_cancel(&lasting.op));
+}
+
+static void join_waiter(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	if (result || runner_join(data))
+		abort();
+}
+
+/* But not for other callbacks: that of the second operation waits for the thread. */
+USERLIB_TEST(L9_another_callback_does_not_keep_it)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+	memwait_op_t second;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	waiting_init(&waiting, self->loop);
+	memwait_op_init(&second, self->loop, join_waiter, &waiting.runner);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &second));
+	ASSERT_EQ(0, pin(0));
+	start(&waiting);
+	runner_await_asleep(&waiting.runner);
+	/* It cannot leave poll() before this thread has read both. */
+	ASSERT_EQ(0, pin(20));
+	ASSERT_EQ(2, memwait_notify(word, 2, 0));
+	EXPECT_EQ(2, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(MEMWAIT_OK, waiting.result);
+}
+
+/* The thread calls back what else has come to its loop. */
+USERLIB_TEST(L9_it_dispatches_the_others)
+{
+	struct counted_op other = { 0 };
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	memwait_op_init(&other.op, self->loop, count_call, &other);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &other.op));
+	start(&waiting);
+	runner_await_asleep(&waiting.runner);
+	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
+	while (!__atomic_load_n(&other.calls, __ATOMIC_ACQUIRE))
+		before_next_look();
+	runner_await_asleep(&waiting.runner);
+	EXPECT_FALSE(runner_is_done(&waiting.runner));
+	/* It ends, although something is pending. */
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &other.op));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(0, runner_join(&waiting.runner));
+	EXPECT_EQ(0, memwait_op_cancel(&other.op));
+}
+
+/* Whichever of the two threads reads the completion. */
+USERLIB_TEST(L9_two_threads_wait_and_one_runs)
+{
+	struct waiting waiting, second;
+	uint32_t *word = self->shared;
+	struct runner runner;
+	int round;
+
+	for (round = 0; round < ROUNDS / 4; round++) {
+		waiting_init(&waiting, self->loop);
+		waiting_init(&second, self->loop);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &second.op));
+		start(&waiting);
+		start(&second);
+		runner_start(&runner, memwait_loop_run, self->loop);
+		linger(round);
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		ASSERT_EQ(0, runner_join(&waiting.runner));
+		ASSERT_EQ(MEMWAIT_OK, waiting.result);
+		ASSERT_EQ(1, waiting.calls);
+		ASSERT_EQ(1, memwait_op_pending(&second.op));
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		ASSERT_EQ(0, runner_join(&second.runner));
+		ASSERT_EQ(0, runner_join(&runner));
+		ASSERT_EQ(MEMWAIT_OK, second.result);
+	}
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+}
+
+/* It is the clean-up handler that takes the operation back. */
+USERLIB_TEST(L5_it_is_a_cancellation_point)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	start(&waiting);
+	runner_await_asleep(&waiting.runner);
+	ASSERT_EQ(0, pthread_cancel(waiting.runner.thread));
+	pthread_join(waiting.runner.thread, NULL);
+	EXPECT_EQ(0, waiting.runner.done);
+	EXPECT_EQ(1, memwait_op_pending(&waiting.op));
+	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
+}
+
+USERLIB_TEST(L1_not_in_a_child)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	EXPECT_EQ(0, child_status(run_in_child(memwait_op_wait(&waiting.op, NULL) != -EPERM)));
+	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
+}
+
+/* One that goes on ends with its deadline. */
+USERLIB_TEST(L9_a_watch_ends_at_its_deadline)
+{
+	struct timespec soon = { 0, 20000000 };
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+	int notified;
+
+	/* A machine may be too slow for the notify. */
+	do {
+		waiting_init(&waiting, self->loop);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_watch32(word, 0, &soon, MEMWAIT_RELATIVE,
+							   &waiting.op));
+		notified = memwait_notify(word, 1, 0);
+		EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+		EXPECT_EQ(MEMWAIT_TIMED_OUT, waiting.result);
+		EXPECT_EQ(1 + notified, waiting.calls);
+	} while (!notified);
+}
+
+TEST_HARNESS_MAIN
