@@ -289,6 +289,72 @@ USERLIB_TEST(R2_bad_input_and_signals)
 	EXPECT_EQ(-EINTR, runner_join(&runner));
 }
 
+/* What a thread, an operation and a requeue refuse, in each width: before they do anything. */
+#define EXPECT_REFUSALS(bits)								\
+do {											\
+	const struct timespec bad = { 0, 1000000000 };					\
+	char *apart = (char *)word + (bits) / 16;					\
+	unsigned int flags, woken = 7;							\
+											\
+	for (flags = 1; flags; flags <<= 1) {						\
+		if (flags & known)							\
+			continue;							\
+		EXPECT_EQ(-EINVAL, memwait_wait##bits(word, 0, NULL, flags));		\
+		EXPECT_EQ(-EINVAL, memwait_wait##bits##_async(word, 0, NULL, flags, &op)); \
+		EXPECT_EQ(-EINVAL, memwait_watch##bits(word, 0, NULL, flags, &op));	\
+		EXPECT_EQ(-EINVAL, memwait_notify_wait##bits(word, 1, word, 0, NULL, flags, \
+							     &woken));			\
+		EXPECT_EQ(-EINVAL, memwait_requeue##bits(word, 0, word, 1, 1, flags, &woken, \
+							 NULL));			\
+	}										\
+	EXPECT_EQ(-EINVAL, memwait_watch##bits(word, 0, NULL, MEMWAIT_OWNED, &op));	\
+	EXPECT_EQ(-EINVAL, memwait_requeue##bits(word, 0, word, 1, 1, MEMWAIT_RELATIVE, NULL, \
+						 NULL));				\
+	EXPECT_EQ(-EINVAL, memwait_wait##bits(word, 0, &bad, 0));			\
+	EXPECT_EQ(-EINVAL, memwait_wait##bits##_async(word, 0, &bad, 0, &op));		\
+	EXPECT_EQ(-EINVAL, memwait_watch##bits(word, 0, &bad, 0, &op));			\
+	EXPECT_EQ(-EINVAL, memwait_notify_wait##bits(word, 1, word, 0, &bad, 0, &woken)); \
+	EXPECT_EQ(-EFAULT, memwait_wait##bits(NULL, 0, NULL, 0));			\
+	EXPECT_EQ(-EFAULT, memwait_wait##bits##_async(NULL, 0, NULL, 0, &op));		\
+	EXPECT_EQ(-EFAULT, memwait_watch##bits(NULL, 0, NULL, 0, &op));			\
+	EXPECT_EQ(-EFAULT, memwait_requeue##bits(NULL, 0, word, 1, 1, 0, NULL, NULL));	\
+	EXPECT_EQ(-EINVAL, memwait_wait##bits##_async(word, 0, NULL, 0, NULL));		\
+	EXPECT_EQ(-EINVAL, memwait_wait##bits##_async(word, 0, NULL, 0, &zeroed));	\
+	EXPECT_EQ(-EINVAL, memwait_watch##bits(word, 0, NULL, 0, NULL));		\
+	EXPECT_EQ(-EINVAL, memwait_watch##bits(word, 0, NULL, 0, &zeroed));		\
+	if ((bits) > 8) {								\
+		EXPECT_EQ(-EINVAL, memwait_wait##bits(apart, 0, NULL, 0));		\
+		EXPECT_EQ(-EINVAL, memwait_wait##bits##_async(apart, 0, NULL, 0, &op));	\
+		EXPECT_EQ(-EINVAL, memwait_watch##bits(apart, 0, NULL, 0, &op));	\
+		EXPECT_EQ(-EINVAL, memwait_notify_wait##bits(word, 1, apart, 0, NULL, 0, &woken)); \
+		EXPECT_EQ(-EINVAL, memwait_requeue##bits(apart, 0, word, 1, 1, 0, &woken, NULL)); \
+		EXPECT_EQ(-EINVAL, memwait_requeue##bits(word, 0, apart, 1, 1, 0, &woken, NULL)); \
+	}										\
+	EXPECT_EQ(1, memwait_waiters(word, 0));						\
+	EXPECT_EQ(0, memwait_op_pending(&op));						\
+} while (0)
+
+USERLIB_TEST(R2_each_width_refuses_the_same)
+{
+	const unsigned int known = MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE |
+				   MEMWAIT_OWNED;
+	struct counted_op waits = { 0 };
+	memwait_op_t op, zeroed = { 0 };
+	uint64_t *word = self->shared;
+
+	ASSERT_EQ(0, memwait_op_init(&op, self->loop, count_call, NULL));
+	/* One that waits meanwhile: it is neither woken nor moved. */
+	ASSERT_EQ(0, memwait_op_init(&waits.op, self->loop, count_call, &waits));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waits.op));
+	EXPECT_REFUSALS(8);
+	EXPECT_REFUSALS(16);
+	EXPECT_REFUSALS(32);
+	if (sizeof(void *) == 8)
+		EXPECT_REFUSALS(64);
+	EXPECT_EQ(0, memwait_op_cancel(&waits.op));
+	EXPECT_EQ(0, waits.calls);
+}
+
 USERLIB_TEST(R8_processes_meet_on_a_word)
 {
 	struct counted_op counted = { 0 };
