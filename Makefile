@@ -123,10 +123,13 @@ try:						## a wait and a notify, on the running kernel or in a VM with a prompt
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
 	@selftests/lint/style
 
+abi:						## record what programs rely on anew, and print what has changed
+	@selftests/vm/host abi
+
 clean:						## remove what was built here; the cache stays
 	@if [ -d "$(KDIR)" ]; then $(MAKE) -C $(KDIR) M=$(CURDIR) clean; fi
 	@$(MAKE) -s -C userlib clean
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo docs try style clean
+	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo docs try style abi clean

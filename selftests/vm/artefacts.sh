@@ -192,7 +192,7 @@ need_root()
 		suite=bookworm
 		extra=bookworm-security
 		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
-		packages+=,relacy-dev,systemtap-sdt-dev
+		packages+=,relacy-dev,systemtap-sdt-dev,musl-tools
 		what="compilers and checkers"
 		# Of the event loops in the examples.
 		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
