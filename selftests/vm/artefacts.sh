@@ -311,6 +311,7 @@ need_in_tree_files()
 		-type f -name '*[a-z]' ! -name '*.o' ! -name '*.ko' ! -name '*.mod*' ! -name '*.svg' \
 		! -path '*/vm/*' ! -path '*/lint/*' ! -path '*/userlib/*' ! -path '*/bench/*' \
 		! -path '*/fuzz/*' ! -path '*/bindings/*' | sort)
+	in_tree+=("$top/userlib/examples/ioctls.c")
 }
 
 # The kernel, the driver as its module, and its kselftests of the driver, installed.
