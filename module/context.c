@@ -126,7 +126,7 @@ static void memwait_context_end(struct memwait_context *context)
 	if (current->flags & PF_EXITING)
 		memwait_pins_leave(context->user, &unused);
 	else
-		memwait_pins_put(context->user, &unused);
+		memwait_pins_put(context, &unused);
 }
 
 /**
@@ -214,7 +214,7 @@ int memwait_release(struct inode *inode, struct file *file)
 	if (context->identity)
 		memwait_identity_kill(context->identity, false);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
-	memwait_pins_put(context->user, &unused);	/* last, may block forever */
+	memwait_pins_put(context, &unused);	/* last, may block forever */
 	memwait_context_put(context);
 	return 0;
 }
@@ -239,6 +239,23 @@ static unsigned int memwait_copy_records(const struct memwait_completion *record
 	return copied;
 }
 
+static void memwait_read_record(struct memwait_completion *record,
+				struct memwait_async_waiter *wait)
+{
+	record->user_data = wait->user_data;
+	record->id = wait->id;
+	record->result = wait->count ? MEMWAIT_OK : wait->waiter.result;
+	record->index = 0;
+	if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
+		record->index = to_group(wait)->group.claimed - to_group(wait)->members;
+	record->count = wait->count;
+	record->flags = 0;
+	/* With a passed deadline there is one more. */
+	if (wait->waiter.state == MEMWAIT_QUEUED ||
+	    (wait->count && wait->waiter.result == MEMWAIT_TIMED_OUT))
+		record->flags = MEMWAIT_MORE;
+}
+
 /*
  * Moves the oldest completions to the end of @taken. Copies out first: completions that user space
  * did not get stay. Sets @persistent if there is a wait with MEMWAIT_PERSISTENT among them. Returns
@@ -259,18 +276,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 	list_for_each_entry(wait, &context->completed, node) {
 		if (nr == room)
 			break;
-		records[nr].user_data = wait->user_data;
-		records[nr].id = wait->id;
-		records[nr].result = wait->count ? MEMWAIT_OK : wait->waiter.result;
-		records[nr].index = 0;
-		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
-			records[nr].index = to_group(wait)->group.claimed - to_group(wait)->members;
-		records[nr].count = wait->count;
-		records[nr].flags = 0;
-		/* With a passed deadline there is one more. */
-		if (wait->waiter.state == MEMWAIT_QUEUED ||
-		    (wait->count && wait->waiter.result == MEMWAIT_TIMED_OUT))
-			records[nr].flags = MEMWAIT_MORE;
+		memwait_read_record(&records[nr], wait);
 		waits[nr++] = wait;
 	}
 	spin_unlock(&context->lock);
@@ -283,9 +289,10 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 
 	spin_lock(&context->lock);
 	for (i = 0; i < nr; i++) {
-		waits[i]->count -= records[i].count;
-		waits[i]->reading = records[i].count;
-		*persistent = *persistent || waits[i]->waiter.persistent;
+		wait = waits[i];
+		wait->reading = records[i].count;
+		wait->count -= wait->reading;
+		*persistent |= wait->waiter.persistent;
 	}
 	list_cut_position(&copied, &context->completed, &waits[nr - 1]->node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
@@ -479,7 +486,7 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		return ret;
 	ret = memwait_read(context, to, nonblocking, &unused);
 	memwait_context_unuse(context);
-	memwait_pins_put(context->user, &unused);
+	memwait_pins_put(context, &unused);
 	return ret;
 }
 

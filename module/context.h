@@ -185,6 +185,7 @@ struct memwait_spares {
  *	alloc.c
  * @nr_told: length of @told
  * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
+ * @spare_pin: memory of a freed pin for the next one, or %NULL; without lock
  * @nr_pins: number of pins of its waits
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
@@ -223,6 +224,7 @@ struct memwait_context {
 	struct list_head told;
 	unsigned int nr_told;
 	struct memwait_pin *last_pins[2];
+	struct memwait_pin *spare_pin;
 	unsigned int nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
@@ -261,7 +263,7 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
 bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused);
-void memwait_pins_put(struct memwait_user *user, struct llist_head *unused);
+void memwait_pins_put(struct memwait_context *context, struct llist_head *unused);
 int memwait_user_init(work_func_t bury);
 void memwait_user_exit(void);
 struct memwait_context *memwait_context_alloc(void);

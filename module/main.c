@@ -115,7 +115,7 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 			return ret;
 		ret = memwait_cancel(context, &u.cancel, &unused);
 		memwait_context_unuse(context);
-		memwait_pins_put(context->user, &unused);
+		memwait_pins_put(context, &unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ANY):
 		ret = memwait_copy_arg(&u.wait_any, sizeof(u.wait_any), arg, size);
