@@ -423,7 +423,7 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 }
 
 /**
- * memwait_wait_async() - MEMWAIT_IOC_WAIT_ASYNC
+ * memwait_wait_async() - arm a batch of async waits
  * @context: the caller's, after memwait_context_use()
  * @batch: from user space, unchecked
  *

@@ -8,7 +8,8 @@
  * needs, and returns when the waits are completed. A single wait is woken by futex(2), as that was
  * found to be two or three per cent cheaper than a second submission; then a third call asks for
  * the completion. A ring whose completions are made as its thread leaves the kernel, whatever it
- * called, does without the third: it is the other kind of ring.
+ * called, does without the third: it is the other kind of ring. WAIT_ASYNC_READ does, too: the call
+ * that arms the next batch reads the completions of the last one.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -25,6 +26,7 @@ struct waits {
 	uint32_t *words;
 	bool *armed;		/* its completion has not been seen */
 	uint64_t *ids;		/* for memwait */
+	int unread;		/* notified, and left to the next arming */
 	int fd;
 	struct ring ring;
 	double memory;		/* of the kernel, before */
@@ -70,9 +72,8 @@ static void memwait_close_side(struct waits *waits)
 	close(waits->fd);
 }
 
-static bool memwait_arm(struct waits *waits, long from, int n)
+static void memwait_fill(const struct waits *waits, struct memwait_async *entries, long from, int n)
 {
-	static struct memwait_async entries[BATCH];
 	int i;
 
 	for (i = 0; i < n; i++)
@@ -85,8 +86,12 @@ static bool memwait_arm(struct waits *waits, long from, int n)
 			},
 			.user_data = from + i,
 		};
-	if (!bench_arm(waits->fd, entries, n))
-		return false;
+}
+
+static bool memwait_note(struct waits *waits, const struct memwait_async *entries, long from, int n)
+{
+	int i;
+
 	for (i = 0; i < n; i++) {
 		if (entries[i].result != MEMWAIT_PENDING)
 			return false;
@@ -96,34 +101,94 @@ static bool memwait_arm(struct waits *waits, long from, int n)
 	return true;
 }
 
-static bool memwait_end(struct waits *waits, long from, int n)
+static bool memwait_arm(struct waits *waits, long from, int n)
+{
+	static struct memwait_async entries[BATCH];
+
+	memwait_fill(waits, entries, from, n);
+	return bench_arm(waits->fd, entries, n) && memwait_note(waits, entries, from, n);
+}
+
+static bool memwait_notify(struct waits *waits, long from, int n)
 {
 	static struct memwait_notify notifies[BATCH];
-	static struct memwait_completion done[BATCH];
-	int got, i;
+	int i;
 
-	if (n == 1) {
-		if (mw_notify(waits->fd, &waits->words[from], 1, word_flags(waits)) != 1)
+	if (n == 1)
+		return mw_notify(waits->fd, &waits->words[from], 1, word_flags(waits)) == 1;
+	for (i = 0; i < n; i++)
+		notifies[i] = (struct memwait_notify) {
+			.addr = (uintptr_t)&waits->words[from + i],
+			.count = 1,
+			.flags = word_flags(waits),
+		};
+	return bench_notify(waits->fd, notifies, n);
+}
+
+static bool have_ended(struct waits *waits, const struct memwait_completion *done, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		if (done[i].result != MEMWAIT_OK || !has_ended(waits, done[i].user_data))
 			return false;
-	} else {
-		for (i = 0; i < n; i++)
-			notifies[i] = (struct memwait_notify) {
-				.addr = (uintptr_t)&waits->words[from + i],
-				.count = 1,
-				.flags = word_flags(waits),
-			};
-		if (!bench_notify(waits->fd, notifies, n))
-			return false;
-	}
+	return true;
+}
+
+static bool memwait_reap(struct waits *waits, int n)
+{
+	static struct memwait_completion done[BATCH];
+	int got;
+
 	for (; n; n -= got) {
 		got = mw_read(waits->fd, done, n);
-		if (got <= 0)
+		if (got <= 0 || !have_ended(waits, done, got))
 			return false;
-		for (i = 0; i < got; i++)
-			if (done[i].result != MEMWAIT_OK || !has_ended(waits, done[i].user_data))
-				return false;
 	}
 	return true;
+}
+
+static bool memwait_end(struct waits *waits, long from, int n)
+{
+	return memwait_notify(waits, from, n) && memwait_reap(waits, n);
+}
+
+/* Arms this batch, and reads the completions of the last one. */
+static bool arm_and_read(struct waits *waits, long from, int n)
+{
+	static struct memwait_async entries[BATCH];
+	static struct memwait_completion done[BATCH + 1];
+	struct memwait_wait_async_read arg = { .batch.entry_size = sizeof(entries[0]) };
+	int i, got = 0, armed;
+
+	memwait_fill(waits, entries, from, n);
+	for (i = 0; i < n; i += armed) {
+		arg.batch.waits = (uintptr_t)&entries[i];
+		arg.batch.count = n - i;
+		arg.completions = (uintptr_t)&done[got];
+		arg.room = BATCH + 1 - got;
+		armed = xioctl(waits->fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &arg);
+		if (armed <= 0)
+			return false;
+		while (done[got].id)
+			got++;
+	}
+	if (got != waits->unread || !have_ended(waits, done, got))
+		return false;
+	waits->unread = 0;
+	return memwait_note(waits, entries, from, n);
+}
+
+static bool end_unread(struct waits *waits, long from, int n)
+{
+	waits->unread = n;
+	return memwait_notify(waits, from, n);
+}
+
+static void close_unread(struct waits *waits)
+{
+	memwait_reap(waits, waits->unread);
+	close(waits->fd);
 }
 
 static bool memwait_again(struct waits *waits, long i)
@@ -138,6 +203,13 @@ static const struct side memwait_side = {
 	.arm = memwait_arm,
 	.end = memwait_end,
 	.again = memwait_again,
+};
+
+static const struct side read_side = {
+	.open = memwait_open_side,
+	.close = close_unread,
+	.arm = arm_and_read,
+	.end = end_unread,
 };
 
 /* A batch fits, with the deadlines of its waits. */
@@ -283,7 +355,7 @@ static double open_waits(struct waits *waits, const struct side *side, long nr, 
 	waits->memory = kernel_memory();
 	if (!side->open(waits)) {
 		free_waits(waits);
-		return side == &memwait_side ? BENCH_FAILED : BENCH_ABSENT;
+		return side == &memwait_side || side == &read_side ? BENCH_FAILED : BENCH_ABSENT;
 	}
 	return 0;
 }
@@ -440,6 +512,7 @@ static double run_churn_any(const struct contender *contender, long times)
 		{ "io_uring", run_batches, batch, word_flags, &ring_side },		\
 		{ "io_uring coop", run_batches, batch, word_flags, &cooperative_side },	\
 		{ "memwait", run_batches, batch, word_flags, &memwait_side },		\
+		{ "WAIT_ASYNC_READ", run_batches, batch, word_flags, &read_side },		\
 	}
 
 FIXTURE_VARIANT_ADD(bench, async_1_private) { BATCHES(1, MEMWAIT_PRIVATE) };

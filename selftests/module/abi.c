@@ -42,6 +42,12 @@ PLACE(memwait_wait_async, waits, 0);
 PLACE(memwait_wait_async, count, 8);
 PLACE(memwait_wait_async, entry_size, 12);
 
+SIZE(memwait_wait_async_read, 32);
+PLACE(memwait_wait_async_read, batch, 0);
+PLACE(memwait_wait_async_read, completions, 16);
+PLACE(memwait_wait_async_read, room, 24);
+PLACE(memwait_wait_async_read, reserved, 28);
+
 SIZE(memwait_completion, 32);
 PLACE(memwait_completion, user_data, 0);
 PLACE(memwait_completion, id, 8);
@@ -138,6 +144,7 @@ SAME(MEMWAIT_IOC_INFO, 0x8040d800);
 SAME(MEMWAIT_IOC_WAIT, 0x4020d801);
 SAME(MEMWAIT_IOC_NOTIFY, 0x4010d802);
 SAME(MEMWAIT_IOC_WAIT_ASYNC, 0x4010d803);
+SAME(MEMWAIT_IOC_WAIT_ASYNC_READ, 0x4020d803);
 SAME(MEMWAIT_IOC_CANCEL, 0x4010d804);
 SAME(MEMWAIT_IOC_WAIT_ANY, 0xc020d805);
 SAME(MEMWAIT_IOC_REQUEUE, 0xc030d806);
@@ -158,7 +165,8 @@ static const struct {
 	STRUCT(MEMWAIT_IOC_INFO, memwait_info, INFO_LEAST),
 	STRUCT(MEMWAIT_IOC_WAIT, memwait_wait, sizeof(struct memwait_wait)),
 	STRUCT(MEMWAIT_IOC_NOTIFY, memwait_notify, sizeof(struct memwait_notify)),
-	STRUCT(MEMWAIT_IOC_WAIT_ASYNC, memwait_wait_async, sizeof(struct memwait_wait_async)),
+	STRUCT(MEMWAIT_IOC_WAIT_ASYNC_READ, memwait_wait_async_read,
+	       sizeof(struct memwait_wait_async)),
 	STRUCT(MEMWAIT_IOC_CANCEL, memwait_cancel, sizeof(struct memwait_cancel)),
 	STRUCT(MEMWAIT_IOC_WAIT_ANY, memwait_wait_any, sizeof(struct memwait_wait_any)),
 	STRUCT(MEMWAIT_IOC_REQUEUE, memwait_requeue, sizeof(struct memwait_requeue)),
@@ -357,8 +365,14 @@ MEMWAIT_TEST(reserved_fields_are_einval)
 		.entry_size = sizeof(entry),
 	};
 	struct memwait_cancel cancel = { .id = 1 };
+	struct memwait_wait_async_read turn = { .batch = batch };
 	int bit;
 
+	for (bit = 0; bit < 32; bit++) {
+		turn.reserved = 1U << bit;
+		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &turn));
+		EXPECT_EQ(0, entry.result);
+	}
 	for (bit = 0; bit < 32; bit++) {
 		wait.reserved = 1U << bit;
 		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT, &wait));

@@ -294,6 +294,146 @@ MEMWAIT_TEST(R21_hostile_buffers)
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 }
 
+/* WAIT_ASYNC with a buffer for completions. */
+
+static void entries_of(struct memwait_async *entries, uint32_t *word, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		entries[i] = (struct memwait_async) {
+			.wait = {
+				.addr = (uintptr_t)(word + i),
+				.deadline = MEMWAIT_FOREVER,
+				.flags = U32,
+			},
+			.user_data = 100 + i,
+		};
+}
+
+MEMWAIT_TEST(R18_R21_a_batch_reads_what_has_come)
+{
+	struct memwait_completion done[4], untouched;
+	struct memwait_async entries[2];
+	int fd = memwait_open(0);	/* it does not block for that */
+
+	memset(&untouched, 0xcc, sizeof(untouched));
+	memset(done, 0xcc, sizeof(done));
+	entries_of(entries, self->word + 1, 2);
+	EXPECT_EQ(2, mw_batch_read(fd, entries, 2, done, 4));
+	EXPECT_EQ(MEMWAIT_PENDING, entries[1].result);
+	EXPECT_EQ(0, done[0].id);
+	EXPECT_EQ(0, memcmp(&done[1], &untouched, RECORD));
+
+	/* As many as have come: behind them there is an id 0, if there is room. */
+	complete(_metadata, fd, self->word, 0, 3);
+	EXPECT_EQ(0, mw_batch_read(fd, NULL, 0, done, 2));
+	EXPECT_EQ(0, done[0].user_data);
+	EXPECT_EQ(1, done[1].user_data);
+	EXPECT_NE(0, done[1].id);
+	EXPECT_EQ(0, memcmp(&done[2], &untouched, RECORD));
+	EXPECT_EQ(1, mw_notify(fd, self->word + 1, 1, U32));
+	entries_of(entries, self->word + 1, 1);
+	EXPECT_EQ(1, mw_batch_read(fd, entries, 1, done, 4));
+	EXPECT_EQ(2, done[0].user_data);
+	EXPECT_EQ(100, done[1].user_data);
+	EXPECT_EQ(MEMWAIT_OK, done[1].result);
+	EXPECT_EQ(0, done[2].id);
+	EXPECT_EQ(0, memcmp(&done[3], &untouched, RECORD));
+	EXPECT_FALSE(mw_readable(fd));
+
+	/* An entry that is not equal has been processed. */
+	complete(_metadata, fd, self->word, 7, 1);
+	entries_of(entries, self->word + 3, 1);
+	entries[0].wait.expected = 1;
+	EXPECT_EQ(1, mw_batch_read(fd, entries, 1, done, 1));
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, entries[0].result);
+	EXPECT_EQ(7, done[0].user_data);
+
+	/* Without room it is the call that it was. */
+	complete(_metadata, fd, self->word, 8, 1);
+	entries_of(entries, self->word + 3, 1);
+	EXPECT_EQ(1, mw_batch_read(fd, entries, 1, NULL, 0));
+	EXPECT_TRUE(mw_readable(fd));
+	close(fd);
+}
+
+MEMWAIT_TEST(R18_R21_a_batch_that_fails_reads_nothing)
+{
+	struct memwait_async entries[2];
+	struct memwait_completion done;
+
+	complete(_metadata, self->fd, self->word, 5, 1);
+	entries_of(entries, self->word + 1, 2);
+	entries[1].reserved = 1;
+	memset(&done, 0xcc, sizeof(done));
+	EXPECT_EQ(1, mw_batch_read(self->fd, entries, 2, &done, 1));
+	EXPECT_EQ(-EINVAL, entries[1].result);
+	EXPECT_EQ(0, done.id);
+	memset(&done, 0xcc, sizeof(done));
+	EXPECT_EQ(-EINVAL, mw_batch_read(self->fd, entries + 1, 1, &done, 1));
+	EXPECT_EQ(0, done.id);
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(5, done.user_data);
+}
+
+MEMWAIT_TEST(R18_R21_a_batch_whose_buffer_faults_loses_nothing)
+{
+	char *area = private_page(2 * self->page), *at;
+	struct memwait_completion done[24];
+	struct memwait_async entry;
+	uint64_t id;
+	int room, n, i;
+
+	ASSERT_EQ(0, mprotect(area + self->page, self->page, PROT_READ));
+	/* It is known before anything is done, if the first id cannot be written. */
+	entries_of(&entry, self->word + 1, 1);
+	EXPECT_EQ(-EFAULT, mw_batch_read(self->fd, &entry, 1, (void *)(area + self->page), 1));
+	EXPECT_EQ(-EFAULT, mw_batch_read(self->fd, &entry, 1, NULL, 1));
+	EXPECT_EQ(0, entry.result);
+	EXPECT_EQ(0, mw_waiters(self->fd, self->word + 1, U32));
+
+	for (room = 0; room < 20; room++) {
+		complete(_metadata, self->fd, self->word, 0, 20);
+		/* So many records and the next one's id, but not its end, are before the hole. */
+		at = area + self->page - room * RECORD - 20;
+		memset(at, 0xcc, room * RECORD + 20);
+		entries_of(&entry, self->word + 1, 1);
+		EXPECT_EQ(1, mw_batch_read(self->fd, &entry, 1, (void *)at, 40));
+		EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
+		for (n = 0; n < 20; n++) {
+			memcpy(&id, at + n * RECORD + 8, sizeof(id));
+			if (!id)
+				break;
+			memcpy(&done[n], at + n * RECORD, RECORD);
+		}
+		EXPECT_EQ(room, n);
+		EXPECT_EQ(20 - n, mw_read(self->fd, done + n, 24 - n));
+		for (i = 0; i < 20; i++)
+			EXPECT_EQ(i, done[i].user_data);
+	}
+
+	/* The id behind the last one cannot be written: none was read. */
+	for (room = 1; room < 20; room++) {
+		complete(_metadata, self->fd, self->word, 0, room);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER,
+						    U32 | MEMWAIT_PERSISTENT, room, &id));
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		at = area + self->page - (room + 1) * RECORD;
+		EXPECT_EQ(0, mw_batch_read(self->fd, NULL, 0, (void *)at, 40));
+		memcpy(done, at, RECORD);
+		EXPECT_EQ(0, done[0].id);
+		EXPECT_TRUE(mw_readable(self->fd));
+		EXPECT_EQ(room + 1, mw_read(self->fd, done, 24));
+		for (i = 0; i <= room; i++)
+			EXPECT_EQ(i, done[i].user_data);
+		EXPECT_EQ(2, done[room].count);
+		EXPECT_EQ(0, mw_cancel(self->fd, id));
+	}
+	munmap(area, 2 * self->page);
+}
+
 struct sharer {
 	pthread_t thread;
 	int fd;
