@@ -1016,6 +1016,141 @@ static void stress_channel(void)
 	free(channel);
 }
 
+/* A thread that locks by an operation on a loop of its own, and is stopped in the midst of that. */
+struct stopped {
+	pthread_mutex_t guard;	/* who stops the loop finds it there */
+	memwait_loop_t *own;
+	long ended;		/* locks that it did not get */
+};
+
+static struct stopped stopped[THREADS];
+
+/* Returns 0, with the mutex locked, or ECANCELED. */
+static int lock_unless_stopped(struct stopped *stopped, memwait_op_t *op, long round)
+{
+	int result = memwait_mutex_lock_async(&monitor.mutex, op), ret;
+
+	while (result == EINPROGRESS) {
+		ret = memwait_op_wait(op, &result);
+		CHECK(!ret || ret == -EINTR);
+		if (!ret || round % 3 == 0)
+			continue;
+		if (round % 3 == 1) {
+			CHECK(!memwait_op_cancel(op));
+			return ECANCELED;
+		}
+		pthread_mutex_lock(&stopped->guard);
+		CHECK(!memwait_loop_close(stopped->own));
+		CHECK(!memwait_loop_new(&stopped->own));
+		pthread_mutex_unlock(&stopped->guard);
+		CHECK(!memwait_op_pending(op));
+		return ECANCELED;
+	}
+	return result;
+}
+
+static void *lock_and_be_stopped(void *arg)
+{
+	struct stopped *stopped = arg;
+	memwait_op_t op;
+	long i;
+	int ret;
+
+	for (i = 0; !over(i); i++) {
+		CHECK(!memwait_op_init(&op, stopped->own, NULL, NULL));
+		ret = lock_unless_stopped(stopped, &op, i);
+		CHECK_RESULT(ret, ECANCELED);
+		stopped->ended += ret == ECANCELED;
+		if (ret)
+			continue;
+		uses++;
+		sched_yield();
+		CHECK(!memwait_mutex_unlock(&monitor.mutex));
+	}
+	return NULL;
+}
+
+static void *stop_them(void *arg)
+{
+	int *stop = arg, i;
+
+	for (i = 0; !__atomic_load_n(stop, __ATOMIC_ACQUIRE); i = (i + 1) % THREADS) {
+		pthread_mutex_lock(&stopped[i].guard);
+		CHECK(!memwait_loop_stop(stopped[i].own));
+		pthread_mutex_unlock(&stopped[i].guard);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void count_call(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)result;
+	++*(long *)data;
+}
+
+/* Cancels while another thread dispatches, and then frees what the callback uses. */
+static void *cancel_and_free(void *arg)
+{
+	uint32_t word = 0;
+	memwait_op_t op;
+	long *calls, i;
+	int ret;
+
+	(void)arg;
+	for (i = 0; !over(i); i++) {
+		calls = calloc(1, sizeof(*calls));
+		CHECK(calls && !memwait_op_init(&op, loop, count_call, calls));
+		CHECK(memwait_wait32_async(&word, 0, NULL, sharing, &op) == MEMWAIT_PENDING);
+		CHECK(memwait_notify(&word, 1, sharing) == 1);
+		if (i % 2)
+			sched_yield();
+		ret = memwait_op_cancel(&op);
+		CHECK(!ret || ret == -ENOENT || ret == -EINPROGRESS);
+		if (ret == -EINPROGRESS)
+			CHECK(!memwait_op_wait(&op, NULL));
+		CHECK(*calls == !!ret);
+		free(calls);
+	}
+	return NULL;
+}
+
+static void stress_ends(void)
+{
+	pthread_t threads[THREADS], stopping, looping, freeing;
+	int i, stop = 0;
+
+	CHECK(!memwait_mutex_init(&monitor.mutex, sharing | MEMWAIT_MUTEX_FAIR));
+	uses = 0;
+	looks = 0;
+	for (i = 0; i < THREADS; i++) {
+		pthread_mutex_init(&stopped[i].guard, NULL);
+		stopped[i].ended = 0;
+		CHECK(!memwait_loop_new(&stopped[i].own));
+		pthread_create(&threads[i], NULL, lock_and_be_stopped, &stopped[i]);
+	}
+	pthread_create(&stopping, NULL, stop_them, &stop);
+	pthread_create(&looping, NULL, run_loop, &stop);
+	pthread_create(&freeing, NULL, cancel_and_free, NULL);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_join(freeing, NULL);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(stopping, NULL);
+	pthread_join(looping, NULL);
+	/* Nobody has taken it along. */
+	CHECK(!memwait_mutex_trylock(&monitor.mutex));
+	CHECK(!memwait_mutex_unlock(&monitor.mutex));
+	for (i = 0; i < THREADS; i++) {
+		looks += stopped[i].ended;
+		CHECK(!memwait_loop_close(stopped[i].own));
+		pthread_mutex_destroy(&stopped[i].guard);
+	}
+	CHECK(seconds || uses + looks == THREADS * ROUNDS);
+	CHECK(!memwait_mutex_destroy(&monitor.mutex));
+}
+
 static const struct {
 	const char *name;
 	void (*stress)(void);
@@ -1040,6 +1175,8 @@ static const struct {
 	{ "waitgroup", stress_waitgroup, 0 },
 	{ "channel", stress_channel, MEMWAIT_PRIVATE },
 	{ "channel_shared", stress_channel, 0 },
+	{ "ends", stress_ends, MEMWAIT_PRIVATE },
+	{ "ends_shared", stress_ends, 0 },
 };
 
 static void *end_after(void *arg)
