@@ -57,30 +57,6 @@ static int wait_on(const volatile void *word, uint64_t expected, uint32_t size,
 	return memwait_sleep(word, expected, size | (flags & WAIT_FLAGS), &deadline);
 }
 
-int memwait_wait8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
-		  unsigned int flags)
-{
-	return wait_on(word, expected, MEMWAIT_SIZE_U8, timeout, flags);
-}
-
-int memwait_wait16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
-		   unsigned int flags)
-{
-	return wait_on(word, expected, MEMWAIT_SIZE_U16, timeout, flags);
-}
-
-int memwait_wait32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
-		   unsigned int flags)
-{
-	return wait_on(word, expected, MEMWAIT_SIZE_U32, timeout, flags);
-}
-
-int memwait_wait64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
-		   unsigned int flags)
-{
-	return wait_on(word, expected, MEMWAIT_SIZE_U64, timeout, flags);
-}
-
 int memwait_notify(const volatile void *word, unsigned int count, unsigned int flags)
 {
 	if (flags & ~(unsigned int)(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
@@ -193,30 +169,6 @@ static int wait_on_async(const volatile void *word, uint64_t expected, uint32_t 
 	return begin(&word_kind, word, expected, size | (flags & WAIT_FLAGS), timeout, flags, op);
 }
 
-int memwait_wait8_async(const volatile void *word, uint8_t expected,
-			const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
-{
-	return wait_on_async(word, expected, MEMWAIT_SIZE_U8, timeout, flags, op);
-}
-
-int memwait_wait16_async(const volatile void *word, uint16_t expected,
-			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
-{
-	return wait_on_async(word, expected, MEMWAIT_SIZE_U16, timeout, flags, op);
-}
-
-int memwait_wait32_async(const volatile void *word, uint32_t expected,
-			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
-{
-	return wait_on_async(word, expected, MEMWAIT_SIZE_U32, timeout, flags, op);
-}
-
-int memwait_wait64_async(const volatile void *word, uint64_t expected,
-			 const struct timespec *timeout, unsigned int flags, memwait_op_t *op)
-{
-	return wait_on_async(word, expected, MEMWAIT_SIZE_U64, timeout, flags, op);
-}
-
 /* A word that an operation goes on waiting for. */
 
 static int watch(const volatile void *word, uint64_t expected, uint32_t size,
@@ -226,30 +178,6 @@ static int watch(const volatile void *word, uint64_t expected, uint32_t size,
 		return -EINVAL;
 	return begin(&watch_kind, word, expected,
 		     size | MEMWAIT_PERSISTENT | (flags & MEMWAIT_PRIVATE), timeout, flags, op);
-}
-
-int memwait_watch8(const volatile void *word, uint8_t expected, const struct timespec *timeout,
-		   unsigned int flags, memwait_op_t *op)
-{
-	return watch(word, expected, MEMWAIT_SIZE_U8, timeout, flags, op);
-}
-
-int memwait_watch16(const volatile void *word, uint16_t expected, const struct timespec *timeout,
-		    unsigned int flags, memwait_op_t *op)
-{
-	return watch(word, expected, MEMWAIT_SIZE_U16, timeout, flags, op);
-}
-
-int memwait_watch32(const volatile void *word, uint32_t expected, const struct timespec *timeout,
-		    unsigned int flags, memwait_op_t *op)
-{
-	return watch(word, expected, MEMWAIT_SIZE_U32, timeout, flags, op);
-}
-
-int memwait_watch64(const volatile void *word, uint64_t expected, const struct timespec *timeout,
-		    unsigned int flags, memwait_op_t *op)
-{
-	return watch(word, expected, MEMWAIT_SIZE_U64, timeout, flags, op);
 }
 
 /* Several words */
@@ -341,70 +269,6 @@ static int requeue(const volatile void *word, uint64_t expected, uint32_t size,
 	return memwait_move(word, expected, target, count, move, size | flags, woken, moved);
 }
 
-int memwait_requeue8(const volatile void *word, uint8_t expected, const volatile void *target,
-		     unsigned int count, unsigned int move, unsigned int flags,
-		     unsigned int *woken, unsigned int *moved)
-{
-	return requeue(word, expected, MEMWAIT_SIZE_U8, target, count, move, flags, woken, moved);
-}
-
-int memwait_requeue16(const volatile void *word, uint16_t expected, const volatile void *target,
-		      unsigned int count, unsigned int move, unsigned int flags,
-		      unsigned int *woken, unsigned int *moved)
-{
-	return requeue(word, expected, MEMWAIT_SIZE_U16, target, count, move, flags, woken, moved);
-}
-
-int memwait_requeue32(const volatile void *word, uint32_t expected, const volatile void *target,
-		      unsigned int count, unsigned int move, unsigned int flags,
-		      unsigned int *woken, unsigned int *moved)
-{
-	return requeue(word, expected, MEMWAIT_SIZE_U32, target, count, move, flags, woken, moved);
-}
-
-int memwait_requeue64(const volatile void *word, uint64_t expected, const volatile void *target,
-		      unsigned int count, unsigned int move, unsigned int flags,
-		      unsigned int *woken, unsigned int *moved)
-{
-	return requeue(word, expected, MEMWAIT_SIZE_U64, target, count, move, flags, woken, moved);
-}
-
-int memwait_notify_wait8(const volatile void *target, unsigned int count,
-			 const volatile void *word, uint8_t expected,
-			 const struct timespec *timeout, unsigned int flags,
-			 unsigned int *notified)
-{
-	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U8, timeout, flags,
-			       notified);
-}
-
-int memwait_notify_wait16(const volatile void *target, unsigned int count,
-			  const volatile void *word, uint16_t expected,
-			  const struct timespec *timeout, unsigned int flags,
-			  unsigned int *notified)
-{
-	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U16, timeout, flags,
-			       notified);
-}
-
-int memwait_notify_wait32(const volatile void *target, unsigned int count,
-			  const volatile void *word, uint32_t expected,
-			  const struct timespec *timeout, unsigned int flags,
-			  unsigned int *notified)
-{
-	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U32, timeout, flags,
-			       notified);
-}
-
-int memwait_notify_wait64(const volatile void *target, unsigned int count,
-			  const volatile void *word, uint64_t expected,
-			  const struct timespec *timeout, unsigned int flags,
-			  unsigned int *notified)
-{
-	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U64, timeout, flags,
-			       notified);
-}
-
 int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,
 			unsigned int *woken)
 {
@@ -428,3 +292,46 @@ int memwait_notify_many(const struct memwait_notify *notifies, unsigned int coun
 	} while (ret && many.count);
 	return (int)done;
 }
+
+/* memwait_wait32() and so on: what each width has. */
+#define DEFINE_WIDTH(bits)									\
+int memwait_wait##bits(const volatile void *word, uint##bits##_t expected,			\
+		       const struct timespec *timeout, unsigned int flags)			\
+{												\
+	return wait_on(word, expected, MEMWAIT_SIZE_U##bits, timeout, flags);			\
+}												\
+												\
+int memwait_wait##bits##_async(const volatile void *word, uint##bits##_t expected,		\
+			       const struct timespec *timeout, unsigned int flags,		\
+			       memwait_op_t *op)						\
+{												\
+	return wait_on_async(word, expected, MEMWAIT_SIZE_U##bits, timeout, flags, op);		\
+}												\
+												\
+int memwait_watch##bits(const volatile void *word, uint##bits##_t expected,			\
+			const struct timespec *timeout, unsigned int flags, memwait_op_t *op)	\
+{												\
+	return watch(word, expected, MEMWAIT_SIZE_U##bits, timeout, flags, op);			\
+}												\
+												\
+int memwait_requeue##bits(const volatile void *word, uint##bits##_t expected,			\
+			  const volatile void *target, unsigned int count, unsigned int move,	\
+			  unsigned int flags, unsigned int *woken, unsigned int *moved)		\
+{												\
+	return requeue(word, expected, MEMWAIT_SIZE_U##bits, target, count, move, flags, woken,	\
+		       moved);									\
+}												\
+												\
+int memwait_notify_wait##bits(const volatile void *target, unsigned int count,			\
+			      const volatile void *word, uint##bits##_t expected,		\
+			      const struct timespec *timeout, unsigned int flags,		\
+			      unsigned int *notified)						\
+{												\
+	return notify_and_wait(target, count, word, expected, MEMWAIT_SIZE_U##bits, timeout,	\
+			       flags, notified);						\
+}
+
+DEFINE_WIDTH(8)
+DEFINE_WIDTH(16)
+DEFINE_WIDTH(32)
+DEFINE_WIDTH(64)
