@@ -22,7 +22,7 @@
  *
  *	(1) add one: to arrive, to repeat (3), and to give up
  *	(2) fewer than all: sleep while the lower half is unchanged
- *	(3) otherwise, if it is unchanged: memwait_answer_for() the sleepers, which counts them
+ *	(3) otherwise, if it is unchanged: memwait_become_mover(), which counts the sleepers
  *	(4) all but this one sleep: begin a new generation; wake all
  *	(5) otherwise sleep while the lower half is unchanged
  *
@@ -118,7 +118,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
-/* By a user, after a new generation has begun. If this fails, the next make_up() wakes. */
+/* By a user, after a new generation has begun. If this fails, the next wake_owed() wakes. */
 static void wake_all(struct barrier *barrier, uint32_t generation)
 {
 	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
@@ -128,7 +128,7 @@ static void wake_all(struct barrier *barrier, uint32_t generation)
 }
 
 /* Retries a failed wake_all(). Returns 0 or an error. */
-static int make_up(struct barrier *barrier)
+static int wake_owed(struct barrier *barrier)
 {
 	/* relaxed, all: as above. A generation does not come back. */
 	uint32_t owed = atomic_load_explicit(&barrier->owed, memory_order_relaxed);
@@ -159,7 +159,7 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 
 	if (!is_valid(barrier))
 		return EINVAL;
-	err = make_up(barrier);
+	err = wake_owed(barrier);
 	if (err)
 		return err;
 	/* relaxed: a caller that was at the barrier sees at least that generation */
@@ -198,7 +198,7 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 }
 
 /* Gives up. Returns false if the generation has changed: all have met. */
-static bool take_back(struct barrier *barrier, uint32_t generation)
+static bool withdraw(struct barrier *barrier, uint32_t generation)
 {
 	/* acquire: if it is too late, as look() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
@@ -267,8 +267,8 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 			state = one_more(state);
 			round->expected = (uint32_t)state;
 		}
-		others = memwait_answer_for(sleep_word(barrier), (uint32_t)state,
-					    barrier->users.flags);
+		others = memwait_become_mover(sleep_word(barrier), (uint32_t)state,
+					      barrier->users.flags);
 		if (others < 0)
 			return -others;
 		if (others == MEMWAIT_CHANGED) {
@@ -295,7 +295,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	int ret;
 
 	memwait_tsan_release(barrier);
-	make_up(barrier);
+	wake_owed(barrier);
 	round->tries = 0;
 	round->word = sleep_word(barrier);
 	round->flags = MEMWAIT_SIZE_U32 | memwait_sleep_flags(barrier->users.flags);
@@ -313,7 +313,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	round->generation = generation_of(state);
 	ret = meet(barrier, round, one_more(state), true);
 	if (ret > 0)
-		take_back(barrier, round->generation);
+		withdraw(barrier, round->generation);
 	return ret;
 }
 
@@ -341,7 +341,7 @@ static int look_at(struct memwait_users *users, struct memwait_round *round, int
 			return ret;
 		outcome = -ret;
 	}
-	if (!take_back(barrier, round->generation))
+	if (!withdraw(barrier, round->generation))
 		return 0;
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
@@ -405,7 +405,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	struct barrier *barrier = op->object;
 
 	/* As look(): after MEMWAIT_OWNER_DIED the others may not have been woken. */
-	if (!take_back(barrier, op->round.generation) && outcome == MEMWAIT_OWNER_DIED)
+	if (!withdraw(barrier, op->round.generation) && outcome == MEMWAIT_OWNER_DIED)
 		wake_all(barrier, op->round.generation);
 	memwait_users_leave(&barrier->users, op);
 }

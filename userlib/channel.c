@@ -56,8 +56,8 @@
  * the senders' lock once: after that no item can come.
  *
  * A thread may die between the two stores. Before the first it tells the kernel to wake a sleeping
- * sender in that case (memwait_answer_for()). Each thread that finds CLOSED at head only sets it at
- * tail.
+ * sender in that case (memwait_become_mover()). Each thread that finds CLOSED at head only sets it
+ * at tail.
  *
  * Without the device. A call that must notify, and cannot, does nothing: nothing was sent, received
  * or closed. A close that has set CLOSED at head only is completed as after a death. Two kinds of
@@ -216,7 +216,7 @@ static int lock(struct memwait_channel *channel, struct side *side,
 		if (deadline)
 			return memwait_lock(&side->word, &side->spins, channel->flags, deadline);
 		return memwait_lock_try(&side->word) ||
-		       memwait_lock_try_owing(&side->word, channel->flags) ? 0 : EBUSY;
+		       memwait_lock_try_nonzero(&side->word, channel->flags) ? 0 : EBUSY;
 	}
 	if (!deadline)
 		return locked(side, memwait_owner_try_or_inherit(&side->owned, channel->flags));
@@ -227,7 +227,7 @@ static int lock(struct memwait_channel *channel, struct side *side,
 /* A waiter for a change of this side, or for its lock, could not be woken. */
 static void owe(struct side *side)
 {
-	/* release: pairs with make_up(), which wakes after the lock was released */
+	/* release: pairs with wake_owed(), which wakes after the lock was released */
 	atomic_fetch_or_explicit(&side->event, OWED, memory_order_release);
 }
 
@@ -253,7 +253,7 @@ static void unlock(struct memwait_channel *channel, struct side *side)
  * for a change meanwhile has also changed @event. One that sets it for the lock has not, and a
  * waiter may have gone to sleep since: hence the second wake-up of the lock.
  */
-static void make_up(struct memwait_channel *channel, struct side *side)
+static void wake_owed(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed);
@@ -275,8 +275,8 @@ static int need_device(struct memwait_channel *channel)
 	int ret = memwait_need_device();
 
 	if (!ret) {
-		make_up(channel, &channel->senders);
-		make_up(channel, &channel->receivers);
+		wake_owed(channel, &channel->senders);
+		wake_owed(channel, &channel->receivers);
 	}
 	return ret;
 }
@@ -867,7 +867,7 @@ int memwait_channel_close(memwait_channel_t *channel)
 		event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
 		if (!(event & ARMED) || is_private(channel))
 			break;
-		ret = memwait_answer_for(freed, (uint32_t)event, 0);
+		ret = memwait_become_mover(freed, (uint32_t)event, 0);
 		if (ret < 0)
 			return -ret;
 	} while (ret == MEMWAIT_CHANGED);

@@ -152,7 +152,7 @@ static int32_t distance_to(struct cond *cond, memwait_mutex_t *mutex)
 	return (int32_t)((char *)word - (char *)cond);
 }
 
-/* By a user: wakes the oldest sleepers, or leaves that to make_up(). Returns 0 or an error. */
+/* By a user: wakes the oldest sleepers, or leaves that to wake_owed(). Returns 0 or an error. */
 static int wake(struct cond *cond, uint32_t count)
 {
 	int ret = memwait_wake(sequence_word(cond, cond->users.flags), count, cond->users.flags);
@@ -179,7 +179,7 @@ static int wake_moved(struct cond *cond)
 }
 
 /* Retries a failed wake-up, for all. Returns 0 or an error. */
-static int make_up(struct cond *cond)
+static int wake_owed(struct cond *cond)
 {
 	uint32_t flags = cond->users.flags;
 	int ret, err = 0;
@@ -211,7 +211,7 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 		err = wake_moved(cond);
 	if (err)
 		return err;
-	err = make_up(cond);
+	err = wake_owed(cond);
 	return err ? err : memwait_users_drain(&cond->users,
 					       sequence_word(cond, cond->users.flags));
 }
@@ -264,7 +264,7 @@ static uint64_t enter(struct cond *cond, memwait_mutex_t *mutex, const struct me
 	/* Nobody returns any more for the signals before. */
 	if (!memwait_users_enter(&cond->users, op) && !(cond->users.flags & MEMWAIT_PRIVATE))
 		take_signals(cond, UINT64_MAX, sequence);
-	make_up(cond);
+	wake_owed(cond);
 	sequence = atomic_load_explicit(&cond->sequence, memory_order_relaxed);
 	if (!(sequence & STAY) && !can_be_moved(cond, mutex))
 		sequence = STAY | atomic_fetch_or_explicit(&cond->sequence, STAY,
@@ -440,7 +440,7 @@ static uint64_t signal_users(struct cond *cond, uint32_t count)
 	uint32_t others = memwait_users_enter(&cond->users, NULL);
 	uint64_t signals = SIGNAL * (uint64_t)(!others ? 1 : others < count ? others : count);
 
-	make_up(cond);
+	wake_owed(cond);
 	/* relaxed: the kernel orders it before the notify */
 	return signals + atomic_fetch_add_explicit(&cond->sequence, signals, memory_order_relaxed);
 }

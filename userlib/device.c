@@ -579,7 +579,7 @@ int memwait_wake_all(const volatile void *word, uint32_t flags)
  * their mover: if it dies before it wakes one, the oldest MEMWAIT_OWNED sleeper gets
  * MEMWAIT_OWNER_DIED.
  */
-int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags)
+int memwait_become_mover(const volatile void *word, uint32_t expected, uint32_t flags)
 {
 	struct memwait_requeue requeue = {
 		.addr = (uintptr_t)word,

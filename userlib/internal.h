@@ -27,8 +27,8 @@
  *	handled like MEMWAIT_OK. The kernel watches only the last woken thread. So a woken thread
  *	that leaves something behind wakes another.
  *
- *	memwait_answer_for(): where neither is enough, a thread first arranges for its own death to
- *	be reported.
+ *	memwait_become_mover(): where neither is enough, a thread first arranges for its own death
+ *	to be reported.
  *
  *	A thread that was told comes back to its place in the queue if it sleeps again. If it has
  *	got what it waited for instead, it gives up its place: memwait_ends_waiting(). Otherwise a
@@ -148,7 +148,7 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake_all(const volatile void *word, uint32_t flags);
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old);
-int memwait_answer_for(const volatile void *word, uint32_t expected, uint32_t flags);
+int memwait_become_mover(const volatile void *word, uint32_t expected, uint32_t flags);
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
@@ -422,7 +422,7 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline);
-bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind);
+bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was);

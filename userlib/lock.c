@@ -114,7 +114,7 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /* Takes what memwait_lock_try() does not: a free word whose last owner failed to notify. */
-bool memwait_lock_try_owing(_Atomic uint32_t *word, uint32_t kind)
+bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: a hint */
 	return atomic_load_explicit(word, memory_order_relaxed) == MEMWAIT_CONTENDED &&
@@ -182,7 +182,7 @@ int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
  * After a handover that counted no waiter: none slept, or the notify failed. Returns the new word;
  * or HANDED: another notify has woken a waiter, which has the lock.
  */
-static uint32_t take_back(_Atomic uint32_t *word, uint32_t kind, bool failed)
+static uint32_t end_handover(_Atomic uint32_t *word, uint32_t kind, bool failed)
 {
 	/* relaxed, all: the release sequence of the atomic that set HANDED goes on */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed), next;
@@ -214,7 +214,7 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 	MEMWAIT_INVARIANT(now == BOTH);
 	do {
 		ret = memwait_wake(word, 1, kind);
-		now = ret > 0 ? HANDED : take_back(word, kind, ret < 0);
+		now = ret > 0 ? HANDED : end_handover(word, kind, ret < 0);
 	} while (now == (MEMWAIT_LOCKED | HANDED));
 	/* On error nobody was woken, and the word is CONTENDED. */
 	return ret < 0 && now != HANDED ? -ret : 0;
@@ -243,7 +243,7 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 }
 
 /* Wakes one sleeper, or leaves that to the next unlock. The word must still exist. */
-static int wake_or_owe(_Atomic uint32_t *word, uint32_t kind)
+static int wake_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
 	int ret = memwait_wake(word, 1, kind);
 
@@ -267,7 +267,7 @@ int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
 							  memory_order_relaxed))
 			return 0;
 	}
-	return now & MEMWAIT_LOCKED ? 0 : wake_or_owe(word, kind);
+	return now & MEMWAIT_LOCKED ? 0 : wake_or_contend(word, kind);
 }
 
 /* memwait_lock() of an operation; memwait_lock_contended() if @outcome is MEMWAIT_NOT_EQUAL. */
@@ -283,7 +283,7 @@ void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
 	if (!memwait_was_woken(outcome))
 		return;
 	if (!(kind & MEMWAIT_MUTEX_FAIR))
-		wake_or_owe(word, kind);
+		wake_or_contend(word, kind);
 	else if (take_over(word))
 		memwait_lock_release(word, kind);
 }

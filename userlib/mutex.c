@@ -222,7 +222,7 @@ static inline int trylock_owned(struct mutex *mutex)
 		ret = memwait_owner_try_or_inherit(&mutex->owned, mutex->kind);
 	else
 		ret = memwait_lock_try(&mutex->word) ||
-		      memwait_lock_try_owing(&mutex->word, mutex->kind) ? 0 : EBUSY;
+		      memwait_lock_try_nonzero(&mutex->word, mutex->kind) ? 0 : EBUSY;
 	return locked(mutex, 1, ret);
 }
 
@@ -232,7 +232,7 @@ static inline int trylock(struct mutex *mutex)
 		return trylock_owned(mutex);
 	if (memwait_lock_try(&mutex->word))
 		return 0;
-	return memwait_lock_try_owing(&mutex->word, mutex->kind) ? 0 : EBUSY;
+	return memwait_lock_try_nonzero(&mutex->word, mutex->kind) ? 0 : EBUSY;
 }
 
 __attribute__((__noinline__))

@@ -54,18 +54,15 @@
 
 static const struct memwait_deadline passed = { .ns = 0 };
 
-/* Free; somebody may sleep on it. */
-#define OWED	MEMWAIT_OWNER_CONTENDED
-
 /* @word: loaded, or to be stored. */
 static inline void check(uint64_t word)
 {
-	MEMWAIT_INVARIANT(word & MEMWAIT_OWNER_MASK || !word || word == OWED ||
+	MEMWAIT_INVARIANT(word & MEMWAIT_OWNER_MASK || !word || word == MEMWAIT_OWNER_CONTENDED ||
 			  word == MEMWAIT_NOT_RECOVERABLE);
 }
 
 /* As in lock.c. */
-static void wake_or_owe(_Atomic uint64_t *word, uint32_t kind)
+static void wake_or_contend(_Atomic uint64_t *word, uint32_t kind)
 {
 	/* relaxed, both: the next owner gets the bit with the lock, and wakes another waiter */
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
@@ -93,7 +90,7 @@ static int lock_or_contend(_Atomic uint64_t *word, uint64_t id, uint64_t *seen)
 	uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	for (;;) {
-		bool is_free = !now || now == OWED;
+		bool is_free = !now || now == MEMWAIT_OWNER_CONTENDED;
 		uint64_t next = is_free ? id | MEMWAIT_OWNER_CONTENDED :
 					  now | MEMWAIT_OWNER_CONTENDED;
 
@@ -177,7 +174,7 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 			return EOWNERDEAD;
 	}
 	if (!ret)
-		wake_or_owe(word, kind);
+		wake_or_contend(word, kind);
 	return ret;
 }
 
@@ -204,7 +201,7 @@ static int lock_contended(_Atomic uint64_t *word, uint64_t id, uint32_t kind,
 		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
 			ret = ret < 0 ? -ret : look_once_more(word, id, kind);
 			if (woken && !memwait_has_locked(ret))
-				wake_or_owe(word, kind);
+				wake_or_contend(word, kind);
 			break;
 		}
 	}
@@ -248,7 +245,7 @@ int memwait_owner_try_or_inherit(_Atomic uint64_t *word, uint32_t kind)
 		seen = atomic_load_explicit(word, memory_order_relaxed);
 		if (seen == MEMWAIT_NOT_RECOVERABLE)
 			return ENOTRECOVERABLE;
-		if (seen == OWED && !lock_or_contend(word, id, &seen))
+		if (seen == MEMWAIT_OWNER_CONTENDED && !lock_or_contend(word, id, &seen))
 			return 0;
 		ret = seen ? memwait_owner_is_dead(word, seen, kind) : MEMWAIT_CHANGED;
 		if (ret == 1 && inherit(word, id, seen) == EOWNERDEAD)
@@ -282,7 +279,8 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 		if (ret < 0 && kind & MEMWAIT_OR_KEEP)
 			return -ret;
 		/* release: as above */
-		atomic_store_explicit(word, ret ? OWED : 0, memory_order_release);
+		atomic_store_explicit(word, ret ? MEMWAIT_OWNER_CONTENDED : 0,
+				      memory_order_release);
 		if (ret >= 0)
 			ret = memwait_wake(word, 1, kind);
 		/* With MEMWAIT_OR_KEEP an error means kept: the lock is released. */
@@ -359,7 +357,7 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 	int ret = step(op, word, kind, outcome);
 
 	if (memwait_has_locked(ret) && memwait_was_woken(outcome))
-		wake_or_owe(word, kind);
+		wake_or_contend(word, kind);
 	return ret;
 }
 
@@ -367,5 +365,5 @@ int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t k
 void memwait_owner_undo(_Atomic uint64_t *word, uint32_t kind, int outcome)
 {
 	if (memwait_was_woken(outcome))
-		wake_or_owe(word, kind);
+		wake_or_contend(word, kind);
 }

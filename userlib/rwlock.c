@@ -138,7 +138,7 @@ static int release_gate_as(struct rwlock *lock, uint32_t kind)
 
 static void set_owed(struct rwlock *lock)
 {
-	/* release: pairs with make_up(), which finds the gate free */
+	/* release: pairs with wake_owed(), which finds the gate free */
 	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_release);
 }
 
@@ -152,13 +152,13 @@ static int release_gate(struct rwlock *lock)
 	return ret;
 }
 
-/* Locks and unlocks a free gate whose last owner could not wake a waiter. Returns as make_up(). */
+/* Locks and unlocks a free gate whose last owner could not wake a waiter. As wake_owed(). */
 static int pass_gate_on(struct rwlock *lock)
 {
 	int ret;
 
 	if (!is_robust(lock)) {
-		if (!memwait_lock_try_owing(&lock->gate, lock->kind))
+		if (!memwait_lock_try_nonzero(&lock->gate, lock->kind))
 			return 0;
 		ret = release_gate(lock);
 		return ret ? -ret : 1;
@@ -175,7 +175,7 @@ static int pass_gate_on(struct rwlock *lock)
 }
 
 /* Makes up for wake-ups that have failed. Returns how many it woke, or a negative error number. */
-static int make_up(struct rwlock *lock)
+static int wake_owed(struct rwlock *lock)
 {
 	int ret, next;
 
@@ -212,10 +212,10 @@ static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadlin
 	if (!is_robust(lock)) {
 		if (memwait_lock_try(&lock->gate))
 			return 0;
-		make_up(lock);
+		wake_owed(lock);
 		return memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
 	}
-	make_up(lock);
+	wake_owed(lock);
 	ret = memwait_owner_lock(&lock->owned_gate, &lock->spins, lock->kind, deadline);
 	return look_behind_gate(lock, ret);
 }
@@ -229,10 +229,10 @@ static inline int try_gate(struct rwlock *lock)
 		ret = look_behind_gate(lock, ret);
 	} else {
 		ret = memwait_lock_try(&lock->gate) ||
-		      memwait_lock_try_owing(&lock->gate, lock->kind) ? 0 : EBUSY;
+		      memwait_lock_try_nonzero(&lock->gate, lock->kind) ? 0 : EBUSY;
 	}
 	if (ret == EBUSY)
-		make_up(lock);
+		wake_owed(lock);
 	return ret;
 }
 
@@ -350,8 +350,8 @@ static int unlock_slowly(struct rwlock *lock);
 
 /*
  * A writer that has opened the state unlocks the gate. If it cannot wake the next thread there, it
- * must set OWED once the gate is free, as make_up() locks the gate; but then the lock may be gone.
- * So it becomes a reader, which keeps the lock, and leaves in the step that sets OWED.
+ * must set OWED once the gate is free, as wake_owed() locks the gate; but then the lock may be
+ * gone. So it becomes a reader, which keeps the lock, and leaves in the step that sets OWED.
  *
  * Not inlined: so the uncontended unlock needs no stack frame.
  */
@@ -372,7 +372,7 @@ static int release_gate_at_last(struct rwlock *lock)
 		return unlock_slowly(lock);
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-	/* release: pairs with make_up(), which finds the gate free */
+	/* release: pairs with wake_owed(), which finds the gate free */
 	while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, without_waking(state),
 						      memory_order_release, memory_order_relaxed))
 		;
@@ -493,7 +493,7 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 	if (!lock)
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_destroy, rwlock);
-	ret = make_up(lock);
+	ret = wake_owed(lock);
 	if (ret)
 		return ret < 0 ? -ret : EBUSY;
 	for (;;) {
@@ -590,7 +590,7 @@ static inline int tryread(struct rwlock *lock)
 	if (ret != EBUSY)
 		return ret;
 	if (!is_robust(lock)) {
-		make_up(lock);
+		wake_owed(lock);
 		return EBUSY;
 	}
 	ret = try_gate(lock);
@@ -797,12 +797,12 @@ static int unlock_slowly(struct rwlock *lock)
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	if ((state & (CLOSED | READERS)) == CLOSED) {
 		if (state & OWED)
-			make_up(lock);
+			wake_owed(lock);
 		return unlock_writer(lock);
 	}
 	do {
 		while ((state & READERS) == READER && state & OWED) {
-			ret = make_up(lock);
+			ret = wake_owed(lock);
 			if (ret < 0)
 				break;
 			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
@@ -879,7 +879,7 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 {
 	int ret;
 
-	make_up(lock);
+	wake_owed(lock);
 	if (!is_robust(lock)) {
 		ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
 	} else {

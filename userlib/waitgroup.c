@@ -76,7 +76,7 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 }
 
 /* Retries a failed wake-up. Returns 0 or an error. */
-static int make_up(struct waitgroup *group)
+static int wake_owed(struct waitgroup *group)
 {
 	int ret;
 
@@ -98,7 +98,7 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 	/* acquire: the caller may free what it guarded */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return EBUSY;
-	err = make_up(group);
+	err = wake_owed(group);
 	/* Those that sleep at a count of 0 are being woken. */
 	return err ? err : memwait_users_drain(&group->users, NULL);
 }
@@ -135,7 +135,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	if (ret || !delta)
 		return ret;
 	memwait_tsan_release(group);
-	make_up(group);
+	wake_owed(group);
 	flags = group->users.flags;	/* a waiter may free the group */
 	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
@@ -172,7 +172,7 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 /* Whether there is nothing to wait for, and no need to become a user. */
 static bool is_zero(struct waitgroup *group)
 {
-	make_up(group);
+	wake_owed(group);
 	/* acquire: pairs with memwait_waitgroup_add() */
 	return !(atomic_load_explicit(&group->state, memory_order_acquire) & COUNT);
 }
