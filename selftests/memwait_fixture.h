@@ -41,6 +41,15 @@ FIXTURE_TEARDOWN(memwait)
 	close(fd);
 }
 
+/* The next completion is that of @user_data_. */
+#define EXPECT_COMPLETION(fd_, user_data_, result_) do {				\
+	struct memwait_completion done_;						\
+											\
+	ASSERT_EQ(1, mw_read((fd_), &done_, 1));					\
+	EXPECT_EQ((user_data_), done_.user_data);					\
+	EXPECT_EQ((result_), done_.result);						\
+} while (0)
+
 #define MEMWAIT_TEST(name)	TEST_F_TIMEOUT(memwait, name, 300)
 
 #endif /* MEMWAIT_FIXTURE_H */

@@ -78,6 +78,20 @@ static inline uint64_t soon(unsigned long tries)
 	return now_ns(CLOCK_MONOTONIC) + (1000ULL << tries % 13);
 }
 
+/* Spins until a condition is true. */
+#define spin_until(condition)							\
+do {										\
+	while (!(condition))							\
+		before_next_look();						\
+} while (0)
+
+/* The same for what takes its time: others have the processor. */
+#define sleep_until(condition)							\
+do {										\
+	while (!(condition))							\
+		usleep(100);							\
+} while (0)
+
 /* Counters that another thread polls: a race goes on until it has come out each way. */
 static inline void add_one(long *counter)
 {
@@ -91,8 +105,7 @@ static inline long counted(const long *counter)
 
 static inline void await_counted(const long *counter)
 {
-	while (!counted(counter))
-		usleep(1000);
+	sleep_until(counted(counter));
 }
 
 /* Waits until *flag is set or the time is up. Returns whether it is set. */
@@ -100,8 +113,7 @@ static inline bool await_flag(const int *flag, unsigned int seconds)
 {
 	uint64_t end = in_ms(1000ULL * seconds);
 
-	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE) && now_ns(CLOCK_MONOTONIC) < end)
-		usleep(1000);
+	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE) || now_ns(CLOCK_MONOTONIC) >= end);
 	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
@@ -223,6 +235,12 @@ static inline int mw_async(int fd, const volatile void *addr, uint64_t expected,
 	return ret < 0 ? ret : entry.result;
 }
 
+/* Arms an async wait for a 32-bit word that is 0, without a deadline. */
+static inline int mw_arm(int fd, const volatile void *addr, uint64_t user_data)
+{
+	return mw_async(fd, addr, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32, user_data, NULL);
+}
+
 static inline int mw_cancel(int fd, uint64_t id)
 {
 	struct memwait_cancel arg = { .id = id };
@@ -286,8 +304,7 @@ static inline uint64_t mw_user_owners(int fd)
  */
 static inline void mw_await_owners(int fd, uint64_t n)
 {
-	while (mw_user_owners(fd) != n)
-		usleep(100);
+	sleep_until(mw_user_owners(fd) == n);
 }
 
 /* Open contexts of that user. */
@@ -324,16 +341,14 @@ static inline void before_next_look(void)
 /* Spins until the word has n waiters. */
 static inline void await_waiters(int fd, const volatile void *addr, uint32_t flags, int n)
 {
-	while (mw_waiters(fd, addr, flags) != n)
-		before_next_look();
+	spin_until(mw_waiters(fd, addr, flags) == n);
 }
 
 /* The same, but also returns when *done is set. */
 static inline void await_waiters_or_done(int fd, const volatile void *addr, uint32_t flags, int n,
 					 const int *done)
 {
-	while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && mw_waiters(fd, addr, flags) != n)
-		before_next_look();
+	spin_until(__atomic_load_n(done, __ATOMIC_ACQUIRE) || mw_waiters(fd, addr, flags) == n);
 }
 
 /* The thread's state in /proc: S or D if it sleeps. 0 if it is gone. */

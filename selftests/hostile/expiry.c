@@ -264,7 +264,7 @@ static uint64_t timed_notify(struct __test_metadata *_metadata, int fd, uint32_t
 	struct memwait_completion done;
 	uint64_t start, took;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, 0));
 	start = now();
 	EXPECT_EQ(1, mw_notify(fd, word, 1, U32));
 	took = now() - start;

@@ -534,8 +534,7 @@ MEMWAIT_TEST(a_completion_counts_its_notifies)
 	struct memwait_completion done[2];
 	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 1));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	memset(done, 0xcc, sizeof(done));
 	ASSERT_EQ(1, mw_read(self->fd, done, 1));
@@ -585,7 +584,7 @@ MEMWAIT_TEST(anybody_may_open_the_device)
 			_exit(1);
 		fd = memwait_open(0);
 		if (fd < 0 || mw_notify(fd, self->word, 1, U32) ||
-		    mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 1, NULL) != MEMWAIT_PENDING ||
+		    mw_arm(fd, self->word, 1) != MEMWAIT_PENDING ||
 		    mw_notify(fd, self->word, 1, U32) != 1)
 			_exit(2);
 		_exit(0);
@@ -599,7 +598,7 @@ MEMWAIT_TEST(a_descriptor_for_reading_serves_every_ioctl)
 	struct memwait_completion done;
 
 	ASSERT_LE(0, fd);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 1));
 	EXPECT_EQ(1, mw_notify(fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	close(fd);
@@ -627,8 +626,7 @@ MEMWAIT_TEST(fdinfo_counts_pending_and_completed)
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 	for (i = 0; i < 5; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
-						    i, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 	EXPECT_EQ(5, mw_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
 	EXPECT_EQ(2, mw_fdinfo(self->fd, "pending"));

@@ -133,12 +133,11 @@ MEMWAIT_TEST(R18_an_entry_that_cannot_be_written_queues_nothing)
 
 MEMWAIT_TEST(R18_misaligned_and_kernel_words)
 {
-	EXPECT_EQ(-EINVAL, mw_async(self->fd, (char *)self->word + 2, 0, FOREVER, U32, 0, NULL));
-	EXPECT_EQ(-EFAULT, mw_async(self->fd, (void *)0xffff888000000000UL, 0, FOREVER, U32, 0,
-				    NULL));
+	EXPECT_EQ(-EINVAL, mw_arm(self->fd, (char *)self->word + 2, 0));
+	EXPECT_EQ(-EFAULT, mw_arm(self->fd, (void *)0xffff888000000000UL, 0));
 	EXPECT_EQ(-EFAULT, mw_async(self->fd, (void *)0xffff888000000000UL, 0, FOREVER,
 				    U32 | MEMWAIT_PRIVATE, 0, NULL));
-	EXPECT_EQ(-EFAULT, mw_async(self->fd, NULL, 0, FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_arm(self->fd, NULL, 0));
 }
 
 MEMWAIT_TEST(R18_all_sizes)
@@ -166,8 +165,7 @@ MEMWAIT_TEST(R19_a_completion_survives_until_it_is_read)
 	int i;
 
 	for (i = 0; i < 100; i++) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, i,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	}
 	ASSERT_EQ(100, mw_read(self->fd, done, 100));
@@ -178,7 +176,6 @@ MEMWAIT_TEST(R19_a_completion_survives_until_it_is_read)
 
 MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 {
-	struct memwait_completion done;
 	int fds[40], i, j;
 
 	/* More contexts than one notify remembers to wake at its end, each with two waits. */
@@ -188,14 +185,12 @@ MEMWAIT_TEST(R19_one_notify_completes_waits_of_many_contexts)
 	}
 	for (j = 0; j < 2; j++)
 		for (i = 0; i < 40; i++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0, FOREVER, U32,
-							    j, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared, j));
 	ASSERT_EQ(80, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	for (i = 0; i < 40; i++) {
 		for (j = 0; j < 2; j++) {
 			EXPECT_TRUE(mw_readable(fds[i]));
-			EXPECT_EQ(1, mw_read(fds[i], &done, 1));
-			EXPECT_EQ(j, done.user_data);
+			EXPECT_COMPLETION(fds[i], j, MEMWAIT_OK);
 		}
 		close(fds[i]);
 	}

@@ -160,14 +160,11 @@ MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue)
 				      mw_async(fd, self->word, 0, deadline, U32, 7, NULL);
 		} while (ret == MEMWAIT_TIMED_OUT);
 		ASSERT_EQ(MEMWAIT_PENDING, ret);
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
-						    8, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 8));
 		ASSERT_EQ(1, poll(&pfd, 1, -1));
 		EXPECT_EQ(2, mw_waiters(self->fd, self->word, U32));
 		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
-		EXPECT_EQ(8, done.user_data);
-		EXPECT_EQ(MEMWAIT_OK, done.result);
+		EXPECT_COMPLETION(self->fd, 8, MEMWAIT_OK);
 		ASSERT_EQ(1, mw_read(fd, &done, 1));
 		EXPECT_EQ(7, done.user_data);
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
@@ -302,11 +299,11 @@ MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)
 			    .flags = U32 };
 	struct memwait_completion done[3];
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 1));
 	waiter_start(&w);
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 2, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 3, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 4, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 3));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 4));
 	ASSERT_EQ(1, await_completions(self->fd, done, 3));
 	EXPECT_EQ(2, done[0].user_data);
 	EXPECT_EQ(4, mw_waiters(self->fd, self->word, U32));

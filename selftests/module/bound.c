@@ -25,8 +25,7 @@ static void tell(int *flag)
 
 static void await(const int *flag)
 {
-	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE));
 }
 
 /* How the process ends that has bound the context; it ends it all the same. */
@@ -93,8 +92,7 @@ static pid_t start_maker(struct board *board, int fd, int how)
 			 MEMWAIT_PENDING;
 	board->result |= mw_async(fd, &board->pending, 0, in_ms(3600000), U32, 2, NULL) !=
 			 MEMWAIT_PENDING;
-	board->result |= mw_async(fd, &board->completed, 0, FOREVER, U32, 3, NULL) !=
-			 MEMWAIT_PENDING;
+	board->result |= mw_arm(fd, &board->completed, 3) != MEMWAIT_PENDING;
 	board->result |= mw_async(fd, &board->owned, board->id, FOREVER,
 				  MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, 4, NULL) != MEMWAIT_PENDING;
 	board->result |= mw_notify(fd, &board->completed, 1, U32) != 1;
@@ -109,7 +107,7 @@ static void expect_refused(struct __test_metadata *_metadata, int fd, struct boa
 	struct memwait_completion done[4];
 	uint64_t id = 0;
 
-	EXPECT_EQ(-EPERM, mw_async(fd, &board->pending, 0, FOREVER, U32, 9, NULL));
+	EXPECT_EQ(-EPERM, mw_arm(fd, &board->pending, 9));
 	EXPECT_EQ(-EPERM, mw_cancel(fd, board->cancelled));
 	EXPECT_EQ(-EPERM, mw_read(fd, done, 4));
 	EXPECT_EQ(-EPERM, mw_owner(fd, BIND, NULL));
@@ -122,8 +120,7 @@ static void expect_refused(struct __test_metadata *_metadata, int fd, struct boa
 
 static void await_counts_gone(int fd)
 {
-	while (context_count(fd, "pending") || context_count(fd, "completed"))
-		usleep(100);
+	sleep_until(!context_count(fd, "pending") && !context_count(fd, "completed"));
 }
 
 MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
@@ -150,10 +147,8 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 		EXPECT_EQ(1, context_count(fd, "completed"));
 		expect_refused(_metadata, fd, board);
 
-		EXPECT_EQ(MEMWAIT_PENDING,
-			  mw_async(self->fd, &board->pending, 0, FOREVER, U32, 5, NULL));
-		EXPECT_EQ(MEMWAIT_PENDING,
-			  mw_async(self->fd, &board->completed, 0, FOREVER, U32, 6, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->pending, 5));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->completed, 6));
 		EXPECT_EQ(3, mw_waiters(self->fd, &board->pending, U32));
 		if (how == IS_KILLED)
 			kill(pid, SIGKILL);
@@ -163,8 +158,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 		EXPECT_EQ(EPOLLERR | EPOLLHUP, events[0].events);
 		await_counts_gone(fd);
 		/* The notify that was not read has gone on; nobody else was woken. */
-		while (!mw_readable(self->fd))
-			usleep(100);
+		sleep_until(mw_readable(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
 		EXPECT_EQ(6, done[0].user_data);
 		EXPECT_EQ(MEMWAIT_OK, done[0].result);
@@ -291,7 +285,7 @@ static int use_by_vfork(void *arg)
 {
 	struct by_vfork *child = arg;
 
-	child->result = mw_async(child->fd, &child->board->pending, 0, FOREVER, U32, 9, NULL);
+	child->result = mw_arm(child->fd, &child->board->pending, 9);
 	return 0;
 }
 
@@ -316,7 +310,7 @@ MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
 	child.fd = memwait_open(O_NONBLOCK);
 	ASSERT_EQ(0, mw_owner(child.fd, BIND, NULL));
 	EXPECT_EQ(0, mw_owner(child.fd, BIND, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(child.fd, &board->pending, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(child.fd, &board->pending, 1));
 	for (i = 0; i < ARRAY_SIZE(shares); i++) {
 		child.result = 0;
 		pid = clone(use_by_vfork, stack + 16 * self->page, shares[i] | SIGCHLD, &child);
@@ -338,8 +332,7 @@ MEMWAIT_TEST(L10_a_bound_context_outlives_threads_and_children)
 	ASSERT_EQ(0, pthread_create(&thread, NULL, return_at_once, &tid));
 	pthread_join(thread, NULL);
 	/* The kernel tells of its end a little later. */
-	while (thread_state(tid))
-		usleep(100);
+	sleep_until(!thread_state(tid));
 	EXPECT_EQ(3, mw_waiters(self->fd, &board->pending, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, &board->pending, 1, U32));
 	EXPECT_EQ(1, mw_read(child.fd, done, 2));
@@ -357,7 +350,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, other));
 	ASSERT_EQ(0, mw_owner(fd, BIND, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, &board->pending, 0, FOREVER, U32, 1, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, &board->pending, 1));
 	for (i = 0; i < (int)ARRAY_SIZE(fds); i++) {
 		fds[i] = i % 2 ? dup(fd) : fcntl(fd, F_DUPFD_CLOEXEC, 500 + 3 * i);
 		ASSERT_LE(0, fds[i]);
@@ -385,7 +378,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 		ASSERT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
 	}
 	EXPECT_EQ(1, context_count(fds[0], "pending"));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fds[0], &board->pending, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fds[0], &board->pending, 2));
 	EXPECT_EQ(fds[0], dup2(other[0], fds[0]));
 	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
 	kill(pid, SIGKILL);
@@ -407,7 +400,7 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 	pid = fork();
 	if (!pid) {
 		if (mw_owner(fd, BIND, NULL) || fcntl(fd, F_SETFD, 0) ||
-		    mw_async(fd, &board->pending, 0, FOREVER, U32, 1, NULL) != MEMWAIT_PENDING)
+		    mw_arm(fd, &board->pending, 1) != MEMWAIT_PENDING)
 			_exit(1);
 		dup2(out[1], 1);
 		execl("/bin/busybox", "sh", "-c", "echo; exec sleep 1000", NULL);
@@ -465,9 +458,8 @@ MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 	}
 	ASSERT_LT(0, pid);
 	ASSERT_EQ(0, mw_owner(reader.fd, BIND, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(reader.fd, &board->pending, 0, FOREVER, U32, 1, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING,
-		  mw_async(reader.fd, &board->completed, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &board->pending, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &board->completed, 2));
 	ASSERT_EQ(0, pthread_create(&reader.thread, NULL, read_one, &reader));
 	while (!__atomic_load_n(&reader.tid, __ATOMIC_ACQUIRE) || thread_state(reader.tid) != 'S')
 		usleep(100);
@@ -489,7 +481,7 @@ static void *arm_one(void *arg)
 {
 	struct caller *caller = arg;
 
-	caller->result = mw_async(caller->fd, caller->word, 0, FOREVER, U32, 1, NULL);
+	caller->result = mw_arm(caller->fd, caller->word, 1);
 	return NULL;
 }
 
@@ -530,8 +522,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 		pthread_join(caller.thread, NULL);
 		times += caller.result == (round % 2 ? MEMWAIT_PENDING : 0);
 		EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
-		while (mw_user_owners(self->fd) > before)
-			usleep(100);
+		sleep_until(mw_user_owners(self->fd) <= before);
 		close(copies[0]);
 		close(copies[1]);
 		EXPECT_EQ(0, child_status(pid));
@@ -587,8 +578,7 @@ MEMWAIT_TEST(L10_bound_contexts_count_while_their_process_has_them)
 		}
 		for (i = 0; i < 3; i++)
 			close(fds[i]);
-		while (mw_user_owners(self->fd) > before)
-			usleep(100);
+		sleep_until(mw_user_owners(self->fd) <= before);
 	}
 }
 
@@ -679,8 +669,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 		usleep(1000);
 		kill(pid, SIGKILL);
 		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
-		while (mw_user_owners(self->fd) > before)
-			usleep(100);
+		sleep_until(mw_user_owners(self->fd) <= before);
 		/* The kernel keeps for seconds what it is to free, unless it is short of memory. */
 		EXPECT_EQ(0, write_number("/proc/sys/vm/drop_caches", 2));
 		usleep(200000);
@@ -715,8 +704,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 		if (!pid) {
 			board->result = mw_owner(fd, BIND, NULL);
 			for (i = 0; i < 2 * WAITS; i++)
-				mw_async(fd, i % 2 ? &board->completed : &board->pending, 0,
-					 FOREVER, U32, i, NULL);
+				mw_arm(fd, i % 2 ? &board->completed : &board->pending, i);
 			mw_notify(fd, &board->completed, MEMWAIT_ALL, U32);
 			tell(&board->ready);
 			if (round % 2) {
@@ -729,19 +717,16 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 		await(&board->ready);
 		ASSERT_EQ(0, board->result);
 		EXPECT_EQ(WAITS, mw_waiters(self->fd, &board->pending, U32));
-		EXPECT_EQ(MEMWAIT_PENDING,
-			  mw_async(self->fd, &board->completed, 0, FOREVER, U32, round, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->completed, round));
 		tell(&board->go);
 		usleep(next_random(&(uint64_t){ round + 2 }) % 1000);
 		kill(pid, SIGKILL);
 		usleep(next_random(&(uint64_t){ round + 1 }) % 3000);
 		close(fd);
 		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
-		while (mw_waiters(self->fd, &board->pending, U32))
-			usleep(100);
+		sleep_until(!mw_waiters(self->fd, &board->pending, U32));
 		EXPECT_EQ(0, mw_waiters(self->fd, &board->completed, U32));
-		while (!mw_readable(self->fd))
-			usleep(100);
+		sleep_until(mw_readable(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, &(struct memwait_completion){ 0 }, 1));
 	}
 }
@@ -952,8 +937,7 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		ASSERT_EQ(0, board->result);
 		ASSERT_EQ(all, mw_waiters(self->fd, &board->pending, U32));
 		for (i = 0; i <= NOTIFIED; i++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->completed, 0,
-							    FOREVER, U32, i, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->completed, i));
 		storm.stop = 0;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, watch, &storm));
 		tell(&board->go);
@@ -980,8 +964,7 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		EXPECT_EQ(1, context_count(self->fd, "pending"));
 		EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 2, U32));
 		EXPECT_EQ(1, mw_read(self->fd, done, 2));
-		while (mw_user_owners(self->fd) > before || mw_user_waits(self->fd) > waits)
-			usleep(100);
+		sleep_until(mw_user_owners(self->fd) <= before && mw_user_waits(self->fd) <= waits);
 		EXPECT_EQ(before, mw_user_owners(self->fd));
 		EXPECT_EQ(waits, mw_user_waits(self->fd));
 	}

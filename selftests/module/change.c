@@ -356,8 +356,7 @@ MEMWAIT_TEST(R38_no_signal_comes_between_two_steps)
 
 	ASSERT_EQ(0, sigaction(SIGALRM, &action, &before));
 	for (i = 0; i < n; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
-						    i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &timer, NULL));
 	while (!handled)
 		;

@@ -77,7 +77,7 @@ static int live_inside(int memory, long page)
 		return BROKEN;
 	if (syscall(SYS_io_uring_setup, 1, NULL) != -1 || errno != EPERM)
 		return BROKEN + 1;
-	if (mw_async(fd, &words[1], 0, MEMWAIT_FOREVER, U32, 7, NULL) != MEMWAIT_PENDING)
+	if (mw_arm(fd, &words[1], 7) != MEMWAIT_PENDING)
 		return BROKEN + 2;
 	if (mw_wait(fd, &words[0], 0, MEMWAIT_FOREVER, U32) != MEMWAIT_OK)
 		return BROKEN + 3;
@@ -124,8 +124,7 @@ MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
 
 	pid = start_container(memory, self->page, true);
 	/* One that has failed is nobody's waiter, and is not waited for. */
-	while (mw_waiters(self->fd, words, U32) != 1 && !waitpid(pid, NULL, WNOHANG))
-		usleep(1000);
+	sleep_until(mw_waiters(self->fd, words, U32) == 1 || waitpid(pid, NULL, WNOHANG));
 	ASSERT_EQ(1, mw_waiters(self->fd, words, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, &words[0], MEMWAIT_ALL, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, &words[1], MEMWAIT_ALL, U32));

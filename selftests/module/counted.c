@@ -19,8 +19,7 @@ static void meet(struct meeting *m)
 {
 	int both = (__atomic_fetch_add(&m->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
 
-	while (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) < both)
-		sched_yield();
+	spin_until(__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) >= both);
 }
 
 static void count_wrong(struct meeting *m, int wrong)
@@ -255,8 +254,7 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 		if (context_count(fd, "pending") || context_count(fd, "pins"))
 			_exit(4);
 		/* What it arms there is at the charge of that user. */
-		if (mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 3, NULL) !=
-		    MEMWAIT_PENDING)
+		if (mw_arm(self->fd, self->shared, 3) != MEMWAIT_PENDING)
 			_exit(5);
 		if (mw_user_waits(fd) || mw_user_waits(self->fd) != mine.user_waits + 1)
 			_exit(6);

@@ -113,15 +113,13 @@ CROWD_TEST(R12_many_threads_on_one_word)
 	for (i = 0; i < ORDERED; i++) {
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 		ASSERT_EQ(self->n - i - 1, mw_waiters(self->fd, self->word, U32));
-		while (!count_done(w, i, self->n))
-			sched_yield();
+		spin_until(count_done(w, i, self->n));
 		ASSERT_EQ(1, w[i].done);
 	}
 
 	ASSERT_EQ(TOGETHER, mw_notify(self->fd, self->word, TOGETHER, U32));
 	ASSERT_EQ(self->n - notified, mw_waiters(self->fd, self->word, U32));
-	while (count_done(w, ORDERED, self->n) < TOGETHER)
-		sched_yield();
+	spin_until(count_done(w, ORDERED, self->n) >= TOGETHER);
 	ASSERT_EQ(TOGETHER, count_done(w, ORDERED, notified));
 	ASSERT_EQ(0, count_done(w, notified, self->n));
 

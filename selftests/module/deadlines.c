@@ -27,17 +27,13 @@ MEMWAIT_TEST(R30_a_notify_passes_over_what_is_overdue_by_the_real_time)
 {
 	int fd = memwait_open(O_NONBLOCK);
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
-	struct memwait_completion done;
 
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon_realtime(fd, self->word, 7));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 8, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 8));
 	ASSERT_EQ(1, poll(&pfd, 1, -1));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(8, done.user_data);
-	ASSERT_EQ(1, mw_read(fd, &done, 1));
-	EXPECT_EQ(7, done.user_data);
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	EXPECT_COMPLETION(self->fd, 8, MEMWAIT_OK);
+	EXPECT_COMPLETION(fd, 7, MEMWAIT_TIMED_OUT);
 	close(fd);
 }
 
@@ -65,8 +61,7 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 		__atomic_store_n(word, id, __ATOMIC_RELEASE);
 		stay();
 	}
-	while (!__atomic_load_n(word, __ATOMIC_ACQUIRE))
-		usleep(1000);
+	sleep_until(__atomic_load_n(word, __ATOMIC_ACQUIRE));
 	do {
 		ret = mw_async(late, word, *word, in_ms(ms), OWNED, 1, NULL);
 		ms *= 2;
@@ -83,9 +78,7 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 	EXPECT_EQ(128 + SIGKILL, kill_child(owner));
 	pfd.fd = self->fd;
 	EXPECT_EQ(1, poll(&pfd, 1, LONG_MS));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(3, done.user_data);
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	EXPECT_COMPLETION(self->fd, 3, MEMWAIT_OWNER_DIED);
 	EXPECT_EQ(1, mw_read(late, &done, 1));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
 	close(late);
@@ -131,7 +124,7 @@ static void expect_sleep(struct __test_metadata *_metadata, int fd, uint32_t *wo
 
 	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_one, &r));
 	EXPECT_TRUE(falls_asleep(&r.tid));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, FOREVER, U32, 9, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, 9));
 	EXPECT_EQ(1, mw_notify(fd, word, 1, U32));
 	pthread_join(r.thread, NULL);
 	EXPECT_EQ(1, r.result);
@@ -237,8 +230,7 @@ static void start_spinners(struct spinner *s, int n, int *stop)
 		s[i] = (struct spinner) { .cpu = i, .stop = stop };
 		if (pthread_create(&s[i].thread, NULL, spin, &s[i]))
 			abort();
-		while (!__atomic_load_n(&s[i].started, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&s[i].started, __ATOMIC_ACQUIRE));
 	}
 	bind_to(0);
 	if (pin(20))

@@ -176,8 +176,7 @@ FAIL_TEST(R14_notify_fails_for_no_lack_of_memory)
 		EACH_FAILURE(n, failed) {
 			any = any_of(self->fd, waits, 2);
 			any_start(&any);
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32,
-							    7, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 7));
 			ASSERT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 2, FOREVER, 0, 8,
 							    NULL));
 			ret = WITH_FAILURE(n, failed, mw_notify(self->fd, self->word, 3,
@@ -214,8 +213,7 @@ FAIL_TEST(R14_notify_many_says_what_was_done)
 				.count = 1,
 				.flags = U32,
 			};
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, FOREVER,
-							    U32, i, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + i, i));
 		}
 		ret = WITH_FAILURE(n, failed, mw_notify_many(self->fd, notifies, WORDS, woken));
 		EXPECT_TRUE((ret > 0 && ret <= WORDS) || EFAULT_ONLY(ret));
@@ -326,8 +324,8 @@ FAIL_TEST(R17_requeue_does_all_or_nothing)
 	bool failed;
 
 	EACH_FAILURE(n, failed) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 1, NULL));
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 2, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, a, 1));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, a, 2));
 		ret = WITH_FAILURE(n, failed, mw_requeue(self->fd, a, 0, b, 1, 1, U32, &out));
 		EXPECT_TRUE(!ret || ret == -EFAULT)
 			TH_LOG("failure %d: %d", n, ret);
@@ -360,7 +358,7 @@ FAIL_TEST(R17_notify_wait_says_whether_it_has_notified)
 			.wait = { .addr = (uintptr_t)b, .deadline = FOREVER, .flags = U32 },
 		};
 
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32, 1, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, a, 1));
 		notifying_start(&notifying, self->fd, b);
 		ret = WITH_FAILURE(n, failed, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &arg));
 		notifying_stop(&notifying);
@@ -444,8 +442,7 @@ FAIL_TEST(R21_read_loses_nothing)
 	int n;
 
 	EACH_FAILURE(n, failed) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, n,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, n));
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 		EXPECT_EQ(1, WITH_FAILURE(n, failed, mw_read(self->fd, done, 2)));
 		EXPECT_EQ(n, done[0].user_data);

@@ -26,8 +26,7 @@ MEMWAIT_TEST(R12_async_waits_complete_in_the_order_of_joining)
 	int i;
 
 	for (i = 0; i < 20; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32,
-						    i, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
 	EXPECT_EQ(5, mw_notify(self->fd, self->shared, 5, U32));
 	EXPECT_EQ(15, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	EXPECT_EQ(20, mw_read(self->fd, done, 20));
@@ -39,7 +38,6 @@ MEMWAIT_TEST(R12_async_waits_complete_in_the_order_of_joining)
 MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
 {
 	struct sched_param fifo = { .sched_priority = 10 };
-	struct memwait_completion done;
 	int other = memwait_open(O_NONBLOCK);
 	struct waiter w[16];
 	int i, j;
@@ -53,8 +51,7 @@ MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
 			waiter_start(&w[i]);
 			break;
 		case 1:
-			EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0,
-							    MEMWAIT_FOREVER, U32, i, NULL));
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 			break;
 		case 2:
 			/* Real-time priority does not overtake. */
@@ -72,8 +69,7 @@ MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
 		EXPECT_EQ(16 - i, mw_waiters(self->fd, self->word, U32));
 		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 		if (i % 2) {
-			EXPECT_EQ(1, mw_read(i % 4 == 1 ? self->fd : other, &done, 1));
-			EXPECT_EQ(i, done.user_data);
+			EXPECT_COMPLETION(i % 4 == 1 ? self->fd : other, i, MEMWAIT_OK);
 		} else {
 			EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
 		}
@@ -101,8 +97,7 @@ MEMWAIT_TEST(R12_a_waiter_that_left_keeps_no_place)
 	EXPECT_EQ(1, done[0].user_data);
 	EXPECT_EQ(3, done[1].user_data);
 	/* Rejoining is joining at the end. */
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 5,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 5));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(2, mw_read(self->fd, done, 3));
@@ -116,11 +111,9 @@ MEMWAIT_TEST(R12_a_wait_that_timed_out_leaves_no_place_to_later_ones)
 	struct memwait_completion done[2];
 
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(1), U32, 0, NULL));
-	while (mw_read(self->fd, done, 1) == -EAGAIN)
-		usleep(100);
+	sleep_until(mw_read(self->fd, done, 1) != -EAGAIN);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 1));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, in_ms(3600000), U32, 2,
 					    NULL));
 	EXPECT_EQ(2, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));

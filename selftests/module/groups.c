@@ -179,8 +179,7 @@ MEMWAIT_TEST(R23_group_cancel)
 		EXPECT_EQ(1, waiters_of(self->fd, &waits[n - 1]));
 		EXPECT_EQ(1, mw_notify(self->fd, self->word + n - 1, MEMWAIT_ALL, U32));
 		EXPECT_EQ(-ENOENT, mw_cancel(self->fd, other));
-		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-		EXPECT_EQ(2, done.user_data);
+		EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 		EXPECT_EQ(-ENOENT, mw_cancel(self->fd, other));
 		EXPECT_TRUE(nobody(self->fd, waits, n));
 
@@ -214,8 +213,7 @@ MEMWAIT_TEST(R24_group_counts_as_many_waits_as_words)
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 
 		EXPECT_EQ(MEMWAIT_PENDING, group_soon(self->fd, waits, n, 5, 1, &id));
-		while (!mw_readable(self->fd))
-			sched_yield();
+		spin_until(mw_readable(self->fd));
 		EXPECT_EQ(user_waits + n, mw_user_waits(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
@@ -268,11 +266,9 @@ MEMWAIT_TEST(R25_group_an_unread_ok_goes_on_at_the_word_that_was_notified)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, MOST, FOREVER, 0, 0, NULL));
 		/* Another one of the same context is no next waiter. */
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, MOST, FOREVER, 0, 0, NULL));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word_of(&waits[before]), 0, FOREVER,
-						    U32, 1, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word_of(&waits[before]), 1));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, &waits[i], 1, FOREVER, 0, 2, NULL));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word_of(&waits[after]), 0, FOREVER,
-						    U32, 3, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word_of(&waits[after]), 3));
 		EXPECT_EQ(1, mw_notify(self->fd, word_of(&waits[i]), 1, U32));
 		EXPECT_FALSE(mw_readable(self->fd));
 		close(fd);
@@ -297,8 +293,7 @@ MEMWAIT_TEST(R25_group_what_was_read_or_timed_out_does_not_go_on)
 	EXPECT_EQ(1, mw_notify(fd, self->shared + 1, 1, U32));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_PENDING, group_soon(fd, waits, 3, 5, 0, NULL));
-	while (!mw_readable(fd))
-		sched_yield();
+	spin_until(mw_readable(fd));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 0, NULL));
 	close(fd);
 	EXPECT_FALSE(mw_readable(self->fd));
@@ -377,7 +372,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 10, FOREVER, 0, 0, &id));
 	EXPECT_EQ(-ENOSPC, mw_group(self->fd, waits, 1, FOREVER, 0, 0, NULL));
-	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 
 	/* Four and four, and no room for the third. */

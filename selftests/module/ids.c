@@ -132,8 +132,7 @@ IDS_TEST(R37_an_id_is_a_line_while_it_lives)
 	EXPECT_STRNE(tid, row.tid);
 	owned_waiter_join(&w);
 	/* The kernel tells of its end a little later. */
-	while (thread_state(atoi(row.tid)))
-		usleep(100);
+	sleep_until(!thread_state(atoi(row.tid)));
 	EXPECT_FALSE(find_id(w.id, &row));
 	EXPECT_TRUE(find_id(id, &row));
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, NULL));
@@ -154,8 +153,7 @@ IDS_TEST(R37_contexts_with_an_id_are_lines)
 	EXPECT_EQ(before + 1, count_ids());
 	close(self->fd);
 	self->fd = -1;
-	while (count_ids() != before)
-		usleep(1000);
+	sleep_until(count_ids() == before);
 }
 
 /* Whatever has a reference to the module is a line of the list, or an open file. */

@@ -412,7 +412,7 @@ MOUNTED_TEST(R11_lazy_umount_under_a_pending_wait)
 	struct memwait_completion done;
 
 	ASSERT_NE(NULL, word);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 1));
 	close(opened);
 	close_place(&self->place);
 	EXPECT_EQ(0, umount2(self->place.dir, MNT_DETACH));
@@ -562,7 +562,7 @@ TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 
 		if (mw_owner(fd, MEMWAIT_OWNER_CONTEXT, owned))
 			_exit(3);
-		if (mw_async(fd, self->shared, 0, FOREVER, U32, 1, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, self->shared, 1) != MEMWAIT_PENDING)
 			_exit(1);
 		if (!arm_alone(fd, self->place.path))
 			_exit(2);
@@ -571,7 +571,7 @@ TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 			pause();
 	}
 	ASSERT_TRUE(await(self->shared + 1, 1));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 2));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	EXPECT_EQ(MEMWAIT_PENDING, arm_owned(self->fd, owned, 3));
 	ASSERT_TRUE(freeze(self->root, self->place.path));
@@ -584,8 +584,7 @@ TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	/* It frees the file itself, and has not yet: a wait, and the second file of a context. */
 	EXPECT_EQ(0, waitpid(pid, NULL, WNOHANG));
-	while (mw_user_waits(self->fd) != 1 + 16)
-		sched_yield();
+	spin_until(mw_user_waits(self->fd) == 1 + 16);
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	EXPECT_EQ(128 + SIGKILL, child_status(pid));
@@ -640,8 +639,7 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(1, mw_user_waits(self->fd));
 	__atomic_store_n(self->shared + 1, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, child_status(pid));
-	while (mw_user_contexts(self->fd) > 1)
-		usleep(100);
+	sleep_until(mw_user_contexts(self->fd) <= 1);
 
 	owner = fork();
 	if (!owner) {
@@ -663,8 +661,7 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(1 + 16, mw_user_waits(self->fd));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
-	while (mw_user_waits(self->fd))
-		usleep(100);
+	sleep_until(!mw_user_waits(self->fd));
 }
 
 #define LEFT	3
@@ -694,8 +691,7 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 	for (i = 0; i < LEFT; i++) {
 		__atomic_store_n(self->shared + 2 * i + 1, 1, __ATOMIC_RELEASE);
 		EXPECT_EQ(0, child_status(pids[i]));
-		while (mw_user_contexts(self->fd) > LEFT - (uint64_t)i)
-			usleep(100);
+		sleep_until(mw_user_contexts(self->fd) <= LEFT - (uint64_t)i);
 		/* Until the kernel thread frees it, and waits. */
 		usleep(100000);
 	}
@@ -763,8 +759,7 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		freer = (struct freer) { .fd = memwait_open(O_NONBLOCK) };
 		if (mw_owner(freer.fd, BIND, NULL) == -EOPNOTSUPP)
 			SKIP(return, "no owners");
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(freer.fd, self->shared, 0, FOREVER, U32, 1,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(freer.fd, self->shared, 1));
 		id = arm_on_file(freer.fd, self->place.path, read);
 		ASSERT_NE(0, id);
 		freer.id = read ? 0 : id;
@@ -852,8 +847,7 @@ static void *come_back(void *arg)
 	__atomic_store_n(&comer->tid, gettid(), __ATOMIC_RELEASE);
 	comer->result = mw_wait(comer->fd, comer->word, 0, FOREVER, U32);
 	__atomic_store_n(&comer->away, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&comer->back, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&comer->back, __ATOMIC_ACQUIRE));
 	if (comer->result == -EINTR)
 		comer->result = mw_wait(comer->fd, comer->word, 0, FOREVER, U32);
 	return NULL;
@@ -880,12 +874,11 @@ TEST_F_TIMEOUT(disk, R12_a_place_is_not_of_a_file_with_the_same_number, 300)
 		ASSERT_EQ(0, pthread_create(&comer.thread, NULL, come_back, &comer));
 		await_waiters(self->fd, word, U32, 1);
 		interrupt_thread(comer.thread, comer.tid);
-		while (!__atomic_load_n(&comer.away, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&comer.away, __ATOMIC_ACQUIRE));
 		word = replace_word(word, self->place.path, &number);
 		ASSERT_NE(NULL, word);
 		comer.word = word;
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 1));
 		__atomic_store_n(&comer.back, 1, __ATOMIC_RELEASE);
 		await_waiters(self->fd, word, U32, 2);
 		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
@@ -910,8 +903,7 @@ static uint64_t be_told(int fd, uint64_t *word, uint64_t *shared)
 		for (;;)
 			pause();
 	}
-	while (!__atomic_load_n(shared, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(shared, __ATOMIC_ACQUIRE));
 	*word = *shared;
 	if (arm_owned(fd, word, 1) != MEMWAIT_PENDING)
 		return 0;
@@ -926,7 +918,6 @@ TEST_F_TIMEOUT(disk, R12_a_told_wait_is_not_on_a_file_with_the_same_number, 300)
 		.wait = { .flags = MEMWAIT_SIZE_U64 | MEMWAIT_OWNED, .deadline = FOREVER },
 		.user_data = 3,
 	};
-	struct memwait_completion done;
 	uint64_t *word;
 	ino_t number = 0;
 	int round, i;
@@ -949,8 +940,7 @@ TEST_F_TIMEOUT(disk, R12_a_told_wait_is_not_on_a_file_with_the_same_number, 300)
 		EXPECT_EQ(MEMWAIT_PENDING, entry.result);
 		for (i = 2; i <= 3; i++) {
 			EXPECT_EQ(1, mw_notify(self->fd, word, 1, MEMWAIT_SIZE_U64));
-			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-			EXPECT_EQ(i, done.user_data);
+			EXPECT_COMPLETION(self->fd, i, MEMWAIT_OK);
 		}
 	}
 }

@@ -39,7 +39,6 @@ static void unmap(struct area *area)
 static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b)
 {
 	struct waiter w = { .fd = fd, .addr = a, .deadline = MEMWAIT_FOREVER, .flags = U32 };
-	struct memwait_completion done;
 	pid_t pid;
 
 	waiter_start(&w);
@@ -50,11 +49,10 @@ static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, 
 
 	pid = run_in_child(mw_wait(fd, b, 0, MEMWAIT_FOREVER, U32));
 	await_waiters(fd, a, U32, 1);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, b, 0, MEMWAIT_FOREVER, U32, 3, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, b, 3));
 	EXPECT_EQ(2, mw_notify(fd, a, MEMWAIT_ALL, U32));
 	EXPECT_EQ(0, child_status(pid));
-	EXPECT_EQ(1, mw_read(fd, &done, 1));
-	EXPECT_EQ(3, done.user_data);
+	EXPECT_COMPLETION(fd, 3, MEMWAIT_OK);
 }
 
 static void expect_apart(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b,
@@ -348,7 +346,7 @@ static void expect_refused(struct __test_metadata *_metadata, int fd, void *addr
 	EXPECT_EQ(-EOPNOTSUPP, mw_wait(fd, addr, ~0U, in_ms(10), U32));
 	EXPECT_EQ(-EOPNOTSUPP, mw_notify(fd, addr, 1, U32));
 	EXPECT_EQ(-EOPNOTSUPP, mw_waiters(fd, addr, U32));
-	EXPECT_EQ(-EOPNOTSUPP, mw_async(fd, addr, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EOPNOTSUPP, mw_arm(fd, addr, 0));
 }
 
 MEMWAIT_TEST(R10_io_uring_is_refused)
@@ -610,8 +608,7 @@ MEMWAIT_TEST(R11_umount_is_busy_while_somebody_waits)
 			EXPECT_EQ(0, mw_cancel(self->fd, id));
 			break;
 		case 2:		/* read after time-out */
-			while (mw_read(self->fd, &done, 1) != 1)
-				sched_yield();
+			spin_until(mw_read(self->fd, &done, 1) == 1);
 			break;
 		case 3:
 			close(self->fd);

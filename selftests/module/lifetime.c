@@ -15,7 +15,7 @@ MEMWAIT_TEST(R25_close_ends_pending_waits_and_wakes_nobody)
 						    i % 3 ? FOREVER : in_ms(3600000), U32, i,
 						    NULL));
 	}
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	close(fd);
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
@@ -29,7 +29,7 @@ static void arm_and_complete(struct __test_metadata *_metadata, int fd, uint32_t
 	int i;
 
 	for (i = 0; i < n; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, FOREVER, U32, i, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, i));
 	EXPECT_EQ(n, mw_notify(fd, word, n, U32));
 }
 
@@ -46,8 +46,8 @@ MEMWAIT_TEST(R25_unread_oks_go_on_to_the_next_waiters)
 		arm_and_complete(_metadata, fd, words[i], 2);
 		w.addr = words[i];
 		waiter_start(&w);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[i], 0, FOREVER, U32, 7, NULL));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[i], 0, FOREVER, U32, 8, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, words[i], 7));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, words[i], 8));
 		EXPECT_EQ(0, mw_read(self->fd, done, 4) == 1);
 		close(fd);
 		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
@@ -68,9 +68,8 @@ MEMWAIT_TEST(R25_each_goes_on_to_its_own_word)
 	for (i = 0; i < 4; i++)
 		arm_and_complete(_metadata, fd, self->shared + i, 1);
 	for (i = 0; i < 4; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + i, 0, FOREVER, U32, i,
-						    NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + 9, 0, FOREVER, U32, 9, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared + i, i));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared + 9, 9));
 	close(fd);
 	EXPECT_EQ(4, mw_read(self->fd, done, 8));
 	for (i = 0; i < 4; i++)
@@ -85,8 +84,8 @@ MEMWAIT_TEST(R25_what_was_read_does_not_go_on)
 
 	arm_and_complete(_metadata, fd, self->shared, 3);
 	EXPECT_EQ(2, mw_read(fd, done, 2));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 0, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 0));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	close(fd);
 	EXPECT_EQ(1, mw_read(self->fd, done, 4));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
@@ -97,9 +96,8 @@ MEMWAIT_TEST(R25_unread_time_outs_do_not_go_on)
 	int fd = memwait_open(O_NONBLOCK);
 
 	EXPECT_EQ(MEMWAIT_PENDING, async_soon(fd, self->shared, 20, 0, NULL));
-	while (!mw_readable(fd))
-		sched_yield();
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 1, NULL));
+	spin_until(mw_readable(fd));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	close(fd);
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared, U32));
@@ -109,63 +107,53 @@ MEMWAIT_TEST(R25_unread_time_outs_do_not_go_on)
 MEMWAIT_TEST(R25_what_a_notify_has_found_overdue_does_not_go_on)
 {
 	int fd = memwait_open(O_NONBLOCK);
-	struct memwait_completion done;
 
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 5, 1, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 2, NULL));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 3, NULL));
-	while (!mw_readable(fd))
-		sched_yield();
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 2));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 3));
+	spin_until(mw_readable(fd));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(2, done.user_data);
+	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 	EXPECT_EQ(1, mw_fdinfo(fd, "completed"));
 	close(fd);
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(3, done.user_data);
+	EXPECT_COMPLETION(self->fd, 3, MEMWAIT_OK);
 }
 
 MEMWAIT_TEST(R25_not_to_a_pending_wait_of_the_closing_context)
 {
 	int fd = memwait_open(O_NONBLOCK);
-	struct memwait_completion done;
 
 	arm_and_complete(_metadata, fd, self->shared, 1);
 	/* Older than the other context's, but it is closed too. */
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0, FOREVER, U32, 5, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 6, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared, 5));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 6));
 	close(fd);
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(6, done.user_data);
+	EXPECT_COMPLETION(self->fd, 6, MEMWAIT_OK);
 }
 
 MEMWAIT_TEST(R25_goes_on_as_often_as_needed)
 {
-	struct memwait_completion done;
 	int fds[10], i;
 
 	for (i = 0; i < 10; i++) {
 		fds[i] = memwait_open(O_NONBLOCK);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0, FOREVER, U32, i,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared, i));
 	}
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 77, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 77));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	for (i = 0; i < 10; i++) {
 		EXPECT_TRUE(mw_readable(fds[i]));
 		EXPECT_FALSE(mw_readable(self->fd));
 		close(fds[i]);
 	}
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(77, done.user_data);
+	EXPECT_COMPLETION(self->fd, 77, MEMWAIT_OK);
 }
 
 MEMWAIT_TEST(R25_a_killed_process_swallows_no_notify)
 {
-	struct memwait_completion done;
 	int i;
 
 	for (i = 0; i < 20; i++) {
@@ -174,18 +162,16 @@ MEMWAIT_TEST(R25_a_killed_process_swallows_no_notify)
 		if (!pid) {
 			int fd = memwait_open(O_NONBLOCK);
 
-			mw_async(fd, self->shared, 0, FOREVER, U32, 0, NULL);
+			mw_arm(fd, self->shared, 0);
 			stay();
 		}
 		await_waiters(self->fd, self->shared, U32, 1);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, i,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
 		if (i % 2)
 			kill(pid, SIGKILL);
 		EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 		EXPECT_EQ(128 + SIGKILL, kill_child(pid));
-		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-		EXPECT_EQ(i, done.user_data);
+		EXPECT_COMPLETION(self->fd, i, MEMWAIT_OK);
 	}
 }
 
@@ -194,8 +180,8 @@ MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
 	struct memwait_completion done[2];
 	pid_t pid;
 
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + 1, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + 1, 2));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	pid = fork_child();
 	if (!pid) {
@@ -216,7 +202,6 @@ MEMWAIT_TEST(R22_a_context_is_kept_over_fork)
 
 MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 {
-	struct memwait_completion done;
 	int sockets[2], fd;
 	pid_t pid;
 
@@ -224,8 +209,8 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 	pid = fork_child();
 	if (!pid) {
 		fd = memwait_open(O_NONBLOCK);
-		if (mw_async(fd, self->shared, 0, FOREVER, U32, 5, NULL) != MEMWAIT_PENDING ||
-		    mw_async(fd, self->word, 0, FOREVER, U32, 6, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, self->shared, 5) != MEMWAIT_PENDING ||
+		    mw_arm(fd, self->word, 6) != MEMWAIT_PENDING)
 			_exit(1);
 		_exit(send_fd(sockets[1], fd, 0) ? 2 : 0);
 	}
@@ -237,8 +222,7 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	EXPECT_TRUE(mw_readable(fd));
 	fcntl(fd, F_SETFL, O_NONBLOCK);
-	EXPECT_EQ(1, mw_read(fd, &done, 1));
-	EXPECT_EQ(5, done.user_data);
+	EXPECT_COMPLETION(fd, 5, MEMWAIT_OK);
 	close(fd);
 	close(sockets[0]);
 	close(sockets[1]);
@@ -246,21 +230,16 @@ MEMWAIT_TEST(R22_a_context_is_passed_over_a_socket)
 
 MEMWAIT_TEST(R11_private_words_of_a_dead_process_time_out)
 {
-	struct memwait_completion done;
 	pid_t pid = run_in_child(async_soon(self->fd, self->word, 1000, 6, NULL));
 
 	EXPECT_EQ(MEMWAIT_PENDING, child_status(pid));
-	while (!mw_readable(self->fd))
-		sched_yield();
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(6, done.user_data);
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);
+	spin_until(mw_readable(self->fd));
+	EXPECT_COMPLETION(self->fd, 6, MEMWAIT_TIMED_OUT);
 }
 
 MEMWAIT_TEST(R11_exec_with_a_context_that_is_kept)
 {
 	int fd = open("/dev/memwait", O_RDWR | O_NONBLOCK);	/* no O_CLOEXEC */
-	struct memwait_completion done;
 	pid_t pid;
 
 	ASSERT_LE(0, fd);
@@ -269,8 +248,8 @@ MEMWAIT_TEST(R11_exec_with_a_context_that_is_kept)
 		char *const argv[] = { "/proc/self/exe", "--no-such-option", NULL };
 		int null = open("/dev/null", O_WRONLY);
 
-		mw_async(fd, self->word, 0, FOREVER, U32, 1, NULL);
-		mw_async(fd, self->shared, 0, FOREVER, U32, 2, NULL);
+		mw_arm(fd, self->word, 1);
+		mw_arm(fd, self->shared, 2);
 		dup2(null, 1);
 		dup2(null, 2);
 		execv(argv[0], argv);
@@ -278,8 +257,7 @@ MEMWAIT_TEST(R11_exec_with_a_context_that_is_kept)
 	}
 	EXPECT_NE(99, child_status(pid));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
-	EXPECT_EQ(1, mw_read(fd, &done, 1));
-	EXPECT_EQ(2, done.user_data);
+	EXPECT_COMPLETION(fd, 2, MEMWAIT_OK);
 	close(fd);
 }
 
@@ -307,7 +285,7 @@ MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 		ASSERT_NE(MAP_FAILED, word);
 		for (i = 0; i < 4; i++)
 			EXPECT_EQ(MEMWAIT_PENDING, i < 2 ?
-				  mw_async(fds[i % 2], word, 0, FOREVER, U32, i, NULL) :
+				  mw_arm(fds[i % 2], word, i) :
 				  async_soon(fds[i % 2], word, 1, i, NULL));
 		EXPECT_LE(1, mw_notify(fds[0], word, 1, U32));
 		for (i = 0; i < 4; i++) {
@@ -369,8 +347,7 @@ MEMWAIT_TEST(R25_close_races_with_notify)
 
 	/* And the same where somebody stands behind: nothing is lost. */
 	for (i = 0; i < 32; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, i,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 	for (i = 0; i < 32; i++) {
 		int fd = memwait_open(O_NONBLOCK);
 
@@ -407,8 +384,8 @@ MEMWAIT_TEST(R25_a_copy_of_the_descriptor_keeps_everything)
 	int fd = memwait_open(O_NONBLOCK), copy = dup(fd);
 
 	arm_and_complete(_metadata, fd, self->shared, 1);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 7, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 8, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared + 1, 7));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 8));
 	close(fd);
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
@@ -426,13 +403,12 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	pid_t pid;
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 1));
 	pid = fork_child();
 	if (!pid) {
 		/* In the sender's context, but of the receiver's memory: the submitter's key. */
 		fd = receive_fd(sockets[1], NULL);
-		if (mw_async(fd, word, 0, FOREVER, U32, 2, NULL) != MEMWAIT_PENDING ||
-		    mw_waiters(fd, word, U32) != 1)
+		if (mw_arm(fd, word, 2) != MEMWAIT_PENDING || mw_waiters(fd, word, U32) != 1)
 			_exit(1);
 		if (mw_notify(fd, word, MEMWAIT_ALL, U32) != 1)
 			_exit(2);
@@ -456,13 +432,12 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 
 MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
 {
-	struct memwait_completion done;
 	int sockets[2], fd = memwait_open(O_NONBLOCK);
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	arm_and_complete(_metadata, fd, self->shared, 1);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 1, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared + 1, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 2));
 	ASSERT_EQ(0, send_fd(sockets[0], fd, 0));
 	close(fd);
 	close(sockets[0]);
@@ -470,29 +445,25 @@ MEMWAIT_TEST(R25_a_context_that_nobody_received_is_closed)
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
 	close(sockets[1]);
-	while (!mw_readable(self->fd))
-		sched_yield();
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(2, done.user_data);
+	spin_until(mw_readable(self->fd));
+	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
 }
 
 /* A kernel thread closes a context, and may not be through with that. */
 static void await_closed(int fd, uint64_t user_waits)
 {
-	while (mw_user_waits(fd) != user_waits)
-		sched_yield();
+	spin_until(mw_user_waits(fd) == user_waits);
 }
 
 MEMWAIT_TEST(R25_sockets_in_a_circle_swallow_no_notify)
 {
-	struct memwait_completion done;
 	int sockets[2], fd = memwait_open(O_NONBLOCK);
 
 	/* Only the kernel's search for such circles closes the context, at a later close. */
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
 	arm_and_complete(_metadata, fd, self->shared, 1);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 2));
 	ASSERT_EQ(0, send_fd(sockets[0], fd, 0));
 	ASSERT_EQ(0, send_fd(sockets[0], sockets[1], 0));
 	close(fd);
@@ -503,15 +474,13 @@ MEMWAIT_TEST(R25_sockets_in_a_circle_swallow_no_notify)
 		close(sockets[0]);
 		close(sockets[1]);
 	}
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(2, done.user_data);
+	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 	await_closed(self->fd, self->user_waits);
 }
 
 MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 {
 	uint64_t *ids = (uint64_t *)(self->shared + 16);
-	struct memwait_completion done;
 	pid_t pid = fork_child();
 	int i;
 
@@ -522,15 +491,14 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 			    MEMWAIT_PENDING)
 				_exit(1);
 		}
-		if (mw_async(self->fd, self->word + 1, 0, FOREVER, U32, 5, NULL) !=
-		    MEMWAIT_PENDING || mw_notify(self->fd, self->word + 1, 1, U32) != 1)
+		if (mw_arm(self->fd, self->word + 1, 5) != MEMWAIT_PENDING ||
+		    mw_notify(self->fd, self->word + 1, 1, U32) != 1)
 			_exit(2);
 		_exit(0);
 	}
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(2, context_count(self->fd, "pending"));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(5, done.user_data);
+	EXPECT_COMPLETION(self->fd, 5, MEMWAIT_OK);
 
 	/* No process that comes after it has its words, though it may get its place in memory. */
 	for (i = 0; i < 100; i++) {
@@ -556,7 +524,7 @@ MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
 
 		fcntl(self->fd, F_SETFD, 0);
 		arm_and_complete(_metadata, self->fd, self->word + 1, 1);
-		mw_async(self->fd, self->word, 0, FOREVER, U32, 5, NULL);
+		mw_arm(self->fd, self->word, 5);
 		dup2(null, 1);
 		dup2(null, 2);
 		execv(argv[0], argv);
@@ -600,15 +568,14 @@ MEMWAIT_TEST(R11_munmap_under_a_pending_wait)
 	struct memwait_completion done;
 	uint64_t seen;
 
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 1));
 	EXPECT_EQ(MEMWAIT_PENDING, async_soon(self->fd, word, 50, 2, NULL));
 	ASSERT_EQ(0, munmap(word, self->page));
 	EXPECT_EQ(-EFAULT, mw_notify(self->fd, word, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32 | MEMWAIT_PRIVATE));
 	/* The deadline may have been first. */
 	for (seen = 0; seen != 3; seen |= done.user_data) {
-		while (!mw_readable(self->fd))
-			sched_yield();
+		spin_until(mw_readable(self->fd));
 		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(done.user_data == 1 ? MEMWAIT_OK : MEMWAIT_TIMED_OUT, done.result);
 	}
@@ -669,8 +636,7 @@ MEMWAIT_TEST(R25_a_notify_that_races_with_close_is_not_lost)
 			EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0,
 							    i % 2 ? FOREVER : in_ms(1000000), U32,
 							    i, NULL));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, round,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, round));
 		pthread_barrier_wait(&barrier);
 		close(fd);
 		pthread_barrier_wait(&barrier);
@@ -728,7 +694,7 @@ static void *arm_and_close(void *arg)
 	for (;;) {
 		fd = memwait_open(O_NONBLOCK);
 		for (i = 0; i < 8; i++)
-			mw_async(fd, r->word, 0, FOREVER, U32, i, NULL);
+			mw_arm(fd, r->word, i);
 		close(fd);
 	}
 	return NULL;
@@ -750,11 +716,9 @@ MEMWAIT_TEST(R25_a_process_killed_at_any_point_swallows_no_notify)
 				pthread_create(&thread, NULL, arm_and_close, &r);
 			arm_and_close(&r);
 		}
-		while (!mw_waiters(self->fd, self->shared, U32))
-			sched_yield();
+		spin_until(mw_waiters(self->fd, self->shared, U32));
 		for (i = 0; i < 64; i++)
-			EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32,
-							    i, NULL));
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
 		for (i = notified = 0; i < 64; i++) {
 			if (i == round)
 				kill(pid, SIGKILL);
@@ -783,18 +747,15 @@ MEMWAIT_TEST(R25_a_reader_that_is_killed_swallows_no_notify)
 		pid = fork_child();
 		if (!pid) {
 			fd = memwait_open(0);
-			if (mw_async(fd, self->shared, 0, FOREVER, U32, 0, NULL) !=
-			    MEMWAIT_PENDING)
+			if (mw_arm(fd, self->shared, 0) != MEMWAIT_PENDING)
 				_exit(1);
 			__atomic_store_n(ready, gettid(), __ATOMIC_RELEASE);
 			mw_read(fd, &done, 1);
 			_exit(0);
 		}
-		while (!__atomic_load_n(ready, __ATOMIC_ACQUIRE))
-			sched_yield();
+		spin_until(__atomic_load_n(ready, __ATOMIC_ACQUIRE));
 		await_asleep(pid);
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 0,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 0));
 		kill(pid, SIGKILL);
 		ASSERT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 		ret = child_status(pid);
@@ -810,22 +771,19 @@ MEMWAIT_TEST(R25_a_context_that_io_uring_holds_is_closed_with_the_ring)
 {
 	struct io_uring_params params = { 0 };
 	int ring = syscall(SYS_io_uring_setup, 4, &params), fd = memwait_open(O_NONBLOCK);
-	struct memwait_completion done;
 
 	if (ring < 0)
 		SKIP(return, "io_uring: %s", strerror(errno));
 	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_REGISTER_FILES, &fd, 1));
 	arm_and_complete(_metadata, fd, self->shared, 1);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared + 1, 0, FOREVER, U32, 1, NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 2, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared + 1, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 2));
 	close(fd);
 	EXPECT_EQ(1, mw_waiters(self->fd, self->shared + 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
 	close(ring);
-	while (!mw_readable(self->fd))
-		sched_yield();
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(2, done.user_data);
+	spin_until(mw_readable(self->fd));
+	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 	await_closed(self->fd, self->user_waits);
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared + 1, U32));
 }

@@ -35,13 +35,11 @@ LIMITS_TEST(R24_beyond_the_limit_is_enospc)
 
 	/* A cancelled wait makes room. A completed one does when it is read. */
 	EXPECT_EQ(0, mw_cancel(self->fd, ids[3]));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 10,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 10));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(1, mw_read(self->fd, done, 16));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 11,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 11));
 }
 
 LIMITS_TEST(R24_a_batch_is_cut_at_the_limit)
@@ -75,11 +73,10 @@ LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
 	pid_t pid;
 
 	ASSERT_EQ(0, set_limit(self->user_waits + 2));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
-					    NULL));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
-	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
-	EXPECT_EQ(-ENOSPC, mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(other, self->word, 0));
+	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
+	EXPECT_EQ(-ENOSPC, mw_arm(other, self->word, 0));
 
 	pid = fork_child();
 	if (!pid) {
@@ -90,10 +87,10 @@ LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
 		fd = memwait_open(O_NONBLOCK);
 		if (mw_user_waits(fd))
 			_exit(2);
-		if (mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, self->word, 0) != MEMWAIT_PENDING)
 			_exit(3);
 		/* A context that somebody else opened is at the opener's charge. */
-		if (mw_async(other, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != -ENOSPC)
+		if (mw_arm(other, self->word, 0) != -ENOSPC)
 			_exit(4);
 		_exit(0);
 	}
@@ -108,10 +105,9 @@ LIMITS_TEST(R24_a_lower_limit_leaves_what_exists)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
-						    i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 	ASSERT_EQ(0, set_limit(0));
-	EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(4, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(4, mw_read(self->fd, done, 4));
 	/* Threads are not counted. */
@@ -132,8 +128,7 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 	ASSERT_EQ(0, enter_cgroup());
 	before = read_number(CGROUP "/memory.current");
 	for (i = 0; i < MANY; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[i], i));
 	after = read_number(CGROUP "/memory.current");
 	/* A wait and its queue, 430 bytes of a kernel that checks locks; less would be neither. */
 	EXPECT_LT(before + MANY * 120L, after);
@@ -202,10 +197,10 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	/* A fault at the limit would kill: touch now what is used then, errno too. */
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 4));
 	EXPECT_EQ(0, mw_notify(self->fd, &words[0], 1, U32));
-	EXPECT_EQ(-EFAULT, mw_async(self->fd, NULL, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_arm(self->fd, NULL, 0));
 	ASSERT_LT(0, write(max, limit, strlen(limit)));
 	for (i = 0; i < 1 << 18 && ret == MEMWAIT_PENDING; i++)
-		ret = mw_async(self->fd, &words[i], 0, MEMWAIT_FOREVER, U32, i, NULL);
+		ret = mw_arm(self->fd, &words[i], i);
 	user_waits = mw_user_waits(self->fd);
 	waiters = mw_waiters(self->fd, &words[i - 1], U32);
 	notified = mw_notify(self->fd, &words[0], 1, U32);
@@ -236,7 +231,7 @@ static void *arm_beyond(void *arg)
 	int i, ret;
 
 	for (i = 0; i < 500; i++) {
-		ret = mw_async(a->fd, a->word, 0, MEMWAIT_FOREVER, U32, i, NULL);
+		ret = mw_arm(a->fd, a->word, i);
 		if (ret == MEMWAIT_PENDING)
 			a->armed++;
 		else if (ret == -ENOSPC)
@@ -275,8 +270,7 @@ LIMITS_TEST(R24_a_time_out_is_counted_until_it_is_read)
 	struct memwait_completion done;
 
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 0, NULL));
-	while (!mw_readable(self->fd))
-		sched_yield();
+	spin_until(mw_readable(self->fd));
 	EXPECT_EQ(self->user_waits + 1, mw_user_waits(self->fd));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
@@ -287,7 +281,7 @@ LIMITS_TEST(R24_an_entry_that_fails_is_not_counted)
 	uint32_t *hole = private_page(4096);
 
 	ASSERT_EQ(0, mprotect(hole, 4096, PROT_NONE));
-	EXPECT_EQ(-EFAULT, mw_async(self->fd, hole, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	EXPECT_EQ(-EFAULT, mw_arm(self->fd, hole, 0));
 	EXPECT_EQ(-EFAULT, mw_async(self->fd, hole, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0,
 				    NULL));
 	EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, ~0U, 0, NULL));
@@ -350,7 +344,7 @@ static int arm_some(uint32_t *word, int n)
 	int fd = memwait_open(0), i;
 
 	for (i = 0; i < n; i++)
-		if (mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, word, 0) != MEMWAIT_PENDING)
 			break;
 	return i;
 }

@@ -25,7 +25,7 @@ static bool arm(int fd, const uint32_t *word, int n)
 	int i;
 
 	for (i = 0; i < n; i++) {
-		if (mw_async(fd, word + i, 0, FOREVER, U32, i, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, word + i, i) != MEMWAIT_PENDING)
 			return false;
 	}
 	return true;
@@ -306,8 +306,7 @@ MEMWAIT_TEST(R13_notify_many_notifies_each)
 		uint32_t *word = words[i % 3 == 1] + i;
 
 		for (j = 0; j < 3; j++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32,
-							    3 * i + j, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 3 * i + j));
 		notifies[i] = notify_of(word, counts[i / 3 % 6],
 					i % 3 == 2 ? U32 | MEMWAIT_PRIVATE : i / 18 % 3);
 	}
@@ -346,8 +345,7 @@ MEMWAIT_TEST(R13_notify_many_of_a_word_more_than_once)
 	int i;
 
 	for (i = 0; i < 6; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, i,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 	for (i = 0; i < 4; i++)
 		notifies[i] = notify_of(self->word, i + 1, U32);
 	EXPECT_EQ(4, mw_notify_many(self->fd, notifies, 4, woken));
@@ -368,7 +366,7 @@ MEMWAIT_TEST(R13_notify_many_very_many)
 	int i;
 
 	for (i = 0; i < 3 * MANY; i += 3)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words + i, 0, FOREVER, U32, i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, words + i, i));
 	notifies_of(notifies, words, 3 * MANY, 1);
 	EXPECT_EQ(3 * MANY, mw_notify_many(self->fd, notifies, 3 * MANY, woken));
 	for (i = 0; i < 3 * MANY; i++)
@@ -472,8 +470,7 @@ MEMWAIT_TEST(R22_notify_many_contexts)
 		ASSERT_LE(0, fds[i]);
 	}
 	for (i = 0; i < 40; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i % 20], self->word + i, 0, FOREVER, U32,
-						    i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i % 20], self->word + i, i));
 	notifies_of(notifies, self->word, 40, 1);
 	EXPECT_EQ(40, mw_notify_many(self->fd, notifies, 40, NULL));
 	for (i = 0; i < 20; i++) {
@@ -523,8 +520,7 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 		ASSERT_TRUE(arm(self->fd, self->word, 16));
 		ASSERT_EQ(16, mw_notify_many(self->fd, notifies, 16, NULL));
 		/* A new edge for each call. */
-		while (__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) < i)
-			sched_yield();
+		spin_until(__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) >= i);
 		ASSERT_EQ(16, mw_read(self->fd, done, 16));
 	}
 	__atomic_store_n(&loop.stop, 1, __ATOMIC_RELEASE);
@@ -562,8 +558,7 @@ MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)
 		ASSERT_EQ(LONG_GROUPS, i % 2 ?
 			  mw_notify_many(self->fd, notifies, LONG_GROUPS, NULL) :
 			  mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
-		while (__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) == seen)
-			sched_yield();
+		spin_until(__atomic_load_n(&loop.events, __ATOMIC_ACQUIRE) != seen);
 		ASSERT_EQ(LONG_GROUPS, mw_read(self->fd, done, LONG_GROUPS));
 	}
 	__atomic_store_n(&loop.stop, 1, __ATOMIC_RELEASE);

@@ -35,7 +35,7 @@ static bool as_passed(struct memwait_notify_wait now, const struct memwait_notif
 static bool arm(int fd, const void *word, int n)
 {
 	while (n--) {
-		if (mw_async(fd, word, 0, FOREVER, U32, n, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, word, n) != MEMWAIT_PENDING)
 			return false;
 	}
 	return true;
@@ -322,8 +322,7 @@ MEMWAIT_TEST(R12_notify_wait_joins_at_the_end)
 
 	ASSERT_TRUE(arm(self->fd, self->word, 2));
 	ASSERT_EQ(0, pthread_create(&n.thread, NULL, notifier_main, &n));
-	while (!mw_readable(self->fd))
-		sched_yield();
+	spin_until(mw_readable(self->fd));
 	await_waiters(self->fd, self->word, U32, 2);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(2, mw_read(self->fd, done, 4));
@@ -368,8 +367,7 @@ MEMWAIT_TEST(R17_notify_wait_restarted_does_not_notify_again)
 	EXPECT_EQ(18, mw_waiters(self->fd, a, U32));
 	for (i = 0; i < 5; i++) {
 		interrupt_thread(n.thread, n.tid);
-		while (handled <= i)
-			sched_yield();
+		spin_until(handled > i);
 		await_waiters(self->fd, b, U32, 1);
 		await_asleep(n.tid);
 		EXPECT_EQ(18, mw_waiters(self->fd, a, U32));
@@ -686,8 +684,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
 		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
 		storm = (struct storm) { .targets = { pthread_self(), p[1].thread } };
 		ASSERT_EQ(0, pthread_create(&storm.thread, NULL, send_signals, &storm));
-		while (!handled)
-			sched_yield();
+		spin_until(handled);
 		play_first(&p[0]);
 		__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
 		pthread_join(storm.thread, NULL);
@@ -788,7 +785,7 @@ MEMWAIT_TEST(R2_notify_wait_with_an_unmapped_private_word_notifies_nobody)
 		.notified = UNTOUCHED,
 	};
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 0, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(-EFAULT, mw_notify_wait(self->fd, &arg));
 	EXPECT_EQ(UNTOUCHED, arg.notified);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));

@@ -347,8 +347,7 @@ OWNER_TEST(R34_a_loop_that_was_told_and_closes_passes_the_word_on)
 						    in_ms(1000000), OWNED64, 1, NULL));
 		owned_waiter_start(&w);
 		kill_child(pid);
-		while (!mw_readable(loop))
-			sched_yield();
+		spin_until(mw_readable(loop));
 		EXPECT_EQ(1, mw_waiters(self->fd, &board->word, U64));
 		if (reads)
 			EXPECT_EQ(1, mw_read(loop, &done, 1));
@@ -410,8 +409,7 @@ static pid_t start_mover(int fd, struct board *board, const void *target, bool h
 		pause();
 		_exit(0);
 	}
-	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 	return pid;
 }
 
@@ -613,8 +611,7 @@ OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
 	close(w.fd);
 	EXPECT_LT(before, read_number("/sys/module/memwait/refcnt"));
 	owned_waiter_join(&w);
-	while (read_number("/sys/module/memwait/refcnt") != before)
-		usleep(1000);
+	sleep_until(read_number("/sys/module/memwait/refcnt") == before);
 }
 
 /*
@@ -715,8 +712,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		deaths++;
 		/* The others go on without it: there is a turn that was not yet when it died. */
 		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
-		while (__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) == turns)
-			sched_yield();
+		spin_until(__atomic_load_n(&l->turns, __ATOMIC_ACQUIRE) != turns);
 		pids[i] = fork_child();
 		if (!pids[i])
 			lock_for_ever(l);

@@ -120,8 +120,7 @@ OWNER_TEST(R33_closed_descriptors_are_no_death)
 		_exit(0);
 	}
 	await_id(&board->id);
-	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 	board->word = board->id;
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait(self->fd, &board->word, board->id, in_ms(20),
 					     OWNED64));
@@ -178,8 +177,7 @@ OWNER_TEST(R33_ids_mean_the_same_in_every_pid_namespace)
 				if (getpid() != 1)
 					_exit(1);
 				store_id(&ids[space], my_id(fd));
-				while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-					usleep(100);
+				sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 				/* Sees the other alive, whose thread id is the same. */
 				board->result[space] = lives(fd, await_id(&ids[!space]));
 				_exit(0);
@@ -238,8 +236,7 @@ OWNER_TEST(R33_the_oom_killer_is_one)
 		    write_number(CGROUP "/memory.max", 16 << 20))
 			_exit(1);
 		store_id(&board->id, my_id(fd));
-		while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 		for (;;)
 			memset(private_page(1 << 20), 1, 1 << 20);
 	}
@@ -248,8 +245,7 @@ OWNER_TEST(R33_the_oom_killer_is_one)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->word,
 					      MEMWAIT_FOREVER, OWNED64));
 	EXPECT_EQ(128 + SIGKILL, child_status(pid));
-	while (rmdir(CGROUP) && errno == EBUSY)
-		usleep(1000);
+	sleep_until(!rmdir(CGROUP) || errno != EBUSY);
 }
 
 TEST_HARNESS_MAIN

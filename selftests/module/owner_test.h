@@ -38,8 +38,7 @@ static inline int64_t load_id(const uint64_t *id)
 
 static inline uint64_t await_id(const uint64_t *id)
 {
-	while (!load_id(id))
-		usleep(100);
+	sleep_until(load_id(id));
 	return load_id(id);
 }
 
@@ -68,8 +67,7 @@ static inline void *owned_waiter_main(void *arg)
 	store_id(&w->id, my_id(w->fd));
 	w->result = mw_wait(w->fd, w->addr, w->expected, MEMWAIT_FOREVER, w->flags);
 	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(!__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE));
 	return NULL;
 }
 
@@ -87,8 +85,7 @@ static inline void owned_waiter_start(struct owned_waiter *w)
 
 static inline int owned_waiter_result(struct owned_waiter *w)
 {
-	while (!__atomic_load_n(&w->done, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&w->done, __ATOMIC_ACQUIRE));
 	return w->result;
 }
 
@@ -109,8 +106,7 @@ static inline void owned_child_main(int fd, struct child_result *child, const vo
 	my_id(fd);
 	child->result = mw_wait(fd, addr, expected, MEMWAIT_FOREVER, flags);
 	__atomic_store_n(&child->done, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&child->again, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&child->again, __ATOMIC_ACQUIRE));
 	child->result = mw_wait(fd, addr, expected, MEMWAIT_FOREVER, flags);
 	__atomic_store_n(&child->done, 2, __ATOMIC_RELEASE);
 	pause();
@@ -134,8 +130,7 @@ static inline pid_t owned_child_start(int fd, struct child_result *child, const 
 
 static inline int owned_child_result(struct child_result *child, int waits)
 {
-	while (__atomic_load_n(&child->done, __ATOMIC_ACQUIRE) < waits)
-		usleep(100);
+	sleep_until(__atomic_load_n(&child->done, __ATOMIC_ACQUIRE) >= waits);
 	return child->result;
 }
 
@@ -195,8 +190,7 @@ static inline void *tell_id(void *arg)
 	struct owned_waiter *w = arg;
 
 	store_id(&w->id, my_id(w->fd));
-	while (__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(!__atomic_load_n(&w->stays, __ATOMIC_ACQUIRE));
 	return NULL;
 }
 
@@ -209,8 +203,7 @@ static inline void *execute(void *arg)
 	int fd = memwait_open(0);
 
 	board->id = my_id(fd);
-	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 	execl("/bin/busybox", "sleep", "1000", NULL);
 	execlp("sleep", "sleep", "1000", NULL);
 	return NULL;
@@ -222,8 +215,7 @@ static inline void *exit_thread(void *arg)
 	int fd = memwait_open(0);
 
 	store_id(&board->id, my_id(fd));
-	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 	return NULL;
 }
 
@@ -259,8 +251,7 @@ static inline void end_as(int how, struct board *board)
 	store_id(&board->id, my_id(fd));
 	if (how == IS_KILLED)
 		pause();
-	while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 	if (how == SAYS_SO) {
 		mw_owner(fd, MEMWAIT_OWNER_EXIT, NULL);
 		pause();

@@ -165,8 +165,7 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 		deadline = watch_and_notify(self->fd, self->word, &id);
 		if (i == 0)
 			EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
-		while (now_ns(CLOCK_MONOTONIC) <= deadline)
-			usleep(1000);
+		sleep_until(now_ns(CLOCK_MONOTONIC) > deadline);
 		/* A read ends overdue waits as far as it has room for their completions. */
 		if (i == 1)
 			EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
@@ -192,9 +191,8 @@ MEMWAIT_TEST(R32_an_overdue_one_is_passed_over)
 	uint64_t id, deadline = watch_and_notify(self->fd, self->word, &id);
 	struct memwait_completion done[2];
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 2, NULL));
-	while (now_ns(CLOCK_MONOTONIC) <= deadline)
-		usleep(1000);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 2));
+	sleep_until(now_ns(CLOCK_MONOTONIC) > deadline);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 2, U32));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 	EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
@@ -215,8 +213,7 @@ MEMWAIT_TEST(R32_R25_what_was_counted_and_not_read_goes_on)
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	for (i = 0; i < 5; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, i,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
 	close(other);
 	ASSERT_EQ(3, mw_read(self->fd, done, 8));
 	for (i = 0; i < 3; i++)
@@ -464,8 +461,7 @@ MEMWAIT_TEST(R25_R32_a_killed_reader_swallows_nothing)
 				__atomic_fetch_add(&s->told, done.count, __ATOMIC_RELEASE);
 			_exit(2);
 		}
-		while (!__atomic_load_n(&s->ready, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&s->ready, __ATOMIC_ACQUIRE));
 		close(self->fd);
 		self->fd = memwait_open(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, watch(self->fd, &s->word, 1, &id));

@@ -89,7 +89,7 @@ static void run_pinner(uint32_t *word)
 	fd = memwait_open(O_NONBLOCK);
 	/* However many waits there are on a file, one after the other, they share a pin. */
 	for (i = 0; i < SHARERS; i++)
-		CHECK(mw_async(fd, word + i, 0, MEMWAIT_FOREVER, U32, i, NULL) == MEMWAIT_PENDING);
+		CHECK(mw_arm(fd, word + i, i) == MEMWAIT_PENDING);
 	CHECK(context_count(fd, "pins") == 1);
 	CHECK(mw_user_waits(fd) == SHARERS);
 	for (i = 0; i < FILES; i++)
@@ -177,8 +177,7 @@ COUNTS_TEST(R31_words_of_a_file_and_private_ones_in_turn_have_a_pin_each)
 	int i;
 
 	for (i = 0; i < 100; i++) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, MEMWAIT_FOREVER,
-						    U32, 0, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + i, 0));
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, own + i, 0, MEMWAIT_FOREVER,
 						    U32 | MEMWAIT_PRIVATE, 0, NULL));
 	}
@@ -219,8 +218,7 @@ COUNTS_TEST(R31_a_refused_call_gives_back_what_it_shared)
 	struct refused r = { .fd = self->fd, .word = other };
 	pthread_t thread;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
-					    NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, arm_in_vain, &r));
 	for (end = now_ns(CLOCK_MONOTONIC) + 2 * NSEC_PER_SEC; now_ns(CLOCK_MONOTONIC) < end;) {
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, other, 0, MEMWAIT_FOREVER, U32, 0,
@@ -231,8 +229,7 @@ COUNTS_TEST(R31_a_refused_call_gives_back_what_it_shared)
 	pthread_join(thread, NULL);
 	EXPECT_LT(0, r.calls);
 	/* The last ones may be left to the user's work. */
-	while (mw_user_waits(self->fd) != before + 1)
-		sched_yield();
+	spin_until(mw_user_waits(self->fd) == before + 1);
 	EXPECT_EQ(1, context_count(self->fd, "pins"));
 }
 
@@ -333,8 +330,7 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	ASSERT_EQ(0, ftruncate(elsewhere, 4096));
 	other = mmap(NULL, 4096, PROT_READ, MAP_SHARED, elsewhere, 0);
 	ASSERT_NE(MAP_FAILED, other);
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
-					    NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
 	EXPECT_EQ(1, requeue.moved);
 	EXPECT_EQ(1, context_count(self->fd, "pins"));

@@ -78,8 +78,7 @@ static void *thread_main(void *arg)
 	t->result = wait_once(t, 0);
 	while (t->result == -EINTR) {
 		__atomic_store_n(&t->away, 1, __ATOMIC_RELEASE);
-		while (!__atomic_load_n(&t->come_back, __ATOMIC_ACQUIRE))
-			sched_yield();
+		spin_until(__atomic_load_n(&t->come_back, __ATOMIC_ACQUIRE));
 		t->result = t->second ?
 			    mw_wait(t->fd, t->second, 0, MEMWAIT_FOREVER, U32) :
 			    wait_once(t, t->expected);
@@ -107,8 +106,7 @@ static int thread_join(struct thread *t)
 static void send_away(struct thread *t)
 {
 	interrupt_thread(t->thread, t->tid);
-	while (!__atomic_load_n(&t->away, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&t->away, __ATOMIC_ACQUIRE));
 }
 
 static void call_back(struct thread *t)
@@ -163,14 +161,6 @@ FIXTURE_VARIANT_ADD(place, owned) { .way = OWNED_RESTARTS };
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &self->words[2], 0, MEMWAIT_FOREVER, U32,	\
 					    user_data, NULL))
 
-#define EXPECT_COMPLETED(n)								\
-	do {										\
-		struct memwait_completion completion;					\
-											\
-		EXPECT_EQ(1, mw_read(self->fd, &completion, 1));			\
-		EXPECT_EQ(n, completion.user_data);					\
-	} while (0)
-
 PLACE_TEST(R12_a_restarted_wait_keeps_its_place)
 {
 	struct thread t = one(self->fd, self->words, variant->way);
@@ -185,11 +175,11 @@ PLACE_TEST(R12_a_restarted_wait_keeps_its_place)
 		await_waiters(self->fd, &self->words[2], U32, 3);
 	}
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
-	EXPECT_COMPLETED(1);
+	EXPECT_COMPLETION(self->fd, 1, MEMWAIT_OK);
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
-	EXPECT_COMPLETED(2);
+	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 }
 
@@ -207,15 +197,15 @@ PLACE_TEST(R12_a_second_call_after_eintr_keeps_the_place)
 	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
 	EXPECT_EQ(self->user_waits + 2, mw_user_waits(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
-	EXPECT_COMPLETED(1);
+	EXPECT_COMPLETION(self->fd, 1, MEMWAIT_OK);
 	ARM(3);
 	call_back(&t);
 	await_waiters(self->fd, &self->words[2], U32, 3);
 	EXPECT_EQ(1, mw_notify(self->fd, &self->words[2], 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(2, mw_notify(self->fd, &self->words[2], MEMWAIT_ALL, U32));
-	EXPECT_COMPLETED(2);
-	EXPECT_COMPLETED(3);
+	EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
+	EXPECT_COMPLETION(self->fd, 3, MEMWAIT_OK);
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 	/* And the record is given back. */
 	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
@@ -278,8 +268,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_another_wait)
 
 	handle(SIGUSR1, 0);
 	thread_start(&t);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[2], 1));
 	send_away(&t);
 	/* First to another word, and from there back. */
 	t.second = other;
@@ -310,7 +299,7 @@ MEMWAIT_TEST(R12_a_moved_waiter_keeps_its_place_at_the_target)
 	thread_start(&t);
 	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
 	EXPECT_EQ(1, mw_waiters(self->fd, target, U32));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, target, 0, MEMWAIT_FOREVER, U32, 1, NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, target, 1));
 	t.second = target;
 	send_away(&t);
 	call_back(&t);
@@ -333,8 +322,7 @@ MEMWAIT_TEST(R12_one_that_has_returned_is_moved_in_its_turn)
 
 	handle(SIGUSR1, SA_RESTART);
 	thread_start(&t);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[2], 1));
 	interrupt_thread(t.thread, t.tid);
 	await_waiters(self->fd, &words[2], U32, 2);
 	EXPECT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
@@ -352,7 +340,6 @@ MEMWAIT_TEST(R12_one_that_has_returned_is_moved_in_its_turn)
 MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
 {
 	uint64_t *words = (uint64_t *)self->shared;
-	struct memwait_completion done;
 	struct thread t[MANY];
 	int i, j;
 
@@ -360,8 +347,7 @@ MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
 	for (i = 0; i < MANY; i++) {
 		t[i] = one(self->fd, words, CALLS_AGAIN);
 		thread_start(&t[i]);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0, MEMWAIT_FOREVER, U32,
-						    i, NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[2], i));
 	}
 	for (i = 0; i < MANY; i++)
 		send_away(&t[i]);
@@ -376,8 +362,7 @@ MEMWAIT_TEST(R12_many_that_return_stand_in_their_order)
 		for (j = i + 1; j < MANY; j++)
 			EXPECT_EQ(0, __atomic_load_n(&t[j].done, __ATOMIC_ACQUIRE));
 		EXPECT_EQ(1, mw_notify(self->fd, &words[2], 1, U32));
-		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-		EXPECT_EQ(i, done.user_data);
+		EXPECT_COMPLETION(self->fd, i, MEMWAIT_OK);
 	}
 }
 
@@ -394,8 +379,7 @@ MEMWAIT_TEST(R13_all_that_have_returned_are_woken)
 		t[i] = one(self->fd, words, CALLS_AGAIN);
 		thread_start(&t[i]);
 		if (i % 4 == 0)
-			EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[2], 0,
-							    MEMWAIT_FOREVER, U32, i, NULL));
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &words[2], i));
 	}
 	for (i = 0; i < MANY; i++) {
 		send_away(&t[i]);
@@ -504,8 +488,7 @@ MEMWAIT_TEST(R12_a_stopped_thread_keeps_its_place)
 {
 	pid_t pid = fork_first(self->fd, self->shared);
 
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	kill(pid, SIGSTOP);
 	ASSERT_EQ(pid, waitpid(pid, NULL, WUNTRACED));
 	kill(pid, SIGCONT);
@@ -520,8 +503,7 @@ MEMWAIT_TEST(R12_a_traced_thread_keeps_its_place)
 {
 	pid_t pid = fork_first(self->fd, self->shared);
 
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, NULL));
 	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, NULL, NULL));
 	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
@@ -545,8 +527,7 @@ MEMWAIT_TEST(R12_a_thread_that_cgroup_freeze_freezes_keeps_its_place)
 		SKIP(return, "no cgroup v2 at /sys/fs/cgroup");
 	}
 	pid = fork_first(self->fd, self->shared);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	EXPECT_EQ(0, write_number(BOX "/cgroup.procs", pid));
 	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 1));
 	while (!frozen)
@@ -623,13 +604,11 @@ MEMWAIT_TEST(R12_a_thread_that_does_work_of_io_uring_keeps_its_place)
 	t.polled = fds[0];
 	ASSERT_EQ(0, pthread_create(&t.waiter.thread, NULL, ring_thread_main, &t));
 	await_waiters(self->fd, self->shared, U32, 1);
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 1,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 1));
 	await_asleep(t.waiter.tid);
 	EXPECT_EQ(0, __atomic_load_n(t.ring.done, __ATOMIC_ACQUIRE));
 	EXPECT_EQ(1, write(fds[1], "", 1));
-	while (!__atomic_load_n(t.ring.done, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(t.ring.done, __ATOMIC_ACQUIRE));
 	await_waiters(self->fd, self->shared, U32, 2);
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	EXPECT_FALSE(mw_readable(self->fd));
@@ -649,8 +628,7 @@ static void *execute(void *arg)
 	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
 	t->result = wait_once(t, 0);
 	__atomic_store_n(&t->away, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&t->come_back, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&t->come_back, __ATOMIC_ACQUIRE));
 	execl("/bin/busybox", "sleep", "1000", NULL);
 	execlp("sleep", "sleep", "1000", NULL);
 	_exit(99);
@@ -699,8 +677,7 @@ MEMWAIT_TEST(R12_an_exec_by_another_thread_leaves_places_that_end)
 	if (!pid)
 		interrupt_both_and_execute(self->fd, words);
 	close(fds[1]);
-	while (mw_fdinfo(self->fd, "places") != 1)
-		sched_yield();
+	spin_until(mw_fdinfo(self->fd, "places") == 1);
 	await_waiters(self->fd, &words[2], U32, 1);
 	await_asleep(pid);
 	kill(pid, SIGUSR1);

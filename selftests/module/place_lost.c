@@ -24,12 +24,11 @@ static void send_away(struct board *board, pid_t pid)
 {
 	await_asleep(pid);
 	kill(pid, SIGUSR1);
-	while (!set(&board->away))
-		before_next_look();
+	spin_until(set(&board->away));
 }
 
 #define ARM(word, user_data)								\
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, user_data, NULL))
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, user_data))
 
 /* The async wait is the oldest of two, and the other one is that of a process or thread. */
 #define EXPECT_LAST(word)								\
@@ -69,8 +68,7 @@ static void execute_when_interrupted(int fd, int memory, struct board *board)
 	if (mw_wait(fd, &board->word, 0, FOREVER, U32) != -EINTR)
 		_exit(97);
 	tell(&board->away);
-	while (!set(&board->come_back))
-		usleep(100);
+	sleep_until(set(&board->come_back));
 	execve(argv[0], argv, envp);
 	_exit(96);
 }
@@ -116,8 +114,7 @@ static void *wait_any_twice(void *arg)
 	if (t->result != -EINTR)
 		return NULL;
 	tell(&t->away);
-	while (!set(&t->come_back))
-		before_next_look();
+	spin_until(set(&t->come_back));
 	t->result = mw_wait_any(t->fd, t->second, 3, FOREVER, 0, NULL);
 	return NULL;
 }
@@ -138,8 +135,7 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_one_other_word)
 		ASSERT_EQ(0, pthread_create(&t.thread, NULL, wait_any_twice, &t));
 		await_waiters(self->fd, self->shared + 2, U32, 1);
 		interrupt_thread(t.thread, t.tid);
-		while (!set(&t.away))
-			before_next_look();
+		spin_until(set(&t.away));
 		/* A word that both calls have in the same place. */
 		for (same = 0; others[i][same] != (int)same; same++)
 			;
@@ -175,8 +171,7 @@ static void *come_back(void *arg)
 	if (t->late)
 		t->timed = mw_wait(t->fd, t->word, 0, in_ms(1), U32);
 	tell(&t->away);
-	while (!set(&t->come_back))
-		before_next_look();
+	spin_until(set(&t->come_back));
 	t->result = mw_wait(t->fd, t->word, 0, FOREVER, U32);
 	return NULL;
 }
@@ -189,8 +184,7 @@ static void interrupt_once(struct twice *t)
 		abort();
 	await_waiters(t->fd, t->word, U32, 1);
 	interrupt_thread(t->thread, t->tid);
-	while (!set(&t->away))
-		before_next_look();
+	spin_until(set(&t->away));
 }
 
 MEMWAIT_TEST(R12_a_place_is_lost_with_a_time_out)

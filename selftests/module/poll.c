@@ -8,7 +8,7 @@ static void complete(struct __test_metadata *_metadata, int fd, uint32_t *word, 
 	int i;
 
 	for (i = 0; i < n; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, i));
 	ASSERT_EQ(n, mw_notify(fd, word, n, U32));
 }
 
@@ -196,8 +196,7 @@ static void sleeper_start(struct sleeper *s, int epoll, int poll_fd)
 	s->epoll = epoll;
 	s->poll_fd = poll_fd;
 	pthread_create(&s->thread, NULL, sleep_in_poll, s);
-	while (!__atomic_load_n(&s->tid, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&s->tid, __ATOMIC_ACQUIRE));
 	await_asleep(s->tid);
 }
 
@@ -239,8 +238,7 @@ MEMWAIT_TEST(R22_exclusive_wakes_one_set_and_loses_nothing)
 	}
 	while (left) {
 		complete(_metadata, self->fd, self->word, 1);
-		while ((n = awake(s, 3)) < 3 - left + 1)
-			sched_yield();
+		spin_until((n = awake(s, 3)) >= 3 - left + 1);
 		/* Nobody else has got up for this one, asleep as they were. */
 		EXPECT_EQ(3 - left + 1, n);
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
@@ -260,8 +258,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_waits_loses_no_edge)
 
 	for (round = 0; round < 50; round++) {
 		for (i = 0; i < 50; i++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + i % 7, 0,
-							    MEMWAIT_FOREVER, U32, i, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared + i % 7, i));
 		for (i = n = 0; i < 7; i++)
 			n += mw_notify(self->fd, self->shared + i, MEMWAIT_ALL, U32);
 		EXPECT_EQ(50, n);
@@ -287,8 +284,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 	for (round = 0; round < 3; round++) {
 		for (j = 0; j < 2; j++)
 			for (i = 0; i < 40; i++)
-				ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0,
-								    MEMWAIT_FOREVER, U32, j, NULL));
+				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared, j));
 		EXPECT_EQ(80, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 		EXPECT_EQ(40, epoll_wait(epoll, events, 64, 0));
 		EXPECT_EQ(0, epoll_wait(epoll, events, 64, 0));
@@ -325,8 +321,7 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 		}
 		for (j = 0; j < 2; j++)
 			for (i = 0; i < CONTEXTS; i++)
-				ASSERT_EQ(MEMWAIT_PENDING, mw_async(fds[i], self->shared, 0,
-								    MEMWAIT_FOREVER, U32, j, NULL));
+				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared, j));
 		EXPECT_EQ(2 * CONTEXTS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 		for (i = asleep = 0; i < 8; i++)
 			asleep += thread_state(s[i].tid) == 'S' &&
@@ -335,8 +330,7 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 
 		/* Now the others, one by one. */
 		for (i = 1; i < 8; i++) {
-			while (awake(s, 8) < i)
-				sched_yield();
+			spin_until(awake(s, 8) >= i);
 			complete(_metadata, fds[round], self->word, 1);
 		}
 		for (i = 0; i < 8; i++) {
@@ -407,9 +401,7 @@ MEMWAIT_TEST(R22_notifies_that_reach_many_contexts_at_once_lose_no_edge)
 	for (round = 0; round < ROUNDS; round++) {
 		for (i = 0; i < CONTEXTS; i++)
 			for (j = 0; j < 3; j++)
-				ASSERT_EQ(MEMWAIT_PENDING,
-					  mw_async(fds[i], self->shared + j, 0, MEMWAIT_FOREVER,
-						   U32, j, NULL));
+				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared + j, j));
 		pthread_barrier_wait(&barrier);
 		/* Without an edge after the last completion of a context this does not end. */
 		for (left = 3 * CONTEXTS; left; ) {
@@ -457,7 +449,7 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 	struct epoll_event event;
 	long seen = 0;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(l.fd, l.word, 0, MEMWAIT_FOREVER, U32, 0, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(l.fd, l.word, 0));
 	ASSERT_EQ(0, pthread_create(&l.thread, NULL, notify_rounds, &l));
 	while (seen < l.rounds) {
 		/* A lost edge would end in the time-out. */
@@ -465,8 +457,7 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 		while ((n = mw_read(self->fd, done, 4)) > 0) {
 			ASSERT_EQ(1, n);
 			if (++seen < l.rounds)
-				ASSERT_EQ(MEMWAIT_PENDING, mw_async(l.fd, l.word, 0,
-								    MEMWAIT_FOREVER, U32, 0, NULL));
+				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(l.fd, l.word, 0));
 		}
 	}
 	pthread_join(l.thread, NULL);
@@ -542,8 +533,7 @@ MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
 		complete(_metadata, self->fd, self->word, 1);
 		memset(marked, 0, sizeof(marked));
 		EXPECT_EQ(CROWD, mark_ready(crowd, marked));
-		while (awake(s, 2) < i)
-			sched_yield();
+		spin_until(awake(s, 2) >= i);
 		EXPECT_EQ(i, awake(s, 2));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	}
@@ -581,7 +571,7 @@ MEMWAIT_TEST(R22_a_poller_outlives_its_descriptor)
 	int fd = memwait_open(O_NONBLOCK);
 	struct sleeper s;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 1, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 1));
 	sleeper_start(&s, -1, fd);
 	close(fd);
 	/* poll holds the context, so its wait is there, until poll returns and closes it. */
@@ -597,8 +587,7 @@ MEMWAIT_TEST(R22_a_child_polls_what_its_parent_completes)
 	int epoll = epoll_on(self->fd, EPOLLIN);
 	pid_t pid;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 9,
-					    NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 9));
 	pid = fork();
 	if (!pid) {
 		if (epoll_wait(epoll, &event, 1, 100000) != 1)
@@ -676,8 +665,7 @@ static void eat_all(struct __test_metadata *_metadata, int fd, uint32_t *word, u
 
 	for (i = 0; i < 3000; i += 5) {
 		for (j = 0; j < 5; j++)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32,
-							    i + j, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, i + j));
 		ASSERT_EQ(5, mw_notify(fd, word, MEMWAIT_ALL, U32));
 	}
 	do {

@@ -270,8 +270,7 @@ static bool arm_many(int fd, uint32_t *words, int n, bool one)
 	int i;
 
 	for (i = 0; i < n; i++) {
-		if (mw_async(fd, words + (one ? 0 : i), 0, MEMWAIT_FOREVER, U32, (uint64_t)i,
-			     NULL) != MEMWAIT_PENDING)
+		if (mw_arm(fd, words + (one ? 0 : i), (uint64_t)i) != MEMWAIT_PENDING)
 			return false;
 	}
 	return true;

@@ -12,7 +12,7 @@ static void complete(struct __test_metadata *_metadata, int fd, uint32_t *word, 
 	int i;
 
 	for (i = from; i < from + n; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, i));
 	ASSERT_EQ(n, mw_notify(fd, word, MEMWAIT_ALL, U32));
 }
 
@@ -22,8 +22,7 @@ MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_their_making)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i, 0, MEMWAIT_FOREVER,
-						    U32, i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + i, i));
 	/* Not the order of arming, nor of addresses. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 2, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
@@ -33,8 +32,7 @@ MEMWAIT_TEST(R20_completions_are_read_in_the_order_of_their_making)
 
 	/* A time-out is made when it is read. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word + 4, 10, 4, NULL));
-	while (!mw_readable(self->fd))
-		sched_yield();
+	spin_until(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 3, 1, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
 	EXPECT_EQ(3, mw_read(self->fd, done, 12));
@@ -75,8 +73,7 @@ MEMWAIT_TEST(R21_empty_is_eagain_without_blocking)
 	struct memwait_completion done;
 
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0,
-					    NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
@@ -199,8 +196,7 @@ static void reader_start(struct reader *r, int fd)
 	memset(r, 0, sizeof(*r));
 	r->fd = fd;
 	pthread_create(&r->thread, NULL, read_one, r);
-	while (!__atomic_load_n(&r->tid, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&r->tid, __ATOMIC_ACQUIRE));
 	await_asleep(r->tid);
 }
 
@@ -209,7 +205,7 @@ MEMWAIT_TEST(R21_blocks_until_there_is_one)
 	int fd = memwait_open(0);
 	struct reader r;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
 	EXPECT_EQ(0, __atomic_load_n(&r.done, __ATOMIC_ACQUIRE));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
@@ -243,7 +239,7 @@ MEMWAIT_TEST(R21_is_interrupted_by_signals)
 
 	sa.sa_flags = SA_RESTART;
 	sigaction(SIGUSR1, &sa, NULL);
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
 	pthread_kill(r.thread, SIGUSR1);
 	await_asleep(r.tid);
@@ -473,8 +469,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 		ASSERT_EQ(0, pthread_create(&readers[i].thread, NULL, read_many, &readers[i]));
 	}
 	for (i = 0; i < 3000; i++) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, i,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, i));
 		if (i % 5 == 4)
 			ASSERT_EQ(5, mw_notify(fd, self->word, MEMWAIT_ALL, U32));
 	}
@@ -482,8 +477,7 @@ MEMWAIT_TEST(R22_several_readers_share_the_completions)
 	for (i = 0; i < 4; i++) {
 		struct memwait_info info;
 
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, ~0ULL,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, ~0ULL));
 		ASSERT_EQ(1, mw_notify(fd, self->word, 1, U32));
 		do {
 			mw_info(fd, &info);
@@ -558,8 +552,7 @@ MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 		ASSERT_LT(0, before[i]);
 	}
 	complete(_metadata, fd, self->word, 0, 1);
-	while (!readers_done(readers))
-		sched_yield();
+	spin_until(readers_done(readers));
 	for (i = 0; i < READERS; i++)
 		if (!__atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE))
 			EXPECT_EQ(before[i], switches(readers[i].tid));
@@ -586,8 +579,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 	for (round = 0; round < 300; round++) {
 		for (i = 0; i < 3; i++)
 			reader_start(&readers[i], fd);
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, round,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, round));
 		if (round % 2)
 			pthread_kill(readers[0].thread, SIGUSR1);
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
@@ -639,7 +631,7 @@ MEMWAIT_TEST(R21_a_blocked_reader_outlives_its_descriptor)
 	int fd = memwait_open(0);
 	struct reader r;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
 	close(fd);
 	/* The read goes on, so it was not the last close. */
@@ -656,7 +648,7 @@ MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
 	int fd = memwait_open(0);
 	pid_t pid;
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 5, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	pid = fork_child();
 	if (!pid) {
 		raise(SIGSTOP);
@@ -667,8 +659,7 @@ MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
 	await_asleep(pid);
 	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
 	EXPECT_EQ(1, mw_notify(fd, self->word, 1, U32));
-	EXPECT_EQ(1, mw_read(fd, &done, 1));
-	EXPECT_EQ(5, done.user_data);
+	EXPECT_COMPLETION(fd, 5, MEMWAIT_OK);
 	close(fd);
 }
 
@@ -751,7 +742,7 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
 	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
 
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 7, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 7));
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 8, &id));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(0, mw_cancel(fd, id));
@@ -802,8 +793,7 @@ MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_anothers_page_fault)
 	if (uffd < 0)
 		SKIP(return, "userfaultfd: %s", strerror(errno));
 	for (i = 0; i < 3; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER,
-						    U32, i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
 	ASSERT_EQ(3, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
 	reg.range.start = (uintptr_t)buffer;
@@ -899,8 +889,7 @@ MEMWAIT_TEST(R20_completions_of_a_word_keep_their_order)
 	struct notifier notifiers[2];
 
 	for (i = 0; i < 8 * 300; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word + i % 8, 0,
-						    MEMWAIT_FOREVER, U32, i, NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word + i % 8, i));
 	for (i = 0; i < 2; i++) {
 		notifiers[i] = (struct notifier) { .fd = self->fd, .words = self->word,
 						   .turns = 8 * 50 };
@@ -962,12 +951,10 @@ MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_all)
 	for (i = 0; i < STEPS * IN_A_STEP; i++) {
 		int fd = i % IN_A_STEP ? self->fd : r.fd;
 
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->shared, 0, MEMWAIT_FOREVER, U32, i,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->shared, i));
 	}
 	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_promptly, &r));
-	while (!__atomic_load_n(&r.tid, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&r.tid, __ATOMIC_ACQUIRE));
 	ASSERT_EQ(0, r.error);
 	await_asleep(r.tid);
 	ASSERT_EQ(0, pin(0));

@@ -67,8 +67,7 @@ static void run_refused(struct pair *p, void *arg)
 
 	become_nobody();
 	fd = memwait_open(0);
-	while (!__atomic_load_n(&p->armed, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&p->armed, __ATOMIC_ACQUIRE));
 	while (!__atomic_load_n(&p->stop, __ATOMIC_RELAXED)) {
 		if (p->attempt(fd, arg) == p->error)
 			p->refused++;
@@ -89,8 +88,7 @@ static void run_modest(struct pair *p)
 	become_nobody();
 	fd = memwait_open(0);
 	__atomic_store_n(&p->armed, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE));
 	for (i = 0; i < TRIES; i++) {
 		ret = mw_async(fd, words, 0, MEMWAIT_FOREVER, U32 | MEMWAIT_PRIVATE, 0, &id);
 		if (ret == MEMWAIT_PENDING)
@@ -102,8 +100,7 @@ static void run_modest(struct pair *p)
 	}
 	/* What it keeps must stay until the other one asks no more. */
 	__atomic_store_n(&p->stop, 1, __ATOMIC_RELAXED);
-	while (!__atomic_load_n(&p->stopped, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&p->stopped, __ATOMIC_ACQUIRE));
 	_exit(0);
 }
 
@@ -226,8 +223,7 @@ static void meet(struct twins *twins)
 {
 	int both = (__atomic_fetch_add(&twins->arrived, 1, __ATOMIC_ACQ_REL) | 1) + 1;
 
-	while (__atomic_load_n(&twins->arrived, __ATOMIC_ACQUIRE) < both)
-		sched_yield();
+	spin_until(__atomic_load_n(&twins->arrived, __ATOMIC_ACQUIRE) >= both);
 }
 
 static void *second_twin(void *arg)
@@ -367,8 +363,7 @@ static void run_binder(struct binds *b)
 		pause();
 		_exit(0);
 	}
-	while (!__atomic_load_n(&b->ready, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(&b->ready, __ATOMIC_ACQUIRE));
 	if (b->ready != 1)
 		_exit(2);
 	b->used = mw_owner(used, BIND, NULL);

@@ -380,7 +380,7 @@ MEMWAIT_TEST(R12_requeue_all_of_few_or_many)
 		count = counts[i / 2];
 		before = i % 2;
 		if (before)
-			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, b, 0, FOREVER, U32, 0, NULL));
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, b, 0));
 		for (int j = 0; j < count; j++)
 			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, a, 0, FOREVER, U32,
 							    before + j, j ? NULL : &id));
@@ -573,8 +573,7 @@ MEMWAIT_TEST(R11_requeue_then_unmap)
 		_exit(mw_notify(self->fd, to, MEMWAIT_ALL, U32));
 	}
 	EXPECT_REQUEUED(0, 2, from, to, 0, MEMWAIT_ALL);
-	while (!__atomic_load_n(self->shared, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(__atomic_load_n(self->shared, __ATOMIC_ACQUIRE));
 	EXPECT_EQ(0, munmap(from, self->page));
 	EXPECT_EQ(0, munmap(to, self->page));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, self->shared + 1, 'b'));
@@ -700,7 +699,6 @@ MEMWAIT_TEST(R16_requeue_all_members_to_one_word)
 MEMWAIT_TEST(R16_requeue_passes_over_a_woken_group)
 {
 	uint32_t *a = self->word, *b = self->word + 1;
-	struct memwait_completion done;
 	struct memwait_wait waits[4];
 	struct any_waiter w;
 	int i;
@@ -715,8 +713,7 @@ MEMWAIT_TEST(R16_requeue_passes_over_a_woken_group)
 	EXPECT_REQUEUED(3, 1, a, b, 3, 1);
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));
 	EXPECT_EQ(0, w.index);
-	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(1, done.user_data);
+	EXPECT_COMPLETION(self->fd, 1, MEMWAIT_OK);
 	EXPECT_STREQ("a", names(self->fd));
 	EXPECT_STREQ("b", notify_names(self->fd, b));
 	EXPECT_STREQ("c", notify_names(self->fd, a));

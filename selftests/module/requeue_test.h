@@ -8,7 +8,7 @@
 /* An async wait named by a letter. */
 static inline int arm(int fd, const uint32_t *word, char name)
 {
-	return mw_async(fd, word, 0, FOREVER, U32, name, NULL);
+	return mw_arm(fd, word, name);
 }
 
 /* Arms one wait for each letter. */

@@ -29,8 +29,7 @@ static inline void interrupt_thread(pthread_t thread, pid_t tid)
 
 	await_asleep(tid);
 	pthread_kill(thread, SIGUSR1);
-	while (handled == before)
-		sched_yield();
+	spin_until(handled != before);
 }
 
 /* Interrupts a thread repeatedly until it is done. */

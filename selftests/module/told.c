@@ -194,8 +194,7 @@ static void dying_process(struct dying *dying)
 
 	if (pthread_create(&thread, NULL, wait_and_die, dying))
 		_exit(1);
-	while (!__atomic_load_n(&dying->board->go, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&dying->board->go, __ATOMIC_ACQUIRE));
 	if (dying->how == OTHERS_EXIT_GROUP)
 		_exit(0);
 	if (dying->how == OTHER_EXECUTES)
@@ -220,8 +219,7 @@ OWNER_TEST(R34_all_other_deaths_of_a_woken_thread_are_told)
 		await_waiters(self->fd, SMALL(board), U32, 1);
 		start_crowd(self->fd, &w, 1, SMALL(board), U32);
 		EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
-		while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 		EXPECT_EQ(MEMWAIT_OK, board->result[0]);
 		if (dying.how == KILLED)
 			kill(pid, SIGKILL);
@@ -278,8 +276,7 @@ static void *wait_twice(void *arg)
 	if (t->between)
 		t->between(t);
 	__atomic_store_n(&t->told, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&t->again, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&t->again, __ATOMIC_ACQUIRE));
 	if (t->result == MEMWAIT_OWNER_DIED)
 		t->result = mw_wait(t->fd, SMALL(t->board), 0, MEMWAIT_FOREVER, OWNED32);
 	return NULL;
@@ -296,8 +293,7 @@ static void tell_thread(int fd, struct told_thread *t, struct board *board)
 		abort();
 	await_waiters(fd, SMALL(board), U32, 2);
 	end_first(fd, board, SMALL(board), first);
-	while (!__atomic_load_n(&t->told, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(&t->told, __ATOMIC_ACQUIRE));
 }
 
 static void come_back(struct told_thread *t, int waiters)
@@ -444,8 +440,7 @@ static uint64_t tell_loop(struct __test_metadata *_metadata, int fd, struct boar
 
 	EXPECT_EQ(MEMWAIT_PENDING, arm_again(fd, word, 0, user_data, &id));
 	end_first(fd, board, word, first);
-	while (!mw_readable(fd))
-		usleep(100);
+	sleep_until(mw_readable(fd));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(user_data, done.user_data);
@@ -612,7 +607,7 @@ OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
 	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 	ASSERT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	/* It joins while the other one is away. */
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, m.word, 0, MEMWAIT_FOREVER, U32, 2, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, m.word, 2));
 
 	m.copy = *m.entry;
 	ASSERT_EQ(0, ioctl(m.uffd, UFFDIO_API, &api));
@@ -623,8 +618,7 @@ OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
 	EXPECT_EQ(MEMWAIT_PENDING, m.entry->result);
 	EXPECT_EQ(1, handled);
 	EXPECT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(1, done.user_data);
+	EXPECT_COMPLETION(self->fd, 1, MEMWAIT_OK);
 	EXPECT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
 	pthread_cancel(thread);
 	pthread_join(thread, NULL);
@@ -648,8 +642,7 @@ OWNER_TEST(R31_what_a_told_loop_keeps_is_bounded)
 	}
 	kill_child(pid);
 	for (i = 0; i < MORE; i += got) {
-		while (!mw_readable(self->fd))
-			usleep(100);
+		sleep_until(mw_readable(self->fd));
 		got = mw_read(self->fd, &done[i], MORE - i);
 		ASSERT_LT(0, got);
 	}
@@ -683,7 +676,6 @@ OWNER_TEST(R31_what_a_told_loop_keeps_is_bounded)
 OWNER_TEST(R12_a_told_loop_comes_back_to_the_same_file)
 {
 	struct board *board = self->board;
-	struct memwait_completion done;
 	uint32_t *word;
 	uint64_t id;
 	int round, i;
@@ -699,13 +691,11 @@ OWNER_TEST(R12_a_told_loop_comes_back_to_the_same_file)
 			usleep(10000);
 		}
 		word = shared_page(self->page);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, MEMWAIT_FOREVER, U32, 2,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 2));
 		EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, word, 0, 3, &id));
 		for (i = 2; i <= 3; i++) {
 			EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
-			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-			EXPECT_EQ(i, done.user_data);
+			EXPECT_COMPLETION(self->fd, i, MEMWAIT_OK);
 		}
 		munmap(word, self->page);
 	}
@@ -772,8 +762,7 @@ OWNER_TEST(R30_a_dying_process_tells_of_its_death)
 		int fd = memwait_open(0);
 
 		store_id(&board->id, my_id(fd));
-		while (!__atomic_load_n(&board->go, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
 		await_waiters(fd, &board->word, U64, 1);
 		_exit(0);
 	}
@@ -781,8 +770,7 @@ OWNER_TEST(R30_a_dying_process_tells_of_its_death)
 	for (i = 0; i < n; i++) {
 		spinners[i].processor = i;
 		ASSERT_EQ(0, pthread_create(&spinners[i].thread, NULL, spin, &spinners[i]));
-		while (!__atomic_load_n(&spinners[i].spins, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&spinners[i].spins, __ATOMIC_ACQUIRE));
 	}
 	__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &board->word, board->id, MEMWAIT_FOREVER,

@@ -319,8 +319,7 @@ static bool prepare(struct worker *w, int number, struct memwait_async *entry,
 
 static void lock_order(struct order *order)
 {
-	while (__atomic_exchange_n(&order->lock, 1, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(!__atomic_exchange_n(&order->lock, 1, __ATOMIC_ACQUIRE));
 }
 
 static void unlock_order(struct order *order)
@@ -702,7 +701,7 @@ static void wait_to_end(int to_parent, uint32_t *word, int n)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (i = 0; i < n; i++)
-		mw_async(fd, word, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32, 0, NULL);
+		mw_arm(fd, word, 0);
 	i = write(to_parent, &byte, 1) == 1 && read(to_parent, &byte, 1) == 1;
 	close(fd);
 	_exit(!i);
@@ -732,7 +731,7 @@ static void step_pass_on(struct worker *w)
 	TEMP_FAILURE_RETRY(read(sockets[0], &byte, 1));
 	heir = memwait_open(O_NONBLOCK);
 	for (i = 0; i < n; i++)
-		mw_async(heir, word, 0, MEMWAIT_FOREVER, MEMWAIT_SIZE_U32, i, NULL);
+		mw_arm(heir, word, i);
 	ret = mw_notify(w->fd, word, notified, MEMWAIT_SIZE_U32);
 	if (kills)
 		kill(pid, SIGKILL);

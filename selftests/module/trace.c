@@ -306,8 +306,7 @@ TRACE_TEST(R37_async_waits_are_recorded_from_arming_to_reading)
 	EXPECT_EVENT("async_read: %s result=0", wait[0]);
 	EXPECT_EQ(0, mw_cancel(self->fd, id[1]));
 	EXPECT_EVENT("cancel: %s words=1", wait[1]);
-	while (mw_read(self->fd, &completion, 1) == -EAGAIN)
-		usleep(1000);
+	sleep_until(mw_read(self->fd, &completion, 1) != -EAGAIN);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, completion.result);
 	EXPECT_EVENT("async_complete: %s result=2", wait[2]);
 	EXPECT_EVENT("async_read: %s result=2", wait[2]);
@@ -379,8 +378,7 @@ TRACE_TEST(R37_the_death_of_an_owner_is_recorded)
 	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_OWNER, &context));
 	EXPECT_EQ((long)context.id, context_count(self->fd, "owner"));
 	/* A thread that is joined may be about to exit still. */
-	while (thread_state(t.tid))
-		usleep(1000);
+	sleep_until(!thread_state(t.tid));
 	close(self->fd);
 	self->fd = -1;
 	EXPECT_EVENT("owner_died: owner=%llu tid=%d", (unsigned long long)t.owner.id, t.tid);

@@ -168,10 +168,10 @@ static void user_a(struct users *u)
 	ret = t[i].waits[t[i].nr - 1].words;
 	user_cancel(&t[i], 1);
 	while (ret--) {
-		if (mw_async(other, u->words, 0, FOREVER, U32, 0, NULL) != MEMWAIT_PENDING)
+		if (mw_arm(other, u->words, 0) != MEMWAIT_PENDING)
 			user_exit(u, 7);
 	}
-	if (mw_async(fd, u->words, 0, FOREVER, U32, 0, NULL) != -ENOSPC)
+	if (mw_arm(fd, u->words, 0) != -ENOSPC)
 		user_exit(u, 8);
 	if (mw_user_waits(fd) != (uint64_t)u->limit)
 		user_exit(u, 9);

@@ -90,8 +90,7 @@ MEMWAIT_TEST(R5_notify_and_deadline_race_for_one_waiter)
 					     .notifies = i < 2 };
 		ASSERT_EQ(0, pthread_create(&racers[i].thread, NULL, race, &racers[i]));
 	}
-	while (now_ns(CLOCK_MONOTONIC) < end)
-		usleep(10000);
+	sleep_until(now_ns(CLOCK_MONOTONIC) >= end);
 	for (i = 2; i < 6; i++) {
 		await_counted(&racers[i].oks);
 		await_counted(&racers[i].timed_out);

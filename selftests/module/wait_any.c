@@ -472,8 +472,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 		waiter_start(&w[i]);
 		any[i] = any_of(self->fd, i ? backward : forward, 2);
 		any_start(&any[i]);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, i ? a : b, 0, FOREVER, U32, 10 + i,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, i ? a : b, 10 + i));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, i ? forward : backward, 2, FOREVER, 0,
 						    20 + i, NULL));
 	}
@@ -495,8 +494,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 	EXPECT_EQ(1, done.index);	/* of backward */
 
 	EXPECT_EQ(1, mw_notify(self->fd, b, 1, U32));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(10, done.user_data);
+	EXPECT_COMPLETION(self->fd, 10, MEMWAIT_OK);
 
 	EXPECT_EQ(2, mw_notify(self->fd, b, 2, U32));
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[1]));
@@ -505,8 +503,7 @@ MEMWAIT_TEST(R12_any_groups_and_others_stand_in_one_queue)
 
 	EXPECT_EQ(2, mw_waiters(self->fd, a, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, a, 1, U32));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(11, done.user_data);
+	EXPECT_COMPLETION(self->fd, 11, MEMWAIT_OK);
 	EXPECT_EQ(1, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(21, done.user_data);
@@ -528,8 +525,7 @@ MEMWAIT_TEST(R16_any_a_woken_group_is_passed_over)
 	any_start(&w);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 1, NULL));
 	for (i = 2; i < 5; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, i,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
 	EXPECT_EQ(9, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(3, mw_notify(self->fd, self->word, 3, U32));
 	EXPECT_EQ(MEMWAIT_OK, any_join(&w));

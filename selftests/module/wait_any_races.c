@@ -86,8 +86,7 @@ MEMWAIT_TEST(R5_any_waits_and_notifies_of_all_words_race)
 		ASSERT_EQ(0, pthread_create(&racers[i].thread, NULL,
 					    i < 2 ? notify_words : wait_for_words, &racers[i]));
 	}
-	while (now_ns(CLOCK_MONOTONIC) < end)
-		usleep(10000);
+	sleep_until(now_ns(CLOCK_MONOTONIC) >= end);
 	/* The last one waits for all words. */
 	for (i = 0; i < WORDS; i++)
 		await_counted(&racers[5].tally.oks[i]);
@@ -295,8 +294,7 @@ MEMWAIT_TEST(R25_group_close_races_with_a_notify)
 	for (i = 0; i < rounds; i++) {
 		fd = memwait_open(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, 16, FOREVER, 0, 0, NULL));
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + 2, 0, FOREVER, U32, 2,
-						    NULL));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared + 2, 2));
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + 3, 0, FOREVER, U32, 3,
 						    &others));
 		pthread_barrier_wait(&barrier);
@@ -421,7 +419,7 @@ MEMWAIT_TEST(R5_any_a_notify_is_not_lost_if_the_index_cannot_be_written)
 	ASSERT_EQ(0, pthread_create(&w.thread, NULL, wait_with_struct, &w));
 	await_waiters(self->fd, self->word + 1, U32, 1);
 	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ));
-	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 0, NULL));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	oks = any_join(&w) == MEMWAIT_OK;
 	TH_LOG("WAIT_ANY: %d", w.result);

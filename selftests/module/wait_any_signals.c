@@ -51,10 +51,8 @@ MEMWAIT_TEST(R6_any_a_notify_for_a_thread_that_dies_goes_on)
 		/* Behind it a thread at the word that is notified, async waits at the others. */
 		next = thread_at(self->fd, self->shared + 1);
 		waiter_start(&next);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, FOREVER, U32, 0,
-						    NULL));
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared + 2, 0, FOREVER, U32, 2,
-						    NULL));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 0));
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared + 2, 2));
 		EXPECT_EQ(1, signal_and_notify(self->fd, self->shared + 1, victim,
 					       signals[i / 2]));
 		EXPECT_EQ(128 + signals[i / 2], child_status(victim));

@@ -266,7 +266,7 @@ struct sleeper {
 	uint64_t end;
 };
 
-static void *sleep_until(void *arg)
+static void *sleep_and_look(void *arg)
 {
 	struct sleeper *s = arg;
 
@@ -285,7 +285,7 @@ MEMWAIT_TEST(R4_threads_deadlines_close_together_are_not_early)
 		first = in_ms(100);
 		for (i = 0; i < SLEEPERS; i++) {
 			s[i].waiter = THREAD(self->shared, first + i * APART_NS);
-			ASSERT_EQ(0, pthread_create(&s[i].waiter.thread, NULL, sleep_until,
+			ASSERT_EQ(0, pthread_create(&s[i].waiter.thread, NULL, sleep_and_look,
 						    &s[i]));
 		}
 		for (i = 0; i < SLEEPERS; i++) {
@@ -689,18 +689,15 @@ MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on)
 
 MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on_to_an_async_wait)
 {
-	struct memwait_completion done;
 	pid_t victim;
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
 	victim = fork_victim(THREAD(self->shared, MEMWAIT_FOREVER));
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->shared, 0, MEMWAIT_FOREVER, U32, 9,
-					    NULL));
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 9));
 	EXPECT_EQ(1, signal_and_notify(self->fd, self->shared, victim, SIGKILL));
 	EXPECT_EQ(128 + SIGKILL, child_status(victim));
-	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-	EXPECT_EQ(9, done.user_data);
+	EXPECT_COMPLETION(self->fd, 9, MEMWAIT_OK);
 }
 
 static void ignore_signal(int sig)

@@ -201,9 +201,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 			sched_yield();
 		ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 		/* If the other one waits now, meet it. */
-		while (!runner_is_done(&last) &&
-		       memwait_waiters(&shared->barrier, 0) != 1)
-			before_next_look();
+		spin_until(runner_is_done(&last) || memwait_waiters(&shared->barrier, 0) == 1);
 		if (!runner_is_done(&last)) {
 			alone++;
 			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD,

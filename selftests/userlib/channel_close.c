@@ -121,8 +121,7 @@ USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)
 		runner_start(&receiving[i], receive_once, channel);
 	await_waiters(self->fd, word, U32_SIZE, 3);
 	runner_start(&sending, send_obstacle, channel);
-	while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE));
 	ASSERT_EQ(0, memwait_channel_close(channel));
 	await_waiters(self->fd, word, U32_SIZE, 0);
 	for (i = 0; i < 3; i++)
@@ -155,8 +154,7 @@ USERLIB_TEST(R1_those_behind_a_slow_one_get_theirs)
 			ASSERT_EQ(0, send_once(channel));
 		ASSERT_NE(MAP_FAILED, new_obstacle());
 		runner_start(&ahead, full ? receive_obstacle : send_obstacle, channel);
-		while (!__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE))
-			before_next_look();
+		spin_until(__atomic_load_n(&obstacle.reached, __ATOMIC_ACQUIRE));
 		for (i = 0; i < 2; i++)
 			runner_start(&waiting[i], full ? send_once : receive_once, channel);
 		await_waiters(self->fd, word, U32_SIZE, 2);

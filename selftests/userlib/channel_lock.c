@@ -23,8 +23,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	if (here && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
 		still = NULL;
 		__atomic_store_n(&here->stands, 1, __ATOMIC_RELEASE);
-		while (!__atomic_load_n(&here->goes_on, __ATOMIC_ACQUIRE))
-			before_next_look();
+		spin_until(__atomic_load_n(&here->goes_on, __ATOMIC_ACQUIRE));
 		if (here->error) {
 			errno = here->error;
 			return -1;
@@ -59,8 +58,7 @@ static int transfer_and_stand_still(void *arg)
 
 static void await_still(struct still *peer)
 {
-	while (!__atomic_load_n(&peer->stands, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&peer->stands, __ATOMIC_ACQUIRE));
 }
 
 static void go_on(struct still *peer)
@@ -92,8 +90,7 @@ static int try_all(void *arg)
 
 static struct runner *await_done_or_asleep(struct runner *runner)
 {
-	while (!runner_is_done(runner) && thread_state(runner->tid) != 'S')
-		before_next_look();
+	spin_until(runner_is_done(runner) || thread_state(runner->tid) == 'S');
 	return runner;
 }
 

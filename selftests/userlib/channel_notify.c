@@ -34,8 +34,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 		kernel.then = NULL;
 		then(kernel.arg);
 	}
-	while (request == MEMWAIT_IOC_WAIT && __atomic_load_n(&kernel.hold, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(request != MEMWAIT_IOC_WAIT || !__atomic_load_n(&kernel.hold, __ATOMIC_ACQUIRE));
 	return ret;
 }
 

@@ -186,11 +186,9 @@ USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out
 	} while (true);
 
 	/* Both leave the mutex's word when their time has come, and sleep on it without one. */
-	while (!mw_readable(memwait_loop_fd(self->loop)))
-		before_next_look();
+	spin_until(mw_readable(memwait_loop_fd(self->loop)));
 	EXPECT_LE(0, memwait_loop_dispatch(self->loop));
-	while (now_ns(CLOCK_MONOTONIC) < deadline)
-		before_next_look();
+	spin_until(now_ns(CLOCK_MONOTONIC) >= deadline);
 	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 	/* Whichever of them is first lets the other go on. */

@@ -56,8 +56,7 @@ static inline int read_locked(struct monitor *monitor, const int *what)
 /* When a thread has begun to wait, and the mutex is free, it is in the wait. */
 static inline void await_waiting(struct monitor *monitor, int n)
 {
-	while (read_locked(monitor, &monitor->waiting) < n)
-		before_next_look();
+	spin_until(read_locked(monitor, &monitor->waiting) >= n);
 }
 
 /* When it sleeps in the kernel: the sequence is the first word. */

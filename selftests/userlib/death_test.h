@@ -23,15 +23,13 @@ static inline void set(int *number, int value)
 
 static inline void await(const int *number)
 {
-	while (!get(number))
-		usleep(100);
+	sleep_until(get(number));
 }
 
 /* Until nothing is left of a thread, and nobody can take it for alive. */
 static inline void await_gone(pid_t tid)
 {
-	while (thread_state(tid))
-		usleep(100);
+	sleep_until(!thread_state(tid));
 }
 
 /* In a child. */
@@ -178,8 +176,7 @@ static inline void owner_end(struct owner *owner)
 		waitpid(owner->pid, NULL, 0);
 		break;
 	case LEADER_ENDS:
-		while (thread_state(owner->pid) != 'Z')
-			usleep(100);
+		sleep_until(thread_state(owner->pid) == 'Z');
 		break;
 	case EXECUTES:
 		if (read(owner->pipe[0], &here, 1) != 1)

@@ -587,8 +587,7 @@ static bool await_owners(int fd, uint64_t n)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + PATIENCE;
 
-	while (mw_user_owners(fd) != n && now_ns(CLOCK_MONOTONIC) < end)
-		usleep(1000);
+	sleep_until(mw_user_owners(fd) == n || now_ns(CLOCK_MONOTONIC) >= end);
 	return mw_user_owners(fd) == n;
 }
 

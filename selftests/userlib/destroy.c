@@ -27,8 +27,7 @@ static void keep(int signal)
 {
 	(void)signal;
 	__atomic_add_fetch(&in_handler, 1, __ATOMIC_RELEASE);
-	while (!get(&may_leave))
-		usleep(1000);
+	sleep_until(get(&may_leave));
 }
 
 /* What can be destroyed, and has waiters. */
@@ -181,8 +180,7 @@ static int wake_and_keep(struct use *use, pid_t process, pid_t tid, int signal)
 
 static void await_waiting(struct board *board, pid_t tid)
 {
-	while (!get(&board->there))
-		usleep(100);
+	sleep_until(get(&board->there));
 	await_asleep(tid);
 }
 
@@ -240,8 +238,7 @@ USERLIB_TEST(L8_a_thread_is_kept_in_a_signal_handler)
 		runner_start(&scene->waiter, wait_bound, &scene->use);
 		await_waiting(&boards[i], scene->waiter.tid);
 		ASSERT_EQ(0, wake_and_keep(&scene->use, getpid(), scene->waiter.tid, SIGUSR1));
-		while (get(&in_handler) <= (int)i)
-			usleep(100);
+		sleep_until(get(&in_handler) > (int)i);
 		EXPECT_FALSE(runner_is_done(&scene->waiter));
 	}
 	destroy_all(_metadata, scenes, ARRAY_SIZE(scenes));
@@ -269,8 +266,7 @@ USERLIB_TEST(L8_a_process_is_stopped)
 
 	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
 		start_process(_metadata, &scenes[i], &things[i], &boards[i], SIGSTOP);
-		while (thread_state(scenes[i].pid) != 'T')
-			usleep(100);
+		sleep_until(thread_state(scenes[i].pid) == 'T');
 	}
 	destroy_all(_metadata, scenes, ARRAY_SIZE(scenes));
 	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
@@ -357,8 +353,7 @@ USERLIB_TEST(L8_the_first_that_comes_back_unmaps_it)
 		for (i = 0; i < 2; i++)
 			runner_start(&waiters[i], wait_and_unmap, &use);
 		/* The count, which they sleep on, is where the group begins. */
-		while (memwait_waiters(&use.board->group, flags[round % 2]) < 2)
-			usleep(100);
+		sleep_until(memwait_waiters(&use.board->group, flags[round % 2]) >= 2);
 		ASSERT_EQ(0, memwait_waitgroup_done(&use.board->group));
 		for (i = 0; i < 2; i++)
 			ASSERT_EQ(0, runner_join(&waiters[i]));

@@ -141,8 +141,7 @@ static void work(struct scene *scene, struct worker *worker)
 	if (turn(scene))
 		abort();
 	scene->order[__atomic_fetch_add(&scene->n_order, 1, __ATOMIC_ACQ_REL)] = worker->number;
-	while (!set(&worker->go))
-		usleep(100);
+	sleep_until(set(&worker->go));
 	release(scene);
 	tell(&worker->released);
 	if (scene->end == EXITS_THREAD)
@@ -181,8 +180,7 @@ static void worker_start(struct scene *scene, int i)
 		}
 		worker->pid = pid;
 	}
-	while (!__atomic_load_n(&worker->tid, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&worker->tid, __ATOMIC_ACQUIRE));
 	await_asleep(worker->tid);
 }
 
@@ -191,8 +189,7 @@ static void worker_end(struct scene *scene, int i)
 	struct worker *worker = &scene->workers[i];
 
 	tell(&worker->go);
-	while (!set(&worker->released))
-		before_next_look();
+	spin_until(set(&worker->released));
 	if (is_thread(scene)) {
 		if (scene->end == IS_CANCELLED)
 			pthread_cancel(worker->thread);
@@ -247,8 +244,7 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *sce
 		for (i = 0; i < WORKERS; i++) {
 			if (!is_lock(scene) || !i)
 				ASSERT_EQ(0, serve(scene));
-			while (__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) <= i)
-				before_next_look();
+			spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) > i);
 			worker_end(scene, i);
 			/* Of a lock the next has its turn then. */
 			next = i + 1 + is_lock(scene);
@@ -337,8 +333,7 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 			worker_start(scene, i);
 		for (i = 0; i < 5; i++)
 			ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
-		while (__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) < 5)
-			before_next_look();
+		spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) >= 5);
 		for (i = 0; i < 5; i++)
 			worker_end(scene, scene->order[i]);
 		settle(self->fd, scene, WORKERS, ITEMS - 5);
@@ -346,8 +341,7 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 		EXPECT_EQ(ITEMS - 5, memwait_waiters(&scene->cond, 0));
 		ASSERT_EQ(0, memwait_cond_broadcast(&scene->cond));
 		for (i = 5; i < ITEMS; i++) {
-			while (__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) <= i)
-				before_next_look();
+			spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) > i);
 			worker_end(scene, scene->order[i]);
 		}
 	}
@@ -369,8 +363,7 @@ ENDS_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 	kill_child(scene->workers[0].pid);
 	await_waiters(self->fd, &scene->mutex, U32_SIZE, 1);
 	ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
-	while (!__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE));
 	settle(self->fd, scene, WORKERS, 2);
 	EXPECT_EQ(1, memwait_waiters(&scene->cond, 0));
 	EXPECT_EQ(1, scene->n_order);

@@ -162,8 +162,7 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 			_exit(1);
 		}
 		ASSERT_LT(0, pid);
-		while (!__atomic_load_n(&helped->ready, __ATOMIC_ACQUIRE))
-			usleep(100);
+		sleep_until(__atomic_load_n(&helped->ready, __ATOMIC_ACQUIRE));
 		runner_start(&locks, lock_helped, helped);
 		runner_await_asleep(&locks);
 		runner_start(&waits, wait_helped, helped);
@@ -179,8 +178,7 @@ USERLIB_TEST(L10_a_loop_ends_with_its_process_though_a_child_has_copies)
 		EXPECT_EQ(0, memwait_mutex_destroy(&helped->mutex));
 		/* It has copies of this loop, too. */
 		kill(helped->helper, SIGKILL);
-		while (strchr("RSDt", thread_state(helped->helper) ?: 'X'))
-			usleep(100);
+		sleep_until(!strchr("RSDt", thread_state(helped->helper) ?: 'X'));
 	}
 }
 

@@ -271,8 +271,7 @@ static bool has_own_id(uint64_t id, const uint64_t *parents)
 {
 	uint64_t again;
 
-	while (!__atomic_load_n(parents, __ATOMIC_ACQUIRE))
-		usleep(100);
+	sleep_until(__atomic_load_n(parents, __ATOMIC_ACQUIRE));
 	return id != *parents && !memwait_owner(&again) && id == again;
 }
 

@@ -408,8 +408,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 		ASSERT_EQ(0, memwait_mutex_init(&shared->mutex, kinds[way % 2]));
 		waiter = fork_child();
 		if (!waiter) {
-			while (!__atomic_load_n(&shared->open, __ATOMIC_ACQUIRE))
-				before_next_look();
+			spin_until(__atomic_load_n(&shared->open, __ATOMIC_ACQUIRE));
 			_exit(lock_mutex());
 		}
 		ASSERT_EQ(0, lock_mutex());

@@ -251,8 +251,7 @@ static pid_t lock_both(struct locks *locks, int first, bool second)
 	if (memwait_mutex_lock(&locks->mutex[first]))
 		_exit(1);
 	__atomic_store_n(&locks->locked[first], 1, __ATOMIC_SEQ_CST);
-	while (!__atomic_load_n(&locks->locked[!first], __ATOMIC_SEQ_CST) && second)
-		usleep(1000);
+	sleep_until(__atomic_load_n(&locks->locked[!first], __ATOMIC_SEQ_CST) || !second);
 	if (second && memwait_mutex_lock(&locks->mutex[!first]))
 		_exit(1);
 	stay();
@@ -273,8 +272,7 @@ TOOL_TEST(R37_owners_tells_a_deadlock_from_a_wait)
 		ASSERT_EQ(0, err);
 	}
 	self->children[self->nr++] = lock_both(locks, 0, true);
-	while (!__atomic_load_n(&locks->locked[0], __ATOMIC_SEQ_CST))
-		usleep(1000);
+	sleep_until(__atomic_load_n(&locks->locked[0], __ATOMIC_SEQ_CST));
 	run(&output, "owners");
 	EXPECT_EQ(0, output.status);
 	EXPECT_STREQ("nobody waits for an owner\n", output.text);

@@ -303,8 +303,7 @@ static inline int visitor_join(struct visitor *visitor)
 static inline void await_sleepers(const struct way *way, const void *object, unsigned int kind,
 				  int n)
 {
-	while (sleepers(way, object, kind) != n)
-		before_next_look();
+	spin_until(sleepers(way, object, kind) == n);
 }
 
 #endif /* OBJECTS_TEST_H */

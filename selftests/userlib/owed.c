@@ -28,8 +28,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	}
 	if (stands_still && request == stands_still_after) {
 		ret = ioctl_of_kernel(fd, request, argument);
-		while (__atomic_load_n(stands_still, __ATOMIC_ACQUIRE))
-			before_next_look();
+		spin_until(!__atomic_load_n(stands_still, __ATOMIC_ACQUIRE));
 		stands_still = NULL;
 		cannot_wake = true;
 		return ret;
@@ -122,8 +121,7 @@ USERLIB_TEST(L2_a_wait_for_a_condition_that_cannot_wake_is_made_up_for)
 		ASSERT_EQ(0, memwait_cond_init(&both->cond, kinds[i] & MEMWAIT_PRIVATE));
 		ASSERT_EQ(0, memwait_mutex_lock(&both->mutex));
 		runner_start(&waiter, lock_and_unlock, &both->mutex);
-		while (!memwait_waiters(&both->mutex, kinds[i] & MEMWAIT_PRIVATE))
-			usleep(100);
+		sleep_until(memwait_waiters(&both->mutex, kinds[i] & MEMWAIT_PRIVATE));
 		fails = true;
 		ret = memwait_cond_wait(&both->cond, &both->mutex);
 		fails = false;
@@ -149,8 +147,7 @@ USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kind));
 		ASSERT_EQ(0, memwait_mutex_lock(mutex));
 		runner_start(&waiter, lock_and_unlock, mutex);
-		while (!memwait_waiters(mutex, kind & MEMWAIT_PRIVATE))
-			usleep(100);
+		sleep_until(memwait_waiters(mutex, kind & MEMWAIT_PRIVATE));
 		cannot_wake = true;
 		EXPECT_EQ(EMFILE, memwait_mutex_unlock(mutex));
 		cannot_wake = false;
@@ -171,8 +168,7 @@ USERLIB_TEST(L2_a_post_that_wakes_nobody_is_made_up_for)
 		ASSERT_EQ(0, memwait_sem_init(sem, pshared ? 0 : MEMWAIT_PRIVATE, 0));
 		for (i = 0; i < 2; i++) {
 			runner_start(&waiters[i], memwait_sem_wait, sem);
-			while (memwait_waiters(sem, pshared ? 0 : MEMWAIT_PRIVATE) <= i)
-				usleep(100);
+			sleep_until(memwait_waiters(sem, pshared ? 0 : MEMWAIT_PRIVATE) > i);
 		}
 		fails = true;
 		ret = memwait_sem_post(sem);
@@ -828,8 +824,7 @@ USERLIB_TEST(L2_a_lock_of_a_channel_that_wakes_nobody_is_made_up_for)
 		runner_start(&first, full ? receive_and_stand_still : send_and_stand_still, &still);
 		EXPECT_EQ(0, runner_join(&waiter));
 		runner_start(&second, full ? receive_one : send_one, &next);
-		while (!memwait_waiters((char *)channel + lock, flags))
-			usleep(100);
+		sleep_until(memwait_waiters((char *)channel + lock, flags));
 		__atomic_store_n(&still.still, 0, __ATOMIC_RELEASE);
 		/* It is done all the same. */
 		EXPECT_EQ(0, runner_join(&first));

@@ -21,8 +21,7 @@ static int waiters_within(int fd, const void *object, uint32_t flags)
 
 static void await_waiters_within(int fd, const void *object, uint32_t flags, int n)
 {
-	while (waiters_within(fd, object, flags) != n)
-		before_next_look();
+	spin_until(waiters_within(fd, object, flags) == n);
 }
 
 struct monitor {
@@ -331,8 +330,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 {
 	int ret = ioctl_of_kernel(fd, request, argument);
 
-	while (request == MEMWAIT_IOC_WAIT && __atomic_load_n(&hold, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(request != MEMWAIT_IOC_WAIT || !__atomic_load_n(&hold, __ATOMIC_ACQUIRE));
 	return ret;
 }
 
@@ -350,8 +348,7 @@ USERLIB_TEST(L8_destroy_is_woken_by_the_address)
 			ASSERT_EQ(0, make_monitor(object, MEMWAIT_PRIVATE));
 		}
 		runner_start(&waiter, i ? CALL(memwait_barrier_wait) : wait_in_monitor, object);
-		while (waiters_within(self->fd, object, MEMWAIT_PRIVATE) != 1)
-			before_next_look();
+		spin_until(waiters_within(self->fd, object, MEMWAIT_PRIVATE) == 1);
 		__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
 		ASSERT_EQ(0, i ? come_last(object) : signal_twice(object));
 		runner_start(&destroyer, i ? CALL(memwait_barrier_destroy) : destroy_cond, object);
@@ -373,8 +370,7 @@ static int wait_at_a_sign(void *object)
 	int err = memwait_mutex_lock(&monitor->mutex);
 
 	__atomic_store_n(&monitor->held, 1, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE) != 2)
-		before_next_look();
+	spin_until(__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE) == 2);
 	while (!err && !monitor->open)
 		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
 	return err ? err : memwait_mutex_unlock(&monitor->mutex);
@@ -405,8 +401,7 @@ USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 
 		/* Its wait lets the one go on that sleeps on the mutex, and is to open. */
 		runner_start(&holder, wait_at_a_sign, monitor);
-		while (!__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE))
-			before_next_look();
+		spin_until(__atomic_load_n(&monitor->held, __ATOMIC_ACQUIRE));
 		runner_start(&opener, broadcast, monitor);
 		await_waiters(self->fd, &monitor->mutex, U32_SIZE | mutex, 1);
 		__atomic_store_n(&monitor->held, 2, __ATOMIC_RELEASE);

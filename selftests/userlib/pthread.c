@@ -325,8 +325,7 @@ static void interrupt(struct runner *runner)
 
 	runner_await_asleep(runner);
 	pthread_kill(runner->thread, SIGUSR1);
-	while (counted(&signals) == before)
-		before_next_look();
+	spin_until(counted(&signals) != before);
 	runner_await_asleep(runner);
 }
 

@@ -300,8 +300,7 @@ static int inherit_and_unlock(void *arg)
 	set(&board->there, 1);
 	await(&board->go);
 	err = memwait_mutex_unlock(&board->mutex);
-	while (get(&board->go) < 2)
-		usleep(100);
+	sleep_until(get(&board->go) >= 2);
 	return err;
 }
 

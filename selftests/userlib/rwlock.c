@@ -231,8 +231,7 @@ static int read_with_two_others(void *arg)
 	if (err)
 		return err;
 	__atomic_add_fetch(&shared->readers, 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(&shared->readers, __ATOMIC_ACQUIRE) < 3)
-		before_next_look();
+	spin_until(__atomic_load_n(&shared->readers, __ATOMIC_ACQUIRE) >= 3);
 	return memwait_rwlock_unlock(&shared->lock);
 }
 
@@ -414,8 +413,7 @@ static const unsigned int preferring[] = {
 
 static void await_sleepers(const void *word, unsigned int kind, int n)
 {
-	while (memwait_waiters(word, kind & MEMWAIT_PRIVATE) != n)
-		before_next_look();
+	spin_until(memwait_waiters(word, kind & MEMWAIT_PRIVATE) == n);
 }
 
 USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)

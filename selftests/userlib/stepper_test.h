@@ -167,8 +167,7 @@ static inline void await_death_told(struct stage *stage)
 
 	for (i = 0; i <= HELPERS; i++)
 		most += scene->loops[i];
-	while (mw_user_owners(stage->device) > most && now_ns(CLOCK_MONOTONIC) < deadline)
-		sched_yield();
+	spin_until(mw_user_owners(stage->device) <= most || now_ns(CLOCK_MONOTONIC) >= deadline);
 }
 
 /* Helpers */
@@ -206,8 +205,7 @@ static inline void helper_fork(struct stage *stage, int me)
 	stage->helpers[me].fd = pipes[1];
 	if (stage->helpers[me].pid < 0)
 		abort();
-	while (__atomic_load_n(&scene->requests[me].busy, __ATOMIC_ACQUIRE))
-		sched_yield();
+	spin_until(!__atomic_load_n(&scene->requests[me].busy, __ATOMIC_ACQUIRE));
 	stage->owners++;
 }
 
@@ -263,8 +261,7 @@ static inline void helper_start(struct stage *stage, int me, helper_function fun
 /* Returns when it sleeps in what it was asked for, or has done it. */
 static inline void helper_await_asleep(struct stage *stage, int me)
 {
-	while (helper_is_busy(me) && !helper_is_asleep(stage, me))
-		sched_yield();
+	spin_until(!helper_is_busy(me) || helper_is_asleep(stage, me));
 }
 
 static inline void helper_run_to_sleep(struct stage *stage, int me, helper_function function)
@@ -309,8 +306,7 @@ static inline bool helpers_are_asleep(struct stage *stage)
 /* Returns when they have done what they can do now. */
 static inline void helpers_await_asleep(struct stage *stage)
 {
-	while (!helpers_are_asleep(stage))
-		sched_yield();
+	spin_until(helpers_are_asleep(stage));
 }
 
 /* How many were asked for @function since the victim began, and have not done it. */

@@ -80,8 +80,7 @@ static inline void runner_create(struct runner *runner, int (*function)(void *ar
 	runner->done = 0;
 	if (pthread_create(&runner->thread, NULL, runner_main, runner))
 		abort();
-	while (!__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE));
 }
 
 /* A function that takes a pointer, to whatever: all pointers are passed alike. */

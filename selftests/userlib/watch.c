@@ -464,14 +464,12 @@ static void hold(struct watcher *watcher)
 	struct held *held = watcher->data;
 
 	__atomic_store_n(&held->inside, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&held->go, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&held->go, __ATOMIC_ACQUIRE));
 }
 
 static void await_held(struct held *held)
 {
-	while (!__atomic_load_n(&held->inside, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&held->inside, __ATOMIC_ACQUIRE));
 }
 
 static void let_go(struct held *held)
@@ -527,8 +525,7 @@ static void hold_once(memwait_op_t *op, int result, void *data)
 	held_op->calls++;
 	held_op->own = memwait_op_cancel(op);
 	__atomic_store_n(&held_op->held.inside, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&held_op->held.go, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&held_op->held.go, __ATOMIC_ACQUIRE));
 }
 
 /* The same of an operation that has ended. */
@@ -571,8 +568,7 @@ static void begin_and_hold(memwait_op_t *op, int result, void *data)
 	}
 	again->begun = memwait_watch32(again->word, 0, NULL, 0, op);
 	__atomic_store_n(&again->held.inside, 1, __ATOMIC_RELEASE);
-	while (!__atomic_load_n(&again->held.go, __ATOMIC_ACQUIRE))
-		before_next_look();
+	spin_until(__atomic_load_n(&again->held.go, __ATOMIC_ACQUIRE));
 }
 
 /* Its last callback has begun it anew, and still runs in another thread. */
@@ -665,8 +661,7 @@ USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
 	for (i = 2; i < 5; i++) {
 		runner_await_asleep(&runners[0]);
 		ASSERT_EQ(1, memwait_notify(word, 1, 0));
-		while (__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) < i)
-			before_next_look();
+		spin_until(__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) >= i);
 	}
 	runner_await_asleep(&runners[0]);
 	EXPECT_EQ(0, memwait_op_cancel(&watcher.op));
@@ -801,11 +796,9 @@ USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
 		runner_start(&notifiers[i], notify_often, &crowd);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&notifiers[i]));
-	while (all_told(watchers, CROWD) < crowd.woken)
-		before_next_look();
+	spin_until(all_told(watchers, CROWD) >= crowd.woken);
 	for (i = 0; i < CROWD; i++)
-		while (memwait_op_cancel(&watchers[i].op) != -ENOENT)
-			before_next_look();
+		spin_until(memwait_op_cancel(&watchers[i].op) == -ENOENT);
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 	EXPECT_EQ(crowd.woken, all_told(watchers, CROWD));
@@ -832,8 +825,7 @@ USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
 	EXPECT_EQ(0, idle);
 	__atomic_store_n(&crowd.over, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, runner_join(&notifier));
-	while (memwait_op_cancel(&watcher.op) == -EINPROGRESS)
-		before_next_look();
+	spin_until(memwait_op_cancel(&watcher.op) != -EINPROGRESS);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 }
@@ -877,19 +869,16 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 		ret = memwait_op_cancel(&watcher.op);
 		if (ret == -EINPROGRESS) {
 			ran++;
-			while (memwait_op_pending(&watcher.op))
-				before_next_look();
+			spin_until(!memwait_op_pending(&watcher.op));
 			ret = memwait_op_cancel(&watcher.op);
 			ASSERT_EQ(-ENOENT, ret);
 		}
 		ASSERT_TRUE(!ret || ret == -ENOENT);
 		/* Nobody uses it any more. */
 		memset(&watcher.op, 0xa5, sizeof(watcher.op));
-		while (__atomic_load_n(&latest_seen, __ATOMIC_SEQ_CST) < *word)
-			before_next_look();
+		spin_until(__atomic_load_n(&latest_seen, __ATOMIC_SEQ_CST) >= *word);
 	}
-	while (memwait_op_cancel(&steady.op) != -ENOENT)
-		before_next_look();
+	spin_until(memwait_op_cancel(&steady.op) == -ENOENT);
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&dispatchers[i]));
 	EXPECT_EQ(0, steady.crowded);

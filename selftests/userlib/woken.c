@@ -171,8 +171,7 @@ ROBUST_TEST(L7_who_was_woken_dies)
 		EXPECT_EQ(0, thing->give(board));
 		kill(pids[0], SIGSTOP);
 		ASSERT_EQ(0, pin(0));
-		while (thread_state(pids[0]) != 'T')
-			usleep(100);
+		sleep_until(thread_state(pids[0]) == 'T');
 		EXPECT_EQ('S', thread_state(pids[1]));
 		EXPECT_EQ(128 + SIGKILL, kill_child(pids[0]));
 		EXPECT_EQ(0, child_status(pids[1])) {

@@ -123,8 +123,7 @@ USERLIB_TEST(R12_threads_and_operations_of_all_sizes_stand_in_one_line)
 			} else {
 				runner_start(&runners[i / 2], wait_sized, &waits[i]);
 			}
-			while (memwait_waiters(self->shared, flags[private]) != i + 1)
-				before_next_look();
+			spin_until(memwait_waiters(self->shared, flags[private]) == i + 1);
 		}
 		for (i = 0; i < 8; i++) {
 			ASSERT_EQ(1, memwait_notify(self->shared, 1, flags[private]));
