@@ -46,15 +46,29 @@ extern const struct timespec soon;
 		sim_fail("line %d: not so: %s", __LINE__, #condition); \
 } while (0)
 
-/* As struct sim_scenario. */
+/* Kinds. Those of mutexes and of read-write locks have the same values. */
+enum {
+	PRIVATE		= MEMWAIT_PRIVATE,
+	RECURSIVE	= MEMWAIT_MUTEX_RECURSIVE,
+	FAIR		= MEMWAIT_MUTEX_FAIR,
+	ROBUST		= MEMWAIT_MUTEX_ROBUST,
+	READER		= MEMWAIT_RWLOCK_PREFER_READER,
+	WRITER		= MEMWAIT_RWLOCK_PREFER_WRITER,
+};
+
+/* As struct sim_scenario; @set_up is what its function does. */
 #define SCENARIO(text, threads, set_up, thread, finish) \
 	SCENARIO_(text, threads, set_up, thread, finish, __COUNTER__)
 #define SCENARIO_(text, threads, set_up, thread, finish, number) \
 	SCENARIO__(text, threads, set_up, thread, finish, number)
 #define SCENARIO__(text, threads, set_up, thread, finish, number) \
+	static void set_up_ ## number(void) \
+	{ \
+		set_up; \
+	} \
 	static const struct sim_scenario scenario_ ## number \
 		__attribute__((__section__("sim_scenarios"), __aligned__(8), __used__)) = { \
-			text, threads, set_up, thread, finish \
+			text, threads, set_up_ ## number, thread, finish \
 		}
 
 uint32_t done_by_all(void);

@@ -5,29 +5,9 @@
 
 #include "../scenarios.h"
 
-static void barrier_set_up_for(unsigned int flags, unsigned int count)
+static void barrier_set_up(unsigned int flags, unsigned int count)
 {
 	CHECK(!memwait_barrier_init(&shared->barrier, flags, count));
-}
-
-static void barrier_set_up(void)
-{
-	barrier_set_up_for(0, 2);
-}
-
-static void barrier_private_set_up(void)
-{
-	barrier_set_up_for(MEMWAIT_PRIVATE, 2);
-}
-
-static void barrier_of_three_set_up(void)
-{
-	barrier_set_up_for(0, 3);
-}
-
-static void barrier_of_three_private_set_up(void)
-{
-	barrier_set_up_for(MEMWAIT_PRIVATE, 3);
 }
 
 static void barrier_pass(unsigned int thread, unsigned int count)
@@ -80,13 +60,14 @@ static void barrier_of_three_finish(void)
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
 
-SCENARIO("barrier", 2, barrier_set_up, barrier_thread, barrier_finish);
-SCENARIO("barrier private", 2, barrier_private_set_up, barrier_thread, barrier_finish);
-SCENARIO("barrier owed", 2, barrier_set_up, barrier_owed_thread, barrier_finish);
-SCENARIO("barrier owed private", 2, barrier_private_set_up, barrier_owed_thread, barrier_finish);
-SCENARIO("barrier of three", 3, barrier_of_three_set_up, barrier_of_three_thread,
+SCENARIO("barrier", 2, barrier_set_up(0, 2), barrier_thread, barrier_finish);
+SCENARIO("barrier private", 2, barrier_set_up(PRIVATE, 2), barrier_thread, barrier_finish);
+SCENARIO("barrier owed", 2, barrier_set_up(0, 2), barrier_owed_thread, barrier_finish);
+SCENARIO("barrier owed private", 2, barrier_set_up(PRIVATE, 2), barrier_owed_thread,
+	 barrier_finish);
+SCENARIO("barrier of three", 3, barrier_set_up(0, 3), barrier_of_three_thread,
 	 barrier_of_three_finish);
-SCENARIO("barrier private of three", 3, barrier_of_three_private_set_up, barrier_of_three_thread,
+SCENARIO("barrier private of three", 3, barrier_set_up(PRIVATE, 3), barrier_of_three_thread,
 	 barrier_of_three_finish);
 
 /* Any of those that have passed may destroy and free it. */
@@ -99,9 +80,8 @@ static void barrier_freed_thread(unsigned int thread)
 	sim_free(&shared->barrier, sizeof(shared->barrier));
 }
 
-SCENARIO("barrier freed", 3, barrier_of_three_set_up, barrier_freed_thread, no_finish);
-SCENARIO("barrier private freed", 3, barrier_of_three_private_set_up, barrier_freed_thread,
-	 no_finish);
+SCENARIO("barrier freed", 3, barrier_set_up(0, 3), barrier_freed_thread, no_finish);
+SCENARIO("barrier private freed", 3, barrier_set_up(PRIVATE, 3), barrier_freed_thread, no_finish);
 
 /* One that gives up has not arrived, or has passed. */
 static void barrier_timed_thread(unsigned int thread)
@@ -132,8 +112,8 @@ static void barrier_timed_finish(void)
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
 
-SCENARIO("barrier deadline", 2, barrier_set_up, barrier_timed_thread, barrier_timed_finish);
-SCENARIO("barrier private deadline", 2, barrier_private_set_up, barrier_timed_thread,
+SCENARIO("barrier deadline", 2, barrier_set_up(0, 2), barrier_timed_thread, barrier_timed_finish);
+SCENARIO("barrier private deadline", 2, barrier_set_up(PRIVATE, 2), barrier_timed_thread,
 	 barrier_timed_finish);
 
 /* Between processes one that has died does not count: of two others none is left behind. */
@@ -144,7 +124,7 @@ static bool barrier_may_stop(void)
 
 static void barrier_death_set_up(void)
 {
-	barrier_set_up();
+	barrier_set_up(0, 2);
 	device_mortal(0, 12);
 	device_may_stop(barrier_may_stop);
 }
@@ -156,12 +136,12 @@ static void barrier_death_thread(unsigned int thread)
 	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 }
 
-SCENARIO("barrier death", 3, barrier_death_set_up, barrier_death_thread, no_finish);
+SCENARIO("barrier death", 3, barrier_death_set_up(), barrier_death_thread, no_finish);
 
 /* One gives up, and two others do meet, if it has not met one of them. */
 static void barrier_given_up_set_up(void)
 {
-	barrier_set_up();
+	barrier_set_up(0, 2);
 	device_may_stop(barrier_may_stop);
 }
 
@@ -178,4 +158,4 @@ static void barrier_given_up_thread(unsigned int thread)
 		device_may_stop(NULL);
 }
 
-SCENARIO("barrier given up", 3, barrier_given_up_set_up, barrier_given_up_thread, no_finish);
+SCENARIO("barrier given up", 3, barrier_given_up_set_up(), barrier_given_up_thread, no_finish);

@@ -10,30 +10,10 @@ static memwait_channel_t *channel(void)
 	return (memwait_channel_t *)shared->channel;
 }
 
-static void channel_set_up_for(unsigned int flags, unsigned int capacity)
+static void channel_set_up(unsigned int flags, unsigned int capacity)
 {
 	CHECK(memwait_channel_size(8, capacity) <= sizeof(shared->channel));
 	CHECK(!memwait_channel_init(channel(), flags, 8, capacity));
-}
-
-static void channel_set_up(void)
-{
-	channel_set_up_for(0, 1);
-}
-
-static void channel_private_set_up(void)
-{
-	channel_set_up_for(MEMWAIT_PRIVATE, 1);
-}
-
-static void channel_of_two_set_up(void)
-{
-	channel_set_up_for(0, 2);
-}
-
-static void channel_of_two_private_set_up(void)
-{
-	channel_set_up_for(MEMWAIT_PRIVATE, 2);
 }
 
 static void channel_send(uint64_t item)
@@ -80,14 +60,16 @@ static void channel_finish(void)
 	CHECK(!memwait_channel_destroy(channel()));
 }
 
-SCENARIO("channel two senders", 3, channel_set_up, channel_two_senders_thread, channel_finish);
-SCENARIO("channel private two senders", 3, channel_private_set_up, channel_two_senders_thread,
+SCENARIO("channel two senders", 3, channel_set_up(0, 1), channel_two_senders_thread,
 	 channel_finish);
-SCENARIO("channel two receivers", 3, channel_set_up, channel_two_receivers_thread, channel_finish);
-SCENARIO("channel private two receivers", 3, channel_private_set_up, channel_two_receivers_thread,
+SCENARIO("channel private two senders", 3, channel_set_up(PRIVATE, 1), channel_two_senders_thread,
 	 channel_finish);
-SCENARIO("channel of two", 3, channel_of_two_set_up, channel_two_receivers_thread, channel_finish);
-SCENARIO("channel private of two", 3, channel_of_two_private_set_up, channel_two_receivers_thread,
+SCENARIO("channel two receivers", 3, channel_set_up(0, 1), channel_two_receivers_thread,
+	 channel_finish);
+SCENARIO("channel private two receivers", 3, channel_set_up(PRIVATE, 1),
+	 channel_two_receivers_thread, channel_finish);
+SCENARIO("channel of two", 3, channel_set_up(0, 2), channel_two_receivers_thread, channel_finish);
+SCENARIO("channel private of two", 3, channel_set_up(PRIVATE, 2), channel_two_receivers_thread,
 	 channel_finish);
 
 /* Closed: those that receive get what is left, and then go; those that send go. */
@@ -118,11 +100,12 @@ static void channel_close_senders_thread(unsigned int thread)
 	} while (!ret);
 }
 
-SCENARIO("channel close", 3, channel_set_up, channel_close_thread, channel_finish);
-SCENARIO("channel private close", 3, channel_private_set_up, channel_close_thread, channel_finish);
-SCENARIO("channel close senders", 3, channel_set_up, channel_close_senders_thread, no_finish);
-SCENARIO("channel private close senders", 3, channel_private_set_up, channel_close_senders_thread,
-	 no_finish);
+SCENARIO("channel close", 3, channel_set_up(0, 1), channel_close_thread, channel_finish);
+SCENARIO("channel private close", 3, channel_set_up(PRIVATE, 1), channel_close_thread,
+	 channel_finish);
+SCENARIO("channel close senders", 3, channel_set_up(0, 1), channel_close_senders_thread, no_finish);
+SCENARIO("channel private close senders", 3, channel_set_up(PRIVATE, 1),
+	 channel_close_senders_thread, no_finish);
 
 /* Freed by one that has been told that the other is back from its call. */
 static void channel_freed_thread(unsigned int thread)
@@ -139,13 +122,13 @@ static void channel_freed_thread(unsigned int thread)
 	sim_free(shared->channel, sizeof(shared->channel));
 }
 
-SCENARIO("channel freed", 2, channel_set_up, channel_freed_thread, no_finish);
-SCENARIO("channel private freed", 2, channel_private_set_up, channel_freed_thread, no_finish);
+SCENARIO("channel freed", 2, channel_set_up(0, 1), channel_freed_thread, no_finish);
+SCENARIO("channel private freed", 2, channel_set_up(PRIVATE, 1), channel_freed_thread, no_finish);
 
 /* Without the device nobody can wait. */
 static void channel_missing_set_up(void)
 {
-	channel_private_set_up();
+	channel_set_up(PRIVATE, 1);
 	device_is_missing();
 }
 
@@ -168,13 +151,13 @@ static void channel_missing_thread(unsigned int thread)
 	}
 }
 
-SCENARIO("channel without the device", 3, channel_missing_set_up, channel_missing_thread,
+SCENARIO("channel without the device", 3, channel_missing_set_up(), channel_missing_thread,
 	 no_finish);
 
 /* Death: what is lost is at most the item that the dead one had in hand. */
 static void channel_sender_dies_set_up(void)
 {
-	channel_set_up();
+	channel_set_up(0, 1);
 	device_mortal(1, 24);
 }
 
@@ -189,22 +172,22 @@ static void channel_sender_dies_thread(unsigned int thread)
 		CHECK(!channel_receive(thread));
 }
 
-SCENARIO("channel sender dies", 3, channel_sender_dies_set_up, channel_sender_dies_thread,
+SCENARIO("channel sender dies", 3, channel_sender_dies_set_up(), channel_sender_dies_thread,
 	 no_finish);
 
 static void channel_receiver_dies_set_up(void)
 {
-	channel_of_two_set_up();
+	channel_set_up(0, 2);
 	device_mortal(1, 24);
 }
 
-SCENARIO("channel receiver dies", 3, channel_receiver_dies_set_up, channel_two_receivers_thread,
+SCENARIO("channel receiver dies", 3, channel_receiver_dies_set_up(), channel_two_receivers_thread,
 	 no_finish);
 
 /* It is closed or not; a thread that closes it again finds that. */
 static void channel_closer_dies_set_up(void)
 {
-	channel_set_up();
+	channel_set_up(0, 1);
 	device_mortal(0, 20);
 }
 
@@ -224,7 +207,7 @@ static void channel_closer_dies_thread(unsigned int thread)
 	} while (!ret);
 }
 
-SCENARIO("channel closer dies", 4, channel_closer_dies_set_up, channel_closer_dies_thread,
+SCENARIO("channel closer dies", 4, channel_closer_dies_set_up(), channel_closer_dies_thread,
 	 no_finish);
 
 static void channel_closer_dies_receivers_thread(unsigned int thread)
@@ -239,7 +222,7 @@ static void channel_closer_dies_receivers_thread(unsigned int thread)
 	CHECK(!ret || ret == EPIPE);
 }
 
-SCENARIO("channel closer of receivers dies", 4, channel_closer_dies_set_up,
+SCENARIO("channel closer of receivers dies", 4, channel_closer_dies_set_up(),
 	 channel_closer_dies_receivers_thread, no_finish);
 
 /* With a deadline. */
@@ -261,7 +244,7 @@ static void channel_timed_thread(unsigned int thread)
 	channel_send(1);
 }
 
-SCENARIO("channel deadline", 3, channel_set_up, channel_timed_thread, no_finish);
+SCENARIO("channel deadline", 3, channel_set_up(0, 1), channel_timed_thread, no_finish);
 
 /*
  * One cannot wake: what it would have to wake for it has not sent or received, and what it has, and
@@ -295,8 +278,8 @@ static void channel_owed_finish(void)
 	CHECK(!memwait_channel_destroy(channel()));
 }
 
-SCENARIO("channel owed", 3, channel_of_two_set_up, channel_owed_thread, channel_owed_finish);
-SCENARIO("channel private owed", 3, channel_of_two_private_set_up, channel_owed_thread,
+SCENARIO("channel owed", 3, channel_set_up(0, 2), channel_owed_thread, channel_owed_finish);
+SCENARIO("channel private owed", 3, channel_set_up(PRIVATE, 2), channel_owed_thread,
 	 channel_owed_finish);
 
 /* Who cannot wake the next one of its side has it woken by a call on the other side. */
@@ -326,17 +309,7 @@ static void channel_owed_lock_finish(void)
 	CHECK(!memwait_channel_destroy(channel()));
 }
 
-static void channel_of_three_set_up(void)
-{
-	channel_set_up_for(0, 3);
-}
-
-static void channel_of_three_private_set_up(void)
-{
-	channel_set_up_for(MEMWAIT_PRIVATE, 3);
-}
-
-SCENARIO("channel owed lock", 3, channel_of_three_set_up, channel_owed_lock_thread,
+SCENARIO("channel owed lock", 3, channel_set_up(0, 3), channel_owed_lock_thread,
 	 channel_owed_lock_finish);
-SCENARIO("channel private owed lock", 3, channel_of_three_private_set_up,
-	 channel_owed_lock_thread, channel_owed_lock_finish);
+SCENARIO("channel private owed lock", 3, channel_set_up(PRIVATE, 3), channel_owed_lock_thread,
+	 channel_owed_lock_finish);

@@ -5,31 +5,11 @@
 
 #include "../scenarios.h"
 
-static void cond_init(unsigned int cond_flags, unsigned int kind)
+static void cond_set_up(unsigned int cond_flags, unsigned int kind)
 {
 	CHECK(!memwait_cond_init(&shared->cond, cond_flags));
 	CHECK(!memwait_mutex_init(&shared->mutex, kind));
 	CHECK(!memwait_mutex_init(&shared->far_mutex, kind));
-}
-
-static void cond_set_up(void)
-{
-	cond_init(0, MEMWAIT_MUTEX_NORMAL);
-}
-
-static void cond_private_set_up(void)
-{
-	cond_init(MEMWAIT_PRIVATE, MEMWAIT_PRIVATE);
-}
-
-static void cond_fair_set_up(void)
-{
-	cond_init(0, MEMWAIT_MUTEX_FAIR);
-}
-
-static void cond_robust_set_up(void)
-{
-	cond_init(0, MEMWAIT_MUTEX_ROBUST);
 }
 
 static void cond_wait_for_data(memwait_mutex_t *mutex)
@@ -83,10 +63,10 @@ static void cond_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->mutex));
 }
 
-SCENARIO("cond signal", 3, cond_set_up, cond_signal_thread, cond_finish);
-SCENARIO("cond owed", 3, cond_set_up, cond_owed_thread, cond_finish);
-SCENARIO("cond private owed", 3, cond_private_set_up, cond_owed_thread, cond_finish);
-SCENARIO("cond private signal", 3, cond_private_set_up, cond_signal_thread, cond_finish);
+SCENARIO("cond signal", 3, cond_set_up(0, 0), cond_signal_thread, cond_finish);
+SCENARIO("cond owed", 3, cond_set_up(0, 0), cond_owed_thread, cond_finish);
+SCENARIO("cond private owed", 3, cond_set_up(PRIVATE, PRIVATE), cond_owed_thread, cond_finish);
+SCENARIO("cond private signal", 3, cond_set_up(PRIVATE, PRIVATE), cond_signal_thread, cond_finish);
 
 /* Broadcast, with those that sleep moved to the mutex if that can be. */
 static void cond_broadcast_by(unsigned int thread, memwait_mutex_t *mutex)
@@ -124,13 +104,14 @@ static void cond_broadcast_late_thread(unsigned int thread)
 	CHECK(!memwait_cond_broadcast(&shared->cond));
 }
 
-SCENARIO("cond broadcast", 3, cond_set_up, cond_broadcast_thread, cond_finish);
-SCENARIO("cond private broadcast", 3, cond_private_set_up, cond_broadcast_thread, cond_finish);
-SCENARIO("cond broadcast without the mutex", 3, cond_set_up, cond_broadcast_late_thread,
+SCENARIO("cond broadcast", 3, cond_set_up(0, 0), cond_broadcast_thread, cond_finish);
+SCENARIO("cond private broadcast", 3, cond_set_up(PRIVATE, PRIVATE), cond_broadcast_thread,
 	 cond_finish);
-SCENARIO("cond broadcast fair", 3, cond_fair_set_up, cond_broadcast_thread, cond_finish);
-SCENARIO("cond broadcast robust", 3, cond_robust_set_up, cond_broadcast_thread, cond_finish);
-SCENARIO("cond broadcast far", 3, cond_set_up, cond_far_thread, cond_finish);
+SCENARIO("cond broadcast without the mutex", 3, cond_set_up(0, 0), cond_broadcast_late_thread,
+	 cond_finish);
+SCENARIO("cond broadcast fair", 3, cond_set_up(0, FAIR), cond_broadcast_thread, cond_finish);
+SCENARIO("cond broadcast robust", 3, cond_set_up(0, ROBUST), cond_broadcast_thread, cond_finish);
+SCENARIO("cond broadcast far", 3, cond_set_up(0, 0), cond_far_thread, cond_finish);
 
 /* Waiters with two mutexes at the same time: the one that must not be moved is woken. */
 static void cond_two_mutexes_thread(unsigned int thread)
@@ -162,7 +143,7 @@ static void cond_two_mutexes_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->far_mutex));
 }
 
-SCENARIO("cond broadcast to two mutexes", 3, cond_set_up, cond_two_mutexes_thread,
+SCENARIO("cond broadcast to two mutexes", 3, cond_set_up(0, 0), cond_two_mutexes_thread,
 	 cond_two_mutexes_finish);
 
 /* Destroyed and freed after a broadcast, while those that were woken leave. */
@@ -185,9 +166,9 @@ static void cond_freed_thread(unsigned int thread)
 	sim_free(&shared->cond, sizeof(shared->cond));
 }
 
-SCENARIO("cond freed", 3, cond_set_up, cond_freed_thread, no_finish);
-SCENARIO("cond private freed", 3, cond_private_set_up, cond_freed_thread, no_finish);
-SCENARIO("cond fair freed", 3, cond_fair_set_up, cond_freed_thread, no_finish);
+SCENARIO("cond freed", 3, cond_set_up(0, 0), cond_freed_thread, no_finish);
+SCENARIO("cond private freed", 3, cond_set_up(PRIVATE, PRIVATE), cond_freed_thread, no_finish);
+SCENARIO("cond fair freed", 3, cond_set_up(0, FAIR), cond_freed_thread, no_finish);
 
 /* With a deadline. */
 static void cond_timed_thread(unsigned int thread)
@@ -213,7 +194,7 @@ static void cond_timed_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->mutex));
 }
 
-SCENARIO("cond deadline", 3, cond_set_up, cond_timed_thread, cond_timed_finish);
+SCENARIO("cond deadline", 3, cond_set_up(0, 0), cond_timed_thread, cond_timed_finish);
 
 /* Death of a waiter, or of the one that broadcasts, with a robust mutex. */
 static void cond_lock_again(int ret)
@@ -238,11 +219,11 @@ static void cond_death_thread(unsigned int thread)
 
 static void cond_death_set_up(void)
 {
-	cond_init(0, MEMWAIT_MUTEX_ROBUST);
+	cond_set_up(0, MEMWAIT_MUTEX_ROBUST);
 	device_mortal(1, 20);
 }
 
-SCENARIO("cond death", 3, cond_death_set_up, cond_death_thread, no_finish);
+SCENARIO("cond death", 3, cond_death_set_up(), cond_death_thread, no_finish);
 
 /*
  * With a mutex that is not: those that were moved are woken, though the thread that moved them has
@@ -256,7 +237,7 @@ static bool cond_may_stop(void)
 
 static void cond_mover_dies_set_up(void)
 {
-	cond_init(0, MEMWAIT_MUTEX_NORMAL);
+	cond_set_up(0, 0);
 	device_mortal(0, 20);
 	device_may_stop(cond_may_stop);
 }
@@ -274,4 +255,4 @@ static void cond_mover_dies_thread(unsigned int thread)
 	done[thread] = 1;
 }
 
-SCENARIO("cond broadcast death", 3, cond_mover_dies_set_up, cond_mover_dies_thread, no_finish);
+SCENARIO("cond broadcast death", 3, cond_mover_dies_set_up(), cond_mover_dies_thread, no_finish);

@@ -27,7 +27,7 @@ static void child_finish(void)
 	memwait_process = before;
 }
 
-SCENARIO("device child's number", 3, child_set_up, child_thread, child_finish);
+SCENARIO("device child's number", 3, child_set_up(), child_thread, child_finish);
 
 /* Each thread finds the device closed, and opens it again. */
 static void closed_set_up(void)
@@ -57,5 +57,5 @@ static void closed_finish(void)
 	CHECK(device_descriptors() <= 1);
 }
 
-SCENARIO("device closed", 2, closed_set_up, closed_thread, closed_finish);
-SCENARIO("device closed for several", 4, closed_set_up, closed_two_wait_thread, closed_finish);
+SCENARIO("device closed", 2, closed_set_up(), closed_thread, closed_finish);
+SCENARIO("device closed for several", 4, closed_set_up(), closed_two_wait_thread, closed_finish);

@@ -10,31 +10,6 @@ static void mutex_set_up(unsigned int kind)
 	CHECK(!memwait_mutex_init(&shared->mutex, kind));
 }
 
-static void mutex_shared_set_up(void)
-{
-	mutex_set_up(MEMWAIT_MUTEX_NORMAL);
-}
-
-static void mutex_private_set_up(void)
-{
-	mutex_set_up(MEMWAIT_PRIVATE);
-}
-
-static void mutex_fair_set_up(void)
-{
-	mutex_set_up(MEMWAIT_MUTEX_FAIR);
-}
-
-static void mutex_recursive_set_up(void)
-{
-	mutex_set_up(MEMWAIT_MUTEX_RECURSIVE);
-}
-
-static void mutex_robust_set_up(void)
-{
-	mutex_set_up(MEMWAIT_MUTEX_ROBUST);
-}
-
 static void mutex_thread(unsigned int thread)
 {
 	CHECK(!memwait_mutex_lock(&shared->mutex));
@@ -48,10 +23,10 @@ static void mutex_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->mutex));
 }
 
-SCENARIO("mutex", 3, mutex_shared_set_up, mutex_thread, mutex_finish);
-SCENARIO("mutex private", 3, mutex_private_set_up, mutex_thread, mutex_finish);
-SCENARIO("mutex fair", 3, mutex_fair_set_up, mutex_thread, mutex_finish);
-SCENARIO("mutex robust", 3, mutex_robust_set_up, mutex_thread, mutex_finish);
+SCENARIO("mutex", 3, mutex_set_up(0), mutex_thread, mutex_finish);
+SCENARIO("mutex private", 3, mutex_set_up(PRIVATE), mutex_thread, mutex_finish);
+SCENARIO("mutex fair", 3, mutex_set_up(FAIR), mutex_thread, mutex_finish);
+SCENARIO("mutex robust", 3, mutex_set_up(ROBUST), mutex_thread, mutex_finish);
 
 /* A notify that is late: for what was in this memory before. It hands nothing over. */
 static void mutex_late_thread(unsigned int thread)
@@ -68,7 +43,7 @@ static void mutex_late_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->mutex));
 }
 
-SCENARIO("mutex fair, notified late", 3, mutex_fair_set_up, mutex_late_thread, mutex_late_finish);
+SCENARIO("mutex fair, notified late", 3, mutex_set_up(FAIR), mutex_late_thread, mutex_late_finish);
 
 /* The owner of a recursive one is read by others. */
 static void mutex_recursive_thread(unsigned int thread)
@@ -80,7 +55,7 @@ static void mutex_recursive_thread(unsigned int thread)
 	CHECK(!memwait_mutex_unlock(&shared->mutex));
 }
 
-SCENARIO("mutex recursive", 3, mutex_recursive_set_up, mutex_recursive_thread, mutex_finish);
+SCENARIO("mutex recursive", 3, mutex_set_up(RECURSIVE), mutex_recursive_thread, mutex_finish);
 
 /* Tries only, and waits with a deadline. */
 static void mutex_try_thread(unsigned int thread)
@@ -106,14 +81,14 @@ static void mutex_try_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->mutex));
 }
 
-SCENARIO("mutex trylock", 3, mutex_shared_set_up, mutex_try_thread, mutex_try_finish);
-SCENARIO("mutex fair trylock", 3, mutex_fair_set_up, mutex_try_thread, mutex_try_finish);
-SCENARIO("mutex robust trylock", 3, mutex_robust_set_up, mutex_try_thread, mutex_try_finish);
+SCENARIO("mutex trylock", 3, mutex_set_up(0), mutex_try_thread, mutex_try_finish);
+SCENARIO("mutex fair trylock", 3, mutex_set_up(FAIR), mutex_try_thread, mutex_try_finish);
+SCENARIO("mutex robust trylock", 3, mutex_set_up(ROBUST), mutex_try_thread, mutex_try_finish);
 
 /* Without the device nobody can wait. What is unlocked is there for others all the same. */
 static void mutex_missing_set_up(void)
 {
-	mutex_shared_set_up();
+	mutex_set_up(0);
 	device_is_missing();
 }
 
@@ -134,7 +109,7 @@ static void mutex_missing_thread(unsigned int thread)
 	CHECK(!ret || ret == ENODEV);
 }
 
-SCENARIO("mutex without the device", 3, mutex_missing_set_up, mutex_missing_thread,
+SCENARIO("mutex without the device", 3, mutex_missing_set_up(), mutex_missing_thread,
 	 mutex_try_finish);
 
 /* The last one that has it frees what it guards, and the mutex itself. */
@@ -151,9 +126,9 @@ static void mutex_freed_thread(unsigned int thread)
 	sim_free(&shared->mutex, sizeof(shared->mutex));
 }
 
-SCENARIO("mutex freed", 3, mutex_shared_set_up, mutex_freed_thread, no_finish);
-SCENARIO("mutex private freed", 3, mutex_private_set_up, mutex_freed_thread, no_finish);
-SCENARIO("mutex robust freed", 3, mutex_robust_set_up, mutex_freed_thread, no_finish);
+SCENARIO("mutex freed", 3, mutex_set_up(0), mutex_freed_thread, no_finish);
+SCENARIO("mutex private freed", 3, mutex_set_up(PRIVATE), mutex_freed_thread, no_finish);
+SCENARIO("mutex robust freed", 3, mutex_set_up(ROBUST), mutex_freed_thread, no_finish);
 
 /* One that destroy says is not locked may be freed, with what it has guarded. */
 static void mutex_destroyed_thread(unsigned int thread)
@@ -169,8 +144,8 @@ static void mutex_destroyed_thread(unsigned int thread)
 	}
 }
 
-SCENARIO("mutex destroyed", 2, mutex_shared_set_up, mutex_destroyed_thread, no_finish);
-SCENARIO("mutex robust destroyed", 2, mutex_robust_set_up, mutex_destroyed_thread, no_finish);
+SCENARIO("mutex destroyed", 2, mutex_set_up(0), mutex_destroyed_thread, no_finish);
+SCENARIO("mutex robust destroyed", 2, mutex_set_up(ROBUST), mutex_destroyed_thread, no_finish);
 
 /*
  * Death. Of a mutex that is not robust it may stay locked then, if it was the holder that died: one
@@ -191,7 +166,7 @@ static bool mutex_may_stop(void)
 
 static void mutex_death_set_up(void)
 {
-	mutex_set_up(MEMWAIT_MUTEX_NORMAL);
+	mutex_set_up(0);
 	device_mortal(0, 12);
 	device_mortal(1, 12);
 	device_may_stop(mutex_may_stop);
@@ -203,7 +178,7 @@ static void mutex_death_thread(unsigned int thread)
 	done[thread] = 1;
 }
 
-SCENARIO("mutex death", 3, mutex_death_set_up, mutex_death_thread, no_finish);
+SCENARIO("mutex death", 3, mutex_death_set_up(), mutex_death_thread, no_finish);
 
 /* Of a robust one the next is told, and sees what the dead has written. */
 static void robust_death_set_up(void)
@@ -239,7 +214,7 @@ static void robust_death_finish(void)
 	CHECK(!memwait_mutex_destroy(&shared->mutex));
 }
 
-SCENARIO("mutex robust death", 3, robust_death_set_up, robust_death_thread, robust_death_finish);
+SCENARIO("mutex robust death", 3, robust_death_set_up(), robust_death_thread, robust_death_finish);
 
 /* One that gives up, although it may have been told. */
 static void robust_timed_death_thread(unsigned int thread)
@@ -266,7 +241,7 @@ static void robust_timed_death_set_up(void)
 	device_mortal(0, 14);
 }
 
-SCENARIO("mutex robust deadline death", 3, robust_timed_death_set_up, robust_timed_death_thread,
+SCENARIO("mutex robust deadline death", 3, robust_timed_death_set_up(), robust_timed_death_thread,
 	 robust_death_finish);
 
 /* Not made consistent, it is not recoverable; and nobody sleeps on it. */
@@ -285,7 +260,7 @@ static void robust_lost_thread(unsigned int thread)
 	CHECK(!ret || memwait_mutex_trylock(&shared->mutex) == ENOTRECOVERABLE);
 }
 
-SCENARIO("mutex robust not recoverable", 3, robust_death_set_up, robust_lost_thread,
+SCENARIO("mutex robust not recoverable", 3, robust_death_set_up(), robust_lost_thread,
 	 robust_death_finish);
 
 /* The mutex of a dead owner may be destroyed. */
@@ -309,5 +284,5 @@ static void robust_dead_destroyed_set_up(void)
 	device_mortal(0, 8);
 }
 
-SCENARIO("mutex robust death destroyed", 2, robust_dead_destroyed_set_up,
+SCENARIO("mutex robust death destroyed", 2, robust_dead_destroyed_set_up(),
 	 robust_dead_destroyed_thread, no_finish);

@@ -5,44 +5,9 @@
 
 #include "../scenarios.h"
 
-static void rwlock_set_up_as(unsigned int kind)
+static void rwlock_set_up(unsigned int kind)
 {
 	CHECK(!memwait_rwlock_init(&shared->rwlock, kind));
-}
-
-static void rwlock_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_WRITER);
-}
-
-static void rwlock_private_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_PRIVATE);
-}
-
-static void rwlock_fair_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_FAIR);
-}
-
-static void rwlock_robust_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_WRITER | MEMWAIT_RWLOCK_ROBUST);
-}
-
-static void rwlock_prefer_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_READER);
-}
-
-static void rwlock_prefer_private_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_PRIVATE);
-}
-
-static void rwlock_prefer_robust_set_up(void)
-{
-	rwlock_set_up_as(MEMWAIT_RWLOCK_PREFER_READER | MEMWAIT_RWLOCK_ROBUST);
 }
 
 static void rwlock_write(void)
@@ -160,26 +125,28 @@ static void rwlock_writer_owes_thread(unsigned int thread)
 	rwlock_owe();
 }
 
-SCENARIO("rwlock owed", 3, rwlock_set_up, rwlock_owed_thread, rwlock_finish);
-SCENARIO("rwlock owed private", 3, rwlock_private_set_up, rwlock_owed_thread, rwlock_finish);
-SCENARIO("rwlock owed fair", 3, rwlock_fair_set_up, rwlock_owed_thread, rwlock_finish);
-SCENARIO("rwlock owed robust", 3, rwlock_robust_set_up, rwlock_owed_thread, rwlock_finish);
-SCENARIO("rwlock owed prefer reader", 3, rwlock_prefer_set_up, rwlock_owed_thread, rwlock_finish);
-SCENARIO("rwlock gate owes", 4, rwlock_set_up, rwlock_gate_owes_thread, rwlock_finish);
-SCENARIO("rwlock try owes", 3, rwlock_set_up, rwlock_try_owes_thread, rwlock_finish);
-SCENARIO("rwlock writer owes", 3, rwlock_set_up, rwlock_writer_owes_thread, rwlock_finish);
-SCENARIO("rwlock writer owes fair", 3, rwlock_fair_set_up, rwlock_writer_owes_thread,
+SCENARIO("rwlock owed", 3, rwlock_set_up(WRITER), rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock owed private", 3, rwlock_set_up(WRITER | PRIVATE), rwlock_owed_thread,
 	 rwlock_finish);
-SCENARIO("rwlock writer owes robust", 3, rwlock_robust_set_up, rwlock_writer_owes_thread,
+SCENARIO("rwlock owed fair", 3, rwlock_set_up(FAIR), rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock owed robust", 3, rwlock_set_up(WRITER | ROBUST), rwlock_owed_thread,
 	 rwlock_finish);
-SCENARIO("rwlock writer owes prefer reader", 3, rwlock_prefer_set_up, rwlock_writer_owes_thread,
+SCENARIO("rwlock owed prefer reader", 3, rwlock_set_up(READER), rwlock_owed_thread, rwlock_finish);
+SCENARIO("rwlock gate owes", 4, rwlock_set_up(WRITER), rwlock_gate_owes_thread, rwlock_finish);
+SCENARIO("rwlock try owes", 3, rwlock_set_up(WRITER), rwlock_try_owes_thread, rwlock_finish);
+SCENARIO("rwlock writer owes", 3, rwlock_set_up(WRITER), rwlock_writer_owes_thread, rwlock_finish);
+SCENARIO("rwlock writer owes fair", 3, rwlock_set_up(FAIR), rwlock_writer_owes_thread,
+	 rwlock_finish);
+SCENARIO("rwlock writer owes robust", 3, rwlock_set_up(WRITER | ROBUST), rwlock_writer_owes_thread,
+	 rwlock_finish);
+SCENARIO("rwlock writer owes prefer reader", 3, rwlock_set_up(READER), rwlock_writer_owes_thread,
 	 rwlock_finish);
 
-SCENARIO("rwlock", 3, rwlock_set_up, rwlock_thread, rwlock_finish);
-SCENARIO("rwlock two writers", 3, rwlock_set_up, rwlock_writers_thread, rwlock_finish);
-SCENARIO("rwlock private", 3, rwlock_private_set_up, rwlock_thread, rwlock_finish);
-SCENARIO("rwlock fair", 3, rwlock_fair_set_up, rwlock_thread, rwlock_finish);
-SCENARIO("rwlock robust", 3, rwlock_robust_set_up, rwlock_thread, rwlock_finish);
+SCENARIO("rwlock", 3, rwlock_set_up(WRITER), rwlock_thread, rwlock_finish);
+SCENARIO("rwlock two writers", 3, rwlock_set_up(WRITER), rwlock_writers_thread, rwlock_finish);
+SCENARIO("rwlock private", 3, rwlock_set_up(WRITER | PRIVATE), rwlock_thread, rwlock_finish);
+SCENARIO("rwlock fair", 3, rwlock_set_up(FAIR), rwlock_thread, rwlock_finish);
+SCENARIO("rwlock robust", 3, rwlock_set_up(WRITER | ROBUST), rwlock_thread, rwlock_finish);
 
 /* One comes in twice, whatever the writer waits for. */
 static void rwlock_twice_thread(unsigned int thread)
@@ -193,12 +160,12 @@ static void rwlock_twice_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-SCENARIO("rwlock prefer reader", 3, rwlock_prefer_set_up, rwlock_twice_thread, rwlock_finish);
-SCENARIO("rwlock prefer reader two writers", 3, rwlock_prefer_set_up, rwlock_writers_thread,
+SCENARIO("rwlock prefer reader", 3, rwlock_set_up(READER), rwlock_twice_thread, rwlock_finish);
+SCENARIO("rwlock prefer reader two writers", 3, rwlock_set_up(READER), rwlock_writers_thread,
 	 rwlock_finish);
-SCENARIO("rwlock prefer reader private", 3, rwlock_prefer_private_set_up, rwlock_twice_thread,
+SCENARIO("rwlock prefer reader private", 3, rwlock_set_up(READER | PRIVATE), rwlock_twice_thread,
 	 rwlock_finish);
-SCENARIO("rwlock prefer reader robust", 3, rwlock_prefer_robust_set_up, rwlock_twice_thread,
+SCENARIO("rwlock prefer reader robust", 3, rwlock_set_up(READER | ROBUST), rwlock_twice_thread,
 	 rwlock_finish);
 
 static void rwlock_try_thread(unsigned int thread)
@@ -221,7 +188,7 @@ static void rwlock_try_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-SCENARIO("rwlock trylock", 3, rwlock_set_up, rwlock_try_thread, rwlock_finish);
+SCENARIO("rwlock trylock", 3, rwlock_set_up(WRITER), rwlock_try_thread, rwlock_finish);
 
 /* One that destroy says is not locked may be freed, with what it has guarded. */
 static void rwlock_destroyed_by(unsigned int thread, bool writes)
@@ -251,19 +218,19 @@ static void rwlock_reader_destroyed_thread(unsigned int thread)
 	rwlock_destroyed_by(thread, false);
 }
 
-SCENARIO("rwlock destroyed after a writer", 2, rwlock_set_up, rwlock_writer_destroyed_thread,
-	 no_finish);
-SCENARIO("rwlock destroyed after a reader", 2, rwlock_set_up, rwlock_reader_destroyed_thread,
-	 no_finish);
-SCENARIO("rwlock robust destroyed after a writer", 2, rwlock_robust_set_up,
+SCENARIO("rwlock destroyed after a writer", 2, rwlock_set_up(WRITER),
 	 rwlock_writer_destroyed_thread, no_finish);
-SCENARIO("rwlock robust destroyed after a reader", 2, rwlock_robust_set_up,
+SCENARIO("rwlock destroyed after a reader", 2, rwlock_set_up(WRITER),
+	 rwlock_reader_destroyed_thread, no_finish);
+SCENARIO("rwlock robust destroyed after a writer", 2, rwlock_set_up(WRITER | ROBUST),
+	 rwlock_writer_destroyed_thread, no_finish);
+SCENARIO("rwlock robust destroyed after a reader", 2, rwlock_set_up(WRITER | ROBUST),
 	 rwlock_reader_destroyed_thread, no_finish);
 
 /* Death of a writer. */
 static void rwlock_death_set_up(void)
 {
-	rwlock_robust_set_up();
+	rwlock_set_up(WRITER | ROBUST);
 	device_mortal(2, 16);
 }
 
@@ -289,7 +256,7 @@ static void rwlock_death_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-SCENARIO("rwlock death", 3, rwlock_death_set_up, rwlock_death_thread, rwlock_finish);
+SCENARIO("rwlock death", 3, rwlock_death_set_up(), rwlock_death_thread, rwlock_finish);
 
 static void rwlock_lost_thread(unsigned int thread)
 {
@@ -304,12 +271,12 @@ static void rwlock_lost_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-SCENARIO("rwlock not recoverable", 3, rwlock_death_set_up, rwlock_lost_thread, no_finish);
+SCENARIO("rwlock not recoverable", 3, rwlock_death_set_up(), rwlock_lost_thread, no_finish);
 
 /* One that inherits the gate, and gives up as there are readers, leaves the rest to the next. */
 static void rwlock_abandoned_set_up(void)
 {
-	rwlock_robust_set_up();
+	rwlock_set_up(WRITER | ROBUST);
 	device_mortal(2, 8);
 }
 
@@ -344,4 +311,4 @@ static void rwlock_abandoned_thread(unsigned int thread)
 	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
 }
 
-SCENARIO("rwlock abandoned", 4, rwlock_abandoned_set_up, rwlock_abandoned_thread, rwlock_finish);
+SCENARIO("rwlock abandoned", 4, rwlock_abandoned_set_up(), rwlock_abandoned_thread, rwlock_finish);

@@ -5,19 +5,9 @@
 
 #include "../scenarios.h"
 
-static void sem_init(unsigned int flags, unsigned int value)
+static void sem_set_up(unsigned int flags, unsigned int value)
 {
 	CHECK(!memwait_sem_init(&shared->sem, flags, value));
-}
-
-static void sem_set_up(void)
-{
-	sem_init(0, 0);
-}
-
-static void sem_private_set_up(void)
-{
-	sem_init(MEMWAIT_PRIVATE, 0);
 }
 
 static void sem_thread(unsigned int thread)
@@ -40,8 +30,8 @@ static void sem_finish(void)
 	CHECK(!memwait_sem_destroy(&shared->sem));
 }
 
-SCENARIO("sem", 3, sem_set_up, sem_thread, sem_finish);
-SCENARIO("sem private", 3, sem_private_set_up, sem_thread, sem_finish);
+SCENARIO("sem", 3, sem_set_up(0, 0), sem_thread, sem_finish);
+SCENARIO("sem private", 3, sem_set_up(PRIVATE, 0), sem_thread, sem_finish);
 
 /* Two post, two wait. */
 static void sem_many_thread(unsigned int thread)
@@ -53,20 +43,10 @@ static void sem_many_thread(unsigned int thread)
 	}
 }
 
-SCENARIO("sem two posts", 4, sem_set_up, sem_many_thread, sem_finish);
-SCENARIO("sem private two posts", 4, sem_private_set_up, sem_many_thread, sem_finish);
+SCENARIO("sem two posts", 4, sem_set_up(0, 0), sem_many_thread, sem_finish);
+SCENARIO("sem private two posts", 4, sem_set_up(PRIVATE, 0), sem_many_thread, sem_finish);
 
 /* As a lock. */
-static void sem_lock_set_up(void)
-{
-	sem_init(0, 1);
-}
-
-static void sem_lock_private_set_up(void)
-{
-	sem_init(MEMWAIT_PRIVATE, 1);
-}
-
 static void sem_lock_thread(unsigned int thread)
 {
 	CHECK(!memwait_sem_wait(&shared->sem));
@@ -80,8 +60,8 @@ static void sem_lock_finish(void)
 	CHECK(!memwait_sem_destroy(&shared->sem));
 }
 
-SCENARIO("sem as a lock", 3, sem_lock_set_up, sem_lock_thread, sem_lock_finish);
-SCENARIO("sem private as a lock", 3, sem_lock_private_set_up, sem_lock_thread, sem_lock_finish);
+SCENARIO("sem as a lock", 3, sem_set_up(0, 1), sem_lock_thread, sem_lock_finish);
+SCENARIO("sem private as a lock", 3, sem_set_up(PRIVATE, 1), sem_lock_thread, sem_lock_finish);
 
 /* A thread that has waited may free it. */
 static void sem_freed_thread(unsigned int thread)
@@ -95,8 +75,8 @@ static void sem_freed_thread(unsigned int thread)
 	sim_free(&shared->sem, sizeof(shared->sem));
 }
 
-SCENARIO("sem freed", 2, sem_set_up, sem_freed_thread, no_finish);
-SCENARIO("sem private freed", 2, sem_private_set_up, sem_freed_thread, no_finish);
+SCENARIO("sem freed", 2, sem_set_up(0, 0), sem_freed_thread, no_finish);
+SCENARIO("sem private freed", 2, sem_set_up(PRIVATE, 0), sem_freed_thread, no_finish);
 
 /* One that destroy says has no waiter may be freed, with what the posts have told of. */
 static void sem_destroyed_thread(unsigned int thread)
@@ -118,7 +98,7 @@ static void sem_destroyed_thread(unsigned int thread)
 	sim_free(&shared->sem, sizeof(shared->sem));
 }
 
-SCENARIO("sem destroyed", 2, sem_set_up, sem_destroyed_thread, no_finish);
+SCENARIO("sem destroyed", 2, sem_set_up(0, 0), sem_destroyed_thread, no_finish);
 
 /* With a deadline. No post is lost. */
 static void sem_timed_thread(unsigned int thread)
@@ -148,7 +128,7 @@ static void sem_timed_finish(void)
 	CHECK(!memwait_sem_destroy(&shared->sem));
 }
 
-SCENARIO("sem deadline", 3, sem_set_up, sem_timed_thread, sem_timed_finish);
+SCENARIO("sem deadline", 3, sem_set_up(0, 0), sem_timed_thread, sem_timed_finish);
 
 /*
  * Two posts for three waiters, of which two may die: nobody sleeps beside a value, and no more is
@@ -161,7 +141,7 @@ static bool sem_may_stop(void)
 
 static void sem_death_set_up(void)
 {
-	sem_set_up();
+	sem_set_up(0, 0);
 	device_mortal(1, 10);
 	device_mortal(2, 10);
 	device_may_stop(sem_may_stop);
@@ -187,4 +167,4 @@ static void sem_death_finish(void)
 	CHECK((uint32_t)value + done_by_all() + deaths() >= 2);
 }
 
-SCENARIO("sem death", 4, sem_death_set_up, sem_death_thread, sem_death_finish);
+SCENARIO("sem death", 4, sem_death_set_up(), sem_death_thread, sem_death_finish);

@@ -5,19 +5,9 @@
 
 #include "../scenarios.h"
 
-static void group_set_up_for(unsigned int flags, unsigned int count)
+static void group_set_up(unsigned int flags, unsigned int count)
 {
 	CHECK(!memwait_waitgroup_init(&shared->group, flags, count));
-}
-
-static void group_set_up(void)
-{
-	group_set_up_for(0, 2);
-}
-
-static void group_private_set_up(void)
-{
-	group_set_up_for(MEMWAIT_PRIVATE, 2);
 }
 
 /* A thread that has waited has all that was done before, and may free it. */
@@ -34,15 +24,10 @@ static void group_thread(unsigned int thread)
 	sim_free(&shared->group, sizeof(shared->group));
 }
 
-SCENARIO("waitgroup", 3, group_set_up, group_thread, no_finish);
-SCENARIO("waitgroup private", 3, group_private_set_up, group_thread, no_finish);
+SCENARIO("waitgroup", 3, group_set_up(0, 2), group_thread, no_finish);
+SCENARIO("waitgroup private", 3, group_set_up(PRIVATE, 2), group_thread, no_finish);
 
 /* Two wait, and the count rises again. */
-static void group_waiters_set_up(void)
-{
-	group_set_up_for(0, 1);
-}
-
 static void group_waiters_thread(unsigned int thread)
 {
 	if (thread) {
@@ -61,7 +46,7 @@ static void group_finish(void)
 	CHECK(!memwait_waitgroup_destroy(&shared->group));
 }
 
-SCENARIO("waitgroup two waiters", 3, group_waiters_set_up, group_waiters_thread, group_finish);
+SCENARIO("waitgroup two waiters", 3, group_set_up(0, 1), group_waiters_thread, group_finish);
 
 /* The last one can wake nobody, and what it does next makes up for it. */
 static void group_owed_thread(unsigned int thread)
@@ -82,13 +67,8 @@ static void group_owed_thread(unsigned int thread)
 	CHECK(!memwait_waitgroup_done(&shared->group));
 }
 
-static void group_owed_private_set_up(void)
-{
-	group_set_up_for(MEMWAIT_PRIVATE, 1);
-}
-
-SCENARIO("waitgroup owed", 3, group_waiters_set_up, group_owed_thread, group_finish);
-SCENARIO("waitgroup owed private", 3, group_owed_private_set_up, group_owed_thread, group_finish);
+SCENARIO("waitgroup owed", 3, group_set_up(0, 1), group_owed_thread, group_finish);
+SCENARIO("waitgroup owed private", 3, group_set_up(PRIVATE, 1), group_owed_thread, group_finish);
 
 /* Destroyed by one that has not waited. */
 static void group_destroyed_thread(unsigned int thread)
@@ -102,7 +82,7 @@ static void group_destroyed_thread(unsigned int thread)
 	}
 }
 
-SCENARIO("waitgroup destroyed", 2, group_waiters_set_up, group_destroyed_thread, no_finish);
+SCENARIO("waitgroup destroyed", 2, group_set_up(0, 1), group_destroyed_thread, no_finish);
 
 static void group_timed_thread(unsigned int thread)
 {
@@ -119,7 +99,7 @@ static void group_timed_thread(unsigned int thread)
 		CHECK(shared->data);
 }
 
-SCENARIO("waitgroup deadline", 2, group_waiters_set_up, group_timed_thread, group_finish);
+SCENARIO("waitgroup deadline", 2, group_set_up(0, 1), group_timed_thread, group_finish);
 
 /* One that dies is done, or is not. */
 static bool group_may_stop(void)
@@ -129,7 +109,7 @@ static bool group_may_stop(void)
 
 static void group_death_set_up(void)
 {
-	group_set_up();
+	group_set_up(0, 2);
 	device_mortal(0, 8);
 	device_may_stop(group_may_stop);
 }
@@ -142,4 +122,4 @@ static void group_death_thread(unsigned int thread)
 		CHECK(!memwait_waitgroup_wait(&shared->group));
 }
 
-SCENARIO("waitgroup death", 4, group_death_set_up, group_death_thread, no_finish);
+SCENARIO("waitgroup death", 4, group_death_set_up(), group_death_thread, no_finish);
