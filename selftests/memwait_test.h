@@ -480,6 +480,13 @@ static inline _Noreturn void stay(void)
 		pause();
 }
 
+/* A function that makes one call: for a table of functions, or a thread. */
+#define ADAPTER(name, parameter, call)						\
+static inline int name(parameter __attribute__((__unused__)))			\
+{										\
+	return call;								\
+}
+
 /* Zeroed anonymous memory that is shared over fork. */
 static inline void *shared_page(size_t size)
 {

@@ -233,72 +233,56 @@ static enum form draw_form(const char *doing)
 	return how;
 }
 
+/* A function of the library in one of its forms. @try: the call that does not wait. */
+#define CALL_IN_FORM(how, try, until, wait, time, op, ...)				\
+({											\
+	int ret_;									\
+											\
+	switch (how) {									\
+	case TRY:									\
+		ret_ = (try);								\
+		break;									\
+	case UNTIL:									\
+		ret_ = until(__VA_ARGS__, CLOCK_MONOTONIC, time);			\
+		break;									\
+	case ASYNC_UNTIL:								\
+		ret_ = until##_async(__VA_ARGS__, CLOCK_MONOTONIC, time, op);		\
+		break;									\
+	case ASYNC:									\
+		ret_ = wait##_async(__VA_ARGS__, op);					\
+		break;									\
+	default:									\
+		ret_ = wait(__VA_ARGS__);						\
+	}										\
+	ret_;										\
+})
+
 static int call_mutex(struct guarded *g, enum form how, const struct timespec *time,
 		      memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-		return memwait_mutex_trylock(&g->mutex);
-	case UNTIL:
-		return memwait_mutex_clocklock(&g->mutex, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_mutex_clocklock_async(&g->mutex, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_mutex_lock_async(&g->mutex, op);
-	default:
-		return memwait_mutex_lock(&g->mutex);
-	}
+	return CALL_IN_FORM(how, memwait_mutex_trylock(&g->mutex), memwait_mutex_clocklock,
+			    memwait_mutex_lock, time, op, &g->mutex);
 }
 
 static int call_writer(struct guarded *g, enum form how, const struct timespec *time,
 		       memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-		return memwait_rwlock_trywrlock(&g->rwlock);
-	case UNTIL:
-		return memwait_rwlock_clockwrlock(&g->rwlock, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_rwlock_clockwrlock_async(&g->rwlock, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_rwlock_wrlock_async(&g->rwlock, op);
-	default:
-		return memwait_rwlock_wrlock(&g->rwlock);
-	}
+	return CALL_IN_FORM(how, memwait_rwlock_trywrlock(&g->rwlock), memwait_rwlock_clockwrlock,
+			    memwait_rwlock_wrlock, time, op, &g->rwlock);
 }
 
 static int call_reader(struct guarded *g, enum form how, const struct timespec *time,
 		       memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-		return memwait_rwlock_tryrdlock(&g->rwlock);
-	case UNTIL:
-		return memwait_rwlock_clockrdlock(&g->rwlock, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_rwlock_clockrdlock_async(&g->rwlock, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_rwlock_rdlock_async(&g->rwlock, op);
-	default:
-		return memwait_rwlock_rdlock(&g->rwlock);
-	}
+	return CALL_IN_FORM(how, memwait_rwlock_tryrdlock(&g->rwlock), memwait_rwlock_clockrdlock,
+			    memwait_rwlock_rdlock, time, op, &g->rwlock);
 }
 
 static int call_sem(struct guarded *g, enum form how, const struct timespec *time,
 		    memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-		return memwait_sem_trywait(&g->sem);
-	case UNTIL:
-		return memwait_sem_clockwait(&g->sem, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_sem_clockwait_async(&g->sem, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_sem_wait_async(&g->sem, op);
-	default:
-		return memwait_sem_wait(&g->sem);
-	}
+	return CALL_IN_FORM(how, memwait_sem_trywait(&g->sem), memwait_sem_clockwait,
+			    memwait_sem_wait, time, op, &g->sem);
 }
 
 /* A lock made of what there is for words: the id of its owner, or 0; and CONTENDED. */
@@ -374,36 +358,14 @@ static int unlock_word(struct guarded *g)
 	return 0;
 }
 
-static int unlock_mutex(struct guarded *g)
-{
-	return memwait_mutex_unlock(&g->mutex);
-}
+#define GIVE(name, call)	ADAPTER(name, struct guarded *g, call)
 
-static int unlock_rwlock(struct guarded *g)
-{
-	return memwait_rwlock_unlock(&g->rwlock);
-}
-
-static int post(struct guarded *g)
-{
-	return memwait_sem_post(&g->sem);
-}
-
-static int make_mutex_consistent(struct guarded *g)
-{
-	return memwait_mutex_consistent(&g->mutex);
-}
-
-static int make_rwlock_consistent(struct guarded *g)
-{
-	return memwait_rwlock_consistent(&g->rwlock);
-}
-
-static int no_op(struct guarded *g)
-{
-	(void)g;
-	return 0;
-}
+GIVE(unlock_mutex, memwait_mutex_unlock(&g->mutex))
+GIVE(unlock_rwlock, memwait_rwlock_unlock(&g->rwlock))
+GIVE(post, memwait_sem_post(&g->sem))
+GIVE(make_mutex_consistent, memwait_mutex_consistent(&g->mutex))
+GIVE(make_rwlock_consistent, memwait_rwlock_consistent(&g->rwlock))
+GIVE(no_op, 0)
 
 struct calls {
 	int (*take)(struct guarded *g, enum form how, const struct timespec *time,

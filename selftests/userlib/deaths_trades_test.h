@@ -34,17 +34,8 @@ static void enter_queue(int o, int ret)
 static int call_cond(memwait_cond_t *cond, struct guarded *g, enum form how,
 		     const struct timespec *time, memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-	case UNTIL:
-		return memwait_cond_clockwait(cond, &g->mutex, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_cond_clockwait_async(cond, &g->mutex, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_cond_wait_async(cond, &g->mutex, op);
-	default:
-		return memwait_cond_wait(cond, &g->mutex);
-	}
+	return CALL_IN_FORM(how, memwait_cond_clockwait(cond, &g->mutex, CLOCK_MONOTONIC, time),
+			    memwait_cond_clockwait, memwait_cond_wait, time, op, cond, &g->mutex);
 }
 
 /* With the lock. */
@@ -178,18 +169,9 @@ static bool has_sent(int ret)
 static int call_send(const struct item *item, enum form how, const struct timespec *time,
 		     memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-		return memwait_channel_trysend(channel(), item);
-	case UNTIL:
-		return memwait_channel_clocksend(channel(), item, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_channel_clocksend_async(channel(), item, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_channel_send_async(channel(), item, op);
-	default:
-		return memwait_channel_send(channel(), item);
-	}
+	return CALL_IN_FORM(how, memwait_channel_trysend(channel(), item),
+			    memwait_channel_clocksend, memwait_channel_send, time, op, channel(),
+			    item);
 }
 
 static void send_items(int unused)
@@ -237,18 +219,9 @@ static bool has_received(int ret, const struct item *item)
 static int call_receive(struct item *item, enum form how, const struct timespec *time,
 			memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-		return memwait_channel_tryrecv(channel(), item);
-	case UNTIL:
-		return memwait_channel_clockrecv(channel(), item, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_channel_clockrecv_async(channel(), item, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_channel_recv_async(channel(), item, op);
-	default:
-		return memwait_channel_recv(channel(), item);
-	}
+	return CALL_IN_FORM(how, memwait_channel_tryrecv(channel(), item),
+			    memwait_channel_clockrecv, memwait_channel_recv, time, op, channel(),
+			    item);
 }
 
 static void receive_items(int unused)
@@ -304,17 +277,9 @@ static void return_from_barrier(int ret)
 
 static int call_barrier(enum form how, const struct timespec *time, memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-	case UNTIL:
-		return memwait_barrier_clockwait(&area->barrier, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_barrier_clockwait_async(&area->barrier, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_barrier_wait_async(&area->barrier, op);
-	default:
-		return memwait_barrier_wait(&area->barrier);
-	}
+	return CALL_IN_FORM(how, memwait_barrier_clockwait(&area->barrier, CLOCK_MONOTONIC, time),
+			    memwait_barrier_clockwait, memwait_barrier_wait, time, op,
+			    &area->barrier);
 }
 
 static void meet(int unused)
@@ -372,17 +337,9 @@ static void pass_epoch(uint32_t epoch, int ret)
 
 static int call_group(enum form how, const struct timespec *time, memwait_op_t *op)
 {
-	switch (how) {
-	case TRY:
-	case UNTIL:
-		return memwait_waitgroup_clockwait(&area->group, CLOCK_MONOTONIC, time);
-	case ASYNC_UNTIL:
-		return memwait_waitgroup_clockwait_async(&area->group, CLOCK_MONOTONIC, time, op);
-	case ASYNC:
-		return memwait_waitgroup_wait_async(&area->group, op);
-	default:
-		return memwait_waitgroup_wait(&area->group);
-	}
+	return CALL_IN_FORM(how, memwait_waitgroup_clockwait(&area->group, CLOCK_MONOTONIC, time),
+			    memwait_waitgroup_clockwait, memwait_waitgroup_wait, time, op,
+			    &area->group);
 }
 
 static void await_all(uint32_t epoch)

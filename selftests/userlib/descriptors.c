@@ -82,9 +82,7 @@ static bool is_untouched(int number, int thing, const struct stat *was)
 
 static int lock_and_unlock(void *mutex)
 {
-	int err = memwait_mutex_lock(mutex);
-
-	return err ? err : memwait_mutex_unlock(mutex);
+	return memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex);
 }
 
 USERLIB_TEST(L10_the_number_of_the_device_is_something_else)

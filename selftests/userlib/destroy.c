@@ -41,9 +41,7 @@ struct thing {
 
 static int set_up_cond(struct board *board, unsigned int flags)
 {
-	int err = memwait_mutex_init(&board->mutex, flags);
-
-	return err ? err : memwait_cond_init(&board->cond, flags);
+	return memwait_mutex_init(&board->mutex, flags) ?: memwait_cond_init(&board->cond, flags);
 }
 
 static int wait_for_cond(struct board *board)
@@ -58,25 +56,15 @@ static int wait_for_cond(struct board *board)
 
 static int wait_for_cond_async(struct board *board, memwait_op_t *op)
 {
-	int err = memwait_mutex_lock(&board->mutex);
-
-	return err ? err : memwait_cond_wait_async(&board->cond, &board->mutex, op);
+	return memwait_mutex_lock(&board->mutex) ?:
+	       memwait_cond_wait_async(&board->cond, &board->mutex, op);
 }
 
-static int signal_cond(struct board *board)
-{
-	return memwait_cond_signal(&board->cond);
-}
+#define BOARD_CALL(name, call)	ADAPTER(name, struct board *board, call)
 
-static int broadcast_cond(struct board *board)
-{
-	return memwait_cond_broadcast(&board->cond);
-}
-
-static int destroy_cond(struct board *board)
-{
-	return memwait_cond_destroy(&board->cond);
-}
+BOARD_CALL(signal_cond, memwait_cond_signal(&board->cond))
+BOARD_CALL(broadcast_cond, memwait_cond_broadcast(&board->cond))
+BOARD_CALL(destroy_cond, memwait_cond_destroy(&board->cond))
 
 static int set_up_barrier(struct board *board, unsigned int flags)
 {
@@ -103,10 +91,7 @@ static int come_last(struct board *board)
 	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : -1;
 }
 
-static int destroy_barrier(struct board *board)
-{
-	return memwait_barrier_destroy(&board->barrier);
-}
+BOARD_CALL(destroy_barrier, memwait_barrier_destroy(&board->barrier))
 
 static int set_up_group(struct board *board, unsigned int flags)
 {
@@ -125,15 +110,8 @@ static int wait_for_group_async(struct board *board, memwait_op_t *op)
 	return memwait_waitgroup_wait_async(&board->group, op);
 }
 
-static int be_done(struct board *board)
-{
-	return memwait_waitgroup_done(&board->group);
-}
-
-static int destroy_group(struct board *board)
-{
-	return memwait_waitgroup_destroy(&board->group);
-}
+BOARD_CALL(be_done, memwait_waitgroup_done(&board->group))
+BOARD_CALL(destroy_group, memwait_waitgroup_destroy(&board->group))
 
 static const struct thing things[] = {
 	{ set_up_cond, wait_for_cond, wait_for_cond_async, signal_cond, destroy_cond },

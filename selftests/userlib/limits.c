@@ -30,80 +30,24 @@ static memwait_channel_t *channel(void)
 	return (memwait_channel_t *)shared->channel;
 }
 
-static int lock_mutex(void)
-{
-	return memwait_mutex_lock(&shared->mutex);
-}
+/* What a process does, or waits for. */
+#define STEP(name, call)	ADAPTER(name, void, call)
 
-static int trylock_mutex(void)
-{
-	return memwait_mutex_trylock(&shared->mutex);
-}
-
-static int unlock_mutex(void)
-{
-	return memwait_mutex_unlock(&shared->mutex);
-}
-
-static int init_and_lock_fair(void)
-{
-	return memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_FAIR) || lock_mutex();
-}
-
-static int init_and_lock_recursive(void)
-{
-	return memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_RECURSIVE) || lock_mutex();
-}
-
-static int init_and_lock_robust(void)
-{
-	return memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST) || lock_mutex();
-}
-
-static int read_lock(void)
-{
-	return memwait_rwlock_rdlock(&shared->rwlock);
-}
-
-static int try_read_lock(void)
-{
-	return memwait_rwlock_tryrdlock(&shared->rwlock);
-}
-
-static int write_lock(void)
-{
-	return memwait_rwlock_wrlock(&shared->rwlock);
-}
-
-static int try_write_lock(void)
-{
-	return memwait_rwlock_trywrlock(&shared->rwlock);
-}
-
-static int unlock_rwlock(void)
-{
-	return memwait_rwlock_unlock(&shared->rwlock);
-}
-
-static int init_sem(void)
-{
-	return memwait_sem_init(&shared->sem, 0, 0);
-}
-
-static int wait_for_sem(void)
-{
-	return memwait_sem_wait(&shared->sem);
-}
-
-static int post(void)
-{
-	return memwait_sem_post(&shared->sem);
-}
-
-static int init_cond(void)
-{
-	return memwait_cond_init(&shared->cond, 0);
-}
+STEP(lock_mutex, memwait_mutex_lock(&shared->mutex))
+STEP(trylock_mutex, memwait_mutex_trylock(&shared->mutex))
+STEP(unlock_mutex, memwait_mutex_unlock(&shared->mutex))
+STEP(lock_fair, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_FAIR) || lock_mutex())
+STEP(lock_recursive, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_RECURSIVE) || lock_mutex())
+STEP(lock_robust, memwait_mutex_init(&shared->mutex, MEMWAIT_MUTEX_ROBUST) || lock_mutex())
+STEP(read_lock, memwait_rwlock_rdlock(&shared->rwlock))
+STEP(try_read_lock, memwait_rwlock_tryrdlock(&shared->rwlock))
+STEP(write_lock, memwait_rwlock_wrlock(&shared->rwlock))
+STEP(try_write_lock, memwait_rwlock_trywrlock(&shared->rwlock))
+STEP(unlock_rwlock, memwait_rwlock_unlock(&shared->rwlock))
+STEP(init_sem, memwait_sem_init(&shared->sem, 0, 0))
+STEP(wait_for_sem, memwait_sem_wait(&shared->sem))
+STEP(post, memwait_sem_post(&shared->sem))
+STEP(init_cond, memwait_cond_init(&shared->cond, 0))
 
 static int wait_for_cond(void)
 {
@@ -126,30 +70,11 @@ static int broadcast_cond(void)
 	return memwait_cond_broadcast(&shared->cond);
 }
 
-static int init_group(void)
-{
-	return memwait_waitgroup_init(&shared->group, 0, 1);
-}
-
-static int add_to_group(void)
-{
-	return memwait_waitgroup_add(&shared->group, 1);
-}
-
-static int wait_for_group(void)
-{
-	return memwait_waitgroup_wait(&shared->group);
-}
-
-static int done(void)
-{
-	return memwait_waitgroup_done(&shared->group);
-}
-
-static int init_barrier(void)
-{
-	return memwait_barrier_init(&shared->barrier, 0, 2);
-}
+STEP(init_group, memwait_waitgroup_init(&shared->group, 0, 1))
+STEP(add_to_group, memwait_waitgroup_add(&shared->group, 1))
+STEP(wait_for_group, memwait_waitgroup_wait(&shared->group))
+STEP(done, memwait_waitgroup_done(&shared->group))
+STEP(init_barrier, memwait_barrier_init(&shared->barrier, 0, 2))
 
 static int come_to_barrier(void)
 {
@@ -158,56 +83,18 @@ static int come_to_barrier(void)
 	return err == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : err;
 }
 
-static int init_channel(void)
-{
-	return memwait_channel_init(channel(), 0, sizeof(uint64_t), 1);
-}
-
-static int fill_channel(void)
-{
-	return init_channel() || memwait_channel_send(channel(), &shared->item);
-}
-
-static int receive(void)
-{
-	return memwait_channel_recv(channel(), &shared->item);
-}
-
-static int send_to_channel(void)
-{
-	return memwait_channel_send(channel(), &shared->item);
-}
-
-static int close_channel(void)
-{
-	return memwait_channel_close(channel());
-}
-
-static int receive_the_end(void)
-{
-	return receive() != EPIPE;
-}
+STEP(init_channel, memwait_channel_init(channel(), 0, sizeof(uint64_t), 1))
+STEP(fill_channel, init_channel() || memwait_channel_send(channel(), &shared->item))
+STEP(receive, memwait_channel_recv(channel(), &shared->item))
+STEP(send_to_channel, memwait_channel_send(channel(), &shared->item))
+STEP(close_channel, memwait_channel_close(channel()))
+STEP(receive_the_end, receive() != EPIPE)
 
 /* What another process does afterwards: it may get it, or come later than one that waits. */
-static int visit_mutex(void)
-{
-	return trylock_mutex() ? 0 : unlock_mutex();
-}
-
-static int visit_reading(void)
-{
-	return try_read_lock() ? 0 : unlock_rwlock();
-}
-
-static int visit_writing(void)
-{
-	return try_write_lock() ? 0 : unlock_rwlock();
-}
-
-static int visit_cond(void)
-{
-	return memwait_cond_signal(&shared->cond);
-}
+STEP(visit_mutex, trylock_mutex() ? 0 : unlock_mutex())
+STEP(visit_reading, try_read_lock() ? 0 : unlock_rwlock())
+STEP(visit_writing, try_write_lock() ? 0 : unlock_rwlock())
+STEP(visit_cond, memwait_cond_signal(&shared->cond))
 
 /* One process begins, another one waits, and the first one ends it. @next: if it cannot wake. */
 static const struct way {
@@ -219,9 +106,9 @@ static const struct way {
 } ways[] = {
 	{ "mutex", lock_mutex, lock_mutex, unlock_mutex, visit_mutex },
 	{ "mutex, tried", trylock_mutex, lock_mutex, unlock_mutex, visit_mutex },
-	{ "fair mutex", init_and_lock_fair, lock_mutex, unlock_mutex, visit_mutex },
-	{ "recursive mutex", init_and_lock_recursive, lock_mutex, unlock_mutex, visit_mutex },
-	{ "robust mutex", init_and_lock_robust, lock_mutex, unlock_mutex, visit_mutex },
+	{ "fair mutex", lock_fair, lock_mutex, unlock_mutex, visit_mutex },
+	{ "recursive mutex", lock_recursive, lock_mutex, unlock_mutex, visit_mutex },
+	{ "robust mutex", lock_robust, lock_mutex, unlock_mutex, visit_mutex },
 	{ "reader", read_lock, write_lock, unlock_rwlock, visit_reading },
 	{ "reader, tried", try_read_lock, write_lock, unlock_rwlock, visit_writing },
 	{ "writer", write_lock, read_lock, unlock_rwlock, visit_reading },

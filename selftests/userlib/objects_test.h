@@ -38,9 +38,7 @@ struct way {
 
 static inline int make_locked(void *object, unsigned int kind)
 {
-	int err = memwait_mutex_init(object, kind);
-
-	return err ? err : memwait_mutex_lock(object);
+	return memwait_mutex_init(object, kind) ?: memwait_mutex_lock(object);
 }
 
 static const struct way mutex_way = {
@@ -57,9 +55,7 @@ static const struct way mutex_way = {
 
 static inline int make_written(void *object, unsigned int kind)
 {
-	int err = memwait_rwlock_init(object, kind);
-
-	return err ? err : memwait_rwlock_wrlock(object);
+	return memwait_rwlock_init(object, kind) ?: memwait_rwlock_wrlock(object);
 }
 
 static const struct way read_way = {
@@ -77,9 +73,7 @@ static const struct way read_way = {
 
 static inline int make_read(void *object, unsigned int kind)
 {
-	int err = memwait_rwlock_init(object, kind);
-
-	return err ? err : memwait_rwlock_rdlock(object);
+	return memwait_rwlock_init(object, kind) ?: memwait_rwlock_rdlock(object);
 }
 
 #define WRITE_WAY(make_)	{						\

@@ -60,9 +60,7 @@ static int unlock_monitor(void *object)
 
 static int wait_in_monitor(void *object)
 {
-	int err = enter_monitor(object);
-
-	return err ? err : unlock_monitor(object);
+	return enter_monitor(object) ?: unlock_monitor(object);
 }
 
 static int wait_in_monitor_async(void *object, memwait_op_t *op)

@@ -7,25 +7,10 @@
 
 #define ROUNDS		(getenv("MEMWAIT_LOADS") ? 200 : 1000)
 
-static inline int lock_it(void *mutex)
-{
-	return memwait_mutex_lock(mutex);
-}
-
-static inline int trylock_it(void *mutex)
-{
-	return memwait_mutex_trylock(mutex);
-}
-
-static inline int unlock_it(void *mutex)
-{
-	return memwait_mutex_unlock(mutex);
-}
-
-static inline int make_it_consistent(void *mutex)
-{
-	return memwait_mutex_consistent(mutex);
-}
+ADAPTER(lock_it, void *mutex, memwait_mutex_lock(mutex))
+ADAPTER(trylock_it, void *mutex, memwait_mutex_trylock(mutex))
+ADAPTER(unlock_it, void *mutex, memwait_mutex_unlock(mutex))
+ADAPTER(make_it_consistent, void *mutex, memwait_mutex_consistent(mutex))
 
 /* An object is shared by all, or by the threads of this process. */
 static const unsigned int kinds[] = {
@@ -142,12 +127,7 @@ static inline void visit(struct board *board)
 		board->violations++;
 }
 
-static inline int lock_and_unlock(void *mutex)
-{
-	int err = memwait_mutex_lock(mutex);
-
-	return err ? err : memwait_mutex_unlock(mutex);
-}
+ADAPTER(lock_and_unlock, void *mutex, memwait_mutex_lock(mutex) ?: memwait_mutex_unlock(mutex))
 
 /* The first of a robust mutex: who has it, and two bits. */
 static inline uint64_t *word_of(memwait_mutex_t *mutex)

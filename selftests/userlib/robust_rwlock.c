@@ -18,45 +18,16 @@ struct entering {
 	memwait_op_t op;
 };
 
-static int rdlock_it(void *rwlock)
-{
-	return memwait_rwlock_rdlock(rwlock);
-}
-
-static int wrlock_it(void *rwlock)
-{
-	return memwait_rwlock_wrlock(rwlock);
-}
-
-static int trywrlock_it(void *rwlock)
-{
-	return memwait_rwlock_trywrlock(rwlock);
-}
-
-static int unlock_rwlock(void *rwlock)
-{
-	return memwait_rwlock_unlock(rwlock);
-}
-
-static int make_rwlock_consistent(void *rwlock)
-{
-	return memwait_rwlock_consistent(rwlock);
-}
+ADAPTER(rdlock_it, void *rwlock, memwait_rwlock_rdlock(rwlock))
+ADAPTER(wrlock_it, void *rwlock, memwait_rwlock_wrlock(rwlock))
+ADAPTER(trywrlock_it, void *rwlock, memwait_rwlock_trywrlock(rwlock))
+ADAPTER(unlock_rwlock, void *rwlock, memwait_rwlock_unlock(rwlock))
+ADAPTER(make_rwlock_consistent, void *rwlock, memwait_rwlock_consistent(rwlock))
 
 /* As a reader it is not alone. */
-static int look_in(void *rwlock)
-{
-	int ret = memwait_rwlock_tryrdlock(rwlock);
-
-	return ret ? ret : memwait_rwlock_unlock(rwlock);
-}
-
-static int lock_and_unlock_rwlock(void *rwlock)
-{
-	int ret = memwait_rwlock_wrlock(rwlock);
-
-	return ret ? ret : memwait_rwlock_unlock(rwlock);
-}
+ADAPTER(look_in, void *rwlock, memwait_rwlock_tryrdlock(rwlock) ?: memwait_rwlock_unlock(rwlock))
+ADAPTER(lock_and_unlock_rwlock, void *rwlock, memwait_rwlock_wrlock(rwlock) ?:
+	memwait_rwlock_unlock(rwlock))
 
 static void leave_rwlock(struct entering *entering)
 {

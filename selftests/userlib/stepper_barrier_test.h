@@ -5,10 +5,7 @@
 
 #include "stepper_test.h"
 
-static int make_barrier(struct stage *stage)
-{
-	return memwait_barrier_init(&scene->objects.barrier, 0, stage->scenario->number);
-}
+STAGE_CALL(make_barrier, memwait_barrier_init(&scene->objects.barrier, 0, stage->scenario->number))
 
 static int note_serial(struct objects *objects, int ret)
 {
@@ -18,10 +15,7 @@ static int note_serial(struct objects *objects, int ret)
 	return 0;
 }
 
-static int arrive(struct objects *objects)
-{
-	return note_serial(objects, memwait_barrier_wait(&objects->barrier));
-}
+OPERATION(arrive, note_serial(objects, memwait_barrier_wait(&objects->barrier)))
 
 static int meet(struct objects *objects, int me)
 {

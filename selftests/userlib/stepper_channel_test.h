@@ -30,20 +30,9 @@ static int make_channel(struct stage *stage)
 }
 
 /* The victim's is the next one. */
-static int send_item(struct objects *objects)
-{
-	return memwait_channel_send(channel_of(objects), &objects->item[VICTIM]);
-}
-
-static int receive_item(struct objects *objects)
-{
-	return memwait_channel_recv(channel_of(objects), &objects->item[VICTIM]);
-}
-
-static int close_channel(struct objects *objects)
-{
-	return memwait_channel_close(channel_of(objects));
-}
+OPERATION(send_item, memwait_channel_send(channel_of(objects), &objects->item[VICTIM]))
+OPERATION(receive_item, memwait_channel_recv(channel_of(objects), &objects->item[VICTIM]))
+OPERATION(close_channel, memwait_channel_close(channel_of(objects)))
 
 /* Helpers send what comes after the victim's. */
 static int send_late(struct objects *objects, int me)

@@ -5,25 +5,11 @@
 
 #include "stepper_mutex_test.h"
 
-static int make_cond(struct stage *stage)
-{
-	return memwait_cond_init(&scene->objects.cond, 0) || make_mutex(stage);
-}
+STAGE_CALL(make_cond, memwait_cond_init(&scene->objects.cond, 0) || make_mutex(stage))
 
-static int wait_for_cond(struct objects *objects)
-{
-	return memwait_cond_wait(&objects->cond, &objects->mutex);
-}
-
-static int signal_cond(struct objects *objects)
-{
-	return memwait_cond_signal(&objects->cond);
-}
-
-static int broadcast_cond(struct objects *objects)
-{
-	return memwait_cond_broadcast(&objects->cond);
-}
+OPERATION(wait_for_cond, memwait_cond_wait(&objects->cond, &objects->mutex))
+OPERATION(signal_cond, memwait_cond_signal(&objects->cond))
+OPERATION(broadcast_cond, memwait_cond_broadcast(&objects->cond))
 
 static int await_cond(struct objects *objects, int me)
 {
@@ -113,12 +99,8 @@ static int release_cond(struct stage *stage)
 	return unlock_mutex(&scene->objects);
 }
 
-static int release_cond_by_broadcast(struct stage *stage)
-{
-	(void)stage;
-	return lock_mutex(&scene->objects) || broadcast_cond(&scene->objects) ||
-	       unlock_mutex(&scene->objects);
-}
+STAGE_CALL(release_cond_by_broadcast, lock_mutex(&scene->objects) ||
+	   broadcast_cond(&scene->objects) || unlock_mutex(&scene->objects))
 
 /* Others wait; the victim signals. */
 static const char *check_cond_signal(struct stage *stage)

@@ -5,44 +5,19 @@
 
 #include "stepper_test.h"
 
-static int make_mutex(struct stage *stage)
-{
-	(void)stage;
-	return memwait_mutex_init(&scene->objects.mutex, scene->kind);
-}
+STAGE_CALL(make_mutex, memwait_mutex_init(&scene->objects.mutex, scene->kind))
 
-static int lock_mutex(struct objects *objects)
-{
-	return memwait_mutex_lock(&objects->mutex);
-}
-
-static int trylock_mutex(struct objects *objects)
-{
-	return memwait_mutex_trylock(&objects->mutex);
-}
-
-static int unlock_mutex(struct objects *objects)
-{
-	return memwait_mutex_unlock(&objects->mutex);
-}
+OPERATION(lock_mutex, memwait_mutex_lock(&objects->mutex))
+OPERATION(trylock_mutex, memwait_mutex_trylock(&objects->mutex))
+OPERATION(unlock_mutex, memwait_mutex_unlock(&objects->mutex))
 
 /* The test's process has it. */
-static int make_locked_mutex(struct stage *stage)
-{
-	return make_mutex(stage) || memwait_mutex_lock(&scene->objects.mutex);
-}
+STAGE_CALL(make_locked_mutex, make_mutex(stage) || memwait_mutex_lock(&scene->objects.mutex))
 
-static int lock_twice(struct objects *objects)
-{
-	return lock_mutex(objects) || lock_mutex(objects);
-}
+OPERATION(lock_twice, lock_mutex(objects) || lock_mutex(objects))
 
 /* As daemons do: the library opens the device again. */
-static int close_all(struct objects *objects)
-{
-	(void)objects;
-	return close_range(STDERR_FILENO + 1, ~0U, 0);
-}
+OPERATION(close_all, close_range(STDERR_FILENO + 1, ~0U, 0))
 
 static int keep_mutex(struct objects *objects, int me)
 {
@@ -69,21 +44,13 @@ static int kill_owner(struct stage *stage)
 	return 0;
 }
 
-static int make_dead_mutex(struct stage *stage)
-{
-	return make_helpers_mutex(stage) || kill_owner(stage);
-}
+STAGE_CALL(make_dead_mutex, make_helpers_mutex(stage) || kill_owner(stage))
 
-static int lock_dead_mutex(struct objects *objects)
-{
-	return lock_mutex(objects) != EOWNERDEAD;
-}
+OPERATION(lock_dead_mutex, lock_mutex(objects) != EOWNERDEAD)
 
 static int mend_and_unlock(struct objects *objects)
 {
-	int err = memwait_mutex_consistent(&objects->mutex);
-
-	return err ? err : unlock_mutex(objects);
+	return memwait_mutex_consistent(&objects->mutex) ?: unlock_mutex(objects);
 }
 
 /* After a lock of the mutex: 0 if it can be used, and unlocked. */
@@ -246,11 +213,7 @@ static const char *check_lost_mutex(struct stage *stage)
 	return NULL;
 }
 
-static int release_mutex(struct stage *stage)
-{
-	(void)stage;
-	return memwait_mutex_unlock(&scene->objects.mutex);
-}
+STAGE_CALL(release_mutex, memwait_mutex_unlock(&scene->objects.mutex))
 
 static int lock_too_late(struct objects *objects)
 {
@@ -259,15 +222,8 @@ static int lock_too_late(struct objects *objects)
 	return memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &past) != ETIMEDOUT;
 }
 
-static int trylock_in_vain(struct objects *objects)
-{
-	return trylock_mutex(objects) != EBUSY;
-}
-
-static int lock_in_vain(struct objects *objects)
-{
-	return lock_mutex(objects) != EDEADLK;
-}
+OPERATION(trylock_in_vain, trylock_mutex(objects) != EBUSY)
+OPERATION(lock_in_vain, lock_mutex(objects) != EDEADLK)
 
 #define MUTEX_TEST(id, text, ...) STEPPER_TEST(mutex_##id, "mutex " text,			\
 					       .check = check_mutex, __VA_ARGS__)
@@ -408,20 +364,9 @@ static int run_loop(struct objects *objects, int ret)
 	return ret ? ret : objects->called_back;
 }
 
-static int lock_by_loop(struct objects *objects)
-{
-	return run_loop(objects, memwait_mutex_lock_async(&objects->mutex, &op));
-}
-
-static int execute_locked(struct objects *objects)
-{
-	return run_loop(objects, memwait_mutex_execute_locked(&objects->mutex, &op));
-}
-
-static int take_by_loop(struct objects *objects)
-{
-	return run_loop(objects, memwait_sem_wait_async(&objects->sem, &op));
-}
+OPERATION(lock_by_loop, run_loop(objects, memwait_mutex_lock_async(&objects->mutex, &op)))
+OPERATION(execute_locked, run_loop(objects, memwait_mutex_execute_locked(&objects->mutex, &op)))
+OPERATION(take_by_loop, run_loop(objects, memwait_sem_wait_async(&objects->sem, &op)))
 
 /* A helper that waits in a loop. */
 static int visit_by_loop(struct objects *objects, int me)

@@ -5,36 +5,14 @@
 
 #include "stepper_mutex_test.h"
 
-static int make_rwlock(struct stage *stage)
-{
-	(void)stage;
-	return memwait_rwlock_init(&scene->objects.rwlock, scene->kind);
-}
+STAGE_CALL(make_rwlock, memwait_rwlock_init(&scene->objects.rwlock, scene->kind))
 
-static int rdlock(struct objects *objects)
-{
-	return memwait_rwlock_rdlock(&objects->rwlock);
-}
+OPERATION(rdlock, memwait_rwlock_rdlock(&objects->rwlock))
+OPERATION(wrlock, memwait_rwlock_wrlock(&objects->rwlock))
+OPERATION(unlock_rwlock, memwait_rwlock_unlock(&objects->rwlock))
 
-static int wrlock(struct objects *objects)
-{
-	return memwait_rwlock_wrlock(&objects->rwlock);
-}
-
-static int unlock_rwlock(struct objects *objects)
-{
-	return memwait_rwlock_unlock(&objects->rwlock);
-}
-
-static int make_read_rwlock(struct stage *stage)
-{
-	return make_rwlock(stage) || rdlock(&scene->objects);
-}
-
-static int make_written_rwlock(struct stage *stage)
-{
-	return make_rwlock(stage) || wrlock(&scene->objects);
-}
+STAGE_CALL(make_read_rwlock, make_rwlock(stage) || rdlock(&scene->objects))
+STAGE_CALL(make_written_rwlock, make_rwlock(stage) || wrlock(&scene->objects))
 
 static int keep_rwlock(struct objects *objects, int me)
 {
@@ -53,21 +31,13 @@ static int make_helpers_rwlock(struct stage *stage)
 	return scene->requests[HELPERS - 1].result;
 }
 
-static int make_dead_rwlock(struct stage *stage)
-{
-	return make_helpers_rwlock(stage) || kill_owner(stage);
-}
+STAGE_CALL(make_dead_rwlock, make_helpers_rwlock(stage) || kill_owner(stage))
 
-static int write_dead(struct objects *objects)
-{
-	return wrlock(objects) != EOWNERDEAD;
-}
+OPERATION(write_dead, wrlock(objects) != EOWNERDEAD)
 
 static int mend_and_unlock_rwlock(struct objects *objects)
 {
-	int err = memwait_rwlock_consistent(&objects->rwlock);
-
-	return err ? err : unlock_rwlock(objects);
+	return memwait_rwlock_consistent(&objects->rwlock) ?: unlock_rwlock(objects);
 }
 
 /* Whoever is told of a death has it for writing. */
@@ -179,11 +149,7 @@ static const char *check_rwlock(struct stage *stage)
 	return wrong;
 }
 
-static int release_rwlock(struct stage *stage)
-{
-	(void)stage;
-	return unlock_rwlock(&scene->objects);
-}
+STAGE_CALL(release_rwlock, unlock_rwlock(&scene->objects))
 
 #define RWLOCK_TEST(id, text, ...) STEPPER_TEST(rwlock_##id, "read-write lock " text,		\
 						.check = check_rwlock, __VA_ARGS__)

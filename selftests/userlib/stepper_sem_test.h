@@ -5,22 +5,10 @@
 
 #include "stepper_mutex_test.h"
 
-static int make_sem(struct stage *stage)
-{
-	(void)stage;
-	return memwait_sem_init(&scene->objects.sem, 0, 0);
-}
+STAGE_CALL(make_sem, memwait_sem_init(&scene->objects.sem, 0, 0))
+STAGE_CALL(make_posted_sem, memwait_sem_init(&scene->objects.sem, 0, 1))
 
-static int make_posted_sem(struct stage *stage)
-{
-	(void)stage;
-	return memwait_sem_init(&scene->objects.sem, 0, 1);
-}
-
-static int wait_for_sem(struct objects *objects)
-{
-	return memwait_sem_wait(&objects->sem);
-}
+OPERATION(wait_for_sem, memwait_sem_wait(&objects->sem))
 
 static int wait_too_late(struct objects *objects)
 {
@@ -29,10 +17,7 @@ static int wait_too_late(struct objects *objects)
 	return memwait_sem_clockwait(&objects->sem, CLOCK_MONOTONIC, &past) != ETIMEDOUT;
 }
 
-static int post_sem(struct objects *objects)
-{
-	return memwait_sem_post(&objects->sem);
-}
+OPERATION(post_sem, memwait_sem_post(&objects->sem))
 
 static int take(struct objects *objects, int me)
 {

@@ -883,6 +883,10 @@ FIXTURE_TEARDOWN(stepper)
 	close(self->fd);
 }
 
+/* One call of the victim, and of the test's process. */
+#define OPERATION(name, call)	ADAPTER(name, struct objects *objects, call)
+#define STAGE_CALL(name, call)	ADAPTER(name, struct stage *stage, call)
+
 /* What follows the name is a struct scenario's. */
 #define STEPPER_TEST(id, text, ...)							\
 	static const struct scenario id##_scenario = { .name = text, __VA_ARGS__ };	\

@@ -5,20 +5,10 @@
 
 #include "stepper_test.h"
 
-static int make_group(struct stage *stage)
-{
-	return memwait_waitgroup_init(&scene->objects.group, 0, stage->scenario->number);
-}
+STAGE_CALL(make_group, memwait_waitgroup_init(&scene->objects.group, 0, stage->scenario->number))
 
-static int group_done(struct objects *objects)
-{
-	return memwait_waitgroup_done(&objects->group);
-}
-
-static int wait_for_group(struct objects *objects)
-{
-	return memwait_waitgroup_wait(&objects->group);
-}
+OPERATION(group_done, memwait_waitgroup_done(&objects->group))
+OPERATION(wait_for_group, memwait_waitgroup_wait(&objects->group))
 
 static int await_group(struct objects *objects, int me)
 {
@@ -35,11 +25,7 @@ static bool group_counts(void)
 	return memwait_waitgroup_clockwait(&copied()->group, CLOCK_MONOTONIC, &past) == ETIMEDOUT;
 }
 
-static int release_group(struct stage *stage)
-{
-	(void)stage;
-	return group_done(&scene->objects);
-}
+STAGE_CALL(release_group, group_done(&scene->objects))
 
 static const char *check_group(struct stage *stage)
 {

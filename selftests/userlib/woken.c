@@ -11,55 +11,32 @@ struct thing {
 	int (*give)(struct board *board);	/* wakes one */
 };
 
-static struct timespec at_last(void)
+static const struct timespec *at_last(void)
 {
-	return in_time(CLOCK_MONOTONIC, HALF_A_MINUTE);
+	static __thread struct timespec time;
+
+	time = in_time(CLOCK_MONOTONIC, HALF_A_MINUTE);
+	return &time;
 }
+
+#define BOARD_CALL(name, call)	ADAPTER(name, struct board *board, call)
 
 static int set_up_mutex(struct board *board, unsigned int kind)
 {
-	int err = memwait_mutex_init(&board->mutex, kind);
-
-	return err ? err : memwait_mutex_lock(&board->mutex);
+	return memwait_mutex_init(&board->mutex, kind) ?: memwait_mutex_lock(&board->mutex);
 }
 
-static int take_mutex(struct board *board)
-{
-	struct timespec time = at_last();
-
-	return memwait_mutex_clocklock(&board->mutex, CLOCK_MONOTONIC, &time);
-}
-
-static int give_mutex(struct board *board)
-{
-	return memwait_mutex_unlock(&board->mutex);
-}
+BOARD_CALL(take_mutex, memwait_mutex_clocklock(&board->mutex, CLOCK_MONOTONIC, at_last()))
+BOARD_CALL(give_mutex, memwait_mutex_unlock(&board->mutex))
 
 static int set_up_rwlock(struct board *board, unsigned int kind)
 {
-	int err = memwait_rwlock_init(&board->rwlock, kind);
-
-	return err ? err : memwait_rwlock_wrlock(&board->rwlock);
+	return memwait_rwlock_init(&board->rwlock, kind) ?: memwait_rwlock_wrlock(&board->rwlock);
 }
 
-static int take_rwlock(struct board *board)
-{
-	struct timespec time = at_last();
-
-	return memwait_rwlock_clockwrlock(&board->rwlock, CLOCK_MONOTONIC, &time);
-}
-
-static int take_rwlock_to_read(struct board *board)
-{
-	struct timespec time = at_last();
-
-	return memwait_rwlock_clockrdlock(&board->rwlock, CLOCK_MONOTONIC, &time);
-}
-
-static int give_rwlock(struct board *board)
-{
-	return memwait_rwlock_unlock(&board->rwlock);
-}
+BOARD_CALL(take_rwlock, memwait_rwlock_clockwrlock(&board->rwlock, CLOCK_MONOTONIC, at_last()))
+BOARD_CALL(take_to_read, memwait_rwlock_clockrdlock(&board->rwlock, CLOCK_MONOTONIC, at_last()))
+BOARD_CALL(give_rwlock, memwait_rwlock_unlock(&board->rwlock))
 
 static int set_up_sem(struct board *board, unsigned int kind)
 {
@@ -67,17 +44,8 @@ static int set_up_sem(struct board *board, unsigned int kind)
 	return memwait_sem_init(&board->sem, 0, 0);
 }
 
-static int take_sem(struct board *board)
-{
-	struct timespec time = at_last();
-
-	return memwait_sem_clockwait(&board->sem, CLOCK_MONOTONIC, &time);
-}
-
-static int give_sem(struct board *board)
-{
-	return memwait_sem_post(&board->sem);
-}
+BOARD_CALL(take_sem, memwait_sem_clockwait(&board->sem, CLOCK_MONOTONIC, at_last()))
+BOARD_CALL(give_sem, memwait_sem_post(&board->sem))
 
 /* Half of it is to be filled, and half of it is to be emptied. */
 static memwait_channel_t *channel_of(struct board *board)
@@ -97,48 +65,41 @@ static int set_up_channel(struct board *board, unsigned int full)
 
 static int receive(struct board *board)
 {
-	struct timespec time = at_last();
 	uint64_t item;
 
-	return memwait_channel_clockrecv(channel_of(board), &item, CLOCK_MONOTONIC, &time);
+	return memwait_channel_clockrecv(channel_of(board), &item, CLOCK_MONOTONIC, at_last());
 }
 
 static int send_item(struct board *board)
 {
-	struct timespec time = at_last();
 	const uint64_t item = 1;
 
-	return memwait_channel_clocksend(channel_of(board), &item, CLOCK_MONOTONIC, &time);
+	return memwait_channel_clocksend(channel_of(board), &item, CLOCK_MONOTONIC, at_last());
 }
 
 static int set_up_cond(struct board *board, unsigned int kind)
 {
-	int err = memwait_mutex_init(&board->mutex, kind);
-
-	return err ? err : memwait_cond_init(&board->cond, 0);
+	return memwait_mutex_init(&board->mutex, kind) ?: memwait_cond_init(&board->cond, 0);
 }
 
 static int wait_for_cond(struct board *board)
 {
-	struct timespec time = at_last();
 	int err = memwait_mutex_lock(&board->mutex);
 
 	if (!err)
-		err = memwait_cond_clockwait(&board->cond, &board->mutex, CLOCK_MONOTONIC, &time);
+		err = memwait_cond_clockwait(&board->cond, &board->mutex, CLOCK_MONOTONIC,
+					     at_last());
 	return err ? err : memwait_mutex_unlock(&board->mutex);
 }
 
-static int signal_cond(struct board *board)
-{
-	return memwait_cond_signal(&board->cond);
-}
+BOARD_CALL(signal_cond, memwait_cond_signal(&board->cond))
 
 static const struct thing things[] = {
 	{ "mutex", MEMWAIT_MUTEX_NORMAL, set_up_mutex, take_mutex, give_mutex },
 	{ "recursive mutex", MEMWAIT_MUTEX_RECURSIVE, set_up_mutex, take_mutex, give_mutex },
 	{ "robust mutex", MEMWAIT_MUTEX_ROBUST, set_up_mutex, take_mutex, give_mutex },
 	{ "rwlock, writers", 0, set_up_rwlock, take_rwlock, give_rwlock },
-	{ "rwlock, readers", 0, set_up_rwlock, take_rwlock_to_read, give_rwlock },
+	{ "rwlock, readers", 0, set_up_rwlock, take_to_read, give_rwlock },
 	{ "robust rwlock", MEMWAIT_RWLOCK_ROBUST, set_up_rwlock, take_rwlock, give_rwlock },
 	{ "semaphore", 0, set_up_sem, take_sem, give_sem },
 	{ "channel, receivers", 0, set_up_channel, receive, send_item },
@@ -185,9 +146,8 @@ ROBUST_TEST(L7_who_was_woken_dies)
 static int meet(void *arg)
 {
 	struct board *board = arg;
-	struct timespec time = at_last();
 
-	return memwait_barrier_clockwait(&board->barrier, CLOCK_MONOTONIC, &time);
+	return memwait_barrier_clockwait(&board->barrier, CLOCK_MONOTONIC, at_last());
 }
 
 /* Who meets, and who of them saw that they have met. */

@@ -67,17 +67,16 @@ static int run(int result)
 
 /* Those that release. */
 
-static int unlock(void)
-{
-	data = 1;
-	return memwait_mutex_lock(&mutex) || memwait_mutex_unlock(&mutex);
+/* A function that writes the data and makes a call. */
+#define RELEASE(name, call)	\
+static int name(void)		\
+{				\
+	data = 1;		\
+	return call;		\
 }
 
-static int unlock_another(void)
-{
-	data = 1;
-	return memwait_mutex_lock(&another) || memwait_mutex_unlock(&another);
-}
+RELEASE(unlock, memwait_mutex_lock(&mutex) || memwait_mutex_unlock(&mutex))
+RELEASE(unlock_another, memwait_mutex_lock(&another) || memwait_mutex_unlock(&another))
 
 static int wait_for_cond(void)
 {
@@ -88,23 +87,9 @@ static int wait_for_cond(void)
 	return ret || memwait_cond_wait(&cond, &mutex) || memwait_mutex_unlock(&mutex);
 }
 
-static int post(void)
-{
-	data = 1;
-	return memwait_sem_post(&sem);
-}
-
-static int unlock_writer(void)
-{
-	data = 1;
-	return memwait_rwlock_wrlock(&rwlock) || memwait_rwlock_unlock(&rwlock);
-}
-
-static int unlock_reader(void)
-{
-	data = 1;
-	return memwait_rwlock_rdlock(&rwlock) || memwait_rwlock_unlock(&rwlock);
-}
+RELEASE(post, memwait_sem_post(&sem))
+RELEASE(unlock_writer, memwait_rwlock_wrlock(&rwlock) || memwait_rwlock_unlock(&rwlock))
+RELEASE(unlock_reader, memwait_rwlock_rdlock(&rwlock) || memwait_rwlock_unlock(&rwlock))
 
 static int arrive(void)
 {
@@ -116,17 +101,8 @@ static int arrive(void)
 	return ret && ret != MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-static int done(void)
-{
-	data = 1;
-	return memwait_waitgroup_done(&group);
-}
-
-static int send_item(void)
-{
-	data = 1;
-	return memwait_channel_send(channel, &item);
-}
+RELEASE(done, memwait_waitgroup_done(&group))
+RELEASE(send_item, memwait_channel_send(channel, &item))
 
 /* What a sender waits for. */
 static int receive_item(void)
@@ -137,44 +113,25 @@ static int receive_item(void)
 	return memwait_channel_send(channel, &item) || memwait_channel_recv(channel, &received);
 }
 
-static int close_channel(void)
-{
-	data = 1;
-	return memwait_channel_close(channel);
-}
-
-static int stop(void)
-{
-	data = 1;
-	return memwait_loop_stop(loop);
-}
-
-static int change(void)
-{
-	data = 1;
-	return memwait_change_notify(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0;
-}
+RELEASE(close_channel, memwait_channel_close(channel))
+RELEASE(stop, memwait_loop_stop(loop))
+RELEASE(change, memwait_change_notify(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0)
 
 /* By the callback too: two leave the barrier. */
-static int leave_barrier(void)
-{
-	data = 1;
-	return memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
-	       memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop);
-}
-
-static int nothing(void)
-{
-	data = 1;
-	return 0;
-}
+RELEASE(leave_barrier, memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
+	memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop))
+RELEASE(nothing, 0)
 
 /* Those that acquire. */
 
-static int lock(void)
-{
-	return memwait_mutex_lock(&mutex);
+/* A function that makes a call. */
+#define ACQUIRE(name, call)	\
+static int name(void)		\
+{				\
+	return call;		\
 }
+
+ACQUIRE(lock, memwait_mutex_lock(&mutex))
 
 static int trylock(void)
 {
@@ -187,20 +144,9 @@ static int trylock(void)
 	return ret;
 }
 
-static int timedlock(void)
-{
-	return memwait_mutex_timedlock(&mutex, &passed);
-}
-
-static int lock_async(void)
-{
-	return run(memwait_mutex_lock_async(&mutex, &op));
-}
-
-static int execute_locked(void)
-{
-	return memwait_mutex_execute_locked(&mutex, &op);
-}
+ACQUIRE(timedlock, memwait_mutex_timedlock(&mutex, &passed))
+ACQUIRE(lock_async, run(memwait_mutex_lock_async(&mutex, &op)))
+ACQUIRE(execute_locked, memwait_mutex_execute_locked(&mutex, &op))
 
 static int signal_cond(void)
 {
@@ -210,65 +156,18 @@ static int signal_cond(void)
 	return ret || memwait_cond_signal(&cond) || memwait_mutex_unlock(&mutex);
 }
 
-static int take(void)
-{
-	return memwait_sem_wait(&sem);
-}
-
-static int trytake(void)
-{
-	return memwait_sem_trywait(&sem);
-}
-
-static int timedtake(void)
-{
-	return memwait_sem_timedwait(&sem, &passed);
-}
-
-static int take_async(void)
-{
-	return run(memwait_sem_wait_async(&sem, &op));
-}
-
-static int rdlock(void)
-{
-	return memwait_rwlock_rdlock(&rwlock);
-}
-
-static int tryrdlock(void)
-{
-	return memwait_rwlock_tryrdlock(&rwlock);
-}
-
-static int timedrdlock(void)
-{
-	return memwait_rwlock_timedrdlock(&rwlock, &passed);
-}
-
-static int rdlock_async(void)
-{
-	return run(memwait_rwlock_rdlock_async(&rwlock, &op));
-}
-
-static int wrlock(void)
-{
-	return memwait_rwlock_wrlock(&rwlock);
-}
-
-static int trywrlock(void)
-{
-	return memwait_rwlock_trywrlock(&rwlock);
-}
-
-static int timedwrlock(void)
-{
-	return memwait_rwlock_timedwrlock(&rwlock, &passed);
-}
-
-static int wrlock_async(void)
-{
-	return run(memwait_rwlock_wrlock_async(&rwlock, &op));
-}
+ACQUIRE(take, memwait_sem_wait(&sem))
+ACQUIRE(trytake, memwait_sem_trywait(&sem))
+ACQUIRE(timedtake, memwait_sem_timedwait(&sem, &passed))
+ACQUIRE(take_async, run(memwait_sem_wait_async(&sem, &op)))
+ACQUIRE(rdlock, memwait_rwlock_rdlock(&rwlock))
+ACQUIRE(tryrdlock, memwait_rwlock_tryrdlock(&rwlock))
+ACQUIRE(timedrdlock, memwait_rwlock_timedrdlock(&rwlock, &passed))
+ACQUIRE(rdlock_async, run(memwait_rwlock_rdlock_async(&rwlock, &op)))
+ACQUIRE(wrlock, memwait_rwlock_wrlock(&rwlock))
+ACQUIRE(trywrlock, memwait_rwlock_trywrlock(&rwlock))
+ACQUIRE(timedwrlock, memwait_rwlock_timedwrlock(&rwlock, &passed))
+ACQUIRE(wrlock_async, run(memwait_rwlock_wrlock_async(&rwlock, &op)))
 
 static int meet(void)
 {
@@ -284,60 +183,17 @@ static int meet_async(void)
 	return ret == EINPROGRESS ? memwait_loop_run(loop) : ret > 0;
 }
 
-static int destroy_barrier(void)
-{
-	return memwait_barrier_destroy(&barrier);
-}
-
-static int await_group(void)
-{
-	return memwait_waitgroup_wait(&group);
-}
-
-static int await_group_async(void)
-{
-	return run(memwait_waitgroup_wait_async(&group, &op));
-}
-
-static int receive(void)
-{
-	return memwait_channel_recv(channel, &item);
-}
-
-static int tryreceive(void)
-{
-	return memwait_channel_tryrecv(channel, &item);
-}
-
-static int receive_async(void)
-{
-	return run(memwait_channel_recv_async(channel, &item, &op));
-}
-
-static int receive_end(void)
-{
-	return memwait_channel_recv(channel, &item) != EPIPE;
-}
-
-static int send_next(void)
-{
-	return memwait_channel_send(channel, &item);
-}
-
-static int trysend_next(void)
-{
-	return memwait_channel_trysend(channel, &item);
-}
-
-static int run_until_stopped(void)
-{
-	return memwait_loop_run(loop);
-}
-
-static int read_word(void)
-{
-	return __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1;
-}
+ACQUIRE(destroy_barrier, memwait_barrier_destroy(&barrier))
+ACQUIRE(await_group, memwait_waitgroup_wait(&group))
+ACQUIRE(await_group_async, run(memwait_waitgroup_wait_async(&group, &op)))
+ACQUIRE(receive, memwait_channel_recv(channel, &item))
+ACQUIRE(tryreceive, memwait_channel_tryrecv(channel, &item))
+ACQUIRE(receive_async, run(memwait_channel_recv_async(channel, &item, &op)))
+ACQUIRE(receive_end, memwait_channel_recv(channel, &item) != EPIPE)
+ACQUIRE(send_next, memwait_channel_send(channel, &item))
+ACQUIRE(trysend_next, memwait_channel_trysend(channel, &item))
+ACQUIRE(run_until_stopped, memwait_loop_run(loop))
+ACQUIRE(read_word, __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1)
 
 static const struct {
 	const char *name;

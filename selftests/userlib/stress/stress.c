@@ -104,120 +104,37 @@ static _Alignas(128) struct {
 static memwait_sem_t sem;
 static memwait_rwlock_t rwlock;
 
-static int mutex_lock(void)
-{
-	return memwait_mutex_lock(&monitor.mutex);
+/* How @name is locked, by the names of the functions in the library. */
+#define LOCK(name, object, lock_, until_, try_, unlock_, inside_)			\
+static int name##_lock(void)								\
+{											\
+	return memwait_##lock_(object);							\
+}											\
+static int name##_until(const struct timespec *time)					\
+{											\
+	return memwait_##until_(object, CLOCK_MONOTONIC, time);				\
+}											\
+static int name##_try(void)								\
+{											\
+	return memwait_##try_(object);							\
+}											\
+static int name##_unlock(void)								\
+{											\
+	return memwait_##unlock_(object);						\
+}											\
+static int name##_async(memwait_op_t *op, const struct timespec *time)			\
+{											\
+	return time ? memwait_##until_##_async(object, CLOCK_MONOTONIC, time, op) :	\
+		memwait_##lock_##_async(object, op);					\
+}											\
+static const struct lock name##_kind = {						\
+	name##_lock, name##_until, name##_try, name##_unlock, name##_async, inside_,	\
 }
 
-static int mutex_until(const struct timespec *time)
-{
-	return memwait_mutex_clocklock(&monitor.mutex, CLOCK_MONOTONIC, time);
-}
-
-static int mutex_try(void)
-{
-	return memwait_mutex_trylock(&monitor.mutex);
-}
-
-static int mutex_unlock(void)
-{
-	return memwait_mutex_unlock(&monitor.mutex);
-}
-
-static int mutex_async(memwait_op_t *op, const struct timespec *time)
-{
-	return time ? memwait_mutex_clocklock_async(&monitor.mutex, CLOCK_MONOTONIC, time, op) :
-		memwait_mutex_lock_async(&monitor.mutex, op);
-}
-
-static int sem_lock(void)
-{
-	return memwait_sem_wait(&sem);
-}
-
-static int sem_until(const struct timespec *time)
-{
-	return memwait_sem_clockwait(&sem, CLOCK_MONOTONIC, time);
-}
-
-static int sem_try(void)
-{
-	return memwait_sem_trywait(&sem);
-}
-
-static int sem_unlock(void)
-{
-	return memwait_sem_post(&sem);
-}
-
-static int sem_async(memwait_op_t *op, const struct timespec *time)
-{
-	return time ? memwait_sem_clockwait_async(&sem, CLOCK_MONOTONIC, time, op) :
-		memwait_sem_wait_async(&sem, op);
-}
-
-static int write_lock(void)
-{
-	return memwait_rwlock_wrlock(&rwlock);
-}
-
-static int write_until(const struct timespec *time)
-{
-	return memwait_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, time);
-}
-
-static int write_try(void)
-{
-	return memwait_rwlock_trywrlock(&rwlock);
-}
-
-static int rwlock_unlock(void)
-{
-	return memwait_rwlock_unlock(&rwlock);
-}
-
-static int write_async(memwait_op_t *op, const struct timespec *time)
-{
-	return time ? memwait_rwlock_clockwrlock_async(&rwlock, CLOCK_MONOTONIC, time, op) :
-		memwait_rwlock_wrlock_async(&rwlock, op);
-}
-
-static int read_lock(void)
-{
-	return memwait_rwlock_rdlock(&rwlock);
-}
-
-static int read_until(const struct timespec *time)
-{
-	return memwait_rwlock_clockrdlock(&rwlock, CLOCK_MONOTONIC, time);
-}
-
-static int read_try(void)
-{
-	return memwait_rwlock_tryrdlock(&rwlock);
-}
-
-static int read_async(memwait_op_t *op, const struct timespec *time)
-{
-	return time ? memwait_rwlock_clockrdlock_async(&rwlock, CLOCK_MONOTONIC, time, op) :
-		memwait_rwlock_rdlock_async(&rwlock, op);
-}
-
-static const struct lock mutex_kind = {
-	mutex_lock, mutex_until, mutex_try, mutex_unlock, mutex_async, use,
-};
-
-static const struct lock sem_kind = {
-	sem_lock, sem_until, sem_try, sem_unlock, sem_async, use,
-};
-
-static const struct lock writer_kind = {
-	write_lock, write_until, write_try, rwlock_unlock, write_async, use,
-};
-
-static const struct lock reader_kind = {
-	read_lock, read_until, read_try, rwlock_unlock, read_async, look,
-};
+LOCK(mutex, &monitor.mutex, mutex_lock, mutex_clocklock, mutex_trylock, mutex_unlock, use);
+LOCK(sem, &sem, sem_wait, sem_clockwait, sem_trywait, sem_post, use);
+LOCK(writer, &rwlock, rwlock_wrlock, rwlock_clockwrlock, rwlock_trywrlock, rwlock_unlock, use);
+LOCK(reader, &rwlock, rwlock_rdlock, rwlock_clockrdlock, rwlock_tryrdlock, rwlock_unlock, look);
 
 static void *lock_and_use(void *arg)
 {
