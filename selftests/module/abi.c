@@ -242,19 +242,6 @@ MEMWAIT_TEST(a_shorter_struct_is_einval)
 	}
 }
 
-MEMWAIT_TEST(a_longer_struct_is_accepted_if_the_rest_is_zero)
-{
-	struct {
-		struct memwait_notify notify;
-		uint64_t more[2];
-	} arg = { .notify = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 } };
-	unsigned long cmd = resized(MEMWAIT_IOC_NOTIFY, sizeof(arg));
-
-	EXPECT_EQ(0, xioctl(self->fd, cmd, &arg));
-	arg.more[1] = 1ULL << 63;
-	EXPECT_EQ(-E2BIG, xioctl(self->fd, cmd, &arg));
-}
-
 MEMWAIT_TEST(each_longer_struct_with_something_unknown_is_e2big)
 {
 	unsigned char arg[128];
@@ -321,76 +308,18 @@ MEMWAIT_TEST(info_into_read_only_memory_is_efault)
 	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_INFO, self->word));
 }
 
-MEMWAIT_TEST(each_unknown_flag_of_wait_is_einval)
+MEMWAIT_TEST(reserved_bits_of_wait_async_read_are_einval)
 {
-	const uint32_t known = MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME |
-			       MEMWAIT_OWNED;
-	int bit;
-
-	for (bit = 0; bit < 32; bit++) {
-		uint32_t flag = 1U << bit;
-
-		if (flag & known)
-			continue;
-		EXPECT_EQ(-EINVAL, mw_wait(self->fd, self->word, 0, 0, U32 | flag));
-		if (flag == MEMWAIT_PERSISTENT)
-			continue;
-		EXPECT_EQ(-EINVAL, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32 | flag,
-					    0, NULL));
-	}
-}
-
-MEMWAIT_TEST(each_unknown_flag_of_notify_is_einval)
-{
-	int bit;
-
-	for (bit = 0; bit < 32; bit++) {
-		uint32_t flag = 1U << bit;
-
-		if (flag & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
-			continue;
-		EXPECT_EQ(-EINVAL, mw_notify(self->fd, self->word, 1, U32 | flag));
-		EXPECT_EQ(-EINVAL, mw_notify(self->fd, self->word, 0, U32 | flag));
-		EXPECT_EQ(-EINVAL, mw_waiters(self->fd, self->word, U32 | flag));
-	}
-}
-
-MEMWAIT_TEST(reserved_fields_are_einval)
-{
-	struct memwait_wait wait = { .addr = (uintptr_t)self->word, .flags = U32 };
-	struct memwait_async entry = { .wait = wait };
-	struct memwait_wait_async batch = {
-		.waits = (uintptr_t)&entry,
-		.count = 1,
-		.entry_size = sizeof(entry),
+	struct memwait_async entry = wait_entry(self->word, 0, FOREVER, 1);
+	struct memwait_wait_async_read turn = {
+		.batch = { .waits = (uintptr_t)&entry, .count = 1, .entry_size = sizeof(entry) },
 	};
-	struct memwait_cancel cancel = { .id = 1 };
-	struct memwait_wait_async_read turn = { .batch = batch };
 	int bit;
 
 	for (bit = 0; bit < 32; bit++) {
 		turn.reserved = 1U << bit;
 		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &turn));
 		EXPECT_EQ(0, entry.result);
-	}
-	for (bit = 0; bit < 32; bit++) {
-		wait.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT, &wait));
-
-		entry.wait.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch));
-		EXPECT_EQ(-EINVAL, entry.result);
-		entry.wait.reserved = 0;
-		entry.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch));
-		entry.reserved = 0;
-
-		cancel.flags = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_CANCEL, &cancel));
-		cancel.flags = 0;
-		cancel.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_CANCEL, &cancel));
-		cancel.reserved = 0;
 	}
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 }
@@ -484,49 +413,6 @@ MEMWAIT_TEST(a_bad_size_of_elements_is_refused_before_anything_is_done)
 	arg.count = 0;
 	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
-}
-
-/* One that is not given yet, and one that is for async waits on one word alone. */
-MEMWAIT_TEST(a_flag_that_is_not_for_a_call_is_einval)
-{
-	static const uint32_t flags[] = { 0x1000, MEMWAIT_PERSISTENT };
-	struct memwait_notify_wait both = {
-		.notify = { .addr = (uintptr_t)self->word, .flags = U32 },
-		.wait = { .addr = (uintptr_t)self->word, .flags = U32 },
-	};
-	struct memwait_requeue requeue = { .addr = (uintptr_t)self->word,
-					   .target = (uintptr_t)self->word };
-	struct memwait_wait wait = { .addr = (uintptr_t)self->word, .flags = U32 };
-	struct memwait_wait_any any = { .waits = (uintptr_t)&wait, .count = 1 };
-	struct memwait_async entry = { .any = any };
-	struct memwait_wait_async batch = {
-		.waits = (uintptr_t)&entry,
-		.count = 1,
-		.entry_size = sizeof(entry),
-	};
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(flags); i++) {
-		uint32_t flag = flags[i];
-
-		EXPECT_EQ(-EINVAL, mw_wait(self->fd, self->word, 0, 0, U32 | flag));
-		EXPECT_EQ(flag == MEMWAIT_PERSISTENT ? MEMWAIT_TIMED_OUT : -EINVAL,
-			  mw_async(self->fd, self->word, 0, 0, U32 | flag, 0, NULL));
-		EXPECT_EQ(-EINVAL, mw_notify(self->fd, self->word, 1, U32 | flag));
-		EXPECT_EQ(-EINVAL, mw_waiters(self->fd, self->word, U32 | flag));
-		requeue.flags = U32 | flag;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_REQUEUE, &requeue));
-		any.flags = flag;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &any));
-		entry.any.flags = MEMWAIT_GROUP | flag;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &batch));
-		both.notify.flags = U32 | flag;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both));
-		both.notify.flags = U32;
-		both.wait.flags = U32 | flag;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_WAIT, &both));
-		both.wait.flags = U32;
-	}
 }
 
 MEMWAIT_TEST(a_completion_counts_its_notifies)

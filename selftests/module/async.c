@@ -131,15 +131,6 @@ MEMWAIT_TEST(R18_an_entry_that_cannot_be_written_queues_nothing)
 	EXPECT_EQ(-EFAULT, mw_batch(self->fd, e, 1));
 }
 
-MEMWAIT_TEST(R18_misaligned_and_kernel_words)
-{
-	EXPECT_EQ(-EINVAL, mw_arm(self->fd, (char *)self->word + 2, 0));
-	EXPECT_EQ(-EFAULT, mw_arm(self->fd, (void *)0xffff888000000000UL, 0));
-	EXPECT_EQ(-EFAULT, mw_async(self->fd, (void *)0xffff888000000000UL, 0, FOREVER,
-				    U32 | MEMWAIT_PRIVATE, 0, NULL));
-	EXPECT_EQ(-EFAULT, mw_arm(self->fd, NULL, 0));
-}
-
 MEMWAIT_TEST(R18_all_sizes)
 {
 	static const uint32_t sizes[] = { MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32,
@@ -308,25 +299,6 @@ MEMWAIT_TEST(R18_a_refused_word_ends_the_batch)
 	EXPECT_EQ(-EOPNOTSUPP, mw_batch(self->fd, e + 1, 2));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 	close(mem);
-}
-
-MEMWAIT_TEST(R18_reserved_fields_of_an_entry_end_the_batch)
-{
-	struct memwait_async e[2];
-	int i, bit;
-
-	for (i = 0; i < 2; i++) {
-		for (bit = 0; bit < 32; bit++) {
-			e[0] = wait_entry(self->word, 0, FOREVER, 0);
-			e[1] = e[0];
-			*(i ? &e[1].reserved : &e[1].wait.reserved) = 1U << bit;
-			ASSERT_EQ(1, mw_batch(self->fd, e, 2));
-			ASSERT_EQ(-EINVAL, e[1].result);
-			ASSERT_EQ(-EINVAL, mw_batch(self->fd, e + 1, 1));
-			ASSERT_EQ(0, e[1].id);
-			ASSERT_EQ(0, mw_cancel(self->fd, e[0].id));
-		}
-	}
 }
 
 struct armer {

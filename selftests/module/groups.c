@@ -37,34 +37,13 @@ MEMWAIT_TEST(R4_group_time_outs)
 	EXPECT_FALSE(mw_readable(self->fd));
 }
 
-MEMWAIT_TEST(R18_group_flags_and_counts)
+MEMWAIT_TEST(R18_group_counts)
 {
 	static const uint32_t counts[] = { 0, MOST + 1, 1U << 31, ~0U };
 	struct memwait_wait waits[MOST + 1];
-	struct memwait_async entry;
 	size_t i;
-	int bit;
 
 	members(waits, self->word, MOST + 1);
-	for (bit = 0; bit < 32; bit++) {
-		if (1U << bit & (MEMWAIT_GROUP | MEMWAIT_CLOCK_REALTIME))
-			continue;
-		entry = group_entry(waits, 2, FOREVER, 1U << bit, 0);
-		EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
-		EXPECT_EQ(-EINVAL, entry.result);
-		EXPECT_EQ(0, entry.id);
-		EXPECT_EQ(UNTOUCHED, entry.any.index);
-	}
-	for (bit = 0; bit < 32; bit++) {
-		entry = group_entry(waits, 2, FOREVER, 0, 0);
-		entry.any.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
-		EXPECT_EQ(-EINVAL, entry.result);
-		entry = group_entry(waits, 2, FOREVER, 0, 0);
-		entry.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
-		EXPECT_EQ(-EINVAL, entry.result);
-	}
 	for (i = 0; i < ARRAY_SIZE(counts); i++)
 		EXPECT_EQ(-EINVAL, mw_group(self->fd, waits, counts[i], FOREVER, 0, 0, NULL));
 	EXPECT_TRUE(nobody(self->fd, waits, MOST + 1));

@@ -135,17 +135,6 @@ MEMWAIT_TEST(R15_no_mapping_is_efault_unless_private)
 	EXPECT_EQ(0, mw_waiters(self->fd, hole, U32 | MEMWAIT_PRIVATE));
 }
 
-MEMWAIT_TEST(R15_kernel_addresses_are_efault)
-{
-	struct memwait_notify arg = { .addr = 0xffff888000000000ULL, .count = 1, .flags = U32 };
-
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY, &arg));
-	arg.flags |= MEMWAIT_PRIVATE;
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY, &arg));
-	arg.addr = 0xfffffffffffffffcULL;
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY, &arg));
-}
-
 MEMWAIT_TEST(waiters_takes_no_count)
 {
 	struct memwait_notify arg = { .addr = (uintptr_t)self->word, .count = 1, .flags = U32 };

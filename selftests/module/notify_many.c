@@ -47,24 +47,15 @@ static void fill(uint32_t *woken, int n)
 		woken[n] = UNTOUCHED;
 }
 
-/* Arguments */
-
-MEMWAIT_TEST(R2_notify_many_flags_and_count)
+MEMWAIT_TEST(R2_notify_many_counts)
 {
 	struct memwait_notify notifies[2];
-	struct memwait_notify_many arg = { .notifies = (uintptr_t)notifies };
 	struct memwait_info info;
 	uint32_t woken[2];
-	int bit;
 
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	ASSERT_TRUE(arm(self->fd, self->word, 2));
 	notifies_of(notifies, self->word, 2, 1);
-	for (bit = 0; bit < 32; bit++) {
-		arg.flags = 1U << bit;
-		arg.count = bit % 3;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, &arg));
-	}
 	fill(woken, 2);
 	EXPECT_EQ(-EINVAL, mw_notify_many(self->fd, notifies, 1U << 31, woken));
 	EXPECT_EQ(-EINVAL, mw_notify_many(self->fd, notifies, ~0U, woken));
@@ -74,36 +65,6 @@ MEMWAIT_TEST(R2_notify_many_flags_and_count)
 	EXPECT_EQ(UNTOUCHED, woken[0]);
 	EXPECT_EQ(2, left(self->fd, self->word, 2));
 	EXPECT_EQ(2, mw_notify_many(self->fd, notifies, 2, woken));
-}
-
-MEMWAIT_TEST(notify_many_structs_of_other_sizes)
-{
-	struct memwait_notify notifies[2];
-	struct {
-		struct memwait_notify_many many;
-		uint32_t more[4];
-	} arg = { .many = { .notifies = (uintptr_t)notifies, .count = 2 } };
-	struct memwait_notify_many *read_only = private_page(self->page);
-	size_t size, known = sizeof(arg.many);
-
-	ASSERT_TRUE(arm(self->fd, self->word, 2));
-	notifies_of(notifies, self->word, 2, 1);
-	for (size = 0; size < known; size++)
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, _IOC(_IOC_WRITE, MEMWAIT_IOC_MAGIC, 9, size),
-					  &arg));
-	arg.more[3] = 1U << 31;
-	EXPECT_EQ(-E2BIG, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 9, arg), &arg));
-	arg.more[3] = 0;
-	EXPECT_EQ(2, left(self->fd, self->word, 2));
-	EXPECT_EQ(2, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 9, arg), &arg));
-	EXPECT_EQ(0, left(self->fd, self->word, 2));
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, NULL));
-	EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 9,
-						  struct memwait_notify_many), &arg));
-	/* It is not written. */
-	*read_only = arg.many;
-	ASSERT_EQ(0, mprotect(read_only, self->page, PROT_READ));
-	EXPECT_EQ(2, xioctl(self->fd, MEMWAIT_IOC_NOTIFY_MANY, read_only));
 }
 
 /* A shared mapping of a new file. */

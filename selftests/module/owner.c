@@ -104,24 +104,6 @@ OWNER_TEST(R31_an_owner_that_cannot_be_told_is_none)
 	close(fd);
 }
 
-OWNER_TEST(R34_bad_arguments)
-{
-	struct memwait_wait wait = { .addr = (uintptr_t)&self->board->word, .flags = OWNED64 };
-	struct memwait_wait_any any = { .waits = (uintptr_t)&wait, .count = 1 };
-	struct memwait_async entry = { .any = any };
-
-	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &any));
-	entry.any.flags = MEMWAIT_GROUP;
-	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
-	wait.flags = U64;
-	any.flags = MEMWAIT_OWNED;
-	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &any));
-	entry.any.flags = MEMWAIT_GROUP | MEMWAIT_OWNED;
-	EXPECT_EQ(-EINVAL, mw_batch(self->fd, &entry, 1));
-	EXPECT_EQ(-EINVAL, mw_notify(self->fd, &self->board->word, 1, OWNED64));
-	EXPECT_EQ(-EINVAL, mw_waiters(self->fd, &self->board->word, OWNED64));
-}
-
 OWNER_TEST(R34_a_waiter_without_an_id_is_eperm)
 {
 	struct memwait_notify_wait both = {

@@ -8,37 +8,6 @@ static const uint32_t word_sizes[] = {
 
 /* Arguments */
 
-MEMWAIT_TEST(R2_any_unknown_flags_are_einval)
-{
-	struct memwait_wait waits[2];
-	uint32_t index;
-	int bit;
-
-	members(waits, self->word, 2);
-	for (bit = 0; bit < 32; bit++) {
-		if (1U << bit == MEMWAIT_CLOCK_REALTIME)
-			continue;
-		EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, 2, 0, 1U << bit, &index));
-		EXPECT_EQ(UNTOUCHED, index);
-	}
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, 2, 0, MEMWAIT_CLOCK_REALTIME,
-						 &index));
-}
-
-MEMWAIT_TEST(R2_any_reserved_is_einval)
-{
-	struct memwait_wait waits[2];
-	struct memwait_wait_any arg = { .waits = (uintptr_t)waits, .count = 2 };
-	int bit;
-
-	members(waits, self->word, 2);
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &arg));
-	for (bit = 0; bit < 32; bit++) {
-		arg.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, &arg));
-	}
-}
-
 MEMWAIT_TEST(R2_any_counts_from_one_to_the_most)
 {
 	struct memwait_wait waits[MOST + 1];
@@ -55,58 +24,6 @@ MEMWAIT_TEST(R2_any_counts_from_one_to_the_most)
 	EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, ~0U, 0, 0, NULL));
 	for (n = 1; n <= MOST; n++)
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, n, 0, 0, NULL));
-}
-
-MEMWAIT_TEST(R2_any_entries_have_no_flags_but_size_and_private)
-{
-	struct memwait_wait waits[3], *wait;
-	uint32_t index = 0;
-	int i, bit;
-
-	for (i = 0; i < 3; i++) {
-		members(waits, self->word, 3);
-		wait = &waits[i];
-		for (bit = 0; bit < 32; bit++) {
-			if (1U << bit & (MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE))
-				continue;
-			wait->flags = U32 | 1U << bit;
-			EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, 3, 0, 0, &index));
-			EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, 3, 0,
-						       MEMWAIT_CLOCK_REALTIME, &index));
-			EXPECT_EQ(-EINVAL, mw_group(self->fd, waits, 3, FOREVER, 0, 0, NULL));
-		}
-		EXPECT_EQ(UNTOUCHED, index);
-		wait->flags = U32 | MEMWAIT_PRIVATE;
-		EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, 3, 0, 0, NULL));
-		for (bit = 0; bit < 32; bit++) {
-			wait->reserved = 1U << bit;
-			EXPECT_EQ(-EINVAL, mw_wait_any(self->fd, waits, 3, 0, 0, NULL));
-			EXPECT_EQ(-EINVAL, mw_group(self->fd, waits, 3, FOREVER, 0, 0, NULL));
-		}
-	}
-	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
-}
-
-MEMWAIT_TEST(R3_any_misaligned_entries_are_einval)
-{
-	struct memwait_wait waits[3];
-	size_t size, offset;
-	uint32_t i;
-
-	for (i = 0; i < 3; i++) {
-		for (size = 0; size < 4; size++) {
-			for (offset = 0; offset < 8; offset++) {
-				bool aligned = offset % (1 << size) == 0;
-
-				members(waits, self->word, 3);
-				waits[i] = member((char *)self->word + offset, 0, word_sizes[size]);
-				EXPECT_EQ(aligned ? MEMWAIT_TIMED_OUT : -EINVAL,
-					  mw_wait_any(self->fd, waits, 3, 0, 0, NULL));
-				EXPECT_EQ(aligned ? MEMWAIT_TIMED_OUT : -EINVAL,
-					  mw_group(self->fd, waits, 3, 0, 0, 0, NULL));
-			}
-		}
-	}
 }
 
 MEMWAIT_TEST(R2_any_deadlines_of_entries_are_not_used)
@@ -168,55 +85,6 @@ MEMWAIT_TEST(R2_any_read_only_arrays_are_fine)
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, mw_wait_any(self->fd, waits, 3, 0, 0, NULL));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, 3, FOREVER, 0, 0, NULL));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 2, 1, U32));
-}
-
-MEMWAIT_TEST(R2_any_unwritable_structs_are_efault)
-{
-	struct memwait_wait_any *arg = private_page(self->page);
-	struct memwait_wait waits[2];
-
-	members(waits, self->word, 2);
-	*arg = (struct memwait_wait_any) { .waits = (uintptr_t)waits, .deadline = FOREVER,
-					   .count = 2 };
-	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ));
-	/* Neither does it wait, nor look whether it must. */
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, arg));
-	*self->word = 1;
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, arg));
-	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ | PROT_WRITE));
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, arg));
-	EXPECT_TRUE(nobody(self->fd, waits, 2));
-}
-
-MEMWAIT_TEST(any_structs_of_other_sizes)
-{
-	struct memwait_wait waits[3];
-	struct {
-		struct memwait_wait_any any;
-		uint32_t more[4];
-	} arg = { .any = { .waits = (uintptr_t)waits, .count = 3, .index = UNTOUCHED } };
-	size_t size, known = sizeof(arg.any);
-
-	members(waits, self->word, 3);
-	self->word[2] = 1;
-	for (size = 0; size < known; size++)
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, _IOC(_IOC_READ | _IOC_WRITE, MEMWAIT_IOC_MAGIC,
-							 5, size), &arg));
-	EXPECT_EQ(UNTOUCHED, arg.any.index);
-	for (size = known; size <= sizeof(arg); size++) {
-		arg.any.index = UNTOUCHED;
-		EXPECT_EQ(MEMWAIT_NOT_EQUAL, xioctl(self->fd, _IOC(_IOC_READ | _IOC_WRITE,
-								   MEMWAIT_IOC_MAGIC, 5, size),
-						    &arg));
-		EXPECT_EQ(2, arg.any.index);
-	}
-	arg.more[3] = 1U << 31;
-	arg.any.index = UNTOUCHED;
-	EXPECT_EQ(-E2BIG, xioctl(self->fd, _IOWR(MEMWAIT_IOC_MAGIC, 5, arg), &arg));
-	EXPECT_EQ(UNTOUCHED, arg.any.index);
-	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_WAIT_ANY, NULL));
-	EXPECT_EQ(-ENOTTY, xioctl(self->fd, _IOW(MEMWAIT_IOC_MAGIC, 5, struct memwait_wait_any),
-				  &arg));
 }
 
 /* Arguments of all, then access to all, then the values of all, then the deadline. */
