@@ -48,6 +48,18 @@ static inline int memwait_open(int flags)
 	return fd < 0 ? -errno : fd;
 }
 
+/* Of what a test is about to use: it must not go on without it. */
+static inline int open_device(int flags)
+{
+	int fd = memwait_open(flags);
+
+	if (fd < 0) {
+		fprintf(stderr, "# /dev/memwait: %s\n", strerror(-fd));
+		abort();
+	}
+	return fd;
+}
+
 static inline int xioctl(int fd, unsigned long cmd, const void *arg)
 {
 	int ret = ioctl(fd, cmd, arg);
@@ -487,19 +499,40 @@ static inline int name(parameter __attribute__((__unused__)))			\
 	return call;								\
 }
 
+static inline void *map_memory(size_t size, int flags, int file)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, file, 0);
+
+	if (p == MAP_FAILED)
+		abort();
+	return p;
+}
+
 /* Zeroed anonymous memory that is shared over fork. */
 static inline void *shared_page(size_t size)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
+	return map_memory(size, MAP_SHARED | MAP_ANONYMOUS, -1);
 }
 
 static inline void *private_page(size_t size)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return map_memory(size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
 
-	return p == MAP_FAILED ? NULL : p;
+/* The beginning of a file. */
+static inline void *map_shared(int file, size_t size)
+{
+	return map_memory(size, MAP_SHARED, file);
+}
+
+/* A file of zeros that has no name. */
+static inline int new_file(size_t size)
+{
+	int file = memfd_create("memwait", MFD_CLOEXEC);
+
+	if (file < 0 || ftruncate(file, size))
+		abort();
+	return file;
 }
 
 /* A thread that drops pages repeatedly. */

@@ -128,10 +128,8 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 
 	if (processors() < 2 || geteuid())
 		SKIP(return, "needs root, and two processors");
-	a->memory = memfd_create("word", 0);
-	ASSERT_EQ(0, ftruncate(a->memory, 4096));
-	word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, a->memory, 0);
-	ASSERT_NE(MAP_FAILED, word);
+	a->memory = new_file(4096);
+	word = map_shared(a->memory, 4096);
 	ASSERT_EQ(0, bind_to(1));
 
 	attacker = fork_child();

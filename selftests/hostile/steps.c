@@ -168,8 +168,7 @@ static void watch_operation(struct __test_metadata *_metadata, const char *name,
 
 	if (geteuid())
 		SKIP(return, "needs root for threads of real time");
-	op.fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, op.fd);
+	op.fd = open_device(O_NONBLOCK);
 	ASSERT_EQ(0, bind_to(0));
 	ASSERT_TRUE(try_watched(_metadata, "nothing with", &op, do_nothing, &good[0]));
 	for (i = 0; i < WATCHES; i++) {
@@ -208,8 +207,7 @@ LIMITS_TEST(R29_an_expiry_of_many_leaves_the_processor)
 
 	if (geteuid())
 		SKIP(return, "needs root for threads of real time");
-	op.fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, op.fd);
+	op.fd = open_device(O_NONBLOCK);
 	for (i = 0; i < 2; i++) {
 		ASSERT_NE(0, arm_timed(&op.fd, op.words, op.n, NULL));
 		ASSERT_TRUE(try_watched(_metadata, "expiry", &op, do_expire, &good));
@@ -259,8 +257,7 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	for (i = 0; i < n; i++) {
 		if (i < CONTEXTS) {
-			contexts[i] = memwait_open(O_NONBLOCK);
-			ASSERT_LE(0, contexts[i]);
+			contexts[i] = open_device(O_NONBLOCK);
 		}
 		fd = dup(contexts[i % CONTEXTS]);
 		ASSERT_LE(0, fd);

@@ -133,8 +133,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 
 	for (how = 0; how < ENDS; how++) {
 		TH_LOG("end %d", how);
-		fd = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fd);
+		fd = open_device(O_NONBLOCK);
 		pid = start_maker(board, fd, how);
 		ASSERT_LT(0, pid);
 		await(&board->ready);
@@ -188,8 +187,7 @@ MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 	pid_t pid;
 
 	for (how = EXITS; how <= CLOSES_IT; how += CLOSES_IT - EXITS) {
-		fds[0] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fds[0]);
+		fds[0] = open_device(O_NONBLOCK);
 		pid = start_maker(board, fds[0], how);
 		ASSERT_LT(0, pid);
 		await(&board->ready);
@@ -229,8 +227,7 @@ MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
 	pid_t pid;
 
 	for (round = 0; round < 100; round++) {
-		fd = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fd);
+		fd = open_device(O_NONBLOCK);
 		pid = start_maker(board, fd, ways[round % ARRAY_SIZE(ways)]);
 		ASSERT_LT(0, pid);
 		await(&board->ready);
@@ -504,8 +501,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 	for (round = 0; round < RACES; round++) {
 		struct caller caller = { .word = &board->pending };
 
-		caller.fd = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, caller.fd);
+		caller.fd = open_device(O_NONBLOCK);
 		ASSERT_EQ(0, pipe(copies));
 		pid = fork();
 		if (!pid) {
@@ -537,8 +533,7 @@ MEMWAIT_TEST(L10_what_was_used_cannot_be_bound)
 	int call, fd;
 
 	for (call = 0; call < 4; call++) {
-		fd = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fd);
+		fd = open_device(O_NONBLOCK);
 		EXPECT_EQ(0, mw_notify(fd, self->shared, 1, U32));
 		switch (call) {
 		case 0:
@@ -650,8 +645,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 		struct look look = { 0 };
 		struct driver driver = { 0 };
 
-		fd = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fd);
+		fd = open_device(O_NONBLOCK);
 		memset(board, 0, sizeof(*board));
 		pid = fork();
 		if (!pid)
@@ -697,8 +691,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 	pid_t pid;
 
 	for (round = 0; round < 100; round++) {
-		fd = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fd);
+		fd = open_device(O_NONBLOCK);
 		memset(board, 0, sizeof(*board));
 		pid = fork();
 		if (!pid) {
@@ -923,8 +916,7 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 	for (round = 0; round < STORMS; round++) {
 		memset(board, 0, sizeof(*board));
 		for (i = 0; i < STORM_CONTEXTS; i++) {
-			storm.fds[i] = memwait_open(O_NONBLOCK);
-			ASSERT_LE(0, storm.fds[i]);
+			storm.fds[i] = open_device(O_NONBLOCK);
 		}
 		storm.seed = round + 1;
 		pid = fork();

@@ -138,7 +138,6 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	int i, status, armed, pending = 0, enomem = 0, untouched = 0;
 	pid_t pid;
 
-	ASSERT_NE(NULL, c);
 	ASSERT_GE(SINGLES, count * words_each);
 	/* The memory of what is shared is the parent's. */
 	memset(c, 0, sizeof(*c));

@@ -118,12 +118,10 @@ MEMWAIT_TEST(R38_what_cannot_be_written_is_efault_and_notifies_nobody)
 
 MEMWAIT_TEST(R38_a_truncated_file_is_efault)
 {
-	int file = memfd_create("memwait", 0);
+	int file = new_file(self->page);
 	uint32_t *word;
 
-	ASSERT_EQ(0, ftruncate(file, self->page));
-	word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ASSERT_NE(MAP_FAILED, word);
+	word = map_shared(file, self->page);
 	EXPECT_EQ(0, mw_change(self->fd, word, MEMWAIT_CHANGE_ADD, 1, 1, NULL));
 	EXPECT_EQ(0, ftruncate(file, 0));
 	EXPECT_EQ(-EFAULT, mw_change(self->fd, word, MEMWAIT_CHANGE_ADD, 1, 1, NULL));

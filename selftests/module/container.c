@@ -107,7 +107,7 @@ static pid_t start_container(int memory, long page, bool device)
 
 MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
 {
-	int memory = memfd_create("words", MFD_CLOEXEC);
+	int memory = new_file(self->page);
 	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER, .flags = U32 };
 	uint32_t *words;
 	pid_t pid;
@@ -116,9 +116,7 @@ MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
 		SKIP(return, "needs root for namespaces");
 	if (prctl(PR_GET_SECCOMP))
 		SKIP(return, "needs CONFIG_SECCOMP_FILTER");
-	ASSERT_EQ(0, ftruncate(memory, self->page));
-	words = mmap(NULL, (size_t)self->page, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-	ASSERT_NE(MAP_FAILED, words);
+	words = map_shared(memory, (size_t)self->page);
 	w.addr = &words[2];
 	waiter_start(&w);
 
@@ -136,13 +134,12 @@ MEMWAIT_TEST(R8_a_container_meets_its_host_at_a_file)
 
 MEMWAIT_TEST(R8_a_container_without_the_device_is_told)
 {
-	int memory = memfd_create("words", MFD_CLOEXEC);
+	int memory = new_file(self->page);
 
 	if (geteuid())
 		SKIP(return, "needs root for namespaces");
 	if (prctl(PR_GET_SECCOMP))
 		SKIP(return, "needs CONFIG_SECCOMP_FILTER");
-	ASSERT_EQ(0, ftruncate(memory, self->page));
 	EXPECT_EQ(NO_DEVICE, child_status(start_container(memory, self->page, false)));
 	close(memory);
 }

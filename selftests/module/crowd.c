@@ -24,10 +24,8 @@ FIXTURE_SETUP(crowd)
 	int i;
 
 	self->n = LOAD(10000, 500);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(sysconf(_SC_PAGESIZE));
-	ASSERT_NE(NULL, self->word);
 	/* One mapping for all, and no huge pages: a thread uses two small ones. */
 	self->stacks = mmap(NULL, (size_t)self->n * STACK, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

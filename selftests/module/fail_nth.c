@@ -61,8 +61,7 @@ FIXTURE_SETUP(fail)
 {
 	self->nth = start_failures();
 	ASSERT_LE(0, self->nth);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->word = variant->shared ? shared_page(sysconf(_SC_PAGESIZE)) :
 		private_page(sysconf(_SC_PAGESIZE));
 	ASSERT_NE(NULL, self->word);

@@ -318,8 +318,7 @@ FIXTURE_SETUP(group_limit)
 {
 	struct memwait_info info;
 
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(sysconf(_SC_PAGESIZE));
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	self->user_waits = info.user_waits;

@@ -92,8 +92,7 @@ FIXTURE_SETUP(ids)
 
 	if (access("/sys/kernel/debug/clear_warn_once", F_OK))
 		SKIP(return, "no debugfs");
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
 		SKIP(return, "this kernel cannot tell of deaths");
@@ -200,8 +199,7 @@ IDS_TEST(R26_what_keeps_the_module_is_named)
 	EXPECT_TRUE(all_are_named(others - 1));
 	EXPECT_FALSE(find_id(id, &row));
 
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_owner(self->fd, BIND, &id));
 	EXPECT_TRUE(all_are_named(others));
 	close(self->fd);
@@ -262,8 +260,7 @@ IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
 	for (i = 0; i < MANY; i++) {
-		fds[i] = memwait_open(0);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(0);
 		ASSERT_EQ(0, mw_owner(fds[i], MEMWAIT_OWNER_CONTEXT, &ids[i]));
 	}
 	qsort(ids, MANY, sizeof(ids[0]), compare_ids);
@@ -321,8 +318,7 @@ IDS_TEST(R33_who_knows_an_id_finds_no_other)
 	pid_t child;
 
 	for (i = 0; i < LIVING; i++) {
-		fds[i] = memwait_open(0);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(0);
 		ASSERT_EQ(0, mw_owner(fds[i], MEMWAIT_OWNER_CONTEXT, &id));
 	}
 	child = fork();
@@ -365,8 +361,7 @@ IDS_TEST(R33_no_id_is_used_again_by_a_reloaded_module)
 				SKIP(return, "the module cannot be unloaded");
 			usleep(10000);
 		}
-		self->fd = memwait_open(0);
-		ASSERT_LE(0, self->fd);
+		self->fd = open_device(0);
 	}
 	qsort(ids, round * EACH, sizeof(ids[0]), compare_ids);
 	for (i = 1; i < round * EACH; i++)
@@ -398,8 +393,7 @@ IDS_TEST(R29_the_list_ends_while_ids_are_made)
 	ASSERT_LE(0, list);
 	for (reads = 0; reads < READS && ret > 0; reads++) {
 		for (i = 0; i < NEW; i++) {
-			fds[nr] = memwait_open(0);
-			ASSERT_LE(0, fds[nr]);
+			fds[nr] = open_device(0);
 			EXPECT_EQ(0, mw_owner(fds[nr++], MEMWAIT_OWNER_CONTEXT, NULL));
 		}
 		ret = read(list, line, sizeof(line));

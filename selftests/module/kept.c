@@ -128,8 +128,7 @@ FIXTURE_SETUP(kept)
 	if (err == -ENODEV)
 		SKIP(return, "no such file system");
 	ASSERT_EQ(0, err);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 }
 
 FIXTURE_TEARDOWN(kept)
@@ -327,8 +326,7 @@ FIXTURE_SETUP(mounted)
 		SKIP(return, "no such file system");
 	ASSERT_EQ(0, err);
 	self->shared = shared_page(self->page);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 }
 
 FIXTURE_TEARDOWN(mounted)
@@ -500,8 +498,7 @@ FIXTURE_SETUP(disk)
 	close_place(&self->place);
 	self->root = open(self->place.dir, O_RDONLY | O_CLOEXEC);
 	self->shared = shared_page(page);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 }
 
 FIXTURE_TEARDOWN(disk)

@@ -99,10 +99,8 @@ static int temporary_file(const char *dir, size_t size)
 MEMWAIT_TEST(R8_memfd)
 {
 	struct area area;
-	int file = memfd_create("memwait", MFD_CLOEXEC);
+	int file = new_file(4 * self->page);
 
-	ASSERT_LE(0, file);
-	ASSERT_EQ(0, ftruncate(file, 4 * self->page));
 	map_twice(&area, file, 4 * self->page, 0);
 	ASSERT_NE(NULL, area.a);
 	expect_shared(_metadata, self->fd, &area);
@@ -393,8 +391,7 @@ MEMWAIT_TEST(R10_secret_memory_is_refused)
 	if (file < 0)
 		SKIP(return, "memfd_secret: %s", strerror(errno));
 	ASSERT_EQ(0, ftruncate(file, self->page));
-	addr = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ASSERT_NE(MAP_FAILED, addr);
+	addr = map_shared(file, self->page);
 	expect_refused(_metadata, self->fd, addr);
 	close(file);
 }
@@ -589,8 +586,7 @@ MEMWAIT_TEST(R11_umount_is_busy_while_somebody_waits)
 		file = open(path, O_RDWR | O_CREAT, 0600);
 		ASSERT_LE(0, file);
 		ASSERT_EQ(0, ftruncate(file, self->page));
-		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-		ASSERT_NE(MAP_FAILED, word);
+		word = map_shared(file, self->page);
 		EXPECT_EQ(MEMWAIT_PENDING, i == 2 ? async_soon(self->fd, word, 500, i, &id) :
 			  mw_async(self->fd, word, 0, MEMWAIT_FOREVER, U32, i, &id));
 		if (i == 0)

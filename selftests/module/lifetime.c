@@ -281,8 +281,7 @@ MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 			close(file);
 			continue;
 		}
-		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-		ASSERT_NE(MAP_FAILED, word);
+		word = map_shared(file, self->page);
 		for (i = 0; i < 4; i++)
 			EXPECT_EQ(MEMWAIT_PENDING, i < 2 ?
 				  mw_arm(fds[i % 2], word, i) :
@@ -417,8 +416,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 		_exit(0);
 	}
 	/* Not the fixture's, which the child has anyway. */
-	fd_of_child = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, fd_of_child);
+	fd_of_child = open_device(O_NONBLOCK);
 	EXPECT_EQ(0, send_fd(sockets[0], fd_of_child, 0));
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_FALSE(mw_readable(self->fd));
@@ -539,22 +537,18 @@ MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
 
 MEMWAIT_TEST(R11_no_stranger_meets_a_word_whose_file_is_closed)
 {
-	int i, file = memfd_create("memwait", MFD_CLOEXEC);
+	int i, file = new_file(self->page);
 	uint32_t *word;
 	uint64_t id;
 
-	ASSERT_EQ(0, ftruncate(file, self->page));
-	word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ASSERT_NE(MAP_FAILED, word);
+	word = map_shared(file, self->page);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, FOREVER, U32, 1, &id));
 	munmap(word, self->page);
 	close(file);
 	/* If its inode were freed, one of these would get its place. */
 	for (i = 0; i < 500; i++) {
-		file = memfd_create("memwait", MFD_CLOEXEC);
-		ASSERT_EQ(0, ftruncate(file, self->page));
-		word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-		ASSERT_NE(MAP_FAILED, word);
+		file = new_file(self->page);
+		word = map_shared(file, self->page);
 		ASSERT_EQ(0, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
 		munmap(word, self->page);
 		close(file);

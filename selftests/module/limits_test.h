@@ -39,8 +39,7 @@ FIXTURE(limits)
 
 FIXTURE_SETUP(limits)
 {
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->word = shared_page(4096);
 	self->user_waits = mw_user_waits(self->fd);
 	self->limit = read_number(LIMIT_PARAMETER);

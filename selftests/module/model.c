@@ -722,18 +722,15 @@ static struct model *make_model(struct __test_metadata *_metadata, void *private
 {
 	static struct model model;
 	struct model *m = &model;
-	int fd = memfd_create("model", MFD_CLOEXEC);
+	int fd = new_file(4096);
 
-	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, ftruncate(fd, 4096));
 	m->memory[PRIVATE] = private;
 	m->memory[SHARED] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	m->memory[AGAIN] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ASSERT_NE(MAP_FAILED, m->memory[SHARED]);
 	ASSERT_NE(MAP_FAILED, m->memory[AGAIN]);
 	close(fd);
-	m->watch = memwait_open(0);
-	ASSERT_LE(0, m->watch);
+	m->watch = open_device(0);
 	ASSERT_EQ(0, mw_info(m->watch, &m->info));
 	m->sizes = m->info.features & MEMWAIT_FEATURE_WAIT_U64 ? 4 : 3;
 	return m;

@@ -427,8 +427,7 @@ MEMWAIT_TEST(R22_notify_many_contexts)
 	int fds[20], i;
 
 	for (i = 0; i < 20; i++) {
-		fds[i] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(O_NONBLOCK);
 	}
 	for (i = 0; i < 40; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i % 20], self->word + i, i));

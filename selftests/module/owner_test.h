@@ -148,14 +148,12 @@ FIXTURE_SETUP(owner)
 {
 	struct memwait_info info;
 
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
 		SKIP(return, "this kernel cannot tell of deaths");
 	self->page = sysconf(_SC_PAGESIZE);
 	self->board = shared_page(self->page);
-	ASSERT_NE(NULL, self->board);
 	mw_await_owners(self->fd, 0);
 	self->id = my_id(self->fd);
 	ASSERT_NE(0, self->id);

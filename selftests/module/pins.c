@@ -26,8 +26,7 @@ FIXTURE(counts)
 
 FIXTURE_SETUP(counts)
 {
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->word = shared_page(4096);
 	self->max_waits = read_number(LIMIT_PARAMETER);
 	self->max_contexts = read_number(PARAMETERS "max_user_contexts");
@@ -317,7 +316,7 @@ COUNTS_TEST(R31_contexts_are_counted)
  */
 COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 {
-	int mover = memwait_open(O_NONBLOCK), elsewhere = memfd_create("elsewhere", MFD_CLOEXEC);
+	int mover = open_device(O_NONBLOCK), elsewhere = new_file(4096);
 	struct memwait_requeue requeue = {
 		.addr = (uintptr_t)self->word,
 		.target = (uintptr_t)(self->word + 1),
@@ -326,8 +325,6 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	};
 	uint32_t *other;
 
-	ASSERT_LE(0, mover);
-	ASSERT_EQ(0, ftruncate(elsewhere, 4096));
 	other = mmap(NULL, 4096, PROT_READ, MAP_SHARED, elsewhere, 0);
 	ASSERT_NE(MAP_FAILED, other);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));

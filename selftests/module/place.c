@@ -128,10 +128,8 @@ FIXTURE(place)
 
 FIXTURE_SETUP(place)
 {
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->words = shared_page(sysconf(_SC_PAGESIZE));
-	ASSERT_NE(NULL, self->words);
 	self->user_waits = mw_user_waits(self->fd);
 }
 

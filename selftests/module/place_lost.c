@@ -75,13 +75,11 @@ static void execute_when_interrupted(int fd, int memory, struct board *board)
 
 MEMWAIT_TEST(R12_a_program_that_is_executed_has_no_place)
 {
-	int memory = memfd_create("word", MFD_CLOEXEC);
+	int memory = new_file(self->page);
 	struct board *board;
 	pid_t pid;
 
-	ASSERT_EQ(0, ftruncate(memory, self->page));
-	board = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-	ASSERT_NE(MAP_FAILED, board);
+	board = map_shared(memory, self->page);
 	pid = fork_child();
 	if (!pid)
 		execute_when_interrupted(self->fd, memory, board);

@@ -276,8 +276,7 @@ MEMWAIT_TEST(R22_one_notify_of_many_contexts_loses_no_edge)
 	struct epoll_event events[64];
 
 	for (i = 0; i < 40; i++) {
-		fds[i] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(O_NONBLOCK);
 		events[0] = (struct epoll_event) { .events = EPOLLIN | EPOLLET };
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &events[0]));
 	}
@@ -309,8 +308,7 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 	struct sleeper s[8];
 
 	for (i = 0; i < CONTEXTS; i++) {
-		fds[i] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(O_NONBLOCK);
 	}
 	for (round = 0; round < CONTEXTS; round++) {
 		for (i = 0; i < 8; i++) {
@@ -393,8 +391,7 @@ MEMWAIT_TEST(R22_notifies_that_reach_many_contexts_at_once_lose_no_edge)
 	}
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &first));
 	for (i = 0; i < CONTEXTS; i++) {
-		fds[i] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(O_NONBLOCK);
 		event = (struct epoll_event) { .events = EPOLLIN | EPOLLET, .data.u32 = i };
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event));
 	}

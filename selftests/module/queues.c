@@ -101,10 +101,8 @@ FIXTURE_SETUP(queues)
 		SKIP(return, "no debugfs");
 	ASSERT_EQ(0, access(QUEUES, R_OK));
 	self->page = sysconf(_SC_PAGESIZE);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(256 * self->page);
-	ASSERT_NE(NULL, self->word);
 	private_name(self->name, sizeof(self->name), self->word);
 }
 

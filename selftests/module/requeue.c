@@ -282,8 +282,7 @@ MEMWAIT_TEST(R17_requeue_waits_of_several_contexts)
 	int fds[20], i;
 
 	for (i = 0; i < 20; i++) {
-		fds[i] = memwait_open(O_NONBLOCK);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = open_device(O_NONBLOCK);
 		ASSERT_EQ(MEMWAIT_PENDING, arm(fds[i], a, 'a' + i));
 	}
 	/* More contexts than one notify remembers to wake at its end. */
@@ -346,11 +345,10 @@ MEMWAIT_TEST(R17_requeue_to_another_object_is_exdev)
 /* One object: a file at two addresses, by two open files; and all that is private to one mm. */
 MEMWAIT_TEST(R17_requeue_within_an_object)
 {
-	int file = memfd_create("object", MFD_CLOEXEC), again;
+	int file = new_file(2 * self->page), again;
 	uint32_t *here, *there, *elsewhere = private_page(self->page);
 	char path[32];
 
-	ASSERT_EQ(0, ftruncate(file, 2 * self->page));
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
 	again = open(path, O_RDONLY | O_CLOEXEC);
 	ASSERT_LE(0, again);

@@ -637,7 +637,6 @@ static void torture(struct __test_metadata *_metadata, bool exact)
 	bool failed;
 
 	shared = shared_page(sizeof(*shared));
-	ASSERT_NE(NULL, shared);
 	shared->exact = exact;
 	shared->phase = DRAIN;
 	shared->round = 1;

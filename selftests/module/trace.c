@@ -43,10 +43,8 @@ FIXTURE_SETUP(trace)
 		SKIP(return, "emulated, and more than one processor");
 
 	self->page = sysconf(_SC_PAGESIZE);
-	self->fd = memwait_open(O_NONBLOCK);
-	ASSERT_LE(0, self->fd);
-	self->file = memfd_create("traced", MFD_CLOEXEC);
-	ASSERT_EQ(0, ftruncate(self->file, 2 * self->page));
+	self->fd = open_device(O_NONBLOCK);
+	self->file = new_file(2 * self->page);
 	self->shared = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, self->file,
 			    self->page);
 	ASSERT_NE(MAP_FAILED, self->shared);

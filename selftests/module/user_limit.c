@@ -225,7 +225,6 @@ LIMITS_TEST(R24_a_user_at_the_limit_and_another_one)
 	uint64_t start = now_ns(CLOCK_MONOTONIC);
 	pid_t a, b;
 
-	ASSERT_NE(NULL, u);
 	u->limit = LOAD(2000, 500);
 	u->rounds = LOAD(100, 10);
 	ASSERT_EQ(0, set_limit(u->limit));

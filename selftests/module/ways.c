@@ -466,7 +466,6 @@ MEMWAIT_TEST(R7_huge_pages)
 	char *area = private_page(2 * huge);
 	uint32_t *word = (uint32_t *)(((uintptr_t)area + huge - 1) & ~(huge - 1));
 
-	ASSERT_NE(NULL, area);
 	madvise(word, huge, MADV_HUGEPAGE);
 	*word = 0;
 	EXPECT_WAITABLE(word, U32);
@@ -518,8 +517,7 @@ MEMWAIT_TEST(R7_file_pages_that_are_not_mapped_yet)
 	ASSERT_LE(0, file);
 	unlink(path);
 	ASSERT_EQ(0, ftruncate(file, self->page));
-	word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ASSERT_NE(MAP_FAILED, word);
+	word = map_shared(file, self->page);
 	*word = 7;
 	/* Out of the page table at least, so that the wait's load faults. */
 	EXPECT_EQ(0, madvise(word, self->page, MADV_DONTNEED));

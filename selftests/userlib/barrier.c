@@ -71,16 +71,14 @@ static void meet_by_callback(memwait_op_t *op, int result, void *data)
 
 USERLIB_TEST(R1_all_meet_in_every_round)
 {
-	int memfd = memfd_create("barrier", MFD_CLOEXEC), ret, i;
+	int memfd = new_file(4096), ret, i;
 	struct meeting_op meeting = { 0 };
 	struct runner runners[2];
 	struct shared *shared;
 	struct part parts[2];
 	pid_t child;
 
-	ASSERT_EQ(0, ftruncate(memfd, 4096));
-	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, shared);
+	shared = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, MEET));
 	child = fork_child();
 	if (!child) {

@@ -67,8 +67,7 @@ USERLIB_TEST(R8_processes)
 	pid_t children[SENDERS];
 
 	ASSERT_EQ(0, ftruncate(memfd, size));
-	channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, channel);
+	channel = map_shared(memfd, size);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 5));
 	for (i = 0; i < SENDERS; i++) {
 		children[i] = fork_child();
@@ -260,8 +259,7 @@ USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 
 	ASSERT_LE(0, memfd);
 	ASSERT_EQ(0, ftruncate(memfd, size));
-	channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, channel);
+	channel = map_shared(memfd, size);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 3));
 	for (i = 0; i < 2; i++) {
 		children[i] = fork_child();

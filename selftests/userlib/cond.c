@@ -289,14 +289,12 @@ USERLIB_TEST(R5_no_signal_is_lost_between_threads_and_operations)
 
 USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 {
-	int memfd = memfd_create("cond", MFD_CLOEXEC), i;
+	int memfd = new_file(4096), i;
 	struct monitor *monitor;
 	struct ticket_op ops[2];
 	pid_t children[4];
 
-	ASSERT_EQ(0, ftruncate(memfd, 4096));
-	monitor = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, monitor);
+	monitor = map_shared(memfd, 4096);
 	monitor_init(monitor, 0);
 	for (i = 0; i < 4; i++) {
 		children[i] = fork_child();

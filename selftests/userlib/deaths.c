@@ -613,8 +613,7 @@ TEST_F_TIMEOUT(userlib, L6_L7_death_at_any_instruction, 86400)
 	ASSERT_LE(slots, MOST_SLOTS);
 	ASSERT_GE(sizeof(area->channel),
 		  memwait_channel_size(sizeof(struct item), MOST_THERE));
-	memfd = memfd_create("deaths", MFD_CLOEXEC);
-	ASSERT_EQ(0, ftruncate(memfd, sizeof(*area)));
+	memfd = new_file(sizeof(*area));
 	map_area();
 	ASSERT_NE(MAP_FAILED, area);
 	me = record_of(MOST_SLOTS);

@@ -61,14 +61,12 @@ FIXTURE_SETUP(tool)
 		SKIP(return, "memwaitctl is not installed");
 	self->nr = 0;
 	self->page = sysconf(_SC_PAGESIZE);
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	snprintf(self->file, sizeof(self->file), "/dev/shm/memwaitctl-test-%d", getpid());
 	file = open(self->file, O_RDWR | O_CREAT | O_TRUNC, 0644);
 	ASSERT_LE(0, file);
 	ASSERT_EQ(0, ftruncate(file, 2 * self->page));
-	self->words = mmap(NULL, 2 * self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ASSERT_NE(MAP_FAILED, self->words);
+	self->words = map_shared(file, 2 * self->page);
 	close(file);
 }
 

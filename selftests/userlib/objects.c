@@ -104,11 +104,9 @@ FIXTURE_VARIANT_ADD(object, sender)
 
 FIXTURE_SETUP(object)
 {
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	self->user_waits = mw_user_waits(self->fd);
 	self->object = shared_page(4096);
-	ASSERT_NE(NULL, self->object);
 	ASSERT_EQ(0, memwait_loop_new(&self->loop));
 	ASSERT_EQ(0, variant->way->make(self->object, variant->kind));
 }

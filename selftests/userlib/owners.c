@@ -17,14 +17,12 @@ FIXTURE_SETUP(owners)
 	struct memwait_info info;
 	char *shared;
 
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
 		SKIP(return, "this kernel cannot tell of deaths");
 	self->page = sysconf(_SC_PAGESIZE);
 	shared = shared_page(2 * self->page);
-	ASSERT_NE(NULL, shared);
 	self->word = (uint64_t *)shared;
 	self->hold = (struct hold *)(shared + self->page);
 	ASSERT_EQ(0, memwait_owner(&self->id));

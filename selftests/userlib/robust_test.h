@@ -42,13 +42,11 @@ FIXTURE_SETUP(robust)
 {
 	struct memwait_info info;
 
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	if (!(info.features & MEMWAIT_FEATURE_OWNERS))
 		SKIP(return, "this kernel cannot tell of deaths");
 	self->board = shared_page(sizeof(*self->board));
-	ASSERT_NE(NULL, self->board);
 	mw_await_owners(self->fd, 0);
 	ASSERT_EQ(0, memwait_owner(&self->id));
 	ASSERT_EQ(0, memwait_loop_new(&self->loop));

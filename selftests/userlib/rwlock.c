@@ -60,15 +60,13 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 
 static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, unsigned int kind)
 {
-	int memfd = memfd_create("rwlock", MFD_CLOEXEC), i, ret;
+	int memfd = new_file(4096), i, ret;
 	struct user_op users[2] = { 0 };
 	struct runner runners[2];
 	struct shared *shared;
 	pid_t children[2];
 
-	ASSERT_EQ(0, ftruncate(memfd, 4096));
-	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, shared);
+	shared = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kind));
 	for (i = 0; i < 2; i++) {
 		children[i] = fork_child();

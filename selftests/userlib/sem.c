@@ -110,15 +110,13 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 
 USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
 {
-	int memfd = memfd_create("sem", MFD_CLOEXEC), i, ret;
+	int memfd = new_file(4096), i, ret;
 	struct user_op user = { 0 };
 	struct runner runners[2];
 	struct shared *shared;
 	pid_t children[2];
 
-	ASSERT_EQ(0, ftruncate(memfd, 4096));
-	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, shared);
+	shared = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 0, 2));
 	for (i = 0; i < 2; i++) {
 		children[i] = fork_child();

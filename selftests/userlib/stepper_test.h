@@ -849,18 +849,15 @@ FIXTURE_SETUP(stepper)
 	uint64_t id;
 	int i;
 
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	if (memwait_owner(&id))
 		SKIP(return, "this kernel cannot tell of deaths");
 	if (!can_step())
 		SKIP(return, "processes cannot be stepped through here");
 	self->user_waits = mw_user_waits(self->fd);
 	scene = shared_page(sizeof(*scene));
-	ASSERT_NE(NULL, scene);
 	/* Shared, as a victim need not have a copy. */
 	self->stage.trace = shared_page((MOST_STEPS + 1) * sizeof(struct step));
-	ASSERT_NE(NULL, self->stage.trace);
 	/* A step need not wait for another processor to come to itself. */
 	ASSERT_EQ(0, bind_to(0));
 	mw_await_owners(self->fd, 1);

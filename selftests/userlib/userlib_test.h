@@ -203,11 +203,9 @@ FIXTURE(userlib)
 
 FIXTURE_SETUP(userlib)
 {
-	self->fd = memwait_open(0);
-	ASSERT_LE(0, self->fd);
+	self->fd = open_device(0);
 	self->user_waits = mw_user_waits(self->fd);
 	self->shared = shared_page(16 * 4096);
-	ASSERT_NE(NULL, self->shared);
 	ASSERT_EQ(0, memwait_loop_new(&self->loop));
 }
 

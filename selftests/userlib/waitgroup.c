@@ -147,15 +147,13 @@ static int wait_and_answer(struct crossing *crossing)
 
 USERLIB_TEST(R8_processes_that_map_it_elsewhere)
 {
-	int memfd = memfd_create("waitgroup", MFD_CLOEXEC), i, ret;
+	int memfd = new_file(4096), i, ret;
 	struct counted_op counted = { 0 };
 	struct crossing *crossing;
 	pid_t child;
 
 	ASSERT_LE(0, memfd);
-	ASSERT_EQ(0, ftruncate(memfd, 4096));
-	crossing = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	ASSERT_NE(MAP_FAILED, crossing);
+	crossing = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_waitgroup_init(&crossing->group, 0, 1));
 	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	child = fork_child();
