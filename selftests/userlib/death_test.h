@@ -46,15 +46,6 @@ static inline int in_child(int (*function)(void *), void *arg)
 	return child_status(pid);
 }
 
-/* With a priority, nobody else that is bound to processor 0 runs while this does. */
-static inline int pin(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-
-	return bind_to(0) ||
-	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
 /* How an owner comes to its end. */
 enum {
 	THREAD_ENDS,		/* one of this process, which lives on */
