@@ -113,7 +113,7 @@ USERLIB_TEST(R1_all_meet_in_every_round)
 USERLIB_TEST(R2_barrier_errors)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runner;
 
 	EXPECT_EQ(EINVAL, memwait_barrier_wait(barrier));
@@ -131,7 +131,6 @@ USERLIB_TEST(R2_barrier_errors)
 	/* Between processes they sleep on the lower half of the first word. */
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait_async(barrier, &counted.op));
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(0, counted.calls);
@@ -142,13 +141,12 @@ USERLIB_TEST(L3_who_gives_up_has_not_arrived)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	struct runner runner;
 	int i, ret;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		time = in_time(clocks[i], 10);
 		EXPECT_EQ(ETIMEDOUT, memwait_barrier_clockwait(barrier, clocks[i], &time));
@@ -282,12 +280,11 @@ USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct timed timed = { .barrier = self->shared };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runner;
 	int i;
 
 	ASSERT_EQ(0, memwait_barrier_init(timed.barrier, 0, 3));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
 		timed.time = (struct timespec){ TIME_MAX, 999999999 };
@@ -346,11 +343,10 @@ USERLIB_TEST(R18_operations_alone_meet)
 USERLIB_TEST(R29_an_operation_begins_each_round_anew)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct memwait_op *op = (struct memwait_op *)&counted.op;
 	int i;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
 	for (i = 1; i <= 3; i++) {
 		op->round.tries = 1000;
@@ -365,11 +361,10 @@ USERLIB_TEST(R29_an_operation_begins_each_round_anew)
 USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runner;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 	EXPECT_EQ(EBUSY, memwait_barrier_wait_async(barrier, &counted.op));
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
@@ -390,10 +385,9 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 USERLIB_TEST(L8_destroy_does_not_wait_for_ever_for_an_operation)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 	ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
@@ -406,13 +400,12 @@ USERLIB_TEST(L8_destroy_does_not_wait_for_ever_for_an_operation)
 USERLIB_TEST(L3_cancel_races_with_dispatch)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 }, last = { 0 };
+	struct counted_op last = counted_by(&last, self->loop);
+	struct counted_op counted = counted_by(&counted, self->loop);
 	int round, ret, cancelled, taken_back = 0;
 	struct runner canceller;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	memwait_op_init(&last.op, self->loop, count_call, &last);
 	for (round = 0; round < ROUNDS; round++) {
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
@@ -446,12 +439,11 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 {
 	struct timed timed = { .barrier = self->shared, .clock = CLOCK_MONOTONIC };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	int round, ret, other, timed_out = 0;
 	struct runner runner;
 
 	ASSERT_EQ(0, memwait_barrier_init(timed.barrier, 0, 2));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS; round++) {
 		counted.calls = 0;
 		timed.time = in_time(CLOCK_MONOTONIC, 0);
@@ -531,13 +523,12 @@ USERLIB_TEST(L1_a_child_meets_its_parent)
 USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runner;
 	int round, ret;
 	pid_t child;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	child = run_in_child(memwait_barrier_wait(barrier));
 	await_waiters(self->fd, barrier, U32_SIZE, 1);
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));

@@ -309,13 +309,12 @@ USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	struct timed timed = { .channel = self->shared };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runner;
 	uint64_t item;
 	int i;
 
 	ASSERT_EQ(0, memwait_channel_init(timed.channel, 0, sizeof(item), 1));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2; i++) {
 		timed.clock = clocks[i];
 		timed.time = (struct timespec){ TIME_MAX, 999999999 };

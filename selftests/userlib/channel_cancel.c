@@ -5,12 +5,11 @@
 USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 {
 	memwait_channel_t *channel = self->shared;
-	struct counted_op first = { 0 }, behind = { 0 };
+	struct counted_op behind = counted_by(&behind, self->loop);
+	struct counted_op first = counted_by(&first, self->loop);
 	uint64_t item, to_first = 1, to_behind = 2;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 2));
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	memwait_op_init(&behind.op, self->loop, count_call, &behind);
 
 	/* Pending. */
 	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
@@ -51,12 +50,11 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 {
 	memwait_channel_t *channel = self->shared;
-	struct counted_op first = { 0 }, behind = { 0 };
+	struct counted_op behind = counted_by(&behind, self->loop);
+	struct counted_op first = counted_by(&first, self->loop);
 	uint64_t item = 1, of_first = 2, of_behind = 3;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	memwait_op_init(&behind.op, self->loop, count_call, &behind);
 	ASSERT_EQ(0, memwait_channel_send(channel, &item));
 
 	/* Pending. */
@@ -99,13 +97,12 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 	memwait_channel_t *channel = self->shared;
 	struct sender sender = { .channel = self->shared, .number = 2 };
 	struct sender by_operation = { .number = 1 }, before = { .number = 0 };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner receiving, behind;
 	int round, taken_back = 0;
 	struct item item, got;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		counted.calls = 0;
 		make(&item, &before, 1);

@@ -207,7 +207,7 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 {
 	memwait_channel_t *channel = self->shared;
 	struct still *peer = (void *)((char *)self->shared + 2048);
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct blocking behind = { channel, true, 0 };
 	struct runner behinds;
 	uint64_t item = 6;
@@ -215,7 +215,6 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
 	*peer = (struct still){ .channel = channel, .item = 7 };
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
 	child = run_in_child(transfer_and_stand_still(peer));
@@ -234,13 +233,12 @@ USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 {
 	memwait_channel_t *channel = self->shared;
 	struct still peer = { .channel = channel, .item = 7 };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner peers;
 	uint64_t item = 6;
 	pid_t child;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	child = run_in_child(receive_once(channel));
 	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
@@ -260,13 +258,12 @@ USERLIB_TEST(L3_an_operation_that_waits_for_the_lock_has_a_deadline)
 	memwait_channel_t *channel = self->shared;
 	struct still peer = { .channel = channel, .item = 1 };
 	struct blocking behind = { channel, true, 0 };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner peers, behinds;
 	struct timespec time;
 	uint64_t item = 2;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
 	runner_start(&peers, transfer_and_stand_still, &peer);

@@ -92,12 +92,11 @@ USERLIB_TEST(who_was_woken_is_not_notified_once_more)
 USERLIB_TEST(a_sender_that_was_woken_is_not_notified_once_more)
 {
 	memwait_channel_t *channel = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	uint64_t item, mine = 5;
 	int i;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 4));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 1; i <= 4; i++)
 		ASSERT_EQ(0, send_number(channel, i));
 	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &mine, &counted.op));

@@ -49,10 +49,9 @@ USERLIB_TEST(R13_without_waiters_nothing_happens)
 USERLIB_TEST(L0_the_mutex_must_be_locked)
 {
 	struct monitor *monitor = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
 	monitor_init(monitor, 0);
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	EXPECT_EQ(EPERM, memwait_cond_wait(&monitor->cond, &monitor->mutex));
 	EXPECT_EQ(EPERM, memwait_cond_wait_async(&monitor->cond, &monitor->mutex, &counted.op));
 	monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK);
@@ -321,12 +320,11 @@ USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 USERLIB_TEST(R18_wait_async_unlocks_and_comes_back_locked)
 {
 	struct monitor *monitor = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec soon;
 	int ret;
 
 	monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK);
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(&monitor->cond, &monitor->mutex,
 						       &counted.op));

@@ -52,7 +52,7 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 USERLIB_TEST(L10_a_child_is_not_its_parent)
 {
 	struct objects *objects = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	size_t i, maker, grandmaker;
 	uint64_t id;
 	pid_t child, grandchild;
@@ -64,7 +64,6 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 	}
 	ASSERT_EQ(0, memwait_rwlock_init(&objects->rwlock, MEMWAIT_RWLOCK_ROBUST));
 	ASSERT_EQ(0, memwait_rwlock_wrlock(&objects->rwlock));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&objects->word, 0, NULL, 0, &counted.op));
 	ASSERT_EQ(1, memwait_notify(&objects->word, 1, 0));
 	for (maker = 0; maker < ARRAY_SIZE(makers); maker++) {

@@ -109,7 +109,7 @@ static void go_on(memwait_op_t *op, int result, void *data)
 
 USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 {
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct busy busy = { .word = self->shared };
 	/* Until it sleeps it makes so many calls, or more. */
 	static const struct {
@@ -121,7 +121,6 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 
 	loop_to_stop = self->loop;
 	/* Something that stays, so that nothing but the stop ends a run, or a wait for it. */
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
 	memwait_op_init(&busy.op, self->loop, go_on, &busy);
 	for (i = 0; i < 2 * ARRAY_SIZE(loops); i++) {
@@ -153,14 +152,13 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 /* The thread that is interrupted begins and cancels, and others sleep in the loop. */
 USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 {
-	struct counted_op counted = { 0 }, other = { 0 };
+	struct counted_op other = counted_by(&other, self->loop);
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runners[2];
 	uint32_t *word = self->shared;
 	int call, i;
 
 	loop_to_stop = self->loop;
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	memwait_op_init(&other.op, self->loop, count_call, &other);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
 	for (call = 0; call < 6; call++) {
 		for (i = 0; i < 2; i++) {
@@ -232,11 +230,10 @@ static void use_objects(struct __test_metadata *_metadata, memwait_op_t *op)
 
 USERLIB_TEST(L12_posts_and_notifies_in_a_handler_wherever_it_comes)
 {
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	int call, value;
 
 	objects = self->shared;
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_sem_init(&objects->sem, 0, 0));
 	ASSERT_EQ(0, memwait_waitgroup_init(&objects->group, 0, CALLS + 2));
 	for (call = 0; call < CALLS; call++) {

@@ -44,14 +44,13 @@ static unsigned int first_difference(const void *object, const uint32_t *expecte
 USERLIB_TEST(words_of_mutexes)
 {
 	memwait_mutex_t *mutex = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	uint32_t low, high;
 	uint64_t id;
 
 	ASSERT_EQ(0, memwait_owner(&id));
 	low = (uint32_t)id;
 	high = (uint32_t)(id >> 32);
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	EXPECT_WORDS(mutex, [0] = 1);
@@ -79,9 +78,8 @@ USERLIB_TEST(words_of_mutexes)
 USERLIB_TEST(words_of_semaphores)
 {
 	memwait_sem_t *sem = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_PRIVATE, 5));
 	EXPECT_WORDS(sem, [0] = 5, [1] = 1);
 	ASSERT_EQ(0, memwait_sem_init(sem, 0, 5));
@@ -99,9 +97,8 @@ USERLIB_TEST(words_of_condition_variables)
 {
 	memwait_cond_t *cond = self->shared;
 	memwait_mutex_t *mutex = (memwait_mutex_t *)(cond + 1);
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_cond_init(cond, MEMWAIT_PRIVATE));
 	EXPECT_WORDS(cond, [4] = 0x80);
 	ASSERT_EQ(0, memwait_cond_init(cond, MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC));
@@ -136,9 +133,8 @@ USERLIB_TEST(words_of_read_write_locks)
 USERLIB_TEST(words_of_barriers)
 {
 	memwait_barrier_t *barrier = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_barrier_init(barrier, MEMWAIT_PRIVATE, 3));
 	EXPECT_WORDS(barrier, [4] = 0x80, [5] = 3, [7] = 1);
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
@@ -150,9 +146,8 @@ USERLIB_TEST(words_of_barriers)
 USERLIB_TEST(words_of_wait_groups)
 {
 	memwait_waitgroup_t *group = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 4));
 	EXPECT_WORDS(group, [0] = 4);
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
@@ -187,13 +182,12 @@ USERLIB_TEST(another_layout_is_refused)
 	const struct timespec none = { 0, 0 };
 	memwait_channel_t *channel = self->shared;
 	memwait_barrier_t *barrier = (memwait_barrier_t *)((char *)self->shared + 4096);
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	uint32_t *layouts[] = { (uint32_t *)channel + 6, (uint32_t *)barrier + 7 };
 	char before[8192];
 	uint64_t item = 1;
 	int way;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (way = 0; way < 2; way++) {
 		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 4));
 		ASSERT_EQ(0, memwait_channel_send(channel, &item));

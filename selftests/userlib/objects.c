@@ -148,13 +148,12 @@ static struct timespec soon_after(int round)
 OBJECT_TEST(R4_deadlines_are_kept)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	uint64_t start;
 	size_t i, j;
 	int ret;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
 		start = now_ns(CLOCK_MONOTONIC);
 		time = in_time(clocks[i], 20);
@@ -200,11 +199,10 @@ OBJECT_TEST(R4_deadlines_are_kept)
 OBJECT_TEST(R4_a_deadline_beyond_time_is_never)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct visitor visitor;
 	size_t i;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
@@ -225,10 +223,9 @@ OBJECT_TEST(R4_a_deadline_beyond_time_is_never)
 OBJECT_TEST(R2_bad_arguments)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time = in_time(CLOCK_MONOTONIC, 1);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	EXPECT_EQ(EINVAL, way->wait(NULL));
 	EXPECT_EQ(EINVAL, way->wait_timed(NULL, &time));
 	EXPECT_EQ(EINVAL, way->wait_timed(self->object, NULL));
@@ -247,13 +244,12 @@ OBJECT_TEST(R2_bad_arguments)
 OBJECT_TEST(R12_threads_and_operations_stand_in_one_line)
 {
 	const struct way *way = variant->way;
-	struct counted_op first = { 0 }, third = { 0 };
+	struct counted_op third = counted_by(&third, self->loop);
+	struct counted_op first = counted_by(&first, self->loop);
 	struct visitor second;
 
 	if (!variant->in_turn)
 		SKIP(return, "all are woken");
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	memwait_op_init(&third.op, self->loop, count_call, &third);
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	visitor_start(&second, way, self->object);
 	await_sleepers(way, self->object, variant->kind, 2);
@@ -281,9 +277,8 @@ OBJECT_TEST(R12_threads_and_operations_stand_in_one_line)
 OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(EBUSY, way->wait_async(self->object, &counted.op));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
@@ -306,11 +301,9 @@ OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
 {
 	const struct way *way = variant->way;
-	struct counted_op first = { 0 }, behind = { 0 };
+	struct counted_op behind = counted_by(&behind, self->loop);
+	struct counted_op first = counted_by(&first, self->loop);
 	struct visitor thread;
-
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	memwait_op_init(&behind.op, self->loop, count_call, &behind);
 
 	/* A thread is next. */
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
@@ -350,12 +343,11 @@ OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
 OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	struct pollfd pfd;
 	int ret;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	do {
 		time = in_time(CLOCK_MONOTONIC, 20);
 		ret = way->wait_until_async(self->object, CLOCK_MONOTONIC, &time, &counted.op);
@@ -377,12 +369,11 @@ OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
 OBJECT_TEST(L3_cancel_races_with_giving)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct visitor behind;
 	struct runner giver;
 	int round, taken_back = 0;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS || !taken_back; round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
@@ -418,11 +409,10 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	int round, ret, taken_back = 0;
 	struct runner canceller;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS; round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
@@ -455,13 +445,12 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	int round, ret, timed_out = 0;
 	struct visitor visitor, behind;
 	struct runner giver;
 	struct timespec time;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 0; round < ROUNDS; round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		time = soon_after(round);
@@ -554,13 +543,12 @@ static int use_as_child(const struct way *way, void *object, memwait_loop_t *loo
 OBJECT_TEST(L1_a_child_uses_the_object_and_not_the_loop)
 {
 	const struct way *way = variant->way;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_sem_t other = { 0 };
 	pid_t child;
 
 	if (variant->kind & MEMWAIT_PRIVATE)
 		SKIP(return, "another process does not find it");
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(&other, &counted.op));
 	child = run_in_child(use_as_child(way, self->object, self->loop, &counted));
 	await_sleepers(way, self->object, variant->kind, 1);

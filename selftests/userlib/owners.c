@@ -225,7 +225,7 @@ static int arm_sized(struct word_wait *wait, memwait_op_t *op)
 /* One after another: the owner dies, and then each one that has been told and says no more. */
 OWNERS_TEST(R34_the_oldest_waiter_is_told)
 {
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct word_wait wait = { .word = self->word, .size = MEMWAIT_SIZE_U64,
 				  .flags = MEMWAIT_OWNED };
 	struct word_wait both = wait;
@@ -236,7 +236,6 @@ OWNERS_TEST(R34_the_oldest_waiter_is_told)
 	ASSERT_EQ(0, owner_start(&owner, self->hold, IS_KILLED, write_id, self->word));
 	wait.expected = *self->word;
 	both.expected = *self->word;
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	runner_start(&runners[0], wait_sized, &wait);
 	await_waiters(self->fd, self->word, 0, 1);
 	runner_start(&runners[1], wait_sized, &both);
@@ -293,14 +292,13 @@ OWNERS_TEST(R34_a_cancelled_operation_passes_it_on)
 {
 	struct word_wait wait = { .word = self->word, .size = MEMWAIT_SIZE_U64,
 				  .flags = MEMWAIT_OWNED };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runner;
 	struct owner owner;
 	int ret;
 
 	ASSERT_EQ(0, owner_start(&owner, self->hold, IS_KILLED, write_id, self->word));
 	wait.expected = *self->word;
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, arm_sized(&wait, &counted.op));
 	runner_start(&runner, wait_sized, &wait);
 	await_waiters(self->fd, self->word, 0, 2);
@@ -319,9 +317,8 @@ OWNERS_TEST(R34_what_cannot_be_owned)
 		{ .addr = (uintptr_t)(self->word + 1), .flags = MEMWAIT_SIZE_U64 | MEMWAIT_OWNED },
 	};
 	const struct timespec none = { 0, 0 };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	EXPECT_EQ(-EINVAL, memwait_wait_any(waits, 1, &none, MEMWAIT_OWNED, NULL));
 	EXPECT_EQ(-EINVAL, memwait_wait_any(waits, 2, &none, 0, NULL));
 	EXPECT_EQ(-EINVAL, memwait_wait_any_async(waits, 1, &none, MEMWAIT_OWNED, &counted.op));

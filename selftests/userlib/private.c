@@ -183,14 +183,13 @@ static const struct thing {
 USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	void *object = self->shared;
 	const struct way *way;
 	struct visitor visitor;
 	unsigned int flags;
 	size_t i;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 2 * ARRAY_SIZE(things); i++) {
 		way = things[i / 2].way;
 		flags = kinds[i % 2];
@@ -219,12 +218,11 @@ USERLIB_TEST(R9_who_waits_is_found_by_the_address_alone)
 /* One that has been posted to, or signalled, and is cancelled: it goes on to the one behind. */
 USERLIB_TEST(L3_what_was_cancelled_wakes_by_the_address_too)
 {
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner behind, cancelled;
 	memwait_sem_t *sem = self->shared;
 	int were_cancelled = 0;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_PRIVATE, 0));
 	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
 	runner_start(&behind, memwait_sem_wait, sem);
@@ -298,11 +296,10 @@ USERLIB_TEST(L5_a_cancelled_thread_passes_its_signal_on_by_the_address)
 /* It was signalled, waits for the mutex, and has left the condition variable: that may be gone. */
 USERLIB_TEST(L3_a_cancelled_operation_does_not_touch_what_it_has_left)
 {
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	memwait_mutex_t *mutex = self->shared;
 	memwait_cond_t *cond;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	cond = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, cond);
 	ASSERT_EQ(0, memwait_cond_init(cond, MEMWAIT_PRIVATE));
@@ -378,11 +375,10 @@ USERLIB_TEST(R9_a_condition_variable_and_its_mutex_need_not_agree)
 {
 	struct monitor *monitor = self->shared;
 	struct runner waiters[WAITERS], holder, opener;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	unsigned int cond, mutex;
 	int i, n;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (i = 0; i < 4; i++) {
 		cond = i & 1 ? MEMWAIT_PRIVATE : 0;
 		mutex = i & 2 ? MEMWAIT_PRIVATE : 0;

@@ -510,10 +510,9 @@ ROBUST_TEST(L6_errorcheck_knows_its_heir)
 {
 	memwait_mutex_t *mutex = &self->board->mutex;
 	struct timespec later = in_time(CLOCK_MONOTONIC, HOUR);
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct owner owner;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST | MEMWAIT_MUTEX_ERRORCHECK));
 	ASSERT_EQ(0, owner_start(&owner, self->board->holds, IS_KILLED, lock_it, mutex));
 	owner_end_and_reap(&owner);
@@ -531,12 +530,11 @@ ROBUST_TEST(L6_errorcheck_knows_its_heir)
 ROBUST_TEST(L6_locked_again_by_its_owner_it_times_out)
 {
 	memwait_mutex_t *mutex = &self->board->mutex;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time;
 	uint64_t start;
 	int private;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (private = 0; private < 2; private++) {
 		ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST |
 						(private ? MEMWAIT_PRIVATE : 0)));
@@ -573,12 +571,11 @@ static int run_loop(void *loop)
 ROBUST_TEST(L6_a_thread_ends_that_has_it_by_a_callback)
 {
 	memwait_mutex_t *mutex = &self->board->mutex;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct getting getting;
 	struct runner runner;
 
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));

@@ -257,10 +257,9 @@ ROBUST_TEST(L6_a_wait_with_an_inconsistent_one_loses_it)
 ROBUST_TEST(L6_a_wait_without_the_mutex_is_eperm)
 {
 	struct board *board = self->board;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct owner owner;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
 	ASSERT_EQ(0, memwait_cond_init(&board->cond, 0));
 	EXPECT_EQ(EPERM, memwait_cond_wait(&board->cond, &board->mutex));

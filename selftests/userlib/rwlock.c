@@ -262,12 +262,11 @@ USERLIB_TEST(L0_three_threads_read_at_the_same_time)
 USERLIB_TEST(R2_more_errors)
 {
 	memwait_rwlock_t *lock = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct timespec time = { 0, 1000000000 };
 	memwait_rwlock_t initialised = MEMWAIT_RWLOCK_INIT;
 
 	EXPECT_EQ(0, memcmp(&initialised, lock, sizeof(*lock)));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 
 	/* Not needed, not looked at. */
 	EXPECT_EQ(0, memwait_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &time));
@@ -416,7 +415,8 @@ static void await_sleepers(const void *word, unsigned int kind, int n)
 
 USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 {
-	struct counted_op writer = { 0 }, reader = { 0 };
+	struct counted_op reader = counted_by(&reader, self->loop);
+	struct counted_op writer = counted_by(&writer, self->loop);
 	struct shared *shared = self->shared;
 	memwait_rwlock_t *lock = &shared->lock;
 	struct runner writers[2], other;
@@ -424,8 +424,6 @@ USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 	size_t i;
 	int n;
 
-	memwait_op_init(&writer.op, self->loop, count_call, &writer);
-	memwait_op_init(&reader.op, self->loop, count_call, &reader);
 	for (i = 0; i < ARRAY_SIZE(preferring); i++) {
 		memset(shared, 0, sizeof(*shared));
 		writer.calls = 0;
@@ -467,13 +465,12 @@ USERLIB_TEST(L0_a_thread_reads_several_times_while_writers_wait)
 /* One that has slept at the gate, and stands there behind a writer that waits for readers. */
 USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 {
-	struct counted_op writer = { 0 };
+	struct counted_op writer = counted_by(&writer, self->loop);
 	struct shared *shared = self->shared;
 	memwait_rwlock_t *lock = &shared->lock;
 	struct runner reader;
 	size_t i;
 
-	memwait_op_init(&writer.op, self->loop, count_call, &writer);
 	for (i = 0; i < ARRAY_SIZE(preferring); i++) {
 		memset(shared, 0, sizeof(*shared));
 		writer.calls = 0;
@@ -499,15 +496,14 @@ USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 /* Writers that give up, are taken back, or die while they wait for readers leave nothing behind. */
 USERLIB_TEST(L3_L7_a_writer_that_waits_for_preferred_readers_goes)
 {
-	struct counted_op writer = { 0 }, late = { 0 };
+	struct counted_op late = counted_by(&late, self->loop);
+	struct counted_op writer = counted_by(&writer, self->loop);
 	struct shared *shared = self->shared;
 	memwait_rwlock_t *lock = &shared->lock;
 	struct timespec time;
 	pid_t child;
 	size_t i;
 
-	memwait_op_init(&writer.op, self->loop, count_call, &writer);
-	memwait_op_init(&late.op, self->loop, count_call, &late);
 	for (i = 0; i < ARRAY_SIZE(preferring); i++) {
 		memset(shared, 0, sizeof(*shared));
 		late.calls = 0;

@@ -52,13 +52,12 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 /* The writer gives up, and the readers behind it do not wait for the reader before it. */
 USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 {
-	struct counted_op writer = { 0 }, reading = { 0 };
+	struct counted_op reading = counted_by(&reading, self->loop);
+	struct counted_op writer = counted_by(&writer, self->loop);
 	struct shared *shared = self->shared;
 	memwait_rwlock_t *lock = &shared->lock;
 	struct runner reader;
 
-	memwait_op_init(&writer.op, self->loop, count_call, &writer);
-	memwait_op_init(&reading.op, self->loop, count_call, &reading);
 	ASSERT_EQ(0, memwait_rwlock_init(lock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
@@ -83,14 +82,13 @@ USERLIB_TEST(L3_readers_enter_when_the_waiting_writer_is_cancelled)
 
 USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 {
-	struct counted_op first = { 0 }, behind = { 0 };
+	struct counted_op behind = counted_by(&behind, self->loop);
+	struct counted_op first = counted_by(&first, self->loop);
 	struct shared *shared = self->shared;
 	memwait_rwlock_t *lock = &shared->lock;
 	struct runner thread;
 	int turn, writing, ret;
 
-	memwait_op_init(&first.op, self->loop, count_call, &first);
-	memwait_op_init(&behind.op, self->loop, count_call, &behind);
 	for (turn = 0; turn < 2 * (int)ARRAY_SIZE(kinds); turn++) {
 		writing = turn % 2;
 		/* If it is fair, it has the gate already. */

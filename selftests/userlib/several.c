@@ -54,13 +54,12 @@ USERLIB_TEST(R16_a_thread_waits_for_one_of_many_words)
 USERLIB_TEST(R16_the_first_word_that_differs_is_told)
 {
 	static const unsigned int flags[] = { 0, MEMWAIT_CLOCK_REALTIME, MEMWAIT_RELATIVE };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct memwait_wait waits[WORDS];
 	struct timespec past = { -1, 0 };
 	uint32_t *words = self->shared;
 	unsigned int index = 999, i;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	expect_values(waits, words, 0);
 	for (i = 0; i < 3; i++) {
 		EXPECT_EQ(MEMWAIT_TIMED_OUT,
@@ -95,13 +94,12 @@ USERLIB_TEST(R16_the_first_word_that_differs_is_told)
 USERLIB_TEST(R16_an_operation_waits_for_one_of_many_words)
 {
 	static const unsigned int counts[] = { 1, 8, WORDS };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct memwait_wait waits[WORDS];
 	uint32_t *words = self->shared;
 	struct timespec time;
 	unsigned int i, last;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	expect_values(waits, words, 0);
 	for (i = 0; i < 3; i++) {
 		last = counts[i] - 1;
@@ -129,14 +127,13 @@ USERLIB_TEST(R16_an_operation_waits_for_one_of_many_words)
 /* L3: before it was notified, after that, and after its completion was read. */
 USERLIB_TEST(L3_an_operation_on_many_words_is_cancelled)
 {
-	struct counted_op counted = { 0 }, behind = { 0 }, other = { 0 };
+	struct counted_op behind = counted_by(&behind, self->loop);
+	struct counted_op other = counted_by(&other, self->loop);
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct memwait_wait waits[WORDS];
 	uint32_t *words = self->shared;
 	int stage;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
-	memwait_op_init(&behind.op, self->loop, count_call, &behind);
-	memwait_op_init(&other.op, self->loop, count_call, &other);
 	expect_values(waits, words, 0);
 	for (stage = 0; stage < 3; stage++) {
 		behind.calls = 0;

@@ -160,6 +160,15 @@ static inline void count_call(memwait_op_t *op, int result, void *data)
 	counted->result = result;
 }
 
+/* What @counted is initialised with, where it is declared. */
+static inline struct counted_op counted_by(struct counted_op *counted, memwait_loop_t *loop)
+{
+	struct counted_op init = { 0 };
+
+	memwait_op_init(&init.op, loop, count_call, counted);
+	return init;
+}
+
 /* Sleeps in poll() until the loop has something, and dispatches; until that many callbacks ran. */
 static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 {

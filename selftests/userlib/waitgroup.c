@@ -57,13 +57,12 @@ static int work_and_be_done(void *arg)
 USERLIB_TEST(R1_it_waits_for_threads_and_processes)
 {
 	struct shared *shared = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runners[3];
 	struct part parts[4];
 	int round, ret, i;
 	pid_t child = -1;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	for (round = 1; round <= ROUNDS / 4; round++) {
 		ASSERT_EQ(0, memwait_waitgroup_add(&shared->group, 3));
 		for (i = 0; i < 3; i++) {
@@ -102,7 +101,7 @@ USERLIB_TEST(R1_it_waits_for_threads_and_processes)
 USERLIB_TEST(R1_it_lets_go_though_the_count_rises_again)
 {
 	memwait_waitgroup_t *group = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runners[3];
 	int i;
 
@@ -110,7 +109,6 @@ USERLIB_TEST(R1_it_lets_go_though_the_count_rises_again)
 	for (i = 0; i < 3; i++)
 		runner_start(&runners[i], memwait_waitgroup_wait, group);
 	await_waiters(self->fd, group, U32_SIZE, 3);
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
 	ASSERT_EQ(0, memwait_waitgroup_done(group));
 	ASSERT_EQ(0, memwait_waitgroup_add(group, 1));
@@ -148,14 +146,13 @@ static int wait_and_answer(struct crossing *crossing)
 USERLIB_TEST(R8_processes_that_map_it_elsewhere)
 {
 	int memfd = new_file(4096), i, ret;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct crossing *crossing;
 	pid_t child;
 
 	ASSERT_LE(0, memfd);
 	crossing = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_waitgroup_init(&crossing->group, 0, 1));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	child = fork_child();
 	if (!child) {
 		void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
@@ -191,13 +188,12 @@ USERLIB_TEST(R2_the_largest_count)
 {
 	memwait_waitgroup_t initialised = MEMWAIT_WAITGROUP_INIT;
 	memwait_waitgroup_t *group = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 
 	EXPECT_EQ(0, memcmp(&initialised, group, sizeof(*group)));
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, MEMWAIT_WAITGROUP_MAX));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, 1));
 	/* A waiter changes nothing about it. */
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(EINPROGRESS, memwait_waitgroup_wait_async(group, &counted.op));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_wait_async(group, &counted.op));
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, INT32_MAX));
@@ -218,11 +214,10 @@ USERLIB_TEST(R2_the_largest_count)
 USERLIB_TEST(R1_a_count_that_rises_at_once_holds_nobody_back)
 {
 	memwait_waitgroup_t *group = self->shared;
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	struct runner runners[2];
 	int round, i;
 
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
 	for (round = 0; round < ROUNDS / 2; round++) {
 		counted.calls = 0;

@@ -139,14 +139,13 @@ USERLIB_TEST(R2_bad_input)
 USERLIB_TEST(R12_it_goes_to_the_end_of_its_queue)
 {
 	struct watcher first = { 0 }, last = { 0 };
-	struct counted_op counted = { 0 };
+	struct counted_op counted = counted_by(&counted, self->loop);
 	uint32_t *word = self->shared;
 	struct waiter thread = {
 		.fd = self->fd, .addr = word, .deadline = MEMWAIT_FOREVER, .flags = U32_SIZE,
 	};
 
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&first, self->loop, word));
-	memwait_op_init(&counted.op, self->loop, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 	waiter_start(&thread);
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&last, self->loop, word));
