@@ -12,8 +12,8 @@
  * word of the same owner shares it, any other makes a pin of its own. So there are no more pins
  * than waits, and most contexts have one. A file is its address_space, as in the key: the first
  * file stands for all others of that address_space. A requeue keeps the owner, so the wait keeps
- * its pin. A context keeps the memory of one freed pin for the next: where waits are armed and read
- * one by one, each has a pin, and the allocations were 5 to 7 per cent of all that it takes.
+ * its pin. A context keeps the memory of one freed pin for the next one: where waits are armed and
+ * read one by one, each has a pin of its own.
  *
  * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
@@ -45,11 +45,11 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
  * The default limit is one per 2^n bytes of memory. On 64 bits a wait with a deadline takes 220
  * bytes, a context with its file and a spare pin 820 bytes, an identity 380 bytes, a spare 220, a
  * place 100; a wait or spare that has waited with MEMWAIT_OWNED 140 more. Together that is about a
- * twentieth of the memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its contents, or up to 12
- * KiB of a dead process: of each context one, a twentieth of the memory; and others, which count as
- * MEMWAIT_PIN_WAITS waits for that reason, another one. A place keeps its thread's struct pid, too.
- * Each new place frees those of two dead threads, so a context has hardly more of these than
- * threads have lived at once.
+ * twentieth of the memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its
+ * contents, or up to 12 KiB of a dead process: of each context one, a twentieth of the memory; and
+ * others, which count as MEMWAIT_PIN_WAITS waits for that reason, another one. A place keeps its
+ * thread's struct pid, too. Each new place frees those of two dead threads, so a context has hardly
+ * more of these than threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
@@ -217,7 +217,7 @@ static void memwait_pin_free(struct memwait_pin *pin, struct memwait_context *co
 	} else {
 		mmdrop((struct mm_struct *)(unsigned long)pin->owner);
 	}
-	/* Full barriers, here and where it is taken: this use of the memory is over before the next. */
+	/* A full barrier, as where it is taken: this use of the memory is over before the next. */
 	if (context)
 		pin = xchg(&context->spare_pin, pin);
 	kfree(pin);

@@ -212,8 +212,8 @@ struct memwait_wait_async {
  * @room: length of @completions; 0: no read
  * @reserved: 0
  *
- * For MEMWAIT_IOC_WAIT_ASYNC_READ, which is MEMWAIT_IOC_WAIT_ASYNC with a longer struct, and returns
- * the same. A call that fails, or ends early, reads nothing.
+ * For MEMWAIT_IOC_WAIT_ASYNC_READ, which is MEMWAIT_IOC_WAIT_ASYNC with a longer struct, and
+ * returns the same. A call that fails, or ends early, reads nothing.
  */
 struct memwait_wait_async_read {
 	struct memwait_wait_async batch;
