@@ -14,6 +14,9 @@
  * more, and here no queue is kept. To remove a queue and to insert another one for the same word
  * takes the same lock of the hash table: a wait comes after all that was done to the queue before.
  *
+ * Async waits stand in the same queues. Reading a completion comes after what completed it. The
+ * model has them for loops that end in peace: their ids own nothing.
+ *
  * The top of module/identity.c says which threads a queue watches. A waiter that is told of a death
  * comes after all that the dead thread did.
  *
@@ -36,11 +39,14 @@
 #define QUEUES		16
 #define FIRST_ID	0x100		/* of the first thread */
 #define NOBODY		(-1)
+#define ASYNC_WAITS	8		/* at a time */
 
 int __wrap_open(const char *path, int flags, ...);
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_fstat(int fd, struct stat *st);
+ssize_t __wrap_read(int fd, void *buffer, size_t size);
+ssize_t __real_read(int fd, void *buffer, size_t size);
 int __wrap_ioctl(int fd, unsigned long command, void *argument);
 long __wrap_sysconf(int name);
 pid_t __wrap_gettid(void);
@@ -53,7 +59,16 @@ struct waiter {
 	int outcome;			/* once it is in none */
 	uintptr_t word;			/* that it was taken out for */
 	bool owned;
+	bool is_async;			/* of a struct async, else of a struct thread */
 	struct sim_sync woken;		/* by the thread that took it out */
+};
+
+struct async {
+	struct waiter waiter;
+	uint64_t id;			/* 0: unused */
+	uint64_t user_data;
+	uint64_t completed;		/* the number of its completion, or 0: it is queued */
+	int fd;
 };
 
 struct thread {
@@ -70,7 +85,7 @@ struct thread {
 struct queue {
 	uintptr_t word;
 	unsigned int nr;
-	struct waiter *waiters[SIM_THREADS];	/* oldest first */
+	struct waiter *waiters[SIM_THREADS + ASYNC_WAITS];	/* oldest first */
 	int watched;			/* a thread, or NOBODY */
 	int mover;			/* likewise: it is watched, too */
 	struct sim_sync lock;
@@ -84,6 +99,8 @@ static bool (*may_all_stop)(void);
 static bool stopping;
 static bool missing;
 static bool is_open[DESCRIPTORS];
+static struct async asyncs[ASYNC_WAITS];
+static uint64_t last_id, last_completion;
 
 /* What the library has opened, in this execution or another: the lower half. See internal.h. */
 extern uint64_t memwait_device_context;
@@ -96,6 +113,7 @@ void device_set_up(unsigned int nr)
 		is_open[i] = (uint32_t)memwait_device_context == DEVICE + (unsigned int)i;
 	memset(threads, 0, sizeof(threads));
 	memset(queues, 0, sizeof(queues));
+	memset(asyncs, 0, sizeof(asyncs));
 	nr_threads = nr;
 	nr_queues = 0;
 	may_all_stop = NULL;
@@ -236,15 +254,17 @@ static void append(struct queue *queue, struct waiter *waiter)
 
 static void wake(struct waiter *waiter, int outcome)
 {
-	struct thread *thread = thread_of(waiter);
+	struct thread *thread = waiter->is_async ? NULL : thread_of(waiter);
 
 	if (waiter->owned)
-		waiter->queue->watched = (int)number_of(thread);
+		waiter->queue->watched = thread ? (int)number_of(thread) : NOBODY;
 	waiter->word = waiter->queue->word;
 	take_out(waiter);
 	waiter->outcome = outcome;
 	sim_release(&waiter->woken);
-	if (thread->asleep) {
+	if (!thread)
+		((struct async *)waiter)->completed = ++last_completion;
+	if (thread && thread->asleep) {
 		thread->asleep = false;
 		sim_unpark(number_of(thread));
 	}
@@ -369,7 +389,10 @@ static int owner_has_died(uint64_t id)
 static bool is_equal(const struct memwait_wait *wait)
 {
 	size_t size = 1U << (wait->flags & MEMWAIT_SIZE_MASK);
-	uint64_t value = sim_peek((void *)(uintptr_t)wait->addr, size);
+	const unsigned char *word = (void *)(uintptr_t)wait->addr;
+	/* A loop's own word is no part of the simulation. */
+	uint64_t value = word >= sim_memory && word < sim_memory + SIM_MEMORY ?
+			 sim_peek(word, size) : *(const uint32_t *)word;
 	uint64_t expected = size == 8 ? wait->expected : (uint32_t)wait->expected;
 
 	sim_note("wait for %llx while it is %llx: it is %llx", (unsigned long long)wait->addr,
@@ -404,15 +427,14 @@ static int sleep_in(struct waiter *waiter, bool timed)
 	return waiter->outcome;
 }
 
-static int wait_on(const struct memwait_wait *wait)
+/* Queues a waiter, which has an id or has none. Returns MEMWAIT_PENDING, or why not. */
+static int join(struct waiter *waiter, const struct memwait_wait *wait, bool has_id)
 {
-	struct thread *thread = current();
-	struct waiter *waiter = &thread->waiter;
 	uint64_t now = DEVICE_NOW * 1000000000ULL;
 	uint64_t owner = named_by(wait);
 	struct queue *queue;
 
-	if (wait->flags & MEMWAIT_OWNED && !thread->has_id)
+	if (wait->flags & MEMWAIT_OWNED && !has_id)
 		return -EPERM;
 	if (!is_equal(wait))
 		return MEMWAIT_NOT_EQUAL;
@@ -438,7 +460,118 @@ static int wait_on(const struct memwait_wait *wait)
 	if (owner)
 		queue->watched = (int)(owner - FIRST_ID);
 	unlock(queue);
-	return sleep_in(waiter, wait->deadline < now + 1000000000);
+	return MEMWAIT_PENDING;
+}
+
+static int wait_on(const struct memwait_wait *wait)
+{
+	struct thread *thread = current();
+	uint64_t now = DEVICE_NOW * 1000000000ULL;
+	int ret = join(&thread->waiter, wait, thread->has_id);
+
+	if (ret != MEMWAIT_PENDING)
+		return ret;
+	return sleep_in(&thread->waiter, wait->deadline < now + 1000000000);
+}
+
+/* One wait, whose deadline does not pass. */
+static int wait_async(int fd, const struct memwait_wait_async *batch)
+{
+	struct memwait_async *entry = (void *)(uintptr_t)batch->waits;
+	struct async *async = asyncs;
+
+	while (async < asyncs + ASYNC_WAITS && async->id)
+		async++;
+	if (async == asyncs + ASYNC_WAITS) {
+		sim_fail("more async waits than the model has");
+		return -ENOSPC;
+	}
+	entry->result = join(&async->waiter, &entry->wait, true);
+	if (entry->result == MEMWAIT_PENDING) {
+		/* There is no step since it was queued. */
+		async->waiter.is_async = true;
+		async->id = ++last_id;
+		async->user_data = entry->user_data;
+		async->completed = 0;
+		async->fd = fd;
+		entry->id = async->id;
+	}
+	return 1;
+}
+
+static void leave(struct async *async)
+{
+	struct queue *queue = async->waiter.queue;
+
+	lock(queue);
+	take_out(&async->waiter);
+	unlock(queue);
+	async->id = 0;
+}
+
+static int cancel(int fd, const struct memwait_cancel *cancel)
+{
+	struct async *async;
+
+	for (async = asyncs; async < asyncs + ASYNC_WAITS; async++) {
+		if (async->id == cancel->id && async->fd == fd && !async->completed) {
+			leave(async);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* The completion that is read next, or NULL. */
+static struct async *next_completed(int fd)
+{
+	struct async *async, *next = NULL;
+
+	for (async = asyncs; async < asyncs + ASYNC_WAITS; async++) {
+		if (async->id && async->completed && async->fd == fd &&
+		    (!next || async->completed < next->completed))
+			next = async;
+	}
+	return next;
+}
+
+static size_t read_completions(int fd, struct memwait_completion *completions, size_t most)
+{
+	struct async *async;
+	size_t n;
+
+	for (n = 0; n < most; n++) {
+		async = next_completed(fd);
+		if (!async)
+			break;
+		sim_acquire(&async->waiter.woken);
+		completions[n] = (struct memwait_completion){
+			.user_data = async->user_data,
+			.id = async->id,
+			.result = async->waiter.outcome,
+			.count = async->waiter.outcome == MEMWAIT_OK,
+		};
+		async->id = 0;
+	}
+	return n;
+}
+
+/* What was notified, and not read, goes on. */
+static void close_context(int fd)
+{
+	struct async *async;
+
+	for (async = asyncs; async < asyncs + ASYNC_WAITS; async++) {
+		if (!async->id || async->fd != fd)
+			continue;
+		if (!async->completed) {
+			leave(async);
+			continue;
+		}
+		async->id = 0;
+		if (async->waiter.outcome == MEMWAIT_OK)
+			notify(async->waiter.word, 1);
+	}
 }
 
 /* As wait_on(); a notify that was counted for a thread that is killed goes on. */
@@ -536,7 +669,7 @@ static int info(struct memwait_info *info)
 	return 0;
 }
 
-static int call_device(unsigned long command, void *argument)
+static int call_device(int fd, unsigned long command, void *argument)
 {
 	struct memwait_notify_wait *both = argument;
 	struct memwait_notify *one = argument;
@@ -561,7 +694,15 @@ static int call_device(unsigned long command, void *argument)
 		return waiters(argument);
 	case MEMWAIT_IOC_CHANGE_NOTIFY:
 		return change_notify(argument);
+	case MEMWAIT_IOC_WAIT_ASYNC:
+		return wait_async(fd, argument);
+	case MEMWAIT_IOC_CANCEL:
+		return cancel(fd, argument);
 	case MEMWAIT_IOC_OWNER:
+		if (owner->flags & MEMWAIT_OWNER_CONTEXT) {
+			owner->id = FIRST_ID + SIM_THREADS + (uint64_t)fd;
+			return 0;
+		}
 		current()->has_id = true;
 		owner->id = FIRST_ID + sim_thread();
 		return 0;
@@ -617,7 +758,8 @@ static int call(int fd, unsigned long command, void *argument)
 		return -EINVAL;
 	if (gives_up_place(command, argument))
 		return MEMWAIT_TIMED_OUT;
-	return sim_is_running() ? call_device(command, argument) : call_alone(command, argument);
+	return sim_is_running() ? call_device(fd, command, argument) :
+				  call_alone(command, argument);
 }
 
 static void step(void)
@@ -673,8 +815,21 @@ int __wrap_close(int fd)
 		errno = EBADF;
 		return -1;
 	}
+	close_context(fd);
 	is_open[fd - DEVICE] = false;
 	return 0;
+}
+
+ssize_t __wrap_read(int fd, void *buffer, size_t size)
+{
+	size_t n;
+
+	if (fd < DEVICE || fd >= DEVICE + DESCRIPTORS)
+		return __real_read(fd, buffer, size);
+	step();
+	n = read_completions(fd, buffer, size / sizeof(struct memwait_completion));
+	errno = EAGAIN;
+	return n ? (ssize_t)(n * sizeof(struct memwait_completion)) : -1;
 }
 
 /* Others may run after it, too: what it says may be out of date at once. */

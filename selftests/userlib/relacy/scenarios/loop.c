@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A loop that is closed with an operation pending: it takes nothing with it. Thread 1 has the loop;
+ * the others want what the operation waits for, and get it.
+ */
+#include <errno.h>
+
+#include "../scenarios.h"
+
+static memwait_channel_t *channel(void)
+{
+	return (memwait_channel_t *)shared->channel;
+}
+
+struct told {
+	int calls;
+	int result;
+};
+
+static void tell(memwait_op_t *op, int result, void *data)
+{
+	struct told *told = data;
+
+	(void)op;
+	told->calls++;
+	told->result = result;
+}
+
+/*
+ * Begins an operation on @object, perhaps dispatches, and closes the loop. Returns whether it has
+ * got what it waited for.
+ */
+static bool begin_and_close(int (*begin)(void *object, memwait_op_t *op), void *object)
+{
+	struct told told = { 0 };
+	memwait_loop_t *loop;
+	memwait_op_t op;
+	int ret;
+
+	CHECK(!memwait_loop_new(&loop));
+	CHECK(!memwait_op_init(&op, loop, tell, &told));
+	ret = begin(object, &op);
+	CHECK(!ret || ret == EINPROGRESS);
+	if (ret && sim_random(2))
+		CHECK(memwait_loop_dispatch(loop) == told.calls);
+	CHECK(!memwait_loop_close(loop));
+	CHECK(!memwait_op_pending(&op) && !told.result && told.calls < 2);
+	return !ret || told.calls;
+}
+
+static int begin_lock(void *mutex, memwait_op_t *op)
+{
+	return memwait_mutex_lock_async(mutex, op);
+}
+
+static void mutex_thread(unsigned int thread)
+{
+	if (thread == 1) {
+		if (!begin_and_close(begin_lock, &shared->mutex))
+			return;
+	} else {
+		CHECK(!memwait_mutex_lock(&shared->mutex));
+	}
+	shared->data++;
+	done[thread] = 1;
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void mutex_finish(void)
+{
+	CHECK(shared->data == done_by_all());
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+static void mutex_set_up(unsigned int kind)
+{
+	CHECK(!memwait_mutex_init(&shared->mutex, kind));
+}
+
+SCENARIO("loop closed mutex", 3, mutex_set_up(0), mutex_thread, mutex_finish);
+SCENARIO("loop closed private mutex", 3, mutex_set_up(PRIVATE), mutex_thread, mutex_finish);
+SCENARIO("loop closed fair mutex", 3, mutex_set_up(FAIR), mutex_thread, mutex_finish);
+SCENARIO("loop closed robust mutex", 3, mutex_set_up(ROBUST), mutex_thread, mutex_finish);
+
+static int begin_read(void *lock, memwait_op_t *op)
+{
+	return memwait_rwlock_rdlock_async(lock, op);
+}
+
+static int begin_write(void *lock, memwait_op_t *op)
+{
+	return memwait_rwlock_wrlock_async(lock, op);
+}
+
+static void read_thread(unsigned int thread)
+{
+	if (thread == 1) {
+		if (!begin_and_close(begin_read, &shared->rwlock))
+			return;
+		CHECK(shared->data <= 2);
+	} else {
+		CHECK(!memwait_rwlock_wrlock(&shared->rwlock));
+		shared->data++;
+	}
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+static void write_thread(unsigned int thread)
+{
+	if (thread == 1) {
+		if (!begin_and_close(begin_write, &shared->rwlock))
+			return;
+		shared->data = 2;
+	} else {
+		CHECK(!memwait_rwlock_rdlock(&shared->rwlock));
+		done[thread] = shared->data;
+	}
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+}
+
+static void read_finish(void)
+{
+	CHECK(shared->data == 2);
+	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
+}
+
+static void write_finish(void)
+{
+	CHECK(shared->data == 2 || !done_by_all());
+	CHECK(!memwait_rwlock_destroy(&shared->rwlock));
+}
+
+static void rwlock_set_up(unsigned int kind)
+{
+	CHECK(!memwait_rwlock_init(&shared->rwlock, kind));
+}
+
+SCENARIO("loop closed reader", 3, rwlock_set_up(0), read_thread, read_finish);
+SCENARIO("loop closed writer", 3, rwlock_set_up(0), write_thread, write_finish);
+SCENARIO("loop closed fair reader", 3, rwlock_set_up(FAIR), read_thread, read_finish);
+SCENARIO("loop closed fair writer", 3, rwlock_set_up(FAIR), write_thread, write_finish);
+SCENARIO("loop closed preferred writer", 3, rwlock_set_up(WRITER), write_thread,
+	 write_finish);
+SCENARIO("loop closed robust writer", 3, rwlock_set_up(ROBUST), write_thread, write_finish);
+
+static int begin_sem(void *sem, memwait_op_t *op)
+{
+	return memwait_sem_wait_async(sem, op);
+}
+
+/* One post, for thread 2: the operation does not get it, or gives it back. */
+static void sem_thread(unsigned int thread)
+{
+	if (thread == 2)
+		CHECK(!memwait_sem_wait(&shared->sem));
+	else if (!thread || begin_and_close(begin_sem, &shared->sem))
+		CHECK(!memwait_sem_post(&shared->sem));
+}
+
+static void sem_finish(void)
+{
+	int value;
+
+	CHECK(!memwait_sem_getvalue(&shared->sem, &value) && !value);
+	CHECK(!memwait_sem_destroy(&shared->sem));
+}
+
+static void sem_set_up(unsigned int flags)
+{
+	CHECK(!memwait_sem_init(&shared->sem, flags, 0));
+}
+
+SCENARIO("loop closed sem", 3, sem_set_up(0), sem_thread, sem_finish);
+SCENARIO("loop closed private sem", 3, sem_set_up(PRIVATE), sem_thread, sem_finish);
+
+/* Of the loop's thread: what it has received, or sends. */
+static uint64_t item;
+
+static int begin_receive(void *from, memwait_op_t *op)
+{
+	return memwait_channel_recv_async(from, &item, op);
+}
+
+static int begin_send(void *to, memwait_op_t *op)
+{
+	return memwait_channel_send_async(to, &item, op);
+}
+
+/* One item, for thread 2, likewise. */
+static void receive_thread(unsigned int thread)
+{
+	uint64_t sent = 7;
+
+	if (thread == 2) {
+		CHECK(!memwait_channel_recv(channel(), &sent) && sent == 7);
+		return;
+	}
+	if (thread == 1) {
+		if (!begin_and_close(begin_receive, channel()))
+			return;
+		sent = item;
+	}
+	CHECK(!memwait_channel_send(channel(), &sent));
+}
+
+/* What the operation has sent its thread, or thread 0, receives. */
+static void send_thread(unsigned int thread)
+{
+	uint64_t sent = 8, received = 0;
+
+	if (thread == 2) {
+		CHECK(!memwait_channel_send(channel(), &sent));
+		return;
+	}
+	if (thread == 1) {
+		item = 7;
+		if (!begin_and_close(begin_send, channel()))
+			return;
+		done[2] = 7;
+	}
+	CHECK(!memwait_channel_recv(channel(), &received));
+	done[thread] = (uint32_t)received;
+}
+
+static void channel_finish(void)
+{
+	CHECK(!memwait_channel_length(channel()));
+	CHECK(!memwait_channel_destroy(channel()));
+}
+
+static void send_finish(void)
+{
+	CHECK(done[0] + done[1] == done[2] + 8);
+	channel_finish();
+}
+
+static void channel_set_up(unsigned int flags)
+{
+	CHECK(!memwait_channel_init(channel(), flags, sizeof(item), 1));
+}
+
+SCENARIO("loop closed receiver", 3, channel_set_up(0), receive_thread, channel_finish);
+SCENARIO("loop closed private receiver", 3, channel_set_up(PRIVATE), receive_thread,
+	 channel_finish);
+SCENARIO("loop closed sender", 3, channel_set_up(0), send_thread, send_finish);
+SCENARIO("loop closed private sender", 3, channel_set_up(PRIVATE), send_thread, send_finish);
+
+static int begin_cond(void *cond, memwait_op_t *op)
+{
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	return memwait_cond_wait_async(cond, &shared->mutex, op);
+}
+
+/* One signal, for thread 2, likewise. */
+static void cond_thread(unsigned int thread)
+{
+	if (thread == 1) {
+		if (!begin_and_close(begin_cond, &shared->cond))
+			return;
+		CHECK(!memwait_cond_signal(&shared->cond));
+		CHECK(!memwait_mutex_unlock(&shared->mutex));
+		return;
+	}
+	CHECK(!memwait_mutex_lock(&shared->mutex));
+	if (thread) {
+		while (!shared->data)
+			CHECK(!memwait_cond_wait(&shared->cond, &shared->mutex));
+	} else {
+		shared->data = 1;
+		CHECK(!memwait_cond_signal(&shared->cond));
+	}
+	CHECK(!memwait_mutex_unlock(&shared->mutex));
+}
+
+static void cond_finish(void)
+{
+	CHECK(!memwait_cond_destroy(&shared->cond));
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+static void cond_set_up(unsigned int flags, unsigned int kind)
+{
+	CHECK(!memwait_cond_init(&shared->cond, flags));
+	CHECK(!memwait_mutex_init(&shared->mutex, kind));
+}
+
+SCENARIO("loop closed cond", 3, cond_set_up(0, 0), cond_thread, cond_finish);
+SCENARIO("loop closed private cond", 3, cond_set_up(PRIVATE, PRIVATE), cond_thread, cond_finish);
+SCENARIO("loop closed cond, fair mutex", 3, cond_set_up(0, FAIR), cond_thread, cond_finish);
