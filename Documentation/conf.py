@@ -14,8 +14,13 @@ html_show_sphinx = False
 html_theme_options = {
     "description": "ECMAScript's Atomics.wait, notify and waitAsync for every Linux process",
     "fixed_sidebar": True,
-    "page_width": "1100px",
+    "page_width": "1140px",
+    # Narrow windows have no room for more.
+    "body_min_width": "0",
+    "body_max_width": "860px",
 }
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 # The manual pages are no .rst: they are there already.
 html_extra_path = ["pages"]
 manpages_url = "man/{page}.{section}.html"
