@@ -30,9 +30,9 @@
  *	memwait_become_mover(): where neither is enough, a thread first arranges for its own death
  *	to be reported.
  *
- *	A thread that was told comes back to its place in the queue if it sleeps again. If it has
- *	got what it waited for instead, it gives up its place: memwait_ends_waiting(). Otherwise a
- *	later call of it on the object would stand before all who came in between.
+ *	A thread that was told of a death has its place in the queue again if it sleeps again. One
+ *	that stops waiting gives the place up, see memwait_ends_waiting(): otherwise its next wait
+ *	on the object would precede waiters that joined in between.
  *
  * Private objects need none of this: their threads die together.
  *
@@ -108,13 +108,13 @@ static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 	return (const volatile char *)word + MEMWAIT_LOWER_HALF;
 }
 
-/* Wait flags for a word of an object with @flags. Only MEMWAIT_PRIVATE matters. */
+/* Flags to wait with for an object with @flags. Waiters of a shared one learn of deaths. */
 static inline uint32_t memwait_sleep_flags(uint32_t flags)
 {
 	return flags & MEMWAIT_PRIVATE ? MEMWAIT_PRIVATE : MEMWAIT_OWNED;
 }
 
-/* True if others ended the wait: the waiter owes its next step to those still waiting. */
+/* True if a notify or a death ended the wait: if the waiter leaves something, it wakes the next. */
 static inline bool memwait_was_woken(int outcome)
 {
 	return outcome == MEMWAIT_OK || outcome == MEMWAIT_OWNER_DIED;
@@ -223,8 +223,8 @@ int memwait_move(const volatile void *word, uint64_t expected, const volatile vo
 struct memwait_op;
 
 /*
- * What is left of an operation that has ended: a copy, as cancel says that the callback has begun,
- * and the operation may be freed, as soon as the loop is unlocked.
+ * An operation whose callback is about to run. It is a copy: as soon as the loop is unlocked, a
+ * cancel says that the callback has begun, and the program may free the operation.
  */
 struct memwait_call {
 	memwait_callback_t callback;
@@ -347,8 +347,8 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 }
 
 /*
- * By a thread that waits no more, and has got the object or not. @outcome: of its last wait. For
- * the kernel it may come back after these.
+ * A thread stops waiting, whether or not it has got the object. @outcome: of its last wait. After
+ * these two the kernel keeps its place.
  */
 static inline void memwait_ends_waiting(int outcome)
 {

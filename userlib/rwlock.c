@@ -338,7 +338,7 @@ static bool is_inconsistent(struct rwlock *lock)
 		MEMWAIT_OWNER_INCONSISTENT);
 }
 
-/* The state when a reader has left and could not wake writers, or the next thread at the gate. */
+/* @state without a reader that could not wake the writers, or the next thread at the gate. */
 static uint32_t without_waking(uint32_t state)
 {
 	uint32_t next = (state - READER) | OWED;
@@ -350,8 +350,9 @@ static int unlock_slowly(struct rwlock *lock);
 
 /*
  * A writer that has opened the state unlocks the gate. If it cannot wake the next thread there, it
- * must set OWED once the gate is free, as wake_owed() locks the gate; but then the lock may be
- * gone. So it becomes a reader, which keeps the lock, and leaves in the step that sets OWED.
+ * must set OWED for wake_owed(). It can do so only after it has unlocked the gate, which wake_owed()
+ * locks; but by then another thread may have destroyed the lock. So the writer first becomes a
+ * reader, which nobody destroys the lock under, and leaves in the step that sets OWED.
  *
  * Not inlined: so the uncontended unlock needs no stack frame.
  */

@@ -181,7 +181,7 @@ static void die_as_owner(int *ready, int fd, uint64_t *word)
 		pause();
 }
 
-MEMWAIT_TEST(R28_processes_that_do_not_get_to_their_ends_hold_up_no_other_death)
+MEMWAIT_TEST(R28_slow_exits_delay_no_other_death)
 {
 	int *ready = shared_page(4096), many = how_many_waits(SLOW_WAITS), round, i;
 	uint64_t *word = (uint64_t *)self->shared;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L11: who gets ETIMEDOUT has looked once more. An operation stands first in line, is woken for
- * what there is, and its loop does not run. Whoever stands behind it gets that at its deadline.
+ * L11: a waiter looks once more before it returns ETIMEDOUT. The first in the queue is an
+ * operation, which is woken for what there is, but whose loop does not run. The waiter behind it
+ * gets it when its own deadline has passed.
  */
 #include "objects_test.h"
 

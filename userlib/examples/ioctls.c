@@ -238,7 +238,7 @@ uint64_t my_id(int fd)
 }
 
 /* memwait.rst: MEMWAIT_OWNED */
-#define HAS_WAITERS	(1ULL << 63)
+#define HAS_WAITERS	0x8000000000000000ULL
 
 static int owner_is_dead(int fd, struct memwait_wait wait)
 {
