@@ -473,6 +473,8 @@ FAIL_TEST(R21_wait_async_with_a_read_loses_nothing)
 		EXPECT_TRUE(ret == 1 || NO_ROOM(ret))
 			TH_LOG("failure %d: %d", n, ret);
 		EXPECT_EQ(ret == 1, mw_waiters(self->fd, self->word + 1, U32));
+		if (ret == 1)
+			EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
 		errors += !done[0].id;
 		if (!done[0].id)
 			EXPECT_EQ(1, mw_read(self->fd, done, 1));
