@@ -88,6 +88,30 @@ int begin_wait(int fd, _Atomic uint32_t *word, uint64_t user_data, uint64_t *id)
 	return entry.result;	/* MEMWAIT_PENDING: a completion will come */
 }
 
+/* memwait.rst: MEMWAIT_IOC_WAIT_ASYNC_READ */
+int begin_and_read(int fd, struct memwait_async *entries, uint32_t count,
+		   void (*handle)(const struct memwait_completion *))
+{
+	struct memwait_completion done[16];
+	struct memwait_wait_async_read turn = {
+		.batch = {
+			.waits = (uintptr_t)entries,
+			.count = count,
+			.entry_size = sizeof(entries[0]),
+		},
+		.completions = (uintptr_t)done,
+		.room = 16,
+	};
+	int begun, i;
+
+	begun = ioctl(fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &turn);
+	if (begun < 0)
+		return -errno;
+	for (i = 0; i < 16 && done[i].id; i++)
+		handle(&done[i]);
+	return begun;
+}
+
 /* memwait.rst: MEMWAIT_GROUP */
 int begin_wait_for_either(int fd, _Atomic uint32_t *first, _Atomic uint32_t *second,
 			  uint64_t user_data)
@@ -408,6 +432,14 @@ static void threads_wait(void)
 static void loops_wait(void)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct memwait_async entry = {
+		.wait = {
+			.addr = (uintptr_t)&shared->first,
+			.deadline = MEMWAIT_FOREVER,
+			.flags = MEMWAIT_SIZE_U32,
+		},
+		.user_data = 8,
+	};
 	uint64_t id;
 	uint32_t old;
 
@@ -443,6 +475,15 @@ static void loops_wait(void)
 	CHECK(notify_two(fd, &shared->first, &shared->second) == 1);
 	CHECK(read_all() == 1 && last.user_data == 6);
 	CHECK(!cancel_wait(fd, id));
+
+	shared->first = 0;
+	completions = 0;
+	CHECK(begin_and_read(fd, &entry, 1, handle) == 1);
+	CHECK(entry.result == MEMWAIT_PENDING && !completions);
+	CHECK(set_to_one(fd, &shared->first) == 1);
+	CHECK(begin_and_read(fd, &entry, 1, handle) == 1);
+	CHECK(entry.result == MEMWAIT_NOT_EQUAL);
+	CHECK(completions == 1 && last.user_data == 8);
 	shared->first = 0;
 }
 
