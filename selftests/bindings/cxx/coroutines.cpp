@@ -1,0 +1,752 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* memwait.hpp for coroutines: all that can be awaited, cancelling at each point, shutdown, fork. */
+#include <memwait.hpp>
+
+#include "test.hpp"
+
+#include <functional>
+#include <vector>
+
+#include <poll.h>
+
+using namespace std::chrono_literals;
+using memwait::outcome;
+using std::cv_status;
+
+/* Dispatches until that is true. */
+template <class Condition>
+static void dispatch_until(memwait::loop &loop, Condition condition)
+{
+	pollfd fd = { loop.fd(), POLLIN, 0 };
+
+	while (!condition()) {
+		poll(&fd, 1, -1);
+		loop.dispatch();
+	}
+}
+
+struct item {
+	explicit item(int n) : number(n)
+	{
+	}
+
+	int number;
+};
+
+/* All that a coroutine can wait for. */
+struct objects {
+	memwait::mutex mutex;
+	memwait::fair_mutex fair;
+	memwait::robust_state state;
+	memwait::robust_mutex robust{ state, [] {} };
+	memwait::condition_variable condition;
+	memwait::mutex conditions_mutex;
+	memwait::shared_mutex shared;
+	memwait::counting_semaphore<> sem{ 0 };
+	memwait::barrier barrier{ 2 };
+	memwait::latch latch{ 1 };
+	std::atomic<int> word{ 0 };
+	alignas(64) char memory[2][512];
+	memwait::channel<item> full{ memory[0], sizeof(memory[0]), 1 };
+	memwait::channel<item> empty{ memory[1], sizeof(memory[1]), 1 };
+	int has_lock = 0;
+
+	objects()
+	{
+		full.send(item(1));
+	}
+};
+
+/*
+ * A way to wait: what lets it wait, what ends the wait, and a check that nothing was taken of what
+ * ended it, if the coroutine is not there any more. @is_quiet: the check takes that back.
+ */
+struct way {
+	const char *name;
+	std::function<void(objects &)> block;
+	std::function<memwait::task<>(memwait::loop &, objects &)> wait;
+	std::function<void(objects &)> wake;
+	std::function<bool(objects &)> untaken;
+};
+
+static memwait::task<> wait_for_condition(memwait::loop &loop, objects &all)
+{
+	std::unique_lock lock = co_await all.conditions_mutex.lock_async(loop);
+
+	all.has_lock++;
+	co_await all.condition.wait_async(loop, lock);
+	CHECK(lock.owns_lock());
+}
+
+/* The lock is in an outer frame than what waits. */
+static memwait::task<> wait_with_callers_lock(memwait::loop &loop, objects &all)
+{
+	std::unique_lock lock(all.conditions_mutex);
+	auto inner = [](memwait::loop &its_loop, objects &its_all,
+			std::unique_lock<memwait::mutex> &its_lock) -> memwait::task<cv_status> {
+		co_return co_await its_all.condition.wait_async(its_loop, its_lock, 1h);
+	};
+
+	CHECK(co_await inner(loop, all, lock) == cv_status::no_timeout);
+	CHECK(lock.owns_lock());
+}
+
+static bool lock_is_free(memwait::mutex &mutex)
+{
+	const bool is_free = mutex.try_lock();
+
+	if (is_free)
+		mutex.unlock();
+	return is_free;
+}
+
+static void nothing(objects &)
+{
+}
+
+static const std::vector<way> &ways()
+{
+	static const std::vector<way> all = {
+		{ "mutex", [](objects &o) { o.mutex.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			std::unique_lock<memwait::mutex> lock = co_await o.mutex.lock_async(loop);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.mutex.unlock(); },
+		  [](objects &o) { return lock_is_free(o.mutex); } },
+		{ "mutex with a deadline", [](objects &o) { o.mutex.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			auto lock = co_await o.mutex.try_lock_async(loop, 1h);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.mutex.unlock(); },
+		  [](objects &o) { return lock_is_free(o.mutex); } },
+		{ "fair mutex", [](objects &o) { o.fair.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			auto lock = co_await o.fair.lock_async(loop);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.fair.unlock(); },
+		  [](objects &o) { return o.fair.try_lock(); } },
+		{ "robust mutex", [](objects &o) { o.robust.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			auto lock = co_await o.robust.lock_async(loop);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.robust.unlock(); },
+		  [](objects &o) { return o.robust.try_lock(); } },
+		{ "condition variable", nothing, wait_for_condition,
+		  [](objects &o) { o.condition.notify_one(); },
+		  [](objects &o) { return lock_is_free(o.conditions_mutex); } },
+		{ "condition variable, caller's lock", nothing, wait_with_callers_lock,
+		  [](objects &o) { o.condition.notify_all(); },
+		  [](objects &o) { return lock_is_free(o.conditions_mutex); } },
+		/* The wait is for the mutex. */
+		{ "condition variable, woken", [](objects &o) { o.conditions_mutex.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			std::unique_lock lock(o.conditions_mutex, std::adopt_lock);
+			auto status = co_await o.condition.wait_async(loop, lock, 1h);
+			CHECK(status == cv_status::no_timeout && lock.owns_lock());
+		  },
+		  [](objects &o) {
+			std::lock_guard lock(o.conditions_mutex);
+			o.condition.notify_one();
+		  },
+		  [](objects &o) { return lock_is_free(o.conditions_mutex); } },
+		{ "shared mutex, writer", [](objects &o) { o.shared.lock_shared(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			auto lock = co_await o.shared.lock_async(loop);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.shared.unlock_shared(); },
+		  [](objects &o) { return o.shared.try_lock(); } },
+		{ "shared mutex, reader", [](objects &o) { o.shared.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			std::shared_lock<memwait::shared_mutex> lock =
+				co_await o.shared.lock_shared_async(loop);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.shared.unlock(); },
+		  [](objects &o) { return o.shared.try_lock(); } },
+		{ "shared mutex with deadlines", [](objects &o) { o.shared.lock(); },
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			{
+				auto lock = co_await o.shared.try_lock_shared_async(loop, 1h);
+				CHECK(lock.owns_lock());
+			}
+			auto lock = co_await o.shared.try_lock_async(loop, 1h);
+			CHECK(lock.owns_lock());
+		  },
+		  [](objects &o) { o.shared.unlock(); },
+		  [](objects &o) { return o.shared.try_lock(); } },
+		{ "semaphore", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			co_await o.sem.acquire_async(loop);
+		  },
+		  [](objects &o) { o.sem.release(); },
+		  [](objects &o) { return o.sem.try_acquire(); } },
+		{ "semaphore with a deadline", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			CHECK(co_await o.sem.try_acquire_async(loop, 1h));
+		  },
+		  [](objects &o) { o.sem.release(); },
+		  [](objects &o) { return o.sem.try_acquire(); } },
+		{ "channel, sender", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			co_await o.full.send_async(loop, item(2));
+		  },
+		  [](objects &o) { o.full.receive(); },
+		  [](objects &o) { return o.full.length() == 0; } },
+		{ "channel, sender with a deadline", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			CHECK(co_await o.full.try_send_async(loop, item(2), 1h));
+		  },
+		  [](objects &o) { o.full.receive(); },
+		  [](objects &o) { return o.full.length() == 0; } },
+		{ "channel, receiver", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			std::optional<item> got = co_await o.empty.receive_async(loop);
+			CHECK(got && got->number == 3);
+		  },
+		  [](objects &o) { o.empty.send(item(3)); },
+		  [](objects &o) { return o.empty.length() == 1; } },
+		{ "channel, receiver with a deadline", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			auto got = co_await o.empty.try_receive_async(loop, 1h);
+			CHECK(got && got->number == 3);
+		  },
+		  [](objects &o) { o.empty.send(item(3)); },
+		  [](objects &o) { return o.empty.length() == 1; } },
+		{ "latch", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			co_await o.latch.wait_async(loop);
+			CHECK(co_await o.latch.wait_async(loop, 1h));
+		  },
+		  [](objects &o) { o.latch.count_down(); },
+		  [](objects &o) { return o.latch.try_wait(); } },
+		{ "word", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			CHECK(co_await memwait::wait_async(loop, o.word, 0) == outcome::ok);
+		  },
+		  [](objects &o) { CHECK(memwait::notify_one(o.word) == 1); },
+		  [](objects &o) { return memwait::notify_one(o.word) == 0; } },
+	};
+
+	return all;
+}
+
+static void report(const way &way, int before)
+{
+	if (failed_checks != before)
+		std::printf("# with %s\n", way.name);
+}
+
+static void awaited()
+{
+	for (const way &way : ways()) {
+		const int before = failed_checks;
+		memwait::loop loop;
+		objects all;
+
+		way.block(all);
+		memwait::task<> task = way.wait(loop, all);
+		CHECK(!task.done());
+		CHECK(loop.pending() == 1);
+		way.wake(all);
+		dispatch_until(loop, [&] { return task.done(); });
+		task.get();
+		CHECK(loop.pending() == 0);
+		report(way, before);
+	}
+}
+
+/* What is free is had without a wait. */
+static void at_once()
+{
+	memwait::loop loop;
+	objects all;
+	auto use = [&]() -> memwait::task<int> {
+		auto one = co_await all.mutex.lock_async(loop);
+		auto two = co_await all.robust.try_lock_async(loop, 1h);
+		auto three = co_await all.shared.lock_shared_async(loop);
+		auto four = co_await all.shared.try_lock_shared_async(
+			loop, std::chrono::system_clock::now() + 1h);
+
+		all.sem.release();
+		co_await all.sem.acquire_async(loop);
+		co_await all.empty.send_async(loop, item(5));
+		std::optional<item> got = co_await all.empty.receive_async(loop);
+		all.latch.count_down();
+		co_await all.latch.wait_async(loop);
+		CHECK(co_await memwait::wait_async(loop, all.word, 1) == outcome::not_equal);
+		CHECK(one && two && three && four);
+		all.empty.close();
+		CHECK(!co_await all.empty.receive_async(loop));
+		CHECK_ERROR(std::errc::broken_pipe, co_await all.empty.send_async(loop, item(6)));
+		CHECK_ERROR(std::errc::broken_pipe, co_await all.empty.try_receive_async(loop, 1h));
+		co_return got->number;
+	};
+	memwait::task<int> task = use();
+
+	CHECK(task.done());
+	CHECK(loop.pending() == 0);
+	CHECK(task.get() == 5);
+	CHECK(lock_is_free(all.mutex));
+}
+
+static void deadlines()
+{
+	memwait::loop loop;
+	objects all;
+	auto use = [&]() -> memwait::task<> {
+		const auto start = std::chrono::steady_clock::now();
+
+		CHECK(!(co_await all.mutex.try_lock_async(loop, 1ms)).owns_lock());
+		CHECK(!(co_await all.mutex.try_lock_async(loop, std::chrono::system_clock::now())));
+		CHECK(!(co_await all.shared.try_lock_async(loop, 1ms)).owns_lock());
+		CHECK(!(co_await all.shared.try_lock_shared_async(loop, 1ms)).owns_lock());
+		CHECK(!co_await all.sem.try_acquire_async(loop, 1ms));
+		CHECK(!co_await all.full.try_send_async(loop, item(1), 1ms));
+		CHECK(!co_await all.empty.try_receive_async(loop, 1ms));
+		CHECK(!co_await all.latch.wait_async(loop, 1ms));
+		CHECK(co_await all.barrier.arrive_and_wait_async(loop, 1ms) ==
+		      memwait::barrier_status::timeout);
+		CHECK(co_await memwait::wait_async(loop, all.word, 0, 1ms) ==
+		      outcome::timed_out);
+		std::unique_lock lock(all.conditions_mutex);
+		CHECK(co_await all.condition.wait_async(loop, lock, 1ms) == cv_status::timeout);
+		CHECK(lock.owns_lock());
+		CHECK(std::chrono::steady_clock::now() >= start + 9ms);
+	};
+
+	all.mutex.lock();
+	all.shared.lock();
+	memwait::task<> task = use();
+	loop.run();
+	task.get();
+	all.mutex.unlock();
+	all.shared.unlock();
+}
+
+/* Destroyed while it waits, it has taken nothing, and what comes later goes to others. */
+static void destroyed_pending()
+{
+	for (const way &way : ways()) {
+		const int before = failed_checks;
+		memwait::loop loop;
+		objects all;
+
+		way.block(all);
+		{
+			memwait::task<> task = way.wait(loop, all);
+			CHECK(loop.pending() == 1);
+		}
+		CHECK(loop.pending() == 0);
+		if (std::string(way.name) == "word")
+			CHECK(memwait::notify_one(all.word) == 0);
+		else
+			way.wake(all);
+		CHECK(way.untaken(all));
+		report(way, before);
+	}
+}
+
+/* The wake-up has come, and the loop does not know it yet. */
+static void destroyed_unread()
+{
+	for (const way &way : ways()) {
+		const int before = failed_checks;
+		memwait::loop loop;
+		objects all;
+
+		way.block(all);
+		{
+			memwait::task<> task = way.wait(loop, all);
+			way.wake(all);
+			CHECK(!task.done());
+		}
+		CHECK(loop.pending() == 0);
+		CHECK(way.untaken(all));
+		report(way, before);
+	}
+}
+
+/* The loop has read the wake-up: another coroutine, resumed before it, destroys it. */
+static void destroyed_ready()
+{
+	for (const way &way : ways()) {
+		const int before = failed_checks;
+		memwait::loop loop;
+		objects all;
+		memwait::binary_semaphore first(0);
+		std::optional<memwait::task<>> victim;
+		auto destroy = [&]() -> memwait::task<> {
+			co_await first.acquire_async(loop);
+			CHECK(!victim->done());
+			victim.reset();
+		};
+
+		way.block(all);
+		memwait::task<> killer = destroy();
+		victim.emplace(way.wait(loop, all));
+		first.release();
+		way.wake(all);
+		dispatch_until(loop, [&] { return killer.done(); });
+		killer.get();
+		CHECK(loop.pending() == 0);
+		CHECK(way.untaken(all));
+		report(way, before);
+	}
+}
+
+/* In its own frame, and after its end. */
+static void destroyed_done()
+{
+	for (const way &way : ways()) {
+		memwait::loop loop;
+		objects all;
+
+		way.block(all);
+		std::optional<memwait::task<>> task;
+		task.emplace(way.wait(loop, all));
+		way.wake(all);
+		dispatch_until(loop, [&] { return task->done(); });
+		task.reset();
+		CHECK(loop.dispatch() == 0);
+	}
+}
+
+static void barriers()
+{
+	memwait::loop loop;
+	objects all;
+	auto meet = [&]() -> memwait::task<memwait::barrier_status> {
+		co_return co_await all.barrier.arrive_and_wait_async(loop);
+	};
+
+	{
+		memwait::task<memwait::barrier_status> withdrawn = meet();
+	}
+	memwait::task<memwait::barrier_status> one = meet();
+	CHECK(!one.done());
+	memwait::task<memwait::barrier_status> two = meet();
+	dispatch_until(loop, [&] { return one.done() && two.done(); });
+	CHECK((one.get() == memwait::barrier_status::serial) !=
+	      (two.get() == memwait::barrier_status::serial));
+}
+
+/* What waits when the loop ends throws, once more if it waits again, and unwinds. */
+static void shut_down()
+{
+	for (const way &way : ways()) {
+		const int before = failed_checks;
+		objects all;
+		bool unwound = false;
+		std::optional<memwait::loop> loop(std::in_place);
+		auto outer = [&](memwait::task<> inner) -> memwait::task<> {
+			struct at_end {
+				~at_end()
+				{
+					*flag = true;
+				}
+
+				bool *flag;
+			} at_end{ &unwound };
+
+			CHECK_ERROR(std::errc::operation_canceled, co_await std::move(inner));
+			CHECK_ERROR(std::errc::operation_canceled,
+				    co_await all.sem.acquire_async(*loop));
+			CHECK_ERROR(std::errc::operation_canceled,
+				    co_await memwait::wait_async(*loop, all.word, 0));
+		};
+
+		way.block(all);
+		memwait::task<> task = outer(way.wait(*loop, all));
+		CHECK(!task.done());
+		loop->close();
+		CHECK(task.done() && unwound);
+		task.get();
+		loop.reset();
+		if (std::string(way.name) != "word")
+			way.wake(all);
+		CHECK(way.untaken(all));
+		report(way, before);
+	}
+}
+
+static void closed()
+{
+	memwait::loop loop;
+	objects all;
+	auto close = [&]() -> memwait::task<> {
+		co_await all.sem.acquire_async(loop);
+		CHECK_ERROR(std::errc::device_or_resource_busy, loop.close());
+	};
+	memwait::task<> task = close(), other = close();
+
+	all.sem.release();
+	loop.dispatch();
+	CHECK(task.done() && !other.done());
+	task.get();
+	all.sem.release();
+	loop.run();
+	CHECK(other.done());
+	loop.close();
+	loop.close();
+	CHECK_ERROR(std::errc::invalid_argument, loop.dispatch());
+}
+
+static void exceptions()
+{
+	memwait::loop loop;
+	objects all;
+	auto fail = [&](int number) -> memwait::task<int> {
+		co_await all.sem.acquire_async(loop);
+		if (number)
+			throw number;
+		co_return 7;
+	};
+	auto outer = [&]() -> memwait::task<int> {
+		int caught = 0;
+
+		try {
+			co_await fail(2);
+		} catch (int number) {
+			caught = number;
+		}
+		co_return caught + co_await fail(0);
+	};
+	memwait::task<int> one = fail(1), two = outer(), lost = fail(3);
+
+	try {
+		one.get();
+		CHECK(false);
+	} catch (const std::logic_error &) {
+	}
+	all.sem.release(4);
+	loop.run();
+	try {
+		one.get();
+		CHECK(false);
+	} catch (int number) {
+		CHECK(number == 1);
+	}
+	CHECK(two.get() == 9);
+	CHECK(lost.done());
+}
+
+/* A process dies with the mutex that a coroutine waits for. */
+static void robust()
+{
+	for (bool throws : { false, true }) {
+		struct shared_data {
+			memwait::robust_state state;
+			std::atomic<int> ready;
+		};
+		memwait::mapping memory(sizeof(shared_data));
+		shared_data &data = memory.construct<shared_data>(0);
+		int repairs = 0;
+		memwait::robust_mutex mutex(data.state, [&] {
+			repairs++;
+			if (throws)
+				throw 1;
+		});
+		memwait::loop loop;
+		pid_t pid = child([&] {
+			mutex.lock();
+			data.ready = 1;
+			pause();
+		});
+		bool caught = false;
+		auto use = [&]() -> memwait::task<> {
+			try {
+				auto lock = co_await mutex.lock_async(loop);
+				CHECK(lock.owns_lock());
+			} catch (int) {
+				caught = true;
+			}
+		};
+
+		await([&] { return data.ready == 1; });
+		memwait::task<> task = use();
+		CHECK(!task.done());
+		kill_child(pid);
+		loop.run();
+		task.get();
+		CHECK(repairs == 1 && caught == throws);
+		if (throws)
+			CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
+		else
+			CHECK(mutex.try_lock());
+	}
+}
+
+/* The parent's loop is of no use to a child, and what the child does with its copy hurts nobody. */
+static void forked()
+{
+	struct shared_data {
+		memwait::mutex mutex;
+		memwait::counting_semaphore<> sem{ 0 };
+		std::atomic<int> cancelled{ 0 };
+	};
+	memwait::mapping memory(sizeof(shared_data));
+	shared_data &data = memory.construct<shared_data>(0);
+	std::optional<memwait::loop> loop(std::in_place);
+	auto use = [&]() -> memwait::task<> {
+		try {
+			co_await data.sem.acquire_async(*loop);
+		} catch (const std::system_error &error) {
+			data.cancelled += error.code() == std::errc::operation_canceled;
+			throw;
+		}
+	};
+	std::optional<memwait::task<>> task;
+
+	task.emplace(use());
+	for (bool loop_first : { false, true }) {
+		pid_t pid = child([&] {
+			const auto not_ours = std::errc::operation_not_permitted;
+
+			CHECK_ERROR(not_ours, loop->dispatch());
+			CHECK_ERROR(not_ours, loop->run());
+			CHECK_ERROR(not_ours, use().get());
+			if (loop_first)
+				loop.reset();
+			task.reset();
+			if (!loop_first)
+				loop.reset();
+			std::lock_guard lock(data.mutex);
+			loop.emplace();
+			memwait::task<> own = use();
+			CHECK(!own.done());
+		});
+
+		CHECK(wait_for_child(pid) == 0);
+		CHECK(!task->done() && loop->pending() == 1);
+	}
+	/* The end of a copy has resumed nothing. */
+	CHECK(data.cancelled == 0);
+	data.sem.release();
+	loop->run();
+	CHECK(task->done());
+	task->get();
+}
+
+/* Coroutines and threads in the order in which they came. */
+static void fifo()
+{
+	memwait::loop loop;
+	memwait::fair_mutex mutex;
+	std::vector<memwait::task<>> tasks;
+	std::vector<std::unique_ptr<sleeper>> threads;
+	std::vector<int> order;
+	auto use = [&](int number) -> memwait::task<> {
+		auto lock = co_await mutex.lock_async(loop);
+
+		order.push_back(number);
+	};
+
+	mutex.lock();
+	for (int i = 0; i < 8; i += 2) {
+		tasks.push_back(use(i));
+		threads.push_back(std::make_unique<sleeper>([&, i] {
+			std::lock_guard lock(mutex);
+
+			order.push_back(i + 1);
+		}));
+		await([&] { return memwait_waiters(mutex.native_handle(), 0) == i + 2; });
+	}
+	mutex.unlock();
+	loop.run();
+	threads.clear();
+	CHECK((order == std::vector<int>{ 0, 1, 2, 3, 4, 5, 6, 7 }));
+}
+
+/* Two threads run the loop of many coroutines. */
+static void crowd()
+{
+	memwait::loop loop;
+	memwait::mutex mutex(memwait::process_private);
+	memwait::condition_variable turned(memwait::process_private);
+	int counter = 0;
+	std::atomic<int> ended{ 0 };
+	std::vector<memwait::task<>> tasks;
+	auto use = [&]() -> memwait::task<> {
+		for (int i = 0; i < 20; i++) {
+			auto lock = co_await mutex.lock_async(loop);
+
+			counter++;
+			turned.notify_all();
+			while (counter < 20)
+				co_await turned.wait_async(loop, lock);
+		}
+		ended++;
+	};
+
+	for (int i = 0; i < 20; i++)
+		tasks.push_back(use());
+	auto run = [&] {
+		while (ended < 20) {
+			loop.run();
+			std::this_thread::yield();
+		}
+	};
+	std::thread one(run), two(run);
+	one.join();
+	two.join();
+	for (memwait::task<> &task : tasks)
+		task.get();
+	CHECK(counter == 400);
+}
+
+static void watched()
+{
+	std::atomic<short> word{ 1 };
+	std::optional<memwait::loop> loop(std::in_place);
+	unsigned int counted = 0, calls = 0;
+
+	CHECK_ERROR(std::errc::resource_unavailable_try_again,
+		    memwait::watch(*loop, word, 2, [](unsigned int) {}));
+	CHECK(loop->pending() == 0);
+	{
+		memwait::watch watch(*loop, word, 1, [&](unsigned int count) {
+			counted += count;
+			calls++;
+		});
+
+		CHECK(memwait::notify_one(word) == 1 && memwait::notify_one(word) == 1);
+		dispatch_until(*loop, [&] { return counted == 2; });
+		CHECK(calls == 1);
+		CHECK(memwait::notify_all(word) == 1);
+		dispatch_until(*loop, [&] { return counted == 3; });
+		CHECK(memwait::notify_one(word) == 1);
+	}
+	CHECK(memwait::notify_one(word) == 0);
+	CHECK(loop->dispatch() == 0 && counted == 3);
+
+	memwait::watch left(*loop, word, 1, [&](unsigned int) { counted++; });
+	loop.reset();
+	CHECK(memwait::notify_one(word) == 0);
+	CHECK(counted == 3);
+}
+
+int main()
+{
+	test("each wait", awaited);
+	test("without a wait", at_once);
+	test("deadlines", deadlines);
+	test("barriers", barriers);
+	test("destroyed while it waits", destroyed_pending);
+	test("destroyed when woken, unread", destroyed_unread);
+	test("destroyed when woken, read", destroyed_ready);
+	test("destroyed at its end", destroyed_done);
+	test("shutdown with each wait", shut_down);
+	test("a loop is closed", closed);
+	test("exceptions", exceptions);
+	test("a robust mutex is repaired", robust);
+	test("fork", forked);
+	test("a fair mutex in order", fifo);
+	test("two threads run a loop", crowd);
+	test("watch", watched);
+	return failed_tests != 0;
+}

@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* memwait.hpp for threads: the standard's adaptors, exceptions, deadlines, deaths, no device. */
+#include <memwait.hpp>
+
+#include "test.hpp"
+
+#include <fcntl.h>
+#include <mutex>
+#include <sched.h>
+#include <sys/mount.h>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+using memwait::barrier_status;
+using memwait::outcome;
+using std::chrono::steady_clock;
+using std::chrono::system_clock;
+
+static_assert(sizeof(memwait::mutex) == sizeof(memwait_mutex_t));
+static_assert(sizeof(memwait::condition_variable) == sizeof(memwait_cond_t));
+static_assert(sizeof(memwait::shared_mutex) == sizeof(memwait_rwlock_t));
+static_assert(sizeof(memwait::counting_semaphore<>) == sizeof(memwait_sem_t));
+static_assert(sizeof(memwait::barrier) == sizeof(memwait_barrier_t));
+static_assert(sizeof(memwait::latch) == sizeof(memwait_waitgroup_t));
+static_assert(sizeof(memwait::robust_state) == sizeof(memwait_mutex_t));
+static_assert(alignof(memwait::mutex) == alignof(memwait_mutex_t));
+static_assert(std::is_standard_layout_v<memwait::mutex> &&
+	      std::is_standard_layout_v<memwait::shared_mutex>);
+static_assert(!std::is_copy_constructible_v<memwait::mutex> &&
+	      !std::is_move_constructible_v<memwait::robust_mutex>);
+
+/* Before any other code runs. */
+#ifdef __cpp_constinit
+#define CONSTINIT	constinit
+#else
+#define CONSTINIT
+#endif
+static CONSTINIT memwait::mutex early;
+static CONSTINIT memwait::counting_semaphore<> early_sem(1, memwait::process_private);
+
+/* As the standard requires, and half as fast as steady_clock. */
+struct slow_clock {
+	using duration = std::chrono::nanoseconds;
+	using rep = duration::rep;
+	using period = duration::period;
+	using time_point = std::chrono::time_point<slow_clock>;
+	static constexpr bool is_steady = true;
+
+	static time_point now()
+	{
+		return time_point(steady_clock::now().time_since_epoch() / 2);
+	}
+};
+
+/* In a child, as the library opens the device once. */
+static void no_device()
+{
+	pid_t pid = child([] {
+		alignas(64) static char memory[4096];
+		std::atomic<int> word{ 0 };
+
+		if (unshare(CLONE_NEWNS) ||
+		    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+		    mount("none", "/dev", "tmpfs", 0, nullptr))
+			throw std::runtime_error("cannot hide the device");
+		const auto absent = std::errc::no_such_file_or_directory;
+		CHECK_ERROR(absent, memwait::check_available());
+		CHECK_ERROR(absent, early.lock());
+		CHECK_ERROR(absent, early.try_lock());
+		CHECK_ERROR(absent, early.try_lock_for(1h));
+		CHECK_ERROR(absent, std::scoped_lock lock(early));
+		CHECK_ERROR(absent, early_sem.acquire());
+		CHECK_ERROR(absent, early_sem.release());
+		CHECK_ERROR(absent, memwait::shared_mutex().lock_shared());
+		CHECK_ERROR(absent, memwait::condition_variable().notify_all());
+		CHECK_ERROR(absent, memwait::barrier(2));
+		CHECK_ERROR(absent, memwait::latch(2));
+		CHECK_ERROR(absent, memwait::channel<int>(memory, sizeof(memory), 4));
+		CHECK_ERROR(absent, memwait::loop());
+		CHECK_ERROR(absent, memwait::wait(word, 0));
+		CHECK_ERROR(absent, memwait::notify_one(word));
+		try {
+			early.lock();
+		} catch (const std::system_error &error) {
+			CHECK(std::string(error.code().category().name()) == "memwait");
+			CHECK(error.code().message() == memwait_strerror(ENOENT));
+			CHECK(std::string(error.what()).find("/dev/memwait") != std::string::npos);
+		}
+	});
+
+	CHECK(wait_for_child(pid) == 0);
+}
+
+template <class Mutex>
+static void check_exclusive()
+{
+	Mutex mutex, other;
+	int counter = 0;
+	std::atomic<bool> is_last{ false };
+	std::vector<std::thread> threads;
+
+	for (int i = 0; i < 3; i++)
+		threads.emplace_back([&] {
+			for (int n = 0; n < 200; n++) {
+				std::scoped_lock lock(mutex, other);
+
+				counter++;
+			}
+		});
+	for (std::thread &thread : threads)
+		thread.join();
+	CHECK(counter == 600);
+
+	std::unique_lock<Mutex> first(mutex);
+	CHECK(first.owns_lock());
+	sleeper thread([&] {
+		std::unique_lock<Mutex> lock(mutex, std::try_to_lock);
+
+		CHECK(!lock);
+		CHECK(!lock.try_lock_for(1ms));
+		CHECK(!lock.try_lock_for(-1h));
+		CHECK(!lock.try_lock_for(std::chrono::duration<double>(0.001)));
+		CHECK(!lock.try_lock_until(steady_clock::now() + 1ms));
+		CHECK(!lock.try_lock_until(system_clock::now() + 1ms));
+		CHECK(!lock.try_lock_until(system_clock::time_point::min()));
+		const slow_clock::time_point later = slow_clock::now() + 2ms;
+		CHECK(!lock.try_lock_until(later));
+		CHECK(slow_clock::now() >= later);
+		/* Of no clock's range. */
+		is_last = true;
+		CHECK(lock.try_lock_for(std::chrono::hours::max()));
+		lock.unlock();
+		CHECK(lock.try_lock_until(steady_clock::time_point::max()));
+	});
+	await([&] { return is_last && memwait_waiters(mutex.native_handle(), 0) == 1; });
+	first.unlock();
+	thread.join();
+	CHECK(mutex.try_lock());
+	mutex.unlock();
+}
+
+static void exclusive()
+{
+	check_exclusive<memwait::mutex>();
+	check_exclusive<memwait::fair_mutex>();
+	check_exclusive<memwait::recursive_mutex>();
+	std::lock_guard<memwait::mutex> lock(early);
+}
+
+static void recursive()
+{
+	memwait::recursive_mutex mutex;
+
+	std::lock_guard<memwait::recursive_mutex> first(mutex);
+	{
+		std::lock_guard<memwait::recursive_mutex> second(mutex);
+
+		std::thread([&] {
+			CHECK(!mutex.try_lock());
+			CHECK_ERROR(std::errc::operation_not_permitted, mutex.unlock());
+		}).join();
+	}
+	std::thread([&] { CHECK(!mutex.try_lock()); }).join();
+}
+
+template <class Mutex>
+static void check_shared()
+{
+	Mutex mutex(memwait::process_private);
+	{
+		std::shared_lock<Mutex> reader(mutex);
+
+		std::thread([&] {
+			std::shared_lock<Mutex> other(mutex, std::try_to_lock);
+
+			CHECK(other.owns_lock());
+			CHECK(!mutex.try_lock());
+			CHECK(!mutex.try_lock_for(1ms));
+			CHECK(!mutex.try_lock_until(system_clock::now() + 1ms));
+		}).join();
+	}
+	std::unique_lock<Mutex> writer(mutex);
+	std::thread([&] {
+		CHECK(!mutex.try_lock_shared());
+		CHECK(!std::shared_lock<Mutex>(mutex, 1ms).owns_lock());
+		CHECK(!mutex.try_lock_shared_until(slow_clock::now() + 1ms));
+	}).join();
+	writer.unlock();
+	CHECK(mutex.try_lock_shared_for(1s));
+	mutex.unlock_shared();
+}
+
+static void shared()
+{
+	check_shared<memwait::shared_mutex>();
+	check_shared<memwait::fair_shared_mutex>();
+}
+
+static void condition()
+{
+	memwait::condition_variable condition;
+	memwait::mutex mutex;
+	int state = 0;
+
+	std::unique_lock<memwait::mutex> lock(mutex);
+	sleeper thread([&] {
+		std::unique_lock<memwait::mutex> own(mutex);
+
+		state = 1;
+		condition.notify_one();
+		condition.wait(own, [&] { return state == 2; });
+		state = 3;
+		condition.notify_all();
+	});
+	condition.wait(lock, [&] { return state == 1; });
+	CHECK(lock.owns_lock());
+	thread.await_asleep();
+	CHECK(!condition.wait_for(lock, 1ms, [&] { return state == 3; }));
+	state = 2;
+	condition.notify_one();
+	CHECK(condition.wait_for(lock, 1h, [&] { return state == 3; }));
+	thread.join();
+
+	const steady_clock::time_point start = steady_clock::now();
+	CHECK(condition.wait_for(lock, 3ms) == std::cv_status::timeout);
+	CHECK(steady_clock::now() >= start + 3ms);
+	CHECK(condition.wait_until(lock, start) == std::cv_status::timeout);
+	CHECK(condition.wait_until(lock, system_clock::now() + 1ms) == std::cv_status::timeout);
+	const slow_clock::time_point later = slow_clock::now() + 2ms;
+	CHECK(!condition.wait_until(lock, later, [] { return false; }));
+	CHECK(slow_clock::now() >= later);
+	CHECK(condition.wait_until(lock, start, [] { return true; }));
+	/* A predicate that throws leaves the mutex as it is. */
+	try {
+		condition.wait(lock, []() -> bool { throw 1; });
+	} catch (int) {
+		CHECK(lock.owns_lock());
+	}
+	lock.unlock();
+	CHECK_ERROR(std::errc::operation_not_permitted, condition.wait(lock));
+}
+
+static void ignore(int)
+{
+}
+
+static void semaphore()
+{
+	memwait::counting_semaphore<> sem(2);
+	memwait::binary_semaphore binary(0, memwait::process_private);
+	struct sigaction action = {};
+
+	sem.acquire();
+	CHECK(sem.try_acquire());
+	CHECK(!sem.try_acquire());
+	CHECK(!sem.try_acquire_for(1ms));
+	CHECK(!sem.try_acquire_until(slow_clock::now() + 1ms));
+	sem.release(3);
+	CHECK(sem.try_acquire_until(system_clock::now()));
+	CHECK(sem.try_acquire() && sem.try_acquire() && !sem.try_acquire());
+
+	/* A signal does not end it. */
+	action.sa_handler = ignore;
+	sigaction(SIGUSR1, &action, nullptr);
+	std::atomic<pthread_t> id{ 0 };
+	sleeper thread([&] {
+		id = pthread_self();
+		binary.acquire();
+		CHECK(binary.try_acquire_for(1h));
+	});
+	thread.await_asleep();
+	pthread_kill(id, SIGUSR1);
+	thread.await_asleep();
+	binary.release();
+	binary.release();
+	thread.join();
+	CHECK(!binary.try_acquire());
+
+	CHECK_ERROR(std::errc::invalid_argument, memwait::counting_semaphore<> bad(-1));
+	CHECK_ERROR(std::errc::invalid_argument, sem.release(-1));
+	memwait::counting_semaphore<> full(memwait::counting_semaphore<>::max());
+	CHECK_ERROR(std::errc::value_too_large, full.release());
+}
+
+static void barrier_and_latch()
+{
+	memwait::barrier barrier(3);
+	memwait::latch latch(3);
+	std::atomic<int> serials{ 0 }, met{ 0 };
+	std::vector<std::thread> threads;
+
+	CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
+	CHECK(barrier.arrive_and_wait_until(slow_clock::now() + 1ms) == barrier_status::timeout);
+	CHECK(!latch.try_wait());
+	for (int i = 0; i < 3; i++)
+		threads.emplace_back([&] {
+			switch (barrier.arrive_and_wait()) {
+			case barrier_status::serial: serials++; break;
+			case barrier_status::met: met++; break;
+			case barrier_status::timeout: break;
+			}
+			latch.count_down();
+		});
+	latch.wait();
+	CHECK(latch.try_wait() && latch.wait_for(0s) && latch.wait_until(slow_clock::now()));
+	CHECK(serials == 1 && met == 2);
+	for (std::thread &thread : threads)
+		thread.join();
+	CHECK_ERROR(std::errc::invalid_argument, latch.count_down());
+	CHECK_ERROR(std::errc::invalid_argument, memwait::barrier(0));
+	CHECK_ERROR(std::errc::invalid_argument, memwait::latch(-1));
+}
+
+/* Without a default constructor. */
+struct item {
+	explicit item(int n) : number(n), twice(2 * n)
+	{
+	}
+
+	int number;
+	long twice;
+};
+
+static void channel()
+{
+	using queue = memwait::channel<item>;
+	memwait::mapping memory(8192);
+	const std::size_t bytes = queue::size(4);
+	queue items(memory.at(64, bytes), bytes, 4);
+
+	CHECK(!items.try_receive());
+	CHECK(!items.try_receive_for(1ms));
+	for (int i = 0; i < 4; i++)
+		items.send(item(i));
+	CHECK(items.length() == 4);
+	CHECK(!items.try_send(item(4)));
+	CHECK(!items.try_send_for(item(4), 1ms));
+	CHECK(!items.try_send_until(item(4), slow_clock::now() + 1ms));
+
+	/* The other side is a process of C's. */
+	pid_t pid = child([&] {
+		item got(0);
+		auto *theirs = static_cast<memwait_channel_t *>(memory.at(64, bytes));
+
+		for (int i = 0; i < 100; i++) {
+			CHECK(memwait_channel_recv(theirs, &got) == 0);
+			CHECK(got.number == i && got.twice == 2 * i);
+		}
+	});
+	for (int i = 4; i < 100; i++)
+		items.send(item(i));
+	CHECK(wait_for_child(pid) == 0);
+
+	queue same = queue::attach(memory.at(64, bytes), bytes);
+	CHECK(same.capacity() == 4);
+	CHECK_ERROR(std::errc::invalid_argument, queue::attach(memory.at(64, bytes), bytes - 1));
+	CHECK_ERROR(std::errc::invalid_argument, queue::attach(memory.at(64, bytes), 16));
+	CHECK_ERROR(std::errc::invalid_argument,
+		    memwait::channel<char>::attach(memory.at(64, bytes), bytes));
+	same.send(item(7));
+	items.close();
+	CHECK_ERROR(std::errc::broken_pipe, items.send(item(8)));
+	CHECK_ERROR(std::errc::broken_pipe, items.close());
+	std::optional<item> last = items.receive();
+	CHECK(last && last->twice == 14);
+	CHECK(!items.receive());
+	CHECK_ERROR(std::errc::broken_pipe, items.try_receive());
+	CHECK_ERROR(std::errc::broken_pipe, items.try_receive_until(steady_clock::now()));
+
+	CHECK_ERROR(std::errc::invalid_argument, queue(memory.data(), bytes - 1, 4));
+	CHECK_ERROR(std::errc::invalid_argument, queue(memory.data(), bytes, 0));
+	CHECK_ERROR(std::errc::invalid_argument, queue(memory.at(1, bytes), bytes, 4));
+	CHECK_ERROR(std::errc::invalid_argument, queue(nullptr, bytes, 4));
+	CHECK_ERROR(std::errc::invalid_argument, queue::attach(memory.at(4096, bytes), bytes));
+}
+
+template <class T>
+static void check_word()
+{
+	std::atomic<T> word{ T(1) };
+
+	CHECK(memwait::wait(word, T(2)) == outcome::not_equal);
+	CHECK(memwait::wait_for(word, T(1), 1ms) == outcome::timed_out);
+	CHECK(memwait::wait_until(word, T(1), system_clock::now()) == outcome::timed_out);
+	CHECK(memwait::wait_until(word, T(1), slow_clock::now() + 1ms) == outcome::timed_out);
+	CHECK(memwait::notify_all(word) == 0);
+	sleeper thread([&] {
+		CHECK(memwait::wait(word, T(1)) == outcome::ok);
+		CHECK(memwait::wait_for(word, T(1), 1h, memwait::process_private) == outcome::ok);
+	});
+	await([&] { return memwait::notify_one(word) == 1; });
+	await([&] { return memwait::notify(word, 2, memwait::process_private) == 1; });
+}
+
+enum class colour : std::uint16_t { red, green };
+
+static void words()
+{
+	check_word<std::uint8_t>();
+	check_word<colour>();
+	check_word<int>();
+	check_word<long>();
+}
+
+static void places()
+{
+	memwait::mapping memory(4096);
+	memwait::mutex &mutex = memory.construct<memwait::mutex>(64, memwait::process_shared);
+	int fd = memfd_create("cxx", MFD_CLOEXEC);
+
+	CHECK(&memory.attach<memwait::mutex>(64) == &mutex);
+	mutex.lock();
+	CHECK(memwait_mutex_trylock(reinterpret_cast<memwait_mutex_t *>(
+		static_cast<char *>(memory.data()) + 64)) == EBUSY);
+	mutex.unlock();
+	CHECK_ERROR(std::errc::invalid_argument, memory.attach<memwait::mutex>(4096));
+	CHECK_ERROR(std::errc::invalid_argument, memory.attach<memwait::mutex>(4096 - 8));
+	CHECK_ERROR(std::errc::invalid_argument, memory.attach<memwait::mutex>(68));
+	CHECK_ERROR(std::errc::invalid_argument, memory.construct<memwait::mutex>(SIZE_MAX));
+	CHECK_ERROR(std::errc::invalid_argument, memwait::attach<memwait::mutex>(nullptr));
+	CHECK_ERROR(std::errc::bad_file_descriptor, memwait::mapping(-1, 4096));
+	CHECK_ERROR(std::errc::invalid_argument, memwait::mapping(0));
+	CHECK_ERROR(std::errc::invalid_argument, memwait::mapping(fd, 4096));
+	CHECK(ftruncate(fd, 8192) == 0);
+	memwait::mapping one(fd, 4096, 4096), two(fd, 8192);
+	one.attach<memwait::mutex>(0).lock();
+	CHECK(!two.attach<memwait::mutex>(4096).try_lock());
+	CHECK_ERROR(std::errc::invalid_argument, memwait::mapping(fd, 4097, 4096));
+	close(fd);
+}
+
+/* In shared memory. */
+struct guarded {
+	memwait::robust_state state;
+	memwait::condition_variable condition;
+	std::atomic<int> ready;
+	int half, other_half, repairs;
+};
+
+static guarded &new_guarded(const memwait::mapping &memory)
+{
+	return memory.construct<guarded>(0);
+}
+
+/* Locks, breaks the data, and is killed. */
+static void die_with(guarded &data, memwait::robust_mutex &mutex)
+{
+	pid_t pid;
+
+	data.ready = 0;
+	pid = child([&] {
+		std::lock_guard<memwait::robust_mutex> lock(mutex);
+
+		data.half++;
+		data.ready = 1;
+		pause();
+	});
+	await([&] { return data.ready == 1; });
+	kill_child(pid);
+}
+
+static void repaired()
+{
+	memwait::mapping memory(4096);
+	guarded &data = new_guarded(memory);
+	memwait::robust_mutex mutex(data.state, [&] {
+		data.other_half = data.half;
+		data.repairs++;
+	});
+
+	CHECK_ERROR(std::errc::invalid_argument, memwait::robust_mutex bad(data.state, nullptr));
+	die_with(data, mutex);
+	{
+		std::lock_guard<memwait::robust_mutex> lock(mutex);
+
+		CHECK(data.repairs == 1 && data.other_half == 1);
+	}
+	{
+		std::lock_guard<memwait::robust_mutex> lock(mutex);
+
+		CHECK(data.repairs == 1);
+	}
+	die_with(data, mutex);
+	CHECK(mutex.try_lock());
+	CHECK(data.repairs == 2);
+	mutex.unlock();
+	die_with(data, mutex);
+	CHECK(mutex.try_lock_for(1h));
+	CHECK(data.repairs == 3);
+	std::thread([&] { CHECK(!mutex.try_lock_for(1ms)); }).join();
+	mutex.unlock();
+
+	/* It dies while another sleeps. */
+	data.ready = 0;
+	pid_t pid = child([&] {
+		mutex.lock();
+		data.ready = 1;
+		pause();
+	});
+	await([&] { return data.ready == 1; });
+	sleeper thread([&] {
+		std::scoped_lock<memwait::robust_mutex> lock(mutex);
+
+		CHECK(data.repairs == 4);
+	});
+	thread.await_asleep();
+	kill_child(pid);
+	thread.join();
+}
+
+static void not_repaired()
+{
+	memwait::mapping memory(4096);
+	guarded &data = new_guarded(memory);
+	memwait::robust_mutex mutex(data.state, [] { throw std::runtime_error("beyond repair"); });
+	bool thrown = false;
+
+	die_with(data, mutex);
+	try {
+		std::lock_guard<memwait::robust_mutex> lock(mutex);
+	} catch (const std::runtime_error &error) {
+		thrown = std::string(error.what()) == "beyond repair";
+	}
+	CHECK(thrown);
+	CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
+	CHECK_ERROR(std::errc::state_not_recoverable, mutex.try_lock());
+	CHECK_ERROR(std::errc::state_not_recoverable, mutex.try_lock_for(1h));
+
+	/* Through a type that cannot repair it, it is not left locked either. */
+	memwait::mapping other_memory(4096);
+	guarded &other = new_guarded(other_memory);
+	memwait::robust_mutex other_mutex(other.state, [] {});
+	auto &plain = memwait::attach<memwait::mutex>(other_mutex.native_handle());
+	die_with(other, other_mutex);
+	CHECK_ERROR(std::errc::owner_dead, plain.lock());
+	CHECK_ERROR(std::errc::state_not_recoverable, plain.lock());
+}
+
+/* A waiter of the condition variable meets the death on its way back to the mutex. */
+static void repaired_in_wait()
+{
+	for (bool throws : { false, true }) {
+		memwait::mapping memory(4096);
+		guarded &data = new_guarded(memory);
+		memwait::robust_mutex mutex(data.state, [&] {
+			data.repairs++;
+			if (throws)
+				throw 1;
+		});
+		std::unique_lock<memwait::robust_mutex> lock(mutex);
+		bool caught = false;
+
+		pid_t pid = child([&] {
+			mutex.lock();
+			data.half = 1;
+			data.condition.notify_one();
+			/* Not before the waiter is at the mutex, if it is not moved there. */
+			await_asleep(getppid());
+			raise(SIGKILL);
+		});
+		try {
+			data.condition.wait(lock, [&] { return data.half == 1; });
+		} catch (int) {
+			caught = true;
+		}
+		CHECK(data.repairs == 1);
+		CHECK(caught == throws);
+		CHECK(lock.owns_lock() == !throws);
+		if (throws)
+			CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
+		wait_for_child(pid);
+	}
+}
+
+/* Objects in shared memory go on in a child. */
+static void forked()
+{
+	struct shared_data {
+		memwait::mutex mutex;
+		memwait::condition_variable condition;
+		int turn;
+	};
+	memwait::mapping memory(4096);
+	shared_data &data = memory.construct<shared_data>(0);
+	std::unique_lock<memwait::mutex> lock(data.mutex);
+	pid_t pid;
+
+	CHECK(wait_for_child(child([&] { CHECK(!data.mutex.try_lock()); })) == 0);
+	pid = child([&] {
+		std::unique_lock<memwait::mutex> own(data.mutex);
+
+		for (int i = 0; i < 20; i++) {
+			data.condition.wait(own, [&] { return data.turn == 2 * i + 1; });
+			data.turn++;
+			data.condition.notify_all();
+		}
+	});
+
+	for (int i = 0; i < 20; i++) {
+		data.turn++;
+		data.condition.notify_all();
+		data.condition.wait(lock, [&] { return data.turn == 2 * i + 2; });
+	}
+	lock.unlock();
+	CHECK(wait_for_child(pid) == 0);
+}
+
+/* Threads get a fair mutex in the order in which they came. */
+static void fifo()
+{
+	memwait::fair_mutex mutex;
+	std::vector<std::unique_ptr<sleeper>> threads;
+	std::vector<int> order;
+
+	mutex.lock();
+	for (int i = 0; i < 4; i++) {
+		threads.push_back(std::make_unique<sleeper>([&, i] {
+			std::lock_guard<memwait::fair_mutex> lock(mutex);
+
+			order.push_back(i);
+		}));
+		await([&] { return memwait_waiters(mutex.native_handle(), 0) == i + 1; });
+	}
+	mutex.unlock();
+	threads.clear();
+	CHECK((order == std::vector<int>{ 0, 1, 2, 3 }));
+}
+
+int main()
+{
+	/* First, as it needs a process that has not opened the device. */
+	test("no device", no_device);
+	test("mutexes", exclusive);
+	test("recursive mutex", recursive);
+	test("shared mutexes", shared);
+	test("condition variable", condition);
+	test("semaphores", semaphore);
+	test("barrier and latch", barrier_and_latch);
+	test("channel", channel);
+	test("words", words);
+	test("places in memory", places);
+	test("a robust mutex is repaired", repaired);
+	test("a robust mutex is not repaired", not_repaired);
+	test("a robust mutex is repaired in a wait", repaired_in_wait);
+	test("fork", forked);
+	test("a fair mutex in order", fifo);
+	return failed_tests != 0;
+}

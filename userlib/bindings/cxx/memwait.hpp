@@ -1,0 +1,1979 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * libmemwait for C++17: the standard's names and exceptions, for objects of one process or of many.
+ * With C++20 all that waits can be awaited by coroutines. See memwait_cxx(7).
+ *
+ * An object has the layout of C's, which its native_handle() is: both languages may use one.
+ */
+#ifndef MEMWAIT_HPP
+#define MEMWAIT_HPP
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <memwait.h>
+
+#ifdef __cpp_impl_coroutine
+#include <coroutine>
+#endif
+
+namespace memwait {
+
+/* Who uses an object: any process, or only the one that constructs it, which costs less. */
+enum sharing : unsigned int {
+	process_shared = 0,
+	process_private = MEMWAIT_PRIVATE
+};
+
+/* The category of all errors that are thrown here. They compare equal to std::errc. */
+inline const std::error_category &error_category() noexcept
+{
+	struct category final : std::error_category {
+		const char *name() const noexcept override
+		{
+			return "memwait";
+		}
+
+		std::string message(int number) const override
+		{
+			return memwait_strerror(number);
+		}
+
+		std::error_condition default_error_condition(int number) const noexcept override
+		{
+			return { number, std::generic_category() };
+		}
+	};
+	static const category instance;
+
+	return instance;
+}
+
+namespace detail {
+
+/* @err: a positive error number. */
+inline void check(int err, const char *what)
+{
+	if (err)
+		throw std::system_error(err, error_category(), what);
+}
+
+/* For what returns negative ones. */
+inline int check_result(int result, const char *what)
+{
+	check(result < 0 ? -result : 0, what);
+	return result;
+}
+
+/* @err is 0, or @no, which is no error: of what only tries. */
+inline bool check_try(int err, int no, const char *what)
+{
+	if (err != no)
+		check(err, what);
+	return !err;
+}
+
+/* What is before the epoch has passed, what is beyond nanoseconds of 64 bits never comes. */
+template <class Rep, class Period>
+std::timespec to_timespec(const std::chrono::duration<Rep, Period> &since)
+{
+	const long double seconds = std::chrono::duration<long double>(since).count();
+	std::timespec time = {};
+	std::int64_t ns;
+
+	if (!(seconds > 0))
+		return time;
+	if (seconds >= 9e9L) {
+		time.tv_sec = std::numeric_limits<std::time_t>::max();
+		return time;
+	}
+	/* Never early. */
+	ns = std::chrono::ceil<std::chrono::nanoseconds>(since).count();
+	time.tv_sec = static_cast<std::time_t>(ns / 1000000000);
+	time.tv_nsec = static_cast<long>(ns % 1000000000);
+	return time;
+}
+
+template <class Clock>
+inline constexpr bool is_kernels = std::is_same_v<Clock, std::chrono::steady_clock> ||
+				   std::is_same_v<Clock, std::chrono::system_clock>;
+
+} /* namespace detail */
+
+/* A time of one of the kernel's clocks: from now on, or a point of steady_clock or system_clock. */
+struct deadline {
+	template <class Rep, class Period>
+	deadline(const std::chrono::duration<Rep, Period> &from_now)
+		: clock(CLOCK_MONOTONIC), time(detail::to_timespec(from_now))
+	{
+		std::timespec now;
+
+		if (time.tv_sec == std::numeric_limits<std::time_t>::max())
+			return;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		time.tv_sec += now.tv_sec;
+		time.tv_nsec += now.tv_nsec;
+		if (time.tv_nsec >= 1000000000) {
+			time.tv_nsec -= 1000000000;
+			time.tv_sec++;
+		}
+	}
+
+	template <class Clock, class Duration>
+	deadline(const std::chrono::time_point<Clock, Duration> &point)
+		: clock(std::is_same_v<Clock, std::chrono::steady_clock> ? CLOCK_MONOTONIC :
+									    CLOCK_REALTIME),
+		  time(detail::to_timespec(point.time_since_epoch()))
+	{
+		static_assert(detail::is_kernels<Clock>, "the kernel has no such clock");
+	}
+
+	clockid_t clock;
+	std::timespec time;
+};
+
+namespace detail {
+
+/* By another clock: the same if the two run alike. */
+template <class Clock, class Duration>
+deadline at_or_near(const std::chrono::time_point<Clock, Duration> &time)
+{
+	if constexpr (is_kernels<Clock>)
+		return time;
+	else
+		return time - Clock::now();
+}
+
+/* @call(deadline) until it returns something else than ETIMEDOUT, or @time has come. */
+template <class Clock, class Duration, class Call>
+int call_until(const std::chrono::time_point<Clock, Duration> &time, Call call)
+{
+	int err;
+
+	do {
+		err = call(at_or_near(time));
+	} while (err == ETIMEDOUT && !is_kernels<Clock> && Clock::now() < time);
+	return err;
+}
+
+/* @call until it is not interrupted by a signal. */
+template <class Call>
+int call_through_signals(int interrupted, Call call)
+{
+	int result;
+
+	do {
+		result = call();
+	} while (result == interrupted);
+	return result;
+}
+
+inline void *check_place(void *memory, std::size_t alignment)
+{
+	check(!memory || reinterpret_cast<std::uintptr_t>(memory) % alignment ? EINVAL : 0,
+	      "memwait: misaligned memory");
+	return memory;
+}
+
+} /* namespace detail */
+
+/* Whether /dev/memwait can be used: throws the reason if not. */
+inline void check_available()
+{
+	detail::check_result(memwait_available(), "memwait_available");
+}
+
+/* The object in memory that has been initialised, by its constructor, in C, or by zeroes. */
+template <class T>
+T &attach(void *memory)
+{
+	return *std::launder(static_cast<T *>(detail::check_place(memory, alignof(T))));
+}
+
+/* Shared memory: that of a file, or without one that of this process and its future children. */
+class mapping {
+public:
+	explicit mapping(std::size_t size) : size_(size)
+	{
+		map(MAP_ANONYMOUS, -1, 0);
+	}
+
+	mapping(int fd, std::size_t size, off_t offset = 0) : size_(size)
+	{
+		struct stat stat;
+
+		detail::check(fstat(fd, &stat) ? errno : 0, "memwait::mapping");
+		/* Beyond its end there is SIGBUS. */
+		detail::check(S_ISREG(stat.st_mode) &&
+			      (offset > stat.st_size ||
+			       size > static_cast<std::uintmax_t>(stat.st_size - offset)) ?
+			      EINVAL : 0, "memwait::mapping: the file is too short");
+		map(0, fd, offset);
+	}
+
+	mapping(mapping &&other) noexcept
+		: data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0))
+	{
+	}
+
+	mapping &operator=(mapping &&other) noexcept
+	{
+		std::swap(data_, other.data_);
+		std::swap(size_, other.size_);
+		return *this;
+	}
+
+	/* Destroys no object in it. */
+	~mapping()
+	{
+		if (data_)
+			munmap(data_, size_);
+	}
+
+	void *data() const noexcept
+	{
+		return data_;
+	}
+
+	std::size_t size() const noexcept
+	{
+		return size_;
+	}
+
+	/* What is there is at least that large. */
+	void *at(std::size_t offset, std::size_t size) const
+	{
+		detail::check(offset > size_ || size > size_ - offset ? EINVAL : 0,
+			      "memwait::mapping: too small");
+		return static_cast<char *>(data_) + offset;
+	}
+
+	template <class T>
+	T &attach(std::size_t offset) const
+	{
+		return memwait::attach<T>(at(offset, sizeof(T)));
+	}
+
+	template <class T, class... Arguments>
+	T &construct(std::size_t offset, Arguments &&...arguments) const
+	{
+		void *memory = detail::check_place(at(offset, sizeof(T)), alignof(T));
+
+		return *new (memory) T(std::forward<Arguments>(arguments)...);
+	}
+
+private:
+	void map(int flags, int fd, off_t offset)
+	{
+		data_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd,
+			     offset);
+		detail::check(data_ == MAP_FAILED ? errno : 0, "memwait::mapping");
+	}
+
+	void *data_ = nullptr;
+	std::size_t size_;
+};
+
+class loop;
+
+namespace detail {
+
+/*
+ * An operation of a loop. While it waits it is in the loop's list, by which close() finds it. Only
+ * the thread that dispatches the loop may destroy it then, as with a coroutine, which must not be
+ * destroyed while another thread resumes it.
+ */
+class operation {
+public:
+	/* Runs in a C callback. */
+	using ended = void (*)(operation &self, int result) noexcept;
+
+	operation(const operation &) = delete;
+	operation &operator=(const operation &) = delete;
+
+protected:
+	operation(loop &owner, ended end, bool goes_on = false) noexcept
+		: loop_(owner), end_(end), goes_on_(goes_on)
+	{
+	}
+
+	~operation()
+	{
+		cancel();
+	}
+
+	/*
+	 * @call(op) is an _async function. If it returns EINPROGRESS, the operation may have ended,
+	 * in another thread, and is gone.
+	 */
+	template <class Call>
+	int begin(Call call);
+
+	bool is_waiting() const noexcept
+	{
+		return is_waiting_;
+	}
+
+	unsigned int count() const noexcept
+	{
+		return memwait_op_count(&op_);
+	}
+
+	void cancel() noexcept;
+
+private:
+	friend class memwait::loop;
+
+	static void call_back(memwait_op_t *op, int result, void *data) noexcept;
+
+	memwait_op_t op_;
+	loop &loop_;
+	ended end_;
+	operation *next_ = nullptr;
+	operation *previous_ = nullptr;
+	bool is_waiting_ = false;
+	bool goes_on_;
+};
+
+} /* namespace detail */
+
+/*
+ * Where operations end: coroutines are resumed within dispatch() or run(). Threads may dispatch one
+ * loop concurrently.
+ */
+class loop {
+public:
+	loop() : process_(getpid())
+	{
+		detail::check_result(memwait_loop_new(&loop_), "memwait::loop");
+	}
+
+	loop(const loop &) = delete;
+	loop &operator=(const loop &) = delete;
+
+	~loop()
+	{
+		close();
+	}
+
+	/*
+	 * Cancels what waits: coroutines are resumed, and throw std::errc::operation_canceled, as
+	 * they do wherever they wait on this loop again. std::errc::device_or_resource_busy, with
+	 * nothing done: within dispatch() or run(). In a child of fork() nothing is resumed.
+	 */
+	void close()
+	{
+		const bool is_ours = getpid() == process_;
+		detail::operation *operation;
+
+		if (!loop_)
+			return;
+		detail::check_result(memwait_loop_close(loop_), "memwait::loop::close");
+		loop_ = nullptr;
+		while ((operation = first_)) {
+			unlink(*operation);
+			if (is_ours)
+				operation->end_(*operation, ECANCELED);
+		}
+	}
+
+	/* To poll for POLLIN, and then to call dispatch(). */
+	int fd() const noexcept
+	{
+		return memwait_loop_fd(loop_);
+	}
+
+	/* Returns how many callbacks have run; never blocks. */
+	int dispatch()
+	{
+		return detail::check_result(memwait_loop_dispatch(loop_),
+					    "memwait::loop::dispatch");
+	}
+
+	/* Dispatches until nothing is pending, or stop(). */
+	void run()
+	{
+		detail::check_result(memwait_loop_run(loop_), "memwait::loop::run");
+	}
+
+	void stop()
+	{
+		detail::check_result(memwait_loop_stop(loop_), "memwait::loop::stop");
+	}
+
+	std::size_t pending() const noexcept
+	{
+		return memwait_loop_pending(loop_);
+	}
+
+	memwait_loop_t *native_handle() noexcept
+	{
+		return loop_;
+	}
+
+private:
+	friend class detail::operation;
+
+	bool link(detail::operation &operation)
+	{
+		const std::lock_guard<std::mutex> guard(lock_);
+
+		if (!loop_)
+			return false;
+		operation.next_ = first_;
+		operation.previous_ = nullptr;
+		if (first_)
+			first_->previous_ = &operation;
+		first_ = &operation;
+		operation.is_waiting_ = true;
+		return true;
+	}
+
+	void unlink(detail::operation &operation)
+	{
+		const std::lock_guard<std::mutex> guard(lock_);
+
+		if (operation.next_)
+			operation.next_->previous_ = operation.previous_;
+		if (operation.previous_)
+			operation.previous_->next_ = operation.next_;
+		else
+			first_ = operation.next_;
+		operation.is_waiting_ = false;
+	}
+
+	memwait_loop_t *loop_ = nullptr;
+	pid_t process_;
+	std::mutex lock_;	/* of the list */
+	detail::operation *first_ = nullptr;
+};
+
+namespace detail {
+
+template <class Call>
+int operation::begin(Call call)
+{
+	int err;
+
+	/* Before it begins, as afterwards it may end at any time. */
+	if (!loop_.link(*this))
+		return ECANCELED;
+	err = -memwait_op_init(&op_, loop_.native_handle(), call_back, this);
+	if (!err)
+		err = call(&op_);
+	if (err != EINPROGRESS)
+		loop_.unlink(*this);
+	return err;
+}
+
+inline void operation::cancel() noexcept
+{
+	if (!is_waiting_)
+		return;
+	/* Else what it uses would be freed under a callback. */
+	if (memwait_op_cancel(&op_) == -EINPROGRESS)
+		std::terminate();
+	loop_.unlink(*this);
+}
+
+inline void operation::call_back(memwait_op_t *, int result, void *data) noexcept
+{
+	operation &self = *static_cast<operation *>(data);
+
+	if (!self.goes_on_ || result != MEMWAIT_OK)
+		self.loop_.unlink(self);
+	self.end_(self, result);
+}
+
+#ifdef __cpp_impl_coroutine
+
+/*
+ * What co_await takes. @Begin(op, finish) begins, and returns what an _async function does.
+ * @Finish(err, has_waited) makes the result, or throws. If the coroutine is destroyed instead,
+ * nothing was locked or consumed, and finish.abandoned() is called where there is one.
+ */
+template <class Begin, class Finish>
+class [[nodiscard]] awaitable : operation {
+public:
+	awaitable(loop &owner, Begin begin, Finish finish = {})
+		: operation(owner, resume), begin_(std::move(begin)), finish_(std::move(finish))
+	{
+	}
+
+	~awaitable()
+	{
+		if (!is_waiting())
+			return;
+		cancel();
+		if constexpr (requires { finish_.abandoned(); })
+			finish_.abandoned();
+	}
+
+	bool await_ready() const noexcept
+	{
+		return false;
+	}
+
+	bool await_suspend(std::coroutine_handle<> handle)
+	{
+		int err;
+
+		handle_ = handle;
+		has_waited_ = true;
+		err = begin([this](memwait_op_t *op) { return begin_(op, finish_); });
+		if (err == EINPROGRESS)
+			return true;
+		has_waited_ = false;
+		result_ = err;
+		return false;
+	}
+
+	decltype(auto) await_resume()
+	{
+		return finish_(result_, has_waited_);
+	}
+
+private:
+	static void resume(operation &self, int result) noexcept
+	{
+		awaitable &me = static_cast<awaitable &>(self);
+
+		me.result_ = result;
+		me.handle_.resume();
+	}
+
+	Begin begin_;
+	Finish finish_;
+	std::coroutine_handle<> handle_;
+	int result_ = 0;
+	bool has_waited_ = false;
+};
+
+#endif /* __cpp_impl_coroutine */
+
+} /* namespace detail */
+
+#ifdef __cpp_impl_coroutine
+
+/*
+ * A coroutine that begins at once. Destroyed before its end, it is cancelled wherever it waits.
+ * What it returns or throws is had by get(), or by co_await of another coroutine.
+ */
+template <class T = void>
+class task;
+
+namespace detail {
+
+struct promise_base {
+	struct final_awaiter {
+		bool await_ready() const noexcept
+		{
+			return false;
+		}
+
+		template <class Promise>
+		std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) noexcept
+		{
+			std::coroutine_handle<> caller = ended.promise().next;
+
+			return caller ? caller : std::noop_coroutine();
+		}
+
+		void await_resume() const noexcept
+		{
+		}
+	};
+
+	std::suspend_never initial_suspend() const noexcept
+	{
+		return {};
+	}
+
+	final_awaiter final_suspend() const noexcept
+	{
+		return {};
+	}
+
+	void unhandled_exception() noexcept
+	{
+		error = std::current_exception();
+	}
+
+	std::coroutine_handle<> next;
+	std::exception_ptr error;
+};
+
+template <class T>
+struct promise : promise_base {
+	task<T> get_return_object();
+
+	template <class U>
+	void return_value(U &&u)
+	{
+		value.emplace(std::forward<U>(u));
+	}
+
+	std::optional<T> value;
+};
+
+template <>
+struct promise<void> : promise_base {
+	task<void> get_return_object();
+
+	void return_void() const noexcept
+	{
+	}
+};
+
+} /* namespace detail */
+
+template <class T>
+class [[nodiscard]] task {
+public:
+	using promise_type = detail::promise<T>;
+
+	explicit task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle)
+	{
+	}
+
+	task(task &&other) noexcept : handle_(std::exchange(other.handle_, nullptr))
+	{
+	}
+
+	task &operator=(task &&other) noexcept
+	{
+		std::swap(handle_, other.handle_);
+		return *this;
+	}
+
+	~task()
+	{
+		if (handle_)
+			handle_.destroy();
+	}
+
+	bool done() const noexcept
+	{
+		return handle_ && handle_.done();
+	}
+
+	/* Once, of a task that is done. */
+	T get()
+	{
+		if (!done())
+			throw std::logic_error("memwait::task: not done");
+		if (handle_.promise().error)
+			std::rethrow_exception(handle_.promise().error);
+		if constexpr (!std::is_void_v<T>)
+			return std::move(*handle_.promise().value);
+	}
+
+	auto operator co_await() && noexcept
+	{
+		struct awaiter {
+			bool await_ready() const noexcept
+			{
+				return self.done();
+			}
+
+			void await_suspend(std::coroutine_handle<> next) noexcept
+			{
+				self.handle_.promise().next = next;
+			}
+
+			T await_resume()
+			{
+				return self.get();
+			}
+
+			task &self;
+		};
+
+		return awaiter{ *this };
+	}
+
+private:
+	std::coroutine_handle<promise_type> handle_;
+};
+
+template <class T>
+task<T> detail::promise<T>::get_return_object()
+{
+	return task<T>(std::coroutine_handle<promise>::from_promise(*this));
+}
+
+inline task<void> detail::promise<void>::get_return_object()
+{
+	return task<void>(std::coroutine_handle<promise>::from_promise(*this));
+}
+
+#endif /* __cpp_impl_coroutine */
+
+class condition_variable;
+
+namespace detail {
+
+/*
+ * What the mutexes have in common, the names of the standard. @Mutex::settle(err, no) makes of what
+ * the library returns: true, locked; false, it is @no; or an exception, not locked.
+ */
+template <class Mutex>
+class lockable {
+public:
+	using native_handle_type = memwait_mutex_t *;
+
+	lockable(const lockable &) = delete;
+	lockable &operator=(const lockable &) = delete;
+
+	void lock()
+	{
+		self().settle(memwait_mutex_lock(handle()), 0);
+	}
+
+	bool try_lock()
+	{
+		return self().settle(memwait_mutex_trylock(handle()), EBUSY);
+	}
+
+	template <class Rep, class Period>
+	bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return try_lock_by(time);
+	}
+
+	template <class Clock, class Duration>
+	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return !call_until(time, [this](const deadline &then) {
+			return try_lock_by(then) ? 0 : ETIMEDOUT;
+		});
+	}
+
+	void unlock()
+	{
+		check(memwait_mutex_unlock(handle()), "memwait: unlocking a mutex");
+	}
+
+#ifdef __cpp_impl_coroutine
+	/* co_await gives a std::unique_lock; of try_...() without the mutex if it timed out. */
+	auto lock_async(loop &owner)
+	{
+		return awaitable(owner, [this](memwait_op_t *op, auto &) {
+			return memwait_mutex_lock_async(handle(), op);
+		}, [this](int err, bool) {
+			self().settle(err, 0);
+			return std::unique_lock<Mutex>(self(), std::adopt_lock);
+		});
+	}
+
+	auto try_lock_async(loop &owner, const deadline &then)
+	{
+		return awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+			return memwait_mutex_clocklock_async(handle(), then.clock, &then.time, op);
+		}, [this](int err, bool) {
+			if (!self().settle(err, ETIMEDOUT))
+				return std::unique_lock<Mutex>(self(), std::defer_lock);
+			return std::unique_lock<Mutex>(self(), std::adopt_lock);
+		});
+	}
+#endif
+
+protected:
+	constexpr lockable() noexcept = default;
+
+private:
+	Mutex &self() noexcept
+	{
+		return static_cast<Mutex &>(*this);
+	}
+
+	memwait_mutex_t *handle() noexcept
+	{
+		return self().native_handle();
+	}
+
+	bool try_lock_by(const deadline &then)
+	{
+		return self().settle(memwait_mutex_clocklock(handle(), then.clock, &then.time),
+				     ETIMEDOUT);
+	}
+};
+
+} /* namespace detail */
+
+/* Mutexes of all kinds but robust ones. */
+template <unsigned int Kind>
+class basic_mutex : public detail::lockable<basic_mutex<Kind>> {
+public:
+	constexpr basic_mutex() noexcept : basic_mutex(process_shared)
+	{
+	}
+
+	constexpr explicit basic_mutex(sharing users) noexcept
+		: mutex_ MEMWAIT_MUTEX_INIT_KIND(Kind | users)
+	{
+	}
+
+	memwait_mutex_t *native_handle() noexcept
+	{
+		return &mutex_;
+	}
+
+private:
+	friend class detail::lockable<basic_mutex>;
+	friend class condition_variable;
+
+	bool settle(int err, int no)
+	{
+		/* What is attached here is a robust mutex, which nothing can repair. */
+		if (err == EOWNERDEAD)
+			memwait_mutex_unlock(&mutex_);
+		return detail::check_try(err, no, "memwait: locking a mutex");
+	}
+
+	memwait_mutex_t mutex_;
+};
+
+using mutex = basic_mutex<MEMWAIT_MUTEX_NORMAL>;
+using timed_mutex = mutex;
+using recursive_mutex = basic_mutex<MEMWAIT_MUTEX_RECURSIVE>;
+using recursive_timed_mutex = recursive_mutex;
+using fair_mutex = basic_mutex<MEMWAIT_MUTEX_FAIR>;
+
+/* What of a robust mutex is in shared memory. */
+struct robust_state {
+	constexpr robust_state() noexcept : robust_state(process_shared)
+	{
+	}
+
+	constexpr explicit robust_state(sharing users) noexcept
+		: mutex MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_MUTEX_ROBUST | users)
+	{
+	}
+
+	robust_state(const robust_state &) = delete;
+	robust_state &operator=(const robust_state &) = delete;
+
+	memwait_mutex_t mutex;
+};
+
+/*
+ * A mutex whose owner may die. What locks it then calls @repair, with the mutex locked, before it
+ * returns. If that throws, so does what locks, and the mutex is unlocked for good: all others throw
+ * std::errc::state_not_recoverable. Each process has its robust_mutex of one robust_state.
+ */
+class robust_mutex : public detail::lockable<robust_mutex> {
+public:
+	robust_mutex(robust_state &state, std::function<void()> repair)
+		: mutex_(&state.mutex), repair_(std::move(repair))
+	{
+		detail::check(repair_ ? 0 : EINVAL, "memwait::robust_mutex: no repair function");
+	}
+
+	memwait_mutex_t *native_handle() noexcept
+	{
+		return mutex_;
+	}
+
+private:
+	friend class detail::lockable<robust_mutex>;
+	friend class condition_variable;
+
+	bool settle(int err, int no)
+	{
+		if (err != EOWNERDEAD)
+			return detail::check_try(err, no, "memwait: locking a robust mutex");
+		try {
+			repair_();
+			detail::check(memwait_mutex_consistent(mutex_),
+				      "memwait: repairing a mutex");
+		} catch (...) {
+			memwait_mutex_unlock(mutex_);
+			throw;
+		}
+		return true;
+	}
+
+	memwait_mutex_t *mutex_;
+	std::function<void()> repair_;
+};
+
+/*
+ * Of mutexes of any kind. Waits may return without a notify. Should the mutex not be locked again,
+ * they throw, and the std::unique_lock does not own it any more.
+ */
+class condition_variable {
+public:
+	constexpr condition_variable() noexcept : condition_variable(process_shared)
+	{
+	}
+
+	constexpr explicit condition_variable(sharing users) noexcept
+		: cond_ MEMWAIT_COND_INIT_FLAGS(users)
+	{
+	}
+
+	condition_variable(const condition_variable &) = delete;
+	condition_variable &operator=(const condition_variable &) = delete;
+
+	/* Waits for woken waiters to leave. */
+	~condition_variable()
+	{
+		memwait_cond_destroy(&cond_);
+	}
+
+	void notify_one()
+	{
+		detail::check(memwait_cond_signal(&cond_),
+			      "memwait::condition_variable::notify_one");
+	}
+
+	void notify_all()
+	{
+		detail::check(memwait_cond_broadcast(&cond_),
+			      "memwait::condition_variable::notify_all");
+	}
+
+	template <class Mutex>
+	void wait(std::unique_lock<Mutex> &lock)
+	{
+		check_owned(lock);
+		settle(lock, memwait_cond_wait(&cond_, lock.mutex()->native_handle()));
+	}
+
+	template <class Mutex, class Predicate>
+	void wait(std::unique_lock<Mutex> &lock, Predicate predicate)
+	{
+		while (!predicate())
+			wait(lock);
+	}
+
+	template <class Mutex, class Clock, class Duration>
+	std::cv_status wait_until(std::unique_lock<Mutex> &lock,
+				  const std::chrono::time_point<Clock, Duration> &time)
+	{
+		std::cv_status status = wait_by(lock, detail::at_or_near(time));
+
+		/* By another clock it may be earlier: as without a notify. */
+		if (!detail::is_kernels<Clock> && Clock::now() < time)
+			status = std::cv_status::no_timeout;
+		return status;
+	}
+
+	template <class Mutex, class Clock, class Duration, class Predicate>
+	bool wait_until(std::unique_lock<Mutex> &lock,
+			const std::chrono::time_point<Clock, Duration> &time, Predicate predicate)
+	{
+		while (!predicate()) {
+			if (wait_until(lock, time) == std::cv_status::timeout)
+				return predicate();
+		}
+		return true;
+	}
+
+	template <class Mutex, class Rep, class Period>
+	std::cv_status wait_for(std::unique_lock<Mutex> &lock,
+				const std::chrono::duration<Rep, Period> &time)
+	{
+		return wait_by(lock, time);
+	}
+
+	template <class Mutex, class Rep, class Period, class Predicate>
+	bool wait_for(std::unique_lock<Mutex> &lock,
+		      const std::chrono::duration<Rep, Period> &time, Predicate predicate)
+	{
+		const deadline then(time);
+
+		while (!predicate()) {
+			if (wait_by(lock, then) == std::cv_status::timeout)
+				return predicate();
+		}
+		return true;
+	}
+
+	memwait_cond_t *native_handle() noexcept
+	{
+		return &cond_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	/*
+	 * For a loop around co_await. If the coroutine is destroyed while it waits, @lock does not
+	 * own the mutex any more.
+	 */
+	template <class Mutex>
+	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock)
+	{
+		check_owned(lock);
+		return detail::awaitable(owner, [this, &lock](memwait_op_t *op, auto &) {
+			return memwait_cond_wait_async(&cond_, lock.mutex()->native_handle(), op);
+		}, waited<Mutex>{ lock });
+	}
+
+	template <class Mutex>
+	auto wait_async(loop &owner, std::unique_lock<Mutex> &lock, const deadline &then)
+	{
+		check_owned(lock);
+		return detail::awaitable(owner, [this, &lock, then](memwait_op_t *op, auto &) {
+			return memwait_cond_clockwait_async(&cond_, lock.mutex()->native_handle(),
+							    then.clock, &then.time, op);
+		}, waited<Mutex>{ lock });
+	}
+#endif
+
+private:
+	template <class Mutex>
+	static void check_owned(const std::unique_lock<Mutex> &lock)
+	{
+		detail::check(lock.owns_lock() ? 0 : EPERM,
+			      "memwait::condition_variable: the mutex is not locked");
+	}
+
+	/* Of the errors that tell of a death the mutex knows whether it is locked afterwards. */
+	template <class Mutex>
+	static std::cv_status settle(std::unique_lock<Mutex> &lock, int err)
+	{
+		if (err != EOWNERDEAD && err != ENOTRECOVERABLE)
+			return detail::check_try(err, ETIMEDOUT, "memwait::condition_variable") ?
+				       std::cv_status::no_timeout : std::cv_status::timeout;
+		try {
+			lock.mutex()->settle(err, 0);
+		} catch (...) {
+			lock.release();
+			throw;
+		}
+		return std::cv_status::no_timeout;
+	}
+
+	template <class Mutex>
+	std::cv_status wait_by(std::unique_lock<Mutex> &lock, const deadline &then)
+	{
+		check_owned(lock);
+		return settle(lock, memwait_cond_clockwait(&cond_, lock.mutex()->native_handle(),
+							   then.clock, &then.time));
+	}
+
+#ifdef __cpp_impl_coroutine
+	template <class Mutex>
+	struct waited {
+		std::cv_status operator()(int err, bool has_waited) const
+		{
+			/* All other errors of a callback come without the mutex. */
+			if (has_waited && err && err != ETIMEDOUT && err != EOWNERDEAD) {
+				lock.release();
+				detail::check(err, "memwait::condition_variable");
+			}
+			return settle(lock, err);
+		}
+
+		void abandoned() const noexcept
+		{
+			lock.release();
+		}
+
+		std::unique_lock<Mutex> &lock;
+	};
+#endif
+
+	memwait_cond_t cond_;
+};
+
+/* Read-write locks of all kinds but robust ones. */
+template <unsigned int Kind>
+class basic_shared_mutex {
+public:
+	using native_handle_type = memwait_rwlock_t *;
+
+	constexpr basic_shared_mutex() noexcept : basic_shared_mutex(process_shared)
+	{
+	}
+
+	constexpr explicit basic_shared_mutex(sharing users) noexcept
+		: rwlock_ MEMWAIT_RWLOCK_INIT_KIND(Kind | users)
+	{
+	}
+
+	basic_shared_mutex(const basic_shared_mutex &) = delete;
+	basic_shared_mutex &operator=(const basic_shared_mutex &) = delete;
+
+	/* Waits for an earlier writer that still unlocks. */
+	~basic_shared_mutex()
+	{
+		memwait_rwlock_destroy(&rwlock_);
+	}
+
+	void lock()
+	{
+		settle(memwait_rwlock_wrlock(&rwlock_), 0);
+	}
+
+	bool try_lock()
+	{
+		return settle(memwait_rwlock_trywrlock(&rwlock_), EBUSY);
+	}
+
+	template <class Rep, class Period>
+	bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return lock_by<memwait_rwlock_clockwrlock>(time);
+	}
+
+	template <class Clock, class Duration>
+	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return lock_until<memwait_rwlock_clockwrlock>(time);
+	}
+
+	void unlock()
+	{
+		detail::check(memwait_rwlock_unlock(&rwlock_), "memwait: unlocking a shared mutex");
+	}
+
+	void lock_shared()
+	{
+		settle(memwait_rwlock_rdlock(&rwlock_), 0);
+	}
+
+	bool try_lock_shared()
+	{
+		return settle(memwait_rwlock_tryrdlock(&rwlock_), EBUSY);
+	}
+
+	template <class Rep, class Period>
+	bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return lock_by<memwait_rwlock_clockrdlock>(time);
+	}
+
+	template <class Clock, class Duration>
+	bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return lock_until<memwait_rwlock_clockrdlock>(time);
+	}
+
+	void unlock_shared()
+	{
+		unlock();
+	}
+
+	native_handle_type native_handle() noexcept
+	{
+		return &rwlock_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	/* co_await gives a std::unique_lock or std::shared_lock; see the mutexes. */
+	auto lock_async(loop &owner)
+	{
+		return async<std::unique_lock, memwait_rwlock_wrlock_async>(owner);
+	}
+
+	auto try_lock_async(loop &owner, const deadline &then)
+	{
+		return async_by<std::unique_lock, memwait_rwlock_clockwrlock_async>(owner, then);
+	}
+
+	auto lock_shared_async(loop &owner)
+	{
+		return async<std::shared_lock, memwait_rwlock_rdlock_async>(owner);
+	}
+
+	auto try_lock_shared_async(loop &owner, const deadline &then)
+	{
+		return async_by<std::shared_lock, memwait_rwlock_clockrdlock_async>(owner, then);
+	}
+#endif
+
+private:
+	bool settle(int err, int no)
+	{
+		/* As of mutexes: what is attached here is a robust one. */
+		if (err == EOWNERDEAD)
+			memwait_rwlock_unlock(&rwlock_);
+		return detail::check_try(err, no, "memwait: locking a shared mutex");
+	}
+
+	template <auto Function>
+	bool lock_by(const deadline &then)
+	{
+		return settle(Function(&rwlock_, then.clock, &then.time), ETIMEDOUT);
+	}
+
+	template <auto Function, class Clock, class Duration>
+	bool lock_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return !detail::call_until(time, [this](const deadline &then) {
+			return lock_by<Function>(then) ? 0 : ETIMEDOUT;
+		});
+	}
+
+#ifdef __cpp_impl_coroutine
+	template <template <class> class Guard, auto Function>
+	auto async(loop &owner)
+	{
+		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
+			return Function(&rwlock_, op);
+		}, [this](int err, bool) {
+			settle(err, 0);
+			return Guard<basic_shared_mutex>(*this, std::adopt_lock);
+		});
+	}
+
+	template <template <class> class Guard, auto Function>
+	auto async_by(loop &owner, const deadline &then)
+	{
+		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+			return Function(&rwlock_, then.clock, &then.time, op);
+		}, [this](int err, bool) {
+			if (!settle(err, ETIMEDOUT))
+				return Guard<basic_shared_mutex>(*this, std::defer_lock);
+			return Guard<basic_shared_mutex>(*this, std::adopt_lock);
+		});
+	}
+#endif
+
+	memwait_rwlock_t rwlock_;
+};
+
+/* Prefers readers, as pthreads' do; the fair one is first come, first served. */
+using shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_PREFER_READER>;
+using shared_timed_mutex = shared_mutex;
+using fair_shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_FAIR>;
+
+/* As the standard's, the parameter is a promise only. */
+template <std::ptrdiff_t LeastMax = MEMWAIT_SEM_VALUE_MAX>
+class counting_semaphore {
+	static_assert(LeastMax >= 0 && LeastMax <= MEMWAIT_SEM_VALUE_MAX);
+
+public:
+	constexpr explicit counting_semaphore(std::ptrdiff_t value, sharing users = process_shared)
+		: sem_{ { to_word(value, users) } }
+	{
+	}
+
+	counting_semaphore(const counting_semaphore &) = delete;
+	counting_semaphore &operator=(const counting_semaphore &) = delete;
+
+	static constexpr std::ptrdiff_t max() noexcept
+	{
+		return MEMWAIT_SEM_VALUE_MAX;
+	}
+
+	/* std::errc::value_too_large: all before it are posted. */
+	void release(std::ptrdiff_t update = 1)
+	{
+		detail::check(update < 0 ? EINVAL : 0, "memwait::counting_semaphore::release");
+		for (; update; update--)
+			detail::check(memwait_sem_post(&sem_),
+				      "memwait::counting_semaphore::release");
+	}
+
+	void acquire()
+	{
+		detail::check(detail::call_through_signals(EINTR, [this] {
+			return memwait_sem_wait(&sem_);
+		}), "memwait::counting_semaphore::acquire");
+	}
+
+	bool try_acquire()
+	{
+		return detail::check_try(memwait_sem_trywait(&sem_), EAGAIN,
+					 "memwait::counting_semaphore::try_acquire");
+	}
+
+	template <class Rep, class Period>
+	bool try_acquire_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return check_timed(acquire_by(time));
+	}
+
+	template <class Clock, class Duration>
+	bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return check_timed(detail::call_until(time, [this](const deadline &then) {
+			return acquire_by(then);
+		}));
+	}
+
+	memwait_sem_t *native_handle() noexcept
+	{
+		return &sem_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	auto acquire_async(loop &owner)
+	{
+		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
+			return memwait_sem_wait_async(&sem_, op);
+		}, [](int err, bool) {
+			detail::check(err, "memwait::counting_semaphore::acquire_async");
+		});
+	}
+
+	auto try_acquire_async(loop &owner, const deadline &then)
+	{
+		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+			return memwait_sem_clockwait_async(&sem_, then.clock, &then.time, op);
+		}, [](int err, bool) {
+			return check_timed(err);
+		});
+	}
+#endif
+
+private:
+	static constexpr std::uint64_t to_word(std::ptrdiff_t value, sharing users)
+	{
+		if (value < 0 || value > max())
+			detail::check(EINVAL, "memwait::counting_semaphore: no such value");
+		/* As MEMWAIT_SEM_INIT_PRIVATE(). */
+		return (users == process_private ? std::uint64_t{ 1 } << 32 : 0) |
+		       static_cast<std::uint32_t>(value);
+	}
+
+	static bool check_timed(int err)
+	{
+		return detail::check_try(err, ETIMEDOUT,
+					 "memwait::counting_semaphore::try_acquire_until");
+	}
+
+	int acquire_by(const deadline &then)
+	{
+		return detail::call_through_signals(EINTR, [&] {
+			return memwait_sem_clockwait(&sem_, then.clock, &then.time);
+		});
+	}
+
+
+	memwait_sem_t sem_;
+};
+
+using binary_semaphore = counting_semaphore<1>;
+
+/* Whose thread or coroutine is the serial one has met the others as all. */
+enum class barrier_status { met, serial, timeout };
+
+/* A timed-out arrival is withdrawn. */
+class barrier {
+public:
+	explicit barrier(std::ptrdiff_t expected, sharing users = process_shared)
+	{
+		const auto count = static_cast<unsigned int>(expected);
+
+		detail::check(expected <= 0 || expected > std::numeric_limits<int>::max() ? EINVAL :
+			      memwait_barrier_init(&barrier_, users, count), "memwait::barrier");
+	}
+
+	barrier(const barrier &) = delete;
+	barrier &operator=(const barrier &) = delete;
+
+	/* Waits for woken waiters to leave. */
+	~barrier()
+	{
+		memwait_barrier_destroy(&barrier_);
+	}
+
+	barrier_status arrive_and_wait()
+	{
+		return to_status(memwait_barrier_wait(&barrier_));
+	}
+
+	template <class Rep, class Period>
+	barrier_status arrive_and_wait_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return to_status(wait_by(time));
+	}
+
+	template <class Clock, class Duration>
+	barrier_status arrive_and_wait_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return to_status(detail::call_until(time, [this](const deadline &then) {
+			return wait_by(then);
+		}));
+	}
+
+	memwait_barrier_t *native_handle() noexcept
+	{
+		return &barrier_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	auto arrive_and_wait_async(loop &owner)
+	{
+		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
+			return memwait_barrier_wait_async(&barrier_, op);
+		}, [](int err, bool) { return to_status(err); });
+	}
+
+	auto arrive_and_wait_async(loop &owner, const deadline &then)
+	{
+		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+			return memwait_barrier_clockwait_async(&barrier_, then.clock, &then.time,
+							       op);
+		}, [](int err, bool) { return to_status(err); });
+	}
+#endif
+
+private:
+	static barrier_status to_status(int err)
+	{
+		if (err == MEMWAIT_BARRIER_SERIAL_THREAD)
+			return barrier_status::serial;
+		return detail::check_try(err, ETIMEDOUT, "memwait::barrier::arrive_and_wait") ?
+			       barrier_status::met : barrier_status::timeout;
+	}
+
+	int wait_by(const deadline &then)
+	{
+		return memwait_barrier_clockwait(&barrier_, then.clock, &then.time);
+	}
+
+
+	memwait_barrier_t barrier_;
+};
+
+/* A wait group of C's. */
+class latch {
+public:
+	explicit latch(std::ptrdiff_t expected, sharing users = process_shared)
+	{
+		const auto count = static_cast<unsigned int>(expected);
+
+		detail::check(expected < 0 || expected > max() ? EINVAL :
+			      memwait_waitgroup_init(&group_, users, count), "memwait::latch");
+	}
+
+	latch(const latch &) = delete;
+	latch &operator=(const latch &) = delete;
+
+	/* Waits for woken waiters to leave. */
+	~latch()
+	{
+		memwait_waitgroup_destroy(&group_);
+	}
+
+	static constexpr std::ptrdiff_t max() noexcept
+	{
+		return MEMWAIT_WAITGROUP_MAX;
+	}
+
+	void count_down(std::ptrdiff_t update = 1)
+	{
+		detail::check(update < 0 || update > max() ? EINVAL :
+			      memwait_waitgroup_add(&group_, -static_cast<int>(update)),
+			      "memwait::latch::count_down");
+	}
+
+	bool try_wait()
+	{
+		return check_timed(wait_by(std::chrono::steady_clock::time_point()));
+	}
+
+	void wait()
+	{
+		detail::check(memwait_waitgroup_wait(&group_), "memwait::latch::wait");
+	}
+
+	template <class Rep, class Period>
+	bool wait_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return check_timed(wait_by(time));
+	}
+
+	template <class Clock, class Duration>
+	bool wait_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return check_timed(detail::call_until(time, [this](const deadline &then) {
+			return wait_by(then);
+		}));
+	}
+
+	void arrive_and_wait(std::ptrdiff_t update = 1)
+	{
+		count_down(update);
+		wait();
+	}
+
+	memwait_waitgroup_t *native_handle() noexcept
+	{
+		return &group_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	auto wait_async(loop &owner)
+	{
+		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
+			return memwait_waitgroup_wait_async(&group_, op);
+		}, [](int err, bool) { detail::check(err, "memwait::latch::wait_async"); });
+	}
+
+	auto wait_async(loop &owner, const deadline &then)
+	{
+		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+			return memwait_waitgroup_clockwait_async(&group_, then.clock, &then.time,
+								 op);
+		}, [](int err, bool) { return check_timed(err); });
+	}
+#endif
+
+private:
+	static bool check_timed(int err)
+	{
+		return detail::check_try(err, ETIMEDOUT, "memwait::latch::wait_until");
+	}
+
+	int wait_by(const deadline &then)
+	{
+		return memwait_waitgroup_clockwait(&group_, then.clock, &then.time);
+	}
+
+
+	memwait_waitgroup_t group_;
+};
+
+/*
+ * A queue of items, in memory that the caller provides and that outlives it. This is a handle: it
+ * can be moved, and several processes have one each of the same channel.
+ */
+template <class T>
+class channel {
+	static_assert(std::is_trivially_copyable_v<T>, "items are copied as bytes");
+
+public:
+	/* Of the memory, which is to be aligned to 8, better to 64. 0: too large. */
+	static std::size_t size(std::size_t capacity) noexcept
+	{
+		return memwait_channel_size(sizeof(T), capacity);
+	}
+
+	/* Makes an empty one, in memory of @bytes. */
+	channel(void *memory, std::size_t bytes, std::size_t capacity,
+		sharing users = process_shared)
+		: channel_(to_channel(memory))
+	{
+		detail::check(!size(capacity) || bytes < size(capacity) ? EINVAL :
+			      memwait_channel_init(channel_, users, sizeof(T), capacity),
+			      "memwait::channel");
+	}
+
+	/* One that has been made. std::errc::invalid_argument: of other items, or larger. */
+	static channel attach(void *memory, std::size_t bytes)
+	{
+		memwait_channel_t *made = to_channel(memory);
+
+		detail::check(bytes < size(1) || memwait_channel_item_size(made) != sizeof(T) ||
+			      bytes < size(memwait_channel_capacity(made)) ? EINVAL : 0,
+			      "memwait::channel::attach");
+		return channel(made);
+	}
+
+	/* std::errc::broken_pipe: it is closed. */
+	void send(const T &item)
+	{
+		detail::check(memwait_channel_send(channel_, &item), "memwait::channel::send");
+	}
+
+	/* false: it is full, or another thread is sending. */
+	bool try_send(const T &item)
+	{
+		return detail::check_try(memwait_channel_trysend(channel_, &item), EAGAIN,
+					 "memwait::channel::try_send");
+	}
+
+	template <class Rep, class Period>
+	bool try_send_for(const T &item, const std::chrono::duration<Rep, Period> &time)
+	{
+		return check_sent(send_by(item, time));
+	}
+
+	template <class Clock, class Duration>
+	bool try_send_until(const T &item, const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return check_sent(detail::call_until(time, [&](const deadline &then) {
+			return send_by(item, then);
+		}));
+	}
+
+	/* Nothing: it is closed, and nothing is left. */
+	std::optional<T> receive()
+	{
+		place item;
+
+		return item.get(memwait_channel_recv(channel_, &item.value), EPIPE);
+	}
+
+	/* Nothing: not now. std::errc::broken_pipe: never more. */
+	std::optional<T> try_receive()
+	{
+		place item;
+
+		return item.get(memwait_channel_tryrecv(channel_, &item.value), EAGAIN);
+	}
+
+	template <class Rep, class Period>
+	std::optional<T> try_receive_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		place item;
+
+		return item.get(receive_by(item, time), ETIMEDOUT);
+	}
+
+	template <class Clock, class Duration>
+	std::optional<T> try_receive_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		place item;
+
+		return item.get(detail::call_until(time, [&](const deadline &then) {
+			return receive_by(item, then);
+		}), ETIMEDOUT);
+	}
+
+	/* What has been sent can be received. */
+	void close()
+	{
+		detail::check(memwait_channel_close(channel_), "memwait::channel::close");
+	}
+
+	std::size_t capacity() const noexcept
+	{
+		return memwait_channel_capacity(channel_);
+	}
+
+	/* How many items; may be out of date at once. */
+	std::size_t length() const noexcept
+	{
+		return memwait_channel_length(channel_);
+	}
+
+	memwait_channel_t *native_handle() noexcept
+	{
+		return channel_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	auto send_async(loop &owner, const T &item)
+	{
+		return detail::awaitable(owner, [to = channel_, item](memwait_op_t *op, auto &) {
+			return memwait_channel_send_async(to, &item, op);
+		}, [](int err, bool) { detail::check(err, "memwait::channel::send_async"); });
+	}
+
+	/* co_await gives what the functions without _async return. */
+	auto receive_async(loop &owner)
+	{
+		auto begin = [from = channel_](memwait_op_t *op, received<EPIPE> &to) {
+			return memwait_channel_recv_async(from, &to.item.value, op);
+		};
+
+		return detail::awaitable<decltype(begin), received<EPIPE>>(owner, begin);
+	}
+
+	auto try_send_async(loop &owner, const T &item, const deadline &then)
+	{
+		auto begin = [to = channel_, item, then](memwait_op_t *op, auto &) {
+			return memwait_channel_clocksend_async(to, &item, then.clock, &then.time,
+							       op);
+		};
+
+		return detail::awaitable(owner, begin, [](int err, bool) {
+			return check_sent(err);
+		});
+	}
+
+	auto try_receive_async(loop &owner, const deadline &then)
+	{
+		auto begin = [from = channel_, then](memwait_op_t *op, received<ETIMEDOUT> &to) {
+			return memwait_channel_clockrecv_async(from, &to.item.value, then.clock,
+							       &then.time, op);
+		};
+
+		return detail::awaitable<decltype(begin), received<ETIMEDOUT>>(owner, begin);
+	}
+#endif
+
+private:
+	/* T need not have a default constructor: the library makes it, of bytes. */
+	union place {
+		place() noexcept : nothing{}
+		{
+		}
+
+		std::optional<T> get(int err, int no) const
+		{
+			if (!detail::check_try(err, no, "memwait::channel::receive"))
+				return std::nullopt;
+			return value;
+		}
+
+		char nothing;
+		T value;
+	};
+
+	explicit channel(memwait_channel_t *made) noexcept : channel_(made)
+	{
+	}
+
+	static memwait_channel_t *to_channel(void *memory)
+	{
+		return static_cast<memwait_channel_t *>(detail::check_place(memory, 8));
+	}
+
+	static bool check_sent(int err)
+	{
+		return detail::check_try(err, ETIMEDOUT, "memwait::channel::try_send_until");
+	}
+
+	int send_by(const T &item, const deadline &then)
+	{
+		return memwait_channel_clocksend(channel_, &item, then.clock, &then.time);
+	}
+
+	int receive_by(place &item, const deadline &then)
+	{
+		return memwait_channel_clockrecv(channel_, &item.value, then.clock, &then.time);
+	}
+
+#ifdef __cpp_impl_coroutine
+	template <int No>
+	struct received {
+		std::optional<T> operator()(int err, bool) const
+		{
+			return item.get(err, No);
+		}
+
+		place item;
+	};
+#endif
+
+	memwait_channel_t *channel_;
+};
+
+/* Words: an atomic of 1, 2, 4 or 8 bytes, in memory of any kind. */
+
+enum class outcome {
+	ok = MEMWAIT_OK,
+	not_equal = MEMWAIT_NOT_EQUAL,
+	timed_out = MEMWAIT_TIMED_OUT
+};
+
+namespace detail {
+
+/* Not to deduce it: std::type_identity of C++20. */
+template <class T>
+struct same {
+	using type = T;
+};
+
+template <class T>
+using same_t = typename same<T>::type;
+
+template <std::size_t Size>
+struct bits;
+
+template <>
+struct bits<1> {
+	using type = std::uint8_t;
+	static constexpr auto wait = memwait_wait8;
+	static constexpr auto wait_async = memwait_wait8_async;
+	static constexpr auto watch = memwait_watch8;
+};
+
+template <>
+struct bits<2> {
+	using type = std::uint16_t;
+	static constexpr auto wait = memwait_wait16;
+	static constexpr auto wait_async = memwait_wait16_async;
+	static constexpr auto watch = memwait_watch16;
+};
+
+template <>
+struct bits<4> {
+	using type = std::uint32_t;
+	static constexpr auto wait = memwait_wait32;
+	static constexpr auto wait_async = memwait_wait32_async;
+	static constexpr auto watch = memwait_watch32;
+};
+
+template <>
+struct bits<8> {
+	using type = std::uint64_t;
+	static constexpr auto wait = memwait_wait64;
+	static constexpr auto wait_async = memwait_wait64_async;
+	static constexpr auto watch = memwait_watch64;
+};
+
+template <class T>
+typename bits<sizeof(T)>::type to_bits(const T &value)
+{
+	typename bits<sizeof(T)>::type number;
+
+	static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
+	std::memcpy(&number, &value, sizeof(number));
+	return number;
+}
+
+/* Returns an outcome, ETIMEDOUT in place of MEMWAIT_TIMED_OUT, or a negative error number. */
+template <class T>
+int wait_by(const std::atomic<T> &word, T expected, unsigned int flags, const deadline *then)
+{
+	int result;
+
+	if (then && then->clock == CLOCK_REALTIME)
+		flags |= MEMWAIT_CLOCK_REALTIME;
+	result = call_through_signals(-EINTR, [&] {
+		return bits<sizeof(T)>::wait(&word, to_bits(expected), then ? &then->time : nullptr,
+					     flags);
+	});
+	return result == MEMWAIT_TIMED_OUT ? ETIMEDOUT : result;
+}
+
+inline outcome to_outcome(int result)
+{
+	if (result == ETIMEDOUT)
+		result = MEMWAIT_TIMED_OUT;
+	return static_cast<outcome>(check_result(result == ECANCELED ? -ECANCELED : result,
+						 "memwait: waiting on a word"));
+}
+
+#ifdef __cpp_impl_coroutine
+template <class T>
+auto wait_by_async(loop &owner, const std::atomic<T> &word, T expected, unsigned int flags,
+		   const std::optional<deadline> &then)
+{
+	if (then && then->clock == CLOCK_REALTIME)
+		flags |= MEMWAIT_CLOCK_REALTIME;
+	return awaitable(owner, [&word, expected, flags, then](memwait_op_t *op, auto &) {
+		int result = bits<sizeof(T)>::wait_async(&word, to_bits(expected),
+							 then ? &then->time : nullptr, flags, op);
+
+		return result == MEMWAIT_PENDING ? EINPROGRESS : result;
+	}, [](int result, bool) { return to_outcome(result); });
+}
+#endif
+
+} /* namespace detail */
+
+/* Waits while the word has that value, until a notify. */
+template <class T>
+outcome wait(const std::atomic<T> &word, detail::same_t<T> expected, sharing users = process_shared)
+{
+	return detail::to_outcome(detail::wait_by<T>(word, expected, users, nullptr));
+}
+
+template <class T, class Rep, class Period>
+outcome wait_for(const std::atomic<T> &word, detail::same_t<T> expected,
+		 const std::chrono::duration<Rep, Period> &time, sharing users = process_shared)
+{
+	const deadline then(time);
+
+	return detail::to_outcome(detail::wait_by<T>(word, expected, users, &then));
+}
+
+template <class T, class Clock, class Duration>
+outcome wait_until(const std::atomic<T> &word, detail::same_t<T> expected,
+		   const std::chrono::time_point<Clock, Duration> &time,
+		   sharing users = process_shared)
+{
+	return detail::to_outcome(detail::call_until(time, [&](const deadline &then) {
+		return detail::wait_by<T>(word, expected, users, &then);
+	}));
+}
+
+/* Returns how many waiters have been woken, of all sizes and languages, oldest first. */
+template <class T>
+unsigned int notify(const std::atomic<T> &word, unsigned int count, sharing users = process_shared)
+{
+	return static_cast<unsigned int>(
+		detail::check_result(memwait_notify(&word, count, users), "memwait::notify"));
+}
+
+template <class T>
+unsigned int notify_one(const std::atomic<T> &word, sharing users = process_shared)
+{
+	return notify(word, 1, users);
+}
+
+template <class T>
+unsigned int notify_all(const std::atomic<T> &word, sharing users = process_shared)
+{
+	return notify(word, MEMWAIT_ALL, users);
+}
+
+#ifdef __cpp_impl_coroutine
+/* co_await gives the outcome. */
+template <class T>
+auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expected,
+		sharing users = process_shared)
+{
+	return detail::wait_by_async<T>(owner, word, expected, users, std::nullopt);
+}
+
+template <class T>
+auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expected,
+		const deadline &then, sharing users = process_shared)
+{
+	return detail::wait_by_async<T>(owner, word, expected, users, then);
+}
+#endif
+
+/*
+ * Calls @notified(count) within dispatch(), each time that notifies have come, until it is
+ * destroyed: in the thread that dispatches, but not by @notified, which must not throw.
+ */
+class watch : detail::operation {
+public:
+	/* std::errc::resource_unavailable_try_again: the word has another value. */
+	template <class T>
+	watch(loop &owner, const std::atomic<T> &watched, detail::same_t<T> expected,
+	      std::function<void(unsigned int count)> notified, sharing users = process_shared)
+		: operation(owner, call, true), notified_(std::move(notified))
+	{
+		const int err = begin([&](memwait_op_t *op) {
+			int result = detail::bits<sizeof(T)>::watch(
+				&watched, detail::to_bits<T>(expected), nullptr, users, op);
+
+			if (result == MEMWAIT_PENDING)
+				return EINPROGRESS;
+			return result == MEMWAIT_NOT_EQUAL ? EAGAIN : -result;
+		});
+
+		detail::check(err == EINPROGRESS ? 0 : err, "memwait::watch");
+	}
+
+private:
+	static void call(operation &self, int result) noexcept
+	{
+		watch &me = static_cast<watch &>(self);
+
+		if (result == MEMWAIT_OK)
+			me.notified_(me.count());
+	}
+
+	std::function<void(unsigned int count)> notified_;
+};
+
+} /* namespace memwait */
+
+#endif /* MEMWAIT_HPP */
