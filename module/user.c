@@ -24,8 +24,8 @@
  * work of their user, so that a user delays only its own pins. An unused pin keeps the charge of
  * its last wait until it is put. The workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work
  * runs the code of any file system, which may need memory, and wait for a workqueue that is none
- * either. A call that arms nothing drops its pin while it has the file itself, which fput() keeps
- * until the call has returned: that puts nothing last.
+ * either. A call that arms nothing drops its pin while its word still has the file. The fput() of
+ * the word takes effect after the call, so the pin is never the last to keep the file.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -46,10 +46,10 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
  * bytes, a context with its file and a spare pin 820 bytes, an identity 380 bytes, a spare 220, a
  * place 100; a wait or spare that has waited with MEMWAIT_OWNED 140 more. Together that is about a
  * twentieth of the memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its
- * contents, or up to 12 KiB of a dead process: of each context one, a twentieth of the memory; and
- * others, which count as MEMWAIT_PIN_WAITS waits for that reason, another one. A place keeps its
- * thread's struct pid, too. Each new place frees those of two dead threads, so a context has hardly
- * more of these than threads have lived at once.
+ * contents, or up to 12 KiB of a dead process. One such process for each context is another
+ * twentieth; those of further pins, each of which counts as MEMWAIT_PIN_WAITS waits, are a third
+ * one. A place keeps its thread's struct pid, too. Each new place frees those of two dead threads,
+ * so a context has hardly more of these than threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,

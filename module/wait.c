@@ -324,9 +324,9 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 }
 
 /*
- * Whether the caller is about to leave its processor to the thread that it notifies, as it seems
- * now. If it went on after all, or others were waiting for this processor, that thread would stand
- * behind them, where another processor may be idle.
+ * Does it seem that the caller is about to sleep, and that its processor is then free for the
+ * thread that it notifies? Otherwise that thread would have to wait for this processor, while
+ * another one may be idle.
  */
 static bool memwait_leaves_processor(const struct memwait_wait *wait)
 {

@@ -492,7 +492,7 @@ static int move_all(struct cond *cond, uint64_t sequence)
 
 	if (distance == NOWHERE || sequence & STAY)
 		return ENOTSUP;
-	/* A hint. If nobody waits any more, the mutex may be gone, but not its page. */
+	/* relaxed: a hint. If no waiter is left, the mutex may be gone, but its page is not. */
 	if (!(atomic_load_explicit(mutex_of(cond, distance), memory_order_relaxed) &
 	      MEMWAIT_LOCKED))
 		return ENOTSUP;

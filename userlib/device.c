@@ -112,8 +112,8 @@ int memwait_device_ioctl(int fd, unsigned long command, void *argument)
 }
 
 /*
- * What locks and operations mean by these results, the device never says: a filter does. Nobody may
- * be let in by one, nor go on, nor be told to try again.
+ * These errors have meanings of their own for locks and operations. The device never returns them,
+ * but a seccomp filter may. They become EIO, so that none lets a caller in, on, or try again.
  */
 int memwait_device_error(int ret)
 {
@@ -193,7 +193,7 @@ int memwait_device_open(int flags)
 		close(fd);
 		fd = -err;
 	}
-	/* Of an open, these would be read as of an argument, or of a wait. */
+	/* Those of an open would be taken for those of an argument and of a wait. */
 	fd = fd == -EINVAL || fd == -EINTR ? -EIO : memwait_device_error(fd);
 	pthread_setcancelstate(state, NULL);
 	errno = saved;

@@ -4,7 +4,7 @@
 
 #include "internal.h"
 
-/* What strerror(3) says of these is of something else. NULL: of others. */
+/* What an error means, if that is not what strerror(3) says; otherwise NULL. */
 const char *memwait_own_words(unsigned int number)
 {
 	switch (number) {
@@ -38,7 +38,7 @@ const char *memwait_strerror(int result)
 	unsigned int number = result < 0 ? -(unsigned int)result : (unsigned int)result;
 	const char *words = memwait_own_words(number);
 
-	/* Of a known number it is constant. */
+	/* strerror() of a known number returns a constant string. */
 	return words ? words : strerror((int)number);
 }
 
