@@ -4,9 +4,9 @@
  *
  * A bound context belongs to a table of descriptors (.owner), as POSIX locks do: to a process, or
  * to processes that share their table. Only these arm, cancel and read. It ends when no descriptor
- * in that table refers to it and no such call is in progress, whoever else holds copies: .uses
- * counts the calls, and one for the table. Whoever drops the last use ends the context, in its own
- * thread, so a process that has died has ended its contexts when waitpid(2) returns.
+ * in that table refers to it and no such call is in progress, even if other processes hold copies:
+ * .uses counts the calls, and one for the table. The thread that drops the last use ends the
+ * context itself, so a process that has died has ended its contexts when waitpid(2) returns.
  *
  * Every removal of a descriptor calls memwait_flush() with the table: close(2) and dup2(2), exec
  * for descriptors that it closes, and the end of the table, with its last user. A dup(2) or dup2(2)

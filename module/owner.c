@@ -277,7 +277,7 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 	struct memwait_identity *identity;
 	int err = bind ? memwait_owner_bind(file) : memwait_context_use(context);
 
-	/* A bound context's id is no secret to whoever holds a descriptor. */
+	/* A bound context's id is no secret to a process that has a descriptor. */
 	*id = READ_ONCE(context->id);
 	if (bind)
 		return err;

@@ -347,7 +347,7 @@ static int move_on(struct memwait_channel *channel, struct side *side)
 								memory_order_relaxed);
 			return 0;
 		}
-		/* release: whoever sees the position finds the item written, or read */
+		/* release: a thread that sees the position finds the item written, or read */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &was, now,
 							memory_order_release,
 							memory_order_relaxed));

@@ -376,7 +376,7 @@ typedef union {
  * gets at first need: ENOENT etc. without the device, EOPNOTSUPP if the kernel has no ids, ENOSPC
  * over the user's limit.
  */
-#define MEMWAIT_MUTEX_NORMAL		0x0u	/* taken by whoever finds it free first */
+#define MEMWAIT_MUTEX_NORMAL		0x0u	/* the first that finds it free has it */
 #define MEMWAIT_MUTEX_RECURSIVE		0x1u	/* its owner can lock it again */
 #define MEMWAIT_MUTEX_ERRORCHECK	0x2u	/* relock: EDEADLK; unlock by others: EPERM */
 #define MEMWAIT_MUTEX_FAIR		0x4u	/* handed over in FIFO order */
