@@ -27,7 +27,7 @@ struct block {
 };
 
 #define AT(member)	offsetof(struct block, member)
-#define LONGER		16	/* bytes that a later version may add */
+#define LONGER		32	/* bytes that later versions may add */
 
 /* A word of a call: where its address and its flags are, and which flags it may have. */
 struct word {
