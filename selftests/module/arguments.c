@@ -39,7 +39,7 @@ struct word {
 FIXTURE_VARIANT(memwait)
 {
 	unsigned long cmd;
-	/* Arguments that are right: @a has a waiter and is 0, @b is 1. */
+	/* Arguments that are right: @a has a waiter and is 0, no other word is. */
 	void (*fill)(struct block *block, uint32_t *a, uint32_t *b, uint64_t id);
 	int result;			/* of a call with them */
 	struct word words[2];
@@ -271,7 +271,7 @@ struct calls {
 };
 
 #define CALLS	((struct calls) { variant->cmd, variant->fill, self->fd,		\
-				  private_page(self->page), self->word, self->word + 1 })
+				  private_page(self->page), self->word + 2, self->word + 3 })
 
 static uint32_t *u32_at(struct calls *c, size_t offset)
 {
@@ -286,8 +286,8 @@ static void begin(struct calls *c)
 	mw_notify(c->fd, c->a, MEMWAIT_ALL, U32);
 	mw_notify(c->fd, c->b + 1, MEMWAIT_ALL, U32);
 	mw_read(c->fd, done, 4);
+	memset(c->a, 1, 64);	/* for which nobody waits, in any size */
 	*c->a = 0;
-	*c->b = 1;
 	memset(c->block, 0, sizeof(*c->block));
 	if (mw_async(c->fd, c->a, 0, FOREVER, U32, 1, &id) != MEMWAIT_PENDING)
 		abort();
