@@ -31,8 +31,8 @@
  * The table of ids has each identity from before it lives until it has been buried: it is inserted
  * as a dead one, since an insertion can fail, and a charge must be last. An identity that was
  * looked up is used under RCU, or by a word that watches it; it is freed after a grace period, and
- * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are in process
- * context with no raw lock held.
+ * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are in
+ * process context with no raw lock held.
  *
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_identities_lock
