@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# The Python binding: its tests, also without the device, and its examples, which check themselves.
+cd "$(dirname "$0")/python" || exit 1
+examples=../userlib/python/examples
+[ -d "$examples" ] || examples=../../../userlib/bindings/python/examples
+echo "TAP version 13"
+number=0
+bad=0
+
+# point TEXT COMMAND...: one test.
+point()
+{
+	text=$1
+	shift
+	number=$((number + 1))
+	if "$@" >/tmp/python.out 2>&1; then
+		echo "ok $number $text"
+	else
+		echo "not ok $number $text: exit $?"
+		bad=1
+	fi
+	sed 's/^/# /' /tmp/python.out
+}
+
+point "the tests" python3 -B run.py
+point "an interpreter ends while its threads wait" python3 -B ends.py
+for example in "$examples"/*.py; do
+	point "example ${example##*/}" python3 -B "$example"
+done
+mv /dev/memwait /dev/memwait.away
+point "without the device" python3 -B absent.py
+mv /dev/memwait.away /dev/memwait
+point "README's example" sh -euc "
+	sed -n '/^\`\`\`python\$/,/^\`\`\`\$/p' '$examples/../README.md' | sed '/^\`\`\`/d' >/tmp/readme.py
+	sed -n '/^\`\`\`console\$/,/^\`\`\`\$/p' '$examples/../README.md' | sed '/^\`\`\`/d; /^\\$/d' >/tmp/readme.txt
+	test -s /tmp/readme.txt
+	python3 -B /tmp/readme.py | tee /tmp/readme.out
+	cmp /tmp/readme.out /tmp/readme.txt"
+rm -f /tmp/python.out /tmp/readme.*
+echo "1..$number"
+exit $bad

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Without the device: everything that needs it says so at once, nothing waits, nothing is taken."""
+
+import asyncio
+import errno
+
+import memwait
+
+memory = bytearray(4096)
+calls = [
+    memwait.available,
+    lambda: memwait.Lock(memory, create=True),
+    lambda: memwait.Queue(memory, create=True, item_size=8, maxsize=1),
+    lambda: memwait.Barrier(memory, create=True, parties=2),
+    lambda: memwait.Lock(memory).acquire(),
+    lambda: memwait.Lock(memory).acquire(False),
+    lambda: memwait.Lock(memory).__enter__(),
+    lambda: memwait.RLock(memory, repair=print).acquire(timeout=1),
+    lambda: memwait.RWLock(memory).writer.acquire(),
+    lambda: memwait.Semaphore(memory).acquire(),
+    lambda: memwait.Semaphore(memory).release(),
+    lambda: memwait.WaitGroup(memory).wait(),
+    lambda: memwait.Condition(memory, 64, lock=memwait.Lock(memory)).notify(),
+    lambda: memwait.Word(memory, 512).wait(0),
+    lambda: memwait.Word(memory, 512).notify(),
+    lambda: asyncio.run(memwait.Lock(memory).acquire_async()),
+    lambda: asyncio.run(memwait.Word(memory, 512).wait_async(0)),
+]
+for number, call in enumerate(calls):
+    try:
+        call()
+    except FileNotFoundError as error:
+        assert error.errno == errno.ENOENT and "memwait" in str(error), error
+    else:
+        raise AssertionError(f"call {number} did not fail")
+assert not any(memory[:512:]) or memory[512:] == bytes(3584), "something was taken"
+word = memwait.Word(memory, 520)
+word.store(3)
+assert word.add(1) == 3 and word.load() == 4
+print(len(calls), "calls said that there is no device")

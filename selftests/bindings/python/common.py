@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the tests share: memory, children, and a table of all that can wait."""
+
+import contextlib
+import mmap
+import os
+import signal
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+import memwait
+
+ITEM = b"an item!"
+
+
+def waiters(memory, offset=0, size=512):
+    """How many threads and tasks wait for any word there."""
+    total = 0
+    for at in range(offset, offset + size, 4):
+        word = memwait.Word(memory, at)
+        total += word.waiters()
+        word.close()
+    return total
+
+
+def until(condition):
+    while not condition():
+        time.sleep(0.0005)
+
+
+class Child:
+    """A child of fork() that calls a function; its exit status is 0 if that returns."""
+
+    def __init__(self, function, *args):
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                function(*args)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+
+    def kill(self, number):
+        os.kill(self.pid, number)
+
+    def join(self):
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class Holder:
+    """A thread that has what others wait for."""
+
+    def __init__(self):
+        self.pool = ThreadPoolExecutor(1)
+
+    def __call__(self, function, *args):
+        return self.pool.submit(function, *args).result()
+
+    def close(self):
+        self.pool.shutdown()
+
+
+class Case:
+    """An object, and what it is to wait for it, to wake a waiter, and to undo a wake in vain."""
+
+    size = 512
+
+    def __init__(self, memory):
+        self.memory = memory
+        self.make()
+        self.block()
+
+    def make(self):
+        self.object = self.kind(self.memory, create=True)
+
+    def block(self):
+        pass
+
+    def block_again(self):
+        """After a waiter has had it."""
+
+    def waits(self, n):
+        return waiters(self.memory, 0, self.size) == n
+
+    def timed_out(self, result):
+        return result is False
+
+
+class LockCase(Case):
+    kind = memwait.Lock
+
+    def block(self):
+        assert self.object.acquire() is True
+
+    def wait(self, timeout=-1):
+        return self.object.acquire(timeout=timeout)
+
+    async def wait_async(self):
+        if not await self.object.acquire_async():
+            return False
+        self.object.release()
+        return True
+
+    def finish(self):
+        self.object.release()
+
+    def wake(self):
+        self.object.release()
+
+    def again(self):
+        assert self.object.acquire(False) is True
+
+    def block_again(self):
+        self.again()
+
+
+class FairCase(LockCase):
+    def make(self):
+        self.object = memwait.Lock(self.memory, create=True, fair=True)
+
+
+class RobustCase(LockCase):
+    def make(self):
+        self.object = memwait.Lock(self.memory, create=True, repair=print)
+
+
+class RLockCase(LockCase):
+    kind = memwait.RLock
+
+
+class ReaderCase(LockCase):
+    def make(self):
+        self.lock = memwait.RWLock(self.memory, create=True)
+        self.object = self.lock.reader
+
+    def block(self):
+        self.lock.writer.acquire()
+
+    def wake(self):
+        self.lock.writer.release()
+
+    def again(self):
+        assert self.lock.writer.acquire(False) is True
+
+
+class WriterCase(LockCase):
+    def make(self):
+        self.lock = memwait.RWLock(self.memory, create=True)
+        self.object = self.lock.writer
+
+    def block(self):
+        self.lock.reader.acquire()
+
+    def wake(self):
+        self.lock.reader.release()
+
+    def again(self):
+        assert self.lock.writer.acquire(False) is True
+        self.lock.writer.release()
+        self.lock.reader.acquire()
+
+
+class ConditionCase(Case):
+    def make(self):
+        self.lock = memwait.Lock(self.memory, 64, create=True)
+        self.object = memwait.Condition(self.memory, lock=self.lock, create=True)
+
+    def wait(self, timeout=None):
+        with self.object:
+            return self.object.wait(timeout)
+
+    async def wait_async(self):
+        async with self.object:
+            return await self.object.wait_async()
+
+    def finish(self):
+        pass
+
+    def wake(self):
+        self.object.notify()
+
+    def again(self):
+        assert self.lock.acquire(False) is True
+        self.lock.release()
+
+
+class SemaphoreCase(Case):
+    def make(self):
+        self.object = memwait.Semaphore(self.memory, value=0, create=True)
+
+    def wait(self, timeout=None):
+        return self.object.acquire(timeout=timeout)
+
+    async def wait_async(self):
+        return await self.object.acquire_async()
+
+    def finish(self):
+        pass
+
+    def wake(self):
+        self.object.release()
+
+    def again(self):
+        assert self.object.get_value() == 1
+        assert self.object.acquire(False) is True
+
+
+class BarrierCase(Case):
+    def make(self):
+        self.object = memwait.Barrier(self.memory, parties=2, create=True)
+
+    def wait(self, timeout=None):
+        return self.object.wait(timeout) in (0, 1)
+
+    async def wait_async(self):
+        return await self.object.wait_async() in (0, 1)
+
+    def timed_out(self, result):
+        return isinstance(result, TimeoutError)
+
+    def finish(self):
+        pass
+
+    def wake(self):
+        with contextlib.suppress(TimeoutError):
+            self.object.wait(0 if self.waits(0) else 100)
+
+    def again(self):
+        try:
+            self.object.wait(0)
+        except TimeoutError:
+            return
+        assert False, "somebody had come"
+
+
+class WaitGroupCase(Case):
+    def make(self):
+        self.object = memwait.WaitGroup(self.memory, count=1, create=True)
+
+    def wait(self, timeout=None):
+        return self.object.wait(timeout)
+
+    async def wait_async(self):
+        return await self.object.wait_async()
+
+    def finish(self):
+        self.object.add()
+
+    def wake(self):
+        self.object.done()
+
+    def again(self):
+        assert self.object.wait(0) is True
+        self.object.add(1)
+
+
+class GetCase(Case):
+    def make(self):
+        self.object = memwait.Queue(self.memory, item_size=8, maxsize=2, create=True)
+
+    def wait(self, timeout=None):
+        return self.object.get(timeout=timeout) == ITEM
+
+    async def wait_async(self):
+        return await self.object.get_async() == ITEM
+
+    def timed_out(self, result):
+        return type(result).__name__ == "Empty"
+
+    def finish(self):
+        pass
+
+    def wake(self):
+        self.object.put(ITEM)
+
+    def again(self):
+        assert self.object.qsize() == 1
+        assert self.object.get_nowait() == ITEM
+
+
+class PutCase(GetCase):
+    def block(self):
+        self.object.put(bytes(8))
+        self.object.put(bytes(8))
+
+    def wait(self, timeout=None):
+        return self.object.put(ITEM, timeout=timeout) is None
+
+    async def wait_async(self):
+        return await self.object.put_async(ITEM) is None
+
+    def timed_out(self, result):
+        return type(result).__name__ == "Full"
+
+    def wake(self):
+        self.object.get()
+
+    def again(self):
+        # A task that was woken before it was cancelled may have put its item.
+        if self.object.qsize() == 1:
+            self.object.put(ITEM)
+        assert self.object.full()
+
+
+class WordCase(Case):
+    size = 4
+
+    def make(self):
+        self.object = memwait.Word(self.memory)
+
+    def wait(self, timeout=None):
+        return self.object.wait(0, timeout)
+
+    async def wait_async(self):
+        return await self.object.wait_async(0)
+
+    def timed_out(self, result):
+        return result is memwait.Outcome.TIMED_OUT
+
+    def finish(self):
+        pass
+
+    def wake(self):
+        self.object.notify(1)
+
+    def again(self):
+        assert self.object.notify() == 0
+
+
+CASES = [LockCase, FairCase, RobustCase, RLockCase, ReaderCase, WriterCase, ConditionCase,
+         SemaphoreCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase]
+
+
+def each_case(test):
+    """Calls test(self, case, hold) for each; hold(function) runs in the thread that blocks it."""
+
+    def run(self):
+        for kind in CASES:
+            hold = Holder()
+            with self.subTest(kind.__name__), mmap.mmap(-1, 4096) as memory:
+                case = hold(kind, memory)
+                try:
+                    test(self, case, hold)
+                    self.assertTrue(case.waits(0), "somebody waits still")
+                finally:
+                    for held in (case.object, getattr(case, "lock", None)):
+                        if hasattr(held, "close"):
+                            held.close()
+                    case = held = None
+            hold.close()
+
+    return run
+
+
+def interrupted(function):
+    """Calls it, and tells whether ^C ended it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("not interrupted")

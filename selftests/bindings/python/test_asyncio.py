@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tasks: waits, and cancellation at each point of them."""
+
+import asyncio
+import contextlib
+import mmap
+import os
+import signal
+import threading
+import unittest
+
+import memwait
+from memwait import _Hub
+from common import Child, ITEM, each_case, until, waiters
+
+
+def hub():
+    return _Hub.running()
+
+
+async def begun(case):
+    """A task that waits for it."""
+    task = asyncio.ensure_future(case.wait_async())
+    while not case.waits(1):
+        await asyncio.sleep(0)
+    return task
+
+
+async def ended(task):
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+        return False
+    return True
+
+
+class Tasks(unittest.TestCase):
+    @each_case
+    def test_a_task_waits_and_is_woken(self, case, hold):
+        async def main():
+            task = await begun(case)
+            ticks = 0
+            for ticks in range(10):
+                await asyncio.sleep(0)
+            self.assertFalse(task.done())
+            hold(case.wake)
+            self.assertTrue(await task in (True, memwait.Outcome.OK))
+
+        asyncio.run(main())
+
+    @each_case
+    def test_cancel_before_its_first_step(self, case, hold):
+        async def main():
+            task = asyncio.ensure_future(case.wait_async())
+            task.cancel()
+            self.assertTrue(await ended(task))
+            self.assertTrue(case.waits(0))
+            hold(case.wake)
+            hold(case.again)
+
+        asyncio.run(main())
+
+    @each_case
+    def test_cancel_while_it_waits(self, case, hold):
+        async def main():
+            task = await begun(case)
+            task.cancel()
+            self.assertTrue(await ended(task))
+            self.assertTrue(case.waits(0))
+            hold(case.wake)
+            hold(case.again)
+
+        asyncio.run(main())
+
+    def woken_and_cancelled(self, case, hold, dispatch):
+        async def main():
+            task = await begun(case)
+            if isinstance(case.object, memwait.Barrier):
+                # It cannot open before the task has come, nor be closed again.
+                thread = threading.Thread(target=case.object.wait)
+                thread.start()
+                await task
+                thread.join()
+                return
+            hold(case.wake)
+            if dispatch:
+                until(lambda: hub().loop.dispatch())
+            task.cancel()
+            self.assertTrue(await ended(task))
+            hold(case.again)
+
+        asyncio.run(main())
+
+    @each_case
+    def test_cancel_before_it_is_told(self, case, hold):
+        self.woken_and_cancelled(case, hold, False)
+
+    @each_case
+    def test_cancel_before_it_runs(self, case, hold):
+        self.woken_and_cancelled(case, hold, True)
+
+    @each_case
+    def test_a_loop_closes_with_waits(self, case, hold):
+        loop = asyncio.new_event_loop()
+        task = loop.run_until_complete(begun(case))
+        loop.close()
+        self.assertTrue(case.waits(0))
+        hold(case.wake)
+        hold(case.again)
+        task._log_destroy_pending = False
+        task.get_coro().close()
+
+    @each_case
+    def test_a_loop_is_forgotten(self, case, hold):
+        """Without close(): what is collected waits no longer."""
+        import gc
+        loop = asyncio.new_event_loop()
+        task = loop.run_until_complete(begun(case))
+        task._log_destroy_pending = False
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            del loop, task
+            gc.collect()
+        self.assertTrue(case.waits(0))
+        hold(case.wake)
+        hold(case.again)
+
+    def test_order(self):
+        """Tasks, a thread and a process stand in one queue; those cancelled leave it as it was."""
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True, fair=True)
+            order = memwait.Word(memory, 64)
+
+            def take(name):
+                with lock:
+                    memory[256 + order.add(1)] = name
+
+            async def take_async(name):
+                async with lock:
+                    memory[256 + order.add(1)] = name
+
+            async def main():
+                lock.acquire()
+                waiting = []
+                for n in range(1, 7):
+                    if n == 3:
+                        waiting.append(threading.Thread(target=take, args=(n,)))
+                        waiting[-1].start()
+                    elif n == 4:
+                        waiting.append(Child(take, n))
+                    else:
+                        waiting.append(asyncio.ensure_future(take_async(n)))
+                    while waiters(memory, 0, 32) != n:
+                        await asyncio.sleep(0)
+                waiting[1].cancel()
+                lock.release()
+                for n in (0, 4, 5):
+                    await waiting[n]
+                self.assertTrue(await ended(waiting[1]))
+                waiting[2].join()
+                self.assertEqual(waiting[3].join(), 0)
+
+            asyncio.run(main())
+            self.assertEqual(memory[256:262], bytes([1, 3, 4, 5, 6, 0]))
+            lock.close()
+            order.close()
+
+    def test_time_outs(self):
+        async def main(memory):
+            lock = memwait.Lock(memory, create=True)
+            lock.acquire()
+            self.assertIs(await lock.acquire_async(0.001), False)
+            self.assertIs(await lock.acquire_async(timeout=0), False)
+            with self.assertRaises(TimeoutError):
+                await asyncio.wait_for(lock.acquire_async(), 0.001)
+            lock.release()
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+            async with condition:
+                self.assertIs(await condition.wait_async(0.001), False)
+                self.assertFalse(await condition.wait_for_async(lambda: False, 0.001))
+                self.assertTrue(lock.locked())
+            with self.assertRaises(RuntimeError):
+                await condition.wait_async()
+            queue = memwait.Queue(memory, 1024, item_size=8, maxsize=1, create=True)
+            with self.assertRaises(__import__("queue").Empty):
+                await queue.get_async(0.001)
+            await queue.put_async(ITEM)
+            with self.assertRaises(__import__("queue").Full):
+                await queue.put_async(ITEM, 0.001)
+            queue.shutdown()
+            self.assertEqual(await queue.get_async(), ITEM)
+            with self.assertRaises(memwait.ShutDown):
+                await queue.get_async()
+            barrier = memwait.Barrier(memory, 128, parties=2, create=True)
+            with self.assertRaises(TimeoutError):
+                await barrier.wait_async(0.001)
+            self.assertEqual(sorted(await asyncio.gather(barrier.wait_async(),
+                                                         barrier.wait_async())), [0, 1])
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_a_task_that_is_cancelled_has_the_lock_of_its_condition(self):
+        async def main(memory):
+            lock = memwait.Lock(memory, create=True)
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+            held = []
+
+            async def wait():
+                async with condition:
+                    try:
+                        await condition.wait_async()
+                    finally:
+                        held.append(lock.locked())
+
+            task = asyncio.ensure_future(wait())
+            while waiters(memory, 64, 48) != 1:
+                await asyncio.sleep(0)
+            lock.acquire()
+            task.cancel()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            task.cancel()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.assertEqual(held, [])
+            lock.release()
+            self.assertTrue(await ended(task))
+            self.assertEqual(held, [True])
+            self.assertFalse(lock.locked())
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_a_coroutine_that_is_closed_releases_nothing_of_others(self):
+        async def main(memory):
+            lock = memwait.Lock(memory, create=True)
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+
+            async def wait():
+                async with condition:
+                    await condition.wait_async()
+
+            coroutine = wait()
+            coroutine.send(None)
+            lock.acquire()
+            coroutine.close()
+            self.assertTrue(lock.locked())
+            self.assertEqual(waiters(memory), 0)
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_items_of_cancelled_tasks(self):
+        """The order is kept, and nobody waits beside an item."""
+        async def main(memory):
+            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
+            task = asyncio.ensure_future(queue.get_async())
+            await asyncio.sleep(0)
+            queue.put(b"1")
+            queue.put(b"2")
+            until(lambda: hub().loop.dispatch())
+            task.cancel()
+            self.assertTrue(await ended(task))
+            self.assertEqual(queue.qsize(), 2)
+            self.assertEqual([await queue.get_async(), queue.get()], [b"1", b"2"])
+            # Of an empty queue it goes back, to whoever waits for it.
+            task = asyncio.ensure_future(queue.get_async())
+            await asyncio.sleep(0)
+            queue.put(b"3")
+            until(lambda: hub().loop.dispatch())
+            other = asyncio.ensure_future(queue.get_async())
+            task.cancel()
+            self.assertTrue(await ended(task))
+            self.assertEqual(await other, b"3")
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_a_dead_owner(self):
+        with mmap.mmap(-1, 4096) as memory:
+            repaired = []
+            lock = memwait.Lock(memory, create=True, repair=lambda: repaired.append(1))
+
+            def die():
+                lock.acquire()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            async def main():
+                for n in range(2):
+                    child = Child(lambda: lock.acquire() and signal.pause())
+                    while not lock.locked():
+                        await asyncio.sleep(0)
+                    task = asyncio.ensure_future(lock.acquire_async())
+                    while waiters(memory) != 1:
+                        await asyncio.sleep(0)
+                    child.kill(signal.SIGKILL)
+                    child.join()
+                    if n:
+                        until(lambda: hub().loop.dispatch())
+                        task.cancel()
+                        self.assertTrue(await ended(task))
+                    else:
+                        self.assertIs(await task, True)
+                        lock.release()
+                    self.assertEqual(len(repaired), n + 1)
+                    self.assertFalse(lock.locked())
+
+            asyncio.run(main())
+            lock.close()
+
+    def test_watch(self):
+        async def main(memory):
+            word = memwait.Word(memory)
+            seen = 0
+            async with contextlib.aclosing(word.watch(0)) as watch:
+                step = asyncio.ensure_future(anext(watch))
+                while not word.waiters():
+                    await asyncio.sleep(0)
+                for n in (1, 3):
+                    for _ in range(n):
+                        self.assertEqual(word.notify(), 1)
+                    while seen < n if n == 1 else seen < 4:
+                        seen += await step
+                        step = asyncio.ensure_future(anext(watch))
+                self.assertEqual(seen, 4)
+                step.cancel()
+                await ended(step)
+            self.assertEqual(word.waiters(), 0)
+            word.store(1)
+            self.assertEqual([n async for n in word.watch(0)], [])
+
+        asyncio.run(main(bytearray(64)))
+
+    def test_close_while_a_task_waits(self):
+        async def main(memory):
+            semaphore = memwait.Semaphore(memory, value=0, create=True)
+            task = asyncio.ensure_future(semaphore.acquire_async())
+            await asyncio.sleep(0)
+            with self.assertRaises(BufferError):
+                semaphore.close()
+            task.cancel()
+            self.assertTrue(await ended(task))
+            semaphore.close()
+            with self.assertRaises(ValueError):
+                await semaphore.acquire_async()
+
+        asyncio.run(main(bytearray(64)))
+
+    def test_no_loop(self):
+        semaphore = memwait.Semaphore(bytearray(64), create=True)
+        coroutine = semaphore.acquire_async()
+        with self.assertRaises(RuntimeError):
+            coroutine.send(None)
+
+    def test_the_descriptor_is_lost(self):
+        """Somebody has closed it: who waits gets an error, and the next wait has a new one."""
+        async def main(memory):
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+            lock = memwait.Semaphore(memory, value=0, create=True)
+            task = asyncio.ensure_future(lock.acquire_async())
+            await asyncio.sleep(0)
+            fd = hub().loop.fileno()
+            os.dup2(os.open("/dev/null", os.O_RDONLY), fd)
+            hub_before = hub()
+            with contextlib.suppress(OSError):
+                hub_before.dispatch()
+            with self.assertRaises(OSError):
+                await task
+            os.close(fd)
+            lock.release()
+            self.assertTrue(await lock.acquire_async())
+
+        asyncio.run(main(bytearray(64)))
+
+    def test_threads_with_loops(self):
+        """Each loop has its own; tasks of several threads take turns."""
+        memory = mmap.mmap(-1, 4096)
+        lock = memwait.Lock(memory, create=True)
+        count = [0]
+
+        async def add():
+            for _ in range(20):
+                async with lock:
+                    was = count[0]
+                    await asyncio.sleep(0)
+                    count[0] = was + 1
+
+        async def main():
+            await asyncio.gather(*(add() for _ in range(3)))
+
+        threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(count, [120])
+        self.assertEqual(waiters(memory), 0)

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The interfaces: results, bad input, what is used after close; and what leaks."""
+
+import gc
+import mmap
+import os
+import pickle
+import queue
+import sys
+import threading
+import unittest
+
+import memwait
+from memwait import _memwait
+
+ITEM = bytes(range(8))
+PLAIN = [memwait.Lock, memwait.RLock, memwait.Semaphore, memwait.RWLock, memwait.WaitGroup]
+
+
+class Results(unittest.TestCase):
+    def setUp(self):
+        self.memory = mmap.mmap(-1, 8192)
+
+    def test_lock(self):
+        for options in ({}, {"fair": True}, {"repair": print}, {"private": True}):
+            with self.subTest(options):
+                lock = memwait.Lock(self.memory, create=True, **options)
+                self.assertIs(lock.acquire(), True)
+                self.assertTrue(lock.locked())
+                self.assertIs(lock.acquire(False), False)
+                self.assertIs(lock.acquire(blocking=False), False)
+                self.assertIs(lock.acquire(timeout=0), False)
+                self.assertIs(lock.acquire(True, 0.001), False)
+                self.assertIsNone(lock.release())
+                self.assertFalse(lock.locked())
+                self.assertIs(lock.acquire(True, -1), True)
+                lock.release()
+                with lock as entered:
+                    self.assertIs(entered, True)
+                with self.assertRaises(RuntimeError):
+                    lock.release()
+                with self.assertRaises(ValueError):
+                    lock.acquire(False, 1)
+                with self.assertRaises(ValueError):
+                    lock.acquire(True, -2)
+                with self.assertRaises(ValueError):
+                    lock.acquire(timeout=float("nan"))
+                with self.assertRaises(TypeError):
+                    lock.acquire(timeout="1")
+                with self.assertRaises(TypeError):
+                    lock.acquire(True, 1, 1)
+                with self.assertRaises(TypeError):
+                    lock.acquire(until=1)
+                with self.assertRaises(TypeError):
+                    lock.acquire(True, blocking=True)
+                lock.close()
+
+    def test_rlock(self):
+        lock = memwait.RLock(self.memory, create=True)
+        with lock, lock:
+            taken = []
+            thread = threading.Thread(target=lambda: taken.append(lock.acquire(False)))
+            thread.start()
+            thread.join()
+            self.assertEqual(taken, [False])
+        with self.assertRaises(RuntimeError):
+            lock.release()
+        lock.acquire()
+        errors = []
+
+        def release():
+            try:
+                lock.release()
+            except RuntimeError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=release)
+        thread.start()
+        thread.join()
+        self.assertEqual(len(errors), 1)
+        lock.release()
+
+    def test_condition(self):
+        lock = memwait.Lock(self.memory, create=True)
+        condition = memwait.Condition(self.memory, 64, lock=lock, create=True)
+        self.assertIs(condition.lock, lock)
+        with self.assertRaises(RuntimeError):
+            condition.wait()
+        with condition:
+            self.assertTrue(lock.locked())
+            self.assertIs(condition.wait(0.001), False)
+            self.assertIs(condition.wait(timeout=-1), False)
+            self.assertTrue(lock.locked())
+            self.assertEqual(condition.wait_for(lambda: 7), 7)
+            self.assertFalse(condition.wait_for(lambda: 0, 0.001))
+        self.assertFalse(lock.locked())
+        condition.notify(3)
+        condition.notify(n=0)
+        condition.notify_all()
+        for bad in (None, 1, self.memory, condition, _memwait.Loop()):
+            with self.assertRaises(TypeError):
+                memwait.Condition(self.memory, 64, lock=bad)
+        with self.assertRaises(TypeError):
+            memwait.Condition(self.memory, 64)
+        lock.close()
+        for use in (condition.acquire, condition.release, condition.wait, condition.__enter__):
+            with self.assertRaises(ValueError):
+                use()
+
+    def test_semaphore(self):
+        semaphore = memwait.Semaphore(self.memory, value=2, create=True)
+        self.assertIs(semaphore.acquire(), True)
+        with semaphore:
+            self.assertEqual(semaphore.get_value(), 0)
+            self.assertIs(semaphore.acquire(timeout=-5), False)
+            self.assertIs(semaphore.acquire(timeout=0.001), False)
+        semaphore.release(3)
+        self.assertEqual(semaphore.get_value(), 4)
+        for bad in (0, -1):
+            with self.assertRaises(ValueError):
+                semaphore.release(bad)
+        with self.assertRaises(ValueError):
+            memwait.Semaphore(self.memory, value=-1, create=True)
+        semaphore = memwait.Semaphore(self.memory, value=0x7fffffff, create=True)
+        with self.assertRaises(ValueError):
+            semaphore.release()
+
+    def test_rwlock(self):
+        for options in ({}, {"fair": True}, {"prefer_writer": True}, {"repair": print}):
+            lock = memwait.RWLock(self.memory, create=True, **options)
+            with lock.reader:
+                self.assertTrue(lock.reader.acquire(False))
+                self.assertIs(lock.writer.acquire(False), False)
+                lock.reader.release()
+            with lock.writer:
+                self.assertIs(lock.reader.acquire(timeout=0.001), False)
+            with self.assertRaises(RuntimeError):
+                lock.writer.release()
+        with self.assertRaises(ValueError):
+            memwait.RWLock(self.memory, create=True, fair=True, prefer_writer=True)
+
+    def test_barrier(self):
+        barrier = memwait.Barrier(self.memory, parties=1, create=True)
+        self.assertEqual(barrier.wait(), 0)
+        barrier = memwait.Barrier(self.memory, parties=2, create=True)
+        with self.assertRaises(TimeoutError):
+            barrier.wait(0.001)
+        results = []
+        thread = threading.Thread(target=lambda: results.append(barrier.wait()))
+        thread.start()
+        results.append(barrier.wait())
+        thread.join()
+        self.assertEqual(sorted(results), [0, 1])
+        with self.assertRaises(ValueError):
+            memwait.Barrier(self.memory, create=True)
+        with self.assertRaises(ValueError):
+            memwait.Barrier(self.memory, 4096).wait()
+
+    def test_waitgroup(self):
+        group = memwait.WaitGroup(self.memory, create=True)
+        self.assertIs(group.wait(), True)
+        group.add()
+        group.add(n=2)
+        group.add(-1)
+        self.assertIs(group.wait(0.001), False)
+        group.done()
+        group.done()
+        self.assertIs(group.wait(), True)
+        with self.assertRaises(ValueError):
+            group.done()
+        with self.assertRaises(ValueError):
+            group.add(1 << 40)
+
+    def test_queue(self):
+        one = memwait.Queue(self.memory, item_size=8, maxsize=2, create=True)
+        other = memwait.Queue(self.memory)
+        self.assertEqual((other.item_size, other.maxsize), (8, 2))
+        one.put(ITEM)
+        one.put_nowait(bytearray(8))
+        self.assertTrue(one.full())
+        for block in ({"block": False}, {"timeout": 0.001}, {"block": False, "timeout": 5}):
+            with self.assertRaises(queue.Full):
+                one.put(ITEM, **block)
+        self.assertEqual(other.qsize(), 2)
+        self.assertEqual(other.get(), ITEM)
+        self.assertEqual(other.get_nowait(), bytes(8))
+        self.assertTrue(other.empty())
+        with self.assertRaises(queue.Empty):
+            other.get(False)
+        with self.assertRaises(queue.Empty):
+            other.get(timeout=0.001)
+        for bad in (b"", bytes(7), bytes(9)):
+            with self.assertRaises(ValueError):
+                one.put(bad)
+        for bad in (8, "12345678", None):
+            with self.assertRaises(TypeError):
+                one.put(bad)
+        with self.assertRaises(TypeError):
+            one.put()
+        one.put(ITEM)
+        other.shutdown()
+        other.shutdown()
+        with self.assertRaises(memwait.ShutDown):
+            one.put(ITEM)
+        self.assertEqual(one.get(), ITEM)
+        with self.assertRaises(memwait.ShutDown):
+            one.get()
+
+    def test_word(self):
+        for size in (1, 2, 4, 8):
+            word = memwait.Word(self.memory, 64, size=size)
+            most = (1 << 8 * size) - 1
+            word.store(-1)
+            self.assertEqual(word.load(), most)
+            self.assertEqual(word.add(2), most)
+            self.assertEqual(word.exchange(5), 1)
+            self.assertEqual(word.compare_exchange(4, 6), 5)
+            self.assertEqual(word.compare_exchange(5, 0), 5)
+            self.assertIs(word.wait(1), memwait.Outcome.NOT_EQUAL)
+            self.assertIs(word.wait(0, 0.001), memwait.Outcome.TIMED_OUT)
+            self.assertEqual(word.notify(), 0)
+            self.assertEqual(word.notify(count=2), 0)
+            self.assertEqual(self.memory[64 + size], 0)
+            for bad in (lambda: word.notify(-1), lambda: word.notify(1.5), word.wait,
+                        lambda: word.store("x"), lambda: word.compare_exchange(1)):
+                with self.assertRaises((TypeError, ValueError)):
+                    bad()
+        for bad in (0, 3, 16):
+            with self.assertRaises(ValueError):
+                memwait.Word(self.memory, size=bad)
+
+    def test_layout(self):
+        layout = memwait.Layout(lock=memwait.Lock, jobs=(memwait.Queue, 8, 3), table=100,
+                                word=memwait.Word, end=0)
+        self.assertEqual(layout["lock"], 0)
+        self.assertEqual(layout["jobs"], 64)
+        self.assertGreaterEqual(layout["table"], 64 + memwait.Queue.size(8, 3))
+        self.assertEqual(layout["word"] - layout["table"], 128)
+        self.assertEqual(layout.size, layout["end"])
+        self.assertTrue(all(offset % 64 == 0 for offset in layout.offsets.values()))
+        memory = bytearray(layout.size + 8)
+        for bad in (-1, "x", (memwait.Queue, 0, 1)):
+            with self.assertRaises((ValueError, TypeError, AttributeError)):
+                memwait.Layout(bad=bad)
+        del memory
+
+
+class BadInput(unittest.TestCase):
+    def test_buffers(self):
+        for kind in PLAIN:
+            with self.subTest(kind.__name__):
+                size = kind.SIZE
+                with mmap.mmap(-1, 4096) as memory:
+                    whole = kind(memory, 4096 - size)
+                    for bad in (4096 - size + 8, 4096, 5000, -8, -4096, 1 << 62):
+                        with self.assertRaises(ValueError):
+                            kind(memory, bad)
+                    for bad in (1, 2, 4):
+                        with self.assertRaises(ValueError):
+                            kind(memory, bad)
+                    with self.assertRaises(BufferError):
+                        memory.close()
+                    whole.close()
+                with self.assertRaises(ValueError):
+                    kind(memory)
+                with self.assertRaises(BufferError):
+                    kind(bytes(64))
+                for bad in (None, 5, "text", object()):
+                    with self.assertRaises((TypeError, AttributeError)):
+                        kind(bad)
+                view = memoryview(bytearray(64))
+                view.release()
+                with self.assertRaises(ValueError):
+                    kind(view)
+                with self.assertRaises((ValueError, BufferError)):
+                    kind(memoryview(bytearray(128))[::2])
+                with self.assertRaises(TypeError):
+                    kind()
+                with self.assertRaises(TypeError):
+                    kind(bytearray(64), 0, 1)
+        with self.assertRaises(BufferError):
+            with open("/dev/zero", "rb") as zero:
+                memwait.Lock(mmap.mmap(zero.fileno(), 4096, prot=mmap.PROT_READ))
+        with self.assertRaises(ValueError):
+            memwait.Lock(bytearray(64), fair=True, repair=print)
+        with self.assertRaises(TypeError):
+            memwait.Lock(bytearray(64), repair=1)
+
+    def test_queues(self):
+        memory = bytearray(4096)
+        for options in ({}, {"item_size": 8}, {"item_size": 0, "maxsize": 1},
+                        {"item_size": -1, "maxsize": 1}, {"item_size": 8, "maxsize": 1 << 40},
+                        {"item_size": 8, "maxsize": 1000}):
+            with self.assertRaises(ValueError):
+                memwait.Queue(memory, create=True, **options)
+        with self.assertRaises(ValueError):
+            memwait.Queue(memory)
+        memwait.Queue(memory, item_size=8, maxsize=100, create=True).close()
+        # What is left of the buffer ends within the queue.
+        with self.assertRaises(ValueError):
+            memwait.Queue(memoryview(memory)[:512])
+
+    def test_used_after_close(self):
+        memory = bytearray(4096)
+        lock = memwait.Lock(memory, 2048, create=True)
+        made = [
+            (lock, ["acquire", "release", "locked", "__enter__", "__exit__"]),
+            (memwait.RLock(memory, create=True), ["acquire", "release"]),
+            (memwait.Condition(memory, lock=lock, create=True), ["notify", "notify_all", "wait"]),
+            (memwait.Semaphore(memory, create=True), ["acquire", "release", "get_value"]),
+            (memwait.RWLock(memory, create=True), []),
+            (memwait.Barrier(memory, parties=2, create=True), ["wait"]),
+            (memwait.WaitGroup(memory, create=True), ["wait", "add", "done"]),
+            (memwait.Queue(memory, item_size=8, maxsize=2, create=True),
+             ["get", "get_nowait", "qsize", "shutdown", "empty", "full"]),
+            (memwait.Word(memory), ["load", "notify", "waiters"]),
+        ]
+        for used, names in made:
+            side = used.reader if isinstance(used, memwait.RWLock) else None
+            self.assertFalse(used.closed)
+            used.close()
+            used.close()
+            self.assertTrue(used.closed)
+            self.assertIn("closed", repr(used))
+            for name in names:
+                with self.subTest(f"{used} {name}"), self.assertRaises(ValueError):
+                    getattr(used, name)()
+            if side:
+                for name in ("acquire", "release", "__enter__"):
+                    with self.assertRaises(ValueError):
+                        getattr(side, name)()
+        for use in (lambda: made[-1][0].wait(0), lambda: made[-1][0].store(0),
+                    lambda: made[-2][0].put(ITEM)):
+            with self.assertRaises(ValueError):
+                use()
+        memory.append(0)        # nothing holds it
+
+    def test_close_while_a_thread_waits(self):
+        memory = bytearray(64)
+        semaphore = memwait.Semaphore(memory, value=0, create=True)
+        word = memwait.Word(memory)
+        thread = threading.Thread(target=semaphore.acquire)
+        thread.start()
+        while not sum(memwait.Word(memory, at).waiters() for at in range(0, 16, 4)):
+            pass
+        with self.assertRaises(BufferError):
+            semaphore.close()
+        semaphore.release()
+        thread.join()
+        semaphore.close()
+        word.close()
+
+    def test_pickling(self):
+        lock = memwait.Lock(bytearray(64), create=True)
+        with self.assertRaises(TypeError):
+            pickle.dumps(lock)
+
+    def test_types(self):
+        for kind in (_memwait.Object, _memwait.Operation):
+            with self.assertRaises(TypeError):
+                kind()
+        with self.assertRaises(TypeError):
+            _memwait.Loop(1)
+        with self.assertRaises(TypeError):
+            _memwait.Side(1, True)
+        loop = _memwait.Loop()
+        semaphore = memwait.Semaphore(bytearray(64), create=True)
+        for bad in (_memwait.LOCK, _memwait.SEND, 99, -1):
+            with self.assertRaises(ValueError):
+                semaphore._begin(loop, print, bad)
+        with self.assertRaises(TypeError):
+            semaphore._begin(None, print, _memwait.WAIT)
+        loop.close()
+        loop.close()
+        for use in (loop.dispatch, loop.fileno, lambda: semaphore._begin(loop, print, 1)):
+            with self.assertRaises(ValueError):
+                use()
+
+    def test_a_loop_is_closed_in_a_callback(self):
+        loop = _memwait.Loop()
+        semaphore = memwait.Semaphore(bytearray(64), value=0, create=True)
+        ended = []
+
+        def close(operation):
+            operation.finish()
+            ended.extend(loop.close())
+
+        for _ in range(3):
+            semaphore._begin(loop, close, _memwait.WAIT)
+        semaphore.release(3)
+        loop.dispatch()
+        self.assertEqual(len(ended), 2)
+        self.assertEqual(semaphore.get_value(), 2)
+        semaphore.close()
+
+    def test_help(self):
+        for name in memwait.__all__:
+            value = getattr(memwait, name)
+            if not isinstance(value, str):
+                self.assertTrue(value.__doc__, name)
+            if isinstance(value, type) and issubclass(value, _memwait.Object):
+                for method in dir(value):
+                    if not method.startswith("_") and callable(getattr(value, method)):
+                        self.assertTrue(getattr(value, method).__doc__, f"{name}.{method}")
+
+
+class Leaks(unittest.TestCase):
+    def rounds(self, n):
+        for _ in range(n):
+            memory = bytearray(4096)
+            lock = memwait.Lock(memory, create=True, repair=lambda: None)
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+            semaphore = memwait.Semaphore(memory, 128, value=0, create=True)
+            rwlock = memwait.RWLock(memory, 192, create=True)
+            jobs = memwait.Queue(memory, 1024, item_size=8, maxsize=1, create=True)
+            word = memwait.Word(memory, 256)
+            with lock, rwlock.writer:
+                condition.wait(0.0001)
+                lock.acquire(timeout=0.0001)
+                rwlock.reader.acquire(timeout=0.0001)
+            semaphore.acquire(timeout=0.0001)
+            jobs.put(ITEM)
+            for call in (lambda: jobs.put(ITEM, timeout=0.0001), lambda: jobs.put(bytes(5)),
+                         lambda: memwait.Lock(memory, 4), lambda: memwait.Lock(bytes(64)),
+                         lambda: memwait.Queue(memory, 2048), lock.release,
+                         lambda: lock.acquire(x=1)):
+                try:
+                    call()
+                except Exception:
+                    pass
+            jobs.get()
+            word.wait(0, 0.0001)
+            loop = _memwait.Loop()
+            ended = []
+            waiting = semaphore._begin(loop, ended.append, _memwait.WAIT)
+            jobs._begin(loop, ended.append, _memwait.RECV)
+            waiting.cancel()
+            if _ % 2:
+                loop.close()
+            # A cycle: the loop, its operations, their callbacks.
+            cycle = [loop]
+            cycle.append(semaphore)
+            if not _ % 2:
+                semaphore._begin(loop, cycle.append, _memwait.WAIT)
+
+    def test_blocks_and_descriptors(self):
+        self.rounds(10)
+        gc.collect()
+        files = len(os.listdir("/proc/self/fd"))
+        blocks = sys.getallocatedblocks()
+        self.rounds(60)
+        gc.collect()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), files)
+        self.assertLess(sys.getallocatedblocks() - blocks, 40)

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Threads and processes: waits and how they end."""
+
+import mmap
+import multiprocessing
+import os
+import signal
+import threading
+import unittest
+from multiprocessing.shared_memory import SharedMemory
+
+import memwait
+from common import Child, ITEM, each_case, interrupted, until, waiters
+
+
+class Thread(threading.Thread):
+    def __init__(self, function, *args):
+        super().__init__(daemon=True)
+        self.function, self.args = function, args
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self.function(*self.args)
+        except Exception as error:
+            self.result = error
+
+    def end(self):
+        self.join()
+        return self.result
+
+
+class Waits(unittest.TestCase):
+    @each_case
+    def test_a_thread_waits_and_is_woken(self, case, hold):
+        def wait():
+            result = case.wait()
+            case.finish()
+            return result
+
+        for _ in range(3):
+            thread = Thread(wait)
+            until(lambda: case.waits(1))
+            self.assertTrue(thread.is_alive())
+            hold(case.wake)
+            self.assertTrue(thread.end() in (True, memwait.Outcome.OK), thread.result)
+            hold(case.block_again)
+
+    @each_case
+    def test_time_out(self, case, hold):
+        for timeout in (0, 1e-9, 0.002):
+            try:
+                result = case.wait(timeout)
+            except Exception as error:
+                result = error
+            self.assertTrue(case.timed_out(result), result)
+            hold(case.wake)
+            hold(case.again)
+
+    @each_case
+    def test_interrupt(self, case, hold):
+        child = Child(interrupted, case.wait)
+        until(lambda: case.waits(1))
+        child.kill(signal.SIGINT)
+        self.assertEqual(child.join(), 0)
+        self.assertTrue(case.waits(0))
+        hold(case.wake)
+        hold(case.again)
+
+    @each_case
+    def test_killed_while_it_waits(self, case, hold):
+        child = Child(case.wait)
+        until(lambda: case.waits(1))
+        child.kill(signal.SIGKILL)
+        self.assertEqual(child.join(), -signal.SIGKILL)
+        until(lambda: case.waits(0))
+        hold(case.wake)
+        hold(case.again)
+
+    def test_interrupts_at_any_moment(self):
+        """^C that comes before the sleep ends it, too."""
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True)
+            rounds = memwait.Word(memory, 64)
+
+            def run():
+                def never():
+                    rounds.add(1)
+                    lock.acquire()
+
+                for _ in range(60):
+                    interrupted(never)
+
+            lock.acquire()
+            child = Child(run)
+            for n in range(1, 61):
+                until(lambda: rounds.load() == n)
+                child.kill(signal.SIGINT)
+            self.assertEqual(child.join(), 0)
+            self.assertEqual(waiters(memory), 0)
+            lock.release()
+            self.assertTrue(lock.acquire(False))
+            rounds.close()
+            lock.close()
+
+    def test_order_under_signals(self):
+        """A handler that returns leaves its thread where it stood; ^C only takes one out."""
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True, fair=True)
+            next_place = memwait.Word(memory, 64)
+            handled = memwait.Word(memory, 128)
+
+            def take(n):
+                signal.signal(signal.SIGUSR1, lambda *_: handled.add(1))
+                try:
+                    with lock:
+                        memory[256 + next_place.add(1)] = n
+                except KeyboardInterrupt:
+                    pass
+
+            lock.acquire()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            children = []
+            for n in range(1, 5):
+                children.append(Child(take, n))
+                until(lambda: waiters(memory, 0, 32) == n)
+            for n in range(10):
+                children[0].kill(signal.SIGUSR1)
+                until(lambda: handled.load() == n + 1)
+            children[1].kill(signal.SIGINT)
+            self.assertEqual(children[1].join(), 0)
+            lock.release()
+            for child in children[:1] + children[2:]:
+                self.assertEqual(child.join(), 0)
+            self.assertEqual(memory[256:260], b"\1\3\4\0")
+            for used in (lock, next_place, handled):
+                used.close()
+
+    def test_a_handler_may_wait_itself(self):
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True)
+            other = memwait.Semaphore(memory, 64, value=0, create=True)
+            lock.acquire()
+
+            def run():
+                signal.signal(signal.SIGUSR1, lambda *_: other.acquire())
+                lock.acquire()
+
+            child = Child(run)
+            until(lambda: waiters(memory, 0, 32) == 1)
+            child.kill(signal.SIGUSR1)
+            until(lambda: waiters(memory, 64, 16) == 1)
+            lock.release()
+            until(lambda: waiters(memory, 0, 32) == 0)
+            other.release()
+            self.assertEqual(child.join(), 0)
+            self.assertTrue(lock.locked())
+            lock.close()
+            other.close()
+
+    def test_a_handler_raises_from_any_signal(self):
+        with mmap.mmap(-1, 4096) as memory:
+            semaphore = memwait.Semaphore(memory, value=0, create=True)
+
+            def run():
+                def leave(*_):
+                    raise ZeroDivisionError
+
+                signal.signal(signal.SIGTERM, leave)
+                with self.assertRaises(ZeroDivisionError):
+                    semaphore.acquire()
+
+            child = Child(run)
+            until(lambda: waiters(memory) == 1)
+            child.kill(signal.SIGTERM)
+            self.assertEqual(child.join(), 0)
+            semaphore.release()
+            self.assertEqual(semaphore.get_value(), 1)
+            semaphore.close()
+
+    def test_interrupt_of_a_condition_has_the_lock(self):
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.RLock(memory, 64, create=True)
+            condition = memwait.Condition(memory, lock=lock, create=True)
+
+            def run():
+                lock.acquire()
+                with condition:
+                    interrupted(condition.wait)
+                    memory[1024] = 1
+                lock.release()
+                with self.assertRaises(RuntimeError):
+                    lock.release()
+
+            child = Child(run)
+            until(lambda: waiters(memory, 0, 48) == 1)
+            lock.acquire()
+            child.kill(signal.SIGINT)
+            until(lambda: waiters(memory, 0, 48) == 0 and waiters(memory, 64, 32) == 1)
+            self.assertEqual(memory[1024], 0)
+            lock.release()
+            self.assertEqual(child.join(), 0)
+            condition.close()
+            lock.close()
+
+
+class Deaths(unittest.TestCase):
+    def die_with(self, take):
+        def run():
+            take()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        self.assertEqual(Child(run).join(), -signal.SIGKILL)
+
+    def test_a_lock_is_repaired(self):
+        for kind in (memwait.Lock, memwait.RLock):
+            with mmap.mmap(-1, 4096) as memory:
+                repaired = []
+                lock = kind(memory, create=True, repair=lambda: repaired.append(1))
+                with lock:
+                    pass
+                self.die_with(lock.acquire)
+                with lock:
+                    self.assertEqual(repaired, [1])
+                with lock:
+                    self.assertEqual(repaired, [1])
+                # A waiter is told, too.
+                child = Child(lambda: lock.acquire() and signal.pause())
+                until(lambda: not lock.acquire(False) or lock.release())
+                thread = Thread(lock.acquire)
+                until(lambda: waiters(memory) == 1)
+                child.kill(signal.SIGKILL)
+                child.join()
+                self.assertIs(thread.end(), True)
+                self.assertEqual(repaired, [1, 1])
+                lock.close()
+
+    def test_a_repair_fails(self):
+        with mmap.mmap(-1, 4096) as memory:
+            def fail():
+                raise ZeroDivisionError
+
+            lock = memwait.Lock(memory, create=True, repair=fail)
+            self.die_with(lock.acquire)
+            with self.assertRaises(ZeroDivisionError):
+                lock.acquire()
+            for _ in range(2):
+                with self.assertRaises(memwait.NotRecoverable):
+                    lock.acquire()
+            lock.close()
+
+    def test_no_repair(self):
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True, repair=print)
+            self.die_with(lock.acquire)
+            careless = memwait.Lock(memory)
+            with self.assertRaises(memwait.OwnerDied):
+                careless.acquire()
+            with self.assertRaises(memwait.NotRecoverable):
+                lock.acquire()
+            careless.close()
+            lock.close()
+
+    def test_a_writer(self):
+        with mmap.mmap(-1, 4096) as memory:
+            repaired = []
+            lock = memwait.RWLock(memory, create=True, repair=lambda: repaired.append(1))
+            self.die_with(lock.writer.acquire)
+            with lock.reader:
+                self.assertEqual(repaired, [1])
+            self.die_with(lock.writer.acquire)
+            with lock.writer:
+                self.assertEqual(repaired, [1, 1])
+            self.assertTrue(lock.reader.acquire(False))
+            lock.reader.release()
+            lock.close()
+
+    def test_the_others_go_on(self):
+        with mmap.mmap(-1, 4096) as memory:
+            queue = memwait.Queue(memory, item_size=8, maxsize=4, create=True)
+            semaphore = memwait.Semaphore(memory, 1024, value=2, create=True)
+            self.die_with(lambda: queue.put(ITEM))
+            self.die_with(semaphore.acquire)
+            self.assertEqual(queue.get(), ITEM)
+            self.assertTrue(semaphore.acquire(False))
+            self.assertFalse(semaphore.acquire(False))
+            queue.close()
+            semaphore.close()
+
+
+def work(lock, queue, condition, word_of):
+    """In a process that was spawned: what it was given works, and is the same."""
+    memory, offset = word_of
+    word = memwait.Word(memory, offset)
+    with lock:
+        word.add(1)
+    queue.put(ITEM)
+    with condition:
+        while not word.load() == 5:
+            condition.wait()
+    word.close()
+    condition.close()
+    lock.close()
+    queue.close()
+
+
+class Processes(unittest.TestCase):
+    def test_ways_to_start_one(self):
+        layout = memwait.Layout(lock=memwait.RLock, condition=memwait.Condition,
+                                queue=(memwait.Queue, 8, 4), word=memwait.Word)
+        memory = SharedMemory(create=True, size=layout.size)
+        self.addCleanup(memory.unlink)
+        self.addCleanup(memory.close)
+        lock = memwait.RLock(memory, layout["lock"], create=True)
+        condition = memwait.Condition(memory, layout["condition"], lock=lock, create=True)
+        queue = memwait.Queue(memory, layout["queue"], item_size=8, maxsize=4, create=True)
+        word = memwait.Word(memory, layout["word"])
+        processes = []
+        for way in ("fork", "spawn", "forkserver"):
+            context = multiprocessing.get_context(way)
+            processes.append(context.Process(target=work, args=(
+                lock, queue, condition, (memory, layout["word"]))))
+            processes[-1].start()
+        for _ in processes:
+            self.assertEqual(queue.get(), ITEM)
+        with condition:
+            self.assertEqual(word.load(), 3)
+            word.store(5)
+        condition.notify_all()
+        for process in processes:
+            process.join()
+            self.assertEqual(process.exitcode, 0)
+        for used in (word, queue, condition, lock):
+            used.close()
+
+    def test_a_child_of_a_thread_that_has_waited(self):
+        """The parent's loop is not the child's."""
+        with mmap.mmap(-1, 4096) as memory:
+            semaphore = memwait.Semaphore(memory, value=0, create=True)
+            self.assertFalse(semaphore.acquire(timeout=0.001))
+            child = Child(semaphore.acquire)
+            until(lambda: waiters(memory) == 1)
+            self.assertFalse(semaphore.acquire(timeout=0.001))
+            semaphore.release()
+            self.assertEqual(child.join(), 0)
+            semaphore.close()
+
+    def test_a_mapping_that_is_not_shared(self):
+        """Of a thread only; and two mappings of one file are one object."""
+        lock = memwait.Lock(bytearray(64), create=True, private=True)
+        with lock:
+            self.assertTrue(lock.locked())
+        file = os.memfd_create("memwait")
+        os.ftruncate(file, 4096)
+        one, other = mmap.mmap(file, 4096), mmap.mmap(file, 4096)
+        os.close(file)
+        semaphore = memwait.Semaphore(one, 64, value=0, create=True)
+        thread = Thread(memwait.Semaphore(other, 64).acquire)
+        until(lambda: waiters(one) == 1)
+        semaphore.release()
+        self.assertIs(thread.end(), True)

@@ -1,0 +1,2552 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * memwait._memwait: the objects of libmemwait in buffers of Python, for threads and for event
+ * loops. The package's Python code makes asyncio of it.
+ *
+ * A method first tries. If it has to wait, it begins an operation of a loop that its thread has for
+ * this alone, lets go of the GIL and polls the loop's descriptor. So a signal finds a thread that
+ * Python can interrupt at once: the operation is cancelled, which takes nothing and keeps the order
+ * of the others. An operation ends in dispatch, which runs with the GIL: a thread that Python ends
+ * while it asks for the GIL has taken nothing either.
+ *
+ * The GIL protects all structs here. An object counts the operations that use its memory, and does
+ * not let go of its buffer before they have ended. A loop has a reference to each of its pending
+ * operations, and an operation one to its loop.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <memwait.h>
+
+enum kind { MUTEX, COND, SEM, RWLOCK, BARRIER, WAITGROUP, CHANNEL, WORD };
+
+/* What an operation does. */
+enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
+
+/* begin(): the callback will run. No result of the library is this. */
+#define PENDING		INT_MIN
+
+struct state {
+	PyTypeObject *object, *lock, *rlock, *rwlock, *loop, *operation;
+	PyObject *owner_died, *not_recoverable;
+	PyObject *empty, *full, *shut_down;
+};
+
+struct object {
+	PyObject_HEAD
+	struct state *state;
+	enum kind kind;
+	PyObject *source;		/* what the caller gave: the buffer, or what has one */
+	Py_buffer view;
+	void *address;			/* NULL: closed */
+	Py_ssize_t offset;
+	unsigned int users;		/* operations in progress */
+	unsigned int flags;		/* MEMWAIT_PRIVATE or 0 */
+	PyObject *repair;		/* or NULL */
+	struct object *lock;		/* of a condition */
+	int size;			/* bytes of a word */
+};
+
+struct request {
+	struct timespec deadline;	/* CLOCK_MONOTONIC; seconds are LONG_MAX: never */
+	PyObject *item;			/* bytes to send, or to receive into */
+	uint64_t expected;
+};
+
+struct loop {
+	PyObject_HEAD
+	memwait_loop_t *loop;		/* NULL: closed */
+	struct operation *pending;
+	unsigned int dispatching;
+	bool closed;			/* within dispatch: freed when that ends */
+};
+
+struct operation {
+	PyObject_HEAD
+	memwait_op_t op;
+	struct loop *loop;
+	struct operation *next, **link;	/* in the loop's list if pending, else link is NULL */
+	struct object *object;
+	enum verb verb;
+	struct request request;
+	PyObject *callback;
+	int result;
+	unsigned int count;
+	unsigned int forks;
+};
+
+/* A side of a read-write lock. */
+struct side {
+	PyObject_HEAD
+	struct object *rwlock;
+	enum verb verb;
+};
+
+static struct PyModuleDef module_def;
+
+/* Exceptions */
+
+static void *fail(int error)
+{
+	PyObject *args;
+
+	if (error < 0)
+		error = -error;
+	if (error == EINVAL) {
+		PyErr_SetString(PyExc_ValueError, memwait_strerror(error));
+		return NULL;
+	}
+	args = Py_BuildValue("(is)", error, memwait_strerror(error));
+	if (args)
+		PyErr_SetObject(PyExc_OSError, args);
+	Py_XDECREF(args);
+	return NULL;
+}
+
+static void *fail_as(PyObject *type, int error)
+{
+	PyObject *args = Py_BuildValue("(is)", error, memwait_strerror(error));
+
+	if (args)
+		PyErr_SetObject(type, args);
+	Py_XDECREF(args);
+	return NULL;
+}
+
+static bool is_open(const struct object *self)
+{
+	if (self->address)
+		return true;
+	PyErr_SetString(PyExc_ValueError, "operation on a closed object");
+	return false;
+}
+
+/* Arguments */
+
+/* For METH_FASTCALL | METH_KEYWORDS: @values are borrowed, NULL where there is none. */
+static int parse(const char *const *names, PyObject **values, PyObject *const *args,
+		 Py_ssize_t nargs, PyObject *kwnames)
+{
+	Py_ssize_t most = 0, given = kwnames ? PyTuple_Size(kwnames) : 0, i, n;
+
+	while (names[most])
+		values[most++] = NULL;
+	if (nargs > most) {
+		PyErr_Format(PyExc_TypeError, "at most %zd arguments, %zd were given", most, nargs);
+		return -1;
+	}
+	for (i = 0; i < nargs; i++)
+		values[i] = args[i];
+	for (i = 0; i < given; i++) {
+		PyObject *name = PyTuple_GetItem(kwnames, i);
+
+		for (n = 0; n < most && PyUnicode_CompareWithASCIIString(name, names[n]); n++)
+			;
+		if (n == most || values[n]) {
+			PyErr_Format(PyExc_TypeError, "unexpected or repeated argument '%U'", name);
+			return -1;
+		}
+		values[n] = args[nargs + i];
+	}
+	return 0;
+}
+
+static void set_never(struct request *request)
+{
+	request->deadline = (struct timespec){ .tv_sec = LONG_MAX };
+}
+
+/* @timeout: seconds; NULL or None: never. Returns 0, or 1 if it is over now, or -1. */
+static int set_deadline(struct request *request, PyObject *timeout)
+{
+	double seconds, whole;
+	struct timespec now;
+	long ns;
+
+	set_never(request);
+	if (!timeout || timeout == Py_None)
+		return 0;
+	seconds = PyFloat_AsDouble(timeout);
+	if (seconds == -1 && PyErr_Occurred())
+		return -1;
+	if (isnan(seconds)) {
+		PyErr_SetString(PyExc_ValueError, "timeout is not a number");
+		return -1;
+	}
+	if (seconds > 1e9)
+		return 0;
+	if (seconds < 0)
+		seconds = 0;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	/* Up: it is never early. */
+	ns = (long)ceil(modf(seconds, &whole) * 1e9) + now.tv_nsec;
+	request->deadline.tv_sec = now.tv_sec + (time_t)whole + ns / 1000000000;
+	request->deadline.tv_nsec = ns % 1000000000;
+	return seconds == 0;
+}
+
+/* As threading has them: (blocking, timeout). Returns 1 if it is only to try. */
+static int set_blocking(struct request *request, PyObject *blocking, PyObject *timeout,
+			bool minus_one)
+{
+	int blocks = blocking ? PyObject_IsTrue(blocking) : 1;
+	double seconds;
+
+	if (blocks < 0)
+		return -1;
+	if (timeout && timeout != Py_None && minus_one) {
+		seconds = PyFloat_AsDouble(timeout);
+		if (seconds == -1 && PyErr_Occurred())
+			return -1;
+		if (seconds == -1)
+			timeout = NULL;
+		if (seconds < 0 && timeout) {
+			PyErr_SetString(PyExc_ValueError,
+					"timeout value must be a non-negative number");
+			return -1;
+		}
+	}
+	if (!blocks && timeout && timeout != Py_None) {
+		PyErr_SetString(PyExc_ValueError,
+				"can't specify a timeout for a non-blocking call");
+		return -1;
+	}
+	return blocks ? set_deadline(request, timeout) : 1;
+}
+
+/* Operations */
+
+static int compare(struct object *self, const struct request *request, memwait_op_t *op)
+{
+	const struct timespec *deadline = &request->deadline;
+	uint64_t expected = request->expected;
+	unsigned int flags = self->flags;
+	int ret;
+
+	switch (self->size) {
+	case 1:
+		ret = memwait_wait8_async(self->address, (uint8_t)expected, deadline, flags, op);
+		break;
+	case 2:
+		ret = memwait_wait16_async(self->address, (uint16_t)expected, deadline, flags, op);
+		break;
+	case 4:
+		ret = memwait_wait32_async(self->address, (uint32_t)expected, deadline, flags, op);
+		break;
+	default:
+		ret = memwait_wait64_async(self->address, expected, deadline, flags, op);
+		break;
+	}
+	return ret == MEMWAIT_PENDING ? PENDING : ret;
+}
+
+static int watch(struct object *self, const struct request *request, memwait_op_t *op)
+{
+	const struct timespec *deadline = &request->deadline;
+	uint64_t expected = request->expected;
+	unsigned int flags = self->flags;
+	int ret;
+
+	switch (self->size) {
+	case 1:
+		ret = memwait_watch8(self->address, (uint8_t)expected, deadline, flags, op);
+		break;
+	case 2:
+		ret = memwait_watch16(self->address, (uint16_t)expected, deadline, flags, op);
+		break;
+	case 4:
+		ret = memwait_watch32(self->address, (uint32_t)expected, deadline, flags, op);
+		break;
+	default:
+		ret = memwait_watch64(self->address, expected, deadline, flags, op);
+		break;
+	}
+	return ret == MEMWAIT_PENDING ? PENDING : ret;
+}
+
+/* Returns PENDING, or the operation's result. */
+static int begin(struct object *self, enum verb verb, const struct request *request,
+		 memwait_op_t *op)
+{
+	const struct timespec *deadline = &request->deadline;
+	int ret = EINVAL;
+
+	switch (verb) {
+	case COMPARE:
+		return compare(self, request, op);
+	case WATCH:
+		return watch(self, request, op);
+	case LOCK:
+		ret = memwait_mutex_clocklock_async(self->address, CLOCK_MONOTONIC, deadline, op);
+		break;
+	case READ:
+		ret = memwait_rwlock_clockrdlock_async(self->address, CLOCK_MONOTONIC, deadline,
+						       op);
+		break;
+	case WRITE:
+		ret = memwait_rwlock_clockwrlock_async(self->address, CLOCK_MONOTONIC, deadline,
+						       op);
+		break;
+	case SEND:
+		ret = memwait_channel_clocksend_async(self->address,
+						      PyBytes_AsString(request->item),
+						      CLOCK_MONOTONIC, deadline, op);
+		break;
+	case RECV:
+		ret = memwait_channel_clockrecv_async(self->address,
+						      PyBytes_AsString(request->item),
+						      CLOCK_MONOTONIC, deadline, op);
+		break;
+	case WAIT:
+		if (self->kind == COND)
+			ret = memwait_cond_clockwait_async(self->address, self->lock->address,
+							   CLOCK_MONOTONIC, deadline, op);
+		else if (self->kind == SEM)
+			ret = memwait_sem_clockwait_async(self->address, CLOCK_MONOTONIC,
+							  deadline, op);
+		else if (self->kind == BARRIER)
+			ret = memwait_barrier_clockwait_async(self->address, CLOCK_MONOTONIC,
+							      deadline, op);
+		else
+			ret = memwait_waitgroup_clockwait_async(self->address, CLOCK_MONOTONIC,
+								deadline, op);
+		break;
+	}
+	return ret == EINPROGRESS ? PENDING : ret;
+}
+
+/* Returns the result; EAGAIN or EBUSY: it would have to wait. */
+static int attempt(struct object *self, enum verb verb, const struct request *request)
+{
+	switch (verb) {
+	case LOCK:
+		return memwait_mutex_trylock(self->address);
+	case READ:
+		return memwait_rwlock_tryrdlock(self->address);
+	case WRITE:
+		return memwait_rwlock_trywrlock(self->address);
+	case SEND:
+		return memwait_channel_trysend(self->address, PyBytes_AsString(request->item));
+	case RECV:
+		return memwait_channel_tryrecv(self->address, PyBytes_AsString(request->item));
+	default:
+		return self->kind == SEM ? memwait_sem_trywait(self->address) : EAGAIN;
+	}
+}
+
+static void hold(struct object *self)
+{
+	self->users++;
+	if (self->lock)
+		self->lock->users++;
+}
+
+static void let_go(struct object *self)
+{
+	self->users--;
+	if (self->lock)
+		self->lock->users--;
+}
+
+/* Waits of threads */
+
+/* A thread's own loop. In a child of fork() it is the parent's, and made anew. */
+struct thread {
+	memwait_loop_t *loop;
+	unsigned int forks;
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static unsigned int forks;
+
+static void thread_end(void *argument)
+{
+	struct thread *thread = argument;
+
+	memwait_loop_close(thread->loop);
+	free(thread);
+}
+
+static void forked(void)
+{
+	forks++;
+}
+
+static void set_up_threads(void)
+{
+	if (pthread_key_create(&thread_key, thread_end) || pthread_atfork(NULL, NULL, forked))
+		abort();
+}
+
+/* Returns NULL with an exception set. */
+static memwait_loop_t *thread_loop(void)
+{
+	struct thread *thread = pthread_getspecific(thread_key);
+	int ret;
+
+	if (thread && thread->forks == forks)
+		return thread->loop;
+	if (thread) {
+		pthread_setspecific(thread_key, NULL);
+		thread_end(thread);
+	}
+	thread = malloc(sizeof(*thread));
+	if (!thread)
+		return (void *)PyErr_NoMemory();
+	thread->forks = forks;
+	ret = memwait_loop_new(&thread->loop);
+	if (ret) {
+		free(thread);
+		return fail(ret);
+	}
+	if (pthread_setspecific(thread_key, thread)) {
+		thread_end(thread);
+		return (void *)PyErr_NoMemory();
+	}
+	return thread->loop;
+}
+
+struct wait {
+	memwait_op_t op;
+	bool done;
+	int result;
+};
+
+static void wait_done(memwait_op_t *op, int result, void *data)
+{
+	struct wait *wait = data;
+
+	(void)op;
+	wait->done = true;
+	wait->result = result;
+}
+
+/* The interpreter has ended, and with it this thread, which asked for the GIL. */
+static void abandon(void *argument)
+{
+	struct wait *wait = argument;
+
+	memwait_op_cancel(&wait->op);
+}
+
+/*
+ * Sleeps until the descriptor is readable or a signal has come, and runs its handlers. Returns 0,
+ * or -1 with an exception set.
+ *
+ * A ^C between a look and the sleep must not be slept over. So it is blocked meanwhile, and ppoll()
+ * lets it in. Other handlers than ^C's must not run while all signals are blocked, as a child that
+ * they start would have them blocked, too.
+ */
+static int wait_sleep(struct wait *wait, int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (PyOS_InterruptOccurred()) {
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		PyErr_SetInterrupt();
+		return PyErr_CheckSignals();
+	}
+	pthread_cleanup_push(abandon, wait);
+	Py_BEGIN_ALLOW_THREADS
+	ppoll(&pollfd, 1, NULL, &before);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	Py_END_ALLOW_THREADS
+	pthread_cleanup_pop(0);
+	return 0;
+}
+
+/*
+ * Returns the result in *@result; or -1 with an exception set, and nothing is taken: *@result is
+ * PENDING if the operation had begun.
+ */
+static int wait_for(struct object *self, enum verb verb, const struct request *request,
+		    int *result)
+{
+	memwait_loop_t *loop = thread_loop();
+	struct wait wait = { .done = false };
+	int ret;
+
+	*result = 0;
+	if (!loop || memwait_op_init(&wait.op, loop, wait_done, &wait))
+		return -1;
+	*result = begin(self, verb, request, &wait.op);
+	if (*result != PENDING)
+		return 0;
+	hold(self);
+	/* A handler may wait, too, and dispatch this one. */
+	while (!wait.done && !(ret = PyErr_CheckSignals())) {
+		ret = wait_sleep(&wait, memwait_loop_fd(loop));
+		if (ret)
+			break;
+		ret = memwait_loop_dispatch(loop);
+		if (ret < 0) {
+			fail(ret);
+			break;
+		}
+	}
+	let_go(self);
+	if (wait.done) {
+		*result = wait.result;
+		return 0;
+	}
+	memwait_op_cancel(&wait.op);
+	return -1;
+}
+
+/* Results */
+
+static int unlock(struct object *self)
+{
+	return self->kind == MUTEX ? memwait_mutex_unlock(self->address)
+				   : memwait_rwlock_unlock(self->address);
+}
+
+/* The last owner died: the caller has the lock, and what it guards is to be repaired. */
+static int inherit(struct object *self)
+{
+	PyObject *repaired, *type, *value, *traceback;
+	int ret;
+
+	if (!self->repair) {
+		unlock(self);
+		fail_as(self->state->owner_died, EOWNERDEAD);
+		return -1;
+	}
+	hold(self);
+	repaired = PyObject_CallNoArgs(self->repair);
+	let_go(self);
+	if (!repaired) {
+		PyErr_Fetch(&type, &value, &traceback);
+		unlock(self);
+		PyErr_Restore(type, value, traceback);
+		return -1;
+	}
+	Py_DECREF(repaired);
+	ret = self->kind == MUTEX ? memwait_mutex_consistent(self->address)
+				  : memwait_rwlock_consistent(self->address);
+	if (!ret)
+		return 0;
+	fail(ret);
+	return -1;
+}
+
+/* True: has it. */
+static PyObject *acquired(struct object *self, int result)
+{
+	switch (result) {
+	case EOWNERDEAD:
+		if (inherit(self))
+			return NULL;
+		__attribute__((fallthrough));
+	case 0:
+		Py_RETURN_TRUE;
+	case EBUSY:
+	case EAGAIN:
+	case ETIMEDOUT:
+		Py_RETURN_FALSE;
+	case ENOTRECOVERABLE:
+		return fail_as(self->state->not_recoverable, result);
+	case EPERM:
+		PyErr_SetString(PyExc_RuntimeError, "cannot wait on un-acquired lock");
+		return NULL;
+	default:
+		return fail(result);
+	}
+}
+
+static PyObject *transferred(struct object *self, enum verb verb, int result, PyObject *item)
+{
+	switch (result) {
+	case 0:
+		return Py_NewRef(verb == RECV ? item : Py_None);
+	case EAGAIN:
+	case ETIMEDOUT:
+		PyErr_SetNone(verb == RECV ? self->state->empty : self->state->full);
+		return NULL;
+	case EPIPE:
+		PyErr_SetNone(self->state->shut_down);
+		return NULL;
+	default:
+		return fail(result);
+	}
+}
+
+/* What a method returns for a result of the library. */
+static PyObject *outcome(struct object *self, enum verb verb, int result, PyObject *item)
+{
+	switch (self->kind) {
+	case CHANNEL:
+		return transferred(self, verb, result, item);
+	case BARRIER:
+		if (result == ETIMEDOUT)
+			break;
+		if (result && result != MEMWAIT_BARRIER_SERIAL_THREAD)
+			return fail(result);
+		return PyLong_FromLong(result == 0);
+	case WORD:
+		return result < 0 ? fail(result) : PyLong_FromLong(result);
+	case RWLOCK:
+		/* Of a wait: too many readers. */
+		if (result == EAGAIN)
+			break;
+		return acquired(self, result);
+	case COND:
+		if (result == ETIMEDOUT || !result)
+			return PyBool_FromLong(!result);
+		return acquired(self->lock, result);
+	default:
+		return acquired(self, result);
+	}
+	return fail_as(PyExc_OSError, result);
+}
+
+/* Tries, and if @request says so, waits. */
+static PyObject *perform(struct object *self, enum verb verb, struct request *request,
+			 bool only_try)
+{
+	int result;
+
+	if (!is_open(self))
+		return NULL;
+	result = attempt(self, verb, request);
+	if (!only_try && (result == EBUSY || result == EAGAIN)) {
+		if (wait_for(self, verb, request, &result))
+			return NULL;
+		return outcome(self, verb, result, request->item);
+	}
+	if (self->kind == RWLOCK)
+		return acquired(self, result);
+	return outcome(self, verb, result, request->item);
+}
+
+/* Objects */
+
+static void let_go_of_buffer(struct object *self)
+{
+	if (self->address)
+		PyBuffer_Release(&self->view);
+	self->address = NULL;
+}
+
+static int object_traverse(PyObject *object, visitproc visit, void *arg)
+{
+	struct object *self = (struct object *)object;
+
+	Py_VISIT(Py_TYPE(object));
+	Py_VISIT(self->source);
+	Py_VISIT(self->repair);
+	Py_VISIT(self->lock);
+	if (self->address)
+		Py_VISIT(self->view.obj);
+	return 0;
+}
+
+/* Not the buffer and the lock: a finalizer of the same garbage may use the object. */
+static int object_clear(PyObject *object)
+{
+	struct object *self = (struct object *)object;
+
+	Py_CLEAR(self->source);
+	Py_CLEAR(self->repair);
+	return 0;
+}
+
+static void object_dealloc(PyObject *object)
+{
+	struct object *self = (struct object *)object;
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc tp_free = PyType_GetSlot(type, Py_tp_free);
+
+	PyObject_GC_UnTrack(object);
+	let_go_of_buffer(self);
+	object_clear(object);
+	Py_CLEAR(self->lock);
+	tp_free(object);
+	Py_DECREF(type);
+}
+
+static struct state *state_of(PyTypeObject *type)
+{
+	PyObject *module;
+
+	for (; type; type = PyType_GetSlot(type, Py_tp_base)) {
+		module = PyType_GetModule(type);
+		if (module && PyModule_GetDef(module) == &module_def)
+			return PyModule_GetState(module);
+		PyErr_Clear();
+	}
+	PyErr_SetString(PyExc_TypeError, "not a type of memwait");
+	return NULL;
+}
+
+static PyObject *buffer_of(PyObject *source)
+{
+	if (PyObject_CheckBuffer(source))
+		return Py_NewRef(source);
+	return PyObject_GetAttrString(source, "buf");
+}
+
+/* Makes an object at @offset of a buffer in which it has room. @size: what it needs at least. */
+static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *source,
+				 Py_ssize_t offset, size_t size, size_t align)
+{
+	struct state *state = state_of(type);
+	allocfunc tp_alloc = PyType_GetSlot(type, Py_tp_alloc);
+	PyObject *buffer = state ? buffer_of(source) : NULL;
+	struct object *self;
+	int ret;
+
+	if (!buffer)
+		return NULL;
+	self = (struct object *)tp_alloc(type, 0);
+	if (!self) {
+		Py_DECREF(buffer);
+		return NULL;
+	}
+	self->state = state;
+	self->kind = kind;
+	self->offset = offset;
+	self->source = Py_NewRef(source);
+	ret = PyObject_GetBuffer(buffer, &self->view, PyBUF_WRITABLE);
+	Py_DECREF(buffer);
+	if (ret)
+		goto fail;
+	/* From here on the buffer is let go of with the object. */
+	self->address = (char *)self->view.buf + (offset > 0 ? offset : 0);
+	if (offset < 0 || offset > self->view.len || (size_t)(self->view.len - offset) < size) {
+		PyErr_Format(PyExc_ValueError,
+			     "the buffer is too small: %zu bytes are needed at offset %zd of %zd",
+			     size, offset, self->view.len);
+		goto fail;
+	}
+	if ((uintptr_t)self->address % align) {
+		PyErr_Format(PyExc_ValueError, "offset %zd is not aligned to %zu", offset, align);
+		goto fail;
+	}
+	return self;
+fail:
+	Py_DECREF(self);
+	return NULL;
+}
+
+/* @ret: of an init function. */
+static PyObject *initialised(struct object *self, int ret)
+{
+	if (!ret)
+		return (PyObject *)self;
+	fail(ret);
+	Py_DECREF(self);
+	return NULL;
+}
+
+static bool set_repair(struct object *self, PyObject *repair)
+{
+	if (repair == Py_None)
+		return true;
+	if (!PyCallable_Check(repair)) {
+		PyErr_SetString(PyExc_TypeError, "repair must be callable");
+		return false;
+	}
+	self->repair = Py_NewRef(repair);
+	return true;
+}
+
+static PyObject *object_close(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+
+	(void)unused;
+	if (self->users) {
+		PyErr_SetString(PyExc_BufferError, "a thread or a task waits for the object");
+		return NULL;
+	}
+	let_go_of_buffer(self);
+	object_clear(object);
+	Py_RETURN_NONE;
+}
+
+static PyObject *object_is_closed(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(!((struct object *)self)->address);
+}
+
+static PyObject *object_get_offset(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyLong_FromSsize_t(((struct object *)self)->offset);
+}
+
+static PyObject *or_none(PyObject *object)
+{
+	return Py_NewRef(object ? object : Py_None);
+}
+
+static PyObject *object_get_buffer(PyObject *self, void *closure)
+{
+	(void)closure;
+	return or_none(((struct object *)self)->source);
+}
+
+static PyObject *object_get_repair(PyObject *self, void *closure)
+{
+	(void)closure;
+	return or_none(((struct object *)self)->repair);
+}
+
+static PyObject *object_get_lock(PyObject *self, void *closure)
+{
+	(void)closure;
+	return or_none((PyObject *)((struct object *)self)->lock);
+}
+
+static PyGetSetDef object_getset[] = {
+	{ "closed", object_is_closed, NULL, "True after close().", NULL },
+	{ "offset", object_get_offset, NULL, "Where in the buffer the object is.", NULL },
+	{ "buffer", object_get_buffer, NULL, "The buffer that it was given.", NULL },
+	{ "repair", object_get_repair, NULL, "The function that it was given, or None.", NULL },
+	{ "lock", object_get_lock, NULL, "The lock of a condition, or None.", NULL },
+	{ NULL }
+};
+
+static PyObject *begin_operation(PyObject *self, PyObject *args);
+
+static PyMethodDef object_methods[] = {
+	{ "close", object_close, METH_NOARGS,
+	  "close($self, /)\n--\n\nLet go of the buffer. The object in it stays as it is.\n\n"
+	  "BufferError if a thread or a task waits for it. Every later use is a ValueError." },
+	{ "_begin", begin_operation, METH_VARARGS,
+	  "_begin($self, loop, callback, verb, timeout=None, argument=None, /)\n--\n\n"
+	  "Begin an Operation of a Loop." },
+	{ NULL }
+};
+
+#define TYPE_FLAGS								\
+	(Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE)
+
+static PyType_Slot object_slots[] = {
+	{ Py_tp_dealloc, object_dealloc },
+	{ Py_tp_traverse, object_traverse },
+	{ Py_tp_clear, object_clear },
+	{ Py_tp_methods, object_methods },
+	{ Py_tp_getset, object_getset },
+	{ 0 }
+};
+
+static PyType_Spec object_spec = {
+	.name = "memwait._memwait.Object",
+	.basicsize = sizeof(struct object),
+	.flags = TYPE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = object_slots,
+};
+
+#define FASTCALL(function)	((PyCFunction)(void (*)(void))(function))
+
+/* Locks */
+
+static const char *const blocking_names[] = { "blocking", "timeout", NULL };
+
+static PyObject *take(struct object *self, enum verb verb, PyObject *const *args,
+		      Py_ssize_t nargs, PyObject *kwnames, bool minus_one)
+{
+	PyObject *values[2];
+	struct request request = { .item = NULL };
+	int only_try;
+
+	if (!nargs && !kwnames) {
+		set_never(&request);
+		return perform(self, verb, &request, false);
+	}
+	if (parse(blocking_names, values, args, nargs, kwnames))
+		return NULL;
+	only_try = set_blocking(&request, values[0], values[1], minus_one);
+	return only_try < 0 ? NULL : perform(self, verb, &request, only_try);
+}
+
+static PyObject *mutex_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			       PyObject *kwnames)
+{
+	return take((struct object *)self, LOCK, args, nargs, kwnames, true);
+}
+
+static PyObject *mutex_enter(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return take((struct object *)self, LOCK, NULL, 0, NULL, true);
+}
+
+static PyObject *give(struct object *self)
+{
+	int ret;
+
+	if (!is_open(self))
+		return NULL;
+	ret = unlock(self);
+	if (!ret)
+		Py_RETURN_NONE;
+	if (ret != EPERM)
+		return fail(ret);
+	PyErr_SetString(PyExc_RuntimeError, "cannot release un-acquired lock");
+	return NULL;
+}
+
+static PyObject *mutex_release(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return give((struct object *)self);
+}
+
+static PyObject *mutex_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	(void)args;
+	(void)nargs;
+	return give((struct object *)self);
+}
+
+static PyObject *mutex_locked(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	PyObject *had;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	had = acquired(self, memwait_mutex_trylock(self->address));
+	if (had != Py_True) {
+		Py_XDECREF(had);
+		return had ? Py_NewRef(Py_True) : NULL;
+	}
+	Py_DECREF(had);
+	ret = unlock(self);
+	return ret ? fail(ret) : Py_NewRef(Py_False);
+}
+
+static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs,
+			    unsigned int kind)
+{
+	static char *names[] = { "buffer", "offset", "create", "fair", "repair", "private", NULL };
+	PyObject *source, *repair = Py_None;
+	int create = 0, fair = 0, private = 0, ret = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ppOp", names, &source, &offset, &create,
+					 &fair, &repair, &private))
+		return NULL;
+	if (fair && repair != Py_None) {
+		PyErr_SetString(PyExc_ValueError, "a lock is fair or is repaired, not both");
+		return NULL;
+	}
+	self = object_new(type, MUTEX, source, offset, sizeof(memwait_mutex_t), 8);
+	if (!self)
+		return NULL;
+	if (!set_repair(self, repair)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	kind |= fair ? MEMWAIT_MUTEX_FAIR : 0;
+	kind |= self->repair ? MEMWAIT_MUTEX_ROBUST : 0;
+	kind |= private ? MEMWAIT_PRIVATE : 0;
+	if (create)
+		ret = memwait_mutex_init(self->address, kind);
+	return initialised(self, ret);
+}
+
+static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	return mutex_make(type, args, kwargs, MEMWAIT_MUTEX_NORMAL);
+}
+
+static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	return mutex_make(type, args, kwargs, MEMWAIT_MUTEX_RECURSIVE);
+}
+
+#define ACQUIRE_DOC(defaults)							\
+	"acquire($self, /, blocking=True, timeout=" defaults ")\n--\n\n"	\
+	"Take it, and return True; or False if that would block, or has not come by then.\n\n"	\
+	"The GIL is free for others meanwhile. ^C ends the wait at once, and nothing is taken."
+
+#define MUTEX_METHODS								\
+	{ "acquire", FASTCALL(mutex_acquire), METH_FASTCALL | METH_KEYWORDS,	\
+	  ACQUIRE_DOC("-1") },							\
+	{ "release", mutex_release, METH_NOARGS,				\
+	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },	\
+	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
+	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
+
+static PyMethodDef lock_methods[] = {
+	MUTEX_METHODS,
+	{ "locked", mutex_locked, METH_NOARGS,
+	  "locked($self, /)\n--\n\nTrue if it is locked, by any process. It tries to take it." },
+	{ NULL }
+};
+
+static PyMethodDef rlock_methods[] = {
+	MUTEX_METHODS,
+	{ NULL }
+};
+
+#define OBJECT_TYPE(variable, public_name)					\
+	static PyType_Slot variable##_slots[] = {				\
+		{ Py_tp_new, variable##_new },					\
+		{ Py_tp_dealloc, object_dealloc },				\
+		{ Py_tp_traverse, object_traverse },				\
+		{ Py_tp_clear, object_clear },					\
+		{ Py_tp_methods, variable##_methods },				\
+		{ 0 }								\
+	};									\
+	static PyType_Spec variable##_spec = {					\
+		.name = "memwait._memwait." public_name,			\
+		.basicsize = sizeof(struct object),				\
+		.flags = TYPE_FLAGS,						\
+		.slots = variable##_slots,					\
+	}
+
+OBJECT_TYPE(lock, "Lock");
+OBJECT_TYPE(rlock, "RLock");
+
+/* Condition variables */
+
+static PyObject *cond_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "lock", "create", "private", NULL };
+	PyObject *source, *lock = NULL;
+	int create = 0, private = 0, ret = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$Opp", names, &source, &offset, &lock,
+					 &create, &private))
+		return NULL;
+	if (!lock) {
+		PyErr_SetString(PyExc_TypeError, "a condition needs its lock=");
+		return NULL;
+	}
+	self = object_new(type, COND, source, offset, sizeof(memwait_cond_t), 8);
+	if (!self)
+		return NULL;
+	if (!PyType_IsSubtype(Py_TYPE(lock), self->state->lock) &&
+	    !PyType_IsSubtype(Py_TYPE(lock), self->state->rlock)) {
+		PyErr_SetString(PyExc_TypeError, "lock must be a Lock or RLock of memwait");
+		Py_DECREF(self);
+		return NULL;
+	}
+	self->lock = (struct object *)Py_NewRef(lock);
+	if (create)
+		ret = memwait_cond_init(self->address, private ? MEMWAIT_PRIVATE : 0);
+	return initialised(self, ret);
+}
+
+static bool cond_is_open(const struct object *self)
+{
+	return is_open(self) && is_open(self->lock);
+}
+
+/*
+ * After ^C: the caller's block ends by releasing the lock, and must not release another one's. So
+ * no second ^C ends this.
+ */
+static void lock_again(struct object *self)
+{
+	PyObject *type, *value, *traceback, *locked;
+	int ret;
+
+	PyErr_Fetch(&type, &value, &traceback);
+	hold(self);
+	Py_BEGIN_ALLOW_THREADS
+	ret = memwait_mutex_lock(self->lock->address);
+	Py_END_ALLOW_THREADS
+	let_go(self);
+	locked = acquired(self->lock, ret);
+	if (locked) {
+		PyErr_Restore(type, value, traceback);
+		Py_DECREF(locked);
+		return;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(traceback);
+}
+
+static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			   PyObject *kwnames)
+{
+	static const char *const names[] = { "timeout", NULL };
+	struct object *self = (struct object *)object;
+	struct request request = { .item = NULL };
+	PyObject *timeout;
+	int result;
+
+	if (!cond_is_open(self) || parse(names, &timeout, args, nargs, kwnames) ||
+	    set_deadline(&request, timeout) < 0)
+		return NULL;
+	if (wait_for(self, WAIT, &request, &result)) {
+		if (result == PENDING)
+			lock_again(self);
+		return NULL;
+	}
+	return outcome(self, WAIT, result, NULL);
+}
+
+static PyObject *cond_done(int ret)
+{
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyObject *cond_notify(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const char *const names[] = { "n", NULL };
+	struct object *self = (struct object *)object;
+	PyObject *number;
+	long n = 1;
+
+	if (!is_open(self) || parse(names, &number, args, nargs, kwnames))
+		return NULL;
+	if (number) {
+		n = PyLong_AsLong(number);
+		if (n == -1 && PyErr_Occurred())
+			return NULL;
+	}
+	if (n <= 0)
+		Py_RETURN_NONE;
+	return cond_done(memwait_cond_notify(self->address, n > INT_MAX ? INT_MAX
+									 : (unsigned int)n));
+}
+
+static PyObject *cond_notify_all(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+
+	(void)unused;
+	return is_open(self) ? cond_done(memwait_cond_broadcast(self->address)) : NULL;
+}
+
+static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			      PyObject *kwnames)
+{
+	return take(((struct object *)self)->lock, LOCK, args, nargs, kwnames, true);
+}
+
+static PyObject *cond_enter(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return take(((struct object *)self)->lock, LOCK, NULL, 0, NULL, true);
+}
+
+static PyObject *cond_release(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return give(((struct object *)self)->lock);
+}
+
+static PyObject *cond_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	(void)args;
+	(void)nargs;
+	return give(((struct object *)self)->lock);
+}
+
+static PyMethodDef cond_methods[] = {
+	{ "acquire", FASTCALL(cond_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
+	{ "release", cond_release, METH_NOARGS, "release($self, /)\n--\n\nUnlock its lock." },
+	{ "wait", FASTCALL(cond_wait), METH_FASTCALL | METH_KEYWORDS,
+	  "wait($self, /, timeout=None)\n--\n\n"
+	  "Release the lock, wait for a notify, and take the lock again. False: timed out.\n\n"
+	  "It may return without a notify. After ^C the lock is taken again first, however long\n"
+	  "that takes." },
+	{ "notify", FASTCALL(cond_notify), METH_FASTCALL | METH_KEYWORDS,
+	  "notify($self, /, n=1)\n--\n\nWake up to n waiters, oldest first.\n\n"
+	  "The lock need not be taken." },
+	{ "notify_all", cond_notify_all, METH_NOARGS,
+	  "notify_all($self, /)\n--\n\nWake all waiters." },
+	{ "__enter__", cond_enter, METH_NOARGS, NULL },
+	{ "__exit__", FASTCALL(cond_exit), METH_FASTCALL, NULL },
+	{ NULL }
+};
+
+OBJECT_TYPE(cond, "Condition");
+
+/* Semaphores */
+
+static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "value", "create", "private", NULL };
+	int create = 0, private = 0, value = 1, ret = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+	PyObject *source;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ipp", names, &source, &offset, &value,
+					 &create, &private))
+		return NULL;
+	if (value < 0) {
+		PyErr_SetString(PyExc_ValueError, "semaphore initial value must be >= 0");
+		return NULL;
+	}
+	self = object_new(type, SEM, source, offset, sizeof(memwait_sem_t), 8);
+	if (self && create)
+		ret = memwait_sem_init(self->address, private ? MEMWAIT_PRIVATE : 0,
+				       (unsigned int)value);
+	return self ? initialised(self, ret) : NULL;
+}
+
+static PyObject *sem_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	return take((struct object *)self, WAIT, args, nargs, kwnames, false);
+}
+
+static PyObject *sem_enter(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return take((struct object *)self, WAIT, NULL, 0, NULL, false);
+}
+
+static PyObject *sem_post(struct object *self, long n)
+{
+	int ret = 0;
+
+	if (!is_open(self))
+		return NULL;
+	while (!ret && n-- > 0)
+		ret = memwait_sem_post(self->address);
+	if (!ret)
+		Py_RETURN_NONE;
+	if (ret != EOVERFLOW)
+		return fail(ret);
+	PyErr_SetString(PyExc_ValueError, "semaphore released too many times");
+	return NULL;
+}
+
+static PyObject *sem_release(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const char *const names[] = { "n", NULL };
+	PyObject *number;
+	long n = 1;
+
+	if (parse(names, &number, args, nargs, kwnames))
+		return NULL;
+	if (number) {
+		n = PyLong_AsLong(number);
+		if (n == -1 && PyErr_Occurred())
+			return NULL;
+		if (n < 1) {
+			PyErr_SetString(PyExc_ValueError, "n must be one or more");
+			return NULL;
+		}
+	}
+	return sem_post((struct object *)self, n);
+}
+
+static PyObject *sem_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	(void)args;
+	(void)nargs;
+	return sem_post((struct object *)self, 1);
+}
+
+static PyObject *sem_value(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	int value, ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_sem_getvalue(self->address, &value);
+	return ret ? fail(ret) : PyLong_FromLong(value);
+}
+
+static PyMethodDef sem_methods[] = {
+	{ "acquire", FASTCALL(sem_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("None") },
+	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
+	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake as many.\n\n"
+	  "ValueError if it would be too large." },
+	{ "get_value", sem_value, METH_NOARGS,
+	  "get_value($self, /)\n--\n\nThe value, out of date at once." },
+	{ "__enter__", sem_enter, METH_NOARGS, NULL },
+	{ "__exit__", FASTCALL(sem_exit), METH_FASTCALL, NULL },
+	{ NULL }
+};
+
+OBJECT_TYPE(sem, "Semaphore");
+
+/* Read-write locks */
+
+static PyObject *rwlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "create", "fair", "prefer_writer", "repair",
+				 "private", NULL };
+	int create = 0, fair = 0, prefer_writer = 0, private = 0, ret = 0;
+	PyObject *source, *repair = Py_None;
+	unsigned int kind = MEMWAIT_RWLOCK_PREFER_READER;
+	struct object *self;
+	Py_ssize_t offset = 0;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$pppOp", names, &source, &offset,
+					 &create, &fair, &prefer_writer, &repair, &private))
+		return NULL;
+	self = object_new(type, RWLOCK, source, offset, sizeof(memwait_rwlock_t), 8);
+	if (!self)
+		return NULL;
+	if (!set_repair(self, repair)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	kind |= fair ? MEMWAIT_RWLOCK_FAIR : 0;
+	kind |= prefer_writer ? MEMWAIT_RWLOCK_PREFER_WRITER : 0;
+	kind |= self->repair ? MEMWAIT_RWLOCK_ROBUST : 0;
+	kind |= private ? MEMWAIT_PRIVATE : 0;
+	if (create)
+		ret = memwait_rwlock_init(self->address, kind);
+	return initialised(self, ret);
+}
+
+static PyMethodDef rwlock_methods[] = {
+	{ NULL }
+};
+
+OBJECT_TYPE(rwlock, "RWLock");
+
+static PyObject *side_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	struct state *state = state_of(type);
+	allocfunc tp_alloc = PyType_GetSlot(type, Py_tp_alloc);
+	struct side *self;
+	PyObject *rwlock;
+	int write;
+
+	if (!state)
+		return NULL;
+	if (kwargs && PyDict_Size(kwargs)) {
+		PyErr_SetString(PyExc_TypeError, "no keyword arguments");
+		return NULL;
+	}
+	if (!PyArg_ParseTuple(args, "O!p", state->rwlock, &rwlock, &write))
+		return NULL;
+	self = (struct side *)tp_alloc(type, 0);
+	if (!self)
+		return NULL;
+	self->rwlock = (struct object *)Py_NewRef(rwlock);
+	self->verb = write ? WRITE : READ;
+	return (PyObject *)self;
+}
+
+static int side_traverse(PyObject *self, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(self));
+	Py_VISIT(((struct side *)self)->rwlock);
+	return 0;
+}
+
+static void side_dealloc(PyObject *object)
+{
+	struct side *self = (struct side *)object;
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc tp_free = PyType_GetSlot(type, Py_tp_free);
+
+	PyObject_GC_UnTrack(object);
+	Py_CLEAR(self->rwlock);
+	tp_free(object);
+	Py_DECREF(type);
+}
+
+static PyObject *side_acquire(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			      PyObject *kwnames)
+{
+	struct side *self = (struct side *)object;
+
+	return take(self->rwlock, self->verb, args, nargs, kwnames, true);
+}
+
+static PyObject *side_enter(PyObject *object, PyObject *unused)
+{
+	struct side *self = (struct side *)object;
+
+	(void)unused;
+	return take(self->rwlock, self->verb, NULL, 0, NULL, true);
+}
+
+static PyObject *side_release(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return give(((struct side *)self)->rwlock);
+}
+
+static PyObject *side_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	(void)args;
+	(void)nargs;
+	return give(((struct side *)self)->rwlock);
+}
+
+static PyMethodDef side_methods[] = {
+	{ "acquire", FASTCALL(side_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("-1") },
+	{ "release", side_release, METH_NOARGS,
+	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },
+	{ "__enter__", side_enter, METH_NOARGS, NULL },
+	{ "__exit__", FASTCALL(side_exit), METH_FASTCALL, NULL },
+	{ NULL }
+};
+
+static PyType_Slot side_slots[] = {
+	{ Py_tp_new, side_new },
+	{ Py_tp_dealloc, side_dealloc },
+	{ Py_tp_traverse, side_traverse },
+	{ Py_tp_methods, side_methods },
+	{ 0 }
+};
+
+static PyType_Spec side_spec = {
+	.name = "memwait._memwait.Side",
+	.basicsize = sizeof(struct side),
+	.flags = TYPE_FLAGS,
+	.slots = side_slots,
+};
+
+/* Barriers and wait groups */
+
+static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "parties", "create", "private", NULL };
+	int create = 0, private = 0, parties = 0, ret = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+	PyObject *source;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ipp", names, &source, &offset, &parties,
+					 &create, &private))
+		return NULL;
+	if (create && parties < 1) {
+		PyErr_SetString(PyExc_ValueError, "parties must be > 0");
+		return NULL;
+	}
+	self = object_new(type, BARRIER, source, offset, sizeof(memwait_barrier_t), 8);
+	if (self && create)
+		ret = memwait_barrier_init(self->address, private ? MEMWAIT_PRIVATE : 0,
+					   (unsigned int)parties);
+	return self ? initialised(self, ret) : NULL;
+}
+
+static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			    PyObject *kwnames)
+{
+	static const char *const names[] = { "timeout", NULL };
+	struct object *self = (struct object *)object;
+	struct request request = { .item = NULL };
+	PyObject *timeout;
+	int result;
+
+	if (!is_open(self) || parse(names, &timeout, args, nargs, kwnames) ||
+	    set_deadline(&request, timeout) < 0 || wait_for(self, WAIT, &request, &result))
+		return NULL;
+	return outcome(self, WAIT, result, NULL);
+}
+
+static PyMethodDef barrier_methods[] = {
+	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
+	  "wait($self, /, timeout=None)\n--\n\n"
+	  "Wait until all have come. It returns 0 to one of them, and 1 to the others.\n\n"
+	  "TimeoutError, or ^C: it has not come; the others go on to wait." },
+	{ NULL }
+};
+
+OBJECT_TYPE(barrier, "Barrier");
+
+static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "count", "create", "private", NULL };
+	int create = 0, private = 0, ret = 0;
+	unsigned int count = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+	PyObject *source;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$Ipp", names, &source, &offset, &count,
+					 &create, &private))
+		return NULL;
+	self = object_new(type, WAITGROUP, source, offset, sizeof(memwait_waitgroup_t), 8);
+	if (self && create)
+		ret = memwait_waitgroup_init(self->address, private ? MEMWAIT_PRIVATE : 0, count);
+	return self ? initialised(self, ret) : NULL;
+}
+
+static PyObject *waitgroup_change(struct object *self, int delta)
+{
+	int ret = memwait_waitgroup_add(self->address, delta);
+
+	if (ret == EINVAL || ret == EOVERFLOW) {
+		PyErr_SetString(PyExc_ValueError, ret == EINVAL ? "the count would be negative"
+								: "the count would be too large");
+		return NULL;
+	}
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyObject *waitgroup_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			       PyObject *kwnames)
+{
+	static const char *const names[] = { "n", NULL };
+	struct object *self = (struct object *)object;
+	PyObject *number;
+	long n = 1;
+
+	if (!is_open(self) || parse(names, &number, args, nargs, kwnames))
+		return NULL;
+	if (number) {
+		n = PyLong_AsLong(number);
+		if (n == -1 && PyErr_Occurred())
+			return NULL;
+	}
+	if (n > INT_MAX || n < -INT_MAX) {
+		PyErr_SetString(PyExc_ValueError, "n is too large");
+		return NULL;
+	}
+	return waitgroup_change(self, (int)n);
+}
+
+static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+
+	(void)unused;
+	return is_open(self) ? waitgroup_change(self, -1) : NULL;
+}
+
+static PyMethodDef waitgroup_methods[] = {
+	{ "add", FASTCALL(waitgroup_add), METH_FASTCALL | METH_KEYWORDS,
+	  "add($self, /, n=1)\n--\n\nAdd n to the count, which may be negative." },
+	{ "done", waitgroup_done, METH_NOARGS, "done($self, /)\n--\n\nSubtract one." },
+	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
+	  "wait($self, /, timeout=None)\n--\n\nWait until the count is 0. False: timed out." },
+	{ NULL }
+};
+
+OBJECT_TYPE(waitgroup, "WaitGroup");
+
+/* Channels */
+
+static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "item_size", "maxsize", "create", "private",
+				 NULL };
+	Py_ssize_t offset = 0, item_size = 0, maxsize = 0;
+	int create = 0, private = 0, ret = 0;
+	struct object *self;
+	PyObject *source;
+	size_t size;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$nnpp", names, &source, &offset,
+					 &item_size, &maxsize, &create, &private))
+		return NULL;
+	size = memwait_channel_size(create ? (size_t)item_size : 1, create ? (size_t)maxsize : 1);
+	if (item_size < 0 || maxsize < 0 || !size) {
+		PyErr_SetString(PyExc_ValueError, "item_size and maxsize must be > 0");
+		return NULL;
+	}
+	self = object_new(type, CHANNEL, source, offset, size, 8);
+	if (!self)
+		return NULL;
+	if (create) {
+		ret = memwait_channel_init(self->address, private ? MEMWAIT_PRIVATE : 0,
+					   (size_t)item_size, (size_t)maxsize);
+		return initialised(self, ret);
+	}
+	/* Whatever is in the buffer: its items must lie there, too. */
+	size = memwait_channel_size(memwait_channel_item_size(self->address),
+				    memwait_channel_capacity(self->address));
+	if (!size)
+		PyErr_SetString(PyExc_ValueError, "no queue, or of another version");
+	else if (size > (size_t)(self->view.len - offset))
+		PyErr_SetString(PyExc_ValueError, "the buffer is smaller than the queue in it");
+	else
+		return (PyObject *)self;
+	Py_DECREF(self);
+	return NULL;
+}
+
+/* Returns a reference to bytes. */
+static PyObject *channel_item(struct object *self, PyObject *value)
+{
+	size_t size = memwait_channel_item_size(self->address);
+	PyObject *item;
+
+	if (!value)
+		return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+	/* An int would make that many zeroes. */
+	if (!PyObject_CheckBuffer(value)) {
+		PyErr_SetString(PyExc_TypeError, "an item is a bytes-like object");
+		return NULL;
+	}
+	item = PyBytes_FromObject(value);
+	if (!item || (size_t)PyBytes_Size(item) == size)
+		return item;
+	PyErr_Format(PyExc_ValueError, "an item has %zu bytes, not %zd", size, PyBytes_Size(item));
+	Py_DECREF(item);
+	return NULL;
+}
+
+static PyObject *channel_transfer(struct object *self, enum verb verb, PyObject *value,
+				  struct request *request, int only_try)
+{
+	PyObject *ret;
+
+	if (only_try < 0 || !is_open(self))
+		return NULL;
+	request->item = channel_item(self, value);
+	if (!request->item)
+		return NULL;
+	ret = perform(self, verb, request, only_try);
+	Py_DECREF(request->item);
+	return ret;
+}
+
+/* queue.Queue ignores the timeout of a call that does not block. */
+static int queue_blocking(struct request *request, PyObject *block, PyObject *timeout)
+{
+	int blocks = block ? PyObject_IsTrue(block) : 1;
+
+	if (blocks <= 0)
+		return blocks < 0 ? -1 : 1;
+	return set_deadline(request, timeout);
+}
+
+static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const char *const names[] = { "item", "block", "timeout", NULL };
+	struct request request;
+	PyObject *values[3];
+
+	if (parse(names, values, args, nargs, kwnames))
+		return NULL;
+	if (!values[0]) {
+		PyErr_SetString(PyExc_TypeError, "put() needs an item");
+		return NULL;
+	}
+	return channel_transfer((struct object *)self, SEND, values[0], &request,
+				queue_blocking(&request, values[1], values[2]));
+}
+
+static PyObject *channel_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const char *const names[] = { "block", "timeout", NULL };
+	struct request request;
+	PyObject *values[2];
+
+	if (parse(names, values, args, nargs, kwnames))
+		return NULL;
+	return channel_transfer((struct object *)self, RECV, NULL, &request,
+				queue_blocking(&request, values[0], values[1]));
+}
+
+static PyObject *channel_shutdown(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_channel_close(self->address);
+	return ret && ret != EPIPE ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyObject *channel_qsize(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+
+	(void)unused;
+	return is_open(self) ? PyLong_FromSize_t(memwait_channel_length(self->address)) : NULL;
+}
+
+static PyObject *channel_maxsize(PyObject *object, void *closure)
+{
+	struct object *self = (struct object *)object;
+
+	(void)closure;
+	return is_open(self) ? PyLong_FromSize_t(memwait_channel_capacity(self->address)) : NULL;
+}
+
+static PyObject *channel_get_item_size(PyObject *object, void *closure)
+{
+	struct object *self = (struct object *)object;
+
+	(void)closure;
+	return is_open(self) ? PyLong_FromSize_t(memwait_channel_item_size(self->address)) : NULL;
+}
+
+static PyObject *channel_size(PyObject *module, PyObject *args)
+{
+	Py_ssize_t item_size, maxsize;
+	size_t size = 0;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "nn", &item_size, &maxsize))
+		return NULL;
+	if (item_size > 0 && maxsize > 0)
+		size = memwait_channel_size((size_t)item_size, (size_t)maxsize);
+	if (size)
+		return PyLong_FromSize_t(size);
+	PyErr_SetString(PyExc_ValueError, "item_size and maxsize must be > 0");
+	return NULL;
+}
+
+static PyMethodDef channel_methods[] = {
+	{ "put", FASTCALL(channel_put), METH_FASTCALL | METH_KEYWORDS,
+	  "put($self, /, item, block=True, timeout=None)\n--\n\n"
+	  "Send a bytes-like object of item_size bytes. queue.Full: there was no room.\n\n"
+	  "ShutDown: after shutdown()." },
+	{ "get", FASTCALL(channel_get), METH_FASTCALL | METH_KEYWORDS,
+	  "get($self, /, block=True, timeout=None)\n--\n\n"
+	  "Receive bytes. queue.Empty: there was nothing.\n\n"
+	  "ShutDown: after shutdown(), when all was received." },
+	{ "shutdown", channel_shutdown, METH_NOARGS,
+	  "shutdown($self, /)\n--\n\nStop sending, in all processes.\n\n"
+	  "What was sent can be received." },
+	{ "qsize", channel_qsize, METH_NOARGS,
+	  "qsize($self, /)\n--\n\nThe number of items, out of date at once." },
+	{ NULL }
+};
+
+static PyGetSetDef channel_getset[] = {
+	{ "maxsize", channel_maxsize, NULL, "How many items have room.", NULL },
+	{ "item_size", channel_get_item_size, NULL, "The bytes of an item.", NULL },
+	{ NULL }
+};
+
+static PyType_Slot channel_slots[] = {
+	{ Py_tp_new, channel_new },
+	{ Py_tp_dealloc, object_dealloc },
+	{ Py_tp_traverse, object_traverse },
+	{ Py_tp_clear, object_clear },
+	{ Py_tp_methods, channel_methods },
+	{ Py_tp_getset, channel_getset },
+	{ 0 }
+};
+
+static PyType_Spec channel_spec = {
+	.name = "memwait._memwait.Queue",
+	.basicsize = sizeof(struct object),
+	.flags = TYPE_FLAGS,
+	.slots = channel_slots,
+};
+
+/* Words */
+
+static PyObject *word_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "size", "private", NULL };
+	int size = 4, private = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+	PyObject *source;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ip", names, &source, &offset, &size,
+					 &private))
+		return NULL;
+	if (size != 1 && size != 2 && size != 4 && size != 8) {
+		PyErr_SetString(PyExc_ValueError, "size must be 1, 2, 4 or 8");
+		return NULL;
+	}
+	self = object_new(type, WORD, source, offset, (size_t)size, (size_t)size);
+	if (!self)
+		return NULL;
+	self->size = size;
+	self->flags = private ? MEMWAIT_PRIVATE : 0;
+	return (PyObject *)self;
+}
+
+static uint64_t word_mask(const struct object *self)
+{
+	return self->size == 8 ? UINT64_MAX : (1ULL << 8 * self->size) - 1;
+}
+
+/* Negative numbers are taken as their two's complement. Returns -1 with an exception set. */
+static int word_number(const struct object *self, PyObject *number, uint64_t *value)
+{
+	*value = PyLong_AsUnsignedLongLongMask(number);
+	if (*value == UINT64_MAX && PyErr_Occurred())
+		return -1;
+	*value &= word_mask(self);
+	return 0;
+}
+
+/* All sequentially consistent, as ECMAScript's: what a program of Python would expect. */
+#define WORD_ATOMIC(self, function, ...)					\
+	((self)->size == 1 ? function((uint8_t *)(self)->address, __VA_ARGS__) :	\
+	 (self)->size == 2 ? function((uint16_t *)(self)->address, __VA_ARGS__) :	\
+	 (self)->size == 4 ? function((uint32_t *)(self)->address, __VA_ARGS__) :	\
+			     function((uint64_t *)(self)->address, __VA_ARGS__))
+
+static PyObject *word_load(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, __atomic_load_n, __ATOMIC_SEQ_CST));
+}
+
+#define WORD_EXCHANGE(word, value)						\
+	((uint64_t)__atomic_exchange_n(word, (__typeof__(*(word)))(value), __ATOMIC_SEQ_CST))
+#define WORD_ADD(word, value)							\
+	((uint64_t)__atomic_fetch_add(word, (__typeof__(*(word)))(value), __ATOMIC_SEQ_CST))
+
+static PyObject *word_exchange(PyObject *object, PyObject *number)
+{
+	struct object *self = (struct object *)object;
+	uint64_t value;
+
+	if (!is_open(self) || word_number(self, number, &value))
+		return NULL;
+	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_EXCHANGE, value));
+}
+
+static PyObject *word_store(PyObject *object, PyObject *number)
+{
+	PyObject *old = word_exchange(object, number);
+
+	Py_XDECREF(old);
+	return old ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *word_add(PyObject *object, PyObject *number)
+{
+	struct object *self = (struct object *)object;
+	uint64_t value;
+
+	if (!is_open(self) || word_number(self, number, &value))
+		return NULL;
+	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_ADD, value));
+}
+
+/* Returns the value that was there. */
+#define WORD_COMPARE_EXCHANGE(word, expected, value) ({				\
+	__typeof__(*(word)) was = (__typeof__(*(word)))(expected);		\
+	__atomic_compare_exchange_n(word, &was, (__typeof__(*(word)))(value), 0,	\
+				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);	\
+	(uint64_t)was;								\
+})
+
+static PyObject *word_compare_exchange(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
+{
+	struct object *self = (struct object *)object;
+	uint64_t expected, value;
+
+	if (nargs != 2) {
+		PyErr_SetString(PyExc_TypeError, "compare_exchange(expected, value)");
+		return NULL;
+	}
+	if (!is_open(self) || word_number(self, args[0], &expected) ||
+	    word_number(self, args[1], &value))
+		return NULL;
+	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_COMPARE_EXCHANGE, expected,
+						       value));
+}
+
+static PyObject *word_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			   PyObject *kwnames)
+{
+	static const char *const names[] = { "expected", "timeout", NULL };
+	struct object *self = (struct object *)object;
+	struct request request = { .item = NULL };
+	PyObject *values[2];
+	int result;
+
+	if (!is_open(self) || parse(names, values, args, nargs, kwnames))
+		return NULL;
+	if (!values[0]) {
+		PyErr_SetString(PyExc_TypeError, "wait() needs the expected value");
+		return NULL;
+	}
+	if (word_number(self, values[0], &request.expected) ||
+	    set_deadline(&request, values[1]) < 0 || wait_for(self, COMPARE, &request, &result))
+		return NULL;
+	return outcome(self, COMPARE, result, NULL);
+}
+
+static PyObject *word_notify(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			     PyObject *kwnames)
+{
+	static const char *const names[] = { "count", NULL };
+	struct object *self = (struct object *)object;
+	unsigned int most = MEMWAIT_ALL;
+	PyObject *count;
+	long n;
+	int ret;
+
+	if (!is_open(self) || parse(names, &count, args, nargs, kwnames))
+		return NULL;
+	if (count && count != Py_None) {
+		n = PyLong_AsLong(count);
+		if (n == -1 && PyErr_Occurred())
+			return NULL;
+		if (n < 0) {
+			PyErr_SetString(PyExc_ValueError, "count must be >= 0");
+			return NULL;
+		}
+		most = n > INT_MAX ? INT_MAX : (unsigned int)n;
+	}
+	ret = memwait_notify(self->address, most, self->flags);
+	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
+}
+
+static PyObject *word_waiters(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_waiters(self->address, self->flags);
+	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
+}
+
+static PyMethodDef word_methods[] = {
+	{ "load", word_load, METH_NOARGS, "load($self, /)\n--\n\nIts value, without a sign." },
+	{ "store", word_store, METH_O, "store($self, value, /)\n--\n\nSet it. It wakes nobody." },
+	{ "exchange", word_exchange, METH_O,
+	  "exchange($self, value, /)\n--\n\nSet it, and return the value that was there." },
+	{ "add", word_add, METH_O,
+	  "add($self, value, /)\n--\n\nAdd to it, and return the value that was there." },
+	{ "compare_exchange", FASTCALL(word_compare_exchange), METH_FASTCALL,
+	  "compare_exchange($self, expected, value, /)\n--\n\n"
+	  "Set it if it is as expected. Returns the value that was there." },
+	{ "wait", FASTCALL(word_wait), METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "notify", FASTCALL(word_notify), METH_FASTCALL | METH_KEYWORDS,
+	  "notify($self, /, count=None)\n--\n\n"
+	  "Wake up to count waiters, or all, oldest first. Returns how many." },
+	{ "waiters", word_waiters, METH_NOARGS,
+	  "waiters($self, /)\n--\n\nThe number of waiters, out of date at once: for tests." },
+	{ NULL }
+};
+
+OBJECT_TYPE(word, "Word");
+
+/* Loops */
+
+static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	allocfunc tp_alloc = PyType_GetSlot(type, Py_tp_alloc);
+	struct loop *self;
+	int ret;
+
+	if (PyTuple_Size(args) || (kwargs && PyDict_Size(kwargs))) {
+		PyErr_SetString(PyExc_TypeError, "Loop() takes no arguments");
+		return NULL;
+	}
+	self = (struct loop *)tp_alloc(type, 0);
+	if (!self)
+		return NULL;
+	ret = memwait_loop_new(&self->loop);
+	if (!ret)
+		return (PyObject *)self;
+	fail(ret);
+	Py_DECREF(self);
+	return NULL;
+}
+
+/* The caller has a reference, as the list's goes. */
+static void operation_end(struct operation *self, int result)
+{
+	self->result = result;
+	if (self->next)
+		self->next->link = self->link;
+	*self->link = self->next;
+	self->link = NULL;
+	let_go(self->object);
+	Py_DECREF(self);
+}
+
+/* Cancels what is pending and frees the loop. @ended: a list that gets the operations, or NULL. */
+static int loop_end(struct loop *self, PyObject *ended)
+{
+	struct operation *operation;
+	int ret = 0;
+
+	self->closed = true;
+	while ((operation = self->pending)) {
+		Py_INCREF((PyObject *)operation);
+		/* Within dispatch its callback could come. It fails in a child: the parent's. */
+		memwait_op_cancel(&operation->op);
+		operation_end(operation, ECANCELED);
+		if (ended && !ret)
+			ret = PyList_Append(ended, (PyObject *)operation);
+		Py_DECREF(operation);
+	}
+	if (!self->dispatching) {
+		memwait_loop_close(self->loop);
+		self->loop = NULL;
+	}
+	return ret;
+}
+
+static int loop_traverse(PyObject *object, visitproc visit, void *arg)
+{
+	struct operation *operation;
+
+	Py_VISIT(Py_TYPE(object));
+	for (operation = ((struct loop *)object)->pending; operation; operation = operation->next)
+		Py_VISIT(operation);
+	return 0;
+}
+
+static int loop_clear(PyObject *self)
+{
+	return loop_end((struct loop *)self, NULL);
+}
+
+static void loop_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc tp_free = PyType_GetSlot(type, Py_tp_free);
+
+	PyObject_GC_UnTrack(object);
+	loop_end((struct loop *)object, NULL);
+	tp_free(object);
+	Py_DECREF(type);
+}
+
+static bool loop_is_open(const struct loop *self)
+{
+	if (!self->closed)
+		return true;
+	PyErr_SetString(PyExc_ValueError, "operation on a closed loop");
+	return false;
+}
+
+static PyObject *loop_fileno(PyObject *object, PyObject *unused)
+{
+	struct loop *self = (struct loop *)object;
+
+	(void)unused;
+	return loop_is_open(self) ? PyLong_FromLong(memwait_loop_fd(self->loop)) : NULL;
+}
+
+static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
+{
+	struct loop *self = (struct loop *)object;
+	int ret;
+
+	(void)unused;
+	if (!loop_is_open(self))
+		return NULL;
+	self->dispatching++;
+	ret = memwait_loop_dispatch(self->loop);
+	self->dispatching--;
+	if (self->closed && !self->dispatching) {
+		memwait_loop_close(self->loop);
+		self->loop = NULL;
+	}
+	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
+}
+
+static PyObject *loop_close(PyObject *object, PyObject *unused)
+{
+	PyObject *ended = PyList_New(0);
+
+	(void)unused;
+	if (!ended || !loop_end((struct loop *)object, ended))
+		return ended;
+	Py_DECREF(ended);
+	return NULL;
+}
+
+static PyMethodDef loop_methods[] = {
+	{ "fileno", loop_fileno, METH_NOARGS,
+	  "fileno($self, /)\n--\n\nThe descriptor to poll for reading." },
+	{ "dispatch", loop_dispatch, METH_NOARGS,
+	  "dispatch($self, /)\n--\n\nRun the callbacks of what has ended. Returns how many." },
+	{ "close", loop_close, METH_NOARGS,
+	  "close($self, /)\n--\n\nCancel what is pending. Returns these operations." },
+	{ NULL }
+};
+
+static PyType_Slot loop_slots[] = {
+	{ Py_tp_new, loop_new },
+	{ Py_tp_dealloc, loop_dealloc },
+	{ Py_tp_traverse, loop_traverse },
+	{ Py_tp_clear, loop_clear },
+	{ Py_tp_methods, loop_methods },
+	{ Py_tp_doc, "An event source: what is pending, and a descriptor to poll." },
+	{ 0 }
+};
+
+static PyType_Spec loop_spec = {
+	.name = "memwait._memwait.Loop",
+	.basicsize = sizeof(struct loop),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+	.slots = loop_slots,
+};
+
+/* Operations of loops */
+
+static void operation_done(memwait_op_t *op, int result, void *data)
+{
+	struct operation *self = data;
+	PyObject *ret;
+
+	Py_INCREF((PyObject *)self);
+	if (self->verb == WATCH && result == MEMWAIT_OK) {
+		self->count = memwait_op_count(op);
+		self->result = result;
+	} else {
+		self->count = 0;
+		operation_end(self, result);
+	}
+	/* Cleared with a loop that is garbage: nobody waits. */
+	ret = self->callback ? PyObject_CallFunctionObjArgs(self->callback, self, NULL)
+			     : Py_NewRef(Py_None);
+	if (!ret)
+		PyErr_WriteUnraisable(self->callback);
+	Py_XDECREF(ret);
+	Py_DECREF(self);
+}
+
+static int operation_traverse(PyObject *object, visitproc visit, void *arg)
+{
+	struct operation *self = (struct operation *)object;
+
+	Py_VISIT(Py_TYPE(object));
+	Py_VISIT(self->loop);
+	Py_VISIT(self->object);
+	Py_VISIT(self->callback);
+	return 0;
+}
+
+/* A pending one is its loop's. */
+static int operation_clear(PyObject *object)
+{
+	struct operation *self = (struct operation *)object;
+
+	Py_CLEAR(self->callback);
+	return 0;
+}
+
+static void operation_dealloc(PyObject *object)
+{
+	struct operation *self = (struct operation *)object;
+	PyTypeObject *type = Py_TYPE(object);
+
+	PyObject_GC_UnTrack(object);
+	Py_CLEAR(self->callback);
+	Py_CLEAR(self->loop);
+	Py_CLEAR(self->object);
+	Py_CLEAR(self->request.item);
+	PyObject_GC_Del(object);
+	Py_DECREF(type);
+}
+
+static int set_argument(struct operation *self, PyObject *argument)
+{
+	if (self->verb == SEND || self->verb == RECV) {
+		self->request.item = channel_item(self->object,
+						  self->verb == SEND ? argument : NULL);
+		return self->request.item ? 0 : -1;
+	}
+	if (self->verb == COMPARE || self->verb == WATCH)
+		return word_number(self->object, argument, &self->request.expected);
+	return 0;
+}
+
+static bool has_verb(const struct object *self, int verb)
+{
+	static const unsigned int verbs[] = {
+		[MUTEX] = 1 << LOCK,
+		[COND] = 1 << WAIT,
+		[SEM] = 1 << WAIT,
+		[RWLOCK] = 1 << READ | 1 << WRITE,
+		[BARRIER] = 1 << WAIT,
+		[WAITGROUP] = 1 << WAIT,
+		[CHANNEL] = 1 << SEND | 1 << RECV,
+		[WORD] = 1 << COMPARE | 1 << WATCH,
+	};
+
+	return verb >= 0 && verb <= WATCH && verbs[self->kind] & 1U << verb;
+}
+
+static PyObject *begin_operation(PyObject *object, PyObject *args)
+{
+	PyObject *loop, *callback, *timeout = Py_None, *argument = Py_None;
+	struct object *target = (struct object *)object;
+	struct operation *self;
+	int verb, result;
+
+	if (!PyArg_ParseTuple(args, "O!Oi|OO", target->state->loop, &loop, &callback, &verb,
+			      &timeout, &argument))
+		return NULL;
+	if (!has_verb(target, verb)) {
+		PyErr_SetString(PyExc_ValueError, "not an operation of this object");
+		return NULL;
+	}
+	if (!loop_is_open((struct loop *)loop) || !is_open(target) ||
+	    (target->lock && !is_open(target->lock)))
+		return NULL;
+	self = PyObject_GC_New(struct operation, target->state->operation);
+	if (!self)
+		return NULL;
+	self->loop = (struct loop *)Py_NewRef(loop);
+	self->link = NULL;
+	self->object = (struct object *)Py_NewRef(object);
+	self->verb = (enum verb)verb;
+	self->request = (struct request){ .item = NULL };
+	self->callback = Py_NewRef(callback);
+	self->result = 0;
+	self->count = 0;
+	self->forks = forks;
+	PyObject_GC_Track(self);
+	if (set_deadline(&self->request, timeout) < 0 || set_argument(self, argument) ||
+	    memwait_op_init(&self->op, self->loop->loop, operation_done, self)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	result = begin(target, self->verb, &self->request, &self->op);
+	if (result == PENDING) {
+		hold(target);
+		self->next = self->loop->pending;
+		self->link = &self->loop->pending;
+		if (self->next)
+			self->next->link = &self->next;
+		self->loop->pending = self;
+		Py_INCREF((PyObject *)self);
+	} else {
+		self->result = result;
+	}
+	return (PyObject *)self;
+}
+
+static PyObject *operation_cancel(PyObject *object, PyObject *unused)
+{
+	struct operation *self = (struct operation *)object;
+
+	(void)unused;
+	if (!self->link)
+		return PyBool_FromLong(self->result == ECANCELED);
+	/* It fails in a child only, whose parent has the operation. */
+	memwait_op_cancel(&self->op);
+	operation_end(self, ECANCELED);
+	Py_RETURN_TRUE;
+}
+
+static PyObject *operation_finish(PyObject *object, PyObject *unused)
+{
+	struct operation *self = (struct operation *)object;
+
+	(void)unused;
+	if (!is_open(self->object))
+		return NULL;
+	if (self->link && self->verb != WATCH) {
+		PyErr_SetString(PyExc_RuntimeError, "the operation is pending");
+		return NULL;
+	}
+	if (self->result == ECANCELED)
+		return fail_as(PyExc_OSError, ECANCELED);
+	return outcome(self->object, self->verb, self->result, self->request.item);
+}
+
+/* What nobody will have: nothing that it fails with would reach anybody. */
+static PyObject *operation_give_back(PyObject *operation, PyObject *unused)
+{
+	struct operation *self = (struct operation *)operation;
+	struct object *object = self->object;
+	int result = self->result;
+
+	(void)unused;
+	/* In a child it is the parent who has it. */
+	if (self->link || self->forks != forks || !object->address ||
+	    (result && result != EOWNERDEAD))
+		Py_RETURN_NONE;
+	self->result = ECANCELED;
+	switch (object->kind) {
+	case MUTEX:
+	case RWLOCK:
+		if (result && inherit(object))
+			return NULL;
+		unlock(object);
+		break;
+	case SEM:
+		memwait_sem_post(object->address);
+		break;
+	case COND:
+		/* Whoever waits for a condition leaves with the lock, as it came. */
+		memwait_cond_signal(object->address);
+		if (result && inherit(object->lock))
+			return NULL;
+		break;
+	case CHANNEL:
+		return Py_NewRef(self->verb == RECV ? self->request.item : Py_None);
+	case WORD:
+		memwait_notify(object->address, 1, object->flags);
+		break;
+	default:
+		break;
+	}
+	Py_RETURN_NONE;
+}
+
+static PyObject *operation_pending(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(!!((struct operation *)self)->link);
+}
+
+static PyObject *operation_callback(PyObject *self, void *closure)
+{
+	(void)closure;
+	return or_none(((struct operation *)self)->callback);
+}
+
+static PyObject *operation_count(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyLong_FromUnsignedLong(((struct operation *)self)->count);
+}
+
+static PyMethodDef operation_methods[] = {
+	{ "cancel", operation_cancel, METH_NOARGS,
+	  "cancel($self, /)\n--\n\nTrue: it takes nothing, and no callback runs." },
+	{ "finish", operation_finish, METH_NOARGS,
+	  "finish($self, /)\n--\n\nReturn or raise what the object's method would." },
+	{ "give_back", operation_give_back, METH_NOARGS,
+	  "give_back($self, /)\n--\n\nUndo what it took. Returns the item of a get." },
+	{ NULL }
+};
+
+static PyGetSetDef operation_getset[] = {
+	{ "pending", operation_pending, NULL, "The callback will run.", NULL },
+	{ "callback", operation_callback, NULL, "What runs with the operation when it has ended.",
+	  NULL },
+	{ "count", operation_count, NULL, "How many notifies a watch has told of.", NULL },
+	{ NULL }
+};
+
+static PyType_Slot operation_slots[] = {
+	{ Py_tp_dealloc, operation_dealloc },
+	{ Py_tp_traverse, operation_traverse },
+	{ Py_tp_clear, operation_clear },
+	{ Py_tp_methods, operation_methods },
+	{ Py_tp_getset, operation_getset },
+	{ 0 }
+};
+
+static PyType_Spec operation_spec = {
+	.name = "memwait._memwait.Operation",
+	.basicsize = sizeof(struct operation),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
+		 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = operation_slots,
+};
+
+/* The module */
+
+static PyObject *available(PyObject *module, PyObject *unused)
+{
+	int ret = memwait_available();
+
+	(void)module;
+	(void)unused;
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyMethodDef functions[] = {
+	{ "available", available, METH_NOARGS,
+	  "available()\n--\n\nRaise an OSError that says why, if /dev/memwait cannot be used." },
+	{ "queue_size", channel_size, METH_VARARGS,
+	  "queue_size(item_size, maxsize, /)\n--\n\nThe bytes of a Queue." },
+	{ NULL }
+};
+
+/* Adds a type, and returns it in *@type, if that is not NULL. */
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base, PyTypeObject **type)
+{
+	PyObject *made = PyType_FromModuleAndSpec(module, spec, (PyObject *)base);
+	int ret;
+
+	if (!made)
+		return -1;
+	ret = PyModule_AddType(module, (PyTypeObject *)made);
+	if (!ret && type)
+		*type = (PyTypeObject *)Py_NewRef(made);
+	Py_DECREF(made);
+	return ret;
+}
+
+static PyObject *add_exception(PyObject *module, const char *name, const char *doc,
+			       PyObject *base)
+{
+	char full[64];
+	PyObject *type;
+
+	snprintf(full, sizeof(full), "memwait.%s", name);
+	type = PyErr_NewExceptionWithDoc(full, doc, base, NULL);
+	if (type && PyModule_AddObjectRef(module, name, type))
+		Py_CLEAR(type);
+	return type;
+}
+
+/* queue.ShutDown is there from 3.13 on. */
+static int set_exceptions(PyObject *module, struct state *state)
+{
+	PyObject *queue = PyImport_ImportModule("queue");
+
+	if (!queue)
+		return -1;
+	state->empty = PyObject_GetAttrString(queue, "Empty");
+	state->full = PyObject_GetAttrString(queue, "Full");
+	state->shut_down = PyObject_GetAttrString(queue, "ShutDown");
+	Py_DECREF(queue);
+	if (!state->empty || !state->full)
+		return -1;
+	if (!state->shut_down) {
+		PyErr_Clear();
+		state->shut_down = add_exception(module, "ShutDown", "The queue was shut down.",
+						 PyExc_Exception);
+	} else if (PyModule_AddObjectRef(module, "ShutDown", state->shut_down)) {
+		return -1;
+	}
+	state->owner_died = add_exception(module, "OwnerDied",
+					  "The owner of the lock died, and no repair= was given.",
+					  PyExc_OSError);
+	state->not_recoverable = add_exception(module, "NotRecoverable",
+					       "What the lock guards was not repaired.",
+					       PyExc_OSError);
+	return state->shut_down && state->owner_died && state->not_recoverable ? 0 : -1;
+}
+
+static int add_numbers(PyObject *module)
+{
+	static const struct {
+		const char *name;
+		long value;
+	} numbers[] = {
+		{ "LOCK", LOCK }, { "WAIT", WAIT }, { "READ", READ }, { "WRITE", WRITE },
+		{ "SEND", SEND }, { "RECV", RECV }, { "COMPARE", COMPARE }, { "WATCH", WATCH },
+		{ "LOCK_SIZE", sizeof(memwait_mutex_t) },
+		{ "CONDITION_SIZE", sizeof(memwait_cond_t) },
+		{ "SEMAPHORE_SIZE", sizeof(memwait_sem_t) },
+		{ "RWLOCK_SIZE", sizeof(memwait_rwlock_t) },
+		{ "BARRIER_SIZE", sizeof(memwait_barrier_t) },
+		{ "WAITGROUP_SIZE", sizeof(memwait_waitgroup_t) },
+	};
+	unsigned int version = memwait_version();
+	char text[32];
+	size_t i;
+
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value))
+			return -1;
+	}
+	snprintf(text, sizeof(text), "%u.%u.%u", version >> 16, version >> 8 & 0xff,
+		 version & 0xff);
+	return PyModule_AddStringConstant(module, "version", text);
+}
+
+static int exec(PyObject *module)
+{
+	struct state *state = PyModule_GetState(module);
+
+	pthread_once(&once, set_up_threads);
+	if (set_exceptions(module, state) || add_numbers(module) ||
+	    add_type(module, &loop_spec, NULL, &state->loop) ||
+	    add_type(module, &operation_spec, NULL, &state->operation) ||
+	    add_type(module, &object_spec, NULL, &state->object) ||
+	    add_type(module, &lock_spec, state->object, &state->lock) ||
+	    add_type(module, &rlock_spec, state->object, &state->rlock) ||
+	    add_type(module, &rwlock_spec, state->object, &state->rwlock) ||
+	    add_type(module, &cond_spec, state->object, NULL) ||
+	    add_type(module, &sem_spec, state->object, NULL) ||
+	    add_type(module, &barrier_spec, state->object, NULL) ||
+	    add_type(module, &waitgroup_spec, state->object, NULL) ||
+	    add_type(module, &channel_spec, state->object, NULL) ||
+	    add_type(module, &word_spec, state->object, NULL) ||
+	    add_type(module, &side_spec, NULL, NULL))
+		return -1;
+	return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+	struct state *state = PyModule_GetState(module);
+
+	Py_VISIT(state->loop);
+	Py_VISIT(state->operation);
+	Py_VISIT(state->object);
+	Py_VISIT(state->lock);
+	Py_VISIT(state->rlock);
+	Py_VISIT(state->rwlock);
+	Py_VISIT(state->owner_died);
+	Py_VISIT(state->not_recoverable);
+	Py_VISIT(state->empty);
+	Py_VISIT(state->full);
+	Py_VISIT(state->shut_down);
+	return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+	struct state *state = PyModule_GetState(module);
+
+	Py_CLEAR(state->loop);
+	Py_CLEAR(state->operation);
+	Py_CLEAR(state->object);
+	Py_CLEAR(state->lock);
+	Py_CLEAR(state->rlock);
+	Py_CLEAR(state->rwlock);
+	Py_CLEAR(state->owner_died);
+	Py_CLEAR(state->not_recoverable);
+	Py_CLEAR(state->empty);
+	Py_CLEAR(state->full);
+	Py_CLEAR(state->shut_down);
+	return 0;
+}
+
+static void module_free(void *module)
+{
+	module_clear(module);
+}
+
+static PyModuleDef_Slot module_slots[] = {
+	{ Py_mod_exec, exec },
+	{ 0 }
+};
+
+static struct PyModuleDef module_def = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "memwait._memwait",
+	.m_doc = "The objects of libmemwait in buffers; see memwait.",
+	.m_size = sizeof(struct state),
+	.m_methods = functions,
+	.m_slots = module_slots,
+	.m_traverse = module_traverse,
+	.m_clear = module_clear,
+	.m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__memwait(void)
+{
+	return PyModuleDef_Init(&module_def);
+}

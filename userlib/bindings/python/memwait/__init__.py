@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Locks, queues and more in shared memory, for threads and for asyncio, across processes.
+
+Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
+anything else that can be written to. create=True makes it; without that, what is there is used.
+Zeroed memory is an unlocked Lock and RWLock, a Condition, a Semaphore of value 0 and a WaitGroup of
+count 0; an RLock, Barrier or Queue must be created once. Layout says what lies where.
+
+    memory = SharedMemory(create=True, size=64)
+    lock = memwait.Lock(memory, create=True)
+    with lock: ...              # a thread; others run meanwhile, and ^C ends the wait
+    async with lock: ...        # a task; its event loop goes on
+
+Threads and tasks of all processes stand in one queue. A method NAME_async is NAME for tasks. A task
+that is cancelled takes nothing. All tasks of a thread are one owner: an RLock lets in each of them.
+
+An object holds its buffer, which cannot be closed before: call close() of the object first. Objects
+of a SharedMemory can be pickled, and so given to processes that are spawned; a child of fork() uses
+those that it has.
+
+Without the device /dev/memwait every operation is an OSError that says so; see available().
+"""
+
+import asyncio
+import collections
+import enum
+import functools
+import time
+
+from . import _memwait
+from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
+
+__all__ = [
+    "Barrier", "Condition", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied", "Queue",
+    "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
+]
+
+
+class _Hub:
+    """The memwait loop of an asyncio loop, which polls it, and with which it closes."""
+
+    def __init__(self, asyncio_loop):
+        self.loop = _memwait.Loop()
+        self.asyncio_loop = asyncio_loop
+        asyncio_loop.add_reader(self.loop.fileno(), self.dispatch)
+
+    @classmethod
+    def running(cls):
+        asyncio_loop = asyncio.get_running_loop()
+        hub = getattr(asyncio_loop, "_memwait_hub", None)
+        if hub is None:
+            hub = cls(asyncio_loop)
+            if not hasattr(asyncio_loop, "_memwait_hub"):
+                _close_with(asyncio_loop)
+            asyncio_loop._memwait_hub = hub
+        return hub
+
+    def dispatch(self):
+        try:
+            self.loop.dispatch()
+        except OSError:
+            # Somebody has closed the descriptor.
+            self.asyncio_loop.remove_reader(self.loop.fileno())
+            self.asyncio_loop._memwait_hub = None
+            for operation in self.loop.close():
+                operation.callback(operation)
+            raise
+
+
+def _close_with(asyncio_loop):
+    """Nobody else would cancel what is pending, and others would wait behind it."""
+    asyncio_close = asyncio_loop.close
+
+    def close():
+        asyncio_close()
+        hub, asyncio_loop._memwait_hub = asyncio_loop._memwait_hub, None
+        if hub is not None:
+            hub.loop.close()
+
+    asyncio_loop.close = close
+
+
+def _wake(future, operation):
+    if not future.done():
+        future.set_result(None)
+
+
+def _begin(target, verb, timeout=None, argument=None):
+    """Begin an operation of an object in the running event loop; the future is for its end."""
+    hub = _Hub.running()
+    future = asyncio.get_running_loop().create_future()
+    wake = functools.partial(_wake, future)
+    return target._begin(hub.loop, wake, verb, timeout, argument), future
+
+
+async def _wait(target, verb, timeout=None, argument=None):
+    operation, future = _begin(target, verb, timeout, argument)
+    if operation.pending:
+        try:
+            await future
+        except BaseException:
+            # It may have ended, and this task not been told of it.
+            if not operation.cancel():
+                target._returned(operation.give_back())
+            raise
+    return operation.finish()
+
+
+def _attach(cls, buffer, offset, options):
+    return cls(buffer, offset, **options)
+
+
+class _Object:
+    __slots__ = ()
+
+    def _returned(self, item):
+        """What a cancelled task had got was given back."""
+
+    def _options(self):
+        return {}
+
+    def __reduce__(self):
+        if not hasattr(self.buffer, "buf"):
+            raise TypeError(f"cannot pickle a {type(self).__name__} of a buffer without a name: "
+                            "attach by name and offset")
+        return _attach, (type(self), self.buffer, self.offset, self._options())
+
+    def __repr__(self):
+        state = "closed" if self.closed else f"at {self.offset:#x}"
+        return f"<memwait.{type(self).__name__} {state}>"
+
+
+class _Acquired:
+    """`async with` for what has acquire(), release() and acquire_async()."""
+
+    __slots__ = ()
+
+    async def __aenter__(self):
+        if not self.acquire(False):
+            await self.acquire_async()
+
+    async def __aexit__(self, kind, value, traceback):
+        self.release()
+
+
+class _Lock(_Acquired, _Object):
+    __slots__ = ()
+
+    async def acquire_async(self, timeout=None):
+        """acquire() for tasks. False: not within timeout seconds."""
+        return await _wait(self, _memwait.LOCK, timeout)
+
+    async def __aexit__(self, kind, value, traceback):
+        # A coroutine that was closed in a condition must not release what others have.
+        abandoned = getattr(self, "_abandoned", False)
+        self._abandoned = False
+        if kind is not GeneratorExit or not abandoned:
+            self.release()
+
+    def _options(self):
+        return {"repair": self.repair}
+
+
+class Lock(_Lock, _memwait.Lock):
+    """Lock(buffer, offset=0, *, create=False, fair=False, repair=None, private=False)
+
+    A lock as threading.Lock, which any thread may release.
+
+    fair: it is handed over in the order of waiting; else whoever finds it free takes it.
+    repair: a function. When a process has died with the lock, the next one that takes it calls this
+        with the lock taken. If it raises, the lock is unlocked and nobody can take it again:
+        NotRecoverable. All users give one: without it, such a user gets OwnerDied, and others
+        NotRecoverable. Such a lock is released by the thread that has it.
+    private: of one process. Waiting costs less.
+
+    fair, private and whether there is a repair are properties of the lock in the buffer, set by
+    create=True.
+    """
+
+    __slots__ = ("__weakref__", "_abandoned")
+    SIZE = _memwait.LOCK_SIZE
+
+
+class RLock(_Lock, _memwait.RLock):
+    """RLock(buffer, offset=0, *, create=False, fair=False, repair=None, private=False)
+
+    A lock that its owner can take again, as threading.RLock. It must be created: zeroed memory is a
+    Lock. The tasks of a thread are one owner. See Lock.
+    """
+
+    __slots__ = ("__weakref__", "_abandoned")
+    SIZE = _memwait.LOCK_SIZE
+
+
+class Condition(_Object, _memwait.Condition):
+    """Condition(buffer, offset=0, *, lock, create=False, private=False)
+
+    A condition variable as threading.Condition, of a Lock or RLock.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.CONDITION_SIZE
+
+    async def acquire_async(self, timeout=None):
+        """acquire() for tasks."""
+        return await self.lock.acquire_async(timeout)
+
+    async def __aenter__(self):
+        await self.lock.__aenter__()
+
+    async def __aexit__(self, kind, value, traceback):
+        await self.lock.__aexit__(kind, value, traceback)
+
+    def wait_for(self, predicate, timeout=None):
+        """Wait until predicate() is true, and return what it returned last."""
+        end = None if timeout is None else time.monotonic() + timeout
+        result = predicate()
+        while not result:
+            if not self.wait(None if end is None else end - time.monotonic()):
+                return predicate()
+            result = predicate()
+        return result
+
+    async def wait_async(self, timeout=None):
+        """wait() for tasks. A task that is cancelled takes the lock again before it leaves."""
+        operation, future = _begin(self, _memwait.WAIT, timeout)
+        if operation.pending:
+            try:
+                await future
+            except BaseException as error:
+                if not operation.cancel():
+                    operation.give_back()
+                elif isinstance(error, asyncio.CancelledError):
+                    await self._lock_again()
+                else:
+                    # The coroutine is closed, and cannot wait.
+                    self.lock._abandoned = True
+                raise
+            if operation.cancel():
+                # By its loop, which has lost its descriptor.
+                await self._lock_again()
+        return operation.finish()
+
+    async def _lock_again(self):
+        while True:
+            try:
+                await self.lock.acquire_async()
+                return
+            except asyncio.CancelledError:
+                pass
+
+    async def wait_for_async(self, predicate, timeout=None):
+        """wait_for() for tasks."""
+        end = None if timeout is None else time.monotonic() + timeout
+        result = predicate()
+        while not result:
+            if not await self.wait_async(None if end is None else end - time.monotonic()):
+                return predicate()
+            result = predicate()
+        return result
+
+    def _options(self):
+        return {"lock": self.lock}
+
+
+class Semaphore(_Acquired, _Object, _memwait.Semaphore):
+    """Semaphore(buffer, offset=0, *, value=1, create=False, private=False)
+
+    A semaphore as threading.Semaphore. value is for create=True.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.SEMAPHORE_SIZE
+
+    async def acquire_async(self, timeout=None):
+        """acquire() for tasks. False: not within timeout seconds."""
+        return await _wait(self, _memwait.WAIT, timeout)
+
+
+class _Side(_Acquired, _memwait.Side):
+    """One side of an RWLock, which is used as a lock."""
+
+    __slots__ = ("_rwlock", "_verb")
+
+    def __new__(cls, rwlock, write):
+        self = super().__new__(cls, rwlock, write)
+        self._rwlock = rwlock
+        self._verb = _memwait.WRITE if write else _memwait.READ
+        return self
+
+    async def acquire_async(self, timeout=None):
+        """acquire() for tasks. False: not within timeout seconds."""
+        return await _wait(self._rwlock, self._verb, timeout)
+
+
+class RWLock(_Object, _memwait.RWLock):
+    """RWLock(buffer, offset=0, *, create=False, fair=False, prefer_writer=False, repair=None,
+    private=False)
+
+    A read-write lock: many have its `reader` at a time, or one its `writer`. Both are used as a
+    Lock is: acquire(), release(), acquire_async(), with, async with.
+
+    Readers are preferred. fair: in the order of waiting. prefer_writer: the first writer that waits
+    precedes later readers. repair: as of a Lock, if a writer dies; a reader that dies stays one.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.RWLOCK_SIZE
+
+    @property
+    def reader(self):
+        """The lock that many have at a time."""
+        return _Side(self, False)
+
+    @property
+    def writer(self):
+        """The lock that excludes all others."""
+        return _Side(self, True)
+
+    def _options(self):
+        return {"repair": self.repair}
+
+
+class Barrier(_Object, _memwait.Barrier):
+    """Barrier(buffer, offset=0, *, parties, create=False, private=False)
+
+    parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
+    cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.BARRIER_SIZE
+
+    async def wait_async(self, timeout=None):
+        """wait() for tasks."""
+        return await _wait(self, _memwait.WAIT, timeout)
+
+
+class WaitGroup(_Object, _memwait.WaitGroup):
+    """WaitGroup(buffer, offset=0, *, count=0, create=False, private=False)
+
+    A count, and a wait until it is 0.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.WAITGROUP_SIZE
+
+    async def wait_async(self, timeout=None):
+        """wait() for tasks. False: not within timeout seconds."""
+        return await _wait(self, _memwait.WAIT, timeout)
+
+
+class Queue(_Object, _memwait.Queue):
+    """Queue(buffer, offset=0, *, item_size, maxsize, create=False, private=False)
+
+    A queue as queue.Queue, of items that are bytes, all of item_size. It is a channel of libmemwait.
+    item_size and maxsize are for create=True; one that is there knows its own.
+
+    put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
+
+    An item that a task had got when it was cancelled goes to the next get(): of any process if the
+    queue is empty, else of this object, before those in the queue.
+    """
+
+    __slots__ = ("__weakref__", "_kept")
+
+    def __init__(self, *args, **kwargs):
+        self._kept = collections.deque()
+
+    @staticmethod
+    def size(item_size, maxsize):
+        """How many bytes a queue needs."""
+        return _memwait.queue_size(item_size, maxsize)
+
+    def get(self, block=True, timeout=None):
+        """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
+        if self._kept:
+            return self._kept.popleft()
+        return super().get(block, timeout)
+
+    def get_nowait(self):
+        """get(block=False)"""
+        return self.get(False)
+
+    def put_nowait(self, item):
+        """put(item, block=False)"""
+        self.put(item, False)
+
+    async def get_async(self, timeout=None):
+        """get() for tasks."""
+        if self._kept:
+            return self._kept.popleft()
+        return await _wait(self, _memwait.RECV, timeout)
+
+    async def put_async(self, item, timeout=None):
+        """put() for tasks. If the task is cancelled, the item may have been sent."""
+        await _wait(self, _memwait.SEND, timeout, item)
+
+    def empty(self):
+        """True if there is no item, out of date at once."""
+        return not self.qsize()
+
+    def full(self):
+        """True if there is no room, out of date at once."""
+        return self.qsize() >= self.maxsize
+
+    def qsize(self):
+        """The number of items, out of date at once."""
+        return super().qsize() + len(self._kept)
+
+    def _returned(self, item):
+        # While the queue has items nobody waits for one: there is no hurry, but an order to keep.
+        if item is None:
+            return
+        try:
+            if not super().qsize():
+                self.put_nowait(item)
+                return
+        except Exception:
+            pass
+        self._kept.append(item)
+
+
+class Outcome(enum.IntEnum):
+    """How a wait on a Word has ended."""
+
+    OK = 0
+    NOT_EQUAL = 1
+    TIMED_OUT = 2
+
+
+class Word(_Object, _memwait.Word):
+    """Word(buffer, offset=0, *, size=4, private=False)
+
+    An integer of 1, 2, 4 or 8 bytes, and those who wait for it: Atomics of ECMAScript. A wait is
+    over by a notify, not by a change.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def wait(self, expected, timeout=None):
+        """Wait while the word is as expected, until a notify: Outcome.OK, NOT_EQUAL, TIMED_OUT."""
+        return Outcome(super().wait(expected, timeout))
+
+    async def wait_async(self, expected, timeout=None):
+        """wait() for tasks."""
+        return Outcome(await _wait(self, _memwait.COMPARE, timeout, expected))
+
+    async def watch(self, expected):
+        """Wait if the word is as expected; then yield the number of notifies each time that some came.
+
+        Notifies between two steps are added up. Those that are left at the end pass to others. Use
+        contextlib.aclosing() if you leave the loop early.
+        """
+        hub = _Hub.running()
+        loop = asyncio.get_running_loop()
+        count, future = 0, None
+
+        def told(operation):
+            nonlocal count
+            count += operation.count
+            if future is not None and not future.done():
+                future.set_result(None)
+
+        operation = self._begin(hub.loop, told, _memwait.WATCH, None, expected)
+        try:
+            while operation.pending or count:
+                if not count:
+                    future = loop.create_future()
+                    await future
+                    future = None
+                told_of, count = count, 0
+                if told_of:
+                    yield told_of
+            operation.finish()
+        finally:
+            operation.cancel()
+
+
+class Layout:
+    """Layout(**fields): what lies where in a buffer.
+
+    A field is a class, as memwait.Lock; (memwait.Queue, item_size, maxsize); or a number of bytes.
+    layout["name"] is its offset, and layout.size what all need.
+
+        layout = Layout(lock=Lock, jobs=(Queue, 64, 100), table=4096)
+        memory = SharedMemory(create=True, size=layout.size)
+        lock = Lock(memory, layout["lock"], create=True)
+    """
+
+    #: What each field is aligned to: a cache line.
+    ALIGN = 64
+
+    def __init__(self, **fields):
+        self.size = 0
+        self.offsets = {}
+        for name, field in fields.items():
+            self.offsets[name] = self.size
+            self.size += -(-self._size(field) // self.ALIGN) * self.ALIGN
+
+    @staticmethod
+    def _size(field):
+        if isinstance(field, int):
+            if field < 0:
+                raise ValueError("a field has no negative size")
+            return field
+        if isinstance(field, tuple):
+            return field[0].size(*field[1:])
+        if field is Word:
+            return 8
+        return field.SIZE
+
+    def __getitem__(self, name):
+        return self.offsets[name]
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}: {offset}" for name, offset in self.offsets.items())
+        return f"<memwait.Layout {fields}; size {self.size}>"
