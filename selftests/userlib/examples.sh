@@ -3,7 +3,7 @@
 # Runs the examples of the library and of its manual pages: each ends by itself, and says by its
 # exit status whether it has found what it expects (4: not on this kernel). A program of pthreads says the
 # same when it has moved to the library: NAME-memwait as NAME. What a page shows prints what the page
-# says that it prints, NAME.txt, whose licence no page shows.
+# says that it prints, NAME.txt, whose licence no page shows. None leaves a file behind.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
 cd "$(dirname "$0")" || exit 1
 
@@ -16,10 +16,17 @@ if [ -z "$programs" ]; then
 	exit 4
 fi
 
+# Where a program, or the library for it, would leave one: here, and where files are shared.
+files()
+{
+	find . /tmp /dev/shm -maxdepth 1
+}
+before=$(files)
+
 echo "TAP version 13"
 # shellcheck disable=SC2086
 set -- $programs
-echo "1..$#"
+echo "1..$(($# + 1))"
 bad=0
 number=0
 for program; do
@@ -46,4 +53,13 @@ for program; do
 	esac
 done
 rm -f /tmp/example.out /tmp/classic.out
+number=$((number + 1))
+left=$(files | grep -vxF "$before")
+if [ -z "$left" ]; then
+	echo "ok $number no file is left"
+else
+	echo "$left" | sed 's/^/# /'
+	echo "not ok $number no file is left"
+	bad=1
+fi
 exit $bad
