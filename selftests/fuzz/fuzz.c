@@ -71,7 +71,6 @@ static void *thread_main(void *arg)
 
 static void ignore_signal(int sig)
 {
-	(void)sig;
 }
 
 /* The child: runs the threads, and interrupts those that wait. */

@@ -21,7 +21,6 @@ static int call_notify_many(int fd, uint32_t *word)
 	void *array = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 			   0);
 
-	(void)word;
 	return array == MAP_FAILED ? -ENOMEM : mw_notify_many(fd, array, LONG_ARRAY, NULL);
 }
 
@@ -192,7 +191,6 @@ static int *both_may_stay;
 
 static void let_both_stay(int sig)
 {
-	(void)sig;
 	store(both_may_stay, 1);
 }
 
@@ -228,7 +226,6 @@ static int call_group(int fd, uint32_t *word)
 	uint64_t id;
 	int ret;
 
-	(void)word;
 	both_may_stay = shared_page(4096);
 	pages.file = memfd_create("pages", 0);
 	pages.uffd = syscall(SYS_userfaultfd, O_CLOEXEC);

@@ -90,7 +90,6 @@ static bool do_nothing(struct operation *op)
 {
 	uint64_t end = now() + NSEC_PER_SEC / 2;
 
-	(void)op;
 	while (now() < end)
 		;
 	return true;

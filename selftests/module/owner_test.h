@@ -219,7 +219,6 @@ static inline void *exit_thread(void *arg)
 
 static inline void *outlive(void *arg)
 {
-	(void)arg;
 	pause();
 	return NULL;
 }

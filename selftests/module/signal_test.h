@@ -10,7 +10,6 @@ static volatile sig_atomic_t handled;
 
 static inline void count_signal(int sig)
 {
-	(void)sig;
 	handled++;
 }
 

@@ -111,7 +111,6 @@ static inline void called_from_line(memwait_op_t *op, int result, void *data)
 {
 	struct standing *standing = data;
 
-	(void)op;
 	standing->result = result;
 	standing->called++;
 	if (result && result != ETIMEDOUT)

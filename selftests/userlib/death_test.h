@@ -88,7 +88,6 @@ static inline int hold_it(void *arg)
 
 static inline void *outlive(void *arg)
 {
-	(void)arg;
 	pause();
 	return NULL;
 }

@@ -323,7 +323,6 @@ static int call_word(struct guarded *g, enum form how, const struct timespec *ti
 	bool woken = false;
 	int ret;
 
-	(void)op;
 	CHECK_OK(memwait_owner(&id));
 	if (change_word(&g->word, &old, id))
 		return 0;
@@ -549,7 +548,6 @@ static void use_in_callback(memwait_op_t *op, int ret, void *data)
 {
 	struct in_callback *in = data;
 
-	(void)op;
 	in->calls++;
 	enter(in->object, ret);
 	put_hand(in->object, GIVING);
@@ -589,7 +587,6 @@ static int pick_lock(void)
 
 static void use_locks(int unused)
 {
-	(void)unused;
 	while (running()) {
 		int o = pick_lock();
 

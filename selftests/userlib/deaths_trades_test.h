@@ -180,7 +180,6 @@ static void send_items(int unused)
 	struct item item;
 	int ret;
 
-	(void)unused;
 	do {
 		time = soon_time();
 		ret = EAGAIN;
@@ -230,7 +229,6 @@ static void receive_items(int unused)
 	struct item item;
 	int ret;
 
-	(void)unused;
 	do {
 		time = soon_time();
 		store(&me->receiving, 1);
@@ -286,7 +284,6 @@ static void meet(int unused)
 {
 	struct timespec time;
 
-	(void)unused;
 	while (running()) {
 		give_way();
 		time = soon_time();
@@ -351,7 +348,6 @@ static void await_all(uint32_t epoch)
 
 static void help(int unused)
 {
-	(void)unused;
 	while (running()) {
 		uint32_t epoch = load(&area->epoch);
 
@@ -387,7 +383,6 @@ static void task_ended(memwait_op_t *op, int ret, void *data)
 {
 	struct task *task = data;
 
-	(void)op;
 	task->pending = false;
 	task->end(task, ret);
 }
@@ -486,7 +481,6 @@ static int begin_meet(struct task *task)
 
 static void end_meet(struct task *task, int ret)
 {
-	(void)task;
 	return_from_barrier(ret);
 }
 
@@ -555,7 +549,6 @@ static void juggle(int unused)
 	bool all_pend;
 	size_t i;
 
-	(void)unused;
 	for (i = 0; i < ARRAY_SIZE(tasks); i++)
 		CHECK_OK(memwait_op_init(&tasks[i].op, my_loop, task_ended, &tasks[i]));
 	while (running()) {

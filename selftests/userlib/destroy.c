@@ -25,7 +25,6 @@ static int in_handler, may_leave;
 
 static void keep(int signal)
 {
-	(void)signal;
 	__atomic_add_fetch(&in_handler, 1, __ATOMIC_RELEASE);
 	sleep_until(get(&may_leave));
 }

@@ -14,7 +14,6 @@ static void on_signal(int number)
 {
 	int saved = errno;
 
-	(void)number;
 	handle();
 	/* What it calls leaves errno alone. */
 	if (errno != saved)
@@ -95,7 +94,6 @@ static void go_on(memwait_op_t *op, int result, void *data)
 {
 	struct busy *busy = data;
 
-	(void)result;
 	busy->calls++;
 	busy->calls_after += handled;
 	if (busy->calls >= busy->most)

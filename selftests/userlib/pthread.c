@@ -314,7 +314,6 @@ static long signals;
 
 static void count_signal(int signal)
 {
-	(void)signal;
 	add_one(&signals);
 }
 

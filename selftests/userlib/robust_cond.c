@@ -40,7 +40,6 @@ static void has_waited(memwait_op_t *op, int result, void *data)
 {
 	struct waiting *waiting = data;
 
-	(void)op;
 	waiting->result = result;
 	waiting->calls++;
 	give_mutex_back(waiting);

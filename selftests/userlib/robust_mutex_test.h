@@ -56,7 +56,6 @@ static inline void got(memwait_op_t *op, int result, void *data)
 {
 	struct getting *getting = data;
 
-	(void)op;
 	getting->result = result;
 	getting->calls++;
 	give_back(getting);

@@ -47,7 +47,6 @@ static void has_entered(memwait_op_t *op, int result, void *data)
 {
 	struct entering *entering = data;
 
-	(void)op;
 	entering->result = result;
 	entering->calls++;
 	leave_rwlock(entering);

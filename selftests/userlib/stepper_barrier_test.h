@@ -21,7 +21,6 @@ static int meet(struct objects *objects, int me)
 {
 	struct timespec deadline = patience();
 
-	(void)me;
 	return note_serial(objects, memwait_barrier_clockwait(&objects->barrier, CLOCK_MONOTONIC,
 							      &deadline));
 }

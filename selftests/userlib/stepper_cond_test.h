@@ -16,7 +16,6 @@ static int await_cond(struct objects *objects, int me)
 	struct timespec deadline = patience();
 	int err, result;
 
-	(void)me;
 	err = memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &deadline);
 	err = mend(objects, err);
 	if (err)

@@ -21,7 +21,6 @@ OPERATION(close_all, close_range(STDERR_FILENO + 1, ~0U, 0))
 
 static int keep_mutex(struct objects *objects, int me)
 {
-	(void)me;
 	return lock_mutex(objects);
 }
 
@@ -87,7 +86,6 @@ static int visit(struct objects *objects, int me)
 	struct timespec deadline = patience();
 	int err, i;
 
-	(void)me;
 	for (i = 0; i < (scene->kind & ROBUST ? 2 : 1); i++) {
 		err = memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &deadline);
 		err = visit_once(objects, err);
@@ -100,7 +98,6 @@ static int visit(struct objects *objects, int me)
 /* Where nobody else is any more. */
 static int try_to_visit(struct objects *objects, int me)
 {
-	(void)me;
 	return visit_once(objects, memwait_mutex_trylock(&objects->mutex));
 }
 
@@ -342,7 +339,6 @@ static memwait_op_t op;
 
 static void store_result(memwait_op_t *called, int result, void *data)
 {
-	(void)called;
 	*(int *)data = result;
 }
 

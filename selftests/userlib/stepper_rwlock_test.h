@@ -16,7 +16,6 @@ STAGE_CALL(make_written_rwlock, make_rwlock(stage) || wrlock(&scene->objects))
 
 static int keep_rwlock(struct objects *objects, int me)
 {
-	(void)me;
 	return wrlock(objects);
 }
 
@@ -61,7 +60,6 @@ static int read_visit(struct objects *objects, int me)
 {
 	struct timespec deadline = patience();
 
-	(void)me;
 	return visit_rwlock(objects, memwait_rwlock_clockrdlock(&objects->rwlock, CLOCK_MONOTONIC,
 								&deadline), false);
 }
@@ -70,7 +68,6 @@ static int write_visit(struct objects *objects, int me)
 {
 	struct timespec deadline = patience();
 
-	(void)me;
 	return visit_rwlock(objects, memwait_rwlock_clockwrlock(&objects->rwlock, CLOCK_MONOTONIC,
 								&deadline), true);
 }

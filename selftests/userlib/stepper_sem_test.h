@@ -23,7 +23,6 @@ static int take(struct objects *objects, int me)
 {
 	struct timespec deadline = patience();
 
-	(void)me;
 	return memwait_sem_clockwait(&objects->sem, CLOCK_MONOTONIC, &deadline);
 }
 

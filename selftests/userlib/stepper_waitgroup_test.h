@@ -14,7 +14,6 @@ static int await_group(struct objects *objects, int me)
 {
 	struct timespec deadline = patience();
 
-	(void)me;
 	return memwait_waitgroup_clockwait(&objects->group, CLOCK_MONOTONIC, &deadline);
 }
 

@@ -40,7 +40,6 @@ BOARD_CALL(give_rwlock, memwait_rwlock_unlock(&board->rwlock))
 
 static int set_up_sem(struct board *board, unsigned int kind)
 {
-	(void)kind;
 	return memwait_sem_init(&board->sem, 0, 0);
 }
 

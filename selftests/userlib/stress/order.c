@@ -54,8 +54,6 @@ static void await_turn(int turn)
 
 static void called_back(memwait_op_t *ended, int result, void *arg)
 {
-	(void)ended;
-	(void)arg;
 	CHECK(!result || result == MEMWAIT_BARRIER_SERIAL_THREAD);
 }
 

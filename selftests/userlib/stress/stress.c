@@ -214,7 +214,6 @@ static void *cancel_and_go_on(void *arg)
 	long i;
 	int ret;
 
-	(void)arg;
 	for (i = 0; !over(i); i++) {
 		struct using_op *using = &using_ops[i % OPS];
 
@@ -373,7 +372,6 @@ static void take_turns_by_callback(memwait_op_t *op, int result, void *data)
 {
 	uint32_t now;
 
-	(void)data;
 	CHECK(result == MEMWAIT_OK);
 	for (;;) {
 		now = __atomic_load_n(&turn, __ATOMIC_ACQUIRE);
@@ -540,7 +538,6 @@ static void *take_tickets(void *arg)
 	long i;
 	int ret;
 
-	(void)arg;
 	CHECK(!memwait_mutex_lock(&monitor.mutex));
 	for (i = 0;; i++) {
 		while (!tickets && !closed) {
@@ -568,7 +565,6 @@ static void go_on_taking(memwait_op_t *op, int result, void *data)
 	static long attempts;	/* as all of this, protected by the mutex */
 	struct timespec time;
 
-	(void)data;
 	for (;;) {
 		CHECK_RESULT(result, ETIMEDOUT);
 		/* All of them: once it is closed nobody tells of those that are left. */
@@ -710,7 +706,6 @@ static void meet_by_callback(memwait_op_t *op, int result, void *data)
 {
 	static bool last;
 
-	(void)data;
 	for (;;) {
 		long round = loop_meetings / 3 + 1;
 
@@ -762,7 +757,6 @@ static void *work(void *arg)
 
 static void group_done(memwait_op_t *op, int result, void *data)
 {
-	(void)op;
 	CHECK(!result);
 	*(bool *)data = true;
 }
@@ -832,7 +826,6 @@ static void *send_parcels(void *arg)
 	long i;
 	int ret;
 
-	(void)arg;
 	for (i = 1; !over(i); i++) {
 		parcel = (struct parcel){ i, i };
 		time = soon(i % 64 * 1000);
@@ -852,7 +845,6 @@ static void *receive_parcels(void *arg)
 	long i;
 	int ret;
 
-	(void)arg;
 	for (i = 0;; i++) {
 		time = soon(i % 64 * 1000);
 		ret = i % 4 ? memwait_channel_recv(channel, &parcel) :
@@ -890,7 +882,6 @@ static void *cancel_receiving(void *arg)
 {
 	long i;
 
-	(void)arg;
 	for (i = 0; !over(i); i++) {
 		struct parcel_op *receiving = &parcel_ops[i % OPS];
 
@@ -1001,8 +992,6 @@ static void *stop_them(void *arg)
 
 static void count_call(memwait_op_t *op, int result, void *data)
 {
-	(void)op;
-	(void)result;
 	++*(long *)data;
 }
 
@@ -1014,7 +1003,6 @@ static void *cancel_and_free(void *arg)
 	long *calls, i;
 	int ret;
 
-	(void)arg;
 	for (i = 0; !over(i); i++) {
 		calls = calloc(1, sizeof(*calls));
 		CHECK(calls && !memwait_op_init(&op, loop, count_call, calls));
