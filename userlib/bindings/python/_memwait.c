@@ -57,6 +57,9 @@ struct object {
 	PyObject *repair;		/* or NULL */
 	struct object *lock;		/* of a condition */
 	int size;			/* bytes of a word */
+	unsigned int depth;		/* of a lock: how often its owner has taken it here */
+	unsigned int forks;		/* that depth is of */
+	bool recursive;
 };
 
 struct request {
@@ -85,6 +88,7 @@ struct operation {
 	int result;
 	unsigned int count;
 	unsigned int forks;
+	unsigned int depth;		/* of the lock of a condition, before */
 };
 
 /* A side of a read-write lock. */
@@ -366,6 +370,7 @@ static void let_go(struct object *self)
 struct thread {
 	memwait_loop_t *loop;
 	unsigned int forks;
+	bool busy;
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -391,32 +396,51 @@ static void set_up_threads(void)
 		abort();
 }
 
-/* Returns NULL with an exception set. */
-static memwait_loop_t *thread_loop(void)
+/*
+ * Returns a loop for one wait, or NULL with an exception set. A wait of a signal's handler, within
+ * another one, has a loop for itself: it must not end the other one's operation.
+ */
+static memwait_loop_t *loop_take(void)
 {
 	struct thread *thread = pthread_getspecific(thread_key);
+	memwait_loop_t *loop;
 	int ret;
 
-	if (thread && thread->forks == forks)
-		return thread->loop;
-	if (thread) {
+	if (thread && thread->forks != forks) {
+		/* A wait that a handler has forked in returns its own. */
+		if (thread->busy)
+			thread->loop = NULL;
 		pthread_setspecific(thread_key, NULL);
 		thread_end(thread);
+		thread = NULL;
 	}
-	thread = malloc(sizeof(*thread));
-	if (!thread)
-		return (void *)PyErr_NoMemory();
-	thread->forks = forks;
-	ret = memwait_loop_new(&thread->loop);
-	if (ret) {
-		free(thread);
+	if (thread && !thread->busy) {
+		thread->busy = true;
+		return thread->loop;
+	}
+	ret = memwait_loop_new(&loop);
+	if (ret)
 		return fail(ret);
-	}
-	if (pthread_setspecific(thread_key, thread)) {
-		thread_end(thread);
+	if (thread)
+		return loop;
+	thread = malloc(sizeof(*thread));
+	if (!thread || pthread_setspecific(thread_key, thread)) {
+		free(thread);
+		memwait_loop_close(loop);
 		return (void *)PyErr_NoMemory();
 	}
-	return thread->loop;
+	*thread = (struct thread){ .loop = loop, .forks = forks, .busy = true };
+	return loop;
+}
+
+static void loop_return(memwait_loop_t *loop)
+{
+	struct thread *thread = pthread_getspecific(thread_key);
+
+	if (thread && thread->loop == loop)
+		thread->busy = false;
+	else
+		memwait_loop_close(loop);
 }
 
 struct wait {
@@ -478,35 +502,37 @@ static int wait_sleep(struct wait *wait, int fd)
 static int wait_for(struct object *self, enum verb verb, const struct request *request,
 		    int *result)
 {
-	memwait_loop_t *loop = thread_loop();
 	struct wait wait = { .done = false };
+	memwait_loop_t *loop = loop_take();
 	int ret;
 
 	*result = 0;
-	if (!loop || memwait_op_init(&wait.op, loop, wait_done, &wait))
+	if (!loop)
 		return -1;
+	memwait_op_init(&wait.op, loop, wait_done, &wait);
 	*result = begin(self, verb, request, &wait.op);
-	if (*result != PENDING)
+	if (*result != PENDING) {
+		loop_return(loop);
 		return 0;
+	}
 	hold(self);
-	/* A handler may wait, too, and dispatch this one. */
-	while (!wait.done && !(ret = PyErr_CheckSignals())) {
-		ret = wait_sleep(&wait, memwait_loop_fd(loop));
-		if (ret)
-			break;
-		ret = memwait_loop_dispatch(loop);
-		if (ret < 0) {
-			fail(ret);
-			break;
+	do {
+		ret = PyErr_CheckSignals();
+		if (!ret)
+			ret = wait_sleep(&wait, memwait_loop_fd(loop));
+		if (!ret) {
+			ret = memwait_loop_dispatch(loop);
+			if (ret < 0)
+				fail(ret);
 		}
-	}
+	} while (ret >= 0 && !wait.done);
 	let_go(self);
-	if (wait.done) {
+	if (wait.done)
 		*result = wait.result;
-		return 0;
-	}
-	memwait_op_cancel(&wait.op);
-	return -1;
+	else
+		memwait_op_cancel(&wait.op);
+	loop_return(loop);
+	return wait.done ? 0 : -1;
 }
 
 /* Results */
@@ -546,6 +572,21 @@ static int inherit(struct object *self)
 	return -1;
 }
 
+/*
+ * Only a condition asks, for an RLock that ^C makes it take again. In a child of fork() the depth
+ * was the parent's.
+ */
+static unsigned int depth(const struct object *self)
+{
+	return self->forks == forks ? self->depth : 0;
+}
+
+static void set_depth(struct object *self, unsigned int depth)
+{
+	self->depth = depth;
+	self->forks = forks;
+}
+
 /* True: has it. */
 static PyObject *acquired(struct object *self, int result)
 {
@@ -553,8 +594,10 @@ static PyObject *acquired(struct object *self, int result)
 	case EOWNERDEAD:
 		if (inherit(self))
 			return NULL;
-		__attribute__((fallthrough));
+		set_depth(self, 1);
+		Py_RETURN_TRUE;
 	case 0:
+		set_depth(self, depth(self) + 1);
 		Py_RETURN_TRUE;
 	case EBUSY:
 	case EAGAIN:
@@ -898,8 +941,11 @@ static PyObject *give(struct object *self)
 	if (!is_open(self))
 		return NULL;
 	ret = unlock(self);
-	if (!ret)
+	if (!ret) {
+		if (depth(self))
+			self->depth--;
 		Py_RETURN_NONE;
+	}
 	if (ret != EPERM)
 		return fail(ret);
 	PyErr_SetString(PyExc_RuntimeError, "cannot release un-acquired lock");
@@ -961,6 +1007,7 @@ static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs
 		Py_DECREF(self);
 		return NULL;
 	}
+	self->recursive = kind == MEMWAIT_MUTEX_RECURSIVE;
 	kind |= fair ? MEMWAIT_MUTEX_FAIR : 0;
 	kind |= self->repair ? MEMWAIT_MUTEX_ROBUST : 0;
 	kind |= private ? MEMWAIT_PRIVATE : 0;
@@ -1061,21 +1108,24 @@ static bool cond_is_open(const struct object *self)
 }
 
 /*
- * After ^C: the caller's block ends by releasing the lock, and must not release another one's. So
- * no second ^C ends this.
+ * After ^C: the caller's block ends by releasing the lock, as often as it has taken it, and must
+ * not release another owner's. So no second ^C ends this.
  */
-static void lock_again(struct object *self)
+static void lock_again(struct object *self, unsigned int times)
 {
 	PyObject *type, *value, *traceback, *locked;
+	struct object *lock = self->lock;
 	int ret;
 
 	PyErr_Fetch(&type, &value, &traceback);
 	hold(self);
 	Py_BEGIN_ALLOW_THREADS
-	ret = memwait_mutex_lock(self->lock->address);
+	ret = memwait_mutex_lock(lock->address);
 	Py_END_ALLOW_THREADS
 	let_go(self);
-	locked = acquired(self->lock, ret);
+	locked = acquired(lock, ret);
+	while (locked && depth(lock) < times && !memwait_mutex_lock(lock->address))
+		lock->depth++;
 	if (locked) {
 		PyErr_Restore(type, value, traceback);
 		Py_DECREF(locked);
@@ -1092,18 +1142,22 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	static const char *const names[] = { "timeout", NULL };
 	struct object *self = (struct object *)object;
 	struct request request = { .item = NULL };
-	PyObject *timeout;
+	PyObject *timeout, *ret = NULL;
+	unsigned int times;
 	int result;
 
 	if (!cond_is_open(self) || parse(names, &timeout, args, nargs, kwnames) ||
 	    set_deadline(&request, timeout) < 0)
 		return NULL;
-	if (wait_for(self, WAIT, &request, &result)) {
-		if (result == PENDING)
-			lock_again(self);
-		return NULL;
-	}
-	return outcome(self, WAIT, result, NULL);
+	/* Others take the lock meanwhile. */
+	times = self->lock->recursive ? depth(self->lock) : 1;
+	set_depth(self->lock, 0);
+	if (!wait_for(self, WAIT, &request, &result))
+		ret = outcome(self, WAIT, result, NULL);
+	else if (result == PENDING)
+		lock_again(self, times);
+	set_depth(self->lock, times);
+	return ret;
 }
 
 static PyObject *cond_done(int ret)
@@ -1973,6 +2027,9 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 /* The caller has a reference, as the list's goes. */
 static void operation_end(struct operation *self, int result)
 {
+	/* Its condition has taken the lock again, as often as before. */
+	if (self->object->lock && result != ECANCELED)
+		set_depth(self->object->lock, self->depth);
 	self->result = result;
 	if (self->next)
 		self->next->link = self->link;
@@ -2218,6 +2275,7 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	self->result = 0;
 	self->count = 0;
 	self->forks = forks;
+	self->depth = target->lock ? depth(target->lock) : 0;
 	PyObject_GC_Track(self);
 	if (set_deadline(&self->request, timeout) < 0 || set_argument(self, argument) ||
 	    memwait_op_init(&self->op, self->loop->loop, operation_done, self)) {
@@ -2226,6 +2284,8 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	}
 	result = begin(target, self->verb, &self->request, &self->op);
 	if (result == PENDING) {
+		if (target->lock)
+			set_depth(target->lock, 0);
 		hold(target);
 		self->next = self->loop->pending;
 		self->link = &self->loop->pending;

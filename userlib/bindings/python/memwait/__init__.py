@@ -167,10 +167,10 @@ class Lock(_Lock, _memwait.Lock):
     A lock as threading.Lock, which any thread may release.
 
     fair: it is handed over in the order of waiting; else whoever finds it free takes it.
-    repair: a function. When a process has died with the lock, the next one that takes it calls this
-        with the lock taken. If it raises, the lock is unlocked and nobody can take it again:
-        NotRecoverable. All users give one: without it, such a user gets OwnerDied, and others
-        NotRecoverable. Such a lock is released by the thread that has it.
+    repair: a function. When an owner has died with the lock, the next owner calls this, with the
+        lock taken. If it raises, the lock is unlocked and cannot be taken again: NotRecoverable.
+        All users give a function: a user without gets OwnerDied, and all others NotRecoverable.
+        Such a lock is released by the thread that has it.
     private: of one process. Waiting costs less.
 
     fair, private and whether there is a repair are properties of the lock in the buffer, set by
@@ -195,7 +195,8 @@ class RLock(_Lock, _memwait.RLock):
 class Condition(_Object, _memwait.Condition):
     """Condition(buffer, offset=0, *, lock, create=False, private=False)
 
-    A condition variable as threading.Condition, of a Lock or RLock.
+    A condition variable as threading.Condition, of a Lock or RLock. A task that is cancelled has an
+    RLock once afterwards, however often it had taken it.
     """
 
     __slots__ = ("__weakref__",)
