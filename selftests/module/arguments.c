@@ -46,6 +46,7 @@ FIXTURE_VARIANT(memwait)
 	size_t flags;			/* of the call */
 	uint32_t known_flags;
 	size_t reserved[4];
+	size_t results[2];		/* may be 0 when a word is refused */
 };
 
 /* Not all use everything. */
@@ -166,6 +167,7 @@ FIXTURE_VARIANT_ADD(memwait, requeue)
 	.cmd = MEMWAIT_IOC_REQUEUE, .fill = fill_requeue, .result = MEMWAIT_OK,
 	.words = WORDS_OF_REQUEUE,
 	.reserved = { AT(requeue.reserved) },
+	.results = { AT(requeue.woken), AT(requeue.moved) },
 };
 
 /* Nothing would be done if it were right. */
@@ -182,6 +184,7 @@ FIXTURE_VARIANT_ADD(memwait, requeue_none)
 	.cmd = MEMWAIT_IOC_REQUEUE, .fill = fill_requeue_none, .result = MEMWAIT_NOT_EQUAL,
 	.words = WORDS_OF_REQUEUE,
 	.reserved = { AT(requeue.reserved) },
+	.results = { AT(requeue.woken), AT(requeue.moved) },
 };
 
 FILL(fill_notify_wait)
@@ -259,18 +262,20 @@ FIXTURE_VARIANT_ADD(memwait, change)
 	.cmd = MEMWAIT_IOC_CHANGE_NOTIFY, .fill = fill_change, .result = 1,
 	.words = { { AT(change.notify.addr), AT(change.notify.flags), MEMWAIT_PRIVATE, IS_READ } },
 	.reserved = { AT(change.reserved) },
+	.results = { AT(change.old) },
 };
 
 /* One call after another, each with a waiter on @a and right arguments at first. */
 struct calls {
 	unsigned long cmd;
 	void (*fill)(struct block *block, uint32_t *a, uint32_t *b, uint64_t id);
+	const size_t *results;
 	int fd;
 	struct block *block;
 	uint32_t *a, *b;
 };
 
-#define CALLS	((struct calls) { variant->cmd, variant->fill, self->fd,		\
+#define CALLS	((struct calls) { variant->cmd, variant->fill, variant->results, self->fd,	\
 				  private_page(self->page), self->word + 2, self->word + 3 })
 
 static uint32_t *u32_at(struct calls *c, size_t offset)
@@ -311,6 +316,7 @@ static void refuse(struct __test_metadata *_metadata, struct calls *c, unsigned 
 		   int error, const char *what, uint64_t number)
 {
 	struct block was = *c->block;
+	int i;
 
 	/* The results of an entry, unless it was not looked at. */
 	if (cmd == MEMWAIT_IOC_WAIT_ASYNC) {
@@ -320,6 +326,9 @@ static void refuse(struct __test_metadata *_metadata, struct calls *c, unsigned 
 	EXPECT_EQ(error, xioctl(c->fd, cmd, c->block)) {
 		TH_LOG("%s %#llx", what, (unsigned long long)number);
 	}
+	for (i = 0; i < 2 && c->results[i]; i++)
+		if ((error == -EFAULT || error == -EOPNOTSUPP) && !*u32_at(c, c->results[i]))
+			memset((char *)&was + c->results[i], 0, sizeof(uint32_t));
 	EXPECT_EQ(0, memcmp(&was, c->block, sizeof(was))) {
 		TH_LOG("%s %#llx: written to", what, (unsigned long long)number);
 	}
