@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* A loop receives until the sender ends or dies, which it learns from a robust mutex. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memwait.h>
+
+#define CAPACITY	8
+
+static memwait_mutex_t *alive;	/* locked by the sender as long as it lives */
+static memwait_sem_t *begun;
+static memwait_channel_t *channel;
+static pid_t sender;
+static int item;
+
+static void *share(size_t size)
+{
+	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+static int send_some(void)
+{
+	int i;
+
+	if (memwait_mutex_lock(alive) || memwait_sem_post(begun))
+		return 1;
+	for (i = 1; i <= 2; i++)
+		if (memwait_channel_send(channel, &i))
+			return 1;
+	pause();	/* until it is killed */
+	return memwait_channel_close(channel) || memwait_mutex_unlock(alive) ? 1 : 0;
+}
+
+static void receive(memwait_op_t *op, int result, void *data)
+{
+	(void)data;
+	for (; !result; result = memwait_channel_recv_async(channel, &item, op)) {
+		printf("received %d\n", item);
+		if (item == 2)
+			kill(sender, SIGKILL);
+	}
+	if (result == EPIPE)
+		printf("nothing more will come\n");
+}
+
+/* The loop has the mutex: the sender is gone. What it has sent is still received. */
+static void is_gone(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)data;
+	printf("the sender %s\n", result == EOWNERDEAD ? "died" : "ended");
+	memwait_channel_close(channel);
+}
+
+int main(void)
+{
+	struct pollfd fd = { .events = POLLIN };
+	memwait_op_t death, reception;
+	memwait_loop_t *loop;
+
+	alive = share(sizeof(*alive));
+	begun = share(sizeof(*begun));
+	channel = share(memwait_channel_size(sizeof(item), CAPACITY));
+	if (alive == MAP_FAILED || begun == MAP_FAILED || channel == MAP_FAILED ||
+	    memwait_mutex_init(alive, MEMWAIT_MUTEX_ROBUST) ||
+	    memwait_channel_init(channel, 0, sizeof(item), CAPACITY))
+		return 1;
+	sender = fork();
+	if (!sender)
+		_exit(send_some());
+	if (sender < 0 || memwait_loop_new(&loop) ||
+	    memwait_op_init(&death, loop, is_gone, NULL) ||
+	    memwait_op_init(&reception, loop, receive, NULL) ||
+	    memwait_sem_wait(begun) || memwait_mutex_lock_async(alive, &death) != EINPROGRESS)
+		return 1;
+	receive(&reception, memwait_channel_recv_async(channel, &item, &reception), NULL);
+	fd.fd = memwait_loop_fd(loop);
+	while (memwait_loop_pending(loop))
+		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+			return 1;
+	return waitpid(sender, NULL, 0) < 0;
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* A program of pthreads whose lock an event loop now waits for, too. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include <memwait/pthread.h>	/* the last one: the names below are libmemwait's */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int count;
+
+/* As it was. */
+static void *work(void *arg)
+{
+	pthread_mutex_lock(&mutex);
+	count++;
+	pthread_mutex_unlock(&mutex);
+	return arg;
+}
+
+/* New: what the loop does when it has the lock. */
+static void have_lock(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)data;
+	if (result)
+		return;
+	count++;
+	pthread_mutex_unlock(&mutex);
+}
+
+int main(void)
+{
+	struct pollfd fd = { .events = POLLIN };
+	memwait_loop_t *loop;
+	pthread_t thread;
+	memwait_op_t op;
+	int result;
+
+	pthread_mutex_lock(&mutex);
+	if (pthread_create(&thread, NULL, work, NULL) ||
+	    memwait_loop_new(&loop) || memwait_op_init(&op, loop, have_lock, NULL))
+		return 1;
+	result = memwait_mutex_lock_async(&mutex, &op);
+	if (result != EINPROGRESS)
+		return 1;
+	pthread_mutex_unlock(&mutex);
+	fd.fd = memwait_loop_fd(loop);
+	while (memwait_loop_pending(loop))
+		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+			return 1;
+	pthread_join(thread, NULL);
+	printf("a thread and a loop have counted to %d\n", count);
+	return 0;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* A real-time thread takes a value that an ordinary one makes, and is never late for it. */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <memwait.h>
+
+/* MEMWAIT_PRIVATE: within a process. Such a wait does not look up what is mapped. */
+static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_PRIVATE);
+static memwait_sem_t is_late = MEMWAIT_SEM_INIT_PRIVATE(0);
+static int value;	/* protected by the mutex */
+
+/* What takes time, or can fail, is done before time counts. */
+static int prepare(void)
+{
+	struct sched_param param = { .sched_priority = 50 };
+	uint64_t id;
+	int err = memwait_available();	/* opens the device */
+
+	if (!err)
+		err = memwait_owner(&id);	/* robust mutexes, and others, need it */
+	if (!err && mlockall(MCL_CURRENT | MCL_FUTURE))
+		err = -errno;
+	if (!err)
+		err = -pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
+	if (err)
+		printf("%s\n", memwait_strerror(err));
+	return err;
+}
+
+static int take_value(int *last, long ms)
+{
+	struct timespec deadline;
+	int err;
+
+	clock_gettime(CLOCK_MONOTONIC, &deadline);
+	deadline.tv_sec += (deadline.tv_nsec + ms * 1000000) / 1000000000;
+	deadline.tv_nsec = (deadline.tv_nsec + ms * 1000000) % 1000000000;
+	err = memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &deadline);
+	if (err)
+		return err;
+	*last = value;
+	return memwait_mutex_unlock(&mutex);
+}
+
+static void *control(void *arg)
+{
+	int last = 0;
+
+	if (prepare())
+		return NULL;
+	if (take_value(&last, 5) == ETIMEDOUT)
+		printf("in time, with the last value, %d\n", last);
+	if (memwait_sem_post(&is_late) || take_value(&last, 10000))
+		return NULL;
+	printf("in time, with a new value, %d\n", last);
+	return arg;
+}
+
+int main(void)
+{
+	pthread_t thread;
+	void *done;
+
+	/* It works, and does not let go of the lock. */
+	if (memwait_mutex_lock(&mutex) || pthread_create(&thread, NULL, control, &mutex) ||
+	    memwait_sem_wait(&is_late))
+		return 1;
+	value = 1;
+	if (memwait_mutex_unlock(&mutex) || pthread_join(thread, &done))
+		return 1;
+	return done ? 0 : 1;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Waits that end without what was waited for: by a time-out, or by a signal. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <memwait.h>
+
+static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
+static memwait_sem_t sem = MEMWAIT_SEM_INIT(0);
+
+/* Deadlines are absolute, so a wait that is begun again does not take longer. */
+static struct timespec after_ms(long ms)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	time.tv_sec += (time.tv_nsec + ms * 1000000) / 1000000000;
+	time.tv_nsec = (time.tv_nsec + ms * 1000000) % 1000000000;
+	return time;
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+static void have_item(memwait_op_t *op, int result, void *data)
+{
+	(void)op;
+	(void)data;
+	printf("loop: %s\n", result == ETIMEDOUT ? "timed out" : "has an item");
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_handler = nothing };	/* no SA_RESTART */
+	struct timespec deadline;
+	memwait_loop_t *loop;
+	memwait_op_t op;
+	int result;
+
+	/* A thread and a time-out. It has the lock already. */
+	if (memwait_mutex_lock(&mutex))
+		return 1;
+	deadline = after_ms(20);
+	result = memwait_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &deadline);
+	printf("thread: %s\n", result == ETIMEDOUT ? "timed out" : "locked");
+
+	/* A thread and a signal, which comes again: the first may come before the wait. */
+	sigaction(SIGALRM, &action, NULL);
+	ualarm(20000, 20000);
+	result = memwait_sem_wait(&sem);
+	ualarm(0, 0);
+	printf("thread: %s\n", result == EINTR ? "interrupted" : "has an item");
+
+	/* A loop and a time-out, which the callback is told. */
+	if (memwait_loop_new(&loop) || memwait_op_init(&op, loop, have_item, NULL))
+		return 1;
+	deadline = after_ms(20);
+	result = memwait_sem_clockwait_async(&sem, CLOCK_MONOTONIC, &deadline, &op);
+	if (result != EINPROGRESS)
+		have_item(&op, result, NULL);
+	return memwait_loop_run(loop) < 0;
+}
