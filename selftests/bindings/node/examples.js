@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+'use strict';
+// The README's example prints what the README says, and the examples end by themselves.
+const { assert, place, test } = require('./harness');
+const { spawnSync } = require('child_process');
+const fs = require('fs');
+const os = require('os');
+const path = require('path');
+
+// In a checkout, or in the guest.
+const folder = ['../../../userlib/bindings/node', '../userlib/node']
+	.map((folder) => path.join(__dirname, folder)).find((folder) => fs.existsSync(folder));
+
+function run(program)
+{
+	// The package is found by its name also where its folder has another.
+	const modules = fs.mkdtempSync(path.join(os.tmpdir(), 'modules-'));
+	try {
+		fs.symlinkSync(path.dirname(place), path.join(modules, 'memwait'));
+		const { stdout, stderr, status } = spawnSync(process.execPath, [program], {
+			encoding: 'utf8', timeout: 50000, env: { ...process.env, NODE_PATH: modules },
+		});
+		assert.strictEqual(stderr, '');
+		assert.strictEqual(status, 0);
+		return stdout;
+	} finally {
+		fs.rmSync(modules, { recursive: true });
+	}
+}
+
+test('the example of the README', () => {
+	const readme = fs.readFileSync(path.join(folder, 'README.md'), 'utf8');
+	const [, source] = /```js\n(.*?)```/s.exec(readme);
+	const [, printed] = /```console\n\$ node readme\.js\n(.*?)```/s.exec(readme);
+	const temporary = fs.mkdtempSync(path.join(os.tmpdir(), 'readme-'));
+	const program = path.join(temporary, 'readme.js');
+	try {
+		fs.writeFileSync(program, source);
+		assert.strictEqual(run(program), printed);
+	} finally {
+		fs.rmSync(temporary, { recursive: true });
+	}
+});
+
+test('two processes take turns', () => {
+	assert.strictEqual(run(path.join(folder, 'examples/turns.js')), 'ping\npong\n'.repeat(3));
+});
+
+test('clients of a server wait for another process', () => {
+	assert.strictEqual(run(path.join(folder, 'examples/server.js')), 'version 1\n'.repeat(3));
+});

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+'use strict';
+/*
+ * test(name, function): in the order of calls, each with a minute. worker() and child() run a function's text
+ * in a thread or a process, with memwait, map()'s buffer of a file that all share, and send(): what it sends
+ * is got by next(). A child that is started before it is needed costs no time.
+ */
+const assert = require('assert');
+const fs = require('fs');
+const path = require('path');
+const { fork } = require('child_process');
+const { Worker } = require('worker_threads');
+
+const place = require.resolve(process.env.MEMWAIT_NODE || 'memwait');
+const memwait = require(place);
+const SIZE = 65536;
+const file = path.join(fs.existsSync('/dev/shm') ? '/dev/shm' : '/tmp', `memwait-node-${process.pid}`);
+const buffer = memwait.map(file, SIZE);
+const processes = new Set();
+process.on('exit', () => {
+	fs.rmSync(file, { force: true });
+	processes.forEach((child) => child.kill('SIGKILL'));
+});
+
+const tests = [];
+
+function test(name, run)
+{
+	tests.push({ name, run });
+}
+
+function skip(name, reason)
+{
+	tests.push({ name: `${name} # SKIP ${reason}` });
+}
+
+// Resolved when something is so.
+async function until(is)
+{
+	while (!is())
+		await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+async function runTests()
+{
+	console.log('TAP version 13');
+	console.log(`1..${tests.length}`);
+	let bad = 0;
+	for (const [i, { name, run }] of tests.entries()) {
+		if (!run) {
+			console.log(`ok ${i + 1} ${name}`);
+			continue;
+		}
+		let timer;
+		const late = new Promise((resolve, reject) => {
+			timer = setTimeout(() => reject(new Error('a minute has passed')), 60000);
+		});
+		const start = process.hrtime.bigint();
+		try {
+			new Uint8Array(buffer).fill(0);
+			await Promise.race([run(), late]);
+			const ms = (process.hrtime.bigint() - start) / 1000000n;
+			console.log(`ok ${i + 1} ${name} # ${ms} ms`);
+		} catch (error) {
+			bad++;
+			console.log(`not ok ${i + 1} ${name}`);
+			console.log(String(error.stack).replace(/^/gm, '# '));
+		}
+		clearTimeout(timer);
+	}
+	process.exit(bad ? 1 : 0);
+}
+
+// Messages in order, for one that waits.
+class Peer {
+	#messages = [];
+	#wanted = [];
+
+	got(message) {
+		if (this.#wanted.length)
+			this.#wanted.shift()(message);
+		else
+			this.#messages.push(message);
+	}
+
+	next() {
+		if (this.#messages.length)
+			return Promise.resolve(this.#messages.shift());
+		return new Promise((resolve) => this.#wanted.push(resolve));
+	}
+}
+
+const prelude = `
+const memwait = require(${JSON.stringify(place)});
+const buffer = memwait.map(${JSON.stringify(file)}, ${SIZE});
+const i32 = new Int32Array(buffer), i64 = new BigInt64Array(buffer);
+`;
+
+// @shared: a SharedArrayBuffer instead of the file.
+function worker(run, shared)
+{
+	const peer = new Peer();
+	const source = `
+		const { parentPort, workerData } = require('worker_threads');
+		const send = (message) => parentPort.postMessage(message);
+		${shared ? prelude.replace(/const buffer.*;/, 'const buffer = workerData;') : prelude}
+		(${run})();`;
+	const thread = new Worker(source, { eval: true, workerData: shared });
+	thread.on('message', (message) => peer.got(message));
+	thread.on('error', (error) => peer.got(error));
+	const ended = new Promise((resolve) => thread.on('exit', resolve));
+	return { next: () => peer.next(), terminate: () => thread.terminate(), ended, thread };
+}
+
+// It waits for run(), once.
+function child()
+{
+	const peer = new Peer();
+	const started = fork(path.join(__dirname, 'child.js'), [],
+			     { env: { ...process.env, MEMWAIT_PRELUDE: prelude } });
+	processes.add(started);
+	started.on('message', (message) => peer.got(message));
+	const ended = new Promise((resolve) => {
+		started.on('exit', (code, signal) => resolve(signal ?? code));
+	});
+	return {
+		run(source) {
+			started.send(`(${source})();`);
+			return this;
+		},
+		next: () => peer.next(),
+		kill: () => started.kill('SIGKILL'),
+		ended,
+	};
+}
+
+// How many wait for any word of an object.
+function sleepers(byteOffset, size)
+{
+	const i32 = new Int32Array(buffer);
+	let all = 0;
+	for (let i = byteOffset / 4; i < (byteOffset + size) / 4; i++)
+		all += memwait.waiters(i32, i);
+	return all;
+}
+
+module.exports = { assert, buffer, child, file, memwait, place, runTests, skip, sleepers, test, until, worker };

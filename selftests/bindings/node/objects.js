@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+'use strict';
+// Mutex, Condition, Semaphore and Channel in one thread.
+const { assert, buffer, memwait, sleepers, test, until } = require('./harness');
+const { Mutex, Condition, Semaphore, Channel } = memwait;
+const fs = require('fs');
+
+const item = (n) => Uint8Array.of(n, 0, 0, n);
+
+function aborted()
+{
+	const controller = new AbortController();
+	controller.abort();
+	return controller.signal;
+}
+
+test('objects: bad input', async () => {
+	for (const Class of [Mutex, Condition, Semaphore, Channel]) {
+		for (const other of [undefined, null, 0, {}, 'x', new ArrayBuffer(64), Buffer.alloc(64),
+				     new Uint8Array(buffer)])
+			assert.throws(() => new Class(other), TypeError);
+		for (const offset of [1, 4, -8, buffer.byteLength - 8, buffer.byteLength + 8, Infinity])
+			assert.throws(() => new Class(buffer, offset), RangeError);
+	}
+	for (const Class of [Mutex, Condition, Semaphore]) {
+		assert.ok(new Class(buffer, buffer.byteLength - Class.SIZE));
+		assert.throws(() => new Class(buffer, buffer.byteLength - Class.SIZE + 8), RangeError);
+		assert.throws(() => Class.prototype.destroy.call({}), TypeError);
+	}
+	assert.throws(() => new Channel(buffer), { code: 'EINVAL' });
+	for (const [size, capacity] of [[0, 1], [1, 0], [1.5, 1], [4, 2 ** 30 + 1], [2 ** 32, 1], ['4', 1]]) {
+		assert.throws(() => Channel.init(buffer, 0, size, capacity), RangeError);
+		assert.throws(() => Channel.size(size, capacity), RangeError);
+	}
+	assert.throws(() => Channel.init(buffer, 0, 4, buffer.byteLength / 8), RangeError);
+	// A channel of which only the beginning is in the buffer.
+	const size = Channel.size(8, 4);
+	Channel.init(buffer, 0, 8, 4);
+	const fd = memwait.memfd(size - 8);
+	const short = memwait.map(fd, size - 8);
+	fs.closeSync(fd);
+	new Uint8Array(short).set(new Uint8Array(buffer, 0, size - 8));
+	assert.throws(() => new Channel(short), RangeError);
+	const channel = Channel.init(buffer, 4096, 4, 2);
+	for (const other of [undefined, 1, 'abcd', [1, 2, 3, 4], new ArrayBuffer(4)]) {
+		await assert.rejects(channel.send(other), TypeError);
+		assert.throws(() => channel.trySend(other), TypeError);
+	}
+	for (const length of [0, 3, 5])
+		assert.throws(() => channel.sendSync(new Uint8Array(length)), RangeError);
+	const mutex = Mutex.init(buffer, 8192);
+	for (const timeout of ['1', NaN, null, {}]) {
+		await assert.rejects(mutex.lock({ timeout }), TypeError);
+		assert.throws(() => mutex.lockSync({ timeout }), TypeError);
+	}
+	assert.throws(() => new Mutex(buffer, 0, { repair: 1 }), TypeError);
+	assert.throws(() => Mutex.init(buffer, 0, { fair: true, robust: true }), { code: 'EINVAL' });
+	assert.throws(() => Semaphore.init(buffer, 0, -1), RangeError);
+	assert.throws(() => Semaphore.init(buffer, 0, 2 ** 31), { code: 'EINVAL' });
+	await assert.rejects(Condition.init(buffer, 64).wait({}), TypeError);
+});
+
+test('mutex: first come, first served', async () => {
+	for (const memory of [buffer, new SharedArrayBuffer(64)]) {
+		const mutex = Mutex.init(memory, 0, { fair: true });
+		const order = [];
+		await mutex.lock();
+		assert.strictEqual(mutex.tryLock(), false);
+		assert.throws(() => mutex.destroy(), { code: 'EBUSY' });
+		const promises = [0, 1, 2, 3].map(async (n) => {
+			await mutex.withLock(async () => {
+				order.push(n);
+				await null;
+				order.push(n);
+			});
+		});
+		await assert.rejects(mutex.lock({ timeout: 5 }), { code: 'ETIMEDOUT', errno: -110 });
+		assert.throws(() => mutex.lockSync({ timeout: 5 }), { code: 'ETIMEDOUT' });
+		assert.throws(() => mutex.lockSync({ timeout: -5 }), { code: 'ETIMEDOUT' });
+		assert.deepStrictEqual(order, []);
+		mutex.unlock();
+		await Promise.all(promises);
+		assert.deepStrictEqual(order, [0, 0, 1, 1, 2, 2, 3, 3]);
+		assert.strictEqual(mutex.tryLock(), true);
+		mutex.unlock();
+		assert.throws(() => mutex.unlock(), { code: 'EPERM' });
+		mutex.destroy();
+	}
+});
+
+test('mutex: cancelled at each point', async () => {
+	const mutex = Mutex.init(buffer, 0, { fair: true });
+	await assert.rejects(mutex.lock({ signal: aborted() }), { name: 'AbortError' });
+	assert.strictEqual(mutex.tryLock(), true);
+	// While it waits: the next one has its place.
+	const controller = new AbortController();
+	const given = mutex.lock({ signal: controller.signal });
+	const next = mutex.lock();
+	const reason = new Error('given up');
+	controller.abort(reason);
+	await assert.rejects(given, (error) => error === reason);
+	mutex.unlock();
+	await next;
+	// When it has the mutex, and is not told yet: the next one gets it.
+	const late = new AbortController();
+	const told = mutex.lock({ signal: late.signal });
+	const after = mutex.lock();
+	mutex.unlock();
+	late.abort();
+	await assert.rejects(told, { name: 'AbortError' });
+	await after;
+	// When it is told: the mutex is locked.
+	const last = new AbortController();
+	const locked = mutex.lock({ signal: last.signal });
+	mutex.unlock();
+	await locked;
+	last.abort();
+	assert.strictEqual(mutex.tryLock(), false);
+	mutex.unlock();
+	mutex.destroy();
+});
+
+test('mutex: errorcheck knows its thread', async () => {
+	const mutex = Mutex.init(buffer, 0, { errorcheck: true });
+	await mutex.lock();
+	await assert.rejects(mutex.lock(), { code: 'EDEADLK' });
+	assert.throws(() => mutex.lockSync(), { code: 'EDEADLK' });
+	mutex.unlock();
+	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
+	await assert.rejects(mutex.withLock(() => {
+		throw new RangeError('mine');
+	}), RangeError);
+	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
+});
+
+test('condition: signals, time-outs and cancels', async () => {
+	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
+	const order = [];
+	const wait = async (n, options) => {
+		await mutex.lock();
+		order.push([n, await condition.wait(mutex, options)]);
+		assert.strictEqual(mutex.tryLock(), false);
+		mutex.unlock();
+	};
+	const waits = [wait(0), wait(1), wait(2), wait(3)];
+	await until(() => sleepers(64, Condition.SIZE) === 4);
+	condition.notify();
+	await waits[0];
+	condition.notify(2);
+	await Promise.all(waits.slice(0, 3));
+	condition.notifyAll();
+	await Promise.all(waits);
+	await wait(4, { timeout: 2 });
+	assert.deepStrictEqual(order, [[0, true], [1, true], [2, true], [3, true], [4, false]]);
+	mutex.lockSync();
+	assert.strictEqual(condition.waitSync(mutex, { timeout: 2 }), false);
+	assert.strictEqual(mutex.tryLock(), false);
+	const controller = new AbortController();
+	const given = condition.wait(mutex, { signal: controller.signal });
+	assert.strictEqual(mutex.tryLock(), true);
+	controller.abort();
+	mutex.unlock();
+	await assert.rejects(given, { name: 'AbortError' });
+	// It is locked, as after any wait.
+	assert.strictEqual(mutex.tryLock(), false);
+	mutex.unlock();
+	await assert.rejects(condition.wait(mutex), { code: 'EPERM' });
+	condition.destroy();
+	mutex.destroy();
+});
+
+test('semaphore', async () => {
+	const semaphore = Semaphore.init(buffer, 0, 2);
+	assert.strictEqual(semaphore.value, 2);
+	await semaphore.acquire();
+	semaphore.acquireSync();
+	assert.strictEqual(semaphore.tryAcquire(), false);
+	await assert.rejects(semaphore.acquire({ timeout: 2 }), { code: 'ETIMEDOUT' });
+	assert.throws(() => semaphore.acquireSync({ timeout: 2 }), { code: 'ETIMEDOUT' });
+	const controller = new AbortController();
+	const given = semaphore.acquire({ signal: controller.signal });
+	const next = semaphore.acquire();
+	semaphore.release();
+	controller.abort();
+	await assert.rejects(given, { name: 'AbortError' });
+	await next;
+	assert.strictEqual(semaphore.value, 0);
+	semaphore.release();
+	assert.strictEqual(semaphore.tryAcquire(), true);
+	semaphore.destroy();
+});
+
+test('channel', async () => {
+	const channel = Channel.init(buffer, 0, 4, 2), other = new Channel(buffer);
+	assert.strictEqual(other.itemSize, 4);
+	assert.strictEqual(channel.tryRecv(), undefined);
+	const early = other.recv();
+	await channel.send(item(1));
+	assert.deepStrictEqual(await early, item(1));
+	await channel.send(item(2));
+	assert.strictEqual(channel.trySend(new DataView(item(3).buffer)), true);
+	assert.strictEqual(channel.trySend(item(4)), false);
+	assert.strictEqual(channel.length, 2);
+	assert.throws(() => channel.sendSync(item(4), { timeout: 1 }), { code: 'ETIMEDOUT' });
+	// What is sent is what it was at the call.
+	const bytes = item(4);
+	const late = channel.send(bytes);
+	bytes.fill(9);
+	assert.deepStrictEqual(channel.recvSync(), item(2));
+	await late;
+	const controller = new AbortController();
+	const given = channel.send(item(5), { signal: controller.signal });
+	controller.abort();
+	await assert.rejects(given, { name: 'AbortError' });
+	assert.deepStrictEqual(channel.tryRecv(), item(3));
+	channel.sendSync(item(6));
+	channel.close();
+	assert.throws(() => channel.close(), { code: 'EPIPE' });
+	await assert.rejects(channel.send(item(7)), { code: 'EPIPE' });
+	const rest = [];
+	for await (const got of other)
+		rest.push(got[0]);
+	assert.deepStrictEqual(rest, [4, 6]);
+	assert.throws(() => channel.recvSync(), { code: 'EPIPE' });
+	channel.destroy();
+	assert.throws(() => channel.tryRecv(), { code: 'EINVAL' });
+	await assert.rejects(channel.recv(), { code: 'EINVAL' });
+});
+
+test('channel: a cancelled receiver takes nothing', async () => {
+	const channel = Channel.init(buffer, 0, 4, 2);
+	const controller = new AbortController();
+	const given = channel.recv({ signal: controller.signal });
+	const next = channel.recv();
+	await channel.send(item(1));
+	controller.abort();
+	await assert.rejects(given, { name: 'AbortError' });
+	assert.deepStrictEqual(await next, item(1));
+	channel.destroy();
+});
+
+test('neither memory nor descriptors are lost', async () => {
+	const view = new Int32Array(buffer);
+	// What is lost with an item is seen.
+	const SIZE = 60000;
+	const channel = Channel.init(buffer, 64, SIZE, 1);
+	const bytes = new Uint8Array(SIZE);
+	const round = async (n) => {
+		for (let i = 0; i < n; i++) {
+			const fd = memwait.memfd(4096);
+			const mapped = memwait.map(fd, 4096);
+			fs.closeSync(fd);
+			const mutex = Mutex.init(mapped);
+			await mutex.lock();
+			const controller = new AbortController();
+			const given = [mutex.lock({ signal: controller.signal }),
+				       channel.recv({ signal: controller.signal })];
+			controller.abort();
+			await Promise.allSettled(given);
+			const waits = [1, 2, 3, 4].map(() => memwait.waitAsync(view, 0, 0).value);
+			memwait.notify(view, 0);
+			await Promise.all(waits);
+			const got = channel.recv();
+			channel.sendSync(bytes);
+			await got;
+			await channel.recv({ timeout: 0 }).catch(() => undefined);
+			assert.strictEqual(channel.tryRecv(), undefined);
+		}
+		// What is collected is finalized later, by immediates.
+		for (let i = 0; i < 3; i++) {
+			global.gc();
+			await new Promise((resolve) => setImmediate(resolve));
+		}
+		const ours = (file) => file.includes('memwait');
+		return {
+			rss: process.memoryUsage().rss,
+			descriptors: fs.readdirSync('/proc/self/fd').filter((fd) => {
+				try {
+					return ours(fs.readlinkSync(`/proc/self/fd/${fd}`));
+				} catch {
+					return false;
+				}
+			}).length,
+			mappings: fs.readFileSync('/proc/self/maps', 'latin1').split('\n').filter(ours).length,
+		};
+	};
+	await round(50);
+	const before = await round(50);
+	const after = await round(250);
+	console.log(`# ${JSON.stringify(before)}, ${JSON.stringify(after)}`);
+	assert.strictEqual(after.descriptors, before.descriptors);
+	assert.ok(after.mappings <= before.mappings + 20);
+	assert.ok(after.rss < before.rss + 190 * SIZE);
+});

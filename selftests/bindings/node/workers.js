@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+'use strict';
+// Threads: blocking waits, and their ends.
+const { assert, buffer, memwait, sleepers, test, until, worker } = require('./harness');
+const { Mutex, Condition, Semaphore, Channel, wait, waitAsync, notify } = memwait;
+
+const view = new Int32Array(buffer);
+
+test('worker: blocks until it is notified, or until its time', async () => {
+	const thread = worker(() => {
+		send(memwait.wait(i32, 0, 0));
+		send(memwait.wait(i64, 1, 0n, 60000));
+		send(memwait.wait(i32, 0, 0, 20));
+		const mutex = new memwait.Mutex(buffer, 64);
+		mutex.lockSync();
+		mutex.unlock();
+		send('had it');
+	});
+	const mutex = Mutex.init(buffer, 64);
+	mutex.lockSync();
+	await until(() => memwait.waiters(view, 0) === 1);
+	assert.strictEqual(notify(view, 0), 1);
+	assert.strictEqual(await thread.next(), 'ok');
+	await until(() => memwait.waiters(view, 2) === 1);
+	assert.strictEqual(notify(new BigInt64Array(buffer), 1), 1);
+	assert.strictEqual(await thread.next(), 'ok');
+	assert.strictEqual(await thread.next(), 'timed-out');
+	await until(() => sleepers(64, Mutex.SIZE) > 0);
+	mutex.unlock();
+	assert.strictEqual(await thread.next(), 'had it');
+	assert.strictEqual(await thread.ended, 0);
+});
+
+test('worker: a slept thread stays in its place', async () => {
+	// Many slices, and messages to the worker, which wake its event loop.
+	const thread = worker(() => send(memwait.wait(i32, 0, 0)));
+	await until(() => memwait.waiters(view, 0) === 1);
+	const second = waitAsync(view, 0, 0);
+	for (let i = 0; i < 10; i++) {
+		thread.thread.postMessage(i);
+		await new Promise((resolve) => setTimeout(resolve, 30));
+		assert.strictEqual(memwait.waiters(view, 0), 2);
+	}
+	assert.strictEqual(notify(view, 0, 1), 1);
+	assert.strictEqual(await thread.next(), 'ok');
+	assert.strictEqual(notify(view, 0), 1);
+	assert.strictEqual(await second.value, 'ok');
+	await thread.ended;
+});
+
+test('terminate: ends each blocking wait at once, and nothing is consumed', async () => {
+	const mutex = Mutex.init(buffer, 64, { fair: true }), held = Mutex.init(buffer, 128);
+	const condition = Condition.init(buffer, 192), semaphore = Semaphore.init(buffer, 256);
+	const channel = Channel.init(buffer, 512, 4, 1), full = Channel.init(buffer, 1024, 4, 1);
+	await mutex.lock();
+	await full.send(new Uint8Array(4));
+	const blocked = [
+		[() => memwait.wait(i32, 0, 0), 0, 4],
+		[() => new memwait.Mutex(buffer, 64).lockSync(), 64, 32],
+		[() => {
+			const mutex = new memwait.Mutex(buffer, 128);
+			mutex.lockSync();
+			new memwait.Condition(buffer, 192).waitSync(mutex);
+		}, 192, 48],
+		[() => new memwait.Semaphore(buffer, 256).acquireSync(), 256, 16],
+		[() => new memwait.Channel(buffer, 512).recvSync(), 512, 192],
+		[() => new memwait.Channel(buffer, 1024).sendSync(new Uint8Array(4)), 1024, 192],
+	];
+	let best = Infinity;
+	for (const [run, place, size] of blocked) {
+		const thread = worker(`() => { (${run})(); send('it went on'); }`);
+		await until(() => sleepers(place, size) > 0);
+		const start = process.hrtime.bigint();
+		assert.strictEqual(await thread.terminate(), 1);
+		best = Math.min(best, Number(process.hrtime.bigint() - start) / 1e6);
+		assert.strictEqual(sleepers(place, size), 0);
+	}
+	console.log(`# the fastest end took ${best.toFixed(1)} ms`);
+	mutex.unlock();
+	await mutex.lock();
+	assert.strictEqual(held.tryLock(), true);
+	semaphore.release();
+	assert.strictEqual(semaphore.tryAcquire(), true);
+	assert.strictEqual(channel.trySend(new Uint8Array(4)), true);
+	assert.strictEqual(channel.length, 1);
+	assert.strictEqual(full.length, 1);
+	condition.destroy();
+});
+
+test('terminate: a wait that is woken then wakes the next', async () => {
+	const thread = worker(() => {
+		memwait.wait(i32, 0, 0);
+		for (;;)
+			;
+	});
+	await until(() => memwait.waiters(view, 0) === 1);
+	const second = waitAsync(view, 0, 0);
+	const end = thread.terminate();
+	await end;
+	assert.strictEqual(notify(view, 0, 1), 1);
+	assert.strictEqual(await second.value, 'ok');
+});
+
+test('terminate: promises that are pending end without a word', async () => {
+	const mutex = Mutex.init(buffer, 64, { fair: true });
+	const channel = Channel.init(buffer, 512, 4, 1);
+	await mutex.lock();
+	const thread = worker(() => {
+		for (let i = 0; i < 100; i++)
+			memwait.waitAsync(i32, 0, 0).value.then(() => send('it went on'));
+		new memwait.Mutex(buffer, 64).lock();
+		new memwait.Channel(buffer, 512).recv();
+		send('begun');
+	});
+	assert.strictEqual(await thread.next(), 'begun');
+	assert.strictEqual(memwait.waiters(view, 0), 100);
+	const last = waitAsync(view, 0, 0);
+	const next = mutex.lock();
+	assert.strictEqual(await thread.terminate(), 1);
+	assert.strictEqual(notify(view, 0), 1);
+	assert.strictEqual(await last.value, 'ok');
+	mutex.unlock();
+	await next;
+	assert.strictEqual(channel.trySend(new Uint8Array(4)), true);
+	assert.strictEqual(channel.length, 1);
+});
+
+test('process.exit() of a worker', async () => {
+	const thread = worker(() => {
+		memwait.waitAsync(i32, 0, 0).value.then(() => process.exit(7));
+		memwait.waitAsync(i32, 1, 0);
+		send('begun');
+	});
+	assert.strictEqual(await thread.next(), 'begun');
+	assert.strictEqual(notify(view, 0), 1);
+	assert.strictEqual(await thread.ended, 7);
+	assert.strictEqual(memwait.waiters(view, 1), 0);
+});
+
+test('several workers and promises at one mutex and one channel', async () => {
+	const mutex = Mutex.init(buffer, 64);
+	const channel = Channel.init(buffer, 512, 4, 4);
+	const work = () => {
+		const mutex = new memwait.Mutex(buffer, 64), channel = new memwait.Channel(buffer, 512);
+		for (let i = 0; i < 200; i++) {
+			mutex.lockSync();
+			i32[0]++;
+			mutex.unlock();
+			channel.sendSync(Int32Array.of(i));
+		}
+	};
+	const threads = [worker(work), worker(work)];
+	let sum = 0;
+	for (let i = 0; i < 400; i++) {
+		sum += new Int32Array((await channel.recv()).buffer)[0];
+		await mutex.withLock(() => view[0]++);
+	}
+	assert.strictEqual(sum, 2 * 199 * 100);
+	await Promise.all(threads.map(({ ended }) => ended));
+	assert.strictEqual(view[0], 800);
+	assert.strictEqual(channel.length, 0);
+});
+
+test('robust: the end of a worker that has it', async () => {
+	const states = [];
+	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => states.push(view[0]) });
+	const thread = worker(() => {
+		new memwait.Mutex(buffer, 64).lockSync();
+		i32[0] = 5;
+		send('locked');
+	});
+	assert.strictEqual(await thread.next(), 'locked');
+	await mutex.lock();
+	assert.deepStrictEqual(states, [5]);
+	mutex.unlock();
+	await mutex.lock();
+	mutex.unlock();
+	assert.deepStrictEqual(states, [5]);
+	await thread.ended;
+});

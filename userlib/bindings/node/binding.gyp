@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+# As npm builds it, against an installed libmemwait.
+{
+  "targets": [{
+    "target_name": "memwait",
+    "sources": ["memwait.c"],
+    "cflags": ["<!@(pkg-config --cflags memwait)", "-std=gnu11", "-Wall", "-Wextra"],
+    "libraries": ["<!@(pkg-config --libs memwait)", "-lm"],
+    "ldflags": ["-Wl,-z,nodelete"],
+  }]
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+// Types of memwait: see README.md. A failure is an Error with a code, such as ENOENT without the device.
+
+/// <reference types="node" />
+
+/** What map() returns, or any SharedArrayBuffer. */
+export type SharedMemory = ArrayBuffer | SharedArrayBuffer;
+
+/**
+ * Maps a file, or what a descriptor is of. A file that is not there is made; one that is shorter
+ * than size bytes grows. A SharedArrayBuffer where Node can make one of it. Anything else is an
+ * ArrayBuffer, of which postMessage() copies the contents: a worker calls map() itself.
+ */
+export function map(target: string | Buffer | URL | number, size: number): SharedMemory;
+
+/** A descriptor of size bytes of new memory without a name, for children or map(). */
+export function memfd(size: number): number;
+
+/** Whether /dev/memwait can be used. */
+export function available(): boolean;
+
+/** How many wait for a word: out of date at once, for tests and diagnosis. */
+export function waiters(typedArray: Int32Array | BigInt64Array, index: number): number;
+
+export type Outcome = 'ok' | 'not-equal' | 'timed-out';
+export type AsyncOutcome =
+	| { async: false; value: 'not-equal' | 'timed-out' }
+	| { async: true; value: Promise<'ok' | 'timed-out'> };
+
+/** As Atomics.wait(), also in memory of map(): blocks the thread. timeout is in milliseconds. */
+export function wait(typedArray: Int32Array, index: number, value: number, timeout?: number): Outcome;
+export function wait(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): Outcome;
+
+/** As Atomics.waitAsync(). */
+export function waitAsync(typedArray: Int32Array, index: number, value: number, timeout?: number): AsyncOutcome;
+export function waitAsync(typedArray: BigInt64Array, index: number, value: bigint, timeout?: number): AsyncOutcome;
+
+/** As Atomics.notify(): wakes up to count waiters of all processes, oldest first; returns how many. */
+export function notify(typedArray: Int32Array | BigInt64Array, index: number, count?: number): number;
+
+type EngineAtomics = typeof globalThis.Atomics;
+type OwnAtomics = { wait: typeof wait; waitAsync: typeof waitAsync; notify: typeof notify };
+
+/** The engine's, with these wait, waitAsync and notify, which know only each other's waiters. */
+export const Atomics: Omit<EngineAtomics, keyof OwnAtomics> & OwnAtomics;
+
+export interface BlockingOptions {
+	/** In milliseconds. When it has passed: code ETIMEDOUT. */
+	timeout?: number;
+}
+
+export interface Options extends BlockingOptions {
+	/** Gives the wait up, without having consumed anything. */
+	signal?: AbortSignal;
+}
+
+declare class SharedObject {
+	/** Code EBUSY: it is in use. */
+	destroy(): void;
+}
+
+export interface MutexOptions {
+	/** If the owner of a robust mutex has died, the next one runs this first, with the mutex locked. */
+	repair?: (mutex: Mutex) => void;
+}
+
+export interface MutexKind extends MutexOptions {
+	/** Handed over in order. Not with robust. */
+	fair?: boolean;
+	/** If its owner, a thread, dies, the next one repairs what it guards. */
+	robust?: boolean;
+	/** Owners are checked: codes EDEADLK and EPERM. */
+	errorcheck?: boolean;
+}
+
+/** A memwait_mutex_t. Zeroed memory is an unlocked one. */
+export class Mutex extends SharedObject {
+	static readonly SIZE: number;
+	static init(buffer: SharedMemory, byteOffset?: number, kind?: MutexKind): Mutex;
+	constructor(buffer: SharedMemory, byteOffset?: number, options?: MutexOptions);
+	lock(options?: Options): Promise<void>;
+	lockSync(options?: BlockingOptions): void;
+	tryLock(): boolean;
+	unlock(): void;
+	/** callback's result, with the mutex locked until its promise is settled. */
+	withLock<T>(callback: () => T | PromiseLike<T>, options?: Options): Promise<T>;
+}
+
+/** A memwait_cond_t. Zeroed memory is one. */
+export class Condition extends SharedObject {
+	static readonly SIZE: number;
+	static init(buffer: SharedMemory, byteOffset?: number): Condition;
+	constructor(buffer: SharedMemory, byteOffset?: number);
+	/** false: the time has passed. The mutex is locked in any case but code ENOTRECOVERABLE. */
+	wait(mutex: Mutex, options?: Options): Promise<boolean>;
+	waitSync(mutex: Mutex, options?: BlockingOptions): boolean;
+	notify(count?: number): void;
+	notifyAll(): void;
+}
+
+/** A memwait_sem_t. Zeroed memory is one of value 0. */
+export class Semaphore extends SharedObject {
+	static readonly SIZE: number;
+	static init(buffer: SharedMemory, byteOffset?: number, value?: number): Semaphore;
+	constructor(buffer: SharedMemory, byteOffset?: number);
+	acquire(options?: Options): Promise<void>;
+	acquireSync(options?: BlockingOptions): void;
+	tryAcquire(): boolean;
+	release(): void;
+	readonly value: number;
+}
+
+/** A memwait_channel_t: a bounded queue of items of one size. Code EPIPE: closed. */
+export class Channel extends SharedObject implements AsyncIterable<Uint8Array> {
+	/** In bytes. */
+	static size(itemSize: number, capacity: number): number;
+	static init(buffer: SharedMemory, byteOffset: number, itemSize: number, capacity: number): Channel;
+	/** Of a channel that is there. */
+	constructor(buffer: SharedMemory, byteOffset?: number);
+	readonly itemSize: number;
+	readonly length: number;
+	send(item: ArrayBufferView, options?: Options): Promise<void>;
+	sendSync(item: ArrayBufferView, options?: BlockingOptions): void;
+	trySend(item: ArrayBufferView): boolean;
+	recv(options?: Options): Promise<Uint8Array>;
+	recvSync(options?: BlockingOptions): Uint8Array;
+	tryRecv(): Uint8Array | undefined;
+	/** What was sent can be received. */
+	close(): void;
+	/** Until it is closed and empty. */
+	[Symbol.asyncIterator](): AsyncIterator<Uint8Array>;
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+'use strict';
+/*
+ * memwait for Node: see README.md and index.d.ts. What programs pass is checked here; memwait.c has
+ * the rest.
+ */
+const fs = require('fs');
+const path = require('path');
+const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').types;
+
+// Built by make beside this file, or by npm.
+const native = fs.existsSync(path.join(__dirname, 'memwait.node'))
+	? require('./memwait.node') : require('node-gyp-build')(__dirname);
+
+// As in memwait.c.
+const LOCK = 0, WAIT = 1, ACQUIRE = 2, SEND = 3, RECV = 4;
+const MUTEX = 0, COND = 1, SEM = 2, CHANNEL = 3;
+
+// As in memwait.h.
+const ERRORCHECK = 0x2, FAIR = 0x4, ROBUST = 0x8;
+
+function getter(prototype, name)
+{
+	const { get } = Object.getOwnPropertyDescriptor(prototype, name);
+	return (object) => Reflect.apply(get, object, []);
+}
+
+// What a program may override is not asked.
+const TypedArray = Object.getPrototypeOf(Int32Array.prototype);
+const bufferOf = getter(TypedArray, 'buffer');
+const lengthOf = getter(TypedArray, 'length');
+const { keys } = TypedArray;
+
+// Memory
+
+// The buffers of map(): what keeps the mapping of each, also when the buffer is detached.
+const mappings = new WeakMap();
+
+// Undefined: the buffer is not in shared memory.
+function keeperOf(buffer)
+{
+	return mappings.get(buffer) ?? (isSharedArrayBuffer(buffer) ? buffer : undefined);
+}
+
+function checkSize(size)
+{
+	if (typeof size !== 'number')
+		throw new TypeError('size must be a number');
+	if (!Number.isSafeInteger(size) || size < 1)
+		throw new RangeError('size must be a positive integer');
+}
+
+function map(target, size)
+{
+	checkSize(size);
+	let fd = target;
+	if (typeof target !== 'number')
+		fd = fs.openSync(target, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+	else if (!Number.isInteger(fd) || fd < 0 || fd > 0x7fffffff)
+		throw new RangeError('a descriptor must be an integer from 0');
+	try {
+		const [buffer, mapping] = native.map(fd, size);
+		mappings.set(buffer, mapping);
+		return buffer;
+	} finally {
+		if (fd !== target)
+			fs.closeSync(fd);
+	}
+}
+
+function memfd(size)
+{
+	checkSize(size);
+	return native.memfd(size);
+}
+
+function available()
+{
+	try {
+		native.available();
+		return true;
+	} catch {
+		return false;
+	}
+}
+
+// Words: names and steps are those of ECMAScript's specification.
+
+function toIntegerOrInfinity(value)
+{
+	const number = Math.trunc(value);
+	return Number.isNaN(number) ? 0 : number;
+}
+
+function validateAtomicAccess(typedArray, requestIndex)
+{
+	const length = lengthOf(typedArray);
+	const index = toIntegerOrInfinity(requestIndex);
+	if (index < 0 || index >= length)
+		throw new RangeError('index out of range');
+	return index;
+}
+
+function validateWaitable(typedArray)
+{
+	if (!isInt32Array(typedArray) && !isBigInt64Array(typedArray))
+		throw new TypeError('not an Int32Array or BigInt64Array');
+	// Throws if it is detached, or out of bounds.
+	if (lengthOf(typedArray) === 0)
+		Reflect.apply(keys, typedArray, []);
+}
+
+function doWait(typedArray, index, value, timeout, keeps)
+{
+	validateWaitable(typedArray);
+	const keeper = keeperOf(bufferOf(typedArray));
+	if (keeper === undefined)
+		throw new TypeError('not in shared memory');
+	const i = validateAtomicAccess(typedArray, index);
+	const v = isBigInt64Array(typedArray) ? BigInt.asIntN(64, value) : value | 0;
+	const q = +timeout;
+	const t = Number.isNaN(q) ? Infinity : Math.max(q, 0);
+	return native.waitWord(typedArray, i, v, t, keeps ? keeper : undefined);
+}
+
+// Methods, as those of the engine are: no constructors.
+const words = {
+	wait(typedArray, index, value, timeout) {
+		return doWait(typedArray, index, value, timeout, false);
+	},
+
+	waitAsync(typedArray, index, value, timeout) {
+		const result = doWait(typedArray, index, value, timeout, true);
+		return { async: typeof result !== 'string', value: result };
+	},
+
+	notify(typedArray, index, count) {
+		validateWaitable(typedArray);
+		const i = validateAtomicAccess(typedArray, index);
+		const c = count === undefined ? Infinity : Math.max(toIntegerOrInfinity(count), 0);
+		// Nothing can wait in memory that is not shared.
+		return keeperOf(bufferOf(typedArray)) === undefined ? 0 : native.notify(typedArray, i, c);
+	},
+};
+
+// The engine's, with these three instead of its own.
+const Atomics = Object.create(Object.prototype,
+	Object.getOwnPropertyDescriptors(globalThis.Atomics));
+for (const name of Object.keys(words)) {
+	Object.defineProperty(Atomics, name,
+		{ value: words[name], writable: true, enumerable: false, configurable: true });
+}
+
+function waiters(typedArray, index)
+{
+	validateWaitable(typedArray);
+	if (keeperOf(bufferOf(typedArray)) === undefined)
+		throw new TypeError('not in shared memory');
+	return native.waiters(typedArray, validateAtomicAccess(typedArray, index));
+}
+
+// Objects
+
+let nativeOf;
+
+class SharedObject {
+	#native;
+	#keeper;
+
+	constructor(kind, buffer, byteOffset) {
+		this.#keeper = keeperOf(buffer);
+		if (this.#keeper === undefined)
+			throw new TypeError('not a SharedArrayBuffer, and not from map()');
+		this.#native = native.object(new Uint8Array(buffer, byteOffset), kind);
+	}
+
+	// EBUSY: it is in use.
+	destroy() {
+		native.destroy(this.#native);
+	}
+
+	static {
+		nativeOf = (object) => object.#native;
+	}
+}
+
+function timeoutOf(options)
+{
+	const timeout = options?.timeout;
+	if (timeout === undefined)
+		return Infinity;
+	if (typeof timeout !== 'number' || Number.isNaN(timeout))
+		throw new TypeError('timeout must be a number of milliseconds');
+	return Math.max(timeout, 0);
+}
+
+// The result, or a promise of it. @users: what must stay while it is pending.
+function begin(call, object, options, extra, users = object)
+{
+	const timeout = timeoutOf(options);
+	const signal = options?.signal;
+	if (signal === undefined)
+		return native.waitObject(call, nativeOf(object), timeout, extra, users, false);
+	signal.throwIfAborted();
+	const result = native.waitObject(call, nativeOf(object), timeout, extra, users, true);
+	if (!Array.isArray(result))
+		return result;
+	const [promise, handle] = result;
+	const abort = () => native.cancel(handle, signal.reason);
+	const forget = () => signal.removeEventListener('abort', abort);
+	signal.addEventListener('abort', abort);
+	promise.then(forget, forget);
+	return promise;
+}
+
+function block(call, object, options, extra)
+{
+	return native.waitObject(call, nativeOf(object), timeoutOf(options), extra);
+}
+
+let acquired;
+
+class Mutex extends SharedObject {
+	#repair;
+
+	constructor(buffer, byteOffset = 0, options = undefined) {
+		super(MUTEX, buffer, byteOffset);
+		this.#repair = options?.repair;
+		if (this.#repair !== undefined && typeof this.#repair !== 'function')
+			throw new TypeError('repair must be a function');
+	}
+
+	static init(buffer, byteOffset = 0, options = undefined) {
+		const mutex = new Mutex(buffer, byteOffset, options);
+		native.init(nativeOf(mutex), (options?.fair ? FAIR : 0) | (options?.robust ? ROBUST : 0) |
+			    (options?.errorcheck ? ERRORCHECK : 0));
+		return mutex;
+	}
+
+	async lock(options) {
+		acquired(this, await begin(LOCK, this, options));
+	}
+
+	lockSync(options) {
+		acquired(this, block(LOCK, this, options));
+	}
+
+	tryLock() {
+		const result = native.tryObject(LOCK, nativeOf(this));
+		if (result === false)
+			return false;
+		acquired(this, result);
+		return true;
+	}
+
+	unlock() {
+		native.unlock(nativeOf(this));
+	}
+
+	async withLock(callback, options) {
+		await this.lock(options);
+		try {
+			return await callback();
+		} finally {
+			this.unlock();
+		}
+	}
+
+	/*
+	 * The mutex is locked; @died: its owner has died with it. What nobody repairs is not
+	 * used any more: everybody gets ENOTRECOVERABLE.
+	 */
+	static #acquired(mutex, died) {
+		if (!died)
+			return;
+		try {
+			if (mutex.#repair === undefined) {
+				throw Object.assign(new Error('the owner of the mutex has died, and ' +
+							      'there is no repair function'),
+						    { code: 'EOWNERDEAD' });
+			}
+			mutex.#repair(mutex);
+			native.consistent(nativeOf(mutex));
+		} catch (error) {
+			native.unlock(nativeOf(mutex));
+			throw error;
+		}
+	}
+
+	static {
+		acquired = Mutex.#acquired;
+	}
+}
+
+class Condition extends SharedObject {
+	constructor(buffer, byteOffset = 0) {
+		super(COND, buffer, byteOffset);
+	}
+
+	static init(buffer, byteOffset = 0) {
+		const condition = new Condition(buffer, byteOffset);
+		native.init(nativeOf(condition));
+		return condition;
+	}
+
+	async wait(mutex, options) {
+		try {
+			acquired(mutex, await begin(WAIT, this, options, nativeOf(mutex), [this, mutex]));
+		} catch (error) {
+			if (error?.code === 'ETIMEDOUT')
+				return false;
+			// A cancelled wait has not locked the mutex, which the caller unlocks.
+			if (options?.signal?.aborted && error === options.signal.reason)
+				await mutex.lock();
+			throw error;
+		}
+		return true;
+	}
+
+	waitSync(mutex, options) {
+		try {
+			acquired(mutex, block(WAIT, this, options, nativeOf(mutex)));
+		} catch (error) {
+			if (error?.code === 'ETIMEDOUT')
+				return false;
+			throw error;
+		}
+		return true;
+	}
+
+	notify(count = 1) {
+		native.signal(nativeOf(this), Math.max(toIntegerOrInfinity(count), 0));
+	}
+
+	notifyAll() {
+		native.signal(nativeOf(this), Infinity);
+	}
+}
+
+class Semaphore extends SharedObject {
+	constructor(buffer, byteOffset = 0) {
+		super(SEM, buffer, byteOffset);
+	}
+
+	static init(buffer, byteOffset = 0, value = 0) {
+		const semaphore = new Semaphore(buffer, byteOffset);
+		if (!Number.isInteger(value) || value < 0)
+			throw new RangeError('value must be an integer from 0');
+		native.init(nativeOf(semaphore), value);
+		return semaphore;
+	}
+
+	async acquire(options) {
+		await begin(ACQUIRE, this, options);
+	}
+
+	acquireSync(options) {
+		block(ACQUIRE, this, options);
+	}
+
+	tryAcquire() {
+		return native.tryObject(ACQUIRE, nativeOf(this)) !== false;
+	}
+
+	release() {
+		native.post(nativeOf(this));
+	}
+
+	get value() {
+		return native.count(nativeOf(this));
+	}
+}
+
+class Channel extends SharedObject {
+	#itemSize;
+
+	constructor(buffer, byteOffset = 0) {
+		super(CHANNEL, buffer, byteOffset);
+		this.#itemSize = native.itemSize(nativeOf(this));
+	}
+
+	static init(buffer, byteOffset, itemSize, capacity) {
+		Channel.size(itemSize, capacity);
+		native.init(nativeOf(new SharedObject(CHANNEL, buffer, byteOffset)), itemSize, capacity);
+		return new Channel(buffer, byteOffset);
+	}
+
+	static size(itemSize, capacity) {
+		for (const number of [itemSize, capacity]) {
+			if (!Number.isInteger(number))
+				throw new RangeError('item size and capacity must be integers');
+		}
+		return native.channelSize(itemSize, capacity);
+	}
+
+	get itemSize() {
+		return this.#itemSize;
+	}
+
+	#bytes(item) {
+		if (!ArrayBuffer.isView(item))
+			throw new TypeError('an item must be a view of a buffer');
+		if (item.byteLength !== this.#itemSize)
+			throw new RangeError(`an item has ${this.#itemSize} bytes`);
+		return new Uint8Array(item.buffer, item.byteOffset, item.byteLength);
+	}
+
+	async send(item, options) {
+		await begin(SEND, this, options, this.#bytes(item));
+	}
+
+	sendSync(item, options) {
+		block(SEND, this, options, this.#bytes(item));
+	}
+
+	trySend(item) {
+		return native.tryObject(SEND, nativeOf(this), this.#bytes(item)) !== false;
+	}
+
+	async recv(options) {
+		return begin(RECV, this, options);
+	}
+
+	recvSync(options) {
+		return block(RECV, this, options);
+	}
+
+	tryRecv() {
+		return native.tryObject(RECV, nativeOf(this)) || undefined;
+	}
+
+	async *[Symbol.asyncIterator]() {
+		try {
+			for (;;)
+				yield await this.recv();
+		} catch (error) {
+			if (error?.code !== 'EPIPE')
+				throw error;
+		}
+	}
+
+	close() {
+		native.close(nativeOf(this));
+	}
+
+	get length() {
+		return native.count(nativeOf(this));
+	}
+}
+
+for (const [Class, size] of [[Mutex, 32], [Condition, 48], [Semaphore, 16]])
+	Object.defineProperty(Class, 'SIZE', { value: size, enumerable: true });
+
+module.exports = {
+	map, memfd, available, waiters, Atomics, ...words, Mutex, Condition, Semaphore, Channel,
+};

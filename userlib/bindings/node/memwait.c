@@ -1,0 +1,1199 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The native half of the package: memory, and waits in it. index.js checks what programs pass.
+ *
+ * Each environment (the main thread, a worker) has a state, and up to two loops of libmemwait, made
+ * at first need. The descriptor of one is watched by the environment's own loop, and its operations
+ * settle promises. The other is for waits that block: the thread sleeps until its descriptor is
+ * readable. A blocking wait is an operation too, so that it can be looked up from, for
+ * worker.terminate(), without losing its place.
+ *
+ * What an operation uses must stay mapped while it is pending, whatever JavaScript does with the
+ * buffer. So each has a reference to a value that keeps the memory: for map()'s buffers an external
+ * of their mapping, as a buffer can be detached; otherwise the SharedArrayBuffer, which cannot.
+ */
+#define _GNU_SOURCE
+#define NAPI_VERSION 8
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <node_api.h>
+#include <uv.h>
+
+#include <memwait.h>
+
+#define MOST_ARGUMENTS	7
+/* In ms, how long a blocked thread may not notice its end if nothing wakes its event loop. */
+#define SLICE		50
+/* Longer timeouts, in ms, are no timeouts. */
+#define FOREVER		1e15
+
+/* What can be waited for, as index.js numbers it. */
+enum call {
+	CALL_LOCK,
+	CALL_WAIT,
+	CALL_ACQUIRE,
+	CALL_SEND,
+	CALL_RECV,
+	CALL_WORD,
+};
+
+enum kind {
+	KIND_MUTEX,
+	KIND_COND,
+	KIND_SEM,
+	KIND_CHANNEL,
+};
+
+struct mapping {
+	void *memory;
+	size_t size;
+	atomic_int users;
+};
+
+/* An object in shared memory, checked. Its JavaScript object keeps the memory. */
+struct object {
+	enum kind kind;
+	void *memory;
+	size_t size;
+	size_t item_size;
+};
+
+struct state {
+	napi_env env;
+	uv_loop_t *uv;
+	memwait_loop_t *loop;
+	uv_poll_t poll;			/* of @loop */
+	struct wait *pending;
+	memwait_loop_t *blocking;
+	int epoll;			/* of @blocking and of @uv; -1 */
+	napi_async_context context;
+	napi_ref probe;			/* a function of JavaScript */
+	napi_async_cleanup_hook_handle hook;
+};
+
+struct wait {
+	memwait_op_t op;
+	struct wait *next, **link;	/* of the state's pending ones */
+	struct state *state;
+	enum call call;
+	void *object;
+	void *mutex;			/* of CALL_WAIT */
+	bool is_64;
+	uint64_t expected;
+	unsigned char *item;
+	size_t item_size;
+	napi_deferred deferred;		/* NULL: blocks */
+	napi_ref keep;
+	int users;			/* pending, and its handle */
+	bool done;
+	int result;
+};
+
+static napi_value undefined(napi_env env)
+{
+	napi_value value = NULL;
+
+	napi_get_undefined(env, &value);
+	return value;
+}
+
+static napi_value number(napi_env env, double n)
+{
+	napi_value value = NULL;
+
+	napi_create_double(env, n, &value);
+	return value;
+}
+
+static napi_value boolean(napi_env env, bool b)
+{
+	napi_value value = NULL;
+
+	napi_get_boolean(env, b, &value);
+	return value;
+}
+
+static napi_value string(napi_env env, const char *text)
+{
+	napi_value value = NULL;
+
+	napi_create_string_utf8(env, text, NAPI_AUTO_LENGTH, &value);
+	return value;
+}
+
+/* As Node's own: a code, and a negative errno. @err: positive or negative. */
+static napi_value error_of(napi_env env, int err)
+{
+	napi_value error = NULL;
+	const char *name;
+
+	if (err > 0)
+		err = -err;
+	name = strerrorname_np(-err);
+	if (napi_create_error(env, string(env, name ? name : "UNKNOWN"),
+			      string(env, memwait_strerror(err)), &error) != napi_ok)
+		return NULL;
+	napi_set_named_property(env, error, "errno", number(env, err));
+	return error;
+}
+
+static napi_value throw(napi_env env, int err)
+{
+	napi_throw(env, error_of(env, err));
+	return NULL;
+}
+
+/* Missing arguments are undefined. */
+static struct state *arguments(napi_env env, napi_callback_info info, napi_value *args)
+{
+	size_t count = MOST_ARGUMENTS;
+	void *state = NULL;
+
+	napi_get_cb_info(env, info, &count, args, NULL, &state);
+	return state;
+}
+
+static double number_from(napi_env env, napi_value value)
+{
+	double n = 0;
+
+	napi_get_value_double(env, value, &n);
+	return n;
+}
+
+static uint32_t count_from(napi_env env, napi_value value)
+{
+	double n = number_from(env, value);
+
+	return n >= UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static void *external_from(napi_env env, napi_value value)
+{
+	void *data = NULL;
+
+	napi_get_value_external(env, value, &data);
+	return data;
+}
+
+/* Memory */
+
+static void mapping_put(struct mapping *mapping)
+{
+	/* acq_rel: what other threads did with the memory precedes its end */
+	if (atomic_fetch_sub_explicit(&mapping->users, 1, memory_order_acq_rel) > 1)
+		return;
+	munmap(mapping->memory, mapping->size);
+	free(mapping);
+}
+
+static void buffer_ends(napi_env env, void *data, void *hint)
+{
+	(void)env;
+	(void)data;
+	mapping_put(hint);
+}
+
+/* Of a SharedArrayBuffer, in any thread. */
+static void shared_buffer_ends(void *data, void *hint)
+{
+	(void)data;
+	mapping_put(hint);
+}
+
+static void mapping_external_ends(napi_env env, void *data, void *hint)
+{
+	(void)env;
+	(void)hint;
+	mapping_put(data);
+}
+
+/* Newer Nodes have it. */
+typedef napi_status (*create_shared_t)(napi_env env, void *data, size_t size,
+				       void (*finalize)(void *data, void *hint), void *hint,
+				       napi_value *result);
+
+static napi_status create_buffer(napi_env env, struct mapping *mapping, napi_value *buffer)
+{
+	static const char name[] = "node_api_create_external_sharedarraybuffer";
+	create_shared_t create_shared;
+
+	/* POSIX's way to make a function pointer of it. */
+	*(void **)&create_shared = dlsym(RTLD_DEFAULT, name);
+	if (create_shared &&
+	    create_shared(env, mapping->memory, mapping->size, shared_buffer_ends, mapping,
+			  buffer) == napi_ok)
+		return napi_ok;
+	return napi_create_external_arraybuffer(env, mapping->memory, mapping->size, buffer_ends,
+						mapping, buffer);
+}
+
+/* A file that is shorter grows, and never shrinks: others may map it. */
+static int grow(int fd, size_t size)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat))
+		return errno;
+	return (size_t)stat.st_size < size ? posix_fallocate(fd, 0, (off_t)size) : 0;
+}
+
+/* (fd, size): [the buffer, what keeps the mapping] */
+static napi_value map(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS], pair, value;
+	struct mapping *mapping;
+	size_t size;
+	int fd, err;
+
+	arguments(env, info, args);
+	fd = (int)number_from(env, args[0]);
+	size = (size_t)number_from(env, args[1]);
+	err = grow(fd, size);
+	if (err)
+		return throw(env, err);
+	mapping = malloc(sizeof(*mapping));
+	if (!mapping)
+		return throw(env, ENOMEM);
+	mapping->size = size;
+	mapping->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mapping->memory == MAP_FAILED) {
+		err = errno;
+		free(mapping);
+		return throw(env, err);
+	}
+	atomic_init(&mapping->users, 1);
+	if (create_buffer(env, mapping, &value) != napi_ok) {
+		bool pending = false;
+
+		mapping_put(mapping);
+		napi_is_exception_pending(env, &pending);
+		if (!pending)
+			napi_throw_error(env, "ENOTSUP", "this engine allows no external buffers");
+		return NULL;
+	}
+	napi_create_array_with_length(env, 2, &pair);
+	napi_set_element(env, pair, 0, value);
+	/* relaxed: whoever drops the last one has the others' drops before it */
+	atomic_fetch_add_explicit(&mapping->users, 1, memory_order_relaxed);
+	if (napi_create_external(env, mapping, mapping_external_ends, NULL, &value) != napi_ok) {
+		mapping_put(mapping);
+		return NULL;
+	}
+	napi_set_element(env, pair, 1, value);
+	return pair;
+}
+
+/* (size): a descriptor */
+static napi_value memfd(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	int fd, err;
+
+	arguments(env, info, args);
+	fd = memfd_create("memwait", MFD_CLOEXEC);
+	if (fd < 0)
+		return throw(env, errno);
+	if (ftruncate(fd, (off_t)number_from(env, args[0]))) {
+		err = errno;
+		close(fd);
+		return throw(env, err);
+	}
+	return number(env, fd);
+}
+
+/* Loops and waits */
+
+static void wait_put(struct wait *wait)
+{
+	if (--wait->users)
+		return;
+	free(wait->item);
+	free(wait);
+}
+
+/* A handle may outlive its wait, but not the environment. */
+static void handle_ends(napi_env env, void *data, void *hint)
+{
+	(void)env;
+	(void)hint;
+	wait_put(data);
+}
+
+static bool is_cancelled(struct wait *wait)
+{
+	return !memwait_op_cancel(&wait->op);
+}
+
+static void wait_unlink(struct wait *wait)
+{
+	struct state *state = wait->state;
+
+	*wait->link = wait->next;
+	if (wait->next)
+		wait->next->link = wait->link;
+	napi_delete_reference(state->env, wait->keep);
+	/* The process lives for pending waits, and for nothing else of ours. */
+	if (!state->pending)
+		uv_unref((uv_handle_t *)&state->poll);
+}
+
+static void wait_link(struct wait *wait)
+{
+	struct state *state = wait->state;
+
+	if (!state->pending)
+		uv_ref((uv_handle_t *)&state->poll);
+	wait->next = state->pending;
+	wait->link = &state->pending;
+	if (wait->next)
+		wait->next->link = &wait->next;
+	state->pending = wait;
+}
+
+static const char *outcome(int result)
+{
+	switch (result) {
+	case MEMWAIT_OK:
+		return "ok";
+	case MEMWAIT_NOT_EQUAL:
+		return "not-equal";
+	default:
+		return "timed-out";
+	}
+}
+
+/* What a wait returns; *@failed: an error instead. True is for EOWNERDEAD. */
+static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
+{
+	napi_value buffer, value = NULL;
+	void *data;
+
+	*failed = false;
+	if (wait->call == CALL_WORD && wait->result >= 0)
+		return string(env, outcome(wait->result));
+	if (wait->result == EOWNERDEAD)
+		return boolean(env, true);
+	if (wait->result) {
+		*failed = true;
+		return error_of(env, wait->result);
+	}
+	if (wait->call != CALL_RECV)
+		return undefined(env);
+	if (napi_create_arraybuffer(env, wait->item_size, &data, &buffer) == napi_ok) {
+		memcpy(data, wait->item, wait->item_size);
+		napi_create_typedarray(env, napi_uint8_array, wait->item_size, buffer, 0, &value);
+	}
+	return value;
+}
+
+/*
+ * What came for a promise that JavaScript will not see settled goes to the next one. A death is
+ * left for the end of this thread to tell.
+ */
+static void give_back(const struct wait *wait)
+{
+	if (wait->result)
+		return;
+	if (wait->call == CALL_LOCK)
+		memwait_mutex_unlock(wait->object);
+	else if (wait->call == CALL_WAIT)
+		memwait_mutex_unlock(wait->mutex);
+	else if (wait->call == CALL_ACQUIRE)
+		memwait_sem_post(wait->object);
+}
+
+static void settle(struct wait *wait)
+{
+	napi_env env = wait->state->env;
+	napi_handle_scope scope;
+	napi_status status = napi_generic_failure;
+	napi_value value;
+	bool failed;
+
+	wait_unlink(wait);
+	if (napi_open_handle_scope(env, &scope) == napi_ok) {
+		value = value_of(env, wait, &failed);
+		if (value)
+			status = failed ? napi_reject_deferred(env, wait->deferred, value) :
+				 napi_resolve_deferred(env, wait->deferred, value);
+		napi_close_handle_scope(env, scope);
+	}
+	if (status != napi_ok)
+		give_back(wait);
+	wait_put(wait);
+}
+
+static void on_end(memwait_op_t *op, int result, void *data)
+{
+	struct wait *wait = data;
+
+	(void)op;
+	wait->result = result;
+	wait->done = true;
+	if (wait->deferred)
+		settle(wait);
+}
+
+/* The loop's descriptor is no longer its own. */
+static void fail_all(struct state *state, int err)
+{
+	struct wait *wait;
+
+	uv_poll_stop(&state->poll);
+	while ((wait = state->pending)) {
+		is_cancelled(wait);
+		wait->result = err;
+		settle(wait);
+	}
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+	struct state *state = poll->data;
+	napi_env env = state->env;
+	napi_handle_scope handles;
+	napi_callback_scope scope;
+	napi_value resource;
+	int ret;
+
+	(void)events;
+	if (napi_open_handle_scope(env, &handles) != napi_ok)
+		return;
+	/* At its end what waits for the promises runs. */
+	if (napi_create_object(env, &resource) == napi_ok &&
+	    napi_open_callback_scope(env, resource, state->context, &scope) == napi_ok) {
+		ret = status < 0 ? status : memwait_loop_dispatch(state->loop);
+		if (ret < 0)
+			fail_all(state, ret);
+		napi_close_callback_scope(env, scope);
+	}
+	napi_close_handle_scope(env, handles);
+}
+
+/* For promises. Returns 0 or a negative error number. */
+static int need_loop(struct state *state)
+{
+	int ret;
+
+	if (state->loop)
+		return 0;
+	ret = memwait_loop_new(&state->loop);
+	if (ret)
+		return ret;
+	ret = uv_poll_init(state->uv, &state->poll, memwait_loop_fd(state->loop));
+	if (ret) {
+		memwait_loop_close(state->loop);
+		state->loop = NULL;
+		return ret;
+	}
+	state->poll.data = state;
+	uv_unref((uv_handle_t *)&state->poll);
+	return uv_poll_start(&state->poll, UV_READABLE, on_readable);
+}
+
+static int need_blocking(struct state *state)
+{
+	/*
+	 * worker.terminate() wakes the event loop, for which its descriptor becomes readable. It
+	 * may have been so before, by a message to the worker: only the change counts.
+	 */
+	struct epoll_event ours = { .events = EPOLLIN, .data.u32 = 1 };
+	struct epoll_event events = { .events = EPOLLIN | EPOLLET };
+	int ret, fd;
+
+	if (state->blocking)
+		return 0;
+	ret = memwait_loop_new(&state->blocking);
+	if (ret)
+		return ret;
+	fd = memwait_loop_fd(state->blocking);
+	state->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (state->epoll >= 0 && !epoll_ctl(state->epoll, EPOLL_CTL_ADD, fd, &ours) &&
+	    !epoll_ctl(state->epoll, EPOLL_CTL_ADD, uv_backend_fd(state->uv), &events))
+		return 0;
+	ret = -errno;
+	if (state->epoll >= 0)
+		close(state->epoll);
+	state->epoll = -1;
+	memwait_loop_close(state->blocking);
+	state->blocking = NULL;
+	return ret;
+}
+
+/* @ms from now, rounded up. NULL: without end. */
+static const struct timespec *deadline_of(double ms, struct timespec *deadline)
+{
+	double ns;
+
+	if (!(ms < FOREVER))
+		return NULL;
+	clock_gettime(CLOCK_MONOTONIC, deadline);
+	deadline->tv_sec += (time_t)(ms / 1000);
+	ns = (double)deadline->tv_nsec + ceil(fmod(ms, 1000) * 1e6);
+	deadline->tv_sec += (time_t)(ns / 1e9);
+	deadline->tv_nsec = (long)fmod(ns, 1e9);
+	return deadline;
+}
+
+static int start_word(struct wait *wait, const struct timespec *deadline)
+{
+	int ret;
+
+	if (wait->is_64)
+		ret = memwait_wait64_async(wait->object, wait->expected, deadline, 0, &wait->op);
+	else
+		ret = memwait_wait32_async(wait->object, (uint32_t)wait->expected, deadline, 0,
+					   &wait->op);
+	return ret == MEMWAIT_PENDING ? EINPROGRESS : ret;
+}
+
+/* Returns EINPROGRESS, or the result. */
+static int start(struct wait *wait, double ms)
+{
+	struct timespec time;
+	const struct timespec *deadline = deadline_of(ms, &time);
+	memwait_op_t *op = &wait->op;
+
+	switch (wait->call) {
+	case CALL_LOCK:
+		return deadline ? memwait_mutex_clocklock_async(wait->object, CLOCK_MONOTONIC,
+								deadline, op) :
+		       memwait_mutex_lock_async(wait->object, op);
+	case CALL_WAIT:
+		return deadline ? memwait_cond_clockwait_async(wait->object, wait->mutex,
+							       CLOCK_MONOTONIC, deadline, op) :
+		       memwait_cond_wait_async(wait->object, wait->mutex, op);
+	case CALL_ACQUIRE:
+		return deadline ? memwait_sem_clockwait_async(wait->object, CLOCK_MONOTONIC,
+							      deadline, op) :
+		       memwait_sem_wait_async(wait->object, op);
+	case CALL_SEND:
+		return deadline ? memwait_channel_clocksend_async(wait->object, wait->item,
+								  CLOCK_MONOTONIC, deadline, op) :
+		       memwait_channel_send_async(wait->object, wait->item, op);
+	case CALL_RECV:
+		return deadline ? memwait_channel_clockrecv_async(wait->object, wait->item,
+								  CLOCK_MONOTONIC, deadline, op) :
+		       memwait_channel_recv_async(wait->object, wait->item, op);
+	case CALL_WORD:
+		return start_word(wait, deadline);
+	}
+	return EINVAL;
+}
+
+/* What was begun has ended at once, or failed. */
+static napi_value finish(napi_env env, struct wait *wait)
+{
+	bool failed;
+	napi_value value = value_of(env, wait, &failed);
+
+	if (failed)
+		napi_throw(env, value);
+	wait_put(wait);
+	return failed ? NULL : value;
+}
+
+/* The promise; with a handle: [promise, handle] */
+static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, bool with_handle)
+{
+	napi_value promise, pair, handle;
+
+	if (napi_create_promise(env, &wait->deferred, &promise) != napi_ok ||
+	    napi_create_reference(env, keep, 1, &wait->keep) != napi_ok) {
+		is_cancelled(wait);
+		wait_put(wait);
+		return NULL;
+	}
+	wait_link(wait);
+	if (!with_handle)
+		return promise;
+	wait->users++;
+	if (napi_create_external(env, wait, handle_ends, NULL, &handle) != napi_ok) {
+		wait->users--;
+		return NULL;
+	}
+	napi_create_array_with_length(env, 2, &pair);
+	napi_set_element(env, pair, 0, promise);
+	napi_set_element(env, pair, 1, handle);
+	return pair;
+}
+
+/*
+ * Whether this thread is to end: then it cannot enter JavaScript, even for a function that does
+ * nothing.
+ */
+static bool is_terminated(struct state *state)
+{
+	napi_value function, result;
+
+	return napi_get_reference_value(state->env, state->probe, &function) != napi_ok ||
+	       napi_call_function(state->env, undefined(state->env), function, 0, NULL,
+				  &result) != napi_ok;
+}
+
+/* Sleeps until the wait has ended. False: the thread is to end; nothing was consumed. */
+static bool sleep_for(struct state *state, struct wait *wait)
+{
+	struct epoll_event events[2];
+	bool look;
+	int n, i, ret;
+
+	while (!wait->done) {
+		n = epoll_wait(state->epoll, events, 2, SLICE);
+		look = n <= 0;
+		ret = n < 0 && errno != EINTR ? -errno : 0;
+		for (i = 0; i < n; i++) {
+			if (!events[i].data.u32)
+				look = true;
+			else
+				ret = memwait_loop_dispatch(state->blocking);
+		}
+		if (wait->done)
+			break;
+		if (ret < 0) {
+			is_cancelled(wait);
+			wait->result = ret;
+			break;
+		}
+		if (look && is_terminated(state)) {
+			is_cancelled(wait);
+			return false;
+		}
+	}
+	return true;
+}
+
+static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value keep,
+			bool with_handle)
+{
+	struct state *state = wait->state;
+	bool blocks = !keep;
+
+	wait->users = 1;
+	wait->result = blocks ? need_blocking(state) : need_loop(state);
+	if (!wait->result)
+		wait->result = memwait_op_init(&wait->op, blocks ? state->blocking : state->loop,
+					       on_end, wait);
+	if (wait->result < 0)
+		return finish(env, wait);
+	wait->result = start(wait, ms);
+	if (wait->result != EINPROGRESS)
+		return finish(env, wait);
+	if (!blocks)
+		return promise_of(env, wait, keep, with_handle);
+	if (sleep_for(state, wait))
+		return finish(env, wait);
+	wait_put(wait);
+	return NULL;
+}
+
+/* Words */
+
+/* The element, or NULL with an exception: the view may have shrunk since it was checked. */
+static void *word_at(napi_env env, napi_value view, napi_value index, bool *is_64)
+{
+	napi_typedarray_type type = napi_int8_array;
+	double i = number_from(env, index);
+	size_t length = 0;
+	void *data = NULL;
+
+	napi_get_typedarray_info(env, view, &type, &length, &data, NULL, NULL);
+	*is_64 = type == napi_bigint64_array;
+	if ((!*is_64 && type != napi_int32_array) || !data || i >= (double)length) {
+		napi_throw_range_error(env, NULL, "out of bounds");
+		return NULL;
+	}
+	return (char *)data + (size_t)i * (*is_64 ? 8 : 4);
+}
+
+static bool differs(const struct wait *wait)
+{
+	/* seq_cst, both: as Atomics.load() */
+	if (wait->is_64)
+		return atomic_load((_Atomic uint64_t *)wait->object) != wait->expected;
+	return atomic_load((_Atomic uint32_t *)wait->object) != (uint32_t)wait->expected;
+}
+
+/* (view, index, expected, ms[, keep]): the outcome; with what keeps the memory, or a promise */
+static napi_value wait_word(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct state *state = arguments(env, info, args);
+	napi_valuetype type = napi_undefined;
+	struct wait *wait = calloc(1, sizeof(*wait));
+	int32_t expected = 0;
+	int64_t expected_64 = 0;
+	bool lossless;
+
+	if (!wait)
+		return throw(env, ENOMEM);
+	wait->state = state;
+	wait->call = CALL_WORD;
+	wait->object = word_at(env, args[0], args[1], &wait->is_64);
+	if (!wait->object) {
+		free(wait);
+		return NULL;
+	}
+	if (wait->is_64)
+		napi_get_value_bigint_int64(env, args[2], &expected_64, &lossless);
+	else
+		napi_get_value_int32(env, args[2], &expected);
+	wait->expected = wait->is_64 ? (uint64_t)expected_64 : (uint32_t)expected;
+	napi_typeof(env, args[4], &type);
+	/* The kernel compares again, when nothing can come between. */
+	if (differs(wait)) {
+		free(wait);
+		return string(env, "not-equal");
+	}
+	return begin(env, wait, number_from(env, args[3]), type == napi_undefined ? NULL : args[4],
+		     false);
+}
+
+/* (view, index, count): how many were woken */
+static napi_value notify(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	bool is_64;
+	void *word;
+	int ret;
+
+	arguments(env, info, args);
+	word = word_at(env, args[0], args[1], &is_64);
+	if (!word)
+		return NULL;
+	ret = memwait_notify(word, count_from(env, args[2]), 0);
+	return ret < 0 ? throw(env, ret) : number(env, ret);
+}
+
+/* (view, index): how many wait */
+static napi_value waiters(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	bool is_64;
+	void *word;
+	int ret;
+
+	arguments(env, info, args);
+	word = word_at(env, args[0], args[1], &is_64);
+	if (!word)
+		return NULL;
+	ret = memwait_waiters(word, 0);
+	return ret < 0 ? throw(env, ret) : number(env, ret);
+}
+
+/* Objects */
+
+static void object_ends(napi_env env, void *data, void *hint)
+{
+	(void)env;
+	(void)hint;
+	free(data);
+}
+
+/* (view of the memory from the object on, kind, or more for init): an object */
+static napi_value object(napi_env env, napi_callback_info info)
+{
+	static const size_t sizes[] = {
+		[KIND_MUTEX] = sizeof(memwait_mutex_t),
+		[KIND_COND] = sizeof(memwait_cond_t),
+		[KIND_SEM] = sizeof(memwait_sem_t),
+	};
+	napi_value args[MOST_ARGUMENTS], value;
+	napi_typedarray_type type;
+	struct object *object;
+	size_t length = 0, size;
+	void *data = NULL;
+	enum kind kind;
+
+	arguments(env, info, args);
+	kind = (enum kind)number_from(env, args[1]);
+	size = kind == KIND_CHANNEL ? memwait_channel_size(1, 1) : sizes[kind];
+	napi_get_typedarray_info(env, args[0], &type, &length, &data, NULL, NULL);
+	if (length < size || (uintptr_t)data % 8) {
+		napi_throw_range_error(env, NULL, length < size ?
+				       "the buffer is too small for the object" :
+				       "an object must be aligned to 8 bytes");
+		return NULL;
+	}
+	object = calloc(1, sizeof(*object));
+	if (!object)
+		return throw(env, ENOMEM);
+	object->kind = kind;
+	object->memory = data;
+	object->size = length;
+	if (napi_create_external(env, object, object_ends, NULL, &value) != napi_ok) {
+		free(object);
+		return NULL;
+	}
+	return value;
+}
+
+/* (object, kind or value or item size, capacity) */
+static napi_value init(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	size_t capacity;
+	uint32_t option;
+	int err = EINVAL;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	option = count_from(env, args[1]);
+	switch (object->kind) {
+	case KIND_MUTEX:
+		err = memwait_mutex_init(object->memory, option);
+		break;
+	case KIND_COND:
+		err = memwait_cond_init(object->memory, 0);
+		break;
+	case KIND_SEM:
+		err = memwait_sem_init(object->memory, 0, option);
+		break;
+	case KIND_CHANNEL:
+		capacity = (size_t)number_from(env, args[2]);
+		if (memwait_channel_size(option, capacity) > object->size) {
+			napi_throw_range_error(env, NULL,
+					       "the buffer is too small for the channel");
+			return NULL;
+		}
+		err = memwait_channel_init(object->memory, 0, option, capacity);
+		break;
+	}
+	return err ? throw(env, err) : undefined(env);
+}
+
+/* (object): the size of an item of a channel, all of which is within the buffer */
+static napi_value item_size(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	size_t capacity;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	object->item_size = memwait_channel_item_size(object->memory);
+	capacity = memwait_channel_capacity(object->memory);
+	if (!object->item_size)
+		return throw(env, EINVAL);
+	if (memwait_channel_size(object->item_size, capacity) > object->size) {
+		napi_throw_range_error(env, NULL, "the buffer is too small for the channel");
+		return NULL;
+	}
+	return number(env, (double)object->item_size);
+}
+
+/* (item size, capacity): bytes */
+static napi_value channel_size(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	double item, capacity;
+	size_t size = 0;
+
+	arguments(env, info, args);
+	item = number_from(env, args[0]);
+	capacity = number_from(env, args[1]);
+	if (item >= 1 && capacity >= 1 && item <= UINT32_MAX && capacity <= UINT32_MAX)
+		size = memwait_channel_size((size_t)item, (size_t)capacity);
+	if (size)
+		return number(env, (double)size);
+	napi_throw_range_error(env, NULL, "item size or capacity out of range");
+	return NULL;
+}
+
+/* @view has the size of an item, which index.js has checked. NULL: ENOMEM. */
+static unsigned char *item_from(napi_env env, const struct object *object, napi_value view)
+{
+	unsigned char *item = malloc(object->item_size);
+	napi_typedarray_type type;
+	size_t length = 0;
+	void *data = NULL;
+
+	if (!item)
+		return NULL;
+	napi_get_typedarray_info(env, view, &type, &length, &data, NULL, NULL);
+	if (data && length == object->item_size)
+		memcpy(item, data, length);
+	return item;
+}
+
+static bool has_item(enum call call)
+{
+	return call == CALL_SEND || call == CALL_RECV;
+}
+
+/*
+ * (call, object, ms, mutex or item, keep, with handle): undefined, true for EOWNERDEAD, an item, or
+ * with what keeps the memory a promise. Without, it blocks.
+ */
+static napi_value wait_object(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct state *state = arguments(env, info, args);
+	struct object *object = external_from(env, args[1]), *mutex;
+	napi_valuetype type = napi_undefined;
+	struct wait *wait = calloc(1, sizeof(*wait));
+	bool with_handle = false;
+
+	if (!wait)
+		return throw(env, ENOMEM);
+	wait->state = state;
+	wait->call = (enum call)number_from(env, args[0]);
+	wait->object = object->memory;
+	if (wait->call == CALL_WAIT) {
+		mutex = external_from(env, args[3]);
+		wait->mutex = mutex->memory;
+	} else if (has_item(wait->call)) {
+		wait->item_size = object->item_size;
+		wait->item = item_from(env, object, args[3]);
+		if (!wait->item) {
+			free(wait);
+			return throw(env, ENOMEM);
+		}
+	}
+	napi_typeof(env, args[4], &type);
+	napi_get_value_bool(env, args[5], &with_handle);
+	return begin(env, wait, number_from(env, args[2]), type == napi_undefined ? NULL : args[4],
+		     with_handle);
+}
+
+/* (call, object, item): as a wait; or false: not now */
+static napi_value try_object(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	if (!wait)
+		return throw(env, ENOMEM);
+	wait->state = arguments(env, info, args);
+	wait->users = 1;
+	wait->call = (enum call)number_from(env, args[0]);
+	object = external_from(env, args[1]);
+	if (has_item(wait->call)) {
+		wait->item_size = object->item_size;
+		wait->item = item_from(env, object, args[2]);
+		if (!wait->item) {
+			free(wait);
+			return throw(env, ENOMEM);
+		}
+	}
+	switch (wait->call) {
+	case CALL_LOCK:
+		wait->result = memwait_mutex_trylock(object->memory);
+		break;
+	case CALL_ACQUIRE:
+		wait->result = memwait_sem_trywait(object->memory);
+		break;
+	case CALL_SEND:
+		wait->result = memwait_channel_trysend(object->memory, wait->item);
+		break;
+	case CALL_RECV:
+		wait->result = memwait_channel_tryrecv(object->memory, wait->item);
+		break;
+	default:
+		wait->result = EINVAL;
+	}
+	if (wait->result == EBUSY || wait->result == EAGAIN) {
+		wait_put(wait);
+		return boolean(env, false);
+	}
+	return finish(env, wait);
+}
+
+/* (handle): whether it was pending, and has ended by this, with nothing consumed */
+static napi_value cancel(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct wait *wait;
+
+	arguments(env, info, args);
+	wait = external_from(env, args[0]);
+	if (wait->done || !is_cancelled(wait))
+		return boolean(env, false);
+	wait->done = true;
+	napi_reject_deferred(env, wait->deferred, args[1]);
+	wait_unlink(wait);
+	wait_put(wait);
+	return boolean(env, true);
+}
+
+static napi_value result_of(napi_env env, int err)
+{
+	return err ? throw(env, err) : undefined(env);
+}
+
+#define ACTION(name, call)							\
+	static napi_value name(napi_env env, napi_callback_info info)		\
+	{									\
+		napi_value args[MOST_ARGUMENTS];				\
+		struct object *object;						\
+										\
+		arguments(env, info, args);					\
+		object = external_from(env, args[0]);				\
+		return result_of(env, call(object->memory));			\
+	}
+
+ACTION(unlock, memwait_mutex_unlock)
+ACTION(consistent, memwait_mutex_consistent)
+ACTION(post, memwait_sem_post)
+ACTION(close_channel, memwait_channel_close)
+
+/* (object, count) */
+static napi_value signal_cond(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	return result_of(env, memwait_cond_notify(object->memory, count_from(env, args[1])));
+}
+
+static napi_value destroy(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	int err = EINVAL;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	switch (object->kind) {
+	case KIND_MUTEX:
+		err = memwait_mutex_destroy(object->memory);
+		break;
+	case KIND_COND:
+		err = memwait_cond_destroy(object->memory);
+		break;
+	case KIND_SEM:
+		err = memwait_sem_destroy(object->memory);
+		break;
+	case KIND_CHANNEL:
+		err = memwait_channel_destroy(object->memory);
+		break;
+	}
+	return result_of(env, err);
+}
+
+/* (object): the value of a semaphore, the items in a channel */
+static napi_value count(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	int value = 0, err;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	if (object->kind == KIND_CHANNEL)
+		return number(env, (double)memwait_channel_length(object->memory));
+	err = memwait_sem_getvalue(object->memory, &value);
+	return err ? throw(env, err) : number(env, value);
+}
+
+/* Throws if the device cannot be used. */
+static napi_value available(napi_env env, napi_callback_info info)
+{
+	(void)info;
+	return result_of(env, memwait_available());
+}
+
+/* Environments */
+
+static void state_free(struct state *state)
+{
+	napi_remove_async_cleanup_hook(state->hook);
+	free(state);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	state_free(handle->data);
+}
+
+/* The environment ends. No JavaScript can run: what is pending ends without a word. */
+static void on_exit_of(napi_async_cleanup_hook_handle hook, void *data)
+{
+	struct state *state = data;
+	struct wait *wait;
+
+	(void)hook;
+	/* It no longer polls: the descriptor may go. */
+	if (state->loop)
+		uv_close((uv_handle_t *)&state->poll, on_closed);
+	memwait_loop_close(state->loop);
+	memwait_loop_close(state->blocking);
+	if (state->epoll >= 0)
+		close(state->epoll);
+	while ((wait = state->pending)) {
+		wait->done = true;
+		wait_unlink(wait);
+		wait_put(wait);
+	}
+	napi_delete_reference(state->env, state->probe);
+	napi_async_destroy(state->env, state->context);
+	if (!state->loop)
+		state_free(state);
+}
+
+NAPI_MODULE_INIT()
+{
+	static const struct {
+		const char *name;
+		napi_callback function;
+	} functions[] = {
+		{ "map", map },
+		{ "memfd", memfd },
+		{ "waitWord", wait_word },
+		{ "notify", notify },
+		{ "waiters", waiters },
+		{ "object", object },
+		{ "init", init },
+		{ "itemSize", item_size },
+		{ "channelSize", channel_size },
+		{ "waitObject", wait_object },
+		{ "tryObject", try_object },
+		{ "cancel", cancel },
+		{ "unlock", unlock },
+		{ "consistent", consistent },
+		{ "post", post },
+		{ "close", close_channel },
+		{ "signal", signal_cond },
+		{ "destroy", destroy },
+		{ "count", count },
+		{ "available", available },
+	};
+	struct state *state = calloc(1, sizeof(*state));
+	napi_value value;
+	size_t i;
+
+	if (!state)
+		return throw(env, ENOMEM);
+	state->env = env;
+	state->epoll = -1;
+	if (napi_get_uv_event_loop(env, &state->uv) != napi_ok ||
+	    napi_async_init(env, NULL, string(env, "memwait"), &state->context) != napi_ok ||
+	    napi_run_script(env, string(env, "() => {}"), &value) != napi_ok ||
+	    napi_create_reference(env, value, 1, &state->probe) != napi_ok ||
+	    napi_add_async_cleanup_hook(env, on_exit_of, state, &state->hook) != napi_ok) {
+		free(state);
+		return NULL;
+	}
+	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		if (napi_create_function(env, functions[i].name, NAPI_AUTO_LENGTH,
+					 functions[i].function, state, &value) != napi_ok ||
+		    napi_set_named_property(env, exports, functions[i].name, value) != napi_ok)
+			return NULL;
+	}
+	return exports;
+}
