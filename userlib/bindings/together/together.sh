@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+# Four languages at one mutex and one channel: a thread in C, a coroutine in C++, a task in Python and promises in
+# Node take turns, in four processes that have nothing in common but a file: together.sh [FILE]
+file=${1:-/dev/shm/memwait-together.$$}
+cd "$(dirname "$0")" || exit 1
+trap 'rm -f "$file"' EXIT
+# What starts slowly waits for the file, not for each other.
+when_there()
+{
+	until [ -e "$file" ]; do
+		sleep 0.1
+	done
+	"$@" "$file"
+}
+pids=
+for program in ./second "python3 third.py" "node fourth.js"; do
+	# shellcheck disable=SC2086
+	when_there $program &
+	pids="$pids $!"
+done
+./first "$file"
+status=$?
+for pid in $pids; do
+	# Without the first program the others wait for ever.
+	[ $status -eq 0 ] || kill "$pid" 2>/dev/null
+	wait "$pid" || status=1
+done
+exit $status
