@@ -398,6 +398,119 @@ static inline uint64_t next_random(uint64_t *random)
 	return *random * 0x2545f4914f6cdd1dULL;
 }
 
+/* A function that makes one call: for a table of functions, or a thread. */
+#define ADAPTER(name, parameter, call)						\
+static inline int name(parameter)						\
+{										\
+	return call;								\
+}
+
+/* Spins, and lets the others run where there is one processor. */
+static inline void await_begin(const int *begin)
+{
+	unsigned int looks = 0;
+
+	while (!__atomic_load_n(begin, __ATOMIC_ACQUIRE))
+		if (has_one_processor() && !(++looks % 1024))
+			sched_yield();
+}
+
+/* A thread that runs one function and keeps what it returned. */
+struct runner {
+	pthread_t thread;
+	int (*function)(void *arg);
+	void *arg;
+	int begin;		/* it is to run the function */
+	pid_t tid;		/* set by the thread before it begins */
+	int result;		/* valid when done */
+	int done;
+};
+
+static inline void *runner_main(void *arg)
+{
+	struct runner *runner = arg;
+
+	__atomic_store_n(&runner->tid, gettid(), __ATOMIC_RELEASE);
+	await_begin(&runner->begin);
+	runner->result = runner->function(runner->arg);
+	__atomic_store_n(&runner->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static inline void runner_create(struct runner *runner, int (*function)(void *arg), void *arg,
+				 int begin)
+{
+	runner->function = function;
+	runner->arg = arg;
+	runner->begin = begin;
+	runner->tid = 0;
+	runner->done = 0;
+	if (pthread_create(&runner->thread, NULL, runner_main, runner))
+		abort();
+	spin_until(__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE));
+}
+
+/* A function that takes a pointer, to whatever: all pointers are passed alike. */
+#define CALL(function)		((int (*)(void *))(function))
+
+/* The same, and the compiler sees that it takes @arg. */
+#define CALL_WITH(function, arg)	((void)sizeof((function)(arg)), CALL(function))
+
+#define runner_start(runner, function, arg)	\
+	runner_create(runner, CALL_WITH(function, arg), arg, 1)
+
+static inline void runner_release(struct runner *runner)
+{
+	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
+}
+
+/* For a race with the caller: both are running, and go on together. */
+#define runner_race(runner, function, arg)					\
+do {										\
+	runner_create(runner, CALL_WITH(function, arg), arg, 0);		\
+	runner_release(runner);							\
+} while (0)
+
+/*
+ * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
+ * out one way and the other.
+ */
+static inline void linger(int round)
+{
+	volatile int i;
+
+	for (i = 0; i < 1 << round % 19; i++)
+		;
+}
+
+/* Returns when the thread sleeps, which it does nowhere but in what is tested; or is done. */
+static inline void runner_await_asleep(struct runner *runner)
+{
+	await_asleep(runner->tid);
+}
+
+static inline bool runner_is_done(struct runner *runner)
+{
+	return __atomic_load_n(&runner->done, __ATOMIC_ACQUIRE);
+}
+
+static inline int runner_join(struct runner *runner)
+{
+	pthread_join(runner->thread, NULL);
+	return runner->result;
+}
+
+static inline int run_elsewhere(int (*function)(void *arg), void *arg)
+{
+	struct runner runner;
+
+	runner_create(&runner, function, arg, 1);
+	return runner_join(&runner);
+}
+
+/* In another thread. */
+#define elsewhere(function, arg)	run_elsewhere(CALL_WITH(function, arg), arg)
+
 /* A thread that makes one WAIT and keeps the result. */
 struct waiter {
 	pthread_t thread;
@@ -415,6 +528,13 @@ struct waiter {
 	int order;		/* if ticket is given: its place in the order of finishing */
 	int *ticket;
 };
+
+/* One that waits forever for a 32-bit word that is 0. */
+static inline struct waiter thread_at(int fd, const volatile void *word)
+{
+	return (struct waiter) { .fd = fd, .addr = word, .deadline = MEMWAIT_FOREVER,
+				 .flags = MEMWAIT_SIZE_U32 };
+}
 
 static inline void *waiter_main(void *arg)
 {
@@ -490,13 +610,6 @@ static inline _Noreturn void stay(void)
 {
 	for (;;)
 		pause();
-}
-
-/* A function that makes one call: for a table of functions, or a thread. */
-#define ADAPTER(name, parameter, call)						\
-static inline int name(parameter __attribute__((__unused__)))			\
-{										\
-	return call;								\
 }
 
 static inline void *map_memory(size_t size, int flags, int file)

@@ -49,11 +49,8 @@ FIXTURE_VARIANT(memwait)
 	size_t results[2];		/* may be 0 when a word is refused */
 };
 
-/* Not all use everything. */
-#define UNUSED		__attribute__((__unused__))
 #define FILL(name)									\
-	static void name(struct block *block, UNUSED uint32_t *a, UNUSED uint32_t *b,	\
-			 UNUSED uint64_t id)
+	static void name(struct block *block, uint32_t *a, uint32_t *b, uint64_t id)
 
 #define WORD_FLAGS	(MEMWAIT_SIZE_MASK | MEMWAIT_PRIVATE)
 #define WAIT_FLAGS	(WORD_FLAGS | MEMWAIT_CLOCK_REALTIME | MEMWAIT_OWNED)

@@ -295,8 +295,7 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
 
 MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)
 {
-	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = FOREVER,
-			    .flags = U32 };
+	struct waiter w = thread_at(self->fd, self->word);
 	struct memwait_completion done[3];
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 1));

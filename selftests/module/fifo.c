@@ -8,8 +8,7 @@ MEMWAIT_TEST(R12_threads_are_woken_in_the_order_of_joining)
 	int i, j;
 
 	for (i = 0; i < 10; i++) {
-		w[i] = (struct waiter) { .fd = self->fd, .addr = self->word,
-					 .deadline = MEMWAIT_FOREVER, .flags = U32 };
+		w[i] = thread_at(self->fd, self->word);
 		waiter_start(&w[i]);
 	}
 	for (i = 0; i < 10; i++) {
@@ -43,8 +42,7 @@ MEMWAIT_TEST(R12_threads_and_async_waits_stand_in_one_queue)
 	int i, j;
 
 	for (i = 0; i < 16; i++) {
-		w[i] = (struct waiter) { .fd = self->fd, .addr = self->word,
-					 .deadline = MEMWAIT_FOREVER, .flags = U32 };
+		w[i] = thread_at(self->fd, self->word);
 		switch (i % 4) {
 		case 0:
 			waiter_start(&w[i]);

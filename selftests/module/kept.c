@@ -707,22 +707,16 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 
 /* Who frees the file of its wait, and may not come back from that. */
 struct freer {
-	pthread_t thread;
-	pid_t tid;
+	struct runner runner;
 	int fd;
 	uint64_t id;		/* of the wait to cancel; 0: it reads the completion */
-	int result;
 };
 
-static void *free_file(void *arg)
+static int free_file(struct freer *freer)
 {
-	struct freer *freer = arg;
 	struct memwait_completion done;
 
-	__atomic_store_n(&freer->tid, gettid(), __ATOMIC_RELEASE);
-	freer->result = freer->id ? mw_cancel(freer->fd, freer->id) :
-				    mw_read(freer->fd, &done, 1);
-	return NULL;
+	return freer->id ? mw_cancel(freer->fd, freer->id) : mw_read(freer->fd, &done, 1);
 }
 
 /* Arms a wait on the file, which it makes, and notifies it if it is to be @read. Returns its id. */
@@ -761,20 +755,17 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		ASSERT_NE(0, id);
 		freer.id = read ? 0 : id;
 		ASSERT_TRUE(freeze(self->root, self->place.path));
-		ASSERT_EQ(0, pthread_create(&freer.thread, NULL, free_file, &freer));
-		while (!__atomic_load_n(&freer.tid, __ATOMIC_ACQUIRE) ||
-		       thread_state(freer.tid) != 'D')
-			usleep(100);
+		runner_start(&freer.runner, free_file, &freer);
+		sleep_until(thread_state(freer.runner.tid) == 'D');
 		close(freer.fd);
 		end = in_ms(20000);
 		while (mw_waiters(self->fd, self->shared, U32) && now_ns(CLOCK_MONOTONIC) < end)
 			usleep(100);
 		EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
-		EXPECT_EQ('D', thread_state(freer.tid));
+		EXPECT_EQ('D', thread_state(freer.runner.tid));
 
 		EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
-		pthread_join(freer.thread, NULL);
-		EXPECT_EQ(read, freer.result);
+		EXPECT_EQ(read, runner_join(&freer.runner));
 	}
 }
 

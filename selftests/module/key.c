@@ -17,14 +17,9 @@ struct area {
 	int file;
 };
 
-static void map_twice(struct area *area, int file, size_t size, off_t offset)
+static struct area map_twice(int file, size_t size)
 {
-	area->file = file;
-	area->size = size;
-	area->a = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
-	area->b = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
-	if (area->a == MAP_FAILED || area->b == MAP_FAILED)
-		area->a = NULL;
+	return (struct area) { map_shared(file, size), map_shared(file, size), size, file };
 }
 
 static void unmap(struct area *area)
@@ -38,7 +33,7 @@ static void unmap(struct area *area)
 /* A waiter at @a is seen and woken at @b, in this process and from another one. */
 static void expect_meet(struct __test_metadata *_metadata, int fd, uint32_t *a, uint32_t *b)
 {
-	struct waiter w = { .fd = fd, .addr = a, .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	struct waiter w = thread_at(fd, a);
 	pid_t pid;
 
 	waiter_start(&w);
@@ -67,16 +62,18 @@ static void expect_apart(struct __test_metadata *_metadata, int fd, uint32_t *a,
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 }
 
-static void expect_shared(struct __test_metadata *_metadata, int fd, struct area *area)
+/* And unmaps it. */
+static void expect_shared(struct __test_metadata *_metadata, int fd, struct area area)
 {
-	const size_t words = area->size / sizeof(uint32_t);
+	const size_t words = area.size / sizeof(uint32_t);
 
-	expect_meet(_metadata, fd, area->a, area->b);
-	expect_meet(_metadata, fd, area->a + words - 2, area->b + words - 2);
-	expect_apart(_metadata, fd, area->a, area->b + 1, U32, U32);
+	expect_meet(_metadata, fd, area.a, area.b);
+	expect_meet(_metadata, fd, area.a + words - 2, area.b + words - 2);
+	expect_apart(_metadata, fd, area.a, area.b + 1, U32, U32);
 	/* A promise that others break: the private key of a shared word is another one. */
-	expect_apart(_metadata, fd, area->a, area->b, U32, U32 | MEMWAIT_PRIVATE);
-	expect_apart(_metadata, fd, area->a, area->a, U32 | MEMWAIT_PRIVATE, U32);
+	expect_apart(_metadata, fd, area.a, area.b, U32, U32 | MEMWAIT_PRIVATE);
+	expect_apart(_metadata, fd, area.a, area.a, U32 | MEMWAIT_PRIVATE, U32);
+	unmap(&area);
 }
 
 static int temporary_file(const char *dir, size_t size)
@@ -86,114 +83,82 @@ static int temporary_file(const char *dir, size_t size)
 
 	snprintf(path, sizeof(path), "%s/memwait-XXXXXX", dir);
 	file = mkstemp(path);
-	if (file >= 0) {
-		unlink(path);
-		if (ftruncate(file, size)) {
-			close(file);
-			return -1;
-		}
-	}
+	if (file < 0)
+		return file;
+	unlink(path);
+	if (ftruncate(file, size))
+		abort();
 	return file;
 }
 
 MEMWAIT_TEST(R8_memfd)
 {
-	struct area area;
-	int file = new_file(4 * self->page);
-
-	map_twice(&area, file, 4 * self->page, 0);
-	ASSERT_NE(NULL, area.a);
-	expect_shared(_metadata, self->fd, &area);
-	unmap(&area);
+	expect_shared(_metadata, self->fd, map_twice(new_file(4 * self->page), 4 * self->page));
 }
 
 MEMWAIT_TEST(R8_tmpfs)
 {
-	struct area area;
+	int file = temporary_file("/dev/shm", self->page);
 
-	map_twice(&area, temporary_file("/dev/shm", self->page), self->page, 0);
-	ASSERT_NE(NULL, area.a);
-	expect_shared(_metadata, self->fd, &area);
-	unmap(&area);
+	expect_shared(_metadata, self->fd, map_twice(file, self->page));
 }
 
 MEMWAIT_TEST(R8_regular_file)
 {
-	struct area area;
-
 	/* Of whatever file system /var/tmp or / is on: another one than tmpfs. */
 	int file = temporary_file("/var/tmp", self->page);
 
 	if (file < 0)
 		file = temporary_file("/", self->page);
-	ASSERT_LE(0, file);
-	map_twice(&area, file, self->page, 0);
-	ASSERT_NE(NULL, area.a);
-	expect_shared(_metadata, self->fd, &area);
-	unmap(&area);
+	expect_shared(_metadata, self->fd, map_twice(file, self->page));
 }
 
 MEMWAIT_TEST(R8_sysv_shared_memory)
 {
 	int id = shmget(IPC_PRIVATE, self->page, IPC_CREAT | 0600);
-	struct area area = { .size = self->page };
+	struct area area = { shmat(id, NULL, 0), shmat(id, NULL, 0), self->page, -1 };
 
 	ASSERT_LE(0, id);
-	area.a = shmat(id, NULL, 0);
-	area.b = shmat(id, NULL, 0);
 	EXPECT_EQ(0, shmctl(id, IPC_RMID, NULL));
 	ASSERT_NE((void *)-1, area.a);
 	ASSERT_NE((void *)-1, area.b);
-	expect_shared(_metadata, self->fd, &area);
-	shmdt(area.a);
-	shmdt(area.b);
+	expect_shared(_metadata, self->fd, area);
 }
 
 MEMWAIT_TEST(R8_hugetlb)
 {
 	const size_t huge = 2 << 20;
-	struct area area;
 	int file = memfd_create("memwait", MFD_HUGETLB);
+	void *first;
 
 	if (file < 0 || ftruncate(file, huge))
 		SKIP(return, "no hugetlbfs");
-	map_twice(&area, file, huge, 0);
-	if (!area.a)
+	first = mmap(NULL, huge, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (first == MAP_FAILED)
 		SKIP(return, "no free huge pages (vm.nr_hugepages)");
-	expect_shared(_metadata, self->fd, &area);
-	unmap(&area);
+	munmap(first, huge);
+	expect_shared(_metadata, self->fd, map_twice(file, huge));
 }
 
 /* A second mapping of anonymous memory is made by mremap() of a size of 0. */
-static void anonymous_twice(struct area *area, int file, size_t size)
+static void expect_anonymous_shared(struct __test_metadata *_metadata, int fd, int flags, int file)
 {
-	area->file = file;
-	area->size = size;
-	area->a = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		       MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0), file, 0);
-	area->b = area->a == MAP_FAILED ? MAP_FAILED : mremap(area->a, 0, size, MREMAP_MAYMOVE);
-	if (area->b == MAP_FAILED)
-		area->a = NULL;
+	size_t size = sysconf(_SC_PAGESIZE);
+	void *a = map_memory(size, MAP_SHARED | flags, file);
+	void *b = mremap(a, 0, size, MREMAP_MAYMOVE);
+
+	ASSERT_NE(MAP_FAILED, b);
+	expect_shared(_metadata, fd, (struct area) { a, b, size, file });
 }
 
 MEMWAIT_TEST(R8_shared_anonymous)
 {
-	struct area area;
-
-	anonymous_twice(&area, -1, self->page);
-	ASSERT_NE(NULL, area.a);
-	expect_shared(_metadata, self->fd, &area);
-	unmap(&area);
+	expect_anonymous_shared(_metadata, self->fd, MAP_ANONYMOUS, -1);
 }
 
 MEMWAIT_TEST(R8_dev_zero_shared)
 {
-	struct area area;
-
-	anonymous_twice(&area, open("/dev/zero", O_RDWR), self->page);
-	ASSERT_NE(NULL, area.a);
-	expect_shared(_metadata, self->fd, &area);
-	unmap(&area);
+	expect_anonymous_shared(_metadata, self->fd, 0, open("/dev/zero", O_RDWR));
 }
 
 MEMWAIT_TEST(R8_offsets_count_from_the_start_of_the_file)
@@ -201,10 +166,8 @@ MEMWAIT_TEST(R8_offsets_count_from_the_start_of_the_file)
 	int file = temporary_file("/dev/shm", 4 * self->page);
 	uint32_t *whole, *tail;
 
-	ASSERT_LE(0, file);
-	whole = mmap(NULL, 4 * self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	whole = map_shared(file, 4 * self->page);
 	tail = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 3 * self->page);
-	ASSERT_NE(MAP_FAILED, whole);
 	ASSERT_NE(MAP_FAILED, tail);
 	expect_meet(_metadata, self->fd, whole + 3 * self->page / 4 + 5, tail + 5);
 	expect_apart(_metadata, self->fd, whole + 5, tail + 5, U32, U32);
@@ -214,14 +177,12 @@ MEMWAIT_TEST(R8_offsets_count_from_the_start_of_the_file)
 MEMWAIT_TEST(R8_far_offsets_are_not_truncated)
 {
 	const off_t far = 1LL << 34;
-	int file = memfd_create("memwait", 0);
+	int file = new_file(0);
 	uint32_t *near_word, *far_word;
 
-	ASSERT_LE(0, file);
 	ASSERT_EQ(0, ftruncate(file, far + self->page));
-	near_word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	near_word = map_shared(file, self->page);
 	far_word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, far);
-	ASSERT_NE(MAP_FAILED, near_word);
 	ASSERT_NE(MAP_FAILED, far_word);
 	expect_apart(_metadata, self->fd, near_word, far_word, U32, U32);
 	close(file);
@@ -229,61 +190,47 @@ MEMWAIT_TEST(R8_far_offsets_are_not_truncated)
 
 MEMWAIT_TEST(R8_two_files_do_not_meet)
 {
-	int one = temporary_file("/dev/shm", self->page), two = temporary_file("/dev/shm",
-									       self->page);
-	uint32_t *a, *b;
+	int one = new_file(self->page), two = new_file(self->page);
 
-	ASSERT_LE(0, one);
-	ASSERT_LE(0, two);
-	a = mmap(NULL, self->page, PROT_READ, MAP_SHARED, one, 0);
-	b = mmap(NULL, self->page, PROT_READ, MAP_SHARED, two, 0);
-	expect_apart(_metadata, self->fd, a, b, U32, U32);
+	expect_apart(_metadata, self->fd, map_shared(one, self->page),
+		     map_shared(two, self->page), U32, U32);
+	close(one);
+	close(two);
+}
+
+static void expect_one_file(struct __test_metadata *_metadata, int fd, int flags, int protection)
+{
+	size_t size = sysconf(_SC_PAGESIZE);
+	int one = temporary_file("/dev/shm", size), two;
+	uint32_t *a = map_shared(one, size), *b;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", one);
+	two = open(path, flags);
+	b = mmap(NULL, size, protection, MAP_SHARED, two, 0);
+	ASSERT_NE(MAP_FAILED, b);
+	expect_meet(_metadata, fd, a, b);
+	expect_meet(_metadata, fd, b, a);
 	close(one);
 	close(two);
 }
 
 MEMWAIT_TEST(R8_a_file_opened_twice_is_one_file)
 {
-	char path[64];
-	int one = temporary_file("/dev/shm", self->page), two;
-	uint32_t *a, *b;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", one);
-	two = open(path, O_RDWR);
-	ASSERT_LE(0, two);
-	a = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, one, 0);
-	b = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, two, 0);
-	expect_meet(_metadata, self->fd, a, b);
-	close(one);
-	close(two);
+	expect_one_file(_metadata, self->fd, O_RDWR, PROT_READ | PROT_WRITE);
 }
 
 MEMWAIT_TEST(R8_a_file_opened_for_reading_only_meets_its_writers)
 {
-	char path[64];
-	int one = temporary_file("/dev/shm", self->page), two;
-	uint32_t *a, *b;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", one);
-	two = open(path, O_RDONLY);
-	ASSERT_LE(0, two);
-	a = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, one, 0);
-	b = mmap(NULL, self->page, PROT_READ, MAP_SHARED, two, 0);
-	ASSERT_NE(MAP_FAILED, b);
-	expect_meet(_metadata, self->fd, a, b);
-	expect_meet(_metadata, self->fd, b, a);
-	close(one);
-	close(two);
+	expect_one_file(_metadata, self->fd, O_RDONLY, PROT_READ);
 }
 
 MEMWAIT_TEST(R8_a_private_mapping_of_a_file_is_private)
 {
 	int file = temporary_file("/dev/shm", self->page);
-	uint32_t *shared, *private;
+	uint32_t *shared = map_shared(file, self->page);
+	uint32_t *private = map_memory(self->page, MAP_PRIVATE, file);
 
-	ASSERT_LE(0, file);
-	shared = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	private = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
 	expect_apart(_metadata, self->fd, shared, private, U32, U32);
 	/* Neither before nor after its page is copied. */
 	*private = 0;
@@ -398,8 +345,7 @@ MEMWAIT_TEST(R10_secret_memory_is_refused)
 
 MEMWAIT_TEST(R11_fork_divides_private_words_and_not_shared_ones)
 {
-	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER,
-			    .flags = U32 };
+	struct waiter w = thread_at(self->fd, self->word);
 	pid_t pid;
 
 	waiter_start(&w);
@@ -426,8 +372,7 @@ static int notify_all(void *arg)
 
 MEMWAIT_TEST(R11_processes_of_one_mm_share_private_words)
 {
-	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER,
-			    .flags = U32 };
+	struct waiter w = thread_at(self->fd, self->word);
 	char *stack = private_page(16 * self->page);
 
 	waiter_start(&w);
@@ -442,8 +387,7 @@ MEMWAIT_TEST(R11_munmap_under_a_wait)
 	struct area area;
 
 	/* A shared word is there through its other mapping. */
-	map_twice(&area, temporary_file("/dev/shm", self->page), self->page, 0);
-	ASSERT_NE(NULL, area.a);
+	area = map_twice(temporary_file("/dev/shm", self->page), self->page);
 	w.addr = area.a;
 	w.flags = U32;
 	waiter_start(&w);
@@ -466,10 +410,9 @@ MEMWAIT_TEST(R11_munmap_under_a_wait)
 MEMWAIT_TEST(R11_munmap_of_the_last_mapping_and_close_of_the_file)
 {
 	int file = temporary_file("/dev/shm", self->page);
-	uint32_t *word = mmap(NULL, self->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	uint32_t *word = map_shared(file, self->page);
 	uint64_t id;
 
-	ASSERT_NE(MAP_FAILED, word);
 	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, word, 0, MEMWAIT_FOREVER, U32, 1, &id));
 	EXPECT_EQ(0, munmap(word, self->page));
 	EXPECT_EQ(0, close(file));
@@ -478,8 +421,7 @@ MEMWAIT_TEST(R11_munmap_of_the_last_mapping_and_close_of_the_file)
 
 MEMWAIT_TEST(R11_mremap_under_a_wait)
 {
-	struct waiter w = { .fd = self->fd, .addr = self->shared, .deadline = MEMWAIT_FOREVER,
-			    .flags = U32 };
+	struct waiter w = thread_at(self->fd, self->shared);
 	uint32_t *place = private_page(self->page), *moved;
 
 	/* The shared word keeps its key wherever it is mapped. */
@@ -506,8 +448,7 @@ MEMWAIT_TEST(R11_truncate_under_a_wait)
 	struct waiter w = { .fd = self->fd, .deadline = MEMWAIT_FOREVER, .flags = U32 };
 	struct area area;
 
-	map_twice(&area, temporary_file("/dev/shm", self->page), self->page, 0);
-	ASSERT_NE(NULL, area.a);
+	area = map_twice(temporary_file("/dev/shm", self->page), self->page);
 	w.addr = area.a;
 	waiter_start(&w);
 	EXPECT_EQ(0, ftruncate(area.file, 0));

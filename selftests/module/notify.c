@@ -9,8 +9,7 @@ static void start_all(int fd, uint32_t *word, struct waiter *w, int n)
 	int i;
 
 	for (i = 0; i < n; i++) {
-		w[i] = (struct waiter) { .fd = fd, .addr = word, .deadline = MEMWAIT_FOREVER,
-					 .flags = U32 };
+		w[i] = thread_at(fd, word);
 		waiter_start(&w[i]);
 	}
 }

@@ -43,36 +43,24 @@ static bool arm(int fd, const void *word, int n)
 
 /* A thread that performs one NOTIFY_WAIT. */
 struct notifier {
-	pthread_t thread;
+	struct runner runner;
 	int fd;
 	struct memwait_notify_wait *arg;
-	pid_t tid;
-	int result, done;
 };
 
-static void *notifier_main(void *arg)
-{
-	struct notifier *n = arg;
-
-	__atomic_store_n(&n->tid, gettid(), __ATOMIC_RELEASE);
-	n->result = mw_notify_wait(n->fd, n->arg);
-	__atomic_store_n(&n->done, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
+ADAPTER(notifier_main, struct notifier *n, mw_notify_wait(n->fd, n->arg))
 
 /* Returns when it is in the queue, where it will be the n-th. */
 static void notifier_start(struct notifier *n, int nth)
 {
-	n->done = 0;
-	if (pthread_create(&n->thread, NULL, notifier_main, n))
-		abort();
-	await_waiters_or_done(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32, nth, &n->done);
+	runner_start(&n->runner, notifier_main, n);
+	await_waiters_or_done(n->fd, (void *)(uintptr_t)n->arg->wait.addr, U32, nth,
+			      &n->runner.done);
 }
 
 static int notifier_join(struct notifier *n)
 {
-	pthread_join(n->thread, NULL);
-	return n->result;
+	return runner_join(&n->runner);
 }
 
 /* Results */
@@ -123,7 +111,7 @@ MEMWAIT_TEST(R17_notify_wait_wakes_and_is_woken)
 	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 	/* It is set before the wait begins. */
 	EXPECT_EQ(1, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
-	EXPECT_EQ(0, __atomic_load_n(&n.done, __ATOMIC_ACQUIRE));
+	EXPECT_FALSE(runner_is_done(&n.runner));
 	EXPECT_EQ(0, mw_waiters(self->fd, a, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, b, MEMWAIT_ALL, U32));
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
@@ -141,18 +129,17 @@ MEMWAIT_TEST(R17_notify_wait_on_one_word_does_not_wake_the_caller)
 	struct memwait_completion done[4];
 
 	ASSERT_TRUE(arm(self->fd, self->word, 3));
-	first.done = 0;
-	ASSERT_EQ(0, pthread_create(&first.thread, NULL, notifier_main, &first));
+	runner_start(&first.runner, notifier_main, &first);
 	/* From three to one; between there is nobody. */
 	await_waiters(self->fd, self->word, U32, 1);
 	EXPECT_EQ(3, mw_read(self->fd, done, 4));
 	EXPECT_EQ(3, __atomic_load_n(&arg.notified, __ATOMIC_ACQUIRE));
-	await_asleep(first.tid);
+	runner_await_asleep(&first.runner);
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
-	EXPECT_EQ(0, __atomic_load_n(&first.done, __ATOMIC_ACQUIRE));
+	EXPECT_FALSE(runner_is_done(&first.runner));
 
 	/* The second one wakes the first, and takes its place. */
-	ASSERT_EQ(0, pthread_create(&second.thread, NULL, notifier_main, &second));
+	runner_start(&second.runner, notifier_main, &second);
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&first));
 	await_waiters(self->fd, self->word, U32, 1);
 	EXPECT_EQ(1, __atomic_load_n(&again.notified, __ATOMIC_ACQUIRE));
@@ -167,12 +154,12 @@ MEMWAIT_TEST(R12_notify_wait_joins_at_the_end)
 	struct memwait_completion done[4];
 
 	ASSERT_TRUE(arm(self->fd, self->word, 2));
-	ASSERT_EQ(0, pthread_create(&n.thread, NULL, notifier_main, &n));
+	runner_start(&n.runner, notifier_main, &n);
 	spin_until(mw_readable(self->fd));
 	await_waiters(self->fd, self->word, U32, 2);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(2, mw_read(self->fd, done, 4));
-	EXPECT_EQ(0, __atomic_load_n(&n.done, __ATOMIC_ACQUIRE));
+	EXPECT_FALSE(runner_is_done(&n.runner));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, notifier_join(&n));
 }
@@ -212,10 +199,10 @@ MEMWAIT_TEST(R17_notify_wait_restarted_does_not_notify_again)
 	notifier_start(&n, 1);
 	EXPECT_EQ(18, mw_waiters(self->fd, a, U32));
 	for (i = 0; i < 5; i++) {
-		interrupt_thread(n.thread, n.tid);
+		interrupt_thread(n.runner.thread, n.runner.tid);
 		spin_until(handled > i);
 		await_waiters(self->fd, b, U32, 1);
-		await_asleep(n.tid);
+		runner_await_asleep(&n.runner);
 		EXPECT_EQ(18, mw_waiters(self->fd, a, U32));
 		EXPECT_EQ(U32, arg.notify.flags);
 		EXPECT_EQ(i ? 77 : 2, arg.notified);
@@ -243,7 +230,7 @@ MEMWAIT_TEST(R17_notify_wait_restarted_ends_as_passed)
 	was = arg;
 	notifier_start(&n, 1);
 	*b = 1;
-	interrupt_thread(n.thread, n.tid);
+	interrupt_thread(n.runner.thread, n.runner.tid);
 	EXPECT_EQ(MEMWAIT_NOT_EQUAL, notifier_join(&n));
 	EXPECT_EQ(1, arg.notified);
 	EXPECT_TRUE(as_passed(arg, &was));
@@ -254,7 +241,7 @@ MEMWAIT_TEST(R17_notify_wait_restarted_ends_as_passed)
 	arg = notify_then_wait(a, 1, b, 0, in_ms(1500));
 	was = arg;
 	notifier_start(&n, 1);
-	interrupt_until(n.thread, &n.done);
+	interrupt_until(n.runner.thread, &n.runner.done);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, notifier_join(&n));
 	EXPECT_LE(arg.wait.deadline, now_ns(CLOCK_MONOTONIC));
 	EXPECT_EQ(1, arg.notified);
@@ -278,7 +265,7 @@ MEMWAIT_TEST(R17_notify_wait_interrupted_and_called_again)
 		was = arg;
 		for (j = 0; j < 4; j++) {
 			notifier_start(&n, 1);
-			interrupt_thread(n.thread, n.tid);
+			interrupt_thread(n.runner.thread, n.runner.tid);
 			EXPECT_EQ(-EINTR, notifier_join(&n));
 			EXPECT_EQ(MEMWAIT_NOTIFIED, arg.state);
 			EXPECT_EQ(j ? 77 : 3, arg.notified);
@@ -327,7 +314,7 @@ MEMWAIT_TEST(R17_notify_wait_with_a_struct_that_becomes_read_only)
 	*arg = notify_then_wait(a, 1, b, 0, FOREVER);
 	notifier_start(&n, 1);
 	ASSERT_EQ(0, mprotect(arg, self->page, PROT_READ));
-	interrupt_thread(n.thread, n.tid);
+	interrupt_thread(n.runner.thread, n.runner.tid);
 	EXPECT_EQ(-EINTR, notifier_join(&n));
 	EXPECT_EQ(4, mw_notify(self->fd, a, MEMWAIT_ALL, U32));
 }

@@ -110,8 +110,7 @@ OWNER_TEST(R34_a_waiter_without_an_id_is_eperm)
 		.notify = { .addr = (uintptr_t)&self->board->go, .count = 1, .flags = U32 },
 		.wait = { .addr = (uintptr_t)&self->board->word, .flags = OWNED64 },
 	};
-	struct waiter w = { .fd = self->fd, .addr = &self->board->go,
-			    .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	struct waiter w = thread_at(self->fd, &self->board->go);
 	uint64_t id;
 
 	/* The context has none yet, though the thread has. */
@@ -689,8 +688,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		pause.tv_nsec = next_random(&random) % 3000000;
 		nanosleep(&pause, NULL);
 		i = next_random(&random) % LOCKERS;
-		kill(pids[i], SIGKILL);
-		ASSERT_EQ(pids[i], waitpid(pids[i], NULL, 0));
+		kill_child(pids[i]);
 		deaths++;
 		/* The others go on without it: there is a turn that was not yet when it died. */
 		turns = __atomic_load_n(&l->turns, __ATOMIC_ACQUIRE);
@@ -721,9 +719,7 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 	int i, j, got, armed = 0;
 	pid_t pid;
 
-	words = mmap(NULL, n * sizeof(*words), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		     -1, 0);
-	ASSERT_NE(MAP_FAILED, words);
+	words = private_page(n * sizeof(*words));
 	ASSERT_TRUE(geteuid() || !set_limit(n));
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 	pid = start_owner(board, IS_KILLED);

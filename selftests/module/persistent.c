@@ -79,7 +79,7 @@ MEMWAIT_TEST(R32_a_notify_of_many_counts_each_once)
 	const int many = 300;
 	struct memwait_completion *done = private_page(many * sizeof(*done));
 	uint64_t *ids = private_page(many * sizeof(*ids));
-	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = FOREVER, .flags = U32 };
+	struct waiter w = thread_at(self->fd, self->word);
 	int i;
 
 	for (i = 0; i < many; i++) {
@@ -467,8 +467,7 @@ MEMWAIT_TEST(R25_R32_a_killed_reader_swallows_nothing)
 		ASSERT_EQ(MEMWAIT_PENDING, watch(self->fd, &s->word, 1, &id));
 		for (counted = 0; counted < 20 + round; counted++)
 			EXPECT_EQ(1, mw_notify(self->fd, &s->word, 1, U32));
-		kill(pid, SIGKILL);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		kill_child(pid);
 		passed = 0;
 		while ((n = mw_read(self->fd, &done, 1)) == 1)
 			passed += done.count;

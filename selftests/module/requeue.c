@@ -352,9 +352,8 @@ MEMWAIT_TEST(R17_requeue_within_an_object)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
 	again = open(path, O_RDONLY | O_CLOEXEC);
 	ASSERT_LE(0, again);
-	here = mmap(NULL, self->page, PROT_READ, MAP_SHARED, file, 0);
+	here = map_shared(file, self->page);
 	there = mmap(NULL, self->page, PROT_READ, MAP_SHARED, again, self->page);
-	ASSERT_NE(MAP_FAILED, here);
 	ASSERT_NE(MAP_FAILED, there);
 	ASSERT_TRUE(arm_all(self->fd, here, "ab"));
 	EXPECT_REQUEUED(1, 1, here, there, 1, 1);

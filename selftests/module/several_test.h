@@ -214,23 +214,15 @@ static inline struct any_waiter any_of(int fd, const struct memwait_wait *waits,
 				     .deadline = FOREVER };
 }
 
-/* A thread that waits forever for one word. */
-static inline struct waiter thread_at(int fd, const volatile void *word)
-{
-	return (struct waiter) { .fd = fd, .addr = word, .deadline = FOREVER, .flags = U32 };
-}
-
 /* Maps memory twice, the second time read-only. Returns 0 or -1. */
 static inline int map_twice(size_t size, uint32_t **one, uint32_t **two)
 {
-	int memfd = memfd_create("memwait", MFD_CLOEXEC);
+	int memfd = new_file(size);
 
-	if (memfd < 0 || ftruncate(memfd, size))
-		return -1;
-	*one = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	*two = mmap(NULL, size, PROT_READ, MAP_SHARED, memfd, 0);
+	*one = map_shared(memfd, size);
+	*two = map_shared(memfd, size);
 	close(memfd);
-	return *one == MAP_FAILED || *two == MAP_FAILED ? -1 : 0;
+	return mprotect(*two, size, PROT_READ);
 }
 
 /* NULL in a 32-bit program, whose pointers do not reach the kernel's addresses. */

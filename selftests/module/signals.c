@@ -5,8 +5,7 @@
 /* A signal that would dump core, but is blocked, kills nobody. */
 MEMWAIT_TEST(R6_a_counted_notify_wins_over_a_blocked_signal)
 {
-	struct waiter next = { .fd = self->fd, .addr = self->shared,
-			       .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	struct waiter next = thread_at(self->fd, self->shared);
 	pid_t victim;
 
 	if (geteuid())

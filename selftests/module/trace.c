@@ -149,8 +149,7 @@ static void expect(struct lines *lines, const char *format, ...)
 
 TRACE_TEST(R37_a_wait_and_its_notify_are_recorded)
 {
-	struct waiter w = { .fd = self->fd, .addr = self->shared + 4,
-			    .deadline = MEMWAIT_FOREVER, .flags = U32 };
+	struct waiter w = thread_at(self->fd, self->shared + 4);
 	const char *word = in_file(self->name, self->page + 16);
 	uint64_t began = now_ns(CLOCK_MONOTONIC), queued, notified, waited = 0;
 
@@ -235,8 +234,7 @@ TRACE_TEST(R37_requeue_and_many_notifies_are_recorded)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		w[i] = (struct waiter) { .fd = self->fd, .addr = self->shared,
-					 .deadline = MEMWAIT_FOREVER, .flags = U32 };
+		w[i] = thread_at(self->fd, self->shared);
 		waiter_start(&w[i]);
 		EXPECT_EVENT("wait_begin: %s words=1", first);
 	}

@@ -38,111 +38,19 @@ static inline struct timespec in_time(clockid_t clock, long ms)
 	return ts;
 }
 
-/* Spins, and lets the others run where there is one processor. */
-static inline void await_begin(const int *begin)
+/* Runs a function in a child, which has the page of the file that is @here at another address. */
+static inline pid_t run_remapped(int file, void *here, int (*function)(void *page))
 {
-	unsigned int looks = 0;
+	pid_t pid = fork_child();
 
-	while (!__atomic_load_n(begin, __ATOMIC_ACQUIRE))
-		if (has_one_processor() && !(++looks % 1024))
-			sched_yield();
+	if (!pid) {
+		void *page = map_shared(file, 4096);
+
+		munmap(here, 4096);
+		_exit(function(page));
+	}
+	return pid;
 }
-
-/* A thread that runs one function and keeps what it returned. */
-struct runner {
-	pthread_t thread;
-	int (*function)(void *arg);
-	void *arg;
-	int begin;		/* it is to run the function */
-	pid_t tid;		/* set by the thread before it begins */
-	int result;		/* valid when done */
-	int done;
-};
-
-static inline void *runner_main(void *arg)
-{
-	struct runner *runner = arg;
-
-	__atomic_store_n(&runner->tid, gettid(), __ATOMIC_RELEASE);
-	await_begin(&runner->begin);
-	runner->result = runner->function(runner->arg);
-	__atomic_store_n(&runner->done, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-static inline void runner_create(struct runner *runner, int (*function)(void *arg), void *arg,
-				 int begin)
-{
-	runner->function = function;
-	runner->arg = arg;
-	runner->begin = begin;
-	runner->tid = 0;
-	runner->done = 0;
-	if (pthread_create(&runner->thread, NULL, runner_main, runner))
-		abort();
-	spin_until(__atomic_load_n(&runner->tid, __ATOMIC_ACQUIRE));
-}
-
-/* A function that takes a pointer, to whatever: all pointers are passed alike. */
-#define CALL(function)		((int (*)(void *))(function))
-
-/* The same, and the compiler sees that it takes @arg. */
-#define CALL_WITH(function, arg)	((void)sizeof((function)(arg)), CALL(function))
-
-#define runner_start(runner, function, arg)	\
-	runner_create(runner, CALL_WITH(function, arg), arg, 1)
-
-static inline void runner_release(struct runner *runner)
-{
-	__atomic_store_n(&runner->begin, 1, __ATOMIC_RELEASE);
-}
-
-/* For a race with the caller: both are running, and go on together. */
-#define runner_race(runner, function, arg)					\
-do {										\
-	runner_create(runner, CALL_WITH(function, arg), arg, 0);		\
-	runner_release(runner);							\
-} while (0)
-
-/*
- * A moment, from nothing to some hundred microseconds, as the rounds go: for races that are to come
- * out one way and the other.
- */
-static inline void linger(int round)
-{
-	volatile int i;
-
-	for (i = 0; i < 1 << round % 19; i++)
-		;
-}
-
-/* Returns when the thread sleeps, which it does nowhere but in what is tested; or is done. */
-static inline void runner_await_asleep(struct runner *runner)
-{
-	await_asleep(runner->tid);
-}
-
-static inline bool runner_is_done(struct runner *runner)
-{
-	return __atomic_load_n(&runner->done, __ATOMIC_ACQUIRE);
-}
-
-static inline int runner_join(struct runner *runner)
-{
-	pthread_join(runner->thread, NULL);
-	return runner->result;
-}
-
-static inline int run_elsewhere(int (*function)(void *arg), void *arg)
-{
-	struct runner runner;
-
-	runner_create(&runner, function, arg, 1);
-	return runner_join(&runner);
-}
-
-/* In another thread. */
-#define elsewhere(function, arg)	run_elsewhere(CALL_WITH(function, arg), arg)
 
 /* An operation whose callback counts its calls and keeps the last result. */
 struct counted_op {
@@ -155,7 +63,6 @@ static inline void count_call(memwait_op_t *op, int result, void *data)
 {
 	struct counted_op *counted = data;
 
-	(void)op;
 	counted->calls++;
 	counted->result = result;
 }
@@ -199,7 +106,6 @@ static inline int pin(int priority)
 /* A signal handler. */
 static inline void nothing(int signal)
 {
-	(void)signal;
 }
 
 FIXTURE(userlib)
