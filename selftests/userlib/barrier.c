@@ -82,7 +82,7 @@ USERLIB_TEST(R1_all_meet_in_every_round)
 	ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, MEET));
 	child = fork_child();
 	if (!child) {
-		parts[0].shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+		parts[0].shared = map_shared(memfd, 4096);
 		parts[0].number = 3;
 		munmap(shared, 4096);
 		_exit(meet_often(&parts[0]));

@@ -61,12 +61,11 @@ USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 USERLIB_TEST(R8_processes)
 {
 	size_t size = memwait_channel_size(sizeof(struct item), 5);
-	int memfd = memfd_create("channel", MFD_CLOEXEC), i;
+	int memfd = new_file(size), i;
 	struct receiver receiver = { 0 };
 	memwait_channel_t *channel;
 	pid_t children[SENDERS];
 
-	ASSERT_EQ(0, ftruncate(memfd, size));
 	channel = map_shared(memfd, size);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 5));
 	for (i = 0; i < SENDERS; i++) {
@@ -74,8 +73,7 @@ USERLIB_TEST(R8_processes)
 		if (!children[i]) {
 			struct sender sender = { .number = i };
 
-			sender.channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-					      memfd, 0);
+			sender.channel = map_shared(memfd, size);
 			munmap(channel, size);
 			_exit(send_all(&sender));
 		}
@@ -250,15 +248,13 @@ struct tally {
 USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 {
 	size_t size = memwait_channel_size(sizeof(struct item), 3);
-	int memfd = memfd_create("channel", MFD_CLOEXEC), i;
+	int memfd = new_file(size), i;
 	struct tally *tallies = self->shared;
 	struct sender senders[2] = { 0 };
 	memwait_channel_t *channel;
 	struct runner sending;
 	pid_t children[2];
 
-	ASSERT_LE(0, memfd);
-	ASSERT_EQ(0, ftruncate(memfd, size));
 	channel = map_shared(memfd, size);
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 3));
 	for (i = 0; i < 2; i++) {
@@ -267,8 +263,7 @@ USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 			struct receiver receiver = { 0 };
 			memwait_loop_t *loop;
 
-			receiver.channel = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-						memfd, 0);
+			receiver.channel = map_shared(memfd, size);
 			munmap(channel, size);
 			if (i) {
 				receiver.result = receive_all(&receiver);

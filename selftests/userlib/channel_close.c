@@ -79,7 +79,6 @@ static struct {
 
 static void hold_up(int signal)
 {
-	(void)signal;
 	__atomic_store_n(&obstacle.reached, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&obstacle.let, __ATOMIC_ACQUIRE))
 		;
@@ -97,15 +96,8 @@ static void *new_obstacle(void)
 	return obstacle.page;
 }
 
-static int send_obstacle(void *arg)
-{
-	return memwait_channel_send(arg, obstacle.page);
-}
-
-static int receive_obstacle(void *arg)
-{
-	return memwait_channel_recv(arg, obstacle.page);
-}
+ADAPTER(send_obstacle, void *arg, memwait_channel_send(arg, obstacle.page))
+ADAPTER(receive_obstacle, void *arg, memwait_channel_recv(arg, obstacle.page))
 
 /* It is closed while a sender is under way. Those who wait are told when that one is done. */
 USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)

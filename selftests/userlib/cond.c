@@ -295,16 +295,8 @@ USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 
 	monitor = map_shared(memfd, 4096);
 	monitor_init(monitor, 0);
-	for (i = 0; i < 4; i++) {
-		children[i] = fork_child();
-		if (!children[i]) {
-			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
-					   0);
-
-			munmap(monitor, 4096);
-			_exit(i < 2 ? take_tickets(other) : sell_tickets(other));
-		}
-	}
+	for (i = 0; i < 4; i++)
+		children[i] = run_remapped(memfd, monitor, i < 2 ? take_tickets : sell_tickets);
 	for (i = 0; i < 2; i++)
 		start_taking(&ops[i], monitor, self->loop, ROUNDS);
 	ASSERT_EQ(0, memwait_loop_run(self->loop));

@@ -26,10 +26,7 @@ FIXTURE_VARIANT(object)
 	bool cancels;		/* a wait is a cancellation point, and a signal ends it */
 };
 
-FIXTURE_VARIANT_ADD(object, mutex)
-{
-	.way = &mutex_way, .in_turn = true, .outlives = true,
-};
+FIXTURE_VARIANT_ADD(object, mutex) { .way = &mutex_way, .in_turn = true, .outlives = true };
 
 FIXTURE_VARIANT_ADD(object, fair_mutex)
 {
@@ -41,10 +38,7 @@ FIXTURE_VARIANT_ADD(object, private_mutex)
 	.way = &mutex_way, .kind = MEMWAIT_PRIVATE, .in_turn = true, .outlives = true,
 };
 
-FIXTURE_VARIANT_ADD(object, reader)
-{
-	.way = &read_way, .together = true, .outlives = true,
-};
+FIXTURE_VARIANT_ADD(object, reader) { .way = &read_way, .together = true, .outlives = true };
 
 FIXTURE_VARIANT_ADD(object, reader_of_writers)
 {
@@ -56,15 +50,8 @@ FIXTURE_VARIANT_ADD(object, fair_reader)
 	.way = &read_way, .kind = MEMWAIT_RWLOCK_FAIR, .together = true,
 };
 
-FIXTURE_VARIANT_ADD(object, writer)
-{
-	.way = &write_way, .in_turn = true, .outlives = true,
-};
-
-FIXTURE_VARIANT_ADD(object, writer_after_reader)
-{
-	.way = &write_after_read_way, .outlives = true,
-};
+FIXTURE_VARIANT_ADD(object, writer) { .way = &write_way, .in_turn = true, .outlives = true };
+FIXTURE_VARIANT_ADD(object, writer_after_reader) { .way = &write_after_read_way, .outlives = true };
 
 FIXTURE_VARIANT_ADD(object, writer_of_writers_after_reader)
 {
@@ -87,20 +74,9 @@ FIXTURE_VARIANT_ADD(object, semaphore)
 	.way = &sem_way, .in_turn = true, .outlives = true, .cancels = true,
 };
 
-FIXTURE_VARIANT_ADD(object, group)
-{
-	.way = &group_way, .together = true, .outlives = true,
-};
-
-FIXTURE_VARIANT_ADD(object, receiver)
-{
-	.way = &receive_way, .in_turn = true, .outlives = true,
-};
-
-FIXTURE_VARIANT_ADD(object, sender)
-{
-	.way = &send_way, .in_turn = true, .outlives = true,
-};
+FIXTURE_VARIANT_ADD(object, group) { .way = &group_way, .together = true, .outlives = true };
+FIXTURE_VARIANT_ADD(object, receiver) { .way = &receive_way, .in_turn = true, .outlives = true };
+FIXTURE_VARIANT_ADD(object, sender) { .way = &send_way, .in_turn = true, .outlives = true };
 
 FIXTURE_SETUP(object)
 {

@@ -47,10 +47,7 @@ static const unsigned int kinds[] = {
 	MEMWAIT_MUTEX_ROBUST, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE,
 };
 
-static int lock_and_unlock(void *arg)
-{
-	return memwait_mutex_lock(arg) ?: memwait_mutex_unlock(arg);
-}
+ADAPTER(lock_and_unlock, void *arg, memwait_mutex_lock(arg) ?: memwait_mutex_unlock(arg))
 
 /* An operation that comes next, and gets the mutex. */
 static int lock_next(memwait_mutex_t *mutex, int how, memwait_loop_t *loop)
@@ -188,15 +185,8 @@ static const unsigned int rwlock_kinds[] = {
 	MEMWAIT_RWLOCK_ROBUST, MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER,
 };
 
-static int read_and_unlock(void *arg)
-{
-	return memwait_rwlock_rdlock(arg) ?: memwait_rwlock_unlock(arg);
-}
-
-static int write_and_unlock(void *arg)
-{
-	return memwait_rwlock_wrlock(arg) ?: memwait_rwlock_unlock(arg);
-}
+ADAPTER(read_and_unlock, void *arg, memwait_rwlock_rdlock(arg) ?: memwait_rwlock_unlock(arg))
+ADAPTER(write_and_unlock, void *arg, memwait_rwlock_wrlock(arg) ?: memwait_rwlock_unlock(arg))
 
 /* What may come next. That which does not wait may find that others come first. */
 enum { READ, TRY_READ, READ_TIMED, READ_ASYNC, WRITE, TRY_WRITE, WRITE_TIMED, WRITE_ASYNC, WAYS };

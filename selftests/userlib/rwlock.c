@@ -43,7 +43,6 @@ static void use_by_callback(memwait_op_t *op, int result, void *data)
 {
 	struct user_op *user = data;
 
-	(void)op;
 	while (!result) {
 		if (user->rounds % 5)
 			read_it(user->shared);
@@ -68,16 +67,8 @@ static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, 
 
 	shared = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kind));
-	for (i = 0; i < 2; i++) {
-		children[i] = fork_child();
-		if (!children[i]) {
-			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
-					   0);
-
-			munmap(shared, 4096);
-			_exit(use_often(other));
-		}
-	}
+	for (i = 0; i < 2; i++)
+		children[i] = run_remapped(memfd, shared, use_often);
 	for (i = 0; i < 2; i++)
 		runner_start(&runners[i], use_often, shared);
 	for (i = 0; i < 2; i++) {
@@ -330,7 +321,6 @@ static void visit(memwait_op_t *op, int result, void *data)
 {
 	struct visitor *visitor = data;
 
-	(void)op;
 	visitor->done = 1;
 	visitor->error = result;
 	if (result)

@@ -118,16 +118,8 @@ USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
 
 	shared = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_sem_init(&shared->sem, 0, 2));
-	for (i = 0; i < 2; i++) {
-		children[i] = fork_child();
-		if (!children[i]) {
-			void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd,
-					   0);
-
-			munmap(shared, 4096);
-			_exit(use_often(other));
-		}
-	}
+	for (i = 0; i < 2; i++)
+		children[i] = run_remapped(memfd, shared, use_often);
 	for (i = 0; i < 2; i++)
 		runner_start(&runners[i], use_often, shared);
 	user.shared = shared;
@@ -233,7 +225,6 @@ static memwait_sem_t *sem_of_handler;
 
 static void post_in_handler(int signal)
 {
-	(void)signal;
 	memwait_sem_post(sem_of_handler);
 }
 

@@ -150,16 +150,9 @@ USERLIB_TEST(R8_processes_that_map_it_elsewhere)
 	struct crossing *crossing;
 	pid_t child;
 
-	ASSERT_LE(0, memfd);
 	crossing = map_shared(memfd, 4096);
 	ASSERT_EQ(0, memwait_waitgroup_init(&crossing->group, 0, 1));
-	child = fork_child();
-	if (!child) {
-		void *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-
-		munmap(crossing, 4096);
-		_exit(other == MAP_FAILED ? 3 : wait_and_answer(other));
-	}
+	child = run_remapped(memfd, crossing, CALL(wait_and_answer));
 	for (i = 1; i <= ROUNDS; i++) {
 		ASSERT_EQ(0, memwait_waitgroup_add(&crossing->back, 1));
 		__atomic_store_n(&crossing->rounds, i, __ATOMIC_RELAXED);

@@ -345,7 +345,6 @@ USERLIB_TEST(R22_each_edge_is_seen)
 
 static void on_alarm(int signal)
 {
-	(void)signal;
 }
 
 /* L3: a signal ends a read that has got something, and what is behind that is read all the same. */
@@ -382,10 +381,7 @@ USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 	free(watchers);
 }
 
-static int wait_on_word(void *arg)
-{
-	return memwait_wait32(arg, 0, NULL, 0);
-}
+ADAPTER(wait_on_word, void *arg, memwait_wait32(arg, 0, NULL, 0))
 
 /*
  * L3: what was counted and not given to a callback goes to those behind; whether the completion is
@@ -520,7 +516,6 @@ static void hold_once(memwait_op_t *op, int result, void *data)
 {
 	struct held_op *held_op = data;
 
-	(void)result;
 	held_op->calls++;
 	held_op->own = memwait_op_cancel(op);
 	__atomic_store_n(&held_op->held.inside, 1, __ATOMIC_RELEASE);
@@ -600,8 +595,6 @@ static void cancel_outer(memwait_op_t *op, int result, void *data)
 {
 	struct watcher *outer = data;
 
-	(void)op;
-	(void)result;
 	outer->ret = memwait_op_cancel(&outer->op);
 	memset(&outer->op, 0xa5, sizeof(outer->op));
 }
