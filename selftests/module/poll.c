@@ -169,35 +169,24 @@ MEMWAIT_TEST(R22_a_duplicate_is_the_same_context)
 }
 
 struct sleeper {
-	pthread_t thread;
-	int epoll, poll_fd, result;
-	pid_t tid;
-	int done;
+	struct runner runner;
+	int epoll;
+	struct pollfd pfd;	/* unless there is an epoll */
 };
 
-static void *sleep_in_poll(void *arg)
+static int sleep_in_poll(struct sleeper *s)
 {
-	struct sleeper *s = arg;
 	struct epoll_event event;
-	struct pollfd pfd = { .fd = s->poll_fd, .events = POLLIN };
 
-	__atomic_store_n(&s->tid, gettid(), __ATOMIC_RELEASE);
-	if (s->epoll >= 0)
-		s->result = epoll_wait(s->epoll, &event, 1, 100000);
-	else
-		s->result = poll(&pfd, 1, 100000);
-	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
-	return NULL;
+	return s->epoll >= 0 ? epoll_wait(s->epoll, &event, 1, 100000) : poll(&s->pfd, 1, 100000);
 }
 
 static void sleeper_start(struct sleeper *s, int epoll, int poll_fd)
 {
-	memset(s, 0, sizeof(*s));
 	s->epoll = epoll;
-	s->poll_fd = poll_fd;
-	pthread_create(&s->thread, NULL, sleep_in_poll, s);
-	spin_until(__atomic_load_n(&s->tid, __ATOMIC_ACQUIRE));
-	await_asleep(s->tid);
+	s->pfd = (struct pollfd) { .fd = poll_fd, .events = POLLIN };
+	runner_start(&s->runner, sleep_in_poll, s);
+	runner_await_asleep(&s->runner);
 }
 
 static int awake(struct sleeper *s, int n)
@@ -205,7 +194,7 @@ static int awake(struct sleeper *s, int n)
 	int i, count = 0;
 
 	for (i = 0; i < n; i++)
-		count += __atomic_load_n(&s[i].done, __ATOMIC_ACQUIRE);
+		count += runner_is_done(&s[i].runner);
 	return count;
 }
 
@@ -218,10 +207,8 @@ MEMWAIT_TEST(R22_sleepers_in_poll_and_epoll_are_woken)
 		sleeper_start(&s[i], i % 2 ? epoll : -1, self->fd);
 	EXPECT_EQ(0, awake(s, 4));
 	complete(_metadata, self->fd, self->word, 1);
-	for (i = 0; i < 4; i++) {
-		pthread_join(s[i].thread, NULL);
-		EXPECT_EQ(1, s[i].result);
-	}
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(1, runner_join(&s[i].runner));
 	close(epoll);
 }
 
@@ -245,8 +232,7 @@ MEMWAIT_TEST(R22_exclusive_wakes_one_set_and_loses_nothing)
 		left = 3 - n;
 	}
 	for (i = 0; i < 3; i++) {
-		pthread_join(s[i].thread, NULL);
-		EXPECT_EQ(1, s[i].result);
+		EXPECT_EQ(1, runner_join(&s[i].runner));
 		close(epolls[i]);
 	}
 }
@@ -322,8 +308,8 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 				ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fds[i], self->shared, j));
 		EXPECT_EQ(2 * CONTEXTS, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 		for (i = asleep = 0; i < 8; i++)
-			asleep += thread_state(s[i].tid) == 'S' &&
-				  !__atomic_load_n(&s[i].done, __ATOMIC_ACQUIRE);
+			asleep += thread_state(s[i].runner.tid) == 'S' &&
+				  !runner_is_done(&s[i].runner);
 		EXPECT_EQ(7, asleep);
 
 		/* Now the others, one by one. */
@@ -332,8 +318,7 @@ MEMWAIT_TEST(R22_a_notify_wakes_each_context_once)
 			complete(_metadata, fds[round], self->word, 1);
 		}
 		for (i = 0; i < 8; i++) {
-			pthread_join(s[i].thread, NULL);
-			EXPECT_EQ(1, s[i].result);
+			EXPECT_EQ(1, runner_join(&s[i].runner));
 			close(s[i].epoll);
 		}
 		for (i = 0; i < CONTEXTS; i++)
@@ -483,10 +468,8 @@ MEMWAIT_TEST(R22_sleepers_are_woken_by_a_time_out)
 	sleeper_start(&s[0], epoll, -1);
 	sleeper_start(&s[1], -1, self->fd);
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 1, NULL));
-	for (i = 0; i < 2; i++) {
-		pthread_join(s[i].thread, NULL);
-		EXPECT_EQ(1, s[i].result);
-	}
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(1, runner_join(&s[i].runner));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	close(epoll);
 }
@@ -534,10 +517,8 @@ MEMWAIT_TEST(R22_a_crowd_of_pollers_is_woken)
 		EXPECT_EQ(i, awake(s, 2));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	}
-	for (i = 0; i < 2; i++) {
-		pthread_join(s[i].thread, NULL);
-		EXPECT_EQ(1, s[i].result);
-	}
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(1, runner_join(&s[i].runner));
 
 	/* By a time-out as well. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 20, 1, NULL));
@@ -573,8 +554,7 @@ MEMWAIT_TEST(R22_a_poller_outlives_its_descriptor)
 	close(fd);
 	/* poll holds the context, so its wait is there, until poll returns and closes it. */
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	pthread_join(s.thread, NULL);
-	EXPECT_EQ(1, s.result);
+	EXPECT_EQ(1, runner_join(&s.runner));
 }
 
 MEMWAIT_TEST(R22_a_child_polls_what_its_parent_completes)

@@ -4,7 +4,7 @@
  * deadlines, signals, every kind of page.
  */
 #include "any_test.h"
-#include <linux/userfaultfd.h>
+#include "fault_test.h"
 
 static const uint32_t sizes[] = {
 	MEMWAIT_SIZE_U8, MEMWAIT_SIZE_U16, MEMWAIT_SIZE_U32, MEMWAIT_SIZE_U64,
@@ -90,7 +90,6 @@ static int async(int fd, const volatile void *addr, uint64_t expected, uint64_t 
 {
 	struct memwait_async entry = wait_entry((const void *)addr, expected, deadline, 1);
 
-	(void)fd;
 	entry.wait.flags = flags;
 	return arm_and_read(&entry, 0);
 }
@@ -102,7 +101,6 @@ static int async_group(int fd, const volatile void *addr, uint64_t expected, uin
 	struct memwait_async entry = group_entry(waits, SMALL + 1, deadline,
 						 flags & MEMWAIT_CLOCK_REALTIME, 1);
 
-	(void)fd;
 	behind_others(waits, SMALL + 1, addr, expected, flags);
 	return arm_and_read(&entry, SMALL);
 }
@@ -114,35 +112,12 @@ FIXTURE_VARIANT(memwait)
 	bool compares_once;	/* and not again when it is restarted */
 };
 
-FIXTURE_VARIANT_ADD(memwait, wait)
-{
-	.wait = mw_wait,
-};
-
-FIXTURE_VARIANT_ADD(memwait, any_of_one)
-{
-	.wait = wait_any_of_one,
-};
-
-FIXTURE_VARIANT_ADD(memwait, any_of_most)
-{
-	.wait = wait_any_of_most,
-};
-
-FIXTURE_VARIANT_ADD(memwait, notify_wait)
-{
-	.wait = notify_wait,
-};
-
-FIXTURE_VARIANT_ADD(memwait, async)
-{
-	.wait = async, .compares_once = true,
-};
-
-FIXTURE_VARIANT_ADD(memwait, group)
-{
-	.wait = async_group, .compares_once = true,
-};
+FIXTURE_VARIANT_ADD(memwait, wait) { .wait = mw_wait };
+FIXTURE_VARIANT_ADD(memwait, any_of_one) { .wait = wait_any_of_one };
+FIXTURE_VARIANT_ADD(memwait, any_of_most) { .wait = wait_any_of_most };
+FIXTURE_VARIANT_ADD(memwait, notify_wait) { .wait = notify_wait };
+FIXTURE_VARIANT_ADD(memwait, async) { .wait = async, .compares_once = true };
+FIXTURE_VARIANT_ADD(memwait, group) { .wait = async_group, .compares_once = true };
 
 /* In the way of the variant: the caller waits, or a thread will. */
 #define WAIT(...)	(variant->wait(self->fd, __VA_ARGS__))
@@ -473,38 +448,20 @@ MEMWAIT_TEST(R7_huge_pages)
 	munmap(area, 2 * huge);
 }
 
-static void *serve_fault(void *arg)
-{
-	int uffd = *(int *)arg;
-	struct uffd_msg msg;
-	struct uffdio_zeropage zero;
-
-	if (read(uffd, &msg, sizeof(msg)) != sizeof(msg))
-		return NULL;
-	zero.range.start = msg.arg.pagefault.address & ~(sysconf(_SC_PAGESIZE) - 1ULL);
-	zero.range.len = sysconf(_SC_PAGESIZE);
-	zero.mode = 0;
-	ioctl(uffd, UFFDIO_ZEROPAGE, &zero);
-	return NULL;
-}
-
 MEMWAIT_TEST(R7_userfaultfd)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	uint32_t *word = private_page(self->page);
-	pthread_t server;
-	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	int uffd = hold_page(word, self->page);
+	struct waiter w = THREAD(word, MEMWAIT_FOREVER);
 
 	if (uffd < 0)
-		SKIP(return, "userfaultfd: %s", strerror(errno));
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
-	reg.range.start = (uintptr_t)word;
-	reg.range.len = self->page;
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
-	ASSERT_EQ(0, pthread_create(&server, NULL, serve_fault, &uffd));
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, WAIT(word, 0, in_ms(1), U32));
-	pthread_join(server, NULL);
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, waiter_main, &w));
+	await_fault(uffd);
+	EXPECT_EQ(0, bring_page(uffd, word, self->page));
+	await_waiters(self->fd, word, U32, 1);
+	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
 	close(uffd);
 }
 
@@ -700,7 +657,6 @@ MEMWAIT_TEST(R6_a_notify_for_a_thread_that_dies_goes_on_to_an_async_wait)
 
 static void ignore_signal(int sig)
 {
-	(void)sig;
 	_exit(50);
 }
 
