@@ -476,7 +476,8 @@ void memwait_async_close(struct memwait_context *context, struct llist_head *unu
  * for one that has not. A timer that fires meanwhile sets .due after the xchg() that cleared it. So
  * while a wait has a deadline, .due is set or a timer runs. poll(2) ignores a timer whose wait has
  * ended otherwise. A fired timer is not started for waits already queued until the next check. No
- * deadline is missed meanwhile: the pollers that it woke, and those that come to sleep, check first.
+ * deadline is missed meanwhile: the pollers that it woke, and those that come to sleep, check
+ * first.
  *
  * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
  * of its queue afterwards. A notify in between dequeues it without counting it.

@@ -350,9 +350,9 @@ static int unlock_slowly(struct rwlock *lock);
 
 /*
  * A writer that has opened the state unlocks the gate. If it cannot wake the next thread there, it
- * must set OWED for wake_owed(). It can do so only after it has unlocked the gate, which wake_owed()
- * locks; but by then another thread may have destroyed the lock. So the writer first becomes a
- * reader, which nobody destroys the lock under, and leaves in the step that sets OWED.
+ * must set OWED for wake_owed(). It can do so only after it has unlocked the gate, which
+ * wake_owed() locks; but by then another thread may have destroyed the lock. So the writer first
+ * becomes a reader, which nobody destroys the lock under, and leaves in the step that sets OWED.
  *
  * Not inlined: so the uncontended unlock needs no stack frame.
  */

@@ -311,7 +311,7 @@ MEMWAIT_TEST(info_into_read_only_memory_is_efault)
 MEMWAIT_TEST(reserved_bits_of_wait_async_read_are_einval)
 {
 	struct memwait_async entry = {
-		.wait = { .addr = (uintptr_t)self->word, .deadline = MEMWAIT_FOREVER, .flags = U32 },
+		.wait = { .addr = (uintptr_t)self->word, .deadline = -1, .flags = U32 },
 	};
 	struct memwait_wait_async_read turn = {
 		.batch = { .waits = (uintptr_t)&entry, .count = 1, .entry_size = sizeof(entry) },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What four programs share, in one file that each maps: a fair mutex, what it guards, and a channel.
- * The programs in Python and in JavaScript have the same numbers.
+ * What four programs share, in one file that each maps: a fair mutex, what it guards, and a
+ * channel. The programs in Python and in JavaScript have the same numbers.
  */
 #ifndef TOGETHER_H
 #define TOGETHER_H
