@@ -20,6 +20,33 @@ static inline int async_soon(int fd, const volatile void *addr, uint64_t ms, uin
 	return ret;
 }
 
+/* A thread that reads once. */
+struct reader {
+	struct runner runner;
+	int fd;
+	struct memwait_completion *to;
+	size_t n;
+	struct memwait_completion done;
+};
+
+ADAPTER(reader_main, struct reader *reader, mw_read(reader->fd, reader->to, reader->n))
+
+static inline void reader_start_into(struct reader *reader, int fd,
+				     struct memwait_completion *to, size_t n)
+{
+	reader->fd = fd;
+	reader->to = to;
+	reader->n = n;
+	runner_start(&reader->runner, reader_main, reader);
+}
+
+/* Returns when it sleeps, or has read. */
+static inline void reader_start(struct reader *reader, int fd)
+{
+	reader_start_into(reader, fd, &reader->done, 1);
+	runner_await_asleep(&reader->runner);
+}
+
 /* Replaces a context by a new one. Returns whether that was opened. */
 static inline bool renew(int *fd)
 {

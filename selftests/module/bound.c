@@ -167,8 +167,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 		EXPECT_EQ(1, mw_read(self->fd, done, 4));
 		EXPECT_EQ(5, done[0].user_data);
 		expect_refused(_metadata, fd, board);
-		kill(pid, SIGKILL);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		kill_child(pid);
 		close(epoll);
 		close(fd);
 	}
@@ -211,8 +210,7 @@ MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 			}
 		}
 		EXPECT_EQ(POLLERS, sum);
-		kill(pid, SIGKILL);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		kill_child(pid);
 		close(epoll);
 		for (i = 0; i < POLLERS; i++)
 			close(fds[i]);
@@ -235,7 +233,7 @@ MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
 		if (ways[round % ARRAY_SIZE(ways)] == IS_KILLED)
 			kill(pid, SIGKILL);
 		tell(&board->go);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		ASSERT_LE(0, child_status(pid));
 		ASSERT_EQ(0, context_count(fd, "pending"));
 		ASSERT_EQ(0, context_count(fd, "completed"));
 		ASSERT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
@@ -262,7 +260,7 @@ MEMWAIT_TEST(L10_the_id_of_a_bound_context_dies_with_its_process)
 	kill(pid, SIGKILL);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &word, word, FOREVER,
 					      MEMWAIT_SIZE_U64 | MEMWAIT_OWNED));
-	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	ASSERT_LE(0, child_status(pid));
 	close(fd);
 }
 
@@ -352,7 +350,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 		fds[i] = i % 2 ? dup(fd) : fcntl(fd, F_DUPFD_CLOEXEC, 500 + 3 * i);
 		ASSERT_LE(0, fds[i]);
 	}
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		/* Its closes are nobody's. */
 		close(fd);
@@ -361,7 +359,6 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 		tell(&board->ready);
 		pause();
 	}
-	ASSERT_LT(0, pid);
 	await(&board->ready);
 	close(fd);
 	for (i = ARRAY_SIZE(fds); i > 1; i--) {
@@ -378,8 +375,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fds[0], &board->pending, 2));
 	EXPECT_EQ(fds[0], dup2(other[0], fds[0]));
 	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
-	kill(pid, SIGKILL);
-	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	kill_child(pid);
 	close(fds[0]);
 	close(other[0]);
 	close(other[1]);
@@ -394,7 +390,7 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 	char byte;
 
 	ASSERT_EQ(0, pipe(out));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		if (mw_owner(fd, BIND, NULL) || fcntl(fd, F_SETFD, 0) ||
 		    mw_arm(fd, &board->pending, 1) != MEMWAIT_PENDING)
@@ -404,12 +400,10 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 		execlp("sh", "sh", "-c", "echo; exec sleep 1000", NULL);
 		_exit(1);
 	}
-	ASSERT_LT(0, pid);
 	ASSERT_EQ(1, read(out[0], &byte, 1));
 	EXPECT_EQ(1, context_count(fd, "pending"));
 	EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
-	kill(pid, SIGKILL);
-	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	kill_child(pid);
 	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
 	EXPECT_EQ(0, context_count(fd, "pending"));
 	close(fd);
@@ -417,35 +411,17 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 	close(out[1]);
 }
 
-struct caller {
-	pthread_t thread;
-	pid_t tid;
-	int fd;
-	uint32_t *word;
-	struct memwait_completion done;
-	int result;
-};
-
-static void *read_one(void *arg)
-{
-	struct caller *caller = arg;
-
-	__atomic_store_n(&caller->tid, gettid(), __ATOMIC_RELEASE);
-	caller->result = mw_read(caller->fd, &caller->done, 1);
-	return NULL;
-}
-
 /* As with other files: a call goes on when another thread closes the descriptor. */
 MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 {
 	struct board *board = (void *)self->shared;
-	struct caller reader = { .fd = memwait_open(0) };
+	struct reader reader = { .fd = memwait_open(0) };
 	struct pollfd pfd = { .fd = reader.fd };
 	int copies[2];
 	pid_t pid;
 
 	ASSERT_EQ(0, pipe(copies));
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
 		/* A copy for as long as the other end is open. */
 		close(copies[1]);
@@ -453,18 +429,14 @@ MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 		      pfd.revents != (POLLERR | POLLHUP) ||
 		      mw_read(reader.fd, &reader.done, 1) != -EPERM);
 	}
-	ASSERT_LT(0, pid);
 	ASSERT_EQ(0, mw_owner(reader.fd, BIND, NULL));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &board->pending, 1));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(reader.fd, &board->completed, 2));
-	ASSERT_EQ(0, pthread_create(&reader.thread, NULL, read_one, &reader));
-	while (!__atomic_load_n(&reader.tid, __ATOMIC_ACQUIRE) || thread_state(reader.tid) != 'S')
-		usleep(100);
+	reader_start(&reader, reader.fd);
 	close(reader.fd);
 	EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 1, U32));
-	pthread_join(reader.thread, NULL);
-	EXPECT_EQ(1, reader.result);
+	EXPECT_EQ(1, runner_join(&reader.runner));
 	EXPECT_EQ(2, reader.done.user_data);
 	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
 	close(copies[1]);
@@ -474,21 +446,14 @@ MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 
 #define RACES	300
 
-static void *arm_one(void *arg)
-{
-	struct caller *caller = arg;
+struct caller {
+	struct runner runner;
+	int fd;
+	uint32_t *word;
+};
 
-	caller->result = mw_arm(caller->fd, caller->word, 1);
-	return NULL;
-}
-
-static void *bind_one(void *arg)
-{
-	struct caller *caller = arg;
-
-	caller->result = mw_owner(caller->fd, BIND, NULL);
-	return NULL;
-}
+ADAPTER(arm_one, struct caller *caller, mw_arm(caller->fd, caller->word, 1))
+ADAPTER(bind_one, struct caller *caller, mw_owner(caller->fd, BIND, NULL))
 
 /* Whoever is first: nothing is armed or bound afterwards. */
 MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
@@ -503,20 +468,17 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_is_bound_or_armed)
 
 		caller.fd = open_device(O_NONBLOCK);
 		ASSERT_EQ(0, pipe(copies));
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			close(copies[1]);
 			_exit(read(copies[0], &(char){ 0 }, 1));
 		}
-		ASSERT_LT(0, pid);
 		if (round % 2)
 			ASSERT_EQ(0, mw_owner(caller.fd, BIND, NULL));
-		ASSERT_EQ(0, pthread_create(&caller.thread, NULL, round % 2 ? arm_one : bind_one,
-					    &caller));
+		runner_start(&caller.runner, round % 2 ? arm_one : bind_one, &caller);
 		usleep(next_random(&(uint64_t){ round + 1 }) % 100);
 		close(caller.fd);
-		pthread_join(caller.thread, NULL);
-		times += caller.result == (round % 2 ? MEMWAIT_PENDING : 0);
+		times += runner_join(&caller.runner) == (round % 2 ? MEMWAIT_PENDING : 0);
 		EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
 		sleep_until(mw_user_owners(self->fd) <= before);
 		close(copies[0]);
@@ -661,8 +623,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_looked_at_while_it_ends)
 
 		tell(&driver.go);
 		usleep(1000);
-		kill(pid, SIGKILL);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		kill_child(pid);
 		sleep_until(mw_user_owners(self->fd) <= before);
 		/* The kernel keeps for seconds what it is to free, unless it is short of memory. */
 		EXPECT_EQ(0, write_number("/proc/sys/vm/drop_caches", 2));
@@ -693,7 +654,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 	for (round = 0; round < 100; round++) {
 		fd = open_device(O_NONBLOCK);
 		memset(board, 0, sizeof(*board));
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			board->result = mw_owner(fd, BIND, NULL);
 			for (i = 0; i < 2 * WAITS; i++)
@@ -706,7 +667,6 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 			}
 			pause();
 		}
-		ASSERT_LT(0, pid);
 		await(&board->ready);
 		ASSERT_EQ(0, board->result);
 		EXPECT_EQ(WAITS, mw_waiters(self->fd, &board->pending, U32));
@@ -716,7 +676,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 		kill(pid, SIGKILL);
 		usleep(next_random(&(uint64_t){ round + 1 }) % 3000);
 		close(fd);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		ASSERT_LE(0, child_status(pid));
 		sleep_until(!mw_waiters(self->fd, &board->pending, U32));
 		EXPECT_EQ(0, mw_waiters(self->fd, &board->completed, U32));
 		sleep_until(mw_readable(self->fd));
@@ -773,7 +733,7 @@ MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 			all.fds[i / CONTEXTS][i % CONTEXTS] = memwait_open(O_NONBLOCK);
 			ASSERT_LE(0, all.fds[i / CONTEXTS][i % CONTEXTS]);
 		}
-		pid = fork();
+		pid = fork_child();
 		if (!pid) {
 			pthread_barrier_init(&all.start, NULL, THREADS);
 			for (i = 0; i < THREADS; i++) {
@@ -786,11 +746,9 @@ MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 			tell(&board->ready);
 			pause();
 		}
-		ASSERT_LT(0, pid);
 		await(&board->ready);
 		EXPECT_EQ(0, board->result);
-		kill(pid, SIGKILL);
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		kill_child(pid);
 		for (i = 0; i < THREADS; i++) {
 			for (j = 0; j < CONTEXTS; j++) {
 				struct pollfd pfd = { .fd = all.fds[i][j] };
@@ -942,7 +900,7 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 			usleep(draw(&storm, 200));
 			close(storm.fds[i]);
 		}
-		ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+		ASSERT_LE(0, child_status(pid));
 		ASSERT_EQ(0, child_status(other));
 
 		while (mw_waiters(self->fd, &board->pending, U32) ||

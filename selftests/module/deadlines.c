@@ -85,22 +85,6 @@ MEMWAIT_TEST(R34_what_is_overdue_is_not_looked_to)
 	close(plain);
 }
 
-struct reader {
-	pthread_t thread;
-	int fd, result;
-	pid_t tid;
-	struct memwait_completion done;
-};
-
-static void *read_one(void *arg)
-{
-	struct reader *r = arg;
-
-	__atomic_store_n(&r->tid, gettid(), __ATOMIC_RELEASE);
-	r->result = mw_read(r->fd, &r->done, 1);
-	return NULL;
-}
-
 /* Returns whether it comes to sleep, or has come to its end. */
 static bool falls_asleep(const pid_t *tid)
 {
@@ -120,14 +104,13 @@ static bool falls_asleep(const pid_t *tid)
 
 static void expect_sleep(struct __test_metadata *_metadata, int fd, uint32_t *word)
 {
-	struct reader r = { .fd = fd };
+	struct reader r;
 
-	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_one, &r));
-	EXPECT_TRUE(falls_asleep(&r.tid));
+	reader_start_into(&r, fd, &r.done, 1);
+	EXPECT_TRUE(falls_asleep(&r.runner.tid));
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, word, 9));
 	EXPECT_EQ(1, mw_notify(fd, word, 1, U32));
-	pthread_join(r.thread, NULL);
-	EXPECT_EQ(1, r.result);
+	EXPECT_EQ(1, runner_join(&r.runner));
 	EXPECT_EQ(9, r.done.user_data);
 }
 

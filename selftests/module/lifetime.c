@@ -578,8 +578,7 @@ MEMWAIT_TEST(R11_munmap_under_a_pending_wait)
 
 MEMWAIT_TEST(R11_a_waiting_thread_outlives_its_descriptor)
 {
-	struct waiter w = { .fd = memwait_open(0), .addr = self->word, .deadline = FOREVER,
-			    .flags = U32 };
+	struct waiter w = thread_at(memwait_open(0), self->word);
 
 	waiter_start(&w);
 	close(w.fd);

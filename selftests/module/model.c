@@ -350,7 +350,6 @@ static void step_look(struct model *m, struct context *c, const struct step *s)
 {
 	struct memwait_info info, want = m->info;
 
-	(void)s;
 	for (int i = 0; i < CONTEXTS; i++)
 		check(m, "readable", mw_readable(m->contexts[i].fd),
 		      m->contexts[i].next < m->contexts[i].nr);
@@ -366,7 +365,6 @@ static void step_store(struct model *m, struct context *c, const struct step *s)
 {
 	const struct entry *e = &s->entries[0];
 
-	(void)c;
 	memcpy(m->memory[e->area] + (e->offset & -4), &s->number, sizeof(s->number));
 }
 
@@ -404,7 +402,6 @@ static void close_context(struct model *m, struct context *c)
 
 static void step_reopen(struct model *m, struct context *c, const struct step *s)
 {
-	(void)s;
 	close_context(m, c);
 	open_context(m, c);
 }
@@ -725,10 +722,8 @@ static struct model *make_model(struct __test_metadata *_metadata, void *private
 	int fd = new_file(4096);
 
 	m->memory[PRIVATE] = private;
-	m->memory[SHARED] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	m->memory[AGAIN] = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	ASSERT_NE(MAP_FAILED, m->memory[SHARED]);
-	ASSERT_NE(MAP_FAILED, m->memory[AGAIN]);
+	m->memory[SHARED] = map_shared(fd, 4096);
+	m->memory[AGAIN] = map_shared(fd, 4096);
 	close(fd);
 	m->watch = open_device(0);
 	ASSERT_EQ(0, mw_info(m->watch, &m->info));

@@ -61,15 +61,10 @@ COUNTS_TEST(R31_info_reports_the_limits_in_force)
 /* Arms a wait on a file of its own, that nothing but the wait keeps. */
 static int pin_file(int fd, uint64_t *id)
 {
-	int memory = memfd_create("pinned", MFD_CLOEXEC), ret;
-	void *word;
+	int memory = new_file(4096), ret;
+	void *word = map_shared(memory, 4096);
 
-	if (memory < 0 || ftruncate(memory, 4096))
-		return -errno;
-	word = mmap(NULL, 4096, PROT_READ, MAP_SHARED, memory, 0);
 	close(memory);
-	if (word == MAP_FAILED)
-		return -ENOMEM;
 	ret = mw_async(fd, word, 0, MEMWAIT_FOREVER, U32, 0, id);
 	munmap(word, 4096);
 	return ret;
@@ -325,8 +320,7 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	};
 	uint32_t *other;
 
-	other = mmap(NULL, 4096, PROT_READ, MAP_SHARED, elsewhere, 0);
-	ASSERT_NE(MAP_FAILED, other);
+	other = map_shared(elsewhere, 4096);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
 	EXPECT_EQ(1, requeue.moved);

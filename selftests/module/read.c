@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R20, R21: read. */
 #include "async_test.h"
+#include "fault_test.h"
 #include "signal_test.h"
-#include <linux/userfaultfd.h>
 #include <sys/uio.h>
 
 #define RECORD	sizeof(struct memwait_completion)
@@ -174,32 +174,6 @@ MEMWAIT_TEST(R21_nowait_is_as_nonblocking)
 	close(fd);
 }
 
-struct reader {
-	pthread_t thread;
-	int fd, result, done;
-	pid_t tid;
-	struct memwait_completion record;
-};
-
-static void *read_one(void *arg)
-{
-	struct reader *r = arg;
-
-	__atomic_store_n(&r->tid, gettid(), __ATOMIC_RELEASE);
-	r->result = mw_read(r->fd, &r->record, 1);
-	__atomic_store_n(&r->done, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-static void reader_start(struct reader *r, int fd)
-{
-	memset(r, 0, sizeof(*r));
-	r->fd = fd;
-	pthread_create(&r->thread, NULL, read_one, r);
-	spin_until(__atomic_load_n(&r->tid, __ATOMIC_ACQUIRE));
-	await_asleep(r->tid);
-}
-
 MEMWAIT_TEST(R21_blocks_until_there_is_one)
 {
 	int fd = memwait_open(0);
@@ -207,22 +181,20 @@ MEMWAIT_TEST(R21_blocks_until_there_is_one)
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
-	EXPECT_EQ(0, __atomic_load_n(&r.done, __ATOMIC_ACQUIRE));
+	EXPECT_EQ(0, runner_is_done(&r.runner));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	pthread_join(r.thread, NULL);
-	EXPECT_EQ(1, r.result);
-	EXPECT_EQ(5, r.record.user_data);
+	EXPECT_EQ(1, runner_join(&r.runner));
+	EXPECT_EQ(5, r.done.user_data);
 
 	/* Woken by a time-out as well. */
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 50, 6, NULL));
-	EXPECT_EQ(1, mw_read(fd, &r.record, 1));
-	EXPECT_EQ(MEMWAIT_TIMED_OUT, r.record.result);
+	EXPECT_EQ(1, mw_read(fd, &r.done, 1));
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, r.done.result);
 	close(fd);
 }
 
 static void nothing(int sig)
 {
-	(void)sig;
 }
 
 MEMWAIT_TEST(R21_is_interrupted_by_signals)
@@ -233,19 +205,17 @@ MEMWAIT_TEST(R21_is_interrupted_by_signals)
 
 	sigaction(SIGUSR1, &sa, NULL);
 	reader_start(&r, fd);
-	pthread_kill(r.thread, SIGUSR1);
-	pthread_join(r.thread, NULL);
-	EXPECT_EQ(-EINTR, r.result);
+	pthread_kill(r.runner.thread, SIGUSR1);
+	EXPECT_EQ(-EINTR, runner_join(&r.runner));
 
 	sa.sa_flags = SA_RESTART;
 	sigaction(SIGUSR1, &sa, NULL);
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 5));
 	reader_start(&r, fd);
-	pthread_kill(r.thread, SIGUSR1);
-	await_asleep(r.tid);
+	pthread_kill(r.runner.thread, SIGUSR1);
+	runner_await_asleep(&r.runner);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	pthread_join(r.thread, NULL);
-	EXPECT_EQ(1, r.result);
+	EXPECT_EQ(1, runner_join(&r.runner));
 	close(fd);
 }
 
@@ -534,7 +504,7 @@ static int readers_done(struct reader *readers)
 	int i, n = 0;
 
 	for (i = 0; i < READERS; i++)
-		n += __atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE);
+		n += runner_is_done(&readers[i].runner);
 	return n;
 }
 
@@ -548,22 +518,20 @@ MEMWAIT_TEST(R22_a_completion_wakes_one_reader)
 	for (i = 0; i < READERS; i++)
 		reader_start(&readers[i], fd);
 	for (i = 0; i < READERS; i++) {
-		before[i] = switches(readers[i].tid);
+		before[i] = switches(readers[i].runner.tid);
 		ASSERT_LT(0, before[i]);
 	}
 	complete(_metadata, fd, self->word, 0, 1);
 	spin_until(readers_done(readers));
 	for (i = 0; i < READERS; i++)
-		if (!__atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE))
-			EXPECT_EQ(before[i], switches(readers[i].tid));
+		if (!runner_is_done(&readers[i].runner))
+			EXPECT_EQ(before[i], switches(readers[i].runner.tid));
 	EXPECT_EQ(1, readers_done(readers));
 
 	/* All completions of one notify, each of which is the last one that its reader takes. */
 	complete(_metadata, fd, self->word, 1, READERS - 1);
-	for (i = 0; i < READERS; i++) {
-		pthread_join(readers[i].thread, NULL);
-		EXPECT_EQ(1, readers[i].result);
-	}
+	for (i = 0; i < READERS; i++)
+		EXPECT_EQ(1, runner_join(&readers[i].runner));
 	EXPECT_FALSE(mw_readable(fd));
 	close(fd);
 }
@@ -581,24 +549,21 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 			reader_start(&readers[i], fd);
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, round));
 		if (round % 2)
-			pthread_kill(readers[0].thread, SIGUSR1);
+			pthread_kill(readers[0].runner.thread, SIGUSR1);
 		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 		if (round % 2 == 0)
-			pthread_kill(readers[0].thread, SIGUSR1);
+			pthread_kill(readers[0].runner.thread, SIGUSR1);
 		/* It has returned, with the completion or without: then another one has it. */
-		pthread_join(readers[0].thread, NULL);
-		got = readers[0].result == 1;
-		interrupted = readers[0].result == -EINTR;
+		got = runner_join(&readers[0].runner) == 1;
+		interrupted = readers[0].runner.result == -EINTR;
 		ASSERT_EQ(1, got + interrupted);
 		while (!got)
 			for (i = 1; i < 3; i++)
-				got += __atomic_load_n(&readers[i].done, __ATOMIC_ACQUIRE);
+				got += runner_is_done(&readers[i].runner);
 		ASSERT_EQ(1, got);
 		complete(_metadata, fd, self->word, 0, interrupted ? 1 : 2);
-		for (i = 1; i < 3; i++) {
-			pthread_join(readers[i].thread, NULL);
-			ASSERT_EQ(1, readers[i].result);
-		}
+		for (i = 1; i < 3; i++)
+			ASSERT_EQ(1, runner_join(&readers[i].runner));
 	}
 	close(fd);
 }
@@ -637,9 +602,8 @@ MEMWAIT_TEST(R21_a_blocked_reader_outlives_its_descriptor)
 	/* The read goes on, so it was not the last close. */
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-	pthread_join(r.thread, NULL);
-	EXPECT_EQ(1, r.result);
-	EXPECT_EQ(5, r.record.user_data);
+	EXPECT_EQ(1, runner_join(&r.runner));
+	EXPECT_EQ(5, r.done.user_data);
 }
 
 MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
@@ -663,50 +627,28 @@ MEMWAIT_TEST(R21_a_killed_reader_takes_nothing_with_it)
 	close(fd);
 }
 
-struct big_reader {
-	pthread_t thread;
-	int fd, result;
-	struct memwait_completion *buffer;
-};
-
-static void *read_into_buffer(void *arg)
-{
-	struct big_reader *r = arg;
-
-	r->result = mw_read(r->fd, r->buffer, 64);
-	return NULL;
-}
-
 /*
  * Its first records are there long before it is killed, in a fault on the place of the others: as
  * long as the call lasts, none of them has been read.
  */
 MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffd_msg msg;
-	struct big_reader r = { .fd = self->fd };
 	struct memwait_completion done[64];
 	char *pages = private_page(2 * self->page);
-	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), i;
+	int uffd = hold_page(pages + self->page, self->page), i;
+	struct reader r;
 	pid_t pid;
 
 	if (uffd < 0)
-		SKIP(return, "userfaultfd: %s", strerror(errno));
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
 	close(uffd);
 	complete(_metadata, self->fd, self->shared, 0, 64);
-	/* So that 40 of 64 are before the second page. */
-	r.buffer = (void *)(pages + self->page - 40 * RECORD);
 	pid = fork_child();
 	if (!pid) {
-		uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
-		reg.range.start = (uintptr_t)pages + self->page;
-		reg.range.len = self->page;
-		if (ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &reg) ||
-		    pthread_create(&r.thread, NULL, read_into_buffer, &r) ||
-		    read(uffd, &msg, sizeof(msg)) != sizeof(msg))
-			_exit(1);
+		uffd = hold_page(pages + self->page, self->page);
+		/* 40 of 64 are before the second page. */
+		reader_start_into(&r, self->fd, (void *)(pages + self->page - 40 * RECORD), 64);
+		await_fault(uffd);
 		kill(getpid(), SIGKILL);
 		_exit(1);
 	}
@@ -721,26 +663,16 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 /* A reader whose buffer is not there yet, and who holds up none but other readers. */
 MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_zeropage zero = { 0 };
-	struct uffd_msg msg;
 	struct memwait_completion done, *buffer = private_page(self->page);
-	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), fd = memwait_open(0);
-	struct big_reader r = { .fd = fd, .buffer = buffer };
+	int uffd = hold_page(buffer, self->page), fd = memwait_open(0), read;
+	struct reader r;
 	uint64_t id;
 
 	if (uffd < 0)
-		SKIP(return, "userfaultfd: %s", strerror(errno));
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
 	complete(_metadata, fd, self->shared, 0, 3);
-
-	reg.range.start = (uintptr_t)buffer;
-	reg.range.len = self->page;
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
-	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_into_buffer, &r));
-	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
-	ASSERT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
+	reader_start_into(&r, fd, buffer, 64);
+	await_fault(uffd);
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, 7));
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(fd, self->word, 0, MEMWAIT_FOREVER, U32, 8, &id));
@@ -749,13 +681,12 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 	EXPECT_TRUE(mw_readable(fd));
 	EXPECT_EQ(-EAGAIN, read_nowait(fd, &done));
 
-	zero.range = reg.range;
-	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
-	pthread_join(r.thread, NULL);
+	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
+	read = runner_join(&r.runner);
 	/* The fourth one has come in the meantime, and may have been too late. */
-	if (r.result == 3)
-		r.result += mw_read(fd, buffer + 3, 1);
-	EXPECT_EQ(4, r.result);
+	if (read == 3)
+		read += mw_read(fd, buffer + 3, 1);
+	EXPECT_EQ(4, read);
 	EXPECT_EQ(0, buffer[0].user_data);
 	EXPECT_EQ(2, buffer[2].user_data);
 	EXPECT_EQ(7, buffer[3].user_data);
@@ -764,63 +695,28 @@ MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 }
 
 /* A reader whose buffer is not there yet, and another one that does not want to wait. */
-struct fault_reader {
-	pthread_t thread;
-	int fd, result, done;
-	struct memwait_completion *buffer;
-};
-
-static void *read_four(void *arg)
-{
-	struct fault_reader *r = arg;
-
-	r->result = mw_read(r->fd, r->buffer, 4);
-	__atomic_store_n(&r->done, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
 MEMWAIT_TEST(R21_a_nonblocking_read_does_not_wait_for_anothers_page_fault)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_zeropage zero = { 0 };
-	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), i;
 	struct memwait_completion done[4], *buffer = private_page(self->page);
-	struct fault_reader slow = { .fd = self->fd, .buffer = buffer };
-	struct fault_reader quick = { .fd = self->fd, .buffer = done };
-	struct uffd_msg msg;
+	int uffd = hold_page(buffer, self->page), i;
+	struct reader slow, quick;
 
 	if (uffd < 0)
-		SKIP(return, "userfaultfd: %s", strerror(errno));
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
 	ASSERT_EQ(3, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
-	reg.range.start = (uintptr_t)buffer;
-	reg.range.len = self->page;
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
-	ASSERT_EQ(0, pthread_create(&slow.thread, NULL, read_four, &slow));
-	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	reader_start_into(&slow, self->fd, buffer, 4);
+	await_fault(uffd);
 
-	ASSERT_EQ(0, pthread_create(&quick.thread, NULL, read_four, &quick));
-	EXPECT_TRUE(await_flag(&quick.done, 3));
-	EXPECT_EQ(0, __atomic_load_n(&slow.done, __ATOMIC_ACQUIRE));
-	zero.range = reg.range;
-	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
-	pthread_join(slow.thread, NULL);
-	pthread_join(quick.thread, NULL);
-	EXPECT_EQ(3, slow.result);
-	EXPECT_EQ(-EAGAIN, quick.result);
+	reader_start_into(&quick, self->fd, done, 4);
+	EXPECT_TRUE(await_flag(&quick.runner.done, 3));
+	EXPECT_FALSE(runner_is_done(&slow.runner));
+	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
+	EXPECT_EQ(3, runner_join(&slow.runner));
+	EXPECT_EQ(-EAGAIN, runner_join(&quick.runner));
 	close(uffd);
 	munmap(buffer, self->page);
-}
-
-static void *read_first(void *arg)
-{
-	struct fault_reader *r = arg;
-
-	r->result = mw_read(r->fd, r->buffer, 1);
-	return NULL;
 }
 
 /*
@@ -829,34 +725,24 @@ static void *read_first(void *arg)
  */
 MEMWAIT_TEST(R22_a_refused_reader_gets_an_edge)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_zeropage zero = { 0 };
-	int uffd = syscall(SYS_userfaultfd, O_CLOEXEC), epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct memwait_completion done, *buffer = private_page(self->page);
+	int uffd = hold_page(buffer, self->page), epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
-	struct fault_reader slow = { .fd = self->fd, .buffer = buffer };
-	struct uffd_msg msg;
+	struct reader slow;
 
 	if (uffd < 0)
-		SKIP(return, "userfaultfd: %s", strerror(errno));
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
 	complete(_metadata, self->fd, self->shared, 0, 1);
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_API, &api));
-	reg.range.start = (uintptr_t)buffer;
-	reg.range.len = self->page;
-	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
-	ASSERT_EQ(0, pthread_create(&slow.thread, NULL, read_first, &slow));
-	ASSERT_EQ(sizeof(msg), read(uffd, &msg, sizeof(msg)));
+	reader_start_into(&slow, self->fd, buffer, 1);
+	await_fault(uffd);
 
 	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
 	complete(_metadata, self->fd, self->shared, 1, 1);
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 10000));
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
-	zero.range = reg.range;
-	EXPECT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
-	pthread_join(slow.thread, NULL);
-	EXPECT_EQ(1, slow.result);
+	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
+	EXPECT_EQ(1, runner_join(&slow.runner));
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 10000));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	close(epoll);

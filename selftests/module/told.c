@@ -229,18 +229,13 @@ OWNER_TEST(R34_all_other_deaths_of_a_woken_thread_are_told)
 }
 
 /* An async wait on the small word, behind the others. */
-#define ARM(user_data)									\
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, SMALL(self->board), 0, MEMWAIT_FOREVER,	\
-					    U32, user_data, NULL))
+#define ARM(user_data)	\
+	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, SMALL(self->board), user_data))
 
 #define EXPECT_NEXT_IS(n)								\
 	do {										\
-		struct memwait_completion next;						\
-											\
 		EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));		\
-		EXPECT_EQ(1, mw_read(self->fd, &next, 1));				\
-		EXPECT_EQ(n, next.user_data);						\
-		EXPECT_EQ(MEMWAIT_OK, next.result);					\
+		EXPECT_COMPLETION(self->fd, n, MEMWAIT_OK);				\
 	} while (0)
 
 /* A child that waits before the others. */
@@ -578,7 +573,7 @@ OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
 	pthread_t thread;
 	struct missed m = {
 		.uffd = syscall(SYS_userfaultfd, O_CLOEXEC),
-		.file = memfd_create("word", 0),
+		.file = new_file(4096),
 		.caller = gettid(),
 		.entry = private_page(4096),
 	};
@@ -587,8 +582,7 @@ OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
 	if (m.uffd < 0)
 		SKIP(return, "no userfaultfd");
 	handle(SIGUSR1, 0);
-	ASSERT_EQ(0, ftruncate(m.file, 4096));
-	m.word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, m.file, 0);
+	m.word = map_shared(m.file, 4096);
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
 
 	first = owned_child_start(self->fd, &board->children[0], m.word, 0, OWNED32);

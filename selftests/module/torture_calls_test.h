@@ -772,28 +772,35 @@ static void step_end(struct worker *w)
 	_exit(0);
 }
 
+static void step_to_an_end(struct worker *w)
+{
+	return one_in(w, 4) ? step_end(w) : step_wild(w);
+}
+
+/* A step, and its share of all. */
+struct share {
+	unsigned int share;
+	void (*step)(struct worker *w);
+};
+
+static void take_one_of(struct worker *w, const struct share *steps, unsigned int all)
+{
+	unsigned int n = draw(w) % all;
+
+	for (; n >= steps->share; steps++)
+		n -= steps->share;
+	steps->step(w);
+}
+
 static void step_of_victim(struct worker *w)
 {
-	switch (draw(w) % 64) {
-	case 0 ... 14:
-		return step_wait(w);
-	case 15 ... 21:
-		return step_wait_any(w);
-	case 22 ... 41:
-		return step_arm(w);
-	case 42 ... 47:
-		return step_cancel(w);
-	case 48 ... 55:
-		return step_read(w);
-	case 56 ... 58:
-		return step_requeue(w);
-	case 59 ... 60:
-		return step_poll(w);
-	case 61 ... 62:
-		return step_close(w);
-	case 63:
-		return one_in(w, 4) ? step_end(w) : step_wild(w);
-	}
+	static const struct share steps[] = {
+		{ 15, step_wait }, { 7, step_wait_any }, { 20, step_arm }, { 6, step_cancel },
+		{ 8, step_read }, { 3, step_requeue }, { 2, step_poll }, { 2, step_close },
+		{ 1, step_to_an_end },
+	};
+
+	take_one_of(w, steps, 64);
 }
 
 /*
@@ -860,51 +867,31 @@ static void step_watch(struct worker *w)
 		broken(w, "completion of what has ended", word, 0);
 }
 
+static void step_fork_sometimes(struct worker *w)
+{
+	if (one_in(w, 4))
+		step_fork(w);
+}
+
 static void step(struct worker *w)
 {
-	switch (draw(w) % 128) {
-	case 0 ... 1:
-		return step_storm(w);
-	case 2 ... 3:
-		return step_watch(w);
-	case 4 ... 19:
-		return step_notify(w);
-	case 20 ... 25:
-		return step_notify_many(w);
-	case 26 ... 35:
-		return step_wait(w);
-	case 36 ... 45:
-		return step_wait_any(w);
-	case 46 ... 53:
-		return step_notify_wait(w);
-	case 54 ... 61:
-		return step_requeue(w);
-	case 62 ... 87:
-		return step_arm(w);
-	case 88 ... 99:
-		return step_cancel(w);
-	case 100 ... 113:
-		return step_read(w);
-	case 114 ... 117:
-		return step_poll(w);
-	case 118 ... 119:
-		return step_wild(w);
-	case 120 ... 121:
-		return step_receive(w);
-	case 122 ... 123:
-		return step_pass(w);
-	case 124 ... 125:
-		return step_close(w);
-	case 126:
-		return step_pass_on(w);
-	case 127:
-		if (one_in(w, 4))
-			step_fork(w);
-	}
+	static const struct share steps[] = {
+		{ 2, step_storm }, { 2, step_watch }, { 16, step_notify }, { 6, step_notify_many },
+		{ 10, step_wait }, { 10, step_wait_any }, { 8, step_notify_wait },
+		{ 8, step_requeue }, { 26, step_arm }, { 12, step_cancel }, { 14, step_read },
+		{ 4, step_poll }, { 2, step_wild }, { 2, step_receive }, { 2, step_pass },
+		{ 2, step_close }, { 1, step_pass_on }, { 1, step_fork_sometimes },
+	};
+
+	take_one_of(w, steps, 128);
 }
 
 static void some_steps_of_a_child(struct worker *w)
 {
+	static const struct share steps[] = {
+		{ 1, step_notify }, { 1, step_wait }, { 1, step_wait_any }, { 1, step_requeue },
+		{ 1, step_cancel }, { 1, step_read }, { 2, step_arm },
+	};
 	int n;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -920,30 +907,8 @@ static void some_steps_of_a_child(struct worker *w)
 		if (strangers > 0)
 			broken(w, "somebody waits in a new process", strangers, n);
 	}
-	for (n = 0; n < 12; n++) {
-		switch (draw(w) % 8) {
-		case 0:
-			step_notify(w);
-			break;
-		case 1:
-			step_wait(w);
-			break;
-		case 2:
-			step_wait_any(w);
-			break;
-		case 3:
-			step_requeue(w);
-			break;
-		case 4:
-			step_cancel(w);
-			break;
-		case 5:
-			step_read(w);
-			break;
-		default:
-			step_arm(w);
-		}
-	}
+	for (n = 0; n < 12; n++)
+		take_one_of(w, steps, 8);
 }
 
 #endif /* TORTURE_CALLS_TEST_H */
