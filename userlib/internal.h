@@ -273,6 +273,13 @@ struct memwait_round {
 	int tries;				/* of a barrier */
 };
 
+/* A waiter's for a lock, see lock.c. */
+struct memwait_turn {
+	uint64_t lost;				/* when it first woke for nothing; or 0 */
+	bool is_late;				/* and sleeps, or slept, with LATE set */
+	bool is_behind;				/* sleeps though the lock is free */
+};
+
 struct memwait_op {
 	memwait_loop_t *loop;
 	memwait_callback_t callback;
@@ -293,6 +300,7 @@ struct memwait_op {
 	void *object;
 	void *with;				/* an item, or a condition variable's mutex */
 	int phase;
+	struct memwait_turn turn;
 	union {
 		struct {
 			uint64_t expected;
@@ -422,6 +430,7 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline);
+bool memwait_lock_release_silently(_Atomic uint32_t *word);
 bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);

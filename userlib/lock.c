@@ -8,17 +8,33 @@
  *	CONTENDED		unlocked, but the notify failed: the next unlock notifies
  *	LOCKED | HANDED		fair, without an owner: the waiter that clears HANDED is the next
  *				one. CONTENDED may be set too, as above
+ *	LATE, with both bits	default: a waiter has lost for too long, and sleeps
+ *	LATE			default: unlocked, and kept for those that have waited. CONTENDED
+ *				may be set too, as above
  *
  * Invariants:
- *	No other bit is set. HANDED is set only with LOCKED.
- *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without HANDED.
+ *	No other bit is set. HANDED is set only with LOCKED, LATE not with LOCKED alone.
+ *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without HANDED or LATE; or, for a
+ *	while, on LATE.
  *	Only a thread that has the lock clears CONTENDED, with a notify or before one.
  *	A fair word stays LOCKED from the handover until the new owner unlocks it.
  *
- * Default: the first thread takes an unlocked word. To sleep, a waiter sets both bits by an
- * exchange, which takes the lock if it is free. So a woken waiter has the lock with CONTENDED set,
- * for the remaining sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set,
- * one system call stores 0 and wakes one waiter.
+ * Default: the first thread takes an unlocked word. To sleep, a waiter sets both bits, which takes
+ * the lock if it is free. So a woken waiter has the lock with CONTENDED set, for the remaining
+ * sleepers. Unlock is a compare-and-swap from LOCKED to 0. If CONTENDED is set,
+ * one system call clears both bits and wakes one waiter.
+ *
+ * A thread that takes the lock again and again could keep a waiter out: each time that the waiter
+ * wakes, the lock is taken. So a waiter that has lost for LATE_MS sleeps with LATE set. Then unlock
+ * leaves LATE, memwait_lock_try() fails, and a thread that comes only now sleeps behind the others,
+ * while the woken one takes the lock. LATE stays until a waiter that has set it has the lock. Until
+ * then nobody loses: the waiters get the lock in their order. If it was another one that cleared
+ * LATE, fewer stand before the waiter that are late: so it has the lock after as many losses, at
+ * most, as there were.
+ *
+ * Perhaps no waiter comes for the lock: it has died, or is an operation of a loop that does not
+ * run. So a thread sleeps for KEPT_MS beside a lock that is kept, then takes it, and clears LATE.
+ * memwait_mutex_trylock() takes it at once.
  *
  * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
  * and tries instead (MEMWAIT_OWNED, see internal.h).
@@ -48,10 +64,14 @@
  */
 #include "internal.h"
 
-#define HANDED		4U
+#define HANDED		4U	/* fair */
+#define LATE		4U	/* default */
 
 /* What waiters sleep on, HANDED aside. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
+
+#define LATE_MS		1	/* after so long a waiter that loses sets LATE, and */
+#define KEPT_MS		10	/* so long the lock is kept at most */
 
 /*
  * CONTENDED does not end it, as the last sleeper to wake keeps it set: then two threads that take
@@ -87,38 +107,46 @@ static uint32_t sleep_flags(uint32_t kind)
 	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind);
 }
 
-/* Takes the lock and returns 0; or sets CONTENDED and returns the value to sleep on. */
-static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind)
+/* Whether a default lock is free, but for others than those that come only now. */
+static bool is_kept(uint32_t now, uint32_t kind)
 {
-	uint32_t now, next;
+	return !(kind & MEMWAIT_MUTEX_FAIR) && now & LATE && !(now & MEMWAIT_LOCKED);
+}
 
-	if (!(kind & MEMWAIT_MUTEX_FAIR)) {
-		/* acquire: as memwait_lock_try() */
-		now = atomic_exchange_explicit(word, BOTH, memory_order_acquire);
-		MEMWAIT_INVARIANT(!(now & ~BOTH));
-		return now & MEMWAIT_LOCKED ? BOTH : 0;
-	}
+/*
+ * Takes the lock and returns 0; or sets CONTENDED, and @late, and returns the value to sleep on.
+ * Clears @done. Both are LATE or 0. @comes: it has not waited yet, and leaves a lock that is kept.
+ */
+static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, bool comes, uint32_t done,
+				uint32_t late)
+{
 	/* relaxed: the compare-and-swap decides */
-	now = atomic_load_explicit(word, memory_order_relaxed);
-	for (;;) {
-		next = now ? now | BOTH : MEMWAIT_LOCKED;
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed), next;
+
+	do {
 		MEMWAIT_INVARIANT(!(now & ~(BOTH | HANDED)));
-		MEMWAIT_INVARIANT(now & MEMWAIT_LOCKED || !(now & HANDED));
+		MEMWAIT_INVARIANT(now & MEMWAIT_LOCKED || !(now & HANDED) || is_kept(now, kind));
+		if (comes && is_kept(now, kind))
+			return now;
+		if (!now && kind & MEMWAIT_MUTEX_FAIR)
+			next = MEMWAIT_LOCKED;
+		else
+			next = (now & ~done) | BOTH | (now & MEMWAIT_LOCKED ? late : 0);
 		if (now == next)
 			return now;
 		/* acquire: as memwait_lock_try() */
-		if (atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
-							  memory_order_relaxed))
-			return now & MEMWAIT_LOCKED ? next : 0;
-	}
+	} while (!atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
+							memory_order_relaxed));
+	return now & MEMWAIT_LOCKED ? next : 0;
 }
 
-/* Takes what memwait_lock_try() does not: a free word whose last owner failed to notify. */
+/* Takes a free word that memwait_lock_try() does not: it is kept, or its notify has failed. */
 bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind)
 {
 	/* relaxed: a hint */
-	return atomic_load_explicit(word, memory_order_relaxed) == MEMWAIT_CONTENDED &&
-	       !lock_or_contend(word, kind);
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
+
+	return now && !(now & MEMWAIT_LOCKED) && !lock_or_contend(word, kind, false, 0, 0);
 }
 
 /* After MEMWAIT_OK on a fair word. Returns whether the caller has the lock. */
@@ -136,6 +164,48 @@ static bool take_over(_Atomic uint32_t *word)
 	return false;
 }
 
+static uint64_t now_in_ns(void)
+{
+	struct memwait_deadline now;
+
+	memwait_deadline_after(&now, 0);
+	return now.ns;
+}
+
+/* Whether a waiter that is about to look, and may lose again, has lost too long. */
+static bool is_late(const struct memwait_turn *turn)
+{
+	return turn->is_late ||
+	       (turn->lost && now_in_ns() - turn->lost >= LATE_MS * 1000000ULL);
+}
+
+/* Sleeps behind those for whom the lock is kept. If @op has a deadline, it does not come here. */
+static int await_behind(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
+			uint32_t seen, uint32_t kind, const struct memwait_deadline *deadline)
+{
+	struct memwait_deadline kept;
+
+	memwait_deadline_after(&kept, KEPT_MS);
+	turn->is_behind = true;
+	if (op)
+		op->deadline = kept;
+	else if (!deadline->flags && deadline->ns < kept.ns)
+		kept.ns = deadline->ns;
+	return memwait_await(op, word, seen, sleep_flags(kind), &kept);
+}
+
+/* After that. Returns the outcome of the wait: if the time was over, it has waited long enough. */
+static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int outcome)
+{
+	turn->is_behind = false;
+	if (op)
+		op->deadline = memwait_never;
+	if (outcome != MEMWAIT_TIMED_OUT)
+		return outcome;
+	turn->is_late = true;
+	return MEMWAIT_NOT_EQUAL;
+}
+
 /*
  * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait. After
  * the deadline it tries once more, as the thread woken for the lock may not have run yet.
@@ -143,6 +213,8 @@ static bool take_over(_Atomic uint32_t *word)
 static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
 		      const struct memwait_deadline *deadline, int outcome)
 {
+	struct memwait_turn own = { 0 }, *turn = op ? &op->turn : &own;
+	bool comes, late;
 	uint32_t seen;
 
 	for (;;) {
@@ -150,14 +222,25 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 			return 0;
 		if (memwait_has_failed(outcome))
 			return -outcome;
-		seen = lock_or_contend(word, kind);
+		if (turn->is_behind)
+			outcome = come_forward(op, turn, outcome);
+		comes = outcome == MEMWAIT_OP_BEGIN && (!op || op->deadline.ns == MEMWAIT_FOREVER);
+		late = outcome != MEMWAIT_TIMED_OUT && is_late(turn);
+		seen = lock_or_contend(word, kind, comes, turn->is_late ? LATE : 0,
+				       late ? LATE : 0);
 		if (!seen && !op)
 			memwait_ends_waiting(outcome);
 		if (!seen)
 			return 0;
 		if (outcome == MEMWAIT_TIMED_OUT)
 			return ETIMEDOUT;
-		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
+		turn->is_late = late;
+		if (outcome != MEMWAIT_OP_BEGIN && !turn->lost && !(kind & MEMWAIT_MUTEX_FAIR))
+			turn->lost = now_in_ns();
+		if (is_kept(seen, kind))
+			outcome = await_behind(op, turn, word, seen, kind, deadline);
+		else
+			outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
@@ -168,14 +251,14 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 {
 	if (memwait_lock_try(word) || lock_by_spinning(word, spins, kind))
 		return 0;
-	return memwait_lock_contended(word, kind, deadline);
+	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
 /* The same after a sleep on the word: a lock that is not fair is taken with CONTENDED set. */
 int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
 			   const struct memwait_deadline *deadline)
 {
-	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
+	return lock_after(NULL, word, kind, deadline, MEMWAIT_NOT_EQUAL);
 }
 
 /*
@@ -221,8 +304,8 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 }
 
 /*
- * memwait_lock_release() of a word that is neither fair nor LOCKED alone. Store and notify are one
- * system call: after the store the next owner may free the word, so a failed notify would be lost.
+ * memwait_lock_release() of a word that is neither fair nor LOCKED alone. Change and notify are one
+ * system call: after the change the next owner may free the word, so a failed notify would be lost.
  * If the call fails, the word becomes CONTENDED alone, or stays locked with MEMWAIT_OR_KEEP.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
@@ -231,8 +314,9 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 
 	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
-	ret = memwait_change(word, MEMWAIT_CHANGE_SET, 0, 1, kind, &was);
-	MEMWAIT_INVARIANT(was == BOTH);
+	/* LATE stays. */
+	ret = memwait_change(word, MEMWAIT_CHANGE_XOR, BOTH, 1, kind, &was);
+	MEMWAIT_INVARIANT((was & ~LATE) == BOTH);
 	if (ret >= 0)
 		return 0;
 	if (kind & MEMWAIT_OR_KEEP)
@@ -240,6 +324,13 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 	/* release: as memwait_lock_release_uncontended() */
 	atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
 	return -ret;
+}
+
+/* The same of a private word, if the caller can notify afterwards. Returns whether it must. */
+bool memwait_lock_release_silently(_Atomic uint32_t *word)
+{
+	/* release: as memwait_lock_release_uncontended() */
+	return atomic_fetch_and_explicit(word, LATE, memory_order_release) & MEMWAIT_CONTENDED;
 }
 
 /* Wakes one sleeper, or leaves that to the next unlock. The word must still exist. */
@@ -275,6 +366,8 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 {
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))
 		return 0;
+	if (outcome == MEMWAIT_OP_BEGIN || outcome == MEMWAIT_NOT_EQUAL)
+		op->turn = (struct memwait_turn){ 0 };
 	return lock_after(op, word, kind, NULL, outcome);
 }
 

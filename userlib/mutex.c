@@ -469,7 +469,6 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 			       const volatile void **wake)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	uint32_t was;
 
 	memwait_tsan_release(mutex);
 	*count = 0;
@@ -485,9 +484,7 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 		memwait_lock_release(&mutex->word, mutex->kind);
 		return;
 	}
-	/* release: as memwait_lock_release() */
-	was = atomic_exchange_explicit(&mutex->word, 0, memory_order_release);
-	if (was & MEMWAIT_CONTENDED)
+	if (memwait_lock_release_silently(&mutex->word))
 		*wake = &mutex->word;
 }
 

@@ -117,10 +117,12 @@ static void start_process(int slot)
 
 static uint32_t left_of(const struct guarded *g, int o)
 {
+	const uint32_t locked = 1;
 	int value;
 
+	/* A free one may be kept for those that wait. */
 	if (o != TOKENS)
-		return g->mutex.reserved[0];
+		return g->mutex.reserved[0] & locked;
 	memwait_sem_getvalue((memwait_sem_t *)&g->sem, &value);
 	return !value;
 }

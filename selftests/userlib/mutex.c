@@ -596,6 +596,107 @@ USERLIB_TEST(R12_fair_does_not_starve)
 	EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
 }
 
+/* The default kind likewise, but not at once. */
+USERLIB_TEST(R12_default_does_not_starve)
+{
+	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ERRORCHECK };
+	struct guarded *guarded = self->shared;
+	struct runner hogs[2];
+	size_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		memset(guarded, 0, sizeof(*guarded));
+		ASSERT_EQ(0, memwait_mutex_init(&guarded->mutex, kinds[i]));
+		for (j = 0; j < 2; j++)
+			runner_start(&hogs[j], hog, guarded);
+		for (j = 0; j < ROUNDS / 10; j++) {
+			ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
+			visit(guarded);
+			ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
+		}
+		__atomic_store_n(&guarded->stop, 1, __ATOMIC_RELEASE);
+		for (j = 0; j < 2; j++)
+			runner_join(&hogs[j]);
+		EXPECT_EQ(0, guarded->violations);
+		EXPECT_EQ(0, memwait_mutex_destroy(&guarded->mutex));
+	}
+}
+
+/*
+ * The operation waits for the locked mutex, and loses it to the caller whenever it is woken, for
+ * more than a millisecond. Returns with the mutex unlocked, and kept.
+ */
+static int lose(memwait_mutex_t *mutex, struct counted_op *counted, memwait_loop_t *loop)
+{
+	struct timespec late;
+	int i, ret;
+
+	memwait_op_init(&counted->op, loop, count_call, counted);
+	ret = memwait_mutex_lock_async(mutex, &counted->op);
+	if (ret != EINPROGRESS)
+		return ret ? ret : -1;
+	for (i = 0; i < 2; i++) {
+		if (memwait_mutex_unlock(mutex) || memwait_mutex_lock(mutex))
+			return -1;
+		ret = memwait_loop_dispatch(loop);
+		if (ret || counted->calls)
+			return -1;
+		late = in_time(CLOCK_MONOTONIC, 2);
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &late, NULL);
+	}
+	return memwait_mutex_unlock(mutex);
+}
+
+/* A later caller does not pass a waiter that has lost so long. */
+USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
+{
+	const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
+	struct timespec soon = { 0, 0 };
+	memwait_mutex_t *mutex = self->shared;
+	struct counted_op first, second;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		memset(&first, 0, sizeof(first));
+		memset(&second, 0, sizeof(second));
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		ASSERT_EQ(0, lose(mutex, &first, self->loop));
+		EXPECT_EQ(4, *(uint32_t *)mutex);
+		memwait_op_init(&second.op, self->loop, count_call, &second);
+		ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &second.op));
+		ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
+		EXPECT_EQ(0, second.calls);
+		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
+		EXPECT_EQ(0, second.result);
+		/* It is over. */
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_lock(mutex));
+
+		/* But later callers do not wait long for a loop that does not run. */
+		first.calls = 0;
+		ASSERT_EQ(0, lose(mutex, &first, self->loop));
+		EXPECT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
+		EXPECT_EQ(0, first.result);
+
+		/* A try does not wait at all, nor does one whose deadline has passed. */
+		first.calls = 0;
+		ASSERT_EQ(0, lose(mutex, &first, self->loop));
+		EXPECT_EQ(0, memwait_mutex_trylock(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, &soon));
+		EXPECT_EQ(0, memwait_op_cancel(&first.op));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+}
+
 /*
  * A notify that was sent for what was in this memory before, by a thread that was preempted, or by
  * mistake: it hands the lock to nobody.

@@ -28,6 +28,24 @@ SCENARIO("mutex private", 3, mutex_set_up(PRIVATE), mutex_thread, mutex_finish);
 SCENARIO("mutex fair", 3, mutex_set_up(FAIR), mutex_thread, mutex_finish);
 SCENARIO("mutex robust", 3, mutex_set_up(ROBUST), mutex_thread, mutex_finish);
 
+/* Threads that come back at once, and lose so often that the lock is kept for them. */
+static void mutex_again_thread(unsigned int thread)
+{
+	int i;
+
+	for (i = 0; i < 3; i++)
+		mutex_thread(thread);
+}
+
+static void mutex_again_finish(void)
+{
+	CHECK(shared->data == 9);
+	CHECK(!memwait_mutex_destroy(&shared->mutex));
+}
+
+SCENARIO("mutex again", 3, mutex_set_up(0), mutex_again_thread, mutex_again_finish);
+SCENARIO("mutex private again", 3, mutex_set_up(PRIVATE), mutex_again_thread, mutex_again_finish);
+
 /* A notify that is late: for what was in this memory before. It hands nothing over. */
 static void mutex_late_thread(unsigned int thread)
 {
@@ -155,7 +173,7 @@ static bool mutex_may_stop(void)
 {
 	unsigned int thread;
 
-	if (!sim_latest(&shared->mutex, 4))
+	if (!(sim_latest(&shared->mutex, 4) & 1))
 		return false;
 	for (thread = 0; thread < 3; thread++) {
 		if (device_is_dead(thread) && !done[thread])
@@ -179,6 +197,23 @@ static void mutex_death_thread(unsigned int thread)
 }
 
 SCENARIO("mutex death", 3, mutex_death_set_up(), mutex_death_thread, no_finish);
+
+/* For those that have waited, and die before they have it. */
+static void mutex_again_death_set_up(void)
+{
+	mutex_set_up(0);
+	device_mortal(0, 40);
+	device_mortal(1, 40);
+	device_may_stop(mutex_may_stop);
+}
+
+static void mutex_again_death_thread(unsigned int thread)
+{
+	mutex_again_thread(thread);
+	done[thread] = 1;
+}
+
+SCENARIO("mutex again death", 3, mutex_again_death_set_up(), mutex_again_death_thread, no_finish);
 
 /* Of a robust one the next is told, and sees what the dead has written. */
 static void robust_death_set_up(void)
