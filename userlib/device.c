@@ -421,12 +421,12 @@ int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 }
 
 /* Sets a deadline @ms from now. */
-void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms)
+void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, uint32_t ms)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	memwait_deadline_set(deadline, CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
+	memwait_deadline_set(deadline, clock, &time);
 	deadline->ns += ms * 1000000ULL;
 }
 

@@ -135,7 +135,7 @@ int memwait_device_first(void);
 int memwait_device(unsigned long command, void *argument);
 int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 			 const struct timespec *time);
-void memwait_deadline_after(struct memwait_deadline *deadline, uint32_t ms);
+void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, uint32_t ms);
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline);
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,
@@ -275,7 +275,7 @@ struct memwait_round {
 
 /* A waiter's for a lock, see lock.c. */
 struct memwait_turn {
-	uint64_t lost;				/* when it first woke for nothing; or 0 */
+	uint64_t lost;				/* when it first came back in vain; or 0 */
 	bool is_late;				/* and sleeps, or slept, with LATE set */
 	bool is_behind;				/* sleeps though the lock is free */
 };

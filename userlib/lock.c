@@ -27,10 +27,11 @@
  * A thread that takes the lock again and again could keep a waiter out: each time that the waiter
  * wakes, the lock is taken. So a waiter that has lost for LATE_MS sleeps with LATE set. Then unlock
  * leaves LATE, memwait_lock_try() fails, and a thread that comes only now sleeps behind the others,
- * while the woken one takes the lock. LATE stays until a waiter that has set it has the lock. Until
- * then nobody loses: the waiters get the lock in their order. If it was another one that cleared
- * LATE, fewer stand before the waiter that are late: so it has the lock after as many losses, at
- * most, as there were.
+ * while the woken one takes the lock. LATE stays until a waiter that has set it has the lock, or a
+ * thread that has slept for KEPT_MS. Until then only tries, and operations with a deadline, take it
+ * from the waiters, which get the lock in their order. If it was another one that cleared LATE,
+ * fewer stand before the waiter that are late: so it has the lock after as many losses, at most, as
+ * there were.
  *
  * Perhaps no waiter comes for the lock: it has died, or is an operation of a loop that does not
  * run. So a thread sleeps for KEPT_MS beside a lock that is kept, then takes it, and clears LATE.
@@ -168,7 +169,7 @@ static uint64_t now_in_ns(void)
 {
 	struct memwait_deadline now;
 
-	memwait_deadline_after(&now, 0);
+	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);
 	return now.ns;
 }
 
@@ -183,14 +184,20 @@ static bool is_late(const struct memwait_turn *turn)
 static int await_behind(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
 			uint32_t seen, uint32_t kind, const struct memwait_deadline *deadline)
 {
-	struct memwait_deadline kept;
+	struct memwait_deadline kept, end;
+	uint64_t early;
 
-	memwait_deadline_after(&kept, KEPT_MS);
+	memwait_deadline_after(&kept, CLOCK_MONOTONIC, KEPT_MS);
 	turn->is_behind = true;
-	if (op)
+	if (op) {
 		op->deadline = kept;
-	else if (!deadline->flags && deadline->ns < kept.ns)
-		kept.ns = deadline->ns;
+	} else {
+		/* The deadline may come first, by another clock. */
+		memwait_deadline_after(&end, deadline->flags ? CLOCK_REALTIME : CLOCK_MONOTONIC,
+				       KEPT_MS);
+		early = deadline->ns < end.ns ? end.ns - deadline->ns : 0;
+		kept.ns -= early < KEPT_MS * 1000000ULL ? early : KEPT_MS * 1000000ULL;
+	}
 	return memwait_await(op, word, seen, sleep_flags(kind), &kept);
 }
 
@@ -315,7 +322,7 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
 	/* LATE stays. */
-	ret = memwait_change(word, MEMWAIT_CHANGE_XOR, BOTH, 1, kind, &was);
+	ret = memwait_change(word, MEMWAIT_CHANGE_AND, LATE, 1, kind, &was);
 	MEMWAIT_INVARIANT((was & ~LATE) == BOTH);
 	if (ret >= 0)
 		return 0;

@@ -837,6 +837,7 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	(*op)->count = 0;
 	(*op)->told = 0;
 	(*op)->cancelled = false;
+	(*op)->turn = (struct memwait_turn){ 0 };
 	return 0;
 }
 

@@ -473,7 +473,7 @@ static int await_gate(struct rwlock *lock)
 	struct memwait_deadline deadline;
 	int ret;
 
-	memwait_deadline_after(&deadline, DESTROY_LOOKS_AFTER);
+	memwait_deadline_after(&deadline, CLOCK_MONOTONIC, DESTROY_LOOKS_AFTER);
 	ret = lock_gate(lock, &deadline);
 	if (ret == EOWNERDEAD)
 		return memwait_owner_abandon(&lock->owned_gate, lock->kind);

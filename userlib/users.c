@@ -75,9 +75,10 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	/* acquire: pairs with memwait_users_leave() */
 	n = atomic_fetch_or_explicit(&users->count, DESTROYING, memory_order_acquire) | DESTROYING;
 	while (n != DESTROYING) {
-		memwait_deadline_after(&deadline, LOOK_AFTER_MS);
+		memwait_deadline_after(&deadline, CLOCK_MONOTONIC, LOOK_AFTER_MS);
 		if (n != last && !(users->flags & MEMWAIT_PRIVATE))
-			memwait_deadline_after(&dead, DEAD_AFTER_MS + LOOK_AFTER_MS);
+			memwait_deadline_after(&dead, CLOCK_MONOTONIC,
+					       DEAD_AFTER_MS + LOOK_AFTER_MS);
 		last = n;
 		ret = word ? memwait_sleepers(word, users->flags) : 0;
 		if (ret > 0 || deadline.ns >= dead.ns)

@@ -697,6 +697,36 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 	}
 }
 
+/* A caller that waits beside a lock that is kept sleeps no longer than its time, by either clock. */
+USERLIB_TEST(R4_a_deadline_beside_a_lock_that_is_kept)
+{
+	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	memwait_mutex_t *mutex = self->shared;
+	const struct timespec passed = { 1, 0 };
+	uint64_t begin, spent, least;
+	struct counted_op first;
+	size_t i;
+	int try;
+
+	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
+		/* The best of several: others use the processor, too. */
+		least = UINT64_MAX;
+		for (try = 0; try < 20 && least > 5 * NSEC_PER_MSEC; try++) {
+			memset(&first, 0, sizeof(first));
+			ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
+			ASSERT_EQ(0, memwait_mutex_lock(mutex));
+			ASSERT_EQ(0, lose(mutex, &first, self->loop));
+			begin = now_ns(CLOCK_MONOTONIC);
+			ASSERT_EQ(0, memwait_mutex_clocklock(mutex, clocks[i], &passed));
+			spent = now_ns(CLOCK_MONOTONIC) - begin;
+			least = spent < least ? spent : least;
+			EXPECT_EQ(0, memwait_op_cancel(&first.op));
+			EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		}
+		EXPECT_GE(5 * NSEC_PER_MSEC, least);
+	}
+}
+
 /*
  * A notify that was sent for what was in this memory before, by a thread that was preempted, or by
  * mistake: it hands the lock to nobody.
