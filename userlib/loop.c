@@ -20,8 +20,9 @@
  * not idle, and cancel makes one idle only when no completion can follow. Either the kernel has
  * cancelled the wait; or the wait has ended, and cancel reads its completion, perhaps behind
  * others. The others become ready, and the descriptor no longer reports them. So cancel kicks the
- * loop: the loop always has a pending wait on a word of its own, and notifies it. A wait that goes
- * on may have a completion although it was cancelled: cancel reads as long as there may be one.
+ * loop: it notifies a word of the loop's own, on which a wait is armed once, and goes on: to kick
+ * needs no memory. A wait that goes on may have a completion although it was cancelled: cancel
+ * reads as long as there may be one.
  *
  * Close cancels all that is pending: first what is queued, so that nothing that is passed on comes
  * back to this loop, and then what is ready, to which the former has added. It refuses while a
@@ -44,14 +45,14 @@
  * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is none, the
  * stop is kept for the next one.
  *
- *	stop				thread that drops the lock while others sleep
- *	(1) count the stop		(1) queue the kick if not queued
- *	(2) notify the kick		(2) if there is a new stop, kick
+ *	stop				thread that wakes while others sleep
+ *	(1) count the stop		(1) read the kick
+ *	(2) notify the kick		(2) before it drops the lock: if there is a new stop, kick
  *
- * The kernel orders a notify that finds no queued kick before the wait that queues it. So if the
- * stop's (2) finds none, the thread that read the kick, and has yet to drop the lock, sees the stop
- * in its own (2). Two stops may consume one kick: the first thread to see a stop counts, under the
- * lock, the threads that must leave.
+ * The kernel orders the stop's (2) and the thread's (1). If the notify comes first, the thread may
+ * have read it, and sees the stop in its own (2). Otherwise an unread kick remains. Two stops may
+ * share one kick: the first thread to see a stop counts, under the lock, the threads that must
+ * leave.
  *
  * A thread can be cancelled in a callback and in poll(), never with the lock held. Its clean-up
  * handler does what leaving does: it uncounts the thread, and kicks for what remains in the list.
@@ -76,8 +77,8 @@ struct memwait_loop {
 	uint32_t process;		/* that created it */
 	pthread_mutex_t lock;		/* the rest, and the operations */
 	struct memwait_op queued, ready;	/* list heads */
-	struct memwait_op kick;		/* pending, unless it cannot be armed */
-	_Atomic uint32_t kick_word;
+	struct memwait_op kick;		/* armed once, on the next */
+	uint32_t kick_word;
 	bool kicked;			/* kick's completion is unread */
 	struct visit *visits;		/* dispatches and runs in progress */
 	uint32_t asleep;		/* runs in poll() */
@@ -92,9 +93,6 @@ struct memwait_loop {
 #define RUNS		0x7fffffffULL
 #define STOPPED		0x80000000ULL	/* a stop that met none, for the next run */
 #define STOP		(1ULL << 32)
-
-/* Poll interval in ms of a thread that cannot be kicked. */
-#define WITHOUT_KICK	100
 
 /* A call of memwait_loop_dispatch(), or a run, on its thread's stack. */
 struct visit {
@@ -251,8 +249,6 @@ static int loop_read(memwait_loop_t *loop, int most)
 		if (op->loop != loop)
 			continue;
 		if (op == &loop->kick) {
-			list_remove(op);
-			op_set_state(op, MEMWAIT_OP_IDLE);
 			loop->kicked = false;
 			continue;
 		}
@@ -324,20 +320,13 @@ int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t ex
 
 static int loop_arm_kick(memwait_loop_t *loop)
 {
-	/* relaxed: the kernel compares */
-	uint32_t now = atomic_load_explicit(&loop->kick_word, memory_order_relaxed);
-	int ret = memwait_op_arm(&loop->kick, &loop->kick_word, now,
-				 MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE);
+	int ret = memwait_op_arm(&loop->kick, &loop->kick_word, 0,
+				 MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE | MEMWAIT_PERSISTENT);
 
 	return ret < 0 ? ret : 0;
 }
 
-static bool kick_is_idle(const memwait_loop_t *loop)
-{
-	return op_state(&loop->kick) == MEMWAIT_OP_IDLE;
-}
-
-/* Returns true if a kick was queued. */
+/* Returns false if the descriptor is no longer the loop's. */
 static bool loop_notify_kick(const memwait_loop_t *loop)
 {
 	struct memwait_notify notify = {
@@ -352,11 +341,8 @@ static bool loop_notify_kick(const memwait_loop_t *loop)
 /* Makes the descriptor readable. */
 static void loop_kick(memwait_loop_t *loop)
 {
-	if (loop->kicked || (kick_is_idle(loop) && loop_arm_kick(loop)))
-		return;
-	/* relaxed: the notify orders it */
-	atomic_fetch_add_explicit(&loop->kick_word, 1, memory_order_relaxed);
-	loop->kicked = loop_notify_kick(loop);
+	if (!loop->kicked)
+		loop->kicked = loop_notify_kick(loop);
 }
 
 static uint32_t loop_stops(const memwait_loop_t *loop)
@@ -411,8 +397,6 @@ static bool has_sleeper_that_is_over(const memwait_loop_t *loop, bool calls_back
 /* Before dropping the lock: kicks if a sleeper must leave. */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
-	if (loop->asleep && kick_is_idle(loop))
-		loop_arm_kick(loop);
 	loop_see_stops(loop, loop_stops(loop));
 	if (loop->leaving || has_sleeper_that_is_over(loop, true))
 		loop_kick(loop);
@@ -697,7 +681,7 @@ static int run(struct visit *visit)
 		return -EBADF;
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		visit_leave(visit, true);
-		ret = poll(&pollfd, 1, kick_is_idle(loop) ? WITHOUT_KICK : -1) < 0 ? -errno : 0;
+		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
 		errno = saved;
 		if (!visit_return(visit))
 			return -EPERM;

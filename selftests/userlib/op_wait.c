@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* L9: a blocking wait for an operation, which a stop ends without loss of its place in line. */
 #include "objects_test.h"
+#include "ioctl_test.h"
 
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 1000)
 
@@ -35,6 +36,18 @@ static void waiting_init(struct waiting *waiting, memwait_loop_t *loop)
 static bool is_readable(memwait_loop_t *loop)
 {
 	return mw_readable(memwait_loop_fd(loop));
+}
+
+static bool no_more_waits;
+
+/* As if the user was at its limit. */
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	if (no_more_waits && request == MEMWAIT_IOC_WAIT_ASYNC) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return ioctl_of_kernel(fd, request, argument);
 }
 
 static int wait_for_op(void *arg)
@@ -153,6 +166,30 @@ USERLIB_TEST(L9_L12_a_stop_ends_it)
 		EXPECT_EQ(0, runner_join(&waiting.runner));
 		EXPECT_EQ(MEMWAIT_OK, waiting.result);
 	}
+}
+
+/* The dispatch reads the kick before the thread can leave poll(), and another one is needed. */
+USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	waiting_init(&waiting, self->loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	ASSERT_EQ(0, pin(0));
+	start(&waiting);
+	runner_await_asleep(&waiting.runner);
+	ASSERT_EQ(0, pin(20));
+	no_more_waits = true;
+	ASSERT_EQ(0, memwait_loop_stop(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
+	no_more_waits = false;
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
 
 /* Whenever the signal comes: also between the last look and the sleep. */
