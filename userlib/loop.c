@@ -104,7 +104,7 @@ struct visit {
 	const struct memwait_op *until;	/* waits for its end, or NULL: that nothing is pending */
 	uint32_t process;		/* the calling one */
 	int state;			/* from loop_lock() */
-	bool is_run;
+	bool is_run;			/* counted in @runs_and_stops */
 	bool asleep;
 	uint32_t stops;			/* of the loop, at the start */
 };
@@ -431,6 +431,7 @@ static bool run_begin(struct visit *visit)
 	} while (!atomic_compare_exchange_weak_explicit(&loop->runs_and_stops, &was, next,
 							memory_order_acquire,
 							memory_order_relaxed));
+	visit->is_run = true;
 	visit->stops = (uint32_t)(next / STOP);
 	/* Those stops are not for this run. */
 	loop_see_stops(loop, visit->stops);
@@ -627,7 +628,8 @@ static int dispatch(struct visit *visit)
 	struct memwait_call call;
 	struct memwait_op *op;
 
-	while (ran < BATCH && !visit_is_stopped(visit)) {
+	while (ran < BATCH && !visit_is_stopped(visit) &&
+	       !(visit->until && visit_is_over(visit))) {
 		if (ready_is_empty(loop)) {
 			/* Once, unless nothing was to be called: more may be behind a signal. */
 			if (seen && (ran || seen == BATCH))
@@ -672,6 +674,9 @@ static int run(struct visit *visit)
 	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
 	int saved = errno, ret;
 
+	/* It returns 0 at once, and leaves a stop to a wait that can say -EINTR. */
+	if (visit->until && visit_is_over(visit))
+		return 0;
 	if (!run_begin(visit)) {
 		memwait_tsan_acquire(loop);
 		return 0;
@@ -713,7 +718,6 @@ static int visit_make(memwait_loop_t *loop, bool is_run, const struct memwait_op
 		.until = until,
 		.process = memwait_process_number(),
 		.thread = pthread_self(),
-		.is_run = is_run,
 	};
 	int ret;
 

@@ -117,6 +117,43 @@ USERLIB_TEST(L9_it_returns_the_result_of_what_did_not_wait)
 	EXPECT_EQ(0, waiting.calls);
 }
 
+/* A stop is for what is still to be waited for. */
+USERLIB_TEST(L9_L12_what_has_ended_leaves_a_stop)
+{
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	EXPECT_EQ(MEMWAIT_NOT_EQUAL, memwait_wait32_async(word, 1, NULL, 0, &waiting.op));
+	ASSERT_EQ(0, memwait_loop_stop(self->loop));
+	EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	EXPECT_EQ(-EINTR, memwait_op_wait(&waiting.op, &waiting.result));
+	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
+}
+
+/* Their callbacks may take long. */
+USERLIB_TEST(L9_it_leaves_what_is_behind)
+{
+	struct counted_op behind = { 0 };
+	uint32_t *word = self->shared;
+	struct waiting waiting;
+
+	waiting_init(&waiting, self->loop);
+	memwait_op_init(&behind.op, self->loop, count_call, &behind);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &behind.op));
+	ASSERT_EQ(2, memwait_notify(word, 2, 0));
+	EXPECT_EQ(0, memwait_op_wait(&waiting.op, &waiting.result));
+	EXPECT_EQ(MEMWAIT_OK, waiting.result);
+	EXPECT_EQ(0, behind.calls);
+	EXPECT_TRUE(is_readable(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, behind.calls);
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_FALSE(is_readable(self->loop));
+}
+
 USERLIB_TEST(R2_bad_input)
 {
 	memwait_op_t zeroed = { 0 };
