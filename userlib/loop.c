@@ -31,7 +31,9 @@
  *
  * A kick also wakes threads that sleep in a run, memwait_loop_run() or memwait_op_wait(), and must
  * leave: nothing is pending, or not what they wait for, or memwait_loop_stop() came after they had
- * begun. Any thread may read the kick, and poll() rechecks readiness before it returns. Hence:
+ * begun. A thread whose own operation is ready must leave, too: a callback that runs before may
+ * wait for that thread. Any thread may read the kick, and poll() rechecks readiness before it
+ * returns. Hence:
  *
  *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
  *	to call back, leaves an unread kick behind.
@@ -39,7 +41,8 @@
  *
  * While a callback runs nothing may be pending, and its operation may begin again. So threads that
  * sleep until nothing is pending are woken only after the callback returns. A thread that waits for
- * one operation also waits for a callback of it in another thread, but not for any other callback.
+ * one operation also waits for a callback of it in another thread, but not for any other callback:
+ * it calls back what is ready itself.
  *
  * memwait_loop_stop() may run in a signal handler of a thread that holds the lock, so it takes no
  * lock. It changes one word, @runs_and_stops, which also counts the runs. If there is none, the
@@ -382,13 +385,20 @@ static bool visit_is_over(const struct visit *visit)
 	       !is_called(visit->loop, visit->until, visit->thread);
 }
 
-/* Whether a run sleeps that is over; @calls_back: one that waits for an operation. */
-static bool has_sleeper_that_is_over(const memwait_loop_t *loop, bool calls_back)
+/* Whether a run can go on. @calls_back: as the caller is about to do, with an idle operation. */
+static bool visit_must_wake(const struct visit *visit, bool calls_back)
+{
+	if (visit->until)
+		return visit_is_over(visit) || op_state(visit->until) == MEMWAIT_OP_READY;
+	return !calls_back && visit_is_over(visit);
+}
+
+static bool has_sleeper_to_wake(const memwait_loop_t *loop, bool calls_back)
 {
 	const struct visit *visit;
 
 	for (visit = loop->asleep ? loop->visits : NULL; visit; visit = visit->next) {
-		if (visit->asleep && (visit->until || !calls_back) && visit_is_over(visit))
+		if (visit->asleep && visit_must_wake(visit, calls_back))
 			return true;
 	}
 	return false;
@@ -398,7 +408,7 @@ static bool has_sleeper_that_is_over(const memwait_loop_t *loop, bool calls_back
 static void loop_heed_stops(memwait_loop_t *loop)
 {
 	loop_see_stops(loop, loop_stops(loop));
-	if (loop->leaving || has_sleeper_that_is_over(loop, true))
+	if (loop->leaving || has_sleeper_to_wake(loop, true))
 		loop_kick(loop);
 }
 
@@ -406,7 +416,7 @@ static void loop_heed_stops(memwait_loop_t *loop)
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);
-	if (!ready_is_empty(loop) || has_sleeper_that_is_over(loop, false))
+	if (!ready_is_empty(loop) || has_sleeper_to_wake(loop, false))
 		loop_kick(loop);
 }
 

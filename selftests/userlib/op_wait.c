@@ -363,27 +363,40 @@ static void join_waiter(memwait_op_t *op, int result, void *data)
 		abort();
 }
 
-/* But not for other callbacks: that of the second operation waits for the thread. */
-USERLIB_TEST(L9_another_callback_does_not_keep_it)
+/* But not for other callbacks, behind its own or before: that of @other waits for the thread. */
+static void wait_beside_callback(struct __test_metadata *_metadata, memwait_loop_t *loop,
+				 uint32_t *word, bool before)
 {
-	uint32_t *word = self->shared;
 	struct waiting waiting;
-	memwait_op_t second;
+	memwait_op_t other;
 
 	if (geteuid())
 		SKIP(return, "needs root for SCHED_FIFO");
-	waiting_init(&waiting, self->loop);
-	memwait_op_init(&second, self->loop, join_waiter, &waiting.runner);
-	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
-	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &second));
+	waiting_init(&waiting, loop);
+	memwait_op_init(&other, loop, join_waiter, &waiting.runner);
+	ASSERT_EQ(MEMWAIT_PENDING,
+		  memwait_wait32_async(word, 0, NULL, 0, before ? &other : &waiting.op));
+	ASSERT_EQ(MEMWAIT_PENDING,
+		  memwait_wait32_async(word, 0, NULL, 0, before ? &waiting.op : &other));
 	ASSERT_EQ(0, pin(0));
 	start(&waiting);
 	runner_await_asleep(&waiting.runner);
 	/* It cannot leave poll() before this thread has read both. */
 	ASSERT_EQ(0, pin(20));
 	ASSERT_EQ(2, memwait_notify(word, 2, 0));
-	EXPECT_EQ(2, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(before ? 1 : 2, memwait_loop_dispatch(loop));
 	EXPECT_EQ(MEMWAIT_OK, waiting.result);
+	EXPECT_EQ(1, waiting.calls);
+}
+
+USERLIB_TEST(L9_a_callback_behind_it_does_not_keep_it)
+{
+	wait_beside_callback(_metadata, self->loop, self->shared, false);
+}
+
+USERLIB_TEST(L9_a_callback_before_it_does_not_keep_it)
+{
+	wait_beside_callback(_metadata, self->loop, self->shared, true);
 }
 
 /* The thread calls back what else has come to its loop. */
