@@ -38,6 +38,9 @@
  *	While a thread that must leave sleeps, a thread that drops the lock, to leave, to sleep or
  *	to call back, leaves an unread kick behind.
  *	A thread that has woken no longer counts as asleep, so the kicks end with the last sleeper.
+ *	A run that found nothing else to do than to leave such a kick to another thread does not
+ *	poll, which would return at once, but sleeps for BESIDE_KICK. For the other thread may be
+ *	unable to run, in a signal handler, or because of this one's real-time priority.
  *
  * While a callback runs nothing may be pending, and its operation may begin again. So threads that
  * sleep until nothing is pending are woken only after the callback returns. A thread that waits for
@@ -90,6 +93,9 @@ struct memwait_loop {
 	_Atomic uint64_t runs_and_stops;	/* lock-free, see above */
 	_Atomic size_t pending;
 };
+
+/* Sleep, in ms, of a run beside a kick that is for another thread. */
+#define BESIDE_KICK	1
 
 /* runs_and_stops: number of runs in progress, and of stops that met some. */
 #define RUN		1ULL
@@ -404,6 +410,12 @@ static bool has_sleeper_to_wake(const memwait_loop_t *loop, bool calls_back)
 	return false;
 }
 
+/* Whether a kick must be there when nothing is ready. */
+static bool has_to_kick(const memwait_loop_t *loop)
+{
+	return loop->leaving || has_sleeper_to_wake(loop, false);
+}
+
 /* Before dropping the lock: kicks if a sleeper must leave. */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
@@ -416,7 +428,7 @@ static void loop_heed_stops(memwait_loop_t *loop)
 static void loop_settle(memwait_loop_t *loop)
 {
 	loop_heed_stops(loop);
-	if (!ready_is_empty(loop) || has_sleeper_to_wake(loop, false))
+	if (!ready_is_empty(loop) || has_to_kick(loop))
 		loop_kick(loop);
 }
 
@@ -682,6 +694,7 @@ static int run(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
+	bool beside_kick = false;
 	int saved = errno, ret;
 
 	/* It returns 0 at once, and leaves a stop to a wait that can say -EINTR. */
@@ -696,7 +709,8 @@ static int run(struct visit *visit)
 		return -EBADF;
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		visit_leave(visit, true);
-		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+		/* Asleep all the same: a kick is there when it looks again. */
+		ret = poll(&pollfd, !beside_kick, beside_kick ? BESIDE_KICK : -1) < 0 ? -errno : 0;
 		errno = saved;
 		if (!visit_return(visit))
 			return -EPERM;
@@ -704,6 +718,7 @@ static int run(struct visit *visit)
 			ret = dispatch(visit);
 		if (ret < 0)
 			return ret;
+		beside_kick = !ret && has_to_kick(loop);
 	}
 	return 0;
 }

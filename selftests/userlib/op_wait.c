@@ -399,6 +399,52 @@ USERLIB_TEST(L9_a_callback_before_it_does_not_keep_it)
 	wait_beside_callback(_metadata, self->loop, self->shared, true);
 }
 
+struct at_priority {
+	struct waiting waiting;
+	int priority;
+};
+
+static int wait_at_priority(void *arg)
+{
+	struct at_priority *at = arg;
+
+	return pin(at->priority) ? -1 : wait_for_op(&at->waiting);
+}
+
+/* The one of higher priority reads the completion, and must not look again and again. */
+USERLIB_TEST(L9_it_lets_a_thread_of_lower_priority_leave)
+{
+	struct at_priority low = { .priority = 1 }, high = { .priority = 2 };
+	uint32_t *word = self->shared;
+	int how;
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	for (how = 0; how < 2; how++) {
+		ASSERT_EQ(0, pin(0));
+		waiting_init(&low.waiting, self->loop);
+		waiting_init(&high.waiting, self->loop);
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  memwait_wait32_async(word, 0, NULL, 0, &low.waiting.op));
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  memwait_wait32_async(word, 0, NULL, 0, &high.waiting.op));
+		runner_start(&low.waiting.runner, wait_at_priority, &low);
+		runner_start(&high.waiting.runner, wait_at_priority, &high);
+		runner_await_asleep(&low.waiting.runner);
+		runner_await_asleep(&high.waiting.runner);
+		/* Both are woken before one of them runs. */
+		ASSERT_EQ(0, pin(20));
+		ASSERT_EQ(!how, how ? memwait_op_cancel(&low.waiting.op) :
+				      memwait_notify(word, 1, 0));
+		EXPECT_EQ(how ? -ECANCELED : 0, runner_join(&low.waiting.runner));
+		EXPECT_FALSE(runner_is_done(&high.waiting.runner));
+		ASSERT_EQ(1, memwait_notify(word, 1, 0));
+		EXPECT_EQ(0, runner_join(&high.waiting.runner));
+		EXPECT_EQ(MEMWAIT_OK, high.waiting.result);
+		EXPECT_EQ(1, high.waiting.calls);
+	}
+}
+
 /* The thread calls back what else has come to its loop. */
 USERLIB_TEST(L9_it_dispatches_the_others)
 {
