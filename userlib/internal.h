@@ -293,7 +293,7 @@ struct memwait_op {
 	uint32_t count;				/* if it goes on: notifies not told of yet; */
 	uint32_t told;				/* for the callback: those that it is told of */
 	bool armed;				/* the kernel may have something for it */
-	bool cancelled;				/* while it was called */
+	bool cancelled;				/* since it last began */
 	struct memwait_deadline deadline;
 
 	/* Used by the kinds. */

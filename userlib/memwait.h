@@ -100,10 +100,10 @@ typedef union {
 } memwait_op_t;
 
 /*
- * Runs within memwait_loop_dispatch() or memwait_loop_run(), in the calling thread, without library
- * locks. It may do anything, such as restart or free @op, cancel, lock, dispatch or end its thread,
- * but not close the loop, nor leave by longjmp() or an exception. @result: as from the blocking
- * function.
+ * Runs within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), in the calling
+ * thread, without library locks. It may do anything, such as restart or free @op, cancel, lock,
+ * dispatch or end its thread, but not close the loop, nor leave by longjmp() or an exception.
+ * @result: as from the blocking function.
  */
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
@@ -114,10 +114,11 @@ typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 int memwait_loop_new(memwait_loop_t **loop) MEMWAIT_CHECKED;
 
 /*
- * Ends all pending operations, as memwait_op_cancel() does, and frees the loop. No other thread may
- * use the loop or its operations meanwhile; later, only memwait_op_init() and memwait_op_pending()
- * may be called for them. -EBUSY, with nothing done: a thread is within memwait_loop_dispatch() or
- * memwait_loop_run(), as in a callback. A child of fork() closes its copy only. NULL is a no-op.
+ * Ends all pending operations, as memwait_op_cancel() does, and frees the loop. What they wait for
+ * must still be there. No other thread may use the loop or its operations meanwhile; later, only
+ * memwait_op_init() and memwait_op_pending() may be called for them. -EBUSY, with nothing done: a
+ * thread is within memwait_loop_dispatch(), memwait_loop_run() or memwait_op_wait(), as in a
+ * callback. A child of fork() closes its copy only. NULL is a no-op.
  */
 int memwait_loop_close(memwait_loop_t *loop);
 
@@ -170,7 +171,7 @@ int memwait_op_cancel(memwait_op_t *op);
 
 /*
  * Dispatches the loop until a pending operation has ended, and no other thread runs its callback.
- * The operation must stay in place until then. On a loop of the thread's own this is a blocking
+ * The operation must stay in place until this has returned. On a loop of the thread's own this is a blocking
  * wait that memwait_loop_stop() ends. *@result (if not NULL), with 0: what the callback gets.
  * -EINTR: stopped, and the operation is still pending, in its place: wait again, or cancel it.
  * -ECANCELED: it was cancelled. -EPERM in a child of fork(). A cancellation point, at which the
