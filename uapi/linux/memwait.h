@@ -205,7 +205,7 @@ struct memwait_wait_async {
 
 /**
  * struct memwait_wait_async_read - a batch of async waits, and then a read
- * @batch: the waits, count 0 for none
+ * @batch: the waits; with count 0 none, but entry_size must be valid
  * @completions: address of an array of struct memwait_completion. When all of @batch has been
  *	processed, it is filled as by a read(2) that does not block. If there is room left, the id
  *	behind the last completion becomes 0
