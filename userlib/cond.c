@@ -47,10 +47,11 @@
  *	    of (1)
  *
  * A signal before the told waiter's (1) that woke no waiter is not taken; one after it changes the
- * sequence. A waiter that gives its signal to the next one, when it cannot lock the mutex, stays
- * counted there, as does one that was killed before it locked it. A signal that no waiter was there
- * for stays untaken until a waiter enters that finds no others. So a told waiter may return in
- * vain, but never sleeps on beside a signal.
+ * sequence. A waiter that gives its signal to the next one, when it cannot lock the mutex or is
+ * cancelled before, stays counted there, as does one that was killed before it locked it: the next
+ * one may be a told waiter between its (2) and (3), in no queue, or die as well. A signal that no
+ * waiter was there for stays untaken until a waiter enters that finds no others. So a told waiter
+ * may return in vain, but never sleeps on beside a signal.
  *
  * A cancelled waiter passes its signal on by a notify alone: earlier waiters that are not asleep
  * yet see that the signal changed the sequence.
