@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include <dlfcn.h>
 #include <poll.h>
 
 using namespace std::chrono_literals;
@@ -23,6 +24,18 @@ static void dispatch_until(memwait::loop &loop, Condition condition)
 		poll(&fd, 1, -1);
 		loop.dispatch();
 	}
+}
+
+static std::atomic<int> cancels;
+
+/* Counts the header's calls, and is what they call. */
+extern "C" int memwait_op_cancel(memwait_op_t *op)
+{
+	static const auto real =
+		reinterpret_cast<int (*)(memwait_op_t *)>(dlsym(RTLD_NEXT, "memwait_op_cancel"));
+
+	cancels++;
+	return real(op);
 }
 
 struct item {
@@ -474,6 +487,31 @@ static void shut_down()
 	}
 }
 
+/* The first that is resumed destroys another one, which waits too: the C loop is freed then. */
+static void unwound_by_close()
+{
+	for (bool ends_with_loop : { false, true }) {
+		objects all;
+		std::optional<memwait::loop> loop(std::in_place);
+		auto acquire = [&]() -> memwait::task<> { co_await all.sem.acquire_async(*loop); };
+		auto outer = [&]() -> memwait::task<> {
+			memwait::task<> beside = acquire();
+
+			co_await all.sem.acquire_async(*loop);
+		};
+		memwait::task<> task = outer();
+
+		CHECK(loop->pending() == 2);
+		cancels = 0;
+		if (ends_with_loop)
+			loop.reset();
+		else
+			loop->close();
+		CHECK(cancels == 0);
+		CHECK_ERROR(std::errc::operation_canceled, task.get());
+	}
+}
+
 static void closed()
 {
 	memwait::loop loop;
@@ -741,6 +779,7 @@ int main()
 	test("destroyed when woken, read", destroyed_ready);
 	test("destroyed at its end", destroyed_done);
 	test("shutdown with each wait", shut_down);
+	test("shutdown unwinds another wait", unwound_by_close);
 	test("a loop is closed", closed);
 	test("exceptions", exceptions);
 	test("a robust mutex is repaired", robust);

@@ -493,8 +493,11 @@ inline void operation::cancel() noexcept
 {
 	if (!is_waiting_)
 		return;
-	/* Else what it uses would be freed under a callback. */
-	if (memwait_op_cancel(&op_) == -EINPROGRESS)
+	/*
+	 * close() has ended it with the loop, which is gone. Else what it uses would be freed under
+	 * a callback.
+	 */
+	if (loop_.native_handle() && memwait_op_cancel(&op_) == -EINPROGRESS)
 		std::terminate();
 	loop_.unlink(*this);
 }
