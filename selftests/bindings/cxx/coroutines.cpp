@@ -573,6 +573,38 @@ static void exceptions()
 	CHECK(lost.done());
 }
 
+/* A coroutine that awaits another one owns it, wherever it was. */
+static void owned()
+{
+	memwait::loop loop;
+	objects all;
+	bool goes_on = false;
+	auto acquire = [&]() -> memwait::task<> { co_await all.sem.acquire_async(loop); };
+	auto wait_for = [&](memwait::task<> &inner) -> memwait::task<> {
+		co_await std::move(inner);
+		goes_on = true;
+	};
+	memwait::task<> inner = acquire();
+
+	{
+		memwait::task<> outer = wait_for(inner);
+		CHECK(loop.pending() == 1);
+	}
+	CHECK(loop.pending() == 0);
+	all.sem.release();
+	loop.run();
+	CHECK(!goes_on && all.sem.try_acquire());
+
+	/* It has been moved from. */
+	memwait::task<> late = wait_for(inner);
+	try {
+		late.get();
+		CHECK(false);
+	} catch (const std::logic_error &) {
+	}
+	CHECK(!goes_on);
+}
+
 /* A process dies with the mutex that a coroutine waits for. */
 static void robust()
 {
@@ -782,6 +814,7 @@ int main()
 	test("shutdown unwinds another wait", unwound_by_close);
 	test("a loop is closed", closed);
 	test("exceptions", exceptions);
+	test("a task is awaited, and destroyed", owned);
 	test("a robust mutex is repaired", robust);
 	test("fork", forked);
 	test("a fair mutex in order", fifo);

@@ -694,11 +694,14 @@ public:
 			return std::move(*handle_.promise().value);
 	}
 
+	/* Moves it there: if the coroutine that waits is destroyed, so is this one. */
 	auto operator co_await() && noexcept
 	{
 		struct awaiter {
-			bool await_ready() const noexcept
+			bool await_ready() const
 			{
+				if (!self.handle_)
+					throw std::logic_error("memwait::task: moved from");
 				return self.done();
 			}
 
@@ -712,10 +715,10 @@ public:
 				return self.get();
 			}
 
-			task &self;
+			task self;
 		};
 
-		return awaiter{ *this };
+		return awaiter{ std::move(*this) };
 	}
 
 private:
