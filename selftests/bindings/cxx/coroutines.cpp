@@ -769,6 +769,51 @@ static void crowd()
 	CHECK(counter == 400);
 }
 
+/* A task ends, as it may in another thread, when it has been found unfinished. */
+static void awaited_at_its_end()
+{
+	struct ends_amid {
+		bool await_ready()
+		{
+			const bool is_ready = task.await_ready();
+
+			CHECK(!is_ready);
+			end();
+			return is_ready;
+		}
+
+		auto await_suspend(std::coroutine_handle<> handle)
+		{
+			return task.await_suspend(handle);
+		}
+
+		int await_resume()
+		{
+			return task.await_resume();
+		}
+
+		decltype(std::declval<memwait::task<int>>().operator co_await()) task;
+		std::function<void()> end;
+	};
+	memwait::loop loop;
+	std::atomic<int> word{ 0 };
+	auto inner = [&]() -> memwait::task<int> {
+		co_await memwait::wait_async(loop, word, 0);
+		co_return 1;
+	};
+	auto outer = [&]() -> memwait::task<int> {
+		ends_amid awaiter{ inner().operator co_await(), [&] {
+			memwait::notify_one(word);
+			loop.run();
+		} };
+
+		co_return co_await awaiter;
+	};
+	memwait::task<int> task = outer();
+
+	CHECK(task.done() && task.get() == 1);
+}
+
 static void watched()
 {
 	std::atomic<short> word{ 1 };
@@ -819,6 +864,7 @@ int main()
 	test("fork", forked);
 	test("a fair mutex in order", fifo);
 	test("two threads run a loop", crowd);
+	test("a task is awaited at its end", awaited_at_its_end);
 	test("watch", watched);
 	return failed_tests != 0;
 }

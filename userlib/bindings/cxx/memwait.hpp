@@ -600,9 +600,12 @@ struct promise_base {
 		template <class Promise>
 		std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) noexcept
 		{
-			std::coroutine_handle<> caller = ended.promise().next;
+			void *next = ended.promise().end();
 
-			return caller ? caller : std::noop_coroutine();
+			/* The frame may be gone, in another thread. */
+			if (!next)
+				return std::noop_coroutine();
+			return std::coroutine_handle<>::from_address(next);
 		}
 
 		void await_resume() const noexcept
@@ -625,8 +628,38 @@ struct promise_base {
 		error = std::current_exception();
 	}
 
-	std::coroutine_handle<> next;
+	/* Returns false if it has ended; else its end resumes @handle, maybe before this returns. */
+	bool set_next(std::coroutine_handle<> handle) noexcept
+	{
+		void *none = nullptr;
+
+		/*
+		 * release: pairs with the acquire in end(), by which the thread that resumes the
+		 * coroutine sees it suspended. acquire: as has_ended().
+		 */
+		return next_.compare_exchange_strong(none, handle.address(),
+						     std::memory_order_release,
+						     std::memory_order_acquire);
+	}
+
+	/* Returns what waits for the end, or nullptr. */
+	void *end() noexcept
+	{
+		/* release: the result is made. acquire: see set_next(). */
+		return next_.exchange(this, std::memory_order_acq_rel);
+	}
+
+	bool has_ended() const noexcept
+	{
+		/* acquire: pairs with the release in end(): the result can be had, the frame freed */
+		return next_.load(std::memory_order_acquire) == this;
+	}
+
 	std::exception_ptr error;
+
+private:
+	/* The coroutine that waits for the end; when that has come, this itself. */
+	std::atomic<void *> next_{ nullptr };
 };
 
 template <class T>
@@ -680,7 +713,7 @@ public:
 
 	bool done() const noexcept
 	{
-		return handle_ && handle_.done();
+		return handle_ && handle_.promise().has_ended();
 	}
 
 	/* Once, of a task that is done. */
@@ -702,12 +735,12 @@ public:
 			{
 				if (!self.handle_)
 					throw std::logic_error("memwait::task: moved from");
-				return self.done();
+				return false;
 			}
 
-			void await_suspend(std::coroutine_handle<> next) noexcept
+			bool await_suspend(std::coroutine_handle<> next) noexcept
 			{
-				self.handle_.promise().next = next;
+				return self.handle_.promise().set_next(next);
 			}
 
 			T await_resume()
