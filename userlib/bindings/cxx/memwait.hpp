@@ -2001,6 +2001,12 @@ public:
 		detail::check(err == EINPROGRESS ? 0 : err, "memwait::watch");
 	}
 
+	/* Before what it calls is destroyed. */
+	~watch()
+	{
+		cancel();
+	}
+
 private:
 	static void call(operation &self, int result) noexcept
 	{
