@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Mutex, Condition, Semaphore and Channel in one thread.
-const { assert, buffer, memwait, sleepers, test, until } = require('./harness');
+const { assert, buffer, file, memwait, sleepers, test, until } = require('./harness');
 const { Mutex, Condition, Semaphore, Channel } = memwait;
+const { constants } = require('buffer');
 const fs = require('fs');
 
 const item = (n) => Uint8Array.of(n, 0, 0, n);
@@ -58,6 +59,16 @@ test('objects: bad input', async () => {
 	assert.throws(() => Semaphore.init(buffer, 0, -1), RangeError);
 	assert.throws(() => Semaphore.init(buffer, 0, 2 ** 31), { code: 'EINVAL' });
 	await assert.rejects(Condition.init(buffer, 64).wait({}), TypeError);
+});
+
+test('map: more than a buffer can have', () => {
+	const large = `${file}-large`;
+	try {
+		assert.throws(() => memwait.map(large, constants.MAX_LENGTH + 1), RangeError);
+		assert.ok(!fs.existsSync(large));
+	} finally {
+		fs.rmSync(large, { force: true });
+	}
 });
 
 test('mutex: first come, first served', async () => {

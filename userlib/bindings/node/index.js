@@ -6,6 +6,7 @@
  */
 const fs = require('fs');
 const path = require('path');
+const { constants } = require('buffer');
 const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').types;
 
 // Built by make beside this file, or by npm.
@@ -53,6 +54,9 @@ function checkSize(size)
 function map(target, size)
 {
 	checkSize(size);
+	// Node would throw, too, but end the mapping by itself.
+	if (size > constants.MAX_LENGTH)
+		throw new RangeError('size is larger than any buffer');
 	let fd = target;
 	if (typeof target !== 'number')
 		fd = fs.openSync(target, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
