@@ -125,6 +125,27 @@ test('terminate: promises that are pending end without a word', async () => {
 	assert.strictEqual(channel.length, 1);
 });
 
+test('terminate: what comes for a busy thread goes on', async () => {
+	const channel = Channel.init(buffer, 512, 4, 1);
+	const thread = worker(() => {
+		memwait.waitAsync(i32, 0, 0);
+		new memwait.Channel(buffer, 512).recv();
+		setTimeout(() => {
+			send('busy');
+			for (;;)
+				;
+		}, 0);
+	});
+	assert.strictEqual(await thread.next(), 'busy');
+	const second = waitAsync(view, 0, 0);
+	assert.strictEqual(notify(view, 0, 1), 1);
+	assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
+	assert.strictEqual(await thread.terminate(), 1);
+	assert.strictEqual(await second.value, 'ok');
+	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
+	channel.destroy();
+});
+
 test('process.exit() of a worker', async () => {
 	const thread = worker(() => {
 		memwait.waitAsync(i32, 0, 0).value.then(() => process.exit(7));

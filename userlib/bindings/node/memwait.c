@@ -403,14 +403,32 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
  */
 static void give_back(const struct wait *wait)
 {
+	int ret;
+
 	if (wait->result)
 		return;
-	if (wait->call == CALL_LOCK)
+	switch (wait->call) {
+	case CALL_LOCK:
 		memwait_mutex_unlock(wait->object);
-	else if (wait->call == CALL_WAIT)
+		break;
+	case CALL_WAIT:
+		memwait_cond_signal(wait->object);
 		memwait_mutex_unlock(wait->mutex);
-	else if (wait->call == CALL_ACQUIRE)
+		break;
+	case CALL_ACQUIRE:
 		memwait_sem_post(wait->object);
+		break;
+	case CALL_RECV:
+		/* It comes last. If the channel is full or closed, it is lost. */
+		ret = memwait_channel_trysend(wait->object, wait->item);
+		(void)ret;
+		break;
+	case CALL_WORD:
+		memwait_notify(wait->object, 1, 0);
+		break;
+	case CALL_SEND:
+		break;
+	}
 }
 
 static void settle(struct wait *wait)
@@ -421,7 +439,6 @@ static void settle(struct wait *wait)
 	napi_value value;
 	bool failed;
 
-	wait_unlink(wait);
 	if (napi_open_handle_scope(env, &scope) == napi_ok) {
 		value = value_of(env, wait, &failed);
 		if (value)
@@ -431,6 +448,7 @@ static void settle(struct wait *wait)
 	}
 	if (status != napi_ok)
 		give_back(wait);
+	wait_unlink(wait);
 	wait_put(wait);
 }
 
@@ -443,6 +461,19 @@ static void on_end(memwait_op_t *op, int result, void *data)
 	wait->done = true;
 	if (wait->deferred)
 		settle(wait);
+}
+
+/*
+ * Whether this thread is to end: then it cannot enter JavaScript, even for a function that does
+ * nothing.
+ */
+static bool is_terminated(struct state *state)
+{
+	napi_value function, result;
+
+	return napi_get_reference_value(state->env, state->probe, &function) != napi_ok ||
+	       napi_call_function(state->env, undefined(state->env), function, 0, NULL,
+				  &result) != napi_ok;
 }
 
 /* The loop's descriptor is no longer its own. */
@@ -473,7 +504,10 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	/* At its end what waits for the promises runs. */
 	if (napi_create_object(env, &resource) == napi_ok &&
 	    napi_open_callback_scope(env, resource, state->context, &scope) == napi_ok) {
-		ret = status < 0 ? status : memwait_loop_dispatch(state->loop);
+		ret = status;
+		/* What has come is for others if the thread is to end: the close passes it on. */
+		if (ret >= 0 && !is_terminated(state))
+			ret = memwait_loop_dispatch(state->loop);
 		if (ret < 0)
 			fail_all(state, ret);
 		napi_close_callback_scope(env, scope);
@@ -627,19 +661,6 @@ static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, b
 	napi_set_element(env, pair, 0, promise);
 	napi_set_element(env, pair, 1, handle);
 	return pair;
-}
-
-/*
- * Whether this thread is to end: then it cannot enter JavaScript, even for a function that does
- * nothing.
- */
-static bool is_terminated(struct state *state)
-{
-	napi_value function, result;
-
-	return napi_get_reference_value(state->env, state->probe, &function) != napi_ok ||
-	       napi_call_function(state->env, undefined(state->env), function, 0, NULL,
-				  &result) != napi_ok;
 }
 
 /* Sleeps until the wait has ended. False: the thread is to end; nothing was consumed. */
