@@ -58,7 +58,11 @@ test('objects: bad input', async () => {
 	assert.throws(() => Mutex.init(buffer, 0, { fair: true, robust: true }), { code: 'EINVAL' });
 	assert.throws(() => Semaphore.init(buffer, 0, -1), RangeError);
 	assert.throws(() => Semaphore.init(buffer, 0, 2 ** 31), { code: 'EINVAL' });
-	await assert.rejects(Condition.init(buffer, 64).wait({}), TypeError);
+	const condition = Condition.init(buffer, 64);
+	for (const other of [undefined, {}, Semaphore.init(buffer, 128), condition]) {
+		await assert.rejects(condition.wait(other), { name: 'TypeError', message: 'not a Mutex' });
+		assert.throws(() => condition.waitSync(other), { name: 'TypeError', message: 'not a Mutex' });
+	}
 });
 
 test('map: more than a buffer can have', () => {
@@ -176,6 +180,40 @@ test('condition: signals, time-outs and cancels', async () => {
 	assert.strictEqual(mutex.tryLock(), false);
 	mutex.unlock();
 	await assert.rejects(condition.wait(mutex), { code: 'EPERM' });
+	condition.destroy();
+	mutex.destroy();
+});
+
+test('condition: a signal that has come already', async () => {
+	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
+	await mutex.lock();
+	await assert.rejects(condition.wait(mutex, { signal: aborted() }), { name: 'AbortError' });
+	assert.strictEqual(mutex.tryLock(), false);
+	const controller = new AbortController();
+	const options = {
+		get timeout() {
+			controller.abort();
+			return undefined;
+		},
+		signal: controller.signal,
+	};
+	await assert.rejects(condition.wait(mutex, options), { name: 'AbortError' });
+	assert.strictEqual(mutex.tryLock(), false);
+	mutex.unlock();
+	condition.destroy();
+	mutex.destroy();
+});
+
+test('condition: a reason is no time-out', async () => {
+	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
+	const reason = Object.assign(new Error('mine'), { code: 'ETIMEDOUT' });
+	const controller = new AbortController();
+	await mutex.lock();
+	const given = condition.wait(mutex, { signal: controller.signal });
+	controller.abort(reason);
+	await assert.rejects(given, (error) => error === reason);
+	assert.strictEqual(mutex.tryLock(), false);
+	mutex.unlock();
 	condition.destroy();
 	mutex.destroy();
 });

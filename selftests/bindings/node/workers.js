@@ -199,3 +199,18 @@ test('robust: the end of a worker that has it', async () => {
 	assert.deepStrictEqual(states, [5]);
 	await thread.ended;
 });
+
+test('robust: a repair that fails in a wait', async () => {
+	const error = Object.assign(new Error('mine'), { code: 'ETIMEDOUT' });
+	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => { throw error; } });
+	const condition = Condition.init(buffer, 128);
+	const waits = mutex.withLock(() => condition.wait(mutex));
+	await until(() => sleepers(128, Condition.SIZE) > 0);
+	const thread = worker(() => {
+		new memwait.Mutex(buffer, 64).lockSync();
+		new memwait.Condition(buffer, 128).notify();
+	});
+	await assert.rejects(waits, (other) => other === error);
+	await assert.rejects(mutex.lock(), { code: 'ENOTRECOVERABLE' });
+	await thread.ended;
+});

@@ -82,7 +82,10 @@ export class Mutex extends SharedObject {
 	lockSync(options?: BlockingOptions): void;
 	tryLock(): boolean;
 	unlock(): void;
-	/** callback's result, with the mutex locked until its promise is settled. */
+	/**
+	 * callback's result, with the mutex locked until its promise is settled. If it rejects with the
+	 * error of a wait that left the mutex unlocked, there is no unlock.
+	 */
 	withLock<T>(callback: () => T | PromiseLike<T>, options?: Options): Promise<T>;
 }
 
@@ -91,7 +94,11 @@ export class Condition extends SharedObject {
 	static readonly SIZE: number;
 	static init(buffer: SharedMemory, byteOffset?: number): Condition;
 	constructor(buffer: SharedMemory, byteOffset?: number);
-	/** false: the time has passed. The mutex is locked in any case but code ENOTRECOVERABLE. */
+	/**
+	 * false: the time has passed. The mutex is locked when it returns, and after an abort. Code
+	 * EPERM: it was not locked. It is not after codes EOWNERDEAD and ENOTRECOVERABLE or an error of
+	 * repair, and may not be after others, such as ENOMEM and ENOSPC.
+	 */
 	wait(mutex: Mutex, options?: Options): Promise<boolean>;
 	waitSync(mutex: Mutex, options?: BlockingOptions): boolean;
 	notify(count?: number): void;

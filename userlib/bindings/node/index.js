@@ -224,6 +224,23 @@ function block(call, object, options, extra)
 
 let acquired;
 
+// Of an error after which a mutex is not locked: the mutex.
+const unlocked = new WeakMap();
+
+// Throws @error. @mutex is not locked.
+function fail(mutex, error)
+{
+	if (Object(error) === error)
+		unlocked.set(error, mutex);
+	throw error;
+}
+
+function checkMutex(mutex)
+{
+	if (!(mutex instanceof Mutex))
+		throw new TypeError('not a Mutex');
+}
+
 class Mutex extends SharedObject {
 	#repair;
 
@@ -263,11 +280,17 @@ class Mutex extends SharedObject {
 
 	async withLock(callback, options) {
 		await this.lock(options);
+		let result;
 		try {
-			return await callback();
-		} finally {
-			this.unlock();
+			result = await callback();
+		} catch (error) {
+			// Others may have it.
+			if (unlocked.get(error) !== this)
+				this.unlock();
+			throw error;
 		}
+		this.unlock();
+		return result;
 	}
 
 	/*
@@ -287,7 +310,7 @@ class Mutex extends SharedObject {
 			native.consistent(nativeOf(mutex));
 		} catch (error) {
 			native.unlock(nativeOf(mutex));
-			throw error;
+			fail(mutex, error);
 		}
 	}
 
@@ -308,27 +331,41 @@ class Condition extends SharedObject {
 	}
 
 	async wait(mutex, options) {
+		checkMutex(mutex);
+		const { timeout, signal } = options ?? {};
+		// Before the wait has begun the mutex is locked, and must not be locked again.
+		signal?.throwIfAborted();
+		let promise, died;
 		try {
-			acquired(mutex, await begin(WAIT, this, options, nativeOf(mutex), [this, mutex]));
+			promise = begin(WAIT, this, { timeout, signal }, nativeOf(mutex), [this, mutex]);
+			died = await promise;
 		} catch (error) {
-			if (error?.code === 'ETIMEDOUT')
-				return false;
 			// A cancelled wait has not locked the mutex, which the caller unlocks.
-			if (options?.signal?.aborted && error === options.signal.reason)
-				await mutex.lock();
+			if (signal?.aborted && error === signal.reason)
+				await mutex.lock().catch((other) => fail(mutex, other));
+			else if (error?.code === 'ETIMEDOUT')
+				return false;
+			else if (promise)
+				fail(mutex, error);
 			throw error;
 		}
+		acquired(mutex, died);
 		return true;
 	}
 
 	waitSync(mutex, options) {
+		checkMutex(mutex);
+		let died;
 		try {
-			acquired(mutex, block(WAIT, this, options, nativeOf(mutex)));
+			died = block(WAIT, this, options, nativeOf(mutex));
 		} catch (error) {
+			if (error?.code === 'ENOTRECOVERABLE')
+				fail(mutex, error);
 			if (error?.code === 'ETIMEDOUT')
 				return false;
 			throw error;
 		}
+		acquired(mutex, died);
 		return true;
 	}
 
