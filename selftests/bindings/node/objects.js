@@ -288,6 +288,42 @@ test('channel: a cancelled receiver takes nothing', async () => {
 	channel.destroy();
 });
 
+test('channel: initialised anew with another size', async () => {
+	const channel = Channel.init(buffer, 0, 4, 2);
+	for (const [size, capacity] of [[4096, 2], [2, 2]]) {
+		new Uint8Array(buffer).fill(0);
+		const other = Channel.init(buffer, 0, size, capacity);
+		other.sendSync(new Uint8Array(size));
+		assert.throws(() => channel.tryRecv(), { code: 'EINVAL' });
+		assert.throws(() => channel.recvSync(), { code: 'EINVAL' });
+		await assert.rejects(channel.recv(), { code: 'EINVAL' });
+		assert.throws(() => channel.trySend(item(1)), { code: 'EINVAL' });
+		await assert.rejects(channel.send(item(1)), { code: 'EINVAL' });
+		assert.strictEqual(other.length, 1);
+	}
+	new Uint8Array(buffer).fill(0);
+	// The new one ends behind the buffer of the old one.
+	const short = new SharedArrayBuffer(Channel.size(4, 2));
+	const old = Channel.init(short, 0, 4, 2);
+	Channel.init(buffer, 0, 4, 200);
+	new Uint8Array(short).set(new Uint8Array(buffer, 0, short.byteLength));
+	assert.throws(() => old.trySend(item(1)), { code: 'EINVAL' });
+});
+
+test('channel: an item whose buffer goes while it is sent', async () => {
+	const channel = Channel.init(buffer, 0, 4, 2);
+	const bytes = item(1);
+	const options = {
+		get timeout() {
+			structuredClone(bytes.buffer, { transfer: [bytes.buffer] });
+			return undefined;
+		},
+	};
+	await assert.rejects(channel.send(bytes, options), RangeError);
+	assert.strictEqual(channel.length, 0);
+	channel.destroy();
+});
+
 test('neither memory nor descriptors are lost', async () => {
 	const view = new Int32Array(buffer);
 	// What is lost with an item is seen.

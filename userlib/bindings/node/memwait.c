@@ -701,7 +701,6 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 	struct state *state = wait->state;
 	bool blocks = !keep;
 
-	wait->users = 1;
 	wait->result = blocks ? need_blocking(state) : need_loop(state);
 	if (!wait->result)
 		wait->result = memwait_op_init(&wait->op, blocks ? state->blocking : state->loop,
@@ -760,6 +759,7 @@ static napi_value wait_word(napi_env env, napi_callback_info info)
 	if (!wait)
 		return throw(env, ENOMEM);
 	wait->state = state;
+	wait->users = 1;
 	wait->call = CALL_WORD;
 	wait->object = word_at(env, args[0], args[1], &wait->is_64);
 	if (!wait->object) {
@@ -933,25 +933,41 @@ static napi_value channel_size(napi_env env, napi_callback_info info)
 	return NULL;
 }
 
-/* @view has the size of an item, which index.js has checked. NULL: ENOMEM. */
-static unsigned char *item_from(napi_env env, const struct object *object, napi_value view)
+static bool has_item(enum call call)
 {
-	unsigned char *item = malloc(object->item_size);
+	return call == CALL_SEND || call == CALL_RECV;
+}
+
+/* False, with an exception: not a channel of this size any more, ENOMEM, or the view has shrunk. */
+static bool take_item(napi_env env, struct wait *wait, const struct object *object,
+		      napi_value view)
+{
+	size_t size = memwait_channel_item_size(object->memory);
+	size_t capacity = memwait_channel_capacity(object->memory);
 	napi_typedarray_type type;
 	size_t length = 0;
 	void *data = NULL;
 
-	if (!item)
-		return NULL;
+	/* It may have been destroyed or initialised anew. */
+	if (size != object->item_size || memwait_channel_size(size, capacity) > object->size) {
+		throw(env, EINVAL);
+		return false;
+	}
+	wait->item_size = size;
+	wait->item = malloc(size);
+	if (!wait->item) {
+		throw(env, ENOMEM);
+		return false;
+	}
+	if (wait->call == CALL_RECV)
+		return true;
 	napi_get_typedarray_info(env, view, &type, &length, &data, NULL, NULL);
-	if (data && length == object->item_size)
-		memcpy(item, data, length);
-	return item;
-}
-
-static bool has_item(enum call call)
-{
-	return call == CALL_SEND || call == CALL_RECV;
+	if (!data || length != size) {
+		napi_throw_range_error(env, NULL, "the buffer of the item has shrunk");
+		return false;
+	}
+	memcpy(wait->item, data, length);
+	return true;
 }
 
 /*
@@ -970,18 +986,15 @@ static napi_value wait_object(napi_env env, napi_callback_info info)
 	if (!wait)
 		return throw(env, ENOMEM);
 	wait->state = state;
+	wait->users = 1;
 	wait->call = (enum call)number_from(env, args[0]);
 	wait->object = object->memory;
 	if (wait->call == CALL_WAIT) {
 		mutex = external_from(env, args[3]);
 		wait->mutex = mutex->memory;
-	} else if (has_item(wait->call)) {
-		wait->item_size = object->item_size;
-		wait->item = item_from(env, object, args[3]);
-		if (!wait->item) {
-			free(wait);
-			return throw(env, ENOMEM);
-		}
+	} else if (has_item(wait->call) && !take_item(env, wait, object, args[3])) {
+		wait_put(wait);
+		return NULL;
 	}
 	napi_typeof(env, args[4], &type);
 	napi_get_value_bool(env, args[5], &with_handle);
@@ -1002,13 +1015,9 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 	wait->users = 1;
 	wait->call = (enum call)number_from(env, args[0]);
 	object = external_from(env, args[1]);
-	if (has_item(wait->call)) {
-		wait->item_size = object->item_size;
-		wait->item = item_from(env, object, args[2]);
-		if (!wait->item) {
-			free(wait);
-			return throw(env, ENOMEM);
-		}
+	if (has_item(wait->call) && !take_item(env, wait, object, args[2])) {
+		wait_put(wait);
+		return NULL;
 	}
 	switch (wait->call) {
 	case CALL_LOCK:
