@@ -214,3 +214,11 @@ test('robust: a repair that fails in a wait', async () => {
 	await assert.rejects(mutex.lock(), { code: 'ENOTRECOVERABLE' });
 	await thread.ended;
 });
+
+test('robust: a repair is synchronous', async () => {
+	const mutex = Mutex.init(buffer, 64, { robust: true, repair: async () => undefined });
+	const thread = worker(() => new memwait.Mutex(buffer, 64).lockSync());
+	await thread.ended;
+	await assert.rejects(mutex.lock(), TypeError);
+	await assert.rejects(mutex.lock(), { code: 'ENOTRECOVERABLE' });
+});

@@ -60,7 +60,10 @@ declare class SharedObject {
 }
 
 export interface MutexOptions {
-	/** If the owner of a robust mutex has died, the next one runs this first, with the mutex locked. */
+	/**
+	 * If the owner of a robust mutex has died, the next one runs this first, with the mutex locked.
+	 * It must be synchronous: what returns a promise fails, as if it threw.
+	 */
 	repair?: (mutex: Mutex) => void;
 }
 

@@ -306,7 +306,8 @@ class Mutex extends SharedObject {
 							      'there is no repair function'),
 						    { code: 'EOWNERDEAD' });
 			}
-			mutex.#repair(mutex);
+			if (typeof mutex.#repair(mutex)?.then === 'function')
+				throw new TypeError('repair must be synchronous');
 			native.consistent(nativeOf(mutex));
 		} catch (error) {
 			native.unlock(nativeOf(mutex));
