@@ -3,6 +3,9 @@
 
 /// <reference types="node" />
 
+// Without it all declarations would be exports.
+export {};
+
 /** What map() returns, or any SharedArrayBuffer. */
 export type SharedMemory = ArrayBuffer | SharedArrayBuffer;
 
