@@ -365,3 +365,26 @@ def interrupted(function):
     except KeyboardInterrupt:
         return
     raise AssertionError("not interrupted")
+
+
+def waits_fail(error):
+    """From here on the kernel lets this thread begin no wait of an operation: seccomp(2)."""
+    import ctypes
+    import platform
+    import struct
+    ioctl = {"x86_64": 16}.get(platform.machine(), 29)
+    code = (
+        (0x20, 0, 0, 0),                        # load the system call's number
+        (0x15, 0, 4, ioctl),
+        (0x20, 0, 0, 24),                       # load the low half of its second argument
+        (0x54, 0, 0, 0xffff),                   # its type and number
+        (0x15, 0, 1, 0xd803),                   # MEMWAIT_IOC_WAIT_ASYNC
+        (0x06, 0, 0, 0x50000 | error),          # SECCOMP_RET_ERRNO
+        (0x06, 0, 0, 0x7fff0000),               # SECCOMP_RET_ALLOW
+    )
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+    program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(text))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    zero = ctypes.c_ulong(0)
+    assert not prctl(38, ctypes.c_ulong(1), zero, zero, zero), "PR_SET_NO_NEW_PRIVS"
+    assert not prctl(22, ctypes.c_ulong(2), program, zero, zero), "PR_SET_SECCOMP"

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import errno
 import mmap
 import os
 import signal
@@ -11,7 +12,7 @@ import unittest
 
 import memwait
 from memwait import _Hub
-from common import Child, ITEM, each_case, until, waiters
+from common import Child, ITEM, each_case, until, waiters, waits_fail
 
 
 def hub():
@@ -248,6 +249,101 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
+    def waits_for_its_lock(self, memory):
+        """A loop, and a task of it that was cancelled in a condition, whose lock another has."""
+        lock = memwait.Lock(memory, create=True)
+        condition = memwait.Condition(memory, 64, lock=lock, create=True)
+
+        async def wait():
+            async with condition:
+                await condition.wait_async()
+
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)
+        task = loop.create_task(wait())
+        task._log_destroy_pending = False
+
+        async def step():
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        loop.run_until_complete(step())
+        self.assertTrue(lock.acquire(False))
+        task.cancel()
+        loop.run_until_complete(step())
+        self.assertEqual(waiters(memory, 0, 64), 1)
+        return lock, loop, task
+
+    def test_a_coroutine_that_is_closed_while_it_wants_its_lock_again(self):
+        lock, loop, task = self.waits_for_its_lock(bytearray(4096))
+        loop.close()
+        task.get_coro().close()
+        self.assertTrue(lock.locked())
+        lock.release()
+
+    def test_a_lock_that_cannot_be_had_again(self):
+        lock, loop, task = self.waits_for_its_lock(bytearray(4096))
+
+        async def lose():
+            lost = hub()
+            os.dup2(os.open("/dev/null", os.O_RDONLY), lost.loop.fileno())
+            with contextlib.suppress(OSError):
+                lost.dispatch()
+            with self.assertRaises(OSError):
+                await task
+
+        loop.run_until_complete(lose())
+        self.assertTrue(lock.locked())
+        lock.release()
+        loop.close()
+
+    def test_the_device_fails_while_its_lock_is_wanted(self):
+        """A condition's wait has ended, and the wait for its lock cannot begin."""
+        def run(memory):
+            async def main():
+                lock = memwait.Lock(memory, create=True)
+                condition = memwait.Condition(memory, 64, lock=lock, create=True)
+
+                async def wait():
+                    async with condition:
+                        await condition.wait_async()
+
+                task = asyncio.ensure_future(wait())
+                while waiters(memory, 64, 48) != 1:
+                    await asyncio.sleep(0)
+                lock.acquire()
+                condition.notify()
+                waits_fail(errno.ENOSPC)
+                with self.assertRaises(OSError):
+                    await task
+                self.assertTrue(lock.locked())
+                lock.release()
+
+            asyncio.run(main())
+
+        with mmap.mmap(-1, 4096) as memory:
+            self.assertEqual(Child(run, memory).join(), 0)
+
+    def test_close_before_a_task_has_what_it_got(self):
+        async def main(memory):
+            lock = memwait.Lock(memory, create=True)
+            lock.acquire()
+            for cancel in (False, True):
+                task = asyncio.ensure_future(lock.acquire_async())
+                while waiters(memory) != 1:
+                    await asyncio.sleep(0)
+                lock.release()
+                until(lambda: hub().loop.dispatch())
+                with self.assertRaises(BufferError):
+                    lock.close()
+                if cancel:
+                    task.cancel()
+                self.assertEqual(await ended(task), cancel)
+            self.assertFalse(lock.locked())
+            lock.close()
+
+        asyncio.run(main(bytearray(4096)))
+
     def test_items_of_cancelled_tasks(self):
         """The order is kept, and nobody waits beside an item."""
         async def main(memory):
@@ -325,6 +421,24 @@ class Tasks(unittest.TestCase):
             self.assertEqual(word.waiters(), 0)
             word.store(1)
             self.assertEqual([n async for n in word.watch(0)], [])
+
+        asyncio.run(main(bytearray(64)))
+
+    def test_a_watch_that_ends_passes_its_notifies_on(self):
+        async def main(memory):
+            word = memwait.Word(memory)
+            watch = word.watch(0)
+            step = asyncio.ensure_future(anext(watch))
+            while word.waiters() != 1:
+                await asyncio.sleep(0)
+            other = asyncio.ensure_future(word.wait_async(0))
+            while word.waiters() != 2:
+                await asyncio.sleep(0)
+            self.assertEqual(word.notify(1), 1)
+            until(lambda: hub().loop.dispatch())
+            step.cancel()
+            self.assertTrue(await ended(step))
+            self.assertIs(await asyncio.wait_for(other, 5), memwait.Outcome.OK)
 
         asyncio.run(main(bytearray(64)))
 

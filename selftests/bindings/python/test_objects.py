@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The interfaces: results, bad input, what is used after close; and what leaks."""
 
+import copy
 import gc
 import mmap
 import os
@@ -9,6 +10,7 @@ import queue
 import sys
 import threading
 import unittest
+from multiprocessing.shared_memory import SharedMemory
 
 import memwait
 from memwait import _memwait
@@ -79,6 +81,25 @@ class Results(unittest.TestCase):
         thread.join()
         self.assertEqual(len(errors), 1)
         lock.release()
+
+    def test_an_rlock_that_is_taken_too_often(self):
+        """False would let a block go on that has not taken it."""
+        memory = bytearray(64)
+        lock = memwait.RLock(memory, create=True)
+        lock.acquire()
+        before = bytes(memory)
+        lock.acquire()
+        count, = (at for at in range(0, 64, 4) if before[at:at + 4] != memory[at:at + 4])
+        twice = memory[count:count + 4]
+        memory[count:count + 4] = b"\xff" * 4
+        for arguments in ((), (False,), (True, 1)):
+            with self.assertRaises(OverflowError):
+                lock.acquire(*arguments)
+        memory[count:count + 4] = twice
+        lock.release()
+        lock.release()
+        with self.assertRaises(RuntimeError):
+            lock.release()
 
     def test_condition(self):
         lock = memwait.Lock(self.memory, create=True)
@@ -354,6 +375,58 @@ class BadInput(unittest.TestCase):
         lock = memwait.Lock(bytearray(64), create=True)
         with self.assertRaises(TypeError):
             pickle.dumps(lock)
+        memory = SharedMemory(create=True, size=64)
+        self.addCleanup(memory.unlink)
+        self.addCleanup(memory.close)
+        for size in (1, 2, 4, 8):
+            for private in (False, True):
+                word = memwait.Word(memory, 64 - size, size=size, private=private)
+                for other in (pickle.loads(pickle.dumps(word)), copy.deepcopy(word)):
+                    self.assertEqual((other.size, other.private, other.offset),
+                                     (size, private, 64 - size))
+                    other.store(-1)
+                    self.assertEqual(word.load(), (1 << 8 * size) - 1)
+                    opened = other.buffer
+                    other.close()
+                    opened.close()
+                word.close()
+
+    def test_arguments_that_close(self):
+        """What an argument's own code closes is not used any more."""
+        class Close:
+            def __init__(self, *used):
+                self.used = used
+
+            def __index__(self):
+                for used in self.used:
+                    used.close()
+                return 0
+
+            def __float__(self):
+                return float(self.__index__())
+
+        for use in (lambda word, n: word.exchange(n), lambda word, n: word.store(n),
+                    lambda word, n: word.add(n), lambda word, n: word.compare_exchange(n, 0),
+                    lambda word, n: word.compare_exchange(0, n), lambda word, n: word.wait(n),
+                    lambda word, n: word.wait(0, n), lambda word, n: word.notify(n)):
+            word = memwait.Word(mmap.mmap(-1, 64))
+            with self.assertRaises(ValueError):
+                use(word, Close(word))
+        for kind, name in ((memwait.WaitGroup, "wait"), (memwait.WaitGroup, "add"),
+                           (memwait.Semaphore, "acquire"), (memwait.Semaphore, "release")):
+            used = kind(mmap.mmap(-1, 64), create=True)
+            with self.assertRaises(ValueError):
+                keyword = "n" if name in ("add", "release") else "timeout"
+                getattr(used, name)(**{keyword: Close(used)})
+        lock = memwait.Lock(mmap.mmap(-1, 64), create=True)
+        condition = memwait.Condition(mmap.mmap(-1, 64), lock=lock, create=True)
+        with self.assertRaises(ValueError):
+            condition.wait(Close(lock))
+        for end in (0, 1):
+            semaphore = memwait.Semaphore(mmap.mmap(-1, 64), value=0, create=True)
+            loop = _memwait.Loop()
+            with self.assertRaises(ValueError):
+                semaphore._begin(loop, print, _memwait.WAIT, Close((semaphore, loop)[end]))
 
     def test_types(self):
         for kind in (_memwait.Object, _memwait.Operation):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Threads and processes: waits and how they end."""
 
+import errno
 import mmap
 import multiprocessing
 import os
@@ -10,7 +11,7 @@ import unittest
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
-from common import Child, ITEM, each_case, interrupted, until, waiters
+from common import Child, ITEM, each_case, interrupted, until, waiters, waits_fail
 
 
 class Thread(threading.Thread):
@@ -203,6 +204,53 @@ class Waits(unittest.TestCase):
             condition.close()
             lock.close()
 
+    def test_a_device_that_fails_leaves_a_condition_with_its_lock(self):
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, 64, create=True)
+            condition = memwait.Condition(memory, lock=lock, create=True)
+
+            def run():
+                def fail(*_):
+                    waits_fail(errno.ENOSPC)
+                    memory[1025] = 1
+
+                signal.signal(signal.SIGUSR1, fail)
+                with self.assertRaises(OSError) as raised:
+                    with condition:
+                        try:
+                            condition.wait()
+                        finally:
+                            memory[1024] = 1
+                self.assertEqual(raised.exception.errno, errno.ENOSPC)
+
+            child = Child(run)
+            until(lambda: waiters(memory, 0, 48) == 1)
+            lock.acquire()
+            child.kill(signal.SIGUSR1)
+            until(lambda: memory[1025])
+            condition.notify()
+            until(lambda: waiters(memory, 0, 48) == 0 and waiters(memory, 64, 32) == 1)
+            self.assertEqual(memory[1024], 0)
+            lock.release()
+            self.assertEqual(child.join(), 0)
+            self.assertTrue(lock.acquire(False))
+            condition.close()
+            lock.close()
+
+    def test_a_device_that_refuses(self):
+        """EPERM is an owner's only of a condition and of a release."""
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True)
+            lock.acquire()
+
+            def run():
+                waits_fail(errno.EPERM)
+                with self.assertRaises(PermissionError):
+                    lock.acquire()
+
+            self.assertEqual(Child(run).join(), 0)
+            lock.close()
+
 
 class Deaths(unittest.TestCase):
     def die_with(self, take):
@@ -248,6 +296,31 @@ class Deaths(unittest.TestCase):
                 with self.assertRaises(memwait.NotRecoverable):
                     lock.acquire()
             lock.close()
+
+    def test_a_repair_fails_in_a_condition(self):
+        """Its exception is what the block ends with."""
+        for kind in (memwait.Lock, memwait.RLock):
+            with mmap.mmap(-1, 4096) as memory:
+                def fail():
+                    raise ZeroDivisionError
+
+                lock = kind(memory, 64, create=True, repair=fail)
+                condition = memwait.Condition(memory, lock=lock, create=True)
+
+                def wait():
+                    with condition:
+                        condition.wait()
+
+                thread = Thread(wait)
+                until(lambda: waiters(memory, 0, 48) == 1)
+                child = Child(lambda: lock.acquire() and condition.notify() is None and
+                              memory.__setitem__(1024, 1) is None and signal.pause())
+                until(lambda: memory[1024])
+                child.kill(signal.SIGKILL)
+                child.join()
+                self.assertIsInstance(thread.end(), ZeroDivisionError)
+                condition.close()
+                lock.close()
 
     def test_no_repair(self):
         with mmap.mmap(-1, 4096) as memory:

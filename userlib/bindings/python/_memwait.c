@@ -59,6 +59,7 @@ struct object {
 	int size;			/* bytes of a word */
 	unsigned int depth;		/* of a lock: how often its owner has taken it here */
 	unsigned int forks;		/* that depth is of */
+	unsigned int lost;		/* threads that wait() has left without this lock */
 	bool recursive;
 };
 
@@ -89,6 +90,8 @@ struct operation {
 	unsigned int count;
 	unsigned int forks;
 	unsigned int depth;		/* of the lock of a condition, before */
+	bool begun;			/* it was pending */
+	bool held;			/* its object cannot be closed */
 };
 
 /* A side of a read-write lock. */
@@ -371,6 +374,7 @@ struct thread {
 	memwait_loop_t *loop;
 	unsigned int forks;
 	bool busy;
+	const struct object *lost;	/* a lock that its block must not release */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -431,6 +435,32 @@ static memwait_loop_t *loop_take(void)
 	}
 	*thread = (struct thread){ .loop = loop, .forks = forks, .busy = true };
 	return loop;
+}
+
+/*
+ * The wait of a condition that ended without its lock: the end of the block must not release
+ * another owner's. The thread has waited, and so has its struct.
+ */
+static void lose(struct object *lock)
+{
+	struct thread *thread = pthread_getspecific(thread_key);
+
+	if (!thread || thread->lost == lock)
+		return;
+	thread->lost = lock;
+	lock->lost++;
+}
+
+/* Returns whether this thread had lost the lock. It has not from here on. */
+static bool find(struct object *lock)
+{
+	struct thread *thread = lock->lost ? pthread_getspecific(thread_key) : NULL;
+
+	if (!thread || thread->lost != lock)
+		return false;
+	thread->lost = NULL;
+	lock->lost--;
+	return true;
 }
 
 static void loop_return(memwait_loop_t *loop)
@@ -496,11 +526,11 @@ static int wait_sleep(struct wait *wait, int fd)
 }
 
 /*
- * Returns the result in *@result; or -1 with an exception set, and nothing is taken: *@result is
- * PENDING if the operation had begun.
+ * Returns the result in *@result; or -1 with an exception set, and nothing is taken. *@begun, if
+ * not NULL: whether the operation was pending.
  */
 static int wait_for(struct object *self, enum verb verb, const struct request *request,
-		    int *result)
+		    int *result, bool *begun)
 {
 	struct wait wait = { .done = false };
 	memwait_loop_t *loop = loop_take();
@@ -515,6 +545,8 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 		loop_return(loop);
 		return 0;
 	}
+	if (begun)
+		*begun = true;
 	hold(self);
 	do {
 		ret = PyErr_CheckSignals();
@@ -556,16 +588,17 @@ static int inherit(struct object *self)
 	}
 	hold(self);
 	repaired = PyObject_CallNoArgs(self->repair);
-	let_go(self);
 	if (!repaired) {
 		PyErr_Fetch(&type, &value, &traceback);
 		unlock(self);
+		let_go(self);
 		PyErr_Restore(type, value, traceback);
 		return -1;
 	}
-	Py_DECREF(repaired);
 	ret = self->kind == MUTEX ? memwait_mutex_consistent(self->address)
 				  : memwait_rwlock_consistent(self->address);
+	let_go(self);
+	Py_DECREF(repaired);
 	if (!ret)
 		return 0;
 	fail(ret);
@@ -587,6 +620,12 @@ static void set_depth(struct object *self, unsigned int depth)
 	self->forks = forks;
 }
 
+/* A wait of a condition that had begun has ended: otherwise it has not locked the mutex again. */
+static bool has_lock(int result)
+{
+	return !result || result == ETIMEDOUT || result == EOWNERDEAD || result == ENOTRECOVERABLE;
+}
+
 /* True: has it. */
 static PyObject *acquired(struct object *self, int result)
 {
@@ -594,9 +633,11 @@ static PyObject *acquired(struct object *self, int result)
 	case EOWNERDEAD:
 		if (inherit(self))
 			return NULL;
+		find(self);
 		set_depth(self, 1);
 		Py_RETURN_TRUE;
 	case 0:
+		find(self);
 		set_depth(self, depth(self) + 1);
 		Py_RETURN_TRUE;
 	case EBUSY:
@@ -605,9 +646,6 @@ static PyObject *acquired(struct object *self, int result)
 		Py_RETURN_FALSE;
 	case ENOTRECOVERABLE:
 		return fail_as(self->state->not_recoverable, result);
-	case EPERM:
-		PyErr_SetString(PyExc_RuntimeError, "cannot wait on un-acquired lock");
-		return NULL;
 	default:
 		return fail(result);
 	}
@@ -652,7 +690,18 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	case COND:
 		if (result == ETIMEDOUT || !result)
 			return PyBool_FromLong(!result);
+		if (result == EPERM) {
+			PyErr_SetString(PyExc_RuntimeError, "cannot wait on un-acquired lock");
+			return NULL;
+		}
 		return acquired(self->lock, result);
+	case MUTEX:
+		/* False would let a block go on that has not taken it. */
+		if (result == EAGAIN) {
+			PyErr_SetString(PyExc_OverflowError, "the lock is taken too often");
+			return NULL;
+		}
+		return acquired(self, result);
 	default:
 		return acquired(self, result);
 	}
@@ -669,7 +718,7 @@ static PyObject *perform(struct object *self, enum verb verb, struct request *re
 		return NULL;
 	result = attempt(self, verb, request);
 	if (!only_try && (result == EBUSY || result == EAGAIN)) {
-		if (wait_for(self, verb, request, &result))
+		if (wait_for(self, verb, request, &result, NULL))
 			return NULL;
 		return outcome(self, verb, result, request->item);
 	}
@@ -940,7 +989,7 @@ static PyObject *give(struct object *self)
 
 	if (!is_open(self))
 		return NULL;
-	ret = unlock(self);
+	ret = find(self) ? EPERM : unlock(self);
 	if (!ret) {
 		if (depth(self))
 			self->depth--;
@@ -952,6 +1001,20 @@ static PyObject *give(struct object *self)
 	return NULL;
 }
 
+/*
+ * The end of a block, which may have lost its lock: by a repair that failed, or as the device did.
+ * Then the exception that says so goes on.
+ */
+static PyObject *leave(struct object *self, PyObject *const *args, Py_ssize_t nargs)
+{
+	PyObject *ret = give(self);
+
+	if (ret || !nargs || args[0] == Py_None || !PyErr_ExceptionMatches(PyExc_RuntimeError))
+		return ret;
+	PyErr_Clear();
+	Py_RETURN_NONE;
+}
+
 static PyObject *mutex_release(PyObject *self, PyObject *unused)
 {
 	(void)unused;
@@ -960,9 +1023,7 @@ static PyObject *mutex_release(PyObject *self, PyObject *unused)
 
 static PyObject *mutex_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-	(void)args;
-	(void)nargs;
-	return give((struct object *)self);
+	return leave((struct object *)self, args, nargs);
 }
 
 static PyObject *mutex_locked(PyObject *object, PyObject *unused)
@@ -1108,8 +1169,8 @@ static bool cond_is_open(const struct object *self)
 }
 
 /*
- * After ^C: the caller's block ends by releasing the lock, as often as it has taken it, and must
- * not release another owner's. So no second ^C ends this.
+ * After ^C, or an error of the device: the caller's block ends by releasing the lock, as often as
+ * it has taken it, and must not release another owner's. So no second ^C ends this.
  */
 static void lock_again(struct object *self, unsigned int times)
 {
@@ -1131,6 +1192,7 @@ static void lock_again(struct object *self, unsigned int times)
 		Py_DECREF(locked);
 		return;
 	}
+	lose(lock);
 	Py_XDECREF(type);
 	Py_XDECREF(value);
 	Py_XDECREF(traceback);
@@ -1144,17 +1206,18 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	struct request request = { .item = NULL };
 	PyObject *timeout, *ret = NULL;
 	unsigned int times;
+	bool begun = false;
 	int result;
 
-	if (!cond_is_open(self) || parse(names, &timeout, args, nargs, kwnames) ||
-	    set_deadline(&request, timeout) < 0)
+	if (parse(names, &timeout, args, nargs, kwnames) || set_deadline(&request, timeout) < 0 ||
+	    !cond_is_open(self))
 		return NULL;
 	/* Others take the lock meanwhile. */
 	times = self->lock->recursive ? depth(self->lock) : 1;
 	set_depth(self->lock, 0);
-	if (!wait_for(self, WAIT, &request, &result))
-		ret = outcome(self, WAIT, result, NULL);
-	else if (result == PENDING)
+	if (!wait_for(self, WAIT, &request, &result, &begun))
+		ret = begun && !has_lock(result) ? fail(result) : outcome(self, WAIT, result, NULL);
+	if (begun && !has_lock(result))
 		lock_again(self, times);
 	set_depth(self->lock, times);
 	return ret;
@@ -1173,13 +1236,15 @@ static PyObject *cond_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	PyObject *number;
 	long n = 1;
 
-	if (!is_open(self) || parse(names, &number, args, nargs, kwnames))
+	if (parse(names, &number, args, nargs, kwnames))
 		return NULL;
 	if (number) {
 		n = PyLong_AsLong(number);
 		if (n == -1 && PyErr_Occurred())
 			return NULL;
 	}
+	if (!is_open(self))
+		return NULL;
 	if (n <= 0)
 		Py_RETURN_NONE;
 	return cond_done(memwait_cond_notify(self->address, n > INT_MAX ? INT_MAX
@@ -1214,9 +1279,7 @@ static PyObject *cond_release(PyObject *self, PyObject *unused)
 
 static PyObject *cond_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-	(void)args;
-	(void)nargs;
-	return give(((struct object *)self)->lock);
+	return leave(((struct object *)self)->lock, args, nargs);
 }
 
 static PyMethodDef cond_methods[] = {
@@ -1449,9 +1512,7 @@ static PyObject *side_release(PyObject *self, PyObject *unused)
 
 static PyObject *side_exit(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
-	(void)args;
-	(void)nargs;
-	return give(((struct side *)self)->rwlock);
+	return leave(((struct side *)self)->rwlock, args, nargs);
 }
 
 static PyMethodDef side_methods[] = {
@@ -1511,8 +1572,9 @@ static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t 
 	PyObject *timeout;
 	int result;
 
-	if (!is_open(self) || parse(names, &timeout, args, nargs, kwnames) ||
-	    set_deadline(&request, timeout) < 0 || wait_for(self, WAIT, &request, &result))
+	if (parse(names, &timeout, args, nargs, kwnames) ||
+	    set_deadline(&request, timeout) < 0 || !is_open(self) ||
+	    wait_for(self, WAIT, &request, &result, NULL))
 		return NULL;
 	return outcome(self, WAIT, result, NULL);
 }
@@ -1565,7 +1627,7 @@ static PyObject *waitgroup_add(PyObject *object, PyObject *const *args, Py_ssize
 	PyObject *number;
 	long n = 1;
 
-	if (!is_open(self) || parse(names, &number, args, nargs, kwnames))
+	if (parse(names, &number, args, nargs, kwnames))
 		return NULL;
 	if (number) {
 		n = PyLong_AsLong(number);
@@ -1576,7 +1638,7 @@ static PyObject *waitgroup_add(PyObject *object, PyObject *const *args, Py_ssize
 		PyErr_SetString(PyExc_ValueError, "n is too large");
 		return NULL;
 	}
-	return waitgroup_change(self, (int)n);
+	return is_open(self) ? waitgroup_change(self, (int)n) : NULL;
 }
 
 static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
@@ -1874,7 +1936,7 @@ static PyObject *word_exchange(PyObject *object, PyObject *number)
 	struct object *self = (struct object *)object;
 	uint64_t value;
 
-	if (!is_open(self) || word_number(self, number, &value))
+	if (word_number(self, number, &value) || !is_open(self))
 		return NULL;
 	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_EXCHANGE, value));
 }
@@ -1892,7 +1954,7 @@ static PyObject *word_add(PyObject *object, PyObject *number)
 	struct object *self = (struct object *)object;
 	uint64_t value;
 
-	if (!is_open(self) || word_number(self, number, &value))
+	if (word_number(self, number, &value) || !is_open(self))
 		return NULL;
 	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_ADD, value));
 }
@@ -1914,8 +1976,8 @@ static PyObject *word_compare_exchange(PyObject *object, PyObject *const *args, 
 		PyErr_SetString(PyExc_TypeError, "compare_exchange(expected, value)");
 		return NULL;
 	}
-	if (!is_open(self) || word_number(self, args[0], &expected) ||
-	    word_number(self, args[1], &value))
+	if (word_number(self, args[0], &expected) || word_number(self, args[1], &value) ||
+	    !is_open(self))
 		return NULL;
 	return PyLong_FromUnsignedLongLong(WORD_ATOMIC(self, WORD_COMPARE_EXCHANGE, expected,
 						       value));
@@ -1930,14 +1992,15 @@ static PyObject *word_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	PyObject *values[2];
 	int result;
 
-	if (!is_open(self) || parse(names, values, args, nargs, kwnames))
+	if (parse(names, values, args, nargs, kwnames))
 		return NULL;
 	if (!values[0]) {
 		PyErr_SetString(PyExc_TypeError, "wait() needs the expected value");
 		return NULL;
 	}
 	if (word_number(self, values[0], &request.expected) ||
-	    set_deadline(&request, values[1]) < 0 || wait_for(self, COMPARE, &request, &result))
+	    set_deadline(&request, values[1]) < 0 || !is_open(self) ||
+	    wait_for(self, COMPARE, &request, &result, NULL))
 		return NULL;
 	return outcome(self, COMPARE, result, NULL);
 }
@@ -1952,7 +2015,7 @@ static PyObject *word_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	long n;
 	int ret;
 
-	if (!is_open(self) || parse(names, &count, args, nargs, kwnames))
+	if (parse(names, &count, args, nargs, kwnames))
 		return NULL;
 	if (count && count != Py_None) {
 		n = PyLong_AsLong(count);
@@ -1964,6 +2027,8 @@ static PyObject *word_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 		}
 		most = n > INT_MAX ? INT_MAX : (unsigned int)n;
 	}
+	if (!is_open(self))
+		return NULL;
 	ret = memwait_notify(self->address, most, self->flags);
 	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
 }
@@ -1999,7 +2064,40 @@ static PyMethodDef word_methods[] = {
 	{ NULL }
 };
 
-OBJECT_TYPE(word, "Word");
+static PyObject *word_size(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyLong_FromLong(((struct object *)self)->size);
+}
+
+static PyObject *word_private(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(((struct object *)self)->flags & MEMWAIT_PRIVATE);
+}
+
+static PyGetSetDef word_getset[] = {
+	{ "size", word_size, NULL, "Its bytes.", NULL },
+	{ "private", word_private, NULL, "Whether it is of one process.", NULL },
+	{ NULL }
+};
+
+static PyType_Slot word_slots[] = {
+	{ Py_tp_new, word_new },
+	{ Py_tp_dealloc, object_dealloc },
+	{ Py_tp_traverse, object_traverse },
+	{ Py_tp_clear, object_clear },
+	{ Py_tp_methods, word_methods },
+	{ Py_tp_getset, word_getset },
+	{ 0 }
+};
+
+static PyType_Spec word_spec = {
+	.name = "memwait._memwait.Word",
+	.basicsize = sizeof(struct object),
+	.flags = TYPE_FLAGS,
+	.slots = word_slots,
+};
 
 /* Loops */
 
@@ -2024,18 +2122,27 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	return NULL;
 }
 
+static void operation_let_go(struct operation *self)
+{
+	if (self->held)
+		let_go(self->object);
+	self->held = false;
+}
+
 /* The caller has a reference, as the list's goes. */
 static void operation_end(struct operation *self, int result)
 {
 	/* Its condition has taken the lock again, as often as before. */
-	if (self->object->lock && result != ECANCELED)
+	if (self->object->lock && has_lock(result))
 		set_depth(self->object->lock, self->depth);
 	self->result = result;
 	if (self->next)
 		self->next->link = self->link;
 	*self->link = self->next;
 	self->link = NULL;
-	let_go(self->object);
+	/* What it has taken is in an object that stays open until the task has it, or gives it back. */
+	if (result == ECANCELED)
+		operation_let_go(self);
 	Py_DECREF(self);
 }
 
@@ -2210,6 +2317,7 @@ static void operation_dealloc(PyObject *object)
 	PyTypeObject *type = Py_TYPE(object);
 
 	PyObject_GC_UnTrack(object);
+	operation_let_go(self);
 	Py_CLEAR(self->callback);
 	Py_CLEAR(self->loop);
 	Py_CLEAR(self->object);
@@ -2260,9 +2368,6 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 		PyErr_SetString(PyExc_ValueError, "not an operation of this object");
 		return NULL;
 	}
-	if (!loop_is_open((struct loop *)loop) || !is_open(target) ||
-	    (target->lock && !is_open(target->lock)))
-		return NULL;
 	self = PyObject_GC_New(struct operation, target->state->operation);
 	if (!self)
 		return NULL;
@@ -2275,18 +2380,29 @@ static PyObject *begin_operation(PyObject *object, PyObject *args)
 	self->result = 0;
 	self->count = 0;
 	self->forks = forks;
-	self->depth = target->lock ? depth(target->lock) : 0;
+	self->begun = false;
+	self->held = false;
 	PyObject_GC_Track(self);
-	if (set_deadline(&self->request, timeout) < 0 || set_argument(self, argument) ||
-	    memwait_op_init(&self->op, self->loop->loop, operation_done, self)) {
+	/* The arguments' own code may close the object or the loop. */
+	if (set_deadline(&self->request, timeout) < 0 || !is_open(target) ||
+	    set_argument(self, argument) || !is_open(target) ||
+	    (target->lock && !is_open(target->lock)) || !loop_is_open(self->loop)) {
 		Py_DECREF(self);
 		return NULL;
 	}
+	result = memwait_op_init(&self->op, self->loop->loop, operation_done, self);
+	if (result) {
+		Py_DECREF(self);
+		return fail(result);
+	}
+	self->depth = target->lock ? depth(target->lock) : 0;
 	result = begin(target, self->verb, &self->request, &self->op);
 	if (result == PENDING) {
 		if (target->lock)
 			set_depth(target->lock, 0);
 		hold(target);
+		self->begun = true;
+		self->held = true;
 		self->next = self->loop->pending;
 		self->link = &self->loop->pending;
 		if (self->next)
@@ -2312,9 +2428,17 @@ static PyObject *operation_cancel(PyObject *object, PyObject *unused)
 	Py_RETURN_TRUE;
 }
 
+/* A wait of a condition that has ended without the lock. */
+static bool lost_lock(const struct operation *self)
+{
+	return self->begun && !self->link && self->object->kind == COND &&
+	       !has_lock(self->result);
+}
+
 static PyObject *operation_finish(PyObject *object, PyObject *unused)
 {
 	struct operation *self = (struct operation *)object;
+	PyObject *ret;
 
 	(void)unused;
 	if (!is_open(self->object))
@@ -2323,30 +2447,40 @@ static PyObject *operation_finish(PyObject *object, PyObject *unused)
 		PyErr_SetString(PyExc_RuntimeError, "the operation is pending");
 		return NULL;
 	}
-	if (self->result == ECANCELED)
-		return fail_as(PyExc_OSError, ECANCELED);
-	return outcome(self->object, self->verb, self->result, self->request.item);
+	if (self->result == ECANCELED || lost_lock(self))
+		ret = fail_as(PyExc_OSError, self->result);
+	else
+		ret = outcome(self->object, self->verb, self->result, self->request.item);
+	if (!self->link)
+		operation_let_go(self);
+	return ret;
 }
 
-/* What nobody will have: nothing that it fails with would reach anybody. */
-static PyObject *operation_give_back(PyObject *operation, PyObject *unused)
+/* For a task that is cancelled, and leaves with that: a repair that fails is only reported. */
+static bool repaired(struct object *self)
 {
-	struct operation *self = (struct operation *)operation;
+	if (!inherit(self))
+		return true;
+	PyErr_WriteUnraisable((PyObject *)self);
+	return false;
+}
+
+static PyObject *undo(struct operation *self)
+{
 	struct object *object = self->object;
 	int result = self->result;
 
-	(void)unused;
 	/* In a child it is the parent who has it. */
 	if (self->link || self->forks != forks || !object->address ||
 	    (result && result != EOWNERDEAD))
 		Py_RETURN_NONE;
-	self->result = ECANCELED;
+	if (object->kind != COND)
+		self->result = ECANCELED;
 	switch (object->kind) {
 	case MUTEX:
 	case RWLOCK:
-		if (result && inherit(object))
-			return NULL;
-		unlock(object);
+		if (!result || repaired(object))
+			unlock(object);
 		break;
 	case SEM:
 		memwait_sem_post(object->address);
@@ -2354,8 +2488,8 @@ static PyObject *operation_give_back(PyObject *operation, PyObject *unused)
 	case COND:
 		/* Whoever waits for a condition leaves with the lock, as it came. */
 		memwait_cond_signal(object->address);
-		if (result && inherit(object->lock))
-			return NULL;
+		if (result)
+			repaired(object->lock);
 		break;
 	case CHANNEL:
 		return Py_NewRef(self->verb == RECV ? self->request.item : Py_None);
@@ -2366,6 +2500,23 @@ static PyObject *operation_give_back(PyObject *operation, PyObject *unused)
 		break;
 	}
 	Py_RETURN_NONE;
+}
+
+static PyObject *operation_give_back(PyObject *object, PyObject *unused)
+{
+	struct operation *self = (struct operation *)object;
+	PyObject *ret = undo(self);
+
+	(void)unused;
+	if (!self->link)
+		operation_let_go(self);
+	return ret;
+}
+
+static PyObject *operation_lost_lock(PyObject *self, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(lost_lock((struct operation *)self));
 }
 
 static PyObject *operation_pending(PyObject *self, void *closure)
@@ -2400,6 +2551,8 @@ static PyGetSetDef operation_getset[] = {
 	{ "pending", operation_pending, NULL, "The callback will run.", NULL },
 	{ "callback", operation_callback, NULL, "What runs with the operation when it has ended.",
 	  NULL },
+	{ "lost_lock", operation_lost_lock, NULL,
+	  "A condition's, that has ended without the lock.", NULL },
 	{ "count", operation_count, NULL, "How many notifies a watch has told of.", NULL },
 	{ NULL }
 };

@@ -23,6 +23,7 @@ Without the device /dev/memwait every operation is an OSError that says so; see 
 
 import asyncio
 import collections
+import contextlib
 import enum
 import functools
 import time
@@ -140,7 +141,20 @@ class _Acquired:
             await self.acquire_async()
 
     async def __aexit__(self, kind, value, traceback):
-        self.release()
+        try:
+            self.release()
+        except RuntimeError:
+            # A repair has failed: its exception says so.
+            if kind is None:
+                raise
+
+
+def _this_task():
+    """None: of a coroutine that is closed without a loop."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 class _Lock(_Acquired, _Object):
@@ -148,14 +162,27 @@ class _Lock(_Acquired, _Object):
 
     async def acquire_async(self, timeout=None):
         """acquire() for tasks. False: not within timeout seconds."""
-        return await _wait(self, _memwait.LOCK, timeout)
+        taken = await _wait(self, _memwait.LOCK, timeout)
+        if taken:
+            self._found()
+        return taken
+
+    def _abandon(self):
+        """A task leaves a condition without the lock, and must not release what others have."""
+        if not hasattr(self, "_abandoned"):
+            self._abandoned = set()
+        self._abandoned.add(_this_task())
+
+    def _found(self):
+        abandoned = getattr(self, "_abandoned", None)
+        if not abandoned or _this_task() not in abandoned:
+            return False
+        abandoned.remove(_this_task())
+        return True
 
     async def __aexit__(self, kind, value, traceback):
-        # A coroutine that was closed in a condition must not release what others have.
-        abandoned = getattr(self, "_abandoned", False)
-        self._abandoned = False
-        if kind is not GeneratorExit or not abandoned:
-            self.release()
+        if not self._found():
+            await super().__aexit__(kind, value, traceback)
 
     def _options(self):
         return {"repair": self.repair}
@@ -231,14 +258,15 @@ class Condition(_Object, _memwait.Condition):
             except BaseException as error:
                 if not operation.cancel():
                     operation.give_back()
-                elif isinstance(error, asyncio.CancelledError):
-                    await self._lock_again()
-                else:
-                    # The coroutine is closed, and cannot wait.
-                    self.lock._abandoned = True
+                if operation.lost_lock:
+                    if isinstance(error, asyncio.CancelledError):
+                        await self._lock_again()
+                    else:
+                        # The coroutine is closed, and cannot wait.
+                        self.lock._abandon()
                 raise
-            if operation.cancel():
-                # By its loop, which has lost its descriptor.
+            if operation.lost_lock:
+                # The device has failed, or the loop has lost its descriptor.
                 await self._lock_again()
         return operation.finish()
 
@@ -249,6 +277,9 @@ class Condition(_Object, _memwait.Condition):
                 return
             except asyncio.CancelledError:
                 pass
+            except BaseException:
+                self.lock._abandon()
+                raise
 
     async def wait_for_async(self, predicate, timeout=None):
         """wait_for() for tasks."""
@@ -375,7 +406,7 @@ class Queue(_Object, _memwait.Queue):
 
     def get(self, block=True, timeout=None):
         """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
-        if self._kept:
+        with contextlib.suppress(IndexError):
             return self._kept.popleft()
         return super().get(block, timeout)
 
@@ -389,7 +420,7 @@ class Queue(_Object, _memwait.Queue):
 
     async def get_async(self, timeout=None):
         """get() for tasks."""
-        if self._kept:
+        with contextlib.suppress(IndexError):
             return self._kept.popleft()
         return await _wait(self, _memwait.RECV, timeout)
 
@@ -443,6 +474,9 @@ class Word(_Object, _memwait.Word):
         """Wait while the word is as expected, until a notify: Outcome.OK, NOT_EQUAL, TIMED_OUT."""
         return Outcome(super().wait(expected, timeout))
 
+    def _options(self):
+        return {"size": self.size, "private": self.private}
+
     async def wait_async(self, expected, timeout=None):
         """wait() for tasks."""
         return Outcome(await _wait(self, _memwait.COMPARE, timeout, expected))
@@ -476,6 +510,8 @@ class Word(_Object, _memwait.Word):
             operation.finish()
         finally:
             operation.cancel()
+            if count and not self.closed:
+                self.notify(count)
 
 
 class Layout:
