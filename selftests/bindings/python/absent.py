@@ -8,7 +8,6 @@ import memwait
 
 memory = bytearray(4096)
 calls = [
-    memwait.available,
     lambda: memwait.Lock(memory, create=True),
     lambda: memwait.Queue(memory, create=True, item_size=8, maxsize=1),
     lambda: memwait.Barrier(memory, create=True, parties=2),
@@ -33,6 +32,7 @@ for number, call in enumerate(calls):
         assert error.errno == errno.ENOENT and "memwait" in str(error), error
     else:
         raise AssertionError(f"call {number} did not fail")
+assert memwait.available() is False
 assert not any(memory[:512:]) or memory[512:] == bytes(3584), "something was taken"
 word = memwait.Word(memory, 520)
 word.store(3)

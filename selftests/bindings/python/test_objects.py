@@ -145,6 +145,14 @@ class Results(unittest.TestCase):
         semaphore = memwait.Semaphore(self.memory, value=0x7fffffff, create=True)
         with self.assertRaises(ValueError):
             semaphore.release()
+        semaphore = memwait.Semaphore(self.memory, value=1, create=True)
+        for bad in (0x7fffffff, 1 << 40, 1 << 80, -1 << 80):
+            with self.assertRaises(ValueError):
+                semaphore.release(bad)
+        self.assertEqual(semaphore.get_value(), 1)
+
+    def test_available(self):
+        self.assertIs(memwait.available(), True)
 
     def test_rwlock(self):
         for options in ({}, {"fair": True}, {"prefer_writer": True}, {"repair": print}):
@@ -191,6 +199,9 @@ class Results(unittest.TestCase):
             group.done()
         with self.assertRaises(ValueError):
             group.add(1 << 40)
+        for bad in (-1, 1 << 31, (1 << 32) + 1):
+            with self.assertRaises(ValueError):
+                memwait.WaitGroup(self.memory, count=bad, create=True)
 
     def test_queue(self):
         one = memwait.Queue(self.memory, item_size=8, maxsize=2, create=True)

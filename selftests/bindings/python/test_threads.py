@@ -104,6 +104,22 @@ class Waits(unittest.TestCase):
             rounds.close()
             lock.close()
 
+    def test_interrupt_that_another_thread_gets(self):
+        with mmap.mmap(-1, 4096) as memory:
+            semaphore = memwait.Semaphore(memory, value=0, create=True)
+
+            def interrupt():
+                until(lambda: waiters(memory) == 1)
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+            def run():
+                signal.alarm(20)
+                Thread(interrupt)
+                interrupted(semaphore.acquire)
+
+            self.assertEqual(Child(run).join(), 0)
+            semaphore.close()
+
     def test_order_under_signals(self):
         """A handler that returns leaves its thread where it stood; ^C only takes one out."""
         with mmap.mmap(-1, 4096) as memory:

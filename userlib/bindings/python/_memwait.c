@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <memwait.h>
 
@@ -501,12 +502,16 @@ static void abandon(void *argument)
  * or -1 with an exception set.
  *
  * A ^C between a look and the sleep must not be slept over. So it is blocked meanwhile, and ppoll()
- * lets it in. Other handlers than ^C's must not run while all signals are blocked, as a child that
- * they start would have them blocked, too.
+ * lets it in. The kernel may give it to another thread, which does not wake this one: the thread
+ * that runs the handlers looks each half second. Its operation keeps its place meanwhile. Other
+ * handlers than ^C's must not run while all signals are blocked, as a child that they start would
+ * have them blocked, too.
  */
 static int wait_sleep(struct wait *wait, int fd)
 {
+	static const struct timespec half_a_second = { .tv_nsec = 500000000 };
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	bool handles = gettid() == getpid();
 	sigset_t all, before;
 
 	sigfillset(&all);
@@ -518,7 +523,7 @@ static int wait_sleep(struct wait *wait, int fd)
 	}
 	pthread_cleanup_push(abandon, wait);
 	Py_BEGIN_ALLOW_THREADS
-	ppoll(&pollfd, 1, NULL, &before);
+	ppoll(&pollfd, 1, handles ? &half_a_second : NULL, &before);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	Py_END_ALLOW_THREADS
 	pthread_cleanup_pop(0);
@@ -1103,7 +1108,8 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static PyMethodDef lock_methods[] = {
 	MUTEX_METHODS,
 	{ "locked", mutex_locked, METH_NOARGS,
-	  "locked($self, /)\n--\n\nTrue if it is locked, by any process. It tries to take it." },
+	  "locked($self, /)\n--\n\nTrue if it is locked, by any process. It tries to take it.\n\n"
+	  "If the owner has died, it is taken, and so repaired, as by acquire()." },
 	{ NULL }
 };
 
@@ -1340,12 +1346,23 @@ static PyObject *sem_enter(PyObject *self, PyObject *unused)
 
 static PyObject *sem_post(struct object *self, long n)
 {
-	int ret = 0;
+	int ret = 0, value = 0;
 
 	if (!is_open(self))
 		return NULL;
-	while (!ret && n-- > 0)
+	if (n == 1) {
 		ret = memwait_sem_post(self->address);
+	} else {
+		ret = memwait_sem_getvalue(self->address, &value);
+		if (!ret && n > INT_MAX - value)
+			ret = EOVERFLOW;
+		hold(self);
+		Py_BEGIN_ALLOW_THREADS
+		while (!ret && n-- > 0)
+			ret = memwait_sem_post(self->address);
+		Py_END_ALLOW_THREADS
+		let_go(self);
+	}
 	if (!ret)
 		Py_RETURN_NONE;
 	if (ret != EOVERFLOW)
@@ -1359,12 +1376,16 @@ static PyObject *sem_release(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
 	static const char *const names[] = { "n", NULL };
 	PyObject *number;
+	int overflow;
 	long n = 1;
 
 	if (parse(names, &number, args, nargs, kwnames))
 		return NULL;
 	if (number) {
-		n = PyLong_AsLong(number);
+		/* Too large for a long is too large for a semaphore. */
+		n = PyLong_AsLongAndOverflow(number, &overflow);
+		if (overflow)
+			n = overflow > 0 ? LONG_MAX : LONG_MIN;
 		if (n == -1 && PyErr_Occurred())
 			return NULL;
 		if (n < 1) {
@@ -1398,7 +1419,7 @@ static PyMethodDef sem_methods[] = {
 	{ "acquire", FASTCALL(sem_acquire), METH_FASTCALL | METH_KEYWORDS, ACQUIRE_DOC("None") },
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
 	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake as many.\n\n"
-	  "ValueError if it would be too large." },
+	  "ValueError if it would be too large: nothing is added, unless others add meanwhile." },
 	{ "get_value", sem_value, METH_NOARGS,
 	  "get_value($self, /)\n--\n\nThe value, out of date at once." },
 	{ "__enter__", sem_enter, METH_NOARGS, NULL },
@@ -1593,17 +1614,21 @@ static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 {
 	static char *names[] = { "buffer", "offset", "count", "create", "private", NULL };
 	int create = 0, private = 0, ret = 0;
-	unsigned int count = 0;
 	struct object *self;
-	Py_ssize_t offset = 0;
+	Py_ssize_t offset = 0, count = 0;
 	PyObject *source;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$Ipp", names, &source, &offset, &count,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$npp", names, &source, &offset, &count,
 					 &create, &private))
 		return NULL;
+	if (count < 0 || count > INT_MAX) {
+		PyErr_SetString(PyExc_ValueError, "count must be from 0 to 2147483647");
+		return NULL;
+	}
 	self = object_new(type, WAITGROUP, source, offset, sizeof(memwait_waitgroup_t), 8);
 	if (self && create)
-		ret = memwait_waitgroup_init(self->address, private ? MEMWAIT_PRIVATE : 0, count);
+		ret = memwait_waitgroup_init(self->address, private ? MEMWAIT_PRIVATE : 0,
+					     (unsigned int)count);
 	return self ? initialised(self, ret) : NULL;
 }
 
@@ -2578,16 +2603,15 @@ static PyType_Spec operation_spec = {
 
 static PyObject *available(PyObject *module, PyObject *unused)
 {
-	int ret = memwait_available();
-
 	(void)module;
 	(void)unused;
-	return ret ? fail(ret) : Py_NewRef(Py_None);
+	return PyBool_FromLong(!memwait_available());
 }
 
 static PyMethodDef functions[] = {
 	{ "available", available, METH_NOARGS,
-	  "available()\n--\n\nRaise an OSError that says why, if /dev/memwait cannot be used." },
+	  "available()\n--\n\nWhether /dev/memwait can be used.\n\n"
+	  "If not, the OSError of any operation says why." },
 	{ "queue_size", channel_size, METH_VARARGS,
 	  "queue_size(item_size, maxsize, /)\n--\n\nThe bytes of a Queue." },
 	{ NULL }

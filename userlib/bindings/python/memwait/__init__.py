@@ -3,8 +3,9 @@
 
 Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
 anything else that can be written to. create=True makes it; without that, what is there is used.
-Zeroed memory is an unlocked Lock and RWLock, a Condition, a Semaphore of value 0 and a WaitGroup of
-count 0; an RLock, Barrier or Queue must be created once. Layout says what lies where.
+Zeroed memory is an unlocked Lock and RWLock, a Condition, a Semaphore of
+value 0 and a WaitGroup of count 0; an RLock, Barrier or Queue must be created once. Layout says
+what lies where.
 
     memory = SharedMemory(create=True, size=64)
     lock = memwait.Lock(memory, create=True)
@@ -32,8 +33,9 @@ from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
 __all__ = [
-    "Barrier", "Condition", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied", "Queue",
-    "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
+    "Barrier", "Condition", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied",
+    "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup", "Word", "available",
+    "version",
 ]
 
 
