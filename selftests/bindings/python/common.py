@@ -332,8 +332,29 @@ class WordCase(Case):
         assert self.object.notify() == 0
 
 
+class EventCase(Case):
+    kind = memwait.Event
+
+    def wait(self, timeout=None):
+        return self.object.wait(timeout)
+
+    async def wait_async(self):
+        return await self.object.wait_async()
+
+    def finish(self):
+        self.object.clear()
+
+    def wake(self):
+        self.object.set()
+
+    def again(self):
+        assert self.object.is_set()
+        assert self.object.wait(0) is True
+        self.object.clear()
+
+
 CASES = [LockCase, FairCase, RobustCase, RLockCase, ReaderCase, WriterCase, ConditionCase,
-         SemaphoreCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase]
+         SemaphoreCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase, EventCase]
 
 
 def each_case(test):

@@ -402,6 +402,17 @@ class BadInput(unittest.TestCase):
                     opened.close()
                 word.close()
 
+        event = memwait.Event(memory, create=True)
+        event.set()
+        other = pickle.loads(pickle.dumps(event))
+        self.assertTrue(other.is_set())
+        other.clear()
+        self.assertFalse(event.is_set())
+        opened = other.buffer
+        other.close()
+        opened.close()
+        event.close()
+
     def test_arguments_that_close(self):
         """What an argument's own code closes is not used any more."""
         class Close:

@@ -120,6 +120,30 @@ class Waits(unittest.TestCase):
             self.assertEqual(Child(run).join(), 0)
             semaphore.close()
 
+    def test_an_event_that_is_set_and_cleared(self):
+        """Who has waited for it goes on; a notify that comes too late wakes nobody for good."""
+        with mmap.mmap(-1, 4096) as memory:
+            event = memwait.Event(memory, create=True)
+            word = memwait.Word(memory)
+            thread = Thread(event.wait)
+            until(lambda: word.waiters() == 1)
+            event.set()
+            event.clear()
+            self.assertIs(thread.end(), True)
+            thread = Thread(event.wait, 0.3)
+            until(lambda: word.waiters() == 1)
+            word.notify()
+            self.assertIs(thread.end(), False)
+            # Of a process that has died before it could wake them.
+            thread = Thread(event.wait)
+            until(lambda: word.waiters() == 1)
+            word.add(1)
+            event.set()
+            self.assertIs(thread.end(), True)
+            self.assertIs(event.is_set(), True)
+            event.close()
+            word.close()
+
     def test_order_under_signals(self):
         """A handler that returns leaves its thread where it stood; ^C only takes one out."""
         with mmap.mmap(-1, 4096) as memory:

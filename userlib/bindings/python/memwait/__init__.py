@@ -3,7 +3,7 @@
 
 Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
 anything else that can be written to. create=True makes it; without that, what is there is used.
-Zeroed memory is an unlocked Lock and RWLock, a Condition, a Semaphore of
+Zeroed memory is an unlocked Lock and RWLock, a Condition, an Event that is not set, a Semaphore of
 value 0 and a WaitGroup of count 0; an RLock, Barrier or Queue must be created once. Layout says
 what lies where.
 
@@ -33,7 +33,7 @@ from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
 __all__ = [
-    "Barrier", "Condition", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied",
+    "Barrier", "Condition", "Event", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied",
     "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup", "Word", "available",
     "version",
 ]
@@ -514,6 +514,94 @@ class Word(_Object, _memwait.Word):
             operation.cancel()
             if count and not self.closed:
                 self.notify(count)
+
+
+class Event(_Object):
+    """Event(buffer, offset=0, *, create=False, private=False)
+
+    A flag and those who wait for it, as threading.Event and asyncio.Event.
+    """
+
+    __slots__ = ("__weakref__", "_word")
+    SIZE = 4
+
+    # Odd: it is set. Each set() and clear() adds one, so that a waiter that is woken after a clear()
+    # knows whether it was set meanwhile, or a notify has come too late.
+
+    def __init__(self, buffer, offset=0, *, create=False, private=False):
+        self._word = Word(buffer, offset, private=private)
+        if create:
+            self._word.store(0)
+
+    def _change(self, odd):
+        value = self._word.load()
+        while value & 1 != odd:
+            was = self._word.compare_exchange(value, value + 1)
+            if was == value:
+                return
+            value = was
+
+    def is_set(self):
+        """True if it is set, out of date at once."""
+        return self._word.load() & 1 == 1
+
+    def set(self):
+        """Set it, and wake all that wait."""
+        self._change(1)
+        # Also if it was set: by a process that has died before it could wake them.
+        self._word.notify()
+
+    def clear(self):
+        """Who waits from here on waits for the next set()."""
+        self._change(0)
+
+    def wait(self, timeout=None):
+        """Wait until it is set. False: not within timeout seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        value = self._word.load()
+        while value & 1 == 0:
+            left = None if end is None else end - time.monotonic()
+            outcome = self._word.wait(value, left)
+            if self._word.load() != value:
+                return True
+            if outcome is Outcome.TIMED_OUT:
+                return False
+        return True
+
+    async def wait_async(self, timeout=None):
+        """wait() for tasks."""
+        end = None if timeout is None else time.monotonic() + timeout
+        value = self._word.load()
+        while value & 1 == 0:
+            left = None if end is None else end - time.monotonic()
+            outcome = await self._word.wait_async(value, left)
+            if self._word.load() != value:
+                return True
+            if outcome is Outcome.TIMED_OUT:
+                return False
+        return True
+
+    def close(self):
+        """Let go of the buffer. BufferError if a thread or a task waits."""
+        self._word.close()
+
+    @property
+    def closed(self):
+        """True after close()."""
+        return self._word.closed
+
+    @property
+    def offset(self):
+        """Where in the buffer the object is."""
+        return self._word.offset
+
+    @property
+    def buffer(self):
+        """The buffer that it was given."""
+        return self._word.buffer
+
+    def _options(self):
+        return {"private": self._word.private}
 
 
 class Layout:
