@@ -2165,7 +2165,7 @@ static void operation_end(struct operation *self, int result)
 		self->next->link = self->link;
 	*self->link = self->next;
 	self->link = NULL;
-	/* What it has taken is in an object that stays open until the task has it, or gives it back. */
+	/* Else its object stays open until the task has what it got, or gives it back. */
 	if (result == ECANCELED)
 		operation_let_go(self);
 	Py_DECREF(self);

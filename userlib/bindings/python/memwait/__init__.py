@@ -525,8 +525,8 @@ class Event(_Object):
     __slots__ = ("__weakref__", "_word")
     SIZE = 4
 
-    # Odd: it is set. Each set() and clear() adds one, so that a waiter that is woken after a clear()
-    # knows whether it was set meanwhile, or a notify has come too late.
+    # Odd: it is set. Each set() and clear() adds one, so that a waiter that is woken after a
+    # clear() knows whether it was set meanwhile, or a notify has come too late.
 
     def __init__(self, buffer, offset=0, *, create=False, private=False):
         self._word = Word(buffer, offset, private=private)
