@@ -206,10 +206,46 @@ inline void check_available()
 	detail::check_result(memwait_available(), "memwait_available");
 }
 
+template <class T>
+class channel;
+class loop;
+class mapping;
+class robust_mutex;
+class watch;
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_channel = false;
+
+template <class T>
+inline constexpr bool is_channel<channel<T>> = true;
+
+template <class T, class... Types>
+inline constexpr bool is_one_of = (std::is_same_v<T, Types> || ...);
+
+/* What is no object in memory compiles as one. */
+template <class T>
+constexpr void check_object()
+{
+	static_assert(!is_channel<T>,
+		      "a handle: channel<T>::attach(memory, bytes), or its constructor");
+	static_assert(!is_one_of<T, robust_mutex>,
+		      "a handle: take a robust_state, and make a robust_mutex of it");
+	static_assert(!is_one_of<T, loop, mapping, watch>, "of one process only");
+	static_assert(!is_one_of<T, std::mutex, std::timed_mutex, std::recursive_mutex,
+				 std::recursive_timed_mutex, std::shared_mutex,
+				 std::shared_timed_mutex, std::condition_variable>,
+		      "of one process only: take memwait's of that name");
+}
+
+} /* namespace detail */
+
 /* The object in memory that has been initialised, by its constructor, in C, or by zeroes. */
 template <class T>
 T &attach(void *memory)
 {
+	detail::check_object<T>();
 	return *std::launder(static_cast<T *>(detail::check_place(memory, alignof(T))));
 }
 
@@ -282,6 +318,7 @@ public:
 	{
 		void *memory = detail::check_place(at(offset, sizeof(T)), alignof(T));
 
+		detail::check_object<T>();
 		return *new (memory) T(std::forward<Arguments>(arguments)...);
 	}
 
@@ -296,8 +333,6 @@ private:
 	void *data_ = nullptr;
 	std::size_t size_;
 };
-
-class loop;
 
 namespace detail {
 
