@@ -155,7 +155,7 @@ test('a timeout is a number', async () => {
 		}
 		for (const timeout of [Symbol(), 1n])
 			waits.forEach((f) => assert.throws(() => f(view, 0, zero(view), timeout), TypeError));
-		for (const timeout of [true, '2', 0.5, { toString: () => '1', valueOf: undefined }]) {
+		for (const timeout of [true, '2', 0.5, Number.MIN_VALUE, { toString: () => '1', valueOf: undefined }]) {
 			assert.strictEqual(wait(view, 0, zero(view), timeout), 'timed-out');
 			const result = waitAsync(view, 0, zero(view), timeout);
 			assert.strictEqual(result.async, true);

@@ -124,7 +124,9 @@ function doWait(typedArray, index, value, timeout, keeps)
 	const v = isBigInt64Array(typedArray) ? BigInt.asIntN(64, value) : value | 0;
 	const q = +timeout;
 	const t = Number.isNaN(q) ? Infinity : Math.max(q, 0);
-	return native.waitWord(typedArray, i, v, t, keeps ? keeper : undefined);
+	const result = native.waitWord(typedArray, i, v, t, keeps ? keeper : undefined);
+	// A time may be over before the wait has begun, but only 0 is for that to be said at once.
+	return keeps && t > 0 && result === 'timed-out' ? Promise.resolve(result) : result;
 }
 
 // Methods, as those of the engine are: no constructors.
