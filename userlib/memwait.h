@@ -171,8 +171,9 @@ int memwait_op_cancel(memwait_op_t *op);
 
 /*
  * Dispatches the loop until a pending operation has ended, and no other thread runs its callback.
- * The operation must stay in place until this has returned. On a loop of the thread's own this is a blocking
- * wait that memwait_loop_stop() ends. *@result (if not NULL), with 0: what the callback gets.
+ * The operation must stay in place until this has returned. On a loop of the thread's own this is a
+ * blocking wait that memwait_loop_stop() ends. *@result (if not NULL), with 0: what the callback
+ * gets.
  * -EINTR: stopped, and the operation is still pending, in its place: wait again, or cancel it.
  * -ECANCELED: it was cancelled. -EPERM in a child of fork(). A cancellation point, at which the
  * operation stays pending.

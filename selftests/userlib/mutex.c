@@ -697,7 +697,7 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 	}
 }
 
-/* A caller that waits beside a lock that is kept sleeps no longer than its time, by either clock. */
+/* A caller that waits beside a lock that is kept sleeps no longer than its time. */
 USERLIB_TEST(R4_a_deadline_beside_a_lock_that_is_kept)
 {
 	const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
