@@ -34,7 +34,7 @@ FIXTURE_TEARDOWN(memwait)
 
 	EXPECT_EQ(0, mw_waiters(fd, self->word, U32 | MEMWAIT_PRIVATE));
 	close(self->fd);
-	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
+	EXPECT_EQ(self->user_waits, mw_await_user_waits(fd, self->user_waits));
 	close(fd);
 }
 

@@ -303,6 +303,18 @@ static inline uint64_t mw_user_waits(int fd)
 	return mw_info(fd, &info) ? ~0ULL : info.user_waits;
 }
 
+/*
+ * The same at the end of a test. A process that dies leaves what its waits have pinned to a kernel
+ * thread, which gives the charge back.
+ */
+static inline uint64_t mw_await_user_waits(int fd, uint64_t n)
+{
+	uint64_t end = in_ms(30000);
+
+	sleep_until(mw_user_waits(fd) == n || now_ns(CLOCK_MONOTONIC) >= end);
+	return mw_user_waits(fd);
+}
+
 static inline uint64_t mw_user_owners(int fd)
 {
 	struct memwait_info info;

@@ -914,9 +914,9 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 		EXPECT_EQ(1, context_count(self->fd, "pending"));
 		EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 2, U32));
 		EXPECT_EQ(1, mw_read(self->fd, done, 2));
-		sleep_until(mw_user_owners(self->fd) <= before && mw_user_waits(self->fd) <= waits);
+		sleep_until(mw_user_owners(self->fd) <= before);
 		EXPECT_EQ(before, mw_user_owners(self->fd));
-		EXPECT_EQ(waits, mw_user_waits(self->fd));
+		EXPECT_EQ(waits, mw_await_user_waits(self->fd, waits));
 	}
 }
 

@@ -55,7 +55,7 @@ FIXTURE_TEARDOWN(limits)
 	set_limit(self->limit);
 	EXPECT_EQ(self->limit, read_number(LIMIT_PARAMETER));
 	close(self->fd);
-	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
+	EXPECT_EQ(self->user_waits, mw_await_user_waits(fd, self->user_waits));
 	EXPECT_EQ(0, mw_waiters(fd, self->word, U32));
 	close(fd);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R32: async waits that a notify does not end. */
 #include "async_test.h"
+#include <sys/epoll.h>
 
 #define FOREVER		MEMWAIT_FOREVER
 #define HOUR		3600000
@@ -139,33 +140,43 @@ MEMWAIT_TEST(R32_cancel_leaves_a_completion_that_is_there)
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
 
-/* Arms a wait with a deadline, and notifies it before that. Returns the deadline. */
-static uint64_t watch_and_notify(int fd, const volatile void *word, uint64_t *id)
+/*
+ * Arms a wait with a deadline, and notifies it before that. Consumes the notify's edge of @epoll,
+ * if any: the timer's is still to come. Returns the deadline.
+ */
+static uint64_t watch_and_notify(int fd, int epoll, const volatile void *word, uint64_t *id)
 {
-	uint64_t ms = 20, deadline;
 	struct memwait_completion done;
+	struct epoll_event event;
+	uint64_t ms = 20, deadline;
 
 	for (;; ms *= 2) {
 		deadline = in_ms(ms);
 		if (mw_async(fd, word, 0, deadline, PERSISTENT, 9, id) != MEMWAIT_PENDING)
 			continue;
-		if (mw_notify(fd, word, 1, U32))
+		mw_notify(fd, word, 1, U32);
+		epoll_wait(epoll, &event, 1, 0);
+		if (now_ns(CLOCK_MONOTONIC) < deadline)
 			return deadline;
+		mw_cancel(fd, *id);
 		mw_read(fd, &done, 1);
 	}
 }
 
 MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 {
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(EPOLL_CLOEXEC), i;
 	struct memwait_completion done[2];
-	uint64_t id, deadline;
-	int i;
+	uint64_t id;
 
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
 	for (i = 0; i < 3; i++) {
-		deadline = watch_and_notify(self->fd, self->word, &id);
+		watch_and_notify(self->fd, epoll, self->word, &id);
 		if (i == 0)
 			EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
-		sleep_until(now_ns(CLOCK_MONOTONIC) > deadline);
+		/* The timer's edge: the deadline has passed for poll and read as well. */
+		EXPECT_EQ(1, epoll_wait(epoll, &event, 1, -1));
 		/* A read ends overdue waits as far as it has room for their completions. */
 		if (i == 1)
 			EXPECT_READ(self->fd, 9, id, MEMWAIT_OK, 1, MEMWAIT_MORE);
@@ -183,12 +194,13 @@ MEMWAIT_TEST(R32_a_deadline_is_one_more_completion)
 		EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 		EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 	}
+	close(epoll);
 }
 
 /* Overdue, and counted before: those behind it get the next notify. */
 MEMWAIT_TEST(R32_an_overdue_one_is_passed_over)
 {
-	uint64_t id, deadline = watch_and_notify(self->fd, self->word, &id);
+	uint64_t id, deadline = watch_and_notify(self->fd, -1, self->word, &id);
 	struct memwait_completion done[2];
 
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 2));

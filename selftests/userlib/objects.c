@@ -91,7 +91,7 @@ FIXTURE_TEARDOWN(object)
 {
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	EXPECT_EQ(0, memwait_loop_close(self->loop));
-	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits, mw_await_user_waits(self->fd, self->user_waits));
 	munmap(self->object, 4096);
 	close(self->fd);
 }

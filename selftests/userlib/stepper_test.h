@@ -874,7 +874,7 @@ FIXTURE_TEARDOWN(stepper)
 
 	for (i = 0; i < HELPERS; i++)
 		helper_kill(&self->stage, i);
-	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits, mw_await_user_waits(self->fd, self->user_waits));
 	munmap(scene, sizeof(*scene));
 	munmap(self->stage.trace, (MOST_STEPS + 1) * sizeof(struct step));
 	close(self->fd);
