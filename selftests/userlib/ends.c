@@ -5,6 +5,8 @@
  */
 #include "userlib_test.h"
 
+#include <sys/prctl.h>
+
 #define NOBODY	60000	/* the first of the users that have no process */
 #define WORKERS	8
 #define ITEMS	64
@@ -201,6 +203,24 @@ static void worker_end(struct scene *scene, int i)
 	}
 }
 
+/*
+ * A thread in state S may not have left its processor yet, and that is counted when it does. Only
+ * then does the kernel tell which system call it sleeps in.
+ */
+static bool has_left_processor(const struct worker *worker)
+{
+	char path[64], line[16] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", worker->tid);
+	f = fopen(path, "r");
+	if (!f || !fgets(line, sizeof(line), f))
+		line[0] = 0;
+	if (f)
+		fclose(f);
+	return line[0] >= '0' && line[0] <= '9';
+}
+
 static long switches(const struct worker *worker)
 {
 	char path[64], line[128];
@@ -225,8 +245,11 @@ static void settle(int fd, struct scene *scene, int from, int workers)
 	int i;
 
 	mw_await_owners(fd, 1 + workers);
-	for (i = from; i < WORKERS; i++)
+	for (i = from; i < WORKERS; i++) {
 		await_asleep(scene->workers[i].tid);
+		if (is_thread(scene))
+			spin_until(has_left_processor(&scene->workers[i]));
+	}
 }
 
 static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *scene, enum end end)
@@ -275,6 +298,8 @@ FIXTURE_SETUP(ends)
 
 	if (!geteuid())
 		ASSERT_EQ(0, setuid(NOBODY + getpid() % 5000));
+	/* Its files in /proc are its own again. */
+	ASSERT_EQ(0, prctl(PR_SET_DUMPABLE, 1));
 	self->fd = memwait_open(0);
 	ASSERT_LE(0, self->fd);
 	self->shared = shared_page(sizeof(*self->shared));

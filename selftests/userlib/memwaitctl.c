@@ -2,6 +2,7 @@
 /* memwaitctl: what it prints, and what it exits with. */
 #include "../memwait_fixture.h"
 #include "../patching_test.h"
+#include "../timing_test.h"
 #include <memwait.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -87,6 +88,8 @@ TOOL_TEST(R37_info_says_whether_the_device_can_be_used)
 	struct stat st;
 	pid_t child;
 
+	/* Those of processes that have ended before are closed. */
+	sleep_until(mw_user_contexts(self->fd) == 1);
 	run(&output, "info");
 	EXPECT_EQ(0, output.status);
 	EXPECT_SAYS(&output, "can be used:  yes\n");
@@ -347,9 +350,11 @@ TOOL_TEST(R37_owners_tells_all_that_keep_the_module)
 
 	EXPECT_EQ(128 + SIGKILL, kill_child(child));
 	self->nr--;
-	run(&output, "owners --all");
 	snprintf(expected, sizeof(expected), " %d ", child);
-	EXPECT_EQ(NULL, strstr(output.text, expected));
+	/* A kernel thread buries it. */
+	do
+		run(&output, "owners --all");
+	while (strstr(output.text, expected));
 }
 
 TOOL_TEST(R37_top_counts_what_happens)
@@ -379,9 +384,9 @@ TOOL_TEST(R37_top_counts_what_happens)
 	waits = strtoul(output.text, &next, 10);
 	notifies = strtoul(next, &next, 10);
 	others = strtoul(next, NULL, 10);
-	EXPECT_LE(3, notifies);
+	EXPECT_IN_TIME(notifies >= 3);
 	EXPECT_EQ(0, others);
-	EXPECT_LE(3, waits);
+	EXPECT_IN_TIME(waits >= 3);
 	EXPECT_GE(100, waits);
 	/* What it has made for itself is gone, also if nobody reads what it prints. */
 	run(&output, "top --interval 0.1 | true");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Mutexes: exclusion, kinds, times, operations, processes. */
 #include "userlib_test.h"
+#include "../timing_test.h"
 
 #include <sys/mount.h>
 
@@ -655,16 +656,24 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op first, second;
 	size_t i;
+	int ret;
 
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
 		memset(&first, 0, sizeof(first));
 		memset(&second, 0, sizeof(second));
-		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
-		ASSERT_EQ(0, memwait_mutex_lock(mutex));
-		ASSERT_EQ(0, lose(mutex, &first, self->loop));
-		EXPECT_EQ(4, *(uint32_t *)mutex);
 		memwait_op_init(&second.op, self->loop, count_call, &second);
-		ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &second.op));
+		for (;;) {
+			ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
+			ASSERT_EQ(0, memwait_mutex_lock(mutex));
+			ASSERT_EQ(0, lose(mutex, &first, self->loop));
+			EXPECT_EQ(4, *(uint32_t *)mutex);
+			ret = memwait_mutex_lock_async(mutex, &second.op);
+			if (ret)
+				break;
+			/* It had no processor for as long as the lock is kept. */
+			ASSERT_EQ(0, memwait_op_cancel(&first.op));
+		}
+		ASSERT_EQ(EINPROGRESS, ret);
 		ASSERT_EQ(0, dispatch_until(self->loop, &first.calls, 1));
 		EXPECT_EQ(0, second.calls);
 		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
@@ -723,7 +732,7 @@ USERLIB_TEST(R4_a_deadline_beside_a_lock_that_is_kept)
 			EXPECT_EQ(0, memwait_op_cancel(&first.op));
 			EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		}
-		EXPECT_GE(5 * NSEC_PER_MSEC, least);
+		EXPECT_IN_TIME(least <= 5 * NSEC_PER_MSEC);
 	}
 }
 
