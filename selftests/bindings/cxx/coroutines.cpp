@@ -702,6 +702,56 @@ static void forked()
 	task->get();
 }
 
+/*
+ * What waits at fork() is destroyed in the child, before its loop or after it: neither the mutex that
+ * the parent has locked meanwhile nor what wakes its coroutine is touched.
+ */
+static void forked_in_condition()
+{
+	struct shared_data {
+		memwait::mutex mutex;
+		memwait::condition_variable condition;
+	};
+
+	for (bool loop_first : { false, true }) {
+		memwait::mapping memory(sizeof(shared_data));
+		shared_data &data = memory.construct<shared_data>(0);
+		std::optional<memwait::loop> loop(std::in_place);
+		auto use = [&]() -> memwait::task<> {
+			std::unique_lock lock(data.mutex);
+
+			co_await data.condition.wait_async(*loop, lock);
+			CHECK(lock.owns_lock());
+		};
+		std::optional<memwait::task<>> task(use()), other(use());
+
+		CHECK(data.mutex.try_lock());
+		pid_t pid = child([&] {
+			if (loop_first)
+				loop.reset();
+			task.reset();
+			if (!loop_first)
+				CHECK_ERROR(std::errc::operation_not_permitted,
+					    [&]() -> memwait::task<> {
+						co_await data.mutex.lock_async(*loop);
+					    }().get());
+			other.reset();
+			loop.reset();
+			CHECK(!data.mutex.try_lock());
+		});
+
+		CHECK(wait_for_child(pid) == 0);
+		CHECK(!data.mutex.try_lock());
+		data.mutex.unlock();
+		CHECK(loop->pending() == 2);
+		data.condition.notify_all();
+		loop->run();
+		task->get();
+		other->get();
+		CHECK(lock_is_free(data.mutex));
+	}
+}
+
 /* Coroutines and threads in the order in which they came. */
 static void fifo()
 {
@@ -845,6 +895,22 @@ static void watched()
 	CHECK(counted == 3);
 }
 
+/* It has left its loop when what it calls is destroyed. */
+static void watch_leaves_first()
+{
+	std::atomic<int> word{ 0 };
+	memwait::loop loop;
+	unsigned int woken = 1;
+	auto at_end = [&](void *) { woken = memwait::notify_one(word); };
+
+	{
+		memwait::watch watch(loop, word, 0,
+				     [last = std::shared_ptr<void>(&word, at_end)](unsigned int) {});
+		CHECK(loop.pending() == 1);
+	}
+	CHECK(woken == 0);
+}
+
 int main()
 {
 	test("each wait", awaited);
@@ -862,9 +928,11 @@ int main()
 	test("a task is awaited, and destroyed", owned);
 	test("a robust mutex is repaired", robust);
 	test("fork", forked);
+	test("fork in a wait for a condition", forked_in_condition);
 	test("a fair mutex in order", fifo);
 	test("two threads run a loop", crowd);
 	test("a task is awaited at its end", awaited_at_its_end);
 	test("watch", watched);
+	test("a watch leaves before its function", watch_leaves_first);
 	return failed_tests != 0;
 }

@@ -339,7 +339,8 @@ namespace detail {
 /*
  * An operation of a loop. While it waits it is in the loop's list, by which close() finds it. Only
  * the thread that dispatches the loop may destroy it then, as with a coroutine, which must not be
- * destroyed while another thread resumes it.
+ * destroyed while another thread resumes it. In a child of fork() it goes on waiting until it is
+ * destroyed, and touches neither its loop, which may be gone, nor the list.
  */
 class operation {
 public:
@@ -350,10 +351,7 @@ public:
 	operation &operator=(const operation &) = delete;
 
 protected:
-	operation(loop &owner, ended end, bool goes_on = false) noexcept
-		: loop_(owner), end_(end), goes_on_(goes_on)
-	{
-	}
+	operation(loop &owner, ended end, bool goes_on = false) noexcept;
 
 	~operation()
 	{
@@ -386,6 +384,7 @@ private:
 
 	memwait_op_t op_;
 	loop &loop_;
+	pid_t process_;
 	ended end_;
 	operation *next_ = nullptr;
 	operation *previous_ = nullptr;
@@ -421,17 +420,17 @@ public:
 	 */
 	void close()
 	{
-		const bool is_ours = getpid() == process_;
 		detail::operation *operation;
 
 		if (!loop_)
 			return;
 		detail::check_result(memwait_loop_close(loop_), "memwait::loop::close");
 		loop_ = nullptr;
+		if (getpid() != process_)
+			return;
 		while ((operation = first_)) {
 			unlink(*operation);
-			if (is_ours)
-				operation->end_(*operation, ECANCELED);
+			operation->end_(*operation, ECANCELED);
 		}
 	}
 
@@ -472,19 +471,24 @@ public:
 private:
 	friend class detail::operation;
 
-	bool link(detail::operation &operation)
+	int link(detail::operation &operation)
 	{
-		const std::lock_guard<std::mutex> guard(lock_);
+		std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
 
+		/* A child has the lock of a thread that it lacks, and a list that nothing leaves. */
+		if ((!guard || first_) && getpid() != process_)
+			return loop_ ? EPERM : ECANCELED;
+		if (!guard)
+			guard.lock();
 		if (!loop_)
-			return false;
+			return ECANCELED;
 		operation.next_ = first_;
 		operation.previous_ = nullptr;
 		if (first_)
 			first_->previous_ = &operation;
 		first_ = &operation;
 		operation.is_waiting_ = true;
-		return true;
+		return 0;
 	}
 
 	void unlink(detail::operation &operation)
@@ -508,14 +512,20 @@ private:
 
 namespace detail {
 
+inline operation::operation(loop &owner, ended end, bool goes_on) noexcept
+	: loop_(owner), process_(owner.process_), end_(end), goes_on_(goes_on)
+{
+}
+
 template <class Call>
 int operation::begin(Call call)
 {
 	int err;
 
 	/* Before it begins, as afterwards it may end at any time. */
-	if (!loop_.link(*this))
-		return ECANCELED;
+	err = loop_.link(*this);
+	if (err)
+		return err;
 	err = -memwait_op_init(&op_, loop_.native_handle(), call_back, this);
 	if (!err)
 		err = call(&op_);
@@ -528,6 +538,10 @@ inline void operation::cancel() noexcept
 {
 	if (!is_waiting_)
 		return;
+	if (getpid() != process_) {
+		is_waiting_ = false;
+		return;
+	}
 	/*
 	 * close() has ended it with the loop, which is gone. Else what it uses would be freed under
 	 * a callback.
