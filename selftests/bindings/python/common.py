@@ -210,6 +210,22 @@ class SemaphoreCase(Case):
         assert self.object.acquire(False) is True
 
 
+class BoundedCase(SemaphoreCase):
+    def make(self):
+        self.object = memwait.BoundedSemaphore(self.memory, create=True)
+
+    def block(self):
+        self.object.acquire()
+
+    def again(self):
+        try:
+            self.object.release()
+        except ValueError:
+            super().again()
+            return
+        assert False, "somebody has it"
+
+
 class BarrierCase(Case):
     def make(self):
         self.object = memwait.Barrier(self.memory, parties=2, create=True)
@@ -354,7 +370,7 @@ class EventCase(Case):
 
 
 CASES = [LockCase, FairCase, RobustCase, RLockCase, ReaderCase, WriterCase, ConditionCase,
-         SemaphoreCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase, EventCase]
+         SemaphoreCase, BoundedCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase, EventCase]
 
 
 def each_case(test):

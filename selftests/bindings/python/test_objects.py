@@ -16,7 +16,8 @@ import memwait
 from memwait import _memwait
 
 ITEM = bytes(range(8))
-PLAIN = [memwait.Lock, memwait.RLock, memwait.Semaphore, memwait.RWLock, memwait.WaitGroup]
+PLAIN = [memwait.Lock, memwait.RLock, memwait.Semaphore, memwait.BoundedSemaphore, memwait.RWLock,
+         memwait.WaitGroup]
 
 
 class Results(unittest.TestCase):
@@ -150,6 +151,36 @@ class Results(unittest.TestCase):
             with self.assertRaises(ValueError):
                 semaphore.release(bad)
         self.assertEqual(semaphore.get_value(), 1)
+
+    def test_bounded_semaphore(self):
+        semaphore = memwait.BoundedSemaphore(self.memory, value=2, create=True)
+        self.assertIsInstance(semaphore, memwait.Semaphore)
+        other = memwait.BoundedSemaphore(self.memory)
+        for used in (semaphore, other):
+            with self.assertRaises(ValueError):
+                used.release()
+        with semaphore:
+            self.assertIs(other.acquire(False), True)
+            self.assertIs(other.acquire(False), False)
+            self.assertIs(other.acquire(timeout=0.001), False)
+            for bad in (3, 0x7fffffff, 1 << 32, (1 << 32) + 1, 1 << 80, 0, -1):
+                with self.assertRaises(ValueError):
+                    other.release(bad)
+            self.assertEqual(semaphore.get_value(), 0)
+            semaphore.release()
+        self.assertEqual(other.get_value(), 2)
+        with self.assertRaises(ValueError):
+            semaphore.__exit__(None, None, None)
+        self.assertIs(semaphore.acquire(), True)
+        self.assertIs(semaphore.acquire(timeout=1), True)
+        other.release(2)
+        self.assertEqual(other.get_value(), 2)
+        # A bare one has no count, and needs less.
+        memwait.Semaphore(bytearray(16), create=True)
+        with self.assertRaises(ValueError):
+            memwait.BoundedSemaphore(bytearray(16), create=True)
+        with self.assertRaises(ValueError):
+            memwait.BoundedSemaphore(self.memory, value=-1, create=True)
 
     def test_available(self):
         self.assertIs(memwait.available(), True)
@@ -340,6 +371,7 @@ class BadInput(unittest.TestCase):
             (memwait.RLock(memory, create=True), ["acquire", "release"]),
             (memwait.Condition(memory, lock=lock, create=True), ["notify", "notify_all", "wait"]),
             (memwait.Semaphore(memory, create=True), ["acquire", "release", "get_value"]),
+            (memwait.BoundedSemaphore(memory, create=True), ["acquire", "release", "get_value"]),
             (memwait.RWLock(memory, create=True), []),
             (memwait.Barrier(memory, parties=2, create=True), ["wait"]),
             (memwait.WaitGroup(memory, create=True), ["wait", "add", "done"]),

@@ -292,6 +292,32 @@ class Waits(unittest.TestCase):
             lock.close()
 
 
+    def test_a_bounded_semaphore_of_processes(self):
+        """Whatever they race for: no more are released than were acquired."""
+        with mmap.mmap(-1, 4096) as memory:
+            semaphore = memwait.BoundedSemaphore(memory, value=50, create=True)
+            released = memwait.Word(memory, 64)
+            ready = memwait.Barrier(memory, 128, parties=2, create=True)
+
+            def run():
+                ready.wait()
+                for _ in range(50):
+                    try:
+                        semaphore.release()
+                    except ValueError:
+                        continue
+                    released.add(1)
+
+            for _ in range(50):
+                semaphore.acquire()
+            children = [Child(run) for _ in range(2)]
+            for child in children:
+                self.assertEqual(child.join(), 0)
+            self.assertEqual((released.load(), semaphore.get_value()), (50, 50))
+            for used in (semaphore, released, ready):
+                used.close()
+
+
 class Deaths(unittest.TestCase):
     def die_with(self, take):
         def run():

@@ -40,7 +40,7 @@ enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
 #define PENDING		INT_MIN
 
 struct state {
-	PyTypeObject *object, *lock, *rlock, *rwlock, *loop, *operation;
+	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *loop, *operation;
 	PyObject *owner_died, *not_recoverable;
 	PyObject *empty, *full, *shut_down;
 };
@@ -62,6 +62,13 @@ struct object {
 	unsigned int forks;		/* that depth is of */
 	unsigned int lost;		/* threads that wait() has left without this lock */
 	bool recursive;
+	bool bounded;
+};
+
+/* A semaphore that counts its permits that are taken, so that no more are released. */
+struct bounded {
+	memwait_sem_t sem;
+	uint32_t taken;
 };
 
 struct request {
@@ -631,6 +638,27 @@ static bool has_lock(int result)
 	return !result || result == ETIMEDOUT || result == EOWNERDEAD || result == ENOTRECOVERABLE;
 }
 
+/*
+ * A permit counts as taken from when its taker has it until it is about to be released: as many as
+ * there are cannot be exceeded. relaxed: permits are passed on by the semaphore.
+ */
+static uint32_t *taken(const struct object *self)
+{
+	return &((struct bounded *)self->address)->taken;
+}
+
+static bool may_release(const struct object *self, long n)
+{
+	uint32_t was = __atomic_load_n(taken(self), __ATOMIC_RELAXED);
+
+	do {
+		if (was < (unsigned long)n)
+			return false;
+	} while (!__atomic_compare_exchange_n(taken(self), &was, was - (uint32_t)n, true,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return true;
+}
+
 /* True: has it. */
 static PyObject *acquired(struct object *self, int result)
 {
@@ -644,6 +672,8 @@ static PyObject *acquired(struct object *self, int result)
 	case 0:
 		find(self);
 		set_depth(self, depth(self) + 1);
+		if (self->bounded)
+			__atomic_fetch_add(taken(self), 1, __ATOMIC_RELAXED);
 		Py_RETURN_TRUE;
 	case EBUSY:
 	case EAGAIN:
@@ -1315,8 +1345,10 @@ static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	static char *names[] = { "buffer", "offset", "value", "create", "private", NULL };
 	int create = 0, private = 0, value = 1, ret = 0;
 	struct object *self;
+	struct state *state;
 	Py_ssize_t offset = 0;
 	PyObject *source;
+	bool bounded;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ipp", names, &source, &offset, &value,
 					 &create, &private))
@@ -1325,11 +1357,21 @@ static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		PyErr_SetString(PyExc_ValueError, "semaphore initial value must be >= 0");
 		return NULL;
 	}
-	self = object_new(type, SEM, source, offset, sizeof(memwait_sem_t), 8);
-	if (self && create)
+	state = state_of(type);
+	if (!state)
+		return NULL;
+	bounded = PyType_IsSubtype(type, state->bounded);
+	self = object_new(type, SEM, source, offset,
+			  bounded ? sizeof(struct bounded) : sizeof(memwait_sem_t), 8);
+	if (!self)
+		return NULL;
+	self->bounded = bounded;
+	if (create && bounded)
+		*taken(self) = 0;
+	if (create)
 		ret = memwait_sem_init(self->address, private ? MEMWAIT_PRIVATE : 0,
 				       (unsigned int)value);
-	return self ? initialised(self, ret) : NULL;
+	return initialised(self, ret);
 }
 
 static PyObject *sem_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -1350,7 +1392,9 @@ static PyObject *sem_post(struct object *self, long n)
 
 	if (!is_open(self))
 		return NULL;
-	if (n == 1) {
+	if (self->bounded && !may_release(self, n)) {
+		ret = EOVERFLOW;
+	} else if (n == 1) {
 		ret = memwait_sem_post(self->address);
 	} else {
 		ret = memwait_sem_getvalue(self->address, &value);
@@ -1428,6 +1472,16 @@ static PyMethodDef sem_methods[] = {
 };
 
 OBJECT_TYPE(sem, "Semaphore");
+
+static PyMethodDef bounded_methods[] = {
+	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
+	  "release($self, /, n=1)\n--\n\nAdd n to the value, and wake as many.\n\n"
+	  "ValueError if fewer are acquired, by all processes: nothing is added." },
+	{ NULL }
+};
+
+#define bounded_new	sem_new
+OBJECT_TYPE(bounded, "BoundedSemaphore");
 
 /* Read-write locks */
 
@@ -2685,6 +2739,7 @@ static int add_numbers(PyObject *module)
 		{ "LOCK_SIZE", sizeof(memwait_mutex_t) },
 		{ "CONDITION_SIZE", sizeof(memwait_cond_t) },
 		{ "SEMAPHORE_SIZE", sizeof(memwait_sem_t) },
+		{ "BOUNDED_SEMAPHORE_SIZE", sizeof(struct bounded) },
 		{ "RWLOCK_SIZE", sizeof(memwait_rwlock_t) },
 		{ "BARRIER_SIZE", sizeof(memwait_barrier_t) },
 		{ "WAITGROUP_SIZE", sizeof(memwait_waitgroup_t) },
@@ -2715,7 +2770,8 @@ static int exec(PyObject *module)
 	    add_type(module, &rlock_spec, state->object, &state->rlock) ||
 	    add_type(module, &rwlock_spec, state->object, &state->rwlock) ||
 	    add_type(module, &cond_spec, state->object, NULL) ||
-	    add_type(module, &sem_spec, state->object, NULL) ||
+	    add_type(module, &sem_spec, state->object, &state->sem) ||
+	    add_type(module, &bounded_spec, state->sem, &state->bounded) ||
 	    add_type(module, &barrier_spec, state->object, NULL) ||
 	    add_type(module, &waitgroup_spec, state->object, NULL) ||
 	    add_type(module, &channel_spec, state->object, NULL) ||
@@ -2735,6 +2791,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->lock);
 	Py_VISIT(state->rlock);
 	Py_VISIT(state->rwlock);
+	Py_VISIT(state->sem);
+	Py_VISIT(state->bounded);
 	Py_VISIT(state->owner_died);
 	Py_VISIT(state->not_recoverable);
 	Py_VISIT(state->empty);
@@ -2753,6 +2811,8 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->lock);
 	Py_CLEAR(state->rlock);
 	Py_CLEAR(state->rwlock);
+	Py_CLEAR(state->sem);
+	Py_CLEAR(state->bounded);
 	Py_CLEAR(state->owner_died);
 	Py_CLEAR(state->not_recoverable);
 	Py_CLEAR(state->empty);

@@ -33,7 +33,7 @@ from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
 __all__ = [
-    "Barrier", "Condition", "Event", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied",
+    "Barrier", "BoundedSemaphore", "Condition", "Event", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied",
     "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup", "Word", "available",
     "version",
 ]
@@ -309,6 +309,20 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
     async def acquire_async(self, timeout=None):
         """acquire() for tasks. False: not within timeout seconds."""
         return await _wait(self, _memwait.WAIT, timeout)
+
+
+class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
+    """BoundedSemaphore(buffer, offset=0, *, value=1, create=False, private=False)
+
+    A semaphore as threading.BoundedSemaphore: whoever releases what nobody has acquired, in any
+    process, gets a ValueError. value is for create=True.
+
+    It is a Semaphore, and a count behind it: a program of another language may use the Semaphore,
+    but what it acquires and releases is not counted.
+    """
+
+    __slots__ = ()
+    SIZE = _memwait.BOUNDED_SEMAPHORE_SIZE
 
 
 class _Side(_Acquired, _memwait.Side):

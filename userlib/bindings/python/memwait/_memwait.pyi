@@ -14,6 +14,7 @@ WATCH: int
 LOCK_SIZE: int
 CONDITION_SIZE: int
 SEMAPHORE_SIZE: int
+BOUNDED_SEMAPHORE_SIZE: int
 RWLOCK_SIZE: int
 BARRIER_SIZE: int
 WAITGROUP_SIZE: int
@@ -132,6 +133,8 @@ class Semaphore(Object):
     def get_value(self) -> int: ...
     def __enter__(self) -> bool: ...
     def __exit__(self, *exception: object) -> None: ...
+
+class BoundedSemaphore(Semaphore): ...
 
 class RWLock(Object):
     def __new__(
