@@ -548,16 +548,14 @@ static int load_module(int file)
 	return syscall(SYS_finit_module, file, "", 0) ? -errno : 0;
 }
 
-/* A file whose last user has just died may take a moment to be released. */
+/* What has just died may take a moment to be released. */
 static int unload_module(void)
 {
-	int i, ret = -1;
+	uint64_t end = in_ms(30000);
+	int ret;
 
-	for (i = 0; i < 1000 && ret; i++) {
-		ret = syscall(SYS_delete_module, "memwait", O_NONBLOCK);
-		if (ret)
-			usleep(1000);
-	}
+	sleep_until(!(ret = syscall(SYS_delete_module, "memwait", O_NONBLOCK)) ||
+		    now_ns(CLOCK_MONOTONIC) >= end);
 	return ret;
 }
 

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #define IDS	"/sys/kernel/debug/memwait/ids"
-#define REFCNT	"/sys/module/memwait/refcnt"
 #define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
 
 struct row {
@@ -178,7 +177,8 @@ IDS_TEST(R26_what_keeps_the_module_is_named)
 
 	if (access(REFCNT, R_OK))
 		SKIP(return, "the module cannot be unloaded");
-	others = read_number(REFCNT) - count_ids();
+	mw_await_owners(self->fd, 0);
+	others = settled_references(self->fd) - count_ids();
 	ASSERT_LE(1, others);
 
 	/* A thread keeps the module after its last file, which lsof could name. */

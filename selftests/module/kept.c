@@ -655,7 +655,7 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(128 + SIGKILL, child_status(owner));
 	/* Its context is gone, so it counts as any other file. */
-	EXPECT_EQ(1 + 16, mw_user_waits(self->fd));
+	EXPECT_EQ(1 + 16, mw_await_user_waits(self->fd, 1 + 16));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	sleep_until(!mw_user_waits(self->fd));
@@ -692,7 +692,7 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 		/* Until the kernel thread frees it, and waits. */
 		usleep(100000);
 	}
-	EXPECT_EQ(LEFT * (1 + 16), mw_user_waits(self->fd));
+	EXPECT_EQ(LEFT * (1 + 16), mw_await_user_waits(self->fd, LEFT * (1 + 16)));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	for (tries = 0; tries < 20000; tries++) {
@@ -756,13 +756,15 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		freer.id = read ? 0 : id;
 		ASSERT_TRUE(freeze(self->root, self->place.path));
 		runner_start(&freer.runner, free_file, &freer);
-		sleep_until(thread_state(freer.runner.tid) == 'D');
+		/* Sleeping elsewhere, it would not have taken the wait yet, which has a pin. */
+		sleep_until(context_count(freer.fd, "pins") == 1 &&
+			    thread_state(freer.runner.tid) == 'D');
 		close(freer.fd);
 		end = in_ms(20000);
 		while (mw_waiters(self->fd, self->shared, U32) && now_ns(CLOCK_MONOTONIC) < end)
 			usleep(100);
 		EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
-		EXPECT_EQ('D', thread_state(freer.runner.tid));
+		EXPECT_FALSE(runner_is_done(&freer.runner));
 
 		EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 		EXPECT_EQ(read, runner_join(&freer.runner));

@@ -26,6 +26,16 @@ unload()
 	rmmod memwait
 }
 
+# Waits until nothing keeps the module: what has just died may do so a moment longer.
+await_unused()
+{
+	i=0
+	while [ "$(cat /sys/module/memwait/refcnt)" != 0 ] && [ $i -lt 30 ]; do
+		sleep 1
+		i=$((i + 1))
+	done
+}
+
 # result STATUS TEXT: one line of TAP.
 result()
 {
@@ -91,6 +101,7 @@ echo "$message" | grep -qE 'in use|busy|temporarily unavailable'
 result $? "R26 rmmod while open says that the module is busy: $message"
 
 exec 3>&-
+await_unused
 unload && ! loaded && ! [ -e /dev/memwait ]
 result $? "R26 rmmod after close removes module and device"
 

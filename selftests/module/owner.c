@@ -582,7 +582,7 @@ OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 
 OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
 {
-	long before = read_number("/sys/module/memwait/refcnt");
+	long before = settled_references(self->fd);
 	struct owned_waiter w = { .fd = memwait_open(0), .stays = 1 };
 
 	if (before < 0)
@@ -590,9 +590,9 @@ OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)
 	ASSERT_EQ(0, pthread_create(&w.thread, NULL, tell_id, &w));
 	await_id(&w.id);
 	close(w.fd);
-	EXPECT_LT(before, read_number("/sys/module/memwait/refcnt"));
+	EXPECT_LT(before, read_number(REFCNT));
 	owned_waiter_join(&w);
-	sleep_until(read_number("/sys/module/memwait/refcnt") == before);
+	sleep_until(read_number(REFCNT) == before);
 }
 
 /*

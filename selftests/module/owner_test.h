@@ -192,6 +192,21 @@ static inline void *tell_id(void *arg)
 	return NULL;
 }
 
+#define REFCNT	"/sys/module/memwait/refcnt"
+
+/*
+ * References to the module when those of the dead are put, which happens after they have ceased to
+ * count, or -1. Nobody else may use the device meanwhile, or it takes some time.
+ */
+static inline long settled_references(int fd)
+{
+	uint64_t end = in_ms(20000);
+	long known = mw_user_contexts(fd) + mw_user_owners(fd);
+
+	sleep_until(read_number(REFCNT) <= known || now_ns(CLOCK_MONOTONIC) >= end);
+	return read_number(REFCNT);
+}
+
 /* How an owner ends, in a process of its own, after it has sent its id. */
 enum { EXITS, IS_KILLED, EXECUTES, THREAD_EXECUTES, THREAD_EXITS, LEADER_EXITS, SAYS_SO, ENDS };
 

@@ -138,7 +138,7 @@ FIXTURE_TEARDOWN(place)
 	int fd = memwait_open(0);
 
 	close(self->fd);
-	EXPECT_EQ(self->user_waits, mw_user_waits(fd));
+	EXPECT_EQ(self->user_waits, mw_await_user_waits(fd, self->user_waits));
 	close(fd);
 }
 
@@ -401,6 +401,8 @@ static void leave_places(struct __test_metadata *_metadata, int fd, uint64_t *wo
 		send_away(&t);
 		call_back(&t);
 		EXPECT_EQ(MEMWAIT_NOT_EQUAL, thread_join(&t));
+		/* One that is joined may not be dead yet. */
+		sleep_until(!thread_state(t.tid));
 	}
 }
 

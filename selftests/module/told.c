@@ -598,6 +598,7 @@ OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
 	ASSERT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
 	ASSERT_EQ(MEMWAIT_OK, owned_child_result(&board->children[0], 1));
 	kill_child(first);
+	sleep_until(mw_readable(self->fd));
 	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 	ASSERT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	/* It joins while the other one is away. */
