@@ -752,6 +752,15 @@ static inline int write_number(const char *path, uint64_t number)
 	return write_file(path, text);
 }
 
+/* Removes a cgroup. A dead process may leave it a little after waitpid(2) has told of it. */
+static inline int remove_cgroup(const char *path)
+{
+	int ret;
+
+	sleep_until(!(ret = rmdir(path)) || errno != EBUSY);
+	return ret;
+}
+
 /* The number at the start of a file, or -1. */
 static inline long read_number(const char *path)
 {

@@ -270,7 +270,7 @@ MEMWAIT_TEST(R31_who_notifies_keeps_few_groups_of_others)
 	EXPECT_LT(KEPT_GROUPS * MEMWAIT_GROUP_MAX * 64L, before);
 	EXPECT_GT(before / 8, after);
 	kill_child(pid);
-	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_EQ(0, remove_cgroup(CGROUP));
 	munmap(k, 4096);
 }
 

@@ -120,7 +120,7 @@ LIMITS_TEST(R30_an_expiry_is_at_the_cost_of_its_owner)
 		write_number("/sys/fs/cgroup/cgroup.procs", pid);
 	kill_child(pid);
 	if (slow) {
-		EXPECT_EQ(0, rmdir(BOX));
+		EXPECT_EQ(0, remove_cgroup(BOX));
 		if (enabled)
 			write_file("/sys/fs/cgroup/cgroup.subtree_control", "-cpu");
 	} else {

@@ -164,7 +164,7 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	} else {
 		kill_child(pid);
 	}
-	EXPECT_EQ(0, rmdir(BOX));
+	EXPECT_EQ(0, remove_cgroup(BOX));
 	munmap(c, 4096);
 }
 

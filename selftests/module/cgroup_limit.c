@@ -153,7 +153,7 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	status = child_status(pid);
 	EXPECT_EQ(0, read_number_of(CGROUP "/memory.events", "oom_kill"));
 	EXPECT_LT(0, read_number_of(CGROUP "/memory.events", "max"));
-	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_EQ(0, remove_cgroup(CGROUP));
 	ASSERT_EQ(0, status);
 
 	armed = c->armed;

@@ -80,7 +80,7 @@ static inline int enter_cgroup(void)
 static inline void leave_cgroup(void)
 {
 	write_number("/sys/fs/cgroup/cgroup.procs", getpid());
-	rmdir(CGROUP);
+	remove_cgroup(CGROUP);
 }
 
 #endif /* LIMITS_TEST_H */

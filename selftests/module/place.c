@@ -538,7 +538,7 @@ MEMWAIT_TEST(R12_a_thread_that_cgroup_freeze_freezes_keeps_its_place)
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	EXPECT_EQ(0, child_status(pid));
-	EXPECT_EQ(0, rmdir(BOX));
+	EXPECT_EQ(0, remove_cgroup(BOX));
 }
 
 /* A ring with a poll request of the current thread's, and how many of its requests are done. */
