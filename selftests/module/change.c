@@ -228,19 +228,19 @@ MEMWAIT_TEST(R38_no_death_comes_between_the_change_and_the_notify)
 	int i;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, follow, &f));
-	for (i = 0; i < 200; i++) {
+	for (i = 0; i < 200 || !counted(&f.slept); i++) {
 		pid = fork_child();
 		if (!pid) {
 			for (;;)
 				mw_change(self->fd, self->shared, MEMWAIT_CHANGE_ADD, 1, 1, NULL);
 		}
-		pause.tv_nsec = next_random(&random) % 500000;
+		/* Longer and longer, if it takes that long until it posts. */
+		pause.tv_nsec = next_random(&random) % (500000 + i / 200 * 500000 % 100000000);
 		nanosleep(&pause, NULL);
 		kill_child(pid);
 		await_waiters(self->fd, self->shared, U32, 1);
 		ASSERT_EQ(*self->shared, __atomic_load_n(&f.expected, __ATOMIC_ACQUIRE));
 	}
-	EXPECT_LT(0, counted(&f.slept));
 	__atomic_store_n(&f.stop, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(1, mw_notify(self->fd, self->shared, 1, U32));
 	pthread_join(thread, NULL);

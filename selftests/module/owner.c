@@ -684,7 +684,8 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		if (!pids[i])
 			lock_for_ever(l);
 	}
-	while (deaths < 100 || now_ns(CLOCK_MONOTONIC) < end) {
+	while (deaths < 100 || now_ns(CLOCK_MONOTONIC) < end ||
+	       !__atomic_load_n(&l->recovered, __ATOMIC_RELAXED)) {
 		pause.tv_nsec = next_random(&random) % 3000000;
 		nanosleep(&pause, NULL);
 		i = next_random(&random) % LOCKERS;
