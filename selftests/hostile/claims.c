@@ -148,7 +148,7 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 	await_waiters(self->fd, word, U32, ATTACKERS + 3);
 
 	store(&a->go, 1);
-	EXPECT_TRUE(await_flag(&a->woken, 10));
+	EXPECT_TRUE(await_flag(&a->woken, 60));
 	ASSERT_EQ(0, pthread_create(&barrier.thread, NULL, barrier_main, &barrier));
 	killed = now();
 	kill(forever, SIGKILL);

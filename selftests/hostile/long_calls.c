@@ -106,7 +106,7 @@ static void signal_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	gone = await_gone(pid, &status, 10);
 	TH_LOG("a signal is answered %s %ld ms, with %d of %d", gone ? "after" : "not within",
 	       in_millis(now() - start), c->result, whole);
-	EXPECT_TRUE(gone);
+	EXPECT_IN_TIME(gone);
 	if (gone) {
 		EXPECT_LT(0, c->result);
 		EXPECT_GT(whole, c->result);
@@ -151,13 +151,13 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	}
 	TH_LOG("%s %ld ms", frozen ? "frozen after" : "not frozen within",
 	       in_millis(now() - start));
-	EXPECT_TRUE(frozen);
+	EXPECT_IN_TIME(frozen);
 	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 0));
 	if (frozen) {
 		/* It goes on, or has come to an end. */
 		kill(pid, SIGUSR1);
 		gone = await_gone(pid, &status, 10);
-		EXPECT_TRUE(gone);
+		EXPECT_IN_TIME(gone);
 		EXPECT_TRUE(!gone || c->result > 0);
 		if (!gone)
 			kill_child(pid);
