@@ -71,7 +71,7 @@ FIXTURE_SETUP(fail)
 
 FIXTURE_TEARDOWN(fail)
 {
-	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits, mw_await_user_waits(self->fd, self->user_waits));
 	close(self->fd);
 	close(self->nth);
 }
