@@ -18,7 +18,7 @@ function run(program)
 	try {
 		fs.symlinkSync(path.dirname(place), path.join(modules, 'memwait'));
 		const { stdout, stderr, status } = spawnSync(process.execPath, [program], {
-			encoding: 'utf8', timeout: 50000, env: { ...process.env, NODE_PATH: modules },
+			encoding: 'utf8', timeout: 240000, env: { ...process.env, NODE_PATH: modules },
 		});
 		assert.strictEqual(stderr, '');
 		assert.strictEqual(status, 0);

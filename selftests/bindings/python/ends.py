@@ -11,7 +11,7 @@ import time
 
 import memwait
 
-signal.alarm(60)
+signal.alarm(300)
 memory = mmap.mmap(-1, 4096)
 semaphore = memwait.Semaphore(memory, value=0, create=True)
 ready = memwait.Semaphore(memory, 64, value=0, create=True)

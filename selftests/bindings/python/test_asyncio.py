@@ -438,7 +438,7 @@ class Tasks(unittest.TestCase):
             until(lambda: hub().loop.dispatch())
             step.cancel()
             self.assertTrue(await ended(step))
-            self.assertIs(await asyncio.wait_for(other, 5), memwait.Outcome.OK)
+            self.assertIs(await other, memwait.Outcome.OK)
 
         asyncio.run(main(bytearray(64)))
 

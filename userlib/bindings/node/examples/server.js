@@ -20,7 +20,7 @@ async function serve(request, response)
 {
 	const have = Number(request.url.slice(1));
 	// What the client has is the expected value; it may be old already.
-	const result = await Atomics.waitAsync(version, 0, have, 30000).value;
+	const result = await Atomics.waitAsync(version, 0, have, 120000).value;
 	response.end(result === 'timed-out' ? 'nothing new\n' : `version ${Atomics.load(version, 0)}\n`);
 }
 
