@@ -132,7 +132,7 @@ static napi_value string(napi_env env, const char *text)
 }
 
 /* As Node's own: a code, and a negative errno. @err: positive or negative. */
-static napi_value error_of(napi_env env, int err)
+static napi_value error_with(napi_env env, int err, const char *text)
 {
 	napi_value error = NULL;
 	const char *name;
@@ -140,16 +140,29 @@ static napi_value error_of(napi_env env, int err)
 	if (err > 0)
 		err = -err;
 	name = strerrorname_np(-err);
-	if (napi_create_error(env, string(env, name ? name : "UNKNOWN"),
-			      string(env, memwait_strerror(err)), &error) != napi_ok)
+	if (napi_create_error(env, string(env, name ? name : "UNKNOWN"), string(env, text),
+			      &error) != napi_ok)
 		return NULL;
 	napi_set_named_property(env, error, "errno", number(env, err));
 	return error;
 }
 
+/* Of the library. */
+static napi_value error_of(napi_env env, int err)
+{
+	return error_with(env, err, memwait_strerror(err));
+}
+
 static napi_value throw(napi_env env, int err)
 {
 	napi_throw(env, error_of(env, err));
+	return NULL;
+}
+
+/* Of a system call for memory, which knows nothing of the device. */
+static napi_value throw_errno(napi_env env, int err)
+{
+	napi_throw(env, error_with(env, err, strerror(err)));
 	return NULL;
 }
 
@@ -261,16 +274,16 @@ static napi_value map(napi_env env, napi_callback_info info)
 	size = (size_t)number_from(env, args[1]);
 	err = grow(fd, size);
 	if (err)
-		return throw(env, err);
+		return throw_errno(env, err);
 	mapping = malloc(sizeof(*mapping));
 	if (!mapping)
-		return throw(env, ENOMEM);
+		return throw_errno(env, ENOMEM);
 	mapping->size = size;
 	mapping->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mapping->memory == MAP_FAILED) {
 		err = errno;
 		free(mapping);
-		return throw(env, err);
+		return throw_errno(env, err);
 	}
 	atomic_init(&mapping->users, 1);
 	if (create_buffer(env, mapping, &value) != napi_ok) {
@@ -303,11 +316,11 @@ static napi_value memfd(napi_env env, napi_callback_info info)
 	arguments(env, info, args);
 	fd = memfd_create("memwait", MFD_CLOEXEC);
 	if (fd < 0)
-		return throw(env, errno);
+		return throw_errno(env, errno);
 	if (ftruncate(fd, (off_t)number_from(env, args[0]))) {
 		err = errno;
 		close(fd);
-		return throw(env, err);
+		return throw_errno(env, err);
 	}
 	return number(env, fd);
 }
