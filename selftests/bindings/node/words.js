@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Atomics.wait, waitAsync and notify: what ECMAScript's specification says, step by step.
-const { assert, buffer, file, memwait, test, worker, until } = require('./harness');
+const { assert, buffer, file, memwait, place, test, worker, until } = require('./harness');
 const { Atomics, wait, waitAsync, notify } = memwait;
 const fs = require('fs');
+const path = require('path');
 const vm = require('vm');
 
 const poison = { valueOf() { throw new Error('evaluated'); } };
@@ -60,6 +61,24 @@ test('the functions are as the engine\'s', () => {
 	}
 	assert.strictEqual(Object.prototype.toString.call(Atomics), '[object Atomics]');
 	assert.strictEqual(Atomics.load, globalThis.Atomics.load);
+});
+
+test('index.d.ts has what there is', () => {
+	const types = fs.readFileSync(path.join(path.dirname(place), 'index.d.ts'), 'utf8');
+	const namesOf = (text, pattern) => [...new Set([...text.matchAll(pattern)].map(([, name]) => name))].sort();
+	assert.deepStrictEqual(namesOf(types, /^export (?:function|const|class) (\w+)/gm), Object.keys(memwait).sort());
+	const classes = [...types.matchAll(/^(?:export|declare) class (\w+)[^]*?^}/gm)];
+	assert.strictEqual(classes.length, 5);
+	for (const [text, name] of classes) {
+		const Class = memwait[name] ?? Object.getPrototypeOf(memwait.Mutex);
+		const own = (object, ...without) => {
+			return Object.getOwnPropertyNames(object).filter((key) => !without.includes(key)).sort();
+		};
+		assert.deepStrictEqual(namesOf(text, /^\tstatic (?:readonly )?(\w+)/gm),
+				       own(Class, 'length', 'name', 'prototype'));
+		assert.deepStrictEqual(namesOf(text, /^\t(?!static |constructor)(?:readonly )?(\w+)/gm),
+				       own(Class.prototype, 'constructor'));
+	}
 });
 
 test('what is no shared Int32Array or BigInt64Array', () => {
