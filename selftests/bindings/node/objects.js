@@ -65,6 +65,33 @@ test('objects: bad input', async () => {
 	}
 });
 
+test('objects: a method of another class', async () => {
+	const objects = [new Mutex(buffer), new Condition(buffer, 64), new Semaphore(buffer, 128),
+			 Channel.init(buffer, 192, 4, 2)];
+	const methods = [[Mutex, 'tryLock', 'lockSync', 'unlock'], [Condition, 'notify', 'notifyAll'],
+			 [Semaphore, 'tryAcquire', 'acquireSync', 'release'],
+			 [Channel, 'tryRecv', 'recvSync', 'close']];
+	for (const object of objects) {
+		for (const [Class, ...names] of methods.filter(([Class]) => Class !== object.constructor)) {
+			for (const name of names)
+				assert.throws(() => Class.prototype[name].call(object), TypeError);
+		}
+	}
+	const [mutex, condition, semaphore, channel] = objects;
+	await assert.rejects(Mutex.prototype.lock.call(semaphore), TypeError);
+	await assert.rejects(Semaphore.prototype.acquire.call(mutex), TypeError);
+	await assert.rejects(Channel.prototype.recv.call(condition), TypeError);
+	assert.throws(() => condition.waitSync(Object.setPrototypeOf(semaphore, Mutex.prototype)), TypeError);
+	const get = (Class, name, object) => Reflect.get(Class.prototype, name, object);
+	assert.throws(() => get(Semaphore, 'value', channel), TypeError);
+	assert.throws(() => get(Channel, 'length', mutex), TypeError);
+	const Base = Object.getPrototypeOf(Mutex);
+	for (const kind of [-1, 4, 2 ** 31, NaN])
+		assert.throws(() => new Base(kind, buffer, 0), { code: 'EINVAL' });
+	// None of them has done anything.
+	assert.deepStrictEqual(new Uint8Array(buffer, 0, 192), new Uint8Array(192));
+});
+
 test('map: more than a buffer can have', () => {
 	const large = `${file}-large`;
 	try {

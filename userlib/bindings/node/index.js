@@ -411,7 +411,7 @@ class Semaphore extends SharedObject {
 	}
 
 	get value() {
-		return native.count(nativeOf(this));
+		return native.semValue(nativeOf(this));
 	}
 }
 
@@ -488,7 +488,7 @@ class Channel extends SharedObject {
 	}
 
 	get length() {
-		return native.count(nativeOf(this));
+		return native.channelLength(nativeOf(this));
 	}
 }
 

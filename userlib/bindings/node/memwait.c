@@ -835,6 +835,32 @@ static void object_ends(napi_env env, void *data, void *hint)
 	free(data);
 }
 
+/* Of this kind, or NULL with an exception: methods may be called with any object as this. */
+static struct object *object_from(napi_env env, napi_value value, enum kind kind)
+{
+	struct object *object = external_from(env, value);
+
+	if (object && object->kind == kind)
+		return object;
+	napi_throw_type_error(env, NULL, "not an object of this class");
+	return NULL;
+}
+
+static enum kind kind_of(enum call call)
+{
+	switch (call) {
+	case CALL_WAIT:
+		return KIND_COND;
+	case CALL_ACQUIRE:
+		return KIND_SEM;
+	case CALL_SEND:
+	case CALL_RECV:
+		return KIND_CHANNEL;
+	default:
+		return KIND_MUTEX;
+	}
+}
+
 /* (view of the memory from the object on, kind, or more for init): an object */
 static napi_value object(napi_env env, napi_callback_info info)
 {
@@ -849,9 +875,14 @@ static napi_value object(napi_env env, napi_callback_info info)
 	size_t length = 0, size;
 	void *data = NULL;
 	enum kind kind;
+	double n;
 
 	arguments(env, info, args);
-	kind = (enum kind)number_from(env, args[1]);
+	/* A program can get at the base class, and call that with any number. */
+	n = number_from(env, args[1]);
+	if (!(n >= 0 && n <= KIND_CHANNEL))
+		return throw(env, EINVAL);
+	kind = (enum kind)n;
 	size = kind == KIND_CHANNEL ? memwait_channel_size(1, 1) : sizes[kind];
 	napi_get_typedarray_info(env, args[0], &type, &length, &data, NULL, NULL);
 	if (length < size || (uintptr_t)data % 8) {
@@ -916,7 +947,9 @@ static napi_value item_size(napi_env env, napi_callback_info info)
 	size_t capacity;
 
 	arguments(env, info, args);
-	object = external_from(env, args[0]);
+	object = object_from(env, args[0], KIND_CHANNEL);
+	if (!object)
+		return NULL;
 	object->item_size = memwait_channel_item_size(object->memory);
 	capacity = memwait_channel_capacity(object->memory);
 	if (!object->item_size)
@@ -991,19 +1024,24 @@ static napi_value wait_object(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct state *state = arguments(env, info, args);
-	struct object *object = external_from(env, args[1]), *mutex;
+	enum call call = (enum call)number_from(env, args[0]);
+	struct object *object = object_from(env, args[1], kind_of(call)), *mutex = NULL;
 	napi_valuetype type = napi_undefined;
-	struct wait *wait = calloc(1, sizeof(*wait));
+	struct wait *wait;
 	bool with_handle = false;
 
+	if (object && call == CALL_WAIT)
+		mutex = object_from(env, args[3], KIND_MUTEX);
+	if (!object || (call == CALL_WAIT && !mutex))
+		return NULL;
+	wait = calloc(1, sizeof(*wait));
 	if (!wait)
 		return throw(env, ENOMEM);
 	wait->state = state;
 	wait->users = 1;
-	wait->call = (enum call)number_from(env, args[0]);
+	wait->call = call;
 	wait->object = object->memory;
-	if (wait->call == CALL_WAIT) {
-		mutex = external_from(env, args[3]);
+	if (mutex) {
 		wait->mutex = mutex->memory;
 	} else if (has_item(wait->call) && !take_item(env, wait, object, args[3])) {
 		wait_put(wait);
@@ -1019,15 +1057,20 @@ static napi_value wait_object(napi_env env, napi_callback_info info)
 static napi_value try_object(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	struct wait *wait = calloc(1, sizeof(*wait));
+	struct state *state = arguments(env, info, args);
+	enum call call = (enum call)number_from(env, args[0]);
+	struct object *object = object_from(env, args[1], kind_of(call));
+	struct wait *wait;
 
+	if (!object)
+		return NULL;
+	wait = calloc(1, sizeof(*wait));
 	if (!wait)
 		return throw(env, ENOMEM);
-	wait->state = arguments(env, info, args);
+	wait->state = state;
 	wait->users = 1;
-	wait->call = (enum call)number_from(env, args[0]);
-	object = external_from(env, args[1]);
+	wait->call = call;
+	wait->object = object->memory;
 	if (has_item(wait->call) && !take_item(env, wait, object, args[2])) {
 		wait_put(wait);
 		return NULL;
@@ -1077,21 +1120,21 @@ static napi_value result_of(napi_env env, int err)
 	return err ? throw(env, err) : undefined(env);
 }
 
-#define ACTION(name, call)							\
+#define ACTION(name, kind, call)						\
 	static napi_value name(napi_env env, napi_callback_info info)		\
 	{									\
 		napi_value args[MOST_ARGUMENTS];				\
 		struct object *object;						\
 										\
 		arguments(env, info, args);					\
-		object = external_from(env, args[0]);				\
-		return result_of(env, call(object->memory));			\
+		object = object_from(env, args[0], kind);			\
+		return object ? result_of(env, call(object->memory)) : NULL;	\
 	}
 
-ACTION(unlock, memwait_mutex_unlock)
-ACTION(consistent, memwait_mutex_consistent)
-ACTION(post, memwait_sem_post)
-ACTION(close_channel, memwait_channel_close)
+ACTION(unlock, KIND_MUTEX, memwait_mutex_unlock)
+ACTION(consistent, KIND_MUTEX, memwait_mutex_consistent)
+ACTION(post, KIND_SEM, memwait_sem_post)
+ACTION(close_channel, KIND_CHANNEL, memwait_channel_close)
 
 /* (object, count) */
 static napi_value signal_cond(napi_env env, napi_callback_info info)
@@ -1100,7 +1143,9 @@ static napi_value signal_cond(napi_env env, napi_callback_info info)
 	struct object *object;
 
 	arguments(env, info, args);
-	object = external_from(env, args[0]);
+	object = object_from(env, args[0], KIND_COND);
+	if (!object)
+		return NULL;
 	return result_of(env, memwait_cond_notify(object->memory, count_from(env, args[1])));
 }
 
@@ -1129,17 +1174,28 @@ static napi_value destroy(napi_env env, napi_callback_info info)
 	return result_of(env, err);
 }
 
-/* (object): the value of a semaphore, the items in a channel */
-static napi_value count(napi_env env, napi_callback_info info)
+/* (object): the items in a channel */
+static napi_value channel_length(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_CHANNEL);
+	return object ? number(env, (double)memwait_channel_length(object->memory)) : NULL;
+}
+
+/* (object): the value of a semaphore */
+static napi_value sem_value(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
 	int value = 0, err;
 
 	arguments(env, info, args);
-	object = external_from(env, args[0]);
-	if (object->kind == KIND_CHANNEL)
-		return number(env, (double)memwait_channel_length(object->memory));
+	object = object_from(env, args[0], KIND_SEM);
+	if (!object)
+		return NULL;
 	err = memwait_sem_getvalue(object->memory, &value);
 	return err ? throw(env, err) : number(env, value);
 }
@@ -1213,7 +1269,8 @@ NAPI_MODULE_INIT()
 		{ "close", close_channel },
 		{ "signal", signal_cond },
 		{ "destroy", destroy },
-		{ "count", count },
+		{ "channelLength", channel_length },
+		{ "semValue", sem_value },
 		{ "available", available },
 	};
 	struct state *state = calloc(1, sizeof(*state));
