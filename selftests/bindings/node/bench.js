@@ -1,67 +1,81 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// What the package's calls cost, in ns: node bench.js [ROUNDS]. The best of five; the engine's own beside it.
+/*
+ * What JavaScript needs for a lock and an unlock, and for an awaited wake-up: see selftests/bench/bindings.
+ * run(0) only checks that each contender counts right.
+ */
 const memwait = require(process.env.MEMWAIT_NODE || 'memwait');
-const rounds = Number(process.argv[2] ?? 20000);
 
 const buffer = memwait.map(memwait.memfd(4096), 4096);
-const view = new Int32Array(buffer, 0, 8), own = new Int32Array(new SharedArrayBuffer(64));
-const mutex = memwait.Mutex.init(buffer, 64);
+const view = new Int32Array(buffer, 64, 1), own = new Int32Array(new SharedArrayBuffer(4));
+const mutex = memwait.Mutex.init(buffer, 0);
 
-async function measure(name, run)
+function lockSync(times)
 {
-	let best = Infinity;
-	for (let i = 0; i < 5; i++) {
-		const start = process.hrtime.bigint();
-		await run(rounds);
-		best = Math.min(best, Number(process.hrtime.bigint() - start) / rounds);
+	let count = 0;
+	for (let i = 0; i < times; i++) {
+		mutex.lockSync();
+		count++;
+		mutex.unlock();
 	}
-	console.log(`${name}: ${best.toFixed(0)} ns`);
+	return count;
 }
 
-async function wakeUps(atomics, view, n)
+async function lock(times)
 {
-	for (let i = 0; i < n; i++) {
+	let count = 0;
+	for (let i = 0; i < times; i++) {
+		await mutex.lock();
+		count++;
+		mutex.unlock();
+	}
+	return count;
+}
+
+async function wake(atomics, view, times)
+{
+	let count = 0;
+	for (let i = 0; i < times; i++) {
 		const { value } = atomics.waitAsync(view, 0, 0);
-		atomics.notify(view, 0);
-		await value;
+		atomics.notify(view, 0, 1);
+		count += await value === 'ok';
+	}
+	return count;
+}
+
+async function work(name, rounds, times, contenders)
+{
+	console.log(`#  RUN           bench.${name}`);
+	const figures = contenders.map(() => []);
+	// The first round warms up.
+	for (let round = 0; round <= rounds; round++) {
+		for (const [i, [contender, run]] of contenders.entries()) {
+			const start = process.hrtime.bigint();
+			const count = await run(times);
+			figures[i].push(Number(process.hrtime.bigint() - start) / times);
+			if (count !== times)
+				throw new Error(`${name}: ${contender} has counted ${count} of ${times}`);
+		}
+	}
+	for (const [i, [contender]] of contenders.entries()) {
+		if (rounds)
+			console.log(['# bench', contender, 'ns',
+				     ...figures[i].slice(1).map((ns) => ns.toPrecision(4))].join('\t'));
 	}
 }
 
-async function main()
+async function run(rounds)
 {
-	await measure('an awaited setImmediate()', async (n) => {
-		for (let i = 0; i < n; i++)
-			await new Promise((resolve) => setImmediate(resolve));
-	});
-	await measure('tryLock(), unlock()', (n) => {
-		for (let i = 0; i < n; i++) {
-			mutex.tryLock();
-			mutex.unlock();
-		}
-	});
-	await measure('lockSync(), unlock()', (n) => {
-		for (let i = 0; i < n; i++) {
-			mutex.lockSync();
-			mutex.unlock();
-		}
-	});
-	await measure('await lock(), unlock()', async (n) => {
-		for (let i = 0; i < n; i++) {
-			await mutex.lock();
-			mutex.unlock();
-		}
-	});
-	await measure('wait() that is not equal', (n) => {
-		for (let i = 0; i < n; i++)
-			memwait.wait(view, 0, 1);
-	});
-	await measure('notify() of nobody', (n) => {
-		for (let i = 0; i < n; i++)
-			memwait.notify(view, 0);
-	});
-	await measure('waitAsync(), notify(), await', (n) => wakeUps(memwait.Atomics, view, n));
-	await measure('the engine\'s', (n) => wakeUps(Atomics, own, n));
+	await work('binding_lock', rounds, rounds ? 20000 : 100, [
+		['Node', lockSync],
+		['Node await', lock],
+	]);
+	await work('binding_wake', rounds, rounds ? 5000 : 50, [
+		['V8', (times) => wake(Atomics, own, times)],
+		['Node await', (times) => wake(memwait.Atomics, view, times)],
+	]);
 }
 
-main();
+module.exports = run;
+if (require.main === module)
+	run(Number(process.env.MEMWAIT_BENCH_ROUNDS ?? 0));
