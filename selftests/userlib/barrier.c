@@ -185,7 +185,7 @@ USERLIB_TEST(L3_cancel_races_with_the_last_arrival)
 	struct runner last;
 	int round, ret, alone = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		memset(shared, 0, sizeof(*shared));
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
@@ -231,7 +231,7 @@ USERLIB_TEST(L8_the_serial_thread_may_destroy_it_at_once)
 	struct runner runners[3];
 	int round, i;
 
-	for (round = 0; round < ROUNDS / 4; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 4); round++) {
 		ASSERT_EQ(0, memwait_barrier_init(&shared->barrier, 0, 3));
 		for (i = 0; i < 3; i++)
 			runner_start(&runners[i], meet_and_destroy, shared);
@@ -320,7 +320,7 @@ USERLIB_TEST(R18_operations_alone_meet)
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
 	for (i = 0; i < 3; i++)
 		memwait_op_init(&counted[i].op, self->loop, count_call, &counted[i]);
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		int first = round % 3, second = (round + 1) % 3, last = (round + 2) % 3;
 
 		for (i = 0; i < 3; i++)
@@ -406,7 +406,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 	struct runner canceller;
 
 	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
 		runner_race(&canceller, memwait_op_cancel, &counted.op);
@@ -444,7 +444,7 @@ USERLIB_TEST(L3_a_deadline_races_with_the_last_arrival)
 	struct runner runner;
 
 	ASSERT_EQ(0, memwait_barrier_init(timed.barrier, 0, 2));
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		counted.calls = 0;
 		timed.time = in_time(CLOCK_MONOTONIC, 0);
 		timed.time.tv_nsec += 1000 * (50 + round % 300);

@@ -103,7 +103,7 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 	struct item item, got;
 
 	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	for (round = 0; round < ROUNDS || !taken_back; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
 		counted.calls = 0;
 		make(&item, &before, 1);
 		ASSERT_EQ(0, memwait_channel_send(channel, &item));

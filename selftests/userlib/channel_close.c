@@ -44,7 +44,7 @@ USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 	struct runner sending[2], receiving[2];
 	int round, i;
 
-	for (round = 0; round < ROUNDS / 8; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 8); round++) {
 		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 1 + round % 4));
 		memset(receivers, 0, sizeof(receivers));
 		memset(senders, 0, sizeof(senders));
@@ -187,7 +187,7 @@ USERLIB_TEST(R1_close_races_with_operations_and_threads)
 	struct sender senders[2];
 	int round, i, err;
 
-	for (round = 0; round < ROUNDS / 8; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 8); round++) {
 		ASSERT_EQ(0, memwait_channel_init(closing.channel, 0, sizeof(struct item),
 						  1 + round % 4));
 		memset(receivers, 0, sizeof(receivers));

@@ -148,7 +148,7 @@ static void race_with_giving(struct __test_metadata *_metadata, const struct obj
 	struct runner closer;
 	int round, got;
 
-	for (round = 0; round < RACES; round++) {
+	for (round = 0; more_rounds(round, RACES); round++) {
 		ASSERT_EQ(0, way->make(object, kind->kind));
 		loop = new_loop();
 		first = counted_by(&first, loop);

@@ -166,7 +166,7 @@ USERLIB_TEST(R12_a_signal_is_not_stolen)
 	int round, i;
 
 	monitor_init(monitor, 0);
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		monitor->waiting = 0;
 		monitor->n_order = 0;
 		monitor->tickets = 0;
@@ -358,7 +358,7 @@ USERLIB_TEST(L8_destroy_right_after_broadcast)
 	struct runner runners[3];
 	int round, i;
 
-	for (round = 0; round < ROUNDS / 4; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 4); round++) {
 		monitor_init(monitor, 0);
 		for (i = 0; i < 3; i++)
 			runner_start(&runners[i], take_ticket, monitor);

@@ -58,7 +58,7 @@ USERLIB_TEST(R17_broadcast_without_the_mutex_wakes_all_in_the_end)
 	int round, i;
 
 	monitor_init(monitor, 0);
-	for (round = 0; round < ROUNDS / 10; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 10); round++) {
 		for (i = 0; i < 6; i++)
 			runner_start(&runners[i], take_ticket, monitor);
 		if (round % 2)

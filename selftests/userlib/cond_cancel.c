@@ -58,7 +58,7 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 	struct runner signaller;
 	int round, taken_back = 0, called = 0;
 
-	for (round = 0; round < ROUNDS || !taken_back; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
 		monitor_init(monitor, round % 2 ? MEMWAIT_MUTEX_FAIR : 0);
 		first = (struct standing){ .monitor = monitor, .number = 1 };
 		behind = (struct standing){ .monitor = monitor, .number = 2 };
@@ -108,7 +108,7 @@ USERLIB_TEST(L5_cancellation_races_with_signal)
 	struct runner cancelled, behind, signaller;
 	int round, were_cancelled = 0;
 
-	for (round = 0; round < ROUNDS || !were_cancelled; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !were_cancelled; round++) {
 		monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK |
 			     (round % 2 ? MEMWAIT_MUTEX_FAIR : 0));
 		runner_start(&cancelled, wait_to_be_cancelled, monitor);

@@ -322,7 +322,7 @@ USERLIB_TEST(L8_the_first_that_comes_back_unmaps_it)
 	struct runner waiters[2];
 	int round, i;
 
-	for (round = 0; round < (getenv("MEMWAIT_LOADS") ? 50 : 500); round++) {
+	for (round = 0; more_rounds(round, getenv("MEMWAIT_LOADS") ? 50 : 500); round++) {
 		struct last_use use = { .board = shared_page(4096) };
 
 		ASSERT_NE(NULL, use.board);

@@ -272,7 +272,7 @@ USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 	struct runner canceller, behind;
 	int round, ret, called = 0;
 
-	for (round = 0; round < ROUNDS || called == round; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || called == round; round++) {
 		memset(&race.counted, 0, sizeof(race.counted));
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&race.counted, self->loop, race.word));
 		runner_start(&behind, wait_on_word, race.word);

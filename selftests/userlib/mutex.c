@@ -510,7 +510,7 @@ USERLIB_TEST(R12_fair_is_first_in_first_out_for_threads_and_operations)
 
 struct meeting {
 	memwait_mutex_t mutex;
-	int begun, ended;	/* rounds */
+	int begun, ended;	/* rounds; INT_MAX: there are no more */
 };
 
 static int lock_in_each_round(void *arg)
@@ -518,16 +518,17 @@ static int lock_in_each_round(void *arg)
 	struct meeting *meeting = arg;
 	int round, looks;
 
-	for (round = 1; round <= 20 * ROUNDS; round++) {
+	for (round = 1;; round++) {
 		/* Without a yield at first: it is to come to the mutex while that is locked. */
 		for (looks = 0; __atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) < round; looks++)
 			if (looks > 1000)
 				sched_yield();
+		if (__atomic_load_n(&meeting->begun, __ATOMIC_ACQUIRE) == INT_MAX)
+			return 0;
 		if (lock_and_unlock(&meeting->mutex))
 			return -1;
 		__atomic_store_n(&meeting->ended, round, __ATOMIC_RELEASE);
 	}
-	return 0;
 }
 
 /* There is nobody else who could wake it later. */
@@ -543,7 +544,7 @@ USERLIB_TEST(R1_a_waiter_that_is_about_to_sleep_is_not_forgotten)
 		memset(meeting, 0, sizeof(*meeting));
 		ASSERT_EQ(0, memwait_mutex_init(&meeting->mutex, fair));
 		runner_start(&runner, lock_in_each_round, meeting);
-		for (round = 1; round <= 20 * ROUNDS; round++) {
+		for (round = 1; more_rounds(round, 20 * ROUNDS); round++) {
 			ASSERT_EQ(0, memwait_mutex_lock(&meeting->mutex));
 			__atomic_store_n(&meeting->begun, round, __ATOMIC_RELEASE);
 			for (delay = round % 1000; delay; delay--)
@@ -552,6 +553,7 @@ USERLIB_TEST(R1_a_waiter_that_is_about_to_sleep_is_not_forgotten)
 			while (__atomic_load_n(&meeting->ended, __ATOMIC_ACQUIRE) < round)
 				sched_yield();
 		}
+		__atomic_store_n(&meeting->begun, INT_MAX, __ATOMIC_RELEASE);
 		ASSERT_EQ(0, runner_join(&runner));
 	}
 }

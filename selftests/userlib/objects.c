@@ -350,7 +350,7 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 	struct runner giver;
 	int round, taken_back = 0;
 
-	for (round = 0; round < ROUNDS || !taken_back; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
@@ -389,7 +389,7 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 	int round, ret, taken_back = 0;
 	struct runner canceller;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
@@ -427,7 +427,7 @@ OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
 	struct runner giver;
 	struct timespec time;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		time = soon_after(round);
 		counted.calls = 0;

@@ -241,7 +241,7 @@ USERLIB_TEST(L9_no_stop_by_a_handler_is_missed)
 	sigaction(SIGUSR1, &action, NULL);
 	waiting_init(&waiting, self->loop);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		start(&waiting);
 		linger(round);
 		ASSERT_EQ(0, pthread_kill(waiting.runner.thread, SIGUSR1));
@@ -478,7 +478,7 @@ USERLIB_TEST(L9_two_threads_wait_and_one_runs)
 	struct runner runner;
 	int round;
 
-	for (round = 0; round < ROUNDS / 4; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 4); round++) {
 		waiting_init(&waiting, self->loop);
 		waiting_init(&second, self->loop);
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &waiting.op));

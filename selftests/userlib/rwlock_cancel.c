@@ -10,7 +10,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 	struct runner unlocker, behind;
 	int round, held, wanted, ret, taken_back = 0;
 
-	for (round = 0; round < ROUNDS || !taken_back; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
 		memset(shared, 0, sizeof(*shared));
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
@@ -136,7 +136,7 @@ USERLIB_TEST(L3_a_deadline_races_with_unlock)
 	struct runner runner, behind;
 	int round, ret, timed_out = 0;
 
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; more_rounds(round, ROUNDS); round++) {
 		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[round / 6 % ARRAY_SIZE(kinds)]));
 		ret = round % 3 ? memwait_rwlock_wrlock(lock) : memwait_rwlock_rdlock(lock);
 		ASSERT_EQ(0, ret);

@@ -186,7 +186,7 @@ USERLIB_TEST(L5_cancellation_races_with_post)
 	struct runner cancelled, behind, poster;
 	int round, were_cancelled = 0;
 
-	for (round = 0; round < ROUNDS || !were_cancelled; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !were_cancelled; round++) {
 		memset(shared, 0, sizeof(*shared));
 		runner_start(&cancelled, memwait_sem_wait, &shared->sem);
 		await_waiters(self->fd, &shared->sem, U32_SIZE, 1);

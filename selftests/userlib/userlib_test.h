@@ -103,6 +103,21 @@ static inline int pin(int priority)
 	return bind_to(0) || sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 
+#define RACE_MS		10000
+
+/*
+ * Whether a race goes on: for so many rounds, or until its time is over. Where others use the
+ * processors a round may take a hundred times longer. Rounds begin with 0, or 1.
+ */
+static inline bool more_rounds(int round, int most)
+{
+	static uint64_t end;
+
+	if (round <= 1)
+		end = in_ms(RACE_MS);
+	return round < most && now_ns(CLOCK_MONOTONIC) < end;
+}
+
 /* A signal handler. */
 static inline void nothing(int signal)
 {

@@ -63,7 +63,7 @@ USERLIB_TEST(R1_it_waits_for_threads_and_processes)
 	int round, ret, i;
 	pid_t child = -1;
 
-	for (round = 1; round <= ROUNDS / 4; round++) {
+	for (round = 1; more_rounds(round, ROUNDS / 4); round++) {
 		ASSERT_EQ(0, memwait_waitgroup_add(&shared->group, 3));
 		for (i = 0; i < 3; i++) {
 			parts[i] = (struct part){ shared, i };
@@ -212,7 +212,7 @@ USERLIB_TEST(R1_a_count_that_rises_at_once_holds_nobody_back)
 	int round, i;
 
 	ASSERT_EQ(0, memwait_waitgroup_init(group, 0, 1));
-	for (round = 0; round < ROUNDS / 2; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 2); round++) {
 		counted.calls = 0;
 		for (i = 0; i < 2; i++)
 			runner_start(&runners[i], memwait_waitgroup_wait, group);

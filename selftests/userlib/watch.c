@@ -368,7 +368,7 @@ USERLIB_TEST(L3_cancel_leaves_nothing_behind_when_signals_come)
 	int round, i;
 
 	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
-	for (round = 0; round < ROUNDS / 10; round++) {
+	for (round = 0; more_rounds(round, ROUNDS / 10); round++) {
 		memset(watchers, 0, MANY * sizeof(*watchers));
 		for (i = 0; i < MANY; i++) {
 			ASSERT_EQ(MEMWAIT_PENDING, watch(&watchers[i], self->loop, &words[i]));
@@ -817,13 +817,15 @@ USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
 	struct crowd crowd = { .word = self->shared };
 	struct watcher watcher = { 0 };
 	struct runner dispatchers[2], notifier;
+	uint64_t end = in_ms(RACE_MS);
 	int i, idle = 0;
 
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, crowd.word));
 	for (i = 0; i < 2; i++)
 		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
 	runner_start(&notifier, notify_until_over, &crowd);
-	while (__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) < 10 * ROUNDS)
+	while (__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) < 10 * ROUNDS &&
+	       now_ns(CLOCK_MONOTONIC) < end)
 		idle += !memwait_op_pending(&watcher.op);
 	EXPECT_EQ(0, idle);
 	__atomic_store_n(&crowd.over, 1, __ATOMIC_RELEASE);
@@ -860,7 +862,7 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&steady, self->loop, word));
 	for (i = 0; i < 2; i++)
 		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
-	for (round = 0; round < ROUNDS || !ran; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || !ran; round++) {
 		memwait_op_init(&watcher.op, self->loop, watched, &watcher);
 		ASSERT_EQ(MEMWAIT_PENDING,
 			  memwait_watch32(word, (uint32_t)*word, NULL, 0, &watcher.op));
