@@ -174,7 +174,7 @@ LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
 	after = read_number(CGROUP "/memory.current");
 	EXPECT_EQ(left, mw_waiters(self->fd, self->word, U32));
 	TH_LOG("%ld bytes for each that is left", (after - before) / left);
-	/* With what the context keeps to use again, and the pages that the processor charges ahead. */
+	/* With what the context keeps to use again, and the pages that are charged ahead. */
 	EXPECT_GT(before + left * 450L + (256 << 10), after);
 	close(self->fd);
 	self->fd = memwait_open(O_NONBLOCK);
