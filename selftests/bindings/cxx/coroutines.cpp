@@ -703,8 +703,8 @@ static void forked()
 }
 
 /*
- * What waits at fork() is destroyed in the child, before its loop or after it: neither the mutex that
- * the parent has locked meanwhile nor what wakes its coroutine is touched.
+ * What waits at fork() is destroyed in the child, before its loop or after it: neither the mutex
+ * that the parent has locked meanwhile nor what wakes its coroutine is touched.
  */
 static void forked_in_condition()
 {
@@ -730,11 +730,16 @@ static void forked_in_condition()
 			if (loop_first)
 				loop.reset();
 			task.reset();
+			auto wait = [&]() -> memwait::task<> {
+				const auto not_ours = std::errc::operation_not_permitted;
+				std::atomic<int> word{ 0 };
+
+				CHECK_ERROR(not_ours,
+					    (void)co_await data.mutex.lock_async(*loop));
+				CHECK_ERROR(not_ours, co_await memwait::wait_async(*loop, word, 0));
+			};
 			if (!loop_first)
-				CHECK_ERROR(std::errc::operation_not_permitted,
-					    [&]() -> memwait::task<> {
-						co_await data.mutex.lock_async(*loop);
-					    }().get());
+				wait().get();
 			other.reset();
 			loop.reset();
 			CHECK(!data.mutex.try_lock());
@@ -904,8 +909,8 @@ static void watch_leaves_first()
 	auto at_end = [&](void *) { woken = memwait::notify_one(word); };
 
 	{
-		memwait::watch watch(loop, word, 0,
-				     [last = std::shared_ptr<void>(&word, at_end)](unsigned int) {});
+		auto nothing_else = [last = std::shared_ptr<void>(&word, at_end)](unsigned int) {};
+		memwait::watch watch(loop, word, 0, std::move(nothing_else));
 		CHECK(loop.pending() == 1);
 	}
 	CHECK(woken == 0);

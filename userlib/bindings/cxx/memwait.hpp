@@ -471,24 +471,28 @@ public:
 private:
 	friend class detail::operation;
 
-	int link(detail::operation &operation)
+	/* Returns false if the loop is closed. */
+	bool link(detail::operation &operation)
 	{
 		std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
 
-		/* A child has the lock of a thread that it lacks, and a list that nothing leaves. */
+		/*
+		 * A child has the lock of a thread that it lacks, and a list that nothing leaves.
+		 * No operation begins to wait there, so it need not be in the list.
+		 */
 		if ((!guard || first_) && getpid() != process_)
-			return loop_ ? EPERM : ECANCELED;
+			return loop_;
 		if (!guard)
 			guard.lock();
 		if (!loop_)
-			return ECANCELED;
+			return false;
 		operation.next_ = first_;
 		operation.previous_ = nullptr;
 		if (first_)
 			first_->previous_ = &operation;
 		first_ = &operation;
 		operation.is_waiting_ = true;
-		return 0;
+		return true;
 	}
 
 	void unlink(detail::operation &operation)
@@ -523,13 +527,12 @@ int operation::begin(Call call)
 	int err;
 
 	/* Before it begins, as afterwards it may end at any time. */
-	err = loop_.link(*this);
-	if (err)
-		return err;
+	if (!loop_.link(*this))
+		return ECANCELED;
 	err = -memwait_op_init(&op_, loop_.native_handle(), call_back, this);
 	if (!err)
 		err = call(&op_);
-	if (err != EINPROGRESS)
+	if (err != EINPROGRESS && is_waiting_)
 		loop_.unlink(*this);
 	return err;
 }
