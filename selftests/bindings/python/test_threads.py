@@ -113,7 +113,7 @@ class Waits(unittest.TestCase):
                 signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
             def run():
-                signal.alarm(20)
+                signal.alarm(300)
                 Thread(interrupt)
                 interrupted(semaphore.acquire)
 
@@ -130,10 +130,12 @@ class Waits(unittest.TestCase):
             event.set()
             event.clear()
             self.assertIs(thread.end(), True)
-            thread = Thread(event.wait, 0.3)
-            until(lambda: word.waiters() == 1)
-            word.notify()
-            self.assertIs(thread.end(), False)
+            notified = 0
+            while not notified:         # before its time is over
+                thread = Thread(event.wait, 0.3)
+                until(lambda: word.waiters() == 1 or not thread.is_alive())
+                notified = word.notify()
+                self.assertIs(thread.end(), False)
             # Of a process that has died before it could wake them.
             thread = Thread(event.wait)
             until(lambda: word.waiters() == 1)
