@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Threads: blocking waits, and their ends.
-const { assert, buffer, memwait, sleepers, test, until, worker } = require('./harness');
+const { assert, buffer, file, memwait, sleepers, test, until, worker } = require('./harness');
 const { Mutex, Condition, Semaphore, Channel, wait, waitAsync, notify } = memwait;
+const { spawnSync } = require('child_process');
+const fs = require('fs');
+const path = require('path');
 
 const view = new Int32Array(buffer);
 
@@ -144,6 +147,18 @@ test('terminate: what comes for a busy thread goes on', async () => {
 	assert.strictEqual(await second.value, 'ok');
 	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
 	channel.destroy();
+});
+
+test('terminate: what comes in that moment is given back', () => {
+	const late = `${file}-late`;
+	fs.writeFileSync(late, Buffer.alloc(4096));
+	const { stdout, stderr, status } = spawnSync(process.execPath, [path.join(__dirname, 'late.js')], {
+		encoding: 'utf8', timeout: 55000,
+		env: { ...process.env, MEMWAIT_LATE: late, LD_PRELOAD: path.join(__dirname, 'late.so') },
+	});
+	console.log(stdout.replace(/^/gm, '# '));
+	assert.strictEqual(stderr, '');
+	assert.strictEqual(status, 0);
 });
 
 test('process.exit() of a worker', async () => {

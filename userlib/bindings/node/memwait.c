@@ -411,22 +411,26 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 }
 
 /*
- * What came for a promise that JavaScript will not see settled goes to the next one. A death is
- * left for the end of this thread to tell.
+ * What came for a wait whose end JavaScript will not see goes to the next one. A death is left for
+ * the end of this thread to tell.
  */
 static void give_back(const struct wait *wait)
 {
 	int ret;
 
+	if (wait->call == CALL_WAIT) {
+		if (!wait->result || wait->result == EOWNERDEAD)
+			memwait_cond_signal(wait->object);
+		/* Also when its time was over the mutex is locked. */
+		if (!wait->result || wait->result == ETIMEDOUT)
+			memwait_mutex_unlock(wait->mutex);
+		return;
+	}
 	if (wait->result)
 		return;
 	switch (wait->call) {
 	case CALL_LOCK:
 		memwait_mutex_unlock(wait->object);
-		break;
-	case CALL_WAIT:
-		memwait_cond_signal(wait->object);
-		memwait_mutex_unlock(wait->mutex);
 		break;
 	case CALL_ACQUIRE:
 		memwait_sem_post(wait->object);
@@ -439,6 +443,7 @@ static void give_back(const struct wait *wait)
 	case CALL_WORD:
 		memwait_notify(wait->object, 1, 0);
 		break;
+	case CALL_WAIT:
 	case CALL_SEND:
 		break;
 	}
@@ -647,6 +652,9 @@ static napi_value finish(napi_env env, struct wait *wait)
 
 	if (failed)
 		napi_throw(env, value);
+	/* The thread is to end, so there is no item for JavaScript. */
+	if (!value)
+		give_back(wait);
 	wait_put(wait);
 	return failed ? NULL : value;
 }
@@ -676,7 +684,7 @@ static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, b
 	return pair;
 }
 
-/* Sleeps until the wait has ended. False: the thread is to end; nothing was consumed. */
+/* Sleeps until the wait has ended. False: the thread is to end; nothing is consumed. */
 static bool sleep_for(struct state *state, struct wait *wait)
 {
 	struct epoll_event events[2];
@@ -698,14 +706,17 @@ static bool sleep_for(struct state *state, struct wait *wait)
 		if (ret < 0) {
 			is_cancelled(wait);
 			wait->result = ret;
-			break;
+			return true;
 		}
 		if (look && is_terminated(state)) {
 			is_cancelled(wait);
 			return false;
 		}
 	}
-	return true;
+	if (!is_terminated(state))
+		return true;
+	give_back(wait);
+	return false;
 }
 
 static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value keep,

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Preloaded into Node, for what comes in the very moment in which a worker is terminated. A thread
+ * that is about to take something from the library stops there, if a word of $MEMWAIT_LATE, a file
+ * of shared memory, is 1. It makes it 2, and goes on when it is 3.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <memwait.h>
+
+static _Atomic int *word;
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *name = getenv("MEMWAIT_LATE");
+	int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
+
+	if (fd < 0)
+		return;
+	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (word == MAP_FAILED)
+		word = NULL;
+}
+
+static void stop(void)
+{
+	const struct timespec ms = { .tv_nsec = 1000000 };
+	int armed = 1;
+
+	/* seq_cst, all: as Atomics of the test */
+	if (!word || !atomic_compare_exchange_strong(word, &armed, 2))
+		return;
+	while (atomic_load(word) != 3)
+		nanosleep(&ms, NULL);
+}
+
+int memwait_loop_dispatch(memwait_loop_t *loop)
+{
+	int (*next)(memwait_loop_t *loop);
+
+	stop();
+	*(void **)&next = dlsym(RTLD_NEXT, "memwait_loop_dispatch");
+	return next(loop);
+}
+
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)
+{
+	int (*next)(memwait_channel_t *channel, void *item);
+
+	stop();
+	*(void **)&next = dlsym(RTLD_NEXT, "memwait_channel_tryrecv");
+	return next(channel, item);
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+'use strict';
+/*
+ * What comes in the very moment in which a worker is terminated goes on to the next. Runs with late.so
+ * preloaded, which holds a thread in that moment. The package is loaded twice, as by two dependants.
+ */
+const { assert, buffer, file, memwait, place, sleepers, test, runTests, until, worker } = require('./harness');
+const { Mutex, Condition, Semaphore, Channel, waitAsync, notify, Atomics } = memwait;
+const fs = require('fs');
+
+const view = new Int32Array(buffer);
+const late = new Int32Array(memwait.map(process.env.MEMWAIT_LATE, 4096));
+
+// A worker that is held. @come: makes things come for it.
+async function terminateLate(thread, come)
+{
+	await until(() => Atomics.load(late, 0) === 2);
+	come?.();
+	// The engine stops the worker within this call.
+	const end = thread.terminate();
+	Atomics.store(late, 0, 3);
+	assert.strictEqual(await end, 1);
+}
+
+test('promises', async () => {
+	const mutex = Mutex.init(buffer, 64, { fair: true }), semaphore = Semaphore.init(buffer, 128);
+	const signalled = new Mutex(buffer, 192), condition = new Condition(buffer, 256);
+	const timed = new Mutex(buffer, 320), nobody = new Condition(buffer, 384);
+	const channel = Channel.init(buffer, 512, 4, 1);
+	await mutex.lock();
+	Atomics.store(late, 0, 0);
+	const thread = worker(() => {
+		new memwait.Mutex(buffer, 64).lock();
+		new memwait.Semaphore(buffer, 128).acquire();
+		new memwait.Channel(buffer, 512).recv();
+		memwait.waitAsync(i32, 0, 0);
+		const [signalled, timed] = [192, 320].map((offset) => new memwait.Mutex(buffer, offset));
+		signalled.lockSync();
+		new memwait.Condition(buffer, 256).wait(signalled);
+		timed.lockSync();
+		// The word is in another file than the rest.
+		const late = new Int32Array(memwait.map(process.env.MEMWAIT_LATE, 4096));
+		Atomics.store(late, 0, 1);
+		new memwait.Condition(buffer, 384).wait(timed, { timeout: 1 });
+	});
+	await until(() => Atomics.load(late, 0) === 2);
+	await signalled.lock();
+	const next = [mutex.lock(), semaphore.acquire(), channel.recv(), waitAsync(view, 0, 0).value,
+		      condition.wait(signalled)];
+	await terminateLate(thread, () => {
+		mutex.unlock();
+		semaphore.release();
+		assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
+		assert.strictEqual(notify(view, 0, 1), 1);
+		condition.notify();
+	});
+	assert.deepStrictEqual(await Promise.all(next), [undefined, undefined, Uint8Array.of(1, 2, 3, 4), 'ok', true]);
+	for (const free of [signalled, timed, mutex]) {
+		if (free === timed)
+			assert.strictEqual(free.tryLock(), true);
+		free.unlock();
+	}
+	nobody.destroy();
+});
+
+test('blocking', async () => {
+	const semaphore = Semaphore.init(buffer, 128);
+	Atomics.store(late, 0, 1);
+	const thread = worker(() => new memwait.Semaphore(buffer, 128).acquireSync());
+	await until(() => sleepers(128, Semaphore.SIZE) > 0);
+	semaphore.release();
+	await terminateLate(thread);
+	assert.strictEqual(semaphore.tryAcquire(), true);
+});
+
+test('an item that was there', async () => {
+	const channel = Channel.init(buffer, 512, 4, 1);
+	assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
+	Atomics.store(late, 0, 1);
+	await terminateLate(worker(() => new memwait.Channel(buffer, 512).tryRecv()));
+	assert.deepStrictEqual(channel.tryRecv(), Uint8Array.of(1, 2, 3, 4));
+});
+
+test('loaded twice', async () => {
+	Object.keys(require.cache).filter((name) => /memwait\.node$|index\.js$/.test(name))
+		.forEach((name) => delete require.cache[name]);
+	const again = require(place);
+	assert.notStrictEqual(again, memwait);
+	const other = new Int32Array(again.map(file, 4096));
+	const first = waitAsync(view, 0, 0).value, second = again.waitAsync(other, 0, 0).value;
+	assert.strictEqual(again.notify(other, 0, 1), 1);
+	assert.strictEqual(await first, 'ok');
+	assert.strictEqual(notify(view, 0, 1), 1);
+	assert.strictEqual(await second, 'ok');
+	assert.strictEqual(again.wait(other, 0, 0, 1), 'timed-out');
+	// Both end with these pending.
+	waitAsync(view, 0, 0);
+	again.waitAsync(other, 0, 0);
+	new again.Mutex(other.buffer, 64).lock();
+});
+
+process.on('exit', () => fs.rmSync(process.env.MEMWAIT_LATE, { force: true }));
+runTests();
