@@ -219,9 +219,11 @@ function begin(call, object, options, extra, users = object)
 	return promise;
 }
 
-function block(call, object, options, extra)
+// @users: as above. What is not an argument of the call might be collected while it blocks.
+function block(call, object, options, extra, users = object)
 {
-	return native.waitObject(call, nativeOf(object), timeoutOf(options), extra);
+	return native.waitObject(call, nativeOf(object), timeoutOf(options), extra, undefined, false,
+				 users);
 }
 
 let acquired;
@@ -360,7 +362,7 @@ class Condition extends SharedObject {
 		checkMutex(mutex);
 		let died;
 		try {
-			died = block(WAIT, this, options, nativeOf(mutex));
+			died = block(WAIT, this, options, nativeOf(mutex), [this, mutex]);
 		} catch (error) {
 			if (error?.code === 'ENOTRECOVERABLE')
 				fail(mutex, error);

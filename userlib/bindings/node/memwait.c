@@ -487,11 +487,18 @@ static void on_end(memwait_op_t *op, int result, void *data)
  */
 static bool is_terminated(struct state *state)
 {
+	napi_env env = state->env;
+	napi_handle_scope scope;
 	napi_value function, result;
+	bool terminated;
 
-	return napi_get_reference_value(state->env, state->probe, &function) != napi_ok ||
-	       napi_call_function(state->env, undefined(state->env), function, 0, NULL,
-				  &result) != napi_ok;
+	/* A thread that blocks asks again and again, without a return that drops the handles. */
+	if (napi_open_handle_scope(env, &scope) != napi_ok)
+		return true;
+	terminated = napi_get_reference_value(env, state->probe, &function) != napi_ok ||
+		     napi_call_function(env, undefined(env), function, 0, NULL, &result) != napi_ok;
+	napi_close_handle_scope(env, scope);
+	return terminated;
 }
 
 /* The loop's descriptor is no longer its own. */
@@ -1029,7 +1036,7 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 
 /*
  * (call, object, ms, mutex or item, keep, with handle): undefined, true for EOWNERDEAD, an item, or
- * with what keeps the memory a promise. Without, it blocks.
+ * with what keeps the memory a promise. Without, it blocks, and an argument behind keeps it.
  */
 static napi_value wait_object(napi_env env, napi_callback_info info)
 {
@@ -1297,6 +1304,10 @@ NAPI_MODULE_INIT()
 	    napi_run_script(env, string(env, "() => {}"), &value) != napi_ok ||
 	    napi_create_reference(env, value, 1, &state->probe) != napi_ok ||
 	    napi_add_async_cleanup_hook(env, on_exit_of, state, &state->hook) != napi_ok) {
+		if (state->probe)
+			napi_delete_reference(env, state->probe);
+		if (state->context)
+			napi_async_destroy(env, state->context);
 		free(state);
 		return NULL;
 	}
