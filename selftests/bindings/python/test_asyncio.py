@@ -369,6 +369,59 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
+    def with_a_kept_item(self, maxsize, check):
+        """A queue with the item 2, of which a cancelled task has kept 1."""
+        async def main(memory):
+            queue = memwait.Queue(memory, item_size=1, maxsize=maxsize, create=True)
+            task = asyncio.ensure_future(queue.get_async())
+            await asyncio.sleep(0)
+            queue.put(b"1")
+            until(lambda: hub().loop.dispatch())
+            queue.put(b"2")
+            task.cancel()
+            self.assertTrue(await ended(task))
+            check(queue)
+
+        with mmap.mmap(-1, 4096) as memory:
+            asyncio.run(main(memory))
+
+    def test_a_kept_item_is_not_the_childs_as_well(self):
+        def check(queue):
+            def run():
+                self.assertEqual(queue.qsize(), 1)
+                self.assertEqual(queue.get_nowait(), b"2")
+                self.assertTrue(queue.empty())
+
+            self.assertEqual(Child(run).join(), 0)
+            self.assertEqual(queue.get_nowait(), b"1")
+            self.assertTrue(queue.empty())
+            queue.close()
+
+        self.with_a_kept_item(4, check)
+
+    def test_a_kept_item_goes_back_with_close(self):
+        def check(queue):
+            memory = queue.buffer
+            queue.close()
+            with self.assertRaises(ValueError):
+                queue.get_nowait()
+            queue.close()
+            queue = memwait.Queue(memory)
+            self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"2", b"1"])
+            self.assertTrue(queue.empty())
+            queue.close()
+
+        self.with_a_kept_item(4, check)
+
+    def test_a_kept_item_that_has_no_room(self):
+        def check(queue):
+            with self.assertRaises(BufferError):
+                queue.close()
+            self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"1", b"2"])
+            queue.close()
+
+        self.with_a_kept_item(1, check)
+
     def test_a_dead_owner(self):
         with mmap.mmap(-1, 4096) as memory:
             repaired = []

@@ -24,9 +24,9 @@ Without the device /dev/memwait every operation is an OSError that says so; see 
 
 import asyncio
 import collections
-import contextlib
 import enum
 import functools
+import os
 import time
 
 from . import _memwait
@@ -407,13 +407,21 @@ class Queue(_Object, _memwait.Queue):
     put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
 
     An item that a task had got when it was cancelled goes to the next get(): of any process if the
-    queue is empty, else of this object, before those in the queue.
+    queue is empty, else of this object, before those in the queue. close() gives it back, too.
     """
 
-    __slots__ = ("__weakref__", "_kept")
+    __slots__ = ("__weakref__", "_kept", "_process")
 
     def __init__(self, *args, **kwargs):
         self._kept = collections.deque()
+        self._process = os.getpid()
+
+    def _own(self):
+        """What is kept. A child of fork() has copies of its parent's items, who still has them."""
+        if self._process != os.getpid():
+            self._kept.clear()
+            self._process = os.getpid()
+        return self._kept
 
     @staticmethod
     def size(item_size, maxsize):
@@ -422,8 +430,11 @@ class Queue(_Object, _memwait.Queue):
 
     def get(self, block=True, timeout=None):
         """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
-        with contextlib.suppress(IndexError):
-            return self._kept.popleft()
+        if self._kept and self._own() and not self.closed:
+            try:
+                return self._kept.popleft()
+            except IndexError:
+                pass
         return super().get(block, timeout)
 
     def get_nowait(self):
@@ -436,8 +447,11 @@ class Queue(_Object, _memwait.Queue):
 
     async def get_async(self, timeout=None):
         """get() for tasks."""
-        with contextlib.suppress(IndexError):
-            return self._kept.popleft()
+        if self._kept and self._own() and not self.closed:
+            try:
+                return self._kept.popleft()
+            except IndexError:
+                pass
         return await _wait(self, _memwait.RECV, timeout)
 
     async def put_async(self, item, timeout=None):
@@ -454,19 +468,40 @@ class Queue(_Object, _memwait.Queue):
 
     def qsize(self):
         """The number of items, out of date at once."""
-        return super().qsize() + len(self._kept)
+        return super().qsize() + len(self._own())
 
     def _returned(self, item):
-        # While the queue has items nobody waits for one: there is no hurry, but an order to keep.
         if item is None:
             return
+        self._own().append(item)
+        # While the queue has items nobody waits for one: there is no hurry, but an order to keep.
+        # Looked at after the append, so that a thread of this process finds it here or there.
+        if not super().qsize():
+            self._put_back()
+
+    def _put_back(self):
+        """Put a kept item into the queue again. False: it has no room."""
         try:
-            if not super().qsize():
-                self.put_nowait(item)
-                return
+            item = self._kept.popleft()
+        except IndexError:
+            return True
+        try:
+            self.put_nowait(item)
         except Exception:
-            pass
-        self._kept.append(item)
+            self._kept.appendleft(item)
+            return False
+        return True
+
+    def close(self):
+        """Let go of the buffer. The object in it stays as it is.
+
+        BufferError if a thread or a task waits for it, or if an item that a cancelled task had got
+        has no room in the queue. Every later use is a ValueError.
+        """
+        while not self.closed and self._own():
+            if not self._put_back():
+                raise BufferError("an item of a cancelled task has no room: get() it first")
+        super().close()
 
 
 class Outcome(enum.IntEnum):
