@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tasks: waits, and cancellation at each point of them."""
 
+import _thread
 import asyncio
 import contextlib
 import errno
 import mmap
+import operator
 import os
+import select
 import signal
 import threading
 import unittest
@@ -494,6 +497,53 @@ class Tasks(unittest.TestCase):
             self.assertIs(await other, memwait.Outcome.OK)
 
         asyncio.run(main(bytearray(64)))
+
+    def test_interrupt_of_a_callback(self):
+        """^C that comes within dispatch: it is raised, and the task has its permit."""
+        memory = bytearray(64)
+        semaphore = memwait.Semaphore(memory, value=0, create=True)
+        loop = asyncio.new_event_loop()
+
+        async def begin():
+            task = asyncio.ensure_future(semaphore.acquire_async())
+            await asyncio.sleep(0)
+            return task, hub()
+
+        task, waiting = loop.run_until_complete(begin())
+        semaphore.release()
+        select.select([waiting.loop.fileno()], [], [])
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        # No step of Python between the two: the handler runs in the callback.
+        with self.assertRaises(KeyboardInterrupt):
+            list(map(operator.call, [_thread.interrupt_main, waiting.loop.dispatch]))
+        self.assertIs(loop.run_until_complete(asyncio.wait_for(task, 5)), True)
+        loop.close()
+        semaphore.close()
+
+    def test_interrupt_of_a_watch(self):
+        memory = bytearray(64)
+        word = memwait.Word(memory)
+        loop = asyncio.new_event_loop()
+        watch = word.watch(0)
+
+        async def begin():
+            step = asyncio.ensure_future(anext(watch))
+            while not word.waiters():
+                await asyncio.sleep(0)
+            return step, hub()
+
+        step, waiting = loop.run_until_complete(begin())
+        self.assertEqual(word.notify(), 1)
+        select.select([waiting.loop.fileno()], [], [])
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        with self.assertRaises(KeyboardInterrupt):
+            list(map(operator.call, [_thread.interrupt_main, waiting.loop.dispatch]))
+        self.assertEqual(loop.run_until_complete(asyncio.wait_for(step, 5)), 1)
+        loop.run_until_complete(watch.aclose())
+        loop.close()
+        word.close()
 
     def test_close_while_a_task_waits(self):
         async def main(memory):

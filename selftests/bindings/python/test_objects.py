@@ -520,6 +520,44 @@ class BadInput(unittest.TestCase):
         self.assertEqual(semaphore.get_value(), 2)
         semaphore.close()
 
+    def test_callbacks_that_fail(self):
+        loop = _memwait.Loop()
+        semaphore = memwait.Semaphore(bytearray(64), value=0, create=True)
+        called = []
+
+        def fail(error):
+            def callback(operation):
+                operation.finish()
+                called.append(error)
+                raise error
+            return callback
+
+        # An error is the callback's own: it is reported, and the others go on.
+        reported = []
+        hook, sys.unraisablehook = sys.unraisablehook, lambda what: reported.append(what.exc_type)
+        try:
+            for error in (ZeroDivisionError, OSError):
+                semaphore._begin(loop, fail(error), _memwait.WAIT)
+            semaphore.release(2)
+            self.assertEqual(loop.dispatch(), 2)
+            self.assertEqual(called, reported)
+            self.assertEqual(called, [ZeroDivisionError, OSError])
+            # What ends a program ends dispatch, when all callbacks have run.
+            del called[:], reported[:]
+            for error in (KeyboardInterrupt, ZeroDivisionError, SystemExit):
+                semaphore._begin(loop, fail(error), _memwait.WAIT)
+            semaphore.release(3)
+            with self.assertRaises(KeyboardInterrupt):
+                loop.dispatch()
+            self.assertEqual(called[0], KeyboardInterrupt)
+            self.assertEqual(called[-2:], [ZeroDivisionError, SystemExit])
+            self.assertEqual(reported, [KeyboardInterrupt, ZeroDivisionError, SystemExit])
+            self.assertEqual(loop.dispatch(), 0)
+        finally:
+            sys.unraisablehook = hook
+        loop.close()
+        semaphore.close()
+
     def test_help(self):
         for name in memwait.__all__:
             value = getattr(memwait, name)

@@ -83,6 +83,7 @@ struct loop {
 	struct operation *pending;
 	unsigned int dispatching;
 	bool closed;			/* within dispatch: freed when that ends */
+	PyObject *type, *value, *traceback;	/* of a ^C within dispatch, or NULL */
 };
 
 struct operation {
@@ -95,7 +96,7 @@ struct operation {
 	struct request request;
 	PyObject *callback;
 	int result;
-	unsigned int count;
+	unsigned long count;		/* notifies of a watch */
 	unsigned int forks;
 	unsigned int depth;		/* of the lock of a condition, before */
 	bool begun;			/* it was pending */
@@ -766,8 +767,7 @@ static PyObject *perform(struct object *self, enum verb verb, struct request *re
 
 static void let_go_of_buffer(struct object *self)
 {
-	if (self->address)
-		PyBuffer_Release(&self->view);
+	PyBuffer_Release(&self->view);
 	self->address = NULL;
 }
 
@@ -779,8 +779,7 @@ static int object_traverse(PyObject *object, visitproc visit, void *arg)
 	Py_VISIT(self->source);
 	Py_VISIT(self->repair);
 	Py_VISIT(self->lock);
-	if (self->address)
-		Py_VISIT(self->view.obj);
+	Py_VISIT(self->view.obj);
 	return 0;
 }
 
@@ -2305,6 +2304,11 @@ static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
 		memwait_loop_close(self->loop);
 		self->loop = NULL;
 	}
+	if (self->type) {
+		PyErr_Restore(self->type, self->value, self->traceback);
+		self->type = NULL;
+		return NULL;
+	}
 	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
 }
 
@@ -2348,25 +2352,38 @@ static PyType_Spec loop_spec = {
 
 /* Operations of loops */
 
-static void operation_done(memwait_op_t *op, int result, void *data)
+/*
+ * Python runs the handler of a ^C at the first step of the callback, which then has done nothing.
+ * So it runs again, and dispatch raises what the handler has raised.
+ */
+static void tell(struct operation *self)
 {
-	struct operation *self = data;
-	PyObject *ret;
+	PyObject *ret = PyObject_CallFunctionObjArgs(self->callback, self, NULL);
+	struct loop *loop = self->loop;
 
-	Py_INCREF((PyObject *)self);
-	if (self->verb == WATCH && result == MEMWAIT_OK) {
-		self->count = memwait_op_count(op);
-		self->result = result;
-	} else {
-		self->count = 0;
-		operation_end(self, result);
+	if (!ret && !loop->type && !PyErr_ExceptionMatches(PyExc_Exception)) {
+		PyErr_Fetch(&loop->type, &loop->value, &loop->traceback);
+		ret = PyObject_CallFunctionObjArgs(self->callback, self, NULL);
 	}
-	/* Cleared with a loop that is garbage: nobody waits. */
-	ret = self->callback ? PyObject_CallFunctionObjArgs(self->callback, self, NULL)
-			     : Py_NewRef(Py_None);
 	if (!ret)
 		PyErr_WriteUnraisable(self->callback);
 	Py_XDECREF(ret);
+}
+
+static void operation_done(memwait_op_t *op, int result, void *data)
+{
+	struct operation *self = data;
+
+	Py_INCREF((PyObject *)self);
+	if (self->verb == WATCH && result == MEMWAIT_OK) {
+		self->count += memwait_op_count(op);
+		self->result = result;
+	} else {
+		operation_end(self, result);
+	}
+	/* Cleared with a loop that is garbage: nobody waits. */
+	if (self->callback)
+		tell(self);
 	Py_DECREF(self);
 }
 
@@ -2610,10 +2627,15 @@ static PyObject *operation_callback(PyObject *self, void *closure)
 	return or_none(((struct operation *)self)->callback);
 }
 
-static PyObject *operation_count(PyObject *self, void *closure)
+static PyObject *operation_take_count(PyObject *object, PyObject *unused)
 {
-	(void)closure;
-	return PyLong_FromUnsignedLong(((struct operation *)self)->count);
+	struct operation *self = (struct operation *)object;
+	PyObject *count = PyLong_FromUnsignedLong(self->count);
+
+	(void)unused;
+	if (count)
+		self->count = 0;
+	return count;
 }
 
 static PyMethodDef operation_methods[] = {
@@ -2621,6 +2643,8 @@ static PyMethodDef operation_methods[] = {
 	  "cancel($self, /)\n--\n\nTrue: it takes nothing, and no callback runs." },
 	{ "finish", operation_finish, METH_NOARGS,
 	  "finish($self, /)\n--\n\nReturn or raise what the object's method would." },
+	{ "take_count", operation_take_count, METH_NOARGS,
+	  "take_count($self, /)\n--\n\nHow many notifies a watch has had since the last call." },
 	{ "give_back", operation_give_back, METH_NOARGS,
 	  "give_back($self, /)\n--\n\nUndo what it took. Returns the item of a get." },
 	{ NULL }
@@ -2632,7 +2656,6 @@ static PyGetSetDef operation_getset[] = {
 	  NULL },
 	{ "lost_lock", operation_lost_lock, NULL,
 	  "A condition's, that has ended without the lock.", NULL },
-	{ "count", operation_count, NULL, "How many notifies a watch has told of.", NULL },
 	{ NULL }
 };
 

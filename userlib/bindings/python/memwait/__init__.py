@@ -540,27 +540,27 @@ class Word(_Object, _memwait.Word):
         """
         hub = _Hub.running()
         loop = asyncio.get_running_loop()
-        count, future = 0, None
+        future = None
 
         def told(operation):
-            nonlocal count
-            count += operation.count
             if future is not None and not future.done():
                 future.set_result(None)
 
         operation = self._begin(hub.loop, told, _memwait.WATCH, None, expected)
         try:
-            while operation.pending or count:
-                if not count:
+            while True:
+                count = operation.take_count()
+                if count:
+                    yield count
+                elif operation.pending:
                     future = loop.create_future()
                     await future
-                    future = None
-                told_of, count = count, 0
-                if told_of:
-                    yield told_of
+                else:
+                    break
             operation.finish()
         finally:
             operation.cancel()
+            count = operation.take_count()
             if count and not self.closed:
                 self.notify(count)
 
