@@ -474,6 +474,37 @@ class Processes(unittest.TestCase):
         for used in (word, queue, condition, lock):
             used.close()
 
+    def test_an_interpreter_with_its_own_gil(self):
+        """Of one process, with modules and objects of its own."""
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            self.skipTest("Python 3.13 has them")
+        file = os.memfd_create("memwait")
+        os.ftruncate(file, 4096)
+        memory = mmap.mmap(file, 4096)
+        semaphore = memwait.Semaphore(memory, value=0, create=True)
+        other = interpreters.create("isolated")
+        thread = Thread(interpreters.exec, other, f"""if True:
+            import asyncio, mmap, memwait
+            memory = mmap.mmap({file}, 4096)
+            semaphore = memwait.Semaphore(memory)
+            semaphore.acquire()
+            memory[1024] = 1
+            asyncio.run(semaphore.acquire_async())
+            memory[1024] = 2
+            semaphore.close()
+        """)
+        for n in (1, 2):
+            until(lambda: waiters(memory) == 1 or not thread.is_alive())
+            semaphore.release()
+            until(lambda: memory[1024] == n or not thread.is_alive())
+        self.assertIsNone(thread.end())
+        self.assertEqual(memory[1024], 2)
+        interpreters.destroy(other)
+        os.close(file)
+        semaphore.close()
+
     def test_a_child_of_a_thread_that_has_waited(self):
         """The parent's loop is not the child's."""
         with mmap.mmap(-1, 4096) as memory:

@@ -403,8 +403,11 @@ static void forked(void)
 	forks++;
 }
 
-static void set_up_threads(void)
+static void set_policies(void);
+
+static void set_up(void)
 {
+	set_policies();
 	if (pthread_key_create(&thread_key, thread_end) || pthread_atfork(NULL, NULL, forked))
 		abort();
 }
@@ -2784,7 +2787,6 @@ static int exec(PyObject *module)
 {
 	struct state *state = PyModule_GetState(module);
 
-	pthread_once(&once, set_up_threads);
 	if (set_exceptions(module, state) || add_numbers(module) ||
 	    add_type(module, &loop_spec, NULL, &state->loop) ||
 	    add_type(module, &operation_spec, NULL, &state->operation) ||
@@ -2851,8 +2853,30 @@ static void module_free(void *module)
 
 static PyModuleDef_Slot module_slots[] = {
 	{ Py_mod_exec, exec },
+	{ 0 },
+	{ 0 },
 	{ 0 }
 };
+
+/* Of Python 3.12 and 3.13, which the limited API of 3.11 does not name and 3.11 would refuse. */
+#define MOD_MULTIPLE_INTERPRETERS	3
+#define MOD_PER_INTERPRETER_GIL		((void *)2)
+#define MOD_GIL				4
+#define MOD_GIL_USED			((void *)0)
+
+/*
+ * An interpreter may have a GIL of its own: its objects are reached by its threads only, and what
+ * is static is of a thread or does not change. Without any GIL nothing would protect the structs.
+ */
+static void set_policies(void)
+{
+	PyModuleDef_Slot *slot = &module_slots[1];
+
+	if (Py_Version >= 0x030c0000)
+		*slot++ = (PyModuleDef_Slot){ MOD_MULTIPLE_INTERPRETERS, MOD_PER_INTERPRETER_GIL };
+	if (Py_Version >= 0x030d0000)
+		*slot = (PyModuleDef_Slot){ MOD_GIL, MOD_GIL_USED };
+}
 
 static struct PyModuleDef module_def = {
 	PyModuleDef_HEAD_INIT,
@@ -2868,5 +2892,6 @@ static struct PyModuleDef module_def = {
 
 PyMODINIT_FUNC PyInit__memwait(void)
 {
+	pthread_once(&once, set_up);
 	return PyModuleDef_Init(&module_def);
 }
