@@ -434,6 +434,18 @@ class BadInput(unittest.TestCase):
                     opened.close()
                 word.close()
 
+        lock = memwait.RWLock(memory, create=True)
+        for side, other in ((lock.writer, lock.reader), (lock.reader, lock.writer)):
+            copied = copy.copy(side)
+            self.assertEqual(repr(copied), repr(side))
+            with copied:
+                self.assertFalse(other.acquire(False))
+        self.assertIn("reader", repr(side))
+        copied = side = other = None
+        lock.close()
+        with self.assertRaises(ValueError):
+            pickle.dumps(lock)
+
         event = memwait.Event(memory, create=True)
         event.set()
         other = pickle.loads(pickle.dumps(event))

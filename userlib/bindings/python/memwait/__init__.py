@@ -22,81 +22,96 @@ those that it has.
 Without the device /dev/memwait every operation is an OSError that says so; see available().
 """
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import enum
 import functools
 import os
 import time
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
 __all__ = [
-    "Barrier", "BoundedSemaphore", "Condition", "Event", "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied",
-    "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup", "Word", "available",
-    "version",
+    "Barrier", "BoundedSemaphore", "Condition", "Event", "Layout", "Lock", "NotRecoverable",
+    "Outcome", "OwnerDied", "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup",
+    "Word", "available", "version",
 ]
+
+
+_Result = TypeVar("_Result")
+
+# What a mixin is mixed with.
+if TYPE_CHECKING:
+    _Base = _memwait.Object
+else:
+    _Base = object
 
 
 class _Hub:
     """The memwait loop of an asyncio loop, which polls it, and with which it closes."""
 
-    def __init__(self, asyncio_loop):
+    def __init__(self, asyncio_loop: asyncio.AbstractEventLoop) -> None:
         self.loop = _memwait.Loop()
         self.asyncio_loop = asyncio_loop
         asyncio_loop.add_reader(self.loop.fileno(), self.dispatch)
 
     @classmethod
-    def running(cls):
+    def running(cls) -> _Hub:
         asyncio_loop = asyncio.get_running_loop()
-        hub = getattr(asyncio_loop, "_memwait_hub", None)
+        hub: _Hub | None = getattr(asyncio_loop, "_memwait_hub", None)
         if hub is None:
             hub = cls(asyncio_loop)
             if not hasattr(asyncio_loop, "_memwait_hub"):
                 _close_with(asyncio_loop)
-            asyncio_loop._memwait_hub = hub
+            setattr(asyncio_loop, "_memwait_hub", hub)
         return hub
 
-    def dispatch(self):
+    def dispatch(self) -> None:
         try:
             self.loop.dispatch()
         except OSError:
             # Somebody has closed the descriptor.
             self.asyncio_loop.remove_reader(self.loop.fileno())
-            self.asyncio_loop._memwait_hub = None
+            setattr(self.asyncio_loop, "_memwait_hub", None)
             for operation in self.loop.close():
                 operation.callback(operation)
             raise
 
 
-def _close_with(asyncio_loop):
+def _close_with(asyncio_loop: asyncio.AbstractEventLoop) -> None:
     """Nobody else would cancel what is pending, and others would wait behind it."""
     asyncio_close = asyncio_loop.close
 
-    def close():
+    def close() -> None:
         asyncio_close()
-        hub, asyncio_loop._memwait_hub = asyncio_loop._memwait_hub, None
+        hub: _Hub | None = getattr(asyncio_loop, "_memwait_hub")
+        setattr(asyncio_loop, "_memwait_hub", None)
         if hub is not None:
             hub.loop.close()
 
-    asyncio_loop.close = close
+    setattr(asyncio_loop, "close", close)
 
 
-def _wake(future, operation):
+def _wake(future: asyncio.Future[None], operation: _memwait.Operation) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _begin(target, verb, timeout=None, argument=None):
+def _begin(target: _memwait.Object, verb: int, timeout: float | None = None,
+           argument: Any = None) -> tuple[_memwait.Operation, asyncio.Future[None]]:
     """Begin an operation of an object in the running event loop; the future is for its end."""
     hub = _Hub.running()
-    future = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     wake = functools.partial(_wake, future)
     return target._begin(hub.loop, wake, verb, timeout, argument), future
 
 
-async def _wait(target, verb, timeout=None, argument=None):
+async def _wait(target: Any, verb: int, timeout: float | None = None, argument: Any = None) -> Any:
     operation, future = _begin(target, verb, timeout, argument)
     if operation.pending:
         try:
@@ -109,26 +124,28 @@ async def _wait(target, verb, timeout=None, argument=None):
     return operation.finish()
 
 
-def _attach(cls, buffer, offset, options):
+def _attach(cls: Any, buffer: Any, offset: int, options: dict[str, Any]) -> Any:
     return cls(buffer, offset, **options)
 
 
-class _Object:
+class _Object(_Base):
     __slots__ = ()
 
-    def _returned(self, item):
+    def _returned(self, item: bytes | None) -> None:
         """What a cancelled task had got was given back."""
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {}
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.closed:
+            raise ValueError("operation on a closed object")
         if not hasattr(self.buffer, "buf"):
             raise TypeError(f"cannot pickle a {type(self).__name__} of a buffer without a name: "
                             "attach by name and offset")
         return _attach, (type(self), self.buffer, self.offset, self._options())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         state = "closed" if self.closed else f"at {self.offset:#x}"
         return f"<memwait.{type(self).__name__} {state}>"
 
@@ -138,11 +155,11 @@ class _Acquired:
 
     __slots__ = ()
 
-    async def __aenter__(self):
+    async def __aenter__(self: Any) -> None:
         if not self.acquire(False):
             await self.acquire_async()
 
-    async def __aexit__(self, kind, value, traceback):
+    async def __aexit__(self: Any, kind: Any, value: Any, traceback: Any) -> None:
         try:
             self.release()
         except RuntimeError:
@@ -151,7 +168,7 @@ class _Acquired:
                 raise
 
 
-def _this_task():
+def _this_task() -> asyncio.Task[Any] | None:
     """None: of a coroutine that is closed without a loop."""
     try:
         return asyncio.current_task()
@@ -162,31 +179,31 @@ def _this_task():
 class _Lock(_Acquired, _Object):
     __slots__ = ()
 
-    async def acquire_async(self, timeout=None):
+    async def acquire_async(self, timeout: float | None = None) -> bool:
         """acquire() for tasks. False: not within timeout seconds."""
-        taken = await _wait(self, _memwait.LOCK, timeout)
+        taken: bool = await _wait(self, _memwait.LOCK, timeout)
         if taken:
             self._found()
         return taken
 
-    def _abandon(self):
+    def _abandon(self: Any) -> None:
         """A task leaves a condition without the lock, and must not release what others have."""
         if not hasattr(self, "_abandoned"):
             self._abandoned = set()
         self._abandoned.add(_this_task())
 
-    def _found(self):
+    def _found(self) -> bool:
         abandoned = getattr(self, "_abandoned", None)
         if not abandoned or _this_task() not in abandoned:
             return False
         abandoned.remove(_this_task())
         return True
 
-    async def __aexit__(self, kind, value, traceback):
+    async def __aexit__(self: Any, kind: Any, value: Any, traceback: Any) -> None:
         if not self._found():
-            await super().__aexit__(kind, value, traceback)
+            await _Acquired.__aexit__(self, kind, value, traceback)
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"repair": self.repair}
 
 
@@ -231,17 +248,18 @@ class Condition(_Object, _memwait.Condition):
     __slots__ = ("__weakref__",)
     SIZE = _memwait.CONDITION_SIZE
 
-    async def acquire_async(self, timeout=None):
+    async def acquire_async(self, timeout: float | None = None) -> bool:
         """acquire() for tasks."""
-        return await self.lock.acquire_async(timeout)
+        taken: bool = await self.lock.acquire_async(timeout)
+        return taken
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> None:
         await self.lock.__aenter__()
 
-    async def __aexit__(self, kind, value, traceback):
+    async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
         await self.lock.__aexit__(kind, value, traceback)
 
-    def wait_for(self, predicate, timeout=None):
+    def wait_for(self, predicate: Callable[[], _Result], timeout: float | None = None) -> _Result:
         """Wait until predicate() is true, and return what it returned last."""
         end = None if timeout is None else time.monotonic() + timeout
         result = predicate()
@@ -251,7 +269,7 @@ class Condition(_Object, _memwait.Condition):
             result = predicate()
         return result
 
-    async def wait_async(self, timeout=None):
+    async def wait_async(self, timeout: float | None = None) -> bool:
         """wait() for tasks. A task that is cancelled takes the lock again before it leaves."""
         operation, future = _begin(self, _memwait.WAIT, timeout)
         if operation.pending:
@@ -270,9 +288,10 @@ class Condition(_Object, _memwait.Condition):
             if operation.lost_lock:
                 # The device has failed, or the loop has lost its descriptor.
                 await self._lock_again()
-        return operation.finish()
+        notified: bool = operation.finish()
+        return notified
 
-    async def _lock_again(self):
+    async def _lock_again(self) -> None:
         while True:
             try:
                 await self.lock.acquire_async()
@@ -283,7 +302,8 @@ class Condition(_Object, _memwait.Condition):
                 self.lock._abandon()
                 raise
 
-    async def wait_for_async(self, predicate, timeout=None):
+    async def wait_for_async(self, predicate: Callable[[], _Result],
+                             timeout: float | None = None) -> _Result:
         """wait_for() for tasks."""
         end = None if timeout is None else time.monotonic() + timeout
         result = predicate()
@@ -293,7 +313,7 @@ class Condition(_Object, _memwait.Condition):
             result = predicate()
         return result
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"lock": self.lock}
 
 
@@ -306,9 +326,10 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
     __slots__ = ("__weakref__",)
     SIZE = _memwait.SEMAPHORE_SIZE
 
-    async def acquire_async(self, timeout=None):
+    async def acquire_async(self, timeout: float | None = None) -> bool:
         """acquire() for tasks. False: not within timeout seconds."""
-        return await _wait(self, _memwait.WAIT, timeout)
+        taken: bool = await _wait(self, _memwait.WAIT, timeout)
+        return taken
 
 
 class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
@@ -329,16 +350,26 @@ class _Side(_Acquired, _memwait.Side):
     """One side of an RWLock, which is used as a lock."""
 
     __slots__ = ("_rwlock", "_verb")
+    _rwlock: RWLock
+    _verb: int
 
-    def __new__(cls, rwlock, write):
+    def __new__(cls, rwlock: RWLock, write: bool) -> _Side:
         self = super().__new__(cls, rwlock, write)
         self._rwlock = rwlock
         self._verb = _memwait.WRITE if write else _memwait.READ
         return self
 
-    async def acquire_async(self, timeout=None):
+    async def acquire_async(self, timeout: float | None = None) -> bool:
         """acquire() for tasks. False: not within timeout seconds."""
-        return await _wait(self._rwlock, self._verb, timeout)
+        taken: bool = await _wait(self._rwlock, self._verb, timeout)
+        return taken
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._rwlock, self._verb == _memwait.WRITE)
+
+    def __repr__(self) -> str:
+        name = "writer" if self._verb == _memwait.WRITE else "reader"
+        return f"<{name} of {self._rwlock!r}>"
 
 
 class RWLock(_Object, _memwait.RWLock):
@@ -356,16 +387,16 @@ class RWLock(_Object, _memwait.RWLock):
     SIZE = _memwait.RWLOCK_SIZE
 
     @property
-    def reader(self):
+    def reader(self) -> _Side:
         """The lock that many have at a time."""
         return _Side(self, False)
 
     @property
-    def writer(self):
+    def writer(self) -> _Side:
         """The lock that excludes all others."""
         return _Side(self, True)
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"repair": self.repair}
 
 
@@ -379,9 +410,10 @@ class Barrier(_Object, _memwait.Barrier):
     __slots__ = ("__weakref__",)
     SIZE = _memwait.BARRIER_SIZE
 
-    async def wait_async(self, timeout=None):
+    async def wait_async(self, timeout: float | None = None) -> int:
         """wait() for tasks."""
-        return await _wait(self, _memwait.WAIT, timeout)
+        place: int = await _wait(self, _memwait.WAIT, timeout)
+        return place
 
 
 class WaitGroup(_Object, _memwait.WaitGroup):
@@ -393,9 +425,10 @@ class WaitGroup(_Object, _memwait.WaitGroup):
     __slots__ = ("__weakref__",)
     SIZE = _memwait.WAITGROUP_SIZE
 
-    async def wait_async(self, timeout=None):
+    async def wait_async(self, timeout: float | None = None) -> bool:
         """wait() for tasks. False: not within timeout seconds."""
-        return await _wait(self, _memwait.WAIT, timeout)
+        done: bool = await _wait(self, _memwait.WAIT, timeout)
+        return done
 
 
 class Queue(_Object, _memwait.Queue):
@@ -412,11 +445,11 @@ class Queue(_Object, _memwait.Queue):
 
     __slots__ = ("__weakref__", "_kept", "_process")
 
-    def __init__(self, *args, **kwargs):
-        self._kept = collections.deque()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._kept: collections.deque[bytes] = collections.deque()
         self._process = os.getpid()
 
-    def _own(self):
+    def _own(self) -> collections.deque[bytes]:
         """What is kept. A child of fork() has copies of its parent's items, who still has them."""
         if self._process != os.getpid():
             self._kept.clear()
@@ -424,11 +457,11 @@ class Queue(_Object, _memwait.Queue):
         return self._kept
 
     @staticmethod
-    def size(item_size, maxsize):
+    def size(item_size: int, maxsize: int) -> int:
         """How many bytes a queue needs."""
         return _memwait.queue_size(item_size, maxsize)
 
-    def get(self, block=True, timeout=None):
+    def get(self, block: bool = True, timeout: float | None = None) -> bytes:
         """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
         if self._kept and self._own() and not self.closed:
             try:
@@ -437,40 +470,41 @@ class Queue(_Object, _memwait.Queue):
                 pass
         return super().get(block, timeout)
 
-    def get_nowait(self):
+    def get_nowait(self) -> bytes:
         """get(block=False)"""
         return self.get(False)
 
-    def put_nowait(self, item):
+    def put_nowait(self, item: Any) -> None:
         """put(item, block=False)"""
         self.put(item, False)
 
-    async def get_async(self, timeout=None):
+    async def get_async(self, timeout: float | None = None) -> bytes:
         """get() for tasks."""
         if self._kept and self._own() and not self.closed:
             try:
                 return self._kept.popleft()
             except IndexError:
                 pass
-        return await _wait(self, _memwait.RECV, timeout)
+        item: bytes = await _wait(self, _memwait.RECV, timeout)
+        return item
 
-    async def put_async(self, item, timeout=None):
+    async def put_async(self, item: Any, timeout: float | None = None) -> None:
         """put() for tasks. If the task is cancelled, the item may have been sent."""
         await _wait(self, _memwait.SEND, timeout, item)
 
-    def empty(self):
+    def empty(self) -> bool:
         """True if there is no item, out of date at once."""
         return not self.qsize()
 
-    def full(self):
+    def full(self) -> bool:
         """True if there is no room, out of date at once."""
         return self.qsize() >= self.maxsize
 
-    def qsize(self):
+    def qsize(self) -> int:
         """The number of items, out of date at once."""
         return super().qsize() + len(self._own())
 
-    def _returned(self, item):
+    def _returned(self, item: bytes | None) -> None:
         if item is None:
             return
         self._own().append(item)
@@ -479,7 +513,7 @@ class Queue(_Object, _memwait.Queue):
         if not super().qsize():
             self._put_back()
 
-    def _put_back(self):
+    def _put_back(self) -> bool:
         """Put a kept item into the queue again. False: it has no room."""
         try:
             item = self._kept.popleft()
@@ -492,7 +526,7 @@ class Queue(_Object, _memwait.Queue):
             return False
         return True
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the buffer. The object in it stays as it is.
 
         BufferError if a thread or a task waits for it, or if an item that a cancelled task had got
@@ -521,18 +555,18 @@ class Word(_Object, _memwait.Word):
 
     __slots__ = ("__weakref__",)
 
-    def wait(self, expected, timeout=None):
+    def wait(self, expected: int, timeout: float | None = None) -> Outcome:
         """Wait while the word is as expected, until a notify: Outcome.OK, NOT_EQUAL, TIMED_OUT."""
         return Outcome(super().wait(expected, timeout))
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"size": self.size, "private": self.private}
 
-    async def wait_async(self, expected, timeout=None):
+    async def wait_async(self, expected: int, timeout: float | None = None) -> Outcome:
         """wait() for tasks."""
         return Outcome(await _wait(self, _memwait.COMPARE, timeout, expected))
 
-    async def watch(self, expected):
+    async def watch(self, expected: int) -> AsyncGenerator[int, None]:
         """Wait if the word is as expected; then yield the number of notifies each time that some came.
 
         Notifies between two steps are added up. Those that are left at the end pass to others. Use
@@ -540,9 +574,9 @@ class Word(_Object, _memwait.Word):
         """
         hub = _Hub.running()
         loop = asyncio.get_running_loop()
-        future = None
+        future: asyncio.Future[None] | None = None
 
-        def told(operation):
+        def told(operation: _memwait.Operation) -> None:
             if future is not None and not future.done():
                 future.set_result(None)
 
@@ -577,12 +611,13 @@ class Event(_Object):
     # Odd: it is set. Each set() and clear() adds one, so that a waiter that is woken after a
     # clear() knows whether it was set meanwhile, or a notify has come too late.
 
-    def __init__(self, buffer, offset=0, *, create=False, private=False):
+    def __init__(self, buffer: Any, offset: int = 0, *, create: bool = False,
+                 private: bool = False) -> None:
         self._word = Word(buffer, offset, private=private)
         if create:
             self._word.store(0)
 
-    def _change(self, odd):
+    def _change(self, odd: int) -> None:
         value = self._word.load()
         while value & 1 != odd:
             was = self._word.compare_exchange(value, value + 1)
@@ -590,21 +625,21 @@ class Event(_Object):
                 return
             value = was
 
-    def is_set(self):
+    def is_set(self) -> bool:
         """True if it is set, out of date at once."""
         return self._word.load() & 1 == 1
 
-    def set(self):
+    def set(self) -> None:
         """Set it, and wake all that wait."""
         self._change(1)
         # Also if it was set: by a process that has died before it could wake them.
         self._word.notify()
 
-    def clear(self):
+    def clear(self) -> None:
         """Who waits from here on waits for the next set()."""
         self._change(0)
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set. False: not within timeout seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         value = self._word.load()
@@ -617,7 +652,7 @@ class Event(_Object):
                 return False
         return True
 
-    async def wait_async(self, timeout=None):
+    async def wait_async(self, timeout: float | None = None) -> bool:
         """wait() for tasks."""
         end = None if timeout is None else time.monotonic() + timeout
         value = self._word.load()
@@ -630,26 +665,26 @@ class Event(_Object):
                 return False
         return True
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the buffer. BufferError if a thread or a task waits."""
         self._word.close()
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """True after close()."""
         return self._word.closed
 
     @property
-    def offset(self):
+    def offset(self) -> int:
         """Where in the buffer the object is."""
         return self._word.offset
 
     @property
-    def buffer(self):
+    def buffer(self) -> Any:
         """The buffer that it was given."""
         return self._word.buffer
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"private": self._word.private}
 
 
@@ -667,28 +702,28 @@ class Layout:
     #: What each field is aligned to: a cache line.
     ALIGN = 64
 
-    def __init__(self, **fields):
+    def __init__(self, **fields: Any) -> None:
         self.size = 0
-        self.offsets = {}
+        self.offsets: dict[str, int] = {}
         for name, field in fields.items():
             self.offsets[name] = self.size
             self.size += -(-self._size(field) // self.ALIGN) * self.ALIGN
 
     @staticmethod
-    def _size(field):
+    def _size(field: Any) -> int:
         if isinstance(field, int):
             if field < 0:
                 raise ValueError("a field has no negative size")
             return field
         if isinstance(field, tuple):
-            return field[0].size(*field[1:])
+            return int(field[0].size(*field[1:]))
         if field is Word:
             return 8
-        return field.SIZE
+        return int(field.SIZE)
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> int:
         return self.offsets[name]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {offset}" for name, offset in self.offsets.items())
         return f"<memwait.Layout {fields}; size {self.size}>"
