@@ -370,7 +370,8 @@ class EventCase(Case):
 
 
 CASES = [LockCase, FairCase, RobustCase, RLockCase, ReaderCase, WriterCase, ConditionCase,
-         SemaphoreCase, BoundedCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase, EventCase]
+         SemaphoreCase, BoundedCase, BarrierCase, WaitGroupCase, GetCase, PutCase, WordCase,
+         EventCase]
 
 
 def each_case(test):

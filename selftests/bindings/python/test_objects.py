@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The interfaces: results, bad input, what is used after close; and what leaks."""
 
+import ast
 import copy
 import gc
+import inspect
 import mmap
 import os
 import pickle
@@ -569,6 +571,46 @@ class BadInput(unittest.TestCase):
             sys.unraisablehook = hook
         loop.close()
         semaphore.close()
+
+    def test_signatures_and_types(self):
+        parameters = inspect.signature(memwait.Lock).parameters
+        self.assertEqual(list(parameters),
+                         ["buffer", "offset", "create", "fair", "repair", "private"])
+        for value in vars(memwait).values():
+            if not isinstance(value, type) or value.__module__ != "memwait":
+                continue
+            if issubclass(value, (_memwait.Object, memwait.Event)):
+                self.assertIn("buffer", inspect.signature(value).parameters)
+                self.assertIn("offset", inspect.signature(value).parameters)
+            for name, function in vars(value).items():
+                if not inspect.isfunction(function) or issubclass(value, memwait.Outcome):
+                    continue
+                signature = inspect.signature(function)
+                with self.subTest(f"{value.__name__}.{name}"):
+                    self.assertIsNot(signature.return_annotation, inspect.Signature.empty)
+                    for parameter in list(signature.parameters.values())[1:]:
+                        self.assertIsNot(parameter.annotation, inspect.Parameter.empty)
+        # Those of the extension are in a file beside it.
+        with open(os.path.join(os.path.dirname(memwait.__file__), "_memwait.pyi")) as file:
+            stub = ast.parse(file.read())
+        typed = {}
+        for node in stub.body:
+            if isinstance(node, ast.ClassDef):
+                typed[node.name] = {inner.name for inner in node.body
+                                    if isinstance(inner, ast.FunctionDef)}
+            elif isinstance(node, ast.FunctionDef):
+                typed[node.name] = None
+            elif isinstance(node, ast.AnnAssign):
+                typed[node.target.id] = None
+        there = {name for name in vars(_memwait) if not name.startswith("_")}
+        self.assertEqual(there, set(typed))
+        for name in there:
+            value = getattr(_memwait, name)
+            if isinstance(value, type) and value.__module__ == "memwait._memwait":
+                names = {inner for inner in vars(value)
+                         if not inner.startswith("__") or inner in ("__enter__", "__exit__")}
+                with self.subTest(name):
+                    self.assertEqual(names, typed[name] - {"__new__"})
 
     def test_help(self):
         for name in memwait.__all__:

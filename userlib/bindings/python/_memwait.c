@@ -1150,9 +1150,11 @@ static PyMethodDef rlock_methods[] = {
 	{ NULL }
 };
 
-#define OBJECT_TYPE(variable, public_name)					\
+/* @signature: for inspect and help(), of the constructor. */
+#define OBJECT_TYPE(variable, public_name, signature)				\
 	static PyType_Slot variable##_slots[] = {				\
 		{ Py_tp_new, variable##_new },					\
+		{ Py_tp_doc, public_name signature "\n--\n\n" },		\
 		{ Py_tp_dealloc, object_dealloc },				\
 		{ Py_tp_traverse, object_traverse },				\
 		{ Py_tp_clear, object_clear },					\
@@ -1166,8 +1168,10 @@ static PyMethodDef rlock_methods[] = {
 		.slots = variable##_slots,					\
 	}
 
-OBJECT_TYPE(lock, "Lock");
-OBJECT_TYPE(rlock, "RLock");
+OBJECT_TYPE(lock, "Lock",
+	    "(buffer, offset=0, *, create=False, fair=False, repair=None, private=False)");
+OBJECT_TYPE(rlock, "RLock",
+	    "(buffer, offset=0, *, create=False, fair=False, repair=None, private=False)");
 
 /* Condition variables */
 
@@ -1338,7 +1342,8 @@ static PyMethodDef cond_methods[] = {
 	{ NULL }
 };
 
-OBJECT_TYPE(cond, "Condition");
+OBJECT_TYPE(cond, "Condition",
+	    "(buffer, offset=0, *, lock, create=False, private=False)");
 
 /* Semaphores */
 
@@ -1473,7 +1478,8 @@ static PyMethodDef sem_methods[] = {
 	{ NULL }
 };
 
-OBJECT_TYPE(sem, "Semaphore");
+OBJECT_TYPE(sem, "Semaphore",
+	    "(buffer, offset=0, *, value=1, create=False, private=False)");
 
 static PyMethodDef bounded_methods[] = {
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
@@ -1483,7 +1489,8 @@ static PyMethodDef bounded_methods[] = {
 };
 
 #define bounded_new	sem_new
-OBJECT_TYPE(bounded, "BoundedSemaphore");
+OBJECT_TYPE(bounded, "BoundedSemaphore",
+	    "(buffer, offset=0, *, value=1, create=False, private=False)");
 
 /* Read-write locks */
 
@@ -1520,7 +1527,9 @@ static PyMethodDef rwlock_methods[] = {
 	{ NULL }
 };
 
-OBJECT_TYPE(rwlock, "RWLock");
+OBJECT_TYPE(rwlock, "RWLock",
+	    "(buffer, offset=0, *, create=False, fair=False, prefer_writer=False, repair=None, "
+	    "private=False)");
 
 static PyObject *side_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -1664,7 +1673,8 @@ static PyMethodDef barrier_methods[] = {
 	{ NULL }
 };
 
-OBJECT_TYPE(barrier, "Barrier");
+OBJECT_TYPE(barrier, "Barrier",
+	    "(buffer, offset=0, *, parties=0, create=False, private=False)");
 
 static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -1739,7 +1749,8 @@ static PyMethodDef waitgroup_methods[] = {
 	{ NULL }
 };
 
-OBJECT_TYPE(waitgroup, "WaitGroup");
+OBJECT_TYPE(waitgroup, "WaitGroup",
+	    "(buffer, offset=0, *, count=0, create=False, private=False)");
 
 /* Channels */
 
@@ -2165,6 +2176,7 @@ static PyGetSetDef word_getset[] = {
 
 static PyType_Slot word_slots[] = {
 	{ Py_tp_new, word_new },
+	{ Py_tp_doc, "Word(buffer, offset=0, *, size=4, private=False)\n--\n\n" },
 	{ Py_tp_dealloc, object_dealloc },
 	{ Py_tp_traverse, object_traverse },
 	{ Py_tp_clear, object_clear },

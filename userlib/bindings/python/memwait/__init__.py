@@ -208,9 +208,7 @@ class _Lock(_Acquired, _Object):
 
 
 class Lock(_Lock, _memwait.Lock):
-    """Lock(buffer, offset=0, *, create=False, fair=False, repair=None, private=False)
-
-    A lock as threading.Lock, which any thread may release.
+    """A lock as threading.Lock, which any thread may release.
 
     fair: it is handed over in the order of waiting; else whoever finds it free takes it.
     repair: a function. When an owner has died with the lock, the next owner calls this, with the
@@ -228,10 +226,8 @@ class Lock(_Lock, _memwait.Lock):
 
 
 class RLock(_Lock, _memwait.RLock):
-    """RLock(buffer, offset=0, *, create=False, fair=False, repair=None, private=False)
-
-    A lock that its owner can take again, as threading.RLock. It must be created: zeroed memory is a
-    Lock. The tasks of a thread are one owner. See Lock.
+    """A lock that its owner can take again, as threading.RLock. It must be created: zeroed memory
+    is a Lock. The tasks of a thread are one owner. See Lock.
     """
 
     __slots__ = ("__weakref__", "_abandoned")
@@ -239,10 +235,8 @@ class RLock(_Lock, _memwait.RLock):
 
 
 class Condition(_Object, _memwait.Condition):
-    """Condition(buffer, offset=0, *, lock, create=False, private=False)
-
-    A condition variable as threading.Condition, of a Lock or RLock. A task that is cancelled has an
-    RLock once afterwards, however often it had taken it.
+    """A condition variable as threading.Condition, of a Lock or RLock. A task that is cancelled has
+    an RLock once afterwards, however often it had taken it.
     """
 
     __slots__ = ("__weakref__",)
@@ -318,9 +312,7 @@ class Condition(_Object, _memwait.Condition):
 
 
 class Semaphore(_Acquired, _Object, _memwait.Semaphore):
-    """Semaphore(buffer, offset=0, *, value=1, create=False, private=False)
-
-    A semaphore as threading.Semaphore. value is for create=True.
+    """A semaphore as threading.Semaphore. value is for create=True.
     """
 
     __slots__ = ("__weakref__",)
@@ -333,9 +325,7 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
 
 
 class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
-    """BoundedSemaphore(buffer, offset=0, *, value=1, create=False, private=False)
-
-    A semaphore as threading.BoundedSemaphore: whoever releases what nobody has acquired, in any
+    """A semaphore as threading.BoundedSemaphore: whoever releases what nobody has acquired, in any
     process, gets a ValueError. value is for create=True.
 
     It is a Semaphore, and a count behind it: a program of another language may use the Semaphore,
@@ -373,10 +363,7 @@ class _Side(_Acquired, _memwait.Side):
 
 
 class RWLock(_Object, _memwait.RWLock):
-    """RWLock(buffer, offset=0, *, create=False, fair=False, prefer_writer=False, repair=None,
-    private=False)
-
-    A read-write lock: many have its `reader` at a time, or one its `writer`. Both are used as a
+    """A read-write lock: many have its `reader` at a time, or one its `writer`. Both are used as a
     Lock is: acquire(), release(), acquire_async(), with, async with.
 
     Readers are preferred. fair: in the order of waiting. prefer_writer: the first writer that waits
@@ -401,9 +388,7 @@ class RWLock(_Object, _memwait.RWLock):
 
 
 class Barrier(_Object, _memwait.Barrier):
-    """Barrier(buffer, offset=0, *, parties, create=False, private=False)
-
-    parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
+    """parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
     cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
     """
 
@@ -417,9 +402,7 @@ class Barrier(_Object, _memwait.Barrier):
 
 
 class WaitGroup(_Object, _memwait.WaitGroup):
-    """WaitGroup(buffer, offset=0, *, count=0, create=False, private=False)
-
-    A count, and a wait until it is 0.
+    """A count, and a wait until it is 0.
     """
 
     __slots__ = ("__weakref__",)
@@ -432,9 +415,7 @@ class WaitGroup(_Object, _memwait.WaitGroup):
 
 
 class Queue(_Object, _memwait.Queue):
-    """Queue(buffer, offset=0, *, item_size, maxsize, create=False, private=False)
-
-    A queue as queue.Queue, of items that are bytes, all of item_size. It is a channel of libmemwait.
+    """A queue as queue.Queue, of items that are bytes, all of item_size: a channel of libmemwait.
     item_size and maxsize are for create=True; one that is there knows its own.
 
     put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
@@ -445,7 +426,8 @@ class Queue(_Object, _memwait.Queue):
 
     __slots__ = ("__weakref__", "_kept", "_process")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, buffer: Any, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
+                 create: bool = False, private: bool = False) -> None:
         self._kept: collections.deque[bytes] = collections.deque()
         self._process = os.getpid()
 
@@ -547,9 +529,7 @@ class Outcome(enum.IntEnum):
 
 
 class Word(_Object, _memwait.Word):
-    """Word(buffer, offset=0, *, size=4, private=False)
-
-    An integer of 1, 2, 4 or 8 bytes, and those who wait for it: Atomics of ECMAScript. A wait is
+    """An integer of 1, 2, 4 or 8 bytes, and those who wait for it: Atomics of ECMAScript. A wait is
     over by a notify, not by a change.
     """
 
@@ -567,7 +547,7 @@ class Word(_Object, _memwait.Word):
         return Outcome(await _wait(self, _memwait.COMPARE, timeout, expected))
 
     async def watch(self, expected: int) -> AsyncGenerator[int, None]:
-        """Wait if the word is as expected; then yield the number of notifies each time that some came.
+        """Wait if the word is as expected; then yield the number of notifies whenever some came.
 
         Notifies between two steps are added up. Those that are left at the end pass to others. Use
         contextlib.aclosing() if you leave the loop early.
@@ -600,9 +580,7 @@ class Word(_Object, _memwait.Word):
 
 
 class Event(_Object):
-    """Event(buffer, offset=0, *, create=False, private=False)
-
-    A flag and those who wait for it, as threading.Event and asyncio.Event.
+    """A flag and those who wait for it, as threading.Event and asyncio.Event.
     """
 
     __slots__ = ("__weakref__", "_word")
