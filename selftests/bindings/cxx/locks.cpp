@@ -39,6 +39,9 @@ static_assert(!std::is_copy_constructible_v<memwait::mutex> &&
 static CONSTINIT memwait::mutex early;
 static CONSTINIT memwait::counting_semaphore<> early_sem(1, memwait::process_private);
 
+/* Of a namespace that has functions of the names of the header's own. */
+namespace theirs {
+
 /* As the standard requires, and half as fast as steady_clock. */
 struct slow_clock {
 	using duration = std::chrono::nanoseconds;
@@ -52,6 +55,21 @@ struct slow_clock {
 		return time_point(steady_clock::now().time_since_epoch() / 2);
 	}
 };
+
+enum class colour : std::uint16_t { red, green };
+
+template <class... Any>
+void at_or_near(Any &&...) = delete;
+template <class... Any>
+void call_until(Any &&...) = delete;
+template <class... Any>
+void notify(Any &&...) = delete;
+template <class... Any>
+void to_bits(Any &&...) = delete;
+
+} /* namespace theirs */
+
+using theirs::slow_clock;
 
 /* In a child, as the library opens the device once. */
 static void no_device()
@@ -67,8 +85,8 @@ static void no_device()
 		const auto absent = std::errc::no_such_file_or_directory;
 		CHECK_ERROR(absent, memwait::check_available());
 		CHECK_ERROR(absent, early.lock());
-		CHECK_ERROR(absent, early.try_lock());
-		CHECK_ERROR(absent, early.try_lock_for(1h));
+		CHECK_ERROR(absent, (void)early.try_lock());
+		CHECK_ERROR(absent, (void)early.try_lock_for(1h));
 		CHECK_ERROR(absent, std::scoped_lock lock(early));
 		CHECK_ERROR(absent, early_sem.acquire());
 		CHECK_ERROR(absent, early_sem.release());
@@ -393,12 +411,10 @@ static void check_word()
 	await([&] { return memwait::notify(word, 2, memwait::process_private) == 1; });
 }
 
-enum class colour : std::uint16_t { red, green };
-
 static void words()
 {
 	check_word<std::uint8_t>();
-	check_word<colour>();
+	check_word<theirs::colour>();
 	check_word<int>();
 	check_word<long>();
 }
@@ -524,8 +540,8 @@ static void not_repaired()
 	}
 	CHECK(thrown);
 	CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
-	CHECK_ERROR(std::errc::state_not_recoverable, mutex.try_lock());
-	CHECK_ERROR(std::errc::state_not_recoverable, mutex.try_lock_for(1h));
+	CHECK_ERROR(std::errc::state_not_recoverable, (void)mutex.try_lock());
+	CHECK_ERROR(std::errc::state_not_recoverable, (void)mutex.try_lock_for(1h));
 
 	/* Through a type that cannot repair it, it is not left locked either. */
 	memwait::mapping other_memory(4096);

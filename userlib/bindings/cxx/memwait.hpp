@@ -8,6 +8,10 @@
 #ifndef MEMWAIT_HPP
 #define MEMWAIT_HPP
 
+#if defined(__GNUC__) && !defined(__cpp_exceptions)
+#error "memwait.hpp throws exceptions: with -fno-exceptions use memwait.h"
+#endif
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -174,7 +178,7 @@ int call_until(const std::chrono::time_point<Clock, Duration> &time, Call call)
 	int err;
 
 	do {
-		err = call(at_or_near(time));
+		err = call(detail::at_or_near(time));
 	} while (err == ETIMEDOUT && !is_kernels<Clock> && Clock::now() < time);
 	return err;
 }
@@ -627,6 +631,21 @@ private:
 	bool has_waited_ = false;
 };
 
+/* @Finish makes a guard, which unlocks at once where it is given no name. */
+template <class Begin, class Finish>
+class [[nodiscard]] locking : public awaitable<Begin, Finish> {
+public:
+	locking(loop &owner, Begin begin, Finish finish)
+		: awaitable<Begin, Finish>(owner, std::move(begin), std::move(finish))
+	{
+	}
+
+	[[nodiscard]] auto await_resume()
+	{
+		return awaitable<Begin, Finish>::await_resume();
+	}
+};
+
 #endif /* __cpp_impl_coroutine */
 
 } /* namespace detail */
@@ -844,21 +863,21 @@ public:
 		self().settle(memwait_mutex_lock(handle()), 0);
 	}
 
-	bool try_lock()
+	[[nodiscard]] bool try_lock()
 	{
 		return self().settle(memwait_mutex_trylock(handle()), EBUSY);
 	}
 
 	template <class Rep, class Period>
-	bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
+	[[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
 	{
 		return try_lock_by(time);
 	}
 
 	template <class Clock, class Duration>
-	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
+	[[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
-		return !call_until(time, [this](const deadline &then) {
+		return !detail::call_until(time, [this](const deadline &then) {
 			return try_lock_by(then) ? 0 : ETIMEDOUT;
 		});
 	}
@@ -872,7 +891,7 @@ public:
 	/* co_await gives a std::unique_lock; of try_...() without the mutex if it timed out. */
 	auto lock_async(loop &owner)
 	{
-		return awaitable(owner, [this](memwait_op_t *op, auto &) {
+		return locking(owner, [this](memwait_op_t *op, auto &) {
 			return memwait_mutex_lock_async(handle(), op);
 		}, [this](int err, bool) {
 			self().settle(err, 0);
@@ -882,7 +901,7 @@ public:
 
 	auto try_lock_async(loop &owner, const deadline &then)
 	{
-		return awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+		return locking(owner, [this, then](memwait_op_t *op, auto &) {
 			return memwait_mutex_clocklock_async(handle(), then.clock, &then.time, op);
 		}, [this](int err, bool) {
 			if (!self().settle(err, ETIMEDOUT))
@@ -1221,19 +1240,19 @@ public:
 		settle(memwait_rwlock_wrlock(&rwlock_), 0);
 	}
 
-	bool try_lock()
+	[[nodiscard]] bool try_lock()
 	{
 		return settle(memwait_rwlock_trywrlock(&rwlock_), EBUSY);
 	}
 
 	template <class Rep, class Period>
-	bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
+	[[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
 	{
 		return lock_by<memwait_rwlock_clockwrlock>(time);
 	}
 
 	template <class Clock, class Duration>
-	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
+	[[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
 		return lock_until<memwait_rwlock_clockwrlock>(time);
 	}
@@ -1248,19 +1267,20 @@ public:
 		settle(memwait_rwlock_rdlock(&rwlock_), 0);
 	}
 
-	bool try_lock_shared()
+	[[nodiscard]] bool try_lock_shared()
 	{
 		return settle(memwait_rwlock_tryrdlock(&rwlock_), EBUSY);
 	}
 
 	template <class Rep, class Period>
-	bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &time)
+	[[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &time)
 	{
 		return lock_by<memwait_rwlock_clockrdlock>(time);
 	}
 
 	template <class Clock, class Duration>
-	bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &time)
+	[[nodiscard]] bool
+	try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
 		return lock_until<memwait_rwlock_clockrdlock>(time);
 	}
@@ -1325,7 +1345,7 @@ private:
 	template <template <class> class Guard, auto Function>
 	auto async(loop &owner)
 	{
-		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
+		return detail::locking(owner, [this](memwait_op_t *op, auto &) {
 			return Function(&rwlock_, op);
 		}, [this](int err, bool) {
 			settle(err, 0);
@@ -1336,7 +1356,7 @@ private:
 	template <template <class> class Guard, auto Function>
 	auto async_by(loop &owner, const deadline &then)
 	{
-		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+		return detail::locking(owner, [this, then](memwait_op_t *op, auto &) {
 			return Function(&rwlock_, then.clock, &then.time, op);
 		}, [this](int err, bool) {
 			if (!settle(err, ETIMEDOUT))
@@ -1389,20 +1409,20 @@ public:
 		}), "memwait::counting_semaphore::acquire");
 	}
 
-	bool try_acquire()
+	[[nodiscard]] bool try_acquire()
 	{
 		return detail::check_try(memwait_sem_trywait(&sem_), EAGAIN,
 					 "memwait::counting_semaphore::try_acquire");
 	}
 
 	template <class Rep, class Period>
-	bool try_acquire_for(const std::chrono::duration<Rep, Period> &time)
+	[[nodiscard]] bool try_acquire_for(const std::chrono::duration<Rep, Period> &time)
 	{
 		return check_timed(acquire_by(time));
 	}
 
 	template <class Clock, class Duration>
-	bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &time)
+	[[nodiscard]] bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
 		return check_timed(detail::call_until(time, [this](const deadline &then) {
 			return acquire_by(then);
@@ -1934,8 +1954,8 @@ int wait_by(const std::atomic<T> &word, T expected, unsigned int flags, const de
 	if (then && then->clock == CLOCK_REALTIME)
 		flags |= MEMWAIT_CLOCK_REALTIME;
 	result = call_through_signals(-EINTR, [&] {
-		return bits<sizeof(T)>::wait(&word, to_bits(expected), then ? &then->time : nullptr,
-					     flags);
+		return bits<sizeof(T)>::wait(&word, detail::to_bits(expected),
+					     then ? &then->time : nullptr, flags);
 	});
 	return result == MEMWAIT_TIMED_OUT ? ETIMEDOUT : result;
 }
@@ -1956,7 +1976,7 @@ auto wait_by_async(loop &owner, const std::atomic<T> &word, T expected, unsigned
 	if (then && then->clock == CLOCK_REALTIME)
 		flags |= MEMWAIT_CLOCK_REALTIME;
 	return awaitable(owner, [&word, expected, flags, then](memwait_op_t *op, auto &) {
-		int result = bits<sizeof(T)>::wait_async(&word, to_bits(expected),
+		int result = bits<sizeof(T)>::wait_async(&word, detail::to_bits(expected),
 							 then ? &then->time : nullptr, flags, op);
 
 		return result == MEMWAIT_PENDING ? EINPROGRESS : result;
@@ -2003,13 +2023,13 @@ unsigned int notify(const std::atomic<T> &word, unsigned int count, sharing user
 template <class T>
 unsigned int notify_one(const std::atomic<T> &word, sharing users = process_shared)
 {
-	return notify(word, 1, users);
+	return memwait::notify(word, 1, users);
 }
 
 template <class T>
 unsigned int notify_all(const std::atomic<T> &word, sharing users = process_shared)
 {
-	return notify(word, MEMWAIT_ALL, users);
+	return memwait::notify(word, MEMWAIT_ALL, users);
 }
 
 #ifdef __cpp_impl_coroutine
