@@ -4,6 +4,7 @@
 
 #include "test.hpp"
 
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -59,6 +60,7 @@ struct objects {
 	memwait::barrier barrier{ 2 };
 	memwait::latch latch{ 1 };
 	std::atomic<int> word{ 0 };
+	std::atomic<short> other_word{ 0 };
 	alignas(64) char memory[2][512];
 	memwait::channel<item> full{ memory[0], sizeof(memory[0]), 1 };
 	memwait::channel<item> empty{ memory[1], sizeof(memory[1]), 1 };
@@ -243,6 +245,15 @@ static const std::vector<way> &ways()
 		  },
 		  [](objects &o) { CHECK(memwait::notify_one(o.word) == 1); },
 		  [](objects &o) { return memwait::notify_one(o.word) == 0; } },
+		{ "word, of several", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			auto [result, index] = co_await memwait::wait_any_async(loop, std::array{
+				memwait::expectation(o.other_word, 0),
+				memwait::expectation(o.word, 0) }, 1h);
+			CHECK(result == outcome::ok && index == 1);
+		  },
+		  [](objects &o) { CHECK(memwait::notify_one(o.word) == 1); },
+		  [](objects &o) { return memwait::notify_one(o.word) == 0; } },
 	};
 
 	return all;
@@ -292,6 +303,13 @@ static void at_once()
 		all.latch.count_down();
 		co_await all.latch.wait_async(loop);
 		CHECK(co_await memwait::wait_async(loop, all.word, 1) == outcome::not_equal);
+		std::vector<memwait::expectation> words(2, { all.word, 0 });
+		words[1] = { all.word, 1 };
+		auto [result, index] = co_await memwait::wait_any_async(loop, words);
+		CHECK(result == outcome::not_equal && index == 1);
+		words.clear();
+		CHECK_ERROR(std::errc::invalid_argument,
+			    co_await memwait::wait_any_async(loop, words));
 		CHECK(one && two && three && four);
 		all.empty.close();
 		CHECK(!co_await all.empty.receive_async(loop));
@@ -326,10 +344,13 @@ static void deadlines()
 		      memwait::barrier_status::timeout);
 		CHECK(co_await memwait::wait_async(loop, all.word, 0, 1ms) ==
 		      outcome::timed_out);
+		auto any = co_await memwait::wait_any_async(
+			loop, std::array{ memwait::expectation(all.word, 0) }, 1ms);
+		CHECK(any.result == outcome::timed_out && any.index == 0);
 		std::unique_lock lock(all.conditions_mutex);
 		CHECK(co_await all.condition.wait_async(loop, lock, 1ms) == cv_status::timeout);
 		CHECK(lock.owns_lock());
-		CHECK(std::chrono::steady_clock::now() >= start + 9ms);
+		CHECK(std::chrono::steady_clock::now() >= start + 10ms);
 	};
 
 	all.mutex.lock();
@@ -355,7 +376,7 @@ static void destroyed_pending()
 			CHECK(loop.pending() == 1);
 		}
 		CHECK(loop.pending() == 0);
-		if (std::string(way.name) == "word")
+		if (std::string(way.name).rfind("word", 0) == 0)
 			CHECK(memwait::notify_one(all.word) == 0);
 		else
 			way.wake(all);
@@ -480,7 +501,7 @@ static void shut_down()
 		CHECK(task.done() && unwound);
 		task.get();
 		loop.reset();
-		if (std::string(way.name) != "word")
+		if (std::string(way.name).rfind("word", 0) != 0)
 			way.wake(all);
 		CHECK(way.untaken(all));
 		report(way, before);
@@ -877,6 +898,7 @@ static void watched()
 
 	CHECK_ERROR(std::errc::resource_unavailable_try_again,
 		    memwait::watch(*loop, word, 2, [](unsigned int) {}));
+	CHECK_ERROR(std::errc::invalid_argument, memwait::watch(*loop, word, 1, nullptr));
 	CHECK(loop->pending() == 0);
 	{
 		memwait::watch watch(*loop, word, 1, [&](unsigned int count) {
@@ -916,6 +938,33 @@ static void watch_leaves_first()
 	CHECK(woken == 0);
 }
 
+/* Its end in one thread waits for its function in another. */
+static void watch_ends_beside_its_function()
+{
+	std::atomic<int> word{ 0 };
+	std::atomic<bool> is_called{ false }, may_return{ false }, has_ended{ false };
+	memwait::loop loop;
+	std::optional<memwait::watch> watch(std::in_place, loop, word, 0, [&](unsigned int) {
+		is_called = true;
+		await([&] { return may_return.load(); });
+		CHECK(!has_ended);
+	});
+
+	CHECK(memwait::notify_one(word) == 1);
+	std::thread dispatcher([&] { dispatch_until(loop, [&] { return is_called.load(); }); });
+	await([&] { return is_called.load(); });
+	sleeper ender([&] {
+		watch.reset();
+		has_ended = true;
+	});
+	ender.await_asleep();
+	may_return = true;
+	ender.join();
+	dispatcher.join();
+	CHECK(has_ended && loop.pending() == 0);
+	CHECK(memwait::notify_one(word) == 0);
+}
+
 int main()
 {
 	test("each wait", awaited);
@@ -939,5 +988,6 @@ int main()
 	test("a task is awaited at its end", awaited_at_its_end);
 	test("watch", watched);
 	test("a watch leaves before its function", watch_leaves_first);
+	test("a watch ends beside its function", watch_ends_beside_its_function);
 	return failed_tests != 0;
 }

@@ -4,6 +4,7 @@
 
 #include "test.hpp"
 
+#include <array>
 #include <fcntl.h>
 #include <mutex>
 #include <sched.h>
@@ -419,6 +420,37 @@ static void words()
 	check_word<long>();
 }
 
+static void any_word()
+{
+	std::atomic<int> one{ -1 };
+	std::atomic<std::uint8_t> two{ 2 };
+	std::atomic<long> three{ -3 };
+	const std::array words{ memwait::expectation(one, -1), memwait::expectation(two, 2),
+				memwait::expectation(three, -3, memwait::process_private) };
+	const slow_clock::time_point later = slow_clock::now() + 2ms;
+	std::vector<memwait::expectation> many(129, { one, -1 });
+
+	CHECK(memwait::wait_any_for(words, 1ms).result == outcome::timed_out);
+	CHECK(memwait::wait_any_until(words, system_clock::now()).result == outcome::timed_out);
+	CHECK(memwait::wait_any_until(words, later).result == outcome::timed_out);
+	CHECK(slow_clock::now() >= later);
+	sleeper thread([&] {
+		auto [result, index] = memwait::wait_any(words);
+
+		CHECK(result == outcome::ok && index == 2);
+	});
+	await([&] { return memwait::notify_one(three, memwait::process_private) == 1; });
+	thread.join();
+	two = 3;
+	auto [result, index] = memwait::wait_any(words);
+	CHECK(result == outcome::not_equal && index == 1);
+	CHECK_ERROR(std::errc::invalid_argument, memwait::wait_any(many));
+	many.pop_back();
+	CHECK(memwait::wait_any_for(many, 1ms).result == outcome::timed_out);
+	many.clear();
+	CHECK_ERROR(std::errc::invalid_argument, memwait::wait_any(many));
+}
+
 static void places()
 {
 	memwait::mapping memory(4096);
@@ -655,6 +687,7 @@ int main()
 	test("barrier and latch", barrier_and_latch);
 	test("channel", channel);
 	test("words", words);
+	test("any of several words", any_word);
 	test("places in memory", places);
 	test("a robust mutex is repaired", repaired);
 	test("a robust mutex is not repaired", not_repaired);

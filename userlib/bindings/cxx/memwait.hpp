@@ -553,8 +553,12 @@ inline void operation::cancel() noexcept
 	 * close() has ended it with the loop, which is gone. Else what it uses would be freed under
 	 * a callback.
 	 */
-	if (loop_.native_handle() && memwait_op_cancel(&op_) == -EINPROGRESS)
-		std::terminate();
+	if (loop_.native_handle() && memwait_op_cancel(&op_) == -EINPROGRESS) {
+		if (!goes_on_)
+			std::terminate();
+		while (memwait_op_wait(&op_, nullptr) == -EINTR)
+			;
+	}
 	loop_.unlink(*this);
 }
 
@@ -1906,6 +1910,7 @@ struct bits;
 template <>
 struct bits<1> {
 	using type = std::uint8_t;
+	static constexpr unsigned int size = MEMWAIT_SIZE_U8;
 	static constexpr auto wait = memwait_wait8;
 	static constexpr auto wait_async = memwait_wait8_async;
 	static constexpr auto watch = memwait_watch8;
@@ -1914,6 +1919,7 @@ struct bits<1> {
 template <>
 struct bits<2> {
 	using type = std::uint16_t;
+	static constexpr unsigned int size = MEMWAIT_SIZE_U16;
 	static constexpr auto wait = memwait_wait16;
 	static constexpr auto wait_async = memwait_wait16_async;
 	static constexpr auto watch = memwait_watch16;
@@ -1922,6 +1928,7 @@ struct bits<2> {
 template <>
 struct bits<4> {
 	using type = std::uint32_t;
+	static constexpr unsigned int size = MEMWAIT_SIZE_U32;
 	static constexpr auto wait = memwait_wait32;
 	static constexpr auto wait_async = memwait_wait32_async;
 	static constexpr auto watch = memwait_watch32;
@@ -1930,6 +1937,7 @@ struct bits<4> {
 template <>
 struct bits<8> {
 	using type = std::uint64_t;
+	static constexpr unsigned int size = MEMWAIT_SIZE_U64;
 	static constexpr auto wait = memwait_wait64;
 	static constexpr auto wait_async = memwait_wait64_async;
 	static constexpr auto watch = memwait_watch64;
@@ -2049,9 +2057,155 @@ auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expec
 }
 #endif
 
+/* A word of wait_any(), and the value that it should have. */
+class expectation {
+public:
+	template <class T>
+	expectation(const std::atomic<T> &word, detail::same_t<T> expected,
+		    sharing users = process_shared) noexcept
+		: wait_{}
+	{
+		wait_.addr = reinterpret_cast<std::uintptr_t>(&word);
+		wait_.expected = detail::to_bits<T>(expected);
+		wait_.flags = detail::bits<sizeof(T)>::size | users;
+	}
+
+private:
+	struct memwait_wait wait_;
+};
+
+/* @index: of the word that was notified, or of the first that is not equal; or 0. */
+struct any_outcome {
+	outcome result;
+	std::size_t index;
+};
+
+namespace detail {
+
+/* Of an array of expectations what C takes. */
+template <class Words>
+struct any_of {
+	static_assert(std::is_same_v<typename Words::value_type, expectation> &&
+		      sizeof(expectation) == sizeof(struct memwait_wait));
+
+	any_of(const Words &words, const deadline *then) noexcept
+		: waits(reinterpret_cast<const struct memwait_wait *>(std::data(words))),
+		  /* Of none, and of too many: EINVAL. */
+		  count(std::size(words) > MEMWAIT_GROUP_MAX ? 0 :
+			static_cast<unsigned int>(std::size(words))),
+		  time(then ? &then->time : nullptr),
+		  flags(then && then->clock == CLOCK_REALTIME ? MEMWAIT_CLOCK_REALTIME : 0)
+	{
+	}
+
+	const struct memwait_wait *waits;
+	unsigned int count;
+	const std::timespec *time;
+	unsigned int flags;
+};
+
+template <class Words>
+int wait_any_by(const Words &words, const deadline *then, unsigned int &index)
+{
+	const any_of<Words> any(words, then);
+	int result;
+
+	result = call_through_signals(-EINTR, [&] {
+		return memwait_wait_any(any.waits, any.count, any.time, any.flags, &index);
+	});
+	return result == MEMWAIT_TIMED_OUT ? ETIMEDOUT : result;
+}
+
+inline any_outcome to_any_outcome(int result, unsigned int index)
+{
+	const outcome how = to_outcome(result);
+
+	return { how, how == outcome::timed_out ? 0 : index };
+}
+
+#ifdef __cpp_impl_coroutine
+struct any_waited {
+	any_outcome operator()(int result, bool) const
+	{
+		return to_any_outcome(result, memwait_op_index(op));
+	}
+
+	memwait_op_t *op = nullptr;
+};
+
+template <class Words>
+auto wait_any_by_async(loop &owner, Words &&words, const std::optional<deadline> &then)
+{
+	/* The array stays in the awaitable, which does not move when it has begun. */
+	auto begin = [words = std::forward<Words>(words), then](memwait_op_t *op,
+								any_waited &waited) {
+		const any_of<std::decay_t<Words>> any(words, then ? &*then : nullptr);
+		int result;
+
+		waited.op = op;
+		result = memwait_wait_any_async(any.waits, any.count, any.time, any.flags, op);
+		return result == MEMWAIT_PENDING ? EINPROGRESS : result;
+	};
+
+	return awaitable<decltype(begin), any_waited>(owner, std::move(begin));
+}
+#endif
+
+} /* namespace detail */
+
+/*
+ * Waits while all words have their values, until one of them is notified. @words: a std::array or
+ * std::vector of expectations, 1 to MEMWAIT_GROUP_MAX.
+ */
+template <class Words>
+any_outcome wait_any(const Words &words)
+{
+	unsigned int index = 0;
+	const int result = detail::wait_any_by(words, nullptr, index);
+
+	return detail::to_any_outcome(result, index);
+}
+
+template <class Words, class Rep, class Period>
+any_outcome wait_any_for(const Words &words, const std::chrono::duration<Rep, Period> &time)
+{
+	const deadline then(time);
+	unsigned int index = 0;
+	const int result = detail::wait_any_by(words, &then, index);
+
+	return detail::to_any_outcome(result, index);
+}
+
+template <class Words, class Clock, class Duration>
+any_outcome wait_any_until(const Words &words,
+			   const std::chrono::time_point<Clock, Duration> &time)
+{
+	unsigned int index = 0;
+	const int result = detail::call_until(time, [&](const deadline &then) {
+		return detail::wait_any_by(words, &then, index);
+	});
+
+	return detail::to_any_outcome(result, index);
+}
+
+#ifdef __cpp_impl_coroutine
+template <class Words>
+auto wait_any_async(loop &owner, Words words)
+{
+	return detail::wait_any_by_async(owner, std::move(words), std::nullopt);
+}
+
+template <class Words>
+auto wait_any_async(loop &owner, Words words, const deadline &then)
+{
+	return detail::wait_any_by_async(owner, std::move(words), then);
+}
+#endif
+
 /*
  * Calls @notified(count) within dispatch(), each time that notifies have come, until it is
- * destroyed: in the thread that dispatches, but not by @notified, which must not throw.
+ * destroyed, which waits for a call in another thread and dispatches meanwhile. @notified must not
+ * throw, nor destroy it.
  */
 class watch : detail::operation {
 public:
@@ -2061,6 +2215,8 @@ public:
 	      std::function<void(unsigned int count)> notified, sharing users = process_shared)
 		: operation(owner, call, true), notified_(std::move(notified))
 	{
+		detail::check(notified_ ? 0 : EINVAL, "memwait::watch: no function");
+
 		const int err = begin([&](memwait_op_t *op) {
 			int result = detail::bits<sizeof(T)>::watch(
 				&watched, detail::to_bits<T>(expected), nullptr, users, op);
