@@ -4,6 +4,7 @@
 
 #include "test.hpp"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <vector>
@@ -672,6 +673,94 @@ static void robust()
 	}
 }
 
+/* A process dies as the writer that readers and writers wait for. */
+static void robust_shared()
+{
+	struct shared_data {
+		memwait::robust_shared_state state;
+		std::atomic<int> ready;
+	};
+	memwait::mapping memory(sizeof(shared_data));
+	shared_data &data = memory.construct<shared_data>(0);
+	int repairs = 0, held = 0, most = 0;
+	bool throws = false, timed_out = false;
+	memwait::robust_shared_mutex mutex(data.state, [&] {
+		repairs++;
+		if (throws)
+			throw 1;
+	});
+	memwait::loop loop;
+	memwait::binary_semaphore end(0);
+	auto lock_in_child = [&] {
+		data.ready = 0;
+		const pid_t pid = child([&] {
+			mutex.lock();
+			data.ready = 1;
+			pause();
+		});
+		await([&] { return data.ready == 1; });
+		return pid;
+	};
+	auto read = [&](bool by_deadline) -> memwait::task<> {
+		std::shared_lock<memwait::robust_shared_mutex> lock;
+
+		if (by_deadline) {
+			CHECK(!(co_await mutex.try_lock_shared_async(loop, 1ms)).owns_lock());
+			timed_out = true;
+			lock = co_await mutex.try_lock_shared_async(loop, 1h);
+		} else {
+			lock = co_await mutex.lock_shared_async(loop);
+		}
+		CHECK(lock.owns_lock());
+		most = std::max(most, ++held);
+		if (held == 2)
+			end.release();
+		else
+			co_await end.acquire_async(loop);
+		held--;
+	};
+	auto write = [&]() -> memwait::task<> {
+		auto lock = co_await mutex.lock_async(loop);
+
+		CHECK(lock.owns_lock());
+	};
+
+	/* Both readers have it at a time. */
+	pid_t pid = lock_in_child();
+	memwait::task<> one = read(false), two = read(true);
+	CHECK(loop.pending() == 2);
+	{
+		memwait::task<> cancelled = read(false);
+	}
+	dispatch_until(loop, [&] { return timed_out; });
+	CHECK(loop.pending() == 2);
+	kill_child(pid);
+	loop.run();
+	one.get();
+	two.get();
+	CHECK(repairs == 1 && most == 2);
+
+	pid = lock_in_child();
+	memwait::task<> writer = write();
+	CHECK(!writer.done());
+	kill_child(pid);
+	loop.run();
+	writer.get();
+	CHECK(repairs == 2);
+
+	throws = true;
+	pid = lock_in_child();
+	memwait::task<> late = read(false);
+	kill_child(pid);
+	loop.run();
+	try {
+		late.get();
+		CHECK(false);
+	} catch (int) {
+	}
+	CHECK_ERROR(std::errc::state_not_recoverable, write().get());
+}
+
 /* The parent's loop is of no use to a child, and what the child does with its copy hurts nobody. */
 static void forked()
 {
@@ -981,6 +1070,7 @@ int main()
 	test("exceptions", exceptions);
 	test("a task is awaited, and destroyed", owned);
 	test("a robust mutex is repaired", robust);
+	test("a robust shared mutex is repaired", robust_shared);
 	test("fork", forked);
 	test("fork in a wait for a condition", forked_in_condition);
 	test("a fair mutex in order", fifo);

@@ -25,6 +25,7 @@ static_assert(sizeof(memwait::counting_semaphore<>) == sizeof(memwait_sem_t));
 static_assert(sizeof(memwait::barrier) == sizeof(memwait_barrier_t));
 static_assert(sizeof(memwait::latch) == sizeof(memwait_waitgroup_t));
 static_assert(sizeof(memwait::robust_state) == sizeof(memwait_mutex_t));
+static_assert(sizeof(memwait::robust_shared_state) == sizeof(memwait_rwlock_t));
 static_assert(alignof(memwait::mutex) == alignof(memwait_mutex_t));
 static_assert(std::is_standard_layout_v<memwait::mutex> &&
 	      std::is_standard_layout_v<memwait::shared_mutex>);
@@ -214,6 +215,7 @@ static void shared()
 {
 	check_shared<memwait::shared_mutex>();
 	check_shared<memwait::fair_shared_mutex>();
+	check_shared<memwait::basic_shared_mutex<MEMWAIT_RWLOCK_PREFER_WRITER>>();
 }
 
 static void condition()
@@ -585,6 +587,109 @@ static void not_repaired()
 	CHECK_ERROR(std::errc::state_not_recoverable, plain.lock());
 }
 
+/* In shared memory. */
+struct shared_guarded {
+	memwait::robust_shared_state state;
+	std::atomic<int> ready;
+	std::atomic<int> repairs;
+};
+
+static void die_writing(shared_guarded &data, memwait::robust_shared_mutex &mutex)
+{
+	pid_t pid;
+
+	data.ready = 0;
+	pid = child([&] {
+		std::lock_guard<memwait::robust_shared_mutex> lock(mutex);
+
+		data.ready = 1;
+		pause();
+	});
+	await([&] { return data.ready == 1; });
+	kill_child(pid);
+}
+
+/* Of a robust shared mutex: whatever locks it repairs, and has afterwards what it asked for. */
+static void repaired_shared()
+{
+	memwait::mapping memory(4096);
+	auto &data = memory.construct<shared_guarded>(0);
+	memwait::robust_shared_mutex mutex(data.state, [&] { data.repairs++; });
+	auto others_can_read = [&] {
+		bool can = false;
+
+		std::thread([&] {
+			can = mutex.try_lock_shared();
+			if (can)
+				mutex.unlock_shared();
+			CHECK(!mutex.try_lock());
+		}).join();
+		return can;
+	};
+
+	CHECK_ERROR(std::errc::invalid_argument,
+		    memwait::robust_shared_mutex bad(data.state, nullptr));
+	die_writing(data, mutex);
+	{
+		std::shared_lock<memwait::robust_shared_mutex> lock(mutex);
+
+		CHECK(data.repairs == 1 && others_can_read());
+	}
+	die_writing(data, mutex);
+	CHECK(mutex.try_lock_shared());
+	CHECK(data.repairs == 2 && others_can_read());
+	mutex.unlock_shared();
+	die_writing(data, mutex);
+	CHECK(mutex.try_lock_shared_for(1h));
+	CHECK(data.repairs == 3 && others_can_read());
+	mutex.unlock_shared();
+	die_writing(data, mutex);
+	CHECK(mutex.try_lock_shared_until(slow_clock::now() + 1h));
+	CHECK(data.repairs == 4 && others_can_read());
+	CHECK(!mutex.try_lock_for(1ms));
+	mutex.unlock_shared();
+	die_writing(data, mutex);
+	{
+		std::lock_guard<memwait::robust_shared_mutex> lock(mutex);
+
+		CHECK(data.repairs == 5 && !others_can_read());
+	}
+	die_writing(data, mutex);
+	CHECK(mutex.try_lock_for(1h));
+	CHECK(data.repairs == 6 && !others_can_read());
+	mutex.unlock();
+
+	/* It dies while another sleeps. */
+	data.ready = 0;
+	pid_t pid = child([&] {
+		mutex.lock();
+		data.ready = 1;
+		pause();
+	});
+	await([&] { return data.ready == 1; });
+	sleeper thread([&] {
+		std::shared_lock<memwait::robust_shared_mutex> lock(mutex);
+
+		CHECK(data.repairs == 7 && others_can_read());
+	});
+	thread.await_asleep();
+	kill_child(pid);
+	thread.join();
+
+	/* Beyond repair. */
+	memwait::robust_shared_mutex hopeless(data.state, [] { throw 1; });
+	bool caught = false;
+	die_writing(data, mutex);
+	try {
+		hopeless.lock_shared();
+	} catch (int) {
+		caught = true;
+	}
+	CHECK(caught);
+	CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock_shared());
+	CHECK_ERROR(std::errc::state_not_recoverable, mutex.lock());
+}
+
 /* A waiter of the condition variable meets the death on its way back to the mutex. */
 static void repaired_in_wait()
 {
@@ -692,6 +797,7 @@ int main()
 	test("a robust mutex is repaired", repaired);
 	test("a robust mutex is not repaired", not_repaired);
 	test("a robust mutex is repaired in a wait", repaired_in_wait);
+	test("a robust shared mutex is repaired", repaired_shared);
 	test("fork", forked);
 	test("a fair mutex in order", fifo);
 	return failed_tests != 0;

@@ -215,6 +215,7 @@ class channel;
 class loop;
 class mapping;
 class robust_mutex;
+class robust_shared_mutex;
 class watch;
 
 namespace detail {
@@ -234,8 +235,8 @@ constexpr void check_object()
 {
 	static_assert(!is_channel<T>,
 		      "a handle: channel<T>::attach(memory, bytes), or its constructor");
-	static_assert(!is_one_of<T, robust_mutex>,
-		      "a handle: take a robust_state, and make a robust_mutex of it");
+	static_assert(!is_one_of<T, robust_mutex, robust_shared_mutex>,
+		      "a handle: take a robust_state or robust_shared_state, and make it of that");
 	static_assert(!is_one_of<T, loop, mapping, watch>, "of one process only");
 	static_assert(!is_one_of<T, std::mutex, std::timed_mutex, std::recursive_mutex,
 				 std::recursive_timed_mutex, std::shared_mutex,
@@ -1215,88 +1216,74 @@ private:
 	memwait_cond_t cond_;
 };
 
-/* Read-write locks of all kinds but robust ones. */
-template <unsigned int Kind>
-class basic_shared_mutex {
+namespace detail {
+
+/* What the read-write locks have in common. @Mutex::settle() is as that of mutexes. */
+template <class Mutex>
+class shared_lockable {
 public:
 	using native_handle_type = memwait_rwlock_t *;
 
-	constexpr basic_shared_mutex() noexcept : basic_shared_mutex(process_shared)
-	{
-	}
-
-	constexpr explicit basic_shared_mutex(sharing users) noexcept
-		: rwlock_ MEMWAIT_RWLOCK_INIT_KIND(Kind | users)
-	{
-	}
-
-	basic_shared_mutex(const basic_shared_mutex &) = delete;
-	basic_shared_mutex &operator=(const basic_shared_mutex &) = delete;
-
-	/* Waits for an earlier writer that still unlocks. */
-	~basic_shared_mutex()
-	{
-		memwait_rwlock_destroy(&rwlock_);
-	}
+	shared_lockable(const shared_lockable &) = delete;
+	shared_lockable &operator=(const shared_lockable &) = delete;
 
 	void lock()
 	{
-		settle(memwait_rwlock_wrlock(&rwlock_), 0);
+		self().settle(memwait_rwlock_wrlock(handle()), 0);
 	}
 
 	[[nodiscard]] bool try_lock()
 	{
-		return settle(memwait_rwlock_trywrlock(&rwlock_), EBUSY);
+		return self().settle(memwait_rwlock_trywrlock(handle()), EBUSY);
 	}
 
 	template <class Rep, class Period>
 	[[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
 	{
-		return lock_by<memwait_rwlock_clockwrlock>(time);
+		return lock_by(time);
 	}
 
 	template <class Clock, class Duration>
 	[[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
-		return lock_until<memwait_rwlock_clockwrlock>(time);
+		return !detail::call_until(time, [this](const deadline &then) {
+			return lock_by(then) ? 0 : ETIMEDOUT;
+		});
 	}
 
 	void unlock()
 	{
-		detail::check(memwait_rwlock_unlock(&rwlock_), "memwait: unlocking a shared mutex");
+		check(memwait_rwlock_unlock(handle()), "memwait: unlocking a shared mutex");
 	}
 
 	void lock_shared()
 	{
-		settle(memwait_rwlock_rdlock(&rwlock_), 0);
+		settle_shared([this] { return memwait_rwlock_rdlock(handle()); }, 0);
 	}
 
 	[[nodiscard]] bool try_lock_shared()
 	{
-		return settle(memwait_rwlock_tryrdlock(&rwlock_), EBUSY);
+		return settle_shared([this] { return memwait_rwlock_tryrdlock(handle()); }, EBUSY);
 	}
 
 	template <class Rep, class Period>
 	[[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &time)
 	{
-		return lock_by<memwait_rwlock_clockrdlock>(time);
+		return lock_shared_by(time);
 	}
 
 	template <class Clock, class Duration>
 	[[nodiscard]] bool
 	try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &time)
 	{
-		return lock_until<memwait_rwlock_clockrdlock>(time);
+		return !detail::call_until(time, [this](const deadline &then) {
+			return lock_shared_by(then) ? 0 : ETIMEDOUT;
+		});
 	}
 
 	void unlock_shared()
 	{
 		unlock();
-	}
-
-	native_handle_type native_handle() noexcept
-	{
-		return &rwlock_;
 	}
 
 #ifdef __cpp_impl_coroutine
@@ -1322,7 +1309,101 @@ public:
 	}
 #endif
 
+protected:
+	constexpr shared_lockable() noexcept = default;
+
 private:
+	Mutex &self() noexcept
+	{
+		return static_cast<Mutex &>(*this);
+	}
+
+	memwait_rwlock_t *handle() noexcept
+	{
+		return self().native_handle();
+	}
+
+	bool lock_by(const deadline &then)
+	{
+		return self().settle(memwait_rwlock_clockwrlock(handle(), then.clock, &then.time),
+				     ETIMEDOUT);
+	}
+
+	bool lock_shared_by(const deadline &then)
+	{
+		return settle_shared([&] {
+			return memwait_rwlock_clockrdlock(handle(), then.clock, &then.time);
+		}, ETIMEDOUT);
+	}
+
+	/* After a death the caller has the write lock. Repaired, it is a read lock once more. */
+	template <class Call>
+	bool settle_shared(Call call, int no)
+	{
+		int err;
+
+		while ((err = call()) == EOWNERDEAD) {
+			self().settle(err, no);
+			unlock();
+		}
+		return self().settle(err, no);
+	}
+
+#ifdef __cpp_impl_coroutine
+	template <template <class> class Guard, auto Function>
+	auto async(loop &owner)
+	{
+		return locking(owner, [this](memwait_op_t *op, auto &) {
+			return Function(handle(), op);
+		}, [this](int err, bool) {
+			self().settle(err, 0);
+			return Guard<Mutex>(self(), std::adopt_lock);
+		});
+	}
+
+	template <template <class> class Guard, auto Function>
+	auto async_by(loop &owner, const deadline &then)
+	{
+		return locking(owner, [this, then](memwait_op_t *op, auto &) {
+			return Function(handle(), then.clock, &then.time, op);
+		}, [this](int err, bool) {
+			if (!self().settle(err, ETIMEDOUT))
+				return Guard<Mutex>(self(), std::defer_lock);
+			return Guard<Mutex>(self(), std::adopt_lock);
+		});
+	}
+#endif
+};
+
+} /* namespace detail */
+
+/* Read-write locks of all kinds but robust ones. */
+template <unsigned int Kind>
+class basic_shared_mutex : public detail::shared_lockable<basic_shared_mutex<Kind>> {
+public:
+	constexpr basic_shared_mutex() noexcept : basic_shared_mutex(process_shared)
+	{
+	}
+
+	constexpr explicit basic_shared_mutex(sharing users) noexcept
+		: rwlock_ MEMWAIT_RWLOCK_INIT_KIND(Kind | users)
+	{
+	}
+
+	/* Waits for an earlier writer that still unlocks. */
+	~basic_shared_mutex()
+	{
+		memwait_rwlock_destroy(&rwlock_);
+	}
+
+	memwait_rwlock_t *native_handle() noexcept
+	{
+		return &rwlock_;
+	}
+
+private:
+	friend class detail::shared_lockable<basic_shared_mutex>;
+
 	bool settle(int err, int no)
 	{
 		/* As of mutexes: what is attached here is a robust one. */
@@ -1331,46 +1412,106 @@ private:
 		return detail::check_try(err, no, "memwait: locking a shared mutex");
 	}
 
-	template <auto Function>
-	bool lock_by(const deadline &then)
+	memwait_rwlock_t rwlock_;
+};
+
+/* What of a robust shared mutex is in shared memory. */
+struct robust_shared_state {
+	constexpr robust_shared_state() noexcept : robust_shared_state(process_shared)
 	{
-		return settle(Function(&rwlock_, then.clock, &then.time), ETIMEDOUT);
 	}
 
-	template <auto Function, class Clock, class Duration>
-	bool lock_until(const std::chrono::time_point<Clock, Duration> &time)
+	constexpr explicit robust_shared_state(sharing users) noexcept
+		: rwlock MEMWAIT_RWLOCK_INIT_KIND(MEMWAIT_RWLOCK_ROBUST | users)
 	{
-		return !detail::call_until(time, [this](const deadline &then) {
-			return lock_by<Function>(then) ? 0 : ETIMEDOUT;
-		});
+	}
+
+	robust_shared_state(const robust_shared_state &) = delete;
+	robust_shared_state &operator=(const robust_shared_state &) = delete;
+
+	/* Waits for an earlier writer that still unlocks. */
+	~robust_shared_state()
+	{
+		memwait_rwlock_destroy(&rwlock);
+	}
+
+	memwait_rwlock_t rwlock;
+};
+
+/*
+ * As robust_mutex, for a writer that dies: a reader, too, calls @repair, with the write lock. A
+ * reader that dies stays one, and no writer comes after it.
+ */
+class robust_shared_mutex : public detail::shared_lockable<robust_shared_mutex> {
+public:
+	robust_shared_mutex(robust_shared_state &state, std::function<void()> repair)
+		: rwlock_(&state.rwlock), repair_(std::move(repair))
+	{
+		detail::check(repair_ ? 0 : EINVAL,
+			      "memwait::robust_shared_mutex: no repair function");
+	}
+
+	memwait_rwlock_t *native_handle() noexcept
+	{
+		return rwlock_;
 	}
 
 #ifdef __cpp_impl_coroutine
-	template <template <class> class Guard, auto Function>
-	auto async(loop &owner)
+	/* Unlike others they begin at once. */
+	task<std::shared_lock<robust_shared_mutex>> lock_shared_async(loop &owner)
 	{
-		return detail::locking(owner, [this](memwait_op_t *op, auto &) {
-			return Function(&rwlock_, op);
-		}, [this](int err, bool) {
+		for (;;) {
+			const int err = co_await detail::awaitable(
+				owner, [this](memwait_op_t *op, auto &) {
+					return memwait_rwlock_rdlock_async(rwlock_, op);
+				}, [](int result, bool) { return result; });
+
 			settle(err, 0);
-			return Guard<basic_shared_mutex>(*this, std::adopt_lock);
-		});
+			if (err != EOWNERDEAD)
+				co_return std::shared_lock(*this, std::adopt_lock);
+			unlock();
+		}
 	}
 
-	template <template <class> class Guard, auto Function>
-	auto async_by(loop &owner, const deadline &then)
+	task<std::shared_lock<robust_shared_mutex>> try_lock_shared_async(loop &owner,
+									  deadline then)
 	{
-		return detail::locking(owner, [this, then](memwait_op_t *op, auto &) {
-			return Function(&rwlock_, then.clock, &then.time, op);
-		}, [this](int err, bool) {
+		for (;;) {
+			const int err = co_await detail::awaitable(
+				owner, [this, &then](memwait_op_t *op, auto &) {
+					return memwait_rwlock_clockrdlock_async(
+						rwlock_, then.clock, &then.time, op);
+				}, [](int result, bool) { return result; });
+
 			if (!settle(err, ETIMEDOUT))
-				return Guard<basic_shared_mutex>(*this, std::defer_lock);
-			return Guard<basic_shared_mutex>(*this, std::adopt_lock);
-		});
+				co_return std::shared_lock(*this, std::defer_lock);
+			if (err != EOWNERDEAD)
+				co_return std::shared_lock(*this, std::adopt_lock);
+			unlock();
+		}
 	}
 #endif
 
-	memwait_rwlock_t rwlock_;
+private:
+	friend class detail::shared_lockable<robust_shared_mutex>;
+
+	bool settle(int err, int no)
+	{
+		if (err != EOWNERDEAD)
+			return detail::check_try(err, no, "memwait: locking a robust shared mutex");
+		try {
+			repair_();
+			detail::check(memwait_rwlock_consistent(rwlock_),
+				      "memwait: repairing a shared mutex");
+		} catch (...) {
+			memwait_rwlock_unlock(rwlock_);
+			throw;
+		}
+		return true;
+	}
+
+	memwait_rwlock_t *rwlock_;
+	std::function<void()> repair_;
 };
 
 /* Prefers readers, as pthreads' do; the fair one is first come, first served. */
