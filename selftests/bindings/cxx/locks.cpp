@@ -262,6 +262,92 @@ static void condition()
 	CHECK_ERROR(std::errc::operation_not_permitted, condition.wait(lock));
 }
 
+#ifdef __cpp_lib_jthread
+/* A stop ends a wait, whenever it comes; without one it is as without a token. */
+template <class Mutex>
+static void check_stop(Mutex &mutex)
+{
+	memwait::condition_variable condition;
+	std::unique_lock<Mutex> lock(mutex);
+	bool is_set = false;
+	auto never = [] { return false; };
+
+	for (int i = 0; i < 3; i++) {
+		std::stop_source source;
+		sleeper waiter([&] {
+			std::unique_lock<Mutex> own(mutex);
+			bool held = false;
+
+			switch (i) {
+			case 0:
+				held = condition.wait(own, source.get_token(), never);
+				break;
+			case 1:
+				held = condition.wait_for(own, source.get_token(), 1h, never);
+				break;
+			case 2:
+				held = condition.wait_until(own, source.get_token(),
+							    slow_clock::now() + 1h, never);
+				break;
+			}
+			CHECK(!held && own.owns_lock());
+			CHECK(!mutex.try_lock());
+		});
+
+		lock.unlock();
+		waiter.await_asleep();
+		source.request_stop();
+		waiter.join();
+		lock.lock();
+		CHECK(!condition.wait(lock, source.get_token(), never));
+		CHECK(condition.wait(lock, source.get_token(), [] { return true; }));
+	}
+
+	/* Between the look at the token and the wait. */
+	std::stop_source source;
+	CHECK(!condition.wait(lock, source.get_token(), [&] {
+		source.request_stop();
+		return false;
+	}));
+
+	std::stop_source another;
+	const std::stop_token token = another.get_token();
+	const slow_clock::time_point later = slow_clock::now() + 2ms;
+	CHECK(!condition.wait_for(lock, token, 1ms, never));
+	CHECK(!condition.wait_until(lock, token, later, never));
+	CHECK(slow_clock::now() >= later);
+	CHECK(!condition.wait_until(lock, token, system_clock::now(), never));
+	sleeper notifier([&] {
+		std::unique_lock<Mutex> own(mutex);
+
+		is_set = true;
+		condition.notify_one();
+	});
+	CHECK(condition.wait(lock, token, [&] { return is_set; }));
+	CHECK(lock.owns_lock());
+	notifier.join();
+
+	/* The child has a loop of its own. */
+	lock.unlock();
+	CHECK(wait_for_child(child([&] {
+		std::unique_lock<Mutex> own(mutex);
+
+		CHECK(!condition.wait_for(own, token, 1ms, never));
+	})) == 0);
+	CHECK_ERROR(std::errc::operation_not_permitted, condition.wait(lock, token, never));
+}
+
+static void stopped()
+{
+	memwait::mutex mutex;
+	memwait::robust_state state;
+	memwait::robust_mutex robust(state, [] {});
+
+	check_stop(mutex);
+	check_stop(robust);
+}
+#endif
+
 static void ignore(int)
 {
 }
@@ -788,6 +874,9 @@ int main()
 	test("recursive mutex", recursive);
 	test("shared mutexes", shared);
 	test("condition variable", condition);
+#ifdef __cpp_lib_jthread
+	test("condition variable with a stop token", stopped);
+#endif
 	test("semaphores", semaphore);
 	test("barrier and latch", barrier_and_latch);
 	test("channel", channel);

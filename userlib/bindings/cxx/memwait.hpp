@@ -34,6 +34,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +43,9 @@
 
 #ifdef __cpp_impl_coroutine
 #include <coroutine>
+#endif
+#if __cplusplus >= 202002L && __has_include(<stop_token>)
+#include <stop_token>
 #endif
 
 namespace memwait {
@@ -431,7 +435,7 @@ public:
 			return;
 		detail::check_result(memwait_loop_close(loop_), "memwait::loop::close");
 		loop_ = nullptr;
-		if (getpid() != process_)
+		if (!is_ours())
 			return;
 		while ((operation = first_)) {
 			unlink(*operation);
@@ -473,6 +477,12 @@ public:
 		return loop_;
 	}
 
+	/* In a child of fork(), that of the parent is of no use. */
+	bool is_ours() const noexcept
+	{
+		return getpid() == process_;
+	}
+
 private:
 	friend class detail::operation;
 
@@ -485,7 +495,7 @@ private:
 		 * A child has the lock of a thread that it lacks, and a list that nothing leaves.
 		 * No operation begins to wait there, so it need not be in the list.
 		 */
-		if ((!guard || first_) && getpid() != process_)
+		if ((!guard || first_) && !is_ours())
 			return loop_;
 		if (!guard)
 			guard.lock();
@@ -851,6 +861,16 @@ class condition_variable;
 
 namespace detail {
 
+/* Of the calling thread, for waits that another thread may end. */
+inline loop &own_loop()
+{
+	static thread_local std::optional<loop> own;
+
+	if (!own || !own->is_ours())
+		own.emplace();
+	return *own;
+}
+
 /*
  * What the mutexes have in common, the names of the standard. @Mutex::settle(err, no) makes of what
  * the library returns: true, locked; false, it is @no; or an exception, not locked.
@@ -1129,6 +1149,51 @@ public:
 		return true;
 	}
 
+#ifdef __cpp_lib_jthread
+	/* As those of std::condition_variable_any: until the predicate holds, or a stop. */
+	template <class Mutex, class Predicate>
+	bool wait(std::unique_lock<Mutex> &lock, std::stop_token token, Predicate predicate)
+	{
+		while (!token.stop_requested()) {
+			if (predicate())
+				return true;
+			wait_for_stop(lock, token, nullptr);
+		}
+		return predicate();
+	}
+
+	template <class Mutex, class Clock, class Duration, class Predicate>
+	bool wait_until(std::unique_lock<Mutex> &lock, std::stop_token token,
+			const std::chrono::time_point<Clock, Duration> &time, Predicate predicate)
+	{
+		while (!token.stop_requested()) {
+			if (predicate())
+				return true;
+
+			const deadline then = detail::at_or_near(time);
+			if (wait_for_stop(lock, token, &then) == std::cv_status::timeout &&
+			    (detail::is_kernels<Clock> || Clock::now() >= time))
+				return predicate();
+		}
+		return predicate();
+	}
+
+	template <class Mutex, class Rep, class Period, class Predicate>
+	bool wait_for(std::unique_lock<Mutex> &lock, std::stop_token token,
+		      const std::chrono::duration<Rep, Period> &time, Predicate predicate)
+	{
+		const deadline then(time);
+
+		while (!token.stop_requested()) {
+			if (predicate())
+				return true;
+			if (wait_for_stop(lock, token, &then) == std::cv_status::timeout)
+				return predicate();
+		}
+		return predicate();
+	}
+#endif
+
 	memwait_cond_t *native_handle() noexcept
 	{
 		return &cond_;
@@ -1191,17 +1256,60 @@ private:
 							   then.clock, &then.time));
 	}
 
+	/* As of a callback, whose other errors come without the mutex. */
+	template <class Mutex>
+	static std::cv_status settle_callback(std::unique_lock<Mutex> &lock, int err)
+	{
+		if (err && err != ETIMEDOUT && err != EOWNERDEAD) {
+			lock.release();
+			detail::check(err, "memwait::condition_variable");
+		}
+		return settle(lock, err);
+	}
+
+#ifdef __cpp_lib_jthread
+	/*
+	 * A stop wakes all, as it must not be lost between the caller's look at the token and the
+	 * wait: it is kept by the loop, and by then the operation waits.
+	 */
+	template <class Mutex>
+	std::cv_status wait_for_stop(std::unique_lock<Mutex> &lock, const std::stop_token &token,
+				     const deadline *then)
+	{
+		int err, result = 0, state;
+		memwait_mutex_t *native;
+		memwait_op_t op;
+
+		check_owned(lock);
+		native = lock.mutex()->native_handle();
+		memwait_loop_t *own = detail::own_loop().native_handle();
+		detail::check_result(memwait_op_init(&op, own, nullptr, nullptr),
+				     "memwait::condition_variable");
+		const std::stop_callback stop(token, [own] { memwait_loop_stop(own); });
+		err = then ? memwait_cond_clockwait_async(&cond_, native, then->clock, &then->time,
+							  &op) :
+			     memwait_cond_wait_async(&cond_, native, &op);
+		if (err != EINPROGRESS)
+			return settle(lock, err);
+		/* A cancelled thread would leave the operation on its stack. */
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+		while ((err = -memwait_op_wait(&op, &result)) == EINTR) {
+			if (token.stop_requested())
+				memwait_cond_broadcast(&cond_);
+		}
+		if (err)
+			memwait_op_cancel(&op);
+		pthread_setcancelstate(state, nullptr);
+		return settle_callback(lock, err ? err : result);
+	}
+#endif
+
 #ifdef __cpp_impl_coroutine
 	template <class Mutex>
 	struct waited {
 		std::cv_status operator()(int err, bool has_waited) const
 		{
-			/* All other errors of a callback come without the mutex. */
-			if (has_waited && err && err != ETIMEDOUT && err != EOWNERDEAD) {
-				lock.release();
-				detail::check(err, "memwait::condition_variable");
-			}
-			return settle(lock, err);
+			return has_waited ? settle_callback(lock, err) : settle(lock, err);
 		}
 
 		void abandoned() const noexcept
