@@ -201,8 +201,8 @@ need_root()
 		# The next Debian, for its Node and Python.
 		suite=trixie
 		extra=trixie-security
-		packages=g++,make,libc6-dev,python3-dev,nodejs,libnode-dev,libasio-dev
-		what="Python, Node and C++"
+		packages=g++,make,libc6-dev,python3-dev,nodejs,libnode-dev,libasio-dev,cargo
+		what="Python, Node, Rust and C++"
 		;;
 	plots)
 		suite=bookworm
@@ -649,8 +649,10 @@ need_bindings()
 	local root files
 	need_root bindings
 	mapfile -t files < <(find "$top"/userlib "$top"/selftests/bindings -type f \
-		! -path '*/examples/*' ! -name '*.o' ! -name '*.so*' ! -name '*.a' ! -name '*.pyc' | sort)
-	mapfile -O ${#files[@]} -t files < <(find "$top"/userlib/bindings/*/examples -type f 2>/dev/null | sort)
+		! -path '*/examples/*' ! -path '*/target/*' ! -name Cargo.lock \
+		! -name '*.o' ! -name '*.so*' ! -name '*.a' ! -name '*.pyc' | sort)
+	mapfile -O ${#files[@]} -t files < <(find "$top"/userlib/bindings/{*,rust/memwait}/examples -type f \
+		2>/dev/null | sort)
 	bindings=$cache/tests/bindings-$(echo "$root" | hash_of "${files[@]}" "$top/dkms.conf" \
 		"$top"/uapi/linux/*.h "$here/artefacts.sh")
 	artefact "$bindings" "build bindings" make_bindings "$root"
@@ -671,6 +673,9 @@ make_bindings()
 		make -s -C userlib/bindings all
 		make -s -C userlib/bindings install PREFIX=/usr DESTDIR=$dir/guest
 		make -s -C selftests/bindings clean all
+		make -s -C userlib/bindings/rust check
+		# Programs have been copied from there.
+		rm -rf userlib/bindings/rust/target
 	" || return 1
 	cp -R "$1"/selftests/bindings/*/ "$1/guest/tests/bindings/"
 	cp -R "$1/userlib/bindings" "$1/guest/tests/bindings/userlib"

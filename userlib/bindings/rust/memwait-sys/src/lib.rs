@@ -43,6 +43,22 @@ pub struct timespec {
     padding: i32,
 }
 
+impl timespec {
+    /// A time. `tv_nsec` is below 1,000,000,000.
+    #[must_use]
+    pub const fn new(tv_sec: i64, tv_nsec: u32) -> timespec {
+        timespec {
+            tv_sec,
+            #[cfg(target_pointer_width = "64")]
+            tv_nsec: tv_nsec as i64,
+            #[cfg(target_pointer_width = "32")]
+            tv_nsec: tv_nsec as i32,
+            #[cfg(target_pointer_width = "32")]
+            padding: 0,
+        }
+    }
+}
+
 /// A loop: an event source, and its pending operations. Only pointers to it exist.
 #[repr(C)]
 pub struct memwait_loop_t {
@@ -138,7 +154,15 @@ pub struct memwait_notify {
 pub type memwait_callback_t =
     Option<unsafe extern "C" fn(op: *mut memwait_op_t, result: c_int, data: *mut c_void)>;
 
-/// Constants, with the names and values of the header.
+#[cfg(any(
+    target_arch = "mips",
+    target_arch = "mips64",
+    target_arch = "sparc",
+    target_arch = "sparc64"
+))]
+compile_error!("error numbers are others here");
+
+/// Constants, with the names and values of the header and of `<errno.h>`.
 #[allow(missing_docs)]
 mod constants {
     use std::os::raw::{c_int, c_uint};
@@ -191,6 +215,19 @@ mod constants {
     pub const MEMWAIT_BARRIER_SERIAL_THREAD: c_int = -1;
 
     pub const MEMWAIT_WAITGROUP_MAX: c_uint = 0x3fffffff;
+
+    pub const EPERM: c_int = 1;
+    pub const ENOENT: c_int = 2;
+    pub const EINTR: c_int = 4;
+    pub const EAGAIN: c_int = 11;
+    pub const EBUSY: c_int = 16;
+    pub const EINVAL: c_int = 22;
+    pub const EPIPE: c_int = 32;
+    pub const ETIMEDOUT: c_int = 110;
+    pub const EINPROGRESS: c_int = 115;
+    pub const ECANCELED: c_int = 125;
+    pub const EOWNERDEAD: c_int = 130;
+    pub const ENOTRECOVERABLE: c_int = 131;
 }
 
 pub use constants::*;

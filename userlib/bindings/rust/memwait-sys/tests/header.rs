@@ -38,7 +38,11 @@ fn compile(name: &str, options: &[&str], code: &str) -> String {
     let include = env::var("MEMWAIT_INCLUDE").unwrap_or(format!("-I{} -I{}/../uapi", top, top));
 
     fs::create_dir_all(dir).unwrap();
-    fs::write(&file, format!("#include <memwait.h>\n{}", code)).unwrap();
+    fs::write(
+        &file,
+        format!("#include <errno.h>\n#include <memwait.h>\n{}", code),
+    )
+    .unwrap();
     // Rust has no volatile types.
     let output = Command::new(env::var("CC").unwrap_or("cc".to_string()))
         .args(["-std=gnu11", "-Dvolatile=", "-Werror"])
@@ -156,6 +160,7 @@ fn constants() -> Vec<(&'static str, &'static str)> {
     SOURCE
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub const "))
+        .filter(|line| !line.starts_with("fn "))
         .map(|line| line[..line.find(" =").unwrap()].split_once(": ").unwrap())
         .collect()
 }
@@ -181,6 +186,8 @@ fn constants_are_the_headers() {
         MEMWAIT_RWLOCK_PREFER_READER MEMWAIT_RWLOCK_FAIR MEMWAIT_RWLOCK_ROBUST
         MEMWAIT_RWLOCK_PREFER_WRITER
         MEMWAIT_BARRIER_SERIAL_THREAD MEMWAIT_WAITGROUP_MAX
+        EPERM ENOENT EINTR EAGAIN EBUSY EINVAL EPIPE ETIMEDOUT EINPROGRESS ECANCELED EOWNERDEAD
+        ENOTRECOVERABLE
     );
     let compared: BTreeSet<&str> = values.iter().map(|(name, _)| *name).collect();
     let mut code = String::new();

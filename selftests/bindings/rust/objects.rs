@@ -1,0 +1,772 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The crate memwait: threads, futures, processes; what is cancelled, dropped or killed; no device.
+use memwait::word::{self, Outcome, Scope};
+use memwait::*;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::os::raw::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+extern "C" {
+    fn fork() -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
+    fn alarm(seconds: c_uint) -> c_uint;
+    fn _exit(status: c_int) -> !;
+    fn pause() -> c_int;
+    fn unshare(flags: c_int) -> c_int;
+    fn mount(
+        what: *const c_char,
+        place: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_void,
+    ) -> c_int;
+}
+
+const SIGKILL: c_int = 9;
+const ENOENT: i32 = 2;
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+const ETIMEDOUT: i32 = 110;
+const ECANCELED: i32 = 125;
+const ENOTRECOVERABLE: i32 = 131;
+const LONG: Duration = Duration::from_secs(100);
+const SHORT: Duration = Duration::from_millis(20);
+
+/// A child that runs `work` and exits with 0, or 1 after a panic.
+fn child(work: impl FnOnce()) -> c_int {
+    let pid = unsafe { fork() };
+
+    if pid != 0 {
+        return pid;
+    }
+    unsafe { alarm(60) };
+    let failed = catch_unwind(AssertUnwindSafe(work)).is_err();
+    unsafe { _exit(failed as c_int) }
+}
+
+fn status_of(pid: c_int) -> c_int {
+    let mut status = -1;
+
+    while unsafe { waitpid(pid, &mut status, 0) } != pid {}
+    status
+}
+
+fn kill_child(pid: c_int) {
+    unsafe { kill(pid, SIGKILL) };
+    assert_eq!(status_of(pid), SIGKILL);
+}
+
+/// Until it is so, with no bound but the test's.
+fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+fn errno<T, E: Into<AnyError>>(result: Result<T, E>) -> i32 {
+    match result {
+        Ok(_) => 0,
+        Err(error) => error.into().0,
+    }
+}
+
+struct AnyError(i32);
+
+impl From<Error> for AnyError {
+    fn from(error: Error) -> AnyError {
+        AnyError(error.raw_os_error())
+    }
+}
+
+impl<G> From<LockError<G>> for AnyError {
+    fn from(error: LockError<G>) -> AnyError {
+        AnyError(error.into_error().raw_os_error())
+    }
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Polls once, for a waker that does nothing.
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    let waker = Arc::new(Flag(AtomicBool::new(false))).into();
+
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+fn begin<F: Future + Unpin>(mut future: F) -> F {
+    assert!(poll_once(&mut future).is_pending());
+    future
+}
+
+/// Dispatches until what has ended is called back.
+fn dispatch(on: &Loop, count: usize) {
+    let mut called = 0;
+
+    while called < count {
+        called += on.dispatch().unwrap();
+        thread::yield_now();
+    }
+}
+
+/// First, as the library opens the device once.
+fn no_device() {
+    let pid = child(|| {
+        let (none, dev, tmpfs) = (b"none\0", b"/dev\0", b"tmpfs\0");
+        let root = b"/\0";
+        unsafe {
+            assert_eq!(unshare(0x20000), 0);
+            // MS_REC | MS_PRIVATE
+            let private = 0x4000 | 0x40000;
+            assert_eq!(
+                mount(
+                    none.as_ptr().cast(),
+                    root.as_ptr().cast(),
+                    std::ptr::null(),
+                    private,
+                    std::ptr::null()
+                ),
+                0
+            );
+            assert_eq!(
+                mount(
+                    none.as_ptr().cast(),
+                    dev.as_ptr().cast(),
+                    tmpfs.as_ptr().cast(),
+                    0,
+                    std::ptr::null()
+                ),
+                0
+            );
+        }
+        let error = available().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("module"), "{}", error);
+        assert_eq!(errno(Mutex::new(0).lock()), ENOENT);
+        assert_eq!(errno(Mutex::new(0).try_lock()), ENOENT);
+        assert_eq!(errno(RobustMutex::new(0).lock()), ENOENT);
+        assert_eq!(errno(RwLock::new(0).read()), ENOENT);
+        assert_eq!(errno(Semaphore::new(0).acquire()), ENOENT);
+        assert_eq!(errno(Semaphore::new(0).post()), ENOENT);
+        assert_eq!(errno(Condvar::new().notify_all()), ENOENT);
+        assert_eq!(errno(Barrier::new(2)), ENOENT);
+        assert_eq!(errno(Channel::<u32>::new(2)), ENOENT);
+        assert_eq!(
+            errno(word::wait(&AtomicU32::new(0), 0, Scope::Shared)),
+            ENOENT
+        );
+        assert_eq!(errno(Loop::new()), ENOENT);
+    });
+    assert_eq!(status_of(pid), 0);
+}
+
+fn bad_input() {
+    let memory = Shared::anonymous(4096).unwrap();
+
+    unsafe {
+        assert_eq!(errno(memory.attach::<Mutex<u64>>(4096)), EINVAL);
+        assert_eq!(errno(memory.attach::<Mutex<u64>>(4096 - 32)), EINVAL);
+        assert_eq!(errno(memory.attach::<Mutex<u64>>(usize::MAX - 7)), EINVAL);
+        assert_eq!(errno(memory.attach::<Mutex<u64>>(4)), EINVAL);
+        assert_eq!(errno(memory.construct(4090, Semaphore::new(1))), EINVAL);
+        // Zeroed memory is neither of these.
+        assert_eq!(errno(memory.attach::<Barrier>(0).unwrap().wait()), EINVAL);
+        assert_eq!(errno(memory.attach_channel::<u32>(0)), EINVAL);
+        assert_eq!(errno(memory.attach_channel::<u32>(4090)), EINVAL);
+        assert_eq!(errno(memory.channel::<u32>(0, 4096)), EINVAL);
+        assert_eq!(errno(memory.channel::<u32>(0, 0)), EINVAL);
+        let channel = memory.channel::<u32>(0, 4).unwrap();
+        assert_eq!((channel.capacity(), channel.len()), (4, 0));
+        assert_eq!(errno(memory.attach_channel::<u64>(0)), EINVAL);
+        assert!(memory.attach_channel::<u32>(0).is_ok());
+    }
+    assert_eq!(errno(Channel::<()>::new(1)), EINVAL);
+    assert_eq!(errno(Barrier::new(0)), EINVAL);
+    assert!(catch_unwind(|| Semaphore::new(1 << 31)).is_err());
+    let file = memfd(100).unwrap();
+    assert!(Shared::map(&file, 0, 101).is_err());
+    assert!(Shared::map(&file, u64::MAX, 1).is_err());
+    assert!(Shared::map(&file, 1, 1).is_err());
+    assert!(Shared::map(&file, 0, 100).is_ok());
+    let mut ready = Ref::new(Semaphore::new(1)).acquire_async(&Loop::new().unwrap());
+    assert!(poll_once(&mut ready).is_ready());
+    assert!(catch_unwind(AssertUnwindSafe(|| poll_once(&mut ready))).is_err());
+}
+
+fn threads() {
+    static MUTEX: Mutex<u32> = Mutex::new(0);
+    let locks: [&'static Mutex<u32>; 3] = [
+        &MUTEX,
+        Box::leak(Box::new(Mutex::fair(0))),
+        Box::leak(Box::new(Mutex::new(0).private())),
+    ];
+
+    for mutex in locks {
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..200).for_each(|_| *mutex.lock().unwrap() += 1));
+            }
+        });
+        let guard = mutex.lock().unwrap();
+        assert_eq!(*guard, 600);
+        assert!(mutex.try_lock().unwrap().is_none());
+        assert_eq!(errno(mutex.lock_until(SHORT)), ETIMEDOUT);
+        assert_eq!(errno(mutex.lock_until(SystemTime::UNIX_EPOCH)), ETIMEDOUT);
+        assert_eq!(guard.unlock(), Ok(()));
+        assert!(mutex.try_lock().unwrap().is_some());
+    }
+
+    let lock = RwLock::prefer_writer(5);
+    let (one, two) = (lock.read().unwrap(), lock.try_read().unwrap().unwrap());
+    assert_eq!(*one + *two, 10);
+    assert!(lock.try_write().unwrap().is_none());
+    assert_eq!(errno(lock.write_until(SHORT)), ETIMEDOUT);
+    drop((one, two));
+    *lock.write().unwrap() = 6;
+    assert_eq!(*lock.read_until(LONG).unwrap(), 6);
+
+    let before = Instant::now();
+    let (mutex, cond) = (Mutex::new(false), Condvar::new());
+    let (guard, timed_out) = cond.wait_until(mutex.lock().unwrap(), SHORT).unwrap();
+    assert!(timed_out && before.elapsed() >= SHORT && !*guard);
+    drop(guard);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut guard = mutex.lock().unwrap();
+            while !*guard {
+                guard = cond.wait(guard).unwrap();
+            }
+        });
+        *mutex.lock().unwrap() = true;
+        cond.notify_one().unwrap();
+    });
+
+    let barrier = Barrier::new(3).unwrap();
+    let leaders = AtomicUsize::new(0);
+    assert_eq!(errno(barrier.wait_until(SHORT)), ETIMEDOUT);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| leaders.fetch_add(barrier.wait().unwrap() as usize, SeqCst));
+        }
+    });
+    assert_eq!(leaders.load(SeqCst), 1);
+
+    let channel = Channel::<u64>::new(2).unwrap();
+    thread::scope(|scope| {
+        let sender = channel.clone();
+        scope.spawn(move || {
+            (0..100).for_each(|item| sender.send(item).unwrap());
+            sender.close().unwrap();
+        });
+        for item in 0..100 {
+            assert_eq!(channel.recv(), Ok(Some(item)));
+        }
+    });
+    assert_eq!(channel.recv(), Ok(None));
+    assert_eq!(channel.send(1).unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+    let word = AtomicU8::new(1);
+    assert_eq!(word::wait(&word, 2, Scope::Private), Ok(Outcome::NotEqual));
+    assert_eq!(
+        word::wait_until(&word, 1, Scope::Private, SHORT),
+        Ok(Outcome::TimedOut)
+    );
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| word::wait(&word, 1, Scope::Private));
+        until(|| word::waiters(&word, Scope::Private) == Ok(1));
+        assert_eq!(word::notify(&word, word::ALL, Scope::Private), Ok(1));
+        assert_eq!(waiter.join().unwrap(), Ok(Outcome::Notified));
+    });
+}
+
+/// Each kind of future before it is polled, while it waits, when it has ended, and asked.
+fn cancel() {
+    let on = Loop::new().unwrap();
+
+    let mutex = Ref::new(Mutex::new(7));
+    drop(mutex.lock_async(&on));
+    let guard = mutex.lock().unwrap();
+    drop(begin(mutex.lock_async(&on)));
+    assert_eq!(on.pending(), 0);
+    let ended = begin(mutex.lock_async(&on));
+    let mut last = begin(mutex.lock_async(&on));
+    drop(guard);
+    dispatch(&on, 1);
+    assert!(mutex.try_lock().unwrap().is_none());
+    drop(ended);
+    dispatch(&on, 1);
+    match poll_once(&mut last) {
+        Poll::Ready(Ok(guard)) => assert_eq!(*guard, 7),
+        _ => panic!("not locked"),
+    }
+    assert!(mutex.try_lock().unwrap().is_some());
+
+    let robust = Ref::new(RobustMutex::new(7));
+    let guard = robust.lock().unwrap();
+    drop(begin(robust.lock_async(&on)));
+    let ended = begin(robust.lock_async(&on));
+    drop(guard);
+    dispatch(&on, 1);
+    drop(ended);
+    assert!(robust.try_lock().unwrap().is_some());
+
+    let lock = Ref::new(RwLock::new(7));
+    let guard = lock.write().unwrap();
+    drop(begin(lock.read_async(&on)));
+    let (one, two) = (begin(lock.read_async(&on)), begin(lock.write_async(&on)));
+    drop(guard);
+    dispatch(&on, 1);
+    drop(one);
+    dispatch(&on, 1);
+    drop(two);
+    assert!(lock.try_write().unwrap().is_some());
+
+    let sem = Ref::new(Semaphore::new(0));
+    drop(begin(sem.acquire_async(&on)));
+    let ended = begin(sem.acquire_async(&on));
+    sem.post().unwrap();
+    dispatch(&on, 1);
+    assert_eq!(sem.value(), Ok(0));
+    drop(ended);
+    assert_eq!(sem.value(), Ok(1));
+
+    let word = Ref::new(AtomicU32::new(0));
+    drop(begin(word::wait_async(&word, 0, Scope::Shared, &on)));
+    let ended = begin(word::wait_async(&word, 0, Scope::Shared, &on));
+    let mut next = begin(word::wait_async(&word, 0, Scope::Shared, &on));
+    assert_eq!(word::notify(&*word, 1, Scope::Shared), Ok(1));
+    dispatch(&on, 1);
+    drop(ended);
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut next), Poll::Ready(Ok(Outcome::Notified)));
+
+    let cond = Ref::new(Condvar::new());
+    let locked = || on.block_on(mutex.lock_async(&on)).unwrap().unwrap();
+    drop(cond.wait_async(locked(), &on));
+    assert!(mutex.try_lock().unwrap().is_some());
+    drop(begin(cond.wait_async(locked(), &on)));
+    assert!(mutex.try_lock().unwrap().is_some());
+    let ended = begin(cond.wait_async(locked(), &on));
+    let mut next = begin(cond.wait_async(locked(), &on));
+    cond.notify_one().unwrap();
+    dispatch(&on, 1);
+    assert!(mutex.try_lock().unwrap().is_none());
+    drop(ended);
+    dispatch(&on, 1);
+    match poll_once(&mut next) {
+        Poll::Ready(Ok((guard, timed_out))) => assert!(*guard == 7 && !timed_out),
+        _ => panic!("not notified"),
+    }
+    assert!(mutex.try_lock().unwrap().is_some());
+
+    let channel = Channel::<u32>::new(1).unwrap();
+    drop(begin(channel.recv_async(&on)));
+    let ended = begin(channel.recv_async(&on));
+    channel.send(1).unwrap();
+    dispatch(&on, 1);
+    channel.send(2).unwrap();
+    drop(begin(channel.send_async(9, &on)));
+    drop(ended);
+    assert_eq!(channel.len(), 2);
+    assert_eq!(
+        poll_once(&mut channel.recv_async(&on)),
+        Poll::Ready(Ok(Some(1)))
+    );
+    assert_eq!(channel.try_recv(), Ok(Some(2)));
+    // With another one that waits: that gets it.
+    let ended = begin(channel.recv_async(&on));
+    let mut waits = begin(channel.recv_async(&on));
+    channel.send(3).unwrap();
+    dispatch(&on, 1);
+    drop(ended);
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(Some(3))));
+    assert_eq!(
+        channel.try_recv().unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
+
+    let barrier = Ref::new(Barrier::new(2).unwrap());
+    drop(begin(barrier.wait_async(&on)));
+    let mut waits = begin(barrier.wait_async(&on));
+    assert!(barrier.wait_until(LONG).is_ok());
+    dispatch(&on, 1);
+    assert!(matches!(poll_once(&mut waits), Poll::Ready(Ok(_))));
+    assert_eq!(on.pending(), 0);
+}
+
+fn time_outs() {
+    let on = Loop::new().unwrap();
+    let sem = Ref::new(Semaphore::new(0));
+    let before = Instant::now();
+
+    assert_eq!(
+        errno(on.block_on(sem.acquire_async(&on).until(SHORT)).unwrap()),
+        ETIMEDOUT
+    );
+    assert!(before.elapsed() >= SHORT);
+    let word = Ref::new(AtomicU32::new(0));
+    let wait = word::wait_async(&word, 0, Scope::Private, &on).until(Instant::now() + SHORT);
+    assert_eq!(on.block_on(wait).unwrap(), Ok(Outcome::TimedOut));
+    let mutex = Ref::new(Mutex::new(()));
+    let cond = Ref::new(Condvar::new());
+    on.block_on(async {
+        let guard = mutex.lock_async(&on).await.unwrap();
+        let (_guard, timed_out) = cond.wait_async(guard, &on).until(SHORT).await.unwrap();
+        assert!(timed_out && mutex.try_lock().unwrap().is_none());
+    })
+    .unwrap();
+}
+
+/// The loop goes while futures wait: they end, and hold nothing. One that is leaked does no harm.
+fn drop_pending() {
+    let on = Loop::new().unwrap();
+    let mutex = Ref::new(Mutex::fair(0));
+    let channel = Channel::<u32>::new(1).unwrap();
+    let guard = mutex.lock().unwrap();
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker: Waker = flag.clone().into();
+    let mut waits = mutex.lock_async(&on);
+    let mut receives = begin(channel.recv_async(&on));
+    let mut late = mutex.lock_async(&on);
+    let mut late_receive = channel.recv_async(&on);
+
+    assert!(Pin::new(&mut waits)
+        .poll(&mut Context::from_waker(&waker))
+        .is_pending());
+    std::mem::forget(begin(mutex.lock_async(&on)));
+    drop(on);
+    assert!(flag.0.load(SeqCst));
+    drop(guard);
+    assert!(matches!(poll_once(&mut waits), Poll::Ready(Err(e)) if e.raw_os_error() == ECANCELED));
+    assert!(
+        matches!(poll_once(&mut receives), Poll::Ready(Err(e)) if e.raw_os_error() == ECANCELED)
+    );
+    assert!(matches!(poll_once(&mut late), Poll::Ready(Err(e)) if e.raw_os_error() == ECANCELED));
+    assert!(
+        matches!(poll_once(&mut late_receive), Poll::Ready(Err(e)) if e.raw_os_error() == ECANCELED)
+    );
+    assert!(mutex.try_lock().unwrap().is_some());
+    channel.send(1).unwrap();
+    assert_eq!(channel.try_recv(), Ok(Some(1)));
+}
+
+/// Two threads and a future, in the order in which they came.
+fn fifo() {
+    let on = Loop::new().unwrap();
+    let mutex = Ref::new(Mutex::fair(Vec::new()));
+    let guard = mutex.lock().unwrap();
+    let sleeper = |name| {
+        let mutex = mutex.clone();
+        let (id, asleep) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            id.send(std::fs::read_link("/proc/thread-self").unwrap())
+                .unwrap();
+            mutex.lock().unwrap().push(name);
+        });
+        let stat = std::path::Path::new("/proc")
+            .join(asleep.recv().unwrap())
+            .join("stat");
+        until(|| {
+            let text = std::fs::read_to_string(&stat).unwrap();
+            text[text.rfind(')').unwrap()..].starts_with(") S")
+        });
+        thread
+    };
+    let first = sleeper("first");
+    let mut second = begin(mutex.lock_async(&on));
+    let third = sleeper("third");
+    drop(guard);
+    on.block_on(async {
+        (&mut second).await.unwrap().push("second");
+    })
+    .unwrap();
+    first.join().unwrap();
+    third.join().unwrap();
+    assert_eq!(*mutex.lock().unwrap(), ["first", "second", "third"]);
+}
+
+/// One thread dispatches, others begin, drop and poll: no permit is lost, and none is made.
+fn other_threads() {
+    let on = Loop::new().unwrap();
+    let sem = Ref::new(Semaphore::new(0).private());
+    let dropped = AtomicU32::new(0);
+    let ends = AtomicBool::new(false);
+
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, sem, dropped) = (on.handle(), sem.clone(), &dropped);
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        let future = begin_or_end(sem.acquire_async(&handle));
+                        sem.post().unwrap();
+                        if round % 3 == 0 {
+                            thread::yield_now();
+                        }
+                        drop(future);
+                        dropped.fetch_add(1, SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let ends = &ends;
+        scope.spawn(move || {
+            workers
+                .into_iter()
+                .for_each(|worker| worker.join().unwrap());
+            ends.store(true, SeqCst);
+        });
+        while !ends.load(SeqCst) {
+            on.dispatch().unwrap();
+            thread::yield_now();
+        }
+    });
+    while on.dispatch().unwrap() > 0 {}
+    assert_eq!(on.pending(), 0);
+    assert_eq!(sem.value(), Ok(dropped.load(SeqCst) - TAKEN.load(SeqCst)));
+}
+
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+fn begin_or_end<F: Future + Unpin>(mut future: F) -> Option<F> {
+    if poll_once(&mut future).is_ready() {
+        TAKEN.fetch_add(1, SeqCst);
+        return None;
+    }
+    Some(future)
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics");
+    }
+}
+
+fn wakers() {
+    let on = Loop::new().unwrap();
+    let sem = Ref::new(Semaphore::new(0));
+    let mut future = sem.acquire_async(&on);
+    let waker: Waker = Arc::new(Panics).into();
+
+    assert!(Pin::new(&mut future)
+        .poll(&mut Context::from_waker(&waker))
+        .is_pending());
+    sem.post().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| dispatch(&on, 1))).is_err());
+    assert_eq!(poll_once(&mut future), Poll::Ready(Ok(())));
+
+    // Woken by another thread, with nothing pending.
+    let shared = Arc::new((AtomicBool::new(false), std::sync::Mutex::new(None::<Waker>)));
+    let other = shared.clone();
+    let thread = thread::spawn(move || {
+        until(|| other.1.lock().unwrap().is_some());
+        other.0.store(true, SeqCst);
+        other.1.lock().unwrap().take().unwrap().wake();
+    });
+    on.block_on(std::future::poll_fn(|context| {
+        if shared.0.load(SeqCst) {
+            return Poll::Ready(());
+        }
+        *shared.1.lock().unwrap() = Some(context.waker().clone());
+        Poll::Pending
+    }))
+    .unwrap();
+    thread.join().unwrap();
+}
+
+/// The child's copies are the parent's; it makes its own.
+fn forks() {
+    let memory = Shared::anonymous(4096).unwrap();
+    let sem = unsafe { memory.construct(0, Semaphore::new(0)).unwrap() };
+    let on = Loop::new().unwrap();
+    let mut waits = begin(sem.acquire_async(&on));
+    let mut other = Some(begin(sem.acquire_async(&on)));
+    let mut parents = Some(Loop::new().unwrap());
+
+    let pid = child(|| {
+        assert_eq!(errno(on.dispatch()), EPERM);
+        assert!(matches!(poll_once(&mut sem.acquire_async(&on)),
+            Poll::Ready(Err(e)) if e.raw_os_error() == EPERM));
+        drop(other.take());
+        drop(parents.take());
+        let own = Loop::new().unwrap();
+        let third = begin(sem.acquire_async(&own));
+        sem.post().unwrap();
+        sem.post().unwrap();
+        sem.post().unwrap();
+        own.block_on(third).unwrap().unwrap();
+    });
+    assert_eq!(status_of(pid), 0);
+    dispatch(&on, 2);
+    assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(())));
+    assert_eq!(poll_once(other.as_mut().unwrap()), Poll::Ready(Ok(())));
+    assert_eq!(sem.value(), Ok(0));
+}
+
+#[repr(C)]
+struct Objects {
+    ready: Semaphore,
+    robust: RobustMutex<u32>,
+    mutex: Mutex<u32>,
+    lock: RwLock<u32>,
+    cond: Condvar,
+    sem: Semaphore,
+}
+
+// SAFETY: objects that are, in C's layout.
+unsafe impl Shareable for Objects {}
+
+/// A child that holds or waits, and is killed.
+fn killed(objects: &Objects, work: impl FnOnce()) {
+    let pid = child(|| {
+        work();
+        unsafe { pause() };
+    });
+    objects.ready.acquire().unwrap();
+    kill_child(pid);
+}
+
+fn deaths() {
+    let memory = Shared::map(&memfd(8192).unwrap(), 0, 8192).unwrap();
+    // All are valid as zeroes, but for the robust one.
+    let objects = unsafe { memory.attach::<Objects>(0).unwrap() };
+    let robust = &objects.robust;
+    let offset = robust as *const _ as usize - &*objects as *const _ as usize;
+    let robust = unsafe { memory.construct(offset, RobustMutex::new(1)).unwrap() };
+    let ready = || objects.ready.post().unwrap();
+    let hold_robust = || {
+        let mut guard = robust.lock().repair(|_| ()).unwrap();
+        *guard += 1;
+        std::mem::forget(guard);
+        ready();
+    };
+
+    killed(&objects, hold_robust);
+    match robust.lock() {
+        Err(LockError::OwnerDied(mut died)) => {
+            assert_eq!(*died.get(), 2);
+            *died.get_mut() = 3;
+            assert_eq!(*died.consistent().unwrap(), 3);
+        }
+        other => panic!("{:?}", other),
+    }
+    assert_eq!(*robust.lock().unwrap(), 3);
+
+    // A future is told as well, and so is the one behind an owner that died before it was polled.
+    let on = Loop::new().unwrap();
+    killed(&objects, hold_robust);
+    let guard = on.block_on(robust.lock_async(&on)).unwrap();
+    assert!(matches!(&guard, Err(LockError::OwnerDied(died)) if *died.get() == 4));
+    assert_eq!(*guard.repair(|data| *data = 5).unwrap(), 5);
+    let pid = child(|| {
+        hold_robust();
+        unsafe { pause() };
+    });
+    objects.ready.acquire().unwrap();
+    let waits = begin(robust.lock_async(&on));
+    kill_child(pid);
+    assert_eq!(
+        *on.block_on(waits)
+            .unwrap()
+            .repair(|data| *data += 10)
+            .unwrap(),
+        16
+    );
+
+    killed(&objects, || {
+        std::mem::forget(objects.mutex.lock().unwrap());
+        ready();
+    });
+    assert_eq!(errno(objects.mutex.lock_until(SHORT)), ETIMEDOUT);
+    killed(&objects, || {
+        std::mem::forget(objects.lock.write().unwrap());
+        ready();
+    });
+    assert_eq!(errno(objects.lock.read_until(SHORT)), ETIMEDOUT);
+
+    // What is killed while it waits takes nothing.
+    let channel = unsafe { memory.channel::<u32>(4096, 2).unwrap() };
+    killed(&objects, || {
+        let on = Loop::new().unwrap();
+        let waits = begin(objects_sem(&memory).acquire_async(&on));
+        let receives = begin(channel.recv_async(&on));
+        std::mem::forget((waits, receives, on));
+        ready();
+    });
+    objects.sem.post().unwrap();
+    objects.sem.acquire_until(LONG).unwrap();
+    channel.send(1).unwrap();
+    assert_eq!(channel.recv_until(LONG), Ok(Some(1)));
+    killed(&objects, || {
+        let on = Loop::new().unwrap();
+        let guard = on.block_on(robust.lock_async(&on)).unwrap().unwrap();
+        let cond = unsafe {
+            let offset = &objects.cond as *const _ as usize - &*objects as *const _ as usize;
+            memory.attach::<Condvar>(offset).unwrap()
+        };
+        std::mem::forget((begin(cond.wait_async(guard, &on)), on));
+        ready();
+    });
+    let guard = robust.lock().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = robust.lock().unwrap();
+            objects.cond.notify_one().unwrap();
+        });
+        assert!(!objects.cond.wait_until(guard, LONG).unwrap().1);
+    });
+
+    // It is dropped without a repair.
+    killed(&objects, hold_robust);
+    drop(robust.lock());
+    assert_eq!(errno(robust.lock()), ENOTRECOVERABLE);
+}
+
+fn objects_sem(memory: &Shared) -> Ref<Semaphore> {
+    let objects = unsafe { memory.attach::<Objects>(0).unwrap() };
+    let offset = &objects.sem as *const _ as usize - &*objects as *const _ as usize;
+
+    unsafe { memory.attach(offset).unwrap() }
+}
+
+fn main() {
+    let tests: &[(&str, fn())] = &[
+        ("no device", no_device),
+        ("bad input", bad_input),
+        ("threads", threads),
+        ("futures are cancelled at each point", cancel),
+        ("futures time out", time_outs),
+        ("a loop is dropped with futures pending", drop_pending),
+        ("two threads and a future, first in, first out", fifo),
+        ("futures are dropped in other threads", other_threads),
+        ("wakers that panic, and of other threads", wakers),
+        ("fork", forks),
+        ("processes are killed", deaths),
+    ];
+    let mut status = 0;
+
+    for (name, test) in tests {
+        // A hang ends all.
+        unsafe { alarm(120) };
+        let failed = catch_unwind(test).is_err();
+        println!("{}ok {}", if failed { "not " } else { "" }, name);
+        status |= failed as i32;
+    }
+    std::process::exit(status);
+}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+use crate::error::{check, Error};
+use crate::event::{Handle, Operation, Wait};
+use crate::memory::{Shareable, Shared};
+use crate::time::Deadline;
+use memwait_sys::*;
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem::{size_of, MaybeUninit};
+use std::os::raw::{c_int, c_uint};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A bounded queue of items, for several senders and receivers, threads and futures. A clone is the
+/// same queue.
+///
+/// An item that has come for a future that is dropped waits for the next receive of this handle and
+/// its clones; or, if others of them are receiving, it is sent again.
+pub struct Channel<T> {
+    inner: Arc<Inner<T>>,
+}
+
+struct Inner<T> {
+    raw: *mut memwait_channel_t,
+    _memory: Arc<dyn Any + Send + Sync>,
+    returned: Mutex<Returned<T>>,
+}
+
+struct Returned<T> {
+    items: VecDeque<T>,
+    receiving: usize,
+}
+
+// SAFETY: its functions are for all threads, and items are copied from one to another.
+unsafe impl<T: Send> Send for Inner<T> {}
+// SAFETY: likewise.
+unsafe impl<T: Send> Sync for Inner<T> {}
+
+/// A cache line.
+#[repr(align(64))]
+struct Line(#[allow(dead_code)] [u8; 64]);
+
+impl<T: Copy + Send + 'static> Channel<T> {
+    /// In memory of this process, and for it only. `EINVAL`: `T` has no size, or `capacity` is 0 or
+    /// above 2^30.
+    pub fn new(capacity: usize) -> Result<Channel<T>, Error> {
+        let size = size_of_channel::<T>(capacity)?;
+        let lines: Vec<UnsafeCell<Line>> = (0..size / size_of::<Line>() + 1)
+            .map(|_| UnsafeCell::new(Line([0; 64])))
+            .collect();
+        let raw = lines[0].get().cast();
+
+        // SAFETY: memory of that size, which does not move with its vector.
+        unsafe { Channel::init(raw, MEMWAIT_PRIVATE, capacity, Arc::new(Lines(lines))) }
+    }
+
+    unsafe fn init(
+        raw: *mut memwait_channel_t,
+        flags: c_uint,
+        capacity: usize,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Channel<T>, Error> {
+        // SAFETY: the caller's promise.
+        check(unsafe { memwait_channel_init(raw, flags, size_of::<T>(), capacity) })?;
+        Ok(Channel::at(raw, memory))
+    }
+
+    fn at(raw: *mut memwait_channel_t, memory: Arc<dyn Any + Send + Sync>) -> Channel<T> {
+        Channel {
+            inner: Arc::new(Inner {
+                raw,
+                _memory: memory,
+                returned: Mutex::new(Returned {
+                    items: VecDeque::new(),
+                    receiving: 0,
+                }),
+            }),
+        }
+    }
+
+    /// Blocks while it is full. `EPIPE`: it is closed.
+    pub fn send(&self, item: T) -> Result<(), Error> {
+        // SAFETY: it is there, and so is the item.
+        check(unsafe { memwait_channel_send(self.inner.raw, (&item as *const T).cast()) })
+    }
+
+    /// `ETIMEDOUT`: the time has come.
+    pub fn send_until(&self, item: T, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        let time = deadline.into();
+        let item = (&item as *const T).cast();
+
+        // SAFETY: it is there, and so is the item.
+        check(unsafe { memwait_channel_clocksend(self.inner.raw, item, time.clock, &time.time) })
+    }
+
+    /// `EAGAIN`: it is full, or another thread is sending.
+    pub fn try_send(&self, item: T) -> Result<(), Error> {
+        self.inner.try_send(&item)
+    }
+
+    /// Waits in one queue with the threads that send. If it is dropped, the item was either sent or
+    /// not.
+    pub fn send_async(&self, item: T, on: &Handle) -> Operation<Sending<T>> {
+        let sending = Sending {
+            channel: self.inner.clone(),
+            item,
+        };
+
+        Operation::new(on, sending)
+    }
+
+    /// Blocks while it is empty. `None`: it is closed and empty.
+    pub fn recv(&self) -> Result<Option<T>, Error> {
+        self.receive(|raw, item| {
+            // SAFETY: it is there, and there is room for the item.
+            unsafe { memwait_channel_recv(raw, item.cast()) }
+        })
+    }
+
+    /// `ETIMEDOUT`: the time has come.
+    pub fn recv_until(&self, deadline: impl Into<Deadline>) -> Result<Option<T>, Error> {
+        let time = deadline.into();
+
+        self.receive(|raw, item| {
+            // SAFETY: it is there, and there is room for the item.
+            unsafe { memwait_channel_clockrecv(raw, item.cast(), time.clock, &time.time) }
+        })
+    }
+
+    /// `EAGAIN`: it is empty, or another thread is receiving.
+    pub fn try_recv(&self) -> Result<Option<T>, Error> {
+        self.receive(|raw, item| {
+            // SAFETY: it is there, and there is room for the item.
+            unsafe { memwait_channel_tryrecv(raw, item.cast()) }
+        })
+    }
+
+    /// Waits in one queue with the threads that receive.
+    pub fn recv_async(&self, on: &Handle) -> Operation<Receiving<T>> {
+        let receiving = Receiving {
+            channel: self.inner.clone(),
+            item: UnsafeCell::new(MaybeUninit::uninit()),
+            is_receiving: AtomicBool::new(false),
+        };
+
+        Operation::new(on, receiving)
+    }
+
+    fn receive(
+        &self,
+        receive: impl FnOnce(*mut memwait_channel_t, *mut T) -> c_int,
+    ) -> Result<Option<T>, Error> {
+        let mut item = MaybeUninit::uninit();
+
+        if let Some(item) = self.inner.begin_to_receive() {
+            return Ok(Some(item));
+        }
+        let err = receive(self.inner.raw, item.as_mut_ptr());
+        self.inner.received(err, &item)
+    }
+
+    /// Nothing can be sent any more; what has been can be received. `EPIPE`: it was closed.
+    pub fn close(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_channel_close(self.inner.raw) })
+    }
+
+    /// How many items fit.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        // SAFETY: it is there.
+        unsafe { memwait_channel_capacity(self.inner.raw) }
+    }
+
+    /// How many items there are; out of date at once.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // SAFETY: it is there.
+        unsafe { memwait_channel_length(self.inner.raw) + self.inner.returned().items.len() }
+    }
+
+    /// Whether there is none; out of date at once.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+struct Lines(#[allow(dead_code)] Vec<UnsafeCell<Line>>);
+
+// SAFETY: nothing but the channel accesses them.
+unsafe impl Send for Lines {}
+// SAFETY: likewise.
+unsafe impl Sync for Lines {}
+
+fn size_of_channel<T>(capacity: usize) -> Result<usize, Error> {
+    // SAFETY: it takes numbers.
+    match unsafe { memwait_channel_size(size_of::<T>(), capacity) } {
+        0 => Err(Error::new(EINVAL)),
+        size => Ok(size),
+    }
+}
+
+impl<T> Clone for Channel<T> {
+    fn clone(&self) -> Channel<T> {
+        Channel {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Channel<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Channel").finish_non_exhaustive()
+    }
+}
+
+impl<T> Inner<T> {
+    fn returned(&self) -> MutexGuard<'_, Returned<T>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Copy> Inner<T> {
+    fn try_send(&self, item: &T) -> Result<(), Error> {
+        // SAFETY: it is there, and so is the item.
+        check(unsafe { memwait_channel_trysend(self.raw, (item as *const T).cast()) })
+    }
+
+    /// An item that was given back; or there is none, and `received()` must follow.
+    fn begin_to_receive(&self) -> Option<T> {
+        let mut returned = self.returned();
+        let item = returned.items.pop_front();
+
+        if item.is_none() {
+            returned.receiving += 1;
+        }
+        item
+    }
+
+    fn received(&self, err: c_int, item: &MaybeUninit<T>) -> Result<Option<T>, Error> {
+        let mut returned = self.returned();
+
+        returned.receiving -= 1;
+        match err {
+            // SAFETY: the library has written it, as a T of the sender's.
+            0 => Ok(Some(unsafe { item.assume_init() })),
+            // Meanwhile an item may have been given back.
+            EPIPE => Ok(returned.items.pop_front()),
+            err => Err(Error::new(err)),
+        }
+    }
+
+    fn give_back(&self, item: T) {
+        let mut returned = self.returned();
+
+        // Receivers here have looked for it, and would not see it. If it is full they get others.
+        if returned.receiving == 0 || self.try_send(&item).is_err() {
+            returned.items.push_back(item);
+        }
+    }
+}
+
+impl Shared {
+    /// Makes a channel at `offset`. `EINVAL`: it would not lie within the memory, is misaligned, or
+    /// as [`Channel::new`] has it.
+    ///
+    /// # Safety
+    /// As of [`attach`](Shared::attach), and nothing uses what was there.
+    pub unsafe fn channel<T: Copy + Send + Shareable>(
+        &self,
+        offset: usize,
+        capacity: usize,
+    ) -> Result<Channel<T>, Error> {
+        let place = self.at(offset, size_of_channel::<T>(capacity)?, 8)?;
+
+        // SAFETY: it fits there.
+        unsafe { Channel::init(place.cast(), 0, capacity, self.owner()) }
+    }
+
+    /// The channel at `offset`. `EINVAL`: none is there, it does not lie within the memory, or its
+    /// items are of another size.
+    ///
+    /// # Safety
+    /// As of [`attach`](Shared::attach); what is sent are valid `T`s.
+    pub unsafe fn attach_channel<T: Copy + Send + Shareable>(
+        &self,
+        offset: usize,
+    ) -> Result<Channel<T>, Error> {
+        // The smallest there is, so that its size can be read.
+        let place = self.at(offset, size_of_channel::<u8>(1)?, 8)?.cast();
+
+        // SAFETY: the memory is there. They return 0 if it is no channel.
+        let (size, capacity) = unsafe {
+            (
+                memwait_channel_item_size(place),
+                memwait_channel_capacity(place),
+            )
+        };
+        if size != size_of::<T>() {
+            return Err(Error::new(EINVAL));
+        }
+        self.at(offset, size_of_channel::<T>(capacity)?, 8)?;
+        Ok(Channel::at(place, self.owner()))
+    }
+}
+
+/// To send an item.
+pub struct Sending<T> {
+    channel: Arc<Inner<T>>,
+    item: T,
+}
+
+// SAFETY: the share in the channel keeps it in place; it has no owner.
+unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
+    type Output = Result<(), Error>;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let raw = self.channel.raw;
+        let item = (&self.item as *const T).cast();
+
+        // SAFETY: the caller's promise.
+        unsafe {
+            match deadline {
+                None => memwait_channel_send_async(raw, item, op),
+                Some(time) => {
+                    memwait_channel_clocksend_async(raw, item, time.clock, &time.time, op)
+                }
+            }
+        }
+    }
+
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        check(result)
+    }
+
+    fn give_back(&self, _: c_int) {}
+}
+
+/// To receive an item.
+pub struct Receiving<T> {
+    channel: Arc<Inner<T>>,
+    item: UnsafeCell<MaybeUninit<T>>,
+    is_receiving: AtomicBool,
+}
+
+impl<T> Receiving<T> {
+    /// Whether the channel still counts it. relaxed: what begins it, and what ends it, follow one
+    /// another by other means.
+    fn ends(&self) -> bool {
+        self.is_receiving.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl<T> Drop for Receiving<T> {
+    fn drop(&mut self) {
+        if self.ends() {
+            self.channel.returned().receiving -= 1;
+        }
+    }
+}
+
+/// The item is there: it had been given back.
+const FROM_RETURNED: c_int = -1;
+
+// SAFETY: the share in the channel keeps it in place; it has no owner. The library writes the item
+// before the callback, and nothing else accesses it until then.
+unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
+    type Output = Result<Option<T>, Error>;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let raw = self.channel.raw;
+        let item = self.item.get();
+
+        if let Some(returned) = self.channel.begin_to_receive() {
+            // SAFETY: it is not pending.
+            unsafe { (*item).write(returned) };
+            return FROM_RETURNED;
+        }
+        self.is_receiving.store(true, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match deadline {
+                None => memwait_channel_recv_async(raw, item.cast(), op),
+                Some(time) => {
+                    memwait_channel_clockrecv_async(raw, item.cast(), time.clock, &time.time, op)
+                }
+            }
+        }
+    }
+
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        // SAFETY: it is not pending any more.
+        let item = unsafe { &*self.item.get() };
+
+        if result == FROM_RETURNED {
+            // SAFETY: begin() has written it.
+            return Ok(Some(unsafe { item.assume_init() }));
+        }
+        if !self.ends() {
+            // The loop was gone before it began.
+            return Err(Error::new(result));
+        }
+        self.channel.received(result, item)
+    }
+
+    fn give_back(&self, result: c_int) {
+        if let Ok(Some(item)) = self.output(result, false) {
+            self.channel.give_back(item);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+use crate::error::{check, Error};
+use crate::event::{Operation, Wait};
+use crate::memory::{Ref, Shareable};
+use crate::mutex::{guarded, MutexGuard, Place};
+use crate::time::Deadline;
+use memwait_sys::*;
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::os::raw::{c_int, c_uint};
+
+/// A condition variable, for threads and futures with a [`Mutex`](crate::Mutex) or a
+/// [`RobustMutex`](crate::RobustMutex). Waits may end without a notify: look at the condition
+/// again. Its layout is C's `memwait_cond_t`.
+#[repr(transparent)]
+pub struct Condvar {
+    raw: UnsafeCell<memwait_cond_t>,
+}
+
+// SAFETY: its functions are for all threads.
+unsafe impl Sync for Condvar {}
+// SAFETY: C's layout.
+unsafe impl Shareable for Condvar {}
+
+impl Condvar {
+    /// Without waiters.
+    #[must_use]
+    pub const fn new() -> Condvar {
+        Condvar {
+            raw: UnsafeCell::new(memwait_cond_t { reserved: [0; 12] }),
+        }
+    }
+
+    /// For this process only.
+    #[must_use]
+    pub fn private(mut self) -> Condvar {
+        self.raw.get_mut().reserved[4] = MEMWAIT_PRIVATE;
+        self
+    }
+
+    /// Unlocks the mutex, waits, and locks it again. If that fails, the guard is gone, and the
+    /// mutex is unlocked.
+    pub fn wait<T, P: Place<T>>(
+        &self,
+        guard: MutexGuard<T, P>,
+    ) -> Result<MutexGuard<T, P>, P::Failure> {
+        // SAFETY: both are there, and the mutex is locked.
+        let err = unsafe { memwait_cond_wait(self.raw.get(), guard.raw()) };
+
+        after(guard.into_place(), err, is_unable(err)).map(|(guard, _)| guard)
+    }
+
+    /// The same, and whether the time has come.
+    #[allow(clippy::type_complexity)]
+    pub fn wait_until<T, P: Place<T>>(
+        &self,
+        guard: MutexGuard<T, P>,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(MutexGuard<T, P>, bool), P::Failure> {
+        let time = deadline.into();
+        // SAFETY: both are there, and the mutex is locked.
+        let err =
+            unsafe { memwait_cond_clockwait(self.raw.get(), guard.raw(), time.clock, &time.time) };
+
+        after(guard.into_place(), err, is_unable(err))
+    }
+
+    /// Ends the wait that is the oldest.
+    pub fn notify_one(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_cond_signal(self.raw.get()) })
+    }
+
+    /// Ends all waits.
+    pub fn notify_all(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_cond_broadcast(self.raw.get()) })
+    }
+
+    /// Ends the waits that are the oldest, up to `count`.
+    pub fn notify(&self, count: u32) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_cond_notify(self.raw.get(), count as c_uint) })
+    }
+}
+
+impl Ref<Condvar> {
+    /// The future gives the guard back, and whether the time has come, if it has one. Until it is
+    /// polled first, the mutex stays locked; so it does not leave its thread.
+    pub fn wait_async<T: Send + 'static, P: Place<T> + Clone + 'static>(
+        &self,
+        guard: MutexGuard<T, P>,
+        on: &P::On,
+    ) -> Operation<Waiting<T, P>> {
+        let waiting = Waiting {
+            cond: self.clone(),
+            place: guard.into_place(),
+            in_its_thread: PhantomData,
+        };
+
+        Operation::new(on.as_ref(), waiting)
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Condvar {
+        Condvar::new()
+    }
+}
+
+impl std::fmt::Debug for Condvar {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}
+
+/// Any other error than those after which the mutex has been dealt with.
+fn is_unable(err: c_int) -> bool {
+    !matches!(err, 0 | ETIMEDOUT | EOWNERDEAD | ENOTRECOVERABLE)
+}
+
+/// What a wait has returned. `is_locked`: so it is in spite of an error.
+#[allow(clippy::type_complexity)]
+fn after<T, P: Place<T>>(
+    place: P,
+    err: c_int,
+    is_locked: bool,
+) -> Result<(MutexGuard<T, P>, bool), P::Failure> {
+    match err {
+        0 | ETIMEDOUT => guarded(place, 0).map(|guard| (guard, err == ETIMEDOUT)),
+        err if is_locked => {
+            drop(guarded(place, 0));
+            Err(P::failed(Error::new(err)))
+        }
+        err => guarded(place, err).map(|guard| (guard, false)),
+    }
+}
+
+/// To wait for a condition.
+pub struct Waiting<T, P> {
+    cond: Ref<Condvar>,
+    place: P,
+    in_its_thread: PhantomData<*mut T>,
+}
+
+// SAFETY: the shares in both keep them in place. What gives back in the loop's thread, if it is
+// another one, unlocks a mutex that has no owner.
+unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T, P> {
+    type Output = Result<(MutexGuard<T, P>, bool), P::Failure>;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let cond = self.cond.raw.get();
+        let mutex = self.place.mutex().raw();
+
+        // SAFETY: the caller's promise; not_begun() has not run, so the mutex is locked.
+        unsafe {
+            match deadline {
+                None => memwait_cond_wait_async(cond, mutex, op),
+                Some(time) => memwait_cond_clockwait_async(cond, mutex, time.clock, &time.time, op),
+            }
+        }
+    }
+
+    fn output(&self, result: c_int, at_once: bool) -> Self::Output {
+        after(self.place.clone(), result, at_once && is_unable(result))
+    }
+
+    fn give_back(&self, result: c_int) {
+        if result == 0 {
+            // It is for the next that waits.
+            let _ = self.cond.notify_one();
+        }
+        drop(after(self.place.clone(), result, false));
+    }
+
+    fn not_begun(&self) {
+        drop(guarded(self.place.clone(), 0));
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::os::raw::c_int;
+
+/// An error number, with libmemwait's words for it: `ENOENT` is a module that is not loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Error(c_int);
+
+impl Error {
+    pub(crate) const fn new(number: c_int) -> Error {
+        Error(number)
+    }
+
+    /// The error number, as `errno(3)` has it.
+    #[must_use]
+    pub const fn raw_os_error(self) -> i32 {
+        self.0
+    }
+
+    /// As of a `std::io::Error`: `TimedOut`, `WouldBlock`, `BrokenPipe`, `NotFound` and so on.
+    #[must_use]
+    pub fn kind(self) -> io::ErrorKind {
+        io::Error::from_raw_os_error(self.0).kind()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: the text is this thread's until its next call.
+        let text = unsafe { CStr::from_ptr(memwait_sys::memwait_strerror(self.0)) };
+        formatter.write_str(&text.to_string_lossy())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Error({}, \"{}\")", self.0, self)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        io::Error::new(error.kind(), error)
+    }
+}
+
+/// Of what returns 0 or a positive error number.
+pub(crate) fn check(err: c_int) -> Result<(), Error> {
+    match err {
+        0 => Ok(()),
+        err => Err(Error(err)),
+    }
+}
+
+/// The same, of what only tries, and returns `no` where it did not succeed.
+pub(crate) fn check_try(err: c_int, no: c_int) -> Result<bool, Error> {
+    if err == no {
+        return Ok(false);
+    }
+    check(err).map(|()| true)
+}
+
+/// Of what returns a result, or a negative error number.
+pub(crate) fn check_result(result: c_int) -> Result<c_int, Error> {
+    if result < 0 {
+        return Err(Error(-result));
+    }
+    Ok(result)
+}
+
+/// Whether `/dev/memwait` can be used, or why not.
+pub fn available() -> Result<(), Error> {
+    // SAFETY: it takes nothing.
+    check_result(unsafe { memwait_sys::memwait_available() }).map(|_| ())
+}

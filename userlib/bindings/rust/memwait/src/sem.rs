@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+use crate::error::{check, check_try, Error};
+use crate::event::{Handle, Operation, Wait};
+use crate::memory::{Ref, Shareable};
+use crate::time::Deadline;
+use memwait_sys::*;
+use std::cell::UnsafeCell;
+use std::os::raw::c_int;
+
+/// A counting semaphore for threads and futures. Its layout is C's `memwait_sem_t`.
+#[repr(transparent)]
+pub struct Semaphore {
+    raw: UnsafeCell<memwait_sem_t>,
+}
+
+// SAFETY: its functions are for all threads.
+unsafe impl Sync for Semaphore {}
+// SAFETY: C's layout.
+unsafe impl Shareable for Semaphore {}
+
+impl Semaphore {
+    /// The largest value.
+    pub const MAX: u32 = MEMWAIT_SEM_VALUE_MAX;
+
+    /// # Panics
+    /// If `value` is above [`MAX`](Semaphore::MAX).
+    #[must_use]
+    pub const fn new(value: u32) -> Semaphore {
+        assert!(value <= Semaphore::MAX, "too large for a semaphore");
+        Semaphore {
+            raw: UnsafeCell::new(memwait_sem_t {
+                reserved: [value as u64, 0],
+            }),
+        }
+    }
+
+    /// For this process only.
+    #[must_use]
+    pub fn private(mut self) -> Semaphore {
+        self.raw.get_mut().reserved[0] |= 1 << 32;
+        self
+    }
+
+    /// Blocks until the value is not 0, and subtracts 1.
+    pub fn acquire(&self) -> Result<(), Error> {
+        loop {
+            // SAFETY: it is there.
+            match unsafe { memwait_sem_wait(self.raw.get()) } {
+                EINTR => {}
+                err => return check(err),
+            }
+        }
+    }
+
+    /// `ETIMEDOUT`: the time has come.
+    pub fn acquire_until(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        let time = deadline.into();
+
+        loop {
+            // SAFETY: it is there.
+            match unsafe { memwait_sem_clockwait(self.raw.get(), time.clock, &time.time) } {
+                EINTR => {}
+                err => return check(err),
+            }
+        }
+    }
+
+    /// False: the value is 0.
+    pub fn try_acquire(&self) -> Result<bool, Error> {
+        // SAFETY: it is there.
+        check_try(unsafe { memwait_sem_trywait(self.raw.get()) }, EAGAIN)
+    }
+
+    /// Adds 1, and wakes a waiter. `EOVERFLOW`: it is [`MAX`](Semaphore::MAX).
+    pub fn post(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_sem_post(self.raw.get()) })
+    }
+
+    /// Out of date at once.
+    pub fn value(&self) -> Result<u32, Error> {
+        let mut value = 0;
+
+        // SAFETY: it is there.
+        check(unsafe { memwait_sem_getvalue(self.raw.get(), &mut value) })?;
+        Ok(value as u32)
+    }
+}
+
+impl Ref<Semaphore> {
+    /// Waits in one queue with the threads that acquire it.
+    pub fn acquire_async(&self, on: &Handle) -> Operation<Acquiring> {
+        Operation::new(on, Acquiring(self.clone()))
+    }
+}
+
+impl std::fmt::Debug for Semaphore {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_tuple("Semaphore")
+            .field(&self.value())
+            .finish()
+    }
+}
+
+/// To acquire it.
+pub struct Acquiring(Ref<Semaphore>);
+
+// SAFETY: the share in the semaphore keeps it in place; it has no owner.
+unsafe impl Wait for Acquiring {
+    type Output = Result<(), Error>;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let raw = self.0.raw.get();
+
+        // SAFETY: the caller's promise.
+        unsafe {
+            match deadline {
+                None => memwait_sem_wait_async(raw, op),
+                Some(time) => memwait_sem_clockwait_async(raw, time.clock, &time.time, op),
+            }
+        }
+    }
+
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        check(result)
+    }
+
+    fn give_back(&self, result: c_int) {
+        if result == 0 {
+            let _ = self.0.post();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+use memwait_sys::{clockid_t, timespec, CLOCK_MONOTONIC, CLOCK_REALTIME};
+use std::os::raw::c_int;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+extern "C" {
+    #[cfg_attr(target_pointer_width = "32", link_name = "__clock_gettime64")]
+    fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int;
+}
+
+/// When to give up: a `Duration` from now, an `Instant`, or a `SystemTime`, which follows the
+/// clock when that is set. Never early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    pub(crate) clock: clockid_t,
+    pub(crate) time: timespec,
+}
+
+impl From<Duration> for Deadline {
+    fn from(from_now: Duration) -> Deadline {
+        let mut now = timespec::new(0, 0);
+
+        // SAFETY: the clock exists, and the memory is there.
+        unsafe { clock_gettime(CLOCK_MONOTONIC, &mut now) };
+        Deadline {
+            clock: CLOCK_MONOTONIC,
+            time: later(now, from_now),
+        }
+    }
+}
+
+impl From<Instant> for Deadline {
+    fn from(instant: Instant) -> Deadline {
+        instant.saturating_duration_since(Instant::now()).into()
+    }
+}
+
+impl From<SystemTime> for Deadline {
+    fn from(time: SystemTime) -> Deadline {
+        // What was before the epoch is over in any case.
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+
+        Deadline {
+            clock: CLOCK_REALTIME,
+            time: later(timespec::new(0, 0), since),
+        }
+    }
+}
+
+/// What is beyond the last second never comes.
+fn later(time: timespec, by: Duration) -> timespec {
+    let nanoseconds = time.tv_nsec as u32 + by.subsec_nanos();
+    let seconds = i64::try_from(by.as_secs())
+        .unwrap_or(i64::MAX)
+        .saturating_add(time.tv_sec)
+        .saturating_add(i64::from(nanoseconds / 1_000_000_000));
+
+    timespec::new(seconds, nanoseconds % 1_000_000_000)
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+//! Words: integers that change, for which threads and futures wait, as for a futex.
+use crate::error::{check_result, Error};
+use crate::event::{Handle, Operation, Wait};
+use crate::memory::Ref;
+use crate::time::Deadline;
+use memwait_sys::*;
+use std::os::raw::{c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::*;
+
+/// As the count of [`notify`]: all waiters.
+pub const ALL: u32 = MEMWAIT_ALL;
+
+/// Where the users of a word are. All of them say the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Any process.
+    Shared,
+    /// This process only: waiting and waking cost less.
+    Private,
+}
+
+impl Scope {
+    fn flags(self) -> c_uint {
+        match self {
+            Scope::Shared => 0,
+            Scope::Private => MEMWAIT_PRIVATE,
+        }
+    }
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A notify has counted it.
+    Notified,
+    /// The word had another value.
+    NotEqual,
+    /// The time has come.
+    TimedOut,
+}
+
+fn outcome(result: c_int) -> Result<Outcome, Error> {
+    Ok(match check_result(result)? {
+        MEMWAIT_NOT_EQUAL => Outcome::NotEqual,
+        MEMWAIT_TIMED_OUT => Outcome::TimedOut,
+        _ => Outcome::Notified,
+    })
+}
+
+/// An atomic integer of 8 to 64 bits.
+pub trait Word: Send + Sync + sealed::Word + 'static {}
+
+mod sealed {
+    use super::*;
+
+    pub trait Word: Sized {
+        type Value: Copy + Send + 'static;
+
+        unsafe fn wait(
+            word: *const c_void,
+            expected: Self::Value,
+            timeout: *const timespec,
+            flags: c_uint,
+            op: Option<*mut memwait_op_t>,
+        ) -> c_int;
+    }
+}
+
+macro_rules! word {
+    ($atomic:ident, $value:ty, $bits:ty, $wait:ident, $wait_async:ident) => {
+        impl Word for $atomic {}
+
+        impl sealed::Word for $atomic {
+            type Value = $value;
+
+            unsafe fn wait(
+                word: *const c_void,
+                expected: $value,
+                timeout: *const timespec,
+                flags: c_uint,
+                op: Option<*mut memwait_op_t>,
+            ) -> c_int {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match op {
+                        None => $wait(word, expected as $bits, timeout, flags),
+                        Some(op) => $wait_async(word, expected as $bits, timeout, flags, op),
+                    }
+                }
+            }
+        }
+    };
+}
+
+word!(AtomicU8, u8, u8, memwait_wait8, memwait_wait8_async);
+word!(AtomicI8, i8, u8, memwait_wait8, memwait_wait8_async);
+word!(AtomicU16, u16, u16, memwait_wait16, memwait_wait16_async);
+word!(AtomicI16, i16, u16, memwait_wait16, memwait_wait16_async);
+word!(AtomicU32, u32, u32, memwait_wait32, memwait_wait32_async);
+word!(AtomicI32, i32, u32, memwait_wait32, memwait_wait32_async);
+word!(AtomicU64, u64, u64, memwait_wait64, memwait_wait64_async);
+word!(AtomicI64, i64, u64, memwait_wait64, memwait_wait64_async);
+
+fn address<W>(word: &W) -> *const c_void {
+    (word as *const W).cast()
+}
+
+/// The timeout's address, and the flags for its clock.
+fn timeout(deadline: Option<&Deadline>, scope: Scope) -> (*const timespec, c_uint) {
+    match deadline {
+        None => (ptr::null(), scope.flags()),
+        Some(deadline) if deadline.clock == CLOCK_REALTIME => {
+            (&deadline.time, scope.flags() | MEMWAIT_CLOCK_REALTIME)
+        }
+        Some(deadline) => (&deadline.time, scope.flags()),
+    }
+}
+
+fn block<W: Word>(
+    word: &W,
+    expected: W::Value,
+    scope: Scope,
+    deadline: Option<&Deadline>,
+) -> Result<Outcome, Error> {
+    let (time, flags) = timeout(deadline, scope);
+
+    loop {
+        // SAFETY: the word is there. Where a signal's handler has run, the thread keeps its place.
+        match unsafe { W::wait(address(word), expected, time, flags, None) } {
+            result if result == -EINTR => {}
+            result => return outcome(result),
+        }
+    }
+}
+
+/// Blocks while the word has the expected value, until it is notified.
+pub fn wait<W: Word>(word: &W, expected: W::Value, scope: Scope) -> Result<Outcome, Error> {
+    block(word, expected, scope, None)
+}
+
+/// The same, until a time.
+pub fn wait_until<W: Word>(
+    word: &W,
+    expected: W::Value,
+    scope: Scope,
+    deadline: impl Into<Deadline>,
+) -> Result<Outcome, Error> {
+    block(word, expected, scope, Some(&deadline.into()))
+}
+
+/// The same for a future. The word is compared when it is polled first.
+pub fn wait_async<W: Word>(
+    word: &Ref<W>,
+    expected: W::Value,
+    scope: Scope,
+    on: &Handle,
+) -> Operation<WaitingFor<W>> {
+    let waiting = WaitingFor {
+        word: word.clone(),
+        expected,
+        scope,
+    };
+
+    Operation::new(on, waiting)
+}
+
+/// Wakes up to `count` waiters, the oldest first. Returns how many.
+pub fn notify<W: Word>(word: &W, count: u32, scope: Scope) -> Result<u32, Error> {
+    // SAFETY: the word is there.
+    let result = unsafe { memwait_notify(address(word), count, scope.flags()) };
+
+    check_result(result).map(|woken| woken as u32)
+}
+
+/// How many wait; out of date at once, for tests and diagnosis.
+pub fn waiters<W: Word>(word: &W, scope: Scope) -> Result<u32, Error> {
+    // SAFETY: the word is there.
+    let result = unsafe { memwait_waiters(address(word), scope.flags()) };
+
+    check_result(result).map(|count| count as u32)
+}
+
+/// To wait for a word.
+pub struct WaitingFor<W: Word> {
+    word: Ref<W>,
+    expected: W::Value,
+    scope: Scope,
+}
+
+// SAFETY: the share in the word keeps it in place.
+unsafe impl<W: Word> Wait for WaitingFor<W> {
+    type Output = Result<Outcome, Error>;
+    const PENDING: c_int = MEMWAIT_PENDING;
+    const SIGN: c_int = -1;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let (time, flags) = timeout(deadline, self.scope);
+
+        // SAFETY: the caller's promise.
+        unsafe { W::wait(address(&*self.word), self.expected, time, flags, Some(op)) }
+    }
+
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        outcome(result)
+    }
+
+    fn give_back(&self, result: c_int) {
+        if result == MEMWAIT_OK {
+            let _ = notify(&*self.word, 1, self.scope);
+        }
+    }
+}
