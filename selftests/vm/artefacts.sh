@@ -219,7 +219,8 @@ need_root()
 	deb)
 		suite=bookworm
 		extra=bookworm-security
-		packages=build-essential,debhelper,dh-dkms,dh-python,libnode-dev,lintian,python3-dev,xz-utils
+		packages=build-essential,debhelper,dh-dkms,dh-python,libnode-dev,lintian,piuparts
+		packages+=,autopkgtest,python3-dev,xz-utils
 		what="packaging tools"
 		;;
 	tree | in-tree)
