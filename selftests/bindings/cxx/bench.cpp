@@ -17,7 +17,7 @@
 
 static memwait::mapping memory(4096);
 static auto &mutex = memory.construct<memwait::mutex>(0);
-static auto &word = memory.construct<std::atomic<std::uint32_t>>(64, 0);
+static auto &word = memory.construct<std::atomic<std::uint32_t>>(64, 0U);
 static memwait::loop loop;
 static std::mutex standard;
 static int epoll = -1;
@@ -112,7 +112,8 @@ static std::uint64_t now()
 	timespec time;
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * UINT64_C(1000000000) + time.tv_nsec;
+	return static_cast<std::uint64_t>(time.tv_sec) * 1000000000 +
+	       static_cast<std::uint64_t>(time.tv_nsec);
 }
 
 static bool work(const char *name, int rounds, long times, const std::vector<contender> &contenders)
@@ -131,7 +132,7 @@ static bool work(const char *name, int rounds, long times, const std::vector<con
 					    contenders[i].name, +count, times);
 				return false;
 			}
-			figures[i].push_back(static_cast<double>(now() - start) / times);
+			figures[i].push_back(static_cast<double>(now() - start) / static_cast<double>(times));
 		}
 	}
 	for (std::size_t i = 0; rounds && i < contenders.size(); i++) {
