@@ -363,12 +363,17 @@ class Tasks(unittest.TestCase):
             # Of an empty queue it goes back, to whoever waits for it.
             task = asyncio.ensure_future(queue.get_async())
             await asyncio.sleep(0)
+            got = []
+            thread = threading.Thread(target=lambda: got.append(queue.get()), daemon=True)
+            thread.start()
+            while waiters(memory) != 2:
+                await asyncio.sleep(0)
             queue.put(b"3")
             until(lambda: hub().loop.dispatch())
-            other = asyncio.ensure_future(queue.get_async())
             task.cancel()
             self.assertTrue(await ended(task))
-            self.assertEqual(await other, b"3")
+            thread.join(10)
+            self.assertEqual(got, [b"3"])
 
         asyncio.run(main(bytearray(4096)))
 
@@ -465,6 +470,12 @@ class Tasks(unittest.TestCase):
                 step = asyncio.ensure_future(anext(watch))
                 while not word.waiters():
                     await asyncio.sleep(0)
+                # Added up, as the task has not run between.
+                for _ in range(2):
+                    self.assertEqual(word.notify(), 1)
+                    until(lambda: hub().loop.dispatch())
+                self.assertEqual(await step, 2)
+                step = asyncio.ensure_future(anext(watch))
                 for n in (1, 3):
                     for _ in range(n):
                         self.assertEqual(word.notify(), 1)
