@@ -2,7 +2,7 @@
 'use strict';
 const { runTests, skip, test } = require('./harness');
 
-for (const part of ['words', 'objects', 'workers', 'processes', 'examples'])
+for (const part of ['words', 'objects', 'workers', 'scripts', 'processes', 'examples'])
 	require(`./${part}`);
 // It makes objects when it is loaded; a test needs a process that has made none.
 test('contenders of the bench count right', () => require('./bench')(0));

@@ -101,8 +101,8 @@ export class Condition extends SharedObject {
 	static init(buffer: SharedMemory, byteOffset?: number): Condition;
 	constructor(buffer: SharedMemory, byteOffset?: number);
 	/**
-	 * false: the time has passed. The mutex is locked when it returns, and after an abort. Code
-	 * EPERM: it was not locked. It is not after codes EOWNERDEAD and ENOTRECOVERABLE or an error of
+	 * false: the time has passed. The mutex is locked when it returns, after an abort, and after
+	 * the timeout of a script. Code EPERM: it was not locked. It is not after codes EOWNERDEAD and ENOTRECOVERABLE or an error of
 	 * repair, and may not be after others, such as ENOMEM and ENOSPC.
 	 */
 	wait(mutex: Mutex, options?: Options): Promise<boolean>;

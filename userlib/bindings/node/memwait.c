@@ -411,18 +411,36 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 }
 
 /*
+ * Whether the environment ends, and with it the thread. Then calls for JavaScript are refused: this
+ * is one that runs none.
+ */
+static bool is_ending(const struct state *state)
+{
+	napi_env env = state->env;
+	napi_value value = undefined(env);
+	bool is_same;
+
+	return napi_strict_equals(env, value, value, &is_same) != napi_ok;
+}
+
+/*
  * What came for a wait whose end JavaScript will not see goes to the next one. A death is left for
- * the end of this thread to tell.
+ * the end of this thread to tell. A thread that goes on tells of none, and keeps the mutex of a
+ * condition.
  */
 static void give_back(const struct wait *wait)
 {
+	bool ends = is_ending(wait->state);
 	int ret;
 
+	/* Nobody will repair what it guards. */
+	if (wait->result == EOWNERDEAD && !ends)
+		memwait_mutex_unlock(wait->call == CALL_WAIT ? wait->mutex : wait->object);
 	if (wait->call == CALL_WAIT) {
 		if (!wait->result || wait->result == EOWNERDEAD)
 			memwait_cond_signal(wait->object);
 		/* Also when its time was over the mutex is locked. */
-		if (!wait->result || wait->result == ETIMEDOUT)
+		if ((!wait->result || wait->result == ETIMEDOUT) && (ends || wait->deferred))
 			memwait_mutex_unlock(wait->mutex);
 		return;
 	}
@@ -482,23 +500,30 @@ static void on_end(memwait_op_t *op, int result, void *data)
 }
 
 /*
- * Whether this thread is to end: then it cannot enter JavaScript, even for a function that does
- * nothing.
+ * Whether this thread cannot enter JavaScript, even for a function that does nothing: it is to end,
+ * or the script is, because of vm's timeout, behind which the thread goes on.
  */
-static bool is_terminated(struct state *state)
+static bool is_stopped(const struct state *state)
 {
 	napi_env env = state->env;
+	napi_valuetype type = napi_undefined;
+	napi_value function, value;
 	napi_handle_scope scope;
-	napi_value function, result;
-	bool terminated;
+	bool stopped;
 
 	/* A thread that blocks asks again and again, without a return that drops the handles. */
 	if (napi_open_handle_scope(env, &scope) != napi_ok)
 		return true;
-	terminated = napi_get_reference_value(env, state->probe, &function) != napi_ok ||
-		     napi_call_function(env, undefined(env), function, 0, NULL, &result) != napi_ok;
+	stopped = napi_get_reference_value(env, state->probe, &function) != napi_ok ||
+		  napi_call_function(env, undefined(env), function, 0, NULL, &value) != napi_ok;
+	if (stopped) {
+		/* What stops a script is no object. A RangeError is: the stack is used up. */
+		napi_get_and_clear_last_exception(env, &value);
+		napi_typeof(env, value, &type);
+		stopped = type != napi_object;
+	}
 	napi_close_handle_scope(env, scope);
-	return terminated;
+	return stopped;
 }
 
 /* The loop's descriptor is no longer its own. */
@@ -531,7 +556,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	    napi_open_callback_scope(env, resource, state->context, &scope) == napi_ok) {
 		ret = status;
 		/* What has come is for others if the thread is to end: the close passes it on. */
-		if (ret >= 0 && !is_terminated(state))
+		if (ret >= 0 && !is_stopped(state))
 			ret = memwait_loop_dispatch(state->loop);
 		if (ret < 0)
 			fail_all(state, ret);
@@ -691,8 +716,9 @@ static napi_value promise_of(napi_env env, struct wait *wait, napi_value keep, b
 	return pair;
 }
 
-/* Sleeps until the wait has ended. False: the thread is to end; nothing is consumed. */
-static bool sleep_for(struct state *state, struct wait *wait)
+/* Sleeps until the wait has ended. False: it gave up, with nothing consumed. */
+static bool sleep_for(struct state *state, struct wait *wait,
+		      bool (*gives_up)(const struct state *state))
 {
 	struct epoll_event events[2];
 	bool look;
@@ -715,15 +741,28 @@ static bool sleep_for(struct state *state, struct wait *wait)
 			wait->result = ret;
 			return true;
 		}
-		if (look && is_terminated(state)) {
+		if (look && gives_up(state)) {
 			is_cancelled(wait);
 			return false;
 		}
 	}
-	if (!is_terminated(state))
-		return true;
-	give_back(wait);
-	return false;
+	return true;
+}
+
+/*
+ * The wait for a condition was given up in a thread that goes on: it has the mutex, as after any
+ * other, which its callers unlock.
+ */
+static void lock_again(struct state *state, struct wait *wait)
+{
+	wait->call = CALL_LOCK;
+	wait->object = wait->mutex;
+	wait->result = start(wait, INFINITY);
+	if (wait->result == EINPROGRESS && !sleep_for(state, wait, is_ending))
+		return;
+	/* As in give_back(). */
+	if (wait->result == EOWNERDEAD)
+		memwait_mutex_unlock(wait->mutex);
 }
 
 static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value keep,
@@ -743,8 +782,13 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 		return finish(env, wait);
 	if (!blocks)
 		return promise_of(env, wait, keep, with_handle);
-	if (sleep_for(state, wait))
-		return finish(env, wait);
+	if (sleep_for(state, wait, is_stopped)) {
+		if (!is_stopped(state))
+			return finish(env, wait);
+		give_back(wait);
+	} else if (wait->call == CALL_WAIT && !is_ending(state)) {
+		lock_again(state, wait);
+	}
 	wait_put(wait);
 	return NULL;
 }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+'use strict';
+// Scripts that are stopped while they block, by the timeout of vm: their thread goes on.
+const { assert, buffer, memwait, sleepers, test, until, worker } = require('./harness');
+const { Mutex, Condition, Semaphore, Channel, wait, waiters } = memwait;
+const vm = require('vm');
+
+const view = new Int32Array(buffer);
+
+// Runs a function until its time is over.
+function stop(run)
+{
+	globalThis.stopped = run;
+	try {
+		assert.throws(() => vm.runInThisContext('stopped()', { timeout: 20 }),
+			      { code: 'ERR_SCRIPT_EXECUTION_TIMEOUT' });
+	} finally {
+		delete globalThis.stopped;
+	}
+}
+
+test('a script is stopped: nothing is consumed', () => {
+	const mutex = Mutex.init(buffer, 64, { fair: true });
+	const semaphore = Semaphore.init(buffer, 128);
+	const channel = Channel.init(buffer, 512, 4, 1);
+	mutex.lockSync();
+	stop(() => wait(view, 0, 0));
+	stop(() => mutex.lockSync());
+	stop(() => semaphore.acquireSync());
+	stop(() => channel.recvSync());
+	assert.strictEqual(waiters(view, 0), 0);
+	mutex.unlock();
+	mutex.lockSync();
+	mutex.unlock();
+	semaphore.release();
+	assert.strictEqual(semaphore.tryAcquire(), true);
+	assert.strictEqual(channel.trySend(new Uint8Array(4)), true);
+	assert.strictEqual(channel.length, 1);
+	assert.strictEqual(wait(view, 0, 0, 1), 'timed-out');
+	mutex.destroy();
+});
+
+test('a script is stopped: the mutex of a condition is locked again', () => {
+	for (const kind of [{}, { fair: true }, { robust: true }, { errorcheck: true }]) {
+		const mutex = Mutex.init(buffer, 64, kind), condition = Condition.init(buffer, 128);
+		mutex.lockSync();
+		stop(() => condition.waitSync(mutex));
+		assert.throws(() => mutex.destroy(), { code: 'EBUSY' });
+		// Or when a wait has just ended.
+		stop(() => {
+			for (;;)
+				condition.waitSync(mutex, { timeout: 5 });
+		});
+		assert.throws(() => mutex.destroy(), { code: 'EBUSY' });
+		mutex.unlock();
+		assert.strictEqual(mutex.tryLock(), true);
+		mutex.unlock();
+		condition.destroy();
+		mutex.destroy();
+	}
+});
+
+// A thread that locks the mutex at 64 while the waiter sleeps, and has it when that gives up.
+function other(then)
+{
+	return worker(`() => {
+		const mutex = new memwait.Mutex(buffer, 64);
+		const isAwaited = () => Array.from({ length: ${Condition.SIZE / 4} })
+			.some((_, i) => memwait.waiters(i32, ${128 / 4} + i) > 0);
+		send('ready');
+		while (!isAwaited())
+			;
+		mutex.lockSync();
+		while (isAwaited())
+			;
+		(${then})(mutex);
+	}`);
+}
+
+test('a script is stopped: another thread has the mutex of a condition', async () => {
+	const mutex = Mutex.init(buffer, 64, { errorcheck: true });
+	const condition = Condition.init(buffer, 128);
+	const thread = other((mutex) => {
+		i32[0] = 1;
+		mutex.unlock();
+	});
+	assert.strictEqual(await thread.next(), 'ready');
+	mutex.lockSync();
+	stop(() => condition.waitSync(mutex));
+	assert.strictEqual(view[0], 1);
+	mutex.unlock();
+	assert.strictEqual(await thread.ended, 0);
+});
+
+test('a script is stopped: another thread dies with the mutex of a condition', async () => {
+	let repairs = 0;
+	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => repairs++ });
+	const condition = Condition.init(buffer, 128);
+	const thread = other(() => undefined);
+	assert.strictEqual(await thread.next(), 'ready');
+	mutex.lockSync();
+	stop(() => condition.waitSync(mutex));
+	assert.strictEqual(repairs, 0);
+	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
+	assert.throws(() => mutex.tryLock(), { code: 'ENOTRECOVERABLE' });
+	assert.strictEqual(await thread.ended, 0);
+});
+
+test('terminate: a stopped script that waits for the mutex of a condition', async () => {
+	const mutex = Mutex.init(buffer, 64), condition = Condition.init(buffer, 128);
+	const thread = worker(() => {
+		globalThis.stopped = () => new memwait.Condition(buffer, 128).waitSync(mutex);
+		const mutex = new memwait.Mutex(buffer, 64);
+		mutex.lockSync();
+		try {
+			require('vm').runInThisContext('stopped()', { timeout: 20 });
+		} finally {
+			send('it went on');
+		}
+	});
+	const went = thread.next().then((message) => assert.fail(message));
+	await until(() => sleepers(128, Condition.SIZE) > 0);
+	mutex.lockSync();
+	await Promise.race([until(() => sleepers(64, Mutex.SIZE) > 0), went]);
+	assert.strictEqual(sleepers(128, Condition.SIZE), 0);
+	assert.strictEqual(await thread.terminate(), 1);
+	assert.strictEqual(sleepers(64, Mutex.SIZE), 0);
+	mutex.unlock();
+	mutex.destroy();
+	condition.destroy();
+});
+
+test('a wait at the end of the stack', () => {
+	const mutex = Mutex.init(buffer, 64, { errorcheck: true });
+	const condition = Condition.init(buffer, 128);
+	let result;
+	const deep = () => {
+		try {
+			deep();
+		} catch (error) {
+			if (!(error instanceof RangeError))
+				throw error;
+			result = condition.waitSync(mutex, { timeout: 60 });
+		}
+	};
+	mutex.lockSync();
+	deep();
+	assert.strictEqual(result, false);
+	mutex.unlock();
+});
