@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What C and C++ need for a lock and an unlock, and for an awaited wake-up: see selftests/bench/bindings. Without
- * MEMWAIT_BENCH_ROUNDS it only checks that each contender counts right.
+ * What C and C++ need for a lock and an unlock, and for an awaited wake-up: see
+ * selftests/bench/bindings. Without MEMWAIT_BENCH_ROUNDS it only checks that each contender counts
+ * right.
  */
 #include <memwait.hpp>
 
@@ -132,7 +133,8 @@ static bool work(const char *name, int rounds, long times, const std::vector<con
 					    contenders[i].name, +count, times);
 				return false;
 			}
-			figures[i].push_back(static_cast<double>(now() - start) / static_cast<double>(times));
+			figures[i].push_back(static_cast<double>(now() - start) /
+					     static_cast<double>(times));
 		}
 	}
 	for (std::size_t i = 0; rounds && i < contenders.size(); i++) {

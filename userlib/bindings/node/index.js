@@ -145,7 +145,9 @@ const words = {
 		const i = validateAtomicAccess(typedArray, index);
 		const c = count === undefined ? Infinity : Math.max(toIntegerOrInfinity(count), 0);
 		// Nothing can wait in memory that is not shared.
-		return keeperOf(bufferOf(typedArray)) === undefined ? 0 : native.notify(typedArray, i, c);
+		if (keeperOf(bufferOf(typedArray)) === undefined)
+			return 0;
+		return native.notify(typedArray, i, c);
 	},
 };
 
@@ -222,8 +224,8 @@ function begin(call, object, options, extra, users = object)
 // @users: as above. What is not an argument of the call might be collected while it blocks.
 function block(call, object, options, extra, users = object)
 {
-	return native.waitObject(call, nativeOf(object), timeoutOf(options), extra, undefined, false,
-				 users);
+	const timeout = timeoutOf(options);
+	return native.waitObject(call, nativeOf(object), timeout, extra, undefined, false, users);
 }
 
 let acquired;
@@ -257,8 +259,9 @@ class Mutex extends SharedObject {
 
 	static init(buffer, byteOffset = 0, options = undefined) {
 		const mutex = new Mutex(buffer, byteOffset, options);
-		native.init(nativeOf(mutex), (options?.fair ? FAIR : 0) | (options?.robust ? ROBUST : 0) |
-			    (options?.errorcheck ? ERRORCHECK : 0));
+		const kind = (options?.fair ? FAIR : 0) | (options?.robust ? ROBUST : 0) |
+			     (options?.errorcheck ? ERRORCHECK : 0);
+		native.init(nativeOf(mutex), kind);
 		return mutex;
 	}
 
@@ -306,9 +309,9 @@ class Mutex extends SharedObject {
 			return;
 		try {
 			if (mutex.#repair === undefined) {
-				throw Object.assign(new Error('the owner of the mutex has died, and ' +
-							      'there is no repair function'),
-						    { code: 'EOWNERDEAD' });
+				const text = 'the owner of the mutex has died, and there is no ' +
+					     'repair function';
+				throw Object.assign(new Error(text), { code: 'EOWNERDEAD' });
 			}
 			if (typeof mutex.#repair(mutex)?.then === 'function')
 				throw new TypeError('repair must be synchronous');
@@ -342,7 +345,8 @@ class Condition extends SharedObject {
 		signal?.throwIfAborted();
 		let promise, died;
 		try {
-			promise = begin(WAIT, this, { timeout, signal }, nativeOf(mutex), [this, mutex]);
+			promise = begin(WAIT, this, { timeout, signal }, nativeOf(mutex),
+					[this, mutex]);
 			died = await promise;
 		} catch (error) {
 			// A cancelled wait has not locked the mutex, which the caller unlocks.
@@ -427,7 +431,8 @@ class Channel extends SharedObject {
 
 	static init(buffer, byteOffset, itemSize, capacity) {
 		Channel.size(itemSize, capacity);
-		native.init(nativeOf(new SharedObject(CHANNEL, buffer, byteOffset)), itemSize, capacity);
+		const memory = new SharedObject(CHANNEL, buffer, byteOffset);
+		native.init(nativeOf(memory), itemSize, capacity);
 		return new Channel(buffer, byteOffset);
 	}
 
