@@ -376,7 +376,11 @@ protected:
 
 	bool is_waiting() const noexcept
 	{
-		return is_waiting_;
+		/*
+		 * acquire: pairs with the release in loop::unlink(), after which a callback in
+		 * another thread no longer uses an operation that goes on
+		 */
+		return is_waiting_.load(std::memory_order_acquire);
 	}
 
 	unsigned int count() const noexcept
@@ -397,7 +401,7 @@ private:
 	ended end_;
 	operation *next_ = nullptr;
 	operation *previous_ = nullptr;
-	bool is_waiting_ = false;
+	std::atomic<bool> is_waiting_{ false };	/* changes under the loop's lock */
 	bool goes_on_;
 };
 
@@ -506,21 +510,27 @@ private:
 		if (first_)
 			first_->previous_ = &operation;
 		first_ = &operation;
-		operation.is_waiting_ = true;
+		/* relaxed: it has not begun, so other threads do not know it */
+		operation.is_waiting_.store(true, std::memory_order_relaxed);
 		return true;
 	}
 
+	/* If it is linked: it may have ended in another thread. Afterwards it may be gone. */
 	void unlink(detail::operation &operation)
 	{
 		const std::lock_guard<std::mutex> guard(lock_);
 
+		/* relaxed: see the lock */
+		if (!operation.is_waiting_.load(std::memory_order_relaxed))
+			return;
 		if (operation.next_)
 			operation.next_->previous_ = operation.previous_;
 		if (operation.previous_)
 			operation.previous_->next_ = operation.next_;
 		else
 			first_ = operation.next_;
-		operation.is_waiting_ = false;
+		/* release: see is_waiting() */
+		operation.is_waiting_.store(false, std::memory_order_release);
 	}
 
 	memwait_loop_t *loop_ = nullptr;
@@ -547,17 +557,18 @@ int operation::begin(Call call)
 	err = -memwait_op_init(&op_, loop_.native_handle(), call_back, this);
 	if (!err)
 		err = call(&op_);
-	if (err != EINPROGRESS && is_waiting_)
+	if (err != EINPROGRESS && is_waiting())
 		loop_.unlink(*this);
 	return err;
 }
 
 inline void operation::cancel() noexcept
 {
-	if (!is_waiting_)
+	if (!is_waiting())
 		return;
 	if (getpid() != process_) {
-		is_waiting_ = false;
+		/* relaxed: the child has no other thread that knows it */
+		is_waiting_.store(false, std::memory_order_relaxed);
 		return;
 	}
 	/*
@@ -577,9 +588,15 @@ inline void operation::call_back(memwait_op_t *, int result, void *data) noexcep
 {
 	operation &self = *static_cast<operation *>(data);
 
-	if (!self.goes_on_ || result != MEMWAIT_OK)
+	if (!self.goes_on_) {
 		self.loop_.unlink(self);
+		self.end_(self, result);
+		return;
+	}
 	self.end_(self, result);
+	/* Another thread may destroy it as soon as it is not linked. */
+	if (result != MEMWAIT_OK)
+		self.loop_.unlink(self);
 }
 
 #ifdef __cpp_impl_coroutine
