@@ -5,16 +5,18 @@ import _thread
 import asyncio
 import contextlib
 import errno
+import functools
 import mmap
 import operator
 import os
 import select
 import signal
+import sys
 import threading
 import unittest
 
 import memwait
-from memwait import _Hub
+from memwait import _Hub, _memwait
 from common import Child, ITEM, each_case, until, waiters, waits_fail
 
 
@@ -510,9 +512,22 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(64)))
 
     def test_interrupt_of_a_callback(self):
-        """^C that comes within dispatch: it is raised, and the task has its permit."""
-        memory = bytearray(64)
-        semaphore = memwait.Semaphore(memory, value=0, create=True)
+        """A handler raises within dispatch, which raises that; and the task has its permit."""
+        def late(*_):
+            raise TimeoutError(errno.EBADF, "a handler's own")
+
+        for number, handler in ((signal.SIGINT, signal.default_int_handler),
+                                (signal.SIGALRM, late)):
+            before = signal.signal(number, handler)
+            self.addCleanup(signal.signal, number, before)
+        for numbers, error in (((signal.SIGINT,), KeyboardInterrupt),
+                               ((signal.SIGALRM,), TimeoutError),
+                               ((signal.SIGINT, signal.SIGALRM), KeyboardInterrupt)):
+            with self.subTest(numbers):
+                self.interrupt_a_callback(numbers, error)
+
+    def interrupt_a_callback(self, numbers, error):
+        semaphore = memwait.Semaphore(bytearray(64), value=0, create=True)
         loop = asyncio.new_event_loop()
 
         async def begin():
@@ -523,14 +538,45 @@ class Tasks(unittest.TestCase):
         task, waiting = loop.run_until_complete(begin())
         semaphore.release()
         select.select([waiting.loop.fileno()], [], [])
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.addCleanup(signal.signal, signal.SIGINT, before)
-        # No step of Python between the two: the handler runs in the callback.
-        with self.assertRaises(KeyboardInterrupt):
-            list(map(operator.call, [_thread.interrupt_main, waiting.loop.dispatch]))
-        self.assertIs(loop.run_until_complete(asyncio.wait_for(task, 5)), True)
+        reported = []
+        hook, sys.unraisablehook = sys.unraisablehook, lambda what: reported.append(what.exc_type)
+        try:
+            # No step of Python between them: the handlers run in the callback.
+            calls = [functools.partial(_thread.interrupt_main, number) for number in numbers]
+            with self.assertRaises(error):
+                list(map(operator.call, [*calls, waiting.loop.dispatch]))
+        finally:
+            sys.unraisablehook = hook
+        self.assertEqual(len(reported), len(numbers) - 1)
+        self.assertIs(loop.run_until_complete(task), True)
         loop.close()
         semaphore.close()
+
+    def test_a_handlers_error_is_not_the_devices(self):
+        """An OSError in dispatch that is not the loop's own leaves the hub as it is."""
+        async def main(memory):
+            semaphore = memwait.Semaphore(memory, value=0, create=True)
+            task = asyncio.ensure_future(semaphore.acquire_async())
+            while not waiters(memory, 0, 16):
+                await asyncio.sleep(0)
+            used = hub()
+            errors = [TimeoutError(errno.EBADF, "a handler's")]
+
+            def interrupted(operation):
+                if errors:
+                    raise errors.pop()
+
+            word = memwait.Word(memory, 32)
+            word._begin(used.loop, interrupted, _memwait.COMPARE, None, 0)
+            word.notify()
+            select.select([used.loop.fileno()], [], [])
+            with self.assertRaises(TimeoutError):
+                used.dispatch()
+            semaphore.release()
+            self.assertIs(await task, True)
+            self.assertIs(hub(), used)
+
+        asyncio.run(main(bytearray(64)))
 
     def test_interrupt_of_a_watch(self):
         memory = bytearray(64)
@@ -551,7 +597,7 @@ class Tasks(unittest.TestCase):
         self.addCleanup(signal.signal, signal.SIGINT, before)
         with self.assertRaises(KeyboardInterrupt):
             list(map(operator.call, [_thread.interrupt_main, waiting.loop.dispatch]))
-        self.assertEqual(loop.run_until_complete(asyncio.wait_for(step, 5)), 1)
+        self.assertEqual(loop.run_until_complete(step), 1)
         loop.run_until_complete(watch.aclose())
         loop.close()
         word.close()

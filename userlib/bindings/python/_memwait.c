@@ -41,7 +41,7 @@ enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
 
 struct state {
 	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *loop, *operation;
-	PyObject *owner_died, *not_recoverable;
+	PyObject *owner_died, *not_recoverable, *loop_failed;
 	PyObject *empty, *full, *shut_down;
 };
 
@@ -83,7 +83,7 @@ struct loop {
 	struct operation *pending;
 	unsigned int dispatching;
 	bool closed;			/* within dispatch: freed when that ends */
-	PyObject *type, *value, *traceback;	/* of a ^C within dispatch, or NULL */
+	PyObject *type, *value, *traceback;	/* what a callback has raised, or NULL */
 };
 
 struct operation {
@@ -2307,6 +2307,7 @@ static PyObject *loop_fileno(PyObject *object, PyObject *unused)
 static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
 {
 	struct loop *self = (struct loop *)object;
+	struct state *state;
 	int ret;
 
 	(void)unused;
@@ -2324,7 +2325,10 @@ static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
 		self->type = NULL;
 		return NULL;
 	}
-	return ret < 0 ? fail(ret) : PyLong_FromLong(ret);
+	if (ret >= 0)
+		return PyLong_FromLong(ret);
+	state = PyType_GetModuleState(Py_TYPE(object));
+	return fail_as(state->loop_failed, -ret);
 }
 
 static PyObject *loop_close(PyObject *object, PyObject *unused)
@@ -2342,7 +2346,8 @@ static PyMethodDef loop_methods[] = {
 	{ "fileno", loop_fileno, METH_NOARGS,
 	  "fileno($self, /)\n--\n\nThe descriptor to poll for reading." },
 	{ "dispatch", loop_dispatch, METH_NOARGS,
-	  "dispatch($self, /)\n--\n\nRun the callbacks of what has ended. Returns how many." },
+	  "dispatch($self, /)\n--\n\nRun the callbacks of what has ended. Returns how many.\n\n"
+	  "LoopFailed: the loop is of no use. Any other exception is a callback's." },
 	{ "close", loop_close, METH_NOARGS,
 	  "close($self, /)\n--\n\nCancel what is pending. Returns these operations." },
 	{ NULL }
@@ -2367,17 +2372,29 @@ static PyType_Spec loop_spec = {
 
 /* Operations of loops */
 
+/* Of the exceptions within one dispatch it raises the first, and the others are reported. */
+static void keep_exception(struct operation *self)
+{
+	struct loop *loop = self->loop;
+
+	if (loop->type)
+		PyErr_WriteUnraisable(self->callback);
+	else
+		PyErr_Fetch(&loop->type, &loop->value, &loop->traceback);
+}
+
 /*
- * Python runs the handler of a ^C at the first step of the callback, which then has done nothing.
- * So it runs again, and dispatch raises what the handler has raised.
+ * Python runs the handlers of signals, as of ^C, at the first step of the callback. If one raises,
+ * the callback has done nothing. So it runs again, when the handlers of all that have come have run.
  */
 static void tell(struct operation *self)
 {
 	PyObject *ret = PyObject_CallFunctionObjArgs(self->callback, self, NULL);
-	struct loop *loop = self->loop;
 
-	if (!ret && !loop->type && !PyErr_ExceptionMatches(PyExc_Exception)) {
-		PyErr_Fetch(&loop->type, &loop->value, &loop->traceback);
+	if (!ret) {
+		keep_exception(self);
+		while (PyErr_CheckSignals())
+			keep_exception(self);
 		ret = PyObject_CallFunctionObjArgs(self->callback, self, NULL);
 	}
 	if (!ret)
@@ -2763,7 +2780,10 @@ static int set_exceptions(PyObject *module, struct state *state)
 	state->not_recoverable = add_exception(module, "NotRecoverable",
 					       "What the lock guards was not repaired.",
 					       PyExc_OSError);
-	return state->shut_down && state->owner_died && state->not_recoverable ? 0 : -1;
+	state->loop_failed = add_exception(module, "LoopFailed", "The loop is of no use.",
+					   PyExc_OSError);
+	return state->shut_down && state->owner_died && state->not_recoverable &&
+	       state->loop_failed ? 0 : -1;
 }
 
 static int add_numbers(PyObject *module)
@@ -2832,6 +2852,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->bounded);
 	Py_VISIT(state->owner_died);
 	Py_VISIT(state->not_recoverable);
+	Py_VISIT(state->loop_failed);
 	Py_VISIT(state->empty);
 	Py_VISIT(state->full);
 	Py_VISIT(state->shut_down);
@@ -2852,6 +2873,7 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->bounded);
 	Py_CLEAR(state->owner_died);
 	Py_CLEAR(state->not_recoverable);
+	Py_CLEAR(state->loop_failed);
 	Py_CLEAR(state->empty);
 	Py_CLEAR(state->full);
 	Py_CLEAR(state->shut_down);

@@ -74,8 +74,8 @@ class _Hub:
     def dispatch(self) -> None:
         try:
             self.loop.dispatch()
-        except OSError:
-            # Somebody has closed the descriptor.
+        except _memwait.LoopFailed:
+            # Somebody has closed the descriptor. Any OSError may be of a signal's handler.
             self.asyncio_loop.remove_reader(self.loop.fileno())
             setattr(self.asyncio_loop, "_memwait_hub", None)
             for operation in self.loop.close():
