@@ -32,6 +32,17 @@ for number, call in enumerate(calls):
         assert error.errno == errno.ENOENT and "memwait" in str(error), error
     else:
         raise AssertionError(f"call {number} did not fail")
+# A permit is taken: it still is, and can be released when there is a device.
+counted = bytearray(memwait.BoundedSemaphore.SIZE)
+counted[memwait.Semaphore.SIZE] = 1
+for n in (1, 1, 2):
+    try:
+        memwait.BoundedSemaphore(counted).release(n)
+    except FileNotFoundError:
+        pass
+    else:
+        raise AssertionError("released without a device")
+assert sum(counted) == 1, counted
 assert memwait.available() is False
 assert not any(memory[:512:]) or memory[512:] == bytes(3584), "something was taken"
 word = memwait.Word(memory, 520)

@@ -177,6 +177,21 @@ class Results(unittest.TestCase):
         self.assertIs(semaphore.acquire(timeout=1), True)
         other.release(2)
         self.assertEqual(other.get_value(), 2)
+        # A release that fails as others have posted too much leaves the permit taken.
+        most = memwait.BoundedSemaphore(self.memory, 64, value=0x7fffffff, create=True)
+        bare = memwait.Semaphore(self.memory, 64)
+        for n in (1, 2):
+            self.assertIs(most.acquire() and (n == 1 or most.acquire()), True)
+            bare.release(n)
+            for _ in range(2):
+                with self.assertRaises(ValueError):
+                    most.release(n)
+            for _ in range(n):
+                bare.acquire()
+            most.release(n)
+            self.assertEqual(most.get_value(), 0x7fffffff)
+            with self.assertRaises(ValueError):
+                most.release()
         # A bare one has no count, and needs less.
         memwait.Semaphore(bytearray(16), create=True)
         with self.assertRaises(ValueError):

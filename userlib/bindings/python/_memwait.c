@@ -651,6 +651,17 @@ static uint32_t *taken(const struct object *self)
 	return &((struct bounded *)self->address)->taken;
 }
 
+/*
+ * Opens the device: no more does an init on the side. A release that cannot post fails here, before
+ * it takes the count down. One that fails later may have posted, and then the count must stay down.
+ */
+static int can_post(void)
+{
+	memwait_sem_t unused;
+
+	return memwait_sem_init(&unused, MEMWAIT_PRIVATE, 0);
+}
+
 static bool may_release(const struct object *self, long n)
 {
 	uint32_t was = __atomic_load_n(taken(self), __ATOMIC_RELAXED);
@@ -1395,22 +1406,25 @@ static PyObject *sem_enter(PyObject *self, PyObject *unused)
 
 static PyObject *sem_post(struct object *self, long n)
 {
-	int ret = 0, value = 0;
+	int ret, value = 0;
 
 	if (!is_open(self))
 		return NULL;
-	if (self->bounded && !may_release(self, n)) {
-		ret = EOVERFLOW;
-	} else if (n == 1) {
+	ret = self->bounded ? can_post() : 0;
+	if (!ret && n > 1)
+		ret = memwait_sem_getvalue(self->address, &value);
+	if (ret)
+		return fail(ret);
+	if (n > INT_MAX - value || (self->bounded && !may_release(self, n)))
+		goto too_many;
+	if (n == 1) {
 		ret = memwait_sem_post(self->address);
 	} else {
-		ret = memwait_sem_getvalue(self->address, &value);
-		if (!ret && n > INT_MAX - value)
-			ret = EOVERFLOW;
 		hold(self);
 		Py_BEGIN_ALLOW_THREADS
-		while (!ret && n-- > 0)
+		do {
 			ret = memwait_sem_post(self->address);
+		} while (!ret && --n);
 		Py_END_ALLOW_THREADS
 		let_go(self);
 	}
@@ -1418,6 +1432,10 @@ static PyObject *sem_post(struct object *self, long n)
 		Py_RETURN_NONE;
 	if (ret != EOVERFLOW)
 		return fail(ret);
+	/* The only failure that is known to have posted nothing. */
+	if (self->bounded)
+		__atomic_fetch_add(taken(self), (uint32_t)n, __ATOMIC_RELAXED);
+too_many:
 	PyErr_SetString(PyExc_ValueError, "semaphore released too many times");
 	return NULL;
 }
