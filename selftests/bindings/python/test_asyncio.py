@@ -3,9 +3,11 @@
 
 import _thread
 import asyncio
+import collections
 import contextlib
 import errno
 import functools
+import gc
 import mmap
 import operator
 import os
@@ -118,7 +120,6 @@ class Tasks(unittest.TestCase):
     @each_case
     def test_a_loop_is_forgotten(self, case, hold):
         """Without close(): what is collected waits no longer."""
-        import gc
         loop = asyncio.new_event_loop()
         task = loop.run_until_complete(begun(case))
         task._log_destroy_pending = False
@@ -423,9 +424,125 @@ class Tasks(unittest.TestCase):
 
         self.with_a_kept_item(4, check)
 
-    def test_a_kept_item_that_has_no_room(self):
+    def taken_back(self, queue, items):
+        """Ended operations that have got the items, as those of tasks that are to be cancelled."""
+        loop = _memwait.Loop()
+        operations = [queue._begin(loop, bool, _memwait.RECV) for _ in items]
+        for item in items:
+            queue.put(item)
+        while any(operation.pending for operation in operations):
+            loop.dispatch()
+        self.assertEqual([operation.item for operation in operations], items)
+        return operations
+
+    def test_all_kept_items_go_back_together(self):
+        """Each waiter gets one, as soon as one goes back."""
+        with mmap.mmap(-1, 4096) as memory:
+            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
+            other = memwait.Queue(memory)
+            one, two = self.taken_back(queue, [b"1", b"2"])
+            queue.put(b"x")
+            queue._give_back(one)
+            self.assertEqual(other.get(), b"x")
+            got = []
+            threads = [threading.Thread(target=lambda: got.append(other.get()), daemon=True)
+                       for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            until(lambda: waiters(memory) == 2)
+            queue._give_back(two)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(sorted(got), [b"1", b"2"])
+            other.close()
+            queue.close()
+
+    def test_an_item_that_is_kept_while_threads_are_about_to_get(self):
+        """They did not see it: the one that gets another puts it where the other one waits."""
+        looked = threading.Semaphore(0)
+        kept = threading.Event()
+        threads = []
+
+        class Kept(collections.deque):
+            def __bool__(self):
+                seen = len(self) > 0
+                if threading.current_thread() in threads and not kept.is_set():
+                    looked.release()
+                    kept.wait()
+                return seen
+
+        with mmap.mmap(-1, 4096) as memory:
+            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
+            operation, = self.taken_back(queue, [b"1"])
+            queue._kept = Kept()
+            queue.put(b"2")
+            got = []
+            threads += [threading.Thread(target=lambda: got.append(queue.get()), daemon=True)
+                        for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for _ in threads:
+                looked.acquire()
+            queue._give_back(operation)
+            self.assertEqual(len(queue._kept), 1)
+            kept.set()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(sorted(got), [b"1", b"2"])
+            queue.close()
+
+    def test_an_item_that_is_kept_while_a_task_gets(self):
+        async def main(memory):
+            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
+            operation, = self.taken_back(queue, [b"1"])
+            task = asyncio.ensure_future(queue.get_async())
+            while not waiters(memory):
+                await asyncio.sleep(0)
+            queue.put(b"2")
+            queue._give_back(operation)
+            self.assertEqual(len(queue._kept), 1)
+            self.assertEqual(await task, b"2")
+            self.assertEqual(memwait.Queue(memory).get_nowait(), b"1")
+            queue.close()
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_a_kept_item_holds_its_queue(self):
+        """close() of another thread cannot come between a look at what is kept and the end."""
         def check(queue):
             with self.assertRaises(BufferError):
+                _memwait.Queue.close(queue)
+            self.assertEqual(queue.get_nowait(), b"1")
+            _memwait.Queue.close(queue)
+
+        self.with_a_kept_item(4, check)
+
+    def test_a_kept_item_of_a_queue_that_is_forgotten(self):
+        """Without close(): its buffer is let go of all the same."""
+        memory = mmap.mmap(-1, 4096)
+        queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
+        operation, = self.taken_back(queue, [b"1"])
+        queue.put(b"2")
+        queue._give_back(operation)
+        del queue, operation
+        gc.collect()
+        memory.close()
+
+    def test_a_kept_item_and_a_shutdown(self):
+        def check(queue):
+            queue.shutdown()
+            with self.assertRaisesRegex(BufferError, "shut down"):
+                queue.close()
+            self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"1", b"2"])
+            with self.assertRaises(memwait.ShutDown):
+                queue.get()
+            queue.close()
+
+        self.with_a_kept_item(4, check)
+
+    def test_a_kept_item_that_has_no_room(self):
+        def check(queue):
+            with self.assertRaisesRegex(BufferError, "no room"):
                 queue.close()
             self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"1", b"2"])
             queue.close()

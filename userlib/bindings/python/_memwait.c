@@ -2403,7 +2403,7 @@ static void keep_exception(struct operation *self)
 
 /*
  * Python runs the handlers of signals, as of ^C, at the first step of the callback. If one raises,
- * the callback has done nothing. So it runs again, when the handlers of all that have come have run.
+ * the callback has done nothing. So it runs again, after the handlers of all that have come.
  */
 static void tell(struct operation *self)
 {
@@ -2611,7 +2611,7 @@ static bool repaired(struct object *self)
 	return false;
 }
 
-static PyObject *undo(struct operation *self)
+static void undo(struct operation *self)
 {
 	struct object *object = self->object;
 	int result = self->result;
@@ -2619,7 +2619,7 @@ static PyObject *undo(struct operation *self)
 	/* In a child it is the parent who has it. */
 	if (self->link || self->forks != forks || !object->address ||
 	    (result && result != EOWNERDEAD))
-		Py_RETURN_NONE;
+		return;
 	if (object->kind != COND)
 		self->result = ECANCELED;
 	switch (object->kind) {
@@ -2637,26 +2637,33 @@ static PyObject *undo(struct operation *self)
 		if (result)
 			repaired(object->lock);
 		break;
-	case CHANNEL:
-		return Py_NewRef(self->verb == RECV ? self->request.item : Py_None);
 	case WORD:
 		memwait_notify(object->address, 1, object->flags);
 		break;
 	default:
 		break;
 	}
-	Py_RETURN_NONE;
 }
 
 static PyObject *operation_give_back(PyObject *object, PyObject *unused)
 {
 	struct operation *self = (struct operation *)object;
-	PyObject *ret = undo(self);
 
 	(void)unused;
+	undo(self);
 	if (!self->link)
 		operation_let_go(self);
-	return ret;
+	Py_RETURN_NONE;
+}
+
+static PyObject *operation_item(PyObject *object, void *closure)
+{
+	struct operation *self = (struct operation *)object;
+	bool has_item = self->verb == RECV && self->held && !self->link && !self->result &&
+			self->forks == forks;
+
+	(void)closure;
+	return or_none(has_item ? self->request.item : NULL);
 }
 
 static PyObject *operation_lost_lock(PyObject *self, void *closure)
@@ -2696,7 +2703,7 @@ static PyMethodDef operation_methods[] = {
 	{ "take_count", operation_take_count, METH_NOARGS,
 	  "take_count($self, /)\n--\n\nHow many notifies a watch has had since the last call." },
 	{ "give_back", operation_give_back, METH_NOARGS,
-	  "give_back($self, /)\n--\n\nUndo what it took. Returns the item of a get." },
+	  "give_back($self, /)\n--\n\nUndo what it took. The item of a get is the caller's." },
 	{ NULL }
 };
 
@@ -2704,6 +2711,8 @@ static PyGetSetDef operation_getset[] = {
 	{ "pending", operation_pending, NULL, "The callback will run.", NULL },
 	{ "callback", operation_callback, NULL, "What runs with the operation when it has ended.",
 	  NULL },
+	{ "item", operation_item, NULL,
+	  "What a get has got, or None. Its queue cannot be closed before finish().", NULL },
 	{ "lost_lock", operation_lost_lock, NULL,
 	  "A condition's, that has ended without the lock.", NULL },
 	{ NULL }

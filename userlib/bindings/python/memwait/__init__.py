@@ -29,6 +29,7 @@ import collections
 import enum
 import functools
 import os
+import queue
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -119,7 +120,7 @@ async def _wait(target: Any, verb: int, timeout: float | None = None, argument: 
         except BaseException:
             # It may have ended, and this task not been told of it.
             if not operation.cancel():
-                target._returned(operation.give_back())
+                target._give_back(operation)
             raise
     return operation.finish()
 
@@ -131,8 +132,9 @@ def _attach(cls: Any, buffer: Any, offset: int, options: dict[str, Any]) -> Any:
 class _Object(_Base):
     __slots__ = ()
 
-    def _returned(self, item: bytes | None) -> None:
-        """What a cancelled task had got was given back."""
+    def _give_back(self, operation: _memwait.Operation) -> None:
+        """What a cancelled task had got."""
+        operation.give_back()
 
     def _options(self) -> dict[str, Any]:
         return {}
@@ -421,17 +423,19 @@ class Queue(_Object, _memwait.Queue):
     put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
 
     An item that a task had got when it was cancelled goes to the next get(): of any process if the
-    queue is empty, else of this object, before those in the queue. close() gives it back, too.
+    queue is empty, else of this object, before those in the queue. close() gives it back, too; it
+    cannot after shutdown().
     """
 
     __slots__ = ("__weakref__", "_kept", "_process")
 
     def __init__(self, buffer: Any, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
                  create: bool = False, private: bool = False) -> None:
-        self._kept: collections.deque[bytes] = collections.deque()
+        # Each holds the queue, which so cannot be closed before its item is delivered.
+        self._kept: collections.deque[_memwait.Operation] = collections.deque()
         self._process = os.getpid()
 
-    def _own(self) -> collections.deque[bytes]:
+    def _own(self) -> collections.deque[_memwait.Operation]:
         """What is kept. A child of fork() has copies of its parent's items, who still has them."""
         if self._process != os.getpid():
             self._kept.clear()
@@ -445,12 +449,12 @@ class Queue(_Object, _memwait.Queue):
 
     def get(self, block: bool = True, timeout: float | None = None) -> bytes:
         """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
-        if self._kept and self._own() and not self.closed:
-            try:
-                return self._kept.popleft()
-            except IndexError:
-                pass
-        return super().get(block, timeout)
+        item = self._get_kept() if self._kept else None
+        if item is None:
+            item = super().get(block, timeout)
+            if self._kept:
+                self._settle()
+        return item
 
     def get_nowait(self) -> bytes:
         """get(block=False)"""
@@ -462,12 +466,11 @@ class Queue(_Object, _memwait.Queue):
 
     async def get_async(self, timeout: float | None = None) -> bytes:
         """get() for tasks."""
-        if self._kept and self._own() and not self.closed:
-            try:
-                return self._kept.popleft()
-            except IndexError:
-                pass
-        item: bytes = await _wait(self, _memwait.RECV, timeout)
+        item = self._get_kept() if self._kept else None
+        if item is None:
+            item = await _wait(self, _memwait.RECV, timeout)
+            if self._kept:
+                self._settle()
         return item
 
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
@@ -486,37 +489,62 @@ class Queue(_Object, _memwait.Queue):
         """The number of items, out of date at once."""
         return super().qsize() + len(self._own())
 
-    def _returned(self, item: bytes | None) -> None:
-        if item is None:
-            return
-        self._own().append(item)
-        # While the queue has items nobody waits for one: there is no hurry, but an order to keep.
-        # Looked at after the append, so that a thread of this process finds it here or there.
-        if not super().qsize():
-            self._put_back()
+    def _give_back(self, operation: _memwait.Operation) -> None:
+        if operation.item is None:
+            operation.give_back()
+        else:
+            self._own().append(operation)
+            self._settle()
 
-    def _put_back(self) -> bool:
-        """Put a kept item into the queue again. False: it has no room."""
+    def _get_kept(self) -> bytes | None:
         try:
-            item = self._kept.popleft()
+            item: bytes = self._own().popleft().finish()
         except IndexError:
-            return True
+            return None
+        return item
+
+    def _settle(self) -> None:
+        """Put all kept items into the queue if it is empty: there may be as many waiters.
+
+        While it has items there is no hurry, but an order to keep. Threads and tasks that were
+        about to get one did not see what is kept. So each looks again when it has got one, lest
+        the others wait beside it.
+        """
         try:
-            self.put_nowait(item)
-        except Exception:
-            self._kept.appendleft(item)
-            return False
-        return True
+            if not super().qsize():
+                while self._own():
+                    self._put_back(0)
+        except (queue.Full, ShutDown, ValueError):
+            pass    # Kept for get() and close(). ValueError: another thread has closed it.
+
+    def _put_back(self, timeout: float) -> None:
+        """Put a kept item into the queue again. It stays kept if that fails."""
+        try:
+            operation = self._kept.popleft()
+        except IndexError:
+            return
+        try:
+            super().put(operation.item, True, timeout)
+        except BaseException:
+            self._kept.appendleft(operation)
+            raise
+        operation.finish()
 
     def close(self) -> None:
         """Let go of the buffer. The object in it stays as it is.
 
         BufferError if a thread or a task waits for it, or if an item that a cancelled task had got
-        has no room in the queue. Every later use is a ValueError.
+        has no room in the queue, or cannot go back after shutdown(). Every later use is a
+        ValueError.
         """
         while not self.closed and self._own():
-            if not self._put_back():
-                raise BufferError("an item of a cancelled task has no room: get() it first")
+            try:
+                # Not at once: another process may be within a put.
+                self._put_back(0.1)
+            except (queue.Full, ShutDown) as error:
+                why = "it is shut down" if isinstance(error, ShutDown) else "it has no room"
+                raise BufferError("an item of a cancelled task cannot go back into the queue, as "
+                                  f"{why}: get() it first") from None
         super().close()
 
 
