@@ -2915,28 +2915,24 @@ static void module_free(void *module)
 static PyModuleDef_Slot module_slots[] = {
 	{ Py_mod_exec, exec },
 	{ 0 },
-	{ 0 },
 	{ 0 }
 };
 
-/* Of Python 3.12 and 3.13, which the limited API of 3.11 does not name and 3.11 would refuse. */
+/* Of Python 3.12, which the limited API of 3.11 does not name and 3.11 would refuse. */
 #define MOD_MULTIPLE_INTERPRETERS	3
 #define MOD_PER_INTERPRETER_GIL		((void *)2)
-#define MOD_GIL				4
-#define MOD_GIL_USED			((void *)0)
 
 /*
  * An interpreter may have a GIL of its own: its objects are reached by its threads only, and what
- * is static is of a thread or does not change. Without any GIL nothing would protect the structs.
+ * is static here is of a thread or does not change. But None, True and False are of all
+ * interpreters. Py_INCREF() of 3.11's headers, in line, would count their references with no GIL
+ * in common; that of later ones leaves them alone.
  */
 static void set_policies(void)
 {
-	PyModuleDef_Slot *slot = &module_slots[1];
-
-	if (Py_Version >= 0x030c0000)
-		*slot++ = (PyModuleDef_Slot){ MOD_MULTIPLE_INTERPRETERS, MOD_PER_INTERPRETER_GIL };
-	if (Py_Version >= 0x030d0000)
-		*slot = (PyModuleDef_Slot){ MOD_GIL, MOD_GIL_USED };
+	if (PY_VERSION_HEX >= 0x030c0000 && Py_Version >= 0x030c0000)
+		module_slots[1] = (PyModuleDef_Slot){ MOD_MULTIPLE_INTERPRETERS,
+						      MOD_PER_INTERPRETER_GIL };
 }
 
 static struct PyModuleDef module_def = {
