@@ -4,8 +4,9 @@
 Each object lies at an offset of a buffer: multiprocessing.shared_memory.SharedMemory, mmap.mmap or
 anything else that can be written to. create=True makes it; without that, what is there is used.
 Zeroed memory is an unlocked Lock and RWLock, a Condition, an Event that is not set, a Semaphore of
-value 0 and a WaitGroup of count 0; an RLock, Barrier or Queue must be created once. Layout says
-what lies where.
+value 0 and a WaitGroup of count 0; an RLock, Barrier, Queue or BoundedSemaphore must be created
+once. A BoundedSemaphore takes the bytes behind a Semaphore for its count. Layout says what lies
+where.
 
     memory = SharedMemory(create=True, size=64)
     lock = memwait.Lock(memory, create=True)
@@ -331,7 +332,8 @@ class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
     process, gets a ValueError. value is for create=True.
 
     It is a Semaphore, and a count behind it: a program of another language may use the Semaphore,
-    but what it acquires and releases is not counted.
+    but what it acquires and releases is not counted. It must be created: zeroed memory has the
+    bound 0, and behind a Semaphore that was created without a bound may lie anything.
     """
 
     __slots__ = ()
