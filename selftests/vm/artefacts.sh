@@ -610,7 +610,7 @@ make_examples()
 }
 
 # Sets $languages to a directory with what programs of the bindings need in a guest, each with its libraries
-# at their usual places: cxx/, python/ and node/.
+# at their usual places: cxx/, python/ and node/; and what their extensions need with sanitizers: sanitize/.
 need_languages()
 {
 	local root
@@ -637,6 +637,7 @@ make_languages()
 		}
 		add cxx /usr/lib/x86_64-linux-gnu/libstdc++.so.6*
 		add node /usr/bin/node /usr/share/nodejs
+		add sanitize $(realpath $(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so))
 		python=$(readlink /usr/bin/python3)
 		add python /usr/bin/python3 "/usr/bin/$python" "/usr/lib/$python"
 		cd "python/usr/lib/$python"

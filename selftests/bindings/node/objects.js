@@ -402,5 +402,7 @@ test('neither memory nor descriptors are lost', async () => {
 	console.log(`# ${JSON.stringify(before)}, ${JSON.stringify(after)}`);
 	assert.strictEqual(after.descriptors, before.descriptors);
 	assert.ok(after.mappings <= before.mappings + 20);
-	assert.ok(after.rss < before.rss + 190 * SIZE);
+	// AddressSanitizer keeps what was freed.
+	if (!process.env.ASAN_OPTIONS)
+		assert.ok(after.rss < before.rss + 190 * SIZE);
 });
