@@ -2,7 +2,7 @@
 use crate::error::{check, Error};
 use crate::event::{Operation, Wait};
 use crate::memory::{Ref, Shareable};
-use crate::mutex::{guarded, MutexGuard, Place};
+use crate::mutex::{guarded, MutexGuard, Place, TOKEN};
 use crate::time::Deadline;
 use memwait_sys::*;
 use std::cell::UnsafeCell;
@@ -130,7 +130,7 @@ fn after<T, P: Place<T>>(
         0 | ETIMEDOUT => guarded(place, 0).map(|guard| (guard, err == ETIMEDOUT)),
         err if is_locked => {
             drop(guarded(place, 0));
-            Err(P::failed(Error::new(err)))
+            Err(P::failed(Error::new(err), TOKEN))
         }
         err => guarded(place, err).map(|guard| (guard, false)),
     }
@@ -150,7 +150,7 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let cond = self.cond.raw.get();
-        let mutex = self.place.mutex().raw();
+        let mutex = self.place.mutex(TOKEN).raw();
 
         // SAFETY: the caller's promise; not_begun() has not run, so the mutex is locked.
         unsafe {

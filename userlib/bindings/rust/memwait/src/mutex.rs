@@ -292,6 +292,14 @@ impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
 }
 
 /// How a guard refers to its mutex: by `&` or [`Ref`], to a [`Mutex`] or a [`RobustMutex`].
+///
+/// Its mutex is for this crate only: a `&Mutex<T>` of a [`RobustMutex`] would leave its thread.
+///
+/// ```compile_fail,E0061
+/// fn mutex_of<T, P: memwait::Place<T>>(place: &P) -> &memwait::Mutex<T> {
+///     place.mutex()
+/// }
+/// ```
 pub trait Place<T>: Sized {
     /// Of what locks it.
     type Failure;
@@ -299,12 +307,18 @@ pub trait Place<T>: Sized {
     type On: AsRef<Handle> + 'static;
 
     #[doc(hidden)]
-    fn mutex(&self) -> &Mutex<T>;
+    fn mutex(&self, token: Token) -> &Mutex<T>;
     #[doc(hidden)]
-    fn owner_died(guard: MutexGuard<T, Self>) -> Self::Failure;
+    fn owner_died(guard: MutexGuard<T, Self>, token: Token) -> Self::Failure;
     #[doc(hidden)]
-    fn failed(error: Error) -> Self::Failure;
+    fn failed(error: Error, token: Token) -> Self::Failure;
 }
+
+/// Outside of this crate it can be neither named nor made, and so the methods above neither called
+/// nor implemented.
+pub struct Token(());
+
+pub(crate) const TOKEN: Token = Token(());
 
 macro_rules! place {
     ($mutex:ident, $ty:ty, $failure:ty, $on:ty, $($lifetime:lifetime)?) => {
@@ -312,15 +326,15 @@ macro_rules! place {
             type Failure = $failure;
             type On = $on;
 
-            fn mutex(&self) -> &Mutex<T> {
+            fn mutex(&self, _: Token) -> &Mutex<T> {
                 place!(@mutex $mutex self)
             }
 
-            fn owner_died(guard: MutexGuard<T, Self>) -> Self::Failure {
+            fn owner_died(guard: MutexGuard<T, Self>, _: Token) -> Self::Failure {
                 place!(@died $mutex guard)
             }
 
-            fn failed(error: Error) -> Self::Failure {
+            fn failed(error: Error, _: Token) -> Self::Failure {
                 place!(@failed $mutex error)
             }
         }
@@ -351,7 +365,7 @@ fn lock<T, P: Place<T>>(
     place: P,
     deadline: Option<&Deadline>,
 ) -> Result<MutexGuard<T, P>, P::Failure> {
-    let raw = place.mutex().raw.get();
+    let raw = place.mutex(TOKEN).raw.get();
     // SAFETY: the mutex is there.
     let err = unsafe {
         match deadline {
@@ -365,7 +379,7 @@ fn lock<T, P: Place<T>>(
 
 fn try_lock<T, P: Place<T>>(place: P) -> Result<Option<MutexGuard<T, P>>, P::Failure> {
     // SAFETY: the mutex is there.
-    match unsafe { memwait_mutex_trylock(place.mutex().raw.get()) } {
+    match unsafe { memwait_mutex_trylock(place.mutex(TOKEN).raw.get()) } {
         EBUSY => Ok(None),
         err => guarded(place, err).map(Some),
     }
@@ -378,8 +392,8 @@ pub(crate) fn guarded<T, P: Place<T>>(
 ) -> Result<MutexGuard<T, P>, P::Failure> {
     match err {
         0 => Ok(MutexGuard::new(place)),
-        EOWNERDEAD => Err(P::owner_died(MutexGuard::new(place))),
-        err => Err(P::failed(Error::new(err))),
+        EOWNERDEAD => Err(P::owner_died(MutexGuard::new(place), TOKEN)),
+        err => Err(P::failed(Error::new(err), TOKEN)),
     }
 }
 
@@ -405,7 +419,7 @@ impl<T, P: Place<T>> MutexGuard<T, P> {
     }
 
     pub(crate) fn raw(&self) -> *mut memwait_mutex_t {
-        self.place.mutex().raw.get()
+        self.place.mutex(TOKEN).raw.get()
     }
 
     /// The place, with the mutex left as it is.
@@ -421,7 +435,7 @@ impl<T, P: Place<T>> MutexGuard<T, P> {
         let place = self.into_place();
 
         // SAFETY: it was locked.
-        check(unsafe { memwait_mutex_unlock(place.mutex().raw.get()) })
+        check(unsafe { memwait_mutex_unlock(place.mutex(TOKEN).raw.get()) })
     }
 }
 
@@ -437,14 +451,14 @@ impl<T, P: Place<T>> Deref for MutexGuard<T, P> {
 
     fn deref(&self) -> &T {
         // SAFETY: nothing else has the mutex.
-        unsafe { &*self.place.mutex().data.get() }
+        unsafe { &*self.place.mutex(TOKEN).data.get() }
     }
 }
 
 impl<T, P: Place<T>> DerefMut for MutexGuard<T, P> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: nothing else has the mutex.
-        unsafe { &mut *self.place.mutex().data.get() }
+        unsafe { &mut *self.place.mutex(TOKEN).data.get() }
     }
 }
 
@@ -476,7 +490,7 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Locking<T
     type Output = Result<MutexGuard<T, P>, P::Failure>;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
-        let raw = self.place.mutex().raw.get();
+        let raw = self.place.mutex(TOKEN).raw.get();
 
         // SAFETY: the caller's promise.
         unsafe {
