@@ -651,7 +651,7 @@ fn deaths() {
     let robust = unsafe { memory.construct(offset, RobustMutex::new(1)).unwrap() };
     let ready = || objects.ready.post().unwrap();
     let hold_robust = || {
-        let mut guard = robust.lock().repair(|_| ()).unwrap();
+        let mut guard = unsafe { robust.lock().repair(|_| ()).unwrap() };
         *guard += 1;
         std::mem::forget(guard);
         ready();
@@ -659,11 +659,12 @@ fn deaths() {
 
     killed(&objects, hold_robust);
     match robust.lock() {
-        Err(LockError::OwnerDied(mut died)) => {
+        // The owners are other processes.
+        Err(LockError::OwnerDied(mut died)) => unsafe {
             assert_eq!(*died.get(), 2);
             *died.get_mut() = 3;
             assert_eq!(*died.consistent().unwrap(), 3);
-        }
+        },
         other => panic!("{:?}", other),
     }
     assert_eq!(*robust.lock().unwrap(), 3);
@@ -672,8 +673,8 @@ fn deaths() {
     let on = Loop::new().unwrap();
     killed(&objects, hold_robust);
     let guard = on.block_on(robust.lock_async(&on)).unwrap();
-    assert!(matches!(&guard, Err(LockError::OwnerDied(died)) if *died.get() == 4));
-    assert_eq!(*guard.repair(|data| *data = 5).unwrap(), 5);
+    assert!(matches!(&guard, Err(LockError::OwnerDied(died)) if unsafe { *died.get() } == 4));
+    assert_eq!(*unsafe { guard.repair(|data| *data = 5).unwrap() }, 5);
     let pid = child(|| {
         hold_robust();
         unsafe { pause() };
@@ -681,13 +682,8 @@ fn deaths() {
     objects.ready.acquire().unwrap();
     let waits = begin(robust.lock_async(&on));
     kill_child(pid);
-    assert_eq!(
-        *on.block_on(waits)
-            .unwrap()
-            .repair(|data| *data += 10)
-            .unwrap(),
-        16
-    );
+    let guard = on.block_on(waits).unwrap();
+    assert_eq!(*unsafe { guard.repair(|data| *data += 10).unwrap() }, 16);
 
     killed(&objects, || {
         std::mem::forget(objects.mutex.lock().unwrap());

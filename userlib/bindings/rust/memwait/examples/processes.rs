@@ -34,10 +34,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // SAFETY: it may be NULL.
     unsafe { wait(std::ptr::null_mut()) };
 
-    let account = account.lock().repair(|account| {
-        println!("the owner has died");
-        account.sum = account.parts.iter().sum();
-    })?;
+    // SAFETY: the owner was another process, which leaves no reference here.
+    let account = unsafe {
+        account.lock().repair(|account| {
+            println!("the owner has died");
+            account.sum = account.parts.iter().sum();
+        })?
+    };
     println!("sum {}", account.sum);
     assert_eq!(account.sum, 7);
     Ok(())

@@ -237,26 +237,50 @@ impl<G> std::error::Error for LockError<G> {}
 /// `ENOTRECOVERABLE`.
 ///
 /// The dead owner may not have notified a condition variable: notify all of its waiters.
-#[derive(Debug)]
+///
+/// What reaches the data is unsafe: a thread that has leaked its guard, with `Box::leak()` or in
+/// a thread-local variable, and has ended, may have left a reference to the data to another thread.
+///
+/// ```compile_fail,E0133
+/// # fn owner_died<T, P: memwait::Place<T>>(died: memwait::OwnerDied<memwait::MutexGuard<T, P>>) {
+/// died.get();
+/// # }
+/// ```
 pub struct OwnerDied<G> {
     guard: G,
 }
 
+impl<G> fmt::Debug for OwnerDied<G> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OwnerDied").finish_non_exhaustive()
+    }
+}
+
 impl<G: DerefMut> OwnerDied<G> {
     /// What the owner has left.
-    pub fn get(&self) -> &G::Target {
+    ///
+    /// # Safety
+    /// No reference to the data that a dead owner, if it was a thread of this process, has given
+    /// away is used any more.
+    pub unsafe fn get(&self) -> &G::Target {
         &self.guard
     }
 
     /// To repair it.
-    pub fn get_mut(&mut self) -> &mut G::Target {
+    ///
+    /// # Safety
+    /// As of [`get`](OwnerDied::get).
+    pub unsafe fn get_mut(&mut self) -> &mut G::Target {
         &mut self.guard
     }
 }
 
 impl<T, P: Place<T>> OwnerDied<MutexGuard<T, P>> {
     /// The data is consistent.
-    pub fn consistent(self) -> Result<MutexGuard<T, P>, Error> {
+    ///
+    /// # Safety
+    /// As of [`get`](OwnerDied::get).
+    pub unsafe fn consistent(self) -> Result<MutexGuard<T, P>, Error> {
         // SAFETY: the mutex is there.
         check(unsafe { memwait_mutex_consistent(self.guard.raw()) })?;
         Ok(self.guard)
@@ -270,7 +294,10 @@ pub trait Repair {
 
     /// If the owner has died, calls `repair` with the data, says that it is consistent, and goes on
     /// with the guard. If `repair` panics, the mutex is not recoverable.
-    fn repair(
+    ///
+    /// # Safety
+    /// As of [`OwnerDied::get`].
+    unsafe fn repair(
         self,
         repair: impl FnOnce(&mut <Self::Guard as Deref>::Target),
     ) -> Result<Self::Guard, Error>;
@@ -279,13 +306,16 @@ pub trait Repair {
 impl<T, P: Place<T>> Repair for LockResult<MutexGuard<T, P>> {
     type Guard = MutexGuard<T, P>;
 
-    fn repair(self, repair: impl FnOnce(&mut T)) -> Result<MutexGuard<T, P>, Error> {
+    unsafe fn repair(self, repair: impl FnOnce(&mut T)) -> Result<MutexGuard<T, P>, Error> {
         match self {
             Ok(guard) => Ok(guard),
             Err(LockError::Failed(error)) => Err(error),
             Err(LockError::OwnerDied(mut died)) => {
-                repair(died.get_mut());
-                died.consistent()
+                // SAFETY: the caller's promise.
+                unsafe {
+                    repair(died.get_mut());
+                    died.consistent()
+                }
             }
         }
     }
