@@ -100,11 +100,13 @@ impl Wake for Flag {
     }
 }
 
+fn no_waker() -> Waker {
+    Arc::new(Flag(AtomicBool::new(false))).into()
+}
+
 /// Polls once, for a waker that does nothing.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    let waker = Arc::new(Flag(AtomicBool::new(false))).into();
-
-    Pin::new(future).poll(&mut Context::from_waker(&waker))
+    Pin::new(future).poll(&mut Context::from_waker(&no_waker()))
 }
 
 fn begin<F: Future + Unpin>(mut future: F) -> F {
@@ -552,23 +554,110 @@ fn begin_or_end<F: Future + Unpin>(mut future: F) -> Option<F> {
 
 struct Panics;
 
+/// What it panics with, which panics when it is dropped.
+struct Payload;
+
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("a waker panics");
+        std::panic::panic_any(Payload);
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        panic!("it is dropped");
+    }
+}
+
+/// Whether it panics.
+fn panics(work: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(()) => false,
+        Err(payload) => {
+            std::mem::forget(payload);
+            true
+        }
+    }
+}
+
+fn begin_with<F: Future + Unpin>(mut future: F, waker: &Waker) -> F {
+    assert!(Pin::new(&mut future)
+        .poll(&mut Context::from_waker(waker))
+        .is_pending());
+    future
+}
+
+fn panicking_wakers() {
+    let on = Loop::new().unwrap();
+    let sem = Ref::new(Semaphore::new(0));
+    let begin = |on: &Loop| begin_with(sem.acquire_async(on), &Arc::new(Panics).into());
+    let post = || sem.post().unwrap();
+
+    let mut futures = [begin(&on), begin(&on)];
+    post();
+    post();
+    // One dispatch may have one of them, or both.
+    assert!(panics(|| dispatch(&on, 2)));
+    while on.pending() > 0 {
+        panics(|| assert!(on.dispatch().is_ok()));
+    }
+    for future in &mut futures {
+        assert_eq!(poll_once(future), Poll::Ready(Ok(())));
+    }
+
+    // A run ends, though something is pending, and the next one does not end for that.
+    let mut futures = [begin(&on), begin(&on)];
+    post();
+    assert!(panics(|| on.run().unwrap()));
+    assert_eq!(poll_once(&mut futures[0]), Poll::Ready(Ok(())));
+    assert_eq!(on.pending(), 1);
+    post();
+    assert!(panics(|| on.run().unwrap()));
+    assert_eq!(poll_once(&mut futures[1]), Poll::Ready(Ok(())));
+    let _waits = begin(&on);
+    post();
+    assert!(panics(|| dispatch(&on, 1)));
+    let mut last = begin_with(sem.acquire_async(&on), &no_waker());
+    post();
+    on.run().unwrap();
+    assert_eq!(poll_once(&mut last), Poll::Ready(Ok(())));
+
+    let on = Loop::new().unwrap();
+    let mut futures = [begin(&on), begin(&on)];
+    assert!(panics(move || drop(on)));
+    for future in &mut futures {
+        assert!(matches!(poll_once(future), Poll::Ready(Err(e)) if e.raw_os_error() == ECANCELED));
+    }
+}
+
+std::thread_local! {
+    static DISPATCHED: std::cell::RefCell<Option<std::rc::Rc<Loop>>> = Default::default();
+}
+
+/// Dispatches when it is dropped, as an executor may that runs a task to its end there.
+struct Dispatches;
+
+impl Wake for Dispatches {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Dispatches {
+    fn drop(&mut self) {
+        let on = DISPATCHED.with(|on| on.borrow().clone());
+
+        dispatch(&on.unwrap(), 1);
     }
 }
 
 fn wakers() {
-    let on = Loop::new().unwrap();
+    let on = std::rc::Rc::new(Loop::new().unwrap());
     let sem = Ref::new(Semaphore::new(0));
-    let mut future = sem.acquire_async(&on);
-    let waker: Waker = Arc::new(Panics).into();
 
-    assert!(Pin::new(&mut future)
-        .poll(&mut Context::from_waker(&waker))
-        .is_pending());
+    DISPATCHED.with(|current| *current.borrow_mut() = Some(on.clone()));
+    let mut future = begin_with(sem.acquire_async(&on), &Arc::new(Dispatches).into());
     sem.post().unwrap();
-    assert!(catch_unwind(AssertUnwindSafe(|| dispatch(&on, 1))).is_err());
+    assert!(poll_once(&mut future).is_pending());
+    DISPATCHED.with(|current| current.borrow_mut().take());
     assert_eq!(poll_once(&mut future), Poll::Ready(Ok(())));
 
     // Woken by another thread, with nothing pending.
@@ -598,6 +687,39 @@ fn forks() {
     let mut waits = begin(sem.acquire_async(&on));
     let mut other = Some(begin(sem.acquire_async(&on)));
     let mut parents = Some(Loop::new().unwrap());
+    let mutexes = [64, 128].map(|at| unsafe { memory.construct(at, Mutex::new(0)).unwrap() });
+    let cond = unsafe { memory.construct(192, Condvar::new()).unwrap() };
+    // What has ended, and what was not polled: each has a mutex.
+    let guard = mutexes[0].lock().unwrap();
+    let mut ended = Some(begin(mutexes[0].lock_async(&on)));
+    drop(guard);
+    dispatch(&on, 1);
+    let guard = on.block_on(mutexes[1].lock_async(&on)).unwrap().unwrap();
+    let mut new = Some(cond.wait_async(guard, &on));
+    let is_locked = |at: usize| mutexes[at].try_lock().unwrap().is_none();
+
+    for polls in [false, true] {
+        let pid = child(|| {
+            let (mut ended, mut new) = (ended.take().unwrap(), new.take().unwrap());
+
+            if polls {
+                assert!(matches!(poll_once(&mut ended),
+                    Poll::Ready(Err(e)) if e.raw_os_error() == EPERM));
+                assert!(matches!(poll_once(&mut new),
+                    Poll::Ready(Err(e)) if e.raw_os_error() == EPERM));
+            }
+            drop((ended, new));
+            assert!(is_locked(0) && is_locked(1));
+        });
+        assert_eq!(status_of(pid), 0);
+        assert!(is_locked(0) && is_locked(1));
+    }
+    assert!(matches!(
+        poll_once(ended.as_mut().unwrap()),
+        Poll::Ready(Ok(_))
+    ));
+    drop(new.take());
+    assert!(!is_locked(0) && !is_locked(1));
 
     let pid = child(|| {
         assert_eq!(errno(on.dispatch()), EPERM);
@@ -751,7 +873,8 @@ fn main() {
         ("a loop is dropped with futures pending", drop_pending),
         ("two threads and a future, first in, first out", fifo),
         ("futures are dropped in other threads", other_threads),
-        ("wakers that panic, and of other threads", wakers),
+        ("wakers that panic", panicking_wakers),
+        ("wakers that dispatch, and of other threads", wakers),
         ("fork", forks),
         ("processes are killed", deaths),
     ];

@@ -13,8 +13,9 @@ use std::os::raw::{c_int, c_short, c_ulong, c_void};
 use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::pin::Pin;
+use std::process;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
@@ -48,6 +49,29 @@ struct Inner {
     registry: Mutex<Registry>,
     /// Of a waker, in a callback.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// How many calls of Loop::run() are in progress, in the loop's thread.
+    runs: AtomicUsize,
+}
+
+impl Inner {
+    /// Of several panics the first. Another one's payload is leaked, as its drop() may panic, too.
+    fn keep(&self, panic: Box<dyn Any + Send>) {
+        let mut first = lock(&self.panic);
+
+        if first.is_some() {
+            mem::forget(panic);
+        } else {
+            *first = Some(panic);
+        }
+    }
+
+    fn go_on_panicking(&self) {
+        let panic = lock(&self.panic).take();
+
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
 }
 
 // SAFETY: threads may call the library's functions concurrently, but for memwait_loop_close(),
@@ -102,6 +126,7 @@ impl fmt::Debug for Handle {
 ///
 /// When it is dropped, futures that are pending end with `ECANCELED`, and have taken nothing. In a
 /// child of `fork(2)` a copy is unusable, `EPERM`, and dropping it does not disturb the parent.
+/// A waker's panic goes on from the drop when all have ended.
 ///
 /// [`RobustMutex`]: crate::RobustMutex
 pub struct Loop {
@@ -125,6 +150,7 @@ impl Loop {
                     pending: HashMap::new(),
                 }),
                 panic: Mutex::new(None),
+                runs: AtomicUsize::new(0),
             })),
             in_its_thread: PhantomData,
         })
@@ -142,29 +168,30 @@ impl Loop {
         // SAFETY: the loop is there.
         let result = unsafe { memwait_loop_dispatch(self.handle.0.raw) };
 
-        self.go_on_panicking();
+        self.handle.0.go_on_panicking();
         check_result(result).map(|count| count as usize)
     }
 
-    /// Polls and dispatches until nothing is pending, or [`Handle::stop`].
+    /// Polls and dispatches until nothing is pending, or [`Handle::stop`]. A waker's panic goes on
+    /// from here, after its callback.
     pub fn run(&self) -> Result<(), Error> {
+        let inner = &self.handle.0;
+
+        // relaxed, both: only this thread uses it.
+        inner.runs.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the loop is there.
-        let result = unsafe { memwait_loop_run(self.handle.0.raw) };
+        let result = unsafe { memwait_loop_run(inner.raw) };
+        inner.runs.fetch_sub(1, Ordering::Relaxed);
 
-        self.go_on_panicking();
+        inner.go_on_panicking();
         check_result(result).map(|_| ())
-    }
-
-    fn go_on_panicking(&self) {
-        let panic = lock(&self.handle.0.panic).take();
-
-        if let Some(panic) = panic {
-            resume_unwind(panic);
-        }
     }
 
     /// Runs a future to its end, on this thread: for programs without an executor. It may wait for
     /// other things than this loop's, too. Errors are of the loop: `EPERM`, `ENOSPC`.
+    ///
+    /// Meanwhile one more operation is [pending](Handle::pending), and a [`run`](Loop::run) within
+    /// it ends only by [`Handle::stop`].
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         let signal = Arc::new(Signal {
             word: AtomicU32::new(0),
@@ -240,7 +267,16 @@ impl Drop for Loop {
             registry.pending.values().cloned().collect()
         };
         for operation in pending {
-            operation.end_early();
+            // A waker's panic must not keep the others from their end.
+            let done = catch_unwind(AssertUnwindSafe(move || operation.end_early()));
+
+            if let Err(panic) = done {
+                self.handle.0.keep(panic);
+            }
+        }
+        // A second panic would abort.
+        if !thread::panicking() {
+            self.handle.0.go_on_panicking();
         }
     }
 }
@@ -279,38 +315,42 @@ fn address_of(word: &AtomicU32) -> *const c_void {
 }
 
 struct Watch {
-    op: Box<UnsafeCell<memwait_op_t>>,
-    // What is pending on it.
-    _signal: Arc<Signal>,
+    // Of a Box, which would claim it for itself each time it moves.
+    op: *mut memwait_op_t,
+    signal: Arc<Signal>,
 }
 
 impl Watch {
     fn new(on: &Loop, signal: &Arc<Signal>) -> Result<Watch, Error> {
-        let op = Box::new(UnsafeCell::new(memwait_op_t { reserved: [0; 24] }));
+        let watch = Watch {
+            op: Box::into_raw(Box::new(memwait_op_t { reserved: [0; 24] })),
+            signal: signal.clone(),
+        };
 
         // SAFETY: the operation and its word stay in place until drop() has cancelled it.
         let result = unsafe {
-            memwait_op_init(op.get(), on.handle.0.raw, None, ptr::null_mut());
+            memwait_op_init(watch.op, on.handle.0.raw, None, ptr::null_mut());
             memwait_watch32(
-                address_of(&signal.word),
+                address_of(&watch.signal.word),
                 0,
                 ptr::null(),
                 MEMWAIT_PRIVATE,
-                op.get(),
+                watch.op,
             )
         };
         check_result(result)?;
-        Ok(Watch {
-            op,
-            _signal: signal.clone(),
-        })
+        Ok(watch)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // SAFETY: in the loop's thread, so no callback of it runs.
-        unsafe { memwait_op_cancel(self.op.get()) };
+        // SAFETY: new() has made and initialised it; in the loop's thread, so that no callback of
+        // it runs, it is not pending any more after this, and nothing else has it.
+        unsafe {
+            memwait_op_cancel(self.op);
+            drop(Box::from_raw(self.op));
+        }
     }
 }
 
@@ -357,6 +397,8 @@ struct Counted<K: ?Sized> {
     state: Mutex<State>,
     deadline: Option<Deadline>,
     on: Handle,
+    /// What it was made in.
+    process: u32,
     kind: K,
 }
 
@@ -370,6 +412,11 @@ trait Pending {
 impl<K: ?Sized> Counted<K> {
     fn key(&self) -> usize {
         self.op.get() as usize
+    }
+
+    /// In a child of fork(): what it has, or has ended with, is the parent's.
+    fn is_parents(&self) -> bool {
+        self.process != process::id()
     }
 
     /// Whether the callback will not run. If so, it is not pending any more.
@@ -423,8 +470,12 @@ unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut 
     }));
 
     if let Err(panic) = done {
-        // Of several the last.
-        *lock(&inner.panic) = Some(panic);
+        inner.keep(panic);
+        // relaxed: see Loop::run(). Without a run the stop would be kept for the next one.
+        if inner.runs.load(Ordering::Relaxed) > 0 {
+            // SAFETY: as above.
+            unsafe { memwait_loop_stop(inner.raw) };
+        }
     }
 }
 
@@ -434,10 +485,13 @@ unsafe extern "C" fn call_back(op: *mut memwait_op_t, result: c_int, data: *mut 
 /// Dropping it, in any thread that may have it, takes it back: nothing stays locked or consumed. If
 /// what it waited for has come already, that is given back: it is unlocked, posted or notified, and
 /// goes to the next in the queue; see [`Channel`](crate::Channel) for an item. A barrier that all
-/// have reached stays so. A future that is leaked stays in the queue, and what it waits on in
+/// have reached stays so. Nor can be given back that the owner of a
+/// [`RobustMutex`](crate::RobustMutex) has died: as where that is dropped without a repair, nothing
+/// can lock it again. A future that is leaked stays in the queue, and what it waits on in
 /// memory.
 ///
-/// In a child of `fork(2)` polling one that is pending does nothing; drop it.
+/// In a child of `fork(2)` the parent's futures have nothing. Polling does nothing if it is pending,
+/// and otherwise ends with `EPERM`; dropping gives nothing back.
 #[must_use = "futures do nothing unless polled"]
 pub struct Operation<K: Wait> {
     shared: Arc<Counted<K>>,
@@ -459,6 +513,7 @@ impl<K: Wait> Operation<K> {
                 state: Mutex::new(State::New),
                 deadline: None,
                 on: on.clone(),
+                process: process::id(),
                 kind,
             }),
         }
@@ -507,14 +562,26 @@ impl<K: Wait> Future for Operation<K> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<K::Output> {
         let operation = &self.shared;
-        let mut state = lock(&operation.state);
 
+        match &*lock(&operation.state) {
+            State::Pending(waker) if waker.will_wake(context.waker()) => return Poll::Pending,
+            _ => {}
+        }
+        // A waker's functions run without the lock: they may end in end(), by a dispatch.
+        let new = context.waker().clone();
+        let mut state = lock(&operation.state);
         match &mut *state {
             State::Pending(waker) => {
-                if !waker.will_wake(context.waker()) {
-                    *waker = context.waker().clone();
-                }
+                let old = mem::replace(waker, new);
+
+                drop(state);
+                drop(old);
                 return Poll::Pending;
+            }
+            State::New | State::Ended(_) if operation.is_parents() => {
+                *state = State::Taken;
+                drop(state);
+                return Poll::Ready(operation.kind.output(K::SIGN * EPERM, false));
             }
             State::Ended(result) => {
                 let result = *result;
@@ -523,8 +590,11 @@ impl<K: Wait> Future for Operation<K> {
                 drop(state);
                 return Poll::Ready(operation.kind.output(result, false));
             }
-            State::New => *state = State::Pending(context.waker().clone()),
-            State::Abandoned | State::Taken => panic!("a future was polled after its end"),
+            State::New => *state = State::Pending(new),
+            State::Abandoned | State::Taken => {
+                drop(state);
+                panic!("a future was polled after its end");
+            }
         }
         drop(state);
 
@@ -544,6 +614,7 @@ impl<K: Wait> Drop for Operation<K> {
         let mut state = lock(&operation.state);
 
         match mem::replace(&mut *state, State::Taken) {
+            State::New | State::Ended(_) if operation.is_parents() => {}
             State::New => {
                 drop(state);
                 operation.kind.not_begun();

@@ -171,6 +171,9 @@ impl<T> RobustMutex<T> {
 
 impl<T: Send + 'static> Ref<RobustMutex<T>> {
     /// Waits in one queue with the threads that lock it.
+    ///
+    /// If the future is dropped when it has ended with [`LockError::OwnerDied`], and that was not
+    /// taken from it, nothing can lock the mutex again, `ENOTRECOVERABLE`.
     pub fn lock_async(&self, on: &Loop) -> Operation<Locking<T, Ref<RobustMutex<T>>>> {
         Operation::new(on, Locking::new(self))
     }
