@@ -39,7 +39,8 @@ const MFD_CLOEXEC: c_uint = 0x1;
 ///
 /// # Safety
 /// It has the same layout in all of them, as `#[repr(C)]` gives, is valid wherever they map it,
-/// and means the same there: no pointers, references, descriptors or thread ids.
+/// and means the same there: no pointers, references, descriptors or thread ids. A struct that
+/// lies there by itself is `Send` and `Sync`, too; what a mutex guards is `Send`.
 pub unsafe trait Shareable: 'static {}
 
 macro_rules! shareable {
@@ -245,15 +246,21 @@ impl Shared {
     ///
     /// # Safety
     /// An initialised `T` lies there, or zeroed memory if that is a valid `T`: it is a [`Mutex`],
-    /// [`RwLock`], [`Condvar`] or [`Semaphore`]. A mutex that C has initialised is of a kind that
-    /// its type here makes. While it is in use, its bytes are accessed in no other way, in any
-    /// process.
+    /// [`RwLock`], [`Condvar`] or [`Semaphore`]. A mutex or a read-write lock that another language
+    /// has initialised is of a kind that its type here makes: not recursive, a [`Mutex`] and an
+    /// [`RwLock`] not robust, a [`RobustMutex`] robust. While it is in use, its bytes are accessed
+    /// in no other way, in any process, nor is a mutex taken away under a
+    /// `memwait_cond_broadcast()`. What is private is used by one process.
     ///
+    /// [`RobustMutex`]: crate::RobustMutex
     /// [`Mutex`]: crate::Mutex
     /// [`RwLock`]: crate::RwLock
     /// [`Condvar`]: crate::Condvar
     /// [`Semaphore`]: crate::Semaphore
-    pub unsafe fn attach<T: Shareable>(&self, offset: usize) -> Result<Ref<T>, Error> {
+    pub unsafe fn attach<T: Shareable + Send + Sync>(
+        &self,
+        offset: usize,
+    ) -> Result<Ref<T>, Error> {
         let place = self.at(offset, std::mem::size_of::<T>(), std::mem::align_of::<T>())?;
 
         Ok(Ref {
@@ -267,7 +274,11 @@ impl Shared {
     ///
     /// # Safety
     /// As of `attach`, and nothing uses what was there.
-    pub unsafe fn construct<T: Shareable>(&self, offset: usize, value: T) -> Result<Ref<T>, Error> {
+    pub unsafe fn construct<T: Shareable + Send + Sync>(
+        &self,
+        offset: usize,
+        value: T,
+    ) -> Result<Ref<T>, Error> {
         // SAFETY: the caller's promise; it is read only after the write.
         let object = unsafe { self.attach::<T>(offset)? };
 
