@@ -73,8 +73,9 @@ impl Condvar {
 
     /// Ends all waits.
     pub fn notify_all(&self) -> Result<(), Error> {
-        // SAFETY: it is there.
-        check(unsafe { memwait_cond_broadcast(self.raw.get()) })
+        // Not memwait_cond_broadcast(), which may move waiters to their mutex, and still read and
+        // write that when all of them have left: this has no share in it.
+        self.notify(MEMWAIT_ALL)
     }
 
     /// Ends the waits that are the oldest, up to `count`.
@@ -166,8 +167,8 @@ unsafe impl<T: Send + 'static, P: Place<T> + Clone + 'static> Wait for Waiting<T
     }
 
     fn give_back(&self, result: c_int) {
-        if result == 0 {
-            // It is for the next that waits.
+        if result == 0 || result == EOWNERDEAD {
+            // It is, or may be, for the next that waits.
             let _ = self.cond.notify_one();
         }
         drop(after(self.place.clone(), result, false));
