@@ -410,6 +410,69 @@ fn cancel() {
     assert_eq!(on.pending(), 0);
 }
 
+/// Items that have come for futures that are dropped.
+fn items_given_back() {
+    let memory = Shared::anonymous(4096).unwrap();
+    let on = Loop::new().unwrap();
+    let one = unsafe { memory.channel::<u32>(0, 1).unwrap() };
+    let other = unsafe { memory.attach_channel::<u32>(0).unwrap() };
+    let ended = || {
+        let future = begin(one.recv_async(&on));
+        one.send(1).unwrap();
+        dispatch(&on, 1);
+        future
+    };
+    let kept = || {
+        let future = ended();
+        one.send(2).unwrap();
+        drop(future);
+    };
+
+    // Another handle waits, as another process may.
+    let future = ended();
+    let mut waits = begin(other.recv_async(&on));
+    drop(future);
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(Some(1))));
+
+    // There is no room, and two wait.
+    let future = ended();
+    let mut waits = [begin(one.recv_async(&on)), begin(one.recv_async(&on))];
+    one.send(2).unwrap();
+    drop(future);
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut waits[0]), Poll::Ready(Ok(Some(2))));
+    while on.pending() > 0 {
+        on.dispatch().unwrap();
+    }
+    assert_eq!(poll_once(&mut waits[1]), Poll::Ready(Ok(Some(1))));
+    drop(waits);
+
+    // What this process keeps, a child does not have.
+    kept();
+    assert_eq!(one.len(), 2);
+    let pid = child(|| {
+        assert_eq!(one.len(), 1);
+        assert_eq!(one.try_recv(), Ok(Some(2)));
+        assert!(one.is_empty());
+    });
+    assert_eq!(status_of(pid), 0);
+    assert_eq!(one.try_recv(), Ok(Some(1)));
+
+    // It is closed, or the handle is dropped.
+    kept();
+    assert_eq!(other.recv(), Ok(Some(2)));
+    drop(one);
+    assert_eq!(other.try_recv(), Ok(Some(1)));
+    let future = begin(other.recv_async(&on));
+    other.send(1).unwrap();
+    dispatch(&on, 1);
+    other.close().unwrap();
+    drop(future);
+    assert_eq!(other.recv(), Ok(Some(1)));
+    assert_eq!(other.recv(), Ok(None));
+}
+
 fn time_outs() {
     let on = Loop::new().unwrap();
     let sem = Ref::new(Semaphore::new(0));
@@ -869,6 +932,7 @@ fn main() {
         ("bad input", bad_input),
         ("threads", threads),
         ("futures are cancelled at each point", cancel),
+        ("items are given back", items_given_back),
         ("futures time out", time_outs),
         ("a loop is dropped with futures pending", drop_pending),
         ("two threads and a future, first in, first out", fifo),

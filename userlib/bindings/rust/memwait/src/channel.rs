@@ -10,14 +10,17 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem::{size_of, MaybeUninit};
 use std::os::raw::{c_int, c_uint};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// A bounded queue of items, for several senders and receivers, threads and futures. A clone is the
 /// same queue.
 ///
-/// An item that has come for a future that is dropped waits for the next receive of this handle and
-/// its clones; or, if others of them are receiving, it is sent again.
+/// An item that has come for a future that is dropped is sent again, behind others. If there is no
+/// room, or it is closed, this handle and its clones keep the item for their next receive, and send
+/// it when one of them has received something: meanwhile other processes do not see it, and it is
+/// lost if there is still no room when the last of them is dropped.
 pub struct Channel<T> {
     inner: Arc<Inner<T>>,
 }
@@ -25,12 +28,14 @@ pub struct Channel<T> {
 struct Inner<T> {
     raw: *mut memwait_channel_t,
     _memory: Arc<dyn Any + Send + Sync>,
-    returned: Mutex<Returned<T>>,
+    kept: Mutex<Kept<T>>,
 }
 
-struct Returned<T> {
+/// Items that were given back, and could not be sent.
+struct Kept<T> {
     items: VecDeque<T>,
-    receiving: usize,
+    /// Whose they are: a child of fork() has copies.
+    process: u32,
 }
 
 // SAFETY: its functions are for all threads, and items are copied from one to another.
@@ -47,13 +52,16 @@ impl<T: Copy + Send + 'static> Channel<T> {
     /// above 2^30.
     pub fn new(capacity: usize) -> Result<Channel<T>, Error> {
         let size = size_of_channel::<T>(capacity)?;
-        let lines: Vec<UnsafeCell<Line>> = (0..size / size_of::<Line>() + 1)
-            .map(|_| UnsafeCell::new(Line([0; 64])))
-            .collect();
-        let raw = lines[0].get().cast();
+        let lines = Arc::new(Lines(
+            (0..size / size_of::<Line>() + 1)
+                .map(|_| UnsafeCell::new(Line([0; 64])))
+                .collect(),
+        ));
+        // Of all lines: a pointer to the first is good for that only.
+        let raw = lines.0.as_ptr() as *mut memwait_channel_t;
 
-        // SAFETY: memory of that size, which does not move with its vector.
-        unsafe { Channel::init(raw, MEMWAIT_PRIVATE, capacity, Arc::new(Lines(lines))) }
+        // SAFETY: memory of that size.
+        unsafe { Channel::init(raw, MEMWAIT_PRIVATE, capacity, lines) }
     }
 
     unsafe fn init(
@@ -72,9 +80,9 @@ impl<T: Copy + Send + 'static> Channel<T> {
             inner: Arc::new(Inner {
                 raw,
                 _memory: memory,
-                returned: Mutex::new(Returned {
+                kept: Mutex::new(Kept {
                     items: VecDeque::new(),
-                    receiving: 0,
+                    process: process::id(),
                 }),
             }),
         }
@@ -142,7 +150,6 @@ impl<T: Copy + Send + 'static> Channel<T> {
         let receiving = Receiving {
             channel: self.inner.clone(),
             item: UnsafeCell::new(MaybeUninit::uninit()),
-            is_receiving: AtomicBool::new(false),
         };
 
         Operation::new(on, receiving)
@@ -154,7 +161,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
     ) -> Result<Option<T>, Error> {
         let mut item = MaybeUninit::uninit();
 
-        if let Some(item) = self.inner.begin_to_receive() {
+        if let Some(item) = self.inner.kept().items.pop_front() {
             return Ok(Some(item));
         }
         let err = receive(self.inner.raw, item.as_mut_ptr());
@@ -178,7 +185,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
     #[must_use]
     pub fn len(&self) -> usize {
         // SAFETY: it is there.
-        unsafe { memwait_channel_length(self.inner.raw) + self.inner.returned().items.len() }
+        unsafe { memwait_channel_length(self.inner.raw) + self.inner.kept().items.len() }
     }
 
     /// Whether there is none; out of date at once.
@@ -188,7 +195,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
     }
 }
 
-struct Lines(#[allow(dead_code)] Vec<UnsafeCell<Line>>);
+struct Lines(Vec<UnsafeCell<Line>>);
 
 // SAFETY: nothing but the channel accesses them.
 unsafe impl Send for Lines {}
@@ -218,48 +225,78 @@ impl<T> fmt::Debug for Channel<T> {
 }
 
 impl<T> Inner<T> {
-    fn returned(&self) -> MutexGuard<'_, Returned<T>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
 
-impl<T: Copy> Inner<T> {
+        if !kept.items.is_empty() && kept.process != process::id() {
+            kept.items.clear();
+        }
+        kept
+    }
+
     fn try_send(&self, item: &T) -> Result<(), Error> {
         // SAFETY: it is there, and so is the item.
         check(unsafe { memwait_channel_trysend(self.raw, (item as *const T).cast()) })
     }
 
-    /// An item that was given back; or there is none, and `received()` must follow.
-    fn begin_to_receive(&self) -> Option<T> {
-        let mut returned = self.returned();
-        let item = returned.items.pop_front();
-
-        if item.is_none() {
-            returned.receiving += 1;
+    /// Sends items that are kept, while there is room.
+    fn send_kept(&self, kept: &mut Kept<T>) {
+        while let Some(item) = kept.items.front() {
+            if self.try_again_to_send(item).is_err() {
+                break;
+            }
+            kept.items.pop_front();
         }
-        item
+    }
+
+    /// With patience for another sender, but for none that is stopped.
+    fn try_again_to_send(&self, item: &T) -> Result<(), Error> {
+        const TIMES: usize = 1000;
+
+        for _ in 1..TIMES {
+            // SAFETY: it is there.
+            let is_full = || unsafe {
+                memwait_channel_length(self.raw) >= memwait_channel_capacity(self.raw)
+            };
+
+            match self.try_send(item) {
+                Err(error) if error.raw_os_error() == EAGAIN && !is_full() => thread::yield_now(),
+                result => return result,
+            }
+        }
+        self.try_send(item)
     }
 
     fn received(&self, err: c_int, item: &MaybeUninit<T>) -> Result<Option<T>, Error> {
-        let mut returned = self.returned();
+        let mut kept = self.kept();
 
-        returned.receiving -= 1;
         match err {
-            // SAFETY: the library has written it, as a T of the sender's.
-            0 => Ok(Some(unsafe { item.assume_init() })),
+            0 => {
+                // There is room now. Receivers that wait have not seen what was kept meanwhile.
+                self.send_kept(&mut kept);
+                // SAFETY: the library has written it, as a T of the sender's, which can be copied.
+                Ok(Some(unsafe { item.as_ptr().read() }))
+            }
             // Meanwhile an item may have been given back.
-            EPIPE => Ok(returned.items.pop_front()),
+            EPIPE => Ok(kept.items.pop_front()),
             err => Err(Error::new(err)),
         }
     }
 
     fn give_back(&self, item: T) {
-        let mut returned = self.returned();
+        let mut kept = self.kept();
 
-        // Receivers here have looked for it, and would not see it. If it is full they get others.
-        if returned.receiving == 0 || self.try_send(&item).is_err() {
-            returned.items.push_back(item);
-        }
+        kept.process = process::id();
+        kept.items.push_back(item);
+        self.send_kept(&mut kept);
+    }
+}
+
+impl<T> Drop for Inner<T> {
+    fn drop(&mut self) {
+        let mut kept = self.kept();
+
+        self.send_kept(&mut kept);
     }
 }
 
@@ -343,27 +380,10 @@ unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
 pub struct Receiving<T> {
     channel: Arc<Inner<T>>,
     item: UnsafeCell<MaybeUninit<T>>,
-    is_receiving: AtomicBool,
-}
-
-impl<T> Receiving<T> {
-    /// Whether the channel still counts it. relaxed: what begins it, and what ends it, follow one
-    /// another by other means.
-    fn ends(&self) -> bool {
-        self.is_receiving.swap(false, Ordering::Relaxed)
-    }
-}
-
-impl<T> Drop for Receiving<T> {
-    fn drop(&mut self) {
-        if self.ends() {
-            self.channel.returned().receiving -= 1;
-        }
-    }
 }
 
 /// The item is there: it had been given back.
-const FROM_RETURNED: c_int = -1;
+const FROM_KEPT: c_int = -1;
 
 // SAFETY: the share in the channel keeps it in place; it has no owner. The library writes the item
 // before the callback, and nothing else accesses it until then.
@@ -374,12 +394,11 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
         let raw = self.channel.raw;
         let item = self.item.get();
 
-        if let Some(returned) = self.channel.begin_to_receive() {
+        if let Some(kept) = self.channel.kept().items.pop_front() {
             // SAFETY: it is not pending.
-            unsafe { (*item).write(returned) };
-            return FROM_RETURNED;
+            unsafe { (*item).write(kept) };
+            return FROM_KEPT;
         }
-        self.is_receiving.store(true, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         unsafe {
             match deadline {
@@ -395,13 +414,9 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
         // SAFETY: it is not pending any more.
         let item = unsafe { &*self.item.get() };
 
-        if result == FROM_RETURNED {
+        if result == FROM_KEPT {
             // SAFETY: begin() has written it.
             return Ok(Some(unsafe { item.assume_init() }));
-        }
-        if !self.ends() {
-            // The loop was gone before it began.
-            return Err(Error::new(result));
         }
         self.channel.received(result, item)
     }
