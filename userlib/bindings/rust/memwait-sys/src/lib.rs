@@ -17,8 +17,7 @@ pub const CLOCK_REALTIME: clockid_t = 0;
 /// `CLOCK_MONOTONIC` of `<time.h>`.
 pub const CLOCK_MONOTONIC: clockid_t = 1;
 
-/// `struct timespec` with a `time_t` of 64 bits, which libmemwait has on all architectures.
-#[cfg(target_pointer_width = "64")]
+/// `struct timespec`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct timespec {
@@ -28,33 +27,13 @@ pub struct timespec {
     pub tv_nsec: i64,
 }
 
-/// `struct timespec` with a `time_t` of 64 bits, which libmemwait has on all architectures.
-#[cfg(target_pointer_width = "32")]
-#[repr(C, align(8))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct timespec {
-    /// Seconds.
-    pub tv_sec: i64,
-    #[cfg(target_endian = "big")]
-    padding: i32,
-    /// Nanoseconds, 0 to 999,999,999.
-    pub tv_nsec: i32,
-    #[cfg(target_endian = "little")]
-    padding: i32,
-}
-
 impl timespec {
     /// A time. `tv_nsec` is below 1,000,000,000.
     #[must_use]
     pub const fn new(tv_sec: i64, tv_nsec: u32) -> timespec {
         timespec {
             tv_sec,
-            #[cfg(target_pointer_width = "64")]
             tv_nsec: tv_nsec as i64,
-            #[cfg(target_pointer_width = "32")]
-            tv_nsec: tv_nsec as i32,
-            #[cfg(target_pointer_width = "32")]
-            padding: 0,
         }
     }
 }
@@ -154,13 +133,19 @@ pub struct memwait_notify {
 pub type memwait_callback_t =
     Option<unsafe extern "C" fn(op: *mut memwait_op_t, result: c_int, data: *mut c_void)>;
 
-#[cfg(any(
-    target_arch = "mips",
-    target_arch = "mips64",
-    target_arch = "sparc",
-    target_arch = "sparc64"
-))]
-compile_error!("error numbers are others here");
+// Elsewhere error numbers, alignments, or the C library's names for a time of 64 bits, are others.
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(
+        target_arch = "aarch64",
+        target_arch = "powerpc64",
+        target_arch = "riscv64",
+        target_arch = "s390x",
+        target_arch = "x86_64"
+    )
+)))]
+compile_error!("memwait-sys has no declarations for this target");
 
 /// Constants, with the names and values of the header and of `<errno.h>`.
 #[allow(missing_docs)]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::mem::{align_of, size_of};
+use std::os::raw::{c_int, c_void};
 use std::process::Command;
 
 const SOURCE: &str = include_str!("../src/lib.rs");
@@ -241,6 +242,8 @@ macro_rules! layout {
     };
 }
 
+unsafe extern "C" fn called(_: *mut memwait_op_t, _: c_int, _: *mut c_void) {}
+
 #[test]
 fn types_are_the_headers() {
     let mut code = String::new();
@@ -271,6 +274,11 @@ fn types_are_the_headers() {
         count,
         flags
     );
+    // Its arguments are those of the type here, which must have this form to be compared.
+    let _: unsafe extern "C" fn(*mut memwait_op_t, c_int, *mut c_void) =
+        memwait_callback_t::unwrap(Some(called));
+    code += "_Static_assert(__builtin_types_compatible_p(memwait_callback_t, \
+        void (*)(memwait_op_t *, int, void *)), \"memwait_callback_t\");\n";
     layout!(code, "memwait_callback_t", memwait_callback_t);
     layout!(code, "clockid_t", clockid_t);
     compile("types", &["-fsyntax-only"], &code);

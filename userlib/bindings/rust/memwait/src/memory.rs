@@ -14,10 +14,6 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8};
 use std::sync::Arc;
 
 extern "C" {
-    #[cfg_attr(
-        all(target_pointer_width = "32", target_env = "gnu"),
-        link_name = "mmap64"
-    )]
     fn mmap(
         address: *mut c_void,
         size: usize,

@@ -4,7 +4,6 @@ use std::os::raw::c_int;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 extern "C" {
-    #[cfg_attr(target_pointer_width = "32", link_name = "__clock_gettime64")]
     fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int;
 }
 
