@@ -7,7 +7,9 @@ use std::io::ErrorKind;
 use std::os::raw::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering::SeqCst,
+};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -29,6 +31,78 @@ extern "C" {
         data: *const c_void,
     ) -> c_int;
 }
+
+/// Constants of a type, true where it is Send: an inherent one goes before the trait's.
+struct Is<T>(std::marker::PhantomData<T>);
+
+trait No {
+    const SEND: bool = false;
+    const SYNC: bool = false;
+}
+
+impl<T> No for Is<T> {}
+
+/// Where it is Sync.
+struct IsSync<T>(std::marker::PhantomData<T>);
+
+impl<T> No for IsSync<T> {}
+
+impl<T: Send> Is<T> {
+    const SEND: bool = true;
+}
+
+impl<T: Sync> IsSync<T> {
+    const SYNC: bool = true;
+}
+
+/// The same of a value, whose type has no name here: a method by value goes first.
+struct Of<T>(T);
+
+trait NotSend {
+    fn is_send(&self) -> bool {
+        false
+    }
+}
+
+impl<T> NotSend for &Of<T> {}
+
+trait IsSend {
+    fn is_send(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Send> IsSend for Of<T> {}
+
+macro_rules! is_send {
+    ($value:expr) => {
+        (&Of($value)).is_send()
+    };
+}
+
+type Data = std::cell::Cell<u32>;
+type Pointer = *const u8;
+
+const TYPES: () = {
+    assert!(!Is::<Loop>::SEND && !IsSync::<Loop>::SYNC);
+    assert!(Is::<Handle>::SEND && IsSync::<Handle>::SYNC);
+    // What guards a value that one thread at a time may have, and one that no other may have.
+    assert!(Is::<Mutex<Data>>::SEND && IsSync::<Mutex<Data>>::SYNC);
+    assert!(!Is::<Mutex<Pointer>>::SEND && !IsSync::<Mutex<Pointer>>::SYNC);
+    assert!(IsSync::<RobustMutex<Data>>::SYNC && !IsSync::<RobustMutex<Pointer>>::SYNC);
+    assert!(IsSync::<RwLock<u32>>::SYNC && !IsSync::<RwLock<Data>>::SYNC);
+    assert!(Is::<Ref<Mutex<Data>>>::SEND && !Is::<Ref<Data>>::SEND && !Is::<Ref<Pointer>>::SEND);
+    assert!(Is::<Channel<Data>>::SEND && !Is::<Channel<Pointer>>::SEND);
+    // Guards stay in their thread, and show the value to others.
+    assert!(!Is::<MutexGuard<u32, &Mutex<u32>>>::SEND);
+    assert!(!Is::<MutexGuard<u32, Ref<Mutex<u32>>>>::SEND);
+    assert!(!Is::<MutexGuard<u32, &RobustMutex<u32>>>::SEND);
+    assert!(!Is::<OwnerDied<MutexGuard<u32, &RobustMutex<u32>>>>::SEND);
+    assert!(!Is::<ReadGuard<u32, &RwLock<u32>>>::SEND);
+    assert!(!Is::<WriteGuard<u32, Ref<RwLock<u32>>>>::SEND);
+    assert!(IsSync::<MutexGuard<u32, &Mutex<u32>>>::SYNC);
+    assert!(!IsSync::<MutexGuard<Data, &Mutex<Data>>>::SYNC);
+};
 
 const SIGKILL: c_int = 9;
 const ENOENT: i32 = 2;
@@ -198,6 +272,16 @@ fn bad_input() {
     assert_eq!(errno(Channel::<()>::new(1)), EINVAL);
     assert_eq!(errno(Barrier::new(0)), EINVAL);
     assert!(catch_unwind(|| Semaphore::new(1 << 31)).is_err());
+    let owner = Arc::new([0; 8].map(AtomicU64::new));
+    let start = std::ptr::NonNull::from(&*owner).cast();
+    let borrowed = unsafe { Shared::borrowed(start, 64, owner.clone()) };
+    let sem = unsafe { borrowed.construct(48, Semaphore::new(1)).unwrap() };
+    assert!(unsafe { borrowed.construct(56, Semaphore::new(1)).is_err() });
+    drop(borrowed);
+    assert_eq!(Arc::strong_count(&owner), 2);
+    assert_eq!(sem.try_acquire(), Ok(true));
+    drop(sem);
+    assert_eq!(Arc::strong_count(&owner), 1);
     let file = memfd(100).unwrap();
     assert!(Shared::map(&file, 0, 101).is_err());
     assert!(Shared::map(&file, u64::MAX, 1).is_err());
@@ -206,6 +290,24 @@ fn bad_input() {
     let mut ready = Ref::new(Semaphore::new(1)).acquire_async(&Loop::new().unwrap());
     assert!(poll_once(&mut ready).is_ready());
     assert!(catch_unwind(AssertUnwindSafe(|| poll_once(&mut ready))).is_err());
+}
+
+/// Which types, and which futures, may leave their thread.
+fn bound_to_threads() {
+    let () = TYPES;
+    let on = Loop::new().unwrap();
+    let robust = Ref::new(RobustMutex::new(0));
+    let mutex = Ref::new(Mutex::new(0));
+    let cond = Ref::new(Condvar::new());
+
+    assert!(is_send!(mutex.lock_async(&on)));
+    assert!(!is_send!(robust.lock_async(&on)));
+    let guard = on.block_on(mutex.lock_async(&on)).unwrap().unwrap();
+    assert!(!is_send!(cond.wait_async(guard, &on)));
+    let guard = on.block_on(robust.lock_async(&on)).unwrap().unwrap();
+    assert!(!is_send!(cond.wait_async(guard, &on)));
+    assert!(is_send!(Ref::new(RwLock::new(0)).read_async(&on)));
+    assert!(is_send!(Channel::<u8>::new(1).unwrap().recv_async(&on)));
 }
 
 fn threads() {
@@ -231,6 +333,9 @@ fn threads() {
         assert!(mutex.try_lock().unwrap().is_some());
     }
 
+    let lock = RwLock::fair(5).private();
+    assert_eq!(*lock.read().unwrap(), 5);
+    assert_eq!(errno(lock.write_until(SHORT)), 0);
     let lock = RwLock::prefer_writer(5);
     let (one, two) = (lock.read().unwrap(), lock.try_read().unwrap().unwrap());
     assert_eq!(*one + *two, 10);
@@ -242,8 +347,15 @@ fn threads() {
 
     let before = Instant::now();
     let (mutex, cond) = (Mutex::new(false), Condvar::new());
-    let (guard, timed_out) = cond.wait_until(mutex.lock().unwrap(), SHORT).unwrap();
-    assert!(timed_out && before.elapsed() >= SHORT && !*guard);
+    let mut guard = mutex.lock().unwrap();
+    loop {
+        let (again, timed_out) = cond.wait_until(guard, before + SHORT).unwrap();
+        guard = again;
+        if timed_out {
+            break;
+        }
+    }
+    assert!(before.elapsed() >= SHORT && !*guard);
     drop(guard);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -256,6 +368,32 @@ fn threads() {
         cond.notify_one().unwrap();
     });
 
+    // All at once.
+    #[derive(Default)]
+    struct Page {
+        mutex: Mutex<[u32; 2]>,
+        cond: Condvar,
+    }
+    let page = Box::new(Page::default());
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut guard = page.mutex.lock().unwrap();
+                guard[0] += 1;
+                while guard[1] == 0 {
+                    guard = page.cond.wait(guard).unwrap();
+                }
+                guard[0] -= 1;
+            });
+        }
+        until(|| page.mutex.lock().unwrap()[0] == 3);
+        let mut guard = page.mutex.lock().unwrap();
+        guard[1] = 1;
+        page.cond.notify_all().unwrap();
+    });
+    assert_eq!(*page.mutex.lock().unwrap(), [0, 1]);
+
+    assert_eq!(Barrier::private(1).unwrap().wait(), Ok(true));
     let barrier = Barrier::new(3).unwrap();
     let leaders = AtomicUsize::new(0);
     assert_eq!(errno(barrier.wait_until(SHORT)), ETIMEDOUT);
@@ -284,6 +422,10 @@ fn threads() {
     assert_eq!(word::wait(&word, 2, Scope::Private), Ok(Outcome::NotEqual));
     assert_eq!(
         word::wait_until(&word, 1, Scope::Private, SHORT),
+        Ok(Outcome::TimedOut)
+    );
+    assert_eq!(
+        word::wait_until(&word, 1, Scope::Shared, SystemTime::now() + SHORT),
         Ok(Outcome::TimedOut)
     );
     thread::scope(|scope| {
@@ -483,6 +625,12 @@ fn time_outs() {
         ETIMEDOUT
     );
     assert!(before.elapsed() >= SHORT);
+    {
+        let _waits = begin(sem.acquire_async(&on));
+        on.handle().stop().unwrap();
+        on.run().unwrap();
+        assert_eq!(on.pending(), 1);
+    }
     let word = Ref::new(AtomicU32::new(0));
     let wait = word::wait_async(&word, 0, Scope::Private, &on).until(Instant::now() + SHORT);
     assert_eq!(on.block_on(wait).unwrap(), Ok(Outcome::TimedOut));
@@ -490,8 +638,15 @@ fn time_outs() {
     let cond = Ref::new(Condvar::new());
     on.block_on(async {
         let guard = mutex.lock_async(&on).await.unwrap();
-        let (_guard, timed_out) = cond.wait_async(guard, &on).until(SHORT).await.unwrap();
-        assert!(timed_out && mutex.try_lock().unwrap().is_none());
+        let before = Instant::now();
+        let mut state = (guard, false);
+        while !state.1 {
+            let wait = cond.wait_async(state.0, &on).until(before + SHORT);
+            state = wait.await.unwrap();
+        }
+        assert!(before.elapsed() >= SHORT && mutex.try_lock().unwrap().is_none());
+        let again = mutex.lock_async(&on).until(SystemTime::now() + SHORT).await;
+        assert_eq!(errno(again), ETIMEDOUT);
     })
     .unwrap();
 }
@@ -534,26 +689,19 @@ fn fifo() {
     let on = Loop::new().unwrap();
     let mutex = Ref::new(Mutex::fair(Vec::new()));
     let guard = mutex.lock().unwrap();
-    let sleeper = |name| {
+    let queue = mutex.clone();
+    let sleeper = |name, waiters| {
         let mutex = mutex.clone();
-        let (id, asleep) = std::sync::mpsc::channel();
-        let thread = thread::spawn(move || {
-            id.send(std::fs::read_link("/proc/thread-self").unwrap())
-                .unwrap();
-            mutex.lock().unwrap().push(name);
-        });
-        let stat = std::path::Path::new("/proc")
-            .join(asleep.recv().unwrap())
-            .join("stat");
-        until(|| {
-            let text = std::fs::read_to_string(&stat).unwrap();
-            text[text.rfind(')').unwrap()..].starts_with(") S")
-        });
+        // SAFETY: the lock is its first word.
+        let word = unsafe { &*(&*queue as *const Mutex<_> as *const AtomicU32) };
+        let thread = thread::spawn(move || mutex.lock().unwrap().push(name));
+
+        until(|| word::waiters(word, Scope::Shared) == Ok(waiters));
         thread
     };
-    let first = sleeper("first");
+    let first = sleeper("first", 1);
     let mut second = begin(mutex.lock_async(&on));
-    let third = sleeper("third");
+    let third = sleeper("third", 3);
     drop(guard);
     on.block_on(async {
         (&mut second).await.unwrap().push("second");
@@ -659,7 +807,7 @@ fn panicking_wakers() {
     let mut futures = [begin(&on), begin(&on)];
     post();
     post();
-    // One dispatch may have one of them, or both.
+    // A dispatch may call both.
     assert!(panics(|| dispatch(&on, 2)));
     while on.pending() > 0 {
         panics(|| assert!(on.dispatch().is_ok()));
@@ -930,6 +1078,7 @@ fn main() {
     let tests: &[(&str, fn())] = &[
         ("no device", no_device),
         ("bad input", bad_input),
+        ("futures and threads", bound_to_threads),
         ("threads", threads),
         ("futures are cancelled at each point", cancel),
         ("items are given back", items_given_back),
