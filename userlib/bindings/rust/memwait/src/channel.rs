@@ -254,17 +254,19 @@ impl<T> Inner<T> {
         const TIMES: usize = 1000;
 
         for _ in 1..TIMES {
-            // SAFETY: it is there.
-            let is_full = || unsafe {
-                memwait_channel_length(self.raw) >= memwait_channel_capacity(self.raw)
-            };
+            let result = self.try_send(item);
 
-            match self.try_send(item) {
-                Err(error) if error.raw_os_error() == EAGAIN && !is_full() => thread::yield_now(),
-                result => return result,
+            if result != Err(Error::new(EAGAIN)) || self.is_full() {
+                return result;
             }
+            thread::yield_now();
         }
         self.try_send(item)
+    }
+
+    fn is_full(&self) -> bool {
+        // SAFETY: it is there.
+        unsafe { memwait_channel_length(self.raw) >= memwait_channel_capacity(self.raw) }
     }
 
     fn received(&self, err: c_int, item: &MaybeUninit<T>) -> Result<Option<T>, Error> {

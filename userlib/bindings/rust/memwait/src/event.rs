@@ -567,7 +567,7 @@ impl<K: Wait> Future for Operation<K> {
             State::Pending(waker) if waker.will_wake(context.waker()) => return Poll::Pending,
             _ => {}
         }
-        // A waker's functions run without the lock: they may end in end(), by a dispatch.
+        // A waker's functions are called without the lock: they may dispatch, which takes it.
         let new = context.waker().clone();
         let mut state = lock(&operation.state);
         match &mut *state {

@@ -241,8 +241,9 @@ impl<G> std::error::Error for LockError<G> {}
 ///
 /// The dead owner may not have notified a condition variable: notify all of its waiters.
 ///
-/// What reaches the data is unsafe: a thread that has leaked its guard, with `Box::leak()` or in
-/// a thread-local variable, and has ended, may have left a reference to the data to another thread.
+/// What reaches the data is unsafe: a thread may leak its guard by `Box::leak()`, give a reference
+/// to the data away and end; or use it in a destructor of its thread-local variables, when its end
+/// has been told.
 ///
 /// ```compile_fail,E0133
 /// # fn owner_died<T, P: memwait::Place<T>>(died: memwait::OwnerDied<memwait::MutexGuard<T, P>>) {
@@ -263,8 +264,8 @@ impl<G: DerefMut> OwnerDied<G> {
     /// What the owner has left.
     ///
     /// # Safety
-    /// No reference to the data that a dead owner, if it was a thread of this process, has given
-    /// away is used any more.
+    /// If a dead owner was a thread of this process, no reference to the data that it has left is
+    /// used any more, by another thread or in a destructor. A dead process leaves none.
     pub unsafe fn get(&self) -> &G::Target {
         &self.guard
     }
