@@ -92,6 +92,22 @@ int memwait_open(struct inode *inode, struct file *file)
 	return stream_open(inode, file);
 }
 
+/* At the first use: every process may use the context, unless it is bound. Returns its owner. */
+static fl_owner_t memwait_context_decide(struct memwait_context *context)
+{
+	fl_owner_t owner;
+
+	/* A binding sets .owner under the lock, after it has found it undecided. */
+	spin_lock(&context->lock);
+	owner = context->owner;
+	if (!owner) {
+		owner = &memwait_anybody;
+		WRITE_ONCE(context->owner, owner);
+	}
+	spin_unlock(&context->lock);
+	return owner;
+}
+
 /**
  * memwait_context_use() - begin a call that only the owner of a context may make
  * @context: the context
@@ -107,9 +123,8 @@ int memwait_context_use(struct memwait_context *context)
 {
 	fl_owner_t owner = READ_ONCE(context->owner);
 
-	/* Over %NULL only: the owner may close it at any time, for good. */
 	if (unlikely(!owner))
-		owner = cmpxchg(&context->owner, NULL, &memwait_anybody) ?: &memwait_anybody;
+		owner = memwait_context_decide(context);
 	if (likely(owner == &memwait_anybody))
 		return 0;
 	return owner == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;

@@ -762,6 +762,64 @@ MEMWAIT_TEST(L10_threads_bind_at_the_same_time)
 	}
 }
 
+struct first_user {
+	int fd;
+	unsigned int round, done;
+	int cancelled;
+};
+
+static void stand_still(unsigned int turns)
+{
+	while (turns--)
+		__asm__ volatile("" ::: "memory");
+}
+
+/* Uses a context as soon as there is one; a round of 0 is the last. */
+static void *use_first(void *arg)
+{
+	struct first_user *user = arg;
+	unsigned int round, last = 0;
+
+	for (;;) {
+		spin_until((round = __atomic_load_n(&user->round, __ATOMIC_ACQUIRE)) != last);
+		if (!round)
+			return NULL;
+		stand_still(round % 61 * 16);
+		user->cancelled = mw_cancel(user->fd, 1);
+		last = round;
+		__atomic_store_n(&user->done, round, __ATOMIC_RELEASE);
+	}
+}
+
+/* Whichever comes first, the context is bound or serves all, and goes on. */
+MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
+{
+	struct first_user user = { .round = 0 };
+	unsigned int round, bound = 0, refused = 0;
+	pthread_t thread;
+	int ret;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, use_first, &user));
+	for (round = 1; round < 10000 || (!has_one_processor() && !(bound && refused)); round++) {
+		user.fd = open_device(O_NONBLOCK);
+		__atomic_store_n(&user.round, round, __ATOMIC_RELEASE);
+		stand_still(round % 67 * 16);
+		ret = mw_owner(user.fd, BIND, NULL);
+		spin_until(__atomic_load_n(&user.done, __ATOMIC_ACQUIRE) == round);
+		ASSERT_EQ(-ENOENT, user.cancelled);
+		if (ret)
+			ASSERT_EQ(-EBUSY, ret);
+		bound += !ret;
+		refused += !!ret;
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(user.fd, self->word, 1));
+		ASSERT_EQ(1, mw_notify(user.fd, self->word, 1, U32));
+		close(user.fd);
+	}
+	__atomic_store_n(&user.round, 0, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	TH_LOG("bound %u times, served all %u times", bound, refused);
+}
+
 #define STORMS		60
 #define STORM_CONTEXTS	6
 #define STORM_WAITS	40
