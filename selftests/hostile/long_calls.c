@@ -98,15 +98,17 @@ static void signal_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 {
 	struct long_call *c = shared_page(4096);
 	pid_t pid = start_long_call(c, fd, word, call);
-	uint64_t start = now();
+	uint64_t start = now(), took;
 	int status;
 	bool gone;
 
 	kill(pid, SIGUSR1);
-	gone = await_gone(pid, &status, 10);
+	gone = await_gone(pid, &status, 60);
+	took = now() - start;
 	TH_LOG("a signal is answered %s %ld ms, with %d of %d", gone ? "after" : "not within",
-	       in_millis(now() - start), c->result, whole);
-	EXPECT_IN_TIME(gone);
+	       in_millis(took), c->result, whole);
+	EXPECT_TRUE(gone);
+	EXPECT_WITHIN_MS(10000, took);
 	if (gone) {
 		EXPECT_LT(0, c->result);
 		EXPECT_GT(whole, c->result);
@@ -131,7 +133,7 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 			     int (*call)(int fd, uint32_t *word))
 {
 	struct long_call *c = shared_page(4096);
-	uint64_t start;
+	uint64_t start, took;
 	bool frozen = false, gone;
 	int status;
 	pid_t pid;
@@ -145,19 +147,20 @@ static void freeze_long_call(struct __test_metadata *_metadata, int fd, uint32_t
 	EXPECT_EQ(0, write_number(BOX "/cgroup.procs", pid));
 	start = now();
 	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 1));
-	while (!frozen && now() < start + 10 * NSEC_PER_SEC) {
+	while (!frozen && now() < start + 60 * NSEC_PER_SEC) {
 		frozen = read_number_of(BOX "/cgroup.events", "frozen") == 1;
 		usleep(1000);
 	}
-	TH_LOG("%s %ld ms", frozen ? "frozen after" : "not frozen within",
-	       in_millis(now() - start));
-	EXPECT_IN_TIME(frozen);
+	took = now() - start;
+	TH_LOG("%s %ld ms", frozen ? "frozen after" : "not frozen within", in_millis(took));
+	EXPECT_TRUE(frozen);
+	EXPECT_WITHIN_MS(10000, took);
 	EXPECT_EQ(0, write_number(BOX "/cgroup.freeze", 0));
 	if (frozen) {
 		/* It goes on, or has come to an end. */
 		kill(pid, SIGUSR1);
-		gone = await_gone(pid, &status, 10);
-		EXPECT_IN_TIME(gone);
+		gone = await_gone(pid, &status, 60);
+		EXPECT_TRUE(gone);
 		EXPECT_TRUE(!gone || c->result > 0);
 		if (!gone)
 			kill_child(pid);
