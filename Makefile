@@ -4,7 +4,7 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 INSTALL_MOD_PATH ?= $(DESTDIR)
-KERNELS ?= 6.1 newest 6.12-rt debug
+KERNELS ?= 6.1 6.12-rt debug
 DEMO_KERNEL ?= newest
 KERNEL ?= debug
 BENCH_KERNEL ?= newest
@@ -20,7 +20,7 @@ help:						## this list
 		while read -r target text; do printf '%-18s %s\n' "$$target" "$$text"; done
 	@echo
 	@echo "KDIR=    kernel headers to build against (those of the running kernel)"
-	@echo "KERNELS= kernels of check: $(KERNELS)"
+	@echo "KERNELS= kernels of check-kernels: $(KERNELS)"
 	@echo "KERNEL=  kernel of torture, deaths and fuzz ($(KERNEL)); all there are: $(VM) kernels"
 	@echo "BENCH_KERNEL= kernel of bench ($(BENCH_KERNEL)); ROUNDS= of each contender (7)"
 	@echo "MINUTES= how long they last ($(MINUTES))"
@@ -80,10 +80,13 @@ deb:						## the packages of Debian, in DIST
 in-tree:					## patches for KERNEL_TREE, in DIST, and applied
 	@packaging/in-tree "$(KERNEL_TREE)" "$(DIST)"
 
-check:						## style, builds and all tests, in VMs; counts at the end
-	@selftests/vm/check $(KERNELS)
+check:						## all tests on the newest kernel, in VMs; counts at the end
+	@selftests/vm/check quick
 
-check-all:					## the same on all kernels there are, which takes hours
+check-kernels:					## on others and with checkers; models, sanitizers, packages
+	@selftests/vm/check kernels $(KERNELS)
+
+check-all:					## both, on all kernels there are, which takes hours
 	@selftests/vm/check all
 
 # Settings for a program in the guest, if they are given to make.
@@ -132,4 +135,4 @@ clean:						## remove what was built here; the cache stays
 	@git clean -fdXq selftests 2>/dev/null || :
 
 .PHONY: all help modules lib modules_install modules_uninstall install install-lib uninstall \
-	uninstall-lib dist deb in-tree check check-all torture deaths fuzz bench bench-report demo docs try style abi clean
+	uninstall-lib dist deb in-tree check check-kernels check-all torture deaths fuzz bench bench-report demo docs try style abi clean

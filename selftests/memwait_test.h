@@ -36,7 +36,24 @@
 
 #include <linux/memwait.h>
 
+/*
+ * How many times as long as on a quiet machine all takes, see measure_slowness() in selftests/vm/init. What is
+ * there to end a test that hangs takes so many times as long, too.
+ */
+static inline unsigned int slowness(void)
+{
+	const char *times = getenv("MEMWAIT_SLOWNESS");
+
+	return times ? (unsigned int)atoi(times) : 1;
+}
+
+static inline unsigned int slow_alarm(unsigned int seconds)
+{
+	return alarm(seconds * slowness());
+}
+#define alarm slow_alarm
 #include "kselftest_harness.h"
+#undef alarm
 
 #define NSEC_PER_SEC	1000000000ULL
 #define NSEC_PER_MSEC	1000000ULL
@@ -123,7 +140,7 @@ static inline void await_counted(const long *counter)
 /* Waits until *flag is set or the time is up. Returns whether it is set. */
 static inline bool await_flag(const int *flag, unsigned int seconds)
 {
-	uint64_t end = in_ms(1000ULL * seconds);
+	uint64_t end = in_ms(1000ULL * seconds * slowness());
 
 	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE) || now_ns(CLOCK_MONOTONIC) >= end);
 	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);

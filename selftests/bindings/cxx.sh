@@ -23,7 +23,7 @@ for program in cxx/*; do
 	if [ ! -f "$program" ] || [ ! -x "$program" ]; then
 		continue
 	fi
-	timeout -k 5 300 "$program" >/tmp/cxx.out 2>&1 </dev/null
+	timeout -k 5 $((300 * ${MEMWAIT_SLOWNESS:-1})) "$program" >/tmp/cxx.out 2>&1 </dev/null
 	status=$?
 	while read -r line; do
 		case $line in
@@ -38,7 +38,7 @@ for program in "$examples"/*; do
 	if [ ! -f "$program" ] || [ ! -x "$program" ]; then
 		continue
 	fi
-	timeout -k 5 300 "$program" >/tmp/cxx.out 2>&1 </dev/null
+	timeout -k 5 $((300 * ${MEMWAIT_SLOWNESS:-1})) "$program" >/tmp/cxx.out 2>&1 </dev/null
 	status=$?
 	sed 's/^/# /' /tmp/cxx.out
 	if [ $status = 0 ] && [ -e "$program.txt" ] && ! cmp -s /tmp/cxx.out "$program.txt"; then

@@ -8,4 +8,4 @@ if ! command -v node >/dev/null; then
 	exit 4
 fi
 # The first is for a buffer that is detached, the second for finalizers.
-exec timeout -k 5 850 node --allow-natives-syntax --expose-gc node/all.js
+exec timeout -k 5 $((850 * ${MEMWAIT_SLOWNESS:-1})) node --allow-natives-syntax --expose-gc node/all.js

@@ -18,7 +18,7 @@ point()
 }
 
 echo "TAP version 13"
-timeout -k 5 200 rust/objects >/tmp/rust.out 2>/tmp/rust.err </dev/null
+timeout -k 5 $((200 * ${MEMWAIT_SLOWNESS:-1})) rust/objects >/tmp/rust.out 2>/tmp/rust.err </dev/null
 status=$?
 while read -r line; do
 	case $line in
@@ -30,7 +30,7 @@ done </tmp/rust.out
 point $status "all of it"
 for program in rust/*.example; do
 	text=${program%.example}.txt
-	timeout -k 5 60 "$program" >/tmp/rust.out 2>&1 </dev/null
+	timeout -k 5 $((60 * ${MEMWAIT_SLOWNESS:-1})) "$program" >/tmp/rust.out 2>&1 </dev/null
 	status=$?
 	sed 's/^/# /' /tmp/rust.out
 	if [ $status = 0 ] && [ -e "$text" ] && ! cmp -s /tmp/rust.out "$text"; then

@@ -4,7 +4,7 @@
 together=${MEMWAIT_TOGETHER:-$(dirname "$0")/userlib/together/together.sh}
 echo "TAP version 13"
 echo "1..1"
-timeout -k 5 600 "$together" >/tmp/together.out 2>&1 </dev/null
+timeout -k 5 $((600 * ${MEMWAIT_SLOWNESS:-1})) "$together" >/tmp/together.out 2>&1 </dev/null
 status=$?
 sed 's/^/# /' /tmp/together.out
 rm -f /tmp/together.out

@@ -18,7 +18,7 @@
 #define ASYNC_WORDS	4		/* of an async group */
 #define RECENT		12		/* recorded calls of a thread */
 #define ROUND		NSEC_PER_SEC
-#define PATIENCE	(90 * NSEC_PER_SEC)
+#define PATIENCE	(90 * NSEC_PER_SEC * slowness())
 #define NOBODY		-1
 #define SETTLED		64		/* recorded changes of a STRICT word */
 #define PASS_ON		1024		/* one word for each thread from here on */

@@ -8,7 +8,7 @@
 
 #define ROUND		(2 * NSEC_PER_SEC)
 #define ROUND_DEATHS	20		/* at least, on a slow machine */
-#define PATIENCE	(60 * NSEC_PER_SEC)
+#define PATIENCE	(60 * NSEC_PER_SEC * slowness())
 #define LULL		(5 * NSEC_PER_MSEC)	/* until a lock is suspected to be a dead one's */
 
 struct team {

@@ -5,6 +5,7 @@
 # same when it has moved to the library: NAME-memwait as NAME. What a page shows prints what the page
 # says that it prints, NAME.txt, whose licence no page shows. None leaves a file behind.
 examples=${MEMWAIT_EXAMPLES:-../../userlib/examples}
+slowness=${MEMWAIT_SLOWNESS:-1}
 cd "$(dirname "$0")" || exit 1
 
 programs=
@@ -32,11 +33,11 @@ number=0
 for program; do
 	number=$((number + 1))
 	echo "# ${program##*/}"
-	timeout -k 5 300 "$program" >/tmp/example.out 2>&1 </dev/null
+	timeout -k 5 $((300 * slowness)) "$program" >/tmp/example.out 2>&1 </dev/null
 	status=$?
 	sed 's/^/#   /' /tmp/example.out
 	if [ $status -eq 0 ] && [ -x "${program%-memwait}" ] && [ "${program%-memwait}" != "$program" ]; then
-		timeout -k 5 300 "${program%-memwait}" >/tmp/classic.out 2>&1 </dev/null
+		timeout -k 5 $((300 * slowness)) "${program%-memwait}" >/tmp/classic.out 2>&1 </dev/null
 		cmp -s /tmp/example.out /tmp/classic.out || status="0, but it says something else"
 	fi
 	if [ "$status" = 0 ] && [ -e "$program.txt" ]; then

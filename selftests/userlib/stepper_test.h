@@ -24,7 +24,7 @@
 #include <sys/uio.h>
 
 #define HELPERS		4
-#define PATIENCE_MS	20000
+#define PATIENCE_MS	(20000 * slowness())
 #define PATIENCE_LOST	1000	/* in milliseconds, both */
 #define MOST_STEPS	10000
 

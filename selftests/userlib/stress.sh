@@ -11,7 +11,7 @@ bad=0
 number=0
 for primitive in $primitives; do
 	number=$((number + 1))
-	timeout $((seconds + 120)) stress/stress "$primitive" "$seconds" >/tmp/stress.out 2>&1
+	timeout $(((seconds + 120) * ${MEMWAIT_SLOWNESS:-1})) stress/stress "$primitive" "$seconds" >/tmp/stress.out 2>&1
 	status=$?
 	sed 's/^/# /' /tmp/stress.out
 	if [ $status -eq 0 ]; then

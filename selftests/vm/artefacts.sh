@@ -167,9 +167,10 @@ make_root()
 	[ "${PIPESTATUS[*]}" = "0 0" ]
 }
 
-# Sets $root to the build root that a kernel, the library, or packages are built in. That of the library
-# also has what looks at the code, models and coverage of the module. system-SUITE is no build root: it is
-# what packages are installed into.
+# Sets $root to the build root that a kernel, the library, or packages are built in. The newest kernel's also
+# has what programs of tests are built with, the examples' and bindings' are built in that of the bindings:
+# make check needs no other one. That of the library has what looks at the code, models and coverage of the
+# module. system-SUITE is no build root: it is what packages are installed into.
 need_root()
 {
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
@@ -194,14 +195,14 @@ need_root()
 		packages=gcc,g++,clang,make,libc6-dev,libc6-dbg,pkg-config,valgrind,mandoc,spin,gcovr
 		packages+=,relacy-dev,systemtap-sdt-dev,musl-tools
 		what="compilers and checkers"
-		# Of the event loops in the examples.
-		packages+=,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		;;
 	bindings)
 		# The next Debian, for its Node and Python.
 		suite=trixie
 		extra=trixie-security
 		packages=g++,make,libc6-dev,python3-dev,nodejs,libnode-dev,libasio-dev,cargo
+		# Of the event loops in the examples.
+		packages+=,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		what="Python, Node, Rust and C++"
 		;;
 	plots)
@@ -243,8 +244,8 @@ need_root()
 		extra=bookworm-security
 		packages+=,linux-headers-cloud-amd64,linux-headers-rt-amd64
 		packages+=,linux-headers-6.12-cloud-amd64,linux-headers-6.12-rt-amd64
-		# For the debug kernel, and for tests: 32-bit programs, file systems.
-		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
+		# For the debug kernel, and for tests: 32-bit programs.
+		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib
 		what="compilers, kernels and kernel source"
 		;;
 	newest | newest-rt)
@@ -252,6 +253,9 @@ need_root()
 		extra=trixie-backports
 		packages+=,linux-headers-cloud-amd64/trixie-backports
 		packages+=,linux-headers-rt-amd64/trixie-backports
+		# For tests: the harness, and file systems.
+		packages+=,linux-source-6.12,e2fsprogs
+		what="compiler, kernel and kernel source"
 		;;
 	*)
 		die "no kernel named $1; there are: $all_kernels"
@@ -262,7 +266,29 @@ need_root()
 		"$architectures" "$hook"
 }
 
-# Sets $linux_source to the source of our own kernels, and of the harness.
+# Sets $harness to the kernel's framework for tests and its checkers of style, in their places of the tree.
+need_harness()
+{
+	local root
+	need_root newest
+	harness=$cache/harness-${root##*-}
+	artefact "$harness" "unpack kselftest" make_harness "$root"
+}
+
+make_harness()
+{
+	# checkpatch wants the whole of a tree to be there, and looks at few files of it.
+	mkdir -p "$1"/{Documentation,arch,drivers,fs,init,ipc,kernel,lib} || return 1
+	touch "$1"/{COPYING,CREDITS,Kbuild,MAINTAINERS,Makefile,README} || return 1
+	tar -C "$1" -xJf "$2"/usr/src/linux-source-*.tar.xz --strip-components=1 --wildcards \
+		'linux-source-*/tools/testing/selftests/*.mk' \
+		'linux-source-*/tools/testing/selftests/kselftest*' \
+		'linux-source-*/scripts/checkpatch.pl' 'linux-source-*/scripts/spelling.txt' \
+		'linux-source-*/scripts/const_structs.checkpatch' \
+		'linux-source-*/scripts/kernel-doc*' 'linux-source-*/include/linux/*.h'
+}
+
+# Sets $linux_source to the source of our own kernels.
 need_source()
 {
 	local root
@@ -512,13 +538,13 @@ make_userlib()
 	mv "$1"/userlib/libmemwait.* "$1/userlib/tools/memwaitctl" "$1/"
 }
 
-# Sets $root to the build root that has $cc. What is built for one kernel alone is built in that one's.
-compiler_root=6.12
+# Sets $root to the build root that has $cc.
 need_compiler()
 {
 	case $cc in
 	aarch64-*) need_root 6.12-arm64 ;;
-	*) need_root "$compiler_root" ;;
+	*-m32) need_root 6.12-m32 ;;
+	*) need_root newest ;;
 	esac
 }
 
@@ -527,7 +553,7 @@ need_userlib()
 {
 	local root
 	need_compiler
-	userlib=$cache/tests/userlib-$(echo "$cc $compiler_root" |
+	userlib=$cache/tests/userlib-$(echo "$cc $root" |
 		hash_of "$top"/userlib/{Makefile,*.[ch],memwait/*.h,*.map} \
 		"$top"/userlib/tools/{Makefile,*.c} "$top"/uapi/linux/*.h)
 	artefact "$userlib" "build library" make_userlib "$root"
@@ -536,8 +562,8 @@ need_userlib()
 # Sets $test to the statically linked program of the test $1, and $userlib.
 need_test()
 {
-	local root linux_source dir files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
-	need_source
+	local root harness dir files=("$top"/selftests/*.h "$top"/uapi/linux/*.h)
+	need_harness
 	need_compiler
 	need_userlib
 	case $1 in
@@ -546,16 +572,32 @@ need_test()
 	bench/*) files+=("$top"/selftests/bench/*.h "$top"/userlib/{,memwait/}*.[ch]) ;;
 	fuzz/*) files+=("$top"/selftests/fuzz/*.h) ;;
 	esac
-	dir=$cache/tests/${1//\//-}-$(echo "$linux_source $cc" | hash_of "$top/selftests/Makefile" \
+	dir=$cache/tests/${1//\//-}-$(echo "$harness $root $cc" | hash_of "$top/selftests/Makefile" \
 		"${files[@]}" "$top/selftests/$1.c")
-	artefact "$dir" "build test $1" make_test "$root" "$linux_source" "$1" "$userlib"
+	artefact "$dir" "build test $1" make_test "$root" "$harness" "$1" "$userlib"
 	test=$dir/selftests/$1
 }
 
-# Sets $demo to the statically linked demo, for the kernel $1. One build root is enough for it.
+# need_tests NAME...: builds those that are not there, as many at a time as there are processors.
+need_tests()
+{
+	local name
+	need_harness
+	need_userlib
+	for name; do
+		case $name in *.sh) continue ;; esac
+		while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+			wait -n || :
+		done
+		(need_test "$name") &
+	done
+	wait
+}
+
+# Sets $demo to the statically linked demo.
 need_demo()
 {
-	local root dir userlib compiler_root=$1
+	local root dir userlib
 	need_compiler
 	need_userlib
 	dir=$cache/tests/demo-$(echo "$userlib" | hash_of "$top"/userlib/examples/demo/{Makefile,*.[ch]})
@@ -576,7 +618,7 @@ make_demo()
 need_examples()
 {
 	local root files
-	need_root userlib
+	need_root bindings
 	mapfile -t files < <(find "$top"/userlib -name '*.[ch0-9]' -o -name Makefile -o -name '*.in' \
 		-o -name '*.map' -o -name '*.txt' | sort)
 	examples=$cache/tests/examples-$(echo "$root" | hash_of "${files[@]}" "$top/dkms.conf" \
