@@ -37,8 +37,8 @@
 #include <linux/memwait.h>
 
 /*
- * How many times as long as on a quiet machine all takes, see measure_slowness() in selftests/vm/init. What is
- * there to end a test that hangs takes so many times as long, too.
+ * How many times as long as on a quiet machine all takes, see measure_slowness() in
+ * selftests/vm/init. What is there to end a test that hangs takes so many times as long, too.
  */
 static inline unsigned int slowness(void)
 {
@@ -51,12 +51,27 @@ static inline unsigned int slow_alarm(unsigned int seconds)
 {
 	return alarm(seconds * slowness());
 }
+
 #define alarm slow_alarm
 #include "kselftest_harness.h"
 #undef alarm
 
 #define NSEC_PER_SEC	1000000000ULL
 #define NSEC_PER_MSEC	1000000ULL
+
+/*
+ * From glibc 2.41 on fork() blocks all signals for a while. If the child ends meanwhile, its
+ * SIGCHLD is sent though it would be ignored, and a thread that waits takes it: it leaves its
+ * queue, and comes back. Threads that block it stay.
+ */
+static void __attribute__((constructor)) block_sigchld(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
 
 static inline int memwait_open(int flags)
 {

@@ -244,8 +244,8 @@ need_root()
 		extra=bookworm-security
 		packages+=,linux-headers-cloud-amd64,linux-headers-rt-amd64
 		packages+=,linux-headers-6.12-cloud-amd64,linux-headers-6.12-rt-amd64
-		# For the debug kernel, and for tests: 32-bit programs.
-		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib
+		# For the debug kernel, and for tests: 32-bit programs, file systems.
+		packages+=,linux-source-6.12,flex,bison,bc,libelf-dev,gcc-multilib,e2fsprogs
 		what="compilers, kernels and kernel source"
 		;;
 	newest | newest-rt)
