@@ -18,15 +18,8 @@
  *
  * Look-ups by id are under RCU.
  *
- * An id is the image of a counter, which starts at the nanoseconds since boot at module load and
- * goes up by one. Nobody can give one per nanosecond, so a reloaded module starts above all that
- * were given. A living thread with an id keeps the module loaded.
- *
- * The image is by a permutation of 62 bits, a Feistel network of four rounds of SipHash: from its
- * ids nobody can tell others', nor their number. At each load the key must be the same, or an id
- * could come again, and nobody may know it. The kernel has a key from boot to boot by which it
- * hashes pointers for %p: ours is its hash of addresses that nothing has. With the kernel's
- * parameters no_hash_pointers and slab_debug ids can be predicted, and are as unique.
+ * Ids are random numbers: nobody can tell others' from his, nor how many there are, and a lock word
+ * that still has the id of a dead thread does not name a living one.
  *
  * The table of ids has each identity from before it lives until it has been buried: it is inserted
  * as a dead one, since an insertion can fail, and a charge must be last. An identity that was
@@ -37,14 +30,12 @@
  *	Lock order:	bucket->lock -> memwait_context.lock -> memwait_identity.lock, two of the
  *			last by address -> memwait_identities_lock
  */
-#include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/hashtable.h>
 #include <linux/module.h>
 #include <linux/random.h>
 #include <linux/rculist.h>
 #include <linux/rhashtable.h>
-#include <linux/siphash.h>
 
 #include "context.h"
 #include "trace.h"
@@ -61,12 +52,6 @@ static DEFINE_HASHTABLE(memwait_living, 14);
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
-
-/* Half of the bits of an id. */
-#define MEMWAIT_ID_HALF	31
-
-static atomic64_t memwait_last_identity;
-static siphash_key_t memwait_id_key __ro_after_init;
 
 static const struct rhashtable_params memwait_identity_params = {
 	.key_len = sizeof(u64),
@@ -183,24 +168,6 @@ void memwait_identity_end_walk(struct memwait_identity *marker)
 	raw_spin_unlock(&memwait_identities_lock);
 }
 
-/* See the top. */
-static u64 memwait_new_id(void)
-{
-	const u64 mask = (1ULL << MEMWAIT_ID_HALF) - 1;
-	u64 number, left, right, round;
-
-	do {
-		number = atomic64_inc_return(&memwait_last_identity);
-		left = number >> MEMWAIT_ID_HALF;
-		right = number & mask;
-		for (round = 0; round < 4; round++) {
-			left ^= siphash_2u64(round, right, &memwait_id_key) & mask;
-			swap(left, right);
-		}
-	} while (!(left | right));
-	return left << MEMWAIT_ID_HALF | right;
-}
-
 /**
  * memwait_identity_find() - look an identity up by id
  * @id: from user space
@@ -214,6 +181,22 @@ struct memwait_identity *memwait_identity_find(u64 id)
 	return rhashtable_lookup(&memwait_identities, &id, memwait_identity_params);
 }
 
+/*
+ * Gives an identity an id that no other has, and inserts it into the table, which all users share,
+ * and which is not charged to the memory cgroup. Returns 0 or a negative errno.
+ */
+static int memwait_identity_insert(struct memwait_identity *identity)
+{
+	int err;
+
+	do {
+		identity->id = get_random_u64() & MEMWAIT_OWNER_MASK ?: 1;
+		err = rhashtable_lookup_insert_fast(&memwait_identities, &identity->id_node,
+						    memwait_identity_params);
+	} while (err == -EEXIST);
+	return err;
+}
+
 /* Allocates an identity, which is not charged and does not live yet. Returns it or an ERR_PTR(). */
 static struct memwait_identity *memwait_identity_alloc(struct memwait_context *context,
 						       const struct task_struct *who)
@@ -223,7 +206,6 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity = kmalloc(sizeof(*identity), MEMWAIT_GFP);
 	if (!identity)
 		return ERR_PTR(-ENOMEM);
-	identity->id = memwait_new_id();
 	identity->user = context->user;
 	identity->call = 0;
 	identity->ended = false;
@@ -240,9 +222,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 		kfree(identity);
 		return ERR_PTR(-ENOMEM);
 	}
-	/* The table is not charged to the memory cgroup: all users share it. */
-	if (rhashtable_insert_fast(&memwait_identities, &identity->id_node,
-				   memwait_identity_params)) {
+	if (memwait_identity_insert(identity)) {
 		if (identity->watch)
 			memwait_watch_free(identity->watch);
 		kfree(identity);
@@ -447,43 +427,17 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
 	return *identity ? 0 : -EPERM;
 }
 
-/* See the top. Fails while the kernel has no key for hashes of pointers itself. */
-static int __init memwait_identity_key(void)
-{
-	const unsigned long nowhere = 1UL << (BITS_PER_LONG - 1);	/* not canonical */
-	char text[2 * sizeof(void *) + 1];
-	u64 hashes[4];
-	int i;
-
-	for (i = 0; i < 4; i++) {
-		snprintf(text, sizeof(text), "%p", (void *)(nowhere + i));
-		if (kstrtou64(text, 16, &hashes[i]))
-			return -EAGAIN;
-	}
-	memwait_id_key.key[0] = hashes[0] << 32 | lower_32_bits(hashes[1]);
-	memwait_id_key.key[1] = hashes[2] << 32 | lower_32_bits(hashes[3]);
-	return 0;
-}
-
 /**
  * memwait_identity_init() - make what ids need
  *
- * Context: process context; sleeps until the kernel has random numbers.
+ * Context: process context, may sleep.
  *
  * Return: 0; or a negative errno.
  */
 int __init memwait_identity_init(void)
 {
-	int err = wait_for_random_bytes();
+	int err;
 
-	/* 6.1 makes its key up to two seconds later. */
-	while (!err && memwait_identity_key()) {
-		if (msleep_interruptible(100))
-			err = -EINTR;
-	}
-	if (err)
-		return err;
-	atomic64_set(&memwait_last_identity, ktime_get_boottime_ns());
 	memwait_watch_cache = KMEM_CACHE(memwait_watch, 0);
 	if (!memwait_watch_cache)
 		return -ENOMEM;

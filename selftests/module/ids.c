@@ -333,6 +333,27 @@ IDS_TEST(R33_who_knows_an_id_finds_no_other)
 	munmap(found, 4096);
 }
 
+#define DRAWN	400
+
+IDS_TEST(R33_every_bit_of_an_id_is_random)
+{
+	int ones[64] = { 0 }, i, bit;
+	uint64_t id;
+
+	for (i = 0; i < DRAWN; i++) {
+		id = my_id(self->fd);
+		ASSERT_EQ(0, id & ~MEMWAIT_OWNER_MASK);
+		ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_EXIT, NULL));
+		for (bit = 0; bit < 64; bit++)
+			ones[bit] += id >> bit & 1;
+	}
+	/* Ten standard deviations. */
+	for (bit = 0; MEMWAIT_OWNER_MASK >> bit; bit++) {
+		EXPECT_LT(DRAWN / 4, ones[bit]);
+		EXPECT_GT(3 * DRAWN / 4, ones[bit]);
+	}
+}
+
 #define RELOADS	5
 #define EACH	300
 

@@ -330,8 +330,8 @@ struct memwait_notify_many {
 
 /**
  * struct memwait_owner - an id that marks a word's owner
- * @id: out: nonzero, within MEMWAIT_OWNER_MASK, never reused while the machine is up, the same in
- *	every namespace. With MEMWAIT_OWNER_EXIT: the id that ended, or 0
+ * @id: out: nonzero, within MEMWAIT_OWNER_MASK, random, the same in every namespace. With
+ *	MEMWAIT_OWNER_EXIT: the id that ended, or 0
  * @flags: 0: the calling thread's id, the same from any context, until the thread exits or executes
  *	another program; MEMWAIT_OWNER_CONTEXT: this context's id, until its last close;
  *	MEMWAIT_OWNER_EXIT: ends the calling thread's id; MEMWAIT_OWNER_CONTEXT |
