@@ -5,11 +5,6 @@
  * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
  * waits as spares, which stay in the tree of ids: that saves an allocation and an insertion.
  * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
- *
- * A wait that ended with MEMWAIT_OWNER_DIED keeps its place, as a thread's does (place.c): a loop
- * looks at the word, and arms the wait again. The spare is kept apart, with the word's key and the
- * wait's number in the queue. A caller that passes the old id takes it, and stands where it stood.
- * Of too many the oldest are freed.
  */
 #include <linux/build_bug.h>
 
@@ -25,9 +20,6 @@
 
 /* Maximum spares of each kind per context: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
-
-/* Maximum of waits per context that keep their places: some batches of completions. */
-#define MEMWAIT_MAX_TOLD	256
 
 static struct kmem_cache *memwait_async_cache;
 static struct kmem_cache *memwait_timed_cache;
@@ -169,44 +161,10 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (wait) {
 		wait->waiter.state = MEMWAIT_ARMING;
 		wait->waiter.kind = timed ? MEMWAIT_TIMED : MEMWAIT_UNTIMED;
-		wait->waiter.result = MEMWAIT_OK;
 		wait->waiter.watch = NULL;
 		wait->context = context;
 		wait->id = 0;
 	}
-	return wait;
-}
-
-/**
- * memwait_async_take_told() - take a wait that was told of a death, to arm it again
- * @context: the context
- * @id: of the wait, or any number, from user space
- * @timed: whether it will have a deadline
- * @word: the word to wait on, from memwait_word_get()
- *
- * Context: process context; takes the context's lock.
- *
- * Return: the wait with a new id, %MEMWAIT_OWNER_DIED for its result, and its number in the queue;
- * %NULL: @id is not of such a wait on @word.
- */
-struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *context, u64 id,
-						     bool timed, const struct memwait_word *word)
-{
-	struct memwait_async_waiter *wait;
-
-	spin_lock(&context->lock);
-	wait = memwait_async_find(context, id);
-	if (wait && wait->waiter.state == MEMWAIT_TOLD && memwait_async_is_timed(wait) == timed &&
-	    memwait_word_is_same(word, &wait->waiter.word.key, &wait->waiter.inode)) {
-		list_del(&wait->node);
-		context->nr_told--;
-		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
-		memwait_async_renew_id(wait);
-		WRITE_ONCE(wait->waiter.state, MEMWAIT_ARMING);
-	} else {
-		wait = NULL;
-	}
-	spin_unlock(&context->lock);
 	return wait;
 }
 
@@ -223,57 +181,23 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 			wait);
 }
 
-/* Keeps a wait that was told of a death. Returns a wait to free: it, or the first of too many. */
-static struct memwait_async_waiter *memwait_async_keep_told(struct memwait_async_waiter *wait)
-{
-	struct memwait_context *context = wait->context;
-	struct memwait_async_waiter *unused = NULL;
-
-	lockdep_assert_held(&context->lock);
-	if (context->nr_told == MEMWAIT_MAX_TOLD) {
-		/* In exchange, so that the charge is never given back. */
-		unused = list_first_entry(&context->told, struct memwait_async_waiter,
-					  node);
-		list_del(&unused->node);
-	} else if (memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
-		context->nr_told++;
-	} else {
-		return wait;
-	}
-	WRITE_ONCE(wait->waiter.state, MEMWAIT_TOLD);
-	list_add_tail(&wait->node, &context->told);
-	return unused;
-}
-
-/* Keeps an ended wait as a spare. Returns it if it is to be freed, or NULL. */
-static struct memwait_async_waiter *memwait_async_keep_spare(struct memwait_async_waiter *wait)
+/* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */
+static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
 	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
 
 	lockdep_assert_held(&context->lock);
 	if (memwait_async_is_group(wait) || spares->nr == MEMWAIT_MAX_SPARES ||
-	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1))
-		return wait;
+	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
+		memwait_async_erase(wait);
+		return false;
+	}
 	WRITE_ONCE(wait->waiter.state, MEMWAIT_SPARE);
 	wait->next_spare = spares->first;
 	spares->first = wait;
 	spares->nr++;
-	return NULL;
-}
-
-/* Keeps an ended wait. Returns one to free, which is not in the tree any more; or NULL. */
-static struct memwait_async_waiter *memwait_async_spare(struct memwait_async_waiter *wait)
-{
-	struct memwait_async_waiter *unused;
-
-	if (unlikely(wait->waiter.result == MEMWAIT_OWNER_DIED))
-		unused = memwait_async_keep_told(wait);
-	else
-		unused = memwait_async_keep_spare(wait);
-	if (unused)
-		memwait_async_erase(unused);
-	return unused;
+	return true;
 }
 
 /**
@@ -290,8 +214,10 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 	unsigned int i;
 
 	spin_lock(&context->lock);
-	for (i = 0; i < nr; i++)
-		waits[i] = memwait_async_spare(waits[i]);
+	for (i = 0; i < nr; i++) {
+		if (memwait_async_spare(waits[i]))
+			waits[i] = NULL;
+	}
 	spin_unlock(&context->lock);
 	for (i = 0; i < nr; i++) {
 		if (waits[i])
@@ -301,19 +227,12 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 
 /**
  * memwait_async_drop() - free a wait that was neither queued nor charged
- * @wait: from memwait_async_alloc() or memwait_async_take_told(), or a group
- * @id: of the latter: the id that it had, and has again
+ * @wait: from memwait_async_alloc(), or a group
  *
  * Context: process context; takes the context's lock.
  */
-void memwait_async_drop(struct memwait_async_waiter *wait, u64 id)
+void memwait_async_drop(struct memwait_async_waiter *wait)
 {
-	if (wait->waiter.result == MEMWAIT_OWNER_DIED) {
-		spin_lock(&wait->context->lock);
-		memwait_async_erase(wait);
-		memwait_async_insert(wait, id);
-		spin_unlock(&wait->context->lock);
-	}
 	if (wait->id)
 		memwait_async_free(wait->context, &wait, 1);
 	else
@@ -345,12 +264,9 @@ void memwait_async_free_now(struct memwait_async_waiter *wait)
  */
 void memwait_async_free_all(struct memwait_context *context)
 {
-	struct memwait_async_waiter *wait, *next;
+	struct memwait_async_waiter *wait;
 	int kind;
 
-	memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->nr_told);
-	list_for_each_entry_safe(wait, next, &context->told, node)
-		memwait_async_free_now(wait);
 	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares[kind].nr);
 		while ((wait = context->spares[kind].first)) {

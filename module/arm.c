@@ -100,12 +100,9 @@ struct memwait_arm {
 static int memwait_arm_alloc(struct memwait_arm *arm, struct memwait_pin **pin)
 {
 	bool timed = arm->expires != KTIME_MAX;
-	struct memwait_async_waiter *wait = NULL;
+	struct memwait_async_waiter *wait;
 
-	if (unlikely(arm->identity) && arm->arg->id)
-		wait = memwait_async_take_told(arm->context, arm->arg->id, timed, &arm->word);
-	if (!wait)
-		wait = memwait_async_alloc(arm->context, timed, arm->word.key.owner, pin);
+	wait = memwait_async_alloc(arm->context, timed, arm->word.key.owner, pin);
 	if (!wait)
 		return -ENOMEM;
 	arm->wait = wait;
@@ -136,20 +133,12 @@ static int memwait_arm_try(struct memwait_arm *arm)
 	if (ret)
 		goto drop;
 	waiter = &arm->wait->waiter;
-	/* What is mapped there may be another word than in the first try. */
-	if (waiter->result == MEMWAIT_OWNER_DIED &&
-	    !memwait_word_is_same(&arm->word, &waiter->word.key, &waiter->inode))
-		waiter->result = MEMWAIT_OK;
-	if (likely(waiter->result != MEMWAIT_OWNER_DIED))
-		waiter->number = 0;
+	waiter->number = 0;
 	waiter->word.key = arm->word.key;
 	waiter->word.pin = pin;
 	ret = memwait_arm_join(arm->wait, &arm->arg->wait);
 	if (likely(ret == MEMWAIT_PENDING))
 		return ret;
-	/* Its place in the list of MEMWAIT_OWNED waiters was the same memory. */
-	if (unlikely(waiter->result == MEMWAIT_OWNER_DIED))
-		waiter->inode = memwait_word_inode(&arm->word);
 drop:
 	if (pin)
 		memwait_pin_drop(pin, arm->context);
@@ -196,7 +185,7 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	}
 
 	if (arm.wait && ret != MEMWAIT_PENDING)
-		memwait_async_drop(arm.wait, arg->id);
+		memwait_async_drop(arm.wait);
 	return ret;
 }
 
@@ -319,7 +308,6 @@ static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_contex
 	group->group.task = NULL;
 	wait = &group->timed.wait;
 	wait->waiter.state = MEMWAIT_ARMING;
-	wait->waiter.result = MEMWAIT_OK;
 	wait->waiter.kind = expires == KTIME_MAX ? MEMWAIT_GROUPED : MEMWAIT_TIMED_GROUP;
 	wait->waiter.identity = NULL;
 	wait->context = context;
@@ -359,7 +347,7 @@ static int memwait_arm_group(struct memwait_async_group *group,
 	}
 
 	if (ret != MEMWAIT_PENDING)
-		memwait_async_drop(wait, 0);
+		memwait_async_drop(wait);
 	return ret;
 }
 
@@ -415,8 +403,8 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 		ret = memwait_arm_any(context, &arg.any, arg.user_data, entry);
 	else if (!ret)
 		ret = memwait_arm_one(context, &arg, entry);
-	if (ret == -ERESTARTNOINTR)	/* the id names a place, for the restart as well */
-		return memwait_arm_report(entry, arg.id, -EINTR) ?: ret;
+	if (ret == -ERESTARTNOINTR)
+		return memwait_arm_report(entry, 0, -EINTR) ?: ret;
 	if (ret != MEMWAIT_PENDING && memwait_arm_report(entry, 0, ret))
 		ret = -EFAULT;
 	return ret;

@@ -111,13 +111,6 @@ bool memwait_async_claim(struct memwait_async_waiter *wait)
 	return true;
 }
 
-static struct memwait_inode_number memwait_pin_inode_number(const struct memwait_pin *pin)
-{
-	const struct inode *inode = pin->owner & MEMWAIT_KEY_SHARED ? memwait_pin_inode(pin) : NULL;
-
-	return memwait_inode_number(inode);
-}
-
 /**
  * memwait_async_list() - put a wait into its context's list of completions, unless it is in one
  * @wait: the wait
@@ -141,7 +134,7 @@ bool memwait_async_list(struct memwait_async_waiter *wait)
 
 /**
  * memwait_async_complete() - turn a wait into a completion
- * @wait: claimed; with MEMWAIT_OWNER_DIED in no queue
+ * @wait: claimed
  * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  *
  * Context: the context's lock is held.
@@ -151,8 +144,6 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 	lockdep_assert_held(&wait->context->lock);
 	WRITE_ONCE(wait->waiter.state, MEMWAIT_COMPLETED);
 	wait->waiter.result = result;
-	if (unlikely(result == MEMWAIT_OWNER_DIED))
-		wait->waiter.inode = memwait_pin_inode_number(wait->waiter.word.pin);
 	if (!wait->waiter.persistent)
 		wait->count = result == MEMWAIT_OK;
 	memwait_async_list(wait);

@@ -74,7 +74,6 @@ int memwait_open(struct inode *inode, struct file *file)
 	spin_lock_init(&context->lock);
 	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
-	INIT_LIST_HEAD(&context->told);
 	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
 	init_waitqueue_head(&context->readers);
@@ -621,7 +620,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	pending = context->nr_pending;
 	completed = context->nr_completed;
 	pins = context->nr_pins;
-	places = context->nr_told + READ_ONCE(context->nr_places);
+	places = READ_ONCE(context->nr_places);
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
 		   completed, pins, places);

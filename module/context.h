@@ -106,14 +106,12 @@ enum memwait_state {
 	MEMWAIT_CLAIMED,	/* ended by cancel or close */
 	MEMWAIT_COMPLETED,	/* in context->completed */
 	MEMWAIT_SPARE,		/* in context->spares; has an old id */
-	MEMWAIT_TOLD,		/* in context->told; the same, with its place */
 };
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
  * @waiter: queue entry; its state is protected by the context's lock
- * @node: of a completion: in context->completed; of a wait that was told of a death and read: in
- *	context->told
+ * @node: of a completion: in context->completed
  * @context: arming context
  * @user_data: for the completion
  * @next_spare: list of spares
@@ -181,9 +179,6 @@ struct memwait_spares {
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context
  * @spares: one list per kind
- * @told: ended waits that were told of a death, by &memwait_async_waiter.node, the latest last; see
- *	alloc.c
- * @nr_told: length of @told
  * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
  * @spare_pin: memory of a freed pin for the next one, or %NULL; without lock
  * @nr_pins: number of pins of its waits
@@ -221,8 +216,6 @@ struct memwait_context {
 	u64 nr_numbered;
 	u64 woken_by;
 	struct memwait_spares spares[2];
-	struct list_head told;
-	unsigned int nr_told;
 	struct memwait_pin *last_pins[2];
 	struct memwait_pin *spare_pin;
 	unsigned int nr_pins;
@@ -400,14 +393,12 @@ void memwait_context_wake(struct memwait_context *context);
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
 						 u64 owner, struct memwait_pin **pin);
-struct memwait_async_waiter *memwait_async_take_told(struct memwait_context *context, u64 id,
-						     bool timed, const struct memwait_word *word);
 void memwait_async_number(struct memwait_async_waiter *wait);
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
 struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id);
 void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr);
-void memwait_async_drop(struct memwait_async_waiter *wait, u64 id);
+void memwait_async_drop(struct memwait_async_waiter *wait);
 void memwait_async_free_now(struct memwait_async_waiter *wait);
 void memwait_async_free_all(struct memwait_context *context);
 int memwait_alloc_init(void);

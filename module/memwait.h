@@ -139,16 +139,6 @@ struct memwait_waiter_ops {
 };
 
 /**
- * struct memwait_inode_number - tells a file from a later one at the same address
- * @ino: the inode's number; 0 for a private word
- * @generation: the inode's generation, or 0
- */
-struct memwait_inode_number {
-	u64 ino;
-	u32 generation;
-};
-
-/**
  * struct memwait_waiter - an entry of a queue
  * @node: in its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
@@ -157,7 +147,6 @@ struct memwait_inode_number {
  * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
  * @watch: with @identity: while queued, what its word watches; else one that it brings, see watch.c
  * @owned_node: in &memwait_watch.owned of @watch; protected by the bucket's lock
- * @inode: instead of @owned_node, of an async wait that was told of a death: of its word
  * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_begin_join():
  *	the place that it comes back to, or 0
  * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
@@ -176,10 +165,7 @@ struct memwait_waiter {
 	struct memwait_word word;
 	struct memwait_identity *identity;
 	struct memwait_watch *watch;
-	union {
-		struct list_head owned_node;
-		struct memwait_inode_number inode;
-	};
+	struct list_head owned_node;
 	u64 number;
 	u32 since;
 	u8 state;
@@ -372,31 +358,6 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 static inline struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
 {
 	return (void *)words + i * stride;
-}
-
-static inline struct memwait_inode_number memwait_inode_number(const struct inode *inode)
-{
-	return (struct memwait_inode_number){
-		.ino = inode ? inode->i_ino : 0,
-		.generation = inode ? inode->i_generation : 0,
-	};
-}
-
-/* Tells the file of a word, of a system call or blocked thread, from later ones. */
-static inline struct memwait_inode_number memwait_word_inode(const struct memwait_word *word)
-{
-	return memwait_inode_number(word->file ? file_inode(word->file) : NULL);
-}
-
-/* Whether a word is the one that once had @key, and a file with @inode. */
-static inline bool memwait_word_is_same(const struct memwait_word *word,
-					const struct memwait_key *key,
-					const struct memwait_inode_number *inode)
-{
-	struct memwait_inode_number own = memwait_word_inode(word);
-
-	return word->key.owner == key->owner && word->key.offset == key->offset &&
-	       own.ino == inode->ino && own.generation == inode->generation;
 }
 
 /* Puts the file of a word of a system call or blocked thread. */

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Places: what a thread keeps of a wait that was interrupted, or told of a death.
+ * Places: what a thread keeps of a wait that was interrupted.
  *
  * A signal, a stop, a tracer, cgroup.freeze or task work ends a thread's sleep with -ERESTARTSYS,
  * and the thread leaves its queues. It comes back by a restart, or calls again after EINTR. A
- * thread that gets MEMWAIT_OWNER_DIED looks at the word, and waits again unless it finds what it
- * waits for: the death of another must not cost it its place. A record holds the thread's number in
- * the queue of each word (of the target, if the waiter was moved), and memwait_queue_join() puts
- * it back there. An absent thread has nothing in a queue.
+ * record holds the thread's number in the queue of each word (of the target, if the waiter was
+ * moved), and memwait_queue_join() puts it back there. An absent thread has nothing in a queue.
  *
- * A record belongs to a thread and a context. A wait that ends so creates it; the next such end of
- * the same wait updates it, one of another wait replaces it. A notify and a deadline that end a
- * wait drop it. An error does not, nor does a call that cannot have waited: MEMWAIT_NOT_EQUAL, as a
- * lock word that names its owner changes with each owner; and a deadline of 0, by which a thread
- * looks whether an owner lives.
- *
- * What an async wait keeps is in the memory of the wait, see alloc.c.
+ * A record belongs to a thread and a context. An interrupted wait creates it; the next interruption
+ * of the same wait updates it, one of another wait replaces it. What else ends a wait drops it: a
+ * notify, the death of an owner, a deadline. An error does not, nor does MEMWAIT_NOT_EQUAL, as a
+ * lock word that names its owner changes with each owner.
  *
  * Records are charged, one for each word. Without memory or over the limit there is none, and the
  * wait begins at the end of the queue. An uninterrupted wait costs one look at the number of
@@ -40,6 +35,16 @@
 
 /* Records of other threads that a new one looks at. */
 #define MEMWAIT_PLACE_SWEEP	2
+
+/**
+ * struct memwait_inode_number - tells a file from a later one at the same address
+ * @ino: the inode's number; 0 for a private word
+ * @generation: the inode's generation, or 0
+ */
+struct memwait_inode_number {
+	u64 ino;
+	u32 generation;
+};
 
 /**
  * struct memwait_stand - where a thread stood in one queue
@@ -123,6 +128,16 @@ static void memwait_place_free(struct memwait_context *context, struct memwait_p
 	kfree(place);
 }
 
+static struct memwait_inode_number memwait_word_inode(const struct memwait_word *word)
+{
+	const struct inode *inode = word->file ? file_inode(word->file) : NULL;
+
+	return (struct memwait_inode_number){
+		.ino = inode ? inode->i_ino : 0,
+		.generation = inode ? inode->i_generation : 0,
+	};
+}
+
 static void memwait_stand_set(struct memwait_stand *stand, const struct memwait_waiter *waiter)
 {
 	stand->key = waiter->word.key;
@@ -133,7 +148,10 @@ static void memwait_stand_set(struct memwait_stand *stand, const struct memwait_
 static bool memwait_stand_is_of(const struct memwait_stand *stand,
 				const struct memwait_waiter *waiter)
 {
-	return memwait_word_is_same(&waiter->word, &stand->key, &stand->inode);
+	struct memwait_inode_number inode = memwait_word_inode(&waiter->word);
+
+	return !memwait_key_cmp(&waiter->word.key, &stand->key) && inode.ino == stand->inode.ino &&
+	       inode.generation == stand->inode.generation;
 }
 
 static void memwait_place_set(struct memwait_place *place, const struct memwait_group *group)
@@ -249,7 +267,7 @@ static bool memwait_place_add(struct memwait_context *context, struct memwait_pl
 /**
  * memwait_place_note() - record where the current thread stood
  * @context: of its call
- * @group: the words of its wait, which was interrupted or told of a death; no member is queued
+ * @group: the words of its wait, which was interrupted; no member is queued
  *
  * Context: process context, may sleep.
  */

@@ -48,11 +48,11 @@
  * number that the last one has reached. A call must not touch waiters that join after it began, so
  * it ends at the number that was the bucket's last when it began.
  *
- * A waiter that was away, in a signal handler or because it was told of a death, returns to its
- * place with its old number, see place.c. A call covers waiters that return while it runs, since
- * they are as old as others that it covers. It skips one whose number it has passed: that one was
- * absent then, and has compared the word since. So a call visits each number once, and a thread
- * that returns, ends its wait and returns again cannot hold the call up.
+ * A thread that was away, in a signal handler, returns to its place with its old number, see
+ * place.c. A call covers waiters that return while it runs, since they are as old as others that
+ * it covers. It skips one whose number it has passed: that one was absent then, and has compared
+ * the word since. So a call visits each number once, and a thread that returns, ends its wait and
+ * returns again cannot hold the call up.
  *
  * A key in a tree is the key of a living owner, as its waiter keeps it. Numbers outlive that: a
  * place in a word whose owner has been freed is checked in place.c.

@@ -168,7 +168,6 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	/* An owner's death is not passed on: if more wait, the word now watches this thread. */
 	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
 		ret = MEMWAIT_OWNER_DIED;
-		memwait_place_note(context, group);
 	} else if (ret == MEMWAIT_OK) {
 		*index = group->claimed - group->members;
 		if (user_index && put_user(*index, user_index))
@@ -215,9 +214,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 		if (ret)
 			return ret;
 	}
-	/* With a deadline of 0 the thread has only looked. */
-	if (unlikely(memwait_has_places(context)) &&
-	    (ret == MEMWAIT_OK || (ret == MEMWAIT_TIMED_OUT && deadline)))
+	if (unlikely(memwait_has_places(context)) && ret >= 0 && ret != MEMWAIT_NOT_EQUAL)
 		memwait_place_drop(context);
 	memwait_begin_put(words, stride, nr);
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))

@@ -18,8 +18,8 @@
  * id.
  *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each word that watches it gets
- * MEMWAIT_OWNER_DIED, and is watched from then on. It keeps its place, see place.c. This covers the
- * death of
+ * MEMWAIT_OWNER_DIED, and is watched from then on. It has had its turn: if it waits again it joins
+ * at the end. This covers the death of
  *
  *	- an owner with the lock, or between its store and its notify;
  *	- a woken waiter, before or after it changes the word;

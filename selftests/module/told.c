@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * R12, R34: an end is no death, and a waiter that is told of a death keeps its place. Threads that
+ * R12, R34: an end is no death, and a waiter that is told of a death has had its turn. Threads that
  * end are told to no waiter but those of words that name them; processes that are killed are.
  */
 #include "owner_test.h"
 #include "signal_test.h"
 #include "../timing_test.h"
-#include <linux/falloc.h>
-#include <linux/membarrier.h>
 #include <linux/seccomp.h>
-#include <linux/userfaultfd.h>
 #include <sys/prctl.h>
 
 #define SMALL(board)	(&(board)->small)
@@ -254,132 +251,73 @@ static void end_first(int fd, struct board *board, const uint32_t *word, pid_t p
 	kill_child(pid);
 }
 
-/* A thread that waits, is told of a death, and waits again; between the two it may do more. */
+/* A thread that waits, maybe is interrupted and comes back, is told of a death, and waits again. */
 struct told_thread {
 	pthread_t thread;
+	pid_t tid;
 	int fd;
 	struct board *board;
-	void (*between)(struct told_thread *t);
-	int told, again, result;
+	int interrupted, told, again, result;
 };
+
+static int wait_small(const struct told_thread *t)
+{
+	return mw_wait(t->fd, SMALL(t->board), 0, MEMWAIT_FOREVER, OWNED32);
+}
 
 static void *wait_twice(void *arg)
 {
 	struct told_thread *t = arg;
 
 	my_id(t->fd);
-	t->result = mw_wait(t->fd, SMALL(t->board), 0, MEMWAIT_FOREVER, OWNED32);
-	if (t->between)
-		t->between(t);
+	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
+	t->result = wait_small(t);
+	if (t->result == -EINTR) {
+		t->interrupted = 1;
+		t->result = wait_small(t);
+	}
 	__atomic_store_n(&t->told, 1, __ATOMIC_RELEASE);
 	sleep_until(__atomic_load_n(&t->again, __ATOMIC_ACQUIRE));
 	if (t->result == MEMWAIT_OWNER_DIED)
-		t->result = mw_wait(t->fd, SMALL(t->board), 0, MEMWAIT_FOREVER, OWNED32);
+		t->result = wait_small(t);
 	return NULL;
 }
 
-/* The thread is told of a death, and stands between the waits 1 and 2, or is to stand there. */
-static void tell_thread(int fd, struct told_thread *t, struct board *board)
+/* Whoever was told has had its turn, also if it had a place from an interruption before. */
+OWNER_TEST(R12_a_thread_that_was_told_joins_at_the_end)
 {
-	pid_t first = start_first(fd, board, SMALL(board));
+	struct board *board = self->board;
+	int interrupted;
+	pid_t first;
 
-	t->fd = fd;
-	t->board = board;
-	if (pthread_create(&t->thread, NULL, wait_twice, t))
-		abort();
-	await_waiters(fd, SMALL(board), U32, 2);
-	end_first(fd, board, SMALL(board), first);
-	sleep_until(__atomic_load_n(&t->told, __ATOMIC_ACQUIRE));
+	handle(SIGUSR1, 0);
+	for (interrupted = 0; interrupted < 2; interrupted++) {
+		struct told_thread t = { .fd = self->fd, .board = board };
+
+		first = start_first(self->fd, board, SMALL(board));
+		ASSERT_EQ(0, pthread_create(&t.thread, NULL, wait_twice, &t));
+		await_waiters(self->fd, SMALL(board), U32, 2);
+		if (interrupted) {
+			interrupt_thread(t.thread, t.tid);
+			await_waiters(self->fd, SMALL(board), U32, 2);
+		}
+		end_first(self->fd, board, SMALL(board), first);
+		sleep_until(__atomic_load_n(&t.told, __ATOMIC_ACQUIRE));
+		EXPECT_EQ(interrupted, t.interrupted);
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, t.result);
+		EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
+		ARM(1);
+		__atomic_store_n(&t.again, 1, __ATOMIC_RELEASE);
+		await_waiters(self->fd, SMALL(board), U32, 2);
+		EXPECT_NEXT_IS(1);
+		EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
+		pthread_join(t.thread, NULL);
+		EXPECT_EQ(MEMWAIT_OK, t.result);
+	}
 }
 
-static void come_back(struct told_thread *t, int waiters)
-{
-	__atomic_store_n(&t->again, 1, __ATOMIC_RELEASE);
-	await_waiters(t->fd, SMALL(t->board), U32, waiters);
-}
-
-OWNER_TEST(R12_a_thread_that_was_told_keeps_its_place)
-{
-	struct told_thread t = { 0 };
-
-	tell_thread(self->fd, &t, self->board);
-	ARM(1);
-	ARM(2);
-	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
-	come_back(&t, 3);
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));
-	EXPECT_FALSE(mw_readable(self->fd));
-	pthread_join(t.thread, NULL);
-	EXPECT_EQ(MEMWAIT_OK, t.result);
-	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
-	EXPECT_NEXT_IS(1);
-	EXPECT_NEXT_IS(2);
-}
-
-/* It asks whether an owner lives, finds another value, and a bad address. */
-static void look(struct told_thread *t)
-{
-	if (mw_wait(t->fd, SMALL(t->board), 0, 0, OWNED32) != MEMWAIT_TIMED_OUT ||
-	    mw_wait(t->fd, SMALL(t->board), 1, MEMWAIT_FOREVER, OWNED32) != MEMWAIT_NOT_EQUAL ||
-	    mw_wait(t->fd, &t->board->word, 0, 0, OWNED64) != MEMWAIT_TIMED_OUT ||
-	    mw_wait(t->fd, NULL, 0, MEMWAIT_FOREVER, OWNED64) != -EFAULT)
-		abort();
-}
-
-OWNER_TEST(R12_to_look_costs_no_place)
-{
-	struct told_thread t = { .between = look };
-
-	tell_thread(self->fd, &t, self->board);
-	ARM(1);
-	come_back(&t, 2);
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));
-	EXPECT_FALSE(mw_readable(self->fd));
-	pthread_join(t.thread, NULL);
-	EXPECT_EQ(MEMWAIT_OK, t.result);
-	EXPECT_NEXT_IS(1);
-}
-
-/* Any wait in between that was over, if only by its deadline, ends the place. */
-static void wait_elsewhere(struct told_thread *t)
-{
-	if (mw_wait(t->fd, &t->board->word, 0, in_ms(1), U64) != MEMWAIT_TIMED_OUT)
-		abort();
-}
-
-/* So does one of the same word whose deadline has passed, but for 0. */
-static void give_up(struct told_thread *t)
-{
-	if (mw_wait(t->fd, SMALL(t->board), 0, 1, OWNED32) != MEMWAIT_TIMED_OUT)
-		abort();
-}
-
-#define EXPECT_PLACE_ENDED_BY(function)							\
-	do {										\
-		struct told_thread t = { .between = (function) };			\
-											\
-		tell_thread(self->fd, &t, self->board);					\
-		EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));				\
-		ARM(1);									\
-		come_back(&t, 2);							\
-		EXPECT_NEXT_IS(1);							\
-		EXPECT_EQ(1, mw_notify(self->fd, SMALL(self->board), 1, U32));		\
-		pthread_join(t.thread, NULL);						\
-		EXPECT_EQ(MEMWAIT_OK, t.result);					\
-	} while (0)
-
-OWNER_TEST(R12_another_wait_ends_the_place)
-{
-	EXPECT_PLACE_ENDED_BY(wait_elsewhere);
-}
-
-OWNER_TEST(R12_a_passed_deadline_ends_the_place)
-{
-	EXPECT_PLACE_ENDED_BY(give_up);
-}
-
-/* Told again and again, by one death after the other: it never falls behind. */
-OWNER_TEST(R12_many_deaths_demote_nobody)
+/* Told by one death after the other, each goes on and one of them is told of the next. */
+OWNER_TEST(R35_many_deaths_strand_nobody)
 {
 	struct board *board = self->board;
 	struct child_result *children = board->children;
@@ -394,307 +332,51 @@ OWNER_TEST(R12_many_deaths_demote_nobody)
 	kill_child(pids[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
 	victim = owned_child_start(self->fd, &children[1], SMALL(board), 0, OWNED32);
-	for (i = 0; i < 3; i++)
-		ARM(i);
 	__atomic_store_n(&children[2].again, 1, __ATOMIC_RELEASE);
-	await_waiters(self->fd, SMALL(board), U32, 5);
-	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
-	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[2], 2));
+	await_waiters(self->fd, SMALL(board), U32, 2);
 	EXPECT_EQ(1, mw_notify(self->fd, SMALL(board), 1, U32));
 	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[1], 1));
+	/* Woken and dead before it has done anything: who came back behind it is told. */
 	kill_child(victim);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 2));
+	for (i = 0; i < 3; i++)
+		ARM(i);
 	for (i = 0; i < 3; i++)
 		EXPECT_NEXT_IS(i);
 	kill_child(pids[1]);
 }
 
-/*
- * Event loops. A wait that was told is armed again with the id that it had, in the field that
- * receives the new one.
- */
-static int arm_again(int fd, const void *addr, uint64_t expected, uint64_t user_data, uint64_t *id)
+/* The field of the id is the kernel's alone: the old one gives an event loop no place either. */
+OWNER_TEST(R12_an_event_loop_that_was_told_joins_at_the_end)
 {
+	struct board *board = self->board;
 	struct memwait_async entry = {
-		.wait = { .addr = (uintptr_t)addr, .expected = expected,
-			  .deadline = MEMWAIT_FOREVER, .flags = OWNED32 },
-		.user_data = user_data,
-		.id = *id,
+		.wait = { .addr = (uintptr_t)SMALL(board), .deadline = MEMWAIT_FOREVER,
+			  .flags = OWNED32 },
+		.user_data = 7,
 	};
-	int ret = mw_batch(fd, &entry, 1);
-
-	*id = entry.id;
-	return ret < 0 ? ret : entry.result;
-}
-
-/* Arms an owned wait, and has it told. Returns its id, which has been read. */
-static uint64_t tell_loop(struct __test_metadata *_metadata, int fd, struct board *board,
-			  const uint32_t *word, uint64_t user_data)
-{
-	pid_t first = start_first(fd, board, word);
 	struct memwait_completion done;
-	uint64_t id = 0;
-
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(fd, word, 0, user_data, &id));
-	end_first(fd, board, word, first);
-	sleep_until(mw_readable(fd));
-	EXPECT_EQ(1, mw_read(fd, &done, 1));
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
-	EXPECT_EQ(user_data, done.user_data);
-	EXPECT_EQ(id, done.id);
-	return id;
-}
-
-OWNER_TEST(R12_an_event_loop_that_was_told_keeps_its_place)
-{
-	struct board *board = self->board;
-	uint64_t old, id;
-
-	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	id = tell_loop(_metadata, self->fd, board, SMALL(board), 7);
-	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
-	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
-	ARM(1);
-	ARM(2);
-	/* Another value ends nothing, nor does another word. */
-	old = id;
-	EXPECT_EQ(MEMWAIT_NOT_EQUAL, arm_again(self->fd, SMALL(board), 1, 7, &id));
-	EXPECT_EQ(0, id);
-	id = old;
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, &board->result[2], 0, 8, &id));
-	EXPECT_EQ(0, mw_cancel(self->fd, id));
-	id = old;
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 9, &id));
-	EXPECT_NE(old, id);
-	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
-	EXPECT_NEXT_IS(9);
-	EXPECT_NEXT_IS(1);
-	EXPECT_NEXT_IS(2);
-}
-
-/* A call that cannot write its entry has done nothing, and the id names the wait still. */
-OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_fails)
-{
-	struct board *board = self->board;
-	long page = sysconf(_SC_PAGESIZE);
-	struct memwait_async *entry = private_page(page);
-	uint64_t id;
-
-	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	id = tell_loop(_metadata, self->fd, board, SMALL(board), 7);
-	ARM(1);
-	entry->wait = (struct memwait_wait) { .addr = (uintptr_t)SMALL(board), .flags = OWNED32,
-					      .deadline = MEMWAIT_FOREVER };
-	entry->user_data = 8;
-	entry->id = id;
-	ASSERT_EQ(0, mprotect(entry, page, PROT_READ));
-	EXPECT_EQ(-EFAULT, mw_batch(self->fd, entry, 1));
-	EXPECT_EQ(1, mw_waiters(self->fd, SMALL(board), U32));
-	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 9, &id));
-	EXPECT_NEXT_IS(9);
-	EXPECT_NEXT_IS(1);
-	munmap(entry, page);
-}
-
-/* Without its id, with one that is used up, and after it was taken back, it is a new wait. */
-OWNER_TEST(R12_an_event_loop_names_the_wait_that_comes_back)
-{
-	struct board *board = self->board;
-	uint64_t old, id = 0;
-
-	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	old = tell_loop(_metadata, self->fd, board, SMALL(board), 7);
-	ARM(1);
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 2, &id));
-	id = old;
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 3, &id));
-	EXPECT_EQ(0, mw_cancel(self->fd, id));
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 4, &id));
-	id = old;
-	EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, SMALL(board), 0, 5, &id));
-	EXPECT_NEXT_IS(1);
-	EXPECT_NEXT_IS(2);
-	EXPECT_NEXT_IS(4);
-	EXPECT_NEXT_IS(5);
-}
-
-/* A record is kept for as many as two reads of a loop give it, and for no more: the first goes. */
-/* A word and an entry whose pages come when they are missed. */
-struct missed {
-	int uffd, file;
-	pid_t caller;
-	uint32_t *word;
-	struct memwait_async *entry, copy;
-	bool once;
-};
-
-static bool watch_page(int uffd, void *page)
-{
-	struct uffdio_register reg = {
-		.range = { (uintptr_t)page, 4096 },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-
-	return !ioctl(uffd, UFFDIO_REGISTER, &reg);
-}
-
-/* When the entry is written the word has gone again, and a signal comes. */
-static void *bring_pages(void *arg)
-{
-	struct missed *m = arg;
-	struct uffd_msg msg;
-	char page[4096];
-
-	while (read(m->uffd, &msg, sizeof(msg)) == sizeof(msg)) {
-		uintptr_t at = msg.arg.pagefault.address & ~4095UL;
-		struct uffdio_zeropage zero = { .range = { at, 4096 } };
-		struct uffdio_copy copy = { .dst = at, .src = (uintptr_t)page, .len = 4096 };
-
-		if (at == (uintptr_t)m->word) {
-			if (!m->once)
-				madvise(m->entry, 4096, MADV_DONTNEED);
-			m->once = true;
-			ioctl(m->uffd, UFFDIO_ZEROPAGE, &zero);
-			continue;
-		}
-		fallocate(m->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
-		syscall(SYS_tgkill, getpid(), m->caller, SIGUSR1);
-		memset(page, 0, sizeof(page));
-		memcpy(page, &m->copy, sizeof(m->copy));
-		ioctl(m->uffd, UFFDIO_COPY, &copy);
-	}
-	return NULL;
-}
-
-OWNER_TEST(R12_a_loop_that_was_told_keeps_its_place_if_its_call_restarts)
-{
-	struct board *board = self->board;
-	struct uffdio_api api = { .api = UFFD_API };
-	struct memwait_completion done;
-	pthread_t thread;
-	struct missed m = {
-		.uffd = syscall(SYS_userfaultfd, O_CLOEXEC),
-		.file = new_file(4096),
-		.caller = gettid(),
-		.entry = private_page(4096),
-	};
+	uint64_t old;
 	pid_t first;
 
-	if (m.uffd < 0)
-		SKIP(return, "no userfaultfd");
-	handle(SIGUSR1, 0);
-	m.word = map_shared(m.file, 4096);
 	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-
-	first = owned_child_start(self->fd, &board->children[0], m.word, 0, OWNED32);
-	*m.entry = (struct memwait_async) {
-		.wait = {
-			.addr = (uintptr_t)m.word,
-			.deadline = MEMWAIT_FOREVER,
-			.flags = OWNED32,
-		},
-		.user_data = 1,
-	};
-	ASSERT_EQ(1, mw_batch(self->fd, m.entry, 1));
-	ASSERT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
-	ASSERT_EQ(MEMWAIT_OK, owned_child_result(&board->children[0], 1));
-	kill_child(first);
+	first = start_first(self->fd, board, SMALL(board));
+	EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, entry.result);
+	end_first(self->fd, board, SMALL(board), first);
 	sleep_until(mw_readable(self->fd));
-	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
-	ASSERT_EQ(MEMWAIT_OWNER_DIED, done.result);
-	/* It joins while the other one is away. */
-	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, m.word, 2));
-
-	m.copy = *m.entry;
-	ASSERT_EQ(0, ioctl(m.uffd, UFFDIO_API, &api));
-	ASSERT_TRUE(watch_page(m.uffd, m.word) && watch_page(m.uffd, m.entry));
-	ASSERT_EQ(0, fallocate(m.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, bring_pages, &m));
-	EXPECT_EQ(1, mw_batch(self->fd, m.entry, 1));
-	EXPECT_EQ(MEMWAIT_PENDING, m.entry->result);
-	EXPECT_EQ(1, handled);
-	EXPECT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
-	EXPECT_COMPLETION(self->fd, 1, MEMWAIT_OK);
-	EXPECT_EQ(1, mw_notify(self->fd, m.word, 1, U32));
-	pthread_cancel(thread);
-	pthread_join(thread, NULL);
-}
-
-OWNER_TEST(R31_what_a_told_loop_keeps_is_bounded)
-{
-	enum { MOST = 256, MORE = 300 };
-	struct board *board = self->board;
-	uint64_t *words = shared_page(MORE * sizeof(*words)), ids[MORE];
-	struct memwait_completion done[MORE], next;
-	pid_t pid = start_owner(board, IS_KILLED);
-	uint64_t first, last;
-	int i, got;
-
-	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	for (i = 0; i < MORE; i++) {
-		words[i] = board->id;
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[i], board->id,
-						    MEMWAIT_FOREVER, OWNED64, i, &ids[i]));
-	}
-	kill_child(pid);
-	for (i = 0; i < MORE; i += got) {
-		sleep_until(mw_readable(self->fd));
-		got = mw_read(self->fd, &done[i], MORE - i);
-		ASSERT_LT(0, got);
-	}
-	EXPECT_EQ(MOST, mw_fdinfo(self->fd, "places"));
-	first = done[0].user_data;
-	last = done[MORE - 1].user_data;
-	for (i = 0; i < MORE; i++)
-		words[i] = 0;
-	/* The last has a place, and the first has none. */
-	for (i = 0; i < 2; i++) {
-		uint64_t which = i ? first : last;
-		struct memwait_async entry = {
-			.wait = { .addr = (uintptr_t)&words[which], .flags = OWNED64,
-				  .deadline = MEMWAIT_FOREVER },
-			.user_data = 1,
-			.id = ids[which],
-		};
-
-		EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &words[which], 0, MEMWAIT_FOREVER,
-						    U64, 2, NULL));
-		EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
-		EXPECT_EQ(1, mw_notify(self->fd, &words[which], 1, U64));
-		EXPECT_EQ(1, mw_read(self->fd, &next, 1));
-		EXPECT_EQ(i ? 2 : 1, next.user_data);
-	}
-	EXPECT_EQ(MOST - 1, mw_fdinfo(self->fd, "places"));
-	munmap(words, MORE * sizeof(*words));
-}
-
-/* A record keeps no file: a word of another file at the same address is another word. */
-OWNER_TEST(R12_a_told_loop_comes_back_to_the_same_file)
-{
-	struct board *board = self->board;
-	uint32_t *word;
-	uint64_t id;
-	int round, i;
-
-	ASSERT_EQ(0, bind_to(0));
-	ASSERT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	for (round = 0; round < 10; round++) {
-		word = shared_page(self->page);
-		id = tell_loop(_metadata, self->fd, board, word, 1);
-		munmap(word, self->page);
-		for (i = 0; i < 3; i++) {
-			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
-			usleep(10000);
-		}
-		word = shared_page(self->page);
-		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 2));
-		EXPECT_EQ(MEMWAIT_PENDING, arm_again(self->fd, word, 0, 3, &id));
-		for (i = 2; i <= 3; i++) {
-			EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
-			EXPECT_COMPLETION(self->fd, i, MEMWAIT_OK);
-		}
-		munmap(word, self->page);
-	}
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
+	EXPECT_EQ(7, done.user_data);
+	old = done.id;
+	EXPECT_EQ(old, entry.id);
+	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, old));
+	ARM(1);
+	EXPECT_EQ(1, mw_batch(self->fd, &entry, 1));
+	EXPECT_EQ(MEMWAIT_PENDING, entry.result);
+	EXPECT_NE(old, entry.id);
+	EXPECT_NEXT_IS(1);
+	EXPECT_NEXT_IS(7);
 }
 
 #define RUNTIME		"/proc/sys/kernel/sched_rt_runtime_us"

@@ -113,7 +113,7 @@ struct memwait_info {
  * several woken waiters, the kernel watches only the last, and while other MEMWAIT_OWNED waiters
  * stand in the queue. A thread that calls exit(2) has ended,
  * not died: only waiters of a 64-bit word that may name it learn of that. The kernel never writes
- * to the word: the woken waiter checks it and calls again, and keeps its place.
+ * to the word: the woken waiter checks it and calls again, and joins at the end.
  *
  * A call with @deadline 0 never waits.
  */
@@ -168,9 +168,8 @@ struct memwait_wait_any {
  * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL
  *	only; for MEMWAIT_OK see the completion
  * @user_data: copied to the completion
- * @id: out: for MEMWAIT_IOC_CANCEL. Nonzero if the wait is pending, and never reused in this
- *	context; 0 if nothing was queued. In, with MEMWAIT_OWNED: the id of a wait on the same word
- *	that ended with MEMWAIT_OWNER_DIED: the new wait takes its place. Otherwise ignored
+ * @id: out: for MEMWAIT_IOC_CANCEL. Nonzero if the wait is pending, and not reused in this context
+ *	for 2^40 waits; 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
