@@ -662,8 +662,6 @@ static int transfer(struct wait *wait, struct memwait_op *op, void *item,
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
-	if (!op)
-		memwait_ends_waiting(outcome);
 	return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
 }
 

@@ -36,7 +36,7 @@
  * tells that one of any death of the waiter woken last, even if that had the mutex long before. So
  * each waiter that returns for a signal counts it in @taken before it leaves, and itself in the
  * mutex from then on until it has locked it. A waiter that is told returns if a signal since its
- * (1) is not taken, or if a waiter has yet to lock the mutex; otherwise it sleeps on, at its place,
+ * (1) is not taken, or if a waiter has yet to lock the mutex; otherwise it sleeps on,
  * while the sequence is as it has just read it. It also returns if the mutex is robust and its
  * owner has died.
  *
@@ -387,7 +387,6 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 			break;
 		waiting.wake = NULL;
 	}
-	memwait_ends_waiting(ret);
 	/* As in cancelled(). */
 	contended = ret < 0 && waiting.wake && memwait_wake(waiting.wake, 1, flags) < 0;
 	broadcast = last_broadcast(cond);

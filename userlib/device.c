@@ -430,19 +430,6 @@ void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, 
 	deadline->ns += ms * 1000000ULL;
 }
 
-/* By a wait that is over at once, on a word that no other thread has. */
-void memwait_give_up_place(void)
-{
-	uint32_t word = 0;
-	struct memwait_wait wait = {
-		.addr = (uintptr_t)&word,
-		.deadline = 1,
-		.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
-	};
-
-	memwait_device(MEMWAIT_IOC_WAIT, &wait);
-}
-
 /* Sleeps while *@word == @expected. */
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline)

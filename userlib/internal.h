@@ -30,10 +30,6 @@
  *	memwait_become_mover(): where neither is enough, a thread first arranges for its own death
  *	to be reported.
  *
- *	A thread that was told of a death has its place in the queue again if it sleeps again. One
- *	that stops waiting gives the place up, see memwait_ends_waiting(): otherwise its next wait
- *	on the object would precede waiters that joined in between.
- *
  * Private objects need none of this: their threads die together.
  *
  * Words are shared unless init got MEMWAIT_PRIVATE, which each object stores: the library cannot
@@ -142,7 +138,6 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 			      uint64_t expected, uint32_t flags,
 			      const struct memwait_deadline *deadline,
 			      void (*cancelled)(void *argument), void *argument);
-void memwait_give_up_place(void);
 int memwait_device_notify(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake_all(const volatile void *word, uint32_t flags);
@@ -352,16 +347,6 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 {
 	return op ? memwait_op_arm(op, word, expected, flags) :
 		    memwait_sleep(word, expected, flags, deadline);
-}
-
-/*
- * A thread stops waiting, whether or not it has got the object. @outcome: of its last wait. After
- * these two the kernel keeps its place.
- */
-static inline void memwait_ends_waiting(int outcome)
-{
-	if (outcome == MEMWAIT_OWNER_DIED || outcome == -EINTR)
-		memwait_give_up_place();
 }
 
 /* True if a wait failed with an error other than -EINTR. */

@@ -235,8 +235,6 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 		late = outcome != MEMWAIT_TIMED_OUT && is_late(turn);
 		seen = lock_or_contend(word, kind, comes, turn->is_late ? LATE : 0,
 				       late ? LATE : 0);
-		if (!seen && !op)
-			memwait_ends_waiting(outcome);
 		if (!seen)
 			return 0;
 		if (outcome == MEMWAIT_TIMED_OUT)

@@ -287,8 +287,7 @@ bool memwait_op_has_id(const struct memwait_op *op)
 int memwait_op_arm(struct memwait_op *op, const volatile void *word, uint64_t expected,
 		   uint32_t flags)
 {
-	/* By its last id an operation keeps its place, if it was told of a death. */
-	struct memwait_async entry = { .user_data = (uintptr_t)op, .id = op->id };
+	struct memwait_async entry = { .user_data = (uintptr_t)op };
 	struct memwait_wait_async batch = {
 		.waits = (uintptr_t)&entry,
 		.count = 1,

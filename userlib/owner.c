@@ -182,13 +182,12 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 static int lock_contended(_Atomic uint64_t *word, uint64_t id, uint32_t kind,
 			  const struct memwait_deadline *deadline)
 {
-	int ret, outcome = MEMWAIT_OP_BEGIN;
 	bool woken = false;
 	uint64_t seen;
+	int ret;
 
 	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
 		ret = memwait_sleep(word, seen, sleep_flags(kind), deadline);
-		outcome = ret;
 		woken = woken || memwait_was_woken(ret);
 		/* A child forked by a signal handler needs its own id. */
 		if (ret == -EINTR && memwait_owner(&id) < 0)
@@ -205,7 +204,6 @@ static int lock_contended(_Atomic uint64_t *word, uint64_t id, uint32_t kind,
 			break;
 		}
 	}
-	memwait_ends_waiting(outcome);
 	if (ret == ENOTRECOVERABLE)
 		memwait_wake_all(word, kind);
 	return ret;

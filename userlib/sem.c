@@ -184,7 +184,6 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 		}
 		woken = memwait_was_woken(ret);
 	}
-	memwait_ends_waiting(ret);
 	return 0;
 }
 

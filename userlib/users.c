@@ -113,8 +113,6 @@ static int do_round(struct memwait_users *users, memwait_look_t *look,
 			return MEMWAIT_OP_WAITS;
 	}
 	memwait_users_leave(users, op);
-	if (!op)
-		memwait_ends_waiting(outcome);
 	return ret;
 }
 

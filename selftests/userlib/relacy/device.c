@@ -733,14 +733,6 @@ static bool is_invalid(unsigned long command, const void *argument)
 	       (command == MEMWAIT_IOC_CHANGE_NOTIFY && change->reserved);
 }
 
-/* On a word that is no part of the simulation, with a deadline that has passed. */
-static bool gives_up_place(unsigned long command, const void *argument)
-{
-	const struct memwait_wait *wait = argument;
-
-	return command == MEMWAIT_IOC_WAIT && wait->flags & MEMWAIT_PRIVATE && wait->deadline == 1;
-}
-
 static bool is_descriptor(int fd)
 {
 	return fd >= DEVICE && fd < DEVICE + DESCRIPTORS && is_open[fd - DEVICE];
@@ -756,8 +748,6 @@ static int call(int fd, unsigned long command, void *argument)
 		return -EMFILE;
 	if (is_invalid(command, argument))
 		return -EINVAL;
-	if (gives_up_place(command, argument))
-		return MEMWAIT_TIMED_OUT;
 	return sim_is_running() ? call_device(fd, command, argument) :
 				  call_alone(command, argument);
 }
