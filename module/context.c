@@ -74,13 +74,12 @@ int memwait_open(struct inode *inode, struct file *file)
 	spin_lock_init(&context->lock);
 	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
+	INIT_LIST_HEAD(&context->places);
 	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
 	init_waitqueue_head(&context->readers);
 	mutex_init(&context->read_lock);
 	refcount_set(&context->uses, 1);
-	spin_lock_init(&context->places_lock);
-	context->places = RB_ROOT;
 	context->number = atomic64_inc_return(&memwait_last_context);
 	context->pid = task_tgid_nr(current);
 	get_task_comm(context->command, current);
@@ -620,7 +619,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	pending = context->nr_pending;
 	completed = context->nr_completed;
 	pins = context->nr_pins;
-	places = READ_ONCE(context->nr_places);
+	places = context->nr_places;
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,
 		   completed, pins, places);

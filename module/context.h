@@ -5,6 +5,7 @@
 #ifndef MEMWAIT_CONTEXT_H
 #define MEMWAIT_CONTEXT_H
 
+#include <linux/hash.h>
 #include <linux/hrtimer.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
@@ -179,6 +180,8 @@ struct memwait_spares {
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context
  * @spares: one list per kind
+ * @places: records of interrupted threads, that looked at last for a dead thread last; see place.c
+ * @nr_places: length of @places
  * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
  * @spare_pin: memory of a freed pin for the next one, or %NULL; without lock
  * @nr_pins: number of pins of its waits
@@ -198,10 +201,6 @@ struct memwait_spares {
  *	Set once from %NULL, and to &memwait_nobody
  * @uses: one per call of the owner, and one until the owner has closed it; 0: ended
  * @descriptor: where to look first for a descriptor of the owner
- * @places_lock: protects the next three
- * @places: records of interrupted threads; see place.c
- * @next_place: the record looked at last for a dead thread
- * @nr_places: number of @places; waits load it without the lock
  * @number: serial number; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name
@@ -216,6 +215,8 @@ struct memwait_context {
 	u64 nr_numbered;
 	u64 woken_by;
 	struct memwait_spares spares[2];
+	struct list_head places;
+	unsigned int nr_places;
 	struct memwait_pin *last_pins[2];
 	struct memwait_pin *spare_pin;
 	unsigned int nr_pins;
@@ -233,10 +234,6 @@ struct memwait_context {
 	fl_owner_t owner;
 	refcount_t uses;
 	unsigned int descriptor;
-	spinlock_t places_lock;		/* innermost */
-	struct rb_root places;
-	const struct pid *next_place;
-	unsigned int nr_places;
 	u64 number;
 	pid_t pid;
 	char command[TASK_COMM_LEN];
@@ -424,19 +421,42 @@ void memwait_expire_close(struct memwait_context *context);
 /* arm.c */
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 
-/* Whether any thread has a place to return to. */
-static inline bool memwait_has_places(const struct memwait_context *context)
+/* place.c */
+
+#define MEMWAIT_ABSENT_BITS	10
+
+/**
+ * struct memwait_absent - threads of one hash that are away from their waits
+ * @lock: protects the rest
+ * @places: their records, by struct pid
+ */
+struct memwait_absent {
+	spinlock_t lock;	/* see the top of place.c */
+	struct rb_root places;
+};
+
+struct memwait_place;
+extern struct memwait_absent memwait_absent[1 << MEMWAIT_ABSENT_BITS];
+struct memwait_place *memwait_place_find(struct memwait_absent *absent);
+void memwait_place_return(const struct memwait_place *place, struct memwait_group *group);
+void memwait_place_note(struct memwait_place **place, const struct memwait_group *group);
+void memwait_place_keep(struct memwait_context *context, struct memwait_place *place);
+void memwait_place_free(struct memwait_place *place);
+void memwait_places_free(struct memwait_context *context);
+void memwait_place_init(void);
+
+static inline struct memwait_absent *memwait_absent_of(const struct pid *pid)
 {
-	/* The current thread sees its own record; others' do not matter. */
-	return READ_ONCE(context->nr_places);
+	return &memwait_absent[hash_ptr(pid, MEMWAIT_ABSENT_BITS)];
 }
 
-/* place.c */
-int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
-		       const struct memwait_wait *waits, u32 *index);
-void memwait_place_note(struct memwait_context *context, const struct memwait_group *group);
-void memwait_place_drop(struct memwait_context *context);
-void memwait_places_free(struct memwait_context *context);
+/* memwait_place_find() of the current thread. Only itself adds its record. */
+static __always_inline struct memwait_place *memwait_place_take(void)
+{
+	struct memwait_absent *absent = memwait_absent_of(task_pid(current));
+
+	return likely(RB_EMPTY_ROOT(&absent->places)) ? NULL : memwait_place_find(absent);
+}
 
 /* owner.c */
 int memwait_owner(struct file *file, const struct memwait_owner *owner,

@@ -7,26 +7,29 @@
  * record holds the thread's number in the queue of each word (of the target, if the waiter was
  * moved), and memwait_queue_join() puts it back there. An absent thread has nothing in a queue.
  *
- * A record belongs to a thread and a context. An interrupted wait creates it; the next interruption
- * of the same wait updates it, one of another wait replaces it. What else ends a wait drops it: a
- * notify, the death of an owner, a deadline. An error does not, nor does MEMWAIT_NOT_EQUAL, as a
- * lock word that names its owner changes with each owner.
+ * A thread has one record, whatever the contexts by which it waits: with one for each it could
+ * stand before the same waiters as often. A wait takes the record out of its tree when it begins.
+ * If it is on the same words it joins by it, and puts it back if it is interrupted again; one of
+ * other words that is interrupted puts its own in its stead. What else ends a wait frees it: a
+ * notify, the death of an owner, a deadline. After an error it is put back as it was, and after
+ * MEMWAIT_NOT_EQUAL, as a lock word that names its owner changes with each owner.
  *
- * Records are charged, one for each word. Without memory or over the limit there is none, and the
- * wait begins at the end of the queue. An uninterrupted wait costs one look at the number of
- * records.
+ * The records are in trees by struct pid, to which a record holds a reference: so no later thread
+ * with the same id is taken for its thread. The thread's hash chooses the tree. A wait without a
+ * record looks once, at the root of its tree, and takes a lock only if a thread of the same hash is
+ * away.
+ *
+ * A record is also in a list of the context of its wait, and charged to that one's user, one for
+ * each word. Without memory or over the limit there is none, and the wait begins at the end of the
+ * queue. A dead thread's record stays charged until a sweep: each new record looks at the next two
+ * of its context and frees those of dead threads. The last close frees all of its context.
  *
  * A record keeps no file, mm_struct or queue alive, so its key may come to name another owner. So
  * the inode's number and generation are compared, too, and for private words' sake .self_exec_id.
  *
- * The records are in a tree by struct pid, to which a record holds a reference: so no later thread
- * with the same id is taken for its thread. A living thread alone changes or frees its record. A
- * dead thread's record stays charged until a sweep: each new record looks at the next two in the
- * tree and frees those of dead threads. The last close frees all, when no thread is in a call.
- *
  * Only the kernel sets the numbers: a thread returns to where it stood, and nowhere else.
  *
- * Lock order: the tree's lock is taken with no other held.
+ *	Lock order:	memwait_absent.lock -> memwait_context.lock
  */
 #include <linux/pid.h>
 #include <linux/signal.h>
@@ -60,7 +63,9 @@ struct memwait_stand {
 
 /**
  * struct memwait_place - the place of a thread
- * @node: in &memwait_context.places
+ * @node: in &memwait_absent.places; protected by its lock
+ * @context: of the wait; this and the next are protected by its lock while the record is in a tree
+ * @context_node: in &memwait_context.places
  * @pid: the thread, with a reference
  * @exec_id: the thread's .self_exec_id
  * @nr: length of @stands
@@ -68,11 +73,15 @@ struct memwait_stand {
  */
 struct memwait_place {
 	struct rb_node node;
+	struct memwait_context *context;
+	struct list_head context_node;
 	struct pid *pid;
 	u64 exec_id;
 	u32 nr;
 	struct memwait_stand stands[];
 };
+
+struct memwait_absent memwait_absent[1 << MEMWAIT_ABSENT_BITS];
 
 static struct memwait_place *memwait_place_at(const struct rb_node *node)
 {
@@ -91,39 +100,52 @@ static int memwait_place_cmp(const void *pid, const struct rb_node *node)
 	return pid < (const void *)of_node ? -1 : pid > (const void *)of_node;
 }
 
-/* The record of the first thread above @pid, or NULL. */
-static struct memwait_place *memwait_place_after(const struct memwait_context *context,
-						 const struct pid *pid)
+/* Takes a record out of its tree and its context, which may be freed from then on. */
+static void memwait_place_remove(struct memwait_absent *absent, struct memwait_place *place)
 {
-	struct rb_node *node;
+	struct memwait_context *context = place->context;
 
-	lockdep_assert_held(&context->places_lock);
-	node = memwait_rb_after(pid, &context->places, memwait_place_cmp);
-	return node ? memwait_place_at(node) : NULL;
-}
-
-/* The current thread's record, which may be of a program before this; valid until it changes it. */
-static struct memwait_place *memwait_place_find(struct memwait_context *context)
-{
-	struct rb_node *node;
-
-	spin_lock(&context->places_lock);
-	node = rb_find(task_pid(current), &context->places, memwait_place_cmp);
-	spin_unlock(&context->places_lock);
-	return node ? memwait_place_at(node) : NULL;
-}
-
-static void memwait_place_remove(struct memwait_context *context, struct memwait_place *place)
-{
-	lockdep_assert_held(&context->places_lock);
-	rb_erase(&place->node, &context->places);
-	WRITE_ONCE(context->nr_places, context->nr_places - 1);
-}
-
-/* Frees a record that is in no tree. */
-static void memwait_place_free(struct memwait_context *context, struct memwait_place *place)
-{
+	lockdep_assert_held(&absent->lock);
+	rb_erase(&place->node, &absent->places);
+	spin_lock(&context->lock);
+	list_del(&place->context_node);
+	context->nr_places--;
 	memwait_user_uncharge(context->user, MEMWAIT_PLACES, place->nr);
+	spin_unlock(&context->lock);
+}
+
+/**
+ * memwait_place_find() - take the current thread's record out of its tree
+ * @absent: memwait_absent_of() the thread
+ *
+ * Context: process context.
+ *
+ * Return: the record, which may be of a program before this, for memwait_place_free() or
+ * memwait_place_keep(); or %NULL.
+ */
+struct memwait_place *memwait_place_find(struct memwait_absent *absent)
+{
+	struct memwait_place *place = NULL;
+	struct rb_node *node;
+
+	spin_lock(&absent->lock);
+	node = rb_find(task_pid(current), &absent->places, memwait_place_cmp);
+	if (node) {
+		place = memwait_place_at(node);
+		memwait_place_remove(absent, place);
+	}
+	spin_unlock(&absent->lock);
+	return place;
+}
+
+/**
+ * memwait_place_free() - free a record
+ * @place: in no tree
+ *
+ * Context: process context.
+ */
+void memwait_place_free(struct memwait_place *place)
+{
 	put_pid(place->pid);
 	kfree(place);
 }
@@ -179,123 +201,118 @@ static bool memwait_place_is_of(const struct memwait_place *place,
 }
 
 /**
- * memwait_place_join() - join the queues of the current thread's words, at its place if it has one
- * @context: of its call
- * @group: see memwait_group_join()
- * @waits: see memwait_group_join()
- * @index: see memwait_group_join()
- *
- * Context: process context, may sleep; takes buckets' locks, one at a time.
- *
- * Return: 0, or the error of memwait_queue_join() for the first member that could not join.
- */
-int memwait_place_join(struct memwait_context *context, struct memwait_group *group,
-		       const struct memwait_wait *waits, u32 *index)
-{
-	struct memwait_place *place = memwait_place_find(context);
-	struct memwait_waiter *waiter;
-	int ret;
-	u32 i;
-
-	if (place && !memwait_place_is_of(place, group))
-		place = NULL;
-	for (i = 0; i < group->nr; i++) {
-		waiter = &group->members[i].waiter;
-		waiter->number = place ? place->stands[i].number : 0;
-		ret = memwait_queue_join(waiter, &waits[i]);
-		if (ret) {
-			*index = i;
-			return ret;
-		}
-	}
-	return 0;
-}
-
-/* Looks at the next records, and frees those of dead threads. */
-static void memwait_places_sweep(struct memwait_context *context)
-{
-	struct memwait_place *place;
-	unsigned int nr;
-
-	lockdep_assert_held(&context->places_lock);
-	for (nr = 0; nr < MEMWAIT_PLACE_SWEEP; nr++) {
-		place = memwait_place_after(context, context->next_place);
-		context->next_place = place ? place->pid : NULL;
-		if (!place)
-			break;
-		if (pid_has_task(place->pid, PIDTYPE_PID))
-			continue;
-		memwait_place_remove(context, place);
-		memwait_place_free(context, place);
-	}
-}
-
-/**
- * memwait_place_drop() - drop the current thread's place
- * @context: of its call
+ * memwait_place_return() - let the current thread's waiters join at its place
+ * @place: its record
+ * @group: the words of its wait, in no queue. Numbers are set if it is the wait of @place
  *
  * Context: process context.
  */
-void memwait_place_drop(struct memwait_context *context)
+void memwait_place_return(const struct memwait_place *place, struct memwait_group *group)
 {
-	struct memwait_place *place = memwait_place_find(context);
+	u32 i;
 
-	if (!place)
+	if (!memwait_place_is_of(place, group))
 		return;
-	spin_lock(&context->places_lock);
-	memwait_place_remove(context, place);
-	spin_unlock(&context->places_lock);
-	memwait_place_free(context, place);
-}
-
-/* Adds a record, unless the user is over its limit. */
-static bool memwait_place_add(struct memwait_context *context, struct memwait_place *place)
-{
-	bool charged;
-
-	spin_lock(&context->places_lock);
-	memwait_places_sweep(context);
-	charged = memwait_user_charge(context->user, MEMWAIT_PLACES, place->nr);
-	if (charged) {
-		rb_add(&place->node, &context->places, memwait_place_less);
-		WRITE_ONCE(context->nr_places, context->nr_places + 1);
-	}
-	spin_unlock(&context->places_lock);
-	return charged;
+	for (i = 0; i < group->nr; i++)
+		group->members[i].waiter.number = place->stands[i].number;
 }
 
 /**
  * memwait_place_note() - record where the current thread stood
- * @context: of its call
+ * @place: its record, or %NULL; may be another one afterwards
  * @group: the words of its wait, which was interrupted; no member is queued
  *
  * Context: process context, may sleep.
  */
-void memwait_place_note(struct memwait_context *context, const struct memwait_group *group)
+void memwait_place_note(struct memwait_place **place, const struct memwait_group *group)
 {
-	struct memwait_place *place = memwait_place_find(context);
+	struct memwait_place *new = *place;
 
-	if (place && place->nr != group->nr) {
-		memwait_place_drop(context);
-		place = NULL;
+	if (new && new->nr != group->nr) {
+		memwait_place_free(new);
+		new = NULL;
 	}
-	if (place) {
-		memwait_place_set(place, group);
-		return;
+	if (!new && !memwait_is_killed()) {
+		new = kmalloc(struct_size(new, stands, group->nr), MEMWAIT_GFP);
+		if (new) {
+			new->nr = group->nr;
+			new->pid = get_pid(task_pid(current));
+		}
 	}
+	if (new)
+		memwait_place_set(new, group);
+	*place = new;
+}
 
-	if (memwait_is_killed())
-		return;
-	place = kmalloc(struct_size(place, stands, group->nr), MEMWAIT_GFP);
+/* The next record of a context, and by @absent the tree that it is in; or NULL. */
+static struct memwait_place *memwait_place_next(struct memwait_context *context,
+						struct memwait_absent **absent)
+{
+	struct memwait_place *place;
+
+	spin_lock(&context->lock);
+	place = list_first_entry_or_null(&context->places, struct memwait_place, context_node);
+	*absent = place ? memwait_absent_of(place->pid) : NULL;
+	spin_unlock(&context->lock);
+	return place;
+}
+
+/*
+ * Looks at the next record of a context, and frees it if its thread is dead or the context is
+ * @closed. Returns false if there is none.
+ */
+static bool memwait_place_look(struct memwait_context *context, bool closed)
+{
+	struct memwait_absent *absent, *now;
+	struct memwait_place *place = memwait_place_next(context, &absent);
+	bool gone = false;
+
 	if (!place)
+		return false;
+	spin_lock(&absent->lock);
+	/* Then it stays in the list as long as the tree is locked. */
+	if (memwait_place_next(context, &now) == place && now == absent) {
+		gone = closed || !pid_has_task(place->pid, PIDTYPE_PID);
+		if (gone) {
+			memwait_place_remove(absent, place);
+		} else {
+			spin_lock(&context->lock);
+			list_move_tail(&place->context_node, &context->places);
+			spin_unlock(&context->lock);
+		}
+	}
+	spin_unlock(&absent->lock);
+	if (gone)
+		memwait_place_free(place);
+	return true;
+}
+
+/**
+ * memwait_place_keep() - keep the current thread's record, unless its user is over the limit
+ * @context: of its call
+ * @place: the record, in no tree
+ *
+ * Context: process context.
+ */
+void memwait_place_keep(struct memwait_context *context, struct memwait_place *place)
+{
+	struct memwait_absent *absent = memwait_absent_of(place->pid);
+	unsigned int nr;
+
+	for (nr = 0; nr < MEMWAIT_PLACE_SWEEP && memwait_place_look(context, false); nr++)
+		;
+	if (!memwait_user_charge(context->user, MEMWAIT_PLACES, place->nr)) {
+		memwait_place_free(place);
 		return;
-	place->nr = group->nr;
-	memwait_place_set(place, group);
-	place->pid = get_pid(task_pid(current));
-	if (memwait_place_add(context, place))
-		return;
-	put_pid(place->pid);
-	kfree(place);
+	}
+	place->context = context;
+	spin_lock(&absent->lock);
+	rb_add(&place->node, &absent->places, memwait_place_less);
+	spin_lock(&context->lock);
+	list_add_tail(&place->context_node, &context->places);
+	context->nr_places++;
+	spin_unlock(&context->lock);
+	spin_unlock(&absent->lock);
 }
 
 /**
@@ -306,11 +323,17 @@ void memwait_place_note(struct memwait_context *context, const struct memwait_gr
  */
 void memwait_places_free(struct memwait_context *context)
 {
-	struct memwait_place *place, *next;
-
-	rbtree_postorder_for_each_entry_safe(place, next, &context->places, node) {
-		memwait_place_free(context, place);
+	while (memwait_place_look(context, true))
 		cond_resched();
+}
+
+void __init memwait_place_init(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(memwait_absent); i++) {
+		spin_lock_init(&memwait_absent[i].lock);
+		memwait_absent[i].places = RB_ROOT;
 	}
 }
 

@@ -568,7 +568,7 @@ proctype caller(byte on; byte count)
 
 #ifdef PLACE
 /*
- * A thread with its record: memwait_place_join(), memwait_place_note() and memwait_place_drop(). It
+ * A thread with its record: memwait_place_return(), memwait_place_note() and memwait_place_free(). It
  * may be interrupted and come back. It waits until it is notified and, in PLACE, once more.
  */
 proctype guest(byte self)

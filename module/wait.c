@@ -114,7 +114,7 @@ static int memwait_sleep(struct memwait_group *group, clockid_t clock)
 
 static __always_inline int memwait_thread_join(struct memwait_group *group,
 					       const struct memwait_wait *waits, bool single,
-					       u32 *index, struct memwait_context *context)
+					       u32 *index, const struct memwait_place *place)
 {
 	u32 i;
 
@@ -128,8 +128,8 @@ static __always_inline int memwait_thread_join(struct memwait_group *group,
 		group->members[i].waiter.bucket = NULL;
 		group->members[i].waiter.number = 0;
 	}
-	if (unlikely(memwait_has_places(context)))
-		return memwait_place_join(context, group, waits, index);
+	if (unlikely(place))
+		memwait_place_return(place, group);
 	if (single)
 		return memwait_queue_join(&group->members->waiter, waits);
 	return memwait_group_join(group, waits, index);
@@ -151,14 +151,14 @@ static __always_inline void memwait_thread_leave(struct memwait_group *group, bo
 static __always_inline int memwait_thread_try(struct memwait_group *group,
 					      const struct memwait_wait *waits, bool single,
 					      u32 __user *user_index, u32 *index,
-					      struct memwait_context *context)
+					      struct memwait_place **place)
 {
 	int ret;
 
 	group->begun = 0;
 	if (trace_memwait_wait_begin_enabled() || trace_memwait_wait_end_enabled())
 		memwait_wait_begins(group);
-	ret = memwait_thread_join(group, waits, single, index, context);
+	ret = memwait_thread_join(group, waits, single, index, *place);
 	if (!ret)
 		ret = memwait_sleep(group, memwait_clock(group->flags));
 	else if (!memwait_thread_end(group))
@@ -177,7 +177,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		if (ret)
 			memwait_pass_on(&group->claimed->waiter.word.key, 1);
 	} else if (ret == -ERESTARTSYS) {
-		memwait_place_note(context, group);
+		memwait_place_note(place, group);
 	}
 	if (trace_memwait_wait_end_enabled())
 		memwait_wait_ends(group, single ? 0 : *index, ret);
@@ -196,6 +196,7 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	struct memwait_word *words = &group->members->waiter.word;
 	const size_t stride = sizeof(*group->members);
 	const u32 nr = single ? 1 : group->nr;
+	struct memwait_place *place = memwait_place_take();
 	u32 index = 0;
 	int ret;
 
@@ -204,19 +205,21 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	for (;;) {
 		ret = memwait_begin_check(waits, nr, group->expires, flags, &index);
 		if (!ret)
-			ret = memwait_thread_try(group, waits, single, user_index, &index, context);
+			ret = memwait_thread_try(group, waits, single, user_index, &index, &place);
+		memwait_begin_put(words, stride, nr);
 		if (ret != -EAGAIN)
 			break;
-		memwait_begin_put(words, stride, nr);
-		if (memwait_begin_again())
-			return -ERESTARTSYS;
-		ret = memwait_begin_get(words, stride, waits, nr);
+		ret = memwait_begin_again() ? -ERESTARTSYS :
+					      memwait_begin_get(words, stride, waits, nr);
 		if (ret)
-			return ret;
+			break;
 	}
-	if (unlikely(memwait_has_places(context)) && ret >= 0 && ret != MEMWAIT_NOT_EQUAL)
-		memwait_place_drop(context);
-	memwait_begin_put(words, stride, nr);
+	if (unlikely(place)) {
+		if (ret < 0 || ret == MEMWAIT_NOT_EQUAL)
+			memwait_place_keep(context, place);
+		else
+			memwait_place_free(place);
+	}
 	if (ret == MEMWAIT_NOT_EQUAL && user_index && put_user(index, user_index))
 		ret = -EFAULT;
 	return ret;

@@ -331,6 +331,78 @@ MEMWAIT_TEST(R12_one_that_has_returned_is_moved_in_its_turn)
 	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
 }
 
+#define TRACING	"/sys/kernel/tracing"
+#define PROBE	"memwait_place_test/looks"
+#define WAITS	100
+#define OTHERS	4
+
+static bool write_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_APPEND);
+	bool written = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	close(fd);
+	return written;
+}
+
+/* How often the module has looked for a record with a lock held. */
+static long count_looks(void)
+{
+	FILE *f = fopen(TRACING "/kprobe_profile", "r");
+	char name[80];
+	long hits, looks = -1;
+
+	while (f && fscanf(f, "%79s %ld %*d", name, &hits) == 2) {
+		if (!strcmp(name, "looks"))
+			looks = hits;
+	}
+	if (f)
+		fclose(f);
+	return looks;
+}
+
+static int wait_often(void *arg)
+{
+	struct thread *t = arg;
+	int i;
+
+	for (i = 0; i < WAITS; i++) {
+		if (mw_wait(t->fd, &t->words[4], 0, 1, U32) != MEMWAIT_TIMED_OUT)
+			return -1;
+	}
+	return 0;
+}
+
+/* A thread that stays away costs the others nothing: a few may share a tree with it by chance. */
+MEMWAIT_TEST(R31_who_is_away_costs_others_no_lock)
+{
+	uint64_t *words = (uint64_t *)self->shared;
+	struct thread t = one(self->fd, words, CALLS_AGAIN);
+	struct runner others[OTHERS];
+	int i;
+
+	if (access(TRACING "/kprobe_events", W_OK))
+		SKIP(return, "no kprobes");
+	ASSERT_TRUE(write_text(TRACING "/kprobe_events", "p:" PROBE " memwait:memwait_place_find"));
+	EXPECT_TRUE(write_text(TRACING "/events/" PROBE "/enable", "1"));
+	handle(SIGUSR1, 0);
+	thread_start(&t);
+	send_away(&t);
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "places"));
+	for (i = 0; i < OTHERS; i++)
+		runner_start(&others[i], wait_often, &t);
+	for (i = 0; i < OTHERS; i++)
+		EXPECT_EQ(0, runner_join(&others[i]));
+	EXPECT_GE(WAITS, count_looks());
+	call_back(&t);
+	await_waiters(self->fd, &words[2], U32, 1);
+	EXPECT_LE(1, count_looks());
+	EXPECT_EQ(1, mw_notify(self->fd, &words[2], 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, thread_join(&t));
+	EXPECT_TRUE(write_text(TRACING "/events/" PROBE "/enable", "0"));
+	EXPECT_TRUE(write_text(TRACING "/kprobe_events", "-:" PROBE));
+}
+
 #define MANY	40
 
 /* They come back in the opposite order, with others behind them. */

@@ -240,4 +240,181 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
 	}
 }
 
+#define CONTEXTS	4
+#define TURNS		8
+
+/* A thread that waits on a word by one context after the other, each time when it may. */
+struct turns {
+	pthread_t thread;
+	pid_t tid;
+	int fds[TURNS];
+	struct memwait_wait waits[TURNS];
+	int nr, go, done, results[TURNS];
+};
+
+static void *wait_by_turns(void *arg)
+{
+	struct turns *t = arg;
+	int i;
+
+	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
+	for (i = 0; i < t->nr; i++) {
+		spin_until(__atomic_load_n(&t->go, __ATOMIC_ACQUIRE) > i);
+		t->results[i] = xioctl(t->fds[i], MEMWAIT_IOC_WAIT, &t->waits[i]);
+		__atomic_store_n(&t->done, i + 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* Its next turn begins, behind or before @others of the word. */
+static void turn_begin(struct turns *t, int fd, uint32_t *word, int others)
+{
+	__atomic_store_n(&t->go, t->go + 1, __ATOMIC_RELEASE);
+	await_waiters(fd, word, U32, others + 1);
+}
+
+static int turn_end(struct turns *t)
+{
+	spin_until(__atomic_load_n(&t->done, __ATOMIC_ACQUIRE) == t->go);
+	return t->results[t->go - 1];
+}
+
+static int turn_interrupted(struct turns *t, int fd, uint32_t *word)
+{
+	turn_begin(t, fd, word, 0);
+	interrupt_thread(t->thread, t->tid);
+	return turn_end(t);
+}
+
+static int count_places(const int *fds)
+{
+	int i, sum = 0;
+
+	for (i = 0; i < CONTEXTS; i++)
+		sum += mw_fdinfo(fds[i], "places");
+	return sum;
+}
+
+/* With one for each context it could overtake the same waiters as often. */
+MEMWAIT_TEST(R12_a_thread_has_one_place_in_all_contexts)
+{
+	struct turns t = { .nr = TURNS };
+	uint32_t *word = self->shared;
+	int fds[CONTEXTS], i;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < CONTEXTS; i++)
+		fds[i] = memwait_open(0);
+	for (i = 0; i < TURNS; i++) {
+		t.fds[i] = fds[i % CONTEXTS];
+		t.waits[i] = member(word, 0, U32);
+		t.waits[i].deadline = FOREVER;
+	}
+	ASSERT_EQ(0, pthread_create(&t.thread, NULL, wait_by_turns, &t));
+	for (i = 0; i < CONTEXTS; i++) {
+		EXPECT_EQ(-EINTR, turn_interrupted(&t, self->fd, word));
+		EXPECT_EQ(1, mw_fdinfo(fds[i], "places"));
+		EXPECT_EQ(1, count_places(fds));
+	}
+	/* It comes back by another one than the last, to its place. */
+	ARM(word, 1);
+	turn_begin(&t, self->fd, word, 1);
+	EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
+	EXPECT_FALSE(mw_readable(self->fd));
+	EXPECT_EQ(0, count_places(fds));
+	/* That was its only one. */
+	for (i = CONTEXTS + 1; i < TURNS; i++) {
+		turn_begin(&t, self->fd, word, 1);
+		EXPECT_LAST(word);
+		EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
+		ARM(word, i);
+	}
+	pthread_join(t.thread, NULL);
+	for (i = 0; i < CONTEXTS; i++)
+		close(fds[i]);
+}
+
+/* By whatever context: a wait on another word, and the close of the one by which it last waited. */
+MEMWAIT_TEST(R12_a_place_is_lost_in_all_contexts)
+{
+	struct turns t = { .nr = 5 };
+	uint32_t *word = self->shared;
+	int i, first = memwait_open(0);
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < t.nr; i++) {
+		t.fds[i] = i % 3 ? self->fd : first;
+		t.waits[i] = member(word, 0, U32);
+		t.waits[i].deadline = FOREVER;
+	}
+	t.waits[1] = member(word + 1, 0, U32);
+	t.waits[1].deadline = 1;
+	ASSERT_EQ(0, pthread_create(&t.thread, NULL, wait_by_turns, &t));
+
+	EXPECT_EQ(-EINTR, turn_interrupted(&t, self->fd, word));
+	turn_begin(&t, self->fd, word, -1);
+	EXPECT_EQ(MEMWAIT_TIMED_OUT, turn_end(&t));
+	EXPECT_EQ(0, mw_fdinfo(first, "places"));
+	ARM(word, 1);
+	turn_begin(&t, self->fd, word, 1);
+	EXPECT_LAST(word);
+	EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
+
+	EXPECT_EQ(-EINTR, turn_interrupted(&t, self->fd, word));
+	EXPECT_EQ(1, mw_fdinfo(first, "places"));
+	close(first);
+	ARM(word, 1);
+	turn_begin(&t, self->fd, word, 1);
+	EXPECT_LAST(word);
+	EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
+	pthread_join(t.thread, NULL);
+}
+
+#define CLOSES	300
+
+/* A thread that leaves a place in one context, and at once waits by another. */
+struct leaver {
+	pthread_t thread;
+	pid_t tid;
+	int fd, other;
+	uint32_t *word;
+	int go, away, wrong;
+};
+
+static void *leave_places(void *arg)
+{
+	struct leaver *l = arg;
+	int i;
+
+	__atomic_store_n(&l->tid, gettid(), __ATOMIC_RELEASE);
+	for (i = 1; i <= CLOSES; i++) {
+		spin_until(__atomic_load_n(&l->go, __ATOMIC_ACQUIRE) == i);
+		l->wrong += mw_wait(l->other, l->word, 0, FOREVER, U32) != -EINTR;
+		__atomic_store_n(&l->away, i, __ATOMIC_RELEASE);
+		l->wrong += mw_wait(l->fd, l->word, 0, 1, U32) != MEMWAIT_TIMED_OUT;
+	}
+	return NULL;
+}
+
+MEMWAIT_TEST(R31_contexts_are_closed_while_places_in_them_are_given_up)
+{
+	struct leaver l = { .fd = self->fd, .word = self->shared };
+	int i;
+
+	handle(SIGUSR1, 0);
+	ASSERT_EQ(0, pthread_create(&l.thread, NULL, leave_places, &l));
+	for (i = 1; i <= CLOSES; i++) {
+		l.other = memwait_open(0);
+		__atomic_store_n(&l.go, i, __ATOMIC_RELEASE);
+		await_waiters(self->fd, l.word, U32, 1);
+		pthread_kill(l.thread, SIGUSR1);
+		spin_until(__atomic_load_n(&l.away, __ATOMIC_ACQUIRE) == i);
+		close(l.other);
+	}
+	pthread_join(l.thread, NULL);
+	EXPECT_EQ(0, l.wrong);
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "places"));
+}
+
 TEST_HARNESS_MAIN
