@@ -39,9 +39,6 @@
 /* Completions per lock section. */
 #define MEMWAIT_CHUNK	16
 
-/* As many completions as 32-bit kernels can count the bytes of. */
-#define MEMWAIT_MOST_ROOM	(INT_MAX / (u32)sizeof(struct memwait_completion))
-
 /* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
 #define MEMWAIT_LOOK	1024
 
@@ -418,18 +415,14 @@ static bool memwait_read_trylock(struct memwait_context *context)
 	return mutex_trylock(&context->read_lock);
 }
 
-/*
- * With @array, which is @to as well, the id behind the last completion becomes 0. Returns bytes
- * read, possibly 0, or a negative errno.
- */
+/* Returns bytes read, possibly 0, or a negative errno. */
 static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter *to,
-				bool nonblocking, struct memwait_completion __user *array,
-				struct llist_head *unused)
+				bool nonblocking, struct llist_head *unused)
 {
 	const size_t size = sizeof(struct memwait_completion);
 	unsigned int nr = 0;
 	LIST_HEAD(taken);
-	bool persistent = false, dying, fault;
+	bool persistent = false, dying;
 	int ret;
 
 	/* The lock holder may be in a page fault for any length of time. */
@@ -447,18 +440,15 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 		cond_resched();
 		/* Fewer were there. */
 	} while (ret == MEMWAIT_CHUNK && iov_iter_count(to) >= size && !signal_pending(current));
-	fault = nr && array && iov_iter_count(to) >= size && put_user(0, &array[nr].id);
 	/* After the last fault, for everything read. */
 	dying = nr && memwait_is_dying();
-	if (unlikely(dying || fault))
+	if (unlikely(dying))
 		memwait_unread(context, &taken, nr);
 	else if (persistent)
 		memwait_read_settle(context, &taken);
 	memwait_read_unlock(context);
 	if (dying)
 		return -ERESTARTSYS;
-	if (fault)
-		return -EFAULT;
 	if (!nr)
 		return ret;
 	memwait_read_free(context, &taken, unused);
@@ -472,7 +462,7 @@ static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to
 	ssize_t ret;
 
 	for (;;) {
-		ret = memwait_read_now(context, to, nonblocking, NULL, unused);
+		ret = memwait_read_now(context, to, nonblocking, unused);
 		if (ret)
 			return ret;
 		if (nonblocking)
@@ -510,39 +500,6 @@ ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	ret = memwait_read(context, to, nonblocking, &unused);
 	memwait_context_unuse(context);
 	memwait_pins_put(context, &unused);
-	return ret;
-}
-
-/**
- * memwait_wait_async_read() - MEMWAIT_IOC_WAIT_ASYNC, and _READ
- * @context: the caller's, after memwait_context_use()
- * @arg: from user space, unchecked
- * @unused: gets the pins without other users, for memwait_pins_put() after the use
- *
- * Context: process context, may sleep, never waits for a word.
- *
- * Return: as memwait_wait_async().
- */
-int memwait_wait_async_read(struct memwait_context *context,
-			    const struct memwait_wait_async_read *arg, struct llist_head *unused)
-{
-	struct memwait_completion __user *array = u64_to_user_ptr(arg->completions);
-	struct iov_iter to;
-	int ret;
-
-	if (arg->reserved)
-		return -EINVAL;
-	if (!arg->room)
-		return memwait_wait_async(context, &arg->batch);
-	/* Before anything is done. What cannot be written later is left, as by read(2). */
-	if (!memwait_is_address(arg->completions) || put_user(0, &array->id))
-		return -EFAULT;
-	ret = memwait_wait_async(context, &arg->batch);
-	if (ret < 0 || ret != arg->batch.count)
-		return ret;
-	iov_iter_ubuf(&to, ITER_DEST, array, min(arg->room, MEMWAIT_MOST_ROOM) * sizeof(*array));
-	if (memwait_read_now(context, &to, true, array, unused) == -EFAULT)
-		put_user(0, &array->id);	/* part of a completion may be there */
 	return ret;
 }
 

@@ -473,8 +473,6 @@ int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);
 int memwait_release(struct inode *inode, struct file *file);
-int memwait_wait_async_read(struct memwait_context *context,
-			    const struct memwait_wait_async_read *arg, struct llist_head *unused);
 ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to);
 __poll_t memwait_poll(struct file *file, poll_table *table);
 void memwait_show_fdinfo(struct seq_file *seq, struct file *file);

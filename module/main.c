@@ -17,7 +17,6 @@ static_assert(sizeof(struct memwait_notify) == 16);
 static_assert(sizeof(struct memwait_wait_any) == 32);
 static_assert(sizeof(struct memwait_async) == 56);
 static_assert(sizeof(struct memwait_wait_async) == 16);
-static_assert(sizeof(struct memwait_wait_async_read) == 32);
 static_assert(sizeof(struct memwait_completion) == 32);
 static_assert(sizeof(struct memwait_cancel) == 16);
 static_assert(sizeof(struct memwait_requeue) == 48);
@@ -39,30 +38,18 @@ module_param_named(max_user_owners, memwait_limits[MEMWAIT_OWNERS], ulong, 0644)
 MODULE_PARM_DESC(max_user_owners,
 		 "Most threads and contexts of a user with an id (default: one for 64 KiB)");
 
-/* @least: the size of the first version. */
-static __always_inline int memwait_copy_some(void *to, size_t known, size_t least,
-					     const void __user *from, size_t size)
-{
-	if (likely(size == known))
-		return copy_from_user(to, from, known) ? -EFAULT : 0;
-	if (size < least)
-		return -EINVAL;
-	if (size > least)
-		return copy_struct_from_user(to, known, from, size);
-	memset(to + least, 0, known - least);
-	return copy_from_user(to, from, least) ? -EFAULT : 0;
-}
-
 static __always_inline int memwait_copy_arg(void *to, size_t known, const void __user *from,
 					    size_t size)
 {
-	return memwait_copy_some(to, known, known, from, size);
+	if (likely(size == known))
+		return copy_from_user(to, from, known) ? -EFAULT : 0;
+	return size < known ? -EINVAL : copy_struct_from_user(to, known, from, size);
 }
 
 union memwait_argument {
 	struct memwait_wait wait;
 	struct memwait_notify notify;
-	struct memwait_wait_async_read wait_async;
+	struct memwait_wait_async wait_async;
 	struct memwait_cancel cancel;
 	struct memwait_wait_any wait_any;
 	struct memwait_requeue requeue;
@@ -111,14 +98,12 @@ static long memwait_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		ret = memwait_copy_arg(&u.notify, sizeof(u.notify), arg, size);
 		return ret ?: memwait_waiters(&u.notify);
 	case MEMWAIT_IOC(MEMWAIT_IOC_WAIT_ASYNC):
-		ret = memwait_copy_some(&u.wait_async, sizeof(u.wait_async),
-					sizeof(u.wait_async.batch), arg, size) ?:
+		ret = memwait_copy_arg(&u.wait_async, sizeof(u.wait_async), arg, size) ?:
 		      memwait_context_use(context);
 		if (ret)
 			return ret;
-		ret = memwait_wait_async_read(context, &u.wait_async, &unused);
+		ret = memwait_wait_async(context, &u.wait_async);
 		memwait_context_unuse(context);
-		memwait_pins_put(context, &unused);
 		return ret;
 	case MEMWAIT_IOC(MEMWAIT_IOC_CANCEL):
 		ret = memwait_copy_arg(&u.cancel, sizeof(u.cancel), arg, size) ?:

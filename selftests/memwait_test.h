@@ -237,23 +237,6 @@ static inline int mw_batch(int fd, struct memwait_async *entries, uint32_t count
 	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC, &arg);
 }
 
-/* And then reads completions, as many as there is room for and have come. */
-static inline int mw_batch_read(int fd, struct memwait_async *entries, uint32_t count,
-				struct memwait_completion *done, uint32_t room)
-{
-	struct memwait_wait_async_read arg = {
-		.batch = {
-			.waits = (uintptr_t)entries,
-			.count = count,
-			.entry_size = sizeof(entries[0]),
-		},
-		.completions = (uintptr_t)done,
-		.room = room,
-	};
-
-	return xioctl(fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &arg);
-}
-
 /*
  * Arms one async wait. Returns the entry's result (an outcome or a negative errno), and in *id,
  * which may be NULL, the id of a pending wait.

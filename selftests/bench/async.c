@@ -8,8 +8,7 @@
  * needs, and returns when the waits are completed. A single wait is woken by futex(2), as that was
  * found to be two or three per cent cheaper than a second submission; then a third call asks for
  * the completion. A ring whose completions are made as its thread leaves the kernel, whatever it
- * called, does without the third: it is the other kind of ring. WAIT_ASYNC_READ does, too: the call
- * that arms the next batch reads the completions of the last one.
+ * called, does without the third: it is the other kind of ring.
  */
 #include "futex_calls.h"
 #include "io_uring.h"
@@ -26,7 +25,6 @@ struct waits {
 	uint32_t *words;
 	bool *armed;		/* its completion has not been seen */
 	uint64_t *ids;		/* for memwait */
-	int unread;		/* notified, and left to the next arming */
 	int fd;
 	struct ring ring;
 	double memory;		/* of the kernel, before */
@@ -153,44 +151,6 @@ static bool memwait_end(struct waits *waits, long from, int n)
 	return memwait_notify(waits, from, n) && memwait_reap(waits, n);
 }
 
-/* Arms this batch, and reads the completions of the last one. */
-static bool arm_and_read(struct waits *waits, long from, int n)
-{
-	static struct memwait_async entries[BATCH];
-	static struct memwait_completion done[BATCH + 1];
-	struct memwait_wait_async_read arg = { .batch.entry_size = sizeof(entries[0]) };
-	int i, got = 0, armed;
-
-	memwait_fill(waits, entries, from, n);
-	for (i = 0; i < n; i += armed) {
-		arg.batch.waits = (uintptr_t)&entries[i];
-		arg.batch.count = n - i;
-		arg.completions = (uintptr_t)&done[got];
-		arg.room = BATCH + 1 - got;
-		armed = xioctl(waits->fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &arg);
-		if (armed <= 0)
-			return false;
-		while (done[got].id)
-			got++;
-	}
-	if (got != waits->unread || !have_ended(waits, done, got))
-		return false;
-	waits->unread = 0;
-	return memwait_note(waits, entries, from, n);
-}
-
-static bool end_unread(struct waits *waits, long from, int n)
-{
-	waits->unread = n;
-	return memwait_notify(waits, from, n);
-}
-
-static void close_unread(struct waits *waits)
-{
-	memwait_reap(waits, waits->unread);
-	close(waits->fd);
-}
-
 static bool memwait_again(struct waits *waits, long i)
 {
 	return !mw_cancel(waits->fd, waits->ids[i]) && has_ended(waits, i) &&
@@ -203,13 +163,6 @@ static const struct side memwait_side = {
 	.arm = memwait_arm,
 	.end = memwait_end,
 	.again = memwait_again,
-};
-
-static const struct side read_side = {
-	.open = memwait_open_side,
-	.close = close_unread,
-	.arm = arm_and_read,
-	.end = end_unread,
 };
 
 /* A batch fits, with the deadlines of its waits. */
@@ -355,7 +308,7 @@ static double open_waits(struct waits *waits, const struct side *side, long nr, 
 	waits->memory = kernel_memory();
 	if (!side->open(waits)) {
 		free_waits(waits);
-		return side == &memwait_side || side == &read_side ? BENCH_FAILED : BENCH_ABSENT;
+		return side == &memwait_side ? BENCH_FAILED : BENCH_ABSENT;
 	}
 	return 0;
 }
@@ -512,7 +465,6 @@ static double run_churn_any(const struct contender *contender, long times)
 		{ "io_uring", run_batches, batch, word_flags, &ring_side },		\
 		{ "io_uring coop", run_batches, batch, word_flags, &cooperative_side },	\
 		{ "memwait", run_batches, batch, word_flags, &memwait_side },		\
-		{ "WAIT_ASYNC_READ", run_batches, batch, word_flags, &read_side },		\
 	}
 
 FIXTURE_VARIANT_ADD(bench, async_1_private) { BATCHES(1, MEMWAIT_PRIVATE) };

@@ -431,47 +431,6 @@ static void do_read(struct thread *t)
 		check_completion(t, (void *)(uintptr_t)(at + done));
 }
 
-/* Some waits, and then a read. */
-static void do_wait_async_read(struct thread *t)
-{
-	static const uint8_t nothing[RECORDS * sizeof(struct memwait_completion)];
-	const struct call *c = t->call;
-	struct memwait_async entry = {
-		.wait = wait_arg(c->arg + 5),
-		.user_data = USER_DATA,
-	}, before;
-	struct memwait_wait_async_read arg = {
-		.batch = { .count = c->arg[3] % 4 > 0, .entry_size = sizeof(entry) },
-		.room = c->arg[4] % (RECORDS + 1),
-	};
-	const struct memwait_completion *done;
-	const struct memwait_async *is;
-	uint32_t i;
-
-	entry.wait.flags &= ~MEMWAIT_GROUP;
-	arg.batch.waits = place(t, NORMAL, &entry, sizeof(entry), GROUP_AT);
-	arg.completions = place(t, c->arg[9], nothing, arg.room * sizeof(*done), ARRAY_AT);
-	issue(t, MEMWAIT_IOC_WAIT_ASYNC_READ, &arg, sizeof(arg), sizeof(arg) - sizeof(uint32_t));
-	if (arg.batch.count) {
-		is = (const void *)(uintptr_t)arg.batch.waits;
-		memcpy(&before, t->copy + (arg.batch.waits - (uintptr_t)t->area), sizeof(before));
-		if (memcmp(is, &before, sizeof(before)))
-			check_entry(t, is, &before, t->ret < 0);
-	}
-	/* A shorter struct ends before the room. */
-	if (size_of(c->arg[1], sizeof(arg)) < sizeof(arg))
-		return;
-	if (t->ret < (long)arg.batch.count) {
-		if (arg.room)
-			may_change(t, arg.completions + 8, sizeof(uint64_t));
-		return;
-	}
-	done = (const void *)(uintptr_t)arg.completions;
-	may_change(t, arg.completions, arg.room * sizeof(*done));
-	for (i = 0; i < arg.room && in_area(t, (uintptr_t)(&done[i] + 1) - 1) && done[i].id; i++)
-		check_completion(t, &done[i]);
-}
-
 static void do_poll(struct thread *t)
 {
 	static const short events[] = { POLLIN, POLLIN | POLLRDNORM, POLLOUT, 0, -1 };
@@ -686,9 +645,6 @@ static const struct kind kinds[] = {
 	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM, EPERM },
 	  { CONTEXT, SIZE, PLACE, NR,
 	    WORD, VALUE, DEADLINE, FLAGS, WORD, VALUE, DEADLINE, FLAGS } },
-	{ "wait_async_read", do_wait_async_read, 12, 1,
-	  { EFAULT, EINVAL, E2BIG, EOPNOTSUPP, ENOSPC, ENOMEM, EPERM },
-	  { CONTEXT, SIZE, PLACE, NR, NUMBER, WORD, VALUE, DEADLINE, FLAGS, PLACE } },
 	{ "cancel", do_cancel, 10, 0, { EFAULT, EINVAL, E2BIG, ENOENT, EPERM },
 	  { CONTEXT, SIZE, PLACE, ID } },
 	{ "wait_any", do_wait_any, 8, MEMWAIT_TIMED_OUT,

@@ -42,11 +42,6 @@ PLACE(memwait_wait_async, waits, 0);
 PLACE(memwait_wait_async, count, 8);
 PLACE(memwait_wait_async, entry_size, 12);
 
-SIZE(memwait_wait_async_read, 32);
-PLACE(memwait_wait_async_read, batch, 0);
-PLACE(memwait_wait_async_read, completions, 16);
-PLACE(memwait_wait_async_read, room, 24);
-PLACE(memwait_wait_async_read, reserved, 28);
 
 SIZE(memwait_completion, 32);
 PLACE(memwait_completion, user_data, 0);
@@ -144,7 +139,6 @@ SAME(MEMWAIT_IOC_INFO, 0x8040d800);
 SAME(MEMWAIT_IOC_WAIT, 0x4020d801);
 SAME(MEMWAIT_IOC_NOTIFY, 0x4010d802);
 SAME(MEMWAIT_IOC_WAIT_ASYNC, 0x4010d803);
-SAME(MEMWAIT_IOC_WAIT_ASYNC_READ, 0x4020d803);
 SAME(MEMWAIT_IOC_CANCEL, 0x4010d804);
 SAME(MEMWAIT_IOC_WAIT_ANY, 0xc020d805);
 SAME(MEMWAIT_IOC_REQUEUE, 0xc030d806);
@@ -165,8 +159,7 @@ static const struct {
 	STRUCT(MEMWAIT_IOC_INFO, memwait_info, INFO_LEAST),
 	STRUCT(MEMWAIT_IOC_WAIT, memwait_wait, sizeof(struct memwait_wait)),
 	STRUCT(MEMWAIT_IOC_NOTIFY, memwait_notify, sizeof(struct memwait_notify)),
-	STRUCT(MEMWAIT_IOC_WAIT_ASYNC_READ, memwait_wait_async_read,
-	       sizeof(struct memwait_wait_async)),
+	STRUCT(MEMWAIT_IOC_WAIT_ASYNC, memwait_wait_async, sizeof(struct memwait_wait_async)),
 	STRUCT(MEMWAIT_IOC_CANCEL, memwait_cancel, sizeof(struct memwait_cancel)),
 	STRUCT(MEMWAIT_IOC_WAIT_ANY, memwait_wait_any, sizeof(struct memwait_wait_any)),
 	STRUCT(MEMWAIT_IOC_REQUEUE, memwait_requeue, sizeof(struct memwait_requeue)),
@@ -306,24 +299,6 @@ MEMWAIT_TEST(info_into_read_only_memory_is_efault)
 {
 	EXPECT_EQ(0, mprotect(self->word, self->page, PROT_READ));
 	EXPECT_EQ(-EFAULT, xioctl(self->fd, MEMWAIT_IOC_INFO, self->word));
-}
-
-MEMWAIT_TEST(reserved_bits_of_wait_async_read_are_einval)
-{
-	struct memwait_async entry = {
-		.wait = { .addr = (uintptr_t)self->word, .deadline = -1, .flags = U32 },
-	};
-	struct memwait_wait_async_read turn = {
-		.batch = { .waits = (uintptr_t)&entry, .count = 1, .entry_size = sizeof(entry) },
-	};
-	int bit;
-
-	for (bit = 0; bit < 32; bit++) {
-		turn.reserved = 1U << bit;
-		EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &turn));
-		EXPECT_EQ(0, entry.result);
-	}
-	EXPECT_EQ(0, mw_waiters(self->fd, self->word, U32));
 }
 
 /* An element as a later version may have it. */

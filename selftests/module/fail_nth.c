@@ -449,40 +449,6 @@ FAIL_TEST(R21_read_loses_nothing)
 	EXPECT_LT(2, n);
 }
 
-/* What is armed is armed whatever becomes of the read, and what is not told is there still. */
-FAIL_TEST(R21_wait_async_with_a_read_loses_nothing)
-{
-	struct memwait_completion done[2];
-	struct memwait_async entry;
-	int n, ret, errors = 0;
-	bool failed;
-
-	EACH_FAILURE(n, failed) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, n,
-						    NULL));
-		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-		entry = (struct memwait_async) {
-			.wait = {
-				.addr = (uintptr_t)(self->word + 1),
-				.deadline = FOREVER,
-				.flags = U32,
-			},
-		};
-		memset(done, 0, sizeof(done));
-		ret = WITH_FAILURE(n, failed, mw_batch_read(self->fd, &entry, 1, done, 2));
-		EXPECT_TRUE(ret == 1 || NO_ROOM(ret))
-			TH_LOG("failure %d: %d", n, ret);
-		EXPECT_EQ(ret == 1, mw_waiters(self->fd, self->word + 1, U32));
-		if (ret == 1)
-			EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
-		errors += !done[0].id;
-		if (!done[0].id)
-			EXPECT_EQ(1, mw_read(self->fd, done, 1));
-		EXPECT_EQ(n, done[0].user_data);
-	}
-	EXPECT_LT(2, errors);
-}
-
 /*
  * R26: the module itself. Of all that loading one allocates, only what these functions ask for
  * fails; others that it calls, such as kmem_cache_create(), print a trace when they do. The module

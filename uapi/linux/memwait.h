@@ -203,25 +203,6 @@ struct memwait_wait_async {
 };
 
 /**
- * struct memwait_wait_async_read - a batch of async waits, and then a read
- * @batch: the waits; with count 0 none, but entry_size must be valid
- * @completions: address of an array of struct memwait_completion. When all of @batch has been
- *	processed, it is filled as by a read(2) that does not block. If there is room left, the id
- *	behind the last completion becomes 0
- * @room: length of @completions; 0: no read
- * @reserved: 0
- *
- * For MEMWAIT_IOC_WAIT_ASYNC_READ, which is MEMWAIT_IOC_WAIT_ASYNC with a longer struct, and
- * returns the same. A call that fails, or ends early, reads nothing.
- */
-struct memwait_wait_async_read {
-	struct memwait_wait_async batch;
-	__u64 completions;
-	__u32 room;
-	__u32 reserved;
-};
-
-/**
  * struct memwait_completion - an ended or notified async wait, returned by read(2)
  * @user_data: from struct memwait_async
  * @id: from MEMWAIT_IOC_WAIT_ASYNC
@@ -380,8 +361,6 @@ struct memwait_change {
 #define MEMWAIT_IOC_WAIT	_IOW(MEMWAIT_IOC_MAGIC, 0x01, struct memwait_wait)
 #define MEMWAIT_IOC_NOTIFY	_IOW(MEMWAIT_IOC_MAGIC, 0x02, struct memwait_notify)
 #define MEMWAIT_IOC_WAIT_ASYNC	_IOW(MEMWAIT_IOC_MAGIC, 0x03, struct memwait_wait_async)
-#define MEMWAIT_IOC_WAIT_ASYNC_READ \
-	_IOW(MEMWAIT_IOC_MAGIC, 0x03, struct memwait_wait_async_read)
 #define MEMWAIT_IOC_CANCEL	_IOW(MEMWAIT_IOC_MAGIC, 0x04, struct memwait_cancel)
 #define MEMWAIT_IOC_WAIT_ANY	_IOWR(MEMWAIT_IOC_MAGIC, 0x05, struct memwait_wait_any)
 #define MEMWAIT_IOC_REQUEUE	_IOWR(MEMWAIT_IOC_MAGIC, 0x06, struct memwait_requeue)

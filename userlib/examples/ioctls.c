@@ -88,30 +88,6 @@ int begin_wait(int fd, _Atomic uint32_t *word, uint64_t user_data, uint64_t *id)
 	return entry.result;	/* MEMWAIT_PENDING: a completion will come */
 }
 
-/* memwait.rst: MEMWAIT_IOC_WAIT_ASYNC_READ */
-int begin_and_read(int fd, struct memwait_async *entries, uint32_t count,
-		   void (*handle)(const struct memwait_completion *))
-{
-	struct memwait_completion done[16];
-	struct memwait_wait_async_read turn = {
-		.batch = {
-			.waits = (uintptr_t)entries,
-			.count = count,
-			.entry_size = sizeof(entries[0]),
-		},
-		.completions = (uintptr_t)done,
-		.room = 16,
-	};
-	int begun, i;
-
-	begun = ioctl(fd, MEMWAIT_IOC_WAIT_ASYNC_READ, &turn);
-	if (begun < 0)
-		return -errno;
-	for (i = 0; i < 16 && done[i].id; i++)
-		handle(&done[i]);
-	return begun;
-}
-
 /* memwait.rst: MEMWAIT_GROUP */
 int begin_wait_for_either(int fd, _Atomic uint32_t *first, _Atomic uint32_t *second,
 			  uint64_t user_data)
