@@ -25,9 +25,11 @@
  * reads as long as there may be one.
  *
  * Close cancels all that is pending: first what is queued, so that nothing that is passed on comes
- * back to this loop, and then what is ready, to which the former has added. It refuses while a
- * thread is within a call: it could wait for that thread, but not for a thread that is about to
- * call, and not for its own callback.
+ * back to this loop, and then what is ready, to which the former has added. At last it ends the
+ * kick: with a copy of the descriptor the context outlives the loop, and what is still armed would
+ * eat a notify of whoever uses the loop's memory next. It refuses while a thread is within a call:
+ * it could wait for that thread, but not for a thread that is about to call, and not for its own
+ * callback.
  *
  * A kick also wakes threads that sleep in a run, memwait_loop_run() or memwait_op_wait(), and must
  * leave: nothing is pending, or not what they wait for, or memwait_loop_stop() came after they had
@@ -1009,6 +1011,18 @@ static struct memwait_op *next_pending(memwait_loop_t *loop)
 	return op == &loop->ready ? NULL : op;
 }
 
+/* Last of all. A kick that nobody has read would be passed on. */
+static void end_kick(memwait_loop_t *loop)
+{
+	struct memwait_cancel cancel = { .id = loop->kick.id };
+
+	if (!loop_is_open(loop))
+		return;
+	loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
+	while (loop_read(loop, BATCH) > 0)
+		;
+}
+
 /* Returns false if a thread is within a call. */
 static bool end_pending(memwait_loop_t *loop)
 {
@@ -1021,6 +1035,7 @@ static bool end_pending(memwait_loop_t *loop)
 		count_pending(loop, -1);
 	}
 	MEMWAIT_INVARIANT(!memwait_loop_pending(loop));
+	end_kick(loop);
 	return true;
 }
 

@@ -507,6 +507,94 @@ USERLIB_TEST(L9_many_operations)
 	free(ops);
 }
 
+/* A copy of a descriptor, which outlives what was closed. */
+enum copied { BY_DUP, BY_FORK, IN_A_MESSAGE, WAYS_TO_COPY };
+
+struct copy {
+	int fd, sockets[2];
+	pid_t child;
+};
+
+static void copy_make(struct copy *copy, enum copied how, int fd)
+{
+	*copy = (struct copy){ .fd = -1, .sockets = { -1, -1 } };
+	if (how == BY_DUP) {
+		copy->fd = dup(fd);
+	} else if (how == BY_FORK) {
+		copy->child = fork_child();
+		if (!copy->child)
+			stay();
+	} else {
+		must(socketpair(AF_UNIX, SOCK_STREAM, 0, copy->sockets));
+		must(send_fd(copy->sockets[0], fd, 0));
+	}
+}
+
+static bool copy_is_readable(const struct copy *copy)
+{
+	struct pollfd pfd = { .fd = copy->fd, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) > 0;
+}
+
+static void copy_end(struct copy *copy)
+{
+	if (copy->child)
+		kill_child(copy->child);
+	if (copy->fd >= 0)
+		close(copy->fd);
+	if (copy->sockets[0] >= 0) {
+		close(copy->sockets[0]);
+		close(copy->sockets[1]);
+	}
+}
+
+/* Neither of the operations nor of the loop itself does anything remain that could be notified. */
+USERLIB_TEST(L9_L14_nothing_waits_in_a_copy)
+{
+	uint64_t before = mw_user_waits(self->fd);
+	void *object = self->shared;
+	memwait_loop_t *loop;
+	enum copied how;
+	enum stage stage;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(objects) * STAGES * WAYS_TO_COPY; i++) {
+		const struct way *way = objects[i / STAGES / WAYS_TO_COPY].way;
+		unsigned int kind = objects[i / STAGES / WAYS_TO_COPY].kind;
+		struct counted_op first, second;
+		struct copy copy;
+
+		stage = i / WAYS_TO_COPY % STAGES;
+		how = i % WAYS_TO_COPY;
+		ASSERT_EQ(0, way->make(object, kind));
+		loop = new_loop();
+		first = counted_by(&first, loop);
+		second = counted_by(&second, loop);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &first.op));
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &second.op));
+		copy_make(&copy, how, memwait_loop_fd(loop));
+		if (stage != QUEUED) {
+			ASSERT_EQ(0, way->give(object));
+		}
+		if (stage == READ)
+			read_all(loop);
+		ASSERT_EQ(0, memwait_loop_close(loop));
+		EXPECT_EQ(before, mw_user_waits(self->fd)) {
+			TH_LOG("object %zu, stage %d, copy %d", i / STAGES / WAYS_TO_COPY, stage,
+			       how);
+		}
+		EXPECT_EQ(0, sleepers(way, object, kind));
+		EXPECT_FALSE(copy_is_readable(&copy));
+		copy_end(&copy);
+		if (stage == QUEUED) {
+			ASSERT_EQ(0, way->give(object));
+		}
+		EXPECT_EQ(0, leave(way, object, way->wait(object)));
+		EXPECT_EQ(0, way->destroy(object));
+	}
+}
+
 /* A child closes its copy, and the parent's operation goes on. */
 USERLIB_TEST(L9_L1_a_child_ends_nothing)
 {
