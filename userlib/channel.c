@@ -71,6 +71,18 @@
  * and nobody depends on a loop. An operation that dies in this state stays counted: that costs a
  * system call for each unlock.
  *
+ * Destroy. A call that takes a free lock and releases it while nobody waits for it touches nothing
+ * afterwards: destroy waits for the lock. Any other call is a user of its side (users.c) as soon as
+ * it has to wait, finds that others wait when it unlocks, or closes. So a call that is not counted
+ * makes no access but those under the lock.
+ *
+ *	caller with the lock			destroy
+ *	(1) become a user, if others wait	(1) take the lock, if it is locked, and release it
+ *	(2) release the lock			(2) wait until there is no user
+ *	(3) leave: the last access
+ *
+ * Whoever takes the lock after that (1) has waited for it, and is a user.
+ *
  * Lock order: receivers, senders.
  */
 #include <string.h>
@@ -86,7 +98,8 @@ struct side {
 	_Atomic uint64_t event;
 	_Atomic uint32_t spins;			/* of the lock */
 	_Atomic uint32_t operations;		/* that wait for the lock */
-	unsigned char padding[40];
+	struct memwait_users users;
+	unsigned char padding[28];
 };
 
 struct memwait_channel {
@@ -152,6 +165,8 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 	channel->slot_size = slot_size(item_size);
 	channel->positions = MOST_POSITIONS / (2 * (uint32_t)capacity) * 2 * (uint32_t)capacity;
 	channel->flags = flags;
+	channel->senders.users.flags = flags;
+	channel->receivers.users.flags = flags;
 	channel->layout = LAYOUT;
 	return memwait_need_device();
 }
@@ -175,28 +190,6 @@ static const volatile void *event_word(struct side *side)
 static struct side *side_of(struct memwait_channel *channel, bool sending)
 {
 	return sending ? &channel->senders : &channel->receivers;
-}
-
-/* Whether somebody waits for a change of this side, or an operation for its lock. */
-static bool is_awaited(struct memwait_channel *channel, struct side *side)
-{
-	/* acquire: pairs with leave(); the caller may free the channel. relaxed: see unlock() */
-	if (!(atomic_load_explicit(&side->event, memory_order_acquire) & WAITERS) &&
-	    !atomic_load_explicit(&side->operations, memory_order_relaxed))
-		return false;
-	/* Waiters that were killed in their sleep are still counted. */
-	return is_private(channel) || memwait_sleepers(event_word(side), 0) ||
-	       memwait_sleepers(&side->owned, 0);
-}
-
-int memwait_channel_destroy(memwait_channel_t *channel)
-{
-	if (!is_valid(channel))
-		return EINVAL;
-	if (is_awaited(channel, &channel->senders) || is_awaited(channel, &channel->receivers))
-		return EBUSY;
-	channel->layout = 0;
-	return 0;
 }
 
 /* @ret: the result of locking a side. What a dead owner leaves needs no repair. */
@@ -224,6 +217,16 @@ static int lock(struct memwait_channel *channel, struct side *side,
 					       deadline));
 }
 
+/* The common case of lock(). */
+static bool lock_free(struct memwait_channel *channel, struct side *side)
+{
+	uint64_t id;
+
+	if (is_private(channel))
+		return memwait_lock_try(&side->word);
+	return memwait_owner(&id) >= 0 && memwait_owner_try(&side->owned, id);
+}
+
 /* A waiter for a change of this side, or for its lock, could not be woken. */
 static void owe(struct side *side)
 {
@@ -237,7 +240,8 @@ static void wake_or_owe(struct memwait_channel *channel, struct side *side)
 		owe(side);
 }
 
-static void unlock(struct memwait_channel *channel, struct side *side)
+/* By a user. */
+static void unlock_contended(struct memwait_channel *channel, struct side *side)
 {
 	if (is_private(channel) ? memwait_lock_release(&side->word, channel->flags) :
 				  memwait_owner_release(&side->owned, channel->flags))
@@ -246,6 +250,70 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 	if (atomic_load_explicit(&side->operations, memory_order_relaxed) &&
 	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
 		owe(side);
+}
+
+/* The counterpart of lock_free(). An operation that waits has made the lock contended. */
+static bool unlock_free(struct memwait_channel *channel, struct side *side)
+{
+	uint64_t id;
+	uint32_t was;
+
+	if (is_private(channel))
+		return memwait_lock_release_uncontended(&side->word, &was);
+	id = memwait_known_id();
+	/* release: as memwait_owner_release() */
+	return id && atomic_compare_exchange_strong_explicit(&side->owned, &id, 0,
+							     memory_order_release,
+							     memory_order_relaxed);
+}
+
+static void unlock(struct memwait_channel *channel, struct side *side)
+{
+	if (unlock_free(channel, side))
+		return;
+	memwait_users_enter(&side->users, NULL);
+	unlock_contended(channel, side);
+	memwait_users_leave(&side->users, NULL);
+}
+
+static bool is_locked(const struct memwait_channel *channel, struct side *side)
+{
+	/* acquire, both: pair with unlock_free() */
+	if (is_private(channel))
+		return atomic_load_explicit(&side->word, memory_order_acquire) & MEMWAIT_LOCKED;
+	return atomic_load_explicit(&side->owned, memory_order_acquire) & MEMWAIT_OWNER_MASK;
+}
+
+/*
+ * Waits until nobody is within a call of this side. Returns 0; EBUSY: somebody waits for a change
+ * of @other, or an operation has not ended, or users are presumed dead; or an error of the device.
+ */
+static int drain(struct memwait_channel *channel, struct side *side, struct side *other)
+{
+	/* For those who wait, perhaps for the lock. */
+	int ret = memwait_users_drain(&side->users, event_word(other));
+
+	if (!ret && is_locked(channel, side)) {
+		ret = lock(channel, side, &memwait_never);
+		if (!ret)
+			unlock(channel, side);
+	}
+	return ret ? ret : memwait_users_drain(&side->users, event_word(other));
+}
+
+/* Receivers first: they may take the senders' lock. */
+int memwait_channel_destroy(memwait_channel_t *channel)
+{
+	int ret;
+
+	if (!is_valid(channel))
+		return EINVAL;
+	ret = drain(channel, &channel->receivers, &channel->senders);
+	if (!ret)
+		ret = drain(channel, &channel->senders, &channel->receivers);
+	if (!ret)
+		channel->layout = 0;
+	return ret;
 }
 
 /*
@@ -434,11 +502,21 @@ struct wait {
 	struct side *other;		/* the side it waits for */
 	const struct memwait_deadline *deadline;	/* for locks; NULL: does not sleep */
 	struct side *busy;		/* without @deadline: the side whose lock was not free */
+	const struct memwait_op *op;	/* or NULL */
 	bool sending;
-	bool waits;			/* is counted there */
+	bool is_user;			/* of its side */
+	bool waits;			/* is counted at the other side */
 	bool woken;			/* by a notify, and has not tried since */
 	bool settled;			/* no sender has missed CLOSED */
 };
+
+/* Before it waits. */
+static void become_user(struct wait *wait)
+{
+	if (!wait->is_user)
+		memwait_users_enter(&side_of(wait->channel, wait->sending)->users, wait->op);
+	wait->is_user = true;
+}
 
 /* Waits until no sender that missed CLOSED holds the lock. Returns 0 or an error. */
 static int await_senders(struct wait *wait)
@@ -511,8 +589,11 @@ static int attempt(struct wait *wait, void *item)
 	int ret;
 
 	ret = need_device(wait->channel);
-	if (!ret)
+	if (!ret && !lock_free(wait->channel, side)) {
+		if (wait->deadline)
+			become_user(wait);
 		ret = lock(wait->channel, side, wait->deadline);
+	}
 	wait->busy = ret == EBUSY ? side : NULL;
 	return ret ? ret : attempt_locked(wait, item);
 }
@@ -541,10 +622,7 @@ static int arm(struct side *side, bool entering, uint32_t *expected)
 	return 0;
 }
 
-/*
- * The last waiter clears ARMED, as a notify in vain can fail. The channel may be freed as soon as
- * the waiter is not counted.
- */
+/* The last waiter clears ARMED, as a notify in vain can fail. */
 static void leave(struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
@@ -554,15 +632,15 @@ static void leave(struct side *side)
 		next = event - WAITER;
 		if (!(next & WAITERS))
 			next &= ~ARMED;
-		/* release: pairs with memwait_channel_destroy() */
+		/* relaxed: see memwait_users_leave() */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, next,
-							memory_order_release,
+							memory_order_relaxed,
 							memory_order_relaxed));
 }
 
 /*
  * Ends a transfer with result @ret. A waiter that was notified, and fails before it has tried,
- * passes the notify on.
+ * passes the notify on. The channel may be freed afterwards.
  */
 static int finish(struct wait *wait, int ret)
 {
@@ -571,6 +649,8 @@ static int finish(struct wait *wait, int ret)
 			notify_next(wait->channel, wait->other);
 		leave(wait->other);
 	}
+	if (wait->is_user)
+		memwait_users_leave(&side_of(wait->channel, wait->sending)->users, wait->op);
 	return ret;
 }
 
@@ -591,6 +671,7 @@ static int look(struct wait *wait, void *item, int outcome, uint32_t *expected)
 	if (ret != EAGAIN)
 		return ret;
 	wait->woken = false;
+	become_user(wait);
 	ret = arm(wait->other, !wait->waits, expected);
 	if (ret)
 		return ret;
@@ -608,7 +689,8 @@ static int attempt_queued(struct wait *wait, struct memwait_op *op, void *item, 
 	struct side *busy = wait->busy;
 	int ret;
 
-	/* relaxed, both: see unlock() */
+	become_user(wait);
+	/* relaxed, both: see unlock_contended() */
 	if (outcome == MEMWAIT_OP_BEGIN)
 		atomic_fetch_add_explicit(&busy->operations, 1, memory_order_relaxed);
 	if (is_private(channel))
@@ -752,11 +834,13 @@ static struct wait wait_of(struct memwait_op *op, bool sending, bool waits)
 	struct wait wait = {
 		.channel = op->object,
 		.other = side_of(op->object, !sending),
+		.op = op,
 		.sending = sending,
 	};
 
 	if (waits) {
 		wait.busy = op->channel.busy;
+		wait.is_user = op->channel.is_user;
 		wait.waits = op->channel.waits;
 		wait.woken = op->channel.woken;
 		wait.settled = op->channel.settled;
@@ -770,6 +854,7 @@ static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 	int ret = transfer(&wait, op, op->with, &op->deadline, outcome);
 
 	op->channel.busy = wait.busy;
+	op->channel.is_user = wait.is_user;
 	op->channel.waits = wait.waits;
 	op->channel.woken = wait.woken;
 	op->channel.settled = wait.settled;
@@ -846,20 +931,14 @@ int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, cloc
 				      abstime);
 }
 
-int memwait_channel_close(memwait_channel_t *channel)
+/* By a user: others may find CLOSED at head, and destroy the channel. */
+static int close_both(struct memwait_channel *channel)
 {
-	const volatile void *freed;
+	const volatile void *freed = event_word(&channel->receivers);
 	bool was_at_head, was_at_tail;
 	uint64_t event;
 	int ret;
 
-	if (!is_valid(channel))
-		return EINVAL;
-	ret = need_device(channel);
-	if (ret)
-		return ret;
-	memwait_tsan_release(&channel->senders);
-	freed = event_word(&channel->receivers);
 	do {
 		/* relaxed: the kernel compares it */
 		event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
@@ -873,6 +952,22 @@ int memwait_channel_close(memwait_channel_t *channel)
 	if (!ret)
 		ret = set_closed(channel, &channel->receivers, &was_at_tail);
 	return !ret && was_at_head ? EPIPE : ret;
+}
+
+int memwait_channel_close(memwait_channel_t *channel)
+{
+	int ret;
+
+	if (!is_valid(channel))
+		return EINVAL;
+	ret = need_device(channel);
+	if (ret)
+		return ret;
+	memwait_tsan_release(&channel->senders);
+	memwait_users_enter(&channel->senders.users, NULL);
+	ret = close_both(channel);
+	memwait_users_leave(&channel->senders.users, NULL);
+	return ret;
 }
 
 size_t memwait_channel_item_size(const memwait_channel_t *channel)

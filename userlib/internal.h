@@ -38,8 +38,7 @@
  *
  * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
  * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
- * waiters, here and in programs with their own words, recheck their word, as with futex(2). A
- * channel must outlive every call on it.
+ * waiters, here and in programs with their own words, recheck their word, as with futex(2).
  *
  * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
  * this when a thread dies within a wait. The library does it when a cancelled operation has
@@ -311,6 +310,7 @@ struct memwait_op {
 		struct memwait_round round;
 		struct {
 			void *busy;		/* see channel.c, all */
+			bool is_user;
 			bool waits;
 			bool woken;
 			bool settled;

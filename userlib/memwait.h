@@ -690,7 +690,7 @@ size_t memwait_channel_size(size_t item_size, size_t capacity);
 int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
 			 size_t capacity) MEMWAIT_CHECKED;
 
-/* EBUSY: there are waiters, see memwait_sem_destroy(). No other call may be in progress. */
+/* As memwait_cond_destroy(): waits for calls that have transferred an item, or were woken. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
 /* EPIPE: closed. try: EAGAIN: full, or another thread is sending. ETIMEDOUT. */

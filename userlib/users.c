@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Users: the threads and operations within a call on an object. Destroy of a condition variable, a
- * barrier or a wait group waits until they have left. The words:
+ * barrier, a wait group or a side of a channel waits until they have left. The words:
  *
  *	count		users; the bit DESTROYING: destroy runs, and the last user wakes it
  *	operations	users that are operations of loops

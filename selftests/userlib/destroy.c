@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L8: condition variables, barriers and wait groups can be destroyed when all have been woken.
- * Destroy waits for those that have not left yet, however long that takes, and refuses only while
- * somebody waits. The last reader of a read-write lock can destroy it, wherever the writer is that
- * has let it in.
+ * L8: condition variables, barriers, wait groups and channels can be destroyed when all have been
+ * woken. Destroy waits for those that have not left yet, however long that takes, and refuses only
+ * while somebody waits. The last reader of a read-write lock can destroy it, wherever the writer is
+ * that has let it in; and who has received the last item can destroy the channel, wherever the
+ * sender is.
  */
 #include "death_test.h"
 #include "ioctl_test.h"
@@ -17,6 +18,8 @@ struct board {
 	memwait_cond_t cond;
 	memwait_barrier_t barrier;
 	memwait_waitgroup_t group;
+	uint64_t channel[32];		/* with one slot */
+	uint64_t item;
 	int there;
 };
 
@@ -112,11 +115,71 @@ static int wait_for_group_async(struct board *board, memwait_op_t *op)
 BOARD_CALL(be_done, memwait_waitgroup_done(&board->group))
 BOARD_CALL(destroy_group, memwait_waitgroup_destroy(&board->group))
 
+static memwait_channel_t *channel_of(struct board *board)
+{
+	return (memwait_channel_t *)board->channel;
+}
+
+static int set_up_empty(struct board *board, unsigned int flags)
+{
+	if (memwait_channel_size(8, 1) > sizeof(board->channel))
+		return -1;
+	return memwait_mutex_init(&board->mutex, flags) ?:
+	       memwait_channel_init(channel_of(board), flags, 8, 1);
+}
+
+static int set_up_full(struct board *board, unsigned int flags)
+{
+	return set_up_empty(board, flags) ?:
+	       memwait_channel_send(channel_of(board), &board->item);
+}
+
+/* Those that wait may come to the end of it. */
+static int unless_closed(int err)
+{
+	return err == EPIPE ? 0 : err;
+}
+
+static int receive_it(struct board *board)
+{
+	uint64_t item;
+
+	set(&board->there, 1);
+	return unless_closed(memwait_channel_recv(channel_of(board), &item));
+}
+
+static int send_it(struct board *board)
+{
+	const uint64_t item = 1;
+
+	set(&board->there, 1);
+	return unless_closed(memwait_channel_send(channel_of(board), &item));
+}
+
+static int receive_async(struct board *board, memwait_op_t *op)
+{
+	return memwait_channel_recv_async(channel_of(board), &board->item, op);
+}
+
+static int send_async(struct board *board, memwait_op_t *op)
+{
+	return memwait_channel_send_async(channel_of(board), &board->item, op);
+}
+
+BOARD_CALL(try_to_receive, memwait_channel_tryrecv(channel_of(board), &board->item))
+BOARD_CALL(try_to_send, memwait_channel_trysend(channel_of(board), &board->item))
+BOARD_CALL(close_channel, memwait_channel_close(channel_of(board)))
+BOARD_CALL(destroy_channel, memwait_channel_destroy(channel_of(board)))
+
 static const struct thing things[] = {
 	{ set_up_cond, wait_for_cond, wait_for_cond_async, signal_cond, destroy_cond },
 	{ set_up_cond, wait_for_cond, wait_for_cond_async, broadcast_cond, destroy_cond },
 	{ set_up_barrier, wait_at_barrier, wait_at_barrier_async, come_last, destroy_barrier },
 	{ set_up_group, wait_for_group, wait_for_group_async, be_done, destroy_group },
+	{ set_up_empty, receive_it, receive_async, try_to_send, destroy_channel },
+	{ set_up_empty, receive_it, receive_async, close_channel, destroy_channel },
+	{ set_up_full, send_it, send_async, try_to_receive, destroy_channel },
+	{ set_up_full, send_it, send_async, close_channel, destroy_channel },
 };
 
 static const unsigned int flags[] = { 0, MEMWAIT_PRIVATE };
@@ -284,7 +347,7 @@ USERLIB_TEST(L8_it_is_refused_while_somebody_waits)
 		EXPECT_EQ(0, use.thing->wake(board));
 		EXPECT_EQ(EBUSY, destroy_it(&use));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
-		EXPECT_EQ(0, counted.result);
+		EXPECT_EQ(0, unless_closed(counted.result));
 		EXPECT_EQ(0, destroy_it(&use));
 
 		/* One that is taken back. */
@@ -347,10 +410,28 @@ struct meeting {
 static struct meeting *meeting;
 static __thread bool is_waiter;
 
+/* Who has let one through, and is kept until that one has done all it can. */
+static __thread struct runner *keeps_until;
+
+static int let_through(int fd, unsigned long request, void *argument)
+{
+	struct runner *other = keeps_until;
+	int ret = ioctl_of_kernel(fd, request, argument);
+
+	if (request != MEMWAIT_IOC_CHANGE_NOTIFY || ret < 1)
+		return ret;
+	while (!runner_is_done(other) && thread_state(other->tid) != 'S')
+		usleep(100);
+	keeps_until = NULL;
+	return ret;
+}
+
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	bool waits = request == MEMWAIT_IOC_WAIT || request == MEMWAIT_IOC_NOTIFY_WAIT;
 
+	if (keeps_until)
+		return let_through(fd, request, argument);
 	if (waits && is_waiter && !get(&meeting->about_to_sleep)) {
 		set(&meeting->about_to_sleep, 1);
 		/* No sleep, which would be taken for that of the library. */
@@ -396,6 +477,116 @@ USERLIB_TEST(L8_a_waiter_destroys_it_while_the_broadcaster_is_within)
 		EXPECT_EQ(0, memwait_cond_broadcast(&now.board->cond));
 		EXPECT_EQ(0, runner_join(&now.waiter));
 		meeting = NULL;
+	}
+}
+
+/* What one does with a channel and by which another gets through, who destroys and unmaps it. */
+static const struct passing {
+	int (*set_up)(struct board *board, unsigned int flags);
+	int (*wait)(struct board *board);
+	int (*wake)(struct board *board);
+	int (*try)(struct board *board);
+} passings[] = {
+	{ set_up_empty, receive_it, send_it, try_to_receive },
+	{ set_up_full, send_it, receive_it, try_to_send },
+	{ set_up_empty, receive_it, close_channel, try_to_receive },
+	{ set_up_full, send_it, close_channel, try_to_send },
+};
+
+struct passage {
+	const struct passing *passing;
+	struct board *board;
+	struct runner waiter;
+};
+
+static int pass_and_unmap(void *arg)
+{
+	struct passage *passage = arg;
+	int ret = passage->passing->wait(passage->board) ?: destroy_channel(passage->board);
+
+	return munmap(passage->board, 4096) ? -1 : ret;
+}
+
+static int wake_and_be_kept(void *arg)
+{
+	struct passage *passage = arg;
+
+	keeps_until = &passage->waiter;
+	return passage->passing->wake(passage->board);
+}
+
+USERLIB_TEST(L8_who_is_let_through_destroys_a_channel)
+{
+	struct passage passage;
+	struct runner waker;
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(passings); i++) {
+		passage = (struct passage){ &passings[i / 2], shared_page(4096), { 0 } };
+		ASSERT_EQ(0, passage.passing->set_up(passage.board, flags[i % 2]));
+		runner_start(&passage.waiter, pass_and_unmap, &passage);
+		runner_await_asleep(&passage.waiter);
+		runner_start(&waker, wake_and_be_kept, &passage);
+		EXPECT_EQ(0, runner_join(&waker));
+		EXPECT_EQ(0, runner_join(&passage.waiter));
+	}
+}
+
+/* Starts a process that does it instruction by instruction, until somebody can get through. */
+static pid_t step_until_through(const struct passing *passing, struct board *board)
+{
+	pid_t pid = fork_child();
+	int status;
+
+	if (!pid) {
+		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+			_exit(90);
+		raise(SIGSTOP);
+		_exit(passing->wake(board));
+	}
+	while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
+		if (!unless_closed(passing->try(board)))
+			return pid;
+		ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL);
+	}
+	return -1;
+}
+
+/* Killed there, it is not waited for: a lock that it had is taken over. A closer is presumed dead. */
+USERLIB_TEST(L8_a_channel_is_destroyed_while_the_other_is_within)
+{
+	struct board *board = self->shared, freed;
+	struct runner destroyer;
+	bool waits, kills;
+	size_t i;
+	pid_t pid;
+
+	memset(&freed, 0x5a, sizeof(freed));
+	for (i = 0; i < 2 * ARRAY_SIZE(passings); i++) {
+		const struct passing *passing = &passings[i / 2];
+
+		kills = i % 2;
+		if (kills && passing->wake == close_channel)
+			continue;
+		ASSERT_EQ(0, passing->set_up(board, 0));
+		pid = step_until_through(passing, board);
+		ASSERT_LT(0, pid);
+		runner_start(&destroyer, destroy_channel, board);
+		spin_until(runner_is_done(&destroyer) || thread_state(destroyer.tid) == 'S');
+		/* Either it waits for the other, or that does nothing to it any more. */
+		waits = !runner_is_done(&destroyer);
+		if (!waits)
+			*board = freed;
+		if (kills) {
+			EXPECT_EQ(128 + SIGKILL, kill_child(pid));
+		} else {
+			ASSERT_EQ(0, ptrace(PTRACE_CONT, pid, NULL, NULL));
+			EXPECT_EQ(0, child_status(pid));
+		}
+		EXPECT_EQ(0, runner_join(&destroyer));
+		if (!waits) {
+			EXPECT_EQ(0, memcmp(board, &freed, sizeof(freed)));
+		}
 	}
 }
 

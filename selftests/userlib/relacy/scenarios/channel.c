@@ -107,23 +107,41 @@ SCENARIO("channel close senders", 3, channel_set_up(0, 1), channel_close_senders
 SCENARIO("channel private close senders", 3, channel_set_up(PRIVATE, 1),
 	 channel_close_senders_thread, no_finish);
 
-/* Freed by one that has been told that the other is back from its call. */
-static void channel_freed_thread(unsigned int thread)
+static void channel_free(void)
 {
-	if (thread) {
-		CHECK(!channel_receive(thread));
-		set_flag();
-		return;
-	}
-	channel_send(1);
-	if (!wait_for_flag())
-		return;
 	CHECK(!memwait_channel_destroy(channel()));
 	sim_free(shared->channel, sizeof(shared->channel));
 }
 
-SCENARIO("channel freed", 2, channel_set_up(0, 1), channel_freed_thread, no_finish);
-SCENARIO("channel private freed", 2, channel_set_up(PRIVATE, 1), channel_freed_thread, no_finish);
+/* Freed by the one that has received all, wherever those that have sent are. */
+static void channel_freed_thread(unsigned int thread)
+{
+	if (thread) {
+		channel_send(1);
+		return;
+	}
+	CHECK(!channel_receive(thread));
+	CHECK(!channel_receive(thread));
+	channel_free();
+}
+
+SCENARIO("channel freed", 3, channel_set_up(0, 1), channel_freed_thread, no_finish);
+SCENARIO("channel private freed", 3, channel_set_up(PRIVATE, 1), channel_freed_thread, no_finish);
+
+/* By the one that finds it closed, wherever the one that closes it is. */
+static void channel_closed_freed_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!memwait_channel_close(channel()));
+		return;
+	}
+	CHECK(channel_receive(thread) == EPIPE);
+	channel_free();
+}
+
+SCENARIO("channel closed freed", 2, channel_set_up(0, 1), channel_closed_freed_thread, no_finish);
+SCENARIO("channel private closed freed", 2, channel_set_up(PRIVATE, 1),
+	 channel_closed_freed_thread, no_finish);
 
 /* Without the device nobody can wait. */
 static void channel_missing_set_up(void)
