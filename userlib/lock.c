@@ -33,9 +33,13 @@
  * fewer stand before the waiter that are late: so it has the lock after as many losses, at most, as
  * there were.
  *
- * Perhaps no waiter comes for the lock: it has died, or is an operation of a loop that does not
- * run. So a thread sleeps for KEPT_MS beside a lock that is kept, then takes it, and clears LATE.
- * memwait_mutex_trylock() takes it at once.
+ * Who gives up clears LATE, and so does an unlock that finds nobody asleep: a waiter may have died,
+ * and as long as LATE is set each unlock is a system call. If others were late, they set LATE again
+ * when they lose again.
+ *
+ * Perhaps no waiter comes for the lock: it has died when it was woken, or is an operation of a loop
+ * that does not run. So a thread sleeps for KEPT_MS beside a lock that is kept, then takes it, and
+ * clears LATE. memwait_mutex_trylock() takes it at once.
  *
  * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
  * and tries instead (MEMWAIT_OWNED, see internal.h).
@@ -165,6 +169,14 @@ static bool take_over(_Atomic uint32_t *word)
 	return false;
 }
 
+/* For a waiter of a default lock that gives up. */
+static void clear_late(_Atomic uint32_t *word)
+{
+	/* relaxed, both: nothing is published, and the release sequence of an unlock goes on */
+	if (atomic_load_explicit(word, memory_order_relaxed) & LATE)
+		atomic_fetch_and_explicit(word, ~LATE, memory_order_relaxed);
+}
+
 static uint64_t now_in_ns(void)
 {
 	struct memwait_deadline now;
@@ -227,8 +239,11 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 	for (;;) {
 		if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR && take_over(word))
 			return 0;
-		if (memwait_has_failed(outcome))
+		if (memwait_has_failed(outcome)) {
+			if (turn->is_late)
+				clear_late(word);
 			return -outcome;
+		}
 		if (turn->is_behind)
 			outcome = come_forward(op, turn, outcome);
 		comes = outcome == MEMWAIT_OP_BEGIN && (!op || op->deadline.ns == MEMWAIT_FOREVER);
@@ -308,6 +323,12 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 	return ret < 0 && now != HANDED ? -ret : 0;
 }
 
+/* By the owner: what an unlock leaves of LATE, if it was set. */
+static uint32_t late_if_needed(const _Atomic uint32_t *word, uint32_t kind, uint32_t was)
+{
+	return was & LATE && !memwait_sleepers(word, kind) ? 0 : LATE;
+}
+
 /*
  * memwait_lock_release() of a word that is neither fair nor LOCKED alone. Change and notify are one
  * system call: after the change the next owner may free the word, so a failed notify would be lost.
@@ -319,8 +340,8 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 
 	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
-	/* LATE stays. */
-	ret = memwait_change(word, MEMWAIT_CHANGE_AND, LATE, 1, kind, &was);
+	ret = memwait_change(word, MEMWAIT_CHANGE_AND, late_if_needed(word, kind, was), 1, kind,
+			     &was);
 	MEMWAIT_INVARIANT((was & ~LATE) == BOTH);
 	if (ret >= 0)
 		return 0;
@@ -334,8 +355,12 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 /* The same of a private word, if the caller can notify afterwards. Returns whether it must. */
 bool memwait_lock_release_silently(_Atomic uint32_t *word)
 {
+	/* relaxed: a hint */
+	uint32_t was = atomic_load_explicit(word, memory_order_relaxed);
+
+	was = late_if_needed(word, MEMWAIT_PRIVATE, was);
 	/* release: as memwait_lock_release_uncontended() */
-	return atomic_fetch_and_explicit(word, LATE, memory_order_release) & MEMWAIT_CONTENDED;
+	return atomic_fetch_and_explicit(word, was, memory_order_release) & MEMWAIT_CONTENDED;
 }
 
 /* Wakes one sleeper, or leaves that to the next unlock. The word must still exist. */
@@ -378,6 +403,9 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 
 void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
 {
+	/* Whoever has set it. */
+	if (!(kind & MEMWAIT_MUTEX_FAIR))
+		clear_late(word);
 	if (!memwait_was_woken(outcome))
 		return;
 	if (!(kind & MEMWAIT_MUTEX_FAIR))

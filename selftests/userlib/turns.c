@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A waiter that has lost a lock for too long has it kept for itself: LATE, in the word. However it
+ * gives up, the lock costs no system call afterwards, and nobody sleeps beside it.
+ */
+#include "death_test.h"
+#include "ioctl_test.h"
+
+#define LATE	4
+
+/* How the waiter gives up, and how far it has come by then: see close.c. */
+enum { CANCELLED, CLOSED, OPERATION_TIMES_OUT, THREAD_TIMES_OUT, IS_KILLED_ASLEEP, IS_KILLED_WOKEN };
+enum { QUEUED, COMPLETED, READ };
+
+static const struct giving_up {
+	const char *name;
+	int how, stage;
+} ways[] = {
+	{ "cancelled", CANCELLED, QUEUED },
+	{ "cancelled, woken", CANCELLED, COMPLETED },
+	{ "cancelled, ready", CANCELLED, READ },
+	{ "closed", CLOSED, QUEUED },
+	{ "closed, woken", CLOSED, COMPLETED },
+	{ "closed, ready", CLOSED, READ },
+	{ "operation's deadline", OPERATION_TIMES_OUT, QUEUED },
+	{ "thread's deadline", THREAD_TIMES_OUT, QUEUED },
+	{ "killed asleep", IS_KILLED_ASLEEP, QUEUED },
+	{ "killed when woken", IS_KILLED_WOKEN, COMPLETED },
+};
+
+/* A waiter that is a thread, or a process: woken, it waits until it may go on. */
+struct loser {
+	memwait_mutex_t mutex;
+	struct timespec time;
+	int woken, goes_on;
+};
+
+/* The calling thread's, if it is one. */
+static __thread struct loser *own;
+/* Of the other threads. */
+static int calls;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	int ret = ioctl_of_kernel(fd, request, argument);
+
+	if (!own) {
+		calls++;
+	} else if (request == MEMWAIT_IOC_WAIT && ret == MEMWAIT_OK) {
+		set(&own->woken, 1);
+		while (!get(&own->goes_on))
+			sched_yield();
+		set(&own->goes_on, 0);
+	}
+	return ret;
+}
+
+static int wait_until(void *arg)
+{
+	own = arg;
+	return memwait_mutex_clocklock(&own->mutex, CLOCK_MONOTONIC, &own->time) ?:
+	       memwait_mutex_unlock(&own->mutex);
+}
+
+static bool is_late(const struct loser *loser)
+{
+	return __atomic_load_n(&loser->mutex.reserved[0], __ATOMIC_RELAXED) & LATE;
+}
+
+/* The caller has the mutex, and takes it again and again until the operation is late, or ends. */
+static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memwait_loop_t *loop)
+{
+	while (!is_late(loser) && memwait_op_pending(op)) {
+		must(memwait_mutex_unlock(&loser->mutex));
+		must(memwait_mutex_trylock(&loser->mutex));
+		must(memwait_loop_dispatch(loop) < 0);
+	}
+}
+
+/* Likewise for a thread; returns when that sleeps, or has ended. */
+static void let_thread_lose(struct loser *loser, const int *done, unsigned int kind)
+{
+	while (!is_late(loser) && !get(done)) {
+		spin_until(memwait_waiters(&loser->mutex, kind) == 1 || get(done));
+		set(&loser->woken, 0);
+		must(memwait_mutex_unlock(&loser->mutex));
+		spin_until(get(&loser->woken) || get(done));
+		/* One whose deadline has passed may have it for a moment. */
+		spin_until(memwait_mutex_trylock(&loser->mutex) != EBUSY);
+		set(&loser->goes_on, !get(done));
+	}
+	spin_until(memwait_waiters(&loser->mutex, kind) == 1 || get(done));
+}
+
+static void operation_gives_up(struct __test_metadata *_metadata, struct loser *loser,
+			       const struct giving_up *way)
+{
+	struct counted_op counted, last;
+	memwait_loop_t *loop;
+	uint32_t word = 0;
+	bool late;
+	int ms;
+
+	ASSERT_EQ(0, memwait_loop_new(&loop));
+	for (ms = 50, late = false; !late; ms *= 2) {
+		counted = counted_by(&counted, loop);
+		loser->time = in_time(CLOCK_MONOTONIC, ms);
+		ASSERT_EQ(EINPROGRESS, way->how == OPERATION_TIMES_OUT ?
+			  memwait_mutex_clocklock_async(&loser->mutex, CLOCK_MONOTONIC,
+							&loser->time, &counted.op) :
+			  memwait_mutex_lock_async(&loser->mutex, &counted.op));
+		let_operation_lose(loser, &counted.op, loop);
+		late = is_late(loser);
+	}
+	if (way->stage != QUEUED) {
+		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+	}
+	if (way->stage == READ) {
+		/* A cancel reads what is there. */
+		last = counted_by(&last, loop);
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word, 0, NULL, 0, &last.op));
+		ASSERT_EQ(1, memwait_notify(&word, 1, 0));
+		ASSERT_EQ(0, memwait_op_cancel(&last.op));
+	}
+	if (way->how == CANCELLED) {
+		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	} else if (way->how == OPERATION_TIMES_OUT) {
+		EXPECT_EQ(0, dispatch_until(loop, &counted.calls, 1));
+		EXPECT_EQ(ETIMEDOUT, counted.result);
+	}
+	EXPECT_EQ(0, memwait_loop_close(loop));
+}
+
+static void thread_gives_up(struct __test_metadata *_metadata, struct loser *loser,
+			    unsigned int kind)
+{
+	struct runner runner;
+	int ms, ret;
+	bool late;
+
+	for (ms = 50, late = false; !late; ms *= 2) {
+		loser->time = in_time(CLOCK_MONOTONIC, ms);
+		loser->goes_on = 0;
+		runner_start(&runner, wait_until, loser);
+		let_thread_lose(loser, &runner.done, kind);
+		late = is_late(loser);
+		ret = runner_join(&runner);
+		EXPECT_TRUE(ret == ETIMEDOUT || (!late && !ret));
+	}
+}
+
+static void process_gives_up(struct __test_metadata *_metadata, struct loser *loser,
+			     const struct giving_up *way)
+{
+	const int done = 0;
+	pid_t pid;
+
+	loser->time = in_time(CLOCK_MONOTONIC, 1000000);
+	pid = run_in_child(wait_until(loser));
+	let_thread_lose(loser, &done, 0);
+	if (way->how == IS_KILLED_WOKEN) {
+		set(&loser->woken, 0);
+		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+		spin_until(get(&loser->woken));
+	}
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
+}
+
+/* How many system calls it takes to try, and to lock, some times. */
+static int cost_of(memwait_mutex_t *mutex)
+{
+	int i;
+
+	calls = 0;
+	for (i = 0; i < 10; i++) {
+		must(memwait_mutex_trylock(mutex));
+		must(memwait_mutex_unlock(mutex));
+		must(memwait_mutex_lock(mutex));
+		must(memwait_mutex_unlock(mutex));
+	}
+	return calls;
+}
+
+USERLIB_TEST(L3_a_late_waiter_that_gives_up_leaves_nothing)
+{
+	static const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
+	struct loser *loser = self->shared;
+	size_t i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(ways); i++) {
+		const struct giving_up *way = &ways[i / 2];
+		unsigned int kind = kinds[i % 2];
+
+		if (kind & MEMWAIT_PRIVATE && way->how >= IS_KILLED_ASLEEP)
+			continue;
+		memset(loser, 0, sizeof(*loser));
+		ASSERT_EQ(0, memwait_mutex_init(&loser->mutex, kind));
+		ASSERT_EQ(0, memwait_mutex_lock(&loser->mutex));
+		if (way->how >= IS_KILLED_ASLEEP)
+			process_gives_up(_metadata, loser, way);
+		else if (way->how == THREAD_TIMES_OUT)
+			thread_gives_up(_metadata, loser, kind);
+		else
+			operation_gives_up(_metadata, loser, way);
+		if (way->stage == QUEUED) {
+			EXPECT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+		}
+		/* Of that it cannot be known: one sleeps beside it for a while, but only one. */
+		if (way->how == IS_KILLED_WOKEN) {
+			EXPECT_EQ(0, memwait_mutex_lock(&loser->mutex));
+			EXPECT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+		}
+		EXPECT_EQ(0, cost_of(&loser->mutex)) {
+			TH_LOG("%s, kind %x", way->name, kind);
+		}
+		EXPECT_EQ(0, memwait_mutex_destroy(&loser->mutex));
+	}
+}
+
+/* One that gives up is not the only one that is late. */
+USERLIB_TEST(L3_another_late_waiter_still_gets_it)
+{
+	struct loser *loser = self->shared;
+	struct counted_op first = counted_by(&first, self->loop);
+	struct counted_op second = counted_by(&second, self->loop);
+	struct runner runner;
+
+	ASSERT_EQ(0, memwait_mutex_lock(&loser->mutex));
+	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(&loser->mutex, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(&loser->mutex, &second.op));
+	let_operation_lose(loser, &first.op, self->loop);
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	let_operation_lose(loser, &second.op, self->loop);
+	/* Kept for it: a thread that comes only now is behind. */
+	ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+	runner_start(&runner, CALL(memwait_mutex_lock), &loser->mutex);
+	ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1) ?: second.result);
+	ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_EQ(0, memwait_mutex_unlock(&loser->mutex));
+	EXPECT_EQ(0, cost_of(&loser->mutex));
+}
+
+TEST_HARNESS_MAIN
