@@ -38,7 +38,8 @@
  *
  * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
  * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
- * waiters, here and in programs with their own words, recheck their word, as with futex(2).
+ * waiters, here and in programs with their own words, recheck their word, as with futex(2). Those of
+ * a fair lock cannot tell, and sleep where no other object notifies: see lock.c.
  *
  * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
  * this when a thread dies within a wait. The library does it when a cancelled operation has
@@ -405,8 +406,20 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
  * users of a word pass the same.
  */
 
-#define MEMWAIT_LOCKED		1U
-#define MEMWAIT_CONTENDED	2U
+/*
+ * All bits of a lock word are in its second byte in memory, where no other object's waiters sleep:
+ * those of a fair lock do.
+ */
+#define MEMWAIT_LOCK_BYTE	1
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define MEMWAIT_LOCK_PLACE	8
+#else
+#define MEMWAIT_LOCK_PLACE	16
+#endif
+#define MEMWAIT_LOCK_BIT(n)	(1U << (MEMWAIT_LOCK_PLACE + (n)))
+
+#define MEMWAIT_LOCKED		MEMWAIT_LOCK_BIT(0)
+#define MEMWAIT_CONTENDED	MEMWAIT_LOCK_BIT(1)
 
 /* Added to the kind for release, here and in owner.c: keep the lock if nobody can be woken. */
 #define MEMWAIT_OR_KEEP		0x8000U

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Lock words: 32 bits.
+ * Lock words: 32 bits, of which a byte is used (internal.h).
  *
  *	0			unlocked; no fair waiter sleeps on it
  *	LOCKED			locked; unlock need not notify
@@ -59,9 +59,13 @@
  * owner's (1), and is not asleep yet, finds the word changed and sets CONTENDED again. If CONTENDED
  * is set after (1), (3) clears it and notifies again. So nobody sleeps after (3).
  *
- * A stale notify, for an earlier object at this address, wakes a waiter that finds no HANDED and
- * sleeps again. If it comes between the owner's (1) and (2), its waiter takes the lock, and the
- * waiter that (2) wakes sleeps again.
+ * A stale notify, for an earlier object at this address, must not come between the owner's (1) and
+ * (2): its waiter would take the lock, perhaps free it, and nobody would be left for (2) to count.
+ * The owner would then access a word that is gone, or take HANDED of a later handover for its own.
+ * So fair waiters sleep on the byte of the word that has the bits. No other object of the library
+ * has waiters at the second byte of four, and no fair lock is handed over or freed before the
+ * notify of its unlock. Those of a default lock sleep on the whole word: a stale notify wakes one
+ * in vain.
  *
  * A waiter that gives up without being counted leaves at most CONTENDED, which costs one notify. A
  * counted waiter owns a fair lock, and unlocks it. With a default lock it passes the notify on: the
@@ -69,8 +73,8 @@
  */
 #include "internal.h"
 
-#define HANDED		4U	/* fair */
-#define LATE		4U	/* default */
+#define HANDED		MEMWAIT_LOCK_BIT(2)	/* fair */
+#define LATE		MEMWAIT_LOCK_BIT(2)	/* default */
 
 /* What waiters sleep on, HANDED aside. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
@@ -104,12 +108,23 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins, ui
 	return locked;
 }
 
-/* Not MEMWAIT_OWNED if fair: a woken waiter that dies has the lock, so nobody need be told. */
-static uint32_t sleep_flags(uint32_t kind)
+static const volatile void *fair_byte(_Atomic uint32_t *word)
+{
+	return (const volatile char *)word + MEMWAIT_LOCK_BYTE;
+}
+
+/*
+ * Waits while the word is @seen; see memwait_await(). Not MEMWAIT_OWNED if fair: a woken waiter that
+ * dies has the lock, so nobody need be told.
+ */
+static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, uint32_t kind,
+		 const struct memwait_deadline *deadline)
 {
 	if (kind & MEMWAIT_MUTEX_FAIR)
-		return MEMWAIT_SIZE_U32 | (kind & MEMWAIT_PRIVATE);
-	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind);
+		return memwait_await(op, fair_byte(word), seen >> MEMWAIT_LOCK_PLACE,
+				     MEMWAIT_SIZE_U8 | (kind & MEMWAIT_PRIVATE), deadline);
+	return memwait_await(op, word, seen, MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind),
+			     deadline);
 }
 
 /* Whether a default lock is free, but for others than those that come only now. */
@@ -210,7 +225,7 @@ static int await_behind(struct memwait_op *op, struct memwait_turn *turn, _Atomi
 		early = deadline->ns < end.ns ? end.ns - deadline->ns : 0;
 		kept.ns -= early < KEPT_MS * 1000000ULL ? early : KEPT_MS * 1000000ULL;
 	}
-	return memwait_await(op, word, seen, sleep_flags(kind), &kept);
+	return await(op, word, seen, kind, &kept);
 }
 
 /* After that. Returns the outcome of the wait: if the time was over, it has waited long enough. */
@@ -260,7 +275,7 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 		if (is_kept(seen, kind))
 			outcome = await_behind(op, turn, word, seen, kind, deadline);
 		else
-			outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
+			outcome = await(op, word, seen, kind, deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
@@ -316,7 +331,7 @@ int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
 	now = atomic_fetch_xor_explicit(word, MEMWAIT_CONTENDED | HANDED, memory_order_release);
 	MEMWAIT_INVARIANT(now == BOTH);
 	do {
-		ret = memwait_wake(word, 1, kind);
+		ret = memwait_wake(fair_byte(word), 1, kind);
 		now = ret > 0 ? HANDED : end_handover(word, kind, ret < 0);
 	} while (now == (MEMWAIT_LOCKED | HANDED));
 	/* On error nobody was woken, and the word is CONTENDED. */

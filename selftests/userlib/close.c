@@ -245,7 +245,7 @@ USERLIB_TEST(L9_a_signal_goes_to_the_next)
 			ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 			ASSERT_EQ(0, memwait_loop_dispatch(loop));
-			await_waiters(self->fd, &monitor->mutex, U32_SIZE, 1);
+			await_waiters(self->fd, sleep_word(&monitor->mutex, kind), 0, 1);
 		}
 		if (stage >= 4) {
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));

@@ -111,7 +111,7 @@ USERLIB_TEST(R17_broadcast_wakes_all_where_it_cannot_move_them)
 	monitor->tickets = 3;
 	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
 	EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
-	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 3);
+	await_waiters(self->fd, sleep_word(&monitor->mutex, MEMWAIT_MUTEX_FAIR), 0, 3);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(0, runner_join(&runners[i]));

@@ -28,7 +28,7 @@ USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
 				ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 				ASSERT_EQ(0, memwait_loop_dispatch(self->loop));
-				await_waiters(self->fd, &monitor->mutex, U32_SIZE, 1);
+				await_waiters(self->fd, sleep_word(&monitor->mutex, fair), 0, 1);
 				if (stage == 3) {
 					ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 				}

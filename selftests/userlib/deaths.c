@@ -471,7 +471,8 @@ static void report_object(struct __test_metadata *_metadata, int o)
 	struct guarded *g = &area->objects[o];
 
 	TH_LOG("%s:%s; %d waiters, %d on the upper half", kinds[o].name, words_of(&g->mutex, 32),
-	       memwait_waiters(&g->mutex, 0), memwait_waiters(&g->mutex.reserved[1], 0));
+	       memwait_waiters(sleep_word(&g->mutex, kinds[o].flags), 0),
+	       memwait_waiters(&g->mutex.reserved[1], 0));
 	TH_LOG("  %llu turns, %llu %llu, inside %d, ruined %d", (unsigned long long)g->turns,
 	       (unsigned long long)g->one, (unsigned long long)g->two, (int)g->inside - 1,
 	       g->ruined);

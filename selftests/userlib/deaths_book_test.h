@@ -122,7 +122,7 @@ static uint32_t left_of(const struct guarded *g, int o)
 
 	/* A free one may be kept for those that wait. */
 	if (o != TOKENS)
-		return g->mutex.reserved[0] & locked;
+		return ((const unsigned char *)&g->mutex)[1] & locked;
 	memwait_sem_getvalue((memwait_sem_t *)&g->sem, &value);
 	return !value;
 }
@@ -154,8 +154,8 @@ static bool is_left_locked(int o)
 	return turns == load(&g->turns);
 }
 
-/* A bit of a fair mutex: the next that is notified has it. See lock.c. */
-#define HANDED	4U
+/* A bit of a fair mutex, in its second byte: the next that is notified there has it. See lock.c. */
+#define HANDED	4
 
 /*
  * Unlocks it in the place of a dead process. If that has set HANDED, a fair mutex is handed over as
@@ -164,13 +164,15 @@ static bool is_left_locked(int o)
 static void unlock_for_the_dead(int o)
 {
 	struct guarded *g = &area->objects[o];
+	unsigned char *byte;
 
 	store(&g->two, g->one);
 	store(&g->inside, 0);
-	if (o == FAIR && load((uint32_t *)&g->mutex) & HANDED) {
-		if (memwait_notify(&g->mutex, 1, 0) == 1)
+	byte = (unsigned char *)&g->mutex + 1;
+	if (o == FAIR && __atomic_load_n(byte, __ATOMIC_RELAXED) & HANDED) {
+		if (memwait_notify(byte, 1, 0) == 1)
 			return;
-		__atomic_fetch_and((uint32_t *)&g->mutex, ~HANDED, __ATOMIC_RELAXED);
+		__atomic_fetch_and(byte, ~HANDED, __ATOMIC_RELAXED);
 	}
 	expect(kinds[o].calls->give(g), 0, kinds[o].name);
 	if (o == QUEUE) {

@@ -53,9 +53,9 @@ USERLIB_TEST(words_of_mutexes)
 	high = (uint32_t)(id >> 32);
 
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
-	EXPECT_WORDS(mutex, [0] = 1);
+	EXPECT_WORDS(mutex, [0] = 0x100);
 	ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
-	EXPECT_WORDS(mutex, [0] = 3);
+	EXPECT_WORDS(mutex, [0] = 0x300);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
 	EXPECT_WORDS(mutex, 0);
@@ -65,7 +65,7 @@ USERLIB_TEST(words_of_mutexes)
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_RECURSIVE));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
-	EXPECT_WORDS(mutex, [0] = 1, [2] = 1, [3] = 2, [4] = low, [5] = high);
+	EXPECT_WORDS(mutex, [0] = 0x100, [2] = 1, [3] = 2, [4] = low, [5] = high);
 	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	EXPECT_WORDS(mutex, [0] = low, [1] = high, [2] = 8, [3] = 1);
@@ -127,7 +127,7 @@ USERLIB_TEST(words_of_read_write_locks)
 	EXPECT_WORDS(rwlock, [2] = 0x200);
 	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_PREFER_WRITER));
 	ASSERT_EQ(0, memwait_rwlock_wrlock(rwlock));
-	EXPECT_WORDS(rwlock, [0] = 1, [2] = 1, [4] = 0x10);
+	EXPECT_WORDS(rwlock, [0] = 0x100, [2] = 1, [4] = 0x10);
 }
 
 USERLIB_TEST(words_of_barriers)

@@ -300,7 +300,7 @@ TEST_F_TIMEOUT(limits, L2_who_cannot_wake_leaves_it_to_the_next_one, 300)
 		ASSERT_EQ(0, lock_mutex());
 		__atomic_store_n(&shared->open, 1, __ATOMIC_RELEASE);
 		/* It may have slept before that, too. */
-		spin_until(memwait_waiters(&shared->mutex, 0) == 1);
+		spin_until(memwait_waiters(sleep_word(&shared->mutex, kinds[way % 2]), 0) == 1);
 		close_all();
 		ASSERT_EQ(0, forbid_descriptors());
 		EXPECT_EQ(EMFILE, unlock_mutex());

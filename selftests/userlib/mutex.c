@@ -490,8 +490,7 @@ USERLIB_TEST(R12_fair_is_first_in_first_out_for_threads_and_operations)
 			ASSERT_EQ(EINPROGRESS,
 				  memwait_mutex_lock_async(&guarded->mutex, &orders[i].op));
 		}
-		/* The lock word is the first of the mutex. */
-		await_waiters(self->fd, &guarded->mutex, U32_SIZE, i + 1);
+		await_waiters(self->fd, sleep_word(&guarded->mutex, MEMWAIT_MUTEX_FAIR), 0, i + 1);
 	}
 	runner_start(&barger, barge_in, guarded);
 	ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
@@ -750,16 +749,18 @@ USERLIB_TEST(L0_a_notify_of_others_does_not_hand_a_lock_over)
 	struct counted_op counted = { 0 };
 	struct runner waiter;
 	unsigned int flags;
+	const void *word;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
 		flags = kinds[i] & MEMWAIT_PRIVATE;
+		word = sleep_word(mutex, kinds[i]);
 		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
 		ASSERT_EQ(0, memwait_mutex_lock(mutex));
 		runner_start(&waiter, lock_and_unlock, mutex);
 		runner_await_asleep(&waiter);
-		ASSERT_EQ(1, memwait_notify(mutex, 1, flags));
-		while (memwait_waiters(mutex, flags) != 1 && !runner_is_done(&waiter))
+		ASSERT_EQ(1, memwait_notify(word, 1, flags));
+		while (memwait_waiters(word, flags) != 1 && !runner_is_done(&waiter))
 			usleep(100);
 		EXPECT_FALSE(runner_is_done(&waiter));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
@@ -769,12 +770,12 @@ USERLIB_TEST(L0_a_notify_of_others_does_not_hand_a_lock_over)
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
-		ASSERT_EQ(1, memwait_notify(mutex, 1, flags));
+		ASSERT_EQ(1, memwait_notify(word, 1, flags));
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
 		EXPECT_EQ(0, counted.calls);
-		EXPECT_EQ(1, memwait_waiters(mutex, flags));
+		EXPECT_EQ(1, memwait_waiters(word, flags));
 		/* One that is taken back after such a notify has nothing to give. */
-		ASSERT_EQ(1, memwait_notify(mutex, 1, flags));
+		ASSERT_EQ(1, memwait_notify(word, 1, flags));
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		EXPECT_EQ(EBUSY, memwait_mutex_trylock(mutex));
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
@@ -794,7 +795,7 @@ USERLIB_TEST(L1_a_lock_is_inherited_over_fork)
 		/* Uses the device before the fork, and after. */
 		ASSERT_EQ(0, memwait_mutex_lock(&guarded->mutex));
 		child = run_in_child(visit_often(guarded));
-		await_waiters(self->fd, &guarded->mutex, U32_SIZE, 1);
+		await_waiters(self->fd, sleep_word(&guarded->mutex, fair), 0, 1);
 		ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
 		ASSERT_EQ(0, visit_often(guarded));
 		ASSERT_EQ(0, child_status(child));
@@ -816,7 +817,7 @@ USERLIB_TEST(R6_signals_do_not_interrupt_it)
 		ASSERT_EQ(0, memwait_mutex_lock(mutex));
 		runner_start(&runner, lock_and_unlock, mutex);
 		for (i = 0; i < 10; i++) {
-			await_waiters(self->fd, mutex, U32_SIZE, 1);
+			await_waiters(self->fd, sleep_word(mutex, kinds[kind]), 0, 1);
 			pthread_kill(runner.thread, SIGUSR1);
 		}
 		ASSERT_EQ(0, memwait_mutex_unlock(mutex));

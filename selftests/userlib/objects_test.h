@@ -248,7 +248,7 @@ static inline int sleepers(const struct way *way, const void *object, unsigned i
 {
 	unsigned int flags = kind & MEMWAIT_PRIVATE;
 	const char *start = object;
-	int n = memwait_waiters(start + way->word, flags);
+	int n = memwait_waiters(sleep_word(start + way->word, kind), flags);
 
 	return way->other_word ? n + memwait_waiters(start + way->other_word, flags) : n;
 }

@@ -85,7 +85,8 @@ USERLIB_TEST(L2_an_unlock_that_wakes_nobody_is_made_up_for)
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
 			for (j = 0; j < ARRAY_SIZE(waiters); j++) {
 				runner_start(&waiters[j], lock_and_unlock, mutex);
-				while (memwait_waiters(mutex, kinds[i] & MEMWAIT_PRIVATE) <= (int)j)
+				while (memwait_waiters(sleep_word(mutex, kinds[i]),
+						       kinds[i] & MEMWAIT_PRIVATE) <= (int)j)
 					usleep(100);
 			}
 			fails = true;
@@ -118,7 +119,8 @@ USERLIB_TEST(L2_a_wait_for_a_condition_that_cannot_wake_is_made_up_for)
 		ASSERT_EQ(0, memwait_cond_init(&both->cond, kinds[i] & MEMWAIT_PRIVATE));
 		ASSERT_EQ(0, memwait_mutex_lock(&both->mutex));
 		runner_start(&waiter, lock_and_unlock, &both->mutex);
-		sleep_until(memwait_waiters(&both->mutex, kinds[i] & MEMWAIT_PRIVATE));
+		sleep_until(memwait_waiters(sleep_word(&both->mutex, kinds[i]),
+					    kinds[i] & MEMWAIT_PRIVATE));
 		fails = true;
 		ret = memwait_cond_wait(&both->cond, &both->mutex);
 		fails = false;

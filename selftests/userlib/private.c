@@ -14,8 +14,8 @@ static int waiters_within(int fd, const void *object, uint32_t flags)
 {
 	int i, n = 0;
 
-	for (i = 0; i < OBJECT_SIZE; i += 4)
-		n += mw_waiters(fd, (const char *)object + i, U32_SIZE | flags);
+	for (i = 0; i < OBJECT_SIZE; i++)
+		n += mw_waiters(fd, (const char *)object + i, flags);
 	return n;
 }
 

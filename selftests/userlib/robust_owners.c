@@ -203,7 +203,7 @@ ROBUST_TEST(L1_a_child_does_not_own_what_its_parent_has_locked)
 		board->id = self->id;
 		board->there = 0;
 		pid = run_in_child(be_a_child(board));
-		await_waiters(self->fd, &board->mutex, 0, 1);
+		await_waiters(self->fd, sleep_word(&board->mutex, owners_matter[i]), 0, 1);
 		EXPECT_EQ(0, memwait_mutex_unlock(&board->mutex));
 		EXPECT_EQ(0, child_status(pid)) {
 			TH_LOG("kind %x", owners_matter[i]);

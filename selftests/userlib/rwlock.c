@@ -372,7 +372,8 @@ USERLIB_TEST(R12_fair_operations_and_threads_enter_in_the_order_of_coming)
 								    &visitors[i].op);
 				ASSERT_EQ(EINPROGRESS, ret);
 			}
-			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);
+			await_waiters(self->fd, sleep_word(gate_of(&shared->lock),
+							   MEMWAIT_RWLOCK_FAIR), 0, i + 1);
 		}
 		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
 		for (i = 0; i < n; i++) {

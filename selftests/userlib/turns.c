@@ -6,6 +6,7 @@
 #include "death_test.h"
 #include "ioctl_test.h"
 
+/* In the second byte of the word. */
 #define LATE	4
 
 /* How the waiter gives up, and how far it has come by then: see close.c. */
@@ -64,7 +65,7 @@ static int wait_until(void *arg)
 
 static bool is_late(const struct loser *loser)
 {
-	return __atomic_load_n(&loser->mutex.reserved[0], __ATOMIC_RELAXED) & LATE;
+	return __atomic_load_n((const char *)&loser->mutex + 1, __ATOMIC_RELAXED) & LATE;
 }
 
 /* The caller has the mutex, and takes it again and again until the operation is late, or ends. */

@@ -38,6 +38,15 @@ static inline struct timespec in_time(clockid_t clock, long ms)
 	return ts;
 }
 
+/*
+ * Where those sleep that wait for a lock of that kind, or at its gate. The words of fair ones are
+ * of a byte each.
+ */
+static inline const void *sleep_word(const void *lock, unsigned int kind)
+{
+	return (const char *)lock + (kind & MEMWAIT_MUTEX_FAIR ? 1 : 0);
+}
+
 /* Runs a function in a child, which has the page of the file that is @here at another address. */
 static inline pid_t run_remapped(int file, void *here, int (*function)(void *page))
 {

@@ -173,7 +173,7 @@ static bool mutex_may_stop(void)
 {
 	unsigned int thread;
 
-	if (!(sim_latest(&shared->mutex, 4) & 1))
+	if (!(sim_latest(&shared->mutex, 4) & 0x100))
 		return false;
 	for (thread = 0; thread < 3; thread++) {
 		if (device_is_dead(thread) && !done[thread])

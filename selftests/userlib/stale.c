@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L14: a notify that comes late, from whoever had the memory before, wakes a waiter in vain at most.
+ * No lock is handed over by it, and nobody's memory is touched for it.
+ */
+#include "death_test.h"
+#include "ioctl_test.h"
+#include "objects_test.h"
+
+#define ROOM	1024		/* for an object */
+#define ALL	0xff		/* what somebody else writes there */
+
+static const struct object {
+	const char *name;
+	const struct way *way;
+	unsigned int kind;
+} objects[] = {
+	{ "mutex", &mutex_way, 0 },
+	{ "private mutex", &mutex_way, MEMWAIT_PRIVATE },
+	{ "fair mutex", &mutex_way, MEMWAIT_MUTEX_FAIR },
+	{ "private fair mutex", &mutex_way, MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE },
+	{ "robust mutex", &mutex_way, MEMWAIT_MUTEX_ROBUST },
+	{ "readers", &read_way, 0 },
+	{ "readers that wait for writers", &read_way, MEMWAIT_RWLOCK_PREFER_WRITER },
+	{ "fair readers", &read_way, MEMWAIT_RWLOCK_FAIR },
+	{ "private fair readers", &read_way, MEMWAIT_RWLOCK_FAIR | MEMWAIT_PRIVATE },
+	{ "robust readers", &read_way, MEMWAIT_RWLOCK_ROBUST },
+	{ "writers", &write_way, 0 },
+	{ "fair writers", &write_way, MEMWAIT_RWLOCK_FAIR },
+	{ "robust writers", &write_way, MEMWAIT_RWLOCK_ROBUST },
+	{ "writers behind readers", &write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER },
+	{ "fair writers behind readers", &write_after_read_way, MEMWAIT_RWLOCK_FAIR },
+	{ "semaphore", &sem_way, 0 },
+	{ "private semaphore", &sem_way, MEMWAIT_PRIVATE },
+	{ "wait group", &group_way, 0 },
+	{ "private wait group", &group_way, MEMWAIT_PRIVATE },
+	{ "receivers", &receive_way, 0 },
+	{ "private receivers", &receive_way, MEMWAIT_PRIVATE },
+	{ "senders", &send_way, 0 },
+	{ "private senders", &send_way, MEMWAIT_PRIVATE },
+};
+
+/* Late notifies: for each byte, or for each word that another object might have had there. */
+static int notify_words(const void *object, unsigned int kind, size_t step)
+{
+	unsigned int flags = kind & MEMWAIT_PRIVATE;
+	int woken = 0;
+	size_t i;
+
+	for (i = 0; i < ROOM; i += step)
+		woken += memwait_notify((const char *)object + i, MEMWAIT_ALL, flags);
+	return woken;
+}
+
+/* A thread and an operation wait on, and get what is given later. */
+USERLIB_TEST(L14_nobody_takes_a_late_notify_for_his_own)
+{
+	void *object = self->shared;
+	struct visitor visitor;
+	size_t i;
+	int woken;
+
+	for (i = 0; i < ARRAY_SIZE(objects); i++) {
+		const struct way *way = objects[i].way;
+		unsigned int kind = objects[i].kind;
+		struct counted_op counted = counted_by(&counted, self->loop);
+
+		ASSERT_EQ(0, way->make(object, kind));
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
+		visitor_start(&visitor, way, object);
+		await_sleepers(way, object, kind, 2);
+		woken = notify_words(object, kind, 1);
+		EXPECT_LE(2, woken) {
+			TH_LOG("%s", objects[i].name);
+		}
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		await_sleepers(way, object, kind, 2);
+		EXPECT_EQ(0, counted.calls);
+		EXPECT_FALSE(runner_is_done(&visitor.runner));
+		ASSERT_EQ(0, way->give(object));
+		if (!way->lets_all_go && !way->give_back) {
+			ASSERT_EQ(0, way->give(object));
+		}
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, leave(way, object, counted.result));
+		EXPECT_EQ(0, visitor_join(&visitor));
+		EXPECT_EQ(0, way->destroy(object));
+	}
+}
+
+/* Nothing else has waiters where those of fair locks sleep. */
+USERLIB_TEST(L14_no_other_object_notifies_a_fair_one)
+{
+	char *object = self->shared;
+	struct counted_op counted;
+	size_t i, byte;
+	int n;
+
+	for (i = 0; i < ARRAY_SIZE(objects); i++) {
+		const struct way *way = objects[i].way;
+		unsigned int kind = objects[i].kind;
+
+		ASSERT_EQ(0, way->make(object, kind));
+		counted = counted_by(&counted, self->loop);
+		ASSERT_EQ(EINPROGRESS, way->wait_async(object, &counted.op));
+		for (byte = 1, n = 0; byte < ROOM; byte += 4)
+			n += memwait_waiters(object + byte, kind & MEMWAIT_PRIVATE);
+		/* Writers that the gate has let in wait for readers, on another byte. */
+		EXPECT_EQ(kind & MEMWAIT_MUTEX_FAIR && way != &write_after_read_way, n) {
+			TH_LOG("%s", objects[i].name);
+		}
+		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+		ASSERT_EQ(0, way->give(object));
+		EXPECT_EQ(0, way->destroy(object));
+	}
+}
+
+/* The owner of a fair lock unlocks it, and is kept before it notifies. */
+struct handover {
+	const struct way *way;
+	char *object;
+	unsigned int kind;
+	struct runner waiter;
+	int reached;
+};
+
+static __thread struct handover *own;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	struct handover *handover = own;
+
+	if (handover && request == MEMWAIT_IOC_NOTIFY && !handover->reached) {
+		handover->reached = 1;
+		notify_words(handover->object, handover->kind, 4);
+		/* Whoever has been woken goes as far as it gets. */
+		while (!runner_is_done(&handover->waiter) &&
+		       thread_state(handover->waiter.tid) != 'S')
+			usleep(100);
+	}
+	return ioctl_of_kernel(fd, request, argument);
+}
+
+static int use_and_free(void *arg)
+{
+	struct handover *handover = arg;
+	const struct way *way = handover->way;
+	int ret = leave(way, handover->object, way->wait(handover->object));
+
+	ret = ret ? ret : way->destroy(handover->object);
+	memset(handover->object, ALL, ROOM);
+	return ret;
+}
+
+USERLIB_TEST(L14_a_late_notify_within_an_unlock)
+{
+	struct handover handover;
+	char others[ROOM];
+	size_t i;
+
+	memset(others, ALL, sizeof(others));
+	for (i = 0; i < ARRAY_SIZE(objects); i++) {
+		const struct way *way = objects[i].way;
+
+		handover = (struct handover){
+			.way = way, .object = self->shared, .kind = objects[i].kind,
+		};
+		ASSERT_EQ(0, way->make(handover.object, handover.kind));
+		runner_start(&handover.waiter, use_and_free, &handover);
+		await_sleepers(way, handover.object, handover.kind, 1);
+		own = &handover;
+		EXPECT_EQ(0, way->give(handover.object));
+		own = NULL;
+		EXPECT_EQ(0, runner_join(&handover.waiter)) {
+			TH_LOG("%s", objects[i].name);
+		}
+		EXPECT_EQ(0, memcmp(others, handover.object, ROOM)) {
+			TH_LOG("%s", objects[i].name);
+		}
+	}
+}
+
+TEST_HARNESS_MAIN
