@@ -66,14 +66,13 @@ byte deaths;
 
 chan queue[2] = [THREADS] of { byte };
 byte watched[2];
-byte mover[2];			/* whose death they are told of, too */
 byte queue_of[THREADS + 1];
 
 /* Each of the following runs within a step. memwait_queue_unlock(): */
 inline unwatch_if_empty(q)
 {
 	if
-	:: empty(queue[q]) -> watched[q] = NOBODY; mover[q] = NOBODY
+	:: empty(queue[q]) -> watched[q] = NOBODY
 	:: nempty(queue[q])
 	fi
 }
@@ -121,16 +120,10 @@ inline leave_queue(t)
 /* memwait_queue_tell() by the work */
 inline tell(q, t)
 {
-	if
-	:: IS_DEAD(mover[q]) ->
-		mover[q] = NOBODY
-	:: IS_DEAD(watched[q]) ->
-		mover[q] = (mover[q] == watched[q] -> NOBODY : mover[q])
-	fi;
 	claim(q, t, OWNER_DIED)
 }
 
-#define HAS_TO_TELL(q)	(IS_DEAD(watched[q]) || IS_DEAD(mover[q]))
+#define HAS_TO_TELL(q)	IS_DEAD(watched[q])
 
 /*
  * MEMWAIT_IOC_WAIT while the word has the expected value, which names an owner or nobody; otherwise
@@ -422,11 +415,11 @@ loop:		do
 			fi
 		   }
 #ifdef OPERATION
-		/* An operation has the lock: the queue watches this thread from now on. */
+		/* An operation has the lock: the next waiter names this thread. */
 		:: atomic {
 			next == TO_ANSWER ->
 #ifndef MUTATION_OPERATION_DOES_NOT_ANSWER
-			mover[LOCK] = (len(queue[LOCK]) > 0 -> me : mover[LOCK]);
+			notify(LOCK, t);
 #endif
 			has_answered = true;
 			next = TO_UNLOCK
@@ -566,11 +559,11 @@ end_idle:	false
 #endif
 
 #if defined(BROADCAST) || defined(SIGNAL)
-mtype = { TO_SLEEP, TO_LOOK, TO_PASS_ON, TO_SIGNAL, TO_WRITE, TO_MOVE, TO_ADOPT, TO_NOTIFY };
+mtype = { TO_SLEEP, TO_LOOK, TO_PASS_ON, TO_SIGNAL, TO_NOTIFY };
 
 byte sequence = 1;
-byte broadcast;
 bool happened;			/* the awaited condition; the lock guards it */
+byte happened_at;		/* the sequence of the broadcast */
 byte has_read[THREADS + 1];	/* the sequence that it has read */
 
 #define BROADCASTER	3
@@ -580,9 +573,9 @@ byte has_read[THREADS + 1];	/* the sequence that it has read */
 #define SIGNALS		0	/* besides the broadcast */
 #endif
 
-/* A completed signal must have reached one of the waiters. */
+/* A completed signal must have reached one of the waiters; a broadcast all, or none. */
 #ifdef BROADCAST
-#define MAY_SLEEP(t)	(queue_of[t] == LOCK -> IS_LOST : state[BROADCASTER] != IDLE)
+#define MAY_SLEEP(t)	(queue_of[t] == LOCK -> IS_LOST : has_read[t] >= happened_at)
 #else
 #define MAY_SLEEP(t)	(queue_of[t] == LOCK -> IS_LOST : \
 			 IS_LOST || has_read[t] == sequence || \
@@ -622,18 +615,14 @@ end_loop:	do
 			:: go_on()		/* EINTR */
 			fi
 		   }
-		/* last_broadcast(), may_be_moved(), memwait_mutex_take_again() */
+		/* memwait_mutex_take_again() */
 		:: atomic {
 			(next == TO_SLEEP && state[me] != ASLEEP && state[me] != RUNNING) ||
 			next == TO_LOOK ->
 			reached[me] = reached[me] || WAS_WOKEN(state[me]);
 			go_on();
 			then = NOTHING;
-#ifdef MUTATION_MOVED_DOES_NOT_CONTEND
 			next = TO_LOCK
-#else
-			next = (broadcast >= has_read[me] -> TO_CONTEND : TO_LOCK)
-#endif
 		   }
 		/* cancelled() */
 		:: atomic {
@@ -659,12 +648,6 @@ end_idle:	false
 	d_step { t = 0; next = NOTHING; then = NOTHING }
 }
 
-inline end_broadcast()
-{
-	next = (holder == me -> TO_UNLOCK : NOTHING);
-	then = NOTHING
-}
-
 /* memwait_cond_broadcast(), with the mutex or without */
 proctype broadcaster(byte me)
 {
@@ -687,42 +670,23 @@ end_loop:	do
 		:: atomic {
 			next == TO_SIGNAL ->
 			sequence++;
-			has_read[me] = sequence;
-			next = TO_WRITE
-		   }
-		:: atomic { next == TO_WRITE -> broadcast = has_read[me]; next = TO_MOVE }
-		/* move_all() */
-		:: atomic {
-			next == TO_MOVE && sequence == has_read[me] ->
-			if
-			:: empty(queue[COND]) -> end_broadcast()
-			:: nempty(queue[COND]) ->
-				next = TO_ADOPT;
-#ifndef MUTATION_MOVER_IS_NOT_WATCHED
-				mover[LOCK] = me
+			happened_at = sequence;
+#ifndef MUTATION_CHANGE_IN_TWO_CALLS
+			in_change[me] = true;
 #endif
-			fi;
-			do
-			:: queue[COND]?t -> queue[LOCK]!t; queue_of[t] = LOCK
-			:: empty(queue[COND]) -> unwatch_if_empty(COND); break
-			od;
-			t = 0
+			next = TO_NOTIFY
 		   }
 		:: atomic {
-			next == TO_MOVE && sequence != has_read[me] ->
+			next == TO_NOTIFY ->
+#ifdef MUTATION_BROADCAST_WAKES_ONE
+			notify(COND, t);
+#else
 			notify_all(COND, t);
-			end_broadcast()
-		   }
-		/* memwait_lock_adopt() */
-		:: atomic {
-			next == TO_ADOPT && word != 0 ->
-#ifndef MUTATION_ADOPTS_WITHOUT_CONTENDED
-			word = BOTH;
 #endif
-			end_broadcast()
+			in_change[me] = false;
+			next = (holder == me -> TO_UNLOCK : NOTHING);
+			then = NOTHING
 		   }
-		:: atomic { next == TO_ADOPT && word == 0 -> next = TO_NOTIFY }
-		:: atomic { next == TO_NOTIFY -> notify(LOCK, t); end_broadcast() }
 		:: atomic { next == NOTHING -> state[me] = IDLE; break }
 		od;
 end_idle:	false
@@ -745,9 +709,17 @@ end_loop:	do
 			next == NOTHING && signals > 0 ->
 			signals--;
 			sequence++;
+#ifndef MUTATION_CHANGE_IN_TWO_CALLS
+			in_change[me] = true;
+#endif
 			next = TO_NOTIFY
 		   }
-		:: atomic { next == TO_NOTIFY -> notify(COND, t); next = NOTHING }
+		:: atomic {
+			next == TO_NOTIFY ->
+			notify(COND, t);
+			in_change[me] = false;
+			next = NOTHING
+		   }
 		:: atomic { next == NOTHING && signals + locks == 0 -> state[me] = IDLE; break }
 		od;
 end_idle:	false

@@ -207,12 +207,6 @@ static inline uint64_t memwait_known_id(void)
 uint32_t memwait_thread_id(void);
 bool memwait_may_spin(void);
 
-/* word.c */
-
-int memwait_move(const volatile void *word, uint64_t expected, const volatile void *target,
-		 unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
-		 unsigned int *moved);
-
 /* loop.c */
 
 struct memwait_op;
@@ -302,11 +296,9 @@ struct memwait_op {
 			uint32_t flags;
 		} word;
 		struct {
-			uint64_t sequence;
 			uint32_t count;
 			uint32_t flags;		/* copy, valid after leaving the object */
 			int result;
-			bool taken;		/* a signal, for which the mutex awaits it */
 		} cond;
 		struct memwait_round round;
 		struct {
@@ -426,11 +418,8 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
-int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
-			   const struct memwait_deadline *deadline);
 bool memwait_lock_release_silently(_Atomic uint32_t *word);
 bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind);
-int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome);
@@ -506,7 +495,7 @@ struct memwait_users {
 	uint32_t flags;
 };
 
-uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
+void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op);
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op);
 int memwait_users_drain(struct memwait_users *users, const volatile void *word);
 
@@ -523,16 +512,11 @@ int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct
 
 /* mutex.c: for condition variables */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
-_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags);
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake);
-int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended);
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);
-void memwait_mutex_await_return(memwait_mutex_t *public_mutex);
-void memwait_mutex_end_return(memwait_mutex_t *public_mutex);
-bool memwait_mutex_awaits_return(memwait_mutex_t *public_mutex);
-bool memwait_mutex_has_dead_owner(memwait_mutex_t *public_mutex);
 
 #endif /* MEMWAIT_INTERNAL_H */

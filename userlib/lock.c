@@ -289,13 +289,6 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
-/* The same after a sleep on the word: a lock that is not fair is taken with CONTENDED set. */
-int memwait_lock_contended(_Atomic uint32_t *word, uint32_t kind,
-			   const struct memwait_deadline *deadline)
-{
-	return lock_after(NULL, word, kind, deadline, MEMWAIT_NOT_EQUAL);
-}
-
 /*
  * After a handover that counted no waiter: none slept, or the notify failed. Returns the new word;
  * or HANDED: another notify has woken a waiter, which has the lock.
@@ -379,39 +372,19 @@ bool memwait_lock_release_silently(_Atomic uint32_t *word)
 }
 
 /* Wakes one sleeper, or leaves that to the next unlock. The word must still exist. */
-static int wake_or_contend(_Atomic uint32_t *word, uint32_t kind)
+static void wake_or_contend(_Atomic uint32_t *word, uint32_t kind)
 {
-	int ret = memwait_wake(word, 1, kind);
-
 	/* relaxed: the next owner gets the bit with the lock, and notifies when it unlocks */
-	if (ret < 0)
+	if (memwait_wake(word, 1, kind) < 0)
 		atomic_fetch_or_explicit(word, MEMWAIT_CONTENDED, memory_order_relaxed);
-	return ret < 0 ? -ret : 0;
 }
 
-/*
- * Sleepers were moved to this word, which is not fair, and may be unlocked: ensures that they are
- * woken.
- */
-int memwait_lock_adopt(_Atomic uint32_t *word, uint32_t kind)
-{
-	/* relaxed, all: the kernel orders the move before; nothing guarded is accessed */
-	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
-
-	while (now == MEMWAIT_LOCKED) {
-		if (atomic_compare_exchange_weak_explicit(word, &now, BOTH, memory_order_relaxed,
-							  memory_order_relaxed))
-			return 0;
-	}
-	return now & MEMWAIT_LOCKED ? 0 : wake_or_contend(word, kind);
-}
-
-/* memwait_lock() of an operation; memwait_lock_contended() if @outcome is MEMWAIT_NOT_EQUAL. */
+/* memwait_lock() of an operation. */
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome)
 {
 	if (outcome == MEMWAIT_OP_BEGIN && memwait_lock_try(word))
 		return 0;
-	if (outcome == MEMWAIT_OP_BEGIN || outcome == MEMWAIT_NOT_EQUAL)
+	if (outcome == MEMWAIT_OP_BEGIN)
 		op->turn = (struct memwait_turn){ 0 };
 	return lock_after(op, word, kind, NULL, outcome);
 }

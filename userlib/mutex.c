@@ -10,8 +10,6 @@
  * Other threads read the owner only to compare it with their own id, which is there only if they
  * stored it. A shared mutex uses the kernel's id: threads in two PID namespaces may have one
  * number.
- *
- * @returning is for cond.c, and counts those that were killed too.
  */
 #include <string.h>
 
@@ -27,7 +25,6 @@ struct mutex {
 	uint32_t count;			/* lock depth; if owners matter */
 	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and not robust */
 	_Atomic uint32_t spins;		/* for memwait_lock() */
-	_Atomic uint32_t returning;	/* woken waiters of conditions that have yet to lock it */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
@@ -164,6 +161,23 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	return memwait_owner_is_dead(&mutex->owned, now, mutex->kind) == 1 ? 0 : EBUSY;
 }
 
+/* The word of a mutex that the caller does not have. Returns as memwait_owner_lock(). */
+static int lock_word(struct mutex *mutex, const struct memwait_deadline *deadline)
+{
+	if (is_robust(mutex))
+		return memwait_owner_lock(&mutex->owned, &mutex->spins, mutex->kind, deadline);
+	return memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
+}
+
+/* The same without a wait: EBUSY. */
+static inline int try_word(struct mutex *mutex)
+{
+	if (is_robust(mutex))
+		return memwait_owner_try_or_inherit(&mutex->owned, mutex->kind);
+	return memwait_lock_try(&mutex->word) ||
+	       memwait_lock_try_nonzero(&mutex->word, mutex->kind) ? 0 : EBUSY;
+}
+
 /* Not inlined: the common path saves no registers for it. */
 __attribute__((__noinline__))
 static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadline)
@@ -172,13 +186,7 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 
 	if (!ret)
 		ret = lock_again(mutex);
-	if (ret != EBUSY)
-		return ret;
-	if (is_robust(mutex))
-		ret = memwait_owner_lock(&mutex->owned, &mutex->spins, mutex->kind, deadline);
-	else
-		ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
-	return locked(mutex, 1, ret);
+	return ret == EBUSY ? locked(mutex, 1, lock_word(mutex, deadline)) : ret;
 }
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
@@ -216,23 +224,12 @@ static inline int trylock_owned(struct mutex *mutex)
 
 	if (ret == EDEADLK)
 		return EBUSY;
-	if (ret != EBUSY)
-		return ret;
-	if (is_robust(mutex))
-		ret = memwait_owner_try_or_inherit(&mutex->owned, mutex->kind);
-	else
-		ret = memwait_lock_try(&mutex->word) ||
-		      memwait_lock_try_nonzero(&mutex->word, mutex->kind) ? 0 : EBUSY;
-	return locked(mutex, 1, ret);
+	return ret == EBUSY ? locked(mutex, 1, try_word(mutex)) : ret;
 }
 
 static inline int trylock(struct mutex *mutex)
 {
-	if (owners_matter(mutex))
-		return trylock_owned(mutex);
-	if (memwait_lock_try(&mutex->word))
-		return 0;
-	return memwait_lock_try_nonzero(&mutex->word, mutex->kind) ? 0 : EBUSY;
+	return owners_matter(mutex) ? trylock_owned(mutex) : try_word(mutex);
 }
 
 __attribute__((__noinline__))
@@ -433,21 +430,6 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 	return execute(&call);
 }
 
-/*
- * The word to which a condition variable with @flags may move its sleepers, or NULL. Not a fair
- * word: a counted sleeper has the lock, and a moved one cannot tell. Not an owner word: a moved
- * sleeper has not named the owner.
- */
-_Atomic uint32_t *memwait_mutex_word(memwait_mutex_t *public_mutex, uint32_t flags)
-{
-	struct mutex *mutex = to_mutex(public_mutex);
-
-	if ((mutex->kind & (MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_ROBUST)) ||
-	    (mutex->kind & MEMWAIT_PRIVATE) != flags)
-		return NULL;
-	return &mutex->word;
-}
-
 /* For a condition variable: whether it is locked, by the caller if owners matter. */
 bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 {
@@ -460,10 +442,10 @@ bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 }
 
 /*
- * Unlocks a held mutex completely, for a condition variable with @flags. A private mutex may leave
- * its notify to the caller's sleep: *@wake, unless @wake is NULL, is the word. A shared one
- * notifies here, as the caller may die in between. If the notify fails, the mutex is unlocked, and
- * the wait meets the error.
+ * Unlocks a held mutex completely, for a condition variable with @flags. If both are private, and
+ * the mutex neither fair nor robust, it may leave its notify to the caller's sleep: *@wake, unless
+ * @wake is NULL, is the word. A shared one notifies here, as the caller may die in between. If the
+ * notify fails, the mutex is unlocked, and the wait meets the error.
  */
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake)
@@ -480,7 +462,8 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 		memwait_owner_release(&mutex->owned, mutex->kind);
 		return;
 	}
-	if (!wake || !(flags & MEMWAIT_PRIVATE) || !memwait_mutex_word(public_mutex, flags)) {
+	if (!wake || !(flags & mutex->kind & MEMWAIT_PRIVATE) ||
+	    mutex->kind & MEMWAIT_MUTEX_FAIR) {
 		memwait_lock_release(&mutex->word, mutex->kind);
 		return;
 	}
@@ -500,29 +483,21 @@ static void nap(void)
 }
 
 /*
- * @contended: others may sleep on it without CONTENDED. Returns 0; if robust also EOWNERDEAD, or
- * ENOTRECOVERABLE: not locked. A waiter for a condition must get the mutex back: if it cannot
- * sleep, for want of memory or a descriptor, it polls.
+ * Returns 0; if robust also EOWNERDEAD, or ENOTRECOVERABLE: not locked. A waiter for a condition
+ * must get the mutex back: if it cannot sleep, for want of memory or a descriptor, it polls.
  */
-int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count, bool contended)
+int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	int ret;
+	int ret = lock_word(mutex, &memwait_never);
 
-	for (;;) {
-		if (is_robust(mutex))
-			ret = memwait_owner_lock(&mutex->owned, &mutex->spins, mutex->kind,
-						 &memwait_never);
-		else if (contended)
-			ret = memwait_lock_contended(&mutex->word, mutex->kind, &memwait_never);
-		else
-			ret = memwait_lock(&mutex->word, &mutex->spins, mutex->kind,
-					   &memwait_never);
-		if (memwait_has_locked(ret) || ret == ENOTRECOVERABLE)
-			return locked(mutex, count, ret);
-		contended = true;
+	while (!memwait_has_locked(ret) && ret != ENOTRECOVERABLE) {
 		nap();
+		ret = try_word(mutex);
+		if (ret == EBUSY)
+			ret = lock_word(mutex, &memwait_never);
 	}
+	return locked(mutex, count, ret);
 }
 
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
@@ -534,42 +509,4 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)
 {
 	undo(to_mutex(public_mutex), outcome);
-}
-
-/* A woken waiter of a condition variable is about to lock the mutex. */
-void memwait_mutex_await_return(memwait_mutex_t *public_mutex)
-{
-	/* relaxed: the kernel orders it before a report of the waiter's death */
-	atomic_fetch_add_explicit(&to_mutex(public_mutex)->returning, 1, memory_order_relaxed);
-}
-
-/* It has locked the mutex. */
-void memwait_mutex_end_return(memwait_mutex_t *public_mutex)
-{
-	/* relaxed: see above */
-	uint32_t was = atomic_fetch_sub_explicit(&to_mutex(public_mutex)->returning, 1,
-						 memory_order_relaxed);
-
-	MEMWAIT_INVARIANT(was);
-}
-
-/* Whether the mutex is robust, and its owner dead. */
-bool memwait_mutex_has_dead_owner(memwait_mutex_t *public_mutex)
-{
-	struct mutex *mutex = to_mutex(public_mutex);
-	uint64_t seen;
-
-	if (!is_robust(mutex))
-		return false;
-	/* relaxed: the kernel compares it */
-	seen = atomic_load_explicit(&mutex->owned, memory_order_relaxed);
-	return seen & MEMWAIT_OWNER_MASK &&
-	       memwait_owner_is_dead(&mutex->owned, seen, mutex->kind) == 1;
-}
-
-/* Whether a waiter has yet to lock the mutex, or will never do so. */
-bool memwait_mutex_awaits_return(memwait_mutex_t *public_mutex)
-{
-	/* relaxed: see above */
-	return atomic_load_explicit(&to_mutex(public_mutex)->returning, memory_order_relaxed);
 }

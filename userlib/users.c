@@ -30,13 +30,13 @@
 /* How often destroy polls: the last user may fail to wake it. */
 #define LOOK_AFTER_MS	1000
 
-/* @op: NULL for a thread. Returns the number of other users. */
-uint32_t memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
+/* @op: NULL for a thread. */
+void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
 {
 	/* relaxed, both: no destroy that succeeds may run while a user enters */
 	if (op)
 		atomic_fetch_add_explicit(&users->operations, 1, memory_order_relaxed);
-	return atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed) & ~DESTROYING;
+	atomic_fetch_add_explicit(&users->count, 1, memory_order_relaxed);
 }
 
 /* The last access: the object may be freed afterwards. */

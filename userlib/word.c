@@ -207,30 +207,6 @@ int memwait_wait_any_async(const struct memwait_wait *waits, unsigned int count,
 	return begin(&group_kind, waits, count, MEMWAIT_GROUP, timeout, flags, op);
 }
 
-/* @flags: a size, MEMWAIT_PRIVATE. */
-int memwait_move(const volatile void *word, uint64_t expected, const volatile void *target,
-		 unsigned int count, unsigned int move, unsigned int flags, unsigned int *woken,
-		 unsigned int *moved)
-{
-	struct memwait_requeue requeue = {
-		.addr = (uintptr_t)word,
-		.expected = expected,
-		.target = (uintptr_t)target,
-		.count = count,
-		.move = move,
-		.flags = flags,
-	};
-	int ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
-
-	if (ret < 0)
-		return ret;
-	if (woken)
-		*woken = requeue.woken;
-	if (moved)
-		*moved = requeue.moved;
-	return ret;
-}
-
 static int notify_and_wait(const volatile void *target, unsigned int count,
 			   const volatile void *word, uint64_t expected, uint32_t size,
 			   const struct timespec *timeout, unsigned int flags,
@@ -264,9 +240,26 @@ static int requeue(const volatile void *word, uint64_t expected, uint32_t size,
 		   const volatile void *target, unsigned int count, unsigned int move,
 		   unsigned int flags, unsigned int *woken, unsigned int *moved)
 {
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)word,
+		.expected = expected,
+		.target = (uintptr_t)target,
+		.count = count,
+		.move = move,
+		.flags = size | flags,
+	};
+	int ret;
+
 	if (flags & ~(unsigned int)MEMWAIT_PRIVATE)
 		return -EINVAL;
-	return memwait_move(word, expected, target, count, move, size | flags, woken, moved);
+	ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
+	if (ret < 0)
+		return ret;
+	if (woken)
+		*woken = requeue.woken;
+	if (moved)
+		*moved = requeue.moved;
+	return ret;
 }
 
 int memwait_notify_many(const struct memwait_notify *notifies, unsigned int count,

@@ -1,22 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Broadcasts that move. The mutex's word is its first, as the sequence is that of the condition. */
+/*
+ * Broadcasts, and what comes between a wake-up and the mutex. The mutex's word is its first, as the
+ * sequence is that of the condition.
+ */
 #include "cond_test.h"
+#include "ioctl_test.h"
 #include <sys/resource.h>
 
-static int sleepers_of_mutex(struct monitor *monitor)
+/* A thread that stands still in a signal or broadcast, when it has woken those who wait. */
+static __thread int *stands_still;
+
+static int intercept(int fd, unsigned long request, void *argument)
 {
-	return memwait_waiters(&monitor->mutex, 0);
+	int ret = ioctl_of_kernel(fd, request, argument);
+
+	if (stands_still && ret >= 0 && request != MEMWAIT_IOC_OWNER) {
+		__atomic_store_n(stands_still, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(stands_still, __ATOMIC_ACQUIRE) == 2);
+		stands_still = NULL;
+	}
+	return ret;
 }
 
-USERLIB_TEST(R17_broadcast_moves_threads_and_operations_to_the_mutex)
+/* Whoever has the mutex, nobody waits for the condition any more. */
+USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 {
-	static const unsigned int kinds[] = { 0, MEMWAIT_MUTEX_ERRORCHECK };
+	static const unsigned int kinds[] = {
+		MEMWAIT_MUTEX_NORMAL, MEMWAIT_MUTEX_ERRORCHECK, MEMWAIT_MUTEX_FAIR,
+		MEMWAIT_MUTEX_ROBUST, MEMWAIT_PRIVATE, MEMWAIT_PRIVATE | MEMWAIT_MUTEX_FAIR,
+	};
 	struct monitor *monitor = self->shared;
 	struct standing line[LINE];
-	int kind, i;
+	unsigned int flags;
+	size_t round;
+	bool locked;
+	int i;
 
-	for (kind = 0; kind < 2; kind++) {
-		monitor_init(monitor, kinds[kind]);
+	for (round = 0; round < 2 * ARRAY_SIZE(kinds); round++) {
+		monitor_init(monitor, kinds[round / 2]);
+		flags = kinds[round / 2] & MEMWAIT_PRIVATE;
+		locked = round % 2;
+		ASSERT_EQ(0, memwait_cond_init(&monitor->cond, flags));
 		for (i = 0; i < LINE; i++) {
 			line[i] = (struct standing){ .monitor = monitor, .number = i };
 			if (i % 2) {
@@ -24,34 +48,36 @@ USERLIB_TEST(R17_broadcast_moves_threads_and_operations_to_the_mutex)
 			} else {
 				ASSERT_EQ(EINPROGRESS, stand_with_loop(&line[i], self->loop));
 			}
-			await_sleeping(self->fd, monitor, i + 1);
+			await_waiters(self->fd, &monitor->cond, MEMWAIT_SIZE_U64 | flags, i + 1);
 		}
-		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+		if (locked)
+			ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
-		EXPECT_EQ(LINE, sleepers_of_mutex(monitor));
-		EXPECT_EQ(0, monitor->n_order);
-		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-		for (i = 0; i < LINE; i++) {
-			if (i % 2) {
-				EXPECT_EQ(0, runner_join(&line[i].runner));
-			} else {
-				ASSERT_EQ(0, dispatch_until(self->loop, &line[i].called, 1));
-			}
+		EXPECT_EQ(0, memwait_waiters(&monitor->cond, flags));
+		EXPECT_TRUE(mw_readable(memwait_loop_fd(self->loop)));
+		if (locked) {
+			EXPECT_LE(0, memwait_loop_dispatch(self->loop));
+			await_waiters(self->fd, &monitor->mutex, U32_SIZE | flags, LINE);
+			EXPECT_EQ(0, monitor->n_order);
+			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		}
-		/* Nobody was barged, as nobody else came: they went in their order. */
-		ASSERT_EQ(LINE, monitor->n_order);
-		for (i = 0; i < LINE; i++)
-			EXPECT_EQ(i, monitor->order[i]);
+		/* The threads may stand behind an operation for which the mutex is. */
+		for (i = 0; i < LINE; i += 2) {
+			ASSERT_EQ(0, dispatch_until(self->loop, &line[i].called, 1));
+			EXPECT_EQ(0, line[i].result);
+		}
+		for (i = 1; i < LINE; i += 2)
+			EXPECT_EQ(0, runner_join(&line[i].runner));
+		EXPECT_EQ(LINE, monitor->n_order);
 		EXPECT_EQ(0, monitor->violations);
-		EXPECT_EQ(0, sleepers_of_mutex(monitor));
+		EXPECT_EQ(0, memwait_waiters(&monitor->mutex, flags));
 		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
 	}
 }
 
-/* Without the mutex, which nobody has: somebody must be woken all the same. */
-USERLIB_TEST(R17_broadcast_without_the_mutex_wakes_all_in_the_end)
+/* Without the mutex, which nobody has. */
+USERLIB_TEST(R5_broadcast_without_the_mutex_wakes_all)
 {
 	struct monitor *monitor = self->shared;
 	struct runner runners[6];
@@ -71,64 +97,116 @@ USERLIB_TEST(R17_broadcast_without_the_mutex_wakes_all_in_the_end)
 	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 }
 
-/* Nobody's unlock is to come: who was moved would be woken in a chain. */
-USERLIB_TEST(R17_broadcast_with_the_mutex_free_moves_nobody)
-{
-	struct monitor *monitor = self->shared;
-	struct standing line[LINE];
-	int i;
+struct signaller {
+	struct monitor *monitor;
+	int (*signal)(memwait_cond_t *cond);
+	int still;
+};
 
-	monitor_init(monitor, 0);
-	for (i = 0; i < LINE; i++) {
-		line[i] = (struct standing){ .monitor = monitor, .number = i };
-		ASSERT_EQ(EINPROGRESS, stand_with_loop(&line[i], self->loop));
-	}
-	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-	EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
-	EXPECT_EQ(0, sleepers_of_mutex(monitor));
-	for (i = 0; i < LINE; i++)
-		ASSERT_EQ(0, dispatch_until(self->loop, &line[i].called, 1));
-	EXPECT_EQ(LINE, monitor->n_order);
-	EXPECT_EQ(0, monitor->violations);
-	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
-	EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
+static int signal_and_stand_still(void *arg)
+{
+	struct signaller *signaller = arg;
+
+	stands_still = &signaller->still;
+	return signaller->signal(&signaller->monitor->cond);
 }
 
-/* Another page, and a fair mutex: who was moved there could not tell whether it has the lock. */
-USERLIB_TEST(R17_broadcast_wakes_all_where_it_cannot_move_them)
+/*
+ * Who has waited destroys the mutex, which is not that of the condition variable alone: one that
+ * has woken him does not touch it then.
+ */
+USERLIB_TEST(L8_the_mutex_is_destroyed_while_the_broadcaster_is_within)
 {
 	struct monitor *monitor = self->shared;
-	memwait_cond_t *cond = (void *)((char *)self->shared + 4096);
-	struct standing standing = { .monitor = monitor };
-	struct runner runners[3];
-	int i;
+	struct signaller signaller = { .monitor = monitor };
+	struct runner waiter, within;
+	memwait_mutex_t freed;
+	unsigned int flags;
+	int round;
 
-	monitor_init(monitor, MEMWAIT_MUTEX_FAIR);
-	for (i = 0; i < 3; i++)
-		runner_start(&runners[i], take_ticket, monitor);
-	await_sleeping(self->fd, monitor, 3);
-	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-	monitor->tickets = 3;
-	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-	EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
-	await_waiters(self->fd, sleep_word(&monitor->mutex, MEMWAIT_MUTEX_FAIR), 0, 3);
-	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-	for (i = 0; i < 3; i++)
-		EXPECT_EQ(0, runner_join(&runners[i]));
-	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+	memset(&freed, 1, sizeof(freed));
+	for (round = 0; round < 8; round++) {
+		flags = round & 1 ? MEMWAIT_PRIVATE : 0;
+		signaller.signal = round & 2 ? memwait_cond_broadcast : memwait_cond_signal;
+		signaller.still = 0;
+		monitor_init(monitor, flags);
+		ASSERT_EQ(0, memwait_cond_init(&monitor->cond, flags));
+		runner_start(&waiter, take_ticket, monitor);
+		await_waiters(self->fd, &monitor->cond, MEMWAIT_SIZE_U64 | flags, 1);
+		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
+		monitor->tickets = 1;
+		if (round & 4)
+			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		runner_start(&within, signal_and_stand_still, &signaller);
+		spin_until(__atomic_load_n(&signaller.still, __ATOMIC_ACQUIRE));
+		if (!(round & 4))
+			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
+		EXPECT_EQ(0, runner_join(&waiter));
+		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
+		monitor->mutex = freed;
+		__atomic_store_n(&signaller.still, 2, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, runner_join(&within));
+		EXPECT_EQ(0, memcmp(&monitor->mutex, &freed, sizeof(freed)));
+		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
+	}
+}
 
+struct avenger {
+	struct monitor *monitor;
+	pid_t victim;
+};
+
+/* The first to be woken. It runs before the one that wakes, and kills that. */
+static int wait_and_kill(void *arg)
+{
+	struct avenger *avenger = arg;
+	struct monitor *monitor = avenger->monitor;
+	int err;
+
+	if (pin(20))
+		return -1;
+	err = memwait_mutex_lock(&monitor->mutex);
+	if (!err)
+		err = memwait_cond_wait(&monitor->cond, &monitor->mutex);
+	kill(avenger->victim, SIGKILL);
+	return err ? err : memwait_mutex_unlock(&monitor->mutex);
+}
+
+/* So many that they are woken in several steps. */
+#define CROWD	300
+
+USERLIB_TEST(L7_a_broadcaster_that_is_killed_has_woken_all)
+{
+	struct monitor *monitor = self->shared;
+	struct avenger avenger = { .monitor = monitor };
+	struct standing *crowd = calloc(CROWD, sizeof(*crowd));
+	int *go = shared_page(4096), i;
+	struct runner runner;
+
+	ASSERT_NE(NULL, crowd);
 	monitor_init(monitor, 0);
-	memwait_op_init(&standing.op, self->loop, called_from_line, &standing);
-	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(cond, &monitor->mutex, &standing.op));
-	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-	ASSERT_EQ(0, memwait_cond_broadcast(cond));
-	EXPECT_EQ(0, sleepers_of_mutex(monitor));
-	EXPECT_EQ(true, mw_readable(memwait_loop_fd(self->loop)));
-	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-	ASSERT_EQ(0, dispatch_until(self->loop, &standing.called, 1));
-	EXPECT_EQ(0, standing.result);
-	EXPECT_EQ(0, memwait_cond_destroy(cond));
+	avenger.victim = fork_child();
+	if (!avenger.victim) {
+		if (pin(0))
+			_exit(1);
+		spin_until(__atomic_load_n(go, __ATOMIC_ACQUIRE));
+		_exit(memwait_cond_broadcast(&monitor->cond));
+	}
+	runner_start(&runner, wait_and_kill, &avenger);
+	await_sleeping(self->fd, monitor, 1);
+	for (i = 0; i < CROWD; i++) {
+		crowd[i] = (struct standing){ .monitor = monitor, .number = i };
+		ASSERT_EQ(EINPROGRESS, stand_with_loop(&crowd[i], self->loop));
+	}
+	__atomic_store_n(go, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(128 + SIGKILL, child_status(avenger.victim));
+	EXPECT_EQ(0, runner_join(&runner));
+	ASSERT_EQ(0, memwait_waiters(&monitor->cond, 0));
+	for (i = 0; i < CROWD; i++)
+		ASSERT_EQ(0, dispatch_until(self->loop, &crowd[i].called, 1));
+	EXPECT_EQ(0, monitor->violations);
+	munmap(go, 4096);
+	free(crowd);
 }
 
 static int stand_until(void *arg)
@@ -155,7 +233,7 @@ USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out
 	long ms = 100;
 	int ret;
 
-	/* Again, with a later one, until both wait and are moved before their deadline. */
+	/* Again, with a later one, until both wait and are woken before their deadline. */
 	do {
 		ms *= 2;
 		monitor_init(monitor, 0);
@@ -185,7 +263,7 @@ USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out
 		runner_join(&thread.runner);
 	} while (true);
 
-	/* Both leave the mutex's word when their time has come, and sleep on it without one. */
+	/* Both have left the condition variable, and sleep on the mutex without a deadline. */
 	spin_until(mw_readable(memwait_loop_fd(self->loop)));
 	EXPECT_LE(0, memwait_loop_dispatch(self->loop));
 	spin_until(now_ns(CLOCK_MONOTONIC) >= deadline);
@@ -340,72 +418,6 @@ USERLIB_TEST(L5_who_cannot_sleep_on_the_mutex_gets_it_nevertheless)
 	}
 }
 
-/* L3: a moved operation that is cancelled, before and after an unlock has come to it. */
-USERLIB_TEST(L3_a_moved_operation_is_cancelled)
-{
-	struct monitor *monitor = self->shared;
-	struct standing standing = { .monitor = monitor };
-	struct runner runner;
-	int counted;
-
-	for (counted = 0; counted < 2; counted++) {
-		monitor_init(monitor, 0);
-		ASSERT_EQ(EINPROGRESS, stand_with_loop(&standing, self->loop));
-		runner_start(&runner, take_ticket, monitor);
-		await_sleeping(self->fd, monitor, 2);
-		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-		monitor->tickets = 1;
-		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		ASSERT_EQ(2, sleepers_of_mutex(monitor));
-		if (counted)
-			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-		ASSERT_EQ(0, memwait_op_cancel(&standing.op));
-		if (!counted)
-			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-		EXPECT_EQ(0, runner_join(&runner));
-		EXPECT_EQ(0, standing.called);
-		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
-		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
-	}
-}
-
-/* L5: cancelled while it stands with the mutex; the one behind it gets its unlock. */
-USERLIB_TEST(L5_a_moved_thread_is_cancelled)
-{
-	struct monitor *monitor = self->shared;
-	struct runner runner, behind;
-	int round;
-
-	for (round = 0; round < 20; round++) {
-		monitor_init(monitor, MEMWAIT_MUTEX_ERRORCHECK);
-		runner_start(&runner, wait_to_be_cancelled, monitor);
-		await_sleeping(self->fd, monitor, 1);
-		runner_start(&behind, take_ticket, monitor);
-		await_sleeping(self->fd, monitor, 2);
-		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-		monitor->tickets = 1;
-		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		ASSERT_EQ(2, sleepers_of_mutex(monitor));
-		if (round % 2)
-			pthread_cancel(runner.thread);
-		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-		if (round % 2 == 0)
-			pthread_cancel(runner.thread);
-		pthread_join(runner.thread, NULL);
-		if (runner.done) {
-			/* It was faster, and has taken the ticket: here is one for the other. */
-			give_tickets(monitor, 1);
-			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
-		} else {
-			ASSERT_EQ(1, monitor->locked_in_handler);
-		}
-		ASSERT_EQ(0, runner_join(&behind));
-		EXPECT_EQ(0, monitor->tickets);
-		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
-		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
-	}
-}
-
 /* POSIX: nobody is blocked on it any more. That they have to get the mutex first is no matter. */
 USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 {
@@ -420,9 +432,9 @@ USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 	monitor->tickets = 3;
 	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-	ASSERT_EQ(3, sleepers_of_mutex(monitor));
 	ASSERT_EQ(0, memwait_cond_destroy(&monitor->cond));
 	memset(&monitor->cond, 0xa5, sizeof(monitor->cond));
+	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 3);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, runner_join(&runners[i]));
@@ -430,8 +442,8 @@ USERLIB_TEST(L8_destroy_after_broadcast_with_the_mutex_locked)
 		ASSERT_EQ(0xa5, ((unsigned char *)&monitor->cond)[i]);
 }
 
-/* One of several processes that were moved is killed: the unlock that was for it goes on. */
-USERLIB_TEST(L7_a_moved_process_that_is_killed_swallows_no_unlock)
+/* One of several processes that were woken is killed before the mutex: its unlock goes on. */
+USERLIB_TEST(L7_a_woken_process_that_is_killed_swallows_no_unlock)
 {
 	struct monitor *monitor = self->shared;
 	struct runner behind;
@@ -447,89 +459,11 @@ USERLIB_TEST(L7_a_moved_process_that_is_killed_swallows_no_unlock)
 		ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 		monitor->tickets = 1;
 		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		ASSERT_EQ(2, sleepers_of_mutex(monitor));
+		await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 		ASSERT_EQ(128 + SIGKILL, kill_child(child));
-		EXPECT_EQ(1, sleepers_of_mutex(monitor));
 		ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		ASSERT_EQ(0, runner_join(&behind));
 	}
-}
-
-/*
- * Mutexes of the same page that take turns with one condition variable: none is moved to where it
- * does not wait, and once there has been a second mutex, all are woken.
- */
-USERLIB_TEST(R17_broadcast_moves_until_there_is_a_second_mutex)
-{
-	struct monitor *monitor = self->shared;
-	memwait_mutex_t *other = (void *)(monitor + 1);
-	struct standing standing = { .monitor = monitor };
-	int round;
-
-	monitor_init(monitor, 0);
-	ASSERT_EQ(0, memwait_mutex_init(other, 0));
-	for (round = 0; round < 6; round++) {
-		memwait_mutex_t *mutex = round % 2 ? other : &monitor->mutex;
-
-		standing.called = 0;
-		standing.flag = 0;
-		memwait_op_init(&standing.op, self->loop, called_from_line, &standing);
-		ASSERT_EQ(0, memwait_mutex_lock(mutex));
-		ASSERT_EQ(EINPROGRESS,
-			  memwait_cond_wait_async(&monitor->cond, mutex, &standing.op));
-		ASSERT_EQ(0, memwait_mutex_lock(mutex));
-		ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-		EXPECT_EQ(!round, memwait_waiters(mutex, 0));
-		EXPECT_EQ(0, memwait_waiters(round % 2 ? &monitor->mutex : other, 0));
-		EXPECT_EQ(0, memwait_waiters(&monitor->cond, 0));
-		EXPECT_EQ(!!round, mw_readable(memwait_loop_fd(self->loop)));
-		ASSERT_EQ(0, memwait_op_cancel(&standing.op));
-		EXPECT_EQ(0, memwait_waiters(mutex, 0));
-		ASSERT_EQ(0, memwait_mutex_unlock(mutex));
-	}
-	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
-}
-
-struct visit {
-	struct monitor *monitor;
-	memwait_mutex_t *mutex;
-};
-
-static int wait_with_another_mutex(void *arg)
-{
-	struct visit *visit = arg;
-	int err = memwait_mutex_lock(visit->mutex);
-
-	if (!err)
-		err = memwait_cond_wait(&visit->monitor->cond, visit->mutex);
-	return err ? err : memwait_mutex_unlock(visit->mutex);
-}
-
-/* Nobody is blocked on it; but those that were moved sleep still, and another mutex was used. */
-USERLIB_TEST(L8_destroy_after_broadcast_and_a_wait_with_another_mutex)
-{
-	struct monitor *monitor = self->shared;
-	struct visit visit = { .monitor = monitor, .mutex = (void *)(monitor + 1) };
-	struct runner runners[2], visitor;
-	int i;
-
-	monitor_init(monitor, 0);
-	ASSERT_EQ(0, memwait_mutex_init(visit.mutex, 0));
-	for (i = 0; i < 2; i++)
-		runner_start(&runners[i], take_ticket, monitor);
-	await_sleeping(self->fd, monitor, 2);
-	ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
-	monitor->tickets = 2;
-	ASSERT_EQ(0, memwait_cond_broadcast(&monitor->cond));
-	ASSERT_EQ(2, sleepers_of_mutex(monitor));
-	runner_start(&visitor, wait_with_another_mutex, &visit);
-	await_sleeping(self->fd, monitor, 1);
-	ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
-	ASSERT_EQ(0, runner_join(&visitor));
-	EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
-	EXPECT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
-	for (i = 0; i < 2; i++)
-		EXPECT_EQ(0, runner_join(&runners[i]));
 }
 
 TEST_HARNESS_MAIN

@@ -13,19 +13,11 @@ static __thread bool cannot_wake;
 /* It stands still after one ioctl, and then cannot wake anybody. */
 static __thread int *stands_still;
 static __thread unsigned long stands_still_after;
-/* This happens before the next requeue, and then nobody can be woken. */
-static __thread void (*before_requeue)(void *arg);
-static __thread void *before_requeue_arg;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	int ret;
 
-	if (before_requeue && request == MEMWAIT_IOC_REQUEUE) {
-		before_requeue(before_requeue_arg);
-		before_requeue = NULL;
-		cannot_wake = true;
-	}
 	if (stands_still && request == stands_still_after) {
 		ret = ioctl_of_kernel(fd, request, argument);
 		spin_until(!__atomic_load_n(stands_still, __ATOMIC_ACQUIRE));
@@ -504,102 +496,6 @@ USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
 			EXPECT_EQ(0, runner_join(&waiters[i]));
 		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
 		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
-	}
-}
-
-static void unlock_it(void *mutex)
-{
-	memwait_mutex_unlock(mutex);
-}
-
-/*
- * The waiters are moved to the mutex, which has become free just before, and it is that which says
- * so.
- */
-USERLIB_TEST(L2_a_broadcast_that_moves_and_wakes_nobody_is_made_up_for)
-{
-	struct both *both = self->shared;
-	struct runner waiters[2];
-	int pshared, i;
-
-	for (pshared = 0; pshared < 2; pshared++) {
-		unsigned int flags = pshared ? 0 : MEMWAIT_PRIVATE;
-
-		ASSERT_EQ(0, memwait_mutex_init(&both->mutex, flags));
-		ASSERT_EQ(0, memwait_cond_init(&both->cond, flags));
-		for (i = 0; i < 2; i++) {
-			runner_start(&waiters[i], wait_once, both);
-			runner_await_asleep(&waiters[i]);
-		}
-		ASSERT_EQ(0, memwait_mutex_lock(&both->mutex));
-		before_requeue = unlock_it;
-		before_requeue_arg = &both->mutex;
-		EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
-		cannot_wake = false;
-		EXPECT_EQ(0, lock_and_unlock(&both->mutex));
-		for (i = 0; i < 2; i++)
-			EXPECT_EQ(0, runner_join(&waiters[i]));
-		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
-		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
-	}
-}
-
-/* Waiters, the third of which has another mutex. */
-struct mixed {
-	struct both both;
-	memwait_mutex_t other;
-	struct runner waiters[4];
-};
-
-static int wait_once_with_the_other(void *arg)
-{
-	struct mixed *mixed = arg;
-	int ret = memwait_mutex_lock(&mixed->other) ?:
-		  memwait_cond_wait(&mixed->both.cond, &mixed->other);
-
-	return ret ? ret : memwait_mutex_unlock(&mixed->other);
-}
-
-static void start_two(void *arg)
-{
-	struct mixed *mixed = arg;
-
-	memwait_mutex_unlock(&mixed->both.mutex);
-	runner_start(&mixed->waiters[2], wait_once_with_the_other, mixed);
-	runner_await_asleep(&mixed->waiters[2]);
-	runner_start(&mixed->waiters[3], wait_once, &mixed->both);
-	runner_await_asleep(&mixed->waiters[3]);
-}
-
-/* One that must not be moved comes while the others are, and none is. */
-USERLIB_TEST(L2_a_broadcast_to_two_mutexes_that_wakes_nobody_is_made_up_for)
-{
-	struct mixed *mixed = self->shared;
-	struct both *both = &mixed->both;
-	int way, i;
-
-	for (way = 0; way < 2 * COND_WAYS; way++) {
-		unsigned int flags = way / COND_WAYS ? MEMWAIT_PRIVATE : 0;
-
-		TH_LOG("flags 0x%x, way %d", flags, way % COND_WAYS);
-		ASSERT_EQ(0, memwait_mutex_init(&both->mutex, flags));
-		ASSERT_EQ(0, memwait_mutex_init(&mixed->other, flags));
-		ASSERT_EQ(0, memwait_cond_init(&both->cond, flags));
-		for (i = 0; i < 2; i++) {
-			runner_start(&mixed->waiters[i], wait_once, both);
-			runner_await_asleep(&mixed->waiters[i]);
-		}
-		ASSERT_EQ(0, memwait_mutex_lock(&both->mutex));
-		before_requeue = start_two;
-		before_requeue_arg = mixed;
-		EXPECT_EQ(EMFILE, memwait_cond_broadcast(&both->cond));
-		cannot_wake = false;
-		EXPECT_EQ(0, use_cond(both, way % COND_WAYS, self->loop));
-		for (i = 0; i < 4; i++)
-			EXPECT_EQ(0, runner_join(&mixed->waiters[i]));
-		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
-		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
-		EXPECT_EQ(0, memwait_mutex_destroy(&mixed->other));
 	}
 }
 

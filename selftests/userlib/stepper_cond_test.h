@@ -143,7 +143,7 @@ COND_TEST(wait_contended, "wait, the mutex contended", .approach = lock_mutex, .
 COND_TEST(wait_twice, "wait, the mutex had at the signal", .approach = lock_mutex,
 	  .operation = wait_for_cond, .behind = { await_cond }, .release = release_cond,
 	  .check = check_cond_wait, .number = TAKES | TWICE)
-COND_TEST(wait_moved, "wait, ended by a broadcast", .approach = lock_mutex,
+COND_TEST(wait_broadcast, "wait, ended by a broadcast", .approach = lock_mutex,
 	  .operation = wait_for_cond, .behind = { await_cond },
 	  .release = release_cond_by_broadcast, .check = check_cond_wait, .number = TAKES)
 COND_TEST(signal, "signal", .before = { await_cond, await_cond }, .operation = signal_cond,

@@ -68,7 +68,6 @@ SCENARIO("cond owed", 3, cond_set_up(0, 0), cond_owed_thread, cond_finish);
 SCENARIO("cond private owed", 3, cond_set_up(PRIVATE, PRIVATE), cond_owed_thread, cond_finish);
 SCENARIO("cond private signal", 3, cond_set_up(PRIVATE, PRIVATE), cond_signal_thread, cond_finish);
 
-/* Broadcast, with those that sleep moved to the mutex if that can be. */
 static void cond_broadcast_by(unsigned int thread, memwait_mutex_t *mutex)
 {
 	if (thread) {
@@ -84,11 +83,6 @@ static void cond_broadcast_by(unsigned int thread, memwait_mutex_t *mutex)
 static void cond_broadcast_thread(unsigned int thread)
 {
 	cond_broadcast_by(thread, &shared->mutex);
-}
-
-static void cond_far_thread(unsigned int thread)
-{
-	cond_broadcast_by(thread, &shared->far_mutex);
 }
 
 /* Without the mutex. */
@@ -111,9 +105,8 @@ SCENARIO("cond broadcast without the mutex", 3, cond_set_up(0, 0), cond_broadcas
 	 cond_finish);
 SCENARIO("cond broadcast fair", 3, cond_set_up(0, FAIR), cond_broadcast_thread, cond_finish);
 SCENARIO("cond broadcast robust", 3, cond_set_up(0, ROBUST), cond_broadcast_thread, cond_finish);
-SCENARIO("cond broadcast far", 3, cond_set_up(0, 0), cond_far_thread, cond_finish);
 
-/* Waiters with two mutexes at the same time: the one that must not be moved is woken. */
+/* Waiters with two mutexes at the same time. */
 static void cond_two_mutexes_thread(unsigned int thread)
 {
 	if (thread == 1) {
@@ -225,24 +218,21 @@ static void cond_death_set_up(void)
 
 SCENARIO("cond death", 3, cond_death_set_up(), cond_death_thread, no_finish);
 
-/*
- * With a mutex that is not: those that were moved are woken, though the thread that moved them has
- * died. They may sleep on if that has the mutex, or has not moved them.
- */
+/* With a mutex that is not: those that were woken may sleep on if the dead thread has the mutex. */
 static bool cond_may_stop(void)
 {
 	return device_is_dead(0) && !done[0] &&
 	       (sim_latest(&shared->mutex, 4) || !device_sleepers_on(&shared->mutex));
 }
 
-static void cond_mover_dies_set_up(void)
+static void cond_broadcaster_dies_set_up(void)
 {
 	cond_set_up(0, 0);
 	device_mortal(0, 20);
 	device_may_stop(cond_may_stop);
 }
 
-static void cond_mover_dies_thread(unsigned int thread)
+static void cond_broadcaster_dies_thread(unsigned int thread)
 {
 	if (thread) {
 		cond_wait_for_data(&shared->mutex);
@@ -255,4 +245,5 @@ static void cond_mover_dies_thread(unsigned int thread)
 	done[thread] = 1;
 }
 
-SCENARIO("cond broadcast death", 3, cond_mover_dies_set_up(), cond_mover_dies_thread, no_finish);
+SCENARIO("cond broadcast death", 3, cond_broadcaster_dies_set_up(), cond_broadcaster_dies_thread,
+	 no_finish);

@@ -73,9 +73,8 @@ impl Condvar {
 
     /// Ends all waits.
     pub fn notify_all(&self) -> Result<(), Error> {
-        // Not memwait_cond_broadcast(), which may move waiters to their mutex, and still read and
-        // write that when all of them have left: this has no share in it.
-        self.notify(MEMWAIT_ALL)
+        // SAFETY: it is there.
+        check(unsafe { memwait_cond_broadcast(self.raw.get()) })
     }
 
     /// Ends the waits that are the oldest, up to `count`.

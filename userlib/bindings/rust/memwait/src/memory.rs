@@ -245,8 +245,7 @@ impl Shared {
     /// [`RwLock`], [`Condvar`] or [`Semaphore`]. A mutex or a read-write lock that another language
     /// has initialised is of a kind that its type here makes: not recursive, a [`Mutex`] and an
     /// [`RwLock`] not robust, a [`RobustMutex`] robust. While it is in use, its bytes are accessed
-    /// in no other way, in any process, nor is a mutex taken away under a
-    /// `memwait_cond_broadcast()`. What is private is used by one process.
+    /// in no other way, in any process. What is private is used by one process.
     ///
     /// [`RobustMutex`]: crate::RobustMutex
     /// [`Mutex`]: crate::Mutex
