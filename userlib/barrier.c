@@ -3,14 +3,17 @@
  * Barriers: 64 bits. The upper half is a generation, which changes when all have met.
  *
  *	private: the lower half is the number of arrivals. Waiters sleep on the generation
- *	shared: the lower half counts arrivals, and goes on counting across generations; the
- *		generation is the lower half at its beginning. Waiters sleep on the lower half
+ *	shared: the lower half counts arrivals, by twos, and goes on counting across generations;
+ *		the generation is the lower half at its beginning. Bit 0 is ANNOUNCED: the
+ *		generation has begun, and those of the one before are not woken yet. Waiters sleep
+ *		on the lower half
  *
  * Invariants:
  *	The generation changes in one step, by the thread that finds all present.
  *	Private: the number of arrivals is below the barrier's count.
- *	Shared: the lower half never goes back, or a waiter would take it for the value that it saw.
- *	Since the generation began, it has grown by at least the number of arrivals.
+ *	Shared: the number of the lower half never goes back, or a waiter would take it for the
+ *	value that it saw. Since the generation began, it has grown by at least the number of
+ *	arrivals. Nobody arrives, passes or gives up while ANNOUNCED is set.
  *
  * A waiter that gives up takes its arrival back, unless the generation has changed. At a private
  * barrier, the last to arrive changes the generation and wakes the others. If the last one finds
@@ -22,20 +25,25 @@
  *
  *	(1) add one: to arrive, to repeat (3), and to give up
  *	(2) fewer than all: sleep while the lower half is unchanged
- *	(3) otherwise, if it is unchanged: memwait_become_mover(), which counts the sleepers
- *	(4) all but this one sleep: begin a new generation; wake all
- *	(5) otherwise sleep while the lower half is unchanged
+ *	(3) otherwise count the sleepers
+ *	(4) all but this one sleep: if the lower half is unchanged, begin a new generation,
+ *	    ANNOUNCED
+ *	(5) in one system call: clear ANNOUNCED, and wake all
+ *	(6) if fewer sleep than all but one, sleep while the lower half is unchanged
  *
  * Of two threads in (3), the later one in (1) changed the value that the earlier one saw. The
  * earlier one slept before, and is counted in (3); or it does not go to sleep, and comes back to
- * (1). So one of them finds all. The lower half grows too large, which is harmless below 2^32.
+ * (1). So one of them finds all. The lower half grows too large, which is harmless below 2^31.
  *
  * No more threads than the barrier's count may come at a time: of those on their way, nobody can
  * tell which ones the others found asleep. More of them would all pass in (4).
  *
- * Any other thread's change fails the compare-and-swap of (4), and all is repeated. If the caller
- * dies after (3), the oldest waiter is told. If the generation has changed, that waiter wakes the
- * others. If not, it goes to (1), and the dead thread does not count.
+ * Any other thread's change fails the compare-and-swap of (4), and all is repeated.
+ *
+ * If the caller dies between (4) and (5), all others sleep, as if it had not come. One that comes
+ * in its place does (5) and passes with them; so does a waiter that gives up: it has met the
+ * others. Whoever clears ANNOUNCED is the one that found all present. If (5) fails, the generation
+ * is taken back, and the caller has not arrived.
  */
 #include <sched.h>
 #include <string.h>
@@ -53,6 +61,10 @@ struct barrier {
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
 
 #define GENERATION	(1ULL << 32)
+
+/* Of the lower half, if shared. */
+#define ANNOUNCED	1U
+#define ARRIVAL		2U
 
 /* Changes with the meaning of any word above. */
 #define LAYOUT		1
@@ -77,28 +89,33 @@ static bool is_valid(const struct barrier *barrier)
 	return barrier && barrier->layout == LAYOUT;
 }
 
-/* Adds to the lower half only, which wraps. */
-static uint64_t one_more(uint64_t state)
+static bool is_private(const struct barrier *barrier)
 {
-	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + 1);
+	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
 
-/* Of a shared barrier: the number of arrivals, or more. */
+/* At a shared barrier, as the next two. Adds to the lower half only, which wraps. */
+static uint64_t one_more(uint64_t state)
+{
+	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + ARRIVAL);
+}
+
+/* The number of arrivals, or more. */
 static uint32_t arrived(uint64_t state)
 {
-	return (uint32_t)state - generation_of(state);
+	return ((uint32_t)state - generation_of(state)) / ARRIVAL;
 }
 
 static uint64_t new_generation(uint64_t state)
 {
-	uint32_t begins = (uint32_t)state + 1;
+	uint32_t begins = (uint32_t)state + ARRIVAL;
 
-	return begins * GENERATION + begins;
+	return begins * GENERATION + begins + ANNOUNCED;
 }
 
-static bool is_private(const struct barrier *barrier)
+static bool is_announced(const struct barrier *barrier, uint64_t state)
 {
-	return barrier->users.flags & MEMWAIT_PRIVATE;
+	return !is_private(barrier) && state & ANNOUNCED;
 }
 
 static const volatile void *sleep_word(struct barrier *barrier)
@@ -118,7 +135,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
-/* By a user, after a new generation has begun. If this fails, the next wake_owed() wakes. */
+/* Of a private barrier, after a new generation has begun. If it fails, wake_owed() wakes. */
 static void wake_all(struct barrier *barrier, uint32_t generation)
 {
 	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
@@ -147,7 +164,7 @@ static int wake_owed(struct barrier *barrier)
 /* Whether nobody has arrived in this generation. */
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
-	return is_private(barrier) ? !(uint32_t)state : !arrived(state);
+	return (uint32_t)state == (is_private(barrier) ? 0 : generation_of(state));
 }
 
 int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
@@ -197,6 +214,50 @@ static int arrive(struct barrier *barrier, uint32_t *generation)
 	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
+/*
+ * Of a shared barrier: (5). Returns MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has done it,
+ * or taken the generation back; or an error.
+ */
+static int wake_announced(struct barrier *barrier)
+{
+	uint32_t was;
+	int ret = memwait_change(sleep_word(barrier), MEMWAIT_CHANGE_AND, ~ANNOUNCED, MEMWAIT_ALL,
+				 barrier->users.flags, &was);
+
+	if (ret < 0)
+		return -ret;
+	return was & ANNOUNCED ? MEMWAIT_BARRIER_SERIAL_THREAD : 0;
+}
+
+/*
+ * By one that has arrived in @generation. Returns MEMWAIT_OP_WAITS, and the @state, if that is not
+ * over. Otherwise 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and are woken; or an error, and
+ * they have not met.
+ */
+static int look_for_end(struct barrier *barrier, uint32_t generation, uint64_t *state)
+{
+	uint64_t back;
+	int ret;
+
+	for (;;) {
+		/* acquire: pairs with the change of the generation */
+		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+		if (generation_of(*state) == generation)
+			return MEMWAIT_OP_WAITS;
+		if (!is_announced(barrier, *state))
+			return 0;
+		ret = wake_announced(barrier);
+		if (ret < 0)
+			return ret;
+		/* relaxed: nobody has passed */
+		back = generation * GENERATION + ((uint32_t)*state & ~ANNOUNCED);
+		if (ret && atomic_compare_exchange_strong_explicit(&barrier->state, state, back,
+								   memory_order_relaxed,
+								   memory_order_relaxed))
+			return ret;
+	}
+}
+
 /* Gives up. Returns false if the generation has changed: all have met. */
 static bool withdraw(struct barrier *barrier, uint32_t generation)
 {
@@ -243,49 +304,41 @@ static bool back_off(int *tries)
  */
 static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t state, bool has_come)
 {
-	uint64_t next;
-	int others;
+	int ret;
 
 	for (;; has_come = false) {
-		if (generation_of(state) != round->generation)
-			return 0;
+		if (!has_come) {
+			ret = look_for_end(barrier, round->generation, &state);
+			if (ret != MEMWAIT_OP_WAITS)
+				return ret;
+		}
 		MEMWAIT_INVARIANT(arrived(state));
 		round->expected = (uint32_t)state;
 		if (arrived(state) < barrier->count)
 			return MEMWAIT_OP_WAITS;
 		if (!has_come) {
-			if (back_off(&round->tries)) {
-				state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+			if (back_off(&round->tries))
 				continue;
-			}
-			/* acquire, all: pairs with the change of the generation */
+			/* acquire: pairs with the change of the generation */
 			if (!atomic_compare_exchange_strong_explicit(&barrier->state, &state,
 								     one_more(state),
 								     memory_order_acquire,
-								     memory_order_acquire))
+								     memory_order_relaxed))
 				continue;
 			state = one_more(state);
 			round->expected = (uint32_t)state;
 		}
-		others = memwait_become_mover(sleep_word(barrier), (uint32_t)state,
-					      barrier->users.flags);
-		if (others < 0)
-			return -others;
-		if (others == MEMWAIT_CHANGED) {
-			state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-			continue;
-		}
-		if ((uint32_t)others + 1 < barrier->count)
+		ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
+		if (ret < 0)
+			return -ret;
+		if ((uint32_t)ret + 1 < barrier->count)
 			return MEMWAIT_OP_WAITS;
-		/* acq_rel: as arrive() */
-		next = new_generation(state);
-		if (atomic_compare_exchange_strong_explicit(&barrier->state, &state, next,
-							    memory_order_acq_rel,
-							    memory_order_acquire))
-			break;
+		/* acq_rel: as arrive(). Then this finds what it has announced. */
+		atomic_compare_exchange_strong_explicit(&barrier->state, &state,
+							new_generation(state),
+							memory_order_acq_rel,
+							memory_order_relaxed);
 	}
-	wake_all(barrier, generation_of(next));
-	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
 /* Arrives. Returns the result, or MEMWAIT_OP_WAITS. */
@@ -298,18 +351,26 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	wake_owed(barrier);
 	round->tries = 0;
 	round->word = sleep_word(barrier);
-	round->flags = MEMWAIT_SIZE_U32 | memwait_sleep_flags(barrier->users.flags);
+	round->flags = MEMWAIT_SIZE_U32 | barrier->users.flags;
 	if (is_private(barrier)) {
 		ret = arrive(barrier, &round->generation);
 		round->expected = round->generation;
 		return ret;
 	}
-	/* relaxed: the compare-and-swap decides */
-	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
-	/* acq_rel: as arrive() */
-	while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
-						      memory_order_acq_rel, memory_order_relaxed))
-		;
+	/* acquire: as look_for_end(), of those with whom it passes */
+	state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	do {
+		/* The one that was to wake them has died, or will find it done. */
+		while (is_announced(barrier, state)) {
+			ret = wake_announced(barrier);
+			if (ret)
+				return ret;
+			state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+		}
+		/* acq_rel, and acquire: as arrive(), and as above */
+	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
+							memory_order_acq_rel,
+							memory_order_acquire));
 	round->generation = generation_of(state);
 	ret = meet(barrier, round, one_more(state), true);
 	if (ret > 0)
@@ -325,24 +386,24 @@ static int look_at(struct memwait_users *users, struct memwait_round *round, int
 
 	if (outcome == MEMWAIT_OP_BEGIN)
 		return begin(barrier, round);
-	/* acquire: pairs with the change of the generation */
-	state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-	if (generation_of(state) != round->generation) {
-		/* The thread that was to wake all has died. */
-		if (outcome == MEMWAIT_OWNER_DIED)
-			wake_all(barrier, generation_of(state));
-		return 0;
-	}
-	if (memwait_was_woken(outcome) || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR) {
+	ret = look_for_end(barrier, round->generation, &state);
+	if (ret <= 0 && ret != MEMWAIT_OP_WAITS)
+		return ret;
+	if (ret == MEMWAIT_OP_WAITS &&
+	    (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)) {
 		if (is_private(barrier))
 			return MEMWAIT_OP_WAITS;
 		ret = meet(barrier, round, state, false);
 		if (ret <= 0)
 			return ret;
-		outcome = -ret;
 	}
-	if (!withdraw(barrier, round->generation))
-		return 0;
+	if (ret > 0)
+		outcome = -ret;
+	while (!withdraw(barrier, round->generation)) {
+		ret = look_for_end(barrier, round->generation, &state);
+		if (ret != MEMWAIT_OP_WAITS)
+			return ret;
+	}
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
@@ -404,9 +465,8 @@ static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
 
-	/* As look(): after MEMWAIT_OWNER_DIED the others may not have been woken. */
-	if (!withdraw(barrier, op->round.generation) && outcome == MEMWAIT_OWNER_DIED)
-		wake_all(barrier, op->round.generation);
+	(void)outcome;
+	withdraw(barrier, op->round.generation);
 	memwait_users_leave(&barrier->users, op);
 }
 

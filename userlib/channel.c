@@ -55,9 +55,9 @@
  * has not seen CLOSED there still sends. So a receiver that finds the ring empty and CLOSED takes
  * the senders' lock once: after that no item can come.
  *
- * A thread may die between the two stores. Before the first it tells the kernel to wake a sleeping
- * sender in that case (memwait_become_mover()). Each thread that finds CLOSED at head only sets it
- * at tail.
+ * A thread may die between the two stores. Then those who sleep at tail sleep on as if it had died
+ * before both: the ring is full, and they wait for a receiver. Each thread that finds CLOSED at
+ * head only sets it at tail, so nobody has seen the channel closed while they sleep.
  *
  * Without the device. A call that must notify, and cannot, does nothing: nothing was sent, received
  * or closed. A close that has set CLOSED at head only is completed as after a death. Two kinds of
@@ -934,20 +934,9 @@ int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, cloc
 /* By a user: others may find CLOSED at head, and destroy the channel. */
 static int close_both(struct memwait_channel *channel)
 {
-	const volatile void *freed = event_word(&channel->receivers);
 	bool was_at_head, was_at_tail;
-	uint64_t event;
 	int ret;
 
-	do {
-		/* relaxed: the kernel compares it */
-		event = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
-		if (!(event & ARMED) || is_private(channel))
-			break;
-		ret = memwait_become_mover(freed, (uint32_t)event, 0);
-		if (ret < 0)
-			return -ret;
-	} while (ret == MEMWAIT_CHANGED);
 	ret = set_closed(channel, &channel->senders, &was_at_head);
 	if (!ret)
 		ret = set_closed(channel, &channel->receivers, &was_at_tail);

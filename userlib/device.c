@@ -560,32 +560,6 @@ int memwait_wake_all(const volatile void *word, uint32_t flags)
 	return ret == -EFAULT ? 0 : ret;
 }
 
-/*
- * Returns how many sleep on a 32-bit word that holds @expected; MEMWAIT_CHANGED if it does not, or
- * a negative error number. Requeues the sleepers onto the same word, so that this thread counts as
- * their mover: if it dies before it wakes one, the oldest MEMWAIT_OWNED sleeper gets
- * MEMWAIT_OWNER_DIED.
- */
-int memwait_become_mover(const volatile void *word, uint32_t expected, uint32_t flags)
-{
-	struct memwait_requeue requeue = {
-		.addr = (uintptr_t)word,
-		.expected = expected,
-		.target = (uintptr_t)word,
-		.move = MEMWAIT_ALL,
-		.flags = MEMWAIT_SIZE_U32 | (flags & MEMWAIT_PRIVATE),
-	};
-	uint64_t id;
-	int ret;
-
-	/* Without an id deaths are not reported. */
-	(void)memwait_owner(&id);
-	ret = memwait_device(MEMWAIT_IOC_REQUEUE, &requeue);
-	if (ret == MEMWAIT_NOT_EQUAL)
-		return MEMWAIT_CHANGED;
-	return ret < 0 ? ret : (int)requeue.moved;
-}
-
 /* Returns how many sleep on a word. */
 int memwait_sleepers(const volatile void *word, uint32_t flags)
 {

@@ -27,9 +27,6 @@
  *	handled like MEMWAIT_OK. The kernel watches only the last woken thread. So a woken thread
  *	that leaves something behind wakes another.
  *
- *	memwait_become_mover(): where neither is enough, a thread first arranges for its own death
- *	to be reported.
- *
  * Private objects need none of this: their threads die together.
  *
  * Words are shared unless init got MEMWAIT_PRIVATE, which each object stores: the library cannot
@@ -143,7 +140,6 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake_all(const volatile void *word, uint32_t flags);
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old);
-int memwait_become_mover(const volatile void *word, uint32_t expected, uint32_t flags);
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 

@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Barriers: nobody goes on before all have come, and who gives up has not come. */
 #include "userlib_test.h"
+#include "ioctl_test.h"
 #include "../../userlib/internal.h"
+
+/* A thread that stands still when it has found all present, and is about to wake them. */
+static __thread int *stands_still;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	int begins = 0;
+
+	if (stands_still && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
+		__atomic_compare_exchange_n(stands_still, &begins, 1, false, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED);
+		spin_until(__atomic_load_n(stands_still, __ATOMIC_ACQUIRE) == 2);
+		stands_still = NULL;
+	}
+	return ioctl_of_kernel(fd, request, argument);
+}
 
 #define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
 #define MEET	4
@@ -546,6 +563,59 @@ USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 			ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, ret);
 		}
 		ASSERT_EQ(0, runner_join(&runner));
+	}
+}
+
+struct last {
+	memwait_barrier_t *barrier;
+	int still;
+};
+
+static int find_all_and_stand_still(void *arg)
+{
+	struct last *last = arg;
+
+	stands_still = &last->still;
+	return memwait_barrier_wait(last->barrier);
+}
+
+/*
+ * Between processes the last one may die before it wakes the others. One that comes in its place,
+ * or gives up, lets all go on, and is the one that found all present.
+ */
+USERLIB_TEST(L7_the_last_one_need_not_wake_the_others)
+{
+	struct last last = { .barrier = self->shared };
+	struct timed timed = { .barrier = self->shared, .clock = CLOCK_MONOTONIC };
+	struct runner waiter, within;
+	int round, ret;
+	long ms = 50;
+
+	for (round = 0; round < 2; ) {
+		last.still = 0;
+		ASSERT_EQ(0, memwait_barrier_init(last.barrier, 0, 2));
+		timed.time = in_time(CLOCK_MONOTONIC, round ? ms : 3600 * 1000);
+		runner_start(&waiter, meet_timed, &timed);
+		await_waiters_or_done(self->fd, last.barrier, U32_SIZE, 1, &waiter.done);
+		runner_start(&within, find_all_and_stand_still, &last);
+		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE) ||
+			   runner_is_done(&waiter));
+		if (!round)
+			EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD,
+				  memwait_barrier_wait(last.barrier));
+		ret = runner_join(&waiter);
+		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
+		/* Again, with a later deadline, if it gave up before the other one had come. */
+		if (round && ret == ETIMEDOUT) {
+			ms *= 2;
+			EXPECT_LE(-1, memwait_barrier_wait(last.barrier));
+			runner_join(&within);
+			continue;
+		}
+		EXPECT_EQ(round ? MEMWAIT_BARRIER_SERIAL_THREAD : 0, ret);
+		EXPECT_EQ(0, runner_join(&within));
+		EXPECT_EQ(0, memwait_barrier_destroy(last.barrier));
+		round++;
 	}
 }
 

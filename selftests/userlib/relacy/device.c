@@ -87,7 +87,6 @@ struct queue {
 	unsigned int nr;
 	struct waiter *waiters[SIM_THREADS + ASYNC_WAITS];	/* oldest first */
 	int watched;			/* a thread, or NOBODY */
-	int mover;			/* likewise: it is watched, too */
 	struct sim_sync lock;
 };
 
@@ -189,7 +188,6 @@ static struct queue *queue_of(uintptr_t word)
 		sim_fail("more words than the model has queues");
 	queues[i].word = word;
 	queues[i].watched = NOBODY;
-	queues[i].mover = NOBODY;
 	nr_queues++;
 	return &queues[i];
 }
@@ -226,10 +224,8 @@ static void lock(struct queue *queue)
 
 static void unlock(struct queue *queue)
 {
-	if (!queue->nr) {
+	if (!queue->nr)
 		queue->watched = NOBODY;
-		queue->mover = NOBODY;
-	}
 	sim_release(&queue->lock);
 }
 
@@ -292,19 +288,15 @@ static void tell_of_death(struct queue *queue, int thread)
 {
 	unsigned int i = 0;
 
-	if (queue->watched != thread && queue->mover != thread)
+	if (queue->watched != thread)
 		return;
 	lock(queue);
 	while (i < queue->nr && !queue->waiters[i]->owned)
 		i++;
-	if (i < queue->nr) {
+	if (i < queue->nr)
 		wake(queue->waiters[i], MEMWAIT_OWNER_DIED);
-	} else {
+	else
 		queue->watched = NOBODY;
-		queue->mover = NOBODY;
-	}
-	if (queue->mover == thread)
-		queue->mover = NOBODY;
 	unlock(queue);
 }
 
@@ -587,40 +579,6 @@ static int wait_or_die(const struct memwait_wait *wait)
 	return ret;
 }
 
-static int requeue(struct memwait_requeue *requeue)
-{
-	const struct memwait_wait wait = {
-		.addr = requeue->addr, .expected = requeue->expected, .flags = requeue->flags,
-	};
-	struct queue *from = queue_of(requeue->addr), *to = queue_of(requeue->target);
-	unsigned int nr = from->nr;	/* it may be moved to where it was */
-	bool equal, owned = false;
-
-	requeue->woken = 0;
-	requeue->moved = 0;
-	lock(from);
-	lock(to);
-	equal = is_equal(&wait);
-	for (; equal && nr && requeue->woken < requeue->count; nr--) {
-		wake(from->waiters[0], MEMWAIT_OK);
-		requeue->woken++;
-	}
-	for (; equal && nr && requeue->moved < requeue->move; nr--) {
-		struct waiter *waiter = from->waiters[0];
-
-		owned |= waiter->owned;
-		take_out(waiter);
-		append(to, waiter);
-		requeue->moved++;
-	}
-	if (owned && current()->has_id)
-		to->mover = (int)sim_thread();
-	unlock(from);
-	unlock(to);
-	sim_note("requeued: %u moved", requeue->moved);
-	return equal ? MEMWAIT_OK : MEMWAIT_NOT_EQUAL;
-}
-
 static int change_notify(struct memwait_change *change)
 {
 	static const enum sim_operation operations[] = {
@@ -638,10 +596,9 @@ static int waiters(const struct memwait_notify *argument)
 {
 	struct queue *queue = queue_of(argument->addr);
 
-	if (queue->nr) {
-		lock(queue);
-		unlock(queue);
-	}
+	/* It locks the bucket, whether or not there is a queue. */
+	lock(queue);
+	unlock(queue);
 	return (int)queue->nr;
 }
 
@@ -688,8 +645,6 @@ static int call_device(int fd, unsigned long command, void *argument)
 		return wait_or_die(&both->wait);
 	case MEMWAIT_IOC_NOTIFY_MANY:
 		return notify_many(argument);
-	case MEMWAIT_IOC_REQUEUE:
-		return requeue(argument);
 	case MEMWAIT_IOC_WAITERS:
 		return waiters(argument);
 	case MEMWAIT_IOC_CHANGE_NOTIFY:

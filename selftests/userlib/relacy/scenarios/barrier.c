@@ -17,6 +17,11 @@ static void barrier_pass(unsigned int thread, unsigned int count)
 
 	shared->of_thread[thread]++;
 	ret = memwait_barrier_wait(&shared->barrier);
+	/* Between processes it has not arrived then. */
+	if (ret == EMFILE) {
+		device_cannot_wake(false);
+		ret = memwait_barrier_wait(&shared->barrier);
+	}
 	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 	done[thread] += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
 	for (i = 0; i < count; i++)
