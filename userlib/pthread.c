@@ -195,12 +195,17 @@ int memwait_pthread_cond_init(memwait_cond_t *cond, const pthread_condattr_t *at
 				       (clock == CLOCK_MONOTONIC ? MEMWAIT_COND_MONOTONIC : 0));
 }
 
-/* EPERM, if the caller does not have the mutex. A filter says it to those that do. */
+/*
+ * EPERM, if the caller does not have the mutex. A filter says it to those that do. ENOMEM: it could
+ * not sleep, and has the mutex again, as after any wake-up in vain.
+ */
 static inline int known_of_cond(int err, memwait_mutex_t *mutex, const int *errors,
 				const char *function)
 {
 	if (err == EPERM && !memwait_mutex_is_held(mutex))
 		return err;
+	if (err == ENOMEM)
+		return 0;
 	return known(err, errors, function);
 }
 

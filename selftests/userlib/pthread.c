@@ -710,6 +710,36 @@ USERLIB_TEST(L0_a_wait_that_a_sandbox_refuses_does_not_return)
 	EXPECT_EQ(EPERM, pthread_cond_wait(&cond, &mutex));
 }
 
+/* Returns 0 if each wait has returned in vain, with the mutex. */
+static int wait_without_memory(pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+	const struct timespec hour = in_time(CLOCK_REALTIME, 3600 * 1000);
+
+	return pthread_mutex_lock(mutex) ?: refuse_call(__NR_ioctl, ENOMEM) ?:
+	       pthread_cond_wait(cond, mutex) ?: pthread_cond_timedwait(cond, mutex, &hour) ?:
+	       pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &hour) ?:
+	       pthread_mutex_unlock(mutex);
+}
+
+USERLIB_TEST(L5_a_wait_for_a_condition_without_memory_is_a_spurious_wake_up)
+{
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	int pshared;
+	pid_t pid;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	for (pshared = 0; pshared < 2; pshared++) {
+		ASSERT_EQ(0, mutex_init(&mutex, PTHREAD_MUTEX_ERRORCHECK, pshared, 0));
+		ASSERT_EQ(0, pthread_cond_init(&cond, NULL));
+		pid = fork_child();
+		if (!pid)
+			_exit(abort_silently() || wait_without_memory(&cond, &mutex));
+		EXPECT_EQ(0, child_status(pid));
+	}
+}
+
 static void tell(void *arg)
 {
 	/* No abort: the thread was cancelled instead. */
