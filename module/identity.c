@@ -215,7 +215,6 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	identity->pid = who ? task_tgid_nr(current) : context->pid;
 	spin_lock_init(&identity->lock);
 	INIT_LIST_HEAD(&identity->watches);
-	INIT_LIST_HEAD(&identity->moved_to);
 	/* A context has one for each wait. */
 	identity->watch = who ? memwait_watch_alloc() : NULL;
 	if (who && !identity->watch) {

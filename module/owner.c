@@ -35,8 +35,7 @@
  * The word then watches that waiter, or nobody if it was the last. If the step is full first, it
  * still watches the dead owner.
  */
-static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_identity *identity,
-			       struct memwait_wakes *wakes)
+static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes *wakes)
 {
 	struct memwait_waiter *waiter;
 	enum memwait_claim claim;
@@ -49,11 +48,8 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_ident
 		last = list_is_singular(&watch->owned);
 		wakes->looked++;
 		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
-		if (claim == MEMWAIT_CLAIM_WON) {
-			if (!last && watch->mover == identity)
-				memwait_forget_mover(watch);
+		if (claim == MEMWAIT_CLAIM_WON)
 			break;
-		}
 		if (claim == MEMWAIT_CLAIM_LOST)
 			memwait_queue_remove(waiter);
 	}
@@ -81,10 +77,10 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 			break;
 		bucket = watch->bucket;
 		__acquire(&bucket->lock);
-		if (identity->ended && !(watch->watched == identity && watch->may_be_named))
-			memwait_let_go(watch, identity);
+		if (identity->ended && !watch->may_be_named)
+			memwait_unwatch(watch);
 		else
-			memwait_watch_tell(watch, identity, &call.wakes);
+			memwait_watch_tell(watch, &call.wakes);
 		spin_unlock(&bucket->lock);
 	}
 	memwait_step_end(&call);

@@ -31,10 +31,8 @@ struct memwait_watch;
  * @watch: of a thread: what it brings to the words that it waits for with MEMWAIT_OWNED, while it
  *	does not; only for the thread itself
  * @who_node: in the table of living identities, until @dead is set
- * @lock: protects the next two
+ * @lock: protects @watches
  * @watches: of the words that watch it, by &memwait_watch.watched_node
- * @moved_to: of the words that watch it as the thread that moved waiters there, by
- *	&memwait_watch.mover_node
  * @dead_llist: in &memwait_user.newly_dead
  * @dead_node: in &memwait_user.dead
  * @rcu: frees it
@@ -54,7 +52,6 @@ struct memwait_identity {
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head watches;
-	struct list_head moved_to;
 	union {
 		struct llist_node dead_llist;
 		struct list_head dead_node;
@@ -96,8 +93,6 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * @spares: one less than there are waiters in @owned
  * @watched: the owner whose death they are told of
  * @watched_node: in &memwait_identity.watches of @watched; also protected by its lock
- * @mover: the last thread that moved waiters here; its death is told as well
- * @mover_node: in &memwait_identity.moved_to of @mover; also protected by its lock
  * @may_be_named: the word may name @watched as its owner, so that its end matters, too
  *
  * Protected by the bucket's lock.
@@ -113,16 +108,12 @@ struct memwait_watch {
 	struct memwait_watch *spares;
 	struct memwait_identity *watched;
 	struct list_head watched_node;
-	struct memwait_identity *mover;
-	struct list_head mover_node;
 	bool may_be_named;
 };
 
 struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key);
-void memwait_forget_mover(struct memwait_watch *watch);
-void memwait_watch_moved(struct memwait_watch *watch, struct memwait_identity *identity);
-void memwait_let_go(struct memwait_watch *watch, const struct memwait_identity *identity);
+void memwait_unwatch(struct memwait_watch *watch);
 struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity);
 
 #endif /* MEMWAIT_OWNER_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of deaths: the argument at the top of watch.c, with its steps and names. It covers
- * which owner a word watches (watched, mover), the work that tells of a death, and when an
+ * which owner a word watches, the work that tells of a death, and when an
  * identity may be freed. A thread is killed at any step where the kernel allows it: not under a
  * lock, and not within a notify. With ENDS, it may also end by itself when it has done its work,
  * or with a lock. selftests/lint/spin runs it.
@@ -38,13 +38,11 @@ byte word[QUEUES];		/* LOCK, TWO: the owner, or 0 */
 bool locked[QUEUES];
 chan waiters[QUEUES] = [THREADS] of { byte };
 byte watched[QUEUES];
-byte mover[QUEUES];
 bool may_be_named[QUEUES];
 
-/* A thread's struct memwait_identity; .watches and .moved_to have a bit for each word. */
+/* A thread's struct memwait_identity; .watches has a bit for each word. */
 bool identity_locked[THREADS + 1];
 byte watches[THREADS + 1];
-byte moved_to[THREADS + 1];
 bool ended[THREADS + 1];
 bool dead[THREADS + 1];
 bool in_work[THREADS + 1];	/* queued for the work */
@@ -87,17 +85,6 @@ inline unwatch(q)
 	}
 }
 
-/* memwait_forget_mover() */
-inline forget_mover(q)
-{
-	atomic {
-		!identity_locked[mover[q]] ->
-		assert(mover[q] == NOBODY || !freed[mover[q]]);
-		moved_to[mover[q]] = moved_to[mover[q]] & ~BIT(q);
-		mover[q] = NOBODY
-	}
-}
-
 /* memwait_watch(), which returns alive */
 inline watch(q, i, named)
 {
@@ -137,13 +124,12 @@ inline queue_unlock(q)
 	do
 #ifndef MUTATION_WATCHES_ON_WHEN_EMPTY
 	:: empty(waiters[q]) && watched[q] != NOBODY -> unwatch(q)
-	:: empty(waiters[q]) && mover[q] != NOBODY -> forget_mover(q)
 #endif
 	:: atomic {
 		else ->
 		/* The watch may be another word's from now on. */
-		assert(nempty(waiters[q]) || ((watches[1] | watches[2] | watches[3] |
-			moved_to[1] | moved_to[2] | moved_to[3]) & BIT(q)) == 0);
+		assert(nempty(waiters[q]) ||
+		       ((watches[1] | watches[2] | watches[3]) & BIT(q)) == 0);
 		locked[q] = false;
 		break
 	   }
@@ -277,7 +263,10 @@ end_asleep: do
 
 #ifdef MOVE
 #define MOVER	3
-#define MAY_SLEEP(t)	(word_of[t] == A && state[MOVER] == EXITED)
+/* Nobody is told of the death of the one that moves. */
+#define MAY_SLEEP(t)	(state[MOVER] == EXITED && !has_notified)
+
+bool has_notified;
 #else
 #define MAY_SLEEP(t)	false
 #endif
@@ -400,7 +389,6 @@ inline requeue()
 	spin_lock(locked[B]);
 	/* memwait_call_move() */
 	d_step {
-		won = nempty(waiters[A]);
 		do
 		:: nempty(waiters[A]) ->
 			waiters[A]?t;
@@ -411,19 +399,6 @@ inline requeue()
 		od;
 		t = 0
 	};
-	if
-#ifndef MUTATION_MOVER_IS_NOT_WATCHED
-	:: won ->
-		/* memwait_watch_moved() */
-		forget_mover(B);
-		atomic {
-			!identity_locked[me] ->
-			moved_to[me] = moved_to[me] | BIT(B);
-			mover[B] = me
-		}
-#endif
-	:: else
-	fi;
 	queue_unlock(B);
 	queue_unlock(A);
 	in_kernel[me] = false
@@ -437,6 +412,7 @@ proctype requeuer(byte me)
 		word[A] = 1;
 		requeue();
 		notify(B);
+		has_notified = true;
 		idle()
 	} unless { KILLED };
 	die()
@@ -463,9 +439,8 @@ end:	do
 		atomic {
 			!identity_locked[d] ->
 			if
-			:: moved_to[d] != 0 -> q = (moved_to[d] & BIT(A) -> A : B)
-			:: moved_to[d] == 0 && watches[d] != 0 -> q = (watches[d] & BIT(A) -> A : B)
-			:: watches[d] == 0 && moved_to[d] == 0 -> break
+			:: watches[d] != 0 -> q = (watches[d] & BIT(A) -> A : B)
+			:: watches[d] == 0 -> break
 			fi
 #ifdef MUTATION_LOCKS_A_QUEUE_UNDER_AN_IDENTITY
 			;
@@ -480,36 +455,27 @@ end:	do
 #ifdef MUTATION_DOES_NOT_LOOK_AGAIN
 		:: true ->
 #else
-		:: watched[q] == d || mover[q] == d ->
+		:: watched[q] == d ->
 #endif
-			assert(watched[q] == d || mover[q] == d);
+			assert(watched[q] == d);
 			if
 #ifdef MUTATION_AN_END_IS_TOLD_TO_NOBODY
 			:: ended[d] ->
 #else
-			:: ended[d] && !(watched[q] == d && may_be_named[q]) ->
+			:: ended[d] && !may_be_named[q] ->
 #endif
-				/* memwait_let_go() */
-				if
-				:: watched[q] == d -> unwatch(q)
-				:: else
-				fi;
-				if
-				:: mover[q] == d -> forget_mover(q)
-				:: else
-				fi
+				unwatch(q)
 			:: else ->
 				/* memwait_watch_tell() */
 				claim(q, OWNER_DIED);
 				if
-				:: !won -> unwatch(q); forget_mover(q)
-				:: won && mover[q] == d -> forget_mover(q)
-				:: else
+				:: !won -> unwatch(q)
+				:: won
 				fi
 			fi;
 			queue_unlock(q)
 #ifndef MUTATION_DOES_NOT_LOOK_AGAIN
-		:: watched[q] != d && mover[q] != d -> locked[q] = false
+		:: watched[q] != d -> locked[q] = false
 #endif
 		fi
 #ifdef MUTATION_TELLS_ONE_QUEUE

@@ -61,17 +61,14 @@ static bool memwait_call_moves_bucket(const struct memwait_call *call,
 
 /*
  * Moves some of the oldest waiters of one word to the end of another's queue. A word that is moved
- * to itself keeps its waiters where they are, and they are only counted. If any of them waits with
- * MEMWAIT_OWNED and the calling thread has an id, the target also watches that thread from then on
- * (.mover): a thread that moved waiters has to see that they are woken. Returns whether there may
+ * to itself keeps its waiters where they are, and they are only counted. Returns whether there may
  * be more to do.
  */
 static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *to,
 			      const struct memwait_key *target)
 {
-	bool same = !memwait_key_cmp(call->key, target), whole, more = false, owned = false;
+	bool same = !memwait_key_cmp(call->key, target), whole, more = false;
 	struct memwait_waiter *waiter;
-	struct memwait_identity *caller;
 	unsigned int looked = 0;
 	struct rb_node *next;
 
@@ -90,7 +87,6 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 			memwait_queue_remove(waiter);
 			continue;
 		}
-		owned = owned || waiter->identity;
 		if (!same)
 			memwait_queue_move(waiter, to, target, whole);
 		if (++call->moved == call->move)
@@ -103,11 +99,6 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 	 * on has to notify it, and else whatever changes the word finds the waiters.
 	 */
 	smp_mb();
-	if (owned) {
-		caller = memwait_identity_of(current);
-		if (caller)
-			memwait_watch_moved(memwait_watch_find(to, target), caller);
-	}
 	return more;
 }
 

@@ -14,18 +14,12 @@
  *	a MEMWAIT_OWNED waiter is woken	that waiter's own thread or context
  *	the last such waiter leaves	nobody
  *
- * It also watches the thread that last moved MEMWAIT_OWNED waiters to it (.mover), if that has an
- * id.
- *
  * When an owner dies, the oldest MEMWAIT_OWNED waiter of each word that watches it gets
  * MEMWAIT_OWNER_DIED, and is watched from then on. It has had its turn: if it waits again it joins
  * at the end. This covers the death of
  *
  *	- an owner with the lock, or between its store and its notify;
- *	- a woken waiter, before or after it changes the word;
- *	- a broadcaster, before it ensures a notify of the word it moved waiters to;
- *	- a thread that requeued a word to itself, before it has changed other words and woken
- *	  the waiters.
+ *	- a woken waiter, before or after it changes the word.
  *
  * A thread that takes the lock in between, without a system call, is not watched: the waiter that
  * was woken or told finds its id in the word, and names it in the next wait. A waiter that joins
@@ -97,7 +91,13 @@ struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
 	return rb_entry_safe(node, struct memwait_watch, node);
 }
 
-static void memwait_unwatch(struct memwait_watch *watch)
+/**
+ * memwait_unwatch() - stop watching the owner that a word watches, if any
+ * @watch: of the word
+ *
+ * Context: the bucket's lock is held.
+ */
+void memwait_unwatch(struct memwait_watch *watch)
 {
 	struct memwait_identity *identity = watch->watched;
 
@@ -108,59 +108,6 @@ static void memwait_unwatch(struct memwait_watch *watch)
 	list_del(&watch->watched_node);
 	spin_unlock(&identity->lock);
 	watch->watched = NULL;
-}
-
-/**
- * memwait_forget_mover() - stop watching the thread that moved waiters to a word
- * @watch: of the word
- *
- * Context: the bucket's lock is held.
- */
-void memwait_forget_mover(struct memwait_watch *watch)
-{
-	struct memwait_identity *identity = watch->mover;
-
-	lockdep_assert_held(&watch->bucket->lock);
-	if (likely(!identity))
-		return;
-	spin_lock(&identity->lock);
-	list_del(&watch->mover_node);
-	spin_unlock(&identity->lock);
-	watch->mover = NULL;
-}
-
-/**
- * memwait_watch_moved() - watch the thread that has moved waiters to a word
- * @watch: of the word
- * @identity: of the current thread
- *
- * Context: the bucket's lock is held.
- */
-void memwait_watch_moved(struct memwait_watch *watch, struct memwait_identity *identity)
-{
-	lockdep_assert_held(&watch->bucket->lock);
-	if (watch->mover == identity)
-		return;
-	memwait_forget_mover(watch);
-	spin_lock(&identity->lock);
-	list_add_tail(&watch->mover_node, &identity->moved_to);
-	spin_unlock(&identity->lock);
-	watch->mover = identity;
-}
-
-/**
- * memwait_let_go() - stop watching a thread that has ended, without telling any waiter
- * @watch: of the word
- * @identity: of the thread
- *
- * Context: the bucket's lock is held.
- */
-void memwait_let_go(struct memwait_watch *watch, const struct memwait_identity *identity)
-{
-	if (watch->watched == identity)
-		memwait_unwatch(watch);
-	if (watch->mover == identity)
-		memwait_forget_mover(watch);
 }
 
 /* Adds a watch to an owner's list, see memwait_watch(). It is in no such list. */
@@ -258,7 +205,6 @@ void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *wai
 		watch->bucket = bucket;
 		watch->spares = NULL;
 		watch->watched = NULL;
-		watch->mover = NULL;
 		INIT_LIST_HEAD(&watch->owned);
 		rb_add(&watch->node, &bucket->watches, memwait_watch_less);
 	} else {
@@ -322,7 +268,6 @@ void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *w
 		return;
 	}
 	memwait_unwatch(watch);
-	memwait_forget_mover(watch);
 	rb_erase(&watch->node, &bucket->watches);
 }
 
@@ -330,16 +275,12 @@ void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *w
 static struct memwait_watch *memwait_watch_first(struct memwait_identity *identity)
 {
 	lockdep_assert_held(&identity->lock);
-	return list_first_entry_or_null(&identity->moved_to, struct memwait_watch, mover_node) ?:
-	       list_first_entry_or_null(&identity->watches, struct memwait_watch, watched_node);
+	return list_first_entry_or_null(&identity->watches, struct memwait_watch, watched_node);
 }
 
 /**
  * memwait_watch_lock() - lock the bucket of a word that watches a dead owner
  * @identity: dead
- *
- * Words to which it moved waiters come first: only itself can have added them, while anybody can
- * name it in any number of waits.
  *
  * Context: process context; takes the lock of memwait_watch.bucket.
  *

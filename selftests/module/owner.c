@@ -376,63 +376,8 @@ static int move_all(int fd, const void *addr, const void *target)
 	return ret ? ret : (int)arg.moved;
 }
 
-static pid_t start_mover(int fd, struct board *board, const void *target, bool has_id)
-{
-	pid_t pid;
-
-	board->go = 0;
-	pid = fork_child();
-	if (!pid) {
-		if (has_id && !my_id(fd))
-			abort();
-		board->result[0] = move_all(fd, &board->small, target);
-		__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
-		pause();
-		_exit(0);
-	}
-	sleep_until(__atomic_load_n(&board->go, __ATOMIC_ACQUIRE));
-	return pid;
-}
-
-/* To another word, or to where they are; beside the owner that is watched already. */
-OWNER_TEST(R34_a_thread_that_moves_waiters_and_dies_is_told_of)
-{
-	struct board *board = self->board;
-	struct child_result *children = board->children;
-	pid_t pids[4];
-	int i, round;
-
-	for (round = 0; round < 4; round++) {
-		void *target = round % 2 ? (void *)&board->small : (void *)&board->result[2];
-		bool has_id = round < 2;
-
-		for (i = 0; i < 4; i++)
-			pids[i] = owned_child_start(self->fd, &children[i], &board->small, 0,
-						    OWNED32);
-		/* The queues watch this one. */
-		EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
-		EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[0], 1));
-		kill_child(start_mover(self->fd, board, target, has_id));
-		EXPECT_EQ(3, board->result[0]);
-		if (has_id) {
-			EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
-		} else {
-			/* Nobody has died that is known: only the first one, where they were. */
-			EXPECT_EQ(1, mw_notify(self->fd, target, 1, U32));
-			EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[1], 1));
-		}
-		kill_child(pids[0]);
-		EXPECT_EQ(2, mw_waiters(self->fd, target, U32));
-		kill_child(pids[1]);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
-		kill_child(pids[2]);
-		EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[3], 1));
-		kill_child(pids[3]);
-	}
-}
-
-/* The owner that they watch dies, and not the one that has moved them. */
-OWNER_TEST(R34_a_mover_does_not_take_the_place_of_an_owner)
+/* Those that were moved to where they were are told of whom they watch already. */
+OWNER_TEST(R34_waiters_that_are_moved_to_their_word_are_told)
 {
 	struct board *board = self->board;
 	struct child_result *children = board->children;
@@ -447,29 +392,6 @@ OWNER_TEST(R34_a_mover_does_not_take_the_place_of_an_owner)
 	kill_child(pids[0]);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
 	kill_child(pids[1]);
-}
-
-/* Two are watched: the death of one leaves the other watched. */
-OWNER_TEST(R34_a_death_forgets_no_mover)
-{
-	struct board *board = self->board;
-	struct child_result *children = board->children;
-	pid_t pids[3], mover;
-	int i;
-
-	for (i = 0; i < 3; i++)
-		pids[i] = owned_child_start(self->fd, &children[i], &board->small, 0, OWNED32);
-	EXPECT_EQ(1, mw_notify(self->fd, &board->small, 1, U32));
-	EXPECT_EQ(MEMWAIT_OK, owned_child_result(&children[0], 1));
-	mover = start_mover(self->fd, board, &board->small, true);
-	EXPECT_EQ(2, board->result[0]);
-	kill_child(pids[0]);
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[1], 1));
-	EXPECT_EQ(1, mw_waiters(self->fd, &board->small, U32));
-	kill_child(mover);
-	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_child_result(&children[2], 1));
-	kill_child(pids[1]);
-	kill_child(pids[2]);
 }
 
 /* Whoever comes later knows more, of whatever user it is. */

@@ -105,49 +105,6 @@ OWNER_TEST(R34_the_end_of_a_thread_that_was_woken_on_half_a_word_is_told_to_nobo
 	owned_waiter_join(&w[0]);
 }
 
-struct mover {
-	int fd;
-	void *from, *to;
-	int moved;
-};
-
-static void *move_and_end(void *arg)
-{
-	struct mover *mover = arg;
-	struct memwait_requeue requeue = {
-		.addr = (uintptr_t)mover->from, .target = (uintptr_t)mover->to,
-		.move = MEMWAIT_ALL, .flags = U32,
-	};
-
-	if (!my_id(mover->fd) || xioctl(mover->fd, MEMWAIT_IOC_REQUEUE, &requeue))
-		abort();
-	mover->moved = requeue.moved;
-	return NULL;
-}
-
-OWNER_TEST(R34_the_end_of_a_thread_that_moved_waiters_is_told_to_nobody)
-{
-	struct board *board = self->board;
-	struct mover mover = { .fd = self->fd, .from = SMALL(board) };
-	struct owned_waiter w[3];
-	pthread_t thread;
-	int round, i;
-
-	for (round = 0; round < 2; round++) {
-		mover.to = round ? mover.from : &board->result[2];
-		start_crowd(self->fd, w, 3, mover.from, U32);
-		ASSERT_EQ(0, pthread_create(&thread, NULL, move_and_end, &mover));
-		pthread_join(thread, NULL);
-		EXPECT_EQ(3, mover.moved);
-		mw_await_owners(self->fd, self->owners + 3);
-		for (i = 0; i < 3; i++) {
-			EXPECT_EQ(3 - i, mw_waiters(self->fd, mover.to, U32));
-			EXPECT_EQ(1, mw_notify(self->fd, mover.to, 1, U32));
-			EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[i]));
-		}
-	}
-}
-
 /* How a woken thread dies that has not called exit(2). */
 enum death { KILLED, KILLED_ALONE, EXIT_GROUP, OTHERS_EXIT_GROUP, EXECUTES_ITSELF, OTHER_EXECUTES,
 	     DEATHS };
