@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Prints the links of a site that lead to no file or no place within it: check_links.py DIRECTORY."""
+"""Prints the links of a site that lead to no file or no place within it, or to another site for a manual
+page that it has: check_links.py DIRECTORY."""
 import html.parser
 import os
 import sys
@@ -22,6 +23,8 @@ class Page(html.parser.HTMLParser):
                 self.places.add(value)
             elif name in ("href", "src") and value:
                 self.links.add(value)
+            elif tag == "meta" and name == "content" and "url=" in value:
+                self.links.add(value.split("url=", 1)[1])
 
 
 def main(top):
@@ -32,11 +35,21 @@ def main(top):
             if name.endswith(".html"):
                 path = os.path.normpath(os.path.join(directory, name))
                 pages[path] = Page(path)
+    # Other sites call a page NAME.SECTION, too.
+    manual = {os.path.basename(path) for path in pages
+              if os.path.dirname(path) == os.path.normpath(os.path.join(top, "man"))}
+    if not manual:
+        print(f"{top}: no manual pages")
+        return 1
     dead = 0
     for path, page in sorted(pages.items()):
         for link in sorted(page.links):
             url = urllib.parse.urlsplit(link)
             if url.scheme or url.netloc:
+                name = os.path.basename(url.path).removesuffix(".html")
+                if name + ".html" in manual:
+                    print(f"{os.path.relpath(path, top)}: {link} leads away from {name}")
+                    dead += 1
                 continue
             target = path
             if url.path:
