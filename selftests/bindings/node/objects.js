@@ -5,7 +5,10 @@ const { assert, buffer, file, memwait, sleepers, test, until } = require('./harn
 const { Mutex, Condition, Semaphore, Channel } = memwait;
 const { constants } = require('buffer');
 const fs = require('fs');
+const { inspect } = require('util');
 
+const wrongType = { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' };
+const outOfRange = { name: 'RangeError', code: 'ERR_OUT_OF_RANGE' };
 const item = (n) => Uint8Array.of(n, 0, 0, n);
 
 function aborted()
@@ -19,21 +22,21 @@ test('objects: bad input', async () => {
 	for (const Class of [Mutex, Condition, Semaphore, Channel]) {
 		for (const other of [undefined, null, 0, {}, 'x', new ArrayBuffer(64), Buffer.alloc(64),
 				     new Uint8Array(buffer)])
-			assert.throws(() => new Class(other), TypeError);
-		for (const offset of [1, 4, -8, buffer.byteLength - 8, buffer.byteLength + 8, Infinity])
-			assert.throws(() => new Class(buffer, offset), RangeError);
+			assert.throws(() => new Class(other), wrongType);
+		for (const offset of [1, 4, 1.5, -8, buffer.byteLength - 8, buffer.byteLength + 8, Infinity, NaN])
+			assert.throws(() => new Class(buffer, offset), outOfRange);
 	}
 	for (const Class of [Mutex, Condition, Semaphore]) {
 		assert.ok(new Class(buffer, buffer.byteLength - Class.SIZE));
-		assert.throws(() => new Class(buffer, buffer.byteLength - Class.SIZE + 8), RangeError);
+		assert.throws(() => new Class(buffer, buffer.byteLength - Class.SIZE + 8), outOfRange);
 		assert.throws(() => Class.prototype.destroy.call({}), TypeError);
 	}
 	assert.throws(() => new Channel(buffer), { code: 'EINVAL' });
-	for (const [size, capacity] of [[0, 1], [1, 0], [1.5, 1], [4, 2 ** 30 + 1], [2 ** 32, 1], ['4', 1]]) {
-		assert.throws(() => Channel.init(buffer, 0, size, capacity), RangeError);
-		assert.throws(() => Channel.size(size, capacity), RangeError);
+	for (const [size, capacity] of [[0, 1], [1, 0], [1.5, 1], [4, 2 ** 30 + 1], [2 ** 32, 1]]) {
+		assert.throws(() => Channel.init(buffer, 0, size, capacity), outOfRange);
+		assert.throws(() => Channel.size(size, capacity), outOfRange);
 	}
-	assert.throws(() => Channel.init(buffer, 0, 4, buffer.byteLength / 8), RangeError);
+	assert.throws(() => Channel.init(buffer, 0, 4, buffer.byteLength / 8), outOfRange);
 	// A channel of which only the beginning is in the buffer.
 	const size = Channel.size(8, 4);
 	Channel.init(buffer, 0, 8, 4);
@@ -41,28 +44,136 @@ test('objects: bad input', async () => {
 	const short = memwait.map(fd, size - 8);
 	fs.closeSync(fd);
 	new Uint8Array(short).set(new Uint8Array(buffer, 0, size - 8));
-	assert.throws(() => new Channel(short), RangeError);
+	assert.throws(() => new Channel(short), outOfRange);
 	const channel = Channel.init(buffer, 4096, 4, 2);
 	for (const other of [undefined, 1, 'abcd', [1, 2, 3, 4], new ArrayBuffer(4)]) {
-		await assert.rejects(channel.send(other), TypeError);
-		assert.throws(() => channel.trySend(other), TypeError);
+		await assert.rejects(channel.send(other), wrongType);
+		assert.throws(() => channel.trySend(other), wrongType);
 	}
 	for (const length of [0, 3, 5])
-		assert.throws(() => channel.sendSync(new Uint8Array(length)), RangeError);
-	const mutex = Mutex.init(buffer, 8192);
-	for (const timeout of ['1', NaN, null, {}]) {
-		await assert.rejects(mutex.lock({ timeout }), TypeError);
-		assert.throws(() => mutex.lockSync({ timeout }), TypeError);
-	}
-	assert.throws(() => new Mutex(buffer, 0, { repair: 1 }), TypeError);
+		assert.throws(() => channel.sendSync(new Uint8Array(length)), outOfRange);
 	assert.throws(() => Mutex.init(buffer, 0, { fair: true, robust: true }), { code: 'EINVAL' });
-	assert.throws(() => Semaphore.init(buffer, 0, -1), RangeError);
+	assert.throws(() => Semaphore.init(buffer, 0, -1), outOfRange);
 	assert.throws(() => Semaphore.init(buffer, 0, 2 ** 31), { code: 'EINVAL' });
 	const condition = Condition.init(buffer, 64);
 	for (const other of [undefined, {}, Semaphore.init(buffer, 128), condition]) {
-		await assert.rejects(condition.wait(other), { name: 'TypeError', message: 'not a Mutex' });
-		assert.throws(() => condition.waitSync(other), { name: 'TypeError', message: 'not a Mutex' });
+		await assert.rejects(condition.wait(other), { ...wrongType, message: 'not a Mutex' });
+		assert.throws(() => condition.waitSync(other), { ...wrongType, message: 'not a Mutex' });
 	}
+});
+
+test('objects: what is passed in another place, or is of another type', async () => {
+	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
+	const semaphore = Semaphore.init(buffer, 128), channel = Channel.init(buffer, 192, 4, 2);
+	// Each would block, or succeed.
+	mutex.lockSync();
+	const never = () => assert.fail('called');
+	const waits = {
+		'lock': (options) => mutex.lock(options),
+		'withLock': (options) => mutex.withLock(never, options),
+		'wait': (options) => condition.wait(mutex, options),
+		'acquire': (options) => semaphore.acquire(options),
+		'send': (options) => channel.send(item(1), options),
+		'recv': (options) => channel.recv(options),
+	};
+	const blocking = {
+		'lockSync': (options) => mutex.lockSync(options),
+		'waitSync': (options) => condition.waitSync(mutex, options),
+		'acquireSync': (options) => semaphore.acquireSync(options),
+		'sendSync': (options) => channel.sendSync(item(1), options),
+		'recvSync': (options) => channel.recvSync(options),
+	};
+	const others = {
+		'Mutex': (options) => new Mutex(buffer, 0, options),
+		'Mutex.init': (options) => Mutex.init(buffer, 0, options),
+	};
+	const numbers = {
+		'Mutex': (n) => new Mutex(buffer, n),
+		'Mutex.init': (n) => Mutex.init(buffer, n),
+		'Condition': (n) => new Condition(buffer, n),
+		'Condition.init': (n) => Condition.init(buffer, n),
+		'Semaphore': (n) => new Semaphore(buffer, n),
+		'Semaphore.init': (n) => Semaphore.init(buffer, n),
+		'Semaphore.init, value': (n) => Semaphore.init(buffer, 0, n),
+		'Channel': (n) => new Channel(buffer, n),
+		'Channel.init': (n) => Channel.init(buffer, n, 4, 2),
+		'Channel.init, itemSize': (n) => Channel.init(buffer, 0, n, 2),
+		'Channel.init, capacity': (n) => Channel.init(buffer, 0, 4, n),
+		'Channel.size, itemSize': (n) => Channel.size(n, 2),
+		'Channel.size, capacity': (n) => Channel.size(4, n),
+		'map, size': (n) => memwait.map(file, n),
+		'memfd': (n) => memwait.memfd(n),
+	};
+	const bytes = () => new Uint8Array(buffer.slice(0, 1024));
+	const before = bytes();
+	const refused = (name, call, ...args) => {
+		const shown = `${name}: ${args.map((arg) => inspect(arg))}`;
+		if (name in waits || name === 'withLock, callback')
+			return assert.rejects(call(...args), wrongType, shown);
+		return assert.throws(() => call(...args), wrongType, shown);
+	};
+	for (const [name, call] of Object.entries({ ...waits, ...blocking, ...others })) {
+		for (const options of [5, 0, null, true, '5', [], () => {}, Symbol(), 5n])
+			await refused(name, call, options);
+	}
+	for (const [name, call] of Object.entries({ ...waits, ...blocking })) {
+		for (const timeout of ['1', NaN, null, {}, true, 1n, new Date(1)])
+			await refused(name, call, { timeout });
+	}
+	const { signal } = new AbortController();
+	for (const [name, call] of Object.entries(waits)) {
+		for (const wrong of [{}, null, true, 5, 'abort', [], new AbortController(), new EventTarget(),
+				     { aborted: false }, { aborted: false, addEventListener() {} }])
+			await refused(name, call, { signal: wrong });
+	}
+	// It could not come while the thread blocks.
+	for (const [name, call] of Object.entries(blocking))
+		await refused(name, call, { signal });
+	for (const [name, call] of Object.entries(others)) {
+		for (const repair of [1, null, {}, 'x'])
+			await refused(name, call, { repair });
+	}
+	for (const name of ['fair', 'robust', 'errorcheck']) {
+		for (const value of [1, 0, null, 'no', {}])
+			await refused('Mutex.init', others['Mutex.init'], { [name]: value });
+	}
+	for (const [name, call] of Object.entries(numbers)) {
+		for (const n of [null, '8', 8n, true, {}, { fair: true }, [], () => {}])
+			await refused(name, call, n);
+	}
+	for (const callback of [undefined, {}, 'x'])
+		await refused('withLock, callback', (f) => mutex.withLock(f, {}), callback);
+	// None of them has done anything.
+	assert.deepStrictEqual(bytes(), before);
+	// All of this is fine.
+	mutex.unlock();
+	for (const options of [undefined, {}, { timeout: undefined, signal: undefined }, { signal, timeout: 1e300 },
+			       Object.create({ timeout: 1000 }), { timeout: -Infinity, other: 1 }]) {
+		await mutex.lock(options);
+		mutex.unlock();
+		await mutex.withLock(() => {}, options);
+	}
+	assert.strictEqual(Mutex.init(buffer, undefined, undefined).tryLock(), true);
+	assert.throws(() => Mutex.init(buffer, 0, { errorcheck: true, fair: undefined }).unlock(), { code: 'EPERM' });
+	assert.strictEqual(Channel.init(buffer, undefined, 4, 2).itemSize, 4);
+});
+
+test('objects: a signal that only behaves as one', async () => {
+	const mutex = Mutex.init(buffer, 0);
+	const controller = new AbortController();
+	// As of another realm: no instance of this one's class.
+	const signal = {};
+	for (const name of ['throwIfAborted', 'addEventListener', 'removeEventListener'])
+		signal[name] = (...args) => controller.signal[name](...args);
+	for (const name of ['aborted', 'reason'])
+		Object.defineProperty(signal, name, { get: () => controller.signal[name] });
+	mutex.lockSync();
+	const given = mutex.lock({ signal });
+	controller.abort();
+	await assert.rejects(given, { name: 'AbortError' });
+	await assert.rejects(mutex.lock({ signal }), { name: 'AbortError' });
+	mutex.unlock();
+	mutex.destroy();
 });
 
 test('objects: a method of another class', async () => {

@@ -5,6 +5,7 @@ const { assert, buffer, file, memwait, place, test, worker, until } = require('.
 const { Atomics, wait, waitAsync, notify } = memwait;
 const fs = require('fs');
 const path = require('path');
+const { pathToFileURL } = require('url');
 const vm = require('vm');
 
 const poison = { valueOf() { throw new Error('evaluated'); } };
@@ -61,6 +62,14 @@ test('the functions are as the engine\'s', () => {
 	}
 	assert.strictEqual(Object.prototype.toString.call(Atomics), '[object Atomics]');
 	assert.strictEqual(Atomics.load, globalThis.Atomics.load);
+});
+
+test('import finds each name', async () => {
+	const found = await import(pathToFileURL(place).href);
+	const names = Object.keys(found).filter((name) => !['default', 'module.exports'].includes(name));
+	assert.deepStrictEqual(names.sort(), Object.keys(memwait).sort());
+	assert.strictEqual(found.default, memwait);
+	names.forEach((name) => assert.strictEqual(found[name], memwait[name]));
 });
 
 test('index.d.ts has what there is', () => {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-// Types of memwait: see README.md. A failure is an Error with a code, such as ENOENT without the device.
+// Types of memwait: see README.md. A failure is an Error with a code, such as ENOENT without the device. An argument of
+// another type is a TypeError with code ERR_INVALID_ARG_TYPE, one out of range a RangeError with ERR_OUT_OF_RANGE; of
+// functions that ECMAScript has, they are its errors, without a code.
 
 /// <reference types="node" />
 
@@ -53,7 +55,7 @@ export interface BlockingOptions {
 }
 
 export interface Options extends BlockingOptions {
-	/** Gives the wait up, without having consumed anything. */
+	/** Gives the wait up, without having consumed anything. What blocks refuses one: it could not see it come. */
 	signal?: AbortSignal;
 }
 

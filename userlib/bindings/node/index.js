@@ -26,6 +26,33 @@ function getter(prototype, name)
 	return (object) => Reflect.apply(get, object, []);
 }
 
+// As Node's own of bad arguments. Words have those of the engine, which have no code.
+
+function wrongType(text)
+{
+	return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_TYPE' });
+}
+
+function outOfRange(text)
+{
+	return Object.assign(new RangeError(text), { code: 'ERR_OUT_OF_RANGE' });
+}
+
+function checkInteger(value, name)
+{
+	if (typeof value !== 'number')
+		throw wrongType(`${name} must be a number`);
+	if (!Number.isSafeInteger(value) || value < 0)
+		throw outOfRange(`${name} must be an integer from 0`);
+}
+
+function checkOptions(options = {})
+{
+	if (typeof options !== 'object' || options === null || Array.isArray(options))
+		throw wrongType('options must be an object');
+	return options;
+}
+
 // What a program may override is not asked.
 const TypedArray = Object.getPrototypeOf(Int32Array.prototype);
 const bufferOf = getter(TypedArray, 'buffer');
@@ -45,10 +72,9 @@ function keeperOf(buffer)
 
 function checkSize(size)
 {
-	if (typeof size !== 'number')
-		throw new TypeError('size must be a number');
-	if (!Number.isSafeInteger(size) || size < 1)
-		throw new RangeError('size must be a positive integer');
+	checkInteger(size, 'size');
+	if (size === 0)
+		throw outOfRange('size must not be 0');
 }
 
 function map(target, size)
@@ -56,12 +82,12 @@ function map(target, size)
 	checkSize(size);
 	// Node would throw, too, but end the mapping by itself.
 	if (size > constants.MAX_LENGTH)
-		throw new RangeError('size is larger than any buffer');
+		throw outOfRange('size is larger than any buffer');
 	let fd = target;
 	if (typeof target !== 'number')
 		fd = fs.openSync(target, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
 	else if (!Number.isInteger(fd) || fd < 0 || fd > 0x7fffffff)
-		throw new RangeError('a descriptor must be an integer from 0');
+		throw outOfRange('a descriptor must be an integer from 0');
 	try {
 		const [buffer, mapping] = native.map(fd, size);
 		mappings.set(buffer, mapping);
@@ -130,7 +156,7 @@ function doWait(typedArray, index, value, timeout, keeps)
 }
 
 // Methods, as those of the engine are: no constructors.
-const words = {
+const { wait, waitAsync, notify } = {
 	wait(typedArray, index, value, timeout) {
 		return doWait(typedArray, index, value, timeout, false);
 	},
@@ -154,9 +180,9 @@ const words = {
 // The engine's, with these three instead of its own.
 const Atomics = Object.create(Object.prototype,
 	Object.getOwnPropertyDescriptors(globalThis.Atomics));
-for (const name of Object.keys(words)) {
-	Object.defineProperty(Atomics, name,
-		{ value: words[name], writable: true, enumerable: false, configurable: true });
+for (const value of [wait, waitAsync, notify]) {
+	Object.defineProperty(Atomics, value.name,
+		{ value, writable: true, enumerable: false, configurable: true });
 }
 
 function waiters(typedArray, index)
@@ -175,10 +201,13 @@ class SharedObject {
 	#native;
 	#keeper;
 
-	constructor(kind, buffer, byteOffset) {
+	constructor(kind, buffer, byteOffset = 0) {
 		this.#keeper = keeperOf(buffer);
 		if (this.#keeper === undefined)
-			throw new TypeError('not a SharedArrayBuffer, and not from map()');
+			throw wrongType('not a SharedArrayBuffer, and not from map()');
+		checkInteger(byteOffset, 'byteOffset');
+		if (byteOffset > buffer.byteLength)
+			throw outOfRange('byteOffset is behind the buffer');
 		this.#native = native.object(new Uint8Array(buffer, byteOffset), kind);
 	}
 
@@ -192,25 +221,35 @@ class SharedObject {
 	}
 }
 
-function timeoutOf(options)
+function timeoutOf({ timeout = Infinity })
 {
-	const timeout = options?.timeout;
-	if (timeout === undefined)
-		return Infinity;
 	if (typeof timeout !== 'number' || Number.isNaN(timeout))
-		throw new TypeError('timeout must be a number of milliseconds');
+		throw wrongType('timeout must be a number of milliseconds');
 	return Math.max(timeout, 0);
 }
 
-// The result, or a promise of it. @users: what must stay while it is pending.
-function begin(call, object, options, extra, users = object)
+// [timeout, signal], each read once, of a wait that can be begun: the signal has not come yet.
+function readOptions(options)
 {
-	const timeout = timeoutOf(options);
-	const signal = options?.signal;
-	if (signal === undefined)
-		return native.waitObject(call, nativeOf(object), timeout, extra, users, false);
-	signal.throwIfAborted();
-	const result = native.waitObject(call, nativeOf(object), timeout, extra, users, true);
+	const checked = checkOptions(options);
+	const timeout = timeoutOf(checked);
+	const { signal } = checked;
+	if (signal !== undefined) {
+		// Another realm's, or a library's, will do.
+		for (const name of ['throwIfAborted', 'addEventListener', 'removeEventListener']) {
+			if (typeof signal?.[name] !== 'function')
+				throw wrongType('signal must be an AbortSignal');
+		}
+		signal.throwIfAborted();
+	}
+	return [timeout, signal];
+}
+
+// The result, or a promise of it. @users: what must stay while it is pending.
+function begin(call, object, [timeout, signal], extra, users = object)
+{
+	const result = native.waitObject(call, nativeOf(object), timeout, extra, users,
+					 signal !== undefined);
 	if (!Array.isArray(result))
 		return result;
 	const [promise, handle] = result;
@@ -224,7 +263,11 @@ function begin(call, object, options, extra, users = object)
 // @users: as above. What is not an argument of the call might be collected while it blocks.
 function block(call, object, options, extra, users = object)
 {
-	const timeout = timeoutOf(options);
+	const checked = checkOptions(options);
+	const timeout = timeoutOf(checked);
+	// The thread would not see it come.
+	if (checked.signal !== undefined)
+		throw wrongType('what blocks takes no signal');
 	return native.waitObject(call, nativeOf(object), timeout, extra, undefined, false, users);
 }
 
@@ -244,7 +287,7 @@ function fail(mutex, error)
 function checkMutex(mutex)
 {
 	if (!(mutex instanceof Mutex))
-		throw new TypeError('not a Mutex');
+		throw wrongType('not a Mutex');
 }
 
 class Mutex extends SharedObject {
@@ -252,21 +295,27 @@ class Mutex extends SharedObject {
 
 	constructor(buffer, byteOffset = 0, options = undefined) {
 		super(MUTEX, buffer, byteOffset);
-		this.#repair = options?.repair;
+		this.#repair = checkOptions(options).repair;
 		if (this.#repair !== undefined && typeof this.#repair !== 'function')
-			throw new TypeError('repair must be a function');
+			throw wrongType('repair must be a function');
 	}
 
-	static init(buffer, byteOffset = 0, options = undefined) {
+	static init(buffer, byteOffset = 0, options = {}) {
 		const mutex = new Mutex(buffer, byteOffset, options);
-		const kind = (options?.fair ? FAIR : 0) | (options?.robust ? ROBUST : 0) |
-			     (options?.errorcheck ? ERRORCHECK : 0);
+		let kind = 0;
+		for (const [name, flag] of [['fair', FAIR], ['robust', ROBUST],
+					    ['errorcheck', ERRORCHECK]]) {
+			const { [name]: value = false } = options;
+			if (typeof value !== 'boolean')
+				throw wrongType(`${name} must be true or false`);
+			kind |= value ? flag : 0;
+		}
 		native.init(nativeOf(mutex), kind);
 		return mutex;
 	}
 
 	async lock(options) {
-		acquired(this, await begin(LOCK, this, options));
+		acquired(this, await begin(LOCK, this, readOptions(options)));
 	}
 
 	lockSync(options) {
@@ -286,6 +335,8 @@ class Mutex extends SharedObject {
 	}
 
 	async withLock(callback, options) {
+		if (typeof callback !== 'function')
+			throw wrongType('callback must be a function');
 		await this.lock(options);
 		let result;
 		try {
@@ -340,12 +391,11 @@ class Condition extends SharedObject {
 
 	async wait(mutex, options) {
 		checkMutex(mutex);
-		const { timeout, signal } = options ?? {};
 		// Before the wait has begun the mutex is locked, and must not be locked again.
-		signal?.throwIfAborted();
+		const [timeout, signal] = readOptions(options);
 		let promise, died;
 		try {
-			promise = begin(WAIT, this, { timeout, signal }, nativeOf(mutex),
+			promise = begin(WAIT, this, [timeout, signal], nativeOf(mutex),
 					[this, mutex]);
 			died = await promise;
 		} catch (error) {
@@ -394,14 +444,13 @@ class Semaphore extends SharedObject {
 
 	static init(buffer, byteOffset = 0, value = 0) {
 		const semaphore = new Semaphore(buffer, byteOffset);
-		if (!Number.isInteger(value) || value < 0)
-			throw new RangeError('value must be an integer from 0');
+		checkInteger(value, 'value');
 		native.init(nativeOf(semaphore), value);
 		return semaphore;
 	}
 
 	async acquire(options) {
-		await begin(ACQUIRE, this, options);
+		await begin(ACQUIRE, this, readOptions(options));
 	}
 
 	acquireSync(options) {
@@ -437,10 +486,8 @@ class Channel extends SharedObject {
 	}
 
 	static size(itemSize, capacity) {
-		for (const number of [itemSize, capacity]) {
-			if (!Number.isInteger(number))
-				throw new RangeError('item size and capacity must be integers');
-		}
+		checkInteger(itemSize, 'itemSize');
+		checkInteger(capacity, 'capacity');
 		return native.channelSize(itemSize, capacity);
 	}
 
@@ -450,14 +497,14 @@ class Channel extends SharedObject {
 
 	#bytes(item) {
 		if (!ArrayBuffer.isView(item))
-			throw new TypeError('an item must be a view of a buffer');
+			throw wrongType('an item must be a view of a buffer');
 		if (item.byteLength !== this.#itemSize)
-			throw new RangeError(`an item has ${this.#itemSize} bytes`);
+			throw outOfRange(`an item has ${this.#itemSize} bytes`);
 		return new Uint8Array(item.buffer, item.byteOffset, item.byteLength);
 	}
 
 	async send(item, options) {
-		await begin(SEND, this, options, this.#bytes(item));
+		await begin(SEND, this, readOptions(options), this.#bytes(item));
 	}
 
 	sendSync(item, options) {
@@ -469,7 +516,7 @@ class Channel extends SharedObject {
 	}
 
 	async recv(options) {
-		return begin(RECV, this, options);
+		return begin(RECV, this, readOptions(options));
 	}
 
 	recvSync(options) {
@@ -502,6 +549,8 @@ class Channel extends SharedObject {
 for (const [Class, size] of [[Mutex, 32], [Condition, 48], [Semaphore, 16]])
 	Object.defineProperty(Class, 'SIZE', { value: size, enumerable: true });
 
+// Written so that import finds the names: shorthands, and nothing spread.
 module.exports = {
-	map, memfd, available, waiters, Atomics, ...words, Mutex, Condition, Semaphore, Channel,
+	map, memfd, available, waiters, Atomics, wait, waitAsync, notify, Mutex, Condition, Semaphore,
+	Channel,
 };

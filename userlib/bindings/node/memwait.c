@@ -890,6 +890,9 @@ static napi_value waiters(napi_env env, napi_callback_info info)
 
 /* Objects */
 
+/* As index.js has it. */
+static const char out_of_range[] = "ERR_OUT_OF_RANGE";
+
 static void object_ends(napi_env env, void *data, void *hint)
 {
 	(void)env;
@@ -904,7 +907,7 @@ static struct object *object_from(napi_env env, napi_value value, enum kind kind
 
 	if (object && object->kind == kind)
 		return object;
-	napi_throw_type_error(env, NULL, "not an object of this class");
+	napi_throw_type_error(env, "ERR_INVALID_THIS", "not an object of this class");
 	return NULL;
 }
 
@@ -948,7 +951,7 @@ static napi_value object(napi_env env, napi_callback_info info)
 	size = kind == KIND_CHANNEL ? memwait_channel_size(1, 1) : sizes[kind];
 	napi_get_typedarray_info(env, args[0], &type, &length, &data, NULL, NULL);
 	if (length < size || (uintptr_t)data % 8) {
-		napi_throw_range_error(env, NULL, length < size ?
+		napi_throw_range_error(env, out_of_range, length < size ?
 				       "the buffer is too small for the object" :
 				       "an object must be aligned to 8 bytes");
 		return NULL;
@@ -991,7 +994,7 @@ static napi_value init(napi_env env, napi_callback_info info)
 	case KIND_CHANNEL:
 		capacity = (size_t)number_from(env, args[2]);
 		if (memwait_channel_size(option, capacity) > object->size) {
-			napi_throw_range_error(env, NULL,
+			napi_throw_range_error(env, out_of_range,
 					       "the buffer is too small for the channel");
 			return NULL;
 		}
@@ -1017,7 +1020,8 @@ static napi_value item_size(napi_env env, napi_callback_info info)
 	if (!object->item_size)
 		return throw(env, EINVAL);
 	if (memwait_channel_size(object->item_size, capacity) > object->size) {
-		napi_throw_range_error(env, NULL, "the buffer is too small for the channel");
+		napi_throw_range_error(env, out_of_range,
+				       "the buffer is too small for the channel");
 		return NULL;
 	}
 	return number(env, (double)object->item_size);
@@ -1037,7 +1041,7 @@ static napi_value channel_size(napi_env env, napi_callback_info info)
 		size = memwait_channel_size((size_t)item, (size_t)capacity);
 	if (size)
 		return number(env, (double)size);
-	napi_throw_range_error(env, NULL, "item size or capacity out of range");
+	napi_throw_range_error(env, out_of_range, "item size or capacity out of range");
 	return NULL;
 }
 
@@ -1071,7 +1075,7 @@ static bool take_item(napi_env env, struct wait *wait, const struct object *obje
 		return true;
 	napi_get_typedarray_info(env, view, &type, &length, &data, NULL, NULL);
 	if (!data || length != size) {
-		napi_throw_range_error(env, NULL, "the buffer of the item has shrunk");
+		napi_throw_range_error(env, out_of_range, "the buffer of the item has shrunk");
 		return false;
 	}
 	memcpy(wait->item, data, length);
