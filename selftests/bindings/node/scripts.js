@@ -107,20 +107,24 @@ test('a script is stopped: another thread dies with the mutex of a condition', a
 });
 
 test('terminate: a stopped script that waits for the mutex of a condition', async () => {
-	const mutex = Mutex.init(buffer, 64), condition = Condition.init(buffer, 128);
+	// Fair: it is handed over when the wait begins, long before that is stopped.
+	const mutex = Mutex.init(buffer, 64, { fair: true }), condition = Condition.init(buffer, 128);
 	const thread = worker(() => {
 		globalThis.stopped = () => new memwait.Condition(buffer, 128).waitSync(mutex);
 		const mutex = new memwait.Mutex(buffer, 64);
 		mutex.lockSync();
+		send('locked');
+		while (Array.from({ length: 8 }, (_, i) => memwait.waiters(i32, 16 + i)).every((n) => n === 0))
+			;
 		try {
 			require('vm').runInThisContext('stopped()', { timeout: 20 });
 		} finally {
 			send('it went on');
 		}
 	});
+	assert.strictEqual(await thread.next(), 'locked');
 	const went = thread.next().then((message) => assert.fail(message));
-	await until(() => sleepers(128, Condition.SIZE) > 0);
-	mutex.lockSync();
+	await mutex.lock();
 	await Promise.race([until(() => sleepers(64, Mutex.SIZE) > 0), went]);
 	assert.strictEqual(sleepers(128, Condition.SIZE), 0);
 	assert.strictEqual(await thread.terminate(), 1);
