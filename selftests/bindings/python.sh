@@ -25,6 +25,7 @@ point()
 
 point "the tests" python3 -B run.py
 point "an interpreter ends while its threads wait" python3 -B ends.py
+point "an interpreter ends while there are objects" python3 -B alive.py
 for example in "$examples"/*.py; do
 	point "example ${example##*/}" python3 -B "$example"
 done

@@ -39,6 +39,9 @@ enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
 /* begin(): the callback will run. No result of the library is this. */
 #define PENDING		INT_MIN
 
+/* As threading.TIMEOUT_MAX, in seconds. */
+#define LONGEST		9223372036.0
+
 struct state {
 	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *loop, *operation;
 	PyObject *owner_died, *not_recoverable, *loop_failed;
@@ -50,6 +53,7 @@ struct object {
 	struct state *state;
 	enum kind kind;
 	PyObject *source;		/* what the caller gave: the buffer, or what has one */
+	bool source_is_kept;		/* until the object goes: its end closes the buffer */
 	Py_buffer view;
 	void *address;			/* NULL: closed */
 	Py_ssize_t offset;
@@ -75,6 +79,7 @@ struct request {
 	struct timespec deadline;	/* CLOCK_MONOTONIC; seconds are LONG_MAX: never */
 	PyObject *item;			/* bytes to send, or to receive into */
 	uint64_t expected;
+	bool too_long;			/* for a thread: it may be made, but not waited out */
 };
 
 struct loop {
@@ -179,12 +184,46 @@ static int parse(const char *const *names, PyObject **values, PyObject *const *a
 	return 0;
 }
 
+/*
+ * For "O&": an integer for a Py_ssize_t, whatever its size, which is out of range if it is too
+ * large or too small: all that is out of range is refused in one way.
+ */
+static int clamped(PyObject *number, void *result)
+{
+	Py_ssize_t *n = result;
+
+	*n = PyNumber_AsSsize_t(number, NULL);
+	return *n != -1 || !PyErr_Occurred();
+}
+
 static void set_never(struct request *request)
 {
 	request->deadline = (struct timespec){ .tv_sec = LONG_MAX };
+	request->too_long = false;
 }
 
-/* @timeout: seconds; NULL or None: never. Returns 0, or 1 if it is over now, or -1. */
+/* Returns 0, or -1 with an exception set. */
+static int seconds_of(PyObject *timeout, double *seconds)
+{
+	*seconds = PyFloat_AsDouble(timeout);
+	if (*seconds == -1 && PyErr_Occurred())
+		return -1;
+	if (!isnan(*seconds))
+		return 0;
+	PyErr_SetString(PyExc_ValueError, "timeout is not a number");
+	return -1;
+}
+
+static int fail_too_long(void)
+{
+	PyErr_SetString(PyExc_OverflowError, "timeout value is too large");
+	return -1;
+}
+
+/*
+ * @timeout: seconds; NULL or None: never. Returns 0, or 1 if it is over now, or -1. For a task no
+ * timeout is too long, as in asyncio.
+ */
 static int set_deadline(struct request *request, PyObject *timeout)
 {
 	double seconds, whole;
@@ -194,13 +233,9 @@ static int set_deadline(struct request *request, PyObject *timeout)
 	set_never(request);
 	if (!timeout || timeout == Py_None)
 		return 0;
-	seconds = PyFloat_AsDouble(timeout);
-	if (seconds == -1 && PyErr_Occurred())
+	if (seconds_of(timeout, &seconds))
 		return -1;
-	if (isnan(seconds)) {
-		PyErr_SetString(PyExc_ValueError, "timeout is not a number");
-		return -1;
-	}
+	request->too_long = seconds > LONGEST;
 	if (seconds > 1e9)
 		return 0;
 	if (seconds < 0)
@@ -213,19 +248,24 @@ static int set_deadline(struct request *request, PyObject *timeout)
 	return seconds == 0;
 }
 
-/* As threading has them: (blocking, timeout). Returns 1 if it is only to try. */
+/*
+ * As threading has them: (blocking, timeout). @is_lock: -1 is no timeout, and what is negative or
+ * too long is refused before it is known whether there is anything to wait for. Returns 1 if it is
+ * only to try.
+ */
 static int set_blocking(struct request *request, PyObject *blocking, PyObject *timeout,
-			bool minus_one)
+			bool is_lock)
 {
 	int blocks = blocking ? PyObject_IsTrue(blocking) : 1;
 	double seconds;
 
 	if (blocks < 0)
 		return -1;
-	if (timeout && timeout != Py_None && minus_one) {
-		seconds = PyFloat_AsDouble(timeout);
-		if (seconds == -1 && PyErr_Occurred())
+	if (timeout && timeout != Py_None && is_lock) {
+		if (seconds_of(timeout, &seconds))
 			return -1;
+		if (fabs(seconds) > LONGEST)
+			return fail_too_long();
 		if (seconds == -1)
 			timeout = NULL;
 		if (seconds < 0 && timeout) {
@@ -565,7 +605,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 		*begun = true;
 	hold(self);
 	do {
-		ret = PyErr_CheckSignals();
+		ret = request->too_long ? fail_too_long() : PyErr_CheckSignals();
 		if (!ret)
 			ret = wait_sleep(&wait, memwait_loop_fd(loop));
 		if (!ret) {
@@ -662,12 +702,12 @@ static int can_post(void)
 	return memwait_sem_init(&unused, MEMWAIT_PRIVATE, 0);
 }
 
-static bool may_release(const struct object *self, long n)
+static bool may_release(const struct object *self, Py_ssize_t n)
 {
 	uint32_t was = __atomic_load_n(taken(self), __ATOMIC_RELAXED);
 
 	do {
-		if (was < (unsigned long)n)
+		if (was < (size_t)n)
 			return false;
 	} while (!__atomic_compare_exchange_n(taken(self), &was, was - (uint32_t)n, true,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
@@ -783,17 +823,23 @@ static void let_go_of_buffer(struct object *self)
 {
 	PyBuffer_Release(&self->view);
 	self->address = NULL;
+	self->source_is_kept = false;
 }
 
+/*
+ * Not what would be closed before this lets go of it: garbage ends in any order, and the end of a
+ * SharedMemory or a memoryview fails while its buffer is used. What is not visited here stays until
+ * the object has gone. So if it has the object itself, that has to be closed.
+ */
 static int object_traverse(PyObject *object, visitproc visit, void *arg)
 {
 	struct object *self = (struct object *)object;
 
 	Py_VISIT(Py_TYPE(object));
-	Py_VISIT(self->source);
+	if (!self->source_is_kept)
+		Py_VISIT(self->source);
 	Py_VISIT(self->repair);
 	Py_VISIT(self->lock);
-	Py_VISIT(self->view.obj);
 	return 0;
 }
 
@@ -802,7 +848,8 @@ static int object_clear(PyObject *object)
 {
 	struct object *self = (struct object *)object;
 
-	Py_CLEAR(self->source);
+	if (!self->source_is_kept)
+		Py_CLEAR(self->source);
 	Py_CLEAR(self->repair);
 	return 0;
 }
@@ -868,6 +915,8 @@ static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *s
 	if (ret)
 		goto fail;
 	/* From here on the buffer is let go of with the object. */
+	self->source_is_kept = PyMemoryView_Check(source) ||
+			       PyObject_HasAttrString((PyObject *)Py_TYPE(source), "__del__");
 	self->address = (char *)self->view.buf + (offset > 0 ? offset : 0);
 	if (offset < 0 || offset > self->view.len || (size_t)(self->view.len - offset) < size) {
 		PyErr_Format(PyExc_ValueError,
@@ -1003,7 +1052,7 @@ static PyType_Spec object_spec = {
 static const char *const blocking_names[] = { "blocking", "timeout", NULL };
 
 static PyObject *take(struct object *self, enum verb verb, PyObject *const *args,
-		      Py_ssize_t nargs, PyObject *kwnames, bool minus_one)
+		      Py_ssize_t nargs, PyObject *kwnames, bool is_lock)
 {
 	PyObject *values[2];
 	struct request request = { .item = NULL };
@@ -1015,7 +1064,7 @@ static PyObject *take(struct object *self, enum verb verb, PyObject *const *args
 	}
 	if (parse(blocking_names, values, args, nargs, kwnames))
 		return NULL;
-	only_try = set_blocking(&request, values[0], values[1], minus_one);
+	only_try = set_blocking(&request, values[0], values[1], is_lock);
 	return only_try < 0 ? NULL : perform(self, verb, &request, only_try);
 }
 
@@ -1102,8 +1151,8 @@ static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	struct object *self;
 	Py_ssize_t offset = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ppOp", names, &source, &offset, &create,
-					 &fair, &repair, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$ppOp", names, &source,
+					 clamped, &offset, &create, &fair, &repair, &private))
 		return NULL;
 	if (fair && repair != Py_None) {
 		PyErr_SetString(PyExc_ValueError, "a lock is fair or is repaired, not both");
@@ -1194,8 +1243,8 @@ static PyObject *cond_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	struct object *self;
 	Py_ssize_t offset = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$Opp", names, &source, &offset, &lock,
-					 &create, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$Opp", names, &source,
+					 clamped, &offset, &lock, &create, &private))
 		return NULL;
 	if (!lock) {
 		PyErr_SetString(PyExc_TypeError, "a condition needs its lock=");
@@ -1287,16 +1336,10 @@ static PyObject *cond_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	static const char *const names[] = { "n", NULL };
 	struct object *self = (struct object *)object;
 	PyObject *number;
-	long n = 1;
+	Py_ssize_t n = 1;
 
-	if (parse(names, &number, args, nargs, kwnames))
-		return NULL;
-	if (number) {
-		n = PyLong_AsLong(number);
-		if (n == -1 && PyErr_Occurred())
-			return NULL;
-	}
-	if (!is_open(self))
+	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)) ||
+	    !is_open(self))
 		return NULL;
 	if (n <= 0)
 		Py_RETURN_NONE;
@@ -1361,18 +1404,22 @@ OBJECT_TYPE(cond, "Condition",
 static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "buffer", "offset", "value", "create", "private", NULL };
-	int create = 0, private = 0, value = 1, ret = 0;
+	int create = 0, private = 0, ret = 0;
 	struct object *self;
 	struct state *state;
-	Py_ssize_t offset = 0;
+	Py_ssize_t offset = 0, value = 1;
 	PyObject *source;
 	bool bounded;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ipp", names, &source, &offset, &value,
-					 &create, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
+					 clamped, &offset, clamped, &value, &create, &private))
 		return NULL;
 	if (value < 0) {
 		PyErr_SetString(PyExc_ValueError, "semaphore initial value must be >= 0");
+		return NULL;
+	}
+	if (value > INT_MAX) {
+		PyErr_SetString(PyExc_ValueError, "semaphore initial value is too large");
 		return NULL;
 	}
 	state = state_of(type);
@@ -1404,7 +1451,7 @@ static PyObject *sem_enter(PyObject *self, PyObject *unused)
 	return take((struct object *)self, WAIT, NULL, 0, NULL, false);
 }
 
-static PyObject *sem_post(struct object *self, long n)
+static PyObject *sem_post(struct object *self, Py_ssize_t n)
 {
 	int ret, value = 0;
 
@@ -1445,22 +1492,13 @@ static PyObject *sem_release(PyObject *self, PyObject *const *args, Py_ssize_t n
 {
 	static const char *const names[] = { "n", NULL };
 	PyObject *number;
-	int overflow;
-	long n = 1;
+	Py_ssize_t n = 1;
 
-	if (parse(names, &number, args, nargs, kwnames))
+	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)))
 		return NULL;
-	if (number) {
-		/* Too large for a long is too large for a semaphore. */
-		n = PyLong_AsLongAndOverflow(number, &overflow);
-		if (overflow)
-			n = overflow > 0 ? LONG_MAX : LONG_MIN;
-		if (n == -1 && PyErr_Occurred())
-			return NULL;
-		if (n < 1) {
-			PyErr_SetString(PyExc_ValueError, "n must be one or more");
-			return NULL;
-		}
+	if (n < 1) {
+		PyErr_SetString(PyExc_ValueError, "n must be one or more");
+		return NULL;
 	}
 	return sem_post((struct object *)self, n);
 }
@@ -1522,8 +1560,9 @@ static PyObject *rwlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 	struct object *self;
 	Py_ssize_t offset = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$pppOp", names, &source, &offset,
-					 &create, &fair, &prefer_writer, &repair, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$pppOp", names, &source,
+					 clamped, &offset, &create, &fair, &prefer_writer, &repair,
+					 &private))
 		return NULL;
 	self = object_new(type, RWLOCK, source, offset, sizeof(memwait_rwlock_t), 8);
 	if (!self)
@@ -1648,16 +1687,17 @@ static PyType_Spec side_spec = {
 static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "buffer", "offset", "parties", "create", "private", NULL };
-	int create = 0, private = 0, parties = 0, ret = 0;
+	int create = 0, private = 0, ret = 0;
 	struct object *self;
-	Py_ssize_t offset = 0;
+	Py_ssize_t offset = 0, parties = 0;
 	PyObject *source;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ipp", names, &source, &offset, &parties,
-					 &create, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
+					 clamped, &offset, clamped, &parties, &create, &private))
 		return NULL;
-	if (create && parties < 1) {
-		PyErr_SetString(PyExc_ValueError, "parties must be > 0");
+	if (create && (parties < 1 || parties > INT_MAX)) {
+		PyErr_SetString(PyExc_ValueError, parties < 1 ? "parties must be > 0"
+							      : "parties are too many");
 		return NULL;
 	}
 	self = object_new(type, BARRIER, source, offset, sizeof(memwait_barrier_t), 8);
@@ -1702,8 +1742,8 @@ static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	Py_ssize_t offset = 0, count = 0;
 	PyObject *source;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$npp", names, &source, &offset, &count,
-					 &create, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
+					 clamped, &offset, clamped, &count, &create, &private))
 		return NULL;
 	if (count < 0 || count > INT_MAX) {
 		PyErr_SetString(PyExc_ValueError, "count must be from 0 to 2147483647");
@@ -1734,15 +1774,10 @@ static PyObject *waitgroup_add(PyObject *object, PyObject *const *args, Py_ssize
 	static const char *const names[] = { "n", NULL };
 	struct object *self = (struct object *)object;
 	PyObject *number;
-	long n = 1;
+	Py_ssize_t n = 1;
 
-	if (parse(names, &number, args, nargs, kwnames))
+	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)))
 		return NULL;
-	if (number) {
-		n = PyLong_AsLong(number);
-		if (n == -1 && PyErr_Occurred())
-			return NULL;
-	}
 	if (n > INT_MAX || n < -INT_MAX) {
 		PyErr_SetString(PyExc_ValueError, "n is too large");
 		return NULL;
@@ -1782,8 +1817,9 @@ static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	PyObject *source;
 	size_t size;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$nnpp", names, &source, &offset,
-					 &item_size, &maxsize, &create, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&O&pp", names, &source,
+					 clamped, &offset, clamped, &item_size, clamped, &maxsize,
+					 &create, &private))
 		return NULL;
 	size = memwait_channel_size(create ? (size_t)item_size : 1, create ? (size_t)maxsize : 1);
 	if (item_size < 0 || maxsize < 0 || !size) {
@@ -1847,13 +1883,23 @@ static PyObject *channel_transfer(struct object *self, enum verb verb, PyObject 
 	return ret;
 }
 
-/* queue.Queue ignores the timeout of a call that does not block. */
+/* queue.Queue ignores the timeout of a call that does not block, and refuses others below 0. */
 static int queue_blocking(struct request *request, PyObject *block, PyObject *timeout)
 {
 	int blocks = block ? PyObject_IsTrue(block) : 1;
+	double seconds;
 
 	if (blocks <= 0)
 		return blocks < 0 ? -1 : 1;
+	if (timeout && timeout != Py_None) {
+		if (seconds_of(timeout, &seconds))
+			return -1;
+		if (seconds < 0) {
+			PyErr_SetString(PyExc_ValueError,
+					"'timeout' must be a non-negative number");
+			return -1;
+		}
+	}
 	return set_deadline(request, timeout);
 }
 
@@ -1929,7 +1975,7 @@ static PyObject *channel_size(PyObject *module, PyObject *args)
 	size_t size = 0;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "nn", &item_size, &maxsize))
+	if (!PyArg_ParseTuple(args, "O&O&", clamped, &item_size, clamped, &maxsize))
 		return NULL;
 	if (item_size > 0 && maxsize > 0)
 		size = memwait_channel_size((size_t)item_size, (size_t)maxsize);
@@ -1984,13 +2030,13 @@ static PyType_Spec channel_spec = {
 static PyObject *word_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "buffer", "offset", "size", "private", NULL };
-	int size = 4, private = 0;
 	struct object *self;
-	Py_ssize_t offset = 0;
+	Py_ssize_t offset = 0, size = 4;
+	int private = 0;
 	PyObject *source;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|n$ip", names, &source, &offset, &size,
-					 &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&p", names, &source,
+					 clamped, &offset, clamped, &size, &private))
 		return NULL;
 	if (size != 1 && size != 2 && size != 4 && size != 8) {
 		PyErr_SetString(PyExc_ValueError, "size must be 1, 2, 4 or 8");
@@ -1999,7 +2045,7 @@ static PyObject *word_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self = object_new(type, WORD, source, offset, (size_t)size, (size_t)size);
 	if (!self)
 		return NULL;
-	self->size = size;
+	self->size = (int)size;
 	self->flags = private ? MEMWAIT_PRIVATE : 0;
 	return (PyObject *)self;
 }
@@ -2122,14 +2168,13 @@ static PyObject *word_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 	struct object *self = (struct object *)object;
 	unsigned int most = MEMWAIT_ALL;
 	PyObject *count;
-	long n;
+	Py_ssize_t n;
 	int ret;
 
 	if (parse(names, &count, args, nargs, kwnames))
 		return NULL;
 	if (count && count != Py_None) {
-		n = PyLong_AsLong(count);
-		if (n == -1 && PyErr_Occurred())
+		if (!clamped(count, &n))
 			return NULL;
 		if (n < 0) {
 			PyErr_SetString(PyExc_ValueError, "count must be >= 0");
