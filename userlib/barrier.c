@@ -45,7 +45,6 @@
  * others. Whoever clears ANNOUNCED is the one that found all present. If (5) fails, the generation
  * is taken back, and the caller has not arrived.
  */
-#include <sched.h>
 #include <string.h>
 
 #include "internal.h"
@@ -285,13 +284,10 @@ static bool back_off(int *tries)
 {
 	uint32_t n = (uint32_t)*tries / 2, i;
 
-	if ((*tries)++ % 2)
+	/* On one processor nobody repeats it at the same time. */
+	if ((*tries)++ % 2 || !memwait_may_spin())
 		return false;
-	if (!memwait_may_spin()) {
-		sched_yield();
-		return true;
-	}
-	i = (memwait_thread_id() + n) * 0x9e3779b1U >> (n < 8 ? 24 - n : 16);
+	i = ((uint32_t)memwait_thread_id() + n) * 0x9e3779b1U >> (n < 8 ? 24 - n : 16);
 	while (i--)
 		memwait_relax();
 	return true;

@@ -16,7 +16,7 @@ _Atomic uint64_t memwait_device_context = UINT32_MAX;
 static _Atomic uint64_t context_under_tsan = UINT32_MAX;
 __thread uint64_t memwait_own_id;
 __thread uint32_t memwait_own_process;
-static __thread uint32_t thread_id;
+static __thread uint64_t thread_id;
 static __thread uint32_t thread_process;
 
 /*
@@ -72,32 +72,32 @@ static void order_for_handlers(void)
 	__asm__ volatile("" : : : "memory");
 }
 
-/* Id of the calling thread, unique within its address space. */
-uint32_t memwait_thread_id(void)
+/*
+ * Id of the calling thread, unique within its address space; no parent's thread had it. A count,
+ * not gettid(): a sandbox may allow no system call but the device's.
+ */
+uint64_t memwait_thread_id(void)
 {
+	static _Atomic uint64_t last;
 	uint32_t process = memwait_process_number();
 
 	if (thread_process != process) {
-		thread_id = (uint32_t)gettid();
+		/* relaxed: nothing depends on the number */
+		thread_id = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 		order_for_handlers();
 		thread_process = process;
 	}
 	return thread_id;
 }
 
+/* Set before the device is first used: later, a sandbox may allow no system call that tells. */
+static _Atomic bool has_processors;
+
 /* On one processor, a spinning thread keeps the lock's owner from running. */
 bool memwait_may_spin(void)
 {
-	static _Atomic int processors;
-	/* relaxed: all threads store the same number */
-	int n = atomic_load_explicit(&processors, memory_order_relaxed), saved = errno;
-
-	if (!n) {
-		n = (int)sysconf(_SC_NPROCESSORS_ONLN);
-		errno = saved;
-		atomic_store_explicit(&processors, n, memory_order_relaxed);
-	}
-	return n > 1;
+	/* relaxed: only a hint */
+	return atomic_load_explicit(&has_processors, memory_order_relaxed);
 }
 
 int memwait_device_ioctl(int fd, unsigned long command, void *argument)
@@ -178,7 +178,8 @@ int memwait_device_open(int flags)
 
 	/* open() is a cancellation point; the locks are not. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	fd = open("/dev/memwait", O_RDWR | O_CLOEXEC | flags);
+	/* To read is enough for all calls, and all that some containers allow. */
+	fd = open("/dev/memwait", O_RDONLY | O_CLOEXEC | flags);
 	if (fd < 0) {
 		fd = -errno;
 	} else if (fd <= STDERR_FILENO) {
@@ -221,8 +222,8 @@ static bool is_device(int fd)
 	return is;
 }
 
-/* Called before the number is published. */
-static void remember_device(int fd)
+/* Asks for all that is needed later. Called before the number is published. */
+static void ask_once(int fd)
 {
 	int saved = errno;
 	struct stat st;
@@ -230,6 +231,9 @@ static void remember_device(int fd)
 	if (!fstat(fd, &st))
 		/* relaxed: see is_device() */
 		atomic_store_explicit(&device_rdev, st.st_rdev, memory_order_relaxed);
+	/* relaxed: see memwait_may_spin() */
+	atomic_store_explicit(&has_processors, sysconf(_SC_NPROCESSORS_ONLN) > 1,
+			      memory_order_relaxed);
 	errno = saved;
 }
 
@@ -259,7 +263,7 @@ static int device_get(uint64_t *context)
 		fd = memwait_device_open(0);
 		if (fd < 0)
 			return fd;
-		remember_device(fd);
+		ask_once(fd);
 		opened = *context - UINT32_MAX + (uint32_t)fd;
 		if (atomic_compare_exchange_strong_explicit(device_context(), context,
 							    opened, memory_order_relaxed,

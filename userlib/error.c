@@ -12,6 +12,8 @@ const char *memwait_own_words(unsigned int number)
 	case ENODEV:
 	case ENXIO:
 		return "No /dev/memwait, or its module is not loaded";
+	case EPERM:
+		return "Not allowed to this thread or process, or /dev/memwait to its container";
 	case EACCES:
 		return "No permission for /dev/memwait";
 	case ENOTTY:

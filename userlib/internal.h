@@ -200,7 +200,7 @@ static inline uint64_t memwait_known_id(void)
 	return memwait_own_process == process ? memwait_own_id : 0;
 }
 
-uint32_t memwait_thread_id(void);
+uint64_t memwait_thread_id(void);
 bool memwait_may_spin(void);
 
 /* loop.c */

@@ -233,6 +233,26 @@ TEST_F_TIMEOUT(absent, L10_with_a_node_that_knows_other_ioctls, 300)
 	check_all(_metadata);
 }
 
+/* As in a container that has it by --device /dev/memwait:/dev/memwait:r. */
+TEST_F_TIMEOUT(absent, L2_a_node_that_can_be_read_only, 300)
+{
+	memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT;
+	memwait_loop_t *loop = NULL;
+	struct stat device;
+
+	ASSERT_EQ(0, stat("/dev/memwait", &device));
+	ASSERT_EQ(0, hide_device(NOTHING));
+	ASSERT_EQ(0, mknod("/dev/memwait", S_IFCHR | 0444, device.st_rdev));
+	ASSERT_EQ(0, chmod("/dev/memwait", 0444));
+	ASSERT_EQ(0, setresuid(65534, 65534, 65534));
+	ASSERT_EQ(-1, access("/dev/memwait", W_OK));
+	EXPECT_EQ(0, memwait_available());
+	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
+	EXPECT_EQ(0, memwait_loop_new(&loop));
+	EXPECT_EQ(0, memwait_loop_close(loop));
+}
+
 /* The device is opened at first need, and that it was not there once is no reason to give up. */
 TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 {

@@ -487,7 +487,7 @@ static void owners_die(void)
 
 int main(void)
 {
-	fd = open("/dev/memwait", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	fd = open("/dev/memwait", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	if (fd < 0 || shared == MAP_FAILED) {

@@ -197,7 +197,7 @@ static const char *device_hint(int error)
 static int device_open(struct memwait_info *info)
 {
 	struct memwait_change change = { .reserved = 1 };
-	int fd = open(DEVICE, O_RDWR | O_CLOEXEC), err;
+	int fd = open(DEVICE, O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0)
 		return -errno;

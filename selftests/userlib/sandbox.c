@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L2: a process that closes its sandbox after its first lock goes on with every object: from then
+ * on the library needs the device's ioctls, and to read and poll a loop, but no other system call.
+ */
+#include "objects_test.h"
+#include "refuse_test.h"
+
+/* Who waits for a condition, and who meets at a barrier, as the other objects' ways. */
+struct condition {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+	int met;
+};
+
+static int condition_make(void *object, unsigned int kind)
+{
+	struct condition *condition = object;
+
+	memset(condition, 0, sizeof(*condition));
+	return memwait_mutex_init(&condition->mutex, kind) ?:
+	       memwait_cond_init(&condition->cond, kind & MEMWAIT_PRIVATE);
+}
+
+static int condition_wait_until(void *object, clockid_t clock, const struct timespec *time)
+{
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
+
+	while (!err && !condition->met)
+		err = time ? memwait_cond_clockwait(&condition->cond, &condition->mutex, clock,
+						    time) :
+			     memwait_cond_wait(&condition->cond, &condition->mutex);
+	if (err == ETIMEDOUT)
+		must(memwait_mutex_unlock(&condition->mutex));
+	return err;
+}
+
+static int condition_wait(void *object)
+{
+	return condition_wait_until(object, CLOCK_MONOTONIC, NULL);
+}
+
+static int condition_wait_async(void *object, memwait_op_t *op)
+{
+	struct condition *condition = object;
+
+	return memwait_mutex_lock(&condition->mutex) ?:
+	       memwait_cond_wait_async(&condition->cond, &condition->mutex, op);
+}
+
+static int condition_give_back(void *object)
+{
+	struct condition *condition = object;
+
+	return memwait_mutex_unlock(&condition->mutex);
+}
+
+static int condition_give(void *object)
+{
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
+
+	condition->met = 1;
+	return err ?: memwait_cond_signal(&condition->cond) ?: condition_give_back(object);
+}
+
+static int condition_destroy(void *object)
+{
+	struct condition *condition = object;
+
+	return memwait_cond_destroy(&condition->cond) ?: memwait_mutex_destroy(&condition->mutex);
+}
+
+static const struct way condition_way = {
+	.make		= condition_make,
+	.wait		= condition_wait,
+	.wait_until	= condition_wait_until,
+	.wait_async	= condition_wait_async,
+	.give		= condition_give,
+	.give_back	= condition_give_back,
+	.destroy	= condition_destroy,
+};
+
+static int barrier_make(void *object, unsigned int kind)
+{
+	return memwait_barrier_init(object, kind, 2);
+}
+
+static int barrier_wait(void *object)
+{
+	int ret = memwait_barrier_wait(object);
+
+	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
+}
+
+static int barrier_wait_until(void *object, clockid_t clock, const struct timespec *time)
+{
+	int ret = memwait_barrier_clockwait(object, clock, time);
+
+	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
+}
+
+static const struct way barrier_way = {
+	.make			= barrier_make,
+	.wait			= barrier_wait,
+	.wait_until		= barrier_wait_until,
+	.wait_async		= ASYNC(memwait_barrier_wait_async),
+	.give			= barrier_wait,
+	.destroy		= CALL(memwait_barrier_destroy),
+};
+
+static const struct {
+	const struct way *way;
+	unsigned int kind;
+	const char *name;
+} objects[] = {
+	{ &mutex_way, 0, "mutex" },
+	{ &mutex_way, MEMWAIT_PRIVATE, "private mutex" },
+	{ &mutex_way, MEMWAIT_MUTEX_FAIR, "fair mutex" },
+	{ &mutex_way, MEMWAIT_MUTEX_ERRORCHECK, "checking mutex" },
+	{ &mutex_way, MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_PRIVATE, "private recursive mutex" },
+	{ &mutex_way, MEMWAIT_MUTEX_ROBUST, "robust mutex" },
+	{ &read_way, 0, "reader" },
+	{ &read_way, MEMWAIT_RWLOCK_FAIR, "fair reader" },
+	{ &write_way, MEMWAIT_PRIVATE, "private writer" },
+	{ &write_way, MEMWAIT_RWLOCK_ROBUST, "robust writer" },
+	{ &write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER, "writer after reader" },
+	{ &sem_way, 0, "semaphore" },
+	{ &sem_way, MEMWAIT_PRIVATE, "private semaphore" },
+	{ &group_way, 0, "group" },
+	{ &receive_way, 0, "receiver" },
+	{ &send_way, MEMWAIT_PRIVATE, "private sender" },
+	{ &condition_way, 0, "condition" },
+	{ &condition_way, MEMWAIT_PRIVATE, "private condition" },
+	{ &barrier_way, 0, "barrier" },
+	{ &barrier_way, MEMWAIT_PRIVATE, "private barrier" },
+};
+
+enum form { BLOCKING, UNTIL, TOO_LATE, IN_A_LOOP, FORMS };
+
+#define OBJECT_SIZE	512
+
+/* What the processes share. */
+static struct {
+	char object[OBJECT_SIZE];	/* first, so aligned */
+	unsigned int round;	/* object and form; who waits has begun as many */
+	unsigned int done;	/* and has ended as many, */
+	int result;		/* the last one with that */
+	int call;		/* that was refused, or -1 */
+} *scene;
+
+static memwait_loop_t *loop;
+
+static void refused(int signal, siginfo_t *info, void *context)
+{
+	scene->call = info->si_syscall;
+	_exit(1);
+}
+
+/* The time: the vDSO cannot tell it on every machine. */
+static const unsigned int allowed[] = {
+	__NR_ioctl, __NR_read, __NR_ppoll, __NR_clock_gettime, __NR_exit_group,
+#ifdef __NR_poll
+	__NR_poll,
+#endif
+#ifdef __NR_clock_gettime64
+	__NR_clock_gettime64,
+#endif
+};
+
+/* All other calls end in refused(), in each thread. */
+static int close_sandbox(void)
+{
+	const struct sigaction action = { .sa_sigaction = refused, .sa_flags = SA_SIGINFO };
+	struct sock_filter filter[2 + 2 * ARRAY_SIZE(allowed)] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	};
+	struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+	struct sock_filter *next = filter + 1;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(allowed); i++) {
+		*next++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
+		*next++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	}
+	*next = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
+	return sigaction(SIGSYS, &action, NULL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -1 :
+	       (int)syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+			    &program);
+}
+
+static void await_change(unsigned int *word, unsigned int from)
+{
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == from)
+		must(memwait_wait32(word, from, NULL, MEMWAIT_PRIVATE) < 0);
+}
+
+static void change(unsigned int *word)
+{
+	__atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
+	must(memwait_notify(word, 1, MEMWAIT_PRIVATE) < 0);
+}
+
+static int wait_in_loop(const struct way *way)
+{
+	struct counted_op counted = counted_by(&counted, loop);
+	int err = way->wait_async(scene->object, &counted.op);
+
+	if (err != EINPROGRESS)
+		return err;
+	err = memwait_op_wait(&counted.op, NULL);
+	if (err)
+		return -err;
+	return counted.result == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : counted.result;
+}
+
+static int wait_as(enum form form, const struct way *way)
+{
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 1);
+	struct timespec late = in_time(CLOCK_REALTIME, 3600 * 1000);
+
+	switch (form) {
+	case BLOCKING:
+		return way->wait(scene->object);
+	case UNTIL:
+		return way->wait_until(scene->object, CLOCK_REALTIME, &late);
+	case TOO_LATE:
+		return way->wait_until(scene->object, CLOCK_MONOTONIC, &soon);
+	default:
+		return wait_in_loop(way);
+	}
+}
+
+/* A thread that does not end: nor may it. */
+static int wait_for_all(void *unused)
+{
+	unsigned int round;
+	int result;
+
+	for (round = 0; ; round++) {
+		const struct way *way = objects[round / FORMS].way;
+
+		await_change(&scene->round, round);
+		result = wait_as(round % FORMS, way);
+		scene->result = leave(way, scene->object, result);
+		change(&scene->done);
+	}
+	return 0;
+}
+
+/* Does anybody sleep on one of its words? */
+static bool is_waited_for(unsigned int flags)
+{
+	size_t i;
+
+	for (i = 0; i < OBJECT_SIZE; i += 4) {
+		if (memwait_waiters(scene->object + i, flags & MEMWAIT_PRIVATE) > 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_right(enum form form, const struct way *way, unsigned int kind)
+{
+	unsigned int round = scene->round;
+	int err = way->make(scene->object, kind);
+
+	change(&scene->round);
+	while (!err && form != TOO_LATE && !is_waited_for(kind))
+		;
+	if (form == TOO_LATE)
+		await_change(&scene->done, round);
+	/* Who did not wait at the barrier has not come. */
+	if (form != TOO_LATE || way != &barrier_way)
+		err = err ?: way->give(scene->object);
+	await_change(&scene->done, round);
+	return !err && scene->result == (form == TOO_LATE ? ETIMEDOUT : 0) &&
+	       !way->destroy(scene->object);
+}
+
+/* Returns 0 when it has gone through all. */
+static int go_through(void)
+{
+	memwait_mutex_t first = MEMWAIT_MUTEX_INIT;
+	struct runner runner;
+	unsigned int round;
+
+	must(memwait_mutex_lock(&first) ?: memwait_mutex_unlock(&first));
+	must(memwait_loop_new(&loop));
+	runner_start(&runner, wait_for_all, NULL);
+	if (close_sandbox())
+		return 2;
+	for (round = 0; round < FORMS * ARRAY_SIZE(objects); round++) {
+		if (!is_right(round % FORMS, objects[round / FORMS].way,
+			      objects[round / FORMS].kind))
+			return 3;
+	}
+	return 0;
+}
+
+USERLIB_TEST(L2_after_the_first_lock_the_device_is_enough)
+{
+	unsigned int round;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	scene = self->shared;
+	scene->call = -1;
+	EXPECT_EQ(0, child_status(run_in_child(go_through())));
+	round = scene->round - 1;
+	EXPECT_EQ(-1, scene->call) {
+		TH_LOG("%s, form %u", objects[round / FORMS].name, round % FORMS);
+	}
+	EXPECT_EQ(FORMS * ARRAY_SIZE(objects), scene->done) {
+		TH_LOG("%s, form %u: %d", objects[round / FORMS].name, round % FORMS,
+		       scene->result);
+	}
+}
+
+TEST_HARNESS_MAIN
