@@ -715,7 +715,9 @@ make_bindings()
 		make -s -C userlib install PREFIX=/usr LIBDIR=/usr/lib/x86_64-linux-gnu DESTDIR=$dir/guest
 		make -s -C userlib/bindings clean
 		make -s -C userlib/bindings all
-		make -s -C userlib/bindings install PREFIX=/usr DESTDIR=$dir/guest
+		(umask 077; make -s -C userlib/bindings install PREFIX=/usr DESTDIR=$dir/guest)
+		# Everybody can read what such a user has installed.
+		! find $dir/guest/usr -type f ! -perm -a=r | grep .
 		make -s -C selftests/bindings clean all
 		make -s -C userlib/bindings/rust check
 		# Programs have been copied from there.
