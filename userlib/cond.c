@@ -192,7 +192,6 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 			break;
 		waiting.wake = NULL;
 	}
-	memwait_ends_waiting(ret);
 	memwait_users_leave(&cond->users, NULL);
 	/* As in cancelled(). */
 	if (ret < 0 && waiting.wake)

@@ -31,6 +31,11 @@
  * it could wait for that thread, but not for a thread that is about to call, and not for its own
  * callback.
  *
+ * Dispatch goes on until it has called back all that was there when it began. What comes later
+ * gives whoever polls for edges (EPOLLET) another one. At its limit, or when it is stopped, it
+ * reads what was there, the kick among it, and what it leaves is ready. So the kick for that is a
+ * completion of its own, and an edge: were it unread, a notify would only add to its count.
+ *
  * A kick also wakes threads that sleep in a run, memwait_loop_run() or memwait_op_wait(), and must
  * leave: nothing is pending, or not what they wait for, or memwait_loop_stop() came after they had
  * begun. A thread whose own operation is ready must leave, too: a callback that runs before may
@@ -76,8 +81,11 @@
 
 #include "internal.h"
 
-/* Maximum callbacks per dispatch, and completions per read. */
+/* Maximum completions per read. */
 #define BATCH	64
+
+/* A read of fewer is one of all that there were: a signal ends only longer ones, see memwait(4). */
+#define SURELY_ALL	16
 
 struct memwait_loop {
 	int fd;
@@ -117,6 +125,7 @@ struct visit {
 	int state;			/* from loop_lock() */
 	bool is_run;			/* counted in @runs_and_stops */
 	bool asleep;
+	size_t unread;			/* completions that may be, of those that it found */
 	uint32_t stops;			/* of the loop, at the start */
 };
 
@@ -235,7 +244,7 @@ static void op_count(struct memwait_op *op, const struct memwait_completion *com
 }
 
 /* Makes operations ready and clears @kicked. Returns the number of completions. */
-static int loop_read(memwait_loop_t *loop, int most)
+static int loop_read(memwait_loop_t *loop)
 {
 	struct memwait_completion completions[BATCH];
 	int saved = errno, err = 0;
@@ -244,7 +253,7 @@ static int loop_read(memwait_loop_t *loop, int most)
 	if (!loop_is_open(loop))
 		return -EBADF;
 	do {
-		size = read(loop->fd, completions, (size_t)most * sizeof(completions[0]));
+		size = read(loop->fd, completions, sizeof(completions));
 	} while (size < 0 && errno == EINTR);
 	if (size < 0)
 		err = errno == EAGAIN ? 0 : -errno;
@@ -494,12 +503,25 @@ static struct visit *visit_of(const memwait_loop_t *loop, const struct memwait_o
 	return visit;
 }
 
+/* Some of what was there when it began to dispatch. Returns as loop_read(). */
+static int visit_read(struct visit *visit)
+{
+	int n = loop_read(visit->loop);
+
+	visit->unread = n < SURELY_ALL || (size_t)n > visit->unread ? 0 :
+							visit->unread - (size_t)n;
+	return n;
+}
+
 static void visit_end(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 
 	if (visit->process != memwait_process_number())
 		return;
+	/* For those that poll for edges, see the top. */
+	while (visit->unread)
+		visit_read(visit);
 	visit_remove(visit);
 	/* relaxed: a stop that counts this run only makes it return */
 	if (visit->is_run)
@@ -643,24 +665,22 @@ void memwait_call_back(const struct memwait_call *call)
 		call->callback(call->op, call->result, call->data);
 }
 
-static int dispatch(struct visit *visit)
+static int dispatch(struct visit *visit, unsigned int most)
 {
 	memwait_loop_t *loop = visit->loop;
 	void (*end)(const struct memwait_call *call);
-	int ran = 0, seen = 0, got = 0, result;
+	int ran = 0, got = 0, result;
 	struct memwait_call call;
 	struct memwait_op *op;
 
-	while (ran < BATCH && !visit_is_stopped(visit) &&
+	/* Each operation and the kick have one at most; what comes later stands behind. */
+	visit->unread = memwait_loop_pending(loop) + 1;
+	while ((unsigned int)ran < most && ran < INT_MAX && !visit_is_stopped(visit) &&
 	       !(visit->until && visit_is_over(visit))) {
 		if (ready_is_empty(loop)) {
-			/* Once, unless nothing was to be called: more may be behind a signal. */
-			if (seen && (ran || seen == BATCH))
+			if (!visit->unread)
 				break;
-			got = loop_read(loop, BATCH - ran - seen);
-			if (got <= 0)
-				break;
-			seen += got;
+			got = visit_read(visit);
 			continue;
 		}
 		op = loop->ready.next;
@@ -685,9 +705,6 @@ static int dispatch(struct visit *visit)
 			return -EPERM;
 		ran++;
 	}
-	/* More may be unread. A kick informs programs that poll for edges and stop at 0. */
-	if (!ran && seen == BATCH)
-		loop_kick(loop);
 	return got < 0 && !ran ? got : ran;
 }
 
@@ -716,7 +733,7 @@ static int run(struct visit *visit)
 		if (!visit_return(visit))
 			return -EPERM;
 		if (!ret || ret == -EINTR)
-			ret = dispatch(visit);
+			ret = dispatch(visit, MEMWAIT_ALL);
 		if (ret < 0)
 			return ret;
 		beside_kick = !ret && has_to_kick(loop);
@@ -736,8 +753,9 @@ static int visit_result(const struct visit *visit, int *result)
 	return 0;
 }
 
-static int visit_make(memwait_loop_t *loop, bool is_run, const struct memwait_op *until,
-		      int *result)
+/* @most: callbacks, if it is no run. */
+static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
+		      const struct memwait_op *until, int *result)
 {
 	struct visit visit = {
 		.loop = loop,
@@ -753,7 +771,7 @@ static int visit_make(memwait_loop_t *loop, bool is_run, const struct memwait_op
 		return -EPERM;
 	pthread_cleanup_push(cancelled, &visit);
 	visit_begin(&visit);
-	ret = is_run ? run(&visit) : dispatch(&visit);
+	ret = is_run ? run(&visit) : dispatch(&visit, most);
 	if (until && !ret)
 		ret = visit_result(&visit, result);
 	visit_end(&visit);
@@ -761,19 +779,19 @@ static int visit_make(memwait_loop_t *loop, bool is_run, const struct memwait_op
 	return ret;
 }
 
-int memwait_loop_dispatch(memwait_loop_t *loop)
+int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most)
 {
-	return visit_make(loop, false, NULL, NULL);
+	return visit_make(loop, false, most, NULL, NULL);
 }
 
 int memwait_loop_run(memwait_loop_t *loop)
 {
-	return visit_make(loop, true, NULL, NULL);
+	return visit_make(loop, true, 0, NULL, NULL);
 }
 
 int memwait_op_wait(memwait_op_t *op, int *result)
 {
-	return op ? visit_make(to_op(op)->loop, true, to_op(op), result) : -EINVAL;
+	return op ? visit_make(to_op(op)->loop, true, 0, to_op(op), result) : -EINVAL;
 }
 
 int memwait_loop_stop(memwait_loop_t *loop)
@@ -911,7 +929,7 @@ static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool ca
 	int n;
 
 	while (op->armed) {
-		n = loop_read(loop, BATCH);
+		n = loop_read(loop);
 		if (n <= 0)
 			return;
 		read += (size_t)n;
@@ -938,7 +956,7 @@ static void op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 	}
 	/* It has ended: read until its completion is there. Others become ready too. */
 	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
-		if (loop_read(loop, BATCH) <= 0)
+		if (loop_read(loop) <= 0)
 			return;
 	}
 }
@@ -1019,7 +1037,7 @@ static void end_kick(memwait_loop_t *loop)
 	if (!loop_is_open(loop))
 		return;
 	loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
-	while (loop_read(loop, BATCH) > 0)
+	while (loop_read(loop) > 0)
 		;
 }
 

@@ -129,11 +129,13 @@ int memwait_loop_close(memwait_loop_t *loop);
 int memwait_loop_fd(const memwait_loop_t *loop);
 
 /*
- * Runs up to 64 callbacks of completed operations; never blocks. Returns how many ran, or a
- * negative error number: -EPERM in a child of fork(). The descriptor stays readable while more
- * remain; with edge-triggered polling call until it returns 0. Threads may dispatch concurrently.
+ * Runs the callbacks of all operations that had completed when it was called, but no more than
+ * @most, which may be MEMWAIT_ALL; never blocks. Returns how many ran, or a negative error number:
+ * -EPERM in a child of fork(). While more remain the descriptor is readable, and has had a new edge
+ * for them: once for each readiness is enough, with edge-triggered polling too. Threads may
+ * dispatch concurrently.
  */
-int memwait_loop_dispatch(memwait_loop_t *loop);
+int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most);
 
 /*
  * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(). Several

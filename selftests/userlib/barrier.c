@@ -310,7 +310,7 @@ USERLIB_TEST(R4_a_deadline_beyond_time_is_never)
 		ASSERT_EQ(EINPROGRESS, memwait_barrier_clockwait_async(timed.barrier, clocks[i],
 								       &timed.time, &counted.op));
 		await_waiters(self->fd, timed.barrier, U32_SIZE, 2);
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD,
 			  memwait_barrier_clockwait(timed.barrier, clocks[i], &timed.time));
 		EXPECT_EQ(0, runner_join(&runner));
@@ -387,7 +387,7 @@ USERLIB_TEST(L3_a_completed_arrival_that_is_cancelled_has_arrived)
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
 	/* The next round takes two, as every other. */
 	runner_start(&runner, memwait_barrier_wait, barrier);
@@ -429,7 +429,7 @@ USERLIB_TEST(L3_cancel_races_with_dispatch)
 		runner_race(&canceller, memwait_op_cancel, &counted.op);
 		ret = memwait_barrier_wait_async(barrier, &last.op);
 		linger(round);
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		cancelled = runner_join(&canceller);
 		if (ret == EINPROGRESS) {
 			/* It was taken back before the other came, who is alone now. */

@@ -56,7 +56,7 @@ USERLIB_TEST(an_operation_that_has_begun_is_its_owners)
 		}
 		said = -1;
 		to_free = &counted.op;
-		ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+		ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(-EINPROGRESS, said);
 		EXPECT_EQ(1, counted.calls);
 		EXPECT_EQ(0, counted.result);

@@ -32,11 +32,11 @@ USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 			struct pollfd pfd = { memwait_loop_fd(self->loop), POLLIN, 0 };
 
 			poll(&pfd, 1, -1);
-			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
 		/* The two threads may need the loop to receive. */
 		while (!runner_is_done(&sending[0]) || !runner_is_done(&sending[1])) {
-			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 			sched_yield();
 		}
 		for (i = 0; i < 2; i++)
@@ -84,7 +84,7 @@ USERLIB_TEST(R8_processes)
 		struct pollfd pfd = { memwait_loop_fd(self->loop), POLLIN, 0 };
 
 		poll(&pfd, 1, -1);
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	}
 	for (i = 0; i < SENDERS; i++)
 		EXPECT_EQ(0, child_status(children[i]));

@@ -41,7 +41,7 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	EXPECT_EQ(0, memwait_channel_tryrecv(channel, &item));
 	EXPECT_EQ(12, item);
 
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, first.calls);
 	EXPECT_EQ(1, to_first);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -77,7 +77,7 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
 	EXPECT_EQ(4, item);
 	EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, first.calls);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
@@ -115,7 +115,7 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 		runner_race(&receiving, receive_once, channel);
 		linger(round);
 		if (round % 2) {
-			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
 		if (!memwait_op_cancel(&counted.op)) {
 			taken_back++;

@@ -189,7 +189,7 @@ USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
 		await_still(&peer);
 		ASSERT_EQ(0, memwait_channel_close(channel));
 		ASSERT_EQ(true, mw_readable(memwait_loop_fd(self->loop)));
-		runner_start(&dispatcher, memwait_loop_dispatch, self->loop);
+		runner_start(&dispatcher, dispatch_all, self->loop);
 		EXPECT_EQ(true, runner_is_done(await_done_or_asleep(&dispatcher)));
 		EXPECT_EQ(0, counted.calls);
 		go_on(&peer);

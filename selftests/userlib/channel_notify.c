@@ -167,7 +167,7 @@ static void take_and_let_wait_again(void *arg)
 	uint64_t item;
 
 	if (memwait_channel_tryrecv(receiving->channel, &item) ||
-	    memwait_loop_dispatch(receiving->loop) < 0 || receiving->counted.calls)
+	    memwait_loop_dispatch(receiving->loop, MEMWAIT_ALL) < 0 || receiving->counted.calls)
 		abort();
 }
 
@@ -243,7 +243,7 @@ static void take_and_let_all_wait_again(void *arg)
 
 	take_and_let_wait_again(receiving);
 	for (i = 0; i < STAMPS / 64; i++)
-		if (memwait_loop_dispatch(receiving->loop))
+		if (memwait_loop_dispatch(receiving->loop, MEMWAIT_ALL))
 			abort();
 }
 

@@ -163,7 +163,7 @@ static void race_with_giving(struct __test_metadata *_metadata, const struct obj
 			__atomic_store_n(&giver->begin, 1, __ATOMIC_RELEASE);
 			linger(round);
 			if (round % 4 == 3) {
-				ASSERT_LE(0, memwait_loop_dispatch(loop));
+				ASSERT_LE(0, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 			}
 			ASSERT_EQ(0, memwait_loop_close(loop));
 			while (!__atomic_load_n(&giver->done, __ATOMIC_ACQUIRE))
@@ -244,7 +244,7 @@ USERLIB_TEST(L9_a_signal_goes_to_the_next)
 		if (stage >= 3) {
 			ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 			ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
-			ASSERT_EQ(0, memwait_loop_dispatch(loop));
+			ASSERT_EQ(0, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 			await_waiters(self->fd, sleep_word(&monitor->mutex, kind), 0, 1);
 		}
 		if (stage >= 4) {
@@ -343,7 +343,7 @@ USERLIB_TEST(L9_a_notify_goes_to_the_next)
 		EXPECT_EQ(2, memwait_waiters(word, 0));
 		EXPECT_EQ(0, memwait_waiters(&word[1], 0));
 		noticed = 0;
-		EXPECT_EQ(stage == QUEUED ? 0 : 2, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(stage == QUEUED ? 0 : 2, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(stage == QUEUED ? 0 : 3, noticed);
 		EXPECT_EQ(0, memwait_op_cancel(&next));
 		EXPECT_EQ(0, memwait_op_cancel(&last));
@@ -413,19 +413,19 @@ USERLIB_TEST(L9_R5_no_notify_is_lost_or_made_up)
 		}
 		linger(round);
 		if (round % 3 == 0) {
-			ASSERT_LE(0, memwait_loop_dispatch(loop));
+			ASSERT_LE(0, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 		} else if (round % 3 == 1) {
 			read_all(loop);
 		}
 		ASSERT_EQ(0, memwait_loop_close(loop));
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	}
 	__atomic_store_n(&account->end, 1, __ATOMIC_RELEASE);
 	for (i = 0; i < NOTIFIERS; i++) {
 		EXPECT_EQ(0, child_status(children[i]));
 		EXPECT_EQ(0, runner_join(&threads[i]));
 	}
-	while (memwait_loop_dispatch(self->loop))
+	while (memwait_loop_dispatch(self->loop, MEMWAIT_ALL))
 		;
 	EXPECT_EQ(account->counted, called + stayed);
 	TH_LOG("%llu notifies counted, %llu called back", (unsigned long long)account->counted,
@@ -470,7 +470,7 @@ USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
 
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &closing.op));
 	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 	EXPECT_EQ(-EBUSY, closing.err);
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 
@@ -478,7 +478,7 @@ USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
 	memwait_op_init(&closing.op, self->loop, close_loop, &closing);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word[1], 0, NULL, 0, &closing.op));
 	ASSERT_EQ(1, memwait_notify(&word[1], 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, closing.err);
 	EXPECT_TRUE(is_ended(&counted));
 	EXPECT_EQ(0, memwait_waiters(word, 0));

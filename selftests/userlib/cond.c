@@ -323,7 +323,7 @@ USERLIB_TEST(R18_wait_async_unlocks_and_comes_back_locked)
 	ASSERT_EQ(0, memwait_mutex_trylock(&monitor->mutex));
 	ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
 	/* Signalled, but the mutex is not free. */
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));

@@ -56,7 +56,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 		EXPECT_EQ(0, memwait_waiters(&monitor->cond, flags));
 		EXPECT_TRUE(mw_readable(memwait_loop_fd(self->loop)));
 		if (locked) {
-			EXPECT_LE(0, memwait_loop_dispatch(self->loop));
+			EXPECT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 			await_waiters(self->fd, &monitor->mutex, U32_SIZE | flags, LINE);
 			EXPECT_EQ(0, monitor->n_order);
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
@@ -265,7 +265,7 @@ USERLIB_TEST(L11_a_deadline_that_passes_in_the_wait_for_the_mutex_is_no_time_out
 
 	/* Both have left the condition variable, and sleep on the mutex without a deadline. */
 	spin_until(mw_readable(memwait_loop_fd(self->loop)));
-	EXPECT_LE(0, memwait_loop_dispatch(self->loop));
+	EXPECT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	spin_until(now_ns(CLOCK_MONOTONIC) >= deadline);
 	await_waiters(self->fd, &monitor->mutex, U32_SIZE, 2);
 	ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));

@@ -27,7 +27,7 @@ USERLIB_TEST(L3_cancel_at_every_stage_passes_the_signal_on)
 			case 3:	/* has it, but was not dispatched */
 				ASSERT_EQ(0, memwait_mutex_lock(&monitor->mutex));
 				ASSERT_EQ(0, memwait_cond_signal(&monitor->cond));
-				ASSERT_EQ(0, memwait_loop_dispatch(self->loop));
+				ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 				await_waiters(self->fd, sleep_word(&monitor->mutex, fair), 0, 1);
 				if (stage == 3) {
 					ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
@@ -67,7 +67,7 @@ USERLIB_TEST(L3_cancel_races_with_signal)
 		await_sleeping(self->fd, monitor, 2);
 		runner_race(&signaller, memwait_cond_signal, &monitor->cond);
 		if (round % 3)
-			memwait_loop_dispatch(self->loop);
+			memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		if (!memwait_op_cancel(&first.op)) {
 			/* The one signal is for the one that is left. */
 			taken_back++;

@@ -490,7 +490,7 @@ static void stand_in(void)
 {
 	int slot, ret;
 
-	if (memwait_loop_dispatch(my_loop) < 0)
+	if (memwait_loop_dispatch(my_loop, MEMWAIT_ALL) < 0)
 		broken("dispatch");
 	for (slot = 0; slot < slots && members_left(); slot++) {
 		struct record *record = record_of(slot);

@@ -204,7 +204,7 @@ static int op_end(int ret)
 		return ret;
 	if (one_in(8)) {
 		give_way();
-		if (one_in(2) && memwait_loop_dispatch(my_loop) < 0)
+		if (one_in(2) && memwait_loop_dispatch(my_loop, MEMWAIT_ALL) < 0)
 			broken("dispatch");
 		ret = ECANCELED;
 		if (!memwait_op_cancel(&my_op.op))

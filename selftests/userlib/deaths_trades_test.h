@@ -556,7 +556,8 @@ static void juggle(int unused)
 		for (i = 0; i < ARRAY_SIZE(tasks); i++)
 			all_pend = begin_task(&tasks[i]) && all_pend;
 		/* With a deadline only to look at the phase. */
-		if (poll(&pfd, 1, all_pend ? 10 : 0) > 0 && memwait_loop_dispatch(my_loop) < 0)
+		if (poll(&pfd, 1, all_pend ? 10 : 0) > 0 &&
+		    memwait_loop_dispatch(my_loop, MEMWAIT_ALL) < 0)
 			broken("dispatch");
 	}
 	cancel_tasks();

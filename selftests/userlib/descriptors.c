@@ -144,7 +144,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 		number = memwait_loop_fd(loop);
 		ASSERT_EQ(0, replace(number, thing, &st));
-		EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
+		EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 		EXPECT_EQ(-EBADF, memwait_loop_run(loop));
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
@@ -176,10 +176,10 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
 	memwait_op_init(&counted.op, new, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 	EXPECT_EQ(1, memwait_notify(word, MEMWAIT_ALL, 0));
-	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old));
+	EXPECT_EQ(-EBADF, memwait_loop_dispatch(old, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&lost.op));
 	EXPECT_EQ(0, memwait_loop_close(old));
-	EXPECT_EQ(1, memwait_loop_dispatch(new));
+	EXPECT_EQ(1, memwait_loop_dispatch(new, MEMWAIT_ALL));
 	EXPECT_EQ(0, lost.calls);
 	EXPECT_EQ(1, counted.calls);
 	EXPECT_EQ(0, memwait_loop_close(new));

@@ -36,7 +36,7 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 	}
 	wrong += memwait_rwlock_unlock(&objects->rwlock) != EPERM;
 	wrong += memwait_owner(&id) || id == parent;
-	wrong += memwait_loop_dispatch(loop) != -EPERM;
+	wrong += memwait_loop_dispatch(loop, MEMWAIT_ALL) != -EPERM;
 	wrong += memwait_loop_run(loop) != -EPERM;
 	wrong += memwait_loop_stop(loop) != -EPERM;
 	wrong += memwait_op_cancel(&counted->op) != -EPERM;
@@ -44,7 +44,7 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 	/* It has loops of its own. */
 	if (memwait_loop_new(&loop))
 		return wrong + 1;
-	wrong += memwait_loop_dispatch(loop) != 0;
+	wrong += memwait_loop_dispatch(loop, MEMWAIT_ALL) != 0;
 	wrong += memwait_loop_close(loop) != 0;
 	return wrong;
 }
@@ -87,7 +87,7 @@ USERLIB_TEST(L10_a_child_is_not_its_parent)
 			EXPECT_EQ(0, child_status(child));
 		}
 	}
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, counted.calls);
 	EXPECT_EQ(0, memwait_rwlock_unlock(&objects->rwlock));
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {

@@ -143,7 +143,7 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, counted.calls);
 	/* All of them were obeyed. */
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(mw_readable(memwait_loop_fd(self->loop)));
 }
 
@@ -168,7 +168,7 @@ USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 			ASSERT_EQ(MEMWAIT_PENDING,
 				  memwait_wait32_async(word, 0, NULL, 0, &other.op));
 			ASSERT_EQ(0, memwait_op_cancel(&other.op));
-			ASSERT_EQ(0, memwait_loop_dispatch(self->loop));
+			ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
 		for (i = 0; i < 2; i++)
 			EXPECT_EQ(0, runner_join(&runners[i]));

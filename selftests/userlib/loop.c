@@ -25,17 +25,17 @@ USERLIB_TEST(R19_an_operation_completes_once)
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
 	EXPECT_FALSE(is_readable(self->loop));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_TRUE(is_readable(self->loop));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, counted.calls);
 	EXPECT_EQ(MEMWAIT_OK, counted.result);
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	errno = EXDEV;
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(EXDEV, errno);
 	EXPECT_FALSE(is_readable(self->loop));
@@ -50,7 +50,7 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(-EINVAL, memwait_loop_new(NULL));
 	EXPECT_EQ(0, memwait_loop_close(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_fd(NULL));
-	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL, MEMWAIT_ALL));
 	EXPECT_EQ(-EINVAL, memwait_loop_run(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_stop(NULL));
 	EXPECT_EQ(0, memwait_loop_pending(NULL));
@@ -93,7 +93,7 @@ static void act(memwait_op_t *op, int result, void *data)
 	if (acting->other)
 		acting->cancelled += !memwait_op_cancel(&acting->other->op);
 	if (acting->nested)
-		memwait_loop_dispatch(acting->loop);
+		memwait_loop_dispatch(acting->loop, MEMWAIT_ALL);
 	if (acting->rearm-- > 0 &&
 	    memwait_wait32_async(acting->word, 0, NULL, 0, op) != MEMWAIT_PENDING)
 		abort();
@@ -108,7 +108,7 @@ USERLIB_TEST(R19_a_callback_may_begin_its_operation_again)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(acting.word, 0, NULL, 0, &acting.op));
 	for (i = 1; i <= 11; i++) {
 		ASSERT_EQ(1, memwait_notify(acting.word, 1, 0));
-		ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+		ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		ASSERT_EQ(i, acting.calls);
 	}
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
@@ -125,7 +125,7 @@ USERLIB_TEST(R23_a_callback_may_cancel_one_that_has_completed_too)
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&behind, self->loop, acting.word));
 	ASSERT_EQ(2, memwait_notify(acting.word, 2, 0));
 	/* Both have been read; the second is cancelled by the first, and goes on to the third. */
-	ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+	ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, acting.cancelled);
 	EXPECT_EQ(0, other.calls);
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
@@ -149,7 +149,7 @@ USERLIB_TEST(R19_a_callback_may_free_its_operation)
 	memwait_op_init(op, self->loop, free_self, &calls);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, calls);
 
 	/* The same after memwait_mutex_execute_locked(), which still has to unlock. */
@@ -169,39 +169,96 @@ USERLIB_TEST(R19_a_callback_may_dispatch)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(acting.word, 0, NULL, 0, &acting.op));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&other, self->loop, acting.word));
 	ASSERT_EQ(2, memwait_notify(acting.word, 2, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, acting.calls);
 	EXPECT_EQ(1, other.calls);
 }
 
 #define MANY	200
 
-USERLIB_TEST(R29_a_dispatch_is_bounded_and_forgets_nothing)
+/* An operation that has come again, and been notified at once, before its callback returns. */
+struct coming {
+	struct counted_op counted;
+	uint32_t *word;
+	int times;
+};
+
+static void come_again(memwait_op_t *op, int result, void *data)
 {
-	struct counted_op *counted = calloc(MANY, sizeof(*counted));
+	struct coming *coming = data;
+
+	coming->counted.calls++;
+	if (coming->counted.calls >= coming->times)
+		return;
+	must(memwait_wait32_async(coming->word, 0, NULL, 0, op) != MEMWAIT_PENDING);
+	must(memwait_notify(coming->word, 1, 0) != 1);
+}
+
+/*
+ * As tokio's AsyncFd, and others that poll for edges, do it: one dispatch for each edge, with
+ * whatever limit, calls all; and no more than that at a time.
+ */
+USERLIB_TEST(R22_one_dispatch_for_each_edge_forgets_nothing)
+{
+	const unsigned int limits[] = { 1, 7, 16, 64, 65, MANY - 1, MANY, MEMWAIT_ALL };
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
-	int epoll = epoll_create1(0), i, ret, total = 0;
+	struct coming *coming = calloc(MANY, sizeof(*coming));
+	int epoll = epoll_create1(0), i, ret, round, left;
+	unsigned int limit, total, turns;
 	uint32_t *word = self->shared;
 
 	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
-	for (i = 0; i < MANY; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
-	EXPECT_EQ(MANY, memwait_loop_pending(self->loop));
-	ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
-	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, -1));
-	do {
-		EXPECT_TRUE(is_readable(self->loop));
-		ret = memwait_loop_dispatch(self->loop);
-		ASSERT_LT(0, ret);
-		EXPECT_GE(64, ret);
-		total += ret;
-	} while (total < MANY);
-	EXPECT_EQ(MANY, total);
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
-	for (i = 0; i < MANY; i++)
-		EXPECT_EQ(1, counted[i].calls);
-	EXPECT_EQ(0, memwait_loop_pending(self->loop));
-	free(counted);
+	for (round = 0; round < 3 * (int)ARRAY_SIZE(limits); round++) {
+		limit = limits[round / 3];
+		for (i = 0; i < MANY; i++) {
+			coming[i] = (struct coming){ .word = word, .times = 1 + (round % 3 == 2) };
+			memwait_op_init(&coming[i].counted.op, self->loop, come_again, &coming[i]);
+			ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0,
+									&coming[i].counted.op));
+		}
+		ASSERT_EQ(MANY, memwait_notify(word, MEMWAIT_ALL, 0));
+		/* What a cancel has read is another edge. */
+		left = round % 3 == 1 ? MANY - 1 : MANY * coming[0].times;
+		if (round % 3 == 1) {
+			EXPECT_EQ(0, memwait_op_cancel(&coming[MANY - 1].counted.op));
+		}
+		total = 0;
+		turns = 0;
+		while (epoll_wait(epoll, &event, 1, 0) == 1) {
+			ret = memwait_loop_dispatch(self->loop, limit);
+			ASSERT_LE(0, ret);
+			ASSERT_GE(limit, ret);
+			total += ret;
+			turns++;
+		}
+		EXPECT_EQ(left, total);
+		EXPECT_EQ(0, memwait_loop_pending(self->loop));
+		EXPECT_FALSE(is_readable(self->loop));
+		if (limit == MEMWAIT_ALL) {
+			EXPECT_GE(2, turns);
+		}
+	}
+	free(coming);
+	close(epoll);
+}
+
+USERLIB_TEST(R22_a_dispatch_of_none_leaves_all)
+{
+	struct counted_op counted = counted_by(&counted, self->loop);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	uint32_t *word = self->shared;
+	int epoll = epoll_create1(0);
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
+	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, 0));
+	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
+	ASSERT_EQ(1, memwait_notify(word, 1, 0));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, 0));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, 1));
 	close(epoll);
 }
 
@@ -222,11 +279,11 @@ USERLIB_TEST(R22_cancel_leaves_the_others_readable)
 	EXPECT_TRUE(is_readable(self->loop));
 	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_EQ(4, memwait_loop_pending(self->loop));
-	EXPECT_EQ(4, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(4, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(1, counted[i].calls);
 	EXPECT_EQ(0, counted[4].calls);
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 	close(epoll);
 }
@@ -246,10 +303,10 @@ USERLIB_TEST(R22_two_cancels_leave_the_others_readable)
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	ASSERT_EQ(0, memwait_op_cancel(&counted[3].op));
 	EXPECT_TRUE(is_readable(self->loop));
-	EXPECT_EQ(2, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(2, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, counted[0].calls);
 	EXPECT_EQ(1, counted[1].calls);
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 }
 
@@ -280,7 +337,7 @@ USERLIB_TEST(L3_cancel_by_another_thread_races_with_notify_and_dispatch)
 		runner_race(&canceller, memwait_op_cancel, &race.counted.op);
 		ASSERT_EQ(1, memwait_notify(race.word, 1, 0));
 		if (round % 2)
-			memwait_loop_dispatch(self->loop);
+			memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		ret = runner_join(&canceller);
 		if (ret == -ENOENT || ret == -EINPROGRESS) {
 			called++;
@@ -304,7 +361,7 @@ static int dispatch_until_stopped(void *arg)
 	while (!__atomic_load_n(&race->stop, __ATOMIC_ACQUIRE)) {
 		struct pollfd pfd = { .fd = memwait_loop_fd(race->loop), .events = POLLIN };
 
-		if (poll(&pfd, 1, 10) > 0 && memwait_loop_dispatch(race->loop) < 0)
+		if (poll(&pfd, 1, 10) > 0 && memwait_loop_dispatch(race->loop, MEMWAIT_ALL) < 0)
 			return -1;
 	}
 	return 0;
@@ -426,9 +483,9 @@ USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 			ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 		}
 		ASSERT_EQ(1, memwait_notify(word, 1, 0));
-		ASSERT_EQ(1, memwait_loop_dispatch(self->loop));
+		ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(1, counted.calls);
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_FALSE(is_readable(self->loop));
 	}
 }
@@ -454,9 +511,9 @@ USERLIB_TEST(L12_stop_reaches_a_run_although_another_thread_dispatches)
 		SKIP(return, "needs root for SCHED_FIFO");
 	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, runner_join(&runner));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
@@ -472,7 +529,7 @@ static void stop_and_join(memwait_op_t *op, int result, void *data)
 {
 	struct runner *runner = data;
 
-	if (memwait_loop_stop(runner->arg) || memwait_loop_dispatch(runner->arg))
+	if (memwait_loop_stop(runner->arg) || memwait_loop_dispatch(runner->arg, MEMWAIT_ALL))
 		abort();
 	join_runner(op, result, data);
 }
@@ -491,7 +548,7 @@ USERLIB_TEST(L12_stop_reaches_a_run_while_a_callback_waits_for_it)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &joiner));
 	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
@@ -510,7 +567,7 @@ USERLIB_TEST(L12_stop_reaches_a_run_before_a_callback_that_waits_for_it)
 	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
@@ -544,7 +601,7 @@ USERLIB_TEST(all_runs_end)
 		EXPECT_EQ(how == 0, counted.calls);
 		if (how == 2)
 			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_FALSE(is_readable(self->loop));
 	}
 }
@@ -599,7 +656,7 @@ static void end_thread(memwait_op_t *op, int result, void *data)
 /* Its thread has read the completions of others, which another thread's poll() has to see. */
 USERLIB_TEST(L5_a_callback_may_end_its_thread)
 {
-	int (*functions[])(void *) = { CALL(memwait_loop_run), CALL(memwait_loop_dispatch) };
+	int (*functions[])(void *) = { CALL(memwait_loop_run), dispatch_all };
 	struct counted_op counted;
 	uint32_t *word = self->shared;
 	struct runner runner;
@@ -616,11 +673,43 @@ USERLIB_TEST(L5_a_callback_may_end_its_thread)
 		pthread_join(runner.thread, NULL);
 		EXPECT_FALSE(runner_is_done(&runner));
 		EXPECT_TRUE(is_readable(self->loop));
-		EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(1, counted.calls);
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_FALSE(is_readable(self->loop));
 	}
+}
+
+/* The same with more than one read takes, where edges are polled for: another thread goes on. */
+USERLIB_TEST(L5_R22_a_callback_that_ends_its_thread_forgets_nothing)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct counted_op *counted = calloc(MANY, sizeof(*counted));
+	int epoll = epoll_create1(0), i, ret, round, total;
+	uint32_t *word = self->shared;
+	struct runner runner;
+	memwait_op_t ender;
+
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(self->loop), &event));
+	memwait_op_init(&ender, self->loop, end_thread, word);
+	for (round = 0; round < 3; round++) {
+		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &ender));
+		for (i = 0; i < MANY; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, arm(&counted[i], self->loop, word));
+		ASSERT_EQ(MANY + 1, memwait_notify(word, MEMWAIT_ALL, 0));
+		/* A kick behind them all, which is no new edge unless it is read. */
+		ASSERT_EQ(0, memwait_op_cancel(&counted[0].op));
+		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+		runner_start(&runner, dispatch_all, self->loop);
+		pthread_join(runner.thread, NULL);
+		for (total = 0; epoll_wait(epoll, &event, 1, 0) == 1; total += ret) {
+			ret = memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
+			ASSERT_LE(0, ret);
+		}
+		EXPECT_EQ(MANY - 1, total);
+	}
+	free(counted);
+	close(epoll);
 }
 
 struct freeing {
@@ -647,7 +736,7 @@ USERLIB_TEST(a_callback_cannot_free_its_loop)
 	memwait_op_init(&freeing.op, self->loop, free_loop, &freeing);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(-EBUSY, freeing.err);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
@@ -679,7 +768,8 @@ USERLIB_TEST(L1_a_callback_may_fork)
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 		ASSERT_EQ(2, memwait_notify(word, 2, 0));
-		ret = run ? memwait_loop_run(self->loop) : memwait_loop_dispatch(self->loop);
+		ret = run ? memwait_loop_run(self->loop) :
+			    memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		if (!freeing.child)
 			_exit(ret != -EPERM || freeing.err || counted.calls);
 		EXPECT_EQ(run ? 0 : 2, ret);
@@ -717,7 +807,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 	memwait_op_init(&unused.op, self->loop, count_call, &unused);
 	child = fork_child();
 	if (!child) {
-		bad |= memwait_loop_dispatch(self->loop) != -EPERM;
+		bad |= memwait_loop_dispatch(self->loop, MEMWAIT_ALL) != -EPERM;
 		bad |= memwait_loop_run(self->loop) != -EPERM;
 		bad |= memwait_loop_stop(self->loop) != -EPERM;
 		bad |= memwait_op_cancel(&counted.op) != -EPERM;
@@ -772,7 +862,7 @@ USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
 	ASSERT_EQ(0, memwait_loop_new(&loop));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, loop, word));
 	close(memwait_loop_fd(loop));
-	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop));
+	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 	EXPECT_EQ(0, memwait_loop_close(loop));

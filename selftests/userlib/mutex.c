@@ -314,7 +314,7 @@ USERLIB_TEST(R18_lock_async_at_once_and_later)
 		EXPECT_EQ(EBUSY, memwait_mutex_lock_async(mutex, &counted.op));
 		EXPECT_EQ(1, memwait_op_pending(&counted.op));
 		EXPECT_EQ(1, memwait_loop_pending(self->loop));
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		/* Where owners matter the owner has gone, and nobody can unlock: cancel. */
 		if (kinds[kind] & (MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE)) {
 			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
@@ -383,7 +383,7 @@ USERLIB_TEST(L1_a_child_does_not_unlock_what_execute_locked_has_locked)
 	ASSERT_EQ(0, memwait_mutex_lock(forking.mutex));
 	EXPECT_EQ(EINPROGRESS, memwait_mutex_execute_locked(forking.mutex, &forking.op));
 	EXPECT_EQ(0, memwait_mutex_unlock(forking.mutex));
-	ret = memwait_loop_dispatch(self->loop);
+	ret = memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 	if (!forking.child)
 		_exit(ret != -EPERM);
 	EXPECT_EQ(1, ret);
@@ -640,7 +640,7 @@ static int lose(memwait_mutex_t *mutex, struct counted_op *counted, memwait_loop
 	for (i = 0; i < 2; i++) {
 		if (memwait_mutex_unlock(mutex) || memwait_mutex_lock(mutex))
 			return -1;
-		ret = memwait_loop_dispatch(loop);
+		ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
 		if (ret || counted->calls)
 			return -1;
 		late = in_time(CLOCK_MONOTONIC, 2);
@@ -771,7 +771,7 @@ USERLIB_TEST(L0_a_notify_of_others_does_not_hand_a_lock_over)
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS, memwait_mutex_lock_async(mutex, &counted.op));
 		ASSERT_EQ(1, memwait_notify(word, 1, flags));
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(0, counted.calls);
 		EXPECT_EQ(1, memwait_waiters(word, flags));
 		/* One that is taken back after such a notify has nothing to give. */

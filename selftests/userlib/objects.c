@@ -186,7 +186,7 @@ OBJECT_TEST(R4_a_deadline_beyond_time_is_never)
 							     &counted.op));
 		visitor_start_until(&visitor, way, self->object, clocks[i], &never);
 		await_sleepers(way, self->object, variant->kind, 2);
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		ASSERT_EQ(0, way->give(self->object));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
@@ -238,7 +238,7 @@ OBJECT_TEST(R12_threads_and_operations_stand_in_one_line)
 	ASSERT_EQ(0, give_next(way, self->object));
 	EXPECT_EQ(0, visitor_join(&second));
 	if (!way->give_back) {
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(0, third.calls);
 		ASSERT_EQ(0, way->give(self->object));
 	}
@@ -266,7 +266,7 @@ OBJECT_TEST(L3_a_pending_operation_that_is_cancelled_takes_nothing)
 	EXPECT_EQ(0, sleepers(way, self->object, variant->kind));
 	EXPECT_EQ(ETIMEDOUT, take(way, self->object));
 	ASSERT_EQ(0, way->give(self->object));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
 	/* And it serves again. */
 	EXPECT_EQ(0, way->wait_async(self->object, &counted.op));
@@ -306,7 +306,7 @@ OBJECT_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_go)
 	ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &first.op));
 	ASSERT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, first.calls);
 	EXPECT_EQ(0, take(way, self->object));
 	if (!variant->together) {
@@ -333,7 +333,7 @@ OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
 	ASSERT_EQ(1, poll(&pfd, 1, -1));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, counted.calls);
 	EXPECT_EQ(0, way->give(self->object));
 	EXPECT_EQ(0, take(way, self->object));
@@ -360,7 +360,7 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 		runner_race(&giver, way->give, self->object);
 		linger(round);
 		if (round % 2) {
-			ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
 		if (!memwait_op_cancel(&counted.op)) {
 			taken_back++;
@@ -396,7 +396,7 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 		runner_race(&canceller, memwait_op_cancel, &counted.op);
 		ASSERT_EQ(0, way->give(self->object));
 		linger(round);
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		ret = runner_join(&canceller);
 		if (!ret) {
 			taken_back++;
@@ -501,7 +501,7 @@ static int use_as_child(const struct way *way, void *object, memwait_loop_t *loo
 	memwait_loop_t *loop;
 
 	if (memwait_op_cancel(&of_parent->op) != -EPERM ||
-	    memwait_loop_dispatch(loop_of_parent) != -EPERM)
+	    memwait_loop_dispatch(loop_of_parent, MEMWAIT_ALL) != -EPERM)
 		return 1;
 	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
 	if (way->wait_async(object, &counted.op) != EPERM)

@@ -148,9 +148,9 @@ USERLIB_TEST(L9_it_leaves_what_is_behind)
 	EXPECT_EQ(MEMWAIT_OK, waiting.result);
 	EXPECT_EQ(0, behind.calls);
 	EXPECT_TRUE(is_readable(self->loop));
-	EXPECT_EQ(1, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(1, behind.calls);
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 }
 
@@ -221,10 +221,10 @@ USERLIB_TEST(L9_L12_a_stop_needs_no_further_wait)
 	ASSERT_EQ(0, pin(20));
 	no_more_waits = true;
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(-EINTR, runner_join(&waiting.runner));
 	no_more_waits = false;
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 	EXPECT_EQ(0, memwait_op_cancel(&waiting.op));
 }
@@ -339,7 +339,7 @@ USERLIB_TEST(L9_it_waits_for_a_callback_in_another_thread)
 	memwait_op_init(&lasting.op, self->loop, last, &lasting);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &lasting.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	runner_start(&dispatcher, memwait_loop_dispatch, self->loop);
+	runner_start(&dispatcher, dispatch_all, self->loop);
 	while (!__atomic_load_n(&lasting.begun, __ATOMIC_ACQUIRE))
 		before_next_look();
 	EXPECT_EQ(0, memwait_op_pending(&lasting.op));
@@ -347,7 +347,7 @@ USERLIB_TEST(L9_it_waits_for_a_callback_in_another_thread)
 	runner_start(&waiter, wait_for_lasting, &lasting);
 	runner_await_asleep(&waiter);
 	/* A dispatch that finds nothing does not wake it. */
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 	EXPECT_FALSE(runner_is_done(&waiter));
 	__atomic_store_n(&lasting.end, 1, __ATOMIC_RELEASE);
@@ -384,7 +384,7 @@ static void wait_beside_callback(struct __test_metadata *_metadata, memwait_loop
 	/* It cannot leave poll() before this thread has read both. */
 	ASSERT_EQ(0, pin(20));
 	ASSERT_EQ(2, memwait_notify(word, 2, 0));
-	EXPECT_EQ(before ? 1 : 2, memwait_loop_dispatch(loop));
+	EXPECT_EQ(before ? 1 : 2, memwait_loop_dispatch(loop, MEMWAIT_ALL));
 	EXPECT_EQ(MEMWAIT_OK, waiting.result);
 	EXPECT_EQ(1, waiting.calls);
 }
@@ -497,7 +497,7 @@ USERLIB_TEST(L9_two_threads_wait_and_one_runs)
 		ASSERT_EQ(0, runner_join(&runner));
 		ASSERT_EQ(MEMWAIT_OK, second.result);
 	}
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_FALSE(is_readable(self->loop));
 }
 

@@ -308,7 +308,7 @@ USERLIB_TEST(L3_a_cancelled_operation_does_not_touch_what_it_has_left)
 	ASSERT_EQ(EINPROGRESS, memwait_cond_wait_async(cond, mutex, &counted.op));
 	ASSERT_EQ(0, memwait_mutex_lock(mutex));
 	ASSERT_EQ(0, memwait_cond_signal(cond));
-	ASSERT_EQ(0, memwait_loop_dispatch(self->loop));
+	ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	await_waiters(self->fd, mutex, U32_SIZE | MEMWAIT_PRIVATE, 1);
 	ASSERT_EQ(0, memwait_cond_destroy(cond));
 	ASSERT_EQ(0, munmap(cond, 4096));

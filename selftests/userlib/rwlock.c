@@ -473,7 +473,7 @@ USERLIB_TEST(L0_a_reader_behind_a_waiting_writer_gets_in)
 		/* This wakes the writer. */
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
 		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
-		EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+		EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		EXPECT_EQ(0, runner_join(&reader));
 		EXPECT_EQ(0, writer.calls);
 		EXPECT_EQ(0, memwait_rwlock_unlock(lock));

@@ -32,7 +32,7 @@ USERLIB_TEST(L3_cancel_races_with_unlock)
 		runner_race(&unlocker, memwait_rwlock_unlock, &shared->lock);
 		linger(round);
 		if (round % 5 > 2)
-			memwait_loop_dispatch(self->loop);
+			memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		if (!memwait_op_cancel(&counted.op)) {
 			taken_back++;
 			ASSERT_EQ(0, counted.calls);
@@ -120,7 +120,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(0, runner_join(&thread));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, first.calls);
 	EXPECT_EQ(0, shared->violations);
 	EXPECT_EQ(0, memwait_rwlock_trywrlock(lock));

@@ -73,7 +73,7 @@ USERLIB_TEST(L14_nobody_takes_a_late_notify_for_his_own)
 		EXPECT_LE(2, woken) {
 			TH_LOG("%s", objects[i].name);
 		}
-		ASSERT_LE(0, memwait_loop_dispatch(self->loop));
+		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		await_sleepers(way, object, kind, 2);
 		EXPECT_EQ(0, counted.calls);
 		EXPECT_FALSE(runner_is_done(&visitor.runner));

@@ -74,7 +74,7 @@ static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memw
 	while (!is_late(loser) && memwait_op_pending(op)) {
 		must(memwait_mutex_unlock(&loser->mutex));
 		must(memwait_mutex_trylock(&loser->mutex));
-		must(memwait_loop_dispatch(loop) < 0);
+		must(memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0);
 	}
 }
 

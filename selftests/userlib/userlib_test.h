@@ -85,6 +85,12 @@ static inline struct counted_op counted_by(struct counted_op *counted, memwait_l
 	return init;
 }
 
+/* For a thread. */
+static inline int dispatch_all(void *loop)
+{
+	return memwait_loop_dispatch(loop, MEMWAIT_ALL);
+}
+
 /* Sleeps in poll() until the loop has something, and dispatches; until that many callbacks ran. */
 static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 {
@@ -94,7 +100,7 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 
 		if (poll(&pfd, 1, -1) < 0 && errno != EINTR)
 			return -errno;
-		ret = memwait_loop_dispatch(loop);
+		ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
 		if (ret < 0)
 			return ret;
 	}

@@ -192,7 +192,7 @@ USERLIB_TEST(R2_the_largest_count)
 	EXPECT_EQ(EOVERFLOW, memwait_waitgroup_add(group, INT32_MAX));
 	EXPECT_EQ(EINVAL, memwait_waitgroup_add(group, INT32_MIN));
 	EXPECT_EQ(0, memwait_waitgroup_add(group, 1 - MEMWAIT_WAITGROUP_MAX));
-	EXPECT_EQ(0, memwait_loop_dispatch(self->loop));
+	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(EINVAL, memwait_waitgroup_add(group, -2));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(group));
 	EXPECT_EQ(0, memwait_waitgroup_done(group));

@@ -74,7 +74,7 @@ int main(void)
 		struct timespec pause = { 0, 1000000 };
 
 		nanosleep(&pause, NULL);
-		memwait_loop_dispatch(loop);
+		memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	}
 	/* The second one is taken back. The third one then is the next. */
 	pthread_create(&thread, NULL, cancel, &second);

@@ -92,7 +92,7 @@ int main(void)
 		if (event.data.fd == timer)
 			printf("tick, %zd\n", read(timer, &ticks, sizeof(ticks)));
 		else
-			memwait_loop_dispatch(loop);
+			memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	}
 	wait(NULL);
 	return follower.seen == LAST && !memwait_loop_close(loop) ? 0 : 1;

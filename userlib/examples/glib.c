@@ -20,7 +20,7 @@ static gboolean dispatch(gint fd, GIOCondition condition, gpointer data)
 	(void)fd;
 	(void)condition;
 	(void)data;
-	memwait_loop_dispatch(loop);
+	memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	return G_SOURCE_CONTINUE;
 }
 

@@ -81,7 +81,7 @@ int main(void)
 	receive(&reception, memwait_channel_recv_async(channel, &item, &reception), NULL);
 	fd.fd = memwait_loop_fd(loop);
 	while (memwait_loop_pending(loop))
-		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;
 	return waitpid(sender, NULL, 0) < 0;
 }

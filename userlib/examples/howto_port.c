@@ -48,7 +48,7 @@ int main(void)
 	pthread_mutex_unlock(&mutex);
 	fd.fd = memwait_loop_fd(loop);
 	while (memwait_loop_pending(loop))
-		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;
 	pthread_join(thread, NULL);
 	printf("a thread and a loop have counted to %d\n", count);

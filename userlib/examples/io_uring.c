@@ -82,7 +82,7 @@ int main(void)
 		if (io_uring_peek_cqe(&ring, &cqe))
 			continue;
 		io_uring_cqe_seen(&ring, cqe);
-		memwait_loop_dispatch(loop);
+		memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	}
 	pthread_join(thread, NULL);
 	io_uring_queue_exit(&ring);

@@ -38,7 +38,7 @@ static void dispatch(evutil_socket_t fd, short what, void *data)
 	(void)fd;
 	(void)what;
 	(void)data;
-	memwait_loop_dispatch(loop);
+	memwait_loop_dispatch(loop, MEMWAIT_ALL);
 }
 
 int main(void)

@@ -33,7 +33,7 @@ static void dispatch(uv_poll_t *poll, int status, int events)
 	(void)poll;
 	(void)events;
 	if (status >= 0)
-		memwait_loop_dispatch(loop);
+		memwait_loop_dispatch(loop, MEMWAIT_ALL);
 	keep_alive_for_pending();
 }
 

@@ -60,7 +60,7 @@ int main(void)
 	fd.fd = memwait_loop_fd(loop);
 	receive(&op, memwait_channel_recv_async(channel, &item, &op), channel);
 	while (memwait_loop_pending(loop))
-		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;
 	return memwait_loop_close(loop) || wait(&status) < 0 || status ? 1 : 0;
 }

@@ -67,7 +67,7 @@ int main(void)
 	fd.fd = memwait_loop_fd(loop);
 	kill(child, SIGKILL);
 	while (memwait_loop_pending(loop))
-		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;
 	return memwait_loop_close(loop) || waitpid(child, NULL, 0) < 0 ? 1 : 0;
 }

@@ -66,7 +66,8 @@ int main(void)
 	if (memwait_sem_post(&shared->is_wanted))
 		return 1;
 	while (memwait_loop_pending(loop))
-		if (epoll_wait(epoll, &event, 1, -1) == 1 && memwait_loop_dispatch(loop) < 0)
+		if (epoll_wait(epoll, &event, 1, -1) == 1 &&
+		    memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;
 	return memwait_loop_close(loop) || wait(&status) < 0 || status ? 1 : 0;
 }

@@ -40,13 +40,13 @@ static void stop(void)
 		nanosleep(&ms, NULL);
 }
 
-int memwait_loop_dispatch(memwait_loop_t *loop)
+int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most)
 {
-	int (*next)(memwait_loop_t *loop);
+	int (*next)(memwait_loop_t *loop, unsigned int most);
 
 	stop();
 	*(void **)&next = dlsym(RTLD_NEXT, "memwait_loop_dispatch");
-	return next(loop);
+	return next(loop, most);
 }
 
 int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)

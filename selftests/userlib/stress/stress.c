@@ -203,7 +203,7 @@ static void *run_loop(void *arg)
 
 	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE) || memwait_loop_pending(loop)) {
 		poll(&pollfd, 1, 1);
-		CHECK(memwait_loop_dispatch(loop) >= 0);
+		CHECK(memwait_loop_dispatch(loop, MEMWAIT_ALL) >= 0);
 	}
 	return NULL;
 }

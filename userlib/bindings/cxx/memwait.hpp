@@ -453,10 +453,13 @@ public:
 		return memwait_loop_fd(loop_);
 	}
 
-	/* Returns how many callbacks have run; never blocks. */
-	int dispatch()
+	/*
+	 * Returns how many callbacks have run; never blocks. Once for each readiness is enough, with
+	 * edge-triggered polling too: what @most leaves is a new edge.
+	 */
+	int dispatch(unsigned int most = MEMWAIT_ALL)
 	{
-		return detail::check_result(memwait_loop_dispatch(loop_),
+		return detail::check_result(memwait_loop_dispatch(loop_, most),
 					    "memwait::loop::dispatch");
 	}
 

@@ -557,7 +557,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		ret = status;
 		/* What has come is for others if the thread is to end: the close passes it on. */
 		if (ret >= 0 && !is_stopped(state))
-			ret = memwait_loop_dispatch(state->loop);
+			ret = memwait_loop_dispatch(state->loop, MEMWAIT_ALL);
 		if (ret < 0)
 			fail_all(state, ret);
 		napi_close_callback_scope(env, scope);
@@ -732,7 +732,7 @@ static bool sleep_for(struct state *state, struct wait *wait,
 			if (!events[i].data.u32)
 				look = true;
 			else
-				ret = memwait_loop_dispatch(state->blocking);
+				ret = memwait_loop_dispatch(state->blocking, MEMWAIT_ALL);
 		}
 		if (wait->done)
 			break;

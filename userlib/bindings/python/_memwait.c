@@ -609,7 +609,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 		if (!ret)
 			ret = wait_sleep(&wait, memwait_loop_fd(loop));
 		if (!ret) {
-			ret = memwait_loop_dispatch(loop);
+			ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);
 			if (ret < 0)
 				fail(ret);
 		}
@@ -2377,7 +2377,7 @@ static PyObject *loop_dispatch(PyObject *object, PyObject *unused)
 	if (!loop_is_open(self))
 		return NULL;
 	self->dispatching++;
-	ret = memwait_loop_dispatch(self->loop);
+	ret = memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 	self->dispatching--;
 	if (self->closed && !self->dispatching) {
 		memwait_loop_close(self->loop);

@@ -253,7 +253,7 @@ static void ask_to_look(struct supervisor *s)
 
 static void dispatch(struct supervisor *s)
 {
-	int ret = memwait_loop_dispatch(s->loop);
+	int ret = memwait_loop_dispatch(s->loop, MEMWAIT_ALL);
 
 	check(ret < 0 ? -ret : 0, "memwait_loop_dispatch");
 }

@@ -42,7 +42,7 @@ static bool begin_and_close(int (*begin)(void *object, memwait_op_t *op), void *
 	ret = begin(object, &op);
 	CHECK(!ret || ret == EINPROGRESS);
 	if (ret && sim_random(2))
-		CHECK(memwait_loop_dispatch(loop) == told.calls);
+		CHECK(memwait_loop_dispatch(loop, MEMWAIT_ALL) == told.calls);
 	CHECK(!memwait_loop_close(loop));
 	CHECK(!memwait_op_pending(&op) && !told.result && told.calls < 2);
 	return !ret || told.calls;

@@ -162,11 +162,12 @@ impl Loop {
         self.handle.clone()
     }
 
-    /// Wakes the tasks of up to 64 operations that have ended; never blocks. Returns how many: with
-    /// edge-triggered polling, call it until that is 0. A waker's panic goes on from here.
+    /// Wakes the tasks of all operations that had ended when it was called; never blocks. Returns
+    /// how many. Once for each readiness is enough, with edge-triggered polling too, as tokio's
+    /// `AsyncFd`. A waker's panic goes on from here.
     pub fn dispatch(&self) -> Result<usize, Error> {
         // SAFETY: the loop is there.
-        let result = unsafe { memwait_loop_dispatch(self.handle.0.raw) };
+        let result = unsafe { memwait_loop_dispatch(self.handle.0.raw, MEMWAIT_ALL) };
 
         self.handle.0.go_on_panicking();
         check_result(result).map(|count| count as usize)
