@@ -453,22 +453,22 @@ void memwait_async_close(struct memwait_context *context, struct llist_head *unu
 
 /*
  * Deadlines of async waits. A context has one timer per clock, which fires at the earliest
- * deadline. The timer takes only the locks of .pollers and .readers, so it ends no wait. It sets
- * .due and wakes pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at
- * the reader's priority and expense.
+ * deadline. The timer takes only the lock of .pollers, so it ends no wait. It sets .due and wakes
+ * pollers and a reader. read(2) ends overdue waits, as many as its buffer holds, at the reader's
+ * priority and expense.
  *
  *	timer				poll, a reader that blocks
  *	store .due			add itself to .pollers or .readers
  *	barrier (E)			barrier (D)
  *	wake them if any		load .due
  *
- * notify.c has the barriers. A poll or read that finds .due set clears it and checks the earliest
- * deadlines, under the context's lock. It sets .due again if one has passed, and starts the timer
- * for one that has not. A timer that fires meanwhile sets .due after the xchg() that cleared it. So
- * while a wait has a deadline, .due is set or a timer runs. poll(2) ignores a timer whose wait has
- * ended otherwise. A fired timer is not started for waits already queued until the next check. No
- * deadline is missed meanwhile: the pollers that it woke, and those that come to sleep, check
- * first.
+ * notify.c has the barriers. A poll or read that finds .due set checks the earliest deadlines,
+ * under the context's lock. If none has passed, it clears .due and starts the timers for them; one
+ * that has passed since fires at once. So while a wait has a deadline, .due is set or a timer runs,
+ * and .due stays set while one has passed: another poller or reader may come to sleep any moment.
+ * poll(2) ignores a timer whose wait has ended otherwise. A fired timer is not started for waits
+ * already queued until the next check. No deadline is missed meanwhile: the pollers that it woke,
+ * and those that come to sleep, check first.
  *
  * A reader completes an overdue wait under the context's lock, as a notify does, and takes it out
  * of its queue afterwards. A notify in between dequeues it without counting it.
@@ -542,18 +542,17 @@ bool memwait_is_due(struct memwait_context *context)
 	int clock;
 
 	spin_lock(&context->lock);
-	xchg(&context->due, false);	/* full barrier: see the top of the file */
-	for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
-		next = timerqueue_getnext(&context->deadlines[clock]);
-		if (!next)
-			continue;
-		if (next->expires <= memwait_now(clock))
-			due = true;
-		else
-			hrtimer_start(&context->timers[clock], next->expires, HRTIMER_MODE_ABS);
+	for (clock = 0; clock < MEMWAIT_CLOCKS && !due; clock++)
+		due = memwait_first_expired(context, clock, memwait_now(clock));
+	if (!due) {
+		WRITE_ONCE(context->due, false);	/* before a timer fires anew */
+		for (clock = 0; clock < MEMWAIT_CLOCKS; clock++) {
+			next = timerqueue_getnext(&context->deadlines[clock]);
+			if (next)
+				hrtimer_start(&context->timers[clock], next->expires,
+					      HRTIMER_MODE_ABS);
+		}
 	}
-	if (due)
-		WRITE_ONCE(context->due, true);
 	spin_unlock(&context->lock);
 	return due;
 }

@@ -40,9 +40,9 @@ byte context_refs = 1;		/* the file's */
 bool closing;
 bool due;
 bool passed;			/* the deadline has passed; the module asks the clock instead */
-bool timer_runs;
+bool timer_started, timer_runs;
 
-/* context->pollers: a poller, or a blocked reader */
+/* context->pollers; read.pml models readers that block */
 bool pollers_locked, polls, poller_woken;
 
 byte counted, seen, passed_on, taken_back, timed_out;
@@ -296,21 +296,25 @@ proctype armer()
 	running--
 }
 
-/* memwait_timer_fired() */
+/* memwait_timer_fired(), each time that the timer was started */
 proctype timer()
 {
 	state != ARMING;	/* the timer is started then */
-	/* hrtimer_cancel() */
-	atomic {
-		if
-		:: closing -> goto out
-		:: else -> timer_runs = true
-		fi
-	};
-	passed = true;
-	due = true;
-	context_wake();
-	timer_runs = false;
+	timer_started = true;
+	do
+	::
+		/* hrtimer_cancel() */
+		atomic {
+			if
+			:: closing || exists == false -> goto out
+			:: !closing && timer_started -> timer_started = false; timer_runs = true
+			fi
+		};
+		passed = true;
+		due = true;
+		context_wake();
+		timer_runs = false
+	od;
 out:
 	running--
 }
@@ -319,15 +323,13 @@ out:
 inline is_due(is)
 {
 	lock(waits_locked);
-#ifdef MUTATION_DUE_IS_CLEARED_AFTER_THE_LOOK
 	is = state == QUEUED && passed;
-	due = false;
-#else
-	due = false;
-	is = state == QUEUED && passed;
-#endif
 	if
-	:: is -> due = true
+	:: !is ->
+		due = false;
+#ifndef MUTATION_TIMER_IS_NOT_STARTED_AGAIN
+		timer_started = timer_started || state == QUEUED
+#endif
 	:: else
 	fi;
 	waits_locked = false
@@ -386,7 +388,7 @@ proctype reader()
 	do
 	:: taken_back + seen + timed_out == 1 -> break
 	:: else ->
-		/* poll_wait(), prepare_to_wait() */
+		/* poll_wait() */
 #ifdef MUTATION_LOOKS_BEFORE_IT_POLLS
 		ready = nr_completed != 0;
 #endif

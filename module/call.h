@@ -47,7 +47,7 @@ struct memwait_call {
 static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 {
 	return wakes->looked >= MEMWAIT_STEP || wakes->nr_tasks == MEMWAIT_STEP_WAKES ||
-	       wakes->nr_contexts == MEMWAIT_STEP_WAKES;
+	       wakes->nr_contexts == MEMWAIT_STEP_POLLED || wakes->crowded;
 }
 
 /* Disables preemption until memwait_step_end(), see the top of notify.c. */

@@ -72,9 +72,10 @@ int memwait_open(struct inode *inode, struct file *file)
 	context->waits = RB_ROOT;
 	INIT_LIST_HEAD(&context->completed);
 	INIT_LIST_HEAD(&context->places);
+	INIT_LIST_HEAD(&context->readers);
 	memwait_expire_open(context);
 	init_waitqueue_head(&context->pollers);
-	init_waitqueue_head(&context->readers);
+	rcuwait_init(&context->first_reader);
 	mutex_init(&context->read_lock);
 	refcount_set(&context->uses, 1);
 	context->number = atomic64_inc_return(&memwait_last_context);
@@ -390,7 +391,7 @@ static void memwait_read_free(struct memwait_context *context, struct list_head 
 }
 
 /*
- * Wakes another reader if completions are left: a completion wakes only one, which may have been
+ * Wakes another reader if completions are left: the one that was woken for them may have been
  * interrupted while it waited for the lock. A refused reader may have consumed the edge of a
  * completion that this reader has not seen, and gets a new edge.
  */
@@ -455,6 +456,48 @@ static ssize_t memwait_read_now(struct memwait_context *context, struct iov_iter
 	return nr * size;
 }
 
+/* Blocks until there is something to read. Returns 0 or -ERESTARTSYS. */
+static int memwait_read_block(struct memwait_context *context)
+{
+	struct memwait_reader reader = { .task = current };
+	int ret = 0;
+
+	spin_lock(&context->lock);
+	if (list_empty(&context->readers))
+		rcu_assign_pointer(context->first_reader.task, current);
+	list_add_tail(&reader.node, &context->readers);
+	spin_unlock(&context->lock);
+
+	for (;;) {
+		/* The freezer interrupts it, or it would keep a wake-up that others need. */
+		set_current_state(TASK_INTERRUPTIBLE);	/* (D), see notify.c */
+		if (smp_load_acquire(&reader.woken) ||	/* (F) */
+		    memwait_context_is_readable(context))
+			break;
+		if (signal_pending(current)) {
+			ret = -ERESTARTSYS;
+			break;
+		}
+		schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+	if (smp_load_acquire(&reader.woken))	/* (F) */
+		return 0;
+
+	spin_lock(&context->lock);
+	if (reader.woken)
+		ret = 0;
+	else
+		memwait_reader_remove(context, &reader);
+	spin_unlock(&context->lock);
+	if (ret) {
+		smp_mb();	/* (D): a timer may have found this one */
+		if (memwait_context_is_readable(context))
+			memwait_context_wake_reader(context);
+	}
+	return ret;
+}
+
 /* Returns as memwait_read_iter(). */
 static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to, bool nonblocking,
 			    struct llist_head *unused)
@@ -468,8 +511,7 @@ static ssize_t memwait_read(struct memwait_context *context, struct iov_iter *to
 		if (nonblocking)
 			return -EAGAIN;
 		/* Block only for the first completion. */
-		ret = wait_event_interruptible_exclusive(context->readers,
-							 memwait_context_is_readable(context));
+		ret = memwait_read_block(context);
 		if (ret)
 			return ret;
 	}

@@ -12,6 +12,7 @@
 #include <linux/path.h>
 #include <linux/poll.h>
 #include <linux/rcupdate.h>
+#include <linux/rcuwait.h>
 #include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
 #include <linux/uidgid.h>
@@ -169,12 +170,25 @@ struct memwait_spares {
 };
 
 /**
+ * struct memwait_reader - a thread that blocks in read(2)
+ * @node: in &memwait_context.readers, until it is woken for a completion or leaves
+ * @task: the thread
+ * @woken: it was taken out of the list. Once it is set, only the thread uses the rest
+ */
+struct memwait_reader {
+	struct list_head node;
+	struct task_struct *task;
+	bool woken;
+};
+
+/**
  * struct memwait_context - an open file of /dev/memwait
  * @refs: one of the file, one per notify that will wake the context
  * @lock: protects all up to @timers
  * @waits: by id; see alloc.c
  * @completed: completions, oldest first, by &memwait_async_waiter.node; entries leave or rejoin
  *	the head only under @read_lock or when the context ends
+ * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
  * @nr_numbered: counter for ids
@@ -190,7 +204,7 @@ struct memwait_spares {
  * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
  *	deadline
  * @pollers: of poll(2) and epoll(7)
- * @readers: of read(2), exclusive: a completion wakes one
+ * @first_reader: the first of @readers; written under @lock
  * @read_lock: serializes readers, so a fault neither loses nor reorders completions
  * @refused: a non-blocking reader did not get @read_lock
  * @user: who opened the context; charged
@@ -210,6 +224,7 @@ struct memwait_context {
 	spinlock_t lock;	/* see the top of async.c */
 	struct rb_root waits;
 	struct list_head completed;
+	struct list_head readers;
 	unsigned int nr_pending;
 	unsigned int nr_completed;
 	u64 nr_numbered;
@@ -225,7 +240,7 @@ struct memwait_context {
 
 	bool due;
 	wait_queue_head_t pollers;
-	wait_queue_head_t readers;
+	struct rcuwait first_reader;
 	struct mutex read_lock;		/* outermost */
 	bool refused;
 	struct memwait_user *user;
@@ -328,11 +343,22 @@ static inline void memwait_context_put(struct memwait_context *context)
 		memwait_context_free(context);
 }
 
-/* Wakes one reader. A reader that leaves completions wakes the next: see notify.c. */
+/* Takes a blocked reader out of the list. The context's lock is held. */
+static inline void memwait_reader_remove(struct memwait_context *context,
+					 struct memwait_reader *reader)
+{
+	const struct memwait_reader *first;
+
+	lockdep_assert_held(&context->lock);
+	list_del(&reader->node);
+	first = list_first_entry_or_null(&context->readers, struct memwait_reader, node);
+	rcu_assign_pointer(context->first_reader.task, first ? first->task : NULL);
+}
+
+/* Has the first blocked reader look whether there is something to read: see notify.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
-	if (wq_has_sleeper(&context->readers))
-		wake_up(&context->readers);
+	rcuwait_wake_up(&context->first_reader);	/* its barrier is (E) */
 }
 
 static inline struct memwait_async_waiter *to_async(const struct memwait_waiter *waiter)

@@ -196,9 +196,13 @@ struct memwait_bucket {
 /* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
-/* Bounds of one step: waiters examined, or pollers woken; threads and contexts woken. */
+/*
+ * Bounds of one step: waiters examined; threads woken; contexts whose pollers are woken. Behind
+ * each poller may be an epoll instance with pollers of its own, which nobody can count.
+ */
 #define MEMWAIT_STEP		64
 #define MEMWAIT_STEP_WAKES	16
+#define MEMWAIT_STEP_POLLED	4
 
 /**
  * struct memwait_wakes - what to wake after dropping the bucket's lock
@@ -208,10 +212,11 @@ struct memwait_bucket {
  * @looked: waiters examined, including members of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
+ * @crowded: the last of @contexts has more than one poller
  * @groups: claimed groups with members still queued; chained by &memwait_group.next, a reference to
  *	each
- * @tasks: claimed threads, a reference to each
- * @contexts: contexts with new completions, a reference to each
+ * @tasks: claimed threads, and readers of contexts with new completions; a reference to each
+ * @contexts: contexts with new completions and with pollers, a reference to each
  */
 struct memwait_wakes {
 	u64 call;
@@ -220,9 +225,10 @@ struct memwait_wakes {
 	unsigned int looked;
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;
+	bool crowded;
 	struct memwait_group *groups;
 	struct task_struct *tasks[MEMWAIT_STEP_WAKES];
-	struct memwait_context *contexts[MEMWAIT_STEP_WAKES];
+	struct memwait_context *contexts[MEMWAIT_STEP_POLLED];
 };
 
 /**

@@ -7,11 +7,11 @@
  * drops the lock. A thread or context may have ended its wait before its wake-up; it then gets a
  * spurious wake-up, which every sleeper tolerates.
  *
- * Preemption is off from claim to wake-up of a thread, so no blocked wait depends on the notifier
- * being scheduled. With PREEMPT_RT preemption stays on, because locks may sleep: a claimed thread
- * still meets its deadline and dies of SIGKILL, like a thread that futex(2) is about to wake.
- *
- * Pollers and readers of contexts are woken after the threads, with preemption on, see below.
+ * Preemption is off from the claims to the last wake-up, of threads and of those who read or poll a
+ * context: so nobody depends on the notifier being scheduled, and none waits for what another does
+ * first. With PREEMPT_RT locks may sleep, so preemption is off only while threads and readers are
+ * woken; a claimed one still meets its deadline and dies of SIGKILL, like a thread that futex(2) is
+ * about to wake.
  *
  * The other members of a claimed group leave their queues after the step. Until then, another
  * notify dequeues them without counting them, and the claiming notifier keeps the group's memory,
@@ -51,6 +51,105 @@ u64 memwait_new_call(void)
 	return atomic64_inc_return(&memwait_nr_calls);
 }
 
+/*
+ * Waking the pollers and readers of a context.
+ *
+ *	poll, a reader that blocks		notify, timer, end of the context
+ *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
+ *	(D) barrier				(E) barrier
+ *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
+ *
+ * (D) is in memwait_poll() and memwait_read_block(), (E) in memwait_wakes_add_context(),
+ * memwait_context_wake() and rcuwait_wake_up(). Either the waker finds the poller or reader, or
+ * that one sees what the waker has stored. So a context without pollers and readers costs a barrier
+ * and no lock. A notify takes a reference to a context that has pollers under the context's lock,
+ * together with its completion, and puts the reference after the wake-up.
+ *
+ * A completion takes the first blocked reader out of .readers, under the context's lock, and the
+ * step wakes it as it wakes threads. So readers are woken without a lock that they would run into,
+ * and as many as there are completions, none of whom depends on another one. The first access to
+ * .woken that sees it set is the reader's last need of the lock: (F), a release and acquires.
+ *
+ * All other wake-ups leave the reader in the list: they wake the first one (.first_reader, under
+ * RCU, so a timer can), who leaves by itself if there is something to read. A reader that was woken
+ * either reads, and looks again after it has dropped read_lock, or leaves because of a signal, and
+ * looks as well: who finds completions or .due then wakes the first one that still blocks. read.pml
+ * models this.
+ *
+ * A step wakes a context's pollers once for all completions that it added there, and holds no
+ * queue's or context's lock meanwhile. A later step of the same call (.woken_by) does not wake them
+ * again if an older completion is still there: one that went to sleep in between had found no
+ * completion, and the first one after that wakes it.
+ *
+ * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
+ * disabled, as for an eventfd. So more than one poller ends the step.
+ */
+
+/**
+ * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
+ * @wakes: the notify's; not full, see memwait_wakes_are_full()
+ * @context: the context
+ *
+ * Context: the context's lock is held.
+ */
+void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context)
+{
+	struct memwait_reader *reader;
+	unsigned int i;
+
+	lockdep_assert_held(&context->lock);
+	reader = list_first_entry_or_null(&context->readers, struct memwait_reader, node);
+	if (reader) {
+		wakes->tasks[wakes->nr_tasks++] = get_task_struct(reader->task);
+		memwait_reader_remove(context, reader);
+		smp_store_release(&reader->woken, true);	/* (F) */
+	}
+	for (i = 0; i < wakes->nr_contexts; i++) {
+		if (wakes->contexts[i] == context)
+			return;
+	}
+	if (unlikely(wakes->call)) {
+		if (context->woken_by == wakes->call && context->nr_completed > 1)
+			return;
+		context->woken_by = wakes->call;
+	}
+	smp_mb();	/* (E) pairs with (D) */
+	if (!waitqueue_active(&context->pollers))	/* after (E) */
+		return;
+	refcount_inc(&context->refs);
+	wakes->contexts[wakes->nr_contexts++] = context;
+	/* It may be out of date at once, as it would be with the lock. */
+	wakes->crowded = data_race(!list_is_singular(&context->pollers.head));
+	/* The call may come back to it in another step. */
+	if (unlikely(wakes->crowded) && !wakes->call) {
+		wakes->call = memwait_new_call();
+		context->woken_by = wakes->call;
+	}
+}
+
+static void memwait_context_wake_pollers(struct memwait_context *context)
+{
+	__poll_t events = EPOLLIN | EPOLLRDNORM;
+
+	if (unlikely(memwait_context_has_ended(context)))
+		events |= EPOLLERR | EPOLLHUP;
+	wake_up_poll(&context->pollers, events);
+}
+
+/**
+ * memwait_context_wake() - wake the pollers and a reader of a context
+ * @context: the caller holds a reference
+ *
+ * Context: any.
+ */
+void memwait_context_wake(struct memwait_context *context)
+{
+	smp_mb();	/* (E) pairs with (D) */
+	if (waitqueue_active(&context->pollers))	/* after (E) */
+		memwait_context_wake_pollers(context);
+	memwait_context_wake_reader(context);
+}
+
 /**
  * memwait_step_end() - wake what was claimed since memwait_step_begin()
  * @call: the call
@@ -62,25 +161,27 @@ void memwait_step_end(struct memwait_call *call)
 	struct memwait_wakes *wakes = &call->wakes;
 	unsigned int i;
 
+	preempt_disable();	/* else the first one that is woken may be the last for long */
 	for (i = 0; i < wakes->nr_tasks; i++) {
 		/* Of several, each may have a processor for itself. */
 		if (unlikely(call->kind == MEMWAIT_CALL_HANDS_OVER) && call->woken == 1)
 			memwait_wake_up_here(wakes->tasks[i]);
 		else
 			wake_up_process(wakes->tasks[i]);
-		put_task_struct(wakes->tasks[i]);
 	}
+	preempt_enable();
+	for (i = 0; i < wakes->nr_contexts; i++)
+		memwait_context_wake_pollers(wakes->contexts[i]);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
-	for (i = 0; i < wakes->nr_contexts; i++) {
-		if (i)
-			cond_resched();	/* see memwait_context_wake() */
-		memwait_context_wake(wakes->contexts[i]);
+	for (i = 0; i < wakes->nr_tasks; i++)
+		put_task_struct(wakes->tasks[i]);
+	for (i = 0; i < wakes->nr_contexts; i++)
 		memwait_context_put(wakes->contexts[i]);
-	}
 	wakes->looked = 0;
 	wakes->nr_tasks = 0;
 	wakes->nr_contexts = 0;
+	wakes->crowded = false;
 	if (unlikely(wakes->groups))
 		memwait_group_leave_all(&wakes->groups);
 }
@@ -106,6 +207,7 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
+	call->wakes.crowded = false;
 	call->wakes.groups = NULL;
 }
 
@@ -125,7 +227,7 @@ void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket
 	call->key = key;
 	call->number = bucket->number;
 	call->reached = 0;
-	if (unlikely(min(call->count, bucket->nr_waiters) > MEMWAIT_STEP_WAKES) &&
+	if (unlikely(min(call->count, bucket->nr_waiters) > MEMWAIT_STEP_POLLED) &&
 	    !call->wakes.call)
 		call->wakes.call = memwait_new_call();
 }
@@ -529,78 +631,6 @@ int memwait_notify_many(const struct memwait_notify_many *many)
 			break;
 	}
 	return done ?: err;
-}
-
-/*
- * Waking the pollers and readers of a context.
- *
- *	poll, a reader that blocks		notify, timer, end of the context
- *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
- *	(D) barrier				(E) barrier
- *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
- *
- * (D) is in memwait_poll() and prepare_to_wait_event(), (E) in memwait_context_wake(). Either the
- * waker finds the poller or reader, or that one sees what the waker has stored. So a context
- * without pollers and readers costs a barrier and no lock. A notify takes a reference to the
- * context under the context's lock, together with its completion, and puts the reference after the
- * wake-up.
- *
- * A blocked reader is an exclusive waiter of .readers. One reader is woken, however many
- * completions there are. Each reader that drops read_lock while completions remain wakes the next.
- * read.pml models this.
- *
- * A step wakes a context once for all completions that it added there, and holds no queue's or
- * context's lock meanwhile. A later step of the same call (.woken_by) does not wake the context
- * again if an older completion is still there: a thread that went to sleep in between had found no
- * completion, and the first one after that wakes it.
- *
- * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
- * disabled, as for an eventfd. So a step wakes its contexts with preemption on, and may be
- * preempted between any two.
- */
-
-/**
- * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
- * @wakes: the notify's; not full, see memwait_wakes_are_full()
- * @context: the context
- *
- * Context: the context's lock is held.
- */
-void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context)
-{
-	unsigned int i;
-
-	lockdep_assert_held(&context->lock);
-	for (i = 0; i < wakes->nr_contexts; i++) {
-		if (wakes->contexts[i] == context)
-			return;
-	}
-	if (unlikely(wakes->call)) {
-		if (context->woken_by == wakes->call && context->nr_completed > 1)
-			return;
-		context->woken_by = wakes->call;
-	}
-	refcount_inc(&context->refs);
-	wakes->contexts[wakes->nr_contexts++] = context;
-}
-
-/**
- * memwait_context_wake() - wake the pollers and a reader of a context
- * @context: the caller holds a reference
- *
- * Context: any.
- */
-void memwait_context_wake(struct memwait_context *context)
-{
-	__poll_t events = EPOLLIN | EPOLLRDNORM;
-
-	if (unlikely(memwait_context_has_ended(context)))
-		events |= EPOLLERR | EPOLLHUP;
-	smp_mb();	/* (E) pairs with (D) */
-	if (waitqueue_active(&context->pollers))	/* after (E) */
-		wake_up_poll(&context->pollers, events);
-	if (waitqueue_active(&context->readers))	/* after (E) */
-		wake_up(&context->readers);
 }
 
 /*

@@ -1,44 +1,101 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of blocked readers: context.c and memwait_context_wake() in notify.c. Readers are exclusive waiters. A
- * completion wakes one of them, and a reader that drops read_lock while completions are left wakes
- * the next. Several completions may share one wake-up. No reader sleeps while something is unread.
+ * Spin model of blocked readers: memwait_read_block() in context.c, and "Waking the pollers and
+ * readers" in notify.c. A completion takes the first reader out of the list. A timer, and who finds
+ * that something is left, wakes the first one and leaves it there. No reader sleeps while something
+ * is unread, or while a deadline has passed.
  *
- * Each reader reads one record. A signal may interrupt reader 0 anywhere. The wait queue follows
- * wait_event_interruptible_exclusive(), but a wake-up may pick any entry, not only the oldest. A
- * reader that is interrupted while it waits for read_lock wakes nobody: the lock's holder checks
- * after it has unlocked.
- *
- * Mutations: NEXT_IS_NOT_WOKEN, LOOKS_BEFORE_IT_WAITS, WOKEN_READER_IS_INTERRUPTED.
+ * Each reader reads one record. A signal may interrupt reader 0 anywhere. A reader that is
+ * interrupted while it waits for read_lock wakes nobody: the lock's holder checks after it has
+ * unlocked. There is one wait with a deadline, and a poller that looks whether it has passed.
  */
+#ifdef CROWD
 #define READERS		3
-#define COMPLETIONS	3
+#else
+#define READERS		2	/* and the deadline */
+#endif
+#define COMPLETIONS	2
+#define NONE		255
 
 byte nr_completed, left;	/* left: readers that have returned */
-bool read_lock;
-bool waits[READERS];		/* in context->readers */
+bool read_lock, locked;		/* locked: memwait_context.lock */
+chan readers = [READERS] of { byte };	/* memwait_context.readers */
+bool woken[READERS];
+bool runs[READERS];		/* of a reader that blocks: it was woken, or is not asleep yet */
 bool signal;			/* pending for reader 0 */
+bool due, armed = true;		/* armed: the wait with the deadline, which the timer makes pass */
 
-/* memwait_context_wake_reader() */
-inline wake_reader()
+#define readable	(nr_completed > 0 || due)
+
+inline lock()
 {
-	if
-	:: atomic { waits[0] -> waits[0] = false }
-	:: atomic { waits[1] -> waits[1] = false }
-	:: atomic { waits[2] -> waits[2] = false }
-	:: atomic { !waits[0] && !waits[1] && !waits[2] -> skip }
-	fi
+	atomic { !locked -> locked = true }
 }
 
+/* memwait_context_wake_reader() */
+inline wake_reader(first)
+{
+	atomic {
+		if
+		:: readers?[first] -> readers?<first>
+		:: empty(readers) -> first = NONE
+		fi
+	};
+	if
+	:: first != NONE -> runs[first] = true
+	:: else
+	fi;
+	first = NONE
+}
+
+/* memwait_wakes_add_context(), memwait_step_end() */
 proctype notifier()
 {
-	byte n = 0;
+	byte n, first;
 
 	do
-	:: n < COMPLETIONS -> nr_completed++; n++; wake_reader()
-	:: n + 1 < COMPLETIONS -> nr_completed++; nr_completed++; n = n + 2; wake_reader()
-	:: n == COMPLETIONS -> break
+	:: n < COMPLETIONS ->
+		n++;
+		lock();
+		nr_completed++;
+		first = NONE;
+		if
+		:: nempty(readers) -> readers?first; woken[first] = true
+		:: empty(readers)
+		fi;
+		locked = false;
+		if
+		:: first != NONE -> runs[first] = true
+		:: else
+		fi
+	:: break
 	od
+}
+
+/* memwait_timer_fired() */
+proctype timer()
+{
+	byte first;
+
+	due = true;
+	wake_reader(first)
+}
+
+/* memwait_poll() */
+proctype poller()
+{
+	if
+	:: due ->
+		lock();
+#ifdef MUTATION_DUE_IS_CLEARED_FOR_A_MOMENT
+		due = false;
+		due = armed;
+#else
+		due = armed;
+#endif
+		locked = false
+	:: else
+	fi
 }
 
 proctype interrupter()
@@ -50,7 +107,8 @@ proctype interrupter()
 
 proctype reader(byte me)
 {
-	bool got = false, ends;
+	bool got, ends;
+	byte first;
 
 	do
 	::
@@ -63,15 +121,25 @@ proctype reader(byte me)
 			:: interrupted -> goto out
 			fi
 		fi;
+		/* memwait_expire() */
 		if
-		:: nr_completed > 0 -> nr_completed--; got = true
+		:: due ->
+			lock();
+			nr_completed = nr_completed + armed;
+			armed = false;
+			due = false;
+			locked = false
 		:: else
 		fi;
+		lock();
+		got = nr_completed > 0;
+		nr_completed = nr_completed - got;
+		locked = false;
 		/* memwait_read_unlock() */
 		read_lock = false;
 #ifndef MUTATION_NEXT_IS_NOT_WOKEN
 		if
-		:: nr_completed > 0 -> wake_reader()
+		:: readable -> wake_reader(first)
 		:: else
 		fi;
 #endif
@@ -80,40 +148,59 @@ proctype reader(byte me)
 		:: else
 		fi;
 
-		/* wait_event_interruptible_exclusive() */
+		/* memwait_read_block() */
+		lock();
+		woken[me] = false;
+		readers!me;
+		locked = false;
 		do
 		::
 #ifdef MUTATION_LOOKS_BEFORE_IT_WAITS
 			if
-			:: nr_completed > 0 -> break
+			:: woken[me] || readable -> ends = false; break
 			:: else
 			fi;
-#endif
-			/* prepare_to_wait_event(), under the wait queue's lock */
-			atomic { ends = interrupted; waits[me] = !ends };
-#ifdef MUTATION_WOKEN_READER_IS_INTERRUPTED
+			runs[me] = false;
+#else
+			runs[me] = false;
 			if
-			:: ends -> goto out
-			:: else
-			fi;
-#endif
-#ifndef MUTATION_LOOKS_BEFORE_IT_WAITS
-			if
-			:: nr_completed > 0 -> break
+			:: woken[me] || readable -> ends = false; break
 			:: else
 			fi;
 #endif
 			if
-			:: ends -> goto out
+			:: interrupted -> ends = true; break
 			:: else
 			fi;
 end_asleep:
 			if
-			:: !waits[me]
+			:: runs[me]
 			:: interrupted
 			fi
 		od;
-		waits[me] = false
+#ifdef MUTATION_WOKEN_READER_IS_INTERRUPTED
+		if
+		:: woken[me] && interrupted -> goto out
+		:: else
+		fi;
+#endif
+		lock();
+		if
+		:: woken[me] -> ends = false
+		:: else -> readers??eval(me)
+		fi;
+		locked = false;
+		if
+		:: ends ->
+#ifndef MUTATION_INTERRUPTED_ONE_WAKES_NOBODY
+			if
+			:: readable -> wake_reader(first)
+			:: else
+			fi;
+#endif
+			goto out
+		:: else
+		fi
 	od;
 out:
 	left++
@@ -123,10 +210,15 @@ init {
 	atomic {
 		run reader(0);
 		run reader(1);
+#ifdef CROWD
 		run reader(2);
+#else
+		run timer();
+		run poller();
+#endif
 		run notifier();
 		run interrupter()
 	}
 end_all:
-	timeout -> assert(nr_completed == 0 || left == READERS)
+	timeout -> assert((nr_completed == 0 && !due) || left == READERS)
 }

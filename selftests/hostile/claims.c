@@ -184,6 +184,178 @@ MEMWAIT_TEST(R28_a_claimed_thread_meets_its_deadline_and_its_death)
 }
 
 /*
+ * R28: a thread of real time is woken, and keeps the notifier's processor until all others that the
+ * same notify has reached have run, elsewhere.
+ */
+#define TRIES	10
+
+struct seizure {
+	int fd, reached, n;	/* reached: those of the others that were woken */
+	uint32_t *word;
+	bool all;		/* all were, while it had the processor */
+	struct other {
+		struct seizure *seizure;
+		int (*sleep)(int fd);
+		int fd;
+		struct runner runner;
+	} others[3];
+};
+
+static int seize_processor(struct seizure *s)
+{
+	uint64_t end;
+	int ret = bind_to(0) ?: set_fifo(50) ?: mw_wait(s->fd, s->word, 0, MEMWAIT_FOREVER, U32);
+
+	/* The kernel's limit on real time, and its share for others, must not end it. */
+	end = now() + 100 * NSEC_PER_MSEC;
+	while (load(&s->reached) < s->n && now() < end)
+		;
+	s->all = load(&s->reached) == s->n;
+	return ret;
+}
+
+static int sleep_in_read(int fd)
+{
+	struct memwait_completion done;
+
+	return mw_read(fd, &done, 1);
+}
+
+static int sleep_in_poll(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pfd, 1, -1);
+}
+
+static int sleep_in_epoll(int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+	return epoll_wait(epoll, &event, 1, -1);
+}
+
+static int be_other(struct other *o)
+{
+	int ret = bind_to(1) ?: o->sleep(o->fd);
+
+	__atomic_add_fetch(&o->seizure->reached, 1, __ATOMIC_ACQ_REL);
+	return ret;
+}
+
+static int notify_here(struct seizure *s)
+{
+	return bind_to(0) ?: mw_notify(s->fd, s->word, MEMWAIT_ALL, U32);
+}
+
+static const struct {
+	const char *name;
+	int (*sleep)(int fd);
+	bool same_context, polls;
+} sleeps[] = {
+	{ "read", sleep_in_read, false, false },
+	{ "read of one context", sleep_in_read, true, false },
+	{ "poll", sleep_in_poll, false, true },
+	{ "poll of one context", sleep_in_poll, true, true },
+	{ "epoll", sleep_in_epoll, false, true },
+};
+
+static bool try_seizure(struct __test_metadata *_metadata, int fd, uint32_t *word, unsigned int i)
+{
+	struct seizure s = { .fd = fd, .word = word, .n = ARRAY_SIZE(s.others) };
+	struct runner first, notifier;
+	int n;
+
+	runner_start(&first, seize_processor, &s);
+	await_waiters(fd, word, U32, 1);
+	for (n = 0; n < s.n; n++) {
+		struct other *o = &s.others[n];
+
+		o->seizure = &s;
+		o->sleep = sleeps[i].sleep;
+		o->fd = n && sleeps[i].same_context ? s.others[0].fd : memwait_open(0);
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(o->fd, word, n));
+		runner_start(&o->runner, be_other, o);
+		runner_await_asleep(&o->runner);
+	}
+	runner_start(&notifier, notify_here, &s);
+	EXPECT_EQ(0, runner_join(&first));
+	EXPECT_EQ(s.n + 1, runner_join(&notifier));
+	for (n = 0; n < s.n; n++) {
+		EXPECT_EQ(1, runner_join(&s.others[n].runner));
+		if (!n || !sleeps[i].same_context)
+			close(s.others[n].fd);
+	}
+	return s.all;
+}
+
+MEMWAIT_TEST(R28_all_that_a_notify_has_reached_are_woken_together)
+{
+	unsigned int i, tries;
+	bool good;
+
+	if (processors() < 2 || geteuid())
+		SKIP(return, "needs root, and two processors");
+	ASSERT_EQ(0, bind_to(1));
+	for (i = 0; i < ARRAY_SIZE(sleeps); i++) {
+		if (sleeps[i].polls && is_preempt_rt())
+			continue;	/* there who is woken in poll(2) may drive out the waker */
+		good = false;
+		for (tries = 0; !good && tries < TRIES; tries++)
+			good = try_seizure(_metadata, self->fd, self->word, i);
+		TH_LOG("%s: %s", sleeps[i].name, good ? "together" : "not together");
+		EXPECT_IN_TIME(good);
+	}
+}
+
+/*
+ * R28: of the readers of a context, one that cannot run holds up none: another one gets what comes
+ * next. All completions come at once.
+ */
+static int read_idly(struct other *o)
+{
+	return bind_to(0) ?: set_idle() ?: sleep_in_read(o->fd);
+}
+
+MEMWAIT_TEST(R28_a_reader_that_cannot_run_holds_up_no_other)
+{
+	struct seizure s = { .fd = self->fd, .word = self->word, .n = 1 };
+	struct other first = { .fd = memwait_open(0) };
+	struct other *second = &s.others[0];
+	struct runner spinner;
+	bool good = false;
+	int tries;
+
+	if (processors() < 2 || geteuid())
+		SKIP(return, "needs root, and two processors");
+	ASSERT_EQ(0, bind_to(1));
+	for (tries = 0; !good && tries < TRIES; tries++) {
+		s.reached = 0;
+		runner_start(&spinner, seize_processor, &s);
+		await_waiters(self->fd, self->word, U32, 1);
+		runner_start(&first.runner, read_idly, &first);
+		runner_await_asleep(&first.runner);
+		second->seizure = &s;
+		second->sleep = sleep_in_read;
+		second->fd = first.fd;
+		runner_start(&second->runner, be_other, second);
+		runner_await_asleep(&second->runner);
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(first.fd, self->word + 1, 1));
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(first.fd, self->word + 1, 2));
+		ASSERT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+		ASSERT_EQ(2, mw_notify(self->fd, self->word + 1, 2, U32));
+		EXPECT_EQ(0, runner_join(&spinner));
+		EXPECT_EQ(1, runner_join(&first.runner));
+		EXPECT_EQ(1, runner_join(&second->runner));
+		good = s.all;
+	}
+	EXPECT_IN_TIME(good);
+	close(first.fd);
+}
+
+/*
  * R31: groups of a victim are charged to his memory cgroup. A thread that the notifier has woken
  * takes the notifier's processor away before it has let go of the groups that it has claimed, and
  * the victim closes his context.

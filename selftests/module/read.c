@@ -428,6 +428,68 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 	close(fd);
 }
 
+/* Nor one that a deadline has woken. */
+MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
+{
+	const struct sigaction action = { .sa_handler = nothing };
+	struct reader readers[2];
+	int fd = memwait_open(0), round, i, got, interrupted;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (round = 0; round < 300; round++) {
+		for (i = 0; i < 2; i++)
+			reader_start(&readers[i], fd);
+		ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 1, round, NULL));
+		spin_until(round % 2 || mw_readable(fd) || runner_is_done(&readers[0].runner));
+		pthread_kill(readers[0].runner.thread, SIGUSR1);
+		got = runner_join(&readers[0].runner) == 1;
+		interrupted = readers[0].runner.result == -EINTR;
+		ASSERT_EQ(1, got + interrupted);
+		if (got)
+			complete(_metadata, fd, self->word, 0, 1);
+		ASSERT_EQ(1, runner_join(&readers[1].runner));
+	}
+	close(fd);
+}
+
+struct looker {
+	pthread_t thread;
+	int fd, stop;
+};
+
+static void *look_for_ever(void *arg)
+{
+	struct looker *l = arg;
+
+	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE))
+		mw_readable(l->fd);
+	return NULL;
+}
+
+/* Who only looks takes a deadline from nobody. */
+MEMWAIT_TEST(R22_a_poller_takes_no_deadline_from_a_reader)
+{
+	struct looker lookers[3];
+	int fd = memwait_open(0), i;
+	struct reader reader;
+
+	for (i = 0; i < 3; i++) {
+		lookers[i] = (struct looker) { .fd = fd };
+		ASSERT_EQ(0, pthread_create(&lookers[i].thread, NULL, look_for_ever, &lookers[i]));
+	}
+	for (i = 0; i < 200; i++) {
+		reader_start(&reader, fd);
+		ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 1, i, NULL));
+		ASSERT_EQ(1, runner_join(&reader.runner));
+		ASSERT_EQ(MEMWAIT_TIMED_OUT, reader.done.result);
+	}
+	for (i = 0; i < 3; i++) {
+		__atomic_store_n(&lookers[i].stop, 1, __ATOMIC_RELEASE);
+		pthread_join(lookers[i].thread, NULL);
+	}
+	close(fd);
+}
+
 MEMWAIT_TEST(R21_reads_no_more_than_there_is)
 {
 	struct memwait_completion done;
