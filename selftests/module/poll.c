@@ -447,6 +447,67 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 	close(epoll);
 }
 
+struct drainer {
+	int fd, epoll;
+	long got, woken;
+};
+
+/* Ends with a completion of its own. */
+static int drain_at_once(struct drainer *d)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	struct memwait_completion done[64];
+	struct epoll_event event;
+	int n, ret;
+
+	ret = sched_setscheduler(0, SCHED_FIFO, &first) ? -errno : bind_to(0);
+	while (!ret && epoll_wait(d->epoll, &event, 1, -1) == 1) {
+		d->woken++;
+		while ((n = mw_read(d->fd, done, 64)) > 0) {
+			d->got += n;
+			if (done[n - 1].user_data == ~0ULL)
+				return 0;
+		}
+	}
+	return ret;
+}
+
+/* Between two steps it takes all that there is, and sleeps: what the next step adds is new. */
+MEMWAIT_TEST(R22_a_loop_that_drains_in_the_midst_of_a_notify_misses_no_edge)
+{
+	struct drainer d = { .fd = self->fd, .epoll = epoll_on(self->fd, EPOLLIN | EPOLLET) };
+	const int waits = 300;
+	struct runner runner;
+	int fd, i, round;
+
+	ASSERT_EQ(0, bind_to(0));
+	fd = memwait_open(0);
+	runner_start(&runner, drain_at_once, &d);
+	runner_await_asleep(&runner);
+	if (runner_is_done(&runner)) {
+		i = runner_join(&runner);
+		SKIP(return, "SCHED_FIFO: %s", strerror(-i));
+	}
+	for (round = 0; round < 5; round++) {
+		for (i = 0; i < waits; i++)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, i));
+		d.got = 0;
+		d.woken = 0;
+		ASSERT_EQ(waits, mw_notify(fd, self->shared, MEMWAIT_ALL, U32));
+		/* It is first on this processor, so it sleeps now, and on nothing. */
+		TH_LOG("woken %ld times", d.woken);
+		EXPECT_EQ(waits, d.got);
+		EXPECT_FALSE(mw_readable(self->fd));
+		while (mw_read(self->fd, &(struct memwait_completion) { }, 1) > 0)
+			;
+	}
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, ~0ULL));
+	ASSERT_EQ(1, mw_notify(fd, self->shared, 1, U32));
+	EXPECT_EQ(0, runner_join(&runner));
+	close(d.epoll);
+	close(fd);
+}
+
 MEMWAIT_TEST(R22_epollrdnorm_by_itself)
 {
 	int epoll = epoll_on(self->fd, EPOLLRDNORM), out = epoll_on(self->fd, EPOLLOUT | EPOLLPRI);
