@@ -12,7 +12,7 @@
  * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
  * to be buried, see owner.c.
  *
- * (D) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
+ * (G) A thread that is told of a death must see what the dead thread wrote in user space. So .dead
  * is set by a store-release and read by a load-acquire. A missing identity has been buried, after
  * the death: a failed look-up needs a read barrier.
  *
@@ -346,7 +346,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	if (identity->who)
 		hash_del_rcu(&identity->who_node);
 	identity->ended = ended;
-	smp_store_release(&identity->dead, true);	/* (D) */
+	smp_store_release(&identity->dead, true);	/* (G) */
 	raw_spin_unlock(&memwait_identities_lock);
 	trace_memwait_owner_died(identity);
 	/* Once in the list, the identity may be buried and freed, and its user with it. */
@@ -397,10 +397,10 @@ bool memwait_names_the_dead(const struct memwait_wait *wait)
 		return false;
 	rcu_read_lock();
 	identity = memwait_identity_find(id);
-	dead = !identity || smp_load_acquire(&identity->dead);	/* (D) */
+	dead = !identity || smp_load_acquire(&identity->dead);	/* (G) */
 	rcu_read_unlock();
 	if (!identity)
-		smp_rmb();	/* (D) */
+		smp_rmb();	/* (G) */
 	return dead;
 }
 

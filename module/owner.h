@@ -23,7 +23,7 @@ struct memwait_watch;
  * @node: in the list of all, in the order of their creation
  * @user: the user that is charged, with a reference
  * @call: the number of the call, of many steps, that tells waiters of its death; or 0
- * @ended: set before @dead: it ended by itself, outside of all functions, see identity.c
+ * @ended: set before @dead: it ended by itself, outside of all functions, see watch.c
  * @dead: clear while it lives; set before @dead_llist is added
  * @who: the thread, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0

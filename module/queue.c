@@ -25,7 +25,7 @@
  *	load the word			load .nr_waiters
  *
  * A requeue adds to the target's .nr_waiters, too. A program that then looks at the target's word
- * in user space relies on the same pairing: see memwait_call_move(). A waiter that is moved is
+ * in user space relies on the same pairing: see (H) in requeue.c. A waiter that is moved is
  * counted at the target before it is not counted any more at the source, by a store-release. A
  * notify of the source and then of the target, which loads the counts in that order, sees it at one
  * of them.

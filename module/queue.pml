@@ -686,7 +686,7 @@ proctype requeuer(byte source; byte target)
 		:: else -> break
 		od;
 #ifndef MUTATION_NO_BARRIER_AFTER_A_MOVE
-		!counting[to]			/* (B) */
+		!counting[to]			/* (H) */
 #endif
 	:: else
 	fi;

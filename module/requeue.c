@@ -8,6 +8,10 @@
  * waiter that is claimed concurrently may count as moved: the move came first. Requeue needs no
  * (A): it always locks the source's bucket.
  *
+ * (H) A caller that finds the target's word free from the end of a step on has to notify it, and
+ * whatever changes the word later finds the waiters. So a full barrier stands between .nr_waiters
+ * of the target and the return to user space, as (B) does before the load of a word.
+ *
  * Lock order: the bucket at the lower address first.
  */
 #include <linux/minmax.h>
@@ -94,11 +98,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 	}
 	if (whole)
 		swap(to->waiters, call->bucket->waiters);
-	/*
-	 * (B) after .nr_waiters of the target: a caller that finds the target's word free from now
-	 * on has to notify it, and else whatever changes the word finds the waiters.
-	 */
-	smp_mb();
+	smp_mb();	/* (H) pairs with (A) */
 	return more;
 }
 

@@ -138,7 +138,7 @@ static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *
 	bool alive;
 
 	lockdep_assert_held(&watch->bucket->lock);
-	if (smp_load_acquire(&identity->dead))	/* (D) */
+	if (smp_load_acquire(&identity->dead))	/* (G) */
 		return false;
 	if (old == identity) {
 		watch->may_be_named |= may_be_named;
@@ -147,7 +147,7 @@ static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *
 
 	if (!old) {
 		spin_lock(&identity->lock);
-		alive = !smp_load_acquire(&identity->dead);	/* (D) */
+		alive = !smp_load_acquire(&identity->dead);	/* (G) */
 		if (likely(alive))
 			memwait_watch_add(watch, identity, waiter, may_be_named);
 		spin_unlock(&identity->lock);
@@ -159,7 +159,7 @@ static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *
 	second = max(old, identity);
 	spin_lock(&first->lock);
 	spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
-	alive = !smp_load_acquire(&identity->dead);	/* (D) */
+	alive = !smp_load_acquire(&identity->dead);	/* (G) */
 	if (likely(alive)) {
 		list_del(&watch->watched_node);
 		memwait_watch_add(watch, identity, waiter, may_be_named);
@@ -245,7 +245,7 @@ bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *wa
 	alive = identity && memwait_watch(waiter->watch, identity, waiter->identity, true);
 	rcu_read_unlock();
 	if (!identity)
-		smp_rmb();	/* (D) */
+		smp_rmb();	/* (G) */
 	return alive;
 }
 
