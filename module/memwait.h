@@ -14,6 +14,7 @@
  *	place.c			interrupted threads: their places, and what a signal will do
  *	queue.c			queues of waiters; waits on several words
  *	watch.c			whose death the waiters of a word are told of
+ *	bucket.c		the lock of a bucket
  *	identity.c		ids of threads and contexts
  *	user.c			limits and pins
  *	word.c			words, values and deadlines from user space
@@ -179,8 +180,10 @@ struct memwait_waiter {
 
 /**
  * struct memwait_bucket - the queues of the words whose keys have the same hash
- * @lock: protects the rest
+ * @lock: protects the rest; taken by memwait_bucket_lock()
  * @nr_waiters: number of waiters; written under @lock, read without it by a notify
+ * @nr_locking: threads that wait for @lock; not protected
+ * @last: the thread that had @lock last; read without it
  * @number: the last number that was given to a waiter
  * @waiters: by key and number, so that a word's waiters stand together, oldest first
  * @watches: of words with MEMWAIT_OWNED waiters, by key; see watch.c
@@ -188,6 +191,8 @@ struct memwait_waiter {
 struct memwait_bucket {
 	spinlock_t lock;	/* see the top of queue.c */
 	u32 nr_waiters;
+	atomic_t nr_locking;
+	const struct task_struct *last;
 	u64 number;
 	struct rb_root waiters;
 	struct rb_root watches;
@@ -457,6 +462,38 @@ static __always_inline int memwait_begin_check(const struct memwait_wait *waits,
 	if (!ret && memwait_has_passed(expires, flags))
 		ret = MEMWAIT_TIMED_OUT;
 	return ret;
+}
+
+/* bucket.c */
+void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass);
+void memwait_bucket_let_others(struct memwait_bucket *bucket);
+
+/**
+ * memwait_bucket_lock_nested() - take a bucket's lock, and be counted while it is another's
+ * @bucket: the bucket
+ * @subclass: lockdep's, 0 but for the second one
+ *
+ * Context: process context, preemption is on.
+ */
+static __always_inline void memwait_bucket_lock_nested(struct memwait_bucket *bucket, int subclass)
+	__acquires(&bucket->lock)
+{
+	might_lock_nested(&bucket->lock, subclass);	/* what spin_trylock() hides from lockdep */
+	if (unlikely(!spin_trylock(&bucket->lock)))
+		memwait_bucket_wait_for_lock(bucket, subclass);
+	WRITE_ONCE(bucket->last, current);
+}
+
+static __always_inline void memwait_bucket_lock(struct memwait_bucket *bucket)
+	__acquires(&bucket->lock)
+{
+	memwait_bucket_lock_nested(bucket, 0);
+}
+
+/* Whether somebody waits for the lock: who has it ends its step. */
+static inline bool memwait_bucket_is_wanted(const struct memwait_bucket *bucket)
+{
+	return unlikely(atomic_read(&bucket->nr_locking));
 }
 
 /* watch.c */

@@ -13,6 +13,10 @@
  * woken; a claimed one still meets its deadline and dies of SIGKILL, like a thread that futex(2) is
  * about to wake.
  *
+ * Preemption is off for one lock section and its wake-ups, and not while the bucket's lock is
+ * waited for. So each word of a call for many words, and each word that is told of a death, is a
+ * step.
+ *
  * The other members of a claimed group leave their queues after the step. Until then, another
  * notify dequeues them without counting them, and the claiming notifier keeps the group's memory,
  * which is charged to the group's owner. So the words of groups count towards a step: a notifier
@@ -250,7 +254,8 @@ bool memwait_call_claim(struct memwait_call *call)
 		return false;
 	for (waiter = memwait_call_next(call); waiter;
 	     waiter = next ? memwait_call_after(call, next) : memwait_call_next(call)) {
-		if (memwait_wakes_are_full(&call->wakes))
+		if (memwait_wakes_are_full(&call->wakes) ||
+		    (call->wakes.looked && memwait_bucket_is_wanted(call->bucket)))
 			return true;
 		call->wakes.looked++;
 		call->reached = waiter->number;
@@ -268,7 +273,7 @@ bool memwait_call_claim(struct memwait_call *call)
 }
 
 /**
- * memwait_call_pause() - reschedule between two steps
+ * memwait_call_pause() - let others go first between two steps
  * @call: the call
  *
  * Context: process context, may sleep; no lock is held.
@@ -278,6 +283,7 @@ bool memwait_call_claim(struct memwait_call *call)
 bool memwait_call_pause(const struct memwait_call *call)
 {
 	cond_resched();
+	memwait_bucket_let_others(call->bucket);
 	if (call->kind == MEMWAIT_CALL_PASSES_ON)
 		return true;
 	try_to_freeze();
@@ -296,18 +302,21 @@ static void memwait_notify_rest(struct memwait_call *call)
 		call->wakes.call = memwait_new_call();
 	do {
 		more = memwait_call_pause(call);
-		memwait_step_begin();
-		spin_lock(&call->bucket->lock);
+		memwait_bucket_lock(call->bucket);
 		more = more && memwait_call_claim(call);
+		memwait_step_begin();
 		spin_unlock(&call->bucket->lock);
 		memwait_step_end(call);
 	} while (more);
 }
 
-/* noinline: most notifies find no waiter, and must not pay for this stack frame. */
+/*
+ * @number: the number of a call of which this is a part, or 0. noinline: most notifies find no
+ * waiter, and must not pay for this stack frame.
+ */
 static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 					  const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind, u32 times)
+					  enum memwait_call_kind kind, u32 times, u64 number)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
@@ -315,7 +324,8 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 	memwait_call_init(&call, count, 0);
 	call.kind = kind;
 	call.wakes.times = times;
-	spin_lock(&bucket->lock);
+	call.wakes.call = number;
+	memwait_bucket_lock(bucket);
 	memwait_call_start(&call, bucket, key);
 	more = memwait_call_claim(&call);
 	memwait_step_begin();
@@ -335,7 +345,7 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 
 	if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
 		return 0;
-	return memwait_notify_bucket(bucket, key, count, kind, 1);
+	return memwait_notify_bucket(bucket, key, count, kind, 1, 0);
 }
 
 /* noinline: an untraced notify must not pay for tracing. */
@@ -422,55 +432,39 @@ void memwait_pass_on(const struct memwait_key *key, u32 count)
 			break;
 		/* Each has got one. If the next one goes on, it takes the rest. */
 		taken = memwait_notify_bucket(memwait_bucket_of(key), key, 1,
-					      MEMWAIT_CALL_PASSES_ON, count);
+					      MEMWAIT_CALL_PASSES_ON, count, 0);
 		count -= taken;
 	} while (taken && count);
 }
 
 /*
- * Wakes the oldest waiters of several words, few enough for one step. @counts limits the wake-ups
- * of each word, and returns their number. Equals one memwait_notify_word() per word, but wakes a
- * context once for all of its completions unless a read comes in between. @number: the number of a
- * call of which this is a part, or 0.
+ * Wakes the oldest waiters of several words, one after another. @counts limits the wake-ups of each
+ * word, and returns their number. Equals one memwait_notify_word() per word, but wakes the pollers
+ * of a context once for all of its completions unless a read comes in between. @number: the call's.
  */
 static void memwait_notify_words(const struct memwait_word *words, u32 *counts, unsigned int nr,
 				 u64 number)
 {
-	struct memwait_call call __uninitialized;
 	struct memwait_bucket *bucket;
 	unsigned int i;
-	bool more;
+	u32 woken;
 
 	smp_mb();	/* (A) pairs with (B) */
 
-	memwait_call_init(&call, 0, 0);
-	call.wakes.call = number;
-	memwait_step_begin();
 	for (i = 0; i < nr; i++) {
-		bucket = memwait_bucket_of(&words[i].key);
-		call.count = counts[i];
-		call.woken = 0;
-		if (!call.count)
+		if (!counts[i])
 			continue;
-		if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
-			goto done;
-		spin_lock(&bucket->lock);
-		memwait_call_start(&call, bucket, &words[i].key);
-		more = memwait_call_claim(&call);
-		spin_unlock(&bucket->lock);
-		if (more || memwait_wakes_are_full(&call.wakes)) {
-			memwait_step_end(&call);
-			if (more)
-				memwait_notify_rest(&call);
-			else if (!call.wakes.call)
-				call.wakes.call = memwait_new_call();
-			memwait_step_begin();
+		bucket = memwait_bucket_of(&words[i].key);
+		woken = 0;
+		if (smp_load_acquire(&bucket->nr_waiters)) {	/* see memwait_queue_move() */
+			memwait_bucket_let_others(bucket);
+			woken = memwait_notify_bucket(bucket, &words[i].key, counts[i],
+						      MEMWAIT_CALL, 1, number);
+			cond_resched();
 		}
-done:
-		trace_memwait_notify(&words[i].key, call.count, call.woken, false);
-		counts[i] = call.woken;
+		trace_memwait_notify(&words[i].key, counts[i], woken, false);
+		counts[i] = woken;
 	}
-	memwait_step_end(&call);
 }
 
 /**
@@ -610,7 +604,7 @@ int memwait_notify_many(const struct memwait_notify_many *many)
 {
 	const struct memwait_notify __user *notifies = u64_to_user_ptr(many->notifies);
 	u32 __user *results = u64_to_user_ptr(many->woken);
-	u64 call = many->count > MEMWAIT_NOTIFIES ? memwait_new_call() : 0;
+	u64 call = many->count > 1 ? memwait_new_call() : 0;
 	u32 done = 0;
 	int err = 0, ret;
 

@@ -56,8 +56,8 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 }
 
 /*
- * One step of telling waiters of a death. Returns false if no word watches the owner, and none
- * will.
+ * Tells waiters of some words of a death, a step for each. Returns false if no word watches the
+ * owner, and none will.
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity)
 {
@@ -70,8 +70,7 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 		identity->call = memwait_new_call();
 	memwait_call_init(&call, 0, 0);
 	call.wakes.call = identity->call;
-	memwait_step_begin();
-	for (nr = 0; nr < MEMWAIT_STEP && !memwait_wakes_are_full(&call.wakes); nr++) {
+	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
 		watch = memwait_watch_lock(identity);
 		if (!watch)
 			break;
@@ -81,9 +80,10 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 			memwait_unwatch(watch);
 		else
 			memwait_watch_tell(watch, &call.wakes);
+		memwait_step_begin();
 		spin_unlock(&bucket->lock);
+		memwait_step_end(&call);
 	}
-	memwait_step_end(&call);
 	return watch;
 }
 

@@ -44,9 +44,10 @@
  * lock, never for the notifier to be scheduled.
  *
  * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock
- * (a requeue, at as many again to move), then drops the lock. The next step continues after the
- * number that the last one has reached. A call must not touch waiters that join after it began, so
- * it ends at the number that was the bucket's last when it began.
+ * (a requeue, at as many again to move), or at one if somebody waits for the lock, see bucket.c.
+ * Then it drops the lock. The next step continues after the number that the last one has reached. A
+ * call must not touch waiters that join after it began, so it ends at the number that was the
+ * bucket's last when it began.
  *
  * A thread that was away, in a signal handler, returns to its place with its old number, see
  * place.c. A call covers waiters that return while it runs, since they are as old as others that
@@ -178,7 +179,7 @@ int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait
 	struct memwait_bucket *locked = memwait_bucket_of(&waiter->word.key);
 	int ret;
 
-	spin_lock(&locked->lock);
+	memwait_bucket_lock(locked);
 	memwait_bucket_count(locked, 1);
 	smp_mb();	/* (B) pairs with (A) */
 	pagefault_disable();
@@ -341,7 +342,7 @@ void memwait_queue_take_out(struct memwait_waiter *waiter)
 	struct memwait_bucket *bucket;
 
 	while ((bucket = smp_load_acquire(&waiter->bucket))) {	/* (C) */
-		spin_lock(&bucket->lock);
+		memwait_bucket_lock(bucket);
 		/* Else a requeue moved or a notifier dequeued the waiter: look again. */
 		if (likely(READ_ONCE(waiter->bucket) == bucket)) {
 			memwait_queue_remove(waiter);
@@ -366,22 +367,27 @@ int memwait_queue_waiters(const struct memwait_key *key)
 	struct memwait_waiter *waiter;
 	u64 number = 0, last = 0;
 	int nr = 0, step;
+	bool more;
 
 	do {
-		spin_lock(&bucket->lock);
+		memwait_bucket_let_others(bucket);
+		memwait_bucket_lock(bucket);
 		/* Those that join meanwhile cannot hold the call up. */
 		if (!last)
 			last = bucket->number;
 		waiter = memwait_queue_next(bucket, key, number);
-		for (step = 0; waiter && waiter->number <= last && step < MEMWAIT_STEP; step++) {
+		for (step = 0; waiter && waiter->number <= last; step++) {
+			if (step == MEMWAIT_STEP || (step && memwait_bucket_is_wanted(bucket)))
+				break;
 			number = waiter->number;
 			waiter = memwait_of_word(to_waiter(rb_next(&waiter->node)), key);
 		}
+		more = waiter && waiter->number <= last;
 		spin_unlock(&bucket->lock);
 		nr += step;
 		cond_resched();
 		try_to_freeze();
-	} while (step == MEMWAIT_STEP && !memwait_is_killed());
+	} while (more && !memwait_is_killed());
 	return nr;
 }
 
@@ -402,6 +408,8 @@ int __init memwait_queue_init(void)
 	for (i = 0; i < nr; i++) {
 		spin_lock_init(&memwait_buckets[i].lock);
 		memwait_buckets[i].nr_waiters = 0;
+		atomic_set(&memwait_buckets[i].nr_locking, 0);
+		memwait_buckets[i].last = NULL;
 		memwait_buckets[i].number = 0;
 		memwait_buckets[i].waiters = RB_ROOT;
 		memwait_buckets[i].watches = RB_ROOT;

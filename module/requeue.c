@@ -26,10 +26,10 @@ static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_buck
 {
 	struct memwait_bucket *first = min(source, target), *second = max(source, target);
 
-	spin_lock(&first->lock);
+	memwait_bucket_lock(first);
 	__release(&first->lock);	/* for sparse, here and below */
 	if (first != second) {
-		spin_lock_nested(&second->lock, SINGLE_DEPTH_NESTING);
+		memwait_bucket_lock_nested(second, SINGLE_DEPTH_NESTING);
 		__release(&second->lock);
 	}
 }
@@ -81,10 +81,13 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 		return false;
 	whole = memwait_call_moves_bucket(call, to);
 	for (waiter = memwait_call_next(call); waiter; waiter = memwait_call_after(call, next)) {
-		if (looked++ == MEMWAIT_STEP) {
+		if (looked == MEMWAIT_STEP ||
+		    (looked && !whole && (memwait_bucket_is_wanted(call->bucket) ||
+					  memwait_bucket_is_wanted(to)))) {
 			more = true;
 			break;
 		}
+		looked++;
 		call->reached = waiter->number;
 		next = rb_next(&waiter->node);
 		if (!waiter->ops->is_pending(waiter)) {
@@ -118,9 +121,10 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_bucke
 		call->wakes.call = memwait_new_call();
 	do {
 		more = memwait_call_pause(call);
-		memwait_step_begin();
+		memwait_bucket_let_others(to);
 		memwait_pair_lock(call->bucket, to);
 		more = more && memwait_call_requeue(call, to, target);
+		memwait_step_begin();
 		memwait_pair_unlock(call->bucket, to);
 		memwait_step_end(call);
 	} while (more);

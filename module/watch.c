@@ -282,7 +282,7 @@ static struct memwait_watch *memwait_watch_first(struct memwait_identity *identi
  * memwait_watch_lock() - lock the bucket of a word that watches a dead owner
  * @identity: dead
  *
- * Context: process context; takes the lock of memwait_watch.bucket.
+ * Context: process context, may sleep; takes the lock of memwait_watch.bucket.
  *
  * Return: the watch; %NULL: no word watches it, and none will.
  */
@@ -299,7 +299,8 @@ struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity)
 		spin_unlock(&identity->lock);
 		if (!watch)
 			return NULL;
-		spin_lock(&bucket->lock);
+		memwait_bucket_let_others(bucket);
+		memwait_bucket_lock(bucket);
 		/* In the list it is alive, and stays there as long as the bucket is locked. */
 		spin_lock(&identity->lock);
 		same = memwait_watch_first(identity) == watch && watch->bucket == bucket;

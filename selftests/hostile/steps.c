@@ -276,4 +276,73 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 	setrlimit(RLIMIT_NOFILE, &before);
 }
 
+/*
+ * R31: a thread that notifies many waits of its own, again and again, and another one that needs
+ * the lock of the same bucket, as it notifies one wait of the same word; against one whose word is
+ * elsewhere. A lock that is not fair goes to who has just had it.
+ */
+#define KEPT_WAITS	4000
+#define VISITS		1000
+
+struct keeper {
+	int fd, stop, calls;
+	uint32_t *word;
+};
+
+static int keep_lock(struct keeper *k)
+{
+	int ret = bind_to(1);
+
+	while (!ret && !load(&k->stop)) {
+		ret = mw_notify(k->fd, k->word, MEMWAIT_ALL, U32) == KEPT_WAITS ? 0 : -1;
+		store(&k->calls, k->calls + 1);
+	}
+	return ret;
+}
+
+static uint64_t visit(int fd, uint32_t *word, bool *ok)
+{
+	uint64_t start = now();
+	int i;
+
+	for (i = 0; i < VISITS; i++)
+		*ok &= mw_notify(fd, word, 1, U32) == 1;
+	return now() - start;
+}
+
+LIMITS_TEST(R31_a_long_call_lets_others_have_the_lock)
+{
+	struct keeper k = { .fd = self->fd, .word = self->word };
+	uint32_t *elsewhere = self->word + 1;
+	bool good = false, ok = true;
+	struct runner runner;
+	uint64_t there, here;
+	int fd, i, tries;
+
+	if (processors() < 2)
+		SKIP(return, "needs two processors");
+	allow_many_waits(KEPT_WAITS);
+	fd = open_device(O_NONBLOCK);
+	for (i = 0; i <= KEPT_WAITS; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(i < KEPT_WAITS ? k.fd : fd,
+						    i < KEPT_WAITS ? k.word : elsewhere, 0,
+						    MEMWAIT_FOREVER, U32 | MEMWAIT_PERSISTENT, i,
+						    NULL));
+	ASSERT_EQ(0, bind_to(0));
+	runner_start(&runner, keep_lock, &k);
+	sleep_until(load(&k.calls) > 1);
+	for (tries = 0; !good && tries < 5; tries++) {
+		there = visit(fd, elsewhere, &ok);
+		here = visit(fd, k.word, &ok);
+		good = here < 5 * there;
+		TH_LOG("%d visits: %ld us, with another word: %ld us", VISITS, (long)here / 1000,
+		       (long)there / 1000);
+	}
+	store(&k.stop, 1);
+	EXPECT_EQ(0, runner_join(&runner));
+	EXPECT_TRUE(ok);
+	EXPECT_IN_TIME(good);
+	close(fd);
+}
+
 TEST_HARNESS_MAIN
