@@ -54,7 +54,9 @@ class Objects:
 
 
 def shared():
-    memory = SharedMemory(create=True, size=LAYOUT.size)
+    # Who is tracked starts another process.
+    untracked = {"track": False} if sys.version_info >= (3, 13) else {}
+    memory = SharedMemory(create=True, size=LAYOUT.size, **untracked)
     memory.unlink()
     return memory
 
@@ -67,12 +69,15 @@ class Holder:
         self.objects = Objects(self)
 
 
-MEMORIES = {
-    "a SharedMemory": shared,
-    "an mmap": lambda: mmap.mmap(-1, LAYOUT.size),
-    "a memoryview": lambda: memoryview(bytearray(LAYOUT.size)),
-    "a holder of its own": Holder,
-}
+class Every:
+    """Objects in each kind of memory."""
+
+    def __init__(self):
+        self.sets = [Objects(shared()), Objects(mmap.mmap(-1, LAYOUT.size)),
+                     Objects(memoryview(bytearray(LAYOUT.size))), Holder().objects]
+
+    def all(self):
+        return [kept for objects in self.sets for kept in objects.all()]
 
 
 def as_global(objects):
@@ -118,8 +123,9 @@ def for_a_finalizer(objects):
             self.kept = [self, objects]
 
         def __del__(self):
-            with self.kept[1].lock, self.kept[1].condition, self.kept[1].bounded:
-                self.kept[1].event.set()
+            for used in self.kept[1].sets:
+                with used.lock, used.condition, used.bounded:
+                    used.event.set()
 
     Used()
     sys.exit(7)
@@ -135,23 +141,26 @@ def in_a_generator(objects):
 
 
 def at_exit(objects):
-    atexit.register(objects.event.set)
-    atexit.register(objects.all)
+    for used in objects.sets:
+        atexit.register(used.event.set)
     sys.exit(7)
 
 
 def taken(objects):
-    for kept in (objects.lock, objects.rlock, objects.bounded, objects.rwlock.writer):
-        kept.acquire()
+    for used in objects.sets:
+        for kept in (used.lock, used.rlock, used.bounded, used.rwlock.writer):
+            kept.acquire()
     sys.exit(7)
 
 
 def awaited(objects):
     async def main():
-        globals()["kept"] = [asyncio.ensure_future(wait) for wait in objects.waits()]
+        globals()["kept"] = [asyncio.ensure_future(wait) for used in objects.sets
+                             for wait in used.waits()]
         await asyncio.sleep(0)
 
-    objects.lock.acquire()
+    for used in objects.sets:
+        used.lock.acquire()
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda *_: None)     # asyncio says that tasks are pending
     loop.run_until_complete(main())
@@ -160,10 +169,11 @@ def awaited(objects):
 
 
 def waited_for(objects):
-    waits = objects.semaphore.acquire, objects.group.wait, objects.barrier.wait, objects.event.wait
-    for wait in waits:
-        threading.Thread(target=wait, daemon=True).start()
-    until(lambda: waiters(objects.lock.buffer, 0, LAYOUT.size) == len(waits))
+    for used in objects.sets:
+        waits = used.semaphore.acquire, used.group.wait, used.barrier.wait, used.event.wait
+        for wait in waits:
+            threading.Thread(target=wait, daemon=True).start()
+        until(lambda: waiters(used.lock.buffer, 0, LAYOUT.size) == len(waits))
     sys.exit(7)
 
 
@@ -182,6 +192,7 @@ WAYS = [as_global, in_a_frame, as_default, in_a_class, in_a_module, in_a_cycle, 
 def told(function, *args):
     """The status of a child that calls it, and what that says."""
     reader, writer = os.pipe()
+    sys.stdout.flush()
     child = os.fork()
     if child == 0:
         os.dup2(writer, 1)
@@ -196,9 +207,8 @@ def told(function, *args):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
-def ends(way, memory):
-    source = memory()
-    way(source.objects if isinstance(source, Holder) else Objects(source))
+def ends(way):
+    way(Every())
 
 
 def use(lock, *others):
@@ -228,16 +238,14 @@ def child_of(method, function):
 # A process that is spawned imports this.
 if __name__ == "__main__":
     signal.alarm(300)
-    shared()    # Children need not start what tracks them.
-    cases = [(ends, way, memory, f"{way.__name__} {name}")
-             for way in WAYS for name, memory in MEMORIES.items()]
-    cases += [(child_of, method, function, f"{method} {function.__name__}")
-              for method, function in (("fork", use), ("spawn", use), ("spawn", use_and_close),
-                                       ("forkserver", use))]
+    cases = [(ends, way) for way in WAYS]
+    cases += [(child_of, "fork", use), (child_of, "spawn", use), (child_of, "spawn", use_and_close),
+              (child_of, "forkserver", use)]
     bad = 0
-    for function, first, second, name in cases:
-        result = told(function, first, second)
-        if result != (1 if first is raises else 7, ""):
+    for case in cases:
+        status, text = told(*case)
+        if status != (1 if raises in case else 7) or text:
             bad += 1
-            print(f"{name}: {result[0]}", result[1], sep="\n")
+            print(*(getattr(part, "__name__", part) for part in case), status)
+            print(text)
     assert not bad, f"{bad} of {len(cases)} ways to end"

@@ -916,7 +916,7 @@ static struct object *object_new(PyTypeObject *type, enum kind kind, PyObject *s
 		goto fail;
 	/* From here on the buffer is let go of with the object. */
 	self->source_is_kept = PyMemoryView_Check(source) ||
-			       PyObject_HasAttrString((PyObject *)Py_TYPE(source), "__del__");
+			       PyType_GetSlot(Py_TYPE(source), Py_tp_finalize);
 	self->address = (char *)self->view.buf + (offset > 0 ? offset : 0);
 	if (offset < 0 || offset > self->view.len || (size_t)(self->view.len - offset) < size) {
 		PyErr_Format(PyExc_ValueError,
