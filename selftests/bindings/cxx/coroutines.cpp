@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <poll.h>
+#include <sys/epoll.h>
 
 using namespace std::chrono_literals;
 using memwait::outcome;
@@ -1054,6 +1055,34 @@ static void watch_ends_beside_its_function()
 	CHECK(memwait::notify_one(word) == 0);
 }
 
+/* A crowd ends behind one edge, and each edge has one dispatch. */
+static void one_edge()
+{
+	constexpr int crowd = 300;
+	memwait::counting_semaphore<> sem{ 0 };
+	memwait::loop loop;
+	std::vector<memwait::task<>> tasks;
+	epoll_event event = { EPOLLIN | EPOLLET, {} };
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+	int done = 0;
+
+	CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, loop.fd(), &event) == 0);
+	for (int i = 0; i < crowd; i++) {
+		tasks.push_back([](memwait::loop &its_loop, memwait::counting_semaphore<> &its_sem,
+				   int &its_done) -> memwait::task<> {
+			co_await its_sem.acquire_async(its_loop);
+			its_done++;
+		}(loop, sem, done));
+	}
+	sem.release(crowd);
+	/* What has no edge now has none any more. */
+	while (epoll_wait(epoll, &event, 1, 0) == 1)
+		loop.dispatch();
+	CHECK(done == crowd);
+	CHECK(loop.pending() == 0);
+	close(epoll);
+}
+
 int main()
 {
 	test("each wait", awaited);
@@ -1074,6 +1103,7 @@ int main()
 	test("fork", forked);
 	test("fork in a wait for a condition", forked_in_condition);
 	test("a fair mutex in order", fifo);
+	test("a crowd at one edge", one_edge);
 	test("two threads run a loop", crowd);
 	test("a task is awaited at its end", awaited_at_its_end);
 	test("watch", watched);

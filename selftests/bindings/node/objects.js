@@ -377,6 +377,17 @@ test('semaphore', async () => {
 	semaphore.destroy();
 });
 
+test('a crowd at once', async () => {
+	// All end before the event loop looks.
+	const semaphore = Semaphore.init(buffer, 0);
+	const crowd = Array.from({ length: 300 }, () => semaphore.acquire());
+	assert.strictEqual(sleepers(0, Semaphore.SIZE), crowd.length);
+	crowd.forEach(() => semaphore.release());
+	await Promise.all(crowd);
+	assert.strictEqual(semaphore.value, 0);
+	semaphore.destroy();
+});
+
 test('channel', async () => {
 	const channel = Channel.init(buffer, 0, 4, 2), other = new Channel(buffer);
 	assert.strictEqual(other.itemSize, 4);

@@ -172,6 +172,36 @@ class Tasks(unittest.TestCase):
             lock.close()
             order.close()
 
+    def test_a_crowd_at_once(self):
+        """All end before the loop looks, and are done when it has."""
+        memory = mmap.mmap(-1, 4096)
+        semaphore = memwait.Semaphore(memory, value=0, create=True)
+
+        async def main():
+            tasks = [asyncio.ensure_future(semaphore.acquire_async()) for _ in range(300)]
+            while waiters(memory) < len(tasks):
+                await asyncio.sleep(0)
+            semaphore.release(len(tasks))
+            self.assertEqual(await asyncio.gather(*tasks), [True] * len(tasks))
+
+        asyncio.run(main())
+        self.assertEqual(semaphore.get_value(), 0)
+
+    def test_a_crowd_at_one_edge(self):
+        """As above, of a loop that polls for edges and dispatches once for each."""
+        semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=0, create=True)
+        loop = _memwait.Loop()
+        ended = []
+        with select.epoll() as epoll:
+            epoll.register(loop.fileno(), select.EPOLLIN | select.EPOLLET)
+            for _ in range(300):
+                semaphore._begin(loop, ended.append, _memwait.WAIT)
+            semaphore.release(300)
+            while epoll.poll(0):    # What has no edge now has none any more.
+                loop.dispatch()
+        self.assertEqual([operation.finish() for operation in ended], [True] * 300)
+        loop.close()
+
     def test_time_outs(self):
         async def main(memory):
             lock = memwait.Lock(memory, create=True)

@@ -5,6 +5,7 @@ use memwait::*;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::os::raw::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::os::unix::io::AsRawFd;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::atomic::{
@@ -23,6 +24,10 @@ extern "C" {
     fn _exit(status: c_int) -> !;
     fn pause() -> c_int;
     fn unshare(flags: c_int) -> c_int;
+    fn epoll_create1(flags: c_int) -> c_int;
+    fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut EpollEvent) -> c_int;
+    fn epoll_wait(epoll: c_int, events: *mut EpollEvent, most: c_int, timeout: c_int) -> c_int;
+    fn close(fd: c_int) -> c_int;
     fn mount(
         what: *const c_char,
         place: *const c_char,
@@ -30,6 +35,13 @@ extern "C" {
         flags: c_ulong,
         data: *const c_void,
     ) -> c_int;
+}
+
+#[cfg_attr(target_arch = "x86_64", repr(C, packed))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C))]
+struct EpollEvent {
+    events: u32,
+    data: u64,
 }
 
 /// Constants of a type, true where it is Send: an inherent one goes before the trait's.
@@ -684,6 +696,35 @@ fn drop_pending() {
     assert_eq!(channel.try_recv(), Ok(Some(1)));
 }
 
+/// A crowd ends behind one edge, and each edge has one dispatch, as tokio's AsyncFd is used.
+fn one_edge() {
+    const CROWD: usize = 300;
+    const EPOLLIN_EPOLLET: u32 = 0x8000_0001;
+    let on = Loop::new().unwrap();
+    let sem = Ref::new(Semaphore::new(0));
+    let mut event = EpollEvent {
+        events: EPOLLIN_EPOLLET,
+        data: 0,
+    };
+    let epoll = unsafe { epoll_create1(0) };
+    assert_eq!(
+        unsafe { epoll_ctl(epoll, 1, on.as_raw_fd(), &mut event) },
+        0
+    );
+    let mut waits: Vec<_> = (0..CROWD).map(|_| begin(sem.acquire_async(&on))).collect();
+    for _ in 0..CROWD {
+        sem.post().unwrap();
+    }
+    // What has no edge now has none any more.
+    while unsafe { epoll_wait(epoll, &mut event, 1, 0) } == 1 {
+        on.dispatch().unwrap();
+    }
+    assert_eq!(on.pending(), 0);
+    assert!(waits.iter_mut().all(|wait| poll_once(wait).is_ready()));
+    assert_eq!(sem.value(), Ok(0));
+    unsafe { close(epoll) };
+}
+
 /// Two threads and a future, in the order in which they came.
 fn fifo() {
     let on = Loop::new().unwrap();
@@ -1084,6 +1125,7 @@ fn main() {
         ("items are given back", items_given_back),
         ("futures time out", time_outs),
         ("a loop is dropped with futures pending", drop_pending),
+        ("a crowd at one edge", one_edge),
         ("two threads and a future, first in, first out", fifo),
         ("futures are dropped in other threads", other_threads),
         ("wakers that panic", panicking_wakers),
