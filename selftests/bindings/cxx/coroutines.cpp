@@ -890,7 +890,7 @@ static void fifo()
 
 			order.push_back(i + 1);
 		}));
-		await([&] { return memwait_waiters(mutex.native_handle(), 0) == i + 2; });
+		await([&] { return sleepers(mutex) == i + 2; });
 	}
 	mutex.unlock();
 	loop.run();

@@ -153,7 +153,7 @@ static void check_exclusive()
 		lock.unlock();
 		CHECK(lock.try_lock_until(steady_clock::time_point::max()));
 	});
-	await([&] { return is_last && memwait_waiters(mutex.native_handle(), 0) == 1; });
+	await([&] { return is_last && sleepers(mutex) == 1; });
 	first.unlock();
 	thread.join();
 	CHECK(mutex.try_lock());
@@ -859,7 +859,7 @@ static void fifo()
 
 			order.push_back(i);
 		}));
-		await([&] { return memwait_waiters(mutex.native_handle(), 0) == i + 1; });
+		await([&] { return sleepers(mutex) == i + 1; });
 	}
 	mutex.unlock();
 	threads.clear();

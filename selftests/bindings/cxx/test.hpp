@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memwait.h>
+
 inline int failed_checks, failed_tests;
 
 #define CHECK(condition)							\
@@ -90,6 +92,15 @@ void await(Condition condition)
 {
 	while (!condition())
 		std::this_thread::yield();
+}
+
+/* How many wait for a mutex. Those of a fair one wait on its second byte. */
+template <class Mutex>
+int sleepers(Mutex &mutex)
+{
+	const char *word = reinterpret_cast<const char *>(mutex.native_handle());
+
+	return memwait_waiters(word, 0) + memwait_waiters(word + 1, 0);
 }
 
 /* A thread whose sleep can be awaited. */

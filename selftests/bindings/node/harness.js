@@ -136,13 +136,13 @@ function child()
 	};
 }
 
-// How many wait for any word of an object.
+// How many wait for any word of an object: those of a fair lock wait on a byte.
 function sleepers(byteOffset, size)
 {
-	const i32 = new Int32Array(buffer);
+	const bytes = new Uint8Array(buffer);
 	let all = 0;
-	for (let i = byteOffset / 4; i < (byteOffset + size) / 4; i++)
-		all += memwait.waiters(i32, i);
+	for (let i = byteOffset; i < byteOffset + size; i++)
+		all += memwait.waiters(bytes, i);
 	return all;
 }
 

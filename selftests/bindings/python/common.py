@@ -16,10 +16,10 @@ ITEM = b"an item!"
 
 
 def waiters(memory, offset=0, size=512):
-    """How many threads and tasks wait for any word there."""
+    """How many threads and tasks wait for any word there. Those of a fair lock wait on a byte."""
     total = 0
-    for at in range(offset, offset + size, 4):
-        word = memwait.Word(memory, at)
+    for at in range(offset, offset + size):
+        word = memwait.Word(memory, at, size=1)
         total += word.waiters()
         word.close()
     return total

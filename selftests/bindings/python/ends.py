@@ -18,7 +18,7 @@ ready = memwait.Semaphore(memory, 64, value=0, create=True)
 
 
 def waiters():
-    return sum(memwait.Word(memory, at).waiters() for at in range(0, 16, 4))
+    return sum(memwait.Word(memory, at, size=1).waiters() for at in range(16))
 
 
 child = os.fork()

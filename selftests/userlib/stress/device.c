@@ -534,9 +534,9 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 	if (!context)
 		return __real_read(fd, buffer, size);
 	lock();
-	/* Each third one, as if a signal had come. */
-	if (!(++reads % 3))
-		most = 1;
+	/* Each third one, as if a signal had come: the module looks for one after each 16 records. */
+	if (!(++reads % 3) && most > 16)
+		most = 16;
 	while (n < most && context->count) {
 		if (context->done[context->first % WAITERS].flags)
 			uncouple(&context->done[context->first % WAITERS]);

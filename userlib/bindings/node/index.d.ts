@@ -24,8 +24,11 @@ export function memfd(size: number): number;
 /** Whether /dev/memwait can be used. */
 export function available(): boolean;
 
-/** How many wait for a word: out of date at once, for tests and diagnosis. */
-export function waiters(typedArray: Int32Array | BigInt64Array, index: number): number;
+/**
+ * How many wait for a word: out of date at once, for tests and diagnosis. Of any size, it has the address of its
+ * first byte.
+ */
+export function waiters(typedArray: Uint8Array | Int32Array | BigInt64Array, index: number): number;
 
 export type Outcome = 'ok' | 'not-equal' | 'timed-out';
 export type AsyncOutcome =

@@ -187,7 +187,8 @@ for (const value of [wait, waitAsync, notify]) {
 
 function waiters(typedArray, index)
 {
-	validateWaitable(typedArray);
+	if (!(typedArray instanceof Uint8Array))
+		validateWaitable(typedArray);
 	if (keeperOf(bufferOf(typedArray)) === undefined)
 		throw new TypeError('not in shared memory');
 	return native.waiters(typedArray, validateAtomicAccess(typedArray, index));

@@ -795,21 +795,31 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 
 /* Words */
 
-/* The element, or NULL with an exception: the view may have shrunk since it was checked. */
+/*
+ * The element, or NULL with an exception: the view may have shrunk since it was checked. Without is_64 it may be
+ * a byte.
+ */
 static void *word_at(napi_env env, napi_value view, napi_value index, bool *is_64)
 {
 	napi_typedarray_type type = napi_int8_array;
 	double i = number_from(env, index);
-	size_t length = 0;
+	size_t length = 0, size = 0;
 	void *data = NULL;
 
 	napi_get_typedarray_info(env, view, &type, &length, &data, NULL, NULL);
-	*is_64 = type == napi_bigint64_array;
-	if ((!*is_64 && type != napi_int32_array) || !data || i >= (double)length) {
+	if (type == napi_bigint64_array)
+		size = 8;
+	else if (type == napi_int32_array)
+		size = 4;
+	else if (type == napi_uint8_array && !is_64)
+		size = 1;
+	if (!size || !data || i >= (double)length) {
 		napi_throw_range_error(env, NULL, "out of bounds");
 		return NULL;
 	}
-	return (char *)data + (size_t)i * (*is_64 ? 8 : 4);
+	if (is_64)
+		*is_64 = size == 8;
+	return (char *)data + (size_t)i * size;
 }
 
 static bool differs(const struct wait *wait)
@@ -876,12 +886,11 @@ static napi_value notify(napi_env env, napi_callback_info info)
 static napi_value waiters(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
-	bool is_64;
 	void *word;
 	int ret;
 
 	arguments(env, info, args);
-	word = word_at(env, args[0], args[1], &is_64);
+	word = word_at(env, args[0], args[1], NULL);
 	if (!word)
 		return NULL;
 	ret = memwait_waiters(word, 0);
