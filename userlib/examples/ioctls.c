@@ -408,14 +408,6 @@ static void threads_wait(void)
 static void loops_wait(void)
 {
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
-	struct memwait_async entry = {
-		.wait = {
-			.addr = (uintptr_t)&shared->first,
-			.deadline = MEMWAIT_FOREVER,
-			.flags = MEMWAIT_SIZE_U32,
-		},
-		.user_data = 8,
-	};
 	uint64_t id;
 	uint32_t old;
 
@@ -452,14 +444,6 @@ static void loops_wait(void)
 	CHECK(read_all() == 1 && last.user_data == 6);
 	CHECK(!cancel_wait(fd, id));
 
-	shared->first = 0;
-	completions = 0;
-	CHECK(begin_and_read(fd, &entry, 1, handle) == 1);
-	CHECK(entry.result == MEMWAIT_PENDING && !completions);
-	CHECK(set_to_one(fd, &shared->first) == 1);
-	CHECK(begin_and_read(fd, &entry, 1, handle) == 1);
-	CHECK(entry.result == MEMWAIT_NOT_EQUAL);
-	CHECK(completions == 1 && last.user_data == 8);
 	shared->first = 0;
 }
 
