@@ -278,70 +278,61 @@ MEMWAIT_TEST(R29_a_notify_of_contexts_with_many_pollers_leaves_the_processor)
 
 /*
  * R31: a thread that notifies many waits of its own, again and again, and another one that needs
- * the lock of the same bucket, as it notifies one wait of the same word; against one whose word is
- * elsewhere. A lock that is not fair goes to who has just had it.
+ * the lock of the same bucket, as it notifies one wait of the same word. A lock that is not fair
+ * goes to who has just had it: in a call, the other one got it some 60 times, where it gets it some
+ * 600 times if it is let in. A machine that stops one of the two for a while makes it more or less,
+ * so it is the median that counts.
  */
 #define KEPT_WAITS	4000
-#define VISITS		1000
+#define CALLS		10
+#define VISITS		200	/* in each call */
+#define TRIES		9
 
 struct keeper {
 	int fd, stop, calls;
 	uint32_t *word;
 };
 
+/* Some of the waits are those that the other one has notified meanwhile. */
 static int keep_lock(struct keeper *k)
 {
 	int ret = bind_to(1);
 
 	while (!ret && !load(&k->stop)) {
-		ret = mw_notify(k->fd, k->word, MEMWAIT_ALL, U32) == KEPT_WAITS ? 0 : -1;
+		ret = mw_notify(k->fd, k->word, MEMWAIT_ALL, U32) > 0 ? 0 : -1;
 		store(&k->calls, k->calls + 1);
 	}
 	return ret;
 }
 
-static uint64_t visit(int fd, uint32_t *word, bool *ok)
-{
-	uint64_t start = now();
-	int i;
-
-	for (i = 0; i < VISITS; i++)
-		*ok &= mw_notify(fd, word, 1, U32) == 1;
-	return now() - start;
-}
-
 LIMITS_TEST(R31_a_long_call_lets_others_have_the_lock)
 {
 	struct keeper k = { .fd = self->fd, .word = self->word };
-	uint32_t *elsewhere = self->word + 1;
-	bool good = false, ok = true;
+	uint64_t visits[TRIES] = { 0 };
 	struct runner runner;
-	uint64_t there, here;
-	int fd, i, tries;
+	int fd, i, until;
+	bool ok = true;
 
 	if (processors() < 2)
 		SKIP(return, "needs two processors");
 	allow_many_waits(KEPT_WAITS);
 	fd = open_device(O_NONBLOCK);
-	for (i = 0; i <= KEPT_WAITS; i++)
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(i < KEPT_WAITS ? k.fd : fd,
-						    i < KEPT_WAITS ? k.word : elsewhere, 0,
-						    MEMWAIT_FOREVER, U32 | MEMWAIT_PERSISTENT, i,
-						    NULL));
+	for (i = 0; i < KEPT_WAITS; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_async(k.fd, k.word, 0, MEMWAIT_FOREVER,
+						    U32 | MEMWAIT_PERSISTENT, i, NULL));
 	ASSERT_EQ(0, bind_to(0));
 	runner_start(&runner, keep_lock, &k);
-	sleep_until(load(&k.calls) > 1);
-	for (tries = 0; !good && tries < 5; tries++) {
-		there = visit(fd, elsewhere, &ok);
-		here = visit(fd, k.word, &ok);
-		good = here < 5 * there;
-		TH_LOG("%d visits: %ld us, with another word: %ld us", VISITS, (long)here / 1000,
-		       (long)there / 1000);
+	for (i = 0; i < TRIES; i++) {
+		for (until = load(&k.calls) + CALLS; ok && load(&k.calls) < until; visits[i]++)
+			ok = mw_notify(fd, k.word, 1, U32) == 1;
 	}
 	store(&k.stop, 1);
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_TRUE(ok);
-	EXPECT_IN_TIME(good);
+	qsort(visits, TRIES, sizeof(visits[0]), compare_times);
+	TH_LOG("visits in %d calls: %ld to %ld, median %ld", CALLS, (long)visits[0],
+	       (long)visits[TRIES - 1], (long)visits[TRIES / 2]);
+	EXPECT_IN_TIME(visits[TRIES / 2] > CALLS * VISITS);
 	close(fd);
 }
 
