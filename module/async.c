@@ -14,7 +14,8 @@
  * The transition from QUEUED, under the context's lock, ends the wait and happens once:
  *
  *	notify	 also holds the bucket's lock: dequeues the wait and completes it. If the deadline
- *		 has passed, completes with TIMED_OUT, and goes on to the next waiter
+ *		 has passed, completes with TIMED_OUT, and goes on to the next waiter. If the
+ *		 process is dying, only dequeues the wait, which stays QUEUED for close, and goes on
  *	death	 of an owner: as notify, with OWNER_DIED
  *	deadline completes the wait, then dequeues it, in read(2), see below
  *	cancel	 claims the wait, then dequeues and frees it
@@ -36,7 +37,9 @@
  *
  * "Waking the pollers" in notify.c describes how a completion wakes pollers and readers.
  */
+#include <linux/fdtable.h>
 #include <linux/minmax.h>
+#include <linux/rculist.h>
 #include <linux/string.h>
 
 #include "compat.h"
@@ -185,6 +188,63 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 	       memwait_deadline(wait)->expires <= memwait_now(wait->waiter.clock);
 }
 
+/* Threads of a dying process that one look goes through; and so many count as one waiter. */
+#define MEMWAIT_DYING_LOOK	1024
+#define MEMWAIT_DYING_WEIGHT	16
+
+/*
+ * Whether the process that a context is bound to has begun to die, and nobody will read what its
+ * waits get. Its end may take long, or forever: it dumps core, has much memory to give back, or a
+ * file to close whose server does not answer. Until it closes its descriptors, notifies pass over
+ * its waits.
+ *
+ * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT, for good. No
+ * thread joins the process any more. But another process may share the table of descriptors, and
+ * read. So the users of the table are counted, first all, then those in the process: the former may
+ * become less meanwhile, and the latter do not become more.
+ *
+ *	clone(2)			memwait_context_is_dying()
+ *	count the user of the table	load .flags
+ *	list the thread			barrier
+ *	set SIGNAL_GROUP_EXIT		load the table's number of users
+ *					barrier
+ *					look at the threads' tables
+ *
+ * The lock of the threads' signals orders the left side. A thread that ends leaves the table
+ * before the table's number of users goes down, which errs on the safe side, as does a process with
+ * more threads than one look goes through.
+ */
+static bool memwait_context_is_dying(struct memwait_context *context, struct memwait_wakes *wakes)
+{
+	const struct files_struct *table = context->owner;
+	const struct signal_struct *signal;
+	const struct task_struct *thread;
+	unsigned int looked = 0;
+	int users;
+
+	lockdep_assert_held(&context->lock);
+	if (!context->process)
+		return false;
+	signal = context->process->signal;
+	if (likely(!(READ_ONCE(signal->flags) & SIGNAL_GROUP_EXIT)) || context->dying)
+		return context->dying;
+
+	smp_rmb();	/* see above */
+	users = atomic_read(&table->count);
+	smp_rmb();	/* see above */
+	rcu_read_lock();
+	list_for_each_entry_rcu(thread, &signal->thread_head, thread_node) {
+		if (!users || looked == MEMWAIT_DYING_LOOK)
+			break;
+		looked++;
+		users -= READ_ONCE(thread->files) == table;
+	}
+	rcu_read_unlock();
+	wakes->looked += looked / MEMWAIT_DYING_WEIGHT;
+	context->dying = !users;
+	return context->dying;
+}
+
 /* A notify of a wait with MEMWAIT_PERSISTENT. */
 static enum memwait_claim memwait_async_count(struct memwait_async_waiter *wait,
 					      struct memwait_wakes *wakes)
@@ -214,11 +274,14 @@ static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waite
 
 	spin_lock(&context->lock);
 	overdue = memwait_async_is_overdue(wait);
-	if (wait->waiter.persistent && !overdue) {
+	if (unlikely(memwait_context_is_dying(context, wakes))) {
+		claim = MEMWAIT_CLAIM_PASSED_OVER;
+		memwait_queue_remove(waiter);
+	} else if (wait->waiter.persistent && !overdue) {
 		claim = memwait_async_count(wait, wakes);
 	} else if (memwait_async_claim(wait)) {
 		if (overdue) {
-			claim = MEMWAIT_CLAIM_OVERDUE;
+			claim = MEMWAIT_CLAIM_PASSED_OVER;
 			memwait_queue_remove(waiter);
 			memwait_async_complete(wait, MEMWAIT_TIMED_OUT);
 		} else {
@@ -279,6 +342,11 @@ static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *wa
 	bool completed, claimed;
 
 	spin_lock(&context->lock);
+	if (unlikely(memwait_context_is_dying(context, wakes))) {
+		memwait_queue_remove(waiter);
+		spin_unlock(&context->lock);
+		return MEMWAIT_CLAIM_PASSED_OVER;
+	}
 	completed = memwait_async_claim(wait);
 	claimed = completed ||
 		  (wait->waiter.state == MEMWAIT_ARMING && !group->group.claimed);
@@ -289,10 +357,10 @@ static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *wa
 	}
 	if (completed) {
 		if (memwait_async_is_overdue(wait))
-			claim = MEMWAIT_CLAIM_OVERDUE;
+			claim = MEMWAIT_CLAIM_PASSED_OVER;
 		memwait_wakes_defer_group(wakes, &group->group);
-		memwait_async_complete(wait, claim == MEMWAIT_CLAIM_OVERDUE ? MEMWAIT_TIMED_OUT :
-									MEMWAIT_OK);
+		memwait_async_complete(wait, claim == MEMWAIT_CLAIM_WON ? MEMWAIT_OK :
+									  MEMWAIT_TIMED_OUT);
 		memwait_wakes_add_context(wakes, context);
 	}
 	spin_unlock(&context->lock);

@@ -72,6 +72,11 @@ static inline const struct path *file_user_path(const struct file *file)
 #define MEMWAIT_EXIT_HAS_GROUP_DEAD
 #endif
 
+/* Since 6.10 the kernel reports an execve(2) that can only succeed or kill, before it is done. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define MEMWAIT_HAS_PREPARE_EXEC
+#endif
+
 /*
  * Wakes a thread as wake_up_process() does. The current thread is about to sleep: the scheduler may
  * run the other one here. Since 6.6 default_wake_function() takes WF_CURRENT_CPU beside WF_SYNC.

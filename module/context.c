@@ -28,6 +28,7 @@
 #include <linux/fdtable.h>
 #include <linux/minmax.h>
 #include <linux/mutex.h>
+#include <linux/sched/task.h>
 #include <linux/seq_file.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
@@ -197,14 +198,25 @@ static bool memwait_has_descriptor(const struct file *file)
 int memwait_flush(struct file *file, fl_owner_t id)
 {
 	struct memwait_context *context = file->private_data;
+	struct task_struct *process = NULL;
 
 	smp_mb();	/* pairs with the one of a binding, see above */
 	if (!id || READ_ONCE(context->owner) != id)
 		return 0;
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
-	if (cmpxchg(&context->owner, id, &memwait_nobody) == id)
+	/* Under the lock: a notify may look at the table, see memwait_context_is_dying(). */
+	spin_lock(&context->lock);
+	if (context->owner == id) {
+		process = context->process;
+		context->process = NULL;
+		WRITE_ONCE(context->owner, &memwait_nobody);
+	}
+	spin_unlock(&context->lock);
+	if (process) {
+		put_task_struct(process);
 		memwait_context_unuse(context);
+	}
 	return 0;
 }
 

@@ -191,6 +191,9 @@ struct memwait_reader {
  * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
+ * @process: while @owner is a table: the first thread of the process that has bound it there, with
+ *	a reference; for its signal_struct
+ * @dying: only @process had that table, and has begun to die
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context
  * @spares: one list per kind
@@ -212,7 +215,7 @@ struct memwait_reader {
  * @id: its id, which stays
  * @owner: %NULL: undecided; &memwait_anybody: serves every process that has the file;
  *	&memwait_nobody: closed by its owner; otherwise the files_struct that it is bound to.
- *	Set once from %NULL, and to &memwait_nobody
+ *	Set once from %NULL, and to &memwait_nobody, under @lock
  * @uses: one per call of the owner, and one until the owner has closed it; 0: ended
  * @descriptor: where to look first for a descriptor of the owner
  * @number: serial number; this and the next two are for tracing and debugfs
@@ -227,6 +230,8 @@ struct memwait_context {
 	struct list_head readers;
 	unsigned int nr_pending;
 	unsigned int nr_completed;
+	struct task_struct *process;
+	bool dying;
 	u64 nr_numbered;
 	u64 woken_by;
 	struct memwait_spares spares[2];

@@ -3,11 +3,12 @@
  * Owners: the ids of threads and contexts, and how their deaths are seen. See watch.c for the words
  * that watch them.
  *
- * Probes on the tracepoints sched_process_exit and sched_process_exec run in the dying thread and
- * look it up in a hash table. No clone(2) flag, vfork(2), PID namespace or closed descriptor hides
- * a thread. The exit probe runs before waitpid(2) returns in the parent, the exec probe before the
- * new program's first instruction. A thread that joins the dying one, or whose vfork(2) child
- * executes a program, may run on before the probe. A context dies when it ends, see context.c.
+ * Probes on tracepoints run in the dying thread and look it up in a hash table: when it takes a
+ * fatal signal, exits or executes a program, see owner.c. No clone(2) flag, vfork(2), PID namespace
+ * or closed descriptor hides a thread. The exit probe runs before waitpid(2) returns in the parent,
+ * the exec probe before the new program's first instruction. A thread that joins the dying one, or
+ * whose vfork(2) child executes a program, may run on before the probe. A context dies when it
+ * ends, see context.c.
  *
  * The probes must not take locks that sleep on PREEMPT_RT. They mark the identity dead and leave it
  * to be buried, see owner.c.
@@ -36,6 +37,7 @@
 #include <linux/random.h>
 #include <linux/rculist.h>
 #include <linux/rhashtable.h>
+#include <linux/sched/task.h>
 
 #include "context.h"
 #include "trace.h"
@@ -48,7 +50,8 @@ static DEFINE_HASHTABLE(memwait_living, 14);
 /*
  * Serializes the creation of identities, so that no thread or context gets two, and changes of the
  * table above and of the list. All users share it, so that it is raw: on PREEMPT_RT a preempted
- * holder would hold up all others.
+ * holder would hold up all others. With interrupts disabled: a probe runs under a lock of signals,
+ * which interrupts take.
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
@@ -125,9 +128,11 @@ struct memwait_identity *memwait_identity_of(const struct task_struct *who)
  */
 void memwait_identity_begin_walk(struct memwait_identity *marker)
 {
-	raw_spin_lock(&memwait_identities_lock);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	list_add_tail(&marker->node, &memwait_all);
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 }
 
 /**
@@ -141,8 +146,9 @@ void memwait_identity_begin_walk(struct memwait_identity *marker)
 struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
 {
 	struct memwait_identity *identity = marker;
+	unsigned long flags;
 
-	raw_spin_lock(&memwait_identities_lock);
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	list_for_each_entry_continue_reverse(identity, &memwait_all, node) {
 		if (identity->id)
 			break;
@@ -151,7 +157,7 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
 		identity = NULL;
 	else
 		list_move_tail(&marker->node, &identity->node);
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	return identity;
 }
 
@@ -163,9 +169,11 @@ struct memwait_identity *memwait_identity_next(struct memwait_identity *marker)
  */
 void memwait_identity_end_walk(struct memwait_identity *marker)
 {
-	raw_spin_lock(&memwait_identities_lock);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	list_del(&marker->node);
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 }
 
 /**
@@ -273,19 +281,20 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who)
 {
 	struct memwait_identity *new, *identity;
+	unsigned long flags;
 
 	new = memwait_identity_alloc(context, who);
 	if (IS_ERR(new))
 		return new;
 
 	/* Charge last: a charge that another call has seen must not be taken back. */
-	raw_spin_lock(&memwait_identities_lock);
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	identity = who ? memwait_identity_of(who) : context->identity;
 	if (!identity && memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
 		memwait_identity_add(new, context);
 		swap(identity, new);
 	}
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	memwait_identity_drop(new);
 	return identity ?: ERR_PTR(-ENOSPC);
 }
@@ -303,6 +312,7 @@ int memwait_identity_bind(struct memwait_context *context)
 {
 	fl_owner_t owner = READ_ONCE(context->owner);
 	struct memwait_identity *new;
+	unsigned long flags;
 	int err = 0;
 
 	if (owner)
@@ -312,7 +322,7 @@ int memwait_identity_bind(struct memwait_context *context)
 	if (IS_ERR(new))
 		return PTR_ERR(new);
 	spin_lock(&context->lock);
-	raw_spin_lock(&memwait_identities_lock);
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	if (context->owner == &memwait_anybody) {
 		err = -EBUSY;
 	} else if (context->owner) {
@@ -320,11 +330,13 @@ int memwait_identity_bind(struct memwait_context *context)
 	} else if (memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
 		memwait_identity_add(new, context);
 		new = NULL;
+		get_task_struct(current->group_leader);
+		context->process = current->group_leader;
 		smp_store_mb(context->owner, current->files);	/* see the top of context.c */
 	} else {
 		err = -ENOSPC;
 	}
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	spin_unlock(&context->lock);
 	memwait_identity_drop(new);
 	return err;
@@ -341,13 +353,14 @@ int memwait_identity_bind(struct memwait_context *context)
 void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 {
 	struct memwait_user *user = identity->user;
+	unsigned long flags;
 
-	raw_spin_lock(&memwait_identities_lock);
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	if (identity->who)
 		hash_del_rcu(&identity->who_node);
 	identity->ended = ended;
 	smp_store_release(&identity->dead, true);	/* (G) */
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	trace_memwait_owner_died(identity);
 	/* Once in the list, the identity may be buried and freed, and its user with it. */
 	rcu_read_lock();
@@ -366,10 +379,11 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 void memwait_identity_free(struct memwait_identity *identity)
 {
 	struct memwait_user *user = identity->user;
+	unsigned long flags;
 
-	raw_spin_lock(&memwait_identities_lock);
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	list_del(&identity->node);
-	raw_spin_unlock(&memwait_identities_lock);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
 	memwait_identity_drop(identity);
 	memwait_user_put(user);

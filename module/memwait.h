@@ -95,7 +95,7 @@ struct memwait_word {
 /* What became of a waiter that a notify or a death has reached. */
 enum memwait_claim {
 	MEMWAIT_CLAIM_LOST,	/* had ended already; caller dequeues it */
-	MEMWAIT_CLAIM_OVERDUE,	/* deadline passed: timed out and dequeued */
+	MEMWAIT_CLAIM_PASSED_OVER, /* overdue, and has timed out; or of a dying process; dequeued */
 	MEMWAIT_CLAIM_WON,	/* ended and dequeued, or counted: the notify is spent */
 };
 

@@ -15,10 +15,12 @@
  */
 #include <linux/err.h>
 #include <linux/mutex.h>
+#include <linux/signal.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
 #include <trace/events/sched.h>
+#include <trace/events/signal.h>
 
 #include "call.h"
 #include "compat.h"
@@ -353,7 +355,7 @@ int memwait_owner(struct file *file, const struct memwait_owner *owner,
 	return put_user(id, &user->id) ? -EFAULT : 0;
 }
 
-/* A thread exits or has executed a program: it has died or @ended. */
+/* A thread dies of a signal, exits, or executes a program: it has died or @ended. */
 static void memwait_has_died(const struct task_struct *task, bool ended)
 {
 	struct memwait_identity *identity = memwait_identity_of(task);
@@ -385,21 +387,91 @@ static void memwait_exit_probe(void *data, struct task_struct *task)
 	memwait_has_died(task, memwait_ends_by_itself(task));
 }
 
+#ifdef MEMWAIT_HAS_PREPARE_EXEC
+#define MEMWAIT_EXEC	"sched_prepare_exec"
+static void memwait_exec_probe(void *data, struct task_struct *task, struct linux_binprm *bprm)
+#else
+#define MEMWAIT_EXEC	"sched_process_exec"
 static void memwait_exec_probe(void *data, struct task_struct *task, pid_t old_pid,
 			       struct linux_binprm *bprm)
+#endif
 {
 	memwait_has_died(task, false);
 }
 
-/* These two are not exported by name, but for_each_kernel_tracepoint() finds them. */
-static struct tracepoint *memwait_exit_tracepoint, *memwait_exec_tracepoint;
+/* Whether the current thread dies of a signal that it takes: as in get_signal(). */
+static bool memwait_is_fatal(int sig, const struct k_sigaction *action)
+{
+	return sig == SIGKILL ||
+	       (action->sa.sa_handler == SIG_DFL && !sig_kernel_ignore(sig) &&
+		!sig_kernel_stop(sig) && !(READ_ONCE(current->signal->flags) & SIGNAL_UNKILLABLE));
+}
+
+/* With interrupts disabled, under the lock of the thread's signals. */
+static void memwait_signal_probe(void *data, int sig, struct kernel_siginfo *info,
+				 struct k_sigaction *action)
+{
+	if (memwait_is_fatal(sig, action))
+		memwait_has_died(current, false);
+}
+
+/*
+ * An exit may be reported late: before 6.16 when the memory has been given back, and always after
+ * a core dump. So a fatal signal counts already, by which a thread dies whose process is killed.
+ *
+ * The tracepoints are not exported by name, but for_each_kernel_tracepoint() finds them.
+ */
+static struct memwait_probe {
+	const char *name;
+	void *function;
+	struct tracepoint *tracepoint;
+} memwait_probes[] = {
+	{ "signal_deliver", memwait_signal_probe },
+	{ "sched_process_exit", memwait_exit_probe },
+	{ MEMWAIT_EXEC, memwait_exec_probe },
+};
 
 static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
 {
-	if (!strcmp(tracepoint->name, "sched_process_exit"))
-		memwait_exit_tracepoint = tracepoint;
-	else if (!strcmp(tracepoint->name, "sched_process_exec"))
-		memwait_exec_tracepoint = tracepoint;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(memwait_probes); i++) {
+		if (!strcmp(tracepoint->name, memwait_probes[i].name))
+			memwait_probes[i].tracepoint = tracepoint;
+	}
+}
+
+/* Unregisters the first probes. None runs after it returns. */
+static void memwait_unregister_probes(unsigned int nr)
+{
+	while (nr--)
+		tracepoint_probe_unregister(memwait_probes[nr].tracepoint,
+					    memwait_probes[nr].function, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+/* Returns 0 or a negative errno, with no probe registered. */
+static int __init memwait_register_probes(void)
+{
+	unsigned int i;
+	int err;
+
+	check_trace_callback_type_signal_deliver(memwait_signal_probe);
+	check_trace_callback_type_sched_process_exit(memwait_exit_probe);
+#ifdef MEMWAIT_HAS_PREPARE_EXEC
+	check_trace_callback_type_sched_prepare_exec(memwait_exec_probe);
+#else
+	check_trace_callback_type_sched_process_exec(memwait_exec_probe);
+#endif
+	for (i = 0; i < ARRAY_SIZE(memwait_probes); i++) {
+		err = tracepoint_probe_register(memwait_probes[i].tracepoint,
+						memwait_probes[i].function, NULL);
+		if (err) {
+			memwait_unregister_probes(i);
+			return err;
+		}
+	}
+	return 0;
 }
 
 /**
@@ -411,6 +483,7 @@ static void memwait_find_tracepoint(struct tracepoint *tracepoint, void *data)
  */
 int __init memwait_owner_init(void)
 {
+	unsigned int i;
 	int err;
 
 	memwait_bury_queue = alloc_workqueue("memwait_bury", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
@@ -421,25 +494,14 @@ int __init memwait_owner_init(void)
 	if (!IS_ENABLED(CONFIG_64BIT) || !IS_ENABLED(CONFIG_TRACEPOINTS))
 		return 0;
 	for_each_kernel_tracepoint(memwait_find_tracepoint, NULL);
-	if (!memwait_exit_tracepoint || !memwait_exec_tracepoint)
-		return 0;
-
-	check_trace_callback_type_sched_process_exit(memwait_exit_probe);
-	check_trace_callback_type_sched_process_exec(memwait_exec_probe);
-	err = tracepoint_probe_register(memwait_exit_tracepoint, memwait_exit_probe, NULL);
+	for (i = 0; i < ARRAY_SIZE(memwait_probes); i++) {
+		if (!memwait_probes[i].tracepoint)
+			return 0;
+	}
+	err = memwait_register_probes();
 	if (err)
-		goto destroy_queue;
-	err = tracepoint_probe_register(memwait_exec_tracepoint, memwait_exec_probe, NULL);
-	if (err)
-		goto unregister_exit;
-	memwait_has_owners = true;
-	return 0;
-
-unregister_exit:
-	tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
-	tracepoint_synchronize_unregister();
-destroy_queue:
-	destroy_workqueue(memwait_bury_queue);
+		destroy_workqueue(memwait_bury_queue);
+	memwait_has_owners = !err;
 	return err;
 }
 
@@ -450,10 +512,7 @@ destroy_queue:
  */
 void memwait_owner_exit(void)
 {
-	if (IS_ENABLED(CONFIG_TRACEPOINTS) && memwait_has_owners) {
-		tracepoint_probe_unregister(memwait_exec_tracepoint, memwait_exec_probe, NULL);
-		tracepoint_probe_unregister(memwait_exit_tracepoint, memwait_exit_probe, NULL);
-		tracepoint_synchronize_unregister();
-	}
+	if (IS_ENABLED(CONFIG_TRACEPOINTS) && memwait_has_owners)
+		memwait_unregister_probes(ARRAY_SIZE(memwait_probes));
 	destroy_workqueue(memwait_bury_queue);
 }

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * R35: processes that have begun to die, and take long: a tracer holds them up at the end of their
+ * threads, or they dump core to somebody who does not read. They still have all descriptors and
+ * their memory.
+ */
+#include "owner_test.h"
+#include "several_test.h"
+#include <sys/ptrace.h>
+#include <sys/utsname.h>
+
+/* Holds a thread up at its end, or until the test has failed. */
+#define HOLD	(PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL)
+
+#define BIND	(MEMWAIT_OWNER_CONTEXT | MEMWAIT_OWNER_BIND)
+
+/* What the waits of the dying process are. */
+enum { ONE_SHOT, TIMED, PERSISTENT, GROUP, OWNED, KINDS };
+
+struct scene {
+	uint32_t words[KINDS];
+	uint32_t second;	/* of the group */
+	uint32_t completed;
+	uint64_t owner;		/* of a thread that is dying */
+	uint64_t id;
+	int tid;		/* of the thread that is held up */
+	int result;
+	int ready, go;
+	int fd;
+};
+
+static void tell(int *flag, int value)
+{
+	__atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+static int await(const int *flag)
+{
+	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE));
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static int arm_kind(int fd, struct scene *scene, int kind)
+{
+	struct memwait_wait members[2] = {
+		{ .addr = (uintptr_t)&scene->second, .deadline = MEMWAIT_FOREVER, .flags = U32 },
+		{ .addr = (uintptr_t)&scene->words[GROUP], .deadline = MEMWAIT_FOREVER,
+		  .flags = U32 },
+	};
+	uint32_t flags = U32;
+
+	if (kind == GROUP)
+		return mw_group(fd, members, 2, MEMWAIT_FOREVER, 0, kind, NULL);
+	if (kind == PERSISTENT)
+		flags |= MEMWAIT_PERSISTENT;
+	if (kind == OWNED)
+		flags |= MEMWAIT_OWNED;
+	return mw_async(fd, &scene->words[kind], 0,
+			kind == TIMED ? in_ms(3600000) : MEMWAIT_FOREVER, flags, kind, NULL);
+}
+
+/* Binds a context, and arms what is to be passed over, and something that has ended. */
+static int arm_all(struct scene *scene)
+{
+	int fd = memwait_open(O_NONBLOCK), failed, kind;
+
+	scene->fd = fd;
+	failed = mw_owner(fd, BIND, NULL);
+	for (kind = 0; kind < KINDS; kind++)
+		failed |= arm_kind(fd, scene, kind) != MEMWAIT_PENDING;
+	failed |= mw_arm(fd, &scene->completed, 1) != MEMWAIT_PENDING;
+	return failed | (mw_notify(fd, &scene->completed, 1, U32) != 1);
+}
+
+/* Who is held up, and how the process dies. */
+enum { EXITS_ITSELF, KILLED, TERMINATED, ABORTED, KILLED_BUT_ONE, KILLED_BUT_FIRST, DEATHS };
+
+static void *bind_and_stay(void *arg)
+{
+	struct scene *scene = arg;
+
+	scene->result = arm_all(scene);
+	store_id(&scene->owner, my_id(scene->fd));
+	tell(&scene->tid, gettid());
+	tell(&scene->ready, 1);
+	stay();
+}
+
+static void *stay_too(void *arg)
+{
+	stay();
+}
+
+static void die_as(int death, struct scene *scene)
+{
+	pthread_t thread;
+
+	switch (death) {
+	case KILLED_BUT_ONE:
+		pthread_create(&thread, NULL, stay_too, NULL);
+		pthread_create(&thread, NULL, bind_and_stay, scene);
+		stay();
+	case KILLED_BUT_FIRST:
+		pthread_create(&thread, NULL, bind_and_stay, scene);
+		pthread_exit(NULL);
+	}
+	scene->result = arm_all(scene);
+	store_id(&scene->owner, my_id(scene->fd));
+	tell(&scene->tid, gettid());
+	tell(&scene->ready, 1);
+	if (death == EXITS_ITSELF) {
+		await(&scene->go);
+		_exit(0);
+	}
+	stay();
+}
+
+/* Waits until a thread stops at its end. Passes on the signal that it dies of. */
+static bool stops_at_its_end(pid_t tid)
+{
+	int status;
+
+	while (waitpid(tid, &status, __WALL) == tid && WIFSTOPPED(status)) {
+		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXIT << 8))
+			return true;
+		ptrace(PTRACE_CONT, tid, NULL, (void *)(long)WSTOPSIG(status));
+	}
+	return false;
+}
+
+/* The first thread may have to be gone. */
+static void await_ready(struct scene *scene, int death, pid_t pid)
+{
+	await(&scene->ready);
+	sleep_until(death != KILLED_BUT_FIRST || thread_state(pid) == 'Z');
+}
+
+/* Starts a process that is dying when this returns, until the thread scene->tid is let go. */
+static pid_t start_dying(struct scene *scene, int death)
+{
+	static const int signals[DEATHS] = { 0, SIGKILL, SIGTERM, SIGABRT, SIGKILL, SIGKILL };
+	pid_t pid;
+
+	memset(scene, 0, sizeof(*scene));
+	pid = fork_child();
+	if (!pid)
+		die_as(death, scene);
+	await_ready(scene, death, pid);
+	if (ptrace(PTRACE_SEIZE, scene->tid, NULL, (void *)HOLD))
+		abort();
+	if (signals[death])
+		kill(pid, signals[death]);
+	tell(&scene->go, 1);
+	if (!stops_at_its_end(scene->tid))
+		abort();
+	return pid;
+}
+
+static void let_go(pid_t pid, pid_t tid)
+{
+	ptrace(PTRACE_DETACH, tid, NULL, NULL);
+	while (waitpid(pid, NULL, __WALL) == pid)
+		;
+}
+
+static int notify_one(int fd, int way, const uint32_t *word)
+{
+	struct memwait_notify notify = { .addr = (uintptr_t)word, .count = 1, .flags = U32 };
+	struct memwait_change change = { .notify = notify, .operation = MEMWAIT_CHANGE_OR };
+	struct memwait_requeue requeue = {
+		.addr = (uintptr_t)word, .target = (uintptr_t)word, .count = 1, .flags = U32,
+	};
+	uint32_t woken = 0;
+
+	switch (way) {
+	case 0:
+		return mw_notify(fd, word, 1, U32);
+	case 1:
+		return mw_notify_many(fd, &notify, 1, &woken) == 1 ? (int)woken : -1;
+	case 2:
+		return xioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
+	default:
+		return xioctl(fd, MEMWAIT_IOC_REQUEUE, &requeue) ? -1 : (int)requeue.woken;
+	}
+}
+
+OWNER_TEST(R35_a_notify_passes_over_the_waits_of_a_dying_process)
+{
+	struct scene *scene = shared_page(self->page);
+	int death, kind;
+	pid_t pid;
+
+	for (death = 0; death < DEATHS; death++) {
+		uint64_t waits = mw_user_waits(self->fd);
+
+		TH_LOG("death %d", death);
+		pid = start_dying(scene, death);
+		ASSERT_EQ(0, scene->result);
+		for (kind = 0; kind < KINDS; kind++) {
+			EXPECT_EQ(1, mw_waiters(self->fd, &scene->words[kind], U32));
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &scene->words[kind], kind));
+			EXPECT_EQ(1, notify_one(self->fd, (death + kind) % 4,
+						&scene->words[kind]));
+			ASSERT_TRUE(mw_readable(self->fd));
+			EXPECT_COMPLETION(self->fd, kind, MEMWAIT_OK);
+			EXPECT_EQ(0, mw_notify(self->fd, &scene->words[kind], 1, U32));
+		}
+		/* Its other word is one that nobody has notified yet. */
+		EXPECT_EQ(0, mw_notify(self->fd, &scene->second, MEMWAIT_ALL, U32));
+
+		/* What was counted before goes on when it is gone. */
+		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &scene->completed, 9));
+		EXPECT_FALSE(mw_readable(self->fd));
+		let_go(pid, scene->tid);
+		ASSERT_TRUE(mw_readable(self->fd));
+		EXPECT_COMPLETION(self->fd, 9, MEMWAIT_OK);
+		EXPECT_EQ(waits, mw_await_user_waits(self->fd, waits));
+	}
+}
+
+/* Dies as a thread does that takes a fatal signal: at once, however long the rest takes. */
+OWNER_TEST(R35_a_thread_is_dead_that_takes_a_fatal_signal)
+{
+	struct scene *scene = shared_page(self->page);
+	int death;
+	pid_t pid;
+
+	for (death = KILLED; death < DEATHS; death++) {
+		TH_LOG("death %d", death);
+		pid = start_dying(scene, death);
+		ASSERT_FALSE(lives(self->fd, scene->owner));
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &scene->owner, scene->owner,
+						      MEMWAIT_FOREVER, OWNED64));
+		let_go(pid, scene->tid);
+	}
+}
+
+static void take(int sig)
+{
+}
+
+/* Signals that are no death, the last one of the first process of a namespace. */
+static int survive(void *arg)
+{
+	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 };
+	int fd = memwait_open(0);
+	uint64_t id = my_id(fd);
+	sigset_t set;
+	size_t i;
+
+	signal(SIGUSR1, take);
+	signal(SIGUSR2, SIG_IGN);
+	for (i = 0; i < ARRAY_SIZE(harmless); i++) {
+		raise(harmless[i]);
+		if (!lives(fd, id))
+			return 1 + i;
+	}
+	if (getpid() != 1)
+		return 0;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	raise(SIGTERM);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	return lives(fd, id) ? 0 : 100;
+}
+
+OWNER_TEST(R35_a_thread_lives_that_survives_its_signals)
+{
+	char *stack = private_page(64 * self->page);
+	int flags;
+	pid_t pid;
+
+	for (flags = 0; flags <= CLONE_NEWPID; flags += CLONE_NEWPID) {
+		if (flags && geteuid())
+			SKIP(break, "needs root");
+		pid = clone(survive, stack + 64 * self->page, flags | SIGCHLD, NULL);
+		ASSERT_LT(0, pid);
+		EXPECT_EQ(0, child_status(pid));
+	}
+}
+
+static int die_sharing(void *arg)
+{
+	struct scene *scene = arg;
+
+	scene->result = arm_all(scene);
+	tell(&scene->tid, getpid());
+	tell(&scene->ready, 1);
+	stay();
+}
+
+/* Two processes with one table: the other one reads on, whatever has become of the first. */
+OWNER_TEST(R35_a_process_that_shares_its_descriptors_is_not_passed_over)
+{
+	struct scene *scene = shared_page(self->page);
+	char *stack = private_page(64 * self->page);
+	pid_t pid;
+	int kind;
+
+	pid = clone(die_sharing, stack + 64 * self->page, CLONE_FILES | SIGCHLD, scene);
+	ASSERT_LT(0, pid);
+	await(&scene->ready);
+	ASSERT_EQ(0, scene->result);
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, NULL, (void *)HOLD));
+	kill(pid, SIGKILL);
+	ASSERT_TRUE(stops_at_its_end(pid));
+	EXPECT_COMPLETION(scene->fd, 1, MEMWAIT_OK);
+	for (kind = 0; kind < KINDS; kind++) {
+		EXPECT_EQ(1, mw_notify(self->fd, &scene->words[kind], 1, U32));
+		EXPECT_COMPLETION(scene->fd, kind, MEMWAIT_OK);
+		switch (kind) {
+		case ONE_SHOT:
+			ptrace(PTRACE_DETACH, pid, NULL, NULL);
+			/* It is gone, but for its status. */
+			sleep_until(thread_state(pid) == 'Z');
+			break;
+		case TIMED:
+			waitpid(pid, NULL, 0);
+			break;
+		}
+	}
+	close(scene->fd);
+}
+
+#define PATTERN	"/proc/sys/kernel/core_pattern"
+
+static bool dumps(pid_t pid, pid_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", pid, tid);
+	return read_number_of(path, "CoreDumping") == 1;
+}
+
+/* The dump does not end: it fills a pipe that nobody reads. */
+OWNER_TEST(R35_a_process_that_dumps_core_is_dead)
+{
+	struct scene *scene = shared_page(self->page);
+	struct memwait_completion done;
+	char before[256] = "";
+	int fd, death, kind;
+	pid_t pid;
+
+	fd = open(PATTERN, O_RDWR);
+	if (fd < 0 || read(fd, before, sizeof(before) - 1) <= 0)
+		SKIP(return, "needs root, and core dumps");
+	ASSERT_EQ(0, write_file(PATTERN, access("/bin/busybox", X_OK) ?
+				"|/bin/sleep 60" : "|/bin/busybox sleep 60"));
+	for (death = KILLED_BUT_ONE; death <= KILLED_BUT_FIRST; death++) {
+		TH_LOG("death %d", death);
+		memset(scene, 0, sizeof(*scene));
+		pid = fork_child();
+		if (!pid) {
+			memset(private_page(1 << 20), 1, 1 << 20);
+			die_as(death, scene);
+		}
+		await_ready(scene, death, pid);
+		EXPECT_EQ(0, scene->result);
+		kill(pid, SIGABRT);
+		sleep_until(dumps(pid, scene->tid));
+		for (kind = 0; kind < KINDS; kind++) {
+			EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &scene->words[kind], kind));
+			EXPECT_EQ(1, mw_notify(self->fd, &scene->words[kind], 1, U32));
+			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+			EXPECT_EQ(kind, done.user_data);
+		}
+		/* It takes its signal soon, if it is not the one that dumps. */
+		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &scene->owner, scene->owner,
+						      in_ms(60000), OWNED64));
+		EXPECT_TRUE(dumps(pid, scene->tid));
+		EXPECT_LE(128, kill_child(pid));
+	}
+	EXPECT_EQ(0, write_file(PATTERN, before));
+	close(fd);
+}
+
+/* Since 6.10 the kernel says so when an execve(2) has come to the point of no return. */
+static bool execs_are_told_early(void)
+{
+	struct utsname name;
+	int major, minor;
+
+	return !uname(&name) && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 10));
+}
+
+static void *hold_up(void *arg)
+{
+	struct scene *scene = arg;
+
+	tell(&scene->tid, gettid());
+	tell(&scene->ready, 1);
+	stay();
+}
+
+/* The execve(2) waits for another thread of its process, which is held up at its end. */
+OWNER_TEST(R35_a_thread_is_dead_that_is_about_to_execute_a_program)
+{
+	struct scene *scene = shared_page(self->page);
+	pthread_t thread;
+	pid_t pid;
+
+	if (!execs_are_told_early())
+		SKIP(return, "a kernel before 6.10");
+	pid = fork_child();
+	if (!pid) {
+		store_id(&scene->owner, my_id(self->fd));
+		pthread_create(&thread, NULL, hold_up, scene);
+		await(&scene->go);
+		execl("/bin/busybox", "true", NULL);
+		execlp("true", "true", NULL);
+		_exit(1);
+	}
+	await(&scene->ready);
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, scene->tid, NULL, (void *)HOLD));
+	tell(&scene->go, 1);
+	ASSERT_TRUE(stops_at_its_end(scene->tid));
+	ASSERT_FALSE(lives(self->fd, scene->owner));
+	ptrace(PTRACE_DETACH, scene->tid, NULL, NULL);
+	EXPECT_EQ(0, child_status(pid));
+}
+
+TEST_HARNESS_MAIN
