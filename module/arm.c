@@ -277,7 +277,7 @@ static int memwait_arm_group_join(struct memwait_async_group *group,
 	memwait_group_leave(&group->group);
 	if (ret) {
 		if (notified)
-			memwait_pass_on(&notified->waiter.word.key, 1);
+			memwait_pass_on(&notified->waiter.word.key, 1, NULL);
 		memwait_arm_group_drop(group, group->group.nr);
 		return ret;
 	}

@@ -38,6 +38,7 @@
  * "Waking the pollers" in notify.c describes how a completion wakes pollers and readers.
  */
 #include <linux/fdtable.h>
+#include <linux/list_sort.h>
 #include <linux/minmax.h>
 #include <linux/rculist.h>
 #include <linux/string.h>
@@ -255,8 +256,12 @@ static enum memwait_claim memwait_async_count(struct memwait_async_waiter *wait,
 	if (wait->waiter.state != MEMWAIT_QUEUED)
 		return MEMWAIT_CLAIM_LOST;
 	memwait_queue_rejoin(&wait->waiter);
-	wait->count += min(wakes->times, U32_MAX - wait->count);
-	wakes->more += wakes->times - 1;
+	wait->count += wait->count < U32_MAX;
+	if (unlikely(wakes->heir) && !wakes->heir->context) {
+		refcount_inc(&context->refs);
+		wakes->heir->context = context;
+		wakes->heir->id = wait->id;
+	}
 	if (memwait_async_list(wait)) {
 		memwait_wakes_add_context(wakes, context);
 		trace_memwait_async_complete(wait);
@@ -443,20 +448,56 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	return 0;
 }
 
-/* Dequeues the oldest completion of an ending context, or returns NULL. */
-static struct memwait_async_waiter *memwait_async_first_completed(struct memwait_context *context)
+static int memwait_async_by_key(void *unused, const struct list_head *a, const struct list_head *b)
 {
+	cond_resched();
+	return memwait_key_cmp(memwait_async_key(list_entry(a, struct memwait_async_waiter, node)),
+			       memwait_async_key(list_entry(b, struct memwait_async_waiter, node)));
+}
+
+/* Counts notifies of a wait that a call has counted once. Returns false if it has ended since. */
+static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
+{
+	struct memwait_context *context = heir->context;
 	struct memwait_async_waiter *wait;
+	bool pending, new = false;
 
 	spin_lock(&context->lock);
-	wait = list_first_entry_or_null(&context->completed, struct memwait_async_waiter,
-					node);
-	if (wait) {
-		list_del(&wait->node);
-		WRITE_ONCE(context->nr_completed, context->nr_completed - 1);
+	wait = memwait_async_find(context, heir->id);
+	pending = wait && wait->waiter.state == MEMWAIT_QUEUED;
+	if (pending) {
+		wait->count += min_t(u64, count, U32_MAX - wait->count);
+		new = memwait_async_list(wait);
+		if (new)
+			trace_memwait_async_complete(wait);
 	}
 	spin_unlock(&context->lock);
-	return wait;
+	if (new)
+		memwait_context_wake(context);
+	return pending;
+}
+
+/* How often notifies look for a wait that takes them all, as the one that they found has ended. */
+#define MEMWAIT_HEIRS	4
+
+/*
+ * Passes notifies of a word on to those who wait for it now, one each. A wait with
+ * MEMWAIT_PERSISTENT takes all that are left: who joins meanwhile gets none, so that nobody can
+ * hold up a process that dies. What finds nobody is spent.
+ */
+static void memwait_async_pass_on(const struct memwait_key *key, u64 count)
+{
+	struct memwait_heir heir;
+	unsigned int i;
+
+	for (i = 0; count && i < MEMWAIT_HEIRS; i++) {
+		count -= memwait_pass_on(key, min_t(u64, count, U32_MAX), &heir);
+		if (!heir.context)
+			return;
+		if (count && memwait_async_inherit(&heir, count))
+			count = 0;
+		memwait_context_put(heir.context);
+	}
 }
 
 /**
@@ -465,16 +506,18 @@ static struct memwait_async_waiter *memwait_async_first_completed(struct memwait
  *	still reach them
  * @unused: receives the pins without other users, for memwait_pins_put()
  *
- * Passes each notify that was counted and not read on to the next waiter of its word.
+ * Passes each notify that was counted and not read on to the next waiter of its word, see
+ * memwait_async_pass_on().
  *
  * Context: process context, may sleep.
  */
 void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused)
 {
-	struct memwait_async_waiter *wait;
+	struct memwait_async_waiter *wait, *next;
 	const struct memwait_key *key;
+	LIST_HEAD(completed);
+	u64 id = 0, count = 0;
 	bool claimed;
-	u64 id = 0;
 
 	/* Leave every queue first, so that a notify passed on below cannot come back here. */
 	for (;;) {
@@ -494,12 +537,28 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 		cond_resched();
 	}
 
-	while ((wait = memwait_async_first_completed(context))) {
-		key = &wait->waiter.word.key;
-		if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
-			key = &to_group(wait)->group.claimed->waiter.word.key;
+	/* One call for each word. */
+	spin_lock(&context->lock);
+	list_replace_init(&context->completed, &completed);
+	WRITE_ONCE(context->nr_completed, 0);
+	spin_unlock(&context->lock);
+	list_for_each_entry_safe(wait, next, &completed, node) {
+		cond_resched();
 		if (wait->count)
-			memwait_pass_on(key, wait->count);
+			continue;
+		list_del(&wait->node);
+		memwait_async_end(wait, unused);
+		memwait_async_free_now(wait);
+	}
+	list_sort(NULL, &completed, memwait_async_by_key);
+	list_for_each_entry_safe(wait, next, &completed, node) {
+		count += wait->count;
+		key = memwait_async_key(wait);
+		if (list_entry_is_head(next, &completed, node) ||
+		    memwait_key_cmp(key, memwait_async_key(next))) {
+			memwait_async_pass_on(key, count);
+			count = 0;
+		}
 		memwait_async_end(wait, unused);
 		memwait_async_free_now(wait);
 		cond_resched();

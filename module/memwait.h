@@ -53,6 +53,7 @@
 struct memwait_bucket;
 struct memwait_context;
 struct memwait_group;
+struct memwait_heir;
 struct memwait_identity;
 struct memwait_pin;
 struct memwait_waiter;
@@ -212,8 +213,7 @@ struct memwait_bucket {
 /**
  * struct memwait_wakes - what to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
- * @times: how many notifies a wait with MEMWAIT_PERSISTENT takes, 1 but in memwait_pass_on()
- * @more: how many such waits have taken beside the first of each
+ * @heir: of memwait_pass_on(); or %NULL
  * @looked: waiters examined, including members of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
@@ -225,8 +225,7 @@ struct memwait_bucket {
  */
 struct memwait_wakes {
 	u64 call;
-	u32 times;
-	u32 more;
+	struct memwait_heir *heir;
 	unsigned int looked;
 	unsigned int nr_tasks;
 	unsigned int nr_contexts;
@@ -234,6 +233,16 @@ struct memwait_wakes {
 	struct memwait_group *groups;
 	struct task_struct *tasks[MEMWAIT_STEP_WAKES];
 	struct memwait_context *contexts[MEMWAIT_STEP_POLLED];
+};
+
+/**
+ * struct memwait_heir - the first wait with MEMWAIT_PERSISTENT that a call has counted
+ * @context: its context, with a reference; or %NULL
+ * @id: its id there
+ */
+struct memwait_heir {
+	struct memwait_context *context;
+	u64 id;
 };
 
 /**
@@ -657,7 +666,7 @@ static inline void memwait_group_put(struct memwait_group *group)
 int memwait_notify_word(const struct memwait_key *key, u32 count);
 int memwait_notify_surely(const struct memwait_key *key, u32 count);
 int memwait_notify_handing_over(const struct memwait_key *key, u32 count);
-void memwait_pass_on(const struct memwait_key *key, u32 count);
+u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir);
 u64 memwait_new_call(void);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);

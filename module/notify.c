@@ -206,8 +206,7 @@ void memwait_call_init(struct memwait_call *call, u32 count, u32 move)
 	call->moved = 0;
 	call->kind = MEMWAIT_CALL;
 	call->wakes.call = 0;
-	call->wakes.times = 1;
-	call->wakes.more = 0;
+	call->wakes.heir = NULL;
 	call->wakes.looked = 0;
 	call->wakes.nr_tasks = 0;
 	call->wakes.nr_contexts = 0;
@@ -316,14 +315,15 @@ static void memwait_notify_rest(struct memwait_call *call)
  */
 static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 					  const struct memwait_key *key, u32 count,
-					  enum memwait_call_kind kind, u32 times, u64 number)
+					  enum memwait_call_kind kind, struct memwait_heir *heir,
+					  u64 number)
 {
 	struct memwait_call call __uninitialized;
 	bool more;
 
 	memwait_call_init(&call, count, 0);
 	call.kind = kind;
-	call.wakes.times = times;
+	call.wakes.heir = heir;
 	call.wakes.call = number;
 	memwait_bucket_lock(bucket);
 	memwait_call_start(&call, bucket, key);
@@ -333,11 +333,11 @@ static noinline u32 memwait_notify_bucket(struct memwait_bucket *bucket,
 	memwait_step_end(&call);
 	if (more)
 		memwait_notify_rest(&call);
-	return call.woken + call.wakes.more;
+	return call.woken;
 }
 
 static __always_inline int __memwait_notify(const struct memwait_key *key, u32 count,
-					    enum memwait_call_kind kind)
+					    enum memwait_call_kind kind, struct memwait_heir *heir)
 {
 	struct memwait_bucket *bucket = memwait_bucket_of(key);
 
@@ -345,16 +345,16 @@ static __always_inline int __memwait_notify(const struct memwait_key *key, u32 c
 
 	if (!smp_load_acquire(&bucket->nr_waiters))	/* see memwait_queue_move() */
 		return 0;
-	return memwait_notify_bucket(bucket, key, count, kind, 1, 0);
+	return memwait_notify_bucket(bucket, key, count, kind, heir, 0);
 }
 
 /* noinline: an untraced notify must not pay for tracing. */
 static noinline int memwait_notify_traced(const struct memwait_key *key, u32 count,
 					  enum memwait_call_kind kind)
 {
-	int woken = __memwait_notify(key, count, kind);
+	int woken = __memwait_notify(key, count, kind, NULL);
 
-	trace_memwait_notify(key, count, woken, kind == MEMWAIT_CALL_PASSES_ON);
+	trace_memwait_notify(key, count, woken, false);
 	return woken;
 }
 
@@ -363,7 +363,7 @@ static __always_inline int memwait_notify_call(const struct memwait_key *key, u3
 {
 	if (trace_memwait_notify_enabled())
 		return memwait_notify_traced(key, count, kind);
-	return __memwait_notify(key, count, kind);
+	return __memwait_notify(key, count, kind, NULL);
 }
 
 /**
@@ -413,28 +413,27 @@ int memwait_notify_handing_over(const struct memwait_key *key, u32 count)
 }
 
 /**
- * memwait_pass_on() - pass notifies of a waiter that has ended to the next waiters
+ * memwait_pass_on() - pass notifies of waiters that have ended to the next waiters
  * @key: see memwait_notify_word()
  * @count: how many
+ * @heir: set to the first wait with MEMWAIT_PERSISTENT that is counted, if any, which may take more
+ *	than one; or %NULL
  *
  * Neither the death of the current thread nor the freezer stops the call.
  *
  * Context: process context, may sleep; takes the bucket's lock.
+ *
+ * Return: the number of waiters that got one.
  */
-void memwait_pass_on(const struct memwait_key *key, u32 count)
+u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir)
 {
 	u32 taken;
 
-	do {
-		taken = memwait_notify_call(key, count, MEMWAIT_CALL_PASSES_ON);
-		count -= taken;
-		if (!taken || !count)
-			break;
-		/* Each has got one. If the next one goes on, it takes the rest. */
-		taken = memwait_notify_bucket(memwait_bucket_of(key), key, 1,
-					      MEMWAIT_CALL_PASSES_ON, count, 0);
-		count -= taken;
-	} while (taken && count);
+	if (heir)
+		heir->context = NULL;
+	taken = __memwait_notify(key, count, MEMWAIT_CALL_PASSES_ON, heir);
+	trace_memwait_notify(key, count, taken, true);
+	return taken;
 }
 
 /*
@@ -459,7 +458,7 @@ static void memwait_notify_words(const struct memwait_word *words, u32 *counts, 
 		if (smp_load_acquire(&bucket->nr_waiters)) {	/* see memwait_queue_move() */
 			memwait_bucket_let_others(bucket);
 			woken = memwait_notify_bucket(bucket, &words[i].key, counts[i],
-						      MEMWAIT_CALL, 1, number);
+						      MEMWAIT_CALL, NULL, number);
 			cond_resched();
 		}
 		trace_memwait_notify(&words[i].key, counts[i], woken, false);

@@ -70,22 +70,29 @@ inline free_wait()
 	state = FREED
 }
 
-/* memwait_notify(), and memwait_async_count() */
-proctype notifier()
+/* memwait_notify(), and memwait_async_count(); or, not by its queue, memwait_async_inherit() */
+proctype notifier(bool by_queue)
 {
 	bool new, edge;
 
 	do
 	:: atomic { notifies > 0 -> notifies-- };
 		edge = false;
-		lock(bucket_locked);
 		if
-		:: in_queue ->
+		:: by_queue -> lock(bucket_locked)
+		:: else
+		fi;
+		if
+		:: in_queue || !by_queue ->
 			lock(locked);
-			assert(state != FREED);
+			assert(state != FREED || !by_queue);	/* it is found by its id */
 			d_step {
 				if
+#ifdef MUTATION_THE_ENDED_INHERIT
+				:: state == QUEUED || (!by_queue && state != FREED) ->
+#else
 				:: state == QUEUED ->
+#endif
 					count++;
 					counted++;
 #ifdef MUTATION_COUNTS_WITHOUT_LISTING
@@ -102,7 +109,10 @@ proctype notifier()
 			locked = false
 		:: else
 		fi;
-		bucket_locked = false;
+		if
+		:: by_queue -> bucket_locked = false
+		:: else
+		fi;
 		if
 		:: edge -> wake()
 		:: else
@@ -306,8 +316,8 @@ init
 {
 	atomic {
 		running = 3;
-		run notifier();
-		run notifier();
+		run notifier(true);
+		run notifier(false);
 		run reader();
 #ifdef CANCEL
 		running++;

@@ -175,7 +175,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 		else if (memwait_is_dying())
 			ret = -ERESTARTSYS;
 		if (ret)
-			memwait_pass_on(&group->claimed->waiter.word.key, 1);
+			memwait_pass_on(&group->claimed->waiter.word.key, 1, NULL);
 	} else if (ret == -ERESTARTSYS) {
 		memwait_place_note(place, group);
 	}
