@@ -6,7 +6,8 @@
  * The dead of a user are buried in steps, with the user's .dead_lock held in each: a step tells
  * the waiters of some words, or frees an identity that no word watches. It is done by
  *
- *	- a process that dies, when its descriptors are closed, at its own priority;
+ *	- a process that dies, when its descriptors are closed, at its own priority, for words
+ *	  that its own user's waiters wait for;
  *	- a thread that is over the limit of ids, which counts the dead until they are buried;
  *	- a work of the user, which does all that is left. A run of it is bounded and queues the
  *	  work again for the rest.
@@ -58,10 +59,10 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 }
 
 /*
- * Tells waiters of some words of a death, a step for each. Returns false if no word watches the
- * owner, and none will.
+ * Tells waiters of some words of a death, a step for each; @own: of words of its user. Returns false
+ * if no such word watches the owner, and none will.
  */
-static bool memwait_tell_of_death(struct memwait_identity *identity)
+static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
 {
 	struct memwait_call call __uninitialized;
 	struct memwait_watch *watch = NULL;
@@ -73,7 +74,7 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 	memwait_call_init(&call, 0, 0);
 	call.wakes.call = identity->call;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
-		watch = memwait_watch_lock(identity);
+		watch = memwait_watch_lock(identity, own);
 		if (!watch)
 			break;
 		bucket = watch->bucket;
@@ -93,32 +94,40 @@ static bool memwait_tell_of_death(struct memwait_identity *identity)
 static void memwait_sort_dead(struct memwait_user *user)
 {
 	struct memwait_identity *identity, *next;
+	LIST_HEAD(sorted);
 
 	lockdep_assert_held(&user->dead_lock);
-	llist_for_each_entry_safe(identity, next,
-				  llist_reverse_order(llist_del_all(&user->newly_dead)),
-				  dead_llist) {
-		list_add_tail(&identity->dead_node, &user->dead);
+	/* The latest stands first. */
+	llist_for_each_entry_safe(identity, next, llist_del_all(&user->newly_dead), dead_llist) {
+		list_add(&identity->dead_node, &sorted);
 		cond_resched();
 	}
+	list_splice_tail(&sorted, &user->dead);
 }
 
-/* One step. Returns false if there is nothing to do. */
-static bool memwait_bury(struct memwait_user *user)
+/*
+ * One step; @own: the words of others are left to the work, so that nobody else can make a death
+ * slow. Returns false if there is nothing to do.
+ */
+static bool memwait_bury(struct memwait_user *user, bool own)
 {
 	struct memwait_identity *identity;
+	struct list_head *list;
 
 	memwait_sort_dead(user);
-	identity = list_first_entry_or_null(&user->dead, struct memwait_identity, dead_node);
+	list = own || !list_empty(&user->dead) ? &user->dead : &user->dead_to_others;
+	identity = list_first_entry_or_null(list, struct memwait_identity, dead_node);
 	if (!identity)
 		return false;
-	if (memwait_tell_of_death(identity)) {
+	if (memwait_tell_of_death(identity, own)) {
 		/* Rotate: anybody can name this one in any number of waits. */
-		list_move_tail(&identity->dead_node, &user->dead);
-		return true;
+		list_move_tail(&identity->dead_node, list);
+	} else if (own && memwait_is_watched(identity)) {
+		list_move_tail(&identity->dead_node, &user->dead_to_others);
+	} else {
+		list_del(&identity->dead_node);
+		memwait_identity_free(identity);	/* the caller keeps the user */
 	}
-	list_del(&identity->dead_node);
-	memwait_identity_free(identity);	/* the caller keeps the user */
 	return true;
 }
 
@@ -161,14 +170,17 @@ static bool memwait_lock_dead(struct memwait_user *user)
 	return !signal_pending(current) && !mutex_lock_interruptible(&user->dead_lock);
 }
 
-/* Some steps for a context's user. The work does the rest, and goes on meanwhile. */
-static void memwait_bury_some(struct memwait_user *user)
+/*
+ * Some steps for a context's user; @own: see memwait_bury(). The work does the rest, and goes on
+ * meanwhile.
+ */
+static void memwait_bury_some(struct memwait_user *user, bool own)
 {
 	unsigned int nr;
 	bool more = true;
 
 	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN && memwait_lock_dead(user); nr++) {
-		more = memwait_bury(user);
+		more = memwait_bury(user, own);
 		memwait_unlock_dead(user);
 		cond_resched();
 	}
@@ -189,7 +201,7 @@ void memwait_bury_work(struct work_struct *work)
 	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN; nr++) {
 		if (!memwait_work_locks_dead(user))
 			return;		/* memwait_unlock_dead() queues the work again */
-		more = memwait_bury(user);
+		more = memwait_bury(user, false);
 		if (!more) {
 			/*
 			 * With the lock, or a thread may take what has just died from .newly_dead
@@ -213,7 +225,7 @@ static bool memwait_owner_again(struct memwait_context *context, int err, unsign
 {
 	if (err != -ENOSPC || (*tries)++ == MEMWAIT_OWNER_TRIES)
 		return false;
-	memwait_bury_some(context->user);
+	memwait_bury_some(context->user, false);
 	return true;
 }
 
@@ -252,7 +264,7 @@ static int memwait_owner_bind(struct file *file)
  * @id: see memwait_flush()
  *
  * A dying process tells its own user's waiters of its death, so that they need not wait for a
- * kernel thread.
+ * kernel thread. It does not tell others, who may be many.
  *
  * Context: process context, may sleep.
  *
@@ -264,7 +276,7 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	int ret = memwait_flush(file, id);
 
 	if (unlikely(current->flags & PF_EXITING) && memwait_user_is_own(context->user))
-		memwait_bury_some(context->user);
+		memwait_bury_some(context->user, true);
 	return ret;
 }
 

@@ -34,7 +34,7 @@ struct memwait_watch;
  * @lock: protects @watches
  * @watches: of the words that watch it, by &memwait_watch.watched_node
  * @dead_llist: in &memwait_user.newly_dead
- * @dead_node: in &memwait_user.dead
+ * @dead_node: in &memwait_user.dead or &memwait_user.dead_to_others
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -94,6 +94,7 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * @watched: the owner whose death they are told of
  * @watched_node: in &memwait_identity.watches of @watched; also protected by its lock
  * @may_be_named: the word may name @watched as its owner, so that its end matters, too
+ * @own: a waiter of the user of @watched has caused that; stands before those that are not
  *
  * Protected by the bucket's lock.
  */
@@ -109,11 +110,13 @@ struct memwait_watch {
 	struct memwait_identity *watched;
 	struct list_head watched_node;
 	bool may_be_named;
+	bool own;
 };
 
 struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key);
 void memwait_unwatch(struct memwait_watch *watch);
-struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity);
+struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity, bool own);
+bool memwait_is_watched(struct memwait_identity *identity);
 
 #endif /* MEMWAIT_OWNER_H */

@@ -149,6 +149,7 @@ static struct memwait_user *memwait_user_get(void)
 	init_llist_head(&new->newly_dead);
 	mutex_init(&new->dead_lock);
 	INIT_LIST_HEAD(&new->dead);
+	INIT_LIST_HEAD(&new->dead_to_others);
 	INIT_WORK(&new->bury, memwait_bury);
 	init_llist_head(&new->left_pins);
 	INIT_WORK(&new->put_pins, memwait_put_left);

@@ -115,7 +115,8 @@ static void memwait_watch_add(struct memwait_watch *watch, struct memwait_identi
 			      const struct memwait_identity *waiter, bool may_be_named)
 {
 	lockdep_assert_held(&identity->lock);
-	if (waiter->user == identity->user)
+	watch->own = waiter->user == identity->user;
+	if (watch->own)
 		list_add(&watch->watched_node, &identity->watches);
 	else
 		list_add_tail(&watch->watched_node, &identity->watches);
@@ -129,7 +130,7 @@ static void memwait_watch_add(struct memwait_watch *watch, struct memwait_identi
  * told as well. Returns false if the owner is dead: the word watches whom it did before.
  *
  * Anybody can name an owner in any number of waits. So the words of the owner's own user stand
- * before those of others, and are told first.
+ * before those of others, are told first, and alone by a process that dies.
  */
 static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *identity,
 			  const struct memwait_identity *waiter, bool may_be_named)
@@ -140,8 +141,15 @@ static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *
 	lockdep_assert_held(&watch->bucket->lock);
 	if (smp_load_acquire(&identity->dead))	/* (G) */
 		return false;
-	if (old == identity) {
+	if (old == identity && (watch->own || waiter->user != identity->user)) {
 		watch->may_be_named |= may_be_named;
+		return true;
+	}
+	if (old == identity) {
+		spin_lock(&identity->lock);
+		list_del(&watch->watched_node);
+		memwait_watch_add(watch, identity, waiter, watch->may_be_named | may_be_named);
+		spin_unlock(&identity->lock);
 		return true;
 	}
 
@@ -271,22 +279,44 @@ void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *w
 	rb_erase(&watch->node, &bucket->watches);
 }
 
-/* One of the watches that watch a dead owner. */
-static struct memwait_watch *memwait_watch_first(struct memwait_identity *identity)
+/* One of the watches that watch a dead owner; @own: of the words of its user, or NULL. */
+static struct memwait_watch *memwait_watch_first(struct memwait_identity *identity, bool own)
 {
+	struct memwait_watch *watch;
+
 	lockdep_assert_held(&identity->lock);
-	return list_first_entry_or_null(&identity->watches, struct memwait_watch, watched_node);
+	watch = list_first_entry_or_null(&identity->watches, struct memwait_watch, watched_node);
+	return watch && (watch->own || !own) ? watch : NULL;
+}
+
+/**
+ * memwait_is_watched() - is there a word that watches a dead owner?
+ * @identity: dead
+ *
+ * Context: process context.
+ *
+ * Return: whether there is; if not, there will be none.
+ */
+bool memwait_is_watched(struct memwait_identity *identity)
+{
+	bool watched;
+
+	spin_lock(&identity->lock);
+	watched = memwait_watch_first(identity, false);
+	spin_unlock(&identity->lock);
+	return watched;
 }
 
 /**
  * memwait_watch_lock() - lock the bucket of a word that watches a dead owner
  * @identity: dead
+ * @own: only words of its user
  *
  * Context: process context, may sleep; takes the lock of memwait_watch.bucket.
  *
- * Return: the watch; %NULL: no word watches it, and none will.
+ * Return: the watch; %NULL: no such word watches it, and none will.
  */
-struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity)
+struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity, bool own)
 {
 	struct memwait_bucket *bucket;
 	struct memwait_watch *watch;
@@ -294,7 +324,7 @@ struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity)
 
 	for (;;) {
 		spin_lock(&identity->lock);
-		watch = memwait_watch_first(identity);
+		watch = memwait_watch_first(identity, own);
 		bucket = watch ? watch->bucket : NULL;
 		spin_unlock(&identity->lock);
 		if (!watch)
@@ -303,7 +333,7 @@ struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity)
 		memwait_bucket_lock(bucket);
 		/* In the list it is alive, and stays there as long as the bucket is locked. */
 		spin_lock(&identity->lock);
-		same = memwait_watch_first(identity) == watch && watch->bucket == bucket;
+		same = memwait_watch_first(identity, own) == watch && watch->bucket == bucket;
 		spin_unlock(&identity->lock);
 		if (same)
 			break;
