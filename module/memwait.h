@@ -199,6 +199,12 @@ struct memwait_bucket {
 	struct rb_root watches;
 } ____cacheline_aligned_in_smp;
 
+/* What memwait_bucket_of() hashes with: nobody may know which words share a bucket. */
+struct memwait_bucket_seed {
+	u32 add;
+	u32 multiply;
+};
+
 /* Charged to the caller. Fails at the cgroup's limit instead of invoking the OOM killer. */
 #define MEMWAIT_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL)
 
@@ -515,7 +521,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter);
 /* queue.c */
 extern struct memwait_bucket *memwait_buckets;
 extern unsigned int memwait_bucket_mask;
-extern u32 memwait_bucket_seed;
+extern struct memwait_bucket_seed memwait_bucket_seed;
 int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
 			     struct memwait_bucket **bucket);
 void memwait_queue_abandon(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
@@ -548,7 +554,7 @@ static __always_inline int memwait_key_cmp(const struct memwait_key *a, const st
  * @key: the word's key
  *
  * Takes half the time of hashing all 16 bytes. Spreads the words of one owner, which a user can
- * choose, and owners that differ in their lower halves just as well.
+ * choose. For words of owners that differ in their upper halves, no offsets collide with each seed.
  *
  * Context: any.
  *
@@ -556,9 +562,10 @@ static __always_inline int memwait_key_cmp(const struct memwait_key *a, const st
  */
 static __always_inline struct memwait_bucket *memwait_bucket_of(const struct memwait_key *key)
 {
+	u32 seed = memwait_bucket_seed.add +
+		   memwait_bucket_seed.multiply * upper_32_bits(key->owner);
 	u32 hash = jhash_3words(lower_32_bits(key->owner), lower_32_bits(key->offset),
-				upper_32_bits(key->owner) ^ upper_32_bits(key->offset),
-				memwait_bucket_seed);
+				upper_32_bits(key->offset), seed);
 
 	return &memwait_buckets[hash & memwait_bucket_mask];
 }

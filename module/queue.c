@@ -89,7 +89,7 @@
 
 struct memwait_bucket *memwait_buckets __ro_after_init;
 unsigned int memwait_bucket_mask __ro_after_init;
-u32 memwait_bucket_seed __ro_after_init;
+struct memwait_bucket_seed memwait_bucket_seed __ro_after_init;
 
 /* Where a waiter stands. */
 struct memwait_spot {
@@ -404,7 +404,8 @@ int __init memwait_queue_init(void)
 	if (!memwait_buckets)
 		return -ENOMEM;
 	memwait_bucket_mask = nr - 1;
-	memwait_bucket_seed = get_random_u32();
+	memwait_bucket_seed.add = get_random_u32();
+	memwait_bucket_seed.multiply = get_random_u32() | 1;
 	for (i = 0; i < nr; i++) {
 		spin_lock_init(&memwait_buckets[i].lock);
 		memwait_buckets[i].nr_waiters = 0;
