@@ -67,9 +67,9 @@
  *
  * A thread with a lock may be stopped. Operations, and the calls that only try, never sleep for a
  * lock: an operation queues for it in its loop. The thread that would dispatch that loop may sleep
- * for the same lock. So while operations are counted, an unlock wakes all that wait for the lock,
- * and nobody depends on a loop. An operation that dies in this state stays counted: that costs a
- * system call for each unlock.
+ * for the same lock. So while operations are counted, a contended unlock wakes all that wait for
+ * the lock, and nobody depends on a loop. An operation that dies in this state stays counted: that
+ * costs a system call for each of these.
  *
  * Destroy. A call that takes a free lock and releases it while nobody waits for it touches nothing
  * afterwards: destroy waits for the lock. Any other call is a user of its side (users.c) as soon as

@@ -35,8 +35,8 @@
  *
  * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
  * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
- * waiters, here and in programs with their own words, recheck their word, as with futex(2). Those of
- * a fair lock cannot tell, and sleep where no other object notifies: see lock.c.
+ * waiters, here and in programs with their own words, recheck their word, as with futex(2). Those
+ * of a fair lock cannot tell, and sleep where no other object notifies: see lock.c.
  *
  * A notify counted for a waiter that does not use it passes to the next waiter. The kernel does
  * this when a thread dies within a wait. The library does it when a cancelled operation has

@@ -114,8 +114,8 @@ static const volatile void *fair_byte(_Atomic uint32_t *word)
 }
 
 /*
- * Waits while the word is @seen; see memwait_await(). Not MEMWAIT_OWNED if fair: a woken waiter that
- * dies has the lock, so nobody need be told.
+ * Waits while the word is @seen; see memwait_await(). Not MEMWAIT_OWNED if fair: a woken waiter
+ * that dies has the lock, so nobody need be told.
  */
 static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, uint32_t kind,
 		 const struct memwait_deadline *deadline)

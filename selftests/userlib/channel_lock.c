@@ -228,7 +228,7 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
 
-/* A receiver that was killed is notified still, and has not left: at the end it is not destroyed. */
+/* A receiver that was killed is notified still. As it never leaves, nothing is destroyed here. */
 USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 {
 	memwait_channel_t *channel = self->shared;

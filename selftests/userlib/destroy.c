@@ -552,7 +552,10 @@ static pid_t step_until_through(const struct passing *passing, struct board *boa
 	return -1;
 }
 
-/* Killed there, it is not waited for: a lock that it had is taken over. A closer is presumed dead. */
+/*
+ * Killed there, it is not waited for: a lock that it had is taken over. One that was killed while
+ * it closed the channel would be presumed dead, after ten seconds.
+ */
 USERLIB_TEST(L8_a_channel_is_destroyed_while_the_other_is_within)
 {
 	struct board *board = self->shared, freed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * L14: a notify that comes late, from whoever had the memory before, wakes a waiter in vain at most.
- * No lock is handed over by it, and nobody's memory is touched for it.
+ * L14: a notify that comes late, from whoever had the memory before, wakes a waiter in vain at
+ * most. No lock is handed over by it, and nobody's memory is touched for it.
  */
 #include "death_test.h"
 #include "ioctl_test.h"

@@ -10,7 +10,7 @@
 #define LATE	4
 
 /* How the waiter gives up, and how far it has come by then: see close.c. */
-enum { CANCELLED, CLOSED, OPERATION_TIMES_OUT, THREAD_TIMES_OUT, IS_KILLED_ASLEEP, IS_KILLED_WOKEN };
+enum { CANCELLED, CLOSED, IS_OVERDUE, THREAD_IS_OVERDUE, IS_KILLED_ASLEEP, IS_KILLED_WOKEN };
 enum { QUEUED, COMPLETED, READ };
 
 static const struct giving_up {
@@ -23,8 +23,8 @@ static const struct giving_up {
 	{ "closed", CLOSED, QUEUED },
 	{ "closed, woken", CLOSED, COMPLETED },
 	{ "closed, ready", CLOSED, READ },
-	{ "operation's deadline", OPERATION_TIMES_OUT, QUEUED },
-	{ "thread's deadline", THREAD_TIMES_OUT, QUEUED },
+	{ "operation's deadline", IS_OVERDUE, QUEUED },
+	{ "thread's deadline", THREAD_IS_OVERDUE, QUEUED },
 	{ "killed asleep", IS_KILLED_ASLEEP, QUEUED },
 	{ "killed when woken", IS_KILLED_WOKEN, COMPLETED },
 };
@@ -106,7 +106,7 @@ static void operation_gives_up(struct __test_metadata *_metadata, struct loser *
 	for (ms = 50, late = false; !late; ms *= 2) {
 		counted = counted_by(&counted, loop);
 		loser->time = in_time(CLOCK_MONOTONIC, ms);
-		ASSERT_EQ(EINPROGRESS, way->how == OPERATION_TIMES_OUT ?
+		ASSERT_EQ(EINPROGRESS, way->how == IS_OVERDUE ?
 			  memwait_mutex_clocklock_async(&loser->mutex, CLOCK_MONOTONIC,
 							&loser->time, &counted.op) :
 			  memwait_mutex_lock_async(&loser->mutex, &counted.op));
@@ -125,7 +125,7 @@ static void operation_gives_up(struct __test_metadata *_metadata, struct loser *
 	}
 	if (way->how == CANCELLED) {
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-	} else if (way->how == OPERATION_TIMES_OUT) {
+	} else if (way->how == IS_OVERDUE) {
 		EXPECT_EQ(0, dispatch_until(loop, &counted.calls, 1));
 		EXPECT_EQ(ETIMEDOUT, counted.result);
 	}
@@ -199,7 +199,7 @@ USERLIB_TEST(L3_a_late_waiter_that_gives_up_leaves_nothing)
 		ASSERT_EQ(0, memwait_mutex_lock(&loser->mutex));
 		if (way->how >= IS_KILLED_ASLEEP)
 			process_gives_up(_metadata, loser, way);
-		else if (way->how == THREAD_TIMES_OUT)
+		else if (way->how == THREAD_IS_OVERDUE)
 			thread_gives_up(_metadata, loser, kind);
 		else
 			operation_gives_up(_metadata, loser, way);
