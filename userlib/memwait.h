@@ -446,8 +446,7 @@ typedef union {
 
 #define MEMWAIT_COND_INIT		MEMWAIT_COND_INIT_FLAGS(0)
 #define MEMWAIT_COND_INIT_FLAGS(flags)						\
-	{ { 0, 0, 0, 0, (flags) & MEMWAIT_PRIVATE, 0, 0, 0, 0, 0,		\
-	    (flags) & MEMWAIT_COND_MONOTONIC } }
+	{ { 0, 0, 0, 0, (flags) & MEMWAIT_PRIVATE, (flags) & MEMWAIT_COND_MONOTONIC } }
 
 /* Flags, besides MEMWAIT_PRIVATE, which is best the same as for its mutexes. */
 #define MEMWAIT_COND_MONOTONIC		0x1u	/* timedwait's deadline is on CLOCK_MONOTONIC */

@@ -15,7 +15,7 @@
 #define TICKETS		3
 #define POISON		UINT32_MAX		/* as a sender: the receiver is to go */
 
-/* What is locked, and what it guards. Everything lies in one page, as broadcasts like it. */
+/* What is locked, and what it guards. */
 struct guarded {
 	_Alignas(512)
 	union {
