@@ -260,17 +260,16 @@ static int look_for_end(struct barrier *barrier, uint32_t generation, uint64_t *
 /* Gives up. Returns false if the generation has changed: all have met. */
 static bool withdraw(struct barrier *barrier, uint32_t generation)
 {
-	/* acquire: if it is too late, as look() */
-	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	/* relaxed, all: it learns nothing here, but if it is too late in look_for_end() */
+	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 
 	while (generation_of(state) == generation) {
 		uint64_t next = is_private(barrier) ? state - 1 : one_more(state);
 
 		MEMWAIT_INVARIANT(!is_empty(barrier, state));
-		/* acquire: as above */
 		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
-							  memory_order_acquire,
-							  memory_order_acquire))
+							  memory_order_relaxed,
+							  memory_order_relaxed))
 			return true;
 	}
 	return false;
@@ -315,10 +314,10 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 		if (!has_come) {
 			if (back_off(&round->tries))
 				continue;
-			/* acquire: pairs with the change of the generation */
+			/* relaxed: the one below acquires what others have released */
 			if (!atomic_compare_exchange_strong_explicit(&barrier->state, &state,
 								     one_more(state),
-								     memory_order_acquire,
+								     memory_order_relaxed,
 								     memory_order_relaxed))
 				continue;
 			state = one_more(state);
@@ -353,20 +352,20 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 		round->expected = round->generation;
 		return ret;
 	}
-	/* acquire: as look_for_end(), of those with whom it passes */
-	state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	/* relaxed, all loads: the compare-and-swap decides, or the system call that it passes by */
+	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	do {
 		/* The one that was to wake them has died, or will find it done. */
 		while (is_announced(barrier, state)) {
 			ret = wake_announced(barrier);
 			if (ret)
 				return ret;
-			state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+			state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 		}
-		/* acq_rel, and acquire: as arrive(), and as above */
+		/* acq_rel: as arrive() */
 	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
 							memory_order_acq_rel,
-							memory_order_acquire));
+							memory_order_relaxed));
 	round->generation = generation_of(state);
 	ret = meet(barrier, round, one_more(state), true);
 	if (ret > 0)
