@@ -19,7 +19,6 @@
 
 #include "call.h"
 #include "compat.h"
-#include "owner.h"
 #include "trace.h"
 
 static void memwait_pair_lock(struct memwait_bucket *source, struct memwait_bucket *target)
