@@ -242,6 +242,57 @@ USERLIB_TEST(L0_recursive_counts)
 	}
 }
 
+/* Where the mutex counts its depth, wherever that is: the one number that is @depth. */
+static uint32_t *depth_of(memwait_mutex_t *mutex, uint32_t depth)
+{
+	uint32_t *words = (uint32_t *)mutex, *found = NULL;
+	size_t i;
+
+	for (i = 0; i < sizeof(*mutex) / sizeof(*words); i++) {
+		if (words[i] != depth)
+			continue;
+		must(!!found);
+		found = &words[i];
+	}
+	must(!found);
+	return found;
+}
+
+USERLIB_TEST(L0_recursive_does_not_overflow)
+{
+	static const unsigned int kinds[] = {
+		MEMWAIT_MUTEX_RECURSIVE, MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_PRIVATE,
+		MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_MUTEX_FAIR,
+		MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_MUTEX_ROBUST,
+	};
+	struct counted_op counted = counted_by(&counted, self->loop);
+	struct timespec time = in_time(CLOCK_MONOTONIC, 1000);
+	memwait_mutex_t *mutex = self->shared;
+	const uint32_t depth = 1234;
+	uint32_t *count;
+	size_t i;
+	uint32_t j;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
+		for (j = 0; j < depth; j++)
+			ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		count = depth_of(mutex, depth);
+		*count = UINT32_MAX - 1;
+		EXPECT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(EAGAIN, memwait_mutex_lock(mutex));
+		EXPECT_EQ(EAGAIN, memwait_mutex_trylock(mutex));
+		EXPECT_EQ(EAGAIN, memwait_mutex_clocklock(mutex, CLOCK_MONOTONIC, &time));
+		EXPECT_EQ(EAGAIN, memwait_mutex_lock_async(mutex, &counted.op));
+		EXPECT_EQ(UINT32_MAX, *count);
+		*count = 1;
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+	EXPECT_EQ(0, counted.calls);
+}
+
 struct timed {
 	memwait_mutex_t *mutex;
 	clockid_t clock;

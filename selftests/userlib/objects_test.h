@@ -230,6 +230,113 @@ static const struct way send_way = {
 	.word			= 128 + 8,
 };
 
+/* Who is told of a condition has the mutex, and gives that back. */
+struct condition {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+	int met;
+};
+
+static inline int condition_make(void *object, unsigned int kind)
+{
+	struct condition *condition = object;
+
+	memset(condition, 0, sizeof(*condition));
+	return memwait_mutex_init(&condition->mutex, kind) ?:
+	       memwait_cond_init(&condition->cond, kind & MEMWAIT_PRIVATE);
+}
+
+static inline int condition_wait_until(void *object, clockid_t clock,
+				       const struct timespec *time)
+{
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
+
+	while (!err && !condition->met)
+		err = time ? memwait_cond_clockwait(&condition->cond, &condition->mutex, clock,
+						    time) :
+			     memwait_cond_wait(&condition->cond, &condition->mutex);
+	if (err == ETIMEDOUT)
+		must(memwait_mutex_unlock(&condition->mutex));
+	return err;
+}
+
+static inline int condition_wait(void *object)
+{
+	return condition_wait_until(object, CLOCK_MONOTONIC, NULL);
+}
+
+static inline int condition_wait_async(void *object, memwait_op_t *op)
+{
+	struct condition *condition = object;
+
+	return memwait_mutex_lock(&condition->mutex) ?:
+	       memwait_cond_wait_async(&condition->cond, &condition->mutex, op);
+}
+
+static inline int condition_give_back(void *object)
+{
+	struct condition *condition = object;
+
+	return memwait_mutex_unlock(&condition->mutex);
+}
+
+static inline int condition_give(void *object)
+{
+	struct condition *condition = object;
+	int err = memwait_mutex_lock(&condition->mutex);
+
+	condition->met = 1;
+	return err ?: memwait_cond_signal(&condition->cond) ?: condition_give_back(object);
+}
+
+static inline int condition_destroy(void *object)
+{
+	struct condition *condition = object;
+
+	return memwait_cond_destroy(&condition->cond) ?: memwait_mutex_destroy(&condition->mutex);
+}
+
+static const struct way condition_way = {
+	.make		= condition_make,
+	.wait		= condition_wait,
+	.wait_until	= condition_wait_until,
+	.wait_async	= condition_wait_async,
+	.give		= condition_give,
+	.give_back	= condition_give_back,
+	.destroy	= condition_destroy,
+};
+
+/* Two meet at a barrier; who comes last lets all go. */
+static inline int barrier_make(void *object, unsigned int kind)
+{
+	return memwait_barrier_init(object, kind, 2);
+}
+
+static inline int barrier_wait(void *object)
+{
+	int ret = memwait_barrier_wait(object);
+
+	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
+}
+
+static inline int barrier_wait_until(void *object, clockid_t clock,
+				     const struct timespec *time)
+{
+	int ret = memwait_barrier_clockwait(object, clock, time);
+
+	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
+}
+
+static const struct way barrier_way = {
+	.make			= barrier_make,
+	.wait			= barrier_wait,
+	.wait_until		= barrier_wait_until,
+	.wait_async		= ASYNC(memwait_barrier_wait_async),
+	.give			= barrier_wait,
+	.destroy		= CALL(memwait_barrier_destroy),
+};
+
 /* Gives back what was got, as all but items and units are. */
 static inline int leave(const struct way *way, void *object, int result)
 {
@@ -251,6 +358,19 @@ static inline int sleepers(const struct way *way, const void *object, unsigned i
 	int n = memwait_waiters(sleep_word(start + way->word, kind), flags);
 
 	return way->other_word ? n + memwait_waiters(start + way->other_word, flags) : n;
+}
+
+/* The same on any of its words, wherever they are. */
+static inline int sleepers_within(const void *object, size_t size, unsigned int kind)
+{
+	int total = 0, n;
+	size_t i;
+
+	for (i = 0; i < size; i += 4) {
+		n = memwait_waiters((const char *)object + i, kind & MEMWAIT_PRIVATE);
+		total += n > 0 ? n : 0;
+	}
+	return total;
 }
 
 /* A thread that waits for the object, until @time or for ever, and leaves it again. */

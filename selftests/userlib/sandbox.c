@@ -6,110 +6,6 @@
 #include "objects_test.h"
 #include "refuse_test.h"
 
-/* Who waits for a condition, and who meets at a barrier, as the other objects' ways. */
-struct condition {
-	memwait_mutex_t mutex;
-	memwait_cond_t cond;
-	int met;
-};
-
-static int condition_make(void *object, unsigned int kind)
-{
-	struct condition *condition = object;
-
-	memset(condition, 0, sizeof(*condition));
-	return memwait_mutex_init(&condition->mutex, kind) ?:
-	       memwait_cond_init(&condition->cond, kind & MEMWAIT_PRIVATE);
-}
-
-static int condition_wait_until(void *object, clockid_t clock, const struct timespec *time)
-{
-	struct condition *condition = object;
-	int err = memwait_mutex_lock(&condition->mutex);
-
-	while (!err && !condition->met)
-		err = time ? memwait_cond_clockwait(&condition->cond, &condition->mutex, clock,
-						    time) :
-			     memwait_cond_wait(&condition->cond, &condition->mutex);
-	if (err == ETIMEDOUT)
-		must(memwait_mutex_unlock(&condition->mutex));
-	return err;
-}
-
-static int condition_wait(void *object)
-{
-	return condition_wait_until(object, CLOCK_MONOTONIC, NULL);
-}
-
-static int condition_wait_async(void *object, memwait_op_t *op)
-{
-	struct condition *condition = object;
-
-	return memwait_mutex_lock(&condition->mutex) ?:
-	       memwait_cond_wait_async(&condition->cond, &condition->mutex, op);
-}
-
-static int condition_give_back(void *object)
-{
-	struct condition *condition = object;
-
-	return memwait_mutex_unlock(&condition->mutex);
-}
-
-static int condition_give(void *object)
-{
-	struct condition *condition = object;
-	int err = memwait_mutex_lock(&condition->mutex);
-
-	condition->met = 1;
-	return err ?: memwait_cond_signal(&condition->cond) ?: condition_give_back(object);
-}
-
-static int condition_destroy(void *object)
-{
-	struct condition *condition = object;
-
-	return memwait_cond_destroy(&condition->cond) ?: memwait_mutex_destroy(&condition->mutex);
-}
-
-static const struct way condition_way = {
-	.make		= condition_make,
-	.wait		= condition_wait,
-	.wait_until	= condition_wait_until,
-	.wait_async	= condition_wait_async,
-	.give		= condition_give,
-	.give_back	= condition_give_back,
-	.destroy	= condition_destroy,
-};
-
-static int barrier_make(void *object, unsigned int kind)
-{
-	return memwait_barrier_init(object, kind, 2);
-}
-
-static int barrier_wait(void *object)
-{
-	int ret = memwait_barrier_wait(object);
-
-	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
-}
-
-static int barrier_wait_until(void *object, clockid_t clock, const struct timespec *time)
-{
-	int ret = memwait_barrier_clockwait(object, clock, time);
-
-	return ret == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : ret;
-}
-
-static const struct way barrier_way = {
-	.make			= barrier_make,
-	.wait			= barrier_wait,
-	.wait_until		= barrier_wait_until,
-	.wait_async		= ASYNC(memwait_barrier_wait_async),
-	.give			= barrier_wait,
-	.destroy		= CALL(memwait_barrier_destroy),
-};
-
 static const struct {
 	const struct way *way;
 	unsigned int kind;
@@ -249,25 +145,13 @@ static int wait_for_all(void *unused)
 	return 0;
 }
 
-/* Does anybody sleep on one of its words? */
-static bool is_waited_for(unsigned int flags)
-{
-	size_t i;
-
-	for (i = 0; i < OBJECT_SIZE; i += 4) {
-		if (memwait_waiters(scene->object + i, flags & MEMWAIT_PRIVATE) > 0)
-			return true;
-	}
-	return false;
-}
-
 static bool is_right(enum form form, const struct way *way, unsigned int kind)
 {
 	unsigned int round = scene->round;
 	int err = way->make(scene->object, kind);
 
 	change(&scene->round);
-	while (!err && form != TOO_LATE && !is_waited_for(kind))
+	while (!err && form != TOO_LATE && !sleepers_within(scene->object, OBJECT_SIZE, kind))
 		;
 	if (form == TOO_LATE)
 		await_change(&scene->done, round);

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * L3, L5, L7, R5: whoever was woken for something and gives up, in whatever way, has the next one
+ * woken. Two wait; the first is counted by what is given, and then gives up. It stays there, its
+ * thread and its loop, as the kernel would have the next one look when these end.
+ */
+#include "objects_test.h"
+#include "ioctl_test.h"
+
+#define OBJECT_SIZE	512
+
+#define fallthrough	__attribute__((__fallthrough__))
+
+/* What may become of the first. */
+enum way_to_give_up {
+	CANCELLED, TOO_LATE, KILLED, STOPPED, OP_CANCELLED, LOOP_CLOSED, WAYS,
+	LINGERS,		/* it does not, but takes its time */
+};
+
+static const char *const names[] = {
+	"pthread_cancel()", "deadline", "SIGKILL", "stop in a signal handler",
+	"memwait_op_cancel()", "memwait_loop_close()",
+};
+
+static const struct thing {
+	const char *name;
+	const struct way *way;
+	unsigned int kind;
+	bool cancels;		/* a wait is a cancellation point */
+	bool keeps_dead;	/* it was handed over to the dead, or the first keeps others out */
+	bool lets_all_in;	/* who comes in between is no reason to wait on */
+} things[] = {
+#define THING(name_, way_, kind_, ...)	\
+	{ .name = (name_), .way = &(way_), .kind = (kind_), ##__VA_ARGS__ }
+	THING("mutex", mutex_way, 0),
+	THING("private mutex", mutex_way, MEMWAIT_PRIVATE),
+	THING("fair mutex", mutex_way, MEMWAIT_MUTEX_FAIR, .keeps_dead = true),
+	THING("checking mutex", mutex_way, MEMWAIT_MUTEX_ERRORCHECK),
+	THING("robust mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
+	THING("private robust mutex", mutex_way, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE),
+	THING("reader", read_way, 0, .lets_all_in = true),
+	THING("robust reader", read_way, MEMWAIT_RWLOCK_ROBUST, .lets_all_in = true),
+	THING("writer", write_way, 0),
+	THING("private writer", write_way, MEMWAIT_PRIVATE),
+	THING("fair writer", write_way, MEMWAIT_RWLOCK_FAIR, .keeps_dead = true),
+	THING("writer of writers", write_way, MEMWAIT_RWLOCK_PREFER_WRITER),
+	THING("robust writer", write_way, MEMWAIT_RWLOCK_ROBUST),
+	THING("writer after reader", write_after_read_way, 0),
+	THING("semaphore", sem_way, 0, .cancels = true),
+	THING("private semaphore", sem_way, MEMWAIT_PRIVATE, .cancels = true),
+	THING("receiver", receive_way, 0),
+	THING("private receiver", receive_way, MEMWAIT_PRIVATE),
+	THING("sender", send_way, 0),
+	THING("private sender", send_way, MEMWAIT_PRIVATE),
+	THING("condition", condition_way, 0, .cancels = true),
+	THING("private condition", condition_way, MEMWAIT_PRIVATE, .cancels = true),
+};
+
+/* What the thread does when a notify has counted its wait, before it is back in the library. */
+static __thread enum way_to_give_up gives_up = WAYS;
+static __thread bool has_lost;
+static __thread bool dies_before_change;
+static __thread bool is_destroyer;
+static int was_counted, may_go_on, was_woken, has_given_up, may_end;
+
+static int intercept(int fd, unsigned long request, void *argument)
+{
+	struct memwait_wait *wait = argument;
+	int ret;
+
+	/* Its deadline passes while it waits once more. */
+	if (has_lost && request == MEMWAIT_IOC_WAIT)
+		wait->deadline = 1;
+	if (dies_before_change && request == MEMWAIT_IOC_CHANGE_NOTIFY)
+		kill(getpid(), SIGKILL);
+	ret = ioctl_of_kernel(fd, request, argument);
+	if (is_destroyer && request == MEMWAIT_IOC_WAIT && !ret)
+		was_woken++;
+	if (ret || (request != MEMWAIT_IOC_WAIT && request != MEMWAIT_IOC_NOTIFY_WAIT))
+		return ret;
+	switch (gives_up) {
+	case CANCELLED:
+		pthread_cancel(pthread_self());
+		break;
+	case KILLED:
+		kill(getpid(), SIGKILL);
+		break;
+	case TOO_LATE:
+	case LINGERS:
+		has_lost = gives_up == TOO_LATE;
+		__atomic_store_n(&was_counted, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+		break;
+	default:
+		break;
+	}
+	return ret;
+}
+
+/* The first of two. */
+struct first {
+	const struct thing *thing;
+	void *object;
+	enum way_to_give_up how;
+	memwait_loop_t *loop;		/* its own */
+	struct counted_op counted;
+	struct runner runner;
+	int result;			/* of the runner, which is there still */
+	pid_t child;
+};
+
+static void stay_there(void)
+{
+	__atomic_store_n(&has_given_up, 1, __ATOMIC_RELEASE);
+	spin_until(__atomic_load_n(&may_end, __ATOMIC_ACQUIRE));
+}
+
+/* Whose wait for a condition is cancelled has the mutex. */
+static void was_cancelled(void *arg)
+{
+	struct first *first = arg;
+
+	if (first->thing->way == &condition_way)
+		must(condition_give_back(first->object));
+	stay_there();
+}
+
+static int wait_first(void *arg)
+{
+	const struct timespec never = { TIME_MAX, 0 };
+	struct first *first = arg;
+	const struct way *way = first->thing->way;
+	int ret;
+
+	gives_up = first->how;
+	pthread_cleanup_push(was_cancelled, first);
+	ret = first->how == TOO_LATE ?
+	      way->wait_until(first->object, CLOCK_MONOTONIC, &never) : way->wait(first->object);
+	pthread_cleanup_pop(0);
+	first->result = leave(way, first->object, ret);
+	stay_there();
+	return first->result;
+}
+
+static int wait_in_loop(void *arg)
+{
+	struct first *first = arg;
+
+	return first->thing->way->wait_async(first->object, &first->counted.op);
+}
+
+static int begin(struct first *first)
+{
+	switch (first->how) {
+	case CANCELLED:
+	case TOO_LATE:
+		runner_start(&first->runner, wait_first, first);
+		return 0;
+	case KILLED:
+		first->child = run_in_child(wait_first(first));
+		return 0;
+	default:
+		must(-memwait_loop_new(&first->loop));
+		first->counted = counted_by(&first->counted, first->loop);
+		/* The caller may have it, and be told so. */
+		return elsewhere(wait_in_loop, first) != EINPROGRESS;
+	}
+}
+
+static memwait_loop_t *stopped;
+
+static void stop(int signal)
+{
+	memwait_loop_stop(stopped);
+}
+
+/* It was counted, and gives up. Returns what it gets, and 0 if it does not. */
+static int give_up(struct first *first)
+{
+	static const struct timespec long_ago = { -1, 0 };
+	const struct way *way = first->thing->way;
+	int ret, taken;
+
+	switch (first->how) {
+	case CANCELLED:
+		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
+		return 0;
+	case KILLED:
+		return child_status(first->child) - (128 + SIGKILL);
+	case TOO_LATE:
+		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
+		/* Somebody else has it first, if he can. */
+		taken = way->wait_until(first->object, CLOCK_MONOTONIC, &long_ago);
+		__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
+		ret = first->result;
+		if (ret != (taken || first->thing->lets_all_in ? 0 : ETIMEDOUT))
+			return ret ? ret : -1;
+		if (taken && way->give_back)
+			return 0;
+		return give_next(way, first->object);
+	case STOPPED:
+		stopped = first->loop;
+		raise(SIGUSR1);
+		ret = memwait_op_wait(&first->counted.op, NULL);
+		if (ret != -EINTR)
+			return -1;
+		fallthrough;
+	case OP_CANCELLED:
+		return memwait_op_cancel(&first->counted.op);
+	default:
+		return memwait_loop_close(first->loop);
+	}
+}
+
+static int end(struct first *first)
+{
+	__atomic_store_n(&may_end, 1, __ATOMIC_RELEASE);
+	switch (first->how) {
+	case CANCELLED:
+		pthread_join(first->runner.thread, NULL);
+		return runner_is_done(&first->runner);
+	case TOO_LATE:
+		pthread_join(first->runner.thread, NULL);
+		return 0;
+	case STOPPED:
+	case OP_CANCELLED:
+		return memwait_loop_close(first->loop);
+	default:
+		return 0;
+	}
+}
+
+static void set_the_scene(struct first *first, const struct thing *thing, void *object,
+			  enum way_to_give_up how)
+{
+	*first = (struct first){ .thing = thing, .object = object, .how = how };
+	was_counted = 0;
+	may_go_on = 0;
+	has_given_up = 0;
+	may_end = 0;
+}
+
+static bool is_possible(const struct thing *thing, enum way_to_give_up how)
+{
+	switch (how) {
+	case CANCELLED:
+		return thing->cancels;
+	case TOO_LATE:
+		/* Whom a condition has been told of does not wait again. */
+		return thing->way != &condition_way;
+	case KILLED:
+		return !thing->keeps_dead && !(thing->kind & MEMWAIT_PRIVATE);
+	default:
+		return true;
+	}
+}
+
+USERLIB_TEST(L3_who_gives_up_has_the_next_one_woken)
+{
+	const struct sigaction action = { .sa_handler = stop };
+	void *object = self->shared;
+	struct visitor next;
+	struct first first;
+	size_t i;
+	int how;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (i = 0; i < ARRAY_SIZE(things); i++) {
+		const struct thing *thing = &things[i];
+
+		for (how = 0; how < WAYS; how++) {
+			if (!is_possible(thing, how))
+				continue;
+			TH_LOG("%s: %s", thing->name, names[how]);
+			set_the_scene(&first, thing, object, how);
+			ASSERT_EQ(0, thing->way->make(object, thing->kind));
+			ASSERT_EQ(0, begin(&first));
+			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == 1);
+			visitor_start(&next, thing->way, object);
+			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == 2);
+			ASSERT_EQ(0, thing->way->give(object));
+			ASSERT_EQ(0, give_up(&first));
+			ASSERT_EQ(0, visitor_join(&next));
+			EXPECT_EQ(0, first.counted.calls);
+			ASSERT_EQ(0, end(&first));
+			/* The dead are not told from those who are about to leave. */
+			if (how != KILLED) {
+				ASSERT_EQ(0, thing->way->destroy(object));
+			}
+		}
+	}
+}
+
+static int take_and_stay(const struct way *way, void *object, int *has_it)
+{
+	static const struct timespec long_ago = { -1, 0 };
+
+	if (way->wait_until(object, CLOCK_MONOTONIC, &long_ago))
+		return 1;
+	__atomic_store_n(has_it, 1, __ATOMIC_RELEASE);
+	stay();
+}
+
+/*
+ * The next one has named an owner who is not there any more. Who was woken, loses to another and
+ * gives up, has it look: else nobody had named the new owner, when that one dies.
+ */
+USERLIB_TEST(L6_who_gives_up_has_the_next_one_name_the_owner)
+{
+	static const struct thing robust[] = {
+		THING("mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
+		THING("writer", write_way, MEMWAIT_RWLOCK_ROBUST),
+	};
+	void *object = self->shared;
+	int *has_it = self->shared + 4096;
+	struct visitor next;
+	struct first first;
+	pid_t owner;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(robust); i++) {
+		const struct way *way = robust[i].way;
+
+		*has_it = 0;
+		set_the_scene(&first, &robust[i], object, TOO_LATE);
+		ASSERT_EQ(0, way->make(object, robust[i].kind));
+		ASSERT_EQ(0, begin(&first));
+		spin_until(sleepers_within(object, OBJECT_SIZE, 0) == 1);
+		visitor_start(&next, way, object);
+		spin_until(sleepers_within(object, OBJECT_SIZE, 0) == 2);
+		ASSERT_EQ(0, way->give(object));
+		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
+		owner = run_in_child(take_and_stay(way, object, has_it));
+		spin_until(__atomic_load_n(has_it, __ATOMIC_ACQUIRE));
+		__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(&has_given_up, __ATOMIC_ACQUIRE));
+		ASSERT_EQ(ETIMEDOUT, first.result);
+		ASSERT_EQ(128 + SIGKILL, kill_child(owner));
+		ASSERT_EQ(EOWNERDEAD, visitor_join(&next)) {
+			TH_LOG("%s", robust[i].name);
+		}
+		ASSERT_EQ(0, end(&first));
+	}
+}
+
+/* A writer waits in a loop for a reader, one thread after another goes on with it. */
+static int begin_to_write(void *arg)
+{
+	struct first *first = arg;
+	int ret = memwait_rwlock_wrlock_async(first->object, &first->counted.op);
+
+	__atomic_store_n(&was_counted, ret == EINPROGRESS ? 1 : -1, __ATOMIC_RELEASE);
+	/* It has closed the gate, and lives on. */
+	spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+	return ret;
+}
+
+/* Gets it, and ends with it. */
+static int go_on_to_write(void *arg)
+{
+	struct first *first = arg;
+	int ret = dispatch_until(first->loop, &first->counted.calls, 1);
+
+	return ret ? ret : first->counted.result;
+}
+
+USERLIB_TEST(L6_the_thread_that_goes_on_with_an_operation_is_the_owner)
+{
+	struct first first = { .object = self->shared, .loop = self->loop };
+	memwait_rwlock_t *rwlock = self->shared;
+	struct visitor next;
+	struct runner beginner;
+
+	first.counted = counted_by(&first.counted, self->loop);
+	ASSERT_EQ(0, memwait_rwlock_init(rwlock, MEMWAIT_RWLOCK_ROBUST |
+					 MEMWAIT_RWLOCK_PREFER_WRITER));
+	ASSERT_EQ(0, memwait_rwlock_rdlock(rwlock));
+	may_go_on = 0;
+	was_counted = 0;
+	runner_start(&beginner, begin_to_write, &first);
+	spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
+	ASSERT_EQ(1, was_counted);
+	/* At the gate, of which the beginner is the owner. */
+	visitor_start(&next, &write_way, rwlock);
+	spin_until(sleepers_within(rwlock, sizeof(*rwlock), 0) == 2);
+	ASSERT_EQ(0, memwait_rwlock_unlock(rwlock));
+	EXPECT_EQ(0, elsewhere(go_on_to_write, &first));
+	/* That thread has ended, with the lock. */
+	EXPECT_EQ(EOWNERDEAD, visitor_join(&next));
+	__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+	EXPECT_EQ(EINPROGRESS, runner_join(&beginner));
+}
+
+static int die_waking(void *barrier)
+{
+	dies_before_change = true;
+	return memwait_barrier_wait(barrier);
+}
+
+/*
+ * The last one to come dies when it has opened the barrier, and before it wakes the others. The
+ * oldest one is told, and is cancelled: it has all the others woken.
+ */
+USERLIB_TEST(L7_who_was_told_of_a_death_at_a_barrier_has_the_others_woken)
+{
+	struct counted_op first = counted_by(&first, self->loop);
+	memwait_barrier_t *barrier = self->shared;
+	struct visitor next;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 3));
+	ASSERT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &first.op));
+	visitor_start(&next, &barrier_way, barrier);
+	spin_until(sleepers_within(barrier, sizeof(*barrier), 0) == 2);
+	ASSERT_EQ(128 + SIGKILL, child_status(run_in_child(die_waking(barrier))));
+	/* It is told where the kernel can tell of deaths. */
+	spin_until(sleepers_within(barrier, sizeof(*barrier), 0) == 1);
+	EXPECT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(0, visitor_join(&next));
+	EXPECT_EQ(0, first.calls);
+}
+
+static int destroy(void *arg)
+{
+	struct first *first = arg;
+
+	is_destroyer = true;
+	return first->thing->way->destroy(first->object);
+}
+
+/* Not just found by the look that destroy takes each second. */
+USERLIB_TEST(L8_who_leaves_last_wakes_destroy)
+{
+	static const struct thing left[] = {
+		THING("group", group_way, 0),
+		THING("private group", group_way, MEMWAIT_PRIVATE),
+		THING("barrier", barrier_way, 0),
+		THING("private barrier", barrier_way, MEMWAIT_PRIVATE),
+	};
+	void *object = self->shared;
+	struct runner destroyer;
+	struct first first;
+	int i, round;
+
+	for (i = 0; i < (int)ARRAY_SIZE(left); i++) {
+		was_woken = 0;
+		/* Where the machine stands still for a second, it may be just looking. */
+		for (round = 0; round < 5 && !was_woken; round++) {
+			set_the_scene(&first, &left[i], object, LINGERS);
+			may_end = 1;
+			ASSERT_EQ(0, left[i].way->make(object, left[i].kind));
+			runner_start(&first.runner, wait_first, &first);
+			spin_until(sleepers_within(object, OBJECT_SIZE, left[i].kind) == 1);
+			ASSERT_EQ(0, left[i].way->give(object));
+			spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
+			runner_start(&destroyer, destroy, &first);
+			spin_until(sleepers_within(object, OBJECT_SIZE, left[i].kind) == 1);
+			__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+			EXPECT_EQ(0, runner_join(&destroyer));
+			EXPECT_EQ(0, runner_join(&first.runner));
+		}
+		EXPECT_NE(0, was_woken) {
+			TH_LOG("%s", left[i].name);
+		}
+	}
+}
+
+TEST_HARNESS_MAIN
