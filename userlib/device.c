@@ -12,7 +12,7 @@
 #include "internal.h"
 
 _Atomic uint64_t memwait_device_context = UINT32_MAX;
-/* Under ThreadSanitizer in its place, so that fast paths are not taken: see tsan.h. */
+/* Under ThreadSanitizer or valgrind in its place, so that fast paths are not taken: see tsan.h. */
 static _Atomic uint64_t context_under_tsan = UINT32_MAX;
 __thread uint64_t memwait_own_id;
 __thread uint32_t memwait_own_process;
@@ -40,6 +40,9 @@ static void watch_forks(void)
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+#ifndef MEMWAIT_SEEN_BY_TSAN
+	memwait_on_valgrind = RUNNING_ON_VALGRIND;
+#endif
 	pthread_atfork(NULL, NULL, after_fork);
 	if (page == MAP_FAILED)
 		return;

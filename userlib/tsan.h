@@ -9,6 +9,10 @@
  * (memwait_has_device()). Only unlocking asks.
  *
  * A library that is itself built for ThreadSanitizer needs none of this, and shows what is missing.
+ *
+ * Valgrind's helgrind and drd are told the same, by client requests: some instructions that do
+ * nothing on a processor. They see the library's own accesses too, and take its atomics for races:
+ * memwait.supp suppresses these. Built without valgrind's headers, the library tells them nothing.
  */
 #ifndef MEMWAIT_TSAN_H
 #define MEMWAIT_TSAN_H
@@ -25,6 +29,26 @@
 #define MEMWAIT_SEEN_BY_TSAN
 #endif
 
+#if defined(__has_include)
+#if __has_include("valgrind/drd.h") && __has_include("valgrind/helgrind.h")
+#define MEMWAIT_HAS_VALGRIND
+#include <valgrind/drd.h>
+#include <valgrind/helgrind.h>
+#endif
+#endif
+
+#ifdef MEMWAIT_HAS_VALGRIND
+/* Both have numbers of their own for it; each ignores the other's. */
+#define MEMWAIT_TELL_VALGRIND(helgrind, drd, object)				\
+do {										\
+	VALGRIND_DO_CLIENT_REQUEST_STMT(helgrind, (object), 0, 0, 0, 0);	\
+	VALGRIND_DO_CLIENT_REQUEST_STMT(drd, (object), 0, 0, 0, 0);		\
+} while (0)
+#else
+#define RUNNING_ON_VALGRIND	false
+#define MEMWAIT_TELL_VALGRIND(helgrind, drd, object)	((void)(object))
+#endif
+
 #ifdef MEMWAIT_SEEN_BY_TSAN
 #define memwait_tsan_runs()		false
 #define memwait_tsan_acquire(object)	((void)(object))
@@ -33,21 +57,30 @@
 void __tsan_acquire(void *address) __attribute__((__weak__, __visibility__("default")));
 void __tsan_release(void *address) __attribute__((__weak__, __visibility__("default")));
 
+/* Set in device.c before anything runs; a simulation has no such file. */
+__attribute__((__weak__, __visibility__("hidden"))) bool memwait_on_valgrind;
+
 static inline bool memwait_tsan_runs(void)
 {
-	return __builtin_expect(__tsan_release != 0, 0);
+	return __builtin_expect(memwait_on_valgrind || __tsan_release != 0, 0);
 }
 
 static inline void memwait_tsan_acquire(const volatile void *object)
 {
 	if (__builtin_expect(__tsan_acquire != 0, 0))
 		__tsan_acquire((void *)(uintptr_t)object);
+	if (__builtin_expect(memwait_on_valgrind, 0))
+		MEMWAIT_TELL_VALGRIND(_VG_USERREQ__HG_USERSO_RECV_POST,
+				      VG_USERREQ__DRD_ANNOTATE_HAPPENS_AFTER, object);
 }
 
 static inline void memwait_tsan_release(const volatile void *object)
 {
-	if (memwait_tsan_runs())
+	if (__builtin_expect(__tsan_release != 0, 0))
 		__tsan_release((void *)(uintptr_t)object);
+	if (__builtin_expect(memwait_on_valgrind, 0))
+		MEMWAIT_TELL_VALGRIND(_VG_USERREQ__HG_USERSO_SEND_PRE,
+				      VG_USERREQ__DRD_ANNOTATE_HAPPENS_BEFORE, object);
 }
 #endif
 
