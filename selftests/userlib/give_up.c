@@ -7,7 +7,7 @@
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-#define OBJECT_SIZE	512
+#define OBJECT_SIZE	256	/* where the words are */
 
 #define fallthrough	__attribute__((__fallthrough__))
 

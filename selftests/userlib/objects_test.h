@@ -360,13 +360,13 @@ static inline int sleepers(const struct way *way, const void *object, unsigned i
 	return way->other_word ? n + memwait_waiters(start + way->other_word, flags) : n;
 }
 
-/* The same on any of its words, wherever they are. */
+/* The same on any of its bytes, wherever they are. */
 static inline int sleepers_within(const void *object, size_t size, unsigned int kind)
 {
 	int total = 0, n;
 	size_t i;
 
-	for (i = 0; i < size; i += 4) {
+	for (i = 0; i < size; i++) {
 		n = memwait_waiters((const char *)object + i, kind & MEMWAIT_PRIVATE);
 		total += n > 0 ? n : 0;
 	}

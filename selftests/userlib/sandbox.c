@@ -151,7 +151,7 @@ static bool is_right(enum form form, const struct way *way, unsigned int kind)
 	int err = way->make(scene->object, kind);
 
 	change(&scene->round);
-	while (!err && form != TOO_LATE && !sleepers_within(scene->object, OBJECT_SIZE, kind))
+	while (!err && form != TOO_LATE && !sleepers_within(scene->object, OBJECT_SIZE / 2, kind))
 		;
 	if (form == TOO_LATE)
 		await_change(&scene->done, round);
