@@ -41,7 +41,7 @@ static void watch_forks(void)
 	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 #ifndef MEMWAIT_SEEN_BY_TSAN
-	memwait_on_valgrind = RUNNING_ON_VALGRIND;
+	memwait_on_valgrind = memwait_runs_on_valgrind();
 #endif
 	pthread_atfork(NULL, NULL, after_fork);
 	if (page == MAP_FAILED)

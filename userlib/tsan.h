@@ -29,24 +29,49 @@
 #define MEMWAIT_SEEN_BY_TSAN
 #endif
 
+/* Each of the two ignores the other's request. */
 #if defined(__has_include)
 #if __has_include("valgrind/drd.h") && __has_include("valgrind/helgrind.h")
 #define MEMWAIT_HAS_VALGRIND
 #include <valgrind/drd.h>
 #include <valgrind/helgrind.h>
+
+static inline bool memwait_runs_on_valgrind(void)
+{
+	return RUNNING_ON_VALGRIND;
+}
+
+static inline void memwait_valgrind_acquire(const volatile void *object)
+{
+	VALGRIND_DO_CLIENT_REQUEST_STMT(_VG_USERREQ__HG_USERSO_RECV_POST, object, 0, 0, 0, 0);
+	VALGRIND_DO_CLIENT_REQUEST_STMT(VG_USERREQ__DRD_ANNOTATE_HAPPENS_AFTER, object, 0, 0, 0,
+					0);
+}
+
+static inline void memwait_valgrind_release(const volatile void *object)
+{
+	VALGRIND_DO_CLIENT_REQUEST_STMT(_VG_USERREQ__HG_USERSO_SEND_PRE, object, 0, 0, 0, 0);
+	VALGRIND_DO_CLIENT_REQUEST_STMT(VG_USERREQ__DRD_ANNOTATE_HAPPENS_BEFORE, object, 0, 0, 0,
+					0);
+}
 #endif
 #endif
 
-#ifdef MEMWAIT_HAS_VALGRIND
-/* Both have numbers of their own for it; each ignores the other's. */
-#define MEMWAIT_TELL_VALGRIND(helgrind, drd, object)				\
-do {										\
-	VALGRIND_DO_CLIENT_REQUEST_STMT(helgrind, (object), 0, 0, 0, 0);	\
-	VALGRIND_DO_CLIENT_REQUEST_STMT(drd, (object), 0, 0, 0, 0);		\
-} while (0)
-#else
-#define RUNNING_ON_VALGRIND	false
-#define MEMWAIT_TELL_VALGRIND(helgrind, drd, object)	((void)(object))
+#ifndef MEMWAIT_HAS_VALGRIND
+static inline bool memwait_runs_on_valgrind(void)
+{
+	return false;
+}
+
+static inline void memwait_valgrind_acquire(const volatile void *object)
+{
+	(void)object;
+}
+
+static inline void memwait_valgrind_release(const volatile void *object)
+{
+	(void)object;
+}
 #endif
 
 #ifdef MEMWAIT_SEEN_BY_TSAN
@@ -70,8 +95,7 @@ static inline void memwait_tsan_acquire(const volatile void *object)
 	if (__builtin_expect(__tsan_acquire != 0, 0))
 		__tsan_acquire((void *)(uintptr_t)object);
 	if (__builtin_expect(memwait_on_valgrind, 0))
-		MEMWAIT_TELL_VALGRIND(_VG_USERREQ__HG_USERSO_RECV_POST,
-				      VG_USERREQ__DRD_ANNOTATE_HAPPENS_AFTER, object);
+		memwait_valgrind_acquire(object);
 }
 
 static inline void memwait_tsan_release(const volatile void *object)
@@ -79,8 +103,7 @@ static inline void memwait_tsan_release(const volatile void *object)
 	if (__builtin_expect(__tsan_release != 0, 0))
 		__tsan_release((void *)(uintptr_t)object);
 	if (__builtin_expect(memwait_on_valgrind, 0))
-		MEMWAIT_TELL_VALGRIND(_VG_USERREQ__HG_USERSO_SEND_PRE,
-				      VG_USERREQ__DRD_ANNOTATE_HAPPENS_BEFORE, object);
+		memwait_valgrind_release(object);
 }
 #endif
 
