@@ -59,8 +59,8 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 }
 
 /*
- * Tells waiters of some words of a death, a step for each; @own: of words of its user. Returns false
- * if no such word watches the owner, and none will.
+ * Tells waiters of some words of a death, a step for each; @own: of words of its user. Returns
+ * false if no such word watches the owner, and none will.
  */
 static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
 {
