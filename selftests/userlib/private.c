@@ -137,7 +137,7 @@ static int come_last(void *object)
 	return memwait_barrier_wait(object) - MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
-static const struct way barrier_way = {
+static const struct way last_at_barrier_way = {
 	.make		= make_barrier,
 	.wait		= CALL(memwait_barrier_wait),
 	.wait_async	= ASYNC(memwait_barrier_wait_async),
@@ -173,7 +173,7 @@ static const struct thing {
 	{ "signal", &signal_way, 0 },
 	{ "broadcast", &broadcast_way, 0 },
 	{ "semaphore", &sem_way, 0 },
-	{ "barrier", &barrier_way, 0 },
+	{ "barrier", &last_at_barrier_way, 0 },
 	{ "wait group", &group_way, 0 },
 	{ "empty channel", &receive_way, 0 },
 	{ "full channel", &send_way, 0 },

@@ -234,7 +234,7 @@ USERLIB_TEST(L3_another_late_waiter_still_gets_it)
 	let_operation_lose(loser, &second.op, self->loop);
 	/* Kept for it: a thread that comes only now is behind. */
 	ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
-	runner_start(&runner, CALL(memwait_mutex_lock), &loser->mutex);
+	runner_start(&runner, memwait_mutex_lock, &loser->mutex);
 	ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1) ?: second.result);
 	ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
 	EXPECT_EQ(0, runner_join(&runner));
