@@ -523,7 +523,7 @@ copy_userlib()
 {
 	mkdir -p "$1/userlib"
 	cp -R "$top"/{dkms.conf,uapi} "$1/"
-	cp -R "$top"/userlib/{Makefile,*.c,*.h,memwait,*.map,*.pc.in,man} "$1/userlib/"
+	cp -R "$top"/userlib/{Makefile,*.c,*.h,memwait,*.map,*.pc.in,*.supp,man} "$1/userlib/"
 	mkdir -p "$1"/userlib/{tools,bindings/cxx}
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
 	cp "$top"/userlib/bindings/cxx/{Makefile,README.md,memwait.hpp} "$1/userlib/bindings/cxx/"
