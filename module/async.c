@@ -455,6 +455,39 @@ static int memwait_async_by_key(void *unused, const struct list_head *a, const s
 			       memwait_async_key(list_entry(b, struct memwait_async_waiter, node)));
 }
 
+static int memwait_async_by_turn(void *unused, const struct list_head *a,
+				 const struct list_head *b)
+{
+	const struct memwait_async_waiter *first = list_entry(a, struct memwait_async_waiter, node);
+	const struct memwait_async_waiter *second = list_entry(b, struct memwait_async_waiter, node);
+
+	cond_resched();
+	return first->user_data < second->user_data ? -1 : first->user_data > second->user_data;
+}
+
+/*
+ * Brings waits of one word together, and words into the order of their oldest completions. Takes
+ * .user_data for that, which nobody will read.
+ */
+static void memwait_async_sort(struct list_head *completed)
+{
+	struct memwait_async_waiter *wait, *last = NULL;
+	u64 turn = 0;
+
+	list_for_each_entry(wait, completed, node) {
+		wait->user_data = turn++;
+		cond_resched();
+	}
+	list_sort(NULL, completed, memwait_async_by_key);	/* stable */
+	list_for_each_entry(wait, completed, node) {
+		if (last && !memwait_key_cmp(memwait_async_key(last), memwait_async_key(wait)))
+			wait->user_data = last->user_data;
+		last = wait;
+		cond_resched();
+	}
+	list_sort(NULL, completed, memwait_async_by_turn);
+}
+
 /* Counts notifies of a wait that a call has counted once. Returns false if it has ended since. */
 static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 {
@@ -550,7 +583,7 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 		memwait_async_end(wait, unused);
 		memwait_async_free_now(wait);
 	}
-	list_sort(NULL, &completed, memwait_async_by_key);
+	memwait_async_sort(&completed);
 	list_for_each_entry_safe(wait, next, &completed, node) {
 		count += wait->count;
 		key = memwait_async_key(wait);

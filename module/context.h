@@ -45,9 +45,10 @@ enum memwait_resource {
  * @left_pins: pins left by kernel threads to @put_pins
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @newly_dead: identities that have died, the latest first
- * @dead_lock: protects the next two and what is told of these
+ * @dead_lock: protects the next three and what is told of these
  * @dead: identities whose deaths are yet to be told
  * @dead_to_others: those whose deaths are yet to be told to other users only
+ * @others_turn: the work has taken, or would have taken, the last one from there
  * @bereaved: @bury is queued or runs, has a reference, and will look at @newly_dead
  * @work_waits: @bury has not got @dead_lock, and is queued again by the thread that has
  * @bury: tells of the deaths, see owner.c
@@ -63,6 +64,7 @@ struct memwait_user {
 	struct mutex dead_lock;		/* outermost */
 	struct list_head dead;
 	struct list_head dead_to_others;
+	bool others_turn;
 	bool bereaved;
 	bool work_waits;
 	struct work_struct bury;

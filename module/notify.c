@@ -70,7 +70,7 @@ u64 memwait_new_call(void)
  * together with its completion, and puts the reference after the wake-up.
  *
  * A completion takes the first blocked reader out of .readers, under the context's lock, and the
- * step wakes it as it wakes threads. So readers are woken without a lock that they would run into,
+ * step wakes it as it wakes threads; with PREEMPT_RT at once. So readers are woken without a lock that they would run into,
  * and as many as there are completions, none of whom depends on another one. The first access to
  * .woken that sees it set is the reader's last need of the lock: (F), a release and acquires.
  *
@@ -89,6 +89,28 @@ u64 memwait_new_call(void)
  * disabled, as for an eventfd. So more than one poller ends the step.
  */
 
+/*
+ * Takes a blocked reader out, which nobody else will wake then. With PREEMPT_RT the notifier may be
+ * preempted before the end of its step, so the reader is woken here.
+ */
+static void memwait_wakes_add_reader(struct memwait_wakes *wakes, struct memwait_context *context,
+				     struct memwait_reader *reader)
+{
+	struct task_struct *task = get_task_struct(reader->task);
+
+	if (IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+	memwait_reader_remove(context, reader);
+	smp_store_release(&reader->woken, true);	/* (F) */
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT)) {
+		wakes->tasks[wakes->nr_tasks++] = task;
+		return;
+	}
+	wake_up_process(task);
+	preempt_enable();
+	put_task_struct(task);
+}
+
 /**
  * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
  * @wakes: the notify's; not full, see memwait_wakes_are_full()
@@ -103,11 +125,8 @@ void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_conte
 
 	lockdep_assert_held(&context->lock);
 	reader = list_first_entry_or_null(&context->readers, struct memwait_reader, node);
-	if (reader) {
-		wakes->tasks[wakes->nr_tasks++] = get_task_struct(reader->task);
-		memwait_reader_remove(context, reader);
-		smp_store_release(&reader->woken, true);	/* (F) */
-	}
+	if (reader)
+		memwait_wakes_add_reader(wakes, context, reader);
 	for (i = 0; i < wakes->nr_contexts; i++) {
 		if (wakes->contexts[i] == context)
 			return;

@@ -115,7 +115,12 @@ static bool memwait_bury(struct memwait_user *user, bool own)
 	struct list_head *list;
 
 	memwait_sort_dead(user);
-	list = own || !list_empty(&user->dead) ? &user->dead : &user->dead_to_others;
+	/* The work takes turns: neither list may hold up the other one. */
+	user->others_turn = !own && !user->others_turn;
+	list = &user->dead;
+	if (!own && (list_empty(list) ||
+		     (user->others_turn && !list_empty(&user->dead_to_others))))
+		list = &user->dead_to_others;
 	identity = list_first_entry_or_null(list, struct memwait_identity, dead_node);
 	if (!identity)
 		return false;

@@ -277,16 +277,18 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 
 /*
  * Before a waiter repeats (1), which keeps others from sleeping: a delay that grows, and differs
- * between threads. Returns whether it waited, and is to look again first.
+ * between threads of all processes. Returns whether it waited, and is to look again first.
  */
 static bool back_off(int *tries)
 {
 	uint32_t n = (uint32_t)*tries / 2, i;
+	struct memwait_deadline now;
 
 	/* On one processor nobody repeats it at the same time. */
 	if ((*tries)++ % 2 || !memwait_may_spin())
 		return false;
-	i = ((uint32_t)memwait_thread_id() + n) * 0x9e3779b1U >> (n < 8 ? 24 - n : 16);
+	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);
+	i = ((uint32_t)now.ns + n) * 0x9e3779b1U >> (n < 8 ? 24 - n : 16);
 	while (i--)
 		memwait_relax();
 	return true;
@@ -459,9 +461,13 @@ static int wait_step(struct memwait_op *op, int outcome)
 static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
+	uint64_t state;
 
 	(void)outcome;
-	withdraw(barrier, op->round.generation);
+	/* Too late to give up: it may be the one that has to wake the others. */
+	while (!withdraw(barrier, op->round.generation) &&
+	       look_for_end(barrier, op->round.generation, &state) == MEMWAIT_OP_WAITS)
+		;
 	memwait_users_leave(&barrier->users, op);
 }
 

@@ -74,7 +74,7 @@
  * Destroy. A call that takes a free lock and releases it while nobody waits for it touches nothing
  * afterwards: destroy waits for the lock. Any other call is a user of its side (users.c) as soon as
  * it has to wait, finds that others wait when it unlocks, or closes. So a call that is not counted
- * makes no access but those under the lock.
+ * makes no access but those under the lock, once it has had that.
  *
  *	caller with the lock			destroy
  *	(1) become a user, if others wait	(1) take the lock, if it is locked, and release it
@@ -871,7 +871,8 @@ static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 		/* relaxed: as in attempt_queued() */
 		atomic_fetch_sub_explicit(&wait.busy->operations, 1, memory_order_relaxed);
 		if (is_private(wait.channel))
-			memwait_lock_undo(&wait.busy->word, wait.channel->flags, outcome);
+			memwait_lock_undo(&op->turn, &wait.busy->word, wait.channel->flags,
+					  outcome);
 		else
 			memwait_owner_undo(&wait.busy->owned, wait.channel->flags, outcome);
 	}

@@ -3,7 +3,7 @@
  * Condition variables: a sequence of 64 bits, which each signal changes and waiters sleep on.
  *
  *	bit 0		OWED: a wake-up failed
- *	bits 1 to 63	number of signals: it does not wrap
+ *	bits 1 to 63	number of signals: it does not wrap; between processes bits 1 to 31
  *
  *	waiter					signaller
  *	(1) read the sequence, with the mutex	(1) change the sequence
@@ -158,7 +158,7 @@ static void cancelled(void *argument)
 	wake(waiting->cond, 1);
 	memwait_users_leave(&waiting->cond->users, NULL);
 	if (waiting->wake)
-		memwait_mutex_undo_again(waiting->mutex, MEMWAIT_OK);
+		memwait_mutex_undo_again(waiting->mutex, NULL, MEMWAIT_OK);
 	memwait_mutex_take_again(waiting->mutex, waiting->count);
 }
 
@@ -195,7 +195,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	memwait_users_leave(&cond->users, NULL);
 	/* As in cancelled(). */
 	if (ret < 0 && waiting.wake)
-		memwait_mutex_undo_again(mutex, MEMWAIT_OK);
+		memwait_mutex_undo_again(mutex, NULL, MEMWAIT_OK);
 
 	err = memwait_mutex_take_again(mutex, waiting.count);
 	/* EOWNERDEAD: the owner of the mutex died. ENOTRECOVERABLE: the mutex is not locked. */
@@ -332,7 +332,7 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	struct cond *cond = op->object;
 
 	if (op->phase == FOR_MUTEX) {
-		memwait_mutex_undo_again(op->with, outcome);
+		memwait_mutex_undo_again(op->with, &op->turn, outcome);
 		if (!op->cond.result)
 			pass_on(cond, op->cond.flags);
 		return;

@@ -34,7 +34,8 @@ static void after_fork(void)
 	atomic_store_explicit(memwait_process, 0, memory_order_relaxed);
 }
 
-__attribute__((constructor))
+/* Before those of programs, which may use a lock. */
+__attribute__((constructor(101)))
 static void watch_forks(void)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);

@@ -419,7 +419,8 @@ bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome);
-void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome);
+void memwait_lock_undo(const struct memwait_turn *turn, _Atomic uint32_t *word, uint32_t kind,
+		       int outcome);
 
 static inline bool memwait_lock_try(_Atomic uint32_t *word)
 {
@@ -513,6 +514,7 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count);
 int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, struct memwait_op *op,
 			     int outcome);
-void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome);
+void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, const struct memwait_turn *turn,
+			      int outcome);
 
 #endif /* MEMWAIT_INTERNAL_H */

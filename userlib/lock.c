@@ -389,10 +389,11 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 	return lock_after(op, word, kind, NULL, outcome);
 }
 
-void memwait_lock_undo(_Atomic uint32_t *word, uint32_t kind, int outcome)
+/* @turn: the waiter's, or NULL if it has not waited for the lock. */
+void memwait_lock_undo(const struct memwait_turn *turn, _Atomic uint32_t *word, uint32_t kind,
+		       int outcome)
 {
-	/* Whoever has set it. */
-	if (!(kind & MEMWAIT_MUTEX_FAIR))
+	if (turn && turn->is_late)
 		clear_late(word);
 	if (!memwait_was_woken(outcome))
 		return;

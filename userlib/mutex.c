@@ -345,12 +345,12 @@ int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 	return 0;
 }
 
-static void undo(struct mutex *mutex, int outcome)
+static void undo(struct mutex *mutex, const struct memwait_turn *turn, int outcome)
 {
 	if (is_robust(mutex))
 		memwait_owner_undo(&mutex->owned, mutex->kind, outcome);
 	else
-		memwait_lock_undo(&mutex->word, mutex->kind, outcome);
+		memwait_lock_undo(turn, &mutex->word, mutex->kind, outcome);
 }
 
 static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int outcome)
@@ -361,7 +361,7 @@ static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int 
 	/* The id of the thread that continues, perhaps not the one that began. */
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
-		undo(mutex, outcome);
+		undo(mutex, op ? &op->turn : NULL, outcome);
 		return outcome == MEMWAIT_TIMED_OUT ? ETIMEDOUT : ret;
 	}
 	if (is_robust(mutex))
@@ -381,7 +381,7 @@ static int lock_step(struct memwait_op *op, int outcome)
 
 static void lock_undo(struct memwait_op *op, int outcome)
 {
-	undo(op->object, outcome);
+	undo(op->object, &op->turn, outcome);
 }
 
 static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
@@ -506,7 +506,8 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 	return step(to_mutex(public_mutex), count, op, outcome);
 }
 
-void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, int outcome)
+void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, const struct memwait_turn *turn,
+			      int outcome)
 {
-	undo(to_mutex(public_mutex), outcome);
+	undo(to_mutex(public_mutex), turn, outcome);
 }

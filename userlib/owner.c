@@ -35,8 +35,8 @@
  * MEMWAIT_OWNER_DIED may report the death of the owner or of a waiter. A second wait, with an
  * expired deadline, tells which (memwait_owner_is_dead()): it returns MEMWAIT_OWNER_DIED if it
  * names a dead owner, and MEMWAIT_TIMED_OUT if it names a living one. If the owner is dead, the
- * waiter swaps that id for its own and sets INCONSISTENT: the lock was not unlocked. Ids are never
- * reused, so the swap is safe from ABA.
+ * waiter swaps that id for its own and sets INCONSISTENT: the lock was not unlocked. Ids are
+ * random, of 62 bits, so the swap is safe from ABA.
  *
  * The owner clears INCONSISTENT once it has repaired what is guarded. If it unlocks without that,
  * the word becomes INCONSISTENT alone, and all are woken. The unlocking thread may die before it

@@ -996,7 +996,7 @@ static void undo(struct memwait_op *op, int outcome)
 	} else if (is_robust(lock)) {
 		memwait_owner_undo(&lock->owned_gate, lock->kind, outcome);
 	} else {
-		memwait_lock_undo(&lock->gate, lock->kind, outcome);
+		memwait_lock_undo(&op->turn, &lock->gate, lock->kind, outcome);
 	}
 }
 

@@ -380,10 +380,13 @@ static void open_context(struct model *m, struct context *c)
 	check(m, "open failed", c->fd < 0, 0);
 }
 
-/* All leave, then what was not read is passed on, in order. */
+/*
+ * All leave, then what was not read is passed on: that of each word together, the words in the order
+ * of their oldest completions.
+ */
 static void close_context(struct model *m, struct context *c)
 {
-	int i;
+	int i, j, unread;
 
 	close(c->fd);
 	for (i = 0; i < m->nr_waits; i++) {
@@ -396,8 +399,18 @@ static void close_context(struct model *m, struct context *c)
 			unpin_words(m, w);
 		w->context = NULL;
 	}
-	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++)
-		m->passed_on += notify(m, c->completed[i]->queue, 1);
+	for (i = c->next; i < c->nr && m->mistake != PASSES_NOTHING_ON; i++) {
+		struct queue *queue = c->completed[i]->queue;
+
+		for (j = i, unread = 0; queue && j < c->nr; j++) {
+			if (c->completed[j]->queue == queue) {
+				c->completed[j]->queue = NULL;
+				unread++;
+			}
+		}
+		if (queue)
+			m->passed_on += notify(m, queue, unread);
+	}
 }
 
 static void step_reopen(struct model *m, struct context *c, const struct step *s)

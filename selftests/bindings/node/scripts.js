@@ -60,32 +60,32 @@ test('a script is stopped: the mutex of a condition is locked again', () => {
 	}
 });
 
-// A thread that locks the mutex at 64 while the waiter sleeps, and has it when that gives up.
-function other(then)
+// A thread that waits for the mutex at 64, which this one has, and has it when this one, which waits for the
+// condition at 128 then, gives up.
+async function other(then)
 {
-	return worker(`() => {
+	const thread = worker(`() => {
 		const mutex = new memwait.Mutex(buffer, 64);
 		const isAwaited = () => Array.from({ length: ${Condition.SIZE / 4} })
 			.some((_, i) => memwait.waiters(i32, ${128 / 4} + i) > 0);
-		send('ready');
-		while (!isAwaited())
-			;
 		mutex.lockSync();
 		while (isAwaited())
 			;
 		(${then})(mutex);
 	}`);
+	await until(() => sleepers(64, Mutex.SIZE) > 0);
+	return thread;
 }
 
 test('a script is stopped: another thread has the mutex of a condition', async () => {
-	const mutex = Mutex.init(buffer, 64, { errorcheck: true });
+	// Fair: it is handed over when the wait begins, long before that is stopped.
+	const mutex = Mutex.init(buffer, 64, { errorcheck: true, fair: true });
 	const condition = Condition.init(buffer, 128);
-	const thread = other((mutex) => {
+	mutex.lockSync();
+	const thread = await other((mutex) => {
 		i32[0] = 1;
 		mutex.unlock();
 	});
-	assert.strictEqual(await thread.next(), 'ready');
-	mutex.lockSync();
 	stop(() => condition.waitSync(mutex));
 	assert.strictEqual(view[0], 1);
 	mutex.unlock();
@@ -96,9 +96,8 @@ test('a script is stopped: another thread dies with the mutex of a condition', a
 	let repairs = 0;
 	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => repairs++ });
 	const condition = Condition.init(buffer, 128);
-	const thread = other(() => undefined);
-	assert.strictEqual(await thread.next(), 'ready');
 	mutex.lockSync();
+	const thread = await other(() => undefined);
 	stop(() => condition.waitSync(mutex));
 	assert.strictEqual(repairs, 0);
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
@@ -114,7 +113,8 @@ test('terminate: a stopped script that waits for the mutex of a condition', asyn
 		const mutex = new memwait.Mutex(buffer, 64);
 		mutex.lockSync();
 		send('locked');
-		while (Array.from({ length: 8 }, (_, i) => memwait.waiters(i32, 16 + i)).every((n) => n === 0))
+		const bytes = new Uint8Array(buffer);
+		while (Array.from({ length: 32 }, (_, i) => memwait.waiters(bytes, 64 + i)).every((n) => n === 0))
 			;
 		try {
 			require('vm').runInThisContext('stopped()', { timeout: 20 });
