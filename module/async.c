@@ -458,11 +458,11 @@ static int memwait_async_by_key(void *unused, const struct list_head *a, const s
 static int memwait_async_by_turn(void *unused, const struct list_head *a,
 				 const struct list_head *b)
 {
-	const struct memwait_async_waiter *first = list_entry(a, struct memwait_async_waiter, node);
-	const struct memwait_async_waiter *second = list_entry(b, struct memwait_async_waiter, node);
+	u64 first = list_entry(a, struct memwait_async_waiter, node)->user_data;
+	u64 second = list_entry(b, struct memwait_async_waiter, node)->user_data;
 
 	cond_resched();
-	return first->user_data < second->user_data ? -1 : first->user_data > second->user_data;
+	return first < second ? -1 : first > second;
 }
 
 /*

@@ -381,8 +381,8 @@ static void open_context(struct model *m, struct context *c)
 }
 
 /*
- * All leave, then what was not read is passed on: that of each word together, the words in the order
- * of their oldest completions.
+ * All leave, then what was not read is passed on: that of each word together, the words in the
+ * order of their oldest completions.
  */
 static void close_context(struct model *m, struct context *c)
 {

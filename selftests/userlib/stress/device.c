@@ -534,7 +534,7 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
 	if (!context)
 		return __real_read(fd, buffer, size);
 	lock();
-	/* Each third one, as if a signal had come: the module looks for one after each 16 records. */
+	/* Each third one, as if a signal had come, which the module sees after 16 records. */
 	if (!(++reads % 3) && most > 16)
 		most = 16;
 	while (n < most && context->count) {

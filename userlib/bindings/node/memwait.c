@@ -796,8 +796,8 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 /* Words */
 
 /*
- * The element, or NULL with an exception: the view may have shrunk since it was checked. Without is_64 it may be
- * a byte.
+ * The element, or NULL with an exception: the view may have shrunk since it was checked. Without
+ * is_64 it may be a byte.
  */
 static void *word_at(napi_env env, napi_value view, napi_value index, bool *is_64)
 {
