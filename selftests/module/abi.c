@@ -42,7 +42,6 @@ PLACE(memwait_wait_async, waits, 0);
 PLACE(memwait_wait_async, count, 8);
 PLACE(memwait_wait_async, entry_size, 12);
 
-
 SIZE(memwait_completion, 32);
 PLACE(memwait_completion, user_data, 0);
 PLACE(memwait_completion, id, 8);
