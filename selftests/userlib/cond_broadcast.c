@@ -57,7 +57,8 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 		EXPECT_TRUE(mw_readable(memwait_loop_fd(self->loop)));
 		if (locked) {
 			EXPECT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
-			await_waiters(self->fd, &monitor->mutex, U32_SIZE | flags, LINE);
+			await_waiters(self->fd, sleep_word(&monitor->mutex, kinds[round / 2]),
+				      flags, LINE);
 			EXPECT_EQ(0, monitor->n_order);
 			ASSERT_EQ(0, memwait_mutex_unlock(&monitor->mutex));
 		}
@@ -70,7 +71,7 @@ USERLIB_TEST(R5_broadcast_wakes_threads_and_operations)
 			EXPECT_EQ(0, runner_join(&line[i].runner));
 		EXPECT_EQ(LINE, monitor->n_order);
 		EXPECT_EQ(0, monitor->violations);
-		EXPECT_EQ(0, memwait_waiters(&monitor->mutex, flags));
+		EXPECT_EQ(0, memwait_waiters(sleep_word(&monitor->mutex, kinds[round / 2]), flags));
 		EXPECT_EQ(0, memwait_cond_destroy(&monitor->cond));
 		EXPECT_EQ(0, memwait_mutex_destroy(&monitor->mutex));
 	}
