@@ -461,13 +461,10 @@ static int wait_step(struct memwait_op *op, int outcome)
 static void wait_undo(struct memwait_op *op, int outcome)
 {
 	struct barrier *barrier = op->object;
-	uint64_t state;
 
 	(void)outcome;
-	/* Too late to give up: it may be the one that has to wake the others. */
-	while (!withdraw(barrier, op->round.generation) &&
-	       look_for_end(barrier, op->round.generation, &state) == MEMWAIT_OP_WAITS)
-		;
+	/* Too late: whoever has found all present wakes them, and is told so. */
+	withdraw(barrier, op->round.generation);
 	memwait_users_leave(&barrier->users, op);
 }
 
