@@ -34,6 +34,7 @@ struct scene {
 	memwait_rwlock_t rwlock;
 	enum kind kind;
 	enum end end;
+	int signalled;		/* by signals of the condition variable, not used yet */
 	int n_order;
 	int order[ITEMS];
 	struct worker workers[ITEMS];
@@ -87,7 +88,10 @@ static int scene_init(struct scene *scene, enum kind kind, enum end end)
 	return is_lock(scene) ? memwait_mutex_lock(&scene->mutex) : 0;
 }
 
-/* A turn of a worker: no loop, as it counts what brings it back. */
+/*
+ * A turn of a worker: no loop, as it counts what brings it back. But a wait for a condition may
+ * return for the death of a process.
+ */
 static int turn(struct scene *scene)
 {
 	int ret, item;
@@ -102,9 +106,13 @@ static int turn(struct scene *scene)
 	case COND:
 	case ROBUST_COND:
 		ret = memwait_mutex_lock(&scene->mutex);
-		if (!ret)
-			ret = memwait_cond_wait(&scene->cond, &scene->mutex);
-		return ret ? ret : memwait_mutex_unlock(&scene->mutex);
+		do {
+			if (!ret)
+				ret = memwait_cond_wait(&scene->cond, &scene->mutex);
+		} while (!ret && !scene->signalled && !is_thread(scene));
+		if (ret || !scene->signalled--)
+			return -1;
+		return memwait_mutex_unlock(&scene->mutex);
 	default:
 		return memwait_mutex_lock(&scene->mutex);
 	}
@@ -121,14 +129,19 @@ static void release(struct scene *scene)
 /* What lets the first worker, or each of them if it is no lock, have its turn. */
 static int serve(struct scene *scene)
 {
-	int item = 0;
+	int item = 0, ret;
 
 	switch (scene->kind) {
 	case SEM:
 		return memwait_sem_post(&scene->sem);
 	case COND:
 	case ROBUST_COND:
-		return memwait_cond_signal(&scene->cond);
+		ret = memwait_mutex_lock(&scene->mutex);
+		if (ret)
+			return ret;
+		scene->signalled++;
+		ret = memwait_cond_signal(&scene->cond);
+		return ret ? ret : memwait_mutex_unlock(&scene->mutex);
 	case CHANNEL:
 		return memwait_channel_send(channel_of(scene), &item);
 	default:
