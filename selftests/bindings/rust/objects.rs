@@ -733,8 +733,8 @@ fn fifo() {
     let queue = mutex.clone();
     let sleeper = |name, waiters| {
         let mutex = mutex.clone();
-        // SAFETY: the lock is its first word.
-        let word = unsafe { &*(&*queue as *const Mutex<_> as *const AtomicU32) };
+        // SAFETY: the lock is its first word; those who wait sleep on its second byte.
+        let word = unsafe { &*(&*queue as *const Mutex<_> as *const AtomicU8).add(1) };
         let thread = thread::spawn(move || mutex.lock().unwrap().push(name));
 
         until(|| word::waiters(word, Scope::Shared) == Ok(waiters));
