@@ -385,14 +385,17 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 		for (i = 0; i < ITEMS; i++)
 			worker_start(scene, i);
 		for (i = 0; i < 5; i++)
-			ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
+			ASSERT_EQ(0, serve(scene));
 		spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) >= 5);
 		for (i = 0; i < 5; i++)
 			worker_end(scene, scene->order[i]);
 		settle(self->fd, scene, 0, ITEMS - 5);
 		EXPECT_EQ(5, scene->n_order);
 		EXPECT_EQ(ITEMS - 5, memwait_waiters(&scene->cond, 0));
+		ASSERT_EQ(0, memwait_mutex_lock(&scene->mutex));
+		scene->signalled = ITEMS - 5;
 		ASSERT_EQ(0, memwait_cond_broadcast(&scene->cond));
+		ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
 		for (i = 5; i < ITEMS; i++) {
 			spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) > i);
 			worker_end(scene, scene->order[i]);
@@ -411,6 +414,7 @@ ENDS_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 		worker_start(scene, i);
 	/* It is woken, waits for the mutex, and is killed there. */
 	ASSERT_EQ(0, memwait_mutex_lock(&scene->mutex));
+	scene->signalled = 1;
 	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
 	await_waiters(self->fd, &scene->mutex, U32_SIZE, 1);
 	kill_child(scene->workers[0].pid);
@@ -420,7 +424,7 @@ ENDS_TEST(R34_a_signal_of_a_dead_waiter_goes_to_the_next)
 	settle(self->fd, scene, 0, 2);
 	EXPECT_EQ(1, memwait_waiters(&scene->cond, 0));
 	EXPECT_EQ(1, scene->n_order);
-	ASSERT_EQ(0, memwait_cond_signal(&scene->cond));
+	ASSERT_EQ(0, serve(scene));
 	worker_end(scene, 1);
 	worker_end(scene, 2);
 	EXPECT_EQ(1, scene->order[0]);
