@@ -76,6 +76,7 @@ static int scene_init(struct scene *scene, enum kind kind, enum end end)
 	};
 
 	memset(scene, 0, sizeof(*scene));
+	memset(scene->order, -1, sizeof(scene->order));
 	scene->kind = kind;
 	scene->end = end;
 	if (memwait_sem_init(&scene->sem, 0, 0) || memwait_cond_init(&scene->cond, 0) ||
@@ -155,7 +156,8 @@ static void work(struct scene *scene, struct worker *worker)
 	__atomic_store_n(&worker->tid, gettid(), __ATOMIC_RELEASE);
 	if (turn(scene))
 		abort();
-	scene->order[__atomic_fetch_add(&scene->n_order, 1, __ATOMIC_ACQ_REL)] = worker->number;
+	__atomic_store_n(&scene->order[__atomic_fetch_add(&scene->n_order, 1, __ATOMIC_ACQ_REL)],
+			 worker->number, __ATOMIC_RELEASE);
 	sleep_until(set(&worker->go));
 	release(scene);
 	tell(&worker->released);
@@ -234,6 +236,13 @@ static bool has_left_processor(const struct worker *worker)
 	return line[0] >= '0' && line[0] <= '9';
 }
 
+/* The worker that had the turn of that number, once it has had it. */
+static int had_turn(struct scene *scene, int number)
+{
+	spin_until(__atomic_load_n(&scene->order[number], __ATOMIC_ACQUIRE) >= 0);
+	return scene->order[number];
+}
+
 static long switches(const struct worker *worker)
 {
 	char path[64], line[128];
@@ -291,8 +300,7 @@ static void ends_as(struct __test_metadata *_metadata, int fd, struct scene *sce
 		for (i = 0; i < WORKERS; i++) {
 			if (!is_lock(scene) || !i)
 				ASSERT_EQ(0, serve(scene));
-			spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) > i);
-			worker_end(scene, scene->order[i]);
+			worker_end(scene, had_turn(scene, i));
 			/* Of a lock the next has its turn then. */
 			while (is_lock(scene) && i + 1 < WORKERS &&
 			       __atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) == i + 1)
@@ -386,9 +394,8 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 			worker_start(scene, i);
 		for (i = 0; i < 5; i++)
 			ASSERT_EQ(0, serve(scene));
-		spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) >= 5);
 		for (i = 0; i < 5; i++)
-			worker_end(scene, scene->order[i]);
+			worker_end(scene, had_turn(scene, i));
 		settle(self->fd, scene, 0, ITEMS - 5);
 		EXPECT_EQ(5, scene->n_order);
 		EXPECT_EQ(ITEMS - 5, memwait_waiters(&scene->cond, 0));
@@ -397,8 +404,7 @@ ENDS_TEST(R34_a_few_signals_to_many_threads_that_end)
 		ASSERT_EQ(0, memwait_cond_broadcast(&scene->cond));
 		ASSERT_EQ(0, memwait_mutex_unlock(&scene->mutex));
 		for (i = 5; i < ITEMS; i++) {
-			spin_until(__atomic_load_n(&scene->n_order, __ATOMIC_ACQUIRE) > i);
-			worker_end(scene, scene->order[i]);
+			worker_end(scene, had_turn(scene, i));
 		}
 	}
 }
