@@ -290,7 +290,7 @@ static int lock_and_unlock(void *arg)
 {
 	struct forking *forking = arg;
 	memwait_mutex_t mutex;
-	int ret = memwait_mutex_init(&mutex, MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_PRIVATE);
+	int ret = memwait_mutex_init(&mutex, MEMWAIT_MUTEX_ERRORCHECK);
 
 	if (ret)
 		return ret;

@@ -718,7 +718,7 @@ USERLIB_TEST(R12_a_lock_is_kept_for_a_waiter_that_lost_it_too_long)
 			ASSERT_EQ(0, memwait_mutex_init(mutex, kinds[i]));
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
 			ASSERT_EQ(0, lose(mutex, &first, self->loop));
-			EXPECT_EQ(4, *(uint32_t *)mutex);
+			EXPECT_EQ(0x400, *(uint32_t *)mutex);
 			ret = memwait_mutex_lock_async(mutex, &second.op);
 			if (ret)
 				break;
