@@ -27,6 +27,8 @@ struct way {
 	int (*destroy)(void *object);
 	size_t word, other_word;
 	bool lets_all_go;
+	/* A waiter that was killed has not left: destroy says so, after ten seconds. */
+	bool keeps_the_dead;
 };
 
 /* As CALL(), of functions that take more. */
@@ -215,6 +217,7 @@ static const struct way receive_way = {
 	.wait_until_async	= receive_until_async,
 	.give			= send_one,
 	.destroy		= CALL(memwait_channel_destroy),
+	.keeps_the_dead		= true,
 	.word			= 64 + 8,
 };
 
@@ -227,6 +230,7 @@ static const struct way send_way = {
 	.wait_until_async	= send_until_async,
 	.give			= receive_one,
 	.destroy		= CALL(memwait_channel_destroy),
+	.keeps_the_dead		= true,
 	.word			= 128 + 8,
 };
 

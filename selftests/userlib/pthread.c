@@ -810,7 +810,7 @@ TEST_F_TIMEOUT(alone, L0_who_ignores_results_gets_past_nothing, 300)
 			dup2(open("/dev/null", O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
 			/* The mutex is locked, as if the device had been there. */
 			if (getting_past[i] == cond_wait)
-				*(uint32_t *)&set_up.mutex = 1;
+				*(uint32_t *)&set_up.mutex = 0x100;
 			getting_past[i]();
 			_exit(0);
 		}
