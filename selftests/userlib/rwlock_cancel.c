@@ -88,6 +88,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 	memwait_rwlock_t *lock = &shared->lock;
 	struct runner thread;
 	int turn, writing, ret;
+	const void *gate;
 
 	for (turn = 0; turn < 2 * (int)ARRAY_SIZE(kinds); turn++) {
 		writing = turn % 2;
@@ -100,9 +101,10 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 		behind.calls = 0;
 		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &behind.op));
 		runner_start(&thread, write_once, shared);
-		await_waiters(self->fd, gate_of(lock), U32_SIZE, 3);
+		gate = sleep_word(gate_of(lock), kinds[turn / 2]);
+		await_waiters(self->fd, gate, 0, 3);
 		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
-		EXPECT_EQ(2, memwait_waiters(gate_of(lock), 0));
+		EXPECT_EQ(2, memwait_waiters(gate, 0));
 		EXPECT_EQ(0, memwait_op_cancel(&first.op));
 		ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 		EXPECT_EQ(0, behind.result);
@@ -167,6 +169,7 @@ USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 {
 	struct shared *shared = self->shared;
 	struct runner reader, writer;
+	const void *gate;
 	pid_t children[3];
 	int round, i;
 
@@ -174,6 +177,7 @@ USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 		memset(shared, 0, sizeof(*shared));
 		ASSERT_EQ(0, memwait_rwlock_init(&shared->lock, kinds[round % ARRAY_SIZE(kinds)]));
 		ASSERT_EQ(0, memwait_rwlock_wrlock(&shared->lock));
+		gate = sleep_word(gate_of(&shared->lock), kinds[round % ARRAY_SIZE(kinds)]);
 		for (i = 0; i < 3; i++) {
 			children[i] = fork_child();
 			if (!children[i]) {
@@ -191,14 +195,14 @@ USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 					_exit(1);
 				stay();
 			}
-			await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, i + 1);
+			await_waiters(self->fd, gate, 0, i + 1);
 		}
 		runner_start(&reader, read_once, shared);
 		runner_start(&writer, write_once, shared);
-		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 5);
+		await_waiters(self->fd, gate, 0, 5);
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(128 + SIGKILL, kill_child(children[i]));
-		await_waiters(self->fd, gate_of(&shared->lock), U32_SIZE, 2);
+		await_waiters(self->fd, gate, 0, 2);
 		ASSERT_EQ(0, memwait_rwlock_unlock(&shared->lock));
 		ASSERT_EQ(0, runner_join(&reader));
 		ASSERT_EQ(0, runner_join(&writer));
