@@ -118,7 +118,7 @@ USERLIB_TEST(L3_a_completed_operation_that_is_cancelled_lets_the_next_in)
 	ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
 	ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &first.op));
 	runner_start(&thread, read_once, shared);
-	await_waiters(self->fd, gate_of(lock), U32_SIZE, 1);
+	await_waiters(self->fd, gate, 0, 1);
 	ASSERT_EQ(0, memwait_rwlock_unlock(lock));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(0, runner_join(&thread));
