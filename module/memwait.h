@@ -480,7 +480,8 @@ static __always_inline int memwait_begin_check(const struct memwait_wait *waits,
 }
 
 /* bucket.c */
-void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass);
+void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass)
+	__acquires(&bucket->lock);
 void memwait_bucket_let_others(struct memwait_bucket *bucket);
 
 /**
