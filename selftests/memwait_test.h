@@ -56,6 +56,13 @@ static inline unsigned int slow_alarm(unsigned int seconds)
 #include "kselftest_harness.h"
 #undef alarm
 
+/*
+ * Loads, and how often what depends on chance is tried: fewer where MEMWAIT_LOADS is set, see
+ * selftests/vm/init. Counts are exact either way.
+ */
+#define LOAD(n, fewer)	(getenv("MEMWAIT_LOADS") ? (fewer) : (n))
+#define SOME_OF(n)	LOAD(n, ((n) + 9) / 10)
+
 #define NSEC_PER_SEC	1000000000ULL
 #define NSEC_PER_MSEC	1000000ULL
 

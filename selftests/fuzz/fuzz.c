@@ -16,7 +16,7 @@
  * by its deadline or by a signal; a program leaves no waiter and no charge behind, and no new
  * taint in the kernel. The kernel's own checkers are the rest.
  *
- * MEMWAIT_FUZZ_SECONDS	how long (20)
+ * MEMWAIT_FUZZ_SECONDS	how long (20, or 10 with MEMWAIT_LOADS)
  * MEMWAIT_FUZZ_SEED	of the random numbers; it is printed
  * MEMWAIT_FUZZ_REPLAY	a program in the form in which one that failed is printed: runs that
  */
@@ -469,7 +469,7 @@ static uint64_t seconds_wanted(void)
 {
 	const char *text = getenv("MEMWAIT_FUZZ_SECONDS");
 
-	return text ? strtoull(text, NULL, 10) : 20;
+	return text ? strtoull(text, NULL, 10) : LOAD(20, 10);
 }
 
 static void report(uint64_t start)

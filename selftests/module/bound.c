@@ -224,7 +224,7 @@ MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
 	int round, fd;
 	pid_t pid;
 
-	for (round = 0; round < 100; round++) {
+	for (round = 0; round < LOAD(100, 15); round++) {
 		fd = open_device(O_NONBLOCK);
 		pid = start_maker(board, fd, ways[round % ARRAY_SIZE(ways)]);
 		ASSERT_LT(0, pid);
@@ -444,7 +444,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_after_a_call_in_progress)
 	close(copies[0]);
 }
 
-#define RACES	300
+#define RACES	SOME_OF(300)
 
 struct caller {
 	struct runner runner;
@@ -543,7 +543,7 @@ MEMWAIT_TEST(L10_bound_contexts_count_while_their_process_has_them)
  * A context that ends is looked at meanwhile. Who looks is driven out at any point, and goes on
  * when all is over, and the id's memory was given back.
  */
-#define LOOKS	40
+#define LOOKS	LOAD(40, 8)
 
 struct look {
 	int fd;			/* of fdinfo */
@@ -651,7 +651,7 @@ MEMWAIT_TEST(L10_a_bound_context_is_closed_while_it_ends)
 	int fd, round, i;
 	pid_t pid;
 
-	for (round = 0; round < 100; round++) {
+	for (round = 0; round < SOME_OF(100); round++) {
 		fd = open_device(O_NONBLOCK);
 		memset(board, 0, sizeof(*board));
 		pid = fork_child();
@@ -795,12 +795,12 @@ static void *use_first(void *arg)
 MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 {
 	struct first_user user = { .round = 0 };
-	unsigned int round, bound = 0, refused = 0;
+	unsigned int round, least = SOME_OF(10000), bound = 0, refused = 0;
 	pthread_t thread;
 	int ret;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, use_first, &user));
-	for (round = 1; round < 10000 || (!has_one_processor() && !(bound && refused)); round++) {
+	for (round = 1; round < least || (!has_one_processor() && !(bound && refused)); round++) {
 		user.fd = open_device(O_NONBLOCK);
 		__atomic_store_n(&user.round, round, __ATOMIC_RELEASE);
 		stand_still(round % 67 * 16);
@@ -820,7 +820,7 @@ MEMWAIT_TEST(L10_a_binding_races_with_the_first_use)
 	TH_LOG("bound %u times, served all %u times", bound, refused);
 }
 
-#define STORMS		60
+#define STORMS		LOAD(60, 15)
 #define STORM_CONTEXTS	6
 #define STORM_WAITS	40
 #define NOTIFIED	25

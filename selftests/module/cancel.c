@@ -54,7 +54,7 @@ static void *keep_queues_busy(void *arg)
 MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 {
 	enum { TOGETHER = 16 };
-	const int rounds = getenv("MEMWAIT_LOADS") ? 200 : 2000;
+	const int rounds = SOME_OF(2000);
 	int round, ret, i, n, n_done, taken_back = 0, timed_out = 0;
 	struct busy busy = { .fd = self->fd, .word = self->word };
 	pthread_t threads[3];
@@ -194,7 +194,7 @@ MEMWAIT_TEST(R23_many_come_and_go_together)
 			.all_armed = &all_armed,
 			.words = words + i * COME,
 			.fd = self->fd,
-			.rounds = getenv("MEMWAIT_LOADS") ? 3 : 20,
+			.rounds = LOAD(20, 3),
 		};
 		ASSERT_EQ(0, pthread_create(&comers[i].thread, NULL, come_and_go, &comers[i]));
 	}

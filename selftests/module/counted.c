@@ -7,7 +7,7 @@
 /* A user that nobody else is. */
 #define STRANGER	65000
 
-#define ROUNDS		(getenv("MEMWAIT_LOADS") ? 300 : 3000)
+#define ROUNDS		SOME_OF(3000)
 
 struct meeting {
 	int arrived;		/* how many times one of the two has come */

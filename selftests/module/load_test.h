@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For tests of many threads, waits or words. Counts are exact. MEMWAIT_LOADS, set on slow machines
- * by selftests/vm/init, makes the numbers smaller; they are printed.
+ * For tests of many threads, waits or words: their numbers are printed.
  */
 #ifndef LOAD_TEST_H
 #define LOAD_TEST_H
 
 #include "limits_test.h"
 #include "several_test.h"
-
-#define LOAD(n, checked)	(getenv("MEMWAIT_LOADS") ? (checked) : (n))
 
 static inline double seconds_since(uint64_t start)
 {

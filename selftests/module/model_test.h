@@ -7,7 +7,7 @@
 
 #define STEPS		1000000		/* or as many as SECONDS allow, at least LEAST_STEPS */
 #define LEAST_STEPS	20000
-#define SECONDS		20
+#define SECONDS		LOAD(20, 8)
 #define EPISODE		500
 #define CONTEXTS	3
 #define ENTRIES		16		/* of a batch */

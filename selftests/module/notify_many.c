@@ -464,7 +464,7 @@ MEMWAIT_TEST(R22_notify_many_wakes_an_event_loop_once)
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	struct memwait_completion done[16];
 	struct memwait_notify notifies[16];
-	const int rounds = ROUNDS(500);
+	const int rounds = SOME_OF(500);
 	int i;
 
 	notifies_of(notifies, self->word, 16, 1);
@@ -495,7 +495,7 @@ MEMWAIT_TEST(R22_groups_wake_an_event_loop_twice_at_most)
 	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
 	struct memwait_completion done[LONG_GROUPS];
 	struct memwait_notify notifies[LONG_GROUPS];
-	const int rounds = ROUNDS(100);
+	const int rounds = SOME_OF(100);
 	long seen;
 	int i, j;
 
@@ -551,7 +551,7 @@ static void *answer_rounds(void *arg)
 MEMWAIT_TEST(R1_notify_many_no_wake_up_is_lost)
 {
 	enum { THREADS = 4 };
-	const int rounds = ROUNDS(4000);
+	const int rounds = SOME_OF(4000);
 	uint32_t *answer = self->shared, value, woken[THREADS];
 	long oks = 0, notified = 0, answered = 0, answers = 0;
 	struct memwait_notify notifies[THREADS];

@@ -450,7 +450,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_threads)
 	int i;
 
 	for (i = 0; i < 3; i++) {
-		set_up(p, self->fd, self->word, i ? self->word : self->shared, ROUNDS(5000));
+		set_up(p, self->fd, self->word, i ? self->word : self->shared, SOME_OF(5000));
 		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
 		play_first(&p[0]);
 		pthread_join(p[1].thread, NULL);
@@ -471,7 +471,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_of_processes)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		set_up(p, self->fd, self->shared, self->shared + i, ROUNDS(5000));
+		set_up(p, self->fd, self->shared, self->shared + i, SOME_OF(5000));
 		pid = fork_child();
 		if (!pid) {
 			play_second(&p[1]);
@@ -514,7 +514,7 @@ MEMWAIT_TEST(R17_notify_wait_ping_pong_under_fire)
 
 	for (i = 0; i < 4; i++) {
 		handle(SIGUSR1, i / 2 ? SA_RESTART : 0);
-		set_up(p, self->fd, self->word, self->word + i % 2, ROUNDS(5000));
+		set_up(p, self->fd, self->word, self->word + i % 2, SOME_OF(5000));
 		ASSERT_EQ(0, pthread_create(&p[1].thread, NULL, play_second, &p[1]));
 		storm = (struct storm) { .targets = { pthread_self(), p[1].thread } };
 		ASSERT_EQ(0, pthread_create(&storm.thread, NULL, send_signals, &storm));

@@ -634,7 +634,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
  */
 OWNER_TEST(R29_a_million_words_of_one_owner)
 {
-	const int n = getenv("MEMWAIT_LOADS") ? 1 << 14 : 1 << 20, batch = 1024;
+	const int n = LOAD(1 << 20, 1 << 14), batch = 1024;
 	struct board *board = self->board;
 	struct memwait_async *entries = calloc(batch, sizeof(*entries));
 	struct memwait_completion *done = calloc(batch, sizeof(*done));

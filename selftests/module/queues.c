@@ -421,7 +421,7 @@ QUEUES_TEST(R37_what_is_not_moved_is_listed)
 /* As many as a user may have, up to 100,000. A tenth of them is on one word. */
 QUEUES_TEST(R37_a_long_list_is_whole)
 {
-	int n = getenv("MEMWAIT_LOADS") ? 5000 : 100000;
+	int n = LOAD(100000, 5000);
 	long context = context_count(self->fd, "context");
 	struct memwait_info info;
 	unsigned char *seen;

@@ -404,7 +404,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_wake_up_with_it)
 	int fd = memwait_open(0), round, i, got, interrupted;
 
 	sigaction(SIGUSR1, &action, NULL);
-	for (round = 0; round < 300; round++) {
+	for (round = 0; round < LOAD(300, 60); round++) {
 		for (i = 0; i < 3; i++)
 			reader_start(&readers[i], fd);
 		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(fd, self->word, round));
@@ -436,7 +436,7 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
 	int fd = memwait_open(0), round, i, got, interrupted;
 
 	sigaction(SIGUSR1, &action, NULL);
-	for (round = 0; round < 300; round++) {
+	for (round = 0; round < LOAD(300, 60); round++) {
 		for (i = 0; i < 2; i++)
 			reader_start(&readers[i], fd);
 		ASSERT_EQ(MEMWAIT_PENDING, async_soon(fd, self->word, 1, round, NULL));

@@ -13,7 +13,7 @@
 
 #define TRIES		20000	/* or until the other one was refused so often: */
 #define LEAST_REFUSED	100
-#define ROUNDS		(getenv("MEMWAIT_LOADS") ? 300 : 3000)
+#define ROUNDS		SOME_OF(3000)
 
 /* The limits are the module's: they are put back however a test ends. */
 FIXTURE(refused)

@@ -478,7 +478,7 @@ MEMWAIT_TEST(R17_requeue_is_not_interrupted)
 	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
 	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
 	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
-	for (i = 0; i < ROUNDS(10000) || !handled; i++) {
+	for (i = 0; i < SOME_OF(10000) || !handled; i++) {
 		/* One signal and so many drops a round, or a slow machine would do nothing else. */
 		once.it_value.tv_usec = 1 + i % 128;
 		setitimer(ITIMER_REAL, &once, NULL);

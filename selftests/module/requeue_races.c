@@ -271,7 +271,7 @@ MEMWAIT_TEST(R17_requeue_is_one_step)
 	like.words[2] = a;
 	ASSERT_EQ(MEMWAIT_PENDING, arm(self->fd, a, 'a'));
 	start(&r, &like, 1, move_around);
-	for (i = 0; i < ROUNDS(20000); i++) {
+	for (i = 0; i < SOME_OF(20000); i++) {
 		/* Nobody else takes it from c. */
 		for (n = 0; !n; n = out.moved) {
 			ASSERT_EQ(0, mw_requeue(self->fd, a, 0, c, 0, 1, U32, &out));
@@ -317,7 +317,7 @@ static void *requeue_each_round(void *arg)
 /* Whether the close comes before the move, before the notify or after it: one OK arrives. */
 MEMWAIT_TEST(R25_requeue_and_notify_race_with_the_close_of_the_owner)
 {
-	const int rounds = ROUNDS(3000);
+	const int rounds = SOME_OF(3000);
 	struct closing c = { .fd = self->fd, .rounds = rounds, .a = self->shared,
 			     .b = self->shared + 16 };
 	struct memwait_wait waits[2];

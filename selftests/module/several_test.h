@@ -13,9 +13,6 @@
 #define HOUR		3600000ULL	/* in ms */
 #define UNTOUCHED	0x0cccccccU	/* what an out field holds before a call */
 
-/* Where MEMWAIT_LOADS is set, the machine is slow: see selftests/vm/init. */
-#define ROUNDS(n)	(getenv("MEMWAIT_LOADS") ? (n) / 10 : (n))
-
 /* A word of a group, whose own deadline is ignored. */
 static inline struct memwait_wait member(const volatile void *addr, uint64_t expected,
 					 uint32_t flags)

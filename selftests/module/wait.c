@@ -8,7 +8,7 @@ static const uint32_t sizes[] = {
 
 MEMWAIT_TEST(R1_no_wake_up_is_lost)
 {
-	const uint32_t rounds = getenv("MEMWAIT_LOADS") ? 2000 : 20000;
+	const uint32_t rounds = SOME_OF(20000);
 	struct {
 		uint32_t ping, pong, oks, woken;
 	} *s = (void *)self->shared;

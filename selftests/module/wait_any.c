@@ -445,7 +445,7 @@ MEMWAIT_TEST(R7_any_pages_that_vanish_while_words_join)
 	for (i = 0; i < 16; i++)
 		waits[i] = member(i % 2 ? self->word + i : self->shared + i, 0, U32);
 	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
-	for (i = 0; i < ROUNDS(2000); i++) {
+	for (i = 0; i < SOME_OF(2000); i++) {
 		uint64_t deadline = now_ns(CLOCK_MONOTONIC) + 300000;
 
 		__atomic_store_n(&d.times, i % 64, __ATOMIC_RELAXED);

@@ -226,7 +226,7 @@ MEMWAIT_TEST(R18_any_not_equal_in_the_middle_of_joining_leaves_nothing)
 
 	members(waits, self->word, MOST);
 	ASSERT_EQ(0, pthread_create(&t.thread, NULL, toggle, &t));
-	for (i = 0; i < ROUNDS(1000) || !differed; i++) {
+	for (i = 0; i < SOME_OF(1000) || !differed; i++) {
 		entry = group_entry(waits, MOST, FOREVER, 0, i);
 		ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
 		if (entry.result == MEMWAIT_NOT_EQUAL) {
@@ -279,7 +279,7 @@ static void *notify_each_round(void *arg)
 /* Either the group was notified, and its close passes that on; or it was gone before. */
 MEMWAIT_TEST(R25_group_close_races_with_a_notify)
 {
-	const int rounds = ROUNDS(3000);
+	const int rounds = SOME_OF(3000);
 	struct notify_once n = { .fd = self->fd, .word = self->shared + 2, .rounds = rounds };
 	struct memwait_completion done[2];
 	struct memwait_wait waits[16];
@@ -375,7 +375,7 @@ MEMWAIT_TEST(R1_any_no_wake_up_is_lost)
 	for (async = 0; async < 2; async++) {
 		memset(self->word, 0, self->page);
 		r = (struct rounds) { .fd = memwait_open(0), .async = async, .word = self->word,
-				      .rounds = ROUNDS(20000) };
+				      .rounds = SOME_OF(20000) };
 		oks = 0;
 		notified = 0;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, answer_rounds, &r));

@@ -413,7 +413,7 @@ MEMWAIT_TEST(R7_pages_that_vanish_all_the_time)
 	int i;
 
 	ASSERT_EQ(0, pthread_create(&d.thread, NULL, drop_pages, &d));
-	for (i = 0; i < ROUNDS(1000); i++) {
+	for (i = 0; i < SOME_OF(1000); i++) {
 		__atomic_store_n(&d.times, i % 64, __ATOMIC_RELAXED);
 		EXPECT_EQ(MEMWAIT_TIMED_OUT,
 			  WAIT(self->word, 0, now_ns(CLOCK_MONOTONIC) + 300000, U32));

@@ -20,7 +20,7 @@ static int intercept(int fd, unsigned long request, void *argument)
 	return ioctl_of_kernel(fd, request, argument);
 }
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+#define ROUNDS	SOME_OF(2000)
 #define MEET	4
 
 struct shared {

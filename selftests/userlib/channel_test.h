@@ -5,7 +5,7 @@
 
 #include "userlib_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+#define ROUNDS	SOME_OF(2000)
 #define SENDERS	3
 
 struct item {

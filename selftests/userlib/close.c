@@ -6,7 +6,7 @@
 #include "cond_test.h"
 #include "objects_test.h"
 
-#define RACES	(getenv("MEMWAIT_LOADS") ? 10 : 60)
+#define RACES	LOAD(60, 10)
 
 /* How far an operation is: queued; completed; and the loop has read that. */
 enum stage { QUEUED, COMPLETED, READ, STAGES };

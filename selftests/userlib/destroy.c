@@ -11,7 +11,7 @@
 #include <sys/ptrace.h>
 
 /* As long as a waiter is kept from leaving: more than any limit that was there. */
-#define KEPT_MS		(getenv("MEMWAIT_LOADS") ? 2500 : 4000)
+#define KEPT_MS		LOAD(4000, 2500)
 
 struct board {
 	memwait_mutex_t mutex;
@@ -385,7 +385,7 @@ USERLIB_TEST(L8_the_first_that_comes_back_unmaps_it)
 	struct runner waiters[2];
 	int round, i;
 
-	for (round = 0; more_rounds(round, getenv("MEMWAIT_LOADS") ? 50 : 500); round++) {
+	for (round = 0; more_rounds(round, SOME_OF(500)); round++) {
 		struct last_use use = { .board = shared_page(4096) };
 
 		ASSERT_NE(NULL, use.board);

@@ -2,7 +2,7 @@
 /* Loops and operations, on plain words. */
 #include "userlib_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 300 : 3000)
+#define ROUNDS	SOME_OF(3000)
 
 static int arm(struct counted_op *counted, memwait_loop_t *loop, const volatile void *word)
 {

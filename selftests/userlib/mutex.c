@@ -5,7 +5,7 @@
 
 #include <sys/mount.h>
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 1000)
+#define ROUNDS	LOAD(1000, 200)
 
 static const unsigned int kinds[] = {
 	MEMWAIT_MUTEX_NORMAL,

@@ -5,7 +5,7 @@
  */
 #include "objects_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 15 : 400)
+#define ROUNDS	LOAD(400, 15)
 
 FIXTURE(object)
 {

@@ -3,7 +3,7 @@
 #include "objects_test.h"
 #include "ioctl_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 1000)
+#define ROUNDS	LOAD(1000, 200)
 
 static const struct way *const ways[] = {
 	&mutex_way, &read_way, &write_way, &sem_way, &group_way, &receive_way, &send_way,

@@ -5,7 +5,7 @@
 
 #include "robust_test.h"
 
-#define ROUNDS		(getenv("MEMWAIT_LOADS") ? 200 : 1000)
+#define ROUNDS		LOAD(1000, 200)
 
 ADAPTER(lock_it, void *mutex, memwait_mutex_lock(mutex))
 ADAPTER(trylock_it, void *mutex, memwait_mutex_trylock(mutex))

@@ -2,7 +2,7 @@
 /* Semaphores: as many get through as there are posts, whatever becomes of those who wait. */
 #include "userlib_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+#define ROUNDS	SOME_OF(2000)
 
 struct shared {
 	memwait_sem_t sem;

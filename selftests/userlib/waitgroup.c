@@ -2,7 +2,7 @@
 /* Wait groups: who waits goes on when the count has been zero, be it for a moment. */
 #include "userlib_test.h"
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 200 : 2000)
+#define ROUNDS	SOME_OF(2000)
 #define WORKERS	4
 
 struct shared {

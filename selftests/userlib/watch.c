@@ -4,7 +4,7 @@
 
 #include <sys/time.h>
 
-#define ROUNDS	(getenv("MEMWAIT_LOADS") ? 100 : 1000)
+#define ROUNDS	SOME_OF(1000)
 
 /* What a callback is to do, and what it has seen. */
 struct watcher {
