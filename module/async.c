@@ -43,6 +43,7 @@
 #include <linux/rculist.h>
 #include <linux/string.h>
 
+#include "call.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
@@ -504,9 +505,11 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 		if (new)
 			trace_memwait_async_complete(wait);
 	}
+	memwait_step_begin();
 	spin_unlock(&context->lock);
 	if (new)
 		memwait_context_wake(context);
+	memwait_step_done();
 	return pending;
 }
 

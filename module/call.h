@@ -50,11 +50,18 @@ static inline bool memwait_wakes_are_full(const struct memwait_wakes *wakes)
 	       wakes->nr_contexts == MEMWAIT_STEP_POLLED || wakes->crowded;
 }
 
-/* Disables preemption until memwait_step_end(), see the top of notify.c. */
+/* Disables preemption until memwait_step_end() or memwait_step_done(), see the top of notify.c. */
 static inline void memwait_step_begin(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_disable();
+}
+
+/* Enables preemption after the last wake-up of a step. */
+static inline void memwait_step_done(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
 }
 
 /* The waiter, if there is one and the call covers it. */

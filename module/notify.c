@@ -196,8 +196,7 @@ void memwait_step_end(struct memwait_call *call)
 	preempt_enable();
 	for (i = 0; i < wakes->nr_contexts; i++)
 		memwait_context_wake_pollers(wakes->contexts[i]);
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		preempt_enable();
+	memwait_step_done();
 	for (i = 0; i < wakes->nr_tasks; i++)
 		put_task_struct(wakes->tasks[i]);
 	for (i = 0; i < wakes->nr_contexts; i++)
