@@ -159,8 +159,9 @@ void memwait_context_unuse(struct memwait_context *context)
 }
 
 /*
- * Whether a descriptor in the current process's table refers to a context. Starts at the one that
- * it found last, so that closing many descriptors one by one is linear.
+ * Whether a descriptor in the current process's table refers to a context. Nothing else tells: the
+ * file's references are also those of other tables, of calls in progress and of messages. Starts at
+ * the one that it found last, so that closing many descriptors one by one is linear.
  */
 static bool memwait_has_descriptor(const struct file *file)
 {

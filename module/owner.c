@@ -436,7 +436,9 @@ static void memwait_signal_probe(void *data, int sig, struct kernel_siginfo *inf
  * An exit may be reported late: before 6.16 when the memory has been given back, and always after
  * a core dump. So a fatal signal counts already, by which a thread dies whose process is killed.
  *
- * The tracepoints are not exported by name, but for_each_kernel_tracepoint() finds them.
+ * The tracepoints are not exported by name, but for_each_kernel_tracepoint() finds them, and no
+ * exported function tells a module of the end of any thread. In the tree, do_exit(), get_signal()
+ * and begin_new_exec() could call memwait_has_died() instead.
  */
 static struct memwait_probe {
 	const char *name;
