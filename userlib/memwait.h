@@ -433,8 +433,8 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 /*
  * Runs the callback under the mutex, with result 0 or EOWNERDEAD, then unlocks. Never blocks. 0:
  * the callback has run. EINPROGRESS: it will run; if locking fails, with the error and without the
- * mutex. The callback must leave the mutex locked. EPERM, or ENOENT etc. from waking: the callback
- * has run, the unlock failed. EPERM also if the callback returns in a child of fork().
+ * mutex. Other errors: it has not run, and will not. The callback must leave the mutex locked. If
+ * it returns in a child of fork(), the mutex stays the parent's.
  */
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op) MEMWAIT_CHECKED;
 

@@ -397,26 +397,23 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 	return memwait_op_begin_until(op, &lock_kind, mutex, NULL, clock, abstime);
 }
 
-/* Returns the result of unlocking. If the callback forked, the lock belongs to the parent. */
-static int execute(const struct memwait_call *call)
+/*
+ * If the callback forked, the lock belongs to the parent. Nobody learns that the unlock could wake
+ * nobody: the callback has run, so the call has not failed. The next unlock makes up for it.
+ */
+static void execute(const struct memwait_call *call)
 {
 	uint32_t process = memwait_process_number();
 
 	memwait_call_back(call);
-	if (!memwait_has_locked(call->result))
-		return 0;
-	return memwait_process_number() == process ? memwait_mutex_unlock(call->object) : EPERM;
-}
-
-static void execute_end(const struct memwait_call *call)
-{
-	execute(call);
+	if (memwait_has_locked(call->result) && memwait_process_number() == process)
+		memwait_mutex_unlock(call->object);
 }
 
 static const struct memwait_op_kind execute_kind = {
 	.step = lock_step,
 	.undo = lock_undo,
-	.end = execute_end,
+	.end = execute,
 };
 
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
@@ -427,7 +424,8 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 	if (!memwait_has_locked(ret))
 		return ret;
 	call = memwait_op_call((struct memwait_op *)op, ret);
-	return execute(&call);
+	execute(&call);
+	return 0;
 }
 
 /* For a condition variable: whether it is locked, by the caller if owners matter. */

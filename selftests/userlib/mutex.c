@@ -426,7 +426,7 @@ USERLIB_TEST(L1_a_child_does_not_unlock_what_execute_locked_has_locked)
 	memwait_op_init(&forking.op, self->loop, fork_and_look, &forking);
 	ret = memwait_mutex_execute_locked(forking.mutex, &forking.op);
 	if (!forking.child)
-		_exit(ret != EPERM);
+		_exit(ret != 0);
 	EXPECT_EQ(0, ret);
 	EXPECT_EQ(0, forking.status);
 	EXPECT_EQ(EBUSY, forking.err);
@@ -471,6 +471,46 @@ USERLIB_TEST(L0_execute_locked_locks_and_unlocks)
 		EXPECT_EQ(0, first.result);
 		EXPECT_EQ(0, second.result);
 		EXPECT_EQ(EPERM, memwait_mutex_unlock(mutex));
+	}
+}
+
+struct unlocking {
+	memwait_op_t op;
+	memwait_mutex_t *mutex;
+	int calls, err;
+};
+
+static void unlock_too_early(memwait_op_t *op, int result, void *data)
+{
+	struct unlocking *unlocking = data;
+
+	(void)op;
+	unlocking->calls++;
+	unlocking->err = result ?: memwait_mutex_unlock(unlocking->mutex);
+}
+
+/* An error says that the callback has not run, and will not; 0, that it has. */
+USERLIB_TEST(L0_execute_locked_fails_only_before_its_callback)
+{
+	struct unlocking unlocking = { .mutex = self->shared };
+	int kind;
+
+	memwait_op_init(&unlocking.op, self->loop, unlock_too_early, &unlocking);
+	for (kind = 0; kind < KINDS; kind++) {
+		ASSERT_EQ(0, memwait_mutex_init(unlocking.mutex, kinds[kind]));
+		unlocking.calls = 0;
+		/* There is nothing left to unlock. */
+		EXPECT_EQ(0, memwait_mutex_execute_locked(unlocking.mutex, &unlocking.op));
+		EXPECT_EQ(1, unlocking.calls);
+		EXPECT_EQ(0, unlocking.err);
+		EXPECT_EQ(EPERM, memwait_mutex_unlock(unlocking.mutex));
+		if (!(kinds[kind] & MEMWAIT_MUTEX_ERRORCHECK))
+			continue;
+		ASSERT_EQ(0, memwait_mutex_lock(unlocking.mutex));
+		EXPECT_EQ(EDEADLK, memwait_mutex_execute_locked(unlocking.mutex, &unlocking.op));
+		EXPECT_EQ(1, unlocking.calls);
+		EXPECT_EQ(0, memwait_op_pending(&unlocking.op));
+		EXPECT_EQ(0, memwait_mutex_unlock(unlocking.mutex));
 	}
 }
 
