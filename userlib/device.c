@@ -152,8 +152,8 @@ int memwait_device_probe(int fd)
 }
 
 /*
- * The same when it is opened: ENOTTY also if the module lacks the calls that were added before 1.0,
- * or a seccomp filter's error for them. Both are refused as invalid, and do nothing.
+ * The same when it is opened: ENOSYS if the module lacks the calls that the library needs, or a
+ * seccomp filter's error for them. Both are refused as invalid, and do nothing.
  */
 static int device_check(int fd)
 {
@@ -168,7 +168,7 @@ static int device_check(int fd)
 		ret = memwait_device_ioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
 	if (ret == -EINVAL)
 		return 0;
-	return ret < 0 ? -ret : ENOTTY;
+	return ret < 0 && ret != -ENOTTY ? -ret : ENOSYS;
 }
 
 /*

@@ -17,7 +17,9 @@ const char *memwait_own_words(unsigned int number)
 	case EACCES:
 		return "No permission for /dev/memwait";
 	case ENOTTY:
-		return "/dev/memwait is not memwait's, or its module is older than libmemwait";
+		return "/dev/memwait is not memwait's";
+	case ENOSYS:
+		return "The module of /dev/memwait is older than libmemwait";
 	case ENOSPC:
 		return "Limit of the user's waits or ids at /dev/memwait reached";
 	case EOPNOTSUPP:

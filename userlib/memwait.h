@@ -17,8 +17,8 @@
  *
  * Every init, and every function that may have to sleep or wake, now or when undone, opens
  * /dev/memwait. So whatever was locked can be unlocked. If the open fails, nothing is done and
- * open(2)'s error is returned: ENOENT, ENODEV or ENXIO without the module, EMFILE ...; or ENOTTY:
- * not this device, or an older module.
+ * open(2)'s error is returned: ENOENT, ENODEV or ENXIO without the module, EMFILE ...; ENOTTY: not
+ * this device; or ENOSYS: an older module.
  *
  * EINVAL: NULL, a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, unknown flags, and, only
  * when the deadline is needed, nanoseconds outside 0 to 999,999,999. Times before 1970 have passed.
@@ -80,7 +80,7 @@ const char *memwait_strerror(int result);
 /*
  * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
  * from the other functions: -ENOENT, -ENXIO, -EACCES, -EMFILE ... of open(2); -ENOTTY: not this
- * device, or an older module; -EPERM ...: from a seccomp filter.
+ * device; -ENOSYS: an older module; -EPERM ...: from a seccomp filter.
  */
 int memwait_available(void);
 
@@ -108,8 +108,8 @@ typedef union {
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this device,
- * or an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or ids.
+ * -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this device;
+ * -ENOSYS: an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or ids.
  */
 int memwait_loop_new(memwait_loop_t **loop) MEMWAIT_CHECKED;
 

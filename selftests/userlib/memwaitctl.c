@@ -3,6 +3,7 @@
 #include "../memwait_fixture.h"
 #include "../patching_test.h"
 #include "../timing_test.h"
+#include "refuse_test.h"
 #include <memwait.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -107,6 +108,24 @@ TOOL_TEST(R37_info_says_whether_the_device_can_be_used)
 	}
 	EXPECT_EQ(0, child_status(child));
 	ASSERT_EQ(0, chmod("/dev/memwait", st.st_mode & 07777));
+}
+
+TOOL_TEST(R37_info_says_that_the_module_is_older)
+{
+	struct output output;
+	pid_t child;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	child = fork_child();
+	if (!child) {
+		if (refuse_ioctl(MEMWAIT_IOC_CHANGE_NOTIFY, ENOTTY))
+			_exit(99);
+		run(&output, "info");
+		_exit(!strstr(output.text, "can be used:  no: ") ||
+		      !strstr(output.text, "an older module is loaded") || output.status != 3);
+	}
+	EXPECT_EQ(0, child_status(child));
 }
 
 TOOL_TEST(R37_a_script_waits_and_notifies)

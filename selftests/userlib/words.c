@@ -21,7 +21,7 @@ USERLIB_TEST(R3_every_size_compares_on_its_bits)
 USERLIB_TEST(errors_have_words)
 {
 	static const int of_the_device[] = { ENOENT, ENODEV, ENXIO, EACCES, EPERM, ENOTTY,
-					     ENOSPC };
+					     ENOSYS, ENOSPC };
 	size_t i;
 	int err;
 

@@ -187,7 +187,9 @@ static const char *device_hint(int error)
 	case EMFILE:
 		return "this process, or this user's limit max_user_contexts, allows no more";
 	case ENOTTY:
-		return "it is another device, or an older module is loaded";
+		return "it is another device";
+	case ENOSYS:
+		return "an older module is loaded (rmmod memwait, then modprobe memwait)";
 	default:
 		return "";
 	}
@@ -207,6 +209,8 @@ static int device_open(struct memwait_info *info)
 		ioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
 		if (errno == EINVAL)
 			return fd;
+		if (errno == ENOTTY)
+			errno = ENOSYS;
 	}
 	err = -errno;
 	close(fd);
