@@ -144,7 +144,7 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 /* Who takes most of his waits back may have as many new ones: the others are to cost no more. */
 LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
 {
-	const int left = LOAD(LEFT, LEFT / 4);
+	const int left = LOAD(LEFT, LEFT / 16);
 	static struct memwait_async entries[TOGETHER];
 	static uint64_t ids[LEFT][TOGETHER];
 	long before, after;

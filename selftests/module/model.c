@@ -767,7 +767,8 @@ TEST_F_TIMEOUT(memwait, R5_a_mistake_of_the_model_is_found, 600)
 {
 	struct model *m = make_model(_metadata, self->word);
 
-	for (m->mistake = NO_MISTAKE + 1; m->mistake < MISTAKES; m->mistake++) {
+	for (m->mistake = NO_MISTAKE + 1; m->mistake < MISTAKES;
+	     m->mistake += LOAD(1, 3)) {
 		int nr;
 
 		TH_LOG("mistake %d", m->mistake);

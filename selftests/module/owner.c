@@ -490,7 +490,7 @@ OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &param));
 	/* One may have been joined before its end is seen. */
 	ASSERT_EQ(0, write_number(OWNER_LIMIT, self->owners + 4));
-	for (i = 0; i < 2000; i++) {
+	for (i = 0; i < LOAD(2000, 400); i++) {
 		w.id = 0;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));
 		pthread_join(thread, NULL);
@@ -596,7 +596,7 @@ static void lock_for_ever(struct locked *l)
 OWNER_TEST(R35_a_lock_survives_its_owners)
 {
 	struct locked *l = (struct locked *)(self->board + 1);
-	uint64_t random = 2463534242ULL, end = in_ms(5000), turns;
+	uint64_t random = 2463534242ULL, end = in_ms(LOAD(5000, 1000)), turns;
 	struct timespec pause = { 0, 0 };
 	pid_t pids[LOCKERS];
 	int i, deaths = 0;
@@ -606,7 +606,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
 		if (!pids[i])
 			lock_for_ever(l);
 	}
-	while (deaths < 100 || now_ns(CLOCK_MONOTONIC) < end ||
+	while (deaths < LOAD(100, 30) || now_ns(CLOCK_MONOTONIC) < end ||
 	       !__atomic_load_n(&l->recovered, __ATOMIC_RELAXED)) {
 		pause.tv_nsec = next_random(&random) % 3000000;
 		nanosleep(&pause, NULL);
@@ -634,7 +634,7 @@ OWNER_TEST(R35_a_lock_survives_its_owners)
  */
 OWNER_TEST(R29_a_million_words_of_one_owner)
 {
-	const int n = LOAD(1 << 20, 1 << 14), batch = 1024;
+	const int n = LOAD(1 << 20, 1 << 12), batch = 1024;
 	struct board *board = self->board;
 	struct memwait_async *entries = calloc(batch, sizeof(*entries));
 	struct memwait_completion *done = calloc(batch, sizeof(*done));

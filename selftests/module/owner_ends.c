@@ -33,7 +33,7 @@ OWNER_TEST(R34_a_child_that_was_waited_for_is_dead_at_once)
 	struct board *board = self->board;
 	int i;
 
-	for (i = 0; i < 200; i++) {
+	for (i = 0; i < LOAD(200, 40); i++) {
 		pid_t pid = start_owner(board, i % 2 ? EXITS : IS_KILLED);
 
 		__atomic_store_n(&board->go, 1, __ATOMIC_RELEASE);
