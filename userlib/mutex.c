@@ -398,8 +398,8 @@ int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
 }
 
 /*
- * If the callback forked, the lock belongs to the parent. Nobody learns that the unlock could wake
- * nobody: the callback has run, so the call has not failed. The next unlock makes up for it.
+ * If the callback forked, the lock belongs to the parent. The caller is not told if the unlock
+ * fails to wake a waiter: the callback has run. The next unlock wakes the waiter.
  */
 static void execute(const struct memwait_call *call)
 {
