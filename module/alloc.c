@@ -7,6 +7,7 @@
  * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
  */
 #include <linux/build_bug.h>
+#include <linux/overflow.h>
 
 #include "context.h"
 
@@ -18,14 +19,14 @@
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
 
-/* Maximum spares of each kind per context: covers batches of usual length. */
+/* Maximum spares per context: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
 
+/* Of waits for one word. */
 static struct kmem_cache *memwait_async_cache;
-static struct kmem_cache *memwait_timed_cache;
 
-static_assert(offsetof(struct memwait_timed_wait, wait) == 0);
-static_assert(offsetof(struct memwait_async_group, group) == 0);
+/* See memwait_group_put(). */
+static_assert(offsetof(struct memwait_async_waiter, group) == 0);
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
 {
@@ -77,7 +78,7 @@ static void memwait_async_renew_id(struct memwait_async_waiter *wait)
 
 /**
  * memwait_async_number() - give a wait its first id
- * @wait: from memwait_async_alloc(), or a group; has none yet
+ * @wait: from memwait_async_alloc(), has none yet
  *
  * Context: process context; takes the context's lock.
  */
@@ -126,74 +127,85 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 	return node ? memwait_async_at(node) : NULL;
 }
 
-/**
- * memwait_async_alloc() - allocate a wait on one word
- * @context: the context
- * @timed: whether it has a deadline
- * @owner: the word's
- * @pin: set to a reference to the pin that @context has used last, if it is of @owner
- *
- * Context: process context, may sleep; takes the context's lock.
- *
- * Return: a spare with a new id; a new wait without an id; or %NULL.
- */
-struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
-						 u64 owner, struct memwait_pin **pin)
+/* A spare with a new id, or NULL. */
+static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_context *context)
 {
-	struct memwait_spares *spares = &context->spares[timed];
+	struct memwait_spares *spares = &context->spares;
 	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
-	*pin = memwait_pin_share(context, owner);
 	wait = spares->first;
 	if (wait) {
 		spares->first = wait->next_spare;
 		spares->nr--;
 		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
 		memwait_async_renew_id(wait);
-		WRITE_ONCE(wait->waiter.state, MEMWAIT_ARMING);
+		wait->group.state = MEMWAIT_ARMING;
 	}
 	spin_unlock(&context->lock);
+	return wait;
+}
+
+/**
+ * memwait_async_alloc() - allocate a wait
+ * @context: the context
+ * @nr: number of words
+ *
+ * Context: process context, may sleep; takes the context's lock.
+ *
+ * Return: a spare with a new id; a new wait without an id; or %NULL.
+ */
+struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr)
+{
+	struct memwait_async_waiter *wait = nr == 1 ? memwait_async_take_spare(context) : NULL;
+	u32 i;
+
 	if (wait)
 		return wait;
-
-	wait = kmem_cache_alloc(timed ? memwait_timed_cache : memwait_async_cache, MEMWAIT_GFP);
-	if (wait) {
-		wait->waiter.state = MEMWAIT_ARMING;
-		wait->waiter.kind = timed ? MEMWAIT_TIMED : MEMWAIT_UNTIMED;
-		wait->waiter.watch = NULL;
-		wait->context = context;
-		wait->id = 0;
-	}
+	if (nr == 1)
+		wait = kmem_cache_alloc(memwait_async_cache, MEMWAIT_GFP);
+	else
+		wait = kmalloc(struct_size(wait, waiters, nr), MEMWAIT_GFP);
+	if (!wait)
+		return NULL;
+	refcount_set(&wait->group.refs, 1);
+	wait->group.nr = nr;
+	wait->group.waiters = wait->waiters;
+	wait->group.task = NULL;
+	wait->group.state = MEMWAIT_ARMING;
+	for (i = 0; i < nr; i++)
+		wait->waiters[i].watch = NULL;
+	wait->context = context;
+	wait->id = 0;
+	timerqueue_init(&wait->deadline);
 	return wait;
 }
 
 /* Frees a wait that is not in the tree. */
 static void memwait_async_put(struct memwait_async_waiter *wait)
 {
-	if (memwait_async_is_group(wait)) {
-		memwait_group_put(&to_group(wait)->group);
+	if (wait->group.nr > 1) {
+		memwait_group_put(&wait->group);
 		return;
 	}
-	if (unlikely(wait->waiter.watch))
-		memwait_watch_free(wait->waiter.watch);
-	kmem_cache_free(memwait_async_is_timed(wait) ? memwait_timed_cache : memwait_async_cache,
-			wait);
+	if (unlikely(wait->waiters->watch))
+		memwait_watch_free(wait->waiters->watch);
+	kmem_cache_free(memwait_async_cache, wait);
 }
 
 /* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */
 static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->context;
-	struct memwait_spares *spares = &context->spares[memwait_async_is_timed(wait)];
+	struct memwait_spares *spares = &context->spares;
 
 	lockdep_assert_held(&context->lock);
-	if (memwait_async_is_group(wait) || spares->nr == MEMWAIT_MAX_SPARES ||
+	if (wait->group.nr > 1 || spares->nr == MEMWAIT_MAX_SPARES ||
 	    !memwait_user_charge(context->user, MEMWAIT_SPARES, 1)) {
 		memwait_async_erase(wait);
 		return false;
 	}
-	WRITE_ONCE(wait->waiter.state, MEMWAIT_SPARE);
+	wait->group.state = MEMWAIT_SPARE;
 	wait->next_spare = spares->first;
 	spares->first = wait;
 	spares->nr++;
@@ -227,7 +239,7 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 
 /**
  * memwait_async_drop() - free a wait that was neither queued nor charged
- * @wait: from memwait_async_alloc(), or a group
+ * @wait: from memwait_async_alloc()
  *
  * Context: process context; takes the context's lock.
  */
@@ -265,30 +277,23 @@ void memwait_async_free_now(struct memwait_async_waiter *wait)
 void memwait_async_free_all(struct memwait_context *context)
 {
 	struct memwait_async_waiter *wait;
-	int kind;
 
-	for (kind = 0; kind < ARRAY_SIZE(context->spares); kind++) {
-		memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares[kind].nr);
-		while ((wait = context->spares[kind].first)) {
-			context->spares[kind].first = wait->next_spare;
-			memwait_async_free_now(wait);
-		}
+	memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares.nr);
+	while ((wait = context->spares.first)) {
+		context->spares.first = wait->next_spare;
+		memwait_async_free_now(wait);
 	}
 }
 
 int __init memwait_alloc_init(void)
 {
-	memwait_async_cache = KMEM_CACHE(memwait_async_waiter, 0);
-	memwait_timed_cache = KMEM_CACHE(memwait_timed_wait, 0);
-	if (memwait_async_cache && memwait_timed_cache)
-		return 0;
-
-	memwait_alloc_exit();
-	return -ENOMEM;
+	memwait_async_cache = kmem_cache_create("memwait_async_waiter",
+						sizeof(struct memwait_async_waiter) +
+						sizeof(struct memwait_waiter), 0, 0, NULL);
+	return memwait_async_cache ? 0 : -ENOMEM;
 }
 
 void memwait_alloc_exit(void)
 {
-	kmem_cache_destroy(memwait_timed_cache);
 	kmem_cache_destroy(memwait_async_cache);
 }

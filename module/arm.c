@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * WAIT_ASYNC: arming async waits. See async.c for how they end.
+ * WAIT_ASYNC: arming async waits. See claim.c for how they end.
  */
-#include <linux/overflow.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
@@ -15,144 +14,258 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
-/*
- * Gives a wait its id and writes PENDING to user space. A fault must show before the wait is
- * queued. Returns 0 or a negative errno.
- */
-static int memwait_arm_publish(struct memwait_async_waiter *wait,
-			       struct memwait_async __user *entry)
+/* Gives the words of a wait the pins that its context has at hand. Returns whether all have one. */
+static bool memwait_arm_share(struct memwait_async_waiter *wait)
 {
-	if (!wait->id)
-		memwait_async_number(wait);
-	return memwait_arm_report(entry, wait->id, MEMWAIT_PENDING);
-}
+	struct memwait_waiter *waiter;
+	bool all = true;
+	u32 i;
 
-static void memwait_arm_init(struct memwait_async_waiter *wait, u32 flags, u64 user_data,
-			     ktime_t expires)
-{
-	wait->user_data = user_data;
-	wait->count = 0;
-	wait->reading = 0;
-	wait->waiter.persistent = !!(flags & MEMWAIT_PERSISTENT);
-	wait->waiter.listed = false;
-	wait->waiter.bucket = NULL;
-	wait->waiter.clock = flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
-	if (memwait_async_is_timed(wait)) {
-		timerqueue_init(memwait_deadline(wait));
-		memwait_deadline(wait)->expires = expires;
+	for (i = 0; i < wait->group.nr; i++) {
+		waiter = &wait->waiters[i];
+		waiter->pin = memwait_pin_share(wait->context, waiter->word.key.owner);
+		all &= !!waiter->pin;
 	}
+	return all;
 }
 
-/*
- * Queues and charges a published wait on one word in one step. Returns MEMWAIT_PENDING, -ENOSPC, or
- * as memwait_queue_begin_join().
- */
-static int memwait_arm_join(struct memwait_async_waiter *wait, const struct memwait_wait *arg)
+/* Gets pins for the words that have none, one for each owner. Returns 0 or -ENOMEM. */
+static int memwait_arm_pin(struct memwait_async_waiter *wait)
+{
+	struct memwait_waiter *waiters = wait->waiters;
+	struct memwait_pin *pin;
+	u32 i, first;
+
+	for (i = 0; i < wait->group.nr; i++) {
+		if (waiters[i].pin)
+			continue;
+		for (first = 0; waiters[first].word.key.owner != waiters[i].word.key.owner;)
+			first++;
+		if (first < i) {
+			pin = waiters[first].pin;
+			refcount_inc(&pin->refs);
+		} else {
+			pin = memwait_pin_get(wait->context, &waiters[i].word);
+		}
+		if (!pin)
+			return -ENOMEM;
+		waiters[i].pin = pin;
+	}
+	return 0;
+}
+
+/* Charges a wait and its pins. Returns what was charged, or 0: over the limit. */
+static u32 memwait_arm_charge(struct memwait_async_waiter *wait, struct llist_head *counted)
 {
 	struct memwait_context *context = wait->context;
-	struct memwait_bucket *bucket;
-	LLIST_HEAD(counted);
-	u32 nr;
+	u32 nr = wait->group.nr, i;
+
+	lockdep_assert_held(&context->lock);
+	for (i = 0; i < wait->group.nr; i++)
+		nr += memwait_pin_count(context, wait->waiters[i].pin, counted);
+	if (memwait_user_charge(context->user, MEMWAIT_WAITS, nr))
+		return nr;
+	memwait_pins_uncount(context, counted);
+	return 0;
+}
+
+/*
+ * Gives a wait its pins, and charges it, by @charged. Returns 0, -ENOMEM or -ENOSPC, for
+ * memwait_arm_undo() then.
+ */
+static int memwait_arm_begin(struct memwait_async_waiter *wait, struct llist_head *counted,
+			     u32 *charged)
+{
+	struct memwait_context *context = wait->context;
 	int ret;
 
-	ret = memwait_queue_begin_join(&wait->waiter, arg, &bucket);
-	if (ret)
-		return ret;
+	*charged = 0;
 	spin_lock(&context->lock);
-	/* Charge last: a charge that another call has seen must not be taken back. */
-	nr = 1 + memwait_pin_count(context, wait->waiter.word.pin, &counted);
-	if (unlikely(!memwait_user_charge(context->user, MEMWAIT_WAITS, nr))) {
-		memwait_pins_uncount(context, &counted);
+	if (!memwait_arm_share(wait)) {
 		spin_unlock(&context->lock);
-		memwait_queue_abandon(bucket, &wait->waiter);
-		return -ENOSPC;
+		ret = memwait_arm_pin(wait);
+		if (ret)
+			return ret;
+		spin_lock(&context->lock);
 	}
-	*memwait_pin_last(context, wait->waiter.word.key.owner) = wait->waiter.word.pin;
-	memwait_queue_add(bucket, &wait->waiter);
-	memwait_async_queued(wait);
+	*charged = memwait_arm_charge(wait, counted);
 	spin_unlock(&context->lock);
-	__acquire(&bucket->lock);	/* for sparse */
-	spin_unlock(&bucket->lock);
+	return *charged ? 0 : -ENOSPC;
+}
+
+/* Undoes memwait_arm_begin() of a wait that is in no queue. Its words still have their files. */
+static void memwait_arm_undo(struct memwait_async_waiter *wait, struct llist_head *counted,
+			     u32 charged)
+{
+	struct memwait_context *context = wait->context;
+	u32 i;
+
+	if (charged) {
+		spin_lock(&context->lock);
+		memwait_pins_uncount(context, counted);
+		spin_unlock(&context->lock);
+		memwait_user_uncharge(context->user, MEMWAIT_WAITS, charged);
+	}
+	for (i = 0; i < wait->group.nr; i++) {
+		if (wait->waiters[i].pin)
+			memwait_pin_drop(wait->waiters[i].pin, context);
+	}
+}
+
+/* Turns a wait that was claimed while it joined, and is in no queue, into a completion. */
+static void memwait_arm_complete(struct memwait_async_waiter *wait)
+{
+	struct memwait_context *context = wait->context;	/* stays: the file is open */
+
+	spin_lock(&context->lock);
+	trace_memwait_async_arm(wait);
+	memwait_async_complete(wait, wait->group.result);
+	spin_unlock(&context->lock);
+	memwait_context_wake(context);
+}
+
+/*
+ * Makes a wait pending that has joined with the result @ret. Returns MEMWAIT_PENDING if it is, or
+ * was claimed meanwhile and has its completion: others may have freed it. Otherwise returns @ret,
+ * and the wait is in no queue.
+ */
+static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
+{
+	struct memwait_context *context = wait->context;
+	struct memwait_group *group = &wait->group;
+	bool claimed, listed = false;
+	struct memwait_waiter *waiter;
+	u32 i;
+
+	if (!ret)
+		memwait_begin_put(group->waiters, group->nr);
+	spin_lock(&context->lock);
+	claimed = group->claimed;
+	if (!ret || claimed) {
+		for (i = 0; i < group->nr; i++) {
+			waiter = &group->waiters[i];
+			*memwait_pin_last(context, waiter->word.key.owner) = waiter->pin;
+		}
+	}
+	if (!ret && !claimed) {
+		memwait_async_queued(wait);
+		listed = wait->count && memwait_async_list(wait);
+		if (listed)
+			trace_memwait_async_complete(wait);
+	} else if (!claimed) {
+		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
+	}
+	spin_unlock(&context->lock);
+	if (listed)
+		memwait_context_wake(context);
+	if (!ret && !claimed)
+		return MEMWAIT_PENDING;
+
+	memwait_group_leave(group, group->nr);
+	if (!claimed)
+		return ret;
+	memwait_begin_put(group->waiters, group->nr);
+	memwait_arm_complete(wait);
 	return MEMWAIT_PENDING;
 }
 
-/**
- * struct memwait_arm - state of arming a wait on one word
- * @context: the caller's
- * @arg: copy of the entry
- * @entry: the entry in user space
- * @identity: the context's, with MEMWAIT_OWNED
- * @expires: the deadline
- * @word: the word, with its file while the present try lasts
- * @wait: %NULL until the checks have passed
+/*
+ * Gives a wait its id and writes PENDING to user space first: a fault must show before the wait is
+ * charged. Charges before it joins: nothing can fail once it was notified. Returns MEMWAIT_PENDING;
+ * an outcome or -EAGAIN as memwait_group_join(); or a negative errno.
  */
-struct memwait_arm {
-	struct memwait_context *context;
-	const struct memwait_async *arg;
-	struct memwait_async __user *entry;
-	struct memwait_identity *identity;
-	ktime_t expires;
-	struct memwait_word word;
-	struct memwait_async_waiter *wait;
-};
-
-/* Allocates and publishes the wait; may set @pin to one for the word. Returns 0 or an errno. */
-static int memwait_arm_alloc(struct memwait_arm *arm, struct memwait_pin **pin)
+static int memwait_arm_try(struct memwait_async_waiter *wait, const struct memwait_wait *waits,
+			   struct memwait_async __user *entry, u32 *index)
 {
-	bool timed = arm->expires != KTIME_MAX;
-	struct memwait_async_waiter *wait;
+	struct memwait_group *group = &wait->group;
+	LLIST_HEAD(counted);
+	u32 charged;
+	int ret;
 
-	wait = memwait_async_alloc(arm->context, timed, arm->word.key.owner, pin);
-	if (!wait)
-		return -ENOMEM;
-	arm->wait = wait;
-	memwait_arm_init(wait, arm->arg->wait.flags, arm->arg->user_data, arm->expires);
-	wait->waiter.ops = &memwait_async_ops;
-	wait->waiter.identity = arm->identity;
-	if (unlikely(arm->identity) && !wait->waiter.watch) {
-		wait->waiter.watch = memwait_watch_alloc();
-		if (!wait->waiter.watch)
-			return -ENOMEM;
-	}
-	return memwait_arm_publish(wait, arm->entry);
-}
-
-/* Called after the checks. Returns as memwait_arm_join(), or a negative errno. */
-static int memwait_arm_try(struct memwait_arm *arm)
-{
-	struct memwait_pin *pin = NULL;
-	struct memwait_waiter *waiter;
-	int ret = 0;
-
-	if (!arm->wait)
-		ret = memwait_arm_alloc(arm, &pin);
-	if (!ret && !pin) {
-		pin = memwait_pin_get(arm->context, &arm->word);
-		ret = pin ? 0 : -ENOMEM;
-	}
+	if (!wait->id)
+		memwait_async_number(wait);
+	ret = memwait_arm_report(entry, wait->id, MEMWAIT_PENDING);
 	if (ret)
-		goto drop;
-	waiter = &arm->wait->waiter;
-	waiter->number = 0;
-	waiter->word.key = arm->word.key;
-	waiter->word.pin = pin;
-	ret = memwait_arm_join(arm->wait, &arm->arg->wait);
-	if (likely(ret == MEMWAIT_PENDING))
 		return ret;
-drop:
-	if (pin)
-		memwait_pin_drop(pin, arm->context);
+	memwait_group_init(group, group->nr);
+	ret = memwait_arm_begin(wait, &counted, &charged);
+	if (!ret)
+		ret = memwait_arm_end(wait, memwait_group_join(group, waits, group->nr, index));
+	if (ret != MEMWAIT_PENDING)
+		memwait_arm_undo(wait, &counted, charged);
 	return ret;
 }
 
+/* Allocates a wait that is in no queue. Returns NULL if there is no memory. */
+static struct memwait_async_waiter *memwait_arm_alloc(struct memwait_context *context, u32 nr,
+						      struct memwait_identity *identity)
+{
+	struct memwait_async_waiter *wait = memwait_async_alloc(context, nr);
+	u32 i;
+
+	if (!wait)
+		return NULL;
+	for (i = 0; i < nr; i++)
+		wait->waiters[i].identity = identity;
+	if (unlikely(identity) && !wait->waiters->watch) {
+		wait->waiters->watch = memwait_watch_alloc();
+		if (!wait->waiters->watch) {
+			memwait_async_drop(wait);
+			return NULL;
+		}
+	}
+	return wait;
+}
+
 /*
- * Arms a wait on one word. Returns an outcome or a negative errno; the caller reports all but
- * MEMWAIT_PENDING.
+ * Arms a wait. Returns an outcome or a negative errno; the caller reports all but MEMWAIT_PENDING.
+ * @index is 0, and set to the word for MEMWAIT_NOT_EQUAL.
  */
+static int memwait_arm(struct memwait_context *context, const struct memwait_async *arg,
+		       const struct memwait_wait *waits, u32 nr, struct memwait_identity *identity,
+		       struct memwait_async __user *entry, u32 *index)
+{
+	u32 flags = arg->wait.flags;
+	struct memwait_async_waiter *wait;
+	struct memwait_group *group;
+	int ret;
+
+	wait = memwait_arm_alloc(context, nr, identity);
+	if (!wait)
+		return -ENOMEM;
+	wait->user_data = arg->user_data;
+	wait->count = 0;
+	wait->reading = 0;
+	group = &wait->group;
+	group->persistent = flags & MEMWAIT_PERSISTENT;
+	group->listed = false;
+	group->clock = memwait_async_clock(flags);
+	group->expires = memwait_expires(arg->wait.deadline, flags);
+
+	do {
+		ret = memwait_begin_get(group->waiters, waits, nr);
+		if (ret)
+			break;
+		ret = memwait_begin_check(waits, nr, group->expires, flags, index);
+		if (!ret)
+			ret = memwait_arm_try(wait, waits, entry, index);
+		if (ret == MEMWAIT_PENDING)
+			return ret;
+		memwait_begin_put(group->waiters, nr);
+		if (ret != -EAGAIN)
+			break;
+		ret = memwait_begin_again();
+	} while (!ret);
+
+	memwait_async_drop(wait);
+	return ret;
+}
+
+/* Arms a wait on one word. Returns as memwait_arm(). */
 static int memwait_arm_one(struct memwait_context *context, const struct memwait_async *arg,
 			   struct memwait_async __user *entry)
 {
-	struct memwait_arm arm __uninitialized;
+	struct memwait_identity *identity;
 	u32 index = 0;
 	int ret;
 
@@ -160,226 +273,31 @@ static int memwait_arm_one(struct memwait_context *context, const struct memwait
 	if ((arg->wait.flags & MEMWAIT_PERSISTENT) && (arg->wait.flags & MEMWAIT_OWNED))
 		ret = -EINVAL;
 	if (!ret)
-		ret = memwait_own_identity(arg->wait.flags, context, &arm.identity);
-	if (ret)
-		return ret;
-	arm.context = context;
-	arm.arg = arg;
-	arm.entry = entry;
-	arm.expires = memwait_expires(arg->wait.deadline, arg->wait.flags);
-	arm.wait = NULL;
-
-	for (;;) {
-		ret = memwait_begin_get(&arm.word, 0, &arg->wait, 1);
-		if (ret)
-			break;
-		ret = memwait_begin_check(&arg->wait, 1, arm.expires, arg->wait.flags, &index);
-		if (!ret)
-			ret = memwait_arm_try(&arm);
-		memwait_begin_put(&arm.word, 0, 1);
-		if (ret != -EAGAIN)
-			break;
-		ret = memwait_begin_again();
-		if (ret)
-			break;
-	}
-
-	if (arm.wait && ret != MEMWAIT_PENDING)
-		memwait_async_drop(arm.wait);
-	return ret;
+		ret = memwait_own_identity(arg->wait.flags, context, &identity);
+	return ret ?: memwait_arm(context, arg, &arg->wait, 1, identity, entry, &index);
 }
 
-/* Drops the pins of the first @nr members. */
-static void memwait_arm_group_drop(struct memwait_async_group *group, u32 nr)
+/* The same for several words; reports the index for MEMWAIT_NOT_EQUAL. */
+static int memwait_arm_any(struct memwait_context *context, const struct memwait_async *arg,
+			   struct memwait_async __user *entry)
 {
-	u32 i;
-
-	for (i = 0; i < nr; i++)
-		memwait_pin_drop(group->members[i].waiter.word.pin, group->timed.wait.context);
-}
-
-/* Gives the members their words, and a pin for each owner. Returns 0 or -ENOMEM. */
-static int memwait_arm_group_pin(struct memwait_async_group *group,
-				 const struct memwait_word *words)
-{
-	struct memwait_member *members = group->members;
-	struct memwait_pin *pin;
-	u32 i, first;
-
-	for (i = 0; i < group->group.nr; i++) {
-		members[i].waiter.word.key = words[i].key;
-		for (first = 0; words[first].key.owner != words[i].key.owner; first++)
-			;
-		if (first < i) {
-			pin = members[first].waiter.word.pin;
-			refcount_inc(&pin->refs);
-		} else {
-			pin = memwait_pin_get(group->timed.wait.context, &words[i]);
-		}
-		if (!pin) {
-			memwait_arm_group_drop(group, i);
-			return -ENOMEM;
-		}
-		members[i].waiter.word.pin = pin;
-	}
-	return 0;
-}
-
-/*
- * Joins the queues of a group, then charges it. Returns MEMWAIT_PENDING if the group is pending, or
- * was notified while joining and has its completion. Otherwise returns -ENOSPC or as
- * memwait_group_join(), and the pins are dropped.
- */
-static int memwait_arm_group_join(struct memwait_async_group *group,
-				  const struct memwait_wait *waits, u32 *index)
-{
-	struct memwait_async_waiter *wait = &group->timed.wait;
-	struct memwait_context *context = wait->context;
-	struct memwait_member *member, *notified;
-	u32 nr = group->group.nr, i;
-	LLIST_HEAD(counted);
-	int ret;
-
-	group->group.claimed = NULL;
-	for (i = 0; i < group->group.nr; i++) {
-		member = &group->members[i];
-		member->group = &group->group;
-		member->waiter.ops = &memwait_async_group_ops;
-		member->waiter.bucket = NULL;
-		member->waiter.number = 0;
-		member->waiter.identity = NULL;
-	}
-	ret = memwait_group_join(&group->group, waits, index);
-
-	/* Charge last: a charge that another call has seen must not be taken back. */
-	spin_lock(&context->lock);
-	notified = group->group.claimed;
-	if (!ret || notified) {
-		for (i = 0; i < group->group.nr; i++)
-			nr += memwait_pin_count(context, group->members[i].waiter.word.pin,
-						&counted);
-		ret = memwait_user_charge(context->user, MEMWAIT_WAITS, nr) ? 0 : -ENOSPC;
-		if (ret)
-			memwait_pins_uncount(context, &counted);
-	}
-	for (i = 0; !ret && i < group->group.nr; i++) {
-		member = &group->members[i];
-		*memwait_pin_last(context, member->waiter.word.key.owner) = member->waiter.word.pin;
-	}
-	if (!ret && !notified)
-		memwait_async_queued(wait);
-	else if (!notified)
-		WRITE_ONCE(group->group.claimed, MEMWAIT_CLAIMED_BY_ITSELF);
-	spin_unlock(&context->lock);
-	if (!ret && !notified)
-		return MEMWAIT_PENDING;		/* others may have freed it */
-
-	memwait_group_leave(&group->group);
-	if (ret) {
-		if (notified)
-			memwait_pass_on(&notified->waiter.word.key, 1, NULL);
-		memwait_arm_group_drop(group, group->group.nr);
-		return ret;
-	}
-
-	/* The file is open, so the context stays. */
-	spin_lock(&context->lock);
-	trace_memwait_async_arm(wait);
-	memwait_async_complete(wait, MEMWAIT_OK);
-	spin_unlock(&context->lock);
-	memwait_context_wake(context);
-	return MEMWAIT_PENDING;
-}
-
-/* Allocates a group of @nr words, in no queue. Returns NULL on failure. */
-static struct memwait_async_group *memwait_arm_group_alloc(struct memwait_context *context,
-							   u32 nr, u32 flags, u64 user_data,
-							   ktime_t expires)
-{
-	struct memwait_async_group *group;
-	struct memwait_async_waiter *wait;
-
-	group = kmalloc(struct_size(group, members, nr), MEMWAIT_GFP);
-	if (!group)
-		return NULL;
-	refcount_set(&group->group.refs, 1);
-	group->group.nr = nr;
-	group->group.members = group->members;
-	group->group.task = NULL;
-	wait = &group->timed.wait;
-	wait->waiter.state = MEMWAIT_ARMING;
-	wait->waiter.kind = expires == KTIME_MAX ? MEMWAIT_GROUPED : MEMWAIT_TIMED_GROUP;
-	wait->waiter.identity = NULL;
-	wait->context = context;
-	wait->id = 0;
-	memwait_arm_init(wait, flags, user_data, expires);
-	return group;
-}
-
-/* As memwait_arm_one(), for a group. Sets @index to the word for MEMWAIT_NOT_EQUAL. */
-static int memwait_arm_group(struct memwait_async_group *group,
-			     const struct memwait_wait *waits, struct memwait_word *words,
-			     ktime_t expires, u32 flags, struct memwait_async __user *entry,
-			     u32 *index)
-{
-	struct memwait_async_waiter *wait = &group->timed.wait;
-	const size_t stride = sizeof(*words);
-	u32 nr = group->group.nr;
-	int ret;
-
-	for (;;) {
-		ret = memwait_begin_get(words, stride, waits, nr);
-		if (ret)
-			break;
-		ret = memwait_begin_check(waits, nr, expires, flags, index);
-		if (!ret && !wait->id)
-			ret = memwait_arm_publish(wait, entry);
-		if (!ret)
-			ret = memwait_arm_group_pin(group, words);
-		if (!ret)
-			ret = memwait_arm_group_join(group, waits, index);
-		memwait_begin_put(words, stride, nr);
-		if (ret != -EAGAIN)
-			break;
-		ret = memwait_begin_again();
-		if (ret)
-			break;
-	}
-
-	if (ret != MEMWAIT_PENDING)
-		memwait_async_drop(wait);
-	return ret;
-}
-
-/* Arms a group from user space's description; reports the index for MEMWAIT_NOT_EQUAL. */
-static int memwait_arm_any(struct memwait_context *context, const struct memwait_wait_any *any,
-			   u64 user_data, struct memwait_async __user *entry)
-{
-	u32 flags = any->flags & ~MEMWAIT_GROUP, nr = any->count, index = 0;
-	ktime_t expires = memwait_expires(any->deadline, flags);
-	struct memwait_async_group *group;
+	u32 nr = arg->any.count, index = 0;
 	struct memwait_wait *waits;
-	struct memwait_word *words;
 	int ret;
 
-	if ((flags & ~MEMWAIT_CLOCK_REALTIME) || any->reserved)
+	if ((arg->any.flags & ~(MEMWAIT_GROUP | MEMWAIT_CLOCK_REALTIME)) || arg->any.reserved)
 		return -EINVAL;
 	if (!nr || nr > MEMWAIT_GROUP_MAX)
 		return -EINVAL;
 
-	waits = kmalloc_array(nr, sizeof(*waits) + sizeof(*words), MEMWAIT_GFP);
+	waits = kmalloc_array(nr, sizeof(*waits), MEMWAIT_GFP);
 	if (!waits)
 		return -ENOMEM;
-	words = (struct memwait_word *)(waits + nr);
-	ret = memwait_begin_copy(waits, any->waits, nr);
-	if (ret)
-		goto free;
-	group = memwait_arm_group_alloc(context, nr, flags, user_data, expires);
-	ret = group ? memwait_arm_group(group, waits, words, expires, flags, entry, &index) :
-		      -ENOMEM;
+	ret = memwait_begin_copy(waits, arg->any.waits, nr);
+	if (!ret)
+		ret = memwait_arm(context, arg, waits, nr, NULL, entry, &index);
 	if (ret == MEMWAIT_NOT_EQUAL && put_user(index, &entry->any.index))
 		ret = -EFAULT;
-free:
 	kfree(waits);
 	return ret;
 }
@@ -400,7 +318,7 @@ static int memwait_arm_entry(struct memwait_context *context, struct memwait_asy
 	if (!ret && arg.reserved)
 		ret = -EINVAL;
 	if (!ret && (arg.wait.flags & MEMWAIT_GROUP))
-		ret = memwait_arm_any(context, &arg.any, arg.user_data, entry);
+		ret = memwait_arm_any(context, &arg, entry);
 	else if (!ret)
 		ret = memwait_arm_one(context, &arg, entry);
 	if (ret == -ERESTARTNOINTR)

@@ -1,82 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Async waits: their states, and what ends them. async.pml models this.
- *
- * memwait_context.lock protects the context and the state of its waits, and nests inside a bucket's
- * lock. A wait passes through
- *
- *	MEMWAIT_ARMING -> MEMWAIT_QUEUED --> MEMWAIT_COMPLETED -> freed by read
- *	     |                  |                    ^
- *	     |                  +--> MEMWAIT_CLAIMED -> freed by cancel, close
- *	     +-> freed, not queued                   |
- *	     +-> a group that was notified while it joined
- *
- * The transition from QUEUED, under the context's lock, ends the wait and happens once:
- *
- *	notify	 also holds the bucket's lock: dequeues the wait and completes it. If the deadline
- *		 has passed, completes with TIMED_OUT, and goes on to the next waiter. If the
- *		 process is dying, only dequeues the wait, which stays QUEUED for close, and goes on
- *	death	 of an owner: as notify, with OWNER_DIED
- *	deadline completes the wait, then dequeues it, in read(2), see below
- *	cancel	 claims the wait, then dequeues and frees it
- *	close	 as cancel, for all waits; then passes on unread completions with OK
- *
- * So when cancel finds that a wait has ended otherwise, the completion already exists.
- *
- * A notify of a wait with MEMWAIT_PERSISTENT leaves it QUEUED and moves it to the end of its queue.
- * .count counts the notifies, and the wait is put into the list of completions, unless it is there
- * (.listed). A reader tells of .count as it is then, and takes the wait out of the list; notifies
- * that come before the reader has copied that count out put the wait back in the end. A wait that
- * is cancelled or overdue while it is listed becomes COMPLETED there. Its reader frees it when
- * there is nothing left to tell: see memwait_read_settle().
- *
- * A group (see queue.c) is one wait with several members. A notify during the join claims the group
- * by memwait_group.claimed, and the arming thread completes the group after the join. The notify or
- * deadline completes a QUEUED group immediately, and dequeues its members after dropping the locks.
- * A read or close dequeues them too. memwait_group.refs keeps the memory until both are done.
- *
- * "Waking the pollers" in notify.c describes how a completion wakes pollers and readers.
+ * Async waits: cancel, close and deadlines. claim.c has their states.
  */
-#include <linux/fdtable.h>
 #include <linux/list_sort.h>
 #include <linux/minmax.h>
-#include <linux/rculist.h>
-#include <linux/string.h>
 
 #include "call.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
 
-/* Puts the pins of a group whose members are in no queue. Returns how many were the last. */
-static u32 memwait_async_group_unpin(struct memwait_group *group, struct memwait_context *context,
-				     struct llist_head *unused)
-{
-	u32 i, nr = 0;
-
-	for (i = 0; i < group->nr; i++)
-		nr += memwait_pin_put(group->members[i].waiter.word.pin, context, unused);
-	return nr;
-}
-
-/**
- * memwait_async_leave() - take a wait out of its queues
- * @wait: claimed or completed
- *
- * Context: process context; takes buckets' locks, one at a time.
- */
-void memwait_async_leave(struct memwait_async_waiter *wait)
-{
-	if (memwait_async_is_group(wait))
-		memwait_group_leave(&to_group(wait)->group);
-	else
-		memwait_queue_leave(&wait->waiter);
-}
-
 /**
  * memwait_async_end() - release all resources of an ended wait but its id and memory
  * @wait: completed, or claimed by the caller. Only the tree of ids still refers to it, and maybe
- *	its queues and a notify that is about to dequeue the members of a group
+ *	its queues and a notify that is about to dequeue its other words
  * @unused: receives the pins without other users, for memwait_pins_put(). For each of them a word
  *	stays charged
  *
@@ -84,314 +21,14 @@ void memwait_async_leave(struct memwait_async_waiter *wait)
  */
 void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
-	u32 nr;
+	struct memwait_group *group = &wait->group;
+	u32 i, nr = group->nr;
 
-	memwait_async_leave(wait);
-	if (memwait_async_is_group(wait))
-		nr = memwait_async_group_unpin(&to_group(wait)->group, wait->context, unused);
-	else
-		nr = memwait_pin_put(wait->waiter.word.pin, wait->context, unused);
-	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, memwait_async_words(wait) - nr);
+	memwait_group_leave(group, group->nr);
+	for (i = 0; i < group->nr; i++)
+		nr -= memwait_pin_put(group->waiters[i].pin, wait->context, unused);
+	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, nr);
 }
-
-/**
- * memwait_async_claim() - end a wait, if it is pending
- * @wait: the wait
- *
- * Context: the context's lock is held.
- *
- * Return: whether the caller has ended the wait, and must now complete or free it.
- */
-bool memwait_async_claim(struct memwait_async_waiter *wait)
-{
-	struct memwait_context *context = wait->context;
-
-	lockdep_assert_held(&context->lock);
-	if (wait->waiter.state != MEMWAIT_QUEUED)
-		return false;
-	WRITE_ONCE(wait->waiter.state, MEMWAIT_CLAIMED);
-	context->nr_pending--;
-	if (memwait_async_is_timed(wait))
-		timerqueue_del(&context->deadlines[wait->waiter.clock], memwait_deadline(wait));
-	return true;
-}
-
-/**
- * memwait_async_list() - put a wait into its context's list of completions, unless it is in one
- * @wait: the wait
- *
- * Context: the context's lock is held.
- *
- * Return: whether it was in none.
- */
-bool memwait_async_list(struct memwait_async_waiter *wait)
-{
-	struct memwait_context *context = wait->context;
-
-	lockdep_assert_held(&context->lock);
-	if (wait->waiter.listed)
-		return false;
-	wait->waiter.listed = true;
-	list_add_tail(&wait->node, &context->completed);
-	WRITE_ONCE(context->nr_completed, context->nr_completed + 1);
-	return true;
-}
-
-/**
- * memwait_async_complete() - turn a wait into a completion
- * @wait: claimed
- * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
- *
- * Context: the context's lock is held.
- */
-void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
-{
-	lockdep_assert_held(&wait->context->lock);
-	WRITE_ONCE(wait->waiter.state, MEMWAIT_COMPLETED);
-	wait->waiter.result = result;
-	if (!wait->waiter.persistent)
-		wait->count = result == MEMWAIT_OK;
-	memwait_async_list(wait);
-	trace_memwait_async_complete(wait);
-}
-
-/**
- * memwait_async_queued() - make a wait pending
- * @wait: others may end and free it as soon as the caller drops the locks
- *
- * Context: the context's lock is held; so is the bucket's lock, unless @wait is a group.
- */
-void memwait_async_queued(struct memwait_async_waiter *wait)
-{
-	struct memwait_context *context = wait->context;
-	u8 clock = wait->waiter.clock;
-
-	lockdep_assert_held(&context->lock);
-	WRITE_ONCE(wait->waiter.state, MEMWAIT_QUEUED);
-	wait->waiter.result = MEMWAIT_OK;
-	context->nr_pending++;
-	if (memwait_async_is_timed(wait)) {
-		struct timerqueue_node *deadline = memwait_deadline(wait);
-
-		if (timerqueue_add(&context->deadlines[clock], deadline))
-			hrtimer_start(&context->timers[clock], deadline->expires,
-				      HRTIMER_MODE_ABS);
-	}
-	trace_memwait_async_arm(wait);
-}
-
-/*
- * Whether the deadline of a wait has passed, though no reader has noticed yet: such a wait must not
- * take a notify from the next waiter.
- */
-static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
-{
-	return memwait_async_is_timed(wait) &&
-	       memwait_deadline(wait)->expires <= memwait_now(wait->waiter.clock);
-}
-
-/* Threads of a dying process that one look goes through; and so many count as one waiter. */
-#define MEMWAIT_DYING_LOOK	1024
-#define MEMWAIT_DYING_WEIGHT	16
-
-/*
- * Whether the process that a context is bound to has begun to die, and nobody will read what its
- * waits get. Its end may take long, or forever: it dumps core, has much memory to give back, or a
- * file to close whose server does not answer. Until it closes its descriptors, notifies pass over
- * its waits.
- *
- * A fatal signal, exit_group(2) and the end of the last thread set SIGNAL_GROUP_EXIT, for good. No
- * thread joins the process any more. But another process may share the table of descriptors, and
- * read. So the users of the table are counted, first all, then those in the process: the former may
- * become less meanwhile, and the latter do not become more.
- *
- *	clone(2)			memwait_context_is_dying()
- *	count the user of the table	load .flags
- *	list the thread			barrier
- *	set SIGNAL_GROUP_EXIT		load the table's number of users
- *					barrier
- *					look at the threads' tables
- *
- * The lock of the threads' signals orders the left side. A thread that ends leaves the table
- * before the table's number of users goes down, which errs on the safe side, as does a process with
- * more threads than one look goes through.
- */
-static bool memwait_context_is_dying(struct memwait_context *context, struct memwait_wakes *wakes)
-{
-	const struct files_struct *table = context->owner;
-	const struct signal_struct *signal;
-	const struct task_struct *thread;
-	unsigned int looked = 0;
-	int users;
-
-	lockdep_assert_held(&context->lock);
-	if (!context->process)
-		return false;
-	signal = context->process->signal;
-	if (likely(!(READ_ONCE(signal->flags) & SIGNAL_GROUP_EXIT)) || context->dying)
-		return context->dying;
-
-	smp_rmb();	/* see above */
-	users = atomic_read(&table->count);
-	smp_rmb();	/* see above */
-	rcu_read_lock();
-	list_for_each_entry_rcu(thread, &signal->thread_head, thread_node) {
-		if (!users || looked == MEMWAIT_DYING_LOOK)
-			break;
-		looked++;
-		users -= READ_ONCE(thread->files) == table;
-	}
-	rcu_read_unlock();
-	wakes->looked += looked / MEMWAIT_DYING_WEIGHT;
-	context->dying = !users;
-	return context->dying;
-}
-
-/* A notify of a wait with MEMWAIT_PERSISTENT. */
-static enum memwait_claim memwait_async_count(struct memwait_async_waiter *wait,
-					      struct memwait_wakes *wakes)
-{
-	struct memwait_context *context = wait->context;
-
-	lockdep_assert_held(&context->lock);
-	if (wait->waiter.state != MEMWAIT_QUEUED)
-		return MEMWAIT_CLAIM_LOST;
-	memwait_queue_rejoin(&wait->waiter);
-	wait->count += wait->count < U32_MAX;
-	if (unlikely(wakes->heir) && !wakes->heir->context) {
-		refcount_inc(&context->refs);
-		wakes->heir->context = context;
-		wakes->heir->id = wait->id;
-	}
-	if (memwait_async_list(wait)) {
-		memwait_wakes_add_context(wakes, context);
-		trace_memwait_async_complete(wait);
-	}
-	return MEMWAIT_CLAIM_WON;
-}
-
-static enum memwait_claim memwait_async_end_claimed(struct memwait_waiter *waiter, u8 result,
-						    struct memwait_wakes *wakes)
-{
-	struct memwait_async_waiter *wait = to_async(waiter);
-	struct memwait_context *context = wait->context;
-	enum memwait_claim claim = MEMWAIT_CLAIM_LOST;
-	bool overdue;
-
-	spin_lock(&context->lock);
-	overdue = memwait_async_is_overdue(wait);
-	if (unlikely(memwait_context_is_dying(context, wakes))) {
-		claim = MEMWAIT_CLAIM_PASSED_OVER;
-		memwait_queue_remove(waiter);
-	} else if (wait->waiter.persistent && !overdue) {
-		claim = memwait_async_count(wait, wakes);
-	} else if (memwait_async_claim(wait)) {
-		if (overdue) {
-			claim = MEMWAIT_CLAIM_PASSED_OVER;
-			memwait_queue_remove(waiter);
-			memwait_async_complete(wait, MEMWAIT_TIMED_OUT);
-		} else {
-			claim = MEMWAIT_CLAIM_WON;
-			memwait_queue_remove_claimed(waiter);
-			memwait_async_complete(wait, result);
-		}
-		memwait_wakes_add_context(wakes, context);
-	}
-	spin_unlock(&context->lock);
-	return claim;
-}
-
-static bool memwait_async_is_pending(const struct memwait_waiter *waiter)
-{
-	return READ_ONCE(waiter->state) == MEMWAIT_QUEUED;
-}
-
-static void memwait_async_describe_wait(struct memwait_async_waiter *wait,
-					struct memwait_description *description)
-{
-	description->kind = memwait_async_is_group(wait) ? "group" :
-			    wait->waiter.persistent ? "persistent" : "async";
-	description->pid = wait->context->pid;
-	description->context = wait->context->number;
-	description->id = wait->id;
-	description->expires = memwait_async_is_timed(wait) ? memwait_deadline(wait)->expires :
-							      KTIME_MAX;
-	description->clock = wait->waiter.clock;
-	strscpy(description->command, wait->context->command, sizeof(description->command));
-}
-
-static void memwait_async_describe(const struct memwait_waiter *waiter,
-				   struct memwait_description *description)
-{
-	memwait_async_describe_wait(to_async(waiter), description);
-}
-
-const struct memwait_waiter_ops memwait_async_ops = {
-	.claim = memwait_async_end_claimed,
-	.is_pending = memwait_async_is_pending,
-	.describe = memwait_async_describe,
-};
-
-static struct memwait_async_group *to_async_group(const struct memwait_waiter *waiter)
-{
-	return container_of(to_member(waiter)->group, struct memwait_async_group, group);
-}
-
-/* Ignores @result: groups exclude MEMWAIT_OWNED, so it is always OK. */
-static enum memwait_claim memwait_async_group_notified(struct memwait_waiter *waiter, u8 result,
-						       struct memwait_wakes *wakes)
-{
-	struct memwait_async_group *group = to_async_group(waiter);
-	struct memwait_async_waiter *wait = &group->timed.wait;
-	struct memwait_context *context = wait->context;
-	enum memwait_claim claim = MEMWAIT_CLAIM_LOST;
-	bool completed, claimed;
-
-	spin_lock(&context->lock);
-	if (unlikely(memwait_context_is_dying(context, wakes))) {
-		memwait_queue_remove(waiter);
-		spin_unlock(&context->lock);
-		return MEMWAIT_CLAIM_PASSED_OVER;
-	}
-	completed = memwait_async_claim(wait);
-	claimed = completed ||
-		  (wait->waiter.state == MEMWAIT_ARMING && !group->group.claimed);
-	if (claimed) {
-		WRITE_ONCE(group->group.claimed, to_member(waiter));
-		memwait_queue_remove(waiter);
-		claim = MEMWAIT_CLAIM_WON;
-	}
-	if (completed) {
-		if (memwait_async_is_overdue(wait))
-			claim = MEMWAIT_CLAIM_PASSED_OVER;
-		memwait_wakes_defer_group(wakes, &group->group);
-		memwait_async_complete(wait, claim == MEMWAIT_CLAIM_WON ? MEMWAIT_OK :
-									  MEMWAIT_TIMED_OUT);
-		memwait_wakes_add_context(wakes, context);
-	}
-	spin_unlock(&context->lock);
-	return claim;
-}
-
-static bool memwait_async_group_is_pending(const struct memwait_waiter *waiter)
-{
-	const struct memwait_async_group *group = to_async_group(waiter);
-
-	return READ_ONCE(group->timed.wait.waiter.state) <= MEMWAIT_QUEUED &&
-	       !READ_ONCE(group->group.claimed);
-}
-
-static void memwait_async_group_describe(const struct memwait_waiter *waiter,
-					 struct memwait_description *description)
-{
-	memwait_async_describe_wait(&to_async_group(waiter)->timed.wait, description);
-}
-
-const struct memwait_waiter_ops memwait_async_group_ops = {
-	.claim = memwait_async_group_notified,
-	.is_pending = memwait_async_group_is_pending,
-	.describe = memwait_async_group_describe,
-};
 
 /*
  * Takes a claimed wait out of its queues. Returns whether the caller is to end and free it; if not,
@@ -402,11 +39,11 @@ static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
 	struct memwait_context *context = wait->context;
 	bool listed;
 
-	if (likely(!wait->waiter.persistent))
+	if (likely(!wait->group.persistent))
 		return true;
-	memwait_async_leave(wait);
+	memwait_group_leave(&wait->group, wait->group.nr);
 	spin_lock(&context->lock);
-	listed = wait->waiter.listed;
+	listed = wait->group.listed;
 	if (listed)
 		memwait_async_complete(wait, MEMWAIT_OK);
 	spin_unlock(&context->lock);
@@ -498,10 +135,11 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 
 	spin_lock(&context->lock);
 	wait = memwait_async_find(context, heir->id);
-	pending = wait && wait->waiter.state == MEMWAIT_QUEUED;
+	/* One that is being armed has joined, and will be QUEUED. */
+	pending = wait && wait->group.state <= MEMWAIT_QUEUED;
 	if (pending) {
 		wait->count += min_t(u64, count, U32_MAX - wait->count);
-		new = memwait_async_list(wait);
+		new = wait->group.state == MEMWAIT_QUEUED && memwait_async_list(wait);
 		if (new)
 			trace_memwait_async_complete(wait);
 	}
@@ -625,7 +263,7 @@ void memwait_async_close(struct memwait_context *context, struct llist_head *unu
  *	barrier (E)			barrier (D)
  *	wake them if any		load .due
  *
- * notify.c has the barriers. A poll or read that finds .due set checks the earliest deadlines,
+ * claim.c has the barriers. A poll or read that finds .due set checks the earliest deadlines,
  * under the context's lock. If none has passed, it clears .due and starts the timers for them; one
  * that has passed since fires at once. So while a wait has a deadline, .due is set or a timer runs,
  * and .due stays set while one has passed: another poller or reader may come to sleep any moment.
@@ -667,7 +305,7 @@ static struct memwait_async_waiter *memwait_first_expired(struct memwait_context
 	first = timerqueue_getnext(&context->deadlines[clock]);
 	if (!first || first->expires > now)
 		return NULL;
-	return &container_of(first, struct memwait_timed_wait, deadline)->wait;
+	return container_of(first, struct memwait_async_waiter, deadline);
 }
 
 /* Ends the first overdue wait. Returns whether there was one. Called with .read_lock held. */
@@ -684,7 +322,7 @@ static bool memwait_expire_one(struct memwait_context *context, int clock, ktime
 	spin_unlock(&context->lock);
 	/* Only a reader frees a completion. */
 	if (wait)
-		memwait_async_leave(wait);
+		memwait_group_leave(&wait->group, wait->group.nr);
 	return wait;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of a context: the life of an async wait or group, argued for at the top of async.c,
+ * Spin model of a context: the life of an async wait or group, argued for at the top of claim.c,
  * with its steps and names. Notify, deadline, cancel, read and close run against each other; poll
- * runs against a completion (notify.c) and against the timer (async.c). selftests/lint/spin runs it.
+ * runs against a completion (claim.c) and against the timer (async.c). selftests/lint/spin runs it.
  *
  * There is one context with one wait. Queues always exist and hold only this wait. queue.pml models
  * how a waiter joins.
@@ -15,6 +15,7 @@
 #else
 #define MEMBERS	1
 #endif
+#define LAST	(MEMBERS - 1)
 
 mtype = { ARMING, QUEUED, CLAIMED, COMPLETED, FREED };
 mtype = { OK, TIMED_OUT };
@@ -23,7 +24,7 @@ mtype = { OK, TIMED_OUT };
 bool queue_locked[MEMBERS];
 bool in_queue[MEMBERS];
 
-/* struct memwait_async_waiter; for a group also group->claimed */
+/* struct memwait_async_waiter; with its struct memwait_group */
 mtype state = ARMING;
 mtype result;
 byte claimed = NONE;
@@ -124,7 +125,7 @@ inline queue_leave(member)
 	fi
 }
 
-/* memwait_group_leave(); for a single wait memwait_queue_leave() */
+/* memwait_group_leave() */
 inline leave()
 {
 	queue_leave(0);
@@ -168,12 +169,11 @@ proctype notifier(byte m)
 	lock(queue_locked[m]);
 	if
 	:: in_queue[m] ->
-		/* memwait_async_end_claimed(), memwait_async_group_notified() */
+		/* memwait_claim_async() */
 		assert(exists);
 		lock(waits_locked);
 		claim(done);
 		won = done;
-#ifdef GROUP
 		if
 #ifdef MUTATION_CLAIMED_TWICE_WHILE_IT_ARMS
 		:: !done && state == ARMING -> won = true
@@ -182,7 +182,6 @@ proctype notifier(byte m)
 #endif
 		:: else
 		fi;
-#endif
 		if
 		:: won ->
 			claimed = m;
@@ -236,7 +235,7 @@ proctype notifier(byte m)
 	running--
 }
 
-/* memwait_arm_one(), memwait_arm_group(); the last word may be unequal */
+/* memwait_arm(); the last word may be unequal */
 proctype armer()
 {
 	bool notified, equal;
@@ -248,12 +247,13 @@ proctype armer()
 	lock(queue_locked[0]);
 	in_queue[0] = true;
 	queue_locked[0] = false;
-	lock(queue_locked[1]);
+#endif
+	lock(queue_locked[LAST]);
 	if
-	:: equal = true; in_queue[1] = true
+	:: equal = true; in_queue[LAST] = true
 	:: equal = false
 	fi;
-	queue_locked[1] = false;
+	queue_locked[LAST] = false;
 
 	lock(waits_locked);
 	notified = claimed != NONE;
@@ -284,15 +284,6 @@ proctype armer()
 		context_wake()
 	:: else
 	fi;
-#else
-	/* memwait_arm_join() */
-	lock(queue_locked[0]);
-	in_queue[0] = true;
-	lock(waits_locked);
-	state = QUEUED;
-	waits_locked = false;
-	queue_locked[0] = false;
-#endif
 	running--
 }
 

@@ -271,15 +271,15 @@ static void memwait_read_record(struct memwait_completion *record,
 {
 	record->user_data = wait->user_data;
 	record->id = wait->id;
-	record->result = wait->count ? MEMWAIT_OK : wait->waiter.result;
+	record->result = wait->count ? MEMWAIT_OK : wait->group.result;
 	record->index = 0;
-	if (memwait_async_is_group(wait) && wait->waiter.result == MEMWAIT_OK)
-		record->index = to_group(wait)->group.claimed - to_group(wait)->members;
+	if (wait->group.nr > 1 && wait->group.result == MEMWAIT_OK)
+		record->index = wait->group.claimed - wait->group.waiters;
 	record->count = wait->count;
 	record->flags = 0;
 	/* With a passed deadline there is one more. */
-	if (wait->waiter.state == MEMWAIT_QUEUED ||
-	    (wait->count && wait->waiter.result == MEMWAIT_TIMED_OUT))
+	if (wait->group.state == MEMWAIT_QUEUED ||
+	    (wait->count && wait->group.result == MEMWAIT_TIMED_OUT))
 		record->flags = MEMWAIT_MORE;
 }
 
@@ -319,7 +319,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		wait = waits[i];
 		wait->reading = records[i].count;
 		wait->count -= wait->reading;
-		*persistent |= wait->waiter.persistent;
+		*persistent |= wait->group.persistent;
 	}
 	list_cut_position(&copied, &context->completed, &waits[nr - 1]->node);
 	WRITE_ONCE(context->nr_completed, context->nr_completed - nr);
@@ -369,14 +369,14 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 			cond_resched();
 			spin_lock(&context->lock);
 		}
-		if (!wait->waiter.persistent)
+		if (!wait->group.persistent)
 			continue;
-		if (wait->count || wait->waiter.state != MEMWAIT_COMPLETED ||
-		    (wait->reading && wait->waiter.result == MEMWAIT_TIMED_OUT)) {
+		if (wait->count || wait->group.state != MEMWAIT_COMPLETED ||
+		    (wait->reading && wait->group.result == MEMWAIT_TIMED_OUT)) {
 			trace_memwait_async_read(wait);
 			list_del(&wait->node);
-			wait->waiter.listed = false;
-			if (wait->count || wait->waiter.state == MEMWAIT_COMPLETED)
+			wait->group.listed = false;
+			if (wait->count || wait->group.state == MEMWAIT_COMPLETED)
 				more = memwait_async_list(wait);
 		}
 	}
@@ -483,7 +483,7 @@ static int memwait_read_block(struct memwait_context *context)
 
 	for (;;) {
 		/* The freezer interrupts it, or it would keep a wake-up that others need. */
-		set_current_state(TASK_INTERRUPTIBLE);	/* (D), see notify.c */
+		set_current_state(TASK_INTERRUPTIBLE);	/* (D), see claim.c */
 		if (smp_load_acquire(&reader.woken) ||	/* (F) */
 		    memwait_context_is_readable(context))
 			break;
@@ -572,7 +572,7 @@ __poll_t memwait_poll(struct file *file, poll_table *table)
 	struct memwait_context *context = file->private_data;
 
 	poll_wait(file, &context->pollers, table);
-	smp_mb();	/* (D), see notify.c: in poll_wait() itself since 6.14 */
+	smp_mb();	/* (D), see claim.c: in poll_wait() itself since 6.14 */
 	if (unlikely(memwait_context_has_ended(context)))
 		return EPOLLERR | EPOLLHUP;
 	if (READ_ONCE(context->nr_completed) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Contexts, async waits and pins. See async.c for the protocol.
+ * Contexts, async waits and pins. See claim.c for the protocol.
  */
 #ifndef MEMWAIT_CONTEXT_H
 #define MEMWAIT_CONTEXT_H
@@ -96,18 +96,8 @@ struct memwait_pin {
 /* As many waits as may take the memory of what a pin may keep, see user.c. */
 #define MEMWAIT_PIN_WAITS	16
 
-enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
-
-/* What embeds the wait. The first two kinds can be spares. */
-enum memwait_async_kind {
-	MEMWAIT_UNTIMED,	/* nothing */
-	MEMWAIT_TIMED,		/* struct memwait_timed_wait */
-	MEMWAIT_GROUPED,	/* struct memwait_async_group */
-	MEMWAIT_TIMED_GROUP,	/* the same, with a deadline */
-};
-
 enum memwait_state {
-	MEMWAIT_ARMING,		/* not pending yet; members of a group may be queued */
+	MEMWAIT_ARMING,		/* not pending yet; its waiters may be queued */
 	MEMWAIT_QUEUED,		/* pending */
 	MEMWAIT_CLAIMED,	/* ended by cancel or close */
 	MEMWAIT_COMPLETED,	/* in context->completed */
@@ -116,19 +106,21 @@ enum memwait_state {
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
- * @waiter: queue entry; its state is protected by the context's lock
+ * @group: the wait
  * @node: of a completion: in context->completed
  * @context: arming context
  * @user_data: for the completion
  * @next_spare: list of spares
  * @id: for completion and cancel; 0: none yet, and not in the tree
  * @numbered: in &memwait_context.waits, also while a spare
+ * @deadline: queued in the context while the wait is pending, if it has one
  * @count: notifies that counted it, and that no completion that was read has told of
  * @reading: with MEMWAIT_PERSISTENT: those that the present reader tells of; under @read_lock of
  *	the context
+ * @waiters: of @group
  */
 struct memwait_async_waiter {
-	struct memwait_waiter waiter;
+	struct memwait_group group;
 	struct list_head node;
 	struct memwait_context *context;
 	union {
@@ -137,30 +129,10 @@ struct memwait_async_waiter {
 	};
 	u64 id;
 	struct rb_node numbered;
+	struct timerqueue_node deadline;
 	u32 count;
 	u32 reading;
-};
-
-/**
- * struct memwait_timed_wait - an async wait with a deadline
- * @wait: the wait
- * @deadline: queued in the context while the wait is pending
- */
-struct memwait_timed_wait {
-	struct memwait_async_waiter wait;
-	struct timerqueue_node deadline;
-};
-
-/**
- * struct memwait_async_group - an async wait on several words
- * @group: the words; its references keep the memory
- * @timed: the wait, deadline optional; its waiter is in no queue
- * @members: of @group
- */
-struct memwait_async_group {
-	struct memwait_group group;
-	struct memwait_timed_wait timed;
-	struct memwait_member members[];
+	struct memwait_waiter waiters[];
 };
 
 /**
@@ -200,7 +172,7 @@ struct memwait_reader {
  * @dying: only @process had that table, and has begun to die
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context
- * @spares: one list per kind
+ * @spares: waits for one word
  * @places: records of interrupted threads, that looked at last for a dead thread last; see place.c
  * @nr_places: length of @places
  * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
@@ -228,7 +200,7 @@ struct memwait_reader {
  */
 struct memwait_context {
 	refcount_t refs;
-	spinlock_t lock;	/* see the top of async.c */
+	spinlock_t lock;	/* see the top of claim.c */
 	struct rb_root waits;
 	struct list_head completed;
 	struct list_head readers;
@@ -238,7 +210,7 @@ struct memwait_context {
 	bool dying;
 	u64 nr_numbered;
 	u64 woken_by;
-	struct memwait_spares spares[2];
+	struct memwait_spares spares;
 	struct list_head places;
 	unsigned int nr_places;
 	struct memwait_pin *last_pins[2];
@@ -364,41 +336,15 @@ static inline void memwait_reader_remove(struct memwait_context *context,
 	rcu_assign_pointer(context->first_reader.task, first ? first->task : NULL);
 }
 
-/* Has the first blocked reader look whether there is something to read: see notify.c. */
+/* Has the first blocked reader look whether there is something to read: see claim.c. */
 static inline void memwait_context_wake_reader(struct memwait_context *context)
 {
 	rcuwait_wake_up(&context->first_reader);	/* its barrier is (E) */
 }
 
-static inline struct memwait_async_waiter *to_async(const struct memwait_waiter *waiter)
+static inline struct memwait_async_waiter *to_async(struct memwait_group *group)
 {
-	return container_of(waiter, struct memwait_async_waiter, waiter);
-}
-
-static inline bool memwait_async_is_group(const struct memwait_async_waiter *wait)
-{
-	return wait->waiter.kind >= MEMWAIT_GROUPED;
-}
-
-static inline bool memwait_async_is_timed(const struct memwait_async_waiter *wait)
-{
-	return wait->waiter.kind & MEMWAIT_TIMED;
-}
-
-static inline struct memwait_async_group *to_group(struct memwait_async_waiter *wait)
-{
-	return container_of(wait, struct memwait_async_group, timed.wait);
-}
-
-/* How many waits it counts as. */
-static inline u32 memwait_async_words(struct memwait_async_waiter *wait)
-{
-	return memwait_async_is_group(wait) ? to_group(wait)->group.nr : 1;
-}
-
-static inline struct timerqueue_node *memwait_deadline(struct memwait_async_waiter *wait)
-{
-	return &container_of(wait, struct memwait_timed_wait, wait)->deadline;
+	return container_of(group, struct memwait_async_waiter, group);
 }
 
 static inline ktime_t memwait_now(int clock)
@@ -418,13 +364,16 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 	return READ_ONCE(context->nr_completed) || READ_ONCE(context->due);
 }
 
-/* notify.c */
-void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context);
+/* claim.c */
+void memwait_context_wake_pollers(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
+bool memwait_async_claim(struct memwait_async_waiter *wait);
+bool memwait_async_list(struct memwait_async_waiter *wait);
+void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
+void memwait_async_queued(struct memwait_async_waiter *wait);
 
 /* alloc.c */
-struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, bool timed,
-						 u64 owner, struct memwait_pin **pin);
+struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr);
 void memwait_async_number(struct memwait_async_waiter *wait);
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
 struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id);
@@ -437,12 +386,6 @@ int memwait_alloc_init(void);
 void memwait_alloc_exit(void);
 
 /* async.c */
-extern const struct memwait_waiter_ops memwait_async_ops, memwait_async_group_ops;
-void memwait_async_queued(struct memwait_async_waiter *wait);
-bool memwait_async_claim(struct memwait_async_waiter *wait);
-bool memwait_async_list(struct memwait_async_waiter *wait);
-void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
-void memwait_async_leave(struct memwait_async_waiter *wait);
 void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused);
 void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused);
 void memwait_async_close(struct memwait_context *context, struct llist_head *unused);

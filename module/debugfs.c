@@ -27,6 +27,28 @@
 #define MEMWAIT_WALK_STEP	16
 
 /**
+ * struct memwait_description - a waiter as shown to root
+ * @kind: thread, any (thread on several words), async, or group (async wait on several words)
+ * @pid: the process that waits or opened the context
+ * @tid: the thread, or 0
+ * @context: number of the context, or 0
+ * @id: of the async wait, or 0
+ * @expires: deadline; KTIME_MAX: never
+ * @clock: an enum memwait_async_clock
+ * @command: name of the thread that waits or opened the context
+ */
+struct memwait_description {
+	const char *kind;
+	pid_t pid;
+	pid_t tid;
+	u64 context;
+	u64 id;
+	ktime_t expires;
+	int clock;
+	char command[TASK_COMM_LEN];
+};
+
+/**
  * struct memwait_line - what is shown of a waiter
  * @word: name of the word
  * @waiter: the waiter
@@ -68,17 +90,48 @@ struct memwait_walk {
 
 static struct dentry *memwait_debugfs;
 
+static void memwait_describe_thread(const struct memwait_group *group,
+				    struct memwait_description *description)
+{
+	description->kind = group->nr == 1 ? "thread" : "any";
+	description->pid = task_tgid_nr(group->task);
+	description->tid = task_pid_nr(group->task);
+	get_task_comm(description->command, group->task);
+}
+
+static void memwait_describe_async(const struct memwait_async_waiter *wait,
+				   struct memwait_description *description)
+{
+	description->kind = wait->group.nr > 1 ? "group" :
+			    wait->group.persistent ? "persistent" : "async";
+	description->pid = wait->context->pid;
+	description->context = wait->context->number;
+	description->id = wait->id;
+	strscpy(description->command, wait->context->command, sizeof(description->command));
+}
+
+/* A wait that was pending, under the lock of a waiter's bucket. */
+static void memwait_describe(struct memwait_group *group, struct memwait_description *description)
+{
+	description->expires = group->expires;
+	description->clock = group->clock;
+	if (group->task)
+		memwait_describe_thread(group, description);
+	else
+		memwait_describe_async(to_async(group), description);
+}
+
 static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *bucket,
 			      const struct memwait_waiter *waiter)
 {
 	struct memwait_line *line = &walk->lines[walk->nr_lines];
 	const struct memwait_watch *watch;
 
-	if (!waiter->ops->is_pending(waiter))
+	if (!memwait_group_is_pending(waiter->group))
 		return;
 	memset(line, 0, sizeof(*line));
 	memwait_name(&line->word, &waiter->word.key);
-	waiter->ops->describe(waiter, &line->waiter);
+	memwait_describe(waiter->group, &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->identity ? waiter->identity->id : 0;
 	/* .watched is freed only after no word watches it, which changes under buckets' locks. */

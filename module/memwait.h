@@ -7,12 +7,13 @@
  *	wait.c			blocked threads
  *	context.c		the open file
  *	arm.c			arming async waits
- *	async.c			states and ends of async waits, deadlines
+ *	async.c			cancel, close and deadlines of async waits
  *	alloc.c			memory and ids of async waits
  *	requeue.c		requeue
- *	notify.c		notify, and calls in steps; waking pollers; change and notify
+ *	notify.c		notify, and calls in steps; change and notify
+ *	claim.c			what ends a wait; completions, and waking those who read or poll
  *	place.c			interrupted threads: their places, and what a signal will do
- *	queue.c			queues of waiters; waits on several words
+ *	queue.c			queues of waiters
  *	watch.c			whose death the waiters of a word are told of
  *	bucket.c		the lock of a bucket
  *	identity.c		ids of threads and contexts
@@ -22,8 +23,8 @@
  *
  * debugfs.c walks all queues and is outside this order.
  *
- * A waker calls a waiter only through struct memwait_waiter_ops, and gets back whom to wake in
- * struct memwait_wakes. See context.h for async waits, contexts and pins.
+ * A waker claims a waiter by memwait_claim_waiter(), which says whom to wake in struct
+ * memwait_wakes. See context.h for async waits, contexts and pins.
  */
 #ifndef MEMWAIT_H
 #define MEMWAIT_H
@@ -80,17 +81,13 @@ struct memwait_key {
  * struct memwait_word - a key with the reference that keeps it valid
  * @key: the word's key
  * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
- *	private word of the caller's mm. Put with memwait_word_put()
- * @pin: of a queued async wait. Put with memwait_pin_put()
+ *	private word of the caller's mm, and once it was put. Put with memwait_word_put()
  *
  * An open file, not an inode, so that umount gets EBUSY.
  */
 struct memwait_word {
 	struct memwait_key key;
-	union {
-		struct file *file;
-		struct memwait_pin *pin;
-	};
+	struct file *file;
 };
 
 /* What became of a waiter that a notify or a death has reached. */
@@ -101,83 +98,82 @@ enum memwait_claim {
 };
 
 /**
- * struct memwait_description - a waiter as shown to root
- * @kind: thread, any (thread on several words), async, or group (async wait on several words)
- * @pid: the process that waits or opened the context
- * @tid: the thread, or 0
- * @context: number of the context, or 0
- * @id: of the async wait, or 0
- * @expires: deadline; KTIME_MAX: never
- * @clock: an enum memwait_async_clock
- * @command: name of the thread that waits or opened the context
- */
-struct memwait_description {
-	const char *kind;
-	pid_t pid;
-	pid_t tid;
-	u64 context;
-	u64 id;
-	ktime_t expires;
-	int clock;
-	char command[TASK_COMM_LEN];
-};
-
-/**
- * struct memwait_waiter_ops - what differs between threads, async waits and groups
- * @claim: handle a notify or death, as @result says: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Ends a
- *	pending wait, unless that is MEMWAIT_PERSISTENT, dequeues the waiter with
- *	memwait_queue_remove_claimed(), and adds to @wakes whom to wake
- * @is_pending: whether the wait has not ended; may be stale immediately
- * @describe: describe a waiter that was pending; may be %NULL if none ever is
- *
- * Context: all are called with the lock of the waiter's bucket held.
- */
-struct memwait_waiter_ops {
-	enum memwait_claim (*claim)(struct memwait_waiter *waiter, u8 result,
-				    struct memwait_wakes *wakes);
-	bool (*is_pending)(const struct memwait_waiter *waiter);
-	void (*describe)(const struct memwait_waiter *waiter,
-			 struct memwait_description *description);
-};
-
-/**
- * struct memwait_waiter - an entry of a queue
+ * struct memwait_waiter - a word of a wait: an entry of a queue
  * @node: in its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
- * @ops: operations of its kind
+ * @group: the wait
  * @word: the awaited word; protected by the bucket's lock while queued
+ * @pin: of an async wait: keeps its word. Put with memwait_pin_put()
  * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
  * @watch: with @identity: while queued, what its word watches; else one that it brings, see watch.c
  * @owned_node: in &memwait_watch.owned of @watch; protected by the bucket's lock
- * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_begin_join():
- *	the place that it comes back to, or 0
+ * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_join(): the
+ *	place that it comes back to, or 0
  * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
- * @state: of an async wait; this and the rest are here to fill a hole
- * @kind: an enum memwait_async_kind
- * @clock: an enum memwait_async_clock
- * @persistent: MEMWAIT_PERSISTENT
  * @may_be_named: its word has 64 bits, and so room for an owner's id
- * @listed: it is in a list of completions
- * @result: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED
  */
 struct memwait_waiter {
 	struct rb_node node;
 	struct memwait_bucket *bucket;
-	const struct memwait_waiter_ops *ops;
+	struct memwait_group *group;
 	struct memwait_word word;
+	struct memwait_pin *pin;
 	struct memwait_identity *identity;
 	struct memwait_watch *watch;
 	struct list_head owned_node;
 	u64 number;
 	u32 since;
-	u8 state;
-	u8 kind : 2;
-	u8 clock : 1;
-	u8 persistent : 1;
-	u8 may_be_named : 1;
-	bool listed;
-	u8 result;
+	bool may_be_named;
 };
+
+/**
+ * struct memwait_group - a wait of a thread, or an async wait, for one word or several
+ * @refs: of an allocated one: one for its owner, one for the notify that has claimed it, if it has
+ *	several words
+ * @nr: number of words
+ * @waiters: one for each word. MEMWAIT_OWNED only if @nr is 1
+ * @next: in memwait_wakes.groups of the notify that has claimed it
+ * @task: the thread; %NULL: see struct memwait_async_waiter
+ * @claimed: %NULL while the wait is pending; then the notified waiter, or
+ *	MEMWAIT_CLAIMED_BY_ITSELF. Of an async wait protected by the context's lock
+ * @expires: the deadline; KTIME_MAX: never
+ * @state: of an async wait: an enum memwait_state; protected by the context's lock
+ * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. Of a thread written
+ *	before @claimed, under the lock of the queue of its only word
+ * @clock: an enum memwait_async_clock
+ * @persistent: MEMWAIT_PERSISTENT
+ * @listed: it is in a list of completions
+ */
+struct memwait_group {
+	refcount_t refs;
+	u32 nr;
+	struct memwait_waiter *waiters;
+	struct memwait_group *next;
+	struct task_struct *task;
+	struct memwait_waiter *claimed;
+	ktime_t expires;
+	u8 state;
+	u8 result;
+	u8 clock;
+	bool persistent;
+	bool listed;
+};
+
+/* In place of a notified waiter: the wait ended without a notify. */
+#define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_waiter *)-1L)
+
+enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
+
+static inline u8 memwait_async_clock(u32 flags)
+{
+	return flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
+}
+
+/* Whether the wait has not ended; may be stale immediately. */
+static inline bool memwait_group_is_pending(const struct memwait_group *group)
+{
+	return !READ_ONCE(group->claimed);
+}
 
 /**
  * struct memwait_bucket - the queues of the words whose keys have the same hash
@@ -220,12 +216,12 @@ struct memwait_bucket_seed {
  * struct memwait_wakes - what to wake after dropping the bucket's lock
  * @call: number of a call that may take several steps, or 0
  * @heir: of memwait_pass_on(); or %NULL
- * @looked: waiters examined, including members of @groups
+ * @looked: waiters examined, including words of @groups
  * @nr_tasks: length of @tasks
  * @nr_contexts: length of @contexts
  * @crowded: the last of @contexts has more than one poller
- * @groups: claimed groups with members still queued; chained by &memwait_group.next, a reference to
- *	each
+ * @groups: claimed waits with other words still queued; chained by &memwait_group.next, a
+ *	reference to each
  * @tasks: claimed threads, and readers of contexts with new completions; a reference to each
  * @contexts: contexts with new completions and with pollers, a reference to each
  */
@@ -263,53 +259,6 @@ struct memwait_name {
 	dev_t dev;
 };
 
-/**
- * struct memwait_member - one word of a group
- * @waiter: its entry in the queue
- * @group: the group
- */
-struct memwait_member {
-	struct memwait_waiter waiter;
-	struct memwait_group *group;
-};
-
-/**
- * struct memwait_group - the words of a thread's wait, or of an async wait on several words
- * @refs: of an allocated group: one for its owner, one for the notify that has claimed it
- * @nr: number of words
- * @members: one for each word
- * @next: in memwait_wakes.groups of the notify that has claimed it
- * @task: of a thread: the thread
- * @claimed: %NULL while the wait is pending; then the notified member, or MEMWAIT_CLAIMED_BY_ITSELF
- * @result: of a thread, once claimed: MEMWAIT_OK or MEMWAIT_OWNER_DIED. Written before @claimed,
- *	under the lock of the queue of its only word
- * @flags: MEMWAIT_CLOCK_REALTIME or 0
- * @expires: of a thread: the deadline; KTIME_MAX: never
- * @begun: of a thread: when its wait began, if it was traced then; or 0
- *
- * The group of a thread that waits for a single word is on its stack and does not use @refs.
- */
-struct memwait_group {
-	refcount_t refs;
-	u32 nr;
-	struct memwait_member *members;
-	struct memwait_group *next;
-	struct task_struct *task;
-	struct memwait_member *claimed;
-	u8 result;
-	u32 flags;
-	ktime_t expires;
-	u64 begun;
-};
-
-/* In place of a notified member: the wait ended without a notify. */
-#define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_member *)-1L)
-
-static inline struct memwait_member *to_member(const struct memwait_waiter *waiter)
-{
-	return container_of(waiter, struct memwait_member, waiter);
-}
-
 /* trace.c */
 void memwait_name(struct memwait_name *name, const struct memwait_key *key);
 
@@ -319,9 +268,6 @@ ktime_t memwait_expires(u64 deadline, u32 flags);
 bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr);
-int __memwait_begin_get(struct memwait_word *words, size_t stride,
-			const struct memwait_wait *waits, u32 nr);
-void __memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr);
 int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
 int memwait_begin_again(void);
 
@@ -380,17 +326,12 @@ static inline int memwait_check_wait(const struct memwait_wait *wait, u32 known)
 	return 0;
 }
 
-/* Words are @stride bytes apart. */
-static inline struct memwait_word *memwait_word_at(struct memwait_word *words, size_t stride, u32 i)
-{
-	return (void *)words + i * stride;
-}
-
-/* Puts the file of a word of a system call or blocked thread. */
+/* Puts the file of a word, if it has one still. */
 static inline void memwait_word_put(struct memwait_word *word)
 {
 	if (word->file)
 		fput(word->file);
+	word->file = NULL;
 }
 
 /* identity.c */
@@ -415,9 +356,23 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
  */
 
 /**
+ * memwait_begin_put() - put the files of the words of memwait_begin_get()
+ * @waiters: a thread's in no queue
+ * @nr: number of @waiters
+ *
+ * Context: process context.
+ */
+static __always_inline void memwait_begin_put(struct memwait_waiter *waiters, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		memwait_word_put(&waiters[i].word);
+}
+
+/**
  * memwait_begin_get() - find the keys of the words of a wait
- * @words: filled in on success; put with memwait_begin_put()
- * @stride: distance of @words in bytes
+ * @waiters: their words are filled in on success; put with memwait_begin_put()
  * @waits: address and flags of each word, checked
  * @nr: number of words
  *
@@ -425,28 +380,20 @@ int memwait_own_identity(u32 flags, struct memwait_context *context,
  *
  * Return: 0, or the error of memwait_word_get() for the first word that has no key.
  */
-static __always_inline int memwait_begin_get(struct memwait_word *words, size_t stride,
+static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
 					     const struct memwait_wait *waits, u32 nr)
 {
-	if (nr == 1)
-		return memwait_word_get(words, waits->addr, waits->flags);
-	return __memwait_begin_get(words, stride, waits, nr);
-}
+	u32 i;
+	int ret;
 
-/**
- * memwait_begin_put() - put words of memwait_begin_get()
- * @words: a thread's with no waiter in a queue
- * @stride: see memwait_begin_get()
- * @nr: number of words
- *
- * Context: process context.
- */
-static __always_inline void memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr)
-{
-	if (nr == 1)
-		memwait_word_put(words);
-	else
-		__memwait_begin_put(words, stride, nr);
+	for (i = 0; i < nr; i++) {
+		ret = memwait_word_get(&waiters[i].word, waits[i].addr, waits[i].flags);
+		if (ret) {
+			memwait_begin_put(waiters, i);
+			return ret;
+		}
+	}
+	return 0;
 }
 
 /**
@@ -523,10 +470,6 @@ void memwait_watch_claimed(struct memwait_waiter *waiter);
 extern struct memwait_bucket *memwait_buckets;
 extern unsigned int memwait_bucket_mask;
 extern struct memwait_bucket_seed memwait_bucket_seed;
-int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
-			     struct memwait_bucket **bucket);
-void memwait_queue_abandon(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
-void memwait_queue_add(struct memwait_bucket *bucket, struct memwait_waiter *waiter);
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait);
 void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_rejoin(struct memwait_waiter *waiter);
@@ -638,16 +581,82 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 		memwait_queue_take_out(waiter);
 }
 
-int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index);
-void memwait_group_leave(struct memwait_group *group);
+/**
+ * memwait_group_init() - initialise a wait that is about to join
+ * @group: its words, identities and, if it is async, watches are set
+ * @nr: number of its words
+ *
+ * Context: any.
+ */
+static __always_inline void memwait_group_init(struct memwait_group *group, u32 nr)
+{
+	u32 i;
+
+	group->claimed = NULL;
+	group->result = MEMWAIT_OK;
+	for (i = 0; i < nr; i++) {
+		group->waiters[i].group = group;
+		group->waiters[i].bucket = NULL;
+		group->waiters[i].number = 0;
+	}
+}
+
+/**
+ * memwait_group_join() - queue the waiters of a wait
+ * @group: after memwait_group_init()
+ * @waits: the words' expected values
+ * @nr: number of words
+ * @index: set to the first waiter that could not join, unless the result is 0; if @nr is 1, the
+ *	caller has set it to 0
+ *
+ * A notify may claim the wait as soon as its first waiter has joined. If not all join, the caller
+ * claims the wait unless a notify has, and always calls memwait_group_leave().
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: 0, or the error of memwait_queue_join() for the first waiter that could not join.
+ */
+static __always_inline int memwait_group_join(struct memwait_group *group,
+					      const struct memwait_wait *waits, u32 nr,
+					      u32 *index)
+{
+	u32 i;
+	int ret;
+
+	for (i = 0; i < nr; i++) {
+		ret = memwait_queue_join(&group->waiters[i], &waits[i]);
+		if (ret) {
+			if (nr > 1)
+				*index = i;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/**
+ * memwait_group_leave() - take the waiters of a wait out of their queues
+ * @group: claimed; another thread may do the same concurrently
+ * @nr: number of words
+ *
+ * Context: process context; takes buckets' locks, one at a time.
+ */
+static __always_inline void memwait_group_leave(struct memwait_group *group, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		memwait_queue_leave(&group->waiters[i]);
+}
+
 void memwait_group_leave_all(struct memwait_group **groups);
 
 /**
- * memwait_wakes_defer_group() - defer the removal of a claimed group's other members
+ * memwait_wakes_defer_group() - defer the removal of a claimed wait's other waiters
  * @wakes: of the notify
  * @group: claimed by the notify
  *
- * Context: the lock of a member's queue is held, which keeps the group from being freed.
+ * Context: the lock of a waiter's queue is held, which keeps the wait from being freed.
  */
 static inline void memwait_wakes_defer_group(struct memwait_wakes *wakes,
 					     struct memwait_group *group)
@@ -659,8 +668,8 @@ static inline void memwait_wakes_defer_group(struct memwait_wakes *wakes,
 }
 
 /**
- * memwait_group_put() - put a reference to an allocated group
- * @group: the caller has taken its members out
+ * memwait_group_put() - put a reference to a wait that kmalloc() gave
+ * @group: the caller has taken its waiters out
  *
  * Context: any but interrupts.
  */
@@ -670,12 +679,16 @@ static inline void memwait_group_put(struct memwait_group *group)
 		kfree(group);
 }
 
+/* claim.c */
+u64 memwait_new_call(void);
+enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result,
+					struct memwait_wakes *wakes);
+
 /* notify.c */
 int memwait_notify_word(const struct memwait_key *key, u32 count);
 int memwait_notify_surely(const struct memwait_key *key, u32 count);
 int memwait_notify_handing_over(const struct memwait_key *key, u32 count);
 u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir);
-u64 memwait_new_call(void);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
 int memwait_notify_many(const struct memwait_notify_many *many);

@@ -17,9 +17,9 @@
  * waited for. So each word of a call for many words, and each word that is told of a death, is a
  * step.
  *
- * The other members of a claimed group leave their queues after the step. Until then, another
- * notify dequeues them without counting them, and the claiming notifier keeps the group's memory,
- * which is charged to the group's owner. So the words of groups count towards a step: a notifier
+ * The other waiters of a claimed wait leave their queues after the step. Until then, another
+ * notify dequeues them without counting them, and the claiming notifier keeps the wait's memory,
+ * which is charged to the wait's owner. So the words of groups count towards a step: a notifier
  * that is not scheduled keeps less than MEMWAIT_STEP + MEMWAIT_GROUP_MAX words.
  *
  * A call reschedules between steps. It touches no waiter that joined after it began, so it ends.
@@ -40,139 +40,6 @@
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
-
-static atomic64_t memwait_nr_calls;
-
-/**
- * memwait_new_call() - number a call that may wake a context more than once
- *
- * Context: any.
- *
- * Return: a unique number, not 0.
- */
-u64 memwait_new_call(void)
-{
-	return atomic64_inc_return(&memwait_nr_calls);
-}
-
-/*
- * Waking the pollers and readers of a context.
- *
- *	poll, a reader that blocks		notify, timer, end of the context
- *	add itself to .pollers or .readers	add to .completed; set .due; drop the last of .uses
- *	(D) barrier				(E) barrier
- *	load .nr_completed, .due, .uses		is .pollers or .readers empty?
- *
- * (D) is in memwait_poll() and memwait_read_block(), (E) in memwait_wakes_add_context(),
- * memwait_context_wake() and rcuwait_wake_up(). Either the waker finds the poller or reader, or
- * that one sees what the waker has stored. So a context without pollers and readers costs a barrier
- * and no lock. A notify takes a reference to a context that has pollers under the context's lock,
- * together with its completion, and puts the reference after the wake-up.
- *
- * A completion takes the first blocked reader out of .readers, under the context's lock, and the
- * step wakes it as it wakes threads; with PREEMPT_RT at once. So readers are woken without a lock
- * that they would run into, and as many as there are completions, none of whom depends on another
- * one. The first access to .woken that sees it set is the reader's last need of the lock: (F), a
- * release and acquires.
- *
- * All other wake-ups leave the reader in the list: they wake the first one (.first_reader, under
- * RCU, so a timer can), who leaves by itself if there is something to read. A reader that was woken
- * either reads, and looks again after it has dropped read_lock, or leaves because of a signal, and
- * looks as well: who finds completions or .due then wakes the first one that still blocks. read.pml
- * models this.
- *
- * A step wakes a context's pollers once for all completions that it added there, and holds no
- * queue's or context's lock meanwhile. A later step of the same call (.woken_by) does not wake them
- * again if an older completion is still there: one that went to sleep in between had found no
- * completion, and the first one after that wakes it.
- *
- * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
- * disabled, as for an eventfd. So more than one poller ends the step.
- */
-
-/*
- * Takes a blocked reader out, which nobody else will wake then. With PREEMPT_RT the notifier may be
- * preempted before the end of its step, so the reader is woken here.
- */
-static void memwait_wakes_add_reader(struct memwait_wakes *wakes, struct memwait_context *context,
-				     struct memwait_reader *reader)
-{
-	struct task_struct *task = get_task_struct(reader->task);
-
-	if (IS_ENABLED(CONFIG_PREEMPT_RT))
-		preempt_disable();
-	memwait_reader_remove(context, reader);
-	smp_store_release(&reader->woken, true);	/* (F) */
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT)) {
-		wakes->tasks[wakes->nr_tasks++] = task;
-		return;
-	}
-	wake_up_process(task);
-	preempt_enable();
-	put_task_struct(task);
-}
-
-/**
- * memwait_wakes_add_context() - note that a context got a completion and needs a wake-up
- * @wakes: the notify's; not full, see memwait_wakes_are_full()
- * @context: the context
- *
- * Context: the context's lock is held.
- */
-void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwait_context *context)
-{
-	struct memwait_reader *reader;
-	unsigned int i;
-
-	lockdep_assert_held(&context->lock);
-	reader = list_first_entry_or_null(&context->readers, struct memwait_reader, node);
-	if (reader)
-		memwait_wakes_add_reader(wakes, context, reader);
-	for (i = 0; i < wakes->nr_contexts; i++) {
-		if (wakes->contexts[i] == context)
-			return;
-	}
-	if (unlikely(wakes->call)) {
-		if (context->woken_by == wakes->call && context->nr_completed > 1)
-			return;
-		context->woken_by = wakes->call;
-	}
-	smp_mb();	/* (E) pairs with (D) */
-	if (!waitqueue_active(&context->pollers))	/* after (E) */
-		return;
-	refcount_inc(&context->refs);
-	wakes->contexts[wakes->nr_contexts++] = context;
-	/* It may be out of date at once, as it would be with the lock. */
-	wakes->crowded = data_race(!list_is_singular(&context->pollers.head));
-	/* The call may come back to it in another step. */
-	if (unlikely(wakes->crowded) && !wakes->call) {
-		wakes->call = memwait_new_call();
-		context->woken_by = wakes->call;
-	}
-}
-
-static void memwait_context_wake_pollers(struct memwait_context *context)
-{
-	__poll_t events = EPOLLIN | EPOLLRDNORM;
-
-	if (unlikely(memwait_context_has_ended(context)))
-		events |= EPOLLERR | EPOLLHUP;
-	wake_up_poll(&context->pollers, events);
-}
-
-/**
- * memwait_context_wake() - wake the pollers and a reader of a context
- * @context: the caller holds a reference
- *
- * Context: any.
- */
-void memwait_context_wake(struct memwait_context *context)
-{
-	smp_mb();	/* (E) pairs with (D) */
-	if (waitqueue_active(&context->pollers))	/* after (E) */
-		memwait_context_wake_pollers(context);
-	memwait_context_wake_reader(context);
-}
 
 /**
  * memwait_step_end() - wake what was claimed since memwait_step_begin()
@@ -279,7 +146,7 @@ bool memwait_call_claim(struct memwait_call *call)
 		call->reached = waiter->number;
 		/* Not if this one may be the last: it can be as long a way as to find the first. */
 		next = call->count - call->woken > 1 ? rb_next(&waiter->node) : NULL;
-		claim = waiter->ops->claim(waiter, MEMWAIT_OK, &call->wakes);
+		claim = memwait_claim_waiter(waiter, MEMWAIT_OK, &call->wakes);
 		if (likely(claim == MEMWAIT_CLAIM_WON)) {
 			if (++call->woken == call->count)
 				break;

@@ -50,7 +50,7 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 		/* The last one takes the watch along. */
 		last = list_is_singular(&watch->owned);
 		wakes->looked++;
-		claim = waiter->ops->claim(waiter, MEMWAIT_OWNER_DIED, wakes);
+		claim = memwait_claim_waiter(waiter, MEMWAIT_OWNER_DIED, wakes);
 		if (claim == MEMWAIT_CLAIM_WON)
 			break;
 		if (claim == MEMWAIT_CLAIM_LOST)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of an async wait with MEMWAIT_PERSISTENT: how notifies are counted, read, and passed
- * on, argued for at the top of async.c, with its steps and names. Notifies run against a reader,
+ * on, argued for at the top of claim.c, with its steps and names. Notifies run against a reader,
  * and against cancel, the deadline or the last close. selftests/lint/spin runs each scenario, and
  * again with each MUTATION, which must fail.
  *

@@ -182,7 +182,7 @@ static void memwait_place_set(struct memwait_place *place, const struct memwait_
 
 	place->exec_id = READ_ONCE(current->self_exec_id);
 	for (i = 0; i < group->nr; i++)
-		memwait_stand_set(&place->stands[i], &group->members[i].waiter);
+		memwait_stand_set(&place->stands[i], &group->waiters[i]);
 }
 
 /* Whether the record is of this program's wait on these words. */
@@ -194,7 +194,7 @@ static bool memwait_place_is_of(const struct memwait_place *place,
 	if (place->nr != group->nr || place->exec_id != READ_ONCE(current->self_exec_id))
 		return false;
 	for (i = 0; i < group->nr; i++) {
-		if (!memwait_stand_is_of(&place->stands[i], &group->members[i].waiter))
+		if (!memwait_stand_is_of(&place->stands[i], &group->waiters[i]))
 			return false;
 	}
 	return true;
@@ -214,13 +214,13 @@ void memwait_place_return(const struct memwait_place *place, struct memwait_grou
 	if (!memwait_place_is_of(place, group))
 		return;
 	for (i = 0; i < group->nr; i++)
-		group->members[i].waiter.number = place->stands[i].number;
+		group->waiters[i].number = place->stands[i].number;
 }
 
 /**
  * memwait_place_note() - record where the current thread stood
  * @place: its record, or %NULL; may be another one afterwards
- * @group: the words of its wait, which was interrupted; no member is queued
+ * @group: the words of its wait, which was interrupted; no waiter is queued
  *
  * Context: process context, may sleep.
  */

@@ -31,7 +31,7 @@
  * of them.
  *
  * Exactly one of notify, owner's death, deadline, signal, cancel and close ends a wait. A cmpxchg
- * of memwait_group.claimed claims a thread's wait; an async wait is claimed under its context's
+ * of memwait_group.claimed claims a thread's wait; an async wait's is set under its context's
  * lock. A notify and a death hold the bucket's lock and dequeue the waiter immediately. The others
  * call memwait_queue_leave() after the claim. A notifier in between dequeues the claimed waiter
  * without counting it. For groups, see the end of this file.
@@ -140,65 +140,6 @@ static void memwait_bucket_count(struct memwait_bucket *bucket, int more)
 	WRITE_ONCE(bucket->nr_waiters, bucket->nr_waiters + more);
 }
 
-/**
- * memwait_queue_abandon() - drop the lock of a bucket without joining
- * @bucket: from memwait_queue_begin_join()
- * @waiter: see memwait_queue_begin_join()
- *
- * Context: drops the bucket's lock.
- */
-void memwait_queue_abandon(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
-	__releases(&bucket->lock)
-{
-	if (unlikely(waiter->identity))
-		memwait_watch_leave(bucket, waiter);
-	memwait_bucket_count(bucket, -1);
-	spin_unlock(&bucket->lock);
-}
-
-/**
- * memwait_queue_begin_join() - lock the bucket of a word that holds the expected value
- * @waiter: the caller has set its word, identity, watch and number; number 0: it joins at the end
- * @wait: address, expected value and size of the word
- * @bucket: set to the locked bucket, if the result is 0, for memwait_queue_add() and unlock, or
- *	for memwait_queue_abandon()
- *
- * The comparison and everything up to the unlock are atomic with respect to a notify of the word.
- *
- * Context: process context, may sleep; takes the bucket's lock.
- *
- * Return:
- * * 0: the word holds the expected value
- * * MEMWAIT_NOT_EQUAL: the word holds another value
- * * MEMWAIT_OWNER_DIED: the owner that the word names is dead
- * * -EAGAIN: fault the word's page in, by a comparison without the lock, and retry
- */
-int memwait_queue_begin_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
-			     struct memwait_bucket **bucket)
-{
-	struct memwait_bucket *locked = memwait_bucket_of(&waiter->word.key);
-	int ret;
-
-	memwait_bucket_lock(locked);
-	memwait_bucket_count(locked, 1);
-	smp_mb();	/* (B) pairs with (A) */
-	pagefault_disable();
-	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
-	pagefault_enable();
-	if (unlikely(waiter->identity) && !ret && !memwait_watch_join(locked, waiter, wait)) {
-		memwait_queue_abandon(locked, waiter);
-		return MEMWAIT_OWNER_DIED;
-	}
-	if (unlikely(ret)) {
-		memwait_bucket_count(locked, -1);
-		spin_unlock(&locked->lock);
-		return ret == -EFAULT ? -EAGAIN : ret;
-	}
-	*bucket = locked;
-	__release(&locked->lock);	/* sparse cannot follow */
-	return 0;
-}
-
 static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
 						 struct memwait_waiter *waiter)
 {
@@ -207,41 +148,45 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
 }
 
 /**
- * memwait_queue_add() - add a waiter to the queue of its word
- * @bucket: from memwait_queue_begin_join()
- * @waiter: its ops are set; the rest is filled in
- *
- * Context: the bucket's lock is held.
- */
-void memwait_queue_add(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
-{
-	lockdep_assert_held(&bucket->lock);
-	if (likely(!waiter->number))
-		waiter->number = ++bucket->number;
-	waiter->since = jiffies;
-	memwait_queue_insert(bucket, waiter);
-}
-
-/**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: see memwait_queue_begin_join() and memwait_queue_add()
- * @wait: see memwait_queue_begin_join()
+ * @waiter: the caller has set its word, identity, watch and number; number 0: it joins at the end
+ * @wait: address, expected value and size of the word
+ *
+ * The comparison and the joining are atomic with respect to a notify of the word.
  *
  * Context: process context, may sleep; takes the bucket's lock.
  *
- * Return: 0 if @waiter is enqueued; else see memwait_queue_begin_join().
+ * Return:
+ * * 0: the waiter is in the queue
+ * * MEMWAIT_NOT_EQUAL: the word holds another value
+ * * MEMWAIT_OWNER_DIED: the owner that the word names is dead
+ * * -EAGAIN: fault the word's page in, by a comparison without the lock, and retry
  */
 int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait)
 {
-	struct memwait_bucket *bucket;
-	int ret = memwait_queue_begin_join(waiter, wait, &bucket);
+	struct memwait_bucket *bucket = memwait_bucket_of(&waiter->word.key);
+	int ret;
 
-	if (ret)
-		return ret;
-	__acquire(&bucket->lock);
-	memwait_queue_add(bucket, waiter);
+	memwait_bucket_lock(bucket);
+	memwait_bucket_count(bucket, 1);
+	smp_mb();	/* (B) pairs with (A) */
+	pagefault_disable();
+	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
+	pagefault_enable();
+	if (unlikely(waiter->identity) && !ret && !memwait_watch_join(bucket, waiter, wait)) {
+		memwait_watch_leave(bucket, waiter);
+		ret = MEMWAIT_OWNER_DIED;
+	}
+	if (likely(!ret)) {
+		if (likely(!waiter->number))
+			waiter->number = ++bucket->number;
+		waiter->since = jiffies;
+		memwait_queue_insert(bucket, waiter);
+	} else {
+		memwait_bucket_count(bucket, -1);
+	}
 	spin_unlock(&bucket->lock);
-	return 0;
+	return ret == -EFAULT ? -EAGAIN : ret;
 }
 
 /**
@@ -425,74 +370,30 @@ void memwait_queue_exit(void)
 }
 
 /*
- * Groups: several words that a thread or an async wait waits for together.
- *
- * Each word has a member in its queue. The group is claimed once, as a whole, and no bucket's lock
- * protects that claim:
+ * A wait for several words is a group of waiters, one in the queue of each; a wait for one word is
+ * a group of one. The group is claimed once, as a whole, and no bucket's lock protects that claim:
  *
  *	notify of one word (its queue locked)	another notify, a deadline, a signal, ...
  *	(1) claim the group: won		(1) claim the group: lost
- *	(2) take this member out		(2) a notify takes this member out as well, does not
+ *	(2) take this waiter out		(2) a notify takes this waiter out as well, does not
  *	    of its queue			    count it, and goes on to the next waiter
  *	(3) count it, unlock
- *	(4) take the other members out, each
+ *	(4) take the other waiters out, each
  *	    under the lock of its own queue
  *
  * So no notify is lost, and no two are spent on one group. Both the group's owner, before it puts
- * the words, and the claiming notify, before its system call returns, remove all members that are
+ * the words, and the claiming notify, before its system call returns, remove all waiters that are
  * still queued. .refs keeps the memory until both have done so.
  *
- * The members join one after another. Each compares its word under its bucket's lock. A notify that
- * comes after a member has joined finds it and claims the group, even if other members have not
+ * The waiters join one after another. Each compares its word under its bucket's lock. A notify that
+ * comes after a waiter has joined finds it and claims the group, even if other waiters have not
  * joined. The joining thread sees the claim when all have joined, or when a later word is not
- * equal; then the notify counts, not that word. A word that changes before its member joins is not
+ * equal; then the notify counts, not that word. A word that changes before its waiter joins is not
  * equal. So nothing is missed, and no two queues are locked together.
  */
 
 /**
- * memwait_group_join() - queue the members of a group
- * @group: its members' words and ops are set, and no member is queued
- * @waits: the words' expected values
- * @index: set to the first member that could not join, unless the result is 0
- *
- * A notify may claim the group as soon as its first member has joined. If not all join, the caller
- * claims the group unless a notify has, and always calls memwait_group_leave().
- *
- * Context: process context, may sleep.
- *
- * Return: 0, or the error of memwait_queue_join() for the first member that could not join.
- */
-int memwait_group_join(struct memwait_group *group, const struct memwait_wait *waits, u32 *index)
-{
-	u32 i;
-	int ret;
-
-	for (i = 0; i < group->nr; i++) {
-		ret = memwait_queue_join(&group->members[i].waiter, &waits[i]);
-		if (ret) {
-			*index = i;
-			return ret;
-		}
-	}
-	return 0;
-}
-
-/**
- * memwait_group_leave() - take the members of a group out of their queues
- * @group: claimed; another thread may do the same concurrently
- *
- * Context: process context; takes buckets' locks, one at a time.
- */
-void memwait_group_leave(struct memwait_group *group)
-{
-	u32 i;
-
-	for (i = 0; i < group->nr; i++)
-		memwait_queue_leave(&group->members[i].waiter);
-}
-
-/**
- * memwait_group_leave_all() - memwait_group_leave() for all groups that a notify has claimed
+ * memwait_group_leave_all() - memwait_group_leave() for all waits that a notify has claimed
  * @groups: memwait_wakes.groups; puts their references
  *
  * Context: process context, may sleep; takes buckets' locks, one at a time.
@@ -503,7 +404,7 @@ void memwait_group_leave_all(struct memwait_group **groups)
 
 	while ((group = *groups)) {
 		*groups = group->next;
-		memwait_group_leave(group);
+		memwait_group_leave(group, group->nr);
 		memwait_group_put(group);
 		cond_resched();
 	}

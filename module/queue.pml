@@ -89,7 +89,7 @@ inline spin_unlock(q)
 	locked[q] = false
 }
 
-/* memwait_queue_add() */
+/* the end of memwait_queue_join() */
 inline queue_add(q, k, e)
 {
 #ifdef PLACE
@@ -256,7 +256,7 @@ inline look(k)
 }
 
 /*
- * memwait_call_claim() of word k in the locked bucket q, with memwait_thread_claim(). Claims until nr is most.
+ * memwait_call_claim() of word k in the locked bucket q, with memwait_claim_thread(). Claims until nr is most.
  * woken_group marks a claimed group, to which the notifier has a reference. A waiter that something
  * else has claimed is removed.
  */

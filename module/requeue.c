@@ -89,7 +89,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 		looked++;
 		call->reached = waiter->number;
 		next = rb_next(&waiter->node);
-		if (!waiter->ops->is_pending(waiter)) {
+		if (!memwait_group_is_pending(waiter->group)) {
 			memwait_queue_remove(waiter);
 			continue;
 		}

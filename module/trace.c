@@ -73,16 +73,13 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
  *
  * Context: any but interrupts.
  *
- * Return: the key; of a group, that of the notified word or else of the first.
+ * Return: the key; that of the notified word or else of the first.
  */
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 {
-	struct memwait_member *member;
+	const struct memwait_waiter *waiter = READ_ONCE(wait->group.claimed);
 
-	if (!memwait_async_is_group(wait))
-		return &wait->waiter.word.key;
-	member = READ_ONCE(to_group(wait)->group.claimed);
-	if (!member || member == MEMWAIT_CLAIMED_BY_ITSELF)
-		member = to_group(wait)->members;
-	return &member->waiter.word.key;
+	if (!waiter || waiter == MEMWAIT_CLAIMED_BY_ITSELF)
+		waiter = wait->group.waiters;
+	return &waiter->word.key;
 }

@@ -180,7 +180,7 @@ DECLARE_EVENT_CLASS(memwait_async_waiter,
 		__entry->context = wait->context->number;
 		__entry->id = wait->id;
 		__entry->user_data = wait->user_data;
-		__entry->words = memwait_async_words(wait);
+		__entry->words = wait->group.nr;
 	),
 
 	TP_printk(MEMWAIT_WORD_FMT " context=%llu id=0x%llx user_data=0x%llx words=%u",
@@ -228,7 +228,7 @@ DECLARE_EVENT_CLASS(memwait_completion,
 		__entry->context = wait->context->number;
 		__entry->id = wait->id;
 		__entry->user_data = wait->user_data;
-		__entry->result = wait->waiter.result;
+		__entry->result = wait->group.result;
 	),
 
 	TP_printk(MEMWAIT_WORD_FMT " context=%llu id=0x%llx user_data=0x%llx result=%d",

@@ -229,50 +229,6 @@ int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr)
 }
 
 /**
- * __memwait_begin_put() - memwait_begin_put() of several words
- * @words: see memwait_begin_put()
- * @stride: see memwait_begin_get()
- * @nr: length of @words
- *
- * Context: process context.
- */
-void __memwait_begin_put(struct memwait_word *words, size_t stride, u32 nr)
-{
-	u32 i;
-
-	for (i = 0; i < nr; i++)
-		memwait_word_put(memwait_word_at(words, stride, i));
-}
-
-/**
- * __memwait_begin_get() - memwait_begin_get() of several words
- * @words: see memwait_begin_get()
- * @stride: see memwait_begin_get()
- * @waits: see memwait_begin_get()
- * @nr: length of @words
- *
- * Context: process context, may sleep.
- *
- * Return: see memwait_begin_get().
- */
-int __memwait_begin_get(struct memwait_word *words, size_t stride,
-			const struct memwait_wait *waits, u32 nr)
-{
-	u32 i;
-	int ret;
-
-	for (i = 0; i < nr; i++) {
-		ret = memwait_word_get(memwait_word_at(words, stride, i), waits[i].addr,
-				       waits[i].flags);
-		if (ret) {
-			__memwait_begin_put(words, stride, i);
-			return ret;
-		}
-	}
-	return 0;
-}
-
-/**
  * memwait_begin_compare() - do all words hold their expected values?
  * @waits: the words
  * @nr: length of @waits
