@@ -112,60 +112,68 @@ static void memwait_arm_undo(struct memwait_async_waiter *wait, struct llist_hea
 	}
 }
 
-/* Turns a wait that was claimed while it joined, and is in no queue, into a completion. */
-static void memwait_arm_complete(struct memwait_async_waiter *wait)
+/* The context remembers the pins of a wait that has joined, for the next one. */
+static void memwait_arm_remember(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;	/* stays: the file is open */
-
-	spin_lock(&context->lock);
-	trace_memwait_async_arm(wait);
-	memwait_async_complete(wait, wait->group.result);
-	spin_unlock(&context->lock);
-	memwait_context_wake(context);
-}
-
-/*
- * Makes a wait pending that has joined with the result @ret. Returns MEMWAIT_PENDING if it is, or
- * was claimed meanwhile and has its completion: others may have freed it. Otherwise returns @ret,
- * and the wait is in no queue.
- */
-static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
-{
-	struct memwait_context *context = wait->context;
-	struct memwait_group *group = &wait->group;
-	bool claimed, listed = false;
 	struct memwait_waiter *waiter;
 	u32 i;
 
-	if (!ret)
-		memwait_begin_put(group->waiters, group->nr);
-	spin_lock(&context->lock);
-	claimed = group->claimed;
-	if (!ret || claimed) {
-		for (i = 0; i < group->nr; i++) {
-			waiter = &group->waiters[i];
-			*memwait_pin_last(context, waiter->word.key.owner) = waiter->pin;
-		}
+	for (i = 0; i < wait->group.nr; i++) {
+		waiter = &wait->waiters[i];
+		*memwait_pin_last(wait->context, waiter->word.key.owner) = waiter->pin;
 	}
-	if (!ret && !claimed) {
+}
+
+/*
+ * Makes a wait pending, while the queue of its last word is locked: a notify finds it QUEUED there.
+ * Returns MEMWAIT_PENDING; or 0 if a notify of another word has claimed it.
+ */
+static int memwait_arm_joined(struct memwait_group *group)
+{
+	struct memwait_async_waiter *wait = to_async(group);
+	struct memwait_context *context = wait->context;
+	int ret = 0;
+
+	spin_lock(&context->lock);
+	if (likely(!group->claimed)) {
+		memwait_arm_remember(wait);
+		/* Before it may be freed. An fput() takes effect later. */
+		memwait_begin_put(group->waiters, group->nr);
 		memwait_async_queued(wait);
-		listed = wait->count && memwait_async_list(wait);
-		if (listed)
-			trace_memwait_async_complete(wait);
-	} else if (!claimed) {
-		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
+		ret = MEMWAIT_PENDING;
 	}
 	spin_unlock(&context->lock);
-	if (listed)
-		memwait_context_wake(context);
-	if (!ret && !claimed)
-		return MEMWAIT_PENDING;
+	return ret;
+}
+
+/*
+ * Ends the arming of a wait that has not become pending; @ret: as it joined. Returns
+ * MEMWAIT_PENDING if it was claimed meanwhile, and has its completion. Otherwise returns @ret, and
+ * the wait is in no queue.
+ */
+static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
+{
+	struct memwait_context *context = wait->context;	/* stays: the file is open */
+	struct memwait_group *group = &wait->group;
+	bool claimed;
+
+	spin_lock(&context->lock);
+	claimed = group->claimed;
+	if (claimed)
+		memwait_arm_remember(wait);
+	else
+		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
+	spin_unlock(&context->lock);
 
 	memwait_group_leave(group, group->nr);
 	if (!claimed)
 		return ret;
 	memwait_begin_put(group->waiters, group->nr);
-	memwait_arm_complete(wait);
+	spin_lock(&context->lock);
+	trace_memwait_async_arm(wait);
+	memwait_async_complete(wait, group->result);
+	spin_unlock(&context->lock);
+	memwait_context_wake(context);
 	return MEMWAIT_PENDING;
 }
 
@@ -189,8 +197,12 @@ static int memwait_arm_try(struct memwait_async_waiter *wait, const struct memwa
 		return ret;
 	memwait_group_init(group, group->nr);
 	ret = memwait_arm_begin(wait, &counted, &charged);
-	if (!ret)
-		ret = memwait_arm_end(wait, memwait_group_join(group, waits, group->nr, index));
+	if (!ret) {
+		ret = memwait_group_join(group, waits, group->nr, index, memwait_arm_joined);
+		if (ret == MEMWAIT_PENDING)
+			return ret;	/* others may have freed it */
+		ret = memwait_arm_end(wait, ret);
+	}
 	if (ret != MEMWAIT_PENDING)
 		memwait_arm_undo(wait, &counted, charged);
 	return ret;

@@ -171,6 +171,9 @@ proctype notifier(byte m)
 	:: in_queue[m] ->
 		/* memwait_claim_async() */
 		assert(exists);
+#ifndef GROUP
+		assert(state != ARMING);
+#endif
 		lock(waits_locked);
 		claim(done);
 		won = done;
@@ -238,7 +241,7 @@ proctype notifier(byte m)
 /* memwait_arm(); the last word may be unequal */
 proctype armer()
 {
-	bool notified, equal;
+	bool pending, notified, equal;
 
 	lock(waits_locked);
 	has_index = true;
@@ -250,38 +253,51 @@ proctype armer()
 #endif
 	lock(queue_locked[LAST]);
 	if
-	:: equal = true; in_queue[LAST] = true
+	:: equal = true;
+		in_queue[LAST] = true;
+		/* memwait_arm_joined() */
+#ifdef MUTATION_QUEUED_AFTER_IT_JOINED
+		queue_locked[LAST] = false;
+#endif
+		lock(waits_locked);
+		if
+		:: claimed == NONE -> state = QUEUED; pending = true
+		:: else
+		fi;
+		waits_locked = false
 	:: equal = false
 	fi;
 	queue_locked[LAST] = false;
 
-	lock(waits_locked);
-	notified = claimed != NONE;
+	/* memwait_arm_end() */
 	if
-	:: equal && !notified -> state = QUEUED
-	:: !equal && !notified -> claimed = SELF
-	:: else
-	fi;
-	waits_locked = false;
-	if
-	:: !equal && !notified ->
-		leave();
+	:: !pending ->
 		lock(waits_locked);
-		has_index = false;
-		state = FREED;
+		notified = claimed != NONE;
+		if
+		:: !notified -> claimed = SELF
+		:: else
+		fi;
 		waits_locked = false;
-		wait_put();
-		taken_back++
-	:: notified ->
 		leave();
 		lock(waits_locked);
+		if
+		:: notified ->
 #ifdef MUTATION_NOTIFIED_GROUP_IS_FORGOTTEN
-		state = QUEUED;
+			state = QUEUED
 #else
-		complete(OK);
+			complete(OK)
 #endif
+		:: else ->
+			assert(!equal);
+			has_index = false;
+			state = FREED
+		fi;
 		waits_locked = false;
-		context_wake()
+		if
+		:: notified -> context_wake()
+		:: else -> wait_put(); taken_back++
+		fi
 	:: else
 	fi;
 	running--

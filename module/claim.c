@@ -11,7 +11,7 @@
  *	     |                  |                    ^
  *	     |                  +--> MEMWAIT_CLAIMED -> freed by cancel, close
  *	     +-> freed, not queued                   |
- *	     +-> notified, or told of a death, while it joined
+ *	     +-> for several words: notified while it joined
  *
  * The transition from QUEUED, under the context's lock, ends the wait and happens once:
  *
@@ -32,10 +32,10 @@
  * is cancelled or overdue while it is listed becomes COMPLETED there. Its reader frees it when
  * there is nothing left to tell: see memwait_read_settle().
  *
- * A wait is charged, then joins its queues, then is QUEUED. A notify or death that claims it
- * meanwhile sets .claimed and .result, and the arming thread completes it instead of making it
- * QUEUED; a wait with MEMWAIT_PERSISTENT is counted, and listed once it is QUEUED. A wait that was
- * claimed has its completion even if it could not join the rest of its queues.
+ * A wait is charged, then joins its queues. It becomes QUEUED in the lock section in which it joins
+ * the queue of its last word, so nobody finds a wait on one word in a queue before that. A notify
+ * that has claimed a wait for several words by then sets .claimed and .result, and the arming thread
+ * completes the wait, even if it could not join the rest of its queues.
  *
  * The notify or deadline completes a QUEUED wait immediately, and dequeues its other words after
  * dropping the locks. A read or close dequeues them too. memwait_group.refs keeps the memory of a
@@ -253,10 +253,10 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 
 /**
  * memwait_async_queued() - make a wait pending
- * @wait: has joined its queues, and is not claimed. Others may end and free it as soon as the
- *	caller drops the lock
+ * @wait: is in the queues of its words, and not claimed. Others may end and free it as soon as the
+ *	caller drops the locks
  *
- * Context: the context's lock is held.
+ * Context: the locks of the context and of the last word's bucket are held.
  */
 void memwait_async_queued(struct memwait_async_waiter *wait)
 {
@@ -370,7 +370,7 @@ static void memwait_async_count(struct memwait_async_waiter *wait, struct memwai
 		wakes->heir->context = context;
 		wakes->heir->id = wait->id;
 	}
-	if (wait->group.state == MEMWAIT_QUEUED && memwait_async_list(wait)) {
+	if (memwait_async_list(wait)) {
 		memwait_wakes_add_context(wakes, context);
 		trace_memwait_async_complete(wait);
 	}
@@ -412,8 +412,7 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 		memwait_queue_remove(waiter);
 	} else if (wait->group.claimed) {
 		claim = MEMWAIT_CLAIM_LOST;
-	} else if (wait->group.persistent && (wait->group.state == MEMWAIT_ARMING ||
-					      !memwait_async_is_overdue(wait))) {
+	} else if (wait->group.persistent && !memwait_async_is_overdue(wait)) {
 		memwait_async_count(wait, wakes);
 	} else {
 		claim = memwait_async_notified(wait, waiter, result, wakes);
