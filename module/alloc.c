@@ -25,8 +25,10 @@
 /* Of waits for one word. */
 static struct kmem_cache *memwait_async_cache;
 
-/* See memwait_group_put(). */
-static_assert(offsetof(struct memwait_async_waiter, group) == 0);
+static size_t memwait_async_size(u32 nr)
+{
+	return sizeof(struct memwait_async_waiter) + nr * sizeof(struct memwait_waiter);
+}
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
 {
@@ -47,15 +49,15 @@ static int memwait_async_cmp(const void *id, const struct rb_node *node)
 
 static void memwait_async_insert(struct memwait_async_waiter *wait, u64 id)
 {
-	lockdep_assert_held(&wait->context->lock);
+	lockdep_assert_held(&wait->group.context->lock);
 	wait->id = id;
-	rb_add(&wait->numbered, &wait->context->waits, memwait_async_less);
+	rb_add(&wait->numbered, &wait->group.context->waits, memwait_async_less);
 }
 
 static void memwait_async_erase(struct memwait_async_waiter *wait)
 {
-	lockdep_assert_held(&wait->context->lock);
-	rb_erase(&wait->numbered, &wait->context->waits);
+	lockdep_assert_held(&wait->group.context->lock);
+	rb_erase(&wait->numbered, &wait->group.context->waits);
 }
 
 static u64 memwait_async_new_id(struct memwait_context *context)
@@ -67,13 +69,13 @@ static u64 memwait_async_new_id(struct memwait_context *context)
 /* Gives a wait that is reused another id. */
 static void memwait_async_renew_id(struct memwait_async_waiter *wait)
 {
-	lockdep_assert_held(&wait->context->lock);
+	lockdep_assert_held(&wait->group.context->lock);
 	if (likely((wait->id & MEMWAIT_ID_REUSE_MASK) != MEMWAIT_ID_REUSE_MASK)) {
 		wait->id++;
 		return;
 	}
 	memwait_async_erase(wait);
-	memwait_async_insert(wait, memwait_async_new_id(wait->context));
+	memwait_async_insert(wait, memwait_async_new_id(wait->group.context));
 }
 
 /**
@@ -84,7 +86,7 @@ static void memwait_async_renew_id(struct memwait_async_waiter *wait)
  */
 void memwait_async_number(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 
 	spin_lock(&context->lock);
 	memwait_async_insert(wait, memwait_async_new_id(context));
@@ -165,19 +167,18 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	if (nr == 1)
 		wait = kmem_cache_alloc(memwait_async_cache, MEMWAIT_GFP);
 	else
-		wait = kmalloc(struct_size(wait, waiters, nr), MEMWAIT_GFP);
+		wait = kmalloc(memwait_async_size(nr), MEMWAIT_GFP);
 	if (!wait)
 		return NULL;
 	refcount_set(&wait->group.refs, 1);
 	wait->group.nr = nr;
-	wait->group.waiters = wait->waiters;
-	wait->group.task = NULL;
+	wait->group.async = true;
 	wait->group.state = MEMWAIT_ARMING;
 	for (i = 0; i < nr; i++)
-		wait->waiters[i].watch = NULL;
-	wait->context = context;
+		wait->group.waiters[i].watch = NULL;
+	wait->group.context = context;
 	wait->id = 0;
-	timerqueue_init(&wait->deadline);
+	timerqueue_init(&wait->group.deadline);
 	return wait;
 }
 
@@ -188,15 +189,15 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 		memwait_group_put(&wait->group);
 		return;
 	}
-	if (unlikely(wait->waiters->watch))
-		memwait_watch_free(wait->waiters->watch);
+	if (unlikely(wait->group.waiters->watch))
+		memwait_watch_free(wait->group.waiters->watch);
 	kmem_cache_free(memwait_async_cache, wait);
 }
 
 /* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */
 static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 	struct memwait_spares *spares = &context->spares;
 
 	lockdep_assert_held(&context->lock);
@@ -246,7 +247,7 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 void memwait_async_drop(struct memwait_async_waiter *wait)
 {
 	if (wait->id)
-		memwait_async_free(wait->context, &wait, 1);
+		memwait_async_free(wait->group.context, &wait, 1);
 	else
 		memwait_async_put(wait);
 }
@@ -259,7 +260,7 @@ void memwait_async_drop(struct memwait_async_waiter *wait)
  */
 void memwait_async_free_now(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 
 	spin_lock(&context->lock);
 	memwait_async_erase(wait);
@@ -288,8 +289,7 @@ void memwait_async_free_all(struct memwait_context *context)
 int __init memwait_alloc_init(void)
 {
 	memwait_async_cache = kmem_cache_create("memwait_async_waiter",
-						sizeof(struct memwait_async_waiter) +
-						sizeof(struct memwait_waiter), 0, 0, NULL);
+						memwait_async_size(1), 0, 0, NULL);
 	return memwait_async_cache ? 0 : -ENOMEM;
 }
 

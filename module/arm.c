@@ -14,17 +14,29 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
+/* Gives a word a pin in place of its file. */
+static void memwait_arm_set_pin(struct memwait_waiter *waiter, struct memwait_pin *pin)
+{
+	memwait_word_put(&waiter->word);
+	waiter->word.pin = pin;
+	waiter->pinned = true;
+}
+
 /* Gives the words of a wait the pins that its context has at hand. Returns whether all have one. */
 static bool memwait_arm_share(struct memwait_async_waiter *wait)
 {
 	struct memwait_waiter *waiter;
+	struct memwait_pin *pin;
 	bool all = true;
 	u32 i;
 
 	for (i = 0; i < wait->group.nr; i++) {
-		waiter = &wait->waiters[i];
-		waiter->pin = memwait_pin_share(wait->context, waiter->word.key.owner);
-		all &= !!waiter->pin;
+		waiter = &wait->group.waiters[i];
+		pin = memwait_pin_share(wait->group.context, waiter->word.key.owner);
+		if (pin)
+			memwait_arm_set_pin(waiter, pin);
+		else
+			all = false;
 	}
 	return all;
 }
@@ -32,24 +44,24 @@ static bool memwait_arm_share(struct memwait_async_waiter *wait)
 /* Gets pins for the words that have none, one for each owner. Returns 0 or -ENOMEM. */
 static int memwait_arm_pin(struct memwait_async_waiter *wait)
 {
-	struct memwait_waiter *waiters = wait->waiters;
+	struct memwait_waiter *waiters = wait->group.waiters;
 	struct memwait_pin *pin;
 	u32 i, first;
 
 	for (i = 0; i < wait->group.nr; i++) {
-		if (waiters[i].pin)
+		if (waiters[i].pinned)
 			continue;
 		for (first = 0; waiters[first].word.key.owner != waiters[i].word.key.owner;)
 			first++;
 		if (first < i) {
-			pin = waiters[first].pin;
+			pin = waiters[first].word.pin;
 			refcount_inc(&pin->refs);
 		} else {
-			pin = memwait_pin_get(wait->context, &waiters[i].word);
+			pin = memwait_pin_get(wait->group.context, &waiters[i].word);
 		}
 		if (!pin)
 			return -ENOMEM;
-		waiters[i].pin = pin;
+		memwait_arm_set_pin(&waiters[i], pin);
 	}
 	return 0;
 }
@@ -57,12 +69,12 @@ static int memwait_arm_pin(struct memwait_async_waiter *wait)
 /* Charges a wait and its pins. Returns what was charged, or 0: over the limit. */
 static u32 memwait_arm_charge(struct memwait_async_waiter *wait, struct llist_head *counted)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 	u32 nr = wait->group.nr, i;
 
 	lockdep_assert_held(&context->lock);
 	for (i = 0; i < wait->group.nr; i++)
-		nr += memwait_pin_count(context, wait->waiters[i].pin, counted);
+		nr += memwait_pin_count(context, wait->group.waiters[i].word.pin, counted);
 	if (memwait_user_charge(context->user, MEMWAIT_WAITS, nr))
 		return nr;
 	memwait_pins_uncount(context, counted);
@@ -76,7 +88,7 @@ static u32 memwait_arm_charge(struct memwait_async_waiter *wait, struct llist_he
 static int memwait_arm_begin(struct memwait_async_waiter *wait, struct llist_head *counted,
 			     u32 *charged)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 	int ret;
 
 	*charged = 0;
@@ -93,11 +105,15 @@ static int memwait_arm_begin(struct memwait_async_waiter *wait, struct llist_hea
 	return *charged ? 0 : -ENOSPC;
 }
 
-/* Undoes memwait_arm_begin() of a wait that is in no queue. Its words still have their files. */
+/*
+ * Undoes memwait_arm_begin() of a wait that is in no queue. The fput() of its words takes effect
+ * after the call, so the files are there still.
+ */
 static void memwait_arm_undo(struct memwait_async_waiter *wait, struct llist_head *counted,
 			     u32 charged)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
+	struct memwait_waiter *waiter;
 	u32 i;
 
 	if (charged) {
@@ -107,8 +123,12 @@ static void memwait_arm_undo(struct memwait_async_waiter *wait, struct llist_hea
 		memwait_user_uncharge(context->user, MEMWAIT_WAITS, charged);
 	}
 	for (i = 0; i < wait->group.nr; i++) {
-		if (wait->waiters[i].pin)
-			memwait_pin_drop(wait->waiters[i].pin, context);
+		waiter = &wait->group.waiters[i];
+		if (!waiter->pinned)
+			continue;
+		memwait_pin_drop(waiter->word.pin, context);
+		waiter->word.file = NULL;
+		waiter->pinned = false;
 	}
 }
 
@@ -119,8 +139,8 @@ static void memwait_arm_remember(struct memwait_async_waiter *wait)
 	u32 i;
 
 	for (i = 0; i < wait->group.nr; i++) {
-		waiter = &wait->waiters[i];
-		*memwait_pin_last(wait->context, waiter->word.key.owner) = waiter->pin;
+		waiter = &wait->group.waiters[i];
+		*memwait_pin_last(wait->group.context, waiter->word.key.owner) = waiter->word.pin;
 	}
 }
 
@@ -131,14 +151,12 @@ static void memwait_arm_remember(struct memwait_async_waiter *wait)
 static int memwait_arm_joined(struct memwait_group *group)
 {
 	struct memwait_async_waiter *wait = to_async(group);
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 	int ret = 0;
 
 	spin_lock(&context->lock);
 	if (likely(!group->claimed)) {
 		memwait_arm_remember(wait);
-		/* Before it may be freed. An fput() takes effect later. */
-		memwait_begin_put(group->waiters, group->nr);
 		memwait_async_queued(wait);
 		ret = MEMWAIT_PENDING;
 	}
@@ -153,7 +171,7 @@ static int memwait_arm_joined(struct memwait_group *group)
  */
 static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 {
-	struct memwait_context *context = wait->context;	/* stays: the file is open */
+	struct memwait_context *context = wait->group.context;	/* stays: the file is open */
 	struct memwait_group *group = &wait->group;
 	bool claimed;
 
@@ -168,7 +186,6 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 	memwait_group_leave(group, group->nr);
 	if (!claimed)
 		return ret;
-	memwait_begin_put(group->waiters, group->nr);
 	spin_lock(&context->lock);
 	trace_memwait_async_arm(wait);
 	memwait_async_complete(wait, group->result);
@@ -217,11 +234,13 @@ static struct memwait_async_waiter *memwait_arm_alloc(struct memwait_context *co
 
 	if (!wait)
 		return NULL;
-	for (i = 0; i < nr; i++)
-		wait->waiters[i].identity = identity;
-	if (unlikely(identity) && !wait->waiters->watch) {
-		wait->waiters->watch = memwait_watch_alloc();
-		if (!wait->waiters->watch) {
+	for (i = 0; i < nr; i++) {
+		wait->group.waiters[i].identity = identity;
+		wait->group.waiters[i].pinned = false;
+	}
+	if (unlikely(identity) && !wait->group.waiters->watch) {
+		wait->group.waiters->watch = memwait_watch_alloc();
+		if (!wait->group.waiters->watch) {
 			memwait_async_drop(wait);
 			return NULL;
 		}
@@ -252,13 +271,13 @@ static int memwait_arm(struct memwait_context *context, const struct memwait_asy
 	group->persistent = flags & MEMWAIT_PERSISTENT;
 	group->listed = false;
 	group->clock = memwait_async_clock(flags);
-	group->expires = memwait_expires(arg->wait.deadline, flags);
+	group->deadline.expires = memwait_expires(arg->wait.deadline, flags);
 
 	do {
 		ret = memwait_begin_get(group->waiters, waits, nr);
 		if (ret)
 			break;
-		ret = memwait_begin_check(waits, nr, group->expires, flags, index);
+		ret = memwait_begin_check(waits, nr, group->deadline.expires, flags, index);
 		if (!ret)
 			ret = memwait_arm_try(wait, waits, entry, index);
 		if (ret == MEMWAIT_PENDING)

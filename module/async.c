@@ -26,8 +26,8 @@ void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unu
 
 	memwait_group_leave(group, group->nr);
 	for (i = 0; i < group->nr; i++)
-		nr -= memwait_pin_put(group->waiters[i].pin, wait->context, unused);
-	memwait_user_uncharge(wait->context->user, MEMWAIT_WAITS, nr);
+		nr -= memwait_pin_put(group->waiters[i].word.pin, wait->group.context, unused);
+	memwait_user_uncharge(wait->group.context->user, MEMWAIT_WAITS, nr);
 }
 
 /*
@@ -36,7 +36,7 @@ void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unu
  */
 static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 	bool listed;
 
 	if (likely(!wait->group.persistent))
@@ -305,7 +305,7 @@ static struct memwait_async_waiter *memwait_first_expired(struct memwait_context
 	first = timerqueue_getnext(&context->deadlines[clock]);
 	if (!first || first->expires > now)
 		return NULL;
-	return container_of(first, struct memwait_async_waiter, deadline);
+	return container_of(first, struct memwait_async_waiter, group.deadline);
 }
 
 /* Ends the first overdue wait. Returns whether there was one. Called with .read_lock held. */

@@ -199,7 +199,7 @@ void memwait_context_wake(struct memwait_context *context)
  */
 bool memwait_async_claim(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 
 	lockdep_assert_held(&context->lock);
 	if (wait->group.state != MEMWAIT_QUEUED)
@@ -207,8 +207,8 @@ bool memwait_async_claim(struct memwait_async_waiter *wait)
 	wait->group.state = MEMWAIT_CLAIMED;
 	WRITE_ONCE(wait->group.claimed, MEMWAIT_CLAIMED_BY_ITSELF);
 	context->nr_pending--;
-	if (wait->group.expires != KTIME_MAX)
-		timerqueue_del(&context->deadlines[wait->group.clock], &wait->deadline);
+	if (wait->group.deadline.expires != KTIME_MAX)
+		timerqueue_del(&context->deadlines[wait->group.clock], &wait->group.deadline);
 	return true;
 }
 
@@ -222,7 +222,7 @@ bool memwait_async_claim(struct memwait_async_waiter *wait)
  */
 bool memwait_async_list(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 
 	lockdep_assert_held(&context->lock);
 	if (wait->group.listed)
@@ -242,7 +242,7 @@ bool memwait_async_list(struct memwait_async_waiter *wait)
  */
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 {
-	lockdep_assert_held(&wait->context->lock);
+	lockdep_assert_held(&wait->group.context->lock);
 	wait->group.state = MEMWAIT_COMPLETED;
 	wait->group.result = result;
 	if (!wait->group.persistent)
@@ -260,16 +260,16 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
  */
 void memwait_async_queued(struct memwait_async_waiter *wait)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
+	struct timerqueue_node *deadline = &wait->group.deadline;
 	u8 clock = wait->group.clock;
 
 	lockdep_assert_held(&context->lock);
 	wait->group.state = MEMWAIT_QUEUED;
 	context->nr_pending++;
-	wait->deadline.expires = wait->group.expires;
-	if (wait->group.expires != KTIME_MAX &&
-	    timerqueue_add(&context->deadlines[clock], &wait->deadline))
-		hrtimer_start(&context->timers[clock], wait->group.expires, HRTIMER_MODE_ABS);
+	if (deadline->expires != KTIME_MAX &&
+	    timerqueue_add(&context->deadlines[clock], deadline))
+		hrtimer_start(&context->timers[clock], deadline->expires, HRTIMER_MODE_ABS);
 	trace_memwait_async_arm(wait);
 }
 
@@ -279,8 +279,8 @@ void memwait_async_queued(struct memwait_async_waiter *wait)
  */
 static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 {
-	return wait->group.expires != KTIME_MAX &&
-	       wait->group.expires <= memwait_now(wait->group.clock);
+	return wait->group.deadline.expires != KTIME_MAX &&
+	       wait->group.deadline.expires <= memwait_now(wait->group.clock);
 }
 
 /* Threads of a dying process that one look goes through; and so many count as one waiter. */
@@ -343,12 +343,12 @@ static bool memwait_context_is_dying(struct memwait_context *context, struct mem
 static enum memwait_claim memwait_claim_thread(struct memwait_waiter *waiter, u8 result,
 					       struct memwait_wakes *wakes)
 {
-	struct memwait_group *group = waiter->group;
+	struct memwait_group *group = to_group(waiter);
 
 	/* Waits for several words exclude MEMWAIT_OWNED, so their result is always OK. */
 	if (group->nr == 1)
 		group->result = result;
-	if (cmpxchg(&group->claimed, NULL, waiter))
+	if (cmpxchg(&group->claimed, 0, waiter->index + 1))
 		return MEMWAIT_CLAIM_LOST;
 	wakes->tasks[wakes->nr_tasks++] = get_task_struct(group->task);
 	if (group->nr > 1)
@@ -360,10 +360,10 @@ static enum memwait_claim memwait_claim_thread(struct memwait_waiter *waiter, u8
 /* A notify of a wait with MEMWAIT_PERSISTENT. */
 static void memwait_async_count(struct memwait_async_waiter *wait, struct memwait_wakes *wakes)
 {
-	struct memwait_context *context = wait->context;
+	struct memwait_context *context = wait->group.context;
 
 	lockdep_assert_held(&context->lock);
-	memwait_queue_rejoin(wait->waiters);
+	memwait_queue_rejoin(wait->group.waiters);
 	wait->count += wait->count < U32_MAX;
 	if (unlikely(wakes->heir) && !wakes->heir->context) {
 		refcount_inc(&context->refs);
@@ -384,7 +384,7 @@ static enum memwait_claim memwait_async_notified(struct memwait_async_waiter *wa
 	struct memwait_group *group = &wait->group;
 	bool queued = memwait_async_claim(wait), overdue = queued && memwait_async_is_overdue(wait);
 
-	WRITE_ONCE(group->claimed, waiter);
+	WRITE_ONCE(group->claimed, waiter->index + 1);
 	if (group->nr > 1 && queued)
 		memwait_wakes_defer_group(wakes, group);
 	if (overdue)
@@ -394,7 +394,7 @@ static enum memwait_claim memwait_async_notified(struct memwait_async_waiter *wa
 	group->result = result;
 	if (queued) {
 		memwait_async_complete(wait, overdue ? MEMWAIT_TIMED_OUT : result);
-		memwait_wakes_add_context(wakes, wait->context);
+		memwait_wakes_add_context(wakes, wait->group.context);
 	}
 	return overdue ? MEMWAIT_CLAIM_PASSED_OVER : MEMWAIT_CLAIM_WON;
 }
@@ -402,8 +402,8 @@ static enum memwait_claim memwait_async_notified(struct memwait_async_waiter *wa
 static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 result,
 					      struct memwait_wakes *wakes)
 {
-	struct memwait_async_waiter *wait = to_async(waiter->group);
-	struct memwait_context *context = wait->context;
+	struct memwait_async_waiter *wait = to_async(to_group(waiter));
+	struct memwait_context *context = wait->group.context;
 	enum memwait_claim claim = MEMWAIT_CLAIM_WON;
 
 	spin_lock(&context->lock);
@@ -436,7 +436,7 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result,
 					struct memwait_wakes *wakes)
 {
-	if (waiter->group->task)
-		return memwait_claim_thread(waiter, result, wakes);
-	return memwait_claim_async(waiter, result, wakes);
+	if (to_group(waiter)->async)
+		return memwait_claim_async(waiter, result, wakes);
+	return memwait_claim_thread(waiter, result, wakes);
 }

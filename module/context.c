@@ -274,7 +274,7 @@ static void memwait_read_record(struct memwait_completion *record,
 	record->result = wait->count ? MEMWAIT_OK : wait->group.result;
 	record->index = 0;
 	if (wait->group.nr > 1 && wait->group.result == MEMWAIT_OK)
-		record->index = wait->group.claimed - wait->group.waiters;
+		record->index = wait->group.claimed - 1;
 	record->count = wait->count;
 	record->flags = 0;
 	/* With a passed deadline there is one more. */

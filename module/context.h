@@ -106,33 +106,27 @@ enum memwait_state {
 
 /**
  * struct memwait_async_waiter - an async wait, later its completion
- * @group: the wait
  * @node: of a completion: in context->completed
- * @context: arming context
  * @user_data: for the completion
  * @next_spare: list of spares
  * @id: for completion and cancel; 0: none yet, and not in the tree
  * @numbered: in &memwait_context.waits, also while a spare
- * @deadline: queued in the context while the wait is pending, if it has one
  * @count: notifies that counted it, and that no completion that was read has told of
  * @reading: with MEMWAIT_PERSISTENT: those that the present reader tells of; under @read_lock of
  *	the context
- * @waiters: of @group
+ * @group: the wait
  */
 struct memwait_async_waiter {
-	struct memwait_group group;
 	struct list_head node;
-	struct memwait_context *context;
 	union {
 		u64 user_data;
 		struct memwait_async_waiter *next_spare;
 	};
 	u64 id;
 	struct rb_node numbered;
-	struct timerqueue_node deadline;
 	u32 count;
 	u32 reading;
-	struct memwait_waiter waiters[];
+	struct memwait_group group;	/* the last one: it has the waiters */
 };
 
 /**

@@ -104,21 +104,21 @@ static void memwait_describe_async(const struct memwait_async_waiter *wait,
 {
 	description->kind = wait->group.nr > 1 ? "group" :
 			    wait->group.persistent ? "persistent" : "async";
-	description->pid = wait->context->pid;
-	description->context = wait->context->number;
+	description->pid = wait->group.context->pid;
+	description->context = wait->group.context->number;
 	description->id = wait->id;
-	strscpy(description->command, wait->context->command, sizeof(description->command));
+	strscpy(description->command, wait->group.context->command, sizeof(description->command));
 }
 
 /* A wait that was pending, under the lock of a waiter's bucket. */
 static void memwait_describe(struct memwait_group *group, struct memwait_description *description)
 {
-	description->expires = group->expires;
+	description->expires = group->deadline.expires;
 	description->clock = group->clock;
-	if (group->task)
-		memwait_describe_thread(group, description);
-	else
+	if (group->async)
 		memwait_describe_async(to_async(group), description);
+	else
+		memwait_describe_thread(group, description);
 }
 
 static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *bucket,
@@ -127,11 +127,11 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	struct memwait_line *line = &walk->lines[walk->nr_lines];
 	const struct memwait_watch *watch;
 
-	if (!memwait_group_is_pending(waiter->group))
+	if (!memwait_group_is_pending(to_group(waiter)))
 		return;
 	memset(line, 0, sizeof(*line));
 	memwait_name(&line->word, &waiter->word.key);
-	memwait_describe(waiter->group, &line->waiter);
+	memwait_describe(to_group(waiter), &line->waiter);
 	line->since = waiter->since;
 	line->self = waiter->identity ? waiter->identity->id : 0;
 	/* .watched is freed only after no word watches it, which changes under buckets' locks. */

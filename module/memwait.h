@@ -82,12 +82,16 @@ struct memwait_key {
  * @key: the word's key
  * @file: in a system call or for a blocked thread: the file of a shared mapping; %NULL for a
  *	private word of the caller's mm, and once it was put. Put with memwait_word_put()
+ * @pin: of a waiter that is &memwait_waiter.pinned: put with memwait_pin_put()
  *
  * An open file, not an inode, so that umount gets EBUSY.
  */
 struct memwait_word {
 	struct memwait_key key;
-	struct file *file;
+	union {
+		struct file *file;
+		struct memwait_pin *pin;
+	};
 };
 
 /* What became of a waiter that a notify or a death has reached. */
@@ -101,66 +105,80 @@ enum memwait_claim {
  * struct memwait_waiter - a word of a wait: an entry of a queue
  * @node: in its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
- * @group: the wait
  * @word: the awaited word; protected by the bucket's lock while queued
- * @pin: of an async wait: keeps its word. Put with memwait_pin_put()
  * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
  * @watch: with @identity: while queued, what its word watches; else one that it brings, see watch.c
  * @owned_node: in &memwait_watch.owned of @watch; protected by the bucket's lock
  * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_join(): the
  *	place that it comes back to, or 0
  * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
+ * @index: in &memwait_group.waiters
  * @may_be_named: its word has 64 bits, and so room for an owner's id
+ * @pinned: @word has a pin, not a file
  */
 struct memwait_waiter {
 	struct rb_node node;
 	struct memwait_bucket *bucket;
-	struct memwait_group *group;
 	struct memwait_word word;
-	struct memwait_pin *pin;
 	struct memwait_identity *identity;
 	struct memwait_watch *watch;
 	struct list_head owned_node;
 	u64 number;
 	u32 since;
+	u8 index;
 	bool may_be_named;
+	bool pinned;
 };
 
 /**
  * struct memwait_group - a wait of a thread, or an async wait, for one word or several
  * @refs: of an allocated one: one for its owner, one for the notify that has claimed it, if it has
  *	several words
- * @nr: number of words
- * @waiters: one for each word. MEMWAIT_OWNED only if @nr is 1
- * @next: in memwait_wakes.groups of the notify that has claimed it
- * @task: the thread; %NULL: see struct memwait_async_waiter
- * @claimed: %NULL while the wait is pending; then the notified waiter, or
+ * @claimed: 0 while the wait is pending; then one more than the index of the notified waiter, or
  *	MEMWAIT_CLAIMED_BY_ITSELF. Of an async wait protected by the context's lock
- * @expires: the deadline; KTIME_MAX: never
+ * @task: the thread
+ * @context: of an async wait: the arming context
+ * @deadline: .expires: KTIME_MAX: never; .node: of an async wait: queued in the context while the
+ *	wait is pending, if it has a deadline
+ * @next: once claimed by a notify that has it in memwait_wakes.groups
+ * @nr: number of words
+ * @async: see struct memwait_async_waiter
  * @state: of an async wait: an enum memwait_state; protected by the context's lock
  * @result: once claimed: MEMWAIT_OK, MEMWAIT_TIMED_OUT or MEMWAIT_OWNER_DIED. Of a thread written
  *	before @claimed, under the lock of the queue of its only word
  * @clock: an enum memwait_async_clock
  * @persistent: MEMWAIT_PERSISTENT
  * @listed: it is in a list of completions
+ * @waiters: one for each word. MEMWAIT_OWNED only if @nr is 1
  */
 struct memwait_group {
 	refcount_t refs;
-	u32 nr;
-	struct memwait_waiter *waiters;
-	struct memwait_group *next;
-	struct task_struct *task;
-	struct memwait_waiter *claimed;
-	ktime_t expires;
+	u32 claimed;
+	union {
+		struct task_struct *task;
+		struct memwait_context *context;
+	};
+	union {
+		struct timerqueue_node deadline;
+		struct memwait_group *next;
+	};
+	u8 nr;
+	bool async;
 	u8 state;
 	u8 result;
 	u8 clock;
 	bool persistent;
 	bool listed;
+	struct memwait_waiter waiters[];
 };
 
 /* In place of a notified waiter: the wait ended without a notify. */
-#define MEMWAIT_CLAIMED_BY_ITSELF	((struct memwait_waiter *)-1L)
+#define MEMWAIT_CLAIMED_BY_ITSELF	(~0U)
+
+static inline struct memwait_group *to_group(const struct memwait_waiter *waiter)
+{
+	return container_of(waiter - waiter->index, struct memwait_group, waiters[0]);
+}
 
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
 
@@ -173,6 +191,15 @@ static inline u8 memwait_async_clock(u32 flags)
 static inline bool memwait_group_is_pending(const struct memwait_group *group)
 {
 	return !READ_ONCE(group->claimed);
+}
+
+/* The notified waiter of a wait, or %NULL if there is none. */
+static inline const struct memwait_waiter *memwait_group_notified(const struct memwait_group *group)
+{
+	u32 claimed = READ_ONCE(group->claimed);
+
+	return claimed && claimed != MEMWAIT_CLAIMED_BY_ITSELF ? &group->waiters[claimed - 1] :
+								 NULL;
 }
 
 /**
@@ -593,10 +620,10 @@ static __always_inline void memwait_group_init(struct memwait_group *group, u32 
 {
 	u32 i;
 
-	group->claimed = NULL;
+	group->claimed = 0;
 	group->result = MEMWAIT_OK;
 	for (i = 0; i < nr; i++) {
-		group->waiters[i].group = group;
+		group->waiters[i].index = i;
 		group->waiters[i].bucket = NULL;
 		group->waiters[i].number = 0;
 	}
@@ -670,17 +697,7 @@ static inline void memwait_wakes_defer_group(struct memwait_wakes *wakes,
 	wakes->looked += group->nr;
 }
 
-/**
- * memwait_group_put() - put a reference to a wait that kmalloc() gave
- * @group: the caller has taken its waiters out
- *
- * Context: any but interrupts.
- */
-static inline void memwait_group_put(struct memwait_group *group)
-{
-	if (refcount_dec_and_test(&group->refs))
-		kfree(group);
-}
+void memwait_group_put(struct memwait_group *group);
 
 /* claim.c */
 u64 memwait_new_call(void);

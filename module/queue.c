@@ -77,7 +77,7 @@
 #include <linux/random.h>
 #include <linux/uaccess.h>
 
-#include "memwait.h"
+#include "context.h"
 
 /*
  * Buckets per possible processor, as for futex(2), so that processors rarely meet; and one for each
@@ -186,7 +186,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 		waiter->since = jiffies;
 		memwait_queue_insert(bucket, waiter);
 		if (joined)
-			ret = joined(waiter->group);
+			ret = joined(to_group(waiter));
 	} else {
 		memwait_bucket_count(bucket, -1);
 	}
@@ -396,6 +396,22 @@ void memwait_queue_exit(void)
  * equal; then the notify counts, not that word. A word that changes before its waiter joins is not
  * equal. So nothing is missed, and no two queues are locked together.
  */
+
+/**
+ * memwait_group_put() - put a reference to a wait that kmalloc() gave
+ * @group: the caller has taken its waiters out
+ *
+ * Context: any but interrupts.
+ */
+void memwait_group_put(struct memwait_group *group)
+{
+	if (!refcount_dec_and_test(&group->refs))
+		return;
+	if (group->async)
+		kfree(to_async(group));
+	else
+		kfree(group);
+}
 
 /**
  * memwait_group_leave_all() - memwait_group_leave() for all waits that a notify has claimed

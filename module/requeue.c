@@ -89,7 +89,7 @@ static bool memwait_call_move(struct memwait_call *call, struct memwait_bucket *
 		looked++;
 		call->reached = waiter->number;
 		next = rb_next(&waiter->node);
-		if (!memwait_group_is_pending(waiter->group)) {
+		if (!memwait_group_is_pending(to_group(waiter))) {
 			memwait_queue_remove(waiter);
 			continue;
 		}

@@ -77,9 +77,7 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
  */
 const struct memwait_key *memwait_async_key(struct memwait_async_waiter *wait)
 {
-	const struct memwait_waiter *waiter = READ_ONCE(wait->group.claimed);
+	const struct memwait_waiter *waiter = memwait_group_notified(&wait->group);
 
-	if (!waiter || waiter == MEMWAIT_CLAIMED_BY_ITSELF)
-		waiter = wait->group.waiters;
-	return &waiter->word.key;
+	return waiter ? &waiter->word.key : &wait->group.waiters->word.key;
 }

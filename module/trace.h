@@ -177,7 +177,7 @@ DECLARE_EVENT_CLASS(memwait_async_waiter,
 		__entry->dev = name.dev;
 		__entry->ino = name.ino;
 		__entry->offset = name.offset;
-		__entry->context = wait->context->number;
+		__entry->context = wait->group.context->number;
 		__entry->id = wait->id;
 		__entry->user_data = wait->user_data;
 		__entry->words = wait->group.nr;
@@ -225,7 +225,7 @@ DECLARE_EVENT_CLASS(memwait_completion,
 		__entry->dev = name.dev;
 		__entry->ino = name.ino;
 		__entry->offset = name.offset;
-		__entry->context = wait->context->number;
+		__entry->context = wait->group.context->number;
 		__entry->id = wait->id;
 		__entry->user_data = wait->user_data;
 		__entry->result = wait->group.result;

@@ -2,10 +2,10 @@
 /*
  * Blocked threads: sleeping, deadlines and signals.
  *
- * A wait for one word is on the thread's stack. The
- * change of memwait_group.claimed from %NULL ends the wait. A counted notify beats a time-out and a
- * signal: a thread that finds itself claimed returns MEMWAIT_OK. The thread then waits only for the
- * bucket's lock, if the notifier still holds it: see (C) at the top of queue.c.
+ * A wait for one word is on the thread's stack. The change of memwait_group.claimed from 0 ends the
+ * wait. A counted notify beats a time-out and a signal: a thread that finds itself claimed returns
+ * MEMWAIT_OK. The thread then waits only for the bucket's lock, if the notifier still holds it: see
+ * (C) at the top of queue.c.
  */
 #include <linux/sched/prio.h>
 #include <linux/sched/stat.h>
@@ -30,17 +30,15 @@ static noinline u64 memwait_wait_begins(const struct memwait_group *group)
 static noinline void memwait_wait_ends(const struct memwait_group *group, u64 begun, u32 index,
 				       int result)
 {
-	const struct memwait_waiter *waiter = READ_ONCE(group->claimed);
+	const struct memwait_waiter *waiter = memwait_group_notified(group) ?: &group->waiters[index];
 
-	if (!waiter || waiter == MEMWAIT_CLAIMED_BY_ITSELF)
-		waiter = &group->waiters[index];
 	trace_memwait_wait_end(&waiter->word.key, result, begun ? ktime_get_ns() - begun : 0);
 }
 
 /* Ends the current thread's wait. Returns false if a notify ended it first. */
 static bool memwait_thread_end(struct memwait_group *group)
 {
-	return !cmpxchg(&group->claimed, NULL, MEMWAIT_CLAIMED_BY_ITSELF);
+	return !cmpxchg(&group->claimed, 0, MEMWAIT_CLAIMED_BY_ITSELF);
 }
 
 static int memwait_sleep(struct memwait_group *group)
@@ -58,9 +56,9 @@ static int memwait_sleep(struct memwait_group *group)
 			ret = -ERESTARTSYS;
 			break;
 		}
-		if (group->expires == KTIME_MAX) {
+		if (group->deadline.expires == KTIME_MAX) {
 			schedule();
-		} else if (!schedule_hrtimeout_range_clock(&group->expires, current->timer_slack_ns,
+		} else if (!schedule_hrtimeout_range_clock(&group->deadline.expires, current->timer_slack_ns,
 							   HRTIMER_MODE_ABS, clock)) {
 			ret = MEMWAIT_TIMED_OUT;
 			break;
@@ -99,13 +97,13 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	if (ret == MEMWAIT_OK && group->result == MEMWAIT_OWNER_DIED) {
 		ret = MEMWAIT_OWNER_DIED;
 	} else if (ret == MEMWAIT_OK) {
-		*index = nr == 1 ? 0 : group->claimed - group->waiters;
+		*index = nr == 1 ? 0 : group->claimed - 1;
 		if (user_index && put_user(*index, user_index))
 			ret = -EFAULT;
 		else if (memwait_is_dying())
 			ret = -ERESTARTSYS;
 		if (ret)
-			memwait_pass_on(&group->claimed->word.key, 1, NULL);
+			memwait_pass_on(&group->waiters[*index].word.key, 1, NULL);
 	} else if (ret == -ERESTARTSYS) {
 		memwait_place_note(place, group);
 	}
@@ -127,10 +125,10 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	u32 index = 0;
 	int ret;
 
-	group->expires = memwait_expires(deadline, flags);
+	group->deadline.expires = memwait_expires(deadline, flags);
 	group->clock = memwait_async_clock(flags);
 	for (;;) {
-		ret = memwait_begin_check(waits, nr, group->expires, flags, &index);
+		ret = memwait_begin_check(waits, nr, group->deadline.expires, flags, &index);
 		if (!ret)
 			ret = memwait_thread_try(group, waits, nr, user_index, &index, &place);
 		memwait_begin_put(group->waiters, nr);
@@ -152,6 +150,12 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	return ret;
 }
 
+/* A wait for one word. */
+union memwait_one {
+	struct memwait_group group;
+	u8 bytes[sizeof(struct memwait_group) + sizeof(struct memwait_waiter)];
+};
+
 static __always_inline int memwait_check_one(struct memwait_waiter *waiter,
 					     const struct memwait_wait *wait)
 {
@@ -164,18 +168,18 @@ static __always_inline int memwait_check_one(struct memwait_waiter *waiter,
 	return ret;
 }
 
-/* Waits on one word. memwait_word_get() has filled in the word of @waiter. */
-static __always_inline int memwait_wait_one(struct memwait_waiter *waiter,
+/* Waits on one word. memwait_check_one() and memwait_word_get() have filled in the waiter. */
+static __always_inline int memwait_wait_one(struct memwait_group *group,
 					    const struct memwait_wait *wait,
 					    struct memwait_context *context)
 {
-	struct memwait_group group __uninitialized;
+	struct memwait_waiter *waiter = group->waiters;
 	int ret;
 
-	group.nr = 1;
-	group.waiters = waiter;
-	group.task = current;
-	ret = memwait_thread_wait(&group, wait, 1, wait->deadline, wait->flags, NULL, context);
+	group->nr = 1;
+	group->async = false;
+	group->task = current;
+	ret = memwait_thread_wait(group, wait, 1, wait->deadline, wait->flags, NULL, context);
 	/* Maybe another one, see watch.c. */
 	if (unlikely(waiter->identity))
 		waiter->identity->watch = waiter->watch;
@@ -193,13 +197,14 @@ static __always_inline int memwait_wait_one(struct memwait_waiter *waiter,
  */
 int memwait_wait(const struct memwait_wait *wait, struct memwait_context *context)
 {
-	struct memwait_waiter waiter __uninitialized;
+	union memwait_one one __uninitialized;
+	struct memwait_waiter *waiter = one.group.waiters;
 	int ret;
 
-	ret = memwait_check_one(&waiter, wait);
+	ret = memwait_check_one(waiter, wait);
 	if (!ret)
-		ret = memwait_word_get(&waiter.word, wait->addr, wait->flags);
-	return ret ?: memwait_wait_one(&waiter, wait, context);
+		ret = memwait_word_get(&waiter->word, wait->addr, wait->flags);
+	return ret ?: memwait_wait_one(&one.group, wait, context);
 }
 
 /**
@@ -235,7 +240,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 		return -ENOMEM;
 	refcount_set(&group->refs, 1);
 	group->nr = nr;
-	group->waiters = (struct memwait_waiter *)(group + 1);
+	group->async = false;
 	group->task = current;
 	waits = (struct memwait_wait *)(group->waiters + nr);
 
@@ -309,29 +314,30 @@ int memwait_notify_wait(const struct memwait_notify_wait *arg,
 			struct memwait_notify_wait __user *user,
 			struct memwait_context *context)
 {
-	struct memwait_waiter waiter __uninitialized;
+	union memwait_one one __uninitialized;
+	struct memwait_waiter *waiter = one.group.waiters;
 	int ret;
 
 	if (arg->state > MEMWAIT_NOTIFIED)
 		return -EINVAL;
 	ret = memwait_check(arg->notify.addr, arg->notify.flags, MEMWAIT_WORD_FLAGS);
 	if (!ret)
-		ret = memwait_check_one(&waiter, &arg->wait);
+		ret = memwait_check_one(waiter, &arg->wait);
 	if (!ret && arg->state)
 		ret = put_user(0, &user->state);
 	if (!ret)
-		ret = memwait_word_get(&waiter.word, arg->wait.addr, arg->wait.flags);
+		ret = memwait_word_get(&waiter->word, arg->wait.addr, arg->wait.flags);
 	if (ret)
 		return ret;
 
 	if (!arg->state) {
 		ret = memwait_notify_first(arg, user);
 		if (ret) {
-			memwait_word_put(&waiter.word);
+			memwait_word_put(&waiter->word);
 			return ret;
 		}
 	}
-	ret = memwait_wait_one(&waiter, &arg->wait, context);
+	ret = memwait_wait_one(&one.group, &arg->wait, context);
 	/* Without the state a restart would notify again. */
 	if (ret == -ERESTARTSYS && put_user(MEMWAIT_NOTIFIED, &user->state))
 		ret = -EINTR;
