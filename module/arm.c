@@ -41,7 +41,7 @@ static bool memwait_arm_share(struct memwait_async_waiter *wait)
 	return all;
 }
 
-/* Gets pins for the words that have none, one for each owner. Returns 0 or -ENOMEM. */
+/* Gets pins for the words that have none, one for each owner. Returns 0, -ENOMEM or -ENOSPC. */
 static int memwait_arm_pin(struct memwait_async_waiter *wait)
 {
 	struct memwait_waiter *waiters = wait->group.waiters;
@@ -59,69 +59,23 @@ static int memwait_arm_pin(struct memwait_async_waiter *wait)
 		} else {
 			pin = memwait_pin_get(wait->group.context, &waiters[i].word);
 		}
-		if (!pin)
-			return -ENOMEM;
+		if (IS_ERR(pin))
+			return PTR_ERR(pin);
 		memwait_arm_set_pin(&waiters[i], pin);
 	}
 	return 0;
-}
-
-/* Charges a wait and its pins. Returns what was charged, or 0: over the limit. */
-static u32 memwait_arm_charge(struct memwait_async_waiter *wait, struct llist_head *counted)
-{
-	struct memwait_context *context = wait->group.context;
-	u32 nr = wait->group.nr, i;
-
-	lockdep_assert_held(&context->lock);
-	for (i = 0; i < wait->group.nr; i++)
-		nr += memwait_pin_count(context, wait->group.waiters[i].word.pin, counted);
-	if (memwait_user_charge(context->user, MEMWAIT_WAITS, nr))
-		return nr;
-	memwait_pins_uncount(context, counted);
-	return 0;
-}
-
-/*
- * Gives a wait its pins, and charges it, by @charged. Returns 0, -ENOMEM or -ENOSPC, for
- * memwait_arm_undo() then.
- */
-static int memwait_arm_begin(struct memwait_async_waiter *wait, struct llist_head *counted,
-			     u32 *charged)
-{
-	struct memwait_context *context = wait->group.context;
-	int ret;
-
-	*charged = 0;
-	spin_lock(&context->lock);
-	if (!memwait_arm_share(wait)) {
-		spin_unlock(&context->lock);
-		ret = memwait_arm_pin(wait);
-		if (ret)
-			return ret;
-		spin_lock(&context->lock);
-	}
-	*charged = memwait_arm_charge(wait, counted);
-	spin_unlock(&context->lock);
-	return *charged ? 0 : -ENOSPC;
 }
 
 /*
  * Undoes memwait_arm_begin() of a wait that is in no queue. The fput() of its words takes effect
  * after the call, so the files are there still.
  */
-static void memwait_arm_undo(struct memwait_async_waiter *wait, struct llist_head *counted,
-			     u32 charged)
+static void memwait_arm_undo(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
 	struct memwait_waiter *waiter;
 	u32 i;
 
-	if (charged) {
-		spin_lock(&context->lock);
-		memwait_pins_uncount(context, counted);
-		spin_unlock(&context->lock);
-		memwait_user_uncharge(context->user, MEMWAIT_WAITS, charged);
-	}
 	for (i = 0; i < wait->group.nr; i++) {
 		waiter = &wait->group.waiters[i];
 		if (!waiter->pinned)
@@ -130,6 +84,25 @@ static void memwait_arm_undo(struct memwait_async_waiter *wait, struct llist_hea
 		waiter->word.file = NULL;
 		waiter->pinned = false;
 	}
+	memwait_user_uncharge(context->user, MEMWAIT_WAITS, wait->group.nr);
+}
+
+/* Charges a wait, and gives it its pins. Returns 0, -ENOMEM or -ENOSPC. */
+static int memwait_arm_begin(struct memwait_async_waiter *wait)
+{
+	struct memwait_context *context = wait->group.context;
+	bool shared;
+	int ret;
+
+	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, wait->group.nr))
+		return -ENOSPC;
+	spin_lock(&context->lock);
+	shared = memwait_arm_share(wait);
+	spin_unlock(&context->lock);
+	ret = shared ? 0 : memwait_arm_pin(wait);
+	if (ret)
+		memwait_arm_undo(wait);
+	return ret;
 }
 
 /* The context remembers the pins of a wait that has joined, for the next one. */
@@ -140,15 +113,21 @@ static void memwait_arm_remember(struct memwait_async_waiter *wait)
 
 	for (i = 0; i < wait->group.nr; i++) {
 		waiter = &wait->group.waiters[i];
+		waiter->word.pin->used = true;
 		*memwait_pin_last(wait->group.context, waiter->word.key.owner) = waiter->word.pin;
 	}
 }
 
-/*
- * Makes a wait pending, while the queue of its last word is locked: a notify finds it QUEUED there.
- * Returns MEMWAIT_PENDING; or 0 if a notify of another word has claimed it.
+/**
+ * memwait_arm_joined() - make an async wait pending
+ * @group: of the wait; its last waiter has just joined its queue, where a notify finds it QUEUED
+ *
+ * Context: the lock of the last word's bucket is held; takes the context's lock.
+ *
+ * Return: MEMWAIT_PENDING: others may free the wait as soon as the bucket's lock is dropped; or 0
+ * if a notify of another word has claimed it.
  */
-static int memwait_arm_joined(struct memwait_group *group)
+int memwait_arm_joined(struct memwait_group *group)
 {
 	struct memwait_async_waiter *wait = to_async(group);
 	struct memwait_context *context = wait->group.context;
@@ -203,8 +182,6 @@ static int memwait_arm_try(struct memwait_async_waiter *wait, const struct memwa
 			   struct memwait_async __user *entry, u32 *index)
 {
 	struct memwait_group *group = &wait->group;
-	LLIST_HEAD(counted);
-	u32 charged;
 	int ret;
 
 	if (!wait->id)
@@ -213,15 +190,15 @@ static int memwait_arm_try(struct memwait_async_waiter *wait, const struct memwa
 	if (ret)
 		return ret;
 	memwait_group_init(group, group->nr);
-	ret = memwait_arm_begin(wait, &counted, &charged);
-	if (!ret) {
-		ret = memwait_group_join(group, waits, group->nr, index, memwait_arm_joined);
-		if (ret == MEMWAIT_PENDING)
-			return ret;	/* others may have freed it */
-		ret = memwait_arm_end(wait, ret);
-	}
+	ret = memwait_arm_begin(wait);
+	if (ret)
+		return ret;
+	ret = memwait_group_join(group, waits, group->nr, index);
+	if (ret == MEMWAIT_PENDING)
+		return ret;	/* others may have freed it */
+	ret = memwait_arm_end(wait, ret);
 	if (ret != MEMWAIT_PENDING)
-		memwait_arm_undo(wait, &counted, charged);
+		memwait_arm_undo(wait);
 	return ret;
 }
 

@@ -14,20 +14,20 @@
  * memwait_async_end() - release all resources of an ended wait but its id and memory
  * @wait: completed, or claimed by the caller. Only the tree of ids still refers to it, and maybe
  *	its queues and a notify that is about to dequeue its other words
- * @unused: receives the pins without other users, for memwait_pins_put(). For each of them a word
- *	stays charged
+ * @unused: receives the pins without other users, for memwait_pins_put()
  *
  * Context: process context; takes buckets' locks, one at a time.
  */
 void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
 	struct memwait_group *group = &wait->group;
-	u32 i, nr = group->nr;
+	struct memwait_context *context = group->context;
+	u32 i;
 
 	memwait_group_leave(group, group->nr);
 	for (i = 0; i < group->nr; i++)
-		nr -= memwait_pin_put(group->waiters[i].word.pin, wait->group.context, unused);
-	memwait_user_uncharge(wait->group.context->user, MEMWAIT_WAITS, nr);
+		memwait_pin_put(group->waiters[i].word.pin, context, unused);
+	memwait_user_uncharge(context->user, MEMWAIT_WAITS, group->nr);
 }
 
 /*

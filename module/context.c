@@ -630,7 +630,7 @@ void memwait_show_fdinfo(struct seq_file *seq, struct file *file)
 	spin_lock(&context->lock);
 	pending = context->nr_pending;
 	completed = context->nr_completed;
-	pins = context->nr_pins;
+	pins = atomic_read(&context->nr_pins);
 	places = context->nr_places;
 	spin_unlock(&context->lock);
 	seq_printf(seq, "pending:\t%u\ncompleted:\t%u\npins:\t%u\nplaces:\t%u\n", pending,

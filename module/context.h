@@ -73,15 +73,13 @@ struct memwait_user {
 
 /**
  * struct memwait_pin - keeps a file or mm_struct for async waits of a context
- * @node: list of unused pins, or of those that a call has counted
+ * @node: list of unused pins
  * @owner: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
  *	reference to it
  * @path: of an address_space: the mapped file's
  * @user_path: path that user space opened, if the file system opened another file underneath
  * @refs: one per word of a wait; returns to 0 under the context's lock
- * @counted: in memwait_context.nr_pins; protected by the context's lock
- * @waits: how many waits are charged for it, beside those that use it; once unused, with one of
- *	those
+ * @used: a wait with it was armed; protected by the context's lock until the last reference
  */
 struct memwait_pin {
 	struct llist_node node;
@@ -89,12 +87,11 @@ struct memwait_pin {
 	struct path path;
 	struct path user_path;
 	refcount_t refs;
-	bool counted;
-	u8 waits;
+	bool used;
 };
 
-/* As many waits as may take the memory of what a pin may keep, see user.c. */
-#define MEMWAIT_PIN_WAITS	16
+/* A pin counts as so many waits, see user.c. */
+#define MEMWAIT_PIN_WAITS	8
 
 enum memwait_state {
 	MEMWAIT_ARMING,		/* not pending yet; its waiters may be queued */
@@ -171,7 +168,7 @@ struct memwait_reader {
  * @nr_places: length of @places
  * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
  * @spare_pin: memory of a freed pin for the next one, or %NULL; without lock
- * @nr_pins: number of pins of its waits
+ * @nr_pins: number of its pins that are in use
  * @deadlines: earliest first
  * @timers: fire at the earliest of @deadlines, or before
  * @due: a timer has fired and @deadlines was not checked since, or the check found a passed
@@ -209,7 +206,7 @@ struct memwait_context {
 	unsigned int nr_places;
 	struct memwait_pin *last_pins[2];
 	struct memwait_pin *spare_pin;
-	unsigned int nr_pins;
+	atomic_t nr_pins;
 	struct timerqueue_head deadlines[MEMWAIT_CLOCKS];
 	struct hrtimer timers[MEMWAIT_CLOCKS];
 
@@ -236,11 +233,8 @@ void memwait_user_put(struct memwait_user *user);
 bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
-u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin,
-		      struct llist_head *counted);
-void memwait_pins_uncount(struct memwait_context *context, struct llist_head *counted);
 void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
-bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused);
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused);
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused);
@@ -391,6 +385,7 @@ void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 
 /* arm.c */
+int memwait_arm_joined(struct memwait_group *group);
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 
 /* place.c */

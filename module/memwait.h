@@ -497,8 +497,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter);
 extern struct memwait_bucket *memwait_buckets;
 extern unsigned int memwait_bucket_mask;
 extern struct memwait_bucket_seed memwait_bucket_seed;
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait,
-		       int (*joined)(struct memwait_group *group));
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool last);
 void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_rejoin(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
@@ -636,25 +635,22 @@ static __always_inline void memwait_group_init(struct memwait_group *group, u32 
  * @nr: number of words
  * @index: set to the first waiter that could not join, if any; if @nr is 1, the caller has set it
  *	to 0
- * @joined: of an async wait: see memwait_queue_join(), for the last waiter
  *
  * A notify may claim the wait as soon as its first waiter has joined. If not all join, the caller
  * claims the wait unless a notify has, and always calls memwait_group_leave().
  *
  * Context: process context, may sleep.
  *
- * Return: 0; the result of memwait_queue_join() for the first waiter that could not join; or that
- * of @joined.
+ * Return: 0; or the result of memwait_queue_join() that ended the loop.
  */
 static __always_inline int memwait_group_join(struct memwait_group *group,
-					      const struct memwait_wait *waits, u32 nr, u32 *index,
-					      int (*joined)(struct memwait_group *group))
+					      const struct memwait_wait *waits, u32 nr, u32 *index)
 {
 	u32 i;
 	int ret;
 
 	for (i = 0; i < nr; i++) {
-		ret = memwait_queue_join(&group->waiters[i], &waits[i], i + 1 == nr ? joined : NULL);
+		ret = memwait_queue_join(&group->waiters[i], &waits[i], i + 1 == nr);
 		if (ret) {
 			if (nr > 1)
 				*index = i;

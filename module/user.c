@@ -3,9 +3,8 @@
  * What a user can make the kernel keep: counts, limits and pins.
  *
  * Resources count for the user that opened the context. Their memory is charged to the memory
- * cgroup of the requesting thread. A charge over the limit changes nothing, so it fails no other
- * call. A charge is the last step that can fail, so no count that another call has seen is taken
- * back.
+ * cgroup of the requesting thread. A charge over the limit changes nothing. A call charges first
+ * and gives back what it does not need in the end: only other calls of the same user can see that.
  *
  * Each async wait has a reference to a pin, which keeps the file or mm_struct. A context remembers
  * the pins of a file and of an mm_struct that it has used last, without references: a wait on a
@@ -15,14 +14,15 @@
  * its pin. A context keeps the memory of one freed pin for the next one: where waits are armed and
  * read one by one, each has a pin of its own.
  *
+ * A pin counts as MEMWAIT_PIN_WAITS waits of its user, from when it is made until it is freed.
+ *
  * A pin keeps the path and inode, not the open file. Locks, leases and write access end when user
  * space closes the file, but umount gets EBUSY.
  *
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
  * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
  * locks. umount succeeds once close(2), cancel or read returns. A kernel thread leaves pins to a
- * work of their user, so that a user delays only its own pins. An unused pin keeps the charge of
- * its last wait until it is put. The workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work
+ * work of their user, so that a user delays only its own pins. The workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work
  * runs the code of any file system, which may need memory, and wait for a workqueue that is none
  * either. A call that arms nothing drops its pin while its word still has the file. The fput() of
  * the word takes effect after the call, so the pin is never the last to keep the file.
@@ -46,9 +46,8 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
  * bytes, a context with its file and a spare pin 820 bytes, an identity 380 bytes, a spare 220, a
  * place 100; a wait or spare that has waited with MEMWAIT_OWNED 140 more. Together that is about a
  * twentieth of the memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its
- * contents, or up to 12 KiB of a dead process. One such process for each context is another
- * twentieth; those of further pins, each of which counts as MEMWAIT_PIN_WAITS waits, are a third
- * one. A place keeps its thread's struct pid, too. Each new place frees those of two dead threads,
+ * contents, or up to 12 KiB of a dead process. As each counts as MEMWAIT_PIN_WAITS waits, these are
+ * another twelfth. A place keeps its thread's struct pid, too. Each new place frees those of two dead threads,
  * so a context has hardly more of these than threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
@@ -209,7 +208,8 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
  * Frees a pin without references, or keeps its memory for the next one of @context, if any. Mounts
  * go last: they keep the inode's file system.
  */
-static void memwait_pin_free(struct memwait_pin *pin, struct memwait_context *context)
+static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
+			     struct memwait_context *context)
 {
 	if (pin->owner & MEMWAIT_KEY_SHARED) {
 		iput(memwait_pin_inode(pin));
@@ -218,23 +218,20 @@ static void memwait_pin_free(struct memwait_pin *pin, struct memwait_context *co
 	} else {
 		mmdrop((struct mm_struct *)(unsigned long)pin->owner);
 	}
+	memwait_user_uncharge(user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 	/* A full barrier, as where it is taken: this use of the memory is over before the next. */
 	if (context)
 		pin = xchg(&context->spare_pin, pin);
 	kfree(pin);
 }
 
-/* Frees pins with what is charged for them. */
 static void memwait_pins_free(struct memwait_user *user, struct memwait_context *context,
 			      struct llist_head *unused)
 {
 	struct memwait_pin *pin, *next;
 
 	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
-		u32 waits = pin->waits;
-
-		memwait_pin_free(pin, context);
-		memwait_user_uncharge(user, MEMWAIT_WAITS, waits);
+		memwait_pin_free(pin, user, context);
 		cond_resched();
 	}
 }
@@ -257,17 +254,10 @@ static void memwait_put_left(struct work_struct *work)
  */
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
-	struct llist_node *last = NULL;
-	struct memwait_pin *pin;
+	struct llist_node *last = NULL, *node;
 
-	llist_for_each_entry(pin, unused->first, node) {
-		last = &pin->node;
-		/* The context that it was counted with may be closed before it is freed. */
-		if (pin->waits < MEMWAIT_PIN_WAITS) {
-			pin->waits += MEMWAIT_PIN_WAITS;
-			atomic_long_add(MEMWAIT_PIN_WAITS, &user->used[MEMWAIT_WAITS]);
-		}
-	}
+	llist_for_each(node, unused->first)
+		last = node;
 	if (!last)
 		return;
 	llist_add_batch(unused->first, last, &user->left_pins);
@@ -304,7 +294,8 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
  *
  * Context: process context, may sleep; takes the context's lock.
  *
- * Return: a reference to the pin, for memwait_pin_put() or memwait_pin_drop(); or %NULL: no memory.
+ * Return: a reference to the pin, for memwait_pin_put() or memwait_pin_drop(); or an ERR_PTR():
+ * -ENOSPC, -ENOMEM.
  */
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word)
@@ -316,56 +307,19 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	spin_unlock(&context->lock);
 	if (pin)
 		return pin;
+	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS))
+		return ERR_PTR(-ENOSPC);
 	pin = xchg(&context->spare_pin, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
-	if (!pin)
-		return NULL;
+	if (!pin) {
+		memwait_user_uncharge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
+		return ERR_PTR(-ENOMEM);
+	}
 	pin->owner = word->key.owner;
 	memwait_pin_take(pin, word->file);
 	refcount_set(&pin->refs, 1);
-	pin->counted = false;
-	pin->waits = 0;
+	pin->used = false;
+	atomic_inc(&context->nr_pins);
 	return pin;
-}
-
-/**
- * memwait_pin_count() - count a pin, unless another wait has
- * @context: of the pin
- * @pin: the pin
- * @counted: it is added here, for memwait_pins_uncount()
- *
- * Context: the context's lock is held.
- *
- * Return: how many waits to charge for the pin.
- */
-u32 memwait_pin_count(struct memwait_context *context, struct memwait_pin *pin,
-		      struct llist_head *counted)
-{
-	lockdep_assert_held(&context->lock);
-	if (pin->counted)
-		return 0;
-	pin->counted = true;
-	pin->waits = context->nr_pins++ ? MEMWAIT_PIN_WAITS : 0;
-	__llist_add(&pin->node, counted);
-	return pin->waits;
-}
-
-/**
- * memwait_pins_uncount() - undo memwait_pin_count(): the charge was refused
- * @context: of the pins
- * @counted: the pins
- *
- * Context: the context's lock has been held since.
- */
-void memwait_pins_uncount(struct memwait_context *context, struct llist_head *counted)
-{
-	struct memwait_pin *pin;
-
-	lockdep_assert_held(&context->lock);
-	llist_for_each_entry(pin, counted->first, node) {
-		pin->counted = false;
-		pin->waits = 0;
-		context->nr_pins--;
-	}
 }
 
 /* Returns whether it was the last reference. */
@@ -376,8 +330,8 @@ static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *c
 	__acquire(&context->lock);	/* for sparse */
 	if (*memwait_pin_last(context, pin->owner) == pin)
 		*memwait_pin_last(context, pin->owner) = NULL;
-	context->nr_pins -= pin->counted;
 	spin_unlock(&context->lock);
+	atomic_dec(&context->nr_pins);
 	return true;
 }
 
@@ -394,8 +348,8 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
 
 	if (!memwait_pin_unref(pin, context))
 		return;
-	if (likely(!pin->counted)) {
-		memwait_pin_free(pin, context);
+	if (likely(!pin->used)) {
+		memwait_pin_free(pin, context->user, context);
 		return;
 	}
 	/* A wait that has ended meanwhile shared it, maybe for a word of another path. */
@@ -410,17 +364,12 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
  * @unused: gets the pin with its last reference, for memwait_pins_put()
  *
  * Context: process context; takes the context's lock.
- *
- * Return: whether it was the last reference: the caller leaves one wait charged for it.
  */
-bool memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
+void memwait_pin_put(struct memwait_pin *pin, struct memwait_context *context,
 		     struct llist_head *unused)
 {
-	if (!memwait_pin_unref(pin, context))
-		return false;
-	pin->waits++;
-	llist_add(&pin->node, unused);
-	return true;
+	if (memwait_pin_unref(pin, context))
+		llist_add(&pin->node, unused);
 }
 
 /**

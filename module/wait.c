@@ -86,7 +86,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	memwait_group_init(group, nr);
 	if (unlikely(*place))
 		memwait_place_return(*place, group);
-	ret = memwait_group_join(group, waits, nr, index, NULL);
+	ret = memwait_group_join(group, waits, nr, index);
 	if (!ret)
 		ret = memwait_sleep(group);
 	else if (!memwait_thread_end(group))

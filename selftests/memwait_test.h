@@ -63,6 +63,9 @@ static inline unsigned int slow_alarm(unsigned int seconds)
 #define LOAD(n, fewer)	(getenv("MEMWAIT_LOADS") ? (fewer) : (n))
 #define SOME_OF(n)	LOAD(n, ((n) + 9) / 10)
 
+/* As how many waits each file or address space counts that a context keeps for its waits. */
+#define PIN_WAITS	8
+
 #define NSEC_PER_SEC	1000000000ULL
 #define NSEC_PER_MSEC	1000000ULL
 

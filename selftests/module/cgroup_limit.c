@@ -169,7 +169,7 @@ static void confine(struct __test_metadata *_metadata, int count, int words_each
 	EXPECT_EQ(armed, pending);
 	EXPECT_EQ(1, enomem);
 	EXPECT_EQ(count - armed - 1, untouched);
-	EXPECT_EQ(c->user_waits + (uint64_t)armed * words_each, c->at_limit);
+	EXPECT_EQ(c->user_waits + (uint64_t)armed * words_each + PIN_WAITS, c->at_limit);
 	EXPECT_EQ(armed * words_each, c->waiters);
 	EXPECT_EQ(0, c->waiters_of_failed);
 

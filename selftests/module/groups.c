@@ -112,7 +112,8 @@ MEMWAIT_TEST(R18_groups_and_single_waits_in_one_batch)
 			EXPECT_EQ(UNTOUCHED, (uint32_t)e[bad + 1].result);
 		EXPECT_EQ(bad, mw_waiters(self->fd, self->word, U32));
 		EXPECT_EQ((bad + 1) / 2, mw_waiters(self->fd, self->word + 2, U32));
-		EXPECT_EQ(self->user_waits + (bad + 1) / 2 * 3 + bad / 2, mw_user_waits(self->fd));
+		EXPECT_EQ(self->user_waits + (bad + 1) / 2 * 3 + bad / 2 + PIN_WAITS,
+			  mw_user_waits(self->fd));
 		EXPECT_EQ(bad, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 		EXPECT_EQ(bad, mw_read(self->fd, done, 6));
 		for (i = 0; i < bad; i++) {
@@ -181,19 +182,19 @@ MEMWAIT_TEST(R24_group_counts_as_many_waits_as_words)
 		uint32_t n = group_sizes[i];
 
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, n, FOREVER, 0, 1, &id));
-		EXPECT_EQ(user_waits + n, mw_user_waits(self->fd));
+		EXPECT_EQ(user_waits + n + PIN_WAITS, mw_user_waits(self->fd));
 		EXPECT_EQ(0, mw_cancel(self->fd, id));
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(self->fd, waits, n, FOREVER, 0, 1, &id));
 		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-		EXPECT_EQ(user_waits + n, mw_user_waits(self->fd));
+		EXPECT_EQ(user_waits + n + PIN_WAITS, mw_user_waits(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 
 		EXPECT_EQ(MEMWAIT_PENDING, group_soon(self->fd, waits, n, 5, 1, &id));
 		spin_until(mw_readable(self->fd));
-		EXPECT_EQ(user_waits + n, mw_user_waits(self->fd));
+		EXPECT_EQ(user_waits + n + PIN_WAITS, mw_user_waits(self->fd));
 		EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 
@@ -201,7 +202,7 @@ MEMWAIT_TEST(R24_group_counts_as_many_waits_as_words)
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, n, FOREVER, 0, 1, &id));
 		EXPECT_EQ(MEMWAIT_PENDING, mw_group(fd, waits, n, FOREVER, 0, 1, &id));
 		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
-		EXPECT_EQ(user_waits + 2 * n, mw_user_waits(self->fd));
+		EXPECT_EQ(user_waits + 2 * n + PIN_WAITS, mw_user_waits(self->fd));
 		close(fd);
 		EXPECT_EQ(user_waits, mw_user_waits(self->fd));
 	}
@@ -342,7 +343,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	int i;
 
 	members(waits, self->word, MOST);
-	ASSERT_EQ(0, set_limit(self->user_waits + 10));
+	ASSERT_EQ(0, set_limit(self->user_waits + 10 + PIN_WAITS));
 	EXPECT_EQ(-ENOSPC, mw_group(self->fd, waits, 11, FOREVER, 0, 0, &id));
 	EXPECT_EQ(0, id);
 	EXPECT_EQ(-ENOSPC, mw_group(self->fd, waits, MOST, FOREVER, 0, 0, NULL));
@@ -360,7 +361,7 @@ TEST_F_TIMEOUT(group_limit, R24_group_beyond_the_limit_is_enospc, 300)
 	EXPECT_EQ(-ENOSPC, e[2].result);
 	EXPECT_EQ(0, e[2].id);
 	EXPECT_EQ(UNTOUCHED, e[2].any.index);
-	EXPECT_EQ(self->user_waits + 8, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits + 8 + PIN_WAITS, mw_user_waits(self->fd));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(2, waiters_of(self->fd, &waits[i]));
 	/* What needs no wait needs no place; threads have none. */

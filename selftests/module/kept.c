@@ -579,9 +579,9 @@ TEST_F_TIMEOUT(disk, R25_what_was_notified_goes_on_before_a_file_is_freed, 300)
 	EXPECT_EQ(1, read_next(self->fd, &done));
 	EXPECT_EQ(3, done.user_data);
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
-	/* It frees the file itself, and has not yet: a wait, and the second file of a context. */
+	/* It frees the file itself, and has not yet. */
 	EXPECT_EQ(0, waitpid(pid, NULL, WNOHANG));
-	spin_until(mw_user_waits(self->fd) == 1 + 16);
+	spin_until(mw_user_waits(self->fd) == PIN_WAITS);
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	EXPECT_EQ(128 + SIGKILL, child_status(pid));
@@ -633,7 +633,7 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	pid = start_left(self->place.path, self->shared);
 	ASSERT_TRUE(await(self->shared, 1));
 	ASSERT_TRUE(freeze(self->root, self->place.path));
-	EXPECT_EQ(1, mw_user_waits(self->fd));
+	EXPECT_EQ(1 + PIN_WAITS, mw_user_waits(self->fd));
 	__atomic_store_n(self->shared + 1, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(0, child_status(pid));
 	sleep_until(mw_user_contexts(self->fd) <= 1);
@@ -654,8 +654,7 @@ TEST_F_TIMEOUT(disk, R30_deaths_are_told_while_a_file_cannot_be_freed, 300)
 	EXPECT_EQ(1, read_next(self->fd, &done));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(128 + SIGKILL, child_status(owner));
-	/* Its context is gone, so it counts as any other file. */
-	EXPECT_EQ(1 + 16, mw_await_user_waits(self->fd, 1 + 16));
+	EXPECT_EQ(PIN_WAITS, mw_await_user_waits(self->fd, PIN_WAITS));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	sleep_until(!mw_user_waits(self->fd));
@@ -692,7 +691,7 @@ TEST_F_TIMEOUT(disk, R31_all_that_kernel_threads_leave_is_given_back, 300)
 		/* Until the kernel thread frees it, and waits. */
 		usleep(100000);
 	}
-	EXPECT_EQ(LEFT * (1 + 16), mw_await_user_waits(self->fd, LEFT * (1 + 16)));
+	EXPECT_EQ(LEFT * PIN_WAITS, mw_await_user_waits(self->fd, LEFT * PIN_WAITS));
 
 	EXPECT_EQ(0, ioctl(self->root, FITHAW, 0));
 	for (tries = 0; tries < 20000; tries++) {

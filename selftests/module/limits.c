@@ -19,11 +19,11 @@ LIMITS_TEST(R24_beyond_the_limit_is_enospc)
 	uint64_t ids[10], id;
 	int i;
 
-	ASSERT_EQ(0, set_limit(self->user_waits + 10));
+	ASSERT_EQ(0, set_limit(self->user_waits + 10 + PIN_WAITS));
 	for (i = 0; i < 10; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32,
 						    i, &ids[i]));
-	EXPECT_EQ(self->user_waits + 10, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits + 10 + PIN_WAITS, mw_user_waits(self->fd));
 	for (i = 0; i < 3; i++)
 		EXPECT_EQ(-ENOSPC, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 0, &id));
 	EXPECT_EQ(0, id);
@@ -58,7 +58,7 @@ LIMITS_TEST(R24_a_batch_is_cut_at_the_limit)
 		e[i].wait.deadline = MEMWAIT_FOREVER;
 		e[i].wait.flags = U32;
 	}
-	ASSERT_EQ(0, set_limit(self->user_waits + 5));
+	ASSERT_EQ(0, set_limit(self->user_waits + 5 + PIN_WAITS));
 	EXPECT_EQ(5, xioctl(self->fd, MEMWAIT_IOC_WAIT_ASYNC, &arg));
 	EXPECT_EQ(-ENOSPC, e[5].result);
 	EXPECT_EQ(0, e[5].id);
@@ -72,7 +72,7 @@ LIMITS_TEST(R24_contexts_of_a_user_share_the_limit_and_users_do_not)
 	int other = memwait_open(O_NONBLOCK);
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(self->user_waits + 2));
+	ASSERT_EQ(0, set_limit(self->user_waits + 2 * (1 + PIN_WAITS)));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(other, self->word, 0));
 	EXPECT_EQ(-ENOSPC, mw_arm(self->fd, self->word, 0));
@@ -152,7 +152,7 @@ LIMITS_TEST(R31_a_wait_that_is_left_keeps_nothing_of_its_neighbours)
 
 	if (!make_cgroup())
 		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
-	ASSERT_EQ(0, set_limit(self->user_waits + left * TOGETHER));
+	ASSERT_EQ(0, set_limit(self->user_waits + left * TOGETHER + PIN_WAITS));
 	memset(ids, 0xcc, sizeof(ids));
 	for (j = 0; j < TOGETHER; j++)
 		entries[j].wait = (struct memwait_wait) { .addr = (uintptr_t)self->word,
@@ -211,7 +211,7 @@ LIMITS_TEST(R24_at_the_limit_of_the_cgroup_arming_fails_and_the_rest_works)
 	close(max);
 
 	EXPECT_EQ(-ENOMEM, ret);
-	EXPECT_EQ(self->user_waits + i - 1, user_waits);
+	EXPECT_EQ(self->user_waits + i - 1 + PIN_WAITS, user_waits);
 	EXPECT_EQ(0, waiters);
 	EXPECT_EQ(1, notified);
 	EXPECT_EQ(1, got);
@@ -249,10 +249,15 @@ LIMITS_TEST(R24_threads_cannot_race_past_the_limit)
 	struct armer a[4] = { 0 };
 	int i, armed = 0;
 
-	ASSERT_EQ(0, set_limit(self->user_waits + 777));
+	ASSERT_EQ(0, set_limit(self->user_waits + 777 + 3 * PIN_WAITS));
 	for (i = 0; i < 4; i++) {
 		a[i].fd = i % 2 ? self->fd : memwait_open(O_NONBLOCK);
 		a[i].word = self->word;
+		/* So each of the three contexts has a pin. */
+		if (i < 3)
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(a[i].fd, self->word, 0));
+	}
+	for (i = 0; i < 4; i++) {
 		ASSERT_EQ(0, pthread_create(&a[i].thread, NULL, arm_beyond, &a[i]));
 	}
 	for (i = 0; i < 4; i++) {
@@ -260,11 +265,12 @@ LIMITS_TEST(R24_threads_cannot_race_past_the_limit)
 		armed += a[i].armed;
 		EXPECT_EQ(0, a[i].other);
 	}
-	EXPECT_EQ(777, armed);
+	EXPECT_EQ(777 - 3, armed);
 	EXPECT_EQ(777, mw_waiters(self->fd, self->word, U32));
 	for (i = 0; i < 4; i += 2)
 		close(a[i].fd);
-	EXPECT_EQ(self->user_waits + a[1].armed + a[3].armed, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits + a[1].armed + a[3].armed + 1 + PIN_WAITS,
+		  mw_user_waits(self->fd));
 }
 
 LIMITS_TEST(R24_a_time_out_is_counted_until_it_is_read)
@@ -273,7 +279,7 @@ LIMITS_TEST(R24_a_time_out_is_counted_until_it_is_read)
 
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 5, 0, NULL));
 	spin_until(mw_readable(self->fd));
-	EXPECT_EQ(self->user_waits + 1, mw_user_waits(self->fd));
+	EXPECT_EQ(self->user_waits + 1 + PIN_WAITS, mw_user_waits(self->fd));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(self->user_waits, mw_user_waits(self->fd));
 }
@@ -357,7 +363,7 @@ LIMITS_TEST(R31_a_user_namespace_has_no_limit_of_its_own)
 	int parent, ret;
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(20));
+	ASSERT_EQ(0, set_limit(20 + 3 * PIN_WAITS));
 	pid = fork_into_namespace(&parent);
 	if (!pid) {
 		become_nobody();
@@ -383,7 +389,7 @@ LIMITS_TEST(R31_users_of_a_namespace_of_root_have_limits_of_their_own)
 	int parent, ret;
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(20));
+	ASSERT_EQ(0, set_limit(20 + PIN_WAITS));
 	pid = fork_into_namespace(&parent);
 	if (!pid) {
 		CHECK(arm_some(self->word, 10) == 10);

@@ -51,7 +51,6 @@ struct step {
 struct pin {
 	bool shared;
 	int refs;
-	int waits;			/* that it counts as */
 };
 
 struct member {
@@ -228,15 +227,16 @@ static struct wait *find_wait(struct model *m, struct context *c, uint64_t id)
 	return NULL;
 }
 
-/* That of the context's last wait of the kind; all but the context's first count as 16 waits. */
+/* That of the context's last wait of the kind. */
 static struct pin *pin_of(struct model *m, struct context *c, bool shared)
 {
 	struct pin *pin = c->last[shared];
 
 	if (!pin) {
 		pin = &m->pins[m->nr_pins++];
-		*pin = (struct pin) { .shared = shared, .waits = c->nr_pins++ ? 16 : 0 };
-		m->user_waits += pin->waits;
+		*pin = (struct pin) { .shared = shared };
+		c->nr_pins++;
+		m->user_waits += PIN_WAITS;
 	}
 	return pin;
 }
@@ -268,7 +268,7 @@ static void unpin_words(struct model *m, struct wait *w)
 
 		if (--pin->refs)
 			continue;
-		m->user_waits -= pin->waits;
+		m->user_waits -= PIN_WAITS;
 		c->nr_pins--;
 		if (c->last[pin->shared] == pin)
 			c->last[pin->shared] = NULL;

@@ -47,7 +47,7 @@ MEMWAIT_TEST(R32_it_goes_on_and_counts)
 			EXPECT_EQ(1, context_count(self->fd, "pending"));
 		}
 		EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
-		EXPECT_EQ(self->user_waits + 1, mw_user_waits(self->fd));
+		EXPECT_EQ(self->user_waits + 1 + PIN_WAITS, mw_user_waits(self->fd));
 		EXPECT_READ(self->fd, 7, id, MEMWAIT_OK, n, MEMWAIT_MORE);
 	}
 	EXPECT_EQ(0, mw_cancel(self->fd, id));

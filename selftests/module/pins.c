@@ -11,10 +11,10 @@
 #define SHARERS		50
 #define FILES		50
 #define SPACES		100
-/* A wait and what it keeps, if that is not the context's first. */
-#define KEEPER		17
+/* A wait and what it keeps. */
+#define KEEPER		(1 + PIN_WAITS)
 /* For so many files, some waits on another one, and nothing else. */
-#define LIMIT		(SHARERS + FILES * KEEPER)
+#define LIMIT		(SHARERS + PIN_WAITS + FILES * KEEPER)
 #define CONTEXTS	50
 
 FIXTURE(counts)
@@ -70,7 +70,7 @@ static int pin_file(int fd, uint64_t *id)
 	return ret;
 }
 
-/* A context's first file is counted with the context. What only a wait keeps goes with it. */
+/* What only a wait keeps goes with it. */
 static void run_pinner(uint32_t *word)
 {
 	struct rlimit few = { 32, 32 };
@@ -85,7 +85,7 @@ static void run_pinner(uint32_t *word)
 	for (i = 0; i < SHARERS; i++)
 		CHECK(mw_arm(fd, word + i, i) == MEMWAIT_PENDING);
 	CHECK(context_count(fd, "pins") == 1);
-	CHECK(mw_user_waits(fd) == SHARERS);
+	CHECK(mw_user_waits(fd) == SHARERS + PIN_WAITS);
 	for (i = 0; i < FILES; i++)
 		CHECK(pin_file(fd, &ids[i]) == MEMWAIT_PENDING);
 	CHECK(context_count(fd, "pins") == FILES + 1);
@@ -115,7 +115,7 @@ static void run_pinner(uint32_t *word)
 	CHECK(context_count(fd, "pins") == 0);
 
 	/* So does the close. */
-	for (i = 0; i < 1 + (LIMIT - 1) / KEEPER; i++)
+	for (i = 0; i < LIMIT / KEEPER; i++)
 		CHECK(pin_file(fd, &id) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(renew(&fd));
@@ -155,7 +155,7 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 	ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
 	ASSERT_EQ(MEMWAIT_PENDING, entry.result);
 	EXPECT_EQ(3, context_count(self->fd, "pins"));
-	EXPECT_EQ(before + 1 + 9 + 2 * (KEEPER - 1), mw_user_waits(self->fd));
+	EXPECT_EQ(before + 1 + 9 + 3 * PIN_WAITS, mw_user_waits(self->fd));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
 	EXPECT_EQ(3, context_count(self->fd, "pins"));
 	EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
@@ -176,7 +176,7 @@ COUNTS_TEST(R31_words_of_a_file_and_private_ones_in_turn_have_a_pin_each)
 						    U32 | MEMWAIT_PRIVATE, 0, NULL));
 	}
 	EXPECT_EQ(2, context_count(self->fd, "pins"));
-	EXPECT_EQ(before + 200 + KEEPER - 1, mw_user_waits(self->fd));
+	EXPECT_EQ(before + 200 + 2 * PIN_WAITS, mw_user_waits(self->fd));
 	ASSERT_TRUE(renew(&self->fd));
 	EXPECT_EQ(before, mw_user_waits(self->fd));
 }
@@ -188,7 +188,7 @@ struct refused {
 	long calls;
 };
 
-/* Each call finds the pin of the other thread's wait, and cannot write what it returns. */
+/* Each call cannot write what it returns. */
 static void *arm_in_vain(void *arg)
 {
 	struct refused *r = arg;
@@ -206,7 +206,7 @@ static void *arm_in_vain(void *arg)
 	return NULL;
 }
 
-COUNTS_TEST(R31_a_refused_call_gives_back_what_it_shared)
+COUNTS_TEST(R31_a_refused_call_gives_back_what_it_took)
 {
 	uint64_t before = mw_user_waits(self->fd), end, id;
 	uint32_t *other = shared_page(4096);
@@ -224,7 +224,7 @@ COUNTS_TEST(R31_a_refused_call_gives_back_what_it_shared)
 	__atomic_store_n(&r.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	/* The last ones may be left to the user's work. */
-	spin_until(mw_user_waits(self->fd) == before + 1);
+	spin_until(mw_user_waits(self->fd) == before + 1 + PIN_WAITS);
 	EXPECT_EQ(1, context_count(self->fd, "pins"));
 }
 
@@ -254,7 +254,7 @@ static void run_space_pinner(void)
 	for (i = 0; i < 3; i++)
 		CHECK(pin_space(fd) == 77);
 	CHECK(context_count(fd, "pins") == SPACES);
-	CHECK(mw_user_waits(fd) == 1 + (SPACES - 1) * KEEPER);
+	CHECK(mw_user_waits(fd) == SPACES * KEEPER);
 	CHECK(renew(&fd));
 	CHECK(mw_user_waits(fd) == 0);
 	_exit(0);
@@ -264,7 +264,7 @@ COUNTS_TEST(R31_address_spaces_of_the_dead_are_counted_with_waits)
 {
 	pid_t pid;
 
-	ASSERT_EQ(0, set_limit(1 + (SPACES - 1) * KEEPER));
+	ASSERT_EQ(0, set_limit(SPACES * KEEPER));
 	pid = fork_child();
 	if (!pid)
 		run_space_pinner();

@@ -170,7 +170,7 @@ REFUSED_TEST(R31_a_batch_whose_results_cannot_be_written_is_not_seen)
 	entry->wait.flags = U32 | MEMWAIT_PRIVATE;
 	entry->wait.deadline = MEMWAIT_FOREVER;
 	ASSERT_EQ(0, mprotect(entry, 4096, PROT_READ));
-	ASSERT_EQ(0, set_limit(1));
+	ASSERT_EQ(0, set_limit(1 + PIN_WAITS));
 	refuse(_metadata, (struct pair) {
 		.attempt = ask_read_only,
 		.error = -EFAULT,

@@ -8,7 +8,7 @@
 #define USER_BATCH	8
 
 struct users {
-	uint32_t words[USER_BATCH];
+	uint32_t words[USER_BATCH + 1];	/* the last one for those that stay */
 	int limit, rounds;
 	int stop;
 	long armed, refused, cancelled, rounds_done, checked, wrong;
@@ -78,7 +78,7 @@ static void user_cancel(struct user_thread *t, int nr)
 static void user_check(struct user_thread *t)
 {
 	struct users *u = t->users;
-	long held = 0;
+	long held = 2 * (1 + PIN_WAITS);	/* by those that stay */
 	int i, ret;
 
 	for (i = 0; i < USER_THREADS; i++)
@@ -144,6 +144,10 @@ static void user_a(struct users *u)
 	int i, other, ret, fd = become_user(u, USER_A);
 
 	other = memwait_open(O_NONBLOCK);
+	/* So both contexts keep a pin. */
+	if (mw_arm(fd, &u->words[USER_BATCH], 0) != MEMWAIT_PENDING ||
+	    mw_arm(other, &u->words[USER_BATCH], 0) != MEMWAIT_PENDING)
+		user_exit(u, 10);
 	if (pthread_barrier_init(&u->barrier, NULL, USER_THREADS))
 		user_exit(u, 3);
 	for (i = 0; i < USER_THREADS; i++) {
@@ -182,7 +186,7 @@ static void user_a(struct users *u)
 static void user_b(struct users *u)
 {
 	struct memwait_async *entries = calloc(u->limit + 1, sizeof(*entries));
-	int i, ret, fd = become_user(u, USER_B), again;
+	int i, ret, fd = become_user(u, USER_B), again, most = u->limit - PIN_WAITS;
 
 	if (!entries)
 		user_exit(u, 3);
@@ -192,22 +196,22 @@ static void user_b(struct users *u)
 		sched_yield();
 	}
 	while (u->rounds_done < u->rounds) {
-		for (i = 0; i <= u->limit; i++) {
+		for (i = 0; i <= most; i++) {
 			entries[i] = (struct memwait_async) {
 				.wait = member(&u->words[i % USER_BATCH], 0, U32),
 			};
 			entries[i].wait.deadline = FOREVER;
 		}
-		if (mw_batch(fd, entries, u->limit + 1) != u->limit)
+		if (mw_batch(fd, entries, most + 1) != most)
 			user_exit(u, 4);
-		if (entries[u->limit].result != -ENOSPC || mw_user_waits(fd) != (uint64_t)u->limit)
+		if (entries[most].result != -ENOSPC || mw_user_waits(fd) != (uint64_t)u->limit)
 			user_exit(u, 5);
 		if (u->rounds_done++ % 2) {
 			again = memwait_open(O_NONBLOCK);
 			close(fd);
 			fd = again;
 		} else {
-			for (i = 0; i < u->limit; i++) {
+			for (i = 0; i < most; i++) {
 				ret = mw_cancel(fd, entries[i].id);
 				if (ret)
 					user_exit(u, 6);

@@ -72,8 +72,9 @@
  * struct memwait_info - features of this kernel, limits and usage
  * @features: MEMWAIT_FEATURE_* bits
  * @max_user_waits: max. async waits per user, pending or unread; a group counts once per word, and
- *	a file while its last wait frees it (module parameter max_user_waits)
- * @user_waits: the user's current async waits; may be stale on return
+ *	each file or address space that a context keeps for them 8 times (module parameter
+ *	max_user_waits)
+ * @user_waits: as many the user has now; may be stale on return
  * @max_group: max. words in a group, MEMWAIT_GROUP_MAX
  * @reserved: 0
  * @max_user_contexts: max. open contexts per user (module parameter max_user_contexts)
