@@ -7,7 +7,6 @@
  * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
  */
 #include <linux/build_bug.h>
-#include <linux/overflow.h>
 
 #include "context.h"
 

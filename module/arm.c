@@ -66,10 +66,7 @@ static int memwait_arm_pin(struct memwait_async_waiter *wait)
 	return 0;
 }
 
-/*
- * Undoes memwait_arm_begin() of a wait that is in no queue. The fput() of its words takes effect
- * after the call, so the files are there still.
- */
+/* Undoes memwait_arm_begin() of a wait that is in no queue. */
 static void memwait_arm_undo(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
@@ -105,44 +102,6 @@ static int memwait_arm_begin(struct memwait_async_waiter *wait)
 	return ret;
 }
 
-/* The context remembers the pins of a wait that has joined, for the next one. */
-static void memwait_arm_remember(struct memwait_async_waiter *wait)
-{
-	struct memwait_waiter *waiter;
-	u32 i;
-
-	for (i = 0; i < wait->group.nr; i++) {
-		waiter = &wait->group.waiters[i];
-		waiter->word.pin->used = true;
-		*memwait_pin_last(wait->group.context, waiter->word.key.owner) = waiter->word.pin;
-	}
-}
-
-/**
- * memwait_arm_joined() - make an async wait pending
- * @group: of the wait; its last waiter has just joined its queue, where a notify finds it QUEUED
- *
- * Context: the lock of the last word's bucket is held; takes the context's lock.
- *
- * Return: MEMWAIT_PENDING: others may free the wait as soon as the bucket's lock is dropped; or 0
- * if a notify of another word has claimed it.
- */
-int memwait_arm_joined(struct memwait_group *group)
-{
-	struct memwait_async_waiter *wait = to_async(group);
-	struct memwait_context *context = wait->group.context;
-	int ret = 0;
-
-	spin_lock(&context->lock);
-	if (likely(!group->claimed)) {
-		memwait_arm_remember(wait);
-		memwait_async_queued(wait);
-		ret = MEMWAIT_PENDING;
-	}
-	spin_unlock(&context->lock);
-	return ret;
-}
-
 /*
  * Ends the arming of a wait that has not become pending; @ret: as it joined. Returns
  * MEMWAIT_PENDING if it was claimed meanwhile, and has its completion. Otherwise returns @ret, and
@@ -157,7 +116,7 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 	spin_lock(&context->lock);
 	claimed = group->claimed;
 	if (claimed)
-		memwait_arm_remember(wait);
+		memwait_async_remember(wait);
 	else
 		WRITE_ONCE(group->claimed, MEMWAIT_CLAIMED_BY_ITSELF);
 	spin_unlock(&context->lock);

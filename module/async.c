@@ -135,11 +135,10 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 
 	spin_lock(&context->lock);
 	wait = memwait_async_find(context, heir->id);
-	/* One that is being armed has joined, and will be QUEUED. */
-	pending = wait && wait->group.state <= MEMWAIT_QUEUED;
+	pending = wait && wait->group.state == MEMWAIT_QUEUED;
 	if (pending) {
 		wait->count += min_t(u64, count, U32_MAX - wait->count);
-		new = wait->group.state == MEMWAIT_QUEUED && memwait_async_list(wait);
+		new = memwait_async_list(wait);
 		if (new)
 			trace_memwait_async_complete(wait);
 	}

@@ -255,7 +255,7 @@ proctype armer()
 	if
 	:: equal = true;
 		in_queue[LAST] = true;
-		/* memwait_arm_joined() */
+		/* memwait_async_joined() */
 #ifdef MUTATION_QUEUED_AFTER_IT_JOINED
 		queue_locked[LAST] = false;
 #endif

@@ -34,8 +34,8 @@
  *
  * A wait is charged, then joins its queues. It becomes QUEUED in the lock section in which it joins
  * the queue of its last word, so nobody finds a wait on one word in a queue before that. A notify
- * that has claimed a wait for several words by then sets .claimed and .result, and the arming thread
- * completes the wait, even if it could not join the rest of its queues.
+ * that has claimed a wait for several words by then sets .claimed and .result, and the arming
+ * thread completes the wait, even if it could not join the rest of its queues.
  *
  * The notify or deadline completes a QUEUED wait immediately, and dequeues its other words after
  * dropping the locks. A read or close dequeues them too. memwait_group.refs keeps the memory of a
@@ -252,13 +252,25 @@ void memwait_async_complete(struct memwait_async_waiter *wait, u8 result)
 }
 
 /**
- * memwait_async_queued() - make a wait pending
- * @wait: is in the queues of its words, and not claimed. Others may end and free it as soon as the
- *	caller drops the locks
+ * memwait_async_remember() - let the next wait of the context share the pins of a wait
+ * @wait: has joined its queues
  *
- * Context: the locks of the context and of the last word's bucket are held.
+ * Context: the context's lock is held.
  */
-void memwait_async_queued(struct memwait_async_waiter *wait)
+void memwait_async_remember(struct memwait_async_waiter *wait)
+{
+	struct memwait_pin *pin;
+	u32 i;
+
+	lockdep_assert_held(&wait->group.context->lock);
+	for (i = 0; i < wait->group.nr; i++) {
+		pin = wait->group.waiters[i].word.pin;
+		*memwait_pin_last(wait->group.context, pin->owner) = pin;
+	}
+}
+
+/* Makes a wait pending that is in the queues of its words, and not claimed. */
+static void memwait_async_queued(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
 	struct timerqueue_node *deadline = &wait->group.deadline;
@@ -271,6 +283,31 @@ void memwait_async_queued(struct memwait_async_waiter *wait)
 	    timerqueue_add(&context->deadlines[clock], deadline))
 		hrtimer_start(&context->timers[clock], deadline->expires, HRTIMER_MODE_ABS);
 	trace_memwait_async_arm(wait);
+}
+
+/**
+ * memwait_async_joined() - make a wait pending
+ * @group: of the wait; its last waiter has just joined its queue, where a notify finds it QUEUED
+ *
+ * Context: the lock of the last word's bucket is held; takes the context's lock.
+ *
+ * Return: MEMWAIT_PENDING: others may free the wait as soon as the bucket's lock is dropped; or 0
+ * if a notify of another word has claimed it.
+ */
+int memwait_async_joined(struct memwait_group *group)
+{
+	struct memwait_async_waiter *wait = to_async(group);
+	struct memwait_context *context = group->context;
+	int ret = 0;
+
+	spin_lock(&context->lock);
+	if (likely(!group->claimed)) {
+		memwait_async_remember(wait);
+		memwait_async_queued(wait);
+		ret = MEMWAIT_PENDING;
+	}
+	spin_unlock(&context->lock);
+	return ret;
 }
 
 /*
@@ -379,10 +416,12 @@ static void memwait_async_count(struct memwait_async_waiter *wait, struct memwai
 /* Ends a wait that is not persistent, or overdue. */
 static enum memwait_claim memwait_async_notified(struct memwait_async_waiter *wait,
 						 struct memwait_waiter *waiter, u8 result,
-						 struct memwait_wakes *wakes)
+						 bool overdue, struct memwait_wakes *wakes)
 {
 	struct memwait_group *group = &wait->group;
-	bool queued = memwait_async_claim(wait), overdue = queued && memwait_async_is_overdue(wait);
+	bool queued = memwait_async_claim(wait);
+
+	overdue &= queued;
 
 	WRITE_ONCE(group->claimed, waiter->index + 1);
 	if (group->nr > 1 && queued)
@@ -405,17 +444,20 @@ static enum memwait_claim memwait_claim_async(struct memwait_waiter *waiter, u8 
 	struct memwait_async_waiter *wait = to_async(to_group(waiter));
 	struct memwait_context *context = wait->group.context;
 	enum memwait_claim claim = MEMWAIT_CLAIM_WON;
+	bool overdue;
 
 	spin_lock(&context->lock);
+	/* Once: the clock may be set back. */
+	overdue = memwait_async_is_overdue(wait);
 	if (unlikely(memwait_context_is_dying(context, wakes))) {
 		claim = MEMWAIT_CLAIM_PASSED_OVER;
 		memwait_queue_remove(waiter);
 	} else if (wait->group.claimed) {
 		claim = MEMWAIT_CLAIM_LOST;
-	} else if (wait->group.persistent && !memwait_async_is_overdue(wait)) {
+	} else if (wait->group.persistent && !overdue) {
 		memwait_async_count(wait, wakes);
 	} else {
-		claim = memwait_async_notified(wait, waiter, result, wakes);
+		claim = memwait_async_notified(wait, waiter, result, overdue, wakes);
 	}
 	spin_unlock(&context->lock);
 	return claim;

@@ -79,7 +79,6 @@ struct memwait_user {
  * @path: of an address_space: the mapped file's
  * @user_path: path that user space opened, if the file system opened another file underneath
  * @refs: one per word of a wait; returns to 0 under the context's lock
- * @used: a wait with it was armed; protected by the context's lock until the last reference
  */
 struct memwait_pin {
 	struct llist_node node;
@@ -87,7 +86,6 @@ struct memwait_pin {
 	struct path path;
 	struct path user_path;
 	refcount_t refs;
-	bool used;
 };
 
 /* A pin counts as so many waits, see user.c. */
@@ -358,7 +356,8 @@ void memwait_context_wake(struct memwait_context *context);
 bool memwait_async_claim(struct memwait_async_waiter *wait);
 bool memwait_async_list(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
-void memwait_async_queued(struct memwait_async_waiter *wait);
+void memwait_async_remember(struct memwait_async_waiter *wait);
+int memwait_async_joined(struct memwait_group *group);
 
 /* alloc.c */
 struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr);
@@ -385,7 +384,6 @@ void memwait_expire_open(struct memwait_context *context);
 void memwait_expire_close(struct memwait_context *context);
 
 /* arm.c */
-int memwait_arm_joined(struct memwait_group *group);
 int memwait_wait_async(struct memwait_context *context, const struct memwait_wait_async *batch);
 
 /* place.c */

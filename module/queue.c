@@ -38,10 +38,10 @@
  *
  * (C) A notifier, and whatever else dequeues a waiter for its owner, last accesses the waiter by a
  * store-release of %NULL to .bucket, under the bucket's lock. It may still complete an async wait
- * afterwards, under the context's lock. An owner whose load-acquire reads %NULL takes no lock, and
- * sees all changes made to the waiter under buckets' locks, in particular moves. An owner that
- * reads a bucket takes its lock. So the owner waits for at most one critical section of a bucket's
- * lock, never for the notifier to be scheduled.
+ * afterwards, and read its key, under the context's lock. An owner whose load-acquire reads %NULL
+ * takes no lock, and sees all changes made to the waiter under buckets' locks, in particular moves.
+ * An owner that reads a bucket takes its lock. So the owner waits for at most one critical section
+ * of a bucket's lock, never for the notifier to be scheduled.
  *
  * Calls process waiters in steps. A step looks at no more than MEMWAIT_STEP waiters under the lock
  * (a requeue, at as many again to move), or at one if somebody waits for the lock, see bucket.c.
@@ -152,7 +152,7 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
  * @waiter: the caller has set its word, identity, watch and number; number 0: it joins at the end
  * @wait: address, expected value and size of the word
  * @last: it is the last one of its wait to join: an async wait becomes pending, see
- *	memwait_arm_joined()
+ *	memwait_async_joined()
  *
  * All that is atomic with respect to a notify of the word.
  *
@@ -186,7 +186,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 		waiter->since = jiffies;
 		memwait_queue_insert(bucket, waiter);
 		if (last && to_group(waiter)->async)
-			ret = memwait_arm_joined(to_group(waiter));
+			ret = memwait_async_joined(to_group(waiter));
 	} else {
 		memwait_bucket_count(bucket, -1);
 	}

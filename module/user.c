@@ -22,10 +22,10 @@
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
  * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
  * locks. umount succeeds once close(2), cancel or read returns. A kernel thread leaves pins to a
- * work of their user, so that a user delays only its own pins. The workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work
- * runs the code of any file system, which may need memory, and wait for a workqueue that is none
- * either. A call that arms nothing drops its pin while its word still has the file. The fput() of
- * the word takes effect after the call, so the pin is never the last to keep the file.
+ * work of their user, so that a user delays only its own pins. The workqueue is no WQ_MEM_RECLAIM:
+ * like delayed_fput() the work runs the code of any file system, which may need memory, and wait
+ * for a workqueue that is none either. WAIT_ASYNC leaves the pins of a wait that was not armed to
+ * the work, too: another thread may have unmapped and closed the file since.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -47,8 +47,8 @@ unsigned long memwait_limits[MEMWAIT_LIMITS] = {
  * place 100; a wait or spare that has waited with MEMWAIT_OWNED 140 more. Together that is about a
  * twentieth of the memory. But a pin may be all that keeps 1.6 KiB of a closed file plus its
  * contents, or up to 12 KiB of a dead process. As each counts as MEMWAIT_PIN_WAITS waits, these are
- * another twelfth. A place keeps its thread's struct pid, too. Each new place frees those of two dead threads,
- * so a context has hardly more of these than threads have lived at once.
+ * another twelfth. A place keeps its thread's struct pid, too. Each new place frees those of two
+ * dead threads, so a context has hardly more of these than threads have lived at once.
  */
 static const u8 memwait_memory_each[MEMWAIT_LIMITS] __initconst = {
 	[MEMWAIT_WAITS] = 14,
@@ -317,7 +317,6 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	pin->owner = word->key.owner;
 	memwait_pin_take(pin, word->file);
 	refcount_set(&pin->refs, 1);
-	pin->used = false;
 	atomic_inc(&context->nr_pins);
 	return pin;
 }
@@ -336,8 +335,9 @@ static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *c
 }
 
 /**
- * memwait_pin_drop() - drop a reference to a pin for a word of which the caller has the file
- * @pin: from memwait_pin_get() or memwait_pin_share(), for a wait that is not armed
+ * memwait_pin_drop() - drop a reference to a pin
+ * @pin: from memwait_pin_get() or memwait_pin_share(), for a wait of the current thread that was
+ *	not armed
  * @context: whose pin it is
  *
  * Context: process context; takes the context's lock.
@@ -348,11 +348,11 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
 
 	if (!memwait_pin_unref(pin, context))
 		return;
-	if (likely(!pin->used)) {
+	/* The mm is the current thread's own. */
+	if (!(pin->owner & MEMWAIT_KEY_SHARED)) {
 		memwait_pin_free(pin, context->user, context);
 		return;
 	}
-	/* A wait that has ended meanwhile shared it, maybe for a word of another path. */
 	llist_add(&pin->node, &unused);
 	memwait_pins_leave(context->user, &unused);
 }

@@ -44,6 +44,7 @@ static bool memwait_thread_end(struct memwait_group *group)
 static int memwait_sleep(struct memwait_group *group)
 {
 	clockid_t clock = group->clock == MEMWAIT_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+	ktime_t *expires = &group->deadline.expires;
 	int ret;
 
 	for (;;) {
@@ -56,9 +57,9 @@ static int memwait_sleep(struct memwait_group *group)
 			ret = -ERESTARTSYS;
 			break;
 		}
-		if (group->deadline.expires == KTIME_MAX) {
+		if (*expires == KTIME_MAX) {
 			schedule();
-		} else if (!schedule_hrtimeout_range_clock(&group->deadline.expires, current->timer_slack_ns,
+		} else if (!schedule_hrtimeout_range_clock(expires, current->timer_slack_ns,
 							   HRTIMER_MODE_ABS, clock)) {
 			ret = MEMWAIT_TIMED_OUT;
 			break;
