@@ -176,7 +176,7 @@ need_root()
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
 	local what="compiler and kernel"
 	case $1 in
-	userlib | bindings | plots | docs | deb | tree | in-tree) ;;
+	userlib | bindings | installers | plots | docs | deb | tree | in-tree) ;;
 	system-*) hook=$here/fetch-packages ;;
 	*) hook=$here/fetch-kernels ;;
 	esac
@@ -204,6 +204,14 @@ need_root()
 		# Of the event loops in the examples.
 		packages+=,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		what="Python, Node, Rust and C++"
+		;;
+	installers)
+		# With what their users install packages with. No guest has its megabytes.
+		suite=trixie
+		extra=trixie-security
+		packages=g++,make,libc6-dev,pkg-config,cmake,cargo,python3-dev,python3-venv,python3-pip
+		packages+=,python3-setuptools,python3-build,npm,node-gyp,libnode-dev,node-typescript
+		what="pip, npm, cargo and CMake"
 		;;
 	plots)
 		suite=bookworm
@@ -523,7 +531,7 @@ copy_userlib()
 {
 	mkdir -p "$1/userlib"
 	cp -R "$top"/{dkms.conf,uapi} "$1/"
-	cp -R "$top"/userlib/{Makefile,*.c,*.h,memwait,*.map,*.pc.in,*.supp,man} "$1/userlib/"
+	cp -R "$top"/userlib/{Makefile,*.c,*.h,memwait,*.map,*.in,*.supp,man} "$1/userlib/"
 	mkdir -p "$1"/userlib/{tools,bindings/cxx}
 	cp "$top"/userlib/tools/{Makefile,*.c,*.bash} "$1/userlib/tools/"
 	cp "$top"/userlib/bindings/cxx/{Makefile,README.md,memwait.hpp} "$1/userlib/bindings/cxx/"

@@ -38,6 +38,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _memwait
 from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 
+# Of this package; version is that of the library that the program runs with.
+__version__ = "1.0.0-rc"
+
 __all__ = [
     "Barrier", "BoundedSemaphore", "Condition", "Event", "Layout", "Lock", "NotRecoverable",
     "Outcome", "OwnerDied", "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup",
