@@ -11,7 +11,7 @@ const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').t
 
 // Built by make beside this file, or by npm.
 const native = fs.existsSync(path.join(__dirname, 'memwait.node'))
-	? require('./memwait.node') : require('node-gyp-build')(__dirname);
+	? require('./memwait.node') : require('./build/Release/memwait.node');
 
 // As in memwait.c.
 const LOCK = 0, WAIT = 1, ACQUIRE = 2, SEND = 3, RECV = 4;
