@@ -8,6 +8,10 @@
 #ifndef MEMWAIT_HPP
 #define MEMWAIT_HPP
 
+#if __cplusplus < 201703L
+#error "memwait.hpp needs C++17: -std=c++17 or later"
+#endif
+
 #if defined(__GNUC__) && !defined(__cpp_exceptions)
 #error "memwait.hpp throws exceptions: with -fno-exceptions use memwait.h"
 #endif
