@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A broadcast ring in shared memory: one writer, readers in other processes, items of any length.
+
+Each process has a seat: a word that says how many bytes it has put or got, and a robust lock that
+it holds for as long as it lives. A reader waits for the writer's word, as a thread or as a task;
+the writer, if the ring is full, for the word of the slowest reader.
+
+Order. The bytes of items are copied as any bytes are. What orders the copies is the words, whose
+loads and stores are atomic and sequentially consistent on every machine:
+- the writer copies an item in, then stores its word; a reader that loads this copies the item out;
+- a reader copies an item out, then stores its word; the writer that loads this overwrites the item.
+Stores by struct or ctypes instead would be ordered on x86 only, and atomic by luck.
+
+Wake-ups. Each store is followed by a notify, and a wait is over at once if the word is no longer
+what was seen: none is missed between a load and a wait.
+
+Deaths. Who dies between its store and its notify, or before them, leaves its lock. The others get
+that, set the bit GONE in the word of the dead, and notify. What the writer has put is still read.
+An item that it was putting is not there: its word has not moved. For a dead reader nobody waits.
+
+A slow reader holds up the writer until put() gives up. The writer may then try again, or kill it.
+
+Positions have 63 bits and never begin anew. A seat is taken once.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import struct
+import threading
+import time
+from multiprocessing.shared_memory import SharedMemory
+
+import memwait
+
+GONE = 1            # in a word; the bits above are the position
+WRITER = 0          # the seat of the writer; those of readers follow
+DATA = 4096         # bytes for items
+START = 64          # bytes for the barrier
+seat = memwait.Layout(word=memwait.Word, life=memwait.Lock)
+
+
+class Ring:
+    """Made before the processes are."""
+
+    def __init__(self, readers):
+        data = START + (1 + readers) * seat.size
+        self.memory = SharedMemory(create=True, size=data + DATA)
+        self.data = self.memory.buf[data:data + DATA]
+        self.start = memwait.Barrier(self.memory, parties=1 + readers, create=True)
+        seats = range(START, data, seat.size)
+        self.words = [memwait.Word(self.memory, at + seat["word"], size=8) for at in seats]
+        # Nothing needs repair: the position of a dead one is that of its last whole item.
+        self.lives = [memwait.Lock(self.memory, at + seat["life"], create=True, repair=lambda: None)
+                      for at in seats]
+        self.readers = range(1, 1 + readers)
+
+    def close(self):
+        self.data.release()
+        for part in (self.start, *self.words, *self.lives):
+            part.close()
+        self.memory.close()
+        self.memory.unlink()
+
+    def sit(self, number):
+        """Return when all have their seats. It is this thread whose end is taken for a death."""
+        self.lives[number].acquire()
+        self.start.wait()
+
+    def wait(self, number, seen, timeout=None):
+        """Until the word of a seat is not what was seen, or earlier."""
+        self.words[number].wait(seen, timeout)
+
+    def wake(self, number):
+        self.words[number].notify()
+
+    def advance(self, number, position):
+        self.words[number].store(position << 1)
+        self.wake(number)
+
+    def mark(self, number):
+        """Who has died stores nothing more, and all others store the same."""
+        self.words[number].store(self.words[number].load() | GONE)
+        self.wake(number)
+
+    def bury(self, number):
+        """Wait for a death, and tell those in this process who wait for the dead."""
+        with self.lives[number]:
+            self.mark(number)
+
+    async def bury_async(self, number):
+        """bury() for tasks."""
+        async with self.lives[number]:
+            self.mark(number)
+
+    def watch(self, *numbers):
+        """bury() in threads."""
+        for number in numbers:
+            threading.Thread(target=self.bury, args=(number,), daemon=True).start()
+
+    def copy_in(self, at, record):
+        first = min(len(record), DATA - at % DATA)
+        self.data[at % DATA:at % DATA + first] = record[:first]
+        self.data[:len(record) - first] = record[first:]
+
+    def copy_out(self, at, length):
+        record = bytes(self.data[at % DATA:at % DATA + length])
+        return record + bytes(self.data[:length - len(record)])
+
+
+class Writer:
+    def __init__(self, ring):
+        self.ring, self.at = ring, 0
+
+    def put(self, item, timeout=None):
+        """False: a reader that lives has left no room until then, and the item was not put."""
+        record = struct.pack("=I", len(item)) + item
+        if len(record) > DATA:
+            raise ValueError("longer than the ring")
+        end = None if timeout is None else time.monotonic() + timeout
+        for number in self.ring.readers:
+            word = self.ring.words[number]
+            while not (seen := word.load()) & GONE and self.at + len(record) - (seen >> 1) > DATA:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self.ring.wait(number, seen, left)
+        self.ring.copy_in(self.at, record)
+        self.at += len(record)
+        self.ring.advance(WRITER, self.at)
+        return True
+
+
+class Reader:
+    def __init__(self, ring, number):
+        self.ring, self.number, self.at = ring, number, 0
+        self.word = ring.words[WRITER]
+
+    def is_empty(self, seen):
+        return seen >> 1 == self.at and not seen & GONE
+
+    def get(self):
+        """The next item, or None after the last one of a writer that has gone."""
+        while self.is_empty(seen := self.word.load()):
+            self.ring.wait(WRITER, seen)
+        return self.take(seen)
+
+    async def get_async(self):
+        """get() for tasks."""
+        while self.is_empty(seen := self.word.load()):
+            await self.word.wait_async(seen)
+        return self.take(seen)
+
+    def take(self, seen):
+        if seen >> 1 == self.at:
+            return None
+        length, = struct.unpack("=I", self.ring.copy_out(self.at, 4))
+        item = self.ring.copy_out(self.at + 4, length)
+        self.at += 4 + length
+        self.ring.advance(self.number, self.at)
+        return item
+
+
+# One reader is a thread, one a task. The third stops; when the ring is full, the writer kills it.
+# At last the writer dies within a put.
+
+ITEMS = 400
+
+
+def item(number):
+    return struct.pack("=I", number) + bytes(number % 200)
+
+
+def read(ring):
+    ring.sit(1)
+    ring.watch(WRITER)
+    reader, count = Reader(ring, 1), 0
+    while (got := reader.get()) is not None:
+        assert got == item(count)
+        count += 1
+    assert count == ITEMS
+
+
+async def read_async(ring):
+    ring.sit(2)
+    watching = asyncio.create_task(ring.bury_async(WRITER))
+    reader, count = Reader(ring, 2), 0
+    while (got := await reader.get_async()) is not None:
+        assert got == item(count)
+        count += 1
+    await watching
+    assert count == ITEMS
+
+
+def read_in_task(ring):
+    asyncio.run(read_async(ring))
+
+
+def read_some(ring):
+    ring.sit(3)
+    reader = Reader(ring, 3)
+    for _ in range(ITEMS // 2):
+        reader.get()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def write(ring, slow):
+    ring.sit(WRITER)
+    ring.watch(*ring.readers)
+    writer, refused = Writer(ring), 0
+    for number in range(ITEMS):
+        while not writer.put(item(number), timeout=1):
+            if not refused:
+                os.kill(slow, signal.SIGKILL)
+            refused += 1
+    print(f"{ITEMS} items; the slow reader was killed", flush=True)
+    assert refused
+    ring.copy_in(writer.at, item(ITEMS)[:100])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main():
+    context = multiprocessing.get_context("fork")
+    ring = Ring(3)
+    processes = [context.Process(target=target, args=(ring,))
+                 for target in (read, read_in_task, read_some)]
+    for process in processes:
+        process.start()
+    processes.append(context.Process(target=write, args=(ring, processes[2].pid)))
+    processes[-1].start()
+    for process in processes:
+        process.join()
+    ring.close()
+    assert [process.exitcode for process in processes] == [0, 0, -signal.SIGKILL, -signal.SIGKILL]
+    print("the other two got all, and learned that the writer had died")
+
+
+if __name__ == "__main__":
+    main()

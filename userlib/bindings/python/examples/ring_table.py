@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The ring of ring.py beside other ways to wait in it: a table.
+
+    python3 ring_table.py           few messages
+    python3 ring_table.py full      more of them
+
+All have the same ring, and lose nothing as long as they get on: what differs is how one waits, and
+how one is woken. The others learn of deaths by pidfd_open(2). "paced" is 500 items a second.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import statistics
+import struct
+import sys
+import time
+
+from ring import WRITER, Reader, Ring, Writer
+
+context = multiprocessing.get_context("fork")
+
+
+class Threads(Ring):
+    name = "memwait, threads"
+
+
+class Tasks(Ring):
+    name = "memwait, asyncio"
+
+
+class Spin(Ring):
+    name = "sched_yield"
+
+    def __init__(self, readers):
+        super().__init__(readers)
+        self.me = None
+        self.pids = context.RawArray("i", 1 + readers)
+
+    def sit(self, number):
+        self.me = number
+        self.pids[number] = os.getpid()
+        super().sit(number)
+
+    def wait(self, number, seen, timeout=None):
+        while self.words[number].load() == seen:
+            os.sched_yield()
+
+    def wake(self, number):
+        pass
+
+    def sleepers(self, number):
+        return self.readers if number == WRITER else [WRITER]
+
+    def bury(self, number):
+        select.select([os.pidfd_open(self.pids[number])], [], [])
+        self.mark(number)
+
+
+class SpinThenSocket(Spin):
+    name = "1 s, then a socket"
+
+    def __init__(self, readers):
+        super().__init__(readers)
+        self.pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+                      for _ in range(1 + readers)]
+
+    def wait(self, number, seen, timeout=None):
+        end = time.monotonic() + 1
+        while self.words[number].load() == seen:
+            if time.monotonic() < end:
+                os.sched_yield()
+            else:
+                self.pairs[self.me][0].recv(1)
+
+    def wake(self, number):
+        for sleeper in self.sleepers(number):
+            try:
+                self.pairs[sleeper][1].send(b".", socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass                    # there are enough to wake it
+
+
+class Eventfd(Spin):
+    name = "an eventfd each"
+
+    def __init__(self, readers):
+        super().__init__(readers)
+        self.files = [os.eventfd(0) for _ in range(1 + readers)]
+
+    def close(self):
+        super().close()
+        for file in self.files:
+            os.close(file)
+
+    def wait(self, number, seen, timeout=None):
+        while self.words[number].load() == seen:
+            os.eventfd_read(self.files[self.me])
+
+    def wake(self, number):
+        for sleeper in self.sleepers(number):
+            os.eventfd_write(self.files[sleeper], 1)
+
+
+class Condition(Spin):
+    name = "multiprocessing"
+
+    def __init__(self, readers):
+        super().__init__(readers)
+        self.condition = context.Condition()
+
+    def wait(self, number, seen, timeout=None):
+        with self.condition:
+            self.condition.wait_for(lambda: self.words[number].load() != seen)
+
+    def wake(self, number):
+        with self.condition:
+            self.condition.notify_all()
+
+
+# Items at a steady pace; none; then as fast as they are read, while a reader is dead. At last the
+# writer kills itself.
+PACED, IDLE, BURST = range(3)
+HEAD = struct.Struct("=BIq")
+
+
+class Account:
+    """What a process has seen, and the processor time that it took."""
+
+    def __init__(self):
+        self.received, self.latencies, self.marks = 0, [], []
+
+    def mark(self):
+        self.marks.append((time.monotonic(), time.process_time()))
+
+    def load(self, phase):
+        """In per cent of a processor."""
+        (begin, used), (end, used_then) = self.marks[phase:phase + 2]
+        return 100 * (used_then - used) / (end - begin)
+
+
+def write(ring, counts, idle, victim, result):
+    ring.sit(WRITER)
+    ring.watch(*ring.readers)
+    writer, account, number = Writer(ring), Account(), 0
+
+    def put(phase):
+        nonlocal number
+        if number == 0 or phase == IDLE:
+            account.mark()
+        writer.put(HEAD.pack(phase, number, time.monotonic_ns()) + bytes(number % 200))
+        number += 1
+
+    for _ in range(counts[PACED]):
+        put(PACED)
+        time.sleep(0.002)
+    put(IDLE)
+    time.sleep(idle)
+    put(IDLE)
+    result.send(account)
+    time.sleep(0.1)                     # all wait again
+    if victim:
+        os.kill(victim, signal.SIGKILL)
+    for _ in range(counts[BURST]):
+        put(BURST)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def read(ring, seat, result):
+    """Sends its account before the kills, and at the end how many items it has got."""
+    ring.sit(seat)
+    reader, account = Reader(ring, seat), Account()
+
+    def add(item):
+        phase, number, sent = HEAD.unpack_from(item)
+        assert number == account.received and len(item) == HEAD.size + number % 200
+        if phase == PACED:
+            account.latencies.append((time.monotonic_ns() - sent) / 1000)
+        if number == 0 or phase == IDLE:
+            account.mark()
+        account.received += 1
+        if len(account.marks) == 3 and phase == IDLE:
+            result.send(account)
+
+    async def main():
+        burying = asyncio.create_task(ring.bury_async(WRITER))
+        while (item := await reader.get_async()) is not None:
+            add(item)
+        await burying
+
+    if isinstance(ring, Tasks):
+        asyncio.run(main())
+    else:
+        ring.watch(WRITER)
+        while (item := reader.get()) is not None:
+            add(item)
+    result.send(account.received)
+
+
+def run(ring, counts, idle, patience):
+    """The accounts of all; and how many items those readers got that came to the end."""
+    pipes = [context.Pipe(duplex=False) for _ in range(1 + len(ring.readers))]
+    processes = [context.Process(target=read, args=(ring, seat, pipes[seat][1]))
+                 for seat in ring.readers]
+    for process in processes:
+        process.start()
+    survivors = max(1, len(processes) - 1)
+    victim = processes[survivors].pid if survivors < len(processes) else None
+    processes.append(context.Process(target=write,
+                                     args=(ring, counts, idle, victim, pipes[WRITER][1])))
+    processes[-1].start()
+    accounts = [pipe.recv() for pipe, _ in pipes]
+    end = time.monotonic() + patience
+    received = [pipe.recv() for pipe, _ in pipes[1:1 + survivors]
+                if pipe.poll(max(0, end - time.monotonic()))]
+    for process in processes:
+        process.kill()
+        process.join()
+    ring.close()
+    return accounts, received
+
+
+def row(kind, readers, counts, idle, patience):
+    # Who is killed in a wait for a multiprocessing.Condition holds up its notifier for ever.
+    stuck = kind is Condition and readers > 1
+    accounts, received = run(kind(readers), counts, idle, patience // 10 if stuck else patience)
+    lost = sum(counts[PACED] + 2 + counts[BURST] - count for count in received)
+    if not stuck:
+        assert len(received) == max(1, readers - 1) and lost == 0, (kind.name, received)
+    cuts = statistics.quantiles((us for account in accounts for us in account.latencies), n=100)
+    loads = [sum(account.load(phase) for account in accounts) for phase in (PACED, IDLE)]
+    print(f"{readers:7}  {kind.name:20}{cuts[49]:8.0f}{cuts[98]:8.0f}{loads[0]:8.1f}"
+          f"{loads[1]:7.1f}  {lost if received else 'the writer is stuck'}", flush=True)
+
+
+def main(full):
+    counts, idle, patience = ((1500, 0, 3000), 4, 120) if full else ((10, 0, 50), 0.1, 30)
+    print(f"{os.cpu_count()} processors. Latency in µs, load of all processes in % of one\n"
+          "readers  way                      p50     p99   paced   idle  lost after kills")
+    for readers in (1, 3) if full else (3,):
+        for kind in (Threads, Tasks, Spin, SpinThenSocket, Eventfd, Condition):
+            row(kind, readers, counts, idle, patience)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] == ["full"])
