@@ -21,8 +21,8 @@
  *	word.c			words, values and deadlines from user space
  *	trace.c			tracepoints; names of words
  *
- * debugfs.c walks all queues and is outside this order. queue.c calls claim.c for a wait that becomes
- * pending while its queue is locked.
+ * debugfs.c walks all queues and is outside this order. queue.c calls claim.c for a wait that
+ * becomes pending while its queue is locked.
  *
  * A waker claims a waiter by memwait_claim_waiter(), which says whom to wake in struct
  * memwait_wakes. See context.h for async waits, contexts and pins.
