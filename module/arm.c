@@ -153,7 +153,7 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 	ret = memwait_arm_begin(wait, nr);
 	if (ret)
 		return ret;
-	ret = memwait_group_join(group, waits, nr, index);
+	ret = memwait_group_join(group, waits, nr, index, memwait_async_joined);
 	if (ret == MEMWAIT_PENDING)
 		return ret;	/* others may have freed it */
 	ret = memwait_arm_end(wait, ret);

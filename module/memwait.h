@@ -21,8 +21,7 @@
  *	word.c			words, values and deadlines from user space
  *	trace.c			tracepoints; names of words
  *
- * debugfs.c walks all queues and is outside this order. queue.c calls claim.c for a wait that
- * becomes pending while its queue is locked.
+ * debugfs.c walks all queues and is outside this order.
  *
  * A waker claims a waiter by memwait_claim_waiter(), which says whom to wake in struct
  * memwait_wakes. See context.h for async waits, contexts and pins.
@@ -499,7 +498,7 @@ void memwait_watch_claimed(struct memwait_waiter *waiter);
 extern struct memwait_bucket *memwait_buckets;
 extern unsigned int memwait_bucket_mask;
 extern struct memwait_bucket_seed memwait_bucket_seed;
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool last);
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool lock);
 void memwait_queue_take_out(struct memwait_waiter *waiter);
 void memwait_queue_rejoin(struct memwait_waiter *waiter);
 void memwait_queue_remove(struct memwait_waiter *waiter);
@@ -637,22 +636,35 @@ static __always_inline void memwait_group_init(struct memwait_group *group, u32 
  * @nr: number of words
  * @index: set to the first waiter that could not join, if any; if @nr is 1, the caller has set it
  *	to 0
+ * @joined: %NULL; of an async wait: called while the last waiter's bucket is locked. Others may
+ *	free the wait as soon as that lock is dropped
  *
  * A notify may claim the wait as soon as its first waiter has joined. If not all join, the caller
  * claims the wait unless a notify has, and always calls memwait_group_leave().
  *
  * Context: process context, may sleep.
  *
- * Return: 0; or the result of memwait_queue_join() that ended the loop.
+ * Return: 0, or the result of @joined: all have joined; or that of memwait_queue_join() for the
+ * first waiter that could not.
  */
 static __always_inline int memwait_group_join(struct memwait_group *group,
-					      const struct memwait_wait *waits, u32 nr, u32 *index)
+					      const struct memwait_wait *waits, u32 nr, u32 *index,
+					      int (*joined)(struct memwait_group *group))
 {
+	struct memwait_bucket *bucket;
+	bool last;
 	u32 i;
 	int ret;
 
 	for (i = 0; i < nr; i++) {
-		ret = memwait_queue_join(&group->waiters[i], &waits[i], i + 1 == nr);
+		last = joined && i + 1 == nr;
+		ret = memwait_queue_join(&group->waiters[i], &waits[i], last);
+		if (last && !ret) {
+			bucket = group->waiters[i].bucket;
+			__acquire(&bucket->lock);	/* for sparse */
+			ret = joined(group);
+			spin_unlock(&bucket->lock);
+		}
 		if (ret) {
 			if (nr > 1)
 				*index = i;

@@ -151,21 +151,19 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
  * @waiter: the caller has set its word, identity, watch and number; number 0: it joins at the end
  * @wait: address, expected value and size of the word
- * @last: it is the last one of its wait to join: an async wait becomes pending, see
- *	memwait_async_joined()
+ * @lock: once the waiter is in the queue, the bucket's lock stays locked, for the caller to unlock
  *
- * All that is atomic with respect to a notify of the word.
+ * The comparison and the joining are atomic with respect to a notify of the word.
  *
  * Context: process context, may sleep; takes the bucket's lock.
  *
  * Return:
  * * 0: the waiter is in the queue
- * * MEMWAIT_PENDING: so is that of an async wait, which is pending
  * * MEMWAIT_NOT_EQUAL: the word holds another value
  * * MEMWAIT_OWNER_DIED: the owner that the word names is dead
  * * -EAGAIN: fault the word's page in, by a comparison without the lock, and retry
  */
-int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool last)
+int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait *wait, bool lock)
 {
 	struct memwait_bucket *bucket = memwait_bucket_of(&waiter->word.key);
 	int ret;
@@ -185,12 +183,13 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 			waiter->number = ++bucket->number;
 		waiter->since = jiffies;
 		memwait_queue_insert(bucket, waiter);
-		if (last && to_group(waiter)->async)
-			ret = memwait_async_joined(to_group(waiter));
 	} else {
 		memwait_bucket_count(bucket, -1);
 	}
-	spin_unlock(&bucket->lock);
+	if (lock && !ret)
+		__release(&bucket->lock);	/* for sparse */
+	else
+		spin_unlock(&bucket->lock);
 	return ret == -EFAULT ? -EAGAIN : ret;
 }
 

@@ -30,8 +30,10 @@ static noinline u64 memwait_wait_begins(const struct memwait_group *group)
 static noinline void memwait_wait_ends(const struct memwait_group *group, u64 begun, u32 index,
 				       int result)
 {
-	const struct memwait_waiter *waiter = memwait_group_notified(group) ?: &group->waiters[index];
+	const struct memwait_waiter *waiter = memwait_group_notified(group);
 
+	if (!waiter)
+		waiter = &group->waiters[index];
 	trace_memwait_wait_end(&waiter->word.key, result, begun ? ktime_get_ns() - begun : 0);
 }
 
@@ -87,7 +89,7 @@ static __always_inline int memwait_thread_try(struct memwait_group *group,
 	memwait_group_init(group, nr);
 	if (unlikely(*place))
 		memwait_place_return(*place, group);
-	ret = memwait_group_join(group, waits, nr, index);
+	ret = memwait_group_join(group, waits, nr, index, NULL);
 	if (!ret)
 		ret = memwait_sleep(group);
 	else if (!memwait_thread_end(group))
