@@ -97,8 +97,14 @@ test('a script is stopped: another thread dies with the mutex of a condition', a
 	const mutex = Mutex.init(buffer, 64, { robust: true, repair: () => repairs++ });
 	const condition = Condition.init(buffer, 128);
 	mutex.lockSync();
-	const thread = await other(() => undefined);
-	stop(() => condition.waitSync(mutex));
+	const thread = await other(() => {
+		i32[0] = 1;
+	});
+	view[0] = 0;
+	// A wait that is stopped before the other thread has the mutex has it again.
+	do
+		stop(() => condition.waitSync(mutex));
+	while (view[0] !== 1);
 	assert.strictEqual(repairs, 0);
 	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
 	assert.throws(() => mutex.tryLock(), { code: 'ENOTRECOVERABLE' });
