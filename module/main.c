@@ -30,7 +30,7 @@ static_assert(offsetof(struct memwait_wait_any, flags) == offsetof(struct memwai
 
 module_param_named(max_user_waits, memwait_limits[MEMWAIT_WAITS], ulong, 0644);
 MODULE_PARM_DESC(max_user_waits,
-		 "Most async waits of a user, a file or process that they keep counts as 8 (default: one for 16 KiB)");
+		 "Most async waits of a user; each pin counts as 8 (default: one for 16 KiB)");
 module_param_named(max_user_contexts, memwait_limits[MEMWAIT_CONTEXTS], ulong, 0644);
 MODULE_PARM_DESC(max_user_contexts,
 		 "Most open contexts of a user (default: one for 256 KiB)");
