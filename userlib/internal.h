@@ -2,7 +2,6 @@
 /*
  * Internal interfaces. Each file calls only files below it:
  *
- *	pthread.c		names of pthreads
  *	cond.c
  *	mutex.c, rwlock.c, channel.c
  *	sem.c, barrier.c, waitgroup.c
@@ -115,9 +114,6 @@ static inline bool memwait_was_woken(int outcome)
 
 /* Additional outcome: the word has changed. */
 #define MEMWAIT_CHANGED		INT_MAX
-
-/* error.c: constant words, or NULL */
-const char *memwait_own_words(unsigned int number);
 
 /* device.c: return outcomes or negative error numbers; preserve errno */
 int memwait_device_open(int flags);
@@ -508,7 +504,6 @@ int memwait_users_step(struct memwait_users *users, memwait_look_t *look, struct
 		       int outcome);
 
 /* mutex.c: for condition variables */
-bool memwait_mutex_is_held(memwait_mutex_t *public_mutex);
 void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, uint32_t *count,
 			       const volatile void **wake);
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count);

@@ -416,6 +416,9 @@ int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
 /* EPERM: not locked; or, if the kind checks owners, not locked by the calling thread. */
 int memwait_mutex_unlock(memwait_mutex_t *mutex);
 
+/* Returns 1 or 0: locked, by the caller if it is RECURSIVE, ERRORCHECK or ROBUST. */
+int memwait_mutex_is_held(memwait_mutex_t *mutex);
+
 /*
  * After EOWNERDEAD: marks the protected data consistent. EINVAL: not ROBUST, or not needed. EPERM:
  * another thread owns it.

@@ -428,15 +428,14 @@ int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 	return 0;
 }
 
-/* For a condition variable: whether it is locked, by the caller if owners matter. */
-bool memwait_mutex_is_held(memwait_mutex_t *public_mutex)
+int memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
 	if (owners_matter(mutex))
 		return is_own(mutex);
 	/* relaxed: the caller has locked it itself */
-	return atomic_load_explicit(&mutex->word, memory_order_relaxed) & MEMWAIT_LOCKED;
+	return !!(atomic_load_explicit(&mutex->word, memory_order_relaxed) & MEMWAIT_LOCKED);
 }
 
 /*

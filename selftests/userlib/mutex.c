@@ -219,6 +219,30 @@ USERLIB_TEST(L0_errorcheck_knows_its_owner)
 	}
 }
 
+USERLIB_TEST(L0_is_held_by_the_caller_where_owners_matter)
+{
+	static const unsigned int others[] = { 0, MEMWAIT_PRIVATE, MEMWAIT_MUTEX_ROBUST };
+	memwait_mutex_t *mutex = self->shared;
+	int i;
+
+	for (i = 0; i < KINDS * (int)ARRAY_SIZE(others); i++) {
+		unsigned int kind = kinds[i % KINDS] | others[i / KINDS];
+		bool has_owner = kind & (MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE |
+					 MEMWAIT_MUTEX_ROBUST);
+
+		if (kind & MEMWAIT_MUTEX_FAIR && kind & MEMWAIT_MUTEX_ROBUST)
+			continue;
+		ASSERT_EQ(0, memwait_mutex_init(mutex, kind));
+		EXPECT_EQ(0, memwait_mutex_is_held(mutex));
+		ASSERT_EQ(0, memwait_mutex_lock(mutex));
+		EXPECT_EQ(1, memwait_mutex_is_held(mutex));
+		EXPECT_EQ(!has_owner, elsewhere(memwait_mutex_is_held, mutex))
+			TH_LOG("kind %#x", kind);
+		ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_is_held(mutex));
+	}
+}
+
 USERLIB_TEST(L0_recursive_counts)
 {
 	memwait_mutex_t *mutex = self->shared;

@@ -513,14 +513,15 @@ acceleration()
 make_test()
 {
 	local dir=/cache/tests/${1##*/} source=/cache/${3##*/} test=$4 folder
-	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1/userlib"
+	mkdir -p "$1"/selftests/{module,hostile,userlib/stress,bench,fuzz} "$1/userlib/memwait"
 	cp -R "$top/uapi" "$1/"
 	cp "$top"/selftests/Makefile "$top"/selftests/*.h "$1/selftests/"
 	for folder in module hostile userlib bench fuzz; do
 		cp "$top/selftests/$folder"/*.h "$1/selftests/$folder/"
 	done
 	cp "$top/selftests/$test.c" "$1/selftests/$test.c"
-	cp -R "$top"/userlib/{*.h,memwait} "$5"/*.a "$1/userlib/"
+	cp "$top"/userlib/*.h "$5"/*.a "$1/userlib/"
+	cp "$top"/userlib/memwait/*.h "$1/userlib/memwait/"
 	in_root "$2" make -s -C "$dir/selftests" KSELFTEST="$source/tools/testing/selftests" \
 		CC="$cc" USERCFLAGS='-static -Werror' TEST_GEN_PROGS="$test" \
 		TEST_GEN_PROGS_EXTENDED= TEST_PROGS=
@@ -543,7 +544,7 @@ make_userlib()
 	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" CC="$cc" all
 	rm "$1/userlib/tools/memwaitctl"
 	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/tools" CC="$cc" LDFLAGS=-static all
-	mv "$1"/userlib/libmemwait.* "$1/userlib/tools/memwaitctl" "$1/"
+	mv "$1"/userlib/libmemwait*.* "$1/userlib/tools/memwaitctl" "$1/"
 }
 
 # Sets $root to the build root that has $cc.
@@ -562,7 +563,7 @@ need_userlib()
 	local root
 	need_compiler
 	userlib=$cache/tests/userlib-$(echo "$cc $root" |
-		hash_of "$top"/userlib/{Makefile,*.[ch],memwait/*.h,*.map} \
+		hash_of "$top"/userlib/{Makefile,{,memwait/}*.[ch],*.map} \
 		"$top"/userlib/tools/{Makefile,*.c} "$top"/uapi/linux/*.h)
 	artefact "$userlib" "build library" make_userlib "$root"
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A program of pthreads moves over to libmemwait by including this header, after all others, or by
- * the compiler's option -include. See memwait_pthread(7) for each name and each difference.
+ * the compiler's option -include, and is built with what pkg-config memwait-pthread says. See
+ * memwait_pthread(7) for each name and each difference.
  *
  * Mutexes, condition variables, read-write locks, barriers and semaphores become libmemwait's.
  * Attribute objects, threads, keys and spin locks remain the C library's. So do std::mutex and its

@@ -438,6 +438,7 @@ extern "C" {
         abstime: *const timespec,
     ) -> c_int;
     pub fn memwait_mutex_unlock(mutex: *mut memwait_mutex_t) -> c_int;
+    pub fn memwait_mutex_is_held(mutex: *mut memwait_mutex_t) -> c_int;
     pub fn memwait_mutex_consistent(mutex: *mut memwait_mutex_t) -> c_int;
     pub fn memwait_mutex_lock_async(mutex: *mut memwait_mutex_t, op: *mut memwait_op_t) -> c_int;
     pub fn memwait_mutex_clocklock_async(

@@ -7,9 +7,13 @@
  * that fails for a reason which POSIX does not know aborts the process, rather than let a thread
  * past a lock that it does not have.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "own_words.h"
 
 #define MEMWAIT_PTHREAD_NO_NAMES
 #pragma GCC visibility push(default)
