@@ -600,12 +600,12 @@ static int loop_get_id(memwait_loop_t *loop)
 	return ret == -EOPNOTSUPP ? 0 : ret;
 }
 
-int memwait_loop_new(memwait_loop_t **loop)
+int memwait_loop_new(memwait_loop_t **loop, unsigned int flags)
 {
 	memwait_loop_t *new;
 	int err;
 
-	if (!loop)
+	if (!loop || flags)
 		return -EINVAL;
 	err = memwait_need_device();
 	if (err)

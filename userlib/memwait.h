@@ -108,10 +108,11 @@ typedef union {
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this device;
- * -ENOSYS: an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or ids.
+ * @flags: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this
+ * device; -ENOSYS: an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or
+ * ids.
  */
-int memwait_loop_new(memwait_loop_t **loop) MEMWAIT_CHECKED;
+int memwait_loop_new(memwait_loop_t **loop, unsigned int flags) MEMWAIT_CHECKED;
 
 /*
  * Ends all pending operations, as memwait_op_cancel() does, and frees the loop. What they wait for

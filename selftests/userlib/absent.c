@@ -93,7 +93,7 @@ static void check_all(struct __test_metadata *_metadata)
 	int value, i;
 
 	EXPECT_EQ(-absent, memwait_available());
-	EXPECT_EQ(-absent, memwait_loop_new(&loop));
+	EXPECT_EQ(-absent, memwait_loop_new(&loop, 0));
 	EXPECT_EQ(NULL, loop);
 	EXPECT_EQ(-absent, memwait_wait32(&word, 0, NULL, 0));
 	EXPECT_EQ(-absent, memwait_wait32(&word, 0, &later, 0));
@@ -249,7 +249,7 @@ TEST_F_TIMEOUT(absent, L2_a_node_that_can_be_read_only, 300)
 	EXPECT_EQ(0, memwait_available());
 	EXPECT_EQ(0, memwait_mutex_lock(&mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
-	EXPECT_EQ(0, memwait_loop_new(&loop));
+	EXPECT_EQ(0, memwait_loop_new(&loop, 0));
 	EXPECT_EQ(0, memwait_loop_close(loop));
 }
 
@@ -265,12 +265,12 @@ TEST_F_TIMEOUT(absent, L2_the_device_comes_later, 300)
 	ASSERT_EQ(0, hide_device(NOTHING));
 	ASSERT_EQ(ENOENT, memwait_sem_init(&sem, MEMWAIT_PRIVATE, 0));
 	EXPECT_EQ(ENOENT, memwait_sem_timedwait(&sem, &soon));
-	EXPECT_EQ(-ENOENT, memwait_loop_new(&loop));
+	EXPECT_EQ(-ENOENT, memwait_loop_new(&loop, 0));
 	EXPECT_EQ(-ENOENT, memwait_available());
 	ASSERT_EQ(0, mknod("/dev/memwait", S_IFCHR | 0666, device.st_rdev));
 	EXPECT_EQ(0, memwait_available());
 	EXPECT_EQ(ETIMEDOUT, memwait_sem_timedwait(&sem, &soon));
-	EXPECT_EQ(0, memwait_loop_new(&loop));
+	EXPECT_EQ(0, memwait_loop_new(&loop, 0));
 	EXPECT_EQ(0, memwait_loop_close(loop));
 	EXPECT_EQ(0, memwait_sem_destroy(&sem));
 }

@@ -504,7 +504,7 @@ static int meet_as_child(memwait_barrier_t *barrier, memwait_loop_t *loop_of_par
 	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
 	if (memwait_barrier_wait_async(barrier, &counted.op) != EPERM)
 		return 1;
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return 2;
 	memwait_op_init(&counted.op, loop, count_call, &counted);
 	if (memwait_barrier_wait_async(barrier, &counted.op) != EINPROGRESS)

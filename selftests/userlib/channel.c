@@ -268,7 +268,7 @@ USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 			if (i) {
 				receiver.result = receive_all(&receiver);
 			} else {
-				if (memwait_loop_new(&loop))
+				if (memwait_loop_new(&loop, 0))
 					_exit(1);
 				begin_receiving(&receiver, loop);
 				if (memwait_loop_run(loop) || memwait_loop_close(loop))

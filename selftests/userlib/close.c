@@ -44,7 +44,7 @@ static memwait_loop_t *new_loop(void)
 {
 	memwait_loop_t *loop;
 
-	must(memwait_loop_new(&loop));
+	must(memwait_loop_new(&loop, 0));
 	return loop;
 }
 

@@ -85,7 +85,7 @@ static void live(int slot)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	my_random = (seed + births) * 0x9e3779b97f4a7c15ULL | 1;
 	map_area();
-	if (area == MAP_FAILED || memwait_loop_new(&my_loop) ||
+	if (area == MAP_FAILED || memwait_loop_new(&my_loop, 0) ||
 	    memwait_op_init(&my_op.op, my_loop, count_call, &my_op))
 		_exit(2);
 	memset(my_last, 0, sizeof(my_last));

@@ -139,7 +139,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
 
 	for (thing = 0; thing < THINGS; thing++) {
 		counted = (struct counted_op){ 0 };
-		ASSERT_EQ(0, memwait_loop_new(&loop));
+		ASSERT_EQ(0, memwait_loop_new(&loop, 0));
 		memwait_op_init(&counted.op, loop, count_call, &counted);
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 		number = memwait_loop_fd(loop);
@@ -166,12 +166,12 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_another_loops)
 	memwait_loop_t *old, *new;
 	int number;
 
-	ASSERT_EQ(0, memwait_loop_new(&old));
+	ASSERT_EQ(0, memwait_loop_new(&old, 0));
 	memwait_op_init(&lost.op, old, count_call, &lost);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &lost.op));
 	number = memwait_loop_fd(old);
 	close(number);
-	ASSERT_EQ(0, memwait_loop_new(&new));
+	ASSERT_EQ(0, memwait_loop_new(&new, 0));
 	ASSERT_EQ(number, memwait_loop_fd(new));
 	memwait_op_init(&counted.op, new, count_call, &counted);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));

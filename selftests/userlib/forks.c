@@ -42,7 +42,7 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 	wrong += memwait_op_cancel(&counted->op) != -EPERM;
 	wrong += memwait_loop_close(loop) != 0;
 	/* It has loops of its own. */
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return wrong + 1;
 	wrong += memwait_loop_dispatch(loop, MEMWAIT_ALL) != 0;
 	wrong += memwait_loop_close(loop) != 0;
@@ -111,7 +111,7 @@ static void be_helped(struct helped *helped, pid_t (*make)(void))
 	memwait_loop_t *loop;
 	pid_t helper;
 
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return;
 	memwait_op_init(&lock.op, loop, count_call, &lock);
 	memwait_op_init(&get.op, loop, count_call, &get);

@@ -160,7 +160,7 @@ static int begin(struct first *first)
 		first->child = run_in_child(wait_first(first));
 		return 0;
 	default:
-		must(-memwait_loop_new(&first->loop));
+		must(-memwait_loop_new(&first->loop, 0));
 		first->counted = counted_by(&first->counted, first->loop);
 		/* The caller may have it, and be told so. */
 		return elsewhere(wait_in_loop, first) != EINPROGRESS;

@@ -137,7 +137,7 @@ USERLIB_TEST(L11_an_operation_behind_a_loop_that_does_not_run)
 {
 	memwait_loop_t *other;
 
-	ASSERT_EQ(0, memwait_loop_new(&other));
+	ASSERT_EQ(0, memwait_loop_new(&other, 0));
 	check_late(_metadata, self->loop, other, self->shared, op_begins, op_ends);
 	EXPECT_EQ(0, memwait_loop_close(other));
 }

@@ -420,7 +420,7 @@ static int play_other(void)
 	memwait_loop_t *loop;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	CHECK(table != MAP_FAILED && !memwait_loop_new(&loop));
+	CHECK(table != MAP_FAILED && !memwait_loop_new(&loop, 0));
 	if (play(table, 1, loop))
 		return 1;
 	CHECK(!memwait_mutex_lock(&table->mutexes[4]));

@@ -46,8 +46,12 @@ USERLIB_TEST(R2_bad_input)
 	struct counted_op counted = { 0 };
 	uint32_t *word = self->shared;
 	memwait_op_t zeroed = { 0 };
+	memwait_loop_t *loop;
+	int bit;
 
-	EXPECT_EQ(-EINVAL, memwait_loop_new(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_new(NULL, 0));
+	for (bit = 0; bit < 32; bit++)
+		EXPECT_EQ(-EINVAL, memwait_loop_new(&loop, 1u << bit));
 	EXPECT_EQ(0, memwait_loop_close(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_fd(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL, MEMWAIT_ALL));
@@ -815,7 +819,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 		bad |= memwait_mutex_lock_async((void *)(word + 16), &unused.op) != EPERM;
 		bad |= memwait_loop_close(self->loop);
 		/* A loop of its own works, on the same word. */
-		bad |= memwait_loop_new(&own);
+		bad |= memwait_loop_new(&own, 0);
 		bad |= arm(&unused, own, word) != MEMWAIT_PENDING;
 		bad |= memwait_op_cancel(&unused.op);
 		bad |= memwait_loop_close(own);
@@ -859,7 +863,7 @@ USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
 	uint32_t *word = self->shared;
 	memwait_loop_t *loop;
 
-	ASSERT_EQ(0, memwait_loop_new(&loop));
+	ASSERT_EQ(0, memwait_loop_new(&loop, 0));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, loop, word));
 	close(memwait_loop_fd(loop));
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop, MEMWAIT_ALL));

@@ -83,7 +83,7 @@ FIXTURE_SETUP(object)
 	self->fd = open_device(0);
 	self->user_waits = mw_user_waits(self->fd);
 	self->object = shared_page(4096);
-	ASSERT_EQ(0, memwait_loop_new(&self->loop));
+	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
 	ASSERT_EQ(0, variant->way->make(self->object, variant->kind));
 }
 
@@ -506,7 +506,7 @@ static int use_as_child(const struct way *way, void *object, memwait_loop_t *loo
 	memwait_op_init(&counted.op, loop_of_parent, count_call, &counted);
 	if (way->wait_async(object, &counted.op) != EPERM)
 		return 2;
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return 3;
 	memwait_op_init(&counted.op, loop, count_call, &counted);
 	if (way->wait_async(object, &counted.op) != EINPROGRESS)
@@ -546,7 +546,7 @@ static int begin_and_stay(const struct way *way, void *object)
 	struct counted_op counted = { 0 };
 	memwait_loop_t *loop;
 
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return 1;
 	memwait_op_init(&counted.op, loop, count_call, &counted);
 	if (way->wait_async(object, &counted.op) != EINPROGRESS)

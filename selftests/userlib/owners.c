@@ -26,7 +26,7 @@ FIXTURE_SETUP(owners)
 	self->word = (uint64_t *)shared;
 	self->hold = (struct hold *)(shared + self->page);
 	ASSERT_EQ(0, memwait_owner(&self->id));
-	ASSERT_EQ(0, memwait_loop_new(&self->loop));
+	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
 }
 
 FIXTURE_TEARDOWN(owners)

@@ -595,7 +595,7 @@ static int pend_on_mutex(void *arg)
 	struct counted_op counted = { 0 };
 	memwait_loop_t *loop;
 
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return 1;
 	memwait_op_init(&counted.op, loop, count_call, &counted);
 	if (memwait_mutex_lock_async(&board->mutex, &counted.op) != EINPROGRESS)

@@ -49,7 +49,7 @@ FIXTURE_SETUP(robust)
 	self->board = shared_page(sizeof(*self->board));
 	mw_await_owners(self->fd, 0);
 	ASSERT_EQ(0, memwait_owner(&self->id));
-	ASSERT_EQ(0, memwait_loop_new(&self->loop));
+	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
 }
 
 FIXTURE_TEARDOWN(robust)

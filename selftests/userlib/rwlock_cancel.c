@@ -187,7 +187,7 @@ USERLIB_TEST(L7_processes_that_are_killed_at_the_gate_leave_it_to_the_others)
 				if (i < 2)
 					_exit(i ? read_once(shared) : write_once(shared));
 				/* An operation. */
-				if (memwait_loop_new(&loop))
+				if (memwait_loop_new(&loop, 0))
 					_exit(1);
 				memwait_op_init(&counted.op, loop, count_call, &counted);
 				if (memwait_rwlock_rdlock_async(&shared->lock, &counted.op) !=

@@ -171,7 +171,7 @@ static int go_through(void)
 	unsigned int round;
 
 	must(memwait_mutex_lock(&first) ?: memwait_mutex_unlock(&first));
-	must(memwait_loop_new(&loop));
+	must(memwait_loop_new(&loop, 0));
 	runner_start(&runner, wait_for_all, NULL);
 	if (close_sandbox())
 		return 2;

@@ -345,7 +345,7 @@ static void store_result(memwait_op_t *called, int result, void *data)
 static int make_loop(struct objects *objects)
 {
 	scene->loops[VICTIM] = IDS_OF_A_LOOP;
-	if (memwait_loop_new(&loop))
+	if (memwait_loop_new(&loop, 0))
 		return -1;
 	memwait_op_init(&op, loop, store_result, &objects->called_back);
 	return 0;
@@ -373,7 +373,7 @@ static int visit_by_loop(struct objects *objects, int me)
 	int result, ret;
 
 	scene->loops[me] = IDS_OF_A_LOOP;
-	if (memwait_loop_new(&own))
+	if (memwait_loop_new(&own, 0))
 		return -1;
 	memwait_op_init(&visitor, own, store_result, &result);
 	ret = memwait_mutex_clocklock_async(&objects->mutex, CLOCK_MONOTONIC, &deadline, &visitor);

@@ -102,7 +102,7 @@ static void operation_gives_up(struct __test_metadata *_metadata, struct loser *
 	bool late;
 	int ms;
 
-	ASSERT_EQ(0, memwait_loop_new(&loop));
+	ASSERT_EQ(0, memwait_loop_new(&loop, 0));
 	for (ms = 50, late = false; !late; ms *= 2) {
 		counted = counted_by(&counted, loop);
 		loser->time = in_time(CLOCK_MONOTONIC, ms);

@@ -151,7 +151,7 @@ FIXTURE_SETUP(userlib)
 	self->fd = open_device(0);
 	self->user_waits = mw_user_waits(self->fd);
 	self->shared = shared_page(16 * 4096);
-	ASSERT_EQ(0, memwait_loop_new(&self->loop));
+	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
 }
 
 FIXTURE_TEARDOWN(userlib)

@@ -897,7 +897,7 @@ USERLIB_TEST(L10_a_loop_whose_descriptor_was_closed_says_so)
 	uint32_t *word = self->shared;
 	memwait_loop_t *loop;
 
-	ASSERT_EQ(0, memwait_loop_new(&loop));
+	ASSERT_EQ(0, memwait_loop_new(&loop, 0));
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, loop, word));
 	close(memwait_loop_fd(loop));
 	EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop, MEMWAIT_ALL));

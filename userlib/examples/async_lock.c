@@ -61,7 +61,7 @@ int main(void)
 	memwait_loop_t *loop;
 	int i, err;
 
-	err = memwait_loop_new(&loop);
+	err = memwait_loop_new(&loop, 0);
 	if (err) {
 		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;

@@ -47,7 +47,7 @@ int main(void)
 	struct timespec time;
 	memwait_loop_t *loop;
 	pthread_t thread;
-	int err = memwait_loop_new(&loop);
+	int err = memwait_loop_new(&loop, 0);
 
 	if (err) {
 		fprintf(stderr, "memwait_loop_new: error %d\n", -err);

@@ -69,7 +69,7 @@ int main(void)
 
 	follower.word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 			     0);
-	err = memwait_loop_new(&loop);
+	err = memwait_loop_new(&loop, 0);
 	if (err || follower.word == MAP_FAILED) {
 		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;

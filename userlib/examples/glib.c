@@ -57,7 +57,7 @@ int main(void)
 	GMainLoop *main_loop = g_main_loop_new(NULL, FALSE);
 	GThread *thread;
 	guint source;
-	int err = memwait_loop_new(&loop);
+	int err = memwait_loop_new(&loop, 0);
 
 	if (err) {
 		fprintf(stderr, "memwait_loop_new: error %d\n", -err);

@@ -29,7 +29,7 @@ int main(void)
 	pthread_t thread;
 	void *failed;
 
-	if (!op || memwait_mutex_lock(&mutex) || memwait_loop_new(&loop) ||
+	if (!op || memwait_mutex_lock(&mutex) || memwait_loop_new(&loop, 0) ||
 	    memwait_op_init(op, loop, have_lock, NULL) ||
 	    memwait_mutex_lock_async(&mutex, op) != EINPROGRESS ||
 	    pthread_create(&thread, NULL, run, loop))

@@ -73,7 +73,7 @@ int main(void)
 	sender = fork();
 	if (!sender)
 		_exit(send_some());
-	if (sender < 0 || memwait_loop_new(&loop) ||
+	if (sender < 0 || memwait_loop_new(&loop, 0) ||
 	    memwait_op_init(&death, loop, is_gone, NULL) ||
 	    memwait_op_init(&reception, loop, receive, NULL) ||
 	    memwait_sem_wait(begun) || memwait_mutex_lock_async(alive, &death) != EINPROGRESS)

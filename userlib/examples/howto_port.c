@@ -40,7 +40,7 @@ int main(void)
 
 	pthread_mutex_lock(&mutex);
 	if (pthread_create(&thread, NULL, work, NULL) ||
-	    memwait_loop_new(&loop) || memwait_op_init(&op, loop, have_lock, NULL))
+	    memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_lock, NULL))
 		return 1;
 	result = memwait_mutex_lock_async(&mutex, &op);
 	if (result != EINPROGRESS)

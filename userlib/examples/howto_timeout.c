@@ -57,7 +57,7 @@ int main(void)
 	printf("thread: %s\n", result == EINTR ? "interrupted" : "has an item");
 
 	/* A loop and a time-out, which the callback is told. */
-	if (memwait_loop_new(&loop) || memwait_op_init(&op, loop, have_item, NULL))
+	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_item, NULL))
 		return 1;
 	deadline = after_ms(20);
 	result = memwait_sem_clockwait_async(&sem, CLOCK_MONOTONIC, &deadline, &op);

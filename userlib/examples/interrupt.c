@@ -66,7 +66,7 @@ int main(void)
 	pthread_t thread;
 	void *failed;
 
-	if (memwait_loop_new(&loop) || memwait_mutex_lock(&mutex))
+	if (memwait_loop_new(&loop, 0) || memwait_mutex_lock(&mutex))
 		return 1;
 	sigaction(SIGALRM, &action, NULL);	/* ^C would be SIGINT */
 	ualarm(20000, 0);

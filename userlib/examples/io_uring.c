@@ -64,7 +64,7 @@ int main(void)
 		printf("no io_uring here: %s\n", strerror(-err));
 		return 4;
 	}
-	err = memwait_loop_new(&loop);
+	err = memwait_loop_new(&loop, 0);
 	if (err) {
 		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
 		return 1;

@@ -66,7 +66,7 @@ int main(void)
 {
 	struct waiter waiter = { 0 };
 	pthread_t thread;
-	int err = memwait_loop_new(&loop);
+	int err = memwait_loop_new(&loop, 0);
 
 	if (err) {
 		fprintf(stderr, "memwait_loop_new: error %d\n", -err);

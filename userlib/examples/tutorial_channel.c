@@ -55,7 +55,7 @@ int main(void)
 	case 0:
 		_exit(send_all(channel));
 	}
-	if (memwait_loop_new(&loop) || memwait_op_init(&op, loop, receive, channel))
+	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, receive, channel))
 		return 1;
 	fd.fd = memwait_loop_fd(loop);
 	receive(&op, memwait_channel_recv_async(channel, &item, &op), channel);

@@ -56,7 +56,7 @@ int main(void)
 	case 0:
 		_exit(work(shared));
 	}
-	if (memwait_loop_new(&loop) || memwait_op_init(&op, loop, have_lock, shared) ||
+	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_lock, shared) ||
 	    epoll_ctl(epoll, EPOLL_CTL_ADD, memwait_loop_fd(loop), &event) ||
 	    memwait_sem_wait(&shared->is_locked))
 		return 1;

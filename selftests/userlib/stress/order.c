@@ -277,7 +277,7 @@ static void run_case(size_t number, size_t kind)
 	CHECK(!memwait_waitgroup_init(&group, flags, 1));
 	CHECK(memwait_channel_size(sizeof(item), 1) <= sizeof(memory));
 	CHECK(!memwait_channel_init(channel, flags, sizeof(item), 1));
-	CHECK(!memwait_loop_new(&loop));
+	CHECK(!memwait_loop_new(&loop, 0));
 	CHECK(!memwait_op_init(&op, loop, called_back, NULL));
 	pthread_create(&threads[0], NULL, release, &number);
 	pthread_create(&threads[1], NULL, acquire, &number);

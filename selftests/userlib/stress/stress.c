@@ -949,7 +949,7 @@ static bool lock_unless_stopped(struct stopped *stopped, memwait_op_t *op, long 
 		}
 		pthread_mutex_lock(&stopped->guard);
 		CHECK(!memwait_loop_close(stopped->own));
-		CHECK(!memwait_loop_new(&stopped->own));
+		CHECK(!memwait_loop_new(&stopped->own, 0));
 		pthread_mutex_unlock(&stopped->guard);
 		CHECK(!memwait_op_pending(op));
 		return false;
@@ -1031,7 +1031,7 @@ static void stress_ends(void)
 	for (i = 0; i < THREADS; i++) {
 		pthread_mutex_init(&stopped[i].guard, NULL);
 		stopped[i].ended = 0;
-		CHECK(!memwait_loop_new(&stopped[i].own));
+		CHECK(!memwait_loop_new(&stopped[i].own, 0));
 		pthread_create(&threads[i], NULL, lock_and_be_stopped, &stopped[i]);
 	}
 	pthread_create(&stopping, NULL, stop_them, &stop);
@@ -1103,7 +1103,7 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], primitives[i].name))
 			continue;
 		sharing = primitives[i].sharing;
-		CHECK(!memwait_loop_new(&loop));
+		CHECK(!memwait_loop_new(&loop, 0));
 		if (seconds)
 			pthread_create(&clock, NULL, end_after, NULL);
 		primitives[i].stress();

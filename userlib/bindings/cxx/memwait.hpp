@@ -419,7 +419,7 @@ class loop {
 public:
 	loop() : process_(getpid())
 	{
-		detail::check_result(memwait_loop_new(&loop_), "memwait::loop");
+		detail::check_result(memwait_loop_new(&loop_, 0), "memwait::loop");
 	}
 
 	loop(const loop &) = delete;

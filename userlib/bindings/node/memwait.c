@@ -572,7 +572,7 @@ static int need_loop(struct state *state)
 
 	if (state->loop)
 		return 0;
-	ret = memwait_loop_new(&state->loop);
+	ret = memwait_loop_new(&state->loop, 0);
 	if (ret)
 		return ret;
 	ret = uv_poll_init(state->uv, &state->poll, memwait_loop_fd(state->loop));
@@ -598,7 +598,7 @@ static int need_blocking(struct state *state)
 
 	if (state->blocking)
 		return 0;
-	ret = memwait_loop_new(&state->blocking);
+	ret = memwait_loop_new(&state->blocking, 0);
 	if (ret)
 		return ret;
 	fd = memwait_loop_fd(state->blocking);

@@ -474,7 +474,7 @@ static memwait_loop_t *loop_take(void)
 		thread->busy = true;
 		return thread->loop;
 	}
-	ret = memwait_loop_new(&loop);
+	ret = memwait_loop_new(&loop, 0);
 	if (ret)
 		return fail(ret);
 	if (thread)
@@ -2270,7 +2270,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	self = (struct loop *)tp_alloc(type, 0);
 	if (!self)
 		return NULL;
-	ret = memwait_loop_new(&self->loop);
+	ret = memwait_loop_new(&self->loop, 0);
 	if (!ret)
 		return (PyObject *)self;
 	fail(ret);

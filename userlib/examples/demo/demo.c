@@ -470,7 +470,7 @@ static void set_up(struct supervisor *s)
 		die("calloc");
 	plan(s);
 
-	check(-memwait_loop_new(&s->loop), "/dev/memwait (modprobe memwait?)");
+	check(-memwait_loop_new(&s->loop, 0), "/dev/memwait (modprobe memwait?)");
 	check(memwait_mutex_init(&s->shared->mutex, MEMWAIT_MUTEX_ROBUST), "memwait_mutex_init");
 	check(memwait_channel_init(channel_of(s->shared), 0, sizeof(uint32_t), ITEMS),
 	      "memwait_channel_init");

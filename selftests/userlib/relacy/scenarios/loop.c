@@ -37,7 +37,7 @@ static bool begin_and_close(int (*begin)(void *object, memwait_op_t *op), void *
 	memwait_op_t op;
 	int ret;
 
-	CHECK(!memwait_loop_new(&loop));
+	CHECK(!memwait_loop_new(&loop, 0));
 	CHECK(!memwait_op_init(&op, loop, tell, &told));
 	ret = begin(object, &op);
 	CHECK(!ret || ret == EINPROGRESS);

@@ -223,7 +223,7 @@ extern "C" {
     pub fn memwait_version() -> c_uint;
     pub fn memwait_strerror(result: c_int) -> *const c_char;
     pub fn memwait_available() -> c_int;
-    pub fn memwait_loop_new(r#loop: *mut *mut memwait_loop_t) -> c_int;
+    pub fn memwait_loop_new(r#loop: *mut *mut memwait_loop_t, flags: c_uint) -> c_int;
     pub fn memwait_loop_close(r#loop: *mut memwait_loop_t) -> c_int;
     pub fn memwait_loop_fd(r#loop: *const memwait_loop_t) -> c_int;
     pub fn memwait_loop_dispatch(r#loop: *mut memwait_loop_t, most: c_uint) -> c_int;

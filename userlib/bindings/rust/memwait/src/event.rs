@@ -141,7 +141,7 @@ impl Loop {
         let mut raw = ptr::null_mut();
 
         // SAFETY: it writes the pointer.
-        check_result(unsafe { memwait_loop_new(&mut raw) })?;
+        check_result(unsafe { memwait_loop_new(&mut raw, 0) })?;
         Ok(Loop {
             handle: Handle(Arc::new(Inner {
                 raw,
