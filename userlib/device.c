@@ -438,6 +438,43 @@ void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, 
 	deadline->ns += ms * 1000000ULL;
 }
 
+/*
+ * Sets the deadline that words have: never if @timeout is NULL; otherwise on CLOCK_MONOTONIC, or by
+ * @flags on CLOCK_REALTIME or relative. Returns 0, or EINVAL for both flags.
+ */
+int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec *timeout,
+			unsigned int flags)
+{
+	clockid_t clock = flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+	struct memwait_deadline now;
+
+	if (flags & MEMWAIT_RELATIVE && flags & MEMWAIT_CLOCK_REALTIME)
+		return EINVAL;
+	*deadline = memwait_never;
+	if (!timeout)
+		return 0;
+	memwait_deadline_set(deadline, clock, timeout);
+	if (!(flags & MEMWAIT_RELATIVE))
+		return 0;
+
+	memwait_deadline_after(&now, clock, 0);
+	if (timeout->tv_sec < 0)
+		deadline->ns = 0;
+	else if (__builtin_add_overflow(deadline->ns, now.ns, &deadline->ns))
+		deadline->ns = MEMWAIT_FOREVER;
+	return 0;
+}
+
+bool memwait_deadline_has_passed(const struct memwait_deadline *deadline)
+{
+	clockid_t clock = deadline->flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME :
+								     CLOCK_MONOTONIC;
+	struct memwait_deadline now;
+
+	memwait_deadline_after(&now, clock, 0);
+	return now.ns >= deadline->ns;
+}
+
 /* Sleeps while *@word == @expected. */
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline)

@@ -49,6 +49,11 @@
  *	poll, which would return at once, but sleeps for BESIDE_KICK. For the other thread may be
  *	unable to run, in a signal handler, or because of this one's real-time priority.
  *
+ * For its deadline a run has an operation on its stack, the alarm, which has no callback, and does
+ * not count as pending. Any thread may read it, so the run's thread must leave poll() as soon as it
+ * is ready. A run that finds its deadline passed dispatches once more, and leaves: what comes later
+ * does not hold it up.
+ *
  * While a callback runs nothing may be pending, and its operation may begin again. So threads that
  * sleep until nothing is pending are woken only after the callback returns. A thread that waits for
  * one operation also waits for a callback of it in another thread, but not for any other callback:
@@ -127,6 +132,8 @@ struct visit {
 	bool asleep;
 	size_t unread;			/* completions that may be, of those that it found */
 	uint32_t stops;			/* of the loop, at the start */
+	struct memwait_op alarm;	/* ends at the deadline; without a kind: never */
+	uint32_t alarm_word;
 };
 
 static memwait_op_t *to_public(struct memwait_op *op)
@@ -173,6 +180,20 @@ static void count_pending(memwait_loop_t *loop, int change)
 	size_t pending = atomic_load_explicit(&loop->pending, memory_order_relaxed);
 
 	atomic_store_explicit(&loop->pending, pending + (size_t)change, memory_order_relaxed);
+}
+
+/*
+ * How many completions there can be: each operation, each deadline of a run and the kick have one
+ * at a time. What comes later stands behind those.
+ */
+static size_t most_completions(const memwait_loop_t *loop)
+{
+	size_t most = memwait_loop_pending(loop) + 1;
+	const struct visit *visit;
+
+	for (visit = loop->visits; visit; visit = visit->next)
+		most += visit->alarm.kind ? 1 : 0;
+	return most;
 }
 
 static bool ready_is_empty(const memwait_loop_t *loop)
@@ -404,6 +425,8 @@ static bool visit_is_over(const struct visit *visit)
 /* Whether a run can go on. @calls_back: as the caller is about to do, with an idle operation. */
 static bool visit_must_wake(const struct visit *visit, bool calls_back)
 {
+	if (visit->alarm.kind && op_state(&visit->alarm) != MEMWAIT_OP_QUEUED)
+		return true;
 	if (visit->until)
 		return visit_is_over(visit) || op_state(visit->until) == MEMWAIT_OP_READY;
 	return !calls_back && visit_is_over(visit);
@@ -513,6 +536,63 @@ static int visit_read(struct visit *visit)
 	return n;
 }
 
+/*
+ * Reads what remains of an operation that goes on, whose wait the kernel has cancelled, or had
+ * ended before. Its own completion is among as many as there can be. Or there is none, which only a
+ * read of nothing says: a signal ends a read of something.
+ */
+static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool cancelled)
+{
+	size_t most = most_completions(loop), read = 0;
+	int n;
+
+	while (op->armed) {
+		n = loop_read(loop);
+		if (n <= 0)
+			return;
+		read += (size_t)n;
+		if (cancelled && read >= most)
+			return;
+	}
+}
+
+/* Ends the wait of a pending operation. If it had ended otherwise, the operation is ready then. */
+static void op_disarm(memwait_loop_t *loop, struct memwait_op *op)
+{
+	struct memwait_cancel cancel = { .id = op->id };
+	int ret;
+
+	if (op->kind->goes_on ? !op->armed : op_state(op) != MEMWAIT_OP_QUEUED)
+		return;
+	if (!loop_is_open(loop))
+		return;
+	ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
+	if (op->kind->goes_on) {
+		if (!ret || ret == -ENOENT)
+			read_rest(loop, op, !ret);
+		return;
+	}
+	/* It has ended: read until its completion is there. Others become ready too. */
+	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
+		if (loop_read(loop) <= 0)
+			return;
+	}
+}
+
+static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
+{
+	int outcome = MEMWAIT_OP_TAKEN_BACK;
+
+	op_disarm(loop, op);
+	if (op_state(op) == MEMWAIT_OP_READY)
+		outcome = op->outcome;
+	if (op_state(op) != MEMWAIT_OP_CALLED)
+		list_remove(op);
+	op->kind->undo(op, outcome);
+	if (op_state(op) != MEMWAIT_OP_CALLED)
+		op_set_state(op, MEMWAIT_OP_IDLE);
+}
+
 static void visit_end(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
@@ -522,6 +602,8 @@ static void visit_end(struct visit *visit)
 	/* For those that poll for edges, see the top. */
 	while (visit->unread)
 		visit_read(visit);
+	if (op_state(&visit->alarm) != MEMWAIT_OP_IDLE)
+		op_take_back(loop, &visit->alarm);
 	visit_remove(visit);
 	/* relaxed: a stop that counts this run only makes it return */
 	if (visit->is_run)
@@ -673,8 +755,7 @@ static int dispatch(struct visit *visit, unsigned int most)
 	struct memwait_call call;
 	struct memwait_op *op;
 
-	/* Each operation and the kick have one at most; what comes later stands behind. */
-	visit->unread = memwait_loop_pending(loop) + 1;
+	visit->unread = most_completions(loop);
 	while ((unsigned int)ran < most && ran < INT_MAX && !visit_is_stopped(visit) &&
 	       !(visit->until && visit_is_over(visit))) {
 		if (ready_is_empty(loop)) {
@@ -708,11 +789,50 @@ static int dispatch(struct visit *visit, unsigned int most)
 	return got < 0 && !ran ? got : ran;
 }
 
+/* Ends with MEMWAIT_TIMED_OUT, or a negative error number if there can be no wait. */
+static int alarm_step(struct memwait_op *op, int outcome)
+{
+	/* A notify was for something that lay at this address before: see internal.h. */
+	if (outcome != MEMWAIT_TIMED_OUT)
+		outcome = memwait_op_arm(op, op->object, 0, MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE);
+	if (outcome != MEMWAIT_PENDING) {
+		op->outcome = outcome;
+		op_set_state(op, MEMWAIT_OP_IDLE);
+	}
+	return MEMWAIT_OP_WAITS;
+}
+
+static void alarm_undo(struct memwait_op *op, int outcome)
+{
+	(void)op;
+	(void)outcome;
+}
+
+static const struct memwait_op_kind alarm_kind = { .step = alarm_step, .undo = alarm_undo };
+
+static void visit_set_deadline(struct visit *visit, const struct memwait_deadline *deadline)
+{
+	visit->alarm.loop = visit->loop;
+	visit->alarm.kind = &alarm_kind;
+	visit->alarm.object = &visit->alarm_word;
+	visit->alarm.deadline = *deadline;
+}
+
+/*
+ * The alarm wakes a run that sleeps. One that does not looks at the clock: the kernel ends waits
+ * that are overdue only when a read has room for them.
+ */
+static bool visit_is_late(const struct visit *visit)
+{
+	return visit->alarm.kind && (op_state(&visit->alarm) == MEMWAIT_OP_IDLE ||
+				     memwait_deadline_has_passed(&visit->alarm.deadline));
+}
+
 static int run(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
-	bool beside_kick = false;
+	bool beside_kick = false, is_late = false;
 	int saved = errno, ret;
 
 	/* It returns 0 at once, and leaves a stop to a wait that can say -EINTR. */
@@ -725,15 +845,24 @@ static int run(struct visit *visit)
 	/* A reused descriptor may never become readable. */
 	if (!loop_is_open(loop))
 		return -EBADF;
+	if (visit->alarm.kind && !visit_is_over(visit))
+		alarm_step(&visit->alarm, MEMWAIT_OP_BEGIN);
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
-		visit_leave(visit, true);
+		if (is_late)
+			return op_state(&visit->alarm) == MEMWAIT_OP_IDLE ? visit->alarm.outcome :
+									    MEMWAIT_TIMED_OUT;
+		/* If so it calls back what had completed by then. */
+		is_late = visit_is_late(visit);
+		visit_leave(visit, !is_late);
 		/* Asleep all the same: a kick is there when it looks again. */
-		ret = poll(&pollfd, !beside_kick, beside_kick ? BESIDE_KICK : -1) < 0 ? -errno : 0;
+		ret = poll(&pollfd, !beside_kick,
+			   is_late ? 0 : beside_kick ? BESIDE_KICK : -1) < 0 ? -errno : 0;
 		errno = saved;
 		if (!visit_return(visit))
 			return -EPERM;
+		/* No more, though other threads read what comes meanwhile: for the deadline. */
 		if (!ret || ret == -EINTR)
-			ret = dispatch(visit, MEMWAIT_ALL);
+			ret = dispatch(visit, (unsigned int)most_completions(loop));
 		if (ret < 0)
 			return ret;
 		beside_kick = !ret && has_to_kick(loop);
@@ -753,9 +882,10 @@ static int visit_result(const struct visit *visit, int *result)
 	return 0;
 }
 
-/* @most: callbacks, if it is no run. */
+/* @most: callbacks, if it is no run. @deadline: NULL: never. */
 static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
-		      const struct memwait_op *until, int *result)
+		      const struct memwait_deadline *deadline, const struct memwait_op *until,
+		      int *result)
 {
 	struct visit visit = {
 		.loop = loop,
@@ -769,6 +899,8 @@ static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 		return -EINVAL;
 	if (loop->process != visit.process)
 		return -EPERM;
+	if (deadline)
+		visit_set_deadline(&visit, deadline);
 	pthread_cleanup_push(cancelled, &visit);
 	visit_begin(&visit);
 	ret = is_run ? run(&visit) : dispatch(&visit, most);
@@ -781,17 +913,21 @@ static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 
 int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most)
 {
-	return visit_make(loop, false, most, NULL, NULL);
+	return visit_make(loop, false, most, NULL, NULL, NULL);
 }
 
-int memwait_loop_run(memwait_loop_t *loop)
+int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsigned int flags)
 {
-	return visit_make(loop, true, 0, NULL, NULL);
+	struct memwait_deadline deadline;
+	int err = flags & ~(unsigned int)(MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE) ? EINVAL :
+		  memwait_deadline_by(&deadline, timeout, flags);
+
+	return err ? -err : visit_make(loop, true, 0, timeout ? &deadline : NULL, NULL, NULL);
 }
 
 int memwait_op_wait(memwait_op_t *op, int *result)
 {
-	return op ? visit_make(to_op(op)->loop, true, 0, to_op(op), result) : -EINVAL;
+	return op ? visit_make(to_op(op)->loop, true, 0, NULL, to_op(op), result) : -EINVAL;
 }
 
 int memwait_loop_stop(memwait_loop_t *loop)
@@ -915,64 +1051,6 @@ int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind
 	int err = memwait_deadline_set(&deadline, clock, abstime);
 
 	return err ? err : memwait_op_begin(public_op, kind, object, with, &deadline);
-}
-
-/*
- * Reads what remains of an operation that goes on, whose wait the kernel has cancelled, or had
- * ended before. Each operation has at most one completion at a time, and one that comes later
- * stands behind those that are there. So its own is among as many as there are operations, and the
- * kick. Or there is none, which only a read of nothing says: a signal ends a read of something.
- */
-static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool cancelled)
-{
-	size_t most = memwait_loop_pending(loop) + 1, read = 0;
-	int n;
-
-	while (op->armed) {
-		n = loop_read(loop);
-		if (n <= 0)
-			return;
-		read += (size_t)n;
-		if (cancelled && read >= most)
-			return;
-	}
-}
-
-/* Ends the wait of a pending operation. If it had ended otherwise, the operation is ready then. */
-static void op_disarm(memwait_loop_t *loop, struct memwait_op *op)
-{
-	struct memwait_cancel cancel = { .id = op->id };
-	int ret;
-
-	if (op->kind->goes_on ? !op->armed : op_state(op) != MEMWAIT_OP_QUEUED)
-		return;
-	if (!loop_is_open(loop))
-		return;
-	ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
-	if (op->kind->goes_on) {
-		if (!ret || ret == -ENOENT)
-			read_rest(loop, op, !ret);
-		return;
-	}
-	/* It has ended: read until its completion is there. Others become ready too. */
-	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
-		if (loop_read(loop) <= 0)
-			return;
-	}
-}
-
-static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
-{
-	int outcome = MEMWAIT_OP_TAKEN_BACK;
-
-	op_disarm(loop, op);
-	if (op_state(op) == MEMWAIT_OP_READY)
-		outcome = op->outcome;
-	if (op_state(op) != MEMWAIT_OP_CALLED)
-		list_remove(op);
-	op->kind->undo(op, outcome);
-	if (op_state(op) != MEMWAIT_OP_CALLED)
-		op_set_state(op, MEMWAIT_OP_IDLE);
 }
 
 /* Returns 0, -ENOENT or -EINPROGRESS, see memwait_op_cancel(). */

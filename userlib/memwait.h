@@ -84,6 +84,9 @@ const char *memwait_strerror(int result);
  */
 int memwait_available(void);
 
+/* A flag for timeouts of loops and words, besides MEMWAIT_CLOCK_REALTIME. */
+#define MEMWAIT_RELATIVE	0x10000u	/* the timeout counts from now */
+
 /* Loops and operations */
 
 /* An event source: a context of /dev/memwait and its pending operations. */
@@ -108,9 +111,9 @@ typedef union {
 typedef void (*memwait_callback_t)(memwait_op_t *op, int result, void *data);
 
 /*
- * @flags: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not this
- * device; -ENOSYS: an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits or
- * ids.
+ * @flags: 0. -ENOENT, -ENODEV, -EACCES, -EMFILE ...: from open(2) of /dev/memwait; -ENOTTY: not
+ * this device; -ENOSYS: an older module. -ENOMEM. -ENOSPC: over one of the user's limits, of waits
+ * or ids.
  */
 int memwait_loop_new(memwait_loop_t **loop, unsigned int flags) MEMWAIT_CHECKED;
 
@@ -139,11 +142,16 @@ int memwait_loop_fd(const memwait_loop_t *loop);
 int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most);
 
 /*
- * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(). Several
- * threads may run one loop. An operation is not pending while its callback runs: a thread that
- * checks then may return. A cancellation point. -EPERM in a child of fork().
+ * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(), and
+ * returns 0; or until the deadline has passed, and returns MEMWAIT_TIMED_OUT if something is still
+ * pending when all that had completed by then has been called back. @timeout, @flags: as for
+ * memwait_wait32(), with MEMWAIT_CLOCK_REALTIME and MEMWAIT_RELATIVE. A deadline counts as one more
+ * wait of the user: -ENOSPC, -ENOMEM.
+ *
+ * Several threads may run one loop. An operation is not pending while its callback runs: a thread
+ * that checks then may return. A cancellation point. -EPERM in a child of fork().
  */
-int memwait_loop_run(memwait_loop_t *loop);
+int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsigned int flags);
 
 /*
  * Makes every memwait_loop_run() and memwait_op_wait() of the loop in progress, in any thread,
@@ -199,9 +207,6 @@ unsigned int memwait_op_index(const memwait_op_t *op);
 unsigned int memwait_op_count(const memwait_op_t *op);
 
 /* Words */
-
-/* A flag of word functions, besides MEMWAIT_PRIVATE and MEMWAIT_CLOCK_REALTIME. */
-#define MEMWAIT_RELATIVE	0x10000u	/* the timeout counts from now */
 
 /*
  * Waits while *word == expected. A word is a naturally aligned integer of that size, atomic or not.

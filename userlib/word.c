@@ -2,35 +2,14 @@
 /* Words: the kernel's wait and notify, with timespecs and loops. */
 #include "internal.h"
 
+/* An invalid time is an error even if it is not needed. */
 static int set_deadline(struct memwait_deadline *deadline, const struct timespec *timeout,
 			unsigned int flags)
 {
-	clockid_t clock = flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-	struct memwait_deadline now;
-	struct timespec time;
-	int err;
+	int err = flags & ~(MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE |
+			    MEMWAIT_OWNED) ? EINVAL : memwait_deadline_by(deadline, timeout, flags);
 
-	if ((flags & ~(MEMWAIT_PRIVATE | MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE |
-		       MEMWAIT_OWNED)) ||
-	    (flags & MEMWAIT_RELATIVE && flags & MEMWAIT_CLOCK_REALTIME))
-		return EINVAL;
-	if (!timeout) {
-		*deadline = memwait_never;
-		return 0;
-	}
-	err = memwait_deadline_set(deadline, clock, timeout);
-	if (!err)
-		err = deadline->error;
-	if (err || !(flags & MEMWAIT_RELATIVE))
-		return err;
-
-	clock_gettime(clock, &time);
-	memwait_deadline_set(&now, clock, &time);
-	if (timeout->tv_sec < 0)
-		deadline->ns = 0;
-	else if (__builtin_add_overflow(deadline->ns, now.ns, &deadline->ns))
-		deadline->ns = MEMWAIT_FOREVER;
-	return 0;
+	return err ? err : deadline->error;
 }
 
 /* The flags that the kernel gets. */

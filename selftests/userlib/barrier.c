@@ -114,7 +114,7 @@ USERLIB_TEST(R1_all_meet_in_every_round)
 	ret = memwait_barrier_wait_async(&shared->barrier, &meeting.op);
 	if (ret != EINPROGRESS)
 		meet_by_callback(&meeting.op, ret, &meeting);
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, runner_join(&runners[i]));
 	EXPECT_EQ(0, child_status(child));

@@ -43,7 +43,7 @@ USERLIB_TEST(R5_many_senders_and_receivers_in_threads_and_a_loop)
 			EXPECT_EQ(0, runner_join(&sending[i]));
 		EXPECT_EQ(0, senders[2].result);
 		ASSERT_EQ(0, memwait_channel_close(channel));
-		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 		EXPECT_EQ(EPIPE, receivers[2].result);
 		received = receivers[2].received;
 		for (i = 0; i < 2; i++) {
@@ -89,7 +89,7 @@ USERLIB_TEST(R8_processes)
 	for (i = 0; i < SENDERS; i++)
 		EXPECT_EQ(0, child_status(children[i]));
 	ASSERT_EQ(0, memwait_channel_close(channel));
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(EPIPE, receiver.result);
 	EXPECT_EQ(0, receiver.violations);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -271,7 +271,7 @@ USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 				if (memwait_loop_new(&loop, 0))
 					_exit(1);
 				begin_receiving(&receiver, loop);
-				if (memwait_loop_run(loop) || memwait_loop_close(loop))
+				if (memwait_loop_run(loop, NULL, 0) || memwait_loop_close(loop))
 					_exit(2);
 			}
 			tallies[i].received = receiver.received;
@@ -285,7 +285,7 @@ USERLIB_TEST(R8_receiving_processes_that_map_it_elsewhere)
 	}
 	runner_start(&sending, send_all, &senders[0]);
 	begin_sending(&senders[1], self->loop);
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(0, runner_join(&sending));
 	EXPECT_EQ(0, senders[1].result);
 	EXPECT_EQ(2 * ROUNDS, senders[0].sent + senders[1].sent);

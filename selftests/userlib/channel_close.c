@@ -203,7 +203,7 @@ USERLIB_TEST(R1_close_races_with_operations_and_threads)
 		runner_start(&sending, send_all, &senders[1]);
 		runner_start(&receiving, receive_all, &receivers[1]);
 		runner_start(&closer, close_soon, &closing);
-		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 		ASSERT_EQ(0, runner_join(&closer));
 		err = runner_join(&sending);
 		ASSERT_TRUE(err == EPIPE || (!err && senders[1].sent == ROUNDS));

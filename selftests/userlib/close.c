@@ -460,7 +460,7 @@ USERLIB_TEST(L9_a_loop_that_is_used_is_not_closed)
 
 	memwait_op_init(&closing.op, loop, close_loop, &closing);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
-	runner_start(&runner, memwait_loop_run, loop);
+	runner_start(&runner, run_loop, loop);
 	runner_await_asleep(&runner);
 	EXPECT_EQ(-EBUSY, memwait_loop_close(loop));
 	EXPECT_EQ(1, memwait_op_pending(&counted.op));

@@ -272,7 +272,7 @@ USERLIB_TEST(R5_no_signal_is_lost_between_threads_and_operations)
 			start_taking(&ops[i], monitor, self->loop, ROUNDS);
 		for (i = 0; i < 2; i++)
 			runner_start(&sellers[i], sell_tickets, monitor);
-		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 		for (i = 0; i < 2; i++) {
 			EXPECT_EQ(0, runner_join(&takers[i]));
 			EXPECT_EQ(0, runner_join(&sellers[i]));
@@ -299,7 +299,7 @@ USERLIB_TEST(R5_no_signal_is_lost_between_processes)
 		children[i] = run_remapped(memfd, monitor, i < 2 ? take_tickets : sell_tickets);
 	for (i = 0; i < 2; i++)
 		start_taking(&ops[i], monitor, self->loop, ROUNDS);
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	for (i = 0; i < 4; i++)
 		EXPECT_EQ(0, child_status(children[i]));
 	EXPECT_EQ(4 * ROUNDS, monitor->taken);

@@ -145,7 +145,7 @@ USERLIB_TEST(L10_the_number_of_a_loop_is_something_else)
 		number = memwait_loop_fd(loop);
 		ASSERT_EQ(0, replace(number, thing, &st));
 		EXPECT_EQ(-EBADF, memwait_loop_dispatch(loop, MEMWAIT_ALL));
-		EXPECT_EQ(-EBADF, memwait_loop_run(loop));
+		EXPECT_EQ(-EBADF, memwait_loop_run(loop, NULL, 0));
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		EXPECT_EQ(-EBADF, memwait_wait32_async(word, 0, NULL, 0, &counted.op));
 		EXPECT_EQ(0, counted.calls);

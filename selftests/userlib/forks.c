@@ -37,7 +37,7 @@ static int be_a_child(struct objects *objects, memwait_loop_t *loop, struct coun
 	wrong += memwait_rwlock_unlock(&objects->rwlock) != EPERM;
 	wrong += memwait_owner(&id) || id == parent;
 	wrong += memwait_loop_dispatch(loop, MEMWAIT_ALL) != -EPERM;
-	wrong += memwait_loop_run(loop) != -EPERM;
+	wrong += memwait_loop_run(loop, NULL, 0) != -EPERM;
 	wrong += memwait_loop_stop(loop) != -EPERM;
 	wrong += memwait_op_cancel(&counted->op) != -EPERM;
 	wrong += memwait_loop_close(loop) != 0;

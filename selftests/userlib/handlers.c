@@ -132,7 +132,7 @@ USERLIB_TEST(L12_stop_in_a_handler_wherever_it_comes)
 			ASSERT_EQ(1, memwait_notify(word, 1, 0));
 			interrupt_at(call, stop_it);
 			ASSERT_EQ(waits ? -EINTR : 0, waits ? memwait_op_wait(&counted.op, NULL) :
-							      memwait_loop_run(self->loop));
+							      run_loop(self->loop));
 			ASSERT_EQ(1, handled);
 			EXPECT_GE(1, busy.calls_after);
 			if (memwait_op_pending(&busy.op)) {
@@ -160,7 +160,7 @@ USERLIB_TEST(L12_stop_in_a_handler_reaches_other_threads)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word + 1, 0, NULL, 0, &counted.op));
 	for (call = 0; call < 6; call++) {
 		for (i = 0; i < 2; i++) {
-			runner_start(&runners[i], memwait_loop_run, self->loop);
+			runner_start(&runners[i], run_loop, self->loop);
 			runner_await_asleep(&runners[i]);
 		}
 		interrupt_at(call, stop_it);

@@ -55,7 +55,7 @@ USERLIB_TEST(R2_bad_input)
 	EXPECT_EQ(0, memwait_loop_close(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_fd(NULL));
 	EXPECT_EQ(-EINVAL, memwait_loop_dispatch(NULL, MEMWAIT_ALL));
-	EXPECT_EQ(-EINVAL, memwait_loop_run(NULL));
+	EXPECT_EQ(-EINVAL, memwait_loop_run(NULL, NULL, 0));
 	EXPECT_EQ(-EINVAL, memwait_loop_stop(NULL));
 	EXPECT_EQ(0, memwait_loop_pending(NULL));
 	EXPECT_EQ(-EINVAL, memwait_op_init(NULL, self->loop, count_call, NULL));
@@ -411,11 +411,11 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 	uint32_t *word = self->shared;
 	struct runner runner;
 
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 
 	/* By a completion. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, runner_join(&runner));
@@ -423,19 +423,19 @@ USERLIB_TEST(run_ends_when_nothing_is_pending_or_when_stopped)
 
 	/* By a cancel from here. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 	EXPECT_EQ(0, runner_join(&runner));
 
 	/* By a stop from here, and by one that came before. */
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
 	EXPECT_EQ(0, runner_join(&runner));
 	ASSERT_EQ(0, memwait_loop_stop(self->loop));
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(1, memwait_loop_pending(self->loop));
 	ASSERT_EQ(0, memwait_op_cancel(&counted.op));
 }
@@ -457,10 +457,10 @@ USERLIB_TEST(stop_in_a_callback_leaves_the_rest_for_later)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &stopper));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 	ASSERT_EQ(2, memwait_notify(word, 2, 0));
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(0, counted.calls);
 	EXPECT_TRUE(is_readable(self->loop));
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(1, counted.calls);
 }
 
@@ -475,7 +475,7 @@ USERLIB_TEST(R22_dispatch_is_quiet_after_a_run)
 	for (stopped = 0; stopped < 2; stopped++) {
 		counted.calls = 0;
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-		runner_start(&runner, memwait_loop_run, self->loop);
+		runner_start(&runner, run_loop, self->loop);
 		runner_await_asleep(&runner);
 		if (stopped) {
 			ASSERT_EQ(0, memwait_loop_stop(self->loop));
@@ -500,7 +500,7 @@ static void sleep_in_run(struct __test_metadata *_metadata, struct runner *runne
 {
 	ASSERT_EQ(0, pin(0));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(counted, loop, word));
-	runner_start(runner, memwait_loop_run, loop);
+	runner_start(runner, run_loop, loop);
 	runner_await_asleep(runner);
 	ASSERT_EQ(0, pin(20));
 }
@@ -590,7 +590,7 @@ USERLIB_TEST(all_runs_end)
 		counted = (struct counted_op){ 0 };
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 		for (i = 0; i < 3; i++) {
-			runner_start(&runners[i], memwait_loop_run, self->loop);
+			runner_start(&runners[i], run_loop, self->loop);
 			runner_await_asleep(&runners[i]);
 		}
 		if (how == 0)
@@ -621,7 +621,7 @@ USERLIB_TEST(a_run_that_ends_wakes_one_that_sleeps)
 		SKIP(return, "needs root for SCHED_FIFO");
 	sleep_in_run(_metadata, &runner, self->loop, &counted, word);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(1, counted.calls);
 	EXPECT_EQ(0, runner_join(&runner));
 }
@@ -638,9 +638,9 @@ USERLIB_TEST(a_stop_that_was_obeyed_is_over)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &stopper));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	/* Nothing is pending either. */
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	EXPECT_EQ(0, runner_join(&runner));
@@ -660,7 +660,7 @@ static void end_thread(memwait_op_t *op, int result, void *data)
 /* Its thread has read the completions of others, which another thread's poll() has to see. */
 USERLIB_TEST(L5_a_callback_may_end_its_thread)
 {
-	int (*functions[])(void *) = { CALL(memwait_loop_run), dispatch_all };
+	int (*functions[])(void *) = { run_loop, dispatch_all };
 	struct counted_op counted;
 	uint32_t *word = self->shared;
 	struct runner runner;
@@ -745,7 +745,7 @@ USERLIB_TEST(a_callback_cannot_free_its_loop)
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
 	freeing.err = 0;
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(-EBUSY, freeing.err);
 }
 
@@ -772,7 +772,7 @@ USERLIB_TEST(L1_a_callback_may_fork)
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &freeing.op));
 		ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
 		ASSERT_EQ(2, memwait_notify(word, 2, 0));
-		ret = run ? memwait_loop_run(self->loop) :
+		ret = run ? memwait_loop_run(self->loop, NULL, 0) :
 			    memwait_loop_dispatch(self->loop, MEMWAIT_ALL);
 		if (!freeing.child)
 			_exit(ret != -EPERM || freeing.err || counted.calls);
@@ -789,13 +789,13 @@ USERLIB_TEST(L5_run_is_a_cancellation_point_and_leaves_the_loop_usable)
 	struct runner runner;
 
 	ASSERT_EQ(MEMWAIT_PENDING, arm(&counted, self->loop, word));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	runner_await_asleep(&runner);
 	ASSERT_EQ(0, pthread_cancel(runner.thread));
 	pthread_join(runner.thread, NULL);
 	EXPECT_EQ(0, runner.done);
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(1, counted.calls);
 }
 
@@ -812,7 +812,7 @@ USERLIB_TEST(L1_a_loop_belongs_to_its_creator)
 	child = fork_child();
 	if (!child) {
 		bad |= memwait_loop_dispatch(self->loop, MEMWAIT_ALL) != -EPERM;
-		bad |= memwait_loop_run(self->loop) != -EPERM;
+		bad |= memwait_loop_run(self->loop, NULL, 0) != -EPERM;
 		bad |= memwait_loop_stop(self->loop) != -EPERM;
 		bad |= memwait_op_cancel(&counted.op) != -EPERM;
 		bad |= memwait_wait32_async(word, 0, NULL, 0, &unused.op) != -EPERM;

@@ -113,7 +113,7 @@ USERLIB_TEST(L0_threads_and_a_loop_exclude_each_other)
 			runner_start(&runners[i], visit_often, guarded);
 		for (i = 0; i < 2; i++)
 			visit_with_loop(&visitors[i], guarded, self->loop);
-		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(0, runner_join(&runners[i]));
 		for (i = 0; i < 2; i++) {
@@ -152,7 +152,7 @@ USERLIB_TEST(L0_processes_that_map_it_elsewhere_exclude_each_other)
 			}
 		}
 		visit_with_loop(&visitor, guarded, self->loop);
-		ASSERT_EQ(0, memwait_loop_run(self->loop));
+		ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 		for (i = 0; i < 3; i++)
 			ASSERT_EQ(0, child_status(children[i]));
 		EXPECT_EQ(0, visitor.error);
@@ -609,7 +609,7 @@ USERLIB_TEST(R12_fair_is_first_in_first_out_for_threads_and_operations)
 	}
 	runner_start(&barger, barge_in, guarded);
 	ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	for (i = 0; i < IN_ORDER; i++) {
 		if (i % 3) {
 			EXPECT_EQ(0, runner_join(&orders[i].runner));
@@ -704,7 +704,7 @@ USERLIB_TEST(R12_fair_does_not_starve)
 		ASSERT_EQ(0, memwait_mutex_unlock(&guarded->mutex));
 	}
 	visit_with_loop(&visitor, guarded, self->loop);
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(0, visitor.error);
 	__atomic_store_n(&guarded->stop, 1, __ATOMIC_RELEASE);
 	for (i = 0; i < 2; i++)

@@ -485,7 +485,7 @@ USERLIB_TEST(L9_two_threads_wait_and_one_runs)
 		ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &second.op));
 		start(&waiting);
 		start(&second);
-		runner_start(&runner, memwait_loop_run, self->loop);
+		runner_start(&runner, run_loop, self->loop);
 		linger(round);
 		ASSERT_EQ(1, memwait_notify(word, 1, 0));
 		ASSERT_EQ(0, runner_join(&waiting.runner));

@@ -562,11 +562,6 @@ ROBUST_TEST(L6_locked_again_by_its_owner_it_times_out)
 	}
 }
 
-static int run_loop(void *loop)
-{
-	return memwait_loop_run(loop);
-}
-
 /* The owner of what an operation has locked is the thread that runs its callback. */
 ROBUST_TEST(L6_a_thread_ends_that_has_it_by_a_callback)
 {

@@ -78,7 +78,7 @@ static void use_by_all(struct __test_metadata *_metadata, memwait_loop_t *loop, 
 		if (ret != EINPROGRESS)
 			use_by_callback(&users[i].op, ret, &users[i]);
 	}
-	ASSERT_EQ(0, memwait_loop_run(loop));
+	ASSERT_EQ(0, memwait_loop_run(loop, NULL, 0));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, runner_join(&runners[i]));
 		EXPECT_EQ(0, child_status(children[i]));

@@ -127,7 +127,7 @@ USERLIB_TEST(L0_no_more_than_its_value_are_inside_threads_processes_and_loop)
 	ret = memwait_sem_wait_async(&shared->sem, &user.op);
 	if (ret != EINPROGRESS)
 		use_by_callback(&user.op, ret, &user);
-	ASSERT_EQ(0, memwait_loop_run(self->loop));
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	for (i = 0; i < 2; i++) {
 		EXPECT_EQ(0, runner_join(&runners[i]));
 		EXPECT_EQ(0, child_status(children[i]));

@@ -352,17 +352,17 @@ static int make_loop(struct objects *objects)
 }
 
 /* Returns what the callback got. */
-static int run_loop(struct objects *objects, int ret)
+static int after_run(struct objects *objects, int ret)
 {
 	if (ret != EINPROGRESS)
 		return ret;
-	ret = memwait_loop_run(loop);
+	ret = memwait_loop_run(loop, NULL, 0);
 	return ret ? ret : objects->called_back;
 }
 
-OPERATION(lock_by_loop, run_loop(objects, memwait_mutex_lock_async(&objects->mutex, &op)))
-OPERATION(execute_locked, run_loop(objects, memwait_mutex_execute_locked(&objects->mutex, &op)))
-OPERATION(take_by_loop, run_loop(objects, memwait_sem_wait_async(&objects->sem, &op)))
+OPERATION(lock_by_loop, after_run(objects, memwait_mutex_lock_async(&objects->mutex, &op)))
+OPERATION(execute_locked, after_run(objects, memwait_mutex_execute_locked(&objects->mutex, &op)))
+OPERATION(take_by_loop, after_run(objects, memwait_sem_wait_async(&objects->sem, &op)))
 
 /* A helper that waits in a loop. */
 static int visit_by_loop(struct objects *objects, int me)
@@ -378,7 +378,7 @@ static int visit_by_loop(struct objects *objects, int me)
 	memwait_op_init(&visitor, own, store_result, &result);
 	ret = memwait_mutex_clocklock_async(&objects->mutex, CLOCK_MONOTONIC, &deadline, &visitor);
 	if (ret == EINPROGRESS) {
-		ret = memwait_loop_run(own);
+		ret = memwait_loop_run(own, NULL, 0);
 		if (!ret)
 			ret = result;
 	}

@@ -91,6 +91,11 @@ static inline int dispatch_all(void *loop)
 	return memwait_loop_dispatch(loop, MEMWAIT_ALL);
 }
 
+static inline int run_loop(void *loop)
+{
+	return memwait_loop_run(loop, NULL, 0);
+}
+
 /* Sleeps in poll() until the loop has something, and dispatches; until that many callbacks ran. */
 static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 {

@@ -248,7 +248,7 @@ USERLIB_TEST(R32_a_callback_may_cancel_and_free_its_operation)
 	ret = -1;
 	ASSERT_EQ(MEMWAIT_PENDING, watch(watcher, self->loop, word));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	EXPECT_EQ(0, memwait_loop_run(self->loop));
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
 	EXPECT_EQ(0, ret);
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&next, self->loop, word));
 	EXPECT_EQ(0, memwait_op_cancel(&next.op));
@@ -491,7 +491,7 @@ USERLIB_TEST(R32_cancel_tells_of_a_callback_that_runs_in_another_thread)
 
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	await_held(&held);
 	/* What comes meanwhile is given to nobody, and so goes on. */
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
@@ -542,7 +542,7 @@ USERLIB_TEST(R23_cancel_tells_a_callback_that_has_run_from_one_that_runs)
 	memwait_op_init(&held_op.op, self->loop, hold_once, &held_op);
 	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &held_op.op));
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	await_held(&held_op.held);
 	EXPECT_EQ(-ENOENT, held_op.own);
 	EXPECT_EQ(0, memwait_op_pending(&held_op.op));
@@ -587,7 +587,7 @@ USERLIB_TEST(R32_a_callback_frees_it_while_an_earlier_one_runs)
 	memwait_op_init(&op, self->loop, begin_and_hold, &again);
 	while (memwait_watch32(again.word, 0, &soon, MEMWAIT_RELATIVE, &op) != MEMWAIT_PENDING)
 		soon.tv_nsec += 1000000;
-	runner_start(&runner, memwait_loop_run, self->loop);
+	runner_start(&runner, run_loop, self->loop);
 	await_held(&again.held);
 	EXPECT_EQ(MEMWAIT_PENDING, again.begun);
 	ASSERT_EQ(1, memwait_notify(again.word, 1, 0));
@@ -646,7 +646,7 @@ USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
 
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
 	for (i = 0; i < 2; i++) {
-		runner_start(&runners[i], memwait_loop_run, self->loop);
+		runner_start(&runners[i], run_loop, self->loop);
 		runner_await_asleep(&runners[i]);
 	}
 	ASSERT_EQ(1, memwait_notify(word, 1, 0));
@@ -659,7 +659,7 @@ USERLIB_TEST(a_run_lasts_as_long_as_it_is_pending)
 
 	watcher.act = NULL;
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
-	runner_start(&runners[0], memwait_loop_run, self->loop);
+	runner_start(&runners[0], run_loop, self->loop);
 	for (i = 2; i < 5; i++) {
 		runner_await_asleep(&runners[0]);
 		ASSERT_EQ(1, memwait_notify(word, 1, 0));
@@ -690,7 +690,7 @@ USERLIB_TEST(L5_a_callback_may_end_its_thread)
 
 		ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, word));
 		ASSERT_EQ(1, memwait_notify(word, 1, 0));
-		runner_start(&runner, memwait_loop_run, self->loop);
+		runner_start(&runner, run_loop, self->loop);
 		pthread_join(runner.thread, NULL);
 		EXPECT_FALSE(runner_is_done(&runner));
 		EXPECT_EQ(more, watcher.ret);
@@ -793,7 +793,7 @@ USERLIB_TEST(R5_counts_add_up_however_many_dispatch)
 	for (i = 0; i < CROWD; i++)
 		ASSERT_EQ(MEMWAIT_PENDING, watch(&watchers[i], self->loop, crowd.word));
 	for (i = 0; i < 3; i++)
-		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
+		runner_start(&dispatchers[i], run_loop, self->loop);
 	for (i = 0; i < 2; i++)
 		runner_start(&notifiers[i], notify_often, &crowd);
 	for (i = 0; i < 2; i++)
@@ -821,7 +821,7 @@ USERLIB_TEST(R32_it_stays_pending_while_others_dispatch)
 
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&watcher, self->loop, crowd.word));
 	for (i = 0; i < 2; i++)
-		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
+		runner_start(&dispatchers[i], run_loop, self->loop);
 	runner_start(&notifier, notify_until_over, &crowd);
 	while (__atomic_load_n(&watcher.calls, __ATOMIC_SEQ_CST) < 10 * ROUNDS &&
 	       now_ns(CLOCK_MONOTONIC) < end)
@@ -860,7 +860,7 @@ USERLIB_TEST(L3_no_notify_is_lost_when_one_is_cancelled)
 
 	ASSERT_EQ(MEMWAIT_PENDING, watch(&steady, self->loop, word));
 	for (i = 0; i < 2; i++)
-		runner_start(&dispatchers[i], memwait_loop_run, self->loop);
+		runner_start(&dispatchers[i], run_loop, self->loop);
 	for (round = 0; more_rounds(round, ROUNDS) || !ran; round++) {
 		memwait_op_init(&watcher.op, self->loop, watched, &watcher);
 		ASSERT_EQ(MEMWAIT_PENDING,

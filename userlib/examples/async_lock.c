@@ -79,9 +79,9 @@ int main(void)
 		if (err && err != EINPROGRESS)
 			return 1;
 		/* Any event loop would do; this one ends when nothing is pending. */
-		memwait_loop_run(loop);
+		memwait_loop_run(loop, NULL, 0);
 	}
-	memwait_loop_run(loop);
+	memwait_loop_run(loop, NULL, 0);
 
 	for (i = 0; i < WORKERS; i++)
 		pthread_join(workers[i], NULL);

@@ -80,7 +80,7 @@ int main(void)
 	pthread_create(&thread, NULL, cancel, &second);
 	pthread_join(thread, NULL);
 	memwait_mutex_unlock(&mutex);
-	memwait_loop_run(loop);
+	memwait_loop_run(loop, NULL, 0);
 
 	/* Nobody has it. */
 	if (memwait_op_cancel(&second) != -ENOENT || memwait_mutex_trylock(&mutex))

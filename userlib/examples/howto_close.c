@@ -19,7 +19,7 @@ static void have_lock(memwait_op_t *op, int result, void *data)
 
 static void *run(void *loop)
 {
-	return memwait_loop_run(loop) < 0 ? loop : NULL;
+	return memwait_loop_run(loop, NULL, 0) < 0 ? loop : NULL;
 }
 
 int main(void)

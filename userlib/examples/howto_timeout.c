@@ -63,5 +63,5 @@ int main(void)
 	result = memwait_sem_clockwait_async(&sem, CLOCK_MONOTONIC, &deadline, &op);
 	if (result != EINPROGRESS)
 		have_item(&op, result, NULL);
-	return memwait_loop_run(loop) < 0;
+	return memwait_loop_run(loop, NULL, 0) < 0;
 }

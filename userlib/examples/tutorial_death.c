@@ -60,7 +60,8 @@ int main(void)
 	child = fork();
 	if (!child)
 		_exit(transfer(shared));
-	if (child < 0 || memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, have_lock, shared) ||
+	if (child < 0 || memwait_loop_new(&loop, 0) ||
+	    memwait_op_init(&op, loop, have_lock, shared) ||
 	    memwait_sem_wait(&shared->is_half_done) ||
 	    memwait_mutex_lock_async(&shared->mutex, &op) != EINPROGRESS)
 		return 1;

@@ -63,7 +63,7 @@ static void called_back(memwait_op_t *ended, int result, void *arg)
 /* An operation that may have to be run. */
 static int run(int result)
 {
-	return result == EINPROGRESS ? memwait_loop_run(loop) : result;
+	return result == EINPROGRESS ? memwait_loop_run(loop, NULL, 0) : result;
 }
 
 /* Those that release. */
@@ -120,7 +120,7 @@ RELEASE(change, memwait_change_notify(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) 
 
 /* By the callback too: two leave the barrier. */
 RELEASE(leave_barrier, memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
-	memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop))
+	memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop, NULL, 0))
 RELEASE(nothing, 0)
 
 /* Those that acquire. */
@@ -181,7 +181,7 @@ static int meet_async(void)
 {
 	int ret = memwait_barrier_wait_async(&barrier, &op);
 
-	return ret == EINPROGRESS ? memwait_loop_run(loop) : ret > 0;
+	return ret == EINPROGRESS ? memwait_loop_run(loop, NULL, 0) : ret > 0;
 }
 
 ACQUIRE(destroy_barrier, memwait_barrier_destroy(&barrier))
@@ -193,7 +193,7 @@ ACQUIRE(receive_async, run(memwait_channel_recv_async(channel, &item, &op)))
 ACQUIRE(receive_end, memwait_channel_recv(channel, &item) != EPIPE)
 ACQUIRE(send_next, memwait_channel_send(channel, &item))
 ACQUIRE(trysend_next, memwait_channel_trysend(channel, &item))
-ACQUIRE(run_until_stopped, memwait_loop_run(loop))
+ACQUIRE(run_until_stopped, memwait_loop_run(loop, NULL, 0))
 ACQUIRE(read_word, __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1)
 
 static const struct {

@@ -404,7 +404,7 @@ static void stress_words(void)
 	}
 	CHECK(!memwait_op_init(&op, loop, take_turns_by_callback, NULL));
 	take_turns_by_callback(&op, MEMWAIT_OK, NULL);
-	CHECK(!memwait_loop_run(loop));
+	CHECK(!memwait_loop_run(loop, NULL, 0));
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	CHECK(counter % (THREADS + 1) == 0);
@@ -741,7 +741,7 @@ static void stress_barrier(void)
 	result = memwait_barrier_wait_async(&barrier, &op);
 	if (result != EINPROGRESS)
 		meet_by_callback(&op, result, NULL);
-	CHECK(!memwait_loop_run(loop));
+	CHECK(!memwait_loop_run(loop, NULL, 0));
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	uses = met_rounds;
@@ -792,7 +792,7 @@ static void stress_waitgroup(void)
 				done = true;
 			else
 				CHECK(ret == EINPROGRESS);
-			CHECK(!memwait_loop_run(loop) && done);
+			CHECK(!memwait_loop_run(loop, NULL, 0) && done);
 		}
 		/* Before they are joined, which would order it too. */
 		for (i = 0; i < THREADS; i++)

@@ -470,7 +470,7 @@ public:
 	/* Dispatches until nothing is pending, or stop(). */
 	void run()
 	{
-		detail::check_result(memwait_loop_run(loop_), "memwait::loop::run");
+		detail::check_result(memwait_loop_run(loop_, nullptr, 0), "memwait::loop::run");
 	}
 
 	void stop()

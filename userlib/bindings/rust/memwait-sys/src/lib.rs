@@ -227,7 +227,11 @@ extern "C" {
     pub fn memwait_loop_close(r#loop: *mut memwait_loop_t) -> c_int;
     pub fn memwait_loop_fd(r#loop: *const memwait_loop_t) -> c_int;
     pub fn memwait_loop_dispatch(r#loop: *mut memwait_loop_t, most: c_uint) -> c_int;
-    pub fn memwait_loop_run(r#loop: *mut memwait_loop_t) -> c_int;
+    pub fn memwait_loop_run(
+        r#loop: *mut memwait_loop_t,
+        timeout: *const timespec,
+        flags: c_uint,
+    ) -> c_int;
     pub fn memwait_loop_stop(r#loop: *mut memwait_loop_t) -> c_int;
     pub fn memwait_loop_pending(r#loop: *const memwait_loop_t) -> usize;
     pub fn memwait_op_init(

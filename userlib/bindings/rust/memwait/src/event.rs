@@ -181,7 +181,7 @@ impl Loop {
         // relaxed, both: only this thread uses it.
         inner.runs.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the loop is there.
-        let result = unsafe { memwait_loop_run(inner.raw) };
+        let result = unsafe { memwait_loop_run(inner.raw, ptr::null(), 0) };
         inner.runs.fetch_sub(1, Ordering::Relaxed);
 
         inner.go_on_panicking();
