@@ -438,6 +438,8 @@ void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, 
 	deadline->ns += ms * 1000000ULL;
 }
 
+_Static_assert(!(MEMWAIT_RELATIVE & ~MEMWAIT_LIBRARY_FLAGS), "no flag of the kernel has this bit");
+
 /*
  * Sets the deadline that words have: never if @timeout is NULL; otherwise on CLOCK_MONOTONIC, or by
  * @flags on CLOCK_REALTIME or relative. Returns 0, or EINVAL for both flags.

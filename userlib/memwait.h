@@ -84,7 +84,7 @@ const char *memwait_strerror(int result);
  */
 int memwait_available(void);
 
-/* A flag for timeouts of loops and words, besides MEMWAIT_CLOCK_REALTIME. */
+/* A flag for timeouts of loops and words, of MEMWAIT_LIBRARY_FLAGS. */
 #define MEMWAIT_RELATIVE	0x10000u	/* the timeout counts from now */
 
 /* Loops and operations */

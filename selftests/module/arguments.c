@@ -355,6 +355,9 @@ MEMWAIT_TEST(R2_each_unknown_flag_is_einval)
 	struct calls c = CALLS;
 	int bit;
 
+	EXPECT_EQ(0, variant->known_flags & MEMWAIT_LIBRARY_FLAGS);
+	for_each_word(word)
+		EXPECT_EQ(0, word->known & MEMWAIT_LIBRARY_FLAGS);
 	for (bit = 0; bit < 32; bit++) {
 		for_each_word(word) {
 			begin(&c);

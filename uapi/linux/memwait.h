@@ -36,6 +36,7 @@
 #define MEMWAIT_GROUP		0x200	/* async wait on several words */
 #define MEMWAIT_PERSISTENT	0x400	/* async wait that a notify does not end */
 #define MEMWAIT_OWNED		0x800	/* the wait also ends with OWNER_DIED */
+#define MEMWAIT_LIBRARY_FLAGS	0xffff0000U	/* libraries' own: EINVAL here, now and later */
 
 /* Flags of memwait_owner. */
 #define MEMWAIT_OWNER_CONTEXT	0x1	/* this context's id, not the thread's */
