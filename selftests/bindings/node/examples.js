@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // The README's example prints what the README says, and the examples end by themselves.
-const { assert, place, test } = require('./harness');
+const { assert, limit, place, test } = require('./harness');
 const { spawnSync } = require('child_process');
 const fs = require('fs');
 const os = require('os');
@@ -18,7 +18,7 @@ function run(program)
 	try {
 		fs.symlinkSync(path.dirname(place), path.join(modules, 'memwait'));
 		const { stdout, stderr, status } = spawnSync(process.execPath, [program], {
-			encoding: 'utf8', timeout: 240000, env: { ...process.env, NODE_PATH: modules },
+			encoding: 'utf8', timeout: limit(240000), env: { ...process.env, NODE_PATH: modules },
 		});
 		assert.strictEqual(stderr, '');
 		assert.strictEqual(status, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Processes: the same words and objects, deaths, and what keeps a process alive.
-const { assert, buffer, child, memwait, place, sleepers, test, until } = require('./harness');
+const { assert, buffer, child, limit, memwait, place, sleepers, test, until } = require('./harness');
 const { Mutex, Semaphore, Channel, waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
 
@@ -131,7 +131,7 @@ test('a process lives for what is pending, and for nothing else', () => {
 			value.then((result) => console.log(result));
 		});`;
 	const { stdout, stderr, status } = spawnSync(process.execPath, ['-e', source],
-						     { encoding: 'utf8', timeout: 240000 });
+						     { encoding: 'utf8', timeout: limit(240000) });
 	assert.strictEqual(stderr, '');
 	assert.strictEqual(stdout, 'timed-out\nok\n');
 	assert.strictEqual(status, 0);

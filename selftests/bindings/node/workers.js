@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
 // Threads: blocking waits, and their ends.
-const { assert, buffer, file, memwait, skip, sleepers, test, until, worker } = require('./harness');
+const { assert, buffer, file, limit, memwait, skip, sleepers, test, until, worker } = require('./harness');
 const { Mutex, Condition, Semaphore, Channel, wait, waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
 const fs = require('fs');
@@ -154,7 +154,7 @@ function comesLate()
 	const late = `${file}-late`;
 	fs.writeFileSync(late, Buffer.alloc(4096));
 	const { stdout, stderr, status } = spawnSync(process.execPath, [path.join(__dirname, 'late.js')], {
-		encoding: 'utf8', timeout: 240000,
+		encoding: 'utf8', timeout: limit(240000),
 		env: { ...process.env, MEMWAIT_LATE: late, LD_PRELOAD: path.join(__dirname, 'late.so') },
 	});
 	console.log(stdout.replace(/^/gm, '# '));

@@ -14,7 +14,7 @@ import types
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
-from common import until, waiters
+from common import limit, until, waiters
 
 LAYOUT = memwait.Layout(
     lock=memwait.Lock, rlock=memwait.RLock, condition=memwait.Condition,
@@ -237,7 +237,7 @@ def child_of(method, function):
 
 # A process that is spawned imports this.
 if __name__ == "__main__":
-    signal.alarm(300)
+    signal.alarm(limit(300))
     cases = [(ends, way) for way in WAYS]
     cases += [(child_of, "fork", use), (child_of, "spawn", use), (child_of, "spawn", use_and_close),
               (child_of, "forkserver", use)]

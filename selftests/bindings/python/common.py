@@ -15,6 +15,11 @@ import memwait
 ITEM = b"an item!"
 
 
+def limit(seconds):
+    """What ends a hang, in seconds of a quiet machine: see measure_slowness() in selftests/vm/init."""
+    return seconds * int(os.environ.get("MEMWAIT_SLOWNESS", "1"))
+
+
 def waiters(memory, offset=0, size=512):
     """How many threads and tasks wait for any word there. Those of a fair lock wait on a byte."""
     total = 0

@@ -10,8 +10,9 @@ import threading
 import time
 
 import memwait
+from common import limit
 
-signal.alarm(300)
+signal.alarm(limit(300))
 memory = mmap.mmap(-1, 4096)
 semaphore = memwait.Semaphore(memory, value=0, create=True)
 ready = memwait.Semaphore(memory, 64, value=0, create=True)

@@ -7,9 +7,11 @@ import sys
 import unittest
 import warnings
 
+from common import limit
+
 # A process that is spawned imports this.
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(700, exit=True)
+    faulthandler.dump_traceback_later(limit(700), exit=True)
     warnings.simplefilter("ignore", DeprecationWarning)     # fork() beside threads
     tests = unittest.defaultTestLoader.discover(os.path.dirname(os.path.abspath(__file__)))
     durations = {"durations": 8} if sys.version_info >= (3, 12) else {}

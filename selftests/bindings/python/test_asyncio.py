@@ -19,7 +19,7 @@ import unittest
 
 import memwait
 from memwait import _Hub, _memwait
-from common import Child, ITEM, each_case, until, waiters, waits_fail
+from common import Child, ITEM, each_case, limit, until, waiters, waits_fail
 
 
 def hub():
@@ -405,7 +405,7 @@ class Tasks(unittest.TestCase):
             until(lambda: hub().loop.dispatch())
             task.cancel()
             self.assertTrue(await ended(task))
-            thread.join(10)
+            thread.join(limit(10))
             self.assertEqual(got, [b"3"])
 
         asyncio.run(main(bytearray(4096)))

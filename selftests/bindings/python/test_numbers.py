@@ -11,7 +11,7 @@ import threading
 import unittest
 
 import memwait
-from common import waiters
+from common import limit, waiters
 from memwait import _memwait
 
 INFINITY = float("inf")
@@ -152,7 +152,7 @@ class Timeouts(unittest.TestCase):
                     continue
                 with self.subTest(f"{name}, {timeout!r}"):
                     expected = outcome(theirs, timeout)
-                    signal.alarm(10)
+                    signal.alarm(limit(10))
                     self.assertEqual(outcome(ours, timeout), broken.get(expected, expected))
 
     def test_no_numbers(self):

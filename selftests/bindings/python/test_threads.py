@@ -11,7 +11,7 @@ import unittest
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
-from common import Child, ITEM, each_case, interrupted, until, waiters, waits_fail
+from common import Child, ITEM, each_case, interrupted, limit, until, waiters, waits_fail
 
 
 class Thread(threading.Thread):
@@ -113,7 +113,7 @@ class Waits(unittest.TestCase):
                 signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
             def run():
-                signal.alarm(300)
+                signal.alarm(limit(300))
                 Thread(interrupt)
                 interrupted(semaphore.acquire)
 
