@@ -231,6 +231,7 @@ struct memwait_call {
  * @undo: gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
  *	current wait, MEMWAIT_OWNER_DIED if a death was reported, or MEMWAIT_OP_TAKEN_BACK
  * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock
+ * @has_outcomes: the result is an outcome or a negative error number, as of word functions
  * @goes_on: the wait is MEMWAIT_PERSISTENT, and MEMWAIT_OK does not end the operation. @step tells
  *	of .count, and @undo gives it back
  */
@@ -238,6 +239,7 @@ struct memwait_op_kind {
 	int (*step)(struct memwait_op *op, int outcome);
 	void (*undo)(struct memwait_op *op, int outcome);
 	void (*end)(const struct memwait_call *call);
+	bool has_outcomes;
 	bool goes_on;
 };
 

@@ -73,9 +73,16 @@ unsigned int memwait_version(void);
 
 /*
  * What an error number means here, positive or negative: strerror(3) knows nothing of the device.
- * The next call in the same thread may replace the text.
+ * Not for outcomes, which have the same numbers: see memwait_stroutcome() and
+ * memwait_op_strerror(). The next call of one of the three in the same thread may replace the text.
  */
-const char *memwait_strerror(int result);
+const char *memwait_strerror(int error);
+
+/*
+ * The same of what word functions, and memwait_loop_run(), return: MEMWAIT_OK ...
+ * MEMWAIT_OWNER_DIED, or a negative error number.
+ */
+const char *memwait_stroutcome(int result);
 
 /*
  * Returns 0, with the device open, if the device can be used. Otherwise a negative error number as
@@ -205,6 +212,12 @@ unsigned int memwait_op_index(const memwait_op_t *op);
  * MEMWAIT_TIMED_OUT and for other operations.
  */
 unsigned int memwait_op_count(const memwait_op_t *op);
+
+/*
+ * What the @result of a callback, or *@result of memwait_op_wait(), means, whatever the operation
+ * is. In the callback and later, until memwait_op_init() or the next beginning.
+ */
+const char *memwait_op_strerror(const memwait_op_t *op, int result);
 
 /* Words */
 

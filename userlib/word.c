@@ -112,11 +112,20 @@ static void watch_undo(struct memwait_op *op, int outcome)
 		memwait_wake(op->object, op->count, op->word.flags);
 }
 
-static const struct memwait_op_kind word_kind = { .step = word_step, .undo = word_undo };
-static const struct memwait_op_kind group_kind = { .step = word_step, .undo = group_undo };
+static const struct memwait_op_kind word_kind = {
+	.step = word_step,
+	.undo = word_undo,
+	.has_outcomes = true,
+};
+static const struct memwait_op_kind group_kind = {
+	.step = word_step,
+	.undo = group_undo,
+	.has_outcomes = true,
+};
 static const struct memwait_op_kind watch_kind = {
 	.step = watch_step,
 	.undo = watch_undo,
+	.has_outcomes = true,
 	.goes_on = true,
 };
 

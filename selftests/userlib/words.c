@@ -40,6 +40,118 @@ USERLIB_TEST(errors_have_words)
 	EXPECT_EQ(0x10000, MEMWAIT_VERSION & ~0xffff);
 }
 
+USERLIB_TEST(outcomes_have_words_of_their_own)
+{
+	char words[100];
+	int result;
+
+	EXPECT_STREQ(memwait_strerror(ETIMEDOUT), memwait_stroutcome(MEMWAIT_TIMED_OUT));
+	EXPECT_STREQ(memwait_strerror(EINPROGRESS), memwait_stroutcome(MEMWAIT_PENDING));
+	for (result = MEMWAIT_OK; result <= MEMWAIT_OWNER_DIED; result++) {
+		EXPECT_STRNE(memwait_strerror(result), memwait_stroutcome(result));
+		EXPECT_STRNE(memwait_stroutcome(result + 1), memwait_stroutcome(result));
+	}
+	for (result = -200; result < 0; result++) {
+		snprintf(words, sizeof(words), "%s", memwait_strerror(result));
+		EXPECT_STREQ(words, memwait_stroutcome(result));
+	}
+	EXPECT_STREQ(memwait_stroutcome(INT_MAX), memwait_stroutcome(MEMWAIT_OWNER_DIED + 1));
+}
+
+/* Keeps a copy of what its result means. */
+struct told_op {
+	memwait_op_t op;
+	char words[100];
+	int result;
+};
+
+static void keep_words(memwait_op_t *op, int result, void *data)
+{
+	struct told_op *told = data;
+
+	told->result = result;
+	snprintf(told->words, sizeof(told->words), "%s", memwait_op_strerror(op, result));
+}
+
+/* Begins an operation, makes it end, and looks at the words in its callback and later. */
+#define EXPECT_WORDS(pending_, begin_, end_, result_, words_)				\
+do {											\
+	/* On a slow machine its time may have passed. */				\
+	while ((begin_) != (pending_))							\
+		;									\
+	EXPECT_LE(0, end_);								\
+	EXPECT_EQ(0, memwait_loop_run(self->loop, NULL, 0));				\
+	EXPECT_EQ(result_, told.result);						\
+	EXPECT_STREQ(words_, told.words);						\
+	EXPECT_STREQ(words_, memwait_op_strerror(&told.op, told.result));		\
+} while (0)
+
+static int lock_soon(memwait_mutex_t *mutex, memwait_op_t *op)
+{
+	struct timespec soon = in_time(CLOCK_MONOTONIC, 5);
+
+	return memwait_mutex_clocklock_async(mutex, CLOCK_MONOTONIC, &soon, op);
+}
+
+USERLIB_TEST(what_a_callback_gets_has_words)
+{
+	const char *ok = memwait_stroutcome(MEMWAIT_OK);
+	const char *late = memwait_stroutcome(MEMWAIT_TIMED_OUT);
+	const struct timespec soon = { .tv_nsec = 5000000 };
+	memwait_mutex_t *mutex = self->shared;
+	uint32_t *word = (uint32_t *)self->shared + 100;
+	const struct memwait_wait group = {
+		.addr = (uintptr_t)word,
+		.flags = MEMWAIT_SIZE_U32,
+	};
+	struct told_op told;
+
+	ASSERT_EQ(0, memwait_op_init(&told.op, self->loop, keep_words, &told));
+	EXPECT_STREQ(memwait_strerror(EPERM), memwait_op_strerror(NULL, EPERM));
+	EXPECT_STREQ(memwait_strerror(EPERM), memwait_op_strerror(&told.op, EPERM));
+
+	EXPECT_WORDS(MEMWAIT_PENDING, memwait_wait32_async(word, 0, NULL, 0, &told.op),
+		     memwait_notify(word, 1, 0), MEMWAIT_OK, ok);
+	EXPECT_WORDS(MEMWAIT_PENDING,
+		     memwait_wait32_async(word, 0, &soon, MEMWAIT_RELATIVE, &told.op), 0,
+		     MEMWAIT_TIMED_OUT, late);
+	EXPECT_WORDS(MEMWAIT_PENDING,
+		     memwait_wait_any_async(&group, 1, &soon, MEMWAIT_RELATIVE, &told.op), 0,
+		     MEMWAIT_TIMED_OUT, late);
+	EXPECT_WORDS(MEMWAIT_PENDING, memwait_watch32(word, 0, &soon, MEMWAIT_RELATIVE, &told.op),
+		     0, MEMWAIT_TIMED_OUT, late);
+
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	EXPECT_WORDS(EINPROGRESS, lock_soon(mutex, &told.op), 0, ETIMEDOUT,
+		     memwait_strerror(ETIMEDOUT));
+	EXPECT_WORDS(EINPROGRESS, memwait_mutex_lock_async(mutex, &told.op),
+		     memwait_mutex_unlock(mutex), 0, memwait_strerror(0));
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+}
+
+/* One of them, whichever, is the serial thread, which is no EPERM. */
+USERLIB_TEST(a_barrier_has_words_for_the_serial_thread)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct told_op told[2];
+	int i, ret, serial;
+
+	ASSERT_EQ(0, memwait_barrier_init(barrier, 0, 2));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, memwait_op_init(&told[i].op, self->loop, keep_words, &told[i]));
+		ret = memwait_barrier_wait_async(barrier, &told[i].op);
+		if (ret != EINPROGRESS)
+			keep_words(&told[i].op, ret, &told[i]);
+	}
+	ASSERT_EQ(0, memwait_loop_run(self->loop, NULL, 0));
+	serial = told[1].result == MEMWAIT_BARRIER_SERIAL_THREAD;
+	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, told[serial].result);
+	EXPECT_NE(NULL, strstr(told[serial].words, "serial"));
+	EXPECT_EQ(0, told[!serial].result);
+	EXPECT_STREQ(memwait_strerror(0), told[!serial].words);
+	EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+}
+
 /* A relative time is none, or never, and counts from each call. */
 USERLIB_TEST(R4_extreme_timeouts)
 {

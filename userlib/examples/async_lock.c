@@ -63,7 +63,7 @@ int main(void)
 
 	err = memwait_loop_new(&loop, 0);
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
+		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
 	for (i = 0; i < WORKERS; i++)

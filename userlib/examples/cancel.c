@@ -50,7 +50,7 @@ int main(void)
 	int err = memwait_loop_new(&loop, 0);
 
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
+		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
 	memwait_op_init(&first, loop, say, "the first");

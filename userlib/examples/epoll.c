@@ -71,7 +71,7 @@ int main(void)
 			     0);
 	err = memwait_loop_new(&loop, 0);
 	if (err || follower.word == MAP_FAILED) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
+		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
 	if (!fork())

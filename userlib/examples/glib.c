@@ -60,7 +60,7 @@ int main(void)
 	int err = memwait_loop_new(&loop, 0);
 
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
+		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
 	source = g_unix_fd_add(memwait_loop_fd(loop), G_IO_IN, dispatch, NULL);

@@ -51,7 +51,7 @@ int main(void)
 
 	err = memwait_loop_new(&loop, 0);
 	if (err) {
-		fprintf(stderr, "memwait_loop_new: error %d\n", -err);
+		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
 		return 1;
 	}
 	event = event_new(base, memwait_loop_fd(loop), EV_READ | EV_PERSIST, dispatch, NULL);

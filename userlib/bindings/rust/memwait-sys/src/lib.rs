@@ -221,7 +221,8 @@ pub use constants::*;
 #[link(name = "memwait")]
 extern "C" {
     pub fn memwait_version() -> c_uint;
-    pub fn memwait_strerror(result: c_int) -> *const c_char;
+    pub fn memwait_strerror(error: c_int) -> *const c_char;
+    pub fn memwait_stroutcome(result: c_int) -> *const c_char;
     pub fn memwait_available() -> c_int;
     pub fn memwait_loop_new(r#loop: *mut *mut memwait_loop_t, flags: c_uint) -> c_int;
     pub fn memwait_loop_close(r#loop: *mut memwait_loop_t) -> c_int;
@@ -244,6 +245,7 @@ extern "C" {
     pub fn memwait_op_wait(op: *mut memwait_op_t, result: *mut c_int) -> c_int;
     pub fn memwait_op_pending(op: *const memwait_op_t) -> c_int;
     pub fn memwait_op_index(op: *const memwait_op_t) -> c_uint;
+    pub fn memwait_op_strerror(op: *const memwait_op_t, result: c_int) -> *const c_char;
     pub fn memwait_op_count(op: *const memwait_op_t) -> c_uint;
     pub fn memwait_wait8(
         word: *const c_void,
