@@ -289,8 +289,8 @@ int memwait_notify(const volatile void *word, unsigned int count, unsigned int f
  * not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
  * -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
  */
-int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
-			  unsigned int count, unsigned int flags, uint32_t *old);
+int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_t operand,
+			    unsigned int count, unsigned int flags, uint32_t *old);
 
 /*
  * The calling thread's id, to mark a word's owner: nonzero, within MEMWAIT_OWNER_MASK, never

@@ -50,8 +50,8 @@ int memwait_waiters(const volatile void *word, unsigned int flags)
 	return memwait_sleepers(word, flags);
 }
 
-int memwait_change_notify(volatile void *word, unsigned int operation, uint32_t operand,
-			  unsigned int count, unsigned int flags, uint32_t *old)
+int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_t operand,
+			    unsigned int count, unsigned int flags, uint32_t *old)
 {
 	int ret;
 

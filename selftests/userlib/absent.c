@@ -104,7 +104,7 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(-absent, memwait_notify(&word, 1, 0));
 	EXPECT_EQ(-absent, memwait_notify(&word, MEMWAIT_ALL, MEMWAIT_PRIVATE));
 	EXPECT_EQ(-absent, memwait_waiters(&word, 0));
-	EXPECT_EQ(-absent, memwait_change_notify(&word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL));
+	EXPECT_EQ(-absent, memwait_change_notify32(&word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL));
 	EXPECT_EQ(0, word);
 	EXPECT_EQ(-absent, memwait_owner(&id));
 

@@ -197,7 +197,7 @@ static void post_and_notify(void)
 	    memwait_cond_notify(&objects->cond, 2) || memwait_cond_broadcast(&objects->cond) ||
 	    memwait_waitgroup_done(&objects->group) || memwait_notify(&objects->word, 1, 0) < 0 ||
 	    memwait_notify_many(&notify, 1, NULL) != 1 ||
-	    memwait_change_notify(&objects->word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL) < 0)
+	    memwait_change_notify32(&objects->word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL) < 0)
 		abort();
 }
 

@@ -391,8 +391,8 @@ static int play_words(struct table *table, uint32_t side)
 	for (i = 0; i < ROUNDS; i++) {
 		while ((now = __atomic_load_n(&table->word32, __ATOMIC_ACQUIRE)) % 2 != side)
 			CHECK(memwait_wait32(&table->word32, now, NULL, 0) >= 0);
-		CHECK(memwait_change_notify(&table->word32, MEMWAIT_CHANGE_ADD, 1, 1, 0,
-					    NULL) >= 0);
+		CHECK(memwait_change_notify32(&table->word32, MEMWAIT_CHANGE_ADD, 1, 1, 0,
+					      NULL) >= 0);
 		while ((now64 = __atomic_load_n(&table->word64, __ATOMIC_ACQUIRE)) >> 40 != now)
 			CHECK(memwait_wait64(&table->word64, now64, NULL, 0) >= 0);
 		__atomic_store_n(&table->word64, (now64 & UINT32_MAX) | (now + 1ULL) << 40,

@@ -328,8 +328,8 @@ OWNERS_TEST(R34_what_cannot_be_owned)
 	EXPECT_EQ(-EINVAL, memwait_waiters(self->word, MEMWAIT_OWNED));
 	EXPECT_EQ(-EINVAL, memwait_requeue64(self->word, 0, self->word + 1, 1, 1, MEMWAIT_OWNED,
 					     NULL, NULL));
-	EXPECT_EQ(-EINVAL, memwait_change_notify(self->word, MEMWAIT_CHANGE_SET, 0, 1,
-						 MEMWAIT_OWNED, NULL));
+	EXPECT_EQ(-EINVAL, memwait_change_notify32(self->word, MEMWAIT_CHANGE_SET, 0, 1,
+						   MEMWAIT_OWNED, NULL));
 	EXPECT_EQ(-EINVAL, memwait_wait64((char *)self->word + 4, 0, &none, MEMWAIT_OWNED));
 	EXPECT_EQ(-EFAULT, memwait_wait64(NULL, 0, &none, MEMWAIT_OWNED));
 	EXPECT_EQ(0, memwait_op_pending(&counted.op));
@@ -357,14 +357,14 @@ OWNERS_TEST(R38_each_operation)
 	for (i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
 		word[0] = cases[i / 2].before;
 		word[1] = 0x12345678;
-		EXPECT_EQ(0, memwait_change_notify(word, cases[i / 2].operation,
-						   cases[i / 2].operand, MEMWAIT_ALL, flags[i % 2],
-						   &old));
+		EXPECT_EQ(0, memwait_change_notify32(word, cases[i / 2].operation,
+						     cases[i / 2].operand, MEMWAIT_ALL,
+						     flags[i % 2], &old));
 		EXPECT_EQ(cases[i / 2].before, old);
 		EXPECT_EQ(cases[i / 2].after, word[0]);
 		EXPECT_EQ(0x12345678, word[1]);
 	}
-	EXPECT_EQ(0, memwait_change_notify(word, MEMWAIT_CHANGE_SET, 5, 0, 0, NULL));
+	EXPECT_EQ(0, memwait_change_notify32(word, MEMWAIT_CHANGE_SET, 5, 0, 0, NULL));
 	EXPECT_EQ(5, word[0]);
 }
 
@@ -383,12 +383,14 @@ OWNERS_TEST(R38_wakes_so_many)
 			runner_start(&runners[i], wait_sized, &wait);
 			await_waiters(self->fd, word, private, i + 1);
 		}
-		EXPECT_EQ(0, memwait_change_notify(word, MEMWAIT_CHANGE_ADD, 1, 0, private, NULL));
-		EXPECT_EQ(1, memwait_change_notify(word, MEMWAIT_CHANGE_ADD, 1, 1, private, NULL));
+		EXPECT_EQ(0, memwait_change_notify32(word, MEMWAIT_CHANGE_ADD, 1, 0, private,
+						     NULL));
+		EXPECT_EQ(1, memwait_change_notify32(word, MEMWAIT_CHANGE_ADD, 1, 1, private,
+						     NULL));
 		EXPECT_EQ(MEMWAIT_OK, runner_join(&runners[0]));
 		EXPECT_EQ(3, memwait_waiters(word, private));
-		EXPECT_EQ(3, memwait_change_notify(word, MEMWAIT_CHANGE_ADD, 1, MEMWAIT_ALL,
-						   private, NULL));
+		EXPECT_EQ(3, memwait_change_notify32(word, MEMWAIT_CHANGE_ADD, 1, MEMWAIT_ALL,
+						     private, NULL));
 		for (i = 1; i < 4; i++)
 			EXPECT_EQ(MEMWAIT_OK, runner_join(&runners[i]));
 		EXPECT_EQ(3, *word);
@@ -408,31 +410,31 @@ OWNERS_TEST(R38_what_is_refused_changes_nothing)
 	word[1] = 7;
 	runner_start(&runner, wait_sized, &wait);
 	await_waiters(self->fd, word, 0, 1);
-	EXPECT_EQ(-EINVAL, memwait_change_notify(word, MEMWAIT_CHANGE_XOR + 1, 1, 1, 0, &old));
-	EXPECT_EQ(-EINVAL, memwait_change_notify(word, ~0U, 1, 1, 0, &old));
+	EXPECT_EQ(-EINVAL, memwait_change_notify32(word, MEMWAIT_CHANGE_XOR + 1, 1, 1, 0, &old));
+	EXPECT_EQ(-EINVAL, memwait_change_notify32(word, ~0U, 1, 1, 0, &old));
 	for (i = 1; i < 4; i++)
-		EXPECT_EQ(-EINVAL, memwait_change_notify((char *)word + i, MEMWAIT_CHANGE_SET, 1, 1,
-							 0, &old));
+		EXPECT_EQ(-EINVAL, memwait_change_notify32((char *)word + i, MEMWAIT_CHANGE_SET, 1,
+							   1, 0, &old));
 	for (bit = 1; bit; bit <<= 1) {
 		if (bit == MEMWAIT_PRIVATE)
 			continue;
-		EXPECT_EQ(-EINVAL, memwait_change_notify(word, MEMWAIT_CHANGE_SET, 1, 1, bit,
-							 &old));
+		EXPECT_EQ(-EINVAL, memwait_change_notify32(word, MEMWAIT_CHANGE_SET, 1, 1, bit,
+							   &old));
 	}
-	EXPECT_EQ(-EFAULT, memwait_change_notify(NULL, MEMWAIT_CHANGE_SET, 1, 1, 0, &old));
-	EXPECT_EQ(-EFAULT, memwait_change_notify(NULL, MEMWAIT_CHANGE_SET, 1, 1, MEMWAIT_PRIVATE,
-						 &old));
+	EXPECT_EQ(-EFAULT, memwait_change_notify32(NULL, MEMWAIT_CHANGE_SET, 1, 1, 0, &old));
+	EXPECT_EQ(-EFAULT, memwait_change_notify32(NULL, MEMWAIT_CHANGE_SET, 1, 1, MEMWAIT_PRIVATE,
+						   &old));
 	ASSERT_EQ(0, mprotect(word, self->page, PROT_READ));
-	EXPECT_EQ(-EFAULT, memwait_change_notify(word, MEMWAIT_CHANGE_SET, 1, 1, 0, &old));
-	EXPECT_EQ(-EFAULT, memwait_change_notify(word, MEMWAIT_CHANGE_SET, 1, 1, MEMWAIT_PRIVATE,
-						 &old));
+	EXPECT_EQ(-EFAULT, memwait_change_notify32(word, MEMWAIT_CHANGE_SET, 1, 1, 0, &old));
+	EXPECT_EQ(-EFAULT, memwait_change_notify32(word, MEMWAIT_CHANGE_SET, 1, 1, MEMWAIT_PRIVATE,
+						   &old));
 	ASSERT_EQ(0, mprotect(word, self->page, PROT_READ | PROT_WRITE));
 	EXPECT_EQ(99, old);
 	EXPECT_EQ(7, word[0]);
 	EXPECT_EQ(7, word[1]);
 	EXPECT_EQ(1, memwait_waiters(word, 0));
 	EXPECT_FALSE(runner_is_done(&runner));
-	EXPECT_EQ(1, memwait_change_notify(word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL));
+	EXPECT_EQ(1, memwait_change_notify32(word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL));
 	EXPECT_EQ(MEMWAIT_OK, runner_join(&runner));
 }
 

@@ -52,8 +52,8 @@ ROBUST_TEST(L6_a_mutex_in_read_only_memory)
 	/* The words of those that can only be read: a wait reads, a change writes. */
 	word = *word_of(mapped.read_only);
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, memwait_wait64(mapped.read_only, word, &none, MEMWAIT_OWNED));
-	EXPECT_EQ(-EFAULT, memwait_change_notify(mapped.read_only, MEMWAIT_CHANGE_SET, 0,
-						 MEMWAIT_ALL, 0, &old));
+	EXPECT_EQ(-EFAULT, memwait_change_notify32(mapped.read_only, MEMWAIT_CHANGE_SET, 0,
+						   MEMWAIT_ALL, 0, &old));
 	EXPECT_EQ(7, old);
 	EXPECT_EQ(1, memwait_waiters(mapped.mutex, 0));
 	EXPECT_EQ(word, *word_of(mapped.mutex));
@@ -98,7 +98,8 @@ ROBUST_TEST(L6_a_mutex_in_a_file_that_was_truncated)
 	ASSERT_EQ(0, ftruncate(mapped.memfd, 0));
 
 	EXPECT_EQ(-EFAULT, memwait_wait64(mapped.mutex, word, &none, MEMWAIT_OWNED));
-	EXPECT_EQ(-EFAULT, memwait_change_notify(mapped.mutex, MEMWAIT_CHANGE_ADD, 1, 1, 0, &old));
+	EXPECT_EQ(-EFAULT, memwait_change_notify32(mapped.mutex, MEMWAIT_CHANGE_ADD, 1, 1, 0,
+						   &old));
 	EXPECT_EQ(7, old);
 	EXPECT_EQ(128 + SIGBUS, in_child(lock_it, mapped.mutex));
 	EXPECT_EQ(128 + SIGBUS, in_child(unlock_it, mapped.mutex));

@@ -116,7 +116,7 @@ static int receive_item(void)
 
 RELEASE(close_channel, memwait_channel_close(channel))
 RELEASE(stop, memwait_loop_stop(loop))
-RELEASE(change, memwait_change_notify(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0)
+RELEASE(change, memwait_change_notify32(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL) < 0)
 
 /* By the callback too: two leave the barrier. */
 RELEASE(leave_barrier, memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||

@@ -328,7 +328,7 @@ extern "C" {
         op: *mut memwait_op_t,
     ) -> c_int;
     pub fn memwait_notify(word: *const c_void, count: c_uint, flags: c_uint) -> c_int;
-    pub fn memwait_change_notify(
+    pub fn memwait_change_notify32(
         word: *mut c_void,
         operation: c_uint,
         operand: u32,
