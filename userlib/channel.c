@@ -109,7 +109,9 @@ struct memwait_channel {
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
 	uint32_t positions;		/* how many there are, below MOST_POSITIONS */
 	uint32_t layout;		/* LAYOUT. At this place in all versions */
-	unsigned char padding[36];
+	uint32_t unused;
+	uint64_t spare;			/* 0 */
+	unsigned char padding[24];
 	struct side senders;		/* head; receivers sleep on its event */
 	struct side receivers;		/* tail */
 	unsigned char slots[];
@@ -117,7 +119,10 @@ struct memwait_channel {
 
 _Static_assert(offsetof(struct memwait_channel, slots) == 3 * 64, "three cache lines");
 
-/* Changes with the meaning of any word above. */
+/*
+ * Changes with the meaning of any word above. What knows more of a channel, and uses the padding,
+ * sets a flag or the spare word, so that others refuse it.
+ */
 #define LAYOUT		1
 
 /* Fields of an event word. */
@@ -153,17 +158,29 @@ size_t memwait_channel_size(size_t item_size, size_t capacity)
 	return size;
 }
 
-int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
-			 size_t capacity)
+static bool fits(size_t memory, size_t item_size, size_t capacity)
+{
+	size_t size = memwait_channel_size(item_size, capacity);
+
+	return size && size <= memory;
+}
+
+static uint32_t positions_for(uint32_t capacity)
+{
+	return MOST_POSITIONS / (2 * capacity) * 2 * capacity;
+}
+
+int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int flags,
+			 size_t item_size, size_t capacity)
 {
 	if (!channel || (uintptr_t)channel % 8 || (flags & ~(unsigned int)MEMWAIT_PRIVATE) ||
-	    !memwait_channel_size(item_size, capacity))
+	    !fits(memory, item_size, capacity))
 		return EINVAL;
 	memset(channel, 0, sizeof(*channel));
 	channel->item_size = (uint32_t)item_size;
 	channel->capacity = (uint32_t)capacity;
 	channel->slot_size = slot_size(item_size);
-	channel->positions = MOST_POSITIONS / (2 * (uint32_t)capacity) * 2 * (uint32_t)capacity;
+	channel->positions = positions_for((uint32_t)capacity);
 	channel->flags = flags;
 	channel->senders.users.flags = flags;
 	channel->receivers.users.flags = flags;
@@ -173,7 +190,21 @@ int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t 
 
 static bool is_valid(const struct memwait_channel *channel)
 {
-	return channel && channel->layout == LAYOUT;
+	return channel && channel->layout == LAYOUT &&
+	       !(channel->flags & ~(uint32_t)MEMWAIT_PRIVATE) && !channel->spare;
+}
+
+int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size_t *item_size,
+			   size_t *capacity)
+{
+	if ((uintptr_t)channel % 8 || memory < sizeof(*channel) || !is_valid(channel) ||
+	    !item_size || !capacity || !fits(memory, channel->item_size, channel->capacity) ||
+	    channel->slot_size != slot_size(channel->item_size) ||
+	    channel->positions != positions_for(channel->capacity))
+		return EINVAL;
+	*item_size = channel->item_size;
+	*capacity = channel->capacity;
+	return 0;
 }
 
 static bool is_private(const struct memwait_channel *channel)
@@ -430,41 +461,33 @@ static void notify_next(struct memwait_channel *channel, struct side *side)
 		wake_or_owe(channel, side);
 }
 
-/*
- * Sets CLOSED at one side. Returns 0, and in @was whether it was set before; or an error if waiters
- * cannot be woken, and then CLOSED is not set.
- */
-static int set_closed(struct memwait_channel *channel, struct side *side, bool *was)
+/* Sets CLOSED at one side. Returns 0; or an error if waiters cannot be woken: it is not set. */
+static int set_closed(struct memwait_channel *channel, struct side *side)
 {
 	/* relaxed: only the compare-and-swap counts */
 	uint64_t event = atomic_load_explicit(&side->event, memory_order_relaxed);
-	uint32_t lower = 0;
-	int ret = 0;
+	int ret;
 
 	do {
 		if (event & CLOSED)
-			break;
+			return 0;
 		if (event & ARMED) {
 			ret = memwait_change(event_word(side), MEMWAIT_CHANGE_OR, CLOSED,
-					     MEMWAIT_ALL, channel->flags, &lower);
-			event = lower;
-			break;
+					     MEMWAIT_ALL, channel->flags, NULL);
+			return ret < 0 ? -ret : 0;
 		}
 		/* release: a sender that arms and finds it at tail also finds it at head */
 	} while (!atomic_compare_exchange_weak_explicit(&side->event, &event, event | CLOSED,
 							memory_order_release,
 							memory_order_relaxed));
-	*was = event & CLOSED;
-	return ret < 0 ? -ret : 0;
+	return 0;
 }
 
 /* The caller found CLOSED at head. If setting it at tail fails, the next call does it. */
 static void finish_closing(struct memwait_channel *channel, uint64_t freed)
 {
-	bool was;
-
 	if (!(freed & CLOSED))
-		set_closed(channel, &channel->receivers, &was);
+		set_closed(channel, &channel->receivers);
 }
 
 /* The caller holds the senders' lock. Returns 0, EAGAIN, EPIPE, or the error of a wake-up. */
@@ -747,24 +770,33 @@ static int transfer(struct wait *wait, struct memwait_op *op, void *item,
 	return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
 }
 
-static int transfer_until(struct memwait_channel *channel, void *item, bool sending,
+/* What a call is given. Never more is copied to or from the item than its caller has told. */
+static int check_call(const struct memwait_channel *channel, const void *item, size_t size)
+{
+	if (!is_valid(channel) || !item)
+		return EINVAL;
+	return size == channel->item_size ? 0 : EMSGSIZE;
+}
+
+static int transfer_until(struct memwait_channel *channel, void *item, size_t size, bool sending,
 			  const struct memwait_deadline *deadline)
 {
 	struct wait wait = { .channel = channel, .sending = sending, .deadline = deadline };
+	int err = check_call(channel, item, size);
 
-	if (!is_valid(channel) || !item)
-		return EINVAL;
+	if (err)
+		return err;
 	wait.other = side_of(channel, !sending);
 	return transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN);
 }
 
-static int transfer_clock(struct memwait_channel *channel, void *item, bool sending,
+static int transfer_clock(struct memwait_channel *channel, void *item, size_t size, bool sending,
 			  clockid_t clock, const struct timespec *abstime)
 {
 	struct memwait_deadline deadline;
 	int err = memwait_deadline_set(&deadline, clock, abstime);
 
-	return err ? err : transfer_until(channel, item, sending, &deadline);
+	return err ? err : transfer_until(channel, item, size, sending, &deadline);
 }
 
 /* A send only reads the item. */
@@ -773,59 +805,56 @@ static void *without_const(const void *item)
 	return (void *)(uintptr_t)item;
 }
 
-int memwait_channel_send(memwait_channel_t *channel, const void *item)
+int memwait_channel_send(memwait_channel_t *channel, const void *item, size_t size)
 {
-	return transfer_until(channel, without_const(item), true, &memwait_never);
+	return transfer_until(channel, without_const(item), size, true, &memwait_never);
 }
 
-int memwait_channel_recv(memwait_channel_t *channel, void *item)
+int memwait_channel_recv(memwait_channel_t *channel, void *item, size_t size)
 {
-	return transfer_until(channel, item, false, &memwait_never);
+	return transfer_until(channel, item, size, false, &memwait_never);
 }
 
-static int try_transfer(struct memwait_channel *channel, void *item, bool sending)
+static int try_transfer(struct memwait_channel *channel, void *item, size_t size, bool sending)
 {
 	struct wait wait = { .channel = channel, .sending = sending };
-	int ret;
+	int err = check_call(channel, item, size);
 
-	if (!is_valid(channel) || !item)
-		return EINVAL;
-	ret = attempt(&wait, item);
-	return ret == EBUSY ? EAGAIN : ret;
+	return err ? err : attempt(&wait, item);
 }
 
-int memwait_channel_trysend(memwait_channel_t *channel, const void *item)
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item, size_t size)
 {
-	return try_transfer(channel, without_const(item), true);
+	return try_transfer(channel, without_const(item), size, true);
 }
 
-int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size)
 {
-	return try_transfer(channel, item, false);
+	return try_transfer(channel, item, size, false);
 }
 
-int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
+int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, size_t size,
+			      clockid_t clock, const struct timespec *abstime)
+{
+	return transfer_clock(channel, without_const(item), size, true, clock, abstime);
+}
+
+int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, size_t size,
+			      clockid_t clock, const struct timespec *abstime)
+{
+	return transfer_clock(channel, item, size, false, clock, abstime);
+}
+
+int memwait_channel_timedsend(memwait_channel_t *channel, const void *item, size_t size,
 			      const struct timespec *abstime)
 {
-	return transfer_clock(channel, without_const(item), true, clock, abstime);
+	return memwait_channel_clocksend(channel, item, size, CLOCK_REALTIME, abstime);
 }
 
-int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, clockid_t clock,
+int memwait_channel_timedrecv(memwait_channel_t *channel, void *item, size_t size,
 			      const struct timespec *abstime)
 {
-	return transfer_clock(channel, item, false, clock, abstime);
-}
-
-int memwait_channel_timedsend(memwait_channel_t *channel, const void *item,
-			      const struct timespec *abstime)
-{
-	return memwait_channel_clocksend(channel, item, CLOCK_REALTIME, abstime);
-}
-
-int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
-			      const struct timespec *abstime)
-{
-	return memwait_channel_clockrecv(channel, item, CLOCK_REALTIME, abstime);
+	return memwait_channel_clockrecv(channel, item, size, CLOCK_REALTIME, abstime);
 }
 
 /* @waits: for a change, or a lock. */
@@ -902,46 +931,48 @@ static void recv_undo(struct memwait_op *op, int outcome)
 static const struct memwait_op_kind send_kind = { .step = send_step, .undo = send_undo };
 static const struct memwait_op_kind recv_kind = { .step = recv_step, .undo = recv_undo };
 
-static void *if_valid(memwait_channel_t *channel, const void *item)
+int memwait_channel_send_async(memwait_channel_t *channel, const void *item, size_t size,
+			       memwait_op_t *op)
 {
-	return is_valid(channel) && item ? channel : NULL;
+	int err = check_call(channel, item, size);
+
+	return err ? err : memwait_op_begin(op, &send_kind, channel, without_const(item),
+					    &memwait_never);
 }
 
-int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op)
+int memwait_channel_recv_async(memwait_channel_t *channel, void *item, size_t size,
+			       memwait_op_t *op)
 {
-	return memwait_op_begin(op, &send_kind, if_valid(channel, item), without_const(item),
-				&memwait_never);
+	int err = check_call(channel, item, size);
+
+	return err ? err : memwait_op_begin(op, &recv_kind, channel, item, &memwait_never);
 }
 
-int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op)
+int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, size_t size,
+				    clockid_t clock, const struct timespec *abstime,
+				    memwait_op_t *op)
 {
-	return memwait_op_begin(op, &recv_kind, if_valid(channel, item), item, &memwait_never);
+	int err = check_call(channel, item, size);
+
+	return err ? err : memwait_op_begin_until(op, &send_kind, channel, without_const(item),
+						  clock, abstime);
 }
 
-int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op)
+int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, size_t size,
+				    clockid_t clock, const struct timespec *abstime,
+				    memwait_op_t *op)
 {
-	return memwait_op_begin_until(op, &send_kind, if_valid(channel, item), without_const(item),
-				      clock, abstime);
-}
+	int err = check_call(channel, item, size);
 
-int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &recv_kind, if_valid(channel, item), item, clock,
-				      abstime);
+	return err ? err : memwait_op_begin_until(op, &recv_kind, channel, item, clock, abstime);
 }
 
 /* By a user: others may find CLOSED at head, and destroy the channel. */
 static int close_both(struct memwait_channel *channel)
 {
-	bool was_at_head, was_at_tail;
-	int ret;
+	int ret = set_closed(channel, &channel->senders);
 
-	ret = set_closed(channel, &channel->senders, &was_at_head);
-	if (!ret)
-		ret = set_closed(channel, &channel->receivers, &was_at_tail);
-	return !ret && was_at_head ? EPIPE : ret;
+	return ret ? ret : set_closed(channel, &channel->receivers);
 }
 
 int memwait_channel_close(memwait_channel_t *channel)
@@ -958,16 +989,6 @@ int memwait_channel_close(memwait_channel_t *channel)
 	ret = close_both(channel);
 	memwait_users_leave(&channel->senders.users, NULL);
 	return ret;
-}
-
-size_t memwait_channel_item_size(const memwait_channel_t *channel)
-{
-	return is_valid(channel) ? channel->item_size : 0;
-}
-
-size_t memwait_channel_capacity(const memwait_channel_t *channel)
-{
-	return is_valid(channel) ? channel->capacity : 0;
 }
 
 size_t memwait_channel_length(const memwait_channel_t *channel)

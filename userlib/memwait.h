@@ -707,52 +707,61 @@ typedef struct memwait_channel memwait_channel_t;
 size_t memwait_channel_size(size_t item_size, size_t capacity);
 
 /*
- * @flags: 0 or MEMWAIT_PRIVATE. EINVAL: invalid arguments, as above, or misaligned. All others
- * return EINVAL for zeroed memory, or another version's channel.
+ * @memory: bytes there are at @channel. @flags: 0 or MEMWAIT_PRIVATE. EINVAL: invalid arguments, as
+ * above; more than @memory is needed; or misaligned. All others return EINVAL for zeroed memory, or
+ * another version's channel.
  */
-int memwait_channel_init(memwait_channel_t *channel, unsigned int flags, size_t item_size,
-			 size_t capacity) MEMWAIT_CHECKED;
+int memwait_channel_init(memwait_channel_t *channel, size_t memory, unsigned int flags,
+			 size_t item_size, size_t capacity) MEMWAIT_CHECKED;
+
+/*
+ * For a process that maps a channel: sets what it was initialised with. EINVAL, also: it says that
+ * it is larger than @memory, the bytes that are mapped at @channel. It must not be used then.
+ */
+int memwait_channel_attach(const memwait_channel_t *channel, size_t memory, size_t *item_size,
+			   size_t *capacity) MEMWAIT_CHECKED;
 
 /* As memwait_cond_destroy(): waits for calls that have transferred an item, or were woken. */
 int memwait_channel_destroy(memwait_channel_t *channel);
 
-/* EPIPE: closed. try: EAGAIN: full, or another thread is sending. ETIMEDOUT. */
-int memwait_channel_send(memwait_channel_t *channel, const void *item) MEMWAIT_CHECKED;
-int memwait_channel_trysend(memwait_channel_t *channel, const void *item) MEMWAIT_CHECKED;
-int memwait_channel_timedsend(memwait_channel_t *channel, const void *item,
+/*
+ * @size: of the item. EMSGSIZE: it is not that of the channel's items. EPIPE: closed. ETIMEDOUT.
+ * try: EAGAIN: full. EBUSY: another thread is sending.
+ */
+int memwait_channel_send(memwait_channel_t *channel, const void *item, size_t size)
+	MEMWAIT_CHECKED;
+int memwait_channel_trysend(memwait_channel_t *channel, const void *item, size_t size)
+	MEMWAIT_CHECKED;
+int memwait_channel_timedsend(memwait_channel_t *channel, const void *item, size_t size,
 			      const struct timespec *abstime) MEMWAIT_CHECKED;
-int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, clockid_t clock,
-			      const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, size_t size,
+			      clockid_t clock, const struct timespec *abstime) MEMWAIT_CHECKED;
 
 /* The item must stay valid and in place until the callback. */
-int memwait_channel_send_async(memwait_channel_t *channel, const void *item, memwait_op_t *op)
-	MEMWAIT_CHECKED;
-int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op)
-	MEMWAIT_CHECKED;
-
-/* EPIPE: closed and drained. try: EAGAIN: empty, or another thread is receiving. ETIMEDOUT. */
-int memwait_channel_recv(memwait_channel_t *channel, void *item) MEMWAIT_CHECKED;
-int memwait_channel_tryrecv(memwait_channel_t *channel, void *item) MEMWAIT_CHECKED;
-int memwait_channel_timedrecv(memwait_channel_t *channel, void *item,
-			      const struct timespec *abstime) MEMWAIT_CHECKED;
-int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, clockid_t clock,
-			      const struct timespec *abstime) MEMWAIT_CHECKED;
-int memwait_channel_recv_async(memwait_channel_t *channel, void *item, memwait_op_t *op)
-	MEMWAIT_CHECKED;
-int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op)
-	MEMWAIT_CHECKED;
-
-/* Stops sending; items already sent can be received. EPIPE: closed already. */
-int memwait_channel_close(memwait_channel_t *channel);
+int memwait_channel_send_async(memwait_channel_t *channel, const void *item, size_t size,
+			       memwait_op_t *op) MEMWAIT_CHECKED;
+int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, size_t size,
+				    clockid_t clock, const struct timespec *abstime,
+				    memwait_op_t *op) MEMWAIT_CHECKED;
 
 /*
- * As at memwait_channel_init(), for who attaches to a channel: it must lie within the memory that
- * is mapped. 0: not a channel, or another version's.
+ * EMSGSIZE as above. EPIPE: closed and drained. ETIMEDOUT. try: EAGAIN: empty. EBUSY: another
+ * thread is receiving, or the channel is empty and closed, and one is sending.
  */
-size_t memwait_channel_item_size(const memwait_channel_t *channel);
-size_t memwait_channel_capacity(const memwait_channel_t *channel);
+int memwait_channel_recv(memwait_channel_t *channel, void *item, size_t size) MEMWAIT_CHECKED;
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size) MEMWAIT_CHECKED;
+int memwait_channel_timedrecv(memwait_channel_t *channel, void *item, size_t size,
+			      const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, size_t size,
+			      clockid_t clock, const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_channel_recv_async(memwait_channel_t *channel, void *item, size_t size,
+			       memwait_op_t *op) MEMWAIT_CHECKED;
+int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, size_t size,
+				    clockid_t clock, const struct timespec *abstime,
+				    memwait_op_t *op) MEMWAIT_CHECKED;
+
+/* Stops sending; items already sent can be received. 0 also if it is closed already. */
+int memwait_channel_close(memwait_channel_t *channel);
 
 /* Number of items; may be stale on return. */
 size_t memwait_channel_length(const memwait_channel_t *channel);

@@ -27,7 +27,7 @@ static int open_channels(struct work *work, unsigned int flags)
 		work->channels[i] = is_shared(work->plan) ? shared_page(size) : private_page(size);
 		err |= !work->channels[i];
 		if (!err)
-			err |= memwait_channel_init(work->channels[i], flags, item, SLOTS);
+			err |= memwait_channel_init(work->channels[i], size, flags, item, SLOTS);
 	}
 	return err;
 }

@@ -441,7 +441,7 @@ static int send_words(struct work *work, int which, const uint64_t *message)
 
 	if (work->library == PEER)
 		return write(work->pipes[which][1], message, size) != size;
-	return memwait_channel_send(work->channels[which], message);
+	return memwait_channel_send(work->channels[which], message, (size_t)size);
 }
 
 static int receive_words(struct work *work, int which, uint64_t *message)
@@ -450,7 +450,7 @@ static int receive_words(struct work *work, int which, uint64_t *message)
 
 	if (work->library == PEER)
 		return read(work->pipes[which][0], message, size) != size;
-	return memwait_channel_recv(work->channels[which], message);
+	return memwait_channel_recv(work->channels[which], message, (size_t)size);
 }
 
 /* The message says how often it has been sent. */

@@ -78,6 +78,7 @@ static void check_all(struct __test_metadata *_metadata)
 	memwait_waitgroup_t group = MEMWAIT_WAITGROUP_INIT;
 	memwait_channel_t *channel;
 	memwait_barrier_t barrier;
+	size_t memory;
 	memwait_loop_t *loop = NULL;
 	memwait_sem_t sem;
 	uint32_t word = 0;
@@ -175,17 +176,20 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(absent, memwait_waitgroup_done(&group));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&group));
 
-	channel = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
+	memory = (memwait_channel_size(8, 1) + 63) / 64 * 64;
+	channel = aligned_alloc(64, memory);
 	ASSERT_NE(NULL, channel);
 	for (i = 0; i < 2; i++) {
-		EXPECT_EQ(absent, memwait_channel_init(channel, i ? MEMWAIT_PRIVATE : 0, 8, 1));
-		EXPECT_EQ(absent, memwait_channel_send(channel, &item));
-		EXPECT_EQ(absent, memwait_channel_trysend(channel, &item));
-		EXPECT_EQ(absent, memwait_channel_clocksend(channel, &item, CLOCK_MONOTONIC,
-							    &later));
-		EXPECT_EQ(absent, memwait_channel_recv(channel, &item));
-		EXPECT_EQ(absent, memwait_channel_tryrecv(channel, &item));
-		EXPECT_EQ(absent, memwait_channel_timedrecv(channel, &item, &later_today));
+		EXPECT_EQ(absent, memwait_channel_init(channel, memory, i ? MEMWAIT_PRIVATE : 0, 8,
+						       1));
+		EXPECT_EQ(absent, memwait_channel_send(channel, &item, sizeof(item)));
+		EXPECT_EQ(absent, memwait_channel_trysend(channel, &item, sizeof(item)));
+		EXPECT_EQ(absent, memwait_channel_clocksend(channel, &item, sizeof(item),
+							    CLOCK_MONOTONIC, &later));
+		EXPECT_EQ(absent, memwait_channel_recv(channel, &item, sizeof(item)));
+		EXPECT_EQ(absent, memwait_channel_tryrecv(channel, &item, sizeof(item)));
+		EXPECT_EQ(absent, memwait_channel_timedrecv(channel, &item, sizeof(item),
+							    &later_today));
 		EXPECT_EQ(0, memwait_channel_length(channel));
 		EXPECT_EQ(absent, memwait_channel_close(channel));
 		EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -424,10 +428,10 @@ static int try_in_a_sandbox(void *arg)
 	in += !memwait_sem_clockwait(&taken->sem, CLOCK_MONOTONIC, &soon);
 	in += !memwait_barrier_clockwait(&taken->barrier, CLOCK_MONOTONIC, &soon);
 	in += !memwait_waitgroup_clockwait(&taken->group, CLOCK_MONOTONIC, &soon);
-	in += !memwait_channel_tryrecv(taken->empty, &item);
-	in += !memwait_channel_clockrecv(taken->empty, &item, CLOCK_MONOTONIC, &soon);
-	in += !memwait_channel_trysend(taken->full, &item);
-	in += !memwait_channel_clocksend(taken->full, &item, CLOCK_MONOTONIC, &soon);
+	in += !memwait_channel_tryrecv(taken->empty, &item, sizeof(item));
+	in += !memwait_channel_clockrecv(taken->empty, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
+	in += !memwait_channel_trysend(taken->full, &item, sizeof(item));
+	in += !memwait_channel_clocksend(taken->full, &item, sizeof(item), CLOCK_MONOTONIC, &soon);
 	/* What is free may be had; then it is held. */
 	if (!memwait_mutex_lock(&taken->mutex)) {
 		in += !memwait_cond_clockwait(&taken->cond, &taken->mutex, CLOCK_MONOTONIC, &soon);
@@ -442,7 +446,7 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 	static const unsigned int calls[] = { __NR_openat, __NR_ioctl };
 	struct taken *taken = aligned_alloc(64, (sizeof(*taken) + 63) / 64 * 64);
 	uint64_t item = 1;
-	size_t i;
+	size_t memory, i;
 
 	if (!can_refuse())
 		SKIP(return, "this kernel has no seccomp");
@@ -461,11 +465,12 @@ TEST_F_TIMEOUT(absent, L0_a_sandbox_lets_nobody_in, 300)
 	ASSERT_EQ(0, memwait_sem_init(&taken->sem, 0, 0));
 	ASSERT_EQ(0, memwait_barrier_init(&taken->barrier, 0, 2));
 	ASSERT_EQ(0, memwait_waitgroup_init(&taken->group, 0, 1));
-	taken->empty = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
-	taken->full = aligned_alloc(64, (memwait_channel_size(8, 1) + 63) / 64 * 64);
-	ASSERT_EQ(0, memwait_channel_init(taken->empty, 0, 8, 1));
-	ASSERT_EQ(0, memwait_channel_init(taken->full, 0, 8, 1));
-	ASSERT_EQ(0, memwait_channel_send(taken->full, &item));
+	memory = (memwait_channel_size(8, 1) + 63) / 64 * 64;
+	taken->empty = aligned_alloc(64, memory);
+	taken->full = aligned_alloc(64, memory);
+	ASSERT_EQ(0, memwait_channel_init(taken->empty, memory, 0, 8, 1));
+	ASSERT_EQ(0, memwait_channel_init(taken->full, memory, 0, 8, 1));
+	ASSERT_EQ(0, memwait_channel_send(taken->full, &item, sizeof(item)));
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
 		taken->call = calls[i];
 		taken->error = EPERM;

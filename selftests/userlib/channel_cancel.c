@@ -9,36 +9,42 @@ USERLIB_TEST(L3_a_receive_that_is_cancelled_leaves_the_item_to_the_next)
 	struct counted_op first = counted_by(&first, self->loop);
 	uint64_t item, to_first = 1, to_behind = 2;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 2));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 2));
 
 	/* Pending. */
-	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
-	EXPECT_EQ(EBUSY, memwait_channel_recv_async(channel, &to_first, &first.op));
-	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, &behind.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
+							  &first.op));
+	EXPECT_EQ(EBUSY, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
+						    &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, sizeof(to_behind),
+							  &behind.op));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(-ENOENT, memwait_op_cancel(&first.op));
 	item = 10;
-	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 	EXPECT_EQ(10, to_behind);
 
 	/* Completed, and not dispatched. */
-	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
-	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, &behind.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
+							  &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_behind, sizeof(to_behind),
+							  &behind.op));
 	item = 11;
-	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 2));
 	EXPECT_EQ(0, behind.result);
 	EXPECT_EQ(11, to_behind);
 
 	/* Nobody is next: it stays. */
-	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &to_first, sizeof(to_first),
+							  &first.op));
 	item = 12;
-	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	EXPECT_EQ(1, memwait_channel_length(channel));
-	EXPECT_EQ(0, memwait_channel_tryrecv(channel, &item));
+	EXPECT_EQ(0, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	EXPECT_EQ(12, item);
 
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
@@ -54,29 +60,33 @@ USERLIB_TEST(L3_a_send_that_is_cancelled_sends_nothing)
 	struct counted_op first = counted_by(&first, self->loop);
 	uint64_t item = 1, of_first = 2, of_behind = 3;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
-	ASSERT_EQ(0, memwait_channel_send(channel, &item));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 
 	/* Pending. */
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, &first.op));
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, &behind.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, sizeof(of_first),
+							  &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, sizeof(of_behind),
+							  &behind.op));
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
-	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 	EXPECT_EQ(1, item);
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 1));
 
 	/* Completed, and not dispatched. The item of @behind is in the channel. */
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_first, sizeof(of_first),
+							  &first.op));
 	of_behind = 4;
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, &behind.op));
-	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &of_behind, sizeof(of_behind),
+							  &behind.op));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 	EXPECT_EQ(3, item);
 	EXPECT_EQ(0, memwait_op_cancel(&first.op));
 	ASSERT_EQ(0, dispatch_until(self->loop, &behind.calls, 2));
 	EXPECT_EQ(0, behind.result);
-	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 	EXPECT_EQ(4, item);
-	EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item));
+	EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	EXPECT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 	EXPECT_EQ(0, first.calls);
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -88,7 +98,7 @@ static int send_of_number(void *arg)
 	struct item item;
 
 	make(&item, sender, 1);
-	return memwait_channel_send(sender->channel, &item);
+	return memwait_channel_send(sender->channel, &item, sizeof(item));
 }
 
 /* The place in the channel goes to the operation, or to the thread behind it. */
@@ -102,14 +112,14 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 	int round, taken_back = 0;
 	struct item item, got;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 1));
 	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
 		counted.calls = 0;
 		make(&item, &before, 1);
-		ASSERT_EQ(0, memwait_channel_send(channel, &item));
+		ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 		make(&item, &by_operation, 1);
 		ASSERT_EQ(EINPROGRESS,
-			  memwait_channel_send_async(channel, &item, &counted.op));
+			  memwait_channel_send_async(channel, &item, sizeof(item), &counted.op));
 		runner_start(&behind, send_of_number, &sender);
 		runner_await_asleep(&behind);
 		runner_race(&receiving, receive_once, channel);
@@ -123,14 +133,14 @@ USERLIB_TEST(L3_cancel_races_with_receive)
 		} else {
 			ASSERT_EQ(1, counted.calls);
 			ASSERT_EQ(0, counted.result);
-			ASSERT_EQ(0, memwait_channel_recv(channel, &got));
+			ASSERT_EQ(0, memwait_channel_recv(channel, &got, sizeof(got)));
 			ASSERT_EQ(1, got.sender);
 		}
 		ASSERT_EQ(0, runner_join(&receiving));
 		ASSERT_EQ(0, runner_join(&behind));
-		ASSERT_EQ(0, memwait_channel_recv(channel, &got));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &got, sizeof(got)));
 		ASSERT_EQ(2, got.sender);
-		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &got));
+		ASSERT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &got, sizeof(got)));
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 	TH_LOG("%d of %d taken back", taken_back, round);

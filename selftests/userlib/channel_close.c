@@ -11,9 +11,9 @@ USERLIB_TEST(R1_close_wakes_all)
 	int full, i;
 
 	for (full = 0; full < 2; full++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 1));
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 1));
 		if (full) {
-			ASSERT_EQ(0, memwait_channel_send(channel, &item));
+			ASSERT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 		}
 		for (i = 0; i < 4; i++) {
 			runner_start(&runners[i], full ? send_once : receive_once, channel);
@@ -22,8 +22,8 @@ USERLIB_TEST(R1_close_wakes_all)
 		memset(&counted, 0, sizeof(counted));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS, full ?
-			  memwait_channel_send_async(channel, &item, &counted.op) :
-			  memwait_channel_recv_async(channel, &item, &counted.op));
+			  memwait_channel_send_async(channel, &item, sizeof(item), &counted.op) :
+			  memwait_channel_recv_async(channel, &item, sizeof(item), &counted.op));
 		EXPECT_EQ(EBUSY, memwait_channel_destroy(channel));
 		ASSERT_EQ(0, memwait_channel_close(channel));
 		for (i = 0; i < 4; i++)
@@ -45,7 +45,8 @@ USERLIB_TEST(R1_close_races_with_senders_and_receivers)
 	int round, i;
 
 	for (round = 0; more_rounds(round, ROUNDS / 8); round++) {
-		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 1 + round % 4));
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(struct item),
+						  1 + round % 4));
 		memset(receivers, 0, sizeof(receivers));
 		memset(senders, 0, sizeof(senders));
 		for (i = 0; i < 2; i++) {
@@ -96,8 +97,8 @@ static void *new_obstacle(void)
 	return obstacle.page;
 }
 
-ADAPTER(send_obstacle, void *arg, memwait_channel_send(arg, obstacle.page))
-ADAPTER(receive_obstacle, void *arg, memwait_channel_recv(arg, obstacle.page))
+ADAPTER(send_obstacle, void *arg, memwait_channel_send(arg, obstacle.page, sizeof(struct item)))
+ADAPTER(receive_obstacle, void *arg, memwait_channel_recv(arg, obstacle.page, sizeof(struct item)))
 
 /* It is closed while a sender is under way. Those who wait are told when that one is done. */
 USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)
@@ -107,7 +108,7 @@ USERLIB_TEST(R1_receivers_of_a_closed_channel_do_not_wait_for_ever)
 	struct runner receiving[3], sending;
 	int i, received = 0, ended = 0, ret;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 4));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(struct item), 4));
 	ASSERT_NE(MAP_FAILED, new_obstacle());
 	for (i = 0; i < 3; i++)
 		runner_start(&receiving[i], receive_once, channel);
@@ -141,7 +142,7 @@ USERLIB_TEST(R1_those_behind_a_slow_one_get_theirs)
 
 	for (full = 0; full < 2; full++) {
 		word = (char *)channel + (full ? SENDERS_WORD : RECEIVERS_WORD);
-		ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(struct item), 2));
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(struct item), 2));
 		for (i = 0; full && i < 2; i++)
 			ASSERT_EQ(0, send_once(channel));
 		ASSERT_NE(MAP_FAILED, new_obstacle());
@@ -188,8 +189,8 @@ USERLIB_TEST(R1_close_races_with_operations_and_threads)
 	int round, i, err;
 
 	for (round = 0; more_rounds(round, ROUNDS / 8); round++) {
-		ASSERT_EQ(0, memwait_channel_init(closing.channel, 0, sizeof(struct item),
-						  1 + round % 4));
+		ASSERT_EQ(0, memwait_channel_init(closing.channel, SHARED_SIZE, 0,
+						  sizeof(struct item), 1 + round % 4));
 		memset(receivers, 0, sizeof(receivers));
 		memset(senders, 0, sizeof(senders));
 		for (i = 0; i < 2; i++) {

@@ -34,20 +34,21 @@ static int intercept(int fd, unsigned long request, void *argument)
 
 static int transfer(memwait_channel_t *channel, bool receives, uint64_t *item)
 {
-	return receives ? memwait_channel_recv(channel, item) : memwait_channel_send(channel, item);
+	return receives ? memwait_channel_recv(channel, item, sizeof(*item)) :
+			  memwait_channel_send(channel, item, sizeof(*item));
 }
 
 static int try_transfer(memwait_channel_t *channel, bool receives, uint64_t *item)
 {
-	return receives ? memwait_channel_tryrecv(channel, item) :
-			  memwait_channel_trysend(channel, item);
+	return receives ? memwait_channel_tryrecv(channel, item, sizeof(*item)) :
+			  memwait_channel_trysend(channel, item, sizeof(*item));
 }
 
 static int transfer_async(memwait_channel_t *channel, bool receives, uint64_t *item,
 			  memwait_op_t *op)
 {
-	return receives ? memwait_channel_recv_async(channel, item, op) :
-			  memwait_channel_send_async(channel, item, op);
+	return receives ? memwait_channel_recv_async(channel, item, sizeof(*item), op) :
+			  memwait_channel_send_async(channel, item, sizeof(*item), op);
 }
 
 static int transfer_and_stand_still(void *arg)
@@ -119,9 +120,9 @@ static void check_standing_still(struct __test_metadata *_metadata, memwait_chan
 	bool blocks;
 	int i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, flags, sizeof(uint64_t), 4));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, flags, sizeof(uint64_t), 4));
 	for (i = 0; receives && i < 4; i++)
-		ASSERT_EQ(0, memwait_channel_send(channel, &peer.item));
+		ASSERT_EQ(0, memwait_channel_send(channel, &peer.item, sizeof(peer.item)));
 	memwait_op_init(&trying.op.op, loop, count_call, &trying.op);
 	memwait_op_init(&trying.cancelled.op, loop, count_call, &trying.cancelled);
 	runner_start(&behinds, transfer_blocking, &behind);
@@ -140,7 +141,7 @@ static void check_standing_still(struct __test_metadata *_metadata, memwait_chan
 	/* It has come after the operation, whose loop does not run. */
 	EXPECT_EQ(0, runner_join(&nexts));
 	if (!blocks) {
-		EXPECT_EQ(EAGAIN, trying.tried);
+		EXPECT_EQ(EBUSY, trying.tried);
 		EXPECT_EQ(EINPROGRESS, trying.begun);
 		EXPECT_EQ(EINPROGRESS, trying.begun_too);
 		EXPECT_EQ(0, trying.cancel);
@@ -179,15 +180,18 @@ USERLIB_TEST(R28_who_receives_from_a_closed_channel_does_not_block_either)
 		struct still peer = { .channel = channel, .item = 7 };
 		struct counted_op counted = { 0 };
 		struct runner peers, dispatcher;
-		uint64_t item = 0;
+		uint64_t item = 0, tried;
 
 		peer.error = way % 2 ? EMFILE : 0;
-		ASSERT_EQ(0, memwait_channel_init(channel, flags, sizeof(item), 3));
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, flags, sizeof(item), 3));
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
-		ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &item, &counted.op));
+		ASSERT_EQ(EINPROGRESS, memwait_channel_recv_async(channel, &item, sizeof(item),
+								  &counted.op));
 		runner_start(&peers, transfer_and_stand_still, &peer);
 		await_still(&peer);
 		ASSERT_EQ(0, memwait_channel_close(channel));
+		EXPECT_EQ(0, memwait_channel_close(channel));
+		EXPECT_EQ(EBUSY, memwait_channel_tryrecv(channel, &tried, sizeof(tried)));
 		ASSERT_EQ(true, mw_readable(memwait_loop_fd(self->loop)));
 		runner_start(&dispatcher, dispatch_all, self->loop);
 		EXPECT_EQ(true, runner_is_done(await_done_or_asleep(&dispatcher)));
@@ -213,13 +217,14 @@ USERLIB_TEST(L6_an_operation_gets_the_lock_of_a_peer_that_is_killed)
 	uint64_t item = 6;
 	pid_t child;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
 	*peer = (struct still){ .channel = channel, .item = 7 };
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
 	child = run_in_child(transfer_and_stand_still(peer));
 	await_still(peer);
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, &counted.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
+							  &counted.op));
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
@@ -238,13 +243,14 @@ USERLIB_TEST(R28_a_channel_is_busy_while_an_operation_waits_for_its_lock)
 	uint64_t item = 6;
 	pid_t child;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
-	child = run_in_child(receive_once(channel));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
+	child = run_in_child(transfer(channel, true, &item));
 	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
 	ASSERT_EQ(128 + SIGKILL, kill_child(child));
 	runner_start(&peers, transfer_and_stand_still, &peer);
 	await_still(&peer);
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, &counted.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &item, sizeof(item),
+							  &counted.op));
 	EXPECT_EQ(EBUSY, memwait_channel_destroy(channel));
 	go_on(&peer);
 	EXPECT_EQ(0, runner_join(&peers));
@@ -262,16 +268,17 @@ USERLIB_TEST(L3_an_operation_that_waits_for_the_lock_has_a_deadline)
 	struct timespec time;
 	uint64_t item = 2;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 3));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 3));
 	runner_start(&behinds, transfer_blocking, &behind);
 	runner_await_asleep(&behinds);
 	runner_start(&peers, transfer_and_stand_still, &peer);
 	await_still(&peer);
 	time = in_time(CLOCK_MONOTONIC, -5);
-	EXPECT_EQ(ETIMEDOUT, memwait_channel_clocksend_async(channel, &item, CLOCK_MONOTONIC, &time,
-							     &counted.op));
+	EXPECT_EQ(ETIMEDOUT, memwait_channel_clocksend_async(channel, &item, sizeof(item),
+							     CLOCK_MONOTONIC, &time, &counted.op));
 	time = in_time(CLOCK_MONOTONIC, 200);
-	if (memwait_channel_clocksend_async(channel, &item, CLOCK_MONOTONIC, &time, &counted.op) ==
+	if (memwait_channel_clocksend_async(channel, &item, sizeof(item), CLOCK_MONOTONIC, &time,
+					    &counted.op) ==
 	    EINPROGRESS) {
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(ETIMEDOUT, counted.result);

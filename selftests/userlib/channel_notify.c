@@ -53,12 +53,13 @@ static int receiving_begin(struct receiving *receiving, memwait_channel_t *chann
 	receiving->channel = channel;
 	receiving->loop = loop;
 	memwait_op_init(&receiving->counted.op, loop, count_call, &receiving->counted);
-	return memwait_channel_recv_async(channel, &receiving->item, &receiving->counted.op);
+	return memwait_channel_recv_async(channel, &receiving->item, sizeof(receiving->item),
+					  &receiving->counted.op);
 }
 
 static int send_number(memwait_channel_t *channel, uint64_t number)
 {
-	return memwait_channel_send(channel, &number);
+	return memwait_channel_send(channel, &number, sizeof(number));
 }
 
 USERLIB_TEST(who_was_woken_is_not_notified_once_more)
@@ -68,7 +69,7 @@ USERLIB_TEST(who_was_woken_is_not_notified_once_more)
 	uint64_t item;
 	int i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 8));
 	for (i = 1; i <= 3; i++) {
 		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 		kernel.notifies = 0;
@@ -77,13 +78,13 @@ USERLIB_TEST(who_was_woken_is_not_notified_once_more)
 		EXPECT_EQ(1, kernel.notifies);
 		ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
 		EXPECT_EQ(1, receiving.item);
-		while (!memwait_channel_tryrecv(channel, &item))
+		while (!memwait_channel_tryrecv(channel, &item, sizeof(item)))
 			;
 		EXPECT_EQ(4, item);
 		/* And who is not there at all is not notified. */
 		kernel.notifies = 0;
 		ASSERT_EQ(0, send_number(channel, 5));
-		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 		EXPECT_EQ(0, kernel.notifies);
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -96,20 +97,21 @@ USERLIB_TEST(a_sender_that_was_woken_is_not_notified_once_more)
 	uint64_t item, mine = 5;
 	int i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 4));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 4));
 	for (i = 1; i <= 4; i++)
 		ASSERT_EQ(0, send_number(channel, i));
-	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &mine, &counted.op));
+	ASSERT_EQ(EINPROGRESS, memwait_channel_send_async(channel, &mine, sizeof(mine),
+							  &counted.op));
 	kernel.notifies = 0;
 	for (i = 1; i <= 3; i++) {
-		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 		EXPECT_EQ(i, item);
 	}
 	EXPECT_EQ(1, kernel.notifies);
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 	EXPECT_EQ(0, counted.result);
 	for (i = 4; i <= 5; i++) {
-		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 		EXPECT_EQ(i, item);
 	}
 	EXPECT_EQ(1, kernel.notifies);
@@ -123,10 +125,10 @@ USERLIB_TEST(who_has_left_is_not_notified)
 	struct timespec time;
 	uint64_t item;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 8));
 	time = in_time(CLOCK_MONOTONIC, 10);
 	ASSERT_EQ(ETIMEDOUT,
-		  memwait_channel_clockrecv(channel, &item, CLOCK_MONOTONIC, &time));
+		  memwait_channel_clockrecv(channel, &item, sizeof(item), CLOCK_MONOTONIC, &time));
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	ASSERT_EQ(0, memwait_op_cancel(&receiving.counted.op));
 	kernel.notifies = 0;
@@ -145,7 +147,7 @@ USERLIB_TEST(a_thread_that_was_woken_is_not_notified_once_more)
 	struct runner runner;
 	uint64_t item;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 8));
 	__atomic_store_n(&kernel.hold, 1, __ATOMIC_RELEASE);
 	runner_start(&runner, receive_timed, &timed);
 	await_waiters(self->fd, (char *)channel + RECEIVERS_WORD, U32_SIZE, 1);
@@ -166,7 +168,7 @@ static void take_and_let_wait_again(void *arg)
 	struct receiving *receiving = arg;
 	uint64_t item;
 
-	if (memwait_channel_tryrecv(receiving->channel, &item) ||
+	if (memwait_channel_tryrecv(receiving->channel, &item, sizeof(item)) ||
 	    memwait_loop_dispatch(receiving->loop, MEMWAIT_ALL) < 0 || receiving->counted.calls)
 		abort();
 }
@@ -177,7 +179,7 @@ USERLIB_TEST(R1_who_goes_on_waiting_is_notified_again)
 	struct receiving receiving;
 	int i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(receiving.item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(receiving.item), 8));
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	kernel.notifies = 0;
 	for (i = 1; i <= 3; i++) {
@@ -205,7 +207,8 @@ static void come_and_go(void *arg)
 
 	take_and_let_wait_again(receiving);
 	for (i = 0; i < 2 * STAMPS - 1; i++) {
-		if (memwait_channel_clockrecv(receiving->channel, &item, CLOCK_MONOTONIC, &past) !=
+		if (memwait_channel_clockrecv(receiving->channel, &item, sizeof(item),
+					      CLOCK_MONOTONIC, &past) !=
 		    ETIMEDOUT)
 			abort();
 	}
@@ -219,7 +222,7 @@ USERLIB_TEST(R1_who_waits_again_while_it_is_notified_is_notified_again)
 	struct receiving receiving;
 	size_t i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(receiving.item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(receiving.item), 8));
 	for (i = 0; i < ARRAY_SIZE(happens); i++) {
 		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 		kernel.notifies = 0;
@@ -255,12 +258,12 @@ USERLIB_TEST(R1_who_waits_again_long_after_it_has_armed_is_notified_again)
 	size_t i, calls = 0;
 	uint64_t item;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 8));
 	for (i = 0; i < ARRAY_SIZE(receiving); i++)
 		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving[i], channel, self->loop));
 	for (i = 0; i < ARRAY_SIZE(receiving); i++) {
 		ASSERT_EQ(0, send_number(channel, 1));
-		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item));
+		ASSERT_EQ(0, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	}
 	/* This finds nobody asleep, and takes nothing away from those who sleep since. */
 	kernel.arg = &receiving[0];
@@ -285,7 +288,7 @@ USERLIB_TEST(R1_each_of_several_is_notified)
 	uint64_t item;
 	int i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 8));
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving[i], channel, self->loop));
 	kernel.notifies = 0;
@@ -303,7 +306,7 @@ USERLIB_TEST(R1_each_of_several_is_notified)
 		EXPECT_EQ(i + 1, receiving[i].item);
 	}
 	for (i = 4; i <= 6; i++) {
-		ASSERT_EQ(0, memwait_channel_recv(channel, &item));
+		ASSERT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 		EXPECT_EQ(i, item);
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
@@ -317,7 +320,7 @@ USERLIB_TEST(R1_who_could_not_be_notified_is_notified_next_time)
 	uint64_t item;
 	size_t i;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, 0, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, 0, sizeof(item), 8));
 	for (i = 0; i < ARRAY_SIZE(errors); i++) {
 		ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 		kernel.error = errors[i];
@@ -329,7 +332,7 @@ USERLIB_TEST(R1_who_could_not_be_notified_is_notified_next_time)
 		ASSERT_EQ(0, dispatch_until(self->loop, &receiving.counted.calls, 1));
 		/* What was not sent is not received. */
 		EXPECT_EQ(2, receiving.item);
-		EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item));
+		EXPECT_EQ(EAGAIN, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 	}
 	EXPECT_EQ(0, memwait_channel_destroy(channel));
 }
@@ -343,18 +346,18 @@ USERLIB_TEST(no_more_wait_than_can_be_counted)
 	struct receiving receiving;
 	uint64_t item;
 
-	ASSERT_EQ(0, memwait_channel_init(channel, MEMWAIT_PRIVATE, sizeof(item), 8));
+	ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, MEMWAIT_PRIVATE, sizeof(item), 8));
 	*event = most;
-	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item, sizeof(item)));
 	EXPECT_EQ(ENOMEM, receiving_begin(&receiving, channel, self->loop));
 	EXPECT_EQ(most, *event);
 	EXPECT_EQ(0, send_number(channel, 1));
-	EXPECT_EQ(0, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(0, memwait_channel_recv(channel, &item, sizeof(item)));
 	/* One more, who may arm as often as it likes. */
 	*event -= one;
 	ASSERT_EQ(EINPROGRESS, receiving_begin(&receiving, channel, self->loop));
 	EXPECT_EQ(most, *event & most);
-	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item));
+	EXPECT_EQ(ENOMEM, memwait_channel_recv(channel, &item, sizeof(item)));
 	ASSERT_EQ(0, send_number(channel, 2));
 	take_and_let_wait_again(&receiving);
 	ASSERT_EQ(0, send_number(channel, 3));

@@ -59,7 +59,7 @@ static inline int receive_all(void *arg)
 	struct item item;
 	int err;
 
-	while (!(err = memwait_channel_recv(receiver->channel, &item)))
+	while (!(err = memwait_channel_recv(receiver->channel, &item, sizeof(item))))
 		take(receiver, &item);
 	return err;
 }
@@ -72,7 +72,7 @@ static inline int send_all(void *arg)
 
 	while (sender->sent < ROUNDS) {
 		make(&item, sender, sender->sent + 1);
-		err = memwait_channel_send(sender->channel, &item);
+		err = memwait_channel_send(sender->channel, &item, sizeof(item));
 		if (err)
 			return err;
 		sender->sent++;
@@ -86,7 +86,8 @@ static inline void receive_by_callback(memwait_op_t *op, int result, void *data)
 
 	while (!result) {
 		take(receiver, &receiver->item);
-		result = memwait_channel_recv_async(receiver->channel, &receiver->item, op);
+		result = memwait_channel_recv_async(receiver->channel, &receiver->item,
+						    sizeof(receiver->item), op);
 	}
 	if (result != EINPROGRESS) {
 		receiver->result = result;
@@ -99,7 +100,8 @@ static inline void begin_receiving(struct receiver *receiver, memwait_loop_t *lo
 	int ret;
 
 	memwait_op_init(&receiver->op, loop, receive_by_callback, receiver);
-	ret = memwait_channel_recv_async(receiver->channel, &receiver->item, &receiver->op);
+	ret = memwait_channel_recv_async(receiver->channel, &receiver->item, sizeof(receiver->item),
+					 &receiver->op);
 	if (ret != EINPROGRESS)
 		receive_by_callback(&receiver->op, ret, receiver);
 }
@@ -110,7 +112,8 @@ static inline void send_by_callback(memwait_op_t *op, int result, void *data)
 
 	while (!result && ++sender->sent < ROUNDS) {
 		make(&sender->item, sender, sender->sent + 1);
-		result = memwait_channel_send_async(sender->channel, &sender->item, op);
+		result = memwait_channel_send_async(sender->channel, &sender->item,
+						    sizeof(sender->item), op);
 	}
 	if (result != EINPROGRESS) {
 		sender->result = result;
@@ -124,7 +127,8 @@ static inline void begin_sending(struct sender *sender, memwait_loop_t *loop)
 
 	memwait_op_init(&sender->op, loop, send_by_callback, sender);
 	make(&sender->item, sender, 1);
-	ret = memwait_channel_send_async(sender->channel, &sender->item, &sender->op);
+	ret = memwait_channel_send_async(sender->channel, &sender->item, sizeof(sender->item),
+					 &sender->op);
 	if (ret != EINPROGRESS)
 		send_by_callback(&sender->op, ret, sender);
 }
@@ -133,14 +137,14 @@ static inline int receive_once(void *arg)
 {
 	struct item item;
 
-	return memwait_channel_recv(arg, &item);
+	return memwait_channel_recv(arg, &item, sizeof(item));
 }
 
 static inline int send_once(void *arg)
 {
 	struct item item = { 0 };
 
-	return memwait_channel_send(arg, &item);
+	return memwait_channel_send(arg, &item, sizeof(item));
 }
 
 /* What receivers sleep on: the half of a word that has head, behind a lock. Senders: tail. */
@@ -158,16 +162,16 @@ static inline int receive_timed(void *arg)
 {
 	struct timed *timed = arg;
 
-	return memwait_channel_clockrecv(timed->channel, &timed->item, timed->clock,
-					 &timed->time);
+	return memwait_channel_clockrecv(timed->channel, &timed->item, sizeof(timed->item),
+					 timed->clock, &timed->time);
 }
 
 static inline int send_timed(void *arg)
 {
 	struct timed *timed = arg;
 
-	return memwait_channel_clocksend(timed->channel, &timed->item, timed->clock,
-					 &timed->time);
+	return memwait_channel_clocksend(timed->channel, &timed->item, sizeof(timed->item),
+					 timed->clock, &timed->time);
 }
 
 #endif /* CHANNEL_TEST_H */

@@ -32,8 +32,8 @@ static void poison_receivers(void)
 
 	if (memwait_channel_length(channel()))
 		return;
-	ret = memwait_channel_trysend(channel(), &item);
-	if (ret != EAGAIN)
+	ret = memwait_channel_trysend(channel(), &item, sizeof(item));
+	if (ret != EAGAIN && ret != EBUSY)
 		expect(ret, 0, "poison");
 }
 
@@ -324,10 +324,11 @@ static void fill_channel(void)
 	uint32_t i;
 
 	for (i = 0; i < area->channel_size; i++)
-		CHECK_OK(memwait_channel_trysend(channel(), &item));
-	expect(memwait_channel_trysend(channel(), &item), EAGAIN, "one more than there is room");
+		CHECK_OK(memwait_channel_trysend(channel(), &item, sizeof(item)));
+	expect(memwait_channel_trysend(channel(), &item, sizeof(item)), EAGAIN,
+	       "one more than there is room");
 	for (i = 0; i < area->channel_size; i++)
-		CHECK_OK(memwait_channel_tryrecv(channel(), &item));
+		CHECK_OK(memwait_channel_tryrecv(channel(), &item, sizeof(item)));
 }
 
 static void account_for_channel(bool closed)
@@ -337,7 +338,7 @@ static void account_for_channel(bool closed)
 	size_t i;
 	int slot, ret;
 
-	while (!(ret = memwait_channel_tryrecv(channel(), &item)))
+	while (!(ret = memwait_channel_tryrecv(channel(), &item, sizeof(item))))
 		has_received(ret, &item);
 	expect(ret, closed ? EPIPE : EAGAIN, "the end of what was sent");
 	if (!closed)
@@ -419,7 +420,8 @@ static void begin_round(void)
 	memset(area->received, 0, sizeof(area->received));
 	for (slot = 0; slot < slots; slot++)
 		record_of(slot)->next = 1;
-	CHECK_OK(memwait_channel_init(channel(), 0, sizeof(struct item), area->channel_size));
+	CHECK_OK(memwait_channel_init(channel(), sizeof(area->channel), 0, sizeof(struct item),
+				      area->channel_size));
 	if (members)
 		CHECK_OK(memwait_barrier_init(&area->barrier, 0, members));
 	CHECK_OK(memwait_waitgroup_init(&area->group, 0, 0));

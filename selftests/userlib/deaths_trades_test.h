@@ -169,9 +169,9 @@ static bool has_sent(int ret)
 static int call_send(const struct item *item, enum form how, const struct timespec *time,
 		     memwait_op_t *op)
 {
-	return CALL_IN_FORM(how, memwait_channel_trysend(channel(), item),
+	return CALL_IN_FORM(how, memwait_channel_trysend(channel(), item, sizeof(*item)),
 			    memwait_channel_clocksend, memwait_channel_send, time, op, channel(),
-			    item);
+			    item, sizeof(*item));
 }
 
 static void send_items(int unused)
@@ -218,9 +218,9 @@ static bool has_received(int ret, const struct item *item)
 static int call_receive(struct item *item, enum form how, const struct timespec *time,
 			memwait_op_t *op)
 {
-	return CALL_IN_FORM(how, memwait_channel_tryrecv(channel(), item),
+	return CALL_IN_FORM(how, memwait_channel_tryrecv(channel(), item, sizeof(*item)),
 			    memwait_channel_clockrecv, memwait_channel_recv, time, op, channel(),
-			    item);
+			    item, sizeof(*item));
 }
 
 static void receive_items(int unused)

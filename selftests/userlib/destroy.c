@@ -122,16 +122,14 @@ static memwait_channel_t *channel_of(struct board *board)
 
 static int set_up_empty(struct board *board, unsigned int flags)
 {
-	if (memwait_channel_size(8, 1) > sizeof(board->channel))
-		return -1;
 	return memwait_mutex_init(&board->mutex, flags) ?:
-	       memwait_channel_init(channel_of(board), flags, 8, 1);
+	       memwait_channel_init(channel_of(board), sizeof(board->channel), flags, 8, 1);
 }
 
 static int set_up_full(struct board *board, unsigned int flags)
 {
 	return set_up_empty(board, flags) ?:
-	       memwait_channel_send(channel_of(board), &board->item);
+	       memwait_channel_send(channel_of(board), &board->item, sizeof(board->item));
 }
 
 /* Those that wait may come to the end of it. */
@@ -145,7 +143,7 @@ static int receive_it(struct board *board)
 	uint64_t item;
 
 	set(&board->there, 1);
-	return unless_closed(memwait_channel_recv(channel_of(board), &item));
+	return unless_closed(memwait_channel_recv(channel_of(board), &item, sizeof(item)));
 }
 
 static int send_it(struct board *board)
@@ -153,21 +151,23 @@ static int send_it(struct board *board)
 	const uint64_t item = 1;
 
 	set(&board->there, 1);
-	return unless_closed(memwait_channel_send(channel_of(board), &item));
+	return unless_closed(memwait_channel_send(channel_of(board), &item, sizeof(item)));
 }
 
 static int receive_async(struct board *board, memwait_op_t *op)
 {
-	return memwait_channel_recv_async(channel_of(board), &board->item, op);
+	return memwait_channel_recv_async(channel_of(board), &board->item, sizeof(board->item), op);
 }
 
 static int send_async(struct board *board, memwait_op_t *op)
 {
-	return memwait_channel_send_async(channel_of(board), &board->item, op);
+	return memwait_channel_send_async(channel_of(board), &board->item, sizeof(board->item), op);
 }
 
-BOARD_CALL(try_to_receive, memwait_channel_tryrecv(channel_of(board), &board->item))
-BOARD_CALL(try_to_send, memwait_channel_trysend(channel_of(board), &board->item))
+BOARD_CALL(try_to_receive, memwait_channel_tryrecv(channel_of(board), &board->item,
+						   sizeof(board->item)))
+BOARD_CALL(try_to_send, memwait_channel_trysend(channel_of(board), &board->item,
+						sizeof(board->item)))
 BOARD_CALL(close_channel, memwait_channel_close(channel_of(board)))
 BOARD_CALL(destroy_channel, memwait_channel_destroy(channel_of(board)))
 

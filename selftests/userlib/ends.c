@@ -82,7 +82,8 @@ static int scene_init(struct scene *scene, enum kind kind, enum end end)
 	if (memwait_sem_init(&scene->sem, 0, 0) || memwait_cond_init(&scene->cond, 0) ||
 	    memwait_mutex_init(&scene->mutex, kinds[kind]) ||
 	    memwait_rwlock_init(&scene->rwlock, 0) ||
-	    memwait_channel_init(channel_of(scene), 0, sizeof(int), WORKERS))
+	    memwait_channel_init(channel_of(scene), sizeof(scene->channel), 0, sizeof(int),
+				 WORKERS))
 		return -1;
 	if (kind == RWLOCK)
 		return memwait_rwlock_wrlock(&scene->rwlock);
@@ -101,7 +102,7 @@ static int turn(struct scene *scene)
 	case SEM:
 		return memwait_sem_wait(&scene->sem);
 	case CHANNEL:
-		return memwait_channel_recv(channel_of(scene), &item);
+		return memwait_channel_recv(channel_of(scene), &item, sizeof(item));
 	case RWLOCK:
 		return memwait_rwlock_wrlock(&scene->rwlock);
 	case COND:
@@ -144,7 +145,7 @@ static int serve(struct scene *scene)
 		ret = memwait_cond_signal(&scene->cond);
 		return ret ? ret : memwait_mutex_unlock(&scene->mutex);
 	case CHANNEL:
-		return memwait_channel_send(channel_of(scene), &item);
+		return memwait_channel_send(channel_of(scene), &item, sizeof(item));
 	default:
 		release(scene);
 		return 0;

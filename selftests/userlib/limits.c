@@ -83,10 +83,11 @@ static int come_to_barrier(void)
 	return err == MEMWAIT_BARRIER_SERIAL_THREAD ? 0 : err;
 }
 
-STEP(init_channel, memwait_channel_init(channel(), 0, sizeof(uint64_t), 1))
-STEP(fill_channel, init_channel() || memwait_channel_send(channel(), &shared->item))
-STEP(receive, memwait_channel_recv(channel(), &shared->item))
-STEP(send_to_channel, memwait_channel_send(channel(), &shared->item))
+STEP(init_channel, memwait_channel_init(channel(), sizeof(shared->channel), 0,
+					sizeof(uint64_t), 1))
+STEP(send_to_channel, memwait_channel_send(channel(), &shared->item, sizeof(shared->item)))
+STEP(fill_channel, init_channel() || send_to_channel())
+STEP(receive, memwait_channel_recv(channel(), &shared->item, sizeof(shared->item)))
 STEP(close_channel, memwait_channel_close(channel()))
 STEP(receive_the_end, receive() != EPIPE)
 

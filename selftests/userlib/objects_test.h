@@ -132,71 +132,75 @@ static long channel_item;
 
 static inline int make_empty(void *object, unsigned int kind)
 {
-	return memwait_channel_init(object, kind, sizeof(channel_item), 2);
+	size_t memory = memwait_channel_size(sizeof(channel_item), 2);
+
+	return memwait_channel_init(object, memory, kind, sizeof(channel_item), 2);
 }
 
 static inline int receive_one(void *object)
 {
 	long item;
 
-	return memwait_channel_recv(object, &item);
+	return memwait_channel_recv(object, &item, sizeof(item));
 }
 
 static inline int receive_timed(void *object, const struct timespec *time)
 {
 	long item;
 
-	return memwait_channel_timedrecv(object, &item, time);
+	return memwait_channel_timedrecv(object, &item, sizeof(item), time);
 }
 
 static inline int receive_until(void *object, clockid_t clock, const struct timespec *time)
 {
 	long item;
 
-	return memwait_channel_clockrecv(object, &item, clock, time);
+	return memwait_channel_clockrecv(object, &item, sizeof(item), clock, time);
 }
 
 static inline int receive_async(void *object, memwait_op_t *op)
 {
-	return memwait_channel_recv_async(object, &channel_item, op);
+	return memwait_channel_recv_async(object, &channel_item, sizeof(channel_item), op);
 }
 
 static inline int receive_until_async(void *object, clockid_t clock, const struct timespec *time,
 				      memwait_op_t *op)
 {
-	return memwait_channel_clockrecv_async(object, &channel_item, clock, time, op);
+	return memwait_channel_clockrecv_async(object, &channel_item, sizeof(channel_item), clock,
+					       time, op);
 }
 
 static inline int send_one(void *object)
 {
 	const long item = 1;
 
-	return memwait_channel_send(object, &item);
+	return memwait_channel_send(object, &item, sizeof(item));
 }
 
 static inline int send_timed(void *object, const struct timespec *time)
 {
 	const long item = 1;
 
-	return memwait_channel_timedsend(object, &item, time);
+	return memwait_channel_timedsend(object, &item, sizeof(item), time);
 }
 
 static inline int send_until(void *object, clockid_t clock, const struct timespec *time)
 {
 	const long item = 1;
 
-	return memwait_channel_clocksend(object, &item, clock, time);
+	return memwait_channel_clocksend(object, &item, sizeof(item), clock, time);
 }
 
 static inline int send_async(void *object, memwait_op_t *op)
 {
-	return memwait_channel_send_async(object, &channel_item, op);
+	return memwait_channel_send_async(object, &channel_item, sizeof(channel_item), op);
 }
 
 static inline int send_until_async(void *object, clockid_t clock, const struct timespec *time,
 				   memwait_op_t *op)
 {
-	return memwait_channel_clocksend_async(object, &channel_item, clock, time, op);
+	return memwait_channel_clocksend_async(object, &channel_item, sizeof(channel_item), clock,
+					       time, op);
 }
 
 static inline int make_full(void *object, unsigned int kind)

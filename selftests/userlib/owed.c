@@ -552,25 +552,25 @@ static int send_one(void *arg)
 {
 	struct transfer *transfer = arg;
 
-	return memwait_channel_send(transfer->channel, &transfer->item);
+	return memwait_channel_send(transfer->channel, &transfer->item, sizeof(transfer->item));
 }
 
 static int receive_one(void *arg)
 {
 	struct transfer *transfer = arg;
 
-	return memwait_channel_recv(transfer->channel, &transfer->item);
+	return memwait_channel_recv(transfer->channel, &transfer->item, sizeof(transfer->item));
 }
 
 /* Begins with a channel that is empty, or full, and one who waits for the other side. */
 static int begin_waiting(memwait_channel_t *channel, unsigned int flags, bool full,
 			 struct runner *waiter, struct transfer *transfer)
 {
-	int ret = memwait_channel_init(channel, flags, sizeof(uint64_t), CAPACITY);
+	int ret = memwait_channel_init(channel, SHARED_SIZE, flags, sizeof(uint64_t), CAPACITY);
 	uint64_t i;
 
 	for (i = 1; full && i <= CAPACITY; i++)
-		ret = ret ?: memwait_channel_send(channel, &i);
+		ret = ret ?: memwait_channel_send(channel, &i, sizeof(i));
 	*transfer = (struct transfer){ .channel = channel, .item = CAPACITY + 1 };
 	runner_start(waiter, full ? send_one : receive_one, transfer);
 	runner_await_asleep(waiter);
@@ -596,16 +596,16 @@ USERLIB_TEST(L2_a_send_or_receive_that_can_wake_nobody_has_not_happened)
 		answers_info = true;
 		cannot_wake = !fails;
 		item = 1;
-		EXPECT_EQ(EMFILE, full ? memwait_channel_recv(channel, &item) :
-					 memwait_channel_send(channel, &item));
-		EXPECT_EQ(EMFILE, full ? memwait_channel_tryrecv(channel, &item) :
-					 memwait_channel_trysend(channel, &item));
+		EXPECT_EQ(EMFILE, full ? memwait_channel_recv(channel, &item, sizeof(item)) :
+					 memwait_channel_send(channel, &item, sizeof(item)));
+		EXPECT_EQ(EMFILE, full ? memwait_channel_tryrecv(channel, &item, sizeof(item)) :
+					 memwait_channel_trysend(channel, &item, sizeof(item)));
 		EXPECT_EQ(full ? CAPACITY : 0, memwait_channel_length(channel));
 		fails = false;
 		cannot_wake = false;
 		item = 2;
-		EXPECT_EQ(0, full ? memwait_channel_recv(channel, &item) :
-				    memwait_channel_send(channel, &item));
+		EXPECT_EQ(0, full ? memwait_channel_recv(channel, &item, sizeof(item)) :
+				    memwait_channel_send(channel, &item, sizeof(item)));
 		EXPECT_EQ(0, runner_join(&waiter));
 		EXPECT_EQ(full ? 1 : 2, full ? item : transfer.item);
 		EXPECT_EQ(full ? CAPACITY : 0, memwait_channel_length(channel));
@@ -623,16 +623,17 @@ static int use_channel(memwait_channel_t *channel, int way, memwait_loop_t *loop
 
 	switch (way) {
 	case 0:
-		return memwait_channel_trysend(channel, &item);
+		return memwait_channel_trysend(channel, &item, sizeof(item));
 	case 1:
-		return memwait_channel_tryrecv(channel, &item);
+		return memwait_channel_tryrecv(channel, &item, sizeof(item));
 	case 2:
-		return memwait_channel_clockrecv(channel, &item, CLOCK_MONOTONIC, &soon);
+		return memwait_channel_clockrecv(channel, &item, sizeof(item), CLOCK_MONOTONIC,
+						 &soon);
 	case 3:
 		return memwait_channel_close(channel);
 	default:
 		memwait_op_init(&counted.op, loop, count_call, &counted);
-		ret = memwait_channel_send_async(channel, &item, &counted.op);
+		ret = memwait_channel_send_async(channel, &item, sizeof(item), &counted.op);
 		return ret == EINPROGRESS ? memwait_op_cancel(&counted.op) : ret;
 	}
 }
@@ -660,18 +661,18 @@ USERLIB_TEST(L2_a_close_that_can_wake_nobody_is_made_up_for)
 		cannot_wake = false;
 		if (full) {
 			ret = use_channel(channel, way, self->loop);
-			EXPECT_EQ(way == 1 || way == 2 ? 0 : EPIPE, ret);
+			EXPECT_EQ(way >= 1 && way <= 3 ? 0 : EPIPE, ret);
 			EXPECT_EQ(EPIPE, runner_join(&waiter));
-			while (!memwait_channel_tryrecv(channel, &item))
+			while (!memwait_channel_tryrecv(channel, &item, sizeof(item)))
 				;
 		} else {
 			item = 7;
-			EXPECT_EQ(0, memwait_channel_send(channel, &item));
+			EXPECT_EQ(0, memwait_channel_send(channel, &item, sizeof(item)));
 			EXPECT_EQ(0, runner_join(&waiter));
 			EXPECT_EQ(7, transfer.item);
 			EXPECT_EQ(0, memwait_channel_close(channel));
 		}
-		EXPECT_EQ(EPIPE, memwait_channel_tryrecv(channel, &item));
+		EXPECT_EQ(EPIPE, memwait_channel_tryrecv(channel, &item, sizeof(item)));
 		EXPECT_EQ(0, memwait_channel_destroy(channel));
 	}
 }
@@ -745,24 +746,26 @@ USERLIB_TEST(L2_a_wake_up_of_a_channel_that_is_not_passed_on_is_made_up_for)
 		flags = way & 1 ? MEMWAIT_PRIVATE : 0;
 		full = way & 2;
 		TH_LOG("way %d", way);
-		ASSERT_EQ(0, memwait_channel_init(channel, flags, sizeof(item), 1));
+		ASSERT_EQ(0, memwait_channel_init(channel, SHARED_SIZE, flags, sizeof(item), 1));
 		item = 1;
-		ASSERT_EQ(0, full ? memwait_channel_send(channel, &item) : 0);
+		ASSERT_EQ(0, full ? memwait_channel_send(channel, &item, sizeof(item)) : 0);
 		memwait_op_init(&counted.op, self->loop, count_call, &counted);
 		ASSERT_EQ(EINPROGRESS,
-			  full ? memwait_channel_send_async(channel, &taken, &counted.op) :
-				 memwait_channel_recv_async(channel, &taken, &counted.op));
+			  full ? memwait_channel_send_async(channel, &taken, sizeof(taken),
+							    &counted.op) :
+				 memwait_channel_recv_async(channel, &taken, sizeof(taken),
+							    &counted.op));
 		transfer = (struct transfer){ .channel = channel, .item = 2 };
 		runner_start(&waiter, full ? send_one : receive_one, &transfer);
 		runner_await_asleep(&waiter);
-		ASSERT_EQ(0, full ? memwait_channel_recv(channel, &item) :
-				    memwait_channel_send(channel, &item));
+		ASSERT_EQ(0, full ? memwait_channel_recv(channel, &item, sizeof(item)) :
+				    memwait_channel_send(channel, &item, sizeof(item)));
 		cannot_wake = true;
 		EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 		cannot_wake = false;
 		/* There is nothing for this one, or no place, until the other one has got it. */
-		ret = full ? memwait_channel_tryrecv(channel, &item) :
-			     memwait_channel_trysend(channel, &item);
+		ret = full ? memwait_channel_tryrecv(channel, &item, sizeof(item)) :
+			     memwait_channel_trysend(channel, &item, sizeof(item));
 		EXPECT_TRUE(!ret || ret == EAGAIN);
 		EXPECT_EQ(0, runner_join(&waiter));
 		EXPECT_EQ(full == !!ret, memwait_channel_length(channel));

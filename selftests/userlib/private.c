@@ -454,7 +454,7 @@ USERLIB_TEST(R2_no_other_flag_is_one)
 		EXPECT_EQ(EINVAL, memwait_cond_init(object, bad[i]));
 		EXPECT_EQ(EINVAL, memwait_barrier_init(object, bad[i], 1));
 		EXPECT_EQ(EINVAL, memwait_waitgroup_init(object, bad[i], 1));
-		EXPECT_EQ(EINVAL, memwait_channel_init(object, bad[i], 1, 1));
+		EXPECT_EQ(EINVAL, memwait_channel_init(object, SHARED_SIZE, bad[i], 1, 1));
 	}
 	EXPECT_EQ(EINVAL, memwait_mutex_init(object, MEMWAIT_RWLOCK_PREFER_WRITER));
 	EXPECT_EQ(EINVAL, memwait_rwlock_init(object, MEMWAIT_RWLOCK_PREFER_WRITER |

@@ -18,11 +18,11 @@ static int make_channel(struct stage *stage)
 	memwait_channel_t *channel = channel_of(&scene->objects);
 	uint64_t item;
 
-	if (memwait_channel_size(sizeof(item), CAPACITY) > sizeof(scene->objects.channel) ||
-	    memwait_channel_init(channel, 0, sizeof(item), CAPACITY))
+	if (memwait_channel_init(channel, sizeof(scene->objects.channel), 0, sizeof(item),
+				 CAPACITY))
 		return -1;
 	for (item = 1; item <= (uint64_t)stage->scenario->number; item++) {
-		if (memwait_channel_trysend(channel, &item))
+		if (memwait_channel_trysend(channel, &item, sizeof(item)))
 			return -1;
 	}
 	scene->objects.item[VICTIM] = item;
@@ -30,8 +30,10 @@ static int make_channel(struct stage *stage)
 }
 
 /* The victim's is the next one. */
-OPERATION(send_item, memwait_channel_send(channel_of(objects), &objects->item[VICTIM]))
-OPERATION(receive_item, memwait_channel_recv(channel_of(objects), &objects->item[VICTIM]))
+OPERATION(send_item, memwait_channel_send(channel_of(objects), &objects->item[VICTIM],
+					  sizeof(objects->item[VICTIM])))
+OPERATION(receive_item, memwait_channel_recv(channel_of(objects), &objects->item[VICTIM],
+					     sizeof(objects->item[VICTIM])))
 OPERATION(close_channel, memwait_channel_close(channel_of(objects)))
 
 /* Helpers send what comes after the victim's. */
@@ -40,7 +42,8 @@ static int send_late(struct objects *objects, int me)
 	struct timespec deadline = patience();
 	uint64_t item = CAPACITY + 2 + me;
 
-	return memwait_channel_clocksend(channel_of(objects), &item, CLOCK_MONOTONIC, &deadline);
+	return memwait_channel_clocksend(channel_of(objects), &item, sizeof(item), CLOCK_MONOTONIC,
+					 &deadline);
 }
 
 static int receive(struct objects *objects, int me)
@@ -48,7 +51,7 @@ static int receive(struct objects *objects, int me)
 	struct timespec deadline = patience();
 
 	return memwait_channel_clockrecv(channel_of(objects), &objects->item[me],
-					 CLOCK_MONOTONIC, &deadline);
+					 sizeof(objects->item[me]), CLOCK_MONOTONIC, &deadline);
 }
 
 static bool channel_is_closed(void)
@@ -57,7 +60,7 @@ static bool channel_is_closed(void)
 	int err;
 
 	/* Of a copy, as it may be a change. */
-	err = memwait_channel_trysend(channel_of(copied()), &item);
+	err = memwait_channel_trysend(channel_of(copied()), &item, sizeof(item));
 	return err == EPIPE;
 }
 
@@ -88,7 +91,7 @@ static const char *drain(struct stage *stage, uint64_t *items, int *count)
 		if (*count == MOST_ITEMS)
 			return "there are too many items";
 		err = memwait_channel_clockrecv(channel_of(&scene->objects), &items[*count],
-						CLOCK_MONOTONIC, &deadline);
+						sizeof(items[*count]), CLOCK_MONOTONIC, &deadline);
 		if (err)
 			return say(stage, "an item cannot be received: %d", err);
 		if (*count && items[*count] <= items[*count - 1])
@@ -113,16 +116,16 @@ static int send_in_time(uint64_t item)
 {
 	struct timespec deadline = patience();
 
-	return memwait_channel_clocksend(channel_of(&scene->objects), &item, CLOCK_MONOTONIC,
-					 &deadline);
+	return memwait_channel_clocksend(channel_of(&scene->objects), &item, sizeof(item),
+					 CLOCK_MONOTONIC, &deadline);
 }
 
 static int receive_in_time(uint64_t *item)
 {
 	struct timespec deadline = patience();
 
-	return memwait_channel_clockrecv(channel_of(&scene->objects), item, CLOCK_MONOTONIC,
-					 &deadline);
+	return memwait_channel_clockrecv(channel_of(&scene->objects), item, sizeof(*item),
+					 CLOCK_MONOTONIC, &deadline);
 }
 
 /* An empty channel is as good as a new one: twice round, filled up, closed. */
@@ -142,9 +145,9 @@ static const char *channel_goes_on(struct stage *stage)
 		if (send_in_time(i))
 			return "it cannot be filled";
 	}
-	if (memwait_channel_trysend(channel_of(&scene->objects), &i) != EAGAIN)
+	if (memwait_channel_trysend(channel_of(&scene->objects), &i, sizeof(i)) != EAGAIN)
 		return "it is full, and one more can be sent";
-	if (close_channel(&scene->objects) || close_channel(&scene->objects) != EPIPE ||
+	if (close_channel(&scene->objects) || close_channel(&scene->objects) ||
 	    send_in_time(i) != EPIPE)
 		return "it cannot be closed";
 	for (i = 1; i <= CAPACITY; i++) {
@@ -235,7 +238,7 @@ static const char *check_close(struct stage *stage)
 
 	/* If it died when it was to tell the senders, whoever finds it closed does that. */
 	if (!ended() && channel_is_closed() &&
-	    memwait_channel_trysend(channel_of(&scene->objects), &item) != EPIPE)
+	    memwait_channel_trysend(channel_of(&scene->objects), &item, sizeof(item)) != EPIPE)
 		return "it is closed, and is not";
 	settle(stage, channel_is_stuck);
 	if (ended() && (scene->objects.result || !channel_is_closed()))

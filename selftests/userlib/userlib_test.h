@@ -143,6 +143,8 @@ static inline void nothing(int signal)
 {
 }
 
+#define SHARED_SIZE	(16 * 4096)
+
 FIXTURE(userlib)
 {
 	memwait_loop_t *loop;
@@ -155,7 +157,7 @@ FIXTURE_SETUP(userlib)
 {
 	self->fd = open_device(0);
 	self->user_waits = mw_user_waits(self->fd);
-	self->shared = shared_page(16 * 4096);
+	self->shared = shared_page(SHARED_SIZE);
 	ASSERT_EQ(0, memwait_loop_new(&self->loop, 0));
 }
 
@@ -164,7 +166,7 @@ FIXTURE_TEARDOWN(userlib)
 	EXPECT_EQ(0, memwait_loop_pending(self->loop));
 	EXPECT_EQ(0, memwait_loop_close(self->loop));
 	EXPECT_EQ(self->user_waits, mw_await_user_waits(self->fd, self->user_waits));
-	munmap(self->shared, 16 * 4096);
+	munmap(self->shared, SHARED_SIZE);
 	close(self->fd);
 }
 

@@ -56,24 +56,25 @@ static int set_up_channel(struct board *board, unsigned int full)
 {
 	const uint64_t item = 1;
 
-	if (memwait_channel_size(sizeof(item), 1) > sizeof(board->channel) ||
-	    memwait_channel_init(channel_of(board), 0, sizeof(item), 1))
+	if (memwait_channel_init(channel_of(board), sizeof(board->channel), 0, sizeof(item), 1))
 		return -1;
-	return full ? memwait_channel_send(channel_of(board), &item) : 0;
+	return full ? memwait_channel_send(channel_of(board), &item, sizeof(item)) : 0;
 }
 
 static int receive(struct board *board)
 {
 	uint64_t item;
 
-	return memwait_channel_clockrecv(channel_of(board), &item, CLOCK_MONOTONIC, at_last());
+	return memwait_channel_clockrecv(channel_of(board), &item, sizeof(item), CLOCK_MONOTONIC,
+					 at_last());
 }
 
 static int send_item(struct board *board)
 {
 	const uint64_t item = 1;
 
-	return memwait_channel_clocksend(channel_of(board), &item, CLOCK_MONOTONIC, at_last());
+	return memwait_channel_clocksend(channel_of(board), &item, sizeof(item), CLOCK_MONOTONIC,
+					 at_last());
 }
 
 static int set_up_cond(struct board *board, unsigned int kind)

@@ -36,7 +36,7 @@ static void received(memwait_op_t *again, int result, void *data)
 		if (result)
 			exit(1);
 		sum += item;
-		result = memwait_channel_recv_async(channel, &item, again);
+		result = memwait_channel_recv_async(channel, &item, sizeof(item), again);
 	} while (result != EINPROGRESS);
 }
 
@@ -46,7 +46,7 @@ static gpointer send_items(gpointer data)
 
 	(void)data;
 	for (i = 1; i <= ITEMS; i++)
-		if (memwait_channel_send(channel, &i))
+		if (memwait_channel_send(channel, &i, sizeof(i)))
 			break;
 	memwait_channel_close(channel);
 	return NULL;
@@ -58,6 +58,7 @@ int main(void)
 	GThread *thread;
 	guint source;
 	int err = memwait_loop_new(&loop, 0);
+	size_t size;
 
 	if (err) {
 		fprintf(stderr, "memwait_loop_new: %s\n", memwait_strerror(err));
@@ -65,11 +66,12 @@ int main(void)
 	}
 	source = g_unix_fd_add(memwait_loop_fd(loop), G_IO_IN, dispatch, NULL);
 
-	channel = malloc(memwait_channel_size(sizeof(int), 8));
-	if (!channel || memwait_channel_init(channel, 0, sizeof(int), 8))
+	size = memwait_channel_size(sizeof(int), 8);
+	channel = malloc(size);
+	if (!channel || memwait_channel_init(channel, size, 0, sizeof(int), 8))
 		return 1;
 	memwait_op_init(&op, loop, received, main_loop);
-	if (memwait_channel_recv_async(channel, &item, &op) != EINPROGRESS)
+	if (memwait_channel_recv_async(channel, &item, sizeof(item), &op) != EINPROGRESS)
 		return 1;
 	thread = g_thread_new("sender", send_items, NULL);
 	g_main_loop_run(main_loop);

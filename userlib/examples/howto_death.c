@@ -30,7 +30,7 @@ static int send_some(void)
 	if (memwait_mutex_lock(alive) || memwait_sem_post(begun))
 		return 1;
 	for (i = 1; i <= 2; i++)
-		if (memwait_channel_send(channel, &i))
+		if (memwait_channel_send(channel, &i, sizeof(i)))
 			return 1;
 	pause();	/* until it is killed */
 	return memwait_channel_close(channel) || memwait_mutex_unlock(alive) ? 1 : 0;
@@ -39,7 +39,7 @@ static int send_some(void)
 static void receive(memwait_op_t *op, int result, void *data)
 {
 	(void)data;
-	for (; !result; result = memwait_channel_recv_async(channel, &item, op)) {
+	for (; !result; result = memwait_channel_recv_async(channel, &item, sizeof(item), op)) {
 		printf("received %d\n", item);
 		if (item == 2)
 			kill(sender, SIGKILL);
@@ -62,13 +62,15 @@ int main(void)
 	struct pollfd fd = { .events = POLLIN };
 	memwait_op_t death, reception;
 	memwait_loop_t *loop;
+	size_t size;
 
 	alive = share(sizeof(*alive));
 	begun = share(sizeof(*begun));
-	channel = share(memwait_channel_size(sizeof(item), CAPACITY));
+	size = memwait_channel_size(sizeof(item), CAPACITY);
+	channel = share(size);
 	if (alive == MAP_FAILED || begun == MAP_FAILED || channel == MAP_FAILED ||
 	    memwait_mutex_init(alive, MEMWAIT_MUTEX_ROBUST) ||
-	    memwait_channel_init(channel, 0, sizeof(item), CAPACITY))
+	    memwait_channel_init(channel, size, 0, sizeof(item), CAPACITY))
 		return 1;
 	sender = fork();
 	if (!sender)
@@ -78,7 +80,8 @@ int main(void)
 	    memwait_op_init(&reception, loop, receive, NULL) ||
 	    memwait_sem_wait(begun) || memwait_mutex_lock_async(alive, &death) != EINPROGRESS)
 		return 1;
-	receive(&reception, memwait_channel_recv_async(channel, &item, &reception), NULL);
+	receive(&reception, memwait_channel_recv_async(channel, &item, sizeof(item), &reception),
+		NULL);
 	fd.fd = memwait_loop_fd(loop);
 	while (memwait_loop_pending(loop))
 		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)

@@ -19,7 +19,7 @@ static int send_all(memwait_channel_t *channel)
 	int i;
 
 	for (i = 1; i <= ITEMS; i++)	/* sleeps while the channel is full */
-		if (memwait_channel_send(channel, &i))
+		if (memwait_channel_send(channel, &i, sizeof(i)))
 			return 1;
 	return memwait_channel_close(channel) ? 1 : 0;
 }
@@ -29,7 +29,7 @@ static void receive(memwait_op_t *op, int result, void *channel)
 {
 	while (!result) {
 		printf("received %d\n", item);
-		result = memwait_channel_recv_async(channel, &item, op);
+		result = memwait_channel_recv_async(channel, &item, sizeof(item), op);
 	}
 	if (result == EPIPE)
 		printf("closed\n");
@@ -47,7 +47,7 @@ int main(void)
 	memwait_op_t op;
 	int status;
 
-	if (channel == MAP_FAILED || memwait_channel_init(channel, 0, sizeof(int), CAPACITY))
+	if (channel == MAP_FAILED || memwait_channel_init(channel, size, 0, sizeof(int), CAPACITY))
 		return 1;
 	switch (fork()) {
 	case -1:
@@ -58,7 +58,7 @@ int main(void)
 	if (memwait_loop_new(&loop, 0) || memwait_op_init(&op, loop, receive, channel))
 		return 1;
 	fd.fd = memwait_loop_fd(loop);
-	receive(&op, memwait_channel_recv_async(channel, &item, &op), channel);
+	receive(&op, memwait_channel_recv_async(channel, &item, sizeof(item), &op), channel);
 	while (memwait_loop_pending(loop))
 		if (poll(&fd, 1, -1) == 1 && memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0)
 			return 1;

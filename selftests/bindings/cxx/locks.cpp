@@ -451,7 +451,7 @@ static void channel()
 		auto *theirs = static_cast<memwait_channel_t *>(memory.at(64, bytes));
 
 		for (int i = 0; i < 100; i++) {
-			CHECK(memwait_channel_recv(theirs, &got) == 0);
+			CHECK(memwait_channel_recv(theirs, &got, sizeof(got)) == 0);
 			CHECK(got.number == i && got.twice == 2 * i);
 		}
 	});
@@ -468,7 +468,7 @@ static void channel()
 	same.send(item(7));
 	items.close();
 	CHECK_ERROR(std::errc::broken_pipe, items.send(item(8)));
-	CHECK_ERROR(std::errc::broken_pipe, items.close());
+	items.close();
 	std::optional<item> last = items.receive();
 	CHECK(last && last->twice == 14);
 	CHECK(!items.receive());

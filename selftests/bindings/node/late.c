@@ -49,11 +49,11 @@ int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most)
 	return next(loop, most);
 }
 
-int memwait_channel_tryrecv(memwait_channel_t *channel, void *item)
+int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size)
 {
-	int (*next)(memwait_channel_t *channel, void *item);
+	int (*next)(memwait_channel_t *channel, void *item, size_t size);
 
 	stop();
 	*(void **)&next = dlsym(RTLD_NEXT, "memwait_channel_tryrecv");
-	return next(channel, item);
+	return next(channel, item, size);
 }

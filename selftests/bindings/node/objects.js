@@ -44,7 +44,7 @@ test('objects: bad input', async () => {
 	const short = memwait.map(fd, size - 8);
 	fs.closeSync(fd);
 	new Uint8Array(short).set(new Uint8Array(buffer, 0, size - 8));
-	assert.throws(() => new Channel(short), outOfRange);
+	assert.throws(() => new Channel(short), { code: 'EINVAL' });
 	const channel = Channel.init(buffer, 4096, 4, 2);
 	for (const other of [undefined, 1, 'abcd', [1, 2, 3, 4], new ArrayBuffer(4)]) {
 		await assert.rejects(channel.send(other), wrongType);
@@ -413,7 +413,7 @@ test('channel', async () => {
 	assert.deepStrictEqual(channel.tryRecv(), item(3));
 	channel.sendSync(item(6));
 	channel.close();
-	assert.throws(() => channel.close(), { code: 'EPIPE' });
+	channel.close();
 	await assert.rejects(channel.send(item(7)), { code: 'EPIPE' });
 	const rest = [];
 	for await (const got of other)

@@ -103,7 +103,7 @@ static int arrive(void)
 }
 
 RELEASE(done, memwait_waitgroup_done(&group))
-RELEASE(send_item, memwait_channel_send(channel, &item))
+RELEASE(send_item, memwait_channel_send(channel, &item, sizeof(item)))
 
 /* What a sender waits for. */
 static int receive_item(void)
@@ -111,7 +111,8 @@ static int receive_item(void)
 	uint64_t received;
 
 	data = 1;
-	return memwait_channel_send(channel, &item) || memwait_channel_recv(channel, &received);
+	return memwait_channel_send(channel, &item, sizeof(item)) ||
+	       memwait_channel_recv(channel, &received, sizeof(received));
 }
 
 RELEASE(close_channel, memwait_channel_close(channel))
@@ -187,12 +188,12 @@ static int meet_async(void)
 ACQUIRE(destroy_barrier, memwait_barrier_destroy(&barrier))
 ACQUIRE(await_group, memwait_waitgroup_wait(&group))
 ACQUIRE(await_group_async, run(memwait_waitgroup_wait_async(&group, &op)))
-ACQUIRE(receive, memwait_channel_recv(channel, &item))
-ACQUIRE(tryreceive, memwait_channel_tryrecv(channel, &item))
-ACQUIRE(receive_async, run(memwait_channel_recv_async(channel, &item, &op)))
-ACQUIRE(receive_end, memwait_channel_recv(channel, &item) != EPIPE)
-ACQUIRE(send_next, memwait_channel_send(channel, &item))
-ACQUIRE(trysend_next, memwait_channel_trysend(channel, &item))
+ACQUIRE(receive, memwait_channel_recv(channel, &item, sizeof(item)))
+ACQUIRE(tryreceive, memwait_channel_tryrecv(channel, &item, sizeof(item)))
+ACQUIRE(receive_async, run(memwait_channel_recv_async(channel, &item, sizeof(item), &op)))
+ACQUIRE(receive_end, memwait_channel_recv(channel, &item, sizeof(item)) != EPIPE)
+ACQUIRE(send_next, memwait_channel_send(channel, &item, sizeof(item)))
+ACQUIRE(trysend_next, memwait_channel_trysend(channel, &item, sizeof(item)))
 ACQUIRE(run_until_stopped, memwait_loop_run(loop, NULL, 0))
 ACQUIRE(read_word, __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1)
 
@@ -275,8 +276,7 @@ static void run_case(size_t number, size_t kind)
 	CHECK(!memwait_rwlock_init(&rwlock, kinds[kind].rwlock));
 	CHECK(!memwait_barrier_init(&barrier, flags, 2));
 	CHECK(!memwait_waitgroup_init(&group, flags, 1));
-	CHECK(memwait_channel_size(sizeof(item), 1) <= sizeof(memory));
-	CHECK(!memwait_channel_init(channel, flags, sizeof(item), 1));
+	CHECK(!memwait_channel_init(channel, sizeof(memory), flags, sizeof(item), 1));
 	CHECK(!memwait_loop_new(&loop, 0));
 	CHECK(!memwait_op_init(&op, loop, called_back, NULL));
 	pthread_create(&threads[0], NULL, release, &number);

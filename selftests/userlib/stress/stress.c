@@ -829,8 +829,9 @@ static void *send_parcels(void *arg)
 	for (i = 1; !over(i); i++) {
 		parcel = (struct parcel){ i, i };
 		time = soon(i % 64 * 1000);
-		ret = i % 4 ? memwait_channel_send(channel, &parcel) :
-			memwait_channel_clocksend(channel, &parcel, CLOCK_MONOTONIC, &time);
+		ret = i % 4 ? memwait_channel_send(channel, &parcel, sizeof(parcel)) :
+			memwait_channel_clocksend(channel, &parcel, sizeof(parcel), CLOCK_MONOTONIC,
+						  &time);
 		CHECK_RESULT(ret, ETIMEDOUT);
 		if (!ret)
 			__atomic_add_fetch(&sent_sum, i, __ATOMIC_RELAXED);
@@ -847,8 +848,9 @@ static void *receive_parcels(void *arg)
 
 	for (i = 0;; i++) {
 		time = soon(i % 64 * 1000);
-		ret = i % 4 ? memwait_channel_recv(channel, &parcel) :
-			memwait_channel_clockrecv(channel, &parcel, CLOCK_MONOTONIC, &time);
+		ret = i % 4 ? memwait_channel_recv(channel, &parcel, sizeof(parcel)) :
+			memwait_channel_clockrecv(channel, &parcel, sizeof(parcel), CLOCK_MONOTONIC,
+						  &time);
 		if (ret == EPIPE)
 			return NULL;
 		CHECK_RESULT(ret, ETIMEDOUT);
@@ -874,7 +876,8 @@ static void go_on_receiving(memwait_op_t *op, int result, void *data)
 		CHECK(!result || result == ECANCELED);
 		if (!result)
 			unpack(&receiving->parcel);
-		result = memwait_channel_recv_async(channel, &receiving->parcel, op);
+		result = memwait_channel_recv_async(channel, &receiving->parcel,
+						    sizeof(receiving->parcel), op);
 	} while (result != EINPROGRESS);
 }
 
@@ -899,7 +902,7 @@ static void stress_channel(void)
 	int i, stop = 0;
 
 	channel = aligned_alloc(64, (size + 63) / 64 * 64);
-	CHECK(channel && !memwait_channel_init(channel, sharing, sizeof(struct parcel), 5));
+	CHECK(channel && !memwait_channel_init(channel, size, sharing, sizeof(struct parcel), 5));
 	uses = 0;
 	for (i = 0; i < OPS; i++) {
 		CHECK(!memwait_op_init(&parcel_ops[i].op, loop, go_on_receiving, &parcel_ops[i]));

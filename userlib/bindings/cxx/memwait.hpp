@@ -1959,10 +1959,9 @@ public:
 	/* Makes an empty one, in memory of @bytes. */
 	channel(void *memory, std::size_t bytes, std::size_t capacity,
 		sharing users = process_shared)
-		: channel_(to_channel(memory))
+		: channel_(to_channel(memory)), capacity_(capacity)
 	{
-		detail::check(!size(capacity) || bytes < size(capacity) ? EINVAL :
-			      memwait_channel_init(channel_, users, sizeof(T), capacity),
+		detail::check(memwait_channel_init(channel_, bytes, users, sizeof(T), capacity),
 			      "memwait::channel");
 	}
 
@@ -1970,24 +1969,27 @@ public:
 	static channel attach(void *memory, std::size_t bytes)
 	{
 		memwait_channel_t *made = to_channel(memory);
+		std::size_t item_size, capacity;
+		int err = memwait_channel_attach(made, bytes, &item_size, &capacity);
 
-		detail::check(bytes < size(1) || memwait_channel_item_size(made) != sizeof(T) ||
-			      bytes < size(memwait_channel_capacity(made)) ? EINVAL : 0,
+		detail::check(!err && item_size != sizeof(T) ? EINVAL : err,
 			      "memwait::channel::attach");
-		return channel(made);
+		return channel(made, capacity);
 	}
 
 	/* std::errc::broken_pipe: it is closed. */
 	void send(const T &item)
 	{
-		detail::check(memwait_channel_send(channel_, &item), "memwait::channel::send");
+		detail::check(memwait_channel_send(channel_, &item, sizeof(T)),
+			      "memwait::channel::send");
 	}
 
 	/* false: it is full, or another thread is sending. */
 	bool try_send(const T &item)
 	{
-		return detail::check_try(memwait_channel_trysend(channel_, &item), EAGAIN,
-					 "memwait::channel::try_send");
+		int err = memwait_channel_trysend(channel_, &item, sizeof(T));
+
+		return detail::check_try(not_now(err), EAGAIN, "memwait::channel::try_send");
 	}
 
 	template <class Rep, class Period>
@@ -2009,15 +2011,16 @@ public:
 	{
 		place item;
 
-		return item.get(memwait_channel_recv(channel_, &item.value), EPIPE);
+		return item.get(memwait_channel_recv(channel_, &item.value, sizeof(T)), EPIPE);
 	}
 
 	/* Nothing: not now. std::errc::broken_pipe: never more. */
 	std::optional<T> try_receive()
 	{
 		place item;
+		int err = memwait_channel_tryrecv(channel_, &item.value, sizeof(T));
 
-		return item.get(memwait_channel_tryrecv(channel_, &item.value), EAGAIN);
+		return item.get(not_now(err), EAGAIN);
 	}
 
 	template <class Rep, class Period>
@@ -2046,7 +2049,7 @@ public:
 
 	std::size_t capacity() const noexcept
 	{
-		return memwait_channel_capacity(channel_);
+		return capacity_;
 	}
 
 	/* How many items; may be out of date at once. */
@@ -2064,7 +2067,7 @@ public:
 	auto send_async(loop &owner, const T &item)
 	{
 		return detail::awaitable(owner, [to = channel_, item](memwait_op_t *op, auto &) {
-			return memwait_channel_send_async(to, &item, op);
+			return memwait_channel_send_async(to, &item, sizeof(T), op);
 		}, [](int err, bool) { detail::check(err, "memwait::channel::send_async"); });
 	}
 
@@ -2072,7 +2075,7 @@ public:
 	auto receive_async(loop &owner)
 	{
 		auto begin = [from = channel_](memwait_op_t *op, received<EPIPE> &to) {
-			return memwait_channel_recv_async(from, &to.item.value, op);
+			return memwait_channel_recv_async(from, &to.item.value, sizeof(T), op);
 		};
 
 		return detail::awaitable<decltype(begin), received<EPIPE>>(owner, begin);
@@ -2081,8 +2084,8 @@ public:
 	auto try_send_async(loop &owner, const T &item, const deadline &then)
 	{
 		auto begin = [to = channel_, item, then](memwait_op_t *op, auto &) {
-			return memwait_channel_clocksend_async(to, &item, then.clock, &then.time,
-							       op);
+			return memwait_channel_clocksend_async(to, &item, sizeof(T), then.clock,
+							       &then.time, op);
 		};
 
 		return detail::awaitable(owner, begin, [](int err, bool) {
@@ -2093,8 +2096,8 @@ public:
 	auto try_receive_async(loop &owner, const deadline &then)
 	{
 		auto begin = [from = channel_, then](memwait_op_t *op, received<ETIMEDOUT> &to) {
-			return memwait_channel_clockrecv_async(from, &to.item.value, then.clock,
-							       &then.time, op);
+			return memwait_channel_clockrecv_async(from, &to.item.value, sizeof(T),
+							       then.clock, &then.time, op);
 		};
 
 		return detail::awaitable<decltype(begin), received<ETIMEDOUT>>(owner, begin);
@@ -2119,13 +2122,20 @@ private:
 		T value;
 	};
 
-	explicit channel(memwait_channel_t *made) noexcept : channel_(made)
+	channel(memwait_channel_t *made, std::size_t capacity) noexcept
+		: channel_(made), capacity_(capacity)
 	{
 	}
 
 	static memwait_channel_t *to_channel(void *memory)
 	{
 		return static_cast<memwait_channel_t *>(detail::check_place(memory, 8));
+	}
+
+	/* Full or empty, or another thread is within its call. */
+	static int not_now(int err) noexcept
+	{
+		return err == EBUSY ? EAGAIN : err;
 	}
 
 	static bool check_sent(int err)
@@ -2135,12 +2145,14 @@ private:
 
 	int send_by(const T &item, const deadline &then)
 	{
-		return memwait_channel_clocksend(channel_, &item, then.clock, &then.time);
+		return memwait_channel_clocksend(channel_, &item, sizeof(T), then.clock,
+						 &then.time);
 	}
 
 	int receive_by(place &item, const deadline &then)
 	{
-		return memwait_channel_clockrecv(channel_, &item.value, then.clock, &then.time);
+		return memwait_channel_clockrecv(channel_, &item.value, sizeof(T), then.clock,
+						 &then.time);
 	}
 
 #ifdef __cpp_impl_coroutine
@@ -2156,6 +2168,7 @@ private:
 #endif
 
 	memwait_channel_t *channel_;
+	std::size_t capacity_;
 };
 
 /* Words: an atomic of 1, 2, 4 or 8 bytes, in memory of any kind. */

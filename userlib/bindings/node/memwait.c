@@ -455,7 +455,7 @@ static void give_back(const struct wait *wait)
 		break;
 	case CALL_RECV:
 		/* It comes last. If the channel is full or closed, it is lost. */
-		ret = memwait_channel_trysend(wait->object, wait->item);
+		ret = memwait_channel_trysend(wait->object, wait->item, wait->item_size);
 		(void)ret;
 		break;
 	case CALL_WORD:
@@ -664,12 +664,14 @@ static int start(struct wait *wait, double ms)
 		       memwait_sem_wait_async(wait->object, op);
 	case CALL_SEND:
 		return deadline ? memwait_channel_clocksend_async(wait->object, wait->item,
-								  CLOCK_MONOTONIC, deadline, op) :
-		       memwait_channel_send_async(wait->object, wait->item, op);
+								  wait->item_size, CLOCK_MONOTONIC,
+								  deadline, op) :
+		       memwait_channel_send_async(wait->object, wait->item, wait->item_size, op);
 	case CALL_RECV:
 		return deadline ? memwait_channel_clockrecv_async(wait->object, wait->item,
-								  CLOCK_MONOTONIC, deadline, op) :
-		       memwait_channel_recv_async(wait->object, wait->item, op);
+								  wait->item_size, CLOCK_MONOTONIC,
+								  deadline, op) :
+		       memwait_channel_recv_async(wait->object, wait->item, wait->item_size, op);
 	case CALL_WORD:
 		return start_word(wait, deadline);
 	}
@@ -1007,7 +1009,7 @@ static napi_value init(napi_env env, napi_callback_info info)
 					       "the buffer is too small for the channel");
 			return NULL;
 		}
-		err = memwait_channel_init(object->memory, 0, option, capacity);
+		err = memwait_channel_init(object->memory, object->size, 0, option, capacity);
 		break;
 	}
 	return err ? throw(env, err) : undefined(env);
@@ -1019,21 +1021,14 @@ static napi_value item_size(napi_env env, napi_callback_info info)
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
 	size_t capacity;
+	int err;
 
 	arguments(env, info, args);
 	object = object_from(env, args[0], KIND_CHANNEL);
 	if (!object)
 		return NULL;
-	object->item_size = memwait_channel_item_size(object->memory);
-	capacity = memwait_channel_capacity(object->memory);
-	if (!object->item_size)
-		return throw(env, EINVAL);
-	if (memwait_channel_size(object->item_size, capacity) > object->size) {
-		napi_throw_range_error(env, out_of_range,
-				       "the buffer is too small for the channel");
-		return NULL;
-	}
-	return number(env, (double)object->item_size);
+	err = memwait_channel_attach(object->memory, object->size, &object->item_size, &capacity);
+	return err ? throw(env, err) : number(env, (double)object->item_size);
 }
 
 /* (item size, capacity): bytes */
@@ -1063,14 +1058,13 @@ static bool has_item(enum call call)
 static bool take_item(napi_env env, struct wait *wait, const struct object *object,
 		      napi_value view)
 {
-	size_t size = memwait_channel_item_size(object->memory);
-	size_t capacity = memwait_channel_capacity(object->memory);
+	size_t size, capacity, length = 0;
 	napi_typedarray_type type;
-	size_t length = 0;
 	void *data = NULL;
 
 	/* It may have been destroyed or initialised anew. */
-	if (size != object->item_size || memwait_channel_size(size, capacity) > object->size) {
+	if (memwait_channel_attach(object->memory, object->size, &size, &capacity) ||
+	    size != object->item_size) {
 		throw(env, EINVAL);
 		return false;
 	}
@@ -1158,10 +1152,12 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 		wait->result = memwait_sem_trywait(object->memory);
 		break;
 	case CALL_SEND:
-		wait->result = memwait_channel_trysend(object->memory, wait->item);
+		wait->result = memwait_channel_trysend(object->memory, wait->item,
+						       wait->item_size);
 		break;
 	case CALL_RECV:
-		wait->result = memwait_channel_tryrecv(object->memory, wait->item);
+		wait->result = memwait_channel_tryrecv(object->memory, wait->item,
+						       wait->item_size);
 		break;
 	default:
 		wait->result = EINVAL;

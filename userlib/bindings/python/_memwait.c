@@ -358,11 +358,13 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 	case SEND:
 		ret = memwait_channel_clocksend_async(self->address,
 						      PyBytes_AsString(request->item),
+						      (size_t)PyBytes_Size(request->item),
 						      CLOCK_MONOTONIC, deadline, op);
 		break;
 	case RECV:
 		ret = memwait_channel_clockrecv_async(self->address,
 						      PyBytes_AsString(request->item),
+						      (size_t)PyBytes_Size(request->item),
 						      CLOCK_MONOTONIC, deadline, op);
 		break;
 	case WAIT:
@@ -394,9 +396,11 @@ static int attempt(struct object *self, enum verb verb, const struct request *re
 	case WRITE:
 		return memwait_rwlock_trywrlock(self->address);
 	case SEND:
-		return memwait_channel_trysend(self->address, PyBytes_AsString(request->item));
+		return memwait_channel_trysend(self->address, PyBytes_AsString(request->item),
+					       (size_t)PyBytes_Size(request->item));
 	case RECV:
-		return memwait_channel_tryrecv(self->address, PyBytes_AsString(request->item));
+		return memwait_channel_tryrecv(self->address, PyBytes_AsString(request->item),
+					       (size_t)PyBytes_Size(request->item));
 	default:
 		return self->kind == SEM ? memwait_sem_trywait(self->address) : EAGAIN;
 	}
@@ -746,6 +750,7 @@ static PyObject *transferred(struct object *self, enum verb verb, int result, Py
 	switch (result) {
 	case 0:
 		return Py_NewRef(verb == RECV ? item : Py_None);
+	case EBUSY:
 	case EAGAIN:
 	case ETIMEDOUT:
 		PyErr_SetNone(verb == RECV ? self->state->empty : self->state->full);
@@ -1807,6 +1812,22 @@ OBJECT_TYPE(waitgroup, "WaitGroup",
 
 /* Channels */
 
+struct shape {
+	size_t item_size, capacity;
+};
+
+/* What is in the buffer may have been destroyed, or made anew. False, with an exception: refused. */
+static bool channel_attach(struct object *self, struct shape *shape)
+{
+	if (!is_open(self))
+		return false;
+	if (!memwait_channel_attach(self->address, (size_t)(self->view.len - self->offset),
+				    &shape->item_size, &shape->capacity))
+		return true;
+	PyErr_SetString(PyExc_ValueError, "no queue, or of another version, or beyond the buffer");
+	return false;
+}
+
 static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "buffer", "offset", "item_size", "maxsize", "create", "private",
@@ -1814,6 +1835,7 @@ static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	Py_ssize_t offset = 0, item_size = 0, maxsize = 0;
 	int create = 0, private = 0, ret = 0;
 	struct object *self;
+	struct shape shape;
 	PyObject *source;
 	size_t size;
 
@@ -1830,18 +1852,11 @@ static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	if (!self)
 		return NULL;
 	if (create) {
-		ret = memwait_channel_init(self->address, private ? MEMWAIT_PRIVATE : 0,
+		ret = memwait_channel_init(self->address, size, private ? MEMWAIT_PRIVATE : 0,
 					   (size_t)item_size, (size_t)maxsize);
 		return initialised(self, ret);
 	}
-	/* Whatever is in the buffer: its items must lie there, too. */
-	size = memwait_channel_size(memwait_channel_item_size(self->address),
-				    memwait_channel_capacity(self->address));
-	if (!size)
-		PyErr_SetString(PyExc_ValueError, "no queue, or of another version");
-	else if (size > (size_t)(self->view.len - offset))
-		PyErr_SetString(PyExc_ValueError, "the buffer is smaller than the queue in it");
-	else
+	if (channel_attach(self, &shape))
 		return (PyObject *)self;
 	Py_DECREF(self);
 	return NULL;
@@ -1850,9 +1865,13 @@ static PyObject *channel_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 /* Returns a reference to bytes. */
 static PyObject *channel_item(struct object *self, PyObject *value)
 {
-	size_t size = memwait_channel_item_size(self->address);
+	struct shape shape;
 	PyObject *item;
+	size_t size;
 
+	if (!channel_attach(self, &shape))
+		return NULL;
+	size = shape.item_size;
 	if (!value)
 		return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
 	/* An int would make that many zeroes. */
@@ -1873,7 +1892,7 @@ static PyObject *channel_transfer(struct object *self, enum verb verb, PyObject 
 {
 	PyObject *ret;
 
-	if (only_try < 0 || !is_open(self))
+	if (only_try < 0)
 		return NULL;
 	request->item = channel_item(self, value);
 	if (!request->item)
@@ -1942,7 +1961,7 @@ static PyObject *channel_shutdown(PyObject *object, PyObject *unused)
 	if (!is_open(self))
 		return NULL;
 	ret = memwait_channel_close(self->address);
-	return ret && ret != EPIPE ? fail(ret) : Py_NewRef(Py_None);
+	return ret ? fail(ret) : Py_NewRef(Py_None);
 }
 
 static PyObject *channel_qsize(PyObject *object, PyObject *unused)
@@ -1955,18 +1974,20 @@ static PyObject *channel_qsize(PyObject *object, PyObject *unused)
 
 static PyObject *channel_maxsize(PyObject *object, void *closure)
 {
-	struct object *self = (struct object *)object;
+	struct shape shape;
 
 	(void)closure;
-	return is_open(self) ? PyLong_FromSize_t(memwait_channel_capacity(self->address)) : NULL;
+	return channel_attach((struct object *)object, &shape) ?
+	       PyLong_FromSize_t(shape.capacity) : NULL;
 }
 
 static PyObject *channel_get_item_size(PyObject *object, void *closure)
 {
-	struct object *self = (struct object *)object;
+	struct shape shape;
 
 	(void)closure;
-	return is_open(self) ? PyLong_FromSize_t(memwait_channel_item_size(self->address)) : NULL;
+	return channel_attach((struct object *)object, &shape) ?
+	       PyLong_FromSize_t(shape.item_size) : NULL;
 }
 
 static PyObject *channel_size(PyObject *module, PyObject *args)

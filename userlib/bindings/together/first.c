@@ -39,7 +39,7 @@ static bool hear(memwait_channel_t *channel, const char *what)
 	int i;
 
 	for (i = 1; i < PLAYERS; i++) {
-		if (memwait_channel_recv(channel, item))
+		if (memwait_channel_recv(channel, item, ITEM))
 			return false;
 		printf("%s %s\n", item, what);
 	}
@@ -68,8 +68,8 @@ int main(int argc, char **argv)
 	mutex = (memwait_mutex_t *)(void *)(memory + MUTEX);
 	channel = (memwait_channel_t *)(void *)(memory + CHANNEL);
 	if (memwait_mutex_init(mutex, MEMWAIT_MUTEX_FAIR) ||
-	    memwait_channel_init(channel, 0, ITEM, CAPACITY) || memwait_mutex_lock(mutex) ||
-	    rename(name, argv[1]))
+	    memwait_channel_init(channel, SIZE - CHANNEL, 0, ITEM, CAPACITY) ||
+	    memwait_mutex_lock(mutex) || rename(name, argv[1]))
 		return 1;
 
 	if (!hear(channel, "is there") || memwait_mutex_unlock(mutex))

@@ -193,7 +193,8 @@ static void send_pieces(struct supervisor *s)
 
 	while (!error && s->next < s->planned) {
 		error = memwait_channel_send_async(channel_of(s->shared),
-						   &s->to_send[s->next++], &s->send);
+						   &s->to_send[s->next++], sizeof(*s->to_send),
+						   &s->send);
 		s->sent++;
 	}
 	if (error != EINPROGRESS)
@@ -472,7 +473,8 @@ static void set_up(struct supervisor *s)
 
 	check(-memwait_loop_new(&s->loop, 0), "/dev/memwait (modprobe memwait?)");
 	check(memwait_mutex_init(&s->shared->mutex, MEMWAIT_MUTEX_ROBUST), "memwait_mutex_init");
-	check(memwait_channel_init(channel_of(s->shared), 0, sizeof(uint32_t), ITEMS),
+	check(memwait_channel_init(channel_of(s->shared), table_at - channel_at, 0,
+				   sizeof(uint32_t), ITEMS),
 	      "memwait_channel_init");
 	check(-memwait_op_init(&s->look, s->loop, look, s), "memwait_op_init");
 	check(-memwait_op_init(&s->send, s->loop, has_sent, s), "memwait_op_init");

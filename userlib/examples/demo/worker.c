@@ -124,7 +124,7 @@ _Noreturn void work(struct shared *shared, const char *text, struct worker *self
 
 	for (;;) {
 		self->doing = RECEIVING;
-		error = memwait_channel_recv(channel_of(shared), &number);
+		error = memwait_channel_recv(channel_of(shared), &number, sizeof(number));
 		if (error)
 			break;
 		self->doing = COUNTING;

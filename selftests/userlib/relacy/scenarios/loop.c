@@ -178,12 +178,12 @@ static uint64_t item;
 
 static int begin_receive(void *from, memwait_op_t *op)
 {
-	return memwait_channel_recv_async(from, &item, op);
+	return memwait_channel_recv_async(from, &item, sizeof(item), op);
 }
 
 static int begin_send(void *to, memwait_op_t *op)
 {
-	return memwait_channel_send_async(to, &item, op);
+	return memwait_channel_send_async(to, &item, sizeof(item), op);
 }
 
 /* One item, for thread 2, likewise. */
@@ -192,7 +192,7 @@ static void receive_thread(unsigned int thread)
 	uint64_t sent = 7;
 
 	if (thread == 2) {
-		CHECK(!memwait_channel_recv(channel(), &sent) && sent == 7);
+		CHECK(!memwait_channel_recv(channel(), &sent, sizeof(sent)) && sent == 7);
 		return;
 	}
 	if (thread == 1) {
@@ -200,7 +200,7 @@ static void receive_thread(unsigned int thread)
 			return;
 		sent = item;
 	}
-	CHECK(!memwait_channel_send(channel(), &sent));
+	CHECK(!memwait_channel_send(channel(), &sent, sizeof(sent)));
 }
 
 /* What the operation has sent its thread, or thread 0, receives. */
@@ -209,7 +209,7 @@ static void send_thread(unsigned int thread)
 	uint64_t sent = 8, received = 0;
 
 	if (thread == 2) {
-		CHECK(!memwait_channel_send(channel(), &sent));
+		CHECK(!memwait_channel_send(channel(), &sent, sizeof(sent)));
 		return;
 	}
 	if (thread == 1) {
@@ -218,7 +218,7 @@ static void send_thread(unsigned int thread)
 			return;
 		done[2] = 7;
 	}
-	CHECK(!memwait_channel_recv(channel(), &received));
+	CHECK(!memwait_channel_recv(channel(), &received, sizeof(received)));
 	done[thread] = (uint32_t)received;
 }
 
@@ -236,7 +236,7 @@ static void send_finish(void)
 
 static void channel_set_up(unsigned int flags)
 {
-	CHECK(!memwait_channel_init(channel(), flags, sizeof(item), 1));
+	CHECK(!memwait_channel_init(channel(), sizeof(shared->channel), flags, sizeof(item), 1));
 }
 
 SCENARIO("loop closed receiver", 3, channel_set_up(0), receive_thread, channel_finish);

@@ -608,63 +608,92 @@ extern "C" {
     pub fn memwait_channel_size(item_size: usize, capacity: usize) -> usize;
     pub fn memwait_channel_init(
         channel: *mut memwait_channel_t,
+        memory: usize,
         flags: c_uint,
         item_size: usize,
         capacity: usize,
     ) -> c_int;
+    pub fn memwait_channel_attach(
+        channel: *const memwait_channel_t,
+        memory: usize,
+        item_size: *mut usize,
+        capacity: *mut usize,
+    ) -> c_int;
     pub fn memwait_channel_destroy(channel: *mut memwait_channel_t) -> c_int;
-    pub fn memwait_channel_send(channel: *mut memwait_channel_t, item: *const c_void) -> c_int;
-    pub fn memwait_channel_trysend(channel: *mut memwait_channel_t, item: *const c_void) -> c_int;
+    pub fn memwait_channel_send(
+        channel: *mut memwait_channel_t,
+        item: *const c_void,
+        size: usize,
+    ) -> c_int;
+    pub fn memwait_channel_trysend(
+        channel: *mut memwait_channel_t,
+        item: *const c_void,
+        size: usize,
+    ) -> c_int;
     pub fn memwait_channel_timedsend(
         channel: *mut memwait_channel_t,
         item: *const c_void,
+        size: usize,
         abstime: *const timespec,
     ) -> c_int;
     pub fn memwait_channel_clocksend(
         channel: *mut memwait_channel_t,
         item: *const c_void,
+        size: usize,
         clock: clockid_t,
         abstime: *const timespec,
     ) -> c_int;
     pub fn memwait_channel_send_async(
         channel: *mut memwait_channel_t,
         item: *const c_void,
+        size: usize,
         op: *mut memwait_op_t,
     ) -> c_int;
     pub fn memwait_channel_clocksend_async(
         channel: *mut memwait_channel_t,
         item: *const c_void,
+        size: usize,
         clock: clockid_t,
         abstime: *const timespec,
         op: *mut memwait_op_t,
     ) -> c_int;
-    pub fn memwait_channel_recv(channel: *mut memwait_channel_t, item: *mut c_void) -> c_int;
-    pub fn memwait_channel_tryrecv(channel: *mut memwait_channel_t, item: *mut c_void) -> c_int;
+    pub fn memwait_channel_recv(
+        channel: *mut memwait_channel_t,
+        item: *mut c_void,
+        size: usize,
+    ) -> c_int;
+    pub fn memwait_channel_tryrecv(
+        channel: *mut memwait_channel_t,
+        item: *mut c_void,
+        size: usize,
+    ) -> c_int;
     pub fn memwait_channel_timedrecv(
         channel: *mut memwait_channel_t,
         item: *mut c_void,
+        size: usize,
         abstime: *const timespec,
     ) -> c_int;
     pub fn memwait_channel_clockrecv(
         channel: *mut memwait_channel_t,
         item: *mut c_void,
+        size: usize,
         clock: clockid_t,
         abstime: *const timespec,
     ) -> c_int;
     pub fn memwait_channel_recv_async(
         channel: *mut memwait_channel_t,
         item: *mut c_void,
+        size: usize,
         op: *mut memwait_op_t,
     ) -> c_int;
     pub fn memwait_channel_clockrecv_async(
         channel: *mut memwait_channel_t,
         item: *mut c_void,
+        size: usize,
         clock: clockid_t,
         abstime: *const timespec,
         op: *mut memwait_op_t,
     ) -> c_int;
     pub fn memwait_channel_close(channel: *mut memwait_channel_t) -> c_int;
-    pub fn memwait_channel_item_size(channel: *const memwait_channel_t) -> usize;
-    pub fn memwait_channel_capacity(channel: *const memwait_channel_t) -> usize;
     pub fn memwait_channel_length(channel: *const memwait_channel_t) -> usize;
 }

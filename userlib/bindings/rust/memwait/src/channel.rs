@@ -27,6 +27,7 @@ pub struct Channel<T> {
 
 struct Inner<T> {
     raw: *mut memwait_channel_t,
+    capacity: usize,
     _memory: Arc<dyn Any + Send + Sync>,
     kept: Mutex<Kept<T>>,
 }
@@ -61,24 +62,30 @@ impl<T: Copy + Send + 'static> Channel<T> {
         let raw = lines.0.as_ptr() as *mut memwait_channel_t;
 
         // SAFETY: memory of that size.
-        unsafe { Channel::init(raw, MEMWAIT_PRIVATE, capacity, lines) }
+        unsafe { Channel::init(raw, size, MEMWAIT_PRIVATE, capacity, lines) }
     }
 
     unsafe fn init(
         raw: *mut memwait_channel_t,
+        size: usize,
         flags: c_uint,
         capacity: usize,
         memory: Arc<dyn Any + Send + Sync>,
     ) -> Result<Channel<T>, Error> {
         // SAFETY: the caller's promise.
-        check(unsafe { memwait_channel_init(raw, flags, size_of::<T>(), capacity) })?;
-        Ok(Channel::at(raw, memory))
+        check(unsafe { memwait_channel_init(raw, size, flags, size_of::<T>(), capacity) })?;
+        Ok(Channel::at(raw, capacity, memory))
     }
 
-    fn at(raw: *mut memwait_channel_t, memory: Arc<dyn Any + Send + Sync>) -> Channel<T> {
+    fn at(
+        raw: *mut memwait_channel_t,
+        capacity: usize,
+        memory: Arc<dyn Any + Send + Sync>,
+    ) -> Channel<T> {
         Channel {
             inner: Arc::new(Inner {
                 raw,
+                capacity,
                 _memory: memory,
                 kept: Mutex::new(Kept {
                     items: VecDeque::new(),
@@ -91,19 +98,23 @@ impl<T: Copy + Send + 'static> Channel<T> {
     /// Blocks while it is full. `EPIPE`: it is closed.
     pub fn send(&self, item: T) -> Result<(), Error> {
         // SAFETY: it is there, and so is the item.
-        check(unsafe { memwait_channel_send(self.inner.raw, (&item as *const T).cast()) })
+        check(unsafe {
+            memwait_channel_send(self.inner.raw, (&item as *const T).cast(), size_of::<T>())
+        })
     }
 
     /// `ETIMEDOUT`: the time has come.
     pub fn send_until(&self, item: T, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let time = deadline.into();
-        let item = (&item as *const T).cast();
+        let (raw, item) = (self.inner.raw, (&item as *const T).cast());
 
         // SAFETY: it is there, and so is the item.
-        check(unsafe { memwait_channel_clocksend(self.inner.raw, item, time.clock, &time.time) })
+        check(unsafe {
+            memwait_channel_clocksend(raw, item, size_of::<T>(), time.clock, &time.time)
+        })
     }
 
-    /// `EAGAIN`: it is full, or another thread is sending.
+    /// `EAGAIN`: it is full. `EBUSY`: another thread is sending.
     pub fn try_send(&self, item: T) -> Result<(), Error> {
         self.inner.try_send(&item)
     }
@@ -123,7 +134,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
     pub fn recv(&self) -> Result<Option<T>, Error> {
         self.receive(|raw, item| {
             // SAFETY: it is there, and there is room for the item.
-            unsafe { memwait_channel_recv(raw, item.cast()) }
+            unsafe { memwait_channel_recv(raw, item.cast(), size_of::<T>()) }
         })
     }
 
@@ -133,15 +144,17 @@ impl<T: Copy + Send + 'static> Channel<T> {
 
         self.receive(|raw, item| {
             // SAFETY: it is there, and there is room for the item.
-            unsafe { memwait_channel_clockrecv(raw, item.cast(), time.clock, &time.time) }
+            unsafe {
+                memwait_channel_clockrecv(raw, item.cast(), size_of::<T>(), time.clock, &time.time)
+            }
         })
     }
 
-    /// `EAGAIN`: it is empty, or another thread is receiving.
+    /// `EAGAIN`: it is empty. `EBUSY`: another thread is receiving.
     pub fn try_recv(&self) -> Result<Option<T>, Error> {
         self.receive(|raw, item| {
             // SAFETY: it is there, and there is room for the item.
-            unsafe { memwait_channel_tryrecv(raw, item.cast()) }
+            unsafe { memwait_channel_tryrecv(raw, item.cast(), size_of::<T>()) }
         })
     }
 
@@ -168,7 +181,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
         self.inner.received(err, &item)
     }
 
-    /// Nothing can be sent any more; what has been can be received. `EPIPE`: it was closed.
+    /// Nothing can be sent any more; what has been can be received.
     pub fn close(&self) -> Result<(), Error> {
         // SAFETY: it is there.
         check(unsafe { memwait_channel_close(self.inner.raw) })
@@ -177,8 +190,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
     /// How many items fit.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        // SAFETY: it is there.
-        unsafe { memwait_channel_capacity(self.inner.raw) }
+        self.inner.capacity
     }
 
     /// How many items there are; out of date at once.
@@ -236,7 +248,9 @@ impl<T> Inner<T> {
 
     fn try_send(&self, item: &T) -> Result<(), Error> {
         // SAFETY: it is there, and so is the item.
-        check(unsafe { memwait_channel_trysend(self.raw, (item as *const T).cast()) })
+        check(unsafe {
+            memwait_channel_trysend(self.raw, (item as *const T).cast(), size_of::<T>())
+        })
     }
 
     /// Sends items that are kept, while there is room.
@@ -256,17 +270,12 @@ impl<T> Inner<T> {
         for _ in 1..TIMES {
             let result = self.try_send(item);
 
-            if result != Err(Error::new(EAGAIN)) || self.is_full() {
+            if result != Err(Error::new(EBUSY)) {
                 return result;
             }
             thread::yield_now();
         }
         self.try_send(item)
-    }
-
-    fn is_full(&self) -> bool {
-        // SAFETY: it is there.
-        unsafe { memwait_channel_length(self.raw) >= memwait_channel_capacity(self.raw) }
     }
 
     fn received(&self, err: c_int, item: &MaybeUninit<T>) -> Result<Option<T>, Error> {
@@ -313,10 +322,11 @@ impl Shared {
         offset: usize,
         capacity: usize,
     ) -> Result<Channel<T>, Error> {
-        let place = self.at(offset, size_of_channel::<T>(capacity)?, 8)?;
+        let size = size_of_channel::<T>(capacity)?;
+        let place = self.at(offset, size, 8)?;
 
         // SAFETY: it fits there.
-        unsafe { Channel::init(place.cast(), 0, capacity, self.owner()) }
+        unsafe { Channel::init(place.cast(), size, 0, capacity, self.owner()) }
     }
 
     /// The channel at `offset`. `EINVAL`: none is there, it does not lie within the memory, or its
@@ -328,21 +338,17 @@ impl Shared {
         &self,
         offset: usize,
     ) -> Result<Channel<T>, Error> {
-        // The smallest there is, so that its size can be read.
-        let place = self.at(offset, size_of_channel::<u8>(1)?, 8)?.cast();
+        let place = self.at(offset, 0, 8)?.cast();
+        let (mut size, mut capacity) = (0, 0);
 
-        // SAFETY: the memory is there. They return 0 if it is no channel.
-        let (size, capacity) = unsafe {
-            (
-                memwait_channel_item_size(place),
-                memwait_channel_capacity(place),
-            )
-        };
+        // SAFETY: the memory is there.
+        check(unsafe {
+            memwait_channel_attach(place, self.size() - offset, &mut size, &mut capacity)
+        })?;
         if size != size_of::<T>() {
             return Err(Error::new(EINVAL));
         }
-        self.at(offset, size_of_channel::<T>(capacity)?, 8)?;
-        Ok(Channel::at(place, self.owner()))
+        Ok(Channel::at(place, capacity, self.owner()))
     }
 }
 
@@ -359,13 +365,14 @@ unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.channel.raw;
         let item = (&self.item as *const T).cast();
+        let size = size_of::<T>();
 
         // SAFETY: the caller's promise.
         unsafe {
             match deadline {
-                None => memwait_channel_send_async(raw, item, op),
+                None => memwait_channel_send_async(raw, item, size, op),
                 Some(time) => {
-                    memwait_channel_clocksend_async(raw, item, time.clock, &time.time, op)
+                    memwait_channel_clocksend_async(raw, item, size, time.clock, &time.time, op)
                 }
             }
         }
@@ -395,6 +402,7 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.channel.raw;
         let item = self.item.get();
+        let size = size_of::<T>();
 
         if let Some(kept) = self.channel.kept().items.pop_front() {
             // SAFETY: it is not pending.
@@ -404,10 +412,15 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
         // SAFETY: the caller's promise.
         unsafe {
             match deadline {
-                None => memwait_channel_recv_async(raw, item.cast(), op),
-                Some(time) => {
-                    memwait_channel_clockrecv_async(raw, item.cast(), time.clock, &time.time, op)
-                }
+                None => memwait_channel_recv_async(raw, item.cast(), size, op),
+                Some(time) => memwait_channel_clockrecv_async(
+                    raw,
+                    item.cast(),
+                    size,
+                    time.clock,
+                    &time.time,
+                    op,
+                ),
             }
         }
     }
