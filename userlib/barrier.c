@@ -52,9 +52,9 @@
 struct barrier {
 	_Atomic uint64_t state;		/* lower half: arrivals; upper half: generation */
 	struct memwait_users users;
+	uint32_t spare;			/* 0 */
 	uint32_t count;
 	_Atomic uint32_t owed;		/* a generation whose wake-up failed, or 0 */
-	uint32_t layout;		/* LAYOUT. At this place in all versions */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
@@ -64,9 +64,6 @@ _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier
 /* Of the lower half, if shared. */
 #define ANNOUNCED	1U
 #define ARRIVAL		2U
-
-/* Changes with the meaning of any word above. */
-#define LAYOUT		1
 
 static struct barrier *to_barrier(memwait_barrier_t *barrier)
 {
@@ -85,7 +82,9 @@ static uint32_t generation_of(uint64_t state)
 
 static bool is_valid(const struct barrier *barrier)
 {
-	return barrier && barrier->layout == LAYOUT;
+	return barrier && barrier->count &&
+	       !memwait_is_unknown(barrier->users.flags, barrier->spare,
+				   MEMWAIT_PRIVATE);
 }
 
 static bool is_private(const struct barrier *barrier)
@@ -130,7 +129,6 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	memset(barrier, 0, sizeof(*barrier));
 	to_barrier(barrier)->count = count;
 	to_barrier(barrier)->users.flags = flags;
-	to_barrier(barrier)->layout = LAYOUT;
 	return memwait_need_device();
 }
 

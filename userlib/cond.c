@@ -41,10 +41,12 @@
 struct cond {
 	_Atomic uint64_t sequence;
 	struct memwait_users users;
-	uint32_t clock;			/* MEMWAIT_COND_MONOTONIC or 0 */
+	uint32_t spare;			/* 0 */
 };
 
 _Static_assert(sizeof(struct cond) <= sizeof(memwait_cond_t), "the condition variable fits");
+
+#define KNOWN		(MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC)
 
 /* Of the sequence. */
 #define OWED		1ULL
@@ -55,13 +57,23 @@ static struct cond *to_cond(memwait_cond_t *cond)
 	return (struct cond *)cond;
 }
 
+static bool is_valid(const struct cond *cond)
+{
+	return cond && !memwait_is_unknown(cond->users.flags, cond->spare, KNOWN);
+}
+
+/* For waits and notifies. */
+static uint32_t flags_of(const struct cond *cond)
+{
+	return cond->users.flags & MEMWAIT_PRIVATE;
+}
+
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags)
 {
-	if (!cond || (flags & ~(MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC)))
+	if (!cond || (flags & ~KNOWN))
 		return EINVAL;
 	memset(cond, 0, sizeof(*cond));
-	to_cond(cond)->users.flags = flags & MEMWAIT_PRIVATE;
-	to_cond(cond)->clock = flags & MEMWAIT_COND_MONOTONIC;
+	to_cond(cond)->users.flags = flags;
 	MEMWAIT_PROBE2(cond_init, cond, NULL);
 	return memwait_need_device();
 }
@@ -89,7 +101,7 @@ static int woken(struct cond *cond, int ret)
 /* By a user: wakes the oldest sleepers. */
 static int wake(struct cond *cond, uint32_t count)
 {
-	uint32_t flags = cond->users.flags;
+	uint32_t flags = flags_of(cond);
 
 	return woken(cond, memwait_wake(sequence_word(cond, flags), count, flags));
 }
@@ -97,7 +109,7 @@ static int wake(struct cond *cond, uint32_t count)
 /* Retries a failed wake-up, for all. Returns 0 or an error. */
 static int wake_owed(struct cond *cond)
 {
-	uint32_t flags = cond->users.flags;
+	uint32_t flags = flags_of(cond);
 	int ret;
 
 	/* relaxed: as above */
@@ -118,12 +130,12 @@ int memwait_cond_destroy(memwait_cond_t *public_cond)
 	struct cond *cond = to_cond(public_cond);
 	int err;
 
-	if (!cond)
+	if (!is_valid(cond))
 		return EINVAL;
 	MEMWAIT_PROBE1(cond_destroy, public_cond);
 	err = wake_owed(cond);
 	return err ? err : memwait_users_drain(&cond->users,
-					       sequence_word(cond, cond->users.flags));
+					       sequence_word(cond, flags_of(cond)));
 }
 
 /* The caller has the mutex. @op: NULL for a thread. Returns the sequence. */
@@ -171,18 +183,19 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	uint32_t flags;
 	int ret, err;
 
-	if (!cond || !mutex)
+	if (!is_valid(cond) || !mutex)
 		return EINVAL;
 	if (deadline->error)
 		return deadline->error;
-	if (!memwait_mutex_is_held(mutex))
-		return EPERM;
+	ret = memwait_mutex_is_held(mutex);
+	if (ret <= 0)
+		return ret ? EINVAL : EPERM;
 	/* Fail before the mutex is unlocked: to lock it again may take a while. */
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
 
-	flags = cond->users.flags;	/* the object may be freed once this has left */
+	flags = flags_of(cond);		/* the object may be freed once this has left */
 	sequence = enter(cond, NULL);
 	memwait_mutex_release_all(mutex, flags, &waiting.count, &waiting.wake);
 	for (;;) {
@@ -227,7 +240,7 @@ int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 			   const struct timespec *abstime)
 {
-	bool monotonic = cond && to_cond(cond)->clock;
+	bool monotonic = cond && to_cond(cond)->users.flags & MEMWAIT_COND_MONOTONIC;
 
 	return memwait_cond_clockwait(cond, mutex, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME,
 				      abstime);
@@ -241,7 +254,7 @@ static int notify(struct cond *cond, uint32_t count)
 
 	memwait_users_enter(&cond->users, NULL);
 	wake_owed(cond);
-	if (cond->users.flags & MEMWAIT_PRIVATE) {
+	if (flags_of(cond)) {
 		/* relaxed: the kernel orders it before the notify */
 		atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
 		ret = wake(cond, count);
@@ -258,7 +271,7 @@ int memwait_cond_notify(memwait_cond_t *public_cond, unsigned int count)
 	struct cond *cond = to_cond(public_cond);
 	int ret;
 
-	if (!cond)
+	if (!is_valid(cond))
 		return EINVAL;
 	ret = memwait_need_device_once();
 	if (ret)
@@ -290,9 +303,12 @@ static int wait_begin(struct memwait_op *op)
 	struct cond *cond = op->object;
 	int ret;
 
-	if (!memwait_mutex_is_held(op->with))
-		return EPERM;
-	op->cond.flags = cond->users.flags;
+	if (!is_valid(cond))
+		return EINVAL;
+	ret = memwait_mutex_is_held(op->with);
+	if (ret <= 0)
+		return ret ? EINVAL : EPERM;
+	op->cond.flags = flags_of(cond);
 	ret = memwait_op_arm(op, sequence_word(cond, op->cond.flags), enter(cond, op),
 			     sleep_flags(op->cond.flags));
 	if (ret == MEMWAIT_PENDING) {

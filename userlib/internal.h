@@ -32,6 +32,11 @@
  * know the object's kind of memory. A function that must not touch the object after its atomic
  * operation reads the flag first.
  *
+ * Kinds. Each object has a word for its kind or flags, MEMWAIT_PRIVATE among them, and a word to
+ * spare. A set bit that this library does not know belongs to a later one: EINVAL. Fast paths find
+ * it with their test for the common kind. The rest of an object is padding. A library that uses it
+ * sets a bit of the kind too, so nobody needs to look at it.
+ *
  * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
  * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all
  * waiters, here and in programs with their own words, recheck their word, as with futex(2). Those
@@ -98,6 +103,18 @@ static inline const volatile void *memwait_upper_half(_Atomic uint64_t *word)
 static inline const volatile void *memwait_lower_half(_Atomic uint64_t *word)
 {
 	return (const volatile char *)word + MEMWAIT_LOWER_HALF;
+}
+
+/* An object's @kind and the word after it, as compilers load and test them by one instruction. */
+static inline uint64_t memwait_whole_kind(uint32_t kind, uint32_t spare)
+{
+	return (uint64_t)spare << 32 | kind;
+}
+
+/* Whether they have bits other than @known. */
+static inline bool memwait_is_unknown(uint32_t kind, uint32_t spare, uint32_t known)
+{
+	return memwait_whole_kind(kind, spare) & ~(uint64_t)known;
 }
 
 /* Flags to wait with for an object with @flags. Waiters of a shared one learn of deaths. */
@@ -486,7 +503,7 @@ static inline bool memwait_has_locked(int ret)
 
 /* users.c */
 
-/* @flags: the object's, MEMWAIT_PRIVATE or 0. The others: see the top of users.c. */
+/* @flags: the object's. The others: see the top of users.c. */
 struct memwait_users {
 	_Atomic uint32_t count;
 	_Atomic uint32_t operations;

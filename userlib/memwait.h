@@ -9,7 +9,8 @@
  *
  * Lock words are plain data without pointers, in any memory, even mapped at different addresses.
  * Zeroed means initialised. MEMWAIT_PRIVATE words belong to one address space and stay at one
- * address; waiting and waking cost less.
+ * address; waiting and waking cost less. An object of a kind that this library does not know, such
+ * as a later one's, is EINVAL in every function.
  *
  * What pthreads have, and its *_async() form, returns 0 or a positive error number. Everything
  * else, words, loops and operations, returns a result >= 0 or a negative error number; for word
@@ -387,7 +388,7 @@ int memwait_notify_many(const struct memwait_notify *notifies, unsigned int coun
 /* Mutexes */
 
 typedef union {
-	uint32_t reserved[8];
+	uint32_t reserved[10];
 } __attribute__((__aligned__(8))) memwait_mutex_t;
 
 #define MEMWAIT_MUTEX_INIT		MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_MUTEX_NORMAL)
@@ -435,7 +436,7 @@ int memwait_mutex_clocklock(memwait_mutex_t *mutex, clockid_t clock,
 /* EPERM: not locked; or, if the kind checks owners, not locked by the calling thread. */
 int memwait_mutex_unlock(memwait_mutex_t *mutex);
 
-/* Returns 1 or 0: locked, by the caller if it is RECURSIVE, ERRORCHECK or ROBUST. */
+/* Returns 1 or 0: locked, by the caller if it is RECURSIVE, ERRORCHECK or ROBUST; or -EINVAL. */
 int memwait_mutex_is_held(memwait_mutex_t *mutex);
 
 /*
@@ -467,11 +468,10 @@ typedef union {
 } __attribute__((__aligned__(8))) memwait_cond_t;
 
 #define MEMWAIT_COND_INIT		MEMWAIT_COND_INIT_FLAGS(0)
-#define MEMWAIT_COND_INIT_FLAGS(flags)						\
-	{ { 0, 0, 0, 0, (flags) & MEMWAIT_PRIVATE, (flags) & MEMWAIT_COND_MONOTONIC } }
+#define MEMWAIT_COND_INIT_FLAGS(flags)	{ { 0, 0, 0, 0, (flags) } }
 
 /* Flags, besides MEMWAIT_PRIVATE, which is best the same as for its mutexes. */
-#define MEMWAIT_COND_MONOTONIC		0x1u	/* timedwait's deadline is on CLOCK_MONOTONIC */
+#define MEMWAIT_COND_MONOTONIC		0x20u	/* timedwait's deadline is on CLOCK_MONOTONIC */
 
 /* EINVAL: unknown flags. */
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags) MEMWAIT_CHECKED;
@@ -520,19 +520,15 @@ int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, c
 /* Semaphores */
 
 typedef union {
-	uint64_t reserved[2];
+	uint64_t reserved[4];
 } __attribute__((__aligned__(8))) memwait_sem_t;
 
 #define MEMWAIT_SEM_VALUE_MAX	0x7fffffff
 
-/* Shared, or private. */
-#define MEMWAIT_SEM_INIT(value)		{ { (value) } }
-#define MEMWAIT_SEM_INIT_PRIVATE(value)	{ { (uint64_t)1 << 32 | (value) } }
+#define MEMWAIT_SEM_INIT(value)			MEMWAIT_SEM_INIT_FLAGS(0, (value))
+#define MEMWAIT_SEM_INIT_FLAGS(flags, value)	{ { (value), (flags) } }
 
-/*
- * @flags: 0 or MEMWAIT_PRIVATE; PTHREAD_PROCESS_SHARED (1), sem_init(3)'s word for what processes
- * share, is 0. EINVAL: @value is too large.
- */
+/* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: @value is too large. */
 int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value) MEMWAIT_CHECKED;
 
 /* EBUSY: there are waiters. A woken waiter counts only if the semaphore is private. */
@@ -558,11 +554,11 @@ int memwait_sem_getvalue(const memwait_sem_t *sem, int *value);
  */
 
 typedef union {
-	uint32_t reserved[8];
+	uint32_t reserved[14];
 } __attribute__((__aligned__(8))) memwait_rwlock_t;
 
 #define MEMWAIT_RWLOCK_INIT		MEMWAIT_RWLOCK_INIT_KIND(MEMWAIT_RWLOCK_PREFER_READER)
-#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, 0, 0, (kind) } }
+#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, (kind) } }
 
 /*
  * Kinds, to which MEMWAIT_PRIVATE can be added. Only FAIR orders the waiters. PREFER_WRITER: the
@@ -638,7 +634,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 
 /*
  * EBUSY: there are waiters. Waits for woken ones to leave, as memwait_cond_destroy(). Here and
- * below, EINVAL: zeroed memory, or another version's barrier.
+ * below, EINVAL: zeroed memory.
  */
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
@@ -662,11 +658,12 @@ int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 /* Wait groups: wait until a count is zero. */
 
 typedef union {
-	uint64_t reserved[4];
+	uint32_t reserved[8];
 } __attribute__((__aligned__(8))) memwait_waitgroup_t;
 
-#define MEMWAIT_WAITGROUP_INIT	{ { 0 } }
-#define MEMWAIT_WAITGROUP_MAX	0x3fffffff
+#define MEMWAIT_WAITGROUP_INIT			MEMWAIT_WAITGROUP_INIT_FLAGS(0)
+#define MEMWAIT_WAITGROUP_INIT_FLAGS(flags)	{ { 0, 0, 0, 0, (flags) } }
+#define MEMWAIT_WAITGROUP_MAX			0x3fffffff
 
 /* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: @count is too large. */
 int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsigned int count)

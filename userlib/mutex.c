@@ -22,14 +22,17 @@ struct mutex {
 		_Atomic uint64_t owned;		/* robust */
 	};
 	uint32_t kind;
-	uint32_t count;			/* lock depth; if owners matter */
+	uint32_t spare;			/* 0 */
 	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and not robust */
+	uint32_t count;			/* lock depth; if owners matter */
 	_Atomic uint32_t spins;		/* for memwait_lock() */
 };
 
 _Static_assert(sizeof(struct mutex) <= sizeof(memwait_mutex_t), "the mutex fits");
 
 #define OWNERS_MATTER	(MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE | MEMWAIT_MUTEX_ROBUST)
+#define NO_OWNERS	(MEMWAIT_MUTEX_FAIR | MEMWAIT_PRIVATE)
+#define KNOWN		(OWNERS_MATTER | NO_OWNERS)
 
 static struct mutex *to_mutex(memwait_mutex_t *mutex)
 {
@@ -41,9 +44,15 @@ static bool is_robust(const struct mutex *mutex)
 	return mutex->kind & MEMWAIT_MUTEX_ROBUST;
 }
 
+/* Also if the kind is unknown: so what then looks at owners refuses it. */
 static bool owners_matter(const struct mutex *mutex)
 {
-	return mutex->kind & OWNERS_MATTER;
+	return memwait_is_unknown(mutex->kind, mutex->spare, NO_OWNERS);
+}
+
+static bool is_unknown(const struct mutex *mutex)
+{
+	return memwait_is_unknown(mutex->kind, mutex->spare, KNOWN);
 }
 
 /* The id by which the caller owns it. Returns 0 or an error. */
@@ -102,13 +111,16 @@ static int locked(struct mutex *mutex, uint32_t count, int ret)
 
 /*
  * Before locking, if owners matter. If the caller has it: 0, locked once more; or EDEADLK, EAGAIN.
- * EBUSY: go on to lock. Other errors: the caller has no id; see memwait_device_error().
+ * EBUSY: go on to lock. EINVAL: the kind is unknown. Other errors: the caller has no id; see
+ * memwait_device_error().
  */
 static int lock_own_again(struct mutex *mutex)
 {
 	uint64_t id;
 	int ret;
 
+	if (is_unknown(mutex))
+		return EINVAL;
 	ret = identify(mutex, &id);
 	if (ret)
 		return ret;
@@ -134,7 +146,7 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 	const unsigned int one_of = MEMWAIT_MUTEX_ERRORCHECK | MEMWAIT_MUTEX_RECURSIVE;
 	const unsigned int other = MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_ROBUST;
 
-	if (!mutex || (kind & ~(one_of | other | MEMWAIT_PRIVATE)) ||
+	if (!mutex || (kind & ~KNOWN) ||
 	    (kind & one_of) == one_of || (kind & other) == other)
 		return EINVAL;
 	memset(mutex, 0, sizeof(*mutex));
@@ -148,7 +160,7 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	struct mutex *mutex = to_mutex(public_mutex);
 	uint64_t now;
 
-	if (!mutex)
+	if (!mutex || is_unknown(mutex))
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_destroy, public_mutex);
 	/* acquire, both: the caller may free what it guarded */
@@ -191,19 +203,21 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
 {
-	uint64_t id;
+	uint64_t id, kind;
 	int err;
 
 	if (!mutex)
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_entry, mutex);
+	kind = memwait_whole_kind(to_mutex(mutex)->kind, to_mutex(mutex)->spare);
 	/* The common cases, without a call. */
-	if (!owners_matter(to_mutex(mutex))) {
+	if (!(kind & ~(uint64_t)NO_OWNERS)) {
 		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word)) {
 			MEMWAIT_PROBE1(mutex_acquired, mutex);
 			return 0;
 		}
-	} else if (is_robust(to_mutex(mutex)) && memwait_has_device()) {
+	} else if (kind & MEMWAIT_MUTEX_ROBUST && !(kind & ~(uint64_t)KNOWN) &&
+		   memwait_has_device()) {
 		id = memwait_known_id();
 		if (id && memwait_owner_try(&to_mutex(mutex)->owned, id)) {
 			to_mutex(mutex)->count = 1;
@@ -280,10 +294,10 @@ int memwait_mutex_timedlock(memwait_mutex_t *mutex, const struct timespec *absti
 	return clocklock(mutex, CLOCK_REALTIME, abstime);
 }
 
-/* Not inlined: the common mutex is unlocked without a stack frame. */
-__attribute__((__noinline__))
 static int unlock_slowly(struct mutex *mutex)
 {
+	if (is_unknown(mutex))
+		return EINVAL;
 	memwait_tsan_release(mutex);
 	if (!owners_matter(mutex))
 		return memwait_lock_release(&mutex->word, mutex->kind);
@@ -303,11 +317,19 @@ static inline bool unlock_robust(struct mutex *mutex)
 {
 	uint64_t id = memwait_known_id();
 
-	if (!id || mutex->kind & MEMWAIT_MUTEX_RECURSIVE || memwait_tsan_runs())
+	if (!id || memwait_tsan_runs() ||
+	    memwait_is_unknown(mutex->kind, mutex->spare, KNOWN & ~MEMWAIT_MUTEX_RECURSIVE))
 		return false;
 	/* release: publishes the critical section to the next owner */
 	return atomic_compare_exchange_strong_explicit(&mutex->owned, &id, 0, memory_order_release,
 						       memory_order_relaxed);
+}
+
+/* Not inlined: the common mutex is unlocked without a stack frame. */
+__attribute__((__noinline__))
+static int unlock_other(struct mutex *mutex)
+{
+	return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_slowly(mutex);
 }
 
 int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
@@ -319,10 +341,8 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 		return EINVAL;
 	/* Before another thread can lock it. */
 	MEMWAIT_PROBE1(mutex_release, public_mutex);
-	if (mutex->kind & (OWNERS_MATTER | MEMWAIT_MUTEX_FAIR))
-		return is_robust(mutex) && unlock_robust(mutex) ? 0 : unlock_slowly(mutex);
-	if (memwait_tsan_runs())
-		return unlock_slowly(mutex);
+	if (memwait_is_unknown(mutex->kind, mutex->spare, MEMWAIT_PRIVATE) || memwait_tsan_runs())
+		return unlock_other(mutex);
 	if (memwait_lock_release_uncontended(&mutex->word, &was))
 		return 0;
 	return memwait_lock_release_contended(&mutex->word, mutex->kind, was);
@@ -333,7 +353,7 @@ int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 	struct mutex *mutex = to_mutex(public_mutex);
 	uint64_t now;
 
-	if (!mutex || !is_robust(mutex))
+	if (!mutex || !is_robust(mutex) || is_unknown(mutex))
 		return EINVAL;
 	/* relaxed: a caller that has it stored it */
 	now = atomic_load_explicit(&mutex->owned, memory_order_relaxed);
@@ -432,6 +452,8 @@ int memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
 
+	if (!mutex || is_unknown(mutex))
+		return -EINVAL;
 	if (owners_matter(mutex))
 		return is_own(mutex);
 	/* relaxed: the caller has locked it itself */

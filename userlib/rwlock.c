@@ -60,9 +60,10 @@ struct rwlock {
 		_Atomic uint32_t gate;
 		_Atomic uint64_t owned_gate;	/* of a robust lock */
 	};
+	uint32_t kind;
+	uint32_t spare;			/* 0 */
 	_Atomic uint32_t state;
 	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
-	uint32_t kind;
 };
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
@@ -84,9 +85,17 @@ _Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the 
 #define MOST_READERS	0xffffffU
 #define READERS		(MOST_READERS * READER)
 
+#define KNOWN	(MEMWAIT_RWLOCK_FAIR | MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER | \
+		 MEMWAIT_PRIVATE)
+
 static struct rwlock *to_rwlock(memwait_rwlock_t *rwlock)
 {
 	return (struct rwlock *)rwlock;
+}
+
+static bool is_valid(const struct rwlock *lock)
+{
+	return lock && !memwait_is_unknown(lock->kind, lock->spare, KNOWN);
 }
 
 static bool is_robust(const struct rwlock *lock)
@@ -121,7 +130,7 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 {
 	const unsigned int others = MEMWAIT_RWLOCK_ROBUST | MEMWAIT_RWLOCK_PREFER_WRITER;
 
-	if (!rwlock || (kind & ~(MEMWAIT_RWLOCK_FAIR | others | MEMWAIT_PRIVATE)) ||
+	if (!rwlock || (kind & ~KNOWN) ||
 	    (kind & MEMWAIT_RWLOCK_FAIR && kind & others))
 		return EINVAL;
 	memset(rwlock, 0, sizeof(*rwlock));
@@ -491,7 +500,7 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 	struct rwlock *lock = to_rwlock(rwlock);
 	int ret, looks = 0;
 
-	if (!lock)
+	if (!is_valid(lock))
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_destroy, rwlock);
 	ret = wake_owed(lock);
@@ -559,7 +568,7 @@ static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadl
 
 static inline int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	if (!lock)
+	if (!is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() && !add_reader(lock) ? 0 : read_slowly(lock, deadline);
 }
@@ -613,7 +622,7 @@ int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
 
-	if (!lock)
+	if (!is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() && !add_reader(lock) ? 0 : tryread_slowly(lock);
 }
@@ -701,7 +710,7 @@ static int write_first(struct rwlock *lock, const struct memwait_deadline *deadl
 
 static int write_until(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
-	if (!lock)
+	if (!is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() ? write_after(lock, deadline) : write_first(lock, deadline);
 }
@@ -741,7 +750,7 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
 
-	if (!lock)
+	if (!is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() ? trywrite(lock) : trywrite_first(lock);
 }
@@ -843,7 +852,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	struct rwlock *lock = to_rwlock(rwlock);
 	uint32_t state;
 
-	if (!lock)
+	if (!is_valid(lock))
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_unlock, rwlock);
 	if (memwait_tsan_runs())
@@ -862,7 +871,7 @@ int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
 
-	if (!lock || !is_inconsistent(lock))
+	if (!is_valid(lock) || !is_inconsistent(lock))
 		return EINVAL;
 	if (gate_is_own(lock)) {
 		memwait_owner_make_consistent(&lock->owned_gate);
@@ -955,6 +964,8 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 	struct rwlock *lock = op->object;
 	int ret;
 
+	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(lock))
+		return EINVAL;
 	if (op->phase == FOR_READERS && take_over_gate(lock, op))
 		return readers_step(lock, op, outcome);
 	if (op->phase != FOR_GATE && outcome != MEMWAIT_TIMED_OUT)

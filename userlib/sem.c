@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Semaphores: 64 bits.
+ * Semaphores: a state of 64 bits.
  *
  *	bits 0 to 31	value; waiters sleep while it is 0
- *	bit 32		PRIVATE, set by init
- *	bits 33 to 63	waiters: threads and operations within a wait
+ *	bits 32 to 63	waiters: threads and operations within a wait
  *
  * Invariants:
  *	The number of waiters does not become negative.
- *	PRIVATE never changes: a value below 0, or of 2^32, would change it.
  *	A post that finds waiters notifies one of them.
  *
- * The semaphore may be freed after the atomic that raises the value, which returns all that post
- * needs. Only the value counts: a woken waiter takes from it, or sleeps again if another thread has
- * used the post. As each post notifies one, nobody sleeps beside a value for which nobody was
- * woken.
+ * The semaphore may be freed after the atomic that raises the value: post reads the flags before.
+ * Only the value counts: a woken waiter takes from it, or sleeps again if another thread has used
+ * the post. As each post notifies one, nobody sleeps beside a value for which nobody was woken.
  *
  * Between processes, a post that may find sleepers raises the value and wakes one in one system
  * call. If two posts wake two waiters, the kernel watches only the second (internal.h). If the
@@ -30,13 +27,13 @@
 #include "probes.h"
 
 struct sem {
-	_Atomic uint64_t state;		/* value; upper half: PRIVATE, waiters */
+	_Atomic uint64_t state;		/* value; upper half: waiters */
+	uint64_t flags;			/* the upper half: 0 */
 };
 
 _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits");
 
-#define PRIVATE		(1ULL << 32)	/* in the state: post reads nothing afterwards */
-#define WAITER		(1ULL << 33)
+#define WAITER		(1ULL << 32)
 #define WAITERS		(-WAITER)
 #define OVERFLOW	(1ULL << 31)	/* set by a value above MEMWAIT_SEM_VALUE_MAX */
 
@@ -50,14 +47,19 @@ static uint32_t value_of(uint64_t state)
 	return (uint32_t)state;
 }
 
-static uint32_t flags_of(uint64_t state)
+static bool is_valid(const struct sem *sem)
 {
-	return state & PRIVATE ? MEMWAIT_PRIVATE : 0;
+	return sem && !(sem->flags & ~(uint64_t)MEMWAIT_PRIVATE);
 }
 
 static const volatile void *value_word(struct sem *sem)
 {
 	return memwait_lower_half(&sem->state);
+}
+
+static uint32_t flags_of(const struct sem *sem)
+{
+	return sem->flags & MEMWAIT_PRIVATE;
 }
 
 /* Takes one, and subtracts @less as well; or returns false. @left: the state that remains. */
@@ -69,7 +71,7 @@ static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 	while (value_of(state)) {
 		/* acquire: pairs with the release of memwait_sem_post() */
 		*left = state - 1 - less;
-		MEMWAIT_INVARIANT(state >= less && !((*left ^ state) & PRIVATE));
+		MEMWAIT_INVARIANT(state >= less);
 		if (atomic_compare_exchange_weak_explicit(&sem->state, &state, *left,
 							  memory_order_acquire,
 							  memory_order_relaxed))
@@ -81,13 +83,14 @@ static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 /* Of a waiter. A woken one may have to wake another, see above. */
 static bool take_and_leave(struct sem *sem, bool woken)
 {
+	uint32_t flags = flags_of(sem);
 	uint64_t left;
 
 	if (!take(sem, WAITER, &left))
 		return false;
 	memwait_tsan_acquire(sem);
 	if (woken && value_of(left) && left >= WAITER)
-		memwait_wake(value_word(sem), 1, flags_of(left));
+		memwait_wake(value_word(sem), 1, flags);
 	return true;
 }
 
@@ -95,9 +98,8 @@ static bool take_and_leave(struct sem *sem, bool woken)
 static uint32_t enter(struct sem *sem)
 {
 	/* relaxed: a later post sees it, as it changes the same word */
-	uint64_t was = atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
-
-	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(was));
+	atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(sem));
 }
 
 static void leave(struct sem *sem)
@@ -115,18 +117,16 @@ static void pass_on(struct sem *sem)
 	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 
 	if (value_of(state))
-		memwait_wake(value_word(sem), 1, flags_of(state));
+		memwait_wake(value_word(sem), 1, flags_of(sem));
 }
 
 int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 {
-	/* In a program of sem_init(3) that has changed nothing but the prefix. */
-	if (flags == PTHREAD_PROCESS_SHARED)
-		flags = 0;
 	if (!sem || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || value > MEMWAIT_SEM_VALUE_MAX)
 		return EINVAL;
 	memset(sem, 0, sizeof(*sem));
-	atomic_init(&to_sem(sem)->state, value | (flags ? PRIVATE : 0));
+	atomic_init(&to_sem(sem)->state, value);
+	to_sem(sem)->flags = flags;
 	return memwait_need_device();
 }
 
@@ -135,13 +135,13 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 	struct sem *sem = to_sem(public_sem);
 	uint64_t state;
 
-	if (!sem)
+	if (!is_valid(sem))
 		return EINVAL;
 	/* acquire: the caller may free what it guarded */
 	state = atomic_load_explicit(&sem->state, memory_order_acquire);
 	if (state < WAITER)
 		return 0;
-	if (state & PRIVATE)
+	if (flags_of(sem))
 		return EBUSY;
 	return memwait_sleepers(value_word(sem), 0) ? EBUSY : 0;
 }
@@ -191,7 +191,7 @@ static inline int wait_until(struct sem *sem, const struct memwait_deadline *dea
 {
 	uint64_t left;
 
-	if (!sem)
+	if (!is_valid(sem))
 		return EINVAL;
 	pthread_testcancel();
 	if (memwait_has_device() && take(sem, 0, &left))
@@ -225,15 +225,16 @@ static int trywait_first(struct sem *sem)
 	return 0;
 }
 
-int memwait_sem_trywait(memwait_sem_t *sem)
+int memwait_sem_trywait(memwait_sem_t *public_sem)
 {
+	struct sem *sem = to_sem(public_sem);
 	uint64_t left;
 
-	if (!sem)
+	if (!is_valid(sem))
 		return EINVAL;
 	if (!memwait_has_device())
-		return trywait_first(to_sem(sem));
-	return take(to_sem(sem), 0, &left) ? 0 : EAGAIN;
+		return trywait_first(sem);
+	return take(sem, 0, &left) ? 0 : EAGAIN;
 }
 
 int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime)
@@ -259,6 +260,7 @@ __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem)
 {
 	int ret = memwait_need_device_once();
+	uint32_t flags = flags_of(sem);
 	uint64_t state;
 
 	if (ret)
@@ -270,7 +272,7 @@ static int post_and_wake(struct sem *sem)
 		/* Concurrent posts by memwait_change() may have exceeded the maximum. */
 		if (value_of(state) >= MEMWAIT_SEM_VALUE_MAX)
 			return EOVERFLOW;
-		if (state >= WAITER && !(state & PRIVATE) && !ret) {
+		if (state >= WAITER && !flags && !ret) {
 			ret = memwait_change(value_word(sem), MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL);
 			if (ret >= 0)
 				return 0;
@@ -283,7 +285,7 @@ static int post_and_wake(struct sem *sem)
 		return 0;
 	/* Posted even if the system call failed. */
 	if (!ret)
-		ret = memwait_wake(value_word(sem), 1, flags_of(state));
+		ret = memwait_wake(value_word(sem), 1, flags);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -292,7 +294,7 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 	struct sem *sem = to_sem(public_sem);
 	uint64_t state;
 
-	if (!sem)
+	if (!is_valid(sem))
 		return EINVAL;
 	MEMWAIT_PROBE1(sem_post, public_sem);
 	if (!memwait_has_device())
@@ -312,7 +314,7 @@ int memwait_sem_getvalue(const memwait_sem_t *public_sem, int *value)
 {
 	const struct sem *sem = (const struct sem *)public_sem;
 
-	if (!sem || !value)
+	if (!is_valid(sem) || !value)
 		return EINVAL;
 	/* relaxed: immediately out of date */
 	*value = (int)value_of(atomic_load_explicit(&sem->state, memory_order_relaxed));
@@ -327,6 +329,8 @@ static int wait_step(struct memwait_op *op, int outcome)
 	uint64_t left;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
+		if (!is_valid(sem))
+			return EINVAL;
 		if (take(sem, 0, &left)) {
 			memwait_tsan_acquire(sem);
 			return 0;

@@ -42,7 +42,7 @@ void memwait_users_enter(struct memwait_users *users, const struct memwait_op *o
 /* The last access: the object may be freed afterwards. */
 void memwait_users_leave(struct memwait_users *users, const struct memwait_op *op)
 {
-	uint32_t flags = users->flags;
+	uint32_t flags = users->flags & MEMWAIT_PRIVATE;
 	uint32_t was;
 
 	memwait_tsan_release(users);
@@ -66,6 +66,7 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
 	struct memwait_deadline deadline, dead = memwait_never;
+	uint32_t flags = users->flags & MEMWAIT_PRIVATE;
 	uint32_t n, last = 0;
 	int ret = 0;
 
@@ -76,15 +77,15 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	n = atomic_fetch_or_explicit(&users->count, DESTROYING, memory_order_acquire) | DESTROYING;
 	while (n != DESTROYING) {
 		memwait_deadline_after(&deadline, CLOCK_MONOTONIC, LOOK_AFTER_MS);
-		if (n != last && !(users->flags & MEMWAIT_PRIVATE))
+		if (n != last && !flags)
 			memwait_deadline_after(&dead, CLOCK_MONOTONIC,
 					       DEAD_AFTER_MS + LOOK_AFTER_MS);
 		last = n;
-		ret = word ? memwait_sleepers(word, users->flags) : 0;
+		ret = word ? memwait_sleepers(word, flags) : 0;
 		if (ret > 0 || deadline.ns >= dead.ns)
 			ret = -EBUSY;
 		if (!ret)
-			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | users->flags,
+			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | flags,
 					    &deadline);
 		/* acquire: as above */
 		n = atomic_load_explicit(&users->count, memory_order_acquire);

@@ -32,6 +32,7 @@ struct waitgroup {
 	/* upper half: generation; lower half: OWED, WAITERS, count */
 	_Atomic uint64_t state;
 	struct memwait_users users;
+	uint32_t spare;			/* 0 */
 };
 
 _Static_assert(MEMWAIT_WAITGROUP_MAX == 0x3fffffff, "as COUNT");
@@ -45,6 +46,11 @@ _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wai
 static struct waitgroup *to_group(memwait_waitgroup_t *group)
 {
 	return (struct waitgroup *)group;
+}
+
+static bool is_valid(const struct waitgroup *group)
+{
+	return group && !memwait_is_unknown(group->users.flags, group->spare, MEMWAIT_PRIVATE);
 }
 
 static struct waitgroup *of_users(struct memwait_users *users)
@@ -93,7 +99,7 @@ int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 	struct waitgroup *group = to_group(public_group);
 	int err;
 
-	if (!group)
+	if (!is_valid(group))
 		return EINVAL;
 	/* acquire: the caller may free what it guarded */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
@@ -128,7 +134,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	int64_t count;
 	int ret;
 
-	if (!group)
+	if (!is_valid(group))
 		return EINVAL;
 	/* What was added can be subtracted, even if the device is lost. */
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
@@ -238,7 +244,7 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 {
 	int ret;
 
-	if (!group)
+	if (!is_valid(group))
 		return EINVAL;
 	ret = memwait_need_device();
 	if (ret || is_over(group))
@@ -269,6 +275,8 @@ static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct waitgroup *group = op->object;
 
+	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(group))
+		return EINVAL;
 	if (outcome == MEMWAIT_OP_BEGIN && is_over(group))
 		return 0;
 	return memwait_users_step(&group->users, look, op, outcome);

@@ -83,7 +83,7 @@ USERLIB_TEST(static_initialisers_are_as_init)
 	const pthread_cond_t monotonic =
 		MEMWAIT_COND_INIT_FLAGS(MEMWAIT_PRIVATE | MEMWAIT_COND_MONOTONIC);
 	const memwait_sem_t shared_sem = MEMWAIT_SEM_INIT(3);
-	const memwait_sem_t private_sem = MEMWAIT_SEM_INIT_PRIVATE(3);
+	const memwait_sem_t private_sem = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 3);
 	sem_t sem;
 
 	ASSERT_EQ(0, pthread_mutex_init(&mutex, NULL));
@@ -623,7 +623,7 @@ USERLIB_TEST(named_semaphores_are_created_once)
 /* L0: without the device. */
 
 static pthread_barrier_t barrier;
-static sem_t some_sem = MEMWAIT_SEM_INIT_PRIVATE(1);
+static sem_t some_sem = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 1);
 static const struct timespec long_ago;
 
 static void mutex_lock(void) { pthread_mutex_lock(&set_up.mutex); }

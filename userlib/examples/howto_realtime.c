@@ -12,7 +12,7 @@
 
 /* MEMWAIT_PRIVATE: within a process. Such a wait does not look up what is mapped. */
 static memwait_mutex_t mutex = MEMWAIT_MUTEX_INIT_KIND(MEMWAIT_PRIVATE);
-static memwait_sem_t is_late = MEMWAIT_SEM_INIT_PRIVATE(0);
+static memwait_sem_t is_late = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 0);
 static int value;	/* protected by the mutex */
 
 /* What takes time, or can fail, is done before time counts. */

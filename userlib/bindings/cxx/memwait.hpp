@@ -1658,7 +1658,7 @@ class counting_semaphore {
 
 public:
 	constexpr explicit counting_semaphore(std::ptrdiff_t value, sharing users = process_shared)
-		: sem_{ { to_word(value, users) } }
+		: sem_ MEMWAIT_SEM_INIT_FLAGS(users, to_word(value))
 	{
 	}
 
@@ -1732,13 +1732,11 @@ public:
 #endif
 
 private:
-	static constexpr std::uint64_t to_word(std::ptrdiff_t value, sharing users)
+	static constexpr std::uint64_t to_word(std::ptrdiff_t value)
 	{
 		if (value < 0 || value > max())
 			detail::check(EINVAL, "memwait::counting_semaphore: no such value");
-		/* As MEMWAIT_SEM_INIT_PRIVATE(). */
-		return (users == process_private ? std::uint64_t{ 1 } << 32 : 0) |
-		       static_cast<std::uint32_t>(value);
+		return static_cast<std::uint32_t>(value);
 	}
 
 	static bool check_timed(int err)

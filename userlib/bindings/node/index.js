@@ -547,7 +547,7 @@ class Channel extends SharedObject {
 	}
 }
 
-for (const [Class, size] of [[Mutex, 32], [Condition, 48], [Semaphore, 16]])
+for (const [Class, size] of [[Mutex, 40], [Condition, 48], [Semaphore, 32]])
 	Object.defineProperty(Class, 'SIZE', { value: size, enumerable: true });
 
 // Written so that import finds the names: shorthands, and nothing spread.

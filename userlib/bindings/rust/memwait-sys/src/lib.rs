@@ -63,28 +63,28 @@ pub struct memwait_op_t {
 #[repr(C, align(8))]
 pub struct memwait_mutex_t {
     /// The library's; but the third is the kind of one that is initialised statically.
-    pub reserved: [u32; 8],
+    pub reserved: [u32; 10],
 }
 
 /// A condition variable; zeroed it is initialised.
 #[repr(C, align(8))]
 pub struct memwait_cond_t {
-    /// The library's; but for the flags of one that is initialised statically.
+    /// The library's; but the fifth are the flags of one that is initialised statically.
     pub reserved: [u32; 12],
 }
 
 /// A semaphore; zeroed it is initialised.
 #[repr(C, align(8))]
 pub struct memwait_sem_t {
-    /// The library's; but for the value of one that is initialised statically.
-    pub reserved: [u64; 2],
+    /// The library's; but for the value and the flags of one that is initialised statically.
+    pub reserved: [u64; 4],
 }
 
 /// A read-write lock; zeroed it is initialised.
 #[repr(C, align(8))]
 pub struct memwait_rwlock_t {
-    /// The library's; but the fifth is the kind of one that is initialised statically.
-    pub reserved: [u32; 8],
+    /// The library's; but the third is the kind of one that is initialised statically.
+    pub reserved: [u32; 14],
 }
 
 /// A barrier, for `memwait_barrier_init()`.
@@ -97,8 +97,8 @@ pub struct memwait_barrier_t {
 /// A wait group; zeroed it is initialised.
 #[repr(C, align(8))]
 pub struct memwait_waitgroup_t {
-    /// The library's; but the first is the count of one that is initialised statically.
-    pub reserved: [u64; 4],
+    /// The library's; but the fifth are the flags of one that is initialised statically.
+    pub reserved: [u32; 8],
 }
 
 /// A word of `memwait_wait_any()`.
@@ -188,7 +188,7 @@ mod constants {
     pub const MEMWAIT_MUTEX_FAIR: c_uint = 0x4;
     pub const MEMWAIT_MUTEX_ROBUST: c_uint = 0x8;
 
-    pub const MEMWAIT_COND_MONOTONIC: c_uint = 0x1;
+    pub const MEMWAIT_COND_MONOTONIC: c_uint = 0x20;
 
     pub const MEMWAIT_SEM_VALUE_MAX: c_uint = 0x7fffffff;
 

@@ -30,7 +30,7 @@ unsafe impl<T: Shareable> Shareable for Mutex<T> {}
 
 const fn raw_mutex(kind: c_uint) -> UnsafeCell<memwait_mutex_t> {
     UnsafeCell::new(memwait_mutex_t {
-        reserved: [0, 0, kind, 0, 0, 0, 0, 0],
+        reserved: [0, 0, kind, 0, 0, 0, 0, 0, 0, 0],
     })
 }
 

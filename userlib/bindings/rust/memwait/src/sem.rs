@@ -29,7 +29,7 @@ impl Semaphore {
         assert!(value <= Semaphore::MAX, "too large for a semaphore");
         Semaphore {
             raw: UnsafeCell::new(memwait_sem_t {
-                reserved: [value as u64, 0],
+                reserved: [value as u64, 0, 0, 0],
             }),
         }
     }
@@ -37,7 +37,7 @@ impl Semaphore {
     /// For this process only.
     #[must_use]
     pub fn private(mut self) -> Semaphore {
-        self.raw.get_mut().reserved[0] |= 1 << 32;
+        self.raw.get_mut().reserved[1] |= MEMWAIT_PRIVATE as u64;
         self
     }
 
