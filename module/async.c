@@ -360,13 +360,14 @@ bool memwait_is_due(struct memwait_context *context)
 /**
  * memwait_expire() - end overdue waits of a context
  * @context: .due is set
- * @room: maximum number of completions, including existing ones
+ * @room: how many the caller can read, and ends at most, however many completions there are: so
+ *	that other waits always complete delays no deadline
  *
  * Context: process context, may sleep; holds context->read_lock; takes buckets' locks.
  */
 void memwait_expire(struct memwait_context *context, size_t room)
 {
-	unsigned int nr;
+	size_t ended = 0;
 	ktime_t now;
 	int clock;
 
@@ -375,11 +376,10 @@ void memwait_expire(struct memwait_context *context, size_t room)
 		now = memwait_now(clock);
 		do {
 			cond_resched();
-			nr = READ_ONCE(context->nr_completed);
 			/* A reader with nothing yet must not return EAGAIN because of a signal. */
-			if (nr >= room || (nr && signal_pending(current)))
+			if (READ_ONCE(context->nr_completed) && signal_pending(current))
 				break;
-		} while (memwait_expire_one(context, clock, now));
+		} while (ended < room && memwait_expire_one(context, clock, now) && ++ended);
 	}
 	memwait_is_due(context);
 }

@@ -292,6 +292,33 @@ MEMWAIT_TEST(R4_async_realtime_deadlines_are_put_off_by_a_step_back)
 	EXPECT_LE(deadline, now_ns(CLOCK_REALTIME));
 }
 
+#define BUSY	16
+
+/* A context in which more is always complete than a read takes: a deadline is met all the same. */
+MEMWAIT_TEST(R19_others_that_always_complete_delay_no_deadline)
+{
+	struct memwait_completion done[BUSY];
+	bool is_over = false;
+	int round, i;
+
+	for (i = 0; i < 2 * BUSY; i++)
+		ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
+	ASSERT_EQ(2 * BUSY, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word + 1, 1, 1, NULL));
+	for (round = 0; round < 1000 && !is_over; round++) {
+		usleep(100);
+		ASSERT_EQ(BUSY, mw_read(self->fd, done, BUSY));
+		for (i = 0; i < BUSY; i++) {
+			is_over |= done[i].user_data == 1;
+			ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
+		}
+		ASSERT_EQ(BUSY, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
+	}
+	EXPECT_TRUE(is_over);
+	while (mw_readable(self->fd))
+		ASSERT_LT(0, mw_read(self->fd, done, BUSY));
+}
+
 MEMWAIT_TEST(R12_a_time_out_leaves_the_others_in_their_places)
 {
 	struct waiter w = thread_at(self->fd, self->word);
