@@ -351,7 +351,8 @@ static void do_change_notify(struct thread *t)
 {
 	struct memwait_change arg = {
 		.notify = notify_arg(t->call->arg + 3),
-		.operation = t->call->arg[6] % 6,
+		.operation = t->call->arg[6] % 6 |
+			     (t->call->arg[6] & 0x80 ? MEMWAIT_CHANGE_IF_NONE_WOKEN : 0),
 		.operand = value_of(t->call->arg[7]),
 		.old = 0x5a5a5a5a,
 	};

@@ -3,11 +3,11 @@
 #include "../memwait_fixture.h"
 #include <sys/time.h>
 
-static int mw_change(int fd, volatile uint32_t *addr, uint32_t operation, uint32_t operand,
-		     uint32_t count, uint32_t *old)
+static int mw_change_at(int fd, const volatile void *addr, uint32_t flags, uint32_t operation,
+			uint32_t operand, uint32_t count, uint32_t *old)
 {
 	struct memwait_change arg = {
-		.notify = { .addr = (uintptr_t)addr, .count = count, .flags = U32 },
+		.notify = { .addr = (uintptr_t)addr, .count = count, .flags = flags },
 		.operation = operation,
 		.operand = operand,
 		.old = 0xcccccccc,
@@ -18,6 +18,14 @@ static int mw_change(int fd, volatile uint32_t *addr, uint32_t operation, uint32
 		*old = arg.old;
 	return ret;
 }
+
+static int mw_change(int fd, volatile uint32_t *addr, uint32_t operation, uint32_t operand,
+		     uint32_t count, uint32_t *old)
+{
+	return mw_change_at(fd, addr, U32, operation, operand, count, old);
+}
+
+#define ADD_IF_NONE	(MEMWAIT_CHANGE_ADD | MEMWAIT_CHANGE_IF_NONE_WOKEN)
 
 MEMWAIT_TEST(R38_each_operation)
 {
@@ -32,15 +40,16 @@ MEMWAIT_TEST(R38_each_operation)
 		{ MEMWAIT_CHANGE_OR, 0xff00ff00, 0x0ff00ff1, 0xfff0fff1 },
 		{ MEMWAIT_CHANGE_XOR, 0xff00ff00, 0x0ff00ff1, 0xf0f0f0f1 },
 	};
-	volatile uint32_t *words[] = { self->word, self->shared };
+	volatile uint32_t *words[] = { self->word, self->shared, self->word, self->shared };
+	static const uint32_t how[] = { 0, MEMWAIT_CHANGE_IF_NONE_WOKEN };
 	uint32_t old;
 	size_t i, j;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		for (j = 0; j < 2; j++) {
+		for (j = 0; j < 4; j++) {
 			words[j][0] = cases[i].before;
 			words[j][1] = 0x12345678;
-			EXPECT_EQ(0, mw_change(self->fd, words[j], cases[i].operation,
+			EXPECT_EQ(0, mw_change(self->fd, words[j], cases[i].operation | how[j / 2],
 					       cases[i].operand, i % 2, &old));
 			EXPECT_EQ(cases[i].before, old);
 			EXPECT_EQ(cases[i].after, words[j][0]);
@@ -99,6 +108,15 @@ MEMWAIT_TEST(R38_bad_arguments_change_nothing)
 	EXPECT_EQ(-EINVAL, xioctl(self->fd, MEMWAIT_IOC_CHANGE_NOTIFY, &arg));
 	EXPECT_EQ(-EINVAL, mw_change(self->fd, self->word, MEMWAIT_CHANGE_XOR + 1, 1, 1, NULL));
 	EXPECT_EQ(-EINVAL, mw_change(self->fd, self->word, ~0U, 1, 1, NULL));
+	EXPECT_EQ(-EINVAL, mw_change(self->fd, self->word,
+				     (MEMWAIT_CHANGE_XOR + 1) | MEMWAIT_CHANGE_IF_NONE_WOKEN, 1, 1,
+				     NULL));
+	EXPECT_EQ(-EINVAL, mw_change_at(self->fd, self->word, MEMWAIT_SIZE_U64,
+					MEMWAIT_CHANGE_ADD | MEMWAIT_CHANGE_IF_NONE_WOKEN, 1, 1,
+					NULL));
+	EXPECT_EQ(-EINVAL, mw_change_at(self->fd, (char *)self->word + 1, MEMWAIT_SIZE_U16,
+					MEMWAIT_CHANGE_ADD | MEMWAIT_CHANGE_IF_NONE_WOKEN, 1, 1,
+					NULL));
 	EXPECT_EQ(0, *self->word);
 }
 
@@ -123,6 +141,7 @@ MEMWAIT_TEST(R38_a_truncated_file_is_efault)
 	EXPECT_EQ(0, mw_change(self->fd, word, MEMWAIT_CHANGE_ADD, 1, 1, NULL));
 	EXPECT_EQ(0, ftruncate(file, 0));
 	EXPECT_EQ(-EFAULT, mw_change(self->fd, word, MEMWAIT_CHANGE_ADD, 1, 1, NULL));
+	EXPECT_EQ(-EFAULT, mw_change(self->fd, word, ADD_IF_NONE, 1, 1, NULL));
 	close(file);
 }
 
@@ -148,6 +167,9 @@ MEMWAIT_TEST(R38_faults_pages_in)
 	EXPECT_EQ(0, madvise(self->shared, self->page, MADV_DONTNEED));
 	EXPECT_EQ(0, mw_change(self->fd, self->shared, MEMWAIT_CHANGE_SET, 9, 1, &old));
 	EXPECT_EQ(9, *self->shared);
+	EXPECT_EQ(0, madvise(self->shared, self->page, MADV_DONTNEED));
+	EXPECT_EQ(0, mw_change(self->fd, self->shared, ADD_IF_NONE, 9, 1, &old));
+	EXPECT_EQ(9 + old, *self->shared);
 }
 
 #define ADDERS	4
@@ -317,6 +339,153 @@ MEMWAIT_TEST(R38_no_signal_comes_between_two_steps)
 	timer = (struct itimerval) { { 0, 0 }, { 0, 0 } };
 	setitimer(ITIMER_REAL, &timer, NULL);
 	sigaction(SIGALRM, &before, NULL);
+}
+
+/* Waiters take what there is before the word does, in their order. */
+MEMWAIT_TEST(R38_if_none_woken_hands_over)
+{
+	struct waiter w[3];
+	uint32_t old;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		w[i] = thread_at(self->fd, self->shared);
+		waiter_start(&w[i]);
+	}
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(1, mw_change(self->fd, self->shared, ADD_IF_NONE, 1, 1, &old));
+		EXPECT_EQ(0, old);
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[i]));
+		EXPECT_EQ(2 - i, mw_waiters(self->fd, self->shared, U32));
+	}
+	EXPECT_EQ(0, *self->shared);
+	EXPECT_EQ(0, mw_change(self->fd, self->shared, ADD_IF_NONE, 1, 1, &old));
+	EXPECT_EQ(1, *self->shared);
+	/* A count of 0 wakes none. */
+	w[0].expected = 1;
+	waiter_start(&w[0]);
+	EXPECT_EQ(0, mw_change(self->fd, self->shared, ADD_IF_NONE, 1, 0, &old));
+	EXPECT_EQ(1, old);
+	EXPECT_EQ(2, *self->shared);
+	EXPECT_EQ(1, mw_change(self->fd, self->shared, ADD_IF_NONE, 1, MEMWAIT_ALL, NULL));
+	EXPECT_EQ(MEMWAIT_OK, waiter_join(&w[0]));
+	EXPECT_EQ(2, *self->shared);
+}
+
+MEMWAIT_TEST(R38_if_none_woken_of_a_part_of_the_word)
+{
+	static const struct {
+		uint32_t flags;
+		unsigned int offset;
+	} parts[] = {
+		{ MEMWAIT_SIZE_U8, 0 }, { MEMWAIT_SIZE_U8, 1 }, { MEMWAIT_SIZE_U8, 3 },
+		{ MEMWAIT_SIZE_U16, 0 }, { MEMWAIT_SIZE_U16, 2 },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		char *part = (char *)self->word + 4 + parts[i].offset;
+		struct waiter w = { .fd = self->fd, .addr = part, .deadline = MEMWAIT_FOREVER,
+				    .flags = parts[i].flags };
+
+		memset(self->word, 0, 12);
+		waiter_start(&w);
+		EXPECT_EQ(1, mw_change_at(self->fd, part, parts[i].flags, ADD_IF_NONE, 0x1020304,
+					  1, NULL));
+		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
+		EXPECT_EQ(0, self->word[1]);
+		EXPECT_EQ(0, mw_change_at(self->fd, part, parts[i].flags, ADD_IF_NONE, 0x1020304,
+					  1, NULL));
+		EXPECT_EQ(0, self->word[0]);
+		EXPECT_EQ(0x1020304, self->word[1]);
+		EXPECT_EQ(0, self->word[2]);
+	}
+}
+
+#define PERMITS		20000
+#define TAKERS		4
+
+struct taker {
+	pthread_t thread;
+	int fd;
+	uint32_t *word;
+	int kind;		/* waits for ever, for 20 us, or for the second word too */
+	long taken;
+};
+
+/* Takes from the word, or is handed one, until the third word is set. */
+static void *take_often(void *arg)
+{
+	struct taker *t = arg;
+	uint32_t *word = t->word, now;
+	struct memwait_wait waits[2] = {
+		{ .addr = (uintptr_t)word, .flags = U32 },
+		{ .addr = (uintptr_t)(word + 1), .flags = U32 },
+	};
+	struct memwait_wait_any any = {
+		.waits = (uintptr_t)waits, .count = 2, .deadline = MEMWAIT_FOREVER,
+	};
+	int ret;
+
+	for (;;) {
+		now = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+		if (now && __atomic_compare_exchange_n(word, &now, now - 1, false,
+						       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+			t->taken++;
+			continue;
+		}
+		if (now)
+			continue;
+		if (t->kind == 0)
+			ret = mw_wait(t->fd, word, 0, MEMWAIT_FOREVER, U32);
+		else if (t->kind == 1)
+			ret = mw_wait(t->fd, word, 0, now_ns(CLOCK_MONOTONIC) + 20000, U32);
+		else
+			ret = xioctl(t->fd, MEMWAIT_IOC_WAIT_ANY, &any);
+		if (ret == MEMWAIT_OK && (t->kind < 2 || !any.index))
+			t->taken++;
+		if (__atomic_load_n(word + 2, __ATOMIC_ACQUIRE))
+			return NULL;
+	}
+}
+
+/*
+ * What is posted is taken or left, exactly; and nobody sleeps beside what is left. Groups are also
+ * notified at their other word, so a post meets waiters that have just been woken there.
+ */
+MEMWAIT_TEST(R38_if_none_woken_loses_nothing)
+{
+	struct taker t[TAKERS] = { 0 };
+	uint32_t *word = self->shared;
+	long posted = 0, taken = 0;
+	int i, ret;
+
+	for (i = 0; i < TAKERS; i++) {
+		t[i].fd = self->fd;
+		t[i].word = word;
+		t[i].kind = i % 3;
+		ASSERT_EQ(0, pthread_create(&t[i].thread, NULL, take_often, &t[i]));
+	}
+	for (i = 0; i < PERMITS; i++) {
+		ret = mw_change(self->fd, word, ADD_IF_NONE, 1, 1 + i % 2, NULL);
+		ASSERT_LE(0, ret);
+		posted += ret ? ret : 1;
+		if (i % 3 == 0)
+			mw_notify(self->fd, word + 1, 1, U32);
+	}
+	/* All are asleep, and nothing is left; or somebody goes on and takes it. */
+	spin_until(!__atomic_load_n(word, __ATOMIC_ACQUIRE));
+	__atomic_store_n(word + 2, 1, __ATOMIC_RELEASE);
+	posted += mw_notify(self->fd, word, MEMWAIT_ALL, U32);
+	for (i = 0; i < TAKERS; i++) {
+		while (pthread_tryjoin_np(t[i].thread, NULL)) {
+			ret = mw_notify(self->fd, word, 1, U32);
+			posted += ret;
+			sched_yield();
+		}
+		taken += t[i].taken;
+	}
+	EXPECT_EQ(posted, taken + *word);
 }
 
 TEST_HARNESS_MAIN

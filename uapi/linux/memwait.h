@@ -53,6 +53,9 @@
 #define MEMWAIT_CHANGE_OR	3	/* word |= operand */
 #define MEMWAIT_CHANGE_XOR	4	/* word ^= operand */
 
+/* With an operation: only if no waiter was woken. See struct memwait_change. */
+#define MEMWAIT_CHANGE_IF_NONE_WOKEN	0x100
+
 /* memwait_notify_wait.state: the notify is done. */
 #define MEMWAIT_NOTIFIED	1
 
@@ -348,6 +351,10 @@ struct memwait_owner {
  * @reserved: 0
  *
  * No signal, not even SIGKILL, splits the call: if the word is changed, its waiters are woken.
+ *
+ * With MEMWAIT_CHANGE_IF_NONE_WOKEN the notify comes first. The word is changed only if no waiter
+ * was woken, and @old is 0 otherwise. Both are one step for waits on the word: a wait is woken, or
+ * sees the change. @notify may have 8 or 16 bits then, and the aligned 32 bits around it change.
  */
 struct memwait_change {
 	struct memwait_notify notify;
