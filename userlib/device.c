@@ -153,12 +153,19 @@ int memwait_device_probe(int fd)
 
 /*
  * The same when it is opened: ENOSYS if the module lacks the calls that the library needs, or a
- * seccomp filter's error for them. Both are refused as invalid, and do nothing.
+ * seccomp filter's error for them. Neither does anything: the first is refused as invalid.
  */
 static int device_check(int fd)
 {
 	struct memwait_owner owner = { .reserved = 1 };
-	struct memwait_change change = { .reserved = 1 };
+	uint32_t word = 0;
+	struct memwait_change change = {
+		.notify = {
+			.addr = (uintptr_t)&word,
+			.flags = MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE,
+		},
+		.operation = MEMWAIT_CHANGE_OR | MEMWAIT_CHANGE_IF_NONE_WOKEN,
+	};
 	int ret = memwait_device_probe(fd);
 
 	if (ret)
@@ -166,9 +173,11 @@ static int device_check(int fd)
 	ret = memwait_device_ioctl(fd, MEMWAIT_IOC_OWNER, &owner);
 	if (ret == -EINVAL)
 		ret = memwait_device_ioctl(fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
-	if (ret == -EINVAL)
+	else if (!ret)
+		ret = -ENOTTY;
+	if (ret >= 0)
 		return 0;
-	return ret < 0 && ret != -ENOTTY ? -ret : ENOSYS;
+	return ret == -EINVAL || ret == -ENOTTY ? ENOSYS : -ret;
 }
 
 /*
@@ -597,6 +606,23 @@ int memwait_change(const volatile void *word, uint32_t operation, uint32_t opera
 	if (old && ret >= 0)
 		*old = change.old;
 	return ret;
+}
+
+/*
+ * Wakes the oldest sleeper on a byte or two at @word, with @flags. If there is none, changes the 32
+ * bits around them in the same step: a sleeper is woken, or sees the change. Returns 1 or 0. On a
+ * negative error number nothing was done.
+ */
+int memwait_hand_over(const volatile void *word, uint32_t flags, uint32_t operation,
+		      uint32_t operand)
+{
+	struct memwait_change change = {
+		.notify = { .addr = (uintptr_t)word, .count = 1, .flags = flags },
+		.operation = operation | MEMWAIT_CHANGE_IF_NONE_WOKEN,
+		.operand = operand,
+	};
+
+	return memwait_device(MEMWAIT_IOC_CHANGE_NOTIFY, &change);
 }
 
 /* Wakes all, even if the thread is killed meanwhile. */

@@ -156,6 +156,8 @@ int memwait_wake(const volatile void *word, uint32_t count, uint32_t flags);
 int memwait_wake_all(const volatile void *word, uint32_t flags);
 int memwait_change(const volatile void *word, uint32_t operation, uint32_t operand, uint32_t count,
 		   uint32_t flags, uint32_t *old);
+int memwait_hand_over(const volatile void *word, uint32_t flags, uint32_t operation,
+		      uint32_t operand);
 int memwait_sleepers(const volatile void *word, uint32_t flags);
 uint32_t memwait_process_number(void);
 
@@ -426,6 +428,18 @@ static inline void memwait_spin_end(const struct memwait_spin *spin, _Atomic uin
 
 #define MEMWAIT_LOCKED		MEMWAIT_LOCK_BIT(0)
 #define MEMWAIT_CONTENDED	MEMWAIT_LOCK_BIT(1)
+#define MEMWAIT_LOCK_HANDED	MEMWAIT_LOCK_BIT(2)	/* if fair */
+
+/* Whether a fair word is between two owners. */
+static inline bool memwait_lock_is_handed(uint32_t word, uint32_t kind)
+{
+	return kind & MEMWAIT_MUTEX_FAIR && word & MEMWAIT_LOCK_HANDED;
+}
+
+static inline bool memwait_lock_is_taken(uint32_t word, uint32_t kind)
+{
+	return word & MEMWAIT_LOCKED || memwait_lock_is_handed(word, kind);
+}
 
 /* Added to the kind for release, here and in owner.c: keep the lock if nobody can be woken. */
 #define MEMWAIT_OR_KEEP		0x8000U
@@ -434,7 +448,6 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 		 const struct memwait_deadline *deadline);
 bool memwait_lock_release_silently(_Atomic uint32_t *word);
 bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind);
-int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind);
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was);
 int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind, int outcome);
 void memwait_lock_undo(const struct memwait_turn *turn, _Atomic uint32_t *word, uint32_t kind,
@@ -463,8 +476,6 @@ static inline int memwait_lock_release(_Atomic uint32_t *word, uint32_t kind)
 {
 	uint32_t was;
 
-	if (kind & MEMWAIT_MUTEX_FAIR)
-		return memwait_lock_release_fair(word, kind);
 	if (memwait_lock_release_uncontended(word, &was))
 		return 0;
 	return memwait_lock_release_contended(word, kind, was);

@@ -6,18 +6,18 @@
  *	LOCKED			locked; unlock need not notify
  *	LOCKED | CONTENDED	locked; a waiter may sleep on it, or be about to
  *	CONTENDED		unlocked, but the notify failed: the next unlock notifies
- *	LOCKED | HANDED		fair, without an owner: the waiter that clears HANDED is the next
- *				one. CONTENDED may be set too, as above
+ *	HANDED			fair, without an owner: the waiter that clears HANDED is the next
+ *				one. CONTENDED may be set too
  *	LATE, with both bits	default: a waiter has lost for too long, and sleeps
  *	LATE			default: unlocked, and kept for those that have waited. CONTENDED
  *				may be set too, as above
  *
  * Invariants:
- *	No other bit is set. HANDED is set only with LOCKED, LATE not with LOCKED alone.
- *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without HANDED or LATE; or, for a
- *	while, on LATE.
+ *	No other bit is set. HANDED is not set with LOCKED, nor LATE with LOCKED alone.
+ *	A waiter goes to sleep only on LOCKED | CONTENDED, with or without LATE, or HANDED |
+ *	CONTENDED; or, for a while, on LATE.
  *	Only a thread that has the lock clears CONTENDED, with a notify or before one.
- *	A fair word stays LOCKED from the handover until the new owner unlocks it.
+ *	A fair word stays LOCKED or HANDED from the handover until the new owner unlocks it.
  *
  * Default: the first thread takes an unlocked word. To sleep, a waiter sets both bits, which takes
  * the lock if it is free. So a woken waiter has the lock with CONTENDED set, for the remaining
@@ -44,28 +44,26 @@
  * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
  * and tries instead (MEMWAIT_OWNED, see internal.h).
  *
- * Fair: the owner leaves LOCKED set, and the waiter counted by the notify takes the lock by
- * clearing HANDED. This relies on the kernel: a notify returns 1 exactly if one waiter will see
- * MEMWAIT_OK, and the queue is strictly FIFO. Unlock:
+ * Fair: the owner sets HANDED, and the waiter counted by its notify takes the lock by clearing it.
+ * This relies on the kernel: MEMWAIT_OK is seen exactly by the waiters that a notify counts, and
+ * the queue is strictly FIFO. Unlock:
  *
  *	owner				waiter
- *	(1) CONTENDED -> HANDED		(1) set CONTENDED
- *	(2) notify: 1: handed over	(2) sleep while the word is unchanged since (1)
- *	(3) LOCKED | HANDED -> 0; if	(3) woken: clear HANDED, set CONTENDED
- *	    CONTENDED is set, clear
- *	    it and repeat (2)
+ *	(1) LOCKED -> HANDED, and	(1) set CONTENDED
+ *	    clear CONTENDED		(2) sleep while the word is unchanged since (1)
+ *	(2) one system call: wake the	(3) woken: HANDED -> LOCKED, and set CONTENDED
+ *	    oldest; if there is none,
+ *	    clear HANDED
  *
- * A waiter that sleeps before the owner's (2) gets the lock. A waiter that set CONTENDED before the
- * owner's (1), and is not asleep yet, finds the word changed and sets CONTENDED again. If CONTENDED
- * is set after (1), (3) clears it and notifies again. So nobody sleeps after (3).
+ * A waiter that sleeps before the owner's (2) is counted, and has the lock. One that is not asleep
+ * yet finds the word unlocked. A notify by mistake, or a stale one for an earlier object at this
+ * address, finds no HANDED: its waiter sleeps again.
  *
- * A stale notify, for an earlier object at this address, must not come between the owner's (1) and
- * (2): its waiter would take the lock, perhaps free it, and nobody would be left for (2) to count.
- * The owner would then access a word that is gone, or take HANDED of a later handover for its own.
- * So fair waiters sleep on the byte of the word that has the bits. No other object of the library
- * has waiters at the second byte of four, and no fair lock is handed over or freed before the
- * notify of its unlock. Those of a default lock sleep on the whole word: a stale notify wakes one
- * in vain.
+ * If it comes between the owner's (1) and (2), its waiter has the lock, perhaps frees it, and the
+ * owner's (2) wakes one in vain, or clears a bit of what is there now. So fair waiters sleep on the
+ * byte of the word that has the bits. No other object of the library has waiters at the second byte
+ * of four, and a fair lock is notified by its unlock only. (A program's own byte may have been
+ * there.) Those of a default lock sleep on the whole word: a stale notify wakes one in vain.
  *
  * A waiter that gives up without being counted leaves at most CONTENDED, which costs one notify. A
  * counted waiter owns a fair lock, and unlocks it. With a default lock it passes the notify on: the
@@ -73,10 +71,10 @@
  */
 #include "internal.h"
 
-#define HANDED		MEMWAIT_LOCK_BIT(2)	/* fair */
+#define HANDED		MEMWAIT_LOCK_HANDED	/* fair */
 #define LATE		MEMWAIT_LOCK_BIT(2)	/* default */
 
-/* What waiters sleep on, HANDED aside. */
+/* What waiters sleep on, HANDED and LATE aside. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
 #define LATE_MS		1	/* after so long a waiter that loses sets LATE, and */
@@ -108,6 +106,9 @@ static bool lock_by_spinning(_Atomic uint32_t *word, _Atomic uint32_t *spins, ui
 	return locked;
 }
 
+/* Where, and with which flags, waiters of a fair lock sleep. */
+#define FAIR_FLAGS(kind)	(MEMWAIT_SIZE_U8 | ((kind) & MEMWAIT_PRIVATE))
+
 static const volatile void *fair_byte(_Atomic uint32_t *word)
 {
 	return (const volatile char *)word + MEMWAIT_LOCK_BYTE;
@@ -122,7 +123,7 @@ static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, u
 {
 	if (kind & MEMWAIT_MUTEX_FAIR)
 		return memwait_await(op, fair_byte(word), seen >> MEMWAIT_LOCK_PLACE,
-				     MEMWAIT_SIZE_U8 | (kind & MEMWAIT_PRIVATE), deadline);
+				     FAIR_FLAGS(kind), deadline);
 	return memwait_await(op, word, seen, MEMWAIT_SIZE_U32 | memwait_sleep_flags(kind),
 			     deadline);
 }
@@ -145,11 +146,13 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, bool come
 
 	do {
 		MEMWAIT_INVARIANT(!(now & ~(BOTH | HANDED)));
-		MEMWAIT_INVARIANT(now & MEMWAIT_LOCKED || !(now & HANDED) || is_kept(now, kind));
+		MEMWAIT_INVARIANT(!memwait_lock_is_handed(now, kind) || !(now & MEMWAIT_LOCKED));
 		if (comes && is_kept(now, kind))
 			return now;
 		if (!now && kind & MEMWAIT_MUTEX_FAIR)
 			next = MEMWAIT_LOCKED;
+		else if (memwait_lock_is_handed(now, kind))
+			next = now | MEMWAIT_CONTENDED;
 		else
 			next = (now & ~done) | BOTH | (now & MEMWAIT_LOCKED ? late : 0);
 		if (now == next)
@@ -157,7 +160,7 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, bool come
 		/* acquire: as memwait_lock_try() */
 	} while (!atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_acquire,
 							memory_order_relaxed));
-	return now & MEMWAIT_LOCKED ? next : 0;
+	return memwait_lock_is_taken(now, kind) ? next : 0;
 }
 
 /* Takes a free word that memwait_lock_try() does not: it is kept, or its notify has failed. */
@@ -176,7 +179,7 @@ static bool take_over(_Atomic uint32_t *word)
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
 	while (now & HANDED) {
-		/* acquire: pairs with the release of memwait_lock_release_fair() */
+		/* acquire: pairs with the release of hand_over() */
 		if (atomic_compare_exchange_weak_explicit(word, &now, BOTH, memory_order_acquire,
 							  memory_order_relaxed))
 			return true;
@@ -289,57 +292,23 @@ int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
 	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
-/*
- * After a handover that counted no waiter: none slept, or the notify failed. Returns the new word;
- * or HANDED: another notify has woken a waiter, which has the lock.
- */
-static uint32_t end_handover(_Atomic uint32_t *word, uint32_t kind, bool failed)
-{
-	/* relaxed, all: the release sequence of the atomic that set HANDED goes on */
-	uint32_t now = atomic_load_explicit(word, memory_order_relaxed), next;
-
-	do {
-		if (!(now & HANDED))
-			return HANDED;
-		if (failed)
-			next = kind & MEMWAIT_OR_KEEP ? BOTH : MEMWAIT_CONTENDED;
-		else
-			next = now & MEMWAIT_CONTENDED ? MEMWAIT_LOCKED | HANDED : 0;
-	} while (!atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_relaxed,
-							memory_order_relaxed));
-	return next;
-}
-
-/* memwait_lock_release() of a fair word. */
-int memwait_lock_release_fair(_Atomic uint32_t *word, uint32_t kind)
-{
-	uint32_t now;
-	int ret;
-
-	if (memwait_lock_release_uncontended(word, &now))
-		return 0;
-	if (!(now & MEMWAIT_LOCKED))
-		return EPERM;
-	/* release: publishes the critical section to take_over() */
-	now = atomic_fetch_xor_explicit(word, MEMWAIT_CONTENDED | HANDED, memory_order_release);
-	MEMWAIT_INVARIANT(now == BOTH);
-	do {
-		ret = memwait_wake(fair_byte(word), 1, kind);
-		now = ret > 0 ? HANDED : end_handover(word, kind, ret < 0);
-	} while (now == (MEMWAIT_LOCKED | HANDED));
-	/* On error nobody was woken, and the word is CONTENDED. */
-	return ret < 0 && now != HANDED ? -ret : 0;
-}
-
 /* By the owner: what an unlock leaves of LATE, if it was set. */
 static uint32_t late_if_needed(const _Atomic uint32_t *word, uint32_t kind, uint32_t was)
 {
 	return was & LATE && !memwait_sleepers(word, kind) ? 0 : LATE;
 }
 
+/* Of a fair word that is CONTENDED. Returns an error if that cannot be done. */
+static int hand_over(_Atomic uint32_t *word, uint32_t kind)
+{
+	/* release: publishes the critical section to take_over() */
+	atomic_fetch_xor_explicit(word, BOTH | HANDED, memory_order_release);
+	return memwait_hand_over(fair_byte(word), FAIR_FLAGS(kind), MEMWAIT_CHANGE_AND, ~HANDED);
+}
+
 /*
- * memwait_lock_release() of a word that is neither fair nor LOCKED alone. Change and notify are one
- * system call: after the change the next owner may free the word, so a failed notify would be lost.
+ * memwait_lock_release() of a word that is not LOCKED alone. Change and notify are one system call:
+ * after the change the next owner may free the word, so a failed notify would be lost.
  * If the call fails, the word becomes CONTENDED alone, or stays locked with MEMWAIT_OR_KEEP.
  */
 int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32_t was)
@@ -348,15 +317,20 @@ int memwait_lock_release_contended(_Atomic uint32_t *word, uint32_t kind, uint32
 
 	if (!(was & MEMWAIT_LOCKED))
 		return EPERM;
-	ret = memwait_change(word, MEMWAIT_CHANGE_AND, late_if_needed(word, kind, was), 1, kind,
-			     &was);
 	MEMWAIT_INVARIANT((was & ~LATE) == BOTH);
+	if (kind & MEMWAIT_MUTEX_FAIR)
+		ret = hand_over(word, kind);
+	else
+		ret = memwait_change(word, MEMWAIT_CHANGE_AND, late_if_needed(word, kind, was), 1,
+				     kind, NULL);
 	if (ret >= 0)
 		return 0;
-	if (kind & MEMWAIT_OR_KEEP)
-		return -ret;
-	/* release: as memwait_lock_release_uncontended() */
-	atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
+	if (!(kind & MEMWAIT_OR_KEEP))
+		/* release: as memwait_lock_release_uncontended() */
+		atomic_store_explicit(word, MEMWAIT_CONTENDED, memory_order_release);
+	else if (kind & MEMWAIT_MUTEX_FAIR)
+		/* relaxed: the caller has it still */
+		atomic_store_explicit(word, BOTH, memory_order_relaxed);
 	return -ret;
 }
 

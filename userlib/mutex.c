@@ -165,8 +165,9 @@ int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 	MEMWAIT_PROBE1(mutex_destroy, public_mutex);
 	/* acquire, both: the caller may free what it guarded */
 	if (!is_robust(mutex))
-		return atomic_load_explicit(&mutex->word, memory_order_acquire) & MEMWAIT_LOCKED ?
-		       EBUSY : 0;
+		return memwait_lock_is_taken(atomic_load_explicit(&mutex->word,
+								  memory_order_acquire),
+					     mutex->kind) ? EBUSY : 0;
 	now = atomic_load_explicit(&mutex->owned, memory_order_acquire);
 	if (!now || now == MEMWAIT_OWNER_CONTENDED || now == MEMWAIT_NOT_RECOVERABLE)
 		return 0;

@@ -60,10 +60,10 @@ struct rwlock {
 		_Atomic uint32_t gate;
 		_Atomic uint64_t owned_gate;	/* of a robust lock */
 	};
-	uint32_t kind;
-	uint32_t spare;			/* 0 */
 	_Atomic uint32_t state;
 	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
+	uint32_t kind;
+	uint32_t spare;			/* 0 */
 };
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
@@ -462,8 +462,9 @@ static int look_for_users(struct rwlock *lock)
 	if (!is_robust(lock)) {
 		if (state & CLOSED)
 			return EBUSY;
-		return atomic_load_explicit(&lock->gate, memory_order_acquire) & MEMWAIT_LOCKED ?
-		       EAGAIN : 0;
+		return memwait_lock_is_taken(atomic_load_explicit(&lock->gate,
+								  memory_order_acquire),
+					     lock->kind) ? EAGAIN : 0;
 	}
 	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
 	if (!gate || gate == MEMWAIT_OWNER_CONTENDED || gate == MEMWAIT_NOT_RECOVERABLE)

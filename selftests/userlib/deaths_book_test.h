@@ -156,6 +156,7 @@ static bool is_left_locked(int o)
 
 /* A bit of a fair mutex, in its second byte: the next that is notified there has it. See lock.c. */
 #define HANDED	4
+#define LOCKED	1
 
 /*
  * Unlocks it in the place of a dead process. If that has set HANDED, a fair mutex is handed over as
@@ -172,7 +173,7 @@ static void unlock_for_the_dead(int o)
 	if (o == FAIR && __atomic_load_n(byte, __ATOMIC_RELAXED) & HANDED) {
 		if (memwait_notify(byte, 1, 0) == 1)
 			return;
-		__atomic_fetch_and(byte, ~HANDED, __ATOMIC_RELAXED);
+		__atomic_fetch_xor(byte, HANDED | LOCKED, __ATOMIC_RELAXED);
 	}
 	expect(kinds[o].calls->give(g), 0, kinds[o].name);
 	if (o == QUEUE) {

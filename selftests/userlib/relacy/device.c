@@ -266,21 +266,42 @@ static void wake(struct waiter *waiter, int outcome)
 	}
 }
 
-static unsigned int notify(uint64_t word, uint32_t count)
+static void change_word(struct memwait_change *change)
+{
+	static const enum sim_operation operations[] = {
+		SIM_SET, SIM_ADD, SIM_AND, SIM_OR, SIM_XOR,
+	};
+	uint64_t word = change->notify.addr & ~3ULL;
+
+	change->old = sim_change_u32((void *)(uintptr_t)word,
+				     operations[change->operation & ~MEMWAIT_CHANGE_IF_NONE_WOKEN],
+				     change->operand);
+	sim_note("change %llx: it was %x", (unsigned long long)word, change->old);
+}
+
+/* With a change, that is done under the lock if nobody is woken. */
+static unsigned int notify_or_change(uint64_t word, uint32_t count, struct memwait_change *change)
 {
 	struct queue *queue = queue_of(word);
 	unsigned int woken = 0;
 
-	if (queue->nr)
+	if (queue->nr || change)
 		lock(queue);
 	while (queue->nr && woken < count) {
 		wake(queue->waiters[0], MEMWAIT_OK);
 		woken++;
 	}
+	if (change && !woken)
+		change_word(change);
 	/* What came before a notify that found no queue is seen by the wait that inserts one. */
 	unlock(queue);
 	sim_note("notified %llx: %u", (unsigned long long)word, woken);
 	return woken;
+}
+
+static unsigned int notify(uint64_t word, uint32_t count)
+{
+	return notify_or_change(word, count, NULL);
 }
 
 /* Tells the oldest waiter that wants to be told; the queue watches it from then on. */
@@ -581,13 +602,14 @@ static int wait_or_die(const struct memwait_wait *wait)
 
 static int change_notify(struct memwait_change *change)
 {
-	static const enum sim_operation operations[] = {
-		SIM_SET, SIM_ADD, SIM_AND, SIM_OR, SIM_XOR,
-	};
+	const unsigned char *word = (void *)(uintptr_t)change->notify.addr;
 
-	change->old = sim_change_u32((void *)(uintptr_t)change->notify.addr,
-				     operations[change->operation], change->operand);
-	sim_note("change %llx: it was %x", (unsigned long long)change->notify.addr, change->old);
+	/* The library's own, by which it asks for the call when it opens the device. */
+	if (word < sim_memory || word >= sim_memory + SIM_MEMORY)
+		return 0;
+	if (change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN)
+		return (int)notify_or_change(change->notify.addr, change->notify.count, change);
+	change_word(change);
 	sim_step();
 	return change->notify.count ? (int)notify(change->notify.addr, change->notify.count) : 0;
 }
@@ -682,10 +704,8 @@ static int call_alone(unsigned long command, void *argument)
 static bool is_invalid(unsigned long command, const void *argument)
 {
 	const struct memwait_owner *owner = argument;
-	const struct memwait_change *change = argument;
 
-	return (command == MEMWAIT_IOC_OWNER && owner->reserved) ||
-	       (command == MEMWAIT_IOC_CHANGE_NOTIFY && change->reserved);
+	return command == MEMWAIT_IOC_OWNER && owner->reserved;
 }
 
 static bool is_descriptor(int fd)

@@ -316,16 +316,19 @@ static int notify(const struct memwait_notify *notify, bool only_count)
 
 static int change_notify(struct memwait_change *change)
 {
-	int n;
+	bool if_none_woken = change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN;
+	int n = 0;
 
-	if (change->reserved)
-		return -EINVAL;
 	if (change->notify.addr < 4096)
 		return -EFAULT;
 	lock();
-	change->old = stress_change((uint32_t *)(uintptr_t)change->notify.addr, change->operation,
-				    change->operand);
-	n = wake(&change->notify, false);
+	if (if_none_woken)
+		n = wake(&change->notify, false);
+	change->old = n ? 0 : stress_change((uint32_t *)(uintptr_t)(change->notify.addr & ~3ULL),
+					    change->operation & ~MEMWAIT_CHANGE_IF_NONE_WOKEN,
+					    change->operand);
+	if (!if_none_woken)
+		n = wake(&change->notify, false);
 	unlock();
 	return n;
 }
