@@ -770,7 +770,10 @@ static int transfer(struct wait *wait, struct memwait_op *op, void *item,
 	return ret == MEMWAIT_OP_WAITS ? ret : finish(wait, ret);
 }
 
-/* What a call is given. Never more is copied to or from the item than its caller has told. */
+/*
+ * What a call is given. A channel of items of another size is refused. That its size does not
+ * change while it is used is up to the processes that can write to it.
+ */
 static int check_call(const struct memwait_channel *channel, const void *item, size_t size)
 {
 	if (!is_valid(channel) || !item)

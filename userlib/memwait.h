@@ -289,6 +289,9 @@ int memwait_notify(const volatile void *word, unsigned int count, unsigned int f
  * wakes up to @count waiters, in one system call that no signal, even SIGKILL, splits. *@old (if
  * not NULL): the previous value. @flags: 0 or MEMWAIT_PRIVATE. Returns how many were woken; or
  * -EINVAL, -EFAULT, -EOPNOTSUPP with nothing done.
+ *
+ * With MEMWAIT_CHANGE_IF_NONE_WOKEN in @operation the word is changed only if there was no waiter
+ * to wake: a wait is woken, or sees the change. Otherwise *@old is 0.
  */
 int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_t operand,
 			    unsigned int count, unsigned int flags, uint32_t *old);
@@ -471,7 +474,7 @@ typedef union {
 #define MEMWAIT_COND_INIT_FLAGS(flags)	{ { 0, 0, 0, 0, (flags) } }
 
 /* Flags, besides MEMWAIT_PRIVATE, which is best the same as for its mutexes. */
-#define MEMWAIT_COND_MONOTONIC		0x20u	/* timedwait's deadline is on CLOCK_MONOTONIC */
+#define MEMWAIT_COND_MONOTONIC		0x10u	/* timedwait's deadline is on CLOCK_MONOTONIC */
 
 /* EINVAL: unknown flags. */
 int memwait_cond_init(memwait_cond_t *cond, unsigned int flags) MEMWAIT_CHECKED;
@@ -526,9 +529,21 @@ typedef union {
 #define MEMWAIT_SEM_VALUE_MAX	0x7fffffff
 
 #define MEMWAIT_SEM_INIT(value)			MEMWAIT_SEM_INIT_FLAGS(0, (value))
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define MEMWAIT_SEM_INIT_FLAGS(flags, value)					\
+	{ { (flags) & MEMWAIT_SEM_FAIR ? (uint64_t)(value) << 16 : (value), (flags) } }
+#else
 #define MEMWAIT_SEM_INIT_FLAGS(flags, value)	{ { (value), (flags) } }
+#endif
 
-/* @flags: 0 or MEMWAIT_PRIVATE. EINVAL: @value is too large. */
+/*
+ * A flag, besides MEMWAIT_PRIVATE: a post is for the oldest waiter, and nobody comes before it. Its
+ * value is MEMWAIT_SEM_FAIR_VALUE_MAX at most.
+ */
+#define MEMWAIT_SEM_FAIR		0x4u
+#define MEMWAIT_SEM_FAIR_VALUE_MAX	0x7fff
+
+/* EINVAL: unknown flags; @value is too large. */
 int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value) MEMWAIT_CHECKED;
 
 /* EBUSY: there are waiters. A woken waiter counts only if the semaphore is private. */
@@ -544,7 +559,7 @@ int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op) MEMWAIT_CHECKED
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 				const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
-/* Async-signal-safe. EOVERFLOW: MEMWAIT_SEM_VALUE_MAX is reached. */
+/* Async-signal-safe. EOVERFLOW: the highest value is reached. */
 int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(const memwait_sem_t *sem, int *value);
 
@@ -558,7 +573,7 @@ typedef union {
 } __attribute__((__aligned__(8))) memwait_rwlock_t;
 
 #define MEMWAIT_RWLOCK_INIT		MEMWAIT_RWLOCK_INIT_KIND(MEMWAIT_RWLOCK_PREFER_READER)
-#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, (kind) } }
+#define MEMWAIT_RWLOCK_INIT_KIND(kind)	{ { 0, 0, 0, 0, (kind) } }
 
 /*
  * Kinds, to which MEMWAIT_PRIVATE can be added. Only FAIR orders the waiters. PREFER_WRITER: the

@@ -7,7 +7,7 @@
  *
  * Invariants:
  *	The number of waiters does not become negative.
- *	A post that finds waiters notifies one of them.
+ *	A post that finds waiters notifies one of them, if one sleeps.
  *
  * The semaphore may be freed after the atomic that raises the value: post reads the flags before.
  * Only the value counts: a woken waiter takes from it, or sleeps again if another thread has used
@@ -20,6 +20,22 @@
  *
  * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
  * the kernel how many sleep.
+ *
+ * Fair: of the first 32 bits one half is the value, the other one counts posts that are handed
+ * over.
+ *
+ *	poster, if somebody waits	waiter
+ *	(1) one more is handed over	(1) sleep while the value is 0
+ *	(2) one system call: wake the	(2) woken: take one that is handed over
+ *	    oldest; if there is none,
+ *	    it becomes a value
+ *
+ * So nobody sleeps beside a value, and a thread that finds one precedes nobody. A notify by
+ * mistake, or a stale one for an earlier object at this address, finds nothing that is handed
+ * over: its waiter sleeps again. It must not come between the poster's (1) and (2), so waiters
+ * sleep where no other object notifies, on two bytes that are not the first ones of four. (A
+ * program's own word of 16 bits may have been there.) A post by a process that is killed between
+ * (1) and (2) was not done, and stays handed over.
  */
 #include <string.h>
 
@@ -35,26 +51,61 @@ _Static_assert(sizeof(struct sem) <= sizeof(memwait_sem_t), "the semaphore fits"
 
 #define WAITER		(1ULL << 32)
 #define WAITERS		(-WAITER)
-#define OVERFLOW	(1ULL << 31)	/* set by a value above MEMWAIT_SEM_VALUE_MAX */
+#define OVERFLOW	(1ULL << 31)	/* set by a value above the highest */
+
+/* Of a fair one: its value is in the two bytes behind the first two. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FAIR_SHIFT	16
+#else
+#define FAIR_SHIFT	0
+#endif
+#define FAIR_VALUE	(0xffffU << FAIR_SHIFT)
+#define HANDED		(1U << (16 - FAIR_SHIFT))
+#define ALL_HANDED	(~FAIR_VALUE)
+
+#define KNOWN		(MEMWAIT_PRIVATE | MEMWAIT_SEM_FAIR)
 
 static struct sem *to_sem(memwait_sem_t *sem)
 {
 	return (struct sem *)sem;
 }
 
-static uint32_t value_of(uint64_t state)
+/* Neither fair nor unknown: fast paths are for these. */
+static bool is_plain(const struct sem *sem)
 {
-	return (uint32_t)state;
+	return !(sem->flags & ~(uint64_t)MEMWAIT_PRIVATE);
+}
+
+static bool is_fair(const struct sem *sem)
+{
+	return sem->flags & MEMWAIT_SEM_FAIR;
+}
+
+/* A value of 1. */
+static uint32_t one(const struct sem *sem)
+{
+	return is_fair(sem) ? 1U << FAIR_SHIFT : 1;
+}
+
+static uint32_t value_bits(const struct sem *sem)
+{
+	return is_fair(sem) ? FAIR_VALUE : UINT32_MAX;
+}
+
+static uint32_t value_of(const struct sem *sem, uint64_t state)
+{
+	return (uint32_t)state & value_bits(sem);
 }
 
 static bool is_valid(const struct sem *sem)
 {
-	return sem && !(sem->flags & ~(uint64_t)MEMWAIT_PRIVATE);
+	return sem && !(sem->flags & ~(uint64_t)KNOWN);
 }
 
+/* Where waiters sleep while it is 0. */
 static const volatile void *value_word(struct sem *sem)
 {
-	return memwait_lower_half(&sem->state);
+	return (const volatile char *)memwait_lower_half(&sem->state) + (is_fair(sem) ? 2 : 0);
 }
 
 static uint32_t flags_of(const struct sem *sem)
@@ -62,15 +113,26 @@ static uint32_t flags_of(const struct sem *sem)
 	return sem->flags & MEMWAIT_PRIVATE;
 }
 
-/* Takes one, and subtracts @less as well; or returns false. @left: the state that remains. */
-static bool take(struct sem *sem, uint64_t less, uint64_t *left)
+/*
+ * Those of a fair one are not told of deaths: a woken waiter that dies has its post, as one that
+ * has taken it.
+ */
+static uint32_t sleep_flags(const struct sem *sem)
+{
+	if (is_fair(sem))
+		return MEMWAIT_SIZE_U16 | flags_of(sem);
+	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(sem));
+}
+
+/* Subtracts @less if any of @bits is set; or returns false. @left: the state that remains. */
+static inline bool take(struct sem *sem, uint32_t bits, uint64_t less, uint64_t *left)
 {
 	/* relaxed: the compare-and-swap decides */
 	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 
-	while (value_of(state)) {
+	while (state & bits) {
 		/* acquire: pairs with the release of memwait_sem_post() */
-		*left = state - 1 - less;
+		*left = state - less;
 		MEMWAIT_INVARIANT(state >= less);
 		if (atomic_compare_exchange_weak_explicit(&sem->state, &state, *left,
 							  memory_order_acquire,
@@ -83,23 +145,22 @@ static bool take(struct sem *sem, uint64_t less, uint64_t *left)
 /* Of a waiter. A woken one may have to wake another, see above. */
 static bool take_and_leave(struct sem *sem, bool woken)
 {
-	uint32_t flags = flags_of(sem);
+	const volatile void *word = value_word(sem);
+	const uint32_t flags = flags_of(sem), bits = value_bits(sem);
 	uint64_t left;
 
-	if (!take(sem, WAITER, &left))
+	if (!take(sem, bits, WAITER + one(sem), &left))
 		return false;
 	memwait_tsan_acquire(sem);
-	if (woken && value_of(left) && left >= WAITER)
-		memwait_wake(value_word(sem), 1, flags);
+	if (woken && left & bits && left >= WAITER)
+		memwait_wake(word, 1, flags);
 	return true;
 }
 
-/* Returns the flags to sleep with. */
-static uint32_t enter(struct sem *sem)
+static void enter(struct sem *sem)
 {
 	/* relaxed: a later post sees it, as it changes the same word */
 	atomic_fetch_add_explicit(&sem->state, WAITER, memory_order_relaxed);
-	return MEMWAIT_SIZE_U32 | memwait_sleep_flags(flags_of(sem));
 }
 
 static void leave(struct sem *sem)
@@ -110,23 +171,73 @@ static void leave(struct sem *sem)
 	MEMWAIT_INVARIANT(was >= WAITER);
 }
 
-/* Passes on an unused wake-up, which another thread has used if the value is 0. */
+/* After MEMWAIT_OK. Returns whether the caller was handed a post. */
+static bool take_over_and_leave(struct sem *sem)
+{
+	uint64_t left;
+
+	if (!is_fair(sem) || !take(sem, ALL_HANDED, WAITER + HANDED, &left))
+		return false;
+	memwait_tsan_acquire(sem);
+	return true;
+}
+
+/* Returns 0 or an error, with nothing done. */
+static int post_fair(struct sem *sem)
+{
+	/* relaxed: the compare-and-swap decides */
+	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed), next;
+	const uint32_t sleep = sleep_flags(sem), kept = one(sem) - HANDED;
+	const volatile void *word = value_word(sem);
+	bool hands;
+	int ret;
+
+	do {
+		/* Posts that the dead were handed stay handed over. */
+		if (value_of(sem, state) / one(sem) + ((uint32_t)state & ALL_HANDED) / HANDED >=
+		    MEMWAIT_SEM_FAIR_VALUE_MAX)
+			return EOVERFLOW;
+		hands = state >= WAITER;
+		next = state + (hands ? HANDED : one(sem));
+		/* release: publishes the poster's work to the taker */
+	} while (!atomic_compare_exchange_weak_explicit(&sem->state, &state, next,
+							memory_order_release,
+							memory_order_relaxed));
+	if (!hands)
+		return 0;
+	ret = memwait_hand_over(word, sleep, MEMWAIT_CHANGE_ADD, kept);
+	if (ret >= 0)
+		return 0;
+	/* relaxed: nobody was woken, and nobody else takes it */
+	atomic_fetch_sub_explicit(&sem->state, HANDED, memory_order_relaxed);
+	return -ret;
+}
+
+/*
+ * Passes on an unused wake-up, which another thread has used if the value is 0. With a fair one it
+ * is a post, and stays one if nobody can be woken.
+ */
 static void pass_on(struct sem *sem)
 {
-	/* relaxed: the thread that takes it acquires */
-	uint64_t state = atomic_load_explicit(&sem->state, memory_order_relaxed);
+	uint64_t left;
 
-	if (value_of(state))
+	/* relaxed, both: the thread that takes it acquires what the poster released */
+	if (is_fair(sem)) {
+		if (take(sem, ALL_HANDED, HANDED, &left) && post_fair(sem))
+			atomic_fetch_add_explicit(&sem->state, one(sem), memory_order_relaxed);
+	} else if (value_of(sem, atomic_load_explicit(&sem->state, memory_order_relaxed))) {
 		memwait_wake(value_word(sem), 1, flags_of(sem));
+	}
 }
 
 int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 {
-	if (!sem || (flags & ~(unsigned int)MEMWAIT_PRIVATE) || value > MEMWAIT_SEM_VALUE_MAX)
+	if (!sem || (flags & ~KNOWN) || value > MEMWAIT_SEM_VALUE_MAX ||
+	    (flags & MEMWAIT_SEM_FAIR && value > MEMWAIT_SEM_FAIR_VALUE_MAX))
 		return EINVAL;
 	memset(sem, 0, sizeof(*sem));
-	atomic_init(&to_sem(sem)->state, value);
 	to_sem(sem)->flags = flags;
+	atomic_init(&to_sem(sem)->state, (uint64_t)value * one(to_sem(sem)));
 	return memwait_need_device();
 }
 
@@ -159,22 +270,43 @@ static void cancelled(void *argument)
 	pass_on_and_leave(argument, true);
 }
 
+/*
+ * Only a default one is left by cancellation and signals: a cancelled thread cannot tell whether it
+ * has been given a post.
+ */
+static int sleep_for_value(struct sem *sem, const struct memwait_deadline *deadline)
+{
+	int ret;
+
+	if (!is_fair(sem))
+		return memwait_sleep_cancellable(NULL, value_word(sem), 0, sleep_flags(sem),
+						 deadline, cancelled, sem);
+	ret = memwait_sleep(value_word(sem), 0, sleep_flags(sem), deadline);
+	return ret == -EINTR ? MEMWAIT_NOT_EQUAL : ret;
+}
+
 /* Not inlined: the path without a sleep needs almost no stack frame. */
 __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
 	bool woken = false;
-	uint32_t flags;
+	uint64_t left;
 	int ret;
 
+	if (!is_valid(sem))
+		return EINVAL;
 	ret = memwait_need_device();
 	if (ret)
 		return ret;
-	flags = enter(sem);
-	ret = MEMWAIT_OP_BEGIN;
+	if (take(sem, value_bits(sem), one(sem), &left)) {
+		memwait_tsan_acquire(sem);
+		return 0;
+	}
+	enter(sem);
 	while (!take_and_leave(sem, woken)) {
-		ret = memwait_sleep_cancellable(NULL, value_word(sem), 0, flags, deadline,
-						cancelled, sem);
+		ret = sleep_for_value(sem, deadline);
+		if (ret == MEMWAIT_OK && take_over_and_leave(sem))
+			return 0;
 		/* The value may be above 0: the thread woken for it may not have run yet. */
 		if (ret == MEMWAIT_TIMED_OUT && take_and_leave(sem, woken))
 			return 0;
@@ -182,7 +314,7 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 			pass_on_and_leave(sem, woken);
 			return ret < 0 ? -ret : ETIMEDOUT;
 		}
-		woken = memwait_was_woken(ret);
+		woken = memwait_was_woken(ret) && !is_fair(sem);
 	}
 	return 0;
 }
@@ -191,10 +323,10 @@ static inline int wait_until(struct sem *sem, const struct memwait_deadline *dea
 {
 	uint64_t left;
 
-	if (!is_valid(sem))
+	if (!sem)
 		return EINVAL;
 	pthread_testcancel();
-	if (memwait_has_device() && take(sem, 0, &left))
+	if (is_plain(sem) && memwait_has_device() && take(sem, UINT32_MAX, 1, &left))
 		return 0;
 	return sleep_until(sem, deadline);
 }
@@ -219,7 +351,7 @@ static int trywait_first(struct sem *sem)
 
 	if (err)
 		return err;
-	if (!take(sem, 0, &left))
+	if (!take(sem, value_bits(sem), one(sem), &left))
 		return EAGAIN;
 	memwait_tsan_acquire(sem);
 	return 0;
@@ -234,7 +366,7 @@ int memwait_sem_trywait(memwait_sem_t *public_sem)
 		return EINVAL;
 	if (!memwait_has_device())
 		return trywait_first(sem);
-	return take(sem, 0, &left) ? 0 : EAGAIN;
+	return take(sem, value_bits(sem), one(sem), &left) ? 0 : EAGAIN;
 }
 
 int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime)
@@ -259,21 +391,27 @@ int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
 __attribute__((__noinline__))
 static int post_and_wake(struct sem *sem)
 {
-	int ret = memwait_need_device_once();
+	const volatile void *word = value_word(sem);
 	uint32_t flags = flags_of(sem);
 	uint64_t state;
+	int ret;
 
+	if (!is_valid(sem))
+		return EINVAL;
+	ret = memwait_need_device_once();
 	if (ret)
 		return ret;
 	memwait_tsan_release(sem);
+	if (is_fair(sem))
+		return post_fair(sem);
 	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
 	do {
 		/* Concurrent posts by memwait_change() may have exceeded the maximum. */
-		if (value_of(state) >= MEMWAIT_SEM_VALUE_MAX)
+		if ((uint32_t)state >= MEMWAIT_SEM_VALUE_MAX)
 			return EOVERFLOW;
 		if (state >= WAITER && !flags && !ret) {
-			ret = memwait_change(value_word(sem), MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL);
+			ret = memwait_change(word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL);
 			if (ret >= 0)
 				return 0;
 		}
@@ -285,7 +423,7 @@ static int post_and_wake(struct sem *sem)
 		return 0;
 	/* Posted even if the system call failed. */
 	if (!ret)
-		ret = memwait_wake(value_word(sem), 1, flags);
+		ret = memwait_wake(word, 1, flags);
 	return ret < 0 ? -ret : 0;
 }
 
@@ -294,10 +432,10 @@ int memwait_sem_post(memwait_sem_t *public_sem)
 	struct sem *sem = to_sem(public_sem);
 	uint64_t state;
 
-	if (!is_valid(sem))
+	if (!sem)
 		return EINVAL;
 	MEMWAIT_PROBE1(sem_post, public_sem);
-	if (!memwait_has_device())
+	if (!is_plain(sem) || !memwait_has_device())
 		return post_and_wake(sem);
 	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&sem->state, memory_order_relaxed);
@@ -317,30 +455,33 @@ int memwait_sem_getvalue(const memwait_sem_t *public_sem, int *value)
 	if (!is_valid(sem) || !value)
 		return EINVAL;
 	/* relaxed: immediately out of date */
-	*value = (int)value_of(atomic_load_explicit(&sem->state, memory_order_relaxed));
+	*value = (int)(value_of(sem, atomic_load_explicit(&sem->state, memory_order_relaxed)) /
+		       one(sem));
 	return 0;
 }
 
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct sem *sem = op->object;
-	bool woken = memwait_was_woken(outcome);
+	bool woken = memwait_was_woken(outcome) && !is_fair(sem);
 	int ret = outcome;
 	uint64_t left;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
 		if (!is_valid(sem))
 			return EINVAL;
-		if (take(sem, 0, &left)) {
+		if (take(sem, value_bits(sem), one(sem), &left)) {
 			memwait_tsan_acquire(sem);
 			return 0;
 		}
-		op->word.flags = enter(sem);
+		enter(sem);
+	} else if (outcome == MEMWAIT_OK && take_over_and_leave(sem)) {
+		return 0;
 	}
 	/* After the deadline tries once more, as sleep_until(). */
 	while (!take_and_leave(sem, woken)) {
 		if (ret != MEMWAIT_TIMED_OUT)
-			ret = memwait_op_arm(op, value_word(sem), 0, op->word.flags);
+			ret = memwait_op_arm(op, value_word(sem), 0, sleep_flags(sem));
 		if (ret == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 		if (ret != MEMWAIT_NOT_EQUAL) {

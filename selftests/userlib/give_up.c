@@ -48,6 +48,7 @@ static const struct thing {
 	THING("writer after reader", write_after_read_way, 0),
 	THING("semaphore", sem_way, 0, .cancels = true),
 	THING("private semaphore", sem_way, MEMWAIT_PRIVATE, .cancels = true),
+	THING("fair semaphore", fair_sem_way, MEMWAIT_SEM_FAIR, .keeps_dead = true),
 	THING("receiver", receive_way, 0),
 	THING("private receiver", receive_way, MEMWAIT_PRIVATE),
 	THING("sender", send_way, 0),

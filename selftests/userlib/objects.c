@@ -74,6 +74,11 @@ FIXTURE_VARIANT_ADD(object, semaphore)
 	.way = &sem_way, .in_turn = true, .outlives = true, .cancels = true,
 };
 
+FIXTURE_VARIANT_ADD(object, fair_semaphore)
+{
+	.way = &fair_sem_way, .kind = MEMWAIT_SEM_FAIR, .in_turn = true,
+};
+
 FIXTURE_VARIANT_ADD(object, group) { .way = &group_way, .together = true, .outlives = true };
 FIXTURE_VARIANT_ADD(object, receiver) { .way = &receive_way, .in_turn = true, .outlives = true };
 FIXTURE_VARIANT_ADD(object, sender) { .way = &send_way, .in_turn = true, .outlives = true };

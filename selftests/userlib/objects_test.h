@@ -96,19 +96,25 @@ static const struct way write_after_read_way = WRITE_WAY(make_read);
 
 static inline int make_sem(void *object, unsigned int kind)
 {
-	return memwait_sem_init(object, kind & MEMWAIT_PRIVATE, 0);
+	return memwait_sem_init(object, kind, 0);
 }
 
-static const struct way sem_way = {
-	.make			= make_sem,
-	.wait			= CALL(memwait_sem_wait),
-	.wait_timed		= TIMED(memwait_sem_timedwait),
-	.wait_until		= UNTIL(memwait_sem_clockwait),
-	.wait_async		= ASYNC(memwait_sem_wait_async),
-	.wait_until_async	= UNTIL_ASYNC(memwait_sem_clockwait_async),
-	.give			= CALL(memwait_sem_post),
-	.destroy		= CALL(memwait_sem_destroy),
-};
+#define SEM_WAY(...)							\
+{									\
+	.make			= make_sem,				\
+	.wait			= CALL(memwait_sem_wait),		\
+	.wait_timed		= TIMED(memwait_sem_timedwait),		\
+	.wait_until		= UNTIL(memwait_sem_clockwait),		\
+	.wait_async		= ASYNC(memwait_sem_wait_async),	\
+	.wait_until_async	= UNTIL_ASYNC(memwait_sem_clockwait_async), \
+	.give			= CALL(memwait_sem_post),		\
+	.destroy		= CALL(memwait_sem_destroy),		\
+	##__VA_ARGS__							\
+}
+
+static const struct way sem_way = SEM_WAY();
+/* Its waiters sleep two bytes further; sleep_word() adds one. */
+static const struct way fair_sem_way = SEM_WAY(.word = 1);
 
 static inline int make_group(void *object, unsigned int kind)
 {

@@ -309,4 +309,185 @@ USERLIB_TEST(R6_a_handler_interrupts_a_timed_wait_too)
 	EXPECT_EQ(0, memwait_sem_destroy(timed.sem));
 }
 
+/* Where waiters of a fair semaphore sleep. */
+static const void *fair_word(const memwait_sem_t *sem)
+{
+	return (const char *)sem + 2;
+}
+
+USERLIB_TEST(fair_values)
+{
+	memwait_sem_t *sem = self->shared;
+	int i;
+
+	EXPECT_EQ(EINVAL, memwait_sem_init(sem, MEMWAIT_SEM_FAIR, MEMWAIT_SEM_FAIR_VALUE_MAX + 1));
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_SEM_FAIR, MEMWAIT_SEM_FAIR_VALUE_MAX - 1));
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(EOVERFLOW, memwait_sem_post(sem));
+	for (i = MEMWAIT_SEM_FAIR_VALUE_MAX; i; i--) {
+		ASSERT_EQ(i, value_of(sem));
+		ASSERT_EQ(0, i % 2 ? memwait_sem_wait(sem) : memwait_sem_trywait(sem));
+	}
+	EXPECT_EQ(EAGAIN, memwait_sem_trywait(sem));
+	EXPECT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(1, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+/* What is posted belongs to the oldest, a thread or an operation, and to nobody that comes then. */
+USERLIB_TEST(fair_a_post_is_for_the_oldest_waiter)
+{
+	static const unsigned int kinds[] = {
+		MEMWAIT_SEM_FAIR, MEMWAIT_SEM_FAIR | MEMWAIT_PRIVATE,
+	};
+	struct counted_op counted[3], late;
+	memwait_sem_t *sem = self->shared;
+	struct runner runners[3];
+	unsigned int round;
+	int i;
+
+	for (round = 0; round < ARRAY_SIZE(kinds); round++) {
+		const unsigned int flags = kinds[round] & MEMWAIT_PRIVATE;
+
+		ASSERT_EQ(0, memwait_sem_init(sem, kinds[round], 0));
+		for (i = 0; i < 3; i++) {
+			runner_start(&runners[i], memwait_sem_wait, sem);
+			await_waiters(self->fd, fair_word(sem), flags, 2 * i + 1);
+			counted[i] = counted_by(&counted[i], self->loop);
+			ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted[i].op));
+		}
+		for (i = 0; i < 3; i++) {
+			ASSERT_EQ(0, memwait_sem_post(sem));
+			EXPECT_EQ(EAGAIN, memwait_sem_trywait(sem));
+			EXPECT_EQ(0, runner_join(&runners[i]));
+			ASSERT_EQ(0, memwait_sem_post(sem));
+			EXPECT_EQ(EAGAIN, memwait_sem_trywait(sem));
+			/* It waits behind all, and gets nothing. */
+			late = counted_by(&late, self->loop);
+			ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &late.op));
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted[i].calls, 1));
+			EXPECT_EQ(0, counted[i].result);
+			EXPECT_EQ(0, late.calls);
+			ASSERT_EQ(0, memwait_op_cancel(&late.op));
+		}
+		EXPECT_EQ(0, value_of(sem));
+		EXPECT_EQ(0, memwait_sem_destroy(sem));
+	}
+}
+
+/* Who does not take what it was given leaves it to the next, or to all. */
+USERLIB_TEST(L3_fair_a_cancelled_operation_gives_its_post_back)
+{
+	struct counted_op first = counted_by(&first, self->loop);
+	struct counted_op second = counted_by(&second, self->loop);
+	memwait_sem_t *sem = self->shared;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_SEM_FAIR, 0));
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &second.op));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	ASSERT_EQ(0, memwait_op_cancel(&first.op));
+	ASSERT_EQ(0, dispatch_until(self->loop, &second.calls, 1));
+	EXPECT_EQ(0, second.result);
+	EXPECT_EQ(0, value_of(sem));
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &first.op));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(0, value_of(sem));
+	ASSERT_EQ(0, memwait_op_cancel(&first.op));
+	EXPECT_EQ(1, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+/* L14: a late notify of what was at the address before is no post. */
+USERLIB_TEST(L14_fair_a_stale_notify_is_no_post)
+{
+	struct counted_op counted = counted_by(&counted, self->loop);
+	memwait_sem_t *sem = self->shared;
+	struct runner runner;
+	size_t i;
+
+	ASSERT_EQ(0, memwait_sem_init(sem, MEMWAIT_SEM_FAIR, 0));
+	runner_start(&runner, memwait_sem_wait, sem);
+	await_waiters(self->fd, fair_word(sem), 0, 1);
+	for (i = 0; i < sizeof(*sem); i++) {
+		if (i % 4 != 2)
+			EXPECT_EQ(0, memwait_notify((char *)sem + i, MEMWAIT_ALL, 0));
+	}
+	/* One by mistake, where they sleep. */
+	EXPECT_EQ(1, memwait_notify(fair_word(sem), 1, 0));
+	await_waiters(self->fd, fair_word(sem), 0, 1);
+	EXPECT_FALSE(runner_is_done(&runner));
+	ASSERT_EQ(0, memwait_sem_post(sem));
+	EXPECT_EQ(0, runner_join(&runner));
+
+	ASSERT_EQ(EINPROGRESS, memwait_sem_wait_async(sem, &counted.op));
+	EXPECT_EQ(1, memwait_notify(fair_word(sem), 1, 0));
+	ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(1, memwait_notify(fair_word(sem), 1, 0));
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, value_of(sem));
+	EXPECT_EQ(0, memwait_sem_destroy(sem));
+}
+
+/* Threads that come, time out and are signalled; operations that are cancelled: nothing is lost. */
+struct exact {
+	memwait_sem_t sem;
+	int stop;
+	long taken;
+};
+
+static int take_in_time(void *arg)
+{
+	struct exact *exact = arg;
+	struct timespec soon;
+	int err;
+
+	while (!__atomic_load_n(&exact->stop, __ATOMIC_ACQUIRE)) {
+		soon = in_time(CLOCK_MONOTONIC, 0);
+		soon.tv_nsec += 50000;
+		if (soon.tv_nsec >= 1000000000)
+			soon = in_time(CLOCK_MONOTONIC, 1);
+		err = memwait_sem_clockwait(&exact->sem, CLOCK_MONOTONIC, &soon);
+		if (!err)
+			__atomic_add_fetch(&exact->taken, 1, __ATOMIC_RELAXED);
+		else if (err != ETIMEDOUT)
+			return err;
+	}
+	return 0;
+}
+
+USERLIB_TEST(L3_fair_no_post_is_lost_or_doubled)
+{
+	struct sigaction action = { .sa_handler = nothing };
+	struct counted_op counted = counted_by(&counted, self->loop);
+	struct exact *exact = self->shared;
+	struct runner runners[3];
+	long posted = 0;
+	int i, ret;
+
+	sigaction(SIGUSR1, &action, NULL);
+	ASSERT_EQ(0, memwait_sem_init(&exact->sem, MEMWAIT_SEM_FAIR, 0));
+	for (i = 0; i < 3; i++)
+		runner_start(&runners[i], take_in_time, exact);
+	for (i = 0; i < 10 * ROUNDS; i++) {
+		ret = memwait_sem_wait_async(&exact->sem, &counted.op);
+		if (!ret)
+			__atomic_add_fetch(&exact->taken, 1, __ATOMIC_RELAXED);
+		ret = memwait_sem_post(&exact->sem);
+		ASSERT_EQ(true, !ret || ret == EOVERFLOW);
+		posted += !ret;
+		if (i % 7 == 0)
+			pthread_kill(runners[i % 3].thread, SIGUSR1);
+		if (memwait_op_pending(&counted.op))
+			ASSERT_EQ(0, memwait_op_cancel(&counted.op));
+	}
+	__atomic_store_n(&exact->stop, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, runner_join(&runners[i]));
+	EXPECT_EQ(0, counted.calls);
+	EXPECT_EQ(posted, exact->taken + value_of(&exact->sem));
+	EXPECT_EQ(0, memwait_sem_destroy(&exact->sem));
+}
+
 TEST_HARNESS_MAIN

@@ -6,6 +6,7 @@
 #include "stepper_mutex_test.h"
 
 STAGE_CALL(make_sem, memwait_sem_init(&scene->objects.sem, 0, 0))
+STAGE_CALL(make_fair_sem, memwait_sem_init(&scene->objects.sem, MEMWAIT_SEM_FAIR, 0))
 STAGE_CALL(make_posted_sem, memwait_sem_init(&scene->objects.sem, 0, 1))
 
 OPERATION(wait_for_sem, memwait_sem_wait(&objects->sem))
@@ -111,6 +112,14 @@ SEM_TEST(post, "post", .prepare = make_sem, .operation = post_sem)
 SEM_TEST(post_waiters, "post, some wait", .prepare = make_sem, .before = { take, take },
 	 .operation = post_sem)
 SEM_TEST(wait_async, "wait_async", .prepare = make_sem, .approach = make_loop,
+	 .operation = take_by_loop, .behind = { take, take }, .release = release_sem, .number = 1)
+SEM_TEST(fair_wait, "FAIR wait", .prepare = make_fair_sem, .operation = wait_for_sem,
+	 .behind = { take, take }, .release = release_sem, .number = 1)
+SEM_TEST(fair_wait_late, "FAIR wait, until its deadline", .prepare = make_fair_sem,
+	 .operation = wait_too_late, .before = { take }, .release = release_sem, .number = 1)
+SEM_TEST(fair_post_waiters, "FAIR post, some wait", .prepare = make_fair_sem,
+	 .before = { take, take }, .operation = post_sem)
+SEM_TEST(fair_wait_async, "FAIR wait_async", .prepare = make_fair_sem, .approach = make_loop,
 	 .operation = take_by_loop, .behind = { take, take }, .release = release_sem, .number = 1)
 
 #endif /* STEPPER_SEM_TEST_H */

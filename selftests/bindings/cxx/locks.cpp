@@ -385,6 +385,16 @@ static void semaphore()
 	CHECK(!binary.try_acquire());
 
 	CHECK_ERROR(std::errc::invalid_argument, memwait::counting_semaphore<> bad(-1));
+	memwait::fair_semaphore fair(2);
+	fair.acquire();
+	CHECK(fair.try_acquire() && !fair.try_acquire() && !fair.try_acquire_for(1ms));
+	std::thread waits([&] { fair.acquire(); });
+	while (memwait_waiters(reinterpret_cast<char *>(fair.native_handle()) + 2, 0) != 1)
+		std::this_thread::yield();
+	fair.release();
+	CHECK(!fair.try_acquire());
+	waits.join();
+	CHECK_ERROR(std::errc::invalid_argument, memwait::fair_semaphore bad(32768));
 	CHECK_ERROR(std::errc::invalid_argument, sem.release(-1));
 	memwait::counting_semaphore<> full(memwait::counting_semaphore<>::max());
 	CHECK_ERROR(std::errc::value_too_large, full.release());

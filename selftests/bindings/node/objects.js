@@ -377,6 +377,24 @@ test('semaphore', async () => {
 	semaphore.destroy();
 });
 
+test('a fair semaphore is for who waits longest', async () => {
+	const semaphore = Semaphore.init(buffer, 0, 1, { fair: true });
+	const order = [];
+	assert.strictEqual(semaphore.tryAcquire(), true);
+	const waits = [1, 2].map((n) => semaphore.acquire().then(() => order.push(n)));
+	semaphore.release();
+	assert.strictEqual(semaphore.tryAcquire(), false);
+	waits.push(semaphore.acquire().then(() => order.push(3)));
+	semaphore.release();
+	semaphore.release();
+	await Promise.all(waits);
+	assert.deepStrictEqual(order, [1, 2, 3]);
+	assert.strictEqual(semaphore.value, 0);
+	semaphore.destroy();
+	assert.throws(() => Semaphore.init(buffer, 0, 32768, { fair: true }), { code: 'EINVAL' });
+	assert.throws(() => Semaphore.init(buffer, 0, 1, { fair: 1 }), TypeError);
+});
+
 test('a crowd at once', async () => {
 	// All end before the event loop looks.
 	const semaphore = Semaphore.init(buffer, 0);

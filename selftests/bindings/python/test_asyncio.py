@@ -187,6 +187,38 @@ class Tasks(unittest.TestCase):
         asyncio.run(main())
         self.assertEqual(semaphore.get_value(), 0)
 
+    def test_a_fair_semaphore_is_for_who_waits_longest(self):
+        """Also against a task that asks before the one that was given it has run, and a thread."""
+        memory = mmap.mmap(-1, 4096)
+        semaphore = memwait.Semaphore(memory, value=1, create=True, fair=True)
+        order = []
+
+        async def use(name):
+            await semaphore.acquire_async()
+            order.append(name)
+
+        async def main():
+            await use(0)
+            tasks = []
+            for name in (1, 2, 3):
+                tasks.append(asyncio.ensure_future(use(name)))
+                while waiters(memory, 2) < name:
+                    await asyncio.sleep(0)
+            semaphore.release()
+            self.assertFalse(semaphore.acquire(blocking=False))
+            tasks.append(asyncio.ensure_future(use(4)))
+            tasks[1].cancel()
+            for _ in range(3):
+                await asyncio.sleep(0.01)
+                semaphore.release()
+            await asyncio.wait(tasks)
+
+        asyncio.run(main())
+        self.assertEqual(order, [0, 1, 3, 4])
+        self.assertEqual(semaphore.get_value(), 1)
+        with self.assertRaises(ValueError):
+            memwait.Semaphore(memory, value=32768, create=True, fair=True)
+
     def test_a_crowd_at_one_edge(self):
         """As above, of a loop that polls for edges and dispatches once for each."""
         semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=0, create=True)

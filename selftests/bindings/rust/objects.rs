@@ -291,11 +291,12 @@ fn bad_input() {
     assert_eq!(errno(Channel::<()>::new(1)), EINVAL);
     assert_eq!(errno(Barrier::new(0)), EINVAL);
     assert!(catch_unwind(|| Semaphore::new(1 << 31)).is_err());
+    assert!(catch_unwind(|| Semaphore::fair(1 << 15)).is_err());
     let owner = Arc::new([0; 8].map(AtomicU64::new));
     let start = std::ptr::NonNull::from(&*owner).cast();
     let borrowed = unsafe { Shared::borrowed(start, 64, owner.clone()) };
-    let sem = unsafe { borrowed.construct(48, Semaphore::new(1)).unwrap() };
-    assert!(unsafe { borrowed.construct(56, Semaphore::new(1)).is_err() });
+    let sem = unsafe { borrowed.construct(32, Semaphore::new(1)).unwrap() };
+    assert!(unsafe { borrowed.construct(40, Semaphore::new(1)).is_err() });
     drop(borrowed);
     assert_eq!(Arc::strong_count(&owner), 2);
     assert_eq!(sem.try_acquire(), Ok(true));
@@ -505,6 +506,19 @@ fn cancel() {
     assert_eq!(sem.value(), Ok(0));
     drop(ended);
     assert_eq!(sem.value(), Ok(1));
+
+    let fair = Ref::new(Semaphore::fair(1).private());
+    assert_eq!(fair.value(), Ok(1));
+    fair.acquire().unwrap();
+    let ended = begin(fair.acquire_async(&on));
+    let mut next = begin(fair.acquire_async(&on));
+    fair.post().unwrap();
+    assert_eq!(fair.try_acquire(), Ok(false));
+    dispatch(&on, 1);
+    drop(ended);
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut next), Poll::Ready(Ok(())));
+    assert_eq!(fair.value(), Ok(0));
 
     let word = Ref::new(AtomicU32::new(0));
     drop(begin(word::wait_async(&word, 0, Scope::Shared, &on)));

@@ -306,11 +306,21 @@ static void stress_robust(void)
 	CHECK(!memwait_mutex_destroy(&monitor.mutex));
 }
 
-static void stress_sem(void)
+static void stress_sem_of(unsigned int flags)
 {
-	CHECK(!memwait_sem_init(&sem, sharing, 1));
+	CHECK(!memwait_sem_init(&sem, flags, 1));
 	stress_lock(&sem_kind, &sem_kind);
 	CHECK(!memwait_sem_destroy(&sem));
+}
+
+static void stress_sem(void)
+{
+	stress_sem_of(sharing);
+}
+
+static void stress_sem_fair(void)
+{
+	stress_sem_of(sharing | MEMWAIT_SEM_FAIR);
 }
 
 static void stress_rwlock(void)
@@ -1074,6 +1084,7 @@ static const struct {
 	{ "broadcast_shared", stress_broadcast, 0 },
 	{ "sem", stress_sem, MEMWAIT_PRIVATE },
 	{ "sem_shared", stress_sem, 0 },
+	{ "sem_fair", stress_sem_fair, 0 },
 	{ "rwlock", stress_rwlock, 0 },
 	{ "rwlock_fair", stress_rwlock_fair, MEMWAIT_PRIVATE },
 	{ "rwlock_robust", stress_rwlock_robust, 0 },

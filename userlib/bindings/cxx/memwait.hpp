@@ -1652,13 +1652,15 @@ using shared_timed_mutex = shared_mutex;
 using fair_shared_mutex = basic_shared_mutex<MEMWAIT_RWLOCK_FAIR>;
 
 /* As the standard's, the parameter is a promise only. */
-template <std::ptrdiff_t LeastMax = MEMWAIT_SEM_VALUE_MAX>
+template <std::ptrdiff_t LeastMax = MEMWAIT_SEM_VALUE_MAX, unsigned int Flags = 0>
 class counting_semaphore {
-	static_assert(LeastMax >= 0 && LeastMax <= MEMWAIT_SEM_VALUE_MAX);
+	static_assert(Flags == 0 || Flags == MEMWAIT_SEM_FAIR);
+	static_assert(LeastMax >= 0 && LeastMax <= (Flags ? MEMWAIT_SEM_FAIR_VALUE_MAX :
+							     MEMWAIT_SEM_VALUE_MAX));
 
 public:
 	constexpr explicit counting_semaphore(std::ptrdiff_t value, sharing users = process_shared)
-		: sem_ MEMWAIT_SEM_INIT_FLAGS(users, to_word(value))
+		: sem_ MEMWAIT_SEM_INIT_FLAGS(Flags | users, to_word(value))
 	{
 	}
 
@@ -1667,7 +1669,7 @@ public:
 
 	static constexpr std::ptrdiff_t max() noexcept
 	{
-		return MEMWAIT_SEM_VALUE_MAX;
+		return Flags ? MEMWAIT_SEM_FAIR_VALUE_MAX : MEMWAIT_SEM_VALUE_MAX;
 	}
 
 	/* std::errc::value_too_large: all before it are posted. */
@@ -1757,6 +1759,8 @@ private:
 };
 
 using binary_semaphore = counting_semaphore<1>;
+/* A post is for the oldest waiter. */
+using fair_semaphore = counting_semaphore<MEMWAIT_SEM_FAIR_VALUE_MAX, MEMWAIT_SEM_FAIR>;
 
 /* Whose thread or coroutine is the serial one has met the others as all. */
 enum class barrier_status { met, serial, timeout };

@@ -119,7 +119,9 @@ export class Condition extends SharedObject {
 /** A memwait_sem_t. Zeroed memory is one of value 0. */
 export class Semaphore extends SharedObject {
 	static readonly SIZE: number;
-	static init(buffer: SharedMemory, byteOffset?: number, value?: number): Semaphore;
+	/** fair: a release is for whoever has waited longest. Its value is 32767 at most. */
+	static init(buffer: SharedMemory, byteOffset?: number, value?: number,
+		    kind?: { fair?: boolean }): Semaphore;
 	constructor(buffer: SharedMemory, byteOffset?: number);
 	acquire(options?: Options): Promise<void>;
 	acquireSync(options?: BlockingOptions): void;

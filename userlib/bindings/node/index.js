@@ -443,10 +443,13 @@ class Semaphore extends SharedObject {
 		super(SEM, buffer, byteOffset);
 	}
 
-	static init(buffer, byteOffset = 0, value = 0) {
+	static init(buffer, byteOffset = 0, value = 0, options = {}) {
 		const semaphore = new Semaphore(buffer, byteOffset);
+		const { fair = false } = options;
 		checkInteger(value, 'value');
-		native.init(nativeOf(semaphore), value);
+		if (typeof fair !== 'boolean')
+			throw wrongType('fair must be true or false');
+		native.init(nativeOf(semaphore), value, fair ? FAIR : 0);
 		return semaphore;
 	}
 

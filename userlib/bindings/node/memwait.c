@@ -980,7 +980,7 @@ static napi_value object(napi_env env, napi_callback_info info)
 	return value;
 }
 
-/* (object, kind or value or item size, capacity) */
+/* (object, kind or value or item size, a semaphore's flags or a capacity) */
 static napi_value init(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
@@ -1000,7 +1000,7 @@ static napi_value init(napi_env env, napi_callback_info info)
 		err = memwait_cond_init(object->memory, 0);
 		break;
 	case KIND_SEM:
-		err = memwait_sem_init(object->memory, 0, option);
+		err = memwait_sem_init(object->memory, count_from(env, args[2]), option);
 		break;
 	case KIND_CHANNEL:
 		capacity = (size_t)number_from(env, args[2]);

@@ -1408,22 +1408,23 @@ OBJECT_TYPE(cond, "Condition",
 
 static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-	static char *names[] = { "buffer", "offset", "value", "create", "private", NULL };
-	int create = 0, private = 0, ret = 0;
+	static char *names[] = { "buffer", "offset", "value", "create", "fair", "private", NULL };
+	int create = 0, fair = 0, private = 0, ret = 0;
 	struct object *self;
 	struct state *state;
 	Py_ssize_t offset = 0, value = 1;
 	PyObject *source;
 	bool bounded;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
-					 clamped, &offset, clamped, &value, &create, &private))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&ppp", names, &source,
+					 clamped, &offset, clamped, &value, &create, &fair,
+					 &private))
 		return NULL;
 	if (value < 0) {
 		PyErr_SetString(PyExc_ValueError, "semaphore initial value must be >= 0");
 		return NULL;
 	}
-	if (value > INT_MAX) {
+	if (value > (fair ? MEMWAIT_SEM_FAIR_VALUE_MAX : MEMWAIT_SEM_VALUE_MAX)) {
 		PyErr_SetString(PyExc_ValueError, "semaphore initial value is too large");
 		return NULL;
 	}
@@ -1439,8 +1440,8 @@ static PyObject *sem_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	if (create && bounded)
 		*taken(self) = 0;
 	if (create)
-		ret = memwait_sem_init(self->address, private ? MEMWAIT_PRIVATE : 0,
-				       (unsigned int)value);
+		ret = memwait_sem_init(self->address, (fair ? MEMWAIT_SEM_FAIR : 0) |
+				       (private ? MEMWAIT_PRIVATE : 0), (unsigned int)value);
 	return initialised(self, ret);
 }
 
@@ -1540,7 +1541,7 @@ static PyMethodDef sem_methods[] = {
 };
 
 OBJECT_TYPE(sem, "Semaphore",
-	    "(buffer, offset=0, *, value=1, create=False, private=False)");
+	    "(buffer, offset=0, *, value=1, create=False, fair=False, private=False)");
 
 static PyMethodDef bounded_methods[] = {
 	{ "release", FASTCALL(sem_release), METH_FASTCALL | METH_KEYWORDS,
@@ -1551,7 +1552,7 @@ static PyMethodDef bounded_methods[] = {
 
 #define bounded_new	sem_new
 OBJECT_TYPE(bounded, "BoundedSemaphore",
-	    "(buffer, offset=0, *, value=1, create=False, private=False)");
+	    "(buffer, offset=0, *, value=1, create=False, fair=False, private=False)");
 
 /* Read-write locks */
 

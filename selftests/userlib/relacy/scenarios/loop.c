@@ -172,6 +172,7 @@ static void sem_set_up(unsigned int flags)
 
 SCENARIO("loop closed sem", 3, sem_set_up(0), sem_thread, sem_finish);
 SCENARIO("loop closed private sem", 3, sem_set_up(PRIVATE), sem_thread, sem_finish);
+SCENARIO("loop closed fair sem", 3, sem_set_up(MEMWAIT_SEM_FAIR), sem_thread, sem_finish);
 
 /* Of the loop's thread: what it has received, or sends. */
 static uint64_t item;

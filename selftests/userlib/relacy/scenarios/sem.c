@@ -5,6 +5,8 @@
 
 #include "../scenarios.h"
 
+#define FAIR	MEMWAIT_SEM_FAIR
+
 static void sem_set_up(unsigned int flags, unsigned int value)
 {
 	CHECK(!memwait_sem_init(&shared->sem, flags, value));
@@ -32,6 +34,7 @@ static void sem_finish(void)
 
 SCENARIO("sem", 3, sem_set_up(0, 0), sem_thread, sem_finish);
 SCENARIO("sem private", 3, sem_set_up(PRIVATE, 0), sem_thread, sem_finish);
+SCENARIO("sem fair", 3, sem_set_up(FAIR, 0), sem_thread, sem_finish);
 
 /* Two post, two wait. */
 static void sem_many_thread(unsigned int thread)
@@ -45,6 +48,7 @@ static void sem_many_thread(unsigned int thread)
 
 SCENARIO("sem two posts", 4, sem_set_up(0, 0), sem_many_thread, sem_finish);
 SCENARIO("sem private two posts", 4, sem_set_up(PRIVATE, 0), sem_many_thread, sem_finish);
+SCENARIO("sem fair two posts", 4, sem_set_up(FAIR, 0), sem_many_thread, sem_finish);
 
 /* As a lock. */
 static void sem_lock_thread(unsigned int thread)
@@ -62,6 +66,7 @@ static void sem_lock_finish(void)
 
 SCENARIO("sem as a lock", 3, sem_set_up(0, 1), sem_lock_thread, sem_lock_finish);
 SCENARIO("sem private as a lock", 3, sem_set_up(PRIVATE, 1), sem_lock_thread, sem_lock_finish);
+SCENARIO("sem fair as a lock", 3, sem_set_up(FAIR, 1), sem_lock_thread, sem_lock_finish);
 
 /* A thread that has waited may free it. */
 static void sem_freed_thread(unsigned int thread)
@@ -77,6 +82,7 @@ static void sem_freed_thread(unsigned int thread)
 
 SCENARIO("sem freed", 2, sem_set_up(0, 0), sem_freed_thread, no_finish);
 SCENARIO("sem private freed", 2, sem_set_up(PRIVATE, 0), sem_freed_thread, no_finish);
+SCENARIO("sem fair freed", 2, sem_set_up(FAIR, 0), sem_freed_thread, no_finish);
 
 /* One that destroy says has no waiter may be freed, with what the posts have told of. */
 static void sem_destroyed_thread(unsigned int thread)
@@ -129,6 +135,7 @@ static void sem_timed_finish(void)
 }
 
 SCENARIO("sem deadline", 3, sem_set_up(0, 0), sem_timed_thread, sem_timed_finish);
+SCENARIO("sem fair deadline", 3, sem_set_up(FAIR, 0), sem_timed_thread, sem_timed_finish);
 
 /*
  * Two posts for three waiters, of which two may die: nobody sleeps beside a value, and no more is

@@ -319,6 +319,9 @@ class Condition(_Object, _memwait.Condition):
 
 class Semaphore(_Acquired, _Object, _memwait.Semaphore):
     """A semaphore as threading.Semaphore. value is for create=True.
+
+    fair: a release is for whoever has waited longest, thread or task, as with asyncio.Semaphore. Its
+    value is 32767 at most. It is a property of the semaphore in the buffer, set by create=True.
     """
 
     __slots__ = ("__weakref__",)

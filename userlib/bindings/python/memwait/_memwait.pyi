@@ -128,6 +128,7 @@ class Semaphore(Object):
         *,
         value: int = 1,
         create: bool = False,
+        fair: bool = False,
         private: bool = False,
     ) -> Self: ...
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool: ...

@@ -83,7 +83,7 @@ pub struct memwait_sem_t {
 /// A read-write lock; zeroed it is initialised.
 #[repr(C, align(8))]
 pub struct memwait_rwlock_t {
-    /// The library's; but the third is the kind of one that is initialised statically.
+    /// The library's; but the fifth is the kind of one that is initialised statically.
     pub reserved: [u32; 14],
 }
 
@@ -181,6 +181,7 @@ mod constants {
     pub const MEMWAIT_CHANGE_AND: c_uint = 2;
     pub const MEMWAIT_CHANGE_OR: c_uint = 3;
     pub const MEMWAIT_CHANGE_XOR: c_uint = 4;
+    pub const MEMWAIT_CHANGE_IF_NONE_WOKEN: c_uint = 0x100;
 
     pub const MEMWAIT_MUTEX_NORMAL: c_uint = 0x0;
     pub const MEMWAIT_MUTEX_RECURSIVE: c_uint = 0x1;
@@ -188,9 +189,11 @@ mod constants {
     pub const MEMWAIT_MUTEX_FAIR: c_uint = 0x4;
     pub const MEMWAIT_MUTEX_ROBUST: c_uint = 0x8;
 
-    pub const MEMWAIT_COND_MONOTONIC: c_uint = 0x20;
+    pub const MEMWAIT_COND_MONOTONIC: c_uint = 0x10;
 
     pub const MEMWAIT_SEM_VALUE_MAX: c_uint = 0x7fffffff;
+    pub const MEMWAIT_SEM_FAIR: c_uint = 0x4;
+    pub const MEMWAIT_SEM_FAIR_VALUE_MAX: c_uint = 0x7fff;
 
     pub const MEMWAIT_RWLOCK_PREFER_READER: c_uint = 0x0;
     pub const MEMWAIT_RWLOCK_FAIR: c_uint = 0x4;

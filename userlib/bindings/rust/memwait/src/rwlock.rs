@@ -42,7 +42,7 @@ impl<T> RwLock<T> {
     const fn of_kind(kind: c_uint, value: T) -> RwLock<T> {
         RwLock {
             raw: UnsafeCell::new(memwait_rwlock_t {
-                reserved: [0, 0, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                reserved: [0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             }),
             data: UnsafeCell::new(value),
         }
@@ -51,7 +51,7 @@ impl<T> RwLock<T> {
     /// For this process only.
     #[must_use]
     pub fn private(mut self) -> RwLock<T> {
-        self.raw.get_mut().reserved[2] |= MEMWAIT_PRIVATE;
+        self.raw.get_mut().reserved[4] |= MEMWAIT_PRIVATE;
         self
     }
 

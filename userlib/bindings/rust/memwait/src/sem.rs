@@ -34,6 +34,22 @@ impl Semaphore {
         }
     }
 
+    /// A post is for the oldest waiter, and for no other; it is slower.
+    ///
+    /// # Panics
+    /// If `value` is above 32767.
+    #[must_use]
+    pub const fn fair(value: u32) -> Semaphore {
+        assert!(value <= MEMWAIT_SEM_FAIR_VALUE_MAX, "too large for a fair semaphore");
+        // As MEMWAIT_SEM_INIT_FLAGS().
+        let shift = if cfg!(target_endian = "little") { 16 } else { 0 };
+        Semaphore {
+            raw: UnsafeCell::new(memwait_sem_t {
+                reserved: [(value as u64) << shift, MEMWAIT_SEM_FAIR as u64, 0, 0],
+            }),
+        }
+    }
+
     /// For this process only.
     #[must_use]
     pub fn private(mut self) -> Semaphore {
