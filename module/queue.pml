@@ -61,6 +61,7 @@ bool in_call;			/* the call of STEPS has begun */
 /* Accounts (R5): notifies counted, MEMWAIT_OKs seen or passed on. */
 byte counted, seen;
 byte running;
+byte handed;			/* calls of HAND that are over */
 
 #ifdef GROUP
 #define OWNER(e)	((e) < 2 -> 0 : (e))	/* entries 0 and 1 are a group */
@@ -549,6 +550,44 @@ proctype notifier(byte on; bool stores; byte count)
 	finished()
 }
 
+#ifdef HAND
+/* memwait_notify_or_change(): the word changes if no waiter was woken, and stores 1 as a permit. */
+proctype hander(byte on)
+{
+	LOCALS;
+
+	nr = 0;
+	q = BUCKET(on);
+#ifdef MUTATION_LOOKS_WITHOUT_THE_LOCK
+	if
+	:: nr_waiters[q] == 0 || counting[q] -> word[on] = 1; goto done
+	:: else
+	fi;
+#endif
+	spin_lock(q);
+	call_claim(q, on, 1);
+#ifdef MUTATION_CHANGES_AFTER_THE_LOCK
+	spin_unlock(q);
+#endif
+#ifdef MUTATION_CHANGES_TOO
+	word[on] = 1;
+#endif
+	if
+	:: nr == 0 -> word[on] = 1
+	:: else
+	fi;
+#ifndef MUTATION_CHANGES_AFTER_THE_LOCK
+	spin_unlock(q);
+#endif
+	step_end();
+#ifdef MUTATION_LOOKS_WITHOUT_THE_LOCK
+done:
+#endif
+	handed++;
+	finished()
+}
+#endif
+
 #ifdef STEPS
 /* Notifies all until the untimed waiter has been notified. */
 proctype caller(byte on; byte count)
@@ -746,6 +785,12 @@ init
 		run returner(0, 2);
 		run waiter(1, true, false);
 		run caller(A, 3)
+#elif defined(HAND)
+		/* What is handed over goes to the waiter, or into the word, and not to both. */
+		running = 2;
+		word_of[0] = A;
+		run waiter(0, false, false);
+		run hander(A)
 #elif defined(CLAIM)
 		/* Deadlines, signals and deaths against two notifies. */
 		running = 4;
@@ -806,5 +851,9 @@ init
 		run notifier(B, true, 1)
 #endif
 	};
-	all_is_well()
+	all_is_well();
+#ifdef HAND
+	assert(handed == seen + word[A]);
+#endif
+	skip
 }
