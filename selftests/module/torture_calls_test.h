@@ -81,11 +81,32 @@ static void notify_all(struct worker *w, uint32_t word)
 		broken(w, "notify all", ret, word);
 }
 
+/* The same by a change of nothing, which comes first, or only if no waiter was woken. */
+static int change_notify(struct worker *w, uint32_t word, uint32_t count, uint32_t flags)
+{
+	struct memwait_change change = {
+		.notify = {
+			.addr = (uintptr_t)address(w, word),
+			.count = count,
+			.flags = (flags & MEMWAIT_PRIVATE) | MEMWAIT_SIZE_U32,
+		},
+		.operation = MEMWAIT_CHANGE_OR | (one_in(w, 2) ? MEMWAIT_CHANGE_IF_NONE_WOKEN : 0),
+	};
+	struct call *call = begin(w, "change notify", 0, word, count);
+
+	call->result = xioctl(w->fd, MEMWAIT_IOC_CHANGE_NOTIFY, &change);
+	if (call->result > 0)
+		w->record->notified += call->result;
+	return call->result;
+}
+
 static void step_notify(struct worker *w)
 {
 	uint32_t word = random_word(w);
 	uint64_t to, count = change(w, word, &to);
-	int ret = notify(w, word, count, random_flags(w, word));
+	uint32_t flags = random_flags(w, word);
+	int ret = one_in(w, 4) ? change_notify(w, word, count, flags) :
+				 notify(w, word, count, flags);
 
 	settle(word, to);
 	if (ret < 0 && !is_allowed(word, ret))
