@@ -219,6 +219,24 @@ class Tasks(unittest.TestCase):
         with self.assertRaises(ValueError):
             memwait.Semaphore(memory, value=32768, create=True, fair=True)
 
+    def test_tasks_take_turns_at_a_fair_semaphore(self):
+        """One that releases it and asks again stands at the end, as with asyncio.Semaphore."""
+        semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=1, create=True, fair=True)
+        order = []
+
+        async def use(name):
+            for turn in (1, 2):
+                async with semaphore:
+                    order.append((turn, name))
+                    await asyncio.sleep(0.01)
+
+        async def main():
+            await asyncio.gather(use("a"), use("b"), use("c"))
+
+        asyncio.run(main())
+        self.assertEqual(order, [(turn, name) for turn in (1, 2) for name in "abc"])
+        self.assertEqual(semaphore.get_value(), 1)
+
     def test_a_crowd_at_one_edge(self):
         """As above, of a loop that polls for edges and dispatches once for each."""
         semaphore = memwait.Semaphore(mmap.mmap(-1, 4096), value=0, create=True)
