@@ -14,10 +14,9 @@
 _Atomic uint64_t memwait_device_context = UINT32_MAX;
 /* Under ThreadSanitizer or valgrind in its place, so that fast paths are not taken: see tsan.h. */
 static _Atomic uint64_t context_under_tsan = UINT32_MAX;
-__thread uint64_t memwait_own_id;
-__thread uint32_t memwait_own_process;
-static __thread uint64_t thread_id;
-static __thread uint32_t thread_process;
+__thread struct memwait_self memwait_self;
+/* The same with an id of the library's, for objects of one process. */
+static __thread struct memwait_self own_number;
 
 /*
  * Number of the process: differs between parent and child. It is in a page that the kernel clears
@@ -85,13 +84,13 @@ uint64_t memwait_thread_id(void)
 	static _Atomic uint64_t last;
 	uint32_t process = memwait_process_number();
 
-	if (thread_process != process) {
+	if (own_number.process != process) {
 		/* relaxed: nothing depends on the number */
-		thread_id = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+		own_number.id = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 		order_for_handlers();
-		thread_process = process;
+		own_number.process = process;
 	}
-	return thread_id;
+	return own_number.id;
 }
 
 /* Set before the device is first used: later, a sandbox may allow no system call that tells. */
@@ -386,9 +385,12 @@ int memwait_owner(uint64_t *id)
 		ret = memwait_device(MEMWAIT_IOC_OWNER, &owner);
 		if (ret < 0)
 			return ret;
-		memwait_own_id = owner.id;
+		/* Of no process: a handler may fork, and the child must not have the new id. */
+		memwait_self.process = UINT32_MAX;
 		order_for_handlers();
-		memwait_own_process = process;
+		memwait_self.id = owner.id;
+		order_for_handlers();
+		memwait_self.process = process;
 		order_for_handlers();
 		/* If a handler has forked, this is the child, and the id its parent's. */
 	} while (memwait_process_number() != process);
@@ -399,9 +401,9 @@ int memwait_owner(uint64_t *id)
 /* True if the kernel says that the thread has no id: an undetected child. */
 static bool owner_is_another(uint32_t flags, int error)
 {
-	if (error != -EPERM || !(flags & MEMWAIT_OWNED) || !memwait_own_id)
+	if (error != -EPERM || !(flags & MEMWAIT_OWNED) || !memwait_self.id)
 		return false;
-	memwait_own_id = 0;
+	memwait_self.id = 0;
 	return true;
 }
 

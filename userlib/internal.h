@@ -203,10 +203,17 @@ static inline int memwait_need_device_once(void)
 	       0 : memwait_device_first();
 }
 
-/* Id of the calling thread, of its parent, or 0. */
-extern __thread uint64_t memwait_own_id __attribute__((__visibility__("hidden")));
-/* Process that memwait_own_id belongs to; and this process, 0 in a child not numbered yet. */
-extern __thread uint32_t memwait_own_process __attribute__((__visibility__("hidden")));
+/*
+ * The calling thread: its id, its parent's, or 0; and the process that the id belongs to. One
+ * variable, as each costs a call in a shared library.
+ */
+struct memwait_self {
+	uint64_t id;
+	uint32_t process;
+};
+
+extern __thread struct memwait_self memwait_self __attribute__((__visibility__("hidden")));
+/* This process; 0 in a child not numbered yet. */
 extern _Atomic uint32_t *memwait_process __attribute__((__visibility__("hidden")));
 
 /* Id of the calling thread, or 0 if it has none yet. A parent's id does not count. */
@@ -215,7 +222,7 @@ static inline uint64_t memwait_known_id(void)
 	/* relaxed: changes only in a child, before the child runs anything else */
 	uint32_t process = atomic_load_explicit(memwait_process, memory_order_relaxed);
 
-	return memwait_own_process == process ? memwait_own_id : 0;
+	return memwait_self.process == process ? memwait_self.id : 0;
 }
 
 uint64_t memwait_thread_id(void);
