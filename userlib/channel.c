@@ -258,6 +258,17 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 	return memwait_owner(&id) >= 0 && memwait_owner_try(&side->owned, id);
 }
 
+/* The same by a thread whose id is known. */
+static bool lock_known(struct memwait_channel *channel, struct side *side)
+{
+	uint64_t id;
+
+	if (is_private(channel))
+		return memwait_lock_try(&side->word);
+	id = memwait_known_id();
+	return id && memwait_owner_try(&side->owned, id);
+}
+
 /* A waiter for a change of this side, or for its lock, could not be woken. */
 static void owe(struct side *side)
 {
@@ -368,12 +379,19 @@ static void wake_owed(struct memwait_channel *channel, struct side *side)
 		owe(side);
 }
 
+static bool is_owed(struct memwait_channel *channel)
+{
+	/* relaxed, both: only the compare-and-swap of wake_owed() counts */
+	return (atomic_load_explicit(&channel->senders.event, memory_order_relaxed) |
+		atomic_load_explicit(&channel->receivers.event, memory_order_relaxed)) & OWED;
+}
+
 /* Each call begins with this. */
-static int need_device(struct memwait_channel *channel)
+static inline int need_device(struct memwait_channel *channel)
 {
 	int ret = memwait_need_device();
 
-	if (!ret) {
+	if (!ret && is_owed(channel)) {
 		wake_owed(channel, &channel->senders);
 		wake_owed(channel, &channel->receivers);
 	}
@@ -556,11 +574,10 @@ static int await_senders(struct wait *wait)
 
 /*
  * The caller holds the receivers' lock. Returns as put(); or the error of await_senders(): whether
- * items are left is unknown.
+ * items are left is unknown. @wait: NULL: EAGAIN also if it would be needed.
  */
-static int get(struct wait *wait, void *item)
+static int get(struct memwait_channel *channel, struct wait *wait, void *item)
 {
-	struct memwait_channel *channel = wait->channel;
 	/* relaxed: the lock protects it */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
 	/* acquire: the item has been written */
@@ -571,9 +588,14 @@ static int get(struct wait *wait, void *item)
 
 	check(channel, filled);
 	MEMWAIT_INVARIANT(length <= channel->capacity);
+	/* Without @wait the call goes on, uncounted: nobody may learn that it has had the lock. */
+	if (!length && !wait)
+		return EAGAIN;
 	if (filled & CLOSED)
 		finish_closing(channel, freed);
-	if (!length && filled & CLOSED) {
+	if (!length && !(filled & CLOSED))
+		return EAGAIN;
+	if (!length) {
 		ret = await_senders(wait);
 		if (ret)
 			return ret;
@@ -581,8 +603,6 @@ static int get(struct wait *wait, void *item)
 		filled = atomic_load_explicit(&channel->senders.event, memory_order_acquire);
 		length = length_between(channel, position_of(filled), tail);
 	}
-	if (!length && !(filled & CLOSED))
-		return EAGAIN;
 	memwait_tsan_acquire(&channel->senders);
 	if (!length)
 		return EPIPE;
@@ -597,7 +617,7 @@ static int get(struct wait *wait, void *item)
 /* With the lock of the transfer's side, which is unlocked. */
 static int attempt_locked(struct wait *wait, void *item)
 {
-	int ret = wait->sending ? put(wait->channel, item) : get(wait, item);
+	int ret = wait->sending ? put(wait->channel, item) : get(wait->channel, wait, item);
 
 	unlock(wait->channel, side_of(wait->channel, wait->sending));
 	return ret;
@@ -781,16 +801,37 @@ static int check_call(const struct memwait_channel *channel, const void *item, s
 	return size == channel->item_size ? 0 : EMSGSIZE;
 }
 
+/* Not inlined: what needs no wait needs no struct wait. */
+__attribute__((__noinline__))
+static int transfer_slowly(struct memwait_channel *channel, void *item, bool sending,
+			   const struct memwait_deadline *deadline)
+{
+	struct wait wait = {
+		.channel = channel,
+		.other = side_of(channel, !sending),
+		.deadline = deadline,
+		.sending = sending,
+	};
+
+	return transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN);
+}
+
 static int transfer_until(struct memwait_channel *channel, void *item, size_t size, bool sending,
 			  const struct memwait_deadline *deadline)
 {
-	struct wait wait = { .channel = channel, .sending = sending, .deadline = deadline };
-	int err = check_call(channel, item, size);
+	struct side *side = side_of(channel, sending);
+	int ret = check_call(channel, item, size);
 
-	if (err)
-		return err;
-	wait.other = side_of(channel, !sending);
-	return transfer(&wait, NULL, item, deadline, MEMWAIT_OP_BEGIN);
+	if (ret)
+		return ret;
+	/* The common case, in which nothing is made up for, closed, or waited for. */
+	if (memwait_has_device() && !is_owed(channel) && lock_known(channel, side)) {
+		ret = sending ? put(channel, item) : get(channel, NULL, item);
+		unlock(channel, side);
+		if (ret != EAGAIN)
+			return ret;
+	}
+	return transfer_slowly(channel, item, sending, deadline);
 }
 
 static int transfer_clock(struct memwait_channel *channel, void *item, size_t size, bool sending,
