@@ -193,9 +193,9 @@ class Results(unittest.TestCase):
             with self.assertRaises(ValueError):
                 most.release()
         # A bare one has no count, and needs less.
-        memwait.Semaphore(bytearray(16), create=True)
+        memwait.Semaphore(bytearray(memwait.Semaphore.SIZE), create=True)
         with self.assertRaises(ValueError):
-            memwait.BoundedSemaphore(bytearray(16), create=True)
+            memwait.BoundedSemaphore(bytearray(memwait.Semaphore.SIZE), create=True)
         with self.assertRaises(ValueError):
             memwait.BoundedSemaphore(self.memory, value=-1, create=True)
 
