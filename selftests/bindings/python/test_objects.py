@@ -199,6 +199,20 @@ class Results(unittest.TestCase):
         with self.assertRaises(ValueError):
             memwait.BoundedSemaphore(self.memory, value=-1, create=True)
 
+    def test_what_one_sees_of_an_object(self):
+        semaphore = memwait.Semaphore(self.memory, value=3, create=True)
+        self.assertIn("value 3>", repr(semaphore))
+        event = memwait.Event(self.memory, 64, create=True)
+        self.assertIn(", unset>", repr(event))
+        event.set()
+        self.assertIn(", set>", repr(event))
+        queue = memwait.Queue(self.memory, 128, item_size=4, maxsize=2, create=True)
+        queue.put(b"1234")
+        self.assertIn("1 of 2>", repr(queue))
+        queue.close()
+        self.assertIn("closed>", repr(queue))
+        self.assertEqual([bool(outcome) for outcome in memwait.Outcome], [True, True, False])
+
     def test_available(self):
         self.assertIs(memwait.available(), True)
 

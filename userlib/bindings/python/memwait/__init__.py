@@ -151,9 +151,19 @@ class _Object(_Base):
                             "attach by name and offset")
         return _attach, (type(self), self.buffer, self.offset, self._options())
 
+    def _state(self) -> str:
+        """What it is now, out of date at once."""
+        return ""
+
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"at {self.offset:#x}"
-        return f"<memwait.{type(self).__name__} {state}>"
+        if self.closed:
+            return f"<memwait.{type(self).__name__} closed>"
+        try:
+            state = self._state()
+        except ValueError:
+            # Such as no channel in zeroed memory.
+            state = ", not one"
+        return f"<memwait.{type(self).__name__} at {self.offset:#x}{state}>"
 
 
 class _Acquired:
@@ -332,6 +342,9 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
         taken: bool = await _wait(self, _memwait.WAIT, timeout)
         return taken
 
+    def _state(self) -> str:
+        return f", value {self.get_value()}"
+
 
 class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
     """A semaphore as threading.BoundedSemaphore: whoever releases what nobody has acquired, in any
@@ -485,6 +498,9 @@ class Queue(_Object, _memwait.Queue):
         """put() for tasks. If the task is cancelled, the item may have been sent."""
         await _wait(self, _memwait.SEND, timeout, item)
 
+    def _state(self) -> str:
+        return f", {self.qsize()} of {self.maxsize}"
+
     def empty(self) -> bool:
         """True if there is no item, out of date at once."""
         return not self.qsize()
@@ -562,6 +578,10 @@ class Outcome(enum.IntEnum):
     OK = 0
     NOT_EQUAL = 1
     TIMED_OUT = 2
+
+    def __bool__(self) -> bool:
+        """False: the time has passed, as wait() of an Event says it."""
+        return self is not Outcome.TIMED_OUT
 
 
 class Word(_Object, _memwait.Word):
@@ -642,6 +662,9 @@ class Event(_Object):
     def is_set(self) -> bool:
         """True if it is set, out of date at once."""
         return self._word.load() & 1 == 1
+
+    def _state(self) -> str:
+        return ", set" if self.is_set() else ", unset"
 
     def set(self) -> None:
         """Set it, and wake all that wait."""
