@@ -531,7 +531,7 @@ typedef union {
 #define MEMWAIT_SEM_INIT(value)			MEMWAIT_SEM_INIT_FLAGS(0, (value))
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define MEMWAIT_SEM_INIT_FLAGS(flags, value)					\
-	{ { (flags) & MEMWAIT_SEM_FAIR ? (uint64_t)(value) << 16 : (value), (flags) } }
+	{ { (value) * ((flags) & MEMWAIT_SEM_FAIR ? UINT64_C(0x10000) : 1), (flags) } }
 #else
 #define MEMWAIT_SEM_INIT_FLAGS(flags, value)	{ { (value), (flags) } }
 #endif
