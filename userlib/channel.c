@@ -255,18 +255,9 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 
 	if (is_private(channel))
 		return memwait_lock_try(&side->word);
-	return memwait_owner(&id) >= 0 && memwait_owner_try(&side->owned, id);
-}
-
-/* The same by a thread whose id is known. */
-static bool lock_known(struct memwait_channel *channel, struct side *side)
-{
-	uint64_t id;
-
-	if (is_private(channel))
-		return memwait_lock_try(&side->word);
+	/* Without a call, but for the thread's first one. */
 	id = memwait_known_id();
-	return id && memwait_owner_try(&side->owned, id);
+	return (id || memwait_owner(&id) >= 0) && memwait_owner_try(&side->owned, id);
 }
 
 /* A waiter for a change of this side, or for its lock, could not be woken. */
@@ -825,7 +816,7 @@ static int transfer_until(struct memwait_channel *channel, void *item, size_t si
 	if (ret)
 		return ret;
 	/* The common case, in which nothing is made up for, closed, or waited for. */
-	if (memwait_has_device() && !is_owed(channel) && lock_known(channel, side)) {
+	if (memwait_has_device() && !is_owed(channel) && lock_free(channel, side)) {
 		ret = sending ? put(channel, item) : get(channel, NULL, item);
 		unlock(channel, side);
 		if (ret != EAGAIN)

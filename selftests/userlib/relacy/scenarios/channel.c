@@ -127,17 +127,6 @@ static void channel_freed_thread(unsigned int thread)
 SCENARIO("channel freed", 3, channel_set_up(0, 1), channel_freed_thread, no_finish);
 SCENARIO("channel private freed", 3, channel_set_up(PRIVATE, 1), channel_freed_thread, no_finish);
 
-/* With its id a thread goes the shorter way. */
-static void channel_freed_known_thread(unsigned int thread)
-{
-	uint64_t id;
-
-	CHECK(memwait_owner(&id) >= 0);
-	channel_freed_thread(thread);
-}
-
-SCENARIO("channel freed, known", 3, channel_set_up(0, 1), channel_freed_known_thread, no_finish);
-
 /* By the one that finds it closed, wherever the one that closes it is. */
 static void channel_closed_freed_thread(unsigned int thread)
 {
@@ -152,17 +141,6 @@ static void channel_closed_freed_thread(unsigned int thread)
 SCENARIO("channel closed freed", 2, channel_set_up(0, 1), channel_closed_freed_thread, no_finish);
 SCENARIO("channel private closed freed", 2, channel_set_up(PRIVATE, 1),
 	 channel_closed_freed_thread, no_finish);
-
-static void channel_closed_freed_known_thread(unsigned int thread)
-{
-	uint64_t id;
-
-	CHECK(memwait_owner(&id) >= 0);
-	channel_closed_freed_thread(thread);
-}
-
-SCENARIO("channel closed freed, known", 2, channel_set_up(0, 1), channel_closed_freed_known_thread,
-	 no_finish);
 
 /* Without the device nobody can wait. */
 static void channel_missing_set_up(void)
