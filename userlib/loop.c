@@ -819,8 +819,8 @@ static void visit_set_deadline(struct visit *visit, const struct memwait_deadlin
 }
 
 /*
- * The alarm wakes a run that sleeps. One that does not looks at the clock: the kernel ends waits
- * that are overdue only when a read has room for them.
+ * The alarm wakes a run that sleeps. One that does not looks at the clock: what completed before
+ * stands in front of the alarm, and others may read that and add more.
  */
 static bool visit_is_late(const struct visit *visit)
 {
