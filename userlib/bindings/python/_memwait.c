@@ -1817,7 +1817,9 @@ struct shape {
 	size_t item_size, capacity;
 };
 
-/* What is in the buffer may have been destroyed, or made anew. False, with an exception: refused. */
+/*
+ * What is in the buffer may have been destroyed, or made anew. False, with an exception: refused.
+ */
 static bool channel_attach(struct object *self, struct shape *shape)
 {
 	if (!is_open(self))
