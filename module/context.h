@@ -44,15 +44,9 @@ enum memwait_resource {
  * @used: usage per resource
  * @left_pins: pins left by kernel threads to @put_pins
  * @put_pins: puts @left_pins; holds a reference to the user while queued
- * @newly_dead: identities that have died, the latest first
- * @dead_lock: protects the next three and what is told of these
- * @dead: identities whose deaths are yet to be told
- * @dead_to_others: those whose deaths are yet to be told to other users only
- * @others_turn: the work has taken, or would have taken, the last one from there
- * @bereaved: @bury is queued or runs, has a reference, and will look at @newly_dead
- * @work_waits: @bury has not got @dead_lock, and is queued again by the thread that has
- * @bury: tells of the deaths, see owner.c
- * @rcu: frees it
+ * @dead: identities that are not buried yet; protected by the lock of identity.c
+ * @bury: tells of the deaths, see owner.c; has a reference while it is queued or runs
+ * @buried: threads that are over the limit of identities
  */
 struct memwait_user {
 	kuid_t uid;
@@ -60,15 +54,9 @@ struct memwait_user {
 	atomic_long_t used[MEMWAIT_RESOURCES];
 	struct llist_head left_pins;
 	struct work_struct put_pins;
-	struct llist_head newly_dead;
-	struct mutex dead_lock;		/* outermost */
 	struct list_head dead;
-	struct list_head dead_to_others;
-	bool others_turn;
-	bool bereaved;
-	bool work_waits;
 	struct work_struct bury;
-	struct rcu_head rcu;
+	wait_queue_head_t buried;
 };
 
 /**
@@ -228,7 +216,6 @@ struct memwait_context {
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 void memwait_limits_init(void);
 void memwait_user_put(struct memwait_user *user);
-bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
 void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
@@ -269,6 +256,13 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 					 enum memwait_resource resource, unsigned long n)
 {
 	atomic_long_sub(n, &user->used[resource]);
+}
+
+/* Whether it could have one more identity. */
+static inline bool memwait_user_has_room(const struct memwait_user *user)
+{
+	return (unsigned long)atomic_long_read(&user->used[MEMWAIT_OWNERS]) <
+	       READ_ONCE(memwait_limits[MEMWAIT_OWNERS]);
 }
 
 /* Where a context has its last pin of a file, or of an mm_struct. */

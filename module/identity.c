@@ -38,6 +38,7 @@
 #include <linux/rculist.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/task.h>
+#include <linux/wait.h>
 
 #include "context.h"
 #include "trace.h"
@@ -49,12 +50,15 @@
 static DEFINE_HASHTABLE(memwait_living, 14);
 /*
  * Serializes the creation of identities, so that no thread or context gets two, and changes of the
- * table above and of the list. All users share it, so that it is raw: on PREEMPT_RT a preempted
- * holder would hold up all others. With interrupts disabled: a probe runs under a lock of signals,
- * which interrupts take.
+ * table above, of the list of all and of users' lists of the dead. All users share it, so that it
+ * is raw: on PREEMPT_RT a preempted holder would hold up all others. With interrupts disabled: a
+ * probe runs under a lock of signals, which interrupts take.
  */
 static DEFINE_RAW_SPINLOCK(memwait_identities_lock);
 static LIST_HEAD(memwait_all);
+
+/* Identities among which memwait_identity_dead() looks for those of a dying process. */
+#define MEMWAIT_DEATHS	64
 
 static const struct rhashtable_params memwait_identity_params = {
 	.key_len = sizeof(u64),
@@ -238,7 +242,7 @@ static struct memwait_identity *memwait_identity_alloc(struct memwait_context *c
 	return identity;
 }
 
-/* Frees an identity that has not lived, or %NULL. */
+/* Frees an identity that is in no list, or %NULL. */
 static void memwait_identity_drop(struct memwait_identity *identity)
 {
 	if (!identity)
@@ -247,6 +251,15 @@ static void memwait_identity_drop(struct memwait_identity *identity)
 	if (identity->watch)
 		memwait_watch_free(identity->watch);
 	kfree_rcu(identity, rcu);
+}
+
+/* Returns 0; or, over the limit, -EAGAIN if dead ones count there, else -ENOSPC. */
+static int memwait_identity_charge(struct memwait_user *user)
+{
+	lockdep_assert_held(&memwait_identities_lock);
+	if (memwait_user_charge(user, MEMWAIT_OWNERS, 1))
+		return 0;
+	return list_empty(&user->dead) ? -ENOSPC : -EAGAIN;
 }
 
 /* An identity that has been charged lives from here on. */
@@ -275,13 +288,14 @@ static void memwait_identity_add(struct memwait_identity *identity,
  * Context: process context, may sleep.
  *
  * Return: the identity, possibly one that another thread has just made; or an ERR_PTR(): -ENOSPC:
- * over the user's limit; -ENOMEM.
+ * over the user's limit; -EAGAIN: the same, until the dead are buried; -ENOMEM.
  */
 struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who)
 {
 	struct memwait_identity *new, *identity;
 	unsigned long flags;
+	int err = 0;
 
 	new = memwait_identity_alloc(context, who);
 	if (IS_ERR(new))
@@ -290,13 +304,15 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 	/* Charge last: a charge that another call has seen must not be taken back. */
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	identity = who ? memwait_identity_of(who) : context->identity;
-	if (!identity && memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
+	if (!identity)
+		err = memwait_identity_charge(context->user);
+	if (!identity && !err) {
 		memwait_identity_add(new, context);
 		swap(identity, new);
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	memwait_identity_drop(new);
-	return identity ?: ERR_PTR(-ENOSPC);
+	return err ? ERR_PTR(err) : identity;
 }
 
 /**
@@ -306,7 +322,8 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
  * Context: process context, may sleep; a full barrier if it binds the context.
  *
  * Return: 0; or, with nothing done, -EBUSY: any process may use the context; -EPERM: it is bound to
- * another process, or has ended; -ENOSPC: over the user's limit; -ENOMEM.
+ * another process, or has ended; -ENOSPC: over the user's limit; -EAGAIN: the same, until the dead
+ * are buried; -ENOMEM.
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
@@ -327,14 +344,16 @@ int memwait_identity_bind(struct memwait_context *context)
 		err = -EBUSY;
 	} else if (context->owner) {
 		err = context->owner == current->files ? 0 : -EPERM;
-	} else if (memwait_user_charge(context->user, MEMWAIT_OWNERS, 1)) {
-		memwait_identity_add(new, context);
-		new = NULL;
-		get_task_struct(current->group_leader);
-		context->process = current->group_leader;
-		smp_store_mb(context->owner, current->files);	/* see the top of context.c */
 	} else {
-		err = -ENOSPC;
+		err = memwait_identity_charge(context->user);
+		if (!err) {
+			memwait_identity_add(new, context);
+			new = NULL;
+			get_task_struct(current->group_leader);
+			context->process = current->group_leader;
+			/* See the top of context.c. */
+			smp_store_mb(context->owner, current->files);
+		}
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	spin_unlock(&context->lock);
@@ -347,47 +366,104 @@ int memwait_identity_bind(struct memwait_context *context)
  * @identity: of the current thread, or of a context that the caller ends
  * @ended: it ends by itself, which only waiters that name it are told of
  *
- * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT. The full barriers of the
- * exchanges of .bereaved, here and in owner.c, order them and the accesses to .newly_dead.
+ * Context: any but interrupts; takes no lock that sleeps on PREEMPT_RT.
  */
 void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 {
 	struct memwait_user *user = identity->user;
 	unsigned long flags;
 
+	/* Once in the list, the identity may be buried and freed. */
+	trace_memwait_owner_died(identity);
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	if (identity->who)
 		hash_del_rcu(&identity->who_node);
 	identity->ended = ended;
+	identity->process = current->signal;
+	identity->call = memwait_new_call();
 	smp_store_release(&identity->dead, true);	/* (G) */
+	refcount_set(&identity->refs, 1);
+	list_add_tail(&identity->dead_node, &user->dead);
+	/* The identity keeps the user until the lock is dropped, and the work takes the lock. */
+	if (queue_work(memwait_bury_queue, &user->bury))
+		refcount_inc(&user->refs);
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
-	trace_memwait_owner_died(identity);
-	/* Once in the list, the identity may be buried and freed, and its user with it. */
-	rcu_read_lock();
-	llist_add(&identity->dead_llist, &user->newly_dead);
-	if (!xchg(&user->bereaved, true) && refcount_inc_not_zero(&user->refs))
-		queue_work(memwait_bury_queue, &user->bury);
-	rcu_read_unlock();
 }
 
 /**
- * memwait_identity_free() - free a dead identity that no word watches
- * @identity: memwait_watch_lock() has returned %NULL for it
+ * memwait_identity_put() - put a reference to a dead identity
+ * @identity: the last reference frees it
  *
- * Context: process context; .dead_lock of the identity's user is held.
+ * Context: process context.
  */
-void memwait_identity_free(struct memwait_identity *identity)
+void memwait_identity_put(struct memwait_identity *identity)
+{
+	struct memwait_user *user = identity->user;
+
+	if (!refcount_dec_and_test(&identity->refs))
+		return;
+	memwait_identity_drop(identity);
+	memwait_user_put(user);
+	module_put(THIS_MODULE);	/* module unload waits for the work */
+}
+
+/**
+ * memwait_identity_dead() - find a dead identity of a user, to tell of its death
+ * @user: the user
+ * @own: one of the current process, which has yet to tell of it, among the latest; otherwise the
+ *	first one, which then stands last: anybody can name it in any number of waits
+ *
+ * Context: process context.
+ *
+ * Return: the identity, for memwait_identity_put(); %NULL: there is none.
+ */
+struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool own)
+{
+	struct memwait_identity *identity, *found = NULL;
+	unsigned int nr = 0;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
+	if (own) {
+		list_for_each_entry_reverse(identity, &user->dead, dead_node) {
+			found = identity->process == current->signal ? identity : NULL;
+			if (found || ++nr == MEMWAIT_DEATHS)
+				break;
+		}
+	} else if (!list_empty(&user->dead)) {
+		found = list_first_entry(&user->dead, struct memwait_identity, dead_node);
+		list_rotate_left(&user->dead);
+	}
+	if (found)
+		refcount_inc(&found->refs);
+	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
+	return found;
+}
+
+/**
+ * memwait_identity_told() - no word that watches a dead identity is left
+ * @identity: from memwait_identity_dead()
+ * @own: as there; then others may be left. Otherwise the identity is buried
+ *
+ * Context: process context.
+ */
+void memwait_identity_told(struct memwait_identity *identity, bool own)
 {
 	struct memwait_user *user = identity->user;
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
-	list_del(&identity->node);
+	identity->process = NULL;
+	if (!own) {
+		list_del(&identity->node);
+		list_del(&identity->dead_node);
+		memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
+	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
-	memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
-	memwait_identity_drop(identity);
-	memwait_user_put(user);
-	module_put(THIS_MODULE);	/* module unload waits for the work */
+	if (!own) {
+		wake_up(&user->buried);
+		memwait_identity_put(identity);		/* the list's */
+	}
 }
 
 /**

@@ -3,23 +3,23 @@
  * Owners: MEMWAIT_IOC_OWNER, the probes that see threads die, and how waiters are told. The
  * top of watch.c says which owner a word watches, and why no death is missed.
  *
- * The dead of a user are buried in steps, with the user's .dead_lock held in each: a step tells
- * the waiters of some words, or frees an identity that no word watches. It is done by
+ * The dead of a user are buried in steps: a step tells the waiters of some words of a death, or
+ * takes an identity that no word watches out of the list of the dead. It is done by
  *
- *	- a process that dies, when its descriptors are closed, at its own priority, for words
- *	  that its own user's waiters wait for;
- *	- a thread that is over the limit of ids, which counts the dead until they are buried;
- *	- a work of the user, which does all that is left. A run of it is bounded and queues the
- *	  work again for the rest.
+ *	- a work of the user. A run of it is bounded and queues the work again for the rest;
+ *	- a process that dies, when its descriptors are closed, at its own priority, of its own death,
+ *	  for words that its own user's waiters wait for. It may be preempted for long, so it takes
+ *	  no part of the work away: both tell whom the other has not told yet, each under the lock of
+ *	  the word's bucket.
  *
- * No user works for the dead of another, and the work waits for no thread.
+ * The dead count until they are buried: a thread that is over the limit of ids waits for that.
  */
 #include <linux/err.h>
-#include <linux/mutex.h>
 #include <linux/signal.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
+#include <linux/wait.h>
 #include <trace/events/sched.h>
 #include <trace/events/signal.h>
 
@@ -27,11 +27,8 @@
 #include "compat.h"
 #include "context.h"
 
-/* Steps in one run of the work. */
+/* Steps in one run of the work, and at each close of a dying process. */
 #define MEMWAIT_DEATH_RUN	64
-
-/* How often a thread that is over the limit of ids buries some. */
-#define MEMWAIT_OWNER_TRIES	4
 
 /*
  * Tells the oldest MEMWAIT_OWNED waiter of a word, whose bucket is locked, that the owner has died.
@@ -69,8 +66,6 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
 	struct memwait_bucket *bucket;
 	unsigned int nr;
 
-	if (!identity->call)
-		identity->call = memwait_new_call();
 	memwait_call_init(&call, 0, 0);
 	call.wakes.call = identity->call;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
@@ -90,105 +85,33 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
 	return watch;
 }
 
-/* Adds the newly dead of a user to its list, in the order of their deaths. */
-static void memwait_sort_dead(struct memwait_user *user)
-{
-	struct memwait_identity *identity, *next;
-	LIST_HEAD(sorted);
-
-	lockdep_assert_held(&user->dead_lock);
-	/* The latest stands first. */
-	llist_for_each_entry_safe(identity, next, llist_del_all(&user->newly_dead), dead_llist) {
-		list_add(&identity->dead_node, &sorted);
-		cond_resched();
-	}
-	list_splice_tail(&sorted, &user->dead);
-}
-
 /*
- * One step; @own: the words of others are left to the work, so that nobody else can make a death
- * slow. Returns false if there is nothing to do.
+ * One step for a user; @own: the current process dies, and tells of its own death only, words of
+ * that user only, so that nobody else can make it slow. Returns false if there is nothing to do.
  */
 static bool memwait_bury(struct memwait_user *user, bool own)
 {
-	struct memwait_identity *identity;
-	struct list_head *list;
+	struct memwait_identity *identity = memwait_identity_dead(user, own);
 
-	memwait_sort_dead(user);
-	/* The work takes turns: neither list may hold up the other one. */
-	user->others_turn = !own && !user->others_turn;
-	list = &user->dead;
-	if (!own && (list_empty(list) ||
-		     (user->others_turn && !list_empty(&user->dead_to_others))))
-		list = &user->dead_to_others;
-	identity = list_first_entry_or_null(list, struct memwait_identity, dead_node);
 	if (!identity)
 		return false;
-	if (memwait_tell_of_death(identity, own)) {
-		/* Rotate: anybody can name this one in any number of waits. */
-		list_move_tail(&identity->dead_node, list);
-	} else if (own && memwait_is_watched(identity)) {
-		list_move_tail(&identity->dead_node, &user->dead_to_others);
-	} else {
-		list_del(&identity->dead_node);
-		memwait_identity_free(identity);	/* the caller keeps the user */
-	}
+	if (!memwait_tell_of_death(identity, own))
+		memwait_identity_told(identity, own);
+	memwait_identity_put(identity);
 	return true;
 }
 
-/*
- * The work does not wait for a thread, which may be preempted for long. A thread that unlocks lets
- * the work go on:
- *
- *	work				thread
- *	(1) set .work_waits		(1) unlock
- *	(2) try to lock again		(2) look at .work_waits
- */
-static void memwait_unlock_dead(struct memwait_user *user)
-{
-	mutex_unlock(&user->dead_lock);
-	smp_mb();	/* pairs with memwait_work_locks_dead() */
-	if (READ_ONCE(user->work_waits) && xchg(&user->work_waits, false))
-		queue_work(memwait_bury_queue, &user->bury);
-}
-
-static bool memwait_work_locks_dead(struct memwait_user *user)
-{
-	if (mutex_trylock(&user->dead_lock))
-		return true;
-	xchg(&user->work_waits, true);	/* pairs with memwait_unlock_dead() */
-	if (!mutex_trylock(&user->dead_lock))
-		return false;
-	if (xchg(&user->work_waits, false))
-		return true;
-	/* It is queued again. */
-	mutex_unlock(&user->dead_lock);
-	return false;
-}
-
-/* A dying thread does not wait for another one. A living one waits for a step of the other. */
-static bool memwait_lock_dead(struct memwait_user *user)
-{
-	if (current->flags & PF_EXITING)
-		return mutex_trylock(&user->dead_lock);
-	/* Another check: an uncontended lock makes none. */
-	return !signal_pending(current) && !mutex_lock_interruptible(&user->dead_lock);
-}
-
-/*
- * Some steps for a context's user; @own: see memwait_bury(). The work does the rest, and goes on
- * meanwhile.
- */
-static void memwait_bury_some(struct memwait_user *user, bool own)
+/* Some steps. Returns false if nothing is left. */
+static bool memwait_bury_some(struct memwait_user *user, bool own)
 {
 	unsigned int nr;
-	bool more = true;
 
-	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN && memwait_lock_dead(user); nr++) {
-		more = memwait_bury(user, own);
-		memwait_unlock_dead(user);
+	for (nr = 0; nr < MEMWAIT_DEATH_RUN; nr++) {
+		if (!memwait_bury(user, own))
+			return false;
 		cond_resched();
 	}
+	return true;
 }
 
 /**
@@ -200,67 +123,20 @@ static void memwait_bury_some(struct memwait_user *user, bool own)
 void memwait_bury_work(struct work_struct *work)
 {
 	struct memwait_user *user = container_of(work, struct memwait_user, bury);
-	unsigned int nr;
-	bool more = true;
 
-	for (nr = 0; more && nr < MEMWAIT_DEATH_RUN; nr++) {
-		if (!memwait_work_locks_dead(user))
-			return;		/* memwait_unlock_dead() queues the work again */
-		more = memwait_bury(user, false);
-		if (!more) {
-			/*
-			 * With the lock, or a thread may take what has just died from .newly_dead
-			 * and leave it in .dead. Pairs with memwait_identity_kill(): one of the two
-			 * sees the other.
-			 */
-			xchg(&user->bereaved, false);
-			more = !llist_empty(&user->newly_dead) && !xchg(&user->bereaved, true);
-		}
-		mutex_unlock(&user->dead_lock);
-		cond_resched();
-	}
-	if (more)
-		queue_work(memwait_bury_queue, work);
-	else
+	/* If it is queued already, it has another reference. */
+	if (!memwait_bury_some(user, false) || !queue_work(memwait_bury_queue, work))
 		memwait_user_put(user);
 }
 
-/* @err: of a call that charges an id. Whether to try again, as the dead may have counted. */
-static bool memwait_owner_again(struct memwait_context *context, int err, unsigned int *tries)
+/* Waits until the dead of a user may no longer be why it is over the limit of ids. */
+static int memwait_wait_for_burial(struct memwait_user *user)
 {
-	if (err != -ENOSPC || (*tries)++ == MEMWAIT_OWNER_TRIES)
-		return false;
-	memwait_bury_some(context->user, false);
-	return true;
-}
+	int err = wait_event_interruptible_exclusive(user->buried, list_empty(&user->dead) ||
+						     memwait_user_has_room(user));
 
-/* memwait_identity_new(), with a limit for the living. */
-static struct memwait_identity *memwait_owner_new(struct memwait_context *context,
-						  const struct task_struct *who)
-{
-	struct memwait_identity *identity;
-	unsigned int tries = 0;
-
-	do {
-		identity = memwait_identity_new(context, who);
-	} while (memwait_owner_again(context, PTR_ERR_OR_ZERO(identity), &tries));
-	return identity;
-}
-
-/* The same of memwait_identity_bind(). */
-static int memwait_owner_bind(struct file *file)
-{
-	struct memwait_context *context = file->private_data;
-	unsigned int tries = 0;
-	int err;
-
-	do {
-		err = memwait_identity_bind(context);
-	} while (memwait_owner_again(context, err, &tries));
-	/* Another thread may have closed it. */
-	if (!err)
-		memwait_flush(file, current->files);
-	return err;
+	wake_up(&user->buried);		/* it may be so for the next one, too */
+	return err ? -ERESTARTNOINTR : -EAGAIN;
 }
 
 /**
@@ -280,7 +156,7 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	const struct memwait_context *context = file->private_data;
 	int ret = memwait_flush(file, id);
 
-	if (unlikely(current->flags & PF_EXITING) && memwait_user_is_own(context->user))
+	if (unlikely(current->flags & PF_EXITING))
 		memwait_bury_some(context->user, true);
 	return ret;
 }
@@ -290,15 +166,17 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 {
 	struct memwait_context *context = file->private_data;
 	struct memwait_identity *identity;
-	int err = bind ? memwait_owner_bind(file) : memwait_context_use(context);
+	int err = bind ? memwait_identity_bind(context) : memwait_context_use(context);
 
 	/* A bound context's id is no secret to a process that has a descriptor. */
 	*id = READ_ONCE(context->id);
+	if (bind && !err)
+		memwait_flush(file, current->files);	/* another thread may have closed it */
 	if (bind)
 		return err;
 	if (err)
 		return *id ? 0 : err;
-	identity = *id ? NULL : memwait_owner_new(context, NULL);
+	identity = *id ? NULL : memwait_identity_new(context, NULL);
 	if (identity && !IS_ERR(identity))
 		*id = identity->id;
 	memwait_context_unuse(context);
@@ -309,7 +187,7 @@ static int memwait_owner_context(struct file *file, bool bind, u64 *id)
 static int memwait_owner_thread(struct memwait_context *context, u64 *id)
 {
 	struct memwait_identity *identity = memwait_identity_of(current) ?:
-					    memwait_owner_new(context, current);
+					    memwait_identity_new(context, current);
 
 	if (IS_ERR(identity))
 		return PTR_ERR(identity);
@@ -344,6 +222,7 @@ static int memwait_owner_exits(u64 *id)
 int memwait_owner(struct file *file, const struct memwait_owner *owner,
 		  struct memwait_owner __user *user)
 {
+	struct memwait_context *context = file->private_data;
 	u64 id = 0;
 	int err;
 
@@ -359,14 +238,16 @@ int memwait_owner(struct file *file, const struct memwait_owner *owner,
 	if (put_user(0, &user->id))
 		return -EFAULT;
 
-	if (owner->flags & MEMWAIT_OWNER_CONTEXT)
-		err = memwait_owner_context(file, owner->flags & MEMWAIT_OWNER_BIND, &id);
-	else if (owner->flags & MEMWAIT_OWNER_EXIT)
-		err = memwait_owner_exits(&id);
-	else
-		err = memwait_owner_thread(file->private_data, &id);
-	if (err == -ENOSPC && signal_pending(current))
-		return -ERESTARTNOINTR;	/* it ended the attempts to bury, which says nothing */
+	do {
+		if (owner->flags & MEMWAIT_OWNER_CONTEXT)
+			err = memwait_owner_context(file, owner->flags & MEMWAIT_OWNER_BIND, &id);
+		else if (owner->flags & MEMWAIT_OWNER_EXIT)
+			err = memwait_owner_exits(&id);
+		else
+			err = memwait_owner_thread(context, &id);
+		if (err == -EAGAIN)
+			err = memwait_wait_for_burial(context->user);
+	} while (err == -EAGAIN);
 	if (err)
 		return err;
 	return put_user(id, &user->id) ? -EFAULT : 0;

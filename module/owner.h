@@ -6,7 +6,7 @@
 #ifndef MEMWAIT_OWNER_H
 #define MEMWAIT_OWNER_H
 
-#include <linux/llist.h>
+#include <linux/refcount.h>
 #include <linux/rcupdate.h>
 #include <linux/rhashtable-types.h>
 #include <linux/workqueue.h>
@@ -22,9 +22,8 @@ struct memwait_watch;
  * @id_node: in the table of ids, until it is freed
  * @node: in the list of all, in the order of their creation
  * @user: the user that is charged, with a reference
- * @call: the number of the call, of many steps, that tells waiters of its death; or 0
  * @ended: set before @dead: it ended by itself, outside of all functions, see watch.c
- * @dead: clear while it lives; set before @dead_llist is added
+ * @dead: clear while it lives
  * @who: the thread, only compared; %NULL for a context
  * @tid: the thread's id in the initial PID namespace; or 0
  * @pid: the process's id there; for a context, that of the process that opened it
@@ -33,8 +32,10 @@ struct memwait_watch;
  * @who_node: in the table of living identities, until @dead is set
  * @lock: protects @watches
  * @watches: of the words that watch it, by &memwait_watch.watched_node
- * @dead_llist: in &memwait_user.newly_dead
- * @dead_node: in &memwait_user.dead or &memwait_user.dead_to_others
+ * @refs: once it is dead: of the list of the dead, and of each thread that tells of its death
+ * @call: once it is dead: the number of the call, of many steps, that tells of its death
+ * @process: once it is dead: its process, only compared; %NULL: that needs to tell nobody any more
+ * @dead_node: in &memwait_user.dead, until it is buried
  * @rcu: frees it
  */
 struct memwait_identity {
@@ -42,7 +43,6 @@ struct memwait_identity {
 	struct rhash_head id_node;
 	struct list_head node;
 	struct memwait_user *user;
-	u64 call;
 	bool ended;
 	bool dead;
 	const struct task_struct *who;
@@ -52,8 +52,10 @@ struct memwait_identity {
 	struct hlist_node who_node;
 	spinlock_t lock;	/* see the top of identity.c */
 	struct list_head watches;
+	refcount_t refs;
+	u64 call;
+	const struct signal_struct *process;
 	union {
-		struct llist_node dead_llist;
 		struct list_head dead_node;
 		struct rcu_head rcu;
 	};
@@ -73,7 +75,9 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
 					      const struct task_struct *who);
 int memwait_identity_bind(struct memwait_context *context);
 void memwait_identity_kill(struct memwait_identity *identity, bool ended);
-void memwait_identity_free(struct memwait_identity *identity);
+struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool own);
+void memwait_identity_told(struct memwait_identity *identity, bool own);
+void memwait_identity_put(struct memwait_identity *identity);
 int memwait_identity_init(void);
 void memwait_identity_exit(void);
 
@@ -117,6 +121,5 @@ struct memwait_watch *memwait_watch_find(struct memwait_bucket *bucket,
 					 const struct memwait_key *key);
 void memwait_unwatch(struct memwait_watch *watch);
 struct memwait_watch *memwait_watch_lock(struct memwait_identity *identity, bool own);
-bool memwait_is_watched(struct memwait_identity *identity);
 
 #endif /* MEMWAIT_OWNER_H */

@@ -107,19 +107,6 @@ static kuid_t memwait_current_user(void)
 }
 
 /**
- * memwait_user_is_own() - is a user the one to charge for the current thread?
- * @user: the user
- *
- * Context: process context.
- *
- * Return: true if so.
- */
-bool memwait_user_is_own(const struct memwait_user *user)
-{
-	return uid_eq(user->uid, memwait_current_user());
-}
-
-/**
  * memwait_user_get() - get the current thread's user
  *
  * Context: process context, may sleep.
@@ -145,11 +132,9 @@ static struct memwait_user *memwait_user_get(void)
 		return NULL;
 	new->uid = uid;
 	refcount_set(&new->refs, 1);
-	init_llist_head(&new->newly_dead);
-	mutex_init(&new->dead_lock);
 	INIT_LIST_HEAD(&new->dead);
-	INIT_LIST_HEAD(&new->dead_to_others);
 	INIT_WORK(&new->bury, memwait_bury);
+	init_waitqueue_head(&new->buried);
 	init_llist_head(&new->left_pins);
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
@@ -184,7 +169,7 @@ void memwait_user_put(struct memwait_user *user)
 	xa_unlock(&memwait_users);
 	for (i = 0; i < MEMWAIT_RESOURCES; i++)
 		WARN_ON_ONCE(atomic_long_read(&user->used[i]));
-	kfree_rcu(user, rcu);	/* see memwait_identity_kill() */
+	kfree(user);
 }
 
 /* Takes a new pin's references. @file is the word's, or %NULL. */

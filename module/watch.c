@@ -45,7 +45,7 @@
  *	(4) look at its watches		(4) add the watch to the owner's
  *
  * If the waiter locks the owner first, the burial finds the watch. If the burial does, the waiter
- * sees .dead: llist_add() and llist_del_all() order the store before the burial.
+ * sees .dead: the lock of the list of the dead orders the store before the burial.
  *
  * A queued waiter's own identity lives: its thread is in the kernel, or its context is open. A
  * notify makes the word watch it before it removes the waiter. So a drained identity is watched by
@@ -287,24 +287,6 @@ static struct memwait_watch *memwait_watch_first(struct memwait_identity *identi
 	lockdep_assert_held(&identity->lock);
 	watch = list_first_entry_or_null(&identity->watches, struct memwait_watch, watched_node);
 	return watch && (watch->own || !own) ? watch : NULL;
-}
-
-/**
- * memwait_is_watched() - is there a word that watches a dead owner?
- * @identity: dead
- *
- * Context: process context.
- *
- * Return: whether there is; if not, there will be none.
- */
-bool memwait_is_watched(struct memwait_identity *identity)
-{
-	bool watched;
-
-	spin_lock(&identity->lock);
-	watched = memwait_watch_first(identity, false);
-	spin_unlock(&identity->lock);
-	return watched;
 }
 
 /**
