@@ -41,11 +41,11 @@ function skip(name, reason)
 	tests.push({ name: `${name} # SKIP ${reason}` });
 }
 
-// Resolved when something is so.
+// Resolved when something is so. A thread that starts is to have the processor, where there is one.
 async function until(is)
 {
-	while (!is())
-		await new Promise((resolve) => setTimeout(resolve, 1));
+	for (let pause = 1; !is(); pause = Math.min(2 * pause, 64))
+		await new Promise((resolve) => setTimeout(resolve, pause));
 }
 
 async function runTests()

@@ -31,8 +31,11 @@ def waiters(memory, offset=0, size=512):
 
 
 def until(condition):
+    pause = 0.0005
     while not condition():
-        time.sleep(0.0005)
+        # What is waited for is to have the processor, where there is one.
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 class Child:
