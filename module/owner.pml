@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of deaths: the argument at the top of watch.c, with its steps and names. It covers
- * which owner a word watches, the work that tells of a death, and when an
- * identity may be freed. A thread is killed at any step where the kernel allows it: not under a
+ * which owner a word watches, the work that tells of a death, with PROCESS a process beside it that
+ * does, and when an identity may be freed. A thread is killed at any step where the kernel allows it: not under a
  * lock, and not within a notify. With ENDS, it may also end by itself when it has done its work,
  * or with a lock. selftests/lint/spin runs it.
  *
@@ -46,6 +46,8 @@ byte watches[THREADS + 1];
 bool ended[THREADS + 1];
 bool dead[THREADS + 1];
 bool in_work[THREADS + 1];	/* queued for the work */
+bool told[THREADS + 1];		/* by the work: out of the list of the dead */
+byte refs[THREADS + 1] = 1;	/* once it is dead */
 bool erased[THREADS + 1];	/* look-ups no longer find it */
 bool freed[THREADS + 1];
 byte readers;			/* RCU read-side sections that look identities up */
@@ -419,25 +421,15 @@ proctype requeuer(byte me)
 }
 #endif
 
-/* memwait_bury_work(), with memwait_tell_of_death() to the end for each */
-active proctype work()
+/* memwait_tell_of_death() of d, to the end */
+inline tell_of_death()
 {
-	byte d, q, t;
-	bool alive, won;
-
-end:	do
-	:: atomic {
-		if
-		:: in_work[1] -> d = 1
-		:: in_work[2] -> d = 2
-		:: in_work[3] -> d = 3
-		fi
-	   };
-	   do
-	   ::
+	do
+	::
 		/* memwait_watch_lock() */
 		atomic {
 			!identity_locked[d] ->
+			assert(!freed[d]);
 			if
 			:: watches[d] != 0 -> q = (watches[d] & BIT(A) -> A : B)
 			:: watches[d] == 0 -> break
@@ -482,12 +474,67 @@ end:	do
 		;
 		break
 #endif
-	   od;
-	   /* memwait_identity_free() */
-	   erased[d] = true;
+	od;
+}
+
+/* memwait_identity_put() */
+inline put()
+{
+	if
+	:: atomic { refs[d] > 1 -> refs[d]--; d = 0; q = 0 }
+	:: atomic { refs[d] == 1 -> refs[d] = 0; erased[d] = true };
 	   d_step { readers == 0 -> freed[d] = true; in_work[d] = false; d = 0; q = 0 }
+	fi
+}
+
+/* memwait_bury_work() */
+active proctype work()
+{
+	byte d, q, t;
+	bool alive, won;
+
+end:	do
+	:: atomic {
+		if
+		:: in_work[1] && !told[1] -> d = 1
+		:: in_work[2] && !told[2] -> d = 2
+		:: in_work[3] && !told[3] -> d = 3
+		fi
+	   };
+	   tell_of_death();
+	   told[d] = true;	/* memwait_identity_told() */
+	   put()
 	od
 }
+
+#ifdef PROCESS
+/* A process that dies tells of the death of thread 1, too: memwait_close_descriptor() */
+active proctype process()
+{
+	byte d, q, t;
+	bool alive, won;
+
+end:	atomic {
+		in_work[1];
+		if
+		:: !told[1] ->
+			d = 1;
+#ifndef MUTATION_NO_REFERENCE_TO_THE_DEAD
+			refs[1]++
+#endif
+		:: told[1]
+		fi
+	};
+	if
+	:: d ->
+		tell_of_death();
+#ifndef MUTATION_NO_REFERENCE_TO_THE_DEAD
+		put()
+#endif
+	:: else
+	fi
+}
+#endif
 
 #define MAY_DIE(t)	(deaths < DEATHS && !killed[t] && state[t] != IDLE)
 
