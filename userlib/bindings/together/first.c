@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The C program of the four, a thread that blocks. It makes what all share, and has the mutex until
+ * The C program of the five, a thread that blocks. It makes what all share, and has the mutex until
  * all others are there; then it takes its turns like them: first FILE
  */
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What four programs share, in one file that each maps: a fair mutex, what it guards, and a
- * channel. The programs in Python and in JavaScript have the same numbers.
+ * What five programs share, in one file that each maps: a fair mutex, what it guards, and a
+ * channel. The programs in Python, JavaScript and Rust have the same numbers.
  */
 #ifndef TOGETHER_H
 #define TOGETHER_H
@@ -18,7 +18,7 @@ enum {
 
 	ITEM = 8,
 	CAPACITY = 2,
-	PLAYERS = 4,
+	PLAYERS = 5,
 	ROUNDS = 10,		/* of each player */
 	HOLD_MS = 2,		/* meanwhile the others queue up */
 };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-# Four languages at one mutex and one channel: a thread in C, a coroutine in C++, a task in Python and promises in
-# Node take turns, in four processes that have nothing in common but a file: together.sh [FILE]
+# Five languages at one mutex and one channel: a thread in C, a coroutine in C++, a task in Python, promises in Node
+# and a future in Rust take turns, in five processes that have nothing in common but a file: together.sh [FILE]
 file=${1:-/dev/shm/memwait-together.$$}
 cd "$(dirname "$0")" || exit 1
 trap 'rm -f "$file"' EXIT
@@ -14,7 +14,7 @@ when_there()
 	"$@" "$file"
 }
 pids=
-for program in ./second "python3 third.py" "node fourth.js"; do
+for program in ./second "python3 third.py" "node fourth.js" ./fifth; do
 	# shellcheck disable=SC2086
 	when_there $program &
 	pids="$pids $!"
