@@ -5,7 +5,7 @@
  * preloaded, which holds a thread in that moment. The package is loaded twice, as by two dependants.
  */
 const { assert, buffer, file, memwait, place, sleepers, test, runTests, until, worker } = require('./harness');
-const { Mutex, Condition, Semaphore, Channel, waitAsync, notify, Atomics } = memwait;
+const { Mutex, RWLock, Condition, Semaphore, Channel, waitAsync, notify, Atomics } = memwait;
 const fs = require('fs');
 
 const view = new Int32Array(buffer);
@@ -26,11 +26,13 @@ test('promises', async () => {
 	const mutex = Mutex.init(buffer, 64, { fair: true }), semaphore = Semaphore.init(buffer, 128);
 	const signalled = new Mutex(buffer, 192), condition = new Condition(buffer, 256);
 	const timed = new Mutex(buffer, 320), nobody = new Condition(buffer, 384);
-	const channel = Channel.init(buffer, 512, 4, 1);
+	const channel = Channel.init(buffer, 512, 4, 1), rwlock = RWLock.init(buffer, 448, { fair: true });
 	await mutex.lock();
+	await rwlock.writer.lock();
 	Atomics.store(late, 0, 0);
 	const thread = worker(() => {
 		new memwait.Mutex(buffer, 64).lock();
+		new memwait.RWLock(buffer, 448).writer.lock();
 		new memwait.Semaphore(buffer, 128).acquire();
 		new memwait.Channel(buffer, 512).recv();
 		memwait.waitAsync(i32, 0, 0);
@@ -52,16 +54,18 @@ test('promises', async () => {
 	});
 	await until(() => Atomics.load(late, 0) === 2);
 	await signalled.lock();
-	const next = [mutex.lock(), semaphore.acquire(), channel.recv(), waitAsync(view, 0, 0).value,
-		      condition.wait(signalled)];
+	const next = [mutex.lock(), semaphore.acquire(), rwlock.reader.lock(), channel.recv(),
+		      waitAsync(view, 0, 0).value, condition.wait(signalled)];
 	await terminateLate(thread, () => {
 		mutex.unlock();
+		rwlock.writer.unlock();
 		semaphore.release();
 		assert.strictEqual(channel.trySend(Uint8Array.of(1, 2, 3, 4)), true);
 		assert.strictEqual(notify(view, 0, 1), 1);
 		condition.notify();
 	});
-	assert.deepStrictEqual(await Promise.all(next), [undefined, undefined, Uint8Array.of(1, 2, 3, 4), 'ok', true]);
+	const [, , , ...got] = await Promise.all(next);
+	assert.deepStrictEqual(got, [Uint8Array.of(1, 2, 3, 4), 'ok', true]);
 	for (const free of [signalled, timed, mutex]) {
 		if (free === timed)
 			assert.strictEqual(free.tryLock(), true);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 'use strict';
-// Mutex, Condition, Semaphore and Channel in one thread.
+// Objects in one thread.
 const { assert, buffer, file, memwait, sleepers, test, until } = require('./harness');
-const { Mutex, Condition, Semaphore, Channel } = memwait;
+const { Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event, Channel } = memwait;
 const { constants } = require('buffer');
 const fs = require('fs');
 const { inspect } = require('util');
@@ -19,14 +19,19 @@ function aborted()
 }
 
 test('objects: bad input', async () => {
-	for (const Class of [Mutex, Condition, Semaphore, Channel]) {
+	const classes = [Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event];
+	for (const Class of [...classes, Channel]) {
 		for (const other of [undefined, null, 0, {}, 'x', new ArrayBuffer(64), Buffer.alloc(64),
-				     new Uint8Array(buffer)])
+				     new DataView(new ArrayBuffer(64)), [buffer]])
 			assert.throws(() => new Class(other), wrongType);
-		for (const offset of [1, 4, 1.5, -8, buffer.byteLength - 8, buffer.byteLength + 8, Infinity, NaN])
+		for (const offset of [1, 2, 1.5, -8, buffer.byteLength - 2, buffer.byteLength + 8, Infinity, NaN])
 			assert.throws(() => new Class(buffer, offset), outOfRange);
+		assert.throws(() => new Class(new Uint8Array(buffer, 0, 2)), outOfRange);
+		assert.throws(() => new Class(new Uint8Array(buffer, 2)), outOfRange);
+		if (Class !== Event)
+			assert.throws(() => new Class(buffer, 4), outOfRange);
 	}
-	for (const Class of [Mutex, Condition, Semaphore]) {
+	for (const Class of classes) {
 		assert.ok(new Class(buffer, buffer.byteLength - Class.SIZE));
 		assert.throws(() => new Class(buffer, buffer.byteLength - Class.SIZE + 8), outOfRange);
 		assert.throws(() => Class.prototype.destroy.call({}), TypeError);
@@ -55,6 +60,13 @@ test('objects: bad input', async () => {
 	assert.throws(() => Mutex.init(buffer, 0, { fair: true, robust: true }), { code: 'EINVAL' });
 	assert.throws(() => Semaphore.init(buffer, 0, -1), outOfRange);
 	assert.throws(() => Semaphore.init(buffer, 0, 2 ** 31), { code: 'EINVAL' });
+	assert.throws(() => RWLock.init(buffer, 0, { fair: true, robust: true }), { code: 'EINVAL' });
+	for (const parties of [0, -1, 1.5, 2 ** 32, NaN])
+		assert.throws(() => Barrier.init(buffer, 0, parties), outOfRange);
+	for (const count of [-1, 1.5, 2 ** 30])
+		assert.throws(() => WaitGroup.init(buffer, 0, count), outOfRange);
+	for (const count of [1.5, 2 ** 31, -(2 ** 31) - 1, NaN])
+		assert.throws(() => new WaitGroup(buffer).add(count), outOfRange);
 	const condition = Condition.init(buffer, 64);
 	for (const other of [undefined, {}, Semaphore.init(buffer, 128), condition]) {
 		await assert.rejects(condition.wait(other), { ...wrongType, message: 'not a Mutex' });
@@ -65,6 +77,8 @@ test('objects: bad input', async () => {
 test('objects: what is passed in another place, or is of another type', async () => {
 	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
 	const semaphore = Semaphore.init(buffer, 128), channel = Channel.init(buffer, 192, 4, 2);
+	const rwlock = RWLock.init(buffer, 1024), barrier = Barrier.init(buffer, 1088, 2);
+	const group = WaitGroup.init(buffer, 1152, 1), event = Event.init(buffer, 1216);
 	// Each would block, or succeed.
 	mutex.lockSync();
 	const never = () => assert.fail('called');
@@ -73,6 +87,12 @@ test('objects: what is passed in another place, or is of another type', async ()
 		'withLock': (options) => mutex.withLock(never, options),
 		'wait': (options) => condition.wait(mutex, options),
 		'acquire': (options) => semaphore.acquire(options),
+		'reader.lock': (options) => rwlock.reader.lock(options),
+		'writer.lock': (options) => rwlock.writer.lock(options),
+		'writer.withLock': (options) => rwlock.writer.withLock(never, options),
+		'barrier.wait': (options) => barrier.wait(options),
+		'group.wait': (options) => group.wait(options),
+		'event.wait': (options) => event.wait(options),
 		'send': (options) => channel.send(item(1), options),
 		'recv': (options) => channel.recv(options),
 	};
@@ -80,12 +100,19 @@ test('objects: what is passed in another place, or is of another type', async ()
 		'lockSync': (options) => mutex.lockSync(options),
 		'waitSync': (options) => condition.waitSync(mutex, options),
 		'acquireSync': (options) => semaphore.acquireSync(options),
+		'reader.lockSync': (options) => rwlock.reader.lockSync(options),
+		'writer.lockSync': (options) => rwlock.writer.lockSync(options),
+		'barrier.waitSync': (options) => barrier.waitSync(options),
+		'group.waitSync': (options) => group.waitSync(options),
+		'event.waitSync': (options) => event.waitSync(options),
 		'sendSync': (options) => channel.sendSync(item(1), options),
 		'recvSync': (options) => channel.recvSync(options),
 	};
 	const others = {
 		'Mutex': (options) => new Mutex(buffer, 0, options),
 		'Mutex.init': (options) => Mutex.init(buffer, 0, options),
+		'RWLock': (options) => new RWLock(buffer, 1024, options),
+		'RWLock.init': (options) => RWLock.init(buffer, 1024, options),
 	};
 	const numbers = {
 		'Mutex': (n) => new Mutex(buffer, n),
@@ -95,6 +122,15 @@ test('objects: what is passed in another place, or is of another type', async ()
 		'Semaphore': (n) => new Semaphore(buffer, n),
 		'Semaphore.init': (n) => Semaphore.init(buffer, n),
 		'Semaphore.init, value': (n) => Semaphore.init(buffer, 0, n),
+		'RWLock': (n) => new RWLock(buffer, n),
+		'Barrier': (n) => new Barrier(buffer, n),
+		'Barrier.init': (n) => Barrier.init(buffer, n, 2),
+		'Barrier.init, parties': (n) => Barrier.init(buffer, 1088, n),
+		'WaitGroup': (n) => new WaitGroup(buffer, n),
+		'WaitGroup.init, count': (n) => WaitGroup.init(buffer, 1152, n),
+		'WaitGroup.add': (n) => group.add(n),
+		'Event': (n) => new Event(buffer, n),
+		'Event.init': (n) => Event.init(buffer, n),
 		'Channel': (n) => new Channel(buffer, n),
 		'Channel.init': (n) => Channel.init(buffer, n, 4, 2),
 		'Channel.init, itemSize': (n) => Channel.init(buffer, 0, n, 2),
@@ -104,7 +140,7 @@ test('objects: what is passed in another place, or is of another type', async ()
 		'map, size': (n) => memwait.map(file, n),
 		'memfd': (n) => memwait.memfd(n),
 	};
-	const bytes = () => new Uint8Array(buffer.slice(0, 1024));
+	const bytes = () => new Uint8Array(buffer.slice(0, 2048));
 	const before = bytes();
 	const refused = (name, call, ...args) => {
 		const shown = `${name}: ${args.map((arg) => inspect(arg))}`;
@@ -137,6 +173,8 @@ test('objects: what is passed in another place, or is of another type', async ()
 		for (const value of [1, 0, null, 'no', {}])
 			await refused('Mutex.init', others['Mutex.init'], { [name]: value });
 	}
+	for (const name of ['fair', 'robust', 'preferWriter'])
+		await refused('RWLock.init', others['RWLock.init'], { [name]: 1 });
 	for (const [name, call] of Object.entries(numbers)) {
 		for (const n of [null, '8', 8n, true, {}, { fair: true }, [], () => {}])
 			await refused(name, call, n);
@@ -178,10 +216,12 @@ test('objects: a signal that only behaves as one', async () => {
 
 test('objects: a method of another class', async () => {
 	const objects = [new Mutex(buffer), new Condition(buffer, 64), new Semaphore(buffer, 128),
-			 Channel.init(buffer, 192, 4, 2)];
+			 Channel.init(buffer, 1024, 4, 2), new RWLock(buffer, 192), new Barrier(buffer, 256),
+			 new WaitGroup(buffer, 320), new Event(buffer, 384)];
 	const methods = [[Mutex, 'tryLock', 'lockSync', 'unlock'], [Condition, 'notify', 'notifyAll'],
 			 [Semaphore, 'tryAcquire', 'acquireSync', 'release'],
-			 [Channel, 'tryRecv', 'recvSync', 'close']];
+			 [Channel, 'tryRecv', 'recvSync', 'close'], [Barrier, 'waitSync'],
+			 [WaitGroup, 'add', 'done', 'waitSync'], [Event, 'set', 'clear', 'isSet', 'waitSync']];
 	for (const object of objects) {
 		for (const [Class, ...names] of methods.filter(([Class]) => Class !== object.constructor)) {
 			for (const name of names)
@@ -196,11 +236,264 @@ test('objects: a method of another class', async () => {
 	const get = (Class, name, object) => Reflect.get(Class.prototype, name, object);
 	assert.throws(() => get(Semaphore, 'value', channel), TypeError);
 	assert.throws(() => get(Channel, 'length', mutex), TypeError);
-	const Base = Object.getPrototypeOf(Mutex);
-	for (const kind of [-1, 4, 2 ** 31, NaN])
+	const Base = Object.getPrototypeOf(Condition), Lock = Object.getPrototypeOf(Mutex);
+	for (const kind of [-1, 8, 2 ** 31, NaN])
 		assert.throws(() => new Base(kind, buffer, 0), { code: 'EINVAL' });
+	// A lock by a call that is none, or none of its kind.
+	for (const call of [-1, 1.5, 2, 5, 9, 10, 2 ** 31, NaN]) {
+		const lock = new Lock(0, call, buffer, 0);
+		for (const name of ['lockSync', 'tryLock', 'unlock'])
+			assert.throws(() => lock[name](), { code: 'ERR_INVALID_THIS' }, `${call}`);
+	}
+	const none = new Lock(7, 9, buffer, 384);
+	for (const name of ['tryLock', 'unlock'])
+		assert.throws(() => none[name](), { code: 'EINVAL' });
 	// None of them has done anything.
-	assert.deepStrictEqual(new Uint8Array(buffer, 0, 192), new Uint8Array(192));
+	assert.deepStrictEqual(new Uint8Array(buffer, 0, 1024), new Uint8Array(1024));
+});
+
+test('objects: in a view of memory', async () => {
+	const shared = new SharedArrayBuffer(4096);
+	for (const memory of [buffer, shared]) {
+		const views = [new Uint8Array(memory, 64), new DataView(memory, 64), new BigInt64Array(memory, 64),
+			       Buffer.from(memory, 64)];
+		const mutex = Mutex.init(memory, 72);
+		await mutex.lock();
+		for (const view of views)
+			assert.strictEqual(new Mutex(view, 8).tryLock(), false);
+		mutex.unlock();
+		assert.strictEqual(Channel.init(views[0], 64, 4, 2).trySend(item(1)), true);
+		assert.deepStrictEqual(new Channel(memory, 128).tryRecv(), item(1));
+		// It lies within the view.
+		const view = new Uint8Array(memory, 64, Mutex.SIZE + 8);
+		assert.ok(new Mutex(view, 8));
+		assert.throws(() => new Mutex(view, 16), outOfRange);
+		assert.throws(() => Channel.init(new Uint8Array(memory, 0, 256), 0, 64, 4), outOfRange);
+	}
+});
+
+test('objects: inspect() shows the state', async () => {
+	const mutex = Mutex.init(buffer, 64, { fair: true }), checked = Mutex.init(buffer, 128, { errorcheck: true });
+	const rwlock = RWLock.init(buffer, 192, { preferWriter: true }), event = Event.init(buffer, 260);
+	const condition = Condition.init(buffer, 320), semaphore = Semaphore.init(buffer, 384, 3);
+	const barrier = Barrier.init(buffer, 448, 2), group = WaitGroup.init(buffer, 512, 1);
+	const channel = Channel.init(buffer, 1024, 4, 2);
+	const shows = (object, text) => assert.strictEqual(inspect(object, { breakLength: Infinity }), text);
+	shows(mutex, 'Mutex { byteOffset: 64, fair: true, locked: false, waiters: 0 }');
+	await mutex.lock();
+	const controller = new AbortController();
+	const { signal } = controller;
+	const given = [mutex.lock({ signal }), mutex.lock({ signal }), barrier.wait({ signal }),
+		       group.wait({ signal }), event.wait({ signal })];
+	shows(mutex, 'Mutex { byteOffset: 64, fair: true, locked: true, waiters: 2 }');
+	shows(new Mutex(new Uint8Array(buffer, 48), 16),
+	      'Mutex { byteOffset: 64, fair: true, locked: true, waiters: 2 }');
+	shows(barrier, 'Barrier { byteOffset: 448, waiters: 1 }');
+	shows(group, 'WaitGroup { byteOffset: 512, done: false, waiters: 1 }');
+	shows(event, 'Event { byteOffset: 260, set: false, waiters: 1 }');
+	controller.abort();
+	await Promise.allSettled(given);
+	shows(checked, 'Mutex { byteOffset: 128, errorcheck: true, lockedByThisThread: false, waiters: 0 }');
+	checked.lockSync();
+	shows(checked, 'Mutex { byteOffset: 128, errorcheck: true, lockedByThisThread: true, waiters: 0 }');
+	shows(rwlock, 'RWLock { byteOffset: 192, preferWriter: true, waiters: 0 }');
+	shows(rwlock.reader, 'Side { byteOffset: 192, preferWriter: true, waiters: 0 }');
+	shows(condition, 'Condition { byteOffset: 320, waiters: 0 }');
+	shows(semaphore, 'Semaphore { byteOffset: 384, value: 3, waiters: 0 }');
+	group.done();
+	shows(group, 'WaitGroup { byteOffset: 512, done: true, waiters: 0 }');
+	event.set();
+	shows([event], '[ Event { byteOffset: 260, set: true, waiters: 0 } ]');
+	channel.trySend(item(1));
+	shows(channel, 'Channel { byteOffset: 1024, itemSize: 4, length: 1, waiters: 0 }');
+	channel.tryRecv();
+	channel.destroy();
+	shows(channel, "Channel { byteOffset: 1024, error: 'EINVAL' }");
+	shows({ a: { b: { c: mutex } } }, '{ a: { b: { c: [Mutex] } } }');
+	shows(Object.create(Mutex.prototype), 'Mutex {}');
+	inspect(Mutex.prototype);
+	inspect(Object.getPrototypeOf(Condition).prototype);
+	class Mine extends Semaphore {}
+	shows(new Mine(buffer, 384), 'Mine { byteOffset: 384, value: 3, waiters: 0 }');
+});
+
+test('guards: give back once', async () => {
+	const mutex = Mutex.init(buffer, 0, { errorcheck: true }), semaphore = Semaphore.init(buffer, 64, 1);
+	const rwlock = RWLock.init(buffer, 128);
+	const { dispose, asyncDispose } = Symbol;
+	const ways = [(guard) => guard.release()];
+	if (dispose)
+		ways.push((guard) => guard[dispose](), (guard) => guard[asyncDispose]());
+	const takes = [
+		[() => mutex.lock(), () => mutex.tryLock(), () => mutex.unlock()],
+		[() => mutex.lockSync(), () => mutex.tryLock(), () => mutex.unlock()],
+		[() => rwlock.reader.lock(), () => rwlock.writer.tryLock(), () => rwlock.writer.unlock()],
+		[() => rwlock.writer.lockSync(), () => rwlock.reader.tryLock(), () => rwlock.reader.unlock()],
+		[() => semaphore.acquire(), () => semaphore.tryAcquire(), () => semaphore.release()],
+		[() => semaphore.acquireSync(), () => semaphore.tryAcquire(), () => semaphore.release()],
+	];
+	for (const release of ways) {
+		for (const [take, attempt, undo] of takes) {
+			const guard = await take();
+			assert.strictEqual(attempt(), false);
+			await release(guard);
+			assert.strictEqual(attempt(), true);
+			// Somebody else has it.
+			await release(guard);
+			undo();
+		}
+	}
+	assert.throws(() => mutex.unlock(), { code: 'EPERM' });
+	assert.strictEqual(semaphore.value, 1);
+	// Unlocked already, by hand.
+	for (const lock of [mutex, rwlock.writer]) {
+		const guard = await lock.lock();
+		lock.unlock();
+		const next = await lock.lock();
+		guard.release();
+		next.release();
+		assert.throws(() => lock.unlock(), { code: 'EPERM' });
+	}
+	await mutex.withLock(() => mutex.unlock());
+	// Two readers have one each.
+	const guards = [await rwlock.reader.lock(), rwlock.reader.lockSync()];
+	guards[1].release();
+	assert.strictEqual(rwlock.writer.tryLock(), false);
+	guards[0].release();
+	assert.strictEqual(rwlock.writer.tryLock(), true);
+	rwlock.writer.unlock();
+});
+
+test('guards: a wait in between', async () => {
+	const mutex = Mutex.init(buffer, 0), condition = Condition.init(buffer, 64);
+	const controller = new AbortController();
+	const { signal } = controller;
+	const waits = [undefined, { timeout: 2 }, { signal }].map(async (options) => {
+		const guard = await mutex.lock();
+		await condition.wait(mutex, options).catch(({ name }) => assert.strictEqual(name, 'AbortError'));
+		assert.strictEqual(mutex.tryLock(), false);
+		guard.release();
+	});
+	await waits[1];
+	// Others have had theirs, and have unlocked by hand.
+	await mutex.lock();
+	mutex.unlock();
+	controller.abort();
+	await waits[2];
+	condition.notify();
+	await waits[0];
+	assert.strictEqual(mutex.tryLock(), true);
+	mutex.unlock();
+	condition.destroy();
+});
+
+test('rwlock', async () => {
+	for (const options of [{}, { fair: true }, { preferWriter: true }]) {
+		const rwlock = RWLock.init(buffer, 0, options), { reader, writer } = new RWLock(buffer, 0);
+		assert.strictEqual(rwlock.reader, rwlock.reader);
+		const first = await reader.lock();
+		assert.strictEqual(reader.tryLock(), true);
+		reader.unlock();
+		assert.strictEqual(writer.tryLock(), false);
+		await assert.rejects(writer.lock({ timeout: 2 }), { code: 'ETIMEDOUT' });
+		assert.throws(() => writer.lockSync({ timeout: 2 }), { code: 'ETIMEDOUT' });
+		assert.throws(() => rwlock.destroy(), { code: 'EBUSY' });
+		const controller = new AbortController();
+		const given = writer.lock({ signal: controller.signal }), written = writer.withLock(() => 5);
+		controller.abort();
+		await assert.rejects(given, { name: 'AbortError' });
+		first.release();
+		assert.strictEqual(await written, 5);
+		writer.lockSync();
+		assert.strictEqual(reader.tryLock(), false);
+		// When it has the lock, and is not told yet: the next one gets it.
+		const late = new AbortController();
+		const told = reader.lock({ signal: late.signal }), after = writer.lock();
+		writer.unlock();
+		late.abort();
+		await assert.rejects(told, { name: 'AbortError' });
+		(await after).release();
+		assert.throws(() => rwlock.reader.unlock(), { code: 'EPERM' });
+		rwlock.destroy();
+	}
+});
+
+test('barrier', async () => {
+	const barrier = Barrier.init(buffer, 0, 3);
+	for (let round = 0; round < 3; round++) {
+		const met = await Promise.all([1, 2, 3].map(() => barrier.wait()));
+		assert.deepStrictEqual(met.sort(), [false, false, true]);
+	}
+	// One that leaves has not come.
+	await assert.rejects(barrier.wait({ timeout: 2 }), { code: 'ETIMEDOUT' });
+	assert.throws(() => barrier.waitSync({ timeout: 2 }), { code: 'ETIMEDOUT' });
+	const controller = new AbortController();
+	const given = barrier.wait({ signal: controller.signal });
+	controller.abort();
+	await assert.rejects(given, { name: 'AbortError' });
+	const waits = [barrier.wait(), barrier.wait()];
+	assert.throws(() => barrier.destroy(), { code: 'EBUSY' });
+	const last = barrier.waitSync();
+	assert.deepStrictEqual([last, ...await Promise.all(waits)].sort(), [false, false, true]);
+	barrier.destroy();
+	new Uint8Array(buffer).fill(0);
+	await assert.rejects(new Barrier(buffer).wait(), { code: 'EINVAL' });
+});
+
+test('wait group', async () => {
+	const group = WaitGroup.init(buffer, 0, 1), other = new WaitGroup(buffer);
+	const waits = [group.wait(), other.wait()];
+	group.add();
+	group.add(2);
+	assert.strictEqual(await group.wait({ timeout: 2 }), false);
+	assert.strictEqual(group.waitSync({ timeout: 2 }), false);
+	const controller = new AbortController();
+	const reason = Object.assign(new Error('mine'), { code: 'ETIMEDOUT' });
+	const given = group.wait({ signal: controller.signal });
+	controller.abort(reason);
+	await assert.rejects(given, (error) => error === reason);
+	assert.throws(() => group.destroy(), { code: 'EBUSY' });
+	assert.throws(() => group.add(-5), { code: 'EINVAL' });
+	assert.throws(() => group.add(2 ** 30 - 1), { code: 'EOVERFLOW' });
+	group.add(-3);
+	group.done();
+	assert.deepStrictEqual(await Promise.all(waits), [true, true]);
+	assert.strictEqual(group.waitSync(), true);
+	assert.strictEqual(await group.wait({ timeout: 0 }), true);
+	assert.throws(() => group.done(), { code: 'EINVAL' });
+	group.destroy();
+});
+
+test('event', async () => {
+	const event = Event.init(buffer, 4), other = new Event(buffer, 4);
+	assert.strictEqual(event.isSet(), false);
+	const waits = [event.wait(), other.wait({ timeout: 1e300 }), event.wait()];
+	assert.throws(() => event.destroy(), { code: 'EBUSY' });
+	assert.strictEqual(await event.wait({ timeout: 2 }), false);
+	assert.strictEqual(event.waitSync({ timeout: 2 }), false);
+	const controller = new AbortController();
+	const reason = Object.assign(new Error('mine'), { code: 'ETIMEDOUT' });
+	const given = event.wait({ signal: controller.signal });
+	controller.abort(reason);
+	await assert.rejects(given, (error) => error === reason);
+	// Nobody has set it.
+	assert.strictEqual(memwait.notify(new Int32Array(buffer), 1), 3);
+	await until(() => memwait.waiters(new Int32Array(buffer), 1) === 3);
+	// All that waited at the set() go on, whatever comes later.
+	event.set();
+	event.clear();
+	assert.deepStrictEqual(await Promise.all(waits), [true, true, true]);
+	assert.strictEqual(other.isSet(), false);
+	assert.strictEqual(await event.wait({ timeout: 0 }), false);
+	other.set();
+	other.set();
+	assert.strictEqual(event.isSet(), true);
+	assert.strictEqual(event.waitSync(), true);
+	assert.strictEqual(await event.wait({ timeout: 0 }), true);
+	// As Python has it: odd.
+	assert.strictEqual(new Uint32Array(buffer)[1], 3);
+	event.clear();
+	event.destroy();
 });
 
 test('map: more than a buffer can have', () => {

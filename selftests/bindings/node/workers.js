@@ -2,7 +2,8 @@
 'use strict';
 // Threads: blocking waits, and their ends.
 const { assert, buffer, file, limit, memwait, skip, sleepers, test, until, worker } = require('./harness');
-const { Mutex, Condition, Semaphore, Channel, wait, waitAsync, notify } = memwait;
+const { Mutex, RWLock, Condition, Semaphore, Barrier, WaitGroup, Event, Channel } = memwait;
+const { waitAsync, notify } = memwait;
 const { spawnSync } = require('child_process');
 const fs = require('fs');
 const path = require('path');
@@ -55,7 +56,10 @@ test('terminate: ends each blocking wait at once, and nothing is consumed', asyn
 	const mutex = Mutex.init(buffer, 64, { fair: true }), held = Mutex.init(buffer, 128);
 	const condition = Condition.init(buffer, 192), semaphore = Semaphore.init(buffer, 256);
 	const channel = Channel.init(buffer, 512, 4, 1), full = Channel.init(buffer, 1024, 4, 1);
+	const rwlock = RWLock.init(buffer, 320), barrier = Barrier.init(buffer, 384, 2);
+	const group = WaitGroup.init(buffer, 448, 1), event = Event.init(buffer, 500);
 	await mutex.lock();
+	await rwlock.reader.lock();
 	await full.send(new Uint8Array(4));
 	const blocked = [
 		[() => memwait.wait(i32, 0, 0), 0, 4],
@@ -68,6 +72,10 @@ test('terminate: ends each blocking wait at once, and nothing is consumed', asyn
 		[() => new memwait.Semaphore(buffer, 256).acquireSync(), 256, 16],
 		[() => new memwait.Channel(buffer, 512).recvSync(), 512, 192],
 		[() => new memwait.Channel(buffer, 1024).sendSync(new Uint8Array(4)), 1024, 192],
+		[() => new memwait.RWLock(buffer, 320).writer.lockSync(), 320, 56],
+		[() => new memwait.Barrier(buffer, 384).waitSync(), 384, 32],
+		[() => new memwait.WaitGroup(buffer, 448).waitSync(), 448, 32],
+		[() => new memwait.Event(buffer, 500).waitSync(), 500, 4],
 	];
 	let best = Infinity;
 	for (const [run, place, size] of blocked) {
@@ -88,6 +96,13 @@ test('terminate: ends each blocking wait at once, and nothing is consumed', asyn
 	assert.strictEqual(channel.length, 1);
 	assert.strictEqual(full.length, 1);
 	condition.destroy();
+	rwlock.reader.unlock();
+	assert.strictEqual(rwlock.writer.tryLock(), true);
+	// Of the two that have come one has gone.
+	await assert.rejects(barrier.wait({ timeout: 2 }), { code: 'ETIMEDOUT' });
+	group.done();
+	group.destroy();
+	event.destroy();
 });
 
 test('terminate: a wait that is woken then wakes the next', async () => {
@@ -220,6 +235,46 @@ test('robust: the end of a worker that has it', async () => {
 	await mutex.lock();
 	mutex.unlock();
 	assert.deepStrictEqual(states, [5]);
+	await thread.ended;
+});
+
+test('robust: the end of a worker that has the writer', async () => {
+	const repaired = [];
+	const rwlock = RWLock.init(buffer, 64, { robust: true, repair: (lock) => repaired.push(lock) });
+	const thread = worker(() => {
+		new memwait.RWLock(buffer, 64).writer.lockSync();
+		send('locked');
+	});
+	assert.strictEqual(await thread.next(), 'locked');
+	const readers = [rwlock.reader.lock(), rwlock.reader.lock()];
+	(await readers[0]).release();
+	(await readers[1]).release();
+	assert.deepStrictEqual(repaired, [rwlock.reader]);
+	rwlock.writer.lockSync().release();
+	rwlock.destroy();
+	await thread.ended;
+	// Without a repair function nobody has it any more.
+	const strict = RWLock.init(buffer, 64, { robust: true });
+	const another = worker(() => new memwait.RWLock(buffer, 64).writer.lockSync());
+	await another.ended;
+	assert.throws(() => strict.reader.lockSync(), { code: 'EOWNERDEAD' });
+	await assert.rejects(strict.writer.lock(), { code: 'ENOTRECOVERABLE' });
+});
+
+test('worker: a barrier, a wait group and an event', async () => {
+	const barrier = Barrier.init(buffer, 64, 2), group = WaitGroup.init(buffer, 128, 1);
+	const event = Event.init(buffer, 192);
+	const thread = worker(() => {
+		const event = new memwait.Event(buffer, 192), barrier = new memwait.Barrier(buffer, 64);
+		const met = barrier.waitSync();
+		send([met, event.waitSync()]);
+		new memwait.WaitGroup(buffer, 128).done();
+	});
+	const met = await barrier.wait();
+	await until(() => sleepers(192, Event.SIZE) === 1);
+	event.set();
+	assert.deepStrictEqual(await thread.next(), [!met, true]);
+	assert.strictEqual(await group.wait(), true);
 	await thread.ended;
 });
 

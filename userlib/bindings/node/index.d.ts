@@ -8,15 +8,19 @@
 // Without it all declarations would be exports.
 export {};
 
-/** What map() returns, or any SharedArrayBuffer. */
-export type SharedMemory = ArrayBuffer | SharedArrayBuffer;
+/**
+ * What map() returns, or any SharedArrayBuffer; or a view of one, such as a Buffer, within which an
+ * object lies then: its offset counts from the view's beginning.
+ */
+export type SharedMemory = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
 /**
  * Maps a file, or what a descriptor is of. A file that is not there is made; one that is shorter
  * than size bytes grows. A SharedArrayBuffer where Node can make one of it. Anything else is an
  * ArrayBuffer, of which postMessage() copies the contents: a worker calls map() itself.
  */
-export function map(target: string | Buffer | URL | number, size: number): SharedMemory;
+export function map(target: string | Buffer | URL | number,
+		    size: number): ArrayBuffer | SharedArrayBuffer;
 
 /** A descriptor of size bytes of new memory without a name, for children or map(). */
 export function memfd(size: number): number;
@@ -62,18 +66,46 @@ export interface Options extends BlockingOptions {
 	signal?: AbortSignal;
 }
 
+/** util.inspect() shows its place and state, and how many wait for it: out of date at once. */
 declare class SharedObject {
 	/** Code EBUSY: it is in use. */
 	destroy(): void;
 }
 
-export interface MutexOptions {
-	/**
-	 * If the owner of a robust mutex has died, the next one runs this first, with the mutex locked.
-	 * It must be synchronous: what returns a promise fails, as if it threw.
-	 */
-	repair?: (mutex: Mutex) => void;
+/**
+ * Of what was locked or acquired, for `using` and `await using`: gives it back, once. Does nothing
+ * after an unlock() of its mutex or writer, or a wait that has left its mutex unlocked.
+ */
+export interface Guard extends Disposable, AsyncDisposable {
+	/** As [Symbol.dispose](), which Node has from 18.18 on. */
+	release(): void;
 }
+
+/** What a Mutex and each side of an RWLock have. */
+declare class Lock extends SharedObject {
+	lock(options?: Options): Promise<Guard>;
+	lockSync(options?: BlockingOptions): Guard;
+	tryLock(): boolean;
+	unlock(): void;
+	/**
+	 * callback's result, with it locked until its promise is settled. There is no unlock if
+	 * unlock() was called, or a wait has left it unlocked.
+	 */
+	withLock<T>(callback: () => T | PromiseLike<T>, options?: Options): Promise<T>;
+}
+
+/** The RWLock is what is destroyed. */
+export type Side = Omit<Lock, 'destroy'>;
+
+export interface LockOptions<L> {
+	/**
+	 * If the owner of a robust lock has died, the next one runs this first, with it locked. It
+	 * must be synchronous: what returns a promise fails, as if it threw.
+	 */
+	repair?: (lock: L) => void;
+}
+
+export type MutexOptions = LockOptions<Mutex>;
 
 export interface MutexKind extends MutexOptions {
 	/** Handed over in order. Not with robust. */
@@ -85,26 +117,40 @@ export interface MutexKind extends MutexOptions {
 }
 
 /** A memwait_mutex_t. Zeroed memory is an unlocked one. */
-export class Mutex extends SharedObject {
+export class Mutex extends Lock {
 	static readonly SIZE: number;
-	static init(buffer: SharedMemory, byteOffset?: number, kind?: MutexKind): Mutex;
-	constructor(buffer: SharedMemory, byteOffset?: number, options?: MutexOptions);
-	lock(options?: Options): Promise<void>;
-	lockSync(options?: BlockingOptions): void;
-	tryLock(): boolean;
-	unlock(): void;
+	static init(memory: SharedMemory, byteOffset?: number, kind?: MutexKind): Mutex;
+	constructor(memory: SharedMemory, byteOffset?: number, options?: MutexOptions);
+}
+
+export type RWLockOptions = LockOptions<Side>;
+
+export interface RWLockKind extends RWLockOptions {
+	/** In the order of waiting. Not with the others. */
+	fair?: boolean;
 	/**
-	 * callback's result, with the mutex locked until its promise is settled. If it rejects with the
-	 * error of a wait that left the mutex unlocked, there is no unlock.
+	 * If a writer, a thread, dies, the next one repairs what it guards. A reader that dies
+	 * stays one.
 	 */
-	withLock<T>(callback: () => T | PromiseLike<T>, options?: Options): Promise<T>;
+	robust?: boolean;
+	/** The first writer that waits precedes later readers. Otherwise readers are preferred. */
+	preferWriter?: boolean;
+}
+
+/** A memwait_rwlock_t: many have its reader, or one its writer. Zeroed memory is unlocked. */
+export class RWLock extends SharedObject {
+	static readonly SIZE: number;
+	static init(memory: SharedMemory, byteOffset?: number, kind?: RWLockKind): RWLock;
+	constructor(memory: SharedMemory, byteOffset?: number, options?: RWLockOptions);
+	readonly reader: Side;
+	readonly writer: Side;
 }
 
 /** A memwait_cond_t. Zeroed memory is one. */
 export class Condition extends SharedObject {
 	static readonly SIZE: number;
-	static init(buffer: SharedMemory, byteOffset?: number): Condition;
-	constructor(buffer: SharedMemory, byteOffset?: number);
+	static init(memory: SharedMemory, byteOffset?: number): Condition;
+	constructor(memory: SharedMemory, byteOffset?: number);
 	/**
 	 * false: the time has passed. The mutex is locked when it returns, after an abort, and after
 	 * the timeout of a script. Code EPERM: it was not locked. It is not after codes EOWNERDEAD and ENOTRECOVERABLE or an error of
@@ -120,23 +166,68 @@ export class Condition extends SharedObject {
 export class Semaphore extends SharedObject {
 	static readonly SIZE: number;
 	/** fair: a release is for whoever has waited longest. Its value is 32767 at most. */
-	static init(buffer: SharedMemory, byteOffset?: number, value?: number,
+	static init(memory: SharedMemory, byteOffset?: number, value?: number,
 		    kind?: { fair?: boolean }): Semaphore;
-	constructor(buffer: SharedMemory, byteOffset?: number);
-	acquire(options?: Options): Promise<void>;
-	acquireSync(options?: BlockingOptions): void;
+	constructor(memory: SharedMemory, byteOffset?: number);
+	acquire(options?: Options): Promise<Guard>;
+	acquireSync(options?: BlockingOptions): Guard;
 	tryAcquire(): boolean;
 	release(): void;
 	readonly value: number;
+}
+
+/**
+ * A memwait_barrier_t, at which parties meet. One that leaves, by a timeout, code ETIMEDOUT, or a
+ * signal, has not come. No more than parties may be there at a time. It must be made by init().
+ */
+export class Barrier extends SharedObject {
+	static readonly SIZE: number;
+	static init(memory: SharedMemory, byteOffset: number, parties: number): Barrier;
+	constructor(memory: SharedMemory, byteOffset?: number);
+	/** true for one of those that have met. */
+	wait(options?: Options): Promise<boolean>;
+	waitSync(options?: BlockingOptions): boolean;
+}
+
+/** A memwait_waitgroup_t: a count, and waits until it is 0. Zeroed memory is one of count 0. */
+export class WaitGroup extends SharedObject {
+	static readonly SIZE: number;
+	static init(memory: SharedMemory, byteOffset?: number, count?: number): WaitGroup;
+	constructor(memory: SharedMemory, byteOffset?: number);
+	/** Code EINVAL: it would be negative. Code EOVERFLOW: it would be above 2^30 - 1. */
+	add(count?: number): void;
+	/** add(-1) */
+	done(): void;
+	/** false: the time has passed. */
+	wait(options?: Options): Promise<boolean>;
+	waitSync(options?: BlockingOptions): boolean;
+}
+
+/**
+ * A flag, and those who wait for it, as Python's Event. Aligned to 4 bytes. Zeroed memory is one
+ * that is not set.
+ */
+export class Event extends SharedObject {
+	static readonly SIZE: number;
+	static init(memory: SharedMemory, byteOffset?: number): Event;
+	constructor(memory: SharedMemory, byteOffset?: number);
+	/** Wakes all. */
+	set(): void;
+	/** Who waits from here on waits for the next set(). */
+	clear(): void;
+	isSet(): boolean;
+	/** false: the time has passed. */
+	wait(options?: Options): Promise<boolean>;
+	waitSync(options?: BlockingOptions): boolean;
 }
 
 /** A memwait_channel_t: a bounded queue of items of one size. Code EPIPE: closed. */
 export class Channel extends SharedObject implements AsyncIterable<Uint8Array> {
 	/** In bytes. */
 	static size(itemSize: number, capacity: number): number;
-	static init(buffer: SharedMemory, byteOffset: number, itemSize: number, capacity: number): Channel;
+	static init(memory: SharedMemory, byteOffset: number, itemSize: number, capacity: number): Channel;
 	/** Of a channel that is there. */
-	constructor(buffer: SharedMemory, byteOffset?: number);
+	constructor(memory: SharedMemory, byteOffset?: number);
 	readonly itemSize: number;
 	readonly length: number;
 	send(item: ArrayBufferView, options?: Options): Promise<void>;

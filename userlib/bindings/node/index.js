@@ -7,6 +7,7 @@
 const fs = require('fs');
 const path = require('path');
 const { constants } = require('buffer');
+const { inspect } = require('util');
 const { isBigInt64Array, isInt32Array, isSharedArrayBuffer } = require('util').types;
 
 // Built by make beside this file, or by npm.
@@ -14,11 +15,15 @@ const native = fs.existsSync(path.join(__dirname, 'memwait.node'))
 	? require('./memwait.node') : require('./build/Release/memwait.node');
 
 // As in memwait.c.
-const LOCK = 0, WAIT = 1, ACQUIRE = 2, SEND = 3, RECV = 4;
-const MUTEX = 0, COND = 1, SEM = 2, CHANNEL = 3;
+const LOCK = 0, WAIT = 1, ACQUIRE = 2, SEND = 3, RECV = 4, READ = 5, WRITE = 6, MEET = 7, ZERO = 8,
+	SET = 9;
+const MUTEX = 0, COND = 1, SEM = 2, CHANNEL = 3, RWLOCK = 4, BARRIER = 5, WAITGROUP = 6, EVENT = 7;
 
 // As in memwait.h.
-const ERRORCHECK = 0x2, FAIR = 0x4, ROBUST = 0x8;
+const FAIR = 0x4;
+const MUTEX_FLAGS = { errorcheck: 0x2, fair: FAIR, robust: 0x8 };
+const RWLOCK_FLAGS = { fair: FAIR, robust: 0x8, preferWriter: 0x10 };
+const WAITGROUP_MAX = 0x3fffffff;
 
 function getter(prototype, name)
 {
@@ -44,6 +49,14 @@ function checkInteger(value, name)
 		throw wrongType(`${name} must be a number`);
 	if (!Number.isSafeInteger(value) || value < 0)
 		throw outOfRange(`${name} must be an integer from 0`);
+}
+
+// What C takes for an unsigned int.
+function checkCount(value, name, most = 0xffffffff)
+{
+	checkInteger(value, name);
+	if (value > most)
+		throw outOfRange(`${name} must be ${most} at most`);
 }
 
 function checkOptions(options = {})
@@ -196,20 +209,28 @@ function waiters(typedArray, index)
 
 // Objects
 
+// Of an object: what inspect() shows besides its place.
+const state = Symbol('state');
 let nativeOf;
 
 class SharedObject {
 	#native;
 	#keeper;
+	#byteOffset;
 
-	constructor(kind, buffer, byteOffset = 0) {
+	// memory: a buffer, or a view of one, within which the object lies then.
+	constructor(kind, memory, byteOffset = 0) {
+		const isView = ArrayBuffer.isView(memory);
+		const buffer = isView ? memory.buffer : memory;
 		this.#keeper = keeperOf(buffer);
 		if (this.#keeper === undefined)
-			throw wrongType('not a SharedArrayBuffer, and not from map()');
+			throw wrongType('not a SharedArrayBuffer, from map(), or a view of one');
 		checkInteger(byteOffset, 'byteOffset');
-		if (byteOffset > buffer.byteLength)
-			throw outOfRange('byteOffset is behind the buffer');
-		this.#native = native.object(new Uint8Array(buffer, byteOffset), kind);
+		if (byteOffset > memory.byteLength)
+			throw outOfRange('byteOffset is behind the memory');
+		this.#byteOffset = byteOffset + (isView ? memory.byteOffset : 0);
+		this.#native = native.object(new Uint8Array(buffer, this.#byteOffset,
+							     memory.byteLength - byteOffset), kind);
 	}
 
 	// EBUSY: it is in use.
@@ -217,9 +238,53 @@ class SharedObject {
 		native.destroy(this.#native);
 	}
 
+	[state]() {
+		return {};
+	}
+
+	[inspect.custom](depth, options, inspect) {
+		// A prototype is no object.
+		if (!(#native in this))
+			return inspect(this, { ...options, customInspect: false });
+		const { name } = this.constructor;
+		if (depth < 0)
+			return options.stylize(`[${name}]`, 'special');
+		const shown = { byteOffset: this.#byteOffset };
+		try {
+			Object.assign(shown, this[state]());
+			shown.waiters = native.objectWaiters(this.#native);
+		} catch ({ code }) {
+			// Such as a channel that was destroyed, or no device.
+			shown.error = code;
+		}
+		return `${name} ${inspect(shown, options)}`;
+	}
+
 	static {
 		nativeOf = (object) => object.#native;
 	}
+}
+
+// The bits of those of @names that are true in @options.
+function flagsOf(names, options)
+{
+	const checked = checkOptions(options);
+	let flags = 0;
+	for (const [name, flag] of Object.entries(names)) {
+		const { [name]: value = false } = checked;
+		if (typeof value !== 'boolean')
+			throw wrongType(`${name} must be true or false`);
+		flags |= value ? flag : 0;
+	}
+	return flags;
+}
+
+// And back, those that are there.
+function namesOf(names, object)
+{
+	const flags = native.flags(nativeOf(object));
+	return Object.fromEntries(Object.entries(names).filter(([, flag]) => flags & flag)
+		.map(([name]) => [name, true]));
 }
 
 function timeoutOf({ timeout = Infinity })
@@ -261,28 +326,143 @@ function begin(call, object, [timeout, signal], extra, users = object)
 	return promise;
 }
 
-// @users: as above. What is not an argument of the call might be collected while it blocks.
-function block(call, object, options, extra, users = object)
+// The timeout of a wait that blocks.
+function readBlocking(options)
 {
 	const checked = checkOptions(options);
 	const timeout = timeoutOf(checked);
 	// The thread would not see it come.
 	if (checked.signal !== undefined)
 		throw wrongType('what blocks takes no signal');
+	return timeout;
+}
+
+// @users: as above. What is not an argument of the call might be collected while it blocks.
+function block(call, object, timeout, extra, users = object)
+{
 	return native.waitObject(call, nativeOf(object), timeout, extra, undefined, false, users);
 }
 
-let acquired;
+let drop;
 
-// Of an error after which a mutex is not locked: the mutex.
-const unlocked = new WeakMap();
+// Undoes what was locked or acquired, once; nothing, if a wait has left the mutex unlocked.
+class Guard {
+	#undo;
 
-// Throws @error. @mutex is not locked.
-function fail(mutex, error)
-{
-	if (Object(error) === error)
-		unlocked.set(error, mutex);
-	throw error;
+	constructor(undo) {
+		this.#undo = undo;
+	}
+
+	release() {
+		const undo = this.#undo;
+		this.#undo = undefined;
+		undo?.();
+	}
+
+	static {
+		drop = (guard) => {
+			if (guard)
+				guard.#undo = undefined;
+		};
+	}
+}
+
+// Older Nodes do not have them, nor what would call them.
+if (Symbol.dispose) {
+	Object.defineProperties(Guard.prototype, {
+		[Symbol.dispose]: { value: Guard.prototype.release, writable: true,
+				    configurable: true },
+		[Symbol.asyncDispose]: { async value() { this.release(); }, writable: true,
+					 configurable: true },
+	});
+}
+
+let acquired, guardOf, setGuard;
+
+// A Mutex, and each side of an RWLock. Whoever holds it exclusively has its guard.
+class Lock extends SharedObject {
+	#call;
+	#repair;
+	#guard;
+
+	constructor(kind, call, memory, byteOffset, options) {
+		super(kind, memory, byteOffset);
+		this.#call = call;
+		this.#repair = checkOptions(options).repair;
+		if (this.#repair !== undefined && typeof this.#repair !== 'function')
+			throw wrongType('repair must be a function');
+	}
+
+	#granted(died) {
+		acquired(this, died);
+		const guard = new Guard(() => this.unlock());
+		if (this.#call !== READ)
+			this.#guard = guard;
+		return guard;
+	}
+
+	async lock(options) {
+		return this.#granted(await begin(this.#call, this, readOptions(options)));
+	}
+
+	lockSync(options) {
+		return this.#granted(block(this.#call, this, readBlocking(options)));
+	}
+
+	tryLock() {
+		const result = native.tryObject(this.#call, nativeOf(this));
+		if (result === false)
+			return false;
+		this.#granted(result);
+		return true;
+	}
+
+	unlock() {
+		native.undo(this.#call, nativeOf(this));
+		drop(this.#guard);
+		this.#guard = undefined;
+	}
+
+	async withLock(callback, options) {
+		if (typeof callback !== 'function')
+			throw wrongType('callback must be a function');
+		const guard = await this.lock(options);
+		try {
+			return await callback();
+		} finally {
+			guard.release();
+		}
+	}
+
+	/*
+	 * It is locked; @died: its owner has died with it. What nobody repairs is not used any
+	 * more: everybody gets ENOTRECOVERABLE.
+	 */
+	static #acquired(lock, died) {
+		if (!died)
+			return;
+		try {
+			if (lock.#repair === undefined) {
+				const text = 'the owner of the lock has died, and there is no ' +
+					     'repair function';
+				throw Object.assign(new Error(text), { code: 'EOWNERDEAD' });
+			}
+			if (typeof lock.#repair(lock)?.then === 'function')
+				throw new TypeError('repair must be synchronous');
+			native.mend(lock.#call, nativeOf(lock));
+		} catch (error) {
+			native.undo(lock.#call, nativeOf(lock));
+			throw error;
+		}
+	}
+
+	static {
+		acquired = Lock.#acquired;
+		guardOf = (lock) => lock.#guard;
+		setGuard = (lock, guard) => {
+			lock.#guard = guard;
+		};
+	}
 }
 
 function checkMutex(mutex)
@@ -291,91 +471,57 @@ function checkMutex(mutex)
 		throw wrongType('not a Mutex');
 }
 
-class Mutex extends SharedObject {
-	#repair;
-
-	constructor(buffer, byteOffset = 0, options = undefined) {
-		super(MUTEX, buffer, byteOffset);
-		this.#repair = checkOptions(options).repair;
-		if (this.#repair !== undefined && typeof this.#repair !== 'function')
-			throw wrongType('repair must be a function');
+class Mutex extends Lock {
+	constructor(memory, byteOffset = 0, options = undefined) {
+		super(MUTEX, LOCK, memory, byteOffset, options);
 	}
 
-	static init(buffer, byteOffset = 0, options = {}) {
-		const mutex = new Mutex(buffer, byteOffset, options);
-		let kind = 0;
-		for (const [name, flag] of [['fair', FAIR], ['robust', ROBUST],
-					    ['errorcheck', ERRORCHECK]]) {
-			const { [name]: value = false } = options;
-			if (typeof value !== 'boolean')
-				throw wrongType(`${name} must be true or false`);
-			kind |= value ? flag : 0;
-		}
-		native.init(nativeOf(mutex), kind);
+	static init(memory, byteOffset = 0, options = {}) {
+		const mutex = new Mutex(memory, byteOffset, options);
+		native.init(nativeOf(mutex), flagsOf(MUTEX_FLAGS, options));
 		return mutex;
 	}
 
-	async lock(options) {
-		acquired(this, await begin(LOCK, this, readOptions(options)));
+	[state]() {
+		const kind = namesOf(MUTEX_FLAGS, this);
+		// One that checks owners tells its own thread only.
+		const name = kind.robust || kind.errorcheck ? 'lockedByThisThread' : 'locked';
+		return { ...kind, [name]: native.isHeld(nativeOf(this)) };
+	}
+}
+
+class Side extends Lock {
+	[state]() {
+		return namesOf(RWLOCK_FLAGS, this);
+	}
+}
+
+class RWLock extends SharedObject {
+	#reader;
+	#writer;
+
+	constructor(memory, byteOffset = 0, options = undefined) {
+		super(RWLOCK, memory, byteOffset);
+		this.#reader = new Side(RWLOCK, READ, memory, byteOffset, options);
+		this.#writer = new Side(RWLOCK, WRITE, memory, byteOffset, options);
 	}
 
-	lockSync(options) {
-		acquired(this, block(LOCK, this, options));
+	static init(memory, byteOffset = 0, options = {}) {
+		const rwlock = new RWLock(memory, byteOffset, options);
+		native.init(nativeOf(rwlock), flagsOf(RWLOCK_FLAGS, options));
+		return rwlock;
 	}
 
-	tryLock() {
-		const result = native.tryObject(LOCK, nativeOf(this));
-		if (result === false)
-			return false;
-		acquired(this, result);
-		return true;
+	get reader() {
+		return this.#reader;
 	}
 
-	unlock() {
-		native.unlock(nativeOf(this));
+	get writer() {
+		return this.#writer;
 	}
 
-	async withLock(callback, options) {
-		if (typeof callback !== 'function')
-			throw wrongType('callback must be a function');
-		await this.lock(options);
-		let result;
-		try {
-			result = await callback();
-		} catch (error) {
-			// Others may have it.
-			if (unlocked.get(error) !== this)
-				this.unlock();
-			throw error;
-		}
-		this.unlock();
-		return result;
-	}
-
-	/*
-	 * The mutex is locked; @died: its owner has died with it. What nobody repairs is not
-	 * used any more: everybody gets ENOTRECOVERABLE.
-	 */
-	static #acquired(mutex, died) {
-		if (!died)
-			return;
-		try {
-			if (mutex.#repair === undefined) {
-				const text = 'the owner of the mutex has died, and there is no ' +
-					     'repair function';
-				throw Object.assign(new Error(text), { code: 'EOWNERDEAD' });
-			}
-			if (typeof mutex.#repair(mutex)?.then === 'function')
-				throw new TypeError('repair must be synchronous');
-			native.consistent(nativeOf(mutex));
-		} catch (error) {
-			native.unlock(nativeOf(mutex));
-			fail(mutex, error);
-		}
-	}
-
-	static {
-		acquired = Mutex.#acquired;
+	[state]() {
+		return namesOf(RWLOCK_FLAGS, this);
 	}
 }
 
@@ -394,6 +540,8 @@ class Condition extends SharedObject {
 		checkMutex(mutex);
 		// Before the wait has begun the mutex is locked, and must not be locked again.
 		const [timeout, signal] = readOptions(options);
+		// Others have theirs meanwhile.
+		const guard = guardOf(mutex);
 		let promise, died;
 		try {
 			promise = begin(WAIT, this, [timeout, signal], nativeOf(mutex),
@@ -401,32 +549,52 @@ class Condition extends SharedObject {
 			died = await promise;
 		} catch (error) {
 			// A cancelled wait has not locked the mutex, which the caller unlocks.
-			if (signal?.aborted && error === signal.reason)
-				await mutex.lock().catch((other) => fail(mutex, other));
-			else if (error?.code === 'ETIMEDOUT')
+			if (signal?.aborted && error === signal.reason) {
+				try {
+					await mutex.lock();
+				} catch (other) {
+					drop(guard);
+					throw other;
+				}
+			} else if (promise && error?.code !== 'ETIMEDOUT') {
+				drop(guard);
+				throw error;
+			}
+			setGuard(mutex, guard);
+			if (error?.code === 'ETIMEDOUT' && error !== signal?.reason)
 				return false;
-			else if (promise)
-				fail(mutex, error);
 			throw error;
 		}
-		acquired(mutex, died);
+		Condition.#woken(mutex, guard, died);
 		return true;
 	}
 
 	waitSync(mutex, options) {
 		checkMutex(mutex);
+		const guard = guardOf(mutex);
 		let died;
 		try {
-			died = block(WAIT, this, options, nativeOf(mutex), [this, mutex]);
+			died = block(WAIT, this, readBlocking(options), nativeOf(mutex),
+				     [this, mutex]);
 		} catch (error) {
 			if (error?.code === 'ENOTRECOVERABLE')
-				fail(mutex, error);
+				drop(guard);
 			if (error?.code === 'ETIMEDOUT')
 				return false;
 			throw error;
 		}
-		acquired(mutex, died);
+		Condition.#woken(mutex, guard, died);
 		return true;
+	}
+
+	static #woken(mutex, guard, died) {
+		try {
+			acquired(mutex, died);
+		} catch (error) {
+			drop(guard);
+			throw error;
+		}
+		setGuard(mutex, guard);
 	}
 
 	notify(count = 1) {
@@ -445,20 +613,19 @@ class Semaphore extends SharedObject {
 
 	static init(buffer, byteOffset = 0, value = 0, options = {}) {
 		const semaphore = new Semaphore(buffer, byteOffset);
-		const { fair = false } = options;
-		checkInteger(value, 'value');
-		if (typeof fair !== 'boolean')
-			throw wrongType('fair must be true or false');
-		native.init(nativeOf(semaphore), value, fair ? FAIR : 0);
+		checkCount(value, 'value');
+		native.init(nativeOf(semaphore), flagsOf({ fair: FAIR }, options), value);
 		return semaphore;
 	}
 
 	async acquire(options) {
 		await begin(ACQUIRE, this, readOptions(options));
+		return new Guard(() => this.release());
 	}
 
 	acquireSync(options) {
-		block(ACQUIRE, this, options);
+		block(ACQUIRE, this, readBlocking(options));
+		return new Guard(() => this.release());
 	}
 
 	tryAcquire() {
@@ -466,11 +633,151 @@ class Semaphore extends SharedObject {
 	}
 
 	release() {
-		native.post(nativeOf(this));
+		native.undo(ACQUIRE, nativeOf(this));
 	}
 
 	get value() {
 		return native.semValue(nativeOf(this));
+	}
+
+	[state]() {
+		return { value: this.value };
+	}
+}
+
+class Barrier extends SharedObject {
+	constructor(memory, byteOffset = 0) {
+		super(BARRIER, memory, byteOffset);
+	}
+
+	static init(memory, byteOffset, parties) {
+		checkCount(parties, 'parties');
+		if (parties === 0)
+			throw outOfRange('parties must not be 0');
+		const barrier = new Barrier(memory, byteOffset);
+		native.init(nativeOf(barrier), 0, parties);
+		return barrier;
+	}
+
+	async wait(options) {
+		return begin(MEET, this, readOptions(options));
+	}
+
+	waitSync(options) {
+		return block(MEET, this, readBlocking(options));
+	}
+}
+
+// Of the error of a wait that says false if its time has passed, and not of an abort.
+function timedOut(error, signal)
+{
+	if (error?.code === 'ETIMEDOUT' && !(signal?.aborted && error === signal.reason))
+		return false;
+	throw error;
+}
+
+class WaitGroup extends SharedObject {
+	constructor(memory, byteOffset = 0) {
+		super(WAITGROUP, memory, byteOffset);
+	}
+
+	static init(memory, byteOffset = 0, count = 0) {
+		checkCount(count, 'count', WAITGROUP_MAX);
+		const group = new WaitGroup(memory, byteOffset);
+		native.init(nativeOf(group), 0, count);
+		return group;
+	}
+
+	add(count = 1) {
+		if (typeof count !== 'number')
+			throw wrongType('count must be a number');
+		if (!Number.isInteger(count) || count !== (count | 0))
+			throw outOfRange('count must be an integer of 32 bits');
+		native.add(nativeOf(this), count);
+	}
+
+	done() {
+		this.add(-1);
+	}
+
+	async wait(options) {
+		const [timeout, signal] = readOptions(options);
+		try {
+			await begin(ZERO, this, [timeout, signal]);
+		} catch (error) {
+			return timedOut(error, signal);
+		}
+		return true;
+	}
+
+	waitSync(options) {
+		try {
+			block(ZERO, this, readBlocking(options));
+		} catch (error) {
+			return timedOut(error);
+		}
+		return true;
+	}
+
+	[state]() {
+		return { done: this.waitSync({ timeout: 0 }) };
+	}
+}
+
+function leftUntil(end)
+{
+	return Math.max(end - performance.now(), 0);
+}
+
+class Event extends SharedObject {
+	constructor(memory, byteOffset = 0) {
+		super(EVENT, memory, byteOffset);
+	}
+
+	static init(memory, byteOffset = 0) {
+		const event = new Event(memory, byteOffset);
+		native.init(nativeOf(event));
+		return event;
+	}
+
+	set() {
+		native.change(nativeOf(this), true);
+	}
+
+	clear() {
+		native.change(nativeOf(this), false);
+	}
+
+	isSet() {
+		return native.isSet(nativeOf(this));
+	}
+
+	async wait(options) {
+		const [timeout, signal] = readOptions(options);
+		const end = performance.now() + timeout;
+		try {
+			// False: a notify came late, of a set() that others had seen.
+			while (!await begin(SET, this, [leftUntil(end), signal]))
+				signal?.throwIfAborted();
+		} catch (error) {
+			return timedOut(error, signal);
+		}
+		return true;
+	}
+
+	waitSync(options) {
+		const end = performance.now() + readBlocking(options);
+		try {
+			while (!block(SET, this, leftUntil(end)))
+				;
+		} catch (error) {
+			return timedOut(error);
+		}
+		return true;
+	}
+
+	[state]() {
+		return { set: this.isSet() };
 	}
 }
 
@@ -512,7 +819,7 @@ class Channel extends SharedObject {
 	}
 
 	sendSync(item, options) {
-		block(SEND, this, options, this.#bytes(item));
+		block(SEND, this, readBlocking(options), this.#bytes(item));
 	}
 
 	trySend(item) {
@@ -524,7 +831,7 @@ class Channel extends SharedObject {
 	}
 
 	recvSync(options) {
-		return block(RECV, this, options);
+		return block(RECV, this, readBlocking(options));
 	}
 
 	tryRecv() {
@@ -548,13 +855,18 @@ class Channel extends SharedObject {
 	get length() {
 		return native.channelLength(nativeOf(this));
 	}
+
+	[state]() {
+		return { itemSize: native.itemSize(nativeOf(this)), length: this.length };
+	}
 }
 
-for (const [Class, size] of [[Mutex, 40], [Condition, 48], [Semaphore, 32]])
+for (const [Class, size] of [[Mutex, 40], [Condition, 48], [Semaphore, 32], [RWLock, 56],
+			     [Barrier, 32], [WaitGroup, 32], [Event, 4]])
 	Object.defineProperty(Class, 'SIZE', { value: size, enumerable: true });
 
 // Written so that import finds the names: shorthands, and nothing spread.
 module.exports = {
-	map, memfd, available, waiters, Atomics, wait, waitAsync, notify, Mutex, Condition, Semaphore,
-	Channel,
+	map, memfd, available, waiters, Atomics, wait, waitAsync, notify, Mutex, RWLock, Condition,
+	Semaphore, Barrier, WaitGroup, Event, Channel,
 };

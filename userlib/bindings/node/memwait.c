@@ -37,13 +37,18 @@
 /* Longer timeouts, in ms, are no timeouts. */
 #define FOREVER		1e15
 
-/* What can be waited for, as index.js numbers it. */
+/* What can be waited for, and kinds of objects, as index.js numbers them. */
 enum call {
 	CALL_LOCK,
 	CALL_WAIT,
 	CALL_ACQUIRE,
 	CALL_SEND,
 	CALL_RECV,
+	CALL_READ,
+	CALL_WRITE,
+	CALL_MEET,
+	CALL_ZERO,
+	CALL_SET,
 	CALL_WORD,
 };
 
@@ -52,6 +57,49 @@ enum kind {
 	KIND_COND,
 	KIND_SEM,
 	KIND_CHANNEL,
+	KIND_RWLOCK,
+	KIND_BARRIER,
+	KIND_WAITGROUP,
+	KIND_EVENT,
+};
+
+/* The library's functions, which take a pointer to one kind of object each. */
+typedef int (*action_t)(void *object);
+typedef int (*start_t)(void *object, memwait_op_t *op);
+typedef int (*start_until_t)(void *object, clockid_t clock, const struct timespec *deadline,
+			     memwait_op_t *op);
+
+#define BEGINS(object, verb)							\
+	.start = (start_t)memwait_##object##_##verb##_async,			\
+	.start_until = (start_until_t)memwait_##object##_clock##verb##_async
+
+#define LOCKS(object, verb)							\
+	BEGINS(object, verb),							\
+	.attempt = (action_t)memwait_##object##_try##verb,			\
+	.undo = (action_t)memwait_##object##_unlock,				\
+	.mend = (action_t)memwait_##object##_consistent
+
+/* By call. NULL: it has none, or one with more arguments; or there is nothing to undo. */
+static const struct verb {
+	enum kind kind;
+	start_t start;
+	start_until_t start_until;
+	action_t attempt;
+	action_t undo;			/* what it has taken */
+	action_t mend;			/* after EOWNERDEAD */
+} verbs[] = {
+	[CALL_LOCK] = { .kind = KIND_MUTEX, LOCKS(mutex, lock) },
+	[CALL_WAIT] = { .kind = KIND_COND },
+	[CALL_ACQUIRE] = { .kind = KIND_SEM, BEGINS(sem, wait),
+			   .attempt = (action_t)memwait_sem_trywait,
+			   .undo = (action_t)memwait_sem_post },
+	[CALL_SEND] = { .kind = KIND_CHANNEL },
+	[CALL_RECV] = { .kind = KIND_CHANNEL },
+	[CALL_READ] = { .kind = KIND_RWLOCK, LOCKS(rwlock, rdlock) },
+	[CALL_WRITE] = { .kind = KIND_RWLOCK, LOCKS(rwlock, wrlock) },
+	[CALL_MEET] = { .kind = KIND_BARRIER, BEGINS(barrier, wait) },
+	[CALL_ZERO] = { .kind = KIND_WAITGROUP, BEGINS(waitgroup, wait) },
+	[CALL_SET] = { .kind = KIND_EVENT },
 };
 
 struct mapping {
@@ -96,6 +144,7 @@ struct wait {
 	napi_ref keep;
 	int users;			/* pending, and its handle */
 	bool done;
+	bool is_serial;			/* of CALL_MEET */
 	int result;
 };
 
@@ -386,7 +435,28 @@ static const char *outcome(int result)
 	}
 }
 
-/* What a wait returns; *@failed: an error instead. True is for EOWNERDEAD. */
+/* Of an event: odd if it is set. Each change adds one. */
+static uint32_t load(const void *word)
+{
+	/* seq_cst: as Atomics.load() */
+	return atomic_load((const _Atomic uint32_t *)word);
+}
+
+/* The library's result, of whichever call: 0 or an error. */
+static void end_with(struct wait *wait, int result)
+{
+	wait->is_serial = wait->call == CALL_MEET && result == MEMWAIT_BARRIER_SERIAL_THREAD;
+	if (wait->is_serial || (wait->call == CALL_SET && result == MEMWAIT_NOT_EQUAL))
+		result = 0;
+	else if (wait->call == CALL_SET && result == MEMWAIT_TIMED_OUT)
+		result = load(wait->object) == wait->expected ? ETIMEDOUT : 0;
+	wait->result = result;
+}
+
+/*
+ * What a wait returns; *@failed: an error instead. True is for EOWNERDEAD, for the serial thread of
+ * a barrier, and for an event that has been set: otherwise a notify has come too late.
+ */
 static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 {
 	napi_value buffer, value = NULL;
@@ -401,6 +471,10 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 		*failed = true;
 		return error_of(env, wait->result);
 	}
+	if (wait->call == CALL_MEET)
+		return boolean(env, wait->is_serial);
+	if (wait->call == CALL_SET)
+		return boolean(env, load(wait->object) != wait->expected);
 	if (wait->call != CALL_RECV)
 		return undefined(env);
 	if (napi_create_arraybuffer(env, wait->item_size, &data, &buffer) == napi_ok) {
@@ -430,12 +504,15 @@ static bool is_ending(const struct state *state)
  */
 static void give_back(const struct wait *wait)
 {
+	action_t undo = wait->call == CALL_WORD ? NULL : verbs[wait->call].undo;
 	bool ends = is_ending(wait->state);
 	int ret;
 
 	/* Nobody will repair what it guards. */
-	if (wait->result == EOWNERDEAD && !ends)
-		memwait_mutex_unlock(wait->call == CALL_WAIT ? wait->mutex : wait->object);
+	if (wait->result == EOWNERDEAD && !ends && undo)
+		undo(wait->object);
+	else if (wait->result == EOWNERDEAD && !ends)
+		memwait_mutex_unlock(wait->mutex);
 	if (wait->call == CALL_WAIT) {
 		if (!wait->result || wait->result == EOWNERDEAD)
 			memwait_cond_signal(wait->object);
@@ -446,24 +523,14 @@ static void give_back(const struct wait *wait)
 	}
 	if (wait->result)
 		return;
-	switch (wait->call) {
-	case CALL_LOCK:
-		memwait_mutex_unlock(wait->object);
-		break;
-	case CALL_ACQUIRE:
-		memwait_sem_post(wait->object);
-		break;
-	case CALL_RECV:
+	if (undo) {
+		undo(wait->object);
+	} else if (wait->call == CALL_RECV) {
 		/* It comes last. If the channel is full or closed, it is lost. */
 		ret = memwait_channel_trysend(wait->object, wait->item, wait->item_size);
 		(void)ret;
-		break;
-	case CALL_WORD:
+	} else if (wait->call == CALL_WORD) {
 		memwait_notify(wait->object, 1, 0);
-		break;
-	case CALL_WAIT:
-	case CALL_SEND:
-		break;
 	}
 }
 
@@ -493,7 +560,7 @@ static void on_end(memwait_op_t *op, int result, void *data)
 	struct wait *wait = data;
 
 	(void)op;
-	wait->result = result;
+	end_with(wait, result);
 	wait->done = true;
 	if (wait->deferred)
 		settle(wait);
@@ -634,6 +701,14 @@ static int start_word(struct wait *wait, const struct timespec *deadline)
 {
 	int ret;
 
+	if (wait->call == CALL_SET) {
+		wait->expected = load(wait->object);
+		if (wait->expected & 1) {
+			/* Set, as it is from here on. */
+			wait->expected--;
+			return 0;
+		}
+	}
 	if (wait->is_64)
 		ret = memwait_wait64_async(wait->object, wait->expected, deadline, 0, &wait->op);
 	else
@@ -642,40 +717,43 @@ static int start_word(struct wait *wait, const struct timespec *deadline)
 	return ret == MEMWAIT_PENDING ? EINPROGRESS : ret;
 }
 
-/* Returns EINPROGRESS, or the result. */
-static int start(struct wait *wait, double ms)
+/* Sets the result, which may be EINPROGRESS. */
+static void start(struct wait *wait, double ms)
 {
 	struct timespec time;
 	const struct timespec *deadline = deadline_of(ms, &time);
 	memwait_op_t *op = &wait->op;
+	int ret;
 
 	switch (wait->call) {
-	case CALL_LOCK:
-		return deadline ? memwait_mutex_clocklock_async(wait->object, CLOCK_MONOTONIC,
-								deadline, op) :
-		       memwait_mutex_lock_async(wait->object, op);
 	case CALL_WAIT:
-		return deadline ? memwait_cond_clockwait_async(wait->object, wait->mutex,
-							       CLOCK_MONOTONIC, deadline, op) :
-		       memwait_cond_wait_async(wait->object, wait->mutex, op);
-	case CALL_ACQUIRE:
-		return deadline ? memwait_sem_clockwait_async(wait->object, CLOCK_MONOTONIC,
-							      deadline, op) :
-		       memwait_sem_wait_async(wait->object, op);
+		ret = deadline ? memwait_cond_clockwait_async(wait->object, wait->mutex,
+							      CLOCK_MONOTONIC, deadline, op) :
+		      memwait_cond_wait_async(wait->object, wait->mutex, op);
+		break;
 	case CALL_SEND:
-		return deadline ? memwait_channel_clocksend_async(wait->object, wait->item,
-								  wait->item_size, CLOCK_MONOTONIC,
-								  deadline, op) :
-		       memwait_channel_send_async(wait->object, wait->item, wait->item_size, op);
+		ret = deadline ? memwait_channel_clocksend_async(wait->object, wait->item,
+								 wait->item_size, CLOCK_MONOTONIC,
+								 deadline, op) :
+		      memwait_channel_send_async(wait->object, wait->item, wait->item_size, op);
+		break;
 	case CALL_RECV:
-		return deadline ? memwait_channel_clockrecv_async(wait->object, wait->item,
-								  wait->item_size, CLOCK_MONOTONIC,
-								  deadline, op) :
-		       memwait_channel_recv_async(wait->object, wait->item, wait->item_size, op);
+		ret = deadline ? memwait_channel_clockrecv_async(wait->object, wait->item,
+								 wait->item_size, CLOCK_MONOTONIC,
+								 deadline, op) :
+		      memwait_channel_recv_async(wait->object, wait->item, wait->item_size, op);
+		break;
+	case CALL_SET:
 	case CALL_WORD:
-		return start_word(wait, deadline);
+		ret = start_word(wait, deadline);
+		break;
+	default:
+		ret = deadline ? verbs[wait->call].start_until(wait->object, CLOCK_MONOTONIC,
+							       deadline, op) :
+		      verbs[wait->call].start(wait->object, op);
+		break;
 	}
-	return EINVAL;
+	end_with(wait, ret);
 }
 
 /* What was begun has ended at once, or failed. */
@@ -759,7 +837,7 @@ static void lock_again(struct state *state, struct wait *wait)
 {
 	wait->call = CALL_LOCK;
 	wait->object = wait->mutex;
-	wait->result = start(wait, INFINITY);
+	start(wait, INFINITY);
 	if (wait->result == EINPROGRESS && !sleep_for(state, wait, is_ending))
 		return;
 	/* As in give_back(). */
@@ -779,7 +857,7 @@ static napi_value begin(napi_env env, struct wait *wait, double ms, napi_value k
 					       on_end, wait);
 	if (wait->result < 0)
 		return finish(env, wait);
-	wait->result = start(wait, ms);
+	start(wait, ms);
 	if (wait->result != EINPROGRESS)
 		return finish(env, wait);
 	if (!blocks)
@@ -911,6 +989,12 @@ static void object_ends(napi_env env, void *data, void *hint)
 	free(data);
 }
 
+static napi_value wrong_this(napi_env env)
+{
+	napi_throw_type_error(env, "ERR_INVALID_THIS", "not an object of this class");
+	return NULL;
+}
+
 /* Of this kind, or NULL with an exception: methods may be called with any object as this. */
 static struct object *object_from(napi_env env, napi_value value, enum kind kind)
 {
@@ -918,37 +1002,57 @@ static struct object *object_from(napi_env env, napi_value value, enum kind kind
 
 	if (object && object->kind == kind)
 		return object;
-	napi_throw_type_error(env, "ERR_INVALID_THIS", "not an object of this class");
+	wrong_this(env);
 	return NULL;
 }
 
-static enum kind kind_of(enum call call)
+/* (call, object, ...): what the call is for, or NULL with an exception. */
+static struct object *object_of_call(napi_env env, const napi_value *args, enum call *call)
 {
-	switch (call) {
-	case CALL_WAIT:
-		return KIND_COND;
-	case CALL_ACQUIRE:
-		return KIND_SEM;
-	case CALL_SEND:
-	case CALL_RECV:
-		return KIND_CHANNEL;
-	default:
-		return KIND_MUTEX;
+	double n = number_from(env, args[0]);
+
+	/* A program can get at a base class, and make one with any number. */
+	if (!(n >= 0 && n < CALL_WORD)) {
+		wrong_this(env);
+		return NULL;
 	}
+	*call = (enum call)n;
+	return object_from(env, args[1], verbs[*call].kind);
 }
+
+static int event_destroy(void *word)
+{
+	int ret = memwait_waiters(word, 0);
+
+	return ret > 0 ? EBUSY : ret;
+}
+
+#define KIND(object)								\
+	.size = sizeof(memwait_##object##_t),					\
+	.destroy = (action_t)memwait_##object##_destroy
+
+static const struct {
+	size_t size;
+	action_t destroy;
+	uint8_t flags_at;		/* which 32 bits are its flags, or 0 */
+} kinds[] = {
+	[KIND_MUTEX] = { KIND(mutex), .flags_at = 2 },
+	[KIND_COND] = { KIND(cond) },
+	[KIND_SEM] = { KIND(sem) },
+	[KIND_CHANNEL] = { .destroy = (action_t)memwait_channel_destroy },
+	[KIND_RWLOCK] = { KIND(rwlock), .flags_at = 4 },
+	[KIND_BARRIER] = { KIND(barrier) },
+	[KIND_WAITGROUP] = { KIND(waitgroup) },
+	[KIND_EVENT] = { .size = sizeof(uint32_t), .destroy = event_destroy },
+};
 
 /* (view of the memory from the object on, kind, or more for init): an object */
 static napi_value object(napi_env env, napi_callback_info info)
 {
-	static const size_t sizes[] = {
-		[KIND_MUTEX] = sizeof(memwait_mutex_t),
-		[KIND_COND] = sizeof(memwait_cond_t),
-		[KIND_SEM] = sizeof(memwait_sem_t),
-	};
 	napi_value args[MOST_ARGUMENTS], value;
 	napi_typedarray_type type;
 	struct object *object;
-	size_t length = 0, size;
+	size_t length = 0, size, align;
 	void *data = NULL;
 	enum kind kind;
 	double n;
@@ -956,15 +1060,17 @@ static napi_value object(napi_env env, napi_callback_info info)
 	arguments(env, info, args);
 	/* A program can get at the base class, and call that with any number. */
 	n = number_from(env, args[1]);
-	if (!(n >= 0 && n <= KIND_CHANNEL))
+	if (!(n >= 0 && n <= KIND_EVENT))
 		return throw(env, EINVAL);
 	kind = (enum kind)n;
-	size = kind == KIND_CHANNEL ? memwait_channel_size(1, 1) : sizes[kind];
+	size = kind == KIND_CHANNEL ? memwait_channel_size(1, 1) : kinds[kind].size;
+	align = kind == KIND_EVENT ? 4 : 8;
 	napi_get_typedarray_info(env, args[0], &type, &length, &data, NULL, NULL);
-	if (length < size || (uintptr_t)data % 8) {
+	if (length < size || (uintptr_t)data % align) {
 		napi_throw_range_error(env, out_of_range, length < size ?
 				       "the buffer is too small for the object" :
-				       "an object must be aligned to 8 bytes");
+				       align == 8 ? "an object must be aligned to 8 bytes" :
+				       "an Event must be aligned to 4 bytes");
 		return NULL;
 	}
 	object = calloc(1, sizeof(*object));
@@ -980,36 +1086,52 @@ static napi_value object(napi_env env, napi_callback_info info)
 	return value;
 }
 
-/* (object, kind or value or item size, a semaphore's flags or a capacity) */
+/* (object, flags, count; or of a channel: item size, capacity) */
 static napi_value init(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
+	uint32_t flags, count;
 	size_t capacity;
-	uint32_t option;
-	int err = EINVAL;
+	int err = 0;
 
 	arguments(env, info, args);
 	object = external_from(env, args[0]);
-	option = count_from(env, args[1]);
+	flags = count_from(env, args[1]);
+	count = count_from(env, args[2]);
 	switch (object->kind) {
 	case KIND_MUTEX:
-		err = memwait_mutex_init(object->memory, option);
+		err = memwait_mutex_init(object->memory, flags);
 		break;
 	case KIND_COND:
-		err = memwait_cond_init(object->memory, 0);
+		err = memwait_cond_init(object->memory, flags);
 		break;
 	case KIND_SEM:
-		err = memwait_sem_init(object->memory, count_from(env, args[2]), option);
+		err = memwait_sem_init(object->memory, flags, count);
 		break;
 	case KIND_CHANNEL:
 		capacity = (size_t)number_from(env, args[2]);
-		if (memwait_channel_size(option, capacity) > object->size) {
+		if (memwait_channel_size(flags, capacity) > object->size) {
 			napi_throw_range_error(env, out_of_range,
 					       "the buffer is too small for the channel");
 			return NULL;
 		}
-		err = memwait_channel_init(object->memory, object->size, 0, option, capacity);
+		err = memwait_channel_init(object->memory, object->size, 0, flags, capacity);
+		break;
+	case KIND_RWLOCK:
+		err = memwait_rwlock_init(object->memory, flags);
+		break;
+	case KIND_BARRIER:
+		err = memwait_barrier_init(object->memory, flags, count);
+		break;
+	case KIND_WAITGROUP:
+		err = memwait_waitgroup_init(object->memory, flags, count);
+		break;
+	case KIND_EVENT:
+		err = memwait_available();
+		/* seq_cst: as Atomics.store() */
+		if (!err)
+			atomic_store((_Atomic uint32_t *)object->memory, 0);
 		break;
 	}
 	return err ? throw(env, err) : undefined(env);
@@ -1020,15 +1142,20 @@ static napi_value item_size(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
-	size_t capacity;
+	size_t size, capacity;
 	int err;
 
 	arguments(env, info, args);
 	object = object_from(env, args[0], KIND_CHANNEL);
 	if (!object)
 		return NULL;
-	err = memwait_channel_attach(object->memory, object->size, &object->item_size, &capacity);
-	return err ? throw(env, err) : number(env, (double)object->item_size);
+	err = memwait_channel_attach(object->memory, object->size, &size, &capacity);
+	if (err)
+		return throw(env, err);
+	/* Later it may be another one, of which nothing is sent or received. */
+	if (!object->item_size)
+		object->item_size = size;
+	return number(env, (double)size);
 }
 
 /* (item size, capacity): bytes */
@@ -1093,8 +1220,8 @@ static napi_value wait_object(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct state *state = arguments(env, info, args);
-	enum call call = (enum call)number_from(env, args[0]);
-	struct object *object = object_from(env, args[1], kind_of(call)), *mutex = NULL;
+	enum call call;
+	struct object *object = object_of_call(env, args, &call), *mutex = NULL;
 	napi_valuetype type = napi_undefined;
 	struct wait *wait;
 	bool with_handle = false;
@@ -1127,8 +1254,8 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct state *state = arguments(env, info, args);
-	enum call call = (enum call)number_from(env, args[0]);
-	struct object *object = object_from(env, args[1], kind_of(call));
+	enum call call;
+	struct object *object = object_of_call(env, args, &call);
 	struct wait *wait;
 
 	if (!object)
@@ -1145,12 +1272,6 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 		return NULL;
 	}
 	switch (wait->call) {
-	case CALL_LOCK:
-		wait->result = memwait_mutex_trylock(object->memory);
-		break;
-	case CALL_ACQUIRE:
-		wait->result = memwait_sem_trywait(object->memory);
-		break;
 	case CALL_SEND:
 		wait->result = memwait_channel_trysend(object->memory, wait->item,
 						       wait->item_size);
@@ -1160,7 +1281,7 @@ static napi_value try_object(napi_env env, napi_callback_info info)
 						       wait->item_size);
 		break;
 	default:
-		wait->result = EINVAL;
+		wait->result = verbs[call].attempt ? verbs[call].attempt(object->memory) : EINVAL;
 	}
 	if (wait->result == EBUSY || wait->result == EAGAIN) {
 		wait_put(wait);
@@ -1191,21 +1312,144 @@ static napi_value result_of(napi_env env, int err)
 	return err ? throw(env, err) : undefined(env);
 }
 
-#define ACTION(name, kind, call)						\
-	static napi_value name(napi_env env, napi_callback_info info)		\
-	{									\
-		napi_value args[MOST_ARGUMENTS];				\
-		struct object *object;						\
-										\
-		arguments(env, info, args);					\
-		object = object_from(env, args[0], kind);			\
-		return object ? result_of(env, call(object->memory)) : NULL;	\
-	}
+/* (call, object): gives up what the call has taken */
+static napi_value undo(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	enum call call;
 
-ACTION(unlock, KIND_MUTEX, memwait_mutex_unlock)
-ACTION(consistent, KIND_MUTEX, memwait_mutex_consistent)
-ACTION(post, KIND_SEM, memwait_sem_post)
-ACTION(close_channel, KIND_CHANNEL, memwait_channel_close)
+	arguments(env, info, args);
+	object = object_of_call(env, args, &call);
+	if (!object)
+		return NULL;
+	return result_of(env, verbs[call].undo ? verbs[call].undo(object->memory) : EINVAL);
+}
+
+/* (call, object): what its dead owner left is repaired */
+static napi_value mend(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	enum call call;
+
+	arguments(env, info, args);
+	object = object_of_call(env, args, &call);
+	if (!object)
+		return NULL;
+	return result_of(env, verbs[call].mend ? verbs[call].mend(object->memory) : EINVAL);
+}
+
+static napi_value close_channel(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_CHANNEL);
+	return object ? result_of(env, memwait_channel_close(object->memory)) : NULL;
+}
+
+/* (wait group, how many more) */
+static napi_value add(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	int32_t delta = 0;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_WAITGROUP);
+	if (!object)
+		return NULL;
+	napi_get_value_int32(env, args[1], &delta);
+	return result_of(env, memwait_waitgroup_add(object->memory, delta));
+}
+
+/* (event, whether it is to be set) */
+static napi_value change_event(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	_Atomic uint32_t *word;
+	uint32_t value;
+	bool set = false;
+	int ret = 0;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_EVENT);
+	if (!object)
+		return NULL;
+	napi_get_value_bool(env, args[1], &set);
+	word = object->memory;
+	/* seq_cst, both: as Atomics */
+	value = atomic_load(word);
+	while ((value & 1) != set && !atomic_compare_exchange_weak(word, &value, value + 1))
+		;
+	/* Also if it was set: by a process that has died before it could wake them. */
+	if (set)
+		ret = memwait_notify(word, MEMWAIT_ALL, 0);
+	return result_of(env, ret < 0 ? ret : 0);
+}
+
+/* (event): whether it is set */
+static napi_value event_is_set(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_EVENT);
+	return object ? boolean(env, load(object->memory) & 1) : NULL;
+}
+
+/* (object): its flags, of a kind that has them where an initialiser of memwait.h puts them */
+static napi_value flags_of(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	uint32_t *words;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	words = object->memory;
+	return number(env, kinds[object->kind].flags_at ? words[kinds[object->kind].flags_at] : 0);
+}
+
+/* (mutex): whether it is locked; by this thread, if it checks owners */
+static napi_value is_held(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	int ret;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_MUTEX);
+	if (!object)
+		return NULL;
+	ret = memwait_mutex_is_held(object->memory);
+	return ret < 0 ? throw(env, ret) : boolean(env, ret);
+}
+
+/* (object): how many wait, for any byte of it */
+static napi_value object_waiters(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	size_t size, i;
+	int sum = 0, ret;
+
+	arguments(env, info, args);
+	object = external_from(env, args[0]);
+	size = kinds[object->kind].size;
+	/* Nobody waits for an item of a channel. */
+	for (i = 0; i < (size ? size : memwait_channel_size(1, 1)); i++) {
+		ret = memwait_waiters((char *)object->memory + i, 0);
+		if (ret < 0)
+			return throw(env, ret);
+		sum += ret;
+	}
+	return number(env, sum);
+}
 
 /* (object, count) */
 static napi_value signal_cond(napi_env env, napi_callback_info info)
@@ -1224,25 +1468,10 @@ static napi_value destroy(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
-	int err = EINVAL;
 
 	arguments(env, info, args);
 	object = external_from(env, args[0]);
-	switch (object->kind) {
-	case KIND_MUTEX:
-		err = memwait_mutex_destroy(object->memory);
-		break;
-	case KIND_COND:
-		err = memwait_cond_destroy(object->memory);
-		break;
-	case KIND_SEM:
-		err = memwait_sem_destroy(object->memory);
-		break;
-	case KIND_CHANNEL:
-		err = memwait_channel_destroy(object->memory);
-		break;
-	}
-	return result_of(env, err);
+	return result_of(env, kinds[object->kind].destroy(object->memory));
 }
 
 /* (object): the items in a channel */
@@ -1334,10 +1563,15 @@ NAPI_MODULE_INIT()
 		{ "waitObject", wait_object },
 		{ "tryObject", try_object },
 		{ "cancel", cancel },
-		{ "unlock", unlock },
-		{ "consistent", consistent },
-		{ "post", post },
+		{ "undo", undo },
+		{ "mend", mend },
 		{ "close", close_channel },
+		{ "add", add },
+		{ "change", change_event },
+		{ "isSet", event_is_set },
+		{ "flags", flags_of },
+		{ "isHeld", is_held },
+		{ "objectWaiters", object_waiters },
 		{ "signal", signal_cond },
 		{ "destroy", destroy },
 		{ "channelLength", channel_length },
