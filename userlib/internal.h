@@ -287,9 +287,8 @@ struct memwait_round {
 
 /* A waiter's for a lock, see lock.c. */
 struct memwait_turn {
-	uint64_t lost;				/* when it first came back in vain; or 0 */
-	bool is_late;				/* and sleeps, or slept, with LATE set */
-	bool is_behind;				/* sleeps though the lock is free */
+	uint32_t woken;				/* how often */
+	bool gives_way;				/* sleeps though the lock is free */
 };
 
 struct memwait_op {

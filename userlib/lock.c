@@ -8,7 +8,7 @@
  *	CONTENDED		unlocked, but the notify failed: the next unlock notifies
  *	HANDED			fair, without an owner: the waiter that clears HANDED is the next
  *				one. CONTENDED may be set too
- *	LATE, with both bits	default: a waiter has lost for too long, and sleeps
+ *	LATE, with both bits	default: a waiter has lost too often, and sleeps
  *	LATE			default: unlocked, and kept for those that have waited. CONTENDED
  *				may be set too, as above
  *
@@ -25,21 +25,22 @@
  * one system call clears both bits and wakes one waiter.
  *
  * A thread that takes the lock again and again could keep a waiter out: each time that the waiter
- * wakes, the lock is taken. So a waiter that has lost for LATE_MS sleeps with LATE set. Then unlock
- * leaves LATE, memwait_lock_try() fails, and a thread that comes only now sleeps behind the others,
- * while the woken one takes the lock. LATE stays until a waiter that has set it has the lock, or a
- * thread that has slept for KEPT_MS. Until then only tries, and operations with a deadline, take it
- * from the waiters, which get the lock in their order. If it was another one that cleared LATE,
- * fewer stand before the waiter that are late: so it has the lock after as many losses, at most, as
- * there were.
+ * wakes, the lock is taken. So a waiter that was woken LATE_AFTER times in vain sleeps with LATE
+ * set. Then unlock leaves LATE, memwait_lock_try() fails, and a thread that comes only now sleeps
+ * behind the others, while the woken one takes the lock. LATE stays until a waiter that is late has
+ * the lock. Until then only tries, those whose deadline is near, and operations with a deadline
+ * take it from the waiters, which get the lock in their order. If it was another one that cleared
+ * LATE, fewer stand before the waiter that are late: so it has the lock after as many losses, at
+ * most, as there were.
  *
  * Who gives up clears LATE, and so does an unlock that finds nobody asleep: a waiter may have died,
  * and as long as LATE is set each unlock is a system call. If others were late, they set LATE again
  * when they lose again.
  *
  * Perhaps no waiter comes for the lock: it has died when it was woken, or is an operation of a loop
- * that does not run. So a thread sleeps for KEPT_MS beside a lock that is kept, then takes it, and
- * clears LATE. memwait_mutex_trylock() takes it at once.
+ * that does not run. So who comes sleeps for KEPT_MS at most beside a lock that is kept. If it was
+ * not woken by then, it is late itself, and takes the lock. memwait_mutex_trylock() takes it at
+ * once.
  *
  * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
  * and tries instead (MEMWAIT_OWNED, see internal.h).
@@ -77,7 +78,7 @@
 /* What waiters sleep on, HANDED and LATE aside. */
 #define BOTH		(MEMWAIT_LOCKED | MEMWAIT_CONTENDED)
 
-#define LATE_MS		1	/* after so long a waiter that loses sets LATE, and */
+#define LATE_AFTER	8	/* after so many losses a waiter sets LATE, and */
 #define KEPT_MS		10	/* so long the lock is kept at most */
 
 /*
@@ -128,18 +129,11 @@ static int await(struct memwait_op *op, _Atomic uint32_t *word, uint32_t seen, u
 			     deadline);
 }
 
-/* Whether a default lock is free, but for others than those that come only now. */
-static bool is_kept(uint32_t now, uint32_t kind)
-{
-	return !(kind & MEMWAIT_MUTEX_FAIR) && now & LATE && !(now & MEMWAIT_LOCKED);
-}
-
 /*
- * Takes the lock and returns 0; or sets CONTENDED, and @late, and returns the value to sleep on.
- * Clears @done. Both are LATE or 0. @comes: it has not waited yet, and leaves a lock that is kept.
+ * Takes the lock and returns 0; or sets CONTENDED, and returns the value to sleep on. @late: LATE
+ * if the caller is late, or 0: set if it is to sleep, and cleared with the lock.
  */
-static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, bool comes, uint32_t done,
-				uint32_t late)
+static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, uint32_t late)
 {
 	/* relaxed: the compare-and-swap decides */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed), next;
@@ -147,14 +141,14 @@ static uint32_t lock_or_contend(_Atomic uint32_t *word, uint32_t kind, bool come
 	do {
 		MEMWAIT_INVARIANT(!(now & ~(BOTH | HANDED)));
 		MEMWAIT_INVARIANT(!memwait_lock_is_handed(now, kind) || !(now & MEMWAIT_LOCKED));
-		if (comes && is_kept(now, kind))
-			return now;
 		if (!now && kind & MEMWAIT_MUTEX_FAIR)
 			next = MEMWAIT_LOCKED;
 		else if (memwait_lock_is_handed(now, kind))
 			next = now | MEMWAIT_CONTENDED;
+		else if (now & MEMWAIT_LOCKED)
+			next = now | BOTH | late;
 		else
-			next = (now & ~done) | BOTH | (now & MEMWAIT_LOCKED ? late : 0);
+			next = (now & ~late) | BOTH;
 		if (now == next)
 			return now;
 		/* acquire: as memwait_lock_try() */
@@ -169,7 +163,7 @@ bool memwait_lock_try_nonzero(_Atomic uint32_t *word, uint32_t kind)
 	/* relaxed: a hint */
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
 
-	return now && !(now & MEMWAIT_LOCKED) && !lock_or_contend(word, kind, false, 0, 0);
+	return now && !(now & MEMWAIT_LOCKED) && !lock_or_contend(word, kind, 0);
 }
 
 /* After MEMWAIT_OK on a fair word. Returns whether the caller has the lock. */
@@ -187,59 +181,60 @@ static bool take_over(_Atomic uint32_t *word)
 	return false;
 }
 
-/* For a waiter of a default lock that gives up. */
-static void clear_late(_Atomic uint32_t *word)
+/* Whether a waiter is late: LATE, or 0. */
+static uint32_t late_bit(const struct memwait_turn *turn, uint32_t kind)
+{
+	return !(kind & MEMWAIT_MUTEX_FAIR) && turn->woken >= LATE_AFTER ? LATE : 0;
+}
+
+/* For a waiter that gives up, and is @late. */
+static void clear(_Atomic uint32_t *word, uint32_t late)
 {
 	/* relaxed, both: nothing is published, and the release sequence of an unlock goes on */
-	if (atomic_load_explicit(word, memory_order_relaxed) & LATE)
-		atomic_fetch_and_explicit(word, ~LATE, memory_order_relaxed);
+	if (atomic_load_explicit(word, memory_order_relaxed) & late)
+		atomic_fetch_and_explicit(word, ~late, memory_order_relaxed);
 }
 
-static uint64_t now_in_ns(void)
+/*
+ * Whether the caller, which comes only now, sleeps beside a lock that is kept for others. Not if
+ * its deadline is nearer than that takes, nor an operation with a deadline: it is armed with that.
+ */
+static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
+		      const struct memwait_deadline *deadline)
 {
-	struct memwait_deadline now;
+	struct memwait_deadline kept;
 
-	memwait_deadline_after(&now, CLOCK_MONOTONIC, 0);
-	return now.ns;
+	/* relaxed: a hint */
+	if (kind & MEMWAIT_MUTEX_FAIR || atomic_load_explicit(word, memory_order_relaxed) != LATE)
+		return false;
+	if (op)
+		return op->deadline.ns == MEMWAIT_FOREVER;
+	memwait_deadline_after(&kept, deadline->flags ? CLOCK_REALTIME : CLOCK_MONOTONIC, KEPT_MS);
+	return kept.ns <= deadline->ns;
 }
 
-/* Whether a waiter that is about to look, and may lose again, has lost too long. */
-static bool is_late(const struct memwait_turn *turn)
+/* Sleeps beside it: the first wait. Not longer if CLOCK_REALTIME is set back. */
+static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
+		    uint32_t kind)
 {
-	return turn->is_late ||
-	       (turn->lost && now_in_ns() - turn->lost >= LATE_MS * 1000000ULL);
-}
-
-/* Sleeps behind those for whom the lock is kept. If @op has a deadline, it does not come here. */
-static int await_behind(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
-			uint32_t seen, uint32_t kind, const struct memwait_deadline *deadline)
-{
-	struct memwait_deadline kept, end;
-	uint64_t early;
+	struct memwait_deadline kept;
 
 	memwait_deadline_after(&kept, CLOCK_MONOTONIC, KEPT_MS);
-	turn->is_behind = true;
-	if (op) {
+	turn->gives_way = true;
+	if (op)
 		op->deadline = kept;
-	} else {
-		/* The deadline may come first, by another clock. */
-		memwait_deadline_after(&end, deadline->flags ? CLOCK_REALTIME : CLOCK_MONOTONIC,
-				       KEPT_MS);
-		early = deadline->ns < end.ns ? end.ns - deadline->ns : 0;
-		kept.ns -= early < KEPT_MS * 1000000ULL ? early : KEPT_MS * 1000000ULL;
-	}
-	return await(op, word, seen, kind, &kept);
+	return await(op, word, LATE, kind, &kept);
 }
 
-/* After that. Returns the outcome of the wait: if the time was over, it has waited long enough. */
+/* After that. Returns the outcome of the wait. */
 static int come_forward(struct memwait_op *op, struct memwait_turn *turn, int outcome)
 {
-	turn->is_behind = false;
+	turn->gives_way = false;
 	if (op)
 		op->deadline = memwait_never;
 	if (outcome != MEMWAIT_TIMED_OUT)
 		return outcome;
-	turn->is_late = true;
+	turn->woken = LATE_AFTER;
 	return MEMWAIT_NOT_EQUAL;
 }
 
@@ -251,37 +246,27 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 		      const struct memwait_deadline *deadline, int outcome)
 {
 	struct memwait_turn own = { 0 }, *turn = op ? &op->turn : &own;
-	bool comes, late;
-	uint32_t seen;
+	uint32_t seen, late;
 
-	for (;;) {
+	if (outcome == MEMWAIT_OP_BEGIN && gives_way(op, word, kind, deadline))
+		outcome = give_way(op, turn, word, kind);
+	while (outcome != MEMWAIT_PENDING) {
+		if (turn->gives_way)
+			outcome = come_forward(op, turn, outcome);
 		if (outcome == MEMWAIT_OK && kind & MEMWAIT_MUTEX_FAIR && take_over(word))
 			return 0;
-		if (memwait_has_failed(outcome)) {
-			if (turn->is_late)
-				clear_late(word);
-			return -outcome;
+		turn->woken += memwait_was_woken(outcome);
+		late = late_bit(turn, kind);
+		seen = memwait_has_failed(outcome) ? 0 : lock_or_contend(word, kind, late);
+		if (memwait_has_failed(outcome) || (seen && outcome == MEMWAIT_TIMED_OUT)) {
+			clear(word, late);
+			return outcome < 0 ? -outcome : ETIMEDOUT;
 		}
-		if (turn->is_behind)
-			outcome = come_forward(op, turn, outcome);
-		comes = outcome == MEMWAIT_OP_BEGIN && (!op || op->deadline.ns == MEMWAIT_FOREVER);
-		late = outcome != MEMWAIT_TIMED_OUT && is_late(turn);
-		seen = lock_or_contend(word, kind, comes, turn->is_late ? LATE : 0,
-				       late ? LATE : 0);
 		if (!seen)
 			return 0;
-		if (outcome == MEMWAIT_TIMED_OUT)
-			return ETIMEDOUT;
-		turn->is_late = late;
-		if (outcome != MEMWAIT_OP_BEGIN && !turn->lost && !(kind & MEMWAIT_MUTEX_FAIR))
-			turn->lost = now_in_ns();
-		if (is_kept(seen, kind))
-			outcome = await_behind(op, turn, word, seen, kind, deadline);
-		else
-			outcome = await(op, word, seen, kind, deadline);
-		if (outcome == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
+		outcome = await(op, word, seen, kind, deadline);
 	}
+	return MEMWAIT_OP_WAITS;
 }
 
 int memwait_lock(_Atomic uint32_t *word, _Atomic uint32_t *spins, uint32_t kind,
@@ -367,8 +352,8 @@ int memwait_lock_step(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 void memwait_lock_undo(const struct memwait_turn *turn, _Atomic uint32_t *word, uint32_t kind,
 		       int outcome)
 {
-	if (turn && turn->is_late)
-		clear_late(word);
+	if (turn)
+		clear(word, late_bit(turn, kind));
 	if (!memwait_was_woken(outcome))
 		return;
 	if (!(kind & MEMWAIT_MUTEX_FAIR))

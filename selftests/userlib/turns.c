@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A waiter that has lost a lock for too long has it kept for itself: LATE, in the word. However it
+ * A waiter that has lost a lock too often has it kept for itself: LATE, in the word. However it
  * gives up, the lock costs no system call afterwards, and nobody sleeps beside it.
  */
 #include "death_test.h"
