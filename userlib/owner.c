@@ -178,34 +178,43 @@ static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
 	return ret;
 }
 
-/* memwait_owner_lock() by a thread whose id is @id. */
-static int lock_contended(_Atomic uint64_t *word, uint64_t id, uint32_t kind,
-			  const struct memwait_deadline *deadline)
+/*
+ * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait.
+ * Returns as memwait_owner_lock(), or MEMWAIT_OP_WAITS. The kernel woke the loop of an operation,
+ * and watches it. The owner is the calling thread, which may die before the loop: so the next
+ * waiter is woken, and names the thread.
+ */
+static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind,
+		      const struct memwait_deadline *deadline, int outcome)
 {
 	bool woken = false;
-	uint64_t seen;
+	uint64_t id, seen;
 	int ret;
 
-	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
-		ret = memwait_sleep(word, seen, sleep_flags(kind), deadline);
-		woken = woken || memwait_was_woken(ret);
-		/* A child forked by a signal handler needs its own id. */
-		if (ret == -EINTR && memwait_owner(&id) < 0)
-			ret = -EAGAIN;
-		if (ret == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
+	for (;;) {
+		woken = woken || memwait_was_woken(outcome);
+		/* Another than before, in a child forked by a signal handler. */
+		ret = -memwait_owner(&id);
+		if (!ret && memwait_has_failed(outcome))
+			ret = -outcome;
+		if (!ret)
+			ret = outcome == MEMWAIT_TIMED_OUT ? look_once_more(word, id, kind) :
+							     lock_or_contend(word, id, &seen);
+		if (ret != EBUSY)
+			break;
+		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
+		if (outcome == MEMWAIT_PENDING)
+			return MEMWAIT_OP_WAITS;
+		if (outcome == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
 		    inherit(word, id, seen) == EOWNERDEAD) {
 			ret = EOWNERDEAD;
-			break;
-		}
-		if (ret == MEMWAIT_TIMED_OUT || (ret < 0 && ret != -EINTR)) {
-			ret = ret < 0 ? -ret : look_once_more(word, id, kind);
-			if (woken && !memwait_has_locked(ret))
-				wake_or_contend(word, kind);
 			break;
 		}
 	}
 	if (ret == ENOTRECOVERABLE)
 		memwait_wake_all(word, kind);
+	else if (woken && (op || !memwait_has_locked(ret)))
+		wake_or_contend(word, kind);
 	return ret;
 }
 
@@ -224,7 +233,7 @@ int memwait_owner_lock(_Atomic uint64_t *word, _Atomic uint32_t *spins, uint32_t
 		return -ret;
 	if (memwait_owner_try(word, id) || lock_by_spinning(word, id, spins))
 		return 0;
-	return lock_contended(word, id, kind, deadline);
+	return lock_after(NULL, word, kind, deadline, MEMWAIT_OP_BEGIN);
 }
 
 /* As memwait_owner_lock(), without a wait. EBUSY: a living thread has the lock. */
@@ -311,52 +320,14 @@ void memwait_owner_make_consistent(_Atomic uint64_t *word)
 	MEMWAIT_INVARIANT(was & MEMWAIT_OWNER_INCONSISTENT && was & MEMWAIT_OWNER_MASK);
 }
 
-static int step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
-{
-	uint64_t id, seen;
-	int ret;
-
-	ret = memwait_owner(&id);
-	if (ret < 0)
-		goto give_up;
-	if (outcome == MEMWAIT_OP_BEGIN && memwait_owner_try(word, id))
-		return 0;
-	if (outcome == MEMWAIT_TIMED_OUT) {
-		ret = look_once_more(word, id, kind);
-		goto out;
-	}
-	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
-		ret = memwait_op_arm(op, word, seen, sleep_flags(kind));
-		if (ret == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		if (ret == MEMWAIT_TIMED_OUT || ret < 0)
-			goto give_up;
-		/* Not queued, so this is the owner's death. */
-		if (ret == MEMWAIT_OWNER_DIED && inherit(word, id, seen) == EOWNERDEAD)
-			return EOWNERDEAD;
-	}
-out:
-	if (ret == ENOTRECOVERABLE)
-		memwait_wake_all(word, kind);
-	return ret;
-
-give_up:
-	memwait_owner_undo(word, kind, outcome);
-	return ret < 0 ? -ret : ETIMEDOUT;
-}
-
-/*
- * memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. The kernel woke the loop, and watches
- * it. The owner is the calling thread, which may die before the loop: so the next waiter is woken,
- * and names the thread.
- */
+/* memwait_owner_lock() of an operation; or MEMWAIT_OP_WAITS. */
 int memwait_owner_step(struct memwait_op *op, _Atomic uint64_t *word, uint32_t kind, int outcome)
 {
-	int ret = step(op, word, kind, outcome);
+	uint64_t id;
 
-	if (memwait_has_locked(ret) && memwait_was_woken(outcome))
-		wake_or_contend(word, kind);
-	return ret;
+	if (outcome == MEMWAIT_OP_BEGIN && memwait_owner(&id) >= 0 && memwait_owner_try(word, id))
+		return 0;
+	return lock_after(op, word, kind, NULL, outcome);
 }
 
 /* Passes an unused wake-up to the next waiter. */
