@@ -270,53 +270,75 @@ static void cancelled(void *argument)
 	pass_on_and_leave(argument, true);
 }
 
+/* Takes from the value, by a caller that does not wait: 0; or EAGAIN. */
+static inline int take_now(struct sem *sem)
+{
+	uint64_t left;
+
+	if (!take(sem, value_bits(sem), one(sem), &left))
+		return EAGAIN;
+	memwait_tsan_acquire(sem);
+	return 0;
+}
+
 /*
- * Only a default one is left by cancellation and signals: a cancelled thread cannot tell whether it
- * has been given a post.
+ * As memwait_await(). Only a default one is left by cancellation and signals: a cancelled thread
+ * cannot tell whether it has been given a post.
  */
-static int sleep_for_value(struct sem *sem, const struct memwait_deadline *deadline)
+static int await_value(struct sem *sem, struct memwait_op *op,
+		       const struct memwait_deadline *deadline)
 {
 	int ret;
 
-	if (!is_fair(sem))
+	if (!op && !is_fair(sem))
 		return memwait_sleep_cancellable(NULL, value_word(sem), 0, sleep_flags(sem),
 						 deadline, cancelled, sem);
-	ret = memwait_sleep(value_word(sem), 0, sleep_flags(sem), deadline);
+	ret = memwait_await(op, value_word(sem), 0, sleep_flags(sem), deadline);
 	return ret == -EINTR ? MEMWAIT_NOT_EQUAL : ret;
+}
+
+/*
+ * Waits as a thread (@op is NULL) or an operation; @outcome: of the last wait. After the deadline
+ * it tries once more, as the thread woken for a value may not have run yet. Not inlined, as
+ * sleep_until().
+ */
+__attribute__((__noinline__))
+static int wait_after(struct sem *sem, struct memwait_op *op,
+		      const struct memwait_deadline *deadline, int outcome)
+{
+	bool woken;
+
+	if (outcome == MEMWAIT_OP_BEGIN) {
+		enter(sem);
+		outcome = MEMWAIT_NOT_EQUAL;
+	}
+	while (outcome != MEMWAIT_PENDING) {
+		woken = memwait_was_woken(outcome) && !is_fair(sem);
+		if (outcome == MEMWAIT_OK && take_over_and_leave(sem))
+			return 0;
+		if (outcome >= 0 && take_and_leave(sem, woken))
+			return 0;
+		if (outcome == MEMWAIT_TIMED_OUT || outcome < 0) {
+			leave(sem);
+			return outcome < 0 ? -outcome : ETIMEDOUT;
+		}
+		outcome = await_value(sem, op, deadline);
+	}
+	return MEMWAIT_OP_WAITS;
 }
 
 /* Not inlined: the path without a sleep needs almost no stack frame. */
 __attribute__((__noinline__))
 static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 {
-	bool woken = false;
-	uint64_t left;
 	int ret;
 
 	if (!is_valid(sem))
 		return EINVAL;
 	ret = memwait_need_device();
-	if (ret)
-		return ret;
-	if (take(sem, value_bits(sem), one(sem), &left)) {
-		memwait_tsan_acquire(sem);
-		return 0;
-	}
-	enter(sem);
-	while (!take_and_leave(sem, woken)) {
-		ret = sleep_for_value(sem, deadline);
-		if (ret == MEMWAIT_OK && take_over_and_leave(sem))
-			return 0;
-		/* The value may be above 0: the thread woken for it may not have run yet. */
-		if (ret == MEMWAIT_TIMED_OUT && take_and_leave(sem, woken))
-			return 0;
-		if (ret == MEMWAIT_TIMED_OUT || ret < 0) {
-			pass_on_and_leave(sem, woken);
-			return ret < 0 ? -ret : ETIMEDOUT;
-		}
-		woken = memwait_was_woken(ret) && !is_fair(sem);
-	}
-	return 0;
+	if (!ret)
+		ret = take_now(sem);
+	return ret == EAGAIN ? wait_after(sem, NULL, deadline, MEMWAIT_OP_BEGIN) : ret;
 }
 
 static inline int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
@@ -347,14 +369,8 @@ __attribute__((__noinline__))
 static int trywait_first(struct sem *sem)
 {
 	int err = memwait_device_first();
-	uint64_t left;
 
-	if (err)
-		return err;
-	if (!take(sem, value_bits(sem), one(sem), &left))
-		return EAGAIN;
-	memwait_tsan_acquire(sem);
-	return 0;
+	return err ? err : take_now(sem);
 }
 
 int memwait_sem_trywait(memwait_sem_t *public_sem)
@@ -462,34 +478,11 @@ int memwait_sem_getvalue(const memwait_sem_t *public_sem, int *value)
 
 static int wait_step(struct memwait_op *op, int outcome)
 {
-	struct sem *sem = op->object;
-	bool woken = memwait_was_woken(outcome) && !is_fair(sem);
-	int ret = outcome;
-	uint64_t left;
-
-	if (outcome == MEMWAIT_OP_BEGIN) {
-		if (!is_valid(sem))
-			return EINVAL;
-		if (take(sem, value_bits(sem), one(sem), &left)) {
-			memwait_tsan_acquire(sem);
-			return 0;
-		}
-		enter(sem);
-	} else if (outcome == MEMWAIT_OK && take_over_and_leave(sem)) {
+	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(op->object))
+		return EINVAL;
+	if (outcome == MEMWAIT_OP_BEGIN && !take_now(op->object))
 		return 0;
-	}
-	/* After the deadline tries once more, as sleep_until(). */
-	while (!take_and_leave(sem, woken)) {
-		if (ret != MEMWAIT_TIMED_OUT)
-			ret = memwait_op_arm(op, value_word(sem), 0, sleep_flags(sem));
-		if (ret == MEMWAIT_PENDING)
-			return MEMWAIT_OP_WAITS;
-		if (ret != MEMWAIT_NOT_EQUAL) {
-			pass_on_and_leave(sem, woken);
-			return ret < 0 ? -ret : ETIMEDOUT;
-		}
-	}
-	return 0;
+	return wait_after(op->object, op, NULL, outcome);
 }
 
 static void wait_undo(struct memwait_op *op, int outcome)
