@@ -412,8 +412,9 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 	return ret;
 }
 
-static int wait_until(struct barrier *barrier, const struct memwait_deadline *deadline)
+static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_deadline *deadline)
 {
+	struct barrier *barrier = to_barrier(public_barrier);
 	int ret;
 
 	if (!is_valid(barrier))
@@ -424,25 +425,6 @@ static int wait_until(struct barrier *barrier, const struct memwait_deadline *de
 	if (barrier->count == 1)
 		return MEMWAIT_BARRIER_SERIAL_THREAD;
 	return memwait_users_wait(&barrier->users, look, deadline);
-}
-
-int memwait_barrier_wait(memwait_barrier_t *barrier)
-{
-	return wait_until(to_barrier(barrier), &memwait_never);
-}
-
-int memwait_barrier_clockwait(memwait_barrier_t *barrier, clockid_t clock,
-			      const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	return err ? err : wait_until(to_barrier(barrier), &deadline);
-}
-
-int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime)
-{
-	return memwait_barrier_clockwait(barrier, CLOCK_REALTIME, abstime);
 }
 
 static int wait_step(struct memwait_op *op, int outcome)
@@ -468,13 +450,4 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
-int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &wait_kind, barrier, NULL, &memwait_never);
-}
-
-int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
-				    const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &wait_kind, barrier, NULL, clock, abstime);
-}
+MEMWAIT_DEFINE_WAITS(barrier, wait, memwait_barrier_t)

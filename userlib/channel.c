@@ -825,29 +825,10 @@ static int transfer_until(struct memwait_channel *channel, void *item, size_t si
 	return transfer_slowly(channel, item, sending, deadline);
 }
 
-static int transfer_clock(struct memwait_channel *channel, void *item, size_t size, bool sending,
-			  clockid_t clock, const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	return err ? err : transfer_until(channel, item, size, sending, &deadline);
-}
-
 /* A send only reads the item. */
 static void *without_const(const void *item)
 {
 	return (void *)(uintptr_t)item;
-}
-
-int memwait_channel_send(memwait_channel_t *channel, const void *item, size_t size)
-{
-	return transfer_until(channel, without_const(item), size, true, &memwait_never);
-}
-
-int memwait_channel_recv(memwait_channel_t *channel, void *item, size_t size)
-{
-	return transfer_until(channel, item, size, false, &memwait_never);
 }
 
 static int try_transfer(struct memwait_channel *channel, void *item, size_t size, bool sending)
@@ -856,40 +837,6 @@ static int try_transfer(struct memwait_channel *channel, void *item, size_t size
 	int err = check_call(channel, item, size);
 
 	return err ? err : attempt(&wait, item);
-}
-
-int memwait_channel_trysend(memwait_channel_t *channel, const void *item, size_t size)
-{
-	return try_transfer(channel, without_const(item), size, true);
-}
-
-int memwait_channel_tryrecv(memwait_channel_t *channel, void *item, size_t size)
-{
-	return try_transfer(channel, item, size, false);
-}
-
-int memwait_channel_clocksend(memwait_channel_t *channel, const void *item, size_t size,
-			      clockid_t clock, const struct timespec *abstime)
-{
-	return transfer_clock(channel, without_const(item), size, true, clock, abstime);
-}
-
-int memwait_channel_clockrecv(memwait_channel_t *channel, void *item, size_t size,
-			      clockid_t clock, const struct timespec *abstime)
-{
-	return transfer_clock(channel, item, size, false, clock, abstime);
-}
-
-int memwait_channel_timedsend(memwait_channel_t *channel, const void *item, size_t size,
-			      const struct timespec *abstime)
-{
-	return memwait_channel_clocksend(channel, item, size, CLOCK_REALTIME, abstime);
-}
-
-int memwait_channel_timedrecv(memwait_channel_t *channel, void *item, size_t size,
-			      const struct timespec *abstime)
-{
-	return memwait_channel_clockrecv(channel, item, size, CLOCK_REALTIME, abstime);
 }
 
 /* @waits: for a change, or a lock. */
@@ -943,64 +890,66 @@ static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 	finish(&wait, ECANCELED);
 }
 
-static int send_step(struct memwait_op *op, int outcome)
-{
-	return transfer_step(op, true, outcome);
+/* memwait_channel_send() and so on: what each direction has. */
+#define DEFINE_TRANSFER(verb, item_t, sending)							\
+static int verb##_step(struct memwait_op *op, int outcome)					\
+{												\
+	return transfer_step(op, sending, outcome);						\
+}												\
+												\
+static void verb##_undo(struct memwait_op *op, int outcome)					\
+{												\
+	transfer_undo(op, sending, outcome);							\
+}												\
+												\
+static const struct memwait_op_kind verb##_kind = { .step = verb##_step, .undo = verb##_undo };	\
+												\
+int memwait_channel_##verb(memwait_channel_t *channel, item_t *item, size_t size)		\
+{												\
+	return transfer_until(channel, without_const(item), size, sending, &memwait_never);	\
+}												\
+												\
+int memwait_channel_try##verb(memwait_channel_t *channel, item_t *item, size_t size)		\
+{												\
+	return try_transfer(channel, without_const(item), size, sending);			\
+}												\
+												\
+int memwait_channel_clock##verb(memwait_channel_t *channel, item_t *item, size_t size,		\
+				clockid_t clock, const struct timespec *abstime)		\
+{												\
+	struct memwait_deadline deadline;							\
+	int err = memwait_deadline_set(&deadline, clock, abstime);				\
+												\
+	return err ? err : transfer_until(channel, without_const(item), size, sending, &deadline);\
+}												\
+												\
+int memwait_channel_timed##verb(memwait_channel_t *channel, item_t *item, size_t size,		\
+				const struct timespec *abstime)					\
+{												\
+	return memwait_channel_clock##verb(channel, item, size, CLOCK_REALTIME, abstime);	\
+}												\
+												\
+int memwait_channel_##verb##_async(memwait_channel_t *channel, item_t *item, size_t size,	\
+				   memwait_op_t *op)						\
+{												\
+	int err = check_call(channel, item, size);						\
+												\
+	return err ? err : memwait_op_begin(op, &verb##_kind, channel, without_const(item),	\
+					    &memwait_never);					\
+}												\
+												\
+int memwait_channel_clock##verb##_async(memwait_channel_t *channel, item_t *item, size_t size,	\
+					clockid_t clock, const struct timespec *abstime,	\
+					memwait_op_t *op)					\
+{												\
+	int err = check_call(channel, item, size);						\
+												\
+	return err ? err : memwait_op_begin_until(op, &verb##_kind, channel, without_const(item),\
+						  clock, abstime);				\
 }
 
-static int recv_step(struct memwait_op *op, int outcome)
-{
-	return transfer_step(op, false, outcome);
-}
-
-static void send_undo(struct memwait_op *op, int outcome)
-{
-	transfer_undo(op, true, outcome);
-}
-
-static void recv_undo(struct memwait_op *op, int outcome)
-{
-	transfer_undo(op, false, outcome);
-}
-
-static const struct memwait_op_kind send_kind = { .step = send_step, .undo = send_undo };
-static const struct memwait_op_kind recv_kind = { .step = recv_step, .undo = recv_undo };
-
-int memwait_channel_send_async(memwait_channel_t *channel, const void *item, size_t size,
-			       memwait_op_t *op)
-{
-	int err = check_call(channel, item, size);
-
-	return err ? err : memwait_op_begin(op, &send_kind, channel, without_const(item),
-					    &memwait_never);
-}
-
-int memwait_channel_recv_async(memwait_channel_t *channel, void *item, size_t size,
-			       memwait_op_t *op)
-{
-	int err = check_call(channel, item, size);
-
-	return err ? err : memwait_op_begin(op, &recv_kind, channel, item, &memwait_never);
-}
-
-int memwait_channel_clocksend_async(memwait_channel_t *channel, const void *item, size_t size,
-				    clockid_t clock, const struct timespec *abstime,
-				    memwait_op_t *op)
-{
-	int err = check_call(channel, item, size);
-
-	return err ? err : memwait_op_begin_until(op, &send_kind, channel, without_const(item),
-						  clock, abstime);
-}
-
-int memwait_channel_clockrecv_async(memwait_channel_t *channel, void *item, size_t size,
-				    clockid_t clock, const struct timespec *abstime,
-				    memwait_op_t *op)
-{
-	int err = check_call(channel, item, size);
-
-	return err ? err : memwait_op_begin_until(op, &recv_kind, channel, item, clock, abstime);
-}
+DEFINE_TRANSFER(send, const void, true)
+DEFINE_TRANSFER(recv, void, false)
 
 /* By a user: others may find CLOSED at head, and destroy the channel. */
 static int close_both(struct memwait_channel *channel)

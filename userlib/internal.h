@@ -364,6 +364,42 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 		    memwait_sleep(word, expected, flags, deadline);
 }
 
+/* The asynchronous forms of memwait_mutex_lock() and so on. */
+#define MEMWAIT_DEFINE_ASYNC(name, verb, object_t)						\
+int memwait_##name##_##verb##_async(object_t *object, memwait_op_t *op)				\
+{												\
+	return memwait_op_begin(op, &verb##_kind, object, NULL, &memwait_never);		\
+}												\
+												\
+int memwait_##name##_clock##verb##_async(object_t *object, clockid_t clock,			\
+					 const struct timespec *abstime, memwait_op_t *op)	\
+{												\
+	return memwait_op_begin_until(op, &verb##_kind, object, NULL, clock, abstime);		\
+}
+
+/* memwait_sem_wait() and so on, from wait_until(), and all its forms. */
+#define MEMWAIT_DEFINE_WAITS(name, verb, object_t)						\
+int memwait_##name##_##verb(object_t *object)							\
+{												\
+	return verb##_until(object, &memwait_never);						\
+}												\
+												\
+int memwait_##name##_clock##verb(object_t *object, clockid_t clock,				\
+				 const struct timespec *abstime)				\
+{												\
+	struct memwait_deadline deadline;							\
+	int err = memwait_deadline_set(&deadline, clock, abstime);				\
+												\
+	return err ? err : verb##_until(object, &deadline);					\
+}												\
+												\
+int memwait_##name##_timed##verb(object_t *object, const struct timespec *abstime)		\
+{												\
+	return memwait_##name##_clock##verb(object, CLOCK_REALTIME, abstime);			\
+}												\
+												\
+MEMWAIT_DEFINE_ASYNC(name, verb, object_t)
+
 /* True if a wait failed with an error other than -EINTR. */
 static inline bool memwait_has_failed(int outcome)
 {

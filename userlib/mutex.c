@@ -407,16 +407,7 @@ static void lock_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
 
-int memwait_mutex_lock_async(memwait_mutex_t *mutex, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &lock_kind, mutex, NULL, &memwait_never);
-}
-
-int memwait_mutex_clocklock_async(memwait_mutex_t *mutex, clockid_t clock,
-				  const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &lock_kind, mutex, NULL, clock, abstime);
-}
+MEMWAIT_DEFINE_ASYNC(mutex, lock, memwait_mutex_t)
 
 /*
  * If the callback forked, the lock belongs to the parent. The caller is not told if the unlock

@@ -583,12 +583,12 @@ static int try_to_write(struct rwlock *lock, int ret)
 	return EBUSY;
 }
 
-int memwait_rwlock_rdlock(memwait_rwlock_t *rwlock)
+static inline int rdlock_until(memwait_rwlock_t *rwlock, const struct memwait_deadline *deadline)
 {
 	int err;
 
 	MEMWAIT_PROBE1(rdlock_entry, rwlock);
-	err = read_until(to_rwlock(rwlock), &memwait_never);
+	err = read_until(to_rwlock(rwlock), deadline);
 	if (memwait_probe_got(err))
 		MEMWAIT_PROBE1(rdlock_acquire_read, rwlock);
 	return err;
@@ -626,25 +626,6 @@ int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 	if (!is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() && !add_reader(lock) ? 0 : tryread_slowly(lock);
-}
-
-int memwait_rwlock_clockrdlock(memwait_rwlock_t *rwlock, clockid_t clock,
-			       const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	MEMWAIT_PROBE1(rdlock_entry, rwlock);
-	if (!err)
-		err = read_until(to_rwlock(rwlock), &deadline);
-	if (memwait_probe_got(err))
-		MEMWAIT_PROBE1(rdlock_acquire_read, rwlock);
-	return err;
-}
-
-int memwait_rwlock_timedrdlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
-{
-	return memwait_rwlock_clockrdlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
 /*
@@ -716,12 +697,12 @@ static int write_until(struct rwlock *lock, const struct memwait_deadline *deadl
 	return memwait_has_device() ? write_after(lock, deadline) : write_first(lock, deadline);
 }
 
-int memwait_rwlock_wrlock(memwait_rwlock_t *rwlock)
+static inline int wrlock_until(memwait_rwlock_t *rwlock, const struct memwait_deadline *deadline)
 {
 	int err;
 
 	MEMWAIT_PROBE1(wrlock_entry, rwlock);
-	err = write_until(to_rwlock(rwlock), &memwait_never);
+	err = write_until(to_rwlock(rwlock), deadline);
 	if (memwait_probe_got(err))
 		MEMWAIT_PROBE1(wrlock_acquire_write, rwlock);
 	return err;
@@ -754,25 +735,6 @@ int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 	if (!is_valid(lock))
 		return EINVAL;
 	return memwait_has_device() ? trywrite(lock) : trywrite_first(lock);
-}
-
-int memwait_rwlock_clockwrlock(memwait_rwlock_t *rwlock, clockid_t clock,
-			       const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	MEMWAIT_PROBE1(wrlock_entry, rwlock);
-	if (!err)
-		err = write_until(to_rwlock(rwlock), &deadline);
-	if (memwait_probe_got(err))
-		MEMWAIT_PROBE1(wrlock_acquire_write, rwlock);
-	return err;
-}
-
-int memwait_rwlock_timedwrlock(memwait_rwlock_t *rwlock, const struct timespec *abstime)
-{
-	return memwait_rwlock_clockwrlock(rwlock, CLOCK_REALTIME, abstime);
 }
 
 /* Whether the calling thread holds the gate of a robust lock. */
@@ -1012,27 +974,8 @@ static void undo(struct memwait_op *op, int outcome)
 	}
 }
 
-static const struct memwait_op_kind read_kind = { .step = read_step, .undo = undo };
-static const struct memwait_op_kind write_kind = { .step = write_step, .undo = undo };
+static const struct memwait_op_kind rdlock_kind = { .step = read_step, .undo = undo };
+static const struct memwait_op_kind wrlock_kind = { .step = write_step, .undo = undo };
 
-int memwait_rwlock_rdlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &read_kind, rwlock, NULL, &memwait_never);
-}
-
-int memwait_rwlock_clockrdlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
-				     const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &read_kind, rwlock, NULL, clock, abstime);
-}
-
-int memwait_rwlock_wrlock_async(memwait_rwlock_t *rwlock, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &write_kind, rwlock, NULL, &memwait_never);
-}
-
-int memwait_rwlock_clockwrlock_async(memwait_rwlock_t *rwlock, clockid_t clock,
-				     const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &write_kind, rwlock, NULL, clock, abstime);
-}
+MEMWAIT_DEFINE_WAITS(rwlock, rdlock, memwait_rwlock_t)
+MEMWAIT_DEFINE_WAITS(rwlock, wrlock, memwait_rwlock_t)

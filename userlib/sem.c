@@ -341,26 +341,20 @@ static int sleep_until(struct sem *sem, const struct memwait_deadline *deadline)
 	return ret == EAGAIN ? wait_after(sem, NULL, deadline, MEMWAIT_OP_BEGIN) : ret;
 }
 
-static inline int wait_until(struct sem *sem, const struct memwait_deadline *deadline)
+static inline int wait_until(memwait_sem_t *public_sem, const struct memwait_deadline *deadline)
 {
+	struct sem *sem = to_sem(public_sem);
 	uint64_t left;
+	int err = 0;
 
+	MEMWAIT_PROBE1(sem_entry, public_sem);
 	if (!sem)
 		return EINVAL;
 	pthread_testcancel();
-	if (is_plain(sem) && memwait_has_device() && take(sem, UINT32_MAX, 1, &left))
-		return 0;
-	return sleep_until(sem, deadline);
-}
-
-int memwait_sem_wait(memwait_sem_t *sem)
-{
-	int err;
-
-	MEMWAIT_PROBE1(sem_entry, sem);
-	err = wait_until(to_sem(sem), &memwait_never);
+	if (!is_plain(sem) || !memwait_has_device() || !take(sem, UINT32_MAX, 1, &left))
+		err = sleep_until(sem, deadline);
 	if (!err)
-		MEMWAIT_PROBE1(sem_acquired, sem);
+		MEMWAIT_PROBE1(sem_acquired, public_sem);
 	return err;
 }
 
@@ -383,24 +377,6 @@ int memwait_sem_trywait(memwait_sem_t *public_sem)
 	if (!memwait_has_device())
 		return trywait_first(sem);
 	return take(sem, value_bits(sem), one(sem), &left) ? 0 : EAGAIN;
-}
-
-int memwait_sem_clockwait(memwait_sem_t *sem, clockid_t clock, const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	MEMWAIT_PROBE1(sem_entry, sem);
-	if (!err)
-		err = wait_until(to_sem(sem), &deadline);
-	if (!err)
-		MEMWAIT_PROBE1(sem_acquired, sem);
-	return err;
-}
-
-int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime)
-{
-	return memwait_sem_clockwait(sem, CLOCK_REALTIME, abstime);
 }
 
 /* Not inlined, as sleep_until(). */
@@ -492,13 +468,4 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
-int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &wait_kind, sem, NULL, &memwait_never);
-}
-
-int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
-				const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &wait_kind, sem, NULL, clock, abstime);
-}
+MEMWAIT_DEFINE_WAITS(sem, wait, memwait_sem_t)

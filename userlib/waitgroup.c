@@ -240,8 +240,9 @@ static bool is_over(struct waitgroup *group)
 	return over;
 }
 
-static int wait_until(struct waitgroup *group, const struct memwait_deadline *deadline)
+static int wait_until(memwait_waitgroup_t *public_group, const struct memwait_deadline *deadline)
 {
+	struct waitgroup *group = to_group(public_group);
 	int ret;
 
 	if (!is_valid(group))
@@ -250,25 +251,6 @@ static int wait_until(struct waitgroup *group, const struct memwait_deadline *de
 	if (ret || is_over(group))
 		return ret;
 	return memwait_users_wait(&group->users, look, deadline);
-}
-
-int memwait_waitgroup_wait(memwait_waitgroup_t *group)
-{
-	return wait_until(to_group(group), &memwait_never);
-}
-
-int memwait_waitgroup_clockwait(memwait_waitgroup_t *group, clockid_t clock,
-				const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	return err ? err : wait_until(to_group(group), &deadline);
-}
-
-int memwait_waitgroup_timedwait(memwait_waitgroup_t *group, const struct timespec *abstime)
-{
-	return memwait_waitgroup_clockwait(group, CLOCK_REALTIME, abstime);
 }
 
 static int wait_step(struct memwait_op *op, int outcome)
@@ -292,13 +274,4 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
-int memwait_waitgroup_wait_async(memwait_waitgroup_t *group, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &wait_kind, group, NULL, &memwait_never);
-}
-
-int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t clock,
-				      const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &wait_kind, group, NULL, clock, abstime);
-}
+MEMWAIT_DEFINE_WAITS(waitgroup, wait, memwait_waitgroup_t)
