@@ -91,10 +91,7 @@
 
 /* What one side writes: a cache line, if the channel is aligned. */
 struct side {
-	union {
-		_Atomic uint64_t owned;		/* the lock, an owner word */
-		_Atomic uint32_t word;		/* of a private channel, a lock word */
-	};
+	union memwait_gate lock;
 	_Atomic uint64_t event;
 	_Atomic uint32_t spins;			/* of the lock */
 	_Atomic uint32_t operations;		/* that wait for the lock */
@@ -217,6 +214,12 @@ static const volatile void *event_word(struct side *side)
 	return memwait_lower_half(&side->event);
 }
 
+/* Of the locks: a private channel has no owners. */
+static uint32_t lock_kind(const struct memwait_channel *channel)
+{
+	return is_private(channel) ? MEMWAIT_PRIVATE : MEMWAIT_MUTEX_ROBUST;
+}
+
 /* A transfer locks its own side, and waits for a change of the other one. */
 static struct side *side_of(struct memwait_channel *channel, bool sending)
 {
@@ -228,7 +231,7 @@ static int locked(struct side *side, int ret)
 {
 	if (ret != EOWNERDEAD)
 		return ret;
-	memwait_owner_make_consistent(&side->owned);
+	memwait_owner_make_consistent(&side->lock.owned);
 	return 0;
 }
 
@@ -236,16 +239,11 @@ static int locked(struct side *side, int ret)
 static int lock(struct memwait_channel *channel, struct side *side,
 		const struct memwait_deadline *deadline)
 {
-	if (is_private(channel)) {
-		if (deadline)
-			return memwait_lock(&side->word, &side->spins, channel->flags, deadline);
-		return memwait_lock_try(&side->word) ||
-		       memwait_lock_try_nonzero(&side->word, channel->flags) ? 0 : EBUSY;
-	}
-	if (!deadline)
-		return locked(side, memwait_owner_try_or_inherit(&side->owned, channel->flags));
-	return locked(side, memwait_owner_lock(&side->owned, &side->spins, channel->flags,
-					       deadline));
+	const uint32_t kind = lock_kind(channel);
+
+	return locked(side, deadline ?
+		      memwait_gate_lock(&side->lock, &side->spins, kind, deadline) :
+		      memwait_gate_try(&side->lock, kind));
 }
 
 /* The common case of lock(). */
@@ -254,10 +252,10 @@ static bool lock_free(struct memwait_channel *channel, struct side *side)
 	uint64_t id;
 
 	if (is_private(channel))
-		return memwait_lock_try(&side->word);
+		return memwait_lock_try(&side->lock.word);
 	/* Without a call, but for the thread's first one. */
 	id = memwait_known_id();
-	return (id || memwait_owner(&id) >= 0) && memwait_owner_try(&side->owned, id);
+	return (id || memwait_owner(&id) >= 0) && memwait_owner_try(&side->lock.owned, id);
 }
 
 /* A waiter for a change of this side, or for its lock, could not be woken. */
@@ -276,28 +274,22 @@ static void wake_or_owe(struct memwait_channel *channel, struct side *side)
 /* By a user. */
 static void unlock_contended(struct memwait_channel *channel, struct side *side)
 {
-	if (is_private(channel) ? memwait_lock_release(&side->word, channel->flags) :
-				  memwait_owner_release(&side->owned, channel->flags))
+	if (memwait_gate_release(&side->lock, lock_kind(channel)))
 		owe(side);
 	/* relaxed: the kernel orders the count before the wait, and that before a notify */
 	if (atomic_load_explicit(&side->operations, memory_order_relaxed) &&
-	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
+	    memwait_wake(&side->lock, MEMWAIT_ALL, channel->flags) < 0)
 		owe(side);
 }
 
 /* The counterpart of lock_free(). An operation that waits has made the lock contended. */
 static bool unlock_free(struct memwait_channel *channel, struct side *side)
 {
-	uint64_t id;
 	uint32_t was;
 
-	if (is_private(channel))
-		return memwait_lock_release_uncontended(&side->word, &was);
-	id = memwait_known_id();
-	/* release: as memwait_owner_release() */
-	return id && atomic_compare_exchange_strong_explicit(&side->owned, &id, 0,
-							     memory_order_release,
-							     memory_order_relaxed);
+	return is_private(channel) ?
+	       memwait_lock_release_uncontended(&side->lock.word, &was) :
+	       memwait_owner_release_uncontended(&side->lock.owned, memwait_known_id());
 }
 
 static void unlock(struct memwait_channel *channel, struct side *side)
@@ -312,9 +304,9 @@ static void unlock(struct memwait_channel *channel, struct side *side)
 static bool is_locked(const struct memwait_channel *channel, struct side *side)
 {
 	/* acquire, both: pair with unlock_free() */
-	if (is_private(channel))
-		return atomic_load_explicit(&side->word, memory_order_acquire) & MEMWAIT_LOCKED;
-	return atomic_load_explicit(&side->owned, memory_order_acquire) & MEMWAIT_OWNER_MASK;
+	return is_private(channel) ?
+	       atomic_load_explicit(&side->lock.word, memory_order_acquire) & MEMWAIT_LOCKED :
+	       atomic_load_explicit(&side->lock.owned, memory_order_acquire) & MEMWAIT_OWNER_MASK;
 }
 
 /*
@@ -361,12 +353,12 @@ static void wake_owed(struct memwait_channel *channel, struct side *side)
 
 	if (!(event & OWED) ||
 	    memwait_wake(event_word(side), MEMWAIT_ALL, channel->flags) < 0 ||
-	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
+	    memwait_wake(&side->lock, MEMWAIT_ALL, channel->flags) < 0)
 		return;
 	/* acquire: pairs with owe() */
 	if (atomic_compare_exchange_strong_explicit(&side->event, &event, event & ~OWED,
 						    memory_order_acquire, memory_order_relaxed) &&
-	    memwait_wake(&side->owned, MEMWAIT_ALL, channel->flags) < 0)
+	    memwait_wake(&side->lock, MEMWAIT_ALL, channel->flags) < 0)
 		owe(side);
 }
 
@@ -727,10 +719,7 @@ static int attempt_queued(struct wait *wait, struct memwait_op *op, void *item, 
 	/* relaxed, both: see unlock_contended() */
 	if (outcome == MEMWAIT_OP_BEGIN)
 		atomic_fetch_add_explicit(&busy->operations, 1, memory_order_relaxed);
-	if (is_private(channel))
-		ret = memwait_lock_step(op, &busy->word, channel->flags, outcome);
-	else
-		ret = memwait_owner_step(op, &busy->owned, channel->flags, outcome);
+	ret = memwait_gate_step(op, &busy->lock, lock_kind(channel), outcome);
 	if (ret == MEMWAIT_OP_WAITS)
 		return ret;
 	atomic_fetch_sub_explicit(&busy->operations, 1, memory_order_relaxed);
@@ -881,11 +870,7 @@ static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
 	} else {
 		/* relaxed: as in attempt_queued() */
 		atomic_fetch_sub_explicit(&wait.busy->operations, 1, memory_order_relaxed);
-		if (is_private(wait.channel))
-			memwait_lock_undo(&op->turn, &wait.busy->word, wait.channel->flags,
-					  outcome);
-		else
-			memwait_owner_undo(&wait.busy->owned, wait.channel->flags, outcome);
+		memwait_gate_undo(&op->turn, &wait.busy->lock, lock_kind(wait.channel), outcome);
 	}
 	finish(&wait, ECANCELED);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Mutexes: a lock word (lock.c), for some kinds with an owner. A robust mutex is an owner word
- * (owner.c).
+ * (owner.c). The gate is either (internal.h).
  *
  * Invariants, of kinds whose owners matter:
  *	Only the thread that has the lock writes the owner and the count.
@@ -17,10 +17,7 @@
 #include "probes.h"
 
 struct mutex {
-	union {
-		_Atomic uint32_t word;
-		_Atomic uint64_t owned;		/* robust */
-	};
+	union memwait_gate gate;
 	uint32_t kind;
 	uint32_t spare;			/* 0 */
 	_Atomic uint64_t owner;		/* a thread, or 0; if owners matter, and not robust */
@@ -69,7 +66,7 @@ static uint64_t owner_of(struct mutex *mutex)
 {
 	/* relaxed, both: see above */
 	if (is_robust(mutex))
-		return atomic_load_explicit(&mutex->owned, memory_order_relaxed) &
+		return atomic_load_explicit(&mutex->gate.owned, memory_order_relaxed) &
 		       MEMWAIT_OWNER_MASK;
 	return atomic_load_explicit(&mutex->owner, memory_order_relaxed);
 }
@@ -158,37 +155,11 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	uint64_t now;
 
 	if (!mutex || is_unknown(mutex))
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_destroy, public_mutex);
-	/* acquire, both: the caller may free what it guarded */
-	if (!is_robust(mutex))
-		return memwait_lock_is_taken(atomic_load_explicit(&mutex->word,
-								  memory_order_acquire),
-					     mutex->kind) ? EBUSY : 0;
-	now = atomic_load_explicit(&mutex->owned, memory_order_acquire);
-	if (!now || now == MEMWAIT_OWNER_CONTENDED || now == MEMWAIT_NOT_RECOVERABLE)
-		return 0;
-	return memwait_owner_is_dead(&mutex->owned, now, mutex->kind) == 1 ? 0 : EBUSY;
-}
-
-/* The word of a mutex that the caller does not have. Returns as memwait_owner_lock(). */
-static int lock_word(struct mutex *mutex, const struct memwait_deadline *deadline)
-{
-	if (is_robust(mutex))
-		return memwait_owner_lock(&mutex->owned, &mutex->spins, mutex->kind, deadline);
-	return memwait_lock(&mutex->word, &mutex->spins, mutex->kind, deadline);
-}
-
-/* The same without a wait: EBUSY. */
-static inline int try_word(struct mutex *mutex)
-{
-	if (is_robust(mutex))
-		return memwait_owner_try_or_inherit(&mutex->owned, mutex->kind);
-	return memwait_lock_try(&mutex->word) ||
-	       memwait_lock_try_nonzero(&mutex->word, mutex->kind) ? 0 : EBUSY;
+	return memwait_gate_look(&mutex->gate, mutex->kind) ? EBUSY : 0;
 }
 
 /* Not inlined: the common path saves no registers for it. */
@@ -199,7 +170,10 @@ static int lock_until(struct mutex *mutex, const struct memwait_deadline *deadli
 
 	if (!ret)
 		ret = lock_again(mutex);
-	return ret == EBUSY ? locked(mutex, 1, lock_word(mutex, deadline)) : ret;
+	if (ret != EBUSY)
+		return ret;
+	ret = memwait_gate_lock(&mutex->gate, &mutex->spins, mutex->kind, deadline);
+	return locked(mutex, 1, ret);
 }
 
 int memwait_mutex_lock(memwait_mutex_t *mutex)
@@ -213,14 +187,14 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 	kind = memwait_whole_kind(to_mutex(mutex)->kind, to_mutex(mutex)->spare);
 	/* The common cases, without a call. */
 	if (!(kind & ~(uint64_t)NO_OWNERS)) {
-		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->word)) {
+		if (memwait_has_device() && memwait_lock_try(&to_mutex(mutex)->gate.word)) {
 			MEMWAIT_PROBE1(mutex_acquired, mutex);
 			return 0;
 		}
 	} else if (kind & MEMWAIT_MUTEX_ROBUST && !(kind & ~(uint64_t)KNOWN) &&
 		   memwait_has_device()) {
 		id = memwait_known_id();
-		if (id && memwait_owner_try(&to_mutex(mutex)->owned, id)) {
+		if (id && memwait_owner_try(&to_mutex(mutex)->gate.owned, id)) {
 			to_mutex(mutex)->count = 1;
 			MEMWAIT_PROBE1(mutex_acquired, mutex);
 			return 0;
@@ -239,12 +213,13 @@ static inline int trylock_owned(struct mutex *mutex)
 
 	if (ret == EDEADLK)
 		return EBUSY;
-	return ret == EBUSY ? locked(mutex, 1, try_word(mutex)) : ret;
+	return ret == EBUSY ? locked(mutex, 1, memwait_gate_try(&mutex->gate, mutex->kind)) : ret;
 }
 
 static inline int trylock(struct mutex *mutex)
 {
-	return owners_matter(mutex) ? trylock_owned(mutex) : try_word(mutex);
+	return owners_matter(mutex) ? trylock_owned(mutex) :
+				      memwait_gate_try(&mutex->gate, mutex->kind);
 }
 
 __attribute__((__noinline__))
@@ -301,29 +276,26 @@ static int unlock_slowly(struct mutex *mutex)
 		return EINVAL;
 	memwait_tsan_release(mutex);
 	if (!owners_matter(mutex))
-		return memwait_lock_release(&mutex->word, mutex->kind);
+		return memwait_lock_release(&mutex->gate.word, mutex->kind);
 	if (!is_own(mutex))
 		return EPERM;
 	MEMWAIT_INVARIANT(mutex->count);
 	if (mutex->kind & MEMWAIT_MUTEX_RECURSIVE && --mutex->count)
 		return 0;
 	if (is_robust(mutex))
-		return memwait_owner_release(&mutex->owned, mutex->kind);
+		return memwait_owner_release(&mutex->gate.owned, mutex->kind);
 	set_owner(mutex, 0, 0);
-	return memwait_lock_release(&mutex->word, mutex->kind);
+	return memwait_lock_release(&mutex->gate.word, mutex->kind);
 }
 
-/* memwait_owner_release() without a call: not recursive, and nobody waits. */
+/* If it is not recursive, and nobody waits. */
 static inline bool unlock_robust(struct mutex *mutex)
 {
 	uint64_t id = memwait_known_id();
 
-	if (!id || memwait_tsan_runs() ||
-	    memwait_is_unknown(mutex->kind, mutex->spare, KNOWN & ~MEMWAIT_MUTEX_RECURSIVE))
-		return false;
-	/* release: publishes the critical section to the next owner */
-	return atomic_compare_exchange_strong_explicit(&mutex->owned, &id, 0, memory_order_release,
-						       memory_order_relaxed);
+	return id && !memwait_tsan_runs() &&
+	       !memwait_is_unknown(mutex->kind, mutex->spare, KNOWN & ~MEMWAIT_MUTEX_RECURSIVE) &&
+	       memwait_owner_release_uncontended(&mutex->gate.owned, id);
 }
 
 /* Not inlined: the common mutex is unlocked without a stack frame. */
@@ -344,9 +316,9 @@ int memwait_mutex_unlock(memwait_mutex_t *public_mutex)
 	MEMWAIT_PROBE1(mutex_release, public_mutex);
 	if (memwait_is_unknown(mutex->kind, mutex->spare, MEMWAIT_PRIVATE) || memwait_tsan_runs())
 		return unlock_other(mutex);
-	if (memwait_lock_release_uncontended(&mutex->word, &was))
+	if (memwait_lock_release_uncontended(&mutex->gate.word, &was))
 		return 0;
-	return memwait_lock_release_contended(&mutex->word, mutex->kind, was);
+	return memwait_lock_release_contended(&mutex->gate.word, mutex->kind, was);
 }
 
 int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
@@ -357,21 +329,13 @@ int memwait_mutex_consistent(memwait_mutex_t *public_mutex)
 	if (!mutex || !is_robust(mutex) || is_unknown(mutex))
 		return EINVAL;
 	/* relaxed: a caller that has it stored it */
-	now = atomic_load_explicit(&mutex->owned, memory_order_relaxed);
+	now = atomic_load_explicit(&mutex->gate.owned, memory_order_relaxed);
 	if (!(now & MEMWAIT_OWNER_INCONSISTENT) || now == MEMWAIT_NOT_RECOVERABLE)
 		return EINVAL;
 	if (!is_own(mutex))
 		return EPERM;
-	memwait_owner_make_consistent(&mutex->owned);
+	memwait_owner_make_consistent(&mutex->gate.owned);
 	return 0;
-}
-
-static void undo(struct mutex *mutex, const struct memwait_turn *turn, int outcome)
-{
-	if (is_robust(mutex))
-		memwait_owner_undo(&mutex->owned, mutex->kind, outcome);
-	else
-		memwait_lock_undo(turn, &mutex->word, mutex->kind, outcome);
 }
 
 static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int outcome)
@@ -382,14 +346,10 @@ static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int 
 	/* The id of the thread that continues, perhaps not the one that began. */
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
-		undo(mutex, op ? &op->turn : NULL, outcome);
+		memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
 		return outcome == MEMWAIT_TIMED_OUT ? ETIMEDOUT : ret;
 	}
-	if (is_robust(mutex))
-		ret = memwait_owner_step(op, &mutex->owned, mutex->kind, outcome);
-	else
-		ret = memwait_lock_step(op, &mutex->word, mutex->kind, outcome);
-	return locked(mutex, count, ret);
+	return locked(mutex, count, memwait_gate_step(op, &mutex->gate, mutex->kind, outcome));
 }
 
 static int lock_step(struct memwait_op *op, int outcome)
@@ -402,7 +362,9 @@ static int lock_step(struct memwait_op *op, int outcome)
 
 static void lock_undo(struct memwait_op *op, int outcome)
 {
-	undo(op->object, &op->turn, outcome);
+	struct mutex *mutex = op->object;
+
+	memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
 }
 
 static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
@@ -449,7 +411,7 @@ int memwait_mutex_is_held(memwait_mutex_t *public_mutex)
 	if (owners_matter(mutex))
 		return is_own(mutex);
 	/* relaxed: the caller has locked it itself */
-	return !!(atomic_load_explicit(&mutex->word, memory_order_relaxed) & MEMWAIT_LOCKED);
+	return !!(atomic_load_explicit(&mutex->gate.word, memory_order_relaxed) & MEMWAIT_LOCKED);
 }
 
 /*
@@ -469,17 +431,11 @@ void memwait_mutex_release_all(memwait_mutex_t *public_mutex, uint32_t flags, ui
 		*count = mutex->count;
 		set_owner(mutex, 0, 0);
 	}
-	if (is_robust(mutex)) {
-		memwait_owner_release(&mutex->owned, mutex->kind);
-		return;
-	}
 	if (!wake || !(flags & mutex->kind & MEMWAIT_PRIVATE) ||
-	    mutex->kind & MEMWAIT_MUTEX_FAIR) {
-		memwait_lock_release(&mutex->word, mutex->kind);
-		return;
-	}
-	if (memwait_lock_release_silently(&mutex->word))
-		*wake = &mutex->word;
+	    mutex->kind & (MEMWAIT_MUTEX_FAIR | MEMWAIT_MUTEX_ROBUST))
+		memwait_gate_release(&mutex->gate, mutex->kind);
+	else if (memwait_lock_release_silently(&mutex->gate.word))
+		*wake = &mutex->gate.word;
 }
 
 /* Not a cancellation point. */
@@ -500,13 +456,16 @@ static void nap(void)
 int memwait_mutex_take_again(memwait_mutex_t *public_mutex, uint32_t count)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
-	int ret = lock_word(mutex, &memwait_never);
+	int ret = EBUSY;
 
-	while (!memwait_has_locked(ret) && ret != ENOTRECOVERABLE) {
-		nap();
-		ret = try_word(mutex);
+	for (;;) {
 		if (ret == EBUSY)
-			ret = lock_word(mutex, &memwait_never);
+			ret = memwait_gate_lock(&mutex->gate, &mutex->spins, mutex->kind,
+						&memwait_never);
+		if (memwait_has_locked(ret) || ret == ENOTRECOVERABLE)
+			break;
+		nap();
+		ret = memwait_gate_try(&mutex->gate, mutex->kind);
 	}
 	return locked(mutex, count, ret);
 }
@@ -520,5 +479,7 @@ int memwait_mutex_step_again(memwait_mutex_t *public_mutex, uint32_t count, stru
 void memwait_mutex_undo_again(memwait_mutex_t *public_mutex, const struct memwait_turn *turn,
 			      int outcome)
 {
-	undo(to_mutex(public_mutex), turn, outcome);
+	struct mutex *mutex = to_mutex(public_mutex);
+
+	memwait_gate_undo(turn, &mutex->gate, mutex->kind, outcome);
 }

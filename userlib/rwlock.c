@@ -56,10 +56,7 @@
 #include "probes.h"
 
 struct rwlock {
-	union {
-		_Atomic uint32_t gate;
-		_Atomic uint64_t owned_gate;	/* of a robust lock */
-	};
+	union memwait_gate gate;
 	_Atomic uint32_t state;
 	_Atomic uint32_t spins;		/* of memwait_lock() on the gate */
 	uint32_t kind;
@@ -68,6 +65,7 @@ struct rwlock {
 
 _Static_assert(sizeof(struct rwlock) <= sizeof(memwait_rwlock_t), "the lock fits");
 _Static_assert(MEMWAIT_RWLOCK_FAIR == MEMWAIT_MUTEX_FAIR, "its kind is also the gate's");
+_Static_assert(MEMWAIT_RWLOCK_ROBUST == MEMWAIT_MUTEX_ROBUST, "likewise");
 
 /* The place of the first byte in memory, and of the others. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -119,11 +117,12 @@ static inline void check(const struct rwlock *lock, uint32_t state)
 /* Checks, before the state is closed or opened, that the gate is locked. */
 static inline void check_gate(struct rwlock *lock)
 {
-	/* relaxed: the caller has locked it */
+	/* relaxed, both: the caller has locked it */
 	MEMWAIT_INVARIANT(is_robust(lock) ?
-			  atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
+			  atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) &
 			  MEMWAIT_OWNER_MASK :
-			  atomic_load_explicit(&lock->gate, memory_order_relaxed) & MEMWAIT_LOCKED);
+			  atomic_load_explicit(&lock->gate.word, memory_order_relaxed) &
+			  MEMWAIT_LOCKED);
 }
 
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
@@ -138,13 +137,6 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 	return memwait_need_device();
 }
 
-static int release_gate_as(struct rwlock *lock, uint32_t kind)
-{
-	if (is_robust(lock))
-		return memwait_owner_release(&lock->owned_gate, kind);
-	return memwait_lock_release(&lock->gate, kind);
-}
-
 static void set_owed(struct rwlock *lock)
 {
 	/* release: pairs with wake_owed(), which finds the gate free */
@@ -154,7 +146,7 @@ static void set_owed(struct rwlock *lock)
 /* For a caller that still uses the lock: so the lock cannot be gone. */
 static int release_gate(struct rwlock *lock)
 {
-	int ret = release_gate_as(lock, lock->kind);
+	int ret = memwait_gate_release(&lock->gate, lock->kind);
 
 	if (ret)
 		set_owed(lock);
@@ -166,20 +158,15 @@ static int pass_gate_on(struct rwlock *lock)
 {
 	int ret;
 
-	if (!is_robust(lock)) {
-		if (!memwait_lock_try_nonzero(&lock->gate, lock->kind))
-			return 0;
-		ret = release_gate(lock);
-		return ret ? -ret : 1;
-	}
-	/* relaxed: a hint */
-	if (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) !=
-	    MEMWAIT_OWNER_CONTENDED)
+	/* relaxed, both: a hint */
+	if (is_robust(lock) ? atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) !=
+			      MEMWAIT_OWNER_CONTENDED :
+			      !atomic_load_explicit(&lock->gate.word, memory_order_relaxed))
 		return 0;
-	ret = memwait_owner_try_or_inherit(&lock->owned_gate, lock->kind);
+	ret = memwait_gate_try(&lock->gate, lock->kind);
 	if (!memwait_has_locked(ret))
 		return 0;
-	ret = ret ? memwait_owner_abandon(&lock->owned_gate, lock->kind) : release_gate(lock);
+	ret = ret ? memwait_owner_abandon(&lock->gate.owned, lock->kind) : release_gate(lock);
 	return ret ? -ret : 1;
 }
 
@@ -210,7 +197,7 @@ static int look_behind_gate(struct rwlock *lock, int ret)
 	/* relaxed: only the holder of the gate closes or opens it */
 	if (atomic_load_explicit(&lock->state, memory_order_relaxed) & CLOSED)
 		return EOWNERDEAD;
-	memwait_owner_make_consistent(&lock->owned_gate);
+	memwait_owner_make_consistent(&lock->gate.owned);
 	return 0;
 }
 
@@ -218,28 +205,17 @@ static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadlin
 {
 	int ret;
 
-	if (!is_robust(lock)) {
-		if (memwait_lock_try(&lock->gate))
-			return 0;
-		wake_owed(lock);
-		return memwait_lock(&lock->gate, &lock->spins, lock->kind, deadline);
-	}
+	if (!is_robust(lock) && memwait_lock_try(&lock->gate.word))
+		return 0;
 	wake_owed(lock);
-	ret = memwait_owner_lock(&lock->owned_gate, &lock->spins, lock->kind, deadline);
+	ret = memwait_gate_lock(&lock->gate, &lock->spins, lock->kind, deadline);
 	return look_behind_gate(lock, ret);
 }
 
 static inline int try_gate(struct rwlock *lock)
 {
-	int ret;
+	int ret = look_behind_gate(lock, memwait_gate_try(&lock->gate, lock->kind));
 
-	if (is_robust(lock)) {
-		ret = memwait_owner_try_or_inherit(&lock->owned_gate, lock->kind);
-		ret = look_behind_gate(lock, ret);
-	} else {
-		ret = memwait_lock_try(&lock->gate) ||
-		      memwait_lock_try_nonzero(&lock->gate, lock->kind) ? 0 : EBUSY;
-	}
 	if (ret == EBUSY)
 		wake_owed(lock);
 	return ret;
@@ -343,7 +319,7 @@ static bool is_inconsistent(struct rwlock *lock)
 {
 	/* relaxed: this thread has written it */
 	return is_robust(lock) &&
-	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
+	       (atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) &
 		MEMWAIT_OWNER_INCONSISTENT);
 }
 
@@ -371,12 +347,12 @@ static int release_gate_at_last(struct rwlock *lock)
 	uint32_t state;
 	int ret;
 
-	if (!release_gate_as(lock, lock->kind | MEMWAIT_OR_KEEP))
+	if (!memwait_gate_release(&lock->gate, lock->kind | MEMWAIT_OR_KEEP))
 		return 0;
 	/* The count of readers is full, or the lock was not locked. */
 	if (add_reader(lock))
-		return release_gate_as(lock, lock->kind);
-	ret = release_gate_as(lock, lock->kind);
+		return memwait_gate_release(&lock->gate, lock->kind);
+	ret = memwait_gate_release(&lock->gate, lock->kind);
 	/* A writer that has the gate may wait for this reader by now. */
 	if (!ret)
 		return unlock_slowly(lock);
@@ -398,7 +374,7 @@ static int open_state(struct rwlock *lock)
 	/* release: readers that enter find what was written */
 	was = atomic_fetch_and_explicit(&lock->state, ~CLOSED, memory_order_release);
 	MEMWAIT_INVARIANT(was & CLOSED);
-	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate, &was))
+	if (!is_robust(lock) && memwait_lock_release_uncontended(&lock->gate.word, &was))
 		return 0;
 	return release_gate_at_last(lock);
 }
@@ -407,7 +383,7 @@ static int open_state(struct rwlock *lock)
 static void give_up(struct rwlock *lock)
 {
 	if (is_inconsistent(lock))
-		memwait_owner_abandon(&lock->owned_gate, lock->kind);
+		memwait_owner_abandon(&lock->gate.owned, lock->kind);
 	else
 		open_state(lock);
 }
@@ -452,29 +428,16 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
  */
 static int look_for_users(struct rwlock *lock)
 {
-	/* acquire, all: pair with unlock; the caller may free what the lock guarded */
+	/* acquire: pairs with unlock; the caller may free what the lock guarded */
 	uint32_t state = atomic_load_explicit(&lock->state, memory_order_acquire);
-	uint64_t gate;
-	int dead;
+	int ret;
 
-	if (state & READERS)
+	if (state & READERS || (state & CLOSED && !is_robust(lock)))
 		return EBUSY;
-	if (!is_robust(lock)) {
-		if (state & CLOSED)
-			return EBUSY;
-		return memwait_lock_is_taken(atomic_load_explicit(&lock->gate,
-								  memory_order_acquire),
-					     lock->kind) ? EAGAIN : 0;
-	}
-	gate = atomic_load_explicit(&lock->owned_gate, memory_order_acquire);
-	if (!gate || gate == MEMWAIT_OWNER_CONTENDED || gate == MEMWAIT_NOT_RECOVERABLE)
-		return 0;
-	dead = memwait_owner_is_dead(&lock->owned_gate, gate, lock->kind);
-	if (dead < 0)
-		return -dead;
-	if (dead == 1)
-		return 0;
-	return state & CLOSED && !dead ? EBUSY : EAGAIN;
+	ret = memwait_gate_look(&lock->gate, lock->kind);
+	if (ret <= 0)
+		return -ret;
+	return state & CLOSED && ret == EBUSY ? EBUSY : EAGAIN;
 }
 
 /* Locks and unlocks the gate, or gives up after DESTROY_LOOKS_AFTER. Returns 0 or an error. */
@@ -486,7 +449,7 @@ static int await_gate(struct rwlock *lock)
 	memwait_deadline_after(&deadline, CLOCK_MONOTONIC, DESTROY_LOOKS_AFTER);
 	ret = lock_gate(lock, &deadline);
 	if (ret == EOWNERDEAD)
-		return memwait_owner_abandon(&lock->owned_gate, lock->kind);
+		return memwait_owner_abandon(&lock->gate.owned, lock->kind);
 	if (ret == ETIMEDOUT || ret == ENOTRECOVERABLE)
 		return 0;
 	return ret ? ret : release_gate(lock);
@@ -744,7 +707,7 @@ static bool gate_is_own(struct rwlock *lock)
 
 	/* relaxed: if it is the caller's id, the caller has written it */
 	return memwait_owner(&id) >= 0 &&
-	       (atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) &
+	       (atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) &
 		MEMWAIT_OWNER_MASK) == id;
 }
 
@@ -837,11 +800,11 @@ int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 	if (!is_valid(lock) || !is_inconsistent(lock))
 		return EINVAL;
 	if (gate_is_own(lock)) {
-		memwait_owner_make_consistent(&lock->owned_gate);
+		memwait_owner_make_consistent(&lock->gate.owned);
 		return 0;
 	}
 	/* relaxed: out of date at once */
-	return atomic_load_explicit(&lock->owned_gate, memory_order_relaxed) ==
+	return atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) ==
 	       MEMWAIT_NOT_RECOVERABLE ? EINVAL : EPERM;
 }
 
@@ -853,14 +816,10 @@ static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
 	int ret;
 
 	wake_owed(lock);
-	if (!is_robust(lock)) {
-		ret = memwait_lock_step(op, &lock->gate, lock->kind, outcome);
-	} else {
-		ret = memwait_owner_step(op, &lock->owned_gate, lock->kind, outcome);
-		if (memwait_has_locked(ret))
-			(void)memwait_owner(&op->rwlock.owner);
-		ret = look_behind_gate(lock, ret);
-	}
+	ret = memwait_gate_step(op, &lock->gate, lock->kind, outcome);
+	if (is_robust(lock) && memwait_has_locked(ret))
+		(void)memwait_owner(&op->rwlock.owner);
+	ret = look_behind_gate(lock, ret);
 	op->rwlock.gate = ret;
 	return ret;
 }
@@ -876,23 +835,23 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 	if (!is_robust(lock))
 		return true;
 	/* relaxed, both: the loop's lock orders this after what the first thread did */
-	now = atomic_load_explicit(&lock->owned_gate, memory_order_relaxed);
+	now = atomic_load_explicit(&lock->gate.owned, memory_order_relaxed);
 	if (memwait_owner(&id) < 0) {
 		/* This thread has no id, and cannot own the gate. */
 		if ((now & MEMWAIT_OWNER_MASK) == op->rwlock.owner)
-			memwait_owner_abandon(&lock->owned_gate, lock->kind);
+			memwait_owner_abandon(&lock->gate.owned, lock->kind);
 		return false;
 	}
 	do {
 		if ((now & MEMWAIT_OWNER_MASK) != op->rwlock.owner)
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&lock->owned_gate, &now,
+	} while (!atomic_compare_exchange_weak_explicit(&lock->gate.owned, &now,
 							(now & ~MEMWAIT_OWNER_MASK) | id,
 							memory_order_relaxed,
 							memory_order_relaxed));
 	/* A thread that sleeps at the gate has named the first owner: let it name this one. */
 	if (op->rwlock.owner != id && now & MEMWAIT_OWNER_CONTENDED)
-		memwait_wake(&lock->owned_gate, 1, lock->kind);
+		memwait_wake(&lock->gate.owned, 1, lock->kind);
 	op->rwlock.owner = id;
 	return true;
 }
@@ -967,10 +926,8 @@ static void undo(struct memwait_op *op, int outcome)
 	if (op->phase == FOR_READERS) {
 		if (take_over_gate(lock, op))
 			give_up(lock);
-	} else if (is_robust(lock)) {
-		memwait_owner_undo(&lock->owned_gate, lock->kind, outcome);
 	} else {
-		memwait_lock_undo(&op->turn, &lock->gate, lock->kind, outcome);
+		memwait_gate_undo(&op->turn, &lock->gate, lock->kind, outcome);
 	}
 }
 
