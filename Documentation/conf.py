@@ -1,27 +1,43 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# What Sphinx is to know of these pages; see the script site.
+# What Sphinx is to know of these pages; see the script site. Sources are at their places in the
+# tree: pages, manual pages, READMEs, examples and what references are made of.
+import pathlib
 import re
+import sys
 
-with open("../dkms.conf") as file:
-    release = re.search(r'PACKAGE_VERSION="(.*)"', file.read()).group(1)
+here = pathlib.Path(__file__).parent
+sys.path.insert(0, str(here))
 
+release = re.search(r'PACKAGE_VERSION="(.*)"', (here.parent / "dkms.conf").read_text()).group(1)
 project = "memwait"
 author = "memwait authors"
-copyright = "memwait authors"
+copyright = author
 html_title = "memwait " + release
+
+extensions = ["sources", "sphinx_copybutton", "myst_parser"]
+root_doc = "Documentation/index"
+include_patterns = [
+    "Documentation/*.rst", "*.md", "userlib/man/*", "userlib/memwait.h",
+    "userlib/memwait/pthread.h", "userlib/examples/*.c", "userlib/bindings/*/README.md",
+    "userlib/bindings/cxx/memwait.hpp", "userlib/bindings/node/index.d.ts", "userlib/bindings/**/examples/*",
+    "userlib/bindings/together/*",
+]
+# The one is what index.rst is here, the other is made of a README.
+exclude_patterns = ["README.md", "**/readme.rs"]
+
+# READMEs are as elsewhere: sources.py makes their links, and check_links.py looks at them.
+myst_all_links_external = True
+myst_heading_anchors = 3
+
+autodoc_member_order = "groupwise"
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
 html_copy_source = False
 html_show_sphinx = False
-html_theme_options = {
-    "description": "ECMAScript's Atomics.wait, notify and waitAsync for every Linux process",
-    "fixed_sidebar": True,
-    "page_width": "1140px",
-    # Narrow windows have no room for more.
-    "body_min_width": "0",
-    "body_max_width": "860px",
-}
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
-# The manual pages are no .rst: they are there already.
-html_extra_path = ["pages"]
-manpages_url = "man/{page}.{section}.html"
-exclude_patterns = ["pages"]
+# Copied without what a shell prints before it.
+copybutton_prompt_text = r"\$ |# "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True

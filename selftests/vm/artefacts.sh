@@ -176,7 +176,7 @@ need_root()
 	local packages=gcc,make,libc6-dev,sparse,kmod suite extra architectures='' hook=''
 	local what="compiler and kernel"
 	case $1 in
-	userlib | bindings | installers | plots | docs | deb | tree | in-tree) ;;
+	userlib | bindings | installers | plots | deb | tree | in-tree) ;;
 	system-*) hook=$here/fetch-packages ;;
 	*) hook=$here/fetch-kernels ;;
 	esac
@@ -206,24 +206,20 @@ need_root()
 		what="Python, Node, Rust and C++"
 		;;
 	installers)
-		# With what their users install packages with. No guest has its megabytes.
+		# With what their users install packages with, and of what the site is made: rustdoc, and Python's
+		# package, are asked for references. No guest has its megabytes.
 		suite=trixie
 		extra=trixie-security
 		packages=g++,make,libc6-dev,pkg-config,cmake,cargo,python3-dev,python3-venv,python3-pip
 		packages+=,python3-setuptools,python3-build,npm,node-gyp,libnode-dev,node-typescript
-		what="pip, npm, cargo and CMake"
+		packages+=,furo,python3-sphinx-copybutton,python3-myst-parser,mandoc
+		what="pip, npm, cargo, CMake and Sphinx"
 		;;
 	plots)
 		suite=bookworm
 		extra=bookworm-security
 		packages=gnuplot-nox
 		what="gnuplot"
-		;;
-	docs)
-		suite=bookworm
-		extra=bookworm-security
-		packages=python3-sphinx,mandoc
-		what="Sphinx and mandoc"
 		;;
 	deb)
 		suite=bookworm

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What Sphinx cannot read by itself: manual pages, by mandoc; declarations of TypeScript; and programs, as
+they are. The links of READMEs, and from names to manual pages. Docstrings, which are plain text."""
+import html
+import os
+import pathlib
+import re
+import subprocess
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.parsers import Parser
+from sphinx.util.docutils import SphinxDirective
+
+TOP = pathlib.Path(__file__).parent.parent
+LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".py": "python", ".js": "javascript",
+             ".rs": "rust"}
+MANUAL = [f".{section}" for section in range(1, 10)]
+
+# The page of each function, and of each page's own name.
+names = {}
+for path in sorted((TOP / "userlib/man").iterdir()):
+    names[path.stem] = f"userlib/man/{path.stem}"
+    for name in re.findall(r"^\.Nm (\w+)", path.read_text().split(".Sh ", 2)[1], re.M):
+        names.setdefault(name, names[path.stem])
+
+
+def title_of(path):
+    """What a page is called, and the line that says what it is."""
+    text = path.read_text()
+    if path.suffix in MANUAL:
+        return f"{path.stem}({path.suffix[1:]})", re.search(r"^\.Nd (.*)", text, re.M).group(1)
+    text = text.split("SPDX-License-Identifier", 1)[1]
+    comment = re.search(r'(?://!|/\*|"""|^// )(.*?)(?:\*/|"""|\n//!?\n|\n(?! \*|//))', text, re.S | re.M).group(1)
+    text = re.sub(r"\s*\n(?: \*|//!?)?\s*", " ", comment).strip()
+    return path.name, re.split(r"(?<=\.) ", text)[0]
+
+
+def literal(text, language):
+    block = nodes.literal_block(text, text, language=language)
+    block["force"] = True
+    return block
+
+
+def section(parent, title, name):
+    node = nodes.section(ids=[name], names=[title])
+    node += nodes.title(title, title)
+    parent += node
+    return node
+
+
+class SourceParser(Parser):
+    def path(self):
+        return pathlib.Path(self.env.doc2path(self.env.docname))
+
+
+class Program(SourceParser):
+    supported = ("program",)
+
+    def parse(self, inputstring, document):
+        path = self.path()
+        node = section(document, path.name, "program")
+        text = re.sub(r"^.*SPDX-License-Identifier.*\n", "", inputstring, count=1, flags=re.M)
+        where = str(path.relative_to(TOP))
+        node += nodes.paragraph("", "", nodes.literal(where, where))
+        node += literal(text.strip("\n"), LANGUAGES[path.suffix])
+
+
+class Declarations(SourceParser):
+    """Each exported name is a section: its comment, then its declarations."""
+    supported = ("declarations",)
+
+    def parse(self, inputstring, document):
+        top = section(document, "Reference: " + self.path().name, "declarations")
+        about = re.search(r"(?:^// (?!SPDX).*\n)+", inputstring, re.M).group()
+        top += nodes.paragraph("", re.sub(r"^// ", "", about, flags=re.M).strip())
+        # A comment, and a declaration whose further lines are indented, but for the brace at its end.
+        item = r"(?:^/\*\*((?:(?!\*/)[^/]|/)*)\*/\n)?^((?:export|declare) (?:declare )?" \
+               r"(class|interface|type|function|const) (\w+).*\n(?:(?:\t.*|}.*)?\n)*?)(?=\S|\n\S|\Z)"
+        last = None
+        for comment, text, kind, name in re.findall(item, inputstring, re.M):
+            if name != last:
+                part = section(top, name + "()" if kind == "function" else f"{kind} {name}", name)
+                last = name
+            if comment:
+                comment = re.sub(r"\s*\n \*\s*", " ", comment).strip()
+                part += nodes.paragraph(comment, comment)
+            part += literal(text.strip("\n"), "typescript")
+
+
+class Manual(SourceParser):
+    supported = ("mdoc",)
+
+    def parse(self, inputstring, document):
+        path = self.path()
+        page = subprocess.run(["mandoc", "-Thtml", "-Wwarning", "-Ofragment,man=%N.%S", path], text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+        page = re.sub(r'href="([\w.-]+)\.(\d)"', self.link, page)
+        name, what = title_of(path)
+        stack = [section(document, f"{name}: {what}", "manual")]
+        begin = r'<section class="S[hs]">\s*<h\d[^>]*id="([^"]*)"[^>]*>(.*?)</h\d>'
+        page = page[page.index("<section"):page.rindex("</section>") + len("</section>")]
+        for text, place, title in re.findall(rf"(.*?)(?:{begin}|</section>)", page, re.S):
+            if text.strip():
+                stack[-1] += nodes.raw("", f'<div class="mdoc">{text}</div>', format="html")
+            if place:
+                title = html.unescape(re.sub("<.*?>", "", title))
+                stack.append(section(stack[-1], title, place))
+            else:
+                stack.pop()
+
+    def link(self, match):
+        name, number = match.groups()
+        if name in names:
+            return f'href="{os.path.basename(names[name])}.html"'
+        return f'href="https://manpages.debian.org/{name}.{number}"'
+
+
+class Pages(SphinxDirective):
+    """A list of pages, with what each is: pages GLOB. They are below this one."""
+    required_arguments = 1
+
+    def run(self):
+        lines = []
+        entries = []
+        for path in sorted(TOP.glob(self.arguments[0])):
+            page = "/" + str(path.relative_to(TOP).with_suffix(""))
+            if path.suffix not in [*LANGUAGES, *MANUAL] or not self.env.found_docs & {page[1:]}:
+                continue
+            title, what = title_of(path)
+            entries.append(f"   {title} <{page}>")
+            what = re.sub(r"([\\`*_|])", r"\\\1", what)
+            lines += [f":doc:`{title} <{page}>`", f"    {what}"]
+        return self.parse_text_to_nodes("\n".join(
+            [".. toctree::", "   :hidden:", "", *entries, "", *lines, ""]))
+
+
+def readme_links(app, docname, source):
+    """To pages instead of files."""
+    path = pathlib.Path(app.env.doc2path(docname))
+    if path.suffix != ".md":
+        return
+
+    def link(match):
+        target, place = match.groups()
+        file = pathlib.Path(os.path.normpath(path.parent / target)).relative_to(TOP)
+        if str(file) == "README.md":
+            page = "Documentation/install" if place else "Documentation/index"
+            place = None
+        elif file.name == "examples":
+            page = "Documentation/examples"
+        elif (TOP / file / "README.md").exists():
+            page = str(file / "README")
+        else:
+            page = re.sub(r"(\.d)?\.\w+$", "", str(file))
+        return "](" + os.path.relpath(page, os.path.dirname(docname)) + ".html" + (place or "") + ")"
+
+    source[0] = re.sub(r"\]\((?!\w+:)([^)#]+)(#[^)]*)?\)", link, source[0])
+
+
+def link_names(app, doctree, docname):
+    """name(3) and name() lead to the manual page, wherever they stand."""
+    for node in list(doctree.findall(lambda node: isinstance(node, (addnodes.manpage, nodes.literal)))):
+        match = re.fullmatch(r"(\w+)\((\d?)\)", node.astext())
+        if not match or isinstance(node.parent, (nodes.reference, addnodes.pending_xref)):
+            continue
+        name, number = match.groups()
+        if name in names:
+            uri = app.builder.get_relative_uri(docname, names[name])
+        elif number:
+            uri = f"https://manpages.debian.org/{name}.{number}"
+        else:
+            continue
+        if names.get(name) != docname:
+            reference = nodes.reference("", "", internal=name in names, refuri=uri)
+            node.replace_self(reference)
+            reference += node
+
+
+def plain_docstring(app, what, name, obj, options, lines):
+    """A paragraph that begins with a name and a colon tells of an argument, and of each whose line
+    follows; what is indented otherwise is a program."""
+    text, before, fields = [], "", False
+    for line in lines:
+        argument = re.match(r"([a-z_]+): ", line)
+        if not before and line:
+            if fields and not argument:
+                text.append("")
+            fields = bool(argument)
+        escaped = re.sub(r"([\\*`|]|_\b)", r"\\\1", line)
+        if fields and argument:
+            text.append(":param " + escaped)
+        elif fields:
+            text.append("    " + escaped.strip())
+        elif line.startswith("    "):
+            if not before:
+                text += ["::", ""]
+            text.append(line)
+        else:
+            text.append(escaped)
+        before = line
+    lines[:] = text
+
+
+def setup(app):
+    app.setup_extension("sphinx.ext.autodoc")
+    for suffix in LANGUAGES:
+        app.add_source_suffix(suffix, "program")
+    app.add_source_suffix(".d.ts", "declarations")
+    for suffix in MANUAL:
+        app.add_source_suffix(suffix, "mdoc")
+    for parser in Program, Declarations, Manual:
+        app.add_source_parser(parser)
+    app.add_directive("pages", Pages)
+    app.connect("source-read", readme_links)
+    app.connect("doctree-resolved", link_names)
+    app.connect("autodoc-process-docstring", plain_docstring)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
