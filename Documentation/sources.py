@@ -23,6 +23,9 @@ for path in sorted((TOP / "userlib/man").iterdir()):
     names[path.stem] = f"userlib/man/{path.stem}"
     for name in re.findall(r"^\.Nm (\w+)", path.read_text().split(".Sh ", 2)[1], re.M):
         names.setdefault(name, names[path.stem])
+# Of each program, by its file's name.
+programs = {path.name: str(path.relative_to(TOP).with_suffix(""))
+            for path in TOP.glob("userlib/**/examples/*.*") if path.suffix in LANGUAGES}
 
 
 def title_of(path):
@@ -159,20 +162,14 @@ def readme_links(app, docname, source):
 
 
 def link_names(app, doctree, docname):
-    """name(3) and name() lead to the manual page, wherever they stand."""
+    """name(3) and name() lead to the manual page, file names to programs, wherever they stand."""
     for node in list(doctree.findall(lambda node: isinstance(node, (addnodes.manpage, nodes.literal)))):
-        match = re.fullmatch(r"(\w+)\((\d?)\)", node.astext())
-        if not match or isinstance(node.parent, (nodes.reference, addnodes.pending_xref)):
-            continue
-        name, number = match.groups()
-        if name in names:
-            uri = app.builder.get_relative_uri(docname, names[name])
-        elif number:
-            uri = f"https://manpages.debian.org/{name}.{number}"
-        else:
-            continue
-        if names.get(name) != docname:
-            reference = nodes.reference("", "", internal=name in names, refuri=uri)
+        text = node.astext()
+        page = programs.get(os.path.basename(text)) or names.get(re.sub(r"\(\d?\)$", "", text))
+        if page not in (None, docname) and ("(" in text or "." in text) and \
+           not isinstance(node.parent, nodes.reference):
+            reference = nodes.reference("", "", internal=True,
+                                        refuri=app.builder.get_relative_uri(docname, page))
             node.replace_self(reference)
             reference += node
 
