@@ -8,7 +8,7 @@ import sys
 here = pathlib.Path(__file__).parent
 sys.path.insert(0, str(here))
 
-release = re.search(r'PACKAGE_VERSION="(.*)"', (here.parent / "dkms.conf").read_text()).group(1)
+release = re.search(r'PACKAGE_VERSION="(.*)"', (here.parent / "dkms.conf").read_text())[1]
 project = "memwait"
 author = "memwait authors"
 copyright = author
@@ -19,8 +19,8 @@ root_doc = "Documentation/index"
 include_patterns = [
     "Documentation/*.rst", "*.md", "userlib/man/*", "userlib/memwait.h",
     "userlib/memwait/pthread.h", "userlib/examples/*.c", "userlib/bindings/*/README.md",
-    "userlib/bindings/cxx/memwait.hpp", "userlib/bindings/node/index.d.ts", "userlib/bindings/**/examples/*",
-    "userlib/bindings/together/*",
+    "userlib/bindings/cxx/memwait.hpp", "userlib/bindings/node/index.d.ts",
+    "userlib/bindings/**/examples/*", "userlib/bindings/together/*",
 ]
 # The one is what index.rst is here, the other is made of a README.
 exclude_patterns = ["README.md", "**/readme.rs"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What Sphinx cannot read by itself: manual pages, by mandoc; declarations of TypeScript; and programs, as
-they are. The links of READMEs, and from names to manual pages. Docstrings, which are plain text."""
+"""What Sphinx cannot read by itself: manual pages, by mandoc; declarations of TypeScript and C++;
+and programs, as they are. The links of READMEs, and from names to pages. Docstrings, which are
+plain text."""
 import html
 import os
 import pathlib
@@ -13,7 +14,7 @@ from sphinx.parsers import Parser
 from sphinx.util.docutils import SphinxDirective
 
 TOP = pathlib.Path(__file__).parent.parent
-LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".py": "python", ".js": "javascript",
+LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".js": "javascript",
              ".rs": "rust"}
 MANUAL = [f".{section}" for section in range(1, 10)]
 
@@ -34,7 +35,8 @@ def title_of(path):
     if path.suffix in MANUAL:
         return f"{path.stem}({path.suffix[1:]})", re.search(r"^\.Nd (.*)", text, re.M).group(1)
     text = text.split("SPDX-License-Identifier", 1)[1]
-    comment = re.search(r'(?://!|/\*|"""|^// )(.*?)(?:\*/|"""|\n//!?\n|\n(?! \*|//))', text, re.S | re.M).group(1)
+    comment = re.search(r'(?://!|/\*|"""|^// )(.*?)(?:\*/|"""|\n//!?\n|\n(?! \*|//))', text,
+                        re.S | re.M).group(1)
     text = re.sub(r"\s*\n(?: \*|//!?)?\s*", " ", comment).strip()
     return path.name, re.split(r"(?<=\.) ", text)[0]
 
@@ -69,26 +71,63 @@ class Program(SourceParser):
         node += literal(text.strip("\n"), LANGUAGES[path.suffix])
 
 
+def typescript(text):
+    """The exported names: comment, declaration, what it is called. Further lines of a declaration
+    are indented, but for the brace at its end."""
+    item = r"(?:^/\*\*((?:(?!\*/)[^/]|/)*)\*/\n)?^((?:export|declare) (?:declare )?" \
+           r"(class|interface|type|function|const) (\w+).*\n(?:(?:\t.*|}.*)?\n)*?)(?=\S|\n\S|\Z)"
+    for comment, code, kind, name in re.findall(item, text, re.M):
+        yield comment, code, f"{name}()" if kind == "function" else f"{kind} {name}"
+
+
+def cplusplus(text):
+    """The same of what is public, without the bodies of functions. Other names of a class are with
+    it."""
+    text = text[text.index("namespace memwait {"):]
+    # Of these, what public classes inherit.
+    bases = "|".join(re.findall(r": public detail::(\w+)", text))
+    details = r"^namespace detail \{\n.*?^\} /\* namespace detail \*/\n"
+    base = r"(?:^/\*(?:(?!\*/).)*\*/\n)?^template <[^\n]*>\nclass " \
+           rf"(?:{bases})\b[^\n;]*\{{\n.*?^\}};\n"
+    text = re.sub(details, lambda match: "".join(re.findall(base, match[0], re.M | re.S)), text,
+                  flags=re.M | re.S)
+    text = re.sub(r"^(private|protected):\n.*?(?=^\};|^public:)", "", text, flags=re.M | re.S)
+    text = re.sub(r"\n(\t?)\{\n(.*?\n)??\1\}(?=\n)", ";", text, flags=re.S)
+    text = re.sub(r"\)( noexcept)?\s+: [^;]*;", r")\1;", text)
+    item = r"(?:^/\*((?:(?!\*/).)*)\*/\n)?^((?:template <[^\n]*>\n)*" \
+           r"(?:(?:class|struct|enum)\b[^\n;]*\{\n.*?^\};|[a-z][^#{}]*?;))$"
+    title = None
+    for comment, code in re.findall(item, text, re.M | re.S):
+        head = re.sub(r"^template.*\n", "", code, flags=re.M)
+        kind = re.match(r"(?:class|struct|enum)(?: class)? (?:\[\[\w+\]\] )?(\w+)", head)
+        if kind and head.endswith(";") and "{" not in head:
+            continue
+        if kind:
+            title = kind.group().replace("[[nodiscard]] ", "")
+        elif not head.startswith("using "):
+            name = re.search(r"([\w:]+) ?([(=;])", head)
+            title = name[1] + "()" * (name[2] == "(")
+        if ":" not in title:
+            yield comment, re.sub(r"\n+(\n\n|\n};)", r"\1", code), title
+
+
 class Declarations(SourceParser):
-    """Each exported name is a section: its comment, then its declarations."""
+    """Each name is a section: its comment, then its declarations."""
     supported = ("declarations",)
 
     def parse(self, inputstring, document):
-        top = section(document, "Reference: " + self.path().name, "declarations")
-        about = re.search(r"(?:^// (?!SPDX).*\n)+", inputstring, re.M).group()
-        top += nodes.paragraph("", re.sub(r"^// ", "", about, flags=re.M).strip())
-        # A comment, and a declaration whose further lines are indented, but for the brace at its end.
-        item = r"(?:^/\*\*((?:(?!\*/)[^/]|/)*)\*/\n)?^((?:export|declare) (?:declare )?" \
-               r"(class|interface|type|function|const) (\w+).*\n(?:(?:\t.*|}.*)?\n)*?)(?=\S|\n\S|\Z)"
+        path = self.path()
+        language, items = ("typescript", typescript) if path.suffix == ".ts" else ("cpp", cplusplus)
+        top = section(document, "Reference: " + path.name, "declarations")
         last = None
-        for comment, text, kind, name in re.findall(item, inputstring, re.M):
-            if name != last:
-                part = section(top, name + "()" if kind == "function" else f"{kind} {name}", name)
-                last = name
+        for comment, code, title in items(inputstring):
+            if title != last:
+                part = section(top, title, re.sub(r"\W+", "-", title))
+                last = title
+            comment = re.sub(r"\s*\n \*\s*", " ", comment).strip()
             if comment:
-                comment = re.sub(r"\s*\n \*\s*", " ", comment).strip()
                 part += nodes.paragraph(comment, comment)
-            part += literal(text.strip("\n"), "typescript")
+            part += literal(code.strip("\n"), language)
 
 
 class Manual(SourceParser):
@@ -96,8 +135,8 @@ class Manual(SourceParser):
 
     def parse(self, inputstring, document):
         path = self.path()
-        page = subprocess.run(["mandoc", "-Thtml", "-Wwarning", "-Ofragment,man=%N.%S", path], text=True,
-                              stdout=subprocess.PIPE, check=True).stdout
+        page = subprocess.run(["mandoc", "-Thtml", "-Wwarning", "-Ofragment,man=%N.%S", path],
+                              text=True, stdout=subprocess.PIPE, check=True).stdout
         page = re.sub(r'href="([\w.-]+)\.(\d)"', self.link, page)
         name, what = title_of(path)
         stack = [section(document, f"{name}: {what}", "manual")]
@@ -107,7 +146,7 @@ class Manual(SourceParser):
             if text.strip():
                 stack[-1] += nodes.raw("", f'<div class="mdoc">{text}</div>', format="html")
             if place:
-                title = html.unescape(re.sub("<.*?>", "", title))
+                title = " ".join(html.unescape(re.sub("<.*?>", "", title)).split())
                 stack.append(section(stack[-1], title, place))
             else:
                 stack.pop()
@@ -128,7 +167,7 @@ class Pages(SphinxDirective):
         entries = []
         for path in sorted(TOP.glob(self.arguments[0])):
             page = "/" + str(path.relative_to(TOP).with_suffix(""))
-            if path.suffix not in [*LANGUAGES, *MANUAL] or not self.env.found_docs & {page[1:]}:
+            if path.suffix not in [*LANGUAGES, *MANUAL] or page[1:] not in self.env.found_docs:
                 continue
             title, what = title_of(path)
             entries.append(f"   {title} <{page}>")
@@ -156,14 +195,16 @@ def readme_links(app, docname, source):
             page = str(file / "README")
         else:
             page = re.sub(r"(\.d)?\.\w+$", "", str(file))
-        return "](" + os.path.relpath(page, os.path.dirname(docname)) + ".html" + (place or "") + ")"
+        page = os.path.relpath(page, os.path.dirname(docname))
+        return f"]({page}.html{place or ''})"
 
     source[0] = re.sub(r"\]\((?!\w+:)([^)#]+)(#[^)]*)?\)", link, source[0])
 
 
 def link_names(app, doctree, docname):
     """name(3) and name() lead to the manual page, file names to programs, wherever they stand."""
-    for node in list(doctree.findall(lambda node: isinstance(node, (addnodes.manpage, nodes.literal)))):
+    said = list(doctree.findall(lambda node: isinstance(node, (addnodes.manpage, nodes.literal))))
+    for node in said:
         text = node.astext()
         page = programs.get(os.path.basename(text)) or names.get(re.sub(r"\(\d?\)$", "", text))
         if page not in (None, docname) and ("(" in text or "." in text) and \
@@ -203,7 +244,8 @@ def setup(app):
     app.setup_extension("sphinx.ext.autodoc")
     for suffix in LANGUAGES:
         app.add_source_suffix(suffix, "program")
-    app.add_source_suffix(".d.ts", "declarations")
+    for suffix in ".d.ts", ".hpp":
+        app.add_source_suffix(suffix, "declarations")
     for suffix in MANUAL:
         app.add_source_suffix(suffix, "mdoc")
     for parser in Program, Declarations, Manual:
