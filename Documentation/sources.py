@@ -12,7 +12,9 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.parsers import Parser
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.logging import getLogger
 
+logger = getLogger(__name__)
 TOP = pathlib.Path(__file__).parent.parent
 LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".js": "javascript",
              ".rs": "rust"}
@@ -187,8 +189,7 @@ def readme_links(app, docname, source):
         target, place = match.groups()
         file = pathlib.Path(os.path.normpath(path.parent / target)).relative_to(TOP)
         if str(file) == "README.md":
-            page = "Documentation/install" if place else "Documentation/index"
-            place = None
+            page, place = f"Documentation/{'install' if place == '#install-it' else 'index'}", None
         elif file.name == "examples":
             page = "Documentation/examples"
         elif (TOP / file / "README.md").exists():
@@ -207,12 +208,15 @@ def link_names(app, doctree, docname):
     for node in said:
         text = node.astext()
         page = programs.get(os.path.basename(text)) or names.get(re.sub(r"\(\d?\)$", "", text))
-        if page not in (None, docname) and ("(" in text or "." in text) and \
-           not isinstance(node.parent, nodes.reference):
-            reference = nodes.reference("", "", internal=True,
-                                        refuri=app.builder.get_relative_uri(docname, page))
-            node.replace_self(reference)
-            reference += node
+        if not page and isinstance(node, addnodes.manpage):
+            logger.warning("there is no %s", text, location=node)
+        if page in (None, docname) or not re.search(r"[(.]", text) or \
+           isinstance(node.parent, nodes.reference):
+            continue
+        reference = nodes.reference("", "", internal=True,
+                                    refuri=app.builder.get_relative_uri(docname, page))
+        node.replace_self(reference)
+        reference += node
 
 
 def plain_docstring(app, what, name, obj, options, lines):
