@@ -557,6 +557,24 @@ static void closed()
 	CHECK_ERROR(std::errc::invalid_argument, loop.dispatch());
 }
 
+static void runs_for_a_time()
+{
+	memwait::loop loop;
+	objects all;
+	auto acquire = [&]() -> memwait::task<> { co_await all.sem.acquire_async(loop); };
+	memwait::task<> task = acquire();
+
+	CHECK(!loop.run_for(1ms));
+	CHECK(!loop.run_until(std::chrono::steady_clock::now() + 1ms));
+	CHECK(!loop.run_until(std::chrono::system_clock::now() + 1ms));
+	CHECK(!task.done());
+	all.sem.release();
+	CHECK(loop.run_for(24h) && task.done());
+	CHECK(loop.run_until(std::chrono::system_clock::time_point()));
+	loop.close();
+	CHECK_ERROR(std::errc::invalid_argument, loop.run_for(1ms));
+}
+
 static void exceptions()
 {
 	memwait::loop loop;
@@ -1096,6 +1114,7 @@ int main()
 	test("shutdown with each wait", shut_down);
 	test("shutdown unwinds another wait", unwound_by_close);
 	test("a loop is closed", closed);
+	test("a loop runs for a time", runs_for_a_time);
 	test("exceptions", exceptions);
 	test("a task is awaited, and destroyed", owned);
 	test("a robust mutex is repaired", robust);

@@ -26,11 +26,20 @@ static_assert(sizeof(memwait::barrier) == sizeof(memwait_barrier_t));
 static_assert(sizeof(memwait::latch) == sizeof(memwait_waitgroup_t));
 static_assert(sizeof(memwait::robust_state) == sizeof(memwait_mutex_t));
 static_assert(sizeof(memwait::robust_shared_state) == sizeof(memwait_rwlock_t));
+static_assert(sizeof(memwait::atomic<int>) == sizeof(int));
 static_assert(alignof(memwait::mutex) == alignof(memwait_mutex_t));
 static_assert(std::is_standard_layout_v<memwait::mutex> &&
 	      std::is_standard_layout_v<memwait::shared_mutex>);
 static_assert(!std::is_copy_constructible_v<memwait::mutex> &&
 	      !std::is_move_constructible_v<memwait::robust_mutex>);
+
+template <class... Objects>
+constexpr bool have_native_handles = (std::is_same_v<typename Objects::native_handle_type,
+	decltype(std::declval<Objects &>().native_handle())> && ...);
+static_assert(have_native_handles<memwait::mutex, memwait::robust_mutex, memwait::shared_mutex,
+				  memwait::robust_shared_mutex, memwait::condition_variable,
+				  memwait::binary_semaphore, memwait::barrier, memwait::latch,
+				  memwait::channel<int>, memwait::loop>);
 
 /* Before any other code runs. */
 #ifdef __cpp_constinit
@@ -95,6 +104,7 @@ static void no_device()
 		CHECK_ERROR(absent, memwait::shared_mutex().lock_shared());
 		CHECK_ERROR(absent, memwait::condition_variable().notify_all());
 		CHECK_ERROR(absent, memwait::barrier(2));
+		CHECK_ERROR(absent, memwait::atomic<int>(1).wait(1));
 		CHECK_ERROR(absent, memwait::latch(2));
 		CHECK_ERROR(absent, memwait::channel<int>(memory, sizeof(memory), 4));
 		CHECK_ERROR(absent, memwait::loop());
@@ -429,6 +439,47 @@ static void barrier_and_latch()
 	CHECK_ERROR(std::errc::invalid_argument, memwait::latch(-1));
 }
 
+static void arrivals(memwait::sharing users)
+{
+	memwait::barrier barrier(2, users);
+	std::optional<memwait::barrier::arrival_token> left;
+
+	{
+		memwait::barrier::arrival_token withdrawn = barrier.arrive();
+	}
+	for (int i = 0; i < 3; i++) {
+		CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
+
+		memwait::barrier::arrival_token token = barrier.arrive();
+		barrier_status their = barrier_status::timeout;
+		std::thread other([&] { their = barrier.arrive_and_wait(); });
+		barrier_status our = barrier.wait(std::move(token));
+
+		other.join();
+		CHECK(our != barrier_status::timeout && their != barrier_status::timeout);
+		CHECK((our == barrier_status::serial) != (their == barrier_status::serial));
+		CHECK_ERROR(std::errc::invalid_argument, barrier.wait(std::move(token)));
+	}
+	/* All have met before the one that came first looks. */
+	memwait::barrier::arrival_token token = barrier.arrive();
+	std::thread([&] { CHECK(barrier.arrive_and_wait() != barrier_status::timeout); }).join();
+	CHECK(barrier.wait(std::move(token)) != barrier_status::timeout);
+	/* A thread ends after it has arrived. */
+	std::thread([&] { left.emplace(barrier.arrive()); }).join();
+	CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
+	CHECK_ERROR(std::errc::operation_canceled, barrier.wait(std::move(*left)));
+}
+
+static void arrivals_of_both()
+{
+	memwait::barrier alone(memwait::barrier::max() > 1);
+
+	arrivals(memwait::process_shared);
+	arrivals(memwait::process_private);
+	CHECK(alone.wait(alone.arrive()) == barrier_status::serial);
+	CHECK_ERROR(std::errc::invalid_argument, memwait::barrier(memwait::barrier::max() + 1));
+}
+
 /* Without a default constructor. */
 struct item {
 	explicit item(int n) : number(n), twice(2 * n)
@@ -516,6 +567,32 @@ static void words()
 	check_word<theirs::colour>();
 	check_word<int>();
 	check_word<long>();
+}
+
+static void atomics()
+{
+	memwait::mapping memory(4096);
+	auto &word = memory.construct<memwait::atomic<int>>(64, 1);
+	memwait::atomic<theirs::colour, memwait::process_private> own{ theirs::colour::red };
+	pid_t pid;
+
+	word.wait(2);
+	pid = child([&] {
+		memory.attach<memwait::atomic<int>>(64).wait(1);
+		CHECK(word == 3);
+	});
+	/* It waits on, as the value is the same. */
+	await([&] { return memwait::notify_one(word) == 1; });
+	await([&] { return memwait_waiters(&word, 0) == 1; });
+	word = 3;
+	word.notify_all();
+	CHECK(wait_for_child(pid) == 0);
+
+	sleeper thread([&] { own.wait(theirs::colour::red); });
+	await([&] { return memwait_waiters(&own, MEMWAIT_PRIVATE) == 1; });
+	own = theirs::colour::green;
+	own.notify_one();
+	thread.join();
 }
 
 static void any_word()
@@ -889,8 +966,10 @@ int main()
 #endif
 	test("semaphores", semaphore);
 	test("barrier and latch", barrier_and_latch);
+	test("arrivals at a barrier", arrivals_of_both);
 	test("channel", channel);
 	test("words", words);
+	test("atomics that can be waited for", atomics);
 	test("any of several words", any_word);
 	test("places in memory", places);
 	test("a robust mutex is repaired", repaired);

@@ -394,6 +394,16 @@ protected:
 
 	void cancel() noexcept;
 
+	/* Dispatches the loop until it has ended. */
+	void await_end()
+	{
+		while (is_waiting()) {
+			const int result = memwait_op_wait(&op_, nullptr);
+
+			check(result == -EINTR ? 0 : -result, "memwait: waiting for an operation");
+		}
+	}
+
 private:
 	friend class memwait::loop;
 
@@ -417,6 +427,8 @@ private:
  */
 class loop {
 public:
+	using native_handle_type = memwait_loop_t *;
+
 	loop() : process_(getpid())
 	{
 		detail::check_result(memwait_loop_new(&loop_, 0), "memwait::loop");
@@ -473,6 +485,21 @@ public:
 		detail::check_result(memwait_loop_run(loop_, nullptr, 0), "memwait::loop::run");
 	}
 
+	/* The same. false: the time has come, and something is still pending. */
+	template <class Rep, class Period>
+	bool run_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return !run_by(time);
+	}
+
+	template <class Clock, class Duration>
+	bool run_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return !detail::call_until(time, [this](const deadline &then) {
+			return run_by(then);
+		});
+	}
+
 	void stop()
 	{
 		detail::check_result(memwait_loop_stop(loop_), "memwait::loop::stop");
@@ -496,6 +523,17 @@ public:
 
 private:
 	friend class detail::operation;
+
+	/* Returns 0 or ETIMEDOUT. */
+	int run_by(const deadline &then)
+	{
+		const unsigned int flags =
+			then.clock == CLOCK_REALTIME ? MEMWAIT_CLOCK_REALTIME : 0;
+		const int result = detail::check_result(memwait_loop_run(loop_, &then.time, flags),
+							"memwait::loop::run_until");
+
+		return result == MEMWAIT_TIMED_OUT ? ETIMEDOUT : 0;
+	}
 
 	/* Returns false if the loop is closed. */
 	bool link(detail::operation &operation)
@@ -1086,6 +1124,8 @@ private:
  */
 class condition_variable {
 public:
+	using native_handle_type = memwait_cond_t *;
+
 	constexpr condition_variable() noexcept : condition_variable(process_shared)
 	{
 	}
@@ -1659,6 +1699,8 @@ class counting_semaphore {
 							     MEMWAIT_SEM_VALUE_MAX));
 
 public:
+	using native_handle_type = memwait_sem_t *;
+
 	constexpr explicit counting_semaphore(std::ptrdiff_t value, sharing users = process_shared)
 		: sem_ MEMWAIT_SEM_INIT_FLAGS(Flags | users, to_word(value))
 	{
@@ -1754,7 +1796,6 @@ private:
 		});
 	}
 
-
 	memwait_sem_t sem_;
 };
 
@@ -1765,14 +1806,37 @@ using fair_semaphore = counting_semaphore<MEMWAIT_SEM_FAIR_VALUE_MAX, MEMWAIT_SE
 /* Whose thread or coroutine is the serial one has met the others as all. */
 enum class barrier_status { met, serial, timeout };
 
-/* A timed-out arrival is withdrawn. */
+/*
+ * As the standard's without a completion function: see memwait_cxx(7). A timed-out arrival is
+ * withdrawn.
+ */
 class barrier {
+	struct arrival;
+
 public:
+	using native_handle_type = memwait_barrier_t *;
+
+	/*
+	 * For wait(), in the thread that has arrived. If it is destroyed instead, before the others
+	 * have come, or its thread ends, the arrival is withdrawn.
+	 */
+	class arrival_token {
+	private:
+		friend class barrier;
+
+		explicit arrival_token(std::unique_ptr<arrival> arrived) noexcept
+			: arrived_(std::move(arrived))
+		{
+		}
+
+		std::unique_ptr<arrival> arrived_;
+	};
+
 	explicit barrier(std::ptrdiff_t expected, sharing users = process_shared)
 	{
 		const auto count = static_cast<unsigned int>(expected);
 
-		detail::check(expected <= 0 || expected > std::numeric_limits<int>::max() ? EINVAL :
+		detail::check(expected <= 0 || expected > max() ? EINVAL :
 			      memwait_barrier_init(&barrier_, users, count), "memwait::barrier");
 	}
 
@@ -1783,6 +1847,26 @@ public:
 	~barrier()
 	{
 		memwait_barrier_destroy(&barrier_);
+	}
+
+	static constexpr std::ptrdiff_t max() noexcept
+	{
+		return std::numeric_limits<int>::max();
+	}
+
+	/* Does not block. The thread works on, and waits for the others later. */
+	[[nodiscard]] arrival_token arrive()
+	{
+		return arrival_token(std::make_unique<arrival>(*this));
+	}
+
+	barrier_status wait(arrival_token &&token) const
+	{
+		const std::unique_ptr<arrival> arrived = std::move(token.arrived_);
+
+		detail::check(arrived ? 0 : EINVAL, "memwait::barrier::wait: no arrival");
+		arrived->await_end();
+		return to_status(arrived->result);
 	}
 
 	barrier_status arrive_and_wait()
@@ -1827,6 +1911,27 @@ public:
 #endif
 
 private:
+	/* An operation of the thread's own loop: whatever arrives waits. */
+	struct arrival : detail::operation {
+		explicit arrival(barrier &to) : operation(detail::own_loop(), end)
+		{
+			result = begin([&to](memwait_op_t *op) {
+				return memwait_barrier_wait_async(&to.barrier_, op);
+			});
+			if (result != EINPROGRESS)
+				to_status(result);
+		}
+
+		using operation::await_end;
+
+		static void end(operation &self, int err) noexcept
+		{
+			static_cast<arrival &>(self).result = err;
+		}
+
+		int result;
+	};
+
 	static barrier_status to_status(int err)
 	{
 		if (err == MEMWAIT_BARRIER_SERIAL_THREAD)
@@ -1840,13 +1945,14 @@ private:
 		return memwait_barrier_clockwait(&barrier_, then.clock, &then.time);
 	}
 
-
 	memwait_barrier_t barrier_;
 };
 
 /* A wait group of C's. */
 class latch {
 public:
+	using native_handle_type = memwait_waitgroup_t *;
+
 	explicit latch(std::ptrdiff_t expected, sharing users = process_shared)
 	{
 		const auto count = static_cast<unsigned int>(expected);
@@ -1939,7 +2045,6 @@ private:
 		return memwait_waitgroup_clockwait(&group_, then.clock, &then.time);
 	}
 
-
 	memwait_waitgroup_t group_;
 };
 
@@ -1952,6 +2057,8 @@ class channel {
 	static_assert(std::is_trivially_copyable_v<T>, "items are copied as bytes");
 
 public:
+	using native_handle_type = memwait_channel_t *;
+
 	/* Of the memory, which is to be aligned to 8, better to 64. 0: too large. */
 	static std::size_t size(std::size_t capacity) noexcept
 	{
@@ -2344,6 +2451,34 @@ auto wait_async(loop &owner, const std::atomic<T> &word, detail::same_t<T> expec
 	return detail::wait_by_async<T>(owner, word, expected, users, then);
 }
 #endif
+
+/*
+ * A std::atomic whose wait() and notify_...() are for all processes that map it. In C++17, too; of
+ * the same layout, and a word of all functions here.
+ */
+template <class T, sharing Users = process_shared>
+class atomic : public std::atomic<T> {
+public:
+	using std::atomic<T>::atomic;
+	using std::atomic<T>::operator=;
+
+	/* Until the word has another value than @old, as seen after a notify. */
+	void wait(T old, std::memory_order order = std::memory_order_seq_cst) const
+	{
+		while (detail::to_bits<T>(this->load(order)) == detail::to_bits<T>(old))
+			memwait::wait(*this, old, Users);
+	}
+
+	void notify_one() const
+	{
+		memwait::notify_one(*this, Users);
+	}
+
+	void notify_all() const
+	{
+		memwait::notify_all(*this, Users);
+	}
+};
 
 /* A word of wait_any(), and the value that it should have. */
 class expectation {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * One thread, two loops: Asio's has timers and sockets, and polls the descriptor of memwait's,
- * whose coroutines wait for a lock that another process has.
+ * One thread, two loops: Asio's has timers and sockets, and polls the descriptor of memwait's. A
+ * function of Asio's kind, async_lock(), takes a completion token: a callback, asio::use_awaitable,
+ * asio::use_future ... They wait for a lock that another process has.
  */
 #include <memwait.hpp>
 
@@ -11,8 +12,9 @@
 #include <sys/wait.h>
 
 using namespace std::chrono_literals;
+using mutex_lock = std::unique_lock<memwait::fair_mutex>;
 
-/* Keeps asio::io_context::run() going while operations are pending. */
+/* Keeps asio::io_context::run() going until stop(). */
 class bridge {
 public:
 	bridge(asio::io_context &context, memwait::loop &loop)
@@ -27,6 +29,11 @@ public:
 		descriptor_.release();
 	}
 
+	void stop()
+	{
+		descriptor_.cancel();
+	}
+
 private:
 	void wait()
 	{
@@ -34,8 +41,7 @@ private:
 			if (error)
 				return;
 			loop_.dispatch();
-			if (loop_.pending())
-				wait();
+			wait();
 		});
 	}
 
@@ -43,23 +49,82 @@ private:
 	asio::posix::stream_descriptor descriptor_;
 };
 
-static memwait::task<int> use(memwait::loop &loop, memwait::mutex &mutex, int &ticks)
-{
-	auto lock = co_await mutex.try_lock_async(loop, 1ms);
+/* A coroutine that begins at once, and whose end nobody waits for. */
+struct detached {
+	struct promise_type {
+		detached get_return_object() const noexcept
+		{
+			return {};
+		}
 
-	if (lock)
-		co_return -1;
-	std::puts("not yet");
-	lock = co_await mutex.lock_async(loop);
-	std::puts("locked");
-	co_return ticks;
+		std::suspend_never initial_suspend() const noexcept
+		{
+			return {};
+		}
+
+		std::suspend_never final_suspend() const noexcept
+		{
+			return {};
+		}
+
+		void return_void() const noexcept
+		{
+		}
+
+		void unhandled_exception() const noexcept
+		{
+			std::terminate();
+		}
+	};
+};
+
+/* Any other co_await of memwait's could stand here. */
+template <class Handler, class Executor>
+static detached lock_and_call(memwait::loop &loop, memwait::fair_mutex &mutex, Handler handler,
+			      Executor executor)
+{
+	std::exception_ptr error;
+	mutex_lock lock;
+
+	try {
+		lock = co_await mutex.lock_async(loop);
+	} catch (...) {
+		error = std::current_exception();
+	}
+	/* Never within the function that began it. */
+	asio::post(executor, [error, handler = std::move(handler),
+			      lock = std::move(lock)]() mutable {
+		std::move(handler)(error, std::move(lock));
+	});
+}
+
+template <class Token>
+static auto async_lock(asio::io_context &context, memwait::loop &loop, memwait::fair_mutex &mutex,
+		       Token &&token)
+{
+	auto begin = [&context, &loop, &mutex](auto handler) {
+		auto executor = asio::get_associated_executor(handler, context.get_executor());
+
+		lock_and_call(loop, mutex, std::move(handler), executor);
+	};
+
+	return asio::async_initiate<Token, void(std::exception_ptr, mutex_lock)>(begin, token);
+}
+
+static asio::awaitable<int> use(asio::io_context &context, memwait::loop &loop,
+				memwait::fair_mutex &mutex, const int &ticks)
+{
+	mutex_lock lock = co_await async_lock(context, loop, mutex, asio::use_awaitable);
+
+	std::printf("coroutine: locked after %d ticks\n", ticks);
+	co_return lock.owns_lock() ? ticks : -1;
 }
 
 int main()
 try {
-	memwait::mapping memory(sizeof(memwait::mutex));
-	memwait::mutex &mutex = memory.construct<memwait::mutex>(0);
-	int pipes[2];
+	memwait::mapping memory(sizeof(memwait::fair_mutex));
+	auto &mutex = memory.construct<memwait::fair_mutex>(0);
+	int pipes[2], ticks = 0, seen = 0;
 	char byte = 0;
 
 	/* The child has the mutex when it writes the first byte, and until it can read one. */
@@ -78,8 +143,6 @@ try {
 
 	asio::io_context context;
 	memwait::loop loop;
-	int ticks = 0;
-	memwait::task<int> task = use(loop, mutex, ticks);
 	bridge bridge(context, loop);
 	asio::steady_timer timer(context);
 	std::function<void(const asio::error_code &)> tick = [&](const asio::error_code &) {
@@ -90,11 +153,22 @@ try {
 			std::abort();
 	};
 
+	async_lock(context, loop, mutex, [](std::exception_ptr error, mutex_lock lock) {
+		if (error)
+			std::rethrow_exception(error);
+		std::puts(lock.owns_lock() ? "callback: locked" : "callback: not locked");
+	});
+	asio::co_spawn(context, use(context, loop, mutex, ticks),
+		       [&](std::exception_ptr error, int had) {
+		if (error)
+			std::rethrow_exception(error);
+		seen = had;
+		bridge.stop();
+	});
 	tick({});
 	context.run();
 	wait(nullptr);
-	std::printf("after %d ticks\n", task.get());
-	return task.done() && ticks == 5 ? 0 : 1;
+	return seen == 5 ? 0 : 1;
 } catch (const std::exception &error) {
 	std::fprintf(stderr, "%s\n", error.what());
 	return 1;
