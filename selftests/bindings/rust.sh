@@ -39,6 +39,7 @@ for program in rust/*.example; do
 	program=${program#*/}
 	point "$status" "example ${program%.example}"
 done
+[ -e rust/tokio.example ] || point 0 "example tokio # SKIP no crate tokio where it would be built"
 rm -f /tmp/rust.out /tmp/rust.err
 echo "1..$number"
 exit $bad

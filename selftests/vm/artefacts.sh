@@ -202,7 +202,7 @@ need_root()
 		extra=trixie-security
 		packages=g++,make,libc6-dev,python3-dev,nodejs,libnode-dev,libasio-dev,cargo
 		# Of the event loops in the examples.
-		packages+=,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
+		packages+=,librust-tokio-dev,pkg-config,libuv1-dev,libevent-dev,libglib2.0-dev,liburing-dev
 		what="Python, Node, Rust and C++"
 		;;
 	installers)

@@ -105,13 +105,17 @@ const TYPES: () = {
     assert!(IsSync::<RwLock<u32>>::SYNC && !IsSync::<RwLock<Data>>::SYNC);
     assert!(Is::<Ref<Mutex<Data>>>::SEND && !Is::<Ref<Data>>::SEND && !Is::<Ref<Pointer>>::SEND);
     assert!(Is::<Channel<Data>>::SEND && !Is::<Channel<Pointer>>::SEND);
-    // Guards stay in their thread, and show the value to others.
-    assert!(!Is::<MutexGuard<u32, &Mutex<u32>>>::SEND);
-    assert!(!Is::<MutexGuard<u32, Ref<Mutex<u32>>>>::SEND);
+    // Guards of what has an owner stay in their thread, and all show the value to others.
+    assert!(Is::<MutexGuard<Data, &Mutex<Data>>>::SEND);
+    assert!(Is::<MutexGuard<u32, Ref<Mutex<u32>>>>::SEND);
+    assert!(!Is::<MutexGuard<Pointer, &Mutex<Pointer>>>::SEND);
     assert!(!Is::<MutexGuard<u32, &RobustMutex<u32>>>::SEND);
+    assert!(!Is::<MutexGuard<u32, Ref<RobustMutex<u32>>>>::SEND);
     assert!(!Is::<OwnerDied<MutexGuard<u32, &RobustMutex<u32>>>>::SEND);
-    assert!(!Is::<ReadGuard<u32, &RwLock<u32>>>::SEND);
-    assert!(!Is::<WriteGuard<u32, Ref<RwLock<u32>>>>::SEND);
+    assert!(Is::<ReadGuard<u32, &RwLock<u32>>>::SEND);
+    assert!(Is::<WriteGuard<u32, Ref<RwLock<u32>>>>::SEND);
+    assert!(!Is::<ReadGuard<Data, &RwLock<Data>>>::SEND);
+    assert!(!Is::<WriteGuard<Data, Ref<RwLock<Data>>>>::SEND);
     assert!(IsSync::<MutexGuard<u32, &Mutex<u32>>>::SYNC);
     assert!(!IsSync::<MutexGuard<Data, &Mutex<Data>>>::SYNC);
 };
@@ -256,6 +260,7 @@ fn no_device() {
         assert_eq!(errno(RwLock::new(0).read()), ENOENT);
         assert_eq!(errno(Semaphore::new(0).acquire()), ENOENT);
         assert_eq!(errno(Semaphore::new(0).post()), ENOENT);
+        assert_eq!(errno(Event::new().wait()), ENOENT);
         assert_eq!(errno(Condvar::new().notify_all()), ENOENT);
         assert_eq!(errno(Barrier::new(2)), ENOENT);
         assert_eq!(errno(Channel::<u32>::new(2)), ENOENT);
@@ -323,11 +328,73 @@ fn bound_to_threads() {
     assert!(is_send!(mutex.lock_async(&on)));
     assert!(!is_send!(robust.lock_async(&on)));
     let guard = on.block_on(mutex.lock_async(&on)).unwrap().unwrap();
-    assert!(!is_send!(cond.wait_async(guard, &on)));
+    assert!(is_send!(cond.wait_async(guard, &on)));
     let guard = on.block_on(robust.lock_async(&on)).unwrap().unwrap();
     assert!(!is_send!(cond.wait_async(guard, &on)));
     assert!(is_send!(Ref::new(RwLock::new(0)).read_async(&on)));
     assert!(is_send!(Channel::<u8>::new(1).unwrap().recv_async(&on)));
+
+    // In another thread than it was locked in.
+    let lock = Ref::new(RwLock::fair(0));
+    let guards = (mutex.lock().unwrap(), lock.write().unwrap());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut one, mut two) = guards;
+
+            (*one, *two) = (1, 2);
+        });
+    });
+    assert_eq!(*mutex.try_lock().unwrap().unwrap(), 1);
+    assert_eq!(*lock.try_read().unwrap().unwrap(), 2);
+    // A future that has a mutex and waits for a condition ends in another thread.
+    let guard = on.block_on(mutex.lock_async(&on)).unwrap().unwrap();
+    let wait = cond.wait_async(guard, &on);
+    thread::spawn(move || drop(begin(wait))).join().unwrap();
+    assert!(mutex.try_lock().unwrap().is_some());
+}
+
+fn events() {
+    let memory = Shared::anonymous(4096).unwrap();
+    let event = unsafe { memory.attach::<Event>(64).unwrap() };
+    let on = Loop::new().unwrap();
+    let waiters = || {
+        let word = unsafe { memory.attach::<AtomicU32>(64).unwrap() };
+
+        word::waiters(&*word, Scope::Shared).unwrap()
+    };
+
+    assert!(!event.is_set());
+    assert_eq!(errno(event.wait_until(SHORT)), ETIMEDOUT);
+    let timed = event.wait_async(&on).until(SHORT);
+    assert_eq!(errno(on.block_on(timed).unwrap()), ETIMEDOUT);
+    let mut waits = begin(event.wait_async(&on));
+    let pid = child(|| {
+        unsafe { memory.attach::<Event>(64).unwrap() }
+            .wait()
+            .unwrap()
+    });
+    until(|| waiters() == 2);
+    // A notify that is not of a set.
+    let word = unsafe { memory.attach::<AtomicU32>(64).unwrap() };
+    assert_eq!(word::notify(&*word, word::ALL, Scope::Shared), Ok(2));
+    dispatch(&on, 1);
+    assert!(poll_once(&mut waits).is_pending());
+    until(|| waiters() == 2);
+    // It was set, and is not any more.
+    event.set().unwrap();
+    event.clear();
+    assert!(!event.is_set());
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(())));
+    assert_eq!(status_of(pid), 0);
+    event.set().unwrap();
+    event.set().unwrap();
+    assert!(event.is_set());
+    assert_eq!(event.wait(), Ok(()));
+    assert_eq!(on.block_on(event.wait_async(&on)), Ok(Ok(())));
+    drop(begin(Ref::new(Event::new()).wait_async(&on)));
+    assert_eq!(on.pending(), 0);
+    assert!(is_send!(event.wait_async(&on)));
 }
 
 fn threads() {
@@ -663,6 +730,10 @@ fn time_outs() {
         on.handle().stop().unwrap();
         on.run().unwrap();
         assert_eq!(on.pending(), 1);
+        assert_eq!(on.run_until(SHORT), Ok(false));
+        assert_eq!(on.run_until(SystemTime::now() + SHORT), Ok(false));
+        sem.release().unwrap();
+        assert_eq!(on.run_until(LONG), Ok(true));
     }
     let word = Ref::new(AtomicU32::new(0));
     let wait = word::wait_async(&word, 0, Scope::Private, &on).until(Instant::now() + SHORT);
@@ -1142,6 +1213,7 @@ fn main() {
         ("bad input", bad_input),
         ("futures and threads", bound_to_threads),
         ("threads", threads),
+        ("events", events),
         ("futures are cancelled at each point", cancel),
         ("items are given back", items_given_back),
         ("futures time out", time_outs),

@@ -2,7 +2,7 @@
 use crate::error::{check, Error};
 use crate::event::{Operation, Wait};
 use crate::memory::{Ref, Shareable};
-use crate::mutex::{guarded, MutexGuard, Place, TOKEN};
+use crate::mutex::{guarded, Mutex, MutexGuard, Place, TOKEN};
 use crate::time::Deadline;
 use memwait_sys::*;
 use std::cell::UnsafeCell;
@@ -86,7 +86,7 @@ impl Condvar {
 
 impl Ref<Condvar> {
     /// The future gives the guard back, and whether the time has come, if it has one. Until it is
-    /// polled first, the mutex stays locked; so it does not leave its thread.
+    /// polled first, the mutex stays locked; so it leaves its thread only if the guard may.
     pub fn wait_async<T: Send + 'static, P: Place<T> + Clone + 'static>(
         &self,
         guard: MutexGuard<T, P>,
@@ -142,6 +142,9 @@ pub struct Waiting<T, P> {
     place: P,
     in_its_thread: PhantomData<*mut T>,
 }
+
+// SAFETY: the mutex has no owner.
+unsafe impl<T: Send + 'static> Send for Waiting<T, Ref<Mutex<T>>> {}
 
 // SAFETY: the shares in both keep them in place. What gives back in the loop's thread, if it is
 // another one, unlocks a mutex that has no owner.

@@ -176,16 +176,26 @@ impl Loop {
     /// Polls and dispatches until nothing is pending, or [`Handle::stop`]. A waker's panic goes on
     /// from here, after its callback.
     pub fn run(&self) -> Result<(), Error> {
+        self.run_by(None).map(|_| ())
+    }
+
+    /// The same, until a time. False: it has come, and something is still pending.
+    pub fn run_until(&self, deadline: impl Into<Deadline>) -> Result<bool, Error> {
+        self.run_by(Some(&deadline.into()))
+    }
+
+    fn run_by(&self, deadline: Option<&Deadline>) -> Result<bool, Error> {
         let inner = &self.handle.0;
+        let (time, flags) = Deadline::timeout(deadline);
 
         // relaxed, both: only this thread uses it.
         inner.runs.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the loop is there.
-        let result = unsafe { memwait_loop_run(inner.raw, ptr::null(), 0) };
+        let result = unsafe { memwait_loop_run(inner.raw, time, flags) };
         inner.runs.fetch_sub(1, Ordering::Relaxed);
 
         inner.go_on_panicking();
-        check_result(result).map(|_| ())
+        check_result(result).map(|result| result != MEMWAIT_TIMED_OUT)
     }
 
     /// Runs a future to its end, on this thread: for programs without an executor. It may wait for

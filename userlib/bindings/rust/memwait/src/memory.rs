@@ -76,6 +76,16 @@ impl<T: Send + Sync + 'static> Ref<T> {
     }
 }
 
+impl<T: 'static> Ref<T> {
+    /// A part of it.
+    pub(crate) fn map<U>(&self, part: impl FnOnce(&T) -> &U) -> Ref<U> {
+        Ref {
+            object: NonNull::from(part(self)),
+            _memory: self._memory.clone(),
+        }
+    }
+}
+
 impl<T: 'static> Clone for Ref<T> {
     fn clone(&self) -> Ref<T> {
         Ref {
@@ -242,10 +252,11 @@ impl Shared {
     ///
     /// # Safety
     /// An initialised `T` lies there, or zeroed memory if that is a valid `T`: it is a [`Mutex`],
-    /// [`RwLock`], [`Condvar`] or [`Semaphore`]. A mutex or a read-write lock that another language
-    /// has initialised is of a kind that its type here makes: not recursive, a [`Mutex`] and an
-    /// [`RwLock`] not robust, a [`RobustMutex`] robust. While it is in use, its bytes are accessed
-    /// in no other way, in any process. What is private is used by one process.
+    /// [`RwLock`], [`Condvar`], [`Semaphore`] or [`Event`](crate::Event). A mutex or a read-write
+    /// lock that another language has initialised is of a kind that its type here makes: neither
+    /// recursive nor errorcheck, a [`Mutex`] and an [`RwLock`] not robust, a [`RobustMutex`]
+    /// robust. While it is in use, its bytes are accessed in no other way, in any process. What is
+    /// private is used by one process.
     ///
     /// [`RobustMutex`]: crate::RobustMutex
     /// [`Mutex`]: crate::Mutex

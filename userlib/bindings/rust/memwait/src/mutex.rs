@@ -433,8 +433,10 @@ pub(crate) fn guarded<T, P: Place<T>>(
 
 /// The locked mutex, and its data; unlocks it when dropped. `P` is a `&` or [`Ref`] to it.
 ///
-/// It stays in its thread. In a child of `fork(2)` a guard of the parent must be forgotten, as it
-/// would unlock the parent's mutex.
+/// That of a [`Mutex`] may leave its thread, as that has no owner: a task of an executor with
+/// several threads holds it across an `await`. That of a [`RobustMutex`] stays in the thread that
+/// owns it. In a child of `fork(2)` a guard of the parent must be forgotten, as it would unlock the
+/// parent's mutex.
 #[must_use = "it unlocks when it is dropped"]
 pub struct MutexGuard<T, P: Place<T>> {
     place: P,
@@ -443,6 +445,10 @@ pub struct MutexGuard<T, P: Place<T>> {
 
 // SAFETY: a shared reference to it is one to the data.
 unsafe impl<T: Sync, P: Place<T>> Sync for MutexGuard<T, P> {}
+// SAFETY: any thread may unlock it, and have the data and the reference to it.
+unsafe impl<T: Send> Send for MutexGuard<T, &Mutex<T>> {}
+// SAFETY: likewise.
+unsafe impl<T: Send> Send for MutexGuard<T, Ref<Mutex<T>>> {}
 
 impl<T, P: Place<T>> MutexGuard<T, P> {
     fn new(place: P) -> MutexGuard<T, P> {

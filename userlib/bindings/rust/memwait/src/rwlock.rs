@@ -147,12 +147,14 @@ impl<T> fmt::Debug for RwLock<T> {
 macro_rules! guard {
     ($(#[$doc:meta])* $guard:ident) => {
         $(#[$doc])*
-        /// `P` is a `&` or [`Ref`] to the lock. In a child of `fork(2)` a guard of the parent must
-        /// be forgotten, as it would unlock the parent's lock.
+        /// `P` is a `&` or [`Ref`] to the lock, which has no owner: it may leave its thread. In a
+        /// child of `fork(2)` a guard of the parent must be forgotten, as it would unlock the
+        /// parent's lock.
         #[must_use = "it unlocks when it is dropped"]
         pub struct $guard<T, P: Deref<Target = RwLock<T>>> {
             place: P,
-            in_its_thread: PhantomData<*mut T>,
+            // Send where `place` is, and so the lock Sync.
+            data: PhantomData<fn(T) -> T>,
         }
 
         // SAFETY: a shared reference to it is one to the data.
@@ -162,7 +164,7 @@ macro_rules! guard {
             fn new(place: P) -> $guard<T, P> {
                 $guard {
                     place,
-                    in_its_thread: PhantomData,
+                    data: PhantomData,
                 }
             }
         }

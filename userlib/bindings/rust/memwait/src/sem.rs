@@ -87,6 +87,11 @@ impl Semaphore {
         check_try(unsafe { memwait_sem_trywait(self.raw.get()) }, EAGAIN)
     }
 
+    /// As [`post`](Semaphore::post), by the name that goes with `acquire`.
+    pub fn release(&self) -> Result<(), Error> {
+        self.post()
+    }
+
     /// Adds 1, and wakes a waiter. `EOVERFLOW`: it is [`MAX`](Semaphore::MAX).
     pub fn post(&self) -> Result<(), Error> {
         // SAFETY: it is there.

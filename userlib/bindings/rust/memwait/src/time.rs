@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-use memwait_sys::{clockid_t, timespec, CLOCK_MONOTONIC, CLOCK_REALTIME};
-use std::os::raw::c_int;
+use memwait_sys::{clockid_t, timespec, CLOCK_MONOTONIC, CLOCK_REALTIME, MEMWAIT_CLOCK_REALTIME};
+use std::os::raw::{c_int, c_uint};
+use std::ptr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 extern "C" {
@@ -13,6 +14,19 @@ extern "C" {
 pub struct Deadline {
     pub(crate) clock: clockid_t,
     pub(crate) time: timespec,
+}
+
+impl Deadline {
+    /// Of words and loops: the timeout's address, and the flag for its clock.
+    pub(crate) fn timeout(deadline: Option<&Deadline>) -> (*const timespec, c_uint) {
+        match deadline {
+            None => (ptr::null(), 0),
+            Some(deadline) if deadline.clock == CLOCK_REALTIME => {
+                (&deadline.time, MEMWAIT_CLOCK_REALTIME)
+            }
+            Some(deadline) => (&deadline.time, 0),
+        }
+    }
 }
 
 impl From<Duration> for Deadline {

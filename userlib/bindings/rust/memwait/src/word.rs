@@ -6,7 +6,6 @@ use crate::memory::Ref;
 use crate::time::Deadline;
 use memwait_sys::*;
 use std::os::raw::{c_int, c_uint, c_void};
-use std::ptr;
 use std::sync::atomic::*;
 
 /// As the count of [`notify`]: all waiters.
@@ -107,24 +106,14 @@ fn address<W>(word: &W) -> *const c_void {
     (word as *const W).cast()
 }
 
-/// The timeout's address, and the flags for its clock.
-fn timeout(deadline: Option<&Deadline>, scope: Scope) -> (*const timespec, c_uint) {
-    match deadline {
-        None => (ptr::null(), scope.flags()),
-        Some(deadline) if deadline.clock == CLOCK_REALTIME => {
-            (&deadline.time, scope.flags() | MEMWAIT_CLOCK_REALTIME)
-        }
-        Some(deadline) => (&deadline.time, scope.flags()),
-    }
-}
-
 fn block<W: Word>(
     word: &W,
     expected: W::Value,
     scope: Scope,
     deadline: Option<&Deadline>,
 ) -> Result<Outcome, Error> {
-    let (time, flags) = timeout(deadline, scope);
+    let (time, flags) = Deadline::timeout(deadline);
+    let flags = flags | scope.flags();
 
     loop {
         // SAFETY: the word is there. Where a signal's handler has run, the thread keeps its place.
@@ -196,7 +185,8 @@ unsafe impl<W: Word> Wait for WaitingFor<W> {
     const SIGN: c_int = -1;
 
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
-        let (time, flags) = timeout(deadline, self.scope);
+        let (time, flags) = Deadline::timeout(deadline);
+        let flags = flags | self.scope.flags();
 
         // SAFETY: the caller's promise.
         unsafe { W::wait(address(&*self.word), self.expected, time, flags, Some(op)) }
