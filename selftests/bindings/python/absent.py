@@ -9,8 +9,8 @@ import memwait
 memory = bytearray(4096)
 calls = [
     lambda: memwait.Lock(memory, create=True),
-    lambda: memwait.Queue(memory, create=True, item_size=8, maxsize=1),
-    lambda: memwait.Barrier(memory, create=True, parties=2),
+    lambda: memwait.Queue(bytearray(4096), create=True, item_size=8, maxsize=1),
+    lambda: memwait.Barrier(bytearray(128), create=True, parties=2),
     lambda: memwait.Lock(memory).acquire(),
     lambda: memwait.Lock(memory).acquire(False),
     lambda: memwait.Lock(memory).__enter__(),
@@ -19,7 +19,6 @@ calls = [
     lambda: memwait.Semaphore(memory).acquire(),
     lambda: memwait.Semaphore(memory).release(),
     lambda: memwait.WaitGroup(memory).wait(),
-    lambda: memwait.Condition(memory, 64, lock=memwait.Lock(memory)).notify(),
     lambda: memwait.Word(memory, 512).wait(0),
     lambda: memwait.Word(memory, 512).notify(),
     lambda: asyncio.run(memwait.Lock(memory).acquire_async()),
@@ -44,7 +43,7 @@ for n in (1, 1, 2):
         raise AssertionError("released without a device")
 assert sum(counted) == 1, counted
 assert memwait.available() is False
-assert not any(memory[:512:]) or memory[512:] == bytes(3584), "something was taken"
+assert not any(memory), "something was taken"
 word = memwait.Word(memory, 520)
 word.store(3)
 assert word.add(1) == 3 and word.load() == 4

@@ -190,7 +190,8 @@ class ConditionCase(Case):
         pass
 
     def wake(self):
-        self.object.notify()
+        with self.object:
+            self.object.notify()
 
     def again(self):
         assert self.lock.acquire(False) is True
@@ -245,19 +246,21 @@ class BarrierCase(Case):
         return await self.object.wait_async() in (0, 1)
 
     def timed_out(self, result):
-        return isinstance(result, TimeoutError)
+        return isinstance(result, memwait.BrokenBarrierError)
 
     def finish(self):
         pass
 
     def wake(self):
-        with contextlib.suppress(TimeoutError):
-            self.object.wait(0 if self.waits(0) else 100)
+        if not self.waits(0):
+            self.object.wait(100)
 
     def again(self):
+        self.object.reset()
         try:
             self.object.wait(0)
-        except TimeoutError:
+        except memwait.BrokenBarrierError:
+            self.object.reset()
             return
         assert False, "somebody had come"
 

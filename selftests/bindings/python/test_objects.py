@@ -2,16 +2,19 @@
 """The interfaces: results, bad input, what is used after close; and what leaks."""
 
 import ast
+import asyncio
 import copy
 import gc
 import inspect
 import mmap
+import multiprocessing
 import os
 import pickle
 import queue
 import sys
 import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
@@ -59,6 +62,37 @@ class Results(unittest.TestCase):
                 with self.assertRaises(TypeError):
                     lock.acquire(True, blocking=True)
                 lock.close()
+
+    def test_acquire_as_of_multiprocessing(self):
+        """As theirs, for each: by name, and positional."""
+        locks = [(memwait.Lock(self.memory, create=True), multiprocessing.Lock()),
+                 (memwait.Semaphore(self.memory, 64, create=True), multiprocessing.Semaphore(1)),
+                 (memwait.RWLock(self.memory, 128, create=True).writer, multiprocessing.Lock()),
+                 (memwait.RLock(self.memory, 192, create=True), multiprocessing.RLock())]
+        for pair in locks:
+            for arguments in ({}, {"block": False}, {"block": True, "timeout": 0.001},
+                              {"block": False, "timeout": 3}, {"block": True, "timeout": -1},
+                              {"block": False, "timeout": None}):
+                with self.subTest(f"{pair[0]}, {arguments}"):
+                    ours, theirs = ([lock.acquire(**arguments), lock.acquire(**arguments)
+                                     if arguments else None] for lock in pair)
+                    self.assertEqual(ours, theirs)
+                    for lock in pair:
+                        for _ in range(sum(map(bool, ours))):
+                            lock.release()
+            for arguments in ((True,), (True, None), (False, None), (False,), (True, 0.001)):
+                with self.subTest(f"{pair[0]}, {arguments}"):
+                    self.assertEqual(*(lock.acquire(*arguments) for lock in pair))
+                    for lock in pair:
+                        lock.release()
+        lock = locks[0][0]
+        for arguments in ({"block": True, "blocking": True}, {"block": True, "timeout": "1"}):
+            with self.assertRaises(TypeError):
+                lock.acquire(**arguments)
+        with self.assertRaises(TypeError):
+            lock.acquire(True, block=True)
+        self.assertIs(lock.acquire(block=True, timeout=None), True)
+        lock.release()
 
     def test_rlock(self):
         lock = memwait.RLock(self.memory, create=True)
@@ -117,10 +151,23 @@ class Results(unittest.TestCase):
             self.assertTrue(lock.locked())
             self.assertEqual(condition.wait_for(lambda: 7), 7)
             self.assertFalse(condition.wait_for(lambda: 0, 0.001))
+            condition.notify(3)
+            condition.notify(n=0)
+            condition.notify_all()
         self.assertFalse(lock.locked())
-        condition.notify(3)
-        condition.notify(n=0)
-        condition.notify_all()
+        own = memwait.RLock(self.memory, 128, create=True)
+        robust = memwait.Lock(self.memory, 192, create=True, repair=print)
+        for lock in (own, robust):
+            # Another thread's: what knows its owner is not the caller's.
+            thread = threading.Thread(target=lock.acquire)
+            thread.start()
+            thread.join()
+        for owned in (condition, *(memwait.Condition(self.memory, 256, lock=lock, create=True)
+                                   for lock in (own, robust))):
+            for use in (condition.wait, owned.notify, lambda: owned.notify(0), owned.notify_all):
+                with self.assertRaises(RuntimeError):
+                    use()
+        lock = condition.lock
         for bad in (None, 1, self.memory, condition, _memwait.Loop()):
             with self.assertRaises(TypeError):
                 memwait.Condition(self.memory, 64, lock=bad)
@@ -200,15 +247,33 @@ class Results(unittest.TestCase):
             memwait.BoundedSemaphore(self.memory, value=-1, create=True)
 
     def test_what_one_sees_of_an_object(self):
+        for kind in (memwait.Lock, memwait.RLock):
+            for options in ({}, {"repair": print}):
+                lock = kind(self.memory, create=True, **options)
+                name = f"memwait.{kind.__name__} object at 0x0>"
+                for _ in range(2):
+                    self.assertEqual(repr(lock), f"<{name}" if options else f"<unlocked {name}")
+                with lock:
+                    other = []
+                    thread = threading.Thread(target=lambda: other.append(repr(lock)))
+                    thread.start()
+                    thread.join()
+                    self.assertEqual(repr(lock), f"<locked {name}")
+                    self.assertEqual(other[0], f"<{name}" if options else f"<locked {name}")
+        lock.close()
+        self.assertIn("closed>", repr(lock))
         semaphore = memwait.Semaphore(self.memory, value=3, create=True)
-        self.assertIn("value 3>", repr(semaphore))
+        self.assertIn(": value=3>", repr(semaphore))
+        semaphore = memwait.BoundedSemaphore(self.memory, value=3, create=True)
+        with semaphore:
+            self.assertIn(": value=2/3>", repr(semaphore))
         event = memwait.Event(self.memory, 64, create=True)
-        self.assertIn(", unset>", repr(event))
+        self.assertIn(": unset>", repr(event))
         event.set()
-        self.assertIn(", set>", repr(event))
+        self.assertIn(": set>", repr(event))
         queue = memwait.Queue(self.memory, 128, item_size=4, maxsize=2, create=True)
         queue.put(b"1234")
-        self.assertIn("1 of 2>", repr(queue))
+        self.assertIn(": 1 of 2>", repr(queue))
         queue.close()
         self.assertIn("closed>", repr(queue))
         self.assertEqual([bool(outcome) for outcome in memwait.Outcome], [True, True, False])
@@ -234,18 +299,87 @@ class Results(unittest.TestCase):
         barrier = memwait.Barrier(self.memory, parties=1, create=True)
         self.assertEqual(barrier.wait(), 0)
         barrier = memwait.Barrier(self.memory, parties=2, create=True)
-        with self.assertRaises(TimeoutError):
-            barrier.wait(0.001)
-        results = []
-        thread = threading.Thread(target=lambda: results.append(barrier.wait()))
-        thread.start()
-        results.append(barrier.wait())
-        thread.join()
-        self.assertEqual(sorted(results), [0, 1])
+        self.assertIn(": waiters=0/2>", repr(barrier))
+        self.assertEqual((barrier.parties, barrier.n_waiting, barrier.broken), (2, 0, False))
+        for error in (threading.BrokenBarrierError, asyncio.BrokenBarrierError):
+            with self.assertRaises(error):
+                barrier.wait(0.001)
+        self.assertTrue(barrier.broken)
+        self.assertIn(": broken>", repr(barrier))
+        barrier.reset()
+        self.assertFalse(barrier.broken)
         with self.assertRaises(ValueError):
             memwait.Barrier(self.memory, create=True)
         with self.assertRaises(ValueError):
             memwait.Barrier(self.memory, 4096).wait()
+
+    def test_a_barrier_meets_again_and_again(self):
+        """Each gets a place of its own; the action runs once, before any of them goes on."""
+        called = []
+        barrier = memwait.Barrier(self.memory, parties=4, create=True,
+                                  action=lambda: called.append(barrier.n_waiting))
+
+        def run(_):
+            places = []
+            for number in range(20):
+                places.append(barrier.wait())
+                places.append(len(called) > number)
+            return places
+
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(run, range(4)))
+        for number, places in enumerate(zip(*results)):
+            self.assertEqual(sorted(places), [True] * 4 if number % 2 else [0, 1, 2, 3])
+        self.assertEqual(called, [3] * 20)
+
+    def test_barriers_break(self):
+        def fail():
+            raise ZeroDivisionError
+
+        def met(leave):
+            """What another one gets, who waits when leave() is called."""
+            got = []
+
+            def wait():
+                try:
+                    got.append(barrier.wait())
+                except threading.BrokenBarrierError:
+                    got.append("broken")
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            while not barrier.n_waiting:
+                pass
+            leave()
+            thread.join()
+            return got[0]
+
+        barrier = memwait.Barrier(self.memory, parties=2, create=True, timeout=0.001)
+        other = memwait.Barrier(self.memory)
+        with self.assertRaises(memwait.BrokenBarrierError):
+            barrier.wait()
+        barrier.close()
+        barrier = memwait.Barrier(self.memory, action=fail)
+        for used in (barrier, other):
+            self.assertTrue(used.broken)
+            self.assertEqual((used.parties, used.n_waiting), (2, 0))
+        other.reset()
+        self.assertIn(met(other.wait), (0, 1))
+        self.assertEqual(met(other.reset), "broken")
+        self.assertFalse(barrier.broken)
+        self.assertEqual(met(other.abort), "broken")
+        for used in (barrier, other):
+            with self.assertRaises(memwait.BrokenBarrierError):
+                used.wait()
+        barrier.reset()
+
+        def fails():
+            with self.assertRaises(ZeroDivisionError):
+                failing.wait()
+
+        failing, barrier = barrier, other
+        self.assertEqual(met(fails), "broken")
+        self.assertTrue(barrier.broken)
 
     def test_waitgroup(self):
         group = memwait.WaitGroup(self.memory, create=True)
@@ -619,6 +753,8 @@ class BadInput(unittest.TestCase):
             stub = ast.parse(file.read())
         typed = {}
         for node in stub.body:
+            if getattr(node, "name", "").startswith("_") or "_Buffer" in ast.unparse(node)[:7]:
+                continue        # of the file's own
             if isinstance(node, ast.ClassDef):
                 typed[node.name] = {inner.name for inner in node.body
                                     if isinstance(inner, ast.FunctionDef)}

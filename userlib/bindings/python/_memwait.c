@@ -31,7 +31,7 @@
 
 #include <memwait.h>
 
-enum kind { MUTEX, COND, SEM, RWLOCK, BARRIER, WAITGROUP, CHANNEL, WORD };
+enum kind { MUTEX, COND, SEM, RWLOCK, WAITGROUP, CHANNEL, WORD };
 
 /* What an operation does. */
 enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
@@ -374,9 +374,6 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 		else if (self->kind == SEM)
 			ret = memwait_sem_clockwait_async(self->address, CLOCK_MONOTONIC,
 							  deadline, op);
-		else if (self->kind == BARRIER)
-			ret = memwait_barrier_clockwait_async(self->address, CLOCK_MONOTONIC,
-							      deadline, op);
 		else
 			ret = memwait_waitgroup_clockwait_async(self->address, CLOCK_MONOTONIC,
 								deadline, op);
@@ -769,12 +766,6 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	switch (self->kind) {
 	case CHANNEL:
 		return transferred(self, verb, result, item);
-	case BARRIER:
-		if (result == ETIMEDOUT)
-			break;
-		if (result && result != MEMWAIT_BARRIER_SERIAL_THREAD)
-			return fail(result);
-		return PyLong_FromLong(result == 0);
 	case WORD:
 		return result < 0 ? fail(result) : PyLong_FromLong(result);
 	case RWLOCK:
@@ -1054,22 +1045,40 @@ static PyType_Spec object_spec = {
 
 /* Locks */
 
-static const char *const blocking_names[] = { "blocking", "timeout", NULL };
+/* threading's names, and multiprocessing's. */
+static const char *const acquire_names[][3] = {
+	{ "blocking", "timeout", NULL },
+	{ "block", "timeout", NULL },
+};
+
+/* Whether a caller uses multiprocessing's name, and so means what that does. */
+static bool says_block(PyObject *kwnames)
+{
+	Py_ssize_t i, n = kwnames ? PyTuple_Size(kwnames) : 0;
+
+	for (i = 0; i < n; i++)
+		if (!PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, i), "block"))
+			return true;
+	return false;
+}
 
 static PyObject *take(struct object *self, enum verb verb, PyObject *const *args,
 		      Py_ssize_t nargs, PyObject *kwnames, bool is_lock)
 {
 	PyObject *values[2];
 	struct request request = { .item = NULL };
+	bool block = says_block(kwnames);
 	int only_try;
 
 	if (!nargs && !kwnames) {
 		set_never(&request);
 		return perform(self, verb, &request, false);
 	}
-	if (parse(blocking_names, values, args, nargs, kwnames))
+	if (parse(acquire_names[block], values, args, nargs, kwnames))
 		return NULL;
-	only_try = set_blocking(&request, values[0], values[1], is_lock);
+	if (block && PyObject_IsTrue(values[0]) == 0)
+		values[1] = NULL;
+	only_try = set_blocking(&request, values[0], values[1], is_lock && !block);
 	return only_try < 0 ? NULL : perform(self, verb, &request, only_try);
 }
 
@@ -1147,6 +1156,24 @@ static PyObject *mutex_locked(PyObject *object, PyObject *unused)
 	return ret ? fail(ret) : Py_NewRef(Py_False);
 }
 
+/* 1: locked, by the calling thread if the lock knows its owner; 0; or -1 with an exception set. */
+static int is_held(struct object *self)
+{
+	int ret = is_open(self) ? memwait_mutex_is_held(self->address) : -1;
+
+	if (ret < -1)
+		fail(ret);
+	return ret < 0 ? -1 : ret;
+}
+
+static PyObject *mutex_is_owned(PyObject *self, PyObject *unused)
+{
+	int held = is_held((struct object *)self);
+
+	(void)unused;
+	return held < 0 ? NULL : PyBool_FromLong(held);
+}
+
 static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs,
 			    unsigned int kind)
 {
@@ -1191,7 +1218,9 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 #define ACQUIRE_DOC(defaults)							\
 	"acquire($self, /, blocking=True, timeout=" defaults ")\n--\n\n"	\
-	"Take it, and return True; or False if that would block, or has not come by then.\n\n"	\
+	"Take it, and return True; or False if that would block, or has not come by then.\n"	\
+	"With block= instead, timeout= is as of multiprocessing: None waits for ever, and\n"	\
+	"what is below 0 does not wait.\n\n"					\
 	"The GIL is free for others meanwhile. ^C ends the wait at once, and nothing is taken."
 
 #define MUTEX_METHODS								\
@@ -1199,6 +1228,8 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	  ACQUIRE_DOC("-1") },							\
 	{ "release", mutex_release, METH_NOARGS,				\
 	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },	\
+	{ "_is_owned", mutex_is_owned, METH_NOARGS,				\
+	  "_is_owned($self, /)\n--\n\nTrue if it is locked, by this thread if it knows its owner." }, \
 	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
 	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
 
@@ -1330,8 +1361,19 @@ static PyObject *cond_wait(PyObject *object, PyObject *const *args, Py_ssize_t n
 	return ret;
 }
 
-static PyObject *cond_done(int ret)
+/* By the lock's owner, as far as the lock knows it. */
+static PyObject *cond_wake(struct object *self, unsigned int n)
 {
+	int ret = cond_is_open(self) ? is_held(self->lock) : -1;
+
+	if (ret < 0)
+		return NULL;
+	if (!ret) {
+		PyErr_SetString(PyExc_RuntimeError, "cannot notify on un-acquired lock");
+		return NULL;
+	}
+	ret = n == MEMWAIT_ALL ? memwait_cond_broadcast(self->address)
+			       : memwait_cond_notify(self->address, n);
 	return ret ? fail(ret) : Py_NewRef(Py_None);
 }
 
@@ -1339,25 +1381,20 @@ static PyObject *cond_notify(PyObject *object, PyObject *const *args, Py_ssize_t
 			     PyObject *kwnames)
 {
 	static const char *const names[] = { "n", NULL };
-	struct object *self = (struct object *)object;
 	PyObject *number;
 	Py_ssize_t n = 1;
 
-	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)) ||
-	    !is_open(self))
+	if (parse(names, &number, args, nargs, kwnames) || (number && !clamped(number, &n)))
 		return NULL;
-	if (n <= 0)
-		Py_RETURN_NONE;
-	return cond_done(memwait_cond_notify(self->address, n > INT_MAX ? INT_MAX
-									 : (unsigned int)n));
+	if (n < 0)
+		n = 0;
+	return cond_wake((struct object *)object, n > INT_MAX ? INT_MAX : (unsigned int)n);
 }
 
 static PyObject *cond_notify_all(PyObject *object, PyObject *unused)
 {
-	struct object *self = (struct object *)object;
-
 	(void)unused;
-	return is_open(self) ? cond_done(memwait_cond_broadcast(self->address)) : NULL;
+	return cond_wake((struct object *)object, MEMWAIT_ALL);
 }
 
 static PyObject *cond_acquire(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
@@ -1393,7 +1430,7 @@ static PyMethodDef cond_methods[] = {
 	  "that takes." },
 	{ "notify", FASTCALL(cond_notify), METH_FASTCALL | METH_KEYWORDS,
 	  "notify($self, /, n=1)\n--\n\nWake up to n waiters, oldest first.\n\n"
-	  "The lock need not be taken." },
+	  "RuntimeError if the lock is not taken." },
 	{ "notify_all", cond_notify_all, METH_NOARGS,
 	  "notify_all($self, /)\n--\n\nWake all waiters." },
 	{ "__enter__", cond_enter, METH_NOARGS, NULL },
@@ -1688,57 +1725,7 @@ static PyType_Spec side_spec = {
 	.slots = side_slots,
 };
 
-/* Barriers and wait groups */
-
-static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-	static char *names[] = { "buffer", "offset", "parties", "create", "private", NULL };
-	int create = 0, private = 0, ret = 0;
-	struct object *self;
-	Py_ssize_t offset = 0, parties = 0;
-	PyObject *source;
-
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
-					 clamped, &offset, clamped, &parties, &create, &private))
-		return NULL;
-	if (create && (parties < 1 || parties > INT_MAX)) {
-		PyErr_SetString(PyExc_ValueError, parties < 1 ? "parties must be > 0"
-							      : "parties are too many");
-		return NULL;
-	}
-	self = object_new(type, BARRIER, source, offset, sizeof(memwait_barrier_t), 8);
-	if (self && create)
-		ret = memwait_barrier_init(self->address, private ? MEMWAIT_PRIVATE : 0,
-					   (unsigned int)parties);
-	return self ? initialised(self, ret) : NULL;
-}
-
-static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
-			    PyObject *kwnames)
-{
-	static const char *const names[] = { "timeout", NULL };
-	struct object *self = (struct object *)object;
-	struct request request = { .item = NULL };
-	PyObject *timeout;
-	int result;
-
-	if (parse(names, &timeout, args, nargs, kwnames) ||
-	    set_deadline(&request, timeout) < 0 || !is_open(self) ||
-	    wait_for(self, WAIT, &request, &result, NULL))
-		return NULL;
-	return outcome(self, WAIT, result, NULL);
-}
-
-static PyMethodDef barrier_methods[] = {
-	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
-	  "wait($self, /, timeout=None)\n--\n\n"
-	  "Wait until all have come. It returns 0 to one of them, and 1 to the others.\n\n"
-	  "TimeoutError, or ^C: it has not come; the others go on to wait." },
-	{ NULL }
-};
-
-OBJECT_TYPE(barrier, "Barrier",
-	    "(buffer, offset=0, *, parties=0, create=False, private=False)");
+/* Wait groups */
 
 static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -1799,11 +1786,27 @@ static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
 	return is_open(self) ? waitgroup_change(self, -1) : NULL;
 }
 
+static PyObject *waitgroup_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+				PyObject *kwnames)
+{
+	static const char *const names[] = { "timeout", NULL };
+	struct object *self = (struct object *)object;
+	struct request request = { .item = NULL };
+	PyObject *timeout;
+	int result;
+
+	if (parse(names, &timeout, args, nargs, kwnames) ||
+	    set_deadline(&request, timeout) < 0 || !is_open(self) ||
+	    wait_for(self, WAIT, &request, &result, NULL))
+		return NULL;
+	return outcome(self, WAIT, result, NULL);
+}
+
 static PyMethodDef waitgroup_methods[] = {
 	{ "add", FASTCALL(waitgroup_add), METH_FASTCALL | METH_KEYWORDS,
 	  "add($self, /, n=1)\n--\n\nAdd n to the count, which may be negative." },
 	{ "done", waitgroup_done, METH_NOARGS, "done($self, /)\n--\n\nSubtract one." },
-	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
+	{ "wait", FASTCALL(waitgroup_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\nWait until the count is 0. False: timed out." },
 	{ NULL }
 };
@@ -2560,7 +2563,6 @@ static bool has_verb(const struct object *self, int verb)
 		[COND] = 1 << WAIT,
 		[SEM] = 1 << WAIT,
 		[RWLOCK] = 1 << READ | 1 << WRITE,
-		[BARRIER] = 1 << WAIT,
 		[WAITGROUP] = 1 << WAIT,
 		[CHANNEL] = 1 << SEND | 1 << RECV,
 		[WORD] = 1 << COMPARE | 1 << WATCH,
@@ -2895,7 +2897,6 @@ static int add_numbers(PyObject *module)
 		{ "SEMAPHORE_SIZE", sizeof(memwait_sem_t) },
 		{ "BOUNDED_SEMAPHORE_SIZE", sizeof(struct bounded) },
 		{ "RWLOCK_SIZE", sizeof(memwait_rwlock_t) },
-		{ "BARRIER_SIZE", sizeof(memwait_barrier_t) },
 		{ "WAITGROUP_SIZE", sizeof(memwait_waitgroup_t) },
 	};
 	unsigned int version = memwait_version();
@@ -2925,7 +2926,6 @@ static int exec(PyObject *module)
 	    add_type(module, &cond_spec, state->object, NULL) ||
 	    add_type(module, &sem_spec, state->object, &state->sem) ||
 	    add_type(module, &bounded_spec, state->sem, &state->bounded) ||
-	    add_type(module, &barrier_spec, state->object, NULL) ||
 	    add_type(module, &waitgroup_spec, state->object, NULL) ||
 	    add_type(module, &channel_spec, state->object, NULL) ||
 	    add_type(module, &word_spec, state->object, NULL) ||

@@ -29,8 +29,10 @@ import asyncio
 import collections
 import enum
 import functools
+import math
 import os
 import queue
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,9 +44,9 @@ from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 __version__ = "1.0.0-rc"
 
 __all__ = [
-    "Barrier", "BoundedSemaphore", "Condition", "Event", "Layout", "Lock", "NotRecoverable",
-    "Outcome", "OwnerDied", "Queue", "RLock", "RWLock", "Semaphore", "ShutDown", "WaitGroup",
-    "Word", "available", "version",
+    "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "Layout", "Lock",
+    "NotRecoverable", "Outcome", "OwnerDied", "Queue", "RLock", "RWLock", "Semaphore", "ShutDown",
+    "WaitGroup", "Word", "available", "version",
 ]
 
 
@@ -52,6 +54,7 @@ _Result = TypeVar("_Result")
 
 # What a mixin is mixed with.
 if TYPE_CHECKING:
+    from ._memwait import _Buffer
     _Base = _memwait.Object
 else:
     _Base = object
@@ -129,6 +132,17 @@ async def _wait(target: Any, verb: int, timeout: float | None = None, argument: 
     return operation.finish()
 
 
+def _deadline(timeout: float | None) -> float | None:
+    end = None if timeout is None else time.monotonic() + timeout
+    if end is not None and math.isnan(end):
+        raise ValueError("timeout is not a number")
+    return end
+
+
+def _left(end: float | None) -> float | None:
+    return None if end is None else end - time.monotonic()
+
+
 def _attach(cls: Any, buffer: Any, offset: int, options: dict[str, Any]) -> Any:
     return cls(buffer, offset, **options)
 
@@ -162,7 +176,7 @@ class _Object(_Base):
             state = self._state()
         except ValueError:
             # Such as no channel in zeroed memory.
-            state = ", not one"
+            state = ": not one"
         return f"<memwait.{type(self).__name__} at {self.offset:#x}{state}>"
 
 
@@ -222,6 +236,25 @@ class _Lock(_Acquired, _Object):
     def _options(self) -> dict[str, Any]:
         return {"repair": self.repair}
 
+    def __repr__(self: Any) -> str:
+        try:
+            state = self._locked()
+        except (ValueError, OSError):
+            return super().__repr__()
+        return f"<{state}memwait.{type(self).__name__} object at {self.offset:#x}>"
+
+    def _locked(self: Any) -> str:
+        if self._is_owned():
+            return "locked "
+        if self.repair is not None:
+            # To know more is to take it, and perhaps to repair it.
+            return ""
+        if isinstance(self, RLock):
+            if not self.acquire(False):
+                return "locked "
+            self.release()
+        return "unlocked "
+
 
 class Lock(_Lock, _memwait.Lock):
     """A lock as threading.Lock, which any thread may release.
@@ -271,10 +304,10 @@ class Condition(_Object, _memwait.Condition):
 
     def wait_for(self, predicate: Callable[[], _Result], timeout: float | None = None) -> _Result:
         """Wait until predicate() is true, and return what it returned last."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _deadline(timeout)
         result = predicate()
         while not result:
-            if not self.wait(None if end is None else end - time.monotonic()):
+            if not self.wait(_left(end)):
                 return predicate()
             result = predicate()
         return result
@@ -315,10 +348,10 @@ class Condition(_Object, _memwait.Condition):
     async def wait_for_async(self, predicate: Callable[[], _Result],
                              timeout: float | None = None) -> _Result:
         """wait_for() for tasks."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _deadline(timeout)
         result = predicate()
         while not result:
-            if not await self.wait_async(None if end is None else end - time.monotonic()):
+            if not await self.wait_async(_left(end)):
                 return predicate()
             result = predicate()
         return result
@@ -343,7 +376,7 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
         return taken
 
     def _state(self) -> str:
-        return f", value {self.get_value()}"
+        return f": value={self.get_value()}"
 
 
 class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
@@ -357,6 +390,13 @@ class BoundedSemaphore(Semaphore, _memwait.BoundedSemaphore):
 
     __slots__ = ()
     SIZE = _memwait.BOUNDED_SEMAPHORE_SIZE
+
+    def _state(self) -> str:
+        taken = Word(self.buffer, self.offset + _memwait.SEMAPHORE_SIZE)
+        value = self.get_value()
+        bound = value + taken.load()
+        taken.close()
+        return f": value={value}/{bound}"
 
 
 class _Side(_Acquired, _memwait.Side):
@@ -410,20 +450,6 @@ class RWLock(_Object, _memwait.RWLock):
         return {"repair": self.repair}
 
 
-class Barrier(_Object, _memwait.Barrier):
-    """parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
-    cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
-    """
-
-    __slots__ = ("__weakref__",)
-    SIZE = _memwait.BARRIER_SIZE
-
-    async def wait_async(self, timeout: float | None = None) -> int:
-        """wait() for tasks."""
-        place: int = await _wait(self, _memwait.WAIT, timeout)
-        return place
-
-
 class WaitGroup(_Object, _memwait.WaitGroup):
     """A count, and a wait until it is 0.
     """
@@ -450,7 +476,7 @@ class Queue(_Object, _memwait.Queue):
 
     __slots__ = ("__weakref__", "_kept", "_process")
 
-    def __init__(self, buffer: Any, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
+    def __init__(self, buffer: _Buffer, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
                  create: bool = False, private: bool = False) -> None:
         # Each holds the queue, which so cannot be closed before its item is delivered.
         self._kept: collections.deque[_memwait.Operation] = collections.deque()
@@ -499,7 +525,7 @@ class Queue(_Object, _memwait.Queue):
         await _wait(self, _memwait.SEND, timeout, item)
 
     def _state(self) -> str:
-        return f", {self.qsize()} of {self.maxsize}"
+        return f": {self.qsize()} of {self.maxsize}"
 
     def empty(self) -> bool:
         """True if there is no item, out of date at once."""
@@ -645,7 +671,7 @@ class Event(_Object):
     # Odd: it is set. Each set() and clear() adds one, so that a waiter that is woken after a
     # clear() knows whether it was set meanwhile, or a notify has come too late.
 
-    def __init__(self, buffer: Any, offset: int = 0, *, create: bool = False,
+    def __init__(self, buffer: _Buffer, offset: int = 0, *, create: bool = False,
                  private: bool = False) -> None:
         self._word = Word(buffer, offset, private=private)
         if create:
@@ -664,7 +690,7 @@ class Event(_Object):
         return self._word.load() & 1 == 1
 
     def _state(self) -> str:
-        return ", set" if self.is_set() else ", unset"
+        return ": set" if self.is_set() else ": unset"
 
     def set(self) -> None:
         """Set it, and wake all that wait."""
@@ -678,11 +704,10 @@ class Event(_Object):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set. False: not within timeout seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _deadline(timeout)
         value = self._word.load()
         while value & 1 == 0:
-            left = None if end is None else end - time.monotonic()
-            outcome = self._word.wait(value, left)
+            outcome = self._word.wait(value, _left(end))
             if self._word.load() != value:
                 return True
             if outcome is Outcome.TIMED_OUT:
@@ -691,11 +716,10 @@ class Event(_Object):
 
     async def wait_async(self, timeout: float | None = None) -> bool:
         """wait() for tasks."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _deadline(timeout)
         value = self._word.load()
         while value & 1 == 0:
-            left = None if end is None else end - time.monotonic()
-            outcome = await self._word.wait_async(value, left)
+            outcome = await self._word.wait_async(value, _left(end))
             if self._word.load() != value:
                 return True
             if outcome is Outcome.TIMED_OUT:
@@ -723,6 +747,198 @@ class Event(_Object):
 
     def _options(self) -> dict[str, Any]:
         return {"private": self._word.private}
+
+
+class BrokenBarrierError(threading.BrokenBarrierError, asyncio.BrokenBarrierError):
+    """A Barrier is broken, or was while this waited at it."""
+
+
+class Barrier(_Object):
+    """parties threads or tasks meet, as at threading.Barrier. It must be created.
+
+    action: a function that one of them calls, when all have come and before any of them goes on.
+    timeout: of each wait(), unless that has its own. Both are of this object, not of the buffer.
+
+    A time-out breaks it, as an action does that raises. One that leaves by ^C or cancellation, or
+    that dies, breaks nothing: it has not come. No more than parties may be there at a time. It is
+    Python's own, not the barrier of libmemwait, which cannot be broken.
+    """
+
+    __slots__ = ("__weakref__", "_action", "_timeout", "_lock", "_ends", "_turn", "_arrived",
+                 "_places", "_broken", "_parties")
+    SIZE = _memwait.LOCK_SIZE + 32
+
+    # Who waits sleeps on _turn. _arrived counts all that have come, also those that have left or
+    # died since. So if it says that all are there, the kernel is asked how many sleep. Who finds
+    # too few changes _turn: then all that were about to sleep look again, and the last one to do
+    # so finds the others asleep.
+    #
+    # All is changed with _lock, which outlives its owner. _end() wakes all, who come for the lock,
+    # and then changes _ends in one store: the number of this generation, and behind it that of
+    # the last one that met. Who dies before that has not come, and those who were woken wait on.
+
+    def __init__(self, buffer: _Buffer, offset: int = 0, *, parties: int = 0,
+                 action: Callable[[], object] | None = None, timeout: float | None = None,
+                 create: bool = False, private: bool = False) -> None:
+        if create and not 0 < parties < 1 << 31:
+            raise ValueError("parties must be > 0" if parties <= 0 else "parties are too many")
+        self._action = action
+        self._timeout = timeout
+        # Nothing is to be repaired, and bool() runs no code that a signal's handler could end.
+        self._lock = Lock(buffer, offset, create=create, repair=bool, private=private)
+        offset += _memwait.LOCK_SIZE
+        self._ends = Word(buffer, offset, size=8, private=private)
+        self._turn, self._arrived, self._places, self._broken, self._parties = (
+            Word(buffer, offset + at, private=private) for at in range(8, 28, 4))
+        if create:
+            self._parties.store(parties)
+            for word in (self._turn, self._arrived, self._places, self._broken):
+                word.store(0)
+            self._ends.store(1 << 32)
+        elif not self._ends.load():
+            raise ValueError("no barrier")
+
+    def _end(self, met: bool) -> None:
+        self._turn.add(1)
+        self._turn.notify()
+        generation, last = divmod(self._ends.load(), 1 << 32)
+        self._ends.store(generation + 1 << 32 | (generation if met else last))
+        self._arrived.store(0)
+
+    def _break(self) -> None:
+        self._end(False)
+        self._broken.store(1)
+
+    def _look(self, generation: int | None) -> tuple[int, int | None]:
+        """With the lock: the generation, and the turn to sleep on. None: all have met."""
+        now, last = divmod(self._ends.load(), 1 << 32)
+        if generation is None:
+            if self._broken.load():
+                raise BrokenBarrierError
+            generation = now
+            self._arrived.add(1)
+        elif generation != now:
+            if generation != last:
+                raise BrokenBarrierError
+            return generation, None
+        if self._arrived.load() >= self.parties:
+            if self._turn.waiters() >= self.parties - 1:
+                self._meet()
+                return generation, None
+            self._turn.add(1)
+        return generation, self._turn.load()
+
+    def _meet(self) -> None:
+        if self._action is not None:
+            try:
+                self._action()
+            except BaseException:
+                self._break()
+                raise
+        self._places.store(0)
+        self._end(True)
+
+    def _time_out(self, generation: int) -> None:
+        """With the lock. If all have met meanwhile, nothing is broken."""
+        if self._ends.load() >> 32 == generation:
+            self._break()
+
+    @staticmethod
+    def _pause() -> float:
+        """Before one that had to look again often sleeps: another while for each, up to 1 ms."""
+        return time.monotonic_ns() % 1000 / 1e6
+
+    def _limit(self, timeout: float | None) -> float | None:
+        return _deadline(self._timeout if timeout is None else timeout)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until all have come: a number from 0 to parties - 1, another one for each.
+
+        BrokenBarrierError: it is broken, or was reset meanwhile, or the time has passed.
+        """
+        end = self._limit(timeout)
+        generation, tries = None, 0
+        while True:
+            with self._lock:
+                generation, turn = self._look(generation)
+            if turn is None:
+                return self._places.add(1)
+            tries += 1
+            if tries > 2:
+                time.sleep(self._pause())
+            if self._turn.wait(turn, _left(end)) is Outcome.TIMED_OUT:
+                with self._lock:
+                    self._time_out(generation)
+
+    async def wait_async(self, timeout: float | None = None) -> int:
+        """wait() for tasks."""
+        end = self._limit(timeout)
+        generation, tries = None, 0
+        while True:
+            async with self._lock:
+                generation, turn = self._look(generation)
+            if turn is None:
+                return self._places.add(1)
+            tries += 1
+            if tries > 2:
+                await asyncio.sleep(self._pause())
+            if await self._turn.wait_async(turn, _left(end)) is Outcome.TIMED_OUT:
+                async with self._lock:
+                    self._time_out(generation)
+
+    def abort(self) -> None:
+        """Break it: all that wait, and all that come before a reset(), get BrokenBarrierError."""
+        with self._lock:
+            self._break()
+
+    def reset(self) -> None:
+        """Make it as new. All that wait get BrokenBarrierError."""
+        with self._lock:
+            self._end(False)
+            self._broken.store(0)
+
+    @property
+    def parties(self) -> int:
+        """How many meet."""
+        return self._parties.load()
+
+    @property
+    def n_waiting(self) -> int:
+        """How many wait, out of date at once."""
+        return self._turn.waiters()
+
+    @property
+    def broken(self) -> bool:
+        """True if it is broken."""
+        return self._broken.load() == 1
+
+    def _state(self) -> str:
+        return ": broken" if self.broken else f": waiters={self.n_waiting}/{self.parties}"
+
+    def close(self) -> None:
+        """Let go of the buffer. BufferError if a thread or a task waits."""
+        parts: list[_memwait.Object] = [self._turn, self._lock, self._ends, self._arrived,
+                                        self._places, self._broken, self._parties]
+        for part in parts:
+            part.close()
+
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+        return self._lock.closed
+
+    @property
+    def offset(self) -> int:
+        """Where in the buffer the object is."""
+        return self._lock.offset
+
+    @property
+    def buffer(self) -> Any:
+        """The buffer that it was given."""
+        return self._lock.buffer
+
+    def _options(self) -> dict[str, Any]:
+        return {"action": self._action, "timeout": self._timeout, "private": self._turn.private}
 
 
 class Layout:

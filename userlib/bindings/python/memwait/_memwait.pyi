@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeAlias, overload
+
+from _typeshed import WriteableBuffer
+
+class _HasBuffer(Protocol):
+    @property
+    def buf(self) -> Any: ...
+
+_Buffer: TypeAlias = WriteableBuffer | _HasBuffer
 
 version: str
 LOCK: int
@@ -16,7 +24,6 @@ CONDITION_SIZE: int
 SEMAPHORE_SIZE: int
 BOUNDED_SEMAPHORE_SIZE: int
 RWLOCK_SIZE: int
-BARRIER_SIZE: int
 WAITGROUP_SIZE: int
 
 class OwnerDied(OSError): ...
@@ -72,7 +79,7 @@ class Object:
 class Lock(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         create: bool = False,
@@ -80,16 +87,20 @@ class Lock(Object):
         repair: Callable[[], object] | None = None,
         private: bool = False,
     ) -> Self: ...
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    @overload
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool: ...
+    @overload
+    def acquire(self, *, block: bool, timeout: float | None = None) -> bool: ...
     def release(self) -> None: ...
     def locked(self) -> bool: ...
+    def _is_owned(self) -> bool: ...
     def __enter__(self) -> bool: ...
     def __exit__(self, *exception: object) -> None: ...
 
 class RLock(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         create: bool = False,
@@ -97,22 +108,29 @@ class RLock(Object):
         repair: Callable[[], object] | None = None,
         private: bool = False,
     ) -> Self: ...
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    @overload
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool: ...
+    @overload
+    def acquire(self, *, block: bool, timeout: float | None = None) -> bool: ...
     def release(self) -> None: ...
+    def _is_owned(self) -> bool: ...
     def __enter__(self) -> bool: ...
     def __exit__(self, *exception: object) -> None: ...
 
 class Condition(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         lock: Lock | RLock,
         create: bool = False,
         private: bool = False,
     ) -> Self: ...
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    @overload
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool: ...
+    @overload
+    def acquire(self, *, block: bool, timeout: float | None = None) -> bool: ...
     def release(self) -> None: ...
     def wait(self, timeout: float | None = None) -> bool: ...
     def notify(self, n: int = 1) -> None: ...
@@ -123,7 +141,7 @@ class Condition(Object):
 class Semaphore(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         value: int = 1,
@@ -131,7 +149,10 @@ class Semaphore(Object):
         fair: bool = False,
         private: bool = False,
     ) -> Self: ...
+    @overload
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool: ...
+    @overload
+    def acquire(self, *, block: bool, timeout: float | None = None) -> bool: ...
     def release(self, n: int = 1) -> None: ...
     def get_value(self) -> int: ...
     def __enter__(self) -> bool: ...
@@ -143,7 +164,7 @@ class BoundedSemaphore(Semaphore):
 class RWLock(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         create: bool = False,
@@ -155,27 +176,18 @@ class RWLock(Object):
 
 class Side:
     def __new__(cls, rwlock: RWLock, write: bool, /) -> Self: ...
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    @overload
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool: ...
+    @overload
+    def acquire(self, *, block: bool, timeout: float | None = None) -> bool: ...
     def release(self) -> None: ...
     def __enter__(self) -> bool: ...
     def __exit__(self, *exception: object) -> None: ...
 
-class Barrier(Object):
-    def __new__(
-        cls,
-        buffer: Any,
-        offset: int = 0,
-        *,
-        parties: int = 0,
-        create: bool = False,
-        private: bool = False,
-    ) -> Self: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-
 class WaitGroup(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         count: int = 0,
@@ -189,7 +201,7 @@ class WaitGroup(Object):
 class Queue(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         item_size: int = 0,
@@ -209,7 +221,7 @@ class Queue(Object):
 class Word(Object):
     def __new__(
         cls,
-        buffer: Any,
+        buffer: _Buffer,
         offset: int = 0,
         *,
         size: int = 4,
