@@ -461,6 +461,48 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
+    def test_a_queue_is_iterated(self):
+        async def main(memory):
+            queue = memwait.JoinableQueue(memory, item_size=32, maxsize=2, create=True)
+            got = []
+
+            async def work():
+                async for item in queue:
+                    got.append(item)
+                    queue.task_done()
+
+            task = asyncio.ensure_future(work())
+            for number in range(10):
+                await queue.put_async([number])
+            await queue.join_async()
+            self.assertEqual(got, [[number] for number in range(10)])
+            queue.shutdown()
+            await task
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_what_a_cancelled_task_has_sent_is_unfinished(self):
+        async def main(memory, sent):
+            queue = memwait.JoinableQueue(memory, item_size=32, maxsize=1, create=True)
+            queue.put(1)
+            task = asyncio.ensure_future(queue.put_async(2))
+            while not waiters(memory):
+                await asyncio.sleep(0)
+            if sent:
+                self.assertEqual(queue.get(), 1)
+                until(lambda: hub().loop.dispatch())
+            task.cancel()
+            self.assertTrue(await ended(task))
+            self.assertEqual(queue.get(), 1 + sent)
+            for _ in range(1 + sent):
+                queue.task_done()
+            with self.assertRaises(ValueError):
+                queue.task_done()
+            await queue.join_async()
+
+        for sent in (False, True):
+            asyncio.run(main(bytearray(4096), sent))
+
     def test_a_task_that_leaves_a_barrier_has_not_come(self):
         async def main(memory):
             barrier = memwait.Barrier(memory, parties=2, create=True)

@@ -434,6 +434,46 @@ class Results(unittest.TestCase):
         with self.assertRaises(memwait.ShutDown):
             one.get()
 
+    def test_joinable_queue(self):
+        size = memwait.JoinableQueue.size(200, 2)
+        memory = bytearray(size)
+        one = memwait.JoinableQueue(memory, item_size=200, maxsize=2, create=True)
+        other = memwait.JoinableQueue(memory)
+        with self.assertRaises(ValueError):
+            memwait.JoinableQueue(bytearray(size - 1), item_size=200, maxsize=2, create=True)
+        for item in (None, b"", 7, {"a": [1, 2.5, "x"]}, ["x" * 100]):
+            one.put(item)
+            self.assertEqual(other.get(timeout=1), item)
+            other.task_done()
+        one.join()
+        with self.assertRaises(ValueError):
+            one.put("x" * 200)
+        with self.assertRaises((pickle.PicklingError, AttributeError)):
+            one.put(lambda: 0)
+        one.join()
+        with self.assertRaises(ValueError):
+            one.task_done()
+        one.put(1)
+        one.put_nowait(2)
+        with self.assertRaises(queue.Full):
+            one.put(3, False)
+        joined = threading.Thread(target=one.join)
+        joined.start()
+        self.assertEqual([other.get_nowait(), other.get()], [1, 2])
+        with self.assertRaises(queue.Empty):
+            other.get_nowait()
+        other.task_done()
+        self.assertTrue(joined.is_alive())
+        other.task_done()
+        joined.join()
+        one.shutdown()
+        with self.assertRaises(memwait.ShutDown):
+            one.put(1)
+        one.join()
+        one.close()
+        other.close()
+        memory.append(0)        # nothing holds it
+
     def test_word(self):
         for size in (1, 2, 4, 8):
             word = memwait.Word(self.memory, 64, size=size)

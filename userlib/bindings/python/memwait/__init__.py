@@ -31,10 +31,11 @@ import enum
 import functools
 import math
 import os
+import pickle
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _memwait
@@ -44,9 +45,9 @@ from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 __version__ = "1.0.0-rc"
 
 __all__ = [
-    "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "Layout", "Lock",
-    "NotRecoverable", "Outcome", "OwnerDied", "Queue", "RLock", "RWLock", "Semaphore", "ShutDown",
-    "WaitGroup", "Word", "available", "version",
+    "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "JoinableQueue",
+    "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied", "Queue", "RLock", "RWLock",
+    "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
 ]
 
 
@@ -465,7 +466,8 @@ class WaitGroup(_Object, _memwait.WaitGroup):
 
 class Queue(_Object, _memwait.Queue):
     """A queue as queue.Queue, of items that are bytes, all of item_size: a channel of libmemwait.
-    item_size and maxsize are for create=True; one that is there knows its own.
+    item_size and maxsize are for create=True; one that is there knows its own. JoinableQueue has
+    other objects, and join().
 
     put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
 
@@ -523,6 +525,16 @@ class Queue(_Object, _memwait.Queue):
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
         """put() for tasks. If the task is cancelled, the item may have been sent."""
         await _wait(self, _memwait.SEND, timeout, item)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        """`async for item in queue`: until it is shut down, and all was received."""
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.get_async()
+        except ShutDown:
+            raise StopAsyncIteration from None
 
     def _state(self) -> str:
         return f": {self.qsize()} of {self.maxsize}"
@@ -596,6 +608,94 @@ class Queue(_Object, _memwait.Queue):
                 raise BufferError("an item of a cancelled task cannot go back into the queue, as "
                                   f"{why}: get() it first") from None
         super().close()
+
+
+class JoinableQueue(Queue):
+    """A queue of objects as multiprocessing.JoinableQueue: they are pickled, into at most item_size
+    bytes, and join() waits until each was told of by task_done().
+
+    It is a Queue, and a WaitGroup behind it, and must be created as one. Who unpickles runs what
+    the others have sent: trust all that can write to the buffer. A process that dies with an item
+    has not told of it.
+    """
+
+    __slots__ = ("_unfinished",)
+
+    def __init__(self, buffer: _Buffer, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
+                 create: bool = False, private: bool = False) -> None:
+        super().__init__(buffer, offset, item_size=item_size, maxsize=maxsize, create=create,
+                         private=private)
+        self._unfinished = WaitGroup(buffer, offset + Queue.size(self.item_size, self.maxsize),
+                                     create=create, private=private)
+
+    @staticmethod
+    def size(item_size: int, maxsize: int) -> int:
+        """How many bytes a queue needs."""
+        return Queue.size(item_size, maxsize) + _memwait.WAITGROUP_SIZE
+
+    def _pickled(self, item: Any) -> bytes:
+        data = pickle.dumps(item)
+        if len(data) > self.item_size:
+            raise ValueError(f"the pickled item has {len(data)} bytes, more than item_size, "
+                             f"{self.item_size}")
+        # What follows a pickle is ignored.
+        return data.ljust(self.item_size, b"\0")
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Send an object. queue.Full: there was no room. ShutDown: after shutdown()."""
+        data = self._pickled(item)
+        self._unfinished.add()
+        try:
+            super().put(data, block, timeout)
+        except BaseException:
+            self._unfinished.done()
+            raise
+
+    async def put_async(self, item: Any, timeout: float | None = None) -> None:
+        """put() for tasks. If the task is cancelled, the item may have been sent."""
+        data = self._pickled(item)
+        self._unfinished.add()
+        try:
+            await super().put_async(data, timeout)
+        except BaseException:
+            self._unfinished.done()
+            raise
+
+    def _give_back(self, operation: _memwait.Operation) -> None:
+        if operation.item is None:
+            # A task that was cancelled, and put_async() takes one from the count.
+            try:
+                operation.finish()
+            except (queue.Full, ShutDown):
+                return
+            self._unfinished.add()
+        else:
+            super()._give_back(operation)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Receive an object. queue.Empty: there was none. ShutDown: after shutdown()."""
+        return pickle.loads(super().get(block, timeout))
+
+    async def get_async(self, timeout: float | None = None) -> Any:
+        """get() for tasks."""
+        return pickle.loads(await super().get_async(timeout))
+
+    def task_done(self) -> None:
+        """Tell that one item that was received needs no more work. ValueError: no item is left."""
+        self._unfinished.done()
+
+    def join(self) -> None:
+        """Wait until task_done() was called for each item that was put."""
+        self._unfinished.wait()
+
+    async def join_async(self) -> None:
+        """join() for tasks."""
+        await self._unfinished.wait_async()
+
+    def close(self) -> None:
+        """Let go of the buffer, as a Queue does. BufferError also if somebody is in join()."""
+        super().close()
+        self._unfinished.close()
 
 
 class Outcome(enum.IntEnum):
