@@ -6,6 +6,8 @@ import mmap
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import unittest
 from multiprocessing.shared_memory import SharedMemory
@@ -510,6 +512,85 @@ class Processes(unittest.TestCase):
             self.assertEqual(process.exitcode, 0)
         for used in (word, queue, condition, lock):
             used.close()
+
+    def test_a_segment(self):
+        name = f"memwait-{os.getpid()}"
+        with self.assertRaises(FileNotFoundError):
+            memwait.Segment(name)
+        with memwait.Segment(name, 8192) as segment:
+            self.assertTrue(segment.created)
+            self.assertEqual((segment.name, segment.size), (name, 8192))
+            lock = segment.get(memwait.Lock, "lock", repair=print)
+            jobs = segment.get(memwait.JoinableQueue, "jobs", item_size=64, maxsize=4)
+            word = segment.get(memwait.Word, "word", size=8)
+            table = segment.bytes("table", 100)
+            self.assertEqual(bytes(table), bytes(100))
+            table[0] = 7
+
+            def use():
+                with memwait.Segment(name, 8192) as other:
+                    assert not other.created
+                    with other.get(memwait.Lock, "lock", repair=print):
+                        other.get(memwait.JoinableQueue, "jobs").put("from the child")
+                    other.get(memwait.Word, "word", size=8).store(5)
+                    assert other.bytes("table", 100)[0] == 7
+
+            # Neither a process that ends nor its tracker takes the name from the others.
+            for way in (use, lambda: subprocess.run([sys.executable, "-c", f"""if True:
+                    import memwait
+                    with memwait.Segment({name!r}) as segment:
+                        segment.get(memwait.JoinableQueue, "jobs").put("from another")
+                    """], check=True)):
+                self.assertEqual(Child(way).join(), 0)
+            self.assertEqual([jobs.get(), jobs.get(), word.load()],
+                             ["from the child", "from another", 5])
+            inherited = Child(lambda: segment.__exit__(None, None, None))
+            self.assertEqual(inherited.join(), 0)
+            memwait.Segment(name).close()
+            for kind, bad, options, error in (
+                    (memwait.Event, "lock", {}, TypeError),
+                    (memwait.Word, "word", {"size": 4}, TypeError),
+                    (memwait.Queue, "many", {"item_size": 64, "maxsize": 1000}, MemoryError),
+                    (memwait.Queue, "none", {}, ValueError),
+                    (memwait.Lock, "", {}, ValueError),
+                    (memwait.Lock, "x" * 41, {}, ValueError)):
+                with self.subTest(bad), self.assertRaises(error):
+                    segment.get(kind, bad, **options)
+            for size in (99, 0, -1):
+                with self.assertRaises((TypeError, ValueError)):
+                    segment.bytes("table", size)
+            lock.close()
+        for used in (lock, jobs, word):
+            self.assertTrue(used.closed)
+        with self.assertRaises(FileNotFoundError):
+            memwait.Segment(name)
+        with self.assertRaises(ValueError):
+            memwait.Segment(name, -1)
+
+    def test_a_segment_that_all_come_to_at_once(self):
+        """One makes it, and each object in it."""
+        name = f"memwait-{os.getpid()}"
+        with mmap.mmap(-1, 64) as memory:
+            begun = memwait.Event(memory, create=True)
+
+            def use():
+                begun.wait()
+                segment = memwait.Segment(name, 4096)
+                segment.get(memwait.RLock, "lock")
+                with segment.get(memwait.RLock, "lock"):
+                    segment.get(memwait.Word, "word").add(1)
+                segment.get(memwait.Barrier, "barrier", parties=4).wait()
+                segment.close()
+
+            children = [Child(use) for _ in range(4)]
+            begun.set()
+            for child in children:
+                self.assertEqual(child.join(), 0)
+            begun.close()
+        segment = memwait.Segment(name)
+        self.assertEqual(segment.get(memwait.Word, "word").load(), 4)
+        segment.close()
+        segment.unlink()
 
     def test_an_interpreter_with_its_own_gil(self):
         """Of one process, with modules and objects of its own."""

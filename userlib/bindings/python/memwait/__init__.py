@@ -6,7 +6,7 @@ anything else that can be written to. create=True makes it; without that, what i
 Zeroed memory is an unlocked Lock and RWLock, a Condition, an Event that is not set, a Semaphore of
 value 0 and a WaitGroup of count 0; an RLock, Barrier, Queue or BoundedSemaphore must be created
 once. A BoundedSemaphore takes the bytes behind a Semaphore for its count. Layout says what lies
-where.
+where; a Segment is named memory that knows it.
 
     memory = SharedMemory(create=True, size=64)
     lock = memwait.Lock(memory, create=True)
@@ -47,7 +47,7 @@ __version__ = "1.0.0-rc"
 __all__ = [
     "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "JoinableQueue",
     "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied", "Queue", "RLock", "RWLock",
-    "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
+    "Segment", "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
 ]
 
 
@@ -56,9 +56,18 @@ _Result = TypeVar("_Result")
 # What a mixin is mixed with.
 if TYPE_CHECKING:
     from ._memwait import _Buffer
+    from ._segment import Segment
     _Base = _memwait.Object
 else:
     _Base = object
+
+
+def __getattr__(name: str) -> Any:
+    # It imports multiprocessing, which most do not need.
+    if name == "Segment":
+        from ._segment import Segment
+        return Segment
+    raise AttributeError(f"module 'memwait' has no attribute {name!r}")
 
 
 class _Hub:

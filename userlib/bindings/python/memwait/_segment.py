@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Named memory that knows what lies where in it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+import memwait
+
+_Kind = TypeVar("_Kind")
+
+
+class _Memory(SharedMemory):
+    """Python's resource tracker would unlink it with the first process that ends."""
+
+    def __init__(self, name: str, create: bool = False, size: int = 0) -> None:
+        if sys.version_info >= (3, 13):
+            super().__init__(name, create, size, track=False)
+        else:
+            super().__init__(name, create, size)
+            resource_tracker.unregister(f"/{self.name}", "shared_memory")
+
+    def unlink(self) -> None:
+        if sys.version_info < (3, 13):
+            # It unregisters it.
+            resource_tracker.register(f"/{self.name}", "shared_memory")
+        super().unlink()
+
+
+def _open(name: str, size: int) -> tuple[_Memory, bool]:
+    """The memory, and whether it was made here."""
+    for _ in range(1000):
+        if size:
+            with contextlib.suppress(FileExistsError):
+                return _Memory(name, True, size), True
+        try:
+            return _Memory(name), False
+        except FileNotFoundError:
+            if not size:
+                raise
+        except ValueError:
+            # Who makes it has given it no size yet.
+            time.sleep(0.001)
+    raise TimeoutError(f"shared memory {name!r} has no size")
+
+
+class Segment:
+    """Named shared memory, and objects in it that are found by name, too.
+
+        with memwait.Segment("name", 65536) as segment:
+            lock = segment.get(memwait.Lock, "lock")
+            jobs = segment.get(memwait.Queue, "jobs", item_size=64, maxsize=100)
+
+    Whoever comes first makes the memory; without a size it must be there. Likewise get() makes an
+    object, with the options that are its constructor's, or finds it. At the end of the block all
+    objects from get() are closed, and if the memory was made here its name goes: others keep what
+    they have open. A process that was killed leaves the name. Nothing else unlinks it, not even
+    multiprocessing's resource tracker.
+    """
+
+    # Before each object, what it is: its size, its kind and its name. Size 0: nothing is there yet.
+    _ENTRY = struct.Struct("<Q16s40s")
+
+    def __init__(self, name: str, size: int = 0) -> None:
+        if size < 0:
+            raise ValueError("size must be >= 0")
+        self._memory, made = _open(name, size)
+        self._maker = os.getpid() if made else 0
+        self._given: list[Any] = []
+
+    @property
+    def created(self) -> bool:
+        """True if this process has made it."""
+        return self._maker == os.getpid()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._memory.name
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._memory.size
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Of all threads and processes. The kernel unlocks it for one that dies."""
+        file = os.open(f"/proc/self/fd/{getattr(self._memory, '_fd')}", os.O_RDWR)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+    def _find(self, kind: bytes, name: bytes, needed: Any) -> tuple[int, int, bool]:
+        """Where it is, its size, and whether it is there. needed(): the size of a new one."""
+        at = 0
+        while at + self._ENTRY.size <= self.size:
+            size, its_kind, its_name = self._ENTRY.unpack_from(self._memory.buf, at)
+            found = at + self._ENTRY.size
+            if not size:
+                size = needed()
+                if size > self.size - found:
+                    break
+                return found, size, False
+            if its_name.rstrip(b"\0") == name:
+                its_kind = its_kind.rstrip(b"\0")
+                if its_kind != kind:
+                    raise TypeError(f"{name.decode()!r} is of the kind {its_kind.decode()}")
+                return found, size, True
+            at = found + -(-size // memwait.Layout.ALIGN) * memwait.Layout.ALIGN
+        raise MemoryError(f"no room for {name.decode()!r} in {self.size} bytes")
+
+    def _add(self, kind: str, name: str, needed: Any, make: Any) -> Any:
+        key = name.encode()
+        if not 0 < len(key) <= 40 or b"\0" in key:
+            raise ValueError("a name has 1 to 40 bytes")
+        with self._alone():
+            at, size, there = self._find(kind.encode()[:16], key, needed)
+            made = make(at, size, there)
+            if not there:
+                entry = self._ENTRY.pack(size, kind.encode(), key)
+                # Its size comes last, lest half an entry is taken for one.
+                self._memory.buf[at - self._ENTRY.size + 8:at] = entry[8:]
+                self._memory.buf[at - self._ENTRY.size:at - self._ENTRY.size + 8] = entry[:8]
+        self._given.append(made)
+        return made
+
+    def get(self, kind: type[_Kind], name: str, **options: Any) -> _Kind:
+        """The object of that name. TypeError: it is of another kind. MemoryError: no room."""
+        def needed() -> int:
+            if kind is memwait.Word:
+                return int(options.get("size", 4))
+            if issubclass(kind, memwait.Queue):
+                return kind.size(options.get("item_size", 0), options.get("maxsize", 0))
+            return int(getattr(kind, "SIZE"))
+
+        def make(at: int, size: int, there: bool) -> Any:
+            if there and kind is memwait.Word and size != needed():
+                raise TypeError(f"{name!r} has {size} bytes")
+            if not there and kind is not memwait.Word:
+                return cast(Any, kind)(self._memory, at, create=True, **options)
+            return cast(Any, kind)(self._memory, at, **options)
+
+        return cast(_Kind, self._add(kind.__name__, name, needed, make))
+
+    def bytes(self, name: str, size: int) -> memoryview:
+        """That many bytes, 0 at first. Release what is made of them before close()."""
+        def make(at: int, its_size: int, there: bool) -> memoryview:
+            if its_size != size:
+                raise TypeError(f"{name!r} has {its_size} bytes")
+            return self._memory.buf[at:at + size]
+
+        if size <= 0:
+            raise ValueError("size must be > 0")
+        return cast(memoryview, self._add("bytes", name, lambda: size, make))
+
+    def close(self) -> None:
+        """Close all objects from get(), and the memory. BufferError: one is waited for."""
+        while self._given:
+            given = self._given[-1]
+            (given.release if isinstance(given, memoryview) else given.close)()
+            self._given.pop()
+        self._memory.close()
+
+    def unlink(self) -> None:
+        """Let go of the name. Whoever has it open goes on."""
+        self._memory.unlink()
+
+    def __enter__(self) -> Segment:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        try:
+            self.close()
+        finally:
+            if self.created:
+                with contextlib.suppress(FileNotFoundError):
+                    self.unlink()
+
+    def __repr__(self) -> str:
+        return f"<memwait.Segment {self.name!r}: {self.size} bytes>"
