@@ -113,10 +113,9 @@ def each_timeout(pair):
             row(f"{name} of {value}", getattr(pair(), name)(value),
                 lambda used, t: used.acquire(timeout=t) and used.release())
     row("Semaphore, only tried", pair().semaphore(), lambda used, t: used.acquire(False, t))
-    # They break by a time-out, so each call has its own.
-    memory = pair().memory
-    table["Barrier"] = [lambda t: memwait.Barrier(memory, parties=2, create=True).wait(t),
-                        lambda t: threading.Barrier(2).wait(t)]
+    # Theirs breaks by a time-out, so each has its own.
+    barrier = memwait.Barrier(pair().memory, parties=2, create=True)
+    table["Barrier"] = [lambda t: barrier.wait(t), lambda t: threading.Barrier(2).wait(t)]
     alone = memwait.Barrier(pair().memory, parties=1, create=True)
     table["Barrier of one"] = [lambda t: alone.wait(t), lambda t: threading.Barrier(1).wait(t)]
     row("Queue.get", pair().queue(), lambda used, t: used.get(timeout=t))
@@ -146,7 +145,7 @@ class Timeouts(unittest.TestCase):
         raise InterruptedError("it waits")
 
     def test_each(self):
-        broken = {threading.BrokenBarrierError: memwait.BrokenBarrierError}
+        broken = {threading.BrokenBarrierError: TimeoutError}
         for name, (ours, theirs) in self.table.items():
             for timeout in TIMEOUTS:
                 if timeout == -1 and name in FOR_EVER:
@@ -189,7 +188,7 @@ class Timeouts(unittest.TestCase):
         barrier = memwait.Barrier(mmap.mmap(-1, 4096), parties=2, create=True)
         with self.assertRaises(OverflowError):
             barrier.wait(1e100)
-        with self.assertRaises(memwait.BrokenBarrierError):     # it is alone
+        with self.assertRaises(TimeoutError):   # it has not come, so this is not the second
             barrier.wait(0.001)
 
 
@@ -226,10 +225,6 @@ class Tasks(unittest.TestCase):
                     return await wait(*predicate, timeout)
 
             word = memwait.Word(mmap.mmap(-1, 64))
-
-            def meet(timeout, memory=mmap.mmap(-1, 256)):
-                return memwait.Barrier(memory, parties=2, create=True).wait_async(timeout)
-
             waits = {
                 "Lock": (lock.acquire_async, False),
                 "reader": (rwlock.reader.acquire_async, False),
@@ -239,7 +234,8 @@ class Tasks(unittest.TestCase):
                 "Event": (memwait.Event(mmap.mmap(-1, 64), create=True).wait_async, False),
                 "Semaphore": (memwait.Semaphore(mmap.mmap(-1, 64), value=0,
                                                 create=True).acquire_async, False),
-                "Barrier": (meet, memwait.BrokenBarrierError),
+                "Barrier": (memwait.Barrier(mmap.mmap(-1, 256), parties=2,
+                                            create=True).wait_async, TimeoutError),
                 "WaitGroup": (memwait.WaitGroup(mmap.mmap(-1, 64), count=1,
                                                 create=True).wait_async, False),
                 "get": (jobs.get_async, queue.Empty),

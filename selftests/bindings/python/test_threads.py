@@ -418,43 +418,6 @@ class Deaths(unittest.TestCase):
             lock.reader.release()
             lock.close()
 
-    def test_members_of_a_barrier(self):
-        """Who dies asleep has not come, nor has who dies in the action: it ran for nobody."""
-        with mmap.mmap(-1, 4096) as memory:
-            barrier = memwait.Barrier(memory, parties=3, create=True)
-            dies = memwait.Barrier(memory, action=signal.pause)
-
-            def begin(number, wait):
-                """One more, which sleeps, or with number the last one, which is in the action."""
-                before = barrier.n_waiting
-                child = Child(wait)
-                if number:
-                    # The action has the lock.
-                    until(lambda: barrier._lock.acquire(False) is False or
-                          barrier._lock.release())
-                else:
-                    until(lambda: barrier.n_waiting == before + 1)
-                return child
-
-            for _ in range(3):
-                child = begin(0, barrier.wait)
-                child.kill(signal.SIGKILL)
-                child.join()
-            threads = [Thread(barrier.wait)]
-            until(lambda: barrier.n_waiting == 1)
-            child = begin(0, barrier.wait)
-            last = begin(1, dies.wait)
-            last.kill(signal.SIGKILL)
-            last.join()
-            self.assertEqual(barrier.n_waiting, 2)
-            self.assertTrue(threads[0].is_alive())
-            threads.append(Thread(barrier.wait))
-            places = {thread.end() for thread in threads}
-            self.assertEqual(child.join(), 0)
-            self.assertTrue(len(places) == 2 and places < {0, 1, 2}, places)
-            dies.close()
-            barrier.close()
-
     def test_the_others_go_on(self):
         with mmap.mmap(-1, 4096) as memory:
             queue = memwait.Queue(memory, item_size=8, maxsize=4, create=True)

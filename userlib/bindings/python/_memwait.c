@@ -31,7 +31,7 @@
 
 #include <memwait.h>
 
-enum kind { MUTEX, COND, SEM, RWLOCK, WAITGROUP, CHANNEL, WORD };
+enum kind { MUTEX, COND, SEM, RWLOCK, BARRIER, WAITGROUP, CHANNEL, WORD };
 
 /* What an operation does. */
 enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
@@ -374,6 +374,9 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 		else if (self->kind == SEM)
 			ret = memwait_sem_clockwait_async(self->address, CLOCK_MONOTONIC,
 							  deadline, op);
+		else if (self->kind == BARRIER)
+			ret = memwait_barrier_clockwait_async(self->address, CLOCK_MONOTONIC,
+							      deadline, op);
 		else
 			ret = memwait_waitgroup_clockwait_async(self->address, CLOCK_MONOTONIC,
 								deadline, op);
@@ -766,6 +769,12 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	switch (self->kind) {
 	case CHANNEL:
 		return transferred(self, verb, result, item);
+	case BARRIER:
+		if (result == ETIMEDOUT)
+			break;
+		if (result && result != MEMWAIT_BARRIER_SERIAL_THREAD)
+			return fail(result);
+		return PyLong_FromLong(result == 0);
 	case WORD:
 		return result < 0 ? fail(result) : PyLong_FromLong(result);
 	case RWLOCK:
@@ -1725,7 +1734,57 @@ static PyType_Spec side_spec = {
 	.slots = side_slots,
 };
 
-/* Wait groups */
+/* Barriers and wait groups */
+
+static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "parties", "create", "private", NULL };
+	int create = 0, private = 0, ret = 0;
+	struct object *self;
+	Py_ssize_t offset = 0, parties = 0;
+	PyObject *source;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$O&pp", names, &source,
+					 clamped, &offset, clamped, &parties, &create, &private))
+		return NULL;
+	if (create && (parties < 1 || parties > INT_MAX)) {
+		PyErr_SetString(PyExc_ValueError, parties < 1 ? "parties must be > 0"
+							      : "parties are too many");
+		return NULL;
+	}
+	self = object_new(type, BARRIER, source, offset, sizeof(memwait_barrier_t), 8);
+	if (self && create)
+		ret = memwait_barrier_init(self->address, private ? MEMWAIT_PRIVATE : 0,
+					   (unsigned int)parties);
+	return self ? initialised(self, ret) : NULL;
+}
+
+static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
+			    PyObject *kwnames)
+{
+	static const char *const names[] = { "timeout", NULL };
+	struct object *self = (struct object *)object;
+	struct request request = { .item = NULL };
+	PyObject *timeout;
+	int result;
+
+	if (parse(names, &timeout, args, nargs, kwnames) ||
+	    set_deadline(&request, timeout) < 0 || !is_open(self) ||
+	    wait_for(self, WAIT, &request, &result, NULL))
+		return NULL;
+	return outcome(self, WAIT, result, NULL);
+}
+
+static PyMethodDef barrier_methods[] = {
+	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
+	  "wait($self, /, timeout=None)\n--\n\n"
+	  "Wait until all have come. It returns 0 to one of them, and 1 to the others.\n\n"
+	  "TimeoutError, or ^C: it has not come; the others go on to wait." },
+	{ NULL }
+};
+
+OBJECT_TYPE(barrier, "Barrier",
+	    "(buffer, offset=0, *, parties=0, create=False, private=False)");
 
 static PyObject *waitgroup_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -1786,27 +1845,11 @@ static PyObject *waitgroup_done(PyObject *object, PyObject *unused)
 	return is_open(self) ? waitgroup_change(self, -1) : NULL;
 }
 
-static PyObject *waitgroup_wait(PyObject *object, PyObject *const *args, Py_ssize_t nargs,
-				PyObject *kwnames)
-{
-	static const char *const names[] = { "timeout", NULL };
-	struct object *self = (struct object *)object;
-	struct request request = { .item = NULL };
-	PyObject *timeout;
-	int result;
-
-	if (parse(names, &timeout, args, nargs, kwnames) ||
-	    set_deadline(&request, timeout) < 0 || !is_open(self) ||
-	    wait_for(self, WAIT, &request, &result, NULL))
-		return NULL;
-	return outcome(self, WAIT, result, NULL);
-}
-
 static PyMethodDef waitgroup_methods[] = {
 	{ "add", FASTCALL(waitgroup_add), METH_FASTCALL | METH_KEYWORDS,
 	  "add($self, /, n=1)\n--\n\nAdd n to the count, which may be negative." },
 	{ "done", waitgroup_done, METH_NOARGS, "done($self, /)\n--\n\nSubtract one." },
-	{ "wait", FASTCALL(waitgroup_wait), METH_FASTCALL | METH_KEYWORDS,
+	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\nWait until the count is 0. False: timed out." },
 	{ NULL }
 };
@@ -2563,6 +2606,7 @@ static bool has_verb(const struct object *self, int verb)
 		[COND] = 1 << WAIT,
 		[SEM] = 1 << WAIT,
 		[RWLOCK] = 1 << READ | 1 << WRITE,
+		[BARRIER] = 1 << WAIT,
 		[WAITGROUP] = 1 << WAIT,
 		[CHANNEL] = 1 << SEND | 1 << RECV,
 		[WORD] = 1 << COMPARE | 1 << WATCH,
@@ -2897,6 +2941,7 @@ static int add_numbers(PyObject *module)
 		{ "SEMAPHORE_SIZE", sizeof(memwait_sem_t) },
 		{ "BOUNDED_SEMAPHORE_SIZE", sizeof(struct bounded) },
 		{ "RWLOCK_SIZE", sizeof(memwait_rwlock_t) },
+		{ "BARRIER_SIZE", sizeof(memwait_barrier_t) },
 		{ "WAITGROUP_SIZE", sizeof(memwait_waitgroup_t) },
 	};
 	unsigned int version = memwait_version();
@@ -2926,6 +2971,7 @@ static int exec(PyObject *module)
 	    add_type(module, &cond_spec, state->object, NULL) ||
 	    add_type(module, &sem_spec, state->object, &state->sem) ||
 	    add_type(module, &bounded_spec, state->sem, &state->bounded) ||
+	    add_type(module, &barrier_spec, state->object, NULL) ||
 	    add_type(module, &waitgroup_spec, state->object, NULL) ||
 	    add_type(module, &channel_spec, state->object, NULL) ||
 	    add_type(module, &word_spec, state->object, NULL) ||

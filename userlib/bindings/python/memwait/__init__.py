@@ -33,7 +33,6 @@ import math
 import os
 import pickle
 import queue
-import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +44,7 @@ from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 __version__ = "1.0.0-rc"
 
 __all__ = [
-    "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "JoinableQueue",
+    "Barrier", "BoundedSemaphore", "Condition", "Event", "JoinableQueue",
     "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied", "Queue", "RLock", "RWLock",
     "Segment", "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
 ]
@@ -858,196 +857,18 @@ class Event(_Object):
         return {"private": self._word.private}
 
 
-class BrokenBarrierError(threading.BrokenBarrierError, asyncio.BrokenBarrierError):
-    """A Barrier is broken, or was while this waited at it."""
-
-
-class Barrier(_Object):
-    """parties threads or tasks meet, as at threading.Barrier. It must be created.
-
-    action: a function that one of them calls, when all have come and before any of them goes on.
-    timeout: of each wait(), unless that has its own. Both are of this object, not of the buffer.
-
-    A time-out breaks it, as an action does that raises. One that leaves by ^C or cancellation, or
-    that dies, breaks nothing: it has not come. No more than parties may be there at a time. It is
-    Python's own, not the barrier of libmemwait, which cannot be broken.
+class Barrier(_Object, _memwait.Barrier):
+    """parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
+    cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
     """
 
-    __slots__ = ("__weakref__", "_action", "_timeout", "_lock", "_ends", "_turn", "_arrived",
-                 "_places", "_broken", "_parties")
-    SIZE = _memwait.LOCK_SIZE + 32
-
-    # Who waits sleeps on _turn. _arrived counts all that have come, also those that have left or
-    # died since. So if it says that all are there, the kernel is asked how many sleep. Who finds
-    # too few changes _turn: then all that were about to sleep look again, and the last one to do
-    # so finds the others asleep.
-    #
-    # All is changed with _lock, which outlives its owner. _end() wakes all, who come for the lock,
-    # and then changes _ends in one store: the number of this generation, and behind it that of
-    # the last one that met. Who dies before that has not come, and those who were woken wait on.
-
-    def __init__(self, buffer: _Buffer, offset: int = 0, *, parties: int = 0,
-                 action: Callable[[], object] | None = None, timeout: float | None = None,
-                 create: bool = False, private: bool = False) -> None:
-        if create and not 0 < parties < 1 << 31:
-            raise ValueError("parties must be > 0" if parties <= 0 else "parties are too many")
-        self._action = action
-        self._timeout = timeout
-        # Nothing is to be repaired, and bool() runs no code that a signal's handler could end.
-        self._lock = Lock(buffer, offset, create=create, repair=bool, private=private)
-        offset += _memwait.LOCK_SIZE
-        self._ends = Word(buffer, offset, size=8, private=private)
-        self._turn, self._arrived, self._places, self._broken, self._parties = (
-            Word(buffer, offset + at, private=private) for at in range(8, 28, 4))
-        if create:
-            self._parties.store(parties)
-            for word in (self._turn, self._arrived, self._places, self._broken):
-                word.store(0)
-            self._ends.store(1 << 32)
-        elif not self._ends.load():
-            raise ValueError("no barrier")
-
-    def _end(self, met: bool) -> None:
-        self._turn.add(1)
-        self._turn.notify()
-        generation, last = divmod(self._ends.load(), 1 << 32)
-        self._ends.store(generation + 1 << 32 | (generation if met else last))
-        self._arrived.store(0)
-
-    def _break(self) -> None:
-        self._end(False)
-        self._broken.store(1)
-
-    def _look(self, generation: int | None) -> tuple[int, int | None]:
-        """With the lock: the generation, and the turn to sleep on. None: all have met."""
-        now, last = divmod(self._ends.load(), 1 << 32)
-        if generation is None:
-            if self._broken.load():
-                raise BrokenBarrierError
-            generation = now
-            self._arrived.add(1)
-        elif generation != now:
-            if generation != last:
-                raise BrokenBarrierError
-            return generation, None
-        if self._arrived.load() >= self.parties:
-            if self._turn.waiters() >= self.parties - 1:
-                self._meet()
-                return generation, None
-            self._turn.add(1)
-        return generation, self._turn.load()
-
-    def _meet(self) -> None:
-        if self._action is not None:
-            try:
-                self._action()
-            except BaseException:
-                self._break()
-                raise
-        self._places.store(0)
-        self._end(True)
-
-    def _time_out(self, generation: int) -> None:
-        """With the lock. If all have met meanwhile, nothing is broken."""
-        if self._ends.load() >> 32 == generation:
-            self._break()
-
-    @staticmethod
-    def _pause() -> float:
-        """Before one that had to look again often sleeps: another while for each, up to 1 ms."""
-        return time.monotonic_ns() % 1000 / 1e6
-
-    def _limit(self, timeout: float | None) -> float | None:
-        return _deadline(self._timeout if timeout is None else timeout)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until all have come: a number from 0 to parties - 1, another one for each.
-
-        BrokenBarrierError: it is broken, or was reset meanwhile, or the time has passed.
-        """
-        end = self._limit(timeout)
-        generation, tries = None, 0
-        while True:
-            with self._lock:
-                generation, turn = self._look(generation)
-            if turn is None:
-                return self._places.add(1)
-            tries += 1
-            if tries > 2:
-                time.sleep(self._pause())
-            if self._turn.wait(turn, _left(end)) is Outcome.TIMED_OUT:
-                with self._lock:
-                    self._time_out(generation)
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.BARRIER_SIZE
 
     async def wait_async(self, timeout: float | None = None) -> int:
         """wait() for tasks."""
-        end = self._limit(timeout)
-        generation, tries = None, 0
-        while True:
-            async with self._lock:
-                generation, turn = self._look(generation)
-            if turn is None:
-                return self._places.add(1)
-            tries += 1
-            if tries > 2:
-                await asyncio.sleep(self._pause())
-            if await self._turn.wait_async(turn, _left(end)) is Outcome.TIMED_OUT:
-                async with self._lock:
-                    self._time_out(generation)
-
-    def abort(self) -> None:
-        """Break it: all that wait, and all that come before a reset(), get BrokenBarrierError."""
-        with self._lock:
-            self._break()
-
-    def reset(self) -> None:
-        """Make it as new. All that wait get BrokenBarrierError."""
-        with self._lock:
-            self._end(False)
-            self._broken.store(0)
-
-    @property
-    def parties(self) -> int:
-        """How many meet."""
-        return self._parties.load()
-
-    @property
-    def n_waiting(self) -> int:
-        """How many wait, out of date at once."""
-        return self._turn.waiters()
-
-    @property
-    def broken(self) -> bool:
-        """True if it is broken."""
-        return self._broken.load() == 1
-
-    def _state(self) -> str:
-        return ": broken" if self.broken else f": waiters={self.n_waiting}/{self.parties}"
-
-    def close(self) -> None:
-        """Let go of the buffer. BufferError if a thread or a task waits."""
-        parts: list[_memwait.Object] = [self._turn, self._lock, self._ends, self._arrived,
-                                        self._places, self._broken, self._parties]
-        for part in parts:
-            part.close()
-
-    @property
-    def closed(self) -> bool:
-        """True after close()."""
-        return self._lock.closed
-
-    @property
-    def offset(self) -> int:
-        """Where in the buffer the object is."""
-        return self._lock.offset
-
-    @property
-    def buffer(self) -> Any:
-        """The buffer that it was given."""
-        return self._lock.buffer
-
-    def _options(self) -> dict[str, Any]:
-        return {"action": self._action, "timeout": self._timeout, "private": self._turn.private}
+        place: int = await _wait(self, _memwait.WAIT, timeout)
+        return place
 
 
 class Layout:

@@ -24,6 +24,7 @@ CONDITION_SIZE: int
 SEMAPHORE_SIZE: int
 BOUNDED_SEMAPHORE_SIZE: int
 RWLOCK_SIZE: int
+BARRIER_SIZE: int
 WAITGROUP_SIZE: int
 
 class OwnerDied(OSError): ...
@@ -176,13 +177,22 @@ class RWLock(Object):
 
 class Side:
     def __new__(cls, rwlock: RWLock, write: bool, /) -> Self: ...
-    @overload
-    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool: ...
-    @overload
-    def acquire(self, *, block: bool, timeout: float | None = None) -> bool: ...
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
     def release(self) -> None: ...
     def __enter__(self) -> bool: ...
     def __exit__(self, *exception: object) -> None: ...
+
+class Barrier(Object):
+    def __new__(
+        cls,
+        buffer: _Buffer,
+        offset: int = 0,
+        *,
+        parties: int = 0,
+        create: bool = False,
+        private: bool = False,
+    ) -> Self: ...
+    def wait(self, timeout: float | None = None) -> int: ...
 
 class WaitGroup(Object):
     def __new__(
