@@ -46,7 +46,6 @@ enum memwait_resource {
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @dead: identities that are not buried yet; protected by the lock of identity.c
  * @bury: tells of the deaths, see owner.c; has a reference while it is queued or runs
- * @buried: threads that are over the limit of identities
  */
 struct memwait_user {
 	kuid_t uid;
@@ -56,7 +55,6 @@ struct memwait_user {
 	struct work_struct put_pins;
 	struct list_head dead;
 	struct work_struct bury;
-	wait_queue_head_t buried;
 };
 
 /**
@@ -216,6 +214,7 @@ struct memwait_context {
 extern unsigned long memwait_limits[MEMWAIT_LIMITS];
 void memwait_limits_init(void);
 void memwait_user_put(struct memwait_user *user);
+bool memwait_user_is_own(const struct memwait_user *user);
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word);
 void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context);
@@ -256,13 +255,6 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 					 enum memwait_resource resource, unsigned long n)
 {
 	atomic_long_sub(n, &user->used[resource]);
-}
-
-/* Whether it could have one more identity. */
-static inline bool memwait_user_has_room(const struct memwait_user *user)
-{
-	return (unsigned long)atomic_long_read(&user->used[MEMWAIT_OWNERS]) <
-	       READ_ONCE(memwait_limits[MEMWAIT_OWNERS]);
 }
 
 /* Where a context has its last pin of a file, or of an mm_struct. */

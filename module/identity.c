@@ -22,7 +22,7 @@
  * Ids are random numbers: nobody can tell others' from his, nor how many there are, and a lock word
  * that still has the id of a dead thread does not name a living one.
  *
- * The table of ids has each identity from before it lives until it has been buried: it is inserted
+ * The table of ids has each identity from before it lives until it is freed: it is inserted
  * as a dead one, since an insertion can fail, and a charge must be last. An identity that was
  * looked up is used under RCU, or by a word that watches it; it is freed after a grace period, and
  * its node is used for nothing else. Insertion and removal disable softirqs on 6.1, so both are in
@@ -38,7 +38,6 @@
 #include <linux/rculist.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/task.h>
-#include <linux/wait.h>
 
 #include "context.h"
 #include "trace.h"
@@ -383,7 +382,7 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 	identity->call = memwait_new_call();
 	smp_store_release(&identity->dead, true);	/* (G) */
 	refcount_set(&identity->refs, 1);
-	list_add_tail(&identity->dead_node, &user->dead);
+	list_add(&identity->dead_node, &user->dead);
 	/* The identity keeps the user until the lock is dropped, and the work takes the lock. */
 	if (queue_work(memwait_bury_queue, &user->bury))
 		refcount_inc(&user->refs);
@@ -410,8 +409,11 @@ void memwait_identity_put(struct memwait_identity *identity)
 /**
  * memwait_identity_dead() - find a dead identity of a user, to tell of its death
  * @user: the user
- * @own: one of the current process, which has yet to tell of it, among the latest; otherwise the
- *	first one, which then stands last: anybody can name it in any number of waits
+ * @own: one of the current process, which has yet to tell of it, among the first; otherwise the
+ *	first one
+ *
+ * The latest death stands first. What was found stands last then: anybody can name it in any
+ * number of waits.
  *
  * Context: process context.
  *
@@ -424,18 +426,15 @@ struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool o
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
-	if (own) {
-		list_for_each_entry_reverse(identity, &user->dead, dead_node) {
-			found = identity->process == current->signal ? identity : NULL;
-			if (found || ++nr == MEMWAIT_DEATHS)
-				break;
-		}
-	} else if (!list_empty(&user->dead)) {
-		found = list_first_entry(&user->dead, struct memwait_identity, dead_node);
-		list_rotate_left(&user->dead);
+	list_for_each_entry(identity, &user->dead, dead_node) {
+		found = !own || identity->process == current->signal ? identity : NULL;
+		if (found || ++nr == MEMWAIT_DEATHS)
+			break;
 	}
-	if (found)
+	if (found) {
 		refcount_inc(&found->refs);
+		list_move_tail(&found->dead_node, &user->dead);
+	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
 	return found;
 }
@@ -449,21 +448,21 @@ struct memwait_identity *memwait_identity_dead(struct memwait_user *user, bool o
  */
 void memwait_identity_told(struct memwait_identity *identity, bool own)
 {
-	struct memwait_user *user = identity->user;
 	unsigned long flags;
+	bool buries;
 
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
 	identity->process = NULL;
-	if (!own) {
+	/* Another thread may have been as quick. */
+	buries = !own && !list_empty(&identity->dead_node);
+	if (buries) {
 		list_del(&identity->node);
-		list_del(&identity->dead_node);
-		memwait_user_uncharge(user, MEMWAIT_OWNERS, 1);
+		list_del_init(&identity->dead_node);
+		memwait_user_uncharge(identity->user, MEMWAIT_OWNERS, 1);
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);
-	if (!own) {
-		wake_up(&user->buried);
+	if (buries)
 		memwait_identity_put(identity);		/* the list's */
-	}
 }
 
 /**

@@ -6,20 +6,21 @@
  * The dead of a user are buried in steps: a step tells the waiters of some words of a death, or
  * takes an identity that no word watches out of the list of the dead. It is done by
  *
- *	- a work of the user. A run of it is bounded and queues the work again for the rest;
+ *	- a work of the user, which does all that is left. A run of it is bounded and queues the
+ *	  work again for the rest;
  *	- a process that dies, when its descriptors are closed, at its own priority, of its own death,
- *	  for words that its own user's waiters wait for. It may be preempted for long, so it takes
- *	  no part of the work away: both tell whom the other has not told yet, each under the lock of
- *	  the word's bucket.
+ *	  for words that its own user's waiters wait for;
+ *	- a thread that is over the limit of ids, which counts the dead until they are buried.
  *
- * The dead count until they are buried: a thread that is over the limit of ids waits for that.
+ * Any of them may be preempted for long, and keeps nothing from the others: each tells whom the
+ * others have not told yet, word by word under the locks of the buckets. No user works for the dead
+ * of another.
  */
 #include <linux/err.h>
 #include <linux/signal.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
-#include <linux/wait.h>
 #include <trace/events/sched.h>
 #include <trace/events/signal.h>
 
@@ -27,7 +28,7 @@
 #include "compat.h"
 #include "context.h"
 
-/* Steps in one run of the work, and at each close of a dying process. */
+/* Steps in one run of the work, at each close of a dying process, and between looks at signals. */
 #define MEMWAIT_DEATH_RUN	64
 
 /*
@@ -56,10 +57,12 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 }
 
 /*
- * Tells waiters of some words of a death, a step for each; @own: of words of its user. Returns
- * false if no such word watches the owner, and none will.
+ * Tells waiters of some words of a death, a step for each; @own: of words of its user. @number: the
+ * call's, or 0: the work's. On PREEMPT_RT a call may be preempted when it has to wake a context,
+ * which no other part of that call would wake then. Returns false if no such word watches the
+ * owner, and none will.
  */
-static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
+static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u64 number)
 {
 	struct memwait_call call __uninitialized;
 	struct memwait_watch *watch = NULL;
@@ -67,7 +70,7 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
 	unsigned int nr;
 
 	memwait_call_init(&call, 0, 0);
-	call.wakes.call = identity->call;
+	call.wakes.call = number ?: identity->call;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {
 		watch = memwait_watch_lock(identity, own);
 		if (!watch)
@@ -89,25 +92,25 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own)
  * One step for a user; @own: the current process dies, and tells of its own death only, words of
  * that user only, so that nobody else can make it slow. Returns false if there is nothing to do.
  */
-static bool memwait_bury(struct memwait_user *user, bool own)
+static bool memwait_bury(struct memwait_user *user, bool own, u64 number)
 {
 	struct memwait_identity *identity = memwait_identity_dead(user, own);
 
 	if (!identity)
 		return false;
-	if (!memwait_tell_of_death(identity, own))
+	if (!memwait_tell_of_death(identity, own, number))
 		memwait_identity_told(identity, own);
 	memwait_identity_put(identity);
 	return true;
 }
 
-/* Some steps. Returns false if nothing is left. */
-static bool memwait_bury_some(struct memwait_user *user, bool own)
+/* Some steps of a call, see above. Returns false if nothing is left. */
+static bool memwait_bury_some(struct memwait_user *user, bool own, u64 number)
 {
 	unsigned int nr;
 
 	for (nr = 0; nr < MEMWAIT_DEATH_RUN; nr++) {
-		if (!memwait_bury(user, own))
+		if (!memwait_bury(user, own, number))
 			return false;
 		cond_resched();
 	}
@@ -125,18 +128,8 @@ void memwait_bury_work(struct work_struct *work)
 	struct memwait_user *user = container_of(work, struct memwait_user, bury);
 
 	/* If it is queued already, it has another reference. */
-	if (!memwait_bury_some(user, false) || !queue_work(memwait_bury_queue, work))
+	if (!memwait_bury_some(user, false, 0) || !queue_work(memwait_bury_queue, work))
 		memwait_user_put(user);
-}
-
-/* Waits until the dead of a user may no longer be why it is over the limit of ids. */
-static int memwait_wait_for_burial(struct memwait_user *user)
-{
-	int err = wait_event_interruptible_exclusive(user->buried, list_empty(&user->dead) ||
-						     memwait_user_has_room(user));
-
-	wake_up(&user->buried);		/* it may be so for the next one, too */
-	return err ? -ERESTARTNOINTR : -EAGAIN;
 }
 
 /**
@@ -156,8 +149,8 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id)
 	const struct memwait_context *context = file->private_data;
 	int ret = memwait_flush(file, id);
 
-	if (unlikely(current->flags & PF_EXITING))
-		memwait_bury_some(context->user, true);
+	if (unlikely(current->flags & PF_EXITING) && memwait_user_is_own(context->user))
+		memwait_bury_some(context->user, true, memwait_new_call());
 	return ret;
 }
 
@@ -245,11 +238,12 @@ int memwait_owner(struct file *file, const struct memwait_owner *owner,
 			err = memwait_owner_exits(&id);
 		else
 			err = memwait_owner_thread(context, &id);
-		if (err == -EAGAIN)
-			err = memwait_wait_for_burial(context->user);
-	} while (err == -EAGAIN);
+		if (err != -EAGAIN)
+			break;
+		memwait_bury_some(context->user, false, memwait_new_call());
+	} while (!signal_pending(current));
 	if (err)
-		return err;
+		return err == -EAGAIN ? -ERESTARTNOINTR : err;
 	return put_user(id, &user->id) ? -EFAULT : 0;
 }
 

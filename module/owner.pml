@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Spin model of deaths: the argument at the top of watch.c, with its steps and names. It covers
- * which owner a word watches, the work that tells of a death, with PROCESS a process beside it that
- * does, and when an identity may be freed. A thread is killed at any step where the kernel allows it: not under a
- * lock, and not within a notify. With ENDS, it may also end by itself when it has done its work,
- * or with a lock. selftests/lint/spin runs it.
+ * which owner a word watches, the work that tells of a death, with OTHER another thread that does,
+ * and when an identity may be freed. A thread is killed at any step where the kernel allows it: not
+ * under a lock, and not within a notify. With ENDS, it may also end by itself when it has done its
+ * work, or with a lock. selftests/lint/spin runs it.
  *
  * LOCK, TWO: a queue's word names the owner of a lock. A user waits if the lock is taken. If told
  * of a death, it takes over the lock, provided that the owner is the one who died. An unlock stores
@@ -46,7 +46,7 @@ byte watches[THREADS + 1];
 bool ended[THREADS + 1];
 bool dead[THREADS + 1];
 bool in_work[THREADS + 1];	/* queued for the work */
-bool told[THREADS + 1];		/* by the work: out of the list of the dead */
+bool told[THREADS + 1];		/* out of the list of the dead */
 byte refs[THREADS + 1] = 1;	/* once it is dead */
 bool erased[THREADS + 1];	/* look-ups no longer find it */
 bool freed[THREADS + 1];
@@ -477,15 +477,24 @@ inline tell_of_death()
 	od;
 }
 
-/* memwait_identity_put() */
-inline put()
+/* memwait_identity_told(), and memwait_identity_put() of two references, or one */
+inline bury()
 {
+	atomic {
+		if
+		:: !told[d] -> told[d] = true; refs[d]--
+		:: told[d]
+		fi
+	};
 	if
 	:: atomic { refs[d] > 1 -> refs[d]--; d = 0; q = 0 }
 	:: atomic { refs[d] == 1 -> refs[d] = 0; erased[d] = true };
 	   d_step { readers == 0 -> freed[d] = true; in_work[d] = false; d = 0; q = 0 }
 	fi
 }
+
+/* memwait_identity_dead() */
+#define IS_FOUND(i)	(in_work[i] && !told[i])
 
 /* memwait_bury_work() */
 active proctype work()
@@ -496,43 +505,34 @@ active proctype work()
 end:	do
 	:: atomic {
 		if
-		:: in_work[1] && !told[1] -> d = 1
-		:: in_work[2] && !told[2] -> d = 2
-		:: in_work[3] && !told[3] -> d = 3
-		fi
+		:: IS_FOUND(1) -> d = 1
+		:: IS_FOUND(2) -> d = 2
+		:: IS_FOUND(3) -> d = 3
+		fi;
+		refs[d]++
 	   };
 	   tell_of_death();
-	   told[d] = true;	/* memwait_identity_told() */
-	   put()
+	   bury()
 	od
 }
 
-#ifdef PROCESS
-/* A process that dies tells of the death of thread 1, too: memwait_close_descriptor() */
-active proctype process()
+#ifdef OTHER
+/* A thread that is over the limit of ids, or a process that dies, tells of the death of thread 1 */
+active proctype other()
 {
 	byte d, q, t;
 	bool alive, won;
 
 end:	atomic {
-		in_work[1];
-		if
-		:: !told[1] ->
-			d = 1;
+		IS_FOUND(1) -> d = 1;
 #ifndef MUTATION_NO_REFERENCE_TO_THE_DEAD
-			refs[1]++
+		refs[1]++
 #endif
-		:: told[1]
-		fi
 	};
-	if
-	:: d ->
-		tell_of_death();
+	tell_of_death();
 #ifndef MUTATION_NO_REFERENCE_TO_THE_DEAD
-		put()
+	bury()
 #endif
-	:: else
-	fi
 }
 #endif
 

@@ -107,6 +107,19 @@ static kuid_t memwait_current_user(void)
 }
 
 /**
+ * memwait_user_is_own() - is a user the one to charge for the current thread?
+ * @user: the user
+ *
+ * Context: process context.
+ *
+ * Return: true if so.
+ */
+bool memwait_user_is_own(const struct memwait_user *user)
+{
+	return uid_eq(user->uid, memwait_current_user());
+}
+
+/**
  * memwait_user_get() - get the current thread's user
  *
  * Context: process context, may sleep.
@@ -134,7 +147,6 @@ static struct memwait_user *memwait_user_get(void)
 	refcount_set(&new->refs, 1);
 	INIT_LIST_HEAD(&new->dead);
 	INIT_WORK(&new->bury, memwait_bury);
-	init_waitqueue_head(&new->buried);
 	init_llist_head(&new->left_pins);
 	INIT_WORK(&new->put_pins, memwait_put_left);
 
