@@ -115,14 +115,21 @@ static void start_process(int slot)
 	store(&record->pid, pid > 0 ? pid : 0);
 }
 
+/*
+ * Bits of a mutex, in its second byte. HANDED, of a fair one in place of LOCKED: the next that is
+ * notified there has it. See lock.c.
+ */
+#define HANDED	4
+#define LOCKED	1
+
 static uint32_t left_of(const struct guarded *g, int o)
 {
-	const uint32_t locked = 1;
+	const unsigned int taken = o == FAIR ? LOCKED | HANDED : LOCKED;
 	int value;
 
 	/* A free one may be kept for those that wait. */
 	if (o != TOKENS)
-		return ((const unsigned char *)&g->mutex)[1] & locked;
+		return ((const unsigned char *)&g->mutex)[1] & taken;
 	memwait_sem_getvalue((memwait_sem_t *)&g->sem, &value);
 	return !value;
 }
@@ -153,10 +160,6 @@ static bool is_left_locked(int o)
 	}
 	return turns == load(&g->turns);
 }
-
-/* A bit of a fair mutex, in its second byte: the next that is notified there has it. See lock.c. */
-#define HANDED	4
-#define LOCKED	1
 
 /*
  * Unlocks it in the place of a dead process. If that has set HANDED, a fair mutex is handed over as
