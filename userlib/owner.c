@@ -205,7 +205,9 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
-		if (outcome == MEMWAIT_OWNER_DIED && memwait_owner_is_dead(word, seen, kind) == 1 &&
+		/* That of an operation is not queued: it is the owner's death. */
+		if (outcome == MEMWAIT_OWNER_DIED &&
+		    (op || memwait_owner_is_dead(word, seen, kind) == 1) &&
 		    inherit(word, id, seen) == EOWNERDEAD) {
 			ret = EOWNERDEAD;
 			break;

@@ -10,6 +10,8 @@
 static __thread bool fails, answers_info;
 /* Or none that wakes somebody. */
 static __thread bool cannot_wake;
+/* Or none by which a thread waits. */
+static __thread bool cannot_wait;
 /* It stands still after one ioctl, and then cannot wake anybody. */
 static __thread int *stands_still;
 static __thread unsigned long stands_still_after;
@@ -25,7 +27,8 @@ static int intercept(int fd, unsigned long request, void *argument)
 		cannot_wake = true;
 		return ret;
 	}
-	if (cannot_wake ? request != MEMWAIT_IOC_NOTIFY && request != MEMWAIT_IOC_CHANGE_NOTIFY :
+	if (cannot_wait ? request != MEMWAIT_IOC_WAIT :
+	    cannot_wake ? request != MEMWAIT_IOC_NOTIFY && request != MEMWAIT_IOC_CHANGE_NOTIFY :
 			  !fails || (answers_info && request == MEMWAIT_IOC_INFO))
 		return ioctl_of_kernel(fd, request, argument);
 	errno = EMFILE;
@@ -147,6 +150,24 @@ USERLIB_TEST(L2_a_robust_unlock_whose_notify_fails_is_made_up_for)
 		EXPECT_EQ(0, runner_join(&waiter));
 		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 	}
+}
+
+/* A loop has a descriptor of its own, and may work where the thread cannot wait. */
+USERLIB_TEST(L2_an_operation_inherits_where_its_thread_cannot_wait)
+{
+	memwait_mutex_t *mutex = self->shared;
+
+	ASSERT_EQ(0, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_mutex_lock(mutex));
+	ASSERT_EQ(0, memwait_mutex_unlock(mutex));
+	if (!fork_child())
+		_exit(memwait_mutex_lock(mutex));
+	wait(NULL);
+	cannot_wait = true;
+	EXPECT_EQ(EOWNERDEAD, lock_next(mutex, 3, self->loop));
+	cannot_wait = false;
+	EXPECT_EQ(0, memwait_mutex_consistent(mutex));
+	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }
 
 USERLIB_TEST(L2_a_post_that_wakes_nobody_is_made_up_for)
