@@ -156,12 +156,14 @@ static int release_gate(struct rwlock *lock)
 /* Locks and unlocks a free gate whose last owner could not wake a waiter. As wake_owed(). */
 static int pass_gate_on(struct rwlock *lock)
 {
+	uint32_t word;
 	int ret;
 
 	/* relaxed, both: a hint */
+	word = atomic_load_explicit(&lock->gate.word, memory_order_relaxed);
 	if (is_robust(lock) ? atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) !=
 			      MEMWAIT_OWNER_CONTENDED :
-			      !atomic_load_explicit(&lock->gate.word, memory_order_relaxed))
+			      !word || memwait_lock_is_taken(word, lock->kind))
 		return 0;
 	ret = memwait_gate_try(&lock->gate, lock->kind);
 	if (!memwait_has_locked(ret))
