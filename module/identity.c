@@ -379,7 +379,6 @@ void memwait_identity_kill(struct memwait_identity *identity, bool ended)
 		hash_del_rcu(&identity->who_node);
 	identity->ended = ended;
 	identity->process = current->signal;
-	identity->call = memwait_new_call();
 	smp_store_release(&identity->dead, true);	/* (G) */
 	refcount_set(&identity->refs, 1);
 	list_add(&identity->dead_node, &user->dead);

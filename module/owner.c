@@ -8,8 +8,8 @@
  *
  *	- a work of the user, which does all that is left. A run of it is bounded and queues the
  *	  work again for the rest;
- *	- a process that dies, when its descriptors are closed, at its own priority, of its own death,
- *	  for words that its own user's waiters wait for;
+ *	- a process that dies, when its descriptors are closed, at its own priority: of its own
+ *	  death, for words that its own user's waiters wait for;
  *	- a thread that is over the limit of ids, which counts the dead until they are buried.
  *
  * Any of them may be preempted for long, and keeps nothing from the others: each tells whom the
@@ -69,6 +69,8 @@ static bool memwait_tell_of_death(struct memwait_identity *identity, bool own, u
 	struct memwait_bucket *bucket;
 	unsigned int nr;
 
+	if (!number && !identity->call)
+		identity->call = memwait_new_call();
 	memwait_call_init(&call, 0, 0);
 	call.wakes.call = number ?: identity->call;
 	for (nr = 0; nr < MEMWAIT_STEP_WAKES; nr++) {

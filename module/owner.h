@@ -33,7 +33,8 @@ struct memwait_watch;
  * @lock: protects @watches
  * @watches: of the words that watch it, by &memwait_watch.watched_node
  * @refs: once it is dead: of the list of the dead, and of each thread that tells of its death
- * @call: once it is dead: the number of the work's call, of many steps, that tells of its death
+ * @call: once it is dead: the number of the work's call, of many steps, that tells of its death;
+ *	or 0
  * @process: once it is dead: its process, only compared; %NULL: that needs to tell nobody any more
  * @dead_node: in &memwait_user.dead, until it is buried
  * @rcu: frees it
