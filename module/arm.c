@@ -32,7 +32,7 @@ static __always_inline bool memwait_arm_share(struct memwait_async_waiter *wait,
 
 	for (i = 0; i < nr; i++) {
 		waiter = &wait->group.waiters[i];
-		pin = memwait_pin_share(wait->group.context, waiter->word.key.owner);
+		pin = memwait_pin_share(wait->group.context, waiter->word.key.space);
 		if (pin)
 			memwait_arm_set_pin(waiter, pin);
 		else
@@ -41,7 +41,7 @@ static __always_inline bool memwait_arm_share(struct memwait_async_waiter *wait,
 	return all;
 }
 
-/* Gets pins for the words that have none, one for each owner. Returns 0, -ENOMEM or -ENOSPC. */
+/* Gets pins for the words that have none, one for each space. Returns 0, -ENOMEM or -ENOSPC. */
 static int memwait_arm_pin(struct memwait_async_waiter *wait)
 {
 	struct memwait_waiter *waiters = wait->group.waiters;
@@ -51,7 +51,7 @@ static int memwait_arm_pin(struct memwait_async_waiter *wait)
 	for (i = 0; i < wait->group.nr; i++) {
 		if (waiters[i].pinned)
 			continue;
-		for (first = 0; waiters[first].word.key.owner != waiters[i].word.key.owner;)
+		for (first = 0; waiters[first].word.key.space != waiters[i].word.key.space;)
 			first++;
 		if (first < i) {
 			pin = waiters[first].word.pin;

@@ -265,7 +265,7 @@ void memwait_async_remember(struct memwait_async_waiter *wait)
 	lockdep_assert_held(&wait->group.context->lock);
 	for (i = 0; i < wait->group.nr; i++) {
 		pin = wait->group.waiters[i].word.pin;
-		*memwait_pin_last(wait->group.context, pin->owner) = pin;
+		*memwait_pin_last(wait->group.context, pin->space) = pin;
 	}
 }
 
@@ -348,7 +348,7 @@ static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
  */
 static bool memwait_context_is_dying(struct memwait_context *context, struct memwait_wakes *wakes)
 {
-	const struct files_struct *table = context->owner;
+	const struct files_struct *table = context->table;
 	const struct signal_struct *signal;
 	const struct task_struct *thread;
 	unsigned int looked = 0;

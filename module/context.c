@@ -2,7 +2,7 @@
 /*
  * The open file: open, read, poll, fdinfo, close.
  *
- * A bound context belongs to a table of descriptors (.owner), as POSIX locks do: to a process, or
+ * A bound context belongs to a table of descriptors (.table), as POSIX locks do: to a process, or
  * to processes that share their table. Only these arm, cancel and read. It ends when no descriptor
  * in that table refers to it and no such call is in progress, even if other processes hold copies:
  * .uses counts the calls, and one for the table. The thread that drops the last use ends the
@@ -14,11 +14,11 @@
  * binding may race with a close by another thread, and looks as well:
  *
  *	close					bind
- *	remove the descriptor			set .owner
+ *	remove the descriptor			set .table
  *	full barrier				full barrier
- *	load .owner: look for others		look for a descriptor
+ *	load .table: look for others		look for a descriptor
  *
- * So while .owner is a table, that table has a descriptor, or a thread that uses the table is about
+ * So while .table is one, that table has a descriptor, or a thread that uses the table is about
  * to look. Its memory is not freed, and no other table has its address.
  *
  * The first arm, cancel, read or MEMWAIT_OWNER_CONTEXT decides: with MEMWAIT_OWNER_BIND the context
@@ -43,7 +43,7 @@
 /* Descriptors that memwait_has_descriptor() looks at before it may be preempted. */
 #define MEMWAIT_LOOK	1024
 
-/* memwait_context.owner of a bound context that its owner has closed. */
+/* memwait_context.table of a bound context that its process has closed. */
 static char memwait_nobody;
 
 static atomic64_t memwait_last_context;
@@ -89,24 +89,24 @@ int memwait_open(struct inode *inode, struct file *file)
 	return stream_open(inode, file);
 }
 
-/* At the first use: every process may use the context, unless it is bound. Returns its owner. */
+/* At the first use: every process may use the context, unless it is bound. Returns its table. */
 static fl_owner_t memwait_context_decide(struct memwait_context *context)
 {
-	fl_owner_t owner;
+	fl_owner_t table;
 
-	/* A binding sets .owner under the lock, after it has found it undecided. */
+	/* A binding sets .table under the lock, after it has found it undecided. */
 	spin_lock(&context->lock);
-	owner = context->owner;
-	if (!owner) {
-		owner = &memwait_anybody;
-		WRITE_ONCE(context->owner, owner);
+	table = context->table;
+	if (!table) {
+		table = &memwait_anybody;
+		WRITE_ONCE(context->table, table);
 	}
 	spin_unlock(&context->lock);
-	return owner;
+	return table;
 }
 
 /**
- * memwait_context_use() - begin a call that only the owner of a context may make
+ * memwait_context_use() - begin a call that only those may make to whom a context is bound
  * @context: the context
  *
  * The first call on an unbound context decides that any process may use it.
@@ -118,13 +118,13 @@ static fl_owner_t memwait_context_decide(struct memwait_context *context)
  */
 int memwait_context_use(struct memwait_context *context)
 {
-	fl_owner_t owner = READ_ONCE(context->owner);
+	fl_owner_t table = READ_ONCE(context->table);
 
-	if (unlikely(!owner))
-		owner = memwait_context_decide(context);
-	if (likely(owner == &memwait_anybody))
+	if (unlikely(!table))
+		table = memwait_context_decide(context);
+	if (likely(table == &memwait_anybody))
 		return 0;
-	return owner == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;
+	return table == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;
 }
 
 /* Ends a bound context. No call on it is in progress, and none will begin. */
@@ -145,7 +145,7 @@ static void memwait_context_end(struct memwait_context *context)
 }
 
 /**
- * memwait_context_unuse() - end a call that only the owner of a context may make
+ * memwait_context_unuse() - end a call that only those may make to whom a context is bound
  * @context: after memwait_context_use(); ends if it was closed meanwhile
  *
  * The call puts pins that it has left unused only afterwards, as that may take forever.
@@ -154,7 +154,7 @@ static void memwait_context_end(struct memwait_context *context)
  */
 void memwait_context_unuse(struct memwait_context *context)
 {
-	if (READ_ONCE(context->owner) != &memwait_anybody && refcount_dec_and_test(&context->uses))
+	if (READ_ONCE(context->table) != &memwait_anybody && refcount_dec_and_test(&context->uses))
 		memwait_context_end(context);
 }
 
@@ -188,7 +188,7 @@ static bool memwait_has_descriptor(const struct file *file)
 }
 
 /**
- * memwait_flush() - close(2) of a descriptor; the last one of the owner ends a bound context
+ * memwait_flush() - close(2) of a descriptor; the last one of its table ends a bound context
  * @file: the context
  * @id: the table that had the descriptor; if it is not the current process's, it is being freed
  *
@@ -202,16 +202,16 @@ int memwait_flush(struct file *file, fl_owner_t id)
 	struct task_struct *process = NULL;
 
 	smp_mb();	/* pairs with the one of a binding, see above */
-	if (!id || READ_ONCE(context->owner) != id)
+	if (!id || READ_ONCE(context->table) != id)
 		return 0;
 	if (id == current->files && memwait_has_descriptor(file))
 		return 0;
 	/* Under the lock: a notify may look at the table, see memwait_context_is_dying(). */
 	spin_lock(&context->lock);
-	if (context->owner == id) {
+	if (context->table == id) {
 		process = context->process;
 		context->process = NULL;
-		WRITE_ONCE(context->owner, &memwait_nobody);
+		WRITE_ONCE(context->table, &memwait_nobody);
 	}
 	spin_unlock(&context->lock);
 	if (process) {

@@ -60,7 +60,7 @@ struct memwait_user {
 /**
  * struct memwait_pin - keeps a file or mm_struct for async waits of a context
  * @node: list of unused pins
- * @owner: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
+ * @space: as in a key: an address_space, with a reference to its inode; or an mm_struct, with a
  *	reference to it
  * @path: of an address_space: the mapped file's
  * @user_path: path that user space opened, if the file system opened another file underneath
@@ -68,7 +68,7 @@ struct memwait_user {
  */
 struct memwait_pin {
 	struct llist_node node;
-	u64 owner;
+	u64 space;
 	struct path path;
 	struct path user_path;
 	refcount_t refs;
@@ -142,7 +142,7 @@ struct memwait_reader {
  * @readers: threads that block in read(2), by &memwait_reader.node, oldest first
  * @nr_pending: waits queued and not claimed
  * @nr_completed: length of @completed; poll and read load it without @lock
- * @process: while @owner is a table: the first thread of the process that has bound it there, with
+ * @process: while @table is one: the first thread of the process that has bound it there, with
  *	a reference; for its signal_struct
  * @dying: only @process had that table, and has begun to die
  * @nr_numbered: counter for ids
@@ -164,11 +164,11 @@ struct memwait_reader {
  * @user: who opened the context; charged
  * @identity: owner identity, if any; set once, %NULL again after its end
  * @id: its id, which stays
- * @owner: %NULL: undecided; &memwait_anybody: serves every process that has the file;
- *	&memwait_nobody: closed by its owner; otherwise the files_struct that it is bound to.
+ * @table: %NULL: undecided; &memwait_anybody: serves every process that has the file;
+ *	&memwait_nobody: closed by its process; otherwise the files_struct that it is bound to.
  *	Set once from %NULL, and to &memwait_nobody, under @lock
- * @uses: one per call of the owner, and one until the owner has closed it; 0: ended
- * @descriptor: where to look first for a descriptor of the owner
+ * @uses: one per call of its process, and one until that has closed it; 0: ended
+ * @descriptor: where to look first for a descriptor in @table
  * @number: serial number; this and the next two are for tracing and debugfs
  * @pid: opening process, in the initial PID namespace
  * @command: opening thread's name
@@ -202,7 +202,7 @@ struct memwait_context {
 	struct memwait_user *user;
 	struct memwait_identity *identity;
 	u64 id;
-	fl_owner_t owner;
+	fl_owner_t table;
 	refcount_t uses;
 	unsigned int descriptor;
 	u64 number;
@@ -259,27 +259,27 @@ static inline void memwait_user_uncharge(struct memwait_user *user,
 
 /* Where a context has its last pin of a file, or of an mm_struct. */
 static __always_inline struct memwait_pin **memwait_pin_last(struct memwait_context *context,
-							     u64 owner)
+							     u64 space)
 {
-	return &context->last_pins[owner & MEMWAIT_KEY_SHARED];
+	return &context->last_pins[space & MEMWAIT_KEY_SHARED];
 }
 
 /**
  * memwait_pin_share() - get a reference to the pin that a context has used last
  * @context: the context
- * @owner: as in a key
+ * @space: as in a key
  *
  * Context: the context's lock is held.
  *
- * Return: the pin, or %NULL: it is not of @owner.
+ * Return: the pin, or %NULL: it is not of @space.
  */
 static __always_inline struct memwait_pin *memwait_pin_share(struct memwait_context *context,
-							     u64 owner)
+							     u64 space)
 {
-	struct memwait_pin *pin = *memwait_pin_last(context, owner);
+	struct memwait_pin *pin = *memwait_pin_last(context, space);
 
 	lockdep_assert_held(&context->lock);
-	if (!pin || pin->owner != owner)
+	if (!pin || pin->space != space)
 		return NULL;
 	refcount_inc(&pin->refs);
 	return pin;
@@ -287,7 +287,7 @@ static __always_inline struct memwait_pin *memwait_pin_share(struct memwait_cont
 
 static inline struct inode *memwait_pin_inode(const struct memwait_pin *pin)
 {
-	return ((struct address_space *)(unsigned long)(pin->owner & ~MEMWAIT_KEY_SHARED))->host;
+	return ((struct address_space *)(unsigned long)(pin->space & ~MEMWAIT_KEY_SHARED))->host;
 }
 
 static inline void memwait_context_put(struct memwait_context *context)
@@ -324,7 +324,7 @@ static inline ktime_t memwait_now(int clock)
 	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
 }
 
-/* Whether it was bound, and its owner has closed it. */
+/* Whether it was bound, and its process has closed it. */
 static inline bool memwait_context_has_ended(const struct memwait_context *context)
 {
 	return !refcount_read(&context->uses);

@@ -75,7 +75,7 @@ struct workqueue_struct *memwait_bury_queue;
 /* Whether this kernel reports deaths. Set at module load. */
 bool memwait_has_owners __ro_after_init;
 
-/* memwait_context.owner of a context that is not bound, and never will be. */
+/* memwait_context.table of a context that is not bound, and never will be. */
 char memwait_anybody;
 
 /**
@@ -326,23 +326,23 @@ struct memwait_identity *memwait_identity_new(struct memwait_context *context,
  */
 int memwait_identity_bind(struct memwait_context *context)
 {
-	fl_owner_t owner = READ_ONCE(context->owner);
+	fl_owner_t table = READ_ONCE(context->table);
 	struct memwait_identity *new;
 	unsigned long flags;
 	int err = 0;
 
-	if (owner)
-		return owner == &memwait_anybody ? -EBUSY :
-		       owner == current->files ? 0 : -EPERM;
+	if (table)
+		return table == &memwait_anybody ? -EBUSY :
+		       table == current->files ? 0 : -EPERM;
 	new = memwait_identity_alloc(context, NULL);
 	if (IS_ERR(new))
 		return PTR_ERR(new);
 	spin_lock(&context->lock);
 	raw_spin_lock_irqsave(&memwait_identities_lock, flags);
-	if (context->owner == &memwait_anybody) {
+	if (context->table == &memwait_anybody) {
 		err = -EBUSY;
-	} else if (context->owner) {
-		err = context->owner == current->files ? 0 : -EPERM;
+	} else if (context->table) {
+		err = context->table == current->files ? 0 : -EPERM;
 	} else {
 		err = memwait_identity_charge(context->user);
 		if (!err) {
@@ -351,7 +351,7 @@ int memwait_identity_bind(struct memwait_context *context)
 			get_task_struct(current->group_leader);
 			context->process = current->group_leader;
 			/* See the top of context.c. */
-			smp_store_mb(context->owner, current->files);
+			smp_store_mb(context->table, current->files);
 		}
 	}
 	raw_spin_unlock_irqrestore(&memwait_identities_lock, flags);

@@ -64,15 +64,15 @@ struct memwait_watch;
 
 /**
  * struct memwait_key - identifies a word
- * @owner: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set; the mm_struct of
+ * @space: the address_space of a shared mapping, with MEMWAIT_KEY_SHARED set; the mm_struct of
  *	other words
  * @offset: byte offset in the address_space, or address in the mm
  *
- * Equal keys name the same word as long as something keeps @owner from being freed and reused: see
+ * Equal keys name the same word as long as something keeps @space from being freed and reused: see
  * struct memwait_word.
  */
 struct memwait_key {
-	u64 owner;
+	u64 space;
 	u64 offset;
 };
 
@@ -516,8 +516,8 @@ static __always_inline int memwait_key_cmp(const struct memwait_key *a, const st
 {
 	if (a->offset != b->offset)
 		return a->offset < b->offset ? -1 : 1;
-	if (a->owner != b->owner)
-		return a->owner < b->owner ? -1 : 1;
+	if (a->space != b->space)
+		return a->space < b->space ? -1 : 1;
 	return 0;
 }
 
@@ -525,7 +525,7 @@ static __always_inline int memwait_key_cmp(const struct memwait_key *a, const st
  * memwait_bucket_of() - the bucket of a word
  * @key: the word's key
  *
- * Takes half the time of hashing all 16 bytes. Spreads the words of one owner, which a user can
+ * Takes half the time of hashing all 16 bytes. Spreads the words of one space, which a user can
  * choose. For words of owners that differ in their upper halves, no offsets collide with each seed.
  *
  * Context: any.
@@ -535,8 +535,8 @@ static __always_inline int memwait_key_cmp(const struct memwait_key *a, const st
 static __always_inline struct memwait_bucket *memwait_bucket_of(const struct memwait_key *key)
 {
 	u32 seed = memwait_bucket_seed.add +
-		   memwait_bucket_seed.multiply * upper_32_bits(key->owner);
-	u32 hash = jhash_3words(lower_32_bits(key->owner), lower_32_bits(key->offset),
+		   memwait_bucket_seed.multiply * upper_32_bits(key->space);
+	u32 hash = jhash_3words(lower_32_bits(key->space), lower_32_bits(key->offset),
 				upper_32_bits(key->offset), seed);
 
 	return &memwait_buckets[hash & memwait_bucket_mask];

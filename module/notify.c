@@ -254,7 +254,7 @@ static __always_inline int memwait_notify_call(const struct memwait_key *key, u3
 
 /**
  * memwait_notify_word() - wake the oldest waiters of a word
- * @key: the word's key; the caller holds a reference to its owner
+ * @key: the word's key; the caller holds a reference to its space
  * @count: the most waiters to wake, not 0
  *
  * Allocates nothing and does not access the word.
@@ -414,7 +414,7 @@ static bool memwait_notify_get_near(struct memwait_word *word, const struct memw
 	if ((notify->addr ^ of_other->addr) >> PAGE_SHIFT ||
 	    ((notify->flags | of_other->flags) & MEMWAIT_PRIVATE))
 		return false;
-	word->key.owner = other->key.owner;
+	word->key.space = other->key.space;
 	word->key.offset = other->key.offset + notify->addr - of_other->addr;
 	return true;
 }

@@ -55,8 +55,8 @@
  * the word since. So a call visits each number once, and a thread that returns, ends its wait and
  * returns again cannot hold the call up.
  *
- * A key in a tree is the key of a living owner, as its waiter keeps it. Numbers outlive that: a
- * place in a word whose owner has been freed is checked in place.c.
+ * A key in a tree is the key of a living space, as its waiter keeps it. Numbers outlive that: a
+ * place in a word whose space has been freed is checked in place.c.
  *
  * The waiters of other words make a tree deeper, which is all that they cost: the logarithm of
  * their number, and a step with the lock held. The hash has a secret seed.

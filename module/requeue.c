@@ -131,7 +131,7 @@ static void memwait_requeue_rest(struct memwait_call *call, struct memwait_bucke
 
 /*
  * Compares the source word, wakes its oldest waiters, and moves others to the target. The target
- * has the same owner, so a waiter's reference covers both words. The comparison and the first step
+ * has the same space, so a waiter's reference covers both words. The comparison and the first step
  * are atomic with respect to all other operations on both words. Returns 0; MEMWAIT_NOT_EQUAL; or
  * -EAGAIN if the word's page must be faulted in first.
  */
@@ -174,7 +174,7 @@ static int memwait_requeue_from(struct memwait_requeue *requeue, const struct me
 	if (ret)
 		return ret;
 	/* A waiter must not come to hold a reference that it did not ask for. */
-	ret = source->owner == target.key.owner ? 0 : -EXDEV;
+	ret = source->space == target.key.space ? 0 : -EXDEV;
 	if (!ret)
 		ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
 	if (!ret)

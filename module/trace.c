@@ -56,14 +56,14 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key)
 
 	/* A requeue may concurrently move a claimed waiter to a word of the same owner. */
 	name->offset = READ_ONCE(key->offset);
-	if (key->owner & MEMWAIT_KEY_SHARED) {
+	if (key->space & MEMWAIT_KEY_SHARED) {
 		inode = ((struct address_space *)(unsigned long)
-			 (key->owner & ~MEMWAIT_KEY_SHARED))->host;
+			 (key->space & ~MEMWAIT_KEY_SHARED))->host;
 		name->dev = inode->i_sb->s_dev;
 		name->ino = inode->i_ino;
 	} else {
 		name->dev = 0;
-		name->ino = memwait_mm_process((struct mm_struct *)(unsigned long)key->owner);
+		name->ino = memwait_mm_process((struct mm_struct *)(unsigned long)key->space);
 	}
 }
 

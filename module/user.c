@@ -8,9 +8,9 @@
  *
  * Each async wait has a reference to a pin, which keeps the file or mm_struct. A context remembers
  * the pins of a file and of an mm_struct that it has used last, without references: a wait on a
- * word of the same owner shares it, any other makes a pin of its own. So there are no more pins
+ * word of the same space shares it, any other makes a pin of its own. So there are no more pins
  * than waits, and most contexts have one. A file is its address_space, as in the key: the first
- * file stands for all others of that address_space. A requeue keeps the owner, so the wait keeps
+ * file stands for all others of that address_space. A requeue keeps the space, so the wait keeps
  * its pin. A context keeps the memory of one freed pin for the next one: where waits are armed and
  * read one by one, each has a pin of its own.
  *
@@ -208,12 +208,12 @@ static void memwait_pin_take(struct memwait_pin *pin, const struct file *file)
 static void memwait_pin_free(struct memwait_pin *pin, struct memwait_user *user,
 			     struct memwait_context *context)
 {
-	if (pin->owner & MEMWAIT_KEY_SHARED) {
+	if (pin->space & MEMWAIT_KEY_SHARED) {
 		iput(memwait_pin_inode(pin));
 		path_put(&pin->path);
 		path_put(&pin->user_path);
 	} else {
-		mmdrop((struct mm_struct *)(unsigned long)pin->owner);
+		mmdrop((struct mm_struct *)(unsigned long)pin->space);
 	}
 	memwait_user_uncharge(user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 	/* A full barrier, as where it is taken: this use of the memory is over before the next. */
@@ -300,7 +300,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 	struct memwait_pin *pin;
 
 	spin_lock(&context->lock);
-	pin = memwait_pin_share(context, word->key.owner);
+	pin = memwait_pin_share(context, word->key.space);
 	spin_unlock(&context->lock);
 	if (pin)
 		return pin;
@@ -311,7 +311,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 		memwait_user_uncharge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 		return ERR_PTR(-ENOMEM);
 	}
-	pin->owner = word->key.owner;
+	pin->space = word->key.space;
 	memwait_pin_take(pin, word->file);
 	refcount_set(&pin->refs, 1);
 	atomic_inc(&context->nr_pins);
@@ -324,8 +324,8 @@ static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *c
 	if (!refcount_dec_and_lock(&pin->refs, &context->lock))
 		return false;
 	__acquire(&context->lock);	/* for sparse */
-	if (*memwait_pin_last(context, pin->owner) == pin)
-		*memwait_pin_last(context, pin->owner) = NULL;
+	if (*memwait_pin_last(context, pin->space) == pin)
+		*memwait_pin_last(context, pin->space) = NULL;
 	spin_unlock(&context->lock);
 	atomic_dec(&context->nr_pins);
 	return true;
@@ -346,7 +346,7 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
 	if (!memwait_pin_unref(pin, context))
 		return;
 	/* The mm is the current thread's own. */
-	if (!(pin->owner & MEMWAIT_KEY_SHARED)) {
+	if (!(pin->space & MEMWAIT_KEY_SHARED)) {
 		memwait_pin_free(pin, context->user, context);
 		return;
 	}

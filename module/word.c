@@ -7,7 +7,7 @@
  * *(mm, address)*. With MEMWAIT_PRIVATE the caller promises that no other address space uses the
  * word, and no mapping is looked up.
  *
- * A waiter's key must not outlive its owner: another owner could be allocated at the same address
+ * A waiter's key must not outlive its space: another one could be allocated at the same address
  * and share the queue. So a word of a shared mapping holds a reference to the file of its vma. The
  * mm of a private word is the caller's own, which lives for the whole call. An async wait outlives
  * the call: its context pins the file's path and inode, or the mm_struct (not its mappings, so
@@ -33,7 +33,7 @@
 
 static void memwait_word_set_private(struct memwait_word *word, unsigned long address)
 {
-	word->key.owner = (unsigned long)current->mm;
+	word->key.space = (unsigned long)current->mm;
 	word->key.offset = address;
 	word->file = NULL;
 }
@@ -59,7 +59,7 @@ static int memwait_word_from_vma(struct memwait_word *word, struct vm_area_struc
 	    vma->vm_file->f_mapping->host != inode)
 		return -EOPNOTSUPP;
 
-	word->key.owner = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
+	word->key.space = (unsigned long)vma->vm_file->f_mapping | MEMWAIT_KEY_SHARED;
 	word->key.offset = ((u64)vma->vm_pgoff << PAGE_SHIFT) + (address - vma->vm_start);
 	word->file = get_file(vma->vm_file);
 	return 0;
