@@ -417,6 +417,9 @@ int memwait_close_descriptor(struct file *file, fl_owner_t id);
 int memwait_owner_init(void);
 void memwait_owner_exit(void);
 
+/* read.c */
+ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to);
+
 /* context.c */
 int memwait_context_use(struct memwait_context *context);
 void memwait_context_unuse(struct memwait_context *context);
@@ -424,7 +427,6 @@ int memwait_info(struct memwait_context *context, void __user *arg, size_t size)
 int memwait_open(struct inode *inode, struct file *file);
 int memwait_flush(struct file *file, fl_owner_t id);
 int memwait_release(struct inode *inode, struct file *file);
-ssize_t memwait_read_iter(struct kiocb *iocb, struct iov_iter *to);
 __poll_t memwait_poll(struct file *file, poll_table *table);
 void memwait_show_fdinfo(struct seq_file *seq, struct file *file);
 

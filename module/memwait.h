@@ -5,12 +5,14 @@
  *	main.c			ioctls, module init
  *	owner.c			owners, and the work that handles their deaths
  *	wait.c			blocked threads
+ *	read.c			reading completions
  *	context.c		the open file
  *	arm.c			arming async waits
  *	async.c			cancel, close and deadlines of async waits
  *	alloc.c			memory and ids of async waits
  *	requeue.c		requeue
- *	notify.c		notify, and calls in steps; change and notify
+ *	change.c		change and notify
+ *	notify.c		notify, and calls in steps
  *	claim.c			what ends a wait; completions, and waking those who read or poll
  *	place.c			interrupted threads: their places, and what a signal will do
  *	queue.c			queues of waiters
@@ -722,6 +724,8 @@ u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_hei
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);
 int memwait_notify_many(const struct memwait_notify_many *many);
+
+/* change.c */
 int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user);
 
 /* requeue.c */

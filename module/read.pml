@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spin model of blocked readers: memwait_read_block() in context.c, and "Waking the pollers and
+ * Spin model of blocked readers: memwait_read_block() in read.c, and "Waking the pollers and
  * readers" in claim.c. A completion takes the first reader out of the list. A timer, and who finds
  * that something is left, wakes the first one and leaves it there. No reader sleeps while something
  * is unread, or while a deadline has passed.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Change and notify: stores to a word and notifies, with no chance to die in between.
+ *
+ * A program that stores and then notifies can die in between, and leave its waiters asleep. Here
+ * the change runs with page faults disabled. Nothing between the change and the notify sleeps on
+ * anything that user space can delay, and no signal ends the notify.
+ *
+ * MEMWAIT_CHANGE_IF_NONE_WOKEN: the change runs in the lock section that finds no waiter to wake. A
+ * wait compares and joins under the same lock, so it is woken, or sees the change.
+ */
+#include <linux/mutex.h>	/* on PREEMPT_RT before 6.13 futex.h forgets it */
+#include <linux/futex.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+#include <asm/futex.h>
+
+#include "call.h"
+#include "trace.h"
+
+/* Of a waiters' word that is smaller: the one that it lies in. */
+static void __user *memwait_changed_word(const struct memwait_change *change)
+{
+	return u64_to_user_ptr(change->notify.addr & ~(u64)(sizeof(u32) - 1));
+}
+
+/*
+ * One try, by the compare-and-swap of futex(2): -EAGAIN if another thread changed the word
+ * meanwhile. So user space does not prolong the lock section of a bucket.
+ */
+static int memwait_change_word(const struct memwait_change *change, u32 *old)
+{
+	u32 __user *word = memwait_changed_word(change);
+	const u32 operand = change->operand;
+	u32 value = 0, next = 0, seen = 0;
+	int err;
+
+	pagefault_disable();
+	err = get_user(value, word);
+	switch (change->operation & ~MEMWAIT_CHANGE_IF_NONE_WOKEN) {
+	case MEMWAIT_CHANGE_SET:
+		next = operand;
+		break;
+	case MEMWAIT_CHANGE_ADD:
+		next = value + operand;
+		break;
+	case MEMWAIT_CHANGE_AND:
+		next = value & operand;
+		break;
+	case MEMWAIT_CHANGE_OR:
+		next = value | operand;
+		break;
+	case MEMWAIT_CHANGE_XOR:
+		next = value ^ operand;
+		break;
+	}
+	if (!err)
+		err = futex_atomic_cmpxchg_inatomic(&seen, word, value, next);
+	pagefault_enable();
+	*old = value;
+	if (!err && seen != value)
+		err = -EAGAIN;
+	return err;
+}
+
+/*
+ * Returns the number of waiters woken, or an error with nothing done. While none is woken, each
+ * step looks at all waiters that are there, and a signal ends the call.
+ */
+static int memwait_notify_or_change(const struct memwait_change *change,
+				    const struct memwait_key *key, u32 *old)
+{
+	struct memwait_bucket *bucket = memwait_bucket_of(key);
+	struct memwait_call call __uninitialized;
+	int err = 0;
+	bool more;
+
+	memwait_call_init(&call, change->notify.count, 0);
+	call.kind = MEMWAIT_CALL_SURE;
+	do {
+		memwait_bucket_lock(bucket);
+		if (!call.woken)
+			memwait_call_start(&call, bucket, key);
+		more = memwait_call_claim(&call);
+		if (!more && !call.woken)
+			err = memwait_change_word(change, old);
+		memwait_step_begin();
+		spin_unlock(&bucket->lock);
+		memwait_step_end(&call);
+		if (!more)
+			break;
+		if (!call.wakes.call)
+			call.wakes.call = memwait_new_call();
+		memwait_call_pause(&call);
+		if (!call.woken && signal_pending(current))
+			err = -ERESTARTNOINTR;
+	} while (!err);
+	if (!err && trace_memwait_notify_enabled())
+		trace_memwait_notify(key, change->notify.count, call.woken, false);
+	return err ?: call.woken;
+}
+
+/**
+ * memwait_change_notify() - MEMWAIT_IOC_CHANGE_NOTIFY
+ * @change: from user space, unchecked
+ * @user: its user address; receives the old value at the end
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the number of waiters woken; or, with nothing done,
+ * * -EINVAL: misaligned address, unknown flag or operation, @change.reserved set, or not 32 bits,
+ *   or with MEMWAIT_CHANGE_IF_NONE_WOKEN more than 32
+ * * -EFAULT: the word or @user cannot be written
+ * * -EOPNOTSUPP: see memwait_word_get()
+ * * -EINTR: the task is being killed
+ * * -ERESTARTNOINTR: a signal is pending
+ */
+int memwait_change_notify(const struct memwait_change *change, struct memwait_change __user *user)
+{
+	const bool if_none_woken = change->operation & MEMWAIT_CHANGE_IF_NONE_WOKEN;
+	const struct memwait_notify *notify = &change->notify;
+	const u32 size = notify->flags & MEMWAIT_SIZE_MASK;
+	struct memwait_word word __uninitialized;
+	u32 old = 0;
+	int ret;
+
+	ret = memwait_check(notify->addr, notify->flags, MEMWAIT_WORD_FLAGS);
+	if (ret || (if_none_woken ? size > MEMWAIT_SIZE_U32 : size != MEMWAIT_SIZE_U32))
+		return -EINVAL;
+	if ((change->operation & ~MEMWAIT_CHANGE_IF_NONE_WOKEN) > MEMWAIT_CHANGE_XOR ||
+	    change->reserved)
+		return -EINVAL;
+	if (put_user(0, &user->old))
+		return -EFAULT;
+
+	for (;;) {
+		ret = memwait_word_get(&word, notify->addr, notify->flags);
+		if (ret)
+			return ret;
+		if (if_none_woken)
+			ret = memwait_notify_or_change(change, &word.key, &old);
+		else
+			ret = memwait_change_word(change, &old);
+		if (likely(ret >= 0))
+			break;
+		memwait_word_put(&word);
+		if (ret != -EFAULT && ret != -EAGAIN)
+			return ret;
+		if (ret == -EFAULT &&
+		    fault_in_safe_writeable(memwait_changed_word(change), sizeof(u32)))
+			return -EFAULT;
+		/*
+		 * Nothing is done yet. The loop may not end by itself: the page may vanish each
+		 * time, or be a shadow stack's.
+		 */
+		if (signal_pending(current))
+			return -ERESTARTNOINTR;
+		cond_resched();
+	}
+	if (!if_none_woken && notify->count)
+		ret = memwait_notify_surely(&word.key, notify->count);
+	memwait_word_put(&word);
+	/* Writable when probed above. The change stands even if this write fails. */
+	(void)put_user(old, &user->old);
+	return ret;
+}
