@@ -127,8 +127,7 @@ static int memwait_arm_end(struct memwait_async_waiter *wait, int ret)
 	spin_lock(&context->lock);
 	trace_memwait_async_arm(wait);
 	memwait_async_complete(wait, group->result);
-	spin_unlock(&context->lock);
-	memwait_context_wake(context);
+	memwait_context_unlock_and_wake(context, true);
 	return MEMWAIT_PENDING;
 }
 

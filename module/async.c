@@ -5,7 +5,6 @@
 #include <linux/list_sort.h>
 #include <linux/minmax.h>
 
-#include "call.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
@@ -142,11 +141,7 @@ static bool memwait_async_inherit(const struct memwait_heir *heir, u64 count)
 		if (new)
 			trace_memwait_async_complete(wait);
 	}
-	memwait_step_begin();
-	spin_unlock(&context->lock);
-	if (new)
-		memwait_context_wake(context);
-	memwait_step_done();
+	memwait_context_unlock_and_wake(context, new);
 	return pending;
 }
 

@@ -190,6 +190,25 @@ void memwait_context_wake(struct memwait_context *context)
 }
 
 /**
+ * memwait_context_unlock_and_wake() - drop a context's lock, after a change for its pollers
+ * @context: its lock is held
+ * @wake: something has come that they are to be woken for, and a reader
+ *
+ * They are woken before the caller can be preempted, but on PREEMPT_RT.
+ *
+ * Context: process context.
+ */
+void memwait_context_unlock_and_wake(struct memwait_context *context, bool wake)
+	__releases(&context->lock)
+{
+	memwait_step_begin();
+	spin_unlock(&context->lock);
+	if (wake)
+		memwait_context_wake(context);
+	memwait_step_done();
+}
+
+/**
  * memwait_async_claim() - end a wait, if it is pending
  * @wait: the wait
  *

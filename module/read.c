@@ -113,8 +113,7 @@ static void memwait_unread(struct memwait_context *context, struct list_head *ta
 	spin_lock(&context->lock);
 	list_splice(taken, &context->completed);
 	WRITE_ONCE(context->nr_completed, context->nr_completed + nr);
-	spin_unlock(&context->lock);
-	memwait_context_wake(context);
+	memwait_context_unlock_and_wake(context, true);
 }
 
 /*
@@ -147,9 +146,7 @@ static void memwait_read_settle(struct memwait_context *context, struct list_hea
 				more = memwait_async_list(wait);
 		}
 	}
-	spin_unlock(&context->lock);
-	if (more)
-		memwait_context_wake(context);
+	memwait_context_unlock_and_wake(context, more);
 }
 
 static void memwait_read_free(struct memwait_context *context, struct list_head *taken,
