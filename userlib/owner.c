@@ -188,7 +188,7 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 		      const struct memwait_deadline *deadline, int outcome)
 {
 	bool woken = false;
-	uint64_t id, seen;
+	uint64_t id, seen = 0;
 	int ret;
 
 	for (;;) {
