@@ -831,7 +831,12 @@ test('neither memory nor descriptors are lost', async () => {
 	};
 	await round(50);
 	const before = await round(50);
-	const after = await round(250);
+	let after = await round(250);
+	// A thread of V8's frees the memory of what is collected, when it gets a processor.
+	for (let i = 0; i < 100 && after.rss >= before.rss + 190 * SIZE; i++) {
+		await new Promise((resolve) => setTimeout(resolve, 20));
+		after = await round(0);
+	}
 	console.log(`# ${JSON.stringify(before)}, ${JSON.stringify(after)}`);
 	assert.strictEqual(after.descriptors, before.descriptors);
 	assert.ok(after.mappings <= before.mappings + 20);
