@@ -28,19 +28,18 @@
  * wakes, the lock is taken. So a waiter that was woken LATE_AFTER times in vain sleeps with LATE
  * set. Then unlock leaves LATE, memwait_lock_try() fails, and a thread that comes only now sleeps
  * behind the others, while the woken one takes the lock. LATE stays until a waiter that is late has
- * the lock. Until then only tries, those whose deadline is near, and operations with a deadline
- * take it from the waiters, which get the lock in their order. If it was another one that cleared
- * LATE, fewer stand before the waiter that are late: so it has the lock after as many losses, at
- * most, as there were.
+ * the lock. Until then only tries, and operations with a deadline, take it from the waiters, which
+ * get the lock in their order. If it was another one that cleared LATE, fewer stand before the
+ * waiter that are late: so it has the lock after as many losses, at most, as there were.
  *
  * Who gives up clears LATE, and so does an unlock that finds nobody asleep: a waiter may have died,
  * and as long as LATE is set each unlock is a system call. If others were late, they set LATE again
  * when they lose again.
  *
  * Perhaps no waiter comes for the lock: it has died when it was woken, or is an operation of a loop
- * that does not run. So who comes sleeps for KEPT_MS at most beside a lock that is kept. If it was
- * not woken by then, it is late itself, and takes the lock. memwait_mutex_trylock() takes it at
- * once.
+ * that does not run. So a thread sleeps for KEPT_MS at most beside a lock that is kept, and not
+ * beyond its own deadline. If it was not woken by then, it is late itself, and takes the lock.
+ * memwait_mutex_trylock() takes it at once.
  *
  * A thread that dies with the lock leaves it locked. If a woken waiter dies, the next one is told,
  * and tries instead (MEMWAIT_OWNED, see internal.h).
@@ -196,33 +195,35 @@ static void clear(_Atomic uint32_t *word, uint32_t late)
 }
 
 /*
- * Whether the caller, which comes only now, sleeps beside a lock that is kept for others. Not if
- * its deadline is nearer than that takes, nor an operation with a deadline: it is armed with that.
+ * Whether the caller, which comes only now, sleeps beside a lock that is kept for others. Not an
+ * operation with a deadline: it is armed with that.
  */
-static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind,
-		      const struct memwait_deadline *deadline)
+static bool gives_way(const struct memwait_op *op, _Atomic uint32_t *word, uint32_t kind)
 {
-	struct memwait_deadline kept;
-
 	/* relaxed: a hint */
-	if (kind & MEMWAIT_MUTEX_FAIR || atomic_load_explicit(word, memory_order_relaxed) != LATE)
-		return false;
-	if (op)
-		return op->deadline.ns == MEMWAIT_FOREVER;
-	memwait_deadline_after(&kept, deadline->flags ? CLOCK_REALTIME : CLOCK_MONOTONIC, KEPT_MS);
-	return kept.ns <= deadline->ns;
+	return !(kind & MEMWAIT_MUTEX_FAIR) &&
+	       atomic_load_explicit(word, memory_order_relaxed) == LATE &&
+	       (!op || op->deadline.ns == MEMWAIT_FOREVER);
 }
 
 /* Sleeps beside it: the first wait. Not longer if CLOCK_REALTIME is set back. */
 static int give_way(struct memwait_op *op, struct memwait_turn *turn, _Atomic uint32_t *word,
-		    uint32_t kind)
+		    uint32_t kind, const struct memwait_deadline *deadline)
 {
-	struct memwait_deadline kept;
+	struct memwait_deadline kept, end;
+	uint64_t early;
 
 	memwait_deadline_after(&kept, CLOCK_MONOTONIC, KEPT_MS);
 	turn->gives_way = true;
-	if (op)
+	if (op) {
 		op->deadline = kept;
+	} else {
+		/* The deadline may come first, by another clock. */
+		memwait_deadline_after(&end, deadline->flags ? CLOCK_REALTIME : CLOCK_MONOTONIC,
+				       KEPT_MS);
+		early = deadline->ns < end.ns ? end.ns - deadline->ns : 0;
+		kept.ns -= early < KEPT_MS * 1000000ULL ? early : KEPT_MS * 1000000ULL;
+	}
 	return await(op, word, LATE, kind, &kept);
 }
 
@@ -248,8 +249,8 @@ static int lock_after(struct memwait_op *op, _Atomic uint32_t *word, uint32_t ki
 	struct memwait_turn own = { 0 }, *turn = op ? &op->turn : &own;
 	uint32_t seen, late;
 
-	if (outcome == MEMWAIT_OP_BEGIN && gives_way(op, word, kind, deadline))
-		outcome = give_way(op, turn, word, kind);
+	if (outcome == MEMWAIT_OP_BEGIN && gives_way(op, word, kind))
+		outcome = give_way(op, turn, word, kind, deadline);
 	while (outcome != MEMWAIT_PENDING) {
 		if (turn->gives_way)
 			outcome = come_forward(op, turn, outcome);
