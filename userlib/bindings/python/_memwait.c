@@ -1238,7 +1238,8 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	{ "release", mutex_release, METH_NOARGS,				\
 	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },	\
 	{ "_is_owned", mutex_is_owned, METH_NOARGS,				\
-	  "_is_owned($self, /)\n--\n\nTrue if it is locked, by this thread if it knows its owner." }, \
+	  "_is_owned($self, /)\n--\n\n"						\
+	  "True if it is locked, by this thread if it knows its owner." },	\
 	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
 	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
 
