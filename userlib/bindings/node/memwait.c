@@ -1312,32 +1312,31 @@ static napi_value result_of(napi_env env, int err)
 	return err ? throw(env, err) : undefined(env);
 }
 
-/* (call, object): gives up what the call has taken */
-static napi_value undo(napi_env env, napi_callback_info info)
+static napi_value act(napi_env env, napi_callback_info info, bool mends)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
 	enum call call;
+	action_t action;
 
 	arguments(env, info, args);
 	object = object_of_call(env, args, &call);
 	if (!object)
 		return NULL;
-	return result_of(env, verbs[call].undo ? verbs[call].undo(object->memory) : EINVAL);
+	action = mends ? verbs[call].mend : verbs[call].undo;
+	return result_of(env, action ? action(object->memory) : EINVAL);
+}
+
+/* (call, object): gives up what the call has taken */
+static napi_value undo(napi_env env, napi_callback_info info)
+{
+	return act(env, info, false);
 }
 
 /* (call, object): what its dead owner left is repaired */
 static napi_value mend(napi_env env, napi_callback_info info)
 {
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	enum call call;
-
-	arguments(env, info, args);
-	object = object_of_call(env, args, &call);
-	if (!object)
-		return NULL;
-	return result_of(env, verbs[call].mend ? verbs[call].mend(object->memory) : EINVAL);
+	return act(env, info, true);
 }
 
 static napi_value close_channel(napi_env env, napi_callback_info info)
