@@ -459,6 +459,20 @@ class RWLock(_Object, _memwait.RWLock):
         return {"repair": self.repair}
 
 
+class Barrier(_Object, _memwait.Barrier):
+    """parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
+    cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.BARRIER_SIZE
+
+    async def wait_async(self, timeout: float | None = None) -> int:
+        """wait() for tasks."""
+        place: int = await _wait(self, _memwait.WAIT, timeout)
+        return place
+
+
 class WaitGroup(_Object, _memwait.WaitGroup):
     """A count, and a wait until it is 0.
     """
@@ -855,20 +869,6 @@ class Event(_Object):
 
     def _options(self) -> dict[str, Any]:
         return {"private": self._word.private}
-
-
-class Barrier(_Object, _memwait.Barrier):
-    """parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
-    cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
-    """
-
-    __slots__ = ("__weakref__",)
-    SIZE = _memwait.BARRIER_SIZE
-
-    async def wait_async(self, timeout: float | None = None) -> int:
-        """wait() for tasks."""
-        place: int = await _wait(self, _memwait.WAIT, timeout)
-        return place
 
 
 class Layout:
