@@ -8,7 +8,6 @@
 
 /* As lock.c has it. */
 #define KEPT_NS		(10 * NSEC_PER_MSEC)
-#define LATE		0x400U
 
 /* The first wait of a thread that comes, and when it began. */
 struct comer {
@@ -46,7 +45,7 @@ static void keep(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	must(memwait_mutex_lock(mutex));
 	must(memwait_mutex_lock_async(mutex, op) != EINPROGRESS);
-	while (!(*(uint32_t *)mutex & LATE)) {
+	while (!is_late(mutex)) {
 		must(memwait_mutex_unlock(mutex));
 		must(memwait_mutex_trylock(mutex));
 		must(memwait_loop_dispatch(loop, MEMWAIT_ALL) != 0);

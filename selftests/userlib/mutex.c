@@ -751,7 +751,7 @@ static int lose(memwait_mutex_t *mutex, struct counted_op *counted, memwait_loop
 	ret = memwait_mutex_lock_async(mutex, &counted->op);
 	if (ret != EINPROGRESS)
 		return ret ? ret : -1;
-	while (!(*(uint32_t *)mutex & 0x400)) {
+	while (!is_late(mutex)) {
 		if (memwait_mutex_unlock(mutex) || memwait_mutex_lock(mutex))
 			return -1;
 		ret = memwait_loop_dispatch(loop, MEMWAIT_ALL);

@@ -6,9 +6,6 @@
 #include "death_test.h"
 #include "ioctl_test.h"
 
-/* In the second byte of the word. */
-#define LATE	4
-
 /* How the waiter gives up, and how far it has come by then: see close.c. */
 enum { CANCELLED, CLOSED, IS_OVERDUE, THREAD_IS_OVERDUE, IS_KILLED_ASLEEP, IS_KILLED_WOKEN };
 enum { QUEUED, COMPLETED, READ };
@@ -63,15 +60,10 @@ static int wait_until(void *arg)
 	       memwait_mutex_unlock(&own->mutex);
 }
 
-static bool is_late(const struct loser *loser)
-{
-	return __atomic_load_n((const char *)&loser->mutex + 1, __ATOMIC_RELAXED) & LATE;
-}
-
 /* The caller has the mutex, and takes it again and again until the operation is late, or ends. */
 static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memwait_loop_t *loop)
 {
-	while (!is_late(loser) && memwait_op_pending(op)) {
+	while (!is_late(&loser->mutex) && memwait_op_pending(op)) {
 		must(memwait_mutex_unlock(&loser->mutex));
 		must(memwait_mutex_trylock(&loser->mutex));
 		must(memwait_loop_dispatch(loop, MEMWAIT_ALL) < 0);
@@ -81,7 +73,7 @@ static void let_operation_lose(struct loser *loser, const memwait_op_t *op, memw
 /* Likewise for a thread; returns when that sleeps, or has ended. */
 static void let_thread_lose(struct loser *loser, const int *done, unsigned int kind)
 {
-	while (!is_late(loser) && !get(done)) {
+	while (!is_late(&loser->mutex) && !get(done)) {
 		spin_until(memwait_waiters(&loser->mutex, kind) == 1 || get(done));
 		set(&loser->woken, 0);
 		must(memwait_mutex_unlock(&loser->mutex));
@@ -111,7 +103,7 @@ static void operation_gives_up(struct __test_metadata *_metadata, struct loser *
 							&loser->time, &counted.op) :
 			  memwait_mutex_lock_async(&loser->mutex, &counted.op));
 		let_operation_lose(loser, &counted.op, loop);
-		late = is_late(loser);
+		late = is_late(&loser->mutex);
 	}
 	if (way->stage != QUEUED) {
 		ASSERT_EQ(0, memwait_mutex_unlock(&loser->mutex));
@@ -144,7 +136,7 @@ static void thread_gives_up(struct __test_metadata *_metadata, struct loser *los
 		loser->goes_on = 0;
 		runner_start(&runner, wait_until, loser);
 		let_thread_lose(loser, &runner.done, kind);
-		late = is_late(loser);
+		late = is_late(&loser->mutex);
 		ret = runner_join(&runner);
 		EXPECT_TRUE(ret == ETIMEDOUT || (!late && !ret));
 	}

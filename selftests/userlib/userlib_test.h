@@ -68,6 +68,12 @@ struct counted_op {
 	int result;
 };
 
+/* Whether a mutex is to be kept for a waiter that has lost too often: LATE, see lock.c. */
+static inline bool is_late(const memwait_mutex_t *mutex)
+{
+	return __atomic_load_n((const char *)mutex + 1, __ATOMIC_RELAXED) & 4;
+}
+
 static inline void count_call(memwait_op_t *op, int result, void *data)
 {
 	struct counted_op *counted = data;
