@@ -339,7 +339,8 @@ static inline bool memwait_context_is_readable(const struct memwait_context *con
 /* claim.c */
 void memwait_context_wake_pollers(struct memwait_context *context);
 void memwait_context_wake(struct memwait_context *context);
-void memwait_context_unlock_and_wake(struct memwait_context *context, bool wake);
+void memwait_context_unlock_and_wake(struct memwait_context *context, bool wake)
+	__releases(&context->lock);
 bool memwait_async_claim(struct memwait_async_waiter *wait);
 bool memwait_async_list(struct memwait_async_waiter *wait);
 void memwait_async_complete(struct memwait_async_waiter *wait, u8 result);
