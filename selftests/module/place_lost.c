@@ -200,14 +200,22 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_a_time_out)
 	EXPECT_EQ(MEMWAIT_OK, t.result);
 }
 
-/* The first word of a file that nothing else refers to. */
-static uint32_t *file_word(void)
-{
-	int file = new_file(4096);
-	uint32_t *word = map_shared(file, 4096);
+/* Files of tmpfs have random generations, those of hugetlbfs have numbers only. */
+static const struct {
+	unsigned int flags;
+	size_t size;
+} files[] = { { 0, 4096 }, { MFD_HUGETLB, 2 << 20 } };
 
+/* The first word of a file that nothing else refers to; or NULL. */
+static uint32_t *file_word(size_t kind)
+{
+	int file = memfd_create("memwait", MFD_CLOEXEC | files[kind].flags);
+	uint32_t *word = MAP_FAILED;
+
+	if (file >= 0 && !ftruncate(file, files[kind].size))
+		word = mmap(NULL, files[kind].size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	close(file);
-	return word;
+	return word == MAP_FAILED ? NULL : word;
 }
 
 /*
@@ -216,27 +224,33 @@ static uint32_t *file_word(void)
  */
 MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
 {
+	size_t kind;
 	int round, i;
 
 	ASSERT_EQ(0, bind_to(0));
-	for (round = 0; round < 20; round++) {
-		struct twice t = { .fd = self->fd, .word = file_word() };
+	for (round = 0; round < 20 * (int)ARRAY_SIZE(files); round++) {
+		struct twice t = { .fd = self->fd };
 
+		kind = round / 20;
+		t.word = file_word(kind);
+		if (!t.word)
+			SKIP(return, "no huge pages (vm.nr_hugepages)");
 		interrupt_once(&t);
-		munmap(t.word, 4096);
+		munmap(t.word, files[kind].size);
 		/* Until it has been freed, after a grace period. */
 		for (i = 0; i < 3; i++) {
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 			usleep(10000);
 		}
-		t.word = file_word();
+		t.word = file_word(kind);
+		ASSERT_NE(NULL, t.word);
 		ARM(t.word, 1);
 		tell(&t.come_back);
 		await_waiters(self->fd, t.word, U32, 2);
 		EXPECT_LAST(t.word);
 		pthread_join(t.thread, NULL);
 		EXPECT_EQ(MEMWAIT_OK, t.result);
-		munmap(t.word, 4096);
+		munmap(t.word, files[kind].size);
 	}
 }
 
@@ -249,8 +263,19 @@ struct turns {
 	pid_t tid;
 	int fds[TURNS];
 	struct memwait_wait waits[TURNS];
+	int more[TURNS];	/* of the words that follow this one, WAIT_ANY; or 0 */
 	int nr, go, done, results[TURNS];
 };
+
+static int take_turn(struct turns *t, int i)
+{
+	struct memwait_wait waits[3];
+
+	if (!t->more[i])
+		return xioctl(t->fds[i], MEMWAIT_IOC_WAIT, &t->waits[i]);
+	members(waits, (uint32_t *)(uintptr_t)t->waits[i].addr, 1 + t->more[i]);
+	return mw_wait_any(t->fds[i], waits, 1 + t->more[i], FOREVER, 0, NULL);
+}
 
 static void *wait_by_turns(void *arg)
 {
@@ -260,7 +285,7 @@ static void *wait_by_turns(void *arg)
 	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
 	for (i = 0; i < t->nr; i++) {
 		spin_until(__atomic_load_n(&t->go, __ATOMIC_ACQUIRE) > i);
-		t->results[i] = xioctl(t->fds[i], MEMWAIT_IOC_WAIT, &t->waits[i]);
+		t->results[i] = take_turn(t, i);
 		__atomic_store_n(&t->done, i + 1, __ATOMIC_RELEASE);
 	}
 	return NULL;
@@ -369,6 +394,43 @@ MEMWAIT_TEST(R12_a_place_is_lost_in_all_contexts)
 	EXPECT_LAST(word);
 	EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
 	pthread_join(t.thread, NULL);
+}
+
+/* The place is then that of the new wait, though its first word is the same one. */
+MEMWAIT_TEST(R12_a_place_is_lost_with_fewer_words_or_more)
+{
+	static const int more[][2] = { { 2, 0 }, { 0, 2 } };
+	uint32_t *word = self->shared;
+	size_t i;
+	int j;
+
+	handle(SIGUSR1, 0);
+	for (i = 0; i < ARRAY_SIZE(more); i++) {
+		struct turns t = { .nr = 3 };
+
+		for (j = 0; j < t.nr; j++) {
+			t.fds[j] = self->fd;
+			t.waits[j] = member(word, 0, U32);
+			t.waits[j].deadline = FOREVER;
+			t.more[j] = more[i][!!j];
+		}
+		ASSERT_EQ(0, pthread_create(&t.thread, NULL, wait_by_turns, &t));
+		EXPECT_EQ(-EINTR, turn_interrupted(&t, self->fd, word));
+		ARM(word, 1);
+		turn_begin(&t, self->fd, word, 1);
+		interrupt_thread(t.thread, t.tid);
+		EXPECT_EQ(-EINTR, turn_end(&t));
+		ARM(word, 2);
+		turn_begin(&t, self->fd, word, 2);
+		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+		EXPECT_COMPLETION(self->fd, 1, MEMWAIT_OK);
+		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+		EXPECT_FALSE(mw_readable(self->fd));
+		EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
+		EXPECT_COMPLETION(self->fd, 2, MEMWAIT_OK);
+		EXPECT_EQ(MEMWAIT_OK, turn_end(&t));
+		pthread_join(t.thread, NULL);
+	}
 }
 
 #define CLOSES	300
