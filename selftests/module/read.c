@@ -452,6 +452,27 @@ MEMWAIT_TEST(R22_an_interrupted_reader_takes_no_deadline_with_it)
 	close(fd);
 }
 
+/* A timer wakes one reader for all that has passed, and who has read wakes the next one. */
+MEMWAIT_TEST(R22_deadlines_that_pass_together_wake_a_reader_each)
+{
+	struct reader readers[3];
+	int fd = memwait_open(0), pending = 0, i;
+	uint64_t deadline;
+
+	for (i = 0; i < 3; i++)
+		reader_start(&readers[i], fd);
+	deadline = in_ms(50);
+	for (i = 0; i < 3; i++)
+		pending += mw_async(fd, self->word, 0, deadline, U32, i, NULL) == MEMWAIT_PENDING;
+	/* On a busy machine it may pass while they are armed. */
+	if (pending < 3)
+		complete(_metadata, fd, self->shared, 0, 3 - pending);
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(1, runner_join(&readers[i].runner));
+	EXPECT_FALSE(mw_readable(fd));
+	close(fd);
+}
+
 struct looker {
 	pthread_t thread;
 	int fd, stop;
@@ -557,9 +578,12 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 {
 	struct memwait_completion done[64];
 	char *pages = private_page(2 * self->page);
-	int uffd = hold_page(pages + self->page, self->page), i;
+	int uffd = hold_page(pages + self->page, self->page), epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	uint32_t *faults = self->shared + 1;
 	struct reader r;
 	pid_t pid;
+	int i;
 
 	if (uffd < 0)
 		SKIP(return, "userfaultfd: %s", strerror(-uffd));
@@ -571,15 +595,55 @@ MEMWAIT_TEST(R25_a_reader_killed_in_a_later_fault_takes_nothing_with_it)
 		/* 40 of 64 are before the second page. */
 		reader_start_into(&r, self->fd, (void *)(pages + self->page - 40 * RECORD), 64);
 		await_fault(uffd);
-		kill(getpid(), SIGKILL);
-		_exit(1);
+		__atomic_store_n(faults, 1, __ATOMIC_RELEASE);
+		for (;;)
+			pause();
 	}
-	EXPECT_EQ(128 + SIGKILL, child_status(pid));
+	sleep_until(__atomic_load_n(faults, __ATOMIC_ACQUIRE));
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(128 + SIGKILL, kill_child(pid));
+	/* What it had is new to others. */
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_TRUE(mw_readable(self->fd));
 	EXPECT_EQ(64, mw_read(self->fd, done, 64));
 	for (i = 0; i < 64; i++)
 		EXPECT_EQ(i, done[i].user_data);
+	close(epoll);
 	munmap(pages, 2 * self->page);
+}
+
+/* What is counted while a reader copies is there again when the reader is done: a new edge. */
+MEMWAIT_TEST(R22_R32_a_notify_during_a_read_gets_an_edge)
+{
+	struct memwait_completion done, *buffer = private_page(self->page);
+	int uffd = hold_page(buffer, self->page), epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct reader slow;
+	uint64_t id;
+
+	if (uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(-uffd));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER,
+					    U32 | MEMWAIT_PERSISTENT, 7, &id));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	reader_start_into(&slow, self->fd, buffer, 1);
+	await_fault(uffd);
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
+	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
+	EXPECT_EQ(1, runner_join(&slow.runner));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
+	EXPECT_EQ(7, done.user_data);
+	EXPECT_EQ(1, done.count);
+	EXPECT_EQ(0, mw_cancel(self->fd, id));
+	close(epoll);
+	close(uffd);
+	munmap(buffer, self->page);
 }
 
 /* A reader whose buffer is not there yet, and who holds up none but other readers. */
