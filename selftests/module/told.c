@@ -105,6 +105,69 @@ OWNER_TEST(R34_the_end_of_a_thread_that_was_woken_on_half_a_word_is_told_to_nobo
 	owned_waiter_join(&w[0]);
 }
 
+/* Who was woken on half a word may have the whole one by now, as one that comes later finds. */
+OWNER_TEST(R34_the_end_of_a_thread_that_is_named_after_it_was_woken_is_told)
+{
+	struct board *board = self->board;
+	struct owned_waiter w[3];
+
+	start_crowd(self->fd, w, 2, &board->word, U32);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U32));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_result(&w[0]));
+	board->word = await_id(&w[0].id);
+	w[2] = (struct owned_waiter) { .fd = self->fd, .addr = &board->word, .stays = 1,
+				       .expected = board->word, .flags = OWNED64 };
+	owned_waiter_start(&w[2]);
+	owned_waiter_join(&w[0]);
+	EXPECT_EQ(MEMWAIT_OWNER_DIED, owned_waiter_join(&w[1]));
+	mw_await_owners(self->fd, self->owners + 1);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	EXPECT_EQ(MEMWAIT_OK, owned_waiter_join(&w[2]));
+}
+
+static void *wait_on_half_of_own_word(void *arg)
+{
+	struct owned_waiter *w = arg;
+	struct board *board = (struct board *)w->addr;
+
+	board->word = my_id(w->fd);
+	w->result = mw_wait(w->fd, &board->word, (uint32_t)board->word, MEMWAIT_FOREVER, OWNED32);
+	return NULL;
+}
+
+static void wait_as_stranger(struct board *board)
+{
+	int fd;
+
+	if (setgid(65534) || setuid(65534))
+		_exit(1);
+	fd = memwait_open(0);
+	my_id(fd);
+	_exit(mw_wait(fd, &board->word, board->word, MEMWAIT_FOREVER, OWNED64) !=
+	      MEMWAIT_OWNER_DIED);
+}
+
+/* Nor is it forgotten who is named, and then is woken on half of the word. */
+OWNER_TEST(R34_the_end_of_a_thread_that_a_stranger_has_named_is_told)
+{
+	struct board *board = self->board;
+	struct owned_waiter w = { .fd = self->fd, .addr = board };
+	pid_t stranger;
+
+	if (geteuid())
+		SKIP(return, "needs root to become another user");
+	ASSERT_EQ(0, pthread_create(&w.thread, NULL, wait_on_half_of_own_word, &w));
+	await_waiters(self->fd, &board->word, U64, 1);
+	stranger = fork_child();
+	if (!stranger)
+		wait_as_stranger(board);
+	await_waiters(self->fd, &board->word, U64, 2);
+	EXPECT_EQ(1, mw_notify(self->fd, &board->word, 1, U64));
+	pthread_join(w.thread, NULL);
+	EXPECT_EQ(MEMWAIT_OK, w.result);
+	EXPECT_EQ(0, child_status(stranger));
+}
+
 /* How a woken thread dies that has not called exit(2). */
 enum death { KILLED, KILLED_ALONE, EXIT_GROUP, OTHERS_EXIT_GROUP, EXECUTES_ITSELF, OTHER_EXECUTES,
 	     DEATHS };
