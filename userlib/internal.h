@@ -4,7 +4,7 @@
  *
  *	cond.c
  *	mutex.c, rwlock.c, channel.c
- *	sem.c, barrier.c, waitgroup.c
+ *	sem.c, barrier.c, waitgroup.c, event.c
  *	users.c			callers within an object that is being destroyed
  *	owner.c			owner words: locks that know their owner
  *	lock.c			lock words
@@ -33,9 +33,10 @@
  * operation reads the flag first.
  *
  * Kinds. Each object has a word for its kind or flags, MEMWAIT_PRIVATE among them, and a word to
- * spare. A set bit that this library does not know belongs to a later one: EINVAL. Fast paths find
- * it with their test for the common kind. The rest of an object is padding. A library that uses it
- * sets a bit of the kind too, so nobody needs to look at it.
+ * spare; an event, which is one word, has four bits of that. A set bit that this library does not
+ * know belongs to a later one: EINVAL. Fast paths find it with their test for the common kind. The
+ * rest of an object is padding. A library that uses it sets a bit of the kind too, so nobody needs
+ * to look at it.
  *
  * A notify may hit a word whose object is gone: a waiter released by the change has unmapped it.
  * EFAULT is then ignored. If the address is reused, a waiter there gets a stray MEMWAIT_OK. So all

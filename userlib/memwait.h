@@ -707,6 +707,44 @@ int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t cloc
 				      const struct timespec *abstime, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
+/* Events: a flag that is set and cleared, and those who wait until it is set. */
+
+typedef union {
+	uint32_t reserved[1];
+} memwait_event_t;
+
+#define MEMWAIT_EVENT_INIT			MEMWAIT_EVENT_INIT_FLAGS(0)
+#define MEMWAIT_EVENT_INIT_FLAGS(flags)		{ { (flags) * 0x1000000u } }
+
+/* Not set. @flags: 0 or MEMWAIT_PRIVATE. */
+int memwait_event_init(memwait_event_t *event, unsigned int flags) MEMWAIT_CHECKED;
+
+/* EBUSY: there are waiters. A woken one that has not returned does not count. */
+int memwait_event_destroy(memwait_event_t *event);
+
+/* 1: it is set; 0; or -EINVAL. Stale at once. */
+int memwait_event_is_set(const memwait_event_t *event);
+
+/*
+ * Sets it and wakes all waiters, also if it was set. Async-signal-safe. ENOENT ...: see the top; if
+ * it is set then, and nobody was woken, the next set does that.
+ */
+int memwait_event_set(memwait_event_t *event);
+
+/* Who waits from here on waits for the next set. Who waited before is not held back. */
+int memwait_event_clear(memwait_event_t *event);
+
+/* Waits until it is set, even momentarily. ETIMEDOUT. */
+int memwait_event_wait(memwait_event_t *event) MEMWAIT_CHECKED;
+int memwait_event_timedwait(memwait_event_t *event, const struct timespec *abstime)
+	MEMWAIT_CHECKED;
+int memwait_event_clockwait(memwait_event_t *event, clockid_t clock,
+			    const struct timespec *abstime) MEMWAIT_CHECKED;
+int memwait_event_wait_async(memwait_event_t *event, memwait_op_t *op) MEMWAIT_CHECKED;
+int memwait_event_clockwait_async(memwait_event_t *event, clockid_t clock,
+				  const struct timespec *abstime, memwait_op_t *op)
+	MEMWAIT_CHECKED;
+
 /* Channels: bounded queues of items of one size, for several senders and receivers. */
 
 /* In memory of the caller: memwait_channel_size() bytes, aligned to 8, better to 64. */

@@ -76,6 +76,7 @@ static void check_all(struct __test_metadata *_metadata)
 	memwait_cond_t cond = MEMWAIT_COND_INIT;
 	memwait_rwlock_t rwlock = MEMWAIT_RWLOCK_INIT;
 	memwait_waitgroup_t group = MEMWAIT_WAITGROUP_INIT;
+	memwait_event_t event = MEMWAIT_EVENT_INIT;
 	memwait_channel_t *channel;
 	memwait_barrier_t barrier;
 	size_t memory;
@@ -175,6 +176,15 @@ static void check_all(struct __test_metadata *_metadata)
 	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&group));
 	EXPECT_EQ(absent, memwait_waitgroup_done(&group));
 	EXPECT_EQ(EBUSY, memwait_waitgroup_destroy(&group));
+
+	EXPECT_EQ(absent, memwait_event_set(&event));
+	EXPECT_EQ(0, memwait_event_is_set(&event));
+	EXPECT_EQ(absent, memwait_event_wait(&event));
+	EXPECT_EQ(absent, memwait_event_clockwait(&event, CLOCK_MONOTONIC, &later));
+	EXPECT_EQ(absent, memwait_event_init(&event, 0));
+	EXPECT_EQ(0, memwait_event_clear(&event));
+	/* Who waits in a process that has the device, only the device knows. */
+	EXPECT_EQ(absent, memwait_event_destroy(&event));
 
 	memory = (memwait_channel_size(8, 1) + 63) / 64 * 64;
 	channel = aligned_alloc(64, memory);

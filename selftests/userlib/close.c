@@ -33,6 +33,8 @@ static const struct object objects[] = {
 	{ &sem_way, 0 },
 	{ &sem_way, MEMWAIT_PRIVATE },
 	{ &group_way, 0 },
+	{ &event_way, 0 },
+	{ &event_way, MEMWAIT_PRIVATE },
 	{ &receive_way, 0 },
 	{ &receive_way, MEMWAIT_PRIVATE },
 	{ &send_way, 0 },

@@ -183,6 +183,7 @@ struct objects {
 	memwait_cond_t cond;
 	memwait_mutex_t mutex;
 	memwait_waitgroup_t group;
+	memwait_event_t event;
 	uint32_t word;
 };
 
@@ -195,7 +196,8 @@ static void post_and_notify(void)
 
 	if (memwait_sem_post(&objects->sem) || memwait_cond_signal(&objects->cond) ||
 	    memwait_cond_notify(&objects->cond, 2) || memwait_cond_broadcast(&objects->cond) ||
-	    memwait_waitgroup_done(&objects->group) || memwait_notify(&objects->word, 1, 0) < 0 ||
+	    memwait_waitgroup_done(&objects->group) || memwait_event_set(&objects->event) ||
+	    memwait_event_clear(&objects->event) || memwait_notify(&objects->word, 1, 0) < 0 ||
 	    memwait_notify_many(&notify, 1, NULL) != 1 ||
 	    memwait_change_notify32(&objects->word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL) < 0)
 		abort();
@@ -217,6 +219,8 @@ static void use_objects(struct __test_metadata *_metadata, memwait_op_t *op)
 	ASSERT_EQ(0, memwait_mutex_unlock(&objects->mutex));
 	ret = memwait_waitgroup_timedwait(&objects->group, &past);
 	EXPECT_EQ(ETIMEDOUT, ret);
+	ret = memwait_event_timedwait(&objects->event, &past);
+	EXPECT_TRUE(!ret || ret == ETIMEDOUT);
 	ret = memwait_sem_wait_async(&objects->sem, op);
 	if (ret == EINPROGRESS) {
 		EXPECT_EQ(0, memwait_op_cancel(op));
@@ -243,6 +247,7 @@ USERLIB_TEST(L12_posts_and_notifies_in_a_handler_wherever_it_comes)
 	EXPECT_EQ(0, memwait_sem_getvalue(&objects->sem, &value));
 	EXPECT_EQ(CALLS, value);
 	EXPECT_EQ(CALLS, objects->word);
+	EXPECT_EQ(2 * CALLS, objects->event.reserved[0]);
 	EXPECT_EQ(0, memwait_waitgroup_add(&objects->group, -2));
 	EXPECT_EQ(0, memwait_waitgroup_destroy(&objects->group));
 	EXPECT_EQ(0, memwait_cond_destroy(&objects->cond));

@@ -107,6 +107,16 @@ ONE(waitgroup, done)
 FUNCTION(waitgroup_add, memwait_waitgroup_t, memwait_waitgroup_add(o, 1))
 ONE(waitgroup, destroy)
 
+ONE(event, wait)
+TIMED(event, timedwait)
+CLOCK(event, clockwait)
+ASYNC(event, wait_async)
+CLOCK_ASYNC(event, clockwait_async)
+ONE(event, set)
+ONE(event, clear)
+FUNCTION(event_is_set, memwait_event_t, -memwait_event_is_set(o))
+ONE(event, destroy)
+
 #define EACH(object, function)	{ #object "_" #function, object##_##function }
 
 struct call {
@@ -114,7 +124,10 @@ struct call {
 	int (*call)(void *object, memwait_op_t *op);
 };
 
-/* @kind: where it is, in words of 32 bits. The word after it is to spare. */
+/*
+ * @kind: where it is, in words of 32 bits. The word after it is to spare, if it belongs to the
+ * object: an event's only word has its number of changes, too.
+ */
 static const struct {
 	size_t size;
 	unsigned int kind;
@@ -156,6 +169,10 @@ static const struct {
 		EACH(waitgroup, wait_async), EACH(waitgroup, clockwait_async),
 		EACH(waitgroup, done), EACH(waitgroup, add),
 		EACH(waitgroup, destroy) } },
+	{ sizeof(memwait_event_t), 0, 0x8fffffff, { 1 }, {
+		EACH(event, wait), EACH(event, timedwait), EACH(event, clockwait),
+		EACH(event, wait_async), EACH(event, clockwait_async), EACH(event, set),
+		EACH(event, clear), EACH(event, is_set), EACH(event, destroy) } },
 };
 
 USERLIB_TEST(unknown_kinds_are_refused)
@@ -163,13 +180,14 @@ USERLIB_TEST(unknown_kinds_are_refused)
 	struct counted_op counted = counted_by(&counted, self->loop);
 	uint32_t *object = self->shared, before[16];
 	const struct call *call;
-	unsigned int i, bit;
+	unsigned int i, bit, bits;
 	int refused = 0;
 
 	ASSERT_EQ(0, memwait_mutex_lock(&locked));
 	for (i = 0; i < ARRAY_SIZE(objects); i++) {
+		bits = objects[i].size == sizeof(*object) ? 32 : 64;
 		for (call = objects[i].calls; call->name; call++) {
-			for (bit = 0; bit < 64; bit++) {
+			for (bit = 0; bit < bits; bit++) {
 				if (bit < 32 && objects[i].known & 1U << bit)
 					continue;
 				memset(object, 0, objects[i].size);
@@ -202,6 +220,7 @@ USERLIB_TEST(initialisers_are_as_init)
 	static const memwait_sem_t sem = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_PRIVATE, 5);
 	static const memwait_sem_t fair = MEMWAIT_SEM_INIT_FLAGS(MEMWAIT_SEM_FAIR, 5);
 	static const memwait_waitgroup_t group = MEMWAIT_WAITGROUP_INIT_FLAGS(MEMWAIT_PRIVATE);
+	static const memwait_event_t event = MEMWAIT_EVENT_INIT_FLAGS(MEMWAIT_PRIVATE);
 	void *object = self->shared;
 
 	ASSERT_EQ(0, memwait_mutex_init(object, MEMWAIT_MUTEX_FAIR));
@@ -216,6 +235,8 @@ USERLIB_TEST(initialisers_are_as_init)
 	EXPECT_EQ(0, memcmp(object, &fair, sizeof(fair)));
 	ASSERT_EQ(0, memwait_waitgroup_init(object, MEMWAIT_PRIVATE, 0));
 	EXPECT_EQ(0, memcmp(object, &group, sizeof(group)));
+	ASSERT_EQ(0, memwait_event_init(object, MEMWAIT_PRIVATE));
+	EXPECT_EQ(0, memcmp(object, &event, sizeof(event)));
 }
 
 TEST_HARNESS_MAIN

@@ -12,7 +12,8 @@
 _Static_assert(sizeof(memwait_op_t) == 192 && sizeof(memwait_mutex_t) == 40 &&
 	       sizeof(memwait_cond_t) == 48 && sizeof(memwait_sem_t) == 32 &&
 	       sizeof(memwait_rwlock_t) == 56 && sizeof(memwait_barrier_t) == 32 &&
-	       sizeof(memwait_waitgroup_t) == 32, "sizes are an ABI");
+	       sizeof(memwait_waitgroup_t) == 32 && sizeof(memwait_event_t) == 4,
+	       "sizes are an ABI");
 /* A struct keeps its layout when its program moves over. */
 #if __SIZEOF_POINTER__ == 8
 _Static_assert(sizeof(memwait_mutex_t) == sizeof(pthread_mutex_t) &&
@@ -23,8 +24,8 @@ _Static_assert(sizeof(memwait_mutex_t) == sizeof(pthread_mutex_t) &&
 #endif
 _Static_assert(_Alignof(memwait_mutex_t) == 8 && _Alignof(memwait_cond_t) == 8 &&
 	       _Alignof(memwait_sem_t) == 8 && _Alignof(memwait_rwlock_t) == 8 &&
-	       _Alignof(memwait_barrier_t) == 8 && _Alignof(memwait_waitgroup_t) == 8,
-	       "and so are alignments");
+	       _Alignof(memwait_barrier_t) == 8 && _Alignof(memwait_waitgroup_t) == 8 &&
+	       _Alignof(memwait_event_t) == 4, "and so are alignments");
 
 static unsigned int first_difference(const void *object, const uint32_t *expected, size_t size)
 {
@@ -168,6 +169,29 @@ USERLIB_TEST(words_of_wait_groups)
 	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 }
 
+USERLIB_TEST(words_of_events)
+{
+	memwait_event_t *event = self->shared;
+	struct counted_op counted = counted_by(&counted, self->loop);
+
+	ASSERT_EQ(0, memwait_event_init(event, 0));
+	ASSERT_EQ(EINPROGRESS, memwait_event_wait_async(event, &counted.op));
+	EXPECT_WORDS(event, 0);
+	ASSERT_EQ(0, memwait_event_set(event));
+	ASSERT_EQ(0, memwait_event_set(event));
+	EXPECT_WORDS(event, 1);
+	ASSERT_EQ(0, memwait_event_clear(event));
+	ASSERT_EQ(0, memwait_event_clear(event));
+	EXPECT_WORDS(event, 2);
+	ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+	/* The number of changes begins anew, and its kind stays. */
+	event->reserved[0] = 0x8fffffff;
+	ASSERT_EQ(0, memwait_event_clear(event));
+	EXPECT_WORDS(event, 0x80000000);
+	ASSERT_EQ(0, memwait_event_set(event));
+	EXPECT_WORDS(event, 0x80000001);
+}
+
 USERLIB_TEST(words_of_channels)
 {
 	struct { uint32_t words[54]; } *words = self->shared;
@@ -187,7 +211,7 @@ USERLIB_TEST(words_of_channels)
 		     [18] = 3, [24] = 0x80, [34] = 1, [40] = 0x80, [48] = 77);
 }
 
-/* One of each object, which two processes use. All types are aligned to 8 bytes everywhere. */
+/* One of each object, which two processes use: all at the same offsets. */
 struct table {
 	memwait_mutex_t mutexes[5];
 	memwait_cond_t cond;
@@ -195,6 +219,7 @@ struct table {
 	memwait_rwlock_t rwlock;
 	memwait_barrier_t barrier;
 	memwait_waitgroup_t group;
+	memwait_event_t events[2];
 	uint64_t channels[2][64];
 	uint64_t word64;
 	uint32_t word32;
@@ -331,6 +356,19 @@ static int play_group(struct table *table, int side)
 	return 0;
 }
 
+static int play_events(struct table *table, int side)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		CHECK(!memwait_event_set(&table->events[!side]));
+		CHECK(!memwait_event_wait(&table->events[side]));
+		CHECK(!memwait_event_clear(&table->events[side]));
+		CHECK(!meet(table));
+	}
+	return 0;
+}
+
 static int play_channels(struct table *table, int side)
 {
 	memwait_channel_t *out = (void *)table->channels[side];
@@ -376,7 +414,8 @@ static int play(struct table *table, int side, memwait_loop_t *loop)
 	table->width[side] = 8 * sizeof(void *);
 	CHECK(!meet(table));
 	if (play_mutexes(table) || play_rwlock(table) || play_sems(table, side, loop) ||
-	    play_cond(table, side) || play_group(table, side) || play_channels(table, side))
+	    play_cond(table, side) || play_group(table, side) || play_events(table, side) ||
+	    play_channels(table, side))
 		return 1;
 	return play_words(table, side);
 }

@@ -14,6 +14,7 @@ struct objects {
 		memwait_rwlock_t rwlock;
 		memwait_barrier_t barrier;
 		memwait_waitgroup_t group;
+		memwait_event_t event;
 		memwait_sem_t sem;
 	};
 	memwait_mutex_t other;
@@ -74,6 +75,9 @@ STEP(init_group, memwait_waitgroup_init(&shared->group, 0, 1))
 STEP(add_to_group, memwait_waitgroup_add(&shared->group, 1))
 STEP(wait_for_group, memwait_waitgroup_wait(&shared->group))
 STEP(done, memwait_waitgroup_done(&shared->group))
+STEP(init_event, memwait_event_init(&shared->event, 0))
+STEP(wait_for_event, memwait_event_wait(&shared->event))
+STEP(set_event, memwait_event_set(&shared->event))
 STEP(init_barrier, memwait_barrier_init(&shared->barrier, 0, 2))
 
 static int come_to_barrier(void)
@@ -119,6 +123,7 @@ static const struct way {
 	{ "broadcast", init_cond, wait_for_cond, broadcast_cond, visit_cond },
 	{ "wait group", init_group, wait_for_group, done, wait_for_group },
 	{ "wait group, added to", add_to_group, wait_for_group, done, wait_for_group },
+	{ "event", init_event, wait_for_event, set_event, set_event },
 	{ "barrier", init_barrier, come_to_barrier, come_to_barrier, come_to_barrier },
 	{ "channel, sent to", init_channel, receive, send_to_channel, send_to_channel },
 	{ "channel, received from", fill_channel, send_to_channel, receive, receive },

@@ -133,6 +133,23 @@ static const struct way group_way = {
 	.lets_all_go		= true,
 };
 
+static inline int make_unset(void *object, unsigned int kind)
+{
+	return memwait_event_init(object, kind);
+}
+
+static const struct way event_way = {
+	.make			= make_unset,
+	.wait			= CALL(memwait_event_wait),
+	.wait_timed		= TIMED(memwait_event_timedwait),
+	.wait_until		= UNTIL(memwait_event_clockwait),
+	.wait_async		= ASYNC(memwait_event_wait_async),
+	.wait_until_async	= UNTIL_ASYNC(memwait_event_clockwait_async),
+	.give			= CALL(memwait_event_set),
+	.destroy		= CALL(memwait_event_destroy),
+	.lets_all_go		= true,
+};
+
 /* Operations of several tests at a time receive into this: what, it does not say. */
 static long channel_item;
 

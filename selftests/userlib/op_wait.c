@@ -6,7 +6,8 @@
 #define ROUNDS	LOAD(1000, 200)
 
 static const struct way *const ways[] = {
-	&mutex_way, &read_way, &write_way, &sem_way, &group_way, &receive_way, &send_way,
+	&mutex_way, &read_way, &write_way, &sem_way, &group_way, &event_way, &receive_way,
+	&send_way,
 };
 
 /* A thread that waits for the operation of a loop, and says what it was told. */

@@ -175,6 +175,7 @@ static const struct thing {
 	{ "semaphore", &sem_way, 0 },
 	{ "barrier", &last_at_barrier_way, 0 },
 	{ "wait group", &group_way, 0 },
+	{ "event", &event_way, 0 },
 	{ "empty channel", &receive_way, 0 },
 	{ "full channel", &send_way, 0 },
 	{ "closed channel", &closed_way, 0 },
@@ -454,6 +455,7 @@ USERLIB_TEST(R2_no_other_flag_is_one)
 		EXPECT_EQ(EINVAL, memwait_cond_init(object, bad[i]));
 		EXPECT_EQ(EINVAL, memwait_barrier_init(object, bad[i], 1));
 		EXPECT_EQ(EINVAL, memwait_waitgroup_init(object, bad[i], 1));
+		EXPECT_EQ(EINVAL, memwait_event_init(object, bad[i]));
 		EXPECT_EQ(EINVAL, memwait_channel_init(object, SHARED_SIZE, bad[i], 1, 1));
 	}
 	EXPECT_EQ(EINVAL, memwait_mutex_init(object, MEMWAIT_RWLOCK_PREFER_WRITER));

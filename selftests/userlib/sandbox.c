@@ -25,6 +25,7 @@ static const struct {
 	{ &sem_way, 0, "semaphore" },
 	{ &sem_way, MEMWAIT_PRIVATE, "private semaphore" },
 	{ &group_way, 0, "group" },
+	{ &event_way, 0, "event" },
 	{ &receive_way, 0, "receiver" },
 	{ &send_way, MEMWAIT_PRIVATE, "private sender" },
 	{ &condition_way, 0, "condition" },

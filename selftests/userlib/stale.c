@@ -34,6 +34,8 @@ static const struct object {
 	{ "private semaphore", &sem_way, MEMWAIT_PRIVATE },
 	{ "wait group", &group_way, 0 },
 	{ "private wait group", &group_way, MEMWAIT_PRIVATE },
+	{ "event", &event_way, 0 },
+	{ "private event", &event_way, MEMWAIT_PRIVATE },
 	{ "receivers", &receive_way, 0 },
 	{ "private receivers", &receive_way, MEMWAIT_PRIVATE },
 	{ "senders", &send_way, 0 },

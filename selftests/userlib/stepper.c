@@ -6,6 +6,7 @@
 #include "stepper_barrier_test.h"
 #include "stepper_channel_test.h"
 #include "stepper_cond_test.h"
+#include "stepper_event_test.h"
 #include "stepper_mutex_test.h"
 #include "stepper_rwlock_test.h"
 #include "stepper_sem_test.h"

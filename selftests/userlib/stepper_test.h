@@ -41,6 +41,7 @@ struct objects {
 	memwait_rwlock_t rwlock;
 	memwait_barrier_t barrier;
 	memwait_waitgroup_t group;
+	memwait_event_t event;
 	uint64_t channel[64];
 	uint64_t item[HELPERS + 1];	/* received; the last one is the victim's */
 	uint64_t received;		/* by the test, meanwhile */

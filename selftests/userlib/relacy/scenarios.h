@@ -22,6 +22,7 @@ struct shared {
 	memwait_rwlock_t rwlock;
 	memwait_barrier_t barrier;
 	memwait_waitgroup_t group;
+	memwait_event_t event;
 	uint32_t data;
 	uint32_t more_data;
 	uint32_t of_thread[SIM_THREADS];

@@ -29,6 +29,7 @@ static memwait_sem_t sem;
 static memwait_rwlock_t rwlock;
 static memwait_barrier_t barrier;
 static memwait_waitgroup_t group;
+static memwait_event_t event;
 static uint64_t memory[64];
 static memwait_channel_t *channel = (memwait_channel_t *)memory;
 static memwait_loop_t *loop;
@@ -103,6 +104,16 @@ static int arrive(void)
 }
 
 RELEASE(done, memwait_waitgroup_done(&group))
+RELEASE(set_event, memwait_event_set(&event))
+
+static int clear_event(void)
+{
+	int ret = memwait_event_set(&event);
+
+	data = 1;
+	return ret || memwait_event_clear(&event);
+}
+
 RELEASE(send_item, memwait_channel_send(channel, &item, sizeof(item)))
 
 /* What a sender waits for. */
@@ -188,6 +199,11 @@ static int meet_async(void)
 ACQUIRE(destroy_barrier, memwait_barrier_destroy(&barrier))
 ACQUIRE(await_group, memwait_waitgroup_wait(&group))
 ACQUIRE(await_group_async, run(memwait_waitgroup_wait_async(&group, &op)))
+ACQUIRE(await_event, memwait_event_wait(&event))
+ACQUIRE(await_event_async, run(memwait_event_wait_async(&event, &op)))
+ACQUIRE(see_by_clear, memwait_event_clear(&event))
+ACQUIRE(find_event_set, memwait_event_is_set(&event) != 1)
+ACQUIRE(find_event_unset, memwait_event_is_set(&event))
 ACQUIRE(receive, memwait_channel_recv(channel, &item, sizeof(item)))
 ACQUIRE(tryreceive, memwait_channel_tryrecv(channel, &item, sizeof(item)))
 ACQUIRE(receive_async, run(memwait_channel_recv_async(channel, &item, sizeof(item), &op)))
@@ -225,6 +241,11 @@ static const struct {
 	{ "barrier_destroy", leave_barrier, destroy_barrier },
 	{ "waitgroup", done, await_group },
 	{ "waitgroup_async", done, await_group_async },
+	{ "event", set_event, await_event },
+	{ "event_async", set_event, await_event_async },
+	{ "event_set", set_event, find_event_set },
+	{ "event_cleared", set_event, see_by_clear },
+	{ "event_unset", clear_event, find_event_unset },
 	{ "recv", send_item, receive },
 	{ "tryrecv", send_item, tryreceive },
 	{ "recv_async", send_item, receive_async },
@@ -277,6 +298,7 @@ static void run_case(size_t number, size_t kind)
 	CHECK(!memwait_rwlock_init(&rwlock, kinds[kind].rwlock));
 	CHECK(!memwait_barrier_init(&barrier, flags, 2));
 	CHECK(!memwait_waitgroup_init(&group, flags, 1));
+	CHECK(!memwait_event_init(&event, flags));
 	CHECK(!memwait_channel_init(channel, sizeof(memory), flags, sizeof(item), 1));
 	CHECK(!memwait_loop_new(&loop, 0));
 	CHECK(!memwait_op_init(&op, loop, called_back, NULL));

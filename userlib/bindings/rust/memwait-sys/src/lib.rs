@@ -101,6 +101,13 @@ pub struct memwait_waitgroup_t {
     pub reserved: [u32; 8],
 }
 
+/// An event; zeroed it is initialised, and not set.
+#[repr(C)]
+pub struct memwait_event_t {
+    /// The library's.
+    pub reserved: [u32; 1],
+}
+
 /// A word of `memwait_wait_any()`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -604,6 +611,25 @@ extern "C" {
     ) -> c_int;
     pub fn memwait_waitgroup_clockwait_async(
         group: *mut memwait_waitgroup_t,
+        clock: clockid_t,
+        abstime: *const timespec,
+        op: *mut memwait_op_t,
+    ) -> c_int;
+    pub fn memwait_event_init(event: *mut memwait_event_t, flags: c_uint) -> c_int;
+    pub fn memwait_event_destroy(event: *mut memwait_event_t) -> c_int;
+    pub fn memwait_event_is_set(event: *const memwait_event_t) -> c_int;
+    pub fn memwait_event_set(event: *mut memwait_event_t) -> c_int;
+    pub fn memwait_event_clear(event: *mut memwait_event_t) -> c_int;
+    pub fn memwait_event_wait(event: *mut memwait_event_t) -> c_int;
+    pub fn memwait_event_timedwait(event: *mut memwait_event_t, abstime: *const timespec) -> c_int;
+    pub fn memwait_event_clockwait(
+        event: *mut memwait_event_t,
+        clock: clockid_t,
+        abstime: *const timespec,
+    ) -> c_int;
+    pub fn memwait_event_wait_async(event: *mut memwait_event_t, op: *mut memwait_op_t) -> c_int;
+    pub fn memwait_event_clockwait_async(
+        event: *mut memwait_event_t,
         clock: clockid_t,
         abstime: *const timespec,
         op: *mut memwait_op_t,

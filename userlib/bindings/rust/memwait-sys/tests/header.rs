@@ -20,6 +20,7 @@ const OTHERS: &[&str] = &[
     "MEMWAIT_COND_INIT",
     "MEMWAIT_RWLOCK_INIT",
     "MEMWAIT_WAITGROUP_INIT",
+    "MEMWAIT_EVENT_INIT",
     "MEMWAIT_FOREVER",
     "MEMWAIT_GROUP",
     "MEMWAIT_PERSISTENT",
@@ -256,6 +257,7 @@ fn types_are_the_headers() {
     layout!(code, "memwait_rwlock_t", memwait_rwlock_t, reserved);
     layout!(code, "memwait_barrier_t", memwait_barrier_t, reserved);
     layout!(code, "memwait_waitgroup_t", memwait_waitgroup_t, reserved);
+    layout!(code, "memwait_event_t", memwait_event_t, reserved);
     layout!(code, "struct timespec", timespec, tv_sec, tv_nsec);
     layout!(
         code,

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Events. */
+#include <errno.h>
+#include <time.h>
+
+#include "../scenarios.h"
+
+static void event_set_up(unsigned int flags)
+{
+	CHECK(!memwait_event_init(&shared->event, flags));
+}
+
+static void event_finish(void)
+{
+	CHECK(!memwait_event_destroy(&shared->event));
+}
+
+/* Two wait. */
+static void event_thread(unsigned int thread)
+{
+	if (thread) {
+		CHECK(!memwait_event_wait(&shared->event));
+		CHECK(shared->data);
+		return;
+	}
+	shared->data = 1;
+	CHECK(!memwait_event_set(&shared->event));
+}
+
+SCENARIO("event", 3, event_set_up(0), event_thread, event_finish);
+SCENARIO("event private", 3, event_set_up(PRIVATE), event_thread, event_finish);
+
+/* One that clears it before it looks for work overlooks none. */
+static void event_work_thread(unsigned int thread)
+{
+	if (thread) {
+		atomic_fetch_add_explicit(&shared->step, 1, memory_order_relaxed);
+		CHECK(!memwait_event_set(&shared->event));
+		return;
+	}
+	do {
+		CHECK(!memwait_event_wait(&shared->event));
+		CHECK(!memwait_event_clear(&shared->event));
+	} while (atomic_load_explicit(&shared->step, memory_order_relaxed) < 2);
+}
+
+SCENARIO("event work", 3, event_set_up(0), event_work_thread, event_finish);
+
+/* What was done before a clear is there for whoever has seen it set, and finds it unset. */
+static void event_cleared_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		CHECK(!memwait_event_set(&shared->event));
+		shared->data = 1;
+		CHECK(!memwait_event_clear(&shared->event));
+		return;
+	}
+	ret = memwait_event_clockwait(&shared->event, CLOCK_MONOTONIC, &soon);
+	CHECK(!ret || ret == ETIMEDOUT);
+	if (!ret && !memwait_event_is_set(&shared->event))
+		CHECK(shared->data);
+}
+
+SCENARIO("event cleared", 2, event_set_up(0), event_cleared_thread, event_finish);
+
+/* A set that can wake nobody sets it, and the next one wakes them. */
+static void event_owed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (thread) {
+		CHECK(!memwait_event_wait(&shared->event));
+		CHECK(shared->data);
+		return;
+	}
+	shared->data = 1;
+	device_fails(true);
+	ret = memwait_event_set(&shared->event);
+	CHECK(!ret || ret == EMFILE);
+	device_fails(false);
+	CHECK(!memwait_event_set(&shared->event));
+}
+
+SCENARIO("event owed", 3, event_set_up(0), event_owed_thread, event_finish);
+
+static void event_timed_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		shared->data = 1;
+		CHECK(!memwait_event_set(&shared->event));
+		CHECK(!memwait_event_clear(&shared->event));
+		return;
+	}
+	ret = memwait_event_clockwait(&shared->event, CLOCK_MONOTONIC, &soon);
+	CHECK(!ret || ret == ETIMEDOUT);
+	if (!ret)
+		CHECK(shared->data);
+}
+
+/* It may come too late. */
+SCENARIO("event deadline", 2, event_set_up(0), event_timed_thread, event_finish);

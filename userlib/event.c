@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Events: a flag, and those who wait until it is set. 32 bits, which any language can map.
+ *
+ *	bits 0 to 27	how often it has been set and cleared; bit 0, odd: it is set
+ *	bits 28 to 31	its kind: the flags of init, shifted
+ *
+ * Invariants:
+ *	Each set of one that is not set, and each clear of one that is, adds one. Nothing else
+ *	changes the word.
+ *	A waiter sleeps only while the word is the even value that it saw when it came.
+ *
+ * A woken waiter that finds another value knows that it was set meanwhile, whether or not it has
+ * been cleared since; if it finds the same one, the notify was not for it. So a clear right after a
+ * set holds nobody back.
+ *
+ * Order. What a setter did before is seen by all whom the set lets go, and by whoever clears it. A
+ * set is one read-modify-write of the word and a full barrier, also if it was set already: if the
+ * clear reads it, the clear acquires it; if not, it comes later and the event stays set. A load
+ * instead would let a consumer clear the event and miss the work that the set announces. Clears are
+ * read-modify-writes, too, so a waiter that finds a later value acquires all sets before it.
+ *
+ * Death. A set and its notify are one system call, which no death splits. It notifies even if the
+ * event was set: an earlier call may have failed, or a program that changes the word itself may
+ * have died between the two. All are woken, so those that die or give up owe nothing to others.
+ *
+ * A woken waiter reads the word once more, and nobody counts it: there is no room.
+ */
+#include "internal.h"
+
+struct event {
+	_Atomic uint32_t word;
+};
+
+_Static_assert(sizeof(struct event) == sizeof(memwait_event_t), "the event is a word");
+
+#define SET		1U
+#define COUNT		0x0fffffffU
+#define KIND_SHIFT	24
+#define PRIVATE		((uint32_t)MEMWAIT_PRIVATE << KIND_SHIFT)
+
+static struct event *to_event(memwait_event_t *event)
+{
+	return (struct event *)event;
+}
+
+static bool is_valid(uint32_t word)
+{
+	return !(word & ~(COUNT | PRIVATE));
+}
+
+static uint32_t flags_of(uint32_t word)
+{
+	return word >> KIND_SHIFT & MEMWAIT_PRIVATE;
+}
+
+static uint32_t load(const struct event *event)
+{
+	/* acquire: pairs with memwait_event_set() */
+	return atomic_load_explicit(&event->word, memory_order_acquire);
+}
+
+int memwait_event_init(memwait_event_t *event, unsigned int flags)
+{
+	if (!event || (flags & ~(unsigned int)MEMWAIT_PRIVATE))
+		return EINVAL;
+	atomic_init(&to_event(event)->word, flags << KIND_SHIFT);
+	return memwait_need_device();
+}
+
+int memwait_event_destroy(memwait_event_t *public_event)
+{
+	struct event *event = to_event(public_event);
+	uint32_t word = event ? load(event) : 0;
+	int ret;
+
+	if (!event || !is_valid(word))
+		return EINVAL;
+	ret = memwait_sleepers(event, flags_of(word));
+	return ret > 0 ? EBUSY : -ret;
+}
+
+int memwait_event_is_set(const memwait_event_t *public_event)
+{
+	const struct event *event = (const struct event *)public_event;
+	uint32_t word = event ? load(event) : 0;
+
+	if (!event || !is_valid(word))
+		return -EINVAL;
+	memwait_tsan_acquire(event);
+	return (int)(word & SET);
+}
+
+int memwait_event_set(memwait_event_t *public_event)
+{
+	struct event *event = to_event(public_event);
+	uint32_t word = event ? load(event) : 0;
+	int ret;
+
+	if (!event || !is_valid(word))
+		return EINVAL;
+	ret = memwait_need_device_once();
+	if (ret)
+		return ret;
+	memwait_tsan_release(event);
+	ret = memwait_change(event, MEMWAIT_CHANGE_OR, SET, MEMWAIT_ALL, flags_of(word), NULL);
+	if (ret >= 0)
+		return 0;
+	/* Nobody was woken: the next set does that. release: pairs with load() */
+	atomic_fetch_or_explicit(&event->word, SET, memory_order_release);
+	return -ret;
+}
+
+int memwait_event_clear(memwait_event_t *public_event)
+{
+	struct event *event = to_event(public_event);
+	uint32_t word = event ? load(event) : 0;
+
+	if (!event || !is_valid(word))
+		return EINVAL;
+	memwait_tsan_release(event);
+	/*
+	 * acq_rel: sees what the setters did; and who finds it unset sees what was done before.
+	 * relaxed: another thread has cleared it
+	 */
+	while (word & SET &&
+	       !atomic_compare_exchange_weak_explicit(&event->word, &word,
+						      (word & ~COUNT) | ((word + 1) & COUNT),
+						      memory_order_acq_rel, memory_order_relaxed))
+		;
+	memwait_tsan_acquire(event);
+	return 0;
+}
+
+/* Waits as a thread (@op is NULL) or an operation that saw @seen; @outcome: of the last wait. */
+static int wait_after(struct event *event, struct memwait_op *op,
+		      const struct memwait_deadline *deadline, uint32_t seen, int outcome)
+{
+	while (outcome != MEMWAIT_PENDING) {
+		/* Once more after the deadline: the thread may have been woken and not run yet. */
+		if (seen & SET || load(event) != seen) {
+			memwait_tsan_acquire(event);
+			return 0;
+		}
+		if (outcome == MEMWAIT_TIMED_OUT)
+			return ETIMEDOUT;
+		if (memwait_has_failed(outcome))
+			return -outcome;
+		outcome = memwait_await(op, event, seen, MEMWAIT_SIZE_U32 | flags_of(seen),
+					deadline);
+	}
+	return MEMWAIT_OP_WAITS;
+}
+
+static int wait_until(memwait_event_t *public_event, const struct memwait_deadline *deadline)
+{
+	struct event *event = to_event(public_event);
+	uint32_t word = event ? load(event) : 0;
+	int ret;
+
+	if (!event || !is_valid(word))
+		return EINVAL;
+	ret = memwait_need_device();
+	return ret ? ret : wait_after(event, NULL, deadline, word, MEMWAIT_OP_BEGIN);
+}
+
+static int wait_step(struct memwait_op *op, int outcome)
+{
+	struct event *event = op->object;
+
+	if (outcome == MEMWAIT_OP_BEGIN) {
+		if (!event || !is_valid(load(event)))
+			return EINVAL;
+		op->word.expected = load(event);
+	}
+	return wait_after(event, op, NULL, (uint32_t)op->word.expected, outcome);
+}
+
+static void wait_undo(struct memwait_op *op, int outcome)
+{
+	(void)op;
+	(void)outcome;	/* all are woken: nothing to pass on */
+}
+
+static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
+
+MEMWAIT_DEFINE_WAITS(event, wait, memwait_event_t)
