@@ -31,7 +31,7 @@
 
 #include <memwait.h>
 
-enum kind { MUTEX, COND, SEM, RWLOCK, BARRIER, WAITGROUP, CHANNEL, WORD };
+enum kind { MUTEX, COND, SEM, RWLOCK, BARRIER, WAITGROUP, EVENT, CHANNEL, WORD };
 
 /* What an operation does. */
 enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
@@ -377,9 +377,12 @@ static int begin(struct object *self, enum verb verb, const struct request *requ
 		else if (self->kind == BARRIER)
 			ret = memwait_barrier_clockwait_async(self->address, CLOCK_MONOTONIC,
 							      deadline, op);
-		else
+		else if (self->kind == WAITGROUP)
 			ret = memwait_waitgroup_clockwait_async(self->address, CLOCK_MONOTONIC,
 								deadline, op);
+		else
+			ret = memwait_event_clockwait_async(self->address, CLOCK_MONOTONIC,
+							    deadline, op);
 		break;
 	}
 	return ret == EINPROGRESS ? PENDING : ret;
@@ -1735,7 +1738,7 @@ static PyType_Spec side_spec = {
 	.slots = side_slots,
 };
 
-/* Barriers and wait groups */
+/* Barriers, wait groups and events */
 
 static PyObject *barrier_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -1857,6 +1860,71 @@ static PyMethodDef waitgroup_methods[] = {
 
 OBJECT_TYPE(waitgroup, "WaitGroup",
 	    "(buffer, offset=0, *, count=0, create=False, private=False)");
+
+static PyObject *event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = { "buffer", "offset", "create", "private", NULL };
+	int create = 0, private = 0, ret = 0;
+	struct object *self;
+	Py_ssize_t offset = 0;
+	PyObject *source;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&$pp", names, &source, clamped, &offset,
+					 &create, &private))
+		return NULL;
+	self = object_new(type, EVENT, source, offset, sizeof(memwait_event_t), 4);
+	if (self && create)
+		ret = memwait_event_init(self->address, private ? MEMWAIT_PRIVATE : 0);
+	return self ? initialised(self, ret) : NULL;
+}
+
+static PyObject *event_change(struct object *self, int (*change)(memwait_event_t *event))
+{
+	int ret;
+
+	if (!is_open(self))
+		return NULL;
+	ret = change(self->address);
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyObject *event_set(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return event_change((struct object *)self, memwait_event_set);
+}
+
+static PyObject *event_clear(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return event_change((struct object *)self, memwait_event_clear);
+}
+
+static PyObject *event_is_set(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_event_is_set(self->address);
+	return ret < 0 ? fail(ret) : PyBool_FromLong(ret);
+}
+
+static PyMethodDef event_methods[] = {
+	{ "is_set", event_is_set, METH_NOARGS,
+	  "is_set($self, /)\n--\n\nTrue if it is set, out of date at once." },
+	{ "set", event_set, METH_NOARGS, "set($self, /)\n--\n\nSet it, and wake all that wait." },
+	{ "clear", event_clear, METH_NOARGS,
+	  "clear($self, /)\n--\n\nWho waits from here on waits for the next set()." },
+	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
+	  "wait($self, /, timeout=None)\n--\n\n"
+	  "Wait until it is set. False: not within timeout seconds." },
+	{ NULL }
+};
+
+OBJECT_TYPE(event, "Event", "(buffer, offset=0, *, create=False, private=False)");
 
 /* Channels */
 
@@ -2609,6 +2677,7 @@ static bool has_verb(const struct object *self, int verb)
 		[RWLOCK] = 1 << READ | 1 << WRITE,
 		[BARRIER] = 1 << WAIT,
 		[WAITGROUP] = 1 << WAIT,
+		[EVENT] = 1 << WAIT,
 		[CHANNEL] = 1 << SEND | 1 << RECV,
 		[WORD] = 1 << COMPARE | 1 << WATCH,
 	};
@@ -2944,6 +3013,7 @@ static int add_numbers(PyObject *module)
 		{ "RWLOCK_SIZE", sizeof(memwait_rwlock_t) },
 		{ "BARRIER_SIZE", sizeof(memwait_barrier_t) },
 		{ "WAITGROUP_SIZE", sizeof(memwait_waitgroup_t) },
+		{ "EVENT_SIZE", sizeof(memwait_event_t) },
 	};
 	unsigned int version = memwait_version();
 	char text[32];
@@ -2974,6 +3044,7 @@ static int exec(PyObject *module)
 	    add_type(module, &bounded_spec, state->sem, &state->bounded) ||
 	    add_type(module, &barrier_spec, state->object, NULL) ||
 	    add_type(module, &waitgroup_spec, state->object, NULL) ||
+	    add_type(module, &event_spec, state->object, NULL) ||
 	    add_type(module, &channel_spec, state->object, NULL) ||
 	    add_type(module, &word_spec, state->object, NULL) ||
 	    add_type(module, &side_spec, NULL, NULL))

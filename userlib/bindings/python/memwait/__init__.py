@@ -486,6 +486,22 @@ class WaitGroup(_Object, _memwait.WaitGroup):
         return done
 
 
+class Event(_Object, _memwait.Event):
+    """A flag and those who wait for it, as threading.Event and asyncio.Event.
+    """
+
+    __slots__ = ("__weakref__",)
+    SIZE = _memwait.EVENT_SIZE
+
+    async def wait_async(self, timeout: float | None = None) -> bool:
+        """wait() for tasks."""
+        was_set: bool = await _wait(self, _memwait.WAIT, timeout)
+        return was_set
+
+    def _state(self) -> str:
+        return ": set" if self.is_set() else ": unset"
+
+
 class Queue(_Object, _memwait.Queue):
     """A queue as queue.Queue, of items that are bytes, all of item_size: a channel of libmemwait.
     item_size and maxsize are for create=True; one that is there knows its own. JoinableQueue has
@@ -781,94 +797,6 @@ class Word(_Object, _memwait.Word):
             count = operation.take_count()
             if count and not self.closed:
                 self.notify(count)
-
-
-class Event(_Object):
-    """A flag and those who wait for it, as threading.Event and asyncio.Event.
-    """
-
-    __slots__ = ("__weakref__", "_word")
-    SIZE = 4
-
-    # Odd: it is set. Each set() and clear() adds one, so that a waiter that is woken after a
-    # clear() knows whether it was set meanwhile, or a notify has come too late.
-
-    def __init__(self, buffer: _Buffer, offset: int = 0, *, create: bool = False,
-                 private: bool = False) -> None:
-        self._word = Word(buffer, offset, private=private)
-        if create:
-            self._word.store(0)
-
-    def _change(self, odd: int) -> None:
-        value = self._word.load()
-        while value & 1 != odd:
-            was = self._word.compare_exchange(value, value + 1)
-            if was == value:
-                return
-            value = was
-
-    def is_set(self) -> bool:
-        """True if it is set, out of date at once."""
-        return self._word.load() & 1 == 1
-
-    def _state(self) -> str:
-        return ": set" if self.is_set() else ": unset"
-
-    def set(self) -> None:
-        """Set it, and wake all that wait."""
-        self._change(1)
-        # Also if it was set: by a process that has died before it could wake them.
-        self._word.notify()
-
-    def clear(self) -> None:
-        """Who waits from here on waits for the next set()."""
-        self._change(0)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set. False: not within timeout seconds."""
-        end = _deadline(timeout)
-        value = self._word.load()
-        while value & 1 == 0:
-            outcome = self._word.wait(value, _left(end))
-            if self._word.load() != value:
-                return True
-            if outcome is Outcome.TIMED_OUT:
-                return False
-        return True
-
-    async def wait_async(self, timeout: float | None = None) -> bool:
-        """wait() for tasks."""
-        end = _deadline(timeout)
-        value = self._word.load()
-        while value & 1 == 0:
-            outcome = await self._word.wait_async(value, _left(end))
-            if self._word.load() != value:
-                return True
-            if outcome is Outcome.TIMED_OUT:
-                return False
-        return True
-
-    def close(self) -> None:
-        """Let go of the buffer. BufferError if a thread or a task waits."""
-        self._word.close()
-
-    @property
-    def closed(self) -> bool:
-        """True after close()."""
-        return self._word.closed
-
-    @property
-    def offset(self) -> int:
-        """Where in the buffer the object is."""
-        return self._word.offset
-
-    @property
-    def buffer(self) -> Any:
-        """The buffer that it was given."""
-        return self._word.buffer
-
-    def _options(self) -> dict[str, Any]:
-        return {"private": self._word.private}
 
 
 class Layout:
