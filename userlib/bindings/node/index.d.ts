@@ -204,7 +204,7 @@ export class WaitGroup extends SharedObject {
 }
 
 /**
- * A flag, and those who wait for it, as Python's Event. Aligned to 4 bytes. Zeroed memory is one
+ * A flag, and those who wait for it: C's memwait_event_t. Aligned to 4 bytes. Zeroed memory is one
  * that is not set.
  */
 export class Event extends SharedObject {

@@ -724,11 +724,6 @@ class WaitGroup extends SharedObject {
 	}
 }
 
-function leftUntil(end)
-{
-	return Math.max(end - performance.now(), 0);
-}
-
 class Event extends SharedObject {
 	constructor(memory, byteOffset = 0) {
 		super(EVENT, memory, byteOffset);
@@ -736,7 +731,7 @@ class Event extends SharedObject {
 
 	static init(memory, byteOffset = 0) {
 		const event = new Event(memory, byteOffset);
-		native.init(nativeOf(event));
+		native.init(nativeOf(event), 0);
 		return event;
 	}
 
@@ -754,11 +749,8 @@ class Event extends SharedObject {
 
 	async wait(options) {
 		const [timeout, signal] = readOptions(options);
-		const end = performance.now() + timeout;
 		try {
-			// False: a notify came late, of a set() that others had seen.
-			while (!await begin(SET, this, [leftUntil(end), signal]))
-				signal?.throwIfAborted();
+			await begin(SET, this, [timeout, signal]);
 		} catch (error) {
 			return timedOut(error, signal);
 		}
@@ -766,10 +758,8 @@ class Event extends SharedObject {
 	}
 
 	waitSync(options) {
-		const end = performance.now() + readBlocking(options);
 		try {
-			while (!block(SET, this, leftUntil(end)))
-				;
+			block(SET, this, readBlocking(options));
 		} catch (error) {
 			return timedOut(error);
 		}

@@ -99,7 +99,7 @@ static const struct verb {
 	[CALL_WRITE] = { .kind = KIND_RWLOCK, LOCKS(rwlock, wrlock) },
 	[CALL_MEET] = { .kind = KIND_BARRIER, BEGINS(barrier, wait) },
 	[CALL_ZERO] = { .kind = KIND_WAITGROUP, BEGINS(waitgroup, wait) },
-	[CALL_SET] = { .kind = KIND_EVENT },
+	[CALL_SET] = { .kind = KIND_EVENT, BEGINS(event, wait) },
 };
 
 struct mapping {
@@ -435,27 +435,16 @@ static const char *outcome(int result)
 	}
 }
 
-/* Of an event: odd if it is set. Each change adds one. */
-static uint32_t load(const void *word)
-{
-	/* seq_cst: as Atomics.load() */
-	return atomic_load((const _Atomic uint32_t *)word);
-}
-
 /* The library's result, of whichever call: 0 or an error. */
 static void end_with(struct wait *wait, int result)
 {
 	wait->is_serial = wait->call == CALL_MEET && result == MEMWAIT_BARRIER_SERIAL_THREAD;
-	if (wait->is_serial || (wait->call == CALL_SET && result == MEMWAIT_NOT_EQUAL))
-		result = 0;
-	else if (wait->call == CALL_SET && result == MEMWAIT_TIMED_OUT)
-		result = load(wait->object) == wait->expected ? ETIMEDOUT : 0;
-	wait->result = result;
+	wait->result = wait->is_serial ? 0 : result;
 }
 
 /*
- * What a wait returns; *@failed: an error instead. True is for EOWNERDEAD, for the serial thread of
- * a barrier, and for an event that has been set: otherwise a notify has come too late.
+ * What a wait returns; *@failed: an error instead. True is for EOWNERDEAD, and for the serial
+ * thread of a barrier.
  */
 static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 {
@@ -473,8 +462,6 @@ static napi_value value_of(napi_env env, const struct wait *wait, bool *failed)
 	}
 	if (wait->call == CALL_MEET)
 		return boolean(env, wait->is_serial);
-	if (wait->call == CALL_SET)
-		return boolean(env, load(wait->object) != wait->expected);
 	if (wait->call != CALL_RECV)
 		return undefined(env);
 	if (napi_create_arraybuffer(env, wait->item_size, &data, &buffer) == napi_ok) {
@@ -701,14 +688,6 @@ static int start_word(struct wait *wait, const struct timespec *deadline)
 {
 	int ret;
 
-	if (wait->call == CALL_SET) {
-		wait->expected = load(wait->object);
-		if (wait->expected & 1) {
-			/* Set, as it is from here on. */
-			wait->expected--;
-			return 0;
-		}
-	}
 	if (wait->is_64)
 		ret = memwait_wait64_async(wait->object, wait->expected, deadline, 0, &wait->op);
 	else
@@ -743,7 +722,6 @@ static void start(struct wait *wait, double ms)
 								 deadline, op) :
 		      memwait_channel_recv_async(wait->object, wait->item, wait->item_size, op);
 		break;
-	case CALL_SET:
 	case CALL_WORD:
 		ret = start_word(wait, deadline);
 		break;
@@ -1020,13 +998,6 @@ static struct object *object_of_call(napi_env env, const napi_value *args, enum 
 	return object_from(env, args[1], verbs[*call].kind);
 }
 
-static int event_destroy(void *word)
-{
-	int ret = memwait_waiters(word, 0);
-
-	return ret > 0 ? EBUSY : ret;
-}
-
 #define KIND(object)								\
 	.size = sizeof(memwait_##object##_t),					\
 	.destroy = (action_t)memwait_##object##_destroy
@@ -1043,7 +1014,7 @@ static const struct {
 	[KIND_RWLOCK] = { KIND(rwlock), .flags_at = 4 },
 	[KIND_BARRIER] = { KIND(barrier) },
 	[KIND_WAITGROUP] = { KIND(waitgroup) },
-	[KIND_EVENT] = { .size = sizeof(uint32_t), .destroy = event_destroy },
+	[KIND_EVENT] = { KIND(event) },
 };
 
 /* (view of the memory from the object on, kind, or more for init): an object */
@@ -1128,10 +1099,7 @@ static napi_value init(napi_env env, napi_callback_info info)
 		err = memwait_waitgroup_init(object->memory, flags, count);
 		break;
 	case KIND_EVENT:
-		err = memwait_available();
-		/* seq_cst: as Atomics.store() */
-		if (!err)
-			atomic_store((_Atomic uint32_t *)object->memory, 0);
+		err = memwait_event_init(object->memory, flags);
 		break;
 	}
 	return err ? throw(env, err) : undefined(env);
@@ -1369,25 +1337,15 @@ static napi_value change_event(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
-	_Atomic uint32_t *word;
-	uint32_t value;
 	bool set = false;
-	int ret = 0;
 
 	arguments(env, info, args);
 	object = object_from(env, args[0], KIND_EVENT);
 	if (!object)
 		return NULL;
 	napi_get_value_bool(env, args[1], &set);
-	word = object->memory;
-	/* seq_cst, both: as Atomics */
-	value = atomic_load(word);
-	while ((value & 1) != set && !atomic_compare_exchange_weak(word, &value, value + 1))
-		;
-	/* Also if it was set: by a process that has died before it could wake them. */
-	if (set)
-		ret = memwait_notify(word, MEMWAIT_ALL, 0);
-	return result_of(env, ret < 0 ? ret : 0);
+	return result_of(env, set ? memwait_event_set(object->memory) :
+				    memwait_event_clear(object->memory));
 }
 
 /* (event): whether it is set */
@@ -1395,10 +1353,14 @@ static napi_value event_is_set(napi_env env, napi_callback_info info)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
+	int ret;
 
 	arguments(env, info, args);
 	object = object_from(env, args[0], KIND_EVENT);
-	return object ? boolean(env, load(object->memory) & 1) : NULL;
+	if (!object)
+		return NULL;
+	ret = memwait_event_is_set(object->memory);
+	return ret < 0 ? throw(env, ret) : boolean(env, ret);
 }
 
 /* (object): its flags, of a kind that has them where an initialiser of memwait.h puts them */
