@@ -76,16 +76,6 @@ impl<T: Send + Sync + 'static> Ref<T> {
     }
 }
 
-impl<T: 'static> Ref<T> {
-    /// A part of it.
-    pub(crate) fn map<U>(&self, part: impl FnOnce(&T) -> &U) -> Ref<U> {
-        Ref {
-            object: NonNull::from(part(self)),
-            _memory: self._memory.clone(),
-        }
-    }
-}
-
 impl<T: 'static> Clone for Ref<T> {
     fn clone(&self) -> Ref<T> {
         Ref {
