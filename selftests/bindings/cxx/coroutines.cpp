@@ -61,6 +61,7 @@ struct objects {
 	memwait::counting_semaphore<> sem{ 0 };
 	memwait::barrier barrier{ 2 };
 	memwait::latch latch{ 1 };
+	memwait::event event;
 	std::atomic<int> word{ 0 };
 	std::atomic<short> other_word{ 0 };
 	alignas(64) char memory[2][512];
@@ -241,6 +242,13 @@ static const std::vector<way> &ways()
 		  },
 		  [](objects &o) { o.latch.count_down(); },
 		  [](objects &o) { return o.latch.try_wait(); } },
+		{ "event", nothing,
+		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
+			co_await o.event.wait_async(loop);
+			CHECK(co_await o.event.wait_async(loop, 1h));
+		  },
+		  [](objects &o) { o.event.set(); },
+		  [](objects &o) { return o.event.is_set(); } },
 		{ "word", nothing,
 		  [](memwait::loop &loop, objects &o) -> memwait::task<> {
 			CHECK(co_await memwait::wait_async(loop, o.word, 0) == outcome::ok);
@@ -342,6 +350,7 @@ static void deadlines()
 		CHECK(!co_await all.full.try_send_async(loop, item(1), 1ms));
 		CHECK(!co_await all.empty.try_receive_async(loop, 1ms));
 		CHECK(!co_await all.latch.wait_async(loop, 1ms));
+		CHECK(!co_await all.event.wait_async(loop, 1ms));
 		CHECK(co_await all.barrier.arrive_and_wait_async(loop, 1ms) ==
 		      memwait::barrier_status::timeout);
 		CHECK(co_await memwait::wait_async(loop, all.word, 0, 1ms) ==

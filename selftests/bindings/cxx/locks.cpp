@@ -24,6 +24,7 @@ static_assert(sizeof(memwait::shared_mutex) == sizeof(memwait_rwlock_t));
 static_assert(sizeof(memwait::counting_semaphore<>) == sizeof(memwait_sem_t));
 static_assert(sizeof(memwait::barrier) == sizeof(memwait_barrier_t));
 static_assert(sizeof(memwait::latch) == sizeof(memwait_waitgroup_t));
+static_assert(sizeof(memwait::event) == sizeof(memwait_event_t));
 static_assert(sizeof(memwait::robust_state) == sizeof(memwait_mutex_t));
 static_assert(sizeof(memwait::robust_shared_state) == sizeof(memwait_rwlock_t));
 static_assert(sizeof(memwait::atomic<int>) == sizeof(int));
@@ -39,7 +40,7 @@ constexpr bool have_native_handles = (std::is_same_v<typename Objects::native_ha
 static_assert(have_native_handles<memwait::mutex, memwait::robust_mutex, memwait::shared_mutex,
 				  memwait::robust_shared_mutex, memwait::condition_variable,
 				  memwait::binary_semaphore, memwait::barrier, memwait::latch,
-				  memwait::channel<int>, memwait::loop>);
+				  memwait::event, memwait::channel<int>, memwait::loop>);
 
 /* Before any other code runs. */
 #ifdef __cpp_constinit
@@ -49,6 +50,7 @@ static_assert(have_native_handles<memwait::mutex, memwait::robust_mutex, memwait
 #endif
 static CONSTINIT memwait::mutex early;
 static CONSTINIT memwait::counting_semaphore<> early_sem(1, memwait::process_private);
+static CONSTINIT memwait::event early_event(memwait::process_private);
 
 /* Of a namespace that has functions of the names of the header's own. */
 namespace theirs {
@@ -106,6 +108,8 @@ static void no_device()
 		CHECK_ERROR(absent, memwait::barrier(2));
 		CHECK_ERROR(absent, memwait::atomic<int>(1).wait(1));
 		CHECK_ERROR(absent, memwait::latch(2));
+		CHECK_ERROR(absent, early_event.set());
+		CHECK_ERROR(absent, memwait::event().wait());
 		CHECK_ERROR(absent, memwait::channel<int>(memory, sizeof(memory), 4));
 		CHECK_ERROR(absent, memwait::loop());
 		CHECK_ERROR(absent, memwait::wait(word, 0));
@@ -437,6 +441,35 @@ static void barrier_and_latch()
 	CHECK_ERROR(std::errc::invalid_argument, latch.count_down());
 	CHECK_ERROR(std::errc::invalid_argument, memwait::barrier(0));
 	CHECK_ERROR(std::errc::invalid_argument, memwait::latch(-1));
+}
+
+static void events(memwait::event &event)
+{
+	int value = 0;
+	std::thread waits([&] {
+		event.wait();
+		CHECK(value == 1);
+	});
+
+	CHECK(!event.is_set() && !event.wait_for(1ms));
+	CHECK(!event.wait_until(slow_clock::now() + 1ms));
+	value = 1;
+	event.set();
+	waits.join();
+	CHECK(event.is_set() && event.wait_for(0s) && event.wait_until(slow_clock::now()));
+	event.clear();
+	CHECK(!event.is_set());
+}
+
+static void events_of_both()
+{
+	memwait::event shared;
+
+	events(shared);
+	events(early_event);
+	shared.native_handle()->reserved[0] = 1U << 30;
+	CHECK_ERROR(std::errc::invalid_argument, (void)shared.is_set());
+	CHECK_ERROR(std::errc::invalid_argument, shared.clear());
 }
 
 static void arrivals(memwait::sharing users)
@@ -967,6 +1000,7 @@ int main()
 	test("semaphores", semaphore);
 	test("barrier and latch", barrier_and_latch);
 	test("arrivals at a barrier", arrivals_of_both);
+	test("events", events_of_both);
 	test("channel", channel);
 	test("words", words);
 	test("atomics that can be waited for", atomics);

@@ -2048,6 +2048,91 @@ private:
 	memwait_waitgroup_t group_;
 };
 
+/* A flag, and those who wait until it is set: C's. */
+class event {
+public:
+	using native_handle_type = memwait_event_t *;
+
+	constexpr explicit event(sharing users = process_shared)
+		: event_ MEMWAIT_EVENT_INIT_FLAGS(users)
+	{
+	}
+
+	event(const event &) = delete;
+	event &operator=(const event &) = delete;
+
+	bool is_set() const
+	{
+		const int ret = memwait_event_is_set(&event_);
+
+		detail::check(ret < 0 ? -ret : 0, "memwait::event::is_set");
+		return ret == 1;
+	}
+
+	void set()
+	{
+		detail::check(memwait_event_set(&event_), "memwait::event::set");
+	}
+
+	void clear()
+	{
+		detail::check(memwait_event_clear(&event_), "memwait::event::clear");
+	}
+
+	void wait()
+	{
+		detail::check(memwait_event_wait(&event_), "memwait::event::wait");
+	}
+
+	template <class Rep, class Period>
+	bool wait_for(const std::chrono::duration<Rep, Period> &time)
+	{
+		return check_timed(wait_by(time));
+	}
+
+	template <class Clock, class Duration>
+	bool wait_until(const std::chrono::time_point<Clock, Duration> &time)
+	{
+		return check_timed(detail::call_until(time, [this](const deadline &then) {
+			return wait_by(then);
+		}));
+	}
+
+	memwait_event_t *native_handle() noexcept
+	{
+		return &event_;
+	}
+
+#ifdef __cpp_impl_coroutine
+	auto wait_async(loop &owner)
+	{
+		return detail::awaitable(owner, [this](memwait_op_t *op, auto &) {
+			return memwait_event_wait_async(&event_, op);
+		}, [](int err, bool) { detail::check(err, "memwait::event::wait_async"); });
+	}
+
+	auto wait_async(loop &owner, const deadline &then)
+	{
+		return detail::awaitable(owner, [this, then](memwait_op_t *op, auto &) {
+			return memwait_event_clockwait_async(&event_, then.clock, &then.time, op);
+		}, [](int err, bool) { return check_timed(err); });
+	}
+#endif
+
+private:
+	static bool check_timed(int err)
+	{
+		return detail::check_try(err, ETIMEDOUT, "memwait::event::wait_until");
+	}
+
+	int wait_by(const deadline &then)
+	{
+		return memwait_event_clockwait(&event_, then.clock, &then.time);
+	}
+
+	memwait_event_t event_;
+};
+
 /*
  * A queue of items, in memory that the caller provides and that outlives it. This is a handle: it
  * can be moved, and several processes have one each of the same channel.
