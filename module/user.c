@@ -285,11 +285,13 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
 }
 
 /**
- * memwait_pin_get() - get a pin for a word of an async wait
+ * memwait_pin_get() - make a pin for a word of an async wait
  * @context: of the wait
- * @word: from memwait_word_get() in the same task
+ * @word: from memwait_word_get() in the same task; memwait_pin_share() has found no pin for it
  *
- * Context: process context, may sleep; takes the context's lock.
+ * Another thread may make one of the same space meanwhile; then there are two.
+ *
+ * Context: process context, may sleep.
  *
  * Return: a reference to the pin, for memwait_pin_put() or memwait_pin_drop(); or an ERR_PTR():
  * -ENOSPC, -ENOMEM.
@@ -299,11 +301,6 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 {
 	struct memwait_pin *pin;
 
-	spin_lock(&context->lock);
-	pin = memwait_pin_share(context, word->key.space);
-	spin_unlock(&context->lock);
-	if (pin)
-		return pin;
 	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS))
 		return ERR_PTR(-ENOSPC);
 	pin = xchg(&context->spare_pin, NULL) ?: kmalloc(sizeof(*pin), MEMWAIT_GFP);
