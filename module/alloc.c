@@ -5,6 +5,11 @@
  * A completion reuses the memory of its wait, so a notify allocates nothing. A context caches ended
  * waits as spares, which stay in the tree of ids: that saves an allocation and an insertion.
  * Without spares an async wait takes 1.4 to 1.8 times as long. Spares are charged to the user.
+ *
+ *	memwait_async_drop()		a wait that was not armed
+ *	memwait_async_end(), and then	one that has ended: what it has besides its memory
+ *	memwait_async_free()		its memory; here and above a spare, if there are few
+ *	memwait_async_free_all()	the spares of a context that ends
  */
 #include <linux/build_bug.h>
 
@@ -252,23 +257,6 @@ void memwait_async_drop(struct memwait_async_waiter *wait)
 }
 
 /**
- * memwait_async_free_now() - free a wait of an ending context
- * @wait: after memwait_async_end(), or a spare
- *
- * Context: process context, may sleep; takes the context's lock.
- */
-void memwait_async_free_now(struct memwait_async_waiter *wait)
-{
-	struct memwait_context *context = wait->group.context;
-
-	spin_lock(&context->lock);
-	memwait_async_erase(wait);
-	spin_unlock(&context->lock);
-	memwait_async_put(wait);
-	cond_resched();
-}
-
-/**
  * memwait_async_free_all() - free the spares of an ending context
  * @context: has no waits left
  *
@@ -276,12 +264,18 @@ void memwait_async_free_now(struct memwait_async_waiter *wait)
  */
 void memwait_async_free_all(struct memwait_context *context)
 {
+	struct memwait_spares *spares = &context->spares;
 	struct memwait_async_waiter *wait;
 
-	memwait_user_uncharge(context->user, MEMWAIT_SPARES, context->spares.nr);
-	while ((wait = context->spares.first)) {
-		context->spares.first = wait->next_spare;
-		memwait_async_free_now(wait);
+	while ((wait = spares->first)) {
+		spin_lock(&context->lock);
+		spares->first = wait->next_spare;
+		spares->nr--;
+		memwait_async_erase(wait);
+		spin_unlock(&context->lock);
+		memwait_user_uncharge(context->user, MEMWAIT_SPARES, 1);
+		memwait_async_put(wait);
+		cond_resched();
 	}
 }
 

@@ -29,24 +29,34 @@ void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unu
 	memwait_user_uncharge(context->user, MEMWAIT_WAITS, group->nr);
 }
 
-/*
- * Takes a claimed wait out of its queues. Returns whether the caller is to end and free it; if not,
- * notifies were counted that are yet to be read, and the reader frees it.
- */
-static bool memwait_async_withdraw(struct memwait_async_waiter *wait)
+static void memwait_async_end_and_free(struct memwait_async_waiter *wait, struct llist_head *unused)
 {
 	struct memwait_context *context = wait->group.context;
-	bool listed;
 
-	if (likely(!wait->group.persistent))
-		return true;
-	memwait_group_leave(&wait->group, wait->group.nr);
-	spin_lock(&context->lock);
-	listed = wait->group.listed;
-	if (listed)
-		memwait_async_complete(wait, MEMWAIT_OK);
-	spin_unlock(&context->lock);
-	return !listed;
+	memwait_async_end(wait, unused);
+	memwait_async_free(context, &wait, 1);
+}
+
+/*
+ * Takes a claimed wait out of its queues, and frees it, unless notifies were counted that are yet
+ * to be read: then the reader does.
+ */
+static void memwait_async_withdraw(struct memwait_async_waiter *wait, struct llist_head *unused)
+{
+	struct memwait_context *context = wait->group.context;
+	bool listed = false;
+
+	trace_memwait_cancel(wait);
+	if (unlikely(wait->group.persistent)) {
+		memwait_group_leave(&wait->group, wait->group.nr);
+		spin_lock(&context->lock);
+		listed = wait->group.listed;
+		if (listed)
+			memwait_async_complete(wait, MEMWAIT_OK);
+		spin_unlock(&context->lock);
+	}
+	if (!listed)
+		memwait_async_end_and_free(wait, unused);
 }
 
 /**
@@ -76,12 +86,7 @@ int memwait_cancel(struct memwait_context *context, const struct memwait_cancel 
 	spin_unlock(&context->lock);
 	if (!claimed)
 		return -ENOENT;
-
-	trace_memwait_cancel(wait);
-	if (memwait_async_withdraw(wait)) {
-		memwait_async_end(wait, unused);
-		memwait_async_free(context, &wait, 1);
-	}
+	memwait_async_withdraw(wait, unused);
 	return 0;
 }
 
@@ -197,11 +202,7 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 		if (!wait)
 			break;
 		if (claimed)
-			trace_memwait_cancel(wait);
-		if (claimed && memwait_async_withdraw(wait)) {
-			memwait_async_end(wait, unused);
-			memwait_async_free_now(wait);
-		}
+			memwait_async_withdraw(wait, unused);
 		cond_resched();
 	}
 
@@ -215,8 +216,7 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 		if (wait->count)
 			continue;
 		list_del(&wait->node);
-		memwait_async_end(wait, unused);
-		memwait_async_free_now(wait);
+		memwait_async_end_and_free(wait, unused);
 	}
 	memwait_async_sort(&completed);
 	list_for_each_entry_safe(wait, next, &completed, node) {
@@ -227,22 +227,9 @@ void memwait_async_end_all(struct memwait_context *context, struct llist_head *u
 			memwait_async_pass_on(key, count);
 			count = 0;
 		}
-		memwait_async_end(wait, unused);
-		memwait_async_free_now(wait);
+		memwait_async_end_and_free(wait, unused);
 		cond_resched();
 	}
-}
-
-/**
- * memwait_async_close() - end all waits of a context
- * @context: closed, with its deadlines stopped; see memwait_async_end_all()
- * @unused: see memwait_async_end_all()
- *
- * Context: process context, may sleep.
- */
-void memwait_async_close(struct memwait_context *context, struct llist_head *unused)
-{
-	memwait_async_end_all(context, unused);
 	memwait_async_free_all(context);
 }
 

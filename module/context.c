@@ -231,7 +231,7 @@ int memwait_release(struct inode *inode, struct file *file)
 	LLIST_HEAD(unused);
 
 	memwait_expire_close(context);
-	memwait_async_close(context, &unused);
+	memwait_async_end_all(context, &unused);
 	memwait_places_free(context);
 	if (context->identity)
 		memwait_identity_kill(context->identity, false);

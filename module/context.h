@@ -355,7 +355,6 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 void memwait_async_free(struct memwait_context *context, struct memwait_async_waiter **waits,
 			unsigned int nr);
 void memwait_async_drop(struct memwait_async_waiter *wait);
-void memwait_async_free_now(struct memwait_async_waiter *wait);
 void memwait_async_free_all(struct memwait_context *context);
 int memwait_alloc_init(void);
 void memwait_alloc_exit(void);
@@ -363,7 +362,6 @@ void memwait_alloc_exit(void);
 /* async.c */
 void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused);
 void memwait_async_end_all(struct memwait_context *context, struct llist_head *unused);
-void memwait_async_close(struct memwait_context *context, struct llist_head *unused);
 int memwait_cancel(struct memwait_context *context, const struct memwait_cancel *cancel,
 		   struct llist_head *unused);
 bool memwait_is_due(struct memwait_context *context);
