@@ -23,16 +23,11 @@
 #define MEMWAIT_ID_REUSE_BITS	8
 #define MEMWAIT_ID_REUSE_MASK	((1U << MEMWAIT_ID_REUSE_BITS) - 1)
 
-/* Maximum spares per context: covers batches of usual length. */
+/* Maximum spares per context, with or without MEMWAIT_OWNED: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
 
-/* Of waits for one word. */
-static struct kmem_cache *memwait_async_cache;
-
-static size_t memwait_async_size(u32 nr)
-{
-	return sizeof(struct memwait_async_waiter) + nr * sizeof(struct memwait_waiter);
-}
+/* Of waits for one word, without and with MEMWAIT_OWNED. */
+static struct kmem_cache *memwait_async_caches[2];
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
 {
@@ -134,9 +129,10 @@ struct memwait_async_waiter *memwait_async_after(struct memwait_context *context
 }
 
 /* A spare with a new id, or NULL. */
-static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_context *context)
+static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_context *context,
+							     bool owned)
 {
-	struct memwait_spares *spares = &context->spares;
+	struct memwait_spares *spares = &context->spares[owned];
 	struct memwait_async_waiter *wait;
 
 	spin_lock(&context->lock);
@@ -156,22 +152,26 @@ static struct memwait_async_waiter *memwait_async_take_spare(struct memwait_cont
  * memwait_async_alloc() - allocate a wait
  * @context: the context
  * @nr: number of words
+ * @owned: with MEMWAIT_OWNED; @nr is 1
  *
  * Context: process context, may sleep; takes the context's lock.
  *
  * Return: a spare with a new id; a new wait without an id; or %NULL.
  */
-struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr)
+struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr,
+						 bool owned)
 {
-	struct memwait_async_waiter *wait = nr == 1 ? memwait_async_take_spare(context) : NULL;
+	struct memwait_async_waiter *wait = NULL;
 	u32 i;
 
+	if (nr == 1)
+		wait = memwait_async_take_spare(context, owned);
 	if (wait)
 		return wait;
 	if (nr == 1)
-		wait = kmem_cache_alloc(memwait_async_cache, MEMWAIT_GFP);
+		wait = kmem_cache_alloc(memwait_async_caches[owned], MEMWAIT_GFP);
 	else
-		wait = kmalloc(memwait_async_size(nr), MEMWAIT_GFP);
+		wait = kmalloc(struct_size(wait, group.waiters, nr), MEMWAIT_GFP);
 	if (!wait)
 		return NULL;
 	refcount_set(&wait->group.refs, 1);
@@ -179,7 +179,9 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 	wait->group.async = true;
 	wait->group.state = MEMWAIT_ARMING;
 	for (i = 0; i < nr; i++)
-		wait->group.waiters[i].watch = NULL;
+		wait->group.waiters[i].owned = owned;
+	if (unlikely(owned))
+		to_owned(wait->group.waiters)->watch = NULL;
 	wait->group.context = context;
 	wait->id = 0;
 	timerqueue_init(&wait->group.deadline);
@@ -189,20 +191,22 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 /* Frees a wait that is not in the tree. */
 static void memwait_async_put(struct memwait_async_waiter *wait)
 {
+	struct memwait_waiter *waiter = wait->group.waiters;
+
 	if (wait->group.nr > 1) {
 		memwait_group_put(&wait->group);
 		return;
 	}
-	if (unlikely(wait->group.waiters->watch))
-		memwait_watch_free(wait->group.waiters->watch);
-	kmem_cache_free(memwait_async_cache, wait);
+	if (unlikely(waiter->owned) && to_owned(waiter)->watch)
+		memwait_watch_free(to_owned(waiter)->watch);
+	kmem_cache_free(memwait_async_caches[waiter->owned], wait);
 }
 
 /* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */
 static bool memwait_async_spare(struct memwait_async_waiter *wait)
 {
 	struct memwait_context *context = wait->group.context;
-	struct memwait_spares *spares = &context->spares;
+	struct memwait_spares *spares = &context->spares[wait->group.waiters->owned];
 
 	lockdep_assert_held(&context->lock);
 	if (wait->group.nr > 1 || spares->nr == MEMWAIT_MAX_SPARES ||
@@ -256,15 +260,9 @@ void memwait_async_drop(struct memwait_async_waiter *wait)
 		memwait_async_put(wait);
 }
 
-/**
- * memwait_async_free_all() - free the spares of an ending context
- * @context: has no waits left
- *
- * Context: process context, may sleep; takes the context's lock.
- */
-void memwait_async_free_all(struct memwait_context *context)
+static void memwait_async_free_spares(struct memwait_context *context,
+				      struct memwait_spares *spares)
 {
-	struct memwait_spares *spares = &context->spares;
 	struct memwait_async_waiter *wait;
 
 	while ((wait = spares->first)) {
@@ -279,14 +277,36 @@ void memwait_async_free_all(struct memwait_context *context)
 	}
 }
 
+/**
+ * memwait_async_free_all() - free the spares of an ending context
+ * @context: has no waits left
+ *
+ * Context: process context, may sleep; takes the context's lock.
+ */
+void memwait_async_free_all(struct memwait_context *context)
+{
+	memwait_async_free_spares(context, &context->spares[false]);
+	memwait_async_free_spares(context, &context->spares[true]);
+}
+
 int __init memwait_alloc_init(void)
 {
-	memwait_async_cache = kmem_cache_create("memwait_async_waiter",
-						memwait_async_size(1), 0, 0, NULL);
-	return memwait_async_cache ? 0 : -ENOMEM;
+	struct memwait_async_waiter *wait;
+
+	memwait_async_caches[false] = kmem_cache_create("memwait_async_waiter",
+							struct_size(wait, group.waiters, 1), 0, 0,
+							NULL);
+	memwait_async_caches[true] = kmem_cache_create("memwait_async_owned",
+						       sizeof(*wait) + sizeof(struct memwait_owned),
+						       0, 0, NULL);
+	if (memwait_async_caches[false] && memwait_async_caches[true])
+		return 0;
+	memwait_alloc_exit();
+	return -ENOMEM;
 }
 
 void memwait_alloc_exit(void)
 {
-	kmem_cache_destroy(memwait_async_cache);
+	kmem_cache_destroy(memwait_async_caches[false]);
+	kmem_cache_destroy(memwait_async_caches[true]);
 }

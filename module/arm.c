@@ -165,23 +165,24 @@ static __always_inline int memwait_arm_try(struct memwait_async_waiter *wait,
 static __always_inline struct memwait_async_waiter *
 memwait_arm_alloc(struct memwait_context *context, u32 nr, struct memwait_identity *identity)
 {
-	struct memwait_async_waiter *wait = memwait_async_alloc(context, nr);
+	struct memwait_async_waiter *wait = memwait_async_alloc(context, nr, identity);
+	struct memwait_owned *owned;
 	u32 i;
 
 	if (!wait)
 		return NULL;
-	for (i = 0; i < nr; i++) {
-		wait->group.waiters[i].identity = identity;
+	for (i = 0; i < nr; i++)
 		wait->group.waiters[i].pinned = false;
-	}
-	if (unlikely(identity) && !wait->group.waiters->watch) {
-		wait->group.waiters->watch = memwait_watch_alloc();
-		if (!wait->group.waiters->watch) {
-			memwait_async_drop(wait);
-			return NULL;
-		}
-	}
-	return wait;
+	if (likely(!identity))
+		return wait;
+	owned = to_owned(wait->group.waiters);
+	owned->identity = identity;
+	if (!owned->watch)
+		owned->watch = memwait_watch_alloc();
+	if (owned->watch)
+		return wait;
+	memwait_async_drop(wait);
+	return NULL;
 }
 
 /*

@@ -147,7 +147,7 @@ struct memwait_reader {
  * @dying: only @process had that table, and has begun to die
  * @nr_numbered: counter for ids
  * @woken_by: last multi-step call that woke the context
- * @spares: waits for one word
+ * @spares: waits for one word, without and with MEMWAIT_OWNED
  * @places: records of interrupted threads, that looked at last for a dead thread last; see place.c
  * @nr_places: length of @places
  * @last_pins: of the last wait on a private word and on one of a file, or %NULL; without references
@@ -185,7 +185,7 @@ struct memwait_context {
 	bool dying;
 	u64 nr_numbered;
 	u64 woken_by;
-	struct memwait_spares spares;
+	struct memwait_spares spares[2];
 	struct list_head places;
 	unsigned int nr_places;
 	struct memwait_pin *last_pins[2];
@@ -348,7 +348,8 @@ void memwait_async_remember(struct memwait_async_waiter *wait);
 int memwait_async_joined(struct memwait_group *group);
 
 /* alloc.c */
-struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr);
+struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context, u32 nr,
+						 bool owned);
 void memwait_async_number(struct memwait_async_waiter *wait);
 struct memwait_async_waiter *memwait_async_find(struct memwait_context *context, u64 id);
 struct memwait_async_waiter *memwait_async_after(struct memwait_context *context, u64 id);

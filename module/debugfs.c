@@ -122,7 +122,7 @@ static void memwait_describe(struct memwait_group *group, struct memwait_descrip
 }
 
 static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *bucket,
-			      const struct memwait_waiter *waiter)
+			      struct memwait_waiter *waiter)
 {
 	struct memwait_line *line = &walk->lines[walk->nr_lines];
 	const struct memwait_watch *watch;
@@ -133,7 +133,7 @@ static void memwait_walk_note(struct memwait_walk *walk, struct memwait_bucket *
 	memwait_name(&line->word, &waiter->word.key);
 	memwait_describe(to_group(waiter), &line->waiter);
 	line->since = waiter->since;
-	line->self = waiter->identity ? waiter->identity->id : 0;
+	line->self = waiter->owned ? to_owned(waiter)->identity->id : 0;
 	/* .watched is freed only after no word watches it, which changes under buckets' locks. */
 	watch = memwait_watch_find(bucket, &waiter->word.key);
 	if (watch && watch->watched) {

@@ -109,28 +109,38 @@ enum memwait_claim {
  * @node: in its bucket's tree; protected by the bucket's lock
  * @bucket: the bucket, or %NULL: in no queue. Written under the bucket's lock
  * @word: the awaited word; protected by the bucket's lock while queued
- * @identity: the waiting thread or context with MEMWAIT_OWNED, otherwise %NULL
- * @watch: with @identity: while queued, what its word watches; else one that it brings, see watch.c
- * @owned_node: in &memwait_watch.owned of @watch; protected by the bucket's lock
  * @number: its place in the queue; protected by the bucket's lock. For memwait_queue_join(): the
  *	place that it comes back to, or 0
  * @since: when it joined a queue by itself, in jiffies; a requeue does not change it
  * @index: in &memwait_group.waiters
- * @may_be_named: its word has 64 bits, and so room for an owner's id
  * @pinned: @word has a pin, not a file
+ * @owned: MEMWAIT_OWNED: it is that of a struct memwait_owned
+ * @may_be_named: with @owned: its word has 64 bits, and so room for an owner's id
  */
 struct memwait_waiter {
 	struct rb_node node;
 	struct memwait_bucket *bucket;
 	struct memwait_word word;
-	struct memwait_identity *identity;
-	struct memwait_watch *watch;
-	struct list_head owned_node;
 	u64 number;
 	u32 since;
 	u8 index;
-	bool may_be_named;
 	bool pinned;
+	bool owned;
+	bool may_be_named;
+};
+
+/**
+ * struct memwait_owned - the only waiter of a wait with MEMWAIT_OWNED
+ * @waiter: the waiter
+ * @identity: the waiting thread or context
+ * @watch: while queued, what its word watches; else one that it brings, see watch.c
+ * @node: in &memwait_watch.owned of @watch; protected by the bucket's lock
+ */
+struct memwait_owned {
+	struct memwait_waiter waiter;
+	struct memwait_identity *identity;
+	struct memwait_watch *watch;
+	struct list_head node;
 };
 
 /**
@@ -152,7 +162,7 @@ struct memwait_waiter {
  * @clock: an enum memwait_async_clock
  * @persistent: MEMWAIT_PERSISTENT
  * @listed: it is in a list of completions
- * @waiters: one for each word. MEMWAIT_OWNED only if @nr is 1
+ * @waiters: one for each word; with MEMWAIT_OWNED a struct memwait_owned
  */
 struct memwait_group {
 	refcount_t refs;
@@ -181,6 +191,11 @@ struct memwait_group {
 static inline struct memwait_group *to_group(const struct memwait_waiter *waiter)
 {
 	return container_of(waiter - waiter->index, struct memwait_group, waiters[0]);
+}
+
+static inline struct memwait_owned *to_owned(struct memwait_waiter *waiter)
+{
+	return container_of(waiter, struct memwait_owned, waiter);
 }
 
 enum memwait_async_clock { MEMWAIT_MONOTONIC, MEMWAIT_REALTIME, MEMWAIT_CLOCKS };
@@ -613,7 +628,7 @@ static inline void memwait_queue_leave(struct memwait_waiter *waiter)
 
 /**
  * memwait_group_init() - initialise a wait that is about to join
- * @group: its words, identities and, if it is async, watches are set
+ * @group: its words are set, and with MEMWAIT_OWNED all of its struct memwait_owned
  * @nr: number of its words
  *
  * Context: any.

@@ -44,7 +44,7 @@ static void memwait_watch_tell(struct memwait_watch *watch, struct memwait_wakes
 
 	lockdep_assert_held(&watch->bucket->lock);
 	while (!last && !memwait_wakes_are_full(wakes)) {
-		waiter = list_first_entry(&watch->owned, struct memwait_waiter, owned_node);
+		waiter = &list_first_entry(&watch->owned, struct memwait_owned, node)->waiter;
 		/* The last one takes the watch along. */
 		last = list_is_singular(&watch->owned);
 		wakes->looked++;

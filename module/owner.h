@@ -94,7 +94,8 @@ static inline u64 memwait_named_id(const struct memwait_wait *wait)
  * @next_spare: instead of @node: in @spares of the word's watch
  * @key: the word
  * @bucket: the word's
- * @owned: the word's MEMWAIT_OWNED waiters, oldest first; see memwait_watch_own()
+ * @owned: the word's MEMWAIT_OWNED waiters, by &memwait_owned.node, oldest first; see
+ *	memwait_watch_own()
  * @spares: one less than there are waiters in @owned
  * @watched: the owner whose death they are told of
  * @watched_node: in &memwait_identity.watches of @watched; also protected by its lock

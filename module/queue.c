@@ -149,7 +149,7 @@ static __always_inline void memwait_queue_insert(struct memwait_bucket *bucket,
 
 /**
  * memwait_queue_join() - join the queue of a word while the word holds the expected value
- * @waiter: the caller has set its word, identity, watch and number; number 0: it joins at the end
+ * @waiter: after memwait_group_init(); may have the number of its place, else it joins at the end
  * @wait: address, expected value and size of the word
  * @lock: once the waiter is in the queue, the bucket's lock stays locked, for the caller to unlock
  *
@@ -174,7 +174,7 @@ int memwait_queue_join(struct memwait_waiter *waiter, const struct memwait_wait 
 	pagefault_disable();
 	ret = memwait_compare(wait->addr, wait->expected, wait->flags);
 	pagefault_enable();
-	if (unlikely(waiter->identity) && !ret && !memwait_watch_join(bucket, waiter, wait)) {
+	if (unlikely(waiter->owned) && !ret && !memwait_watch_join(bucket, waiter, wait)) {
 		memwait_watch_leave(bucket, waiter);
 		ret = MEMWAIT_OWNER_DIED;
 	}
@@ -226,7 +226,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
 	struct memwait_bucket *bucket = waiter->bucket;
 
 	rb_erase(&waiter->node, &bucket->waiters);
-	if (unlikely(waiter->identity))
+	if (unlikely(waiter->owned))
 		memwait_watch_leave(bucket, waiter);
 	memwait_bucket_count(bucket, -1);
 	smp_store_release(&waiter->bucket, NULL);	/* (C) pairs with the acquires */
@@ -241,7 +241,7 @@ void memwait_queue_remove(struct memwait_waiter *waiter)
  */
 void memwait_queue_remove_claimed(struct memwait_waiter *waiter)
 {
-	if (unlikely(waiter->identity))
+	if (unlikely(waiter->owned))
 		memwait_watch_claimed(waiter);
 	memwait_queue_remove(waiter);
 }
@@ -263,7 +263,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 	lockdep_assert_held(&to->lock);
 	if (!whole)
 		rb_erase(&waiter->node, &from->waiters);
-	if (unlikely(waiter->identity))
+	if (unlikely(waiter->owned))
 		memwait_watch_leave(from, waiter);
 	if (from != to) {
 		memwait_bucket_count(to, 1);
@@ -272,7 +272,7 @@ void memwait_queue_move(struct memwait_waiter *waiter, struct memwait_bucket *to
 	}
 	waiter->word.key = *target;
 	waiter->number = ++to->number;
-	if (unlikely(waiter->identity))
+	if (unlikely(waiter->owned))
 		memwait_watch_own(to, waiter);
 	if (whole)
 		WRITE_ONCE(waiter->bucket, to);

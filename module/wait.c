@@ -156,19 +156,23 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 /* A wait for one word. */
 union memwait_one {
 	struct memwait_group group;
-	u8 bytes[sizeof(struct memwait_group) + sizeof(struct memwait_waiter)];
+	u8 bytes[sizeof(struct memwait_group) + sizeof(struct memwait_owned)];
 };
 
 static __always_inline int memwait_check_one(struct memwait_waiter *waiter,
 					     const struct memwait_wait *wait)
 {
 	int ret = memwait_check_wait(wait, MEMWAIT_WAIT_FLAGS);
+	struct memwait_owned *owned = to_owned(waiter);
 
 	if (!ret)
-		ret = memwait_own_identity(wait->flags, NULL, &waiter->identity);
-	if (!ret && unlikely(waiter->identity))
-		waiter->watch = waiter->identity->watch;
-	return ret;
+		ret = memwait_own_identity(wait->flags, NULL, &owned->identity);
+	if (ret)
+		return ret;
+	waiter->owned = owned->identity;
+	if (unlikely(waiter->owned))
+		owned->watch = owned->identity->watch;
+	return 0;
 }
 
 /* Waits on one word. memwait_check_one() and memwait_word_get() have filled in the waiter. */
@@ -184,8 +188,8 @@ static __always_inline int memwait_wait_one(struct memwait_group *group,
 	group->task = current;
 	ret = memwait_thread_wait(group, wait, 1, wait->deadline, wait->flags, NULL, context);
 	/* Maybe another one, see watch.c. */
-	if (unlikely(waiter->identity))
-		waiter->identity->watch = waiter->watch;
+	if (unlikely(waiter->owned))
+		to_owned(waiter)->identity->watch = to_owned(waiter)->watch;
 	return ret;
 }
 
@@ -248,7 +252,7 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 	waits = (struct memwait_wait *)(group->waiters + nr);
 
 	for (i = 0; i < nr; i++)
-		group->waiters[i].identity = NULL;
+		group->waiters[i].owned = false;
 	ret = memwait_begin_copy(waits, any->waits, nr);
 	if (!ret)
 		ret = memwait_begin_get(group->waiters, waits, nr);

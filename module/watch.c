@@ -185,11 +185,11 @@ static bool memwait_watch(struct memwait_watch *watch, struct memwait_identity *
  */
 void memwait_watch_claimed(struct memwait_waiter *waiter)
 {
-	struct memwait_watch *watch = waiter->watch;
+	struct memwait_owned *owned = to_owned(waiter);
 
 	/* The identity is alive: its thread or context stays until the waiter is dequeued. */
-	if (!list_is_singular(&watch->owned))
-		memwait_watch(watch, waiter->identity, waiter->identity, waiter->may_be_named);
+	if (!list_is_singular(&owned->watch->owned))
+		memwait_watch(owned->watch, owned->identity, owned->identity, waiter->may_be_named);
 }
 
 /**
@@ -205,10 +205,11 @@ void memwait_watch_claimed(struct memwait_waiter *waiter)
 void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
 {
 	struct memwait_watch *watch = memwait_watch_find(bucket, &waiter->word.key);
-	const struct memwait_waiter *first;
+	struct memwait_owned *owned = to_owned(waiter);
+	const struct memwait_owned *first;
 
 	if (!watch) {
-		watch = waiter->watch;
+		watch = owned->watch;
 		watch->key = waiter->word.key;
 		watch->bucket = bucket;
 		watch->spares = NULL;
@@ -216,15 +217,15 @@ void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *wai
 		INIT_LIST_HEAD(&watch->owned);
 		rb_add(&watch->node, &bucket->watches, memwait_watch_less);
 	} else {
-		waiter->watch->next_spare = watch->spares;
-		watch->spares = waiter->watch;
-		waiter->watch = watch;
+		owned->watch->next_spare = watch->spares;
+		watch->spares = owned->watch;
+		owned->watch = watch;
 	}
-	first = list_first_entry_or_null(&watch->owned, struct memwait_waiter, owned_node);
-	if (waiter->number && first && waiter->number < first->number)
-		list_add(&waiter->owned_node, &watch->owned);
+	first = list_first_entry_or_null(&watch->owned, struct memwait_owned, node);
+	if (waiter->number && first && waiter->number < first->waiter.number)
+		list_add(&owned->node, &watch->owned);
 	else
-		list_add_tail(&waiter->owned_node, &watch->owned);
+		list_add_tail(&owned->node, &watch->owned);
 }
 
 /**
@@ -240,6 +241,7 @@ void memwait_watch_own(struct memwait_bucket *bucket, struct memwait_waiter *wai
 bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *waiter,
 			const struct memwait_wait *wait)
 {
+	const struct memwait_owned *owned = to_owned(waiter);
 	u64 id = memwait_named_id(wait);
 	struct memwait_identity *identity;
 	bool alive;
@@ -250,7 +252,7 @@ bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *wa
 		return true;
 	rcu_read_lock();
 	identity = memwait_identity_find(id);
-	alive = identity && memwait_watch(waiter->watch, identity, waiter->identity, true);
+	alive = identity && memwait_watch(owned->watch, identity, owned->identity, true);
 	rcu_read_unlock();
 	if (!identity)
 		smp_rmb();	/* (G) */
@@ -266,13 +268,14 @@ bool memwait_watch_join(struct memwait_bucket *bucket, struct memwait_waiter *wa
  */
 void memwait_watch_leave(struct memwait_bucket *bucket, struct memwait_waiter *waiter)
 {
-	struct memwait_watch *watch = waiter->watch, *spare = watch->spares;
+	struct memwait_owned *owned = to_owned(waiter);
+	struct memwait_watch *watch = owned->watch, *spare = watch->spares;
 
 	lockdep_assert_held(&bucket->lock);
-	list_del(&waiter->owned_node);
+	list_del(&owned->node);
 	if (spare) {
 		watch->spares = spare->next_spare;
-		waiter->watch = spare;
+		owned->watch = spare;
 		return;
 	}
 	memwait_unwatch(watch);
