@@ -179,6 +179,7 @@ static int memwait_walk_step(struct memwait_walk *walk)
 	walk->nr_lines = 0;
 	while (walk->bucket <= memwait_bucket_mask) {
 		bucket = &memwait_buckets[walk->bucket];
+		memwait_bucket_let_others(bucket);
 		memwait_bucket_lock(bucket);
 		more = memwait_walk_bucket(walk, bucket);
 		spin_unlock(&bucket->lock);
