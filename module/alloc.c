@@ -11,8 +11,6 @@
  *	memwait_async_free()		its memory; here and above a spare, if there are few
  *	memwait_async_free_all()	the spares of a context that ends
  */
-#include <linux/build_bug.h>
-
 #include "context.h"
 
 /*
@@ -25,9 +23,6 @@
 
 /* Maximum spares per context, with or without MEMWAIT_OWNED: covers batches of usual length. */
 #define MEMWAIT_MAX_SPARES	256
-
-/* Of waits for one word, without and with MEMWAIT_OWNED. */
-static struct kmem_cache *memwait_async_caches[2];
 
 static struct memwait_async_waiter *memwait_async_at(const struct rb_node *node)
 {
@@ -168,10 +163,9 @@ struct memwait_async_waiter *memwait_async_alloc(struct memwait_context *context
 		wait = memwait_async_take_spare(context, owned);
 	if (wait)
 		return wait;
-	if (nr == 1)
-		wait = kmem_cache_alloc(memwait_async_caches[owned], MEMWAIT_GFP);
-	else
-		wait = kmalloc(struct_size(wait, group.waiters, nr), MEMWAIT_GFP);
+	/* Without MEMWAIT_OWNED, one word takes 192 bytes on 64 bits, as kmalloc() has them. */
+	wait = kmalloc(sizeof(*wait) + (owned ? sizeof(struct memwait_owned) :
+					nr * sizeof(struct memwait_waiter)), MEMWAIT_GFP);
 	if (!wait)
 		return NULL;
 	refcount_set(&wait->group.refs, 1);
@@ -193,13 +187,9 @@ static void memwait_async_put(struct memwait_async_waiter *wait)
 {
 	struct memwait_waiter *waiter = wait->group.waiters;
 
-	if (wait->group.nr > 1) {
-		memwait_group_put(&wait->group);
-		return;
-	}
 	if (unlikely(waiter->owned) && to_owned(waiter)->watch)
 		memwait_watch_free(to_owned(waiter)->watch);
-	kmem_cache_free(memwait_async_caches[waiter->owned], wait);
+	memwait_group_put(&wait->group);
 }
 
 /* Keeps an ended wait as a spare. Returns false if it is to be freed; it is in no tree then. */
@@ -287,26 +277,4 @@ void memwait_async_free_all(struct memwait_context *context)
 {
 	memwait_async_free_spares(context, &context->spares[false]);
 	memwait_async_free_spares(context, &context->spares[true]);
-}
-
-int __init memwait_alloc_init(void)
-{
-	struct memwait_async_waiter *wait;
-
-	memwait_async_caches[false] = kmem_cache_create("memwait_async_waiter",
-							struct_size(wait, group.waiters, 1), 0, 0,
-							NULL);
-	memwait_async_caches[true] = kmem_cache_create("memwait_async_owned",
-						       sizeof(*wait) + sizeof(struct memwait_owned),
-						       0, 0, NULL);
-	if (memwait_async_caches[false] && memwait_async_caches[true])
-		return 0;
-	memwait_alloc_exit();
-	return -ENOMEM;
-}
-
-void memwait_alloc_exit(void)
-{
-	kmem_cache_destroy(memwait_async_caches[false]);
-	kmem_cache_destroy(memwait_async_caches[true]);
 }

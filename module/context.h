@@ -357,8 +357,6 @@ void memwait_async_free(struct memwait_context *context, struct memwait_async_wa
 			unsigned int nr);
 void memwait_async_drop(struct memwait_async_waiter *wait);
 void memwait_async_free_all(struct memwait_context *context);
-int memwait_alloc_init(void);
-void memwait_alloc_exit(void);
 
 /* async.c */
 void memwait_async_end(struct memwait_async_waiter *wait, struct llist_head *unused);

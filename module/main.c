@@ -170,12 +170,9 @@ static int __init memwait_init(void)
 	err = memwait_user_init(memwait_bury_work);
 	if (err)
 		goto exit_queue;
-	err = memwait_alloc_init();
-	if (err)
-		goto exit_user;
 	err = memwait_identity_init();
 	if (err)
-		goto exit_alloc;
+		goto exit_user;
 	err = memwait_owner_init();
 	if (err)
 		goto exit_identity;
@@ -189,8 +186,6 @@ exit_owner:
 	memwait_owner_exit();
 exit_identity:
 	memwait_identity_exit();
-exit_alloc:
-	memwait_alloc_exit();
 exit_user:
 	memwait_user_exit();
 exit_queue:
@@ -204,7 +199,6 @@ static void __exit memwait_exit(void)
 	misc_deregister(&memwait_device);
 	memwait_owner_exit();
 	memwait_identity_exit();
-	memwait_alloc_exit();
 	memwait_user_exit();
 	memwait_queue_exit();
 }
