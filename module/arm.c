@@ -217,7 +217,8 @@ static __always_inline int memwait_arm(struct memwait_context *context,
 		ret = memwait_begin_get(group->waiters, waits, nr);
 		if (ret)
 			break;
-		ret = memwait_begin_check(waits, nr, group->deadline.expires, flags, index);
+		ret = memwait_begin_check(waits, nr, group->deadline.expires, group->clock,
+					  index);
 		if (!ret)
 			ret = memwait_arm_try(wait, waits, nr, entry, index);
 		if (ret == MEMWAIT_PENDING)

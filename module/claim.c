@@ -335,8 +335,7 @@ int memwait_async_joined(struct memwait_group *group)
  */
 static bool memwait_async_is_overdue(struct memwait_async_waiter *wait)
 {
-	return wait->group.deadline.expires != KTIME_MAX &&
-	       wait->group.deadline.expires <= memwait_now(wait->group.clock);
+	return memwait_has_passed(wait->group.deadline.expires, wait->group.clock);
 }
 
 /* Threads of a dying process that one look goes through; and so many count as one waiter. */

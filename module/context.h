@@ -13,7 +13,6 @@
 #include <linux/poll.h>
 #include <linux/rcupdate.h>
 #include <linux/rcuwait.h>
-#include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
@@ -317,11 +316,6 @@ static inline void memwait_context_wake_reader(struct memwait_context *context)
 static inline struct memwait_async_waiter *to_async(struct memwait_group *group)
 {
 	return container_of(group, struct memwait_async_waiter, group);
-}
-
-static inline ktime_t memwait_now(int clock)
-{
-	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
 }
 
 /* Whether it was bound, and its process has closed it. */

@@ -50,6 +50,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/timekeeping.h>
 #include <linux/timerqueue.h>
 #include <linux/types.h>
 #include <uapi/linux/memwait.h>
@@ -205,6 +206,16 @@ static inline u8 memwait_async_clock(u32 flags)
 	return flags & MEMWAIT_CLOCK_REALTIME ? MEMWAIT_REALTIME : MEMWAIT_MONOTONIC;
 }
 
+static inline ktime_t memwait_now(int clock)
+{
+	return clock == MEMWAIT_REALTIME ? ktime_get_real() : ktime_get();
+}
+
+static inline bool memwait_has_passed(ktime_t expires, int clock)
+{
+	return expires != KTIME_MAX && expires <= memwait_now(clock);
+}
+
 /* Whether the wait has not ended; may be stale immediately. */
 static inline bool memwait_group_is_pending(const struct memwait_group *group)
 {
@@ -310,7 +321,6 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key);
 /* word.c */
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 ktime_t memwait_expires(u64 deadline, u32 flags);
-bool memwait_has_passed(ktime_t expires, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
 int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr);
 int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
@@ -446,7 +456,7 @@ static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
  * @waits: the words; MEMWAIT_OWNED only if @nr is 1
  * @nr: number of words
  * @expires: the deadline, from memwait_expires()
- * @flags: MEMWAIT_CLOCK_REALTIME or not
+ * @clock: its clock
  * @index: on MEMWAIT_NOT_EQUAL, set to the first word that differs; if @nr is 1, the caller has
  *	set it to 0
  *
@@ -455,7 +465,7 @@ static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
  * Return: 0: wait; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or -EFAULT.
  */
 static __always_inline int memwait_begin_check(const struct memwait_wait *waits, u32 nr,
-					       ktime_t expires, u32 flags, u32 *index)
+					       ktime_t expires, int clock, u32 *index)
 {
 	int ret;
 
@@ -466,7 +476,7 @@ static __always_inline int memwait_begin_check(const struct memwait_wait *waits,
 	} else {
 		ret = memwait_begin_compare(waits, nr, index);
 	}
-	if (!ret && memwait_has_passed(expires, flags))
+	if (!ret && memwait_has_passed(expires, clock))
 		ret = MEMWAIT_TIMED_OUT;
 	return ret;
 }
@@ -785,11 +795,6 @@ static inline bool memwait_is_killed(void)
 static inline bool memwait_is_dying(void)
 {
 	return unlikely(signal_pending(current)) && memwait_dies_of_signal();
-}
-
-static inline clockid_t memwait_clock(u32 flags)
-{
-	return flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC;
 }
 
 /* debugfs.c */

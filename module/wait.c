@@ -131,7 +131,8 @@ static __always_inline int memwait_thread_wait(struct memwait_group *group,
 	group->deadline.expires = memwait_expires(deadline, flags);
 	group->clock = memwait_async_clock(flags);
 	for (;;) {
-		ret = memwait_begin_check(waits, nr, group->deadline.expires, flags, &index);
+		ret = memwait_begin_check(waits, nr, group->deadline.expires, group->clock,
+					  &index);
 		if (!ret)
 			ret = memwait_thread_try(group, waits, nr, user_index, &index, &place);
 		memwait_begin_put(group->waiters, nr);
@@ -271,7 +272,8 @@ int memwait_wait_any(const struct memwait_wait_any *any, struct memwait_wait_any
 static bool memwait_leaves_processor(const struct memwait_wait *wait)
 {
 	return single_task_running() && current->prio >= MAX_RT_PRIO && !signal_pending(current) &&
-	       !memwait_has_passed(memwait_expires(wait->deadline, wait->flags), wait->flags);
+	       !memwait_has_passed(memwait_expires(wait->deadline, wait->flags),
+				   memwait_async_clock(wait->flags));
 }
 
 /* The notify of MEMWAIT_IOC_NOTIFY_WAIT, after a probe of what the wait accesses. */

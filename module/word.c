@@ -25,7 +25,6 @@
 #include <linux/nsproxy.h>
 #include <linux/sched/mm.h>
 #include <linux/time_namespace.h>
-#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
 #include "compat.h"
@@ -169,7 +168,7 @@ ktime_t memwait_expires(u64 deadline, u32 flags)
 	ktime_t expires = min_t(u64, deadline, KTIME_MAX);
 
 #ifdef CONFIG_TIME_NS
-	if (expires != KTIME_MAX && memwait_clock(flags) == CLOCK_MONOTONIC) {
+	if (expires != KTIME_MAX && !(flags & MEMWAIT_CLOCK_REALTIME)) {
 		ktime_t offset =
 			timespec64_to_ktime(current->nsproxy->time_ns->offsets.monotonic);
 
@@ -180,22 +179,6 @@ ktime_t memwait_expires(u64 deadline, u32 flags)
 	}
 #endif
 	return expires;
-}
-
-/**
- * memwait_has_passed() - has a deadline passed?
- * @expires: from memwait_expires()
- * @flags: MEMWAIT_CLOCK_REALTIME or not
- *
- * Context: any.
- *
- * Return: whether it has.
- */
-bool memwait_has_passed(ktime_t expires, u32 flags)
-{
-	if (expires == KTIME_MAX)
-		return false;
-	return expires <= (flags & MEMWAIT_CLOCK_REALTIME ? ktime_get_real() : ktime_get());
 }
 
 /*
