@@ -456,8 +456,9 @@ make_module()
 {
 	local dir=/cache/modules/${1##*/}
 	cp -R "$top"/{Kbuild,dkms.conf,module,uapi} "$1/"
-	# Counts which lines are run, on a kernel that has GCOV.
-	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 GCOV_PROFILE=y \
+	# On a kernel that has GCOV and KCOV: counts which lines are run, and guides the fuzzer. The
+	# kernel's own code does without, for speed.
+	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 GCOV_PROFILE=y KCOV_INSTRUMENT=y \
 		"${cross[@]}" modules 2>&1 |
 		sed "s|$dir/||g" | tee "$1/build.log"
 	[ -e "$1/memwait.ko" ] || return 1
