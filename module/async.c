@@ -174,7 +174,7 @@ static void memwait_async_pass_on(const struct memwait_key *key, u64 count)
 }
 
 /**
- * memwait_async_end_all() - end all waits of an ending context
+ * memwait_async_end_all() - end all waits of an ending context, and free its spares
  * @context: no longer arms, cancels or reads, and no other thread ends its waits; notifies may
  *	still reach them
  * @unused: receives the pins without other users, for memwait_pins_put()

@@ -12,7 +12,8 @@
  *
  * A woken waiter that finds another value knows that it was set meanwhile, whether or not it has
  * been cleared since; if it finds the same one, the notify was not for it. So a clear right after a
- * set holds nobody back.
+ * set holds nobody back. Only a waiter that does not run during a multiple of 2^28 changes is
+ * mistaken, and sleeps until the next set.
  *
  * Order. What a setter did before is seen by all whom the set lets go, and by whoever clears it. A
  * set is one read-modify-write of the word and a full barrier, also if it was set already: if the
@@ -121,12 +122,12 @@ int memwait_event_clear(memwait_event_t *public_event)
 	memwait_tsan_release(event);
 	/*
 	 * acq_rel: sees what the setters did; and who finds it unset sees what was done before.
-	 * relaxed: another thread has cleared it
+	 * acquire: likewise, if another thread has cleared it
 	 */
 	while (word & SET &&
 	       !atomic_compare_exchange_weak_explicit(&event->word, &word,
 						      (word & ~COUNT) | ((word + 1) & COUNT),
-						      memory_order_acq_rel, memory_order_relaxed))
+						      memory_order_acq_rel, memory_order_acquire))
 		;
 	memwait_tsan_acquire(event);
 	return 0;

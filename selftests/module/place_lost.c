@@ -233,8 +233,9 @@ MEMWAIT_TEST(R12_a_place_is_lost_with_its_file)
 
 		kind = round / 20;
 		t.word = file_word(kind);
-		if (!t.word)
+		if (!t.word && kind)
 			SKIP(return, "no huge pages (vm.nr_hugepages)");
+		ASSERT_NE(NULL, t.word);
 		interrupt_once(&t);
 		munmap(t.word, files[kind].size);
 		/* Until it has been freed, after a grace period. */

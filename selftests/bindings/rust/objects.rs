@@ -384,7 +384,7 @@ fn events() {
     assert!(poll_once(&mut waits).is_pending());
     // It was set, and is not any more.
     event.set().unwrap();
-    event.clear();
+    event.clear().unwrap();
     assert!(!event.is_set());
     dispatch(&on, 1);
     assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(())));

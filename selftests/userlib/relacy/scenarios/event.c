@@ -65,6 +65,36 @@ static void event_cleared_thread(unsigned int thread)
 
 SCENARIO("event cleared", 2, event_set_up(0), event_cleared_thread, event_finish);
 
+static void event_set_set_up(unsigned int flags)
+{
+	event_set_up(flags);
+	CHECK(!memwait_event_set(&shared->event));
+}
+
+/* It is set already, and set again, before both of two clears: each sees what the sets announce. */
+static void event_clears_thread(unsigned int thread)
+{
+	if (!thread) {
+		atomic_fetch_add_explicit(&shared->step, 1, memory_order_relaxed);
+		CHECK(!memwait_event_set(&shared->event));
+		return;
+	}
+	CHECK(!memwait_event_clear(&shared->event));
+	if (thread == 2)
+		shared->data = atomic_load_explicit(&shared->step, memory_order_relaxed);
+}
+
+static void event_clears_finish(void)
+{
+	_Atomic uint32_t *word = (_Atomic uint32_t *)&shared->event;
+
+	/* Two changes: had the second set come after a clear, there were three. */
+	CHECK(atomic_load_explicit(word, memory_order_relaxed) != 2 || shared->data);
+	event_finish();
+}
+
+SCENARIO("event clears", 3, event_set_set_up(0), event_clears_thread, event_clears_finish);
+
 /* A set that can wake nobody sets it, and the next one wakes them. */
 static void event_owed_thread(unsigned int thread)
 {

@@ -28,7 +28,7 @@ impl Event {
         }
     }
 
-    /// Out of date at once.
+    /// Out of date at once. `false`, too, if it is of a kind that this library does not know.
     #[must_use]
     pub fn is_set(&self) -> bool {
         // SAFETY: it is there.
@@ -42,9 +42,9 @@ impl Event {
     }
 
     /// What waits from here on waits for the next [`set`](Event::set).
-    pub fn clear(&self) {
-        // SAFETY: it is there. So it cannot fail.
-        unsafe { memwait_event_clear(self.raw.get()) };
+    pub fn clear(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_event_clear(self.raw.get()) })
     }
 
     /// Blocks until it is set.
