@@ -4,6 +4,7 @@
  */
 #include <linux/uaccess.h>
 
+#include "begin.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"

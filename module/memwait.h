@@ -18,6 +18,7 @@
  *	queue.c			queues of waiters
  *	watch.c			whose death the waiters of a word are told of
  *	bucket.c		the lock of a bucket
+ *	begin.c			the start of a wait
  *	identity.c		ids of threads and contexts
  *	user.c			limits and pins
  *	word.c			words, values and deadlines from user space
@@ -322,9 +323,6 @@ void memwait_name(struct memwait_name *name, const struct memwait_key *key);
 int memwait_compare(u64 addr, u64 expected, u32 flags);
 ktime_t memwait_expires(u64 deadline, u32 flags);
 int memwait_word_get(struct memwait_word *word, u64 addr, u32 flags);
-int memwait_begin_copy(struct memwait_wait *waits, u64 from, u32 nr);
-int memwait_begin_compare(const struct memwait_wait *waits, u32 nr, u32 *index);
-int memwait_begin_again(void);
 
 /**
  * memwait_is_address() - can an address of an array be one?
@@ -393,93 +391,6 @@ static inline void memwait_word_put(struct memwait_word *word)
 bool memwait_names_the_dead(const struct memwait_wait *wait);
 int memwait_own_identity(u32 flags, struct memwait_context *context,
 			 struct memwait_identity **identity);
-
-/*
- * The start of a wait, in the order of R2, for threads and async waits. Requeue retries likewise.
- *
- *	memwait_check_wait(),	the arguments
- *	memwait_begin_copy()
- *	memwait_begin_get()	the keys of the words
- *	memwait_begin_check()	values, owner, deadline; faults in what cannot be read
- *	join			each word is compared again, under the lock of its queue.
- *				-EAGAIN: the word could not be read there
- *	memwait_begin_put(),	retry from memwait_begin_get(). An async wait drops its pins before
- *	memwait_begin_again()
- *
- * A call for one word passes the constant 1, so the compiler removes the loops: that saves a tenth
- * of a wait.
- */
-
-/**
- * memwait_begin_put() - put the files of the words of memwait_begin_get()
- * @waiters: a thread's in no queue
- * @nr: number of @waiters
- *
- * Context: process context.
- */
-static __always_inline void memwait_begin_put(struct memwait_waiter *waiters, u32 nr)
-{
-	u32 i;
-
-	for (i = 0; i < nr; i++)
-		memwait_word_put(&waiters[i].word);
-}
-
-/**
- * memwait_begin_get() - find the keys of the words of a wait
- * @waiters: their words are filled in on success; put with memwait_begin_put()
- * @waits: address and flags of each word, checked
- * @nr: number of words
- *
- * Context: process context, may sleep.
- *
- * Return: 0, or the error of memwait_word_get() for the first word that has no key.
- */
-static __always_inline int memwait_begin_get(struct memwait_waiter *waiters,
-					     const struct memwait_wait *waits, u32 nr)
-{
-	u32 i;
-	int ret;
-
-	for (i = 0; i < nr; i++) {
-		ret = memwait_word_get(&waiters[i].word, waits[i].addr, waits[i].flags);
-		if (ret) {
-			memwait_begin_put(waiters, i);
-			return ret;
-		}
-	}
-	return 0;
-}
-
-/**
- * memwait_begin_check() - is there something to wait for?
- * @waits: the words; MEMWAIT_OWNED only if @nr is 1
- * @nr: number of words
- * @expires: the deadline, from memwait_expires()
- * @clock: its clock
- * @index: on MEMWAIT_NOT_EQUAL, set to the first word that differs; if @nr is 1, the caller has
- *	set it to 0
- *
- * Context: process context, may fault and sleep.
- *
- * Return: 0: wait; MEMWAIT_NOT_EQUAL, MEMWAIT_OWNER_DIED or MEMWAIT_TIMED_OUT; or -EFAULT.
- */
-static __always_inline int memwait_begin_check(const struct memwait_wait *waits, u32 nr,
-					       ktime_t expires, int clock, u32 *index)
-{
-	int ret;
-
-	if (nr == 1) {
-		ret = memwait_compare(waits->addr, waits->expected, waits->flags);
-		if (!ret && memwait_names_the_dead(waits))
-			ret = MEMWAIT_OWNER_DIED;
-	} else {
-		ret = memwait_begin_compare(waits, nr, index);
-	}
-	if (!ret && memwait_has_passed(expires, clock))
-		ret = MEMWAIT_TIMED_OUT;
-	return ret;
-}
 
 /* bucket.c */
 void memwait_bucket_wait_for_lock(struct memwait_bucket *bucket, int subclass)

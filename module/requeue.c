@@ -17,6 +17,7 @@
 #include <linux/minmax.h>
 #include <linux/uaccess.h>
 
+#include "begin.h"
 #include "call.h"
 #include "compat.h"
 #include "trace.h"

@@ -12,6 +12,7 @@
 #include <linux/sched/task.h>
 #include <linux/uaccess.h>
 
+#include "begin.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
