@@ -548,7 +548,7 @@ FIXTURE_TEARDOWN(load)
 	}
 }
 
-static int load_with_failures(struct __test_metadata *_metadata, FIXTURE_DATA(load) *self,
+static int load_with_failures(struct __test_metadata *_metadata, int nth, int file,
 			      const char *function)
 {
 	unsigned long start, end;
@@ -561,7 +561,9 @@ static int load_with_failures(struct __test_metadata *_metadata, FIXTURE_DATA(lo
 	}
 	set_filter(start, end);
 	for (n = 1; failed; n++) {
-		ret = WITH_FAILURE(n, failed, load_module(self->file));
+		fail_nth(nth, n);
+		ret = load_module(file);
+		failed = has_failed(nth);
 		EXPECT_TRUE(!ret || ret == -ENOMEM)
 			TH_LOG("%s, failure %d: %s", function, n, strerror(-ret));
 		EXPECT_EQ(!ret, !access("/dev/memwait", F_OK));
@@ -580,7 +582,8 @@ TEST_F_TIMEOUT(load, R26_a_load_that_fails_leaves_nothing, 600)
 	for (i = 0; i < (int)ARRAY_SIZE(failing); i++) {
 		errors = 0;
 		for (j = 0; j < (int)ARRAY_SIZE(failing[i]) && failing[i][j]; j++)
-			errors += load_with_failures(_metadata, self, failing[i][j]);
+			errors += load_with_failures(_metadata, self->nth, self->file,
+						     failing[i][j]);
 		EXPECT_LT(0, errors);
 	}
 }

@@ -509,9 +509,9 @@ class BadInput(unittest.TestCase):
             (memwait.RWLock(memory, create=True), []),
             (memwait.Barrier(memory, parties=2, create=True), ["wait"]),
             (memwait.WaitGroup(memory, create=True), ["wait", "add", "done"]),
+            (memwait.Event(memory, create=True), ["is_set", "set", "clear", "wait"]),
             (memwait.Queue(memory, item_size=8, maxsize=2, create=True),
              ["get", "get_nowait", "qsize", "shutdown", "empty", "full"]),
-            (memwait.Event(memory, create=True), ["is_set", "set", "clear", "wait"]),
             (memwait.Word(memory), ["load", "notify", "waiters"]),
         ]
         for used, names in made:
