@@ -45,11 +45,6 @@ static struct event *to_event(memwait_event_t *event)
 	return (struct event *)event;
 }
 
-static bool is_valid(uint32_t word)
-{
-	return !(word & ~(COUNT | PRIVATE));
-}
-
 static uint32_t flags_of(uint32_t word)
 {
 	return word >> KIND_SHIFT & MEMWAIT_PRIVATE;
@@ -59,6 +54,15 @@ static uint32_t load(const struct event *event)
 {
 	/* acquire: pairs with memwait_event_set() */
 	return atomic_load_explicit(&event->word, memory_order_acquire);
+}
+
+/* Returns false if it is no event, or of a kind that is not known. */
+static bool load_valid(const struct event *event, uint32_t *word)
+{
+	if (!event)
+		return false;
+	*word = load(event);
+	return !(*word & ~(COUNT | PRIVATE));
 }
 
 int memwait_event_init(memwait_event_t *event, unsigned int flags)
@@ -72,10 +76,10 @@ int memwait_event_init(memwait_event_t *event, unsigned int flags)
 int memwait_event_destroy(memwait_event_t *public_event)
 {
 	struct event *event = to_event(public_event);
-	uint32_t word = event ? load(event) : 0;
+	uint32_t word;
 	int ret;
 
-	if (!event || !is_valid(word))
+	if (!load_valid(event, &word))
 		return EINVAL;
 	ret = memwait_sleepers(event, flags_of(word));
 	return ret > 0 ? EBUSY : -ret;
@@ -84,9 +88,9 @@ int memwait_event_destroy(memwait_event_t *public_event)
 int memwait_event_is_set(const memwait_event_t *public_event)
 {
 	const struct event *event = (const struct event *)public_event;
-	uint32_t word = event ? load(event) : 0;
+	uint32_t word;
 
-	if (!event || !is_valid(word))
+	if (!load_valid(event, &word))
 		return -EINVAL;
 	memwait_tsan_acquire(event);
 	return (int)(word & SET);
@@ -95,10 +99,10 @@ int memwait_event_is_set(const memwait_event_t *public_event)
 int memwait_event_set(memwait_event_t *public_event)
 {
 	struct event *event = to_event(public_event);
-	uint32_t word = event ? load(event) : 0;
+	uint32_t word;
 	int ret;
 
-	if (!event || !is_valid(word))
+	if (!load_valid(event, &word))
 		return EINVAL;
 	ret = memwait_need_device_once();
 	if (ret)
@@ -115,9 +119,9 @@ int memwait_event_set(memwait_event_t *public_event)
 int memwait_event_clear(memwait_event_t *public_event)
 {
 	struct event *event = to_event(public_event);
-	uint32_t word = event ? load(event) : 0;
+	uint32_t word;
 
-	if (!event || !is_valid(word))
+	if (!load_valid(event, &word))
 		return EINVAL;
 	memwait_tsan_release(event);
 	/*
@@ -156,10 +160,10 @@ static int wait_after(struct event *event, struct memwait_op *op,
 static int wait_until(memwait_event_t *public_event, const struct memwait_deadline *deadline)
 {
 	struct event *event = to_event(public_event);
-	uint32_t word = event ? load(event) : 0;
+	uint32_t word;
 	int ret;
 
-	if (!event || !is_valid(word))
+	if (!load_valid(event, &word))
 		return EINVAL;
 	ret = memwait_need_device();
 	return ret ? ret : wait_after(event, NULL, deadline, word, MEMWAIT_OP_BEGIN);
@@ -168,11 +172,12 @@ static int wait_until(memwait_event_t *public_event, const struct memwait_deadli
 static int wait_step(struct memwait_op *op, int outcome)
 {
 	struct event *event = op->object;
+	uint32_t word;
 
 	if (outcome == MEMWAIT_OP_BEGIN) {
-		if (!event || !is_valid(load(event)))
+		if (!load_valid(event, &word))
 			return EINVAL;
-		op->word.expected = load(event);
+		op->word.expected = word;
 	}
 	return wait_after(event, op, NULL, (uint32_t)op->word.expected, outcome);
 }

@@ -29,6 +29,8 @@ struct way {
 	bool lets_all_go;
 	/* A waiter that was killed has not left: destroy says so, after ten seconds. */
 	bool keeps_the_dead;
+	/* Destroy cannot tell it from those that are still to leave: EBUSY. */
+	bool busy_with_dead;
 };
 
 /* As CALL(), of functions that take more. */
@@ -131,6 +133,7 @@ static const struct way group_way = {
 	.give			= CALL(memwait_waitgroup_done),
 	.destroy		= CALL(memwait_waitgroup_destroy),
 	.lets_all_go		= true,
+	.busy_with_dead		= true,
 };
 
 static inline int make_unset(void *object, unsigned int kind)
