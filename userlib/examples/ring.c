@@ -114,9 +114,9 @@ static void advance(struct seat *seat, uint64_t at)
 }
 
 /* 0, MEMWAIT_TIMED_OUT if a reader that lives has left no room until then, or a negative error. */
-static int put(uint64_t *at, const void *item, uint32_t length, const struct timespec *deadline)
+static int await_room(uint64_t end, const struct timespec *deadline)
 {
-	uint64_t end = *at + sizeof(length) + length, seen;
+	uint64_t seen;
 	int i, result;
 
 	for (i = 0; i < READERS; i++) {
@@ -126,6 +126,17 @@ static int put(uint64_t *at, const void *item, uint32_t length, const struct tim
 				return result;
 		}
 	}
+	return 0;
+}
+
+/* Returns as await_room(). */
+static int put(uint64_t *at, const void *item, uint32_t length, const struct timespec *deadline)
+{
+	uint64_t end = *at + sizeof(length) + length;
+	int result = await_room(end, deadline);
+
+	if (result)
+		return result;
 	copy_in(*at, &length, sizeof(length));
 	copy_in(*at + sizeof(length), item, length);
 	*at = end;
@@ -176,7 +187,7 @@ static int write_all(pid_t slow)
 		if (result)
 			return 1;
 	}
-	if (!refused)
+	if (!refused || await_room(at + sizeof(item), NULL))
 		return 1;
 	/* Within a put. */
 	copy_in(at, item, sizeof(item));

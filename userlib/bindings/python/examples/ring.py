@@ -113,19 +113,25 @@ class Writer:
     def __init__(self, ring):
         self.ring, self.at = ring, 0
 
+    def await_room(self, length, timeout=None):
+        """False: a reader that lives has left no room until then."""
+        end = None if timeout is None else time.monotonic() + timeout
+        for number in self.ring.readers:
+            word = self.ring.words[number]
+            while not (seen := word.load()) & GONE and self.at + length - (seen >> 1) > DATA:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self.ring.wait(number, seen, left)
+        return True
+
     def put(self, item, timeout=None):
         """False: a reader that lives has left no room until then, and the item was not put."""
         record = struct.pack("=I", len(item)) + item
         if len(record) > DATA:
             raise ValueError("longer than the ring")
-        end = None if timeout is None else time.monotonic() + timeout
-        for number in self.ring.readers:
-            word = self.ring.words[number]
-            while not (seen := word.load()) & GONE and self.at + len(record) - (seen >> 1) > DATA:
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                self.ring.wait(number, seen, left)
+        if not self.await_room(len(record), timeout):
+            return False
         self.ring.copy_in(self.at, record)
         self.at += len(record)
         self.ring.advance(WRITER, self.at)
@@ -216,6 +222,7 @@ def write(ring, slow):
             refused += 1
     print(f"{ITEMS} items; the slow reader was killed", flush=True)
     assert refused
+    writer.await_room(100)
     ring.copy_in(writer.at, item(ITEMS)[:100])
     os.kill(os.getpid(), signal.SIGKILL)
 
