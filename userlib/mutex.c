@@ -347,7 +347,7 @@ static int step(struct mutex *mutex, uint32_t count, struct memwait_op *op, int 
 	ret = owners_matter(mutex) ? identify(mutex, &id) : 0;
 	if (ret) {
 		memwait_gate_undo(&op->turn, &mutex->gate, mutex->kind, outcome);
-		return outcome == MEMWAIT_TIMED_OUT ? ETIMEDOUT : ret;
+		return outcome == MEMWAIT_TIMED_OUT && !op->turn.gives_way ? ETIMEDOUT : ret;
 	}
 	return locked(mutex, count, memwait_gate_step(op, &mutex->gate, mutex->kind, outcome));
 }

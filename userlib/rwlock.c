@@ -873,6 +873,9 @@ static int through_gate(struct rwlock *lock, struct memwait_op *op, bool writing
 		ret = gate_step(lock, op, outcome);
 		if (ret || !writing || !prefers_readers(lock))
 			return ret;
+		/* Without a deadline it has given way for a while, see lock.c. */
+		if (op->deadline.ns == MEMWAIT_FOREVER)
+			outcome = MEMWAIT_OP_BEGIN;
 		ret = close_or_sleep(lock, op, NULL, &outcome);
 		if (ret == MEMWAIT_OP_WAITS)
 			op->phase = WITHOUT_GATE;

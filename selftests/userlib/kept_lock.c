@@ -53,6 +53,14 @@ static void keep(memwait_loop_t *loop, memwait_mutex_t *mutex, memwait_op_t *op)
 	must(memwait_mutex_unlock(mutex));
 }
 
+/* Until it has a completion. */
+static void await_readable(memwait_loop_t *loop)
+{
+	struct pollfd fd = { .fd = memwait_loop_fd(loop), .events = POLLIN };
+
+	must(poll(&fd, 1, -1) != 1);
+}
+
 USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
@@ -95,6 +103,50 @@ USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
 	}
+}
+
+/* As lock.c has it. */
+#define LATE_AFTER	8
+
+/* It has no deadline, so the end of its giving way is none, though the lock has a reader then. */
+USERLIB_TEST(R12_L0_a_writer_that_gave_way_waits_for_the_readers)
+{
+	static const unsigned int kinds[] = { 0, MEMWAIT_PRIVATE };
+	struct counted_op late = counted_by(&late, self->loop), writer;
+	memwait_rwlock_t *lock = self->shared;
+	memwait_loop_t *loop;
+	size_t i;
+	int n;
+
+	ASSERT_EQ(0, memwait_loop_new(&loop, 0));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		late.calls = 0;
+		writer = counted_by(&writer, loop);
+		ASSERT_EQ(0, memwait_rwlock_init(lock, kinds[i]));
+		ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &late.op));
+		for (n = 0; n < LATE_AFTER; n++) {
+			ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+			ASSERT_EQ(0, memwait_rwlock_wrlock(lock));
+			ASSERT_EQ(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+		}
+		ASSERT_EQ(0, memwait_rwlock_unlock(lock));
+		/* It is free, and kept for the late one. */
+		ASSERT_EQ(EINPROGRESS, memwait_rwlock_wrlock_async(lock, &writer.op));
+		ASSERT_EQ(0, memwait_rwlock_rdlock(lock));
+		await_readable(loop);
+		EXPECT_EQ(0, memwait_loop_dispatch(loop, MEMWAIT_ALL));
+		EXPECT_EQ(1, memwait_op_pending(&writer.op));
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, dispatch_until(self->loop, &late.calls, 1));
+		EXPECT_EQ(0, late.result);
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		ASSERT_EQ(0, dispatch_until(loop, &writer.calls, 1));
+		EXPECT_EQ(0, writer.result);
+		EXPECT_EQ(0, memwait_rwlock_unlock(lock));
+		EXPECT_EQ(0, memwait_rwlock_destroy(lock));
+	}
+	EXPECT_EQ(0, memwait_loop_close(loop));
 }
 
 TEST_HARNESS_MAIN
