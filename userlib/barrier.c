@@ -342,7 +342,7 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	uint64_t state;
 	int ret;
 
-	memwait_tsan_release(barrier);
+	memwait_tsan_release(&barrier->users.operations);
 	wake_owed(barrier);
 	round->tries = 0;
 	round->word = sleep_word(barrier);
@@ -373,7 +373,8 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	return ret;
 }
 
-static int look_at(struct memwait_users *users, struct memwait_round *round, int outcome)
+/* Before the barrier is left, which may be freed then. */
+static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
 	struct barrier *barrier = of_users(users);
 	uint64_t state;
@@ -400,16 +401,6 @@ static int look_at(struct memwait_users *users, struct memwait_round *round, int
 			return ret;
 	}
 	return outcome < 0 ? -outcome : ETIMEDOUT;
-}
-
-/* Before the barrier is left, which may be freed then. */
-static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
-{
-	int ret = look_at(users, round, outcome);
-
-	if (!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD)
-		memwait_tsan_acquire(of_users(users));
-	return ret;
 }
 
 static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_deadline *deadline)

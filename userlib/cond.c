@@ -89,13 +89,18 @@ static uint32_t sleep_flags(uint32_t flags)
 	       memwait_sleep_flags(flags);
 }
 
-/* By a user, with the result of a notify. Returns 0; or an error, and wake_owed() wakes all. */
+/*
+ * By a user, with the result of a notify. Returns 0; or an error, and wake_owed() wakes all. A waiter
+ * that is about to sleep then finds the sequence changed.
+ */
 static int woken(struct cond *cond, int ret)
 {
-	/* relaxed: it guards nothing that a waiter reads */
-	if (ret < 0)
-		atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
-	return ret < 0 ? -ret : 0;
+	if (ret >= 0)
+		return 0;
+	/* relaxed, both: it guards nothing that a waiter reads */
+	atomic_fetch_add_explicit(&cond->sequence, SIGNAL, memory_order_relaxed);
+	atomic_fetch_or_explicit(&cond->sequence, OWED, memory_order_relaxed);
+	return -ret;
 }
 
 /* By a user: wakes the oldest sleepers. */

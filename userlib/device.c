@@ -398,15 +398,6 @@ int memwait_owner(uint64_t *id)
 	return 0;
 }
 
-/* True if the kernel says that the thread has no id: an undetected child. */
-static bool owner_is_another(uint32_t flags, int error)
-{
-	if (error != -EPERM || !(flags & MEMWAIT_OWNED) || !memwait_self.id)
-		return false;
-	memwait_self.id = 0;
-	return true;
-}
-
 /*
  * A thread that cannot have an id (32-bit kernel, limit) still waits, without reports of deaths.
  * Callers that depend on ids ask for one earlier.
@@ -497,15 +488,11 @@ int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		.expected = expected,
 		.deadline = deadline->ns,
 	};
-	int ret;
 
 	if (deadline->error)
 		return -deadline->error;
-	do {
-		wait.flags = owned_if_possible(flags) | deadline->flags;
-		ret = memwait_device(MEMWAIT_IOC_WAIT, &wait);
-	} while (owner_is_another(wait.flags, ret));
-	return ret;
+	wait.flags = owned_if_possible(flags) | deadline->flags;
+	return memwait_device(MEMWAIT_IOC_WAIT, &wait);
 }
 
 /* Asynchronous cancellation is enabled only around the system call. */
@@ -551,8 +538,8 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 
 	if (deadline->error)
 		return -deadline->error;
+	both.wait.flags = owned_if_possible(flags) | deadline->flags;
 	do {
-		both.wait.flags = owned_if_possible(flags) | deadline->flags;
 		fd = device_get(&context);
 		if (fd < 0)
 			return fd;
@@ -562,7 +549,7 @@ int memwait_sleep_cancellable(const volatile void *wake, const volatile void *wo
 		else
 			ret = wait_cancellable(fd, MEMWAIT_IOC_WAIT, &both.wait, cancelled,
 					       argument);
-	} while (device_was_closed(context, ret, &again) || owner_is_another(both.wait.flags, ret));
+	} while (device_was_closed(context, ret, &again));
 	return memwait_device_error(ret);
 }
 

@@ -182,12 +182,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	return wait_after(event, op, NULL, (uint32_t)op->word.expected, outcome);
 }
 
-static void wait_undo(struct memwait_op *op, int outcome)
-{
-	(void)op;
-	(void)outcome;	/* all are woken: nothing to pass on */
-}
-
-static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
+/* All are woken: there is nothing to pass on. */
+static const struct memwait_op_kind wait_kind = { .step = wait_step };
 
 MEMWAIT_DEFINE_WAITS(event, wait, memwait_event_t)

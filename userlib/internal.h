@@ -255,9 +255,10 @@ struct memwait_call {
  * @step: begins, or continues after a wait. @outcome: MEMWAIT_OP_BEGIN, MEMWAIT_OK,
  *	MEMWAIT_TIMED_OUT or, for a MEMWAIT_OWNED wait, MEMWAIT_OWNER_DIED. Returns MEMWAIT_OP_WAITS
  *	or the operation's result
- * @undo: gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
+ * @undo: optional; gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
  *	current wait, MEMWAIT_OWNER_DIED if a death was reported, or MEMWAIT_OP_TAKEN_BACK
- * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock
+ * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock, also
+ *	if the first step has locked
  * @has_outcomes: the result is an outcome or a negative error number, as of word functions
  * @goes_on: the wait is MEMWAIT_PERSISTENT, and MEMWAIT_OK does not end the operation. @step tells
  *	of .count, and @undo gives it back
@@ -342,7 +343,6 @@ _Static_assert(sizeof(struct memwait_op) <= sizeof(memwait_op_t), "the operation
 
 int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op);
 int memwait_op_start(struct memwait_op *op);
-struct memwait_call memwait_op_call(struct memwait_op *op, int result);
 void memwait_call_back(const struct memwait_call *call);
 int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind, void *object,
 		     void *with, const struct memwait_deadline *deadline);

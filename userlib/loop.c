@@ -449,11 +449,15 @@ static bool has_to_kick(const memwait_loop_t *loop)
 	return loop->leaving || has_sleeper_to_wake(loop, false);
 }
 
-/* Before dropping the lock: kicks if a sleeper must leave. */
+/*
+ * Before dropping the lock: kicks if a sleeper must leave, or can call back what is ready, as the
+ * callback that comes now may take long, or wait for that.
+ */
 static void loop_heed_stops(memwait_loop_t *loop)
 {
 	loop_see_stops(loop, loop_stops(loop));
-	if (loop->leaving || has_sleeper_to_wake(loop, true))
+	if (loop->leaving || (loop->asleep && !ready_is_empty(loop)) ||
+	    has_sleeper_to_wake(loop, true))
 		loop_kick(loop);
 }
 
@@ -493,13 +497,18 @@ static bool run_begin(struct visit *visit)
 	return !(was & STOPPED);
 }
 
+static void visit_add(struct visit *visit)
+{
+	visit->next = visit->loop->visits;
+	visit->loop->visits = visit;
+}
+
 static void visit_begin(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
 
 	visit->state = loop_lock(loop);
-	visit->next = loop->visits;
-	loop->visits = visit;
+	visit_add(visit);
 }
 
 static void visit_remove(struct visit *visit)
@@ -556,39 +565,45 @@ static void read_rest(memwait_loop_t *loop, const struct memwait_op *op, bool ca
 	}
 }
 
-/* Ends the wait of a pending operation. If it had ended otherwise, the operation is ready then. */
-static void op_disarm(memwait_loop_t *loop, struct memwait_op *op)
+/*
+ * Ends the wait of a pending operation. If it had ended otherwise, the operation is ready then.
+ * Returns 0, or a filter's error: it goes on.
+ */
+static int op_disarm(memwait_loop_t *loop, struct memwait_op *op)
 {
 	struct memwait_cancel cancel = { .id = op->id };
 	int ret;
 
 	if (op->kind->goes_on ? !op->armed : op_state(op) != MEMWAIT_OP_QUEUED)
-		return;
+		return 0;
 	if (!loop_is_open(loop))
-		return;
+		return 0;
 	ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
+	if (ret && ret != -ENOENT)
+		return ret == -EBADF ? 0 : ret;
 	if (op->kind->goes_on) {
-		if (!ret || ret == -ENOENT)
-			read_rest(loop, op, !ret);
-		return;
+		read_rest(loop, op, !ret);
+		return 0;
 	}
 	/* It has ended: read until its completion is there. Others become ready too. */
 	while (ret == -ENOENT && op_state(op) == MEMWAIT_OP_QUEUED) {
 		if (loop_read(loop) <= 0)
-			return;
+			break;
 	}
+	return 0;
 }
 
-static void op_take_back(memwait_loop_t *loop, struct memwait_op *op)
+/* After op_disarm(). */
+static void op_take_back(struct memwait_op *op)
 {
 	int outcome = MEMWAIT_OP_TAKEN_BACK;
 
-	op_disarm(loop, op);
 	if (op_state(op) == MEMWAIT_OP_READY)
 		outcome = op->outcome;
 	if (op_state(op) != MEMWAIT_OP_CALLED)
 		list_remove(op);
-	op->kind->undo(op, outcome);
+	if (op->kind->undo)
+		op->kind->undo(op, outcome);
 	if (op_state(op) != MEMWAIT_OP_CALLED)
 		op_set_state(op, MEMWAIT_OP_IDLE);
 }
@@ -602,8 +617,10 @@ static void visit_end(struct visit *visit)
 	/* For those that poll for edges, see the top. */
 	while (visit->unread)
 		visit_read(visit);
-	if (op_state(&visit->alarm) != MEMWAIT_OP_IDLE)
-		op_take_back(loop, &visit->alarm);
+	if (op_state(&visit->alarm) != MEMWAIT_OP_IDLE) {
+		op_disarm(loop, &visit->alarm);
+		op_take_back(&visit->alarm);
+	}
 	visit_remove(visit);
 	/* relaxed: a stop that counts this run only makes it return */
 	if (visit->is_run)
@@ -729,30 +746,35 @@ size_t memwait_loop_pending(const memwait_loop_t *loop)
 	return loop ? atomic_load_explicit(&loop->pending, memory_order_relaxed) : 0;
 }
 
-/* The loop is locked, or the caller has just begun the operation. */
-struct memwait_call memwait_op_call(struct memwait_op *op, int result)
-{
-	return (struct memwait_call){
-		.callback = op->callback,
-		.op = to_public(op),
-		.data = op->data,
-		.object = op->object,
-		.result = result,
-	};
-}
-
 void memwait_call_back(const struct memwait_call *call)
 {
 	if (call->callback)
 		call->callback(call->op, call->result, call->data);
 }
 
+/* Runs the callback. Returns as visit_return(). */
+static bool visit_call(struct visit *visit, struct memwait_op *op, int result)
+{
+	void (*end)(const struct memwait_call *call) = op->kind->end ? op->kind->end :
+								       memwait_call_back;
+	struct memwait_call call = {
+		.callback = op->callback,
+		.op = to_public(op),
+		.data = op->data,
+		.object = op->object,
+		.result = result,
+	};
+
+	visit->calls = op;
+	visit_leave(visit, false);
+	end(&call);
+	return visit_return(visit);
+}
+
 static int dispatch(struct visit *visit, unsigned int most)
 {
 	memwait_loop_t *loop = visit->loop;
-	void (*end)(const struct memwait_call *call);
 	int ran = 0, got = 0, result;
-	struct memwait_call call;
 	struct memwait_op *op;
 
 	visit->unread = most_completions(loop);
@@ -769,9 +791,6 @@ static int dispatch(struct visit *visit, unsigned int most)
 		result = op->kind->step(op, op->outcome);
 		if (result == MEMWAIT_OP_WAITS)
 			continue;
-		end = op->kind->end ? op->kind->end : memwait_call_back;
-		call = memwait_op_call(op, result);
-		visit->calls = op;
 		if (op->kind->goes_on && result == MEMWAIT_OK) {
 			visit->returns_to = op;
 			op_set_state(op, MEMWAIT_OP_CALLED);
@@ -780,9 +799,7 @@ static int dispatch(struct visit *visit, unsigned int most)
 			op_set_state(op, MEMWAIT_OP_IDLE);
 			count_pending(loop, -1);
 		}
-		visit_leave(visit, false);
-		end(&call);
-		if (!visit_return(visit))
+		if (!visit_call(visit, op, result))
 			return -EPERM;
 		ran++;
 	}
@@ -802,13 +819,7 @@ static int alarm_step(struct memwait_op *op, int outcome)
 	return MEMWAIT_OP_WAITS;
 }
 
-static void alarm_undo(struct memwait_op *op, int outcome)
-{
-	(void)op;
-	(void)outcome;
-}
-
-static const struct memwait_op_kind alarm_kind = { .step = alarm_step, .undo = alarm_undo };
+static const struct memwait_op_kind alarm_kind = { .step = alarm_step };
 
 static void visit_set_deadline(struct visit *visit, const struct memwait_deadline *deadline)
 {
@@ -1009,17 +1020,38 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	return 0;
 }
 
+/* Calls back at once, as dispatch() does, so that others can cancel the operation and wait for it. */
+static void call_at_once(struct memwait_op *op, int result)
+{
+	struct visit visit = {
+		.loop = op->loop,
+		.process = memwait_process_number(),
+		.thread = pthread_self(),
+	};
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &visit.state);
+	pthread_cleanup_push(cancelled, &visit);
+	visit_add(&visit);
+	if (visit_call(&visit, op, result))
+		visit_end(&visit);
+	pthread_cleanup_pop(0);
+}
+
 /* Runs the first step. Returns EINPROGRESS or the operation's result. */
 int memwait_op_start(struct memwait_op *op)
 {
 	memwait_loop_t *loop = op->loop;
 	int result = op->kind->step(op, MEMWAIT_OP_BEGIN);
 
-	if (result == MEMWAIT_OP_WAITS) {
+	if (result != MEMWAIT_OP_WAITS) {
+		op->outcome = result;
+		if (op->kind->end && memwait_has_locked(result)) {
+			call_at_once(op, result);
+			return result;
+		}
+	} else {
 		count_pending(loop, 1);
 		result = EINPROGRESS;
-	} else {
-		op->outcome = result;
 	}
 	pthread_mutex_unlock(&loop->lock);
 	return result;
@@ -1038,7 +1070,6 @@ int memwait_op_begin(memwait_op_t *public_op, const struct memwait_op_kind *kind
 	op->object = object;
 	op->with = with;
 	op->deadline = *deadline;
-	op->id = 0;		/* nothing to come back to */
 	return memwait_op_start(op);
 }
 
@@ -1053,15 +1084,20 @@ int memwait_op_begin_until(memwait_op_t *public_op, const struct memwait_op_kind
 	return err ? err : memwait_op_begin(public_op, kind, object, with, &deadline);
 }
 
-/* Returns 0, -ENOENT or -EINPROGRESS, see memwait_op_cancel(). */
+/* Returns as memwait_op_cancel(). */
 static int op_cancel(memwait_loop_t *loop, struct memwait_op *op)
 {
 	struct visit *visit;
+	int ret;
 
 	if (op_state(op) == MEMWAIT_OP_IDLE)
 		return is_called(loop, op, pthread_self()) ? -EINPROGRESS : -ENOENT;
-	if (!op->cancelled)
-		op_take_back(loop, op);
+	if (!op->cancelled) {
+		ret = op_disarm(loop, op);
+		if (ret)
+			return ret;
+		op_take_back(op);
+	}
 	op->cancelled = true;
 	if (op_state(op) == MEMWAIT_OP_CALLED) {
 		visit = visit_of(loop, op);
@@ -1127,7 +1163,8 @@ static bool end_pending(memwait_loop_t *loop)
 	if (loop->visits)
 		return false;
 	while ((op = next_pending(loop))) {
-		op_take_back(loop, op);
+		op_disarm(loop, op);
+		op_take_back(op);
 		count_pending(loop, -1);
 	}
 	MEMWAIT_INVARIANT(!memwait_loop_pending(loop));

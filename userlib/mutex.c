@@ -393,13 +393,8 @@ static const struct memwait_op_kind execute_kind = {
 int memwait_mutex_execute_locked(memwait_mutex_t *mutex, memwait_op_t *op)
 {
 	int ret = memwait_op_begin(op, &execute_kind, mutex, NULL, &memwait_never);
-	struct memwait_call call;
 
-	if (!memwait_has_locked(ret))
-		return ret;
-	call = memwait_op_call((struct memwait_op *)op, ret);
-	execute(&call);
-	return 0;
+	return memwait_has_locked(ret) ? 0 : ret;
 }
 
 int memwait_mutex_is_held(memwait_mutex_t *public_mutex)

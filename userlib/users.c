@@ -67,6 +67,8 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
 	struct memwait_deadline deadline, dead = memwait_never;
 	uint32_t flags = users->flags & MEMWAIT_PRIVATE;
+	/* Of a private object a child of fork() has those that its parent's threads use, too. */
+	bool is_child = memwait_process_number() != 1;
 	uint32_t n, last = 0;
 	int ret = 0;
 
@@ -77,7 +79,7 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	n = atomic_fetch_or_explicit(&users->count, DESTROYING, memory_order_acquire) | DESTROYING;
 	while (n != DESTROYING) {
 		memwait_deadline_after(&deadline, CLOCK_MONOTONIC, LOOK_AFTER_MS);
-		if (n != last && !flags)
+		if (n != last && (!flags || is_child))
 			memwait_deadline_after(&dead, CLOCK_MONOTONIC,
 					       DEAD_AFTER_MS + LOOK_AFTER_MS);
 		last = n;
@@ -113,6 +115,9 @@ static int do_round(struct memwait_users *users, memwait_look_t *look,
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
+	/* All have met, or what was to be waited for is done. Those that leave release @users. */
+	if (ret <= 0)
+		memwait_tsan_acquire(&users->operations);
 	memwait_users_leave(users, op);
 	return ret;
 }

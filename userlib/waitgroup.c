@@ -140,7 +140,7 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	ret = delta < 0 ? memwait_need_device_once() : memwait_need_device();
 	if (ret || !delta)
 		return ret;
-	memwait_tsan_release(group);
+	memwait_tsan_release(&group->users.operations);
 	wake_owed(group);
 	flags = group->users.flags;	/* a waiter may free the group */
 	/* relaxed: the compare-and-swap decides */
@@ -175,14 +175,6 @@ int memwait_waitgroup_done(memwait_waitgroup_t *group)
 	return memwait_waitgroup_add(group, -1);
 }
 
-/* Whether there is nothing to wait for, and no need to become a user. */
-static bool is_zero(struct waitgroup *group)
-{
-	wake_owed(group);
-	/* acquire: pairs with memwait_waitgroup_add() */
-	return !(atomic_load_explicit(&group->state, memory_order_acquire) & COUNT);
-}
-
 /* 0; or MEMWAIT_OP_WAITS, with WAITERS set. */
 static int enter(struct waitgroup *group, struct memwait_round *round)
 {
@@ -204,7 +196,8 @@ static int enter(struct waitgroup *group, struct memwait_round *round)
 	return MEMWAIT_OP_WAITS;
 }
 
-static int look_at(struct memwait_users *users, struct memwait_round *round, int outcome)
+/* Before the group is left, which may be freed then. */
+static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
 {
 	struct waitgroup *group = of_users(users);
 	uint64_t state;
@@ -221,23 +214,15 @@ static int look_at(struct memwait_users *users, struct memwait_round *round, int
 	return outcome < 0 ? -outcome : ETIMEDOUT;
 }
 
-/* Before the group is left, which may be freed then. */
-static int look(struct memwait_users *users, struct memwait_round *round, int outcome)
-{
-	int ret = look_at(users, round, outcome);
-
-	if (!ret)
-		memwait_tsan_acquire(of_users(users));
-	return ret;
-}
-
+/* Whether there is nothing to wait for, and no need to become a user. */
 static bool is_over(struct waitgroup *group)
 {
-	bool over = is_zero(group);
-
-	if (over)
-		memwait_tsan_acquire(group);
-	return over;
+	wake_owed(group);
+	/* acquire: pairs with memwait_waitgroup_add() */
+	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
+		return false;
+	memwait_tsan_acquire(&group->users.operations);
+	return true;
 }
 
 static int wait_until(memwait_waitgroup_t *public_group, const struct memwait_deadline *deadline)

@@ -369,6 +369,49 @@ TEST_F_TIMEOUT(absent, L0_a_later_ioctl_is_refused, 300)
 		check_without(_metadata, later_ioctls[i], EPERM, EPERM);
 }
 
+ADAPTER(trylock, void *arg, memwait_mutex_trylock(arg))
+
+/* Also with what the kernel says to a thread that has no id. */
+TEST_F_TIMEOUT(absent, L2_a_wait_that_is_refused_is_not_repeated, 300)
+{
+	memwait_mutex_t mutex = { 0 }, robust;
+	memwait_cond_t cond = { 0 };
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_EQ(0, memwait_mutex_init(&robust, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, memwait_mutex_lock(&robust));
+	ASSERT_EQ(0, memwait_mutex_lock(&mutex));
+	ASSERT_EQ(0, refuse_ioctl(MEMWAIT_IOC_WAIT, EPERM));
+	EXPECT_EQ(EPERM, memwait_cond_wait(&cond, &mutex));
+	EXPECT_EQ(EPERM, memwait_mutex_lock(&mutex));
+	EXPECT_EQ(EPERM, elsewhere(trylock, &robust));
+	EXPECT_EQ(0, memwait_mutex_unlock(&robust));
+	EXPECT_EQ(0, memwait_mutex_unlock(&mutex));
+}
+
+/* What cannot be cancelled goes on. */
+TEST_F_TIMEOUT(absent, L3_a_cancel_that_is_refused_has_not_happened, 300)
+{
+	struct counted_op counted;
+	memwait_loop_t *loop;
+	uint32_t word = 0;
+
+	if (!can_refuse())
+		SKIP(return, "this kernel has no seccomp");
+	ASSERT_EQ(0, memwait_loop_new(&loop, 0));
+	counted = counted_by(&counted, loop);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&word, 0, NULL, 0, &counted.op));
+	ASSERT_EQ(0, refuse_ioctl(MEMWAIT_IOC_CANCEL, EPERM));
+	EXPECT_EQ(-EPERM, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(1, memwait_op_pending(&counted.op));
+	EXPECT_EQ(1, memwait_notify(&word, 1, 0));
+	EXPECT_EQ(1, memwait_loop_dispatch(loop, MEMWAIT_ALL));
+	EXPECT_EQ(1, counted.calls);
+	EXPECT_EQ(MEMWAIT_OK, counted.result);
+	EXPECT_EQ(0, memwait_loop_close(loop));
+}
+
 TEST_F_TIMEOUT(absent, L0_what_keeps_the_device_away_is_told, 300)
 {
 	struct rlimit limit;

@@ -2,7 +2,7 @@
 /*
  * An operation that another thread cannot cancel any more, as its callback has begun, is its
  * owner's again, which may begin it anew: the thread that dispatches must not look at it, however
- * late it calls back.
+ * late it calls back. The same of a thread that calls back at once.
  */
 #include "userlib_test.h"
 
@@ -39,13 +39,16 @@ USERLIB_TEST(an_operation_that_has_begun_is_its_owners)
 	memwait_mutex_t *mutex = self->shared;
 	struct counted_op counted;
 	uint32_t word = 0;
-	int executes;
+	int executes, at_once;
 
 	ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
-	for (executes = 0; executes < 2; executes++) {
+	for (executes = 0; executes < 3; executes++) {
+		at_once = executes == 2;
 		memset(&counted, 0, sizeof(counted));
 		ASSERT_EQ(0, memwait_op_init(&counted.op, self->loop, count_call, &counted));
-		if (executes) {
+		if (at_once) {
+			/* Nobody has it. */
+		} else if (executes) {
 			ASSERT_EQ(0, memwait_mutex_lock(mutex));
 			ASSERT_EQ(EINPROGRESS, memwait_mutex_execute_locked(mutex, &counted.op));
 			ASSERT_EQ(0, memwait_mutex_unlock(mutex));
@@ -56,12 +59,16 @@ USERLIB_TEST(an_operation_that_has_begun_is_its_owners)
 		}
 		said = -1;
 		to_free = &counted.op;
-		ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+		if (at_once) {
+			ASSERT_EQ(0, memwait_mutex_execute_locked(mutex, &counted.op));
+		} else {
+			ASSERT_EQ(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+		}
 		EXPECT_EQ(-EINPROGRESS, said);
 		EXPECT_EQ(1, counted.calls);
 		EXPECT_EQ(0, counted.result);
 	}
-	/* The second one has unlocked. */
+	/* Those that had it have unlocked. */
 	EXPECT_EQ(0, memwait_mutex_trylock(mutex));
 	EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 }

@@ -650,7 +650,22 @@ USERLIB_TEST(L8_the_last_reader_destroys_it_while_the_writer_unlocks)
 	}
 }
 
-/* Those never leave; but of a robust lock's writer it is known that it is dead. */
+static struct {
+	memwait_mutex_t mutex;
+	memwait_cond_t cond;
+} own;
+
+static int wait_for_own(void *arg)
+{
+	(void)arg;
+	return memwait_mutex_lock(&own.mutex) ?: memwait_cond_wait(&own.cond, &own.mutex) ?:
+	       memwait_mutex_unlock(&own.mutex);
+}
+
+/*
+ * Those never leave; but of a robust lock's writer it is known that it is dead. Nor do a parent's
+ * threads leave the copy that a child has of a private object.
+ */
 USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 {
 	const unsigned int kinds[] = { 0, MEMWAIT_RWLOCK_ROBUST };
@@ -658,9 +673,17 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 	struct scene scenes[ARRAY_SIZE(things)];
 	struct board *boards = self->shared;
 	memwait_rwlock_t *locks = (void *)&boards[ARRAY_SIZE(things)];
+	struct runner waiter;
+	pid_t pid, child;
 	size_t i;
-	pid_t pid;
 
+	ASSERT_EQ(0, memwait_mutex_init(&own.mutex, MEMWAIT_PRIVATE));
+	ASSERT_EQ(0, memwait_cond_init(&own.cond, MEMWAIT_PRIVATE));
+	runner_start(&waiter, wait_for_own, NULL);
+	runner_await_asleep(&waiter);
+	child = fork_child();
+	if (!child)
+		_exit(memwait_cond_destroy(&own.cond));
 	for (i = 0; i < ARRAY_SIZE(scenes); i++) {
 		start_process(_metadata, &scenes[i], &things[i], &boards[i], SIGKILL);
 		EXPECT_EQ(128 + SIGKILL, child_status(scenes[i].pid));
@@ -682,6 +705,9 @@ USERLIB_TEST(L8_it_does_not_wait_for_ever_for_those_that_were_killed)
 		EXPECT_EQ(EBUSY, runner_join(&scenes[i].destroyer));
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		EXPECT_EQ(kinds[i] ? 0 : EBUSY, runner_join(&destroyers[i]));
+	EXPECT_EQ(EBUSY, child_status(child));
+	EXPECT_EQ(0, memwait_cond_broadcast(&own.cond));
+	EXPECT_EQ(0, runner_join(&waiter));
 }
 
 TEST_HARNESS_MAIN

@@ -575,6 +575,47 @@ USERLIB_TEST(L12_stop_reaches_a_run_before_a_callback_that_waits_for_it)
 	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
 }
 
+static void set_flag(memwait_op_t *op, int result, void *data)
+{
+	int *flags = data;
+
+	(void)op;
+	(void)result;
+	__atomic_store_n(&flags[0], 1, __ATOMIC_RELEASE);
+}
+
+static void await_the_other(memwait_op_t *op, int result, void *data)
+{
+	int *flags = data;
+
+	(void)op;
+	(void)result;
+	flags[1] = await_flag(&flags[0], 20);
+}
+
+/* The thread that sleeps has not been woken by the completions, which this one has read. */
+USERLIB_TEST(a_callback_may_wait_for_what_another_thread_can_call)
+{
+	struct counted_op counted = { 0 };
+	uint32_t *words = self->shared;
+	struct runner runner;
+	int flags[2] = { 0 };
+	memwait_op_t ops[2];
+
+	if (geteuid())
+		SKIP(return, "needs root for SCHED_FIFO");
+	memwait_op_init(&ops[0], self->loop, await_the_other, flags);
+	memwait_op_init(&ops[1], self->loop, set_flag, flags);
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&words[1], 0, NULL, 0, &ops[0]));
+	ASSERT_EQ(MEMWAIT_PENDING, memwait_wait32_async(&words[1], 0, NULL, 0, &ops[1]));
+	sleep_in_run(_metadata, &runner, self->loop, &counted, words);
+	ASSERT_EQ(2, memwait_notify(&words[1], 2, 0));
+	EXPECT_LE(1, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
+	EXPECT_EQ(1, flags[1]);
+	EXPECT_EQ(0, memwait_op_cancel(&counted.op));
+	EXPECT_EQ(0, runner_join(&runner));
+}
+
 /* Each of them, by the last completion, that one of them reads; by a cancel; by one stop. */
 USERLIB_TEST(all_runs_end)
 {

@@ -15,11 +15,18 @@ static __thread bool cannot_wait;
 /* It stands still after one ioctl, and then cannot wake anybody. */
 static __thread int *stands_still;
 static __thread unsigned long stands_still_after;
+/* It stands still before the first wait, and says so by 2, until 0. */
+static __thread int *stands_before;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	int ret;
 
+	if (stands_before && request == MEMWAIT_IOC_WAIT) {
+		__atomic_store_n(stands_before, 2, __ATOMIC_RELEASE);
+		spin_until(!__atomic_load_n(stands_before, __ATOMIC_ACQUIRE));
+		stands_before = NULL;
+	}
 	if (stands_still && request == stands_still_after) {
 		ret = ioctl_of_kernel(fd, request, argument);
 		spin_until(!__atomic_load_n(stands_still, __ATOMIC_ACQUIRE));
@@ -522,6 +529,56 @@ USERLIB_TEST(L2_a_signal_that_wakes_nobody_is_made_up_for)
 			EXPECT_EQ(0, runner_join(&waiters[i]));
 		EXPECT_EQ(0, memwait_cond_destroy(&both->cond));
 		EXPECT_EQ(0, memwait_mutex_destroy(&both->mutex));
+	}
+}
+
+/* A thread that has unlocked the mutex, and is about to sleep. */
+struct late_sleeper {
+	struct both both;
+	int still;
+};
+
+static int sleep_late(void *arg)
+{
+	struct late_sleeper *late = arg;
+	struct timespec end = in_time(CLOCK_MONOTONIC, 20 * 1000);
+	int ret;
+
+	must(memwait_mutex_lock(&late->both.mutex));
+	stands_before = &late->still;
+	ret = memwait_cond_clockwait(&late->both.cond, &late->both.mutex, CLOCK_MONOTONIC, &end);
+	must(memwait_mutex_unlock(&late->both.mutex));
+	return ret;
+}
+
+/* What is owed is paid by one who comes before it sleeps. */
+USERLIB_TEST(L2_a_signal_that_wakes_nobody_reaches_who_is_about_to_sleep)
+{
+	static const struct timespec past;
+	struct late_sleeper *late = self->shared;
+	struct runner sleeper;
+	unsigned int flags;
+	int n;
+
+	for (n = 0; n < 4; n++) {
+		flags = n & 1 ? MEMWAIT_PRIVATE : 0;
+		ASSERT_EQ(0, memwait_mutex_init(&late->both.mutex, flags));
+		ASSERT_EQ(0, memwait_cond_init(&late->both.cond, flags));
+		__atomic_store_n(&late->still, 1, __ATOMIC_RELEASE);
+		runner_start(&sleeper, sleep_late, late);
+		sleep_until(__atomic_load_n(&late->still, __ATOMIC_ACQUIRE) == 2);
+		fails = true;
+		EXPECT_EQ(EMFILE, n & 2 ? memwait_cond_broadcast(&late->both.cond) :
+					  memwait_cond_signal(&late->both.cond));
+		fails = false;
+		ASSERT_EQ(0, memwait_mutex_lock(&late->both.mutex));
+		EXPECT_EQ(ETIMEDOUT, memwait_cond_clockwait(&late->both.cond, &late->both.mutex,
+							    CLOCK_MONOTONIC, &past));
+		ASSERT_EQ(0, memwait_mutex_unlock(&late->both.mutex));
+		__atomic_store_n(&late->still, 0, __ATOMIC_RELEASE);
+		EXPECT_EQ(0, runner_join(&sleeper));
+		EXPECT_EQ(0, memwait_cond_destroy(&late->both.cond));
+		EXPECT_EQ(0, memwait_mutex_destroy(&late->both.mutex));
 	}
 }
 
