@@ -159,7 +159,7 @@ int memwait_change_notify(const struct memwait_change *change, struct memwait_ch
 		cond_resched();
 	}
 	if (!if_none_woken && notify->count)
-		ret = memwait_notify_surely(&word.key, notify->count);
+		ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_CALL_SURE);
 	memwait_word_put(&word);
 	/* Writable when probed above. The change stands even if this write fails. */
 	(void)put_user(old, &user->old);

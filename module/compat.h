@@ -10,7 +10,6 @@
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
-#include <linux/uio.h>
 #include <linux/version.h>
 #include <linux/wait.h>
 
@@ -27,11 +26,6 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 /* Added in 6.8. Without it the compiler initializes stack variables if so configured. */
 #ifndef __uninitialized
 #define __uninitialized
-#endif
-
-/* Since 6.2. */
-#ifndef ITER_DEST
-#define ITER_DEST	READ
 #endif
 
 /* lock_vma_under_rcu() came with 6.4; 7.2 is the first supported kernel that exports it. */

@@ -122,7 +122,7 @@ int memwait_context_use(struct memwait_context *context)
 	return table == current->files && refcount_inc_not_zero(&context->uses) ? 0 : -EPERM;
 }
 
-/* Ends a bound context. No call on it is in progress, and none will begin. */
+/* Ends a context. No call on it is in progress, and none will begin. */
 static void memwait_context_end(struct memwait_context *context)
 {
 	LLIST_HEAD(unused);
@@ -130,13 +130,10 @@ static void memwait_context_end(struct memwait_context *context)
 	memwait_context_wake(context);
 	memwait_async_end_all(context, &unused);
 	/* After the waits: see identity.c. */
-	memwait_identity_kill(context->identity, false);
+	if (context->identity)
+		memwait_identity_kill(context->identity, false);
 	context->identity = NULL;
-	/* Last, as it may block forever. Others wait for what a dying thread has yet to close. */
-	if (current->flags & PF_EXITING)
-		memwait_pins_leave(context->user, &unused);
-	else
-		memwait_pins_put(context, &unused);
+	memwait_pins_put(context, &unused);	/* last, may block forever */
 }
 
 /**
@@ -228,15 +225,11 @@ int memwait_flush(struct file *file, fl_owner_t id)
 int memwait_release(struct inode *inode, struct file *file)
 {
 	struct memwait_context *context = file->private_data;
-	LLIST_HEAD(unused);
 
 	memwait_expire_close(context);
-	memwait_async_end_all(context, &unused);
 	memwait_places_free(context);
-	if (context->identity)
-		memwait_identity_kill(context->identity, false);
 	memwait_user_uncharge(context->user, MEMWAIT_CONTEXTS, 1);
-	memwait_pins_put(context, &unused);	/* last, may block forever */
+	memwait_context_end(context);
 	memwait_context_put(context);
 	return 0;
 }

@@ -25,7 +25,7 @@ struct memwait_place;
 
 /* Resources counted per user. */
 enum memwait_resource {
-	/* Async waits until cancelled or read, each word of a group; pins that are being freed. */
+	/* Async waits until cancelled or read, each word of a group; pins. */
 	MEMWAIT_WAITS,
 	MEMWAIT_CONTEXTS,
 	MEMWAIT_OWNERS,		/* threads and contexts that have an id */

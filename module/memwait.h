@@ -653,9 +653,6 @@ enum memwait_claim memwait_claim_waiter(struct memwait_waiter *waiter, u8 result
 					struct memwait_wakes *wakes);
 
 /* notify.c */
-int memwait_notify_word(const struct memwait_key *key, u32 count);
-int memwait_notify_surely(const struct memwait_key *key, u32 count);
-int memwait_notify_handing_over(const struct memwait_key *key, u32 count);
 u32 memwait_pass_on(const struct memwait_key *key, u32 count, struct memwait_heir *heir);
 int memwait_notify(const struct memwait_notify *notify);
 int memwait_waiters(const struct memwait_notify *notify);

@@ -117,6 +117,17 @@ void memwait_call_start(struct memwait_call *call, struct memwait_bucket *bucket
 		call->wakes.call = memwait_new_call();
 }
 
+/*
+ * Whether the step ends for others that want the lock. Not that of a change of the word that has
+ * found waiters only that others have claimed: it begins anew, and whoever joins and leaves the
+ * queue again and again could hold it.
+ */
+static bool memwait_call_gives_way(const struct memwait_call *call)
+{
+	return call->wakes.looked && (call->woken || call->kind != MEMWAIT_CALL_SURE) &&
+	       memwait_bucket_is_wanted(call->bucket);
+}
+
 /**
  * memwait_call_claim() - claim some of the oldest waiters of a word
  * @call: the call. Waiters that others have claimed are dequeued
@@ -135,8 +146,7 @@ bool memwait_call_claim(struct memwait_call *call)
 		return false;
 	for (waiter = memwait_call_next(call); waiter;
 	     waiter = next ? memwait_call_after(call, next) : memwait_call_next(call)) {
-		if (memwait_wakes_are_full(&call->wakes) ||
-		    (call->wakes.looked && memwait_bucket_is_wanted(call->bucket)))
+		if (memwait_wakes_are_full(&call->wakes) || memwait_call_gives_way(call))
 			return true;
 		call->wakes.looked++;
 		call->reached = waiter->number;
@@ -240,18 +250,11 @@ static noinline int memwait_notify_traced(const struct memwait_key *key, u32 cou
 	return woken;
 }
 
-static __always_inline int memwait_notify_call(const struct memwait_key *key, u32 count,
-					       enum memwait_call_kind kind)
-{
-	if (trace_memwait_notify_enabled())
-		return memwait_notify_traced(key, count, kind);
-	return __memwait_notify(key, count, kind, NULL);
-}
-
 /**
  * memwait_notify_word() - wake the oldest waiters of a word
  * @key: the word's key; the caller holds a reference to its space
  * @count: the most waiters to wake, not 0
+ * @kind: what ends the call early, and whether the caller is about to sleep
  *
  * Allocates nothing and does not access the word.
  *
@@ -259,39 +262,11 @@ static __always_inline int memwait_notify_call(const struct memwait_key *key, u3
  *
  * Return: the number of waiters woken. Each of them, and no other waiter, will see MEMWAIT_OK.
  */
-int memwait_notify_word(const struct memwait_key *key, u32 count)
+int memwait_notify_word(const struct memwait_key *key, u32 count, enum memwait_call_kind kind)
 {
-	return memwait_notify_call(key, count, MEMWAIT_CALL);
-}
-
-/**
- * memwait_notify_surely() - memwait_notify_word() that not even SIGKILL ends early
- * @key: see memwait_notify_word()
- * @count: see memwait_notify_word()
- *
- * Context: process context, may sleep; takes the bucket's lock.
- *
- * Return: the number of waiters woken.
- */
-int memwait_notify_surely(const struct memwait_key *key, u32 count)
-{
-	return memwait_notify_call(key, count, MEMWAIT_CALL_SURE);
-}
-
-/**
- * memwait_notify_handing_over() - memwait_notify_word() by a thread that is about to sleep
- * @key: see memwait_notify_word()
- * @count: see memwait_notify_word()
- *
- * If one thread is woken, it may run where the current one does.
- *
- * Context: process context, may sleep; takes the bucket's lock.
- *
- * Return: the number of waiters woken.
- */
-int memwait_notify_handing_over(const struct memwait_key *key, u32 count)
-{
-	return memwait_notify_call(key, count, MEMWAIT_CALL_HANDS_OVER);
+	if (trace_memwait_notify_enabled())
+		return memwait_notify_traced(key, count, kind);
+	return __memwait_notify(key, count, kind, NULL);
 }
 
 /**
@@ -367,7 +342,7 @@ int memwait_notify(const struct memwait_notify *notify)
 	ret = memwait_word_get(&word, notify->addr, notify->flags);
 	if (ret)
 		return ret;
-	ret = memwait_notify_call(&word.key, notify->count, MEMWAIT_CALL);
+	ret = memwait_notify_word(&word.key, notify->count, MEMWAIT_CALL);
 	memwait_word_put(&word);
 	return ret;
 }

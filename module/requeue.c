@@ -46,7 +46,7 @@ static void memwait_pair_unlock(struct memwait_bucket *source, struct memwait_bu
 
 /*
  * Whether a step moves all waiters of a bucket to an empty one. Then the tree moves as a whole, for
- * a third of the time: a broadcast does that as a rule.
+ * a third of the time.
  */
 static bool memwait_call_moves_bucket(const struct memwait_call *call,
 				      const struct memwait_bucket *to)
@@ -111,53 +111,43 @@ static bool memwait_call_requeue(struct memwait_call *call, struct memwait_bucke
 	return memwait_call_claim(call) || memwait_call_move(call, to, target);
 }
 
-/* All steps but the first. */
-static void memwait_requeue_rest(struct memwait_call *call, struct memwait_bucket *to,
-				 const struct memwait_key *target)
-{
-	bool more;
-
-	if (!call->wakes.call)
-		call->wakes.call = memwait_new_call();
-	do {
-		more = memwait_call_pause(call);
-		memwait_bucket_let_others(to);
-		memwait_pair_lock(call->bucket, to);
-		more = more && memwait_call_requeue(call, to, target);
-		memwait_step_begin();
-		memwait_pair_unlock(call->bucket, to);
-		memwait_step_end(call);
-	} while (more);
-}
-
 /*
  * Compares the source word, wakes its oldest waiters, and moves others to the target. The target
- * has the same space, so a waiter's reference covers both words. The comparison and the first step
- * are atomic with respect to all other operations on both words. Returns 0; MEMWAIT_NOT_EQUAL; or
- * -EAGAIN if the word's page must be faulted in first.
+ * has the same space, so a waiter's reference covers both words. The comparison and the first
+ * wake-up or move are atomic with respect to all other operations on both words: a step that finds
+ * only waiters that others have claimed is followed by another comparison. Returns 0;
+ * MEMWAIT_NOT_EQUAL; or -EAGAIN if the word's page must be faulted in first.
  */
 static int memwait_requeue_words(struct memwait_requeue *requeue, const struct memwait_key *source,
 				 const struct memwait_key *target)
 {
 	struct memwait_bucket *from = memwait_bucket_of(source), *to = memwait_bucket_of(target);
 	struct memwait_call call __uninitialized;
-	bool more = false;
+	bool more;
 	int ret;
 
 	memwait_call_init(&call, requeue->count, requeue->move);
 	memwait_pair_lock(from, to);
-	pagefault_disable();
-	ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
-	pagefault_enable();
-	if (!ret) {
-		memwait_call_start(&call, from, source);
-		more = memwait_call_requeue(&call, to, target);
+	memwait_call_start(&call, from, source);
+	for (;;) {
+		if (!call.woken && !call.moved) {
+			pagefault_disable();
+			ret = memwait_compare(requeue->addr, requeue->expected, requeue->flags);
+			pagefault_enable();
+		}
+		more = !ret && memwait_call_requeue(&call, to, target);
+		memwait_step_begin();
+		memwait_pair_unlock(from, to);
+		memwait_step_end(&call);
+		if (!more)
+			break;
+		if (!call.wakes.call)
+			call.wakes.call = memwait_new_call();
+		if (!memwait_call_pause(&call))
+			break;
+		memwait_bucket_let_others(to);
+		memwait_pair_lock(from, to);
 	}
-	memwait_step_begin();
-	memwait_pair_unlock(from, to);
-	memwait_step_end(&call);
-	if (more)
-		memwait_requeue_rest(&call, to, target);
 	requeue->woken = call.woken;
 	requeue->moved = call.moved;
 	if (!ret)

@@ -247,14 +247,16 @@ static void memwait_put_left(struct work_struct *work)
  * @user: of the pins' context; caller holds a reference
  * @unused: from memwait_pin_put()
  *
- * Context: process context.
+ * Context: process context, may sleep.
  */
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
 	struct llist_node *last = NULL, *node;
 
-	llist_for_each(node, unused->first)
+	llist_for_each(node, unused->first) {
 		last = node;
+		cond_resched();
+	}
 	if (!last)
 		return;
 	llist_add_batch(unused->first, last, &user->left_pins);
@@ -273,12 +275,15 @@ void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
  * @context: of the pins
  * @unused: from memwait_pin_put()
  *
- * Context: process context. In a user thread it may sleep forever: hold no lock, and leave nothing
- * to do that others wait for.
+ * A thread that dies leaves them, as others wait for what it has yet to close, and so does a kernel
+ * thread.
+ *
+ * Context: process context. It may sleep forever: hold no lock, and leave nothing to do that others
+ * wait for.
  */
 void memwait_pins_put(struct memwait_context *context, struct llist_head *unused)
 {
-	if (unlikely(current->flags & PF_KTHREAD))
+	if (unlikely(current->flags & (PF_KTHREAD | PF_EXITING)))
 		memwait_pins_leave(context->user, unused);
 	else
 		memwait_pins_free(context->user, context, unused);

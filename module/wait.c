@@ -13,6 +13,7 @@
 #include <linux/uaccess.h>
 
 #include "begin.h"
+#include "call.h"
 #include "compat.h"
 #include "context.h"
 #include "trace.h"
@@ -297,8 +298,8 @@ static int memwait_notify_first(const struct memwait_notify_wait *arg,
 	}
 	ret = put_user(0, &user->notified);
 	if (!ret && arg->notify.count) {
-		woken = sleeps ? memwait_notify_handing_over(&word.key, arg->notify.count) :
-				 memwait_notify_word(&word.key, arg->notify.count);
+		woken = memwait_notify_word(&word.key, arg->notify.count,
+					    sleeps ? MEMWAIT_CALL_HANDS_OVER : MEMWAIT_CALL);
 		if (woken)
 			ret = put_user(woken, &user->notified);
 	}

@@ -173,8 +173,8 @@ struct memwait_wait_any {
  * @any: wait on a group; @any.flags has MEMWAIT_GROUP. @any.index is written for MEMWAIT_NOT_EQUAL
  *	only; for MEMWAIT_OK see the completion
  * @user_data: copied to the completion
- * @id: out: for MEMWAIT_IOC_CANCEL. Nonzero if the wait is pending, and not reused in this context
- *	for 2^40 waits; 0 if nothing was queued
+ * @id: out: for MEMWAIT_IOC_CANCEL, once this call has returned. Nonzero if the wait is pending,
+ *	and not used again in this context; 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
@@ -262,9 +262,9 @@ struct memwait_cancel {
  * index. A moved thread that a signal interrupts, and that goes on waiting, restarts on its
  * original word.
  *
- * If a moved waiter has MEMWAIT_OWNED and the calling thread has an id, the thread's death also
- * gives MEMWAIT_OWNER_DIED to the oldest MEMWAIT_OWNED waiter of @target. This ends when another
- * thread moves such waiters there, or when @target has no waiters left.
+ * A moved waiter with MEMWAIT_OWNED is not told of the death of the owner that it has named, but, as
+ * other waiters of @target, of the deaths of those that are named there. Nobody is told of the
+ * caller's.
  */
 struct memwait_requeue {
 	__u64 addr;
