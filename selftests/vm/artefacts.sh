@@ -79,8 +79,8 @@ artefact()
 		mv "$dir.tmp" "$dir"
 	) 9>"$dir.lock" || die "cannot make ${dir##*/}"
 	# What is named by its content is not used again once that has changed.
-	find "${dir%/*}" -mindepth 1 -maxdepth 1 -name '*-????????????????*' -mtime +7 \
-		-exec rm -rf {} +
+	find "${dir%/*}" -ignore_readdir_race -mindepth 1 -maxdepth 1 -name '*-????????????????*' \
+		-mtime +7 -exec rm -rf {} + || :	# another run may do so now
 }
 
 # The first digits of a hash of the given files, of their names, and of standard input.
@@ -111,7 +111,7 @@ answered()
 		return
 	fi
 	mkdir -p "$cache/answers"
-	find "$cache/answers" -type f -mtime +7 -delete
+	find "$cache/answers" -ignore_readdir_race -type f -mtime +7 -delete || :
 	"$@" | tee "$answer.$$" && mv "$answer.$$" "$answer"
 }
 
@@ -124,7 +124,7 @@ in_root()
 	[ "$(id -u)" -eq 0 ] || map=--map-root-user
 	mkdir -p "$root/cache"
 	# shellcheck disable=SC2016
-	unshare $map --mount --pid --fork sh -euc '
+	unshare $map --mount --pid --kill-child sh -euc '
 		root=$1
 		mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
 		mount --rbind /dev "$root/dev"
@@ -376,16 +376,17 @@ make_own_kernel()
 {
 	local dir=/cache/${1##*/} source=/cache/${3##*/} name=$4
 	cp "$here/machine.config" "$here/$name.config" "$1/"
+	cp "$top/selftests/config" "$1/tests.config"
 	in_root "$2" sh -euc "
 		cd $dir
 		make -s -C $source O=$dir tinyconfig
-		$source/scripts/kconfig/merge_config.sh -m .config machine.config $name.config
+		$source/scripts/kconfig/merge_config.sh -m .config machine.config tests.config $name.config
 		make -s olddefconfig
 		make -s -j$(nproc) bzImage modules
 	" || return 1
 	# An option drops out silently when something that it needs is missing.
 	if sed -n 's/^\(CONFIG_[A-Z0-9_]*\)=n$/# \1 is not set/; /^\(# \)\?CONFIG_/p' \
-		"$1/machine.config" "$1/$name.config" | grep -vxFf "$1/.config"; then
+		"$1"/{machine,tests,"$name"}.config | grep -vxFf "$1/.config"; then
 		return 1
 	fi
 	find "$1" -name '*.o' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
@@ -416,7 +417,7 @@ need_kernel()
 	debug | kcsan)
 		need_source
 		dir=$cache/$1-kernel-$(echo "$linux_source" |
-			hash_of "$here/machine.config" "$here/$1.config")
+			hash_of "$top/selftests/config" "$here/machine.config" "$here/$1.config")
 		artefact "$dir" "build $1 kernel" make_own_kernel "$root" "$linux_source" "$1"
 		release=$(cat "$dir/include/config/kernel.release")
 		image=$dir/arch/x86/boot/bzImage
