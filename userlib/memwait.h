@@ -17,9 +17,9 @@
  * functions (memwait_wait32() etc.) the result is an outcome, MEMWAIT_OK ... MEMWAIT_OWNER_DIED.
  *
  * Every init, and every function that may have to sleep or wake, now or when undone, opens
- * /dev/memwait. So whatever was locked can be unlocked. If the open fails, nothing is done and
- * open(2)'s error is returned: ENOENT, ENODEV or ENXIO without the module, EMFILE ...; ENOTTY: not
- * this device; or ENOSYS: an older module.
+ * /dev/memwait. So whatever was locked can be unlocked. If the open fails, nothing is done (but an
+ * init has written the object) and open(2)'s error is returned: ENOENT, ENODEV or ENXIO without the
+ * module, EMFILE ...; ENOTTY: not this device; or ENOSYS: an older module.
  *
  * EINVAL: NULL, a clock other than CLOCK_REALTIME and CLOCK_MONOTONIC, unknown flags, and, only
  * when the deadline is needed, nanoseconds outside 0 to 999,999,999. Times before 1970 have passed.
@@ -54,7 +54,7 @@ extern "C" {
 /* Plain C99 <time.h> does not declare it. */
 struct timespec;
 
-/* Of what locks, waits or initialises: who ignores its result may have no lock. */
+/* Of what locks, waits or initialises: a caller that ignores its result may have no lock. */
 #define MEMWAIT_CHECKED		__attribute__((__warn_unused_result__))
 
 /*
@@ -297,9 +297,9 @@ int memwait_change_notify32(volatile void *word, unsigned int operation, uint32_
 			    unsigned int count, unsigned int flags, uint32_t *old);
 
 /*
- * The calling thread's id, to mark a word's owner: nonzero, within MEMWAIT_OWNER_MASK, never
- * reused, the same in every process and namespace. -EOPNOTSUPP: the kernel has no ids; -ENOSPC: the
- * user's limit; -ENOMEM; or from open(2).
+ * The calling thread's id, to mark a word's owner: nonzero, random, within MEMWAIT_OWNER_MASK, the
+ * same in every process and namespace. -EOPNOTSUPP: the kernel has no ids; -ENOSPC: the user's
+ * limit; -ENOMEM; or from open(2).
  */
 int memwait_owner(uint64_t *id);
 
@@ -549,7 +549,10 @@ int memwait_sem_init(memwait_sem_t *sem, unsigned int flags, unsigned int value)
 /* EBUSY: there are waiters. A woken waiter counts only if the semaphore is private. */
 int memwait_sem_destroy(memwait_sem_t *sem);
 
-/* Cancellation points. EINTR as in sem_wait(3). ETIMEDOUT. trywait: EAGAIN. */
+/*
+ * Cancellation points. EINTR as in sem_wait(3). A FAIR one's wait is ended by neither. ETIMEDOUT.
+ * trywait: EAGAIN.
+ */
 int memwait_sem_wait(memwait_sem_t *sem) MEMWAIT_CHECKED;
 int memwait_sem_trywait(memwait_sem_t *sem) MEMWAIT_CHECKED;
 int memwait_sem_timedwait(memwait_sem_t *sem, const struct timespec *abstime) MEMWAIT_CHECKED;
@@ -707,7 +710,7 @@ int memwait_waitgroup_clockwait_async(memwait_waitgroup_t *group, clockid_t cloc
 				      const struct timespec *abstime, memwait_op_t *op)
 	MEMWAIT_CHECKED;
 
-/* Events: a flag that is set and cleared, and those who wait until it is set. */
+/* Events: a flag that is set and cleared, and the waiters for it to be set. */
 
 typedef union {
 	uint32_t reserved[1];
@@ -727,11 +730,11 @@ int memwait_event_is_set(const memwait_event_t *event);
 
 /*
  * Sets it and wakes all waiters, also if it was set. Async-signal-safe. ENOENT ...: see the top; if
- * it is set then, and nobody was woken, the next set does that.
+ * it is set then, and no waiter was woken, the next set does that.
  */
 int memwait_event_set(memwait_event_t *event);
 
-/* Who waits from here on waits for the next set. Who waited before is not held back. */
+/* Later waiters wait for the next set. Waiters from before are not held back. */
 int memwait_event_clear(memwait_event_t *event);
 
 /* Waits until it is set, even momentarily. ETIMEDOUT. */

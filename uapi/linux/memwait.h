@@ -174,7 +174,7 @@ struct memwait_wait_any {
  *	only; for MEMWAIT_OK see the completion
  * @user_data: copied to the completion
  * @id: out: for MEMWAIT_IOC_CANCEL, once this call has returned. Nonzero if the wait is pending,
- *	and not used again in this context; 0 if nothing was queued
+ *	and not reused in this context for 2^56 waits; 0 if nothing was queued
  * @result: out: MEMWAIT_PENDING, MEMWAIT_NOT_EQUAL, MEMWAIT_TIMED_OUT, MEMWAIT_OWNER_DIED, or a
  *	negative errno
  * @reserved: 0
