@@ -43,11 +43,16 @@ int main(void)
 	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct epoll_event event = { .events = EPOLLIN };
-	int epoll = epoll_create1(EPOLL_CLOEXEC), status;
+	int epoll = epoll_create1(EPOLL_CLOEXEC), err = memwait_available(), status;
 	memwait_loop_t *loop;
 	memwait_op_t op;
 
 	setvbuf(stdout, NULL, _IONBF, 0);
+	if (err) {
+		/* For example, the module is not loaded. */
+		fprintf(stderr, "tutorial_lock: %s\n", memwait_strerror(err));
+		return 1;
+	}
 	if (shared == MAP_FAILED || epoll < 0)
 		return 1;
 	switch (fork()) {
