@@ -741,4 +741,76 @@ MEMWAIT_TEST(R25_requeue_an_unread_ok_goes_on_at_the_target)
 	}
 }
 
+/* A thread that changes the word while it is requeued, and looks who waits there still. */
+struct changer {
+	pthread_barrier_t barrier;
+	uint32_t *word;
+	int fd, rounds;
+	int found;
+};
+
+static void *change_it(void *arg)
+{
+	struct changer *c = arg;
+	int i;
+
+	for (i = 0; i < c->rounds; i++) {
+		pthread_barrier_wait(&c->barrier);
+		linger(i);
+		__atomic_store_n(c->word, 1, __ATOMIC_SEQ_CST);
+		c->found = mw_waiters(c->fd, c->word, U32);
+		pthread_barrier_wait(&c->barrier);
+	}
+	return NULL;
+}
+
+/* A step looks at so many waiters. */
+#define STEP	64
+
+/* Those that stand first are overdue, and end the first step. */
+MEMWAIT_TEST(R17_the_first_wake_up_is_one_step_with_the_comparison)
+{
+	struct memwait_completion completions[STEP];
+	struct memwait_async entries[STEP];
+	struct changer c = { .word = self->word, .rounds = SOME_OF(3000) };
+	int i, j, ret, woken = 0, refused = 0;
+	struct requeued out;
+	pthread_t thread;
+
+	c.fd = memwait_open(O_NONBLOCK);
+	ASSERT_LE(0, c.fd);
+	pthread_barrier_init(&c.barrier, NULL, 2);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, change_it, &c));
+	for (i = 0; i < c.rounds; i++) {
+		*self->word = 0;
+		memset(entries, 0, sizeof(entries));
+		for (j = 0; j < STEP; j++) {
+			entries[j].wait.addr = (uintptr_t)self->word;
+			entries[j].wait.flags = U32;
+			entries[j].wait.deadline = in_ms(3);
+		}
+		ASSERT_EQ(STEP, mw_batch(self->fd, entries, STEP));
+		ASSERT_EQ(MEMWAIT_PENDING, arm(c.fd, self->word, 'x'));
+		while (now_ns(CLOCK_MONOTONIC) <= entries[STEP - 1].wait.deadline)
+			usleep(500);
+		pthread_barrier_wait(&c.barrier);
+		ret = mw_requeue(self->fd, self->word, 0, self->word + 2, 1, 0, U32, &out);
+		pthread_barrier_wait(&c.barrier);
+		woken += !ret && out.woken;
+		refused += ret == MEMWAIT_NOT_EQUAL;
+		/* The live one is woken while the word is 0, or not at all. */
+		EXPECT_TRUE(ret ? ret == MEMWAIT_NOT_EQUAL && !out.woken && c.found :
+				  out.woken == 1 && !c.found);
+		EXPECT_EQ(ret ? 1 : 0, mw_notify(self->fd, self->word, 1, U32));
+		ASSERT_EQ(1, mw_read(c.fd, completions, STEP));
+		while (mw_read(self->fd, completions, STEP) > 0)
+			;
+	}
+	pthread_join(thread, NULL);
+	TH_LOG("%d woken, %d refused", woken, refused);
+	EXPECT_LT(0, woken);
+	EXPECT_LT(0, refused);
+	close(c.fd);
+}
+
 TEST_HARNESS_MAIN
