@@ -135,8 +135,8 @@ int memwait_loop_new(memwait_loop_t **loop, unsigned int flags) MEMWAIT_CHECKED;
 int memwait_loop_close(memwait_loop_t *loop);
 
 /*
- * The descriptor to poll for POLLIN, readable while there is something to dispatch. Do not read or
- * close it. -EINVAL: @loop is NULL.
+ * The descriptor to poll for POLLIN, readable while there is something to dispatch, but for what a
+ * thread that dispatches has read. Do not read or close it. -EINVAL: @loop is NULL.
  */
 int memwait_loop_fd(const memwait_loop_t *loop);
 
@@ -184,7 +184,8 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
  * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: not
  * pending; its callback has run, or runs in this thread. -EINPROGRESS: the same, but its callback
  * still runs in another thread, and may use what belongs to the operation; one of memwait_watch*()
- * is cancelled, and pending until then. -EPERM in a child of fork().
+ * is cancelled, and pending until then. -EPERM in a child of fork(). Other errors are a filter's, and
+ * the operation is pending still.
  */
 int memwait_op_cancel(memwait_op_t *op);
 
