@@ -435,6 +435,14 @@ static inline uint64_t next_random(uint64_t *random)
 	return *random * 0x2545f4914f6cdd1dULL;
 }
 
+/* Of two uint64_t, for qsort(3). */
+static inline int compare_numbers(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 /* A function that makes one call: for a table of functions, or a thread. */
 #define ADAPTER(name, parameter, call)						\
 static inline int name(parameter)						\
@@ -723,6 +731,17 @@ static inline int bind_to(int cpu)
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+/*
+ * Binds to processor 0. With a priority above 0, threads of none do not run there while this one
+ * does: those that were woken have not left their call.
+ */
+static inline int pin(int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	return bind_to(0) || sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 
 /* Sends a descriptor and a number to another process. Returns 0 or -1. */

@@ -36,7 +36,7 @@ static void run_canceller(struct canceller *c, int fd, const uint64_t *ids, int 
 	while (!mw_readable(fd))
 		usleep(100);
 	c->result = timed_cancel(c, fd, forever, &c->forever);
-	while ((next = n - context_count(fd, "pending")) < n) {
+	while ((next = n - mw_fdinfo(fd, "pending")) < n) {
 		for (i = 0; i < 64 && next + i < n; i++)
 			timed_cancel(c, fd, ids[next + i], &c->worst);
 	}

@@ -42,8 +42,8 @@ static void meet_mover(struct __test_metadata *_metadata, int fd, uint32_t *word
 		EXPECT_LE(0, mw_notify(fd, word, 1, U32));
 		took[i] = now() - time;
 	}
-	qsort(late, MEETINGS, sizeof(late[0]), compare_times);
-	qsort(took, MEETINGS, sizeof(took[0]), compare_times);
+	qsort(late, MEETINGS, sizeof(late[0]), compare_numbers);
+	qsort(took, MEETINGS, sizeof(took[0]), compare_numbers);
 	TH_LOG("%s: time-out late by %ld us (median) to %ld us, notify of one %ld us to %ld us",
 	       how, (long)late[MEETINGS / 2] / 1000, (long)late[MEETINGS - 1] / 1000,
 	       (long)took[MEETINGS / 2] / 1000, (long)took[MEETINGS - 1] / 1000);

@@ -259,7 +259,7 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 	}
 	for (i = 0; i < n; i++)
 		pthread_join(c[i].thread, NULL);
-	qsort(late, DEADLINES, sizeof(late[0]), compare_times);
+	qsort(late, DEADLINES, sizeof(late[0]), compare_numbers);
 	TH_LOG("late by %ld us (median) to %ld us", (long)late[DEADLINES / 2] / 1000,
 	       (long)late[DEADLINES - 1] / 1000);
 	EXPECT_WITHIN_MS(100, late[DEADLINES - 1]);

@@ -166,13 +166,6 @@ static inline int requeue_all(int fd, uint32_t *from, uint32_t *to)
 	return ret ? ret : (int)arg.moved;
 }
 
-static inline int compare_times(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static inline bool is_preempt_rt(void)
 {
 	struct utsname name;

@@ -53,7 +53,7 @@ static void name_owner(struct naming *n, uint64_t id)
 	store(&n->ready, 1);
 	while (!load(&n->stop))
 		usleep(1000);
-	n->told = context_count(fd, "completed");
+	n->told = mw_fdinfo(fd, "completed");
 	_exit(0);
 }
 

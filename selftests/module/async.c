@@ -315,13 +315,6 @@ static void *arm_many(void *arg)
 	return NULL;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The waits are the context's: they outlive their threads, and another one may end them. */
 MEMWAIT_TEST(R19_threads_arm_in_one_context)
 {
@@ -339,7 +332,7 @@ MEMWAIT_TEST(R19_threads_arm_in_one_context)
 		memcpy(ids + 500 * i, a[i].ids, sizeof(a[i].ids));
 	}
 	EXPECT_EQ(2000, mw_waiters(self->fd, self->word, U32));
-	qsort(ids, 2000, sizeof(ids[0]), compare_ids);
+	qsort(ids, 2000, sizeof(ids[0]), compare_numbers);
 	EXPECT_NE(0, ids[0]);
 	for (i = 1; i < 2000; i++)
 		ASSERT_LT(ids[i - 1], ids[i]);

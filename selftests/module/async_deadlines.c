@@ -126,8 +126,8 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 	pfd.fd = self->fd;
 	ASSERT_EQ(1, poll(&pfd, 1, -1));
 	usleep(20000);		/* until all have passed, or it takes a reader longer */
-	EXPECT_EQ(5, context_count(self->fd, "pending"));
-	EXPECT_EQ(0, context_count(self->fd, "completed"));
+	EXPECT_EQ(5, mw_fdinfo(self->fd, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 	for (i = 0; i < 5; i += n) {
 		ASSERT_EQ(1, poll(&pfd, 1, -1));
 		n = mw_read(self->fd, done, 2);
@@ -135,8 +135,8 @@ MEMWAIT_TEST(R30_deadlines_are_ended_by_their_reader)
 		ASSERT_GE(2, n);
 		EXPECT_EQ(i, done[0].user_data);
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);
-		EXPECT_EQ(5 - i - n, context_count(self->fd, "pending"));
-		EXPECT_EQ(0, context_count(self->fd, "completed"));
+		EXPECT_EQ(5 - i - n, mw_fdinfo(self->fd, "pending"));
+		EXPECT_EQ(0, mw_fdinfo(self->fd, "completed"));
 	}
 	EXPECT_EQ(0, poll(&pfd, 1, 0));
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, done, 5));

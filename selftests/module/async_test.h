@@ -55,15 +55,6 @@ static inline bool renew(int *fd)
 	return *fd >= 0;
 }
 
-/* A count in the context's fdinfo: "pending" or "completed". */
-static inline long context_count(int fd, const char *name)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	return read_number_of(path, name);
-}
-
 #define LIMIT_PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
 
 /* The limit is module-wide: restore it however the test ends. */

@@ -120,7 +120,7 @@ static void expect_refused(struct __test_metadata *_metadata, int fd, struct boa
 
 static void await_counts_gone(int fd)
 {
-	sleep_until(!context_count(fd, "pending") && !context_count(fd, "completed"));
+	sleep_until(!mw_fdinfo(fd, "pending") && !mw_fdinfo(fd, "completed"));
 }
 
 MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
@@ -142,8 +142,8 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_its_process)
 		ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
 		EXPECT_EQ(0, epoll_wait(epoll, events, 2, 0));
 		EXPECT_TRUE(mw_readable(fd));
-		EXPECT_EQ(3, context_count(fd, "pending"));
-		EXPECT_EQ(1, context_count(fd, "completed"));
+		EXPECT_EQ(3, mw_fdinfo(fd, "pending"));
+		EXPECT_EQ(1, mw_fdinfo(fd, "completed"));
 		expect_refused(_metadata, fd, board);
 
 		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, &board->pending, 5));
@@ -234,8 +234,8 @@ MEMWAIT_TEST(L10_who_has_waited_for_the_process_finds_its_waits_ended)
 			kill(pid, SIGKILL);
 		tell(&board->go);
 		ASSERT_LE(0, child_status(pid));
-		ASSERT_EQ(0, context_count(fd, "pending"));
-		ASSERT_EQ(0, context_count(fd, "completed"));
+		ASSERT_EQ(0, mw_fdinfo(fd, "pending"));
+		ASSERT_EQ(0, mw_fdinfo(fd, "completed"));
 		ASSERT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
 		close(fd);
 	}
@@ -371,7 +371,7 @@ MEMWAIT_TEST(L10_a_bound_context_ends_with_the_last_descriptor_of_its_process)
 		fds[last] = fds[i - 1];
 		ASSERT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
 	}
-	EXPECT_EQ(1, context_count(fds[0], "pending"));
+	EXPECT_EQ(1, mw_fdinfo(fds[0], "pending"));
 	EXPECT_EQ(MEMWAIT_PENDING, mw_arm(fds[0], &board->pending, 2));
 	EXPECT_EQ(fds[0], dup2(other[0], fds[0]));
 	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
@@ -401,11 +401,11 @@ MEMWAIT_TEST(L10_a_bound_context_goes_with_a_descriptor_through_exec)
 		_exit(1);
 	}
 	ASSERT_EQ(1, read(out[0], &byte, 1));
-	EXPECT_EQ(1, context_count(fd, "pending"));
+	EXPECT_EQ(1, mw_fdinfo(fd, "pending"));
 	EXPECT_EQ(1, mw_waiters(self->fd, &board->pending, U32));
 	kill_child(pid);
 	EXPECT_EQ(0, mw_waiters(self->fd, &board->pending, U32));
-	EXPECT_EQ(0, context_count(fd, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(fd, "pending"));
 	close(fd);
 	close(out[0]);
 	close(out[1]);
@@ -906,7 +906,7 @@ static void *watch(void *arg)
 	while (!__atomic_load_n(&storm->stop, __ATOMIC_RELAXED)) {
 		list = open("/sys/kernel/debug/memwait/queues", O_RDONLY);
 		for (i = 0; i < STORM_CONTEXTS; i++) {
-			context_count(storm->fds[i], "owner");
+			mw_fdinfo(storm->fds[i], "owner");
 			mw_readable(storm->fds[i]);
 			mw_waiters(storm->fds[i], &storm->board->pending, U32);
 			if (list >= 0 && read(list, text, 300) < 0)
@@ -969,7 +969,7 @@ MEMWAIT_TEST(L10_contexts_are_bound_passed_closed_and_end_at_random)
 			ASSERT_LT(0, i);
 		}
 		EXPECT_EQ(NOTIFIED, got);
-		EXPECT_EQ(1, context_count(self->fd, "pending"));
+		EXPECT_EQ(1, mw_fdinfo(self->fd, "pending"));
 		EXPECT_EQ(1, mw_notify(self->fd, &board->completed, 2, U32));
 		EXPECT_EQ(1, mw_read(self->fd, done, 2));
 		mw_await_owners(self->fd, 0);

@@ -202,7 +202,7 @@ MEMWAIT_TEST(R23_many_come_and_go_together)
 		pthread_join(comers[i].thread, NULL);
 		EXPECT_EQ(0, comers[i].wrong);
 	}
-	EXPECT_EQ(0, context_count(self->fd, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "pending"));
 	pthread_barrier_destroy(&all_armed);
 	munmap(words, size);
 }

@@ -27,13 +27,6 @@ static void count_wrong(struct meeting *m, int wrong)
 	__atomic_add_fetch(&m->wrong, wrong, __ATOMIC_RELAXED);
 }
 
-static uint64_t user_contexts(int fd)
-{
-	struct memwait_info info;
-
-	return mw_info(fd, &info) ? ~0ULL : info.user_contexts;
-}
-
 static void open_at_once(struct meeting *m, bool stays)
 {
 	int i, fd, another;
@@ -44,7 +37,7 @@ static void open_at_once(struct meeting *m, bool stays)
 		meet(m);
 		fd = memwait_open(0);
 		meet(m);
-		count_wrong(m, user_contexts(fd) != 2);
+		count_wrong(m, mw_user_contexts(fd) != 2);
 		meet(m);
 		if (!stays)
 			close(fd);
@@ -52,7 +45,7 @@ static void open_at_once(struct meeting *m, bool stays)
 		if (stays) {
 			/* The user is the same still. */
 			another = memwait_open(0);
-			count_wrong(m, user_contexts(another) != 2);
+			count_wrong(m, mw_user_contexts(another) != 2);
 			close(another);
 			close(fd);
 		}
@@ -143,8 +136,8 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 	if (pthread_create(&thread, NULL, arm_slowly, &slow) ||
 	    read(uffd, &msg, sizeof(msg)) != sizeof(msg))
 		_exit(2);
-	if (mw_cancel(slow.fd, id) || context_count(slow.fd, "pending") ||
-	    context_count(slow.fd, "pins"))
+	if (mw_cancel(slow.fd, id) || mw_fdinfo(slow.fd, "pending") ||
+	    mw_fdinfo(slow.fd, "pins"))
 		_exit(3);
 	protect(uffd, slow.entry, 4096, false);
 	while (!__atomic_load_n(&slow.done, __ATOMIC_ACQUIRE) && wait_in_vain--)
@@ -152,11 +145,11 @@ static void run_slowly(uint32_t *word, int wait_in_vain)
 	if (!slow.done)
 		_exit(4);
 	if (slow.result != 1 || slow.entry->result != MEMWAIT_PENDING ||
-	    context_count(slow.fd, "pins") != 1)
+	    mw_fdinfo(slow.fd, "pins") != 1)
 		_exit(5);
 	if (mw_notify(slow.fd, word, MEMWAIT_ALL, U32) != 1 || mw_read(slow.fd, &done, 1) != 1)
 		_exit(6);
-	_exit(context_count(slow.fd, "pins") ? 7 : 0);
+	_exit(mw_fdinfo(slow.fd, "pins") ? 7 : 0);
 }
 
 /* The wait that has made the pin ends while another one is being armed, which makes its own. */
@@ -215,7 +208,7 @@ MEMWAIT_TEST(R31_a_group_that_is_refused_leaves_nothing)
 	pthread_join(group.thread, NULL);
 	EXPECT_EQ(before, mw_await_user_waits(self->fd, before));
 	EXPECT_EQ(0, group.wrong);
-	EXPECT_EQ(0, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "pins"));
 }
 
 /*
@@ -248,9 +241,9 @@ MEMWAIT_TEST(R31_info_is_of_the_user_that_opened_the_context)
 			_exit(1);
 		if (mw_info(self->fd, &theirs) || memcmp(&mine, &theirs, sizeof(mine)))
 			_exit(2);
-		if (context_count(self->fd, "pending") != 3 || context_count(self->fd, "pins") != 1)
+		if (mw_fdinfo(self->fd, "pending") != 3 || mw_fdinfo(self->fd, "pins") != 1)
 			_exit(3);
-		if (context_count(fd, "pending") || context_count(fd, "pins"))
+		if (mw_fdinfo(fd, "pending") || mw_fdinfo(fd, "pins"))
 			_exit(4);
 		/* What it arms there is at the charge of that user. */
 		if (mw_arm(self->fd, self->shared, 3) != MEMWAIT_PENDING)

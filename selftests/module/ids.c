@@ -237,13 +237,6 @@ static void *churn_main(void *arg)
 
 #define MANY	1500
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
-
-	return one < two ? -1 : one > two;
-}
-
 IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 {
 	static const size_t pieces[] = { 4096, 100 };
@@ -263,7 +256,7 @@ IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 		fds[i] = open_device(0);
 		ASSERT_EQ(0, mw_owner(fds[i], MEMWAIT_OWNER_CONTEXT, &ids[i]));
 	}
-	qsort(ids, MANY, sizeof(ids[0]), compare_ids);
+	qsort(ids, MANY, sizeof(ids[0]), compare_numbers);
 	ASSERT_EQ(0, pthread_create(&churn.thread, NULL, churn_main, &churn));
 	await_counted(&churn.rounds);
 	for (p = 0; p < 2; p++) {
@@ -273,7 +266,7 @@ IDS_TEST(R37_many_ids_are_listed_while_others_come_and_go)
 		while (next_row(list, &row)) {
 			uint64_t id = row.id;
 
-			found = bsearch(&id, ids, MANY, sizeof(ids[0]), compare_ids);
+			found = bsearch(&id, ids, MANY, sizeof(ids[0]), compare_numbers);
 			if (found)
 				seen[found - ids]++;
 		}
@@ -384,7 +377,7 @@ IDS_TEST(R33_no_id_is_used_again_by_a_reloaded_module)
 		}
 		self->fd = open_device(0);
 	}
-	qsort(ids, round * EACH, sizeof(ids[0]), compare_ids);
+	qsort(ids, round * EACH, sizeof(ids[0]), compare_numbers);
 	for (i = 1; i < round * EACH; i++)
 		EXPECT_NE(ids[i - 1], ids[i]);
 }

@@ -177,7 +177,7 @@ static void expect_notified(struct __test_metadata *_metadata, int fd, int file)
 	EXPECT_EQ(1, mw_notify(fd, word, MEMWAIT_ALL, U32));
 	EXPECT_EQ(1, mw_read(fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OK, done.result);
-	EXPECT_EQ(0, context_count(fd, "pins"));
+	EXPECT_EQ(0, mw_fdinfo(fd, "pins"));
 	munmap(word, page);
 	close(opened);
 }
@@ -756,7 +756,7 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		ASSERT_TRUE(freeze(self->root, self->place.path));
 		runner_start(&freer.runner, free_file, &freer);
 		/* Sleeping elsewhere, it would not have taken the wait yet, which has a pin. */
-		sleep_until(context_count(freer.fd, "pins") == 1 &&
+		sleep_until(mw_fdinfo(freer.fd, "pins") == 1 &&
 			    thread_state(freer.runner.tid) == 'D');
 		close(freer.fd);
 		end = in_ms(20000);

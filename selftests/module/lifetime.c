@@ -422,7 +422,7 @@ MEMWAIT_TEST(R22_a_context_that_was_passed_is_used_by_its_receiver)
 	EXPECT_FALSE(mw_readable(self->fd));
 	EXPECT_FALSE(mw_readable(fd_of_child));
 	EXPECT_EQ(1, mw_notify(self->fd, word, MEMWAIT_ALL, U32));
-	EXPECT_EQ(0, context_count(fd_of_child, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(fd_of_child, "pending"));
 	close(fd_of_child);
 	close(sockets[0]);
 	close(sockets[1]);
@@ -495,7 +495,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 		_exit(0);
 	}
 	EXPECT_EQ(0, child_status(pid));
-	EXPECT_EQ(2, context_count(self->fd, "pending"));
+	EXPECT_EQ(2, mw_fdinfo(self->fd, "pending"));
 	EXPECT_COMPLETION(self->fd, 5, MEMWAIT_OK);
 
 	/* No process that comes after it has its words, though it may get its place in memory. */
@@ -507,7 +507,7 @@ MEMWAIT_TEST(R11_private_words_of_a_dead_process_stay_until_cancelled)
 	}
 	EXPECT_EQ(0, mw_cancel(self->fd, ids[0]));
 	EXPECT_EQ(0, mw_cancel(self->fd, ids[1]));
-	EXPECT_EQ(0, context_count(self->fd, "pending"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "pending"));
 }
 
 MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
@@ -530,7 +530,7 @@ MEMWAIT_TEST(R11_private_words_of_before_exec_are_nobodys)
 	}
 	status = child_status(pid);
 	EXPECT_LT(status, 99);
-	EXPECT_EQ(1, context_count(self->fd, "pending"));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "pending"));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(0, mw_notify(self->fd, self->word, MEMWAIT_ALL, U32));
 }

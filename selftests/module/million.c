@@ -107,7 +107,7 @@ static long sum_of_contexts(struct many *m, const char *name)
 
 	for (c = 0; c < CONTEXTS; c++) {
 		if (m->fds[c] >= 0)
-			sum += context_count(m->fds[c], name);
+			sum += mw_fdinfo(m->fds[c], name);
 	}
 	return sum;
 }

@@ -498,8 +498,8 @@ static int run(struct model *m, const struct step *steps, int nr)
 	for (i = 0; i < CONTEXTS; i++) {
 		struct context *c = &m->contexts[i];
 
-		check(m, "pending in fdinfo", context_count(c->fd, "pending"), c->pending);
-		check(m, "completed in fdinfo", context_count(c->fd, "completed"), c->nr - c->next);
+		check(m, "pending in fdinfo", mw_fdinfo(c->fd, "pending"), c->pending);
+		check(m, "completed in fdinfo", mw_fdinfo(c->fd, "completed"), c->nr - c->next);
 	}
 	for (i = 0; i < CONTEXTS; i++)
 		close_context(m, &m->contexts[i]);

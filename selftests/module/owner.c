@@ -35,13 +35,6 @@ OWNER_TEST(R33_a_context_has_one_id_of_its_own)
 	EXPECT_TRUE(lives(self->fd, one));
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
-
-	return one < two ? -1 : one > two;
-}
-
 /* They differ, and of two given one after the other one says nothing of the other. */
 OWNER_TEST(R33_no_id_is_used_again)
 {
@@ -61,7 +54,7 @@ OWNER_TEST(R33_no_id_is_used_again)
 	/* Ten standard deviations. */
 	EXPECT_LT(186, ascending);
 	EXPECT_GT(314, ascending);
-	qsort(ids, ARRAY_SIZE(ids), sizeof(ids[0]), compare_ids);
+	qsort(ids, ARRAY_SIZE(ids), sizeof(ids[0]), compare_numbers);
 	for (i = 1; i <= 500; i++)
 		EXPECT_LT(1 << 16, ids[i] - ids[i - 1]);
 	mw_await_owners(self->fd, self->owners);
@@ -477,8 +470,6 @@ OWNER_TEST(R31_owners_are_limited)
 /* The limit is on the living: however fast threads end, the next one has its id. */
 OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 {
-	struct sched_param param = { .sched_priority = 10 };
-	long limit = read_number(OWNER_LIMIT);
 	struct owned_waiter w = { .fd = self->fd };
 	int i, refused = 0;
 	pthread_t thread;
@@ -486,8 +477,7 @@ OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
 	/* No kernel thread comes in between. */
-	ASSERT_EQ(0, bind_to(0));
-	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &param));
+	ASSERT_EQ(0, pin(10));
 	/* One may have been joined before its end is seen. */
 	ASSERT_EQ(0, write_number(OWNER_LIMIT, self->owners + 4));
 	for (i = 0; i < LOAD(2000, 400); i++) {
@@ -497,9 +487,6 @@ OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 		refused += !w.id;
 	}
 	EXPECT_EQ(0, refused);
-	param.sched_priority = 0;
-	EXPECT_EQ(0, sched_setscheduler(0, SCHED_OTHER, &param));
-	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
 }
 
 OWNER_TEST(R26_a_thread_that_has_an_id_keeps_the_module)

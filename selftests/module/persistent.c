@@ -43,8 +43,8 @@ MEMWAIT_TEST(R32_it_goes_on_and_counts)
 		for (i = 0; i < n; i++) {
 			EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32));
 			EXPECT_TRUE(mw_readable(self->fd));
-			EXPECT_EQ(1, context_count(self->fd, "completed"));
-			EXPECT_EQ(1, context_count(self->fd, "pending"));
+			EXPECT_EQ(1, mw_fdinfo(self->fd, "completed"));
+			EXPECT_EQ(1, mw_fdinfo(self->fd, "pending"));
 		}
 		EXPECT_EQ(1, mw_waiters(self->fd, self->word, U32));
 		EXPECT_EQ(self->user_waits + 1 + PIN_WAITS, mw_user_waits(self->fd));

@@ -84,20 +84,20 @@ static void run_pinner(uint32_t *word)
 	/* However many waits there are on a file, one after the other, they share a pin. */
 	for (i = 0; i < SHARERS; i++)
 		CHECK(mw_arm(fd, word + i, i) == MEMWAIT_PENDING);
-	CHECK(context_count(fd, "pins") == 1);
+	CHECK(mw_fdinfo(fd, "pins") == 1);
 	CHECK(mw_user_waits(fd) == SHARERS + PIN_WAITS);
 	for (i = 0; i < FILES; i++)
 		CHECK(pin_file(fd, &ids[i]) == MEMWAIT_PENDING);
-	CHECK(context_count(fd, "pins") == FILES + 1);
+	CHECK(mw_fdinfo(fd, "pins") == FILES + 1);
 	CHECK(mw_user_waits(fd) == LIMIT);
 	for (i = 0; i < 3; i++)
 		CHECK(pin_file(fd, &id) == -ENOSPC);
 	CHECK(id == 0);
-	CHECK(context_count(fd, "pins") == FILES + 1);
+	CHECK(mw_fdinfo(fd, "pins") == FILES + 1);
 	CHECK(mw_user_waits(fd) == LIMIT);
 	/* One that is cancelled makes room for one. */
 	CHECK(!mw_cancel(fd, ids[FILES - 7]));
-	CHECK(context_count(fd, "pins") == FILES);
+	CHECK(mw_fdinfo(fd, "pins") == FILES);
 	CHECK(mw_user_waits(fd) == LIMIT - KEEPER);
 	CHECK(pin_file(fd, &ids[FILES - 7]) == MEMWAIT_PENDING);
 	CHECK(pin_file(fd, &id) == -ENOSPC);
@@ -108,11 +108,11 @@ static void run_pinner(uint32_t *word)
 	while ((i = mw_read(fd, done, 4)) > 0)
 		;
 	CHECK(i == -EAGAIN);
-	CHECK(context_count(fd, "pins") == FILES);
+	CHECK(mw_fdinfo(fd, "pins") == FILES);
 	for (i = 0; i < FILES; i++)
 		CHECK(!mw_cancel(fd, ids[i]));
 	CHECK(mw_user_waits(fd) == 0);
-	CHECK(context_count(fd, "pins") == 0);
+	CHECK(mw_fdinfo(fd, "pins") == 0);
 
 	/* So does the close. */
 	for (i = 0; i < LIMIT / KEEPER; i++)
@@ -151,15 +151,15 @@ COUNTS_TEST(R31_a_group_pins_each_file_once)
 		waits[i].flags = U32;
 	}
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, words[2], 0, MEMWAIT_FOREVER, U32, 0, &id));
-	EXPECT_EQ(1, context_count(self->fd, "pins"));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "pins"));
 	ASSERT_EQ(1, mw_batch(self->fd, &entry, 1));
 	ASSERT_EQ(MEMWAIT_PENDING, entry.result);
-	EXPECT_EQ(3, context_count(self->fd, "pins"));
+	EXPECT_EQ(3, mw_fdinfo(self->fd, "pins"));
 	EXPECT_EQ(before + 1 + 9 + 3 * PIN_WAITS, mw_user_waits(self->fd));
 	EXPECT_EQ(0, mw_cancel(self->fd, id));
-	EXPECT_EQ(3, context_count(self->fd, "pins"));
+	EXPECT_EQ(3, mw_fdinfo(self->fd, "pins"));
 	EXPECT_EQ(0, mw_cancel(self->fd, entry.id));
-	EXPECT_EQ(0, context_count(self->fd, "pins"));
+	EXPECT_EQ(0, mw_fdinfo(self->fd, "pins"));
 	EXPECT_EQ(before, mw_user_waits(self->fd));
 }
 
@@ -175,7 +175,7 @@ COUNTS_TEST(R31_words_of_a_file_and_private_ones_in_turn_have_a_pin_each)
 		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, own + i, 0, MEMWAIT_FOREVER,
 						    U32 | MEMWAIT_PRIVATE, 0, NULL));
 	}
-	EXPECT_EQ(2, context_count(self->fd, "pins"));
+	EXPECT_EQ(2, mw_fdinfo(self->fd, "pins"));
 	EXPECT_EQ(before + 200 + 2 * PIN_WAITS, mw_user_waits(self->fd));
 	ASSERT_TRUE(renew(&self->fd));
 	EXPECT_EQ(before, mw_user_waits(self->fd));
@@ -225,7 +225,7 @@ COUNTS_TEST(R31_a_refused_call_gives_back_what_it_took)
 	pthread_join(thread, NULL);
 	/* The last ones may be left to the user's work. */
 	spin_until(mw_user_waits(self->fd) == before + 1 + PIN_WAITS);
-	EXPECT_EQ(1, context_count(self->fd, "pins"));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "pins"));
 }
 
 /* Each child arms a wait on a word that is its own, and dies. */
@@ -250,10 +250,10 @@ static void run_space_pinner(void)
 	fd = memwait_open(O_NONBLOCK);
 	for (i = 0; i < SPACES; i++)
 		CHECK(pin_space(fd) == 0);
-	CHECK(context_count(fd, "pins") == SPACES);
+	CHECK(mw_fdinfo(fd, "pins") == SPACES);
 	for (i = 0; i < 3; i++)
 		CHECK(pin_space(fd) == 77);
-	CHECK(context_count(fd, "pins") == SPACES);
+	CHECK(mw_fdinfo(fd, "pins") == SPACES);
 	CHECK(mw_user_waits(fd) == SPACES * KEEPER);
 	CHECK(renew(&fd));
 	CHECK(mw_user_waits(fd) == 0);
@@ -325,8 +325,8 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 0));
 	EXPECT_EQ(0, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
 	EXPECT_EQ(1, requeue.moved);
-	EXPECT_EQ(1, context_count(self->fd, "pins"));
-	EXPECT_EQ(0, context_count(mover, "pins"));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "pins"));
+	EXPECT_EQ(0, mw_fdinfo(mover, "pins"));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
 
 	/* A file that the mover has chosen is kept by nobody. */
@@ -334,8 +334,8 @@ COUNTS_TEST(R31_a_move_within_a_file_pins_nothing_more)
 	requeue.target = (uintptr_t)other;
 	EXPECT_EQ(-EXDEV, xioctl(mover, MEMWAIT_IOC_REQUEUE, &requeue));
 	EXPECT_EQ(1, mw_waiters(self->fd, self->word + 1, U32));
-	EXPECT_EQ(1, context_count(self->fd, "pins"));
-	EXPECT_EQ(0, context_count(mover, "pins"));
+	EXPECT_EQ(1, mw_fdinfo(self->fd, "pins"));
+	EXPECT_EQ(0, mw_fdinfo(mover, "pins"));
 	close(mover);
 	EXPECT_EQ(1, mw_notify(self->fd, self->word + 1, 1, U32));
 	munmap(other, 4096);

@@ -184,7 +184,7 @@ QUEUES_TEST(R37_async_waits_and_groups_are_lines)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, MEMWAIT_FOREVER, U32, 7,
 					    &number));
 	ASSERT_EQ(1, mw_batch(self->fd, &group, 1));
-	text_of(context, context_count(self->fd, "context"));
+	text_of(context, mw_fdinfo(self->fd, "context"));
 	text_of(id, number);
 	ASSERT_TRUE(find_row(&row, self->name, ID, id));
 	EXPECT_STREQ("async", row.column[KIND]);
@@ -353,7 +353,7 @@ static void stop_churn(struct churn *churn)
 QUEUES_TEST(R37_many_words_are_listed_while_others_come_and_go)
 {
 	struct churn churn = { .words = self->word, .n = MANY };
-	long context = context_count(self->fd, "context");
+	long context = mw_fdinfo(self->fd, "context");
 	unsigned char *seen = malloc(MANY);
 	struct list list;
 	int i;
@@ -374,7 +374,7 @@ QUEUES_TEST(R37_many_words_are_listed_while_others_come_and_go)
 QUEUES_TEST(R37_many_waiters_of_a_word_are_listed_while_others_come_and_go)
 {
 	struct churn churn = { .words = self->word, .n = 100, .joins = true };
-	long context = context_count(self->fd, "context");
+	long context = mw_fdinfo(self->fd, "context");
 	unsigned char *seen = calloc(1, MANY);
 	int other = memwait_open(O_NONBLOCK), nr, standing = MANY - 2000;
 	struct list list;
@@ -398,7 +398,7 @@ QUEUES_TEST(R37_many_waiters_of_a_word_are_listed_while_others_come_and_go)
 
 QUEUES_TEST(R37_what_is_not_moved_is_listed)
 {
-	long context = context_count(self->fd, "context");
+	long context = mw_fdinfo(self->fd, "context");
 	unsigned char *seen = calloc(1, MANY);
 	struct requeued out;
 	struct list list;
@@ -422,7 +422,7 @@ QUEUES_TEST(R37_what_is_not_moved_is_listed)
 QUEUES_TEST(R37_a_long_list_is_whole)
 {
 	int n = LOAD(100000, 5000);
-	long context = context_count(self->fd, "context");
+	long context = mw_fdinfo(self->fd, "context");
 	struct memwait_info info;
 	unsigned char *seen;
 	struct list list;

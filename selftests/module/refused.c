@@ -181,7 +181,7 @@ static int ask_for_pins(int fd, void *arg)
 {
 	int ret = ask_for_too_many(fd, arg);
 
-	return context_count(fd, "pins") ? -EBUSY : ret;
+	return mw_fdinfo(fd, "pins") ? -EBUSY : ret;
 }
 
 REFUSED_TEST(R31_a_wait_that_is_too_many_pins_nothing)

@@ -40,15 +40,6 @@ static inline void interrupt_until(pthread_t thread, const int *done)
 	}
 }
 
-/* Binds to processor 0. A priority above 0 keeps other threads from running there. */
-static inline int pin(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-
-	return bind_to(0) ||
-	       sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
 /*
  * The victim is bound to the same processor and cannot run between the signal and the notify, so
  * the notify counts it. Returns the notify's result.

@@ -52,7 +52,7 @@ FIXTURE_SETUP(trace)
 	ASSERT_EQ(0, fstat(self->file, &st));
 	snprintf(self->name, sizeof(self->name), "%u:%u:%llu", major(st.st_dev),
 		 minor(st.st_dev), (unsigned long long)st.st_ino);
-	self->context = context_count(self->fd, "context");
+	self->context = mw_fdinfo(self->fd, "context");
 	ASSERT_LT(0, self->context);
 	self->expected.nr = 0;
 	mkdir(INSTANCE, 0700);
@@ -374,7 +374,7 @@ TRACE_TEST(R37_the_death_of_an_owner_is_recorded)
 		SKIP(return, "this kernel cannot tell of deaths");
 	ASSERT_EQ(0, t.ret);
 	ASSERT_EQ(0, xioctl(self->fd, MEMWAIT_IOC_OWNER, &context));
-	EXPECT_EQ((long)context.id, context_count(self->fd, "owner"));
+	EXPECT_EQ((long)context.id, mw_fdinfo(self->fd, "owner"));
 	/* A thread that is joined may be about to exit still. */
 	sleep_until(!thread_state(t.tid));
 	close(self->fd);

@@ -118,17 +118,6 @@ static inline int dispatch_until(memwait_loop_t *loop, const int *calls, int n)
 	return 0;
 }
 
-/*
- * Binds to processor 0; with a priority, nobody else runs there while this does: threads that were
- * started with priority 0 have been woken, but not left poll().
- */
-static inline int pin(int priority)
-{
-	struct sched_param param = { .sched_priority = priority };
-
-	return bind_to(0) || sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
 #define RACE_MS		10000
 
 /*
