@@ -207,24 +207,6 @@ MEMWAIT_TEST(R23_many_come_and_go_together)
 	munmap(words, size);
 }
 
-MEMWAIT_TEST(R23_ids_are_not_used_again)
-{
-	uint64_t id, last = 0, kept;
-	int i;
-
-	EXPECT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &kept));
-	for (i = 0; i < 5000; i++) {
-		ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32, 1, &id));
-		ASSERT_NE(0, id);
-		ASSERT_NE(kept, id);
-		/* The one before is gone, even if this one has its place. */
-		ASSERT_EQ(-ENOENT, mw_cancel(self->fd, last));
-		ASSERT_EQ(0, mw_cancel(self->fd, id));
-		last = id;
-	}
-	EXPECT_EQ(0, mw_cancel(self->fd, kept));
-}
-
 /* More than a context keeps of waits that have ended, of both kinds. */
 #define PLACES	600
 

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* R24, R31: who pays for a pending wait, and what happens at the limit. */
 #include "limits_test.h"
-
-LIMITS_TEST(R24_info_reports_the_limit_in_force)
-{
-	struct memwait_info info;
-
-	ASSERT_EQ(0, mw_info(self->fd, &info));
-	EXPECT_EQ((uint64_t)self->limit, info.max_user_waits);
-	ASSERT_EQ(0, set_limit(1234));
-	ASSERT_EQ(0, mw_info(self->fd, &info));
-	EXPECT_EQ(1234, info.max_user_waits);
-}
+#include "several_test.h"
 
 LIMITS_TEST(R24_beyond_the_limit_is_enospc)
 {

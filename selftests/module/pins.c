@@ -46,7 +46,7 @@ FIXTURE_TEARDOWN(counts)
 
 #define COUNTS_TEST(name)	TEST_F_TIMEOUT(counts, name, 300)
 
-COUNTS_TEST(R31_info_reports_the_limits_in_force)
+COUNTS_TEST(R24_R31_info_reports_the_limits_in_force)
 {
 	struct memwait_info info;
 
