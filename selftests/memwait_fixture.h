@@ -32,6 +32,7 @@ FIXTURE_TEARDOWN(memwait)
 {
 	int fd = memwait_open(0);
 
+	EXPECT_EQ(0, restore_settings());
 	EXPECT_EQ(0, mw_waiters(fd, self->word, U32 | MEMWAIT_PRIVATE));
 	close(self->fd);
 	EXPECT_EQ(self->user_waits, mw_await_user_waits(fd, self->user_waits));

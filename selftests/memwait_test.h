@@ -796,6 +796,61 @@ static inline int write_number(const char *path, uint64_t number)
 	return write_file(path, text);
 }
 
+/*
+ * Settings of the machine that a test changes. The teardown of its fixture puts them back, however
+ * the test ends.
+ */
+static struct setting {
+	const char *path;
+	char before[256];
+} settings[4];
+
+/* Returns 0, or a negative errno. */
+static inline int change_setting(const char *path, const char *text)
+{
+	struct setting *s = settings;
+	int fd, ret;
+	ssize_t n;
+
+	while (s->path && strcmp(s->path, path))
+		s++;
+	if (!s->path) {
+		fd = open(path, O_RDONLY);
+		n = fd < 0 ? -1 : read(fd, s->before, sizeof(s->before) - 1);
+		close(fd);
+		if (n < 0)
+			return -ENOENT;
+	}
+	ret = write_file(path, text);
+	if (!ret)
+		s->path = path;
+	return ret;
+}
+
+static inline int change_number(const char *path, uint64_t number)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+	return change_setting(path, text);
+}
+
+/* Returns 0, or a negative errno if one could not be put back. */
+static inline int restore_settings(void)
+{
+	struct setting *s;
+	int ret = 0;
+
+	for (s = settings; s->path; s++) {
+		ret = write_file(s->path, s->before) ?: ret;
+		s->path = NULL;
+	}
+	return ret;
+}
+
+/* Processors, as a mask, on which kernel threads work that are not bound to one. */
+#define WORKQUEUE_CPUMASK	"/sys/devices/virtual/workqueue/cpumask"
+
 /* Removes a cgroup. A dead process may leave it a little after waitpid(2) has told of it. */
 static inline int remove_cgroup(const char *path)
 {

@@ -29,9 +29,12 @@ point "an interpreter ends while there are objects" python3 -B alive.py
 for example in "$examples"/*.py; do
 	point "example ${example##*/}" python3 -B "$example"
 done
+trap 'exit 1' HUP INT TERM
+trap 'mv /dev/memwait.away /dev/memwait' EXIT
 mv /dev/memwait /dev/memwait.away
 point "without the device" python3 -B absent.py
 mv /dev/memwait.away /dev/memwait
+trap - EXIT
 point "README's example" sh -euc "
 	sed -n '/^\`\`\`python\$/,/^\`\`\`\$/p' '$examples/../README.md' | sed '/^\`\`\`/d' >/tmp/readme.py
 	sed -n '/^\`\`\`console\$/,/^\`\`\`\$/p' '$examples/../README.md' | sed '/^\`\`\`/d; /^\\$/d' >/tmp/readme.txt

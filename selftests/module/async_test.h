@@ -57,10 +57,9 @@ static inline bool renew(int *fd)
 
 #define LIMIT_PARAMETER	"/sys/module/memwait/parameters/max_user_waits"
 
-/* The limit is module-wide: restore it however the test ends. */
 static inline int set_limit(uint64_t limit)
 {
-	return write_number(LIMIT_PARAMETER, limit);
+	return change_number(LIMIT_PARAMETER, limit);
 }
 
 #endif /* ASYNC_TEST_H */

@@ -312,25 +312,20 @@ FIXTURE(group_limit)
 	int fd;
 	uint32_t *word;
 	uint64_t user_waits;
-	uint64_t limit;
 };
 
 FIXTURE_SETUP(group_limit)
 {
-	struct memwait_info info;
-
 	self->fd = open_device(O_NONBLOCK);
 	self->word = private_page(sysconf(_SC_PAGESIZE));
-	ASSERT_EQ(0, mw_info(self->fd, &info));
-	self->user_waits = info.user_waits;
-	self->limit = info.max_user_waits;
+	self->user_waits = mw_user_waits(self->fd);
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
 }
 
 FIXTURE_TEARDOWN(group_limit)
 {
-	EXPECT_EQ(0, set_limit(self->limit));
+	EXPECT_EQ(0, restore_settings());
 	close(self->fd);
 }
 

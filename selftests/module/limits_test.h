@@ -7,6 +7,7 @@
 
 #include "async_test.h"
 
+#define PARAMETERS	"/sys/module/memwait/parameters/"
 #define CGROUP		"/sys/fs/cgroup/memwait-test"
 
 /* A user that nothing but the test runs as. */
@@ -28,13 +29,11 @@ static inline void become_nobody(void)
 		}							\
 	} while (0)
 
-/* The limit is module-wide: the teardown restores it however the test ends. */
 FIXTURE(limits)
 {
 	int fd;
 	uint32_t *word;
 	uint64_t user_waits;
-	long limit;
 };
 
 FIXTURE_SETUP(limits)
@@ -42,8 +41,6 @@ FIXTURE_SETUP(limits)
 	self->fd = open_device(O_NONBLOCK);
 	self->word = shared_page(4096);
 	self->user_waits = mw_user_waits(self->fd);
-	self->limit = read_number(LIMIT_PARAMETER);
-	ASSERT_LT(0, self->limit);
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
 }
@@ -52,8 +49,7 @@ FIXTURE_TEARDOWN(limits)
 {
 	int fd = memwait_open(0);
 
-	set_limit(self->limit);
-	EXPECT_EQ(self->limit, read_number(LIMIT_PARAMETER));
+	EXPECT_EQ(0, restore_settings());
 	close(self->fd);
 	EXPECT_EQ(self->user_waits, mw_await_user_waits(fd, self->user_waits));
 	EXPECT_EQ(0, mw_waiters(fd, self->word, U32));

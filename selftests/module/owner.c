@@ -444,14 +444,13 @@ OWNER_TEST(R34_cancelled_and_late_waiters_are_passed_over)
 
 OWNER_TEST(R31_owners_are_limited)
 {
-	long limit = read_number(OWNER_LIMIT);
 	struct owned_waiter w = { .fd = self->fd };
 	pthread_t thread;
 	int fd;
 
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
-	ASSERT_EQ(0, write_number(OWNER_LIMIT, self->owners + 1));
+	ASSERT_EQ(0, change_number(OWNER_LIMIT, self->owners + 1));
 	fd = memwait_open(0);
 	EXPECT_EQ(0, mw_owner(fd, MEMWAIT_OWNER_CONTEXT, NULL));
 	EXPECT_EQ(-ENOSPC, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
@@ -464,7 +463,6 @@ OWNER_TEST(R31_owners_are_limited)
 	/* It counts until the waiters of its words have been told. */
 	mw_await_owners(self->fd, self->owners);
 	EXPECT_EQ(0, mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL));
-	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
 }
 
 /* The limit is on the living: however fast threads end, the next one has its id. */
@@ -479,7 +477,7 @@ OWNER_TEST(R31_the_dead_do_not_count_against_the_limit)
 	/* No kernel thread comes in between. */
 	ASSERT_EQ(0, pin(10));
 	/* One may have been joined before its end is seen. */
-	ASSERT_EQ(0, write_number(OWNER_LIMIT, self->owners + 4));
+	ASSERT_EQ(0, change_number(OWNER_LIMIT, self->owners + 4));
 	for (i = 0; i < LOAD(2000, 400); i++) {
 		w.id = 0;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, tell_id, &w));

@@ -7,7 +7,6 @@
  * Limits that are the module's, as that of waits is: put back however a test ends. Each test
  * lowers one for a child that is somebody else, so that nobody is disturbed.
  */
-#define PARAMETERS	"/sys/module/memwait/parameters/"
 #define SHARERS		50
 #define FILES		50
 #define SPACES		100
@@ -21,26 +20,19 @@ FIXTURE(counts)
 {
 	int fd;
 	uint32_t *word;
-	long max_waits, max_contexts;
 };
 
 FIXTURE_SETUP(counts)
 {
 	self->fd = open_device(O_NONBLOCK);
 	self->word = shared_page(4096);
-	self->max_waits = read_number(LIMIT_PARAMETER);
-	self->max_contexts = read_number(PARAMETERS "max_user_contexts");
-	ASSERT_LT(0, self->max_waits);
-	ASSERT_LT(0, self->max_contexts);
 	if (geteuid())
 		SKIP(return, "needs root to set the limits");
 }
 
 FIXTURE_TEARDOWN(counts)
 {
-	EXPECT_EQ(0, set_limit(self->max_waits));
-	write_number(PARAMETERS "max_user_contexts", self->max_contexts);
-	EXPECT_EQ(self->max_contexts, read_number(PARAMETERS "max_user_contexts"));
+	EXPECT_EQ(0, restore_settings());
 	close(self->fd);
 }
 
@@ -51,7 +43,7 @@ COUNTS_TEST(R24_R31_info_reports_the_limits_in_force)
 	struct memwait_info info;
 
 	ASSERT_EQ(0, set_limit(1234));
-	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", 567));
+	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", 567));
 	ASSERT_EQ(0, mw_info(self->fd, &info));
 	EXPECT_EQ(1234, info.max_user_waits);
 	EXPECT_EQ(567, info.max_user_contexts);
@@ -296,7 +288,7 @@ COUNTS_TEST(R31_contexts_are_counted)
 	pid_t pid;
 	int i;
 
-	ASSERT_EQ(0, write_number(PARAMETERS "max_user_contexts", CONTEXTS));
+	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", CONTEXTS));
 	/* The second time as well: the dead have given them back. */
 	for (i = 0; i < 2; i++) {
 		pid = fork_child();

@@ -513,17 +513,14 @@ MEMWAIT_TEST(R12_places_of_the_dead_do_not_pile_up_among_the_living)
 	}
 }
 
-#define LIMIT	"/sys/module/memwait/parameters/max_user_waits"
-
 /* Words count, and those of a closed context do not. */
 MEMWAIT_TEST(R31_a_user_has_as_many_places_as_waits)
 {
 	uint64_t *words = (uint64_t *)self->shared;
-	long before = read_number(LIMIT);
 	struct thread t[4];
 	int round, fd, i;
 
-	if (before < 0 || write_number(LIMIT, 5) < 0)
+	if (change_number("/sys/module/memwait/parameters/max_user_waits", 5))
 		SKIP(return, "needs root to set a limit");
 	handle(SIGUSR1, 0);
 	for (round = 0; round < 3; round++) {
@@ -542,7 +539,6 @@ MEMWAIT_TEST(R31_a_user_has_as_many_places_as_waits)
 		}
 		close(fd);
 	}
-	write_number(LIMIT, before);
 }
 
 static pid_t fork_first(int fd, const uint32_t *word)

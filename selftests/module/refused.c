@@ -8,33 +8,25 @@
 
 #include "limits_test.h"
 
-#define PARAMETERS	"/sys/module/memwait/parameters/"
 #define OWNERS		PARAMETERS "max_user_owners"
 
 #define TRIES		20000	/* or until the other one was refused so often: */
 #define LEAST_REFUSED	100
 #define ROUNDS		SOME_OF(3000)
 
-/* The limits are the module's: they are put back however a test ends. */
 FIXTURE(refused)
 {
-	long waits, owners;
 };
 
 FIXTURE_SETUP(refused)
 {
-	self->waits = read_number(LIMIT_PARAMETER);
-	self->owners = read_number(OWNERS);
-	ASSERT_LT(0, self->waits);
-	ASSERT_LT(0, self->owners);
 	if (geteuid())
 		SKIP(return, "needs root to set the limits");
 }
 
 FIXTURE_TEARDOWN(refused)
 {
-	EXPECT_EQ(0, set_limit(self->waits));
-	EXPECT_EQ(0, write_number(OWNERS, self->owners));
+	EXPECT_EQ(0, restore_settings());
 }
 
 #define REFUSED_TEST(name)	TEST_F_TIMEOUT(refused, name, 300)
@@ -326,7 +318,7 @@ REFUSED_TEST(R33_two_threads_that_ask_for_the_id_of_a_context_need_one)
 	int *wrong = shared_page(4096);
 	pid_t pid;
 
-	ASSERT_EQ(0, write_number(OWNERS, 1));
+	ASSERT_EQ(0, change_number(OWNERS, 1));
 	pid = fork_child();
 	if (!pid)
 		run_askers(wrong);
@@ -385,7 +377,7 @@ REFUSED_TEST(R31_a_bind_that_is_refused_does_nothing)
 	struct binds *b = shared_page(4096);
 	pid_t pid;
 
-	ASSERT_EQ(0, write_number(OWNERS, 1));
+	ASSERT_EQ(0, change_number(OWNERS, 1));
 	pid = fork_child();
 	if (!pid)
 		run_binder(b);
