@@ -123,6 +123,12 @@ static inline uint64_t in_ms(uint64_t ms)
 	return now_ns(CLOCK_MONOTONIC) + ms * NSEC_PER_MSEC;
 }
 
+/* When to give up what may hang, in so many seconds, or more where all takes longer. */
+static inline uint64_t patience(unsigned int seconds)
+{
+	return in_ms(1000ULL * seconds * slowness());
+}
+
 /*
  * A deadline in 1 us to 4 ms, varied by @tries, so that a race comes out each way on slow and fast
  * machines.
@@ -165,7 +171,7 @@ static inline void await_counted(const long *counter)
 /* Waits until *flag is set or the time is up. Returns whether it is set. */
 static inline bool await_flag(const int *flag, unsigned int seconds)
 {
-	uint64_t end = in_ms(1000ULL * seconds * slowness());
+	uint64_t end = patience(seconds);
 
 	sleep_until(__atomic_load_n(flag, __ATOMIC_ACQUIRE) || now_ns(CLOCK_MONOTONIC) >= end);
 	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
@@ -334,7 +340,7 @@ static inline uint64_t mw_user_waits(int fd)
  */
 static inline uint64_t mw_await_user_waits(int fd, uint64_t n)
 {
-	uint64_t end = in_ms(30000);
+	uint64_t end = patience(30);
 
 	sleep_until(mw_user_waits(fd) == n || now_ns(CLOCK_MONOTONIC) >= end);
 	return mw_user_waits(fd);

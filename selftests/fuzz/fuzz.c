@@ -184,7 +184,7 @@ static void run_program(int fd, const struct program *p, unsigned int number)
 	}
 	setpgid(pid, pid);
 	pfd = (struct pollfd) { .fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
-	if (poll(&pfd, 1, LIMIT_MS) != 1)
+	if (poll(&pfd, 1, 1000 * LIMIT_S * slowness()) != 1)
 		fail("does not end: a call sleeps in spite of signals");
 	close(pfd.fd);
 	kill(-pid, SIGKILL);
@@ -193,7 +193,7 @@ static void run_program(int fd, const struct program *p, unsigned int number)
 		;
 
 	/* All are dead, but the last reference to a file may be given back by a kernel thread. */
-	until = in_ms(LIMIT_MS);
+	until = patience(LIMIT_S);
 	while (mw_user_waits(fd) != before && now_ns(CLOCK_MONOTONIC) < until)
 		sched_yield();
 	if (mw_user_waits(fd) != before)

@@ -18,7 +18,7 @@
 #define CORPUS		4096
 #define RING		16
 #define TEXT		4096
-#define LIMIT_MS	60000	/* that long a program may take, on the slowest machine */
+#define LIMIT_S		60	/* that long a program may take, see patience() */
 #define USER_DATA	0x6d656d7761697400ULL
 
 struct call {

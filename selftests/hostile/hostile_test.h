@@ -136,7 +136,7 @@ static inline int set_fifo(int priority)
 /* Waits until a child is gone or the time is up. Returns whether it is gone. */
 static inline bool await_gone(pid_t pid, int *status, unsigned int seconds)
 {
-	uint64_t end = now() + seconds * NSEC_PER_SEC;
+	uint64_t end = patience(seconds);
 	pid_t got;
 
 	while (!(got = waitpid(pid, status, WNOHANG)) && now() < end)

@@ -180,7 +180,7 @@ MEMWAIT_TEST(L10_all_pollers_are_told_of_the_end)
 {
 	struct epoll_event event = { .events = EPOLLET }, events[POLLERS];
 	struct board *board = (void *)self->shared;
-	uint64_t end = in_ms(20000);
+	uint64_t end = patience(20);
 	bool told[POLLERS];
 	int fds[POLLERS], how, epoll, i, n, sum;
 	pid_t pid;

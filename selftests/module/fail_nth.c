@@ -518,7 +518,7 @@ static int load_module(int file)
 /* What has just died may take a moment to be released. */
 static int unload_module(void)
 {
-	uint64_t end = in_ms(30000);
+	uint64_t end = patience(30);
 	int ret;
 
 	sleep_until(!(ret = syscall(SYS_delete_module, "memwait", O_NONBLOCK)) ||

@@ -157,7 +157,7 @@ IDS_TEST(R37_contexts_with_an_id_are_lines)
 /* Whatever has a reference to the module is a line of the list, or an open file. */
 static bool all_are_named(long contexts)
 {
-	uint64_t end = in_ms(20000);
+	uint64_t end = patience(20);
 
 	/* The references of the dead are put a little later. */
 	while (read_number(REFCNT) != count_ids() + contexts) {

@@ -288,7 +288,7 @@ KEPT_TEST(R11_close_of_a_writer_is_told_at_once)
 /* Waits until @word is @value; not for ever, as what is waited for may hang. */
 static bool await(const uint32_t *word, uint32_t value)
 {
-	uint64_t end = in_ms(60000);
+	uint64_t end = patience(60);
 
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
 		if (now_ns(CLOCK_MONOTONIC) > end)
@@ -759,7 +759,7 @@ TEST_F_TIMEOUT(disk, L10_a_bound_context_ends_while_a_call_frees_a_file, 300)
 		sleep_until(mw_fdinfo(freer.fd, "pins") == 1 &&
 			    thread_state(freer.runner.tid) == 'D');
 		close(freer.fd);
-		end = in_ms(20000);
+		end = patience(20);
 		while (mw_waiters(self->fd, self->shared, U32) && now_ns(CLOCK_MONOTONIC) < end)
 			usleep(100);
 		EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));

@@ -198,7 +198,7 @@ static inline void *tell_id(void *arg)
  */
 static inline long settled_references(int fd)
 {
-	uint64_t end = in_ms(20000);
+	uint64_t end = patience(20);
 	long known = mw_user_contexts(fd) + mw_user_owners(fd);
 
 	sleep_until(read_number(REFCNT) <= known || now_ns(CLOCK_MONOTONIC) >= end);

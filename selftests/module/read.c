@@ -833,7 +833,7 @@ MEMWAIT_TEST(R21_a_reader_that_is_faster_than_a_notify_gets_all)
 	ASSERT_EQ(0, pin(0));
 	EXPECT_EQ(STEPS * IN_A_STEP, mw_notify(self->fd, self->shared, MEMWAIT_ALL, U32));
 	/* It runs before the notifier does, but where kernels leave some time to all others. */
-	end = in_ms(60000);
+	end = patience(60);
 	sleep_until(__atomic_load_n(&r.got, __ATOMIC_ACQUIRE) >= STEPS ||
 		    now_ns(CLOCK_MONOTONIC) >= end);
 	EXPECT_EQ(STEPS, r.got);

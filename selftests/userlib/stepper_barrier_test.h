@@ -19,7 +19,7 @@ OPERATION(arrive, note_serial(objects, memwait_barrier_wait(&objects->barrier)))
 
 static int meet(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return note_serial(objects, memwait_barrier_clockwait(&objects->barrier, CLOCK_MONOTONIC,
 							      &deadline));

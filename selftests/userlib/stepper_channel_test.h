@@ -39,7 +39,7 @@ OPERATION(close_channel, memwait_channel_close(channel_of(objects)))
 /* Helpers send what comes after the victim's. */
 static int send_late(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 	uint64_t item = CAPACITY + 2 + me;
 
 	return memwait_channel_clocksend(channel_of(objects), &item, sizeof(item), CLOCK_MONOTONIC,
@@ -48,7 +48,7 @@ static int send_late(struct objects *objects, int me)
 
 static int receive(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return memwait_channel_clockrecv(channel_of(objects), &objects->item[me],
 					 sizeof(objects->item[me]), CLOCK_MONOTONIC, &deadline);
@@ -84,7 +84,7 @@ static const char *drain(struct stage *stage, uint64_t *items, int *count)
 
 	settle(stage, channel_is_stuck);
 	for (*count = 0;; ++*count) {
-		struct timespec deadline = patience();
+		struct timespec deadline = last_moment();
 
 		if (!channel_length())
 			return NULL;
@@ -114,7 +114,7 @@ static bool contains(const uint64_t *items, int count, uint64_t item)
 
 static int send_in_time(uint64_t item)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return memwait_channel_clocksend(channel_of(&scene->objects), &item, sizeof(item),
 					 CLOCK_MONOTONIC, &deadline);
@@ -122,7 +122,7 @@ static int send_in_time(uint64_t item)
 
 static int receive_in_time(uint64_t *item)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return memwait_channel_clockrecv(channel_of(&scene->objects), item, sizeof(*item),
 					 CLOCK_MONOTONIC, &deadline);

@@ -13,7 +13,7 @@ OPERATION(broadcast_cond, memwait_cond_broadcast(&objects->cond))
 
 static int await_cond(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 	int err, result;
 
 	err = memwait_mutex_clocklock(&objects->mutex, CLOCK_MONOTONIC, &deadline);

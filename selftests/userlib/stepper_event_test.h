@@ -14,7 +14,7 @@ OPERATION(wait_for_event, memwait_event_wait(&objects->event))
 
 static int await_event(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return memwait_event_clockwait(&objects->event, CLOCK_MONOTONIC, &deadline);
 }

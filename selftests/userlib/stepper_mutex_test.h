@@ -83,7 +83,7 @@ static int visit_once(struct objects *objects, int err)
 /* A mutex whose owner died can be locked again. */
 static int visit(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 	int err, i;
 
 	for (i = 0; i < (scene->kind & ROBUST ? 2 : 1); i++) {
@@ -367,7 +367,7 @@ OPERATION(take_by_loop, after_run(objects, memwait_sem_wait_async(&objects->sem,
 /* A helper that waits in a loop. */
 static int visit_by_loop(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 	memwait_op_t visitor;
 	memwait_loop_t *own;
 	int result, ret;

@@ -58,7 +58,7 @@ static int visit_rwlock(struct objects *objects, int err, bool writes)
 
 static int read_visit(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return visit_rwlock(objects, memwait_rwlock_clockrdlock(&objects->rwlock, CLOCK_MONOTONIC,
 								&deadline), false);
@@ -66,7 +66,7 @@ static int read_visit(struct objects *objects, int me)
 
 static int write_visit(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return visit_rwlock(objects, memwait_rwlock_clockwrlock(&objects->rwlock, CLOCK_MONOTONIC,
 								&deadline), true);

@@ -22,7 +22,7 @@ OPERATION(post_sem, memwait_sem_post(&objects->sem))
 
 static int take(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return memwait_sem_clockwait(&objects->sem, CLOCK_MONOTONIC, &deadline);
 }

@@ -152,7 +152,7 @@ static inline bool ended(void)
 }
 
 /* Until when whoever waits has patience. */
-static inline struct timespec patience(void)
+static inline struct timespec last_moment(void)
 {
 	return in_time(CLOCK_MONOTONIC, scene->patience);
 }

@@ -12,7 +12,7 @@ OPERATION(wait_for_group, memwait_waitgroup_wait(&objects->group))
 
 static int await_group(struct objects *objects, int me)
 {
-	struct timespec deadline = patience();
+	struct timespec deadline = last_moment();
 
 	return memwait_waitgroup_clockwait(&objects->group, CLOCK_MONOTONIC, &deadline);
 }
