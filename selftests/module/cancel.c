@@ -31,71 +31,77 @@ MEMWAIT_TEST(R23_cancel_after_the_end_is_enoent)
 	EXPECT_EQ(-ENOENT, mw_cancel(self->fd, id));
 }
 
-struct busy {
-	int fd;
-	uint32_t *word;
-	int stop;
+#define TOGETHER	64
+
+/* A thread that reads once in each round, and ends what is overdue. */
+struct round_reader {
+	pthread_t thread;
+	int fd, begun, reads, ended;
+	int got;
+	struct memwait_completion done[TOGETHER];
 };
 
-static void *keep_queues_busy(void *arg)
+static void *read_each_round(void *arg)
 {
-	struct busy *busy = arg;
-	int i;
+	struct round_reader *r = arg;
+	int round, begun;
 
-	for (i = 0; !__atomic_load_n(&busy->stop, __ATOMIC_ACQUIRE); i++)
-		mw_waiters(busy->fd, busy->word + i % 16, U32);
-	return NULL;
+	for (round = 1; ; round++) {
+		spin_until((begun = __atomic_load_n(&r->begun, __ATOMIC_ACQUIRE)) != round - 1);
+		if (begun < 0)
+			return NULL;
+		__atomic_store_n(&r->reads, round, __ATOMIC_RELEASE);
+		r->got = mw_read(r->fd, r->done, TOGETHER);
+		__atomic_store_n(&r->ended, round, __ATOMIC_RELEASE);
+	}
 }
 
 /*
- * ENOENT says that the completion can be read, now: even while the deadline is just passing. So
- * many waits end together that there is time to meet the last one on its way.
+ * There is a completion exactly if the cancel says ENOENT, also while another thread just ends what
+ * is overdue: it begins with the first, and who cancels with the last.
  */
 MEMWAIT_TEST(R23_cancel_races_with_the_deadline)
 {
-	enum { TOGETHER = 16 };
-	const int rounds = SOME_OF(2000);
-	int round, ret, i, n, n_done, taken_back = 0, timed_out = 0;
-	struct busy busy = { .fd = self->fd, .word = self->word };
-	pthread_t threads[3];
+	int round, i, n, got, taken_back = 0, timed_out = 0, results[TOGETHER];
+	struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
+	struct round_reader r = { .fd = self->fd };
 	struct memwait_completion done[TOGETHER];
-	uint64_t ids[TOGETHER], deadline;
-	bool found;
+	const int rounds = SOME_OF(2000);
+	uint64_t ids[TOGETHER], deadline, ns;
+	int read[TOGETHER];
 
-	for (i = 0; i < 3; i++)
-		ASSERT_EQ(0, pthread_create(&threads[i], NULL, keep_queues_busy, &busy));
-	for (round = 0; round < rounds; round++) {
-		deadline = now_ns(CLOCK_MONOTONIC) + 200000;
-		n = 0;
-		for (i = 0; i < TOGETHER; i++) {
-			ret = mw_async(self->fd, self->word + i, 0, deadline, U32, i, &ids[n]);
-			n += ret == MEMWAIT_PENDING;
+	ASSERT_EQ(0, pthread_create(&r.thread, NULL, read_each_round, &r));
+	for (round = 1; round <= rounds || !taken_back || !timed_out; round++) {
+		for (n = 0, ns = 100000; !n; ns *= 2) {
+			deadline = now_ns(CLOCK_MONOTONIC) + ns;
+			for (i = 0; i < TOGETHER; i++)
+				n += mw_async(self->fd, self->word + i, 0, deadline, U32, n,
+					      &ids[n]) == MEMWAIT_PENDING;
 		}
-		if (!n)
-			continue;
-		while (now_ns(CLOCK_MONOTONIC) < deadline + round % 64 * 1000)
-			;
-		ret = mw_cancel(self->fd, ids[n - 1]);
-		n_done = mw_read(self->fd, done, TOGETHER);
-		found = false;
-		for (i = 0; i < n_done; i++)
-			found |= done[i].id == ids[n - 1];
-		if (ret) {
-			timed_out++;
-			ASSERT_EQ(-ENOENT, ret);
-			ASSERT_TRUE(found);
-		} else {
-			taken_back++;
-			ASSERT_FALSE(found);
+		ASSERT_EQ(1, poll(&pfd, 1, -1));
+		memset(read, 0, sizeof(read));
+		__atomic_store_n(&r.begun, round, __ATOMIC_RELEASE);
+		if (round % 2)
+			spin_until(__atomic_load_n(&r.reads, __ATOMIC_ACQUIRE) == round);
+		linger(round / 2 % 12);
+		for (i = n - 1; i >= 0; i--)
+			results[i] = mw_cancel(self->fd, ids[i]);
+		spin_until(__atomic_load_n(&r.ended, __ATOMIC_ACQUIRE) == round);
+		for (i = 0; i < r.got; i++)
+			read[r.done[i].user_data]++;
+		while ((got = mw_read(self->fd, done, TOGETHER)) > 0) {
+			for (i = 0; i < got; i++)
+				read[done[i].user_data]++;
 		}
-		for (i = 0; i < n - 1; i++)
-			mw_cancel(self->fd, ids[i]);
-		while (mw_read(self->fd, done, TOGETHER) > 0)
-			;
+		for (i = 0; i < n; i++) {
+			ASSERT_EQ(results[i], read[i] ? -ENOENT : 0);
+			ASSERT_GE(1, read[i]);
+			taken_back += !read[i];
+			timed_out += read[i];
+		}
 	}
-	__atomic_store_n(&busy.stop, 1, __ATOMIC_RELEASE);
-	for (i = 0; i < 3; i++)
-		pthread_join(threads[i], NULL);
+	__atomic_store_n(&r.begun, -1, __ATOMIC_RELEASE);
+	pthread_join(r.thread, NULL);
 	TH_LOG("%d taken back, %d timed out", taken_back, timed_out);
 }
 
