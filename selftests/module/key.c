@@ -252,39 +252,6 @@ MEMWAIT_TEST(R9_private_and_plain_users_of_private_memory_meet)
 	}
 }
 
-static void *fault_slowly(void *arg)
-{
-	char buffer[64];
-	ssize_t n = read(*(int *)arg, buffer, sizeof(buffer));
-
-	(void)n;
-	return NULL;
-}
-
-/* Whoever maps memory holds mmap_lock; PRIVATE must get by without. */
-MEMWAIT_TEST(R9_private_works_while_others_map_and_unmap)
-{
-	struct waiter w = { .fd = self->fd, .addr = self->word, .deadline = MEMWAIT_FOREVER,
-			    .flags = U32 | MEMWAIT_PRIVATE };
-	int pipes[2], i;
-	pthread_t reader;
-
-	ASSERT_EQ(0, pipe(pipes));
-	ASSERT_EQ(0, pthread_create(&reader, NULL, fault_slowly, &pipes[0]));
-	for (i = 0; i < 300; i++) {
-		void *p = private_page(64 * self->page);
-
-		waiter_start(&w);
-		munmap(p, 64 * self->page);
-		EXPECT_EQ(1, mw_notify(self->fd, self->word, 1, U32 | MEMWAIT_PRIVATE));
-		EXPECT_EQ(MEMWAIT_OK, waiter_join(&w));
-	}
-	EXPECT_EQ(1, write(pipes[1], "x", 1));
-	pthread_join(reader, NULL);
-	close(pipes[0]);
-	close(pipes[1]);
-}
-
 static void expect_refused(struct __test_metadata *_metadata, int fd, void *addr)
 {
 	EXPECT_EQ(-EOPNOTSUPP, mw_wait(fd, addr, 0, 0, U32));

@@ -168,6 +168,65 @@ TRACE_TEST(R37_a_wait_and_its_notify_are_recorded)
 	EXPECT_GE(now_ns(CLOCK_MONOTONIC) - began, waited);
 }
 
+#define MMAP_LOCK	"/events/mmap_lock/mmap_lock_start_locking"
+
+/* The patching of the kernel's code, which this makes, takes a lock itself. */
+static bool record_mmap_locks(bool on)
+{
+	return !write_number(INSTANCE "/tracing_on", 0) &&
+	       !write_number(INSTANCE MMAP_LOCK "/enable", on) &&
+	       !write_number(INSTANCE "/tracing_on", on);
+}
+
+/* Returns how often this thread has taken mmap_lock while that was recorded. */
+static int count_mmap_locks(void)
+{
+	char line[512], name[32];
+	int nr = 0;
+	FILE *f;
+
+	if (!record_mmap_locks(false))
+		return -1;
+	snprintf(name, sizeof(name), "-%d ", gettid());
+	f = fopen(INSTANCE "/trace", "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (line[0] != '#' && strstr(line, ": mmap_lock_start_locking") &&
+		    strstr(line, name))
+			nr++;
+	}
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+static void use_private_word(struct __test_metadata *_metadata, int fd, uint32_t *word)
+{
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		ASSERT_EQ(0, mw_notify(fd, word, 1, PRIVATE));
+		ASSERT_EQ(MEMWAIT_NOT_EQUAL, mw_wait(fd, word, 1, MEMWAIT_FOREVER, PRIVATE));
+		ASSERT_EQ(MEMWAIT_TIMED_OUT, mw_wait(fd, word, 0, in_ms(1), PRIVATE));
+	}
+}
+
+TRACE_TEST(R9_private_takes_no_mmap_lock)
+{
+	if (access(TRACING MMAP_LOCK, F_OK))
+		SKIP(return, "this kernel does not tell of mmap_lock");
+	/* What is used for the first time is faulted in. */
+	*self->private = 0;
+	use_private_word(_metadata, self->fd, self->private);
+	ASSERT_EQ(0, count_mmap_locks());
+	ASSERT_TRUE(record_mmap_locks(true));
+	use_private_word(_metadata, self->fd, self->private);
+	EXPECT_EQ(0, count_mmap_locks());
+	/* As it would have been seen. */
+	ASSERT_TRUE(record_mmap_locks(true));
+	munmap(private_page(self->page), self->page);
+	EXPECT_LT(0, count_mmap_locks());
+}
+
 TRACE_TEST(R37_a_private_word_is_called_by_its_process)
 {
 	const char *word = at_address(self->private + 1);
