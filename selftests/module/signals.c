@@ -64,7 +64,7 @@ static void *wait_under_fire(void *arg)
 		int ret = mw_wait(w->fd, w->word, 0, in_ms(20), U32);
 
 		if (ret == MEMWAIT_OK)
-			w->oks++;
+			add_one(&w->oks);
 		else if (ret == -EINTR)
 			add_one(&w->interrupted);
 		else if (ret != MEMWAIT_TIMED_OUT)
@@ -85,7 +85,7 @@ MEMWAIT_TEST(R5_signals_and_notifies_race_for_one_waiter)
 	ASSERT_EQ(0, pthread_create(&waiting, NULL, wait_under_fire, &w));
 	storm.target = waiting;
 	ASSERT_EQ(0, pthread_create(&sending, NULL, send_signals, &storm));
-	while (now_ns(CLOCK_MONOTONIC) < end || !counted(&w.interrupted))
+	while (now_ns(CLOCK_MONOTONIC) < end || !counted(&w.interrupted) || !counted(&w.oks))
 		notified += mw_notify(self->fd, self->word, 1, U32);
 	__atomic_store_n(&storm.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(sending, NULL);

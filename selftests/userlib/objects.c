@@ -347,6 +347,15 @@ OBJECT_TEST(L3_an_operation_that_has_timed_out_can_be_cancelled_still)
 	EXPECT_EQ(0, way->destroy(self->object));
 }
 
+/*
+ * A race that has come out one way only goes on, until the test's time is over. The other way gets
+ * more and more time in each round.
+ */
+static bool comes_one_way(int one_way, int rounds)
+{
+	return !one_way || one_way == rounds;
+}
+
 /* It is with the operation, or it goes to the thread behind: never both, never neither. */
 OBJECT_TEST(L3_cancel_races_with_giving)
 {
@@ -356,7 +365,7 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 	struct runner giver;
 	int round, taken_back = 0;
 
-	for (round = 0; more_rounds(round, ROUNDS) || !taken_back; round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || comes_one_way(taken_back, round); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
@@ -365,6 +374,8 @@ OBJECT_TEST(L3_cancel_races_with_giving)
 			await_sleepers(way, self->object, variant->kind, 2);
 		runner_race(&giver, way->give, self->object);
 		linger(round);
+		if (taken_back == round)
+			usleep(10 * round);
 		if (round % 2) {
 			ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
 		}
@@ -395,11 +406,13 @@ OBJECT_TEST(L3_cancel_by_another_thread_races_with_dispatch)
 	int round, ret, taken_back = 0;
 	struct runner canceller;
 
-	for (round = 0; more_rounds(round, ROUNDS); round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || comes_one_way(taken_back, round); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
 		counted.calls = 0;
 		ASSERT_EQ(EINPROGRESS, way->wait_async(self->object, &counted.op));
 		runner_race(&canceller, memwait_op_cancel, &counted.op);
+		if (!taken_back)
+			usleep(10 * round);
 		ASSERT_EQ(0, way->give(self->object));
 		linger(round);
 		ASSERT_LE(0, memwait_loop_dispatch(self->loop, MEMWAIT_ALL));
@@ -433,9 +446,9 @@ OBJECT_TEST(L3_L11_a_deadline_races_with_giving)
 	struct runner giver;
 	struct timespec time;
 
-	for (round = 0; more_rounds(round, ROUNDS); round++) {
+	for (round = 0; more_rounds(round, ROUNDS) || comes_one_way(timed_out, round); round++) {
 		ASSERT_EQ(0, way->make(self->object, variant->kind));
-		time = soon_after(round);
+		time = timed_out < round ? soon_after(round) : in_time(CLOCK_MONOTONIC, round);
 		counted.calls = 0;
 		if (round % 2) {
 			visitor_start_until(&visitor, way, self->object, CLOCK_MONOTONIC, &time);
