@@ -128,6 +128,138 @@ LIMITS_TEST(R24_waits_are_charged_to_the_memory_cgroup)
 	leave_cgroup();
 }
 
+static long charged(void)
+{
+	return read_number(CGROUP "/memory.current");
+}
+
+#define FILES	4000
+
+/* Opens many files. Returns by how much the charge has risen, or -1. */
+static long open_many(const char *path, int *fds)
+{
+	long before = charged();
+	int i;
+
+	for (i = 0; i < FILES; i++) {
+		fds[i] = open(path, O_RDWR | O_CLOEXEC);
+		if (fds[i] < 0)
+			return -1;
+	}
+	return charged() - before;
+}
+
+static void close_many(const int *fds)
+{
+	int i;
+
+	for (i = 0; i < FILES; i++)
+		close(fds[i]);
+}
+
+/* Contexts, by what they cost more than other files, and ids. */
+LIMITS_TEST(R31_contexts_and_owners_are_charged_to_the_memory_cgroup)
+{
+	struct rlimit many = { FILES + 100, FILES + 100 };
+	long others, contexts, before;
+	static int fds[FILES];
+	int i;
+
+	if (!make_cgroup())
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &many));
+	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", FILES + 100));
+	ASSERT_EQ(0, change_number(PARAMETERS "max_user_owners", FILES + 100));
+	/* Each processor charges ahead. */
+	ASSERT_EQ(0, bind_to(0));
+	ASSERT_EQ(0, enter_cgroup());
+	others = open_many("/dev/null", fds);
+	ASSERT_LE(0, others);
+	close_many(fds);
+	contexts = open_many("/dev/memwait", fds);
+	TH_LOG("%ld bytes for each context, %ld for each other file", contexts / FILES,
+	       others / FILES);
+	EXPECT_LT(others + FILES * 200L, contexts);
+	before = charged();
+	for (i = 0; i < FILES; i++) {
+		if (mw_owner(fds[i], MEMWAIT_OWNER_CONTEXT, NULL))
+			break;
+	}
+	TH_LOG("%ld bytes for each owner", (charged() - before) / FILES);
+	EXPECT_TRUE(i == FILES || !i);
+	if (i)
+		EXPECT_LT(before + FILES * 80L, charged());
+	close_many(fds);
+	leave_cgroup();
+}
+
+#define THREADS	200
+
+struct interrupted {
+	pthread_t thread;
+	int fd;
+	pid_t tid;
+	uint32_t *words;
+	pthread_barrier_t *barrier;
+	int results[2];
+};
+
+/* Has used its stack before it leaves what is measured. */
+static void *be_interrupted_twice(void *arg)
+{
+	struct memwait_wait waits[MEMWAIT_GROUP_MAX];
+	struct interrupted *t = arg;
+
+	members(waits, t->words, MEMWAIT_GROUP_MAX);
+	__atomic_store_n(&t->tid, gettid(), __ATOMIC_RELEASE);
+	t->results[0] = mw_wait(t->fd, t->words, 0, FOREVER, U32);
+	pthread_barrier_wait(t->barrier);
+	pthread_barrier_wait(t->barrier);
+	t->results[1] = mw_wait_any(t->fd, waits, MEMWAIT_GROUP_MAX, FOREVER, 0, NULL);
+	pthread_barrier_wait(t->barrier);
+	pthread_barrier_wait(t->barrier);
+	return NULL;
+}
+
+LIMITS_TEST(R31_places_are_charged_to_the_memory_cgroup)
+{
+	static struct interrupted t[THREADS];
+	long before = 0, after = 0;
+	pthread_barrier_t barrier;
+	int round, i;
+
+	if (!make_cgroup())
+		SKIP(return, "no memory cgroup v2 at /sys/fs/cgroup");
+	ASSERT_EQ(0, set_limit(self->user_waits + THREADS * (MEMWAIT_GROUP_MAX + PIN_WAITS)));
+	handle(SIGUSR1, 0);
+	ASSERT_EQ(0, bind_to(0));
+	ASSERT_EQ(0, enter_cgroup());
+	pthread_barrier_init(&barrier, NULL, THREADS + 1);
+	for (i = 0; i < THREADS; i++) {
+		t[i] = (struct interrupted) { .fd = self->fd, .words = self->word,
+					      .barrier = &barrier };
+		ASSERT_EQ(0, pthread_create(&t[i].thread, NULL, be_interrupted_twice, &t[i]));
+	}
+	for (round = 0; round < 2; round++) {
+		await_waiters(self->fd, self->word, U32, THREADS);
+		for (i = 0; i < THREADS; i++)
+			interrupt_thread(t[i].thread, t[i].tid);
+		pthread_barrier_wait(&barrier);
+		EXPECT_EQ(THREADS, mw_fdinfo(self->fd, "places"));
+		before = after;
+		after = charged();
+		pthread_barrier_wait(&barrier);
+	}
+	TH_LOG("%ld bytes for each place", (after - before) / THREADS);
+	EXPECT_LT(before + THREADS * MEMWAIT_GROUP_MAX * 20L, after);
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(t[i].thread, NULL);
+		EXPECT_EQ(-EINTR, t[i].results[0]);
+		EXPECT_EQ(-EINTR, t[i].results[1]);
+	}
+	leave_cgroup();
+}
+
 #define LEFT		4000
 #define TOGETHER	64	/* waits that are armed one after the other; the first is left */
 
