@@ -48,7 +48,7 @@ static inline int how_many_waits(int usual)
 {
 	const char *n = getenv("MEMWAIT_HOSTILE_WAITS");
 
-	return n ? atoi(n) : LOAD(usual, usual / 25);
+	return n ? atoi(n) : LOAD(usual, usual / 4);
 }
 
 /* The same, and lifts the limit on waits: LIMITS_TEST restores it. */
