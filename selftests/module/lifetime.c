@@ -304,60 +304,6 @@ MEMWAIT_TEST(R11_everything_may_be_closed_in_any_order)
 	}
 }
 
-struct closer {
-	pthread_t thread;
-	uint32_t *word;
-	int *stop;
-	long notified;
-};
-
-static void *notify_all_the_time(void *arg)
-{
-	struct closer *c = arg;
-	int fd = memwait_open(0);
-
-	while (!__atomic_load_n(c->stop, __ATOMIC_RELAXED))
-		c->notified += mw_notify(fd, c->word, 1, U32);
-	close(fd);
-	return NULL;
-}
-
-/* A waiter that is always there gets what the contexts that are closed before it have got. */
-MEMWAIT_TEST(R25_close_races_with_notify)
-{
-	struct memwait_completion done[64];
-	struct closer c = { .word = self->shared };
-	uint64_t end = in_ms(2000);
-	int stop = 0, i, n;
-	long seen = 0;
-
-	c.stop = &stop;
-	ASSERT_EQ(0, pthread_create(&c.thread, NULL, notify_all_the_time, &c));
-	while (now_ns(CLOCK_MONOTONIC) < end) {
-		int fd = memwait_open(O_NONBLOCK);
-
-		for (i = 0; i < 4; i++)
-			mw_async(fd, self->shared, 0, i ? FOREVER : in_ms(1), U32, i, NULL);
-		close(fd);
-	}
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	pthread_join(c.thread, NULL);
-	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
-
-	/* And the same where somebody stands behind: nothing is lost. */
-	for (i = 0; i < 32; i++)
-		EXPECT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, i));
-	for (i = 0; i < 32; i++) {
-		int fd = memwait_open(O_NONBLOCK);
-
-		seen += mw_notify(fd, self->word, 1, U32);
-		close(fd);
-	}
-	n = mw_read(self->fd, done, 64);
-	EXPECT_EQ(32, seen);
-	EXPECT_EQ(32, n);
-}
-
 MEMWAIT_TEST(R25_goes_on_in_the_order_of_completion)
 {
 	struct memwait_completion done[4];
