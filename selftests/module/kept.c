@@ -375,6 +375,28 @@ MOUNTED_TEST(R11_umount_is_busy_until_the_context_is_closed)
 	EXPECT_EQ(0, umount(self->place.dir));
 }
 
+/* By a notify, and by a deadline. */
+MOUNTED_TEST(R11_umount_is_busy_until_the_ends_are_read)
+{
+	int opened = reopen(self->place.file, O_RDWR), i;
+	uint32_t *word = map(opened, self->page, PROT_READ);
+	struct memwait_completion done;
+
+	ASSERT_NE(NULL, word);
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, word, 0));
+	ASSERT_EQ(1, mw_notify(self->fd, word, 1, U32));
+	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, word + 1, 5, 1, NULL));
+	munmap(word, self->page);
+	close(opened);
+	close_place(&self->place);
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(-1, umount(self->place.dir));
+		EXPECT_EQ(EBUSY, errno);
+		sleep_until(mw_read(self->fd, &done, 1) == 1);
+	}
+	EXPECT_EQ(0, umount(self->place.dir));
+}
+
 /* R17: a requeue that is refused, for whatever reason, keeps none of the files. */
 MOUNTED_TEST(R11_umount_is_not_busy_after_a_requeue_that_was_refused)
 {

@@ -3,7 +3,6 @@
 #include "async_test.h"
 #include <linux/io_uring.h>
 #include <sys/ipc.h>
-#include <sys/mount.h>
 #include <sys/shm.h>
 
 #ifndef MFD_HUGETLB
@@ -476,52 +475,6 @@ MEMWAIT_TEST(R11_exit_under_a_wait)
 	}
 	EXPECT_EQ(0, child_status(pid));
 	EXPECT_EQ(0, mw_waiters(self->fd, self->shared, U32));
-}
-
-MEMWAIT_TEST(R11_umount_is_busy_while_somebody_waits)
-{
-	char dir[] = "/tmp/memwait-XXXXXX", path[64];
-	struct memwait_completion done;
-	uint32_t *word;
-	uint64_t id;
-	int file, i;
-
-	ASSERT_NE(NULL, mkdtemp(dir));
-	for (i = 0; i < 4; i++) {
-		if (mount("memwait", dir, "tmpfs", 0, NULL))
-			SKIP(return, "mount: %s", strerror(errno));
-		snprintf(path, sizeof(path), "%s/file", dir);
-		file = open(path, O_RDWR | O_CREAT, 0600);
-		ASSERT_LE(0, file);
-		ASSERT_EQ(0, ftruncate(file, self->page));
-		word = map_shared(file, self->page);
-		EXPECT_EQ(MEMWAIT_PENDING, i == 2 ? async_soon(self->fd, word, 500, i, &id) :
-			  mw_async(self->fd, word, 0, MEMWAIT_FOREVER, U32, i, &id));
-		if (i == 0)
-			EXPECT_EQ(1, mw_notify(self->fd, word, 1, U32));
-		munmap(word, self->page);
-		close(file);
-		EXPECT_EQ(-1, umount(dir));
-		EXPECT_EQ(EBUSY, errno);
-
-		switch (i) {
-		case 0:		/* read after notify */
-			EXPECT_EQ(1, mw_read(self->fd, &done, 1));
-			break;
-		case 1:
-			EXPECT_EQ(0, mw_cancel(self->fd, id));
-			break;
-		case 2:		/* read after time-out */
-			spin_until(mw_read(self->fd, &done, 1) == 1);
-			break;
-		case 3:
-			close(self->fd);
-			self->fd = memwait_open(O_NONBLOCK);
-			break;
-		}
-		EXPECT_EQ(0, umount(dir));
-	}
-	rmdir(dir);
 }
 
 TEST_HARNESS_MAIN
