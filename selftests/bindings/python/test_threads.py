@@ -530,6 +530,73 @@ class Processes(unittest.TestCase):
         with self.assertRaises(ValueError):
             memwait.Segment(name, -1)
 
+    def test_the_last_one_unlinks_a_segment(self):
+        """Not its maker, while others use it: the next one would make another."""
+        name = f"memwait-last-{os.getpid()}"
+        memory = mmap.mmap(-1, 64)
+        begun, came, go = (memwait.Event(memory, at, create=True) for at in (0, 16, 32))
+
+        def use():
+            begun.wait()
+            with memwait.Segment(name, 4096) as segment, segment.get(memwait.Lock, "lock"):
+                came.set()
+                go.wait()
+
+        # Else it would have the parent's open, too.
+        child = Child(use)
+        with memwait.Segment(name, 4096) as segment:
+            lock = segment.get(memwait.Lock, "lock")
+            with lock:
+                begun.set()
+                until(lambda: waiters(lock.buffer, lock.offset, 40) == 1)
+        came.wait()
+        with memwait.Segment(name, 4096) as segment:
+            self.assertFalse(segment.created)
+            self.assertFalse(segment.get(memwait.Lock, "lock").acquire(False))
+        go.set()
+        self.assertEqual(child.join(), 0)
+        with self.assertRaises(FileNotFoundError):
+            memwait.Segment(name)
+        for event in (begun, came, go):
+            event.close()
+
+    def test_a_segment_whose_maker_was_killed(self):
+        name = f"memwait-killed-{os.getpid()}"
+
+        def die():
+            with memwait.Segment(name, 4096):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        self.assertEqual(Child(die).join(), -signal.SIGKILL)
+        with memwait.Segment(name, 4096) as segment:
+            self.assertFalse(segment.created)
+        with self.assertRaises(FileNotFoundError):
+            memwait.Segment(name)
+
+    def test_a_segment_that_is_unlinked_in_its_block(self):
+        name = f"memwait-unlinked-{os.getpid()}"
+        with memwait.Segment(name, 4096) as segment:
+            segment.unlink()
+            other = memwait.Segment(name, 4096)
+            self.assertTrue(other.created)
+        memwait.Segment(name).close()
+        other.close()
+        other.unlink()
+        code = f"import memwait\nwith memwait.Segment({name!r}, 4096) as s: s.unlink()"
+        run = subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.PIPE)
+        self.assertEqual(run.stderr, b"")
+
+    def test_an_object_of_a_segment_is_made_once(self):
+        with memwait.Segment(f"memwait-once-{os.getpid()}", 4096) as segment:
+            lock = segment.get(memwait.Lock, "lock")
+            self.assertIs(segment.get(memwait.Lock, "lock"), lock)
+            table = segment.bytes("table", 64)
+            self.assertIs(segment.bytes("table", 64), table)
+            lock.close()
+            table.release()
+            self.assertFalse(segment.get(memwait.Lock, "lock").closed)
+            self.assertEqual(segment.bytes("table", 64)[0], 0)
+
     def test_a_segment_that_all_come_to_at_once(self):
         """One makes it, and each object in it."""
         name = f"memwait-{os.getpid()}"

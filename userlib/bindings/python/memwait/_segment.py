@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -20,8 +21,19 @@ import memwait
 _Kind = TypeVar("_Kind")
 
 
+def _path(name: str) -> str:
+    return f"/dev/shm/{name}"
+
+
+def _lock(file: int, command: int, kind: int) -> None:
+    """Its first byte, for as long as the file is open, in whichever process."""
+    fcntl.fcntl(file, command, struct.pack("hhqqiq", kind, os.SEEK_SET, 0, 1, 0, 0))
+
+
 class _Memory(SharedMemory):
-    """Python's resource tracker would unlink it with the first process that ends."""
+    """Python's resource tracker would unlink it with the first process that ends. All that have it
+    open share a lock, which tells the last one.
+    """
 
     def __init__(self, name: str, create: bool = False, size: int = 0) -> None:
         if sys.version_info >= (3, 13):
@@ -29,19 +41,23 @@ class _Memory(SharedMemory):
         else:
             super().__init__(name, create, size)
             resource_tracker.unregister(f"/{self.name}", "shared_memory")
+        file = getattr(self, "_fd")
+        _lock(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK)
+        if not os.fstat(file).st_nlink:
+            # The last one has unlinked it meanwhile.
+            self.close()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def unlink(self) -> None:
-        if sys.version_info < (3, 13):
-            # It unregisters it.
-            resource_tracker.register(f"/{self.name}", "shared_memory")
-        super().unlink()
+        # That of SharedMemory tells the tracker.
+        os.unlink(_path(self.name))
 
 
 def _open(name: str, size: int) -> tuple[_Memory, bool]:
     """The memory, and whether it was made here."""
     for _ in range(1000):
         if size:
-            with contextlib.suppress(FileExistsError):
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
                 return _Memory(name, True, size), True
         try:
             return _Memory(name), False
@@ -54,6 +70,17 @@ def _open(name: str, size: int) -> tuple[_Memory, bool]:
     raise TimeoutError(f"shared memory {name!r} has no size")
 
 
+def _is_open(given: Any) -> bool:
+    try:
+        return given.nbytes > 0 if isinstance(given, memoryview) else not given.closed
+    except ValueError:
+        return False
+
+
+def _end(given: Any) -> None:
+    (given.release if isinstance(given, memoryview) else given.close)()
+
+
 class Segment:
     """Named shared memory, and objects in it that are found by name, too.
 
@@ -62,10 +89,10 @@ class Segment:
             jobs = segment.get(memwait.Queue, "jobs", item_size=64, maxsize=100)
 
     Whoever comes first makes the memory; without a size it must be there. Likewise get() makes an
-    object, with the options that are its constructor's, or finds it. At the end of the block all
-    objects from get() are closed, and if the memory was made here its name goes: others keep what
-    they have open. A process that was killed leaves the name. Nothing else unlinks it, not even
-    multiprocessing's resource tracker.
+    object, with the options that are its constructor's, or finds it; what it has returned before it
+    returns again. At the end of the block all objects from get() are closed, and if nobody else has
+    the memory open, not even a child of fork(), its name goes, also that which a process that was
+    killed has left. Nothing else unlinks it, not even multiprocessing's resource tracker.
     """
 
     # Before each object, what it is: its size, its kind and its name. Size 0: nothing is there yet.
@@ -76,7 +103,7 @@ class Segment:
             raise ValueError("size must be >= 0")
         self._memory, made = _open(name, size)
         self._maker = os.getpid() if made else 0
-        self._given: list[Any] = []
+        self._given: dict[tuple[type, str], Any] = {}
 
     @property
     def created(self) -> bool:
@@ -134,7 +161,11 @@ class Segment:
                 # Its size comes last, lest half an entry is taken for one.
                 self._memory.buf[at - self._ENTRY.size + 8:at] = entry[8:]
                 self._memory.buf[at - self._ENTRY.size:at - self._ENTRY.size + 8] = entry[:8]
-        self._given.append(made)
+            known = self._given.get((type(made), name))
+            if known is not None and _is_open(known):
+                _end(made)
+                return known
+            self._given[type(made), name] = made
         return made
 
     def get(self, kind: type[_Kind], name: str, **options: Any) -> _Kind:
@@ -169,9 +200,9 @@ class Segment:
     def close(self) -> None:
         """Close all objects from get(), and the memory. BufferError: one is waited for."""
         while self._given:
-            given = self._given[-1]
-            (given.release if isinstance(given, memoryview) else given.close)()
-            self._given.pop()
+            key = next(reversed(self._given))
+            _end(self._given[key])
+            del self._given[key]
         self._memory.close()
 
     def unlink(self) -> None:
@@ -183,12 +214,16 @@ class Segment:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  traceback: TracebackType | None) -> None:
-        try:
-            self.close()
-        finally:
-            if self.created:
-                with contextlib.suppress(FileNotFoundError):
+        self.close()
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            file = os.open(_path(self.name), os.O_RDWR)
+            try:
+                _lock(file, fcntl.F_OFD_SETLK, fcntl.F_WRLCK)
+                # Not the name of another one, which has come since.
+                if os.fstat(file).st_nlink:
                     self.unlink()
+            finally:
+                os.close(file)
 
     def __repr__(self) -> str:
         return f"<memwait.Segment {self.name!r}: {self.size} bytes>"
