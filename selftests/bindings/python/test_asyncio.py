@@ -3,7 +3,6 @@
 
 import _thread
 import asyncio
-import collections
 import contextlib
 import errno
 import functools
@@ -431,7 +430,7 @@ class Tasks(unittest.TestCase):
         asyncio.run(main(bytearray(4096)))
 
     def test_items_of_cancelled_tasks(self):
-        """The order is kept, and nobody waits beside an item."""
+        """Nobody waits beside an item."""
         async def main(memory):
             queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
             task = asyncio.ensure_future(queue.get_async())
@@ -442,8 +441,7 @@ class Tasks(unittest.TestCase):
             task.cancel()
             self.assertTrue(await ended(task))
             self.assertEqual(queue.qsize(), 2)
-            self.assertEqual([await queue.get_async(), queue.get()], [b"1", b"2"])
-            # Of an empty queue it goes back, to whoever waits for it.
+            self.assertEqual([await queue.get_async(), queue.get()], [b"2", b"1"])
             task = asyncio.ensure_future(queue.get_async())
             await asyncio.sleep(0)
             got = []
@@ -502,10 +500,10 @@ class Tasks(unittest.TestCase):
         for sent in (False, True):
             asyncio.run(main(bytearray(4096), sent))
 
-    def with_a_kept_item(self, maxsize, check):
-        """A queue with the item 2, of which a cancelled task has kept 1."""
+    def with_a_kept_item(self, check, later=False):
+        """A queue that is full of the item 2, of which a cancelled task has kept 1."""
         async def main(memory):
-            queue = memwait.Queue(memory, item_size=1, maxsize=maxsize, create=True)
+            queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
             task = asyncio.ensure_future(queue.get_async())
             await asyncio.sleep(0)
             queue.put(b"1")
@@ -513,10 +511,14 @@ class Tasks(unittest.TestCase):
             queue.put(b"2")
             task.cancel()
             self.assertTrue(await ended(task))
-            check(queue)
+            if not later:
+                check(queue)
+            return queue
 
         with mmap.mmap(-1, 4096) as memory:
-            asyncio.run(main(memory))
+            queue = asyncio.run(main(memory))
+            if later:
+                check(queue)
 
     def test_a_kept_item_is_not_the_childs_as_well(self):
         def check(queue):
@@ -530,25 +532,33 @@ class Tasks(unittest.TestCase):
             self.assertTrue(queue.empty())
             queue.close()
 
-        self.with_a_kept_item(4, check)
+        self.with_a_kept_item(check)
 
     def test_a_kept_item_goes_back_with_close(self):
         def check(queue):
             memory = queue.buffer
+            other = memwait.Queue(memory)
+            self.assertEqual(other.get_nowait(), b"2")
             queue.close()
             with self.assertRaises(ValueError):
                 queue.get_nowait()
             queue.close()
-            queue = memwait.Queue(memory)
-            self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"2", b"1"])
-            self.assertTrue(queue.empty())
+            self.assertEqual(other.get_nowait(), b"1")
+            self.assertTrue(other.empty())
+            other.close()
+
+        self.with_a_kept_item(check)
+
+    def test_a_kept_item_of_a_loop_that_has_ended(self):
+        def check(queue):
+            self.assertEqual([queue.get(), queue.get()], [b"1", b"2"])
             queue.close()
 
-        self.with_a_kept_item(4, check)
+        self.with_a_kept_item(check, later=True)
 
-    def taken_back(self, queue, items):
+    def taken_back(self, queue, items, loop=None):
         """Ended operations that have got the items, as those of tasks that are to be cancelled."""
-        loop = _memwait.Loop()
+        loop = loop or _memwait.Loop()
         operations = [queue._begin(loop, bool, _memwait.RECV) for _ in items]
         for item in items:
             queue.put(item)
@@ -557,77 +567,45 @@ class Tasks(unittest.TestCase):
         self.assertEqual([operation.item for operation in operations], items)
         return operations
 
-    def test_all_kept_items_go_back_together(self):
-        """Each waiter gets one, as soon as one goes back."""
+    def test_an_item_is_given_back_while_threads_get(self):
         with mmap.mmap(-1, 4096) as memory:
-            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
-            other = memwait.Queue(memory)
-            one, two = self.taken_back(queue, [b"1", b"2"])
-            queue.put(b"x")
-            queue._give_back(one)
-            self.assertEqual(other.get(), b"x")
+            queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
+            operation, = self.taken_back(queue, [b"1"])
             got = []
-            threads = [threading.Thread(target=lambda: got.append(other.get()), daemon=True)
+            threads = [threading.Thread(target=lambda: got.append(queue.get()), daemon=True)
                        for _ in range(2)]
             for thread in threads:
                 thread.start()
             until(lambda: waiters(memory) == 2)
-            queue._give_back(two)
-            for thread in threads:
-                thread.join()
-            self.assertEqual(sorted(got), [b"1", b"2"])
-            other.close()
-            queue.close()
-
-    def test_an_item_that_is_kept_while_threads_are_about_to_get(self):
-        """They did not see it: the one that gets another puts it where the other one waits."""
-        looked = threading.Semaphore(0)
-        kept = threading.Event()
-        threads = []
-
-        class Kept(collections.deque):
-            def __bool__(self):
-                seen = len(self) > 0
-                if threading.current_thread() in threads and not kept.is_set():
-                    looked.release()
-                    kept.wait()
-                return seen
-
-        with mmap.mmap(-1, 4096) as memory:
-            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
-            operation, = self.taken_back(queue, [b"1"])
-            queue._kept = Kept()
             queue.put(b"2")
-            got = []
-            threads += [threading.Thread(target=lambda: got.append(queue.get()), daemon=True)
-                        for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for _ in threads:
-                looked.acquire()
             queue._give_back(operation)
-            self.assertEqual(len(queue._kept), 1)
-            kept.set()
+            until(lambda: operation.loop.dispatch() < 0 or len(got) == 2)
             for thread in threads:
                 thread.join()
             self.assertEqual(sorted(got), [b"1", b"2"])
             queue.close()
 
-    def test_an_item_that_is_kept_while_a_task_gets(self):
-        async def main(memory):
-            queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
-            operation, = self.taken_back(queue, [b"1"])
+    def test_an_item_is_given_back_while_a_task_gets(self):
+        """Another process is faster than that with what was in the queue."""
+        async def main(memory, maxsize, shut_down):
+            queue = memwait.Queue(memory, item_size=1, maxsize=maxsize, create=True)
+            operation, = self.taken_back(queue, [b"1"], hub().loop)
             task = asyncio.ensure_future(queue.get_async())
             while not waiters(memory):
                 await asyncio.sleep(0)
             queue.put(b"2")
+            if shut_down:
+                queue.shutdown()
             queue._give_back(operation)
-            self.assertEqual(len(queue._kept), 1)
-            self.assertEqual(await task, b"2")
-            self.assertEqual(memwait.Queue(memory).get_nowait(), b"1")
+            self.assertEqual(queue.qsize(), 2)
+            self.assertEqual(memwait.Queue(memory).get_nowait(), b"2")
+            self.assertEqual(await asyncio.wait_for(task, limit(10)), b"1")
+            self.assertTrue(queue.empty())
             queue.close()
 
-        asyncio.run(main(bytearray(4096)))
+        for maxsize, shut_down in ((4, False), (1, False), (1, True), (4, True)):
+            with self.subTest(maxsize=maxsize, shut_down=shut_down):
+                asyncio.run(main(bytearray(4096), maxsize, shut_down))
 
     def test_a_kept_item_holds_its_queue(self):
         """close() of another thread cannot come between a look at what is kept and the end."""
@@ -637,12 +615,12 @@ class Tasks(unittest.TestCase):
             self.assertEqual(queue.get_nowait(), b"1")
             _memwait.Queue.close(queue)
 
-        self.with_a_kept_item(4, check)
+        self.with_a_kept_item(check)
 
     def test_a_kept_item_of_a_queue_that_is_forgotten(self):
         """Without close(): its buffer is let go of all the same."""
         memory = mmap.mmap(-1, 4096)
-        queue = memwait.Queue(memory, item_size=1, maxsize=4, create=True)
+        queue = memwait.Queue(memory, item_size=1, maxsize=1, create=True)
         operation, = self.taken_back(queue, [b"1"])
         queue.put(b"2")
         queue._give_back(operation)
@@ -660,7 +638,7 @@ class Tasks(unittest.TestCase):
                 queue.get()
             queue.close()
 
-        self.with_a_kept_item(4, check)
+        self.with_a_kept_item(check)
 
     def test_a_kept_item_that_has_no_room(self):
         def check(queue):
@@ -669,7 +647,7 @@ class Tasks(unittest.TestCase):
             self.assertEqual([queue.get_nowait(), queue.get_nowait()], [b"1", b"2"])
             queue.close()
 
-        self.with_a_kept_item(1, check)
+        self.with_a_kept_item(check)
 
     def test_a_dead_owner(self):
         with mmap.mmap(-1, 4096) as memory:

@@ -2857,6 +2857,12 @@ static PyObject *operation_lost_lock(PyObject *self, void *closure)
 	return PyBool_FromLong(lost_lock((struct operation *)self));
 }
 
+static PyObject *operation_loop(PyObject *self, void *closure)
+{
+	(void)closure;
+	return or_none((PyObject *)((struct operation *)self)->loop);
+}
+
 static PyObject *operation_pending(PyObject *self, void *closure)
 {
 	(void)closure;
@@ -2894,6 +2900,7 @@ static PyMethodDef operation_methods[] = {
 
 static PyGetSetDef operation_getset[] = {
 	{ "pending", operation_pending, NULL, "The callback will run.", NULL },
+	{ "loop", operation_loop, NULL, "The loop that it was begun with.", NULL },
 	{ "callback", operation_callback, NULL, "What runs with the operation when it has ended.",
 	  NULL },
 	{ "item", operation_item, NULL,

@@ -509,20 +509,21 @@ class Queue(_Object, _memwait.Queue):
 
     put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
 
-    An item that a task had got when it was cancelled goes to the next get(): of any process if the
-    queue is empty, else of this object, before those in the queue. close() gives it back, too; it
-    cannot after shutdown().
+    An item that a task had got when it was cancelled goes back into the queue, behind the others.
+    While there is no room, and after shutdown(), it is for the next get() of this object.
     """
 
     __slots__ = ("__weakref__", "_kept", "_process")
 
     def __init__(self, buffer: _Buffer, offset: int = 0, *, item_size: int = 0, maxsize: int = 0,
                  create: bool = False, private: bool = False) -> None:
-        # Each holds the queue, which so cannot be closed before its item is delivered.
-        self._kept: collections.deque[_memwait.Operation] = collections.deque()
+        # What has got an item, and what sends it again if that could begin. Each of the former
+        # holds the queue, which so cannot be closed before its item is delivered.
+        self._kept: collections.OrderedDict[_memwait.Operation, _memwait.Operation | None] = \
+            collections.OrderedDict()
         self._process = os.getpid()
 
-    def _own(self) -> collections.deque[_memwait.Operation]:
+    def _own(self) -> collections.OrderedDict[_memwait.Operation, _memwait.Operation | None]:
         """What is kept. A child of fork() has copies of its parent's items, who still has them."""
         if self._process != os.getpid():
             self._kept.clear()
@@ -538,9 +539,13 @@ class Queue(_Object, _memwait.Queue):
         """Receive an item. queue.Empty: there was none. ShutDown: after shutdown()."""
         item = self._get_kept() if self._kept else None
         if item is None:
-            item = super().get(block, timeout)
-            if self._kept:
-                self._settle()
+            try:
+                return super().get(block, timeout)
+            except (queue.Empty, ShutDown):
+                # One may be kept since.
+                item = self._get_kept()
+                if item is None:
+                    raise
         return item
 
     def get_nowait(self) -> bytes:
@@ -555,9 +560,12 @@ class Queue(_Object, _memwait.Queue):
         """get() for tasks."""
         item = self._get_kept() if self._kept else None
         if item is None:
-            item = await _wait(self, _memwait.RECV, timeout)
-            if self._kept:
-                self._settle()
+            try:
+                item = await _wait(self, _memwait.RECV, timeout)
+            except (queue.Empty, ShutDown):
+                item = self._get_kept()
+                if item is None:
+                    raise
         return item
 
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
@@ -590,43 +598,58 @@ class Queue(_Object, _memwait.Queue):
         return super().qsize() + len(self._own())
 
     def _give_back(self, operation: _memwait.Operation) -> None:
-        if operation.item is None:
+        item = operation.item
+        if item is None:
             operation.give_back()
-        else:
-            self._own().append(operation)
-            self._settle()
+            return
+        sent = functools.partial(self._sent, operation)
+        sending = None
+        try:
+            sending = self._begin(operation.loop, sent, _memwait.SEND, None, item)
+        except (OSError, ValueError):
+            pass    # The device fails, or the loop is closed.
+        finally:
+            self._own()[operation] = sending
+        if sending is not None and not sending.pending:
+            self._sent(operation, sending)
+
+    def _sent(self, operation: _memwait.Operation, sending: _memwait.Operation) -> None:
+        """An item has been sent again; or cannot be, and stays kept."""
+        if self._has_sent(sending) and self._own().pop(operation, None) is not None:
+            operation.finish()
+
+    @staticmethod
+    def _has_sent(sending: _memwait.Operation) -> bool:
+        try:
+            sending.finish()
+        except (OSError, ShutDown):
+            return False
+        return True
+
+    def _take_kept(self) -> _memwait.Operation | None:
+        """The first that is kept, and is not sent any more."""
+        while True:
+            try:
+                operation, sending = self._own().popitem(last=False)
+            except KeyError:
+                return None
+            if sending is None or sending.cancel() or not self._has_sent(sending):
+                return operation
+            operation.finish()
 
     def _get_kept(self) -> bytes | None:
-        try:
-            item: bytes = self._own().popleft().finish()
-        except IndexError:
-            return None
-        return item
-
-    def _settle(self) -> None:
-        """Put all kept items into the queue if it is empty: there may be as many waiters.
-
-        While it has items there is no hurry, but an order to keep. Threads and tasks that were
-        about to get one did not see what is kept. So each looks again when it has got one, lest
-        the others wait beside it.
-        """
-        try:
-            if not super().qsize():
-                while self._own():
-                    self._put_back(0)
-        except (queue.Full, ShutDown, ValueError):
-            pass    # Kept for get() and close(). ValueError: another thread has closed it.
+        operation = self._take_kept()
+        return None if operation is None else operation.finish()
 
     def _put_back(self, timeout: float) -> None:
         """Put a kept item into the queue again. It stays kept if that fails."""
-        try:
-            operation = self._kept.popleft()
-        except IndexError:
+        operation = self._take_kept()
+        if operation is None:
             return
         try:
             super().put(operation.item, True, timeout)
         except BaseException:
-            self._kept.appendleft(operation)
+            Queue._give_back(self, operation)
             raise
         operation.finish()
 
