@@ -665,6 +665,19 @@ class Processes(unittest.TestCase):
             self.assertEqual(child.join(), 0)
             semaphore.close()
 
+    def test_a_child_closes_what_its_parent_waits_for(self):
+        with mmap.mmap(-1, 4096) as memory:
+            lock = memwait.Lock(memory, create=True)
+            lock.acquire()
+            thread = Thread(lock.acquire)
+            until(lambda: waiters(memory) == 1)
+            self.assertEqual(Child(lock.close).join(), 0)
+            with self.assertRaises(BufferError):
+                lock.close()
+            lock.release()
+            self.assertIs(thread.end(), True)
+            lock.close()
+
     def test_a_mapping_that_is_not_shared(self):
         """Of a thread only; and two mappings of one file are one object."""
         lock = memwait.Lock(bytearray(64), create=True, private=True)

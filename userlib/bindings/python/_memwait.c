@@ -58,6 +58,7 @@ struct object {
 	void *address;			/* NULL: closed */
 	Py_ssize_t offset;
 	unsigned int users;		/* operations in progress */
+	unsigned int users_forks;	/* that users is of: a child of fork() has none */
 	unsigned int flags;		/* MEMWAIT_PRIVATE or 0 */
 	PyObject *repair;		/* or NULL */
 	struct object *lock;		/* of a condition */
@@ -409,18 +410,30 @@ static int attempt(struct object *self, enum verb verb, const struct request *re
 	}
 }
 
-static void hold(struct object *self)
+static unsigned int forks;
+
+static unsigned int users(const struct object *self)
 {
-	self->users++;
-	if (self->lock)
-		self->lock->users++;
+	return self->users_forks == forks ? self->users : 0;
 }
 
-static void let_go(struct object *self)
+/* Returns what let_go() is to be given: a child of fork() has not what its parent had. */
+static unsigned int hold(struct object *self)
 {
+	self->users = users(self) + 1;
+	self->users_forks = forks;
+	if (self->lock)
+		hold(self->lock);
+	return forks;
+}
+
+static void let_go(struct object *self, unsigned int held)
+{
+	if (held != forks)
+		return;
 	self->users--;
 	if (self->lock)
-		self->lock->users--;
+		let_go(self->lock, held);
 }
 
 /* Waits of threads */
@@ -435,7 +448,6 @@ struct thread {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
-static unsigned int forks;
 
 static void thread_end(void *argument)
 {
@@ -597,6 +609,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 {
 	struct wait wait = { .done = false };
 	memwait_loop_t *loop = loop_take();
+	unsigned int held;
 	int ret;
 
 	*result = 0;
@@ -610,7 +623,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 	}
 	if (begun)
 		*begun = true;
-	hold(self);
+	held = hold(self);
 	do {
 		ret = request->too_long ? fail_too_long() : PyErr_CheckSignals();
 		if (!ret)
@@ -621,7 +634,7 @@ static int wait_for(struct object *self, enum verb verb, const struct request *r
 				fail(ret);
 		}
 	} while (ret >= 0 && !wait.done);
-	let_go(self);
+	let_go(self, held);
 	if (wait.done)
 		*result = wait.result;
 	else
@@ -642,6 +655,7 @@ static int unlock(struct object *self)
 static int inherit(struct object *self)
 {
 	PyObject *repaired, *type, *value, *traceback;
+	unsigned int held;
 	int ret;
 
 	if (!self->repair) {
@@ -649,18 +663,18 @@ static int inherit(struct object *self)
 		fail_as(self->state->owner_died, EOWNERDEAD);
 		return -1;
 	}
-	hold(self);
+	held = hold(self);
 	repaired = PyObject_CallNoArgs(self->repair);
 	if (!repaired) {
 		PyErr_Fetch(&type, &value, &traceback);
 		unlock(self);
-		let_go(self);
+		let_go(self, held);
 		PyErr_Restore(type, value, traceback);
 		return -1;
 	}
 	ret = self->kind == MUTEX ? memwait_mutex_consistent(self->address)
 				  : memwait_rwlock_consistent(self->address);
-	let_go(self);
+	let_go(self, held);
 	Py_DECREF(repaired);
 	if (!ret)
 		return 0;
@@ -969,7 +983,7 @@ static PyObject *object_close(PyObject *object, PyObject *unused)
 	struct object *self = (struct object *)object;
 
 	(void)unused;
-	if (self->users) {
+	if (users(self)) {
 		PyErr_SetString(PyExc_BufferError, "a thread or a task waits for the object");
 		return NULL;
 	}
@@ -1327,14 +1341,15 @@ static void lock_again(struct object *self, unsigned int times)
 {
 	PyObject *type, *value, *traceback, *locked;
 	struct object *lock = self->lock;
+	unsigned int held;
 	int ret;
 
 	PyErr_Fetch(&type, &value, &traceback);
-	hold(self);
+	held = hold(self);
 	Py_BEGIN_ALLOW_THREADS
 	ret = memwait_mutex_lock(lock->address);
 	Py_END_ALLOW_THREADS
-	let_go(self);
+	let_go(self, held);
 	locked = acquired(lock, ret);
 	while (locked && depth(lock) < times && !memwait_mutex_lock(lock->address))
 		lock->depth++;
@@ -1509,6 +1524,7 @@ static PyObject *sem_enter(PyObject *self, PyObject *unused)
 
 static PyObject *sem_post(struct object *self, Py_ssize_t n)
 {
+	unsigned int held;
 	int ret, value = 0;
 
 	if (!is_open(self))
@@ -1523,13 +1539,13 @@ static PyObject *sem_post(struct object *self, Py_ssize_t n)
 	if (n == 1) {
 		ret = memwait_sem_post(self->address);
 	} else {
-		hold(self);
+		held = hold(self);
 		Py_BEGIN_ALLOW_THREADS
 		do {
 			ret = memwait_sem_post(self->address);
 		} while (!ret && --n);
 		Py_END_ALLOW_THREADS
-		let_go(self);
+		let_go(self, held);
 	}
 	if (!ret)
 		Py_RETURN_NONE;
@@ -2420,7 +2436,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void operation_let_go(struct operation *self)
 {
 	if (self->held)
-		let_go(self->object);
+		let_go(self->object, self->forks);
 	self->held = false;
 }
 
