@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The interfaces: results, bad input, what is used after close; and what leaks."""
 
+import _thread
 import ast
 import copy
+import ctypes
+import functools
 import gc
 import inspect
 import mmap
@@ -10,6 +13,7 @@ import multiprocessing
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import unittest
@@ -402,6 +406,36 @@ class Results(unittest.TestCase):
         one.close()
         other.close()
         memory.append(0)        # nothing holds it
+
+    def test_a_handler_that_raises_when_an_item_has_been_put(self):
+        class Alarm(Exception):
+            pass
+
+        def alarm(number, frame):
+            raise Alarm
+
+        # Within put(), and its handler runs when that returns.
+        class Later:
+            __bool__ = staticmethod(functools.partial(
+                any, map(_thread.interrupt_main, [signal.SIGALRM])))
+
+        jobs = memwait.JoinableQueue(self.memory, item_size=32, maxsize=1, create=True)
+        before = signal.signal(signal.SIGALRM, alarm)
+        with self.assertRaises(Alarm):
+            jobs.put(1, Later())
+        signal.signal(signal.SIGALRM, before)
+        self.assertEqual(jobs.get_nowait(), 1)
+        jobs.task_done()
+        jobs.put(2)
+        for _ in range(2):
+            with self.assertRaises(queue.Full):
+                jobs.put(3, False)
+        jobs.get()
+        jobs.task_done()
+        jobs.join()
+        with self.assertRaises(ValueError):
+            jobs.task_done()
+        jobs.close()
 
     def test_word(self):
         for size in (1, 2, 4, 8):

@@ -43,7 +43,7 @@ enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
 #define LONGEST		9223372036.0
 
 struct state {
-	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *loop, *operation;
+	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *waitgroup, *loop, *operation;
 	PyObject *owner_died, *not_recoverable, *loop_failed;
 	PyObject *empty, *full, *shut_down;
 };
@@ -2073,6 +2073,35 @@ static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t n
 				queue_blocking(&request, values[1], values[2]));
 }
 
+/*
+ * put() that counts its item in a wait group, before anybody can get it: (group, item, block,
+ * timeout). All in one, as the handler of a signal may raise when it returns.
+ */
+static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
+{
+	struct object *self = (struct object *)object, *group;
+	PyObject *counted, *ret;
+	struct request request;
+	int only_try;
+
+	if (nargs != 4 || !PyObject_TypeCheck(args[0], self->state->waitgroup)) {
+		PyErr_SetString(PyExc_TypeError, "a WaitGroup and the arguments of put()");
+		return NULL;
+	}
+	group = (struct object *)args[0];
+	only_try = queue_blocking(&request, args[2], args[3]);
+	if (only_try < 0 || !is_open(group))
+		return NULL;
+	counted = waitgroup_change(group, 1);
+	if (!counted)
+		return NULL;
+	Py_DECREF(counted);
+	ret = channel_transfer(self, SEND, args[1], &request, only_try);
+	if (!ret && group->address)
+		(void)!memwait_waitgroup_add(group->address, -1);
+	return ret;
+}
+
 static PyObject *channel_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
 			     PyObject *kwnames)
 {
@@ -2145,6 +2174,9 @@ static PyMethodDef channel_methods[] = {
 	  "put($self, /, item, block=True, timeout=None)\n--\n\n"
 	  "Send a bytes-like object of item_size bytes. queue.Full: there was no room.\n\n"
 	  "ShutDown: after shutdown()." },
+	{ "_put_counted", FASTCALL(channel_put_counted), METH_FASTCALL,
+	  "_put_counted($self, group, item, block, timeout, /)\n--\n\n"
+	  "put() of an item that is counted in a WaitGroup." },
 	{ "get", FASTCALL(channel_get), METH_FASTCALL | METH_KEYWORDS,
 	  "get($self, /, block=True, timeout=None)\n--\n\n"
 	  "Receive bytes. queue.Empty: there was nothing.\n\n"
@@ -3066,7 +3098,7 @@ static int exec(PyObject *module)
 	    add_type(module, &sem_spec, state->object, &state->sem) ||
 	    add_type(module, &bounded_spec, state->sem, &state->bounded) ||
 	    add_type(module, &barrier_spec, state->object, NULL) ||
-	    add_type(module, &waitgroup_spec, state->object, NULL) ||
+	    add_type(module, &waitgroup_spec, state->object, &state->waitgroup) ||
 	    add_type(module, &event_spec, state->object, NULL) ||
 	    add_type(module, &channel_spec, state->object, NULL) ||
 	    add_type(module, &word_spec, state->object, NULL) ||
@@ -3087,6 +3119,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->rwlock);
 	Py_VISIT(state->sem);
 	Py_VISIT(state->bounded);
+	Py_VISIT(state->waitgroup);
 	Py_VISIT(state->owner_died);
 	Py_VISIT(state->not_recoverable);
 	Py_VISIT(state->loop_failed);
@@ -3108,6 +3141,7 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->rwlock);
 	Py_CLEAR(state->sem);
 	Py_CLEAR(state->bounded);
+	Py_CLEAR(state->waitgroup);
 	Py_CLEAR(state->owner_died);
 	Py_CLEAR(state->not_recoverable);
 	Py_CLEAR(state->loop_failed);

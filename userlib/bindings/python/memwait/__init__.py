@@ -704,13 +704,7 @@ class JoinableQueue(Queue):
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Send an object. queue.Full: there was no room. ShutDown: after shutdown()."""
-        data = self._pickled(item)
-        self._unfinished.add()
-        try:
-            super().put(data, block, timeout)
-        except BaseException:
-            self._unfinished.done()
-            raise
+        self._put_counted(self._unfinished, self._pickled(item), block, timeout)
 
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
         """put() for tasks. If the task is cancelled, the item may have been sent."""
