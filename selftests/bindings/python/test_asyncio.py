@@ -334,6 +334,32 @@ class Tasks(unittest.TestCase):
 
         asyncio.run(main(bytearray(4096)))
 
+    def test_a_coroutine_that_is_closed_cannot_release(self):
+        """And what it has left has nothing of it."""
+        async def main(memory):
+            lock = memwait.Lock(memory, create=True)
+            condition = memwait.Condition(memory, 64, lock=lock, create=True)
+
+            async def wait():
+                await lock.acquire_async()
+                try:
+                    await condition.wait_async()
+                finally:
+                    lock.release()
+
+            coroutine = wait()
+            coroutine.send(None)
+            lock.acquire()
+            with self.assertRaises(RuntimeError):
+                coroutine.close()
+            self.assertTrue(lock.locked())
+            lock.release()
+            async with lock:
+                pass
+            self.assertFalse(lock.locked())
+
+        asyncio.run(main(bytearray(4096)))
+
     def waits_for_its_lock(self, memory):
         """A loop, and a task of it that was cancelled in a condition, whose lock another has."""
         lock = memwait.Lock(memory, create=True)

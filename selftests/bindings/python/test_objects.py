@@ -20,6 +20,7 @@ import unittest
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
+from common import Child
 from memwait import _memwait
 
 ITEM = bytes(range(8))
@@ -254,14 +255,15 @@ class Results(unittest.TestCase):
                 lock = kind(self.memory, create=True, **options)
                 name = f"memwait.{kind.__name__} object at 0x0>"
                 for _ in range(2):
-                    self.assertEqual(repr(lock), f"<{name}" if options else f"<unlocked {name}")
+                    knows = options or kind is memwait.RLock
+                    self.assertEqual(repr(lock), f"<{name}" if knows else f"<unlocked {name}")
                 with lock:
                     other = []
                     thread = threading.Thread(target=lambda: other.append(repr(lock)))
                     thread.start()
                     thread.join()
                     self.assertEqual(repr(lock), f"<locked {name}")
-                    self.assertEqual(other[0], f"<{name}" if options else f"<locked {name}")
+                    self.assertEqual(other[0], f"<{name}" if knows else f"<locked {name}")
         lock.close()
         self.assertIn("closed>", repr(lock))
         semaphore = memwait.Semaphore(self.memory, value=3, create=True)
@@ -279,6 +281,21 @@ class Results(unittest.TestCase):
         queue.close()
         self.assertIn("closed>", repr(queue))
         self.assertEqual([bool(outcome) for outcome in memwait.Outcome], [True, True, False])
+
+    def test_a_look_at_a_lock_does_not_take_it(self):
+        lock = memwait.Lock(self.memory, create=True)
+        rlock = memwait.RLock(self.memory, 64, create=True)
+
+        def look():
+            first = ctypes.c_char.from_buffer(self.memory)
+            assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(ctypes.addressof(first)),
+                                                  ctypes.c_size_t(4096), mmap.PROT_READ)
+            assert not lock.locked()
+            repr(lock), repr(rlock)
+
+        self.assertEqual(Child(look).join(), 0)
+        with lock:
+            self.assertTrue(lock.locked())
 
     def test_available(self):
         self.assertIs(memwait.available(), True)

@@ -65,7 +65,7 @@ struct object {
 	int size;			/* bytes of a word */
 	unsigned int depth;		/* of a lock: how often its owner has taken it here */
 	unsigned int forks;		/* that depth is of */
-	unsigned int lost;		/* threads that wait() has left without this lock */
+	unsigned int lost;		/* threads that a wait has left without this lock */
 	bool recursive;
 	bool bounded;
 };
@@ -440,7 +440,7 @@ static void let_go(struct object *self, unsigned int held)
 
 /* A thread's own loop. In a child of fork() it is the parent's, and made anew. */
 struct thread {
-	memwait_loop_t *loop;
+	memwait_loop_t *loop;		/* NULL before its first wait */
 	unsigned int forks;
 	bool busy;
 	const struct object *lost;	/* a lock that its block must not release */
@@ -471,15 +471,10 @@ static void set_up(void)
 		abort();
 }
 
-/*
- * Returns a loop for one wait, or NULL with an exception set. A wait of a signal's handler, within
- * another one, has a loop for itself: it must not end the other one's operation.
- */
-static memwait_loop_t *loop_take(void)
+/* Returns that of the calling thread, or NULL with an exception set. */
+static struct thread *this_thread(void)
 {
 	struct thread *thread = pthread_getspecific(thread_key);
-	memwait_loop_t *loop;
-	int ret;
 
 	if (thread && thread->forks != forks) {
 		/* A wait that a handler has forked in returns its own. */
@@ -489,37 +484,57 @@ static memwait_loop_t *loop_take(void)
 		thread_end(thread);
 		thread = NULL;
 	}
-	if (thread && !thread->busy) {
+	if (thread)
+		return thread;
+	thread = malloc(sizeof(*thread));
+	if (!thread || pthread_setspecific(thread_key, thread)) {
+		free(thread);
+		return (void *)PyErr_NoMemory();
+	}
+	*thread = (struct thread){ .forks = forks };
+	return thread;
+}
+
+/*
+ * Returns a loop for one wait, or NULL with an exception set. A wait of a signal's handler, within
+ * another one, has a loop for itself: it must not end the other one's operation.
+ */
+static memwait_loop_t *loop_take(void)
+{
+	struct thread *thread = this_thread();
+	memwait_loop_t *loop;
+	int ret;
+
+	if (!thread)
+		return NULL;
+	if (thread->loop && !thread->busy) {
 		thread->busy = true;
 		return thread->loop;
 	}
 	ret = memwait_loop_new(&loop, 0);
 	if (ret)
 		return fail(ret);
-	if (thread)
-		return loop;
-	thread = malloc(sizeof(*thread));
-	if (!thread || pthread_setspecific(thread_key, thread)) {
-		free(thread);
-		memwait_loop_close(loop);
-		return (void *)PyErr_NoMemory();
+	if (!thread->loop) {
+		thread->loop = loop;
+		thread->busy = true;
 	}
-	*thread = (struct thread){ .loop = loop, .forks = forks, .busy = true };
 	return loop;
 }
 
 /*
- * The wait of a condition that ended without its lock: the end of the block must not release
- * another owner's. The thread has waited, and so has its struct.
+ * A wait of a condition, of this thread or of a task of it, ended without its lock: what releases
+ * it on the way out must not release another owner's. Returns -1 with an exception set.
  */
-static void lose(struct object *lock)
+static int lose(struct object *lock)
 {
-	struct thread *thread = pthread_getspecific(thread_key);
+	struct thread *thread = this_thread();
 
-	if (!thread || thread->lost == lock)
-		return;
+	if (!thread)
+		return -1;
+	if (thread->lost != lock)
+		lock->lost++;
 	thread->lost = lock;
-	lock->lost++;
+	return 0;
 }
 
 /* Returns whether this thread had lost the lock. It has not from here on. */
@@ -1163,25 +1178,6 @@ static PyObject *mutex_exit(PyObject *self, PyObject *const *args, Py_ssize_t na
 	return leave((struct object *)self, args, nargs);
 }
 
-static PyObject *mutex_locked(PyObject *object, PyObject *unused)
-{
-	struct object *self = (struct object *)object;
-	PyObject *had;
-	int ret;
-
-	(void)unused;
-	if (!is_open(self))
-		return NULL;
-	had = acquired(self, memwait_mutex_trylock(self->address));
-	if (had != Py_True) {
-		Py_XDECREF(had);
-		return had ? Py_NewRef(Py_True) : NULL;
-	}
-	Py_DECREF(had);
-	ret = unlock(self);
-	return ret ? fail(ret) : Py_NewRef(Py_False);
-}
-
 /* 1: locked, by the calling thread if the lock knows its owner; 0; or -1 with an exception set. */
 static int is_held(struct object *self)
 {
@@ -1198,6 +1194,32 @@ static PyObject *mutex_is_owned(PyObject *self, PyObject *unused)
 
 	(void)unused;
 	return held < 0 ? NULL : PyBool_FromLong(held);
+}
+
+static PyObject *mutex_lose(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	return lose((struct object *)self) ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *mutex_locked(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	PyObject *had;
+	int ret;
+
+	if (!self->repair)
+		return mutex_is_owned(object, unused);
+	if (!is_open(self))
+		return NULL;
+	had = acquired(self, memwait_mutex_trylock(self->address));
+	if (had != Py_True) {
+		Py_XDECREF(had);
+		return had ? Py_NewRef(Py_True) : NULL;
+	}
+	Py_DECREF(had);
+	ret = unlock(self);
+	return ret ? fail(ret) : Py_NewRef(Py_False);
 }
 
 static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs,
@@ -1257,14 +1279,17 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	{ "_is_owned", mutex_is_owned, METH_NOARGS,				\
 	  "_is_owned($self, /)\n--\n\n"						\
 	  "True if it is locked, by this thread if it knows its owner." },	\
+	{ "_lose", mutex_lose, METH_NOARGS,					\
+	  "_lose($self, /)\n--\n\n"						\
+	  "A task of this thread leaves without it: its next release() is a RuntimeError." },	\
 	{ "__enter__", mutex_enter, METH_NOARGS, NULL },			\
 	{ "__exit__", FASTCALL(mutex_exit), METH_FASTCALL, NULL }
 
 static PyMethodDef lock_methods[] = {
 	MUTEX_METHODS,
 	{ "locked", mutex_locked, METH_NOARGS,
-	  "locked($self, /)\n--\n\nTrue if it is locked, by any process. It tries to take it.\n\n"
-	  "If the owner has died, it is taken, and so repaired, as by acquire()." },
+	  "locked($self, /)\n--\n\nTrue if it is locked, by any process.\n\n"
+	  "With repair= it tries to take it; and if the owner has died, repairs it." },
 	{ NULL }
 };
 

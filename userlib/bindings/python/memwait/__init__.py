@@ -207,40 +207,13 @@ class _Acquired:
                 raise
 
 
-def _this_task() -> asyncio.Task[Any] | None:
-    """None: of a coroutine that is closed without a loop."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None
-
-
 class _Lock(_Acquired, _Object):
     __slots__ = ()
 
     async def acquire_async(self, timeout: float | None = None) -> bool:
         """acquire() for tasks. False: not within timeout seconds."""
         taken: bool = await _wait(self, _memwait.LOCK, timeout)
-        if taken:
-            self._found()
         return taken
-
-    def _abandon(self: Any) -> None:
-        """A task leaves a condition without the lock, and must not release what others have."""
-        if not hasattr(self, "_abandoned"):
-            self._abandoned = set()
-        self._abandoned.add(_this_task())
-
-    def _found(self) -> bool:
-        abandoned = getattr(self, "_abandoned", None)
-        if not abandoned or _this_task() not in abandoned:
-            return False
-        abandoned.remove(_this_task())
-        return True
-
-    async def __aexit__(self: Any, kind: Any, value: Any, traceback: Any) -> None:
-        if not self._found():
-            await _Acquired.__aexit__(self, kind, value, traceback)
 
     def _options(self) -> dict[str, Any]:
         return {"repair": self.repair}
@@ -255,13 +228,9 @@ class _Lock(_Acquired, _Object):
     def _locked(self: Any) -> str:
         if self._is_owned():
             return "locked "
-        if self.repair is not None:
+        if self.repair is not None or isinstance(self, RLock):
             # To know more is to take it, and perhaps to repair it.
             return ""
-        if isinstance(self, RLock):
-            if not self.acquire(False):
-                return "locked "
-            self.release()
         return "unlocked "
 
 
@@ -279,7 +248,7 @@ class Lock(_Lock, _memwait.Lock):
     create=True.
     """
 
-    __slots__ = ("__weakref__", "_abandoned")
+    __slots__ = ("__weakref__",)
     SIZE = _memwait.LOCK_SIZE
 
 
@@ -288,7 +257,7 @@ class RLock(_Lock, _memwait.RLock):
     is a Lock. The tasks of a thread are one owner. See Lock.
     """
 
-    __slots__ = ("__weakref__", "_abandoned")
+    __slots__ = ("__weakref__",)
     SIZE = _memwait.LOCK_SIZE
 
 
@@ -335,7 +304,7 @@ class Condition(_Object, _memwait.Condition):
                         await self._lock_again()
                     else:
                         # The coroutine is closed, and cannot wait.
-                        self.lock._abandon()
+                        self.lock._lose()
                 raise
             if operation.lost_lock:
                 # The device has failed, or the loop has lost its descriptor.
@@ -351,7 +320,7 @@ class Condition(_Object, _memwait.Condition):
             except asyncio.CancelledError:
                 pass
             except BaseException:
-                self.lock._abandon()
+                self.lock._lose()
                 raise
 
     async def wait_for_async(self, predicate: Callable[[], _Result],
