@@ -203,6 +203,23 @@ int call_through_signals(int interrupted, Call call)
 	return result;
 }
 
+/* A child of fork() has copies of what waits in its parent. */
+inline const pid_t first_process = getpid();
+
+/*
+ * EBUSY of a destructor: what waits still, or a coroutine that was woken and has not been resumed,
+ * would use what has gone. If others share the object it may be of a process that was killed.
+ */
+inline void check_destroyed(int err, const void *object) noexcept
+{
+	std::uint32_t flags;
+
+	/* Where MEMWAIT_COND_INIT_FLAGS() has them, and so do barriers and wait groups. */
+	std::memcpy(&flags, static_cast<const char *>(object) + 16, sizeof(flags));
+	if (err == EBUSY && flags & MEMWAIT_PRIVATE && getpid() == first_process)
+		std::terminate();
+}
+
 inline void *check_place(void *memory, std::size_t alignment)
 {
 	check(!memory || reinterpret_cast<std::uintptr_t>(memory) % alignment ? EINVAL : 0,
@@ -1138,10 +1155,10 @@ public:
 	condition_variable(const condition_variable &) = delete;
 	condition_variable &operator=(const condition_variable &) = delete;
 
-	/* Waits for woken waiters to leave. */
+	/* Waits for woken threads to leave. Coroutines must have been resumed. */
 	~condition_variable()
 	{
-		memwait_cond_destroy(&cond_);
+		detail::check_destroyed(memwait_cond_destroy(&cond_), &cond_);
 	}
 
 	void notify_one()
@@ -1843,10 +1860,10 @@ public:
 	barrier(const barrier &) = delete;
 	barrier &operator=(const barrier &) = delete;
 
-	/* Waits for woken waiters to leave. */
+	/* As of a condition_variable. */
 	~barrier()
 	{
-		memwait_barrier_destroy(&barrier_);
+		detail::check_destroyed(memwait_barrier_destroy(&barrier_), &barrier_);
 	}
 
 	static constexpr std::ptrdiff_t max() noexcept
@@ -1964,10 +1981,13 @@ public:
 	latch(const latch &) = delete;
 	latch &operator=(const latch &) = delete;
 
-	/* Waits for woken waiters to leave. */
+	/* As of a condition_variable; but at another count than 0 nothing has been woken. */
 	~latch()
 	{
-		memwait_waitgroup_destroy(&group_);
+		const int err = memwait_waitgroup_destroy(&group_);
+
+		if (err == EBUSY && !wait_by(std::chrono::steady_clock::time_point()))
+			detail::check_destroyed(err, &group_);
 	}
 
 	static constexpr std::ptrdiff_t max() noexcept
