@@ -434,7 +434,9 @@ static void barrier_and_latch()
 			latch.count_down();
 		});
 	latch.wait();
-	CHECK(latch.try_wait() && latch.wait_for(0s) && latch.wait_until(slow_clock::now()));
+	const memwait::latch &seen = latch;
+	seen.wait();
+	CHECK(seen.try_wait() && seen.wait_for(0s) && seen.wait_until(slow_clock::now()));
 	CHECK(serials == 1 && met == 2);
 	for (std::thread &thread : threads)
 		thread.join();
@@ -445,9 +447,10 @@ static void barrier_and_latch()
 
 static void events(memwait::event &event)
 {
+	const memwait::event &seen = event;
 	int value = 0;
 	std::thread waits([&] {
-		event.wait();
+		seen.wait();
 		CHECK(value == 1);
 	});
 
@@ -456,7 +459,7 @@ static void events(memwait::event &event)
 	value = 1;
 	event.set();
 	waits.join();
-	CHECK(event.is_set() && event.wait_for(0s) && event.wait_until(slow_clock::now()));
+	CHECK(seen.is_set() && seen.wait_for(0s) && seen.wait_until(slow_clock::now()));
 	event.clear();
 	CHECK(!event.is_set());
 }

@@ -2002,24 +2002,24 @@ public:
 			      "memwait::latch::count_down");
 	}
 
-	bool try_wait()
+	bool try_wait() const
 	{
 		return check_timed(wait_by(std::chrono::steady_clock::time_point()));
 	}
 
-	void wait()
+	void wait() const
 	{
 		detail::check(memwait_waitgroup_wait(&group_), "memwait::latch::wait");
 	}
 
 	template <class Rep, class Period>
-	bool wait_for(const std::chrono::duration<Rep, Period> &time)
+	bool wait_for(const std::chrono::duration<Rep, Period> &time) const
 	{
 		return check_timed(wait_by(time));
 	}
 
 	template <class Clock, class Duration>
-	bool wait_until(const std::chrono::time_point<Clock, Duration> &time)
+	bool wait_until(const std::chrono::time_point<Clock, Duration> &time) const
 	{
 		return check_timed(detail::call_until(time, [this](const deadline &then) {
 			return wait_by(then);
@@ -2060,12 +2060,12 @@ private:
 		return detail::check_try(err, ETIMEDOUT, "memwait::latch::wait_until");
 	}
 
-	int wait_by(const deadline &then)
+	int wait_by(const deadline &then) const
 	{
 		return memwait_waitgroup_clockwait(&group_, then.clock, &then.time);
 	}
 
-	memwait_waitgroup_t group_;
+	mutable memwait_waitgroup_t group_;	/* who waits is counted there */
 };
 
 /* A flag, and those who wait until it is set: C's. */
@@ -2099,19 +2099,19 @@ public:
 		detail::check(memwait_event_clear(&event_), "memwait::event::clear");
 	}
 
-	void wait()
+	void wait() const
 	{
 		detail::check(memwait_event_wait(&event_), "memwait::event::wait");
 	}
 
 	template <class Rep, class Period>
-	bool wait_for(const std::chrono::duration<Rep, Period> &time)
+	bool wait_for(const std::chrono::duration<Rep, Period> &time) const
 	{
 		return check_timed(wait_by(time));
 	}
 
 	template <class Clock, class Duration>
-	bool wait_until(const std::chrono::time_point<Clock, Duration> &time)
+	bool wait_until(const std::chrono::time_point<Clock, Duration> &time) const
 	{
 		return check_timed(detail::call_until(time, [this](const deadline &then) {
 			return wait_by(then);
@@ -2145,12 +2145,12 @@ private:
 		return detail::check_try(err, ETIMEDOUT, "memwait::event::wait_until");
 	}
 
-	int wait_by(const deadline &then)
+	int wait_by(const deadline &then) const
 	{
 		return memwait_event_clockwait(&event_, then.clock, &then.time);
 	}
 
-	memwait_event_t event_;
+	mutable memwait_event_t event_;		/* whether somebody waits is there */
 };
 
 /*
