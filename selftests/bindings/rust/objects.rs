@@ -692,6 +692,38 @@ fn items_given_back() {
     assert_eq!(poll_once(&mut waits[1]), Poll::Ready(Ok(Some(1))));
     drop(waits);
 
+    // There is no room, one waits, and another process is faster.
+    let future = ended();
+    let mut waits = begin(one.recv_async(&on));
+    one.send(2).unwrap();
+    drop(future);
+    assert_eq!(other.try_recv(), Ok(Some(2)));
+    while on.pending() > 0 {
+        on.dispatch().unwrap();
+    }
+    assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(Some(1))));
+    drop(waits);
+    assert!(one.is_empty());
+
+    // Likewise, but nobody waits, and the loop ends.
+    let short = Loop::new().unwrap();
+    let future = begin(one.recv_async(&short));
+    one.send(1).unwrap();
+    dispatch(&short, 1);
+    one.send(2).unwrap();
+    drop(future);
+    assert_eq!(short.pending(), 1);
+    drop(short);
+    assert_eq!(one.len(), 2);
+    assert_eq!(one.try_recv(), Ok(Some(1)));
+    assert_eq!(one.try_recv(), Ok(Some(2)));
+
+    // A thread that receives does not dispatch.
+    kept();
+    assert_eq!(one.recv(), Ok(Some(1)));
+    assert_eq!(one.recv(), Ok(Some(2)));
+    assert_eq!(on.pending(), 0);
+
     // What this process keeps, a child does not have.
     kept();
     assert_eq!(one.len(), 2);

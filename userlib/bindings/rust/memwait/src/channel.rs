@@ -8,19 +8,22 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::Future;
 use std::mem::{size_of, MaybeUninit};
 use std::os::raw::{c_int, c_uint};
+use std::pin::Pin;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 /// A bounded queue of items, for several senders and receivers, threads and futures. A clone is the
 /// same queue.
 ///
-/// An item that has come for a future that is dropped is sent again, behind others. If there is no
-/// room, or it is closed, this handle and its clones keep the item for their next receive, and send
-/// it when one of them has received something: meanwhile other processes do not see it, and it is
-/// lost if there is still no room when the last of them is dropped.
+/// An item that has come for a future that is dropped is sent again, behind others, by the future's
+/// [`Loop`](crate::Loop) if there is no room yet. Until then the next receive of this handle and
+/// its clones has it, and other processes do not see it; so also if that loop is dropped, or the
+/// channel closed. It is lost if there is still no room when the last of them is dropped.
 pub struct Channel<T> {
     inner: Arc<Inner<T>>,
 }
@@ -28,15 +31,69 @@ pub struct Channel<T> {
 struct Inner<T> {
     raw: *mut memwait_channel_t,
     capacity: usize,
-    _memory: Arc<dyn Any + Send + Sync>,
+    memory: Arc<dyn Any + Send + Sync>,
     kept: Mutex<Kept<T>>,
 }
 
 /// Items that were given back, and could not be sent.
 struct Kept<T> {
-    items: VecDeque<T>,
+    items: VecDeque<KeptItem<T>>,
     /// Whose they are: a child of fork() has copies.
     process: u32,
+}
+
+struct KeptItem<T> {
+    item: T,
+    /// What sends it, if that is pending.
+    again: Option<Box<dyn Again>>,
+}
+
+trait Again: Send {
+    /// `None`: it is pending.
+    fn result(&mut self) -> Option<Result<(), Error>>;
+    /// Whether it was pending, and has not sent.
+    fn cancel(&self) -> bool;
+}
+
+impl<T: Copy + Send + 'static> Again for Operation<Resending<T>> {
+    fn result(&mut self) -> Option<Result<(), Error>> {
+        struct Nobody;
+
+        impl Wake for Nobody {
+            fn wake(self: Arc<Self>) {}
+        }
+
+        let waker = Waker::from(Arc::new(Nobody));
+        match Pin::new(self).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    fn cancel(&self) -> bool {
+        Operation::cancel(self)
+    }
+}
+
+impl<T> KeptItem<T> {
+    /// Whether it is sent. If it cannot be, it stays.
+    fn is_sent(&mut self) -> bool {
+        match self.again.as_mut().and_then(|again| again.result()) {
+            None => false,
+            Some(result) => {
+                self.again = None;
+                result.is_ok()
+            }
+        }
+    }
+
+    /// Whether it is sent by nothing else from here on.
+    fn is_free(&mut self) -> bool {
+        if self.again.as_ref().map_or(false, |again| again.cancel()) {
+            self.again = None;
+        }
+        self.again.is_none()
+    }
 }
 
 // SAFETY: its functions are for all threads, and items are copied from one to another.
@@ -86,7 +143,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
             inner: Arc::new(Inner {
                 raw,
                 capacity,
-                _memory: memory,
+                memory,
                 kept: Mutex::new(Kept {
                     items: VecDeque::new(),
                     process: process::id(),
@@ -163,6 +220,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
         let receiving = Receiving {
             channel: self.inner.clone(),
             item: UnsafeCell::new(MaybeUninit::uninit()),
+            on: on.clone(),
         };
 
         Operation::new(on, receiving)
@@ -174,7 +232,7 @@ impl<T: Copy + Send + 'static> Channel<T> {
     ) -> Result<Option<T>, Error> {
         let mut item = MaybeUninit::uninit();
 
-        if let Some(item) = self.inner.kept().items.pop_front() {
+        if let Some(item) = self.inner.kept().take() {
             return Ok(Some(item));
         }
         let err = receive(self.inner.raw, item.as_mut_ptr());
@@ -243,6 +301,7 @@ impl<T> Inner<T> {
         if !kept.items.is_empty() && kept.process != process::id() {
             kept.items.clear();
         }
+        kept.items.retain_mut(|item| !item.is_sent());
         kept
     }
 
@@ -255,8 +314,8 @@ impl<T> Inner<T> {
 
     /// Sends items that are kept, while there is room.
     fn send_kept(&self, kept: &mut Kept<T>) {
-        while let Some(item) = kept.items.front() {
-            if self.try_again_to_send(item).is_err() {
+        while let Some(kept_item) = kept.items.front_mut() {
+            if !kept_item.is_free() || self.try_again_to_send(&kept_item.item).is_err() {
                 break;
             }
             kept.items.pop_front();
@@ -289,17 +348,44 @@ impl<T> Inner<T> {
                 Ok(Some(unsafe { item.as_ptr().read() }))
             }
             // Meanwhile an item may have been given back.
-            EPIPE => Ok(kept.items.pop_front()),
+            EPIPE | EAGAIN | ETIMEDOUT => match kept.take() {
+                None if err != EPIPE => Err(Error::new(err)),
+                item => Ok(item),
+            },
             err => Err(Error::new(err)),
         }
     }
+}
 
-    fn give_back(&self, item: T) {
+impl<T: Copy + Send + 'static> Inner<T> {
+    fn give_back(&self, item: T, on: &Handle) {
+        let mut again = Operation::new(
+            on,
+            Resending {
+                raw: self.raw,
+                item,
+                _memory: self.memory.clone(),
+            },
+        );
+
+        let again: Option<Box<dyn Again>> = match again.result() {
+            Some(Ok(())) => return,
+            Some(Err(_)) => None,
+            None => Some(Box::new(again)),
+        };
         let mut kept = self.kept();
 
         kept.process = process::id();
-        kept.items.push_back(item);
-        self.send_kept(&mut kept);
+        kept.items.push_back(KeptItem { item, again });
+    }
+}
+
+impl<T> Kept<T> {
+    /// The first that is not sent at this moment.
+    fn take(&mut self) -> Option<T> {
+        let at = self.items.iter_mut().position(KeptItem::is_free)?;
+
+        self.items.remove(at).map(|kept| kept.item)
     }
 }
 
@@ -389,6 +475,35 @@ unsafe impl<T: Copy + Send + 'static> Wait for Sending<T> {
 pub struct Receiving<T> {
     channel: Arc<Inner<T>>,
     item: UnsafeCell<MaybeUninit<T>>,
+    on: Handle,
+}
+
+/// To send an item that was given back.
+struct Resending<T> {
+    raw: *mut memwait_channel_t,
+    item: T,
+    _memory: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: see Inner.
+unsafe impl<T: Send> Send for Resending<T> {}
+
+// SAFETY: the share in the memory keeps the channel in place; it has no owner.
+unsafe impl<T: Copy + Send + 'static> Wait for Resending<T> {
+    type Output = Result<(), Error>;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, _: Option<&Deadline>) -> c_int {
+        let item = (&self.item as *const T).cast();
+
+        // SAFETY: the caller's promise.
+        unsafe { memwait_channel_send_async(self.raw, item, size_of::<T>(), op) }
+    }
+
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        check(result)
+    }
+
+    fn give_back(&self, _: c_int) {}
 }
 
 /// The item is there: it had been given back.
@@ -399,16 +514,19 @@ const FROM_KEPT: c_int = -1;
 unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
     type Output = Result<Option<T>, Error>;
 
+    fn at_hand(&self) -> Option<c_int> {
+        let kept = self.channel.kept().take()?;
+
+        // SAFETY: it is not pending.
+        unsafe { (*self.item.get()).write(kept) };
+        Some(FROM_KEPT)
+    }
+
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
         let raw = self.channel.raw;
         let item = self.item.get();
         let size = size_of::<T>();
 
-        if let Some(kept) = self.channel.kept().items.pop_front() {
-            // SAFETY: it is not pending.
-            unsafe { (*item).write(kept) };
-            return FROM_KEPT;
-        }
         // SAFETY: the caller's promise.
         unsafe {
             match deadline {
@@ -430,7 +548,7 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
         let item = unsafe { &*self.item.get() };
 
         if result == FROM_KEPT {
-            // SAFETY: begin() has written it.
+            // SAFETY: at_hand() has written it.
             return Ok(Some(unsafe { item.assume_init() }));
         }
         self.channel.received(result, item)
@@ -438,7 +556,7 @@ unsafe impl<T: Copy + Send + 'static> Wait for Receiving<T> {
 
     fn give_back(&self, result: c_int) {
         if let Ok(Some(item)) = self.output(result, false) {
-            self.channel.give_back(item);
+            self.channel.give_back(item, &self.on);
         }
     }
 }

@@ -380,6 +380,11 @@ pub unsafe trait Wait: 'static {
     /// 1, or -1 if errors are negative.
     const SIGN: c_int = 1;
 
+    /// The result, if there is nothing to begin.
+    fn at_hand(&self) -> Option<c_int> {
+        None
+    }
+
     /// # Safety
     /// `op` has been initialised, and neither it nor this moves while it is pending.
     unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int;
@@ -539,9 +544,27 @@ impl<K: Wait> Operation<K> {
         self
     }
 
+    /// Whether it was pending, and ends with `ECANCELED` now.
+    pub(crate) fn cancel(&self) -> bool {
+        let is_pending = matches!(&*lock(&self.shared.state), State::Pending(_));
+
+        is_pending && {
+            let cancelled = self.shared.cancel();
+
+            if cancelled {
+                self.shared.end(K::SIGN * ECANCELED);
+            }
+            cancelled
+        }
+    }
+
     fn begin(&self) -> c_int {
         let operation = &self.shared;
         let inner = &operation.on.0;
+
+        if let Some(result) = operation.kind.at_hand() {
+            return result;
+        }
         // Held until the operation is pending, so that Loop's drop() either finds it so, or keeps
         // it from beginning. The library calls nothing back in here.
         let mut registry = lock(&inner.registry);
