@@ -124,6 +124,7 @@ const SIGKILL: c_int = 9;
 const ENOENT: i32 = 2;
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
+const EOVERFLOW: i32 = 75;
 const ETIMEDOUT: i32 = 110;
 const ECANCELED: i32 = 125;
 const ENOTRECOVERABLE: i32 = 131;
@@ -261,6 +262,7 @@ fn no_device() {
         assert_eq!(errno(Semaphore::new(0).acquire()), ENOENT);
         assert_eq!(errno(Semaphore::new(0).post()), ENOENT);
         assert_eq!(errno(Event::new().wait()), ENOENT);
+        assert_eq!(errno(WaitGroup::new().add(1)), ENOENT);
         assert_eq!(errno(Condvar::new().notify_all()), ENOENT);
         assert_eq!(errno(Barrier::new(2)), ENOENT);
         assert_eq!(errno(Channel::<u32>::new(2)), ENOENT);
@@ -397,6 +399,38 @@ fn events() {
     drop(begin(Ref::new(Event::new()).wait_async(&on)));
     assert_eq!(on.pending(), 0);
     assert!(is_send!(event.wait_async(&on)));
+}
+
+fn wait_groups() {
+    let memory = Shared::anonymous(4096).unwrap();
+    let group = unsafe { memory.attach::<WaitGroup>(64).unwrap() };
+    let on = Loop::new().unwrap();
+
+    assert_eq!(group.wait(), Ok(()));
+    assert_eq!(errno(group.done()), EINVAL);
+    assert_eq!(errno(group.add(WaitGroup::MAX as i32 + 1)), EOVERFLOW);
+    group.add(2).unwrap();
+    assert_eq!(errno(group.wait_until(SHORT)), ETIMEDOUT);
+    let timed = group.wait_async(&on).until(SHORT);
+    assert_eq!(errno(on.block_on(timed).unwrap()), ETIMEDOUT);
+    let mut waits = begin(group.wait_async(&on));
+    let pid = child(|| {
+        let group = unsafe { memory.attach::<WaitGroup>(64).unwrap() };
+
+        group.done().unwrap();
+        group.wait().unwrap();
+    });
+    thread::sleep(SHORT);
+    assert!(poll_once(&mut waits).is_pending());
+    group.done().unwrap();
+    dispatch(&on, 1);
+    assert_eq!(poll_once(&mut waits), Poll::Ready(Ok(())));
+    assert_eq!(status_of(pid), 0);
+    let private = Ref::new(WaitGroup::new().private());
+    private.add(1).unwrap();
+    drop(begin(private.wait_async(&on)));
+    assert_eq!(on.pending(), 0);
+    assert!(is_send!(group.wait_async(&on)));
 }
 
 fn threads() {
@@ -1248,6 +1282,7 @@ fn main() {
         ("futures and threads", bound_to_threads),
         ("threads", threads),
         ("events", events),
+        ("wait groups", wait_groups),
         ("futures are cancelled at each point", cancel),
         ("items are given back", items_given_back),
         ("futures time out", time_outs),

@@ -44,6 +44,7 @@ mod mutex;
 mod rwlock;
 mod sem;
 mod time;
+mod waitgroup;
 pub mod word;
 
 pub use barrier::Barrier;
@@ -57,3 +58,4 @@ pub use mutex::{LockError, LockResult, Mutex, MutexGuard, OwnerDied, Place, Repa
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use sem::Semaphore;
 pub use time::Deadline;
+pub use waitgroup::{UntilDone, WaitGroup};

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+use crate::error::{check, Error};
+use crate::event::{Handle, Operation, Wait};
+use crate::memory::{Ref, Shareable};
+use crate::time::Deadline;
+use memwait_sys::*;
+use std::cell::UnsafeCell;
+use std::os::raw::c_int;
+
+/// A count, and the threads and futures that wait until it is 0. Its layout is C's
+/// `memwait_waitgroup_t`; zeroed memory is one whose count is 0.
+#[repr(transparent)]
+pub struct WaitGroup {
+    raw: UnsafeCell<memwait_waitgroup_t>,
+}
+
+// SAFETY: its functions are for all threads.
+unsafe impl Sync for WaitGroup {}
+// SAFETY: C's layout.
+unsafe impl Shareable for WaitGroup {}
+
+impl WaitGroup {
+    /// The largest count.
+    pub const MAX: u32 = MEMWAIT_WAITGROUP_MAX;
+
+    /// Of the count 0.
+    #[must_use]
+    pub const fn new() -> WaitGroup {
+        WaitGroup {
+            raw: UnsafeCell::new(memwait_waitgroup_t { reserved: [0; 8] }),
+        }
+    }
+
+    /// For this process only.
+    #[must_use]
+    pub fn private(mut self) -> WaitGroup {
+        self.raw.get_mut().reserved[4] |= MEMWAIT_PRIVATE;
+        self
+    }
+
+    /// Adds to the count, before what is counted begins; and wakes all if it is 0 then. `EINVAL`:
+    /// it would be negative. `EOVERFLOW`: it would be above [`MAX`](WaitGroup::MAX).
+    pub fn add(&self, delta: i32) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_waitgroup_add(self.raw.get(), delta) })
+    }
+
+    /// Subtracts 1.
+    pub fn done(&self) -> Result<(), Error> {
+        self.add(-1)
+    }
+
+    /// Blocks until the count is 0.
+    pub fn wait(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_waitgroup_wait(self.raw.get()) })
+    }
+
+    /// `ETIMEDOUT`: the time has come.
+    pub fn wait_until(&self, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        let time = deadline.into();
+
+        // SAFETY: it is there.
+        check(unsafe { memwait_waitgroup_clockwait(self.raw.get(), time.clock, &time.time) })
+    }
+}
+
+impl Ref<WaitGroup> {
+    /// Ends when the count is 0.
+    pub fn wait_async(&self, on: &Handle) -> Operation<UntilDone> {
+        Operation::new(on, UntilDone(self.clone()))
+    }
+}
+
+impl Default for WaitGroup {
+    fn default() -> WaitGroup {
+        WaitGroup::new()
+    }
+}
+
+impl std::fmt::Debug for WaitGroup {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("WaitGroup").finish_non_exhaustive()
+    }
+}
+
+/// To find its count 0.
+pub struct UntilDone(Ref<WaitGroup>);
+
+// SAFETY: the share in the wait group keeps it in place; it has no owner.
+unsafe impl Wait for UntilDone {
+    type Output = Result<(), Error>;
+
+    unsafe fn begin(&self, op: *mut memwait_op_t, deadline: Option<&Deadline>) -> c_int {
+        let raw = self.0.raw.get();
+
+        // SAFETY: the caller's promise.
+        unsafe {
+            match deadline {
+                None => memwait_waitgroup_wait_async(raw, op),
+                Some(time) => memwait_waitgroup_clockwait_async(raw, time.clock, &time.time, op),
+            }
+        }
+    }
+
+    fn output(&self, result: c_int, _: bool) -> Self::Output {
+        check(result)
+    }
+
+    fn give_back(&self, _: c_int) {}
+}
