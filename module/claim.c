@@ -84,8 +84,9 @@ u64 memwait_new_call(void)
  * A completion takes the first blocked reader out of .readers, under the context's lock, and the
  * step wakes it as it wakes threads, without a lock that it would run into. With PREEMPT_RT it is
  * woken at once: one that goes first waits for the locks of the notifier, which gets its priority.
- * As many are woken as there are completions, and none of them depends on another one. The first access to .woken that sees it set is the reader's last need of the lock: (F), a
- * release and acquires.
+ * As many are woken as there are completions, and none of them depends on another one. The
+ * first access to .woken that sees it set is the reader's last need of the lock: (F), a release and
+ * acquires.
  *
  * All other wake-ups leave the reader in the list: they wake the first one (.first_reader, under
  * RCU, so a timer can), who leaves by itself if there is something to read. A reader that was woken

@@ -90,8 +90,8 @@ static uint32_t sleep_flags(uint32_t flags)
 }
 
 /*
- * By a user, with the result of a notify. Returns 0; or an error, and wake_owed() wakes all. A waiter
- * that is about to sleep then finds the sequence changed.
+ * By a user, with the result of a notify. Returns 0; or an error, and wake_owed() wakes all. A
+ * waiter that is about to sleep then finds the sequence changed.
  */
 static int woken(struct cond *cond, int ret)
 {

@@ -255,8 +255,9 @@ struct memwait_call {
  * @step: begins, or continues after a wait. @outcome: MEMWAIT_OP_BEGIN, MEMWAIT_OK,
  *	MEMWAIT_TIMED_OUT or, for a MEMWAIT_OWNED wait, MEMWAIT_OWNER_DIED. Returns MEMWAIT_OP_WAITS
  *	or the operation's result
- * @undo: optional; gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was counted for the
- *	current wait, MEMWAIT_OWNER_DIED if a death was reported, or MEMWAIT_OP_TAKEN_BACK
+ * @undo: optional; gives back what the operation holds. @outcome: MEMWAIT_OK if a notify was
+ *	counted for the current wait, MEMWAIT_OWNER_DIED if a death was reported, or
+ *	MEMWAIT_OP_TAKEN_BACK
  * @end: optional; replaces, and calls, memwait_call_back(). Called without the loop's lock, also
  *	if the first step has locked
  * @has_outcomes: the result is an outcome or a negative error number, as of word functions

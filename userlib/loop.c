@@ -1020,7 +1020,7 @@ int memwait_op_take(memwait_op_t *public_op, struct memwait_op **op)
 	return 0;
 }
 
-/* Calls back at once, as dispatch() does, so that others can cancel the operation and wait for it. */
+/* Calls back at once, as dispatch() does: others can cancel the operation or wait for it. */
 static void call_at_once(struct memwait_op *op, int result)
 {
 	struct visit visit = {

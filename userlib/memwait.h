@@ -184,8 +184,8 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
  * consumed, and a wake-up that had reached the operation passes to the next waiter. -ENOENT: not
  * pending; its callback has run, or runs in this thread. -EINPROGRESS: the same, but its callback
  * still runs in another thread, and may use what belongs to the operation; one of memwait_watch*()
- * is cancelled, and pending until then. -EPERM in a child of fork(). Other errors are a filter's, and
- * the operation is pending still.
+ * is cancelled, and pending until then. -EPERM in a child of fork(). Other errors are a filter's,
+ * and the operation is pending still.
  */
 int memwait_op_cancel(memwait_op_t *op);
 

@@ -262,8 +262,8 @@ struct memwait_cancel {
  * index. A moved thread that a signal interrupts, and that goes on waiting, restarts on its
  * original word.
  *
- * A moved waiter with MEMWAIT_OWNED is not told of the death of the owner that it has named, but, as
- * other waiters of @target, of the deaths of those that are named there. Nobody is told of the
+ * A moved waiter with MEMWAIT_OWNED is not told of the death of the owner that it has named, but,
+ * as other waiters of @target, of the deaths of those that are named there. Nobody is told of the
  * caller's.
  */
 struct memwait_requeue {
