@@ -821,6 +821,9 @@ static inline int change_setting(const char *path, const char *text)
 	while (s->path && strcmp(s->path, path))
 		s++;
 	if (!s->path) {
+		/* The last one ends the list. */
+		if (s == &settings[ARRAY_SIZE(settings) - 1])
+			return -ENOSPC;
 		fd = open(path, O_RDONLY);
 		n = fd < 0 ? -1 : read(fd, s->before, sizeof(s->before) - 1);
 		close(fd);

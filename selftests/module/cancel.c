@@ -135,6 +135,7 @@ MEMWAIT_TEST(R18_an_id_is_not_used_again)
 		if (i)
 			ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, self->word, 0, FOREVER, U32,
 							    1, &ids[i]));
+		ASSERT_NE(0, ids[i]);
 		ASSERT_NE(before, ids[i]);
 		ASSERT_NE(behind, ids[i]);
 		for (j = 0; j < i; j++)

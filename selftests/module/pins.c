@@ -42,6 +42,8 @@ COUNTS_TEST(R24_R31_info_reports_the_limits_in_force)
 {
 	struct memwait_info info;
 
+	ASSERT_EQ(0, mw_info(self->fd, &info));
+	EXPECT_EQ((uint64_t)read_number(LIMIT_PARAMETER), info.max_user_waits);
 	ASSERT_EQ(0, set_limit(1234));
 	ASSERT_EQ(0, change_number(PARAMETERS "max_user_contexts", 567));
 	ASSERT_EQ(0, mw_info(self->fd, &info));
