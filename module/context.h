@@ -41,7 +41,7 @@ enum memwait_resource {
  * @uid: the user
  * @refs: one per context and identity; drops to 0 under the lock of the table of users
  * @used: usage per resource
- * @left_pins: pins left by kernel threads to @put_pins
+ * @left_pins: of files, left by what must not sleep forever, see memwait_pins_leave()
  * @put_pins: puts @left_pins; holds a reference to the user while queued
  * @dead: identities that are not buried yet; protected by the lock of identity.c
  * @bury: tells of the deaths, see owner.c; has a reference while it is queued or runs

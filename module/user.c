@@ -21,11 +21,12 @@
  *
  * Putting a path may take long: the last put of an unlinked file frees all its pages, or asks a
  * FUSE daemon, which may never answer. So a call collects unused pins and puts them last, without
- * locks. umount succeeds once close(2), cancel or read returns. A kernel thread leaves pins to a
- * work of their user, so that a user delays only its own pins. The workqueue is no WQ_MEM_RECLAIM:
- * like delayed_fput() the work runs the code of any file system, which may need memory, and wait
- * for a workqueue that is none either. WAIT_ASYNC leaves the pins of a wait that was not armed to
- * the work, too: another thread may have unmapped and closed the file since.
+ * locks. umount succeeds once close(2), cancel or read returns. A kernel thread, and a thread that
+ * dies, leaves pins of files to a work of their user, so that a user delays only its own pins. The
+ * workqueue is no WQ_MEM_RECLAIM: like delayed_fput() the work runs the code of any file system,
+ * which may need memory, and wait for a workqueue that is none either. WAIT_ASYNC leaves the file
+ * of a wait that was not armed to the work, too: another thread may have unmapped and closed the
+ * file since.
  */
 #include <linux/cred.h>
 #include <linux/mm.h>
@@ -243,23 +244,32 @@ static void memwait_put_left(struct work_struct *work)
 }
 
 /**
- * memwait_pins_leave() - leave pins that no wait uses to the work of their user
+ * memwait_pins_leave() - leave pins of files that no wait uses to the work of their user
  * @user: of the pins' context; caller holds a reference
- * @unused: from memwait_pin_put()
+ * @unused: from memwait_pin_put(); those of address spaces are freed at once
  *
- * Context: process context, may sleep.
+ * Context: process context, may sleep, but does not wait for a file system.
  */
 void memwait_pins_leave(struct memwait_user *user, struct llist_head *unused)
 {
-	struct llist_node *last = NULL, *node;
+	struct llist_node *first = NULL, *last = NULL;
+	struct memwait_pin *pin, *next;
 
-	llist_for_each(node, unused->first) {
-		last = node;
+	llist_for_each_entry_safe(pin, next, llist_del_all(unused), node) {
+		if (!(pin->space & MEMWAIT_KEY_SHARED)) {
+			memwait_pin_free(pin, user, NULL);
+		} else {
+			if (last)
+				last->next = &pin->node;
+			else
+				first = &pin->node;
+			last = &pin->node;
+		}
 		cond_resched();
 	}
-	if (!last)
+	if (!first)
 		return;
-	llist_add_batch(unused->first, last, &user->left_pins);
+	llist_add_batch(first, last, &user->left_pins);
 
 	/* If the work is queued already, it has both references and will see the pins. */
 	refcount_inc(&user->refs);
@@ -347,11 +357,6 @@ void memwait_pin_drop(struct memwait_pin *pin, struct memwait_context *context)
 
 	if (!memwait_pin_unref(pin, context))
 		return;
-	/* The mm is the current thread's own. */
-	if (!(pin->space & MEMWAIT_KEY_SHARED)) {
-		memwait_pin_free(pin, context->user, context);
-		return;
-	}
 	llist_add(&pin->node, &unused);
 	memwait_pins_leave(context->user, &unused);
 }
