@@ -699,6 +699,15 @@ static int loop_get_id(memwait_loop_t *loop)
 	return ret == -EOPNOTSUPP ? 0 : ret;
 }
 
+/* Of no wait. A filter that refuses to cancel would leave the kernel with freed operations. */
+static int loop_may_cancel(memwait_loop_t *loop)
+{
+	struct memwait_cancel cancel = { 0 };
+	int ret = loop_ioctl(loop, MEMWAIT_IOC_CANCEL, &cancel);
+
+	return ret == -ENOENT ? 0 : ret;
+}
+
 int memwait_loop_new(memwait_loop_t **loop, unsigned int flags)
 {
 	memwait_loop_t *new;
@@ -725,6 +734,8 @@ int memwait_loop_new(memwait_loop_t **loop, unsigned int flags)
 	new->kick.deadline = memwait_never;
 	pthread_mutex_init(&new->lock, NULL);
 	err = loop_get_id(new);
+	if (!err)
+		err = loop_may_cancel(new);
 	if (!err)
 		err = loop_arm_kick(new);
 	if (err) {

@@ -12,8 +12,9 @@
  *	(3) leave: the last access	(3) sleep while the count is not 0
  *
  * An operation leaves just before its callback. Destroy must not wait for operations, as a callback
- * of their loop may call destroy. A killed user stays counted, so destroy of a shared object gives
- * up when the count has not changed for DEAD_AFTER_MS.
+ * of their loop may call destroy. A killed user stays counted, and so do those of the parent's
+ * threads in a child of fork(). So destroy of a shared object, and of any object in such a child,
+ * gives up when it has found the same count in all of DEAD_AFTER looks.
  *
  * Invariant: neither number becomes negative. A user may enter while DESTROYING is set: a signal
  * handler of the destroying thread, or any thread if destroy will return EBUSY or was killed.
@@ -25,10 +26,11 @@
 
 #define DESTROYING	0x80000000U
 
-#define DEAD_AFTER_MS	10000
-
-/* How often destroy polls: the last user may fail to wake it. */
+/* How often destroy looks: the last user may fail to wake it. */
 #define LOOK_AFTER_MS	1000
+
+/* Looks, not a time, which passes while the process is stopped, too. */
+#define DEAD_AFTER	10
 
 /* @op: NULL for a thread. */
 void memwait_users_enter(struct memwait_users *users, const struct memwait_op *op)
@@ -59,18 +61,17 @@ void memwait_users_leave(struct memwait_users *users, const struct memwait_op *o
 }
 
 /*
- * Waits, without a limit, for the woken users. Returns EBUSY if somebody sleeps on @word (unless
- * NULL), if there is an operation, or if users of a shared object are presumed dead; or an error of
- * the device.
+ * Waits for the woken users. Returns EBUSY if somebody sleeps on @word (unless NULL), if there is
+ * an operation, or if users are presumed dead; or an error of the device.
  */
 int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 {
-	struct memwait_deadline deadline, dead = memwait_never;
+	struct memwait_deadline deadline;
 	uint32_t flags = users->flags & MEMWAIT_PRIVATE;
-	/* Of a private object a child of fork() has those that its parent's threads use, too. */
-	bool is_child = memwait_process_number() != 1;
+	/* A child of fork() has copies of the private objects that its parent's threads use. */
+	bool may_be_dead = !flags || memwait_process_number() != 1;
 	uint32_t n, last = 0;
-	int ret = 0;
+	int looks = 0, ret = 0;
 
 	/* relaxed: an operation whose callback has not begun still waits */
 	if (atomic_load_explicit(&users->operations, memory_order_relaxed))
@@ -79,16 +80,16 @@ int memwait_users_drain(struct memwait_users *users, const volatile void *word)
 	n = atomic_fetch_or_explicit(&users->count, DESTROYING, memory_order_acquire) | DESTROYING;
 	while (n != DESTROYING) {
 		memwait_deadline_after(&deadline, CLOCK_MONOTONIC, LOOK_AFTER_MS);
-		if (n != last && (!flags || is_child))
-			memwait_deadline_after(&dead, CLOCK_MONOTONIC,
-					       DEAD_AFTER_MS + LOOK_AFTER_MS);
+		if (n != last)
+			looks = 0;
 		last = n;
 		ret = word ? memwait_sleepers(word, flags) : 0;
-		if (ret > 0 || deadline.ns >= dead.ns)
+		if (ret > 0 || (may_be_dead && looks == DEAD_AFTER))
 			ret = -EBUSY;
 		if (!ret)
 			ret = memwait_sleep(&users->count, n, MEMWAIT_SIZE_U32 | flags,
 					    &deadline);
+		looks += ret == MEMWAIT_TIMED_OUT;
 		/* acquire: as above */
 		n = atomic_load_explicit(&users->count, memory_order_acquire);
 		if (ret < 0 && ret != -EINTR)
