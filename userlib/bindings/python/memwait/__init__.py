@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import enum
 import functools
 import math
@@ -291,7 +292,12 @@ class Condition(_Object, _memwait.Condition):
         return result
 
     async def wait_async(self, timeout: float | None = None) -> bool:
-        """wait() for tasks. A task that is cancelled takes the lock again before it leaves."""
+        """wait() for tasks. A task that is cancelled takes the lock again before it leaves.
+
+        A coroutine that is closed here cannot: what it releases on its way out, in `finally` or at
+        the end of `async with`, is refused. So is the next release by its thread if it releases
+        nothing.
+        """
         operation, future = _begin(self, _memwait.WAIT, timeout)
         if operation.pending:
             try:
@@ -479,7 +485,8 @@ class Queue(_Object, _memwait.Queue):
     put_nowait() and get_nowait() raise Full and Empty also while another one puts or gets.
 
     An item that a task had got when it was cancelled goes back into the queue, behind the others.
-    While there is no room, and after shutdown(), it is for the next get() of this object.
+    While there is no room, after shutdown(), and once the event loop has ended, it is for the next
+    get() of this object.
     """
 
     __slots__ = ("__weakref__", "_kept", "_process")
@@ -509,12 +516,13 @@ class Queue(_Object, _memwait.Queue):
         item = self._get_kept() if self._kept else None
         if item is None:
             try:
-                return super().get(block, timeout)
+                item = super().get(block, timeout)
             except (queue.Empty, ShutDown):
                 # One may be kept since.
                 item = self._get_kept()
                 if item is None:
                     raise
+            self._settle()
         return item
 
     def get_nowait(self) -> bytes:
@@ -535,6 +543,7 @@ class Queue(_Object, _memwait.Queue):
                 item = self._get_kept()
                 if item is None:
                     raise
+            self._settle()
         return item
 
     async def put_async(self, item: Any, timeout: float | None = None) -> None:
@@ -591,7 +600,7 @@ class Queue(_Object, _memwait.Queue):
     def _has_sent(sending: _memwait.Operation) -> bool:
         try:
             sending.finish()
-        except (OSError, ShutDown):
+        except (OSError, ShutDown, ValueError):
             return False
         return True
 
@@ -621,6 +630,12 @@ class Queue(_Object, _memwait.Queue):
             Queue._give_back(self, operation)
             raise
         operation.finish()
+
+    def _settle(self) -> None:
+        """Of what is kept, as the loop that was to send it has been closed, one may have room now."""
+        if self._kept:
+            with contextlib.suppress(OSError, queue.Full, ShutDown, ValueError):
+                self._put_back(0)
 
     def close(self) -> None:
         """Let go of the buffer. The object in it stays as it is.

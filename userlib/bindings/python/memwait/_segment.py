@@ -92,7 +92,8 @@ class Segment:
     object, with the options that are its constructor's, or finds it; what it has returned before it
     returns again. At the end of the block all objects from get() are closed, and if nobody else has
     the memory open, not even a child of fork(), its name goes, also that which a process that was
-    killed has left. Nothing else unlinks it, not even multiprocessing's resource tracker.
+    killed has left. Nothing else unlinks it, not even multiprocessing's resource tracker. If an
+    object is still waited for, or bytes were not released, that is a BufferError, and the name stays.
     """
 
     # Before each object, what it is: its size, its kind and its name. Size 0: nothing is there yet.
@@ -102,6 +103,7 @@ class Segment:
         if size < 0:
             raise ValueError("size must be >= 0")
         self._memory, made = _open(name, size)
+        self._file = os.fstat(getattr(self._memory, "_fd"))
         self._maker = os.getpid() if made else 0
         self._given: dict[tuple[type, str], Any] = {}
 
@@ -220,7 +222,8 @@ class Segment:
             try:
                 _lock(file, fcntl.F_OFD_SETLK, fcntl.F_WRLCK)
                 # Not the name of another one, which has come since.
-                if os.fstat(file).st_nlink:
+                now = os.fstat(file)
+                if now.st_nlink and os.path.samestat(now, self._file):
                     self.unlink()
             finally:
                 os.close(file)
