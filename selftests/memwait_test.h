@@ -129,6 +129,12 @@ static inline uint64_t patience(unsigned int seconds)
 	return in_ms(1000ULL * seconds * slowness());
 }
 
+/* The same for poll(2) and epoll_wait(2), in milliseconds from now. */
+static inline int poll_patience(unsigned int seconds)
+{
+	return (int)(1000 * seconds * slowness());
+}
+
 /*
  * A deadline in 1 us to 4 ms, varied by @tries, so that a race comes out each way on slow and fast
  * machines.
@@ -803,8 +809,8 @@ static inline int write_number(const char *path, uint64_t number)
 }
 
 /*
- * Settings of the machine that a test changes. The teardown of its fixture puts them back, however
- * the test ends.
+ * Settings of the machine that a test changes. The teardown of its fixture puts them back, also
+ * after a failed assertion. A test that hangs is killed, and leaves them.
  */
 static struct setting {
 	const char *path;

@@ -92,7 +92,7 @@ static void run_async_victim(struct victim *v, const uint32_t *word)
 
 	v->result = mw_async(pfd.fd, word, 0, start + DEADLINE_MS * NSEC_PER_MSEC, U32, 0, NULL);
 	if (v->result == MEMWAIT_PENDING)
-		v->result = poll(&pfd, 1, 30000);
+		v->result = poll(&pfd, 1, poll_patience(30));
 	v->took = now() - start;
 	store(&v->done, 1);
 	_exit(0);

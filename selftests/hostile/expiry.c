@@ -251,7 +251,7 @@ MEMWAIT_TEST(R30_a_deadline_needs_no_kernel_thread)
 			ms *= 2;
 		} while (ret == MEMWAIT_TIMED_OUT);
 		ASSERT_EQ(MEMWAIT_PENDING, ret);
-		ASSERT_EQ(1, poll(&pfd, 1, 60000));
+		ASSERT_EQ(1, poll(&pfd, 1, poll_patience(60)));
 		ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 		late[i] = now() - deadline;
 		EXPECT_EQ(MEMWAIT_TIMED_OUT, done.result);

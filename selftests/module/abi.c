@@ -407,7 +407,7 @@ MEMWAIT_TEST(a_completion_counts_its_notifies)
 	EXPECT_EQ(0, done[0].flags);
 	while (mw_async(self->fd, self->word, 0, in_ms(20), U32, 2, NULL) != MEMWAIT_PENDING)
 		;
-	ASSERT_EQ(1, poll(&pfd, 1, 100000));
+	ASSERT_EQ(1, poll(&pfd, 1, poll_patience(100)));
 	memset(done, 0xcc, sizeof(done));
 	ASSERT_EQ(1, mw_read(self->fd, done, 1));
 	EXPECT_EQ(MEMWAIT_TIMED_OUT, done[0].result);

@@ -364,7 +364,7 @@ OWNER_TEST(R35_a_process_that_dumps_core_is_dead)
 		}
 		/* It takes its signal soon, if it is not the one that dumps. */
 		EXPECT_EQ(MEMWAIT_OWNER_DIED, mw_wait(self->fd, &scene->owner, scene->owner,
-						      in_ms(60000), OWNED64));
+						      patience(60), OWNED64));
 		EXPECT_TRUE(dumps(pid, scene->tid));
 		EXPECT_LE(128, kill_child(pid));
 	}

@@ -552,7 +552,7 @@ static int read_next(int fd, struct memwait_completion *done)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 
-	poll(&pfd, 1, 60000);
+	poll(&pfd, 1, poll_patience(60));
 	return mw_read(fd, done, 1);
 }
 

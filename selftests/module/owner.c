@@ -291,7 +291,7 @@ OWNER_TEST(R34_an_event_loop_is_told)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_async(self->fd, &board->word, board->id, MEMWAIT_FOREVER,
 					    OWNED64, 42, NULL));
 	kill_child(pid);
-	ASSERT_EQ(1, poll(&pfd, 1, 100000));
+	ASSERT_EQ(1, poll(&pfd, 1, poll_patience(100)));
 	ASSERT_EQ(1, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(MEMWAIT_OWNER_DIED, done.result);
 	EXPECT_EQ(42, done.user_data);
@@ -657,7 +657,7 @@ OWNER_TEST(R29_a_million_words_of_one_owner)
 	for (i = 0; i < armed; i += got) {
 		struct pollfd pfd = { .fd = self->fd, .events = POLLIN };
 
-		ASSERT_EQ(1, poll(&pfd, 1, 200000));
+		ASSERT_EQ(1, poll(&pfd, 1, poll_patience(200)));
 		got = mw_read(self->fd, done, batch);
 		ASSERT_LT(0, got);
 		for (j = 0; j < got; j++) {

@@ -84,7 +84,7 @@ MEMWAIT_TEST(R22_edge_triggered_a_new_edge_for_each_arrival)
 	ASSERT_EQ(MEMWAIT_PENDING, async_soon(self->fd, self->word, 10, 0, NULL));
 	struct epoll_event event;
 
-	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 100000));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, poll_patience(100)));
 	EXPECT_EQ(1, mw_read(self->fd, done, 16));
 	close(epoll);
 }
@@ -178,7 +178,9 @@ static int sleep_in_poll(struct sleeper *s)
 {
 	struct epoll_event event;
 
-	return s->epoll >= 0 ? epoll_wait(s->epoll, &event, 1, 100000) : poll(&s->pfd, 1, 100000);
+	if (s->epoll >= 0)
+		return epoll_wait(s->epoll, &event, 1, poll_patience(100));
+	return poll(&s->pfd, 1, poll_patience(100));
 }
 
 static void sleeper_start(struct sleeper *s, int epoll, int poll_fd)
@@ -435,7 +437,7 @@ MEMWAIT_TEST(R22_an_edge_triggered_loop_never_sleeps_on_a_completion)
 	ASSERT_EQ(0, pthread_create(&l.thread, NULL, notify_rounds, &l));
 	while (seen < l.rounds) {
 		/* A lost edge would end in the time-out. */
-		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, 60000));
+		ASSERT_EQ(1, epoll_wait(epoll, &event, 1, poll_patience(60)));
 		while ((n = mw_read(self->fd, done, 4)) > 0) {
 			ASSERT_EQ(1, n);
 			if (++seen < l.rounds)
@@ -628,7 +630,7 @@ MEMWAIT_TEST(R22_a_child_polls_what_its_parent_completes)
 	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->word, 9));
 	pid = fork();
 	if (!pid) {
-		if (epoll_wait(epoll, &event, 1, 100000) != 1)
+		if (epoll_wait(epoll, &event, 1, poll_patience(100)) != 1)
 			_exit(1);
 		_exit(mw_read(self->fd, &done, 1) == 1 && done.user_data == 9 ? 0 : 2);
 	}
@@ -657,7 +659,7 @@ static void *eat(void *arg)
 	struct memwait_completion done;
 
 	for (;;) {
-		if (epoll_wait(e->epoll, &event, 1, 100000) != 1) {
+		if (epoll_wait(e->epoll, &event, 1, poll_patience(100)) != 1) {
 			e->bad++;
 			return NULL;
 		}

@@ -724,12 +724,12 @@ MEMWAIT_TEST(R22_a_refused_reader_gets_an_edge)
 
 	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
 	complete(_metadata, self->fd, self->shared, 1, 1);
-	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 10000));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, poll_patience(10)));
 	EXPECT_EQ(-EAGAIN, mw_read(self->fd, &done, 1));
 	EXPECT_EQ(0, epoll_wait(epoll, &event, 1, 0));
 	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
 	EXPECT_EQ(1, runner_join(&slow.runner));
-	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 10000));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, poll_patience(10)));
 	EXPECT_EQ(1, mw_read(self->fd, &done, 1));
 	close(epoll);
 	close(uffd);

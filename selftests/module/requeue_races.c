@@ -269,14 +269,15 @@ static int move_to_and_fro(struct mover *m)
 		if (mw_requeue(m->fd, &m->words[i % 2], 0, &m->words[1 - i % 2], 0, m->most, U32,
 			       &out))
 			return -1;
-		m->moved += out.moved;
+		__atomic_add_fetch(&m->moved, out.moved, __ATOMIC_RELAXED);
 	}
 	return 0;
 }
 
 /*
- * How many waiters two words have together. With PREEMPT_RT, the second look may sleep for a lock
- * that the mover holds, and the mover makes its step meanwhile: then the first word has others.
+ * How many waiters two words have together. If the mover makes its step between the two looks, as
+ * with PREEMPT_RT, where the second one may sleep for a lock that the mover holds, then the first
+ * word has fewer waiters afterwards, or more.
  */
 static int waiters_of_both(int fd, uint32_t *words)
 {
@@ -312,8 +313,8 @@ MEMWAIT_TEST(R17_requeue_is_one_step)
 		ASSERT_EQ(0, pin(0));
 		runner_start(&runner, move_to_and_fro, &m);
 		ASSERT_EQ(0, pin(20));
-		for (looks = 0; looks < SOME_OF(20000); looks++) {
-			usleep(looks % 64);
+		for (looks = 0; looks < SOME_OF(20000) || !counted(&m.moved); looks++) {
+			usleep(1 << looks % 11);
 			ASSERT_EQ(MOVED, waiters_of_both(self->fd, m.words));
 		}
 		__atomic_store_n(&m.stop, 1, __ATOMIC_RELAXED);

@@ -140,7 +140,7 @@ static inline int await_completions(int fd, struct memwait_completion *done, int
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 
-	poll(&pfd, 1, 100000);
+	poll(&pfd, 1, poll_patience(100));
 	return mw_read(fd, done, n);
 }
 

@@ -150,6 +150,8 @@ LIMITS_TEST(R30_a_dying_process_tells_its_own_user_only)
 		SKIP(return, "this kernel has no events");
 	if (mw_owner(self->fd, MEMWAIT_OWNER_CONTEXT, NULL))
 		SKIP(return, "this kernel cannot tell of deaths");
+	if (pin(1) || pin(0))
+		SKIP(return, "needs SCHED_FIFO");
 	if (change_setting(WORKQUEUE_CPUMASK, "1"))
 		SKIP(return, "kernel threads cannot be bound");
 	if (!begin_patching(&offline))
