@@ -282,6 +282,39 @@ class Results(unittest.TestCase):
         self.assertIn("closed>", repr(queue))
         self.assertEqual([bool(outcome) for outcome in memwait.Outcome], [True, True, False])
 
+    def test_locked(self):
+        for kind, options in ((memwait.Lock, {}), (memwait.Lock, {"repair": print}),
+                              (memwait.RLock, {}), (memwait.RLock, {"repair": print})):
+            with self.subTest(kind=kind, options=options):
+                lock = kind(self.memory, create=True, **options)
+                condition = memwait.Condition(self.memory, 64, lock=lock, create=True)
+
+                def look():
+                    seen = []
+                    thread = threading.Thread(
+                        target=lambda: seen.extend((lock.locked(), condition.locked())))
+                    thread.start()
+                    thread.join()
+                    return [*seen, lock.locked(), condition.locked()]
+
+                for _ in range(2):
+                    self.assertEqual(look(), [False] * 4)
+                    with condition:
+                        self.assertEqual(look(), [True] * 4)
+                # Nobody has it for having looked, as often as it was.
+                with self.assertRaises(RuntimeError):
+                    lock.release()
+                condition.close()
+                lock.close()
+                with self.assertRaises(ValueError):
+                    lock.locked()
+        for kind in (memwait.Semaphore, memwait.BoundedSemaphore):
+            semaphore = kind(self.memory, create=True)
+            self.assertIs(semaphore.locked(), False)
+            with semaphore:
+                self.assertIs(semaphore.locked(), True)
+            self.assertIs(semaphore.locked(), False)
+
     def test_a_look_at_a_lock_does_not_take_it(self):
         lock = memwait.Lock(self.memory, create=True)
         rlock = memwait.RLock(self.memory, 64, create=True)

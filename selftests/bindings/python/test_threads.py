@@ -45,6 +45,7 @@ class Waits(unittest.TestCase):
             thread = Thread(wait)
             until(lambda: case.waits(1))
             self.assertTrue(thread.is_alive())
+            self.assertRegex(repr(case.object), "waiters=1[/>]")
             hold(case.wake)
             self.assertTrue(thread.end() in (True, memwait.Outcome.OK), thread.result)
             hold(case.block_again)

@@ -1205,21 +1205,26 @@ static PyObject *mutex_lose(PyObject *self, PyObject *unused)
 static PyObject *mutex_locked(PyObject *object, PyObject *unused)
 {
 	struct object *self = (struct object *)object;
-	PyObject *had;
-	int ret;
+	int held = is_held(self);
+	PyObject *ret;
 
-	if (!self->repair)
-		return mutex_is_owned(object, unused);
-	if (!is_open(self))
+	(void)unused;
+	if (held < 0)
 		return NULL;
-	had = acquired(self, memwait_mutex_trylock(self->address));
-	if (had != Py_True) {
-		Py_XDECREF(had);
-		return had ? Py_NewRef(Py_True) : NULL;
+	/* A mutex that checks owners does not say that others have it. */
+	if (held || (!self->repair && !self->recursive))
+		return PyBool_FromLong(held);
+	ret = acquired(self, memwait_mutex_trylock(self->address));
+	if (ret != Py_True) {
+		Py_XDECREF(ret);
+		return ret ? Py_NewRef(Py_True) : NULL;
 	}
-	Py_DECREF(had);
-	ret = unlock(self);
-	return ret ? fail(ret) : Py_NewRef(Py_False);
+	Py_DECREF(ret);
+	ret = give(self);
+	if (!ret)
+		return NULL;
+	Py_DECREF(ret);
+	Py_RETURN_FALSE;
 }
 
 static PyObject *mutex_make(PyTypeObject *type, PyObject *args, PyObject *kwargs,
@@ -1276,6 +1281,9 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	  ACQUIRE_DOC("-1") },							\
 	{ "release", mutex_release, METH_NOARGS,				\
 	  "release($self, /)\n--\n\nUnlock it. RuntimeError if it is not locked." },	\
+	{ "locked", mutex_locked, METH_NOARGS,					\
+	  "locked($self, /)\n--\n\nTrue if it is locked, by any process.\n\n"	\
+	  "An RLock, and with repair=, it tries to take; and if the owner has died, repairs it." },\
 	{ "_is_owned", mutex_is_owned, METH_NOARGS,				\
 	  "_is_owned($self, /)\n--\n\n"						\
 	  "True if it is locked, by this thread if it knows its owner." },	\
@@ -1287,9 +1295,6 @@ static PyObject *rlock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static PyMethodDef lock_methods[] = {
 	MUTEX_METHODS,
-	{ "locked", mutex_locked, METH_NOARGS,
-	  "locked($self, /)\n--\n\nTrue if it is locked, by any process.\n\n"
-	  "With repair= it tries to take it; and if the owner has died, repairs it." },
 	{ NULL }
 };
 

@@ -179,6 +179,19 @@ class _Object(_Base):
         """What it is now, out of date at once."""
         return ""
 
+    def _waiters(self) -> str:
+        """How many wait for any byte of it, of all processes; nothing if nobody does."""
+        count = 0
+        try:
+            # Nobody waits for an item of a queue.
+            for at in range(getattr(self, "SIZE", 0) or _memwait.queue_size(1, 1)):
+                word = Word(self.buffer, self.offset + at, size=1)
+                count += word.waiters()
+                word.close()
+        except OSError:
+            pass    # There is no device.
+        return f", waiters={count}" if count else ""
+
     def __repr__(self) -> str:
         if self.closed:
             return f"<memwait.{type(self).__name__} closed>"
@@ -187,7 +200,7 @@ class _Object(_Base):
         except ValueError:
             # Such as no channel in zeroed memory.
             state = ": not one"
-        return f"<memwait.{type(self).__name__} at {self.offset:#x}{state}>"
+        return f"<memwait.{type(self).__name__} at {self.offset:#x}{state}{self._waiters()}>"
 
 
 class _Acquired:
@@ -224,7 +237,8 @@ class _Lock(_Acquired, _Object):
             state = self._locked()
         except (ValueError, OSError):
             return super().__repr__()
-        return f"<{state}memwait.{type(self).__name__} object at {self.offset:#x}>"
+        return (f"<{state}memwait.{type(self).__name__} object at {self.offset:#x}"
+                f"{self._waiters()}>")
 
     def _locked(self: Any) -> str:
         if self._is_owned():
@@ -280,6 +294,11 @@ class Condition(_Object, _memwait.Condition):
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
         await self.lock.__aexit__(kind, value, traceback)
+
+    def locked(self) -> bool:
+        """locked() of its lock."""
+        locked: bool = self.lock.locked()
+        return locked
 
     def wait_for(self, predicate: Callable[[], _Result], timeout: float | None = None) -> _Result:
         """Wait until predicate() is true, and return what it returned last."""
@@ -358,6 +377,10 @@ class Semaphore(_Acquired, _Object, _memwait.Semaphore):
         """acquire() for tasks. False: not within timeout seconds."""
         taken: bool = await _wait(self, _memwait.WAIT, timeout)
         return taken
+
+    def locked(self) -> bool:
+        """True if its value is 0, so that acquire() waits: out of date at once."""
+        return not self.get_value()
 
     def _state(self) -> str:
         return f": value={self.get_value()}"
@@ -755,6 +778,13 @@ class Word(_Object, _memwait.Word):
     """
 
     __slots__ = ("__weakref__",)
+
+    def _waiters(self) -> str:
+        try:
+            count = self.waiters()
+        except OSError:
+            count = 0
+        return f", waiters={count}" if count else ""
 
     def wait(self, expected: int, timeout: float | None = None) -> Outcome:
         """Wait while the word is as expected, until a notify: Outcome.OK, NOT_EQUAL, TIMED_OUT."""
