@@ -32,6 +32,9 @@ help:						## this list
 	@echo "TEXT=    file for demo to count the words of (the sources of this project)"
 
 modules:					## build memwait.ko against KDIR
+	@[ -e "$(KDIR)/Makefile" ] || { \
+		echo "no kernel headers in $(KDIR): install linux-headers-$$(uname -r)," \
+			"or give KDIR=; see Documentation/install.rst" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
 lib:					## build libmemwait, static and shared
@@ -120,7 +123,7 @@ docs:						## the pages and manual pages as a site, in DIST/site
 	@selftests/vm/host docs "$(DIST)/site"
 	@echo "$(DIST)/site/index.html"
 
-try:						## a wait and a notify, on the running kernel or in a VM with a prompt
+try:						## README's example, a wait and a notify, on the running kernel or in a VM with a prompt
 	@selftests/vm/try $(DEMO_KERNEL)
 
 style:						## W=1, sparse, checkpatch, kernel-doc, shellcheck, names
