@@ -46,6 +46,10 @@ static const struct thing {
 	THING("writer of writers", write_way, MEMWAIT_RWLOCK_PREFER_WRITER),
 	THING("robust writer", write_way, MEMWAIT_RWLOCK_ROBUST),
 	THING("writer after reader", write_after_read_way, 0),
+	THING("writer of writers after reader", write_after_read_way, MEMWAIT_RWLOCK_PREFER_WRITER,
+	      .keeps_dead = true),
+	THING("fair writer after reader", write_after_read_way, MEMWAIT_RWLOCK_FAIR,
+	      .keeps_dead = true),
 	THING("semaphore", sem_way, 0, .cancels = true),
 	THING("private semaphore", sem_way, MEMWAIT_PRIVATE, .cancels = true),
 	THING("fair semaphore", fair_sem_way, MEMWAIT_SEM_FAIR, .keeps_dead = true),
@@ -61,6 +65,7 @@ static const struct thing {
 static __thread enum way_to_give_up gives_up = WAYS;
 static __thread bool has_lost;
 static __thread bool dies_before_change;
+static __thread bool stands_still;
 static __thread bool is_destroyer;
 static int was_counted, may_go_on, was_woken, has_given_up, may_end;
 
@@ -75,6 +80,12 @@ static int intercept(int fd, unsigned long request, void *argument)
 	if (dies_before_change && request == MEMWAIT_IOC_CHANGE_NOTIFY)
 		kill(getpid(), SIGKILL);
 	ret = ioctl_of_kernel(fd, request, argument);
+	/* Once: it has just been told how many sleep. */
+	if (stands_still && request == MEMWAIT_IOC_WAITERS) {
+		stands_still = false;
+		__atomic_store_n(&was_counted, 1, __ATOMIC_RELEASE);
+		spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+	}
 	if (is_destroyer && request == MEMWAIT_IOC_WAIT && !ret)
 		was_woken++;
 	if (ret || (request != MEMWAIT_IOC_WAIT && request != MEMWAIT_IOC_NOTIFY_WAIT))
@@ -358,7 +369,7 @@ static int begin_to_write(void *arg)
 }
 
 /* Gets it, and ends with it. */
-static int go_on_to_write(void *arg)
+static int go_on_and_end(void *arg)
 {
 	struct first *first = arg;
 	int ret = dispatch_until(first->loop, &first->counted.calls, 1);
@@ -386,11 +397,42 @@ USERLIB_TEST(L6_the_thread_that_goes_on_with_an_operation_is_the_owner)
 	visitor_start(&next, &write_way, rwlock);
 	spin_until(sleepers_within(rwlock, sizeof(*rwlock), 0) == 2);
 	ASSERT_EQ(0, memwait_rwlock_unlock(rwlock));
-	EXPECT_EQ(0, elsewhere(go_on_to_write, &first));
+	EXPECT_EQ(0, elsewhere(go_on_and_end, &first));
 	/* That thread has ended, with the lock. */
 	EXPECT_EQ(EOWNERDEAD, visitor_join(&next));
 	__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
 	EXPECT_EQ(EINPROGRESS, runner_join(&beginner));
+}
+
+/*
+ * Who was woken lives on, as it is a loop; the owner is the thread that dispatches. So the next one
+ * has to name that thread, which ends with the lock.
+ */
+USERLIB_TEST(L6_the_next_one_names_the_thread_that_has_it_by_an_operation)
+{
+	static const struct thing robust[] = {
+		THING("mutex", mutex_way, MEMWAIT_MUTEX_ROBUST),
+		THING("private mutex", mutex_way, MEMWAIT_MUTEX_ROBUST | MEMWAIT_PRIVATE),
+		THING("writer", write_way, MEMWAIT_RWLOCK_ROBUST),
+	};
+	struct first first = { .object = self->shared, .loop = self->loop };
+	struct visitor next;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(robust); i++) {
+		const unsigned int kind = robust[i].kind;
+
+		TH_LOG("%s", robust[i].name);
+		first.thing = &robust[i];
+		first.counted = counted_by(&first.counted, self->loop);
+		ASSERT_EQ(0, robust[i].way->make(first.object, kind));
+		ASSERT_EQ(EINPROGRESS, wait_in_loop(&first));
+		visitor_start(&next, robust[i].way, first.object);
+		spin_until(sleepers_within(first.object, OBJECT_SIZE, kind) == 2);
+		ASSERT_EQ(0, robust[i].way->give(first.object));
+		ASSERT_EQ(0, elsewhere(go_on_and_end, &first));
+		ASSERT_EQ(EOWNERDEAD, visitor_join(&next));
+	}
 }
 
 static int die_waking(void *barrier)
@@ -419,6 +461,118 @@ USERLIB_TEST(L7_the_next_one_goes_on_with_those_whose_last_one_died)
 	EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
 	EXPECT_EQ(0, visitor_join(&next));
 	EXPECT_EQ(0, first.calls);
+}
+
+/* Comes to a barrier, sleeps there, and gives up. Returns 0 if it does. */
+static int come_and_give_up(struct first *first)
+{
+	const struct timespec soon = in_time(CLOCK_MONOTONIC, 10);
+	unsigned int kind = first->thing->kind;
+	int others = sleepers_within(first->object, OBJECT_SIZE, kind);
+
+	if (first->how == TOO_LATE)
+		return barrier_wait_until(first->object, CLOCK_MONOTONIC, &soon) - ETIMEDOUT;
+	if (begin(first))
+		return -1;
+	spin_until(sleepers_within(first->object, OBJECT_SIZE, kind) == others + 1);
+	if (first->how == KILLED)
+		kill(first->child, SIGKILL);
+	return give_up(first);
+}
+
+static const struct thing barriers[] = {
+	THING("barrier", barrier_way, 0),
+	THING("private barrier", barrier_way, MEMWAIT_PRIVATE),
+};
+
+/* Who waits there already waits on, and it takes as many to meet as before. */
+USERLIB_TEST(L3_who_gives_up_at_a_barrier_has_not_come)
+{
+	const struct sigaction action = { .sa_handler = stop };
+	void *object = self->shared;
+	struct visitor visitors[2];
+	struct first first;
+	int i, how, others, n;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (i = 0; i < (int)ARRAY_SIZE(barriers) * WAYS * 2; i++) {
+		const struct thing *thing = &barriers[i / 2 / WAYS];
+
+		how = i / 2 % WAYS;
+		others = i % 2;
+		if (!is_possible(thing, how))
+			continue;
+		TH_LOG("%s: %s, %d other", thing->name, names[how], others);
+		set_the_scene(&first, thing, object, how);
+		ASSERT_EQ(0, memwait_barrier_init(object, thing->kind, 2 + others));
+		for (n = 0; n <= others; n++) {
+			if (n == others) {
+				ASSERT_EQ(0, come_and_give_up(&first));
+			}
+			visitor_start(&visitors[n], thing->way, object);
+			spin_until(sleepers_within(object, OBJECT_SIZE, thing->kind) == n + 1 ||
+				   runner_is_done(&visitors[n].runner));
+			ASSERT_FALSE(runner_is_done(&visitors[n].runner));
+		}
+		ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(object));
+		for (n = 0; n <= others; n++)
+			ASSERT_EQ(0, visitor_join(&visitors[n]));
+		EXPECT_EQ(0, first.counted.calls);
+		if (how != TOO_LATE) {
+			ASSERT_EQ(0, end(&first));
+		}
+		if (how != KILLED) {
+			ASSERT_EQ(0, thing->way->destroy(object));
+		}
+	}
+}
+
+static int ask_who_sleeps(void *barrier)
+{
+	stands_still = true;
+	return memwait_barrier_wait(barrier);
+}
+
+/* The last one has been told that the first one sleeps, which then gives up: they have not met. */
+USERLIB_TEST(L3_who_gives_up_when_it_was_found_asleep_has_not_come)
+{
+	memwait_barrier_t *barrier = self->shared;
+	struct timespec time;
+	struct first first;
+	struct runner last;
+	int i, ret;
+	long ms;
+
+	for (i = 0; i < (int)ARRAY_SIZE(barriers) * 2; i++) {
+		const unsigned int kind = barriers[i / 2].kind;
+
+		set_the_scene(&first, &barriers[i / 2], barrier, OP_CANCELLED);
+		first.counted = counted_by(&first.counted, self->loop);
+		ASSERT_EQ(0, memwait_barrier_init(barrier, kind, 2));
+		/* Its deadline is not noticed before the loop runs. */
+		for (ms = 10, ret = ETIMEDOUT; ret == ETIMEDOUT; ms *= 2) {
+			time = in_time(CLOCK_MONOTONIC, ms);
+			ret = i % 2 ? memwait_barrier_wait_async(barrier, &first.counted.op) :
+				      memwait_barrier_clockwait_async(barrier, CLOCK_MONOTONIC,
+								      &time, &first.counted.op);
+		}
+		ASSERT_EQ(EINPROGRESS, ret);
+		runner_start(&last, ask_who_sleeps, barrier);
+		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
+		if (i % 2) {
+			ASSERT_EQ(0, memwait_op_cancel(&first.counted.op));
+		} else {
+			ASSERT_EQ(0, dispatch_until(self->loop, &first.counted.calls, 1));
+			ASSERT_EQ(ETIMEDOUT, first.counted.result);
+		}
+		__atomic_store_n(&may_go_on, 1, __ATOMIC_RELEASE);
+		spin_until(sleepers_within(barrier, sizeof(*barrier), kind) == 1 ||
+			   runner_is_done(&last));
+		ASSERT_FALSE(runner_is_done(&last));
+		ASSERT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+		ASSERT_EQ(0, runner_join(&last));
+		ASSERT_EQ(0, memwait_barrier_destroy(barrier));
+	}
 }
 
 static int destroy(void *arg)
