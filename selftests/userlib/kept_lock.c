@@ -9,26 +9,38 @@
 /* As lock.c has it. */
 #define KEPT_NS		(10 * NSEC_PER_MSEC)
 
-/* The first wait of a thread that comes, and when it began. */
+/* The first waits of a thread that comes, and when it came and began to wait. */
 struct comer {
 	memwait_mutex_t *mutex;
 	clockid_t clock;
 	struct timespec time;
-	struct memwait_wait wait;
-	uint64_t now;
-	bool waits;
+	struct memwait_wait wait, next;
+	uint64_t before, now;
+	int waits;
+	bool is_outrun;		/* somebody else has the lock when it has waited */
 };
 
 static __thread struct comer *comer;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
-	if (comer && request == MEMWAIT_IOC_WAIT && !comer->waits) {
-		comer->now = now_ns(CLOCK_MONOTONIC);
-		memcpy(&comer->wait, argument, sizeof(comer->wait));
-		comer->waits = true;
+	struct memwait_wait *wait = argument;
+	int ret;
+
+	if (!comer || request != MEMWAIT_IOC_WAIT)
+		return ioctl_of_kernel(fd, request, argument);
+	if (comer->waits++) {
+		/* It is over soon. */
+		comer->next = *wait;
+		wait->deadline = 1;
+		return ioctl_of_kernel(fd, request, argument);
 	}
-	return ioctl_of_kernel(fd, request, argument);
+	comer->now = now_ns(CLOCK_MONOTONIC);
+	comer->wait = *wait;
+	ret = ioctl_of_kernel(fd, request, argument);
+	if (comer->is_outrun)
+		must(memwait_mutex_trylock(comer->mutex));
+	return ret;
 }
 
 static int come(void *arg)
@@ -36,6 +48,7 @@ static int come(void *arg)
 	int err;
 
 	comer = arg;
+	comer->before = now_ns(CLOCK_MONOTONIC);
 	err = memwait_mutex_clocklock(comer->mutex, comer->clock, &comer->time);
 	return err ? err : memwait_mutex_unlock(comer->mutex);
 }
@@ -66,7 +79,7 @@ USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
 	static const long times[] = { 3, 3600 * 1000 };		/* ms */
 	struct counted_op counted = counted_by(&counted, self->loop);
-	uint64_t before, ahead, deadline;
+	uint64_t ahead, deadline;
 	memwait_mutex_t *mutex = self->shared;
 	struct comer comer;
 	int i, ret;
@@ -78,8 +91,7 @@ USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
 		keep(self->loop, mutex, &counted.op);
 		/* By how much CLOCK_REALTIME is ahead, at least. */
 		ahead = now_ns(CLOCK_REALTIME);
-		before = now_ns(CLOCK_MONOTONIC);
-		ahead -= before;
+		ahead -= now_ns(CLOCK_MONOTONIC);
 		comer.time = in_time(comer.clock, times[i / 2]);
 		deadline = comer.time.tv_sec * NSEC_PER_SEC + comer.time.tv_nsec;
 		if (comer.clock == CLOCK_REALTIME)
@@ -93,11 +105,40 @@ USERLIB_TEST(R12_R4_who_comes_beside_a_kept_lock_keeps_its_deadline)
 		/* if it is far, for as long as the lock is kept, else until its deadline. */
 		if (i / 2) {
 			EXPECT_EQ(0, ret);
-			EXPECT_LE(before + KEPT_NS, comer.wait.deadline);
+			EXPECT_LE(comer.before + KEPT_NS, comer.wait.deadline);
 		} else {
 			EXPECT_GE(deadline > comer.now ? deadline : comer.now, comer.wait.deadline);
 		}
 		/* It took the lock, and left it to the operation. */
+		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
+		EXPECT_EQ(0, counted.result);
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
+		EXPECT_EQ(0, memwait_mutex_destroy(mutex));
+	}
+}
+
+/* Who has waited beside it, and does not get it then, waits on until its own deadline. */
+USERLIB_TEST(R4_who_has_come_beside_a_kept_lock_waits_by_its_own_clock)
+{
+	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };
+	struct counted_op counted = counted_by(&counted, self->loop);
+	memwait_mutex_t *mutex = self->shared;
+	struct comer comer;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
+		comer = (struct comer){ .mutex = mutex, .clock = clocks[i], .is_outrun = true };
+		ASSERT_EQ(0, memwait_mutex_init(mutex, 0));
+		counted.calls = 0;
+		keep(self->loop, mutex, &counted.op);
+		comer.time = in_time(clocks[i], 3600 * 1000);
+		EXPECT_EQ(ETIMEDOUT, elsewhere(come, &comer));
+		EXPECT_EQ(2, comer.waits);
+		EXPECT_EQ(clocks[i] == CLOCK_REALTIME ? MEMWAIT_CLOCK_REALTIME : 0,
+			  comer.next.flags & MEMWAIT_CLOCK_REALTIME);
+		EXPECT_EQ(comer.time.tv_sec * NSEC_PER_SEC + comer.time.tv_nsec,
+			  comer.next.deadline);
+		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
 		ASSERT_EQ(0, dispatch_until(self->loop, &counted.calls, 1));
 		EXPECT_EQ(0, counted.result);
 		EXPECT_EQ(0, memwait_mutex_unlock(mutex));
