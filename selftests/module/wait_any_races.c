@@ -428,4 +428,45 @@ MEMWAIT_TEST(R5_any_a_notify_is_not_lost_if_the_index_cannot_be_written)
 	mw_notify(self->fd, self->word, MEMWAIT_ALL, U32);
 }
 
+/* Notifies a word as soon as somebody waits there. Returns whether nothing has completed by it. */
+static int notify_first(void *arg)
+{
+	struct racer *r = arg;
+
+	while (!mw_notify(r->fd, r->word, 1, U32))
+		;
+	return !mw_readable(r->fd);
+}
+
+/* It completes when it would have joined its other words, and then who polls is woken. */
+MEMWAIT_TEST(R22_an_edge_for_a_group_that_is_notified_while_it_joins)
+{
+	struct racer racer = { .fd = self->fd, .word = self->word };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int epoll = epoll_create1(EPOLL_CLOEXEC), round;
+	struct memwait_wait waits[MOST];
+	uint64_t end = patience(10);
+	struct runner notifier;
+	bool came = false;
+
+	if (has_one_processor())
+		SKIP(return, "one processor: nobody notifies while it joins");
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
+	members(waits, self->word, MOST);
+	for (round = 0; !came && now_ns(CLOCK_MONOTONIC) < end; round++) {
+		runner_race(&notifier, notify_first, &racer);
+		linger(round);
+		ASSERT_EQ(MEMWAIT_PENDING,
+			  mw_group(self->fd, waits, MOST, FOREVER, 0, round, NULL));
+		came = runner_join(&notifier);
+		EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+		EXPECT_COMPLETION(self->fd, round, MEMWAIT_OK);
+	}
+	EXPECT_TRUE(nobody(self->fd, waits, MOST));
+	close(epoll);
+	if (!came)
+		SKIP(return, "no notify came while the group joined");
+	TH_LOG("came in round %d", round);
+}
+
 TEST_HARNESS_MAIN
