@@ -3,21 +3,27 @@
  * Barriers: 64 bits. The upper half is a generation, which changes when all have met.
  *
  *	private: the lower half is the number of arrivals. Waiters sleep on the generation
- *	shared: the lower half counts arrivals, by twos, and goes on counting across generations;
- *		the generation is the lower half at its beginning. Bit 0 is ANNOUNCED: the
- *		generation has begun, and those of the one before are not woken yet. Waiters sleep
- *		on the lower half
+ *	shared: the lower half counts arrivals, and goes on counting across generations; the
+ *		generation is the lower half at its beginning. Waiters sleep on the lower half
+ *
+ * What waiters sleep on grows by fours. Its bits below:
+ *
+ *	ANNOUNCED	shared: the generation has begun, and those of the one before are not woken
+ *			yet
+ *	BROKEN		aborted: whoever is here leaves, and whoever comes
  *
  * Invariants:
- *	The generation changes in one step, by the thread that finds all present.
+ *	The generation changes in one step, by the thread that finds all present, or by a reset.
  *	Private: the number of arrivals is below the barrier's count.
  *	Shared: the number of the lower half never goes back, or a waiter would take it for the
  *	value that it saw. Since the generation began, it has grown by at least the number of
  *	arrivals. Nobody arrives, passes or gives up while ANNOUNCED is set.
+ *	Nobody arrives, takes an arrival back or falls asleep while BROKEN is set, and no generation
+ *	begins but by a reset.
  *
  * A waiter that gives up takes its arrival back, unless the generation has changed. At a private
  * barrier, the last to arrive changes the generation and wakes the others. If the last one finds
- * that the others cannot be woken, it has not arrived. If the wake-up fails later, @owed says so,
+ * that the others cannot be woken, it has not arrived. If the wake-up fails later, OWED says so,
  * and the next thread that comes wakes them.
  *
  * Between processes, a waiter that dies no longer counts. So the number of arrivals is an upper
@@ -33,7 +39,7 @@
  *
  * Of two threads in (3), the later one in (1) changed the value that the earlier one saw. The
  * earlier one slept before, and is counted in (3); or it does not go to sleep, and comes back to
- * (1). So one of them finds all. The lower half grows too large, which is harmless below 2^31.
+ * (1). So one of them finds all. The lower half grows too large, which is harmless for 2^30 times.
  *
  * No more threads than the barrier's count may come at a time: of those on their way, nobody can
  * tell which ones the others found asleep. More of them would all pass in (4).
@@ -43,7 +49,40 @@
  * If the caller dies between (4) and (5), all others sleep, as if it had not come. One that comes
  * in its place does (5) and passes with them; so does a waiter that gives up: it has met the
  * others. Whoever clears ANNOUNCED is the one that found all present. If (5) fails, the generation
- * is taken back, and the caller has not arrived.
+ * is taken back, and the caller has not arrived. A caller that stood still before (5) may clear
+ * that of a later generation, after a reset: then nobody of that generation is told that it found
+ * all present.
+ *
+ * Abort sets BROKEN and wakes all, in one system call: no death can split it, but others may see
+ * BROKEN before all are woken. A reset does that too, and then:
+ *
+ *	(7) wakes all; @epoch: becomes the generation that is to begin
+ *	(8) the state: that generation begins, and BROKEN is cleared
+ *
+ * Nobody sleeps from (7) to (8): another abort may still be about to wake those of its BROKEN, but
+ * those of the new generation must not find them asleep.
+ *
+ * A waiter that finds another generation has met the others, or its own generation has ended by a
+ * reset: then @epoch is not what it was when the waiter arrived. If all had met before the reset,
+ * it fails too. A waiter that finds its own generation, and BROKEN, has failed.
+ *
+ *	waiter					reset
+ *	load the state, without BROKEN (a)	load @epoch (f)
+ *	load @epoch				load the state, with BROKEN (c)
+ *	(1) compare-and-swap the state (b)	(7) compare-and-swap @epoch (g)
+ *	...					(8) compare-and-swap the state (d)
+ *	load the state, another one (e)
+ *	load @epoch
+ *
+ * (a) and (e) acquire what (d) releases: the new @epoch. A waiter that finds another @epoch beside
+ * an old state cannot take its arrival back, and looks again: (e). (c) acquires what (b) releases:
+ * (7) comes after the waiter's first load of @epoch. As (b) finds the state of (a), no reset is
+ * between them.
+ *
+ * Of several resets of one state each takes (7) to the same value. (f) acquires what (g) releases:
+ * the state of (c) is not of an epoch before that of (f). So (7) never takes @epoch back: one that
+ * is late fails in it, or changes nothing, and then fails in (8). One that dies before (8) leaves
+ * the barrier broken.
  */
 #include <string.h>
 
@@ -54,16 +93,18 @@ struct barrier {
 	struct memwait_users users;
 	uint32_t spare;			/* 0 */
 	uint32_t count;
-	_Atomic uint32_t owed;		/* a generation whose wake-up failed, or 0 */
+	_Atomic uint32_t epoch;		/* the generation that the last reset began; and OWED */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
 
-#define GENERATION	(1ULL << 32)
-
-/* Of the lower half, if shared. */
+/* Of what is slept on. */
 #define ANNOUNCED	1U
-#define ARRIVAL		2U
+#define BROKEN		2U
+#define STEP		4U	/* shared: an arrival; private: a generation */
+
+/* Of @epoch, if private: the wake-up of a generation has failed. */
+#define OWED		1U
 
 static struct barrier *to_barrier(memwait_barrier_t *barrier)
 {
@@ -92,34 +133,52 @@ static bool is_private(const struct barrier *barrier)
 	return barrier->users.flags & MEMWAIT_PRIVATE;
 }
 
-/* At a shared barrier, as the next two. Adds to the lower half only, which wraps. */
-static uint64_t one_more(uint64_t state)
+/* What waiters sleep on. */
+static uint32_t slept_on(const struct barrier *barrier, uint64_t state)
 {
-	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + ARRIVAL);
-}
-
-/* The number of arrivals, or more. */
-static uint32_t arrived(uint64_t state)
-{
-	return ((uint32_t)state - generation_of(state)) / ARRIVAL;
-}
-
-static uint64_t new_generation(uint64_t state)
-{
-	uint32_t begins = (uint32_t)state + ARRIVAL;
-
-	return begins * GENERATION + begins + ANNOUNCED;
-}
-
-static bool is_announced(const struct barrier *barrier, uint64_t state)
-{
-	return !is_private(barrier) && state & ANNOUNCED;
+	return is_private(barrier) ? generation_of(state) : (uint32_t)state;
 }
 
 static const volatile void *sleep_word(struct barrier *barrier)
 {
 	return is_private(barrier) ? memwait_upper_half(&barrier->state) :
 				     memwait_lower_half(&barrier->state);
+}
+
+static bool is_announced(const struct barrier *barrier, uint64_t state)
+{
+	return slept_on(barrier, state) & ANNOUNCED;
+}
+
+static bool is_broken(const struct barrier *barrier, uint64_t state)
+{
+	return slept_on(barrier, state) & BROKEN;
+}
+
+/* Nobody has arrived in it. */
+static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
+{
+	uint32_t begins = (slept_on(barrier, state) | (STEP - 1)) + 1;
+
+	return (uint64_t)begins << 32 | (is_private(barrier) ? 0 : begins);
+}
+
+/* At a shared barrier, as the next one. Adds to the lower half only, which wraps. */
+static uint64_t one_more(uint64_t state)
+{
+	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + STEP);
+}
+
+/* The number of arrivals, or more. */
+static uint32_t arrived(uint64_t state)
+{
+	return ((uint32_t)state - generation_of(state)) / STEP;
+}
+
+static uint32_t epoch_of(struct barrier *barrier)
+{
+	/* relaxed: the state orders it, as above */
+	return atomic_load_explicit(&barrier->epoch, memory_order_relaxed) & ~OWED;
 }
 
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
@@ -133,29 +192,28 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 }
 
 /* Of a private barrier, after a new generation has begun. If it fails, wake_owed() wakes. */
-static void wake_all(struct barrier *barrier, uint32_t generation)
+static void wake_all(struct barrier *barrier)
 {
 	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
 		/* relaxed: a woken waiter reads the state itself */
-		atomic_store_explicit(&barrier->owed, generation ? generation : 1,
-				      memory_order_relaxed);
+		atomic_fetch_or_explicit(&barrier->epoch, OWED, memory_order_relaxed);
 }
 
 /* Retries a failed wake_all(). Returns 0 or an error. */
 static int wake_owed(struct barrier *barrier)
 {
-	/* relaxed, all: as above. A generation does not come back. */
-	uint32_t owed = atomic_load_explicit(&barrier->owed, memory_order_relaxed);
 	int ret;
 
-	if (!owed)
+	/* relaxed, all: as above */
+	if (!(atomic_load_explicit(&barrier->epoch, memory_order_relaxed) & OWED))
 		return 0;
+	/* First, as another one may fail meanwhile. */
+	atomic_fetch_and_explicit(&barrier->epoch, ~OWED, memory_order_relaxed);
 	ret = memwait_wake_all(sleep_word(barrier), barrier->users.flags);
-	if (ret < 0)
-		return -ret;
-	atomic_compare_exchange_strong_explicit(&barrier->owed, &owed, 0, memory_order_relaxed,
-						memory_order_relaxed);
-	return 0;
+	if (ret >= 0)
+		return 0;
+	atomic_fetch_or_explicit(&barrier->epoch, OWED, memory_order_relaxed);
+	return -ret;
 }
 
 /* Whether nobody has arrived in this generation. */
@@ -179,43 +237,151 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	/* relaxed: a caller that was at the barrier sees at least that generation */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	/* If nobody has arrived, sleepers are of the last generation, and are being woken. */
-	word = is_empty(barrier, state) ? NULL : sleep_word(barrier);
+	word = is_empty(barrier, state) || is_broken(barrier, state) ? NULL : sleep_word(barrier);
 	return memwait_users_drain(&barrier->users, word);
 }
 
-/* Of a private barrier. MEMWAIT_BARRIER_SERIAL_THREAD: the last one; or an error. */
-static int arrive(struct barrier *barrier, uint32_t *generation)
+/* Wakes all who are there. Touches nothing afterwards: they may free the barrier. */
+static int break_it(struct barrier *barrier)
 {
-	/* relaxed: the compare-and-swap decides */
-	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
-	uint64_t next;
-	int ret = 0;
+	int ret;
+
+	memwait_tsan_release(&barrier->users.operations);
+	ret = memwait_change(sleep_word(barrier), MEMWAIT_CHANGE_OR, BROKEN, MEMWAIT_ALL,
+			     barrier->users.flags, NULL);
+	return ret < 0 ? -ret : 0;
+}
+
+int memwait_barrier_abort(memwait_barrier_t *public_barrier)
+{
+	struct barrier *barrier = to_barrier(public_barrier);
+	int ret;
+
+	if (!is_valid(barrier))
+		return EINVAL;
+	ret = memwait_need_device();
+	return ret ? ret : break_it(barrier);
+}
+
+/* If it is broken: (7) and (8). Returns 0 or an error. */
+static int mend(struct barrier *barrier)
+{
+	uint64_t state, next;
+	uint32_t epoch;
+	int ret;
+
+	for (;;) {
+		/* acquire: (f) */
+		epoch = atomic_load_explicit(&barrier->epoch, memory_order_acquire);
+		/* acquire: (c) */
+		state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+		if (!is_broken(barrier, state))
+			return 0;
+		ret = memwait_wake_all(sleep_word(barrier), barrier->users.flags);
+		if (ret < 0)
+			return -ret;
+		next = new_generation(barrier, state);
+		/* release, both: (g) and (d). Nobody sleeps, so nothing is owed. */
+		if (atomic_compare_exchange_strong_explicit(&barrier->epoch, &epoch,
+							    generation_of(next),
+							    memory_order_release,
+							    memory_order_relaxed) &&
+		    atomic_compare_exchange_strong_explicit(&barrier->state, &state, next,
+							    memory_order_release,
+							    memory_order_relaxed))
+			return 0;
+	}
+}
+
+/* Those whom it wakes may destroy the barrier, and so it is a user. */
+int memwait_barrier_reset(memwait_barrier_t *public_barrier)
+{
+	struct barrier *barrier = to_barrier(public_barrier);
+	int ret;
+
+	if (!is_valid(barrier))
+		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
+	memwait_users_enter(&barrier->users, NULL);
+	ret = break_it(barrier);
+	if (!ret)
+		ret = mend(barrier);
+	memwait_users_leave(&barrier->users, NULL);
+	return ret;
+}
+
+int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *count,
+			    unsigned int *waiting)
+{
+	struct barrier *barrier = to_barrier(public_barrier);
+	int ret;
+
+	if (!is_valid(barrier))
+		return EINVAL;
+	ret = memwait_need_device();
+	if (ret)
+		return ret;
+	ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
+	if (ret < 0)
+		return -ret;
+	if (count)
+		*count = barrier->count;
+	if (waiting)
+		*waiting = (unsigned int)ret;
+	/* relaxed: it may have changed when the caller reads it */
+	return is_broken(barrier, atomic_load_explicit(&barrier->state, memory_order_relaxed)) ?
+	       EPIPE : 0;
+}
+
+/* For one that comes: a @state to arrive at, or EPIPE. */
+static int load_state(struct barrier *barrier, struct memwait_round *round, uint64_t *state)
+{
+	/* acquire: (a); and what those did who have come before */
+	*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
+	round->generation = generation_of(*state);
+	round->epoch = epoch_of(barrier);
+	return is_broken(barrier, *state) ? EPIPE : 0;
+}
+
+/* Of a private barrier. MEMWAIT_BARRIER_SERIAL_THREAD: the last one; or an error. */
+static int arrive(struct barrier *barrier, struct memwait_round *round)
+{
+	uint64_t state, next;
+	int ret;
 
 	do {
+		ret = load_state(barrier, round, &state);
+		if (ret)
+			return ret;
 		MEMWAIT_INVARIANT((uint32_t)state < barrier->count);
-		*generation = generation_of(state);
 		next = state + 1;
 		if ((uint32_t)next == barrier->count) {
 			ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
 			if (ret < 0)
 				return -ret;
-			next = (state | UINT32_MAX) + 1;
+			next = new_generation(barrier, state);
 		}
-		/* acq_rel: publishes what each did before to all of them */
+		/*
+		 * release: publishes what each did before to all of them; (b). acquire: one that
+		 * gave up and another that came may have brought the same state about again.
+		 */
 	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
-	if (generation_of(next) == *generation)
+	round->expected = round->generation;
+	if (generation_of(next) == round->generation)
 		return MEMWAIT_OP_WAITS;
-	wake_all(barrier, generation_of(next));
+	wake_all(barrier);
 	return MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
 /*
- * Of a shared barrier: (5). Returns MEMWAIT_BARRIER_SERIAL_THREAD; 0: another thread has done it,
- * or taken the generation back; or an error.
+ * Of a shared barrier that was ANNOUNCED in @state: (5). Returns MEMWAIT_BARRIER_SERIAL_THREAD; 0:
+ * another thread has done it, or taken the generation back; or an error.
  */
-static int wake_announced(struct barrier *barrier)
+static int wake_announced(struct barrier *barrier, uint64_t state)
 {
 	uint32_t was;
 	int ret = memwait_change(sleep_word(barrier), MEMWAIT_CHANGE_AND, ~ANNOUNCED, MEMWAIT_ALL,
@@ -223,31 +389,34 @@ static int wake_announced(struct barrier *barrier)
 
 	if (ret < 0)
 		return -ret;
-	return was & ANNOUNCED ? MEMWAIT_BARRIER_SERIAL_THREAD : 0;
+	/* Until it is done nobody arrives. An abort comes after it. */
+	return (was & ~BROKEN) == (uint32_t)state ? MEMWAIT_BARRIER_SERIAL_THREAD : 0;
 }
 
 /*
- * By one that has arrived in @generation. Returns MEMWAIT_OP_WAITS, and the @state, if that is not
- * over. Otherwise 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and are woken; or an error, and
- * they have not met.
+ * By one that has arrived. Returns MEMWAIT_OP_WAITS, and the @state, if its generation is not over.
+ * Otherwise 0 or MEMWAIT_BARRIER_SERIAL_THREAD: all have met, and are woken; EPIPE; or an error,
+ * and they have not met.
  */
-static int look_for_end(struct barrier *barrier, uint32_t generation, uint64_t *state)
+static int look_for_end(struct barrier *barrier, const struct memwait_round *round, uint64_t *state)
 {
 	uint64_t back;
 	int ret;
 
 	for (;;) {
-		/* acquire: pairs with the change of the generation */
+		/* acquire: pairs with the change of the generation; (e) */
 		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
-		if (generation_of(*state) == generation)
-			return MEMWAIT_OP_WAITS;
+		if (epoch_of(barrier) != round->epoch)
+			return EPIPE;
+		if ((generation_of(*state) & ~BROKEN) == round->generation)
+			return is_broken(barrier, *state) ? EPIPE : MEMWAIT_OP_WAITS;
 		if (!is_announced(barrier, *state))
 			return 0;
-		ret = wake_announced(barrier);
+		ret = wake_announced(barrier, *state & ~(uint64_t)BROKEN);
 		if (ret < 0)
 			return ret;
 		/* relaxed: nobody has passed */
-		back = generation * GENERATION + ((uint32_t)*state & ~ANNOUNCED);
+		back = (uint64_t)round->generation << 32 | ((uint32_t)*state & ~ANNOUNCED);
 		if (ret && atomic_compare_exchange_strong_explicit(&barrier->state, state, back,
 								   memory_order_relaxed,
 								   memory_order_relaxed))
@@ -255,13 +424,13 @@ static int look_for_end(struct barrier *barrier, uint32_t generation, uint64_t *
 	}
 }
 
-/* Gives up. Returns false if the generation has changed: all have met. */
+/* Gives up. Returns false if the generation is over. */
 static bool withdraw(struct barrier *barrier, uint32_t generation)
 {
 	/* relaxed, all: it learns nothing here, but if it is too late in look_for_end() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 
-	while (generation_of(state) == generation) {
+	while (generation_of(state) == generation && !is_broken(barrier, state)) {
 		uint64_t next = is_private(barrier) ? state - 1 : one_more(state);
 
 		MEMWAIT_INVARIANT(!is_empty(barrier, state));
@@ -271,6 +440,20 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 			return true;
 	}
 	return false;
+}
+
+/* As withdraw(), for @reason. Returns that, or how the generation has ended. */
+static int give_up(struct barrier *barrier, const struct memwait_round *round, int reason)
+{
+	uint64_t state;
+	int ret;
+
+	while (!withdraw(barrier, round->generation)) {
+		ret = look_for_end(barrier, round, &state);
+		if (ret != MEMWAIT_OP_WAITS)
+			return ret;
+	}
+	return reason;
 }
 
 /*
@@ -303,7 +486,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 
 	for (;; has_come = false) {
 		if (!has_come) {
-			ret = look_for_end(barrier, round->generation, &state);
+			ret = look_for_end(barrier, round, &state);
 			if (ret != MEMWAIT_OP_WAITS)
 				return ret;
 		}
@@ -328,9 +511,10 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 			return -ret;
 		if ((uint32_t)ret + 1 < barrier->count)
 			return MEMWAIT_OP_WAITS;
-		/* acq_rel: as arrive(). Then this finds what it has announced. */
+		/* acq_rel: all pass by it. Then this finds what it has announced. */
 		atomic_compare_exchange_strong_explicit(&barrier->state, &state,
-							new_generation(state),
+							new_generation(barrier, state) |
+							ANNOUNCED,
 							memory_order_acq_rel,
 							memory_order_relaxed);
 	}
@@ -347,30 +531,26 @@ static int begin(struct barrier *barrier, struct memwait_round *round)
 	round->tries = 0;
 	round->word = sleep_word(barrier);
 	round->flags = MEMWAIT_SIZE_U32 | barrier->users.flags;
-	if (is_private(barrier)) {
-		ret = arrive(barrier, &round->generation);
-		round->expected = round->generation;
-		return ret;
-	}
-	/* relaxed, all loads: the compare-and-swap decides, or the system call that it passes by */
-	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+	if (is_private(barrier))
+		return arrive(barrier, round);
 	do {
+		ret = load_state(barrier, round, &state);
+		if (ret)
+			return ret;
 		/* The one that was to wake them has died, or will find it done. */
 		while (is_announced(barrier, state)) {
-			ret = wake_announced(barrier);
+			ret = wake_announced(barrier, state);
+			if (!ret)
+				ret = load_state(barrier, round, &state);
 			if (ret)
 				return ret;
-			state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 		}
-		/* acq_rel: as arrive() */
+		/* release: as arrive() */
 	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
-							memory_order_acq_rel,
+							memory_order_release,
 							memory_order_relaxed));
-	round->generation = generation_of(state);
 	ret = meet(barrier, round, one_more(state), true);
-	if (ret > 0)
-		withdraw(barrier, round->generation);
-	return ret;
+	return ret > 0 ? give_up(barrier, round, ret) : ret;
 }
 
 /* Before the barrier is left, which may be freed then. */
@@ -382,7 +562,7 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 
 	if (outcome == MEMWAIT_OP_BEGIN)
 		return begin(barrier, round);
-	ret = look_for_end(barrier, round->generation, &state);
+	ret = look_for_end(barrier, round, &state);
 	if (ret <= 0 && ret != MEMWAIT_OP_WAITS)
 		return ret;
 	if (ret == MEMWAIT_OP_WAITS &&
@@ -393,14 +573,20 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 		if (ret <= 0)
 			return ret;
 	}
-	if (ret > 0)
-		outcome = -ret;
-	while (!withdraw(barrier, round->generation)) {
-		ret = look_for_end(barrier, round->generation, &state);
-		if (ret != MEMWAIT_OP_WAITS)
-			return ret;
-	}
-	return outcome < 0 ? -outcome : ETIMEDOUT;
+	if (ret <= 0)
+		ret = outcome < 0 ? -outcome : ETIMEDOUT;
+	return give_up(barrier, round, ret);
+}
+
+/* The result of one that waits for nobody. */
+static int be_alone(struct barrier *barrier)
+{
+	struct memwait_round round;
+	uint64_t state;
+	int ret = load_state(barrier, &round, &state);
+
+	memwait_tsan_acquire(&barrier->users.operations);
+	return ret ? ret : MEMWAIT_BARRIER_SERIAL_THREAD;
 }
 
 static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_deadline *deadline)
@@ -414,7 +600,7 @@ static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_de
 	if (ret)
 		return ret;
 	if (barrier->count == 1)
-		return MEMWAIT_BARRIER_SERIAL_THREAD;
+		return be_alone(barrier);
 	return memwait_users_wait(&barrier->users, look, deadline);
 }
 
@@ -425,7 +611,7 @@ static int wait_step(struct memwait_op *op, int outcome)
 	if (!is_valid(barrier))
 		return EINVAL;
 	if (barrier->count == 1)
-		return MEMWAIT_BARRIER_SERIAL_THREAD;
+		return be_alone(barrier);
 	return memwait_users_step(&barrier->users, look, op, outcome);
 }
 

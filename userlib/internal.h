@@ -285,7 +285,8 @@ struct memwait_round {
 	uint64_t expected;			/* while it has this value */
 	uint32_t flags;				/* of the wait */
 	uint32_t generation;
-	int tries;				/* of a barrier */
+	uint32_t epoch;				/* of a barrier, both */
+	int tries;
 };
 
 /* A waiter's for a lock, see lock.c. */

@@ -657,7 +657,7 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
  */
 int memwait_barrier_destroy(memwait_barrier_t *barrier);
 
-/* ETIMEDOUT, or cancelling an operation, withdraws the arrival. */
+/* ETIMEDOUT, or cancelling an operation, withdraws the arrival. EPIPE: it was aborted, or reset. */
 int memwait_barrier_wait(memwait_barrier_t *barrier) MEMWAIT_CHECKED;
 int memwait_barrier_timedwait(memwait_barrier_t *barrier, const struct timespec *abstime)
 	MEMWAIT_CHECKED;
@@ -673,6 +673,21 @@ int memwait_barrier_wait_async(memwait_barrier_t *barrier, memwait_op_t *op) MEM
 int memwait_barrier_clockwait_async(memwait_barrier_t *barrier, clockid_t clock,
 				    const struct timespec *abstime, memwait_op_t *op)
 	MEMWAIT_CHECKED;
+
+/* Until memwait_barrier_reset(), all that wait, and all that come, get EPIPE. */
+int memwait_barrier_abort(memwait_barrier_t *barrier);
+
+/*
+ * All that wait get EPIPE, and those that come afterwards meet: nobody has arrived. Those that have
+ * met and not left may get EPIPE, too.
+ */
+int memwait_barrier_reset(memwait_barrier_t *barrier);
+
+/*
+ * @count: of memwait_barrier_init(). @waiting: how many threads and operations wait, out of date at
+ * once. Each may be NULL. EPIPE: it is broken, and the numbers are there too.
+ */
+int memwait_barrier_inspect(memwait_barrier_t *barrier, unsigned int *count, unsigned int *waiting);
 
 /* Wait groups: wait until a count is zero. */
 

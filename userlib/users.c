@@ -116,8 +116,8 @@ static int do_round(struct memwait_users *users, memwait_look_t *look,
 		if (outcome == MEMWAIT_PENDING)
 			return MEMWAIT_OP_WAITS;
 	}
-	/* All have met, or what was to be waited for is done. Those that leave release @users. */
-	if (ret <= 0)
+	/* All have met, what was to be waited for is done, or it is broken. */
+	if (ret <= 0 || ret == EPIPE)
 		memwait_tsan_acquire(&users->operations);
 	memwait_users_leave(users, op);
 	return ret;

@@ -96,6 +96,9 @@ TIMED(barrier, timedwait)
 CLOCK(barrier, clockwait)
 ASYNC(barrier, wait_async)
 CLOCK_ASYNC(barrier, clockwait_async)
+ONE(barrier, abort)
+ONE(barrier, reset)
+FUNCTION(barrier_inspect, memwait_barrier_t, memwait_barrier_inspect(o, NULL, NULL))
 ONE(barrier, destroy)
 
 ONE(waitgroup, wait)
@@ -163,6 +166,7 @@ static const struct {
 	{ sizeof(memwait_barrier_t), 4, 0x80, { [6] = 1 }, {
 		EACH(barrier, wait), EACH(barrier, timedwait), EACH(barrier, clockwait),
 		EACH(barrier, wait_async), EACH(barrier, clockwait_async),
+		EACH(barrier, abort), EACH(barrier, reset), EACH(barrier, inspect),
 		EACH(barrier, destroy) } },
 	{ sizeof(memwait_waitgroup_t), 4, 0x80, { 0 }, {
 		EACH(waitgroup, wait), EACH(waitgroup, timedwait), EACH(waitgroup, clockwait),

@@ -90,4 +90,55 @@ BARRIER_TEST(second, "the second one of three", .before = { meet }, .release = r
 BARRIER_TEST(last, "the last one", .before = { meet }, .number = 2)
 BARRIER_TEST(last_of_three, "the last one of three", .before = { meet, meet }, .number = 3)
 
+OPERATION(abort_barrier, memwait_barrier_abort(&objects->barrier))
+OPERATION(reset_barrier, memwait_barrier_reset(&objects->barrier))
+
+static int count_before(struct stage *stage)
+{
+	int n = 0;
+
+	while (stage->scenario->before[n])
+		n++;
+	return n;
+}
+
+/*
+ * It is broken for all, or for nobody; or it was reset. Then, after a reset, it is as a new one.
+ */
+static const char *check_broken(struct stage *stage)
+{
+	bool is_broken = memwait_barrier_inspect(&scene->objects.barrier, NULL, NULL) == EPIPE;
+	bool is_reset = stage->scenario->operation == reset_barrier;
+	int n = count_before(stage);
+
+	if (ended() && scene->objects.result)
+		return "it has failed";
+	if (ended() && is_broken == is_reset)
+		return is_broken ? "it is broken after a reset" : "it is not broken";
+	if (is_broken || ended()) {
+		settle(stage, NULL);
+		if (helpers_done(meet, EPIPE) != n)
+			return "not all have been told";
+	} else {
+		settle(stage, some_are_missing);
+	}
+	if (is_broken && memwait_barrier_wait(&scene->objects.barrier) != EPIPE)
+		return "one that comes is not told";
+	if (memwait_barrier_reset(&scene->objects.barrier))
+		return "it cannot be reset";
+	settle(stage, NULL);
+	if (helpers_done(meet, EPIPE) != n)
+		return "not all have been told of the reset";
+	memset(scene->requests, 0, sizeof(scene->requests));
+	return meet_again(stage);
+}
+
+#define BROKEN_TEST(id, text, what, ...) STEPPER_TEST(barrier_##id, "barrier, " text,		\
+						      .prepare = make_barrier,			\
+						      .operation = what,			\
+						      .check = check_broken, __VA_ARGS__)
+
+BROKEN_TEST(abort, "an abort", abort_barrier, .before = { meet, meet }, .number = 3)
+BROKEN_TEST(reset, "a reset", reset_barrier, .before = { meet, meet }, .number = 3)
+
 #endif /* STEPPER_BARRIER_TEST_H */

@@ -164,3 +164,109 @@ static void barrier_given_up_thread(unsigned int thread)
 }
 
 SCENARIO("barrier given up", 3, barrier_given_up_set_up(), barrier_given_up_thread, no_finish);
+
+/* Loads the whole state: the simulation has to see that before the kernel changes a half of it. */
+static bool barrier_is_broken(void)
+{
+	int ret = memwait_barrier_inspect(&shared->barrier, NULL, NULL);
+
+	CHECK(!ret || ret == EPIPE);
+	return ret;
+}
+
+/* One aborts it, and whoever fails knows what that one has done; whoever passes, what the other. */
+static void barrier_abort_thread(unsigned int thread)
+{
+	int ret;
+
+	shared->of_thread[thread]++;
+	if (thread == 2) {
+		barrier_is_broken();
+		CHECK(!memwait_barrier_abort(&shared->barrier));
+		CHECK(memwait_barrier_wait(&shared->barrier) == EPIPE);
+		return;
+	}
+	ret = memwait_barrier_wait(&shared->barrier);
+	if (ret == EPIPE) {
+		CHECK(shared->of_thread[2]);
+		CHECK(memwait_barrier_wait(&shared->barrier) == EPIPE);
+		return;
+	}
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	CHECK(shared->of_thread[!thread]);
+}
+
+static void barrier_abort_finish(void)
+{
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+}
+
+SCENARIO("barrier abort", 3, barrier_set_up(0, 2), barrier_abort_thread, barrier_abort_finish);
+SCENARIO("barrier private abort", 3, barrier_set_up(PRIVATE, 2), barrier_abort_thread,
+	 barrier_abort_finish);
+
+/*
+ * Those that reset it do so before they come, so that no reset is beside a meeting: all meet, and
+ * once. Nobody fails that comes after the last reset.
+ */
+static void barrier_come(unsigned int thread, unsigned int count, unsigned int resets)
+{
+	bool all_reset;
+	int ret;
+
+	shared->of_thread[thread]++;
+	do {
+		all_reset = atomic_load_explicit(&shared->flag, memory_order_acquire) == resets;
+		ret = memwait_barrier_wait(&shared->barrier);
+		CHECK(ret != EPIPE || !all_reset);
+	} while (ret == EPIPE);
+	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
+	done[thread] += ret == MEMWAIT_BARRIER_SERIAL_THREAD;
+	while (count--)
+		CHECK(shared->of_thread[count]);
+}
+
+static void barrier_reset(void)
+{
+	barrier_is_broken();
+	CHECK(!memwait_barrier_reset(&shared->barrier));
+	atomic_fetch_add_explicit(&shared->flag, 1, memory_order_release);
+}
+
+static void barrier_reset_thread(unsigned int thread)
+{
+	if (!thread)
+		barrier_reset();
+	barrier_come(thread, 2, 1);
+}
+
+static void barrier_resets_thread(unsigned int thread)
+{
+	barrier_reset();
+	if (thread)
+		barrier_reset();
+	barrier_come(thread, 3, 5);
+}
+
+/* One that is late does not take back what others have begun: the generation, and its copy. */
+static void barrier_late_thread(unsigned int thread)
+{
+	barrier_reset();
+	barrier_reset();
+}
+
+static void barrier_late_finish(void)
+{
+	const uint32_t *words = (const uint32_t *)&shared->barrier;
+
+	CHECK(sim_latest(&words[7], 4) == sim_latest(&shared->barrier, 8) >> 32);
+	CHECK(!memwait_barrier_destroy(&shared->barrier));
+}
+
+SCENARIO("barrier reset", 2, barrier_set_up(0, 2), barrier_reset_thread, barrier_timed_finish);
+SCENARIO("barrier private reset", 2, barrier_set_up(PRIVATE, 2), barrier_reset_thread,
+	 barrier_timed_finish);
+SCENARIO("barrier resets", 3, barrier_set_up(0, 3), barrier_resets_thread, barrier_timed_finish);
+SCENARIO("barrier private resets", 3, barrier_set_up(PRIVATE, 3), barrier_resets_thread,
+	 barrier_timed_finish);
+SCENARIO("barrier late reset", 3, barrier_set_up(0, 3), barrier_late_thread, barrier_late_finish);

@@ -587,6 +587,13 @@ extern "C" {
         abstime: *const timespec,
         op: *mut memwait_op_t,
     ) -> c_int;
+    pub fn memwait_barrier_abort(barrier: *mut memwait_barrier_t) -> c_int;
+    pub fn memwait_barrier_reset(barrier: *mut memwait_barrier_t) -> c_int;
+    pub fn memwait_barrier_inspect(
+        barrier: *mut memwait_barrier_t,
+        count: *mut c_uint,
+        waiting: *mut c_uint,
+    ) -> c_int;
     pub fn memwait_waitgroup_init(
         group: *mut memwait_waitgroup_t,
         flags: c_uint,
