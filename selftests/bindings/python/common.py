@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the tests share: memory, children, and a table of all that can wait."""
 
-import contextlib
 import mmap
 import os
 import signal
@@ -246,19 +245,22 @@ class BarrierCase(Case):
         return await self.object.wait_async() in (0, 1)
 
     def timed_out(self, result):
-        return isinstance(result, TimeoutError)
+        # For all: it is broken.
+        self.object.reset()
+        return isinstance(result, memwait.BrokenBarrierError)
 
     def finish(self):
         pass
 
     def wake(self):
-        with contextlib.suppress(TimeoutError):
-            self.object.wait(0 if self.waits(0) else 100)
+        if not self.waits(0):
+            self.object.wait()
 
     def again(self):
         try:
             self.object.wait(0)
-        except TimeoutError:
+        except memwait.BrokenBarrierError:
+            self.object.reset()
             return
         assert False, "somebody had come"
 

@@ -278,10 +278,50 @@ class Tasks(unittest.TestCase):
             with self.assertRaises(memwait.ShutDown):
                 await queue.get_async()
             barrier = memwait.Barrier(memory, 128, parties=2, create=True)
-            with self.assertRaises(TimeoutError):
+            with self.assertRaises(memwait.BrokenBarrierError):
                 await barrier.wait_async(0.001)
+            with self.assertRaises(memwait.BrokenBarrierError):
+                await barrier.wait_async()
+            barrier.reset()
             self.assertEqual(sorted(await asyncio.gather(barrier.wait_async(),
                                                          barrier.wait_async())), [0, 1])
+
+        asyncio.run(main(bytearray(4096)))
+
+    def test_a_barrier_for_tasks(self):
+        async def main(memory):
+            acted = []
+            barrier = memwait.Barrier(memory, parties=2, create=True,
+                                      action=lambda: acted.append(barrier.n_waiting))
+            for _ in range(3):
+                self.assertEqual(sorted(await asyncio.gather(barrier.wait_async(),
+                                                             barrier.wait_async())), [0, 1])
+            self.assertEqual(len(acted), 3)
+
+            async def wait():
+                with self.assertRaises(memwait.BrokenBarrierError):
+                    await barrier.wait_async()
+
+            for end in (barrier.abort, barrier.reset):
+                task = asyncio.ensure_future(wait())
+                while barrier.n_waiting != 1:
+                    await asyncio.sleep(0)
+                end()
+                await task
+                self.assertEqual(barrier.broken, end == barrier.abort)
+                barrier.reset()
+            # Who leaves while it acts breaks it.
+            other = memwait.Barrier(memory, action=lambda: None)
+            first = asyncio.ensure_future(barrier.wait_async())
+            while barrier.n_waiting != 1:
+                await asyncio.sleep(0)
+            acted.clear()
+            other._action = first.cancel
+            with self.assertRaises(memwait.BrokenBarrierError):
+                await other.wait_async()
+            with self.assertRaises(asyncio.CancelledError):
+                await first
+            self.assertTrue(barrier.broken)
 
         asyncio.run(main(bytearray(4096)))
 

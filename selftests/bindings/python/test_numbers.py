@@ -113,9 +113,10 @@ def each_timeout(pair):
             row(f"{name} of {value}", getattr(pair(), name)(value),
                 lambda used, t: used.acquire(timeout=t) and used.release())
     row("Semaphore, only tried", pair().semaphore(), lambda used, t: used.acquire(False, t))
-    # Theirs breaks by a time-out, so each has its own.
+    # It breaks by a time-out.
     barrier = memwait.Barrier(pair().memory, parties=2, create=True)
-    table["Barrier"] = [lambda t: barrier.wait(t), lambda t: threading.Barrier(2).wait(t)]
+    table["Barrier"] = [lambda t: barrier.reset() or barrier.wait(t),
+                        lambda t: threading.Barrier(2).wait(t)]
     alone = memwait.Barrier(pair().memory, parties=1, create=True)
     table["Barrier of one"] = [lambda t: alone.wait(t), lambda t: threading.Barrier(1).wait(t)]
     row("Queue.get", pair().queue(), lambda used, t: used.get(timeout=t))
@@ -145,7 +146,6 @@ class Timeouts(unittest.TestCase):
         raise InterruptedError("it waits")
 
     def test_each(self):
-        broken = {threading.BrokenBarrierError: TimeoutError}
         for name, (ours, theirs) in self.table.items():
             for timeout in TIMEOUTS:
                 if timeout == -1 and name in FOR_EVER:
@@ -153,7 +153,7 @@ class Timeouts(unittest.TestCase):
                 with self.subTest(f"{name}, {timeout!r}"):
                     expected = outcome(theirs, timeout)
                     signal.alarm(limit(10))
-                    self.assertEqual(outcome(ours, timeout), broken.get(expected, expected))
+                    self.assertEqual(outcome(ours, timeout), expected)
 
     def test_no_numbers(self):
         """Some of theirs loop for ever with NaN, and some take what is no number."""
@@ -188,7 +188,8 @@ class Timeouts(unittest.TestCase):
         barrier = memwait.Barrier(mmap.mmap(-1, 4096), parties=2, create=True)
         with self.assertRaises(OverflowError):
             barrier.wait(1e100)
-        with self.assertRaises(TimeoutError):   # it has not come, so this is not the second
+        self.assertFalse(barrier.broken)
+        with self.assertRaises(threading.BrokenBarrierError):   # it has not come: no second one
             barrier.wait(0.001)
 
 
@@ -224,6 +225,12 @@ class Tasks(unittest.TestCase):
                     wait = condition.wait_for_async if predicate else condition.wait_async
                     return await wait(*predicate, timeout)
 
+            barrier = memwait.Barrier(mmap.mmap(-1, 256), parties=2, create=True)
+
+            async def wait_at_barrier(timeout):
+                barrier.reset()
+                return await barrier.wait_async(timeout)
+
             word = memwait.Word(mmap.mmap(-1, 64))
             waits = {
                 "Lock": (lock.acquire_async, False),
@@ -234,8 +241,7 @@ class Tasks(unittest.TestCase):
                 "Event": (memwait.Event(mmap.mmap(-1, 64), create=True).wait_async, False),
                 "Semaphore": (memwait.Semaphore(mmap.mmap(-1, 64), value=0,
                                                 create=True).acquire_async, False),
-                "Barrier": (memwait.Barrier(mmap.mmap(-1, 256), parties=2,
-                                            create=True).wait_async, TimeoutError),
+                "Barrier": (wait_at_barrier, threading.BrokenBarrierError),
                 "WaitGroup": (memwait.WaitGroup(mmap.mmap(-1, 64), count=1,
                                                 create=True).wait_async, False),
                 "get": (jobs.get_async, queue.Empty),

@@ -20,7 +20,7 @@ import unittest
 from multiprocessing.shared_memory import SharedMemory
 
 import memwait
-from common import Child
+from common import Child, until
 from memwait import _memwait
 
 ITEM = bytes(range(8))
@@ -351,8 +351,13 @@ class Results(unittest.TestCase):
         barrier = memwait.Barrier(self.memory, parties=1, create=True)
         self.assertEqual(barrier.wait(), 0)
         barrier = memwait.Barrier(self.memory, parties=2, create=True)
-        with self.assertRaises(TimeoutError):
+        with self.assertRaises(threading.BrokenBarrierError):
             barrier.wait(0.001)
+        self.assertTrue(barrier.broken)
+        self.assertIn(": broken>", repr(barrier))
+        barrier.reset()
+        self.assertFalse(barrier.broken)
+        self.assertIn(": waiters=0/2>", repr(barrier))
         results = []
         thread = threading.Thread(target=lambda: results.append(barrier.wait()))
         thread.start()
@@ -363,6 +368,93 @@ class Results(unittest.TestCase):
             memwait.Barrier(self.memory, create=True)
         with self.assertRaises(ValueError):
             memwait.Barrier(self.memory, 4096).wait()
+        with self.assertRaises(ValueError):
+            memwait.Barrier(self.memory, 4096).abort()
+
+    def together(self, *functions):
+        """What each has returned or raised, in a thread of its own."""
+        results = [None] * len(functions)
+
+        def run(number):
+            try:
+                results[number] = functions[number]()
+            except Exception as error:
+                results[number] = type(error)
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(len(functions))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+    def test_a_barrier_is_broken(self):
+        broken = threading.BrokenBarrierError
+        barrier = memwait.Barrier(self.memory, parties=3, create=True)
+        other = memwait.Barrier(self.memory)
+        self.assertEqual((other.parties, other.n_waiting, other.broken), (3, 0, False))
+        for end in (barrier.abort, barrier.reset):
+            def last():
+                until(lambda: barrier.n_waiting == 2)
+                end()
+
+            self.assertEqual(self.together(barrier.wait, other.wait, last), [broken, broken, None])
+            self.assertEqual(other.broken, end == barrier.abort)
+            other.reset()
+        barrier.abort()
+        barrier.abort()
+        for wait in (barrier.wait, other.wait):
+            self.assertRaises(broken, wait)
+        other.reset()
+        self.assertEqual(sorted(self.together(*[barrier.wait] * 3)), [0, 1, 1])
+        # One that has no patience, from now on or by default.
+        hasty = memwait.Barrier(self.memory, timeout=0.01)
+        self.assertEqual(self.together(barrier.wait, hasty.wait), [broken, broken])
+        barrier.reset()
+        self.assertEqual(self.together(barrier.wait, lambda: other.wait(0.01)), [broken, broken])
+
+    def test_the_action_of_a_barrier(self):
+        broken = threading.BrokenBarrierError
+        order = []
+
+        def act():
+            order.append("acts")
+            if len(order) > 20:
+                raise ZeroDivisionError
+
+        barrier = memwait.Barrier(self.memory, parties=3, create=True, action=act)
+
+        def wait():
+            place = barrier.wait()
+            order.append("goes on")
+            return place
+
+        for _ in range(5):
+            self.assertEqual(sorted(self.together(wait, wait, wait)), [0, 1, 1])
+        self.assertEqual(order, ["acts", "goes on", "goes on", "goes on"] * 5)
+        order.append("the last")
+        self.assertCountEqual(self.together(wait, wait, wait), [broken, broken, ZeroDivisionError])
+        self.assertTrue(barrier.broken)
+        # The others do not wait for ever while it acts. A time may be too short for all to come.
+        acted = False
+        timeout = 0.01
+
+        def stay():
+            nonlocal acted
+            acted = True
+            until(lambda: barrier.broken)
+
+        while not acted:
+            timeout *= 2
+            barrier = memwait.Barrier(self.memory, parties=2, create=True, timeout=timeout,
+                                      action=stay)
+            self.assertEqual(self.together(barrier.wait, barrier.wait), [broken, broken])
+        # What is no time breaks nothing.
+        barrier = memwait.Barrier(self.memory, parties=2, create=True, action=stay)
+        for timeout in "1", float("nan"):
+            with self.assertRaises((TypeError, ValueError)):
+                barrier.wait(timeout)
+        self.assertFalse(barrier.broken)
 
     def test_waitgroup(self):
         group = memwait.WaitGroup(self.memory, create=True)
@@ -591,7 +683,7 @@ class BadInput(unittest.TestCase):
             (memwait.Semaphore(memory, create=True), ["acquire", "release", "get_value"]),
             (memwait.BoundedSemaphore(memory, create=True), ["acquire", "release", "get_value"]),
             (memwait.RWLock(memory, create=True), []),
-            (memwait.Barrier(memory, parties=2, create=True), ["wait"]),
+            (memwait.Barrier(memory, parties=2, create=True), ["wait", "abort", "reset"]),
             (memwait.WaitGroup(memory, create=True), ["wait", "add", "done"]),
             (memwait.Event(memory, create=True), ["is_set", "set", "clear", "wait"]),
             (memwait.Queue(memory, item_size=8, maxsize=2, create=True),
@@ -830,7 +922,8 @@ class BadInput(unittest.TestCase):
     def test_help(self):
         for name in memwait.__all__:
             value = getattr(memwait, name)
-            if not isinstance(value, str):
+            # threading has none for its own.
+            if not isinstance(value, str) and value is not memwait.BrokenBarrierError:
                 self.assertTrue(value.__doc__, name)
             if isinstance(value, type) and issubclass(value, _memwait.Object):
                 for method in dir(value):

@@ -45,7 +45,7 @@ enum verb { LOCK, WAIT, READ, WRITE, SEND, RECV, COMPARE, WATCH };
 struct state {
 	PyTypeObject *object, *lock, *rlock, *rwlock, *sem, *bounded, *waitgroup, *loop, *operation;
 	PyObject *owner_died, *not_recoverable, *loop_failed;
-	PyObject *empty, *full, *shut_down;
+	PyObject *empty, *full, *shut_down, *broken;
 };
 
 struct object {
@@ -795,6 +795,22 @@ static PyObject *transferred(struct object *self, enum verb verb, int result, Py
 	}
 }
 
+/* One that has timed out breaks it for all. */
+static PyObject *met(struct object *self, int result)
+{
+	if (!result || result == MEMWAIT_BARRIER_SERIAL_THREAD)
+		return PyLong_FromLong(!result);
+	if (result == ETIMEDOUT) {
+		result = memwait_barrier_abort(self->address);
+		if (!result)
+			result = EPIPE;
+	}
+	if (result != EPIPE)
+		return fail(result);
+	PyErr_SetNone(self->state->broken);
+	return NULL;
+}
+
 /* What a method returns for a result of the library. */
 static PyObject *outcome(struct object *self, enum verb verb, int result, PyObject *item)
 {
@@ -802,11 +818,7 @@ static PyObject *outcome(struct object *self, enum verb verb, int result, PyObje
 	case CHANNEL:
 		return transferred(self, verb, result, item);
 	case BARRIER:
-		if (result == ETIMEDOUT)
-			break;
-		if (result && result != MEMWAIT_BARRIER_SERIAL_THREAD)
-			return fail(result);
-		return PyLong_FromLong(result == 0);
+		return met(self, result);
 	case WORD:
 		return result < 0 ? fail(result) : PyLong_FromLong(result);
 	case RWLOCK:
@@ -1825,11 +1837,56 @@ static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t 
 	return outcome(self, WAIT, result, NULL);
 }
 
+static PyObject *barrier_abort(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_barrier_abort(self->address);
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyObject *barrier_reset(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_barrier_reset(self->address);
+	return ret ? fail(ret) : Py_NewRef(Py_None);
+}
+
+static PyObject *barrier_inspect(PyObject *object, PyObject *unused)
+{
+	struct object *self = (struct object *)object;
+	unsigned int parties = 0, waiting = 0;
+	int ret;
+
+	(void)unused;
+	if (!is_open(self))
+		return NULL;
+	ret = memwait_barrier_inspect(self->address, &parties, &waiting);
+	if (ret && ret != EPIPE)
+		return fail(ret);
+	return Py_BuildValue("(IIO)", parties, waiting, ret ? Py_True : Py_False);
+}
+
 static PyMethodDef barrier_methods[] = {
 	{ "wait", FASTCALL(plain_wait), METH_FASTCALL | METH_KEYWORDS,
 	  "wait($self, /, timeout=None)\n--\n\n"
-	  "Wait until all have come. It returns 0 to one of them, and 1 to the others.\n\n"
-	  "TimeoutError, or ^C: it has not come; the others go on to wait." },
+	  "Wait until all have come. It returns 0 to one of them, and 1 to the others." },
+	{ "abort", barrier_abort, METH_NOARGS,
+	  "abort($self, /)\n--\n\n"
+	  "BrokenBarrierError for all who wait, and all who come, until a reset()." },
+	{ "reset", barrier_reset, METH_NOARGS,
+	  "reset($self, /)\n--\n\nBrokenBarrierError for all who wait; those who come then meet." },
+	{ "_inspect", barrier_inspect, METH_NOARGS,
+	  "_inspect($self, /)\n--\n\nThe parties, how many wait, and whether it is broken." },
 	{ NULL }
 };
 
@@ -3054,7 +3111,7 @@ static PyObject *add_exception(PyObject *module, const char *name, const char *d
 /* queue.ShutDown is there from 3.13 on. */
 static int set_exceptions(PyObject *module, struct state *state)
 {
-	PyObject *queue = PyImport_ImportModule("queue");
+	PyObject *queue = PyImport_ImportModule("queue"), *threading;
 
 	if (!queue)
 		return -1;
@@ -3071,6 +3128,13 @@ static int set_exceptions(PyObject *module, struct state *state)
 	} else if (PyModule_AddObjectRef(module, "ShutDown", state->shut_down)) {
 		return -1;
 	}
+	threading = PyImport_ImportModule("threading");
+	if (!threading)
+		return -1;
+	state->broken = PyObject_GetAttrString(threading, "BrokenBarrierError");
+	Py_DECREF(threading);
+	if (!state->broken)
+		return -1;
 	state->owner_died = add_exception(module, "OwnerDied",
 					  "The owner of the lock died, and no repair= was given.",
 					  PyExc_OSError);
@@ -3156,6 +3220,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->empty);
 	Py_VISIT(state->full);
 	Py_VISIT(state->shut_down);
+	Py_VISIT(state->broken);
 	return 0;
 }
 
@@ -3178,6 +3243,7 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->empty);
 	Py_CLEAR(state->full);
 	Py_CLEAR(state->shut_down);
+	Py_CLEAR(state->broken);
 	return 0;
 }
 

@@ -35,7 +35,8 @@ import os
 import pickle
 import queue
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from threading import BrokenBarrierError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _memwait
@@ -45,7 +46,7 @@ from ._memwait import NotRecoverable, OwnerDied, ShutDown, available, version
 __version__ = "1.0.0-rc"
 
 __all__ = [
-    "Barrier", "BoundedSemaphore", "Condition", "Event", "JoinableQueue",
+    "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "JoinableQueue",
     "Layout", "Lock", "NotRecoverable", "Outcome", "OwnerDied", "Queue", "RLock", "RWLock",
     "Segment", "Semaphore", "ShutDown", "WaitGroup", "Word", "available", "version",
 ]
@@ -458,17 +459,112 @@ class RWLock(_Object, _memwait.RWLock):
 
 
 class Barrier(_Object, _memwait.Barrier):
-    """parties threads or tasks meet, as at threading.Barrier. One that leaves, by time-out, ^C or
-    cancellation, breaks nothing: it has not come. No more than parties may be there at a time.
+    """parties threads or tasks meet, as at threading.Barrier; parties is for create=True. No more
+    than parties may be there at a time.
+
+    action: a function, which one of them calls when all have come, before any goes on. All users
+        give one, or none does: each calls its own. If it raises, the barrier is broken. The others
+        meet the one that acts a second time, for which they have as long again. So reset() only
+        when nobody is within wait(), or those who were and those who come anew may meet.
+    timeout: for those who give none to wait().
+
+    One that has timed out breaks the barrier. One that leaves by ^C or cancellation has not come,
+    and breaks nothing; but if there is an action it does, as the others may be waiting for that.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_action", "_timeout")
     SIZE = _memwait.BARRIER_SIZE
+    _action: Callable[[], object] | None
+    _timeout: float | None
+
+    def __new__(cls, buffer: _Buffer, offset: int = 0, *, parties: int = 0,
+                action: Callable[[], object] | None = None, timeout: float | None = None,
+                create: bool = False, private: bool = False) -> Barrier:
+        self = super().__new__(cls, buffer, offset, parties=parties, create=create, private=private)
+        self._action = action
+        self._timeout = timeout
+        return self
+
+    @property
+    def parties(self) -> int:
+        """How many meet."""
+        return self._inspect()[0]
+
+    @property
+    def n_waiting(self) -> int:
+        """How many wait now."""
+        return self._inspect()[1]
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is broken now."""
+        return self._inspect()[2]
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until all have come. It returns 0 to one of them, and 1 to the others.
+
+        BrokenBarrierError: the barrier was aborted or reset, or somebody has timed out.
+        """
+        timeout = self._timeout if timeout is None else timeout
+        if self._action is None:
+            return super().wait(timeout)
+        # A number that is no time breaks nothing.
+        with self._breaking(OverflowError, TypeError, ValueError):
+            place = super().wait(timeout)
+        if place == 0:
+            self._act()
+        with self._breaking():
+            super().wait(timeout)
+        return place
 
     async def wait_async(self, timeout: float | None = None) -> int:
-        """wait() for tasks."""
-        place: int = await _wait(self, _memwait.WAIT, timeout)
+        """wait() for tasks. The action is called, and not awaited."""
+        timeout = self._timeout if timeout is None else timeout
+        place: int
+        if self._action is None:
+            place = await _wait(self, _memwait.WAIT, timeout)
+            return place
+        with self._breaking(OverflowError, TypeError, ValueError):
+            place = await _wait(self, _memwait.WAIT, timeout)
+        if place == 0:
+            self._act()
+        with self._breaking():
+            await _wait(self, _memwait.WAIT, timeout)
         return place
+
+    def _act(self) -> None:
+        assert self._action is not None
+        try:
+            self._action()
+        except BaseException:
+            self.abort()
+            raise
+
+    @contextlib.contextmanager
+    def _breaking(self, *harmless: type[Exception]) -> Iterator[None]:
+        """All meet twice, and whoever does not come the second time is missed."""
+        try:
+            yield
+        except (BrokenBarrierError, *harmless):
+            # All have been told. It may have been reset since.
+            raise
+        except BaseException:
+            self.abort()
+            raise
+
+    def _options(self) -> dict[str, Any]:
+        return {"action": self._action, "timeout": self._timeout}
+
+    def _state(self) -> str:
+        try:
+            parties, waiting, broken = self._inspect()
+        except OSError:
+            # There is no device.
+            return ""
+        return ": broken" if broken else f": waiters={waiting}/{parties}"
+
+    def _waiters(self) -> str:
+        return ""
 
 
 class WaitGroup(_Object, _memwait.WaitGroup):
@@ -655,8 +751,9 @@ class Queue(_Object, _memwait.Queue):
         operation.finish()
 
     def _settle(self) -> None:
-        """Of what is kept, as the loop that was to send it has been closed, one may have room now."""
-        if self._kept:
+        """Of what is kept, as the loop that was to send it has ended, one may have room now."""
+        sending = next(iter(self._own().values()), None)
+        if self._kept and (sending is None or not sending.pending):
             with contextlib.suppress(OSError, queue.Full, ShutDown, ValueError):
                 self._put_back(0)
 
