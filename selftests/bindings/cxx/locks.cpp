@@ -440,6 +440,11 @@ static void barrier_and_latch()
 	CHECK(serials == 1 && met == 2);
 	for (std::thread &thread : threads)
 		thread.join();
+	std::thread waits([&] { CHECK_ERROR(std::errc::broken_pipe, barrier.arrive_and_wait()); });
+	barrier.abort();
+	waits.join();
+	barrier.reset();
+	CHECK(barrier.arrive_and_wait_for(1ms) == barrier_status::timeout);
 	CHECK_ERROR(std::errc::invalid_argument, latch.count_down());
 	CHECK_ERROR(std::errc::invalid_argument, memwait::barrier(0));
 	CHECK_ERROR(std::errc::invalid_argument, memwait::latch(-1));

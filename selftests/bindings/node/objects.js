@@ -435,6 +435,12 @@ test('barrier', async () => {
 	assert.throws(() => barrier.destroy(), { code: 'EBUSY' });
 	const last = barrier.waitSync();
 	assert.deepStrictEqual([last, ...await Promise.all(waits)].sort(), [false, false, true]);
+	const broken = barrier.wait();
+	barrier.abort();
+	await assert.rejects(broken, { code: 'EPIPE' });
+	assert.throws(() => barrier.waitSync(), { code: 'EPIPE' });
+	barrier.reset();
+	assert.throws(() => barrier.waitSync({ timeout: 2 }), { code: 'ETIMEDOUT' });
 	barrier.destroy();
 	new Uint8Array(buffer).fill(0);
 	await assert.rejects(new Barrier(buffer).wait(), { code: 'EINVAL' });

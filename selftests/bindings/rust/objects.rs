@@ -526,6 +526,12 @@ fn threads() {
         }
     });
     assert_eq!(leaders.load(SeqCst), 1);
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(barrier.wait().unwrap_err().kind(), ErrorKind::BrokenPipe));
+        barrier.abort().unwrap();
+    });
+    barrier.reset().unwrap();
+    assert_eq!(errno(barrier.wait_until(SHORT)), ETIMEDOUT);
 
     let channel = Channel::<u64>::new(2).unwrap();
     thread::scope(|scope| {

@@ -1905,6 +1905,18 @@ public:
 		}));
 	}
 
+	/* All that wait, and all that come before a reset(), throw EPIPE. */
+	void abort()
+	{
+		detail::check(memwait_barrier_abort(&barrier_), "memwait::barrier::abort");
+	}
+
+	/* All that wait throw EPIPE, and those that come then meet. */
+	void reset()
+	{
+		detail::check(memwait_barrier_reset(&barrier_), "memwait::barrier::reset");
+	}
+
 	memwait_barrier_t *native_handle() noexcept
 	{
 		return &barrier_;

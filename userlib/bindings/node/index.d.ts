@@ -184,9 +184,13 @@ export class Barrier extends SharedObject {
 	static readonly SIZE: number;
 	static init(memory: SharedMemory, byteOffset: number, parties: number): Barrier;
 	constructor(memory: SharedMemory, byteOffset?: number);
-	/** true for one of those that have met. */
+	/** true for one of those that have met. Code EPIPE: it was aborted or reset. */
 	wait(options?: Options): Promise<boolean>;
 	waitSync(options?: BlockingOptions): boolean;
+	/** EPIPE for all that wait, and all that come before a reset. */
+	abort(): void;
+	/** EPIPE for all that wait. Those that come then meet. */
+	reset(): void;
 }
 
 /** A memwait_waitgroup_t: a count, and waits until it is 0. Zeroed memory is one of count 0. */

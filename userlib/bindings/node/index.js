@@ -666,6 +666,14 @@ class Barrier extends SharedObject {
 	waitSync(options) {
 		return block(MEET, this, readBlocking(options));
 	}
+
+	abort() {
+		native.breakBarrier(nativeOf(this), false);
+	}
+
+	reset() {
+		native.breakBarrier(nativeOf(this), true);
+	}
 }
 
 // Of the error of a wait that says false if its time has passed, and not of an abort.

@@ -1332,6 +1332,22 @@ static napi_value add(napi_env env, napi_callback_info info)
 	return result_of(env, memwait_waitgroup_add(object->memory, delta));
 }
 
+/* (barrier, whether it is to be usable again) */
+static napi_value break_barrier(napi_env env, napi_callback_info info)
+{
+	napi_value args[MOST_ARGUMENTS];
+	struct object *object;
+	bool reset = false;
+
+	arguments(env, info, args);
+	object = object_from(env, args[0], KIND_BARRIER);
+	if (!object)
+		return NULL;
+	napi_get_value_bool(env, args[1], &reset);
+	return result_of(env, reset ? memwait_barrier_reset(object->memory) :
+				      memwait_barrier_abort(object->memory));
+}
+
 /* (event, whether it is to be set) */
 static napi_value change_event(napi_env env, napi_callback_info info)
 {
@@ -1528,6 +1544,7 @@ NAPI_MODULE_INIT()
 		{ "mend", mend },
 		{ "close", close_channel },
 		{ "add", add },
+		{ "breakBarrier", break_barrier },
 		{ "change", change_event },
 		{ "isSet", event_is_set },
 		{ "flags", flags_of },

@@ -53,6 +53,18 @@ impl Barrier {
         // SAFETY: it is there.
         met(unsafe { memwait_barrier_clockwait(self.raw.get(), time.clock, &time.time) })
     }
+
+    /// `EPIPE` for all that wait, and all that come before a reset.
+    pub fn abort(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_barrier_abort(self.raw.get()) })
+    }
+
+    /// `EPIPE` for all that wait. Those that come then meet.
+    pub fn reset(&self) -> Result<(), Error> {
+        // SAFETY: it is there.
+        check(unsafe { memwait_barrier_reset(self.raw.get()) })
+    }
 }
 
 impl Ref<Barrier> {
