@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Barriers: nobody goes on before all have come, and who gives up has not come. */
-#include "userlib_test.h"
-#include "ioctl_test.h"
+#include "barrier_test.h"
 #include "../../userlib/internal.h"
-
-/* A thread that stands still when it has found all present, and is about to wake them. */
-static __thread int *stands_still;
 
 static int intercept(int fd, unsigned long request, void *argument)
 {
-	int begins = 0;
-
-	if (stands_still && request == MEMWAIT_IOC_CHANGE_NOTIFY) {
-		__atomic_compare_exchange_n(stands_still, &begins, 1, false, __ATOMIC_RELEASE,
-					    __ATOMIC_RELAXED);
-		spin_until(__atomic_load_n(stands_still, __ATOMIC_ACQUIRE) == 2);
-		stands_still = NULL;
-	}
+	stand_still_before(request);
 	return ioctl_of_kernel(fd, request, argument);
 }
 
@@ -564,19 +553,6 @@ USERLIB_TEST(L7_others_meet_when_a_waiting_process_was_killed)
 		}
 		ASSERT_EQ(0, runner_join(&runner));
 	}
-}
-
-struct last {
-	memwait_barrier_t *barrier;
-	int still;
-};
-
-static int find_all_and_stand_still(void *arg)
-{
-	struct last *last = arg;
-
-	stands_still = &last->still;
-	return memwait_barrier_wait(last->barrier);
 }
 
 /*
