@@ -128,6 +128,12 @@ static bool is_valid(const struct barrier *barrier)
 				   MEMWAIT_PRIVATE);
 }
 
+/* Returns 0, or why a call can do nothing. */
+static int why_not(const struct barrier *barrier)
+{
+	return is_valid(barrier) ? memwait_need_device() : EINVAL;
+}
+
 static bool is_private(const struct barrier *barrier)
 {
 	return barrier->users.flags & MEMWAIT_PRIVATE;
@@ -255,11 +261,8 @@ static int break_it(struct barrier *barrier)
 int memwait_barrier_abort(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
-	int ret;
+	int ret = why_not(barrier);
 
-	if (!is_valid(barrier))
-		return EINVAL;
-	ret = memwait_need_device();
 	return ret ? ret : break_it(barrier);
 }
 
@@ -297,11 +300,8 @@ static int mend(struct barrier *barrier)
 int memwait_barrier_reset(memwait_barrier_t *public_barrier)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
-	int ret;
+	int ret = why_not(barrier);
 
-	if (!is_valid(barrier))
-		return EINVAL;
-	ret = memwait_need_device();
 	if (ret)
 		return ret;
 	memwait_users_enter(&barrier->users, NULL);
@@ -316,11 +316,8 @@ int memwait_barrier_inspect(memwait_barrier_t *public_barrier, unsigned int *cou
 			    unsigned int *waiting)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
-	int ret;
+	int ret = why_not(barrier);
 
-	if (!is_valid(barrier))
-		return EINVAL;
-	ret = memwait_need_device();
 	if (ret)
 		return ret;
 	ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
@@ -592,11 +589,8 @@ static int be_alone(struct barrier *barrier)
 static int wait_until(memwait_barrier_t *public_barrier, const struct memwait_deadline *deadline)
 {
 	struct barrier *barrier = to_barrier(public_barrier);
-	int ret;
+	int ret = why_not(barrier);
 
-	if (!is_valid(barrier))
-		return EINVAL;
-	ret = memwait_need_device();
 	if (ret)
 		return ret;
 	if (barrier->count == 1)
