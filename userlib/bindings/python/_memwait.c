@@ -1096,6 +1096,20 @@ static PyType_Spec object_spec = {
 
 #define FASTCALL(function)	((PyCFunction)(void (*)(void))(function))
 
+/* A method that has no arguments, and is a call of the library. */
+#define METHOD_OF_CALL(name, call)						\
+	static PyObject *name(PyObject *object, PyObject *unused)		\
+	{									\
+		struct object *self = (struct object *)object;			\
+		int ret;							\
+										\
+		(void)unused;							\
+		if (!is_open(self))						\
+			return NULL;						\
+		ret = call(self->address);					\
+		return ret ? fail(ret) : Py_NewRef(Py_None);			\
+	}
+
 /* Locks */
 
 /* threading's names, and multiprocessing's. */
@@ -1837,29 +1851,8 @@ static PyObject *plain_wait(PyObject *object, PyObject *const *args, Py_ssize_t 
 	return outcome(self, WAIT, result, NULL);
 }
 
-static PyObject *barrier_abort(PyObject *object, PyObject *unused)
-{
-	struct object *self = (struct object *)object;
-	int ret;
-
-	(void)unused;
-	if (!is_open(self))
-		return NULL;
-	ret = memwait_barrier_abort(self->address);
-	return ret ? fail(ret) : Py_NewRef(Py_None);
-}
-
-static PyObject *barrier_reset(PyObject *object, PyObject *unused)
-{
-	struct object *self = (struct object *)object;
-	int ret;
-
-	(void)unused;
-	if (!is_open(self))
-		return NULL;
-	ret = memwait_barrier_reset(self->address);
-	return ret ? fail(ret) : Py_NewRef(Py_None);
-}
+METHOD_OF_CALL(barrier_abort, memwait_barrier_abort)
+METHOD_OF_CALL(barrier_reset, memwait_barrier_reset)
 
 static PyObject *barrier_inspect(PyObject *object, PyObject *unused)
 {
@@ -1981,27 +1974,8 @@ static PyObject *event_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	return self ? initialised(self, ret) : NULL;
 }
 
-static PyObject *event_change(struct object *self, int (*change)(memwait_event_t *event))
-{
-	int ret;
-
-	if (!is_open(self))
-		return NULL;
-	ret = change(self->address);
-	return ret ? fail(ret) : Py_NewRef(Py_None);
-}
-
-static PyObject *event_set(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return event_change((struct object *)self, memwait_event_set);
-}
-
-static PyObject *event_clear(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	return event_change((struct object *)self, memwait_event_clear);
-}
+METHOD_OF_CALL(event_set, memwait_event_set)
+METHOD_OF_CALL(event_clear, memwait_event_clear)
 
 static PyObject *event_is_set(PyObject *object, PyObject *unused)
 {
@@ -2202,17 +2176,7 @@ static PyObject *channel_get(PyObject *self, PyObject *const *args, Py_ssize_t n
 				queue_blocking(&request, values[0], values[1]));
 }
 
-static PyObject *channel_shutdown(PyObject *object, PyObject *unused)
-{
-	struct object *self = (struct object *)object;
-	int ret;
-
-	(void)unused;
-	if (!is_open(self))
-		return NULL;
-	ret = memwait_channel_close(self->address);
-	return ret ? fail(ret) : Py_NewRef(Py_None);
-}
+METHOD_OF_CALL(channel_shutdown, memwait_channel_close)
 
 static PyObject *channel_qsize(PyObject *object, PyObject *unused)
 {
