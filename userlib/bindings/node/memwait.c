@@ -1332,36 +1332,34 @@ static napi_value add(napi_env env, napi_callback_info info)
 	return result_of(env, memwait_waitgroup_add(object->memory, delta));
 }
 
-/* (barrier, whether it is to be usable again) */
-static napi_value break_barrier(napi_env env, napi_callback_info info)
+/* (object, which of two actions) */
+static napi_value choose(napi_env env, napi_callback_info info, enum kind kind, action_t action,
+			 action_t other)
 {
 	napi_value args[MOST_ARGUMENTS];
 	struct object *object;
-	bool reset = false;
+	bool first = false;
 
 	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_BARRIER);
+	object = object_from(env, args[0], kind);
 	if (!object)
 		return NULL;
-	napi_get_value_bool(env, args[1], &reset);
-	return result_of(env, reset ? memwait_barrier_reset(object->memory) :
-				      memwait_barrier_abort(object->memory));
+	napi_get_value_bool(env, args[1], &first);
+	return result_of(env, (first ? action : other)(object->memory));
+}
+
+/* (barrier, whether it is to be usable again) */
+static napi_value break_barrier(napi_env env, napi_callback_info info)
+{
+	return choose(env, info, KIND_BARRIER, (action_t)memwait_barrier_reset,
+		      (action_t)memwait_barrier_abort);
 }
 
 /* (event, whether it is to be set) */
 static napi_value change_event(napi_env env, napi_callback_info info)
 {
-	napi_value args[MOST_ARGUMENTS];
-	struct object *object;
-	bool set = false;
-
-	arguments(env, info, args);
-	object = object_from(env, args[0], KIND_EVENT);
-	if (!object)
-		return NULL;
-	napi_get_value_bool(env, args[1], &set);
-	return result_of(env, set ? memwait_event_set(object->memory) :
-				    memwait_event_clear(object->memory));
+	return choose(env, info, KIND_EVENT, (action_t)memwait_event_set,
+		      (action_t)memwait_event_clear);
 }
 
 /* (event): whether it is set */
