@@ -170,6 +170,8 @@ static int op_state(const struct memwait_op *op)
 
 static void op_set_state(struct memwait_op *op, enum memwait_op_state state)
 {
+	if (state == MEMWAIT_OP_IDLE)
+		memwait_tsan_release(op);
 	/* release: pairs with memwait_op_pending() */
 	atomic_store_explicit(&op->state, state, memory_order_release);
 }
@@ -988,9 +990,13 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 
 int memwait_op_pending(const memwait_op_t *op)
 {
-	/* acquire: who sees that it has ended may free what its callback used */
-	return op && atomic_load_explicit(&to_op(op)->state, memory_order_acquire) !=
-		     MEMWAIT_OP_IDLE;
+	/* acquire: the caller may free what the callback of an ended operation has used */
+	if (!op)
+		return false;
+	if (atomic_load_explicit(&to_op(op)->state, memory_order_acquire) != MEMWAIT_OP_IDLE)
+		return true;
+	memwait_tsan_acquire(op);
+	return false;
 }
 
 unsigned int memwait_op_index(const memwait_op_t *op)

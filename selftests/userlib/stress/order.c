@@ -133,6 +133,15 @@ RELEASE(change, memwait_change_notify32(&word, MEMWAIT_CHANGE_SET, 1, 1, 0, NULL
 /* By the callback too: two leave the barrier. */
 RELEASE(leave_barrier, memwait_barrier_wait_async(&barrier, &op) != EINPROGRESS ||
 	memwait_barrier_wait(&barrier) > 0 || memwait_loop_run(loop, NULL, 0))
+
+static int end_watching(void)
+{
+	int ret = memwait_watch32(&word, 0, NULL, 0, &op);
+
+	data = 1;
+	return ret != MEMWAIT_PENDING || memwait_op_cancel(&op);
+}
+
 RELEASE(nothing, 0)
 
 /* Those that acquire. */
@@ -211,6 +220,7 @@ ACQUIRE(receive_end, memwait_channel_recv(channel, &item, sizeof(item)) != EPIPE
 ACQUIRE(send_next, memwait_channel_send(channel, &item, sizeof(item)))
 ACQUIRE(trysend_next, memwait_channel_trysend(channel, &item, sizeof(item)))
 ACQUIRE(run_until_stopped, memwait_loop_run(loop, NULL, 0))
+ACQUIRE(see_that_it_ended, memwait_op_pending(&op))
 ACQUIRE(read_word, __atomic_load_n(&word, __ATOMIC_ACQUIRE) != 1)
 
 static const struct {
@@ -253,6 +263,7 @@ static const struct {
 	{ "send", receive_item, send_next },
 	{ "trysend", receive_item, trysend_next },
 	{ "stop", stop, run_until_stopped },
+	{ "op_pending", end_watching, see_that_it_ended },
 	{ "change", change, read_word },
 	{ "race", nothing, lock },
 	{ "race_other_lock", unlock_another, lock },
