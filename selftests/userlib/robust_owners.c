@@ -232,6 +232,79 @@ ROBUST_TEST(L1_who_dies_is_the_owner_and_nobody_else)
 	EXPECT_EQ(0, memwait_mutex_unlock(&board->other));
 }
 
+static int lock_until(void *arg)
+{
+	struct board *board = arg;
+
+	return memwait_mutex_clocklock(&board->mutex, CLOCK_MONOTONIC, &board->until);
+}
+
+/*
+ * A thread takes the lock without a system call, one waiter names it, and it dies between the two
+ * steps of its unlock: after the first one that waiter gets the lock at its deadline. It is a
+ * waiter no more, so the next one has to name it.
+ */
+ROBUST_TEST(L6_who_has_the_lock_at_a_deadline_is_named)
+{
+	const uint64_t contended = 1ULL << 62;
+	struct board *board = self->board;
+	struct hold *late = &board->holds[0], *next = &board->holds[1];
+	uint64_t *word = word_of(&board->mutex);
+	struct owner owner, waiters[2];
+	int ms, err = ETIMEDOUT;
+
+	ASSERT_EQ(0, memwait_mutex_init(&board->other, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, owner_start(&owner, &board->holds[2], IS_KILLED, lock_it, &board->other));
+	/* Again, if the deadline came before its time. */
+	for (ms = 100; err == ETIMEDOUT; ms *= 2) {
+		ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
+		ASSERT_EQ(0, memwait_mutex_lock(&board->mutex));
+		board->until = in_time(CLOCK_MONOTONIC, ms);
+		owner_begin(&waiters[0], late, IS_KILLED, lock_until, board, 1);
+		await_waiters_or_done(self->fd, word, 0, 1, &late->has_it);
+		owner_begin(&waiters[1], next, IS_KILLED, lock_it, &board->mutex, 1);
+		await_waiters_or_done(self->fd, word, 0, 2, &late->has_it);
+		__atomic_store_n(word, *word_of(&board->other) | contended, __ATOMIC_RELEASE);
+		EXPECT_EQ(1, mw_notify(self->fd, word, 1, 0));
+		await_waiters_or_done(self->fd, word, 0, 2, &late->has_it);
+		__atomic_store_n(word, contended, __ATOMIC_RELEASE);
+		err = owner_result(&waiters[0]);
+		if (err != ETIMEDOUT)
+			break;
+		owner_end_and_reap(&waiters[0]);
+		owner_end_and_reap(&waiters[1]);
+	}
+	EXPECT_EQ(0, err);
+	owner_end_and_reap(&owner);
+	EXPECT_FALSE(get(&next->has_it));
+	owner_end_and_reap(&waiters[0]);
+	EXPECT_TRUE(await_flag(&next->has_it, 30));
+	EXPECT_EQ(EOWNERDEAD, next->result);
+	owner_end_and_reap(&waiters[1]);
+}
+
+/* The owner dies before it has woken anybody: the waiter that is told wakes the others. */
+ROBUST_TEST(L6_who_finds_it_lost_tells_all)
+{
+	struct board *board = self->board;
+	struct owner owner, waiters[2];
+	int i;
+
+	ASSERT_EQ(0, memwait_mutex_init(&board->mutex, MEMWAIT_MUTEX_ROBUST));
+	ASSERT_EQ(0, owner_start(&owner, &board->holds[2], IS_KILLED, lock_it, &board->mutex));
+	for (i = 0; i < 2; i++) {
+		owner_begin(&waiters[i], &board->holds[i], IS_KILLED, lock_it, &board->mutex, 1);
+		await_waiters(self->fd, &board->mutex, 0, i + 1);
+	}
+	__atomic_store_n(word_of(&board->mutex), 1ULL << 63, __ATOMIC_RELEASE);
+	owner_end_and_reap(&owner);
+	for (i = 0; i < 2; i++) {
+		EXPECT_TRUE(await_flag(&board->holds[i].has_it, 30));
+		EXPECT_EQ(ENOTRECOVERABLE, board->holds[i].result);
+		owner_end_and_reap(&waiters[i]);
+	}
+}
+
 #define OWNER_LIMIT	"/sys/module/memwait/parameters/max_user_owners"
 
 /*

@@ -23,6 +23,7 @@ struct board {
 	memwait_sem_t sem;
 	struct hold holds[3];
 	uint64_t id;
+	struct timespec until;
 	long counter;
 	int inside, violations;
 	int there, go;
