@@ -563,7 +563,7 @@ int memwait_sem_wait_async(memwait_sem_t *sem, memwait_op_t *op) MEMWAIT_CHECKED
 int memwait_sem_clockwait_async(memwait_sem_t *sem, clockid_t clock,
 				const struct timespec *abstime, memwait_op_t *op) MEMWAIT_CHECKED;
 
-/* Async-signal-safe. EOVERFLOW: the highest value is reached. */
+/* Async-signal-safe. EOVERFLOW: the highest value is reached. After an error nothing was posted. */
 int memwait_sem_post(memwait_sem_t *sem);
 int memwait_sem_getvalue(const memwait_sem_t *sem, int *value);
 
@@ -709,7 +709,10 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
  */
 int memwait_waitgroup_destroy(memwait_waitgroup_t *group);
 
-/* Adds @delta to the count. EINVAL: it would be negative. EOVERFLOW: it would be too large. */
+/*
+ * Adds @delta to the count. EINVAL: it would be negative. EOVERFLOW: it would be too large. On any
+ * error the count is as before.
+ */
 int memwait_waitgroup_add(memwait_waitgroup_t *group, int delta);
 
 /* Subtracts one. */

@@ -9,14 +9,14 @@
  *	The number of waiters does not become negative.
  *	A post that finds waiters notifies one of them, if one sleeps.
  *
- * The semaphore may be freed after the atomic that raises the value: post reads the flags before.
- * Only the value counts: a woken waiter takes from it, or sleeps again if another thread has used
- * the post. As each post notifies one, nobody sleeps beside a value for which nobody was woken.
+ * The semaphore may be freed as soon as the value is raised: post reads the flags before. Only the
+ * value counts: a woken waiter takes from it, or sleeps again if another thread has used the post.
+ * As each post notifies one, nobody sleeps beside a value for which nobody was woken.
  *
- * Between processes, a post that may find sleepers raises the value and wakes one in one system
- * call. If two posts wake two waiters, the kernel watches only the second (internal.h). If the
- * first dies before it takes, its post is left over, like a post that failed to wake. So a woken
- * waiter that leaves a value above 0 beside other waiters wakes one more.
+ * A post that may find sleepers raises the value and wakes one in one system call; if that fails,
+ * nothing was posted. If two posts wake two waiters, the kernel watches only the second
+ * (internal.h). If the first dies before it takes, its post is left over. So a woken waiter that
+ * leaves a value above 0 beside other waiters wakes one more.
  *
  * A waiter that dies in its sleep stays counted: each post is then a system call, and destroy asks
  * the kernel how many sleep.
@@ -245,6 +245,7 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 {
 	struct sem *sem = to_sem(public_sem);
 	uint64_t state;
+	int ret;
 
 	if (!is_valid(sem))
 		return EINVAL;
@@ -254,7 +255,8 @@ int memwait_sem_destroy(memwait_sem_t *public_sem)
 		return 0;
 	if (flags_of(sem))
 		return EBUSY;
-	return memwait_sleepers(value_word(sem), 0) ? EBUSY : 0;
+	ret = memwait_sleepers(value_word(sem), 0);
+	return ret < 0 ? -ret : ret ? EBUSY : 0;
 }
 
 /* In this order: the semaphore may be freed after leave(). */
@@ -358,25 +360,11 @@ static inline int wait_until(memwait_sem_t *public_sem, const struct memwait_dea
 	return err;
 }
 
-/* Not inlined, as sleep_until(). */
-__attribute__((__noinline__))
-static int trywait_first(struct sem *sem)
+int memwait_sem_trywait(memwait_sem_t *sem)
 {
-	int err = memwait_device_first();
+	int err = is_valid(to_sem(sem)) ? memwait_need_device() : EINVAL;
 
-	return err ? err : take_now(sem);
-}
-
-int memwait_sem_trywait(memwait_sem_t *public_sem)
-{
-	struct sem *sem = to_sem(public_sem);
-	uint64_t left;
-
-	if (!is_valid(sem))
-		return EINVAL;
-	if (!memwait_has_device())
-		return trywait_first(sem);
-	return take(sem, value_bits(sem), one(sem), &left) ? 0 : EAGAIN;
+	return err ? err : take_now(to_sem(sem));
 }
 
 /* Not inlined, as sleep_until(). */
@@ -402,21 +390,15 @@ static int post_and_wake(struct sem *sem)
 		/* Concurrent posts by memwait_change() may have exceeded the maximum. */
 		if ((uint32_t)state >= MEMWAIT_SEM_VALUE_MAX)
 			return EOVERFLOW;
-		if (state >= WAITER && !flags && !ret) {
-			ret = memwait_change(word, MEMWAIT_CHANGE_ADD, 1, 1, 0, NULL);
-			if (ret >= 0)
-				return 0;
+		if (state >= WAITER) {
+			ret = memwait_change(word, MEMWAIT_CHANGE_ADD, 1, 1, flags, NULL);
+			return ret < 0 ? -ret : 0;
 		}
 		/* release: publishes the poster's work to the taker */
 	} while (!atomic_compare_exchange_weak_explicit(&sem->state, &state, state + 1,
 							memory_order_release,
 							memory_order_relaxed));
-	if (state < WAITER)
-		return 0;
-	/* Posted even if the system call failed. */
-	if (!ret)
-		ret = memwait_wake(word, 1, flags);
-	return ret < 0 ? -ret : 0;
+	return 0;
 }
 
 int memwait_sem_post(memwait_sem_t *public_sem)

@@ -5,21 +5,19 @@
  *
  *	bits 0 to 29	the count
  *	WAITERS		somebody sleeps, or is about to
- *	OWED		the count became 0, and the wake-up failed
  *	bits 32 to 63	the generation
  *
  * Invariants:
  *	A waiter sets WAITERS only at a count above 0, and sleeps only while it is set.
  *	A step to or from a count of 0 at which WAITERS is set clears WAITERS and changes the
  *	generation; except that the kernel may make the count 0 and wake all.
- *	OWED is set in the step that makes the count 0.
  *
  * Waiters sleep at the address of the lower half, while the whole state is unchanged; on big-endian
  * machines, while that half is. If WAITERS is set, one system call makes the count 0 and wakes all:
  * no death can split it. It leaves WAITERS set at 0. The next add clears WAITERS and changes the
  * generation: a waiter goes on if it finds 0, or another generation. A wake-up is spurious if
- * somebody adds before the kernel subtracts the last one. If the system call fails, the count
- * becomes 0 anyway, and the next call on the group wakes the sleepers.
+ * somebody adds before the kernel subtracts the last one. If the system call fails, nothing was
+ * done.
  *
  * A woken waiter reads the state again, so all waiters are users, and destroy waits until they have
  * left (users.c). The thread that makes the count 0 touches nothing afterwards.
@@ -29,7 +27,7 @@
 #include "internal.h"
 
 struct waitgroup {
-	/* upper half: generation; lower half: OWED, WAITERS, count */
+	/* upper half: generation; lower half: WAITERS, count */
 	_Atomic uint64_t state;
 	struct memwait_users users;
 	uint32_t spare;			/* 0 */
@@ -38,7 +36,6 @@ struct waitgroup {
 _Static_assert(MEMWAIT_WAITGROUP_MAX == 0x3fffffff, "as COUNT");
 _Static_assert(sizeof(struct waitgroup) <= sizeof(memwait_waitgroup_t), "the wait group fits");
 
-#define OWED		0x80000000ULL
 #define WAITERS		0x40000000ULL
 #define COUNT		0x3fffffffULL
 #define GENERATION	(1ULL << 32)
@@ -81,32 +78,17 @@ int memwait_waitgroup_init(memwait_waitgroup_t *group, unsigned int flags, unsig
 	return memwait_need_device();
 }
 
-/* Retries a failed wake-up. Returns 0 or an error. */
-static int wake_owed(struct waitgroup *group)
-{
-	int ret;
-
-	/* relaxed: a woken waiter acquires the state */
-	if (!(atomic_load_explicit(&group->state, memory_order_relaxed) & OWED))
-		return 0;
-	ret = memwait_change(count_word(group), MEMWAIT_CHANGE_AND, ~(uint32_t)OWED, MEMWAIT_ALL,
-			     group->users.flags, NULL);
-	return ret < 0 ? -ret : 0;
-}
-
 int memwait_waitgroup_destroy(memwait_waitgroup_t *public_group)
 {
 	struct waitgroup *group = to_group(public_group);
-	int err;
 
 	if (!is_valid(group))
 		return EINVAL;
 	/* acquire: the caller may free what it guarded */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return EBUSY;
-	err = wake_owed(group);
 	/* Those that sleep at a count of 0 are being woken. */
-	return err ? err : memwait_users_drain(&group->users, NULL);
+	return memwait_users_drain(&group->users, NULL);
 }
 
 /* Subtracts the last ones and wakes all. Returns 0; or an error, and nothing was done. */
@@ -141,33 +123,27 @@ int memwait_waitgroup_add(memwait_waitgroup_t *public_group, int delta)
 	if (ret || !delta)
 		return ret;
 	memwait_tsan_release(&group->users.operations);
-	wake_owed(group);
 	flags = group->users.flags;	/* a waiter may free the group */
 	/* relaxed: the compare-and-swap decides */
 	state = atomic_load_explicit(&group->state, memory_order_relaxed);
 	do {
-		ret = 0;
 		count = (int64_t)(state & COUNT) + delta;
 		if (count < 0)
 			return EINVAL;
 		if (count > MEMWAIT_WAITGROUP_MAX)
 			return EOVERFLOW;
 		next = (state & ~COUNT) | (uint64_t)count;
-		if (!count && state & WAITERS) {
-			ret = finish(group, delta, flags);
-			if (!ret || ret == EINVAL)
-				return ret;
-			next |= OWED;
-		}
-		if (next & WAITERS && (!count || !(state & COUNT)))
+		if (!count && state & WAITERS)
+			return finish(group, delta, flags);
+		if (next & WAITERS && !(state & COUNT))
 			next = (next & ~WAITERS) + GENERATION;
-		MEMWAIT_INVARIANT(!(state & WAITERS) || (count && state & COUNT) ||
+		MEMWAIT_INVARIANT(!(state & WAITERS) || state & COUNT ||
 				  !(next & WAITERS || generation_of(next) == generation_of(state)));
 		/* acq_rel: publishes all work before a count of 0 to the waiters */
 	} while (!atomic_compare_exchange_weak_explicit(&group->state, &state, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
-	return ret;
+	return 0;
 }
 
 int memwait_waitgroup_done(memwait_waitgroup_t *group)
@@ -217,7 +193,6 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 /* Whether there is nothing to wait for, and no need to become a user. */
 static bool is_over(struct waitgroup *group)
 {
-	wake_owed(group);
 	/* acquire: pairs with memwait_waitgroup_add() */
 	if (atomic_load_explicit(&group->state, memory_order_acquire) & COUNT)
 		return false;

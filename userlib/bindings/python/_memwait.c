@@ -2141,7 +2141,7 @@ static PyObject *channel_put(PyObject *self, PyObject *const *args, Py_ssize_t n
 static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
 {
 	struct object *self = (struct object *)object, *group;
-	PyObject *counted, *ret;
+	PyObject *counted, *ret, *type, *value, *traceback;
 	struct request request;
 	int only_try;
 
@@ -2158,9 +2158,20 @@ static PyObject *channel_put_counted(PyObject *object, PyObject *const *args, Py
 		return NULL;
 	Py_DECREF(counted);
 	ret = channel_transfer(self, SEND, args[1], &request, only_try);
-	if (!ret && group->address)
-		(void)!memwait_waitgroup_add(group->address, -1);
-	return ret;
+	if (ret || !group->address)
+		return ret;
+	PyErr_Fetch(&type, &value, &traceback);
+	counted = waitgroup_change(group, -1);
+	/* That it is counted still is worse than what has kept it from being sent. */
+	if (counted) {
+		PyErr_Restore(type, value, traceback);
+	} else {
+		Py_XDECREF(type);
+		Py_XDECREF(value);
+		Py_XDECREF(traceback);
+	}
+	Py_XDECREF(counted);
+	return NULL;
 }
 
 static PyObject *channel_get(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
