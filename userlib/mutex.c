@@ -155,11 +155,13 @@ int memwait_mutex_init(memwait_mutex_t *mutex, unsigned int kind)
 int memwait_mutex_destroy(memwait_mutex_t *public_mutex)
 {
 	struct mutex *mutex = to_mutex(public_mutex);
+	int ret;
 
 	if (!mutex || is_unknown(mutex))
 		return EINVAL;
 	MEMWAIT_PROBE1(mutex_destroy, public_mutex);
-	return memwait_gate_look(&mutex->gate, mutex->kind) ? EBUSY : 0;
+	ret = memwait_gate_look(&mutex->gate, mutex->kind);
+	return ret < 0 ? -ret : ret ? EBUSY : 0;
 }
 
 /* Not inlined: the common path saves no registers for it. */
@@ -206,39 +208,19 @@ int memwait_mutex_lock(memwait_mutex_t *mutex)
 	return err;
 }
 
-/* If owners matter. */
-static inline int trylock_owned(struct mutex *mutex)
+int memwait_mutex_trylock(memwait_mutex_t *public_mutex)
 {
-	int ret = lock_own_again(mutex);
+	struct mutex *mutex = to_mutex(public_mutex);
+	int ret;
 
-	if (ret == EDEADLK)
-		return EBUSY;
-	return ret == EBUSY ? locked(mutex, 1, memwait_gate_try(&mutex->gate, mutex->kind)) : ret;
-}
-
-static inline int trylock(struct mutex *mutex)
-{
-	return owners_matter(mutex) ? trylock_owned(mutex) :
-				      memwait_gate_try(&mutex->gate, mutex->kind);
-}
-
-__attribute__((__noinline__))
-static int trylock_first(struct mutex *mutex)
-{
-	int ret = memwait_device_first();
-
-	if (!ret)
-		ret = trylock(mutex);
-	if (memwait_has_locked(ret))
-		memwait_tsan_acquire(mutex);
-	return ret;
-}
-
-int memwait_mutex_trylock(memwait_mutex_t *mutex)
-{
 	if (!mutex)
 		return EINVAL;
-	return memwait_has_device() ? trylock(to_mutex(mutex)) : trylock_first(to_mutex(mutex));
+	ret = memwait_need_device();
+	if (!ret)
+		ret = lock_again(mutex);
+	if (ret != EBUSY)
+		return ret == EDEADLK ? EBUSY : ret;
+	return locked(mutex, 1, memwait_gate_try(&mutex->gate, mutex->kind));
 }
 
 static int clocklock(memwait_mutex_t *mutex, clockid_t clock, const struct timespec *abstime)
