@@ -347,7 +347,7 @@ int memwait_device(unsigned long command, void *argument)
 
 /*
  * Tries the calls that locks need, without effect: a wait for a different value, and a notify of no
- * waiters. Opening the device has already tried INFO and OWNER.
+ * waiters. Opening the device tries INFO and OWNER too.
  */
 int memwait_available(void)
 {

@@ -40,14 +40,14 @@
  *
  * The owner clears INCONSISTENT once it has repaired what is guarded. If it unlocks without that,
  * the word becomes INCONSISTENT alone, and all are woken. The unlocking thread may die before it
- * wakes them, or fail to, so each thread that finds this state wakes all others.
+ * has woken them, or fail to, so each thread that finds this state wakes all others.
  *
  * The next owner may free the word after the unlock, so the owner asks for sleepers before it. If
  * somebody sleeps, or the kernel cannot tell, CONTENDED stays, and the next owner inherits it. So a
- * failed notify is harmless.
+ * failed notify harms only if that owner dies, too.
  *
- * After its deadline, a waiter checks the word and its owner once more. If it gets the lock, it
- * wakes the next waiter, which names the new owner. A woken or told waiter that gives up has not
+ * After its deadline, a waiter checks the word and its owner once more. It was not woken last: the
+ * waiter that was is watched, and names what it finds. A woken or told waiter that gives up has not
  * named the owner that it found, so it wakes the next waiter, which does.
  */
 #include "internal.h"
@@ -160,24 +160,6 @@ static bool lock_by_spinning(_Atomic uint64_t *word, uint64_t id, _Atomic uint32
 	return locked;
 }
 
-/* memwait_owner_lock() after the deadline: does not sleep. */
-static int look_once_more(_Atomic uint64_t *word, uint64_t id, uint32_t kind)
-{
-	uint64_t seen;
-	int ret, dead;
-
-	while ((ret = lock_or_contend(word, id, &seen)) == EBUSY) {
-		dead = memwait_owner_is_dead(word, seen, kind);
-		if (dead <= 0)
-			return ETIMEDOUT;
-		if (dead == 1 && inherit(word, id, seen) == EOWNERDEAD)
-			return EOWNERDEAD;
-	}
-	if (!ret)
-		wake_or_contend(word, kind);
-	return ret;
-}
-
 /*
  * Waits for the lock, as a thread (@op is NULL) or an operation; @outcome: of the last wait.
  * Returns as memwait_owner_lock(), or MEMWAIT_OP_WAITS. The kernel woke the loop of an operation,
@@ -198,8 +180,11 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 		if (!ret && memwait_has_failed(outcome))
 			ret = -outcome;
 		if (!ret)
-			ret = outcome == MEMWAIT_TIMED_OUT ? look_once_more(word, id, kind) :
-							     lock_or_contend(word, id, &seen);
+			ret = outcome == MEMWAIT_TIMED_OUT ?
+			      memwait_owner_try_or_inherit(word, kind) :
+			      lock_or_contend(word, id, &seen);
+		if (ret == EBUSY && outcome == MEMWAIT_TIMED_OUT)
+			ret = ETIMEDOUT;
 		if (ret != EBUSY)
 			break;
 		outcome = memwait_await(op, word, seen, sleep_flags(kind), deadline);
@@ -214,7 +199,7 @@ static int lock_after(struct memwait_op *op, _Atomic uint64_t *word, uint32_t ki
 		}
 	}
 	if (ret == ENOTRECOVERABLE)
-		memwait_wake_all(word, kind);
+		memwait_wake(word, MEMWAIT_ALL, kind);
 	else if (woken && (op || !memwait_has_locked(ret)))
 		wake_or_contend(word, kind);
 	return ret;
@@ -282,7 +267,7 @@ int memwait_owner_release(_Atomic uint64_t *word, uint32_t kind)
 	if (was & MEMWAIT_OWNER_INCONSISTENT) {
 		/* relaxed: nobody accesses what it guarded again */
 		atomic_store_explicit(word, MEMWAIT_NOT_RECOVERABLE, memory_order_relaxed);
-		ret = memwait_wake_all(word, kind);
+		ret = memwait_wake(word, MEMWAIT_ALL, kind);
 	} else {
 		ret = memwait_sleepers(word, kind);
 		if (ret < 0 && kind & MEMWAIT_OR_KEEP)

@@ -241,10 +241,10 @@ static int lock_until(void *arg)
 
 /*
  * A thread takes the lock without a system call, one waiter names it, and it dies between the two
- * steps of its unlock: after the first one that waiter gets the lock at its deadline. It is a
- * waiter no more, so the next one has to name it.
+ * steps of its unlock: after the first one that waiter gets the lock at its deadline. No waiter
+ * names it, but it was the last one to be woken.
  */
-ROBUST_TEST(L6_who_has_the_lock_at_a_deadline_is_named)
+ROBUST_TEST(L6_who_gets_the_lock_at_a_deadline_has_an_heir)
 {
 	const uint64_t contended = 1ULL << 62;
 	struct board *board = self->board;
@@ -301,8 +301,10 @@ ROBUST_TEST(L6_who_finds_it_lost_tells_all)
 	for (i = 0; i < 2; i++) {
 		EXPECT_TRUE(await_flag(&board->holds[i].has_it, 30));
 		EXPECT_EQ(ENOTRECOVERABLE, board->holds[i].result);
-		owner_end_and_reap(&waiters[i]);
 	}
+	/* Not before: the next one is told of the death of the one that was told. */
+	for (i = 0; i < 2; i++)
+		owner_end_and_reap(&waiters[i]);
 }
 
 #define OWNER_LIMIT	"/sys/module/memwait/parameters/max_user_owners"
@@ -322,7 +324,7 @@ ROBUST_TEST(L0_over_the_limit_of_owners)
 	if (geteuid())
 		SKIP(return, "needs root to set the limit");
 	ASSERT_LT(0, limit);
-	EXPECT_EQ(0, write_number(OWNER_LIMIT, mw_user_owners(self->fd)));
+	EXPECT_EQ(0, change_number(OWNER_LIMIT, mw_user_owners(self->fd)));
 	for (i = 0; i < ARRAY_SIZE(owners_matter); i++) {
 		EXPECT_EQ(0, memwait_mutex_init(&board->mutex, owners_matter[i]));
 		EXPECT_EQ(ENOSPC, elsewhere(lock_it, &board->mutex));
@@ -344,7 +346,7 @@ ROBUST_TEST(L0_over_the_limit_of_owners)
 	EXPECT_EQ(0, memwait_mutex_unlock(&board->mutex));
 	EXPECT_EQ(0, runner_join(&runner));
 	EXPECT_EQ(0, getting.given_back);
-	EXPECT_EQ(0, write_number(OWNER_LIMIT, limit));
+	EXPECT_EQ(0, change_number(OWNER_LIMIT, limit));
 	EXPECT_EQ(0, elsewhere(lock_and_unlock, &board->mutex));
 }
 
