@@ -104,7 +104,7 @@ struct memwait_channel {
 	uint32_t capacity;
 	uint64_t slot_size;
 	uint32_t flags;			/* MEMWAIT_PRIVATE or 0 */
-	uint32_t positions;		/* how many there are, below MOST_POSITIONS */
+	uint32_t positions;		/* how many there are, at most MOST_POSITIONS */
 	uint32_t layout;		/* LAYOUT. At this place in all versions */
 	uint32_t unused;
 	uint64_t spare;			/* 0 */
@@ -520,22 +520,8 @@ static int put(struct memwait_channel *channel, const void *item)
 	return ret;
 }
 
-/* A transfer that may have to wait. */
-struct wait {
-	struct memwait_channel *channel;
-	struct side *other;		/* the side it waits for */
-	const struct memwait_deadline *deadline;	/* for locks; NULL: does not sleep */
-	struct side *busy;		/* without @deadline: the side whose lock was not free */
-	const struct memwait_op *op;	/* or NULL */
-	bool sending;
-	bool is_user;			/* of its side */
-	bool waits;			/* is counted at the other side */
-	bool woken;			/* by a notify, and has not tried since */
-	bool settled;			/* no sender has missed CLOSED */
-};
-
 /* Before it waits. */
-static void become_user(struct wait *wait)
+static void become_user(struct memwait_transfer *wait)
 {
 	if (!wait->is_user)
 		memwait_users_enter(&side_of(wait->channel, wait->sending)->users, wait->op);
@@ -543,7 +529,7 @@ static void become_user(struct wait *wait)
 }
 
 /* Waits until no sender that missed CLOSED holds the lock. Returns 0 or an error. */
-static int await_senders(struct wait *wait)
+static int await_senders(struct memwait_transfer *wait)
 {
 	struct side *senders = &wait->channel->senders;
 	int ret = wait->settled ? 0 : lock(wait->channel, senders, wait->deadline);
@@ -559,7 +545,7 @@ static int await_senders(struct wait *wait)
  * The caller holds the receivers' lock. Returns as put(); or the error of await_senders(): whether
  * items are left is unknown. @wait: NULL: EAGAIN also if it would be needed.
  */
-static int get(struct memwait_channel *channel, struct wait *wait, void *item)
+static int get(struct memwait_channel *channel, struct memwait_transfer *wait, void *item)
 {
 	/* relaxed: the lock protects it */
 	uint64_t freed = atomic_load_explicit(&channel->receivers.event, memory_order_relaxed);
@@ -598,7 +584,7 @@ static int get(struct memwait_channel *channel, struct wait *wait, void *item)
 }
 
 /* With the lock of the transfer's side, which is unlocked. */
-static int attempt_locked(struct wait *wait, void *item)
+static int attempt_locked(struct memwait_transfer *wait, void *item)
 {
 	int ret = wait->sending ? put(wait->channel, item) : get(wait->channel, wait, item);
 
@@ -609,7 +595,7 @@ static int attempt_locked(struct wait *wait, void *item)
 /*
  * Returns 0; or EAGAIN, EPIPE, EBUSY, ETIMEDOUT or an error of the device: nothing was transferred.
  */
-static int attempt(struct wait *wait, void *item)
+static int attempt(struct memwait_transfer *wait, void *item)
 {
 	struct side *side = side_of(wait->channel, wait->sending);
 	int ret;
@@ -668,7 +654,7 @@ static void leave(struct side *side)
  * Ends a transfer with result @ret. A waiter that was notified, and fails before it has tried,
  * passes the notify on. The channel may be freed afterwards.
  */
-static int finish(struct wait *wait, int ret)
+static int finish(struct memwait_transfer *wait, int ret)
 {
 	if (wait->waits) {
 		if (ret && wait->woken)
@@ -684,7 +670,7 @@ static int finish(struct wait *wait, int ret)
  * After a wait with @outcome: tries, arms, and tries again. Returns the result, or EAGAIN: sleep
  * while the lower half of the event word is @expected.
  */
-static int look(struct wait *wait, void *item, int outcome, uint32_t *expected)
+static int look(struct memwait_transfer *wait, void *item, int outcome, uint32_t *expected)
 {
 	int ret;
 
@@ -709,7 +695,8 @@ static int look(struct wait *wait, void *item, int outcome, uint32_t *expected)
  * By an operation, after the wait for the lock of @busy with @outcome, or MEMWAIT_OP_BEGIN. Returns
  * MEMWAIT_OP_WAITS, or the result of an attempt with the lock.
  */
-static int attempt_queued(struct wait *wait, struct memwait_op *op, void *item, int outcome)
+static int attempt_queued(struct memwait_transfer *wait, struct memwait_op *op, void *item,
+			  int outcome)
 {
 	struct memwait_channel *channel = wait->channel;
 	struct side *busy = wait->busy;
@@ -741,7 +728,7 @@ static uint32_t sleep_flags(const struct memwait_channel *channel)
  * Transfers an item as soon as that is possible. @op: NULL for a thread. @outcome: of the wait that
  * has ended, or MEMWAIT_OP_BEGIN. Returns the result, or MEMWAIT_OP_WAITS.
  */
-static int transfer(struct wait *wait, struct memwait_op *op, void *item,
+static int transfer(struct memwait_transfer *wait, struct memwait_op *op, void *item,
 		    const struct memwait_deadline *deadline, int outcome)
 {
 	uint32_t expected = 0;
@@ -781,12 +768,12 @@ static int check_call(const struct memwait_channel *channel, const void *item, s
 	return size == channel->item_size ? 0 : EMSGSIZE;
 }
 
-/* Not inlined: what needs no wait needs no struct wait. */
+/* Not inlined: what needs no wait needs no state of it. */
 __attribute__((__noinline__))
 static int transfer_slowly(struct memwait_channel *channel, void *item, bool sending,
 			   const struct memwait_deadline *deadline)
 {
-	struct wait wait = {
+	struct memwait_transfer wait = {
 		.channel = channel,
 		.other = side_of(channel, !sending),
 		.deadline = deadline,
@@ -822,57 +809,38 @@ static void *without_const(const void *item)
 
 static int try_transfer(struct memwait_channel *channel, void *item, size_t size, bool sending)
 {
-	struct wait wait = { .channel = channel, .sending = sending };
+	struct memwait_transfer wait = { .channel = channel, .sending = sending };
 	int err = check_call(channel, item, size);
 
 	return err ? err : attempt(&wait, item);
 }
 
-/* @waits: for a change, or a lock. */
-static struct wait wait_of(struct memwait_op *op, bool sending, bool waits)
-{
-	struct wait wait = {
-		.channel = op->object,
-		.other = side_of(op->object, !sending),
-		.op = op,
-		.sending = sending,
-	};
-
-	if (waits) {
-		wait.busy = op->channel.busy;
-		wait.is_user = op->channel.is_user;
-		wait.waits = op->channel.waits;
-		wait.woken = op->channel.woken;
-		wait.settled = op->channel.settled;
-	}
-	return wait;
-}
-
 static int transfer_step(struct memwait_op *op, bool sending, int outcome)
 {
-	struct wait wait = wait_of(op, sending, outcome != MEMWAIT_OP_BEGIN);
-	int ret = transfer(&wait, op, op->with, &op->deadline, outcome);
+	struct memwait_transfer *wait = &op->transfer;
 
-	op->channel.busy = wait.busy;
-	op->channel.is_user = wait.is_user;
-	op->channel.waits = wait.waits;
-	op->channel.woken = wait.woken;
-	op->channel.settled = wait.settled;
-	return ret;
+	if (outcome == MEMWAIT_OP_BEGIN)
+		*wait = (struct memwait_transfer){
+			.channel = op->object,
+			.other = side_of(op->object, !sending),
+			.op = op,
+			.sending = sending,
+		};
+	return transfer(wait, op, op->with, &op->deadline, outcome);
 }
 
-static void transfer_undo(struct memwait_op *op, bool sending, int outcome)
+static void transfer_undo(struct memwait_op *op, int outcome)
 {
-	struct wait wait = wait_of(op, sending, true);
+	struct memwait_transfer *wait = &op->transfer;
 
-	if (!wait.busy) {
-		wait.woken = memwait_was_woken(outcome);
+	if (!wait->busy) {
+		wait->woken = memwait_was_woken(outcome);
 	} else {
 		/* relaxed: as in attempt_queued() */
-		atomic_fetch_sub_explicit(&wait.busy->operations, 1, memory_order_relaxed);
-		memwait_gate_undo(&op->turn, &wait.busy->lock, lock_kind(wait.channel), outcome);
+		atomic_fetch_sub_explicit(&wait->busy->operations, 1, memory_order_relaxed);
+		memwait_gate_undo(&op->turn, &wait->busy->lock, lock_kind(wait->channel), outcome);
 	}
-	finish(&wait, ECANCELED);
+	finish(wait, ECANCELED);
 }
 
 /* memwait_channel_send() and so on: what each direction has. */
@@ -882,16 +850,12 @@ static int verb##_step(struct memwait_op *op, int outcome)					\
 	return transfer_step(op, sending, outcome);						\
 }												\
 												\
-static void verb##_undo(struct memwait_op *op, int outcome)					\
-{												\
-	transfer_undo(op, sending, outcome);							\
-}												\
+static const struct memwait_op_kind verb##_kind = { .step = verb##_step, .undo = transfer_undo };\
 												\
-static const struct memwait_op_kind verb##_kind = { .step = verb##_step, .undo = verb##_undo };	\
-												\
-int memwait_channel_##verb(memwait_channel_t *channel, item_t *item, size_t size)		\
+static int verb##_until(memwait_channel_t *channel, item_t *item, size_t size,			\
+			const struct memwait_deadline *deadline)				\
 {												\
-	return transfer_until(channel, without_const(item), size, sending, &memwait_never);	\
+	return transfer_until(channel, without_const(item), size, sending, deadline);		\
 }												\
 												\
 int memwait_channel_try##verb(memwait_channel_t *channel, item_t *item, size_t size)		\
@@ -899,39 +863,9 @@ int memwait_channel_try##verb(memwait_channel_t *channel, item_t *item, size_t s
 	return try_transfer(channel, without_const(item), size, sending);			\
 }												\
 												\
-int memwait_channel_clock##verb(memwait_channel_t *channel, item_t *item, size_t size,		\
-				clockid_t clock, const struct timespec *abstime)		\
-{												\
-	struct memwait_deadline deadline;							\
-	int err = memwait_deadline_set(&deadline, clock, abstime);				\
-												\
-	return err ? err : transfer_until(channel, without_const(item), size, sending, &deadline);\
-}												\
-												\
-int memwait_channel_timed##verb(memwait_channel_t *channel, item_t *item, size_t size,		\
-				const struct timespec *abstime)					\
-{												\
-	return memwait_channel_clock##verb(channel, item, size, CLOCK_REALTIME, abstime);	\
-}												\
-												\
-int memwait_channel_##verb##_async(memwait_channel_t *channel, item_t *item, size_t size,	\
-				   memwait_op_t *op)						\
-{												\
-	int err = check_call(channel, item, size);						\
-												\
-	return err ? err : memwait_op_begin(op, &verb##_kind, channel, without_const(item),	\
-					    &memwait_never);					\
-}												\
-												\
-int memwait_channel_clock##verb##_async(memwait_channel_t *channel, item_t *item, size_t size,	\
-					clockid_t clock, const struct timespec *abstime,	\
-					memwait_op_t *op)					\
-{												\
-	int err = check_call(channel, item, size);						\
-												\
-	return err ? err : memwait_op_begin_until(op, &verb##_kind, channel, without_const(item),\
-						  clock, abstime);				\
-}
+MEMWAIT_DEFINE_WAITS(channel, verb, (memwait_channel_t *object, item_t *item, size_t size),	\
+		     (object, item, size), without_const(item),					\
+		     check_call(object, item, size))
 
 DEFINE_TRANSFER(send, const void, true)
 DEFINE_TRANSFER(recv, void, false)

@@ -188,6 +188,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	uint32_t flags;
 	int ret, err;
 
+	MEMWAIT_PROBE2(cond_wait, public_cond, mutex);
 	if (!is_valid(cond) || !mutex)
 		return EINVAL;
 	if (deadline->error)
@@ -226,21 +227,7 @@ static int wait_until(memwait_cond_t *public_cond, memwait_mutex_t *mutex,
 	return ret < 0 ? -ret : 0;
 }
 
-int memwait_cond_wait(memwait_cond_t *cond, memwait_mutex_t *mutex)
-{
-	MEMWAIT_PROBE2(cond_wait, cond, mutex);
-	return wait_until(cond, mutex, &memwait_never);
-}
-
-int memwait_cond_clockwait(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
-			   const struct timespec *abstime)
-{
-	struct memwait_deadline deadline;
-	int err = memwait_deadline_set(&deadline, clock, abstime);
-
-	MEMWAIT_PROBE2(cond_wait, cond, mutex);
-	return err ? err : wait_until(cond, mutex, &deadline);
-}
+MEMWAIT_DEFINE_WAIT(cond, wait, (memwait_cond_t *object, memwait_mutex_t *mutex), (object, mutex))
 
 int memwait_cond_timedwait(memwait_cond_t *cond, memwait_mutex_t *mutex,
 			   const struct timespec *abstime)
@@ -365,18 +352,5 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
-static void *if_both(memwait_cond_t *cond, memwait_mutex_t *mutex)
-{
-	return mutex ? cond : NULL;
-}
-
-int memwait_cond_wait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, memwait_op_t *op)
-{
-	return memwait_op_begin(op, &wait_kind, if_both(cond, mutex), mutex, &memwait_never);
-}
-
-int memwait_cond_clockwait_async(memwait_cond_t *cond, memwait_mutex_t *mutex, clockid_t clock,
-				 const struct timespec *abstime, memwait_op_t *op)
-{
-	return memwait_op_begin_until(op, &wait_kind, if_both(cond, mutex), mutex, clock, abstime);
-}
+MEMWAIT_DEFINE_ASYNC(cond, wait, (memwait_cond_t *object, memwait_mutex_t *mutex), mutex,
+		     mutex ? 0 : EINVAL)

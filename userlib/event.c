@@ -185,4 +185,4 @@ static int wait_step(struct memwait_op *op, int outcome)
 /* All are woken: there is nothing to pass on. */
 static const struct memwait_op_kind wait_kind = { .step = wait_step };
 
-MEMWAIT_DEFINE_WAITS(event, wait, memwait_event_t)
+MEMWAIT_DEFINE_OBJECT_WAITS(event, wait, memwait_event_t)

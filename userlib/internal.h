@@ -295,6 +295,20 @@ struct memwait_turn {
 	bool gives_way;				/* sleeps though the lock is free */
 };
 
+/* A send or receive that may have to wait, see channel.c. */
+struct memwait_transfer {
+	struct memwait_channel *channel;
+	struct side *other;			/* the side it waits for */
+	const struct memwait_deadline *deadline;	/* for locks; NULL: does not sleep */
+	struct side *busy;			/* without @deadline: whose lock was not free */
+	const struct memwait_op *op;		/* or NULL */
+	bool sending;
+	bool is_user;				/* of its side */
+	bool waits;				/* is counted at the other side */
+	bool woken;				/* by a notify, and has not tried since */
+	bool settled;				/* no sender has missed CLOSED */
+};
+
 struct memwait_op {
 	memwait_loop_t *loop;
 	memwait_callback_t callback;
@@ -327,13 +341,7 @@ struct memwait_op {
 			int result;
 		} cond;
 		struct memwait_round round;
-		struct {
-			void *busy;		/* see channel.c, all */
-			bool is_user;
-			bool waits;
-			bool woken;
-			bool settled;
-		} channel;
+		struct memwait_transfer transfer;
 		struct {
 			uint64_t owner;		/* of a robust gate */
 			int gate;		/* result of locking the gate */
@@ -367,41 +375,58 @@ static inline int memwait_await(struct memwait_op *op, const volatile void *word
 		    memwait_sleep(word, expected, flags, deadline);
 }
 
-/* The asynchronous forms of memwait_mutex_lock() and so on. */
-#define MEMWAIT_DEFINE_ASYNC(name, verb, object_t)						\
-int memwait_##name##_##verb##_async(object_t *object, memwait_op_t *op)				\
-{												\
-	return memwait_op_begin(op, &verb##_kind, object, NULL, &memwait_never);		\
-}												\
-												\
-int memwait_##name##_clock##verb##_async(object_t *object, clockid_t clock,			\
-					 const struct timespec *abstime, memwait_op_t *op)	\
-{												\
-	return memwait_op_begin_until(op, &verb##_kind, object, NULL, clock, abstime);		\
-}
+/*
+ * The forms of memwait_sem_wait() and so on. @params and @args are the function's, in parentheses;
+ * the first one is @object.
+ */
+#define MEMWAIT_UNWRAP(...)	__VA_ARGS__
 
-/* memwait_sem_wait() and so on, from wait_until(), and all its forms. */
-#define MEMWAIT_DEFINE_WAITS(name, verb, object_t)						\
-int memwait_##name##_##verb(object_t *object)							\
+/* From verb_until(). */
+#define MEMWAIT_DEFINE_WAIT(name, verb, params, args)						\
+int memwait_##name##_##verb(MEMWAIT_UNWRAP params)						\
 {												\
-	return verb##_until(object, &memwait_never);						\
+	return verb##_until(MEMWAIT_UNWRAP args, &memwait_never);				\
 }												\
 												\
-int memwait_##name##_clock##verb(object_t *object, clockid_t clock,				\
+int memwait_##name##_clock##verb(MEMWAIT_UNWRAP params, clockid_t clock,			\
 				 const struct timespec *abstime)				\
 {												\
 	struct memwait_deadline deadline;							\
 	int err = memwait_deadline_set(&deadline, clock, abstime);				\
 												\
-	return err ? err : verb##_until(object, &deadline);					\
-}												\
-												\
-int memwait_##name##_timed##verb(object_t *object, const struct timespec *abstime)		\
+	return err ? err : verb##_until(MEMWAIT_UNWRAP args, &deadline);			\
+}
+
+/* From verb_kind. @with: the operation's. @check: 0, or why it cannot begin. */
+#define MEMWAIT_DEFINE_ASYNC(name, verb, params, with, check)					\
+int memwait_##name##_##verb##_async(MEMWAIT_UNWRAP params, memwait_op_t *op)			\
 {												\
-	return memwait_##name##_clock##verb(object, CLOCK_REALTIME, abstime);			\
+	int err = check;									\
+												\
+	return err ? err : memwait_op_begin(op, &verb##_kind, object, with, &memwait_never);	\
 }												\
 												\
-MEMWAIT_DEFINE_ASYNC(name, verb, object_t)
+int memwait_##name##_clock##verb##_async(MEMWAIT_UNWRAP params, clockid_t clock,		\
+					 const struct timespec *abstime, memwait_op_t *op)	\
+{												\
+	int err = check;									\
+												\
+	return err ? err : memwait_op_begin_until(op, &verb##_kind, object, with, clock,	\
+						  abstime);					\
+}
+
+#define MEMWAIT_DEFINE_WAITS(name, verb, params, args, with, check)				\
+int memwait_##name##_timed##verb(MEMWAIT_UNWRAP params, const struct timespec *abstime)		\
+{												\
+	return memwait_##name##_clock##verb(MEMWAIT_UNWRAP args, CLOCK_REALTIME, abstime);	\
+}												\
+												\
+MEMWAIT_DEFINE_WAIT(name, verb, params, args)							\
+MEMWAIT_DEFINE_ASYNC(name, verb, params, with, check)
+
+/* Of an object alone. */
+#define MEMWAIT_DEFINE_OBJECT_WAITS(name, verb, object_t)					\
+	MEMWAIT_DEFINE_WAITS(name, verb, (object_t *object), (object), NULL, 0)
 
 /* True if a wait failed with an error other than -EINTR. */
 static inline bool memwait_has_failed(int outcome)

@@ -351,7 +351,7 @@ static void lock_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind lock_kind = { .step = lock_step, .undo = lock_undo };
 
-MEMWAIT_DEFINE_ASYNC(mutex, lock, memwait_mutex_t)
+MEMWAIT_DEFINE_ASYNC(mutex, lock, (memwait_mutex_t *object), NULL, 0)
 
 /*
  * If the callback forked, the lock belongs to the parent. The caller is not told if the unlock

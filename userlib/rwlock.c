@@ -939,5 +939,5 @@ static void undo(struct memwait_op *op, int outcome)
 static const struct memwait_op_kind rdlock_kind = { .step = read_step, .undo = undo };
 static const struct memwait_op_kind wrlock_kind = { .step = write_step, .undo = undo };
 
-MEMWAIT_DEFINE_WAITS(rwlock, rdlock, memwait_rwlock_t)
-MEMWAIT_DEFINE_WAITS(rwlock, wrlock, memwait_rwlock_t)
+MEMWAIT_DEFINE_OBJECT_WAITS(rwlock, rdlock, memwait_rwlock_t)
+MEMWAIT_DEFINE_OBJECT_WAITS(rwlock, wrlock, memwait_rwlock_t)

@@ -450,4 +450,4 @@ static void wait_undo(struct memwait_op *op, int outcome)
 
 static const struct memwait_op_kind wait_kind = { .step = wait_step, .undo = wait_undo };
 
-MEMWAIT_DEFINE_WAITS(sem, wait, memwait_sem_t)
+MEMWAIT_DEFINE_OBJECT_WAITS(sem, wait, memwait_sem_t)
