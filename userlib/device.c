@@ -469,14 +469,17 @@ int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec
 	return 0;
 }
 
-bool memwait_deadline_has_passed(const struct memwait_deadline *deadline)
+/* Nanoseconds until then. 0: it has passed, or has an error. MEMWAIT_FOREVER: never. */
+uint64_t memwait_deadline_left(const struct memwait_deadline *deadline)
 {
 	clockid_t clock = deadline->flags & MEMWAIT_CLOCK_REALTIME ? CLOCK_REALTIME :
 								     CLOCK_MONOTONIC;
 	struct memwait_deadline now;
 
+	if (deadline->error || deadline->ns == MEMWAIT_FOREVER)
+		return deadline->error ? 0 : MEMWAIT_FOREVER;
 	memwait_deadline_after(&now, clock, 0);
-	return now.ns >= deadline->ns;
+	return now.ns < deadline->ns ? deadline->ns - now.ns : 0;
 }
 
 /* Sleeps while *@word == @expected. */

@@ -145,7 +145,7 @@ int memwait_deadline_set(struct memwait_deadline *deadline, clockid_t clock,
 int memwait_deadline_by(struct memwait_deadline *deadline, const struct timespec *timeout,
 			unsigned int flags);
 void memwait_deadline_after(struct memwait_deadline *deadline, clockid_t clock, uint32_t ms);
-bool memwait_deadline_has_passed(const struct memwait_deadline *deadline);
+uint64_t memwait_deadline_left(const struct memwait_deadline *deadline);
 int memwait_sleep(const volatile void *word, uint64_t expected, uint32_t flags,
 		  const struct memwait_deadline *deadline);
 int memwait_sleep_cancellable(const volatile void *wake, const volatile void *word,

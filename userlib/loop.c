@@ -49,10 +49,9 @@
  *	poll, which would return at once, but sleeps for BESIDE_KICK. For the other thread may be
  *	unable to run, in a signal handler, or because of this one's real-time priority.
  *
- * For its deadline a run has an operation on its stack, the alarm, which has no callback, and does
- * not count as pending. Any thread may read it, so the run's thread must leave poll() as soon as it
- * is ready. A run that finds its deadline passed dispatches once more, and leaves: what comes later
- * does not hold it up.
+ * A run that finds its deadline passed dispatches once more, and leaves: what comes later does not
+ * hold it up. poll() sleeps for a time, not until an hour: a run whose clock is set forward sees
+ * that within CLOCK_LOOK.
  *
  * While a callback runs nothing may be pending, and its operation may begin again. So threads that
  * sleep until nothing is pending are woken only after the callback returns. A thread that waits for
@@ -109,8 +108,9 @@ struct memwait_loop {
 	_Atomic size_t pending;
 };
 
-/* Sleep, in ms, of a run beside a kick that is for another thread. */
-#define BESIDE_KICK	1
+/* The longest sleep of a run, in ns: beside a kick for another thread; or by CLOCK_REALTIME. */
+#define BESIDE_KICK	1000000ULL
+#define CLOCK_LOOK	1000000000ULL
 
 /* runs_and_stops: number of runs in progress, and of stops that met some. */
 #define RUN		1ULL
@@ -132,8 +132,7 @@ struct visit {
 	bool asleep;
 	size_t unread;			/* completions that may be, of those that it found */
 	uint32_t stops;			/* of the loop, at the start */
-	struct memwait_op alarm;	/* ends at the deadline; without a kind: never */
-	uint32_t alarm_word;
+	struct memwait_deadline deadline;
 };
 
 static memwait_op_t *to_public(struct memwait_op *op)
@@ -185,17 +184,12 @@ static void count_pending(memwait_loop_t *loop, int change)
 }
 
 /*
- * How many completions there can be: each operation, each deadline of a run and the kick have one
- * at a time. What comes later stands behind those.
+ * How many completions there can be: each operation and the kick have one at a time. What comes
+ * later stands behind those.
  */
 static size_t most_completions(const memwait_loop_t *loop)
 {
-	size_t most = memwait_loop_pending(loop) + 1;
-	const struct visit *visit;
-
-	for (visit = loop->visits; visit; visit = visit->next)
-		most += visit->alarm.kind ? 1 : 0;
-	return most;
+	return memwait_loop_pending(loop) + 1;
 }
 
 static bool ready_is_empty(const memwait_loop_t *loop)
@@ -427,8 +421,6 @@ static bool visit_is_over(const struct visit *visit)
 /* Whether a run can go on. @calls_back: as the caller is about to do, with an idle operation. */
 static bool visit_must_wake(const struct visit *visit, bool calls_back)
 {
-	if (visit->alarm.kind && op_state(&visit->alarm) != MEMWAIT_OP_QUEUED)
-		return true;
 	if (visit->until)
 		return visit_is_over(visit) || op_state(visit->until) == MEMWAIT_OP_READY;
 	return !calls_back && visit_is_over(visit);
@@ -619,10 +611,6 @@ static void visit_end(struct visit *visit)
 	/* For those that poll for edges, see the top. */
 	while (visit->unread)
 		visit_read(visit);
-	if (op_state(&visit->alarm) != MEMWAIT_OP_IDLE) {
-		op_disarm(loop, &visit->alarm);
-		op_take_back(&visit->alarm);
-	}
 	visit_remove(visit);
 	/* relaxed: a stop that counts this run only makes it return */
 	if (visit->is_run)
@@ -819,45 +807,31 @@ static int dispatch(struct visit *visit, unsigned int most)
 	return got < 0 && !ran ? got : ran;
 }
 
-/* Ends with MEMWAIT_TIMED_OUT, or a negative error number if there can be no wait. */
-static int alarm_step(struct memwait_op *op, int outcome)
+/* Sleeps until there is something to read, at most @ns. Returns 0 or a negative error number. */
+static int sleep_in_poll(struct visit *visit, bool beside_kick, uint64_t ns)
 {
-	/* A notify was for something that lay at this address before: see internal.h. */
-	if (outcome != MEMWAIT_TIMED_OUT)
-		outcome = memwait_op_arm(op, op->object, 0, MEMWAIT_SIZE_U32 | MEMWAIT_PRIVATE);
-	if (outcome != MEMWAIT_PENDING) {
-		op->outcome = outcome;
-		op_set_state(op, MEMWAIT_OP_IDLE);
-	}
-	return MEMWAIT_OP_WAITS;
-}
+	const bool realtime = visit->deadline.flags & MEMWAIT_CLOCK_REALTIME;
+	const uint64_t second = 1000000000;
+	const uint64_t most = beside_kick ? BESIDE_KICK : realtime ? CLOCK_LOOK : MEMWAIT_FOREVER;
+	struct pollfd pollfd = { .fd = visit->loop->fd, .events = POLLIN };
+	struct timespec time;
+	int saved = errno, ret;
 
-static const struct memwait_op_kind alarm_kind = { .step = alarm_step };
-
-static void visit_set_deadline(struct visit *visit, const struct memwait_deadline *deadline)
-{
-	visit->alarm.loop = visit->loop;
-	visit->alarm.kind = &alarm_kind;
-	visit->alarm.object = &visit->alarm_word;
-	visit->alarm.deadline = *deadline;
-}
-
-/*
- * The alarm wakes a run that sleeps. One that does not looks at the clock: what completed before
- * stands in front of the alarm, and others may read that and add more.
- */
-static bool visit_is_late(const struct visit *visit)
-{
-	return visit->alarm.kind && (op_state(&visit->alarm) == MEMWAIT_OP_IDLE ||
-				     memwait_deadline_has_passed(&visit->alarm.deadline));
+	ns = ns < most ? ns : most;
+	time.tv_sec = (time_t)(ns / second);
+	time.tv_nsec = (long)(ns % second);
+	ret = ppoll(&pollfd, !beside_kick, ns == MEMWAIT_FOREVER ? NULL : &time, NULL) < 0 ?
+	      -errno : 0;
+	errno = saved;
+	return ret;
 }
 
 static int run(struct visit *visit)
 {
 	memwait_loop_t *loop = visit->loop;
-	struct pollfd pollfd = { .fd = loop->fd, .events = POLLIN };
 	bool beside_kick = false, is_late = false;
-	int saved = errno, ret;
+	uint64_t left;
+	int ret;
 
 	/* It returns 0 at once, and leaves a stop to a wait that can say -EINTR. */
 	if (visit->until && visit_is_over(visit))
@@ -869,19 +843,15 @@ static int run(struct visit *visit)
 	/* A reused descriptor may never become readable. */
 	if (!loop_is_open(loop))
 		return -EBADF;
-	if (visit->alarm.kind && !visit_is_over(visit))
-		alarm_step(&visit->alarm, MEMWAIT_OP_BEGIN);
 	while (!visit_is_stopped(visit) && !visit_is_over(visit)) {
 		if (is_late)
-			return op_state(&visit->alarm) == MEMWAIT_OP_IDLE ? visit->alarm.outcome :
-									    MEMWAIT_TIMED_OUT;
+			return visit->deadline.error ? -visit->deadline.error : MEMWAIT_TIMED_OUT;
 		/* If so it calls back what had completed by then. */
-		is_late = visit_is_late(visit);
+		left = memwait_deadline_left(&visit->deadline);
+		is_late = !left;
 		visit_leave(visit, !is_late);
 		/* Asleep all the same: a kick is there when it looks again. */
-		ret = poll(&pollfd, !beside_kick,
-			   is_late ? 0 : beside_kick ? BESIDE_KICK : -1) < 0 ? -errno : 0;
-		errno = saved;
+		ret = sleep_in_poll(visit, beside_kick, left);
 		if (!visit_return(visit))
 			return -EPERM;
 		/* No more, though other threads read what comes meanwhile: for the deadline. */
@@ -906,7 +876,7 @@ static int visit_result(const struct visit *visit, int *result)
 	return 0;
 }
 
-/* @most: callbacks, if it is no run. @deadline: NULL: never. */
+/* @most: callbacks, if it is no run. */
 static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 		      const struct memwait_deadline *deadline, const struct memwait_op *until,
 		      int *result)
@@ -914,6 +884,7 @@ static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 	struct visit visit = {
 		.loop = loop,
 		.until = until,
+		.deadline = *deadline,
 		.process = memwait_process_number(),
 		.thread = pthread_self(),
 	};
@@ -923,8 +894,6 @@ static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 		return -EINVAL;
 	if (loop->process != visit.process)
 		return -EPERM;
-	if (deadline)
-		visit_set_deadline(&visit, deadline);
 	pthread_cleanup_push(cancelled, &visit);
 	visit_begin(&visit);
 	ret = is_run ? run(&visit) : dispatch(&visit, most);
@@ -937,7 +906,7 @@ static int visit_make(memwait_loop_t *loop, bool is_run, unsigned int most,
 
 int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most)
 {
-	return visit_make(loop, false, most, NULL, NULL, NULL);
+	return visit_make(loop, false, most, &memwait_never, NULL, NULL);
 }
 
 int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsigned int flags)
@@ -946,12 +915,14 @@ int memwait_loop_run(memwait_loop_t *loop, const struct timespec *timeout, unsig
 	int err = flags & ~(unsigned int)(MEMWAIT_CLOCK_REALTIME | MEMWAIT_RELATIVE) ? EINVAL :
 		  memwait_deadline_by(&deadline, timeout, flags);
 
-	return err ? -err : visit_make(loop, true, 0, timeout ? &deadline : NULL, NULL, NULL);
+	return err ? -err : visit_make(loop, true, 0, &deadline, NULL, NULL);
 }
 
 int memwait_op_wait(memwait_op_t *op, int *result)
 {
-	return op ? visit_make(to_op(op)->loop, true, 0, NULL, to_op(op), result) : -EINVAL;
+	if (!op)
+		return -EINVAL;
+	return visit_make(to_op(op)->loop, true, 0, &memwait_never, to_op(op), result);
 }
 
 int memwait_loop_stop(memwait_loop_t *loop)
@@ -990,7 +961,7 @@ int memwait_op_init(memwait_op_t *op, memwait_loop_t *loop, memwait_callback_t c
 
 int memwait_op_pending(const memwait_op_t *op)
 {
-	/* acquire: the caller may free what the callback of an ended operation has used */
+	/* acquire: what earlier callbacks of a watch did, and what was done before a cancel */
 	if (!op)
 		return false;
 	if (atomic_load_explicit(&to_op(op)->state, memory_order_acquire) != MEMWAIT_OP_IDLE)

@@ -153,8 +153,8 @@ int memwait_loop_dispatch(memwait_loop_t *loop, unsigned int most);
  * For programs without a loop: dispatches until nothing is pending, or memwait_loop_stop(), and
  * returns 0; or until the deadline has passed, and returns MEMWAIT_TIMED_OUT if something is still
  * pending when all that had completed by then has been called back. @timeout, @flags: as for
- * memwait_wait32(), with MEMWAIT_CLOCK_REALTIME and MEMWAIT_RELATIVE. A deadline counts as one more
- * wait of the user: -ENOSPC, -ENOMEM.
+ * memwait_wait32(), with MEMWAIT_CLOCK_REALTIME and MEMWAIT_RELATIVE. A run that sleeps sees within
+ * a second that CLOCK_REALTIME was set.
  *
  * Several threads may run one loop. An operation is not pending while its callback runs: a thread
  * that checks then may return. A cancellation point. -EPERM in a child of fork().

@@ -58,9 +58,6 @@ static void refused(int signal, siginfo_t *info, void *context)
 /* The time: the vDSO cannot tell it on every machine. */
 static const unsigned int allowed[] = {
 	__NR_ioctl, __NR_read, __NR_ppoll, __NR_clock_gettime, __NR_exit_group,
-#ifdef __NR_poll
-	__NR_poll,
-#endif
 #ifdef __NR_clock_gettime64
 	__NR_clock_gettime64,
 #endif
