@@ -194,7 +194,7 @@ static inline int memwait_need_device(void)
 
 /*
  * The same for functions that end something. If the process has closed the device and cannot reopen
- * it, they proceed: the next call on the object does the missing wake-ups.
+ * it, they proceed: most have nobody to wake.
  */
 static inline int memwait_need_device_once(void)
 {

@@ -47,5 +47,6 @@ for program in "$examples"/*; do
 	point "$status" "example ${program##*/}"
 done
 rm -f /tmp/cxx.out
+[ $number -gt 0 ] || point "failed, nothing was built" programs
 echo "1..$number"
 exit $bad

@@ -328,10 +328,12 @@ lay_series()
 	local inside=/cache/${1#"$cache/"} git=(git -C "$1/linux")
 	local -x GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=test
 	local -x GIT_CONFIG_KEY_1=user.email GIT_CONFIG_VALUE_1=test@localhost
-	"${git[@]}" init -q
-	"${git[@]}" add -f MAINTAINERS Documentation/userspace-api drivers/misc tools/testing/selftests/Makefile
-	"${git[@]}" commit -qm base
-	in_root "$root" gcc -O2 -static -o "$inside/unifdef" "$inside/linux/scripts/unifdef.c"
+	"${git[@]}" init -q &&
+		"${git[@]}" add -f MAINTAINERS Documentation/userspace-api drivers/misc \
+			tools/testing/selftests/Makefile &&
+		"${git[@]}" commit -qm base &&
+		in_root "$root" gcc -O2 -static -o "$inside/unifdef" "$inside/linux/scripts/unifdef.c" ||
+		return 1
 	UNIFDEF=$1/unifdef "$top/packaging/in-tree" "$1/linux" "$1/series"
 }
 
@@ -461,7 +463,7 @@ make_module()
 	# kernel's own code does without, for speed.
 	in_root "$2" make -C "$3" M="$dir" -j"$(nproc)" W=1 GCOV_PROFILE=y KCOV_INSTRUMENT=y \
 		"${cross[@]}" modules 2>&1 |
-		sed "s|$dir/||g" | tee "$1/build.log"
+		sed "s|$dir/||g" | tee "$1/build.log" || return 1
 	[ -e "$1/memwait.ko" ] || return 1
 	grep -E 'warning:|WARNING:' "$1/build.log" >"$1/warnings" || :
 }
@@ -495,15 +497,16 @@ acceleration()
 	fi
 	known=$cache/kvm-$(cat /proc/sys/kernel/random/boot_id)
 	if [ ! -e "$known" ]; then
-		rm -f "$cache"/kvm-*
+		find "$cache" -maxdepth 1 -name 'kvm-*' ! -name "${known##*/}*" -delete
 		# Without a root file system the kernel panics, and with that QEMU ends.
-		if [ -w /dev/kvm ] && timeout 10 qemu-system-x86_64 -accel kvm -cpu host -m 512 \
+		if [ -w /dev/kvm ] && timeout 60 qemu-system-x86_64 -accel kvm -cpu host -m 512 \
 			-display none -no-reboot -kernel "$image" -append panic=-1 \
 			</dev/null >/dev/null 2>&1; then
-			echo "-accel kvm -cpu host" >"$known"
+			echo "-accel kvm -cpu host"
 		else
-			echo "-accel tcg,thread=multi -cpu max" >"$known"
-		fi
+			echo "-accel tcg,thread=multi -cpu max"
+		fi >"$known.$BASHPID"
+		mv "$known.$BASHPID" "$known"
 	fi
 	cat "$known"
 }
@@ -539,9 +542,10 @@ copy_userlib()
 make_userlib()
 {
 	copy_userlib "$1"
-	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" CC="$cc" all
-	rm "$1/userlib/tools/memwaitctl"
-	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/tools" CC="$cc" LDFLAGS=-static all
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib" CC="$cc" all || return 1
+	rm "$1/userlib/tools/memwaitctl" || return 1
+	in_root "$2" make -s -C "/cache/tests/${1##*/}/userlib/tools" CC="$cc" LDFLAGS=-static all ||
+		return 1
 	mv "$1"/userlib/libmemwait*.* "$1/userlib/tools/memwaitctl" "$1/"
 }
 
