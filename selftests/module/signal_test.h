@@ -48,7 +48,8 @@ static inline int signal_and_notify(int fd, const volatile void *word, pid_t vic
 {
 	int ret;
 
-	pin(20);
+	if (pin(20))
+		abort();
 	kill(victim, sig);
 	ret = mw_notify(fd, word, 1, U32);
 	pin(0);

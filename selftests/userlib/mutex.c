@@ -185,6 +185,7 @@ USERLIB_TEST(L0_trylock_unlock_destroy_say_what_is_wrong)
 	EXPECT_EQ(EINVAL, memwait_mutex_init(mutex, MEMWAIT_MUTEX_ERRORCHECK |
 					     MEMWAIT_MUTEX_RECURSIVE));
 	EXPECT_EQ(EINVAL, memwait_mutex_trylock(NULL));
+	EXPECT_EQ(-EINVAL, memwait_mutex_is_held(NULL));
 	EXPECT_EQ(EINVAL, memwait_mutex_execute_locked(NULL, NULL));
 }
 
