@@ -8,23 +8,36 @@
  *
  * What waiters sleep on grows by fours. Its bits below:
  *
- *	ANNOUNCED	shared: the generation has begun, and those of the one before are not woken
- *			yet
+ *	ANNOUNCED	those of the generation before are not woken yet. Private: nor have they met
  *	BROKEN		aborted: whoever is here leaves, and whoever comes
  *
  * Invariants:
- *	The generation changes in one step, by the thread that finds all present, or by a reset.
- *	Private: the number of arrivals is below the barrier's count.
+ *	Shared: the generation changes in one step, by the thread that finds all present, or by a
+ *	reset.
+ *	Private: the number of arrivals is below the barrier's count, unless called off, as the last
+ *	one does not add itself. It is 0 while ANNOUNCED is set.
  *	Shared: the number of the lower half never goes back, or a waiter would take it for the
  *	value that it saw. Since the generation began, it has grown by at least the number of
- *	arrivals. Nobody arrives, passes or gives up while ANNOUNCED is set.
+ *	arrivals. Nobody passes while ANNOUNCED is set.
+ *	Nobody arrives while ANNOUNCED is set; nor, if shared, gives up.
  *	Nobody arrives, takes an arrival back or falls asleep while BROKEN is set, and no generation
  *	begins but by a reset.
  *
- * A waiter that gives up takes its arrival back, unless the generation has changed. At a private
- * barrier, the last to arrive changes the generation and wakes the others. If the last one finds
- * that the others cannot be woken, it has not arrived. If the wake-up fails later, OWED says so,
- * and the next thread that comes wakes them.
+ * A waiter that gives up takes its arrival back, unless the generation is over.
+ *
+ * At a private barrier, for one that comes when all others have arrived:
+ *
+ *	(i) the next generation, ANNOUNCED
+ *	(ii) in one system call: clear ANNOUNCED, and wake all
+ *
+ * Whoever clears ANNOUNCED in (ii) is the last to arrive, and passes. Until then (i) says no more
+ * than that all but one have arrived. Those wait on; one that gives up goes back to their
+ * generation, with one arrival less. If (ii) fails, or finds nothing to clear, its caller has not
+ * arrived. It may be late, and clear ANNOUNCED of a later generation: then it is the last there.
+ *
+ * If an abort comes between (i) and (ii), the first waiter that sees it calls the generation off:
+ * in one step it clears ANNOUNCED, and makes the number of arrivals the barrier's count. (ii) comes
+ * before that step, or finds nothing to clear. So all have met, or all of them fail.
  *
  * Between processes, a waiter that dies no longer counts. So the number of arrivals is an upper
  * bound: when it reaches the barrier's count, the kernel is asked how many sleep.
@@ -93,7 +106,7 @@ struct barrier {
 	struct memwait_users users;
 	uint32_t spare;			/* 0 */
 	uint32_t count;
-	_Atomic uint32_t epoch;		/* the generation that the last reset began; and OWED */
+	_Atomic uint32_t epoch;		/* the generation that the last reset began */
 };
 
 _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier fits");
@@ -102,9 +115,6 @@ _Static_assert(sizeof(struct barrier) <= sizeof(memwait_barrier_t), "the barrier
 #define ANNOUNCED	1U
 #define BROKEN		2U
 #define STEP		4U	/* shared: an arrival; private: a generation */
-
-/* Of @epoch, if private: the wake-up of a generation has failed. */
-#define OWED		1U
 
 static struct barrier *to_barrier(memwait_barrier_t *barrier)
 {
@@ -169,10 +179,30 @@ static uint64_t new_generation(const struct barrier *barrier, uint64_t state)
 	return (uint64_t)begins << 32 | (is_private(barrier) ? 0 : begins);
 }
 
-/* At a shared barrier, as the next one. Adds to the lower half only, which wraps. */
-static uint64_t one_more(uint64_t state)
+/* The same, ANNOUNCED. */
+static uint64_t next_announced(const struct barrier *barrier, uint64_t state)
 {
-	return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + STEP);
+	return new_generation(barrier, state) |
+	       (is_private(barrier) ? (uint64_t)ANNOUNCED << 32 : ANNOUNCED);
+}
+
+/* One that comes; at a private barrier, if it would be the last: (i). */
+static uint64_t one_more(const struct barrier *barrier, uint64_t state)
+{
+	/* The lower half only, which wraps. */
+	if (!is_private(barrier))
+		return (state & ~(uint64_t)UINT32_MAX) | (uint32_t)(state + STEP);
+	return (uint32_t)state + 1 < barrier->count ? state + 1 : next_announced(barrier, state);
+}
+
+/* One of @generation that gives up. */
+static uint64_t one_less(const struct barrier *barrier, uint64_t state, uint32_t generation)
+{
+	if (!is_private(barrier))
+		return one_more(barrier, state);
+	if (!is_announced(barrier, state))
+		return state - 1;
+	return (uint64_t)generation << 32 | (barrier->count - 2);
 }
 
 /* The number of arrivals, or more. */
@@ -184,7 +214,7 @@ static uint32_t arrived(uint64_t state)
 static uint32_t epoch_of(struct barrier *barrier)
 {
 	/* relaxed: the state orders it, as above */
-	return atomic_load_explicit(&barrier->epoch, memory_order_relaxed) & ~OWED;
+	return atomic_load_explicit(&barrier->epoch, memory_order_relaxed);
 }
 
 int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigned int count)
@@ -197,35 +227,11 @@ int memwait_barrier_init(memwait_barrier_t *barrier, unsigned int flags, unsigne
 	return memwait_need_device();
 }
 
-/* Of a private barrier, after a new generation has begun. If it fails, wake_owed() wakes. */
-static void wake_all(struct barrier *barrier)
-{
-	if (memwait_wake_all(sleep_word(barrier), barrier->users.flags) < 0)
-		/* relaxed: a woken waiter reads the state itself */
-		atomic_fetch_or_explicit(&barrier->epoch, OWED, memory_order_relaxed);
-}
-
-/* Retries a failed wake_all(). Returns 0 or an error. */
-static int wake_owed(struct barrier *barrier)
-{
-	int ret;
-
-	/* relaxed, all: as above */
-	if (!(atomic_load_explicit(&barrier->epoch, memory_order_relaxed) & OWED))
-		return 0;
-	/* First, as another one may fail meanwhile. */
-	atomic_fetch_and_explicit(&barrier->epoch, ~OWED, memory_order_relaxed);
-	ret = memwait_wake_all(sleep_word(barrier), barrier->users.flags);
-	if (ret >= 0)
-		return 0;
-	atomic_fetch_or_explicit(&barrier->epoch, OWED, memory_order_relaxed);
-	return -ret;
-}
-
 /* Whether nobody has arrived in this generation. */
 static bool is_empty(const struct barrier *barrier, uint64_t state)
 {
-	return (uint32_t)state == (is_private(barrier) ? 0 : generation_of(state));
+	return !is_announced(barrier, state) &&
+	       (uint32_t)state == (is_private(barrier) ? 0 : generation_of(state));
 }
 
 int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
@@ -233,13 +239,9 @@ int memwait_barrier_destroy(memwait_barrier_t *public_barrier)
 	struct barrier *barrier = to_barrier(public_barrier);
 	const volatile void *word;
 	uint64_t state;
-	int err;
 
 	if (!is_valid(barrier))
 		return EINVAL;
-	err = wake_owed(barrier);
-	if (err)
-		return err;
 	/* relaxed: a caller that was at the barrier sees at least that generation */
 	state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 	/* If nobody has arrived, sleepers are of the last generation, and are being woken. */
@@ -284,7 +286,7 @@ static int mend(struct barrier *barrier)
 		if (ret < 0)
 			return -ret;
 		next = new_generation(barrier, state);
-		/* release, both: (g) and (d). Nobody sleeps, so nothing is owed. */
+		/* release, both: (g) and (d) */
 		if (atomic_compare_exchange_strong_explicit(&barrier->epoch, &epoch,
 							    generation_of(next),
 							    memory_order_release,
@@ -342,41 +344,9 @@ static int load_state(struct barrier *barrier, struct memwait_round *round, uint
 	return is_broken(barrier, *state) ? EPIPE : 0;
 }
 
-/* Of a private barrier. MEMWAIT_BARRIER_SERIAL_THREAD: the last one; or an error. */
-static int arrive(struct barrier *barrier, struct memwait_round *round)
-{
-	uint64_t state, next;
-	int ret;
-
-	do {
-		ret = load_state(barrier, round, &state);
-		if (ret)
-			return ret;
-		MEMWAIT_INVARIANT((uint32_t)state < barrier->count);
-		next = state + 1;
-		if ((uint32_t)next == barrier->count) {
-			ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
-			if (ret < 0)
-				return -ret;
-			next = new_generation(barrier, state);
-		}
-		/*
-		 * release: publishes what each did before to all of them; (b). acquire: one that
-		 * gave up and another that came may have brought the same state about again.
-		 */
-	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
-							memory_order_acq_rel,
-							memory_order_relaxed));
-	round->expected = round->generation;
-	if (generation_of(next) == round->generation)
-		return MEMWAIT_OP_WAITS;
-	wake_all(barrier);
-	return MEMWAIT_BARRIER_SERIAL_THREAD;
-}
-
 /*
- * Of a shared barrier that was ANNOUNCED in @state: (5). Returns MEMWAIT_BARRIER_SERIAL_THREAD; 0:
- * another thread has done it, or taken the generation back; or an error.
+ * What was ANNOUNCED in @state: (5), or (ii). Returns MEMWAIT_BARRIER_SERIAL_THREAD; 0: another
+ * thread has done it, or taken it back; or an error.
  */
 static int wake_announced(struct barrier *barrier, uint64_t state)
 {
@@ -387,7 +357,18 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
 	if (ret < 0)
 		return -ret;
 	/* Until it is done nobody arrives. An abort comes after it. */
-	return (was & ~BROKEN) == (uint32_t)state ? MEMWAIT_BARRIER_SERIAL_THREAD : 0;
+	return (is_private(barrier) ? was & ANNOUNCED : (was & ~BROKEN) == (uint32_t)state) ?
+	       MEMWAIT_BARRIER_SERIAL_THREAD : 0;
+}
+
+/* Whether those of @generation have not met: they wait, or it is called off. */
+static bool goes_on(const struct barrier *barrier, uint64_t state, uint32_t generation)
+{
+	uint32_t past = (generation_of(state) & ~BROKEN) - generation;
+
+	if (!is_private(barrier) || !past)
+		return !past;
+	return past == STEP + ANNOUNCED || (past == STEP && (uint32_t)state == barrier->count);
 }
 
 /*
@@ -397,7 +378,7 @@ static int wake_announced(struct barrier *barrier, uint64_t state)
  */
 static int look_for_end(struct barrier *barrier, const struct memwait_round *round, uint64_t *state)
 {
-	uint64_t back;
+	uint64_t next;
 	int ret;
 
 	for (;;) {
@@ -405,16 +386,26 @@ static int look_for_end(struct barrier *barrier, const struct memwait_round *rou
 		*state = atomic_load_explicit(&barrier->state, memory_order_acquire);
 		if (epoch_of(barrier) != round->epoch)
 			return EPIPE;
-		if ((generation_of(*state) & ~BROKEN) == round->generation)
-			return is_broken(barrier, *state) ? EPIPE : MEMWAIT_OP_WAITS;
-		if (!is_announced(barrier, *state))
+		if (goes_on(barrier, *state, round->generation)) {
+			if (!is_broken(barrier, *state))
+				return MEMWAIT_OP_WAITS;
+			if (!is_announced(barrier, *state))
+				return EPIPE;
+			next = *state - ((uint64_t)ANNOUNCED << 32) + barrier->count;
+			/* Calls it off. relaxed: it has seen the abort */
+			atomic_compare_exchange_strong_explicit(&barrier->state, state, next,
+								memory_order_relaxed,
+								memory_order_relaxed);
+			continue;
+		}
+		if (is_private(barrier) || !is_announced(barrier, *state))
 			return 0;
 		ret = wake_announced(barrier, *state & ~(uint64_t)BROKEN);
 		if (ret < 0)
 			return ret;
 		/* relaxed: nobody has passed */
-		back = (uint64_t)round->generation << 32 | ((uint32_t)*state & ~ANNOUNCED);
-		if (ret && atomic_compare_exchange_strong_explicit(&barrier->state, state, back,
+		next = (uint64_t)round->generation << 32 | ((uint32_t)*state & ~ANNOUNCED);
+		if (ret && atomic_compare_exchange_strong_explicit(&barrier->state, state, next,
 								   memory_order_relaxed,
 								   memory_order_relaxed))
 			return ret;
@@ -427,8 +418,8 @@ static bool withdraw(struct barrier *barrier, uint32_t generation)
 	/* relaxed, all: it learns nothing here, but if it is too late in look_for_end() */
 	uint64_t state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
 
-	while (generation_of(state) == generation && !is_broken(barrier, state)) {
-		uint64_t next = is_private(barrier) ? state - 1 : one_more(state);
+	while (goes_on(barrier, state, generation) && !is_broken(barrier, state)) {
+		uint64_t next = one_less(barrier, state, generation);
 
 		MEMWAIT_INVARIANT(!is_empty(barrier, state));
 		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
@@ -496,11 +487,11 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 				continue;
 			/* relaxed: the one below acquires what others have released */
 			if (!atomic_compare_exchange_strong_explicit(&barrier->state, &state,
-								     one_more(state),
+								     one_more(barrier, state),
 								     memory_order_relaxed,
 								     memory_order_relaxed))
 				continue;
-			state = one_more(state);
+			state = one_more(barrier, state);
 			round->expected = (uint32_t)state;
 		}
 		ret = memwait_sleepers(sleep_word(barrier), barrier->users.flags);
@@ -510,8 +501,7 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 			return MEMWAIT_OP_WAITS;
 		/* acq_rel: all pass by it. Then this finds what it has announced. */
 		atomic_compare_exchange_strong_explicit(&barrier->state, &state,
-							new_generation(barrier, state) |
-							ANNOUNCED,
+							next_announced(barrier, state),
 							memory_order_acq_rel,
 							memory_order_relaxed);
 	}
@@ -520,33 +510,36 @@ static int meet(struct barrier *barrier, struct memwait_round *round, uint64_t s
 /* Arrives. Returns the result, or MEMWAIT_OP_WAITS. */
 static int begin(struct barrier *barrier, struct memwait_round *round)
 {
-	uint64_t state;
+	uint64_t state, next;
 	int ret;
 
 	memwait_tsan_release(&barrier->users.operations);
-	wake_owed(barrier);
 	round->tries = 0;
 	round->word = sleep_word(barrier);
 	round->flags = MEMWAIT_SIZE_U32 | barrier->users.flags;
-	if (is_private(barrier))
-		return arrive(barrier, round);
-	do {
+	for (;;) {
 		ret = load_state(barrier, round, &state);
-		if (ret)
-			return ret;
-		/* The one that was to wake them has died, or will find it done. */
-		while (is_announced(barrier, state)) {
+		if (!ret && is_announced(barrier, state)) {
 			ret = wake_announced(barrier, state);
 			if (!ret)
-				ret = load_state(barrier, round, &state);
-			if (ret)
-				return ret;
+				continue;
 		}
-		/* release: as arrive() */
-	} while (!atomic_compare_exchange_weak_explicit(&barrier->state, &state, one_more(state),
-							memory_order_release,
-							memory_order_relaxed));
-	ret = meet(barrier, round, one_more(state), true);
+		if (ret)
+			return ret;
+		MEMWAIT_INVARIANT(!is_private(barrier) || (uint32_t)state < barrier->count);
+		next = one_more(barrier, state);
+		/* release: publishes what each did before to all of them; (b) */
+		if (atomic_compare_exchange_weak_explicit(&barrier->state, &state, next,
+							  memory_order_release,
+							  memory_order_relaxed) &&
+		    !is_announced(barrier, next))
+			break;
+	}
+	if (is_private(barrier)) {
+		round->expected = round->generation;
+		return MEMWAIT_OP_WAITS;
+	}
+	ret = meet(barrier, round, next, true);
 	return ret > 0 ? give_up(barrier, round, ret) : ret;
 }
 
@@ -564,8 +557,10 @@ static int look(struct memwait_users *users, struct memwait_round *round, int ou
 		return ret;
 	if (ret == MEMWAIT_OP_WAITS &&
 	    (outcome == MEMWAIT_OK || outcome == MEMWAIT_NOT_EQUAL || outcome == -EINTR)) {
-		if (is_private(barrier))
+		if (is_private(barrier)) {
+			round->expected = generation_of(state);
 			return MEMWAIT_OP_WAITS;
+		}
 		ret = meet(barrier, round, state, false);
 		if (ret <= 0)
 			return ret;
@@ -614,8 +609,11 @@ static void wait_undo(struct memwait_op *op, int outcome)
 	struct barrier *barrier = op->object;
 
 	(void)outcome;
-	/* Too late: whoever has found all present wakes them, and is told so. */
-	withdraw(barrier, op->round.generation);
+	/* Shared, and too late: whoever has found all present wakes them, and is told so. */
+	if (is_private(barrier))
+		give_up(barrier, &op->round, ECANCELED);
+	else
+		withdraw(barrier, op->round.generation);
 	memwait_users_leave(&barrier->users, op);
 }
 

@@ -595,4 +595,46 @@ USERLIB_TEST(L7_the_last_one_need_not_wake_the_others)
 	}
 }
 
+/*
+ * At a private barrier one that comes while the last one stands still, before it wakes the others,
+ * is the last one in its place. The late one meets those who come next; as their last one, if such
+ * a one stands still, too.
+ */
+USERLIB_TEST(R1_another_takes_the_place_of_the_last_one)
+{
+	struct last late = { .barrier = self->shared }, next = late;
+	struct runner waiter, within, again;
+	int is_last;
+
+	for (is_last = 0; is_last < 2; is_last++) {
+		late.still = 0;
+		next.still = 0;
+		ASSERT_EQ(0, memwait_barrier_init(late.barrier, MEMWAIT_PRIVATE, 2));
+		runner_start(&waiter, memwait_barrier_wait, late.barrier);
+		runner_await_asleep(&waiter);
+		runner_start(&within, find_all_and_stand_still, &late);
+		spin_until(__atomic_load_n(&late.still, __ATOMIC_ACQUIRE));
+		EXPECT_EQ(EBUSY, memwait_barrier_destroy(late.barrier));
+		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(late.barrier));
+		EXPECT_EQ(0, runner_join(&waiter));
+		if (is_last) {
+			runner_start(&waiter, memwait_barrier_wait, late.barrier);
+			runner_await_asleep(&waiter);
+			runner_start(&again, find_all_and_stand_still, &next);
+			spin_until(__atomic_load_n(&next.still, __ATOMIC_ACQUIRE));
+		}
+		__atomic_store_n(&late.still, 2, __ATOMIC_RELEASE);
+		if (is_last) {
+			EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, runner_join(&within));
+			EXPECT_EQ(0, runner_join(&waiter));
+			__atomic_store_n(&next.still, 2, __ATOMIC_RELEASE);
+		}
+		spin_until(memwait_waiters((char *)late.barrier + MEMWAIT_UPPER_HALF,
+					   MEMWAIT_PRIVATE) == 1);
+		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(late.barrier));
+		EXPECT_EQ(0, runner_join(is_last ? &again : &within));
+		EXPECT_EQ(0, memwait_barrier_destroy(late.barrier));
+	}
+}
+
 TEST_HARNESS_MAIN

@@ -212,27 +212,68 @@ USERLIB_TEST(L2_an_abort_that_can_wake_nobody_has_not_been)
 	}
 }
 
-/* A wake-up that is owed is done by an abort, and by a reset too. All have met before an abort. */
-USERLIB_TEST(L2_an_abort_makes_up_for_a_private_barrier_that_has_woken_nobody)
+/* The last one has not come then, and those that wait for it learn of an abort, and of a reset. */
+USERLIB_TEST(L2_an_abort_after_the_last_one_could_wake_nobody)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct runner runner;
-	int i, ret;
+	unsigned int i;
 
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, memwait_barrier_init(barrier, MEMWAIT_PRIVATE, 2));
+	for (i = 0; i < 2 * ARRAY_SIZE(kinds); i++) {
+		ASSERT_EQ(0, memwait_barrier_init(barrier, kinds[i / 2], 2));
 		runner_start(&runner, memwait_barrier_wait, barrier);
 		spin_until(waiting_at(barrier) == 1);
 		wakes_nobody = true;
-		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
+		EXPECT_EQ(EMFILE, memwait_barrier_wait(barrier));
 		wakes_nobody = false;
 		EXPECT_EQ(1, waiting_at(barrier));
-		ASSERT_EQ(0, i ? memwait_barrier_reset(barrier) : memwait_barrier_abort(barrier));
-		ret = runner_join(&runner);
-		EXPECT_TRUE(!ret || (i && ret == EPIPE));
+		EXPECT_EQ(EBUSY, memwait_barrier_destroy(barrier));
+		ASSERT_EQ(0, i % 2 ? memwait_barrier_reset(barrier) :
+			  memwait_barrier_abort(barrier));
+		EXPECT_EQ(EPIPE, runner_join(&runner));
 		ASSERT_EQ(0, memwait_barrier_reset(barrier));
 		EXPECT_EQ(0, two_meet(barrier));
 		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
+	}
+}
+
+/*
+ * The last one at a private barrier comes before an abort, and wakes the others after it. All fail,
+ * if one of them sees the abort first; or all have met.
+ */
+USERLIB_TEST(an_abort_comes_before_the_last_one_at_a_private_barrier)
+{
+	struct counted_op counted[2] = { counted_by(&counted[0], self->loop),
+					 counted_by(&counted[1], self->loop) };
+	struct last last = { .barrier = self->shared };
+	struct runner within;
+	int i, first;
+
+	/* One is cancelled, if 2. */
+	for (first = 0; first < 3; first++) {
+		last.still = 0;
+		ASSERT_EQ(0, memwait_barrier_init(last.barrier, MEMWAIT_PRIVATE, 3));
+		for (i = 0; i < 2; i++) {
+			counted[i].calls = 0;
+			ASSERT_EQ(EINPROGRESS,
+				  memwait_barrier_wait_async(last.barrier, &counted[i].op));
+		}
+		runner_start(&within, find_all_and_stand_still, &last);
+		spin_until(__atomic_load_n(&last.still, __ATOMIC_ACQUIRE));
+		ASSERT_EQ(0, memwait_barrier_abort(last.barrier));
+		if (first == 1)
+			ASSERT_EQ(1, memwait_loop_dispatch(self->loop, 1));
+		if (first == 2)
+			ASSERT_EQ(0, memwait_op_cancel(&counted[0].op));
+		__atomic_store_n(&last.still, 2, __ATOMIC_RELEASE);
+		EXPECT_EQ(first ? EPIPE : MEMWAIT_BARRIER_SERIAL_THREAD, runner_join(&within));
+		for (i = first == 2; i < 2; i++) {
+			ASSERT_EQ(0, dispatch_until(self->loop, &counted[i].calls, 1));
+			EXPECT_EQ(first ? EPIPE : 0, counted[i].result);
+		}
+		EXPECT_EQ(EPIPE, memwait_barrier_wait(last.barrier));
+		ASSERT_EQ(0, memwait_barrier_reset(last.barrier));
+		EXPECT_EQ(0, memwait_barrier_destroy(last.barrier));
 	}
 }
 

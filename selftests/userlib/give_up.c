@@ -69,6 +69,15 @@ static __thread bool stands_still;
 static __thread bool is_destroyer;
 static int was_counted, may_go_on, was_woken, has_given_up, may_end;
 
+static void stand_still(void)
+{
+	if (!stands_still)
+		return;
+	stands_still = false;
+	__atomic_store_n(&was_counted, 1, __ATOMIC_RELEASE);
+	spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
+}
+
 static int intercept(int fd, unsigned long request, void *argument)
 {
 	struct memwait_wait *wait = argument;
@@ -79,13 +88,13 @@ static int intercept(int fd, unsigned long request, void *argument)
 		wait->deadline = 1;
 	if (dies_before_change && request == MEMWAIT_IOC_CHANGE_NOTIFY)
 		kill(getpid(), SIGKILL);
+	/* Once: it is about to wake the others, if private. */
+	if (request == MEMWAIT_IOC_CHANGE_NOTIFY)
+		stand_still();
 	ret = ioctl_of_kernel(fd, request, argument);
-	/* Once: it has just been told how many sleep. */
-	if (stands_still && request == MEMWAIT_IOC_WAITERS) {
-		stands_still = false;
-		__atomic_store_n(&was_counted, 1, __ATOMIC_RELEASE);
-		spin_until(__atomic_load_n(&may_go_on, __ATOMIC_ACQUIRE));
-	}
+	/* Or it has just been told how many sleep. */
+	if (request == MEMWAIT_IOC_WAITERS)
+		stand_still();
 	if (is_destroyer && request == MEMWAIT_IOC_WAIT && !ret)
 		was_woken++;
 	if (ret || (request != MEMWAIT_IOC_WAIT && request != MEMWAIT_IOC_NOTIFY_WAIT))
@@ -527,14 +536,14 @@ USERLIB_TEST(L3_who_gives_up_at_a_barrier_has_not_come)
 	}
 }
 
-static int ask_who_sleeps(void *barrier)
+static int find_all_and_stand_still(void *barrier)
 {
 	stands_still = true;
 	return memwait_barrier_wait(barrier);
 }
 
-/* The last one has been told that the first one sleeps, which then gives up: they have not met. */
-USERLIB_TEST(L3_who_gives_up_when_it_was_found_asleep_has_not_come)
+/* The last one has found that the first one is there, which then gives up: they have not met. */
+USERLIB_TEST(L3_who_gives_up_when_the_last_one_has_found_it_has_not_come)
 {
 	memwait_barrier_t *barrier = self->shared;
 	struct timespec time;
@@ -557,7 +566,7 @@ USERLIB_TEST(L3_who_gives_up_when_it_was_found_asleep_has_not_come)
 								      &time, &first.counted.op);
 		}
 		ASSERT_EQ(EINPROGRESS, ret);
-		runner_start(&last, ask_who_sleeps, barrier);
+		runner_start(&last, find_all_and_stand_still, barrier);
 		spin_until(__atomic_load_n(&was_counted, __ATOMIC_ACQUIRE));
 		if (i % 2) {
 			ASSERT_EQ(0, memwait_op_cancel(&first.counted.op));

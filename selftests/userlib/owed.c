@@ -361,10 +361,7 @@ USERLIB_TEST(L2_the_last_one_at_a_barrier_that_can_wake_nobody_has_not_arrived)
 	struct runner waiters[2];
 	int way, i;
 
-	/* A shared one finds out when all are present, too. */
 	for (way = 0; way < 8; way++) {
-		if ((way & 5) == 5)
-			continue;
 		TH_LOG("way %d", way);
 		ASSERT_EQ(0, memwait_barrier_init(barrier, way & 1 ? MEMWAIT_PRIVATE : 0, 3));
 		for (i = 0; i < 2; i++) {
@@ -387,41 +384,6 @@ USERLIB_TEST(L2_the_last_one_at_a_barrier_that_can_wake_nobody_has_not_arrived)
 			EXPECT_EQ(0, runner_join(&waiters[i]));
 		EXPECT_EQ(0, counted.calls);
 		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
-	}
-}
-
-USERLIB_TEST(L2_the_last_one_at_a_private_barrier_that_wakes_nobody_is_made_up_for)
-{
-	memwait_barrier_t *barrier = self->shared;
-	struct runner waiter, next;
-	int way;
-
-	for (way = 0; way < 3; way++) {
-		struct counted_op counted = { 0 };
-
-		TH_LOG("way %d", way);
-		ASSERT_EQ(0, memwait_barrier_init(barrier, MEMWAIT_PRIVATE, 2));
-		runner_start(&waiter, meet, barrier);
-		runner_await_asleep(&waiter);
-		cannot_wake = true;
-		EXPECT_EQ(MEMWAIT_BARRIER_SERIAL_THREAD, memwait_barrier_wait(barrier));
-		EXPECT_EQ(EMFILE, memwait_barrier_destroy(barrier));
-		cannot_wake = false;
-		if (way == 0) {
-			/* Somebody comes for the next time. */
-			runner_start(&next, meet, barrier);
-			EXPECT_EQ(0, runner_join(&waiter));
-			EXPECT_EQ(0, meet(barrier));
-			EXPECT_EQ(0, runner_join(&next));
-		} else if (way == 1) {
-			memwait_op_init(&counted.op, self->loop, count_call, &counted);
-			EXPECT_EQ(EINPROGRESS, memwait_barrier_wait_async(barrier, &counted.op));
-			EXPECT_EQ(0, runner_join(&waiter));
-			EXPECT_EQ(0, memwait_op_cancel(&counted.op));
-		}
-		EXPECT_EQ(0, memwait_barrier_destroy(barrier));
-		if (way == 2)
-			EXPECT_EQ(0, runner_join(&waiter));
 	}
 }
 

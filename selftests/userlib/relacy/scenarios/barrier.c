@@ -17,7 +17,7 @@ static void barrier_pass(unsigned int thread, unsigned int count)
 
 	shared->of_thread[thread]++;
 	ret = memwait_barrier_wait(&shared->barrier);
-	/* Between processes it has not arrived then. */
+	/* It has not arrived then. */
 	if (ret == EMFILE) {
 		device_cannot_wake(false);
 		ret = memwait_barrier_wait(&shared->barrier);
@@ -144,9 +144,9 @@ static void barrier_death_thread(unsigned int thread)
 SCENARIO("barrier death", 3, barrier_death_set_up(), barrier_death_thread, no_finish);
 
 /* One gives up, and two others do meet, if it has not met one of them. */
-static void barrier_given_up_set_up(void)
+static void barrier_given_up_set_up(unsigned int flags)
 {
-	barrier_set_up(0, 2);
+	barrier_set_up(flags, 2);
 	device_may_stop(barrier_may_stop);
 }
 
@@ -163,7 +163,18 @@ static void barrier_given_up_thread(unsigned int thread)
 		device_may_stop(NULL);
 }
 
-SCENARIO("barrier given up", 3, barrier_given_up_set_up(), barrier_given_up_thread, no_finish);
+SCENARIO("barrier given up", 3, barrier_given_up_set_up(0), barrier_given_up_thread, no_finish);
+SCENARIO("barrier private given up", 3, barrier_given_up_set_up(PRIVATE), barrier_given_up_thread,
+	 no_finish);
+
+/* At a private barrier more may come: each meets one, which is there, and has not met another. */
+static void barrier_of_more_thread(unsigned int thread)
+{
+	barrier_pass(thread, 0);
+}
+
+SCENARIO("barrier private of more", 4, barrier_set_up(PRIVATE, 2), barrier_of_more_thread,
+	 barrier_finish);
 
 /* Loads the whole state: the simulation has to see that before the kernel changes a half of it. */
 static void barrier_look(void)
@@ -193,10 +204,13 @@ static void barrier_abort_thread(unsigned int thread)
 	}
 	CHECK(!ret || ret == MEMWAIT_BARRIER_SERIAL_THREAD);
 	CHECK(shared->of_thread[!thread]);
+	done[thread]++;
 }
 
 static void barrier_abort_finish(void)
 {
+	/* Both have met, or none. */
+	CHECK(done_by_all() != 1);
 	CHECK(!memwait_barrier_destroy(&shared->barrier));
 }
 
