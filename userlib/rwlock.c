@@ -575,22 +575,15 @@ static inline int tryread(struct rwlock *lock)
 	return ret ? ret : add_reader_and_go(lock);
 }
 
-/* Not inlined, as above. */
-__attribute__((__noinline__))
-static int tryread_slowly(struct rwlock *lock)
-{
-	int ret = memwait_need_device();
-
-	return ret ? ret : locked(lock, false, tryread(lock));
-}
-
 int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
+	int ret;
 
 	if (!is_valid(lock))
 		return EINVAL;
-	return memwait_has_device() && !add_reader(lock) ? 0 : tryread_slowly(lock);
+	ret = memwait_need_device();
+	return ret ? ret : locked(lock, false, tryread(lock));
 }
 
 /*
@@ -685,21 +678,15 @@ static inline int trywrite(struct rwlock *lock)
 	return EBUSY;
 }
 
-__attribute__((__noinline__))
-static int trywrite_first(struct rwlock *lock)
-{
-	int err = memwait_device_first();
-
-	return err ? err : locked(lock, true, trywrite(lock));
-}
-
 int memwait_rwlock_trywrlock(memwait_rwlock_t *rwlock)
 {
 	struct rwlock *lock = to_rwlock(rwlock);
+	int ret;
 
 	if (!is_valid(lock))
 		return EINVAL;
-	return memwait_has_device() ? trywrite(lock) : trywrite_first(lock);
+	ret = memwait_need_device();
+	return ret ? ret : locked(lock, true, trywrite(lock));
 }
 
 /* Whether the calling thread holds the gate of a robust lock. */
