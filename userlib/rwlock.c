@@ -390,6 +390,9 @@ static void give_up(struct rwlock *lock)
 		open_state(lock);
 }
 
+/* What an operation waits for. */
+enum { FOR_GATE, FOR_READERS, WITHOUT_GATE };
+
 /* Sleeps while the flags are those of @state. Otherwise as memwait_await(). */
 static int await_change(struct rwlock *lock, struct memwait_op *op, uint32_t state,
 			const struct memwait_deadline *deadline)
@@ -414,8 +417,10 @@ static int wait_for_readers(struct rwlock *lock, struct memwait_op *op,
 			return outcome < 0 ? -outcome : ETIMEDOUT;
 		}
 		outcome = await_change(lock, op, state, deadline);
-		if (outcome == MEMWAIT_PENDING)
+		if (outcome == MEMWAIT_PENDING) {
+			op->phase = FOR_READERS;
 			return MEMWAIT_OP_WAITS;
+		}
 	}
 	return ret;
 }
@@ -486,12 +491,73 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 }
 
 /*
- * A reader has failed to lock the gate, with @ret. After its deadline it tries the state once more:
- * that may be open while the thread at the gate has not run yet.
+ * A writer of a lock that prefers readers holds the gate, and no writer has died. Closes the state
+ * if there is no reader: 0. Otherwise unlocks the gate and waits for the last reader. @op: NULL for
+ * a thread. @outcome: in: of the last wait; out: of this one. Returns EAGAIN when the writer must
+ * lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
  */
-static int read_at_last(struct rwlock *lock, int ret)
+static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
+			  const struct memwait_deadline *deadline, int *outcome)
 {
-	return ret == ETIMEDOUT && !add_reader(lock) ? 0 : ret;
+	uint32_t seen;
+
+	if (!close_or_leave(lock, &seen))
+		return 0;
+	if (*outcome == MEMWAIT_TIMED_OUT)
+		return ETIMEDOUT;
+	*outcome = await_change(lock, op, seen, deadline);
+	if (*outcome == MEMWAIT_PENDING) {
+		op->phase = WITHOUT_GATE;
+		return MEMWAIT_OP_WAITS;
+	}
+	return memwait_has_failed(*outcome) ? -*outcome : EAGAIN;
+}
+
+/*
+ * Locks the gate: for a thread, until @deadline; or for @op, with the @outcome of its last wait.
+ * Returns as look_behind_gate(), or MEMWAIT_OP_WAITS.
+ */
+static int gate_step(struct rwlock *lock, struct memwait_op *op,
+		     const struct memwait_deadline *deadline, int outcome)
+{
+	int ret;
+
+	if (!op)
+		return lock_gate(lock, deadline);
+	wake_owed(lock);
+	ret = memwait_gate_step(op, &lock->gate, lock->kind, outcome);
+	if (is_robust(lock) && memwait_has_locked(ret))
+		(void)memwait_owner(&op->rwlock.owner);
+	ret = look_behind_gate(lock, ret);
+	op->rwlock.gate = ret;
+	return ret;
+}
+
+/*
+ * Locks for reading, or for @writing. The caller has locked the gate, or tried to, with the result
+ * @ret; the others are as of gate_step(). Returns the result, or MEMWAIT_OP_WAITS.
+ */
+static int enter(struct rwlock *lock, struct memwait_op *op,
+		 const struct memwait_deadline *deadline, bool writing, int ret, int outcome)
+{
+	while (!ret && writing && prefers_readers(lock)) {
+		/* Without a deadline it has given way for a while, see lock.c. */
+		if (op && op->deadline.ns == MEMWAIT_FOREVER)
+			outcome = MEMWAIT_OP_BEGIN;
+		ret = close_or_sleep(lock, op, deadline, &outcome);
+		if (ret != EAGAIN)
+			return ret;
+		/* After the deadline too: the gate is tried once before it times out. */
+		if (outcome != MEMWAIT_TIMED_OUT)
+			outcome = MEMWAIT_OP_BEGIN;
+		ret = gate_step(lock, op, deadline, outcome);
+	}
+	if (ret == EOWNERDEAD || (!ret && writing))
+		return wait_for_readers(lock, op, deadline, ret, MEMWAIT_OP_BEGIN);
+	if (!ret)
+		return add_reader_and_go(lock);
+	/* The state may be open, while the thread at the gate has not run yet. */
+	return ret == ETIMEDOUT && !writing && !add_reader(lock) ? 0 : ret;
 }
 
 /* What readers release, and only writers acquire. */
@@ -511,25 +577,18 @@ static int locked(struct rwlock *lock, bool writing, int ret)
 	return ret;
 }
 
-static inline int read_after(struct rwlock *lock, const struct memwait_deadline *deadline)
-{
-	int ret = add_reader(lock);
-
-	if (ret != EBUSY)
-		return ret;
-	ret = lock_gate(lock, deadline);
-	if (ret == EOWNERDEAD)
-		return wait_for_readers(lock, NULL, deadline, ret, MEMWAIT_OP_BEGIN);
-	return ret ? read_at_last(lock, ret) : add_reader_and_go(lock);
-}
-
 /* Not inlined: so a reader that need not wait needs no stack frame. */
 __attribute__((__noinline__))
 static int read_slowly(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
 	int ret = memwait_need_device();
 
-	return ret ? ret : locked(lock, false, read_after(lock, deadline));
+	if (!ret)
+		ret = add_reader(lock);
+	if (ret == EBUSY)
+		ret = enter(lock, NULL, deadline, false, lock_gate(lock, deadline),
+			    MEMWAIT_OP_BEGIN);
+	return locked(lock, false, ret);
 }
 
 static inline int read_until(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -586,57 +645,13 @@ int memwait_rwlock_tryrdlock(memwait_rwlock_t *rwlock)
 	return ret ? ret : locked(lock, false, tryread(lock));
 }
 
-/*
- * A writer of a lock that prefers readers holds the gate, and no writer has died. Closes the state
- * if there is no reader: 0. Otherwise unlocks the gate and waits for the last reader. @op: NULL for
- * a thread. @outcome: in: of the last wait; out: of this one. Returns EAGAIN when the writer must
- * lock the gate again; MEMWAIT_OP_WAITS; ETIMEDOUT; or an error.
- */
-static int close_or_sleep(struct rwlock *lock, struct memwait_op *op,
-			  const struct memwait_deadline *deadline, int *outcome)
-{
-	uint32_t seen;
-
-	if (!close_or_leave(lock, &seen))
-		return 0;
-	if (*outcome == MEMWAIT_TIMED_OUT)
-		return ETIMEDOUT;
-	*outcome = await_change(lock, op, seen, deadline);
-	if (*outcome == MEMWAIT_PENDING)
-		return MEMWAIT_OP_WAITS;
-	return memwait_has_failed(*outcome) ? -*outcome : EAGAIN;
-}
-
-static int write_when_empty(struct rwlock *lock, const struct memwait_deadline *deadline)
-{
-	int ret, outcome = MEMWAIT_OP_BEGIN;
-
-	do {
-		ret = close_or_sleep(lock, NULL, deadline, &outcome);
-		if (ret != EAGAIN)
-			return ret;
-		/* After the deadline too: the gate is tried once before it times out. */
-		ret = lock_gate(lock, deadline);
-	} while (!ret);
-	return ret;
-}
-
-/* The caller holds the gate, and readers are inside or a writer has died. Not inlined, as above. */
-__attribute__((__noinline__))
-static int write_slowly(struct rwlock *lock, const struct memwait_deadline *deadline, int ret)
-{
-	if (!ret && prefers_readers(lock))
-		return write_when_empty(lock, deadline);
-	return wait_for_readers(lock, NULL, deadline, ret, MEMWAIT_OP_BEGIN);
-}
-
 static inline int write_after(struct rwlock *lock, const struct memwait_deadline *deadline)
 {
 	int ret = lock_gate(lock, deadline);
 
 	if (!ret && !close_if_empty(lock))
 		return 0;
-	return memwait_has_locked(ret) ? write_slowly(lock, deadline, ret) : ret;
+	return enter(lock, NULL, deadline, true, ret, MEMWAIT_OP_BEGIN);
 }
 
 /* Not inlined: so write_until() saves no registers for it. */
@@ -797,22 +812,6 @@ int memwait_rwlock_consistent(memwait_rwlock_t *rwlock)
 	       MEMWAIT_NOT_RECOVERABLE ? EINVAL : EPERM;
 }
 
-/* What an operation waits for. */
-enum { FOR_GATE, FOR_READERS, WITHOUT_GATE };
-
-static int gate_step(struct rwlock *lock, struct memwait_op *op, int outcome)
-{
-	int ret;
-
-	wake_owed(lock);
-	ret = memwait_gate_step(op, &lock->gate, lock->kind, outcome);
-	if (is_robust(lock) && memwait_has_locked(ret))
-		(void)memwait_owner(&op->rwlock.owner);
-	ret = look_behind_gate(lock, ret);
-	op->rwlock.gate = ret;
-	return ret;
-}
-
 /*
  * The thread that goes on after the wait for readers may be another than the one that locked the
  * robust gate. Makes it the owner. Returns false if the first one has ended, and the gate is lost.
@@ -845,34 +844,6 @@ static bool take_over_gate(struct rwlock *lock, struct memwait_op *op)
 	return true;
 }
 
-static int readers_step(struct rwlock *lock, struct memwait_op *op, int outcome)
-{
-	op->phase = FOR_READERS;
-	return wait_for_readers(lock, op, NULL, op->rwlock.gate, outcome);
-}
-
-/* Locks the gate. A writer of a lock that prefers readers also closes the state. */
-static int through_gate(struct rwlock *lock, struct memwait_op *op, bool writing, int outcome)
-{
-	int ret;
-
-	for (;;) {
-		ret = gate_step(lock, op, outcome);
-		if (ret || !writing || !prefers_readers(lock))
-			return ret;
-		/* Without a deadline it has given way for a while, see lock.c. */
-		if (op->deadline.ns == MEMWAIT_FOREVER)
-			outcome = MEMWAIT_OP_BEGIN;
-		ret = close_or_sleep(lock, op, NULL, &outcome);
-		if (ret == MEMWAIT_OP_WAITS)
-			op->phase = WITHOUT_GATE;
-		if (ret != EAGAIN)
-			return ret;
-		if (outcome != MEMWAIT_TIMED_OUT)
-			outcome = MEMWAIT_OP_BEGIN;
-	}
-}
-
 static int step(struct memwait_op *op, bool writing, int outcome)
 {
 	struct rwlock *lock = op->object;
@@ -881,7 +852,7 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 	if (outcome == MEMWAIT_OP_BEGIN && !is_valid(lock))
 		return EINVAL;
 	if (op->phase == FOR_READERS && take_over_gate(lock, op))
-		return readers_step(lock, op, outcome);
+		return wait_for_readers(lock, op, NULL, op->rwlock.gate, outcome);
 	if (op->phase != FOR_GATE && outcome != MEMWAIT_TIMED_OUT)
 		outcome = MEMWAIT_OP_BEGIN;
 	op->phase = FOR_GATE;
@@ -890,12 +861,8 @@ static int step(struct memwait_op *op, bool writing, int outcome)
 		if (ret != EBUSY)
 			return ret;
 	}
-	ret = through_gate(lock, op, writing, outcome);
-	if (ret == EOWNERDEAD || (!ret && writing && !prefers_readers(lock)))
-		return readers_step(lock, op, MEMWAIT_OP_BEGIN);
-	if (ret && !writing)
-		return read_at_last(lock, ret);
-	return ret || writing ? ret : add_reader_and_go(lock);
+	ret = gate_step(lock, op, NULL, outcome);
+	return enter(lock, op, NULL, writing, ret, outcome);
 }
 
 static int read_step(struct memwait_op *op, int outcome)
