@@ -11,7 +11,7 @@
  *
  * Invariants:
  *	The number of readers does not become negative.
- *	Only the thread that holds the gate changes CLOSED.
+ *	Only the thread that holds the gate changes CLOSED, or clears OWED.
  *	CLOSED => no reader enters.
  *	CLOSED, in a lock that prefers readers and is not robust => there is no reader.
  *	WAITING => there are readers.
@@ -40,9 +40,14 @@
  *
  * The last reader leaves and wakes by one call, as the next owner may free the lock. If the call
  * fails, the reader still leaves, and sets OWED in the same step. A thread that unlocks the gate
- * and cannot wake the next one there sets OWED too, as a reader looks at the state only. OWED is
- * made up for by a thread that does not get the lock immediately, by a writer that unlocks, and by
- * the last reader.
+ * and cannot wake the next one there sets OWED too, as a reader looks at the state only. A writer
+ * that unlocks does so while it holds the gate, as the lock may be gone afterwards.
+ *
+ * OWED is made up for by a thread that does not get the lock immediately, and by one that
+ * unlocks. It wakes all that sleep on the flags. If it gets the gate, it also clears OWED, and
+ * wakes the next one there by unlocking it. Otherwise OWED stays: the writer that has just set it
+ * may hold the gate still, and wakes nobody. So a reader makes up for it even if it is not the
+ * last one: that one may have found the gate locked.
  *
  * The owner word of a robust lock's gate tells whether its owner has died. If the state is closed,
  * the dead thread was a writer, and the data may need repair: the thread that finds this has the
@@ -114,15 +119,19 @@ static inline void check(const struct rwlock *lock, uint32_t state)
 	MEMWAIT_INVARIANT(!(state & WAITING) || state & READERS);
 }
 
+/* For the holder of the gate: whether one of the bits is set; @owned: those of a robust gate. */
+static inline bool gate_has(struct rwlock *lock, uint32_t bits, uint64_t owned)
+{
+	/* relaxed, both: the caller has locked it */
+	return is_robust(lock) ?
+	       atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) & owned :
+	       atomic_load_explicit(&lock->gate.word, memory_order_relaxed) & bits;
+}
+
 /* Checks, before the state is closed or opened, that the gate is locked. */
 static inline void check_gate(struct rwlock *lock)
 {
-	/* relaxed, both: the caller has locked it */
-	MEMWAIT_INVARIANT(is_robust(lock) ?
-			  atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) &
-			  MEMWAIT_OWNER_MASK :
-			  atomic_load_explicit(&lock->gate.word, memory_order_relaxed) &
-			  MEMWAIT_LOCKED);
+	MEMWAIT_INVARIANT(gate_has(lock, MEMWAIT_LOCKED, MEMWAIT_OWNER_MASK));
 }
 
 int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
@@ -139,8 +148,8 @@ int memwait_rwlock_init(memwait_rwlock_t *rwlock, unsigned int kind)
 
 static void set_owed(struct rwlock *lock)
 {
-	/* release: pairs with wake_owed(), which finds the gate free */
-	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_release);
+	/* relaxed: what has to make up for it is a call that comes after this one */
+	atomic_fetch_or_explicit(&lock->state, OWED, memory_order_relaxed);
 }
 
 /* For a caller that still uses the lock: so the lock cannot be gone. */
@@ -151,41 +160,6 @@ static int release_gate(struct rwlock *lock)
 	if (ret)
 		set_owed(lock);
 	return ret;
-}
-
-/* Locks and unlocks a free gate whose last owner could not wake a waiter. As wake_owed(). */
-static int pass_gate_on(struct rwlock *lock)
-{
-	uint32_t word;
-	int ret;
-
-	/* relaxed, both: a hint */
-	word = atomic_load_explicit(&lock->gate.word, memory_order_relaxed);
-	if (is_robust(lock) ? atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) !=
-			      MEMWAIT_OWNER_CONTENDED :
-			      !word || memwait_lock_is_taken(word, lock->kind))
-		return 0;
-	ret = memwait_gate_try(&lock->gate, lock->kind);
-	if (!memwait_has_locked(ret))
-		return 0;
-	ret = ret ? memwait_owner_abandon(&lock->gate.owned, lock->kind) : release_gate(lock);
-	return ret ? -ret : 1;
-}
-
-/* Makes up for wake-ups that have failed. Returns how many it woke, or a negative error number. */
-static int wake_owed(struct rwlock *lock)
-{
-	int ret, next;
-
-	/* relaxed: the kernel orders what follows after the change */
-	if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & OWED))
-		return 0;
-	ret = memwait_change(&lock->state, MEMWAIT_CHANGE_AND, ~OWED, MEMWAIT_ALL, lock->kind,
-			     NULL);
-	if (ret < 0)
-		return ret;
-	next = pass_gate_on(lock);
-	return next < 0 ? next : ret + next;
 }
 
 /*
@@ -201,6 +175,41 @@ static int look_behind_gate(struct rwlock *lock, int ret)
 		return EOWNERDEAD;
 	memwait_owner_make_consistent(&lock->gate.owned);
 	return 0;
+}
+
+/*
+ * By the holder of the gate. Wakes all that sleep on the flags in the same step, as a last reader
+ * may have just set OWED. Returns how many, or a negative error number.
+ */
+static int clear_owed(struct rwlock *lock)
+{
+	return memwait_change(&lock->state, MEMWAIT_CHANGE_AND, ~OWED, MEMWAIT_ALL, lock->kind,
+			      NULL);
+}
+
+/* Makes up for wake-ups that have failed. Returns how many it woke, or a negative error number. */
+static int wake_owed(struct rwlock *lock)
+{
+	int woken, ret;
+	bool contended;
+
+	/* relaxed: see set_owed() */
+	if (!(atomic_load_explicit(&lock->state, memory_order_relaxed) & OWED))
+		return 0;
+	/* First: a thread that can wake nobody leaves the gate alone. */
+	woken = memwait_wake(&lock->state, MEMWAIT_ALL, lock->kind);
+	if (woken < 0)
+		return woken;
+	ret = look_behind_gate(lock, memwait_gate_try(&lock->gate, lock->kind));
+	/* For a thread that locks: it has the lock, and clears OWED when it unlocks. */
+	if (ret == EOWNERDEAD)
+		memwait_owner_abandon(&lock->gate.owned, lock->kind);
+	if (ret)
+		return woken;
+	contended = gate_has(lock, MEMWAIT_CONTENDED, MEMWAIT_OWNER_CONTENDED);
+	ret = clear_owed(lock);
+	release_gate(lock);
+	return ret < 0 ? ret : woken + ret + contended;
 }
 
 static int lock_gate(struct rwlock *lock, const struct memwait_deadline *deadline)
@@ -319,52 +328,20 @@ static int close_or_leave(struct rwlock *lock, uint32_t *seen)
 /* For the writer that holds the gate: whether memwait_rwlock_consistent() is still to come. */
 static bool is_inconsistent(struct rwlock *lock)
 {
-	/* relaxed: this thread has written it */
-	return is_robust(lock) &&
-	       (atomic_load_explicit(&lock->gate.owned, memory_order_relaxed) &
-		MEMWAIT_OWNER_INCONSISTENT);
+	return gate_has(lock, 0, MEMWAIT_OWNER_INCONSISTENT);
 }
-
-/* @state without a reader that could not wake the writers, or the next thread at the gate. */
-static uint32_t without_waking(uint32_t state)
-{
-	uint32_t next = (state - READER) | OWED;
-
-	return next & READERS ? next : next & ~WAITING;
-}
-
-static int unlock_slowly(struct rwlock *lock);
 
 /*
- * A writer that has opened the state unlocks the gate. If it cannot wake the next thread there, it
- * must set OWED for wake_owed(). It can do so only after it has unlocked the gate, which
- * wake_owed() locks; but by then another thread may have destroyed the lock. So the writer first
- * becomes a reader, which nobody destroys the lock under, and leaves in the step that sets OWED.
- *
- * Not inlined: so the uncontended unlock needs no stack frame.
+ * For a writer that has opened the state. Destroy waits for the gate, and so OWED is set before it
+ * is unlocked. Not inlined: so the uncontended unlock needs no stack frame.
  */
 __attribute__((__noinline__))
 static int release_gate_at_last(struct rwlock *lock)
 {
-	uint32_t state;
-	int ret;
-
 	if (!memwait_gate_release(&lock->gate, lock->kind | MEMWAIT_OR_KEEP))
 		return 0;
-	/* The count of readers is full, or the lock was not locked. */
-	if (add_reader(lock))
-		return memwait_gate_release(&lock->gate, lock->kind);
-	ret = memwait_gate_release(&lock->gate, lock->kind);
-	/* A writer that has the gate may wait for this reader by now. */
-	if (!ret)
-		return unlock_slowly(lock);
-	/* relaxed: only the compare-and-swap counts */
-	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-	/* release: pairs with wake_owed(), which finds the gate free */
-	while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, without_waking(state),
-						      memory_order_release, memory_order_relaxed))
-		;
-	return ret;
+	set_owed(lock);
+	return memwait_gate_release(&lock->gate, lock->kind);
 }
 
 /* For a writer that unlocks, or gives up. */
@@ -474,10 +451,10 @@ int memwait_rwlock_destroy(memwait_rwlock_t *rwlock)
 	if (!is_valid(lock))
 		return EINVAL;
 	MEMWAIT_PROBE1(rwlock_destroy, rwlock);
-	ret = wake_owed(lock);
-	if (ret)
-		return ret < 0 ? -ret : EBUSY;
 	for (;;) {
+		ret = wake_owed(lock);
+		if (ret)
+			return ret < 0 ? -ret : EBUSY;
 		ret = look_for_users(lock);
 		if (ret != EAGAIN)
 			return ret;
@@ -715,14 +692,15 @@ static bool gate_is_own(struct rwlock *lock)
 		MEMWAIT_OWNER_MASK) == id;
 }
 
-static int unlock_writer(struct rwlock *lock)
+static int unlock_writer(struct rwlock *lock, uint32_t state)
 {
-	if (!is_robust(lock))
-		return open_state(lock);
-	if (!gate_is_own(lock))
+	if (is_robust(lock) && !gate_is_own(lock))
 		return EPERM;
+	if (state & OWED)
+		clear_owed(lock);
 	/* A lock that is not recoverable stays closed. */
-	return is_inconsistent(lock) ? release_gate(lock) : open_state(lock);
+	return is_inconsistent(lock) ? memwait_gate_release(&lock->gate, lock->kind) :
+				       open_state(lock);
 }
 
 /* Not inlined: so a reader that is not the last needs no stack frame. */
@@ -735,16 +713,12 @@ static int unlock_slowly(struct rwlock *lock)
 	kind = lock->kind;	/* the next owner may free the lock */
 	/* relaxed: if the caller is a reader, the count stays above 0 */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
-	if ((state & (CLOSED | READERS)) == CLOSED) {
-		if (state & OWED)
-			wake_owed(lock);
-		return unlock_writer(lock);
-	}
+	if ((state & (CLOSED | READERS)) == CLOSED)
+		return unlock_writer(lock, state);
 	do {
-		while ((state & READERS) == READER && state & OWED) {
-			ret = wake_owed(lock);
-			if (ret < 0)
-				break;
+		/* It may stay: a writer that has the gate may wait for this reader. */
+		if (state & OWED) {
+			wake_owed(lock);
 			state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 		}
 		check(lock, state);
@@ -758,7 +732,7 @@ static int unlock_slowly(struct rwlock *lock)
 					     MEMWAIT_ALL, kind, NULL);
 			if (ret >= 0)
 				return 0;
-			next = without_waking(state);
+			next = (next & ~WAITING) | OWED;
 		}
 		/* release: the writer comes after what was read */
 	} while (!atomic_compare_exchange_weak_explicit(&lock->state, &state, next,
@@ -790,7 +764,7 @@ int memwait_rwlock_unlock(memwait_rwlock_t *rwlock)
 	/* relaxed: only the compare-and-swap counts */
 	state = atomic_load_explicit(&lock->state, memory_order_relaxed);
 	/* release: the writer comes after what was read */
-	if ((state == READER || (state & READERS) > READER) &&
+	if ((state == READER || ((state & READERS) > READER && !(state & OWED))) &&
 	    atomic_compare_exchange_strong_explicit(&lock->state, &state, state - READER,
 						    memory_order_release, memory_order_relaxed))
 		return 0;

@@ -227,6 +227,47 @@ SCENARIO("rwlock robust destroyed after a writer", 2, rwlock_set_up(WRITER | ROB
 SCENARIO("rwlock robust destroyed after a reader", 2, rwlock_set_up(WRITER | ROBUST),
 	 rwlock_reader_destroyed_thread, no_finish);
 
+/*
+ * A writer can wake nobody at the gate, where another thread has slept. That thread may destroy the
+ * lock as soon as it has read, wherever the writer is.
+ */
+static void rwlock_destroyed_owing_thread(unsigned int thread)
+{
+	int ret;
+
+	if (!thread) {
+		CHECK(!memwait_rwlock_wrlock(&shared->rwlock));
+		set_flag();
+		rwlock_write();
+		device_fails(true);
+		ret = memwait_rwlock_unlock(&shared->rwlock);
+		device_fails(false);
+		CHECK(!ret || ret == EMFILE);
+		return;
+	}
+	if (!wait_for_flag())
+		return;
+	ret = memwait_rwlock_clockrdlock(&shared->rwlock, CLOCK_MONOTONIC, &soon);
+	CHECK(!ret || ret == ETIMEDOUT);
+	if (ret)
+		return;
+	rwlock_read();
+	CHECK(!memwait_rwlock_unlock(&shared->rwlock));
+	do
+		ret = memwait_rwlock_destroy(&shared->rwlock);
+	while (ret == EBUSY);
+	CHECK(!ret);
+	rwlock_write();
+	sim_free(&shared->rwlock, sizeof(shared->rwlock));
+}
+
+SCENARIO("rwlock destroyed after a writer that owes", 2, rwlock_set_up(WRITER),
+	 rwlock_destroyed_owing_thread, no_finish);
+SCENARIO("rwlock fair destroyed after a writer that owes", 2, rwlock_set_up(FAIR),
+	 rwlock_destroyed_owing_thread, no_finish);
+SCENARIO("rwlock robust destroyed after a writer that owes", 2, rwlock_set_up(WRITER | ROBUST),
+	 rwlock_destroyed_owing_thread, no_finish);
+
 /* Death of a writer. */
 static void rwlock_death_set_up(void)
 {
