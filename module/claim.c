@@ -96,8 +96,8 @@ u64 memwait_new_call(void)
  *
  * A step wakes a context's pollers once for all completions that it added there, and holds no
  * queue's or context's lock meanwhile. A later step of the same call (.woken_by) does not wake them
- * again if an older completion is still there: one that went to sleep in between had found no
- * completion, and the first one after that wakes it.
+ * again, unless a reader has looked at the completions since: it takes only those that it has seen,
+ * and its caller may go to sleep then, as a short read says that none are left.
  *
  * A context may have any number of pollers, and wake_up_poll() calls them all with interrupts
  * disabled, as for an eventfd. So more than one poller ends the step.
@@ -143,7 +143,7 @@ static void memwait_wakes_add_context(struct memwait_wakes *wakes, struct memwai
 			return;
 	}
 	if (unlikely(wakes->call)) {
-		if (context->woken_by == wakes->call && context->nr_completed > 1)
+		if (context->woken_by == wakes->call)
 			return;
 		context->woken_by = wakes->call;
 	}

@@ -145,7 +145,7 @@ struct memwait_reader {
  *	a reference; for its signal_struct
  * @dying: only @process had that table, and has begun to die
  * @nr_numbered: counter for ids
- * @woken_by: last multi-step call that woke the context
+ * @woken_by: last multi-step call that woke the context, if no read has looked at @completed since
  * @spares: waits for one word, without and with MEMWAIT_OWNED
  * @places: records of interrupted threads, that looked at last for a dead thread last; see place.c
  * @nr_places: length of @places

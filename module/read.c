@@ -73,6 +73,7 @@ static int memwait_read_some(struct memwait_context *context, struct iov_iter *t
 		memwait_read_record(&records[nr], wait);
 		waits[nr++] = wait;
 	}
+	context->woken_by = 0;	/* what comes from here on is new to who reads these */
 	spin_unlock(&context->lock);
 	if (!nr)
 		return 0;

@@ -646,6 +646,67 @@ MEMWAIT_TEST(R22_R32_a_notify_during_a_read_gets_an_edge)
 	munmap(buffer, self->page);
 }
 
+struct many {
+	int fd;
+	struct memwait_notify *notifies;
+};
+
+static int notify_17(struct many *m)
+{
+	return mw_notify_many(m->fd, m->notifies, 17, NULL);
+}
+
+/*
+ * One call ends two waits, and a reader takes what the first one left, in between: the call is in a
+ * fault on its last entry meanwhile, and the reader in one on its buffer. It will return without
+ * the second one, for which there has to be a new edge.
+ */
+MEMWAIT_TEST(R22_a_completion_during_a_read_gets_an_edge)
+{
+	char *pages = private_page(2 * self->page), *second = pages + self->page;
+	struct memwait_completion *buffer = private_page(self->page);
+	struct many many = { self->fd, (struct memwait_notify *)second - 16 };
+	int held = hold_page(second, self->page), uffd = hold_page(buffer, self->page), epoll;
+	struct memwait_notify last = { (uintptr_t)(self->shared + 1), 1, U32 };
+	struct uffdio_copy copy = { .dst = (uintptr_t)second, .len = self->page };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct memwait_completion done[2];
+	struct runner notifier;
+	struct reader slow;
+	void *last_page;
+
+	if (held < 0 || uffd < 0)
+		SKIP(return, "userfaultfd: %s", strerror(held < 0 ? -held : -uffd));
+	many.notifies[0] = (struct memwait_notify) { (uintptr_t)self->shared, 1, U32 };
+	last_page = private_page(self->page);
+	memcpy(last_page, &last, sizeof(last));
+	copy.src = (uintptr_t)last_page;
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared, 0));
+	ASSERT_EQ(MEMWAIT_PENDING, mw_arm(self->fd, self->shared + 1, 1));
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	ASSERT_EQ(0, epoll_ctl(epoll, EPOLL_CTL_ADD, self->fd, &event));
+
+	runner_start(&notifier, notify_17, &many);
+	await_fault(held);
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	reader_start_into(&slow, self->fd, buffer, 16);
+	await_fault(uffd);
+	EXPECT_EQ(0, ioctl(held, UFFDIO_COPY, &copy));
+	EXPECT_EQ(17, runner_join(&notifier));
+	EXPECT_EQ(1, epoll_wait(epoll, &event, 1, 0));
+	EXPECT_EQ(0, bring_page(uffd, buffer, self->page));
+	EXPECT_EQ(1, runner_join(&slow.runner));
+	EXPECT_EQ(0, buffer[0].user_data);
+	EXPECT_EQ(1, mw_read(self->fd, done, 2));
+	EXPECT_EQ(1, done[0].user_data);
+	close(epoll);
+	close(held);
+	close(uffd);
+	munmap(pages, 2 * self->page);
+	munmap(last_page, self->page);
+	munmap(buffer, self->page);
+}
+
 /* A reader whose buffer is not there yet, and who holds up none but other readers. */
 MEMWAIT_TEST(R21_a_reader_in_a_page_fault_hinders_nobody)
 {
