@@ -15,58 +15,6 @@ static int memwait_arm_report(struct memwait_async __user *entry, u64 id, s32 re
 	return put_user(id, &entry->id) || put_user(result, &entry->result) ? -EFAULT : 0;
 }
 
-/* Gives a word a pin in place of its file. */
-static void memwait_arm_set_pin(struct memwait_waiter *waiter, struct memwait_pin *pin)
-{
-	memwait_word_put(&waiter->word);
-	waiter->word.pin = pin;
-	waiter->pinned = true;
-}
-
-/* Gives the words of a wait the pins that its context has at hand. Returns whether all have one. */
-static __always_inline bool memwait_arm_share(struct memwait_async_waiter *wait, u32 nr)
-{
-	struct memwait_waiter *waiter;
-	struct memwait_pin *pin;
-	bool all = true;
-	u32 i;
-
-	for (i = 0; i < nr; i++) {
-		waiter = &wait->group.waiters[i];
-		pin = memwait_pin_share(wait->group.context, waiter->word.key.space);
-		if (pin)
-			memwait_arm_set_pin(waiter, pin);
-		else
-			all = false;
-	}
-	return all;
-}
-
-/* Gets pins for the words that have none, one for each space. Returns 0, -ENOMEM or -ENOSPC. */
-static int memwait_arm_pin(struct memwait_async_waiter *wait)
-{
-	struct memwait_waiter *waiters = wait->group.waiters;
-	struct memwait_pin *pin;
-	u32 i, first;
-
-	for (i = 0; i < wait->group.nr; i++) {
-		if (waiters[i].pinned)
-			continue;
-		for (first = 0; waiters[first].word.key.space != waiters[i].word.key.space;)
-			first++;
-		if (first < i) {
-			pin = waiters[first].word.pin;
-			refcount_inc(&pin->refs);
-		} else {
-			pin = memwait_pin_get(wait->group.context, &waiters[i].word);
-		}
-		if (IS_ERR(pin))
-			return PTR_ERR(pin);
-		memwait_arm_set_pin(&waiters[i], pin);
-	}
-	return 0;
-}
-
 /* Undoes memwait_arm_begin() of a wait that is in no queue. */
 static void memwait_arm_undo(struct memwait_async_waiter *wait)
 {
@@ -85,22 +33,37 @@ static void memwait_arm_undo(struct memwait_async_waiter *wait)
 	memwait_user_uncharge(context->user, MEMWAIT_WAITS, wait->group.nr);
 }
 
-/* Charges a wait, and gives it its pins. Returns 0, -ENOMEM or -ENOSPC. */
+/*
+ * Charges a wait, and gives its words pins in place of their files, one for each space. Returns 0,
+ * -ENOMEM or -ENOSPC.
+ */
 static __always_inline int memwait_arm_begin(struct memwait_async_waiter *wait, u32 nr)
 {
+	struct memwait_waiter *waiters = wait->group.waiters;
 	struct memwait_context *context = wait->group.context;
-	bool shared;
-	int ret;
+	struct memwait_pin *pin;
+	u32 i, first;
 
 	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, nr))
 		return -ENOSPC;
-	spin_lock(&context->lock);
-	shared = memwait_arm_share(wait, nr);
-	spin_unlock(&context->lock);
-	ret = shared ? 0 : memwait_arm_pin(wait);
-	if (ret)
-		memwait_arm_undo(wait);
-	return ret;
+	for (i = 0; i < nr; i++) {
+		for (first = 0; waiters[first].word.key.space != waiters[i].word.key.space;)
+			first++;
+		if (first < i) {
+			pin = waiters[first].word.pin;
+			refcount_inc(&pin->refs);
+		} else {
+			pin = memwait_pin_get(context, &waiters[i].word);
+		}
+		if (IS_ERR(pin)) {
+			memwait_arm_undo(wait);
+			return PTR_ERR(pin);
+		}
+		memwait_word_put(&waiters[i].word);
+		waiters[i].word.pin = pin;
+		waiters[i].pinned = true;
+	}
+	return 0;
 }
 
 /*

@@ -263,27 +263,6 @@ static __always_inline struct memwait_pin **memwait_pin_last(struct memwait_cont
 	return &context->last_pins[space & MEMWAIT_KEY_SHARED];
 }
 
-/**
- * memwait_pin_share() - get a reference to the pin that a context has used last
- * @context: the context
- * @space: as in a key
- *
- * Context: the context's lock is held.
- *
- * Return: the pin, or %NULL: it is not of @space.
- */
-static __always_inline struct memwait_pin *memwait_pin_share(struct memwait_context *context,
-							     u64 space)
-{
-	struct memwait_pin *pin = *memwait_pin_last(context, space);
-
-	lockdep_assert_held(&context->lock);
-	if (!pin || pin->space != space)
-		return NULL;
-	refcount_inc(&pin->refs);
-	return pin;
-}
-
 static inline struct inode *memwait_pin_inode(const struct memwait_pin *pin)
 {
 	return ((struct address_space *)(unsigned long)(pin->space & ~MEMWAIT_KEY_SHARED))->host;

@@ -300,13 +300,13 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
 }
 
 /**
- * memwait_pin_get() - make a pin for a word of an async wait
+ * memwait_pin_get() - get a pin for a word of an async wait: that of its context, or a new one
  * @context: of the wait
- * @word: from memwait_word_get() in the same task; memwait_pin_share() has found no pin for it
+ * @word: from memwait_word_get() in the same task
  *
  * Another thread may make one of the same space meanwhile; then there are two.
  *
- * Context: process context, may sleep.
+ * Context: process context, may sleep; takes the context's lock.
  *
  * Return: a reference to the pin, for memwait_pin_put() or memwait_pin_drop(); or an ERR_PTR():
  * -ENOSPC, -ENOMEM.
@@ -314,7 +314,19 @@ void memwait_pins_put(struct memwait_context *context, struct llist_head *unused
 struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 				    const struct memwait_word *word)
 {
+	const u64 space = word->key.space;
 	struct memwait_pin *pin;
+
+	/* No pin here is without references: it gets there under the lock. */
+	spin_lock(&context->lock);
+	pin = *memwait_pin_last(context, space);
+	if (pin && pin->space == space)
+		refcount_inc(&pin->refs);
+	else
+		pin = NULL;
+	spin_unlock(&context->lock);
+	if (pin)
+		return pin;
 
 	if (!memwait_user_charge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS))
 		return ERR_PTR(-ENOSPC);
@@ -323,7 +335,7 @@ struct memwait_pin *memwait_pin_get(struct memwait_context *context,
 		memwait_user_uncharge(context->user, MEMWAIT_WAITS, MEMWAIT_PIN_WAITS);
 		return ERR_PTR(-ENOMEM);
 	}
-	pin->space = word->key.space;
+	pin->space = space;
 	memwait_pin_take(pin, word->file);
 	refcount_set(&pin->refs, 1);
 	atomic_inc(&context->nr_pins);
@@ -345,8 +357,7 @@ static bool memwait_pin_unref(struct memwait_pin *pin, struct memwait_context *c
 
 /**
  * memwait_pin_drop() - drop a reference to a pin
- * @pin: from memwait_pin_get() or memwait_pin_share(), for a wait of the current thread that was
- *	not armed
+ * @pin: from memwait_pin_get(), for a wait of the current thread that was not armed
  * @context: whose pin it is
  *
  * Context: process context; takes the context's lock.
